@@ -1,0 +1,211 @@
+#!/usr/bin/python3
+"""The main job: every question of bench/ on this machine, one readable report.
+
+Runs the benchmark programs of a release build one after the other, shows what it is doing, prints the tables
+and leaves behind, under build/report/: report.md (the same tables), report.json (samples, medians, goals),
+hit_cost.png, sweep.png and raw/ (each program's own JSON). Exit status 1 if a program failed; a figure that
+misses its goal is printed, and is no failure.
+"""
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from report import plots, tables  # noqa: E402
+from report.samples import Rows, quartiles  # noqa: E402
+
+DEADLINE_SECONDS = 900  # of one program; the longest takes a minute in the normal size
+
+QUICK_HITS = "^(hydrant/(region|page)|ucx|floor/(empty|locked))/regions"
+QUICK_MISSES = "bytes:(4096|1048576)/pages:small/others:0|^stall/.*pause_us:1000"
+QUICK_SWEEP = "set:(25|100|200)/"
+
+# size -> [(program, repetitions, seconds per sample, filter)]
+PLANS = {
+    "quick": [("pin_hit_bench", 3, "0.004", QUICK_HITS), ("pin_miss_bench", 3, "0.01", QUICK_MISSES),
+              ("pin_sweep_bench", 3, "0.01", QUICK_SWEEP), ("pin_memory_bench", 1, "0.01", "threads:1/")],
+    "normal": [("pin_hit_bench", 9, "0.01", "."), ("pin_miss_bench", 9, "0.01", "."),
+               ("pin_sweep_bench", 9, "0.01", "."), ("pin_memory_bench", 1, "0.01", ".")],
+    "full": [("pin_hit_bench", 25, "0.05", "."), ("pin_miss_bench", 25, "0.01", "."),
+             ("pin_sweep_bench", 25, "0.01", "."), ("pin_memory_bench", 3, "0.01", ".")],
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--build", default="build/release", help="build directory (default: %(default)s)")
+    parser.add_argument("--report", default="build/report", help="where the report goes (default: %(default)s)")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", dest="size", action="store_const", const="quick", help="about twenty seconds")
+    size.add_argument("--full", dest="size", action="store_const", const="full", help="more repetitions")
+    parser.set_defaults(size="normal")
+    options = parser.parse_args()
+    job = Job(options)
+    failed = job.run()
+    job.report()
+    return 1 if failed else 0
+
+
+class Job:
+    def __init__(self, options):
+        self.options = options
+        self.bench = os.path.join(options.build, "bench")
+        self.raw = os.path.join(options.report, "raw")
+        self.rows = Rows()
+        self.instructions = None
+        self.instruction_text = "not run in this size"
+        self.failures = []
+        self.started = time.monotonic()
+        os.makedirs(self.raw, exist_ok=True)
+
+    def run(self):
+        """Runs every program; True if one failed."""
+        plan = PLANS[self.options.size]
+        steps = len(plan) + (self.options.size != "quick")
+        for number, (program, repetitions, seconds, rows) in enumerate(plan, 1):
+            out = os.path.join(self.raw, program + ".json")
+            command = [os.path.join(self.bench, program), f"--benchmark_out={out}", "--benchmark_out_format=json",
+                       f"--benchmark_repetitions={repetitions}", f"--benchmark_min_time={seconds}",
+                       f"--benchmark_filter={rows}"]
+            text = self._step(f"[{number}/{steps}] {program}, {repetitions} repetitions", command, out)
+            if text is not None:
+                self._load(out, text)
+        if self.options.size != "quick":
+            self._count_instructions(f"[{steps}/{steps}] instruction_count, under valgrind")
+        return bool(self.failures)
+
+    def _load(self, path, text):
+        try:
+            self.rows.load(path)
+        except (OSError, ValueError) as error:
+            self.failures.append(f"{path}: {error}\n{text[-1500:]}")
+
+    def _count_instructions(self, title):
+        out = os.path.join(self.raw, "instruction_count.json")
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instruction_count")
+        text = self._step(title, [sys.executable, script, f"--build={self.options.build}", f"--json={out}"], out,
+                          accepted=(0, 1, 77))
+        self.instruction_text = (text or "failed").strip()
+        if os.path.exists(out):
+            with open(out, encoding="utf-8") as file:
+                self.instructions = json.load(file)
+
+    def _step(self, title, command, out, accepted=(0,)):
+        """Runs one program under the progress line; its output, or None if it failed."""
+        if os.path.exists(out):
+            os.remove(out)  # never report what an earlier run left
+        begin = time.monotonic()
+        try:
+            with open(out + ".log", "w+", encoding="utf-8") as log, \
+                    subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as child:
+                status = self._watch(title, child, begin)
+                log.seek(0)
+                text = log.read()
+        except OSError as error:
+            status, text = None, str(error)
+        self._line(f"{title}: {time.monotonic() - begin:.0f} s", end="\n")
+        if status in accepted:
+            return text
+        self.failures.append(f"{os.path.basename(command[0])}: "
+                             f"{'could not be started' if status is None else f'status {status}'}\n{text[-1500:]}")
+        return None
+
+    def _watch(self, title, child, begin):
+        while True:
+            try:
+                return child.wait(timeout=1)
+            except subprocess.TimeoutExpired:
+                spent = time.monotonic() - begin
+                if sys.stdout.isatty():
+                    self._line(f"{title} ... {spent:.0f} s", end="")
+                if spent > DEADLINE_SECONDS:
+                    child.kill()
+                    return f"stopped after {spent:.0f} s"
+
+    @staticmethod
+    def _line(text, end):
+        if sys.stdout.isatty():
+            print(f"\r\033[K{text}", end=end, flush=True)
+        elif end:
+            print(text, flush=True)
+
+    def report(self):
+        """Prints the tables and writes the files."""
+        sections = [tables.hits(self.rows), tables.misses(self.rows), tables.stalls(self.rows),
+                    tables.sweep(self.rows), tables.memory(self.rows)]
+        parts = [self._heading()] + [f"## {title}\n\n{text}" for title, text, _ in sections]
+        parts.insert(2, f"## Instructions of a hit\n\n{self.instruction_text}\n\n"
+                        "Goal: at most 35 per hold + release, no locked one, no store to a line another thread reads.")
+        if self.failures:
+            parts.append("## Failed\n\n" + "\n\n".join(self.failures))
+        text = "\n\n".join(parts)
+        print("\n" + text + "\n")
+        files = self._write(text, [fact for _, _, facts in sections for fact in facts])
+        print(f"Took {time.monotonic() - self.started:.0f} s. Written:")
+        for path in files:
+            print(f"  {path}")
+        self._advise()
+
+    def _heading(self):
+        soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+        locked = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft >> 10} KiB"
+        if os.geteuid() == 0:
+            locked += " (root is not held to it)"
+        lines = ["# Hydrant: the pin cache beside its peers", "",
+                 f"{cpu_model()}, {len(os.sched_getaffinity(0))} cores; {platform.system()} {platform.release()}; "
+                 f"locked memory: {locked}; size: {self.options.size}",
+                 f"Peers in this run: {self.rows.context.get('peers', 'none')}. Not in this run: libfabric's cache (no "
+                 "public interface), GASNet's firehose (not packaged)"
+                 + (", " + self.rows.context["peers_absent"] if "peers_absent" in self.rows.context else "") + "."]
+        for reason in sorted(set(self.rows.skipped.values())):
+            count = sum(one == reason for one in self.rows.skipped.values())
+            lines.append(f"Skipped, {count} rows: {reason}")
+        return "\n".join(lines)
+
+    def _write(self, text, facts):
+        folder = self.options.report
+        files = [os.path.join(folder, name) for name in ("report.md", "report.json")]
+        with open(files[0], "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        summary = {name: dict(zip(("lower", "median", "upper"), quartiles(self.rows.values(name)))) |
+                   {"samples": self.rows.values(name)} for name in sorted(self.rows.samples)}
+        with open(files[1], "w", encoding="utf-8") as file:
+            json.dump({"size": self.options.size, "context": self.rows.context, "goals": facts,
+                       "instructions": self.instructions, "skipped": self.rows.skipped,
+                       "failures": self.failures, "real_time_ns": summary}, file, indent=1)
+        for draw, name in ((plots.hit_cost, "hit_cost.png"), (plots.sweep, "sweep.png")):
+            path = os.path.join(folder, name)
+            if draw(self.rows, path):
+                files.append(path)
+        return files
+
+    def _advise(self):
+        """What hydrant-info would change on this machine."""
+        info = os.path.join(self.options.build, "bin", "hydrant-info")
+        try:
+            done = subprocess.run([info], capture_output=True, text=True, timeout=30, check=False)
+            text = done.stdout.strip()
+        except (OSError, subprocess.TimeoutExpired):
+            return
+        if text:
+            print("\nhydrant-info says:\n" + "\n".join("  " + line for line in text.splitlines()))
+
+
+def cpu_model():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+// Question: how much memory does the cache itself take, per region and per thread?
+//
+// Unit: bytes, in the counters; column Time is nanoseconds per first look at a region, threads running one
+// after the other, and is beside the point.
+//   shared_bytes_per_region  the domain's tables, as the cache counts them
+//   thread_bytes             tables of one thread that has touched every region, as the cache counts them
+//   thread_bytes_per_region  the same, per region
+//   resident_per_region      what the kernel says the process grew by, per region, all threads included
+//
+// Rows  memory/region|page/regions:R/bytes:LENGTH/threads:T
+//
+// Not included: the pinned memory, and what the kernel or a device needs for a registration (the registrar
+// does nothing). Threads are alive together when the bytes are counted.
+#include "bench/support/bench_main.hpp"
+#include "bench/support/domain.hpp"
+#include "bench/support/machine.hpp"
+#include "bench/support/memory.hpp"
+
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace hydrant::bench {
+namespace {
+
+struct Row {
+  uint32_t mode;
+  uint32_t regions;
+  size_t bytes;
+  size_t threads;
+};
+
+size_t resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  size_t total = 0;
+  size_t resident = 0;
+  const int read = std::fscanf(file, "%zu %zu", &total, &resident);
+  std::fclose(file);
+  return read == 2 ? resident * page_bytes() : 0;
+}
+
+bool visit_all(const Domain& domain, const Memory& memory, const Row& row) {
+  bool good = true;
+  for (uint32_t i = 0; i < row.regions; ++i) {
+    const hydrant_pin_t pin =
+        hydrant_pin(domain.get(), memory.at(i * 2 * row.bytes), row.bytes, HYDRANT_LOCAL_WRITE);
+    good &= pin.region != nullptr && hydrant_release(pin) == GASNET_OK;
+  }
+  return good;
+}
+
+// Starts `threads` threads that touch every region in turn, calls `count` while all live, ends them.
+template <typename Count>
+bool with_threads(const Row& row, const Domain& domain, const Memory& memory, Count&& count) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t visited = 0;
+  bool done = false;
+  bool good = true;
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < row.threads; ++i) {
+    threads.emplace_back([&, i] {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return visited == i; });
+      good &= visit_all(domain, memory, row);
+      ++visited;
+      changed.notify_all();
+      changed.wait(lock, [&] { return done; });
+    });
+  }
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return visited == row.threads; });
+    count();
+    done = true;
+  }
+  changed.notify_all();
+  for (auto& thread : threads) thread.join();
+  return good;
+}
+
+void measure(benchmark::State& state, const Row& row) {
+  static const hydrant_registrar_t registrar = noop_registrar();
+  hydrant_domain_options_t options;
+  hydrant_domain_options_init(&options);
+  options.registrar = &registrar;
+  options.mode = row.mode;
+  options.bucket_bytes = row.mode == HYDRANT_MODE_PAGE ? row.bytes : 0;
+  options.budget_bytes = uint64_t{1} << 46;
+  options.max_regions = row.regions + 64;
+  const Memory memory(row.regions * 2 * row.bytes, PageKind::kReserved);
+  const size_t before = resident_bytes();
+  const Domain domain(options);
+  for (auto _ : state) {
+    const uint64_t start = now_ns();
+    hydrant_stats_t stats{};
+    size_t resident = 0;
+    const bool good = with_threads(row, domain, memory, [&] {
+      stats = domain.stats();
+      resident = resident_bytes();
+    });
+    const auto looks = static_cast<double>(row.regions) * static_cast<double>(row.threads);
+    state.SetIterationTime(static_cast<double>(now_ns() - start) * 1e-9 / looks);
+    const double regions = row.regions;
+    const double per_thread =
+        static_cast<double>(stats.thread_table_bytes) / static_cast<double>(row.threads);
+    state.counters["shared_bytes_per_region"] =
+        static_cast<double>(stats.shared_table_bytes) / regions;
+    state.counters["thread_bytes"] = per_thread;
+    state.counters["thread_bytes_per_region"] = per_thread / regions;
+    state.counters["resident_per_region"] =
+        (static_cast<double>(resident) - static_cast<double>(before)) / regions;
+    if (!good || stats.regions != row.regions) state.SkipWithError("not every region was pinned");
+  }
+}
+
+void add_row(const Row& row) {
+  const std::string name =
+      std::string("memory/") + (row.mode == HYDRANT_MODE_PAGE ? "page" : "region") +
+      "/regions:" + std::to_string(row.regions) + "/bytes:" + std::to_string(row.bytes) +
+      "/threads:" + std::to_string(row.threads);
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [row](benchmark::State& state) { measure(state, row); })
+      ->UseManualTime()
+      ->Iterations(1);
+}
+
+}  // namespace
+}  // namespace hydrant::bench
+
+int main(int argc, char** argv) {
+  using namespace hydrant::bench;  // NOLINT(google-build-using-namespace): main only
+  for (const uint32_t mode : {HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE}) {
+    for (const size_t threads : {1, 8, 64}) {
+      add_row({mode, 1024, 64 * kKiB, threads});
+      add_row({mode, 65536, 64 * kKiB, threads});
+    }
+    add_row({mode, 65536, 4 * kKiB, 1});
+    add_row({mode, 65536, 1 * kMiB, 1});
+  }
+  return run_program(argc, argv, "0.01");
+}

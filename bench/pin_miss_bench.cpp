@@ -1,0 +1,304 @@
+// Question: what does the cache add to a registration, and does a registration disturb those who hit?
+//
+// Unit: nanoseconds per call (column Time), real pins. Beside each row, taken in turn with it in the same
+// repetition over the same memory and with as many other regions in the table, the bare call:
+//   bare_ns   io_uring_register_buffers_update_tag on a ring just large enough, or mlock / munlock
+//   ours_ns   the same statistic of ours; extra_ns = ours_ns - bare_ns, ratio = ours_ns / bare_ns
+//
+// Rows  first_pin           hydrant_pin of memory the cache does not know
+//       pin_after_eviction  hydrant_pin with the budget full: bare is clear one slot + register another
+//       release_unpin       hydrant_release of memory that may not be cached, so that it is unpinned at
+//                           once (watch = HYDRANT_WATCH_NONE): bare is clear the slot. unpinned_share
+//                           says how many were, in fact
+//       stall               hits beside another thread that registers 64 MiB again and again (support/stall.hpp)
+//   /REGISTRAR/bytes:N/pages:small|huge/others:N    others: 4 KiB regions that stay pinned meanwhile
+//
+// Not included: page faults (memory is touched before), the unpinning after a first pin, using the memory.
+// ours_ns and bare_ns are medians of the samples of one repetition. Evictions come in batches: there one
+// sample is the mean of as many pins as `group`, not of one. The number of samples is fixed per row, since
+// what is not timed (pinning before a release) may cost a thousand times what is.
+#include "bench/support/bare_pins.hpp"
+#include "bench/support/bench_main.hpp"
+#include "bench/support/domain.hpp"
+#include "bench/support/limits.hpp"
+#include "bench/support/machine.hpp"
+#include "bench/support/memory.hpp"
+#include "bench/support/paired.hpp"
+#include "bench/support/stall.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <vector>
+
+namespace hydrant::bench {
+namespace {
+
+constexpr uint32_t kAccess = HYDRANT_LOCAL_WRITE;
+constexpr size_t kOtherBytes = 4 * kKiB;
+
+struct Row {
+  bool uring;
+  size_t bytes;
+  PageKind pages;
+  size_t others;
+
+  const char* registrar() const { return uring ? "uring" : "mlock"; }
+  std::string suffix() const {
+    return std::string("/") + registrar() + "/bytes:" + std::to_string(bytes) +
+           "/pages:" + page_kind_name(pages) + "/others:" + std::to_string(others);
+  }
+};
+
+// Memory of all rows, touched once; `bytes` at most 512 MiB.
+const Memory& arena(PageKind pages) {
+  if (pages == PageKind::kHuge) {
+    static const Memory huge(512 * kMiB, PageKind::kHuge);
+    return huge;
+  }
+  static const Memory small(512 * kMiB, PageKind::kSmall);
+  return small;
+}
+
+// Where the other regions lie: every second page, so that they never become neighbours.
+std::byte* other(size_t index) {
+  static const Memory memory(4096 * 2 * kOtherBytes, PageKind::kSmall);
+  return memory.at(index * 2 * kOtherBytes);
+}
+
+hydrant_domain_options_t options_for(const Row& row, uint64_t budget_bytes, uint64_t regions) {
+  hydrant_domain_options_t options;
+  hydrant_domain_options_init(&options);
+  options.registrar_name = row.registrar();
+  options.budget_bytes = budget_bytes;
+  options.max_regions = regions;
+  options.merge_bytes = 1;  // neighbours stay apart: every pin is of the size that the row says
+  return options;
+}
+
+// How many regions of the row's size fill the budget of pin_after_eviction.
+size_t budget_regions(const Row& row) { return std::min<size_t>(256, 128 * kMiB / row.bytes); }
+
+unsigned ring_slots(const Row& row) {
+  return static_cast<unsigned>(
+      std::bit_ceil(std::max<size_t>(row.others + budget_regions(row), kSmallRingSlots)));
+}
+
+// A domain and a bare ring with the same other regions pinned. The others of ours are held, so that
+// evictions take only what the row itself pinned.
+class Rig {
+ public:
+  Rig(const Row& row, const hydrant_domain_options_t& options)
+      : domain_(options), bare_(row.uring, ring_slots(row)), others_(row.others) {
+    for (size_t i = 0; i < others_; ++i) {
+      holds_.push_back(hydrant_pin(domain_.get(), other(i), kOtherBytes, kAccess));
+      good_ &= holds_.back().region != nullptr;
+      // mlock has one table per process: what our domain locked is the bare call's population as well.
+      if (row.uring) good_ &= bare_.pin(slot(i), other(i), kOtherBytes);
+    }
+  }
+  ~Rig() { hydrant_release_many(holds_.data(), holds_.size()); }
+  Rig(const Rig&) = delete;
+  Rig& operator=(const Rig&) = delete;
+
+  bool good() const { return good_; }
+  hydrant_domain_t domain() const { return domain_.get(); }
+  hydrant_stats_t stats() const { return domain_.stats(); }
+  BarePins& bare() { return bare_; }
+  // The bare ring's slot for the index-th region of the row itself, behind the others.
+  unsigned slot(size_t index) const { return static_cast<unsigned>(index); }
+  unsigned own_slot(size_t index) const { return static_cast<unsigned>(others_ + index); }
+
+ private:
+  Domain domain_;
+  BarePins bare_;
+  size_t others_;
+  std::vector<hydrant_pin_t> holds_;
+  bool good_ = true;
+};
+
+void first_pin(benchmark::State& state, const Row& row) {
+  const OnCore here(0);
+  Rig rig(row, options_for(row, row.bytes + row.others * kOtherBytes + 4 * kMiB, 16000));
+  const Memory& memory = arena(row.pages);
+  const size_t places = std::min<size_t>(64, memory.bytes() / row.bytes);
+  bool good = rig.good();
+  PairedSamples samples;
+  size_t turn = 0;
+  for (auto _ : state) {
+    std::byte* place = memory.at(turn % places * row.bytes);
+    double ours = 0.0;
+    double bare = 0.0;
+    alternate(
+        turn++,
+        [&] {
+          hydrant_pin_t pin;
+          ours = nanoseconds([&] { pin = hydrant_pin(rig.domain(), place, row.bytes, kAccess); });
+          good &= pin.region != nullptr && hydrant_release(pin) == GASNET_OK;
+          hydrant_invalidate(rig.domain(), place, row.bytes);
+        },
+        [&] {
+          bare = nanoseconds([&] { good &= rig.bare().pin(rig.own_slot(0), place, row.bytes); });
+          rig.bare().unpin(rig.own_slot(0), place, row.bytes);
+        });
+    samples.add(ours, bare);
+    state.SetIterationTime(ours * 1e-9);
+  }
+  samples.report(state);
+  if (rig.stats().misses != turn + row.others) state.SkipWithError("a first pin was a hit");
+  if (!good) state.SkipWithError("a registration failed");
+}
+
+void pin_after_eviction(benchmark::State& state, const Row& row) {
+  const OnCore here(0);
+  const size_t full = budget_regions(row);
+  const size_t group = std::min<size_t>(64, full);
+  Rig rig(row, options_for(row, full * row.bytes + row.others * kOtherBytes, 0));
+  const Memory& memory = arena(row.pages);
+  // Each side has memory of its own: locks of the same page would not add up.
+  const size_t places = 2 * full;
+  auto place = [&](size_t index) { return memory.at(index % places * row.bytes); };
+  auto bare_place = [&](size_t index) { return memory.at((places + index % places) * row.bytes); };
+  bool good = rig.good();
+  for (size_t i = 0; i < full; ++i) {
+    good &= rig.bare().pin(rig.own_slot(i), bare_place(i), row.bytes);
+  }
+  size_t ours_next = 0;
+  auto ours_once = [&] {
+    // A policy may keep what a plain queue would have dropped; a hit is no sample.
+    for (;; ++ours_next) {
+      const hydrant_pin_t kept =
+          hydrant_try_pin(rig.domain(), place(ours_next), row.bytes, kAccess);
+      if (kept.region == nullptr) break;
+      hydrant_release(kept);
+    }
+    hydrant_pin_t pin;
+    void* where = place(ours_next++);
+    const double ns =
+        nanoseconds([&] { pin = hydrant_pin(rig.domain(), where, row.bytes, kAccess); });
+    good &= pin.region != nullptr && hydrant_release(pin) == GASNET_OK;
+    return ns;
+  };
+  for (size_t i = 0; good && i < full; ++i) ours_once();
+  size_t bare_next = full;
+  auto bare_once = [&] {
+    const size_t old = bare_next - full;
+    const unsigned slot = rig.own_slot(bare_next % full);
+    const double ns = nanoseconds([&] {
+      rig.bare().unpin(slot, bare_place(old), row.bytes);
+      good &= rig.bare().pin(slot, bare_place(bare_next), row.bytes);
+    });
+    ++bare_next;
+    return ns;
+  };
+  PairedSamples samples;
+  size_t turn = 0;
+  const uint64_t before = rig.stats().evictions;
+  while (good && state.KeepRunningBatch(static_cast<int64_t>(group))) {
+    double ours = 0.0;
+    double bare = 0.0;
+    alternate(
+        turn++,
+        [&] {
+          for (size_t i = 0; i < group; ++i) ours += ours_once();
+        },
+        [&] {
+          for (size_t i = 0; i < group; ++i) bare += bare_once();
+        });
+    samples.add(ours / static_cast<double>(group), bare / static_cast<double>(group));
+    state.SetIterationTime(ours * 1e-9);
+  }
+  samples.report(state);
+  state.counters["group"] = static_cast<double>(group);
+  state.counters["evictions_per_pin"] =
+      static_cast<double>(rig.stats().evictions - before) / static_cast<double>(turn * group);
+  for (size_t i = bare_next - full; i < bare_next; ++i) {
+    rig.bare().unpin(rig.own_slot(i % full), bare_place(i), row.bytes);
+  }
+  if (!good) state.SkipWithError("a registration failed");
+}
+
+void release_unpin(benchmark::State& state, const Row& row) {
+  const OnCore here(0);
+  hydrant_domain_options_t options =
+      options_for(row, row.bytes + row.others * kOtherBytes + 4 * kMiB, 16000);
+  options.watch = HYDRANT_WATCH_NONE;
+  Rig rig(row, options);
+  const Memory& memory = arena(row.pages);
+  const size_t places = std::min<size_t>(64, memory.bytes() / row.bytes);
+  bool good = rig.good();
+  PairedSamples samples;
+  size_t turn = 0;
+  const uint64_t before = rig.stats().unpins;
+  for (auto _ : state) {
+    std::byte* place = memory.at(turn % places * row.bytes);
+    double ours = 0.0;
+    double bare = 0.0;
+    alternate(
+        turn++,
+        [&] {
+          const hydrant_pin_t pin = hydrant_pin(rig.domain(), place, row.bytes, kAccess);
+          good &= pin.region != nullptr;
+          ours = nanoseconds([&] { good &= hydrant_release(pin) == GASNET_OK; });
+        },
+        [&] {
+          good &= rig.bare().pin(rig.own_slot(0), place, row.bytes);
+          bare = nanoseconds([&] { rig.bare().unpin(rig.own_slot(0), place, row.bytes); });
+        });
+    samples.add(ours, bare);
+    state.SetIterationTime(ours * 1e-9);
+  }
+  samples.report(state);
+  state.counters["unpinned_share"] =
+      static_cast<double>(rig.stats().unpins - before) / static_cast<double>(turn);
+  if (!good) state.SkipWithError("a registration failed");
+}
+
+using Body = void (*)(benchmark::State&, const Row&);
+
+// Samples per repetition: some 10 ms of registering.
+int64_t sample_count(const Row& row) {
+  return std::clamp<int64_t>(static_cast<int64_t>(64 * kMiB / row.bytes), 6, 512);
+}
+
+void add_row(const char* name, Body body, const Row& row, uint64_t locked_bytes) {
+  std::string refusal = row.uring ? uring_refusal() : "";
+  if (refusal.empty()) refusal = memlock_refusal(locked_bytes);
+  benchmark::RegisterBenchmark((std::string(name) + row.suffix()).c_str(),
+                               [=](benchmark::State& state) {
+                                 if (!refusal.empty()) return state.SkipWithError(refusal.c_str());
+                                 body(state, row);
+                               })
+      ->UseManualTime()
+      ->Iterations(sample_count(row))
+      ->Unit(benchmark::kNanosecond);
+}
+
+void add_all_rows() {
+  for (const bool uring : {true, false}) {
+    for (const size_t bytes : {4 * kKiB, 64 * kKiB, 1 * kMiB, 64 * kMiB}) {
+      for (const PageKind pages : {PageKind::kSmall, PageKind::kHuge}) {
+        for (const size_t others : {size_t{0}, size_t{4096}}) {
+          const Row row{uring, bytes, pages, others};
+          // Ours and the bare call's, and a huge page is charged whole.
+          const uint64_t charge =
+              pages == PageKind::kHuge ? std::max(bytes, kHugePageBytes) : bytes;
+          const uint64_t population = 2 * others * kOtherBytes;
+          add_row("first_pin", first_pin, row, population + 2 * charge);
+          add_row("release_unpin", release_unpin, row, population + 2 * charge);
+          add_row("pin_after_eviction", pin_after_eviction, row,
+                  population + 2 * charge * budget_regions(row));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::bench
+
+int main(int argc, char** argv) {
+  hydrant::bench::add_all_rows();
+  hydrant::bench::add_stall_rows();
+  return hydrant::bench::run_program(argc, argv, "0.01");
+}

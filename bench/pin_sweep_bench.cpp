@@ -1,0 +1,283 @@
+// Question: how should memory be made usable for a device when the working set does not fit the budget?
+// The comparison that the firehose paper made in 2003 (Bell and Bonachea, "A New DMA Registration Strategy
+// for Pinning-Based High Performance Networks"), with io_uring's real pins in the place of a network card's.
+//
+// Unit: nanoseconds per use (column Time). A use takes a random range of 4 KiB to 1 MiB (whole pages, sizes
+// equally likely on a log scale, place uniform) of a working set of `set` percent of the budget, makes it
+// usable, and gives it back.
+//
+// Rows  sweep/STRATEGY/set:PERCENT
+//       firehose        hydrant_pin + hydrant_release within the budget; what is "not now" is copied
+//       register        register and unregister for every use
+//       copy            copy into a buffer that is pinned once
+//       pin_everything  the whole working set pinned before the clock starts: no budget can do this past
+//                       100 %; it is the line that the others are held against
+//
+// Not included: moving the data. It costs every strategy the same and would drown the question, so it is
+// sampled: after each 32 timed uses one more use, not timed, writes its range to a file in memory through the
+// pinned pages (WRITE_FIXED), and the file is compared with what the memory must hold (`moved_kib`). The one
+// pin of pin_everything is not included either. The working set is walked once, then used at random for a
+// while, before the clock starts.
+#include "bench/support/bare_pins.hpp"
+#include "bench/support/bench_main.hpp"
+#include "bench/support/domain.hpp"
+#include "bench/support/limits.hpp"
+#include "bench/support/machine.hpp"
+#include "bench/support/memory.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+namespace hydrant::bench {
+namespace {
+
+constexpr size_t kLargestUse = 1 * kMiB;
+constexpr int kSetPercents[] = {10, 25, 50, 75, 90, 100, 125, 150, 200, 300, 400};
+constexpr size_t kUsesPerMove = 32;
+constexpr int kTimedUses = 2048;
+constexpr int kWarmUpUses =
+    2048;  // what a first walk in large pieces leaves settles into what random uses want
+
+// 64 MiB, or what an ordinary user's limit leaves room for.
+size_t budget_bytes() {
+  return static_cast<size_t>(std::min<uint64_t>(64 * kMiB, memlock_bytes() / 2)) &
+         ~(kLargestUse - 1);
+}
+
+// Every 8 bytes of the working set say where they are, so that wrong pages cannot look right.
+uint64_t word_at(size_t offset) { return (offset / 8 + 1) * 0x9e3779b97f4a7c15ULL; }
+
+const Memory& working_set() {
+  static const Memory memory(4 * std::max(budget_bytes(), kLargestUse), PageKind::kSmall);
+  static const bool filled = [] {
+    for (size_t i = 0; i < memory.bytes(); i += 8) {
+      const uint64_t word = word_at(i);
+      std::memcpy(memory.at(i), &word, 8);
+    }
+    return true;
+  }();
+  (void)filled;
+  return memory;
+}
+
+// A file in memory to which pinned pages are written, and read back from.
+class Sink {
+ public:
+  Sink() : file_(memfd_create("bench-sink", MFD_CLOEXEC)) {
+    if (file_ < 0 || ftruncate(file_, kLargestUse) != 0) die("memfd_create");
+    void* mapped = mmap(nullptr, kLargestUse, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    if (mapped == MAP_FAILED) die("mmap of a memfd");
+    bytes_ = static_cast<std::byte*>(mapped);
+  }
+  Sink(const Sink&) = delete;
+  Sink& operator=(const Sink&) = delete;
+  ~Sink() {
+    munmap(bytes_, kLargestUse);
+    close(file_);
+  }
+  int file() const { return file_; }
+  void clear(size_t len) { std::memset(bytes_, 0, len); }
+  bool holds(size_t offset, size_t len) const {
+    for (size_t i = 0; i < len; i += 8) {
+      uint64_t word = 0;
+      std::memcpy(&word, bytes_ + i, 8);
+      if (word != word_at(offset + i)) return false;
+    }
+    return true;
+  }
+
+ private:
+  int file_;
+  std::byte* bytes_ = nullptr;
+};
+
+struct Use {
+  size_t offset;  // in the working set
+  size_t len;
+};
+
+std::vector<Use> random_uses(size_t set_bytes, size_t count) {
+  std::mt19937_64 random(11);
+  const size_t page = page_bytes();
+  const size_t largest = std::min(kLargestUse, set_bytes);
+  const double spread = std::log2(static_cast<double>(largest / page));
+  std::uniform_real_distribution<double> exponent(0.0, spread);
+  std::vector<Use> uses;
+  for (size_t i = 0; i < count; ++i) {
+    const auto pages = static_cast<size_t>(std::exp2(exponent(random)) + 0.5);
+    const size_t len = std::clamp(pages * page, page, largest);
+    uses.push_back({random() % ((set_bytes - len) / page + 1) * page, len});
+  }
+  return uses;
+}
+
+// One way to make a range usable. with_range() makes it so, moves it to `sink` if there is one, and gives it
+// back; false if anything failed.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  virtual bool with_range(Use use, Sink* sink) = 0;
+  // Registrations and copies so far.
+  virtual uint64_t registrations() const { return registrations_; }
+  uint64_t copies() const { return copies_; }
+
+ protected:
+  static std::byte* address(Use use) { return working_set().at(use.offset); }
+
+  uint64_t registrations_ = 0;
+  uint64_t copies_ = 0;
+};
+
+class RegisterEveryTime : public Strategy {
+ public:
+  explicit RegisterEveryTime(size_t) {}
+  bool with_range(Use use, Sink* sink) override {
+    ++registrations_;
+    if (!ring_.pin(0, address(use), use.len)) return false;
+    const bool moved = sink == nullptr || ring_.write_file(0, address(use), use.len, sink->file());
+    return ring_.unpin(0) && moved;
+  }
+
+ private:
+  BareRing ring_;
+};
+
+class Copy : public Strategy {
+ public:
+  explicit Copy(size_t) { ring_.pin(0, buffer_.data(), buffer_.bytes()); }
+  bool with_range(Use use, Sink* sink) override {
+    ++copies_;
+    std::memcpy(buffer_.data(), address(use), use.len);
+    benchmark::ClobberMemory();
+    return sink == nullptr || ring_.write_file(0, buffer_.data(), use.len, sink->file());
+  }
+
+ private:
+  Memory buffer_{kLargestUse, PageKind::kSmall};
+  BareRing ring_;
+};
+
+class PinEverything : public Strategy {
+ public:
+  explicit PinEverything(size_t set_bytes) {
+    registrations_ = 1;
+    good_ = ring_.pin(0, working_set().data(), set_bytes);
+  }
+  bool with_range(Use use, Sink* sink) override {
+    if (sink == nullptr) return good_;
+    return ring_.write_file(0, address(use), use.len, sink->file());
+  }
+
+ private:
+  BareRing ring_;
+  bool good_ = false;
+};
+
+class Firehose : public Strategy {
+ public:
+  explicit Firehose(size_t set_bytes) : domain_(options()), fallback_(set_bytes) {
+    for (size_t offset = 0; offset < set_bytes; offset += kLargestUse) {
+      with_range({offset, std::min(kLargestUse, set_bytes - offset)}, nullptr);
+    }
+  }
+  uint64_t registrations() const override { return domain_.stats().pins; }
+
+  bool with_range(Use use, Sink* sink) override {
+    const hydrant_pin_t pin =
+        hydrant_pin(domain_.get(), address(use), use.len, HYDRANT_LOCAL_WRITE);
+    if (pin.region == nullptr) {
+      ++copies_;
+      return hydrant_pin_status(pin) == GASNET_ERR_NOT_READY && fallback_.with_range(use, sink);
+    }
+    const bool moved =
+        sink == nullptr || hydrant_uring_move(pin, address(use), use.len, sink->file(), 0, 1) == 0;
+    return hydrant_release(pin) == GASNET_OK && moved;
+  }
+
+ private:
+  static hydrant_domain_options_t options() {
+    hydrant_domain_options_t options;
+    hydrant_domain_options_init(&options);
+    options.registrar_name = "uring";
+    options.budget_bytes = budget_bytes();
+    return options;
+  }
+  Domain domain_;
+  Copy fallback_;
+};
+
+template <typename Kind>
+void sweep(benchmark::State& state, int percent) {
+  const OnCore here(0);
+  const size_t set_bytes =
+      (budget_bytes() / 100 * static_cast<size_t>(percent)) & ~(page_bytes() - 1);
+  working_set();  // filled before the clock starts
+  const std::vector<Use> uses = random_uses(set_bytes, 4096);
+  Kind strategy(set_bytes);
+  Sink sink;
+  size_t next = 0;
+  auto take = [&] { return uses[next++ % uses.size()]; };
+  bool good = true;
+  for (int i = 0; i < kWarmUpUses; ++i) good &= strategy.with_range(take(), nullptr);
+  const uint64_t registered = strategy.registrations();
+  const uint64_t copied = strategy.copies();
+  size_t moved_bytes = 0;
+  double uses_done = 0.0;
+  while (good && state.KeepRunningBatch(kUsesPerMove)) {
+    const uint64_t start = now_ns();
+    for (size_t i = 0; i < kUsesPerMove; ++i) good &= strategy.with_range(take(), nullptr);
+    state.SetIterationTime(static_cast<double>(now_ns() - start) * 1e-9);
+    const Use use = take();
+    sink.clear(use.len);
+    good = good && strategy.with_range(use, &sink) && sink.holds(use.offset, use.len);
+    moved_bytes += use.len;
+    uses_done += static_cast<double>(kUsesPerMove + 1);
+  }
+  state.counters["registrations_per_use"] =
+      static_cast<double>(strategy.registrations() - registered) / std::max(uses_done, 1.0);
+  state.counters["copies_per_use"] =
+      static_cast<double>(strategy.copies() - copied) / std::max(uses_done, 1.0);
+  state.counters["moved_kib"] = static_cast<double>(moved_bytes / kKiB);
+  if (!good) state.SkipWithError("a use failed, or the file does not hold what the memory holds");
+}
+
+// `locked_percent`: how much of the budget the strategy locks at most, beside one largest use.
+template <typename Kind>
+void add_row(const std::string& strategy, int percent, int locked_percent) {
+  std::string refusal = uring_refusal();
+  const uint64_t locked =
+      budget_bytes() / 100 * static_cast<uint64_t>(locked_percent) + kLargestUse;
+  if (refusal.empty() && budget_bytes() == 0) refusal = memlock_refusal(2 * kLargestUse);
+  if (refusal.empty()) refusal = memlock_refusal(locked);
+  benchmark::RegisterBenchmark(("sweep/" + strategy + "/set:" + std::to_string(percent)).c_str(),
+                               [=](benchmark::State& state) {
+                                 if (!refusal.empty()) return state.SkipWithError(refusal.c_str());
+                                 sweep<Kind>(state, percent);
+                               })
+      ->UseManualTime()
+      ->Iterations(kTimedUses)
+      ->Unit(benchmark::kNanosecond);
+}
+
+void add_all_rows() {
+  benchmark::AddCustomContext("budget_kib", std::to_string(budget_bytes() / kKiB));
+  for (const int percent : kSetPercents) {
+    add_row<Firehose>("firehose", percent, 100);
+    add_row<RegisterEveryTime>("register", percent, 0);
+    add_row<Copy>("copy", percent, 0);
+    add_row<PinEverything>("pin_everything", percent, percent);
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::bench
+
+int main(int argc, char** argv) {
+  hydrant::bench::add_all_rows();
+  return hydrant::bench::run_program(argc, argv, "0.01");
+}

@@ -1,0 +1,106 @@
+"""The two plots of the report: what a hit costs, and the working-set sweep."""
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
+
+from report.samples import quartiles  # noqa: E402
+from report.tables import HIT_GOALS_NS, REGIONS  # noqa: E402
+
+OURS, OURS_2, PEER, FLOOR, OTHER = "#0b6e99", "#5fb0cf", "#c8553d", "#8a8a8a", "#d9a441"
+
+
+def hit_cost(rows, path):
+    """One panel per number of threads; bars by number of regions, whiskers are quartiles. False if empty."""
+    threads = sorted({int(name.rsplit(":", 1)[1]) for name in rows.samples if name.startswith("floor/empty/")})
+    if not threads:
+        return False
+    series = [("hydrant/region", "ours, region mode", OURS), ("hydrant/page", "ours, page mode", OURS_2),
+              ("ucx", "UCX rcache", PEER), ("floor/locked", "locked increment + decrement", FLOOR),
+              ("floor/empty", "empty loop", "#d5d5d5")]
+    series = [entry for entry in series if rows.matching(entry[0] + "/regions:")]
+    figure, panels = plt.subplots(1, len(threads), figsize=(5.6 * len(threads), 4.8), sharey=True, squeeze=False)
+    width = 0.84 / len(series)
+    for panel, count in zip(panels[0], threads):
+        for place, (prefix, label, colour) in enumerate(series):
+            _bars(panel, rows, prefix, count, label, colour, place * width - 0.42 + width / 2, width)
+        for i, regions in enumerate(REGIONS):
+            if regions in HIT_GOALS_NS:
+                panel.hlines(HIT_GOALS_NS[regions], i - 0.45, i + 0.45, color="black", linestyle=(0, (4, 2)), linewidth=1.3,
+                             label="goal for ours" if i == 0 else None, zorder=4)
+        panel.set_title(f"{count} thread" + ("s" if count > 1 else ""))
+        panel.set_xticks(range(len(REGIONS)), [f"{regions:,}" for regions in REGIONS])
+        panel.set_xlabel("pinned regions of 64 KiB, random order")
+        _style(panel)
+    panels[0][0].set_ylabel("ns per hold + release per thread (log)")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncol=len(labels), frameon=False, fontsize=9)
+    figure.suptitle("What a hit costs", fontsize=13, fontweight="bold")
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    _save(figure, path)
+    return True
+
+
+def _bars(panel, rows, prefix, threads, label, colour, offset, width):
+    for i, regions in enumerate(REGIONS):
+        values = rows.values(f"{prefix}/regions:{regions}/threads:{threads}")
+        if not values:
+            continue
+        low, middle, high = quartiles(values)
+        panel.bar(i + offset, middle, width * 0.94, color=colour, label=label if i == 0 else None,
+                  yerr=[[middle - low], [high - middle]], error_kw={"linewidth": 0.9, "ecolor": "#303030"}, zorder=3)
+        panel.annotate(_short(middle), (i + offset, high), xytext=(0, 2),
+                       textcoords="offset points", ha="center", fontsize=7, zorder=5)
+
+
+def _short(ns):
+    if ns >= 1000:
+        return f"{ns / 1000:.1f}k"
+    return f"{ns:.2g}" if ns < 10 else f"{ns:.0f}"
+
+
+def sweep(rows, path):
+    """Time per use and registrations per use over the working set. False if there is nothing to draw."""
+    series = [("firehose", "firehose (ours)", OURS, "o"), ("register", "register every time", OTHER, "s"),
+              ("copy", "copy through a pinned buffer", PEER, "^"), ("pin_everything", "pin everything", FLOOR, "D")]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11.2, 4.8))
+    drawn = False
+    for strategy, label, colour, marker in series:
+        points = sorted((int(name.rsplit(":", 1)[1]), name) for name in rows.matching(f"sweep/{strategy}/")
+                        if name in rows.samples)
+        if not points:
+            continue
+        drawn = True
+        sets = [percent / 100 for percent, _ in points]
+        bands = [quartiles(rows.values(name)) for _, name in points]
+        left.plot(sets, [band[1] for band in bands], color=colour, marker=marker, markersize=4.5, label=label, zorder=3)
+        left.fill_between(sets, [band[0] for band in bands], [band[2] for band in bands], color=colour, alpha=0.2)
+        if strategy in ("firehose", "register"):
+            right.plot(sets, [rows.median(name, "registrations_per_use") for _, name in points], color=colour,
+                       marker=marker, markersize=4.5, label=label, zorder=3)
+    left.set_yscale("log")
+    left.set_ylabel("ns per use, data movement not included (log)")
+    right.set_ylabel("registrations per use")
+    right.set_ylim(bottom=0)
+    for panel in (left, right):
+        panel.axvline(1.0, color="black", linestyle=(0, (4, 2)), linewidth=1)
+        panel.set_xlabel("working set / budget")
+        _style(panel, minor=panel is left)
+        panel.legend(frameon=False, fontsize=9)
+    figure.suptitle("Random uses of 4 KiB to 1 MiB over a working set", fontsize=13, fontweight="bold")
+    figure.tight_layout()
+    if drawn:
+        _save(figure, path)
+    return drawn
+
+
+def _style(panel, minor=True):
+    if minor:
+        panel.set_yscale("log")
+    panel.grid(axis="y", which="major", color="#e2e2e2", zorder=0)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _save(figure, path):
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

@@ -1,0 +1,54 @@
+// What every benchmark program's main() does: defaults that make comparisons fair, and a context that
+// names the peers. The defaults come before the user's flags, so that the user's win.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace hydrant::bench {
+
+// Interleaved repetitions: the machine's slow minutes fall on every row alike. Raw samples stay in the
+// JSON beside median and spread.
+inline int run_program(int argc, char** argv, const char* min_time) {
+  std::string repetitions = "--benchmark_repetitions=9";
+  std::string interleave = "--benchmark_enable_random_interleaving=true";
+  std::string time = std::string("--benchmark_min_time=") + min_time;
+  std::vector<char*> arguments{argv[0], repetitions.data(), interleave.data(), time.data()};
+  arguments.insert(arguments.end(), argv + 1, argv + argc);
+  int count = static_cast<int>(arguments.size());
+  arguments.push_back(nullptr);
+  benchmark::Initialize(&count, arguments.data());
+  if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
+
+// A reproducible order in which each of `count` things comes equally often and neighbours in time are
+// not neighbours in memory; at least `min_length` long.
+inline std::vector<uint32_t> shuffled_stream(uint32_t count, size_t min_length, uint32_t seed) {
+  std::vector<uint32_t> stream;
+  std::mt19937 random(seed);
+  std::vector<uint32_t> round(count);
+  for (uint32_t i = 0; i < count; ++i) round[i] = i;
+  while (stream.size() < min_length || stream.empty()) {
+    std::shuffle(round.begin(), round.end(), random);
+    stream.insert(stream.end(), round.begin(), round.end());
+  }
+  return stream;
+}
+
+template <typename T>
+double median(std::vector<T> values) {
+  if (values.empty()) return 0.0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return static_cast<double>(*middle);
+}
+
+}  // namespace hydrant::bench

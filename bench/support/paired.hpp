@@ -1,0 +1,54 @@
+// Two things measured in turn: what a ratio needs so that a slow minute of the machine falls on both.
+#pragma once
+
+#include "bench/support/bench_main.hpp"
+#include "bench/support/machine.hpp"
+
+#include <benchmark/benchmark.h>
+
+#include <string>
+#include <vector>
+
+namespace hydrant::bench {
+
+// Samples of one repetition, taken in pairs, and what is reported of them.
+class PairedSamples {
+ public:
+  void add(double ours_ns, double bare_ns) {
+    ours_.push_back(ours_ns);
+    bare_.push_back(bare_ns);
+  }
+  void report(benchmark::State& state) const {
+    const double ours = median(ours_);
+    const double bare = median(bare_);
+    state.counters["ours_ns"] = ours;
+    state.counters["bare_ns"] = bare;
+    state.counters["extra_ns"] = ours - bare;
+    state.counters["ratio"] = bare > 0 ? ours / bare : 0.0;
+  }
+
+ private:
+  std::vector<double> ours_;
+  std::vector<double> bare_;
+};
+
+template <typename Call>
+double nanoseconds(Call&& call) {
+  const uint64_t start = now_ns();
+  call();
+  return static_cast<double>(now_ns() - start);
+}
+
+// Runs the two in turn, the second one first every other time: whoever comes second finds warm caches.
+template <typename First, typename Second>
+void alternate(size_t turn, First&& first, Second&& second) {
+  if (turn % 2 == 0) {
+    first();
+    second();
+  } else {
+    second();
+    first();
+  }
+}
+
+}  // namespace hydrant::bench

@@ -1,0 +1,120 @@
+// UCX's registration cache (ucs_rcache of libucs) as a peer, through its installed header
+// <ucs/memory/rcache.h>: the same calls that UCX's own transports make. Built with the settings of those
+// transports' defaults (no limit on regions or bytes), except that no memory events are asked for: the
+// domains of ours beside it have no watcher either, so both leave coherence to the caller.
+#pragma once
+
+#if HYDRANT_HAVE_UCX
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <dlfcn.h>
+#include <string>
+#include <sys/mman.h>
+
+// The C headers use constructs that C++ warns about; they are not ours.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wcast-align"
+extern "C" {
+#include <ucs/memory/rcache.h>
+}
+#pragma GCC diagnostic pop
+
+namespace hydrant::bench {
+
+// What really pins, for a UcxCache. The default does nothing.
+class UcxRegistration {
+ public:
+  virtual ~UcxRegistration() = default;
+  virtual bool pin(void* /*addr*/, size_t /*len*/, uint32_t* /*slot*/) { return true; }
+  virtual void unpin(uint32_t /*slot*/) {}
+};
+
+// One ucs_rcache. Threads: get() and put() from any thread, as ucs_rcache itself.
+class UcxCache {
+ public:
+  struct Region {
+    ucs_rcache_region_t super;  // must come first: UCX hands out pointers to it
+    uint32_t slot;
+  };
+
+  explicit UcxCache(UcxRegistration* registration) : registration_(registration) {
+    static const ucs_rcache_ops_t ops = {&UcxCache::reg, &UcxCache::dereg, &UcxCache::dump};
+    ucs_rcache_params_t params{};
+    params.region_struct_size = sizeof(Region);
+    params.alignment = UCS_RCACHE_MIN_ALIGNMENT;
+    params.max_alignment = 4096;
+    params.ucm_events = 0;
+    params.ucm_event_priority = 1000;
+    params.ops = &ops;
+    params.context = this;
+    params.flags = 0;
+    params.max_regions = ULONG_MAX;
+    params.max_size = SIZE_MAX;
+    params.max_unreleased = SIZE_MAX;
+    if (ucs_rcache_create(&params, "bench", nullptr, &cache_) != UCS_OK) cache_ = nullptr;
+  }
+  UcxCache(const UcxCache&) = delete;
+  UcxCache& operator=(const UcxCache&) = delete;
+  ~UcxCache() {
+    if (cache_ != nullptr) ucs_rcache_destroy(cache_);
+  }
+
+  bool works() const { return cache_ != nullptr; }
+  uint64_t registrations() const { return registrations_; }
+
+  // A hold, or nullptr.
+  Region* get(void* addr, size_t len) {
+    ucs_rcache_region_t* region = nullptr;
+    if (ucs_rcache_get(cache_, addr, len, PROT_READ | PROT_WRITE, nullptr, &region) != UCS_OK) {
+      return nullptr;
+    }
+    return reinterpret_cast<Region*>(region);
+  }
+  void put(Region* region) { ucs_rcache_region_put(cache_, &region->super); }
+  // Drops the region from the cache, with the caller's hold on it.
+  void invalidate(Region* region) {
+    ucs_rcache_region_invalidate(
+        cache_, &region->super, [](void*) {}, nullptr);
+    put(region);
+  }
+
+ private:
+  static UcxCache* self(void* context) { return static_cast<UcxCache*>(context); }
+  static ucs_status_t reg(void* context, ucs_rcache_t*, void*, ucs_rcache_region_t* region,
+                          uint16_t) {
+    const uintptr_t start = region->super.start;
+    const bool pinned =
+        self(context)->registration_->pin(reinterpret_cast<void*>(start), region->super.end - start,
+                                          &reinterpret_cast<Region*>(region)->slot);
+    if (pinned) __atomic_fetch_add(&self(context)->registrations_, 1, __ATOMIC_RELAXED);
+    return pinned ? UCS_OK : UCS_ERR_IO_ERROR;
+  }
+  static void dereg(void* context, ucs_rcache_t*, ucs_rcache_region_t* region) {
+    self(context)->registration_->unpin(reinterpret_cast<Region*>(region)->slot);
+  }
+  static void dump(void*, ucs_rcache_t*, ucs_rcache_region_t*, char* text, size_t room) {
+    if (room != 0) text[0] = '\0';
+  }
+
+  UcxRegistration* registration_;
+  ucs_rcache_t* cache_ = nullptr;
+  uint64_t registrations_ = 0;
+};
+
+// Where the measured library lies, for the output's context.
+inline std::string ucx_library() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&ucs_rcache_create), &info) == 0) return "unknown";
+  return info.dli_fname == nullptr ? "unknown" : info.dli_fname;
+}
+
+}  // namespace hydrant::bench
+
+#endif  // HYDRANT_HAVE_UCX

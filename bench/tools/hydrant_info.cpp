@@ -1,0 +1,175 @@
+// hydrant-info: what there is on this machine, what would be chosen, why not the rest, and what to change.
+#include "bench/tools/machine_report.hpp"
+#include "firehose/base/config_grammar.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hydrant::info {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitOutput = 1;
+constexpr size_t kWidth = 100;
+
+void heading(const char* text) { std::printf("\n%s\n", text); }
+
+// Prints `text` from column `indent` on, broken at blanks; the first line continues the current one.
+void print_wrapped(std::string_view text, size_t indent) {
+  while (text.size() > kWidth - indent) {
+    size_t cut = text.rfind(' ', kWidth - indent);
+    if (cut == std::string_view::npos) cut = text.find(' ');
+    if (cut == std::string_view::npos) break;
+    std::printf("%.*s\n%*s", static_cast<int>(cut), text.data(), static_cast<int>(indent), "");
+    text.remove_prefix(cut + 1);
+  }
+  std::printf("%.*s\n", static_cast<int>(text.size()), text.data());
+}
+
+// Two columns: a name padded to `name_width`, and text that may take several lines.
+void print_row(const std::string& name, size_t name_width, const std::string& text) {
+  std::printf("  %-*s  ", static_cast<int>(name_width), name.c_str());
+  print_wrapped(text, name_width + 4);
+}
+
+std::string size_text(const Json& bytes) {
+  char text[32];
+  return format_size_rounded(bytes.is_null() ? kUnlimited : bytes.get<uint64_t>(), text,
+                             sizeof text);
+}
+
+std::string text_of(const Json& row, const char* field) { return row.at(field).get<std::string>(); }
+
+// "regions up to 256 GiB, at most 348160 of them; keys of 12 bytes": only what limits.
+std::string describe_usable(const Json& row) {
+  const Json& traits = row.at("traits");
+  std::string text = row.at("chosen").get<bool>() ? "usable, the default" : "usable";
+  if (row.contains("device")) text += "; device " + text_of(row, "device");
+  if (!traits.at("max_region_bytes").is_null()) {
+    text += "; regions up to " + size_text(traits.at("max_region_bytes"));
+  }
+  if (!traits.at("max_regions").is_null()) {
+    text += "; at most " + std::to_string(traits.at("max_regions").get<uint64_t>()) + " regions";
+  }
+  if (!traits.at("max_charge_bytes").is_null()) {
+    text += "; charges at most " + size_text(traits.at("max_charge_bytes")) + " per " +
+            text_of(traits, "charge_scope");
+  }
+  const auto key_bytes = traits.at("key_bytes").get<uint32_t>();
+  text += key_bytes == 0 ? "; no keys" : "; keys of " + std::to_string(key_bytes) + " bytes";
+  if (traits.value("charge_comes_back_late", false)) {
+    text += "; this kernel gives charges back late";
+  }
+  return text;
+}
+
+void print_registrars(const Json& rows) {
+  heading("Registrars (what pins memory)");
+  for (const Json& row : rows) {
+    const bool usable = row.at("usable").get<bool>();
+    print_row(text_of(row, "name"), 8,
+              usable ? describe_usable(row) : "not usable: " + text_of(row, "reason"));
+  }
+}
+
+std::string cgroup_text(const Json& limits) {
+  const auto version = limits.at("cgroup_version").get<uint32_t>();
+  if (version == 0) return "no control group limits memory";
+  return size_text(limits.at("cgroup_limit_bytes")) + ", in use " +
+         size_text(limits.at("cgroup_used_bytes")) + " (version " + std::to_string(version) + ", " +
+         text_of(limits, "cgroup_path") + ")";
+}
+
+void print_limits(const Json& limits) {
+  constexpr size_t kNames = 16;
+  heading("Limits of this process and machine");
+  std::string memlock = size_text(limits.at("memlock_bytes")) + ", can be raised to " +
+                        size_text(limits.at("memlock_hard_bytes")) + " (ulimit -l)";
+  if (limits.at("memlock_lifted").get<bool>()) memlock += "; lifted: this process has CAP_IPC_LOCK";
+  print_row("memlock", kNames, memlock);
+  print_row("control group", kNames, cgroup_text(limits));
+  print_row("memory", kNames,
+            size_text(limits.at("memory_total_bytes")) + ", available " +
+                size_text(limits.at("memory_available_bytes")));
+  print_row("pages", kNames,
+            size_text(limits.at("page_bytes")) + ", huge " +
+                size_text(limits.at("huge_page_bytes")) +
+                ", transparent huge pages: " + text_of(limits, "transparent_huge_pages"));
+  print_row("processors", kNames, std::to_string(limits.at("cpus").get<uint32_t>()));
+  print_row("kernel", kNames, text_of(limits, "kernel"));
+  print_row("membarrier", kNames,
+            limits.at("membarrier").get<bool>() ? "offered: hits need no memory fence"
+                                                : "not offered: hits pay for a memory fence");
+}
+
+void print_budget(const Json& budget) {
+  heading("Budget of a domain that sets none");
+  print_row(size_text(budget.at("bytes")), 8, text_of(budget, "text"));
+}
+
+void print_knobs(const Json& rows, bool explain) {
+  heading("Environment variables");
+  size_t names = 0;
+  size_t values = 0;
+  for (const Json& row : rows) {
+    names = std::max(names, text_of(row, "name").size());
+    values = std::max(values, text_of(row, "value").size());
+  }
+  for (const Json& row : rows) {
+    std::string value = text_of(row, "value");
+    value.resize(values, ' ');
+    print_row(text_of(row, "name"), names, value + "  " + text_of(row, "origin"));
+    if (!explain) continue;
+    std::printf("      ");
+    print_wrapped(text_of(row, "effect"), 6);
+    std::printf("      ");
+    print_wrapped(
+        "Takes " + text_of(row, "accepted") + "; default " + text_of(row, "default") + ".", 6);
+  }
+  if (!explain) std::printf("  (--verbose says what each does)\n");
+}
+
+void print_for_people(const Json& report, bool explain) {
+  std::printf("Hydrant %s\n", text_of(report, "version").c_str());
+  print_registrars(report.at("registrars"));
+  print_limits(report.at("limits"));
+  print_budget(report.at("default_budget"));
+  print_knobs(report.at("knobs"), explain);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Says which registrars work on this machine and why the others do not, which limits "
+      "hold, and the value and origin of every environment variable.",
+      "hydrant-info"};
+  bool json = false;
+  bool verbose = false;
+  app.add_flag("--json", json, "One JSON document instead of tables")->disable_flag_override();
+  app.add_flag("-v,--verbose", verbose, "Say what each variable does and takes")
+      ->disable_flag_override();
+  app.set_version_flag("--version", std::string("hydrant-info ") + HYDRANT_VERSION);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 has a code of its own for every mistake; shells and scripts expect 2 for all of them.
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  const Json report = collect();
+  if (json) {
+    std::printf("%s\n", report.dump(2).c_str());
+  } else {
+    print_for_people(report, verbose);
+  }
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return written ? 0 : kExitOutput;
+}
+
+}  // namespace
+}  // namespace hydrant::info
+
+int main(int argc, char** argv) { return hydrant::info::run(argc, argv); }

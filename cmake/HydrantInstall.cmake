@@ -1,0 +1,33 @@
+# `cmake --install`: the public headers, libfirehose.so and .a, firehose.pc and the CMake package. All
+# paths inside are relative, so that the tree may be moved or installed under another --prefix.
+include(CMakePackageConfigHelpers)
+
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Hydrant")
+
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(TARGETS firehose_shared firehose_static EXPORT HydrantFirehose)
+install(EXPORT HydrantFirehose FILE HydrantFirehoseTargets.cmake NAMESPACE Hydrant::
+        DESTINATION "${package_dir}")
+
+configure_package_config_file(
+  "${CMAKE_CURRENT_LIST_DIR}/HydrantConfig.cmake.in" "${PROJECT_BINARY_DIR}/HydrantConfig.cmake"
+  INSTALL_DESTINATION "${package_dir}" NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/HydrantConfigVersion.cmake"
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/HydrantConfig.cmake"
+              "${PROJECT_BINARY_DIR}/HydrantConfigVersion.cmake" DESTINATION "${package_dir}")
+
+# pkg-config: ${pcfiledir} leads back to the prefix, whatever that is in the end.
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+  set(pc_prefix "${CMAKE_INSTALL_PREFIX}")
+  set(pc_libdir "${CMAKE_INSTALL_FULL_LIBDIR}")
+  set(pc_includedir "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
+else()
+  file(RELATIVE_PATH up "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+  string(REGEX REPLACE "/$" "" up "${up}")
+  set(pc_prefix "\${pcfiledir}/${up}")
+  set(pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+  set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+endif()
+configure_file("${CMAKE_CURRENT_LIST_DIR}/firehose.pc.in" "${PROJECT_BINARY_DIR}/firehose.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/firehose.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

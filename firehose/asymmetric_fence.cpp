@@ -1,0 +1,44 @@
+#include "firehose/asymmetric_fence.hpp"
+
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "firehose/base/config.hpp"
+
+namespace hydrant::fence {
+namespace {
+
+std::atomic<bool> g_asymmetric{false};  // written once under g_once, before the first hold
+pthread_once_t g_once = PTHREAD_ONCE_INIT;
+
+int membarrier(int command) noexcept {
+  return static_cast<int>(syscall(__NR_membarrier, command, 0, 0));
+}
+
+void set_up_once() {
+  if (HYDRANT_TSAN || knob_number(Knob::kMembarrier) == 0) return;
+  const bool registered = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+  // One trial: some sandboxes let the registration pass and refuse the barrier.
+  g_asymmetric.store(registered && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0,
+                     std::memory_order_relaxed);
+}
+
+}  // namespace
+
+bool setup() noexcept {
+  pthread_once(&g_once, &set_up_once);
+  return asymmetric();
+}
+
+bool asymmetric() noexcept { return g_asymmetric.load(std::memory_order_relaxed); }
+
+void heavy() noexcept {
+#if !HYDRANT_TSAN
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (asymmetric()) membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+#endif
+}
+
+}  // namespace hydrant::fence

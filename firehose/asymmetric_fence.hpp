@@ -1,0 +1,48 @@
+// The fence between hits and those who close regions: free for the hit, paid by the closer.
+//
+// A hit posts its hold with a plain store and then reads the region's gate; a closer shuts the gate
+// and then reads the holds. Store-then-load on both sides needs a full fence on both sides, or a
+// fence that one side executes on behalf of the other: membarrier(PRIVATE_EXPEDITED) makes every
+// running thread of the process pass a full barrier (0.3 us alone, about 12 us beside a running
+// thread, so closers batch their work). docs/pin_cache.md has the whole argument.
+//
+// Where the kernel refuses membarrier, and in ThreadSanitizer builds (which understand neither fences
+// nor membarrier), both sides use sequentially consistent operations instead; this header is the only
+// place that knows.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#if defined(__SANITIZE_THREAD__)
+#define HYDRANT_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HYDRANT_TSAN 1
+#endif
+#endif
+#ifndef HYDRANT_TSAN
+#define HYDRANT_TSAN 0
+#endif
+
+namespace hydrant::fence {
+
+// Registers this process for membarrier, once; call before any hold. True if the light side is free.
+// FIREHOSE_MEMBARRIER=0 in the environment refuses it on purpose.
+bool setup() noexcept;
+
+// What setup() found; false before it. Constant afterwards.
+bool asymmetric() noexcept;
+
+// The closer's side: afterwards every hold posted before the call is visible to the caller, and every
+// hold posted later sees what the caller wrote before the call. Cost: one system call.
+void heavy() noexcept;
+
+// The holder's side, between posting and checking, when asymmetric() is false.
+inline void light_symmetric() noexcept {
+#if !HYDRANT_TSAN
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+}  // namespace hydrant::fence

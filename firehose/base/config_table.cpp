@@ -1,0 +1,187 @@
+// The rows, and nothing else.
+#include "firehose/base/config.hpp"
+#include "firehose/base/memory_range.hpp"
+
+#include <array>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr uint64_t kHourNs = 3'600'000'000'000;
+// Larger than any address space: sums of a few sizes cannot wrap.
+constexpr uint64_t kMaxSize = uint64_t{1} << 57;
+
+// docs/env_vars.md repeats these rows word for word; the unit test of this file compares them.
+constexpr std::array<KnobInfo, kKnobCount> kTable = {{
+    {.knob = Knob::kRegistrar,
+     .name = "FIREHOSE_REGISTRAR",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect =
+         "What pins memory when a domain names no registrar: io_uring registered buffers, mlock, "
+         "or the first of the two that works here.",
+     .choices = "auto|uring|mlock"},
+    {.knob = Knob::kBudget,
+     .name = "FIREHOSE_BUDGET",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "0",
+     .effect = "Most bytes a domain keeps charged at once; 0 takes it from the machine's limits.",
+     .max = kMaxSize},
+    {.knob = Knob::kMaxRegions,
+     .name = "FIREHOSE_MAX_REGIONS",
+     .type = KnobType::kCount,
+     .unit = "regions",
+     .default_text = "65536",
+     .effect = "Most regions a domain keeps pinned at once; the registrar may allow fewer.",
+     .min = 1,
+     .max = uint64_t{1} << 22},
+    {.knob = Knob::kMaxRegionSize,
+     .name = "FIREHOSE_MAX_REGION_SIZE",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "0",
+     .effect = "Largest single region; 0 leaves it to the registrar.",
+     .max = kMaxSize},
+    {.knob = Knob::kMode,
+     .name = "FIREHOSE_MODE",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "region",
+     .effect = "How a domain divides memory: intervals that merge and grow, or fixed buckets.",
+     .choices = "region|page"},
+    {.knob = Knob::kBucket,
+     .name = "FIREHOSE_BUCKET",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "0",
+     .effect = "Size of a bucket in page mode, a power of two; 0 means one page.",
+     .max = kGiB,
+     .power_of_two = true},
+    {.knob = Knob::kMerge,
+     .name = "FIREHOSE_MERGE",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "1M",
+     .effect =
+         "Region mode: adjacent and overlapping regions merge up to this size; 1 means never.",
+     .min = 1,
+     .max = kMaxSize},
+    {.knob = Knob::kEagerAccess,
+     .name = "FIREHOSE_EAGER_ACCESS",
+     .type = KnobType::kSet,
+     .unit = "",
+     .default_text = "none",
+     .effect =
+         "Rights asked for beside those a pin needs, to save registering again later; dropped "
+         "where they are refused.",
+     .choices = "local_write|remote_read|remote_write|remote_atomic"},
+    {.knob = Knob::kThreadTable,
+     .name = "FIREHOSE_THREAD_TABLE",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "1M",
+     .effect =
+         "Largest translation table of one thread and domain; smaller saves memory, larger makes "
+         "more regions a hit without a look in the shared table.",
+     .min = 4096,
+     .max = kGiB},
+    {.knob = Knob::kWaitWarn,
+     .name = "FIREHOSE_WAIT_WARN",
+     .type = KnobType::kDuration,
+     .unit = "seconds",
+     .default_text = "10s",
+     .effect =
+         "After this long, a wait that is still blocked says what it is waiting for, and goes on; "
+         "0 means never.",
+     .max = 24 * kHourNs},
+    {.knob = Knob::kMembarrier,
+     .name = "FIREHOSE_MEMBARRIER",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "y",
+     .effect =
+         "Whether evictions may use membarrier(2), which frees every hit from a memory fence; n is "
+         "for measuring and for sandboxes that mistreat the call."},
+    {.knob = Knob::kLog,
+     .name = "HYDRANT_LOG",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "warning",
+     .effect = "The most talkative level of messages written to standard error.",
+     .choices = "error|warning|info|debug"},
+    {.knob = Knob::kGasnetM,
+     .name = "GASNET_FIREHOSE_M",
+     .type = KnobType::kSize,
+     .unit = "MiB",
+     .default_text = "0",
+     .effect =
+         "firehose.h: memory a process is willing to pin for its peers; 0 derives it from what "
+         "the client passes to firehose_init.",
+     .max = kMaxSize,
+     .plain_scale = kMiB},
+    {.knob = Knob::kGasnetMaxVictimM,
+     .name = "GASNET_FIREHOSE_MAXVICTIM_M",
+     .type = KnobType::kSize,
+     .unit = "MiB",
+     .default_text = "0",
+     .effect = "firehose.h: memory that may stay pinned beyond GASNET_FIREHOSE_M for local use or "
+               "while idle; 0 derives it.",
+     .max = kMaxSize,
+     .plain_scale = kMiB},
+    {.knob = Knob::kGasnetR,
+     .name = "GASNET_FIREHOSE_R",
+     .type = KnobType::kCount,
+     .unit = "regions",
+     .default_text = "0",
+     .effect = "firehose.h: as GASNET_FIREHOSE_M, counted in regions; 0 derives it."},
+    {.knob = Knob::kGasnetMaxVictimR,
+     .name = "GASNET_FIREHOSE_MAXVICTIM_R",
+     .type = KnobType::kCount,
+     .unit = "regions",
+     .default_text = "0",
+     .effect = "firehose.h: as GASNET_FIREHOSE_MAXVICTIM_M, counted in regions; 0 derives it."},
+    {.knob = Knob::kGasnetMaxRegionSize,
+     .name = "GASNET_FIREHOSE_MAXREGION_SIZE",
+     .type = KnobType::kSize,
+     .unit = "MiB",
+     .default_text = "0",
+     .effect = "firehose.h: largest single region; 0 leaves it to the client and the library.",
+     .max = kMaxSize,
+     .plain_scale = kMiB},
+    {.knob = Knob::kGasnetVerbose,
+     .name = "GASNET_FIREHOSE_VERBOSE",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "n",
+     .effect =
+         "firehose.h: says at init and fini which limits are in force and what the cache did."},
+    {.knob = Knob::kGasnetTableScale,
+     .name = "GASNET_FIREHOSE_TABLE_SCALE",
+     .type = KnobType::kCount,
+     .unit = "",
+     .default_text = "1",
+     .effect =
+         "Accepted without effect: the tables here grow with what they hold, so there is no hash "
+         "table size to scale."},
+}};
+
+constexpr bool rows_are_in_order() {
+  for (size_t i = 0; i < kTable.size(); ++i) {
+    if (kTable[i].knob != knob_at(i)) return false;
+  }
+  return true;
+}
+static_assert(rows_are_in_order(), "a knob is the index of its row");
+static_assert(bits(Access::kLocalWrite) == 1 && bits(Access::kRemoteRead) == 2 &&
+                  bits(Access::kRemoteWrite) == 4 && bits(Access::kRemoteAtomic) == 8,
+              "FIREHOSE_EAGER_ACCESS lists the rights in the order of their bits");
+
+}  // namespace
+
+const KnobInfo& knob_info(Knob knob) noexcept { return kTable[static_cast<size_t>(knob)]; }
+
+}  // namespace hydrant

@@ -1,0 +1,147 @@
+// Formats a message on the stack and writes it whole.
+#include "firehose/base/log.hpp"
+
+#include "firehose/base/config.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kLineBytes = 1024;
+constexpr int kUnset = -1;
+
+// Written by log_level() and set_log_level(), read by everybody. Relaxed: no other data hangs on it.
+std::atomic<int> g_level{kUnset};
+
+const char* level_name(LogLevel level) noexcept {
+  switch (level) {
+    case LogLevel::kError: return "error";
+    case LogLevel::kWarning: return "warning";
+    case LogLevel::kInfo: return "info";
+    case LogLevel::kDebug: return "debug";
+  }
+  return "message";
+}
+
+// snprintf's answer as the bytes that are really there.
+size_t written(int answer, size_t room) noexcept {
+  if (answer < 0 || room == 0) return 0;
+  const auto wanted = static_cast<size_t>(answer);
+  return wanted < room ? wanted : room - 1;
+}
+
+void write_all(const char* line, size_t len) noexcept {
+  // The first call takes the whole line except when a pipe is nearly full or a signal cuts in.
+  while (len > 0) {
+    const ssize_t done = ::write(STDERR_FILENO, line, len);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return;  // nobody left to tell
+    line += done;
+    len -= static_cast<size_t>(done);
+  }
+}
+
+[[gnu::format(printf, 3, 0)]] void write_line(LogLevel level, uint64_t suppressed,
+                                              const char* format, va_list args) noexcept {
+  const int saved_errno = errno;
+  char line[kLineBytes];
+  size_t used =
+      written(std::snprintf(line, sizeof line, "hydrant: %s: ", level_name(level)), sizeof line);
+  used +=
+      written(std::vsnprintf(line + used, sizeof line - used, format, args), sizeof line - used);
+  if (suppressed > 0) {
+    used += written(std::snprintf(line + used, sizeof line - used, " (%llu more not shown)",
+                                  static_cast<unsigned long long>(suppressed)),
+                    sizeof line - used);
+  }
+  for (size_t i = 0; i < used; ++i) {
+    const auto c = static_cast<unsigned char>(line[i]);
+    if (c < 0x20 || c == 0x7f) line[i] = ' ';
+  }
+  line[used] = '\n';  // takes the place of the terminator: used < kLineBytes always
+  write_all(line, used + 1);
+  errno = saved_errno;
+}
+
+}  // namespace
+
+LogLevel log_level() noexcept {
+  int level = g_level.load(std::memory_order_relaxed);
+  if (level != kUnset) [[likely]]
+    return static_cast<LogLevel>(level);
+  // The default goes in first: reading the knob may itself want to warn, of its own value for one.
+  if (!g_level.compare_exchange_strong(level, static_cast<int>(LogLevel::kWarning),
+                                       std::memory_order_relaxed)) {
+    return static_cast<LogLevel>(level);
+  }
+  const auto chosen = static_cast<int>(knob_number(Knob::kLog));
+  g_level.store(chosen, std::memory_order_relaxed);
+  return static_cast<LogLevel>(chosen);
+}
+
+void set_log_level(LogLevel level) noexcept {
+  g_level.store(static_cast<int>(level), std::memory_order_relaxed);
+}
+
+void reset_log_level() noexcept { g_level.store(kUnset, std::memory_order_relaxed); }
+
+bool RateLimit::pass(uint64_t now, uint64_t* suppressed) noexcept {
+  uint64_t next = next_ns_.load(std::memory_order_relaxed);
+  const uint64_t after = interval_ns_ == kOnce ? UINT64_MAX : now + interval_ns_;
+  if (now < next || !next_ns_.compare_exchange_strong(next, after, std::memory_order_relaxed)) {
+    suppressed_.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  *suppressed = suppressed_.exchange(0, std::memory_order_relaxed);
+  return true;
+}
+
+// Four bodies alike, because a va_list cannot be made in a shared variadic helper without repeating it.
+void log_error(const char* format, ...) noexcept {
+  if (!log_enabled(LogLevel::kError)) return;
+  va_list args;
+  va_start(args, format);
+  write_line(LogLevel::kError, 0, format, args);
+  va_end(args);
+}
+
+void log_warning(const char* format, ...) noexcept {
+  if (!log_enabled(LogLevel::kWarning)) return;
+  va_list args;
+  va_start(args, format);
+  write_line(LogLevel::kWarning, 0, format, args);
+  va_end(args);
+}
+
+void log_info(const char* format, ...) noexcept {
+  if (!log_enabled(LogLevel::kInfo)) return;
+  va_list args;
+  va_start(args, format);
+  write_line(LogLevel::kInfo, 0, format, args);
+  va_end(args);
+}
+
+void log_debug(const char* format, ...) noexcept {
+  if (!log_enabled(LogLevel::kDebug)) return;
+  va_list args;
+  va_start(args, format);
+  write_line(LogLevel::kDebug, 0, format, args);
+  va_end(args);
+}
+
+void log_warning(RateLimit& limit, const char* format, ...) noexcept {
+  if (!log_enabled(LogLevel::kWarning)) return;
+  uint64_t suppressed = 0;
+  if (!limit.pass(now_ns(), &suppressed)) return;
+  va_list args;
+  va_start(args, format);
+  write_line(LogLevel::kWarning, suppressed, format, args);
+  va_end(args);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,106 @@
+// Status names and the per-thread error text. No allocation, no locks.
+#include "firehose/base/status.hpp"
+
+#include <pthread.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kTextBytes = 512;
+
+// The text lives behind a pthread key rather than in thread_local storage: libfirehose may use at
+// most 64 bytes of static TLS (it must be loadable with dlopen), and those belong to the hit path.
+// Allocated at a thread's first failure, freed when the thread ends.
+pthread_key_t g_text_key;
+pthread_once_t g_text_once = PTHREAD_ONCE_INIT;
+bool g_text_usable = false;
+
+void create_key() { g_text_usable = pthread_key_create(&g_text_key, &std::free) == 0; }
+
+char* thread_text(bool create) noexcept {
+  pthread_once(&g_text_once, &create_key);
+  if (!g_text_usable) return nullptr;
+  auto* text = static_cast<char*>(pthread_getspecific(g_text_key));
+  if (text == nullptr && create) {
+    text = static_cast<char*>(std::calloc(1, kTextBytes));
+    if (text != nullptr && pthread_setspecific(g_text_key, text) != 0) {
+      std::free(text);
+      text = nullptr;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Status fail(Status status, const char* format, ...) noexcept {
+  char* text = thread_text(true);
+  if (text == nullptr) return status;
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(text, kTextBytes, format, args);
+  va_end(args);
+  return status;
+}
+
+Status add_context(Status status, const char* format, ...) noexcept {
+  char* text = thread_text(true);
+  if (text == nullptr) return status;
+  size_t used = std::strlen(text);
+  if (used > 0 && used + 2 < kTextBytes) {
+    std::memcpy(text + used, "; ", 3);
+    used += 2;
+  }
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(text + used, kTextBytes - used, format, args);
+  va_end(args);
+  return status;
+}
+
+const char* last_error_text() noexcept {
+  const char* text = thread_text(false);
+  return text != nullptr ? text : "";
+}
+
+void clear_error_text() noexcept {
+  char* text = thread_text(false);
+  if (text != nullptr) text[0] = '\0';
+}
+
+const char* status_name(Status status) noexcept {
+  switch (status) {
+    case Status::kOk: return "GASNET_OK";
+    case Status::kNotInit: return "GASNET_ERR_NOT_INIT";
+    case Status::kResource: return "GASNET_ERR_RESOURCE";
+    case Status::kBadArg: return "GASNET_ERR_BAD_ARG";
+    case Status::kNotReady: return "GASNET_ERR_NOT_READY";
+    case Status::kBarrierMismatch: return "GASNET_ERR_BARRIER_MISMATCH";
+    case Status::kRefused: return "HYDRANT_ERR_REFUSED";
+    case Status::kBroken: return "HYDRANT_ERR_BROKEN";
+    case Status::kUnsupported: return "HYDRANT_ERR_UNSUPPORTED";
+  }
+  return "(unknown status)";
+}
+
+const char* status_description(Status status) noexcept {
+  switch (status) {
+    case Status::kOk: return "done";
+    case Status::kNotInit: return "used before init, after fini, or with a handle from before a fork";
+    case Status::kResource: return "cannot ever fit, or memory ran out";
+    case Status::kBadArg: return "an argument is outside its documented range";
+    case Status::kNotReady: return "not now: try again, poll, or take a fallback";
+    case Status::kBarrierMismatch: return "barrier identifiers disagree between ranks";
+    case Status::kRefused: return "this memory cannot be registered with this access right";
+    case Status::kBroken: return "the registrar, device or peer failed for good";
+    case Status::kUnsupported: return "not offered here";
+  }
+  return "unknown status";
+}
+
+}  // namespace hydrant

@@ -1,0 +1,271 @@
+// A domain: one cache over one registrar. Region and page mode differ in their tables (pin_table.hpp) and
+// in that page mode answers requests of several buckets with a span (domain_span.cpp).
+//
+// Where to read on: hits in hit_path.cpp and hold.hpp; misses in domain_acquire.cpp; budget, victims and
+// deregistration in domain_budget.cpp; release, invalidate and flush in domain_release.cpp; deferred pins
+// in domain_async.cpp; life, threads and fork in domain.cpp. States and invariants: docs/pin_cache.md.
+//
+// Thread safety: every public method from any thread; mu_ is never held while the registrar, a callback or
+// malloc is called, nor while anybody waits for somebody's hold.
+#pragma once
+
+#include <hydrant/pin_cache.h>
+
+#include <atomic>
+#include <memory>
+
+#include "firehose/base/registrar.hpp"
+#include "firehose/base/thread.hpp"
+#include "firehose/page_table.hpp"
+#include "firehose/range_set.hpp"
+#include "firehose/region_info.hpp"
+#include "firehose/region_table.hpp"
+#include "firehose/slot_arena.hpp"
+#include "firehose/thread_state.hpp"
+#include "firehose/victim_policy.hpp"
+
+namespace hydrant {
+
+class UringRegistrar;
+
+struct DomainConfig {
+  char name[32] = "";
+  uint32_t mode = HYDRANT_MODE_REGION;
+  uint32_t watch = HYDRANT_WATCH_CLIENT;
+  Access eager = Access::kLocalRead;
+  uint64_t budget_bytes = 0;
+  uint32_t max_regions = 0;
+  size_t max_region_bytes = 0;
+  size_t granule_bytes = 4096;  // page mode: the bucket
+  size_t merge_bytes = 0;
+  size_t thread_table_bytes = 0;
+  uint64_t wait_warn_ns = 0;
+  UringRegistrar* uring = nullptr;  // the registrar, if it is this one
+};
+
+class Domain {
+ public:
+  // May this call register, and wait for a registration that another thread has under way?
+  enum class Effort { kHitOnly, kRegister };
+
+  Domain(const DomainConfig& config, std::unique_ptr<Registrar> registrar,
+         std::unique_ptr<VictimPolicy> policy, uint64_t handle) noexcept;
+  ~Domain();
+  Domain(const Domain&) = delete;
+  Domain& operator=(const Domain&) = delete;
+
+  // Slots of a domain with so many regions: blank and dead regions, and spans, need some beside them.
+  static constexpr uint32_t slots_for(uint32_t max_regions) noexcept {
+    return max_regions + max_regions / 2 + 256;
+  }
+
+  // Reserves the tables. kResource when memory is refused.
+  Status set_up() noexcept;
+  // Adds a registration of the client's own. Requires: before the domain is published.
+  Status add_prepinned(MemoryRange range, Access access, const void* key) noexcept;
+  // Cancels deferred pins, unpins if asked, detaches all threads. Requires: registry_mutex() not held,
+  // nobody else inside a call.
+  void shut_down(bool unpin) noexcept;
+
+  uint64_t handle() const noexcept { return handle_; }
+  const DomainConfig& config() const noexcept { return config_; }
+  Registrar& registrar() const noexcept { return *registrar_; }
+
+  // One region that covers `range`; its hold is the caller's. *out is unchanged on failure.
+  Status pin(MemoryRange range, Access need, Effort effort, const RegionSlot** out) noexcept;
+  Status pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
+                   const RegionSlot** out) noexcept;
+  Status pin_many(const hydrant_range_t* ranges, size_t n, Access need,
+                  const RegionSlot** out) noexcept;
+  Status pin_partial(MemoryRange range, Access need, const RegionSlot** out) noexcept;
+  Status pin_async(MemoryRange range, Access need, hydrant_pinned_fn done, void* context) noexcept;
+
+  // Whatever release cannot do by itself: other window, dead region, span. Requires: contains(slot).
+  Status release(const RegionSlot* slot) noexcept;
+  bool contains(const RegionSlot* slot) const noexcept { return arena_.contains(slot); }
+
+  Status invalidate(MemoryRange range) noexcept;
+  Status vouch(MemoryRange range, bool on) noexcept;
+  int poll() noexcept;
+  void flush() noexcept;
+
+  // Parts of a pin: 1, or the buckets of a span. 0 if the slot is not live.
+  size_t parts(const RegionSlot* slot, size_t i, hydrant_region_t* part) noexcept;
+  // Key and range of a live, single region; false otherwise.
+  bool describe(const RegionSlot* slot, MemoryRange* range, const std::byte** key) noexcept;
+  void read_stats(hydrant_stats_t* stats) noexcept;
+
+  // --- threads and forks (domain.cpp) ---
+  // The calling thread's state, in the window; null for a thread past its end or without memory.
+  ThreadDomain* enter() noexcept;
+  // Folds a thread's holds and counters into the domain and frees its state. Under registry_mutex().
+  void detach_thread(ThreadDomain& state) noexcept;
+  // True unless this process is a child that was forked without our handlers having run.
+  bool alive() const noexcept { return arena_.slots[kNoRegion].alive == kSlotAlive; }
+  void lock_for_fork() noexcept HYDRANT_NO_TSA { mu_.lock(); }
+  void unlock_after_fork() noexcept HYDRANT_NO_TSA { mu_.unlock(); }
+  void reset_in_child() noexcept;
+
+ private:
+  // Budget taken for a registration, and the victims that pay for it.
+  struct Reservation {
+    uint64_t charge = 0;
+    uint32_t regions = 0;
+    uint64_t excess_charge = 0;  // freed beyond need; given back once the victims are unpinned
+    uint32_t excess_regions = 0;
+    RegionQueue victims;
+  };
+  // One attempt to pin.
+  struct Want {
+    MemoryRange range;
+    MemoryRange pages;  // range rounded out
+    Access need;
+    ThreadDomain* thread;
+    Effort effort;
+    Reservation* prepaid = nullptr;  // pin_many: reserved already
+    uint64_t deadline_ns = UINT64_MAX;
+    bool may_wait = true;      // for a registration that another thread has under way
+    bool asynchronous = false; // the registration may complete later: kNotReady meanwhile
+    bool exact = false;        // do not extend: the extended range was refused
+    bool plain = false;        // do not ask for eager rights: they were refused
+    uint32_t no_budget = 0;    // times the registrar had no budget
+  };
+  struct Plan {
+    MemoryRange range;
+    Access access;
+    uint64_t charge = 0;
+    RegionIndex region = kNoRegion;
+    Reservation reservation;
+  };
+  enum class Step { kDone, kAgain, kRegister };
+  struct DeferredPin;
+  struct LateRegistration;
+  struct SpanParts;
+
+  // --- lookup (domain_acquire.cpp) ---
+  const RegionSlot* hold_without_lock(ThreadDomain& thread, const Want& want) noexcept;
+  RegionIndex find_locked(MemoryRange range, Access need) HYDRANT_REQUIRES(mu_);
+  void reopen_locked(RegionIndex region) HYDRANT_REQUIRES(mu_);
+  void take_locked(ThreadDomain* thread, RegionIndex region) HYDRANT_REQUIRES(mu_);
+  uint32_t drop_locked(ThreadDomain* thread, RegionIndex region) HYDRANT_REQUIRES(mu_);
+  uint32_t holds_locked(RegionIndex region) const HYDRANT_REQUIRES(mu_);
+
+  // --- misses (domain_acquire.cpp) ---
+  Status check_range(MemoryRange range) const noexcept;
+  Status acquire(Want& want, const RegionSlot** out) noexcept;
+  Step look_locked(Want& want, Status* status, RegionIndex* held) HYDRANT_REQUIRES(mu_);
+  void plan_locked(const Want& want, Plan* plan) HYDRANT_REQUIRES(mu_);
+  Step prepare(Want& want, Plan* plan, Status* status, RegionIndex* held) noexcept;
+  Status claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) HYDRANT_REQUIRES(mu_);
+  void pay_with_victims(Reservation* reservation, bool* kernel_keeps) noexcept;
+  void abandon_locked(const Plan& plan) HYDRANT_REQUIRES(mu_);
+  Status run_registration(Want& want, const Plan& plan, bool* again, RegionIndex* held) noexcept;
+  Status finish_registration(const Want& want, const Plan& plan, Status status, bool* again,
+                             RegionIndex* held) noexcept;
+  Status after_failure(Want& want, const Plan& plan, Status status, bool* again) noexcept;
+  Status after_no_budget(Want& want, const Plan& plan, bool* again) noexcept;
+  void extend_locked(Plan* plan) HYDRANT_REQUIRES(mu_);
+  static void registered_later(void* context, Status status, const std::byte* key);
+  void publish_locked(const Want& want, const Plan& plan) HYDRANT_REQUIRES(mu_);
+  void bury_covered_locked(const Plan& plan) HYDRANT_REQUIRES(mu_);
+  void wait_for_pending_locked(const Want& want) HYDRANT_REQUIRES(mu_);
+  RegionIndex pending_covering_locked(const Want& want) const HYDRANT_REQUIRES(mu_);
+  Status pin_one(Want& want, const RegionSlot** out) noexcept;
+  Want make_want(MemoryRange range, Access need, Effort effort, ThreadDomain* thread) const noexcept;
+  void count_outcome(ThreadDomain* thread, Status status) noexcept;
+
+  // --- budget (domain_budget.cpp) ---
+  Status reserve_locked(uint64_t charge, uint32_t regions, uint64_t pending, Reservation* out)
+      HYDRANT_REQUIRES(mu_);
+  // Retires unheld regions worth at least the shortage, or none at all.
+  bool evict_locked(uint64_t bytes, uint32_t regions, RegionQueue* victims) HYDRANT_REQUIRES(mu_);
+  void choose_victims_locked(uint64_t bytes, uint32_t regions, RegionQueue* chosen, uint64_t* got)
+      HYDRANT_REQUIRES(mu_);
+  void give_back_locked(Reservation* reservation) HYDRANT_REQUIRES(mu_);
+  bool shut_locked(RegionIndex region) HYDRANT_REQUIRES(mu_);
+  void fence_locked() HYDRANT_REQUIRES(mu_);
+  void watch_more_locked() HYDRANT_REQUIRES(mu_);
+  RegionIndex allocate_locked() HYDRANT_REQUIRES(mu_);
+  void retire_locked(RegionIndex region, RegionQueue* retired) HYDRANT_REQUIRES(mu_);
+  void kill_locked(RegionIndex region, RegionQueue* killed) HYDRANT_REQUIRES(mu_);
+  // Retires what nobody holds of `list` after one fence; the rest becomes dead.
+  void settle_locked(RegionQueue* list, RegionQueue* retired) HYDRANT_REQUIRES(mu_);
+  void drain_dead_locked(size_t most, RegionQueue* retired) HYDRANT_REQUIRES(mu_);
+  void quarantine_locked(RegionIndex region) HYDRANT_REQUIRES(mu_);
+  // Unpins retired regions outside the lock. True if the kernel still charges some of it. Regions paid
+  // for by a reservation leave their charge to it.
+  bool unpin_retired(RegionQueue* retired, bool charge_is_reserved) noexcept HYDRANT_EXCLUDES(mu_);
+  void shrink_budget_locked() HYDRANT_REQUIRES(mu_);
+  void regrow_budget_locked(uint64_t now) HYDRANT_REQUIRES(mu_);
+
+  // --- spans (domain_span.cpp) ---
+  Status acquire_all(ThreadDomain* thread, const MemoryRange* ranges, size_t n, Access need,
+                     Effort effort, const RegionSlot** held) noexcept;
+  Status reserve_missing(const MemoryRange* ranges, size_t n, const RegionSlot* const* held,
+                         Reservation* reservation) noexcept;
+  Status pin_span(MemoryRange range, Access need, Effort effort, const RegionSlot** out) noexcept;
+  Status make_span(MemoryRange pages, const RegionSlot* const* held, size_t n,
+                   const RegionSlot** out) noexcept;
+  Status release_span(RegionIndex region, ThreadDomain* thread) noexcept;
+  Status group_held(const hydrant_range_t* ranges, size_t n, const RegionSlot** held, size_t total,
+                    ThreadDomain* thread, const RegionSlot** out) noexcept;
+  size_t buckets_in(MemoryRange range) const noexcept;
+  void drop_hold_of(ThreadDomain* thread, const RegionSlot* slot) noexcept;
+
+  // --- deferred pins (domain_async.cpp) ---
+  Status try_deferred(DeferredPin& pin, const RegionSlot** out) noexcept;
+  int run_deferred() noexcept;
+  void cancel_deferred() noexcept;
+
+  std::byte* key_of(RegionIndex region) noexcept { return keys_.data() + region * key_stride_; }
+  RegionSlot& slot(RegionIndex region) const noexcept { return arena_.slots[region]; }
+  RegionIndex index_of(const RegionSlot* s) const noexcept {
+    return static_cast<RegionIndex>(s - arena_.slots);
+  }
+
+  const DomainConfig config_;
+  const uint64_t handle_;
+  const std::unique_ptr<Registrar> registrar_;
+  const std::unique_ptr<VictimPolicy> policy_ HYDRANT_GUARDED_BY(mu_);
+  uint32_t slot_count_ = 0;
+  size_t key_stride_ = 0;
+
+  SlotArena arena_;
+  // One per set of rights. A class has its bit in classes_ once its table may be read.
+  std::unique_ptr<PinTable> tables_[16];
+  std::atomic<uint32_t> classes_{0};
+
+  // Level 2 (after registry_mutex()). Held for short and bounded work only.
+  mutable Mutex mu_;
+  CondVar registered_;  // some pending registration has ended
+  ThreadDomain* threads_ HYDRANT_GUARDED_BY(mu_) = nullptr;
+  MappedArray<RegionInfo> infos_ HYDRANT_GUARDED_BY(mu_);
+  MappedArray<std::byte> keys_;  // a region's key changes only while the region is free or pending
+  // Holds of threads that ended or have no state; same sum as the threads' counts. Written under mu_.
+  MappedArray<HoldCount> shared_counts_;
+  RegionIndex high_ HYDRANT_GUARDED_BY(mu_) = kNoRegion;  // highest slot ever used
+  uint32_t epoch_ HYDRANT_GUARDED_BY(mu_) = 1;            // fences issued
+  RegionQueue pending_ HYDRANT_GUARDED_BY(mu_), dead_ HYDRANT_GUARDED_BY(mu_),
+      quarantine_ HYDRANT_GUARDED_BY(mu_);
+  RefusalList refusals_ HYDRANT_GUARDED_BY(mu_);
+  RangeSet vouched_ HYDRANT_GUARDED_BY(mu_);
+
+  // What is or may soon be charged: open, dead, pending and reserved, and retired until unpinned.
+  uint64_t charged_ HYDRANT_GUARDED_BY(mu_) = 0;
+  uint32_t regions_ HYDRANT_GUARDED_BY(mu_) = 0;
+  uint64_t budget_ HYDRANT_GUARDED_BY(mu_) = 0;  // in force: config's, or less after a refusal
+  uint64_t shrunk_at_ns_ HYDRANT_GUARDED_BY(mu_) = 0;
+
+  // Statistics; thread_totals_ adds up threads that ended.
+  hydrant_stats_t totals_ HYDRANT_GUARDED_BY(mu_) = {};
+  uint64_t pinned_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;
+
+  // Deferred pins, oldest first.
+  Mutex deferred_mu_;  // level 3
+  DeferredPin* deferred_ HYDRANT_GUARDED_BY(deferred_mu_) = nullptr;
+  DeferredPin** deferred_tail_ HYDRANT_GUARDED_BY(deferred_mu_) = &deferred_;
+  std::atomic<uint32_t> deferred_count_{0}, dead_count_{0};  // hints for poll()
+  std::atomic<uint32_t> async_running_{0};                   // registrations the registrar will complete
+};
+
+}  // namespace hydrant

@@ -1,0 +1,466 @@
+// Misses: from a request to a registered, published region, without holding a lock while registering.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "firehose/base/log.hpp"
+#include "firehose/domain.hpp"
+
+namespace hydrant {
+namespace {
+
+constexpr int kMostRounds = 256;        // then somebody invalidates faster than we can register
+constexpr uint32_t kMostNoBudget = 32;  // evictions on behalf of one request that the registrar turned down
+constexpr size_t kLazyDead = 32;        // dead regions that are worth a fence
+
+// Bit c is set for each set of rights c that includes `need`.
+constexpr uint32_t classes_including(uint32_t need) {
+  uint32_t classes = 0;
+  for (uint32_t c = 0; c < 16; ++c) classes |= ((c & need) == need ? 1u : 0u) << c;
+  return classes;
+}
+constexpr auto kClassesIncluding = [] {
+  std::array<uint32_t, 16> table{};
+  for (uint32_t need = 0; need < 16; ++need) table[need] = classes_including(need);
+  return table;
+}();
+
+uint32_t take_lowest(uint32_t* classes) {
+  const auto c = static_cast<uint32_t>(std::countr_zero(*classes));
+  *classes &= *classes - 1;
+  return c;
+}
+
+MemoryRange union_of(MemoryRange a, MemoryRange b) {
+  const uintptr_t addr = std::min(a.addr, b.addr);
+  return {addr, std::max(a.last(), b.last()) - addr + 1};
+}
+
+}  // namespace
+
+Status Domain::check_range(MemoryRange range) const noexcept {
+  if (range.len == 0) return fail(Status::kBadArg, "a range of 0 bytes cannot be pinned");
+  // Rounding out must not wrap either, and 0 and the last byte are reserved for shut gates.
+  if (!range.valid() || range.last() > UINTPTR_MAX - 2 * config_.granule_bytes) {
+    return fail(Status::kBadArg, "range %#zx+%#zx wraps around the address space",
+                static_cast<size_t>(range.addr), range.len);
+  }
+  return Status::kOk;
+}
+
+Domain::Want Domain::make_want(MemoryRange range, Access need, Effort effort,
+                               ThreadDomain* thread) const noexcept {
+  Want want{range, round_out(range, config_.granule_bytes), need, thread, effort};
+  return want;
+}
+
+const RegionSlot* Domain::hold_without_lock(ThreadDomain& thread, const Want& want) noexcept {
+  const uintptr_t first = want.range.addr;
+  const uintptr_t last = want.range.last();
+  const uint32_t need = bits(want.need);
+  for (const RegionSlot* s : {proposed_slot(t_window, first), thread.second_choice(first)}) {
+    if (s->index == kNoRegion) continue;
+    if (!hold_if_open(*s, thread.counts[s->index], first, last, need)) continue;
+    ThreadCounters::add(t_window.hits);
+    return s;
+  }
+  uint32_t classes = classes_.load(std::memory_order_acquire) & kClassesIncluding[need];
+  while (classes != 0) {
+    const RegionIndex r = tables_[take_lowest(&classes)]->find(first);
+    if (r == kNoRegion || r >= slot_count_) continue;
+    if (!hold_if_open(slot(r), thread.counts[r], first, last, need)) continue;
+    ThreadCounters::add(thread.counters.refills);
+    thread.remember(first, &slot(r), &slot(kNoRegion), config_.thread_table_bytes);
+    return &slot(r);
+  }
+  return nullptr;
+}
+
+RegionIndex Domain::find_locked(MemoryRange range, Access need) {
+  uint32_t classes = classes_.load(std::memory_order_relaxed) & kClassesIncluding[bits(need)];
+  while (classes != 0) {
+    const RegionIndex r = tables_[take_lowest(&classes)]->find(range.addr);
+    if (r != kNoRegion && infos_[r].range.covers(range)) return r;
+  }
+  return kNoRegion;
+}
+
+void Domain::reopen_locked(RegionIndex region) {
+  slot(region).gate.store(infos_[region].range.last(), std::memory_order_release);
+  if (!infos_[region].prepinned) policy_->touch(region);
+}
+
+void Domain::take_locked(ThreadDomain* thread, RegionIndex region) {
+  // No check is needed: closers hold mu_, and taking it later they see this post.
+  if (thread != nullptr) {
+    post_hold(thread->counts[region]);
+  } else {
+    shared_counts_[region].fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+uint32_t Domain::drop_locked(ThreadDomain* thread, RegionIndex region) {
+  if (thread != nullptr) {
+    drop_hold(thread->counts[region]);
+  } else {
+    shared_counts_[region].fetch_sub(1, std::memory_order_release);
+  }
+  return holds_locked(region);
+}
+
+RegionIndex Domain::pending_covering_locked(const Want& want) const {
+  for (RegionIndex r = pending_.front(); r != kNoRegion; r = infos_[r].next) {
+    const RegionInfo& info = infos_[r];
+    if (!info.poisoned && info.range.covers(want.range) && includes(info.access, want.need)) return r;
+  }
+  return kNoRegion;
+}
+
+// Waits until some registration ends, or long enough to say something.
+void Domain::wait_for_pending_locked(const Want& want) {
+  if (want.thread != nullptr) ThreadCounters::add(want.thread->counters.waits);
+  const uint64_t warn_at = now_ns() + config_.wait_warn_ns;
+  if (registered_.wait_until(mu_, std::min(want.deadline_ns, warn_at)) || now_ns() < warn_at) return;
+  log_warning("domain %s: still waiting for another thread's registration of %#zx+%zu", config_.name,
+              static_cast<size_t>(want.range.addr), want.range.len);
+}
+
+// Answers the request from what is there, waits, or says that it must be registered.
+Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) {
+  *status = Status::kOk;
+  const RegionIndex found = find_locked(want.range, want.need);
+  if (found != kNoRegion) {
+    if (slot(found).gate.load(std::memory_order_relaxed) == 0) reopen_locked(found);
+    take_locked(want.thread, found);
+    if (want.thread != nullptr) ThreadCounters::add(want.thread->counters.refills);
+    *held = found;
+    return Step::kDone;
+  }
+  if (want.effort == Effort::kHitOnly) {
+    *status = Status::kNotReady;
+    return Step::kDone;
+  }
+  if (refusals_.refuses(want.pages, want.need)) {
+    *status = fail(Status::kRefused,
+                   "%#zx+%zu was refused for access %u before, and not invalidated since",
+                   static_cast<size_t>(want.range.addr), want.range.len, bits(want.need));
+    return Step::kDone;
+  }
+  if (want.pages.len > config_.max_region_bytes) {
+    *status = fail(Status::kResource, "%zu bytes are more than the largest region of %zu bytes",
+                   want.pages.len, config_.max_region_bytes);
+    return Step::kDone;
+  }
+  if (pending_covering_locked(want) == kNoRegion) return Step::kRegister;
+  if (want.may_wait && now_ns() < want.deadline_ns) {
+    wait_for_pending_locked(want);
+    return Step::kAgain;
+  }
+  *status = fail(Status::kNotReady, "%#zx+%zu is being registered",
+                 static_cast<size_t>(want.range.addr), want.range.len);
+  return Step::kDone;
+}
+
+// Neighbours that touch or overlap join in while the whole stays small: one region instead of several.
+void Domain::extend_locked(Plan* plan) {
+  const size_t most = std::min(config_.merge_bytes, config_.max_region_bytes);
+  for (bool grown = true; grown;) {
+    grown = false;
+    uint32_t classes = classes_.load(std::memory_order_relaxed);
+    while (classes != 0) {
+      const uint32_t c = take_lowest(&classes);
+      uintptr_t from = plan->range.addr - (plan->range.addr != 0);
+      for (;;) {
+        const RegionIndex r = tables_[c]->first_overlap(from, plan->range.last() + 1);
+        if (r == kNoRegion) break;
+        from = infos_[r].range.last() + 1;
+        if (infos_[r].prepinned || plan->range.covers(infos_[r].range)) continue;
+        const MemoryRange whole = union_of(plan->range, infos_[r].range);
+        if (whole.len > most) continue;
+        plan->range = whole;
+        plan->access = plan->access | infos_[r].access;
+        grown = true;
+        from = whole.addr - (whole.addr != 0);
+      }
+    }
+  }
+}
+
+void Domain::plan_locked(const Want& want, Plan* plan) {
+  plan->range = want.pages;
+  plan->access = want.plain ? want.need : want.need | config_.eager;
+  if (refusals_.refuses(plan->range, plan->access)) plan->access = want.need;
+  const bool may_extend = config_.mode == HYDRANT_MODE_REGION && !want.exact &&
+                          want.prepaid == nullptr && config_.watch == HYDRANT_WATCH_CLIENT;
+  if (may_extend && plan->range.len < config_.merge_bytes) extend_locked(plan);
+}
+
+// Takes budget and a slot, and makes the registration known as pending.
+Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
+  Reservation& mine = plan->reservation;
+  if (want.prepaid != nullptr) {
+    mine.charge = std::min(plan->charge, want.prepaid->charge);
+    mine.regions = std::min(1u, want.prepaid->regions);
+    if (mine.charge < plan->charge || mine.regions < 1) {
+      mine.charge = mine.regions = 0;
+      return fail(Status::kNotReady, "the ranges changed while they were being pinned");
+    }
+    want.prepaid->charge -= mine.charge;
+    want.prepaid->regions -= mine.regions;
+  } else {
+    const Status status = reserve_locked(plan->charge, 1, kernel_pending, &mine);
+    if (status != Status::kOk) return status;
+  }
+  plan->region = allocate_locked();
+  if (plan->region == kNoRegion) {
+    give_back_locked(&mine);
+    return fail(Status::kNotReady, "all %u region slots are in use by dead or held regions",
+                slot_count_);
+  }
+  RegionInfo& info = infos_[plan->region];
+  info = {};
+  info.range = plan->range;
+  info.access = plan->access;
+  info.charge = plan->charge;
+  info.state = RegionState::kPending;
+  pending_.push(infos_, plan->region);
+  return Status::kOk;
+}
+
+// Unpins the victims of a reservation before the pin that they pay for.
+void Domain::pay_with_victims(Reservation* reservation, bool* kernel_keeps) noexcept {
+  *kernel_keeps = unpin_retired(&reservation->victims, true);
+  if (reservation->excess_charge == 0 && reservation->excess_regions == 0) return;
+  MutexLock lock(mu_);
+  charged_ -= reservation->excess_charge;
+  regions_ -= reservation->excess_regions;
+  reservation->excess_charge = 0;
+  reservation->excess_regions = 0;
+}
+
+void Domain::abandon_locked(const Plan& plan) {
+  pending_.remove(infos_, plan.region);
+  Reservation mine = plan.reservation;
+  give_back_locked(&mine);
+  quarantine_locked(plan.region);
+  registered_.notify_all();
+}
+
+Domain::Step Domain::prepare(Want& want, Plan* plan, Status* status, RegionIndex* held) noexcept {
+  {
+    MutexLock lock(mu_);
+    const Step step = look_locked(want, status, held);
+    if (step != Step::kRegister) return step;
+    plan_locked(want, plan);
+  }
+  // The registrar's own functions, so without the lock; then look again.
+  plan->charge = registrar_->charge(plan->range);
+  const uint64_t kernel_pending = registrar_->pending_charge();
+  {
+    MutexLock lock(mu_);
+    const Step step = look_locked(want, status, held);
+    if (step != Step::kRegister) return step;
+    *status = claim_locked(want, kernel_pending, plan);
+  }
+  bool kernel_keeps = false;
+  pay_with_victims(&plan->reservation, &kernel_keeps);
+  if (*status == Status::kOk && kernel_keeps) {
+    const uint64_t now_pending = registrar_->pending_charge();
+    MutexLock lock(mu_);
+    if (charged_ + now_pending > config_.budget_bytes) {
+      *status = fail(Status::kNotReady,
+                     "%llu bytes were unpinned to make room, but the kernel still charges them",
+                     static_cast<unsigned long long>(now_pending));
+      abandon_locked(*plan);
+    }
+  }
+  if (*status == Status::kOk) return Step::kRegister;
+  if (plan->range == want.pages) return Step::kDone;
+  want.exact = true;
+  return Step::kAgain;
+}
+
+// The smaller regions that the new one makes superfluous: no new hits; gone when nobody holds them.
+void Domain::bury_covered_locked(const Plan& plan) {
+  uint32_t classes = classes_.load(std::memory_order_relaxed);
+  while (classes != 0) {
+    const uint32_t c = take_lowest(&classes);
+    if (!includes(plan.access, static_cast<Access>(c))) continue;
+    uintptr_t from = plan.range.addr;
+    while (from <= plan.range.last()) {
+      const RegionIndex r = tables_[c]->first_overlap(from, plan.range.last());
+      if (r == kNoRegion) break;
+      from = infos_[r].range.last() + 1;
+      if (infos_[r].prepinned || !plan.range.covers(infos_[r].range)) continue;
+      kill_locked(r, &dead_);
+      ++totals_.merges;
+    }
+  }
+  dead_count_.store(static_cast<uint32_t>(dead_.size()), std::memory_order_relaxed);
+}
+
+// Lets hits find the region; or not, when it may not be cached or something larger has come first.
+void Domain::publish_locked(const Want& want, const Plan& plan) {
+  const RegionIndex r = plan.region;
+  RegionSlot& s = slot(r);
+  RegionInfo& info = infos_[r];
+  s.len.store(plan.range.len, std::memory_order_relaxed);
+  s.key.store(key_stride_ != 0 ? key_of(r) : nullptr, std::memory_order_relaxed);
+  s.denied.store(~bits(plan.access), std::memory_order_relaxed);  // unknown bits too
+  s.addr.store(plan.range.addr, std::memory_order_relaxed);
+  const uint32_t c = bits(plan.access);
+  const bool cacheable = info.prepinned || config_.watch == HYDRANT_WATCH_CLIENT ||
+                         vouched_.covers(want.pages);
+  const bool superfluous = find_locked(plan.range, plan.access) != kNoRegion;
+  const bool room = tables_[c]->mapped() || tables_[c]->map(slot_count_);
+  if (!cacheable || superfluous || !room) {
+    info.state = RegionState::kDead;
+    info.closed_epoch = epoch_;
+    dead_.push(infos_, r);
+    dead_count_.store(static_cast<uint32_t>(dead_.size()), std::memory_order_relaxed);
+    return;
+  }
+  bury_covered_locked(plan);
+  info.state = RegionState::kOpen;
+  tables_[c]->insert(plan.range, r);
+  classes_.fetch_or(1u << c, std::memory_order_release);
+  if (!info.prepinned) policy_->insert(r, plan.range.len, plan.charge);
+  s.tag.store(static_cast<uint32_t>(handle_), std::memory_order_relaxed);
+  s.gate.store(plan.range.last(), std::memory_order_release);
+}
+
+Status Domain::finish_registration(const Want& want, const Plan& plan, Status status, bool* again,
+                                   RegionIndex* held) noexcept {
+  RegionQueue retired;
+  {
+    MutexLock lock(mu_);
+    if (status != Status::kOk) {
+      ++totals_.pin_failures;
+      abandon_locked(plan);
+      return status;
+    }
+    RegionInfo& info = infos_[plan.region];
+    pending_.remove(infos_, plan.region);
+    ++totals_.pins;
+    pinned_bytes_ += plan.range.len;
+    if (info.poisoned) {
+      // Invalidated while it was being registered: nobody may use it, and nobody does yet.
+      ++totals_.retries;
+      info.state = RegionState::kRetiring;
+      retired.push(infos_, plan.region);
+      *again = true;
+    } else {
+      publish_locked(want, plan);
+      if (held != nullptr) {
+        take_locked(want.thread, plan.region);
+        *held = plan.region;
+      }
+      if (dead_.size() >= kLazyDead) drain_dead_locked(2 * kLazyDead, &retired);
+    }
+    registered_.notify_all();
+  }
+  if (want.thread != nullptr && !*again) ThreadCounters::add(want.thread->counters.misses);
+  unpin_retired(&retired, false);
+  return Status::kOk;
+}
+
+Status Domain::after_no_budget(Want& want, const Plan& plan, bool* again) noexcept {
+  RegionQueue victims;
+  {
+    MutexLock lock(mu_);
+    shrink_budget_locked();
+    drain_dead_locked(kLazyDead, &victims);
+    if (victims.empty() && !evict_locked(plan.charge, 1, &victims)) evict_locked(1, 1, &victims);
+  }
+  const bool freed = !victims.empty();
+  const bool kernel_keeps = unpin_retired(&victims, false);
+  *again = (freed && !kernel_keeps && ++want.no_budget < kMostNoBudget) ||
+           plan.range != want.pages;
+  want.exact = true;
+  return Status::kNotReady;
+}
+
+// What the registrar refused may still be granted for less memory or for fewer rights.
+Status Domain::after_failure(Want& want, const Plan& plan, Status status, bool* again) noexcept {
+  if (status == Status::kNotReady) return after_no_budget(want, plan, again);
+  if (status != Status::kRefused && status != Status::kResource) return status;
+  if (plan.range != want.pages) {
+    want.exact = true;
+    *again = true;
+    return status;
+  }
+  if (status != Status::kRefused) return status;
+  MutexLock lock(mu_);
+  refusals_.add(want.pages, plan.access);
+  if (plan.access != want.need) {
+    want.plain = true;
+    *again = true;
+  }
+  return status;
+}
+
+Status Domain::run_registration(Want& want, const Plan& plan, bool* again,
+                                RegionIndex* held) noexcept {
+  std::byte* key = key_stride_ != 0 ? key_of(plan.region) : nullptr;
+  Status status = registrar_->pin(plan.range, plan.access, key);
+  status = finish_registration(want, plan, status, again, held);
+  return status == Status::kOk ? status : after_failure(want, plan, status, again);
+}
+
+Status Domain::acquire(Want& want, const RegionSlot** out) noexcept {
+  for (int round = 0; round < kMostRounds; ++round) {
+    Plan plan;
+    Status status = Status::kOk;
+    RegionIndex held = kNoRegion;
+    bool again = false;
+    switch (prepare(want, &plan, &status, &held)) {
+      case Step::kAgain: continue;
+      case Step::kDone: break;
+      case Step::kRegister: status = run_registration(want, plan, &again, &held); break;
+    }
+    if (again) continue;
+    if (status == Status::kOk) *out = &slot(held);
+    return status;
+  }
+  return fail(Status::kNotReady, "%#zx+%zu was invalidated again and again while being registered",
+              static_cast<size_t>(want.range.addr), want.range.len);
+}
+
+Status Domain::pin_one(Want& want, const RegionSlot** out) noexcept {
+  if (want.thread != nullptr) {
+    const RegionSlot* s = hold_without_lock(*want.thread, want);
+    if (s != nullptr) {
+      *out = s;
+      return Status::kOk;
+    }
+  }
+  const Status status = acquire(want, out);
+  if (status == Status::kOk && want.thread != nullptr &&
+      (*out)->tag.load(std::memory_order_relaxed) != 0) {
+    want.thread->remember(want.range.addr, *out, &slot(kNoRegion), config_.thread_table_bytes);
+  }
+  return status;
+}
+
+void Domain::count_outcome(ThreadDomain* thread, Status status) noexcept {
+  if (thread == nullptr) return;
+  if (status == Status::kNotReady) ThreadCounters::add(thread->counters.not_ready);
+  if (status == Status::kRefused) ThreadCounters::add(thread->counters.refusals);
+}
+
+Status Domain::pin(MemoryRange range, Access need, Effort effort, const RegionSlot** out) noexcept {
+  Status status = check_range(range);
+  if (status != Status::kOk) return status;
+  ThreadDomain* thread = enter();
+  if (config_.mode == HYDRANT_MODE_PAGE && buckets_in(range) > 1) {
+    status = pin_span(range, need, effort, out);
+  } else {
+    Want want = make_want(range, need, effort, thread);
+    status = pin_one(want, out);
+  }
+  count_outcome(thread, status);
+  return status;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,130 @@
+#include "firehose/domain_registry.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "firehose/pin_handle.hpp"
+
+namespace hydrant {
+namespace {
+
+struct Entry {
+  std::atomic<Domain*> domain{nullptr};
+  // Handle of the live domain, 0 if none. Published after `domain`, withdrawn before it.
+  std::atomic<uint64_t> handle{0};
+  uint32_t generation = 0;
+  bool claimed = false;
+};
+Entry g_entries[kMaxDomains];  // generation, claimed: guarded by registry_mutex()
+std::atomic<pid_t> g_pid{0};   // the process that the tables belong to
+pthread_once_t g_fork_once = PTHREAD_ONCE_INIT;
+
+void before_fork() HYDRANT_NO_TSA {
+  registry_mutex().lock();
+  for (auto& entry : g_entries) {
+    Domain* domain = entry.domain.load(std::memory_order_relaxed);
+    if (domain != nullptr) domain->lock_for_fork();
+  }
+  lock_slot_arenas();
+  lock_tickets();
+}
+
+void after_fork_in_parent() HYDRANT_NO_TSA {
+  unlock_tickets();
+  unlock_slot_arenas();
+  for (auto& entry : g_entries) {
+    Domain* domain = entry.domain.load(std::memory_order_relaxed);
+    if (domain != nullptr) domain->unlock_after_fork();
+  }
+  registry_mutex().unlock();
+}
+
+// Also called by the first slow call of a child that was made without running fork handlers.
+void reset_in_child() {
+  g_pid.store(getpid(), std::memory_order_relaxed);
+  forget_threads_in_child();
+  reset_slot_arenas_in_child();
+  reset_tickets_in_child();
+  for (auto& entry : g_entries) {
+    Domain* domain = entry.domain.load(std::memory_order_relaxed);
+    if (domain != nullptr) domain->reset_in_child();
+  }
+}
+
+void install_fork_handlers() {
+  g_pid.store(getpid(), std::memory_order_relaxed);
+  pthread_atfork(&before_fork, &after_fork_in_parent, &reset_in_child);
+}
+
+void notice_unannounced_fork(const Domain& domain) noexcept {
+  if (domain.alive()) return;
+  // Threads of the child may come here together; the one that changes the pid does the work.
+  pid_t old = g_pid.load(std::memory_order_relaxed);
+  const pid_t own = getpid();
+  if (old != own && g_pid.compare_exchange_strong(old, own)) reset_in_child();
+}
+
+}  // namespace
+
+Domain* find_domain(uint64_t handle) noexcept {
+  const Entry& entry = g_entries[handle % kMaxDomains];
+  if (handle != 0 && entry.handle.load(std::memory_order_acquire) == handle) {
+    Domain* domain = entry.domain.load(std::memory_order_relaxed);
+    notice_unannounced_fork(*domain);
+    return domain;
+  }
+  (void)fail(Status::kNotInit, "%#llx is not a live domain: %s",
+             static_cast<unsigned long long>(handle),
+             handle == 0 ? "none was created" : "it was destroyed, or never created");
+  return nullptr;
+}
+
+Domain* domain_of(const RegionSlot* slot) noexcept {
+  for (const auto& entry : g_entries) {
+    if (entry.handle.load(std::memory_order_acquire) == 0) continue;
+    Domain* domain = entry.domain.load(std::memory_order_relaxed);
+    if (domain == nullptr || !domain->contains(slot)) continue;
+    notice_unannounced_fork(*domain);
+    return domain;
+  }
+  return nullptr;
+}
+
+uint64_t claim_domain_handle() noexcept {
+  pthread_once(&g_fork_once, &install_fork_handlers);
+  MutexLock lock(registry_mutex());
+  for (uint32_t i = 0; i < kMaxDomains; ++i) {
+    Entry& entry = g_entries[i];
+    if (entry.claimed) continue;
+    entry.claimed = true;
+    // 26 bits, never 0: a handle is never 0, and fits the tag of a slot.
+    entry.generation = entry.generation % 0x3ffffffu + 1;
+    return uint64_t{entry.generation} * kMaxDomains + i;
+  }
+  return 0;
+}
+
+void abandon_domain_handle(uint64_t handle) noexcept {
+  MutexLock lock(registry_mutex());
+  g_entries[handle % kMaxDomains].claimed = false;
+}
+
+void publish_domain(std::unique_ptr<Domain> domain) noexcept {
+  MutexLock lock(registry_mutex());
+  const uint64_t handle = domain->handle();
+  Entry& entry = g_entries[handle % kMaxDomains];
+  entry.domain.store(domain.release(), std::memory_order_relaxed);
+  entry.handle.store(handle, std::memory_order_release);
+}
+
+std::unique_ptr<Domain> withdraw_domain(uint64_t handle) noexcept {
+  if (find_domain(handle) == nullptr) return nullptr;
+  MutexLock lock(registry_mutex());
+  Entry& entry = g_entries[handle % kMaxDomains];
+  if (entry.handle.load(std::memory_order_relaxed) != handle) return nullptr;
+  entry.handle.store(0, std::memory_order_release);
+  entry.claimed = false;
+  return std::unique_ptr<Domain>(entry.domain.exchange(nullptr, std::memory_order_relaxed));
+}
+
+}  // namespace hydrant

@@ -1,0 +1,28 @@
+// The process's domains: handles, and what must happen to all of them around a fork.
+//
+// A handle is 32 bits: a slot (low 6 bits) and a generation, so that one of a domain that has ended is
+// recognised although its slot serves another.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "firehose/domain.hpp"
+
+namespace hydrant {
+
+// The live domain of a handle; null, with a text, if there is none. Notices an unannounced fork.
+Domain* find_domain(uint64_t handle) noexcept;
+
+// The live domain whose slots include this one; null if none.
+Domain* domain_of(const RegionSlot* slot) noexcept;
+
+// A handle for a new domain; 0 when kMaxDomains are live. Give it back, or make it live.
+uint64_t claim_domain_handle() noexcept;
+void abandon_domain_handle(uint64_t handle) noexcept;
+void publish_domain(std::unique_ptr<Domain> domain) noexcept;
+
+// Takes the domain away from its handle; null if the handle is not live.
+std::unique_ptr<Domain> withdraw_domain(uint64_t handle) noexcept;
+
+}  // namespace hydrant

@@ -1,0 +1,185 @@
+// Everything that takes holds or regions away: slow releases, invalidation, flush; and waiting for budget.
+#include <algorithm>
+
+#include <ctime>
+
+#include "firehose/domain.hpp"
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kFirstPauseNs = 20'000;
+constexpr uint64_t kLongestPauseNs = 1'000'000;
+
+void pause_ns(uint64_t ns) {
+  timespec ts{0, static_cast<long>(ns)};
+  nanosleep(&ts, nullptr);
+}
+
+}  // namespace
+
+Status Domain::release(const RegionSlot* s) noexcept {
+  if ((reinterpret_cast<uintptr_t>(s) & (sizeof(RegionSlot) - 1)) != 0) {
+    return fail(Status::kBadArg, "not a pin: %p", static_cast<const void*>(s));
+  }
+  ThreadDomain* thread = enter();
+  const RegionIndex r = index_of(s);
+  if (thread != nullptr && s->tag.load(std::memory_order_relaxed) == handle_) {
+    drop_hold(thread->counts[r]);
+    return Status::kOk;
+  }
+  if (thread != nullptr) ThreadCounters::add(thread->counters.slow_releases);
+  RegionQueue retired;
+  {
+    MutexLock lock(mu_);
+    RegionInfo& info = infos_[r];
+    switch (info.state) {
+      case RegionState::kOpen: drop_locked(thread, r); return Status::kOk;
+      case RegionState::kSpan: break;
+      case RegionState::kTombstone:
+        return fail(Status::kNotInit, "this pin was taken before the fork that made this process");
+      case RegionState::kDead:
+        if (info.closed_epoch == epoch_) fence_locked();
+        // Shut: the sum only falls, so 0 means that this hold was released before.
+        if (holds_locked(r) == 0) {
+          return fail(Status::kBadArg, "this pin is not live: it was released before");
+        }
+        if (drop_locked(thread, r) != 0) return Status::kOk;
+        dead_.remove(infos_, r);
+        dead_count_.store(static_cast<uint32_t>(dead_.size()), std::memory_order_relaxed);
+        retire_locked(r, &retired);
+        break;
+      default: return fail(Status::kBadArg, "this pin is not live: its region is gone");
+    }
+  }
+  if (retired.empty()) return release_span(r, thread);
+  unpin_retired(&retired, false);
+  return Status::kOk;
+}
+
+Status Domain::invalidate(MemoryRange range) noexcept {
+  const Status status = check_range(range);
+  if (status != Status::kOk) return status;
+  RegionQueue retired;
+  {
+    MutexLock lock(mu_);
+    ++totals_.invalidations;
+    refusals_.forget(round_out(range, config_.granule_bytes));
+    for (RegionIndex r = pending_.front(); r != kNoRegion; r = infos_[r].next) {
+      if (infos_[r].range.overlaps(range)) infos_[r].poisoned = true;
+    }
+    RegionQueue killed;
+    for (uint32_t c = 0; c < 16; ++c) {
+      if ((classes_.load(std::memory_order_relaxed) >> c & 1) == 0) continue;
+      for (;;) {
+        const RegionIndex r = tables_[c]->first_overlap(range.addr, range.last());
+        if (r == kNoRegion) break;
+        kill_locked(r, &killed);
+      }
+    }
+    settle_locked(&killed, &retired);
+  }
+  unpin_retired(&retired, false);
+  return Status::kOk;
+}
+
+Status Domain::vouch(MemoryRange range, bool on) noexcept {
+  const Status status = check_range(range);
+  if (status != Status::kOk) return status;
+  {
+    MutexLock lock(mu_);
+    // Memory comes and goes by the page, so a promise for a byte is one for its page.
+    const MemoryRange pages = round_out(range, config_.granule_bytes);
+    if (!(on ? vouched_.add(pages) : vouched_.remove(pages))) {
+      return fail(Status::kResource, "more than %zu separate vouched ranges", vouched_.size());
+    }
+  }
+  return on ? Status::kOk : invalidate(range);
+}
+
+void Domain::flush() noexcept {
+  RegionQueue retired;
+  {
+    MutexLock lock(mu_);
+    RegionQueue shut;
+    for (RegionIndex r = 1; r <= high_; ++r) {
+      if (infos_[r].state != RegionState::kOpen || infos_[r].prepinned) continue;
+      shut_locked(r);
+      shut.push(infos_, r);
+    }
+    if (!shut.empty()) fence_locked();
+    while (!shut.empty()) {
+      const RegionIndex r = shut.pop(infos_);
+      if (holds_locked(r) != 0) {
+        reopen_locked(r);
+        continue;
+      }
+      policy_->erase(r);
+      tables_[bits(infos_[r].access)]->erase(infos_[r].range, r);
+      retire_locked(r, &retired);
+    }
+    drain_dead_locked(dead_.size(), &retired);
+  }
+  unpin_retired(&retired, false);
+}
+
+Status Domain::pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
+                         const RegionSlot** out) noexcept {
+  const uint64_t begun = now_ns();
+  const uint64_t deadline = begun + std::min(timeout_ns, UINT64_MAX - begun);
+  uint64_t pause = kFirstPauseNs;
+  for (;;) {
+    // A release tells nobody, so that it costs nothing; whoever waits looks again from time to time.
+    const Status status = pin(range, need, Effort::kRegister, out);
+    if (status != Status::kNotReady) return status;
+    const uint64_t now = now_ns();
+    if (now >= deadline) {
+      return add_context(Status::kNotReady, "waited %llu us for %zu bytes at %#zx",
+                         static_cast<unsigned long long>((now - begun) / 1000), range.len,
+                         static_cast<size_t>(range.addr));
+    }
+    pause_ns(std::min(pause, deadline - now));
+    pause = std::min(pause * 2, kLongestPauseNs);
+    poll();
+  }
+}
+
+Status Domain::pin_partial(MemoryRange range, Access need, const RegionSlot** out) noexcept {
+  const Status status = check_range(range);
+  if (status != Status::kOk) return status;
+  ThreadDomain* thread = enter();
+  MutexLock lock(mu_);
+  RegionIndex best = kNoRegion;
+  for (uint32_t c = 0; c < 16; ++c) {
+    if ((classes_.load(std::memory_order_relaxed) >> c & 1) == 0 ||
+        !includes(static_cast<Access>(c), need)) {
+      continue;
+    }
+    const RegionIndex r = tables_[c]->first_overlap(range.addr, range.last());
+    if (r == kNoRegion) continue;
+    if (best == kNoRegion || std::max(infos_[r].range.addr, range.addr) <
+                                 std::max(infos_[best].range.addr, range.addr)) {
+      best = r;
+    }
+  }
+  if (best == kNoRegion) {
+    count_outcome(thread, Status::kNotReady);
+    return Status::kNotReady;
+  }
+  if (slot(best).gate.load(std::memory_order_relaxed) == 0) reopen_locked(best);
+  take_locked(thread, best);
+  if (thread != nullptr) ThreadCounters::add(thread->counters.refills);
+  *out = &slot(best);
+  return Status::kOk;
+}
+
+bool Domain::describe(const RegionSlot* s, MemoryRange* range, const std::byte** key) noexcept {
+  MutexLock lock(mu_);
+  const RegionInfo& info = infos_[index_of(s)];
+  if (info.state != RegionState::kOpen && info.state != RegionState::kDead) return false;
+  *range = info.range;
+  *key = key_stride_ != 0 ? key_of(index_of(s)) : nullptr;
+  return true;
+}
+
+}  // namespace hydrant

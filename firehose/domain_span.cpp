@@ -1,0 +1,241 @@
+// Pins of several regions at once: hydrant_pin_many(), and page mode's requests of several buckets.
+//
+// Both hold what is there, reserve budget for all that is missing, and only then register: all or none. A
+// request of several buckets is answered with a span: a slot of its own that remembers the buckets' slots.
+// Spans are not cached; their release gives each bucket back.
+#include <algorithm>
+#include <cstdlib>
+
+#include "firehose/domain.hpp"
+
+namespace hydrant {
+
+struct Domain::SpanParts {
+  size_t count;
+  RegionIndex regions[1];
+
+  static SpanParts* create(size_t count) noexcept {
+    void* memory = std::malloc(sizeof(SpanParts) + (count - 1) * sizeof(RegionIndex));
+    auto* parts = static_cast<SpanParts*>(memory);
+    if (parts != nullptr) parts->count = count;
+    return parts;
+  }
+  static SpanParts* of(const RegionInfo& info) noexcept {
+    return reinterpret_cast<SpanParts*>(static_cast<uintptr_t>(info.parts));
+  }
+};
+
+size_t Domain::buckets_in(MemoryRange range) const noexcept {
+  return round_out(range, config_.granule_bytes).len / config_.granule_bytes;
+}
+
+void Domain::drop_hold_of(ThreadDomain* thread, const RegionSlot* s) noexcept {
+  if (thread != nullptr && s->tag.load(std::memory_order_relaxed) == handle_) {
+    drop_hold(thread->counts[index_of(s)]);
+  } else {
+    (void)release(s);
+  }
+}
+
+// Budget for every range that is not held yet.
+Status Domain::reserve_missing(const MemoryRange* ranges, size_t n, const RegionSlot* const* held,
+                               Reservation* reservation) noexcept {
+  uint64_t charge = 0;
+  uint32_t regions = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (held[i] != nullptr) continue;
+    charge += registrar_->charge(round_out(ranges[i], config_.granule_bytes));
+    ++regions;
+  }
+  if (regions == 0) return Status::kOk;
+  const uint64_t kernel_pending = registrar_->pending_charge();
+  Status status = Status::kOk;
+  {
+    MutexLock lock(mu_);
+    status = reserve_locked(charge, regions, kernel_pending, reservation);
+  }
+  bool kernel_keeps = false;
+  pay_with_victims(reservation, &kernel_keeps);
+  return status;
+}
+
+// Each range lies in one region (page mode: in one bucket). held[i] answers ranges[i].
+Status Domain::acquire_all(ThreadDomain* thread, const MemoryRange* ranges, size_t n, Access need,
+                           Effort effort, const RegionSlot** held) noexcept {
+  Status status = Status::kOk;
+  for (size_t i = 0; i < n && status == Status::kOk; ++i) {
+    held[i] = nullptr;
+    Want want = make_want(ranges[i], need, Effort::kHitOnly, thread);
+    if (pin_one(want, &held[i]) != Status::kOk && effort == Effort::kHitOnly) {
+      status = Status::kNotReady;
+    }
+  }
+  Reservation reservation;
+  if (status == Status::kOk) status = reserve_missing(ranges, n, held, &reservation);
+  for (size_t i = 0; i < n && status == Status::kOk; ++i) {
+    if (held[i] != nullptr) continue;
+    Want want = make_want(ranges[i], need, effort, thread);
+    want.prepaid = &reservation;
+    status = pin_one(want, &held[i]);
+  }
+  if (reservation.regions != 0 || reservation.charge != 0) {
+    MutexLock lock(mu_);
+    give_back_locked(&reservation);
+  }
+  if (status == Status::kOk) return status;
+  for (size_t i = 0; i < n; ++i) {
+    if (held[i] != nullptr) drop_hold_of(thread, held[i]);
+    held[i] = nullptr;
+  }
+  return status;
+}
+
+Status Domain::make_span(MemoryRange pages, const RegionSlot* const* held, size_t n,
+                         const RegionSlot** out) noexcept {
+  SpanParts* parts = SpanParts::create(n);
+  if (parts == nullptr) return fail(Status::kResource, "no memory for a pin of %zu buckets", n);
+  for (size_t i = 0; i < n; ++i) parts->regions[i] = index_of(held[i]);
+  MutexLock lock(mu_);
+  const RegionIndex r = allocate_locked();
+  if (r == kNoRegion) {
+    std::free(parts);
+    return fail(Status::kNotReady, "all %u region slots are in use", slot_count_);
+  }
+  RegionInfo& info = infos_[r];
+  info = {};
+  info.range = pages;
+  info.parts = reinterpret_cast<uintptr_t>(parts);
+  info.state = RegionState::kSpan;
+  RegionSlot& s = slot(r);
+  s.len.store(pages.len, std::memory_order_relaxed);
+  s.key.store(nullptr, std::memory_order_relaxed);
+  s.addr.store(pages.addr, std::memory_order_relaxed);
+  *out = &s;
+  return Status::kOk;
+}
+
+Status Domain::pin_span(MemoryRange range, Access need, Effort effort,
+                        const RegionSlot** out) noexcept {
+  const MemoryRange pages = round_out(range, config_.granule_bytes);
+  const size_t n = pages.len / config_.granule_bytes;
+  if (n > config_.max_regions) {
+    return fail(Status::kResource, "%zu bytes are %zu buckets, more than max_regions = %u",
+                range.len, n, config_.max_regions);
+  }
+  auto* ranges = static_cast<MemoryRange*>(std::calloc(n, sizeof(MemoryRange)));
+  auto* held = static_cast<const RegionSlot**>(std::calloc(n, sizeof(RegionSlot*)));
+  Status status = Status::kOk;
+  ThreadDomain* thread = enter();
+  if (ranges == nullptr || held == nullptr) {
+    status = fail(Status::kResource, "no memory for a pin of %zu buckets", n);
+  } else {
+    for (size_t i = 0; i < n; ++i) {
+      ranges[i] = {pages.addr + i * config_.granule_bytes, config_.granule_bytes};
+    }
+    status = acquire_all(thread, ranges, n, need, effort, held);
+    if (status == Status::kOk) status = make_span(pages, held, n, out);
+    for (size_t i = 0; status != Status::kOk && i < n; ++i) {
+      if (held[i] != nullptr) drop_hold_of(thread, held[i]);
+    }
+  }
+  std::free(ranges);
+  std::free(held);
+  return status;
+}
+
+Status Domain::release_span(RegionIndex region, ThreadDomain* thread) noexcept {
+  SpanParts* parts = nullptr;
+  {
+    MutexLock lock(mu_);
+    RegionInfo& info = infos_[region];
+    if (info.state != RegionState::kSpan) {
+      return fail(Status::kBadArg, "this pin is not live: it was released before");
+    }
+    parts = SpanParts::of(info);
+    slot(region).addr.store(kBlankAddr, std::memory_order_relaxed);
+    quarantine_locked(region);
+  }
+  for (size_t i = 0; i < parts->count; ++i) drop_hold_of(thread, &slot(parts->regions[i]));
+  std::free(parts);
+  return Status::kOk;
+}
+
+size_t Domain::parts(const RegionSlot* s, size_t i, hydrant_region_t* part) noexcept {
+  MutexLock lock(mu_);
+  RegionIndex r = index_of(s);
+  size_t count = 1;
+  if (infos_[r].state == RegionState::kSpan) {
+    const SpanParts* parts = SpanParts::of(infos_[r]);
+    count = parts->count;
+    if (i < count) r = parts->regions[i];
+  } else if (infos_[r].state != RegionState::kOpen && infos_[r].state != RegionState::kDead) {
+    return 0;
+  }
+  if (part != nullptr && i < count) {
+    *part = {infos_[r].range.addr, infos_[r].range.len, key_stride_ != 0 ? key_of(r) : nullptr};
+  }
+  return count;
+}
+
+Status Domain::pin_many(const hydrant_range_t* ranges, size_t n, Access need,
+                        const RegionSlot** out) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    const Status status = check_range({ranges[i].addr, ranges[i].len});
+    if (status != Status::kOk) return add_context(status, "range %zu of %zu", i, n);
+  }
+  ThreadDomain* thread = enter();
+  size_t total = n;
+  if (config_.mode == HYDRANT_MODE_PAGE) {
+    total = 0;
+    for (size_t i = 0; i < n; ++i) total += buckets_in({ranges[i].addr, ranges[i].len});
+  }
+  auto* wanted = static_cast<MemoryRange*>(std::calloc(total, sizeof(MemoryRange)));
+  auto* held = static_cast<const RegionSlot**>(std::calloc(total, sizeof(RegionSlot*)));
+  Status status = Status::kOk;
+  if (wanted == nullptr || held == nullptr) {
+    status = fail(Status::kResource, "no memory for a pin of %zu regions", total);
+  } else {
+    for (size_t i = 0, k = 0; i < n; ++i) {
+      const MemoryRange range{ranges[i].addr, ranges[i].len};
+      const MemoryRange pages = round_out(range, config_.granule_bytes);
+      if (config_.mode == HYDRANT_MODE_REGION) {
+        wanted[k++] = range;
+        continue;
+      }
+      for (size_t b = 0; b < pages.len; b += config_.granule_bytes) {
+        wanted[k++] = {pages.addr + b, config_.granule_bytes};
+      }
+    }
+    status = acquire_all(thread, wanted, total, need, Effort::kRegister, held);
+    if (status == Status::kOk) status = group_held(ranges, n, held, total, thread, out);
+  }
+  std::free(wanted);
+  std::free(held);
+  count_outcome(thread, status);
+  return status;
+}
+
+// Turns the holds of pin_many into one answer per range; drops all of them when it cannot.
+Status Domain::group_held(const hydrant_range_t* ranges, size_t n, const RegionSlot** held,
+                          size_t total, ThreadDomain* thread, const RegionSlot** out) noexcept {
+  Status status = Status::kOk;
+  size_t done = 0;
+  size_t used = 0;
+  for (; done < n && status == Status::kOk; ++done) {
+    const MemoryRange range{ranges[done].addr, ranges[done].len};
+    const size_t count = config_.mode == HYDRANT_MODE_PAGE ? buckets_in(range) : 1;
+    if (count == 1) {
+      out[done] = held[used];
+    } else {
+      status = make_span(round_out(range, config_.granule_bytes), held + used, count, &out[done]);
+      if (status != Status::kOk) break;
+    }
+    used += count;
+  }
+  if (status == Status::kOk) return status;
+  for (size_t i = 0; i < done; ++i) (void)release(out[i]);
+  for (; used < total; ++used) drop_hold_of(thread, held[used]);
+  return status;
+}
+
+}  // namespace hydrant

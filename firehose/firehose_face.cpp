@@ -1,0 +1,88 @@
+// The calls of firehose.h that move data wait for: pins and releases. A hit costs what hydrant_pin() costs
+// and one comparison.
+#include "firehose/firehose_face.hpp"
+
+#include "firehose/base/log.hpp"
+
+#include <cstdlib>
+
+using namespace hydrant;
+
+namespace {
+
+// Cold: explains a call that this firehose cannot serve.
+[[noreturn]] void refuse_call(const hydrant_fh_t* fh, uint32_t shape,
+                              const char* function) noexcept {
+  if (fh == nullptr) face_fatal("%s: called before firehose_init", function);
+  if (fh->domain == 0) face_fatal("%s: called after firehose_fini", function);
+  face_fatal(
+      "%s: this file was compiled with another firehose_fwd.h than the one that called "
+      "firehose_init (shape %#x, expected %#x)",
+      function, shape, fh->client.shape);
+}
+
+inline bool serves(const hydrant_fh_t* fh, uint32_t shape) noexcept {
+  return fh != nullptr && fh->client.shape == shape;
+}
+
+inline const void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<const void*>(addr); }
+
+}  // namespace
+
+hydrant_pin_t hydrant_fh_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr, size_t len) {
+  if (!serves(fh, shape)) refuse_call(fh, shape, "firehose_local_pin");
+  // A registration for a client with FH_MAY_MERGE needs to know the range that was asked for.
+  const hydrant_pin_t pin = fh->client.may_merge == nullptr
+                                ? hydrant_pin(fh->domain, pointer(addr), len, kFaceAccess)
+                                : hydrant_try_pin(fh->domain, pointer(addr), len, kFaceAccess);
+  if (pin.region != nullptr) [[likely]]
+    return pin;
+  return wait_for_face_pin(*fh, addr, len);
+}
+
+hydrant_pin_t hydrant_fh_try_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
+                                       size_t len) {
+  if (!serves(fh, shape)) refuse_call(fh, shape, "firehose_try_local_pin");
+  return hydrant_try_pin(fh->domain, pointer(addr), len, kFaceAccess);
+}
+
+hydrant_pin_t hydrant_fh_partial_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
+                                           size_t len) {
+  if (!serves(fh, shape)) refuse_call(fh, shape, "firehose_partial_local_pin");
+  return hydrant_partial_pin(fh->domain, pointer(addr), len, kFaceAccess);
+}
+
+void hydrant_fh_release(hydrant_pin_t pin) {
+  if (pin.region == nullptr) face_fatal("firehose_release: this request was released before");
+  // NOT_INIT: its firehose has ended, or it was taken before a fork; nothing is left to release.
+  if (hydrant_release(pin) == GASNET_ERR_BAD_ARG) {
+    face_fatal("firehose_release: this request is not held: %s", hydrant_error_text());
+  }
+}
+
+void hydrant_fh_invalidate(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr, size_t len) {
+  if (!serves(fh, shape)) refuse_call(fh, shape, "firehose_local_invalidate");
+  if (hydrant_invalidate(fh->domain, pointer(addr), len) != GASNET_OK) {
+    face_fatal("firehose_local_invalidate: %s", hydrant_error_text());
+  }
+}
+
+void hydrant_fh_poll(hydrant_fh_t* fh) {
+  if (fh == nullptr || fh->domain == 0) refuse_call(fh, 0, "firehose_poll");
+  static_cast<void>(hydrant_poll(fh->domain));
+}
+
+void* hydrant_fh_request_new(size_t bytes, int may_refuse) {
+  void* request = std::malloc(bytes);
+  if (request == nullptr && may_refuse == 0) face_fatal("firehose: out of memory for a request");
+  return request;
+}
+
+void hydrant_fh_request_free(void* request) { std::free(request); }
+
+void hydrant_fh_no_remote(const char* function) {
+  face_fatal(
+      "%s: firehose.h has no remote pins; with FIREHOSE_INIT_FLAG_LOCAL_ONLY it is an error to "
+      "ask for one",
+      function);
+}

@@ -1,0 +1,61 @@
+// How much a firehose.h client may pin: GASNet's arithmetic of M, R and MAXVICTIM, as a pure function.
+//
+// Words of that API: M is memory a process keeps for its peers' firehoses, MAXVICTIM what it may pin
+// beyond M for itself; R and MAXVICTIM_R are the same in regions; RS is the largest region. Source:
+// GASNet 2025.8.0, other/firehose, fh_init_plugin() of both modes and firehose_get_params().
+#pragma once
+
+#include "firehose/base/status.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+// A GASNET_FIREHOSE_* variable: "0" that was written and nothing written are not the same.
+struct FaceSetting {
+  uint64_t number = 0;
+  bool given = false;
+};
+
+struct FaceEnvironment {
+  FaceSetting m, max_victim_m, r, max_victim_r, max_region_size;
+};
+
+// Reads the variables named after the fields.
+FaceEnvironment read_face_environment() noexcept;
+
+// What a client asks for; 0 lifts a limit.
+struct FaceAsk {
+  bool page_mode = false;
+  bool local_only = false;
+  uint64_t max_bytes = 0;
+  uint64_t max_regions = 0;       // region mode only
+  uint64_t max_region_bytes = 0;  // region mode only
+  uint64_t prepinned_bytes = 0;
+  uint64_t prepinned_regions = 0;
+  uint64_t bucket_bytes = 4096;  // power of two
+  double victim_ratio = 0.25;
+};
+
+// In force for local pins, prepinned memory not included; 0 means no limit of the client's.
+struct FaceLimits {
+  uint64_t m_bytes = 0;  // set aside for peers: not for local pins
+  uint64_t victim_bytes = 0;
+  uint64_t victim_regions = 0;  // page mode: 0
+  uint64_t region_bytes = 0;    // page mode: 0
+  // What the client is told: so many regions of the largest size fit together.
+  uint64_t local_regions = 0;
+};
+
+// Errors: kBadArg, with a text that names the variable or the argument, where nothing could be pinned.
+// Warns (log) about what is only unwise.
+Status compute_face_limits(const FaceAsk& ask, const FaceEnvironment& environment,
+                           FaceLimits* limits) noexcept;
+
+// The split of max_bytes into M and MAXVICTIM by environment and ratio. Errors: kBadArg, as above.
+Status split_face_memory(uint64_t max_bytes, double victim_ratio,
+                         const FaceEnvironment& environment, uint64_t* m_bytes,
+                         uint64_t* victim_bytes) noexcept;
+
+}  // namespace hydrant

@@ -1,0 +1,210 @@
+#include "firehose/firehose_face_registrar.hpp"
+
+#include "firehose/base/log.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+// What the client's callback gets at once; GASNet's region mode passes at most 5.
+constexpr size_t kBatch = 32;
+constexpr size_t kMaxRegionBytes = 2 * HYDRANT_FH_MAX_ALIGN;
+
+// The range of the Asking object of this thread; null if there is none.
+thread_local const MemoryRange* t_asked = nullptr;
+
+uint32_t seconds_now() noexcept { return static_cast<uint32_t>(now_ns() / 1'000'000'000u); }
+
+// Up to kBatch firehose_region_t as the client's compiler lays them out.
+class RegionList {
+ public:
+  explicit RegionList(const hydrant_fh_client_t& client) noexcept : client_(client) {}
+
+  void append(MemoryRange range, const void* key) noexcept {
+    std::byte* region = bytes_.data() + count_ * client_.region_bytes;
+    std::memset(region, 0, client_.region_bytes);
+    std::memcpy(region, &range.addr, sizeof range.addr);
+    std::memcpy(region + sizeof range.addr, &range.len, sizeof range.len);
+    if (key != nullptr) std::memcpy(region + client_.client_offset, key, client_.client_bytes);
+    ++count_;
+  }
+  // Page mode: a range that begins where the last one ends becomes part of it.
+  bool extend_last(MemoryRange range) noexcept {
+    if (count_ == 0) return false;
+    std::byte* region = bytes_.data() + (count_ - 1) * client_.region_bytes;
+    MemoryRange last;
+    std::memcpy(&last.addr, region, sizeof last.addr);
+    std::memcpy(&last.len, region + sizeof last.addr, sizeof last.len);
+    if (last.end() != range.addr) return false;
+    last.len += range.len;
+    std::memcpy(region + sizeof last.addr, &last.len, sizeof last.len);
+    return true;
+  }
+  const std::byte* key() const noexcept { return bytes_.data() + client_.client_offset; }
+  void* data() noexcept { return bytes_.data(); }
+  size_t count() const noexcept { return count_; }
+
+ private:
+  const hydrant_fh_client_t& client_;
+  size_t count_ = 0;
+  alignas(HYDRANT_FH_MAX_ALIGN) std::array<std::byte, kBatch * kMaxRegionBytes> bytes_;
+};
+
+}  // namespace
+
+void face_fatal(const char* format, ...) noexcept {
+  char text[900];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  log_error("%s", text);
+  std::abort();
+}
+
+FaceRegistrar::Asking::Asking(MemoryRange range) noexcept : range_(range) { t_asked = &range_; }
+FaceRegistrar::Asking::~Asking() { t_asked = nullptr; }
+
+FaceRegistrar::FaceRegistrar(const hydrant_fh_client_t& client, size_t bucket_bytes) noexcept
+    : client_(client), bucket_bytes_(bucket_bytes), page_mode_(client.mode == HYDRANT_MODE_PAGE) {}
+
+hydrant_registrar_t FaceRegistrar::door(size_t max_region_bytes) noexcept {
+  hydrant_registrar_t door{};
+  door.size = sizeof door;
+  door.user = this;
+  door.name = "firehose client";
+  door.key_bytes = client_.client_bytes;
+  door.granule_bytes = bucket_bytes_;
+  door.max_region_bytes = max_region_bytes;
+  door.divisible = page_mode_ ? 1 : 0;
+  door.pin = pin_thunk;
+  door.unpin = unpin_thunk;
+  door.unpin_many = unpin_many_thunk;
+  return door;
+}
+
+int FaceRegistrar::pin_thunk(void* user, uintptr_t addr, size_t len, uint32_t, void* key) {
+  return static_cast<FaceRegistrar*>(user)->pin({addr, len}, key);
+}
+
+int FaceRegistrar::unpin_thunk(void* user, uintptr_t addr, size_t len, const void* key) {
+  const hydrant_range_t range = {addr, len};
+  static_cast<FaceRegistrar*>(user)->unpin(&range, &key, 1);
+  return HYDRANT_UNPIN_DONE;
+}
+
+int FaceRegistrar::unpin_many_thunk(void* user, const hydrant_range_t* ranges,
+                                    const void* const* keys, size_t n) {
+  static_cast<FaceRegistrar*>(user)->unpin(ranges, keys, n);
+  return HYDRANT_UNPIN_DONE;
+}
+
+bool FaceRegistrar::grown(MemoryRange range) const noexcept {
+  return t_asked != nullptr && !(range == round_out(*t_asked, bucket_bytes_));
+}
+
+int FaceRegistrar::pin(MemoryRange range, void* key) noexcept {
+  RegionList list(client_);
+  list.append(range, nullptr);
+  const int answer = client_.move(nullptr, 0, list.data(), 1);
+  if (answer == GASNET_ERR_NOT_READY) return answer;
+  if (answer != 0) {
+    last_failure_.store(answer, std::memory_order_relaxed);
+    return HYDRANT_ERR_REFUSED;
+  }
+  // The registration was made larger for the cache's sake and cannot be used: let the cache try what the
+  // client asked for. (A key that cannot be used for exactly that range is the client's own answer.)
+  if (client_.may_merge != nullptr && grown(range) && client_.may_merge(list.key()) == 0) {
+    static_cast<void>(client_.move(list.data(), 1, nullptr, 0));
+    return HYDRANT_ERR_REFUSED;
+  }
+  if (client_.client_bytes != 0) std::memcpy(key, list.key(), client_.client_bytes);
+  remember(range);
+  return GASNET_OK;
+}
+
+void FaceRegistrar::unpin(const hydrant_range_t* ranges, const void* const* keys,
+                          size_t n) noexcept {
+  // Before the callback: afterwards the same range may be pinned again at once.
+  forget(ranges, n);
+  for (size_t done = 0; done < n; done += kBatch) {
+    const size_t batch = std::min(n - done, kBatch);
+    RegionList list(client_);
+    if (page_mode_) {
+      std::array<hydrant_range_t, kBatch> sorted;
+      std::copy_n(ranges + done, batch, sorted.begin());
+      std::sort(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(batch),
+                [](const hydrant_range_t& a, const hydrant_range_t& b) { return a.addr < b.addr; });
+      for (size_t i = 0; i < batch; ++i) {
+        const MemoryRange range = {sorted[i].addr, sorted[i].len};
+        if (!list.extend_last(range)) list.append(range, nullptr);
+      }
+    } else {
+      for (size_t i = done; i < done + batch; ++i) {
+        const void* key = client_.client_bytes == 0 || keys == nullptr ? nullptr : keys[i];
+        list.append({ranges[i].addr, ranges[i].len}, key);
+      }
+    }
+    const int answer = client_.move(list.data(), list.count(), nullptr, 0);
+    if (answer != 0) face_fatal("firehose_move_callback answered %d for unpinning", answer);
+  }
+}
+
+// Pages are remembered bucket by bucket, because that is how they may be unpinned.
+void FaceRegistrar::remember(MemoryRange range) noexcept {
+  const auto thread = static_cast<uint32_t>(gettid());
+  const uint32_t since = seconds_now();
+  const size_t step = page_mode_ ? bucket_bytes_ : range.len;
+  MutexLock lock(mutex_);
+  for (size_t at = 0; at < range.len; at += step) {
+    pinned_.add({.addr = range.addr + at, .len = step, .thread = thread, .since_s = since});
+  }
+}
+
+void FaceRegistrar::forget(const hydrant_range_t* ranges, size_t n) noexcept {
+  MutexLock lock(mutex_);
+  for (size_t i = 0; i < n; ++i) {
+    const size_t step = page_mode_ ? bucket_bytes_ : ranges[i].len;
+    for (size_t at = 0; at < ranges[i].len; at += step) {
+      pinned_.remove(ranges[i].addr + at, step);
+    }
+  }
+}
+
+size_t FaceRegistrar::pinned_ranges() noexcept {
+  MutexLock lock(mutex_);
+  return pinned_.size();
+}
+
+void FaceRegistrar::log_pinned(size_t lines) noexcept {
+  std::array<PinnedTable::Entry, 64> entries;
+  size_t count = 0;
+  size_t total = 0;
+  {
+    MutexLock lock(mutex_);
+    count = pinned_.copy_lowest(entries.data(), std::min(lines, entries.size()));
+    total = pinned_.size();
+  }
+  const uint32_t now = seconds_now();
+  for (size_t i = 0; i < count; ++i) {
+    PinnedTable::Entry entry = entries[i];
+    // One line for neighbouring buckets that one thread pinned.
+    for (; page_mode_ && i + 1 < count && entries[i + 1].addr == entry.addr + entry.len &&
+           entries[i + 1].thread == entry.thread;
+         ++i) {
+      entry.len += entries[i + 1].len;
+    }
+    log_warning("firehose:   [%#zx, +%zu) pinned %u s ago by thread %u",
+                static_cast<size_t>(entry.addr), entry.len, now - entry.since_s, entry.thread);
+  }
+  if (total > count) log_warning("firehose:   and %zu more", total - count);
+}
+
+}  // namespace hydrant

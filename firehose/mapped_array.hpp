@@ -1,0 +1,62 @@
+// A fixed-capacity array in its own mapping: address space is reserved at once, memory only when touched.
+//
+// Tables of the cache grow under a lock that allocators' hooks may want one day, so nothing in them comes
+// from malloc. Elements start as zero bytes; no constructor or destructor runs.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+namespace hydrant {
+
+template <class T>
+class MappedArray {
+  static_assert(std::is_trivially_destructible_v<T>);
+
+ public:
+  MappedArray() noexcept = default;
+  MappedArray(MappedArray&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  MappedArray& operator=(MappedArray&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~MappedArray() { reset(); }
+
+  // False when the address space is refused. Requires: empty.
+  [[nodiscard]] bool map(size_t count) noexcept {
+    if (count == 0) return true;
+    void* p = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return false;
+    data_ = static_cast<T*>(p);
+    size_ = count;
+    return true;
+  }
+  void reset() noexcept {
+    if (data_ != nullptr) munmap(data_, bytes());
+    data_ = nullptr;
+    size_ = 0;
+  }
+  // Gives the memory back and keeps the addresses: all elements read as zero again.
+  void clear() noexcept {
+    if (data_ != nullptr) madvise(data_, bytes(), MADV_DONTNEED);
+  }
+
+  T& operator[](size_t i) noexcept { return data_[i]; }
+  const T& operator[](size_t i) const noexcept { return data_[i]; }
+  T* data() noexcept { return data_; }
+  const T* data() const noexcept { return data_; }
+  size_t size() const noexcept { return size_; }
+  size_t bytes() const noexcept { return size_ * sizeof(T); }
+
+ private:
+  T* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace hydrant

@@ -1,0 +1,60 @@
+// What page and region mode share: finding the registered range that an address belongs to.
+//
+// A domain has one table per set of access rights. In a table no range contains another, so the range with
+// the greatest start at or below an address is the only one that needs looking at.
+//
+// Thread safety: find() from any thread without a lock; everything else under the domain's mutex.
+// find() may miss a range while the table changes, and may answer a range that is just going away:
+// its caller believes only what the region's own slot says after posting a hold.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "firehose/region_slot.hpp"
+
+namespace hydrant {
+
+class PinTable {
+ public:
+  virtual ~PinTable() = default;
+
+  // Reserves address space for `max_ranges`; false when refused. No memory is touched.
+  [[nodiscard]] virtual bool map(size_t max_ranges) noexcept = 0;
+  virtual bool mapped() const noexcept = 0;
+
+  // The range that may contain `addr`; kNoRegion if there is none or the table was changing.
+  virtual RegionIndex find(uintptr_t addr) const noexcept = 0;
+
+  // The lowest range that overlaps [first, last]; kNoRegion if none.
+  virtual RegionIndex first_overlap(uintptr_t first, uintptr_t last) const noexcept = 0;
+
+  // Requires: `range` neither contains nor is contained in a range of the table.
+  virtual void insert(MemoryRange range, RegionIndex index) noexcept = 0;
+  // Requires: inserted with exactly this range.
+  virtual void erase(MemoryRange range, RegionIndex index) noexcept = 0;
+
+  virtual void clear() noexcept = 0;
+  virtual uint64_t memory_bytes() const noexcept = 0;
+};
+
+// A sequence lock whose data are atomics: readers retry nothing, they just report a miss.
+class SequenceLock {
+ public:
+  uint32_t begin_read() const noexcept { return sequence_.load(std::memory_order_acquire); }
+  // Data must have been read with acquire, so that this load is not moved before it.
+  bool read_was_clean(uint32_t begun) const noexcept {
+    return (begun & 1) == 0 && sequence_.load(std::memory_order_relaxed) == begun;
+  }
+  // Data must be written with release between these two.
+  void begin_write() noexcept { bump(std::memory_order_relaxed); }
+  void end_write() noexcept { bump(std::memory_order_release); }
+
+ private:
+  void bump(std::memory_order order) noexcept {
+    sequence_.store(sequence_.load(std::memory_order_relaxed) + 1, order);  // one writer: the mutex
+  }
+  std::atomic<uint32_t> sequence_{0};
+};
+
+}  // namespace hydrant

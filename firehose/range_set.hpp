@@ -1,0 +1,52 @@
+// Two small sets of address ranges, both looked at on misses only and guarded by the domain's mutex.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "firehose/base/memory_range.hpp"
+#include "firehose/mapped_array.hpp"
+
+namespace hydrant {
+
+// Disjoint ranges, sorted, merged when they touch: what the client vouched for.
+class RangeSet {
+ public:
+  [[nodiscard]] bool map(size_t most) noexcept { return ranges_.map(most); }
+  // False when the set is full.
+  [[nodiscard]] bool add(MemoryRange range) noexcept;
+  [[nodiscard]] bool remove(MemoryRange range) noexcept;
+  bool covers(MemoryRange range) const noexcept;
+  size_t size() const noexcept { return count_; }
+  void clear() noexcept { count_ = 0; }
+
+ private:
+  size_t first_touching(uintptr_t addr) const noexcept;
+  MappedArray<MemoryRange> ranges_;
+  size_t count_ = 0;
+};
+
+// What the registrar refused, with the rights it refused: asked again, it is answered at once. Bounded;
+// the oldest entry makes room. A request is known to be refused when it contains a refused range and asks
+// for all the rights that were refused there: less may still be granted.
+class RefusalList {
+ public:
+  static constexpr size_t kMost = 128;
+
+  void add(MemoryRange range, Access access) noexcept;
+  bool refuses(MemoryRange range, Access access) const noexcept;
+  // Forgets what overlaps: the memory there is new.
+  void forget(MemoryRange range) noexcept;
+  void clear() noexcept { count_ = next_ = 0; }
+
+ private:
+  struct Entry {
+    MemoryRange range;
+    Access access;
+  };
+  Entry entries_[kMost];
+  size_t count_ = 0;
+  size_t next_ = 0;
+};
+
+}  // namespace hydrant

@@ -1,0 +1,204 @@
+#include "firehose/region_table.hpp"
+
+namespace hydrant {
+namespace {
+constexpr auto kRead = std::memory_order_acquire;
+constexpr auto kWrite = std::memory_order_release;
+}  // namespace
+
+bool RegionTable::map(size_t max_ranges) noexcept {
+  // Two neighbouring chunks always hold more than kJoinEntries together.
+  const size_t most = max_ranges / (kJoinEntries / 2) + 4;
+  if (!directory_.map(most)) return false;
+  if (chunks_.map(most)) return true;
+  directory_.reset();
+  return false;
+}
+
+void RegionTable::copy(Entry& to, const Entry& from) noexcept {
+  to.start.store(from.start.load(kRead), kWrite);
+  to.last.store(from.last.load(kRead), kWrite);
+  to.index.store(from.index.load(kRead), kWrite);
+}
+
+void RegionTable::write(Entry& to, MemoryRange range, RegionIndex index) noexcept {
+  to.start.store(range.addr, kWrite);
+  to.last.store(range.last(), kWrite);
+  to.index.store(index, kWrite);
+}
+
+const RegionTable::Chunk& RegionTable::chunk_at(uint32_t position) const noexcept {
+  return chunks_[directory_[position].load(kRead)];
+}
+RegionTable::Chunk& RegionTable::chunk_at(uint32_t position) noexcept {
+  return chunks_[directory_[position].load(kRead)];
+}
+uintptr_t RegionTable::first_start(uint32_t position) const noexcept {
+  return chunk_at(position).entries[0].start.load(kRead);
+}
+
+uint32_t RegionTable::position_of(uintptr_t addr, uint32_t count) const noexcept {
+  uint32_t low = 0;
+  uint32_t high = count;
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    (first_start(middle) <= addr ? low : high) = middle;
+  }
+  return low;
+}
+
+uint32_t RegionTable::entries_up_to(const Chunk& chunk, uintptr_t addr) noexcept {
+  uint32_t low = 0;
+  // A reader may see a count from the middle of a change, never one beyond the array.
+  uint32_t high = chunk.count.load(kRead);
+  if (high > kChunkEntries) high = kChunkEntries;
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (chunk.entries[middle].start.load(kRead) <= addr) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+RegionIndex RegionTable::find(uintptr_t addr) const noexcept {
+  const uint32_t begun = lock_.begin_read();
+  const uint32_t count = count_.load(kRead);
+  RegionIndex found = kNoRegion;
+  if (count != 0) {
+    const Chunk& chunk = chunk_at(position_of(addr, count));
+    const uint32_t below = entries_up_to(chunk, addr);
+    if (below != 0) found = chunk.entries[below - 1].index.load(kRead);
+  }
+  return lock_.read_was_clean(begun) ? found : kNoRegion;
+}
+
+RegionIndex RegionTable::first_overlap(uintptr_t first, uintptr_t last) const noexcept {
+  const uint32_t count = count_.load(kRead);
+  if (count == 0) return kNoRegion;
+  uint32_t position = position_of(first, count);
+  const uint32_t below = entries_up_to(chunk_at(position), first);
+  // Starts and ends have the same order, so only the last range that starts at or below can reach in.
+  uint32_t entry = below;
+  if (below != 0 && chunk_at(position).entries[below - 1].last.load(kRead) >= first) {
+    return chunk_at(position).entries[below - 1].index.load(kRead);
+  }
+  if (entry == chunk_at(position).count.load(kRead)) {
+    if (++position == count) return kNoRegion;
+    entry = 0;
+  }
+  const Entry& next = chunk_at(position).entries[entry];
+  return next.start.load(kRead) <= last ? next.index.load(kRead) : kNoRegion;
+}
+
+void RegionTable::insert_position(uint32_t position, uint32_t chunk) noexcept {
+  const uint32_t count = count_.load(kRead);
+  for (uint32_t i = count; i > position; --i) {
+    directory_[i].store(directory_[i - 1].load(kRead), kWrite);
+  }
+  directory_[position].store(chunk, kWrite);
+  count_.store(count + 1, kWrite);
+}
+
+void RegionTable::remove_position(uint32_t position) noexcept {
+  const uint32_t chunk = directory_[position].load(kRead);
+  const uint32_t count = count_.load(kRead);
+  for (uint32_t i = position; i + 1 < count; ++i) {
+    directory_[i].store(directory_[i + 1].load(kRead), kWrite);
+  }
+  count_.store(count - 1, kWrite);
+  chunks_[chunk].next_free = free_chunk_;
+  free_chunk_ = chunk + 1;
+}
+
+void RegionTable::split(uint32_t position) noexcept {
+  uint32_t fresh = used_chunks_;
+  if (free_chunk_ != 0) {
+    fresh = free_chunk_ - 1;
+    free_chunk_ = chunks_[fresh].next_free;
+  } else {
+    ++used_chunks_;
+  }
+  Chunk& from = chunk_at(position);
+  Chunk& to = chunks_[fresh];
+  constexpr uint32_t kHalf = kChunkEntries / 2;
+  for (uint32_t i = 0; i < kHalf; ++i) copy(to.entries[i], from.entries[kHalf + i]);
+  to.count.store(kHalf, kWrite);
+  from.count.store(kHalf, kWrite);
+  insert_position(position + 1, fresh);
+}
+
+void RegionTable::join_with_next(uint32_t position) noexcept {
+  Chunk& left = chunk_at(position);
+  const Chunk& right = chunk_at(position + 1);
+  const uint32_t have = left.count.load(kRead);
+  const uint32_t more = right.count.load(kRead);
+  for (uint32_t i = 0; i < more; ++i) copy(left.entries[have + i], right.entries[i]);
+  left.count.store(have + more, kWrite);
+  remove_position(position + 1);
+}
+
+void RegionTable::insert(MemoryRange range, RegionIndex index) noexcept {
+  lock_.begin_write();
+  if (count_.load(kRead) == 0) {
+    const uint32_t fresh = free_chunk_ != 0 ? free_chunk_ - 1 : used_chunks_++;
+    if (free_chunk_ != 0) free_chunk_ = chunks_[fresh].next_free;
+    write(chunks_[fresh].entries[0], range, index);
+    chunks_[fresh].count.store(1, kWrite);
+    insert_position(0, fresh);
+    lock_.end_write();
+    return;
+  }
+  uint32_t position = position_of(range.addr, count_.load(kRead));
+  if (chunk_at(position).count.load(kRead) == kChunkEntries) {
+    split(position);
+    if (first_start(position + 1) <= range.addr) ++position;
+  }
+  Chunk& chunk = chunk_at(position);
+  const uint32_t at = entries_up_to(chunk, range.addr);
+  const uint32_t count = chunk.count.load(kRead);
+  for (uint32_t i = count; i > at; --i) copy(chunk.entries[i], chunk.entries[i - 1]);
+  write(chunk.entries[at], range, index);
+  chunk.count.store(count + 1, kWrite);
+  lock_.end_write();
+}
+
+void RegionTable::erase(MemoryRange range, RegionIndex /*index*/) noexcept {
+  lock_.begin_write();
+  const uint32_t position = position_of(range.addr, count_.load(kRead));
+  Chunk& chunk = chunk_at(position);
+  const uint32_t at = entries_up_to(chunk, range.addr) - 1;
+  const uint32_t count = chunk.count.load(kRead) - 1;
+  for (uint32_t i = at; i < count; ++i) copy(chunk.entries[i], chunk.entries[i + 1]);
+  chunk.count.store(count, kWrite);
+  const uint32_t positions = count_.load(kRead);
+  if (count == 0) {
+    remove_position(position);
+    if (position > 0 && position < positions - 1 &&
+        chunk_at(position - 1).count.load(kRead) + chunk_at(position).count.load(kRead) <=
+            kJoinEntries) {
+      join_with_next(position - 1);
+    }
+  } else if (position + 1 < positions &&
+             count + chunk_at(position + 1).count.load(kRead) <= kJoinEntries) {
+    join_with_next(position);
+  } else if (position > 0 && chunk_at(position - 1).count.load(kRead) + count <= kJoinEntries) {
+    join_with_next(position - 1);
+  }
+  lock_.end_write();
+}
+
+void RegionTable::clear() noexcept {
+  lock_.begin_write();
+  count_.store(0, kWrite);
+  used_chunks_ = free_chunk_ = 0;
+  lock_.end_write();
+}
+
+uint64_t RegionTable::memory_bytes() const noexcept {
+  return uint64_t{used_chunks_} * (sizeof(Chunk) + sizeof(uint32_t));
+}
+
+}  // namespace hydrant

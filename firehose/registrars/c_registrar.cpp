@@ -1,0 +1,284 @@
+#include "firehose/registrars/c_registrar.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr uint32_t kMaxKeyBytes = 4096;
+constexpr uint32_t kMaxExportBytes = 65536;
+constexpr size_t kNameBytes = 32;
+// The struct up to its required functions: nobody can be older than that.
+constexpr size_t kOldestSize = offsetof(hydrant_registrar_t, unpin_many);
+// Larger than any struct of ours will be: a `size` beyond it is an uninitialised one.
+constexpr size_t kAbsurdSize = 4096;
+
+static_assert(sizeof(MemoryRange) == sizeof(hydrant_range_t) &&
+              offsetof(MemoryRange, len) == offsetof(hydrant_range_t, len));
+static_assert(static_cast<int>(UnpinResult::kDone) == HYDRANT_UNPIN_DONE &&
+              static_cast<int>(UnpinResult::kPending) == HYDRANT_UNPIN_PENDING &&
+              static_cast<int>(UnpinResult::kBroken) == HYDRANT_UNPIN_BROKEN);
+static_assert(static_cast<int>(ChargeScope::kDevice) == HYDRANT_SCOPE_DEVICE &&
+              static_cast<int>(AddressKind::kDevice) == HYDRANT_ADDRESS_DEVICE &&
+              bits(Access::kAll) == HYDRANT_ACCESS_ALL);
+
+Status bad_field(const char* field, const char* rule) noexcept {
+  return fail(Status::kBadArg, "hydrant_registrar_t: %s %s", field, rule);
+}
+
+Status check_values(const hydrant_registrar_t& f) noexcept {
+  if (f.pin == nullptr) return bad_field("pin", "is required");
+  if (f.unpin == nullptr) return bad_field("unpin", "is required");
+  if (f.key_bytes > kMaxKeyBytes) return bad_field("key_bytes", "is more than 4096");
+  if (f.address_kind == HYDRANT_ADDRESS_DEVICE) {
+    return fail(
+        Status::kUnsupported,
+        "hydrant_registrar_t: address_kind is HYDRANT_ADDRESS_DEVICE, but only host memory is "
+        "cached so far; register device memory without the cache");
+  }
+  if (f.address_kind > HYDRANT_ADDRESS_DEVICE) return bad_field("address_kind", "is unknown");
+  if (f.charge_scope > HYDRANT_SCOPE_DEVICE) return bad_field("charge_scope", "is unknown");
+  if ((f.supported_access & ~HYDRANT_ACCESS_ALL) != 0) {
+    return bad_field("supported_access", "has unknown bits");
+  }
+  if (f.granule_bytes != 0 && !std::has_single_bit(f.granule_bytes)) {
+    return bad_field("granule_bytes", "is not a power of two");
+  }
+  if (f.divisible != 0 && f.key_bytes != 0) {
+    return bad_field("divisible", "needs key_bytes to be 0: a key belongs to a whole pin");
+  }
+  if (f.export_bytes > kMaxExportBytes) return bad_field("export_bytes", "is more than 65536");
+  if ((f.export_key == nullptr) != (f.import_key == nullptr)) {
+    return bad_field("export_key and import_key", "come together or not at all");
+  }
+  if (f.export_key != nullptr && f.export_bytes == 0) {
+    return bad_field("export_bytes", "is 0 although there is an export_key");
+  }
+  return Status::kOk;
+}
+
+// Copies what the client's version of the struct has.
+Status copy_struct(const hydrant_registrar_t* from, hydrant_registrar_t* to) noexcept {
+  if (from == nullptr) return fail(Status::kBadArg, "no hydrant_registrar_t was given");
+  if (from->size < kOldestSize || from->size > kAbsurdSize) {
+    return bad_field("size", "is not sizeof(hydrant_registrar_t)");
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(from);
+  for (size_t i = sizeof *to; i < from->size; ++i) {
+    if (bytes[i] != 0) {
+      return fail(
+          Status::kUnsupported,
+          "hydrant_registrar_t: %zu bytes, of which this library knows %zu; the rest is in use",
+          from->size, sizeof *to);
+    }
+  }
+  *to = hydrant_registrar_t{};
+  std::memcpy(to, from, std::min(from->size, sizeof *to));
+  to->size = sizeof *to;
+  return Status::kOk;
+}
+
+class CRegistrar final : public Registrar {
+ public:
+  explicit CRegistrar(const hydrant_registrar_t& functions) noexcept;
+  ~CRegistrar() override {
+    if (f_.destroy != nullptr) f_.destroy(f_.user);
+  }
+
+  const RegistrarTraits& traits() const noexcept override { return traits_; }
+  Status pin(MemoryRange range, Access access, std::byte* key) noexcept override;
+  UnpinResult unpin(MemoryRange range, const std::byte* key) noexcept override;
+  UnpinResult unpin_many(const MemoryRange* ranges, const std::byte* const* keys,
+                         size_t n) noexcept override;
+  uint64_t charge(MemoryRange range) const noexcept override;
+  uint64_t pending_charge() noexcept override;
+  Status pin_async(MemoryRange range, Access access, std::byte* key, PinDone done,
+                   void* context) noexcept override;
+  Status export_key(MemoryRange range, const std::byte* key, std::byte* blob,
+                    size_t* len) noexcept override;
+  Status import_key(const std::byte* blob, size_t len, std::byte* key) noexcept override;
+  Status implicit_key(Access access, std::byte* key) noexcept override;
+  void forget_in_child() noexcept override {
+    if (f_.forget_in_child != nullptr) f_.forget_in_child(f_.user);
+  }
+
+ private:
+  // A pin_async() on its way; freed by its completion.
+  struct Pending {
+    const CRegistrar* self;
+    MemoryRange range;
+    PinDone done;
+    void* context;
+  };
+  static void complete(void* context, int status, const void* key);
+
+  Status pin_status(int code, MemoryRange range) const noexcept;
+  Status key_status(int code, const char* call) const noexcept;
+  UnpinResult unpin_result(int code) const noexcept;
+
+  hydrant_registrar_t f_;
+  char name_[kNameBytes] = "";
+  RegistrarTraits traits_;
+};
+
+CRegistrar::CRegistrar(const hydrant_registrar_t& functions) noexcept : f_(functions) {
+  std::strncpy(name_, f_.name != nullptr ? f_.name : "client", sizeof name_ - 1);
+  f_.name = name_;
+  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  traits_.name = name_;
+  traits_.key_bytes = f_.key_bytes;
+  traits_.granule_bytes = std::max(f_.granule_bytes, page_bytes);
+  if (f_.max_region_bytes != 0) traits_.max_region_bytes = f_.max_region_bytes;
+  if (f_.max_regions != 0) traits_.max_regions = f_.max_regions;
+  if (f_.max_charge_bytes != 0) traits_.max_charge_bytes = f_.max_charge_bytes;
+  traits_.charge_scope = static_cast<ChargeScope>(f_.charge_scope);
+  if (f_.supported_access != 0) traits_.supported = static_cast<Access>(f_.supported_access);
+  traits_.divisible = f_.divisible != 0;
+  traits_.exports = f_.export_key != nullptr;
+  traits_.export_bytes = traits_.exports ? f_.export_bytes : 0;
+  traits_.asynchronous = f_.pin_async != nullptr;
+  traits_.pin_base_ns = f_.pin_base_ns;
+  traits_.pin_page_ns = f_.pin_page_ns;
+  traits_.unpin_base_ns = f_.unpin_base_ns;
+}
+
+// A code of the client's pin function, with a text: the client has no way to leave one.
+Status CRegistrar::pin_status(int code, MemoryRange range) const noexcept {
+  const auto status = static_cast<Status>(code);
+  const auto addr = static_cast<unsigned long long>(range.addr);
+  switch (code) {
+    case GASNET_OK: return Status::kOk;
+    case HYDRANT_ERR_REFUSED:
+    case GASNET_ERR_NOT_READY:
+    case GASNET_ERR_RESOURCE:
+    case HYDRANT_ERR_BROKEN:
+      return fail(status, "registrar %s answered %s to pinning [0x%llx, +%zu)", name_,
+                  status_name(status), addr, range.len);
+    default:
+      return fail(Status::kBroken,
+                  "registrar %s answered %d to pinning [0x%llx, +%zu), which is no answer to pin",
+                  name_, code, addr, range.len);
+  }
+}
+
+Status CRegistrar::key_status(int code, const char* call) const noexcept {
+  const auto status = static_cast<Status>(code);
+  switch (status) {
+    case Status::kOk: return status;
+    case Status::kNotInit:
+    case Status::kResource:
+    case Status::kBadArg:
+    case Status::kNotReady:
+    case Status::kRefused:
+    case Status::kBroken:
+    case Status::kUnsupported:
+      return fail(status, "registrar %s answered %s to %s", name_, status_name(status), call);
+    case Status::kBarrierMismatch: break;
+  }
+  return fail(Status::kBroken, "registrar %s answered %d to %s, which is no answer to it", name_,
+              code, call);
+}
+
+UnpinResult CRegistrar::unpin_result(int code) const noexcept {
+  switch (code) {
+    case HYDRANT_UNPIN_DONE: return UnpinResult::kDone;
+    case HYDRANT_UNPIN_PENDING: return UnpinResult::kPending;
+    case HYDRANT_UNPIN_BROKEN:
+      (void)fail(Status::kBroken, "registrar %s could not unpin", name_);
+      return UnpinResult::kBroken;
+    default:
+      (void)fail(Status::kBroken, "registrar %s answered %d to unpin, which is no answer to it",
+                 name_, code);
+      return UnpinResult::kBroken;
+  }
+}
+
+Status CRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexcept {
+  return pin_status(f_.pin(f_.user, range.addr, range.len, bits(access), key), range);
+}
+
+UnpinResult CRegistrar::unpin(MemoryRange range, const std::byte* key) noexcept {
+  return unpin_result(f_.unpin(f_.user, range.addr, range.len, key));
+}
+
+UnpinResult CRegistrar::unpin_many(const MemoryRange* ranges, const std::byte* const* keys,
+                                   size_t n) noexcept {
+  if (f_.unpin_many == nullptr) return Registrar::unpin_many(ranges, keys, n);
+  return unpin_result(f_.unpin_many(f_.user, reinterpret_cast<const hydrant_range_t*>(ranges),
+                                    reinterpret_cast<const void* const*>(keys), n));
+}
+
+uint64_t CRegistrar::charge(MemoryRange range) const noexcept {
+  return f_.charge != nullptr ? f_.charge(f_.user, range.addr, range.len) : range.len;
+}
+
+uint64_t CRegistrar::pending_charge() noexcept {
+  return f_.pending_charge != nullptr ? f_.pending_charge(f_.user) : 0;
+}
+
+Status CRegistrar::pin_async(MemoryRange range, Access access, std::byte* key, PinDone done,
+                             void* context) noexcept {
+  if (f_.pin_async == nullptr) return pin(range, access, key);
+  auto* pending = new (std::nothrow) Pending{this, range, done, context};
+  if (pending == nullptr) return fail(Status::kResource, "no memory for an asynchronous pin");
+  const int code =
+      f_.pin_async(f_.user, range.addr, range.len, bits(access), key, &complete, pending);
+  // From here on the completion owns `pending`, and may have run already on another thread.
+  if (code == GASNET_ERR_NOT_READY) return Status::kNotReady;
+  delete pending;
+  return pin_status(code, range);
+}
+
+void CRegistrar::complete(void* context, int status, const void* key) {
+  auto* pending = static_cast<Pending*>(context);
+  const Pending pin = *pending;
+  delete pending;
+  pin.done(pin.context, pin.self->pin_status(status, pin.range),
+           static_cast<const std::byte*>(key));
+}
+
+Status CRegistrar::export_key(MemoryRange range, const std::byte* key, std::byte* blob,
+                              size_t* len) noexcept {
+  if (f_.export_key == nullptr) return Registrar::export_key(range, key, blob, len);
+  const size_t room = *len;
+  size_t used = room;
+  const Status status =
+      key_status(f_.export_key(f_.user, range.addr, range.len, key, blob, &used), "export_key");
+  if (status != Status::kOk) return status;
+  if (used > room || used > traits_.export_bytes) {
+    return fail(Status::kBroken, "registrar %s exported %zu bytes into %zu, of at most %u", name_,
+                used, room, traits_.export_bytes);
+  }
+  *len = used;
+  return Status::kOk;
+}
+
+Status CRegistrar::import_key(const std::byte* blob, size_t len, std::byte* key) noexcept {
+  if (f_.import_key == nullptr) return Registrar::import_key(blob, len, key);
+  return key_status(f_.import_key(f_.user, blob, len, key), "import_key");
+}
+
+Status CRegistrar::implicit_key(Access access, std::byte* key) noexcept {
+  if (f_.implicit_key == nullptr) return Registrar::implicit_key(access, key);
+  return key_status(f_.implicit_key(f_.user, bits(access), key), "implicit_key");
+}
+
+}  // namespace
+
+std::unique_ptr<Registrar> make_c_registrar(const hydrant_registrar_t* functions,
+                                            Status* status) noexcept {
+  hydrant_registrar_t copy;
+  *status = copy_struct(functions, &copy);
+  if (*status == Status::kOk) *status = check_values(copy);
+  if (*status != Status::kOk) return nullptr;
+  std::unique_ptr<Registrar> registrar(new (std::nothrow) CRegistrar(copy));
+  if (registrar == nullptr) *status = fail(Status::kResource, "no memory for a registrar");
+  return registrar;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,66 @@
+#include "firehose/registrars/page_counts.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace hydrant {
+
+// Makes `at` a boundary if it lies inside an interval. Answers the first interval that starts there
+// or later.
+PageCounts::Map::iterator PageCounts::split(uintptr_t at) {
+  auto next = intervals_.lower_bound(at);
+  if (next == intervals_.begin() || (next != intervals_.end() && next->first == at)) return next;
+  auto before = std::prev(next);
+  if (before->second.end <= at) return next;
+  next = intervals_.emplace_hint(next, at, before->second);
+  before->second.end = at;
+  return next;
+}
+
+void PageCounts::add(MemoryRange range) {
+  auto it = split(range.addr);
+  split(range.end());
+  for (uintptr_t at = range.addr; at < range.end();) {
+    if (it != intervals_.end() && it->first == at) {
+      ++it->second.count;
+    } else {
+      const uintptr_t gap_end =
+          it == intervals_.end() ? range.end() : std::min(it->first, range.end());
+      it = intervals_.emplace_hint(it, at, Interval{gap_end, 1});
+    }
+    at = it->second.end;
+    ++it;
+  }
+  join(range);
+}
+
+// Joins equal neighbours within `range` and at its edges, so that the map does not grow for ever.
+void PageCounts::join(MemoryRange range) {
+  auto it = intervals_.lower_bound(range.addr);
+  if (it != intervals_.begin()) --it;
+  while (it != intervals_.end() && it->first <= range.end()) {
+    const auto next = std::next(it);
+    if (next == intervals_.end()) break;
+    if (it->second.end == next->first && it->second.count == next->second.count) {
+      it->second.end = next->second.end;
+      intervals_.erase(next);
+    } else {
+      it = next;
+    }
+  }
+}
+
+bool PageCounts::covers(MemoryRange range) const {
+  auto it = intervals_.upper_bound(range.addr);
+  if (it == intervals_.begin()) return false;
+  --it;
+  uintptr_t at = range.addr;
+  while (it != intervals_.end() && it->first <= at && it->second.end > at) {
+    at = it->second.end;
+    if (at >= range.end()) return true;
+    ++it;
+  }
+  return false;
+}
+
+}  // namespace hydrant

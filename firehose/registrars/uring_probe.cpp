@@ -1,0 +1,121 @@
+#include "firehose/registrars/uring_probe.hpp"
+
+#include "firehose/registrars/memlock.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kProbePages = 16;
+constexpr int kRepetitions = 5;
+// A privileged process is put to the test only if the limit is cheap to exceed.
+constexpr uint64_t kTrialBytes = uint64_t{16} << 20;
+
+class ProbeMemory {
+ public:
+  ProbeMemory(size_t len, int advice) noexcept : len_(len) {
+    addr_ = mmap(nullptr, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (addr_ == MAP_FAILED) return;
+    madvise(addr_, len, advice);
+    std::memset(addr_, 1, len);
+  }
+  ~ProbeMemory() {
+    if (valid()) munmap(addr_, len_);
+  }
+  ProbeMemory(const ProbeMemory&) = delete;
+  ProbeMemory& operator=(const ProbeMemory&) = delete;
+  bool valid() const noexcept { return addr_ != MAP_FAILED; }
+  MemoryRange first(size_t len) const noexcept { return {reinterpret_cast<uintptr_t>(addr_), len}; }
+
+ private:
+  void* addr_;
+  size_t len_;
+};
+
+struct Times {
+  uint64_t pin_ns = UINT64_MAX;
+  uint64_t unpin_ns = UINT64_MAX;
+};
+
+// Pins and unpins once; keeps the better times. 0 or minus an errno.
+int pin_once(UringRing& ring, MemoryRange range, uint64_t charge_bytes, Times* times) noexcept {
+  UringRun run;
+  const uint64_t start = now_ns();
+  int error = ring.register_run(range, charge_bytes, &run);
+  if (error != 0) return error;
+  const uint64_t pinned = now_ns();
+  uint32_t slots = 0;
+  if (!ring.begin_unregister(range, run, &slots)) return -EIO;
+  error = ring.finish_unregister(run.first, slots);
+  times->pin_ns = std::min(times->pin_ns, pinned - start);
+  times->unpin_ns = std::min(times->unpin_ns, now_ns() - pinned);
+  return error;
+}
+
+// Some security modules deny a capability that the process seems to have: try to exceed the limit.
+// One byte of charge: in the account of a process that is not charged nothing is pending.
+bool limit_is_applied(UringRing& ring, uint64_t limit_bytes, size_t page_bytes) noexcept {
+  const ProbeMemory memory(limit_bytes / page_bytes * page_bytes + page_bytes, MADV_HUGEPAGE);
+  Times times;
+  const size_t len = limit_bytes / page_bytes * page_bytes + page_bytes;
+  return memory.valid() && pin_once(ring, memory.first(len), 1, &times) == -ENOMEM;
+}
+
+uint64_t find_limit(UringRing& ring, size_t page_bytes) noexcept {
+  const MemlockLimit limit = read_memlock_limit();
+  if (!limit.privileged) return limit.bytes;
+  const bool applied =
+      limit.bytes <= kTrialBytes && limit_is_applied(ring, limit.bytes, page_bytes);
+  return applied ? limit.bytes : UINT64_MAX;
+}
+
+void measure(UringRing& ring, const ProbeMemory& memory, size_t page_bytes,
+             UringFacts* facts) noexcept {
+  Times one, many;
+  // Where charges come back late, each repetition costs budget for a second.
+  const int repetitions = facts->late_charges ? 1 : kRepetitions;
+  const size_t len = page_bytes * kProbePages;
+  for (int i = 0; i < repetitions; ++i) {
+    if (pin_once(ring, memory.first(page_bytes), page_bytes, &one) != 0) return;
+    if (pin_once(ring, memory.first(len), len, &many) != 0) return;
+  }
+  const uint64_t more_ns = many.pin_ns > one.pin_ns ? many.pin_ns - one.pin_ns : 0;
+  facts->pin_base_ns = static_cast<uint32_t>(one.pin_ns);
+  facts->pin_page_ns = static_cast<uint32_t>(more_ns / (kProbePages - 1));
+  facts->unpin_base_ns = static_cast<uint32_t>(one.unpin_ns);
+}
+
+}  // namespace
+
+Status probe_uring(UringRing& ring, UringFacts* facts) noexcept {
+  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const ProbeMemory memory(page_bytes * kProbePages, MADV_NOHUGEPAGE);
+  if (!memory.valid()) return fail(Status::kResource, "no memory to try io_uring on");
+  Times times;
+  const int error = pin_once(ring, memory.first(page_bytes), page_bytes, &times);
+  facts->late_charges = ring.pending_bytes() != 0;
+  facts->limit_bytes = find_limit(ring, page_bytes);
+  if (error == -ENOMEM && facts->limit_bytes >= page_bytes) {
+    // Others of this user, or a process that has just died, hold all of the account: works later.
+    facts->late_charges = true;
+    return Status::kOk;
+  }
+  if (error == -ENOMEM) {
+    char advice[256];
+    describe_memlock({facts->limit_bytes, false}, advice, sizeof advice);
+    return fail(Status::kUnsupported, "io_uring may not pin a single page: %s", advice);
+  }
+  if (error != 0) {
+    return fail(Status::kUnsupported, "io_uring cannot pin memory here: %s", std::strerror(-error));
+  }
+  if (!facts->late_charges) ring.set_tagged(false);
+  measure(ring, memory, page_bytes, facts);
+  return Status::kOk;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,132 @@
+#include "firehose/registrars/uring_status.hpp"
+
+#include "firehose/registrars/memlock.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+// 0, 1 or 2 as in Documentation/admin-guide/sysctl/kernel.rst; -1 where there is no such setting (< 6.6).
+int io_uring_disabled() noexcept {
+  std::FILE* file = std::fopen("/proc/sys/kernel/io_uring_disabled", "re");
+  if (file == nullptr) return -1;
+  const int digit = std::fgetc(file);
+  std::fclose(file);
+  return digit >= '0' && digit <= '9' ? digit - '0' : -1;
+}
+
+unsigned long long ull(uint64_t value) noexcept { return value; }
+
+Status explain_no_memory(MemoryRange range, uint64_t pending_bytes) noexcept {
+  const MemlockLimit limit = read_memlock_limit();
+  char advice[256];
+  describe_memlock(limit, advice, sizeof advice);
+  if (limit.usable_bytes() == UINT64_MAX) {
+    return fail(Status::kNotReady,
+                "io_uring: the kernel has no memory to register %zu bytes (ENOMEM; %s)", range.len,
+                advice);
+  }
+  if (range.len > limit.bytes) {
+    return fail(Status::kResource, "io_uring: %zu bytes are more than may ever be locked: %s",
+                range.len, advice);
+  }
+  return fail(
+      Status::kNotReady,
+      "io_uring: no budget to pin %zu bytes (ENOMEM; all processes of user %u share it, huge "
+      "pages count whole, %llu bytes here are unpinned but not given back yet): %s",
+      range.len, static_cast<unsigned>(getuid()), ull(pending_bytes), advice);
+}
+
+}  // namespace
+
+Status explain_uring_unusable(int error) noexcept {
+  switch (error) {
+    case ENOSYS:
+      return fail(Status::kUnsupported,
+                  "this kernel has no io_uring, or a seccomp filter hides it (ENOSYS): in a "
+                  "container, allow io_uring_setup, io_uring_enter and io_uring_register");
+    case EPERM:
+    case EACCES: {
+      const int disabled = io_uring_disabled();
+      if (disabled > 0) {
+        return fail(Status::kUnsupported,
+                    "io_uring is switched off (kernel.io_uring_disabled = %d): as root, 'sysctl "
+                    "kernel.io_uring_disabled=0'",
+                    disabled);
+      }
+      return fail(
+          Status::kUnsupported,
+          "io_uring is forbidden here (%s): in a container, use a seccomp profile that allows "
+          "io_uring_setup, io_uring_enter and io_uring_register",
+          std::strerror(error));
+    }
+    case EINVAL:
+      return fail(Status::kUnsupported,
+                  "io_uring is too old here (EINVAL): sparse buffer tables need Linux 5.19");
+    case EMFILE:
+    case ENFILE:
+      return fail(Status::kResource,
+                  "no file descriptor for a ring (%s): raise RLIMIT_NOFILE with 'ulimit -n'",
+                  std::strerror(error));
+    case ENOMEM: return fail(Status::kResource, "no memory for a ring (ENOMEM)");
+    default:
+      return fail(Status::kUnsupported, "io_uring cannot be set up: %s", std::strerror(error));
+  }
+}
+
+Status explain_uring_growth(int error, uint32_t live) noexcept {
+  return fail(
+      Status::kNotReady, "io_uring: all %u rings are full and another cannot be opened: %s%s", live,
+      std::strerror(error), error == EMFILE ? " (raise RLIMIT_NOFILE with 'ulimit -n')" : "");
+}
+
+Status explain_uring_pin(int error, MemoryRange range, uint64_t pending_bytes) noexcept {
+  const auto addr = ull(range.addr);
+  switch (error) {
+    case EFAULT:
+      return fail(
+          Status::kRefused,
+          "io_uring: [0x%llx, +%zu) is not all mapped and writable, or is shared with a file "
+          "(EFAULT; io_uring pins for writing whatever the right asked for)",
+          addr, range.len);
+    case EOPNOTSUPP:
+      return fail(
+          Status::kRefused,
+          "io_uring: [0x%llx, +%zu) is of a kind that this kernel does not pin (EOPNOTSUPP)", addr,
+          range.len);
+    case ENOMEM: return explain_no_memory(range, pending_bytes);
+    case EINTR:
+    case EAGAIN:
+      return fail(Status::kNotReady, "io_uring: registering [0x%llx, +%zu) was interrupted: %s",
+                  addr, range.len, std::strerror(error));
+    default:
+      return fail(Status::kBroken, "io_uring: registering [0x%llx, +%zu) failed: %s", addr,
+                  range.len, std::strerror(error));
+  }
+}
+
+Status explain_uring_move(int error, int fd, uint64_t moved_bytes, uint64_t timeout_ns) noexcept {
+  switch (error) {
+    case ESTALE:
+      return fail(Status::kBadArg,
+                  "io_uring: the key is stale or does not cover the range to move");
+    case ENODATA:
+      return fail(Status::kBadArg, "io_uring: descriptor %d ended after %llu bytes", fd,
+                  ull(moved_bytes));
+    case EBADF: return fail(Status::kBadArg, "io_uring: descriptor %d is not open for this", fd);
+    case ETIME:
+      return fail(Status::kNotReady,
+                  "io_uring: descriptor %d made no progress for %llu s after %llu "
+                  "bytes",
+                  fd, ull(timeout_ns / 1'000'000'000u), ull(moved_bytes));
+    default:
+      return fail(Status::kBroken, "io_uring: I/O on descriptor %d failed after %llu bytes: %s", fd,
+                  ull(moved_bytes), std::strerror(error));
+  }
+}
+
+}  // namespace hydrant

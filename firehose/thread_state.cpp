@@ -1,0 +1,190 @@
+#include "firehose/thread_state.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "firehose/domain.hpp"
+
+namespace hydrant {
+
+thread_local constinit ThreadWindow t_window{};
+
+namespace {
+
+constexpr size_t kFirstEntries = 1024;
+constexpr uint32_t kSmallestShift = 12;
+
+Mutex g_registry_mutex;
+Thread* g_threads HYDRANT_GUARDED_BY(g_registry_mutex) = nullptr;
+pthread_key_t g_exit_key;
+pthread_once_t g_exit_once = PTHREAD_ONCE_INIT;
+bool g_exit_key_usable = false;
+
+// Marks a thread whose destructor has run: it may still pin from later destructors of its own.
+Thread* exited() noexcept { return reinterpret_cast<Thread*>(uintptr_t{1}); }
+
+void end_thread(void* argument) {
+  auto* thread = static_cast<Thread*>(argument);
+  t_window.domain.store(kNoWindow, std::memory_order_relaxed);
+  t_window.thread = exited();
+  MutexLock lock(g_registry_mutex);
+  for (auto& entry : thread->domains) {
+    ThreadDomain* state = entry.load(std::memory_order_relaxed);
+    if (state == nullptr) continue;
+    leave_window(*state);
+    state->domain->detach_thread(*state);
+  }
+  for (Thread** link = &g_threads; *link != nullptr; link = &(*link)->next) {
+    if (*link != thread) continue;
+    *link = thread->next;
+    break;
+  }
+  delete thread;
+}
+
+void create_exit_key() { g_exit_key_usable = pthread_key_create(&g_exit_key, &end_thread) == 0; }
+
+}  // namespace
+
+Mutex& registry_mutex() noexcept { return g_registry_mutex; }
+
+Thread* this_thread() noexcept {
+  Thread* thread = t_window.thread;
+  if (thread == exited()) return nullptr;
+  if (thread != nullptr) return thread;
+  pthread_once(&g_exit_once, &create_exit_key);
+  if (!g_exit_key_usable) return nullptr;
+  thread = new (std::nothrow) Thread;
+  if (thread == nullptr) return nullptr;
+  // A thread that first comes here from a late destructor: glibc runs our destructor in its next round,
+  // and if there is no next round the state stays listed until the domain ends.
+  if (pthread_setspecific(g_exit_key, thread) != 0) {
+    delete thread;
+    return nullptr;
+  }
+  thread->window = &t_window;
+  t_window.thread = thread;
+  MutexLock lock(g_registry_mutex);
+  thread->next = g_threads;
+  g_threads = thread;
+  return thread;
+}
+
+void enter_window(ThreadDomain& state) noexcept {
+  Thread& thread = *state.thread;
+  ThreadWindow& window = *thread.window;
+  ThreadDomain* old = thread.current.load(std::memory_order_relaxed);
+  const uint32_t switches = thread.switches.load(std::memory_order_relaxed);
+  // Release on what follows keeps it after the odd count; pairs with the acquires of read_hits().
+  thread.switches.store(switches + 1, std::memory_order_relaxed);
+  if (old != &state) {
+    if (old != nullptr) {
+      old->counters.hits.store(window.hits.load(std::memory_order_relaxed),
+                               std::memory_order_release);
+    }
+    window.hits.store(state.counters.hits.load(std::memory_order_relaxed),
+                      std::memory_order_release);
+  }
+  thread.current.store(&state, std::memory_order_release);
+  thread.switches.store(switches + 2, std::memory_order_release);
+  window.mask = state.mask();
+  window.scale = state.scale();
+  window.table = state.table.data();
+  window.counts = state.counts.data();
+  // The short path needs the asymmetric fence; without it every call takes the other one.
+  window.domain.store(fence::asymmetric() ? state.handle : kNoWindow, std::memory_order_relaxed);
+}
+
+void leave_window(ThreadDomain& state) noexcept {
+  Thread& thread = *state.thread;
+  if (thread.current.load(std::memory_order_relaxed) != &state) return;
+  ThreadWindow& window = *thread.window;
+  window.domain.store(kNoWindow, std::memory_order_relaxed);
+  state.counters.hits.store(window.hits.load(std::memory_order_relaxed),
+                            std::memory_order_relaxed);
+  thread.current.store(nullptr, std::memory_order_relaxed);
+}
+
+uint64_t read_hits(const ThreadDomain& state) noexcept {
+  const Thread& thread = *state.thread;
+  for (;;) {
+    const uint32_t before = thread.switches.load(std::memory_order_acquire);
+    const bool current = thread.current.load(std::memory_order_acquire) == &state;
+    const uint64_t hits = current ? thread.window->hits.load(std::memory_order_acquire)
+                                  : state.counters.hits.load(std::memory_order_acquire);
+    // Odd: the owner is between two stores of enter_window(); it will be through in nanoseconds.
+    if ((before & 1) == 0 && thread.switches.load(std::memory_order_relaxed) == before) return hits;
+  }
+}
+
+void forget_threads_in_child() noexcept {
+  g_registry_mutex.reset_in_child();
+  Thread* own = t_window.thread;
+  // The other threads' objects are left to the child's copy of the heap: few bytes, once per fork.
+  g_threads = nullptr;
+  t_window.domain.store(kNoWindow, std::memory_order_relaxed);
+  if (own == nullptr || own == exited()) return;
+  for (auto& entry : own->domains) entry.store(nullptr, std::memory_order_relaxed);
+  own->current.store(nullptr, std::memory_order_relaxed);
+  own->next = nullptr;
+  g_threads = own;
+}
+
+bool ThreadDomain::set_up(const RegionSlot* null_slot, uint32_t max_slots,
+                          uint32_t granule_shift) noexcept {
+  if (!counts.map(max_slots)) return false;
+  return resize_table(null_slot, kFirstEntries, granule_shift);
+}
+
+bool ThreadDomain::resize_table(const RegionSlot* null_slot, size_t entries,
+                                uint32_t new_shift) noexcept {
+  MappedArray<const RegionSlot*> fresh;
+  if (!fresh.map(entries)) return false;
+  std::fill_n(fresh.data(), entries, null_slot);
+  table = std::move(fresh);
+  shift = new_shift;
+  conflicts = crowded = 0;
+  table_bytes.store(table.bytes(), std::memory_order_relaxed);
+  return true;
+}
+
+size_t ThreadDomain::second_index(uintptr_t addr) const noexcept {
+  // Fibonacci hashing of the block number: spreads the power-of-two strides that collide at first.
+  const uint64_t hash = (uint64_t{addr} >> shift) * 0x9e3779b97f4a7c15u;
+  return static_cast<size_t>(hash >> 32) & (table.size() - 1);
+}
+
+const RegionSlot* ThreadDomain::second_choice(uintptr_t addr) const noexcept {
+  return table[second_index(addr)];
+}
+
+void ThreadDomain::remember(uintptr_t addr, const RegionSlot* slot, const RegionSlot* null_slot,
+                            size_t max_bytes) noexcept {
+  const size_t first = (addr >> shift) & (table.size() - 1);
+  const RegionSlot* old = table[first];
+  // A shut gate, or the same region at another address, is no loss.
+  const uintptr_t gate = old->gate.load(std::memory_order_relaxed);
+  if (gate == 0 || old == slot) {
+    table[first] = slot;
+    return;
+  }
+  // Two regions in one block: finer blocks would tell them apart.
+  const uintptr_t old_addr = old->addr.load(std::memory_order_relaxed);
+  const bool same_block = old_addr <= (addr | ((uintptr_t{1} << shift) - 1)) &&
+                          gate >= (addr & ~((uintptr_t{1} << shift) - 1));
+  ++(same_block ? crowded : conflicts);
+  if (crowded > table.size() / 4 && shift > kSmallestShift) {
+    resize_table(null_slot, table.size(), shift - 1);
+  } else if (crowded + conflicts > table.size() / 2 && table.bytes() < max_bytes) {
+    resize_table(null_slot, std::min(table.size() * 4, max_bytes / sizeof(RegionSlot*)), shift);
+  }
+  const size_t again = (addr >> shift) & (table.size() - 1);
+  if (table[again] == null_slot) {
+    table[again] = slot;
+  } else {
+    table[second_index(addr)] = slot;
+  }
+  if (t_window.domain.load(std::memory_order_relaxed) == handle) enter_window(*this);
+}
+
+}  // namespace hydrant

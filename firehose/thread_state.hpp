@@ -1,0 +1,94 @@
+// Per-thread state of the cache: which threads use which domains, their hold counts and translation
+// tables, and what happens to them when a thread ends.
+//
+// Locks: registry_mutex() guards the list of threads and the domain slots (level 1); a domain's own mutex
+// guards its list of ThreadDomains (level 2).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "firehose/base/thread.hpp"
+#include "firehose/mapped_array.hpp"
+#include "firehose/thread_window.hpp"
+
+namespace hydrant {
+
+class Domain;
+constexpr uint32_t kMaxDomains = 64;
+
+// Counters that only their thread writes; relaxed, because readers want a number, not an order.
+struct ThreadCounters {
+  std::atomic<uint64_t> hits{0}, refills{0}, misses{0}, not_ready{0}, refusals{0}, waits{0},
+      slow_releases{0};
+
+  static void add(std::atomic<uint64_t>& counter, uint64_t n = 1) noexcept {
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+};
+
+// One thread in one domain. Created by the thread at its first slow call there; ends with the thread
+// (its holds stay, folded into the domain) or with the domain.
+//
+// Thread safety: fields are the owner's, except that counts and counters may be read by anyone who
+// holds the domain's mutex, and the links are guarded by that mutex.
+struct ThreadDomain {
+  Domain* domain = nullptr;
+  Thread* thread = nullptr;
+  uint64_t handle = 0;
+  ThreadDomain* next = nullptr;  // in Domain::threads_, or in its list of spares
+
+  MappedArray<HoldCount> counts;
+  ThreadCounters counters;  // hits: up to date only while another domain is in the window
+
+  // Translation table: 2^k slots, indexed by address bits from `shift` up. See table_*() below.
+  MappedArray<const RegionSlot*> table;
+  uint32_t shift = 0;
+  uint32_t conflicts = 0, crowded = 0;
+  std::atomic<uint64_t> table_bytes{0};  // for statistics
+
+  // False when memory is refused. `granule_shift` and up: address bits that tell regions apart.
+  [[nodiscard]] bool set_up(const RegionSlot* null_slot, uint32_t max_slots,
+                            uint32_t granule_shift) noexcept;
+  // Remembers that `slot` answers for `addr`. May grow the table up to max_bytes. Owner only.
+  void remember(uintptr_t addr, const RegionSlot* slot, const RegionSlot* null_slot,
+                size_t max_bytes) noexcept;
+  // The second place where a slot for `addr` may be: regions whose addresses collide in the first.
+  const RegionSlot* second_choice(uintptr_t addr) const noexcept;
+  uint64_t mask() const noexcept { return (uint64_t{table.size()} - 1) << shift; }
+  uint64_t scale() const noexcept { return uint64_t{1} << (64 - (shift - 3)); }
+
+ private:
+  bool resize_table(const RegionSlot* null_slot, size_t entries, uint32_t new_shift) noexcept;
+  size_t second_index(uintptr_t addr) const noexcept;
+};
+
+// One thread of the process.
+struct Thread {
+  std::atomic<ThreadDomain*> domains[kMaxDomains] = {};  // by domain slot; owner and domain end write
+  // Owner only: which entry is in the window, and a seqlock (odd while it changes) for readers of hits.
+  std::atomic<ThreadDomain*> current{nullptr};
+  std::atomic<uint32_t> switches{0};
+  ThreadWindow* window = nullptr;
+  Thread* next = nullptr;  // guarded by registry_mutex()
+};
+
+Mutex& registry_mutex() noexcept;
+
+// The calling thread's state, created at need. Null when the thread is past its own end of life or
+// memory is refused: callers then use the domain's shared counts. Takes registry_mutex() when it creates.
+Thread* this_thread() noexcept HYDRANT_EXCLUDES(registry_mutex());
+
+// Makes `state` the one in the calling thread's window.
+void enter_window(ThreadDomain& state) noexcept;
+// Takes it out of its thread's window, whichever thread that is. Requires: that thread is not inside a
+// call on this domain.
+void leave_window(ThreadDomain& state) noexcept;
+
+// The hits of one thread in one domain, wherever they are counted just now.
+uint64_t read_hits(const ThreadDomain& state) noexcept;
+
+// In the child of a fork: forget all threads but the caller, whose state is dropped too. No lock needed.
+void forget_threads_in_child() noexcept;
+
+}  // namespace hydrant

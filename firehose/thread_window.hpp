@@ -1,0 +1,45 @@
+// What a hit needs of the calling thread, in 56 bytes of static TLS: a copy of the thread's state in the
+// domain it used last. Using another domain reloads it (a few nanoseconds).
+//
+// libfirehose may use 64 bytes of static TLS in all, so that it can be loaded with dlopen.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "firehose/hold.hpp"
+
+namespace hydrant {
+
+struct Thread;
+
+// In a window that shows no domain. Equal to no handle and to no tag of a slot (0 included), so that every
+// call takes the slow path.
+constexpr uint64_t kNoWindow = 0x9d5a'c3e1'0000'0000u;
+
+struct ThreadWindow {
+  // Handle of the domain the other fields belong to, or kNoWindow. Written by the owner, and set to
+  // kNoWindow by whoever destroys that domain.
+  std::atomic<uint64_t> domain{kNoWindow};
+  // table[mulhi(addr & mask, scale)] (in bytes) is the slot that may contain addr.
+  uint64_t mask = 0;
+  uint64_t scale = 0;
+  const RegionSlot* const* table = nullptr;
+  HoldCount* counts = nullptr;   // by RegionIndex
+  std::atomic<uint64_t> hits{0}; // of this thread in this domain; others read it through Thread
+  Thread* thread = nullptr;      // null before the first use, exited() after the thread's destructor ran
+};
+static_assert(sizeof(ThreadWindow) <= 64);
+
+// initial-exec: two instructions to reach it, also from the shared library. Named for hit_path.cpp.
+extern thread_local constinit ThreadWindow t_window asm("hydrant_thread_window")
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+// The slot that this thread's table proposes for `addr`; never null once `domain` is set.
+inline const RegionSlot* proposed_slot(const ThreadWindow& window, uintptr_t addr) noexcept {
+  __extension__ using Wide = unsigned __int128;
+  const auto offset = static_cast<uintptr_t>((Wide{addr & window.mask} * window.scale) >> 64);
+  return window.table[offset / sizeof(RegionSlot*)];
+}
+
+}  // namespace hydrant

@@ -1,0 +1,438 @@
+/* firehose.h - GASNet's firehose API, version 0x101, over Hydrant's pin cache: the local part.
+ *
+ * A client written for GASNet's firehose compiles against this header with the firehose_fwd.h it has:
+ * that file says what the client is, and this header turns it into arguments of the one library. So page
+ * clients and region clients, with keys of any size up to 64 bytes, link the same libfirehose, and no
+ * symbol named firehose_* is exported by it. docs/firehose_h.md: a first client, and every difference.
+ *
+ * firehose_fwd.h, found on the include path, defines
+ *   FIREHOSE_PAGE or FIREHOSE_REGION   fixed buckets without keys, or intervals (exactly one)
+ *   FIREHOSE_CLIENT_T                  region only, optional: firehose_client_t is a key of <= 64 bytes
+ *   firehose_remotecallback_args_t     a type; needed by the names of the remote part
+ * and may define FH_BUCKET_SIZE (default GASNET_PAGESIZE, else the page size), FH_MAY_MERGE(client*),
+ * FH_MAXVICTIM_TO_PHYSMEM_RATIO (0.25), FIREHOSE_AMPOLL(), FIREHOSE_COMPLETION_IN_HANDLER,
+ * FIREHOSE_REMOTE_CALLBACK_IN_HANDLER, FIREHOSE_{BIND,UNBIND,EXPORT,UNEXPORT}_CALLBACK, and, of our own,
+ * FIREHOSE_MYNODE (an expression, default 0 or gasneti_mynode), FIREHOSE_NODE_T and
+ * FIREHOSE_HANDLERENTRY_T (names of types; see below).
+ *
+ * Errors: there are no error returns. What cannot go on prints why and calls abort().
+ * Threads: firehose_init and firehose_fini from one thread while no other uses firehose; the rest from
+ * any thread, concurrently. Nothing but firehose_release may be called in an AM handler, and nothing at
+ * all inside a callback that firehose runs.
+ * One firehose per linked image (program or shared library).
+ *
+ * C99 and C++, GNU-compatible compilers.
+ */
+#ifndef FIREHOSE_H
+#define FIREHOSE_H
+
+/* In GASNet's tree a conduit's firehose_fwd.h builds on its internal header. The client's file comes after
+ * everything that it may lean on. */
+/* clang-format off */
+#if defined(__has_include)
+#if __has_include(<gasnet_internal.h>)
+#include <gasnet_internal.h>
+#endif
+#endif
+#include <hydrant/firehose_shim.h>
+#include <string.h>
+#include <firehose_fwd.h>
+/* clang-format on */
+
+#define FIREHOSE_API_VERSION 0x101
+
+#if defined(FIREHOSE_PAGE) == defined(FIREHOSE_REGION)
+#error "firehose_fwd.h must define one of FIREHOSE_PAGE and FIREHOSE_REGION"
+#endif
+#if defined(FIREHOSE_CLIENT_T) && !defined(FIREHOSE_REGION)
+#error "firehose_fwd.h: FIREHOSE_CLIENT_T needs FIREHOSE_REGION; pages have no keys"
+#endif
+#if defined(FH_MAY_MERGE) && !defined(FIREHOSE_CLIENT_T)
+#error "firehose_fwd.h: FH_MAY_MERGE asks about a key, so it needs FIREHOSE_CLIENT_T"
+#endif
+
+/* ---- types that GASNet's headers define, where none of them is there -------------------------------- */
+
+#if defined(FIREHOSE_NODE_T) && defined(FIREHOSE_HANDLERENTRY_T)
+/* firehose_fwd.h has named its own. */
+#elif defined(GEX_SPEC_VERSION_MAJOR)
+#define FIREHOSE_NODE_T gex_Rank_t
+#define FIREHOSE_HANDLERENTRY_T gex_AM_Entry_t
+#elif defined(GASNET_SPEC_VERSION_MAJOR) || defined(GASNET_VERSION)
+#define FIREHOSE_NODE_T gasnet_node_t
+#define FIREHOSE_HANDLERENTRY_T gasnet_handlerentry_t
+#else
+/* A header that defines them too leaves them out when this macro is there. */
+#define HYDRANT_GASNET_MINIMAL_TYPES 1
+typedef uint32_t gex_Rank_t;
+typedef gex_Rank_t gasnet_node_t;
+typedef struct {
+  uint8_t gex_index;
+  void (*gex_fnptr)(void);
+  uint32_t gex_flags;
+  unsigned int gex_nargs;
+  const void* gex_cdata;
+  const char* gex_name;
+} gex_AM_Entry_t;
+#define FIREHOSE_NODE_T gex_Rank_t
+#define FIREHOSE_HANDLERENTRY_T gex_AM_Entry_t
+#endif
+
+#if !defined(FIREHOSE_MYNODE)
+#if defined(_GASNET_INTERNAL_H)
+#define FIREHOSE_MYNODE gasneti_mynode
+#else
+#define FIREHOSE_MYNODE 0
+#endif
+#endif
+#if !defined(FIREHOSE_AMPOLL) && defined(_GASNET_INTERNAL_H)
+#define FIREHOSE_AMPOLL() gasneti_AMPoll()
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- types ------------------------------------------------------------------------------------------ */
+
+struct _firehose_private_t;
+typedef struct _firehose_private_t firehose_private_t;
+
+/* A pinned range that is yours until firehose_release(): it contains what you asked for and may be larger;
+ * addr and len are multiples of the bucket size. Read only. */
+typedef struct _firehose_request_t {
+  uint16_t flags; /* opaque */
+  FIREHOSE_NODE_T node;
+  uintptr_t addr;
+  size_t len;
+  firehose_private_t* internal; /* opaque */
+  uint64_t hydrant_hold;        /* opaque */
+#ifdef FIREHOSE_CLIENT_T
+  firehose_client_t client; /* what your move callback wrote when this memory was pinned */
+#endif
+} firehose_request_t;
+
+typedef struct _firehose_region_t {
+  uintptr_t addr;
+  size_t len;
+#ifdef FIREHOSE_CLIENT_T
+  firehose_client_t client;
+#endif
+} firehose_region_t;
+
+typedef struct _firehose_info_t {
+  size_t max_RemotePinSize; /* 0: there is no remote part */
+  size_t max_LocalPinSize;  /* longest range of firehose_local_pin and firehose_try_local_pin */
+  size_t max_RemoteRegions; /* 0 */
+  size_t max_LocalRegions;  /* this many regions of max_LocalPinSize fit at once; 0: bytes decide */
+} firehose_info_t;
+
+/* Names of the remote part that clients mention before they use it. */
+typedef void (*firehose_completed_fn_t)(void* context, const firehose_request_t* req,
+                                        int allLocalHit);
+typedef size_t (*firehose_remotecallback_args_fn_t)(void* context,
+                                                    firehose_remotecallback_args_t* args);
+#define FIREHOSE_FLAG_RETURN_IF_PINNED 0x01
+#define FIREHOSE_FLAG_ENABLE_REMOTE_CALLBACK 0x02
+
+#define FIREHOSE_INIT_FLAG_LOCAL_ONLY 0x01    /* all budget is for local pins */
+#define FIREHOSE_INIT_FLAG_UNPIN_ON_FINI 0x02 /* firehose_fini unpins what firehose pinned */
+#define FIREHOSE_INIT_FLAG_MAY_REINIT 0x04    /* firehose_init may follow firehose_fini */
+
+/* ---- what you write --------------------------------------------------------------------------------- */
+
+/* Unpins the one list, then pins the other and writes the `client` of each of its regions; pin_num is 0
+ * or 1 here, and a call has one of the two lists. Runs on any thread, concurrently with itself, without
+ * any lock of ours; must not call firehose. Answers 0; GASNET_ERR_NOT_READY if pinning lacks a resource
+ * that unpinning would free (the cache then evicts and asks again); anything else is fatal, unless the
+ * range was larger than the client asked for: then the exact range is tried. */
+extern int firehose_move_callback(FIREHOSE_NODE_T node, const firehose_region_t* unpin_list,
+                                  size_t unpin_num, firehose_region_t* pin_list, size_t pin_num);
+
+/* Belong to the remote part and are never called by the local one; need not be defined. */
+extern int firehose_remote_callback(FIREHOSE_NODE_T node, const firehose_region_t* pin_list,
+                                    size_t num_pinned, firehose_remotecallback_args_t* args);
+#ifdef FIREHOSE_BIND_CALLBACK
+extern int firehose_bind_callback(FIREHOSE_NODE_T node, firehose_region_t* bind_list,
+                                  size_t bind_num);
+#endif
+#ifdef FIREHOSE_UNBIND_CALLBACK
+extern int firehose_unbind_callback(FIREHOSE_NODE_T node, const firehose_region_t* unbind_list,
+                                    size_t unbind_num);
+#endif
+#ifdef FIREHOSE_EXPORT_CALLBACK
+extern int firehose_export_callback(FIREHOSE_NODE_T node, firehose_region_t* export_list,
+                                    size_t export_num);
+#endif
+#ifdef FIREHOSE_UNEXPORT_CALLBACK
+extern int firehose_unexport_callback(FIREHOSE_NODE_T node, const firehose_region_t* unexport_list,
+                                      size_t unexport_num);
+#endif
+
+/* ---- how it is wired (nothing here is for clients) -------------------------------------------------- */
+
+/* Casts that neither language's warnings mind. */
+#ifdef __cplusplus
+#define HYDRANT_FH_POINTER(type, pointer) \
+  reinterpret_cast<type>(reinterpret_cast<uintptr_t>(pointer))
+#define HYDRANT_FH_NULL nullptr
+#else
+#define HYDRANT_FH_POINTER(type, pointer) ((type)(uintptr_t)(pointer))
+#define HYDRANT_FH_NULL NULL
+#endif
+
+#ifdef FIREHOSE_PAGE
+#define HYDRANT_FH_MODE HYDRANT_MODE_PAGE
+#else
+#define HYDRANT_FH_MODE HYDRANT_MODE_REGION
+#endif
+#ifdef FIREHOSE_CLIENT_T
+#define HYDRANT_FH_CLIENT_BYTES sizeof(firehose_client_t)
+#else
+#define HYDRANT_FH_CLIENT_BYTES 0
+#endif
+#define HYDRANT_FH_THIS_SHAPE HYDRANT_FH_SHAPE(HYDRANT_FH_MODE, HYDRANT_FH_CLIENT_BYTES)
+
+/* A negative size here means: firehose_client_t is larger than 64 bytes, or aligned more strictly. */
+typedef char hydrant_fh_client_t_is_too_large[HYDRANT_FH_CLIENT_BYTES <= HYDRANT_FH_MAX_CLIENT_BYTES
+                                                  ? 1
+                                                  : -1];
+typedef char hydrant_fh_client_t_is_aligned_too_strictly
+    [sizeof(firehose_region_t) <= 2 * HYDRANT_FH_MAX_ALIGN ? 1 : -1];
+
+/* Weak and hidden: the files of one program or shared library share it, others have their own. */
+extern hydrant_fh_t* hydrant_fh_instance __attribute__((weak, visibility("hidden")));
+hydrant_fh_t* hydrant_fh_instance __attribute__((weak, visibility("hidden"))) = HYDRANT_FH_NULL;
+
+static inline int hydrant_fh_call_move(const void* unpin, size_t unpin_num, void* pin,
+                                       size_t pin_num) {
+  return firehose_move_callback(FIREHOSE_MYNODE,
+                                HYDRANT_FH_POINTER(const firehose_region_t*, unpin), unpin_num,
+                                HYDRANT_FH_POINTER(firehose_region_t*, pin), pin_num);
+}
+#ifdef FH_MAY_MERGE
+static inline int hydrant_fh_call_may_merge(const void* key) {
+  firehose_client_t client; /* a copy: the macro may want one that it could write to */
+  memcpy(&client, key, sizeof client);
+  return FH_MAY_MERGE(&client) ? 1 : 0;
+}
+#endif
+#ifdef FIREHOSE_AMPOLL
+static inline void hydrant_fh_call_poll(void) { FIREHOSE_AMPOLL(); }
+#endif
+
+#define HYDRANT_FH_FLAG_OURS 0x01 /* of firehose_request_t: the library provided the storage */
+
+/* Turns a hold into a request. NULL if there is no hold, or no memory for a request that may be refused;
+ * the hold is then given back. */
+static inline const firehose_request_t* hydrant_fh_answer(hydrant_pin_t pin,
+                                                          firehose_request_t* req, int may_refuse) {
+  uint16_t flags = 0;
+  if (!pin.region) return HYDRANT_FH_NULL;
+  if (!req) {
+    req = HYDRANT_FH_POINTER(firehose_request_t*, hydrant_fh_request_new(sizeof *req, may_refuse));
+    if (!req) {
+      hydrant_fh_release(pin);
+      return HYDRANT_FH_NULL;
+    }
+    flags = HYDRANT_FH_FLAG_OURS;
+  }
+  req->flags = flags;
+  req->node = FIREHOSE_MYNODE;
+  req->addr = pin.region->addr;
+  req->len = pin.region->len;
+  req->internal = HYDRANT_FH_POINTER(firehose_private_t*, pin.region);
+  req->hydrant_hold = pin.hold;
+#ifdef FIREHOSE_CLIENT_T
+  memcpy(&req->client, pin.region->key, sizeof req->client);
+#endif
+  return req;
+}
+
+/* ---- init, fini, progress --------------------------------------------------------------------------- */
+
+/* The AM handlers to register before firehose_init, ended by an entry without a function: none yet. */
+static inline FIREHOSE_HANDLERENTRY_T* firehose_get_handlertable(void) {
+  static FIREHOSE_HANDLERENTRY_T table[1]; /* static: zero */
+  return table;
+}
+
+/* Starts firehose with at most this many bytes, in this many regions of this size; zero lifts a limit (the
+ * library then follows the machine). FIREHOSE_PAGE: both region arguments must be 0. Prepinned regions
+ * are pinned already by the client, are never unpinned, may be larger than max_LocalPinSize, and must be
+ * whole buckets; the list is copied. GASNET_FIREHOSE_* variables override (docs/firehose_h.md). */
+static inline void firehose_init(uintptr_t max_pinnable_memory, size_t max_regions,
+                                 size_t max_region_size, const firehose_region_t* prepinned_regions,
+                                 size_t num_prepinned, uint32_t flags, firehose_info_t* info) {
+  hydrant_fh_client_t client;
+  hydrant_fh_limits_t limits;
+  memset(&client, 0, sizeof client);
+  client.size = sizeof client;
+  client.shape = HYDRANT_FH_THIS_SHAPE;
+  client.api_version = FIREHOSE_API_VERSION;
+  client.mode = HYDRANT_FH_MODE;
+  client.client_bytes = HYDRANT_FH_CLIENT_BYTES;
+  client.region_bytes = sizeof(firehose_region_t);
+#ifdef FIREHOSE_CLIENT_T
+  client.client_offset = offsetof(firehose_region_t, client);
+#endif
+#if defined(FH_BUCKET_SIZE)
+  client.bucket_bytes = FH_BUCKET_SIZE;
+#elif defined(GASNET_PAGESIZE)
+  client.bucket_bytes = GASNET_PAGESIZE;
+#endif
+#if defined(FH_MAXVICTIM_TO_PHYSMEM_RATIO)
+  client.victim_ratio = FH_MAXVICTIM_TO_PHYSMEM_RATIO;
+#else
+  client.victim_ratio = 0.25;
+#endif
+  client.move = hydrant_fh_call_move;
+#ifdef FH_MAY_MERGE
+  client.may_merge = hydrant_fh_call_may_merge;
+#endif
+#ifdef FIREHOSE_AMPOLL
+  client.poll = hydrant_fh_call_poll;
+#endif
+  hydrant_fh_instance =
+      hydrant_fh_init(hydrant_fh_instance, &client, max_pinnable_memory, max_regions,
+                      max_region_size, prepinned_regions, num_prepinned, flags, &limits);
+  if (!info) return;
+  info->max_RemotePinSize = limits.remote_pin_bytes;
+  info->max_LocalPinSize = limits.local_pin_bytes;
+  info->max_RemoteRegions = limits.remote_regions;
+  info->max_LocalRegions = limits.local_regions;
+}
+
+/* Ends firehose; not collective. Requests still held are void afterwards. */
+static inline void firehose_fini(void) {
+  hydrant_fh_instance = hydrant_fh_fini(hydrant_fh_instance);
+}
+
+#if defined(FIREHOSE_REMOTE_CALLBACK_IN_HANDLER) && defined(FIREHOSE_COMPLETION_IN_HANDLER)
+#define firehose_poll()
+#else
+static inline void firehose_poll(void) { hydrant_fh_poll(hydrant_fh_instance); }
+#endif
+
+/* How firehose_init would split this much memory without LOCAL_ONLY, environment included. */
+static inline void firehose_get_params(uintptr_t max_pinnable_memory, uintptr_t* M,
+                                       uintptr_t* Maxvictim) {
+#if defined(FH_MAXVICTIM_TO_PHYSMEM_RATIO)
+  const double ratio = FH_MAXVICTIM_TO_PHYSMEM_RATIO;
+#else
+  const double ratio = 0.25;
+#endif
+  hydrant_fh_get_params(hydrant_fh_instance, ratio, max_pinnable_memory, M, Maxvictim);
+}
+
+/* ---- pins ------------------------------------------------------------------------------------------- */
+
+/* All three: `req` is your storage for the answer, which is then that pointer, or NULL to have the library
+ * provide it until the release. [addr, addr+len) must not wrap around and must not be empty. */
+
+/* Pins the range, or finds it pinned. Never NULL: waits until there is budget, polling FIREHOSE_AMPOLL;
+ * after FIREHOSE_WAIT_WARN it says who holds what, and goes on waiting. Do not call it while you hold
+ * requests whose release depends on this one. */
+static inline const firehose_request_t* firehose_local_pin(uintptr_t addr, size_t len,
+                                                           firehose_request_t* req) {
+  return hydrant_fh_answer(
+      hydrant_fh_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len), req, 0);
+}
+
+/* The range if all of it is pinned now, else NULL. Never pins, never waits. */
+static inline const firehose_request_t* firehose_try_local_pin(uintptr_t addr, size_t len,
+                                                               firehose_request_t* req) {
+  return hydrant_fh_answer(
+      hydrant_fh_try_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len), req, 1);
+}
+
+/* A pinned region that contains the lowest pinned page of the range; NULL if none of it is pinned. The
+ * range may be of any length. Never pins, never waits. */
+static inline const firehose_request_t* firehose_partial_local_pin(uintptr_t addr, size_t len,
+                                                                   firehose_request_t* req) {
+  return hydrant_fh_answer(
+      hydrant_fh_partial_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len), req, 1);
+}
+
+/* Gives requests back, in any order, from any thread, also in an AM handler. */
+static inline void firehose_release(firehose_request_t const** reqs, int numreqs) {
+  int i;
+  for (i = 0; i < numreqs; ++i) {
+    firehose_request_t* req = HYDRANT_FH_POINTER(firehose_request_t*, reqs[i]);
+    hydrant_pin_t pin;
+    pin.region = HYDRANT_FH_POINTER(const hydrant_region_t*, req->internal);
+    pin.hold = req->hydrant_hold;
+    req->internal = HYDRANT_FH_NULL; /* so that a second release is noticed */
+    if (req->flags & HYDRANT_FH_FLAG_OURS) hydrant_fh_request_free(req);
+    hydrant_fh_release(pin);
+  }
+}
+
+/* Not GASNet's: call it before memory that may be pinned is unmapped, moved or punched. What is held stays
+ * pinned until its last release, but is not found again. */
+static inline void firehose_local_invalidate(uintptr_t addr, size_t len) {
+  hydrant_fh_invalidate(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len);
+}
+
+/* ---- remote pins: not offered ----------------------------------------------------------------------- */
+
+/* A call is an error at compile time, with a hint. With FIREHOSE_REMOTE_ABORTS defined it compiles and is
+ * an error when it runs, which is what GASNet says of LOCAL_ONLY: for clients that decide at run time. */
+#if defined(FIREHOSE_REMOTE_ABORTS)
+#define HYDRANT_FH_REMOTE static inline __attribute__((noreturn, unused))
+#else
+#define HYDRANT_FH_HINT                                                          \
+  "firehose.h has no remote pins: use FIREHOSE_INIT_FLAG_LOCAL_ONLY, or define " \
+  "FIREHOSE_REMOTE_ABORTS"
+#if defined(__has_attribute)
+#if __has_attribute(error)
+#define HYDRANT_FH_REMOTE extern __attribute__((error(HYDRANT_FH_HINT)))
+#endif
+#endif
+#if !defined(HYDRANT_FH_REMOTE)
+#define HYDRANT_FH_REMOTE extern __attribute__((unavailable(HYDRANT_FH_HINT)))
+#endif
+#endif
+
+HYDRANT_FH_REMOTE const firehose_request_t* firehose_remote_pin(
+    FIREHOSE_NODE_T node, uintptr_t addr, size_t len, uint32_t flags, firehose_request_t* req,
+    firehose_remotecallback_args_fn_t remote_args_callback, firehose_completed_fn_t callback,
+    void* context);
+HYDRANT_FH_REMOTE const firehose_request_t* firehose_try_remote_pin(FIREHOSE_NODE_T node,
+                                                                    uintptr_t addr, size_t len,
+                                                                    uint32_t flags,
+                                                                    firehose_request_t* req);
+HYDRANT_FH_REMOTE const firehose_request_t* firehose_partial_remote_pin(FIREHOSE_NODE_T node,
+                                                                        uintptr_t addr, size_t len,
+                                                                        uint32_t flags,
+                                                                        firehose_request_t* req);
+
+#if defined(FIREHOSE_REMOTE_ABORTS)
+static inline const firehose_request_t* firehose_remote_pin(
+    FIREHOSE_NODE_T node, uintptr_t addr, size_t len, uint32_t flags, firehose_request_t* req,
+    firehose_remotecallback_args_fn_t remote_args_callback, firehose_completed_fn_t callback,
+    void* context) {
+  (void)node, (void)addr, (void)len, (void)flags, (void)req;
+  (void)remote_args_callback, (void)callback, (void)context;
+  hydrant_fh_no_remote("firehose_remote_pin");
+}
+static inline const firehose_request_t* firehose_try_remote_pin(FIREHOSE_NODE_T node,
+                                                                uintptr_t addr, size_t len,
+                                                                uint32_t flags,
+                                                                firehose_request_t* req) {
+  (void)node, (void)addr, (void)len, (void)flags, (void)req;
+  hydrant_fh_no_remote("firehose_try_remote_pin");
+}
+static inline const firehose_request_t* firehose_partial_remote_pin(FIREHOSE_NODE_T node,
+                                                                    uintptr_t addr, size_t len,
+                                                                    uint32_t flags,
+                                                                    firehose_request_t* req) {
+  (void)node, (void)addr, (void)len, (void)flags, (void)req;
+  hydrant_fh_no_remote("firehose_partial_remote_pin");
+}
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

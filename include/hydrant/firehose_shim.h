@@ -1,0 +1,105 @@
+/* hydrant/firehose_shim.h - what firehose.h stands on: exports that take the client's configuration as
+ * arguments, so that every client, whatever its firehose_fwd.h says, links the same library.
+ *
+ * Clients include <firehose.h>, not this file. Conventions here: a `shape` is a constant of the client's
+ * compilation (header version, mode, size of its key); each call carries it, and a call whose shape is
+ * not that of hydrant_fh_init() ends the program with a text instead of reading a key of the wrong size.
+ *
+ * Threads: as firehose.h says for the function of the same name.
+ * Errors: GASNet's firehose API has no error returns. What cannot go on is said on standard error and
+ * ends in abort(); each function lists when.
+ *
+ * C99 and C++. Includes only hydrant/pin_cache.h.
+ */
+#ifndef HYDRANT_FIREHOSE_SHIM_H
+#define HYDRANT_FIREHOSE_SHIM_H
+
+#include <hydrant/pin_cache.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Changes whenever a struct or a function of this file changes. */
+#define HYDRANT_FH_ABI 1u
+
+/* Largest firehose_client_t, and the strictest alignment that it may ask for. */
+#define HYDRANT_FH_MAX_CLIENT_BYTES 64u
+#define HYDRANT_FH_MAX_ALIGN 64u
+
+#define HYDRANT_FH_SHAPE(mode, client_bytes) (HYDRANT_FH_ABI << 24 | (mode) << 16 | (client_bytes))
+
+/* One initialised firehose; NULL before firehose_init. */
+typedef struct hydrant_fh hydrant_fh_t;
+
+/* The client as its compiler saw it. A firehose_region_t is { uintptr_t addr; size_t len; key }, the key
+ * at client_offset, of client_bytes, which are 0 for a client without firehose_client_t. */
+typedef struct hydrant_fh_client {
+  size_t size;           /* sizeof(hydrant_fh_client_t) */
+  uint32_t shape;        /* HYDRANT_FH_SHAPE of this client */
+  uint32_t api_version;  /* FIREHOSE_API_VERSION */
+  uint32_t mode;         /* HYDRANT_MODE_* */
+  uint32_t client_bytes; /* sizeof(firehose_client_t) or 0 */
+  uint32_t region_bytes; /* sizeof(firehose_region_t) */
+  uint32_t client_offset;
+  size_t bucket_bytes; /* FH_BUCKET_SIZE; 0 means the page size */
+  double victim_ratio; /* share of the memory that goes to MAXVICTIM by default, 0 to 1 */
+  /* firehose_move_callback with the node filled in: lists of firehose_region_t. Required. */
+  int (*move)(const void* unpin, size_t unpin_num, void* pin, size_t pin_num);
+  /* FH_MAY_MERGE: zero for the key of a registration that stands for "cannot be registered".
+   * NULL if every key is good. */
+  int (*may_merge)(const void* client);
+  /* FIREHOSE_AMPOLL: called while a blocking pin waits. NULL if there is nothing to poll. */
+  void (*poll)(void);
+} hydrant_fh_client_t;
+
+typedef struct hydrant_fh_limits {
+  size_t remote_pin_bytes, local_pin_bytes; /* 0: nothing can be pinned */
+  size_t remote_regions, local_regions;     /* 0: no limit */
+} hydrant_fh_limits_t;
+
+/* Starts a firehose for this client; `before` is what the last hydrant_fh_fini() answered, or NULL.
+ * Aborts on: a client struct of another version or with impossible sizes; arguments or environment that
+ * contradict each other; a firehose that is already there, or ended without MAY_REINIT; no memory. */
+HYDRANT_API hydrant_fh_t* hydrant_fh_init(hydrant_fh_t* before, const hydrant_fh_client_t* client,
+                                          uintptr_t max_pinnable_memory, size_t max_regions,
+                                          size_t max_region_size, const void* prepinned,
+                                          size_t num_prepinned, uint32_t flags,
+                                          hydrant_fh_limits_t* limits);
+/* Ends it. Answers what to pass to the next hydrant_fh_init(). Aborts before init. */
+HYDRANT_API hydrant_fh_t* hydrant_fh_fini(hydrant_fh_t* fh);
+HYDRANT_API void hydrant_fh_poll(hydrant_fh_t* fh);
+/* M and MAXVICTIM for this much memory, before or after init. Aborts if the environment asks for more. */
+HYDRANT_API void hydrant_fh_get_params(const hydrant_fh_t* fh, double victim_ratio,
+                                       uintptr_t max_pinnable_memory, uintptr_t* m,
+                                       uintptr_t* max_victim);
+
+/* Never without a region: waits for budget. Aborts on a range that can never be pinned, a failing move
+ * callback, a wrong shape, before init and after fini. */
+HYDRANT_API hydrant_pin_t hydrant_fh_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
+                                               size_t len);
+/* These two answer without a region when nothing fitting is pinned. */
+HYDRANT_API hydrant_pin_t hydrant_fh_try_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
+                                                   size_t len);
+HYDRANT_API hydrant_pin_t hydrant_fh_partial_local_pin(hydrant_fh_t* fh, uint32_t shape,
+                                                       uintptr_t addr, size_t len);
+/* Aborts on a hold that was given back before. A hold of a firehose that has ended is a no-op. */
+HYDRANT_API void hydrant_fh_release(hydrant_pin_t pin);
+HYDRANT_API void hydrant_fh_invalidate(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
+                                       size_t len);
+
+/* Storage for a request that the library provides. Without memory: NULL if may_refuse, else abort. */
+HYDRANT_API void* hydrant_fh_request_new(size_t bytes, int may_refuse);
+HYDRANT_API void hydrant_fh_request_free(void* request);
+
+/* Says that `function` needs the remote part and aborts. */
+#if defined(__GNUC__)
+__attribute__((noreturn))
+#endif
+HYDRANT_API void
+hydrant_fh_no_remote(const char* function);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,104 @@
+#include "rdma/ibv/ibv_device.hpp"
+
+#include "firehose/base/log.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace hydrant {
+namespace {
+
+Status open_one(ibv_device* device, OpenDevice* opened) noexcept {
+  const char* name = ibv_get_device_name(device);
+  errno = 0;
+  ibv_context* context = ibv_open_device(device);
+  if (context == nullptr) {
+    return fail(
+        Status::kBroken,
+        "verbs device %s cannot be opened: %s (are /dev/infiniband/uverbs* there and writable "
+        "for this user?)",
+        name, std::strerror(errno));
+  }
+  errno = 0;
+  ibv_pd* pd = ibv_alloc_pd(context);
+  if (pd == nullptr) {
+    const int error = errno;
+    ibv_close_device(context);
+    return fail(Status::kBroken, "verbs device %s gives no protection domain: %s", name,
+                std::strerror(error));
+  }
+  *opened = {context, pd};
+  return Status::kOk;
+}
+
+Status no_device(const char* wanted, int found) noexcept {
+  if (found > 0) {
+    return fail(Status::kBroken, "there is no verbs device named %s among the %d found", wanted,
+                found);
+  }
+  return fail(Status::kBroken,
+              "no verbs device: /sys/class/infiniband lists none that a provider library knows "
+              "(load the adapter's driver, install ibverbs-providers)");
+}
+
+}  // namespace
+
+Status open_ibv_device(const char* wanted, OpenDevice* opened) noexcept {
+  int found = 0;
+  errno = 0;
+  ibv_device** devices = ibv_get_device_list(&found);
+  if (devices == nullptr) {
+    return fail(Status::kBroken,
+                "verbs devices cannot be listed: %s (is the kernel module ib_uverbs loaded?)",
+                std::strerror(errno));
+  }
+  Status status = no_device(wanted, found);
+  for (int i = 0; i < found && status != Status::kOk; ++i) {
+    const bool matches =
+        wanted[0] == '\0' || std::strcmp(ibv_get_device_name(devices[i]), wanted) == 0;
+    if (matches) status = open_one(devices[i], opened);
+  }
+  ibv_free_device_list(devices);
+  return status;
+}
+
+void close_ibv_device(const OpenDevice& opened) noexcept {
+  const char* name = ibv_get_device_name(opened.context->device);
+  const int pd_error = ibv_dealloc_pd(opened.pd);
+  if (pd_error != 0) {
+    log_warning(
+        "%s: the protection domain could not be given back: %s (registrations still alive?)", name,
+        std::strerror(pd_error));
+  }
+  if (ibv_close_device(opened.context) != 0)
+    log_warning("%s: the device could not be closed", name);
+}
+
+Status read_ibv_facts(ibv_context* context, DeviceFacts* facts) noexcept {
+  const char* name = ibv_get_device_name(context->device);
+  ibv_device_attr_ex attributes{};
+  const int error = ibv_query_device_ex(context, nullptr, &attributes);
+  if (error != 0) {
+    return fail(Status::kBroken, "verbs device %s does not answer ibv_query_device: %s", name,
+                std::strerror(error));
+  }
+  const ibv_device_attr& basic = attributes.orig_attr;
+  DeviceFacts read;
+  std::snprintf(read.name, sizeof read.name, "%s", name);
+  // Some drivers leave fields that mean "no limit" at zero or below.
+  if (basic.max_mr > 0) read.max_regions = static_cast<uint64_t>(basic.max_mr);
+  if (basic.max_mr_size > 0) {
+    read.max_region_bytes = static_cast<size_t>(std::min<uint64_t>(basic.max_mr_size, SIZE_MAX));
+  }
+  read.atomics = basic.atomic_cap != IBV_ATOMIC_NONE;
+  constexpr uint64_t kImplicit = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+  read.implicit_odp = (attributes.odp_caps.general_caps & kImplicit) == kImplicit;
+  *facts = read;
+  return Status::kOk;
+}
+
+}  // namespace hydrant

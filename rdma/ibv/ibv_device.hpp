@@ -1,0 +1,37 @@
+// Finding and opening a verbs device, and the few facts of it that a registrar needs.
+#pragma once
+
+#include "firehose/base/status.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+struct ibv_context;
+struct ibv_pd;
+
+namespace hydrant {
+
+struct OpenDevice {
+  ibv_context* context = nullptr;
+  ibv_pd* pd = nullptr;
+};
+
+// Opens the named device and allocates a protection domain on it; with "" the first device where both
+// work. Errors: kBroken, with a text that says for the last device tried what failed, or why there is
+// none at all. *opened is unchanged on failure.
+Status open_ibv_device(const char* wanted, OpenDevice* opened) noexcept;
+// Gives both back; reports what could not be undone (registrations that are still there).
+void close_ibv_device(const OpenDevice& opened) noexcept;
+
+struct DeviceFacts {
+  char name[64] = "";
+  size_t max_region_bytes = SIZE_MAX;
+  uint64_t max_regions = UINT64_MAX;
+  bool atomics = false;
+  bool implicit_odp = false;  // one registration can stand for all of memory
+};
+
+// Errors: kBroken (the device does not answer).
+Status read_ibv_facts(ibv_context* context, DeviceFacts* facts) noexcept;
+
+}  // namespace hydrant

@@ -1,0 +1,56 @@
+#include "rdma/ibv/ibv_key_blob.hpp"
+
+namespace hydrant {
+namespace {
+
+constexpr uint32_t kMagic = 0x42495948;  // "HYIB"
+constexpr uint16_t kVersion = 1;
+// Registrations are whole pages; no machine has smaller ones.
+constexpr uintptr_t kPageMask = 4095;
+
+void put(std::byte* out, uint64_t value, size_t bytes) noexcept {
+  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+uint64_t get(const std::byte* in, size_t bytes) noexcept {
+  uint64_t value = 0;
+  for (size_t i = 0; i < bytes; ++i) value |= std::to_integer<uint64_t>(in[i]) << (8 * i);
+  return value;
+}
+
+}  // namespace
+
+void encode_ibv_key(const IbvKeyBlob& key, std::byte* blob) noexcept {
+  put(blob, kMagic, 4);
+  put(blob + 4, kVersion, 2);
+  put(blob + 6, 0, 2);
+  put(blob + 8, key.range.addr, 8);
+  put(blob + 16, key.range.len, 8);
+  put(blob + 24, key.rkey, 4);
+  put(blob + 28, 0, 4);
+}
+
+Status decode_ibv_key(const std::byte* blob, size_t len, IbvKeyBlob* key) noexcept {
+  if (blob == nullptr || len != kIbvBlobBytes) {
+    return fail(Status::kBadArg, "a verbs key has %zu bytes, this one %zu", kIbvBlobBytes, len);
+  }
+  if (get(blob, 4) != kMagic) return fail(Status::kBadArg, "not a verbs key: wrong magic number");
+  const uint64_t version = get(blob + 4, 2);
+  if (version != kVersion) {
+    return fail(Status::kBadArg, "a verbs key of version %u; this side speaks version %u",
+                static_cast<unsigned>(version), static_cast<unsigned>(kVersion));
+  }
+  if (get(blob + 6, 2) != 0 || get(blob + 28, 4) != 0) {
+    return fail(Status::kBadArg, "a verbs key with reserved bytes that are not zero");
+  }
+  const MemoryRange range{get(blob + 8, 8), get(blob + 16, 8)};
+  const bool wraps = range.end() <= range.addr;  // also for a length of zero
+  if (wraps || ((range.addr | range.len) & kPageMask) != 0) {
+    return fail(Status::kBadArg, "a verbs key for no range of pages: address %#lx, length %zu",
+                static_cast<unsigned long>(range.addr), range.len);
+  }
+  *key = {range, static_cast<uint32_t>(get(blob + 24, 4))};
+  return Status::kOk;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,79 @@
+# shellcheck shell=bash
+# Sourced by ./run and ./test: what has to be installed (Debian 12's names), and the building of a preset.
+
+# who needs it (run: both scripts, test: ./test, all: ./test --all), package, why
+hydrant_packages='
+run  g++                 the compiler
+run  cmake               the build
+run  ninja-build         the build
+run  pkg-config          finds the libraries below
+run  liburing-dev        the uring registrar: the one dependency of libfirehose
+run  libibverbs-dev      the ibv registrar (optional)
+run  libbenchmark-dev    bench/
+run  libucx-dev          the peer in bench/ (optional)
+run  libcli11-dev        options of the programs in bench/tools/
+run  nlohmann-json3-dev  their --json
+run  python3             the main job and some tests
+run  python3-matplotlib  its plots
+test libgtest-dev        tests/
+test libgmock-dev        tests/
+test binutils            lint: readelf and nm
+test clang-format        lint: formatting
+test valgrind            counts the instructions of a hit
+all  clang               a second compiler, and the check of the lock annotations
+all  clang-tidy          static checks
+all  libclang-rt-14-dev  its sanitizers
+'
+
+# hydrant_install WHO... installs what is missing for these. Without root: prints the line to type.
+hydrant_install() {
+  local missing=() who package _why
+  while read -r who package _why; do
+    case " $* " in *" $who "*) ;; *) continue ;; esac
+    dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
+      missing+=("$package")
+  done <<<"$(grep . <<<"$hydrant_packages")"
+  [ ${#missing[@]} -gt 0 ] || return 0
+  local line="apt-get install -y --no-install-recommends ${missing[*]}"
+  if ! command -v apt-get >/dev/null; then
+    echo "This is no Debian system. Install what these packages hold, then use --no-install:" >&2
+    echo "  ${missing[*]}" >&2
+    return 1
+  fi
+  if [ "$(id -u)" -ne 0 ]; then
+    echo "Packages are missing. As root:" >&2
+    echo "  $line" >&2
+    return 1
+  fi
+  echo "Installing ${missing[*]}"
+  hydrant_logged build/logs/install.log sh -c "apt-get update && DEBIAN_FRONTEND=noninteractive $line"
+}
+
+# hydrant_logged LOG COMMAND... runs it with its output in LOG; on failure shows the end of that.
+hydrant_logged() {
+  local log=$1
+  shift
+  mkdir -p "$(dirname "$log")"
+  "$@" >"$log" 2>&1 </dev/null && return 0
+  echo "Failed: $*" >&2
+  tail -n 40 "$log" >&2
+  echo "(all of it: $log)" >&2
+  return 1
+}
+
+# hydrant_build PRESET configures and builds build/PRESET.
+hydrant_build() {
+  hydrant_logged "build/logs/$1.configure.log" cmake --preset "$1" &&
+    hydrant_logged "build/logs/$1.build.log" cmake --build --preset "$1"
+}
+
+# The distribution's Python first: the packages above are for that one.
+hydrant_python() {
+  if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else command -v python3; fi
+}
+
+# hydrant_bad_usage SCRIPT TEXT ends with the status for wrong options.
+hydrant_bad_usage() {
+  echo "$1: $2 (see $1 --help)" >&2
+  exit 2
+}

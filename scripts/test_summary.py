@@ -1,0 +1,78 @@
+#!/usr/bin/python3
+"""test_summary.py REPORT LOGS: sums up what ./test leaves, REPORT/<preset>.xml (JUnit, from ctest) or
+REPORT/<preset>.broken (a reason) for each preset.
+
+Prints what failed with its output, what was skipped with its reason, and a last line
+`N passed, N failed, N skipped`. Exit status 1 if something failed or nothing ran. A skip that gives no
+reason counts as a failure.
+"""
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+OUTPUT_LINES = 40
+# "3/9 Test #7: name ....***Timeout  60.01 sec": how a test ended, which the JUnit file leaves out.
+ENDED = re.compile(r"Test +#\d+: (\S+) \.*(.*?) +[\d.]+ sec")
+
+
+def skip_reason(output):
+    """The message of GTEST_SKIP(), or else the last line that a script printed."""
+    match = re.search(r": Skipped\n(.*?)\n*^\[ ", output, re.MULTILINE | re.DOTALL)
+    if match:
+        return " ".join(match.group(1).split())
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return "" if not lines or lines[-1].startswith("[ ") else lines[-1]
+
+
+def read_case(case, ended):
+    """One <testcase> as (verdict, text); `ended` is ctest's word for a failure."""
+    output = case.findtext("system-out") or ""
+    if case.get("status") == "run":
+        return "passed", ""
+    skipped = case.find("skipped")
+    if skipped is not None:
+        why = skipped.get("message") or ""
+        if not why.startswith("SKIP_"):
+            return "failed", f"did not run: {why or case.get('status')}\n{output}"
+        reason = skip_reason(output)
+        return ("skipped", reason) if reason else ("failed", "skipped without a reason\n" + output)
+    return "failed", f"{output.rstrip()}\n({ended})"
+
+
+def read_report(report, logs):
+    """All results as (preset, name, verdict, text)."""
+    for path in sorted(report.glob("*.broken")):
+        yield path.stem, "(all)", "failed", path.read_text().strip()
+    for path in sorted(report.glob("*.xml")):
+        ends = dict(ENDED.findall((logs / f"{path.stem}.test.log").read_text(errors="replace")))
+        for case in ElementTree.parse(path).getroot().iter("testcase"):
+            name = case.get("name")
+            yield (path.stem, name, *read_case(case, ends.get(name, "failed").strip("*: ")))
+
+
+def main():
+    report, logs = map(pathlib.Path, sys.argv[1:3])
+    results = list(read_report(report, logs))
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    for preset, name, verdict, text in results:
+        counts[verdict] += 1
+        if verdict == "failed":
+            lines = text.strip().splitlines()
+            print(f"\nFAILED  {preset}: {name}")
+            if len(lines) > OUTPUT_LINES:
+                print(f"    ({len(lines) - OUTPUT_LINES} lines before: {logs}/{preset}.test.log)")
+            for line in lines[-OUTPUT_LINES:]:
+                print("    " + line)
+    if not results:
+        print("\nNo test ran.")
+    print()
+    for preset, name, verdict, text in results:
+        if verdict == "skipped":
+            print(f"SKIPPED {preset}: {name}: {text}")
+    print(", ".join(f"{counts[verdict]} {verdict}" for verdict in counts))
+    return 1 if counts["failed"] or not counts["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+#include "tests/fakes/fake_ibverbs.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+// The header wraps these in macros or gives them inline forms; the fakes are the functions themselves.
+#undef ibv_reg_mr
+#undef ibv_get_device_list
+
+namespace hydrant::fake_verbs {
+namespace {
+
+struct FakeDevice {
+  ibv_device verbs{};  // first: an ibv_device* of ours is a FakeDevice*
+  Device facts;
+};
+
+struct FakeContext {
+  verbs_context verbs{};
+  const FakeDevice* device = nullptr;
+};
+
+struct Failure {
+  int error = 0;
+  uint64_t at = 0;  // the count of calls at which it fails
+};
+
+struct World {
+  std::mutex mu;
+  std::vector<std::unique_ptr<FakeDevice>> devices;
+  Failure failures[kCalls];
+  uint64_t calls[kCalls] = {};
+  std::set<void*> lists;
+  std::set<ibv_context*> contexts;
+  std::set<ibv_pd*> pds;
+  std::set<ibv_mr*> mrs;
+  uint32_t next_key = 0x100;
+  Registration last{};
+};
+
+World& world() {
+  static World the_world;
+  return the_world;
+}
+
+// Counts a call; the errno with which it is to fail, or 0. Needs the lock.
+int enter(Call call) {
+  World& w = world();
+  const auto i = static_cast<size_t>(call);
+  ++w.calls[i];
+  return w.failures[i].at == w.calls[i] ? w.failures[i].error : 0;
+}
+
+template <typename T>
+T* refuse(int error) {
+  errno = error;
+  return nullptr;
+}
+
+FakeContext* fake_of(ibv_context* context) {
+  auto* fake = reinterpret_cast<FakeContext*>(verbs_get_ctx(context));
+  if (fake == nullptr) std::abort();  // not a context that ibv_open_device() below has made
+  return fake;
+}
+
+void fill(const Device& facts, ibv_device_attr* attr) {
+  *attr = {};
+  attr->max_mr_size = facts.max_mr_size;
+  attr->max_mr = facts.max_mr;
+  attr->atomic_cap = facts.atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
+}
+
+int query_extended(ibv_context* context, const ibv_query_device_ex_input* /*input*/,
+                   ibv_device_attr_ex* attr, size_t size) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kQueryDevice)) return error;
+  const FakeContext* fake = fake_of(context);
+  // Providers without the extended query make the library fall back to the plain one.
+  if (!fake->device->facts.extended) {
+    --w.calls[static_cast<size_t>(Call::kQueryDevice)];
+    return EOPNOTSUPP;
+  }
+  std::memset(attr, 0, size);
+  fill(fake->device->facts, &attr->orig_attr);
+  if (fake->device->facts.odp) attr->odp_caps.general_caps |= IBV_ODP_SUPPORT;
+  if (fake->device->facts.implicit_odp) attr->odp_caps.general_caps |= IBV_ODP_SUPPORT_IMPLICIT;
+  return 0;
+}
+
+// What the kernel's ib_check_mr_access() and an empty range are answered with.
+int check_registration(const void* addr, size_t len, unsigned access) {
+  const bool remote_write = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+  if (remote_write && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
+  if (len == 0) return EINVAL;
+  const bool whole_space = addr == nullptr && len == SIZE_MAX;
+  if (whole_space != ((access & IBV_ACCESS_ON_DEMAND) != 0)) return EINVAL;
+  return 0;
+}
+
+ibv_mr* register_memory(ibv_pd* pd, void* addr, size_t len, unsigned access) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kRegMr)) return refuse<ibv_mr>(error);
+  if (!w.pds.contains(pd)) return refuse<ibv_mr>(EBADF);
+  if (const int error = check_registration(addr, len, access)) return refuse<ibv_mr>(error);
+  const uint32_t key = w.next_key++;
+  auto* mr = new ibv_mr{pd->context, pd, addr, len, key, key, key | 0x80000000U};
+  w.mrs.insert(mr);
+  w.last = {reinterpret_cast<uintptr_t>(addr), len, access, mr->lkey, mr->rkey};
+  return mr;
+}
+
+}  // namespace
+
+void reset() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  w.devices.clear();
+  for (auto& failure : w.failures) failure = {};
+  for (auto& count : w.calls) count = 0;
+  w.last = {};
+}
+
+void add_device(const Device& device) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  auto made = std::make_unique<FakeDevice>();
+  made->facts = device;
+  std::strncpy(made->verbs.name, device.name, sizeof made->verbs.name - 1);
+  w.devices.push_back(std::move(made));
+}
+
+void fail_call(Call call, int error, uint64_t nth) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  const auto i = static_cast<size_t>(call);
+  w.failures[i] = {error, w.calls[i] + nth};
+}
+
+uint64_t calls(Call call) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  return w.calls[static_cast<size_t>(call)];
+}
+
+Live live() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  return {w.lists.size(), w.contexts.size(), w.pds.size(), w.mrs.size()};
+}
+
+Registration last_registration() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  return w.last;
+}
+
+ibv_context* open_first() { return ibv_open_device(&world().devices.front()->verbs); }
+ibv_pd* alloc_pd(ibv_context* context) { return ibv_alloc_pd(context); }
+void close(ibv_context* context, ibv_pd* pd) {
+  ibv_dealloc_pd(pd);
+  ibv_close_device(context);
+}
+int command_fd(ibv_pd* pd) { return pd->context->cmd_fd; }
+
+}  // namespace hydrant::fake_verbs
+
+using namespace hydrant::fake_verbs;
+
+extern "C" {
+
+ibv_device** ibv_get_device_list(int* count) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kGetDeviceList)) return refuse<ibv_device*>(error);
+  auto** list = new ibv_device*[w.devices.size() + 1]();
+  for (size_t i = 0; i < w.devices.size(); ++i) list[i] = &w.devices[i]->verbs;
+  if (count != nullptr) *count = static_cast<int>(w.devices.size());
+  w.lists.insert(list);
+  return list;
+}
+
+void ibv_free_device_list(ibv_device** list) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  w.lists.erase(list);
+  delete[] list;
+}
+
+const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+
+ibv_context* ibv_open_device(ibv_device* device) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kOpenDevice)) return refuse<ibv_context>(error);
+  auto* fake = new FakeContext;
+  fake->device = reinterpret_cast<FakeDevice*>(device);
+  fake->verbs.sz = sizeof fake->verbs;
+  fake->verbs.query_device_ex = &query_extended;
+  ibv_context* context = &fake->verbs.context;
+  context->device = device;
+  context->abi_compat = __VERBS_ABI_IS_EXTENDED;
+  context->cmd_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  context->async_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  w.contexts.insert(context);
+  return context;
+}
+
+int ibv_close_device(ibv_context* context) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (enter(Call::kCloseDevice) != 0) return -1;
+  if (w.contexts.erase(context) == 0) return -1;
+  ::close(context->cmd_fd);
+  ::close(context->async_fd);
+  delete fake_of(context);
+  return 0;
+}
+
+int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kQueryDevice)) return error;
+  fill(fake_of(context)->device->facts, attr);
+  return 0;
+}
+
+ibv_pd* ibv_alloc_pd(ibv_context* context) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kAllocPd)) return refuse<ibv_pd>(error);
+  auto* pd = new ibv_pd{context, 1};
+  w.pds.insert(pd);
+  return pd;
+}
+
+int ibv_dealloc_pd(ibv_pd* pd) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kDeallocPd)) return error;
+  for (const ibv_mr* mr : w.mrs) {
+    if (mr->pd == pd) return EBUSY;
+  }
+  if (w.pds.erase(pd) == 0) return EINVAL;
+  delete pd;
+  return 0;
+}
+
+ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, size_t length, int access) {
+  return register_memory(pd, addr, length, static_cast<unsigned>(access));
+}
+
+ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, uint64_t iova,
+                         unsigned int access) {
+  if (iova != reinterpret_cast<uintptr_t>(addr)) return refuse<ibv_mr>(EINVAL);
+  return register_memory(pd, addr, length, access);
+}
+
+int ibv_dereg_mr(ibv_mr* mr) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kDeregMr)) return error;
+  if (w.mrs.erase(mr) == 0) return EINVAL;
+  delete mr;
+  return 0;
+}
+
+}  // extern "C"

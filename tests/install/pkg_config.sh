@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# pkg_config.sh shared|static CC PREFIX SOURCE FOLDER: compiles SOURCE with what firehose.pc says, runs it,
+# and looks whether it came out linked as asked.
+set -euo pipefail
+kind=$1 cc=$2 prefix=$3 source=$4 folder=$5
+pc=$(dirname "$(find "$prefix" -name firehose.pc)")
+export PKG_CONFIG_PATH=$pc
+mkdir -p "$folder"
+program=$folder/$(basename "$source" .c)
+
+flags=$(pkg-config --cflags firehose)
+if [ "$kind" = static ]; then
+  libs="-static $(pkg-config --static --libs firehose)"
+else
+  libdir=$(pkg-config --variable=libdir firehose)
+  libs="$(pkg-config --libs firehose) -Wl,-rpath,$libdir"
+fi
+# shellcheck disable=SC2086  # the flags are words
+"$cc" -std=c99 -pedantic -Wall -Wextra -Werror $flags "$source" $libs -o "$program"
+"$program"
+
+needed=$(readelf -d "$program" | grep -c 'NEEDED.*libfirehose\.so\.0\]' || true)
+if [ "$kind" = static ]; then [ "$needed" = 0 ]; else [ "$needed" = 1 ]; fi ||
+  { echo "$program is not linked as asked ($kind)"; exit 1; }

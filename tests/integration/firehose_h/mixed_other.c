@@ -1,0 +1,10 @@
+/* The other half: for regions with keys. Reading a key here would read memory that no key is in. */
+#include <firehose.h>
+
+void pin_with_other_shape(void);
+
+void pin_with_other_shape(void) {
+  static char memory[8192];
+  firehose_request_t request;
+  firehose_local_pin((uintptr_t)memory, 1, &request);
+}

@@ -1,0 +1,21 @@
+/* The page client of these tests: what GASNet's page-mode conduit (GM) had, with larger buckets. */
+#ifndef TEST_PAGE_FIREHOSE_FWD_H
+#define TEST_PAGE_FIREHOSE_FWD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FIREHOSE_PAGE
+#define FH_BUCKET_SIZE 8192
+
+typedef struct _firehose_remotecallback_args_t {
+  uintptr_t local_addr;
+  uintptr_t remote_addr;
+  size_t nbytes;
+} firehose_remotecallback_args_t;
+
+/* Releases what the test has set aside for it. */
+extern void client_poll(void);
+#define FIREHOSE_AMPOLL() client_poll()
+
+#endif

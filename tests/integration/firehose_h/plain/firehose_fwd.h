@@ -1,0 +1,8 @@
+/* The least that a client can say: intervals without keys, nothing to poll. */
+#ifndef TEST_PLAIN_FIREHOSE_FWD_H
+#define TEST_PLAIN_FIREHOSE_FWD_H
+
+#define FIREHOSE_REGION
+typedef int firehose_remotecallback_args_t;
+
+#endif

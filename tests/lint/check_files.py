@@ -1,0 +1,44 @@
+#!/usr/bin/python3
+"""check_files.py ROOT: limits on source files.
+
+Fails on more than 1000 lines (two topics), on lines over 110 columns (.clang-format ends code at 100,
+comments may go on a little) and on blanks at line ends; names files over 400 lines.
+"""
+import sys
+
+from sources import CODE, SCRIPTS, sources
+
+REPORTED_LINES = 400
+MAX_LINES = 1000
+MAX_COLUMNS = 110
+
+
+def faults(name, text):
+    lines = text.split("\n")
+    if len(lines) > MAX_LINES:
+        yield f"{name}: {len(lines)} lines, more than {MAX_LINES}: split it by topic"
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_COLUMNS:
+            yield f"{name}:{number}: {len(line)} columns, more than {MAX_COLUMNS}"
+        if line != line.rstrip():
+            yield f"{name}:{number}: blanks at the end of the line"
+
+
+def main():
+    root = sys.argv[1]
+    files = sources(root, CODE | SCRIPTS)
+    found = []
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        name = path.relative_to(root)
+        length = text.count("\n")
+        if length > REPORTED_LINES:
+            print(f"note: {name}: {length} lines; one topic?")
+        found += faults(name, text)
+    print("\n".join(found))
+    print(f"{len(files)} files looked at")
+    return 1 if found or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

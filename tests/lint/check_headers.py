@@ -1,0 +1,74 @@
+#!/usr/bin/python3
+"""check_headers.py public|internal ROOT --cc CC --cxx CXX [COMPILER OPTIONS...]
+
+Every header compiles alone and twice in a row, without a warning: public C headers as C99, C++17
+and C++20, public C++ headers as C++17 and C++20, all others as C++20. firehose.h once per client below
+clients/, because the client's firehose_fwd.h is part of it.
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+
+from sources import sources
+
+C_OPTIONS = ["-x", "c", "-std=c99", "-Wstrict-prototypes"]
+CXX_OPTIONS = ["-x", "c++", "-Wold-style-cast", "-Wnon-virtual-dtor"]
+CXX_STANDARDS = ("-std=c++17", "-std=c++20")
+OPTIONS = ["-fsyntax-only", "-Werror", "-Wall", "-Wextra", "-pedantic", "-Wshadow", "-Wconversion"]
+INTERNAL_FOLDERS = ("firehose", "rdma", "am", "extended", "bench", "tests")
+
+
+CLIENTS = sorted((pathlib.Path(__file__).parent / "clients").iterdir())
+
+
+def public_jobs(arguments):
+    for path in sources(arguments.root, {".h", ".hpp"}, ("include",)):
+        name = path.relative_to(arguments.root / "include")
+        commands = [[arguments.cxx, *CXX_OPTIONS, standard] for standard in CXX_STANDARDS]
+        if path.suffix == ".h":
+            commands.append([arguments.cc, *C_OPTIONS])
+        variants = [[f"-I{client}"] for client in CLIENTS] if name.name == "firehose.h" else [[]]
+        yield from ((f"<{name}>", command + more) for command in commands for more in variants)
+
+
+def internal_jobs(arguments):
+    for path in sources(arguments.root, {".h", ".hpp"}, INTERNAL_FOLDERS):
+        name = path.relative_to(arguments.root)
+        if not any(str(name).startswith(prefix) for prefix in arguments.without):
+            yield f'"{name}"', [arguments.cxx, *CXX_OPTIONS, "-std=c++20", f"-I{arguments.root}"]
+
+
+def compile_header(job):
+    """The compiler's complaint about one header, or ""."""
+    header, command, options = job
+    text = f"#include {header}\n#include {header}\ntypedef int not_empty;\n"
+    result = subprocess.run([*command, *OPTIONS, *options, "-"], input=text, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if result.returncode == 0:
+        return ""
+    return f"{header} with {' '.join(command)}:\n{result.stdout}"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=("public", "internal"))
+    parser.add_argument("root", type=pathlib.Path)
+    parser.add_argument("--cc", default="cc")
+    parser.add_argument("--cxx", default="c++")
+    parser.add_argument("--without", action="append", default=[], help="folder that is not built")
+    arguments, options = parser.parse_known_args()
+    options.append(f"-I{arguments.root / 'include'}")
+    jobs = public_jobs(arguments) if arguments.kind == "public" else internal_jobs(arguments)
+    jobs = [(header, command, options) for header, command in jobs]
+    with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        complaints = [text for text in pool.map(compile_header, jobs) if text]
+    print("\n".join(complaints))
+    print(f"{len(jobs)} compilations")
+    return 1 if complaints or not jobs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

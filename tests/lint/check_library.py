@@ -1,0 +1,87 @@
+#!/usr/bin/python3
+"""check_library.py CHECK FILE...: what libfirehose shows to the outside.
+
+exports LIB.so LIST   the dynamic symbols are those of LIST, and all of them are hydrant_*
+archive LIB.a         no strong global symbol but hydrant_* and what is in namespace hydrant
+tls LIB.so            at most 64 bytes of static thread-local storage, or dlopen() may fail
+needed LIB.so         ldd names no library but the five that are allowed
+"""
+import re
+import subprocess
+import sys
+
+MAX_TLS_BYTES = 64
+ALLOWED = re.compile(
+    r"^(libc|libm|libgcc_s|libstdc\+\+|liburing|ld-linux[-\w]*|linux-vdso)\.so\.\d+$")
+OURS = re.compile(r"^hydrant_|^_Z(?:Z|GV|TV|TT|TH|TW|GR)?N[KVRO]*7hydrant")
+
+
+def run(*command):
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {result.stderr.strip()}")
+    return result.stdout
+
+
+def symbols(*command):
+    """(type letter, name) of each symbol that nm prints."""
+    rows = (line.split() for line in run("nm", *command).splitlines())
+    return [(row[-2], row[-1]) for row in rows if len(row) >= 2 and len(row[-2]) == 1]
+
+
+def check_exports(library, list_file):
+    exported = {name for _, name in symbols("-D", "--defined-only", library)}
+    with open(list_file) as lines:
+        listed = {line.strip() for line in lines if line.strip() and not line.startswith("#")}
+    yield from (f"{name}: exported, but not in the list" for name in sorted(exported - listed))
+    yield from (f"{name}: in the list, but not exported" for name in sorted(listed - exported))
+    foreign = (name for name in sorted(exported) if not name.startswith("hydrant_"))
+    yield from (f"{name}: exported without our prefix" for name in foreign)
+    if not exported:
+        yield f"{library} exports nothing"
+
+
+def check_archive(archive):
+    found = symbols("--defined-only", "--extern-only", archive)
+    if not found:
+        yield f"{archive} defines nothing"
+    for kind, name in found:
+        is_shared_inline = kind in "WVu" and name.startswith("_Z")
+        if not is_shared_inline and not OURS.match(name):
+            yield f"{name} ({kind}): may clash with a client's own name"
+
+
+def check_tls(library):
+    for line in run("readelf", "-lW", library).splitlines():
+        words = line.split()
+        if words[:1] == ["TLS"]:
+            size = int(words[5], 16)
+            print(f"{size} bytes of static thread-local storage")
+            if size > MAX_TLS_BYTES:
+                yield f"{library}: {size} bytes of thread-local storage, at most {MAX_TLS_BYTES}"
+
+
+def check_needed(library):
+    names = [line.split()[0].rsplit("/", 1)[-1] for line in run("ldd", library).splitlines()]
+    print("needs " + " ".join(names))
+    yield from (f"{library} needs {name}" for name in names if not ALLOWED.match(name))
+    if not any(name.startswith("libc.") for name in names):
+        yield f"ldd {library} says nothing of libc"
+
+
+CHECKS = {
+    "exports": check_exports,
+    "archive": check_archive,
+    "tls": check_tls,
+    "needed": check_needed,
+}
+
+
+def main():
+    faults = list(CHECKS[sys.argv[1]](*sys.argv[2:]))
+    print("\n".join(faults))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

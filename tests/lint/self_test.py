@@ -1,0 +1,281 @@
+#!/usr/bin/python3
+"""self_test.py CMAKE CC CXX: each check of this folder accepts a clean tree and finds a seeded break."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+CMAKE, CC, CXX = sys.argv[1:4] if len(sys.argv) > 3 else ("cmake", "cc", "c++")
+
+CLEAN_TREE = {
+    ".clang-format": (ROOT / ".clang-format").read_text(),
+    "include/gasnet_errors.h": "#define GASNET_OK 0 /* done */\n",
+    "include/hydrant/face.h": "#include <gasnet_errors.h>\n#include <stddef.h>\n",
+    "firehose/base/floor.hpp": "#pragma once\n#include <gasnet_errors.h>\n",
+    "firehose/base/config_table.cpp": 'const char* kName = "FIREHOSE_BUDGET";\n',
+    "firehose/cache.cpp": '#include "firehose/base/floor.hpp"\n',
+    "firehose/registrars/ring.cpp": "#include <liburing.h>\n",
+    "rdma/transport.hpp": "#pragma once\n",
+    "rdma/ibv/device.cpp": '#include <infiniband/verbs.h>\n#include "rdma/transport.hpp"\n',
+    "am/wire.hpp": '#pragma once\n#include "firehose/base/floor.hpp"\n',
+    "extended/binding.cpp": '#include <gasnet.h>\n#include "am/wire.hpp"\n',
+    "docs/env_vars.md": "| `FIREHOSE_BUDGET` | bytes |\n",
+    "docs/error_codes.md": "## `GASNET_OK`\n",
+}
+
+
+class Tree(unittest.TestCase):
+    """A temporary source tree, and how to run a check on it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="hydrant-lint-")
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for name, text in CLEAN_TREE.items():
+            self.write(name, text)
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def run_command(self, *command):
+        result = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        return result.returncode, result.stdout + result.stderr
+
+    def run_check(self, script, *arguments):
+        return self.run_command(sys.executable, "-B", HERE / script, *arguments)
+
+    def assert_finds(self, outcome, text):
+        status, output = outcome
+        self.assertNotIn(status, (0, 77), output)
+        self.assertIn(text, " ".join(output.split()))
+
+    def assert_clean(self, outcome):
+        status, output = outcome
+        self.assertEqual(status, 0, output)
+
+
+class Layers(Tree):
+    def check(self):
+        return self.run_command(CMAKE, f"-DROOT={self.root}", "-P", HERE / "check_layering.cmake")
+
+    def assert_break(self, name, line, text):
+        self.write(name, line + "\n")
+        self.assert_finds(self.check(), text)
+
+    def test_clean_tree_passes(self):
+        self.assert_clean(self.check())
+
+    def test_empty_tree_fails(self):
+        outcome = self.run_command(CMAKE, "-DROOT=/nonexistent", "-P", HERE / "check_layering.cmake")
+        self.assert_finds(outcome, "no sources")
+
+    def test_cache_including_network(self):
+        self.assert_break("firehose/a.cpp", '#include "rdma/transport.hpp"', "may not include rdma")
+
+    def test_network_including_cache(self):
+        self.assert_break("rdma/a.cpp", '#include "firehose/pin.hpp"', "may not include firehose")
+
+    def test_floor_including_cache(self):
+        self.assert_break("firehose/base/a.cpp", '#include "firehose/pin.hpp"', "may not include")
+
+    def test_disguised_path(self):
+        self.assert_break("rdma/a.cpp", '#include "rdma/../firehose/pin.hpp"', "from the repository")
+
+    def test_relative_path(self):
+        self.assert_break("am/a.cpp", '#include "../rdma/transport.hpp"', "from the repository")
+
+    def test_path_beside_the_file(self):
+        self.assert_break("am/a.cpp", '#include "wire.hpp"', "not a path from the repository root")
+
+    def test_included_source_file(self):
+        self.assert_break("am/a.cpp", '# include "am/b.cpp"', "includes a source file")
+
+    def test_verbs_outside_their_folder(self):
+        self.assert_break("am/a.cpp", "#include <infiniband/verbs.h>", "does not belong here")
+
+    def test_rings_outside_the_registrars(self):
+        self.assert_break("firehose/a.cpp", "#include <liburing.h>", "does not belong here")
+
+    def test_runtime_in_the_cache(self):
+        self.assert_break("firehose/a.cpp", "#include <gasnetex.h>", "does not belong here")
+
+    def test_angled_project_include(self):
+        self.assert_break("firehose/a.cpp", "#include <firehose/base/floor.hpp>", "are quoted")
+
+    def test_quoted_public_include(self):
+        self.assert_break("include/a.h", '#include "gasnet_errors.h"', "include with <...>")
+
+
+class Files(Tree):
+    def assert_break(self, text, complaint):
+        self.write("firehose/a.cpp", text)
+        self.assert_finds(self.run_check("check_files.py", self.root), complaint)
+
+    def test_clean_tree_passes(self):
+        self.assert_clean(self.run_check("check_files.py", self.root))
+
+    def test_long_file(self):
+        self.assert_break("\n" * 1001, "more than 1000")
+
+    def test_wide_line(self):
+        self.assert_break("/" * 111 + "\n", "111 columns")
+
+    def test_trailing_blank(self):
+        self.assert_break("int a; \n", "blanks")
+
+
+class Format(Tree):
+    def test_badly_formatted_file(self):
+        self.write("firehose/a.cpp", "int  a ;\n")
+        status, output = self.run_check("check_format.py", self.root)
+        if status == 77:
+            self.skipTest(output)
+        self.assert_finds((status, output), "firehose/a.cpp")
+
+
+class Documented(Tree):
+    def test_clean_tree_passes(self):
+        for kind in ("knobs", "errors"):
+            self.assert_clean(self.run_check("check_documented.py", kind, self.root))
+
+    def test_undocumented_knob(self):
+        self.write("firehose/base/config_table.cpp", 'const char* k = "FIREHOSE_NEW";\n')
+        outcome = self.run_check("check_documented.py", "knobs", self.root)
+        self.assert_finds(outcome, "FIREHOSE_NEW: in firehose/base/config*.cpp, but not")
+        self.assert_finds(outcome, "FIREHOSE_BUDGET: in docs/env_vars.md, but not")
+
+    def test_undocumented_error(self):
+        self.write("include/gasnet_errors.h", "#define HYDRANT_ERR_NEW 1 /* */\n")
+        self.assert_finds(self.run_check("check_documented.py", "errors", self.root), "HYDRANT_ERR_NEW")
+
+
+class Headers(Tree):
+    def check(self, kind):
+        return self.run_check("check_headers.py", kind, self.root, "--cc", CC, "--cxx", CXX)
+
+    def test_clean_tree_passes(self):
+        self.assert_clean(self.check("public"))
+        self.assert_clean(self.check("internal"))
+
+    def test_internal_header_that_needs_another(self):
+        self.write("firehose/a.hpp", "#pragma once\ninline std::size_t size() { return 1; }\n")
+        self.assert_finds(self.check("internal"), "firehose/a.hpp")
+
+    def test_public_header_without_guard(self):
+        self.write("include/a.h", "struct a { int b; };\n")
+        self.assert_finds(self.check("public"), "-std=c99")
+
+    def test_public_header_beyond_c99(self):
+        self.write("include/a.h", "typedef struct { struct { int b; }; } a_t;\n")
+        self.assert_finds(self.check("public"), "-std=c99")
+
+    def test_public_header_that_is_no_cxx(self):
+        self.write("include/a.h", "#ifndef A\n#define A\nextern int class;\n#endif\n")
+        self.assert_finds(self.check("public"), "-std=c++17")
+
+
+class Library(Tree):
+    def build(self, text, *options):
+        source = self.write("lib.cpp", text)
+        library = self.root / "liblib.so"
+        outcome = self.run_command(CXX, "-shared", "-fPIC", *options, source, "-o", library)
+        self.assert_clean(outcome)
+        return library
+
+    def archive(self, text):
+        source = self.write("lib.cpp", text)
+        self.assert_clean(self.run_command(CXX, "-c", source, "-o", self.root / "lib.o"))
+        archive = self.root / "lib.a"
+        self.assert_clean(self.run_command("ar", "rc", archive, self.root / "lib.o"))
+        return archive
+
+    def exports(self, text, listed):
+        library = self.build(text, "-nostartfiles")
+        listing = self.write("list.txt", "# comment\n" + "".join(name + "\n" for name in listed))
+        return self.run_check("check_library.py", "exports", library, listing)
+
+    def test_exports(self):
+        ours = 'extern "C" int hydrant_a() { return 1; }\n'
+        self.assert_clean(self.exports(ours, ["hydrant_a"]))
+        self.assert_finds(self.exports(ours, []), "hydrant_a: exported, but not in the list")
+        self.assert_finds(self.exports(ours, ["hydrant_a", "hydrant_b"]), "but not exported")
+        foreign = self.exports('extern "C" int other() { return 1; }\n', ["other"])
+        self.assert_finds(foreign, "without our prefix")
+
+    def test_archive(self):
+        ours = "namespace hydrant { int a() { return 1; } struct B { B(); int c; }; B::B() {} }\n"
+        self.assert_clean(self.run_check("check_library.py", "archive", self.archive(ours)))
+        for foreign in ('extern "C" int init() { return 1; }\n', "namespace other { int a; }\n"):
+            outcome = self.run_check("check_library.py", "archive", self.archive(foreign))
+            self.assert_finds(outcome, "may clash")
+
+    def test_thread_local_storage(self):
+        text = "__attribute__((tls_model(\"initial-exec\"))) thread_local char a[{}];\n"
+        text += "char* address() {{ return a; }}\n"
+        self.assert_clean(self.run_check("check_library.py", "tls", self.build(text.format(64))))
+        outcome = self.run_check("check_library.py", "tls", self.build(text.format(72)))
+        self.assert_finds(outcome, "72 bytes of thread-local storage, at most 64")
+
+    def test_needed_libraries(self):
+        text = "#include <cstdio>\nint a() { return std::puts(\"\"); }\n"
+        self.assert_clean(self.run_check("check_library.py", "needed", self.build(text)))
+        more = self.build(text, "-Wl,--no-as-needed", "-lresolv")
+        self.assert_finds(self.run_check("check_library.py", "needed", more), "needs libresolv")
+
+
+class Summary(Tree):
+    """scripts/test_summary.py, which says what ./test says."""
+
+    def summarise(self, *cases, log=""):
+        self.write("report/dev.xml", f"<testsuite>{''.join(cases)}</testsuite>")
+        self.write("logs/dev.test.log", log)
+        script = ROOT / "scripts/test_summary.py"
+        return self.run_command(sys.executable, "-B", script, self.root / "report", self.root / "logs")
+
+    def case(self, status, output="", skipped=None):
+        mark = "" if skipped is None else f'<skipped message="{skipped}"/>'
+        return (f'<testcase name="a" status="{status}">{mark}'
+                f"<system-out>{output}</system-out></testcase>")
+
+    def test_all_passed(self):
+        status, output = self.summarise(self.case("run"), self.case("run"))
+        self.assertEqual((status, output.splitlines()[-1]), (0, "2 passed, 0 failed, 0 skipped"))
+
+    def test_failure_is_shown_with_its_end(self):
+        log = "1/1 Test #1: a .....***Timeout  2.00 sec"
+        outcome = self.summarise(self.case("run"), self.case("fail", "words"), log=log)
+        self.assert_finds(outcome, "FAILED dev: a words (Timeout)")
+        self.assert_finds(outcome, "1 passed, 1 failed, 0 skipped")
+
+    def test_skip_is_shown_with_its_reason(self):
+        reason = "a.cpp:1: Skipped\nno device\n\n[  SKIPPED ] A.B (0 ms)"
+        skip = self.case("notrun", reason, "SKIP_REGULAR_EXPRESSION_MATCHED")
+        status, output = self.summarise(self.case("run"), skip)
+        lines = ["SKIPPED dev: a: no device", "1 passed, 0 failed, 1 skipped"]
+        self.assertEqual((status, output.splitlines()[-2:]), (0, lines))
+
+    def test_skip_without_a_reason_fails(self):
+        silent = "a.cpp:1: Skipped\n\n[  SKIPPED ] A.B (0 ms)"
+        outcome = self.summarise(self.case("run"), self.case("notrun", silent, "SKIP_RETURN_CODE=77"))
+        self.assert_finds(outcome, "skipped without a reason")
+
+    def test_program_that_is_missing_fails(self):
+        outcome = self.summarise(self.case("run"), self.case("notrun", "", "Unable to find executable"))
+        self.assert_finds(outcome, "did not run: Unable to find executable")
+
+    def test_preset_that_does_not_build_fails(self):
+        self.write("report/tsan.broken", "it does not build\n")
+        self.assert_finds(self.summarise(self.case("run")), "FAILED tsan: (all) it does not build")
+
+    def test_nothing_ran_fails(self):
+        self.assert_finds(self.summarise(), "No test ran.")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

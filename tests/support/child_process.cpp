@@ -1,0 +1,87 @@
+#include "tests/support/child_process.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace hydrant::testing {
+namespace {
+
+constexpr int kLongestMs = 60'000;
+// Distinguishes "ended by _exit after the report" from a crash or an exit() somewhere inside.
+constexpr int kReported = 42;
+
+[[noreturn]] void report_and_leave(const std::function<std::string()>& body, int pipe) {
+  const std::string text = body();
+  size_t sent = 0;
+  while (sent < text.size()) {
+    const ssize_t n = write(pipe, text.data() + sent, text.size() - sent);
+    if (n <= 0) break;
+    sent += static_cast<size_t>(n);
+  }
+  _exit(kReported);
+}
+
+// Reads until the child's end is closed; false at the deadline.
+bool read_report(int pipe, std::string& text) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kLongestMs);
+  char buffer[512];
+  while (std::chrono::steady_clock::now() < end) {
+    pollfd ready{pipe, POLLIN, 0};
+    if (poll(&ready, 1, 100) <= 0) continue;
+    const ssize_t n = read(pipe, buffer, sizeof buffer);
+    if (n <= 0) return true;
+    text.append(buffer, static_cast<size_t>(n));
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string run_in_child(const std::function<std::string()>& body, ChildKind kind) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  std::fflush(nullptr);
+  const auto pid = static_cast<pid_t>(
+      kind == ChildKind::kFork ? fork()
+                               : syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
+  if (pid < 0) return "no child";
+  if (pid == 0) {
+    close(ends[0]);
+    report_and_leave(body, ends[1]);
+  }
+  close(ends[1]);
+  std::string text;
+  const bool in_time = read_report(ends[0], text);
+  close(ends[0]);
+  if (!in_time) kill(pid, SIGKILL);
+  int status = 0;
+  if (waitpid(pid, &status, 0) != pid) return "the child is lost";
+  if (!in_time) return "the child did not end in time; it said: " + text;
+  if (WIFSIGNALED(status)) return "the child died of " + std::string(strsignal(WTERMSIG(status)));
+  if (WEXITSTATUS(status) != kReported) {
+    return "the child left with " + std::to_string(WEXITSTATUS(status)) + ": " + text;
+  }
+  return text;
+}
+
+std::string become_ordinary_user(uint64_t memlock_bytes) {
+  if (geteuid() != 0) return "not root, cannot take a user id of its own";
+  const rlimit limit{memlock_bytes, memlock_bytes};
+  if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "setrlimit: " + std::string(strerror(errno));
+  const auto id = static_cast<uid_t>(50000 + getpid() % 10000);
+  if (setgroups(0, nullptr) != 0 || setresgid(id, id, id) != 0 || setresuid(id, id, id) != 0) {
+    return "cannot become user " + std::to_string(id) + ": " + strerror(errno);
+  }
+  return "";
+}
+
+}  // namespace hydrant::testing

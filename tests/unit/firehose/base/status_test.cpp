@@ -1,0 +1,89 @@
+#include "firehose/base/status.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <thread>
+
+namespace hydrant {
+namespace {
+
+constexpr Status kEvery[] = {Status::kOk,      Status::kNotInit,  Status::kResource,
+                             Status::kBadArg,  Status::kNotReady, Status::kBarrierMismatch,
+                             Status::kRefused, Status::kBroken,   Status::kUnsupported};
+
+TEST(Status, NumbersAreThoseOfTheHeader) {
+  EXPECT_EQ(to_c(Status::kOk), GASNET_OK);
+  EXPECT_EQ(to_c(Status::kBadArg), 10003);
+  EXPECT_EQ(to_c(Status::kNotReady), 10004);
+  EXPECT_EQ(to_c(Status::kRefused), 10100);
+}
+
+TEST(Status, EveryStatusHasItsOwnNameAndDescription) {
+  std::set<std::string> names;
+  std::set<std::string> descriptions;
+  for (const Status status : kEvery) {
+    names.insert(status_name(status));
+    descriptions.insert(status_description(status));
+  }
+  EXPECT_EQ(names.size(), std::size(kEvery));
+  EXPECT_EQ(descriptions.size(), std::size(kEvery));
+  EXPECT_FALSE(names.contains("(unknown status)"));
+}
+
+TEST(Status, ForeignNumberIsNamedUnknown) {
+  EXPECT_STREQ(status_name(static_cast<Status>(4711)), "(unknown status)");
+  EXPECT_STREQ(status_description(static_cast<Status>(4711)), "unknown status");
+}
+
+TEST(Status, FailRecordsTheTextAndAnswersTheStatus) {
+  EXPECT_EQ(fail(Status::kBadArg, "len is %d", 0), Status::kBadArg);
+  EXPECT_STREQ(last_error_text(), "len is 0");
+  EXPECT_EQ(fail(Status::kBroken, "second"), Status::kBroken);
+  EXPECT_STREQ(last_error_text(), "second");
+}
+
+TEST(Status, ContextIsAppended) {
+  static_cast<void>(fail(Status::kBroken, "ring is gone"));
+  EXPECT_EQ(add_context(Status::kBroken, "while pinning %d pages", 3), Status::kBroken);
+  EXPECT_STREQ(last_error_text(), "ring is gone; while pinning 3 pages");
+}
+
+TEST(Status, ContextAloneIsTheWholeText) {
+  clear_error_text();
+  static_cast<void>(add_context(Status::kBroken, "alone"));
+  EXPECT_STREQ(last_error_text(), "alone");
+}
+
+TEST(Status, LongTextsAreCutAndTerminated) {
+  const std::string text(2000, 'x');
+  static_cast<void>(fail(Status::kBroken, "%s", text.c_str()));
+  EXPECT_EQ(std::string(last_error_text()), std::string(511, 'x'));
+  static_cast<void>(add_context(Status::kBroken, "no room for this"));
+  EXPECT_EQ(std::string(last_error_text()).size(), 511U);
+}
+
+TEST(Status, ClearForgetsTheText) {
+  static_cast<void>(fail(Status::kBroken, "something"));
+  clear_error_text();
+  EXPECT_STREQ(last_error_text(), "");
+}
+
+TEST(Status, EachThreadHasItsOwnText) {
+  static_cast<void>(fail(Status::kBroken, "mine"));
+  std::string before;
+  std::string after;
+  std::thread other([&] {
+    before = last_error_text();
+    static_cast<void>(fail(Status::kBadArg, "theirs"));
+    after = last_error_text();
+  });
+  other.join();
+  EXPECT_EQ(before, "");
+  EXPECT_EQ(after, "theirs");
+  EXPECT_STREQ(last_error_text(), "mine");
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,289 @@
+// The child of a fork starts with an empty cache, cannot use or disturb what its parent holds, and does
+// not keep the parent's pins alive; the parent notices nothing.
+#include <hydrant/pin_cache.h>
+
+#include "tests/support/child_process.hpp"
+#include "tests/support/threads.hpp"
+#include "tests/unit/firehose/pin_cache_test_util.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <signal.h>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace hydrant::testing {
+namespace {
+
+std::string answer(const char* what, int status) {
+  return std::string(what) + ": " + hydrant_status_name(status) + ": " + hydrant_error_text();
+}
+
+class PinCacheFork : public PinCacheTest, public ::testing::WithParamInterface<ChildKind> {
+ protected:
+  // In the child: "" if [page, +pages) can be pinned anew, used and released.
+  std::string works(size_t page, size_t pages) {
+    const uint64_t before = registrar_.next_serial();
+    const hydrant_pin_t held = pin(page, pages);
+    if (held.region == nullptr) return answer("pin in the child", hydrant_pin_status(held));
+    const std::string wrong =
+        check_hold(registrar_, held, arena_.addr(page), pages * kPage, HYDRANT_LOCAL_WRITE);
+    if (!wrong.empty()) return wrong;
+    if (serial(held) < before) return "the child got a key of its parent";
+    if (stats_of(domain_).live_holds != 1) return "the child counts holds of its parent";
+    const int status = hydrant_release(held);
+    return status == GASNET_OK ? "" : answer("release in the child", status);
+  }
+};
+
+TEST_P(PinCacheFork, ChildIsEmptyAndUsable) {
+  create();
+  const hydrant_pin_t held = pin(0, 2);
+  ASSERT_NE(held.region, nullptr);
+  EXPECT_EQ(hydrant_release(pin(10)), GASNET_OK);
+  const auto child = [&]() -> std::string {
+    registrar_.forget_all();
+    if (try_pin(10).region != nullptr) return "hit what the parent had cached";
+    if (try_pin(0).region != nullptr) return "hit what the parent holds";
+    if (hydrant_partial_pin(domain_, arena_.page(0), 20 * kPage, 0).region != nullptr) {
+      return "partial_pin found something";
+    }
+    if (std::string wrong = works(10, 1); !wrong.empty()) return wrong;
+    if (std::string wrong = works(0, 4); !wrong.empty()) return wrong;
+    if (registrar_.forgotten() != 1) return "forget_in_child ran not once";
+    if (hydrant_flush(domain_) != GASNET_OK || registrar_.live() != 0)
+      return "flush left something";
+    const int status = hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN);
+    if (status != GASNET_OK) return answer("destroy", status);
+    return registrar_.problems();
+  };
+  EXPECT_EQ(run_in_child(child, GetParam()), "");
+  EXPECT_EQ(check_hold(registrar_, held, arena_.addr(0), 2 * kPage, HYDRANT_LOCAL_WRITE), "");
+  EXPECT_TRUE(is_cached(10));
+  EXPECT_EQ(stats_of(domain_).live_holds, 1u);
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+TEST_P(PinCacheFork, ParentsHoldIsANoOpInTheChild) {
+  create();
+  const hydrant_pin_t held = pin(0, 2);
+  ASSERT_NE(held.region, nullptr);
+  const auto child = [&]() -> std::string {
+    registrar_.forget_all();
+    int status = hydrant_release(held);
+    if (status != GASNET_ERR_NOT_INIT) return answer("first release", status);
+    if (hydrant_pin_parts(held, 0, nullptr) != 0) return "the parent's pin has parts";
+    const hydrant_pin_t fresh = pin(0, 2);  // most likely in the same place
+    if (fresh.region == nullptr) return answer("pin", hydrant_pin_status(fresh));
+    for (int i = 0; i < 3; ++i) {
+      status = hydrant_release(held);
+      if (status != GASNET_ERR_NOT_INIT) return answer("later release", status);
+    }
+    if (stats_of(domain_).live_holds != 1) return "the parent's pin took the child's hold";
+    if (hydrant_flush(domain_) != GASNET_OK) return "flush";
+    const std::string wrong =
+        check_hold(registrar_, fresh, arena_.addr(0), 2 * kPage, HYDRANT_LOCAL_WRITE);
+    if (!wrong.empty()) return wrong;
+    status = hydrant_release(fresh);
+    return status == GASNET_OK ? registrar_.problems() : answer("release", status);
+  };
+  EXPECT_EQ(run_in_child(child, GetParam()), "");
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+TEST_P(PinCacheFork, ReleaseIsTheFirstThingAChildDoes) {
+  create();
+  const hydrant_pin_t held = pin(0);
+  ASSERT_NE(held.region, nullptr);
+  const auto child = [&]() -> std::string {
+    const int status = hydrant_release(held);
+    return status == GASNET_ERR_NOT_INIT ? "" : answer("release", status);
+  };
+  EXPECT_EQ(run_in_child(child, GetParam()), "");
+  EXPECT_EQ(check_hold(registrar_, held, arena_.addr(0), kPage, HYDRANT_LOCAL_WRITE), "");
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+TEST_P(PinCacheFork, HitIsNotTheFirstThingAChildGets) {
+  create();
+  const hydrant_pin_t held = pin(0);
+  ASSERT_NE(held.region, nullptr);
+  const uint64_t parents = serial(held);
+  const auto child = [&]() -> std::string {
+    const hydrant_pin_t fresh = pin(0);  // the thread's own table still knows the parent's region
+    if (fresh.region == nullptr) return answer("pin", hydrant_pin_status(fresh));
+    return serial(fresh) == parents ? "the child was handed a stale key" : "";
+  };
+  EXPECT_EQ(run_in_child(child, GetParam()), "");
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+TEST_P(PinCacheFork, GrandchildIsAsGoodAsAChild) {
+  create();
+  EXPECT_EQ(hydrant_release(pin(0)), GASNET_OK);
+  const auto child = [&]() -> std::string {
+    registrar_.forget_all();
+    const hydrant_pin_t held = pin(0);
+    if (held.region == nullptr) return answer("pin", hydrant_pin_status(held));
+    const auto grandchild = [&]() -> std::string {
+      registrar_.forget_all();
+      if (hydrant_release(held) != GASNET_ERR_NOT_INIT) return "the grandchild released it";
+      if (try_pin(0).region != nullptr) return "the grandchild hit it";
+      return works(0, 1);
+    };
+    if (std::string wrong = run_in_child(grandchild, GetParam()); !wrong.empty()) return wrong;
+    const int status = hydrant_release(held);
+    return status == GASNET_OK ? "" : answer("release", status);
+  };
+  EXPECT_EQ(run_in_child(child, GetParam()), "");
+}
+
+TEST_P(PinCacheFork, WaitingRequestsStayWithTheParent) {
+  hydrant_domain_options_t options = options_for(registrar_);
+  options.budget_bytes = 4 * kPage;
+  create(options);
+  const hydrant_pin_t all = pin(0, 4);
+  ASSERT_NE(all.region, nullptr);
+  std::atomic<int> times{0};
+  hydrant_pin_t later{};
+  struct Context {
+    std::atomic<int>* times;
+    hydrant_pin_t* later;
+  } context{&times, &later};
+  const auto done = [](void* user, hydrant_pin_t p) {
+    *static_cast<Context*>(user)->later = p;
+    ++*static_cast<Context*>(user)->times;
+  };
+  ASSERT_EQ(hydrant_pin_async(domain_, arena_.page(50), kPage, 0, done, &context), GASNET_OK);
+  const auto child = [&]() -> std::string {
+    registrar_.forget_all();
+    for (int i = 0; i < 3; ++i) (void)hydrant_poll(domain_);
+    if (times != 0) return "the parent's callback ran in the child";
+    return works(0, 4);
+  };
+  EXPECT_EQ(run_in_child(child, GetParam()), "");
+  EXPECT_EQ(hydrant_release(all), GASNET_OK);
+  EXPECT_TRUE(wait_until([&] { return hydrant_poll(domain_) >= 0 && times != 0; }));
+  EXPECT_EQ(hydrant_release(later), GASNET_OK);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, PinCacheFork,
+                         ::testing::Values(ChildKind::kFork, ChildKind::kRawClone),
+                         [](const auto& kind) {
+                           return kind.param == ChildKind::kFork ? "Fork" : "RawClone";
+                         });
+
+// ---- other threads in the parent ----
+
+// A registrar without a lock, since the child of a busy parent could find any lock taken.
+hydrant_registrar_t lock_free_registrar() {
+  hydrant_registrar_t table{};
+  table.size = sizeof table;
+  table.name = "lock-free";
+  table.pin = [](void*, uintptr_t, size_t, uint32_t, void*) { return GASNET_OK; };
+  table.unpin = [](void*, uintptr_t, size_t, const void*) { return HYDRANT_UNPIN_DONE; };
+  return table;
+}
+
+TEST(PinCacheForkBusy, ForkBesideBusyThreadsIsUsable) {
+  const Arena arena(64);
+  const hydrant_registrar_t table = lock_free_registrar();
+  hydrant_domain_options_t options;
+  hydrant_domain_options_init(&options);
+  options.registrar_name = nullptr;
+  options.registrar = &table;
+  options.budget_bytes = 16 * kPage;
+  hydrant_domain_t domain = 0;
+  ASSERT_EQ(hydrant_domain_create(&options, &domain), GASNET_OK) << hydrant_error_text();
+  std::atomic<bool> stop{false};
+  Threads threads;
+  for (size_t t = 0; t < 3; ++t) {
+    threads.start([&, t] {
+      for (size_t i = t; !stop; ++i) {
+        const hydrant_pin_t held = hydrant_pin(domain, arena.page(i * 7 % 60), 3 * kPage, 0);
+        if (held.region != nullptr) EXPECT_EQ(hydrant_release(held), GASNET_OK);
+        if (i % 16 == 0)
+          EXPECT_EQ(hydrant_invalidate(domain, arena.page(i % 64), kPage), GASNET_OK);
+      }
+    });
+  }
+  const auto child = [&]() -> std::string {
+    for (size_t i = 0; i < 200; ++i) {
+      const hydrant_pin_t held = hydrant_pin(domain, arena.page(i % 50), 4 * kPage, 0);
+      if (held.region == nullptr) return answer("pin", hydrant_pin_status(held));
+      if (hydrant_release(held) != GASNET_OK) return "release";
+    }
+    if (hydrant_invalidate(domain, arena.page(0), 64 * kPage) != GASNET_OK) return "invalidate";
+    const int status = hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN);
+    return status == GASNET_OK ? "" : answer("destroy", status);
+  };
+  for (int i = 0; i < 20 && !::testing::Test::HasFailure(); ++i) {
+    EXPECT_EQ(run_in_child(child), "") << "fork " << i;
+  }
+  stop = true;
+  threads.join();
+  EXPECT_EQ(hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN), GASNET_OK);
+}
+
+// ---- real pins ----
+
+// Pins `pages` through a new uring domain; patient, since the kernel gives charges back late.
+std::string pin_with_uring(const Arena& arena, size_t pages, hydrant_domain_t* domain) {
+  hydrant_domain_options_t options;
+  hydrant_domain_options_init(&options);
+  options.registrar_name = "uring";
+  if (hydrant_domain_create(&options, domain) != GASNET_OK) {
+    return std::string("SKIP: ") + hydrant_error_text();
+  }
+  hydrant_pin_t held{};
+  wait_until(
+      [&] {
+        (void)hydrant_poll(*domain);
+        held = hydrant_pin(*domain, arena.page(0), pages * kPage, HYDRANT_LOCAL_WRITE);
+        return hydrant_pin_status(held) != GASNET_ERR_NOT_READY;
+      },
+      std::chrono::seconds(5));
+  if (held.region == nullptr) return answer("pin", hydrant_pin_status(held));
+  const int status = hydrant_release(held);
+  return status == GASNET_OK ? "" : answer("release", status);
+}
+
+TEST(PinCacheForkUring, ChildDoesNotKeepTheParentsPins) {
+  // As an ordinary user, whose pins are charged: what the child kept would be missing afterwards.
+  const auto user = []() -> std::string {
+    constexpr size_t kPages = 1200;  // of 8 MiB = 2048 pages: fits once, not twice
+    if (std::string why = become_ordinary_user(8 * kMiB); !why.empty()) return "SKIP: " + why;
+    const Arena arena(kPages);
+    hydrant_domain_t domain = 0;
+    if (std::string wrong = pin_with_uring(arena, kPages, &domain); !wrong.empty()) return wrong;
+    int wake[2];
+    if (pipe(wake) != 0) return "no pipe";
+    const pid_t child = fork();
+    if (child == 0) {
+      close(wake[1]);
+      char byte = 0;
+      (void)!read(wake[0], &byte, 1);  // lives on, without ever touching the cache
+      _exit(0);
+    }
+    close(wake[0]);
+    std::string wrong;
+    if (hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN) != GASNET_OK) wrong = "destroy";
+    if (wrong.empty()) wrong = pin_with_uring(arena, kPages, &domain);
+    if (hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN) != GASNET_OK) wrong += " second destroy";
+    close(wake[1]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    return wrong;
+  };
+  const std::string result = run_in_child(user);
+  if (result.rfind("SKIP: ", 0) == 0) GTEST_SKIP() << result.substr(6);
+  EXPECT_EQ(result, "");
+}
+
+}  // namespace
+}  // namespace hydrant::testing

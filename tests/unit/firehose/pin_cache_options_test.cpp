@@ -1,0 +1,237 @@
+// What a domain can be asked for when it is created, and what is refused there with a text.
+#include <hydrant/pin_cache.h>
+
+#include "tests/unit/firehose/pin_cache_test_util.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+
+namespace hydrant::testing {
+namespace {
+
+class PinCacheOptions : public PinCacheTest {
+ protected:
+  using Change = std::function<void(hydrant_domain_options_t&, hydrant_registrar_t&)>;
+
+  // Creation with these options fails with `status`, says why and leaves the handle alone.
+  void expect_refused(int status, const Change& change) {
+    hydrant_registrar_t table = registrar_.table;
+    hydrant_domain_options_t options = options_for(registrar_);
+    options.registrar = &table;
+    change(options, table);
+    hydrant_domain_t domain = 4711;
+    const int answer = hydrant_domain_create(&options, &domain);
+    EXPECT_EQ(answer, status) << hydrant_status_name(answer);
+    EXPECT_TRUE(has_text());
+    EXPECT_EQ(domain, answer == GASNET_OK ? domain : 4711u);
+    if (answer == GASNET_OK) (void)hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN);
+  }
+};
+
+TEST_F(PinCacheOptions, WrongEnumerationsAreBadArguments) {
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) { o.mode = 2; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) { o.watch = 77; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) { o.eager_access = 16; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto&, auto& r) { r.charge_scope = 99; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto&, auto& r) { r.supported_access = 32; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) { o.address_kind = 5; });
+}
+
+TEST_F(PinCacheOptions, DeviceAddressesAreUnsupported) {
+  expect_refused(HYDRANT_ERR_UNSUPPORTED,
+                 [](auto& o, auto&) { o.address_kind = HYDRANT_ADDRESS_DEVICE; });
+  expect_refused(HYDRANT_ERR_UNSUPPORTED,
+                 [](auto&, auto& r) { r.address_kind = HYDRANT_ADDRESS_DEVICE; });
+}
+
+TEST_F(PinCacheOptions, UnknownRegistrarIsUnsupported) {
+  expect_refused(HYDRANT_ERR_UNSUPPORTED, [](auto& o, auto&) {
+    o.registrar = nullptr;
+    o.registrar_name = "nonesuch";
+  });
+}
+
+TEST_F(PinCacheOptions, IncompleteRegistrarsAreBadArguments) {
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto&, auto& r) { r.size = 0; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto&, auto& r) { r.size = 8; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto&, auto& r) { r.pin = nullptr; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto&, auto& r) { r.unpin = nullptr; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto&, auto& r) { r.key_bytes = 4097; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto&, auto& r) { r.granule_bytes = 5000; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto&, auto& r) { r.divisible = 1; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto&, auto& r) { r.export_bytes = 65537; });
+}
+
+TEST_F(PinCacheOptions, SizesThatCannotWorkAreBadArguments) {
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) { o.size = 0; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) {
+    o.mode = HYDRANT_MODE_PAGE;
+    o.bucket_bytes = 3 * kPage;
+  });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) {
+    o.mode = HYDRANT_MODE_PAGE;
+    o.bucket_bytes = 16;
+  });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) { o.max_regions = (1u << 22) + 1; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) { o.prepinned_count = 1; });
+}
+
+TEST_F(PinCacheOptions, RegistrarAndNameTogetherAreBadArguments) {
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) { o.registrar_name = "mlock"; });
+}
+
+TEST_F(PinCacheOptions, SmallerStructsOfOlderCallersWork) {
+  // As if compiled against a header that ended after registrar, with rubbish behind.
+  hydrant_domain_options_t options;
+  std::memset(&options, 0x5a, sizeof options);
+  const size_t old_size = offsetof(hydrant_domain_options_t, policy);
+  hydrant_domain_options_init_sized(&options, old_size);
+  EXPECT_EQ(options.size, old_size);
+  EXPECT_EQ(reinterpret_cast<const unsigned char*>(&options)[sizeof options - 1], 0x5a)
+      << "written beyond the caller's struct";
+  options.name = "old";
+  options.registrar_name = nullptr;
+  options.registrar = &registrar_.table;
+  create(options);
+  const hydrant_pin_t held = pin(0, 3);
+  ASSERT_NE(held.region, nullptr) << hydrant_error_text();
+  EXPECT_EQ(check_hold(registrar_, held, arena_.addr(0), 3 * kPage, HYDRANT_LOCAL_WRITE), "");
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+TEST_F(PinCacheOptions, SmallerRegistrarStructsWork) {
+  registrar_.table.size = offsetof(hydrant_registrar_t, pin_async);
+  create();
+  const hydrant_pin_t held = pin(0);
+  ASSERT_NE(held.region, nullptr) << hydrant_error_text();
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+TEST_F(PinCacheOptions, LargerStructsOfNewerCallersWorkWhileTheRestIsZero) {
+  struct Newer {
+    hydrant_domain_options_t known;
+    uint64_t unknown[4];
+  } newer{};
+  newer.known = options_for(registrar_);
+  newer.known.size = sizeof newer;
+  hydrant_domain_t domain = 0;
+  ASSERT_EQ(hydrant_domain_create(&newer.known, &domain), GASNET_OK) << hydrant_error_text();
+  EXPECT_EQ(hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN), GASNET_OK);
+}
+
+TEST_F(PinCacheOptions, StatsOfAnOlderCallerAreNotOverrun) {
+  create();
+  hydrant_stats_t stats;
+  std::memset(&stats, 0x5a, sizeof stats);
+  stats.size = offsetof(hydrant_stats_t, misses);
+  EXPECT_EQ(hydrant_get_stats(domain_, &stats), GASNET_OK);
+  EXPECT_EQ(stats.misses, 0x5a5a5a5a5a5a5a5aull);
+  EXPECT_NE(stats.hits, 0x5a5a5a5a5a5a5a5aull);
+}
+
+TEST_F(PinCacheOptions, StructsAreCopied) {
+  std::string name = "a name that is longer than the thirty-one bytes that are kept of it";
+  hydrant_registrar_t table = registrar_.table;
+  table.name = name.c_str();
+  hydrant_domain_options_t options = options_for(registrar_);
+  options.registrar = &table;
+  options.name = name.c_str();
+  create(options);
+  std::memset(&table, 0, sizeof table);
+  std::memset(&options, 0, sizeof options);
+  name.assign(name.size(), '?');
+  EXPECT_EQ(std::string(hydrant_registrar_name(domain_)).find("a name"), 0u);
+  EXPECT_LE(std::strlen(hydrant_registrar_name(domain_)), 31u);
+  const hydrant_pin_t held = pin(0);
+  ASSERT_NE(held.region, nullptr);
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+TEST_F(PinCacheOptions, RightsTheRegistrarLacksAreRefused) {
+  registrar_.table.supported_access = HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_READ;
+  create();
+  EXPECT_EQ(hydrant_pin_status(pin(0, 1, HYDRANT_REMOTE_ATOMIC)), HYDRANT_ERR_REFUSED);
+  EXPECT_TRUE(has_text());
+  EXPECT_EQ(registrar_.pin_calls(), 0u);
+  const hydrant_pin_t held = pin(0, 1, HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_READ);
+  ASSERT_NE(held.region, nullptr) << hydrant_error_text();
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+TEST_F(PinCacheOptions, KeepLeavesRegistrationsAlone) {
+  create();
+  const hydrant_pin_t held = pin(0);
+  ASSERT_NE(held.region, nullptr);
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+  EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_KEEP), GASNET_OK);
+  domain_ = 0;
+  EXPECT_EQ(registrar_.unpins(), 0u);
+  EXPECT_EQ(registrar_.live(), 1u);
+  EXPECT_EQ(registrar_.destroyed(), 1u);
+  registrar_.forget_all();
+}
+
+TEST_F(PinCacheOptions, DestroyWithUnknownFlagsIsBadArgument) {
+  create();
+  EXPECT_EQ(hydrant_domain_destroy(domain_, 2), GASNET_ERR_BAD_ARG);
+  EXPECT_EQ(hydrant_flush(domain_), GASNET_OK) << "the domain is still there";
+}
+
+// ---- key sizes ----
+
+class PinCacheKeys : public PinCacheTest, public ::testing::WithParamInterface<uint32_t> {
+ protected:
+  PinCacheKeys() : PinCacheTest(GetParam()) {}
+};
+
+TEST_P(PinCacheKeys, KeysOfThisSizeArriveWhole) {
+  for (const uint32_t mode : {HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE}) {
+    hydrant_domain_options_t options = options_for(registrar_);
+    options.mode = mode;
+    create(options);
+    EXPECT_EQ(hydrant_key_bytes(domain_), GetParam());
+    for (size_t i = 0; i < 200; i += 2) {
+      const hydrant_pin_t held = pin(i, 2);
+      ASSERT_NE(held.region, nullptr) << hydrant_error_text();
+      EXPECT_EQ(check_hold(registrar_, held, arena_.addr(i), 2 * kPage, HYDRANT_LOCAL_WRITE), "");
+      EXPECT_EQ(held.region->key == nullptr, GetParam() == 0);
+      ASSERT_EQ(hydrant_release(held), GASNET_OK);
+    }
+    destroy();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, PinCacheKeys, ::testing::Values(0u, 8u, 12u, 256u, 4096u));
+
+// ---- prepinned ranges ----
+
+TEST_F(PinCacheOptions, PrepinnedRangesAreHitAndNeverUnpinned) {
+  alignas(8) const uint64_t keys[] = {1001, 1002};
+  const void* const key_list[] = {&keys[0], &keys[1]};
+  const hydrant_range_t ranges[] = {{arena_.addr(0), 4 * kPage}, {arena_.addr(8), 4 * kPage}};
+  hydrant_domain_options_t options = options_for(registrar_);
+  options.prepinned = ranges;
+  options.prepinned_keys = key_list;
+  options.prepinned_count = 2;
+  options.prepinned_access = HYDRANT_LOCAL_WRITE;
+  create(options);
+  const hydrant_pin_t held = pin(9, 2);
+  ASSERT_NE(held.region, nullptr) << hydrant_error_text();
+  EXPECT_EQ(std::memcmp(held.region->key, &keys[1], sizeof keys[1]), 0);
+  EXPECT_EQ(held.region->addr, arena_.addr(8));
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+  EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
+  EXPECT_TRUE(is_cached(1, 3));
+  EXPECT_EQ(registrar_.pin_calls(), 0u);
+  EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN), GASNET_OK);
+  domain_ = 0;
+  EXPECT_EQ(registrar_.unpins(), 0u) << "not ours to unpin";
+}
+
+}  // namespace
+}  // namespace hydrant::testing

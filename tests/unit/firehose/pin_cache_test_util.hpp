@@ -1,0 +1,48 @@
+// What the unit tests of the pin cache share: a fixture with an arena, a book-keeping registrar and a domain.
+#pragma once
+
+#include <hydrant/pin_cache.h>
+
+#include "tests/support/test_registrar.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant::testing {
+
+#ifdef HYDRANT_DEBUG
+inline constexpr bool kDebugLibrary = true;
+#else
+inline constexpr bool kDebugLibrary = false;
+#endif
+hydrant_domain_options_t options_for(const TestRegistrar& registrar);
+hydrant_stats_t stats_of(hydrant_domain_t domain);
+// The calling thread's error text must say something: "" or the complaint.
+::testing::AssertionResult has_text();
+
+// Pins through a domain of its own; ends with everything released and nothing left pinned.
+class PinCacheTest : public ::testing::Test {
+ protected:
+  explicit PinCacheTest(uint32_t key_bytes = 8) : registrar_(arena_, key_bytes) {}
+  void TearDown() override;
+
+  void create() { create(options_for(registrar_)); }
+  void create(const hydrant_domain_options_t& options);
+  void destroy();
+  hydrant_pin_t pin(size_t page, size_t pages = 1, uint32_t access = HYDRANT_LOCAL_WRITE) {
+    return hydrant_pin(domain_, arena_.page(page), pages * kPage, access);
+  }
+  hydrant_pin_t try_pin(size_t page, size_t pages = 1, uint32_t access = HYDRANT_LOCAL_WRITE) {
+    return hydrant_try_pin(domain_, arena_.page(page), pages * kPage, access);
+  }
+  bool is_cached(size_t page, size_t pages = 1);
+  uint64_t serial(hydrant_pin_t pin) const { return registrar_.serial_of(pin.region->key); }
+
+  Arena arena_{512};
+  TestRegistrar registrar_;
+  hydrant_domain_t domain_ = 0;
+};
+
+}  // namespace hydrant::testing

@@ -1,0 +1,257 @@
+// The uring registrar across processes: an ordinary user's limit, forks, and what a child may keep.
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <functional>
+
+#include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/registrar_factory.hpp"
+#include "tests/support/child_process.hpp"
+#include "tests/support/test_registrar.hpp"
+#include "tests/unit/firehose/registrars/mapping.hpp"
+
+namespace hydrant {
+namespace {
+
+using testing::HeldPin;
+using testing::Key;
+using testing::kPageBytes;
+using testing::Mapping;
+using testing::run_in_child;
+using testing::TestFile;
+using testing::wait_until;
+
+constexpr uint64_t kLimit = uint64_t{8} << 20;
+constexpr size_t kPinBytes = 16 * kPageBytes;
+
+bool says(const char* word) { return std::string(last_error_text()).find(word) != std::string::npos; }
+
+size_t open_rings() {
+  size_t rings = 0;
+  DIR* dir = opendir("/proc/self/fd");
+  if (dir == nullptr) return 0;
+  while (const dirent* entry = readdir(dir)) {
+    char target[64] = "";
+    if (readlinkat(dirfd(dir), entry->d_name, target, sizeof target - 1) > 0 &&
+        std::strstr(target, "io_uring") != nullptr) {
+      ++rings;
+    }
+  }
+  closedir(dir);
+  return rings;
+}
+
+// Pins pieces of `memory` until it says no; answers how it said so.
+Status pin_until_refused(UringRegistrar& uring, const Mapping& memory, std::vector<HeldPin>& pins) {
+  auto status = Status::kOk;
+  for (size_t at = 0; status == Status::kOk && at < memory.size(); at += kPinBytes) {
+    HeldPin pin{memory.pages(at / kPageBytes, kPinBytes / kPageBytes), {}};
+    status = uring.pin(pin.range, Access::kAll, pin.key.data());
+    if (status == Status::kOk) pins.push_back(pin);
+  }
+  return status;
+}
+
+std::string exhaust_as_ordinary_user() {
+  std::string error = testing::become_ordinary_user(kLimit);
+  if (!error.empty()) return error;
+  const auto uring = testing::try_uring();
+  if (uring == nullptr) return last_error_text();
+  const RegistrarTraits& traits = uring->traits();
+  if (traits.max_charge_bytes != kLimit) return "the limit was not noticed";
+  if (traits.charge_scope != ChargeScope::kUser) return "the scope is not the user";
+  Mapping memory(2 * kLimit);
+  memory.fill('A');
+  std::vector<HeldPin> pins;
+  if (pin_until_refused(*uring, memory, pins) != Status::kNotReady) return "exhaustion is not 'not now'";
+  if (!says("RLIMIT_MEMLOCK is 8388608 bytes") || !says("ulimit -l")) return last_error_text();
+  // What the probe pinned may still be charged on kernels that give back late.
+  if (pins.size() > kLimit / kPinBytes) return "more was pinned than the limit allows";
+  if (pins.size() < kLimit / kPinBytes - 8) return "only " + std::to_string(pins.size()) + " pins";
+  Key key;
+  if (uring->pin(memory.all(), Access::kAll, key.data()) != Status::kResource) {
+    return "more than the limit is not a matter of resources";
+  }
+  if (uring->unpin(pins[0].range, pins[0].key.data()) == UnpinResult::kBroken) return "unpin";
+  if (!wait_until([&] { return uring->pending_charge() == 0; })) return "the charge is still pending";
+  // The tag is posted a moment before the charge is back.
+  const auto pin_again = [&] {
+    return uring->pin(pins[0].range, Access::kAll, key.data()) == Status::kOk;
+  };
+  if (!wait_until(pin_again, std::chrono::seconds(2))) return "given back, but not usable";
+  return "";
+}
+
+TEST(UringProcess, AnOrdinaryUserIsToldWhichLimitToRaise) {
+  HYDRANT_URING_OR_SKIP(uring);
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
+  EXPECT_EQ(run_in_child(exhaust_as_ordinary_user), "");
+}
+
+TEST(UringProcess, WithoutAnyLockedMemoryItIsUnusableAndSaysWhy) {
+  HYDRANT_URING_OR_SKIP(uring);
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
+  EXPECT_EQ(run_in_child([]() -> std::string {
+              std::string error = testing::become_ordinary_user(0);
+              if (!error.empty()) return error;
+              auto status = Status::kOk;
+              if (make_uring_registrar({}, &status) != nullptr) return "it was made";
+              if (status != Status::kUnsupported) return "another status";
+              if (!says("RLIMIT_MEMLOCK is 0 bytes")) return last_error_text();
+              NamedRegistrar named;
+              if (make_registrar("auto", &named) != Status::kUnsupported) return "auto was made";
+              return says("uring") && says("mlock") ? "" : last_error_text();
+            }),
+            "");
+}
+
+TEST(UringProcess, AChildClosesTheRingsAndTheParentsPinsStayUsable) {
+  HYDRANT_URING_OR_SKIP(uring);
+  Mapping memory(4 * kPageBytes);
+  memory.fill('A');
+  Key key;
+  ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk);
+  EXPECT_GE(open_rings(), 1u);
+  EXPECT_EQ(run_in_child([&]() -> std::string {
+              uring->forget_in_child();
+              if (open_rings() != 0) return "a ring is still open";
+              if (uring->unpin(memory.all(), key.data()) != UnpinResult::kBroken) {
+                return "the parent's key works in the child";
+              }
+              Key own;
+              if (uring->pin(memory.all(), Access::kAll, own.data()) != Status::kOk) {
+                return std::string("the child cannot pin: ") + last_error_text();
+              }
+              std::memset(memory.data(), 'C', kPageBytes);
+              TestFile file;
+              if (uring->move(own.data(), memory.all(), file.fd(), 0, true) != Status::kOk ||
+                  file.read(kPageBytes) != std::string(kPageBytes, 'C')) {
+                return "the child's pin is not the child's memory";
+              }
+              if (uring->unpin(memory.all(), own.data()) == UnpinResult::kBroken) return "unpin";
+              return "";
+            }),
+            "");
+  TestFile file;
+  EXPECT_EQ(uring->move(key.data(), memory.all(), file.fd(), 0, true), Status::kOk);
+  EXPECT_EQ(file.read(kPageBytes), std::string(kPageBytes, 'A'));
+  EXPECT_NE(uring->unpin(memory.all(), key.data()), UnpinResult::kBroken);
+}
+
+TEST(UringProcess, AChildThatDestroysItsCopyLeavesTheParentAlone) {
+  auto uring = testing::try_uring();
+  if (uring == nullptr) GTEST_SKIP() << "no uring here: " << last_error_text();
+  Mapping memory(kPageBytes);
+  memory.fill('A');
+  Key key;
+  ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk);
+  EXPECT_EQ(run_in_child([&] {
+              uring.reset();  // without forget_in_child(), as after a raw clone
+              return std::string(open_rings() == 0 ? "" : "a ring is still open");
+            }),
+            "");
+  TestFile file;
+  EXPECT_EQ(uring->move(key.data(), memory.all(), file.fd(), 0, true), Status::kOk);
+  EXPECT_NE(uring->unpin(memory.all(), key.data()), UnpinResult::kBroken);
+}
+
+// A user fills his account, forks, and dies; his child lives on. Whether the account is free again then
+// depends on what the child did with the rings.
+class OrphanAccount {
+ public:
+  // Runs in a child of the test, as a user of its own. "" or what went wrong; *usable says whether the
+  // account could be filled again within `patience`.
+  static std::string run(bool child_forgets, std::chrono::milliseconds patience, bool* usable) {
+    std::string error = testing::become_ordinary_user(kLimit);
+    if (!error.empty()) return error;
+    int orphan_end[2], ready[2];
+    if (pipe(orphan_end) != 0 || pipe(ready) != 0) return "no pipe";
+    const pid_t middle = fork();
+    if (middle == 0) fill_and_die(child_forgets, orphan_end, ready[1]);
+    close(ready[1]);
+    char byte = 0;
+    pollfd waiting{ready[0], POLLIN, 0};
+    const bool started = poll(&waiting, 1, 20'000) == 1 && read(ready[0], &byte, 1) == 1;
+    waitpid(middle, nullptr, 0);
+    if (!started || byte != 'k') return "the account was not filled";
+    *usable = wait_until(can_fill, patience);
+    close(orphan_end[1]);  // ends the orphan
+    close(orphan_end[0]);
+    return "";
+  }
+
+ private:
+  [[noreturn]] static void fill_and_die(bool child_forgets, const int* orphan_end, int ready) {
+    const auto uring = testing::try_uring();
+    Mapping memory(2 * kLimit);
+    memory.fill('A');
+    std::vector<HeldPin> pins;
+    const bool full =
+        uring != nullptr && pin_until_refused(*uring, memory, pins) == Status::kNotReady;
+    const pid_t orphan = fork();
+    if (orphan == 0) {
+      close(orphan_end[1]);
+      if (child_forgets) uring->forget_in_child();
+      if (write(ready, full ? "k" : "n", 1) != 1) _exit(1);
+      close(ready);
+      pollfd until{orphan_end[0], POLLIN, 0};
+      poll(&until, 1, 30'000);
+      _exit(0);
+    }
+    close(ready);
+    // Not a destructor: as if killed. The orphan reports first, so that its copy exists by then.
+    if (orphan > 0) usleep(1000);
+    _exit(0);
+  }
+
+  static bool can_fill() {
+    const auto uring = testing::try_uring();
+    if (uring == nullptr) return false;
+    Mapping memory(kLimit / 2);
+    memory.fill('B');
+    Key key;
+    return uring->pin(memory.all(), Access::kAll, key.data()) == Status::kOk;
+  }
+};
+
+TEST(UringProcess, AChildThatForgetsDoesNotKeepThePinsCharged) {
+  HYDRANT_URING_OR_SKIP(uring);
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
+  EXPECT_EQ(run_in_child([]() -> std::string {
+              bool usable = false;
+              const auto error = OrphanAccount::run(true, std::chrono::seconds(20), &usable);
+              return !error.empty() ? error : usable ? "" : "the pins stay charged";
+            }),
+            "");
+}
+
+// Shows that the test above can fail.
+TEST(UringProcess, AChildThatKeepsTheRingsKeepsThePinsCharged) {
+  HYDRANT_URING_OR_SKIP(uring);
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
+  EXPECT_EQ(run_in_child([]() -> std::string {
+              bool usable = true;
+              const auto error = OrphanAccount::run(false, std::chrono::seconds(2), &usable);
+              return !error.empty() ? error : usable ? "the pins were given back" : "";
+            }),
+            "");
+}
+
+TEST(UringProcess, DestructionGivesTheChargeBackBeforeItReturns) {
+  auto uring = testing::try_uring();
+  if (uring == nullptr) GTEST_SKIP() << "no uring here: " << last_error_text();
+  const uint64_t before = read_process_bytes("VmPin");
+  Mapping memory(32 * kPageBytes);
+  memory.fill('A');
+  Key key;
+  ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk);
+  EXPECT_EQ(read_process_bytes("VmPin"), before + memory.size());
+  uring.reset();
+  EXPECT_LE(read_process_bytes("VmPin"), before);
+}
+
+}  // namespace
+}  // namespace hydrant
