@@ -9,14 +9,13 @@ misses its goal is printed, and is no failure.
 import argparse
 import json
 import os
-import platform
-import resource
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from report import plots, tables  # noqa: E402
+from report.machine import Machine  # noqa: E402
 from report.samples import Rows, quartiles  # noqa: E402
 
 DEADLINE_SECONDS = 900  # of one program; the longest takes a minute in the normal size
@@ -27,8 +26,8 @@ QUICK_SWEEP = "set:(25|100|200)/"
 
 # size -> [(program, repetitions, seconds per sample, filter)]
 PLANS = {
-    "quick": [("pin_hit_bench", 3, "0.004", QUICK_HITS), ("pin_miss_bench", 3, "0.01", QUICK_MISSES),
-              ("pin_sweep_bench", 3, "0.01", QUICK_SWEEP), ("pin_memory_bench", 1, "0.01", "threads:1/")],
+    "quick": [("pin_hit_bench", 5, "0.005", QUICK_HITS), ("pin_miss_bench", 5, "0.01", QUICK_MISSES),
+              ("pin_sweep_bench", 5, "0.01", QUICK_SWEEP), ("pin_memory_bench", 1, "0.01", "threads:1/")],
     "normal": [("pin_hit_bench", 9, "0.01", "."), ("pin_miss_bench", 9, "0.01", "."),
                ("pin_sweep_bench", 9, "0.01", "."), ("pin_memory_bench", 1, "0.01", ".")],
     "full": [("pin_hit_bench", 25, "0.05", "."), ("pin_miss_bench", 25, "0.01", "."),
@@ -39,9 +38,11 @@ PLANS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--build", default="build/release", help="build directory (default: %(default)s)")
-    parser.add_argument("--report", default="build/report", help="where the report goes (default: %(default)s)")
+    parser.add_argument("--report", default="build/report",
+                        help="where the report goes (default: %(default)s)")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", dest="size", action="store_const", const="quick", help="about twenty seconds")
+    size.add_argument("--quick", dest="size", action="store_const", const="quick",
+                      help="about twenty seconds")
     size.add_argument("--full", dest="size", action="store_const", const="full", help="more repetitions")
     parser.set_defaults(size="normal")
     options = parser.parse_args()
@@ -56,6 +57,7 @@ class Job:
         self.options = options
         self.bench = os.path.join(options.build, "bench")
         self.raw = os.path.join(options.report, "raw")
+        self.machine = Machine(options.build)
         self.rows = Rows()
         self.instructions = None
         self.instruction_text = "not run in this size"
@@ -69,8 +71,9 @@ class Job:
         steps = len(plan) + (self.options.size != "quick")
         for number, (program, repetitions, seconds, rows) in enumerate(plan, 1):
             out = os.path.join(self.raw, program + ".json")
-            command = [os.path.join(self.bench, program), f"--benchmark_out={out}", "--benchmark_out_format=json",
-                       f"--benchmark_repetitions={repetitions}", f"--benchmark_min_time={seconds}",
+            command = [os.path.join(self.bench, program), f"--benchmark_out={out}",
+                       "--benchmark_out_format=json", f"--benchmark_repetitions={repetitions}",
+                       f"--benchmark_min_time={seconds}",
                        f"--benchmark_filter={rows}"]
             text = self._step(f"[{number}/{steps}] {program}, {repetitions} repetitions", command, out)
             if text is not None:
@@ -88,8 +91,8 @@ class Job:
     def _count_instructions(self, title):
         out = os.path.join(self.raw, "instruction_count.json")
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instruction_count")
-        text = self._step(title, [sys.executable, script, f"--build={self.options.build}", f"--json={out}"], out,
-                          accepted=(0, 1, 77))
+        command = [sys.executable, script, f"--build={self.options.build}", f"--json={out}"]
+        text = self._step(title, command, out, accepted=(0, 1, 77))
         self.instruction_text = (text or "failed").strip()
         if os.path.exists(out):
             with open(out, encoding="utf-8") as file:
@@ -111,8 +114,8 @@ class Job:
         self._line(f"{title}: {time.monotonic() - begin:.0f} s", end="\n")
         if status in accepted:
             return text
-        self.failures.append(f"{os.path.basename(command[0])}: "
-                             f"{'could not be started' if status is None else f'status {status}'}\n{text[-1500:]}")
+        what = "could not be started" if status is None else f"status {status}"
+        self.failures.append(f"{os.path.basename(command[0])}: {what}\n{text[-1500:]}")
         return None
 
     def _watch(self, title, child, begin):
@@ -140,7 +143,8 @@ class Job:
                     tables.sweep(self.rows), tables.memory(self.rows)]
         parts = [self._heading()] + [f"## {title}\n\n{text}" for title, text, _ in sections]
         parts.insert(2, f"## Instructions of a hit\n\n{self.instruction_text}\n\n"
-                        "Goal: at most 35 per hold + release, no locked one, no store to a line another thread reads.")
+                        "Goal: at most 35 per hold + release, no locked one, no store to a line another "
+                        "thread reads.")
         if self.failures:
             parts.append("## Failed\n\n" + "\n\n".join(self.failures))
         text = "\n\n".join(parts)
@@ -149,19 +153,18 @@ class Job:
         print(f"Took {time.monotonic() - self.started:.0f} s. Written:")
         for path in files:
             print(f"  {path}")
-        self._advise()
+        advice = self.machine.advice()
+        if advice:
+            print("\n" + advice)
 
     def _heading(self):
-        soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-        locked = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft >> 10} KiB"
-        if os.geteuid() == 0:
-            locked += " (root is not held to it)"
-        lines = ["# Hydrant: the pin cache beside its peers", "",
-                 f"{cpu_model()}, {len(os.sched_getaffinity(0))} cores; {platform.system()} {platform.release()}; "
-                 f"locked memory: {locked}; size: {self.options.size}",
-                 f"Peers in this run: {self.rows.context.get('peers', 'none')}. Not in this run: libfabric's cache (no "
-                 "public interface), GASNet's firehose (not packaged)"
-                 + (", " + self.rows.context["peers_absent"] if "peers_absent" in self.rows.context else "") + "."]
+        context = self.rows.context
+        absent = "libfabric's cache (no public interface), GASNet's firehose (not packaged)"
+        if "peers_absent" in context:
+            absent += ", " + context["peers_absent"]
+        lines = ["# Hydrant: the pin cache beside its peers", "", *self.machine.heading(),
+                 f"Size: {self.options.size}",
+                 f"Peers in this run: {context.get('peers', 'none')}. Not in this run: {absent}."]
         for reason in sorted(set(self.rows.skipped.values())):
             count = sum(one == reason for one in self.rows.skipped.values())
             lines.append(f"Skipped, {count} rows: {reason}")
@@ -183,28 +186,6 @@ class Job:
             if draw(self.rows, path):
                 files.append(path)
         return files
-
-    def _advise(self):
-        """What hydrant-info would change on this machine."""
-        info = os.path.join(self.options.build, "bin", "hydrant-info")
-        try:
-            done = subprocess.run([info], capture_output=True, text=True, timeout=30, check=False)
-            text = done.stdout.strip()
-        except (OSError, subprocess.TimeoutExpired):
-            return
-        if text:
-            print("\nhydrant-info says:\n" + "\n".join("  " + line for line in text.splitlines()))
-
-
-def cpu_model():
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.machine()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@
 //       release_unpin       hydrant_release of memory that may not be cached, so that it is unpinned at
 //                           once (watch = HYDRANT_WATCH_NONE): bare is clear the slot. unpinned_share
 //                           says how many were, in fact
-//       stall               hits beside another thread that registers 64 MiB again and again (support/stall.hpp)
+//       stall               hits beside another thread that registers 64 MiB again and again: support/stall.hpp
 //   /REGISTRAR/bytes:N/pages:small|huge/others:N    others: 4 KiB regions that stay pinned meanwhile
 //
 // Not included: page faults (memory is touched before), the unpinning after a first pin, using the memory.
@@ -28,6 +28,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -50,16 +52,6 @@ struct Row {
   }
 };
 
-// Memory of all rows, touched once; `bytes` at most 512 MiB.
-const Memory& arena(PageKind pages) {
-  if (pages == PageKind::kHuge) {
-    static const Memory huge(512 * kMiB, PageKind::kHuge);
-    return huge;
-  }
-  static const Memory small(512 * kMiB, PageKind::kSmall);
-  return small;
-}
-
 // Where the other regions lie: every second page, so that they never become neighbours.
 std::byte* other(size_t index) {
   static const Memory memory(4096 * 2 * kOtherBytes, PageKind::kSmall);
@@ -74,6 +66,12 @@ hydrant_domain_options_t options_for(const Row& row, uint64_t budget_bytes, uint
   options.max_regions = regions;
   options.merge_bytes = 1;  // neighbours stay apart: every pin is of the size that the row says
   return options;
+}
+
+// What one region of the row costs of a budget: io_uring is charged for whole huge pages.
+size_t charge_bytes(const Row& row) {
+  return row.uring && row.pages == PageKind::kHuge ? std::max(row.bytes, kHugePageBytes)
+                                                   : row.bytes;
 }
 
 // How many regions of the row's size fill the budget of pin_after_eviction.
@@ -92,37 +90,61 @@ class Rig {
       : domain_(options), bare_(row.uring, ring_slots(row)), others_(row.others) {
     for (size_t i = 0; i < others_; ++i) {
       holds_.push_back(hydrant_pin(domain_.get(), other(i), kOtherBytes, kAccess));
-      good_ &= holds_.back().region != nullptr;
+      check(holds_.back().region != nullptr);
       // mlock has one table per process: what our domain locked is the bare call's population as well.
-      if (row.uring) good_ &= bare_.pin(slot(i), other(i), kOtherBytes);
+      if (row.uring) {
+        check_bare(bare_.pin(static_cast<unsigned>(i), other(i), kOtherBytes));
+      }
     }
   }
   ~Rig() { hydrant_release_many(holds_.data(), holds_.size()); }
   Rig(const Rig&) = delete;
   Rig& operator=(const Rig&) = delete;
 
-  bool good() const { return good_; }
+  // Notes the first thing that went wrong, in the words of who failed.
+  void check(bool good) {
+    if (!good) note(hydrant_error_text());
+  }
+  void check_bare(bool good) {
+    if (!good) note(std::strerror(errno));
+  }
+  void check_pages(const Memory& memory, PageKind pages) {
+    if (pages != PageKind::kHuge) return;
+    if (huge_page_bytes_in_use() < memory.bytes() / 2) note("the kernel gave no huge pages");
+  }
+  bool good() const { return failure_.empty(); }
+  void report(benchmark::State& state) const {
+    if (!good()) state.SkipWithError(failure_.c_str());
+  }
+
   hydrant_domain_t domain() const { return domain_.get(); }
   hydrant_stats_t stats() const { return domain_.stats(); }
   BarePins& bare() { return bare_; }
   // The bare ring's slot for the index-th region of the row itself, behind the others.
-  unsigned slot(size_t index) const { return static_cast<unsigned>(index); }
   unsigned own_slot(size_t index) const { return static_cast<unsigned>(others_ + index); }
 
  private:
+  void note(const char* why) {
+    if (failure_.empty()) failure_ = why;
+  }
+
   Domain domain_;
   BarePins bare_;
   size_t others_;
   std::vector<hydrant_pin_t> holds_;
-  bool good_ = true;
+  std::string failure_;
 };
+
+// Over how many places a row goes, so that not only one page is warm. Each row has new memory: mlock of a
+// part of a huge page takes the huge page apart.
+size_t place_count(const Row& row) { return std::clamp<size_t>(64 * kMiB / row.bytes, 2, 64); }
 
 void first_pin(benchmark::State& state, const Row& row) {
   const OnCore here(0);
-  Rig rig(row, options_for(row, row.bytes + row.others * kOtherBytes + 4 * kMiB, 16000));
-  const Memory& memory = arena(row.pages);
-  const size_t places = std::min<size_t>(64, memory.bytes() / row.bytes);
-  bool good = rig.good();
+  const size_t places = place_count(row);
+  const Memory memory(places * row.bytes, row.pages);
+  Rig rig(row, options_for(row, charge_bytes(row) + row.others * kOtherBytes + 4 * kMiB, 16000));
+  rig.check_pages(memory, row.pages);
   PairedSamples samples;
   size_t turn = 0;
   for (auto _ : state) {
@@ -134,11 +156,12 @@ void first_pin(benchmark::State& state, const Row& row) {
         [&] {
           hydrant_pin_t pin;
           ours = nanoseconds([&] { pin = hydrant_pin(rig.domain(), place, row.bytes, kAccess); });
-          good &= pin.region != nullptr && hydrant_release(pin) == GASNET_OK;
+          rig.check(pin.region != nullptr && hydrant_release(pin) == GASNET_OK);
           hydrant_invalidate(rig.domain(), place, row.bytes);
         },
         [&] {
-          bare = nanoseconds([&] { good &= rig.bare().pin(rig.own_slot(0), place, row.bytes); });
+          bare = nanoseconds(
+              [&] { rig.check_bare(rig.bare().pin(rig.own_slot(0), place, row.bytes)); });
           rig.bare().unpin(rig.own_slot(0), place, row.bytes);
         });
     samples.add(ours, bare);
@@ -146,27 +169,27 @@ void first_pin(benchmark::State& state, const Row& row) {
   }
   samples.report(state);
   if (rig.stats().misses != turn + row.others) state.SkipWithError("a first pin was a hit");
-  if (!good) state.SkipWithError("a registration failed");
+  rig.report(state);
 }
 
 void pin_after_eviction(benchmark::State& state, const Row& row) {
   const OnCore here(0);
   const size_t full = budget_regions(row);
   const size_t group = std::min<size_t>(64, full);
-  Rig rig(row, options_for(row, full * row.bytes + row.others * kOtherBytes, 0));
-  const Memory& memory = arena(row.pages);
   // Each side has memory of its own: locks of the same page would not add up.
-  const size_t places = 2 * full;
+  const size_t places = full + (full + 1) / 2;
+  const Memory memory(2 * places * row.bytes, row.pages);
+  Rig rig(row, options_for(row, full * charge_bytes(row) + row.others * kOtherBytes, 0));
+  rig.check_pages(memory, row.pages);
   auto place = [&](size_t index) { return memory.at(index % places * row.bytes); };
   auto bare_place = [&](size_t index) { return memory.at((places + index % places) * row.bytes); };
-  bool good = rig.good();
   for (size_t i = 0; i < full; ++i) {
-    good &= rig.bare().pin(rig.own_slot(i), bare_place(i), row.bytes);
+    rig.check_bare(rig.bare().pin(rig.own_slot(i), bare_place(i), row.bytes));
   }
   size_t ours_next = 0;
   auto ours_once = [&] {
     // A policy may keep what a plain queue would have dropped; a hit is no sample.
-    for (;; ++ours_next) {
+    for (size_t tries = 0; tries < places; ++tries, ++ours_next) {
       const hydrant_pin_t kept =
           hydrant_try_pin(rig.domain(), place(ours_next), row.bytes, kAccess);
       if (kept.region == nullptr) break;
@@ -176,17 +199,17 @@ void pin_after_eviction(benchmark::State& state, const Row& row) {
     void* where = place(ours_next++);
     const double ns =
         nanoseconds([&] { pin = hydrant_pin(rig.domain(), where, row.bytes, kAccess); });
-    good &= pin.region != nullptr && hydrant_release(pin) == GASNET_OK;
+    rig.check(pin.region != nullptr && hydrant_release(pin) == GASNET_OK);
     return ns;
   };
-  for (size_t i = 0; good && i < full; ++i) ours_once();
+  for (size_t i = 0; rig.good() && i < full; ++i) ours_once();
   size_t bare_next = full;
   auto bare_once = [&] {
     const size_t old = bare_next - full;
     const unsigned slot = rig.own_slot(bare_next % full);
     const double ns = nanoseconds([&] {
       rig.bare().unpin(slot, bare_place(old), row.bytes);
-      good &= rig.bare().pin(slot, bare_place(bare_next), row.bytes);
+      rig.check_bare(rig.bare().pin(slot, bare_place(bare_next), row.bytes));
     });
     ++bare_next;
     return ns;
@@ -194,7 +217,9 @@ void pin_after_eviction(benchmark::State& state, const Row& row) {
   PairedSamples samples;
   size_t turn = 0;
   const uint64_t before = rig.stats().evictions;
-  while (good && state.KeepRunningBatch(static_cast<int64_t>(group))) {
+  while (state.KeepRunningBatch(static_cast<int64_t>(group))) {
+    // To the end: all repetitions of a row must have the same number of iterations.
+    if (!rig.good()) continue;
     double ours = 0.0;
     double bare = 0.0;
     alternate(
@@ -210,23 +235,23 @@ void pin_after_eviction(benchmark::State& state, const Row& row) {
   }
   samples.report(state);
   state.counters["group"] = static_cast<double>(group);
-  state.counters["evictions_per_pin"] =
-      static_cast<double>(rig.stats().evictions - before) / static_cast<double>(turn * group);
+  state.counters["evictions_per_pin"] = static_cast<double>(rig.stats().evictions - before) /
+                                        static_cast<double>(std::max<size_t>(turn * group, 1));
   for (size_t i = bare_next - full; i < bare_next; ++i) {
     rig.bare().unpin(rig.own_slot(i % full), bare_place(i), row.bytes);
   }
-  if (!good) state.SkipWithError("a registration failed");
+  rig.report(state);
 }
 
 void release_unpin(benchmark::State& state, const Row& row) {
   const OnCore here(0);
+  const size_t places = place_count(row);
+  const Memory memory(places * row.bytes, row.pages);
   hydrant_domain_options_t options =
-      options_for(row, row.bytes + row.others * kOtherBytes + 4 * kMiB, 16000);
+      options_for(row, charge_bytes(row) + row.others * kOtherBytes + 4 * kMiB, 16000);
   options.watch = HYDRANT_WATCH_NONE;
   Rig rig(row, options);
-  const Memory& memory = arena(row.pages);
-  const size_t places = std::min<size_t>(64, memory.bytes() / row.bytes);
-  bool good = rig.good();
+  rig.check_pages(memory, row.pages);
   PairedSamples samples;
   size_t turn = 0;
   const uint64_t before = rig.stats().unpins;
@@ -238,20 +263,20 @@ void release_unpin(benchmark::State& state, const Row& row) {
         turn++,
         [&] {
           const hydrant_pin_t pin = hydrant_pin(rig.domain(), place, row.bytes, kAccess);
-          good &= pin.region != nullptr;
-          ours = nanoseconds([&] { good &= hydrant_release(pin) == GASNET_OK; });
+          rig.check(pin.region != nullptr);
+          ours = nanoseconds([&] { rig.check(hydrant_release(pin) == GASNET_OK); });
         },
         [&] {
-          good &= rig.bare().pin(rig.own_slot(0), place, row.bytes);
+          rig.check_bare(rig.bare().pin(rig.own_slot(0), place, row.bytes));
           bare = nanoseconds([&] { rig.bare().unpin(rig.own_slot(0), place, row.bytes); });
         });
     samples.add(ours, bare);
     state.SetIterationTime(ours * 1e-9);
   }
   samples.report(state);
-  state.counters["unpinned_share"] =
-      static_cast<double>(rig.stats().unpins - before) / static_cast<double>(turn);
-  if (!good) state.SkipWithError("a registration failed");
+  state.counters["unpinned_share"] = static_cast<double>(rig.stats().unpins - before) /
+                                     static_cast<double>(std::max<size_t>(turn, 1));
+  rig.report(state);
 }
 
 using Body = void (*)(benchmark::State&, const Row&);
@@ -280,9 +305,8 @@ void add_all_rows() {
       for (const PageKind pages : {PageKind::kSmall, PageKind::kHuge}) {
         for (const size_t others : {size_t{0}, size_t{4096}}) {
           const Row row{uring, bytes, pages, others};
-          // Ours and the bare call's, and a huge page is charged whole.
-          const uint64_t charge =
-              pages == PageKind::kHuge ? std::max(bytes, kHugePageBytes) : bytes;
+          // Ours and the bare call's.
+          const uint64_t charge = charge_bytes(row);
           const uint64_t population = 2 * others * kOtherBytes;
           add_row("first_pin", first_pin, row, population + 2 * charge);
           add_row("release_unpin", release_unpin, row, population + 2 * charge);

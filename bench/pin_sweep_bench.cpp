@@ -8,6 +8,7 @@
 //
 // Rows  sweep/STRATEGY/set:PERCENT
 //       firehose        hydrant_pin + hydrant_release within the budget; what is "not now" is copied
+//       firehose_page   the same in page mode with buckets of 64 KiB, as the paper's firehose had them
 //       register        register and unregister for every use
 //       copy            copy into a buffer that is pinned once
 //       pin_everything  the whole working set pinned before the clock starts: no budget can do this past
@@ -26,6 +27,7 @@
 #include "bench/support/memory.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -37,6 +39,7 @@ namespace hydrant::bench {
 namespace {
 
 constexpr size_t kLargestUse = 1 * kMiB;
+constexpr size_t kBucketBytes = 64 * kKiB;
 constexpr int kSetPercents[] = {10, 25, 50, 75, 90, 100, 125, 150, 200, 300, 400};
 constexpr size_t kUsesPerMove = 32;
 constexpr int kTimedUses = 2048;
@@ -117,30 +120,42 @@ std::vector<Use> random_uses(size_t set_bytes, size_t count) {
 }
 
 // One way to make a range usable. with_range() makes it so, moves it to `sink` if there is one, and gives it
-// back; false if anything failed.
+// back; false if anything failed, and failure() says what.
 class Strategy {
  public:
   virtual ~Strategy() = default;
   virtual bool with_range(Use use, Sink* sink) = 0;
+  const std::string& failure() const { return failure_; }
   // Registrations and copies so far.
   virtual uint64_t registrations() const { return registrations_; }
   uint64_t copies() const { return copies_; }
 
  protected:
   static std::byte* address(Use use) { return working_set().at(use.offset); }
+  bool checked(bool good, const char* what, const char* why) {
+    if (!good && failure_.empty()) failure_ = std::string(what) + ": " + why;
+    return good;
+  }
+  bool checked(bool good, const char* what) { return checked(good, what, std::strerror(errno)); }
 
   uint64_t registrations_ = 0;
   uint64_t copies_ = 0;
+
+ private:
+  std::string failure_;
 };
 
 class RegisterEveryTime : public Strategy {
  public:
-  explicit RegisterEveryTime(size_t) {}
+  explicit RegisterEveryTime(size_t) {
+    checked(ring_.pin_patiently(0, working_set().data(), kLargestUse) && ring_.unpin(0),
+            "register");
+  }
   bool with_range(Use use, Sink* sink) override {
     ++registrations_;
-    if (!ring_.pin(0, address(use), use.len)) return false;
+    if (!checked(ring_.pin(0, address(use), use.len), "register")) return false;
     const bool moved = sink == nullptr || ring_.write_file(0, address(use), use.len, sink->file());
-    return ring_.unpin(0) && moved;
+    return checked(ring_.unpin(0) && moved, "write or unregister");
   }
 
  private:
@@ -149,12 +164,15 @@ class RegisterEveryTime : public Strategy {
 
 class Copy : public Strategy {
  public:
-  explicit Copy(size_t) { ring_.pin(0, buffer_.data(), buffer_.bytes()); }
+  explicit Copy(size_t) {
+    checked(ring_.pin_patiently(0, buffer_.data(), buffer_.bytes()), "register the buffer");
+  }
   bool with_range(Use use, Sink* sink) override {
     ++copies_;
     std::memcpy(buffer_.data(), address(use), use.len);
     benchmark::ClobberMemory();
-    return sink == nullptr || ring_.write_file(0, buffer_.data(), use.len, sink->file());
+    return sink == nullptr ||
+           checked(ring_.write_file(0, buffer_.data(), use.len, sink->file()), "write");
   }
 
  private:
@@ -166,18 +184,19 @@ class PinEverything : public Strategy {
  public:
   explicit PinEverything(size_t set_bytes) {
     registrations_ = 1;
-    good_ = ring_.pin(0, working_set().data(), set_bytes);
+    checked(ring_.pin_patiently(0, working_set().data(), set_bytes), "register everything");
   }
   bool with_range(Use use, Sink* sink) override {
-    if (sink == nullptr) return good_;
-    return ring_.write_file(0, address(use), use.len, sink->file());
+    benchmark::DoNotOptimize(use);
+    return sink == nullptr ||
+           checked(ring_.write_file(0, address(use), use.len, sink->file()), "write");
   }
 
  private:
   BareRing ring_;
-  bool good_ = false;
 };
 
+template <uint32_t mode>
 class Firehose : public Strategy {
  public:
   explicit Firehose(size_t set_bytes) : domain_(options()), fallback_(set_bytes) {
@@ -192,19 +211,39 @@ class Firehose : public Strategy {
         hydrant_pin(domain_.get(), address(use), use.len, HYDRANT_LOCAL_WRITE);
     if (pin.region == nullptr) {
       ++copies_;
-      return hydrant_pin_status(pin) == GASNET_ERR_NOT_READY && fallback_.with_range(use, sink);
+      return checked(hydrant_pin_status(pin) == GASNET_ERR_NOT_READY, "hydrant_pin",
+                     hydrant_error_text()) &&
+             checked(fallback_.with_range(use, sink), "fallback", fallback_.failure().c_str());
     }
-    const bool moved =
-        sink == nullptr || hydrant_uring_move(pin, address(use), use.len, sink->file(), 0, 1) == 0;
-    return hydrant_release(pin) == GASNET_OK && moved;
+    const bool moved = sink == nullptr || move(use, *sink);
+    return checked(hydrant_release(pin) == GASNET_OK && moved, "move or release",
+                   hydrant_error_text());
   }
 
  private:
+  // One pin and one write for each piece that has a key of its own.
+  bool move(Use use, const Sink& sink) {
+    const size_t end = use.offset + use.len;
+    bool good = true;
+    for (size_t at = use.offset; at < end;) {
+      const size_t next =
+          mode == HYDRANT_MODE_PAGE ? std::min(end, (at / kBucketBytes + 1) * kBucketBytes) : end;
+      const std::byte* piece = working_set().at(at);
+      const hydrant_pin_t pin = hydrant_pin(domain_.get(), piece, next - at, HYDRANT_LOCAL_WRITE);
+      good &= pin.region != nullptr &&
+              hydrant_uring_move(pin, piece, next - at, sink.file(), at - use.offset, 1) == 0;
+      good &= hydrant_release(pin) == GASNET_OK;
+      at = next;
+    }
+    return good;
+  }
   static hydrant_domain_options_t options() {
     hydrant_domain_options_t options;
     hydrant_domain_options_init(&options);
     options.registrar_name = "uring";
     options.budget_bytes = budget_bytes();
+    options.mode = mode;
+    options.bucket_bytes = mode == HYDRANT_MODE_PAGE ? kBucketBytes : 0;
     return options;
   }
   Domain domain_;
@@ -222,13 +261,15 @@ void sweep(benchmark::State& state, int percent) {
   Sink sink;
   size_t next = 0;
   auto take = [&] { return uses[next++ % uses.size()]; };
-  bool good = true;
+  bool good = strategy.failure().empty();
   for (int i = 0; i < kWarmUpUses; ++i) good &= strategy.with_range(take(), nullptr);
   const uint64_t registered = strategy.registrations();
   const uint64_t copied = strategy.copies();
   size_t moved_bytes = 0;
   double uses_done = 0.0;
-  while (good && state.KeepRunningBatch(kUsesPerMove)) {
+  while (state.KeepRunningBatch(kUsesPerMove)) {
+    // To the end: all repetitions of a row must have the same number of iterations.
+    if (!good) continue;
     const uint64_t start = now_ns();
     for (size_t i = 0; i < kUsesPerMove; ++i) good &= strategy.with_range(take(), nullptr);
     state.SetIterationTime(static_cast<double>(now_ns() - start) * 1e-9);
@@ -243,7 +284,9 @@ void sweep(benchmark::State& state, int percent) {
   state.counters["copies_per_use"] =
       static_cast<double>(strategy.copies() - copied) / std::max(uses_done, 1.0);
   state.counters["moved_kib"] = static_cast<double>(moved_bytes / kKiB);
-  if (!good) state.SkipWithError("a use failed, or the file does not hold what the memory holds");
+  if (good) return;
+  state.SkipWithError(strategy.failure().empty() ? "the file does not hold what the memory holds"
+                                                 : strategy.failure().c_str());
 }
 
 // `locked_percent`: how much of the budget the strategy locks at most, beside one largest use.
@@ -267,7 +310,8 @@ void add_row(const std::string& strategy, int percent, int locked_percent) {
 void add_all_rows() {
   benchmark::AddCustomContext("budget_kib", std::to_string(budget_bytes() / kKiB));
   for (const int percent : kSetPercents) {
-    add_row<Firehose>("firehose", percent, 100);
+    add_row<Firehose<HYDRANT_MODE_REGION>>("firehose", percent, 100);
+    add_row<Firehose<HYDRANT_MODE_PAGE>>("firehose_page", percent, 100);
     add_row<RegisterEveryTime>("register", percent, 0);
     add_row<Copy>("copy", percent, 0);
     add_row<PinEverything>("pin_everything", percent, percent);

@@ -28,7 +28,7 @@ add_library(hydrant_internal INTERFACE)
 target_include_directories(hydrant_internal INTERFACE "${PROJECT_SOURCE_DIR}"
                                                       "${PROJECT_SOURCE_DIR}/include")
 target_compile_features(hydrant_internal INTERFACE cxx_std_20 c_std_99)
-target_compile_definitions(hydrant_internal INTERFACE $<$<BOOL:${HYDRANT_DEBUG}>:HYDRANT_DEBUG=1>)
+target_compile_definitions(hydrant_internal INTERFACE HYDRANT_DEBUG=$<BOOL:${HYDRANT_DEBUG}>)
 target_link_libraries(hydrant_internal INTERFACE hydrant_warnings)
 # Tests and benchmarks derive from the libraries' abstract classes, and those have no type information.
 target_compile_options(hydrant_internal INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)

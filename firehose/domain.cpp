@@ -246,7 +246,6 @@ void Domain::read_stats(hydrant_stats_t* stats) noexcept {
     out.thread_table_bytes += t->table_bytes.load(std::memory_order_relaxed) +
                               ((uint64_t{high_} + 1) * sizeof(HoldCount) + 4095) / 4096 * 4096;
   }
-  uint32_t span_holds = 0;
   uint64_t spans = 0;
   for (RegionIndex i = 1; i <= high_; ++i) {
     if (infos_[i].state == RegionState::kSpan) {
@@ -256,9 +255,8 @@ void Domain::read_stats(hydrant_stats_t* stats) noexcept {
     const auto holds = static_cast<int32_t>(holds_locked(i));
     if (holds > 0) out.live_holds += static_cast<uint32_t>(holds);
   }
-  (void)span_holds;
   out.live_holds += spans;
-  out.regions = regions_;
+  out.regions = regions_ - static_cast<uint32_t>(dead_.size());
   out.pinned_bytes = pinned_bytes_;
   out.charged_bytes = charged_;
   out.pending_bytes = pending;

@@ -157,8 +157,8 @@ class Domain {
   void plan_locked(const Want& want, Plan* plan) HYDRANT_REQUIRES(mu_);
   Step prepare(Want& want, Plan* plan, Status* status, RegionIndex* held) noexcept;
   Status claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) HYDRANT_REQUIRES(mu_);
-  void pay_with_victims(Reservation* reservation, bool* kernel_keeps) noexcept;
-  void abandon_locked(const Plan& plan) HYDRANT_REQUIRES(mu_);
+  Status pay_with_victims(Reservation* reservation) noexcept;
+  void abandon_locked(const Want& want, const Plan& plan) HYDRANT_REQUIRES(mu_);
   Status run_registration(Want& want, const Plan& plan, bool* again, RegionIndex* held) noexcept;
   Status finish_registration(const Want& want, const Plan& plan, Status status, bool* again,
                              RegionIndex* held) noexcept;
@@ -203,6 +203,7 @@ class Domain {
                      Effort effort, const RegionSlot** held) noexcept;
   Status reserve_missing(const MemoryRange* ranges, size_t n, const RegionSlot* const* held,
                          Reservation* reservation) noexcept;
+  Status check_total(const MemoryRange* ranges, size_t n) const noexcept;
   Status pin_span(MemoryRange range, Access need, Effort effort, const RegionSlot** out) noexcept;
   Status make_span(MemoryRange pages, const RegionSlot* const* held, size_t n,
                    const RegionSlot** out) noexcept;

@@ -199,13 +199,11 @@ void Domain::plan_locked(const Want& want, Plan* plan) {
 // Takes budget and a slot, and makes the registration known as pending.
 Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
   Reservation& mine = plan->reservation;
-  if (want.prepaid != nullptr) {
-    mine.charge = std::min(plan->charge, want.prepaid->charge);
-    mine.regions = std::min(1u, want.prepaid->regions);
-    if (mine.charge < plan->charge || mine.regions < 1) {
-      mine.charge = mine.regions = 0;
-      return fail(Status::kNotReady, "the ranges changed while they were being pinned");
-    }
+  // What was reserved in advance is short only after an invalidation spoiled a registration.
+  if (want.prepaid != nullptr && want.prepaid->charge >= plan->charge &&
+      want.prepaid->regions >= 1) {
+    mine.charge = plan->charge;
+    mine.regions = 1;
     want.prepaid->charge -= mine.charge;
     want.prepaid->regions -= mine.regions;
   } else {
@@ -228,21 +226,35 @@ Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
   return Status::kOk;
 }
 
-// Unpins the victims of a reservation before the pin that they pay for.
-void Domain::pay_with_victims(Reservation* reservation, bool* kernel_keeps) noexcept {
-  *kernel_keeps = unpin_retired(&reservation->victims, true);
-  if (reservation->excess_charge == 0 && reservation->excess_regions == 0) return;
+// Unpins the victims of a reservation before the pin that they pay for. kNotReady: the kernel still charges
+// them, and there is no room beside.
+Status Domain::pay_with_victims(Reservation* reservation) noexcept {
+  const bool kernel_keeps = unpin_retired(&reservation->victims, true);
+  const uint64_t pending = kernel_keeps ? registrar_->pending_charge() : 0;
+  if (!kernel_keeps && reservation->excess_charge == 0 && reservation->excess_regions == 0) {
+    return Status::kOk;
+  }
   MutexLock lock(mu_);
   charged_ -= reservation->excess_charge;
   regions_ -= reservation->excess_regions;
   reservation->excess_charge = 0;
   reservation->excess_regions = 0;
+  if (charged_ + pending <= config_.budget_bytes) return Status::kOk;
+  return fail(Status::kNotReady,
+              "room was made, but the kernel still charges %llu bytes that were unpinned",
+              static_cast<unsigned long long>(pending));
 }
 
-void Domain::abandon_locked(const Plan& plan) {
+// Undoes claim_locked(): budget that was reserved for several goes back to that reservation.
+void Domain::abandon_locked(const Want& want, const Plan& plan) {
   pending_.remove(infos_, plan.region);
   Reservation mine = plan.reservation;
-  give_back_locked(&mine);
+  if (want.prepaid != nullptr) {
+    want.prepaid->charge += mine.charge;
+    want.prepaid->regions += mine.regions;
+  } else {
+    give_back_locked(&mine);
+  }
   quarantine_locked(plan.region);
   registered_.notify_all();
 }
@@ -263,19 +275,14 @@ Domain::Step Domain::prepare(Want& want, Plan* plan, Status* status, RegionIndex
     if (step != Step::kRegister) return step;
     *status = claim_locked(want, kernel_pending, plan);
   }
-  bool kernel_keeps = false;
-  pay_with_victims(&plan->reservation, &kernel_keeps);
-  if (*status == Status::kOk && kernel_keeps) {
-    const uint64_t now_pending = registrar_->pending_charge();
+  const bool claimed = *status == Status::kOk;
+  const Status paid = pay_with_victims(&plan->reservation);
+  if (claimed && paid == Status::kOk) return Step::kRegister;
+  if (claimed) {
+    *status = paid;
     MutexLock lock(mu_);
-    if (charged_ + now_pending > config_.budget_bytes) {
-      *status = fail(Status::kNotReady,
-                     "%llu bytes were unpinned to make room, but the kernel still charges them",
-                     static_cast<unsigned long long>(now_pending));
-      abandon_locked(*plan);
-    }
+    abandon_locked(want, *plan);
   }
-  if (*status == Status::kOk) return Step::kRegister;
   if (plan->range == want.pages) return Step::kDone;
   want.exact = true;
   return Step::kAgain;
@@ -337,7 +344,7 @@ Status Domain::finish_registration(const Want& want, const Plan& plan, Status st
     MutexLock lock(mu_);
     if (status != Status::kOk) {
       ++totals_.pin_failures;
-      abandon_locked(plan);
+      abandon_locked(want, plan);
       return status;
     }
     RegionInfo& info = infos_[plan.region];

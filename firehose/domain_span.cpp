@@ -54,15 +54,28 @@ Status Domain::reserve_missing(const MemoryRange* ranges, size_t n, const Region
     MutexLock lock(mu_);
     status = reserve_locked(charge, regions, kernel_pending, reservation);
   }
-  bool kernel_keeps = false;
-  pay_with_victims(reservation, &kernel_keeps);
-  return status;
+  const Status paid = pay_with_victims(reservation);
+  return status != Status::kOk ? status : paid;
+}
+
+// kResource when the ranges could not all be held even by an empty cache: "not now" would be a lie. What
+// several ranges have in common counts for each.
+Status Domain::check_total(const MemoryRange* ranges, size_t n) const noexcept {
+  uint64_t charge = 0;
+  for (size_t i = 0; i < n; ++i) {
+    charge += registrar_->charge(round_out(ranges[i], config_.granule_bytes));
+  }
+  if (charge <= config_.budget_bytes && n <= config_.max_regions) return Status::kOk;
+  return fail(Status::kResource,
+              "%zu ranges of %llu bytes in all are more than the whole budget of %llu bytes and %u regions",
+              n, static_cast<unsigned long long>(charge),
+              static_cast<unsigned long long>(config_.budget_bytes), config_.max_regions);
 }
 
 // Each range lies in one region (page mode: in one bucket). held[i] answers ranges[i].
 Status Domain::acquire_all(ThreadDomain* thread, const MemoryRange* ranges, size_t n, Access need,
                            Effort effort, const RegionSlot** held) noexcept {
-  Status status = Status::kOk;
+  Status status = effort == Effort::kRegister ? check_total(ranges, n) : Status::kOk;
   for (size_t i = 0; i < n && status == Status::kOk; ++i) {
     held[i] = nullptr;
     Want want = make_want(ranges[i], need, Effort::kHitOnly, thread);

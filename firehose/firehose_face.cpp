@@ -72,9 +72,9 @@ void hydrant_fh_poll(hydrant_fh_t* fh) {
   static_cast<void>(hydrant_poll(fh->domain));
 }
 
-void* hydrant_fh_request_new(size_t bytes, int may_refuse) {
+void* hydrant_fh_request_new(size_t bytes) {
   void* request = std::malloc(bytes);
-  if (request == nullptr && may_refuse == 0) face_fatal("firehose: out of memory for a request");
+  if (request == nullptr) face_fatal("firehose: out of memory for a request of %zu bytes", bytes);
   return request;
 }
 

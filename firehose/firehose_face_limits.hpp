@@ -19,7 +19,11 @@ struct FaceSetting {
 };
 
 struct FaceEnvironment {
-  FaceSetting m, max_victim_m, r, max_victim_r, max_region_size;
+  FaceSetting m = {};
+  FaceSetting max_victim_m = {};
+  FaceSetting r = {};
+  FaceSetting max_victim_r = {};
+  FaceSetting max_region_size = {};
 };
 
 // Reads the variables named after the fields.

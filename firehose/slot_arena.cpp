@@ -24,7 +24,7 @@ void remove_locked(size_t i) noexcept HYDRANT_REQUIRES(g_mutex) {
 SlotArena acquire_slot_arena(size_t count) noexcept {
   {
     MutexLock lock(g_mutex);
-    for (size_t i = 0; g_released_count > kRetained && i < g_released_count; ++i) {
+    for (size_t i = 0; i + kRetained < g_released_count; ++i) {
       const SlotArena arena = g_released[i];
       if (arena.count != count) continue;
       remove_locked(i);

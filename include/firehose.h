@@ -223,20 +223,8 @@ static inline void hydrant_fh_call_poll(void) { FIREHOSE_AMPOLL(); }
 
 #define HYDRANT_FH_FLAG_OURS 0x01 /* of firehose_request_t: the library provided the storage */
 
-/* Turns a hold into a request. NULL if there is no hold, or no memory for a request that may be refused;
- * the hold is then given back. */
-static inline const firehose_request_t* hydrant_fh_answer(hydrant_pin_t pin,
-                                                          firehose_request_t* req, int may_refuse) {
-  uint16_t flags = 0;
-  if (!pin.region) return HYDRANT_FH_NULL;
-  if (!req) {
-    req = HYDRANT_FH_POINTER(firehose_request_t*, hydrant_fh_request_new(sizeof *req, may_refuse));
-    if (!req) {
-      hydrant_fh_release(pin);
-      return HYDRANT_FH_NULL;
-    }
-    flags = HYDRANT_FH_FLAG_OURS;
-  }
+static inline const firehose_request_t* hydrant_fh_fill(hydrant_pin_t pin, firehose_request_t* req,
+                                                        uint16_t flags) {
   req->flags = flags;
   req->node = FIREHOSE_MYNODE;
   req->addr = pin.region->addr;
@@ -247,6 +235,15 @@ static inline const firehose_request_t* hydrant_fh_answer(hydrant_pin_t pin,
   memcpy(&req->client, pin.region->key, sizeof req->client);
 #endif
   return req;
+}
+
+/* Turns what a call that may refuse has found into a request. */
+static inline const firehose_request_t* hydrant_fh_answer(hydrant_pin_t pin,
+                                                          firehose_request_t* req) {
+  if (!pin.region) return HYDRANT_FH_NULL;
+  if (req) return hydrant_fh_fill(pin, req, 0);
+  req = HYDRANT_FH_POINTER(firehose_request_t*, hydrant_fh_request_new(sizeof *req));
+  return hydrant_fh_fill(pin, req, HYDRANT_FH_FLAG_OURS);
 }
 
 /* ---- init, fini, progress --------------------------------------------------------------------------- */
@@ -335,15 +332,18 @@ static inline void firehose_get_params(uintptr_t max_pinnable_memory, uintptr_t*
  * requests whose release depends on this one. */
 static inline const firehose_request_t* firehose_local_pin(uintptr_t addr, size_t len,
                                                            firehose_request_t* req) {
-  return hydrant_fh_answer(
-      hydrant_fh_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len), req, 0);
+  const hydrant_pin_t pin =
+      hydrant_fh_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len);
+  if (req) return hydrant_fh_fill(pin, req, 0);
+  req = HYDRANT_FH_POINTER(firehose_request_t*, hydrant_fh_request_new(sizeof *req));
+  return hydrant_fh_fill(pin, req, HYDRANT_FH_FLAG_OURS);
 }
 
 /* The range if all of it is pinned now, else NULL. Never pins, never waits. */
 static inline const firehose_request_t* firehose_try_local_pin(uintptr_t addr, size_t len,
                                                                firehose_request_t* req) {
   return hydrant_fh_answer(
-      hydrant_fh_try_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len), req, 1);
+      hydrant_fh_try_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len), req);
 }
 
 /* A pinned region that contains the lowest pinned page of the range; NULL if none of it is pinned. The
@@ -351,7 +351,7 @@ static inline const firehose_request_t* firehose_try_local_pin(uintptr_t addr, s
 static inline const firehose_request_t* firehose_partial_local_pin(uintptr_t addr, size_t len,
                                                                    firehose_request_t* req) {
   return hydrant_fh_answer(
-      hydrant_fh_partial_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len), req, 1);
+      hydrant_fh_partial_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len), req);
 }
 
 /* Gives requests back, in any order, from any thread, also in an AM handler. */

@@ -4,7 +4,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
 
-from report.samples import quartiles  # noqa: E402
+from report.samples import quartiles, thread_counts  # noqa: E402
 from report.tables import HIT_GOALS_NS, REGIONS  # noqa: E402
 
 OURS, OURS_2, PEER, FLOOR, OTHER = "#0b6e99", "#5fb0cf", "#c8553d", "#8a8a8a", "#d9a441"
@@ -12,22 +12,24 @@ OURS, OURS_2, PEER, FLOOR, OTHER = "#0b6e99", "#5fb0cf", "#c8553d", "#8a8a8a", "
 
 def hit_cost(rows, path):
     """One panel per number of threads; bars by number of regions, whiskers are quartiles. False if empty."""
-    threads = sorted({int(name.rsplit(":", 1)[1]) for name in rows.samples if name.startswith("floor/empty/")})
+    threads = thread_counts(rows)
     if not threads:
         return False
     series = [("hydrant/region", "ours, region mode", OURS), ("hydrant/page", "ours, page mode", OURS_2),
               ("ucx", "UCX rcache", PEER), ("floor/locked", "locked increment + decrement", FLOOR),
               ("floor/empty", "empty loop", "#d5d5d5")]
     series = [entry for entry in series if rows.matching(entry[0] + "/regions:")]
-    figure, panels = plt.subplots(1, len(threads), figsize=(5.6 * len(threads), 4.8), sharey=True, squeeze=False)
+    figure, panels = plt.subplots(1, len(threads), figsize=(5.6 * len(threads), 4.8), sharey=True,
+                                  squeeze=False)
     width = 0.84 / len(series)
     for panel, count in zip(panels[0], threads):
         for place, (prefix, label, colour) in enumerate(series):
             _bars(panel, rows, prefix, count, label, colour, place * width - 0.42 + width / 2, width)
         for i, regions in enumerate(REGIONS):
             if regions in HIT_GOALS_NS:
-                panel.hlines(HIT_GOALS_NS[regions], i - 0.45, i + 0.45, color="black", linestyle=(0, (4, 2)), linewidth=1.3,
-                             label="goal for ours" if i == 0 else None, zorder=4)
+                panel.hlines(HIT_GOALS_NS[regions], i - 0.45, i + 0.45, color="black",
+                             linestyle=(0, (4, 2)), linewidth=1.3, zorder=4,
+                             label="goal for ours" if i == 0 else None)
         panel.set_title(f"{count} thread" + ("s" if count > 1 else ""))
         panel.set_xticks(range(len(REGIONS)), [f"{regions:,}" for regions in REGIONS])
         panel.set_xlabel("pinned regions of 64 KiB, random order")
@@ -43,12 +45,13 @@ def hit_cost(rows, path):
 
 def _bars(panel, rows, prefix, threads, label, colour, offset, width):
     for i, regions in enumerate(REGIONS):
-        values = rows.values(f"{prefix}/regions:{regions}/threads:{threads}")
+        values = rows.holds(f"{prefix}/regions:{regions}/threads:{threads}")
         if not values:
             continue
         low, middle, high = quartiles(values)
         panel.bar(i + offset, middle, width * 0.94, color=colour, label=label if i == 0 else None,
-                  yerr=[[middle - low], [high - middle]], error_kw={"linewidth": 0.9, "ecolor": "#303030"}, zorder=3)
+                  yerr=[[middle - low], [high - middle]], zorder=3,
+                  error_kw={"linewidth": 0.9, "ecolor": "#303030"})
         panel.annotate(_short(middle), (i + offset, high), xytext=(0, 2),
                        textcoords="offset points", ha="center", fontsize=7, zorder=5)
 
@@ -61,8 +64,11 @@ def _short(ns):
 
 def sweep(rows, path):
     """Time per use and registrations per use over the working set. False if there is nothing to draw."""
-    series = [("firehose", "firehose (ours)", OURS, "o"), ("register", "register every time", OTHER, "s"),
-              ("copy", "copy through a pinned buffer", PEER, "^"), ("pin_everything", "pin everything", FLOOR, "D")]
+    series = [("firehose", "firehose, region mode", OURS, "o"),
+              ("firehose_page", "firehose, 64 KiB pages", OURS_2, "v"),
+              ("register", "register every time", OTHER, "s"),
+              ("copy", "copy through a pinned buffer", PEER, "^"),
+              ("pin_everything", "pin everything", FLOOR, "D")]
     figure, (left, right) = plt.subplots(1, 2, figsize=(11.2, 4.8))
     drawn = False
     for strategy, label, colour, marker in series:
@@ -73,9 +79,10 @@ def sweep(rows, path):
         drawn = True
         sets = [percent / 100 for percent, _ in points]
         bands = [quartiles(rows.values(name)) for _, name in points]
-        left.plot(sets, [band[1] for band in bands], color=colour, marker=marker, markersize=4.5, label=label, zorder=3)
-        left.fill_between(sets, [band[0] for band in bands], [band[2] for band in bands], color=colour, alpha=0.2)
-        if strategy in ("firehose", "register"):
+        low, middle, high = zip(*bands)
+        left.plot(sets, middle, color=colour, marker=marker, markersize=4.5, label=label, zorder=3)
+        left.fill_between(sets, low, high, color=colour, alpha=0.2)
+        if strategy in ("firehose", "firehose_page", "register"):
             right.plot(sets, [rows.median(name, "registrations_per_use") for _, name in points], color=colour,
                        marker=marker, markersize=4.5, label=label, zorder=3)
     left.set_yscale("log")

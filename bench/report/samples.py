@@ -29,6 +29,10 @@ class Rows:
         """All samples of one row; [] if it did not run."""
         return [entry[key] for entry in self.samples.get(row, []) if key in entry]
 
+    def holds(self, row):
+        """Of a row of pin_hit_bench: ns per hold+release, the median batch of each repetition."""
+        return self.values(row, "p50_ns")
+
     def median(self, row, key="real_time"):
         values = self.values(row, key)
         return statistics.median(values) if values else None
@@ -54,9 +58,11 @@ def quartiles(values):
 def ratio_interval(ours, theirs, rounds=2000):
     """Ratio of the medians and its 95 % bootstrap interval: (ratio, low, high)."""
     pick = random.Random(1)
-    ratios = sorted(
-        statistics.median(pick.choices(ours, k=len(ours))) / statistics.median(pick.choices(theirs, k=len(theirs)))
-        for _ in range(rounds))
+
+    def resampled(values):
+        return statistics.median(pick.choices(values, k=len(values)))
+
+    ratios = sorted(resampled(ours) / resampled(theirs) for _ in range(rounds))
     return (statistics.median(ours) / statistics.median(theirs),
             ratios[int(0.025 * rounds)], ratios[int(0.975 * rounds)])
 
@@ -70,6 +76,11 @@ def verdict(value, bound, low=None):
     if low is not None and value <= 1.1 * bound and low <= bound:
         return "within noise"
     return "NO"
+
+
+def thread_counts(rows):
+    """The numbers of threads that pin_hit_bench ran with."""
+    return sorted({int(name.rsplit(":", 1)[1]) for name in rows.samples if name.startswith("floor/empty/")})
 
 
 def duration(ns):

@@ -1,7 +1,7 @@
-"""The tables of the report: ours, floors, peers, ratios, the goal beside each. Losing rows are printed too."""
+"""The tables of the report: ours, floors, peers, ratios, the goal beside each. Losing rows too."""
 import math
 
-from report.samples import duration, quartiles, ratio_interval, verdict
+from report.samples import duration, quartiles, ratio_interval, thread_counts, verdict
 
 REGIONS = (1, 16, 1024, 65536)
 HIT_GOALS_NS = {1: 5.0, 1024: 6.0, 65536: 20.0}
@@ -17,21 +17,24 @@ def render(header, rows):
     """A table in Markdown that also reads well as plain text."""
     cells = [header] + rows
     widths = [max(len(str(row[i])) for row in cells) for i in range(len(header))]
-    lines = ["| " + " | ".join(str(cell).ljust(width) for cell, width in zip(row, widths)) + " |" for row in cells]
+    lines = ["| " + " | ".join(str(cell).ljust(width) for cell, width in zip(row, widths)) + " |"
+             for row in cells]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
 
 
 def hits(rows):
     """(title, text, facts) of hold + release."""
-    threads = sorted({int(name.rsplit(":", 1)[1]) for name in rows.samples if name.startswith("floor/empty/")})
+    threads = thread_counts(rows)
     body, facts, ratios = [], [], []
     for regions in REGIONS:
         for count in threads:
             body.append(_hit_row(rows, regions, count, facts, ratios))
-    text = [render(["regions x threads", "ours, region mode", "ours, page mode", "UCX rcache", "locked inc+dec",
-                    "empty loop", "UCX / ours", "goal (ns)", "kept", "vs 1 thread", "kept"], body),
-            "", "ns per hold + release per thread: median (quartiles). 'kept' looks at the slower of the two modes."]
+    text = [render(["regions x threads", "ours, region mode", "ours, page mode", "UCX rcache",
+                    "locked inc+dec", "empty loop", "UCX / ours", "goal (ns)", "kept", "vs 1 thread",
+                    "kept"], body),
+            "", "ns per hold + release per thread: median (quartiles) over the repetitions of each one's "
+            "median batch.", "'kept' looks at the slower of the two modes."]
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         text.append(f"Geometric mean of UCX / ours (slower mode) over {len(ratios)} rows: {mean:.1f} "
@@ -48,10 +51,10 @@ def hits(rows):
 
 def _hit_row(rows, regions, threads, facts, ratios):
     end = f"/regions:{regions}/threads:{threads}"
-    modes = {mode: rows.values(f"hydrant/{mode}{end}") for mode in ("region", "page")}
+    modes = {mode: rows.holds(f"hydrant/{mode}{end}") for mode in ("region", "page")}
     present = {mode: samples for mode, samples in modes.items() if samples}
     slower = max(present, key=lambda mode: quartiles(present[mode])[1], default=None)
-    ucx = rows.values(f"ucx{end}")
+    ucx = rows.holds(f"ucx{end}")
     goal = HIT_GOALS_NS.get(regions)
     kept = alone_text = alone_kept = ratio_text = ""
     if slower:
@@ -60,8 +63,9 @@ def _hit_row(rows, regions, threads, facts, ratios):
             kept = verdict(middle, goal, quartiles(present[slower])[0])
             facts.append({"what": f"hold + release{end}", "value": middle, "goal": goal, "kept": kept})
         if threads > 1:
-            worst = max((ratio_interval(present[mode], rows.values(f"hydrant/{mode}/regions:{regions}/threads:1"))
-                         for mode in present), key=lambda ratio: ratio[0])
+            alone = {mode: rows.holds(f"hydrant/{mode}/regions:{regions}/threads:1") for mode in present}
+            worst = max((ratio_interval(present[mode], alone[mode]) for mode in present),
+                        key=lambda ratio: ratio[0])
             alone_text = f"{worst[0]:.2f} ({worst[1]:.2f}-{worst[2]:.2f})"
             alone_kept = verdict(worst[0], THREAD_GOAL, worst[1])
             facts.append({"what": f"against one thread{end}", "value": worst[0], "goal": THREAD_GOAL,
@@ -70,7 +74,7 @@ def _hit_row(rows, regions, threads, facts, ratios):
             ratios.append(quartiles(ucx)[1] / middle)
             ratio_text = f"{ratios[-1]:.1f}"
     return [f"{regions} x {threads}", spread(modes["region"]), spread(modes["page"]), spread(ucx),
-            spread(rows.values(f"floor/locked{end}")), spread(rows.values(f"floor/empty{end}")), ratio_text,
+            spread(rows.holds(f"floor/locked{end}")), spread(rows.holds(f"floor/empty{end}")), ratio_text,
             f"<= {goal:g}" if goal else "-", kept, alone_text, alone_kept]
 
 
@@ -80,7 +84,7 @@ def _hit_variants(rows, threads):
         for count in threads:
             end = f"/regions:{regions}/threads:{count}"
             body.append([f"{regions} x {count}"] + [
-                spread(rows.values(name + end)) for name in
+                spread(rows.holds(name + end)) for name in
                 ("hydrant/page4k", "hydrant/region-inside", "ucx-inside", "hydrant/region-key", "ucx-key")])
     return body
 
@@ -98,8 +102,8 @@ def misses(rows):
     for operation in ("first_pin", "pin_after_eviction", "release_unpin"):
         for name in sorted(rows.matching(operation + "/"), key=_miss_order):
             body.append(_miss_row(rows, name, operation, facts))
-    text = [render(["operation", "registrar", "bytes", "pages", "others", "ours", "bare call", "difference", "ratio",
-                    "goal", "kept"], body),
+    text = [render(["operation", "registrar", "bytes", "pages", "others", "ours", "bare call",
+                    "difference", "ratio", "goal", "kept"], body),
             "", "Medians; 'bare call' is the registration itself with as many other regions in the table, "
             "taken in turn with ours."]
     return "Misses: real pins beside the bare call", "\n".join(text), facts
@@ -114,7 +118,7 @@ def _miss_row(rows, name, operation, facts):
     _, registrar, size, pages, others = name.split("/")
     size, pages, others = (part.split(":")[1] for part in (size, pages, others))
     if name in rows.skipped:
-        return [operation, registrar, size, pages, others, "skipped: " + rows.skipped[name], "", "", "", "", ""]
+        return [operation, registrar, size, pages, others, "skipped", "", "", "", "", ""]
     ours, bare = rows.median(name, "ours_ns"), rows.median(name, "bare_ns")
     ratio, low, _ = ratio_interval(rows.values(name, "ours_ns"), rows.values(name, "bare_ns"))
     goal = kept = ""
@@ -132,7 +136,7 @@ def stalls(rows):
     body, facts = [], []
     for name in rows.matching("stall/"):
         if name in rows.skipped:
-            body.append([name, "skipped: " + rows.skipped[name]] + [""] * 6)
+            body.append([name.removeprefix("stall/"), "skipped"] + [""] * 6)
             continue
         grows = rows.median(name, "share_grows")
         alone, beside = rows.median(name, "longest_alone_us"), rows.median(name, "longest_beside_us")
@@ -140,40 +144,46 @@ def stalls(rows):
         if name.startswith("stall/hydrant/"):
             kept = verdict(grows, STALL_POINTS, quartiles(rows.values(name, "share_grows"))[0])
             longest = verdict(beside, alone, quartiles(rows.values(name, "longest_beside_us"))[0])
-            facts += [{"what": name + " share grows (points)", "value": grows, "goal": STALL_POINTS, "kept": kept},
+            facts += [{"what": name + " share grows (points)", "value": grows, "goal": STALL_POINTS,
+                       "kept": kept},
                       {"what": name + " longest (us)", "value": beside, "goal": alone, "kept": longest}]
         body.append([name.removeprefix("stall/"), f"{rows.median(name, 'share_alone'):.2f} %",
-                     f"{rows.median(name, 'share_beside'):.2f} %", f"{grows:+.2f}", kept, duration(alone * 1e3),
-                     duration(beside * 1e3), longest])
+                     f"{rows.median(name, 'share_beside'):.2f} %", f"{grows:+.2f}", kept,
+                     duration(alone * 1e3), duration(beside * 1e3), longest])
     text = [render(["who", "alone", "beside", "points (goal <= 2)", "kept", "longest alone", "longest beside",
                     "no longer"], body),
-            "", "Share of the time that lies in hits over 20 us, alone and beside a thread that registers 64 MiB again and "
-            "again. 'hydrant-beside-bare' is the control: the other thread calls the kernel without any cache."]
+            "", "Share of the time that lies in hits over 20 us, alone and beside a thread that registers "
+            "64 MiB again and again,", "with pauses of pause_us between. 'hydrant-beside-bare' is the "
+            "control: the other thread calls the kernel without any cache."]
     return "Stalls: hits while another thread registers", "\n".join(text), facts
 
 
 def sweep(rows):
     """(title, text, facts) of the working-set sweep."""
-    strategies = ("firehose", "register", "copy", "pin_everything")
+    strategies = ("firehose", "firehose_page", "register", "copy", "pin_everything")
     percents = sorted({int(name.rsplit(":", 1)[1]) for name in rows.matching("sweep/")})
     body, facts = [], []
     for percent in percents:
         names = {strategy: f"sweep/{strategy}/set:{percent}" for strategy in strategies}
         times = {strategy: rows.median(name) for strategy, name in names.items()}
         cells = [duration(times[s]) if times[s] is not None else "skipped" for s in strategies]
-        ours, best = times["firehose"], min((times[s] for s in ("register", "copy") if times[s]), default=None)
+        ours = times["firehose"]
+        best = min((times[s] for s in ("register", "copy") if times[s]), default=None)
         if ours is not None:
             facts.append({"what": f"sweep at {percent} %", "firehose_ns": ours, "others_ns": times})
+        pages = times["firehose_page"]
         body.append([f"{percent} %", *cells, f"{best / ours:.2f}" if ours and best else "",
+                     f"{best / pages:.2f}" if pages and best else "",
                      _number(rows.median(names["firehose"], "registrations_per_use")),
+                     _number(rows.median(names["firehose_page"], "registrations_per_use")),
                      _number(rows.median(names["firehose"], "copies_per_use"))])
     moved = sum(sum(rows.values(name, "moved_kib")) for name in rows.matching("sweep/"))
-    text = [render(["working set / budget", "firehose", "register each time", "copy", "pin everything",
-                    "best other / firehose", "registrations per use", "copies per use"], body),
-            "", f"Time per use, without moving the data. {moved / 1024:.0f} MiB were moved through pinned pages and compared. "
-            "'pin everything' breaks the budget past 100 %."]
-    reasons = {rows.skipped[name] for name in rows.matching("sweep/") if name in rows.skipped}
-    text += [f"Skipped: {reason}" for reason in sorted(reasons)]
+    text = [render(["working set / budget", "firehose, regions", "firehose, pages", "register each time",
+                    "copy", "pin everything", "best other / regions", "best other / pages",
+                    "registrations per use", "the same, pages", "copies per use"], body),
+            "", f"Time per use, without moving the data. {moved / 1024:.0f} MiB were moved through pinned "
+            "pages and compared.", "'pin everything' breaks the budget past 100 %; 'best other' is the faster of "
+            "register each time and copy."]
     return "Sweep: a working set against a budget", "\n".join(text), facts
 
 
@@ -186,9 +196,10 @@ def memory(rows):
     body, facts = [], []
     for name in rows.matching("memory/"):
         if name in rows.skipped:
-            body.append([name, "skipped: " + rows.skipped[name]] + [""] * 4)
+            body.append([name.removeprefix("memory/"), "skipped"] + [""] * 5)
             continue
-        shared, touch = (rows.median(name, key) for key in ("shared_bytes_per_region", "thread_bytes_per_region"))
+        shared = rows.median(name, "shared_bytes_per_region")
+        touch = rows.median(name, "thread_bytes_per_region")
         large = "regions:65536" in name  # small tables are their fixed part
         kept = (verdict(shared, BYTES_PER_REGION), verdict(touch, BYTES_PER_TOUCH)) if large else ("", "")
         if large:
@@ -199,6 +210,6 @@ def memory(rows):
         body.append([name.removeprefix("memory/"), f"{shared:.1f}", kept[0],
                      f"{rows.median(name, 'thread_bytes') / 1024:.1f}", f"{touch:.2f}", kept[1],
                      f"{rows.median(name, 'resident_per_region'):.1f}"])
-    text = [render(["tables", "shared bytes per region", "<= 192", "KiB per thread", "bytes per region per thread",
-                    "<= 4", "resident bytes per region, all threads"], body)]
+    text = [render(["tables", "shared bytes per region", "<= 192", "KiB per thread",
+                    "bytes per region per thread", "<= 4", "resident bytes per region, all threads"], body)]
     return "Memory: the cache's own tables", "\n".join(text), facts

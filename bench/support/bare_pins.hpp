@@ -10,6 +10,7 @@
 #include <cstring>
 #include <sys/mman.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 namespace hydrant::bench {
 
@@ -34,8 +35,19 @@ class BareRing {
   // 0, or what io_uring_setup or the sparse table answered (negative errno).
   int error() const { return error_; }
 
+  // False with errno set if the kernel refused.
   bool pin(unsigned slot, void* addr, size_t len) { return update(slot, {addr, len}); }
   bool unpin(unsigned slot) { return update(slot, {nullptr, 0}); }
+  // The same for an ordinary user who has just closed another ring: some kernels give its charge back late.
+  bool pin_patiently(unsigned slot, void* addr, size_t len) {
+    for (int tries = 0; tries < 2000; ++tries) {
+      if (pin(slot, addr, len)) return true;
+      if (errno != ENOMEM) return false;
+      usleep(1000);
+    }
+    errno = ENOMEM;
+    return false;
+  }
 
   // Writes [addr, addr+len) of a registered slot to a file, through the pinned pages.
   bool write_file(unsigned slot, const void* addr, size_t len, int file) {
@@ -53,8 +65,11 @@ class BareRing {
 
  private:
   bool update(unsigned slot, iovec buffer) {
+    if (error_ != 0) return false;
     __u64 tag = 0;
-    return error_ == 0 && io_uring_register_buffers_update_tag(&ring_, slot, &buffer, &tag, 1) == 1;
+    const int answer = io_uring_register_buffers_update_tag(&ring_, slot, &buffer, &tag, 1);
+    if (answer < 0) errno = -answer;
+    return answer == 1;
   }
 
   io_uring ring_{};

@@ -43,12 +43,14 @@ inline std::vector<uint32_t> shuffled_stream(uint32_t count, size_t min_length, 
   return stream;
 }
 
-template <typename T>
-double median(std::vector<T> values) {
+// The value that the fraction `at` of the values lie below; 0 for none.
+inline double quantile(std::vector<double> values, double at) {
   if (values.empty()) return 0.0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return static_cast<double>(*middle);
+  const auto index = static_cast<std::ptrdiff_t>(at * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + index, values.end());
+  return values[static_cast<size_t>(index)];
 }
+
+inline double median(const std::vector<double>& values) { return quantile(values, 0.5); }
 
 }  // namespace hydrant::bench

@@ -33,7 +33,8 @@ inline const char* page_kind_name(PageKind kind) {
 // access; the others are touched once, so that no page fault is part of a measurement.
 class Memory {
  public:
-  Memory(size_t bytes, PageKind kind) : bytes_(bytes), mapped_bytes_(bytes + kHugePageBytes) {
+  Memory(size_t bytes, PageKind kind)
+      : bytes_(bytes), mapped_bytes_((bytes + 2 * kHugePageBytes - 1) & ~(kHugePageBytes - 1)) {
     const int protection = kind == PageKind::kReserved ? PROT_NONE : PROT_READ | PROT_WRITE;
     mapping_ = mmap(nullptr, mapped_bytes_, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                     -1, 0);

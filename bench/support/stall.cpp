@@ -82,7 +82,7 @@ class HydrantSubject : public Subject {
     return release(hydrant_pin(domain_.get(), region(index), kHitBytes, HYDRANT_LOCAL_WRITE));
   }
   bool churn() override {
-    if (churn_bare_) return bare_.pin(0, big(), kBigBytes) && bare_.unpin(0);
+    if (churn_bare_) return bare_.pin_patiently(0, big(), kBigBytes) && bare_.unpin(0);
     const hydrant_pin_t pin = hydrant_pin(domain_.get(), big(), kBigBytes, HYDRANT_LOCAL_WRITE);
     return release(pin) && hydrant_invalidate(domain_.get(), big(), kBigBytes) == GASNET_OK;
   }

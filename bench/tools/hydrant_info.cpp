@@ -159,7 +159,7 @@ int run(int argc, char** argv) {
     // CLI11 has a code of its own for every mistake; shells and scripts expect 2 for all of them.
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
-  const Json report = collect();
+  const Json report = collect(HYDRANT_VERSION);
   if (json) {
     std::printf("%s\n", report.dump(2).c_str());
   } else {

@@ -152,10 +152,10 @@ inline Json describe_knobs() {
   return rows;
 }
 
-inline Json collect() {
+inline Json collect(const char* version) {
   const MachineLimits limits = read_machine_limits();
   uint64_t max_charge = kUnlimited;
-  Json report = {{"version", HYDRANT_VERSION}};
+  Json report = {{"version", version}};
   report["registrars"] = describe_registrars(&max_charge);
   report["limits"] = describe_limits(limits);
   report["default_budget"] = describe_budget(limits, max_charge);

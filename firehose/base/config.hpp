@@ -51,12 +51,12 @@ enum class KnobType : uint32_t {
 
 // One row. All texts are literals; effect is one sentence.
 struct KnobInfo {
-  Knob knob;  // its own index
-  const char* name;
-  KnobType type;
-  const char* unit;          // what a plain number means: "bytes", "MiB", "seconds"; "" where none
-  const char* default_text;  // in the grammar of the type
-  const char* effect;
+  Knob knob = Knob::kRegistrar;  // its own index
+  const char* name = "";
+  KnobType type = KnobType::kCount;
+  const char* unit = "";          // what a plain number means: "bytes", "MiB"; "" where none
+  const char* default_text = "";  // in the grammar of the type
+  const char* effect = "";
   const char* choices = "";  // kChoice, kSet: names joined by '|'
   uint64_t min = 0;          // accepted values, inclusive
   uint64_t max = UINT64_MAX;

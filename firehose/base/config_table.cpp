@@ -51,7 +51,9 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .type = KnobType::kChoice,
      .unit = "",
      .default_text = "region",
-     .effect = "How a domain divides memory: intervals that merge and grow, or fixed buckets.",
+     .effect = "How a domain divides memory where the program leaves it open and the registrar has "
+               "no keys: "
+               "intervals that merge and grow, or fixed buckets.",
      .choices = "region|page"},
     {.knob = Knob::kBucket,
      .name = "FIREHOSE_BUCKET",
@@ -84,10 +86,10 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .type = KnobType::kSize,
      .unit = "bytes",
      .default_text = "1M",
-     .effect =
-         "Largest translation table of one thread and domain; smaller saves memory, larger makes "
-         "more regions a hit without a look in the shared table.",
-     .min = 4096,
+     .effect = "Largest translation table of one thread and domain, rounded down to a power of "
+               "two; smaller saves memory, larger makes "
+               "more regions a hit without a look in the shared table.",
+     .min = 8192,
      .max = kGiB},
     {.knob = Knob::kWaitWarn,
      .name = "FIREHOSE_WAIT_WARN",

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -23,6 +24,15 @@ constexpr Access kWriting = Access::kLocalWrite | Access::kRemoteWrite | Access:
 void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<void*>(addr); }
 
 unsigned long long ull(uint64_t value) noexcept { return value; }
+
+// The system calls themselves: the sanitizers replace the libc functions by ones that lock nothing.
+// 0 or a positive errno.
+int lock_range(MemoryRange range) noexcept {
+  return syscall(SYS_mlock, range.addr, range.len) == 0 ? 0 : errno;
+}
+int unlock_range(MemoryRange range) noexcept {
+  return syscall(SYS_munlock, range.addr, range.len) == 0 ? 0 : errno;
+}
 
 // MS_ASYNC does nothing on Linux but to look whether all of the range is mapped.
 bool is_mapped(MemoryRange range) noexcept {
@@ -64,11 +74,12 @@ Status explain(int error, MemoryRange range) noexcept {
 
 // errno of munlock(), 0 if all went well. What is not mapped any more took its lock with it.
 int unlock_pages(MemoryRange range, size_t page_bytes) noexcept {
-  if (munlock(pointer(range.addr), range.len) == 0) return 0;
-  if (errno != ENOMEM) return errno;
+  int error = unlock_range(range);
+  if (error != ENOMEM) return error;
   // munlock stops at the first hole: what lies behind one needs a call of its own.
   for (uintptr_t page = range.addr; page < range.end(); page += page_bytes) {
-    if (munlock(pointer(page), page_bytes) != 0 && errno != ENOMEM) return errno;
+    error = unlock_range({page, page_bytes});
+    if (error != 0 && error != ENOMEM) return error;
   }
   return 0;
 }
@@ -101,7 +112,7 @@ class MlockRegistrar final : public Registrar {
 MlockRegistrar::~MlockRegistrar() {
   MutexLock lock(mu_);
   if (counts_ == nullptr) return;
-  counts_->clear([](MemoryRange gone) noexcept { munlock(pointer(gone.addr), gone.len); });
+  counts_->clear([](MemoryRange gone) noexcept { (void)unlock_range(gone); });
 }
 
 Status MlockRegistrar::start() noexcept {
@@ -117,7 +128,7 @@ Status MlockRegistrar::start() noexcept {
   if (page == MAP_FAILED) return fail(Status::kResource, "no memory to try mlock on");
   can_populate_ = madvise(page, traits_.granule_bytes, MADV_POPULATE_WRITE) == 0;
   const uint64_t start_ns = now_ns();
-  const int error = mlock(page, traits_.granule_bytes) == 0 ? 0 : errno;
+  const int error = lock_range({reinterpret_cast<uintptr_t>(page), traits_.granule_bytes});
   const uint64_t pinned_ns = now_ns();
   munmap(page, traits_.granule_bytes);
   traits_.pin_base_ns = static_cast<uint32_t>(pinned_ns - start_ns);
@@ -151,7 +162,7 @@ Status MlockRegistrar::lock_pages(MemoryRange range, Access access) noexcept {
   void* start = pointer(range.addr);
   int error = EAGAIN;
   for (int i = 0; i < kRetries && (error == EAGAIN || error == EINTR); ++i) {
-    error = mlock(start, range.len) == 0 ? 0 : errno;
+    error = lock_range(range);
   }
   if (error != 0) return explain(error, range);
   if (!can_populate_ || bits(access & kWriting) == 0) return Status::kOk;

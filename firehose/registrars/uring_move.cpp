@@ -61,12 +61,9 @@ int UringRing::move(UringRun run, MemoryRange within, int fd, uint64_t offset, b
 
 // The part of `within` that lies in one slot, at its start.
 bool UringRing::find_piece(UringRun run, MemoryRange within, Piece* piece) noexcept {
-  if (run.first >= slots_ || run.generation % 2 == 0) return false;
-  MutexLock lock(slots_mu_);
-  const Slot& slot = table_[run.first];
-  if (slot.generation != run.generation) return false;
-  if (!MemoryRange{slot.addr, slot.len}.covers(within)) return false;
-  const size_t from = within.addr - slot.addr;
+  MemoryRange whole;
+  if (!slots_.find(run, &whole) || !whole.covers(within)) return false;
+  const size_t from = within.addr - whole.addr;
   const size_t index = from / kUringPieceBytes;
   piece->slot = run.first + static_cast<uint32_t>(index);
   piece->range = {within.addr, std::min(within.len, (index + 1) * kUringPieceBytes - from)};

@@ -8,8 +8,11 @@
 namespace hydrant {
 namespace {
 
-constexpr uint32_t kRingsPerSize = 16;
-constexpr uint32_t kSizes[] = {256, 1024, 4096, 16384};
+// Ring i has as many slots as the last of these lines with first <= i says: 188416 in all.
+struct RingSize {
+  uint32_t first, slots;
+};
+constexpr RingSize kSizes[] = {{0, 256}, {32, 1024}, {48, 4096}, {56, 16384}};
 
 // What makes a ring a bad choice, worst first; below them, the bytes it has registered.
 constexpr uint64_t kBusy = uint64_t{1} << 62;
@@ -19,8 +22,11 @@ constexpr uint64_t kCrowded = uint64_t{1} << 60;
 // Threads that find every ring busy open another, up to this many per processor: beyond that,
 // waiting for the kernel's lock is the smaller evil.
 constexpr uint32_t kRingsPerProcessor = 2;
-// Crowding alone opens the small rings only: descriptors are scarce, too.
-constexpr uint32_t kRingsForRoom = kRingsPerSize;
+// Crowding alone opens this many: descriptors are scarce, too.
+constexpr uint32_t kRingsForRoom = 16;
+
+// A failed attempt costs tens of microseconds, and what failed it lasts.
+constexpr uint64_t kNoLuxuryNs = 100'000'000;
 
 uint32_t online_processors() noexcept {
   const long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -50,7 +56,11 @@ void UringPool::adopt_first(std::unique_ptr<UringRing> ring) noexcept {
 
 uint32_t UringPool::slots_of_ring(uint32_t index) const noexcept {
   if (options_.ring_slots != 0) return options_.ring_slots;
-  return kSizes[std::min<size_t>(index / kRingsPerSize, std::size(kSizes) - 1)];
+  uint32_t slots = kSizes[0].slots;
+  for (const RingSize& size : kSizes) {
+    if (index >= size.first) slots = size.slots;
+  }
+  return slots;
 }
 
 uint64_t UringPool::max_slots() const noexcept {
@@ -63,30 +73,32 @@ UringRing* UringPool::at(uint32_t index) const noexcept {
   return index < size() ? rings_[index] : nullptr;
 }
 
-uint64_t UringPool::score(const UringRing& ring, uint32_t index, uint64_t len) const noexcept {
-  const uint64_t bytes = ring.registered_bytes();
-  uint64_t score = std::min(bytes, kCrowded - 1);
-  // An empty ring is of either kind until its first registration, and takes any length.
-  if (bytes != 0) {
+uint64_t UringPool::score(const UringLoad& load, uint32_t index, size_t len) const noexcept {
+  uint64_t score = std::min(load.bytes, kCrowded - 1);
+  // An empty ring is of either kind, and takes any length.
+  if (load.bytes != 0) {
     if (large_[index].load(std::memory_order_relaxed) != is_large(len)) score |= kWrongKind;
-    if (bytes + len > options_.crowded_bytes) score |= kCrowded;
+    if (load.bytes + len > options_.crowded_bytes) score |= kCrowded;
   }
-  if (!ring.idle()) score |= kBusy;
+  if (load.users != 0) score |= kBusy;
   return score;
 }
 
 // The first flawless ring, or the least bad one. Starts at a place of the processor's own, so that
 // threads that run at the same time try different rings first.
-UringPool::Choice UringPool::find(uint64_t len, uint32_t run) noexcept {
-  const uint32_t n = size();
+UringPool::Choice UringPool::find(size_t len) noexcept {
+  const uint32_t n = size(), run = UringRing::slots_for(len);
   Choice best;
-  for (uint32_t step = 0, start = n != 0 ? this_processor() % n : 0; step < n; ++step) {
-    const uint32_t index = start + step < n ? start + step : start + step - n;
+  uint32_t index = n > 1 ? this_processor() % n : 0;
+  for (uint32_t step = 0; step < n; ++step) {
     UringRing* ring = rings_[index];
-    if (ring->free_slots() < run) continue;
-    const uint64_t points = score(*ring, index, len);
-    if (points < best.score) best = {ring, index, points};
-    if (points < kCrowded) break;
+    const UringLoad load = ring->load();
+    if (load.slots + run <= ring->slots()) {
+      const uint64_t points = score(load, index, len);
+      if (points < best.score) best = {ring, index, load.bytes == 0, points};
+      if (points < kCrowded) break;
+    }
+    if (++index == n) index = 0;
   }
   return best;
 }
@@ -97,29 +109,25 @@ bool UringPool::worth_growing(const Choice& choice) const noexcept {
   if (n >= options_.max_rings) return false;
   if (choice.ring == nullptr) return true;
   if (growing_.load(std::memory_order_relaxed)) return false;
+  if (no_luxury_until_ns_.load(std::memory_order_relaxed) > now_ns()) return false;
   const bool busy = (choice.score & kBusy) != 0;
   return n < (busy ? processors_ * kRingsPerProcessor : kRingsForRoom);
 }
 
-UringRing* UringPool::claim(uint64_t len, uint32_t* index, int* error) noexcept {
-  const auto run = static_cast<uint32_t>((len + kUringPieceBytes - 1) / kUringPieceBytes);
+UringRing* UringPool::claim(size_t len, uint32_t* index, int* error) noexcept {
   *error = -EXFULL;
   for (;;) {
     const uint32_t seen = size();
-    const Choice choice = find(len, run);
+    const Choice choice = find(len);
     if (worth_growing(choice)) {
       const int grown = grow(seen);
       if (grown == 0) continue;
       if (choice.ring == nullptr) return *error = grown, nullptr;
     }
     if (choice.ring == nullptr) return nullptr;
-    // A flawless ring that somebody took meanwhile is flawless no more: look again.
-    const bool flawless = choice.score < kCrowded;
-    if (flawless && !choice.ring->claim_if_idle()) continue;
-    if (!flawless) choice.ring->claim();
-    if (choice.ring->registered_bytes() == 0) {
-      large_[choice.index].store(is_large(len), std::memory_order_relaxed);
-    }
+    // A ring that somebody took or filled meanwhile is another choice: look again.
+    if (!choice.ring->claim(len, (choice.score & kBusy) == 0)) continue;
+    if (choice.empty) large_[choice.index].store(is_large(len), std::memory_order_relaxed);
     *index = choice.index;
     return choice.ring;
   }
@@ -135,7 +143,10 @@ int UringPool::grow(uint32_t size_seen) noexcept {
   int error = 0;
   std::unique_ptr<UringRing> ring = UringRing::open(slots_of_ring(n), tagged_, &error);
   growing_.store(false, std::memory_order_relaxed);
-  if (ring == nullptr) return error;
+  if (ring == nullptr) {
+    no_luxury_until_ns_.store(now_ns() + kNoLuxuryNs, std::memory_order_relaxed);
+    return error;
+  }
   rings_[n] = ring.release();
   size_.store(n + 1, std::memory_order_release);
   return 0;

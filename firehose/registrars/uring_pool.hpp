@@ -9,6 +9,7 @@
 #include "firehose/registrars/uring_registrar.hpp"
 #include "firehose/registrars/uring_ring.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -30,7 +31,7 @@ class UringPool {
 
   // A ring with room for a registration of `len` bytes, claimed by the caller, and its index. Null with
   // *error = minus an errno if every ring is full and no other can be opened (-EXFULL: by our own limit).
-  UringRing* claim(uint64_t len, uint32_t* index, int* error) noexcept;
+  UringRing* claim(size_t len, uint32_t* index, int* error) noexcept;
 
   // Null if there is none with that index.
   UringRing* at(uint32_t index) const noexcept;
@@ -38,8 +39,8 @@ class UringPool {
 
   uint32_t slots_of_ring(uint32_t index) const noexcept;
   uint64_t max_slots() const noexcept;
-  // Longest run that every ring has room for.
-  uint32_t max_run() const noexcept { return slots_of_ring(0); }
+  // Most pieces of 1 GiB in one registration.
+  uint32_t max_run() const noexcept { return std::min(slots_of_ring(0), UringSlots::kMaxRun); }
 
   // The child of a fork: closes the parent's descriptors and starts empty. The parent's ring objects
   // are leaked: their locks may have been held. Async-signal-safe.
@@ -49,13 +50,14 @@ class UringPool {
   struct Choice {
     UringRing* ring = nullptr;
     uint32_t index = 0;
+    bool empty = false;
     uint64_t score = UINT64_MAX;
   };
-  Choice find(uint64_t len, uint32_t run) noexcept;
-  uint64_t score(const UringRing& ring, uint32_t index, uint64_t len) const noexcept;
+  Choice find(size_t len) noexcept;
+  uint64_t score(const UringLoad& load, uint32_t index, size_t len) const noexcept;
   bool worth_growing(const Choice& choice) const noexcept;
   int grow(uint32_t size_seen) noexcept;
-  bool is_large(uint64_t len) const noexcept { return len >= options_.large_bytes; }
+  bool is_large(size_t len) const noexcept { return len >= options_.large_bytes; }
 
   const UringOptions options_;
   const uint32_t processors_;
@@ -69,6 +71,8 @@ class UringPool {
   Mutex grow_mu_;  // opening one ring at a time
   // Relaxed hint: somebody is opening a ring; others make do with what there is if they can.
   std::atomic<bool> growing_{false};
+  // After a failure, rings are opened only when there is no other choice, until this time (relaxed, a hint).
+  std::atomic<uint64_t> no_luxury_until_ns_{0};
 };
 
 }  // namespace hydrant

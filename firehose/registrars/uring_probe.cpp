@@ -45,13 +45,14 @@ struct Times {
 // Pins and unpins once; keeps the better times. 0 or minus an errno.
 int pin_once(UringRing& ring, MemoryRange range, uint64_t charge_bytes, Times* times) noexcept {
   UringRun run;
+  if (!ring.claim(range.len, false)) return -EXFULL;
   const uint64_t start = now_ns();
   int error = ring.register_run(range, charge_bytes, &run);
   if (error != 0) return error;
   const uint64_t pinned = now_ns();
-  uint32_t slots = 0;
-  if (!ring.begin_unregister(range, run, &slots)) return -EIO;
-  error = ring.finish_unregister(run.first, slots);
+  if (!ring.begin_unregister(range, run)) return -EIO;
+  error = ring.finish_unregister(run.first, UringRing::slots_for(range.len),
+                                 UringRing::load_bytes(range.len));
   times->pin_ns = std::min(times->pin_ns, pinned - start);
   times->unpin_ns = std::min(times->unpin_ns, now_ns() - pinned);
   return error;

@@ -64,6 +64,7 @@ class PooledUringRegistrar final : public UringRegistrar {
     UringRing* ring = nullptr;
     uint32_t first = 0;
     uint32_t slots = 0;
+    uint64_t bytes = 0;
   };
 
   void fill_traits(const UringFacts& facts) noexcept;
@@ -125,7 +126,6 @@ Status PooledUringRegistrar::pin(MemoryRange range, Access /*access*/, std::byte
     UringRing* ring = pool_.claim(range.len, &index, &error);
     if (ring == nullptr) return explain_uring_growth(-error, pool_.size());
     error = ring->register_run(range, charge_bytes, &run);
-    ring->unclaim();
   }
   if (error == -EXFULL) return explain_uring_growth(EXFULL, pool_.size());
   if (error != 0) return explain_uring_pin(-error, range, pending_charge());
@@ -143,29 +143,25 @@ UnpinResult PooledUringRegistrar::unpin_many(const MemoryRange* ranges,
     UringKey key;
     std::memcpy(&key, keys[i], sizeof key);
     UringRing* ring = ring_of(key);
-    uint32_t slots = 0;
-    if (ring == nullptr ||
-        !ring->begin_unregister(ranges[i], {key.first_slot, key.generation}, &slots)) {
+    if (ring == nullptr || !ring->begin_unregister(ranges[i], {key.first_slot, key.generation})) {
       (void)fail(Status::kBroken, "io_uring: no live registration of [0x%llx, +%zu) has this key",
                  static_cast<unsigned long long>(ranges[i].addr), ranges[i].len);
       worst = UnpinResult::kBroken;
       continue;
     }
-    if (ring == batch.ring && key.first_slot == batch.first + batch.slots) {
-      batch.slots += slots;
-      continue;
+    if (ring != batch.ring || key.first_slot != batch.first + batch.slots) {
+      worst = std::max(worst, finish(batch));
+      batch = {ring, key.first_slot, 0, 0};
     }
-    worst = std::max(worst, finish(batch));
-    batch = {ring, key.first_slot, slots};
+    batch.slots += UringRing::slots_for(ranges[i].len);
+    batch.bytes += UringRing::load_bytes(ranges[i].len);
   }
   return std::max(worst, finish(batch));
 }
 
 UnpinResult PooledUringRegistrar::finish(const Batch& batch) noexcept {
   if (batch.ring == nullptr) return UnpinResult::kDone;
-  batch.ring->claim();
-  const int error = batch.ring->finish_unregister(batch.first, batch.slots);
-  batch.ring->unclaim();
+  const int error = batch.ring->finish_unregister(batch.first, batch.slots, batch.bytes);
   if (error == 0) return UnpinResult::kDone;
   (void)fail(Status::kBroken, "io_uring: clearing %u slots failed: %s", batch.slots,
              std::strerror(-error));

@@ -8,12 +8,13 @@
 // Rings. One ring's registrations are serialised by a lock in the kernel, and pinning huge pages scans
 // what the ring has registered (64 KiB of a huge page: 1 us beside 256 buffers, 115 us beside 16384;
 // small pages: no difference). Hence many small rings, made when they are wanted: the first
-// 16 have 256 slots, the next 16 have 1024, then 4096, then 16384. A pin goes to a ring that no thread is
+// 32 have 256 slots, the next 16 have 1024, then 8 of 4096 and 8 of 16384. A pin goes to a ring that no thread is
 // using and that holds few pages; large pins keep to rings of their own, so that giving back a
 // small one never waits behind them. Ranges over 1 GiB take several slots of one ring.
 //
-// Charge: RLIMIT_MEMLOCK, per user across processes, whole huge pages (huge_pages.hpp). Kernels that
-// give a charge back late are detected at creation; unpin() answers kPending on them.
+// Charge: RLIMIT_MEMLOCK, per user across processes, whole huge pages (huge_pages.hpp); on newer kernels
+// (seen with 6.18) each ring takes another 8 KiB of it. Kernels that give a charge back late are
+// detected at creation; unpin() answers kPending on them.
 #pragma once
 
 #include "firehose/base/registrar.hpp"
@@ -55,7 +56,8 @@ class UringRegistrar : public Registrar {
 // Opens the first ring and probes: is io_uring allowed, does pinning work, are we charged, and when does
 // a charge come back.
 // Errors: kUnsupported (io_uring absent, forbidden or too old, or no page can be locked: the text
-// says what to change); kResource (out of memory); kBadArg (options). Cost: about a millisecond.
+// says what to change); kResource (out of memory or descriptors); kBadArg (options).
+// Cost: about a millisecond.
 std::unique_ptr<UringRegistrar> make_uring_registrar(const UringOptions& options,
                                                      Status* status) noexcept;
 

@@ -18,15 +18,29 @@ constexpr uint32_t kMaxCompletions = 4096;
 // pin_user_pages() gives up with EINTR or EAGAIN when it is disturbed; it is not ours to report.
 constexpr int kRetries = 16;
 
-uint32_t pieces_of(size_t len) noexcept {
-  return static_cast<uint32_t>((len + kUringPieceBytes - 1) / kUringPieceBytes);
+// UringLoad in one word: [63:48] users, [47:32] slots, [31:0] units of 64 KiB. The largest ring holds
+// 2^14 slots of 2^14 units, so no field runs into the next.
+constexpr uint32_t kUnitShift = 16;
+constexpr uint64_t kOneUser = uint64_t{1} << 48;
+static_assert(uint64_t{kUringMaxSlots} * (kUringPieceBytes >> kUnitShift) < uint64_t{1} << 32);
+
+constexpr UringLoad unpack(uint64_t word) noexcept {
+  return {static_cast<uint32_t>(word >> 48), static_cast<uint32_t>(word >> 32 & 0xFFFF),
+          (word & UINT32_MAX) << kUnitShift};
 }
+constexpr uint64_t pack(uint32_t slots, uint64_t bytes) noexcept {
+  return uint64_t{slots} << 32 | bytes >> kUnitShift;
+}
+
+constexpr uint32_t kClearBatch = 64;
+const iovec kNothing[kClearBatch] = {};
+const __u64 kNoTags[kClearBatch] = {};
 
 }  // namespace
 
 std::unique_ptr<UringRing> UringRing::open(uint32_t slots, bool tagged, int* error) noexcept {
   std::unique_ptr<UringRing> self(new (std::nothrow) UringRing);
-  if (self == nullptr || !self->make_table(slots)) {
+  if (self == nullptr || !self->slots_.make(slots)) {
     *error = -ENOMEM;
     return nullptr;
   }
@@ -45,19 +59,6 @@ std::unique_ptr<UringRing> UringRing::open(uint32_t slots, bool tagged, int* err
   return self;
 }
 
-bool UringRing::make_table(uint32_t slots) noexcept {
-  MutexLock lock(slots_mu_);
-  const uint32_t words = (slots + 63) / 64;
-  taken_.reset(new (std::nothrow) uint64_t[words]());
-  table_.reset(new (std::nothrow) Slot[slots]);
-  if (taken_ == nullptr || table_ == nullptr) return false;
-  // The bits beyond the table count as taken.
-  if (slots % 64 != 0) taken_[words - 1] = ~uint64_t{0} << (slots % 64);
-  slots_ = slots;
-  free_slots_.store(slots, std::memory_order_relaxed);
-  return true;
-}
-
 UringRing::~UringRing() {
   if (!opened_) return;
   if (getpid() != owner_) {
@@ -71,43 +72,22 @@ UringRing::~UringRing() {
 
 void UringRing::close_in_child() const noexcept { close(ring_.ring_fd); }
 
-bool UringRing::claim_if_idle() noexcept {
-  uint32_t nobody = 0;
-  return users_.compare_exchange_strong(nobody, 1, std::memory_order_relaxed);
+UringLoad UringRing::load() const noexcept { return unpack(load_.load(std::memory_order_relaxed)); }
+
+uint64_t UringRing::load_bytes(size_t len) noexcept {
+  constexpr uint64_t kUnitMask = (uint64_t{1} << kUnitShift) - 1;
+  return (len + kUnitMask) & ~kUnitMask;
 }
 
-// Next fit: pins made one after the other get neighbouring slots, so that evicting them in the same
-// order clears them in one call.
-int UringRing::take_slots(uint32_t count, uint32_t* first) noexcept {
-  MutexLock lock(slots_mu_);
-  if (free_slots_.load(std::memory_order_relaxed) < count) return -EXFULL;
-  const uint32_t words = (slots_ + 63) / 64;
-  uint32_t run = 0;
-  // One lap and the part before the start; a run does not wrap around the end.
-  for (uint32_t step = 0, slot = next_ % slots_; step < slots_ + count; ++step) {
-    if (slot % 64 == 0 && run == 0 && taken_[slot / 64] == ~uint64_t{0}) {
-      step += 63;
-      slot = (slot / 64 + 1) % words * 64;
-      continue;
-    }
-    const bool is_free = (taken_[slot / 64] >> (slot % 64) & 1) == 0;
-    run = is_free ? run + 1 : 0;
-    if (run == count) {
-      *first = slot + 1 - count;
-      for (uint32_t i = *first; i <= slot; ++i) taken_[i / 64] |= uint64_t{1} << (i % 64);
-      next_ = slot + 1;
-      free_slots_.fetch_sub(count, std::memory_order_relaxed);
-      return 0;
-    }
-    if (++slot == slots_) slot = 0, run = 0;
+bool UringRing::claim(size_t len, bool only_if_idle) noexcept {
+  const uint32_t count = slots_for(len);
+  uint64_t seen = load_.load(std::memory_order_relaxed);
+  for (;;) {
+    const UringLoad now = unpack(seen);
+    if (now.slots + count > slots_.size() || (only_if_idle && now.users != 0)) return false;
+    const uint64_t next = seen + kOneUser + pack(count, load_bytes(len));
+    if (load_.compare_exchange_weak(seen, next, std::memory_order_relaxed)) return true;
   }
-  return -EXFULL;
-}
-
-void UringRing::give_slots(uint32_t first, uint32_t count) noexcept {
-  MutexLock lock(slots_mu_);
-  for (uint32_t i = first; i < first + count; ++i) taken_[i / 64] &= ~(uint64_t{1} << (i % 64));
-  free_slots_.fetch_add(count, std::memory_order_relaxed);
 }
 
 // Registers the pieces of `range` in slots from `first`. The kernel stops at the first piece it
@@ -136,13 +116,10 @@ int UringRing::update(uint32_t first, uint32_t count, MemoryRange range, uint64_
 }
 
 int UringRing::clear(uint32_t first, uint32_t count) noexcept {
-  constexpr uint32_t kBatch = 64;
-  const iovec nothing[kBatch] = {};
-  const __u64 no_tags[kBatch] = {};
   int retries = 0;
   while (count > 0) {
-    const uint32_t n = std::min(count, kBatch);
-    const int answer = io_uring_register_buffers_update_tag(&ring_, first, nothing, no_tags, n);
+    const uint32_t n = std::min(count, kClearBatch);
+    const int answer = io_uring_register_buffers_update_tag(&ring_, first, kNothing, kNoTags, n);
     if (answer > 0) {
       first += static_cast<uint32_t>(answer);
       count -= static_cast<uint32_t>(answer);
@@ -154,50 +131,44 @@ int UringRing::clear(uint32_t first, uint32_t count) noexcept {
 }
 
 int UringRing::register_run(MemoryRange range, uint64_t charge_bytes, UringRun* run) noexcept {
-  const uint32_t count = pieces_of(range.len);
+  const uint32_t count = slots_for(range.len);
+  const uint64_t claimed = kOneUser + pack(count, load_bytes(range.len));
   uint32_t first = 0;
-  int error = take_slots(count, &first);
-  if (error != 0) return error;
+  if (!slots_.take(count, &first)) {
+    load_.fetch_sub(claimed, std::memory_order_relaxed);
+    return -EXFULL;
+  }
   const uint64_t tag = tagged_ ? charge_bytes : 0;
-  error = update(first, count, range, tag);
+  const int error = update(first, count, range, tag);
   if (error != 0) {
-    give_slots(first, count);
+    slots_.give(first, count);
+    load_.fetch_sub(claimed, std::memory_order_relaxed);
     return error;
   }
-  registered_bytes_.fetch_add(range.len, std::memory_order_relaxed);
-  MutexLock lock(slots_mu_);
-  Slot& slot = table_[first];
-  slot.addr = range.addr;
-  slot.len = range.len;
-  slot.charge_bytes = tag;
-  run->first = first;
-  run->generation = ++slot.generation;
+  *run = {first, slots_.publish(first, range, tag)};
+  load_.fetch_sub(kOneUser, std::memory_order_relaxed);
   return 0;
 }
 
-bool UringRing::begin_unregister(MemoryRange range, UringRun run, uint32_t* slots) noexcept {
-  if (run.first >= slots_ || run.generation % 2 == 0) return false;
+bool UringRing::begin_unregister(MemoryRange range, UringRun run) noexcept {
   uint64_t charge_bytes = 0;
-  {
-    MutexLock lock(slots_mu_);
-    Slot& slot = table_[run.first];
-    if (slot.generation != run.generation || slot.addr != range.addr || slot.len != range.len) {
-      return false;
-    }
-    ++slot.generation;
-    charge_bytes = slot.charge_bytes;
-  }
+  if (!slots_.retire(run, range, &charge_bytes)) return false;
   // Before the buffer is cleared, or its tag might be counted first.
   if (charge_bytes != 0) pending_.fetch_add(charge_bytes, std::memory_order_relaxed);
-  registered_bytes_.fetch_sub(range.len, std::memory_order_relaxed);
-  *slots = pieces_of(range.len);
   return true;
 }
 
-int UringRing::finish_unregister(uint32_t first, uint32_t slots) noexcept {
+int UringRing::finish_unregister(uint32_t first, uint32_t slots, uint64_t bytes) noexcept {
+  load_.fetch_add(kOneUser, std::memory_order_relaxed);
   const int error = clear(first, slots);
-  if (error == 0) give_slots(first, slots);
-  return error;
+  if (error != 0) {
+    load_.fetch_sub(kOneUser, std::memory_order_relaxed);
+    return error;
+  }
+  // First the bits, then the count that promises free ones.
+  slots_.give(first, slots);
+  load_.fetch_sub(kOneUser + pack(slots, bytes), std::memory_order_release);
+  return 0;
 }
 
 uint64_t UringRing::pending_bytes() noexcept {

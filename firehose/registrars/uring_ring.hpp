@@ -15,6 +15,7 @@
 
 #include "firehose/base/memory_range.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/registrars/uring_slots.hpp"
 
 #include <liburing.h>
 
@@ -31,10 +32,11 @@ inline constexpr uint32_t kUringMaxSlots = 16384;
 // Set in the user data of submissions, never in a tag.
 inline constexpr uint64_t kUringTicketBit = uint64_t{1} << 63;
 
-// Where a registration lives in its ring.
-struct UringRun {
-  uint32_t first = 0;
-  uint32_t generation = 0;  // odd while the registration lives
+// How much a ring is in use: the grounds for choosing one.
+struct UringLoad {
+  uint32_t users = 0;  // threads inside a registration or waiting for one
+  uint32_t slots = 0;  // taken
+  uint64_t bytes = 0;  // registered, in steps of 64 KiB
 };
 
 class UringRing {
@@ -49,16 +51,24 @@ class UringRing {
   UringRing(const UringRing&) = delete;
   UringRing& operator=(const UringRing&) = delete;
 
-  // Registers `range`. `charge_bytes` is what pending_bytes() will count after unregister_run().
-  // 0, or minus an errno; -EXFULL if no run of free slots is long enough. Nothing changed on failure.
+  // Promises room for a registration of `len` bytes and marks the ring as in use; false if it is full, or
+  // if `only_if_idle` and another thread uses it. Every success is followed by one register_run().
+  bool claim(size_t len, bool only_if_idle) noexcept;
+  // Registers `range`, as long as the claim was. `charge_bytes` is what pending_bytes() will count once it
+  // is cleared. 0, or minus an errno; -EXFULL if no run of free slots is long enough. The claim is over.
   int register_run(MemoryRange range, uint64_t charge_bytes, UringRun* run) noexcept;
 
   // Takes the run out of the caller's hands: from here on nobody else can clear it. False if `run` is
   // not a live registration of exactly `range`.
-  bool begin_unregister(MemoryRange range, UringRun run, uint32_t* slots) noexcept;
-  // Clears `slots` slots from `first`, which begin_unregister() gave: several neighbouring runs may go
-  // in one call. 0 or minus an errno; on failure the slots are lost.
-  int finish_unregister(uint32_t first, uint32_t slots) noexcept;
+  bool begin_unregister(MemoryRange range, UringRun run) noexcept;
+  // Clears what begin_unregister() gave: `slots` slots from `first`, of `bytes` bytes together as
+  // load_bytes() counts them. Neighbouring runs may go in one call. 0 or minus an errno; on failure
+  // the slots are lost.
+  int finish_unregister(uint32_t first, uint32_t slots, uint64_t bytes) noexcept;
+  static uint32_t slots_for(size_t len) noexcept {
+    return static_cast<uint32_t>((len + kUringPieceBytes - 1) / kUringPieceBytes);
+  }
+  static uint64_t load_bytes(size_t len) noexcept;
 
   // Bytes of cleared buffers that the kernel has not given back yet. Takes in what it has reported.
   // Cost: one load when nothing is pending; never a wait, a system call only after an overflow.
@@ -71,17 +81,8 @@ class UringRing {
   int move(UringRun run, MemoryRange within, int fd, uint64_t offset, bool to_file,
            uint64_t timeout_ns, uint64_t* moved) noexcept;
 
-  // Marks the ring as in use by the calling thread if nobody uses it. Pairs with unclaim().
-  bool claim_if_idle() noexcept;
-  void claim() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
-  void unclaim() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
-
-  bool idle() const noexcept { return users_.load(std::memory_order_relaxed) == 0; }
-  uint32_t free_slots() const noexcept { return free_slots_.load(std::memory_order_relaxed); }
-  uint64_t registered_bytes() const noexcept {
-    return registered_bytes_.load(std::memory_order_relaxed);
-  }
-  uint32_t slots() const noexcept { return slots_; }
+  UringLoad load() const noexcept;
+  uint32_t slots() const noexcept { return slots_.size(); }
   bool tagged() const noexcept { return tagged_; }
 
   // For the probe, on an empty ring that nobody else knows yet.
@@ -91,21 +92,12 @@ class UringRing {
   void close_in_child() const noexcept;
 
  private:
-  struct Slot {
-    uintptr_t addr = 0;  // of the whole run; set in its first slot
-    size_t len = 0;
-    uint64_t charge_bytes = 0;  // the tag; 0 without tags
-    uint32_t generation = 0;    // counts up at registration and at unregistration
-  };
   struct Piece {
     uint32_t slot = 0;
     MemoryRange range;
   };
 
   UringRing() noexcept = default;
-  bool make_table(uint32_t slots) noexcept;
-  int take_slots(uint32_t count, uint32_t* first) noexcept;
-  void give_slots(uint32_t first, uint32_t count) noexcept;
   int update(uint32_t first, uint32_t count, MemoryRange range, uint64_t tag) noexcept;
   int clear(uint32_t first, uint32_t count) noexcept;
   void claim_completions() noexcept;
@@ -120,21 +112,14 @@ class UringRing {
   int cancel(uint64_t ticket) noexcept;
 
   io_uring ring_{};
-  uint32_t slots_ = 0;
   bool tagged_ = false;
   bool opened_ = false;
   pid_t owner_ = 0;
 
-  // Which slots are free and what the taken ones hold. Short sections, no system call under it.
-  Mutex slots_mu_;
-  std::unique_ptr<uint64_t[]> taken_ HYDRANT_GUARDED_BY(slots_mu_);  // a bit per slot
-  std::unique_ptr<Slot[]> table_ HYDRANT_GUARDED_BY(slots_mu_);
-  uint32_t next_ HYDRANT_GUARDED_BY(slots_mu_) = 0;  // where the last search ended
-
-  // Hints for choosing a ring, read without the lock: relaxed, because a stale value costs time only.
-  std::atomic<uint32_t> users_{0};
-  std::atomic<uint32_t> free_slots_{0};
-  std::atomic<uint64_t> registered_bytes_{0};
+  UringSlots slots_;
+  // UringLoad packed: users, slots and units of bytes, so that one locked instruction changes all three.
+  // Relaxed: it promises slots by counting, and else only steers choices; bitmap and records order data.
+  std::atomic<uint64_t> load_{0};
   // Added to before a tagged run is cleared, taken from when its tag comes back.
   std::atomic<uint64_t> pending_{0};
 

@@ -19,6 +19,9 @@ int io_uring_disabled() noexcept {
   return digit >= '0' && digit <= '9' ? digit - '0' : -1;
 }
 
+// Less than this can hold no ring and no pin.
+constexpr uint64_t kRingBytes = 16384;
+
 unsigned long long ull(uint64_t value) noexcept { return value; }
 
 Status explain_no_memory(MemoryRange range, uint64_t pending_bytes) noexcept {
@@ -39,6 +42,15 @@ Status explain_no_memory(MemoryRange range, uint64_t pending_bytes) noexcept {
       "io_uring: no budget to pin %zu bytes (ENOMEM; all processes of user %u share it, huge "
       "pages count whole, %llu bytes here are unpinned but not given back yet): %s",
       range.len, static_cast<unsigned>(getuid()), ull(pending_bytes), advice);
+}
+
+// Some kernels charge a ring's own few pages to the account, too.
+Status explain_no_ring_memory() noexcept {
+  const MemlockLimit limit = read_memlock_limit();
+  char advice[256];
+  describe_memlock(limit, advice, sizeof advice);
+  return fail(limit.usable_bytes() < kRingBytes ? Status::kUnsupported : Status::kResource,
+              "io_uring: no memory for a ring (ENOMEM); %s", advice);
 }
 
 }  // namespace
@@ -72,7 +84,7 @@ Status explain_uring_unusable(int error) noexcept {
       return fail(Status::kResource,
                   "no file descriptor for a ring (%s): raise RLIMIT_NOFILE with 'ulimit -n'",
                   std::strerror(error));
-    case ENOMEM: return fail(Status::kResource, "no memory for a ring (ENOMEM)");
+    case ENOMEM: return explain_no_ring_memory();
     default:
       return fail(Status::kUnsupported, "io_uring cannot be set up: %s", std::strerror(error));
   }

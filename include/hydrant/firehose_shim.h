@@ -20,6 +20,12 @@
 extern "C" {
 #endif
 
+#if defined(__GNUC__)
+#define HYDRANT_FH_ATTRIBUTE(list) __attribute__(list)
+#else
+#define HYDRANT_FH_ATTRIBUTE(list)
+#endif
+
 /* Changes whenever a struct or a function of this file changes. */
 #define HYDRANT_FH_ABI 1u
 
@@ -88,8 +94,8 @@ HYDRANT_API void hydrant_fh_release(hydrant_pin_t pin);
 HYDRANT_API void hydrant_fh_invalidate(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
                                        size_t len);
 
-/* Storage for a request that the library provides. Without memory: NULL if may_refuse, else abort. */
-HYDRANT_API void* hydrant_fh_request_new(size_t bytes, int may_refuse);
+/* Storage for a request that the library provides; never NULL. Aborts without memory. */
+HYDRANT_API void* hydrant_fh_request_new(size_t bytes) HYDRANT_FH_ATTRIBUTE((returns_nonnull));
 HYDRANT_API void hydrant_fh_request_free(void* request);
 
 /* Says that `function` needs the remote part and aborts. */

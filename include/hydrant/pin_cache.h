@@ -316,7 +316,7 @@ typedef struct hydrant_stats {
   uint64_t evictions, merges, invalidations, fences;
   uint64_t live_holds;           /* holds not yet released */
   uint64_t regions, pinned_bytes, charged_bytes, pending_bytes; /* now */
-  uint64_t dead_regions;         /* invalidated but still held, or not yet deregistered */
+  uint64_t dead_regions;         /* beside `regions`: no longer hit, but held or not yet deregistered */
   uint64_t budget_bytes, max_regions;                           /* in force now */
   uint64_t threads, thread_table_bytes, shared_table_bytes;     /* memory of the tables */
 } hydrant_stats_t;

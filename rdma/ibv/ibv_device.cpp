@@ -1,5 +1,6 @@
 #include "rdma/ibv/ibv_device.hpp"
 
+#include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 
 #include <infiniband/verbs.h>
@@ -21,7 +22,7 @@ Status open_one(ibv_device* device, OpenDevice* opened) noexcept {
         Status::kBroken,
         "verbs device %s cannot be opened: %s (are /dev/infiniband/uverbs* there and writable "
         "for this user?)",
-        name, std::strerror(errno));
+        name, errno_text(errno));
   }
   errno = 0;
   ibv_pd* pd = ibv_alloc_pd(context);
@@ -29,7 +30,7 @@ Status open_one(ibv_device* device, OpenDevice* opened) noexcept {
     const int error = errno;
     ibv_close_device(context);
     return fail(Status::kBroken, "verbs device %s gives no protection domain: %s", name,
-                std::strerror(error));
+                errno_text(error));
   }
   *opened = {context, pd};
   return Status::kOk;
@@ -54,7 +55,7 @@ Status open_ibv_device(const char* wanted, OpenDevice* opened) noexcept {
   if (devices == nullptr) {
     return fail(Status::kBroken,
                 "verbs devices cannot be listed: %s (is the kernel module ib_uverbs loaded?)",
-                std::strerror(errno));
+                errno_text(errno));
   }
   Status status = no_device(wanted, found);
   for (int i = 0; i < found && status != Status::kOk; ++i) {
@@ -72,7 +73,7 @@ void close_ibv_device(const OpenDevice& opened) noexcept {
   if (pd_error != 0) {
     log_warning(
         "%s: the protection domain could not be given back: %s (registrations still alive?)", name,
-        std::strerror(pd_error));
+        errno_text(pd_error));
   }
   if (ibv_close_device(opened.context) != 0)
     log_warning("%s: the device could not be closed", name);
@@ -84,7 +85,7 @@ Status read_ibv_facts(ibv_context* context, DeviceFacts* facts) noexcept {
   const int error = ibv_query_device_ex(context, nullptr, &attributes);
   if (error != 0) {
     return fail(Status::kBroken, "verbs device %s does not answer ibv_query_device: %s", name,
-                std::strerror(error));
+                errno_text(error));
   }
   const ibv_device_attr& basic = attributes.orig_attr;
   DeviceFacts read;

@@ -2,6 +2,7 @@
 #include "rdma/ibv/ibv_registrar.hpp"
 
 #include "firehose/base/config_grammar.hpp"
+#include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine_limits.hpp"
 #include "rdma/ibv/ibv_device.hpp"
@@ -61,7 +62,7 @@ Status registration_failed(int error, const void* addr, size_t len, const char* 
           Status::kRefused,
           "%s does not register [%#lx, +%zu) with this right: %s (unmapped, read-only for a right "
           "that writes, or memory that cannot be pinned)",
-          device, first, len, std::strerror(error));
+          device, first, len, errno_text(error));
     case ENOMEM:
     case EAGAIN:
       return fail(
@@ -69,15 +70,15 @@ Status registration_failed(int error, const void* addr, size_t len, const char* 
           "%s has no room to register %zu bytes: %s. The memlock limit is %s, charged per "
           "registration (raise it with ulimit -l or in /etc/security/limits.conf); or the device's "
           "table is full",
-          device, len, std::strerror(error), memlock_text(memlock, sizeof memlock));
+          device, len, errno_text(error), memlock_text(memlock, sizeof memlock));
     case EPERM:
       return fail(
           Status::kBroken,
           "%s: this process may not pin memory at all: %s. The memlock limit is %s (ulimit -l)",
-          device, std::strerror(error), memlock_text(memlock, sizeof memlock));
+          device, errno_text(error), memlock_text(memlock, sizeof memlock));
     default:
       return fail(Status::kBroken, "%s: ibv_reg_mr([%#lx, +%zu)) failed: %s (errno %d)", device,
-                  first, len, std::strerror(error), error);
+                  first, len, errno_text(error), error);
   }
 }
 
@@ -210,7 +211,7 @@ UnpinResult IbvRegistrar::unpin(MemoryRange range, const std::byte* key) noexcep
   if (error == 0) return UnpinResult::kDone;
   static_cast<void>(fail(Status::kBroken, "%s: ibv_dereg_mr([%#lx, +%zu)) failed: %s (errno %d)",
                          device_name_, static_cast<unsigned long>(range.addr), range.len,
-                         std::strerror(error), error));
+                         errno_text(error), error));
   return UnpinResult::kBroken;
 }
 

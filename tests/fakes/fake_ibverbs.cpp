@@ -166,6 +166,13 @@ Registration last_registration() {
   return w.last;
 }
 
+void drop_registrations() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  for (ibv_mr* mr : w.mrs) delete mr;
+  w.mrs.clear();
+}
+
 ibv_context* open_first() { return ibv_open_device(&world().devices.front()->verbs); }
 ibv_pd* alloc_pd(ibv_context* context) { return ibv_alloc_pd(context); }
 void close(ibv_context* context, ibv_pd* pd) {

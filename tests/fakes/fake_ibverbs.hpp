@@ -60,6 +60,9 @@ struct Registration {
 };
 Registration last_registration();
 
+// Forgets what a test has left registered on purpose.
+void drop_registrations();
+
 // A context and domain opened by hand, as a client that brings its own would.
 ibv_context* open_first();
 ibv_pd* alloc_pd(ibv_context* context);

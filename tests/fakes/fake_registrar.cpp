@@ -136,11 +136,13 @@ FakeRegistrar::~FakeRegistrar() {
 
 void FakeRegistrar::make_key(uint64_t serial, std::byte* key) const noexcept {
   const size_t head = std::min<size_t>(sizeof serial, options_.key_bytes);
+  if (head == 0) return;
   std::memcpy(key, &serial, head);
   std::fill(key + head, key + options_.key_bytes, kFiller);
 }
 
 bool FakeRegistrar::is_key(uint64_t serial, const std::byte* key) const {
+  if (options_.key_bytes == 0) return true;
   std::vector<std::byte> expected(options_.key_bytes);
   make_key(serial, expected.data());
   return std::equal(expected.begin(), expected.end(), key);
@@ -187,7 +189,7 @@ Status FakeRegistrar::enter(MemoryRange range, Access access, std::byte* key) {
   }
   const uint64_t serial = ++s.serials;
   s.live.emplace(range.addr, State::Live{range, access, bytes, serial});
-  if (options_.key_bytes != 0) make_key(serial, key);
+  make_key(serial, key);
   return Status::kOk;
 }
 

@@ -2,7 +2,7 @@
 """check_headers.py public|internal ROOT --cc CC --cxx CXX [COMPILER OPTIONS...]
 
 Every header compiles alone and twice in a row, without a warning: public C headers as C99, C++17
-and C++20, public C++ headers as C++17 and C++20, all others as C++20. firehose.h once per client below
+and C++20, public C++ headers as C++17 and C++20, all other *.hpp as C++20. firehose.h once per client below
 clients/, because the client's firehose_fwd.h is part of it.
 """
 import argparse
@@ -35,7 +35,7 @@ def public_jobs(arguments):
 
 
 def internal_jobs(arguments):
-    for path in sources(arguments.root, {".h", ".hpp"}, INTERNAL_FOLDERS):
+    for path in sources(arguments.root, {".hpp"}, INTERNAL_FOLDERS):
         name = path.relative_to(arguments.root)
         if not any(str(name).startswith(prefix) for prefix in arguments.without):
             yield f'"{name}"', [arguments.cxx, *CXX_OPTIONS, "-std=c++20", f"-I{arguments.root}"]

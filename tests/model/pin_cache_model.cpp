@@ -115,6 +115,17 @@ bool PinCacheModel::too_large(const std::vector<Request>& requests) const {
   return pages > setup_.budget_pages || regions > setup_.max_regions;
 }
 
+// All pages of the registered regions that share one with the request.
+uint64_t PinCacheModel::pages_touching(const Request& request) const {
+  uint64_t pages = 0;
+  for (const auto& region : registrar_.registrations()) {
+    const bool touches =
+        region.addr < request.addr + request.len && request.addr < region.addr + region.len;
+    if (touches) pages += region.len / kPage;
+  }
+  return pages;
+}
+
 // Whether there is room for the requests beside all that is held: "not now" would be wrong.
 bool PinCacheModel::must_fit(const std::vector<Request>& requests) const {
   if (setup_.late_charges || setup_.key_bytes == 0) return false;
@@ -124,6 +135,8 @@ bool PinCacheModel::must_fit(const std::vector<Request>& requests) const {
     const Pages wanted = pages_of(request);
     pages += wanted.count;
     regions += setup_.mode == HYDRANT_MODE_PAGE ? wanted.count / granule() : 1;
+    // Among several, the hold on one may be on a larger region, which then is in the others' way.
+    if (requests.size() > 1) pages += pages_touching(request);
   }
   return pages <= setup_.budget_pages && regions <= setup_.max_regions;
 }
@@ -137,7 +150,8 @@ std::string PinCacheModel::check_failure(int status, const std::vector<Request>&
   switch (status) {
     case GASNET_ERR_NOT_READY:
       ++tally_.not_ready;
-      return failing || !must_fit(requests) ? "" : failed("there is room", status);
+      if (requests.size() == 1 && too_large(requests)) return failed("it will never fit", status);
+      return failing || !must_fit(requests) ? "" : failed("there is room", status) + describe();
     case HYDRANT_ERR_REFUSED:
       ++tally_.refused;
       return refusal ? "" : failed("nothing is refused", status);
@@ -147,6 +161,21 @@ std::string PinCacheModel::check_failure(int status, const std::vector<Request>&
     case HYDRANT_ERR_BROKEN: return failing ? "" : failed("nothing is broken", status);
     default: return failed("unexpected answer", status);
   }
+}
+
+// What is registered and what of it is held, for messages.
+std::string PinCacheModel::describe() const {
+  std::string text = "; registered pages:";
+  for (const auto& region : registrar_.registrations()) {
+    const size_t first = arena_.index(region.addr);
+    text += " " + std::to_string(first) + "+" + std::to_string(region.len / kPage);
+    for (const auto& entry : held_regions_) {
+      if (std::get<1>(entry.first) != region.addr || std::get<2>(entry.first) != region.len)
+        continue;
+      text += "(held " + std::to_string(entry.second) + ")";
+    }
+  }
+  return text;
 }
 
 // ---- taking and giving back ----
@@ -197,6 +226,7 @@ std::string PinCacheModel::try_one() {
   if (registrar_.pin_calls() != calls) return "try_pin registered something";
   if (pin.region != nullptr) return take(pin, request);
   const int status = hydrant_pin_status(pin);
+  if (status == GASNET_ERR_RESOURCE && too_large({request})) return "";
   return status == GASNET_ERR_NOT_READY ? "" : failed("try_pin", status);
 }
 

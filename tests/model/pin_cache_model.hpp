@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <ostream>
 #include <random>
 #include <string>
 #include <tuple>
@@ -42,6 +43,10 @@ struct ModelSetup {
   bool slow = false;               // registrations take their time (threads only)
   bool late_charges = false;       // unpins answer PENDING and settle at some poll
 };
+
+inline std::ostream& operator<<(std::ostream& out, const ModelSetup& setup) {
+  return out << setup.name;
+}
 
 class PinCacheModel {
  public:
@@ -96,10 +101,12 @@ class PinCacheModel {
   std::string take(hydrant_pin_t pin, const Request& request);
   std::string before_release(const Held& held);
   std::string check_failure(int status, const std::vector<Request>& requests);
+  std::string describe() const;
   void account(hydrant_pin_t pin, int delta);
   bool overlaps_refusal(const Request& request) const;
   bool too_large(const std::vector<Request>& requests) const;
   bool must_fit(const std::vector<Request>& requests) const;
+  uint64_t pages_touching(const Request& request) const;
   Pages pages_of(const Request& request) const;
   size_t granule() const { return setup_.mode == HYDRANT_MODE_PAGE ? setup_.bucket_pages : 1; }
 

@@ -25,13 +25,16 @@ std::byte filler(uint64_t serial, size_t i) {
 }  // namespace
 
 Arena::Arena(size_t pages) : pages_(pages) {
-  void* all = mmap(nullptr, (pages + 2) * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const size_t bytes = pages * kPage + 2 * kAlignment;
+  void* all = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (all == MAP_FAILED) std::abort();
-  base_ = static_cast<std::byte*>(all) + kPage;
+  mapping_ = static_cast<std::byte*>(all);
+  const auto start = reinterpret_cast<uintptr_t>(all);
+  base_ = mapping_ + (kAlignment - start % kAlignment);
   if (mprotect(base_, pages * kPage, PROT_READ | PROT_WRITE) != 0) std::abort();
 }
 
-Arena::~Arena() { munmap(base_ - kPage, (pages_ + 2) * kPage); }
+Arena::~Arena() { munmap(mapping_, pages_ * kPage + 2 * kAlignment); }
 
 TestRegistrar::TestRegistrar(const Arena& arena, uint32_t key_bytes)
     : arena_(arena),

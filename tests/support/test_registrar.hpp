@@ -34,9 +34,11 @@ bool wait_until(Condition condition, std::chrono::nanoseconds longest = kDeadlin
   return true;
 }
 
-// Anonymous memory with an unmapped page before and behind it.
+// Anonymous memory that starts at a multiple of kAlignment, with nothing accessible around it.
 class Arena {
  public:
+  static constexpr size_t kAlignment = 64 * kPage;
+
   explicit Arena(size_t pages);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -52,6 +54,7 @@ class Arena {
 
  private:
   size_t pages_;
+  std::byte* mapping_;
   std::byte* base_;
 };
 

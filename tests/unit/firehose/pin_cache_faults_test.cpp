@@ -158,6 +158,9 @@ TEST_P(PinCacheFaultsInMode, PendingUnpinsStayChargedUntilTheySettle) {
   EXPECT_EQ(hydrant_pin_status(pin(100, 7)), GASNET_ERR_NOT_READY) << "six pages are still charged";
   expect_works(100, 6, HYDRANT_LOCAL_WRITE);
   registrar_.settle();
+  // Its victims are pending in turn.
+  EXPECT_EQ(hydrant_pin_status(pin(200, 12)), GASNET_ERR_NOT_READY);
+  registrar_.settle();
   expect_works(200, 12, HYDRANT_LOCAL_WRITE);
 }
 
@@ -235,8 +238,10 @@ void run_course(TestRegistrar& registrar, hydrant_domain_t domain) {
   };
   const int status =
       hydrant_pin_async(domain, arena.page(70), 2 * kPage, HYDRANT_LOCAL_WRITE, done, &answer);
-  for (int i = 0; i < 100 && status == GASNET_OK && answer.times == 0; ++i)
-    (void)hydrant_poll(domain);
+  if (status == GASNET_OK) {
+    // A registrar without budget makes the cache's own smaller for a while.
+    EXPECT_TRUE(wait_until([&] { return hydrant_poll(domain) >= 0 && answer.times != 0; }));
+  }
   EXPECT_EQ(answer.times, status == GASNET_OK ? 1 : 0);
   if (answer.pin.region != nullptr) {
     EXPECT_EQ(hydrant_release(answer.pin), GASNET_OK);
@@ -267,7 +272,10 @@ TEST_P(PinCacheFaultsInMode, FailureOfEveryNthCallLosesAndLeaksNothing) {
       EXPECT_EQ(registrar_.live(), 0u);
       ASSERT_EQ(registrar_.problems(), "");
       EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(0), arena_.pages() * kPage), GASNET_OK);
-      expect_works(0, 12, HYDRANT_LOCAL_WRITE);
+      EXPECT_TRUE(wait_until([&] {
+        const hydrant_pin_t whole = pin(0, 12);
+        return whole.region != nullptr && hydrant_release(whole) == GASNET_OK;
+      })) << hydrant_error_text();
       destroy();
       if (HasFailure()) return;
     }
@@ -284,6 +292,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, PinCacheFaultsInMode,
 // ---- real memory ----
 
 TEST(PinCacheRealMemory, UnmappedMemoryIsRefusedByMlock) {
+  if (mlock(nullptr, kPage) == 0) GTEST_SKIP() << "a sanitizer stands in for mlock and does nothing";
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
   options.registrar_name = "mlock";

@@ -12,7 +12,7 @@
 
 namespace hydrant::testing {
 
-#ifdef HYDRANT_DEBUG
+#if HYDRANT_DEBUG
 inline constexpr bool kDebugLibrary = true;
 #else
 inline constexpr bool kDebugLibrary = false;

@@ -145,7 +145,7 @@ TEST_F(ConfigTest, RefusalNamesVariableValueAndWhatIsAccepted) {
       {Knob::kMaxRegions, "0", "a whole number from 1 to 4194304"},
       {Knob::kMaxRegions, "4194305", "a whole number from 1 to 4194304"},
       {Knob::kBucket, "12K", "a power of two from 0 to 1G"},
-      {Knob::kThreadTable, "1", "a size from 4K to 1G"},
+      {Knob::kThreadTable, "1", "a size from 8K to 1G"},
       {Knob::kWaitWarn, "soon", "a time from 0 to 24h"},
       {Knob::kEagerAccess, "write", "none, all, or some of local_write|remote_read"},
       {Knob::kGasnetVerbose, "2", "y, yes, 1, true, on or n"},

@@ -1,18 +1,17 @@
 // Memory of a test, real file descriptors, and the uring registrar or the reason why there is none.
 #pragma once
 
-#include <sys/mman.h>
-#include <unistd.h>
+#include "firehose/base/memory_range.hpp"
+#include "firehose/base/status.hpp"
+#include "firehose/registrars/uring_registrar.hpp"
 
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
-
-#include "firehose/base/memory_range.hpp"
-#include "firehose/base/status.hpp"
-#include "firehose/registrars/uring_registrar.hpp"
 
 namespace hydrant::testing {
 
@@ -98,7 +97,7 @@ struct HeldPin {
 }  // namespace hydrant::testing
 
 // `name` becomes a std::unique_ptr<UringRegistrar>; the test is skipped where io_uring is not allowed.
-#define HYDRANT_URING_OR_SKIP(name, ...)                                               \
-  const std::unique_ptr<::hydrant::UringRegistrar> name =                              \
-      ::hydrant::testing::try_uring(__VA_ARGS__);                                      \
+#define HYDRANT_URING_OR_SKIP(name, ...)                  \
+  const std::unique_ptr<::hydrant::UringRegistrar> name = \
+      ::hydrant::testing::try_uring(__VA_ARGS__);         \
   if (name == nullptr) GTEST_SKIP() << "no uring here: " << ::hydrant::last_error_text()

@@ -1,11 +1,11 @@
 // The uring registrar's pins are real, and it answers errors as the door says.
-#include <fcntl.h>
+#include "firehose/registrars/memlock.hpp"
+#include "tests/unit/firehose/registrars/mapping.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
-
-#include "firehose/registrars/memlock.hpp"
-#include "tests/unit/firehose/registrars/mapping.hpp"
+#include <fcntl.h>
 
 namespace hydrant {
 namespace {

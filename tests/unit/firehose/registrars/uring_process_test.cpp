@@ -1,17 +1,17 @@
 // The uring registrar across processes: an ordinary user's limit, forks, and what a child may keep.
-#include <dirent.h>
-#include <gtest/gtest.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
-
-#include <functional>
-
 #include "firehose/registrars/memlock.hpp"
 #include "firehose/registrars/registrar_factory.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/test_registrar.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
+
+#include <gtest/gtest.h>
+
+#include <dirent.h>
+#include <functional>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 namespace hydrant {
 namespace {
@@ -27,7 +27,9 @@ using testing::wait_until;
 constexpr uint64_t kLimit = uint64_t{8} << 20;
 constexpr size_t kPinBytes = 16 * kPageBytes;
 
-bool says(const char* word) { return std::string(last_error_text()).find(word) != std::string::npos; }
+bool says(const char* word) {
+  return std::string(last_error_text()).find(word) != std::string::npos;
+}
 
 size_t open_rings() {
   size_t rings = 0;
@@ -66,7 +68,8 @@ std::string exhaust_as_ordinary_user() {
   Mapping memory(2 * kLimit);
   memory.fill('A');
   std::vector<HeldPin> pins;
-  if (pin_until_refused(*uring, memory, pins) != Status::kNotReady) return "exhaustion is not 'not now'";
+  if (pin_until_refused(*uring, memory, pins) != Status::kNotReady)
+    return "exhaustion is not 'not now'";
   if (!says("RLIMIT_MEMLOCK is 8388608 bytes") || !says("ulimit -l")) return last_error_text();
   // What the probe pinned may still be charged on kernels that give back late.
   if (pins.size() > kLimit / kPinBytes) return "more was pinned than the limit allows";
@@ -76,7 +79,8 @@ std::string exhaust_as_ordinary_user() {
     return "more than the limit is not a matter of resources";
   }
   if (uring->unpin(pins[0].range, pins[0].key.data()) == UnpinResult::kBroken) return "unpin";
-  if (!wait_until([&] { return uring->pending_charge() == 0; })) return "the charge is still pending";
+  if (!wait_until([&] { return uring->pending_charge() == 0; }))
+    return "the charge is still pending";
   // The tag is posted a moment before the charge is back.
   const auto pin_again = [&] {
     return uring->pin(pins[0].range, Access::kAll, key.data()) == Status::kOk;

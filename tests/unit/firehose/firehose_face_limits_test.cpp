@@ -1,0 +1,146 @@
+#include "firehose/firehose_face_limits.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kKiB = 1024;
+constexpr uint64_t kMiB = 1024 * kKiB;
+constexpr uint64_t kGiB = 1024 * kMiB;
+
+FaceAsk region_ask() {
+  return {.local_only = true, .max_bytes = kGiB, .max_regions = 1000, .max_region_bytes = 2 * kMiB};
+}
+
+FaceSetting set(uint64_t number) { return {number, true}; }
+
+FaceLimits compute(const FaceAsk& ask, const FaceEnvironment& environment = {}) {
+  FaceLimits limits;
+  EXPECT_EQ(compute_face_limits(ask, environment, &limits), Status::kOk) << last_error_text();
+  return limits;
+}
+
+void expect_refused(const FaceAsk& ask, const FaceEnvironment& environment, const char* text) {
+  FaceLimits limits;
+  EXPECT_EQ(compute_face_limits(ask, environment, &limits), Status::kBadArg);
+  EXPECT_NE(std::strstr(last_error_text(), text), nullptr) << last_error_text();
+}
+
+TEST(FaceLimits, LocalOnlyGivesEverythingButThePrepinnedToVictims) {
+  FaceAsk ask = region_ask();
+  ask.prepinned_bytes = 24 * kMiB;
+  ask.prepinned_regions = 2;
+  const FaceLimits limits = compute(ask);
+  EXPECT_EQ(limits.m_bytes, 24 * kMiB);
+  EXPECT_EQ(limits.victim_bytes, 1000 * kMiB);
+  EXPECT_EQ(limits.victim_regions, 998u);
+  EXPECT_EQ(limits.region_bytes, 2 * kMiB);
+}
+
+TEST(FaceLimits, PromisedRegionsMayAllBeOfTheLargestSize) {
+  const FaceLimits limits = compute(region_ask());
+  EXPECT_EQ(limits.victim_regions, 1000u);
+  EXPECT_EQ(limits.local_regions, kGiB / (2 * kMiB));
+}
+
+TEST(FaceLimits, WithPeersVictimsGetTheirShareOfBytesAndRegions) {
+  FaceAsk ask = region_ask();
+  ask.local_only = false;
+  const FaceLimits limits = compute(ask);
+  EXPECT_EQ(limits.m_bytes, 768 * kMiB);
+  EXPECT_EQ(limits.victim_bytes, 256 * kMiB);
+  EXPECT_EQ(limits.victim_regions, 128u);
+}
+
+TEST(FaceLimits, TooFewRegionsAreDealtOutInProportion) {
+  FaceAsk ask = region_ask();
+  ask.local_only = false;
+  ask.max_region_bytes = 128 * kKiB;  // 8192 regions would address the gibibyte
+  const FaceLimits limits = compute(ask);
+  EXPECT_EQ(limits.region_bytes, 128 * kKiB);
+  EXPECT_EQ(limits.victim_regions, 250u);
+}
+
+TEST(FaceLimits, AnExplicitZeroRegionSizeGrowsRegionsInstead) {
+  FaceAsk ask = region_ask();
+  ask.local_only = false;
+  ask.max_region_bytes = 128 * kKiB;
+  const FaceLimits limits = compute(ask, {.max_region_size = set(0)});
+  EXPECT_GT(limits.region_bytes, kMiB);
+  EXPECT_GE(limits.victim_regions, 240u);
+  EXPECT_LE(limits.victim_regions, 250u);
+}
+
+TEST(FaceLimits, OneOfAPairDerivesTheOther) {
+  FaceAsk ask = region_ask();
+  ask.local_only = false;
+  EXPECT_EQ(compute(ask, {.m = set(1000 * kMiB)}).victim_bytes, 24 * kMiB);
+  EXPECT_EQ(compute(ask, {.max_victim_m = set(1000 * kMiB)}).m_bytes, 24 * kMiB);
+  EXPECT_EQ(compute(ask, {.r = set(900)}).victim_regions, 100u);
+  EXPECT_EQ(compute(ask, {.max_victim_r = set(900)}).victim_regions, 900u);
+}
+
+TEST(FaceLimits, BothOfAPairMayExceedTheClientsMaximum) {
+  const FaceLimits limits = compute(
+      region_ask(),
+      {.m = set(kGiB), .max_victim_m = set(2 * kGiB), .r = set(5), .max_victim_r = set(2000)});
+  EXPECT_EQ(limits.victim_bytes, 2 * kGiB);
+  EXPECT_EQ(limits.victim_regions, 2000u);
+}
+
+TEST(FaceLimits, RegionSizeOfTheEnvironmentIsBoundedByTheClients) {
+  EXPECT_EQ(compute(region_ask(), {.max_region_size = set(100 * kKiB + 5)}).region_bytes,
+            100 * kKiB);
+  EXPECT_EQ(compute(region_ask(), {.max_region_size = set(kGiB)}).region_bytes, 2 * kMiB);
+}
+
+TEST(FaceLimits, ZeroLiftsLimits) {
+  const FaceLimits limits = compute({.local_only = true});
+  EXPECT_EQ(limits.victim_bytes, 0u);
+  EXPECT_EQ(limits.victim_regions, 0u);
+  EXPECT_EQ(limits.region_bytes, 0u);
+  EXPECT_EQ(limits.local_regions, 0u);
+}
+
+TEST(FaceLimits, PageModeHasNoRegions) {
+  const FaceLimits limits = compute(
+      {.page_mode = true, .local_only = true, .max_bytes = kMiB + 5000, .bucket_bytes = 8192});
+  EXPECT_EQ(limits.victim_bytes, kMiB);
+  EXPECT_EQ(limits.victim_regions, 0u);
+  EXPECT_EQ(limits.region_bytes, 0u);
+  expect_refused({.page_mode = true, .max_bytes = kMiB, .max_regions = 4}, {}, "not 4 and 0");
+  expect_refused({.page_mode = true, .max_bytes = kMiB, .max_region_bytes = 4}, {}, "not 0 and 4");
+}
+
+TEST(FaceLimits, RefusesWhatLeavesNothingToPin) {
+  FaceAsk ask = region_ask();
+  expect_refused(ask, {.max_victim_m = set(2 * kGiB)}, "GASNET_FIREHOSE_MAXVICTIM_M");
+  expect_refused(ask, {.m = set(2 * kGiB)}, "GASNET_FIREHOSE_M");
+  expect_refused(ask, {.m = set(kGiB)}, "less than a bucket");
+  expect_refused(ask, {.r = set(1000)}, "too few");
+  expect_refused(ask, {.max_victim_r = set(1001)}, "GASNET_FIREHOSE_MAXVICTIM_R");
+  expect_refused(ask, {.max_region_size = set(100)}, "smaller than a bucket");
+  ask.prepinned_bytes = 2 * kGiB;
+  expect_refused(ask, {}, "prepinned");
+  ask.prepinned_bytes = kMiB;
+  ask.prepinned_regions = 1000;
+  expect_refused(ask, {}, "1000 regions are prepinned");
+}
+
+TEST(FaceLimits, SplitFollowsRatioOrEnvironment) {
+  uint64_t m = 0;
+  uint64_t victims = 0;
+  EXPECT_EQ(split_face_memory(kGiB, 0.125, {}, &m, &victims), Status::kOk);
+  EXPECT_EQ(m, 896 * kMiB);
+  EXPECT_EQ(victims, 128 * kMiB);
+  EXPECT_EQ(split_face_memory(kGiB, 0.125, {.m = set(kMiB)}, &m, &victims), Status::kOk);
+  EXPECT_EQ(m, kMiB);
+  EXPECT_EQ(victims, kGiB - kMiB);
+  EXPECT_EQ(split_face_memory(kMiB, 0.125, {.m = set(kGiB)}, &m, &victims), Status::kBadArg);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,79 @@
+#include "firehose/registrars/huge_pages.hpp"
+
+#include "tests/support/child_process.hpp"
+#include "tests/unit/firehose/registrars/mapping.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+using testing::kPageBytes;
+using testing::Mapping;
+
+TEST(HugePages, SmallPagesAreChargedTheirLength) {
+  const HugePages pages;
+  Mapping memory(8 * kPageBytes);
+  memory.fill('A');
+  EXPECT_EQ(pages.charge(memory.pages(1, 3)), 3 * kPageBytes);
+  EXPECT_EQ(pages.charge(memory.pages(1, 3)), 3 * kPageBytes) << "remembered";
+  EXPECT_EQ(pages.charge({0x1000, kPageBytes}), kPageBytes) << "not mapped at all";
+}
+
+// Two huge pages side by side, or null if the kernel gives none.
+class HugeMemory {
+ public:
+  explicit HugeMemory(size_t huge_bytes) : memory_(3 * huge_bytes) {
+    const uintptr_t start = (memory_.all().addr + huge_bytes - 1) & ~(huge_bytes - 1);
+    range_ = {start, 2 * huge_bytes};
+    auto* data = reinterpret_cast<void*>(start);
+    madvise(data, range_.len, MADV_HUGEPAGE);
+    std::memset(data, 'A', range_.len);
+  }
+  MemoryRange part(size_t from_page, size_t pages) const {
+    return {range_.addr + from_page * kPageBytes, pages * kPageBytes};
+  }
+  MemoryRange all() const { return range_; }
+
+ private:
+  Mapping memory_;
+  MemoryRange range_;
+};
+
+TEST(HugePages, APartOfAHugePageIsChargedWhole) {
+  const HugePages pages;
+  if (!pages.known()) GTEST_SKIP() << "this kernel (before 6.7) does not tell where huge pages are";
+  const size_t huge = pages.huge_bytes(), count = huge / kPageBytes;
+  const HugeMemory memory(huge);
+  if (pages.charge(memory.part(1, 1)) == kPageBytes) {
+    GTEST_SKIP() << "no transparent huge pages here";
+  }
+  EXPECT_EQ(pages.charge(memory.part(1, 1)), huge);
+  EXPECT_EQ(pages.charge(memory.part(0, count)), huge);
+  EXPECT_EQ(pages.charge(memory.part(1, count)), 2 * huge);
+  EXPECT_EQ(pages.charge(memory.part(count - 1, 2)), 2 * huge);
+  EXPECT_EQ(pages.charge(memory.all()), 2 * huge);
+  // What the kernel says is asked again within 0.2 s.
+  mprotect(reinterpret_cast<void*>(memory.part(1, 1).addr), kPageBytes, PROT_READ);
+  madvise(reinterpret_cast<void*>(memory.all().addr), huge, MADV_DONTNEED);
+  for (int i = 0; i < 100 && pages.charge(memory.part(1, 1)) != kPageBytes; ++i) usleep(10'000);
+  EXPECT_EQ(pages.charge(memory.part(1, 1)), kPageBytes);
+}
+
+TEST(HugePages, AChildAsksAboutItsOwnMemory) {
+  HugePages pages;
+  if (!pages.known()) GTEST_SKIP() << "this kernel (before 6.7) does not tell where huge pages are";
+  EXPECT_EQ(testing::run_in_child([&]() -> std::string {
+              pages.reopen_in_child();
+              if (!pages.known()) return "not known in the child";
+              const HugeMemory memory(pages.huge_bytes());
+              HugePages fresh;
+              return pages.charge(memory.part(1, 1)) == fresh.charge(memory.part(1, 1))
+                         ? ""
+                         : "the child does not see its own memory";
+            }),
+            "");
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,79 @@
+#include "firehose/registrars/page_counts.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+TEST(PageCounts, WhatNobodyCountsIsGone) {
+  PageCounts counts;
+  std::vector<MemoryRange> gone;
+  const auto note = [&](MemoryRange range) { gone.push_back(range); };
+  counts.add({0x1000, 0x4000});
+  counts.add({0x3000, 0x4000});
+  EXPECT_TRUE(counts.covers({0x1000, 0x6000}));
+  EXPECT_FALSE(counts.covers({0x1000, 0x6001}));
+  EXPECT_FALSE(counts.covers({0xfff, 0x10}));
+  counts.remove({0x1000, 0x4000}, note);
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_EQ(gone[0], (MemoryRange{0x1000, 0x2000}));
+  gone.clear();
+  counts.remove({0x4000, 0x1000}, note);
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_EQ(gone[0], (MemoryRange{0x4000, 0x1000}));
+  EXPECT_FALSE(counts.covers({0x3000, 0x2000}));
+  counts.clear(note);
+  EXPECT_EQ(gone.size(), 3u);
+  EXPECT_EQ(counts.intervals(), 0u);
+}
+
+TEST(PageCounts, EqualNeighboursAreOneInterval) {
+  PageCounts counts;
+  for (uintptr_t i = 0; i < 100; ++i) counts.add({(i * 7 % 100) * 0x1000 + 0x1000, 0x1000});
+  EXPECT_EQ(counts.intervals(), 1u);
+  counts.add({0x5000, 0x1000});
+  EXPECT_EQ(counts.intervals(), 3u);
+  counts.remove({0x5000, 0x1000}, [](MemoryRange) {});
+  EXPECT_EQ(counts.intervals(), 1u);
+}
+
+TEST(PageCounts, AgreesWithAnArrayOfCounters) {
+  constexpr size_t kPages = 64;
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  PageCounts counts;
+  std::vector<int> model(kPages, 0);
+  std::vector<MemoryRange> live;
+  for (int step = 0; step < 20000; ++step) {
+    if (live.empty() || random() % 2 == 0) {
+      const size_t first = random() % kPages, n = 1 + random() % (kPages - first);
+      counts.add({first + 1, n});
+      live.push_back({first + 1, n});
+      for (size_t i = first; i < first + n; ++i) ++model[i];
+    } else {
+      const size_t pick = random() % live.size();
+      const MemoryRange range = live[pick];
+      live[pick] = live.back();
+      live.pop_back();
+      for (size_t i = range.addr; i < range.end(); ++i) --model[i - 1];
+      std::vector<bool> gone(kPages, false);
+      counts.remove(range, [&](MemoryRange r) {
+        for (uintptr_t i = r.addr; i < r.end(); ++i) gone[i - 1] = true;
+      });
+      for (size_t i = range.addr; i < range.end(); ++i) ASSERT_EQ(gone[i - 1], model[i - 1] == 0);
+    }
+    size_t intervals = 0;
+    for (size_t i = 0; i < kPages; ++i) {
+      ASSERT_EQ(counts.covers({i + 1, 1}), model[i] > 0);
+      if (model[i] != 0 && (i == 0 || model[i] != model[i - 1])) ++intervals;
+    }
+    ASSERT_EQ(counts.intervals(), intervals);
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
