@@ -108,12 +108,12 @@ void measure(benchmark::State& state, const Row& row) {
     const double regions = row.regions;
     const double per_thread =
         static_cast<double>(stats.thread_table_bytes) / static_cast<double>(row.threads);
-    state.counters["shared_bytes_per_region"] =
-        static_cast<double>(stats.shared_table_bytes) / regions;
-    state.counters["thread_bytes"] = per_thread;
-    state.counters["thread_bytes_per_region"] = per_thread / regions;
-    state.counters["resident_per_region"] =
-        (static_cast<double>(resident) - static_cast<double>(before)) / regions;
+    set_counter(state, "shared_bytes_per_region",
+                static_cast<double>(stats.shared_table_bytes) / regions);
+    set_counter(state, "thread_bytes", per_thread);
+    set_counter(state, "thread_bytes_per_region", per_thread / regions);
+    set_counter(state, "resident_per_region",
+                (static_cast<double>(resident) - static_cast<double>(before)) / regions);
     if (!good || stats.regions != row.regions) state.SkipWithError("not every region was pinned");
   }
 }
@@ -135,7 +135,7 @@ void add_row(const Row& row) {
 int main(int argc, char** argv) {
   using namespace hydrant::bench;  // NOLINT(google-build-using-namespace): main only
   for (const uint32_t mode : {HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE}) {
-    for (const size_t threads : {1, 8, 64}) {
+    for (const size_t threads : {size_t{1}, size_t{8}, size_t{64}}) {
       add_row({mode, 1024, 64 * kKiB, threads});
       add_row({mode, 65536, 64 * kKiB, threads});
     }

@@ -10,7 +10,8 @@
 //       release_unpin       hydrant_release of memory that may not be cached, so that it is unpinned at
 //                           once (watch = HYDRANT_WATCH_NONE): bare is clear the slot. unpinned_share
 //                           says how many were, in fact
-//       stall               hits beside another thread that registers 64 MiB again and again: support/stall.hpp
+//       stall               hits beside another thread that registers 64 MiB again and again
+//                           (support/stall.hpp)
 //   /REGISTRAR/bytes:N/pages:small|huge/others:N    others: 4 KiB regions that stay pinned meanwhile
 //
 // Not included: page faults (memory is touched before), the unpinning after a first pin, using the memory.
@@ -234,9 +235,10 @@ void pin_after_eviction(benchmark::State& state, const Row& row) {
     state.SetIterationTime(ours * 1e-9);
   }
   samples.report(state);
-  state.counters["group"] = static_cast<double>(group);
-  state.counters["evictions_per_pin"] = static_cast<double>(rig.stats().evictions - before) /
-                                        static_cast<double>(std::max<size_t>(turn * group, 1));
+  set_counter(state, "group", static_cast<double>(group));
+  set_counter(state, "evictions_per_pin",
+              static_cast<double>(rig.stats().evictions - before) /
+                  static_cast<double>(std::max<size_t>(turn * group, 1)));
   for (size_t i = bare_next - full; i < bare_next; ++i) {
     rig.bare().unpin(rig.own_slot(i % full), bare_place(i), row.bytes);
   }
@@ -274,8 +276,9 @@ void release_unpin(benchmark::State& state, const Row& row) {
     state.SetIterationTime(ours * 1e-9);
   }
   samples.report(state);
-  state.counters["unpinned_share"] = static_cast<double>(rig.stats().unpins - before) /
-                                     static_cast<double>(std::max<size_t>(turn, 1));
+  set_counter(state, "unpinned_share",
+              static_cast<double>(rig.stats().unpins - before) /
+                  static_cast<double>(std::max<size_t>(turn, 1)));
   rig.report(state);
 }
 
@@ -283,7 +286,7 @@ using Body = void (*)(benchmark::State&, const Row&);
 
 // Samples per repetition: some 10 ms of registering.
 int64_t sample_count(const Row& row) {
-  return std::clamp<int64_t>(static_cast<int64_t>(64 * kMiB / row.bytes), 6, 512);
+  return std::clamp<int64_t>(static_cast<int64_t>(64 * kMiB / row.bytes), 3, 512);
 }
 
 void add_row(const char* name, Body body, const Row& row, uint64_t locked_bytes) {

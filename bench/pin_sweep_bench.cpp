@@ -279,11 +279,12 @@ void sweep(benchmark::State& state, int percent) {
     moved_bytes += use.len;
     uses_done += static_cast<double>(kUsesPerMove + 1);
   }
-  state.counters["registrations_per_use"] =
-      static_cast<double>(strategy.registrations() - registered) / std::max(uses_done, 1.0);
-  state.counters["copies_per_use"] =
-      static_cast<double>(strategy.copies() - copied) / std::max(uses_done, 1.0);
-  state.counters["moved_kib"] = static_cast<double>(moved_bytes / kKiB);
+  set_counter(
+      state, "registrations_per_use",
+      static_cast<double>(strategy.registrations() - registered) / std::max(uses_done, 1.0));
+  set_counter(state, "copies_per_use",
+              static_cast<double>(strategy.copies() - copied) / std::max(uses_done, 1.0));
+  set_counter(state, "moved_kib", static_cast<double>(moved_bytes / kKiB));
   if (good) return;
   state.SkipWithError(strategy.failure().empty() ? "the file does not hold what the memory holds"
                                                  : strategy.failure().c_str());

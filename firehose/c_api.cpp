@@ -181,6 +181,7 @@ int hydrant_pin_many(hydrant_domain_t handle, const hydrant_range_t* ranges, siz
 }
 
 int hydrant_release_many(const hydrant_pin_t* pins, size_t n) {
+  if (n != 0 && pins == nullptr) return to_c(fail(Status::kBadArg, "pins is NULL"));
   int first = GASNET_OK;
   for (size_t i = 0; i < n; ++i) {
     const int status = hydrant_release(pins[i]);
@@ -270,16 +271,31 @@ uint32_t hydrant_key_bytes(hydrant_domain_t handle) {
 
 int hydrant_uring_move(hydrant_pin_t pin, const void* addr, size_t len, int fd, uint64_t offset,
                        int to_file) {
-  MemoryRange range;
-  const std::byte* key = nullptr;
-  Domain* domain = domain_of_pin(pin, &range, &key);
-  if (domain == nullptr) return GASNET_ERR_NOT_INIT;
+  const RegionSlot* slot = RegionSlot::from_public(pin.region);
+  Domain* domain = slot != nullptr ? domain_of(slot) : nullptr;
+  if (domain == nullptr) return to_c(fail(Status::kNotInit, "this pin is not live"));
   UringRegistrar* uring = domain->config().uring;
   if (uring == nullptr) {
     return to_c(fail(Status::kUnsupported, "registrar %s cannot move data",
                      domain->registrar().traits().name));
   }
-  return to_c(uring->move(key, to_range(addr, len), fd, offset, to_file != 0));
+  const MemoryRange wanted = to_range(addr, len);
+  const size_t parts = domain->parts(slot, 0, nullptr);
+  if (parts == 0) return to_c(fail(Status::kNotInit, "this pin is not live"));
+  size_t moved = 0;
+  for (size_t i = 0; i < parts && wanted.valid(); ++i) {
+    hydrant_region_t part;
+    domain->parts(slot, i, &part);
+    const uintptr_t from = std::max(part.addr, wanted.addr);
+    const uintptr_t last = std::min(part.addr + part.len - 1, wanted.last());
+    if (from > last) continue;
+    const Status status = uring->move(static_cast<const std::byte*>(part.key), {from, last - from + 1},
+                                      fd, offset + (from - wanted.addr), to_file != 0);
+    if (status != Status::kOk) return to_c(status);
+    moved += last - from + 1;
+  }
+  if (moved != 0 && moved == len) return GASNET_OK;
+  return to_c(fail(Status::kBadArg, "%#zx+%zu is not inside the pin", wanted.addr, len));
 }
 
 }  // extern "C"

@@ -12,6 +12,12 @@ namespace {
 
 constexpr size_t kMostVouched = 65536;
 
+// Keys are aligned to 8 bytes, and to 16 where they are that long.
+constexpr size_t stride_of(size_t key_bytes) {
+  const size_t alignment = key_bytes >= 16 ? 16 : 8;
+  return (key_bytes + alignment - 1) / alignment * alignment;
+}
+
 uint32_t log2_of(size_t power_of_two) {
   return static_cast<uint32_t>(__builtin_ctzll(power_of_two));
 }
@@ -30,7 +36,7 @@ Domain::Domain(const DomainConfig& config, std::unique_ptr<Registrar> registrar,
       registrar_(std::move(registrar)),
       policy_(std::move(policy)),
       slot_count_(slots_for(config.max_regions)),
-      key_stride_((registrar_->traits().key_bytes + 7u) & ~size_t{7}),
+      key_stride_(stride_of(registrar_->traits().key_bytes)),
       budget_(config.budget_bytes) {}
 
 Domain::~Domain() { release_slot_arena(arena_); }

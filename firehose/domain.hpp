@@ -154,6 +154,7 @@ class Domain {
   Status check_range(MemoryRange range) const noexcept;
   Status acquire(Want& want, const RegionSlot** out) noexcept;
   Step look_locked(Want& want, Status* status, RegionIndex* held) HYDRANT_REQUIRES(mu_);
+  bool known_refused_locked(MemoryRange range, Access access) const HYDRANT_REQUIRES(mu_);
   void plan_locked(const Want& want, Plan* plan) HYDRANT_REQUIRES(mu_);
   Step prepare(Want& want, Plan* plan, Status* status, RegionIndex* held) noexcept;
   Status claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) HYDRANT_REQUIRES(mu_);
@@ -167,7 +168,7 @@ class Domain {
   void extend_locked(Plan* plan) HYDRANT_REQUIRES(mu_);
   static void registered_later(void* context, Status status, const std::byte* key);
   void publish_locked(const Want& want, const Plan& plan) HYDRANT_REQUIRES(mu_);
-  void bury_covered_locked(const Plan& plan) HYDRANT_REQUIRES(mu_);
+  bool bury_covered_locked(const Plan& plan) HYDRANT_REQUIRES(mu_);
   void wait_for_pending_locked(const Want& want) HYDRANT_REQUIRES(mu_);
   RegionIndex pending_covering_locked(const Want& want) const HYDRANT_REQUIRES(mu_);
   Status pin_one(Want& want, const RegionSlot** out) noexcept;
@@ -203,7 +204,7 @@ class Domain {
                      Effort effort, const RegionSlot** held) noexcept;
   Status reserve_missing(const MemoryRange* ranges, size_t n, const RegionSlot* const* held,
                          Reservation* reservation) noexcept;
-  Status check_total(const MemoryRange* ranges, size_t n) const noexcept;
+  Status check_total(const MemoryRange* ranges, size_t n, Access need) noexcept;
   Status pin_span(MemoryRange range, Access need, Effort effort, const RegionSlot** out) noexcept;
   Status make_span(MemoryRange pages, const RegionSlot* const* held, size_t n,
                    const RegionSlot** out) noexcept;
@@ -215,6 +216,8 @@ class Domain {
 
   // --- deferred pins (domain_async.cpp) ---
   Status try_deferred(DeferredPin& pin, const RegionSlot** out) noexcept;
+  Status start_late(DeferredPin& pin, const Want& want, const RegionSlot** out) noexcept;
+  static void forget_late(DeferredPin& pin) noexcept;
   int run_deferred() noexcept;
   void cancel_deferred() noexcept;
 

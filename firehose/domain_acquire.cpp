@@ -126,6 +126,10 @@ void Domain::wait_for_pending_locked(const Want& want) {
               static_cast<size_t>(want.range.addr), want.range.len);
 }
 
+bool Domain::known_refused_locked(MemoryRange range, Access access) const {
+  return !refusals_.empty() && refusals_.refuses(range, access, now_ns());
+}
+
 // Answers the request from what is there, waits, or says that it must be registered.
 Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) {
   *status = Status::kOk;
@@ -141,7 +145,12 @@ Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) 
     *status = Status::kNotReady;
     return Step::kDone;
   }
-  if (refusals_.refuses(want.pages, want.need)) {
+  if (!includes(registrar_->traits().supported, want.need)) {
+    *status = fail(Status::kRefused, "access %#x is more than registrar %s can grant: %#x",
+                   bits(want.need), registrar_->traits().name, bits(registrar_->traits().supported));
+    return Step::kDone;
+  }
+  if (known_refused_locked(want.pages, want.need)) {
     *status = fail(Status::kRefused,
                    "%#zx+%zu was refused for access %u before, and not invalidated since",
                    static_cast<size_t>(want.range.addr), want.range.len, bits(want.need));
@@ -172,7 +181,7 @@ void Domain::extend_locked(Plan* plan) {
       const uint32_t c = take_lowest(&classes);
       uintptr_t from = plan->range.addr - (plan->range.addr != 0);
       for (;;) {
-        const RegionIndex r = tables_[c]->first_overlap(from, plan->range.last() + 1);
+        const RegionIndex r = tables_[c]->any_overlap(from, plan->range.last() + 1);
         if (r == kNoRegion) break;
         from = infos_[r].range.last() + 1;
         if (infos_[r].prepinned || plan->range.covers(infos_[r].range)) continue;
@@ -190,7 +199,7 @@ void Domain::extend_locked(Plan* plan) {
 void Domain::plan_locked(const Want& want, Plan* plan) {
   plan->range = want.pages;
   plan->access = want.plain ? want.need : want.need | config_.eager;
-  if (refusals_.refuses(plan->range, plan->access)) plan->access = want.need;
+  if (known_refused_locked(plan->range, plan->access)) plan->access = want.need;
   const bool may_extend = config_.mode == HYDRANT_MODE_REGION && !want.exact &&
                           want.prepaid == nullptr && config_.watch == HYDRANT_WATCH_CLIENT;
   if (may_extend && plan->range.len < config_.merge_bytes) extend_locked(plan);
@@ -288,23 +297,29 @@ Domain::Step Domain::prepare(Want& want, Plan* plan, Status* status, RegionIndex
   return Step::kAgain;
 }
 
-// The smaller regions that the new one makes superfluous: no new hits; gone when nobody holds them.
-void Domain::bury_covered_locked(const Plan& plan) {
-  uint32_t classes = classes_.load(std::memory_order_relaxed);
-  while (classes != 0) {
-    const uint32_t c = take_lowest(&classes);
+// The smaller regions that the new one makes superfluous get no new hits, and go when nobody holds them.
+// False when one of them is the client's own: it must stay, and then the new one cannot enter the table.
+bool Domain::bury_covered_locked(const Plan& plan) {
+  bool room = true;
+  for (uint32_t c = 0; c < 16; ++c) {
+    if ((classes_.load(std::memory_order_relaxed) >> c & 1) == 0) continue;
     if (!includes(plan.access, static_cast<Access>(c))) continue;
+    // By start, and from the same place again after each: ranges may overlap without containing each other.
     uintptr_t from = plan.range.addr;
-    while (from <= plan.range.last()) {
-      const RegionIndex r = tables_[c]->first_overlap(from, plan.range.last());
-      if (r == kNoRegion) break;
-      from = infos_[r].range.last() + 1;
-      if (infos_[r].prepinned || !plan.range.covers(infos_[r].range)) continue;
+    for (;;) {
+      const RegionIndex r = tables_[c]->first_start(from, plan.range.last());
+      if (r == kNoRegion || !plan.range.covers(infos_[r].range)) break;
+      if (infos_[r].prepinned) {
+        room = room && c != bits(plan.access);
+        from = infos_[r].range.addr + 1;
+        continue;
+      }
       kill_locked(r, &dead_);
       ++totals_.merges;
     }
   }
   dead_count_.store(static_cast<uint32_t>(dead_.size()), std::memory_order_relaxed);
+  return room;
 }
 
 // Lets hits find the region; or not, when it may not be cached or something larger has come first.
@@ -321,14 +336,13 @@ void Domain::publish_locked(const Want& want, const Plan& plan) {
                          vouched_.covers(want.pages);
   const bool superfluous = find_locked(plan.range, plan.access) != kNoRegion;
   const bool room = tables_[c]->mapped() || tables_[c]->map(slot_count_);
-  if (!cacheable || superfluous || !room) {
+  if (!cacheable || superfluous || !room || !bury_covered_locked(plan)) {
     info.state = RegionState::kDead;
     info.closed_epoch = epoch_;
     dead_.push(infos_, r);
     dead_count_.store(static_cast<uint32_t>(dead_.size()), std::memory_order_relaxed);
     return;
   }
-  bury_covered_locked(plan);
   info.state = RegionState::kOpen;
   tables_[c]->insert(plan.range, r);
   classes_.fetch_or(1u << c, std::memory_order_release);
@@ -399,7 +413,7 @@ Status Domain::after_failure(Want& want, const Plan& plan, Status status, bool* 
   }
   if (status != Status::kRefused) return status;
   MutexLock lock(mu_);
-  refusals_.add(want.pages, plan.access);
+  refusals_.add(want.pages, plan.access, now_ns());
   if (plan.access != want.need) {
     want.plain = true;
     *again = true;

@@ -10,24 +10,30 @@
 
 namespace hydrant {
 
+// A registration under way in an asynchronous registrar. Shared by the registrar, which completes it, and the
+// deferred pin that started it, which may be cancelled first: whoever comes last deletes it.
+struct Domain::LateRegistration {
+  Domain* domain;
+  Want want;
+  Plan plan;
+  Status status = Status::kOk;  // written before `left` is
+  std::atomic<bool> left{false};  // one of the two is through with it
+
+  // True for the second of the two.
+  bool leave() noexcept { return left.exchange(true, std::memory_order_acq_rel); }
+};
+
 struct Domain::DeferredPin {
   DeferredPin* next;
   MemoryRange range;
   Access need;
   hydrant_pinned_fn done;
   void* context;
-  bool started;  // an asynchronous registration was tried: its failure is found out synchronously
-};
-
-// A registration under way in an asynchronous registrar.
-struct Domain::LateRegistration {
-  Domain* domain;
-  Want want;
-  Plan plan;
+  LateRegistration* late;  // null: none started
 };
 
 void Domain::registered_later(void* context, Status status, const std::byte* key) {
-  std::unique_ptr<LateRegistration> late(static_cast<LateRegistration*>(context));
+  auto* late = static_cast<LateRegistration*>(context);
   Domain* domain = late->domain;
   if (status == Status::kOk && domain->key_stride_ != 0) {
     std::copy_n(key, domain->registrar_->traits().key_bytes, domain->key_of(late->plan.region));
@@ -35,8 +41,45 @@ void Domain::registered_later(void* context, Status status, const std::byte* key
   bool again = false;
   late->want.thread = nullptr;
   // Nobody holds it yet: the deferred request finds it at the next poll.
-  (void)domain->finish_registration(late->want, late->plan, status, &again, nullptr);
+  late->status = domain->finish_registration(late->want, late->plan, status, &again, nullptr);
+  if (late->leave()) delete late;
   domain->async_running_.fetch_sub(1, std::memory_order_release);
+}
+
+void Domain::forget_late(DeferredPin& pin) noexcept {
+  if (pin.late != nullptr && pin.late->leave()) delete pin.late;
+  pin.late = nullptr;
+}
+
+// Starts the registration that a deferred pin needs, or finds that it needs none.
+Status Domain::start_late(DeferredPin& pin, const Want& want, const RegionSlot** out) noexcept {
+  auto* late = new (std::nothrow) LateRegistration{this, want, {}};
+  if (late == nullptr) return fail(Status::kResource, "no memory for a registration");
+  Status status = Status::kOk;
+  RegionIndex held = kNoRegion;
+  Step step = Step::kAgain;
+  while (step == Step::kAgain) step = prepare(late->want, &late->plan, &status, &held);
+  if (step == Step::kDone) {
+    if (status == Status::kOk) *out = &slot(held);
+    delete late;
+    return status;
+  }
+  pin.late = late;
+  async_running_.fetch_add(1, std::memory_order_relaxed);
+  const Plan plan = late->plan;
+  std::byte* key = key_stride_ != 0 ? key_of(plan.region) : nullptr;
+  // The registrar may complete on another thread before this call returns.
+  status = registrar_->pin_async(plan.range, plan.access, key, &registered_later, late);
+  if (status == Status::kNotReady) return status;
+  // Done at once, or failed at once: it will not be completed.
+  async_running_.fetch_sub(1, std::memory_order_release);
+  pin.late = nullptr;
+  bool again = false;
+  status = finish_registration(late->want, plan, status, &again, &held);
+  delete late;
+  if (again) return fail(Status::kNotReady, "invalidated while it was being registered");
+  if (status == Status::kOk) *out = &slot(held);
+  return status;
 }
 
 // One try that waits for nobody.
@@ -47,43 +90,27 @@ Status Domain::try_deferred(DeferredPin& pin, const RegionSlot** out) noexcept {
   }
   Want want = make_want(pin.range, pin.need, Effort::kRegister, thread);
   want.may_wait = false;
-  if (!registrar_->traits().asynchronous || pin.started) return pin_one(want, out);
-
+  if (!registrar_->traits().asynchronous) return pin_one(want, out);
+  if (pin.late != nullptr) {
+    if (!pin.late->left.load(std::memory_order_acquire)) return Status::kNotReady;
+    const Status status = pin.late->status;
+    const Plan plan = pin.late->plan;
+    forget_late(pin);
+    if (status == Status::kNotReady) return status;
+    if (status == Status::kRefused && (plan.range != want.pages || plan.access != want.need)) {
+      return pin_one(want, out);  // less memory or fewer rights may be granted: find out now
+    }
+    if (status != Status::kOk) return fail(status, "the registrar completed with an error");
+  }
   if (thread != nullptr && (*out = hold_without_lock(*thread, want)) != nullptr) return Status::kOk;
-  auto* late = new (std::nothrow) LateRegistration{this, want, {}};
-  if (late == nullptr) return pin_one(want, out);
-  Status status = Status::kOk;
-  RegionIndex held = kNoRegion;
-  Step step = Step::kAgain;
-  while (step == Step::kAgain) step = prepare(late->want, &late->plan, &status, &held);
-  if (step == Step::kDone) {
-    if (status == Status::kOk) *out = &slot(held);
-    delete late;
-    return status;
-  }
-  pin.started = true;
-  async_running_.fetch_add(1, std::memory_order_relaxed);
-  const Plan plan = late->plan;
-  std::byte* key = key_stride_ != 0 ? key_of(plan.region) : nullptr;
-  // From here on `late` may be gone: the registrar may complete on another thread at once.
-  status = registrar_->pin_async(plan.range, plan.access, key, &registered_later, late);
-  if (status == Status::kNotReady) return status;
-  async_running_.fetch_sub(1, std::memory_order_release);
-  bool again = false;
-  status = finish_registration(late->want, plan, status, &again, &held);
-  delete late;
-  if (status == Status::kOk && !again) {
-    *out = &slot(held);
-    return status;
-  }
-  return pin_one(want, out);
+  return start_late(pin, want, out);
 }
 
 Status Domain::pin_async(MemoryRange range, Access need, hydrant_pinned_fn done,
                          void* context) noexcept {
   Status status = check_range(range);
   if (status != Status::kOk) return status;
-  auto* pin = new (std::nothrow) DeferredPin{nullptr, range, need, done, context, false};
+  auto* pin = new (std::nothrow) DeferredPin{nullptr, range, need, done, context, nullptr};
   if (pin == nullptr) return fail(Status::kResource, "no memory for a deferred pin");
   const RegionSlot* held = nullptr;
   status = try_deferred(*pin, &held);
@@ -160,6 +187,7 @@ void Domain::cancel_deferred() noexcept {
       if (deferred_ == nullptr) deferred_tail_ = &deferred_;
     }
     deferred_count_.fetch_sub(1, std::memory_order_relaxed);
+    forget_late(*pin);
     pin->done(pin->context, failed_pin(Status::kNotInit));
     delete pin;
   }

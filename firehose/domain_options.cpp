@@ -88,10 +88,11 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   config->mode = options.mode;
   config->watch = options.watch;
   // A key layout of the environment's choosing would surprise the client: knobs only fill what is open.
-  if (options.mode == HYDRANT_MODE_REGION && options.bucket_bytes == 0 &&
-      read_knob(Knob::kMode).origin == KnobOrigin::kEnvironment && traits.key_bytes == 0) {
-    config->mode = static_cast<uint32_t>(knob_number(Knob::kMode));
+  if (options.mode == HYDRANT_MODE_DEFAULT) {
+    const bool page = traits.key_bytes == 0 && knob_number(Knob::kMode) != 0;
+    config->mode = page ? HYDRANT_MODE_PAGE : HYDRANT_MODE_REGION;
   }
+  if (options.watch == HYDRANT_WATCH_DEFAULT) config->watch = HYDRANT_WATCH_CLIENT;
   config->eager = static_cast<Access>(or_knob(options.eager_access, Knob::kEagerAccess)) &
                   traits.supported;
   const uint64_t machine = default_budget_bytes(traits.max_charge_bytes);
@@ -117,7 +118,7 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   config->thread_table_bytes = static_cast<size_t>(
       std::max<uint64_t>(std::bit_floor(knob_number(Knob::kThreadTable)), 8192));
   const uint64_t warn = knob_number(Knob::kWaitWarn);
-  config->wait_warn_ns = warn != 0 ? warn : uint64_t{3600} * 1'000'000'000;
+  config->wait_warn_ns = warn != 0 ? warn : UINT64_MAX / 2;  // 0: never
   return check_granule(*config, traits);
 }
 

@@ -72,7 +72,7 @@ Status Domain::invalidate(MemoryRange range) noexcept {
     for (uint32_t c = 0; c < 16; ++c) {
       if ((classes_.load(std::memory_order_relaxed) >> c & 1) == 0) continue;
       for (;;) {
-        const RegionIndex r = tables_[c]->first_overlap(range.addr, range.last());
+        const RegionIndex r = tables_[c]->any_overlap(range.addr, range.last());
         if (r == kNoRegion) break;
         kill_locked(r, &killed);
       }
@@ -155,7 +155,8 @@ Status Domain::pin_partial(MemoryRange range, Access need, const RegionSlot** ou
         !includes(static_cast<Access>(c), need)) {
       continue;
     }
-    const RegionIndex r = tables_[c]->first_overlap(range.addr, range.last());
+    // Whatever covers the first address, else the lowest start: any_overlap() answers in this order.
+    const RegionIndex r = tables_[c]->any_overlap(range.addr, range.last());
     if (r == kNoRegion) continue;
     if (best == kNoRegion || std::max(infos_[r].range.addr, range.addr) <
                                  std::max(infos_[best].range.addr, range.addr)) {

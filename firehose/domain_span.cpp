@@ -59,15 +59,27 @@ Status Domain::reserve_missing(const MemoryRange* ranges, size_t n, const Region
 }
 
 // kResource when the ranges could not all be held even by an empty cache: "not now" would be a lie. What
-// several ranges have in common counts for each.
-Status Domain::check_total(const MemoryRange* ranges, size_t n) const noexcept {
+// several ranges have in common counts for each; what the client pinned itself costs nothing.
+Status Domain::check_total(const MemoryRange* ranges, size_t n, Access need) noexcept {
+  const auto charge_of = [&](size_t i) {
+    return registrar_->charge(round_out(ranges[i], config_.granule_bytes));
+  };
   uint64_t charge = 0;
+  size_t regions = n;
+  for (size_t i = 0; i < n; ++i) charge += charge_of(i);
+  if (charge <= config_.budget_bytes && regions <= config_.max_regions) return Status::kOk;
   for (size_t i = 0; i < n; ++i) {
-    charge += registrar_->charge(round_out(ranges[i], config_.granule_bytes));
+    const uint64_t own = charge_of(i);
+    MutexLock lock(mu_);
+    const RegionIndex r = find_locked(ranges[i], need);
+    if (r == kNoRegion || !infos_[r].prepinned) continue;
+    charge -= own;
+    --regions;
   }
-  if (charge <= config_.budget_bytes && n <= config_.max_regions) return Status::kOk;
+  if (charge <= config_.budget_bytes && regions <= config_.max_regions) return Status::kOk;
   return fail(Status::kResource,
-              "%zu ranges of %llu bytes in all are more than the whole budget of %llu bytes and %u regions",
+              "%zu ranges of %llu bytes in all are more than the whole budget of %llu bytes and %u "
+              "regions",
               n, static_cast<unsigned long long>(charge),
               static_cast<unsigned long long>(config_.budget_bytes), config_.max_regions);
 }
@@ -75,7 +87,7 @@ Status Domain::check_total(const MemoryRange* ranges, size_t n) const noexcept {
 // Each range lies in one region (page mode: in one bucket). held[i] answers ranges[i].
 Status Domain::acquire_all(ThreadDomain* thread, const MemoryRange* ranges, size_t n, Access need,
                            Effort effort, const RegionSlot** held) noexcept {
-  Status status = effort == Effort::kRegister ? check_total(ranges, n) : Status::kOk;
+  Status status = effort == Effort::kRegister ? check_total(ranges, n, need) : Status::kOk;
   for (size_t i = 0; i < n && status == Status::kOk; ++i) {
     held[i] = nullptr;
     Want want = make_want(ranges[i], need, Effort::kHitOnly, thread);

@@ -27,7 +27,7 @@ RegionIndex PageTable::find(uintptr_t addr) const noexcept {
   return kNoRegion;
 }
 
-RegionIndex PageTable::first_overlap(uintptr_t first, uintptr_t last) const noexcept {
+RegionIndex PageTable::any_overlap(uintptr_t first, uintptr_t last) const noexcept {
   const uint64_t low = bucket_of(first);
   const uint64_t high = bucket_of(last);
   if (high - low < used_) {
@@ -47,6 +47,12 @@ RegionIndex PageTable::first_overlap(uintptr_t first, uintptr_t last) const noex
     index = entries_[i].index.load(kRead);
   }
   return index;
+}
+
+RegionIndex PageTable::first_start(uintptr_t first, uintptr_t last) const noexcept {
+  const uintptr_t inside = (uintptr_t{1} << bucket_shift_) - 1;
+  const uintptr_t aligned = (first + inside) & ~inside;
+  return aligned < first || aligned > last ? kNoRegion : any_overlap(aligned, last);
 }
 
 void PageTable::insert(MemoryRange range, RegionIndex index) noexcept {

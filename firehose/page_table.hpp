@@ -17,7 +17,9 @@ class PageTable final : public PinTable {
   [[nodiscard]] bool map(size_t max_ranges) noexcept override;
   bool mapped() const noexcept override { return entries_.size() != 0; }
   RegionIndex find(uintptr_t addr) const noexcept override;
-  RegionIndex first_overlap(uintptr_t first, uintptr_t last) const noexcept override;
+  // Here the lowest one.
+  RegionIndex any_overlap(uintptr_t first, uintptr_t last) const noexcept override;
+  RegionIndex first_start(uintptr_t first, uintptr_t last) const noexcept override;
   void insert(MemoryRange range, RegionIndex index) noexcept override;
   void erase(MemoryRange range, RegionIndex index) noexcept override;
   void clear() noexcept override;

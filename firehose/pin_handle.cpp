@@ -28,7 +28,7 @@ uint64_t issue_ticket() noexcept {
 bool redeem_ticket(uint64_t ticket) noexcept {
   MutexLock lock(g_mutex);
   // Tickets of the parent: the slot says what to answer.
-  return ticket < g_first_of_process || tickets().erase(ticket) == 1;
+  return (ticket != 0 && ticket < g_first_of_process) || tickets().erase(ticket) == 1;
 }
 
 void lock_tickets() noexcept HYDRANT_NO_TSA { g_mutex.lock(); }

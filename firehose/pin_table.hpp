@@ -26,8 +26,11 @@ class PinTable {
   // The range that may contain `addr`; kNoRegion if there is none or the table was changing.
   virtual RegionIndex find(uintptr_t addr) const noexcept = 0;
 
-  // The lowest range that overlaps [first, last]; kNoRegion if none.
-  virtual RegionIndex first_overlap(uintptr_t first, uintptr_t last) const noexcept = 0;
+  // Some range that overlaps [first, last]; kNoRegion if none.
+  virtual RegionIndex any_overlap(uintptr_t first, uintptr_t last) const noexcept = 0;
+
+  // The lowest range that starts in [first, last]; kNoRegion if none.
+  virtual RegionIndex first_start(uintptr_t first, uintptr_t last) const noexcept = 0;
 
   // Requires: `range` neither contains nor is contained in a range of the table.
   virtual void insert(MemoryRange range, RegionIndex index) noexcept = 0;

@@ -73,15 +73,15 @@ bool RangeSet::covers(MemoryRange range) const noexcept {
   return false;
 }
 
-void RefusalList::add(MemoryRange range, Access access) noexcept {
-  entries_[next_] = {range, access};
+void RefusalList::add(MemoryRange range, Access access, uint64_t now_ns) noexcept {
+  entries_[next_] = {range, access, now_ns + kLifeNs};
   next_ = (next_ + 1) % kMost;
   count_ = std::min(count_ + 1, kMost);
 }
 
-bool RefusalList::refuses(MemoryRange range, Access access) const noexcept {
+bool RefusalList::refuses(MemoryRange range, Access access, uint64_t now_ns) const noexcept {
   return std::any_of(entries_, entries_ + count_, [&](const Entry& e) {
-    return range.covers(e.range) && includes(access, e.access);
+    return range.covers(e.range) && includes(access, e.access) && now_ns < e.until_ns;
   });
 }
 

@@ -26,15 +26,18 @@ class RangeSet {
   size_t count_ = 0;
 };
 
-// What the registrar refused, with the rights it refused: asked again, it is answered at once. Bounded;
-// the oldest entry makes room. A request is known to be refused when it contains a refused range and asks
-// for all the rights that were refused there: less may still be granted.
+// What the registrar refused, with the rights it refused: asked again, it is answered at once. Bounded; the
+// oldest entry makes room. A request is known to be refused when it contains a refused range and asks for all
+// the rights that were refused there: less may still be granted. An entry lapses after kLifeNs, because memory
+// that is mapped or made writable later is announced by nobody.
 class RefusalList {
  public:
   static constexpr size_t kMost = 128;
+  static constexpr uint64_t kLifeNs = 1'000'000'000;
 
-  void add(MemoryRange range, Access access) noexcept;
-  bool refuses(MemoryRange range, Access access) const noexcept;
+  void add(MemoryRange range, Access access, uint64_t now_ns) noexcept;
+  bool refuses(MemoryRange range, Access access, uint64_t now_ns) const noexcept;
+  bool empty() const noexcept { return count_ == 0; }
   // Forgets what overlaps: the memory there is new.
   void forget(MemoryRange range) noexcept;
   void clear() noexcept { count_ = next_ = 0; }
@@ -43,6 +46,7 @@ class RefusalList {
   struct Entry {
     MemoryRange range;
     Access access;
+    uint64_t until_ns;
   };
   Entry entries_[kMost];
   size_t count_ = 0;

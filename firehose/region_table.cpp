@@ -33,7 +33,7 @@ const RegionTable::Chunk& RegionTable::chunk_at(uint32_t position) const noexcep
 RegionTable::Chunk& RegionTable::chunk_at(uint32_t position) noexcept {
   return chunks_[directory_[position].load(kRead)];
 }
-uintptr_t RegionTable::first_start(uint32_t position) const noexcept {
+uintptr_t RegionTable::start_of(uint32_t position) const noexcept {
   return chunk_at(position).entries[0].start.load(kRead);
 }
 
@@ -42,7 +42,7 @@ uint32_t RegionTable::position_of(uintptr_t addr, uint32_t count) const noexcept
   uint32_t high = count;
   while (high - low > 1) {
     const uint32_t middle = low + (high - low) / 2;
-    (first_start(middle) <= addr ? low : high) = middle;
+    (start_of(middle) <= addr ? low : high) = middle;
   }
   return low;
 }
@@ -75,16 +75,24 @@ RegionIndex RegionTable::find(uintptr_t addr) const noexcept {
   return lock_.read_was_clean(begun) ? found : kNoRegion;
 }
 
-RegionIndex RegionTable::first_overlap(uintptr_t first, uintptr_t last) const noexcept {
+RegionIndex RegionTable::any_overlap(uintptr_t first, uintptr_t last) const noexcept {
+  const uint32_t count = count_.load(kRead);
+  if (count == 0) return kNoRegion;
+  const Chunk& chunk = chunk_at(position_of(first, count));
+  const uint32_t below = entries_up_to(chunk, first);
+  // Starts and ends have the same order: if the last range that starts at or below `first` does not reach
+  // it, none of them does.
+  if (below != 0 && chunk.entries[below - 1].last.load(kRead) >= first) {
+    return chunk.entries[below - 1].index.load(kRead);
+  }
+  return first_start(first, last);
+}
+
+RegionIndex RegionTable::first_start(uintptr_t first, uintptr_t last) const noexcept {
   const uint32_t count = count_.load(kRead);
   if (count == 0) return kNoRegion;
   uint32_t position = position_of(first, count);
-  const uint32_t below = entries_up_to(chunk_at(position), first);
-  // Starts and ends have the same order, so only the last range that starts at or below can reach in.
-  uint32_t entry = below;
-  if (below != 0 && chunk_at(position).entries[below - 1].last.load(kRead) >= first) {
-    return chunk_at(position).entries[below - 1].index.load(kRead);
-  }
+  uint32_t entry = first == 0 ? 0 : entries_up_to(chunk_at(position), first - 1);
   if (entry == chunk_at(position).count.load(kRead)) {
     if (++position == count) return kNoRegion;
     entry = 0;
@@ -154,7 +162,7 @@ void RegionTable::insert(MemoryRange range, RegionIndex index) noexcept {
   uint32_t position = position_of(range.addr, count_.load(kRead));
   if (chunk_at(position).count.load(kRead) == kChunkEntries) {
     split(position);
-    if (first_start(position + 1) <= range.addr) ++position;
+    if (start_of(position + 1) <= range.addr) ++position;
   }
   Chunk& chunk = chunk_at(position);
   const uint32_t at = entries_up_to(chunk, range.addr);

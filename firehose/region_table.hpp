@@ -15,7 +15,8 @@ class RegionTable final : public PinTable {
   [[nodiscard]] bool map(size_t max_ranges) noexcept override;
   bool mapped() const noexcept override { return chunks_.size() != 0; }
   RegionIndex find(uintptr_t addr) const noexcept override;
-  RegionIndex first_overlap(uintptr_t first, uintptr_t last) const noexcept override;
+  RegionIndex any_overlap(uintptr_t first, uintptr_t last) const noexcept override;
+  RegionIndex first_start(uintptr_t first, uintptr_t last) const noexcept override;
   void insert(MemoryRange range, RegionIndex index) noexcept override;
   void erase(MemoryRange range, RegionIndex index) noexcept override;
   void clear() noexcept override;
@@ -47,7 +48,7 @@ class RegionTable final : public PinTable {
   static void write(Entry& to, MemoryRange range, RegionIndex index) noexcept;
   const Chunk& chunk_at(uint32_t position) const noexcept;
   Chunk& chunk_at(uint32_t position) noexcept;
-  uintptr_t first_start(uint32_t position) const noexcept;
+  uintptr_t start_of(uint32_t position) const noexcept;
   // Last position whose chunk starts at or below addr, or 0.
   uint32_t position_of(uintptr_t addr, uint32_t count) const noexcept;
   // Number of entries of the chunk with start <= addr.

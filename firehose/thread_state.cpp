@@ -184,7 +184,8 @@ void ThreadDomain::remember(uintptr_t addr, const RegionSlot* slot, const Region
   } else {
     table[second_index(addr)] = slot;
   }
-  if (t_window.domain.load(std::memory_order_relaxed) == handle) enter_window(*this);
+  // The window shows the old table, whether or not its short path is in use.
+  if (thread->current.load(std::memory_order_relaxed) == this) enter_window(*this);
 }
 
 }  // namespace hydrant

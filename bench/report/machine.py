@@ -63,7 +63,8 @@ class Machine:
             f"Limits are low here: rows were skipped, or the budget was small. {self.info_program} says:", "",
             *("  " + line for line in text.splitlines()), "",
             f"  To lift the locked-memory limit for a shell: ulimit -l {kib} (in KiB). Above the hard",
-            "  limit that takes root, or a line 'USER - memlock unlimited' in /etc/security/limits.conf and a new login."])
+            "  limit that takes root, or a line 'USER - memlock unlimited' in /etc/security/limits.conf and",
+            "  a new login."])
 
 
 def cpu_model():

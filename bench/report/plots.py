@@ -27,7 +27,7 @@ def hit_cost(rows, path):
             _bars(panel, rows, prefix, count, label, colour, place * width - 0.42 + width / 2, width)
         for i, regions in enumerate(REGIONS):
             if regions in HIT_GOALS_NS:
-                panel.hlines(HIT_GOALS_NS[regions], i - 0.45, i + 0.45, color="black",
+                panel.hlines(HIT_GOALS_NS[regions], i - 0.46, i - 0.38 + 2 * width, color="black",
                              linestyle=(0, (4, 2)), linewidth=1.3, zorder=4,
                              label="goal for ours" if i == 0 else None)
         panel.set_title(f"{count} thread" + ("s" if count > 1 else ""))
@@ -52,14 +52,18 @@ def _bars(panel, rows, prefix, threads, label, colour, offset, width):
         panel.bar(i + offset, middle, width * 0.94, color=colour, label=label if i == 0 else None,
                   yerr=[[middle - low], [high - middle]], zorder=3,
                   error_kw={"linewidth": 0.9, "ecolor": "#303030"})
-        panel.annotate(_short(middle), (i + offset, high), xytext=(0, 2),
-                       textcoords="offset points", ha="center", fontsize=7, zorder=5)
+        if prefix.startswith("hydrant/"):  # inside, where the line of the goal does not cross it
+            panel.annotate(_short(middle), (i + offset, low), xytext=(0, -10), textcoords="offset points",
+                           ha="center", fontsize=7, color="white", zorder=5)
+        else:
+            panel.annotate(_short(middle), (i + offset, high), xytext=(0, 2), textcoords="offset points",
+                           ha="center", fontsize=7, zorder=5)
 
 
 def _short(ns):
     if ns >= 1000:
         return f"{ns / 1000:.1f}k"
-    return f"{ns:.2g}" if ns < 10 else f"{ns:.0f}"
+    return f"{ns:.2f}" if ns < 1 else f"{ns:.1f}" if ns < 10 else f"{ns:.0f}"
 
 
 def sweep(rows, path):

@@ -26,8 +26,8 @@ class Rows:
                 self.samples.setdefault(name, []).append(entry)
 
     def values(self, row, key="real_time"):
-        """All samples of one row; [] if it did not run."""
-        return [entry[key] for entry in self.samples.get(row, []) if key in entry]
+        """All samples of one row; [] if it did not run. A counter that is 0 is left out of the JSON."""
+        return [entry.get(key, 0.0) for entry in self.samples.get(row, [])]
 
     def holds(self, row):
         """Of a row of pin_hit_bench: ns per hold+release, the median batch of each repetition."""

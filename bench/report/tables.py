@@ -182,8 +182,8 @@ def sweep(rows):
                     "copy", "pin everything", "best other / regions", "best other / pages",
                     "registrations per use", "the same, pages", "copies per use"], body),
             "", f"Time per use, without moving the data. {moved / 1024:.0f} MiB were moved through pinned "
-            "pages and compared.", "'pin everything' breaks the budget past 100 %; 'best other' is the faster of "
-            "register each time and copy."]
+            "pages and compared.", "'pin everything' breaks the budget past 100 %; 'best other' is the "
+            "faster of register each time and copy. A use in page mode may take many buckets."]
     return "Sweep: a working set against a budget", "\n".join(text), facts
 
 

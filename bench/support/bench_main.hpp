@@ -29,6 +29,12 @@ inline int run_program(int argc, char** argv, const char* min_time) {
   return 0;
 }
 
+// Sets a counter, unless it is 0: Google Benchmark would write the variation of a counter that is always 0 as
+// NaN, which is not JSON. Readers take an absent counter of a row as 0.
+inline void set_counter(benchmark::State& state, const char* name, double value) {
+  if (value != 0.0) state.counters[name] = value;
+}
+
 // A reproducible order in which each of `count` things comes equally often and neighbours in time are
 // not neighbours in memory; at least `min_length` long.
 inline std::vector<uint32_t> shuffled_stream(uint32_t count, size_t min_length, uint32_t seed) {

@@ -21,10 +21,10 @@ class PairedSamples {
   void report(benchmark::State& state) const {
     const double ours = median(ours_);
     const double bare = median(bare_);
-    state.counters["ours_ns"] = ours;
-    state.counters["bare_ns"] = bare;
-    state.counters["extra_ns"] = ours - bare;
-    state.counters["ratio"] = bare > 0 ? ours / bare : 0.0;
+    set_counter(state, "ours_ns", ours);
+    set_counter(state, "bare_ns", bare);
+    set_counter(state, "extra_ns", ours - bare);
+    set_counter(state, "ratio", bare > 0 ? ours / bare : 0.0);
   }
 
  private:

@@ -169,12 +169,12 @@ void measure(benchmark::State& state, Subject& subject, std::chrono::microsecond
     const auto hits = static_cast<double>(std::max<uint64_t>(beside.hits, 1));
     state.SetIterationTime(static_cast<double>(beside.total_ns) / hits * 1e-9);
   }
-  state.counters["share_alone"] = alone.long_percent();
-  state.counters["share_beside"] = beside.long_percent();
-  state.counters["share_grows"] = beside.long_percent() - alone.long_percent();
-  state.counters["longest_alone_us"] = static_cast<double>(alone.longest_ns) * 1e-3;
-  state.counters["longest_beside_us"] = static_cast<double>(beside.longest_ns) * 1e-3;
-  state.counters["registrations"] = static_cast<double>(registrations);
+  set_counter(state, "share_alone", alone.long_percent());
+  set_counter(state, "share_beside", beside.long_percent());
+  set_counter(state, "share_grows", beside.long_percent() - alone.long_percent());
+  set_counter(state, "longest_alone_us", static_cast<double>(alone.longest_ns) * 1e-3);
+  set_counter(state, "longest_beside_us", static_cast<double>(beside.longest_ns) * 1e-3);
+  set_counter(state, "registrations", static_cast<double>(registrations));
   state.SetLabel("alone" + alone.text() + " | beside" + beside.text());
   if (!good) state.SkipWithError("a hold or a registration failed");
 }

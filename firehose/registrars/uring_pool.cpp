@@ -86,14 +86,14 @@ uint64_t UringPool::score(const UringLoad& load, uint32_t index, size_t len) con
 
 // The first flawless ring, or the least bad one. Starts at a place of the processor's own, so that
 // threads that run at the same time try different rings first.
-UringPool::Choice UringPool::find(size_t len) noexcept {
+UringPool::Choice UringPool::find(size_t len, uint64_t avoid) noexcept {
   const uint32_t n = size(), run = UringRing::slots_for(len);
   Choice best;
   uint32_t index = n > 1 ? this_processor() % n : 0;
   for (uint32_t step = 0; step < n; ++step) {
     UringRing* ring = rings_[index];
     const UringLoad load = ring->load();
-    if (load.slots + run <= ring->slots()) {
+    if (load.slots + run <= ring->slots() && (avoid >> index & 1) == 0) {
       const uint64_t points = score(load, index, len);
       if (points < best.score) best = {ring, index, load.bytes == 0, points};
       if (points < kCrowded) break;
@@ -114,11 +114,11 @@ bool UringPool::worth_growing(const Choice& choice) const noexcept {
   return n < (busy ? processors_ * kRingsPerProcessor : kRingsForRoom);
 }
 
-UringRing* UringPool::claim(size_t len, uint32_t* index, int* error) noexcept {
+UringRing* UringPool::claim(size_t len, uint64_t avoid, uint32_t* index, int* error) noexcept {
   *error = -EXFULL;
   for (;;) {
     const uint32_t seen = size();
-    const Choice choice = find(len);
+    const Choice choice = find(len, avoid);
     if (worth_growing(choice)) {
       const int grown = grow(seen);
       if (grown == 0) continue;

@@ -29,9 +29,10 @@ class UringPool {
   // Takes the first ring over, which the probe has opened.
   void adopt_first(std::unique_ptr<UringRing> ring) noexcept;
 
-  // A ring with room for a registration of `len` bytes, claimed by the caller, and its index. Null with
-  // *error = minus an errno if every ring is full and no other can be opened (-EXFULL: by our own limit).
-  UringRing* claim(size_t len, uint32_t* index, int* error) noexcept;
+  // A ring with room for a registration of `len` bytes, claimed by the caller, and its index; none of those
+  // whose bit is set in `avoid`. Null with *error = minus an errno if every ring is full and no other can
+  // be opened (-EXFULL: by our own limit).
+  UringRing* claim(size_t len, uint64_t avoid, uint32_t* index, int* error) noexcept;
 
   // Null if there is none with that index.
   UringRing* at(uint32_t index) const noexcept;
@@ -53,7 +54,7 @@ class UringPool {
     bool empty = false;
     uint64_t score = UINT64_MAX;
   };
-  Choice find(size_t len) noexcept;
+  Choice find(size_t len, uint64_t avoid) noexcept;
   uint64_t score(const UringLoad& load, uint32_t index, size_t len) const noexcept;
   bool worth_growing(const Choice& choice) const noexcept;
   int grow(uint32_t size_seen) noexcept;

@@ -22,7 +22,7 @@ struct UringFacts {
 // Pins a few pages of its own through `ring`, which must be empty, tagged and known to nobody else, and
 // leaves it tagged only if charges come back late.
 // Errors: kUnsupported (pinning does not work here, or no page may be locked), kResource.
-// Cost: up to about a millisecond.
+// Cost: about two milliseconds, most of it for a privileged process whose limit is put to the test.
 Status probe_uring(UringRing& ring, UringFacts* facts) noexcept;
 
 }  // namespace hydrant

@@ -16,8 +16,6 @@ namespace hydrant {
 namespace {
 
 constexpr uint64_t kMoveTimeoutNs = 30'000'000'000;
-// A ring may fill up between being chosen and being used.
-constexpr int kClaims = 8;
 
 struct UringKey {
   uint32_t incarnation;  // of the registrar: keys of another one, or from before a fork, are stale
@@ -122,12 +120,12 @@ Status PooledUringRegistrar::pin(MemoryRange range, Access /*access*/, std::byte
   UringRun run;
   uint32_t index = 0;
   int error = -EXFULL;
-  for (int i = 0; i < kClaims && error == -EXFULL; ++i) {
-    UringRing* ring = pool_.claim(range.len, &index, &error);
+  // A ring with enough free slots may have no neighbours among them: then another is tried.
+  for (uint64_t avoid = 0; error == -EXFULL; avoid |= uint64_t{1} << index) {
+    UringRing* ring = pool_.claim(range.len, avoid, &index, &error);
     if (ring == nullptr) return explain_uring_growth(-error, pool_.size());
     error = ring->register_run(range, charge_bytes, &run);
   }
-  if (error == -EXFULL) return explain_uring_growth(EXFULL, pool_.size());
   if (error != 0) return explain_uring_pin(-error, range, pending_charge());
   const UringKey out{incarnation_, static_cast<uint16_t>(index), static_cast<uint16_t>(run.first),
                      run.generation};

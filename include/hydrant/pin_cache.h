@@ -14,11 +14,13 @@
  *     if (pin.region) { ... use pin.region->key ...; hydrant_release(pin); }
  *     else            { ... hydrant_pin_status(pin) says why: copy through a bounce buffer ... }
  *
- * Coherence: a domain created with watch = HYDRANT_WATCH_CLIENT trusts you to call
- * hydrant_invalidate() before memory that may be cached is unmapped, moved or punched.
+ * Coherence: a domain created with watch = HYDRANT_WATCH_CLIENT (the default) trusts you: call
+ * hydrant_invalidate() before memory that may be cached is unmapped, moved or punched, and let no pin of it
+ * start between that call and the return of the system call.
  *
  * Threads: every function may be called from any thread at any time unless it says otherwise; none is
- * async-signal-safe; none may be called from inside a registrar's or policy's function.
+ * async-signal-safe; none may be called from inside a policy's function, and of these only
+ * hydrant_invalidate() and hydrant_set_error_text() from inside a registrar's.
  * Errors: functions return a code of gasnet_errors.h; hydrant_error_text() explains the last one.
  * "Not now" (GASNET_ERR_NOT_READY) is an answer, not a failure.
  *
@@ -55,11 +57,13 @@ typedef uint64_t hydrant_domain_t;
 #define HYDRANT_REMOTE_ATOMIC 8u
 #define HYDRANT_ACCESS_ALL 15u
 
-/* What is known of a pinned region. Read-only, and only while you hold a pin on it. */
+/* What is known of a pinned region. Read-only, and only while you hold a pin on it; until then nothing of it
+ * changes, whatever is merged, invalidated or pinned elsewhere. */
 typedef struct hydrant_region {
   uintptr_t addr;  /* page-aligned start, <= the address you asked for */
   size_t len;      /* bytes; [addr, addr+len) contains the range you asked for */
-  const void* key; /* key_bytes of the registrar, opaque here; NULL if the registrar has no keys */
+  const void* key; /* key_bytes of the registrar, opaque here, aligned to 8 (16 from 16 bytes up); NULL if the
+                      registrar has no keys, or the pin has several parts: hydrant_pin_parts() */
 } hydrant_region_t;
 
 /* A hold, or the reason why there is none. Small: pass it by value. */
@@ -74,7 +78,7 @@ typedef struct hydrant_range {
 } hydrant_range_t;
 
 static inline int hydrant_pin_status(hydrant_pin_t pin) {
-  return pin.region ? GASNET_OK : (int)pin.hold;
+  return pin.region ? GASNET_OK : pin.hold & 0x7fffffff; /* a cast would be C or C++, not both */
 }
 
 /* The calling thread's last failure in words ("" if none); valid until it fails again. */
@@ -103,8 +107,11 @@ HYDRANT_API void hydrant_set_error_text(const char* text);
 typedef void (*hydrant_pin_done_fn)(void* context, int status, const void* key);
 
 /* Your own registration calls. Fill in `size`, the facts and `pin`/`unpin`; leave the rest zero.
- * `user` is passed through. The cache calls these from any thread, concurrently, never holding a lock
- * of its own; they must not call back into the domain. The struct is copied at domain creation. */
+ * `user` is passed through. The cache calls these concurrently, from whichever threads are inside its calls
+ * (a release or a poll may be the one that unpins), never holding a lock of its own; they must not call back
+ * into the domain, but for hydrant_invalidate(): a free() in your code may lead there. Map errno like this:
+ * EFAULT to HYDRANT_ERR_REFUSED; ENOMEM, EAGAIN, a full table to GASNET_ERR_NOT_READY, so that the cache evicts
+ * and tries again; a device that is gone to HYDRANT_ERR_BROKEN. The struct is copied at domain creation. */
 typedef struct hydrant_registrar {
   size_t size; /* sizeof(hydrant_registrar_t): lets the struct grow */
   void* user;
@@ -171,11 +178,13 @@ typedef struct hydrant_policy {
 
 /* ---- domains ---------------------------------------------------------------------------------- */
 
-#define HYDRANT_MODE_REGION 0u /* intervals that merge and grow */
-#define HYDRANT_MODE_PAGE 1u   /* fixed buckets of bucket_bytes */
+#define HYDRANT_MODE_DEFAULT 0u /* region; FIREHOSE_MODE may say page for registrars without keys */
+#define HYDRANT_MODE_REGION 1u  /* intervals that merge and grow */
+#define HYDRANT_MODE_PAGE 2u    /* fixed buckets of bucket_bytes; a pin of several has one key for each */
 
-#define HYDRANT_WATCH_CLIENT 0u /* "I call hydrant_invalidate before memory goes away" */
-#define HYDRANT_WATCH_NONE 1u   /* only vouched memory is cached past its last hold */
+#define HYDRANT_WATCH_DEFAULT 0u /* client, in this version */
+#define HYDRANT_WATCH_CLIENT 1u  /* "I call hydrant_invalidate before memory goes away" */
+#define HYDRANT_WATCH_NONE 2u    /* only vouched memory is cached past its last hold */
 
 /* Zero or NULL in a field means its default. Start from hydrant_domain_options_init(). */
 typedef struct hydrant_domain_options {
@@ -223,7 +232,8 @@ HYDRANT_API int hydrant_domain_destroy(hydrant_domain_t domain, uint32_t flags);
  *
  * Errors    BAD_ARG (len 0, wrap-around, unknown right); NOT_INIT; RESOURCE (more than the whole budget
  *           or the largest region); NOT_READY (budget is held by others now: poll, release, or copy);
- *           REFUSED (unmapped, read-only for a writing right: remembered until invalidated); BROKEN.
+ *           REFUSED (unmapped, read-only for a writing right, a right the registrar lacks: remembered for
+ *           about a second, or until invalidated); BROKEN.
  * Waits     only for a registration of the same memory that another thread has under way, never for
  *           somebody else's hold.
  * Cost      hit: about 25 instructions, no lock, no shared write, no system call. Miss: one registration.
@@ -236,7 +246,8 @@ HYDRANT_API hydrant_pin_t hydrant_try_pin(hydrant_domain_t domain, const void* a
                                           uint32_t access);
 
 /* Like hydrant_pin, and waits up to timeout_ns for budget. NOT_READY at the deadline, with a text that
- * says how much is held and how much was wanted. */
+ * says how much is held and how much was wanted. It runs nobody's progress but hydrant_poll(): where your own
+ * thread would have to poll a network for the holds to end, use hydrant_pin() or hydrant_pin_async(). */
 HYDRANT_API hydrant_pin_t hydrant_pin_wait(hydrant_domain_t domain, const void* addr, size_t len,
                                            uint32_t access, uint64_t timeout_ns);
 
@@ -250,7 +261,8 @@ HYDRANT_API int hydrant_pin_async(hydrant_domain_t domain, const void* addr, siz
                                   uint32_t access, hydrant_pinned_fn done, void* context);
 
 /* Pins n ranges, all or none: budget for all of them is reserved before any is registered.
- * pins[i] answers ranges[i]; unchanged on failure. */
+ * pins[i] answers ranges[i]; unchanged on failure. Parts that ranges share count for each. n = 0 is OK.
+ * NOT_READY may be answered to several threads that want each other's budget at once: back off. */
 HYDRANT_API int hydrant_pin_many(hydrant_domain_t domain, const hydrant_range_t* ranges, size_t n,
                                  uint32_t access, hydrant_pin_t* pins);
 
@@ -259,7 +271,8 @@ HYDRANT_API int hydrant_pin_many(hydrant_domain_t domain, const hydrant_range_t*
 HYDRANT_API hydrant_pin_t hydrant_partial_pin(hydrant_domain_t domain, const void* addr, size_t len,
                                               uint32_t access);
 
-/* Gives a hold back; any thread, any order. OK, or BAD_ARG/NOT_INIT for a hold that is not live
+/* Gives a hold back; any thread, any order. Calls the registrar's unpin only for the last hold on a region
+ * that was invalidated or merged meanwhile, or is not cached. OK, or BAD_ARG/NOT_INIT for a hold that is not live
  * (always noticed in debug builds, best effort otherwise). A hold taken before a fork is a no-op
  * in the child and answers NOT_INIT. */
 HYDRANT_API int hydrant_release(hydrant_pin_t pin);

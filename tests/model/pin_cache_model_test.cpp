@@ -10,7 +10,7 @@
 namespace hydrant::model {
 namespace {
 
-constexpr uint64_t kSteps = 60'000;
+constexpr uint64_t kSteps = 100'000;
 
 const ModelSetup kSetups[] = {
     {.name = "RegionRoomy", .budget_pages = 4096, .max_regions = 4096},

@@ -292,7 +292,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, PinCacheFaultsInMode,
 // ---- real memory ----
 
 TEST(PinCacheRealMemory, UnmappedMemoryIsRefusedByMlock) {
-  if (mlock(nullptr, kPage) == 0) GTEST_SKIP() << "a sanitizer stands in for mlock and does nothing";
+  if (mlock(nullptr, kPage) == 0)
+    GTEST_SKIP() << "a sanitizer stands in for mlock and does nothing";
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
   options.registrar_name = "mlock";

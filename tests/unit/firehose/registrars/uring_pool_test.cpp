@@ -19,6 +19,26 @@ using testing::kPageBytes;
 using testing::Mapping;
 using testing::TestFile;
 
+// `len` bytes of address space, all of them the same `block` bytes of memory.
+class RepeatedMapping {
+ public:
+  RepeatedMapping(size_t len, size_t block) : space_(len, PROT_NONE, MAP_NORESERVE) {
+    if (ftruncate(block_.fd(), static_cast<off_t>(block)) != 0) std::abort();
+    for (size_t at = 0; at < len; at += block) {
+      if (mmap(space_.data() + at, block, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+               block_.fd(), 0) == MAP_FAILED) {
+        std::abort();
+      }
+    }
+  }
+  std::byte* data() const { return space_.data(); }
+  MemoryRange all() const { return space_.all(); }
+
+ private:
+  Mapping space_;
+  TestFile block_;
+};
+
 void unpin_all(UringRegistrar& uring, std::vector<HeldPin>& pins) {
   for (HeldPin& pin : pins) {
     EXPECT_NE(uring.unpin(pin.range, pin.key.data()), UnpinResult::kBroken) << last_error_text();
@@ -111,8 +131,8 @@ TEST(UringPool, BusyRingsAreAvoided) {
   if (first == nullptr) GTEST_SKIP() << "no io_uring here, errno " << -error;
   pool.adopt_first(std::move(first));
   uint32_t one = 9, two = 9;
-  UringRing* a = pool.claim(kPageBytes, &one, &error);
-  UringRing* b = pool.claim(kPageBytes, &two, &error);
+  UringRing* a = pool.claim(kPageBytes, 0, &one, &error);
+  UringRing* b = pool.claim(kPageBytes, 0, &two, &error);
   ASSERT_NE(a, nullptr);
   ASSERT_NE(b, nullptr);
   EXPECT_NE(a, b);
@@ -124,6 +144,33 @@ TEST(UringPool, BusyRingsAreAvoided) {
   EXPECT_EQ(a->load().users, 0u);
   EXPECT_EQ(a->load().slots, 0u);
   EXPECT_EQ(a->load().bytes, 0u);
+}
+
+TEST(UringPool, NeighbouringSlotsAreSoughtInOtherRings) {
+  UringOptions options;
+  options.ring_slots = 4;
+  options.max_rings = 2;
+  HYDRANT_URING_OR_SKIP(uring, options);
+  constexpr size_t kBlock = size_t{2} << 20, kLen = kUringPieceBytes + kBlock;
+  if (uring->traits().max_charge_bytes < kLen) GTEST_SKIP() << "RLIMIT_MEMLOCK is under 1 GiB";
+  RepeatedMapping memory(kLen, kBlock);
+  Mapping small(4 * kPageBytes);
+  small.fill('A');
+  std::vector<HeldPin> pins(4);
+  for (size_t i = 0; i < 4; ++i) {
+    pins[i].range = small.pages(i, 1);
+    ASSERT_EQ(uring->pin(pins[i].range, Access::kAll, pins[i].key.data()), Status::kOk);
+  }
+  // Every other slot of the first ring is free: room for two, but not for two neighbours.
+  EXPECT_NE(uring->unpin(pins[2].range, pins[2].key.data()), UnpinResult::kBroken);
+  EXPECT_NE(uring->unpin(pins[0].range, pins[0].key.data()), UnpinResult::kBroken);
+  ASSERT_EQ(uring->rings(), 1u);
+  Key key;
+  ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk) << last_error_text();
+  EXPECT_EQ(uring->rings(), 2u);
+  EXPECT_NE(uring->unpin(memory.all(), key.data()), UnpinResult::kBroken);
+  EXPECT_NE(uring->unpin(pins[1].range, pins[1].key.data()), UnpinResult::kBroken);
+  EXPECT_NE(uring->unpin(pins[3].range, pins[3].key.data()), UnpinResult::kBroken);
 }
 
 TEST(UringPool, ThreadsPinMoveAndUnpinAtOnce) {
@@ -190,17 +237,9 @@ TEST(UringPool, ARangeOverOneGibibyteTakesSeveralSlots) {
   UringOptions options;
   options.ring_slots = 8;
   HYDRANT_URING_OR_SKIP(uring, options);
-  // One gibibyte and a bit, all of it the same 2 MiB of a memfd.
   constexpr size_t kBlock = size_t{2} << 20, kLen = kUringPieceBytes + kBlock;
   if (uring->traits().max_charge_bytes < kLen) GTEST_SKIP() << "RLIMIT_MEMLOCK is under 1 GiB";
-  Mapping memory(kLen, PROT_NONE, MAP_NORESERVE);
-  TestFile block;
-  ASSERT_EQ(ftruncate(block.fd(), kBlock), 0);
-  for (size_t at = 0; at < kLen; at += kBlock) {
-    ASSERT_NE(mmap(memory.data() + at, kBlock, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                   block.fd(), 0),
-              MAP_FAILED);
-  }
+  RepeatedMapping memory(kLen, kBlock);
   std::memset(memory.data(), 'G', kBlock);
   Key key;
   ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk) << last_error_text();
