@@ -166,6 +166,8 @@ class Domain {
   Status after_failure(Want& want, const Plan& plan, Status status, bool* again) noexcept;
   Status after_no_budget(Want& want, const Plan& plan, bool* again) noexcept;
   void extend_locked(Plan* plan) HYDRANT_REQUIRES(mu_);
+  bool join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* plan)
+      HYDRANT_REQUIRES(mu_);
   static void registered_later(void* context, Status status, const std::byte* key);
   void publish_locked(const Want& want, const Plan& plan) HYDRANT_REQUIRES(mu_);
   bool bury_covered_locked(const Plan& plan) HYDRANT_REQUIRES(mu_);

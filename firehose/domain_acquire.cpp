@@ -13,6 +13,7 @@ namespace {
 constexpr int kMostRounds = 256;        // then somebody invalidates faster than we can register
 constexpr uint32_t kMostNoBudget = 32;  // evictions on behalf of one request that the registrar turned down
 constexpr size_t kLazyDead = 32;        // dead regions that are worth a fence
+constexpr size_t kJoinQuarter = 4;      // see join_neighbour_locked()
 
 // Bit c is set for each set of rights c that includes `need`.
 constexpr uint32_t classes_including(uint32_t need) {
@@ -171,7 +172,23 @@ Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) 
   return Step::kDone;
 }
 
-// Neighbours that touch or overlap join in while the whole stays small: one region instead of several.
+// A neighbour that overlaps or touches joins in if it is no longer than what it joins, or once requests that
+// reached over its ends add up to a quarter of it: memory used piece by piece is then registered again a bounded
+// number of times, whatever the pieces, and neighbours that are used across their border do become one.
+bool Domain::join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* plan) {
+  RegionInfo& info = infos_[neighbour];
+  if (info.prepinned || plan->range.covers(info.range)) return false;
+  const MemoryRange whole = union_of(plan->range, info.range);
+  if (whole.len > most) return false;
+  if (info.range.len > plan->range.len) {
+    info.crossed_bytes += plan->range.len;
+    if (info.crossed_bytes < info.range.len / kJoinQuarter) return false;
+  }
+  plan->range = whole;
+  plan->access = plan->access | info.access;
+  return true;
+}
+
 void Domain::extend_locked(Plan* plan) {
   const size_t most = std::min(config_.merge_bytes, config_.max_region_bytes);
   for (bool grown = true; grown;) {
@@ -179,19 +196,12 @@ void Domain::extend_locked(Plan* plan) {
     uint32_t classes = classes_.load(std::memory_order_relaxed);
     while (classes != 0) {
       const uint32_t c = take_lowest(&classes);
-      uintptr_t from = plan->range.addr - (plan->range.addr != 0);
-      for (;;) {
-        const RegionIndex r = tables_[c]->any_overlap(from, plan->range.last() + 1);
-        if (r == kNoRegion) break;
-        from = infos_[r].range.last() + 1;
-        if (infos_[r].prepinned || plan->range.covers(infos_[r].range)) continue;
-        const MemoryRange whole = union_of(plan->range, infos_[r].range);
-        if (whole.len > most) continue;
-        plan->range = whole;
-        plan->access = plan->access | infos_[r].access;
-        grown = true;
-        from = whole.addr - (whole.addr != 0);
-      }
+      const uintptr_t addr = plan->range.addr;
+      const RegionIndex before = tables_[c]->any_overlap(addr - (addr != 0), addr);
+      if (before != kNoRegion && join_neighbour_locked(before, most, plan)) grown = true;
+      const uintptr_t end = plan->range.end();
+      const RegionIndex after = tables_[c]->any_overlap(end - 1, end);
+      if (after != kNoRegion && join_neighbour_locked(after, most, plan)) grown = true;
     }
   }
 }
@@ -215,6 +225,9 @@ Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
     mine.regions = 1;
     want.prepaid->charge -= mine.charge;
     want.prepaid->regions -= mine.regions;
+  } else if (plan->range != want.pages && charged_ + kernel_pending + plan->charge > budget_) {
+    // Under pressure what is registered beyond need is evicted before it is used.
+    return Status::kNotReady;
   } else {
     const Status status = reserve_locked(plan->charge, 1, kernel_pending, &mine);
     if (status != Status::kOk) return status;

@@ -114,7 +114,11 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   const uint64_t bucket = or_knob(options.bucket_bytes, Knob::kBucket);
   config->granule_bytes =
       config->mode == HYDRANT_MODE_PAGE && bucket != 0 ? static_cast<size_t>(bucket) : page;
+  // Larger than a quarter of the budget, and what is merged can hardly be replaced.
   config->merge_bytes = static_cast<size_t>(or_knob(options.merge_bytes, Knob::kMerge));
+  if (options.merge_bytes == 0) {
+    config->merge_bytes = std::min<size_t>(config->merge_bytes, config->budget_bytes / 4 + 1);
+  }
   config->thread_table_bytes = static_cast<size_t>(
       std::max<uint64_t>(std::bit_floor(knob_number(Knob::kThreadTable)), 8192));
   const uint64_t warn = knob_number(Knob::kWaitWarn);

@@ -24,6 +24,7 @@ struct RegionInfo {
   MemoryRange range;
   uint64_t charge;
   uint64_t parts;          // kSpan: its SpanParts
+  uint64_t crossed_bytes;  // kOpen: requests that reached over its ends and were registered apart
   RegionIndex next, previous;
   Access access;
   uint32_t closed_epoch;   // fences issued when it was shut, or made blank

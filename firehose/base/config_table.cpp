@@ -67,7 +67,7 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .name = "FIREHOSE_MERGE",
      .type = KnobType::kSize,
      .unit = "bytes",
-     .default_text = "1M",
+     .default_text = "16M",
      .effect =
          "Region mode: adjacent and overlapping regions merge up to this size; 1 means never.",
      .min = 1,

@@ -201,7 +201,7 @@ typedef struct hydrant_domain_options {
   uint64_t max_regions;    /* most regions at once, up to 2^22; default 65536, less by the registrar */
   size_t max_region_bytes; /* largest single region; default: the registrar's */
   size_t bucket_bytes;     /* page mode: power of two, a page or more; default a page */
-  size_t merge_bytes;      /* region mode: neighbours merge up to this; default 1 MiB; 1 = never */
+  size_t merge_bytes;      /* region mode: neighbours merge up to this; default 16 MiB; 1 = never */
   const hydrant_range_t* prepinned; /* already registered by you, never evicted or unpinned */
   const void* const* prepinned_keys; /* one key per range, copied; NULL if key_bytes is 0 */
   size_t prepinned_count;

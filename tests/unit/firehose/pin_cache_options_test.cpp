@@ -20,21 +20,24 @@ class PinCacheOptions : public PinCacheTest {
 
   // Creation with these options fails with `status`, says why and leaves the handle alone.
   void expect_refused(int status, const Change& change) {
+    ++refusals_;
     hydrant_registrar_t table = registrar_.table;
     hydrant_domain_options_t options = options_for(registrar_);
     options.registrar = &table;
     change(options, table);
     hydrant_domain_t domain = 4711;
     const int answer = hydrant_domain_create(&options, &domain);
-    EXPECT_EQ(answer, status) << hydrant_status_name(answer);
+    EXPECT_EQ(answer, status) << hydrant_status_name(answer) << ", refusal " << refusals_;
     EXPECT_TRUE(has_text());
     EXPECT_EQ(domain, answer == GASNET_OK ? domain : 4711u);
     if (answer == GASNET_OK) (void)hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN);
   }
+
+  int refusals_ = 0;  // which call of a test it was
 };
 
 TEST_F(PinCacheOptions, WrongEnumerationsAreBadArguments) {
-  expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) { o.mode = 2; });
+  expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) { o.mode = 3; });
   expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) { o.watch = 77; });
   expect_refused(GASNET_ERR_BAD_ARG, [](auto& o, auto&) { o.eager_access = 16; });
   expect_refused(GASNET_ERR_BAD_ARG, [](auto&, auto& r) { r.charge_scope = 99; });
