@@ -66,7 +66,14 @@ Status Domain::check_total(const MemoryRange* ranges, size_t n, Access need) noe
   };
   uint64_t charge = 0;
   size_t regions = n;
-  for (size_t i = 0; i < n; ++i) charge += charge_of(i);
+  for (size_t i = 0; i < n; ++i) {
+    charge += charge_of(i);
+    if (round_out(ranges[i], config_.granule_bytes).len <= config_.max_region_bytes) continue;
+    MutexLock lock(mu_);
+    if (find_locked(ranges[i], need) != kNoRegion) continue;
+    return fail(Status::kResource, "%zu bytes are more than the largest region of %zu bytes",
+                ranges[i].len, config_.max_region_bytes);
+  }
   if (charge <= config_.budget_bytes && regions <= config_.max_regions) return Status::kOk;
   for (size_t i = 0; i < n; ++i) {
     const uint64_t own = charge_of(i);

@@ -338,6 +338,8 @@ std::string TestRegistrar::check_part(const hydrant_region_t& part, uint32_t acc
   }
   const uint64_t serial = serial_of(part.key);
   if (serial == 0) return "not a key of this registrar";
+  const size_t alignment = table.key_bytes < 16 ? 8 : 16;
+  if (reinterpret_cast<uintptr_t>(part.key) % alignment != 0) return "the key is not aligned";
   const std::string name = "serial " + std::to_string(serial);
   if (!is_live(serial, part.addr, part.len, access)) return name + " is not registered like this";
   for (size_t i = first; oldest != nullptr && i < first + pages; ++i) {

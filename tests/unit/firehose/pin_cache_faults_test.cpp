@@ -192,6 +192,51 @@ TEST_P(PinCacheFaultsInMode, PinManyIsAllOrNothing) {
   EXPECT_EQ(registrar_.pin_calls(), calls) << "budget is reserved before anything is registered";
 }
 
+// ---- a registrar that frees memory, and so leads to an invalidation, from inside its functions ----
+
+struct Reentrant {
+  hydrant_registrar_t inner;
+  hydrant_domain_t domain;
+  const void* addr;
+  size_t len;
+  int left;  // invalidations still to be made
+};
+
+TEST_P(PinCacheFaultsInMode, RegistrarMayInvalidateFromInside) {
+  Reentrant state{registrar_.table, 0, arena_.page(0), 4 * kPage, 0};
+  hydrant_registrar_t table = registrar_.table;
+  table.user = &state;
+  table.pin = [](void* user, uintptr_t addr, size_t len, uint32_t access, void* key) {
+    auto& self = *static_cast<Reentrant*>(user);
+    const int status = self.inner.pin(self.inner.user, addr, len, access, key);
+    if (self.left-- > 0) {
+      EXPECT_EQ(hydrant_invalidate(self.domain, self.addr, self.len), GASNET_OK);
+    }
+    return status;
+  };
+  table.unpin = [](void* user, uintptr_t addr, size_t len, const void* key) {
+    auto& self = *static_cast<Reentrant*>(user);
+    EXPECT_EQ(hydrant_invalidate(self.domain, self.addr, self.len), GASNET_OK);
+    return self.inner.unpin(self.inner.user, addr, len, key);
+  };
+  table.pending_charge = nullptr;
+  table.forget_in_child = nullptr;
+  table.destroy = nullptr;
+  hydrant_domain_options_t o = options();
+  o.registrar = &table;
+  create(o);
+  state.domain = domain_;
+  state.left = 3;
+  expect_works(1, 2, HYDRANT_LOCAL_WRITE);  // its own registration is invalidated three times
+  EXPECT_GE(stats_of(domain_).retries, 1u);
+  state.left = 1;
+  expect_works(100, 2, HYDRANT_LOCAL_WRITE);  // somebody else's is
+  EXPECT_FALSE(is_cached(1));
+  EXPECT_TRUE(is_cached(100, 2));
+  state.addr = arena_.page(100);
+  EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
+}
+
 // ---- the registrar fails at its nth call, for every n ----
 
 // A fixed course through everything that registers. Every call may fail; what succeeds must hold.

@@ -1,0 +1,452 @@
+// hydrant/pin_cache.hpp - the pin cache of hydrant/pin_cache.h for C++17 and later: holds and domains that
+// end with their scope, callables for callbacks, a base class for registrars of your own.
+//
+//     namespace pins = hydrant::pin_cache;
+//     pins::Domain domain(options);                   // options.registrar_name = "uring"; ...
+//     if (!domain) ... domain.error() ...
+//     if (pins::Pin pin = domain.pin(buffer, length, HYDRANT_LOCAL_WRITE)) {
+//       ... pin.key_as<uint32_t>() ...                // registered until the end of this scope
+//     } else {
+//       ... pin.status(), pin.error(): copy through a bounce buffer ...
+//     }
+//
+// Header only, over the C functions: their contracts (units, errors, waits, cost) hold word for word, and
+// only what differs is said here. Rights, modes and codes are the C constants. Compiles with and without
+// exceptions and type information; no exception leaves through the library: callables and registrars that
+// throw end the program. Out of memory: pin_async() answers GASNET_ERR_RESOURCE, std::vector does as ever.
+//
+// Threads: any thread may call any const function of a Domain, and release a Pin that another took. One
+// object is not to be moved, assigned or destroyed while another thread uses it.
+#ifndef HYDRANT_PIN_CACHE_HPP
+#define HYDRANT_PIN_CACHE_HPP
+
+#include <hydrant/pin_cache.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace hydrant::pin_cache {
+
+// A hold, given back at the end of its scope, or the reason why there is none. May outlive its domain; from
+// then on only status(), moving, release() and the end of the scope are allowed, and they do nothing.
+class [[nodiscard]] Pin {
+ public:
+  // No hold: status() is GASNET_ERR_NOT_INIT. So is a pin that was moved from or released.
+  Pin() noexcept = default;
+  // Takes over a hold, or a refusal, of the C functions.
+  explicit Pin(hydrant_pin_t pin) noexcept : pin_(pin) {}
+  Pin(Pin&& other) noexcept : pin_(other.detach()) {}
+  Pin& operator=(Pin&& other) noexcept {
+    if (this != &other) {
+      (void)release();
+      pin_ = other.detach();
+    }
+    return *this;
+  }
+  ~Pin() {
+    if (pin_.region != nullptr) (void)hydrant_release(pin_);
+  }
+
+  explicit operator bool() const noexcept { return pin_.region != nullptr; }
+  int status() const noexcept { return hydrant_pin_status(pin_); }
+  // Why there is no hold; "" if there is one. Ask on the thread that asked for the pin, and before its next
+  // failure: see hydrant_error_text().
+  const char* error() const noexcept {
+    if (*this) return "";
+    return pin_.hold == kNothing ? "nothing is pinned here: empty, moved from or released"
+                                 : hydrant_error_text();
+  }
+
+  // The registered range, which contains what was asked for; 0 without a hold.
+  std::uintptr_t addr() const noexcept { return *this ? pin_.region->addr : 0; }
+  std::size_t len() const noexcept { return *this ? pin_.region->len : 0; }
+  // The registrar's key; null without a hold, without keys, and for a pin of several parts.
+  const void* key() const noexcept { return *this ? pin_.region->key : nullptr; }
+  // The key as the type that the registrar writes, T{} where key() is null. Requires: sizeof(T) is no more
+  // than the domain's key_bytes().
+  template <class T>
+  T key_as() const noexcept {
+    static_assert(std::is_trivially_copyable_v<T>, "a key is bytes");
+    T value{};
+    if (key() != nullptr) std::memcpy(&value, key(), sizeof value);
+    return value;
+  }
+  // Regions with a key of their own: 1, in page mode one per bucket, 0 without a hold. Cost: a look-up.
+  std::size_t parts() const noexcept { return hydrant_pin_parts(pin_, 0, nullptr); }
+  // Part i; all zero if there is none.
+  hydrant_region_t part(std::size_t i) const noexcept {
+    hydrant_region_t region{};
+    if (i < parts()) (void)hydrant_pin_parts(pin_, i, &region);
+    return region;
+  }
+
+  // The key for another process: *len is the room, then the size.
+  int export_key(void* blob, std::size_t* len) const noexcept {
+    return hydrant_export_key(pin_, blob, len);
+  }
+  // Moves bytes of the pinned range to or from a file, through the pin itself ("uring" only).
+  int write_file(const void* from, std::size_t len, int fd, std::uint64_t offset) const noexcept {
+    return hydrant_uring_move(pin_, from, len, fd, offset, 1);
+  }
+  int read_file(void* to, std::size_t len, int fd, std::uint64_t offset) const noexcept {
+    return hydrant_uring_move(pin_, to, len, fd, offset, 0);
+  }
+
+  // Gives the hold back now and answers what hydrant_release() says; OK if there is none.
+  int release() noexcept { return *this ? hydrant_release(detach()) : GASNET_OK; }
+  // The hold for the C functions; it stays yours, or with detach() becomes the caller's to release.
+  hydrant_pin_t get() const noexcept { return pin_; }
+  hydrant_pin_t detach() noexcept { return std::exchange(pin_, hydrant_pin_t{nullptr, kNothing}); }
+
+ private:
+  // Told apart from a refusal by a bit that hydrant_pin_status() does not look at.
+  static constexpr std::uint64_t kNothing = (std::uint64_t{1} << 32) | GASNET_ERR_NOT_INIT;
+  hydrant_pin_t pin_{nullptr, kNothing};
+};
+
+// All the ranges, or none and the reason.
+struct [[nodiscard]] PinMany {
+  int status = GASNET_OK;
+  std::vector<Pin> pins;  // pins[i] answers ranges[i]; empty unless status is OK
+  explicit operator bool() const noexcept { return status == GASNET_OK; }
+};
+
+// Your own registration calls: derive, and name the object in DomainOptions::registrar. The contract of each
+// function is that of its namesake in hydrant_registrar_t: concurrent calls from any thread, no call back
+// into the domain but invalidate(). All are noexcept, and so must be what overrides them.
+class Registrar {
+ public:
+  // Constant facts, zero for the defaults of hydrant_registrar_t.
+  struct Facts {
+    const char* name = "client";
+    std::uint32_t key_bytes = 0;
+    std::uint32_t charge_scope = HYDRANT_SCOPE_NONE;
+    std::uint32_t supported_access = HYDRANT_ACCESS_ALL;
+    std::uint32_t address_kind = HYDRANT_ADDRESS_HOST;
+    std::size_t granule_bytes = 0;
+    std::size_t max_region_bytes = 0;
+    std::uint64_t max_regions = 0;
+    std::uint64_t max_charge_bytes = 0;
+    bool divisible = false;
+    bool asynchronous = false;       // pin_async() is overridden
+    std::uint32_t export_bytes = 0;  // nonzero: export_key() and import_key() are overridden
+    std::uint32_t pin_base_ns = 0, pin_page_ns = 0, unpin_base_ns = 0;
+  };
+
+  Registrar() = default;
+  Registrar(const Registrar&) = delete;
+  Registrar& operator=(const Registrar&) = delete;
+  virtual ~Registrar() = default;
+
+  // Asked once per domain, when that is created.
+  virtual Facts facts() const noexcept = 0;
+  virtual int pin(std::uintptr_t addr, std::size_t len, std::uint32_t access,
+                  void* key) noexcept = 0;
+  virtual int unpin(std::uintptr_t addr, std::size_t len, const void* key) noexcept = 0;
+
+  // Undoes n pins, one after the other unless you know better, and answers the worst result.
+  virtual int unpin_many(const hydrant_range_t* ranges, const void* const* keys,
+                         std::size_t n) noexcept {
+    int worst = HYDRANT_UNPIN_DONE;
+    for (std::size_t i = 0; i < n; ++i) {
+      const int result = unpin(ranges[i].addr, ranges[i].len, keys[i]);
+      if (result > worst) worst = result;
+    }
+    return worst;
+  }
+  virtual std::uint64_t charge(std::uintptr_t /*addr*/, std::size_t len) noexcept { return len; }
+  virtual std::uint64_t pending_charge() noexcept { return 0; }
+  virtual int pin_async(std::uintptr_t addr, std::size_t len, std::uint32_t access, void* key,
+                        hydrant_pin_done_fn /*done*/, void* /*context*/) noexcept {
+    return pin(addr, len, access, key);
+  }
+  virtual int export_key(std::uintptr_t /*addr*/, std::size_t /*len*/, const void* /*key*/,
+                         void* /*blob*/, std::size_t* /*blob_len*/) noexcept {
+    return HYDRANT_ERR_UNSUPPORTED;
+  }
+  virtual int import_key(const void* /*blob*/, std::size_t /*len*/, void* /*key*/) noexcept {
+    return HYDRANT_ERR_UNSUPPORTED;
+  }
+  virtual int implicit_key(std::uint32_t /*access*/, void* /*key*/) noexcept {
+    return HYDRANT_ERR_UNSUPPORTED;
+  }
+  // In the child of a fork; async-signal-safe calls only.
+  virtual void forget_in_child() noexcept {}
+  // A domain is done with this registrar: it has ended, or could not be created.
+  virtual void domain_ended() noexcept {}
+
+  // This object as the C functions know it. Cost: one indirect call more for each function.
+  hydrant_registrar_t c_struct() noexcept {
+    const Facts facts = this->facts();
+    hydrant_registrar_t c{};
+    c.size = sizeof c;
+    c.user = this;
+    copy_facts(facts, &c);
+    set_functions(facts, &c);
+    return c;
+  }
+
+ private:
+  static Registrar& self(void* user) noexcept { return *static_cast<Registrar*>(user); }
+
+  static void copy_facts(const Facts& facts, hydrant_registrar_t* c) noexcept {
+    c->name = facts.name;
+    c->key_bytes = facts.key_bytes;
+    c->address_kind = facts.address_kind;
+    c->charge_scope = facts.charge_scope;
+    c->supported_access = facts.supported_access;
+    c->granule_bytes = facts.granule_bytes;
+    c->max_region_bytes = facts.max_region_bytes;
+    c->max_regions = facts.max_regions;
+    c->max_charge_bytes = facts.max_charge_bytes;
+    c->divisible = facts.divisible ? 1 : 0;
+    c->export_bytes = facts.export_bytes;
+    c->pin_base_ns = facts.pin_base_ns;
+    c->pin_page_ns = facts.pin_page_ns;
+    c->unpin_base_ns = facts.unpin_base_ns;
+  }
+
+  static void set_functions(const Facts& facts, hydrant_registrar_t* c) noexcept {
+    c->pin = [](void* user, std::uintptr_t addr, std::size_t len, std::uint32_t access,
+                void* key) noexcept { return self(user).pin(addr, len, access, key); };
+    c->unpin = [](void* user, std::uintptr_t addr, std::size_t len, const void* key) noexcept {
+      return self(user).unpin(addr, len, key);
+    };
+    c->unpin_many = [](void* user, const hydrant_range_t* ranges, const void* const* keys,
+                       std::size_t n) noexcept { return self(user).unpin_many(ranges, keys, n); };
+    c->charge = [](void* user, std::uintptr_t addr, std::size_t len) noexcept {
+      return self(user).charge(addr, len);
+    };
+    c->pending_charge = [](void* user) noexcept { return self(user).pending_charge(); };
+    c->implicit_key = [](void* user, std::uint32_t access, void* key) noexcept {
+      return self(user).implicit_key(access, key);
+    };
+    c->forget_in_child = [](void* user) noexcept { self(user).forget_in_child(); };
+    c->destroy = [](void* user) noexcept { self(user).domain_ended(); };
+    if (facts.asynchronous) set_async(c);
+    if (facts.export_bytes != 0) set_export(c);
+  }
+
+  static void set_async(hydrant_registrar_t* c) noexcept {
+    c->pin_async = [](void* user, std::uintptr_t addr, std::size_t len, std::uint32_t access,
+                      void* key, hydrant_pin_done_fn done, void* context) noexcept {
+      return self(user).pin_async(addr, len, access, key, done, context);
+    };
+  }
+
+  static void set_export(hydrant_registrar_t* c) noexcept {
+    c->export_key = [](void* user, std::uintptr_t addr, std::size_t len, const void* key,
+                       void* blob, std::size_t* blob_len) noexcept {
+      return self(user).export_key(addr, len, key, blob, blob_len);
+    };
+    c->import_key = [](void* user, const void* blob, std::size_t len, void* key) noexcept {
+      return self(user).import_key(blob, len, key);
+    };
+  }
+};
+
+// hydrant_domain_options_t with its defaults: set what differs. Nothing here is owned.
+struct DomainOptions {
+  const char* name = nullptr;
+  // At most one of these three; none: FIREHOSE_REGISTRAR, or "auto".
+  const char* registrar_name = nullptr;
+  Registrar* registrar = nullptr;  // must outlive the domain
+  const hydrant_registrar_t* c_registrar = nullptr;
+  const hydrant_policy_t* policy = nullptr;
+  std::uint32_t mode = HYDRANT_MODE_DEFAULT;
+  std::uint32_t watch = HYDRANT_WATCH_DEFAULT;
+  std::uint32_t address_kind = HYDRANT_ADDRESS_HOST;
+  std::uint32_t eager_access = 0;
+  std::uint64_t budget_bytes = 0;
+  std::uint64_t max_regions = 0;
+  std::size_t max_region_bytes = 0;
+  std::size_t bucket_bytes = 0;
+  std::size_t merge_bytes = 0;
+  const hydrant_range_t* prepinned = nullptr;
+  const void* const* prepinned_keys = nullptr;
+  std::size_t prepinned_count = 0;
+  std::uint32_t prepinned_access = 0;
+
+  // For hydrant_domain_create(); `registrar` is left out, see Registrar::c_struct().
+  hydrant_domain_options_t c_struct() const noexcept {
+    hydrant_domain_options_t c;
+    hydrant_domain_options_init(&c);
+    c.name = name;
+    c.registrar_name = registrar_name;
+    c.registrar = c_registrar;
+    c.policy = policy;
+    c.mode = mode;
+    c.watch = watch;
+    c.address_kind = address_kind;
+    c.eager_access = eager_access;
+    c.budget_bytes = budget_bytes;
+    c.max_regions = max_regions;
+    c.max_region_bytes = max_region_bytes;
+    c.bucket_bytes = bucket_bytes;
+    c.merge_bytes = merge_bytes;
+    c.prepinned = prepinned;
+    c.prepinned_keys = prepinned_keys;
+    c.prepinned_count = prepinned_count;
+    c.prepinned_access = prepinned_access;
+    return c;
+  }
+};
+
+// A cache over one registrar, ended with its scope: everything is unpinned, held regions included.
+class Domain {
+ public:
+  // No domain: status() is GASNET_ERR_NOT_INIT, and so answers every call. So is one that was moved from.
+  Domain() noexcept = default;
+  // status() and error() say whether it worked. Errors and cost: hydrant_domain_create().
+  explicit Domain(const DomainOptions& options) noexcept : status_(create(options, &handle_)) {}
+  Domain(Domain&& other) noexcept
+      : handle_(std::exchange(other.handle_, 0)),
+        status_(std::exchange(other.status_, GASNET_ERR_NOT_INIT)) {}
+  Domain& operator=(Domain&& other) noexcept {
+    if (this != &other) {
+      (void)end();
+      handle_ = std::exchange(other.handle_, 0);
+      status_ = std::exchange(other.status_, GASNET_ERR_NOT_INIT);
+    }
+    return *this;
+  }
+  ~Domain() { (void)end(); }
+
+  explicit operator bool() const noexcept { return handle_ != 0; }
+  int status() const noexcept { return status_; }
+  // Why the creation failed, on the thread that tried and before its next failure; "" if it did not.
+  const char* error() const noexcept { return *this ? "" : hydrant_error_text(); }
+  // For the C functions; 0 if there is no domain. Do not destroy it.
+  hydrant_domain_t handle() const noexcept { return handle_; }
+  // Ends the domain now, and says how. No other thread may be inside a call. OK if there is none.
+  int end(std::uint32_t flags = HYDRANT_FINI_UNPIN) noexcept {
+    if (handle_ == 0) return GASNET_OK;
+    const int status = hydrant_domain_destroy(handle_, flags);
+    if (status == GASNET_ERR_BAD_ARG) return status;  // unknown flags: it lives on
+    handle_ = 0;
+    status_ = GASNET_ERR_NOT_INIT;
+    return status;
+  }
+
+  Pin pin(const void* addr, std::size_t len, std::uint32_t access) const noexcept {
+    return Pin(hydrant_pin(handle_, addr, len, access));
+  }
+  Pin try_pin(const void* addr, std::size_t len, std::uint32_t access) const noexcept {
+    return Pin(hydrant_try_pin(handle_, addr, len, access));
+  }
+  Pin partial_pin(const void* addr, std::size_t len, std::uint32_t access) const noexcept {
+    return Pin(hydrant_partial_pin(handle_, addr, len, access));
+  }
+  // Waits no longer than `timeout`: not at all if that is negative, without end from 292 years up.
+  template <class Rep, class Period>
+  Pin pin_wait(const void* addr, std::size_t len, std::uint32_t access,
+               std::chrono::duration<Rep, Period> timeout) const noexcept {
+    return Pin(hydrant_pin_wait(handle_, addr, len, access, to_ns(timeout)));
+  }
+
+  // All or none. The vectors are made before anything is pinned.
+  PinMany pin_many(const hydrant_range_t* ranges, std::size_t n, std::uint32_t access) const {
+    std::vector<hydrant_pin_t> raw(n);
+    PinMany answer;
+    answer.pins.reserve(n);
+    answer.status = hydrant_pin_many(handle_, ranges, n, access, raw.data());
+    if (answer.status != GASNET_OK) return answer;
+    for (const hydrant_pin_t pin : raw) answer.pins.emplace_back(pin);
+    return answer;
+  }
+  PinMany pin_many(const std::vector<hydrant_range_t>& ranges, std::uint32_t access) const {
+    return pin_many(ranges.data(), ranges.size(), access);
+  }
+
+  // Calls done(Pin) once, now or from poll(), or at the end of the domain with GASNET_ERR_NOT_INIT. On any
+  // answer but OK it is not called, and destroyed. Cost: one allocation beside the pin.
+  template <class Done>
+  [[nodiscard]] int pin_async(const void* addr, std::size_t len, std::uint32_t access,
+                              Done&& done) const {
+    using Callable = std::decay_t<Done>;
+    static_assert(std::is_invocable_v<Callable&, Pin>, "done is called with a Pin");
+    std::unique_ptr<Callable> callable(new (std::nothrow) Callable(std::forward<Done>(done)));
+    if (callable == nullptr) {
+      hydrant_set_error_text("no memory for a callback");
+      return GASNET_ERR_RESOURCE;
+    }
+    const int status =
+        hydrant_pin_async(handle_, addr, len, access, &run_done<Callable>, callable.get());
+    if (status == GASNET_OK) (void)callable.release();  // run_done() has deleted it, or will
+    return status;
+  }
+
+  int invalidate(const void* addr, std::size_t len) const noexcept {
+    return hydrant_invalidate(handle_, addr, len);
+  }
+  int vouch(const void* addr, std::size_t len) const noexcept {
+    return hydrant_vouch(handle_, addr, len);
+  }
+  int unvouch(const void* addr, std::size_t len) const noexcept {
+    return hydrant_unvouch(handle_, addr, len);
+  }
+  // How many callbacks ran, or minus a status.
+  int poll() const noexcept { return hydrant_poll(handle_); }
+  int flush() const noexcept { return hydrant_flush(handle_); }
+
+  // A peer's blob (untrusted) as a key; `key` has room for key_bytes().
+  int import_key(const void* blob, std::size_t len, void* key) const noexcept {
+    return hydrant_import_key(handle_, blob, len, key);
+  }
+  int implicit_key(std::uint32_t access, void* key) const noexcept {
+    return hydrant_implicit_key(handle_, access, key);
+  }
+
+  // All zero if there is no domain.
+  hydrant_stats_t stats() const noexcept {
+    hydrant_stats_t stats{};
+    stats.size = sizeof stats;
+    if (hydrant_get_stats(handle_, &stats) != GASNET_OK) stats = hydrant_stats_t{};
+    return stats;
+  }
+  // Valid until the domain ends; "" without one.
+  const char* registrar_name() const noexcept { return hydrant_registrar_name(handle_); }
+  std::uint32_t key_bytes() const noexcept { return hydrant_key_bytes(handle_); }
+
+ private:
+  static int create(const DomainOptions& options, hydrant_domain_t* handle) noexcept {
+    hydrant_domain_options_t c = options.c_struct();
+    if (options.registrar == nullptr) return hydrant_domain_create(&c, handle);
+    if (c.registrar != nullptr) {
+      hydrant_set_error_text("DomainOptions: registrar and c_registrar exclude each other");
+      return GASNET_ERR_BAD_ARG;
+    }
+    const hydrant_registrar_t registrar = options.registrar->c_struct();
+    c.registrar = &registrar;
+    return hydrant_domain_create(&c, handle);
+  }
+
+  template <class Callable>
+  static void run_done(void* context, hydrant_pin_t pin) noexcept {
+    const std::unique_ptr<Callable> done(static_cast<Callable*>(context));
+    (*done)(Pin(pin));
+  }
+
+  template <class Rep, class Period>
+  static std::uint64_t to_ns(std::chrono::duration<Rep, Period> timeout) noexcept {
+    const double ns = std::chrono::duration<double, std::nano>(timeout).count();
+    if (!(ns > 0)) return 0;
+    if (ns >= 9.2e18) return UINT64_MAX;
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(timeout).count());
+  }
+
+  hydrant_domain_t handle_ = 0;
+  int status_ = GASNET_ERR_NOT_INIT;
+};
+
+}  // namespace hydrant::pin_cache
+
+#endif
