@@ -1,19 +1,14 @@
 #include "firehose/registrars/mlock_registrar.hpp"
 
+#include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/registrars/memlock.hpp"
 #include "firehose/registrars/page_counts.hpp"
 
 #include <cerrno>
-#include <cstring>
 #include <new>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 namespace hydrant {
 namespace {
@@ -25,25 +20,16 @@ void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<void*>(addr); }
 
 unsigned long long ull(uint64_t value) noexcept { return value; }
 
-// The system calls themselves: the sanitizers replace the libc functions by ones that lock nothing.
-// 0 or a positive errno.
-int lock_range(MemoryRange range) noexcept {
-  return syscall(SYS_mlock, range.addr, range.len) == 0 ? 0 : errno;
-}
-int unlock_range(MemoryRange range) noexcept {
-  return syscall(SYS_munlock, range.addr, range.len) == 0 ? 0 : errno;
-}
-
 // MS_ASYNC does nothing on Linux but to look whether all of the range is mapped.
 bool is_mapped(MemoryRange range) noexcept {
   return msync(pointer(range.addr), range.len, MS_ASYNC) == 0;
 }
 
-// A positive errno of mlock(), after its lock has been taken back.
-Status explain(int error, MemoryRange range) noexcept {
+// A positive errno of locking `range`.
+Status explain_lock(int error, MemoryRange range) noexcept {
   if (error != ENOMEM && error != EPERM && error != EAGAIN) {
     return fail(Status::kBroken, "mlock of [0x%llx, +%zu) failed: %s", ull(range.addr), range.len,
-                std::strerror(error));
+                errno_text(error));
   }
   if (!is_mapped(range)) {
     return fail(Status::kRefused, "mlock: [0x%llx, +%zu) is not all mapped", ull(range.addr),
@@ -69,24 +55,32 @@ Status explain(int error, MemoryRange range) noexcept {
   return fail(Status::kRefused,
               "mlock: [0x%llx, +%zu) cannot be made resident (%s): no access rights, "
               "a device, or too many mappings",
-              ull(range.addr), range.len, std::strerror(error));
+              ull(range.addr), range.len, errno_text(error));
 }
 
-// errno of munlock(), 0 if all went well. What is not mapped any more took its lock with it.
-int unlock_pages(MemoryRange range, size_t page_bytes) noexcept {
-  int error = unlock_range(range);
-  if (error != ENOMEM) return error;
-  // munlock stops at the first hole: what lies behind one needs a call of its own.
-  for (uintptr_t page = range.addr; page < range.end(); page += page_bytes) {
-    error = unlock_range({page, page_bytes});
-    if (error != 0 && error != ENOMEM) return error;
+// A positive errno of making `range` resident once it is locked.
+Status explain_populate(int error, MemoryRange range, bool writing) noexcept {
+  if (!is_mapped(range)) {
+    return fail(Status::kRefused, "mlock: [0x%llx, +%zu) is not all mapped", ull(range.addr),
+                range.len);
   }
-  return 0;
+  if (error == EINVAL) {
+    return fail(Status::kRefused, "mlock: [0x%llx, +%zu) is not all %s", ull(range.addr), range.len,
+                writing ? "writable" : "readable");
+  }
+  if (error == ENOMEM || error == EAGAIN || error == EINTR) {
+    return fail(Status::kNotReady, "mlock: the kernel has no memory for %zu bytes (%s)", range.len,
+                errno_text(error));
+  }
+  return fail(Status::kRefused, "mlock: [0x%llx, +%zu) cannot be made resident: %s",
+              ull(range.addr), range.len, errno_text(error));
 }
+
+bool passes(int error) noexcept { return error == EAGAIN || error == EINTR; }
 
 class MlockRegistrar final : public Registrar {
  public:
-  MlockRegistrar() noexcept = default;
+  explicit MlockRegistrar(const MlockCalls& calls) noexcept : calls_(calls) {}
   ~MlockRegistrar() override;
 
   Status start() noexcept;
@@ -97,14 +91,21 @@ class MlockRegistrar final : public Registrar {
   void forget_in_child() noexcept override HYDRANT_NO_TSA;
 
  private:
+  int try_on(MemoryRange page) noexcept;
   Status lock_pages(MemoryRange range, Access access) noexcept;
+  // errno of munlock, 0 if all went well. What is not mapped any more took its lock with it.
+  int unlock_pages(MemoryRange range) noexcept;
   // Takes one count back and unlocks what nobody wants. errno of munlock, 0 if all went well.
   int release_locked(MemoryRange range) noexcept HYDRANT_REQUIRES(mu_);
 
+  const MlockCalls calls_;
   RegistrarTraits traits_;
+  // What the kernel can do; settled by start(). Locking makes resident, too, unless it is on fault.
   bool can_populate_ = false;
+  bool on_fault_ = false;
   // The counts, and munlock(): a count that falls to 0 and the unlocking are one step, or a pin that
-  // comes between would lose its lock. mlock() runs outside, after its count is up.
+  // comes between would lose its lock. mlock() runs outside, after its count is up, and over all of the
+  // range: whoever counted a page first may not have locked it yet, or may fail.
   Mutex mu_;
   std::unique_ptr<PageCounts> counts_ HYDRANT_GUARDED_BY(mu_);  // made by the first pin
 };
@@ -112,7 +113,7 @@ class MlockRegistrar final : public Registrar {
 MlockRegistrar::~MlockRegistrar() {
   MutexLock lock(mu_);
   if (counts_ == nullptr) return;
-  counts_->clear([](MemoryRange gone) noexcept { (void)unlock_range(gone); });
+  counts_->clear([this](MemoryRange gone) noexcept { (void)unlock_pages(gone); });
 }
 
 Status MlockRegistrar::start() noexcept {
@@ -126,18 +127,28 @@ Status MlockRegistrar::start() noexcept {
   void* page = mmap(nullptr, traits_.granule_bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return fail(Status::kResource, "no memory to try mlock on");
-  can_populate_ = madvise(page, traits_.granule_bytes, MADV_POPULATE_WRITE) == 0;
-  const uint64_t start_ns = now_ns();
-  const int error = lock_range({reinterpret_cast<uintptr_t>(page), traits_.granule_bytes});
-  const uint64_t pinned_ns = now_ns();
+  const int error = try_on({reinterpret_cast<uintptr_t>(page), traits_.granule_bytes});
   munmap(page, traits_.granule_bytes);
-  traits_.pin_base_ns = static_cast<uint32_t>(pinned_ns - start_ns);
   // A full account is no reason to give up: what fills it may go away.
   if (error == 0 || (error == ENOMEM && limit.bytes >= traits_.granule_bytes)) return Status::kOk;
   char advice[256];
   describe_memlock(limit, advice, sizeof advice);
-  return fail(Status::kUnsupported, "mlock does not work here: %s; %s", std::strerror(error),
-              advice);
+  return fail(Status::kUnsupported, "mlock does not work here: %s; %s", errno_text(error), advice);
+}
+
+// Finds out what the kernel can do and how long it takes. The errno of locking a page.
+int MlockRegistrar::try_on(MemoryRange page) noexcept {
+  can_populate_ = calls_.populate(page, true) == 0;
+  uint64_t start_ns = now_ns();
+  int error = calls_.lock(page, can_populate_);
+  on_fault_ = can_populate_ && (error == 0 || error == ENOMEM);
+  if (can_populate_ && !on_fault_) {
+    start_ns = now_ns();
+    error = calls_.lock(page, false);
+  }
+  if (on_fault_) (void)calls_.populate(page, true);
+  traits_.pin_base_ns = static_cast<uint32_t>(now_ns() - start_ns);
+  return error;
 }
 
 Status MlockRegistrar::pin(MemoryRange range, Access access, std::byte* /*key*/) noexcept {
@@ -159,24 +170,32 @@ Status MlockRegistrar::pin(MemoryRange range, Access access, std::byte* /*key*/)
 }
 
 Status MlockRegistrar::lock_pages(MemoryRange range, Access access) noexcept {
-  void* start = pointer(range.addr);
   int error = EAGAIN;
-  for (int i = 0; i < kRetries && (error == EAGAIN || error == EINTR); ++i) {
-    error = lock_range(range);
+  for (int i = 0; i < kRetries && passes(error); ++i) error = calls_.lock(range, on_fault_);
+  if (error != 0) return explain_lock(error, range);
+  const bool writing = bits(access & kWriting) != 0;
+  if (!can_populate_ || (!on_fault_ && !writing)) return Status::kOk;
+  error = EAGAIN;
+  for (int i = 0; i < kRetries && passes(error); ++i) error = calls_.populate(range, writing);
+  return error == 0 ? Status::kOk : explain_populate(error, range, writing);
+}
+
+int MlockRegistrar::unlock_pages(MemoryRange range) noexcept {
+  int error = calls_.unlock(range);
+  if (error != ENOMEM) return error;
+  // munlock stops at the first hole: what lies behind one needs a call of its own.
+  const size_t page_bytes = traits_.granule_bytes;
+  for (uintptr_t page = range.addr; page < range.end(); page += page_bytes) {
+    error = calls_.unlock({page, page_bytes});
+    if (error != 0 && error != ENOMEM) return error;
   }
-  if (error != 0) return explain(error, range);
-  if (!can_populate_ || bits(access & kWriting) == 0) return Status::kOk;
-  // ENOMEM and the like cannot be: the pages are locked already. EINVAL: not writable.
-  if (madvise(start, range.len, MADV_POPULATE_WRITE) == 0 || errno != EINVAL) return Status::kOk;
-  return fail(Status::kRefused, "mlock: [0x%llx, +%zu) is not all writable", ull(range.addr),
-              range.len);
+  return 0;
 }
 
 int MlockRegistrar::release_locked(MemoryRange range) noexcept {
   int worst = 0;
-  const size_t page_bytes = traits_.granule_bytes;
-  counts_->remove(range, [&worst, page_bytes](MemoryRange gone) noexcept {
-    const int error = unlock_pages(gone, page_bytes);
+  counts_->remove(range, [this, &worst](MemoryRange gone) noexcept {
+    const int error = unlock_pages(gone);
     if (error != 0) worst = error;
   });
   return worst;
@@ -197,7 +216,7 @@ UnpinResult MlockRegistrar::unpin(MemoryRange range, const std::byte* /*key*/) n
   }
   if (error == 0) return UnpinResult::kDone;
   (void)fail(Status::kBroken, "munlock of [0x%llx, +%zu) failed: %s", ull(range.addr), range.len,
-             std::strerror(error));
+             errno_text(error));
   return UnpinResult::kBroken;
 }
 
@@ -210,8 +229,8 @@ void MlockRegistrar::forget_in_child() noexcept {
 
 }  // namespace
 
-std::unique_ptr<Registrar> make_mlock_registrar(Status* status) noexcept {
-  std::unique_ptr<MlockRegistrar> registrar(new (std::nothrow) MlockRegistrar);
+std::unique_ptr<Registrar> make_mlock_registrar(Status* status, const MlockCalls& calls) noexcept {
+  std::unique_ptr<MlockRegistrar> registrar(new (std::nothrow) MlockRegistrar(calls));
   if (registrar == nullptr) {
     *status = fail(Status::kResource, "no memory for the mlock registrar");
     return nullptr;

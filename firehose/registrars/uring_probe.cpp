@@ -1,5 +1,6 @@
 #include "firehose/registrars/uring_probe.hpp"
 
+#include "firehose/base/errno_text.hpp"
 #include "firehose/registrars/memlock.hpp"
 
 #include <algorithm>
@@ -112,7 +113,7 @@ Status probe_uring(UringRing& ring, UringFacts* facts) noexcept {
     return fail(Status::kUnsupported, "io_uring may not pin a single page: %s", advice);
   }
   if (error != 0) {
-    return fail(Status::kUnsupported, "io_uring cannot pin memory here: %s", std::strerror(-error));
+    return fail(Status::kUnsupported, "io_uring cannot pin memory here: %s", errno_text(-error));
   }
   if (!facts->late_charges) ring.set_tagged(false);
   measure(ring, memory, page_bytes, facts);

@@ -1,6 +1,7 @@
 // The registrar door over a pool of rings.
 #include "firehose/registrars/uring_registrar.hpp"
 
+#include "firehose/base/errno_text.hpp"
 #include "firehose/registrars/huge_pages.hpp"
 #include "firehose/registrars/uring_pool.hpp"
 #include "firehose/registrars/uring_probe.hpp"
@@ -162,7 +163,7 @@ UnpinResult PooledUringRegistrar::finish(const Batch& batch) noexcept {
   const int error = batch.ring->finish_unregister(batch.first, batch.slots, batch.bytes);
   if (error == 0) return UnpinResult::kDone;
   (void)fail(Status::kBroken, "io_uring: clearing %u slots failed: %s", batch.slots,
-             std::strerror(-error));
+             errno_text(-error));
   return UnpinResult::kBroken;
 }
 

@@ -1,10 +1,10 @@
 #include "firehose/registrars/uring_status.hpp"
 
+#include "firehose/base/errno_text.hpp"
 #include "firehose/registrars/memlock.hpp"
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <unistd.h>
 
 namespace hydrant {
@@ -74,7 +74,7 @@ Status explain_uring_unusable(int error) noexcept {
           Status::kUnsupported,
           "io_uring is forbidden here (%s): in a container, use a seccomp profile that allows "
           "io_uring_setup, io_uring_enter and io_uring_register",
-          std::strerror(error));
+          errno_text(error));
     }
     case EINVAL:
       return fail(Status::kUnsupported,
@@ -83,17 +83,16 @@ Status explain_uring_unusable(int error) noexcept {
     case ENFILE:
       return fail(Status::kResource,
                   "no file descriptor for a ring (%s): raise RLIMIT_NOFILE with 'ulimit -n'",
-                  std::strerror(error));
+                  errno_text(error));
     case ENOMEM: return explain_no_ring_memory();
-    default:
-      return fail(Status::kUnsupported, "io_uring cannot be set up: %s", std::strerror(error));
+    default: return fail(Status::kUnsupported, "io_uring cannot be set up: %s", errno_text(error));
   }
 }
 
 Status explain_uring_growth(int error, uint32_t live) noexcept {
-  return fail(
-      Status::kNotReady, "io_uring: all %u rings are full and another cannot be opened: %s%s", live,
-      std::strerror(error), error == EMFILE ? " (raise RLIMIT_NOFILE with 'ulimit -n')" : "");
+  return fail(Status::kNotReady,
+              "io_uring: all %u rings are full and another cannot be opened: %s%s", live,
+              errno_text(error), error == EMFILE ? " (raise RLIMIT_NOFILE with 'ulimit -n')" : "");
 }
 
 Status explain_uring_pin(int error, MemoryRange range, uint64_t pending_bytes) noexcept {
@@ -114,10 +113,10 @@ Status explain_uring_pin(int error, MemoryRange range, uint64_t pending_bytes) n
     case EINTR:
     case EAGAIN:
       return fail(Status::kNotReady, "io_uring: registering [0x%llx, +%zu) was interrupted: %s",
-                  addr, range.len, std::strerror(error));
+                  addr, range.len, errno_text(error));
     default:
       return fail(Status::kBroken, "io_uring: registering [0x%llx, +%zu) failed: %s", addr,
-                  range.len, std::strerror(error));
+                  range.len, errno_text(error));
   }
 }
 
@@ -137,7 +136,7 @@ Status explain_uring_move(int error, int fd, uint64_t moved_bytes, uint64_t time
                   fd, ull(timeout_ns / 1'000'000'000u), ull(moved_bytes));
     default:
       return fail(Status::kBroken, "io_uring: I/O on descriptor %d failed after %llu bytes: %s", fd,
-                  ull(moved_bytes), std::strerror(error));
+                  ull(moved_bytes), errno_text(error));
   }
 }
 

@@ -1,0 +1,39 @@
+#include "firehose/registrars/mlock_calls.hpp"
+
+#include <cerrno>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT 1
+#endif
+
+namespace hydrant {
+namespace {
+
+// The system calls themselves: the sanitizers replace the libc functions by ones that lock nothing.
+int lock(MemoryRange range, bool on_fault) noexcept {
+  const long answer = on_fault ? syscall(SYS_mlock2, range.addr, range.len, MLOCK_ONFAULT)
+                               : syscall(SYS_mlock, range.addr, range.len);
+  return answer == 0 ? 0 : errno;
+}
+
+int unlock(MemoryRange range) noexcept {
+  return syscall(SYS_munlock, range.addr, range.len) == 0 ? 0 : errno;
+}
+
+int populate(MemoryRange range, bool writing) noexcept {
+  const int advice = writing ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+  return madvise(reinterpret_cast<void*>(range.addr), range.len, advice) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+constinit const MlockCalls kMlockCalls = {&lock, &unlock, &populate};
+
+}  // namespace hydrant
