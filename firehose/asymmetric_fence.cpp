@@ -1,11 +1,11 @@
 #include "firehose/asymmetric_fence.hpp"
 
+#include "firehose/base/config.hpp"
+
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "firehose/base/config.hpp"
 
 namespace hydrant::fence {
 namespace {

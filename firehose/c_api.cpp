@@ -1,13 +1,13 @@
 // The C functions of include/hydrant/pin_cache.h, but for the two of hit_path.cpp: check, convert, one call.
-#include <algorithm>
-#include <cstring>
-#include <new>
-
 #include "firehose/asymmetric_fence.hpp"
 #include "firehose/domain_options.hpp"
 #include "firehose/domain_registry.hpp"
 #include "firehose/pin_handle.hpp"
 #include "firehose/registrars/uring_registrar.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
 
 using namespace hydrant;
 
@@ -170,7 +170,8 @@ int hydrant_pin_many(hydrant_domain_t handle, const hydrant_range_t* ranges, siz
   Domain* domain = find_domain(handle);
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
   if (n == 0) return GASNET_OK;
-  if (ranges == nullptr || pins == nullptr) return to_c(fail(Status::kBadArg, "ranges or pins is NULL"));
+  if (ranges == nullptr || pins == nullptr)
+    return to_c(fail(Status::kBadArg, "ranges or pins is NULL"));
   Status status = check_access(access);
   if (status != Status::kOk) return to_c(status);
   std::unique_ptr<const RegionSlot*[]> slots(new (std::nothrow) const RegionSlot*[n]);
@@ -243,10 +244,11 @@ int hydrant_import_key(hydrant_domain_t handle, const void* blob, size_t len, vo
 int hydrant_implicit_key(hydrant_domain_t handle, uint32_t access, void* key) {
   Domain* domain = find_domain(handle);
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
-  const Status status = key != nullptr ? check_access(access) : fail(Status::kBadArg, "key is NULL");
+  const Status status =
+      key != nullptr ? check_access(access) : fail(Status::kBadArg, "key is NULL");
   if (status != Status::kOk) return to_c(status);
-  return to_c(domain->registrar().implicit_key(static_cast<Access>(access),
-                                               static_cast<std::byte*>(key)));
+  return to_c(
+      domain->registrar().implicit_key(static_cast<Access>(access), static_cast<std::byte*>(key)));
 }
 
 int hydrant_get_stats(hydrant_domain_t handle, hydrant_stats_t* stats) {
@@ -289,8 +291,9 @@ int hydrant_uring_move(hydrant_pin_t pin, const void* addr, size_t len, int fd, 
     const uintptr_t from = std::max(part.addr, wanted.addr);
     const uintptr_t last = std::min(part.addr + part.len - 1, wanted.last());
     if (from > last) continue;
-    const Status status = uring->move(static_cast<const std::byte*>(part.key), {from, last - from + 1},
-                                      fd, offset + (from - wanted.addr), to_file != 0);
+    const Status status =
+        uring->move(static_cast<const std::byte*>(part.key), {from, last - from + 1}, fd,
+                    offset + (from - wanted.addr), to_file != 0);
     if (status != Status::kOk) return to_c(status);
     moved += last - from + 1;
   }

@@ -1,11 +1,11 @@
 // Life of a domain, its threads, forks, statistics.
 #include "firehose/domain.hpp"
 
+#include "firehose/base/log.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <new>
-
-#include "firehose/base/log.hpp"
 
 namespace hydrant {
 namespace {
@@ -50,6 +50,7 @@ Status Domain::set_up() noexcept {
     }
     if (table == nullptr) return fail(Status::kResource, "no memory for a domain's tables");
   }
+  MutexLock lock(mu_);  // nobody else knows the domain yet
   arena_ = acquire_slot_arena(slot_count_);
   if (arena_.slots == nullptr || !infos_.map(slot_count_) || !shared_counts_.map(slot_count_) ||
       !vouched_.map(kMostVouched) || (key_stride_ != 0 && !keys_.map(key_stride_ * slot_count_))) {
@@ -162,8 +163,7 @@ void Domain::shut_down(bool unpin) noexcept {
       RegionInfo& info = infos_[i];
       if (info.state == RegionState::kDead) dead_.remove(infos_, i);
       if (info.state == RegionState::kSpan) ::free(reinterpret_cast<void*>(info.parts));
-      const bool registered =
-          info.state == RegionState::kOpen || info.state == RegionState::kDead;
+      const bool registered = info.state == RegionState::kOpen || info.state == RegionState::kDead;
       slot(i).gate.store(0, std::memory_order_relaxed);
       slot(i).tag.store(0, std::memory_order_relaxed);
       if (registered && unpin && !info.prepinned) {
@@ -273,8 +273,8 @@ void Domain::read_stats(hydrant_stats_t* stats) noexcept {
   for (const auto& table : tables_) {
     if (table->mapped()) out.shared_table_bytes += table->memory_bytes();
   }
-  out.shared_table_bytes += uint64_t{high_} * (sizeof(RegionSlot) + sizeof(RegionInfo) + key_stride_ +
-                                               sizeof(HoldCount) + 9);
+  out.shared_table_bytes += uint64_t{high_} * (sizeof(RegionSlot) + sizeof(RegionInfo) +
+                                               key_stride_ + sizeof(HoldCount) + 9);
   out.size = stats->size;
   std::memcpy(stats, &out, std::min(stats->size, sizeof out));
 }

@@ -11,9 +11,6 @@
 
 #include <hydrant/pin_cache.h>
 
-#include <atomic>
-#include <memory>
-
 #include "firehose/base/registrar.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/page_table.hpp"
@@ -23,6 +20,9 @@
 #include "firehose/slot_arena.hpp"
 #include "firehose/thread_state.hpp"
 #include "firehose/victim_policy.hpp"
+
+#include <atomic>
+#include <memory>
 
 namespace hydrant {
 
@@ -60,7 +60,7 @@ class Domain {
   }
 
   // Reserves the tables. kResource when memory is refused.
-  Status set_up() noexcept;
+  Status set_up() noexcept HYDRANT_EXCLUDES(mu_);
   // Adds a registration of the client's own. Requires: before the domain is published.
   Status add_prepinned(MemoryRange range, Access access, const void* key) noexcept;
   // Cancels deferred pins, unpins if asked, detaches all threads. Requires: registry_mutex() not held,
@@ -124,11 +124,11 @@ class Domain {
     Effort effort;
     Reservation* prepaid = nullptr;  // pin_many: reserved already
     uint64_t deadline_ns = UINT64_MAX;
-    bool may_wait = true;      // for a registration that another thread has under way
-    bool asynchronous = false; // the registration may complete later: kNotReady meanwhile
-    bool exact = false;        // do not extend: the extended range was refused
-    bool plain = false;        // do not ask for eager rights: they were refused
-    uint32_t no_budget = 0;    // times the registrar had no budget
+    bool may_wait = true;       // for a registration that another thread has under way
+    bool asynchronous = false;  // the registration may complete later: kNotReady meanwhile
+    bool exact = false;         // do not extend: the extended range was refused
+    bool plain = false;         // do not ask for eager rights: they were refused
+    uint32_t no_budget = 0;     // times the registrar had no budget
   };
   struct Plan {
     MemoryRange range;
@@ -166,15 +166,15 @@ class Domain {
   Status after_failure(Want& want, const Plan& plan, Status status, bool* again) noexcept;
   Status after_no_budget(Want& want, const Plan& plan, bool* again) noexcept;
   void extend_locked(Plan* plan) HYDRANT_REQUIRES(mu_);
-  bool join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* plan)
-      HYDRANT_REQUIRES(mu_);
+  bool join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* plan) HYDRANT_REQUIRES(mu_);
   static void registered_later(void* context, Status status, const std::byte* key);
   void publish_locked(const Want& want, const Plan& plan) HYDRANT_REQUIRES(mu_);
   bool bury_covered_locked(const Plan& plan) HYDRANT_REQUIRES(mu_);
   void wait_for_pending_locked(const Want& want) HYDRANT_REQUIRES(mu_);
   RegionIndex pending_covering_locked(const Want& want) const HYDRANT_REQUIRES(mu_);
   Status pin_one(Want& want, const RegionSlot** out) noexcept;
-  Want make_want(MemoryRange range, Access need, Effort effort, ThreadDomain* thread) const noexcept;
+  Want make_want(MemoryRange range, Access need, Effort effort,
+                 ThreadDomain* thread) const noexcept;
   void count_outcome(ThreadDomain* thread, Status status) noexcept;
 
   // --- budget (domain_budget.cpp) ---
@@ -198,6 +198,7 @@ class Domain {
   // Unpins retired regions outside the lock. True if the kernel still charges some of it. Regions paid
   // for by a reservation leave their charge to it.
   bool unpin_retired(RegionQueue* retired, bool charge_is_reserved) noexcept HYDRANT_EXCLUDES(mu_);
+  UnpinResult unpin_all_of(const RegionQueue& retired, uint64_t* calls) noexcept HYDRANT_NO_TSA;
   void shrink_budget_locked() HYDRANT_REQUIRES(mu_);
   void regrow_budget_locked(uint64_t now) HYDRANT_REQUIRES(mu_);
 
@@ -271,7 +272,7 @@ class Domain {
   DeferredPin* deferred_ HYDRANT_GUARDED_BY(deferred_mu_) = nullptr;
   DeferredPin** deferred_tail_ HYDRANT_GUARDED_BY(deferred_mu_) = &deferred_;
   std::atomic<uint32_t> deferred_count_{0}, dead_count_{0};  // hints for poll()
-  std::atomic<uint32_t> async_running_{0};                   // registrations the registrar will complete
+  std::atomic<uint32_t> async_running_{0};  // registrations the registrar will complete
 };
 
 }  // namespace hydrant

@@ -1,19 +1,20 @@
 // Misses: from a request to a registered, published region, without holding a lock while registering.
+#include "firehose/base/log.hpp"
+#include "firehose/domain.hpp"
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 
-#include "firehose/base/log.hpp"
-#include "firehose/domain.hpp"
-
 namespace hydrant {
 namespace {
 
-constexpr int kMostRounds = 256;        // then somebody invalidates faster than we can register
-constexpr uint32_t kMostNoBudget = 32;  // evictions on behalf of one request that the registrar turned down
-constexpr size_t kLazyDead = 32;        // dead regions that are worth a fence
-constexpr size_t kJoinQuarter = 4;      // see join_neighbour_locked()
+constexpr int kMostRounds = 256;  // then somebody invalidates faster than we can register
+constexpr uint32_t kMostNoBudget =
+    32;  // evictions on behalf of one request that the registrar turned down
+constexpr size_t kLazyDead = 32;    // dead regions that are worth a fence
+constexpr size_t kJoinQuarter = 4;  // see join_neighbour_locked()
 
 // Bit c is set for each set of rights c that includes `need`.
 constexpr uint32_t classes_including(uint32_t need) {
@@ -113,7 +114,8 @@ uint32_t Domain::drop_locked(ThreadDomain* thread, RegionIndex region) {
 RegionIndex Domain::pending_covering_locked(const Want& want) const {
   for (RegionIndex r = pending_.front(); r != kNoRegion; r = infos_[r].next) {
     const RegionInfo& info = infos_[r];
-    if (!info.poisoned && info.range.covers(want.range) && includes(info.access, want.need)) return r;
+    if (!info.poisoned && info.range.covers(want.range) && includes(info.access, want.need))
+      return r;
   }
   return kNoRegion;
 }
@@ -122,9 +124,10 @@ RegionIndex Domain::pending_covering_locked(const Want& want) const {
 void Domain::wait_for_pending_locked(const Want& want) {
   if (want.thread != nullptr) ThreadCounters::add(want.thread->counters.waits);
   const uint64_t warn_at = now_ns() + config_.wait_warn_ns;
-  if (registered_.wait_until(mu_, std::min(want.deadline_ns, warn_at)) || now_ns() < warn_at) return;
-  log_warning("domain %s: still waiting for another thread's registration of %#zx+%zu", config_.name,
-              static_cast<size_t>(want.range.addr), want.range.len);
+  if (registered_.wait_until(mu_, std::min(want.deadline_ns, warn_at)) || now_ns() < warn_at)
+    return;
+  log_warning("domain %s: still waiting for another thread's registration of %#zx+%zu",
+              config_.name, static_cast<size_t>(want.range.addr), want.range.len);
 }
 
 bool Domain::known_refused_locked(MemoryRange range, Access access) const {
@@ -147,8 +150,9 @@ Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) 
     return Step::kDone;
   }
   if (!includes(registrar_->traits().supported, want.need)) {
-    *status = fail(Status::kRefused, "access %#x is more than registrar %s can grant: %#x",
-                   bits(want.need), registrar_->traits().name, bits(registrar_->traits().supported));
+    *status =
+        fail(Status::kRefused, "access %#x is more than registrar %s can grant: %#x",
+             bits(want.need), registrar_->traits().name, bits(registrar_->traits().supported));
     return Step::kDone;
   }
   if (known_refused_locked(want.pages, want.need)) {
@@ -173,8 +177,8 @@ Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) 
 }
 
 // A neighbour that overlaps or touches joins in if it is no longer than what it joins, or once requests that
-// reached over its ends add up to a quarter of it: memory used piece by piece is then registered again a bounded
-// number of times, whatever the pieces, and neighbours that are used across their border do become one.
+// reached over its ends add up to a quarter of it: memory used piece by piece is then registered again a
+// bounded number of times, whatever the pieces, and neighbours that are used across their border do become one.
 bool Domain::join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* plan) {
   RegionInfo& info = infos_[neighbour];
   if (info.prepinned || plan->range.covers(info.range)) return false;
@@ -345,8 +349,8 @@ void Domain::publish_locked(const Want& want, const Plan& plan) {
   s.denied.store(~bits(plan.access), std::memory_order_relaxed);  // unknown bits too
   s.addr.store(plan.range.addr, std::memory_order_relaxed);
   const uint32_t c = bits(plan.access);
-  const bool cacheable = info.prepinned || config_.watch == HYDRANT_WATCH_CLIENT ||
-                         vouched_.covers(want.pages);
+  const bool cacheable =
+      info.prepinned || config_.watch == HYDRANT_WATCH_CLIENT || vouched_.covers(want.pages);
   const bool superfluous = find_locked(plan.range, plan.access) != kNoRegion;
   const bool room = tables_[c]->mapped() || tables_[c]->map(slot_count_);
   if (!cacheable || superfluous || !room || !bury_covered_locked(plan)) {
@@ -409,8 +413,7 @@ Status Domain::after_no_budget(Want& want, const Plan& plan, bool* again) noexce
   }
   const bool freed = !victims.empty();
   const bool kernel_keeps = unpin_retired(&victims, false);
-  *again = (freed && !kernel_keeps && ++want.no_budget < kMostNoBudget) ||
-           plan.range != want.pages;
+  *again = (freed && !kernel_keeps && ++want.no_budget < kMostNoBudget) || plan.range != want.pages;
   want.exact = true;
   return Status::kNotReady;
 }

@@ -1,12 +1,12 @@
 // Deferred pins: "not now" kept in a queue and tried again by poll(); and registrations that the registrar
 // completes later, from a thread of its own.
-#include <algorithm>
-#include <new>
-
 #include "firehose/base/log.hpp"
 #include "firehose/domain.hpp"
 #include "firehose/domain_registry.hpp"
 #include "firehose/pin_handle.hpp"
+
+#include <algorithm>
+#include <new>
 
 namespace hydrant {
 
@@ -16,7 +16,7 @@ struct Domain::LateRegistration {
   Domain* domain;
   Want want;
   Plan plan;
-  Status status = Status::kOk;  // written before `left` is
+  Status status = Status::kOk;    // written before `left` is
   std::atomic<bool> left{false};  // one of the two is through with it
 
   // True for the second of the two.

@@ -1,8 +1,8 @@
 // Budget, victims, and the way from a shut region to a free slot.
-#include <algorithm>
-
 #include "firehose/base/log.hpp"
 #include "firehose/domain.hpp"
+
+#include <algorithm>
 
 namespace hydrant {
 namespace {
@@ -102,11 +102,12 @@ bool Domain::evict_locked(uint64_t bytes, uint32_t regions, RegionQueue* victims
 Status Domain::reserve_locked(uint64_t charge, uint32_t regions, uint64_t pending,
                               Reservation* out) {
   if (charge > config_.budget_bytes || regions > config_.max_regions) {
-    return fail(Status::kResource,
-                "pinning %llu bytes in %u regions is more than the whole budget of %llu bytes and %u "
-                "regions; raise FIREHOSE_BUDGET or FIREHOSE_MAX_REGIONS, or copy",
-                static_cast<unsigned long long>(charge), regions,
-                static_cast<unsigned long long>(config_.budget_bytes), config_.max_regions);
+    return fail(
+        Status::kResource,
+        "pinning %llu bytes in %u regions is more than the whole budget of %llu bytes and %u "
+        "regions; raise FIREHOSE_BUDGET or FIREHOSE_MAX_REGIONS, or copy",
+        static_cast<unsigned long long>(charge), regions,
+        static_cast<unsigned long long>(config_.budget_bytes), config_.max_regions);
   }
   if (budget_ < config_.budget_bytes) regrow_budget_locked(now_ns());
   const uint64_t taken = charged_ + pending + charge;
@@ -118,25 +119,27 @@ Status Domain::reserve_locked(uint64_t charge, uint32_t regions, uint64_t pendin
     RegionQueue& victims = out->victims;
     drain_dead_locked(kBatch, &victims);
     uint64_t freed = 0;
-    for (RegionIndex r = victims.front(); r != kNoRegion; r = infos_[r].next) freed += infos_[r].charge;
+    for (RegionIndex r = victims.front(); r != kNoRegion; r = infos_[r].next)
+      freed += infos_[r].charge;
     const auto count = static_cast<uint32_t>(victims.size());
     const uint64_t more_bytes = short_bytes > freed ? short_bytes - freed : 0;
     const uint32_t more_regions = short_regions > count ? short_regions - count : 0;
-    const bool enough = (more_bytes == 0 && more_regions == 0) ||
-                        evict_locked(more_bytes, more_regions, &victims);
+    const bool enough =
+        (more_bytes == 0 && more_regions == 0) || evict_locked(more_bytes, more_regions, &victims);
     freed = 0;
-    for (RegionIndex r = victims.front(); r != kNoRegion; r = infos_[r].next) freed += infos_[r].charge;
+    for (RegionIndex r = victims.front(); r != kNoRegion; r = infos_[r].next)
+      freed += infos_[r].charge;
     const auto freed_regions = static_cast<uint32_t>(victims.size());
     if (!enough) {
       out->excess_charge = freed;
       out->excess_regions = freed_regions;
-      return fail(Status::kNotReady,
-                  "%llu bytes in %u regions do not fit now: %llu of %llu bytes and %u of %u regions are "
-                  "held or being registered, %llu bytes not yet given back by the kernel",
-                  static_cast<unsigned long long>(charge), regions,
-                  static_cast<unsigned long long>(charged_),
-                  static_cast<unsigned long long>(budget_), regions_, config_.max_regions,
-                  static_cast<unsigned long long>(pending));
+      return fail(
+          Status::kNotReady,
+          "%llu bytes in %u regions do not fit now: %llu of %llu bytes and %u of %u regions are "
+          "held or being registered, %llu bytes not yet given back by the kernel",
+          static_cast<unsigned long long>(charge), regions,
+          static_cast<unsigned long long>(charged_), static_cast<unsigned long long>(budget_),
+          regions_, config_.max_regions, static_cast<unsigned long long>(pending));
     }
     // What the victims free pays for us first; the rest is free for others once it is unpinned.
     out->excess_charge = freed > charge ? freed - charge : 0;
@@ -230,27 +233,32 @@ void Domain::drain_dead_locked(size_t most, RegionQueue* retired) {
   settle_locked(&examine, retired);
 }
 
-bool Domain::unpin_retired(RegionQueue* retired, bool charge_is_reserved) noexcept {
-  if (retired->empty()) return false;
+// Without the lock: nobody else touches the infos and keys of retiring regions.
+UnpinResult Domain::unpin_all_of(const RegionQueue& retired, uint64_t* calls) noexcept {
   constexpr size_t kCall = 64;
   MemoryRange ranges[kCall];
   const std::byte* keys[kCall];
   auto worst = UnpinResult::kDone;
-  uint64_t unpinned = 0;
-  RegionIndex next = retired->front();
+  RegionIndex next = retired.front();
   while (next != kNoRegion) {
     size_t n = 0;
-    // Nobody else touches the info of a retiring region.
     for (; next != kNoRegion && n < kCall; next = infos_[next].next) {
       if (infos_[next].prepinned) continue;
       ranges[n] = infos_[next].range;
       keys[n++] = key_stride_ != 0 ? key_of(next) : nullptr;
     }
     if (n == 0) continue;
-    unpinned += n;
+    *calls += n;
     worst = std::max(worst, n == 1 ? registrar_->unpin(ranges[0], keys[0])
                                    : registrar_->unpin_many(ranges, keys, n));
   }
+  return worst;
+}
+
+bool Domain::unpin_retired(RegionQueue* retired, bool charge_is_reserved) noexcept {
+  if (retired->empty()) return false;
+  uint64_t unpinned = 0;
+  const UnpinResult worst = unpin_all_of(*retired, &unpinned);
   if (worst == UnpinResult::kBroken) {
     static RateLimit limit(RateLimit::kSecond);
     log_warning(limit, "domain %s: the registrar could not unpin: %s", config_.name,

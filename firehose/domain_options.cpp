@@ -1,14 +1,13 @@
 #include "firehose/domain_options.hpp"
 
-#include <unistd.h>
+#include "firehose/base/config.hpp"
+#include "firehose/base/machine_limits.hpp"
+#include "firehose/registrars/c_registrar.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
-
-#include "firehose/base/config.hpp"
-#include "firehose/base/machine_limits.hpp"
-#include "firehose/registrars/c_registrar.hpp"
+#include <unistd.h>
 
 namespace hydrant {
 namespace {
@@ -24,9 +23,10 @@ uint64_t or_knob(uint64_t option, Knob knob) noexcept {
 Status check_granule(const DomainConfig& config, const RegistrarTraits& traits) noexcept {
   if (!std::has_single_bit(config.granule_bytes) || config.granule_bytes > kLargestBucket ||
       config.granule_bytes % traits.granule_bytes != 0) {
-    return fail(Status::kBadArg,
-                "bucket_bytes = %zu is not a power of two from the registrar's granule of %zu bytes up",
-                config.granule_bytes, traits.granule_bytes);
+    return fail(
+        Status::kBadArg,
+        "bucket_bytes = %zu is not a power of two from the registrar's granule of %zu bytes up",
+        config.granule_bytes, traits.granule_bytes);
   }
   return Status::kOk;
 }
@@ -50,12 +50,14 @@ Status read_options(const hydrant_domain_options_t* given,
     return fail(Status::kBadArg, "options.watch = %u is no HYDRANT_WATCH_*", options->watch);
   }
   if (options->address_kind != HYDRANT_ADDRESS_HOST) {
-    return fail(Status::kUnsupported,
-                "addresses of kind %u (device memory) cannot be pinned by this version: host memory only",
-                options->address_kind);
+    return fail(
+        Status::kUnsupported,
+        "addresses of kind %u (device memory) cannot be pinned by this version: host memory only",
+        options->address_kind);
   }
   if ((options->eager_access | options->prepinned_access) > HYDRANT_ACCESS_ALL) {
-    return fail(Status::kBadArg, "options.eager_access = %#x, prepinned_access = %#x: unknown rights",
+    return fail(Status::kBadArg,
+                "options.eager_access = %#x, prepinned_access = %#x: unknown rights",
                 options->eager_access, options->prepinned_access);
   }
   if (options->prepinned_count != 0 && options->prepinned == nullptr) {
@@ -69,7 +71,8 @@ Status choose_registrar(const hydrant_domain_options_t& options, NamedRegistrar*
   if (options.registrar == nullptr) {
     const char* name = options.registrar_name;
     if (name != nullptr) return make_registrar(name, out);
-    constexpr const char* kNames[] = {"auto", "uring", "mlock"};  // in the order of the knob's choices
+    constexpr const char* kNames[] = {"auto", "uring",
+                                      "mlock"};  // in the order of the knob's choices
     return make_registrar(kNames[std::min<uint64_t>(knob_number(Knob::kRegistrar), 2)], out);
   }
   if (options.registrar_name != nullptr) {
@@ -93,8 +96,8 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
     config->mode = page ? HYDRANT_MODE_PAGE : HYDRANT_MODE_REGION;
   }
   if (options.watch == HYDRANT_WATCH_DEFAULT) config->watch = HYDRANT_WATCH_CLIENT;
-  config->eager = static_cast<Access>(or_knob(options.eager_access, Knob::kEagerAccess)) &
-                  traits.supported;
+  config->eager =
+      static_cast<Access>(or_knob(options.eager_access, Knob::kEagerAccess)) & traits.supported;
   const uint64_t machine = default_budget_bytes(traits.max_charge_bytes);
   const uint64_t budget = or_knob(options.budget_bytes, Knob::kBudget);
   config->budget_bytes = budget != 0 ? budget : machine;
@@ -109,8 +112,8 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   const uint64_t largest = or_knob(options.max_region_bytes, Knob::kMaxRegionSize);
   config->max_region_bytes = static_cast<size_t>(
       std::min<uint64_t>(largest != 0 ? largest : SIZE_MAX, traits.max_region_bytes));
-  const size_t page = std::max<size_t>(traits.granule_bytes,
-                                       static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+  const size_t page =
+      std::max<size_t>(traits.granule_bytes, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
   const uint64_t bucket = or_knob(options.bucket_bytes, Knob::kBucket);
   config->granule_bytes =
       config->mode == HYDRANT_MODE_PAGE && bucket != 0 ? static_cast<size_t>(bucket) : page;

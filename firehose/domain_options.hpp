@@ -1,16 +1,17 @@
 // From a client's options and the environment to the configuration of a domain.
 #pragma once
 
-#include <memory>
-
 #include "firehose/domain.hpp"
 #include "firehose/registrars/registrar_factory.hpp"
+
+#include <memory>
 
 namespace hydrant {
 
 // What hydrant_domain_create() is given, copied out of a struct that may be older and smaller than ours.
 // Errors: kBadArg with a text.
-Status read_options(const hydrant_domain_options_t* given, hydrant_domain_options_t* options) noexcept;
+Status read_options(const hydrant_domain_options_t* given,
+                    hydrant_domain_options_t* options) noexcept;
 
 // The registrar the options or the environment ask for.
 // Errors: kUnsupported, kBadArg, kBroken, kResource.

@@ -1,9 +1,9 @@
 #include "firehose/domain_registry.hpp"
 
+#include "firehose/pin_handle.hpp"
+
 #include <pthread.h>
 #include <unistd.h>
-
-#include "firehose/pin_handle.hpp"
 
 namespace hydrant {
 namespace {

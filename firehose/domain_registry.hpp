@@ -4,10 +4,10 @@
 // recognised although its slot serves another.
 #pragma once
 
+#include "firehose/domain.hpp"
+
 #include <cstdint>
 #include <memory>
-
-#include "firehose/domain.hpp"
 
 namespace hydrant {
 

@@ -1,9 +1,8 @@
 // Everything that takes holds or regions away: slow releases, invalidation, flush; and waiting for budget.
-#include <algorithm>
-
-#include <ctime>
-
 #include "firehose/domain.hpp"
+
+#include <algorithm>
+#include <ctime>
 
 namespace hydrant {
 namespace {

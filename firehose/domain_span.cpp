@@ -3,10 +3,10 @@
 // Both hold what is there, reserve budget for all that is missing, and only then register: all or none. A
 // request of several buckets is answered with a span: a slot of its own that remembers the buckets' slots.
 // Spans are not cached; their release gives each bucket back.
+#include "firehose/domain.hpp"
+
 #include <algorithm>
 #include <cstdlib>
-
-#include "firehose/domain.hpp"
 
 namespace hydrant {
 

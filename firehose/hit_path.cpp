@@ -1,9 +1,9 @@
 // hydrant_pin() and hydrant_release() when the memory is pinned already: the reason why this library exists.
 //
 // A hit: the thread's window names the domain; its table proposes a slot for the address; post a hold in the
-// thread's own count; believe the slot only now (hold.hpp). Nothing shared is written, nothing is locked. All
-// else is in slow functions of their own. docs/pin_cache.md counts the instructions and argues the order of the
-// loads and stores; bench/instruction_count checks the count, and that nothing shared is stored to.
+// thread's own count; believe the slot only now (hold.hpp). Nothing shared is written, nothing is locked.
+// All else is in slow functions of their own. docs/pin_cache.md counts the instructions and argues the order
+// of the loads and stores; bench/instruction_count checks the count, and that nothing shared is stored to.
 #include "firehose/domain_registry.hpp"
 #include "firehose/pin_handle.hpp"
 
@@ -15,12 +15,12 @@ namespace {
   Domain* domain = find_domain(handle);
   if (domain == nullptr) return failed_pin(Status::kNotInit);
   if (access > bits(Access::kAll)) {
-    return failed_pin(fail(Status::kBadArg, "access %#x has unknown bits; the rights are %#x", access,
-                           bits(Access::kAll)));
+    return failed_pin(fail(Status::kBadArg, "access %#x has unknown bits; the rights are %#x",
+                           access, bits(Access::kAll)));
   }
   const RegionSlot* slot = nullptr;
-  const Status status = domain->pin({addr, len}, static_cast<Access>(access),
-                                    Domain::Effort::kRegister, &slot);
+  const Status status =
+      domain->pin({addr, len}, static_cast<Access>(access), Domain::Effort::kRegister, &slot);
   return status == Status::kOk ? make_pin(*domain, slot) : failed_pin(status);
 }
 
@@ -101,7 +101,8 @@ slow:
 }
 
 extern "C" int hydrant_release(hydrant_pin_t pin) {
-  if (pin.region == nullptr) [[unlikely]] return release_slowly(pin);
+  if (pin.region == nullptr) [[unlikely]]
+    return release_slowly(pin);
   asm goto(
       "movq hydrant_thread_window@gottpoff(%%rip), %%r10\n\t"
       "movl 36(%[region]), %%eax\n\t"  // tag: the domain, unless the last release has work to do
@@ -140,14 +141,15 @@ extern "C" hydrant_pin_t hydrant_pin(hydrant_domain_t domain, const void* addr, 
 extern "C" int hydrant_release(hydrant_pin_t pin) {
   ThreadWindow& window = t_window;
   if (HYDRANT_DEBUG && pin.region != nullptr && !redeem_ticket(pin.hold)) {
-    return to_c(fail(Status::kBadArg, "pin %p/%llu is not live: it was released before, or never taken",
-                     static_cast<const void*>(pin.region),
-                     static_cast<unsigned long long>(pin.hold)));
+    return to_c(
+        fail(Status::kBadArg, "pin %p/%llu is not live: it was released before, or never taken",
+             static_cast<const void*>(pin.region), static_cast<unsigned long long>(pin.hold)));
   }
-  if (pin.region == nullptr) [[unlikely]] return release_slowly(pin);
+  if (pin.region == nullptr) [[unlikely]]
+    return release_slowly(pin);
   const RegionSlot* slot = RegionSlot::from_public(pin.region);
-  if (window.domain.load(std::memory_order_relaxed) !=
-      slot->tag.load(std::memory_order_relaxed)) [[unlikely]] {
+  if (window.domain.load(std::memory_order_relaxed) != slot->tag.load(std::memory_order_relaxed))
+      [[unlikely]] {
     return release_slowly(pin);
   }
   drop_hold(window.counts[slot->index]);

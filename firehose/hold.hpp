@@ -8,11 +8,11 @@
 // tests/model/hold_protocol_test.cpp explores every interleaving.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-
 #include "firehose/asymmetric_fence.hpp"
 #include "firehose/region_slot.hpp"
+
+#include <atomic>
+#include <cstdint>
 
 namespace hydrant {
 
@@ -23,8 +23,12 @@ using HoldCount = std::atomic<uint32_t>;
 #if defined(__x86_64__) && !HYDRANT_TSAN
 // One instruction, so that a hit stays short; not locked: only the owner writes. The clobber keeps the
 // compiler from moving the checks above the post.
-inline void post_hold(HoldCount& count) noexcept { asm volatile("addl $1, %0" : "+m"(count)::"memory"); }
-inline void drop_hold(HoldCount& count) noexcept { asm volatile("subl $1, %0" : "+m"(count)::"memory"); }
+inline void post_hold(HoldCount& count) noexcept {
+  asm volatile("addl $1, %0" : "+m"(count)::"memory");
+}
+inline void drop_hold(HoldCount& count) noexcept {
+  asm volatile("subl $1, %0" : "+m"(count)::"memory");
+}
 constexpr auto kCheckOrder = std::memory_order_acquire;
 #elif HYDRANT_TSAN
 inline void post_hold(HoldCount& count) noexcept { count.fetch_add(1, std::memory_order_seq_cst); }

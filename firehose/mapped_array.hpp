@@ -4,9 +4,8 @@
 // from malloc. Elements start as zero bytes; no constructor or destructor runs.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstddef>
+#include <sys/mman.h>
 #include <type_traits>
 #include <utility>
 

@@ -71,8 +71,7 @@ void PageTable::erase(MemoryRange range, RegionIndex index) noexcept {
   const uint64_t bucket = bucket_of(range.addr);
   const size_t wrap = entries_.size() - 1;
   size_t hole = home(bucket);
-  while (entries_[hole].bucket.load(kRead) != bucket ||
-         entries_[hole].index.load(kRead) != index) {
+  while (entries_[hole].bucket.load(kRead) != bucket || entries_[hole].index.load(kRead) != index) {
     hole = (hole + 1) & wrap;
   }
   lock_.begin_write();

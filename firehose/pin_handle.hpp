@@ -1,7 +1,7 @@
 // hydrant_pin_t: how a hold, or the reason for none, is handed to clients.
 //
-// A pin points at its region's slot. In debug builds it also carries a ticket, so that every second release is
-// noticed; otherwise its `hold` word means nothing, and releases are judged by the slot alone.
+// A pin points at its region's slot. In debug builds it also carries a ticket, so that every second
+// release is noticed; otherwise its `hold` word means nothing, and releases are judged by the slot alone.
 #pragma once
 
 #include <hydrant/pin_cache.h>

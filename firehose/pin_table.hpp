@@ -8,10 +8,10 @@
 // its caller believes only what the region's own slot says after posting a hold.
 #pragma once
 
+#include "firehose/region_slot.hpp"
+
 #include <atomic>
 #include <cstdint>
-
-#include "firehose/region_slot.hpp"
 
 namespace hydrant {
 

@@ -6,8 +6,8 @@ namespace hydrant {
 
 size_t RangeSet::first_touching(uintptr_t addr) const noexcept {
   const auto* begin = ranges_.data();
-  const auto* found = std::lower_bound(begin, begin + count_, addr,
-                                       [](const MemoryRange& r, uintptr_t a) { return r.end() < a; });
+  const auto* found = std::lower_bound(
+      begin, begin + count_, addr, [](const MemoryRange& r, uintptr_t a) { return r.end() < a; });
   return static_cast<size_t>(found - begin);
 }
 

@@ -1,11 +1,11 @@
 // Two small sets of address ranges, both looked at on misses only and guarded by the domain's mutex.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "firehose/base/memory_range.hpp"
 #include "firehose/mapped_array.hpp"
+
+#include <cstddef>
+#include <cstdint>
 
 namespace hydrant {
 
@@ -27,9 +27,9 @@ class RangeSet {
 };
 
 // What the registrar refused, with the rights it refused: asked again, it is answered at once. Bounded; the
-// oldest entry makes room. A request is known to be refused when it contains a refused range and asks for all
-// the rights that were refused there: less may still be granted. An entry lapses after kLifeNs, because memory
-// that is mapped or made writable later is announced by nobody.
+// oldest entry makes room. A request is known to be refused when it contains a refused range and asks for
+// all the rights that were refused there: less may still be granted. An entry lapses after kLifeNs, because
+// memory that is mapped or made writable later is announced by nobody.
 class RefusalList {
  public:
   static constexpr size_t kMost = 128;

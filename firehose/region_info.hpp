@@ -1,10 +1,10 @@
 // What the control path knows of a region beside its slot, and lists of regions.
 #pragma once
 
-#include <cstdint>
-
 #include "firehose/mapped_array.hpp"
 #include "firehose/region_slot.hpp"
+
+#include <cstdint>
 
 namespace hydrant {
 
@@ -27,10 +27,10 @@ struct RegionInfo {
   uint64_t crossed_bytes;  // kOpen: requests that reached over its ends and were registered apart
   RegionIndex next, previous;
   Access access;
-  uint32_t closed_epoch;   // fences issued when it was shut, or made blank
+  uint32_t closed_epoch;  // fences issued when it was shut, or made blank
   RegionState state;
-  bool prepinned;          // the client's own registration: never evicted, never unpinned
-  bool poisoned;           // kPending: invalidated meanwhile, so the registration is worth nothing
+  bool prepinned;  // the client's own registration: never evicted, never unpinned
+  bool poisoned;   // kPending: invalidated meanwhile, so the registration is worth nothing
 };
 static_assert(sizeof(RegionInfo) <= 64);
 

@@ -6,11 +6,11 @@
 
 #include <hydrant/pin_cache.h>
 
+#include "firehose/base/memory_range.hpp"
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-
-#include "firehose/base/memory_range.hpp"
 
 namespace hydrant {
 
@@ -20,7 +20,7 @@ constexpr RegionIndex kNoRegion = 0;
 
 struct alignas(64) RegionSlot {
   // The public part, same layout as hydrant_region_t. Changes only while the slot is free.
-  std::atomic<uintptr_t> addr;   // a free slot holds kBlankAddr here, which no request reaches
+  std::atomic<uintptr_t> addr;  // a free slot holds kBlankAddr here, which no request reaches
   std::atomic<size_t> len;
   std::atomic<const void*> key;
 
@@ -32,8 +32,8 @@ struct alignas(64) RegionSlot {
   // do (region dead, private, or gone). Pairs with nothing: a release that misses the change leaves
   // the work to the next drain.
   std::atomic<uint32_t> tag;
-  RegionIndex index;             // own position; constant once the slot was first used
-  uint32_t alive;                // kSlotAlive in the null slot; reads 0 in a child that was not told
+  RegionIndex index;  // own position; constant once the slot was first used
+  uint32_t alive;     // kSlotAlive in the null slot; reads 0 in a child that was not told
 
   const hydrant_region_t* as_public() const noexcept {
     return reinterpret_cast<const hydrant_region_t*>(this);

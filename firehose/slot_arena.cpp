@@ -1,8 +1,8 @@
 #include "firehose/slot_arena.hpp"
 
-#include <sys/mman.h>
-
 #include "firehose/base/thread.hpp"
+
+#include <sys/mman.h>
 
 namespace hydrant {
 namespace {

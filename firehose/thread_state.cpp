@@ -1,9 +1,9 @@
 #include "firehose/thread_state.hpp"
 
+#include "firehose/domain.hpp"
+
 #include <algorithm>
 #include <new>
-
-#include "firehose/domain.hpp"
 
 namespace hydrant {
 
@@ -100,8 +100,7 @@ void leave_window(ThreadDomain& state) noexcept {
   if (thread.current.load(std::memory_order_relaxed) != &state) return;
   ThreadWindow& window = *thread.window;
   window.domain.store(kNoWindow, std::memory_order_relaxed);
-  state.counters.hits.store(window.hits.load(std::memory_order_relaxed),
-                            std::memory_order_relaxed);
+  state.counters.hits.store(window.hits.load(std::memory_order_relaxed), std::memory_order_relaxed);
   thread.current.store(nullptr, std::memory_order_relaxed);
 }
 
@@ -117,7 +116,7 @@ uint64_t read_hits(const ThreadDomain& state) noexcept {
   }
 }
 
-void forget_threads_in_child() noexcept {
+void forget_threads_in_child() noexcept HYDRANT_NO_TSA {
   g_registry_mutex.reset_in_child();
   Thread* own = t_window.thread;
   // The other threads' objects are left to the child's copy of the heap: few bytes, once per fork.

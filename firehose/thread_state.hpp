@@ -5,12 +5,12 @@
 // guards its list of ThreadDomains (level 2).
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-
 #include "firehose/base/thread.hpp"
 #include "firehose/mapped_array.hpp"
 #include "firehose/thread_window.hpp"
+
+#include <atomic>
+#include <cstdint>
 
 namespace hydrant {
 
@@ -65,7 +65,8 @@ struct ThreadDomain {
 
 // One thread of the process.
 struct Thread {
-  std::atomic<ThreadDomain*> domains[kMaxDomains] = {};  // by domain slot; owner and domain end write
+  std::atomic<ThreadDomain*> domains[kMaxDomains] =
+      {};  // by domain slot; owner and domain end write
   // Owner only: which entry is in the window, and a seqlock (odd while it changes) for readers of hits.
   std::atomic<ThreadDomain*> current{nullptr};
   std::atomic<uint32_t> switches{0};

@@ -4,10 +4,10 @@
 // libfirehose may use 64 bytes of static TLS in all, so that it can be loaded with dlopen.
 #pragma once
 
+#include "firehose/hold.hpp"
+
 #include <atomic>
 #include <cstdint>
-
-#include "firehose/hold.hpp"
 
 namespace hydrant {
 
@@ -25,9 +25,10 @@ struct ThreadWindow {
   uint64_t mask = 0;
   uint64_t scale = 0;
   const RegionSlot* const* table = nullptr;
-  HoldCount* counts = nullptr;   // by RegionIndex
-  std::atomic<uint64_t> hits{0}; // of this thread in this domain; others read it through Thread
-  Thread* thread = nullptr;      // null before the first use, exited() after the thread's destructor ran
+  HoldCount* counts = nullptr;    // by RegionIndex
+  std::atomic<uint64_t> hits{0};  // of this thread in this domain; others read it through Thread
+  Thread* thread =
+      nullptr;  // null before the first use, exited() after the thread's destructor ran
 };
 static_assert(sizeof(ThreadWindow) <= 64);
 

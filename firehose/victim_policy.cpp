@@ -1,9 +1,9 @@
 #include "firehose/victim_policy.hpp"
 
+#include "firehose/base/status.hpp"
+
 #include <algorithm>
 #include <new>
-
-#include "firehose/base/status.hpp"
 
 namespace hydrant {
 

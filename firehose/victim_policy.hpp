@@ -10,11 +10,11 @@
 
 #include <hydrant/pin_cache.h>
 
-#include <cstddef>
-#include <memory>
-
 #include "firehose/mapped_array.hpp"
 #include "firehose/region_slot.hpp"
+
+#include <cstddef>
+#include <memory>
 
 namespace hydrant {
 

@@ -8,16 +8,20 @@
 #define GASNET_ERRORS_H
 
 #ifndef GASNET_ERR_NOT_INIT /* GASNet's own headers define the same numbers */
-#define GASNET_OK 0                       /* done */
-#define GASNET_ERR_NOT_INIT 10001         /* used before init, after fini, or with a handle from before a fork */
-#define GASNET_ERR_RESOURCE 10002         /* cannot ever fit: larger than the whole budget, or memory ran out */
-#define GASNET_ERR_BAD_ARG 10003          /* an argument is outside its documented range */
-#define GASNET_ERR_NOT_READY 10004        /* not now: would have to wait; try again, poll, or take a fallback */
+#define GASNET_OK 0         /* done */
+#define GASNET_ERR_NOT_INIT \
+  10001 /* used before init, after fini, or with a handle from before a fork */
+#define GASNET_ERR_RESOURCE \
+  10002 /* cannot ever fit: larger than the whole budget, or memory ran out */
+#define GASNET_ERR_BAD_ARG 10003 /* an argument is outside its documented range */
+#define GASNET_ERR_NOT_READY \
+  10004 /* not now: would have to wait; try again, poll, or take a fallback */
 #define GASNET_ERR_BARRIER_MISMATCH 10005 /* barrier identifiers disagree between ranks */
 #endif
 
-#define HYDRANT_ERR_REFUSED 10100     /* this memory cannot be registered with this access right */
-#define HYDRANT_ERR_BROKEN 10101      /* the registrar, device or peer failed for good; the text says how */
+#define HYDRANT_ERR_REFUSED 10100 /* this memory cannot be registered with this access right */
+#define HYDRANT_ERR_BROKEN \
+  10101 /* the registrar, device or peer failed for good; the text says how */
 #define HYDRANT_ERR_UNSUPPORTED 10102 /* the operation or the kind of memory is not offered here */
 
 #endif

@@ -10,11 +10,11 @@
 //  * the same pages may be pinned by several overlapping live registrations: each is undone on its own.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "firehose/base/memory_range.hpp"
 #include "firehose/base/status.hpp"
+
+#include <cstddef>
+#include <cstdint>
 
 namespace hydrant {
 
@@ -34,16 +34,16 @@ enum class AddressKind : uint32_t {
 // Fixed facts about a registrar; constant for its life.
 struct RegistrarTraits {
   const char* name = "";
-  uint32_t key_bytes = 0;         // size of one key, at most 4096; 0 if pinning alone is enough
-  size_t granule_bytes = 4096;    // ranges passed to pin() are multiples of this; power of two
+  uint32_t key_bytes = 0;       // size of one key, at most 4096; 0 if pinning alone is enough
+  size_t granule_bytes = 4096;  // ranges passed to pin() are multiples of this; power of two
   size_t max_region_bytes = SIZE_MAX;
   uint64_t max_regions = UINT64_MAX;
   uint64_t max_charge_bytes = UINT64_MAX;  // what the account allows in all, as probed at start
   ChargeScope charge_scope = ChargeScope::kNone;
   AddressKind address_kind = AddressKind::kHost;
   Access supported = Access::kAll;
-  bool divisible = false;   // a pin may be undone in pieces of the granule (implies key_bytes == 0)
-  bool exports = false;     // export_key() and import_key() work
+  bool divisible = false;  // a pin may be undone in pieces of the granule (implies key_bytes == 0)
+  bool exports = false;    // export_key() and import_key() work
   uint32_t export_bytes = 0;  // largest blob of export_key(); at most 65536
   bool asynchronous = false;  // pin_async() may answer kNotReady and complete later
   // Hints for policies, from the registrar's own measurement or a guess; 0 = unknown.

@@ -1,12 +1,11 @@
 // Status names and the per-thread error text. No allocation, no locks.
 #include "firehose/base/status.hpp"
 
-#include <pthread.h>
-
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <pthread.h>
 
 namespace hydrant {
 namespace {
@@ -91,7 +90,8 @@ const char* status_name(Status status) noexcept {
 const char* status_description(Status status) noexcept {
   switch (status) {
     case Status::kOk: return "done";
-    case Status::kNotInit: return "used before init, after fini, or with a handle from before a fork";
+    case Status::kNotInit:
+      return "used before init, after fini, or with a handle from before a fork";
     case Status::kResource: return "cannot ever fit, or memory ran out";
     case Status::kBadArg: return "an argument is outside its documented range";
     case Status::kNotReady: return "not now: try again, poll, or take a fallback";

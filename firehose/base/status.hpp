@@ -9,16 +9,16 @@
 
 namespace hydrant {
 
-enum class [[nodiscard]] Status : int {
-  kOk = GASNET_OK,
-  kNotInit = GASNET_ERR_NOT_INIT,
-  kResource = GASNET_ERR_RESOURCE,
-  kBadArg = GASNET_ERR_BAD_ARG,
-  kNotReady = GASNET_ERR_NOT_READY,
-  kBarrierMismatch = GASNET_ERR_BARRIER_MISMATCH,
-  kRefused = HYDRANT_ERR_REFUSED,
-  kBroken = HYDRANT_ERR_BROKEN,
-  kUnsupported = HYDRANT_ERR_UNSUPPORTED,
+enum class [[nodiscard]] Status : int{
+    kOk = GASNET_OK,
+    kNotInit = GASNET_ERR_NOT_INIT,
+    kResource = GASNET_ERR_RESOURCE,
+    kBadArg = GASNET_ERR_BAD_ARG,
+    kNotReady = GASNET_ERR_NOT_READY,
+    kBarrierMismatch = GASNET_ERR_BARRIER_MISMATCH,
+    kRefused = HYDRANT_ERR_REFUSED,
+    kBroken = HYDRANT_ERR_BROKEN,
+    kUnsupported = HYDRANT_ERR_UNSUPPORTED,
 };
 
 // The symbolic name as written in gasnet_errors.h ("GASNET_ERR_BAD_ARG"); never null.

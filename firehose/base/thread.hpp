@@ -4,11 +4,10 @@
 // of a fork, where the threads that held them no longer exist.
 #pragma once
 
-#include <pthread.h>
-
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <pthread.h>
 
 #if defined(__clang__)
 #define HYDRANT_TSA(x) __attribute__((x))

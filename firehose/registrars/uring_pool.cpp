@@ -153,6 +153,7 @@ int UringPool::grow(uint32_t size_seen) noexcept {
 }
 
 void UringPool::forget_in_child() noexcept {
+  forget_rings_in_child();
   const uint32_t n = size();
   for (uint32_t i = 0; i < n; ++i) rings_[i]->close_in_child();
   size_.store(0, std::memory_order_release);

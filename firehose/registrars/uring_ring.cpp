@@ -47,33 +47,48 @@ std::unique_ptr<UringRing> UringRing::open(uint32_t slots, bool tagged, int* err
     *error = -ENOMEM;
     return nullptr;
   }
-  io_uring_params params{};
-  params.flags = IORING_SETUP_CQSIZE;
-  params.cq_entries = tagged ? std::clamp(std::bit_ceil(slots), 64u, kMaxCompletions) : 64;
-  *error = io_uring_queue_init_params(kSubmissions, &self->ring_, &params);
-  if (*error < 0) return nullptr;
-  self->opened_ = true;
-  self->tagged_ = tagged;
-  self->owner_ = getpid();
-  // A child that inherited the ring's mappings would keep the ring alive after closing its descriptor.
-  *error = io_uring_ring_dontfork(&self->ring_);
+  *error = self->set_up(slots, tagged);
   if (*error == 0) *error = io_uring_register_buffers_sparse(&self->ring_, slots);
   if (*error < 0) return nullptr;
   return self;
 }
 
+// A fork waits until children are kept from the ring. 0 or minus an errno.
+int UringRing::set_up(uint32_t slots, bool tagged) noexcept {
+  io_uring_params params{};
+  params.flags = IORING_SETUP_CQSIZE;
+  params.cq_entries = tagged ? std::clamp(std::bit_ceil(slots), 64u, kMaxCompletions) : 64;
+  prepare_for_forks();
+  MutexLock lock(open_rings_mutex());
+  const int error = io_uring_queue_init_params(kSubmissions, &ring_, &params);
+  if (error < 0) return error;
+  descriptor_.fd = ring_.ring_fd;
+  list_ring(&descriptor_);
+  opened_ = true;
+  tagged_ = tagged;
+  owner_ = getpid();
+  // A child that inherited the ring's mappings would keep the ring alive after closing its descriptor.
+  return io_uring_ring_dontfork(&ring_);
+}
+
 UringRing::~UringRing() {
   if (!opened_) return;
   if (getpid() != owner_) {
+    forget_rings_in_child();  // or the list would keep this one
     close_in_child();
     return;
   }
   // Explicitly: closing alone gives the charge back some time later, this waits for it.
   io_uring_unregister_buffers(&ring_);
+  MutexLock lock(open_rings_mutex());
+  unlist_ring(&descriptor_);
   io_uring_queue_exit(&ring_);
 }
 
-void UringRing::close_in_child() const noexcept { close(ring_.ring_fd); }
+void UringRing::close_in_child() noexcept {
+  if (descriptor_.fd >= 0) close(descriptor_.fd);
+  descriptor_.fd = -1;
+}
 
 UringLoad UringRing::load() const noexcept { return unpack(load_.load(std::memory_order_relaxed)); }
 

@@ -15,6 +15,7 @@
 
 #include "firehose/base/memory_range.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/registrars/uring_forks.hpp"
 #include "firehose/registrars/uring_slots.hpp"
 
 #include <liburing.h>
@@ -89,7 +90,8 @@ class UringRing {
   void set_tagged(bool tagged) noexcept { tagged_ = tagged; }
 
   // Only close(2), so that the child of a fork does not keep the parent's pins. The object is dead then.
-  void close_in_child() const noexcept;
+  // Does nothing where the fork handlers have closed it.
+  void close_in_child() noexcept;
 
  private:
   struct Piece {
@@ -98,6 +100,7 @@ class UringRing {
   };
 
   UringRing() noexcept = default;
+  int set_up(uint32_t slots, bool tagged) noexcept;
   int update(uint32_t first, uint32_t count, MemoryRange range, uint64_t tag) noexcept;
   int clear(uint32_t first, uint32_t count) noexcept;
   void claim_completions() noexcept;
@@ -112,6 +115,7 @@ class UringRing {
   int cancel(uint64_t ticket) noexcept;
 
   io_uring ring_{};
+  RingDescriptor descriptor_;
   bool tagged_ = false;
   bool opened_ = false;
   pid_t owner_ = 0;

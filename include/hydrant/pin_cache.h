@@ -30,6 +30,7 @@
 #define HYDRANT_PIN_CACHE_H
 
 #include <gasnet_errors.h>
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -60,9 +61,10 @@ typedef uint64_t hydrant_domain_t;
 /* What is known of a pinned region. Read-only, and only while you hold a pin on it; until then nothing of it
  * changes, whatever is merged, invalidated or pinned elsewhere. */
 typedef struct hydrant_region {
-  uintptr_t addr;  /* page-aligned start, <= the address you asked for */
-  size_t len;      /* bytes; [addr, addr+len) contains the range you asked for */
-  const void* key; /* key_bytes of the registrar, opaque here, aligned to 8 (16 from 16 bytes up); NULL if the
+  uintptr_t addr; /* page-aligned start, <= the address you asked for */
+  size_t len;     /* bytes; [addr, addr+len) contains the range you asked for */
+  const void*
+      key; /* key_bytes of the registrar, opaque here, aligned to 8 (16 from 16 bytes up); NULL if the
                       registrar has no keys, or the pin has several parts: hydrant_pin_parts() */
 } hydrant_region_t;
 
@@ -86,7 +88,7 @@ HYDRANT_API const char* hydrant_error_text(void);
 /* "GASNET_ERR_BAD_ARG" and the like; "(unknown status)" for foreign numbers. Never NULL. */
 HYDRANT_API const char* hydrant_status_name(int status);
 
-/* For a registrar of your own: explains why its function fails, before it answers a code. Cut at 511 bytes. */
+/* For a registrar of your own: explains a failure before its function answers a code. Cut at 511 bytes. */
 HYDRANT_API void hydrant_set_error_text(const char* text);
 
 /* ---- the registrar door ----------------------------------------------------------------------- */
@@ -110,22 +112,22 @@ typedef void (*hydrant_pin_done_fn)(void* context, int status, const void* key);
  * `user` is passed through. The cache calls these concurrently, from whichever threads are inside its calls
  * (a release or a poll may be the one that unpins), never holding a lock of its own; they must not call back
  * into the domain, but for hydrant_invalidate(): a free() in your code may lead there. Map errno like this:
- * EFAULT to HYDRANT_ERR_REFUSED; ENOMEM, EAGAIN, a full table to GASNET_ERR_NOT_READY, so that the cache evicts
- * and tries again; a device that is gone to HYDRANT_ERR_BROKEN. The struct is copied at domain creation. */
+ * EFAULT to HYDRANT_ERR_REFUSED; ENOMEM, EAGAIN, a full table to GASNET_ERR_NOT_READY, so that the cache
+ * evicts and tries again; a device that is gone to HYDRANT_ERR_BROKEN. The struct is copied at domain creation. */
 typedef struct hydrant_registrar {
   size_t size; /* sizeof(hydrant_registrar_t): lets the struct grow */
   void* user;
-  const char* name;           /* for messages; copied, at most 31 bytes */
-  uint32_t key_bytes;         /* size of a key, 0 to 4096 */
-  uint32_t address_kind;      /* HYDRANT_ADDRESS_HOST */
-  uint32_t charge_scope;      /* HYDRANT_SCOPE_* */
-  uint32_t supported_access;  /* 0 means HYDRANT_ACCESS_ALL */
-  size_t granule_bytes;       /* 0 means the page size; a power of two */
-  size_t max_region_bytes;    /* 0 means no limit */
-  uint64_t max_regions;       /* 0 means no limit */
-  uint64_t max_charge_bytes;  /* 0 means no limit */
-  uint32_t divisible;         /* nonzero: a pin may be undone piecewise (needs key_bytes == 0) */
-  uint32_t export_bytes;      /* largest blob of export_key, 0 to 65536 */
+  const char* name;          /* for messages; copied, at most 31 bytes */
+  uint32_t key_bytes;        /* size of a key, 0 to 4096 */
+  uint32_t address_kind;     /* HYDRANT_ADDRESS_HOST */
+  uint32_t charge_scope;     /* HYDRANT_SCOPE_* */
+  uint32_t supported_access; /* 0 means HYDRANT_ACCESS_ALL */
+  size_t granule_bytes;      /* 0 means the page size; a power of two */
+  size_t max_region_bytes;   /* 0 means no limit */
+  uint64_t max_regions;      /* 0 means no limit */
+  uint64_t max_charge_bytes; /* 0 means no limit */
+  uint32_t divisible;        /* nonzero: a pin may be undone piecewise (needs key_bytes == 0) */
+  uint32_t export_bytes;     /* largest blob of export_key, 0 to 65536 */
   uint32_t pin_base_ns, pin_page_ns, unpin_base_ns; /* cost hints; 0 means unknown */
 
   /* Pins [addr, addr+len) and writes key_bytes to key. Answers GASNET_OK, HYDRANT_ERR_REFUSED (never
@@ -180,7 +182,8 @@ typedef struct hydrant_policy {
 
 #define HYDRANT_MODE_DEFAULT 0u /* region; FIREHOSE_MODE may say page for registrars without keys */
 #define HYDRANT_MODE_REGION 1u  /* intervals that merge and grow */
-#define HYDRANT_MODE_PAGE 2u    /* fixed buckets of bucket_bytes; a pin of several has one key for each */
+#define HYDRANT_MODE_PAGE \
+  2u /* fixed buckets of bucket_bytes; a pin of several has one key for each */
 
 #define HYDRANT_WATCH_DEFAULT 0u /* client, in this version */
 #define HYDRANT_WATCH_CLIENT 1u  /* "I call hydrant_invalidate before memory goes away" */
@@ -188,21 +191,22 @@ typedef struct hydrant_policy {
 
 /* Zero or NULL in a field means its default. Start from hydrant_domain_options_init(). */
 typedef struct hydrant_domain_options {
-  size_t size;                          /* sizeof(hydrant_domain_options_t) */
-  const char* name;                     /* for messages; copied, at most 31 bytes */
-  const char* registrar_name;           /* "uring", "mlock", or "auto" (uring, else mlock); NULL with: */
+  size_t size;                /* sizeof(hydrant_domain_options_t) */
+  const char* name;           /* for messages; copied, at most 31 bytes */
+  const char* registrar_name; /* "uring", "mlock", or "auto" (uring, else mlock); NULL with: */
   const hydrant_registrar_t* registrar; /* your own; copied */
   const hydrant_policy_t* policy;       /* your own; copied. Default: approximate LRU */
   uint32_t mode;                        /* HYDRANT_MODE_* */
   uint32_t watch;                       /* HYDRANT_WATCH_* */
   uint32_t address_kind;                /* HYDRANT_ADDRESS_HOST */
-  uint32_t eager_access;   /* rights asked for beside what a pin needs, dropped where refused */
-  uint64_t budget_bytes;   /* most bytes charged at once; default from memlock, cgroup and registrar */
-  uint64_t max_regions;    /* most regions at once, up to 2^22; default 65536, less by the registrar */
+  uint32_t eager_access; /* rights asked for beside what a pin needs, dropped where refused */
+  uint64_t
+      budget_bytes;     /* most bytes charged at once; default from memlock, cgroup and registrar */
+  uint64_t max_regions; /* most regions at once, up to 2^22; default 65536, less by the registrar */
   size_t max_region_bytes; /* largest single region; default: the registrar's */
   size_t bucket_bytes;     /* page mode: power of two, a page or more; default a page */
   size_t merge_bytes;      /* region mode: neighbours merge up to this; default 16 MiB; 1 = never */
-  const hydrant_range_t* prepinned; /* already registered by you, never evicted or unpinned */
+  const hydrant_range_t* prepinned;  /* already registered by you, never evicted or unpinned */
   const void* const* prepinned_keys; /* one key per range, copied; NULL if key_bytes is 0 */
   size_t prepinned_count;
   uint32_t prepinned_access; /* 0 means HYDRANT_ACCESS_ALL */
@@ -215,7 +219,8 @@ static inline void hydrant_domain_options_init(hydrant_domain_options_t* options
 
 /* Creates a domain. FIREHOSE_* environment variables fill fields left at their default (docs/env_vars.md).
  * Errors: BAD_ARG; RESOURCE (memory, too many domains: 64 at once); UNSUPPORTED (device addresses, an
- * unknown registrar); BROKEN (the registrar cannot work here). Cost: milliseconds. *domain is unchanged on failure. */
+ * unknown registrar); BROKEN (the registrar cannot work here). *domain is unchanged on failure.
+ * Cost: milliseconds. */
 HYDRANT_API int hydrant_domain_create(const hydrant_domain_options_t* options,
                                       hydrant_domain_t* domain);
 
@@ -272,8 +277,8 @@ HYDRANT_API hydrant_pin_t hydrant_partial_pin(hydrant_domain_t domain, const voi
                                               uint32_t access);
 
 /* Gives a hold back; any thread, any order. Calls the registrar's unpin only for the last hold on a region
- * that was invalidated or merged meanwhile, or is not cached. OK, or BAD_ARG/NOT_INIT for a hold that is not live
- * (always noticed in debug builds, best effort otherwise). A hold taken before a fork is a no-op
+ * that was invalidated or merged meanwhile, or is not cached. OK, or BAD_ARG/NOT_INIT for a hold that is not
+ * live (always noticed in debug builds, best effort otherwise). A hold taken before a fork is a no-op
  * in the child and answers NOT_INIT. */
 HYDRANT_API int hydrant_release(hydrant_pin_t pin);
 /* Gives n holds back; all are tried, the first error is answered. */
@@ -305,7 +310,8 @@ HYDRANT_API int hydrant_flush(hydrant_domain_t domain);
 /* ---- keys for others -------------------------------------------------------------------------- */
 
 HYDRANT_API int hydrant_export_key(hydrant_pin_t pin, void* blob, size_t* len);
-HYDRANT_API int hydrant_import_key(hydrant_domain_t domain, const void* blob, size_t len, void* key);
+HYDRANT_API int hydrant_import_key(hydrant_domain_t domain, const void* blob, size_t len,
+                                   void* key);
 HYDRANT_API int hydrant_implicit_key(hydrant_domain_t domain, uint32_t access, void* key);
 
 /* ---- what it is doing ------------------------------------------------------------------------- */
@@ -323,15 +329,15 @@ typedef struct hydrant_stats {
   uint64_t waits;     /* times a thread waited for another's registration */
   uint64_t slow_releases;
   /* per domain */
-  uint64_t pins, unpins;         /* successful registrar calls */
-  uint64_t pin_failures;         /* registrar calls that failed, for whatever reason */
-  uint64_t retries;              /* registrations dropped because the range was invalidated meanwhile */
+  uint64_t pins, unpins; /* successful registrar calls */
+  uint64_t pin_failures; /* registrar calls that failed, for whatever reason */
+  uint64_t retries;      /* registrations dropped because the range was invalidated meanwhile */
   uint64_t evictions, merges, invalidations, fences;
-  uint64_t live_holds;           /* holds not yet released */
+  uint64_t live_holds;                                          /* holds not yet released */
   uint64_t regions, pinned_bytes, charged_bytes, pending_bytes; /* now */
-  uint64_t dead_regions;         /* beside `regions`: no longer hit, but held or not yet deregistered */
-  uint64_t budget_bytes, max_regions;                           /* in force now */
-  uint64_t threads, thread_table_bytes, shared_table_bytes;     /* memory of the tables */
+  uint64_t dead_regions; /* beside `regions`: no longer hit, but held or not yet deregistered */
+  uint64_t budget_bytes, max_regions;                       /* in force now */
+  uint64_t threads, thread_table_bytes, shared_table_bytes; /* memory of the tables */
 } hydrant_stats_t;
 
 HYDRANT_API int hydrant_get_stats(hydrant_domain_t domain, hydrant_stats_t* stats);

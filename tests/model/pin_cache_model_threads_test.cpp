@@ -234,6 +234,7 @@ const ModelSetup kSetups[] = {
     {.name = "RegionSlow", .budget_pages = 40, .slow = true},
     {.name = "RegionFewSlots", .max_regions = 5},
     {.name = "RegionNeverMerging", .budget_pages = 40, .merge_pages = 0},
+    {.name = "RegionOverlapping", .budget_pages = 4096, .max_regions = 4096, .merge_pages = 0},
     {.name = "RegionWithoutKeys", .budget_pages = 40, .key_bytes = 0},
     {.name = "RegionFailing", .budget_pages = 40, .failing_per_mille = 100},
     {.name = "PageRoomy", .mode = HYDRANT_MODE_PAGE, .budget_pages = 4096, .max_regions = 4096},

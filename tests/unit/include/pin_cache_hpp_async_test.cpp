@@ -192,6 +192,7 @@ TEST_F(PinCacheFaceCalls, WhatARegistrarDoesNotOverrideHasADefault) {
   const Pin held = pin(0);
   EXPECT_TRUE(held) << held.error();
   EXPECT_EQ(held.key(), nullptr);
+  EXPECT_EQ(domain_.end(), GASNET_OK);  // before its registrar goes
 }
 
 // Completes its pins when told.
@@ -249,6 +250,7 @@ TEST_F(PinCacheFaceCalls, AChildForgets) {
             "");
   EXPECT_EQ(registrar.forgotten, 0);
   EXPECT_EQ(held.release(), GASNET_OK);
+  EXPECT_EQ(domain_.end(), GASNET_OK);
 }
 
 }  // namespace

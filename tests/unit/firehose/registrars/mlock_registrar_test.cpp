@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <fcntl.h>
 
 namespace hydrant {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using testing::kPageBytes;
 using testing::Mapping;
 using testing::run_in_child;
+using testing::TestFile;
 
 std::unique_ptr<Registrar> try_mlock() {
   auto status = Status::kOk;
@@ -72,6 +74,48 @@ TEST(MlockRegistrar, FailedPinsLeaveNothingLocked) {
   Mapping nothing(kPageBytes, PROT_NONE);
   EXPECT_EQ(mlock->pin(nothing.all(), Access::kLocalRead, nullptr), Status::kRefused);
   EXPECT_EQ(locked(), before);
+}
+
+TEST(MlockRegistrar, ABadPageAnywhereLeavesWhatWasPinnedAndNoMore) {
+  HYDRANT_MLOCK_OR_SKIP(mlock);
+  constexpr size_t kPages = 6;
+  for (const bool hole : {true, false}) {
+    for (size_t bad = 0; bad < kPages; ++bad) {
+      Mapping memory(kPages * kPageBytes);
+      std::byte* page = memory.data() + bad * kPageBytes;
+      ASSERT_EQ(hole ? munmap(page, kPageBytes) : mprotect(page, kPageBytes, PROT_NONE), 0);
+      const MemoryRange good = memory.pages((bad + 1) % kPages, 1);
+      ASSERT_EQ(mlock->pin(good, Access::kLocalWrite, nullptr), Status::kOk) << last_error_text();
+      const uint64_t before = locked();
+      for (const Access access : {Access::kLocalRead, Access::kLocalWrite}) {
+        EXPECT_EQ(mlock->pin(memory.all(), access, nullptr), Status::kRefused) << last_error_text();
+        EXPECT_EQ(locked(), before) << "bad page " << bad;
+      }
+      EXPECT_EQ(mlock->unpin(good, nullptr), UnpinResult::kDone);
+      EXPECT_EQ(locked(), before - kPageBytes);
+    }
+  }
+}
+
+TEST(MlockRegistrar, PinnedMemoryIsResident) {
+  HYDRANT_MLOCK_OR_SKIP(mlock);
+  for (const Access access : {Access::kLocalRead, Access::kLocalWrite}) {
+    TestFile file;
+    constexpr size_t kPages = 32;
+    ASSERT_EQ(ftruncate(file.fd(), kPages * kPageBytes), 0);
+    Mapping memory(kPages * kPageBytes);
+    ASSERT_EQ(mmap(memory.data(), memory.size() / 2, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                   file.fd(), 0),
+              memory.data());
+    ASSERT_EQ(mlock->pin(memory.all(), access, nullptr), Status::kOk) << last_error_text();
+    uint64_t entries[kPages] = {};
+    const auto offset = static_cast<off_t>(memory.all().addr / kPageBytes * sizeof entries[0]);
+    const int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    EXPECT_EQ(pread(pagemap, entries, sizeof entries, offset), ssize_t{sizeof entries});
+    close(pagemap);
+    for (size_t i = 0; i < kPages; ++i) EXPECT_TRUE(entries[i] >> 63 & 1) << "page " << i;
+    EXPECT_EQ(mlock->unpin(memory.all(), nullptr), UnpinResult::kDone);
+  }
 }
 
 TEST(MlockRegistrar, ReadOnlyMemoryCanBeASourceOnly) {

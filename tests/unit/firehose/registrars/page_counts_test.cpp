@@ -40,6 +40,14 @@ TEST(PageCounts, EqualNeighboursAreOneInterval) {
   EXPECT_EQ(counts.intervals(), 1u);
 }
 
+TEST(PageCounts, AFreshRangeIsOneIntervalWhateverItsLength) {
+  PageCounts counts;
+  counts.add({uintptr_t{1} << 30, size_t{1} << 40});
+  EXPECT_EQ(counts.intervals(), 1u);
+  counts.add({uintptr_t{1} << 31, 0x1000});
+  EXPECT_EQ(counts.intervals(), 3u);
+}
+
 TEST(PageCounts, AgreesWithAnArrayOfCounters) {
   constexpr size_t kPages = 64;
   const unsigned seed = std::random_device{}();
@@ -56,12 +64,20 @@ TEST(PageCounts, AgreesWithAnArrayOfCounters) {
       for (size_t i = first; i < first + n; ++i) ++model[i];
     } else {
       const size_t pick = random() % live.size();
-      const MemoryRange range = live[pick];
+      const MemoryRange whole = live[pick];
       live[pick] = live.back();
       live.pop_back();
+      // Undone in pieces as well: what is left on either side stays counted.
+      const size_t skip = random() % 2 == 0 ? 0 : random() % whole.len;
+      const MemoryRange range{whole.addr + skip, 1 + random() % (whole.len - skip)};
+      if (skip > 0) live.push_back({whole.addr, skip});
+      if (range.end() < whole.end()) live.push_back({range.end(), whole.end() - range.end()});
       for (size_t i = range.addr; i < range.end(); ++i) --model[i - 1];
       std::vector<bool> gone(kPages, false);
+      uintptr_t last_end = 0;
       counts.remove(range, [&](MemoryRange r) {
+        EXPECT_GT(r.addr, last_end) << "two stretches in place of one";
+        last_end = r.end();
         for (uintptr_t i = r.addr; i < r.end(); ++i) gone[i - 1] = true;
       });
       for (size_t i = range.addr; i < range.end(); ++i) ASSERT_EQ(gone[i - 1], model[i - 1] == 0);

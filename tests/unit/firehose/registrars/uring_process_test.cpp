@@ -1,16 +1,20 @@
 // The uring registrar across processes: an ordinary user's limit, forks, and what a child may keep.
 #include "firehose/registrars/memlock.hpp"
 #include "firehose/registrars/registrar_factory.hpp"
+#include "firehose/registrars/uring_ring.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/test_registrar.hpp"
+#include "tests/support/threads.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <dirent.h>
 #include <functional>
 #include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 namespace hydrant {
@@ -162,6 +166,58 @@ TEST(UringProcess, AChildThatDestroysItsCopyLeavesTheParentAlone) {
   EXPECT_NE(uring->unpin(memory.all(), key.data()), UnpinResult::kBroken);
 }
 
+TEST(UringProcess, AForkClosesEveryRingWhoeverIsMakingOrClosingOne) {
+  HYDRANT_URING_OR_SKIP(uring);
+  std::atomic<bool> stop{false};
+  std::atomic<int> made{0}, failed{0};
+  testing::Threads threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.start([&] {
+      while (!stop.load()) {
+        int error = 0;
+        ++(UringRing::open(64, false, &error) != nullptr ? made : failed);
+      }
+    });
+  }
+  std::string wrong;
+  for (int i = 0; i < 200 && wrong.empty(); ++i) {
+    // No forget_in_child(): nobody knows the rings that the threads make.
+    wrong = run_in_child([] { return open_rings() == 0 ? "" : std::string("a ring is open"); });
+  }
+  stop.store(true);
+  threads.join();
+  EXPECT_EQ(wrong, "");
+  EXPECT_GT(made.load(), 0);
+  EXPECT_EQ(failed.load(), 0);
+  Mapping memory(kPageBytes);
+  Key key;
+  ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk) << last_error_text();
+  EXPECT_NE(uring->unpin(memory.all(), key.data()), UnpinResult::kBroken);
+}
+
+TEST(UringProcess, ABareCloneThatForgetsClosesTheRingsAndMakesItsOwn) {
+  HYDRANT_URING_OR_SKIP(first);
+  HYDRANT_URING_OR_SKIP(second);
+  Mapping memory(kPageBytes);
+  memory.fill('A');
+  EXPECT_EQ(run_in_child(
+                [&]() -> std::string {
+                  if (open_rings() != 2) return "the child inherits no rings: nothing is shown";
+                  Key key;
+                  first->forget_in_child();
+                  if (open_rings() != 0) return "a ring is still open";
+                  if (first->pin(memory.all(), Access::kAll, key.data()) != Status::kOk) {
+                    return last_error_text();
+                  }
+                  second->forget_in_child();
+                  if (open_rings() != 1) return "forgetting the second closed the child's own ring";
+                  return first->unpin(memory.all(), key.data()) != UnpinResult::kBroken ? ""
+                                                                                        : "unpin";
+                },
+                testing::ChildKind::kRawClone),
+            "");
+}
+
 // A user fills his account, forks, and dies; his child lives on. Whether the account is free again then
 // depends on what the child did with the rings.
 class OrphanAccount {
@@ -195,7 +251,9 @@ class OrphanAccount {
     std::vector<HeldPin> pins;
     const bool full =
         uring != nullptr && pin_until_refused(*uring, memory, pins) == Status::kNotReady;
-    const pid_t orphan = fork();
+    // fork() closes the rings by itself; the child of a bare clone has to be told.
+    const auto orphan =
+        static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
     if (orphan == 0) {
       close(orphan_end[1]);
       if (child_forgets) uring->forget_in_child();

@@ -1,0 +1,228 @@
+// The mlock registrar over system calls that are played: which pages are locked, exactly, and what is left
+// when any one call fails.
+#include "firehose/registrars/mlock_registrar.hpp"
+#include "tests/unit/firehose/registrars/mapping.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+
+namespace hydrant {
+namespace {
+
+using testing::kPageBytes;
+using testing::Mapping;
+
+constexpr size_t kPages = 48;
+constexpr int kForEver = 1 << 30;
+
+enum Call { kLock, kUnlock, kPopulate, kCalls };
+
+// What the played kernel knows of the pages of `memory`; other pages, such as that of the probe, always work.
+struct Kernel {
+  Mapping memory{kPages * kPageBytes};
+  bool locked[kPages] = {};
+  int calls[kCalls] = {};
+  // The next `fail_times` calls of this kind after `fail_after` more answer `error`.
+  Call fail_call = kLock;
+  int fail_after = 0, fail_times = 0, error = 0;
+  bool probe_fails[kCalls] = {};
+  bool plain_locks = false;  // a lock that was not on fault has been seen
+  bool needless = false;     // a page was unlocked that was not locked
+
+  MemoryRange pages(size_t first, size_t n) const { return memory.pages(first, n); }
+  void fail(Call call, int after, int times, int with) {
+    fail_call = call, fail_after = after, fail_times = times, error = with;
+  }
+  // The errno of this call.
+  int count(Call call) {
+    ++calls[call];
+    if (call != fail_call || fail_times == 0) return 0;
+    if (fail_after > 0) return --fail_after, 0;
+    return --fail_times, error;
+  }
+  bool mine(MemoryRange range) const {
+    return range.addr >= memory.all().addr && range.end() <= memory.all().end();
+  }
+  size_t first(MemoryRange range) const { return (range.addr - memory.all().addr) / kPageBytes; }
+};
+Kernel* g_kernel = nullptr;
+
+int play_lock(MemoryRange range, bool on_fault) noexcept {
+  Kernel& kernel = *g_kernel;
+  if (!kernel.mine(range)) return on_fault && kernel.probe_fails[kLock] ? ENOSYS : 0;
+  kernel.plain_locks |= !on_fault;
+  const int error = kernel.count(kLock);
+  // A failing mlock leaves a part locked.
+  const size_t pages = range.len / kPageBytes, done = error == 0 ? pages : pages / 2;
+  for (size_t i = 0; i < done; ++i) kernel.locked[kernel.first(range) + i] = true;
+  return error;
+}
+
+int play_unlock(MemoryRange range) noexcept {
+  Kernel& kernel = *g_kernel;
+  const int error = kernel.count(kUnlock);
+  if (error != 0) return error;
+  for (size_t i = 0; i < range.len / kPageBytes; ++i) {
+    bool& locked = kernel.locked[kernel.first(range) + i];
+    kernel.needless |= !locked;
+    locked = false;
+  }
+  return 0;
+}
+
+int play_populate(MemoryRange range, bool /*writing*/) noexcept {
+  Kernel& kernel = *g_kernel;
+  if (!kernel.mine(range)) return kernel.probe_fails[kPopulate] ? EINVAL : 0;
+  return kernel.count(kPopulate);
+}
+
+class MlockFaults : public ::testing::Test {
+ protected:
+  MlockFaults() { g_kernel = &kernel_; }
+  ~MlockFaults() override {
+    mlock_.reset();
+    g_kernel = nullptr;
+  }
+  void SetUp() override { make(); }
+  void make() {
+    auto status = Status::kOk;
+    mlock_ = make_mlock_registrar(&status, {&play_lock, &play_unlock, &play_populate});
+    ASSERT_NE(mlock_, nullptr) << last_error_text();
+  }
+  Status pin(MemoryRange range, Access access = Access::kLocalWrite) {
+    return mlock_->pin(range, access, nullptr);
+  }
+  void expect_locked(const int* counts) {
+    for (size_t i = 0; i < kPages; ++i) {
+      ASSERT_EQ(kernel_.locked[i], counts[i] > 0) << "page " << i;
+    }
+  }
+
+  Kernel kernel_;
+  std::unique_ptr<Registrar> mlock_;
+};
+
+// How many stretches of `range` nobody counts any more.
+int gone_runs(const int* counts, size_t first, size_t n) {
+  int runs = 0;
+  for (size_t i = first; i < first + n; ++i) {
+    if (counts[i] == 0 && (i == first || counts[i - 1] != 0)) ++runs;
+  }
+  return runs;
+}
+
+TEST_F(MlockFaults, RandomPinsAndPiecesAgreeWithACounterPerPage) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  constexpr int kErrors[] = {ENOMEM, EAGAIN, EINVAL, EFAULT};
+  int counts[kPages] = {};
+  for (int step = 0; step < 30000; ++step) {
+    const size_t first = random() % kPages, n = 1 + random() % std::min<size_t>(kPages - first, 12);
+    const MemoryRange range = kernel_.pages(first, n);
+    if (random() % 2 == 0) {
+      const bool fails = random() % 4 == 0;
+      kernel_.fail(random() % 2 == 0 ? kLock : kPopulate, 0, fails ? kForEver : 0,
+                   kErrors[random() % std::size(kErrors)]);
+      ASSERT_EQ(pin(range) == Status::kOk, !fails);
+      kernel_.fail_times = 0;
+      for (size_t i = first; !fails && i < first + n; ++i) ++counts[i];
+    } else {
+      const bool pinned =
+          std::all_of(counts + first, counts + first + n, [](int c) { return c > 0; });
+      kernel_.needless = false;
+      const int unlocks = kernel_.calls[kUnlock];
+      ASSERT_EQ(mlock_->unpin(range, nullptr), pinned ? UnpinResult::kDone : UnpinResult::kBroken);
+      for (size_t i = first; pinned && i < first + n; ++i) --counts[i];
+      ASSERT_EQ(kernel_.calls[kUnlock] - unlocks, pinned ? gone_runs(counts, first, n) : 0);
+      ASSERT_FALSE(kernel_.needless);
+    }
+    ASSERT_NO_FATAL_FAILURE(expect_locked(counts)) << "step " << step;
+  }
+}
+
+TEST_F(MlockFaults, WhicheverCallFailsOnlyItsPinIsMissing) {
+  struct Fault {
+    Call call;
+    int error;
+    Status status;
+  };
+  constexpr Fault kFaults[] = {
+      {kLock, EAGAIN, Status::kNotReady},    {kLock, EIO, Status::kBroken},
+      {kPopulate, EINVAL, Status::kRefused}, {kPopulate, ENOMEM, Status::kNotReady},
+      {kPopulate, EFAULT, Status::kRefused}, {kPopulate, EAGAIN, Status::kNotReady}};
+  constexpr size_t kPins[][2] = {{0, 8}, {4, 8}, {20, 4}, {2, 20}, {0, 8}, {30, 1}, {6, 1}};
+  for (const Fault& fault : kFaults) {
+    for (size_t bad = 0; bad < std::size(kPins); ++bad) {
+      SCOPED_TRACE("error " + std::to_string(fault.error) + " at pin " + std::to_string(bad));
+      int counts[kPages] = {};
+      for (size_t k = 0; k < std::size(kPins); ++k) {
+        const auto [first, n] = kPins[k];
+        kernel_.fail(fault.call, 0, k == bad ? kForEver : 0, fault.error);
+        ASSERT_EQ(pin(kernel_.pages(first, n)), k == bad ? fault.status : Status::kOk)
+            << last_error_text();
+        for (size_t i = first; k != bad && i < first + n; ++i) ++counts[i];
+        ASSERT_NO_FATAL_FAILURE(expect_locked(counts));
+      }
+      for (size_t k = 0; k < std::size(kPins); ++k) {
+        const auto [first, n] = kPins[k];
+        if (k == bad) continue;
+        ASSERT_EQ(mlock_->unpin(kernel_.pages(first, n), nullptr), UnpinResult::kDone);
+        for (size_t i = first; i < first + n; ++i) --counts[i];
+        ASSERT_NO_FATAL_FAILURE(expect_locked(counts));
+      }
+    }
+  }
+}
+
+TEST_F(MlockFaults, WhatPassesIsTriedAgain) {
+  for (const Call call : {kLock, kPopulate}) {
+    kernel_.fail(call, 0, 3, EAGAIN);
+    ASSERT_EQ(pin(kernel_.pages(0, 4)), Status::kOk) << last_error_text();
+    EXPECT_EQ(kernel_.fail_times, 0);
+    EXPECT_EQ(mlock_->unpin(kernel_.pages(0, 4), nullptr), UnpinResult::kDone);
+  }
+}
+
+TEST_F(MlockFaults, AnUnlockThatFailsIsReported) {
+  ASSERT_EQ(pin(kernel_.pages(0, 4)), Status::kOk);
+  kernel_.fail(kUnlock, 0, 1, EPERM);
+  EXPECT_EQ(mlock_->unpin(kernel_.pages(0, 4), nullptr), UnpinResult::kBroken);
+  EXPECT_NE(std::string(last_error_text()).find("not permitted"), std::string::npos)
+      << last_error_text();
+  EXPECT_EQ(mlock_->unpin(kernel_.pages(0, 4), nullptr), UnpinResult::kBroken) << "it is gone";
+}
+
+TEST_F(MlockFaults, OneWalkOverThePagesPerPin) {
+  for (const Access access : {Access::kLocalRead, Access::kAll}) {
+    const int before = kernel_.calls[kPopulate];
+    ASSERT_EQ(pin(kernel_.pages(0, 8), access), Status::kOk);
+    EXPECT_EQ(kernel_.calls[kPopulate], before + 1);
+  }
+  EXPECT_FALSE(kernel_.plain_locks) << "locking that makes resident, and populating, too";
+}
+
+TEST_F(MlockFaults, WithoutLockingOnFaultOnlyWritersPopulate) {
+  kernel_.probe_fails[kLock] = true;
+  make();
+  ASSERT_EQ(pin(kernel_.pages(0, 8), Access::kLocalRead), Status::kOk);
+  EXPECT_EQ(kernel_.calls[kPopulate], 0);
+  ASSERT_EQ(pin(kernel_.pages(0, 8), Access::kLocalWrite), Status::kOk);
+  EXPECT_EQ(kernel_.calls[kPopulate], 1);
+  EXPECT_TRUE(kernel_.plain_locks);
+}
+
+TEST_F(MlockFaults, AnOldKernelOnlyLocks) {
+  kernel_.probe_fails[kPopulate] = true;
+  make();
+  ASSERT_EQ(pin(kernel_.pages(0, 8), Access::kAll), Status::kOk);
+  EXPECT_EQ(kernel_.calls[kPopulate], 0);
+  EXPECT_TRUE(kernel_.plain_locks);
+  EXPECT_EQ(mlock_->unpin(kernel_.pages(0, 8), nullptr), UnpinResult::kDone);
+}
+
+}  // namespace
+}  // namespace hydrant
