@@ -60,7 +60,7 @@ Status Domain::set_up() noexcept {
   }
   RegionSlot& null_slot = slot(kNoRegion);
   null_slot.addr.store(kBlankAddr, std::memory_order_relaxed);
-  null_slot.alive = kSlotAlive;
+  null_slot.alive.store(kSlotAlive, std::memory_order_release);
   return Status::kOk;
 }
 
@@ -82,8 +82,12 @@ Status Domain::add_prepinned(MemoryRange range, Access access, const void* key) 
     plan.range = {addr, step};
     plan.access = access;
     plan.region = allocate_locked();
-    if (find_locked(plan.range, access) != kNoRegion) {
-      return fail(Status::kBadArg, "prepinned range %#zx+%zu lies in another one",
+    for (uint32_t c = 0; c < 16; ++c) {
+      if (!tables_[c]->mapped() ||
+          tables_[c]->any_overlap(plan.range.addr, plan.range.last()) == kNoRegion) {
+        continue;
+      }
+      return fail(Status::kBadArg, "prepinned range %#zx+%zu overlaps another one",
                   static_cast<size_t>(range.addr), range.len);
     }
     if (key_stride_ != 0) {
@@ -107,7 +111,9 @@ ThreadDomain* Domain::enter() noexcept {
   if (thread == nullptr) return nullptr;
   auto& entry = thread->domains[handle_ % kMaxDomains];
   ThreadDomain* state = entry.load(std::memory_order_relaxed);
+  if (thread->ended.load(std::memory_order_relaxed) != nullptr) free_ended_states(*thread);
   if (state == nullptr) {
+    reserve_error_text();  // so that failing under mu_ does not allocate
     state = new (std::nothrow) ThreadDomain;
     if (state == nullptr) return nullptr;
     state->domain = this;
@@ -122,7 +128,7 @@ ThreadDomain* Domain::enter() noexcept {
     state->next = threads_;
     threads_ = state;
   }
-  if (thread->current.load(std::memory_order_relaxed) != state) enter_window(*state);
+  if (thread->current != state) enter_window(*state);
   return state;
 }
 
@@ -141,7 +147,7 @@ void Domain::detach_thread(ThreadDomain& state) noexcept {
       shared.store(shared.load(std::memory_order_relaxed) + holds, std::memory_order_relaxed);
     }
     const ThreadCounters& c = state.counters;
-    totals_.hits += c.hits.load(std::memory_order_relaxed);
+    totals_.hits += state.hits().load(std::memory_order_relaxed);
     totals_.refills += c.refills.load(std::memory_order_relaxed);
     totals_.misses += c.misses.load(std::memory_order_relaxed);
     totals_.not_ready += c.not_ready.load(std::memory_order_relaxed);
@@ -150,7 +156,6 @@ void Domain::detach_thread(ThreadDomain& state) noexcept {
     totals_.slow_releases += c.slow_releases.load(std::memory_order_relaxed);
   }
   state.thread->domains[handle_ % kMaxDomains].store(nullptr, std::memory_order_relaxed);
-  delete &state;
 }
 
 void Domain::shut_down(bool unpin) noexcept {
@@ -181,8 +186,10 @@ void Domain::shut_down(bool unpin) noexcept {
       state = threads_;
     }
     if (state == nullptr) break;
-    leave_window(*state);
     detach_thread(*state);
+    // Its window may still show it: only the thread itself may free it.
+    state->next = state->thread->ended.load(std::memory_order_relaxed);
+    state->thread->ended.store(state, std::memory_order_relaxed);
   }
 }
 
@@ -203,9 +210,7 @@ void Domain::reset_in_child() noexcept HYDRANT_NO_TSA {
   for (RegionIndex i = 1; i <= high_; ++i) {
     RegionInfo& info = infos_[i];
     const bool held = info.state == RegionState::kSpan || holds_locked(i) != 0;
-    if (info.state != RegionState::kUnused && info.state != RegionState::kTombstone) {
-      policy_->erase(i);
-    }
+    if (info.state == RegionState::kOpen && !info.prepinned) policy_->erase(i);
     if (info.state == RegionState::kTombstone) continue;
     info = {};
     slot(i).index = i;
@@ -230,7 +235,7 @@ void Domain::reset_in_child() noexcept HYDRANT_NO_TSA {
   async_running_.store(0, std::memory_order_relaxed);
   RegionSlot& null_slot = slot(kNoRegion);
   null_slot.addr.store(kBlankAddr, std::memory_order_relaxed);
-  null_slot.alive = kSlotAlive;
+  null_slot.alive.store(kSlotAlive, std::memory_order_release);
 }
 
 void Domain::read_stats(hydrant_stats_t* stats) noexcept {
@@ -240,7 +245,7 @@ void Domain::read_stats(hydrant_stats_t* stats) noexcept {
   out.live_holds = 0;
   for (const ThreadDomain* t = threads_; t != nullptr; t = t->next) {
     const ThreadCounters& c = t->counters;
-    out.hits += read_hits(*t);
+    out.hits += t->hits().load(std::memory_order_relaxed);
     out.refills += c.refills.load(std::memory_order_relaxed);
     out.misses += c.misses.load(std::memory_order_relaxed);
     out.not_ready += c.not_ready.load(std::memory_order_relaxed);
@@ -252,16 +257,15 @@ void Domain::read_stats(hydrant_stats_t* stats) noexcept {
     out.thread_table_bytes += t->table_bytes.load(std::memory_order_relaxed) +
                               ((uint64_t{high_} + 1) * sizeof(HoldCount) + 4095) / 4096 * 4096;
   }
-  uint64_t spans = 0;
   for (RegionIndex i = 1; i <= high_; ++i) {
+    // A span is one hold for its client, and one on each of its parts.
     if (infos_[i].state == RegionState::kSpan) {
-      ++spans;
+      out.live_holds += 1 - parts_of_span_locked(i);
       continue;
     }
     const auto holds = static_cast<int32_t>(holds_locked(i));
     if (holds > 0) out.live_holds += static_cast<uint32_t>(holds);
   }
-  out.live_holds += spans;
   out.regions = regions_ - static_cast<uint32_t>(dead_.size());
   out.pinned_bytes = pinned_bytes_;
   out.charged_bytes = charged_;

@@ -83,6 +83,7 @@ class Domain {
   // Whatever release cannot do by itself: other window, dead region, span. Requires: contains(slot).
   Status release(const RegionSlot* slot) noexcept;
   bool contains(const RegionSlot* slot) const noexcept { return arena_.contains(slot); }
+  const SlotArena& arena() const noexcept { return arena_; }
 
   Status invalidate(MemoryRange range) noexcept;
   Status vouch(MemoryRange range, bool on) noexcept;
@@ -98,10 +99,12 @@ class Domain {
   // --- threads and forks (domain.cpp) ---
   // The calling thread's state, in the window; null for a thread past its end or without memory.
   ThreadDomain* enter() noexcept;
-  // Folds a thread's holds and counters into the domain and frees its state. Under registry_mutex().
+  // Folds a thread's holds and counters into the domain and forgets it. Under registry_mutex().
   void detach_thread(ThreadDomain& state) noexcept;
   // True unless this process is a child that was forked without our handlers having run.
-  bool alive() const noexcept { return arena_.slots[kNoRegion].alive == kSlotAlive; }
+  bool alive() const noexcept {
+    return arena_.slots[kNoRegion].alive.load(std::memory_order_acquire) == kSlotAlive;
+  }
   void lock_for_fork() noexcept HYDRANT_NO_TSA { mu_.lock(); }
   void unlock_after_fork() noexcept HYDRANT_NO_TSA { mu_.unlock(); }
   void reset_in_child() noexcept;
@@ -215,6 +218,7 @@ class Domain {
   Status group_held(const hydrant_range_t* ranges, size_t n, const RegionSlot** held, size_t total,
                     ThreadDomain* thread, const RegionSlot** out) noexcept;
   size_t buckets_in(MemoryRange range) const noexcept;
+  size_t parts_of_span_locked(RegionIndex span) const HYDRANT_REQUIRES(mu_);
   void drop_hold_of(ThreadDomain* thread, const RegionSlot* slot) noexcept;
 
   // --- deferred pins (domain_async.cpp) ---

@@ -64,7 +64,7 @@ const RegionSlot* Domain::hold_without_lock(ThreadDomain& thread, const Want& wa
   for (const RegionSlot* s : {proposed_slot(t_window, first), thread.second_choice(first)}) {
     if (s->index == kNoRegion) continue;
     if (!hold_if_open(*s, thread.counts[s->index], first, last, need)) continue;
-    ThreadCounters::add(t_window.hits);
+    ThreadCounters::add(thread.hits());
     return s;
   }
   uint32_t classes = classes_.load(std::memory_order_acquire) & kClassesIncluding[need];

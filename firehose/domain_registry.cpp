@@ -3,7 +3,8 @@
 #include "firehose/pin_handle.hpp"
 
 #include <pthread.h>
-#include <unistd.h>
+#include <sched.h>
+#include <sys/mman.h>
 
 namespace hydrant {
 namespace {
@@ -12,11 +13,15 @@ struct Entry {
   std::atomic<Domain*> domain{nullptr};
   // Handle of the live domain, 0 if none. Published after `domain`, withdrawn before it.
   std::atomic<uint64_t> handle{0};
+  // The domain's slots, so that others can tell whose a slot is without touching the domain.
+  std::atomic<uintptr_t> slots_begin{0}, slots_end{0};
   uint32_t generation = 0;
   bool claimed = false;
 };
 Entry g_entries[kMaxDomains];  // generation, claimed: guarded by registry_mutex()
-std::atomic<pid_t> g_pid{0};   // the process that the tables belong to
+// A page that reads 0 in a child: whether somebody has begun to reset the tables there.
+std::atomic<uint32_t>* g_begun = nullptr;
+constexpr uint64_t kResetDeadlineNs = 1'000'000'000;
 pthread_once_t g_fork_once = PTHREAD_ONCE_INIT;
 
 void before_fork() HYDRANT_NO_TSA {
@@ -41,7 +46,7 @@ void after_fork_in_parent() HYDRANT_NO_TSA {
 
 // Also called by the first slow call of a child that was made without running fork handlers.
 void reset_in_child() {
-  g_pid.store(getpid(), std::memory_order_relaxed);
+  g_begun->store(1, std::memory_order_relaxed);
   forget_threads_in_child();
   reset_slot_arenas_in_child();
   reset_tickets_in_child();
@@ -52,16 +57,20 @@ void reset_in_child() {
 }
 
 void install_fork_handlers() {
-  g_pid.store(getpid(), std::memory_order_relaxed);
+  static std::atomic<uint32_t> fallback{1};
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  g_begun = page == MAP_FAILED ? &fallback : static_cast<std::atomic<uint32_t>*>(page);
+  if (page != MAP_FAILED) (void)madvise(page, 4096, MADV_WIPEONFORK);
+  g_begun->store(1, std::memory_order_relaxed);
   pthread_atfork(&before_fork, &after_fork_in_parent, &reset_in_child);
 }
 
 void notice_unannounced_fork(const Domain& domain) noexcept {
   if (domain.alive()) return;
-  // Threads of the child may come here together; the one that changes the pid does the work.
-  pid_t old = g_pid.load(std::memory_order_relaxed);
-  const pid_t own = getpid();
-  if (old != own && g_pid.compare_exchange_strong(old, own)) reset_in_child();
+  // Threads of the child may come here together: one does the work, the others wait for it.
+  if (g_begun->exchange(1, std::memory_order_acq_rel) == 0) reset_in_child();
+  const uint64_t deadline = now_ns() + kResetDeadlineNs;
+  while (!domain.alive() && now_ns() < deadline) sched_yield();
 }
 
 }  // namespace
@@ -80,8 +89,14 @@ Domain* find_domain(uint64_t handle) noexcept {
 }
 
 Domain* domain_of(const RegionSlot* slot) noexcept {
+  const auto at = reinterpret_cast<uintptr_t>(slot);
   for (const auto& entry : g_entries) {
     if (entry.handle.load(std::memory_order_acquire) == 0) continue;
+    if (at < entry.slots_begin.load(std::memory_order_relaxed) ||
+        at >= entry.slots_end.load(std::memory_order_relaxed)) {
+      continue;
+    }
+    // The pin is one of this domain, so nobody may be ending it now.
     Domain* domain = entry.domain.load(std::memory_order_relaxed);
     if (domain == nullptr || !domain->contains(slot)) continue;
     notice_unannounced_fork(*domain);
@@ -113,6 +128,10 @@ void publish_domain(std::unique_ptr<Domain> domain) noexcept {
   MutexLock lock(registry_mutex());
   const uint64_t handle = domain->handle();
   Entry& entry = g_entries[handle % kMaxDomains];
+  entry.slots_begin.store(reinterpret_cast<uintptr_t>(domain->arena().slots),
+                          std::memory_order_relaxed);
+  entry.slots_end.store(reinterpret_cast<uintptr_t>(domain->arena().slots + domain->arena().count),
+                        std::memory_order_relaxed);
   entry.domain.store(domain.release(), std::memory_order_relaxed);
   entry.handle.store(handle, std::memory_order_release);
 }
@@ -123,6 +142,7 @@ std::unique_ptr<Domain> withdraw_domain(uint64_t handle) noexcept {
   Entry& entry = g_entries[handle % kMaxDomains];
   if (entry.handle.load(std::memory_order_relaxed) != handle) return nullptr;
   entry.handle.store(0, std::memory_order_release);
+  entry.slots_end.store(0, std::memory_order_relaxed);
   entry.claimed = false;
   return std::unique_ptr<Domain>(entry.domain.exchange(nullptr, std::memory_order_relaxed));
 }

@@ -25,6 +25,10 @@ struct Domain::SpanParts {
   }
 };
 
+size_t Domain::parts_of_span_locked(RegionIndex span) const {
+  return SpanParts::of(infos_[span])->count;
+}
+
 size_t Domain::buckets_in(MemoryRange range) const noexcept {
   return round_out(range, config_.granule_bytes).len / config_.granule_bytes;
 }

@@ -48,7 +48,7 @@ using namespace hydrant;
 
 static_assert(offsetof(ThreadWindow, domain) == 0 && offsetof(ThreadWindow, mask) == 8 &&
               offsetof(ThreadWindow, scale) == 16 && offsetof(ThreadWindow, table) == 24 &&
-              offsetof(ThreadWindow, counts) == 32 && offsetof(ThreadWindow, hits) == 40);
+              offsetof(ThreadWindow, counts) == 32 && kHitsBefore * sizeof(HoldCount) == 64);
 static_assert(offsetof(RegionSlot, addr) == 0 && offsetof(RegionSlot, gate) == 24 &&
               offsetof(RegionSlot, denied) == 32 && offsetof(RegionSlot, tag) == 36 &&
               offsetof(RegionSlot, index) == 40);
@@ -84,7 +84,7 @@ extern "C" hydrant_pin_t hydrant_pin(hydrant_domain_t domain, const void* addr, 
       "jb 1f\n\t"
       "testl %[access], 32(%%rax)\n\t"  // rights denied
       "jnz 1f\n\t"
-      "addq $1, %%fs:40(%%r10)\n\t"
+      "addq $1, -64(%%r9)\n\t"  // hits
       ".pushsection .text.unlikely,\"ax\",@progbits\n"
       "1:\n\t"
       "subl $1, (%%r9,%%r8,4)\n\t"
@@ -131,7 +131,7 @@ extern "C" hydrant_pin_t hydrant_pin(hydrant_domain_t domain, const void* addr, 
       access <= bits(Access::kAll)) {
     const RegionSlot* slot = proposed_slot(window, first);
     if (hold_if_open(*slot, window.counts[slot->index], first, last, access)) {
-      ThreadCounters::add(window.hits);
+      ThreadCounters::add(hits_before(window.counts));
       return {slot->as_public(), issue_ticket()};
     }
   }

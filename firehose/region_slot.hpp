@@ -33,7 +33,7 @@ struct alignas(64) RegionSlot {
   // the work to the next drain.
   std::atomic<uint32_t> tag;
   RegionIndex index;  // own position; constant once the slot was first used
-  uint32_t alive;     // kSlotAlive in the null slot; reads 0 in a child that was not told
+  std::atomic<uint32_t> alive;     // kSlotAlive in the null slot; reads 0 in a child that was not told
 
   const hydrant_region_t* as_public() const noexcept {
     return reinterpret_cast<const hydrant_region_t*>(this);

@@ -15,7 +15,6 @@ constexpr size_t kFirstEntries = 1024;
 constexpr uint32_t kSmallestShift = 12;
 
 Mutex g_registry_mutex;
-Thread* g_threads HYDRANT_GUARDED_BY(g_registry_mutex) = nullptr;
 pthread_key_t g_exit_key;
 pthread_once_t g_exit_once = PTHREAD_ONCE_INIT;
 bool g_exit_key_usable = false;
@@ -27,18 +26,16 @@ void end_thread(void* argument) {
   auto* thread = static_cast<Thread*>(argument);
   t_window.domain.store(kNoWindow, std::memory_order_relaxed);
   t_window.thread = exited();
-  MutexLock lock(g_registry_mutex);
-  for (auto& entry : thread->domains) {
-    ThreadDomain* state = entry.load(std::memory_order_relaxed);
-    if (state == nullptr) continue;
-    leave_window(*state);
-    state->domain->detach_thread(*state);
+  {
+    MutexLock lock(g_registry_mutex);
+    for (auto& entry : thread->domains) {
+      ThreadDomain* state = entry.load(std::memory_order_relaxed);
+      if (state == nullptr) continue;
+      state->domain->detach_thread(*state);
+      delete state;
+    }
   }
-  for (Thread** link = &g_threads; *link != nullptr; link = &(*link)->next) {
-    if (*link != thread) continue;
-    *link = thread->next;
-    break;
-  }
+  free_ended_states(*thread);
   delete thread;
 }
 
@@ -56,82 +53,59 @@ Thread* this_thread() noexcept {
   if (!g_exit_key_usable) return nullptr;
   thread = new (std::nothrow) Thread;
   if (thread == nullptr) return nullptr;
-  // A thread that first comes here from a late destructor: glibc runs our destructor in its next round,
-  // and if there is no next round the state stays listed until the domain ends.
+  // A thread that first comes here from a late destructor: glibc runs our destructor in its next round. In
+  // the last round there is none, and the state stays until the domain ends, its holds counted as ever.
   if (pthread_setspecific(g_exit_key, thread) != 0) {
     delete thread;
     return nullptr;
   }
-  thread->window = &t_window;
   t_window.thread = thread;
-  MutexLock lock(g_registry_mutex);
-  thread->next = g_threads;
-  g_threads = thread;
   return thread;
 }
 
 void enter_window(ThreadDomain& state) noexcept {
-  Thread& thread = *state.thread;
-  ThreadWindow& window = *thread.window;
-  ThreadDomain* old = thread.current.load(std::memory_order_relaxed);
-  const uint32_t switches = thread.switches.load(std::memory_order_relaxed);
-  // Release on what follows keeps it after the odd count; pairs with the acquires of read_hits().
-  thread.switches.store(switches + 1, std::memory_order_relaxed);
-  if (old != &state) {
-    if (old != nullptr) {
-      old->counters.hits.store(window.hits.load(std::memory_order_relaxed),
-                               std::memory_order_release);
-    }
-    window.hits.store(state.counters.hits.load(std::memory_order_relaxed),
-                      std::memory_order_release);
-  }
-  thread.current.store(&state, std::memory_order_release);
-  thread.switches.store(switches + 2, std::memory_order_release);
+  ThreadWindow& window = t_window;
+  state.thread->current = &state;
   window.mask = state.mask();
   window.scale = state.scale();
   window.table = state.table.data();
-  window.counts = state.counts.data();
+  window.counts = state.counts;
   // The short path needs the asymmetric fence; without it every call takes the other one.
   window.domain.store(fence::asymmetric() ? state.handle : kNoWindow, std::memory_order_relaxed);
 }
 
-void leave_window(ThreadDomain& state) noexcept {
-  Thread& thread = *state.thread;
-  if (thread.current.load(std::memory_order_relaxed) != &state) return;
-  ThreadWindow& window = *thread.window;
-  window.domain.store(kNoWindow, std::memory_order_relaxed);
-  state.counters.hits.store(window.hits.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  thread.current.store(nullptr, std::memory_order_relaxed);
-}
-
-uint64_t read_hits(const ThreadDomain& state) noexcept {
-  const Thread& thread = *state.thread;
-  for (;;) {
-    const uint32_t before = thread.switches.load(std::memory_order_acquire);
-    const bool current = thread.current.load(std::memory_order_acquire) == &state;
-    const uint64_t hits = current ? thread.window->hits.load(std::memory_order_acquire)
-                                  : state.counters.hits.load(std::memory_order_acquire);
-    // Odd: the owner is between two stores of enter_window(); it will be through in nanoseconds.
-    if ((before & 1) == 0 && thread.switches.load(std::memory_order_relaxed) == before) return hits;
+void free_ended_states(Thread& thread) noexcept {
+  ThreadDomain* list = nullptr;
+  {
+    MutexLock lock(g_registry_mutex);
+    list = thread.ended.exchange(nullptr, std::memory_order_relaxed);
+  }
+  while (list != nullptr) {
+    ThreadDomain* state = list;
+    list = state->next;
+    if (thread.current == state) {
+      thread.current = nullptr;
+      t_window.domain.store(kNoWindow, std::memory_order_relaxed);
+    }
+    delete state;
   }
 }
 
-void forget_threads_in_child() noexcept HYDRANT_NO_TSA {
+void forget_threads_in_child() noexcept {
   g_registry_mutex.reset_in_child();
   Thread* own = t_window.thread;
-  // The other threads' objects are left to the child's copy of the heap: few bytes, once per fork.
-  g_threads = nullptr;
+  // The threads' states are left to the child's copy of the heap: few bytes, once per fork.
   t_window.domain.store(kNoWindow, std::memory_order_relaxed);
   if (own == nullptr || own == exited()) return;
   for (auto& entry : own->domains) entry.store(nullptr, std::memory_order_relaxed);
-  own->current.store(nullptr, std::memory_order_relaxed);
-  own->next = nullptr;
-  g_threads = own;
+  own->current = nullptr;
+  own->ended.store(nullptr, std::memory_order_relaxed);
 }
 
 bool ThreadDomain::set_up(const RegionSlot* null_slot, uint32_t max_slots,
                           uint32_t granule_shift) noexcept {
-  if (!counts.map(max_slots)) return false;
+  if (!counts_memory_.map(max_slots + kHitsBefore)) return false;
+  counts = counts_memory_.data() + kHitsBefore;
   return resize_table(null_slot, kFirstEntries, granule_shift);
 }
 
@@ -184,7 +158,7 @@ void ThreadDomain::remember(uintptr_t addr, const RegionSlot* slot, const Region
     table[second_index(addr)] = slot;
   }
   // The window shows the old table, whether or not its short path is in use.
-  if (thread->current.load(std::memory_order_relaxed) == this) enter_window(*this);
+  if (thread->current == this) enter_window(*this);
 }
 
 }  // namespace hydrant

@@ -1,7 +1,7 @@
 // Per-thread state of the cache: which threads use which domains, their hold counts and translation
 // tables, and what happens to them when a thread ends.
 //
-// Locks: registry_mutex() guards the list of threads and the domain slots (level 1); a domain's own mutex
+// Locks: registry_mutex() guards the domain slots and the ends of threads and domains (level 1); a domain's own mutex
 // guards its list of ThreadDomains (level 2).
 #pragma once
 
@@ -19,7 +19,7 @@ constexpr uint32_t kMaxDomains = 64;
 
 // Counters that only their thread writes; relaxed, because readers want a number, not an order.
 struct ThreadCounters {
-  std::atomic<uint64_t> hits{0}, refills{0}, misses{0}, not_ready{0}, refusals{0}, waits{0},
+  std::atomic<uint64_t> refills{0}, misses{0}, not_ready{0}, refusals{0}, waits{0},
       slow_releases{0};
 
   static void add(std::atomic<uint64_t>& counter, uint64_t n = 1) noexcept {
@@ -27,19 +27,21 @@ struct ThreadCounters {
   }
 };
 
-// One thread in one domain. Created by the thread at its first slow call there; ends with the thread
-// (its holds stay, folded into the domain) or with the domain.
+// One thread in one domain. Created by the thread at its first slow call there, and freed by it alone, so
+// that its window never points to freed memory: when it ends (its holds stay, folded into the domain), or at
+// its next slow call anywhere after the domain has ended.
 //
-// Thread safety: fields are the owner's, except that counts and counters may be read by anyone who
-// holds the domain's mutex, and the links are guarded by that mutex.
+// Thread safety: fields are the owner's, except that counts, hits and counters may be read by anyone who
+// holds the domain's mutex, and `next` is guarded by that mutex.
 struct ThreadDomain {
   Domain* domain = nullptr;
   Thread* thread = nullptr;
   uint64_t handle = 0;
-  ThreadDomain* next = nullptr;  // in Domain::threads_, or in its list of spares
+  ThreadDomain* next = nullptr;  // in Domain::threads_, or in Thread::ended
 
-  MappedArray<HoldCount> counts;
-  ThreadCounters counters;  // hits: up to date only while another domain is in the window
+  HoldCount* counts = nullptr;  // by RegionIndex
+  ThreadCounters counters;
+  std::atomic<uint64_t>& hits() const noexcept { return hits_before(counts); }
 
   // Translation table: 2^k slots, indexed by address bits from `shift` up. See table_*() below.
   MappedArray<const RegionSlot*> table;
@@ -59,19 +61,18 @@ struct ThreadDomain {
   uint64_t scale() const noexcept { return uint64_t{1} << (64 - (shift - 3)); }
 
  private:
+  MappedArray<HoldCount> counts_memory_;
   bool resize_table(const RegionSlot* null_slot, size_t entries, uint32_t new_shift) noexcept;
   size_t second_index(uintptr_t addr) const noexcept;
 };
 
 // One thread of the process.
 struct Thread {
-  std::atomic<ThreadDomain*> domains[kMaxDomains] =
-      {};  // by domain slot; owner and domain end write
-  // Owner only: which entry is in the window, and a seqlock (odd while it changes) for readers of hits.
-  std::atomic<ThreadDomain*> current{nullptr};
-  std::atomic<uint32_t> switches{0};
-  ThreadWindow* window = nullptr;
-  Thread* next = nullptr;  // guarded by registry_mutex()
+  // By domain slot. Written by the owner, and cleared by whoever ends the domain.
+  std::atomic<ThreadDomain*> domains[kMaxDomains] = {};
+  ThreadDomain* current = nullptr;  // in the window, or last there; owner only
+  // States of domains that have ended, for the owner to free. Pushed under registry_mutex().
+  std::atomic<ThreadDomain*> ended{nullptr};
 };
 
 Mutex& registry_mutex() noexcept;
@@ -82,12 +83,9 @@ Thread* this_thread() noexcept HYDRANT_EXCLUDES(registry_mutex());
 
 // Makes `state` the one in the calling thread's window.
 void enter_window(ThreadDomain& state) noexcept;
-// Takes it out of its thread's window, whichever thread that is. Requires: that thread is not inside a
-// call on this domain.
-void leave_window(ThreadDomain& state) noexcept;
 
-// The hits of one thread in one domain, wherever they are counted just now.
-uint64_t read_hits(const ThreadDomain& state) noexcept;
+// Frees the states of ended domains. Owner only.
+void free_ended_states(Thread& thread) noexcept HYDRANT_EXCLUDES(registry_mutex());
 
 // In the child of a fork: forget all threads but the caller, whose state is dropped too. No lock needed.
 void forget_threads_in_child() noexcept;

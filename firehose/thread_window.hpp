@@ -1,4 +1,4 @@
-// What a hit needs of the calling thread, in 56 bytes of static TLS: a copy of the thread's state in the
+// What a hit needs of the calling thread, in 48 bytes of static TLS: a copy of the thread's state in the
 // domain it used last. Using another domain reloads it (a few nanoseconds).
 //
 // libfirehose may use 64 bytes of static TLS in all, so that it can be loaded with dlopen.
@@ -17,20 +17,26 @@ struct Thread;
 // call takes the slow path.
 constexpr uint64_t kNoWindow = 0x9d5a'c3e1'0000'0000u;
 
+constexpr size_t kHitsBefore = 64 / sizeof(HoldCount);
+
 struct ThreadWindow {
-  // Handle of the domain the other fields belong to, or kNoWindow. Written by the owner, and set to
-  // kNoWindow by whoever destroys that domain.
+  // Handle of the domain the other fields belong to, or kNoWindow. May outlive the domain: its slots
+  // are blank then, and the thread's own tables stay until the thread itself frees them.
   std::atomic<uint64_t> domain{kNoWindow};
   // table[mulhi(addr & mask, scale)] (in bytes) is the slot that may contain addr.
   uint64_t mask = 0;
   uint64_t scale = 0;
   const RegionSlot* const* table = nullptr;
-  HoldCount* counts = nullptr;    // by RegionIndex
-  std::atomic<uint64_t> hits{0};  // of this thread in this domain; others read it through Thread
-  Thread* thread =
-      nullptr;  // null before the first use, exited() after the thread's destructor ran
+  HoldCount* counts = nullptr;  // by RegionIndex; the hits of this thread and domain lie before them
+  // Null before the first use, exited() after the thread's destructor ran.
+  Thread* thread = nullptr;
 };
 static_assert(sizeof(ThreadWindow) <= 64);
+
+// Hits are counted a cache line before the counts of `counts`.
+inline std::atomic<uint64_t>& hits_before(HoldCount* counts) noexcept {
+  return *static_cast<std::atomic<uint64_t>*>(static_cast<void*>(counts - kHitsBefore));
+}
 
 // initial-exec: two instructions to reach it, also from the shared library. Named for hit_path.cpp.
 extern thread_local constinit ThreadWindow t_window asm("hydrant_thread_window")

@@ -62,6 +62,8 @@ Status add_context(Status status, const char* format, ...) noexcept {
   return status;
 }
 
+void reserve_error_text() noexcept { (void)thread_text(true); }
+
 const char* last_error_text() noexcept {
   const char* text = thread_text(false);
   return text != nullptr ? text : "";

@@ -33,6 +33,9 @@ const char* status_description(Status status) noexcept;
 // Appends "; <context>" to the calling thread's text and returns `status`.
 [[gnu::format(printf, 2, 3)]] Status add_context(Status status, const char* format, ...) noexcept;
 
+// Makes room for the calling thread's text now, so that fail() does not allocate later.
+void reserve_error_text() noexcept;
+
 // The calling thread's last text; "" if none. Valid until this thread fails again.
 const char* last_error_text() noexcept;
 void clear_error_text() noexcept;
