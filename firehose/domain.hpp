@@ -72,7 +72,9 @@ class Domain {
   Registrar& registrar() const noexcept { return *registrar_; }
 
   // One region that covers `range`; its hold is the caller's. *out is unchanged on failure.
-  Status pin(MemoryRange range, Access need, Effort effort, const RegionSlot** out) noexcept;
+  // The deadline (now_ns()) bounds the wait for another thread's registration of the same memory.
+  Status pin(MemoryRange range, Access need, Effort effort, const RegionSlot** out,
+             uint64_t deadline_ns = UINT64_MAX) noexcept;
   Status pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
                    const RegionSlot** out) noexcept;
   Status pin_many(const hydrant_range_t* ranges, size_t n, Access need,
@@ -131,6 +133,7 @@ class Domain {
     bool asynchronous = false;  // the registration may complete later: kNotReady meanwhile
     bool exact = false;         // do not extend: the extended range was refused
     bool plain = false;         // do not ask for eager rights: they were refused
+    bool waited_long = false;   // wait_for_pending_locked() has something to say
     uint32_t no_budget = 0;     // times the registrar had no budget
   };
   struct Plan {
@@ -173,12 +176,14 @@ class Domain {
   static void registered_later(void* context, Status status, const std::byte* key);
   void publish_locked(const Want& want, const Plan& plan) HYDRANT_REQUIRES(mu_);
   bool bury_covered_locked(const Plan& plan) HYDRANT_REQUIRES(mu_);
-  void wait_for_pending_locked(const Want& want) HYDRANT_REQUIRES(mu_);
+  void wait_for_pending_locked(Want& want) HYDRANT_REQUIRES(mu_);
   RegionIndex pending_covering_locked(const Want& want) const HYDRANT_REQUIRES(mu_);
   Status pin_one(Want& want, const RegionSlot** out) noexcept;
   Want make_want(MemoryRange range, Access need, Effort effort,
                  ThreadDomain* thread) const noexcept;
   void count_outcome(ThreadDomain* thread, Status status) noexcept;
+
+  bool invalidate_some(MemoryRange range, bool first) noexcept;
 
   // --- budget (domain_budget.cpp) ---
   Status reserve_locked(uint64_t charge, uint32_t regions, uint64_t pending, Reservation* out)
@@ -191,6 +196,8 @@ class Domain {
   bool shut_locked(RegionIndex region) HYDRANT_REQUIRES(mu_);
   void fence_locked() HYDRANT_REQUIRES(mu_);
   void watch_more_locked() HYDRANT_REQUIRES(mu_);
+  bool evictable_locked(RegionIndex region) const HYDRANT_REQUIRES(mu_);
+  size_t keep_likely_victims_locked(RegionIndex* batch, size_t n) HYDRANT_REQUIRES(mu_);
   RegionIndex allocate_locked() HYDRANT_REQUIRES(mu_);
   void retire_locked(RegionIndex region, RegionQueue* retired) HYDRANT_REQUIRES(mu_);
   void kill_locked(RegionIndex region, RegionQueue* killed) HYDRANT_REQUIRES(mu_);
@@ -206,25 +213,28 @@ class Domain {
   void regrow_budget_locked(uint64_t now) HYDRANT_REQUIRES(mu_);
 
   // --- spans (domain_span.cpp) ---
-  Status acquire_all(ThreadDomain* thread, const MemoryRange* ranges, size_t n, Access need,
-                     Effort effort, const RegionSlot** held) noexcept;
+  Status acquire_all(const Want& like, const MemoryRange* ranges, size_t n,
+                     const RegionSlot** held) noexcept;
   Status reserve_missing(const MemoryRange* ranges, size_t n, const RegionSlot* const* held,
                          Reservation* reservation) noexcept;
   Status check_total(const MemoryRange* ranges, size_t n, Access need) noexcept;
-  Status pin_span(MemoryRange range, Access need, Effort effort, const RegionSlot** out) noexcept;
+  Status pin_span(const Want& want, const RegionSlot** out) noexcept;
   Status make_span(MemoryRange pages, const RegionSlot* const* held, size_t n,
                    const RegionSlot** out) noexcept;
   Status release_span(RegionIndex region, ThreadDomain* thread) noexcept;
   Status group_held(const hydrant_range_t* ranges, size_t n, const RegionSlot** held, size_t total,
                     ThreadDomain* thread, const RegionSlot** out) noexcept;
   size_t buckets_in(MemoryRange range) const noexcept;
+  Status count_parts(const hydrant_range_t* ranges, size_t n, size_t* total) const noexcept;
   size_t parts_of_span_locked(RegionIndex span) const HYDRANT_REQUIRES(mu_);
   void drop_hold_of(ThreadDomain* thread, const RegionSlot* slot) noexcept;
 
   // --- deferred pins (domain_async.cpp) ---
   Status try_deferred(DeferredPin& pin, const RegionSlot** out) noexcept;
   Status start_late(DeferredPin& pin, const Want& want, const RegionSlot** out) noexcept;
-  static void forget_late(DeferredPin& pin) noexcept;
+  void forget(LateRegistration* late) noexcept;
+  void forget_late(DeferredPin& pin) noexcept;
+  static bool may_be_granted_less(const Want& want, const Plan& plan, Status status) noexcept;
   int run_deferred() noexcept;
   void cancel_deferred() noexcept;
 

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
+#include <utility>
 
 namespace hydrant {
 namespace {
 
-constexpr int kMostRounds = 256;  // then somebody invalidates faster than we can register
+constexpr int kMostSpoiled = 256;  // then somebody invalidates faster than we can register
 constexpr uint32_t kMostNoBudget =
     32;  // evictions on behalf of one request that the registrar turned down
 constexpr size_t kLazyDead = 32;    // dead regions that are worth a fence
@@ -32,6 +32,11 @@ uint32_t take_lowest(uint32_t* classes) {
   const auto c = static_cast<uint32_t>(std::countr_zero(*classes));
   *classes &= *classes - 1;
   return c;
+}
+
+// Tells threads apart: where their static TLS lies.
+uint32_t thread_mark() {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&t_window) >> 4);
 }
 
 MemoryRange union_of(MemoryRange a, MemoryRange b) {
@@ -121,13 +126,13 @@ RegionIndex Domain::pending_covering_locked(const Want& want) const {
 }
 
 // Waits until some registration ends, or long enough to say something.
-void Domain::wait_for_pending_locked(const Want& want) {
+void Domain::wait_for_pending_locked(Want& want) {
   if (want.thread != nullptr) ThreadCounters::add(want.thread->counters.waits);
   const uint64_t warn_at = now_ns() + config_.wait_warn_ns;
-  if (registered_.wait_until(mu_, std::min(want.deadline_ns, warn_at)) || now_ns() < warn_at)
+  if (registered_.wait_until(mu_, std::min(want.deadline_ns, warn_at)) || now_ns() < warn_at) {
     return;
-  log_warning("domain %s: still waiting for another thread's registration of %#zx+%zu",
-              config_.name, static_cast<size_t>(want.range.addr), want.range.len);
+  }
+  want.waited_long = true;  // said without the lock
 }
 
 bool Domain::known_refused_locked(MemoryRange range, Access access) const {
@@ -166,8 +171,11 @@ Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) 
                    want.pages.len, config_.max_region_bytes);
     return Step::kDone;
   }
-  if (pending_covering_locked(want) == kNoRegion) return Step::kRegister;
-  if (want.may_wait && now_ns() < want.deadline_ns) {
+  const RegionIndex pending = pending_covering_locked(want);
+  if (pending == kNoRegion) return Step::kRegister;
+  // Waiting for a registration that this very thread may have to make progress on would be for ever.
+  const bool own = infos_[pending].starter != 0 && infos_[pending].starter == thread_mark();
+  if (want.may_wait && !own && now_ns() < want.deadline_ns) {
     wait_for_pending_locked(want);
     return Step::kAgain;
   }
@@ -178,7 +186,8 @@ Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) 
 
 // A neighbour that overlaps or touches joins in if it is no longer than what it joins, or once requests that
 // reached over its ends add up to a quarter of it: memory used piece by piece is then registered again a
-// bounded number of times, whatever the pieces, and neighbours that are used across their border do become one.
+// bounded number of times, whatever the pieces, and neighbours that are used across their border do
+// become one.
 bool Domain::join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* plan) {
   RegionInfo& info = infos_[neighbour];
   if (info.prepinned || plan->range.covers(info.range)) return false;
@@ -248,6 +257,7 @@ Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
   info.access = plan->access;
   info.charge = plan->charge;
   info.state = RegionState::kPending;
+  info.starter = want.asynchronous ? thread_mark() : 0;
   pending_.push(infos_, plan->region);
   return Status::kOk;
 }
@@ -375,6 +385,8 @@ Status Domain::finish_registration(const Want& want, const Plan& plan, Status st
     MutexLock lock(mu_);
     if (status != Status::kOk) {
       ++totals_.pin_failures;
+      // What failed may be memory that is not there any more: ask again about what is there now.
+      *again = infos_[plan.region].poisoned;
       abandon_locked(want, plan);
       return status;
     }
@@ -442,21 +454,26 @@ Status Domain::run_registration(Want& want, const Plan& plan, bool* again,
   std::byte* key = key_stride_ != 0 ? key_of(plan.region) : nullptr;
   Status status = registrar_->pin(plan.range, plan.access, key);
   status = finish_registration(want, plan, status, again, held);
-  return status == Status::kOk ? status : after_failure(want, plan, status, again);
+  return status == Status::kOk || *again ? status : after_failure(want, plan, status, again);
 }
 
 Status Domain::acquire(Want& want, const RegionSlot** out) noexcept {
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int spoiled = 0; spoiled < kMostSpoiled;) {
     Plan plan;
     Status status = Status::kOk;
     RegionIndex held = kNoRegion;
     bool again = false;
-    switch (prepare(want, &plan, &status, &held)) {
-      case Step::kAgain: continue;
-      case Step::kDone: break;
-      case Step::kRegister: status = run_registration(want, plan, &again, &held); break;
+    const Step step = prepare(want, &plan, &status, &held);
+    if (std::exchange(want.waited_long, false)) {
+      log_warning("domain %s: still waiting for another thread's registration of %#zx+%zu",
+                  config_.name, static_cast<size_t>(want.range.addr), want.range.len);
     }
-    if (again) continue;
+    if (step == Step::kAgain) continue;
+    if (step == Step::kRegister) status = run_registration(want, plan, &again, &held);
+    if (again) {
+      ++spoiled;
+      continue;
+    }
     if (status == Status::kOk) *out = &slot(held);
     return status;
   }
@@ -486,17 +503,15 @@ void Domain::count_outcome(ThreadDomain* thread, Status status) noexcept {
   if (status == Status::kRefused) ThreadCounters::add(thread->counters.refusals);
 }
 
-Status Domain::pin(MemoryRange range, Access need, Effort effort, const RegionSlot** out) noexcept {
+Status Domain::pin(MemoryRange range, Access need, Effort effort, const RegionSlot** out,
+                   uint64_t deadline_ns) noexcept {
   Status status = check_range(range);
   if (status != Status::kOk) return status;
-  ThreadDomain* thread = enter();
-  if (config_.mode == HYDRANT_MODE_PAGE && buckets_in(range) > 1) {
-    status = pin_span(range, need, effort, out);
-  } else {
-    Want want = make_want(range, need, effort, thread);
-    status = pin_one(want, out);
-  }
-  count_outcome(thread, status);
+  Want want = make_want(range, need, effort, enter());
+  want.deadline_ns = deadline_ns;
+  const bool span = config_.mode == HYDRANT_MODE_PAGE && buckets_in(range) > 1;
+  status = span ? pin_span(want, out) : pin_one(want, out);
+  count_outcome(want.thread, status);
   return status;
 }
 

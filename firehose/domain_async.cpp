@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace hydrant {
 
@@ -17,6 +18,7 @@ struct Domain::LateRegistration {
   Want want;
   Plan plan;
   Status status = Status::kOk;    // written before `left` is
+  RegionIndex held = kNoRegion;   // written before `left`: a hold for the deferred pin
   std::atomic<bool> left{false};  // one of the two is through with it
 
   // True for the second of the two.
@@ -40,15 +42,29 @@ void Domain::registered_later(void* context, Status status, const std::byte* key
   }
   bool again = false;
   late->want.thread = nullptr;
-  // Nobody holds it yet: the deferred request finds it at the next poll.
-  late->status = domain->finish_registration(late->want, late->plan, status, &again, nullptr);
-  if (late->leave()) delete late;
+  late->status = domain->finish_registration(late->want, late->plan, status, &again, &late->held);
+  if (again) late->status = Status::kNotReady;
+  if (late->leave()) domain->forget(late);
   domain->async_running_.fetch_sub(1, std::memory_order_release);
 }
 
+// The pin was cancelled: nobody will release the hold that came with the registration.
+void Domain::forget(LateRegistration* late) noexcept {
+  if (late->held != kNoRegion) (void)release(&slot(late->held));
+  delete late;
+}
+
 void Domain::forget_late(DeferredPin& pin) noexcept {
-  if (pin.late != nullptr && pin.late->leave()) delete pin.late;
+  if (pin.late != nullptr && pin.late->leave()) forget(pin.late);
   pin.late = nullptr;
+}
+
+// Was something tried whose failure does not answer the request? Then the synchronous way goes down the
+// ladder: exact range, fewer rights, eviction.
+bool Domain::may_be_granted_less(const Want& want, const Plan& plan, Status status) noexcept {
+  if (status == Status::kNotReady) return true;
+  return (status == Status::kRefused || status == Status::kResource) &&
+         (plan.range != want.pages || plan.access != want.need);
 }
 
 // Starts the registration that a deferred pin needs, or finds that it needs none.
@@ -79,31 +95,36 @@ Status Domain::start_late(DeferredPin& pin, const Want& want, const RegionSlot**
   delete late;
   if (again) return fail(Status::kNotReady, "invalidated while it was being registered");
   if (status == Status::kOk) *out = &slot(held);
-  return status;
+  return may_be_granted_less(want, plan, status) ? Status::kNotReady : status;
 }
 
 // One try that waits for nobody.
 Status Domain::try_deferred(DeferredPin& pin, const RegionSlot** out) noexcept {
-  ThreadDomain* thread = enter();
-  if (config_.mode == HYDRANT_MODE_PAGE && buckets_in(pin.range) > 1) {
-    return pin_span(pin.range, pin.need, Effort::kRegister, out);
-  }
-  Want want = make_want(pin.range, pin.need, Effort::kRegister, thread);
+  Want want = make_want(pin.range, pin.need, Effort::kRegister, enter());
   want.may_wait = false;
+  if (config_.mode == HYDRANT_MODE_PAGE && buckets_in(pin.range) > 1) return pin_span(want, out);
   if (!registrar_->traits().asynchronous) return pin_one(want, out);
   if (pin.late != nullptr) {
     if (!pin.late->left.load(std::memory_order_acquire)) return Status::kNotReady;
     const Status status = pin.late->status;
     const Plan plan = pin.late->plan;
+    const RegionIndex held = std::exchange(pin.late->held, kNoRegion);
     forget_late(pin);
-    if (status == Status::kNotReady) return status;
-    if (status == Status::kRefused && (plan.range != want.pages || plan.access != want.need)) {
-      return pin_one(want, out);  // less memory or fewer rights may be granted: find out now
+    if (held != kNoRegion) {
+      *out = &slot(held);
+      return Status::kOk;
     }
-    if (status != Status::kOk) return fail(status, "the registrar completed with an error");
+    if (may_be_granted_less(want, plan, status)) return pin_one(want, out);
+    return fail(status, "the registrar completed with an error");
   }
-  if (thread != nullptr && (*out = hold_without_lock(*thread, want)) != nullptr) return Status::kOk;
-  return start_late(pin, want, out);
+  if (want.thread != nullptr && (*out = hold_without_lock(*want.thread, want)) != nullptr) {
+    return Status::kOk;
+  }
+  want.asynchronous = true;
+  const Status status = start_late(pin, want, out);
+  if (status != Status::kNotReady || pin.late != nullptr) return status;
+  want.asynchronous = false;
+  return pin_one(want, out);
 }
 
 Status Domain::pin_async(MemoryRange range, Access need, hydrant_pinned_fn done,

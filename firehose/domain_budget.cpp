@@ -37,10 +37,33 @@ bool Domain::shut_locked(RegionIndex region) {
   return true;
 }
 
+// A client's policy may name regions that are gone: they are passed over.
+bool Domain::evictable_locked(RegionIndex region) const {
+  return region != kNoRegion && region <= high_ && infos_[region].state == RegionState::kOpen &&
+         !infos_[region].prepinned;
+}
+
 void Domain::watch_more_locked() {
   RegionIndex batch[kBatch];
   const size_t n = policy_->watch(batch, kBatch);
-  for (size_t i = 0; i < n; ++i) shut_locked(batch[i]);
+  for (size_t i = 0; i < n; ++i) {
+    if (evictable_locked(batch[i])) shut_locked(batch[i]);
+  }
+}
+
+// Drops what cannot be a victim before a fence is paid for it. The sums are approximate here: a region
+// that is dropped was held a moment ago, which is a use.
+size_t Domain::keep_likely_victims_locked(RegionIndex* batch, size_t n) {
+  size_t kept = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (!evictable_locked(batch[i])) continue;
+    if (holds_locked(batch[i]) == 0) {
+      batch[kept++] = batch[i];
+    } else {
+      reopen_locked(batch[i]);
+    }
+  }
+  return kept;
 }
 
 // Moves unheld regions from the policy to `chosen` until they are worth enough or none is left.
@@ -50,8 +73,11 @@ void Domain::choose_victims_locked(uint64_t bytes, uint32_t regions, RegionQueue
   size_t examined = 0;
   const size_t most = regions_ + kBatch;
   while ((*got < bytes || chosen->size() < regions) && examined < most) {
-    const size_t n = policy_->evict(batch, kBatch / 2);
+    size_t n = policy_->evict(batch, kBatch / 2);
     if (n == 0) return;
+    examined += n;
+    n = keep_likely_victims_locked(batch, n);
+    if (n == 0) continue;
     // Those watched since before the last fence can be judged at once. If not even the first is, pay for a
     // fence, and let it serve as many others as the policy will have watched.
     size_t usable = 0;
@@ -66,13 +92,14 @@ void Domain::choose_victims_locked(uint64_t bytes, uint32_t regions, RegionQueue
       usable = n;
     }
     for (size_t i = 0; i < usable && (*got < bytes || chosen->size() < regions); ++i) {
-      ++examined;
       const RegionIndex r = batch[i];
+      if (!evictable_locked(r)) continue;  // named twice
       if (holds_locked(r) != 0) {
         reopen_locked(r);
         continue;
       }
       policy_->erase(r);
+      infos_[r].state = RegionState::kRetiring;
       chosen->push(infos_, r);
       *got += infos_[r].charge;
     }
@@ -92,6 +119,7 @@ bool Domain::evict_locked(uint64_t bytes, uint32_t regions, RegionQueue* victims
       ++totals_.evictions;
     } else {
       // All or nothing: whoever cannot be served must not cost others their regions.
+      infos_[r].state = RegionState::kOpen;
       policy_->insert(r, infos_[r].range.len, infos_[r].charge);
       slot(r).gate.store(infos_[r].range.last(), std::memory_order_release);
     }
@@ -110,8 +138,14 @@ Status Domain::reserve_locked(uint64_t charge, uint32_t regions, uint64_t pendin
         static_cast<unsigned long long>(config_.budget_bytes), config_.max_regions);
   }
   if (budget_ < config_.budget_bytes) regrow_budget_locked(now_ns());
-  const uint64_t taken = charged_ + pending + charge;
+  // What is on its way back from the kernel is waited for, not evicted for.
+  const uint64_t taken = charged_ + charge;
   const uint64_t short_bytes = taken > budget_ ? taken - budget_ : 0;
+  if (short_bytes == 0 && taken + pending > budget_) {
+    return fail(Status::kNotReady,
+                "%llu bytes do not fit before the kernel gives back %llu bytes that were unpinned",
+                static_cast<unsigned long long>(charge), static_cast<unsigned long long>(pending));
+  }
   const uint32_t short_regions =
       regions_ + regions > config_.max_regions ? regions_ + regions - config_.max_regions : 0;
   if (short_bytes != 0 || short_regions != 0) {
@@ -212,7 +246,11 @@ void Domain::kill_locked(RegionIndex region, RegionQueue* killed) {
 
 void Domain::settle_locked(RegionQueue* list, RegionQueue* retired) {
   if (list->empty()) return;
-  fence_locked();
+  bool fenced = true;
+  for (RegionIndex r = list->front(); r != kNoRegion; r = infos_[r].next) {
+    fenced = fenced && infos_[r].closed_epoch != epoch_;
+  }
+  if (!fenced) fence_locked();
   while (!list->empty()) {
     const RegionIndex r = list->pop(infos_);
     if (holds_locked(r) == 0) {

@@ -7,6 +7,7 @@
 namespace hydrant {
 namespace {
 
+constexpr size_t kInvalidateBatch = 512;
 constexpr uint64_t kFirstPauseNs = 20'000;
 constexpr uint64_t kLongestPauseNs = 1'000'000;
 
@@ -56,29 +57,43 @@ Status Domain::release(const RegionSlot* s) noexcept {
   return Status::kOk;
 }
 
-Status Domain::invalidate(MemoryRange range) noexcept {
-  const Status status = check_range(range);
-  if (status != Status::kOk) return status;
+// Kills up to kInvalidateBatch regions of the range; true if there may be more.
+bool Domain::invalidate_some(MemoryRange range, bool first) noexcept {
+  RegionIndex found[kInvalidateBatch];
   RegionQueue retired;
+  bool more = false;
   {
     MutexLock lock(mu_);
-    ++totals_.invalidations;
-    refusals_.forget(round_out(range, config_.granule_bytes));
+    if (first) {
+      ++totals_.invalidations;
+      refusals_.forget(round_out(range, config_.granule_bytes));
+    }
     for (RegionIndex r = pending_.front(); r != kNoRegion; r = infos_[r].next) {
       if (infos_[r].range.overlaps(range)) infos_[r].poisoned = true;
     }
     RegionQueue killed;
-    for (uint32_t c = 0; c < 16; ++c) {
+    for (uint32_t c = 0; c < 16 && !more; ++c) {
       if ((classes_.load(std::memory_order_relaxed) >> c & 1) == 0) continue;
-      for (;;) {
-        const RegionIndex r = tables_[c]->any_overlap(range.addr, range.last());
-        if (r == kNoRegion) break;
-        kill_locked(r, &killed);
-      }
+      const size_t n = tables_[c]->collect(range.addr, range.last(), found, kInvalidateBatch);
+      for (size_t i = 0; i < n; ++i) kill_locked(found[i], &killed);
+      // In region mode one pass may miss ranges that begin before the last one that does.
+      more = n != 0;
     }
     settle_locked(&killed, &retired);
   }
   unpin_retired(&retired, false);
+  return more;
+}
+
+Status Domain::invalidate(MemoryRange range) noexcept {
+  const Status status = check_range(range);
+  if (status != Status::kOk) return status;
+  // In pieces, so that others get the mutex in between. What is registered meanwhile is new memory's or is
+  // poisoned; a client that goes on pinning what it invalidates meets the bound.
+  bool more = invalidate_some(range, true);
+  for (uint64_t rounds = 16 + slot_count_; more && rounds > 0; --rounds) {
+    more = invalidate_some(range, false);
+  }
   return Status::kOk;
 }
 
@@ -129,7 +144,7 @@ Status Domain::pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
   uint64_t pause = kFirstPauseNs;
   for (;;) {
     // A release tells nobody, so that it costs nothing; whoever waits looks again from time to time.
-    const Status status = pin(range, need, Effort::kRegister, out);
+    const Status status = pin(range, need, Effort::kRegister, out, deadline);
     if (status != Status::kNotReady) return status;
     const uint64_t now = now_ns();
     if (now >= deadline) {

@@ -10,6 +10,15 @@
 
 namespace hydrant {
 
+namespace {
+
+// Sums that a client's large ranges cannot make small again.
+constexpr uint64_t add_up(uint64_t a, uint64_t b) {
+  return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+}
+
+}  // namespace
+
 struct Domain::SpanParts {
   size_t count;
   RegionIndex regions[1];
@@ -48,7 +57,7 @@ Status Domain::reserve_missing(const MemoryRange* ranges, size_t n, const Region
   uint32_t regions = 0;
   for (size_t i = 0; i < n; ++i) {
     if (held[i] != nullptr) continue;
-    charge += registrar_->charge(round_out(ranges[i], config_.granule_bytes));
+    charge = add_up(charge, registrar_->charge(round_out(ranges[i], config_.granule_bytes)));
     ++regions;
   }
   if (regions == 0) return Status::kOk;
@@ -71,7 +80,7 @@ Status Domain::check_total(const MemoryRange* ranges, size_t n, Access need) noe
   uint64_t charge = 0;
   size_t regions = n;
   for (size_t i = 0; i < n; ++i) {
-    charge += charge_of(i);
+    charge = add_up(charge, charge_of(i));
     if (round_out(ranges[i], config_.granule_bytes).len <= config_.max_region_bytes) continue;
     MutexLock lock(mu_);
     if (find_locked(ranges[i], need) != kNoRegion) continue;
@@ -96,13 +105,15 @@ Status Domain::check_total(const MemoryRange* ranges, size_t n, Access need) noe
 }
 
 // Each range lies in one region (page mode: in one bucket). held[i] answers ranges[i].
-Status Domain::acquire_all(ThreadDomain* thread, const MemoryRange* ranges, size_t n, Access need,
-                           Effort effort, const RegionSlot** held) noexcept {
-  Status status = effort == Effort::kRegister ? check_total(ranges, n, need) : Status::kOk;
+Status Domain::acquire_all(const Want& like, const MemoryRange* ranges, size_t n,
+                           const RegionSlot** held) noexcept {
+  ThreadDomain* thread = like.thread;
+  const bool may_register = like.effort == Effort::kRegister;
+  Status status = may_register ? check_total(ranges, n, like.need) : Status::kOk;
   for (size_t i = 0; i < n && status == Status::kOk; ++i) {
     held[i] = nullptr;
-    Want want = make_want(ranges[i], need, Effort::kHitOnly, thread);
-    if (pin_one(want, &held[i]) != Status::kOk && effort == Effort::kHitOnly) {
+    Want want = make_want(ranges[i], like.need, Effort::kHitOnly, thread);
+    if (pin_one(want, &held[i]) != Status::kOk && !may_register) {
       status = Status::kNotReady;
     }
   }
@@ -110,7 +121,9 @@ Status Domain::acquire_all(ThreadDomain* thread, const MemoryRange* ranges, size
   if (status == Status::kOk) status = reserve_missing(ranges, n, held, &reservation);
   for (size_t i = 0; i < n && status == Status::kOk; ++i) {
     if (held[i] != nullptr) continue;
-    Want want = make_want(ranges[i], need, effort, thread);
+    Want want = make_want(ranges[i], like.need, like.effort, thread);
+    want.may_wait = like.may_wait;
+    want.deadline_ns = like.deadline_ns;
     want.prepaid = &reservation;
     status = pin_one(want, &held[i]);
   }
@@ -150,28 +163,26 @@ Status Domain::make_span(MemoryRange pages, const RegionSlot* const* held, size_
   return Status::kOk;
 }
 
-Status Domain::pin_span(MemoryRange range, Access need, Effort effort,
-                        const RegionSlot** out) noexcept {
-  const MemoryRange pages = round_out(range, config_.granule_bytes);
+Status Domain::pin_span(const Want& want, const RegionSlot** out) noexcept {
+  const MemoryRange pages = want.pages;
   const size_t n = pages.len / config_.granule_bytes;
   if (n > config_.max_regions) {
     return fail(Status::kResource, "%zu bytes are %zu buckets, more than max_regions = %u",
-                range.len, n, config_.max_regions);
+                want.range.len, n, config_.max_regions);
   }
   auto* ranges = static_cast<MemoryRange*>(std::calloc(n, sizeof(MemoryRange)));
   auto* held = static_cast<const RegionSlot**>(std::calloc(n, sizeof(RegionSlot*)));
   Status status = Status::kOk;
-  ThreadDomain* thread = enter();
   if (ranges == nullptr || held == nullptr) {
     status = fail(Status::kResource, "no memory for a pin of %zu buckets", n);
   } else {
     for (size_t i = 0; i < n; ++i) {
       ranges[i] = {pages.addr + i * config_.granule_bytes, config_.granule_bytes};
     }
-    status = acquire_all(thread, ranges, n, need, effort, held);
+    status = acquire_all(want, ranges, n, held);
     if (status == Status::kOk) status = make_span(pages, held, n, out);
     for (size_t i = 0; status != Status::kOk && i < n; ++i) {
-      if (held[i] != nullptr) drop_hold_of(thread, held[i]);
+      if (held[i] != nullptr) drop_hold_of(want.thread, held[i]);
     }
   }
   std::free(ranges);
@@ -213,21 +224,30 @@ size_t Domain::parts(const RegionSlot* s, size_t i, hydrant_region_t* part) noex
   return count;
 }
 
+// How many regions or buckets the ranges are. Errors: kBadArg; kResource before anything is allocated.
+Status Domain::count_parts(const hydrant_range_t* ranges, size_t n, size_t* total) const noexcept {
+  *total = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const MemoryRange range{ranges[i].addr, ranges[i].len};
+    const Status status = check_range(range);
+    if (status != Status::kOk) return add_context(status, "range %zu of %zu", i, n);
+    *total += config_.mode == HYDRANT_MODE_PAGE ? buckets_in(range) : 1;
+    if (*total <= config_.max_regions) continue;
+    return fail(Status::kResource, "the first %zu of %zu ranges need more than max_regions = %u",
+                i + 1, n, config_.max_regions);
+  }
+  return Status::kOk;
+}
+
 Status Domain::pin_many(const hydrant_range_t* ranges, size_t n, Access need,
                         const RegionSlot** out) noexcept {
-  for (size_t i = 0; i < n; ++i) {
-    const Status status = check_range({ranges[i].addr, ranges[i].len});
-    if (status != Status::kOk) return add_context(status, "range %zu of %zu", i, n);
-  }
+  size_t total = 0;
+  Status status = count_parts(ranges, n, &total);
+  if (status != Status::kOk) return status;
   ThreadDomain* thread = enter();
-  size_t total = n;
-  if (config_.mode == HYDRANT_MODE_PAGE) {
-    total = 0;
-    for (size_t i = 0; i < n; ++i) total += buckets_in({ranges[i].addr, ranges[i].len});
-  }
+  const Want like = make_want({ranges[0].addr, ranges[0].len}, need, Effort::kRegister, thread);
   auto* wanted = static_cast<MemoryRange*>(std::calloc(total, sizeof(MemoryRange)));
   auto* held = static_cast<const RegionSlot**>(std::calloc(total, sizeof(RegionSlot*)));
-  Status status = Status::kOk;
   if (wanted == nullptr || held == nullptr) {
     status = fail(Status::kResource, "no memory for a pin of %zu regions", total);
   } else {
@@ -242,7 +262,7 @@ Status Domain::pin_many(const hydrant_range_t* ranges, size_t n, Access need,
         wanted[k++] = {pages.addr + b, config_.granule_bytes};
       }
     }
-    status = acquire_all(thread, wanted, total, need, Effort::kRegister, held);
+    status = acquire_all(like, wanted, total, held);
     if (status == Status::kOk) status = group_held(ranges, n, held, total, thread, out);
   }
   std::free(wanted);

@@ -30,6 +30,7 @@ RegionIndex PageTable::find(uintptr_t addr) const noexcept {
 RegionIndex PageTable::any_overlap(uintptr_t first, uintptr_t last) const noexcept {
   const uint64_t low = bucket_of(first);
   const uint64_t high = bucket_of(last);
+  if (used_ == 0) return kNoRegion;
   if (high - low < used_) {
     for (uint64_t bucket = low; bucket <= high; ++bucket) {
       const RegionIndex index = find((bucket - 1) << bucket_shift_);
@@ -47,6 +48,26 @@ RegionIndex PageTable::any_overlap(uintptr_t first, uintptr_t last) const noexce
     index = entries_[i].index.load(kRead);
   }
   return index;
+}
+
+size_t PageTable::collect(uintptr_t first, uintptr_t last, RegionIndex* out,
+                          size_t room) const noexcept {
+  const uint64_t low = bucket_of(first);
+  const uint64_t high = bucket_of(last);
+  size_t n = 0;
+  if (used_ == 0) return 0;
+  if (high - low < entries_.size()) {
+    for (uint64_t bucket = low; bucket <= high && n < room; ++bucket) {
+      const RegionIndex index = find((bucket - 1) << bucket_shift_);
+      if (index != kNoRegion) out[n++] = index;
+    }
+    return n;
+  }
+  for (size_t i = 0; i < entries_.size() && n < room; ++i) {
+    const uint64_t bucket = entries_[i].bucket.load(kRead);
+    if (bucket >= low && bucket <= high) out[n++] = entries_[i].index.load(kRead);
+  }
+  return n;
 }
 
 RegionIndex PageTable::first_start(uintptr_t first, uintptr_t last) const noexcept {

@@ -20,6 +20,8 @@ class PageTable final : public PinTable {
   // Here the lowest one.
   RegionIndex any_overlap(uintptr_t first, uintptr_t last) const noexcept override;
   RegionIndex first_start(uintptr_t first, uintptr_t last) const noexcept override;
+  size_t collect(uintptr_t first, uintptr_t last, RegionIndex* out,
+                 size_t room) const noexcept override;
   void insert(MemoryRange range, RegionIndex index) noexcept override;
   void erase(MemoryRange range, RegionIndex index) noexcept override;
   void clear() noexcept override;

@@ -29,6 +29,10 @@ class PinTable {
   // Some range that overlaps [first, last]; kNoRegion if none.
   virtual RegionIndex any_overlap(uintptr_t first, uintptr_t last) const noexcept = 0;
 
+  // Writes up to `room` ranges that overlap [first, last], in one pass; answers how many. 0: there are none.
+  virtual size_t collect(uintptr_t first, uintptr_t last, RegionIndex* out,
+                         size_t room) const noexcept = 0;
+
   // The lowest range that starts in [first, last]; kNoRegion if none.
   virtual RegionIndex first_start(uintptr_t first, uintptr_t last) const noexcept = 0;
 

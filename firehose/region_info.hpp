@@ -28,6 +28,7 @@ struct RegionInfo {
   RegionIndex next, previous;
   Access access;
   uint32_t closed_epoch;  // fences issued when it was shut, or made blank
+  uint32_t starter;       // kPending: mark of the thread whose deferred pin started it, or 0
   RegionState state;
   bool prepinned;  // the client's own registration: never evicted, never unpinned
   bool poisoned;   // kPending: invalidated meanwhile, so the registration is worth nothing

@@ -32,8 +32,8 @@ struct alignas(64) RegionSlot {
   // do (region dead, private, or gone). Pairs with nothing: a release that misses the change leaves
   // the work to the next drain.
   std::atomic<uint32_t> tag;
-  RegionIndex index;  // own position; constant once the slot was first used
-  std::atomic<uint32_t> alive;     // kSlotAlive in the null slot; reads 0 in a child that was not told
+  RegionIndex index;            // own position; constant once the slot was first used
+  std::atomic<uint32_t> alive;  // kSlotAlive in the null slot; reads 0 in a child that was not told
 
   const hydrant_region_t* as_public() const noexcept {
     return reinterpret_cast<const hydrant_region_t*>(this);

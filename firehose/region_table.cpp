@@ -101,6 +101,26 @@ RegionIndex RegionTable::first_start(uintptr_t first, uintptr_t last) const noex
   return next.start.load(kRead) <= last ? next.index.load(kRead) : kNoRegion;
 }
 
+size_t RegionTable::collect(uintptr_t first, uintptr_t last, RegionIndex* out,
+                            size_t room) const noexcept {
+  size_t n = 0;
+  const RegionIndex reaching = any_overlap(first, last);
+  if (reaching == kNoRegion || room == 0) return 0;
+  out[n++] = reaching;
+  const uint32_t count = count_.load(kRead);
+  uint32_t position = position_of(first, count);
+  uint32_t entry = entries_up_to(chunk_at(position), first);
+  for (; position < count && n < room; ++position, entry = 0) {
+    const Chunk& chunk = chunk_at(position);
+    for (; entry < chunk.count.load(kRead) && n < room; ++entry) {
+      if (chunk.entries[entry].start.load(kRead) > last) return n;
+      const RegionIndex index = chunk.entries[entry].index.load(kRead);
+      if (index != reaching) out[n++] = index;
+    }
+  }
+  return n;
+}
+
 void RegionTable::insert_position(uint32_t position, uint32_t chunk) noexcept {
   const uint32_t count = count_.load(kRead);
   for (uint32_t i = count; i > position; --i) {

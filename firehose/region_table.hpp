@@ -17,6 +17,8 @@ class RegionTable final : public PinTable {
   RegionIndex find(uintptr_t addr) const noexcept override;
   RegionIndex any_overlap(uintptr_t first, uintptr_t last) const noexcept override;
   RegionIndex first_start(uintptr_t first, uintptr_t last) const noexcept override;
+  size_t collect(uintptr_t first, uintptr_t last, RegionIndex* out,
+                 size_t room) const noexcept override;
   void insert(MemoryRange range, RegionIndex index) noexcept override;
   void erase(MemoryRange range, RegionIndex index) noexcept override;
   void clear() noexcept override;

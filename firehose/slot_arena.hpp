@@ -1,9 +1,9 @@
 // Memory of region slots, which outlives the domain that used it.
 //
-// A pin is a pointer to a slot, and clients release late: after hydrant_domain_destroy(), or in the child of
-// a fork. So arenas are never unmapped (they read as zero once given back: a released pin is then recognised as
-// not live) and are wiped in children, told of the fork or not. Reuse is first-in-first-out over at least
-// kRetained arenas.
+// A pin is a pointer to a slot, and clients release late: after hydrant_domain_destroy(), or in the child
+// of a fork. So arenas are kept mapped (they read as zero once given back: a released pin is then recognised
+// as not live), up to 256 of them, and are wiped in children, told of the fork or not. Reuse is
+// first-in-first-out over at least kRetained arenas.
 #pragma once
 
 #include "firehose/region_slot.hpp"

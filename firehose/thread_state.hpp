@@ -1,8 +1,8 @@
 // Per-thread state of the cache: which threads use which domains, their hold counts and translation
 // tables, and what happens to them when a thread ends.
 //
-// Locks: registry_mutex() guards the domain slots and the ends of threads and domains (level 1); a domain's own mutex
-// guards its list of ThreadDomains (level 2).
+// Locks: registry_mutex() guards the domain slots and the ends of threads and domains (level 1); a domain's
+// own mutex guards its list of ThreadDomains (level 2).
 #pragma once
 
 #include "firehose/base/thread.hpp"

@@ -27,7 +27,8 @@ struct ThreadWindow {
   uint64_t mask = 0;
   uint64_t scale = 0;
   const RegionSlot* const* table = nullptr;
-  HoldCount* counts = nullptr;  // by RegionIndex; the hits of this thread and domain lie before them
+  HoldCount* counts =
+      nullptr;  // by RegionIndex; the hits of this thread and domain lie before them
   // Null before the first use, exited() after the thread's destructor ran.
   Thread* thread = nullptr;
 };

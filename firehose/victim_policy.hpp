@@ -29,7 +29,8 @@ class VictimPolicy {
   virtual void erase(RegionIndex region) noexcept = 0;
   // Up to n regions to watch from now on; answers how many.
   virtual size_t watch(RegionIndex* regions, size_t n) noexcept = 0;
-  // Up to n victims, best first; answers how many. The domain answers each with erase() or touch().
+  // Up to n victims, best first; answers how many. The domain answers those it tried with erase() or touch();
+  // the others may be proposed again.
   virtual size_t evict(RegionIndex* regions, size_t n) noexcept = 0;
 };
 

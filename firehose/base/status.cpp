@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <pthread.h>
+#include <utility>
 
 namespace hydrant {
 namespace {
@@ -72,6 +73,14 @@ const char* last_error_text() noexcept {
 void clear_error_text() noexcept {
   char* text = thread_text(false);
   if (text != nullptr) text[0] = '\0';
+}
+
+FreshErrorText::FreshErrorText() noexcept : text_(thread_text(false)) {
+  if (text_ != nullptr) first_ = std::exchange(text_[0], '\0');
+}
+
+FreshErrorText::~FreshErrorText() {
+  if (text_ != nullptr && text_[0] == '\0') text_[0] = first_;
 }
 
 const char* status_name(Status status) noexcept {

@@ -40,6 +40,20 @@ void reserve_error_text() noexcept;
 const char* last_error_text() noexcept;
 void clear_error_text() noexcept;
 
+// Hides the calling thread's text for as long as it lives, unless a new one is written meanwhile: tells
+// whether foreign code explained its failure. Cost: one look-up, no copy.
+class FreshErrorText {
+ public:
+  FreshErrorText() noexcept;
+  ~FreshErrorText();
+  FreshErrorText(const FreshErrorText&) = delete;
+  FreshErrorText& operator=(const FreshErrorText&) = delete;
+
+ private:
+  char* text_;
+  char first_ = '\0';
+};
+
 constexpr int to_c(Status status) noexcept { return static_cast<int>(status); }
 
 }  // namespace hydrant

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdarg>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <new>
 #include <unistd.h>
@@ -147,7 +149,19 @@ CRegistrar::CRegistrar(const hydrant_registrar_t& functions) noexcept : f_(funct
   traits_.unpin_base_ns = f_.unpin_base_ns;
 }
 
-// A code of the client's pin function, with a text: the client has no way to leave one.
+// What the client's function said through hydrant_set_error_text(), if anything, comes first.
+// Requires: a FreshErrorText since before the call.
+[[gnu::format(printf, 2, 3)]] Status explain(Status status, const char* format, ...) noexcept {
+  char text[256];
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  const bool explained = *last_error_text() != '\0';
+  return explained ? add_context(status, "%s", text) : fail(status, "%s", text);
+}
+
+// A code of the client's pin function, with a text.
 Status CRegistrar::pin_status(int code, MemoryRange range) const noexcept {
   const auto status = static_cast<Status>(code);
   const auto addr = static_cast<unsigned long long>(range.addr);
@@ -157,12 +171,13 @@ Status CRegistrar::pin_status(int code, MemoryRange range) const noexcept {
     case GASNET_ERR_NOT_READY:
     case GASNET_ERR_RESOURCE:
     case HYDRANT_ERR_BROKEN:
-      return fail(status, "registrar %s answered %s to pinning [0x%llx, +%zu)", name_,
-                  status_name(status), addr, range.len);
+      return explain(status, "registrar %s answered %s to pinning [0x%llx, +%zu)", name_,
+                     status_name(status), addr, range.len);
     default:
-      return fail(Status::kBroken,
-                  "registrar %s answered %d to pinning [0x%llx, +%zu), which is no answer to pin",
-                  name_, code, addr, range.len);
+      return explain(
+          Status::kBroken,
+          "registrar %s answered %d to pinning [0x%llx, +%zu), which is no answer to pin", name_,
+          code, addr, range.len);
   }
 }
 
@@ -177,7 +192,7 @@ Status CRegistrar::key_status(int code, const char* call) const noexcept {
     case Status::kRefused:
     case Status::kBroken:
     case Status::kUnsupported:
-      return fail(status, "registrar %s answered %s to %s", name_, status_name(status), call);
+      return explain(status, "registrar %s answered %s to %s", name_, status_name(status), call);
     case Status::kBarrierMismatch: break;
   }
   return fail(Status::kBroken, "registrar %s answered %d to %s, which is no answer to it", name_,
@@ -189,7 +204,7 @@ UnpinResult CRegistrar::unpin_result(int code) const noexcept {
     case HYDRANT_UNPIN_DONE: return UnpinResult::kDone;
     case HYDRANT_UNPIN_PENDING: return UnpinResult::kPending;
     case HYDRANT_UNPIN_BROKEN:
-      (void)fail(Status::kBroken, "registrar %s could not unpin", name_);
+      (void)explain(Status::kBroken, "registrar %s could not unpin", name_);
       return UnpinResult::kBroken;
     default:
       (void)fail(Status::kBroken, "registrar %s answered %d to unpin, which is no answer to it",
@@ -199,16 +214,19 @@ UnpinResult CRegistrar::unpin_result(int code) const noexcept {
 }
 
 Status CRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexcept {
+  const FreshErrorText fresh;
   return pin_status(f_.pin(f_.user, range.addr, range.len, bits(access), key), range);
 }
 
 UnpinResult CRegistrar::unpin(MemoryRange range, const std::byte* key) noexcept {
+  const FreshErrorText fresh;
   return unpin_result(f_.unpin(f_.user, range.addr, range.len, key));
 }
 
 UnpinResult CRegistrar::unpin_many(const MemoryRange* ranges, const std::byte* const* keys,
                                    size_t n) noexcept {
   if (f_.unpin_many == nullptr) return Registrar::unpin_many(ranges, keys, n);
+  const FreshErrorText fresh;
   return unpin_result(f_.unpin_many(f_.user, reinterpret_cast<const hydrant_range_t*>(ranges),
                                     reinterpret_cast<const void* const*>(keys), n));
 }
@@ -226,6 +244,7 @@ Status CRegistrar::pin_async(MemoryRange range, Access access, std::byte* key, P
   if (f_.pin_async == nullptr) return pin(range, access, key);
   auto* pending = new (std::nothrow) Pending{this, range, done, context};
   if (pending == nullptr) return fail(Status::kResource, "no memory for an asynchronous pin");
+  const FreshErrorText fresh;
   const int code =
       f_.pin_async(f_.user, range.addr, range.len, bits(access), key, &complete, pending);
   // From here on the completion owns `pending`, and may have run already on another thread.
@@ -238,6 +257,7 @@ void CRegistrar::complete(void* context, int status, const void* key) {
   auto* pending = static_cast<Pending*>(context);
   const Pending pin = *pending;
   delete pending;
+  const FreshErrorText fresh;  // whatever this thread said last was about something else
   pin.done(pin.context, pin.self->pin_status(status, pin.range),
            static_cast<const std::byte*>(key));
 }
@@ -247,6 +267,7 @@ Status CRegistrar::export_key(MemoryRange range, const std::byte* key, std::byte
   if (f_.export_key == nullptr) return Registrar::export_key(range, key, blob, len);
   const size_t room = *len;
   size_t used = room;
+  const FreshErrorText fresh;
   const Status status =
       key_status(f_.export_key(f_.user, range.addr, range.len, key, blob, &used), "export_key");
   if (status != Status::kOk) return status;
@@ -260,11 +281,13 @@ Status CRegistrar::export_key(MemoryRange range, const std::byte* key, std::byte
 
 Status CRegistrar::import_key(const std::byte* blob, size_t len, std::byte* key) noexcept {
   if (f_.import_key == nullptr) return Registrar::import_key(blob, len, key);
+  const FreshErrorText fresh;
   return key_status(f_.import_key(f_.user, blob, len, key), "import_key");
 }
 
 Status CRegistrar::implicit_key(Access access, std::byte* key) noexcept {
   if (f_.implicit_key == nullptr) return Registrar::implicit_key(access, key);
+  const FreshErrorText fresh;
   return key_status(f_.implicit_key(f_.user, bits(access), key), "implicit_key");
 }
 

@@ -113,7 +113,8 @@ typedef void (*hydrant_pin_done_fn)(void* context, int status, const void* key);
  * (a release or a poll may be the one that unpins), never holding a lock of its own; they must not call back
  * into the domain, but for hydrant_invalidate(): a free() in your code may lead there. Map errno like this:
  * EFAULT to HYDRANT_ERR_REFUSED; ENOMEM, EAGAIN, a full table to GASNET_ERR_NOT_READY, so that the cache
- * evicts and tries again; a device that is gone to HYDRANT_ERR_BROKEN. The struct is copied at domain creation. */
+ * evicts and tries again; a device that is gone to HYDRANT_ERR_BROKEN. The struct is copied at domain
+ * creation. */
 typedef struct hydrant_registrar {
   size_t size; /* sizeof(hydrant_registrar_t): lets the struct grow */
   void* user;
