@@ -58,7 +58,7 @@ TEST_F(ConfigTest, EveryRowIsComplete) {
 TEST_F(ConfigTest, UnsetVariableGivesTheDefault) {
   const ScopedEnv env("FIREHOSE_MERGE", nullptr);
   const KnobValue value = read_knob(Knob::kMerge);
-  EXPECT_EQ(value.number, 1U << 20);
+  EXPECT_EQ(value.number, 16U << 20);
   EXPECT_EQ(value.origin, KnobOrigin::kDefault);
 }
 
