@@ -21,7 +21,7 @@ int membarrier(int command) noexcept {
 
 // For a sandbox that begins to refuse membarrier after setup: taking a right away from a mapped page makes
 // the kernel interrupt every processor that runs this process, and an interrupt is a full barrier.
-void interrupt_all_processors() noexcept {
+[[maybe_unused]] void interrupt_all_processors() noexcept {
   static std::atomic<uint32_t>* page = [] {
     void* p = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? nullptr : static_cast<std::atomic<uint32_t>*>(p);
