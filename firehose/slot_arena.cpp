@@ -7,7 +7,7 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kRetained = 64;
+constexpr size_t kRetained = 240;
 constexpr size_t kMostReleased = 256;
 
 Mutex g_mutex;

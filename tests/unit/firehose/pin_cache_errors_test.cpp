@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <sys/mman.h>
 #include <vector>
 
 namespace hydrant::testing {
