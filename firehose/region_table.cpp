@@ -141,14 +141,15 @@ void RegionTable::remove_position(uint32_t position) noexcept {
   free_chunk_ = chunk + 1;
 }
 
+uint32_t RegionTable::take_chunk() noexcept {
+  if (free_chunk_ == 0) return used_chunks_++;
+  const uint32_t fresh = free_chunk_ - 1;
+  free_chunk_ = chunks_[fresh].next_free;
+  return fresh;
+}
+
 void RegionTable::split(uint32_t position) noexcept {
-  uint32_t fresh = used_chunks_;
-  if (free_chunk_ != 0) {
-    fresh = free_chunk_ - 1;
-    free_chunk_ = chunks_[fresh].next_free;
-  } else {
-    ++used_chunks_;
-  }
+  const uint32_t fresh = take_chunk();
   Chunk& from = chunk_at(position);
   Chunk& to = chunks_[fresh];
   constexpr uint32_t kHalf = kChunkEntries / 2;
@@ -171,8 +172,7 @@ void RegionTable::join_with_next(uint32_t position) noexcept {
 void RegionTable::insert(MemoryRange range, RegionIndex index) noexcept {
   lock_.begin_write();
   if (count_.load(kRead) == 0) {
-    const uint32_t fresh = free_chunk_ != 0 ? free_chunk_ - 1 : used_chunks_++;
-    if (free_chunk_ != 0) free_chunk_ = chunks_[fresh].next_free;
+    const uint32_t fresh = take_chunk();
     write(chunks_[fresh].entries[0], range, index);
     chunks_[fresh].count.store(1, kWrite);
     insert_position(0, fresh);
@@ -180,7 +180,15 @@ void RegionTable::insert(MemoryRange range, RegionIndex index) noexcept {
     return;
   }
   uint32_t position = position_of(range.addr, count_.load(kRead));
-  if (chunk_at(position).count.load(kRead) == kChunkEntries) {
+  const Chunk& full = chunk_at(position);
+  const bool past_all = position + 1 == count_.load(kRead) &&
+                        full.entries[kChunkEntries - 1].start.load(kRead) < range.addr;
+  if (full.count.load(kRead) == kChunkEntries && past_all) {
+    // Memory used in ascending order fills its chunks: half full, they would cost twice as much.
+    insert_position(position + 1, take_chunk());
+    ++position;
+    chunk_at(position).count.store(0, kWrite);
+  } else if (full.count.load(kRead) == kChunkEntries) {
     split(position);
     if (start_of(position + 1) <= range.addr) ++position;
   }

@@ -2,7 +2,7 @@
 //
 // A sorted array cut into chunks of up to 64 entries, with a sorted directory of the chunks: a lookup is
 // two binary searches whatever the length of the ranges, an insertion moves at most one chunk (and the
-// directory once per ~32 insertions). About 45 bytes per range.
+// directory once per ~32 insertions). 25 to 50 bytes per range.
 #pragma once
 
 #include "firehose/mapped_array.hpp"
@@ -55,6 +55,7 @@ class RegionTable final : public PinTable {
   uint32_t position_of(uintptr_t addr, uint32_t count) const noexcept;
   // Number of entries of the chunk with start <= addr.
   static uint32_t entries_up_to(const Chunk& chunk, uintptr_t addr) noexcept;
+  uint32_t take_chunk() noexcept;
   void split(uint32_t position) noexcept;
   void join_with_next(uint32_t position) noexcept;
   void remove_position(uint32_t position) noexcept;
