@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """The main job: every question of bench/ on this machine, one readable report.
 
-Runs the benchmark programs of a release build one after the other, shows what it is doing, prints the tables
-and leaves behind, under build/report/: report.md (the same tables), report.json (samples, medians, goals),
+Runs the benchmark programs of a release build one after the other, shows what it is doing, prints a summary
+and leaves behind, under build/report/: report.md (all tables), report.json (samples, medians, goals),
 hit_cost.png, sweep.png and raw/ (each program's own JSON). Exit status 1 if a program failed; a figure that
 misses its goal is printed, and is no failure.
 """
@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from report import plots, tables  # noqa: E402
+from report import plots, summary, tables  # noqa: E402
 from report.machine import Machine  # noqa: E402
 from report.samples import Rows, quartiles  # noqa: E402
 
@@ -138,7 +138,7 @@ class Job:
             print(text, flush=True)
 
     def report(self):
-        """Prints the tables and writes the files."""
+        """Prints the summary and writes the files."""
         sections = [tables.hits(self.rows), tables.misses(self.rows), tables.stalls(self.rows),
                     tables.sweep(self.rows), tables.memory(self.rows)]
         parts = [self._heading()] + [f"## {title}\n\n{text}" for title, text, _ in sections]
@@ -148,8 +148,12 @@ class Job:
         if self.failures:
             parts.append("## Failed\n\n" + "\n\n".join(self.failures))
         text = "\n\n".join(parts)
-        print("\n" + text + "\n")
-        files = self._write(text, [fact for _, _, facts in sections for fact in facts])
+        facts = [fact for _, _, facts in sections for fact in facts]
+        print("\n" + summary.wrap(self._heading()) + "\n")
+        print(summary.summary(self.rows, self.instruction_text, facts) + "\n")
+        for failure in self.failures:
+            print("Failed: " + failure + "\n")
+        files = self._write(text, facts)
         print(f"Took {time.monotonic() - self.started:.0f} s. Written:")
         for path in files:
             print(f"  {path}")

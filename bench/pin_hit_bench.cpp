@@ -137,6 +137,7 @@ class HydrantHits {
     static const hydrant_registrar_t registrar = noop_registrar();
     hydrant_domain_options_t options;
     hydrant_domain_options_init(&options);
+    options.watch = HYDRANT_WATCH_CLIENT;
     options.registrar = &registrar;
     options.mode = mode;
     options.budget_bytes = uint64_t{1} << 40;

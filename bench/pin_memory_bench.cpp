@@ -8,6 +8,10 @@
 //   resident_per_region      what the kernel says the process grew by, per region, all threads included
 //
 // Rows  memory/region|page/regions:R/bytes:LENGTH/threads:T
+//       memory/.../capacity:default/threads:1   a domain whose max_regions nobody set; otherwise it is about R
+//       memory/.../[keys:12/][order:random|descending/]threads:T   keys as large as uring's (8 bytes otherwise);
+//       the order in which regions are first used (ascending otherwise). Random order leaves the chunks of the
+//       region table two thirds full, descending half full, which is the worst.
 //
 // Not included: the pinned memory, and what the kernel or a device needs for a registration (the registrar
 // does nothing). Threads are alive together when the bytes are counted.
@@ -16,9 +20,13 @@
 #include "bench/support/machine.hpp"
 #include "bench/support/memory.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,12 +34,27 @@
 namespace hydrant::bench {
 namespace {
 
+constexpr const char* kAscending = "ascending";
+
 struct Row {
   uint32_t mode;
   uint32_t regions;
   size_t bytes;
   size_t threads;
+  uint32_t key_bytes = 8;
+  const char* order = kAscending;
+  bool default_capacity = false;
 };
+
+// The regions in the order in which they are first used.
+std::vector<uint32_t> order_of(const Row& row) {
+  std::vector<uint32_t> order(row.regions);
+  std::iota(order.begin(), order.end(), 0u);
+  if (std::strcmp(row.order, "random") == 0)
+    std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  if (std::strcmp(row.order, "descending") == 0) std::reverse(order.begin(), order.end());
+  return order;
+}
 
 size_t resident_bytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "r");
@@ -43,9 +66,10 @@ size_t resident_bytes() {
   return read == 2 ? resident * page_bytes() : 0;
 }
 
-bool visit_all(const Domain& domain, const Memory& memory, const Row& row) {
+bool visit_all(const Domain& domain, const Memory& memory, const Row& row,
+               const std::vector<uint32_t>& order) {
   bool good = true;
-  for (uint32_t i = 0; i < row.regions; ++i) {
+  for (const uint32_t i : order) {
     const hydrant_pin_t pin =
         hydrant_pin(domain.get(), memory.at(i * 2 * row.bytes), row.bytes, HYDRANT_LOCAL_WRITE);
     good &= pin.region != nullptr && hydrant_release(pin) == GASNET_OK;
@@ -61,12 +85,13 @@ bool with_threads(const Row& row, const Domain& domain, const Memory& memory, Co
   size_t visited = 0;
   bool done = false;
   bool good = true;
+  const std::vector<uint32_t> order = order_of(row);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < row.threads; ++i) {
     threads.emplace_back([&, i] {
       std::unique_lock lock(mutex);
       changed.wait(lock, [&] { return visited == i; });
-      good &= visit_all(domain, memory, row);
+      good &= visit_all(domain, memory, row, order);
       ++visited;
       changed.notify_all();
       changed.wait(lock, [&] { return done; });
@@ -84,14 +109,16 @@ bool with_threads(const Row& row, const Domain& domain, const Memory& memory, Co
 }
 
 void measure(benchmark::State& state, const Row& row) {
-  static const hydrant_registrar_t registrar = noop_registrar();
+  hydrant_registrar_t registrar = noop_registrar();
+  registrar.key_bytes = row.key_bytes;
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
+  options.watch = HYDRANT_WATCH_CLIENT;
   options.registrar = &registrar;
   options.mode = row.mode;
   options.bucket_bytes = row.mode == HYDRANT_MODE_PAGE ? row.bytes : 0;
   options.budget_bytes = uint64_t{1} << 46;
-  options.max_regions = row.regions + 64;
+  options.max_regions = row.default_capacity ? 0 : row.regions + 64;
   const Memory memory(row.regions * 2 * row.bytes, PageKind::kReserved);
   const size_t before = resident_bytes();
   const Domain domain(options);
@@ -122,6 +149,9 @@ void add_row(const Row& row) {
   const std::string name =
       std::string("memory/") + (row.mode == HYDRANT_MODE_PAGE ? "page" : "region") +
       "/regions:" + std::to_string(row.regions) + "/bytes:" + std::to_string(row.bytes) +
+      (row.default_capacity ? "/capacity:default" : "") +
+      (row.key_bytes != 8 ? "/keys:" + std::to_string(row.key_bytes) : "") +
+      (std::strcmp(row.order, kAscending) != 0 ? std::string("/order:") + row.order : "") +
       "/threads:" + std::to_string(row.threads);
   benchmark::RegisterBenchmark(name.c_str(),
                                [row](benchmark::State& state) { measure(state, row); })
@@ -139,8 +169,17 @@ int main(int argc, char** argv) {
       add_row({mode, 1024, 64 * kKiB, threads});
       add_row({mode, 65536, 64 * kKiB, threads});
     }
+    for (const uint32_t regions : {1024u, 65536u}) {
+      add_row({mode, regions, 64 * kKiB, 1, 8, kAscending, true});
+    }
     add_row({mode, 65536, 4 * kKiB, 1});
     add_row({mode, 65536, 1 * kMiB, 1});
+    for (const uint32_t key_bytes : {8u, 12u}) {
+      if (key_bytes != 8) add_row({mode, 65536, 64 * kKiB, 1, key_bytes});
+      for (const char* order : {"random", "descending"}) {
+        add_row({mode, 65536, 64 * kKiB, 1, key_bytes, order});
+      }
+    }
   }
   return run_program(argc, argv, "0.01");
 }

@@ -62,6 +62,7 @@ std::byte* other(size_t index) {
 hydrant_domain_options_t options_for(const Row& row, uint64_t budget_bytes, uint64_t regions) {
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
+  options.watch = HYDRANT_WATCH_CLIENT;
   options.registrar_name = row.registrar();
   options.budget_bytes = budget_bytes;
   options.max_regions = regions;

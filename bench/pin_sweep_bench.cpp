@@ -240,6 +240,7 @@ class Firehose : public Strategy {
   static hydrant_domain_options_t options() {
     hydrant_domain_options_t options;
     hydrant_domain_options_init(&options);
+    options.watch = HYDRANT_WATCH_CLIENT;
     options.registrar_name = "uring";
     options.budget_bytes = budget_bytes();
     options.mode = mode;

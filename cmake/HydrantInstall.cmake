@@ -8,6 +8,18 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_
 install(TARGETS firehose_shared firehose_static EXPORT HydrantFirehose)
 install(EXPORT HydrantFirehose FILE HydrantFirehoseTargets.cmake NAMESPACE Hydrant::
         DESTINATION "${package_dir}")
+# The hooks are a component of their own, which may be left out: no other target needs them.
+install(TARGETS firehose_hooks firehose_hooks_static EXPORT HydrantHooks COMPONENT hooks)
+install(EXPORT HydrantHooks FILE HydrantHooksTargets.cmake NAMESPACE Hydrant::
+        DESTINATION "${package_dir}" COMPONENT hooks)
+
+# The allocator, another component that may be left out; jemalloc behind it where that was built.
+install(TARGETS hydrant_alloc_shared hydrant_alloc_static EXPORT HydrantAlloc COMPONENT alloc)
+if(TARGET hydrant_alloc_jemalloc)
+  install(TARGETS hydrant_alloc_jemalloc EXPORT HydrantAlloc COMPONENT alloc)
+endif()
+install(EXPORT HydrantAlloc FILE HydrantAllocTargets.cmake NAMESPACE Hydrant::
+        DESTINATION "${package_dir}" COMPONENT alloc)
 
 configure_package_config_file(
   "${CMAKE_CURRENT_LIST_DIR}/HydrantConfig.cmake.in" "${PROJECT_BINARY_DIR}/HydrantConfig.cmake"
@@ -31,3 +43,16 @@ else()
 endif()
 configure_file("${CMAKE_CURRENT_LIST_DIR}/firehose.pc.in" "${PROJECT_BINARY_DIR}/firehose.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/firehose.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+get_target_property(hooks_wrap_flags firehose_hooks_static HYDRANT_WRAP_FLAGS)
+configure_file("${CMAKE_CURRENT_LIST_DIR}/firehose_hooks.pc.in"
+               "${PROJECT_BINARY_DIR}/firehose_hooks.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/firehose_hooks.pc"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT hooks)
+# Programs name jemalloc's library although they use no symbol of it, so that it is loaded when they start.
+set(pc_jemalloc "")
+if(TARGET hydrant_alloc_jemalloc)
+  set(pc_jemalloc "-Wl,--push-state,--no-as-needed,-lhydrant_alloc_jemalloc,--pop-state")
+endif()
+configure_file("${CMAKE_CURRENT_LIST_DIR}/hydrant_alloc.pc.in" "${PROJECT_BINARY_DIR}/hydrant_alloc.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/hydrant_alloc.pc"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT alloc)

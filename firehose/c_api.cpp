@@ -1,5 +1,6 @@
 // The C functions of include/hydrant/pin_cache.h, but for the two of hit_path.cpp: check, convert, one call.
 #include "firehose/asymmetric_fence.hpp"
+#include "firehose/domain_log.hpp"
 #include "firehose/domain_options.hpp"
 #include "firehose/domain_registry.hpp"
 #include "firehose/pin_handle.hpp"
@@ -19,7 +20,7 @@ MemoryRange to_range(const void* addr, size_t len) {
 
 Status check_access(uint32_t access) {
   if (access <= bits(Access::kAll)) return Status::kOk;
-  return fail(Status::kBadArg, "access %#x has unknown bits; the rights are %#x", access,
+  return fail(Status::kBadArg, "access %#x has unknown bits; HYDRANT_ACCESS_ALL is %#x", access,
               bits(Access::kAll));
 }
 
@@ -50,7 +51,7 @@ Status add_prepinned(Domain& domain, const hydrant_domain_options_t& options) {
     const hydrant_range_t range = options.prepinned[i];
     const void* key = options.prepinned_keys != nullptr ? options.prepinned_keys[i] : nullptr;
     if (key == nullptr && domain.registrar().traits().key_bytes != 0) {
-      return fail(Status::kBadArg, "prepinned range %zu has no key", i);
+      return fail(Status::kBadArg, "options.prepinned_keys has no key for prepinned range %zu", i);
     }
     const Status status =
         domain.add_prepinned({range.addr, range.len}, static_cast<Access>(access), key);
@@ -87,8 +88,17 @@ Status create(const hydrant_domain_options_t& options, uint64_t handle) {
       new (std::nothrow) Domain(config, std::move(named.registrar), std::move(policy), handle));
   if (domain == nullptr) return fail(Status::kResource, "no memory for a domain");
   status = domain->set_up();
+  if (status != Status::kOk) return status;
+  announce_domain(*domain);
+  if (config.watch != HYDRANT_WATCH_CLIENT) status = domain->start_watching();
   if (status == Status::kOk) status = add_prepinned(*domain, options);
-  if (status == Status::kOk) publish_domain(std::move(domain));
+  if (status != Status::kOk) {
+    domain->stop_watching();
+    conceal_domain(*domain);
+    return status;
+  }
+  log_domain_start(*domain);
+  publish_domain(std::move(domain));
   return status;
 }
 
@@ -127,10 +137,13 @@ int hydrant_domain_create(const hydrant_domain_options_t* given, hydrant_domain_
 }
 
 int hydrant_domain_destroy(hydrant_domain_t handle, uint32_t flags) {
-  if (flags > HYDRANT_FINI_KEEP) return to_c(fail(Status::kBadArg, "flags = %#x", flags));
-  std::unique_ptr<Domain> domain = withdraw_domain(handle);
+  if (flags > HYDRANT_FINI_KEEP)
+    return to_c(fail(Status::kBadArg, "flags = %#x is no HYDRANT_FINI_*", flags));
+  std::unique_ptr<Domain> domain(withdraw_domain(handle));
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
+  log_domain_end(*domain);
   domain->shut_down(flags == HYDRANT_FINI_UNPIN);
+  forget_domain(std::move(domain));
   return GASNET_OK;
 }
 
@@ -194,12 +207,32 @@ int hydrant_release_many(const hydrant_pin_t* pins, size_t n) {
 size_t hydrant_pin_parts(hydrant_pin_t pin, size_t i, hydrant_region_t* part) {
   const RegionSlot* slot = RegionSlot::from_public(pin.region);
   Domain* domain = slot != nullptr ? domain_of(slot) : nullptr;
-  return domain != nullptr ? domain->parts(slot, i, part) : 0;
+  if (domain != nullptr) return domain->parts(slot, i, part);
+  if (part != nullptr) *part = {};
+  return 0;
+}
+
+uint32_t hydrant_pin_key_bytes(hydrant_pin_t pin) {
+  const RegionSlot* slot = RegionSlot::from_public(pin.region);
+  Domain* domain = slot != nullptr ? domain_of(slot) : nullptr;
+  return domain != nullptr ? domain->registrar().traits().key_bytes : 0;
 }
 
 int hydrant_invalidate(hydrant_domain_t handle, const void* addr, size_t len) {
   Domain* domain = find_domain(handle);
   return domain == nullptr ? GASNET_ERR_NOT_INIT : to_c(domain->invalidate(to_range(addr, len)));
+}
+
+int hydrant_coverage(hydrant_domain_t handle, const void* addr, size_t len, uint32_t* coverage) {
+  Domain* domain = find_domain(handle);
+  if (domain == nullptr) return GASNET_ERR_NOT_INIT;
+  if (coverage == nullptr) return to_c(fail(Status::kBadArg, "coverage is NULL"));
+  return to_c(domain->coverage(to_range(addr, len), coverage));
+}
+
+const char* hydrant_coverage_name(uint32_t coverage) {
+  constexpr const char* kNames[] = {"none", "client", "vouched", "arena", "checked", "watched"};
+  return coverage < std::size(kNames) ? kNames[coverage] : "(unknown coverage)";
 }
 
 int hydrant_vouch(hydrant_domain_t handle, const void* addr, size_t len) {
@@ -254,7 +287,8 @@ int hydrant_implicit_key(hydrant_domain_t handle, uint32_t access, void* key) {
 int hydrant_get_stats(hydrant_domain_t handle, hydrant_stats_t* stats) {
   Domain* domain = find_domain(handle);
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
-  if (stats == nullptr || stats->size < sizeof(size_t) || stats->size > 4096) {
+  if (stats == nullptr) return to_c(fail(Status::kBadArg, "stats is NULL"));
+  if (stats->size < sizeof(size_t) || stats->size > 4096) {
     return to_c(fail(Status::kBadArg, "set stats.size to sizeof(hydrant_stats_t) first"));
   }
   domain->read_stats(stats);
@@ -281,6 +315,7 @@ int hydrant_uring_move(hydrant_pin_t pin, const void* addr, size_t len, int fd, 
     return to_c(fail(Status::kUnsupported, "registrar %s cannot move data",
                      domain->registrar().traits().name));
   }
+  if (len == 0) return to_c(fail(Status::kBadArg, "0 bytes cannot be moved"));
   const MemoryRange wanted = to_range(addr, len);
   const size_t parts = domain->parts(slot, 0, nullptr);
   if (parts == 0) return to_c(fail(Status::kNotInit, "this pin is not live"));
@@ -298,7 +333,7 @@ int hydrant_uring_move(hydrant_pin_t pin, const void* addr, size_t len, int fd, 
     moved += last - from + 1;
   }
   if (moved != 0 && moved == len) return GASNET_OK;
-  return to_c(fail(Status::kBadArg, "%#zx+%zu is not inside the pin", wanted.addr, len));
+  return to_c(fail(Status::kBadArg, "[%#zx, +%zu) is not inside the pin", wanted.addr, len));
 }
 
 }  // extern "C"

@@ -2,6 +2,7 @@
 #include "firehose/domain.hpp"
 
 #include "firehose/base/log.hpp"
+#include "firehose/gate.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +12,9 @@ namespace hydrant {
 namespace {
 
 constexpr size_t kMostVouched = 65536;
+// Page mode: regions' and spans' slots together, unless the address space is limited. Address space only.
+constexpr size_t kPageModeSlots = size_t{1} << 22;
+constexpr size_t kFewestSpans = 1024;
 
 // Keys are aligned to 8 bytes, and to 16 where they are that long.
 constexpr size_t stride_of(size_t key_bytes) {
@@ -39,25 +43,50 @@ Domain::Domain(const DomainConfig& config, std::unique_ptr<Registrar> registrar,
       key_stride_(stride_of(registrar_->traits().key_bytes)),
       budget_(config.budget_bytes) {}
 
-Domain::~Domain() { release_slot_arena(arena_); }
+Domain::~Domain() {
+  const size_t spans = spans_.high() != 0 ? slot_count_ + spans_.high() : 0;
+  release_slot_arena(arena_, std::max<size_t>(high_ + 1, spans));
+}
 
-Status Domain::set_up() noexcept {
+// Slots for regions and, in page mode, as many for spans as the address space has room for.
+bool Domain::map_slots_locked() {
+  if (config_.mode != HYDRANT_MODE_PAGE) {
+    arena_ = acquire_slot_arena(slot_count_);
+    return arena_.slots != nullptr;
+  }
+  const size_t least = slot_count_ + kFewestSpans;
+  const size_t share = arena_share_bytes() / sizeof(RegionSlot) / 2;
+  const size_t most = std::max(kPageModeSlots, least + slot_count_ / 4);
+  size_t wanted = std::max(std::min(most, share), least);
+  for (;; wanted = std::max(wanted / 2, least)) {
+    arena_ = acquire_slot_arena(wanted);
+    if (arena_.slots != nullptr) break;
+    if (wanted == least) return false;
+  }
+  return spans_.map(arena_.slots + slot_count_, arena_.count - slot_count_);
+}
+
+bool Domain::make_tables() noexcept {
   for (auto& table : tables_) {
     if (config_.mode == HYDRANT_MODE_PAGE) {
-      table.reset(new (std::nothrow) PageTable(log2_of(config_.granule_bytes)));
+      table.reset(new (std::nothrow) PageTable(log2_of(config_.granule_bytes), arena_.slots));
     } else {
       table.reset(new (std::nothrow) RegionTable);
     }
-    if (table == nullptr) return fail(Status::kResource, "no memory for a domain's tables");
+    if (table == nullptr) return false;
   }
+  return true;
+}
+
+Status Domain::set_up() noexcept {
   MutexLock lock(mu_);  // nobody else knows the domain yet
-  arena_ = acquire_slot_arena(slot_count_);
-  if (arena_.slots == nullptr || !infos_.map(slot_count_) || !shared_counts_.map(slot_count_) ||
+  if (!map_slots_locked() || !infos_.map(slot_count_) || !shared_counts_.map(slot_count_) ||
       !vouched_.map(kMostVouched) || (key_stride_ != 0 && !keys_.map(key_stride_ * slot_count_))) {
     return fail(Status::kResource,
                 "no address space for the tables of %u regions with keys of %zu bytes",
                 config_.max_regions, key_stride_);
   }
+  if (!make_tables()) return fail(Status::kResource, "no memory for a domain's tables");
   RegionSlot& null_slot = slot(kNoRegion);
   null_slot.addr.store(kBlankAddr, std::memory_order_relaxed);
   null_slot.alive.store(kSlotAlive, std::memory_order_release);
@@ -100,8 +129,7 @@ Status Domain::add_prepinned(MemoryRange range, Access access, const void* key) 
     info.prepinned = true;
     ++regions_;
     pinned_bytes_ += step;
-    Want want{plan.range, plan.range, access, nullptr, Effort::kRegister};
-    publish_locked(want, plan);
+    publish_locked(plan, true);
   }
   return Status::kOk;
 }
@@ -159,6 +187,7 @@ void Domain::detach_thread(ThreadDomain& state) noexcept {
 }
 
 void Domain::shut_down(bool unpin) noexcept {
+  stop_watching();
   cancel_deferred();
   RegionQueue retired;
   {
@@ -167,9 +196,8 @@ void Domain::shut_down(bool unpin) noexcept {
     for (RegionIndex i = 1; i <= high_; ++i) {
       RegionInfo& info = infos_[i];
       if (info.state == RegionState::kDead) dead_.remove(infos_, i);
-      if (info.state == RegionState::kSpan) ::free(reinterpret_cast<void*>(info.parts));
       const bool registered = info.state == RegionState::kOpen || info.state == RegionState::kDead;
-      slot(i).gate.store(0, std::memory_order_relaxed);
+      shut_gate(slot(i));
       slot(i).tag.store(0, std::memory_order_relaxed);
       if (registered && unpin && !info.prepinned) {
         info.state = RegionState::kRetiring;
@@ -178,6 +206,7 @@ void Domain::shut_down(bool unpin) noexcept {
     }
   }
   unpin_retired(&retired, false);
+  free_spans();
   MutexLock registry(registry_mutex());
   for (;;) {
     ThreadDomain* state = nullptr;
@@ -209,11 +238,15 @@ void Domain::reset_in_child() noexcept HYDRANT_NO_TSA {
   ++epoch_;
   for (RegionIndex i = 1; i <= high_; ++i) {
     RegionInfo& info = infos_[i];
-    const bool held = info.state == RegionState::kSpan || holds_locked(i) != 0;
-    if (info.state == RegionState::kOpen && !info.prepinned) policy_->erase(i);
+    const bool held = holds_locked(i) != 0;
+    if (info.listed) policy_->erase(i);
+    info.listed = false;
     if (info.state == RegionState::kTombstone) continue;
     info = {};
     slot(i).index = i;
+    // Where the kernel does not wipe slots, they still say what the parent wrote.
+    shut_gate(slot(i));
+    slot(i).tag.store(0, std::memory_order_relaxed);
     slot(i).addr.store(kBlankAddr, std::memory_order_relaxed);
     if (held) {
       info.state = RegionState::kTombstone;
@@ -221,6 +254,7 @@ void Domain::reset_in_child() noexcept HYDRANT_NO_TSA {
       quarantine_locked(i);
     }
   }
+  spans_.reset_in_child();
   ++epoch_;
   threads_ = nullptr;  // their memory is left to this copy of the process
   shared_counts_.clear();
@@ -257,12 +291,9 @@ void Domain::read_stats(hydrant_stats_t* stats) noexcept {
     out.thread_table_bytes += t->table_bytes.load(std::memory_order_relaxed) +
                               ((uint64_t{high_} + 1) * sizeof(HoldCount) + 4095) / 4096 * 4096;
   }
+  // A span is one hold for its client, and one on each of its parts.
+  out.live_holds += spans_.live() - spans_.live_parts();
   for (RegionIndex i = 1; i <= high_; ++i) {
-    // A span is one hold for its client, and one on each of its parts.
-    if (infos_[i].state == RegionState::kSpan) {
-      out.live_holds += 1 - parts_of_span_locked(i);
-      continue;
-    }
     const auto holds = static_cast<int32_t>(holds_locked(i));
     if (holds > 0) out.live_holds += static_cast<uint32_t>(holds);
   }
@@ -279,6 +310,7 @@ void Domain::read_stats(hydrant_stats_t* stats) noexcept {
   }
   out.shared_table_bytes += uint64_t{high_} * (sizeof(RegionSlot) + sizeof(RegionInfo) +
                                                key_stride_ + sizeof(HoldCount) + 9);
+  out.shared_table_bytes += spans_.memory_bytes();
   out.size = stats->size;
   std::memcpy(stats, &out, std::min(stats->size, sizeof out));
 }

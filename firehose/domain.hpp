@@ -2,13 +2,14 @@
 // in that page mode answers requests of several buckets with a span (domain_span.cpp).
 //
 // Where to read on: hits in hit_path.cpp and hold.hpp; misses in domain_acquire.cpp; budget, victims and
-// deregistration in domain_budget.cpp; release, invalidate and flush in domain_release.cpp; deferred pins
+// deregistration in domain_budget.cpp; what the monitor says in domain_watch.cpp; release, invalidate and flush in domain_release.cpp; deferred pins
 // in domain_async.cpp; life, threads and fork in domain.cpp. States and invariants: docs/pin_cache.md.
 //
 // Thread safety: every public method from any thread; mu_ is never held while the registrar, a callback or
 // malloc is called, nor while anybody waits for somebody's hold.
 #pragma once
 
+#include <hydrant/monitor.h>
 #include <hydrant/pin_cache.h>
 
 #include "firehose/base/registrar.hpp"
@@ -18,6 +19,7 @@
 #include "firehose/region_info.hpp"
 #include "firehose/region_table.hpp"
 #include "firehose/slot_arena.hpp"
+#include "firehose/span_table.hpp"
 #include "firehose/thread_state.hpp"
 #include "firehose/victim_policy.hpp"
 
@@ -54,13 +56,16 @@ class Domain {
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
 
-  // Slots of a domain with so many regions: blank and dead regions, and spans, need some beside them.
+  // Slots of a domain with so many regions: blank and dead regions need some beside them.
   static constexpr uint32_t slots_for(uint32_t max_regions) noexcept {
     return max_regions + max_regions / 2 + 256;
   }
 
   // Reserves the tables. kResource when memory is refused.
   Status set_up() noexcept HYDRANT_EXCLUDES(mu_);
+  // Has the monitor tell this domain what goes away. Requires: watch is auto, before it is published.
+  Status start_watching() noexcept;
+  void stop_watching() noexcept;
   // Adds a registration of the client's own. Requires: before the domain is published.
   Status add_prepinned(MemoryRange range, Access access, const void* key) noexcept;
   // Cancels deferred pins, unpins if asked, detaches all threads. Requires: registry_mutex() not held,
@@ -89,7 +94,10 @@ class Domain {
 
   Status invalidate(MemoryRange range) noexcept;
   Status vouch(MemoryRange range, bool on) noexcept;
+  // HYDRANT_COVERAGE_*: what a pin of this range would get now.
+  Status coverage(MemoryRange range, uint32_t* out) noexcept;
   int poll() noexcept;
+  void poll_briefly(uint64_t deadline_ns) noexcept;
   void flush() noexcept;
 
   // Parts of a pin: 1, or the buckets of a span. 0 if the slot is not live.
@@ -118,6 +126,7 @@ class Domain {
     uint32_t regions = 0;
     uint64_t excess_charge = 0;  // freed beyond need; given back once the victims are unpinned
     uint32_t excess_regions = 0;
+    uint64_t regrown_budget = 0;  // not 0: the budget in force has just become this much
     RegionQueue victims;
   };
   // One attempt to pin.
@@ -133,6 +142,8 @@ class Domain {
     bool asynchronous = false;  // the registration may complete later: kNotReady meanwhile
     bool exact = false;         // do not extend: the extended range was refused
     bool plain = false;         // do not ask for eager rights: they were refused
+    bool quiet = false;         // the monitor knew of no change under way since this call began
+    bool restless = false;      // it went on too long: what needs the check is not used
     bool waited_long = false;   // wait_for_pending_locked() has something to say
     uint32_t no_budget = 0;     // times the registrar had no budget
   };
@@ -141,12 +152,17 @@ class Domain {
     Access access;
     uint64_t charge = 0;
     RegionIndex region = kNoRegion;
+    bool vouched = false;
+    uint32_t cover = HYDRANT_COVER_NONE;  // what the monitor says of the range
     Reservation reservation;
   };
   enum class Step { kDone, kAgain, kRegister };
   struct DeferredPin;
   struct LateRegistration;
-  struct SpanParts;
+
+  // --- set_up() (domain.cpp) ---
+  bool map_slots_locked() HYDRANT_REQUIRES(mu_);
+  bool make_tables() noexcept;
 
   // --- lookup (domain_acquire.cpp) ---
   const RegionSlot* hold_without_lock(ThreadDomain& thread, const Want& want) noexcept;
@@ -155,9 +171,13 @@ class Domain {
   void take_locked(ThreadDomain* thread, RegionIndex region) HYDRANT_REQUIRES(mu_);
   uint32_t drop_locked(ThreadDomain* thread, RegionIndex region) HYDRANT_REQUIRES(mu_);
   uint32_t holds_locked(RegionIndex region) const HYDRANT_REQUIRES(mu_);
+  // The same of a region shut before the last fence. Fewer than none prove that a pin was released more often
+  // than it was taken: that is remembered for the log, and the sum becomes 0.
+  uint32_t settled_holds_locked(RegionIndex region) HYDRANT_REQUIRES(mu_);
 
   // --- misses (domain_acquire.cpp) ---
   Status check_range(MemoryRange range) const noexcept;
+  Status fail_too_large(MemoryRange asked) const noexcept;
   Status acquire(Want& want, const RegionSlot** out) noexcept;
   Step look_locked(Want& want, Status* status, RegionIndex* held) HYDRANT_REQUIRES(mu_);
   bool known_refused_locked(MemoryRange range, Access access) const HYDRANT_REQUIRES(mu_);
@@ -174,7 +194,7 @@ class Domain {
   void extend_locked(Plan* plan) HYDRANT_REQUIRES(mu_);
   bool join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* plan) HYDRANT_REQUIRES(mu_);
   static void registered_later(void* context, Status status, const std::byte* key);
-  void publish_locked(const Want& want, const Plan& plan) HYDRANT_REQUIRES(mu_);
+  void publish_locked(const Plan& plan, bool cacheable) HYDRANT_REQUIRES(mu_);
   bool bury_covered_locked(const Plan& plan) HYDRANT_REQUIRES(mu_);
   void wait_for_pending_locked(Want& want) HYDRANT_REQUIRES(mu_);
   RegionIndex pending_covering_locked(const Want& want) const HYDRANT_REQUIRES(mu_);
@@ -185,11 +205,26 @@ class Domain {
 
   bool invalidate_some(MemoryRange range, bool first) noexcept;
 
+  // --- the monitor (domain_watch.cpp) ---
+  bool look_checked(Want& want, const RegionSlot** out) noexcept;
+  bool become_quiet(Want& want) noexcept;
+  bool cover(const Want& want, Plan* plan) noexcept;
+  bool may_be_cached(const Plan& plan) noexcept;
+  void unlist_locked(RegionIndex region) HYDRANT_REQUIRES(mu_);
+  void doom_locked(RegionIndex region) HYDRANT_REQUIRES(mu_);
+  template <class Doomed>
+  void doom_where(const Doomed& doomed) HYDRANT_REQUIRES(mu_);
+  void forget(MemoryRange range) noexcept;
+  void forget_vouched() noexcept;
+  bool any_pinned(MemoryRange range) noexcept;
+
   // --- budget (domain_budget.cpp) ---
-  Status reserve_locked(uint64_t charge, uint32_t regions, uint64_t pending, Reservation* out)
-      HYDRANT_REQUIRES(mu_);
+  // `asked` is for the text: the request, or the first of several.
+  Status reserve_locked(MemoryRange asked, uint64_t charge, uint32_t regions, uint64_t pending,
+                        Reservation* out) HYDRANT_REQUIRES(mu_);
   // Retires unheld regions worth at least the shortage, or none at all.
   bool evict_locked(uint64_t bytes, uint32_t regions, RegionQueue* victims) HYDRANT_REQUIRES(mu_);
+  bool victims_may_suffice_locked(uint64_t bytes, uint32_t regions) HYDRANT_REQUIRES(mu_);
   void choose_victims_locked(uint64_t bytes, uint32_t regions, RegionQueue* chosen, uint64_t* got)
       HYDRANT_REQUIRES(mu_);
   void give_back_locked(Reservation* reservation) HYDRANT_REQUIRES(mu_);
@@ -208,8 +243,9 @@ class Domain {
   // Unpins retired regions outside the lock. True if the kernel still charges some of it. Regions paid
   // for by a reservation leave their charge to it.
   bool unpin_retired(RegionQueue* retired, bool charge_is_reserved) noexcept HYDRANT_EXCLUDES(mu_);
-  UnpinResult unpin_all_of(const RegionQueue& retired, uint64_t* calls) noexcept HYDRANT_NO_TSA;
-  void shrink_budget_locked() HYDRANT_REQUIRES(mu_);
+  UnpinResult unpin_all_of(const RegionQueue& retired, uint64_t* calls,
+                           uint64_t* failures) noexcept HYDRANT_NO_TSA;
+  void shrink_budget_locked(uint64_t refused, uint64_t pending) HYDRANT_REQUIRES(mu_);
   void regrow_budget_locked(uint64_t now) HYDRANT_REQUIRES(mu_);
 
   // --- spans (domain_span.cpp) ---
@@ -221,21 +257,23 @@ class Domain {
   Status pin_span(const Want& want, const RegionSlot** out) noexcept;
   Status make_span(MemoryRange pages, const RegionSlot* const* held, size_t n,
                    const RegionSlot** out) noexcept;
-  Status release_span(RegionIndex region, ThreadDomain* thread) noexcept;
+  void free_spans() noexcept;
+  Status release_span(const RegionSlot* slot, ThreadDomain* thread) noexcept;
   Status group_held(const hydrant_range_t* ranges, size_t n, const RegionSlot** held, size_t total,
                     ThreadDomain* thread, const RegionSlot** out) noexcept;
   size_t buckets_in(MemoryRange range) const noexcept;
   Status count_parts(const hydrant_range_t* ranges, size_t n, size_t* total) const noexcept;
-  size_t parts_of_span_locked(RegionIndex span) const HYDRANT_REQUIRES(mu_);
   void drop_hold_of(ThreadDomain* thread, const RegionSlot* slot) noexcept;
 
   // --- deferred pins (domain_async.cpp) ---
-  Status try_deferred(DeferredPin& pin, const RegionSlot** out) noexcept;
+  Status try_deferred(DeferredPin& pin, Effort effort, const RegionSlot** out) noexcept;
   Status start_late(DeferredPin& pin, const Want& want, const RegionSlot** out) noexcept;
   void forget(LateRegistration* late) noexcept;
   void forget_late(DeferredPin& pin) noexcept;
   static bool may_be_granted_less(const Want& want, const Plan& plan, Status status) noexcept;
-  int run_deferred() noexcept;
+  // With kHitOnly it registers nothing; at the deadline it leaves the rest.
+  int run_deferred(Effort effort, uint64_t deadline_ns) noexcept;
+  void deregister_some_dead() noexcept;
   void cancel_deferred() noexcept;
 
   std::byte* key_of(RegionIndex region) noexcept { return keys_.data() + region * key_stride_; }
@@ -243,9 +281,13 @@ class Domain {
   RegionIndex index_of(const RegionSlot* s) const noexcept {
     return static_cast<RegionIndex>(s - arena_.slots);
   }
+  // The arena's slots from slot_count_ on are spans'.
+  bool is_span(const RegionSlot* s) const noexcept { return s >= arena_.slots + slot_count_; }
 
   const DomainConfig config_;
   const uint64_t handle_;
+  const hydrant_monitor_t* monitor_ = nullptr;  // set before the domain is published; null: not watched
+  int subscription_ = -1;
   const std::unique_ptr<Registrar> registrar_;
   const std::unique_ptr<VictimPolicy> policy_ HYDRANT_GUARDED_BY(mu_);
   uint32_t slot_count_ = 0;
@@ -261,10 +303,12 @@ class Domain {
   CondVar registered_;  // some pending registration has ended
   ThreadDomain* threads_ HYDRANT_GUARDED_BY(mu_) = nullptr;
   MappedArray<RegionInfo> infos_ HYDRANT_GUARDED_BY(mu_);
+  SpanTable spans_ HYDRANT_GUARDED_BY(mu_);
   MappedArray<std::byte> keys_;  // a region's key changes only while the region is free or pending
   // Holds of threads that ended or have no state; same sum as the threads' counts. Written under mu_.
   MappedArray<HoldCount> shared_counts_;
   RegionIndex high_ HYDRANT_GUARDED_BY(mu_) = kNoRegion;  // highest slot ever used
+  RegionIndex look_from_ HYDRANT_GUARDED_BY(mu_) = kNoRegion;  // where the last search for unheld regions ended
   uint32_t epoch_ HYDRANT_GUARDED_BY(mu_) = 1;            // fences issued
   RegionQueue pending_ HYDRANT_GUARDED_BY(mu_), dead_ HYDRANT_GUARDED_BY(mu_),
       quarantine_ HYDRANT_GUARDED_BY(mu_);
@@ -286,6 +330,8 @@ class Domain {
   DeferredPin* deferred_ HYDRANT_GUARDED_BY(deferred_mu_) = nullptr;
   DeferredPin** deferred_tail_ HYDRANT_GUARDED_BY(deferred_mu_) = &deferred_;
   std::atomic<uint32_t> deferred_count_{0}, dead_count_{0};  // hints for poll()
+  // Regions opened through their checked gate so far; 0: nobody need ask the monitor before looking.
+  std::atomic<uint32_t> checked_regions_{0};
   std::atomic<uint32_t> async_running_{0};  // registrations the registrar will complete
 };
 

@@ -1,6 +1,8 @@
 // Misses: from a request to a registered, published region, without holding a lock while registering.
+#include "firehose/base/access_names.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/domain.hpp"
+#include "firehose/gate.hpp"
 
 #include <algorithm>
 #include <array>
@@ -48,12 +50,23 @@ MemoryRange union_of(MemoryRange a, MemoryRange b) {
 
 Status Domain::check_range(MemoryRange range) const noexcept {
   if (range.len == 0) return fail(Status::kBadArg, "a range of 0 bytes cannot be pinned");
-  // Rounding out must not wrap either, and 0 and the last byte are reserved for shut gates.
+  // Rounding out must not wrap either, and a gate holds the end of its region.
   if (!range.valid() || range.last() > UINTPTR_MAX - 2 * config_.granule_bytes) {
-    return fail(Status::kBadArg, "range %#zx+%#zx wraps around the address space",
+    return fail(Status::kBadArg, "range [%#zx, +%zu) wraps around the address space",
                 static_cast<size_t>(range.addr), range.len);
   }
   return Status::kOk;
+}
+
+Status Domain::fail_too_large(MemoryRange asked) const noexcept {
+  const size_t by_registrar = registrar_->traits().max_region_bytes;
+  return fail(Status::kResource,
+              "domain %s: [%#zx, +%zu) is more than the largest region of %zu bytes; pin it in "
+              "pieces%s",
+              config_.name, static_cast<size_t>(asked.addr), asked.len, config_.max_region_bytes,
+              config_.max_region_bytes == by_registrar
+                  ? ", the registrar takes no more at once"
+                  : ", or raise options.max_region_bytes or FIREHOSE_MAX_REGION_SIZE");
 }
 
 Domain::Want Domain::make_want(MemoryRange range, Access need, Effort effort,
@@ -63,6 +76,8 @@ Domain::Want Domain::make_want(MemoryRange range, Access need, Effort effort,
 }
 
 const RegionSlot* Domain::hold_without_lock(ThreadDomain& thread, const Want& want) noexcept {
+  // A registrar that uses another domain leaves that one's window behind.
+  if (thread.thread->current != &thread) enter_window(thread);
   const uintptr_t first = want.range.addr;
   const uintptr_t last = want.range.last();
   const uint32_t need = bits(want.need);
@@ -94,7 +109,7 @@ RegionIndex Domain::find_locked(MemoryRange range, Access need) {
 }
 
 void Domain::reopen_locked(RegionIndex region) {
-  slot(region).gate.store(infos_[region].range.last(), std::memory_order_release);
+  open_gate(slot(region), infos_[region].range.end(), infos_[region].checked);
   if (!infos_[region].prepinned) policy_->touch(region);
 }
 
@@ -143,8 +158,11 @@ bool Domain::known_refused_locked(MemoryRange range, Access access) const {
 Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) {
   *status = Status::kOk;
   const RegionIndex found = find_locked(want.range, want.need);
-  if (found != kNoRegion) {
-    if (slot(found).gate.load(std::memory_order_relaxed) == 0) reopen_locked(found);
+  if (found != kNoRegion && infos_[found].checked && !want.quiet && !want.restless) {
+    return Step::kAgain;  // somebody has opened it since this call began
+  }
+  if (found != kNoRegion && !(infos_[found].checked && want.restless)) {
+    if (gate_is_shut(slot(found))) reopen_locked(found);
     take_locked(want.thread, found);
     if (want.thread != nullptr) ThreadCounters::add(want.thread->counters.refills);
     *held = found;
@@ -155,20 +173,21 @@ Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) 
     return Step::kDone;
   }
   if (!includes(registrar_->traits().supported, want.need)) {
-    *status =
-        fail(Status::kRefused, "access %#x is more than registrar %s can grant: %#x",
-             bits(want.need), registrar_->traits().name, bits(registrar_->traits().supported));
+    *status = fail(Status::kRefused, "access %s is more than registrar %s can grant: %s",
+                   AccessNames(want.need).text(), registrar_->traits().name,
+                   AccessNames(registrar_->traits().supported).text());
     return Step::kDone;
   }
   if (known_refused_locked(want.pages, want.need)) {
     *status = fail(Status::kRefused,
-                   "%#zx+%zu was refused for access %u before, and not invalidated since",
-                   static_cast<size_t>(want.range.addr), want.range.len, bits(want.need));
+                   "domain %s: [%#zx, +%zu) was refused for access %s a moment ago (remembered for "
+                   "a second, or until invalidated)",
+                   config_.name, static_cast<size_t>(want.range.addr), want.range.len,
+                   AccessNames(want.need).text());
     return Step::kDone;
   }
   if (want.pages.len > config_.max_region_bytes) {
-    *status = fail(Status::kResource, "%zu bytes are more than the largest region of %zu bytes",
-                   want.pages.len, config_.max_region_bytes);
+    *status = fail_too_large(want.range);
     return Step::kDone;
   }
   const RegionIndex pending = pending_covering_locked(want);
@@ -179,7 +198,7 @@ Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) 
     wait_for_pending_locked(want);
     return Step::kAgain;
   }
-  *status = fail(Status::kNotReady, "%#zx+%zu is being registered",
+  *status = fail(Status::kNotReady, "domain %s: [%#zx, +%zu) is being registered", config_.name,
                  static_cast<size_t>(want.range.addr), want.range.len);
   return Step::kDone;
 }
@@ -221,10 +240,12 @@ void Domain::extend_locked(Plan* plan) {
 
 void Domain::plan_locked(const Want& want, Plan* plan) {
   plan->range = want.pages;
+  plan->vouched = vouched_.covers(want.pages);
   plan->access = want.plain ? want.need : want.need | config_.eager;
   if (known_refused_locked(plan->range, plan->access)) plan->access = want.need;
   const bool may_extend = config_.mode == HYDRANT_MODE_REGION && !want.exact &&
-                          want.prepaid == nullptr && config_.watch == HYDRANT_WATCH_CLIENT;
+                          want.prepaid == nullptr && config_.watch != HYDRANT_WATCH_NONE &&
+                          !want.restless;
   if (may_extend && plan->range.len < config_.merge_bytes) extend_locked(plan);
 }
 
@@ -242,7 +263,7 @@ Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
     // Under pressure what is registered beyond need is evicted before it is used.
     return Status::kNotReady;
   } else {
-    const Status status = reserve_locked(plan->charge, 1, kernel_pending, &mine);
+    const Status status = reserve_locked(want.range, plan->charge, 1, kernel_pending, &mine);
     if (status != Status::kOk) return status;
   }
   plan->region = allocate_locked();
@@ -265,6 +286,10 @@ Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
 // Unpins the victims of a reservation before the pin that they pay for. kNotReady: the kernel still charges
 // them, and there is no room beside.
 Status Domain::pay_with_victims(Reservation* reservation) noexcept {
+  if (reservation->regrown_budget != 0) {
+    log_debug("domain %s: its budget grows back to %llu bytes", config_.name,
+              static_cast<unsigned long long>(reservation->regrown_budget));
+  }
   const bool kernel_keeps = unpin_retired(&reservation->victims, true);
   const uint64_t pending = kernel_keeps ? registrar_->pending_charge() : 0;
   if (!kernel_keeps && reservation->excess_charge == 0 && reservation->excess_regions == 0) {
@@ -296,6 +321,7 @@ void Domain::abandon_locked(const Want& want, const Plan& plan) {
 }
 
 Domain::Step Domain::prepare(Want& want, Plan* plan, Status* status, RegionIndex* held) noexcept {
+  if (checked_regions_.load(std::memory_order_relaxed) != 0) (void)become_quiet(want);
   {
     MutexLock lock(mu_);
     const Step step = look_locked(want, status, held);
@@ -312,8 +338,11 @@ Domain::Step Domain::prepare(Want& want, Plan* plan, Status* status, RegionIndex
     *status = claim_locked(want, kernel_pending, plan);
   }
   const bool claimed = *status == Status::kOk;
-  const Status paid = pay_with_victims(&plan->reservation);
-  if (claimed && paid == Status::kOk) return Step::kRegister;
+  Status paid = pay_with_victims(&plan->reservation);
+  if (claimed && paid == Status::kOk) {
+    if (cover(want, plan)) return Step::kRegister;
+    paid = Status::kNotReady;  // not so much: then exactly what was asked for
+  }
   if (claimed) {
     *status = paid;
     MutexLock lock(mu_);
@@ -350,7 +379,7 @@ bool Domain::bury_covered_locked(const Plan& plan) {
 }
 
 // Lets hits find the region; or not, when it may not be cached or something larger has come first.
-void Domain::publish_locked(const Want& want, const Plan& plan) {
+void Domain::publish_locked(const Plan& plan, bool cacheable) {
   const RegionIndex r = plan.region;
   RegionSlot& s = slot(r);
   RegionInfo& info = infos_[r];
@@ -359,8 +388,6 @@ void Domain::publish_locked(const Want& want, const Plan& plan) {
   s.denied.store(~bits(plan.access), std::memory_order_relaxed);  // unknown bits too
   s.addr.store(plan.range.addr, std::memory_order_relaxed);
   const uint32_t c = bits(plan.access);
-  const bool cacheable =
-      info.prepinned || config_.watch == HYDRANT_WATCH_CLIENT || vouched_.covers(want.pages);
   const bool superfluous = find_locked(plan.range, plan.access) != kNoRegion;
   const bool room = tables_[c]->mapped() || tables_[c]->map(slot_count_);
   if (!cacheable || superfluous || !room || !bury_covered_locked(plan)) {
@@ -371,16 +398,21 @@ void Domain::publish_locked(const Want& want, const Plan& plan) {
     return;
   }
   info.state = RegionState::kOpen;
+  info.vouched = plan.vouched;
+  info.checked = monitor_ != nullptr && !plan.vouched && plan.cover == HYDRANT_COVER_CHECKED;
+  if (info.checked) checked_regions_.fetch_add(1, std::memory_order_relaxed);
   tables_[c]->insert(plan.range, r);
   classes_.fetch_or(1u << c, std::memory_order_release);
-  if (!info.prepinned) policy_->insert(r, plan.range.len, plan.charge);
+  info.listed = !info.prepinned;
+  if (info.listed) policy_->insert(r, plan.range.len, plan.charge);
   s.tag.store(static_cast<uint32_t>(handle_), std::memory_order_relaxed);
-  s.gate.store(plan.range.last(), std::memory_order_release);
+  open_gate(s, plan.range.end(), info.checked);
 }
 
 Status Domain::finish_registration(const Want& want, const Plan& plan, Status status, bool* again,
                                    RegionIndex* held) noexcept {
   RegionQueue retired;
+  const bool cacheable = status == Status::kOk && may_be_cached(plan);
   {
     MutexLock lock(mu_);
     if (status != Status::kOk) {
@@ -401,7 +433,7 @@ Status Domain::finish_registration(const Want& want, const Plan& plan, Status st
       retired.push(infos_, plan.region);
       *again = true;
     } else {
-      publish_locked(want, plan);
+      publish_locked(plan, cacheable);
       if (held != nullptr) {
         take_locked(want.thread, plan.region);
         *held = plan.region;
@@ -417,11 +449,21 @@ Status Domain::finish_registration(const Want& want, const Plan& plan, Status st
 
 Status Domain::after_no_budget(Want& want, const Plan& plan, bool* again) noexcept {
   RegionQueue victims;
+  uint64_t before = 0;
+  uint64_t after = 0;
+  const uint64_t pending = registrar_->pending_charge();
   {
     MutexLock lock(mu_);
-    shrink_budget_locked();
+    before = budget_;
+    shrink_budget_locked(plan.charge, pending);
+    after = budget_;
     drain_dead_locked(kLazyDead, &victims);
     if (victims.empty() && !evict_locked(plan.charge, 1, &victims)) evict_locked(1, 1, &victims);
+  }
+  if (after != before) {
+    log_debug("domain %s: the registrar has no budget for [%#zx, +%zu): %llu bytes instead of %llu",
+              config_.name, static_cast<size_t>(plan.range.addr), plan.range.len,
+              static_cast<unsigned long long>(after), static_cast<unsigned long long>(before));
   }
   const bool freed = !victims.empty();
   const bool kernel_keeps = unpin_retired(&victims, false);
@@ -488,9 +530,11 @@ Status Domain::pin_one(Want& want, const RegionSlot** out) noexcept {
       *out = s;
       return Status::kOk;
     }
+    if (look_checked(want, out)) return Status::kOk;
   }
   const Status status = acquire(want, out);
   if (status == Status::kOk && want.thread != nullptr &&
+      (*out)->checked_gate.load(std::memory_order_relaxed) == 0 &&
       (*out)->tag.load(std::memory_order_relaxed) != 0) {
     want.thread->remember(want.range.addr, *out, &slot(kNoRegion), config_.thread_table_bytes);
   }
@@ -512,6 +556,13 @@ Status Domain::pin(MemoryRange range, Access need, Effort effort, const RegionSl
   const bool span = config_.mode == HYDRANT_MODE_PAGE && buckets_in(range) > 1;
   status = span ? pin_span(want, out) : pin_one(want, out);
   count_outcome(want.thread, status);
+  if (status == Status::kNotReady && effort == Effort::kHitOnly) {
+    return fail_plainly(status, "nothing that is pinned covers the range");
+  }
+  if (status == Status::kRefused && config_.mode == HYDRANT_MODE_PAGE) {
+    return add_context(status, "asked for [%#zx, +%zu), whose buckets are pinned whole",
+                       static_cast<size_t>(range.addr), range.len);
+  }
   return status;
 }
 

@@ -99,8 +99,8 @@ Status Domain::start_late(DeferredPin& pin, const Want& want, const RegionSlot**
 }
 
 // One try that waits for nobody.
-Status Domain::try_deferred(DeferredPin& pin, const RegionSlot** out) noexcept {
-  Want want = make_want(pin.range, pin.need, Effort::kRegister, enter());
+Status Domain::try_deferred(DeferredPin& pin, Effort effort, const RegionSlot** out) noexcept {
+  Want want = make_want(pin.range, pin.need, effort, enter());
   want.may_wait = false;
   if (config_.mode == HYDRANT_MODE_PAGE && buckets_in(pin.range) > 1) return pin_span(want, out);
   if (!registrar_->traits().asynchronous) return pin_one(want, out);
@@ -114,12 +114,14 @@ Status Domain::try_deferred(DeferredPin& pin, const RegionSlot** out) noexcept {
       *out = &slot(held);
       return Status::kOk;
     }
+    // (With kHitOnly: the next poll begins again.)
     if (may_be_granted_less(want, plan, status)) return pin_one(want, out);
     return fail(status, "the registrar completed with an error");
   }
   if (want.thread != nullptr && (*out = hold_without_lock(*want.thread, want)) != nullptr) {
     return Status::kOk;
   }
+  if (effort == Effort::kHitOnly) return pin_one(want, out);
   want.asynchronous = true;
   const Status status = start_late(pin, want, out);
   if (status != Status::kNotReady || pin.late != nullptr) return status;
@@ -134,7 +136,7 @@ Status Domain::pin_async(MemoryRange range, Access need, hydrant_pinned_fn done,
   auto* pin = new (std::nothrow) DeferredPin{nullptr, range, need, done, context, nullptr};
   if (pin == nullptr) return fail(Status::kResource, "no memory for a deferred pin");
   const RegionSlot* held = nullptr;
-  status = try_deferred(*pin, &held);
+  status = try_deferred(*pin, Effort::kRegister, &held);
   if (status != Status::kNotReady) {
     delete pin;
     if (status == Status::kOk) done(context, make_pin(*this, held));
@@ -148,7 +150,7 @@ Status Domain::pin_async(MemoryRange range, Access need, hydrant_pinned_fn done,
 }
 
 // Tries every deferred pin once, oldest first. Callbacks run without a lock and may defer more.
-int Domain::run_deferred() noexcept {
+int Domain::run_deferred(Effort effort, uint64_t deadline_ns) noexcept {
   DeferredPin* list = nullptr;
   {
     MutexLock lock(deferred_mu_);
@@ -164,7 +166,8 @@ int Domain::run_deferred() noexcept {
     list = pin->next;
     pin->next = nullptr;
     const RegionSlot* held = nullptr;
-    const Status status = try_deferred(*pin, &held);
+    const bool late = deadline_ns != UINT64_MAX && now_ns() >= deadline_ns;
+    const Status status = late ? Status::kNotReady : try_deferred(*pin, effort, &held);
     if (status == Status::kNotReady) {
       *again_tail = pin;
       again_tail = &pin->next;
@@ -185,16 +188,28 @@ int Domain::run_deferred() noexcept {
   return ran;
 }
 
-int Domain::poll() noexcept {
-  if (dead_count_.load(std::memory_order_relaxed) != 0) {
-    RegionQueue retired;
-    {
-      MutexLock lock(mu_);
-      drain_dead_locked(64, &retired);
-    }
-    unpin_retired(&retired, false);
+void Domain::deregister_some_dead() noexcept {
+  if (dead_count_.load(std::memory_order_relaxed) == 0) return;
+  RegionQueue retired;
+  {
+    MutexLock lock(mu_);
+    drain_dead_locked(64, &retired);
   }
-  return deferred_count_.load(std::memory_order_relaxed) != 0 ? run_deferred() : 0;
+  unpin_retired(&retired, false);
+}
+
+int Domain::poll() noexcept {
+  deregister_some_dead();
+  if (deferred_count_.load(std::memory_order_relaxed) == 0) return 0;
+  return run_deferred(Effort::kRegister, UINT64_MAX);
+}
+
+// What a thread does while it waits until its deadline: the registrations of other people's deferred pins, which
+// nothing bounds, are left to poll().
+void Domain::poll_briefly(uint64_t deadline_ns) noexcept {
+  deregister_some_dead();
+  if (deferred_count_.load(std::memory_order_relaxed) == 0) return;
+  (void)run_deferred(Effort::kHitOnly, deadline_ns);
 }
 
 void Domain::cancel_deferred() noexcept {
@@ -209,7 +224,8 @@ void Domain::cancel_deferred() noexcept {
     }
     deferred_count_.fetch_sub(1, std::memory_order_relaxed);
     forget_late(*pin);
-    pin->done(pin->context, failed_pin(Status::kNotInit));
+    pin->done(pin->context, failed_pin(fail_plainly(
+                                Status::kNotInit, "the domain ended before the pin's turn came")));
     delete pin;
   }
   // The registrar promised to complete each; without that their memory may not go away.

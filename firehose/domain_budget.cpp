@@ -1,6 +1,7 @@
 // Budget, victims, and the way from a shut region to a free slot.
 #include "firehose/base/log.hpp"
 #include "firehose/domain.hpp"
+#include "firehose/gate.hpp"
 
 #include <algorithm>
 
@@ -9,6 +10,20 @@ namespace {
 
 constexpr size_t kBatch = 64;  // regions examined per fence, at most
 constexpr uint64_t kRegrowEveryNs = 1'000'000'000;
+
+void warn_of_over_release(const char* domain, MemoryRange range) noexcept {
+  static RateLimit limit(RateLimit::kSecond);
+  log_warning(limit,
+              "domain %s: a pin of [%#zx, +%zu) was released more often than it was taken; debug "
+              "builds name the release",
+              domain, static_cast<size_t>(range.addr), range.len);
+}
+
+void warn_of_broken_unpin(const char* domain, MemoryRange first, size_t n) noexcept {
+  static RateLimit limit(RateLimit::kSecond);
+  log_warning(limit, "domain %s: the registrar could not unpin [%#zx, +%zu) (a call for %zu): %s",
+              domain, static_cast<size_t>(first.addr), first.len, n, last_error_text());
+}
 
 }  // namespace
 
@@ -22,6 +37,17 @@ uint32_t Domain::holds_locked(RegionIndex region) const {
   return sum;
 }
 
+uint32_t Domain::settled_holds_locked(RegionIndex region) {
+  const uint32_t sum = holds_locked(region);
+  const auto surplus = static_cast<int32_t>(sum);
+  if (surplus >= 0) return sum;
+  // Every post that succeeded is in the sum, and only drops can be missing: fewer than none is no race. The
+  // threads' counts are theirs to write, so that what is missing goes to the shared one.
+  shared_counts_[region].fetch_sub(sum, std::memory_order_relaxed);
+  infos_[region].over_released = true;
+  return 0;
+}
+
 void Domain::fence_locked() {
   fence::heavy();
   ++epoch_;
@@ -29,10 +55,8 @@ void Domain::fence_locked() {
 
 // Shuts the gate; true if it was open. Holds may be summed after the next fence.
 bool Domain::shut_locked(RegionIndex region) {
-  RegionSlot& s = slot(region);
-  if (s.gate.load(std::memory_order_relaxed) == 0) return false;
-  // seq_cst: one half of the protocol where fences are symmetric; a plain store otherwise would do.
-  s.gate.store(0, std::memory_order_seq_cst);
+  if (gate_is_shut(slot(region))) return false;
+  shut_gate(slot(region));
   infos_[region].closed_epoch = epoch_;
   return true;
 }
@@ -57,7 +81,7 @@ size_t Domain::keep_likely_victims_locked(RegionIndex* batch, size_t n) {
   size_t kept = 0;
   for (size_t i = 0; i < n; ++i) {
     if (!evictable_locked(batch[i])) continue;
-    if (holds_locked(batch[i]) == 0) {
+    if (static_cast<int32_t>(holds_locked(batch[i])) <= 0) {
       batch[kept++] = batch[i];
     } else {
       reopen_locked(batch[i]);
@@ -81,7 +105,7 @@ void Domain::choose_victims_locked(uint64_t bytes, uint32_t regions, RegionQueue
     // Those watched since before the last fence can be judged at once. If not even the first is, pay for a
     // fence, and let it serve as many others as the policy will have watched.
     size_t usable = 0;
-    while (usable < n && slot(batch[usable]).gate.load(std::memory_order_relaxed) == 0 &&
+    while (usable < n && gate_is_shut(slot(batch[usable])) &&
            infos_[batch[usable]].closed_epoch != epoch_) {
       ++usable;
     }
@@ -94,11 +118,11 @@ void Domain::choose_victims_locked(uint64_t bytes, uint32_t regions, RegionQueue
     for (size_t i = 0; i < usable && (*got < bytes || chosen->size() < regions); ++i) {
       const RegionIndex r = batch[i];
       if (!evictable_locked(r)) continue;  // named twice
-      if (holds_locked(r) != 0) {
+      if (settled_holds_locked(r) != 0) {
         reopen_locked(r);
         continue;
       }
-      policy_->erase(r);
+      unlist_locked(r);
       infos_[r].state = RegionState::kRetiring;
       chosen->push(infos_, r);
       *got += infos_[r].charge;
@@ -106,7 +130,26 @@ void Domain::choose_victims_locked(uint64_t bytes, uint32_t regions, RegionQueue
   }
 }
 
+// Are there unheld regions worth so much? Asked before anything is shut, so that a request that cannot be served
+// costs nobody a hit. The sums are approximate, as for likely victims; what it promises may be gone. It goes on where
+// it stopped the last time, or the same held regions would be passed over by each eviction.
+bool Domain::victims_may_suffice_locked(uint64_t bytes, uint32_t regions) {
+  if (bytes > charged_ || regions > regions_) return false;
+  uint64_t unheld_bytes = 0;
+  uint32_t unheld = 0;
+  for (RegionIndex seen = 0; seen < high_; ++seen) {
+    look_from_ = look_from_ < high_ ? look_from_ + 1 : 1;
+    if (!evictable_locked(look_from_)) continue;
+    if (static_cast<int32_t>(holds_locked(look_from_)) > 0) continue;
+    unheld_bytes += infos_[look_from_].charge;
+    ++unheld;
+    if (unheld_bytes >= bytes && unheld >= regions) return true;
+  }
+  return false;
+}
+
 bool Domain::evict_locked(uint64_t bytes, uint32_t regions, RegionQueue* victims) {
+  if (!victims_may_suffice_locked(bytes, regions)) return false;
   RegionQueue chosen;
   uint64_t got = 0;
   choose_victims_locked(bytes, regions, &chosen, &got);
@@ -120,30 +163,39 @@ bool Domain::evict_locked(uint64_t bytes, uint32_t regions, RegionQueue* victims
     } else {
       // All or nothing: whoever cannot be served must not cost others their regions.
       infos_[r].state = RegionState::kOpen;
+      infos_[r].listed = true;
       policy_->insert(r, infos_[r].range.len, infos_[r].charge);
-      slot(r).gate.store(infos_[r].range.last(), std::memory_order_release);
+      open_gate(slot(r), infos_[r].range.end(), infos_[r].checked);
     }
   }
   return enough;
 }
 
-Status Domain::reserve_locked(uint64_t charge, uint32_t regions, uint64_t pending,
-                              Reservation* out) {
+Status Domain::reserve_locked(MemoryRange asked, uint64_t charge, uint32_t regions,
+                              uint64_t pending, Reservation* out) {
   if (charge > config_.budget_bytes || regions > config_.max_regions) {
     return fail(
         Status::kResource,
-        "pinning %llu bytes in %u regions is more than the whole budget of %llu bytes and %u "
-        "regions; raise FIREHOSE_BUDGET or FIREHOSE_MAX_REGIONS, or copy",
+        "domain %s: pinning [%#zx, +%zu) charges %llu bytes in %u regions, more than the whole "
+        "budget of %llu bytes and %u regions: raise options.budget_bytes or FIREHOSE_BUDGET "
+        "(options.max_regions or FIREHOSE_MAX_REGIONS), or copy",
+        config_.name, static_cast<size_t>(asked.addr), asked.len,
         static_cast<unsigned long long>(charge), regions,
         static_cast<unsigned long long>(config_.budget_bytes), config_.max_regions);
   }
-  if (budget_ < config_.budget_bytes) regrow_budget_locked(now_ns());
+  if (budget_ < config_.budget_bytes) {
+    const uint64_t before = budget_;
+    regrow_budget_locked(now_ns());
+    if (budget_ != before) out->regrown_budget = budget_;
+  }
   // What is on its way back from the kernel is waited for, not evicted for.
   const uint64_t taken = charged_ + charge;
   const uint64_t short_bytes = taken > budget_ ? taken - budget_ : 0;
   if (short_bytes == 0 && taken + pending > budget_) {
     return fail(Status::kNotReady,
-                "%llu bytes do not fit before the kernel gives back %llu bytes that were unpinned",
+                "domain %s: [%#zx, +%zu) charges %llu bytes, which do not fit before the kernel "
+                "gives back %llu bytes that were unpinned",
+                config_.name, static_cast<size_t>(asked.addr), asked.len,
                 static_cast<unsigned long long>(charge), static_cast<unsigned long long>(pending));
   }
   const uint32_t short_regions =
@@ -169,8 +221,10 @@ Status Domain::reserve_locked(uint64_t charge, uint32_t regions, uint64_t pendin
       out->excess_regions = freed_regions;
       return fail(
           Status::kNotReady,
-          "%llu bytes in %u regions do not fit now: %llu of %llu bytes and %u of %u regions are "
-          "held or being registered, %llu bytes not yet given back by the kernel",
+          "domain %s: [%#zx, +%zu) charges %llu bytes in %u regions, which do not fit now: %llu of "
+          "%llu bytes and %u of %u regions are held or being registered, %llu bytes not yet given "
+          "back by the kernel; release, or raise options.budget_bytes or FIREHOSE_BUDGET",
+          config_.name, static_cast<size_t>(asked.addr), asked.len,
           static_cast<unsigned long long>(charge), regions,
           static_cast<unsigned long long>(charged_), static_cast<unsigned long long>(budget_),
           regions_, config_.max_regions, static_cast<unsigned long long>(pending));
@@ -198,7 +252,8 @@ void Domain::give_back_locked(Reservation* reservation) {
 RegionIndex Domain::allocate_locked() {
   RegionIndex found = kNoRegion;
   const RegionIndex oldest = quarantine_.front();
-  if (oldest != kNoRegion && infos_[oldest].closed_epoch != epoch_ && holds_locked(oldest) == 0) {
+  if (oldest != kNoRegion && infos_[oldest].closed_epoch != epoch_ &&
+      settled_holds_locked(oldest) == 0) {
     found = quarantine_.pop(infos_);
   } else if (high_ + 1 < slot_count_) {
     found = ++high_;
@@ -208,7 +263,7 @@ RegionIndex Domain::allocate_locked() {
     fence_locked();
     for (size_t tries = quarantine_.size(); tries > 0 && found == kNoRegion; --tries) {
       const RegionIndex r = quarantine_.pop(infos_);
-      if (holds_locked(r) == 0) {
+      if (settled_holds_locked(r) == 0) {
         found = r;
       } else {
         quarantine_.push(infos_, r);  // somebody is between posting and checking
@@ -226,6 +281,7 @@ void Domain::quarantine_locked(RegionIndex region) {
 
 // Requires: shut before the last fence, and nobody held it since; in no table and no policy.
 void Domain::retire_locked(RegionIndex region, RegionQueue* retired) {
+  unlist_locked(region);
   RegionSlot& s = slot(region);
   s.tag.store(0, std::memory_order_relaxed);
   // Blank before the fence that ends the quarantine: a late holder then sees neither old nor new bounds.
@@ -235,12 +291,8 @@ void Domain::retire_locked(RegionIndex region, RegionQueue* retired) {
 }
 
 void Domain::kill_locked(RegionIndex region, RegionQueue* killed) {
-  RegionInfo& info = infos_[region];
-  if (!info.prepinned) policy_->erase(region);
-  tables_[bits(info.access)]->erase(info.range, region);
-  shut_locked(region);
-  slot(region).tag.store(0, std::memory_order_release);
-  info.state = RegionState::kDead;
+  unlist_locked(region);
+  doom_locked(region);
   killed->push(infos_, region);
 }
 
@@ -253,7 +305,7 @@ void Domain::settle_locked(RegionQueue* list, RegionQueue* retired) {
   if (!fenced) fence_locked();
   while (!list->empty()) {
     const RegionIndex r = list->pop(infos_);
-    if (holds_locked(r) == 0) {
+    if (settled_holds_locked(r) == 0) {
       retire_locked(r, retired);
     } else {
       dead_.push(infos_, r);
@@ -272,7 +324,8 @@ void Domain::drain_dead_locked(size_t most, RegionQueue* retired) {
 }
 
 // Without the lock: nobody else touches the infos and keys of retiring regions.
-UnpinResult Domain::unpin_all_of(const RegionQueue& retired, uint64_t* calls) noexcept {
+UnpinResult Domain::unpin_all_of(const RegionQueue& retired, uint64_t* calls,
+                                 uint64_t* failures) noexcept {
   constexpr size_t kCall = 64;
   MemoryRange ranges[kCall];
   const std::byte* keys[kCall];
@@ -281,14 +334,18 @@ UnpinResult Domain::unpin_all_of(const RegionQueue& retired, uint64_t* calls) no
   while (next != kNoRegion) {
     size_t n = 0;
     for (; next != kNoRegion && n < kCall; next = infos_[next].next) {
+      if (infos_[next].over_released) warn_of_over_release(config_.name, infos_[next].range);
       if (infos_[next].prepinned) continue;
       ranges[n] = infos_[next].range;
       keys[n++] = key_stride_ != 0 ? key_of(next) : nullptr;
     }
     if (n == 0) continue;
-    *calls += n;
-    worst = std::max(worst, n == 1 ? registrar_->unpin(ranges[0], keys[0])
-                                   : registrar_->unpin_many(ranges, keys, n));
+    const UnpinResult result =
+        n == 1 ? registrar_->unpin(ranges[0], keys[0]) : registrar_->unpin_many(ranges, keys, n);
+    // Which ones of a batch could not be undone is not known: all of it counts as failed.
+    *(result == UnpinResult::kBroken ? failures : calls) += n;
+    if (result == UnpinResult::kBroken) warn_of_broken_unpin(config_.name, ranges[0], n);
+    worst = std::max(worst, result);
   }
   return worst;
 }
@@ -296,14 +353,11 @@ UnpinResult Domain::unpin_all_of(const RegionQueue& retired, uint64_t* calls) no
 bool Domain::unpin_retired(RegionQueue* retired, bool charge_is_reserved) noexcept {
   if (retired->empty()) return false;
   uint64_t unpinned = 0;
-  const UnpinResult worst = unpin_all_of(*retired, &unpinned);
-  if (worst == UnpinResult::kBroken) {
-    static RateLimit limit(RateLimit::kSecond);
-    log_warning(limit, "domain %s: the registrar could not unpin: %s", config_.name,
-                last_error_text());
-  }
+  uint64_t failures = 0;
+  const UnpinResult worst = unpin_all_of(*retired, &unpinned, &failures);
   MutexLock lock(mu_);
   totals_.unpins += unpinned;
+  totals_.unpin_failures += failures;
   while (!retired->empty()) {
     const RegionIndex r = retired->pop(infos_);
     pinned_bytes_ -= infos_[r].range.len;
@@ -316,17 +370,27 @@ bool Domain::unpin_retired(RegionQueue* retired, bool charge_is_reserved) noexce
   return worst == UnpinResult::kPending;
 }
 
-// The kernel allows less than we thought: what is charged now is known to fit.
-void Domain::shrink_budget_locked() {
-  const uint64_t least = config_.budget_bytes / 16;
-  budget_ = std::max(std::min(budget_, charged_), least);
+// The registrar allows less than we thought: not `refused` bytes beside what is charged and what the kernel has
+// not given back. That alone is proved. One granule is always worth asking for.
+void Domain::shrink_budget_locked(uint64_t refused, uint64_t pending) {
+  const uint64_t granule = config_.granule_bytes;
+  const uint64_t proved = charged_ + pending + std::max(refused, granule) - granule;
+  const uint64_t least = std::max(config_.budget_bytes / 16, granule);
+  budget_ = std::min(std::max(std::min(budget_, proved), least), config_.budget_bytes);
   shrunk_at_ns_ = now_ns();
 }
 
+// By the time that has passed, however rarely somebody asks. While nothing is charged, what was learnt when
+// something was tells nothing: the whole budget is tried.
 void Domain::regrow_budget_locked(uint64_t now) {
-  if (now - shrunk_at_ns_ < kRegrowEveryNs) return;
-  shrunk_at_ns_ = now;
-  budget_ = std::min(config_.budget_bytes, budget_ + std::max<uint64_t>(budget_ / 4, 4096));
+  uint64_t steps = (now - shrunk_at_ns_) / kRegrowEveryNs;
+  if (steps == 0) return;
+  shrunk_at_ns_ += steps * kRegrowEveryNs;
+  if (charged_ == 0) budget_ = config_.budget_bytes;
+  for (; steps > 0 && budget_ < config_.budget_bytes; --steps) {
+    const uint64_t step = std::max<uint64_t>(budget_ / 4, config_.granule_bytes);
+    budget_ += std::min(step, config_.budget_bytes - budget_);
+  }
 }
 
 }  // namespace hydrant

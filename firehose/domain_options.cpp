@@ -1,6 +1,7 @@
 #include "firehose/domain_options.hpp"
 
 #include "firehose/base/config.hpp"
+#include "firehose/base/log.hpp"
 #include "firehose/base/machine_limits.hpp"
 #include "firehose/registrars/c_registrar.hpp"
 
@@ -25,9 +26,65 @@ Status check_granule(const DomainConfig& config, const RegistrarTraits& traits) 
       config.granule_bytes % traits.granule_bytes != 0) {
     return fail(
         Status::kBadArg,
-        "bucket_bytes = %zu is not a power of two from the registrar's granule of %zu bytes up",
+        "options.bucket_bytes or FIREHOSE_BUCKET = %zu is not a power of two from the registrar's "
+        "granule of %zu bytes up",
         config.granule_bytes, traits.granule_bytes);
   }
+  return Status::kOk;
+}
+
+// A key layout of the environment's choosing would surprise the client: knobs only fill what is open.
+uint32_t choose_mode(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
+                     const char* domain) noexcept {
+  if (options.mode != HYDRANT_MODE_DEFAULT) return options.mode;
+  if (knob_number(Knob::kMode) == 0) return HYDRANT_MODE_REGION;
+  if (traits.key_bytes == 0) return HYDRANT_MODE_PAGE;
+  static RateLimit once(RateLimit::kOnce);
+  log_warning(
+      once,
+      "domain %s: FIREHOSE_MODE=page does not apply, because registrar %s has keys and only "
+      "the program can ask for one key per bucket (options.mode)",
+      domain, traits.name);
+  return HYDRANT_MODE_REGION;
+}
+
+// What ranges are rounded out to.
+size_t choose_granule(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
+                      const DomainConfig& config) noexcept {
+  const size_t page =
+      std::max<size_t>(traits.granule_bytes, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+  const uint64_t bucket = or_knob(options.bucket_bytes, Knob::kBucket);
+  if (bucket == 0 || bucket == page) return page;
+  if (config.mode == HYDRANT_MODE_PAGE) return static_cast<size_t>(bucket);
+  static RateLimit once(RateLimit::kOnce);
+  log_warning(once,
+              "domain %s: %s = %llu has no effect in region mode (options.mode, FIREHOSE_MODE)",
+              config.name, options.bucket_bytes != 0 ? "options.bucket_bytes" : "FIREHOSE_BUCKET",
+              static_cast<unsigned long long>(bucket));
+  return page;
+}
+
+// Requires: the granule is known.
+Status choose_budget(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
+                     DomainConfig* config) noexcept {
+  const uint64_t machine = default_budget_bytes(traits.max_charge_bytes);
+  const uint64_t asked = or_knob(options.budget_bytes, Knob::kBudget);
+  config->budget_bytes = asked != 0 ? asked : machine;
+  if (asked == 0 || asked >= config->granule_bytes) return Status::kOk;
+  if (options.budget_bytes != 0) {
+    return fail(Status::kBadArg,
+                "options.budget_bytes = %llu is less than one %s of %zu bytes: nothing could be "
+                "pinned",
+                static_cast<unsigned long long>(asked),
+                config->mode == HYDRANT_MODE_PAGE ? "bucket" : "granule", config->granule_bytes);
+  }
+  static RateLimit once(RateLimit::kOnce);
+  log_warning(once,
+              "domain %s: FIREHOSE_BUDGET=%llu is less than %zu bytes, the least that can be "
+              "pinned; using the default of %llu",
+              config->name, static_cast<unsigned long long>(asked), config->granule_bytes,
+              static_cast<unsigned long long>(machine));
+  config->budget_bytes = machine;
   return Status::kOk;
 }
 
@@ -38,15 +95,17 @@ Status read_options(const hydrant_domain_options_t* given,
   // `mode` is the last field without which an options struct says nothing.
   constexpr size_t kLeast = offsetof(hydrant_domain_options_t, mode) + sizeof(uint32_t);
   if (given == nullptr || given->size < kLeast || given->size > 4096) {
-    return fail(Status::kBadArg, "options.size is %zu; start from hydrant_domain_options_init()",
-                given == nullptr ? 0 : given->size);
+    return given == nullptr
+               ? fail(Status::kBadArg, "options is NULL; start from hydrant_domain_options_init()")
+               : fail(Status::kBadArg,
+                      "options.size is %zu; start from hydrant_domain_options_init()", given->size);
   }
   hydrant_domain_options_init_sized(options, sizeof *options);
   std::memcpy(options, given, std::min(given->size, sizeof *options));
   if (options->mode > HYDRANT_MODE_PAGE) {
     return fail(Status::kBadArg, "options.mode = %u is no HYDRANT_MODE_*", options->mode);
   }
-  if (options->watch > HYDRANT_WATCH_NONE) {
+  if (options->watch > HYDRANT_WATCH_AUTO) {
     return fail(Status::kBadArg, "options.watch = %u is no HYDRANT_WATCH_*", options->watch);
   }
   if (options->address_kind != HYDRANT_ADDRESS_HOST) {
@@ -88,19 +147,18 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
                    DomainConfig* config) noexcept {
   std::strncpy(config->name, options.name != nullptr ? options.name : traits.name,
                sizeof config->name - 1);
-  config->mode = options.mode;
+  config->mode = choose_mode(options, traits, config->name);
   config->watch = options.watch;
-  // A key layout of the environment's choosing would surprise the client: knobs only fill what is open.
-  if (options.mode == HYDRANT_MODE_DEFAULT) {
-    const bool page = traits.key_bytes == 0 && knob_number(Knob::kMode) != 0;
-    config->mode = page ? HYDRANT_MODE_PAGE : HYDRANT_MODE_REGION;
+  if (options.watch == HYDRANT_WATCH_DEFAULT) {
+    constexpr uint32_t kChoices[] = {HYDRANT_WATCH_AUTO, HYDRANT_WATCH_CLIENT, HYDRANT_WATCH_NONE};
+    config->watch = kChoices[std::min<uint64_t>(knob_number(Knob::kWatch), 2)];
   }
-  if (options.watch == HYDRANT_WATCH_DEFAULT) config->watch = HYDRANT_WATCH_CLIENT;
   config->eager =
       static_cast<Access>(or_knob(options.eager_access, Knob::kEagerAccess)) & traits.supported;
-  const uint64_t machine = default_budget_bytes(traits.max_charge_bytes);
-  const uint64_t budget = or_knob(options.budget_bytes, Knob::kBudget);
-  config->budget_bytes = budget != 0 ? budget : machine;
+  config->granule_bytes = choose_granule(options, traits, *config);
+  Status status = check_granule(*config, traits);
+  if (status == Status::kOk) status = choose_budget(options, traits, config);
+  if (status != Status::kOk) return status;
   const uint64_t regions = or_knob(options.max_regions, Knob::kMaxRegions);
   config->max_regions = static_cast<uint32_t>(
       std::min({regions != 0 ? regions : 65536, traits.max_regions, kMostRegions}));
@@ -112,11 +170,6 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   const uint64_t largest = or_knob(options.max_region_bytes, Knob::kMaxRegionSize);
   config->max_region_bytes = static_cast<size_t>(
       std::min<uint64_t>(largest != 0 ? largest : SIZE_MAX, traits.max_region_bytes));
-  const size_t page =
-      std::max<size_t>(traits.granule_bytes, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
-  const uint64_t bucket = or_knob(options.bucket_bytes, Knob::kBucket);
-  config->granule_bytes =
-      config->mode == HYDRANT_MODE_PAGE && bucket != 0 ? static_cast<size_t>(bucket) : page;
   // Larger than a quarter of the budget, and what is merged can hardly be replaced.
   config->merge_bytes = static_cast<size_t>(or_knob(options.merge_bytes, Knob::kMerge));
   if (options.merge_bytes == 0) {
@@ -126,7 +179,7 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
       std::max<uint64_t>(std::bit_floor(knob_number(Knob::kThreadTable)), 8192));
   const uint64_t warn = knob_number(Knob::kWaitWarn);
   config->wait_warn_ns = warn != 0 ? warn : UINT64_MAX / 2;  // 0: never
-  return check_granule(*config, traits);
+  return Status::kOk;
 }
 
 }  // namespace hydrant

@@ -1,6 +1,9 @@
 #include "firehose/domain_registry.hpp"
 
+#include "firehose/borrowed_lock.hpp"
+#include "firehose/fork_handlers.hpp"
 #include "firehose/pin_handle.hpp"
+#include "firehose/watch/monitor.hpp"
 
 #include <pthread.h>
 #include <sched.h>
@@ -19,8 +22,10 @@ struct Entry {
   bool claimed = false;
 };
 Entry g_entries[kMaxDomains];  // generation, claimed: guarded by registry_mutex()
-// A page that reads 0 in a child: whether somebody has begun to reset the tables there.
-std::atomic<uint32_t>* g_begun = nullptr;
+// A page that reads 0 in a child: how far the tables have been reset there.
+std::atomic<uint32_t>* g_reset = nullptr;
+constexpr uint32_t kNotReset = 0, kResetting = 1, kReset = 2;
+bool g_wipes = false;  // such pages do read 0 there, and so do the slots of inherited domains
 constexpr uint64_t kResetDeadlineNs = 1'000'000'000;
 pthread_once_t g_fork_once = PTHREAD_ONCE_INIT;
 
@@ -32,9 +37,11 @@ void before_fork() HYDRANT_NO_TSA {
   }
   lock_slot_arenas();
   lock_tickets();
+  BorrowedLock::lend_all();
 }
 
 void after_fork_in_parent() HYDRANT_NO_TSA {
+  BorrowedLock::take_back();
   unlock_tickets();
   unlock_slot_arenas();
   for (auto& entry : g_entries) {
@@ -46,34 +53,53 @@ void after_fork_in_parent() HYDRANT_NO_TSA {
 
 // Also called by the first slow call of a child that was made without running fork handlers.
 void reset_in_child() {
-  g_begun->store(1, std::memory_order_relaxed);
+  g_reset->store(kResetting, std::memory_order_relaxed);
+  BorrowedLock::reset_in_child();
+  Monitor::own().reset_in_child();
   forget_threads_in_child();
   reset_slot_arenas_in_child();
   reset_tickets_in_child();
   for (auto& entry : g_entries) {
     Domain* domain = entry.domain.load(std::memory_order_relaxed);
-    if (domain != nullptr) domain->reset_in_child();
+    if (domain == nullptr || (g_wipes && domain->alive())) continue;  // born in the child
+    domain->reset_in_child();
+    // One that was beginning or ending has nobody in the child who would go on with it.
+    if (entry.handle.load(std::memory_order_relaxed) != 0) continue;
+    entry.domain.store(nullptr, std::memory_order_relaxed);
+    entry.claimed = false;
   }
+  g_reset->store(kReset, std::memory_order_release);
 }
 
-void install_fork_handlers() {
-  static std::atomic<uint32_t> fallback{1};
+void install_once() {
+  static std::atomic<uint32_t> fallback{kReset};
   void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  g_begun = page == MAP_FAILED ? &fallback : static_cast<std::atomic<uint32_t>*>(page);
-  if (page != MAP_FAILED) (void)madvise(page, 4096, MADV_WIPEONFORK);
-  g_begun->store(1, std::memory_order_relaxed);
+  g_reset = page == MAP_FAILED ? &fallback : static_cast<std::atomic<uint32_t>*>(page);
+  g_wipes = page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0;
+  g_reset->store(kReset, std::memory_order_relaxed);
   pthread_atfork(&before_fork, &after_fork_in_parent, &reset_in_child);
 }
 
-void notice_unannounced_fork(const Domain& domain) noexcept {
-  if (domain.alive()) return;
+// In a child that was made without running fork handlers: resets the tables. Before its first lock, which a thread
+// that exists in the parent alone may hold.
+void notice_unannounced_fork() noexcept {
+  if (g_reset->load(std::memory_order_acquire) == kReset) return;
   // Threads of the child may come here together: one does the work, the others wait for it.
-  if (g_begun->exchange(1, std::memory_order_acq_rel) == 0) reset_in_child();
+  uint32_t expected = kNotReset;
+  if (g_reset->compare_exchange_strong(expected, kResetting, std::memory_order_acquire)) {
+    reset_in_child();
+  }
   const uint64_t deadline = now_ns() + kResetDeadlineNs;
-  while (!domain.alive() && now_ns() < deadline) sched_yield();
+  while (g_reset->load(std::memory_order_acquire) != kReset && now_ns() < deadline) sched_yield();
+}
+
+void notice_unannounced_fork(const Domain& domain) noexcept {
+  if (!domain.alive()) notice_unannounced_fork();
 }
 
 }  // namespace
+
+void install_fork_handlers() noexcept { pthread_once(&g_fork_once, &install_once); }
 
 Domain* find_domain(uint64_t handle) noexcept {
   const Entry& entry = g_entries[handle % kMaxDomains];
@@ -106,7 +132,8 @@ Domain* domain_of(const RegionSlot* slot) noexcept {
 }
 
 uint64_t claim_domain_handle() noexcept {
-  pthread_once(&g_fork_once, &install_fork_handlers);
+  install_fork_handlers();
+  notice_unannounced_fork();
   MutexLock lock(registry_mutex());
   for (uint32_t i = 0; i < kMaxDomains; ++i) {
     Entry& entry = g_entries[i];
@@ -136,15 +163,34 @@ void publish_domain(std::unique_ptr<Domain> domain) noexcept {
   entry.handle.store(handle, std::memory_order_release);
 }
 
-std::unique_ptr<Domain> withdraw_domain(uint64_t handle) noexcept {
+void announce_domain(Domain& domain) noexcept {
+  MutexLock lock(registry_mutex());
+  g_entries[domain.handle() % kMaxDomains].domain.store(&domain, std::memory_order_relaxed);
+}
+
+void conceal_domain(Domain& domain) noexcept {
+  MutexLock lock(registry_mutex());
+  g_entries[domain.handle() % kMaxDomains].domain.store(nullptr, std::memory_order_relaxed);
+}
+
+Domain* withdraw_domain(uint64_t handle) noexcept {
   if (find_domain(handle) == nullptr) return nullptr;
   MutexLock lock(registry_mutex());
   Entry& entry = g_entries[handle % kMaxDomains];
   if (entry.handle.load(std::memory_order_relaxed) != handle) return nullptr;
   entry.handle.store(0, std::memory_order_release);
   entry.slots_end.store(0, std::memory_order_relaxed);
-  entry.claimed = false;
-  return std::unique_ptr<Domain>(entry.domain.exchange(nullptr, std::memory_order_relaxed));
+  return entry.domain.load(std::memory_order_relaxed);
+}
+
+void forget_domain(std::unique_ptr<Domain> domain) noexcept {
+  {
+    MutexLock lock(registry_mutex());
+    Entry& entry = g_entries[domain->handle() % kMaxDomains];
+    entry.domain.store(nullptr, std::memory_order_relaxed);
+    entry.claimed = false;
+  }
+  domain.reset();
 }
 
 }  // namespace hydrant

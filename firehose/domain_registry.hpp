@@ -17,12 +17,19 @@ Domain* find_domain(uint64_t handle) noexcept;
 // The live domain whose slots include this one; null if none.
 Domain* domain_of(const RegionSlot* slot) noexcept;
 
-// A handle for a new domain; 0 when kMaxDomains are live. Give it back, or make it live.
+// A handle for a new domain; 0 when kMaxDomains are live. Notices an unannounced fork, so that no domain born in
+// the child is taken for one of the parent's. Give it back, or make it live.
 uint64_t claim_domain_handle() noexcept;
 void abandon_domain_handle(uint64_t handle) noexcept;
 void publish_domain(std::unique_ptr<Domain> domain) noexcept;
 
-// Takes the domain away from its handle; null if the handle is not live.
-std::unique_ptr<Domain> withdraw_domain(uint64_t handle) noexcept;
+// Makes the domain known to what happens around a fork. It is not live: that begins with publish_domain().
+void announce_domain(Domain& domain) noexcept;
+void conceal_domain(Domain& domain) noexcept;
+
+// Ends the handle; null if it is not live. The domain keeps its place, so that no other one gets its threads'
+// states, and what happens around a fork still reaches it, until forget_domain().
+Domain* withdraw_domain(uint64_t handle) noexcept;
+void forget_domain(std::unique_ptr<Domain> domain) noexcept;
 
 }  // namespace hydrant

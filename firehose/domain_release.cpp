@@ -1,5 +1,6 @@
 // Everything that takes holds or regions away: slow releases, invalidation, flush; and waiting for budget.
 #include "firehose/domain.hpp"
+#include "firehose/gate.hpp"
 
 #include <algorithm>
 #include <ctime>
@@ -10,6 +11,9 @@ namespace {
 constexpr size_t kInvalidateBatch = 512;
 constexpr uint64_t kFirstPauseNs = 20'000;
 constexpr uint64_t kLongestPauseNs = 1'000'000;
+// Whoever waits for budget looks through the regions under the lock: it rests so many times as long as it looked.
+constexpr uint64_t kRestPerTry = 16;
+constexpr uint64_t kLongestRestNs = 20'000'000;
 
 void pause_ns(uint64_t ns) {
   timespec ts{0, static_cast<long>(ns)};
@@ -23,6 +27,7 @@ Status Domain::release(const RegionSlot* s) noexcept {
     return fail(Status::kBadArg, "not a pin: %p", static_cast<const void*>(s));
   }
   ThreadDomain* thread = enter();
+  if (is_span(s)) return release_span(s, thread);
   const RegionIndex r = index_of(s);
   if (thread != nullptr && s->tag.load(std::memory_order_relaxed) == handle_) {
     drop_hold(thread->counts[r]);
@@ -35,13 +40,12 @@ Status Domain::release(const RegionSlot* s) noexcept {
     RegionInfo& info = infos_[r];
     switch (info.state) {
       case RegionState::kOpen: drop_locked(thread, r); return Status::kOk;
-      case RegionState::kSpan: break;
       case RegionState::kTombstone:
         return fail(Status::kNotInit, "this pin was taken before the fork that made this process");
       case RegionState::kDead:
         if (info.closed_epoch == epoch_) fence_locked();
         // Shut: the sum only falls, so 0 means that this hold was released before.
-        if (holds_locked(r) == 0) {
+        if (settled_holds_locked(r) == 0) {
           return fail(Status::kBadArg, "this pin is not live: it was released before");
         }
         if (drop_locked(thread, r) != 0) return Status::kOk;
@@ -52,7 +56,6 @@ Status Domain::release(const RegionSlot* s) noexcept {
       default: return fail(Status::kBadArg, "this pin is not live: its region is gone");
     }
   }
-  if (retired.empty()) return release_span(r, thread);
   unpin_retired(&retired, false);
   return Status::kOk;
 }
@@ -86,6 +89,9 @@ bool Domain::invalidate_some(MemoryRange range, bool first) noexcept {
 }
 
 Status Domain::invalidate(MemoryRange range) noexcept {
+  // "Everything" is a good request here: no region reaches into what is cut off.
+  const uintptr_t most = UINTPTR_MAX - 2 * config_.granule_bytes;
+  if (range.valid() && range.last() > most && range.addr <= most) range.len = most - range.addr + 1;
   const Status status = check_range(range);
   if (status != Status::kOk) return status;
   // In pieces, so that others get the mutex in between. What is registered meanwhile is new memory's or is
@@ -124,11 +130,10 @@ void Domain::flush() noexcept {
     if (!shut.empty()) fence_locked();
     while (!shut.empty()) {
       const RegionIndex r = shut.pop(infos_);
-      if (holds_locked(r) != 0) {
+      if (settled_holds_locked(r) != 0) {
         reopen_locked(r);
         continue;
       }
-      policy_->erase(r);
       tables_[bits(infos_[r].access)]->erase(infos_[r].range, r);
       retire_locked(r, &retired);
     }
@@ -144,6 +149,7 @@ Status Domain::pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
   uint64_t pause = kFirstPauseNs;
   for (;;) {
     // A release tells nobody, so that it costs nothing; whoever waits looks again from time to time.
+    const uint64_t tried = now_ns();
     const Status status = pin(range, need, Effort::kRegister, out, deadline);
     if (status != Status::kNotReady) return status;
     const uint64_t now = now_ns();
@@ -152,16 +158,19 @@ Status Domain::pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
                          static_cast<unsigned long long>((now - begun) / 1000), range.len,
                          static_cast<size_t>(range.addr));
     }
-    pause_ns(std::min(pause, deadline - now));
+    const uint64_t rest = std::min((now - tried) * kRestPerTry, kLongestRestNs);
+    pause_ns(std::min(std::max(pause, rest), deadline - now));
     pause = std::min(pause * 2, kLongestPauseNs);
-    poll();
+    poll_briefly(deadline);
   }
 }
 
 Status Domain::pin_partial(MemoryRange range, Access need, const RegionSlot** out) noexcept {
   const Status status = check_range(range);
   if (status != Status::kOk) return status;
-  ThreadDomain* thread = enter();
+  Want want = make_want(range, need, Effort::kHitOnly, enter());
+  ThreadDomain* thread = want.thread;
+  if (checked_regions_.load(std::memory_order_relaxed) != 0) (void)become_quiet(want);
   MutexLock lock(mu_);
   RegionIndex best = kNoRegion;
   for (uint32_t c = 0; c < 16; ++c) {
@@ -171,7 +180,7 @@ Status Domain::pin_partial(MemoryRange range, Access need, const RegionSlot** ou
     }
     // Whatever covers the first address, else the lowest start: any_overlap() answers in this order.
     const RegionIndex r = tables_[c]->any_overlap(range.addr, range.last());
-    if (r == kNoRegion) continue;
+    if (r == kNoRegion || (infos_[r].checked && !want.quiet)) continue;
     if (best == kNoRegion || std::max(infos_[r].range.addr, range.addr) <
                                  std::max(infos_[best].range.addr, range.addr)) {
       best = r;
@@ -179,9 +188,9 @@ Status Domain::pin_partial(MemoryRange range, Access need, const RegionSlot** ou
   }
   if (best == kNoRegion) {
     count_outcome(thread, Status::kNotReady);
-    return Status::kNotReady;
+    return fail_plainly(Status::kNotReady, "nothing of the range is pinned");
   }
-  if (slot(best).gate.load(std::memory_order_relaxed) == 0) reopen_locked(best);
+  if (gate_is_shut(slot(best))) reopen_locked(best);
   take_locked(thread, best);
   if (thread != nullptr) ThreadCounters::add(thread->counters.refills);
   *out = &slot(best);
@@ -189,6 +198,7 @@ Status Domain::pin_partial(MemoryRange range, Access need, const RegionSlot** ou
 }
 
 bool Domain::describe(const RegionSlot* s, MemoryRange* range, const std::byte** key) noexcept {
+  if (is_span(s)) return false;
   MutexLock lock(mu_);
   const RegionInfo& info = infos_[index_of(s)];
   if (info.state != RegionState::kOpen && info.state != RegionState::kDead) return false;

@@ -19,25 +19,6 @@ constexpr uint64_t add_up(uint64_t a, uint64_t b) {
 
 }  // namespace
 
-struct Domain::SpanParts {
-  size_t count;
-  RegionIndex regions[1];
-
-  static SpanParts* create(size_t count) noexcept {
-    void* memory = std::malloc(sizeof(SpanParts) + (count - 1) * sizeof(RegionIndex));
-    auto* parts = static_cast<SpanParts*>(memory);
-    if (parts != nullptr) parts->count = count;
-    return parts;
-  }
-  static SpanParts* of(const RegionInfo& info) noexcept {
-    return reinterpret_cast<SpanParts*>(static_cast<uintptr_t>(info.parts));
-  }
-};
-
-size_t Domain::parts_of_span_locked(RegionIndex span) const {
-  return SpanParts::of(infos_[span])->count;
-}
-
 size_t Domain::buckets_in(MemoryRange range) const noexcept {
   return round_out(range, config_.granule_bytes).len / config_.granule_bytes;
 }
@@ -65,7 +46,7 @@ Status Domain::reserve_missing(const MemoryRange* ranges, size_t n, const Region
   Status status = Status::kOk;
   {
     MutexLock lock(mu_);
-    status = reserve_locked(charge, regions, kernel_pending, reservation);
+    status = reserve_locked(ranges[0], charge, regions, kernel_pending, reservation);
   }
   const Status paid = pay_with_victims(reservation);
   return status != Status::kOk ? status : paid;
@@ -84,8 +65,7 @@ Status Domain::check_total(const MemoryRange* ranges, size_t n, Access need) noe
     if (round_out(ranges[i], config_.granule_bytes).len <= config_.max_region_bytes) continue;
     MutexLock lock(mu_);
     if (find_locked(ranges[i], need) != kNoRegion) continue;
-    return fail(Status::kResource, "%zu bytes are more than the largest region of %zu bytes",
-                ranges[i].len, config_.max_region_bytes);
+    return fail_too_large(ranges[i]);
   }
   if (charge <= config_.budget_bytes && regions <= config_.max_regions) return Status::kOk;
   for (size_t i = 0; i < n; ++i) {
@@ -98,9 +78,11 @@ Status Domain::check_total(const MemoryRange* ranges, size_t n, Access need) noe
   }
   if (charge <= config_.budget_bytes && regions <= config_.max_regions) return Status::kOk;
   return fail(Status::kResource,
-              "%zu ranges of %llu bytes in all are more than the whole budget of %llu bytes and %u "
-              "regions",
-              n, static_cast<unsigned long long>(charge),
+              "domain %s: %zu ranges from %#zx on charge %llu bytes in all, more than the whole "
+              "budget of %llu bytes and %u regions: raise options.budget_bytes or FIREHOSE_BUDGET "
+              "(options.max_regions or FIREHOSE_MAX_REGIONS), or copy",
+              config_.name, n, static_cast<size_t>(ranges[0].addr),
+              static_cast<unsigned long long>(charge),
               static_cast<unsigned long long>(config_.budget_bytes), config_.max_regions);
 }
 
@@ -108,11 +90,15 @@ Status Domain::check_total(const MemoryRange* ranges, size_t n, Access need) noe
 Status Domain::acquire_all(const Want& like, const MemoryRange* ranges, size_t n,
                            const RegionSlot** held) noexcept {
   ThreadDomain* thread = like.thread;
+  Want asked = like;
+  if (checked_regions_.load(std::memory_order_relaxed) != 0) (void)become_quiet(asked);
   const bool may_register = like.effort == Effort::kRegister;
   Status status = may_register ? check_total(ranges, n, like.need) : Status::kOk;
   for (size_t i = 0; i < n && status == Status::kOk; ++i) {
     held[i] = nullptr;
     Want want = make_want(ranges[i], like.need, Effort::kHitOnly, thread);
+    want.quiet = asked.quiet;
+    want.restless = asked.restless;
     if (pin_one(want, &held[i]) != Status::kOk && !may_register) {
       status = Status::kNotReady;
     }
@@ -122,6 +108,8 @@ Status Domain::acquire_all(const Want& like, const MemoryRange* ranges, size_t n
   for (size_t i = 0; i < n && status == Status::kOk; ++i) {
     if (held[i] != nullptr) continue;
     Want want = make_want(ranges[i], like.need, like.effort, thread);
+    want.quiet = asked.quiet;
+    want.restless = asked.restless;
     want.may_wait = like.may_wait;
     want.deadline_ns = like.deadline_ns;
     want.prepaid = &reservation;
@@ -144,22 +132,21 @@ Status Domain::make_span(MemoryRange pages, const RegionSlot* const* held, size_
   SpanParts* parts = SpanParts::create(n);
   if (parts == nullptr) return fail(Status::kResource, "no memory for a pin of %zu buckets", n);
   for (size_t i = 0; i < n; ++i) parts->regions[i] = index_of(held[i]);
-  MutexLock lock(mu_);
-  const RegionIndex r = allocate_locked();
-  if (r == kNoRegion) {
-    std::free(parts);
-    return fail(Status::kNotReady, "all %u region slots are in use", slot_count_);
+  const RegionSlot* s = nullptr;
+  uint32_t capacity = 0;
+  {
+    MutexLock lock(mu_);
+    s = spans_.take(pages, parts);
+    capacity = spans_.capacity();
   }
-  RegionInfo& info = infos_[r];
-  info = {};
-  info.range = pages;
-  info.parts = reinterpret_cast<uintptr_t>(parts);
-  info.state = RegionState::kSpan;
-  RegionSlot& s = slot(r);
-  s.len.store(pages.len, std::memory_order_relaxed);
-  s.key.store(nullptr, std::memory_order_relaxed);
-  s.addr.store(pages.addr, std::memory_order_relaxed);
-  *out = &s;
+  if (s == nullptr) {
+    std::free(parts);  // without the mutex: see the lock table
+    return fail(Status::kResource,
+                "domain %s: %u pins of several buckets are held, which is all that the address "
+                "space has room for: release some",
+                config_.name, capacity);
+  }
+  *out = s;
   return Status::kOk;
 }
 
@@ -167,8 +154,11 @@ Status Domain::pin_span(const Want& want, const RegionSlot** out) noexcept {
   const MemoryRange pages = want.pages;
   const size_t n = pages.len / config_.granule_bytes;
   if (n > config_.max_regions) {
-    return fail(Status::kResource, "%zu bytes are %zu buckets, more than max_regions = %u",
-                want.range.len, n, config_.max_regions);
+    return fail(Status::kResource,
+                "domain %s: [%#zx, +%zu) is %zu buckets, more than max_regions = %u: raise "
+                "options.max_regions or FIREHOSE_MAX_REGIONS, or take larger buckets",
+                config_.name, static_cast<size_t>(want.range.addr), want.range.len, n,
+                config_.max_regions);
   }
   auto* ranges = static_cast<MemoryRange*>(std::calloc(n, sizeof(MemoryRange)));
   auto* held = static_cast<const RegionSlot**>(std::calloc(n, sizeof(RegionSlot*)));
@@ -190,17 +180,23 @@ Status Domain::pin_span(const Want& want, const RegionSlot** out) noexcept {
   return status;
 }
 
-Status Domain::release_span(RegionIndex region, ThreadDomain* thread) noexcept {
+// Frees what spans remember. Requires: nobody else is inside a call.
+void Domain::free_spans() noexcept HYDRANT_NO_TSA { spans_.free_all(); }
+
+Status Domain::release_span(const RegionSlot* s, ThreadDomain* thread) noexcept {
   SpanParts* parts = nullptr;
+  bool parents = false;
+  if (thread != nullptr) ThreadCounters::add(thread->counters.slow_releases);
   {
     MutexLock lock(mu_);
-    RegionInfo& info = infos_[region];
-    if (info.state != RegionState::kSpan) {
-      return fail(Status::kBadArg, "this pin is not live: it was released before");
-    }
-    parts = SpanParts::of(info);
-    slot(region).addr.store(kBlankAddr, std::memory_order_relaxed);
-    quarantine_locked(region);
+    parts = spans_.give_back(s);
+    parents = parts == nullptr && spans_.is_tombstone(s);
+  }
+  if (parents) {
+    return fail(Status::kNotInit, "this pin was taken before the fork that made this process");
+  }
+  if (parts == nullptr) {
+    return fail(Status::kBadArg, "this pin is not live: it was released before");
   }
   for (size_t i = 0; i < parts->count; ++i) drop_hold_of(thread, &slot(parts->regions[i]));
   std::free(parts);
@@ -208,15 +204,18 @@ Status Domain::release_span(RegionIndex region, ThreadDomain* thread) noexcept {
 }
 
 size_t Domain::parts(const RegionSlot* s, size_t i, hydrant_region_t* part) noexcept {
+  if (part != nullptr) *part = {};
   MutexLock lock(mu_);
-  RegionIndex r = index_of(s);
+  RegionIndex r = kNoRegion;
   size_t count = 1;
-  if (infos_[r].state == RegionState::kSpan) {
-    const SpanParts* parts = SpanParts::of(infos_[r]);
+  if (is_span(s)) {
+    const SpanParts* parts = spans_.find(s);
+    if (parts == nullptr) return 0;
     count = parts->count;
     if (i < count) r = parts->regions[i];
-  } else if (infos_[r].state != RegionState::kOpen && infos_[r].state != RegionState::kDead) {
-    return 0;
+  } else {
+    r = index_of(s);
+    if (infos_[r].state != RegionState::kOpen && infos_[r].state != RegionState::kDead) return 0;
   }
   if (part != nullptr && i < count) {
     *part = {infos_[r].range.addr, infos_[r].range.len, key_stride_ != 0 ? key_of(r) : nullptr};
@@ -233,8 +232,10 @@ Status Domain::count_parts(const hydrant_range_t* ranges, size_t n, size_t* tota
     if (status != Status::kOk) return add_context(status, "range %zu of %zu", i, n);
     *total += config_.mode == HYDRANT_MODE_PAGE ? buckets_in(range) : 1;
     if (*total <= config_.max_regions) continue;
-    return fail(Status::kResource, "the first %zu of %zu ranges need more than max_regions = %u",
-                i + 1, n, config_.max_regions);
+    return fail(Status::kResource,
+                "domain %s: the first %zu of %zu ranges need more than max_regions = %u: raise "
+                "options.max_regions or FIREHOSE_MAX_REGIONS, or pin fewer at once",
+                config_.name, i + 1, n, config_.max_regions);
   }
   return Status::kOk;
 }

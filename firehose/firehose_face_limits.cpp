@@ -26,26 +26,42 @@ uint64_t share(uint64_t whole, double ratio) noexcept {
   return static_cast<uint64_t>(static_cast<double>(whole) * ratio);
 }
 
+// How texts call a pair of settings, what they count, and the argument of firehose_init that bounds them.
+struct PairNames {
+  const char* first;
+  const char* second;
+  const char* unit;
+  const char* argument;
+};
+constexpr PairNames kBytePair{"GASNET_FIREHOSE_M", "GASNET_FIREHOSE_MAXVICTIM_M", "bytes",
+                              "max_pinnable_memory"};
+constexpr PairNames kRegionPair{"GASNET_FIREHOSE_R", "GASNET_FIREHOSE_MAXVICTIM_R", "regions",
+                                "max_regions"};
+
 // One of a pair of settings derives the other from the whole.
-Status derive_pair(const char* first_name, const char* second_name, uint64_t whole,
-                   const FaceSetting& given_first, const FaceSetting& given_second, uint64_t* first,
-                   uint64_t* second) noexcept {
+Status derive_pair(const PairNames& names, uint64_t whole, const FaceSetting& given_first,
+                   const FaceSetting& given_second, uint64_t* first, uint64_t* second) noexcept {
   if (given_first.given && given_second.given) {
     *first = given_first.number;
     *second = given_second.number;
     // A client without a limit (whole == 0) leaves it to the variables.
     if (whole != 0 && (*first > whole || *second > whole - *first)) {
-      log_warning("%s and %s together are more than the %llu that the client said can be pinned",
-                  first_name, second_name, static_cast<unsigned long long>(whole));
+      log_warning(
+          "%s and %s together are more than the %llu %s that the client said can be pinned (%s of "
+          "firehose_init); set one of them only, or both lower",
+          names.first, names.second, static_cast<unsigned long long>(whole), names.unit,
+          names.argument);
     }
     return Status::kOk;
   }
   const FaceSetting& given = given_first.given ? given_first : given_second;
   if (whole != 0 && given.number > whole) {
-    return fail(
-        Status::kBadArg, "%s (%llu) is more than the %llu that the client said can be pinned",
-        given_first.given ? first_name : second_name, static_cast<unsigned long long>(given.number),
-        static_cast<unsigned long long>(whole));
+    return fail(Status::kBadArg,
+                "%s is %llu %s, more than the %llu that the client said can be pinned (%s of "
+                "firehose_init); set it lower, or set both %s and %s",
+                given_first.given ? names.first : names.second,
+                static_cast<unsigned long long>(given.number), names.unit,
+                static_cast<unsigned long long>(whole), names.argument, names.first, names.second);
   }
   const uint64_t rest = whole == 0 ? 0 : whole - given.number;
   *first = given_first.given ? given.number : rest;
@@ -56,7 +72,9 @@ Status derive_pair(const char* first_name, const char* second_name, uint64_t who
 Status split_bytes(const FaceAsk& ask, const FaceEnvironment& environment,
                    FaceLimits* limits) noexcept {
   if (ask.prepinned_bytes > ask.max_bytes && ask.max_bytes != 0) {
-    return fail(Status::kBadArg, "%llu bytes are prepinned, but max_pinnable_memory is %llu",
+    return fail(Status::kBadArg,
+                "%llu bytes are prepinned, but max_pinnable_memory is %llu bytes; prepin less, or "
+                "pass more",
                 static_cast<unsigned long long>(ask.prepinned_bytes),
                 static_cast<unsigned long long>(ask.max_bytes));
   }
@@ -84,9 +102,12 @@ Status choose_region_bytes(const FaceAsk& ask, const FaceEnvironment& environmen
   }
   limits->region_bytes = round_down(bytes, ask.bucket_bytes);
   if (bytes != 0 && limits->region_bytes == 0) {
-    return fail(
-        Status::kBadArg, "the largest region, %llu bytes, is smaller than a bucket, %llu bytes",
-        static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(ask.bucket_bytes));
+    return fail(Status::kBadArg,
+                "the largest region, %llu bytes, is smaller than a bucket, %llu bytes; raise "
+                "max_region_size "
+                "of firehose_init or GASNET_FIREHOSE_MAXREGION_SIZE",
+                static_cast<unsigned long long>(bytes),
+                static_cast<unsigned long long>(ask.bucket_bytes));
   }
   return Status::kOk;
 }
@@ -115,16 +136,17 @@ Status split_regions(const FaceAsk& ask, const FaceEnvironment& environment,
   const bool any = environment.r.given || environment.max_victim_r.given;
   if (ask.max_regions == 0 && !any) return Status::kOk;
   if (ask.max_regions != 0 && ask.max_regions <= ask.prepinned_regions) {
-    return fail(Status::kBadArg, "%llu regions are prepinned, but max_regions is %llu",
+    return fail(Status::kBadArg,
+                "%llu regions are prepinned, but max_regions is %llu, which leaves none for other "
+                "pins; prepin fewer, or pass more",
                 static_cast<unsigned long long>(ask.prepinned_regions),
                 static_cast<unsigned long long>(ask.max_regions));
   }
   const uint64_t available = ask.max_regions == 0 ? 0 : ask.max_regions - ask.prepinned_regions;
   if (any) {
     uint64_t r = 0;
-    const Status status =
-        derive_pair("GASNET_FIREHOSE_R", "GASNET_FIREHOSE_MAXVICTIM_R", available, environment.r,
-                    environment.max_victim_r, &r, &limits->victim_regions);
+    const Status status = derive_pair(kRegionPair, available, environment.r,
+                                      environment.max_victim_r, &r, &limits->victim_regions);
     if (status != Status::kOk) return status;
   } else {
     const bool simple = ask.local_only || limits->region_bytes == 0 || limits->victim_bytes == 0;
@@ -153,7 +175,7 @@ Status check_enough(const FaceAsk& ask, const FaceEnvironment& environment,
   const bool limited = ask.max_bytes != 0 || environment.max_victim_m.given;
   if (limited && limits.victim_bytes < ask.bucket_bytes) {
     return fail(Status::kBadArg,
-                "MAXVICTIM is %llu bytes, less than a bucket of %llu; raise "
+                "MAXVICTIM is %llu bytes, less than a bucket of %llu bytes; raise "
                 "max_pinnable_memory or GASNET_FIREHOSE_MAXVICTIM_M, or prepin less",
                 static_cast<unsigned long long>(limits.victim_bytes),
                 static_cast<unsigned long long>(ask.bucket_bytes));
@@ -189,8 +211,8 @@ Status split_face_memory(uint64_t max_bytes, double victim_ratio,
                          const FaceEnvironment& environment, uint64_t* m_bytes,
                          uint64_t* victim_bytes) noexcept {
   if (environment.m.given || environment.max_victim_m.given) {
-    return derive_pair("GASNET_FIREHOSE_M", "GASNET_FIREHOSE_MAXVICTIM_M", max_bytes, environment.m,
-                       environment.max_victim_m, m_bytes, victim_bytes);
+    return derive_pair(kBytePair, max_bytes, environment.m, environment.max_victim_m, m_bytes,
+                       victim_bytes);
   }
   *victim_bytes = share(max_bytes, victim_ratio);
   *m_bytes = max_bytes - *victim_bytes;

@@ -20,7 +20,7 @@ constexpr size_t kMaxRegionBytes = 2 * HYDRANT_FH_MAX_ALIGN;
 // The range of the Asking object of this thread; null if there is none.
 thread_local const MemoryRange* t_asked = nullptr;
 
-uint32_t seconds_now() noexcept { return static_cast<uint32_t>(now_ns() / 1'000'000'000u); }
+uint32_t ms_now() noexcept { return static_cast<uint32_t>(now_ns() / 1'000'000u); }
 
 // Up to kBatch firehose_region_t as the client's compiler lays them out.
 class RegionList {
@@ -160,11 +160,11 @@ void FaceRegistrar::unpin(const hydrant_range_t* ranges, const void* const* keys
 // Pages are remembered bucket by bucket, because that is how they may be unpinned.
 void FaceRegistrar::remember(MemoryRange range) noexcept {
   const auto thread = static_cast<uint32_t>(gettid());
-  const uint32_t since = seconds_now();
+  const uint32_t since = ms_now();
   const size_t step = page_mode_ ? bucket_bytes_ : range.len;
   MutexLock lock(mutex_);
   for (size_t at = 0; at < range.len; at += step) {
-    pinned_.add({.addr = range.addr + at, .len = step, .thread = thread, .since_s = since});
+    pinned_.add({.addr = range.addr + at, .len = step, .thread = thread, .since_ms = since});
   }
 }
 
@@ -176,6 +176,12 @@ void FaceRegistrar::forget(const hydrant_range_t* ranges, size_t n) noexcept {
       pinned_.remove(ranges[i].addr + at, step);
     }
   }
+}
+
+const char* format_age(uint32_t age_ms, char* text, size_t room) noexcept {
+  const bool in_ms = age_ms < 10'000;
+  std::snprintf(text, room, "%u %s", in_ms ? age_ms : age_ms / 1000, in_ms ? "ms" : "s");
+  return text;
 }
 
 size_t FaceRegistrar::pinned_ranges() noexcept {
@@ -192,7 +198,7 @@ void FaceRegistrar::log_pinned(size_t lines) noexcept {
     count = pinned_.copy_lowest(entries.data(), std::min(lines, entries.size()));
     total = pinned_.size();
   }
-  const uint32_t now = seconds_now();
+  const uint32_t now = ms_now();
   for (size_t i = 0; i < count; ++i) {
     PinnedTable::Entry entry = entries[i];
     // One line for neighbouring buckets that one thread pinned.
@@ -201,8 +207,10 @@ void FaceRegistrar::log_pinned(size_t lines) noexcept {
          ++i) {
       entry.len += entries[i + 1].len;
     }
-    log_warning("firehose:   [%#zx, +%zu) pinned %u s ago by thread %u",
-                static_cast<size_t>(entry.addr), entry.len, now - entry.since_s, entry.thread);
+    char age[24];
+    log_warning("firehose:   [%#zx, +%zu) pinned %s ago by thread %u",
+                static_cast<size_t>(entry.addr), entry.len,
+                format_age(now - entry.since_ms, age, sizeof age), entry.thread);
   }
   if (total > count) log_warning("firehose:   and %zu more", total - count);
 }

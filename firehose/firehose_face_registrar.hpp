@@ -24,9 +24,9 @@ class PinnedTable {
  public:
   struct Entry {
     uintptr_t addr = 0;
-    size_t len = 0;       // 0: a free cell
-    uint32_t thread = 0;  // gettid() of the thread that pinned it
-    uint32_t since_s = 0;
+    size_t len = 0;         // 0: a free cell
+    uint32_t thread = 0;    // gettid() of the thread that pinned it
+    uint32_t since_ms = 0;  // modulo 2^32
   };
 
   void add(const Entry& entry) noexcept;
@@ -46,6 +46,9 @@ class PinnedTable {
   size_t capacity_ = 0;  // power of two, or 0
   size_t size_ = 0;
 };
+
+// "350 ms" below ten seconds, else "12 s". Answers `text`.
+const char* format_age(uint32_t age_ms, char* text, size_t room) noexcept;
 
 // Thread safety: as the registrar door demands. mutex_ guards only the table and is a leaf: nothing is
 // called under it.

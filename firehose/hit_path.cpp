@@ -15,8 +15,9 @@ namespace {
   Domain* domain = find_domain(handle);
   if (domain == nullptr) return failed_pin(Status::kNotInit);
   if (access > bits(Access::kAll)) {
-    return failed_pin(fail(Status::kBadArg, "access %#x has unknown bits; the rights are %#x",
-                           access, bits(Access::kAll)));
+    return failed_pin(fail(Status::kBadArg,
+                           "access %#x has unknown bits; HYDRANT_ACCESS_ALL is %#x", access,
+                           bits(Access::kAll)));
   }
   const RegionSlot* slot = nullptr;
   const Status status =
@@ -80,8 +81,8 @@ extern "C" hydrant_pin_t hydrant_pin(hydrant_domain_t domain, const void* addr, 
       "jb 1f\n\t"
       "cmpq (%%rax), %[first]\n\t"
       "jb 1f\n\t"
-      "cmpq %[last], 24(%%rax)\n\t"  // the gate: 0 when shut
-      "jb 1f\n\t"
+      "cmpq %[last], 24(%%rax)\n\t"  // the gate: the end, 0 when shut
+      "jbe 1f\n\t"
       "testl %[access], 32(%%rax)\n\t"  // rights denied
       "jnz 1f\n\t"
       "addq $1, -64(%%r9)\n\t"  // hits

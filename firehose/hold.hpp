@@ -47,18 +47,24 @@ inline void drop_hold(HoldCount& count) noexcept {
 constexpr auto kCheckOrder = std::memory_order_acquire;
 #endif
 
-// Takes a hold on `slot` if it is open, contains [first, last] and grants `need`; false: nothing held.
-inline bool hold_if_open(const RegionSlot& slot, HoldCount& count, uintptr_t first, uintptr_t last,
+// Takes a hold on `slot` if this gate of it is open, it contains [first, last] and grants `need`; false:
+// nothing held.
+inline bool hold_if_open(const RegionSlot& slot, const std::atomic<uintptr_t>& gate,
+                         HoldCount& count, uintptr_t first, uintptr_t last,
                          uint32_t need) noexcept {
   post_hold(count);
   if (!fence::asymmetric()) fence::light_symmetric();
   // In this order: bounds and rights of a reused slot are written before its gate.
-  if (first >= slot.addr.load(kCheckOrder) && last <= slot.gate.load(kCheckOrder) &&
+  if (first >= slot.addr.load(kCheckOrder) && last < gate.load(kCheckOrder) &&
       (need & slot.denied.load(kCheckOrder)) == 0) {
     return true;
   }
   drop_hold(count);
   return false;
+}
+inline bool hold_if_open(const RegionSlot& slot, HoldCount& count, uintptr_t first, uintptr_t last,
+                         uint32_t need) noexcept {
+  return hold_if_open(slot, slot.gate, count, first, last, need);
 }
 
 }  // namespace hydrant

@@ -1,11 +1,12 @@
 // A fixed-capacity array in its own mapping: address space is reserved at once, memory only when touched.
 //
-// Tables of the cache grow under a lock that allocators' hooks may want one day, so nothing in them comes
-// from malloc. Elements start as zero bytes; no constructor or destructor runs.
+// Tables of the cache grow under a lock that the monitor's reader needs while allocators wait for it, so
+// nothing in them comes from malloc. Elements start as zero bytes; no constructor or destructor runs.
 #pragma once
 
+#include "firehose/raw_memory.hpp"
+
 #include <cstddef>
-#include <sys/mman.h>
 #include <type_traits>
 #include <utility>
 
@@ -29,21 +30,20 @@ class MappedArray {
   // False when the address space is refused. Requires: empty.
   [[nodiscard]] bool map(size_t count) noexcept {
     if (count == 0) return true;
-    void* p = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) return false;
+    void* p = raw_map(count * sizeof(T));
+    if (p == nullptr) return false;
     data_ = static_cast<T*>(p);
     size_ = count;
     return true;
   }
   void reset() noexcept {
-    if (data_ != nullptr) munmap(data_, bytes());
+    if (data_ != nullptr) raw_unmap(data_, bytes());
     data_ = nullptr;
     size_ = 0;
   }
   // Gives the memory back and keeps the addresses: all elements read as zero again.
   void clear() noexcept {
-    if (data_ != nullptr) madvise(data_, bytes(), MADV_DONTNEED);
+    if (data_ != nullptr) raw_clear(data_, bytes());
   }
 
   T& operator[](size_t i) noexcept { return data_[i]; }

@@ -16,24 +16,26 @@ enum class RegionState : uint8_t {
   kDead,        // shut for good; registered until its holds are gone
   kRetiring,    // nobody holds it; it is being unpinned, outside every lock
   kQuarantine,  // blank; reusable after one more fence
-  kSpan,        // stands for several buckets held by one pin (page mode)
   kTombstone,   // was held when this process was forked off: never reused
 };
 
 struct RegionInfo {
   MemoryRange range;
   uint64_t charge;
-  uint64_t parts;          // kSpan: its SpanParts
   uint64_t crossed_bytes;  // kOpen: requests that reached over its ends and were registered apart
   RegionIndex next, previous;
   Access access;
   uint32_t closed_epoch;  // fences issued when it was shut, or made blank
   uint32_t starter;       // kPending: mark of the thread whose deferred pin started it, or 0
   RegionState state;
-  bool prepinned;  // the client's own registration: never evicted, never unpinned
-  bool poisoned;   // kPending: invalidated meanwhile, so the registration is worth nothing
+  bool checked : 1;        // open through its checked gate only
+  bool vouched : 1;        // cached on the client's word
+  bool listed : 1;         // the policy knows it
+  bool prepinned : 1;      // the client's own registration: never evicted, never unpinned
+  bool poisoned : 1;       // kPending: invalidated meanwhile, so the registration is worth nothing
+  bool over_released : 1;  // a pin of it was released more often than it was taken
 };
-static_assert(sizeof(RegionInfo) <= 64);
+static_assert(sizeof(RegionInfo) <= 56);
 
 // A queue of regions linked through their infos; a region is in one queue at most.
 class RegionQueue {

@@ -24,7 +24,8 @@ struct alignas(64) RegionSlot {
   std::atomic<size_t> len;
   std::atomic<const void*> key;
 
-  // Last byte of the region while it may be hit, 0 while it is closed. Opened with release after all
+  // End of the region while it may be hit, 0 while it is closed: nothing lies before 0, so that also memory
+  // that reads as zeros (an arena given back, a child's wiped one) is shut for every request. Opened with release after all
   // other fields; closed before the fence that precedes summing the holds.
   std::atomic<uintptr_t> gate;
   std::atomic<uint32_t> denied;  // access bits this registration does not grant
@@ -34,6 +35,10 @@ struct alignas(64) RegionSlot {
   std::atomic<uint32_t> tag;
   RegionIndex index;            // own position; constant once the slot was first used
   std::atomic<uint32_t> alive;  // kSlotAlive in the null slot; reads 0 in a child that was not told
+  // The gate of memory whose acquisition nobody reports: only who has asked the monitor for changes under way
+  // may come in here. Such a region's `gate` stays shut, whatever life its slot had before.
+  std::atomic<uintptr_t> checked_gate;
+  std::atomic<RegionIndex> chained;  // page mode: the next region of the same hash (page_table.hpp)
 
   const hydrant_region_t* as_public() const noexcept {
     return reinterpret_cast<const hydrant_region_t*>(this);

@@ -1,59 +1,123 @@
 #include "firehose/slot_arena.hpp"
 
 #include "firehose/base/thread.hpp"
+#include "firehose/raw_memory.hpp"
 
-#include <sys/mman.h>
+#include <algorithm>
+#include <bit>
+#include <sys/resource.h>
 
 namespace hydrant {
 namespace {
 
 constexpr size_t kRetained = 240;
-constexpr size_t kMostReleased = 256;
+constexpr size_t kSmallest = 65536 / sizeof(RegionSlot);  // a multiple of every page size there is
+// Arenas that are whole: of each of some 20 sizes kRetained, and what 64 live domains give back at once. The
+// rest is for what was cut off.
+constexpr size_t kMostReleased = 16384;
+// Of RLIMIT_AS, where there is one: the rest is the program's.
+constexpr size_t kShareOfLimit = 8;
+
+struct Released {
+  SlotArena arena;
+  size_t used;  // slots that pins may point to
+};
 
 Mutex g_mutex;
-SlotArena g_released[kMostReleased] HYDRANT_GUARDED_BY(g_mutex);  // oldest first
+Released g_released[kMostReleased] HYDRANT_GUARDED_BY(g_mutex);  // oldest first
 size_t g_released_count HYDRANT_GUARDED_BY(g_mutex) = 0;
+size_t g_released_bytes HYDRANT_GUARDED_BY(g_mutex) = 0;
 
-void remove_locked(size_t i) noexcept HYDRANT_REQUIRES(g_mutex) {
-  for (; i + 1 < g_released_count; ++i) g_released[i] = g_released[i + 1];
+constexpr size_t bytes_of(size_t slots) { return slots * sizeof(RegionSlot); }
+
+SlotArena take_locked(size_t i) noexcept HYDRANT_REQUIRES(g_mutex) {
+  const SlotArena arena = g_released[i].arena;
+  std::copy(g_released + i + 1, g_released + g_released_count, g_released + i);
   --g_released_count;
+  g_released_bytes -= bytes_of(arena.count);
+  return arena;
+}
+
+// The oldest of exactly this size, if enough others are younger.
+SlotArena reuse_old_locked(size_t count) noexcept HYDRANT_REQUIRES(g_mutex) {
+  size_t oldest = g_released_count;
+  size_t same = 0;
+  for (size_t i = g_released_count; i-- > 0;) {
+    if (g_released[i].arena.count != count) continue;
+    oldest = i;
+    ++same;
+  }
+  return same > kRetained ? take_locked(oldest) : SlotArena{};
+}
+
+// The oldest that is large enough.
+SlotArena reuse_any_locked(size_t count) noexcept HYDRANT_REQUIRES(g_mutex) {
+  for (size_t i = 0; i < g_released_count; ++i) {
+    if (g_released[i].arena.count >= count) return take_locked(i);
+  }
+  return {};
+}
+
+// Keeps of each arena what pins may point to, and the null slot, which the windows of threads point to.
+void cut_off_unused_locked() noexcept HYDRANT_REQUIRES(g_mutex) {
+  for (size_t i = 0; i < g_released_count; ++i) {
+    SlotArena& arena = g_released[i].arena;
+    const size_t kept =
+        (std::max<size_t>(g_released[i].used, 1) + kSmallest - 1) / kSmallest * kSmallest;
+    if (kept >= arena.count) continue;
+    raw_unmap(arena.slots + kept, bytes_of(arena.count - kept));
+    g_released_bytes -= bytes_of(arena.count - kept);
+    arena.count = kept;
+  }
 }
 
 }  // namespace
 
-SlotArena acquire_slot_arena(size_t count) noexcept {
-  {
-    MutexLock lock(g_mutex);
-    for (size_t i = 0; i + kRetained < g_released_count; ++i) {
-      const SlotArena arena = g_released[i];
-      if (arena.count != count) continue;
-      remove_locked(i);
-      return arena;
-    }
-  }
-  void* p = mmap(nullptr, count * sizeof(RegionSlot), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) return {};
-  // Without it (kernels before 4.14) a raw clone() is not noticed; fork() is, by its handler.
-  (void)madvise(p, count * sizeof(RegionSlot), MADV_WIPEONFORK);
-  return {static_cast<RegionSlot*>(p), count};
+size_t arena_share_bytes() noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
+  return static_cast<size_t>(limit.rlim_cur / kShareOfLimit);
 }
 
-void release_slot_arena(SlotArena arena) noexcept {
-  if (arena.slots == nullptr) return;
-  madvise(arena.slots, arena.count * sizeof(RegionSlot), MADV_DONTNEED);
-  MutexLock lock(g_mutex);
-  if (g_released_count == kMostReleased) {
-    munmap(g_released[0].slots, g_released[0].count * sizeof(RegionSlot));
-    remove_locked(0);
+SlotArena acquire_slot_arena(size_t count) noexcept {
+  // Few sizes, so that an arena fits the next domain, too.
+  count = std::bit_ceil(std::max(count, kSmallest));
+  const auto map = [count] { return static_cast<RegionSlot*>(raw_map(bytes_of(count))); };
+  RegionSlot* slots = nullptr;
+  {
+    MutexLock lock(g_mutex);
+    SlotArena old = reuse_old_locked(count);
+    const bool is_short = old.slots == nullptr && g_released_bytes > arena_share_bytes();
+    if (is_short) old = reuse_any_locked(count);
+    if (old.slots == nullptr && !is_short) slots = map();
+    if (old.slots == nullptr && slots == nullptr) {
+      old = reuse_any_locked(count);
+      if (old.slots == nullptr) cut_off_unused_locked();
+    }
+    if (old.slots != nullptr) return old;
   }
-  g_released[g_released_count++] = arena;
+  if (slots == nullptr) slots = map();
+  if (slots == nullptr) return {};
+  // Without it (kernels before 4.14) a raw clone() is not noticed; fork() is, by its handler.
+  (void)madvise(slots, bytes_of(count), MADV_WIPEONFORK);
+  return {slots, count};
+}
+
+void release_slot_arena(SlotArena arena, size_t used) noexcept {
+  if (arena.slots == nullptr) return;
+  raw_clear(arena.slots, bytes_of(arena.count));
+  MutexLock lock(g_mutex);
+  // Never so many, unless by cutting off again and again: such an arena stays mapped, and a late release of
+  // its pins is answered BAD_ARG.
+  if (g_released_count == kMostReleased) return;
+  g_released[g_released_count++] = {arena, std::min(used, arena.count)};
+  g_released_bytes += bytes_of(arena.count);
 }
 
 bool in_released_arena(const RegionSlot* slot) noexcept {
   MutexLock lock(g_mutex);
   for (size_t i = 0; i < g_released_count; ++i) {
-    if (g_released[i].contains(slot)) return true;
+    if (g_released[i].arena.contains(slot)) return true;
   }
   return false;
 }

@@ -24,7 +24,7 @@ Thread* exited() noexcept { return reinterpret_cast<Thread*>(uintptr_t{1}); }
 
 void end_thread(void* argument) {
   auto* thread = static_cast<Thread*>(argument);
-  t_window.domain.store(kNoWindow, std::memory_order_relaxed);
+  t_window.show_nothing();
   t_window.thread = exited();
   {
     MutexLock lock(g_registry_mutex);
@@ -85,7 +85,7 @@ void free_ended_states(Thread& thread) noexcept {
     list = state->next;
     if (thread.current == state) {
       thread.current = nullptr;
-      t_window.domain.store(kNoWindow, std::memory_order_relaxed);
+      t_window.show_nothing();
     }
     delete state;
   }
@@ -95,7 +95,7 @@ void forget_threads_in_child() noexcept {
   g_registry_mutex.reset_in_child();
   Thread* own = t_window.thread;
   // The threads' states are left to the child's copy of the heap: few bytes, once per fork.
-  t_window.domain.store(kNoWindow, std::memory_order_relaxed);
+  t_window.show_nothing();
   if (own == nullptr || own == exited()) return;
   for (auto& entry : own->domains) entry.store(nullptr, std::memory_order_relaxed);
   own->current = nullptr;
@@ -144,7 +144,7 @@ void ThreadDomain::remember(uintptr_t addr, const RegionSlot* slot, const Region
   // Two regions in one block: finer blocks would tell them apart.
   const uintptr_t old_addr = old->addr.load(std::memory_order_relaxed);
   const bool same_block = old_addr <= (addr | ((uintptr_t{1} << shift) - 1)) &&
-                          gate >= (addr & ~((uintptr_t{1} << shift) - 1));
+                          gate > (addr & ~((uintptr_t{1} << shift) - 1));
   ++(same_block ? crowded : conflicts);
   if (crowded > table.size() / 4 && shift > kSmallestShift) {
     resize_table(null_slot, table.size(), shift - 1);

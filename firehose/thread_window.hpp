@@ -19,6 +19,12 @@ constexpr uint64_t kNoWindow = 0x9d5a'c3e1'0000'0000u;
 
 constexpr size_t kHitsBefore = 64 / sizeof(HoldCount);
 
+// What a window shows that shows nothing: memory that may be read and written to no effect, for a handle that
+// somebody made up.
+inline constinit const RegionSlot g_no_slot{};
+inline constinit const RegionSlot* const g_no_table[1] = {&g_no_slot};
+inline constinit HoldCount g_no_counts[kHitsBefore + 1]{};
+
 struct ThreadWindow {
   // Handle of the domain the other fields belong to, or kNoWindow. May outlive the domain: its slots
   // are blank then, and the thread's own tables stay until the thread itself frees them.
@@ -26,11 +32,18 @@ struct ThreadWindow {
   // table[mulhi(addr & mask, scale)] (in bytes) is the slot that may contain addr.
   uint64_t mask = 0;
   uint64_t scale = 0;
-  const RegionSlot* const* table = nullptr;
+  const RegionSlot* const* table = g_no_table;
   HoldCount* counts =
-      nullptr;  // by RegionIndex; the hits of this thread and domain lie before them
+      g_no_counts + kHitsBefore;  // by RegionIndex; the hits of this thread and domain lie before them
   // Null before the first use, exited() after the thread's destructor ran.
   Thread* thread = nullptr;
+
+  void show_nothing() noexcept {
+    domain.store(kNoWindow, std::memory_order_relaxed);
+    mask = scale = 0;
+    table = g_no_table;
+    counts = g_no_counts + kHitsBefore;
+  }
 };
 static_assert(sizeof(ThreadWindow) <= 64);
 

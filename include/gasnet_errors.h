@@ -21,7 +21,8 @@
 
 #define HYDRANT_ERR_REFUSED 10100 /* this memory cannot be registered with this access right */
 #define HYDRANT_ERR_BROKEN \
-  10101 /* the registrar, device or peer failed for good; the text says how */
-#define HYDRANT_ERR_UNSUPPORTED 10102 /* the operation or the kind of memory is not offered here */
+  10101 /* a registrar, device or peer that worked has failed for good; the text says how */
+#define HYDRANT_ERR_UNSUPPORTED \
+  10102 /* the operation, the kind of memory or the registrar is not offered on this machine */
 
 #endif

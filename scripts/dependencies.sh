@@ -9,6 +9,7 @@ run  ninja-build         the build
 run  pkg-config          finds the libraries below
 run  liburing-dev        the uring registrar: the one dependency of libfirehose
 run  libibverbs-dev      the ibv registrar (optional)
+run  libjemalloc-dev     behind libhydrant_alloc (optional)
 run  libbenchmark-dev    bench/
 run  libucx-dev          the peer in bench/ (optional)
 run  libcli11-dev        options of the programs in bench/tools/
@@ -34,7 +35,7 @@ hydrant_install() {
       missing+=("$package")
   done <<<"$(grep . <<<"$hydrant_packages")"
   [ ${#missing[@]} -gt 0 ] || return 0
-  local line="apt-get install -y --no-install-recommends ${missing[*]}"
+  local line="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
   if ! command -v apt-get >/dev/null; then
     echo "This is no Debian system. Install what these packages hold, then use --no-install:" >&2
     echo "  ${missing[*]}" >&2
@@ -46,7 +47,7 @@ hydrant_install() {
     return 1
   fi
   echo "Installing ${missing[*]}"
-  hydrant_logged build/logs/install.log sh -c "apt-get update && DEBIAN_FRONTEND=noninteractive $line"
+  hydrant_logged build/logs/install.log env DEBIAN_FRONTEND=noninteractive sh -c "$line"
 }
 
 # hydrant_logged LOG COMMAND... runs it with its output in LOG; on failure shows the end of that.
@@ -63,6 +64,12 @@ hydrant_logged() {
 
 # hydrant_build PRESET configures and builds build/PRESET.
 hydrant_build() {
+  local tool
+  for tool in cmake ninja; do
+    command -v $tool >/dev/null && continue
+    echo "$tool is missing. As root: apt-get update && apt-get install ${tool/#ninja/ninja-build}" >&2
+    return 1
+  done
   hydrant_logged "build/logs/$1.configure.log" cmake --preset "$1" &&
     hydrant_logged "build/logs/$1.build.log" cmake --build --preset "$1"
 }

@@ -3,6 +3,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
+from matplotlib.ticker import FuncFormatter  # noqa: E402
 
 from report.samples import quartiles, thread_counts  # noqa: E402
 from report.tables import HIT_GOALS_NS, REGIONS  # noqa: E402
@@ -27,7 +28,7 @@ def hit_cost(rows, path):
             _bars(panel, rows, prefix, count, label, colour, place * width - 0.42 + width / 2, width)
         for i, regions in enumerate(REGIONS):
             if regions in HIT_GOALS_NS:
-                panel.hlines(HIT_GOALS_NS[regions], i - 0.46, i - 0.38 + 2 * width, color="black",
+                panel.hlines(HIT_GOALS_NS[regions], i - 0.46, i - 0.42 + 2 * width, color="black",
                              linestyle=(0, (4, 2)), linewidth=1.3, zorder=4,
                              label="goal for ours" if i == 0 else None)
         panel.set_title(f"{count} thread" + ("s" if count > 1 else ""))
@@ -36,9 +37,12 @@ def hit_cost(rows, path):
         _style(panel)
     panels[0][0].set_ylabel("ns per hold + release per thread (log)")
     handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncol=len(labels), frameon=False, fontsize=9)
+    figure.legend(handles, labels, loc="lower center", ncol=len(labels), frameon=False, fontsize=9,
+                  bbox_to_anchor=(0.5, 0.03))
+    figure.text(0.5, 0.015, "Bars are medians, whiskers quartiles over the repetitions.", ha="center",
+                fontsize=8, color="#404040")
     figure.suptitle("What a hit costs", fontsize=13, fontweight="bold")
-    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    figure.tight_layout(rect=(0, 0.09, 1, 1))
     _save(figure, path)
     return True
 
@@ -72,7 +76,7 @@ def sweep(rows, path):
               ("firehose_page", "firehose, 64 KiB pages", OURS_2, "v"),
               ("register", "register every time", OTHER, "s"),
               ("copy", "copy through a pinned buffer", PEER, "^"),
-              ("pin_everything", "pin everything", FLOOR, "D")]
+              ("pin_everything", "pin everything (not allowed past the budget)", FLOOR, "D")]
     figure, (left, right) = plt.subplots(1, 2, figsize=(11.2, 4.8))
     drawn = False
     for strategy, label, colour, marker in series:
@@ -84,17 +88,18 @@ def sweep(rows, path):
         sets = [percent / 100 for percent, _ in points]
         bands = [quartiles(rows.values(name)) for _, name in points]
         low, middle, high = zip(*bands)
+        low, middle, high = ([ns / 1000 for ns in band] for band in (low, middle, high))
         left.plot(sets, middle, color=colour, marker=marker, markersize=4.5, label=label, zorder=3)
         left.fill_between(sets, low, high, color=colour, alpha=0.2)
         if strategy in ("firehose", "firehose_page", "register"):
             right.plot(sets, [rows.median(name, "registrations_per_use") for _, name in points], color=colour,
                        marker=marker, markersize=4.5, label=label, zorder=3)
     left.set_yscale("log")
-    left.set_ylabel("ns per use, data movement not included (log)")
+    left.set_ylabel("µs per use, data movement not included (log)")
     right.set_ylabel("registrations per use")
     right.set_ylim(bottom=0)
     for panel in (left, right):
-        panel.axvline(1.0, color="black", linestyle=(0, (4, 2)), linewidth=1)
+        panel.axvline(1.0, color="black", linestyle=(0, (4, 2)), linewidth=1, label="the budget")
         panel.set_xlabel("working set / budget")
         _style(panel, minor=panel is left)
         panel.legend(frameon=False, fontsize=9)
@@ -108,6 +113,7 @@ def sweep(rows, path):
 def _style(panel, minor=True):
     if minor:
         panel.set_yscale("log")
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     panel.grid(axis="y", which="major", color="#e2e2e2", zorder=0)
     panel.spines[["top", "right"]].set_visible(False)
 

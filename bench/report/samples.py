@@ -67,6 +67,14 @@ def ratio_interval(ours, theirs, rounds=2000):
             ratios[int(0.025 * rounds)], ratios[int(0.975 * rounds)])
 
 
+def difference_low(ours, theirs, rounds=2000):
+    """Lower end of the 95 % bootstrap interval of the difference of the medians."""
+    pick = random.Random(1)
+    differences = sorted(statistics.median(pick.choices(ours, k=len(ours))) -
+                         statistics.median(pick.choices(theirs, k=len(theirs))) for _ in range(rounds))
+    return differences[int(0.025 * rounds)]
+
+
 def verdict(value, bound, low=None):
     """Whether `value` is at most `bound`. Within a tenth of it, an interval that reaches it decides."""
     if value is None:

@@ -1,7 +1,7 @@
 """The tables of the report: ours, floors, peers, ratios, the goal beside each. Losing rows too."""
 import math
 
-from report.samples import duration, quartiles, ratio_interval, thread_counts, verdict
+from report.samples import difference_low, duration, quartiles, ratio_interval, thread_counts, verdict
 
 REGIONS = (1, 16, 1024, 65536)
 HIT_GOALS_NS = {1: 5.0, 1024: 6.0, 65536: 20.0}
@@ -9,6 +9,7 @@ THREAD_GOAL = 1.1        # all cores beside one core
 PEER_GOAL = 10.0         # geometric mean over the best peer
 FIRST_PIN_EXTRA_NS = 1000.0
 FIRST_PIN_RATIO, FIRST_PIN_RATIO_FROM = 1.05, 64 * 1024
+FIRST_PIN_EXTRA, FIRST_PIN_FACTOR = "<= bare + 1 us", f"<= {FIRST_PIN_RATIO:g} x"
 STALL_POINTS = 2.0
 BYTES_PER_REGION, BYTES_PER_TOUCH = 192, 4
 
@@ -103,9 +104,11 @@ def misses(rows):
         for name in sorted(rows.matching(operation + "/"), key=_miss_order):
             body.append(_miss_row(rows, name, operation, facts))
     text = [render(["operation", "registrar", "bytes", "pages", "others", "ours", "bare call",
-                    "difference", "ratio", "goal", "kept"], body),
+                    "difference", "ratio", FIRST_PIN_EXTRA, FIRST_PIN_FACTOR], body),
             "", "Medians; 'bare call' is the registration itself with as many other regions in the table, "
-            "taken in turn with ours."]
+            "taken in turn with ours.",
+            "Goals of a first pin: at most 1 us over the bare call at every size, and from 64 KiB on at most "
+            f"{FIRST_PIN_RATIO:g} times the bare call, too."]
     return "Misses: real pins beside the bare call", "\n".join(text), facts
 
 
@@ -121,14 +124,19 @@ def _miss_row(rows, name, operation, facts):
         return [operation, registrar, size, pages, others, "skipped", "", "", "", "", ""]
     ours, bare = rows.median(name, "ours_ns"), rows.median(name, "bare_ns")
     ratio, low, _ = ratio_interval(rows.values(name, "ours_ns"), rows.values(name, "bare_ns"))
-    goal = kept = ""
+    extra = factor = ""
     if operation == "first_pin":
-        by_ratio = int(size) >= FIRST_PIN_RATIO_FROM
-        goal = f"<= {FIRST_PIN_RATIO:g} x" if by_ratio else "<= bare + 1 us"
-        kept = verdict(ratio, FIRST_PIN_RATIO, low) if by_ratio else verdict(ours - bare, FIRST_PIN_EXTRA_NS)
-        facts.append({"what": name, "value": ratio if by_ratio else ours - bare, "goal": goal, "kept": kept})
+        extra = verdict(ours - bare, FIRST_PIN_EXTRA_NS)
+        # A microsecond is little beside the scatter of a call that takes a thousand of them.
+        if extra == "NO" and ours <= 1.1 * bare and difference_low(
+                rows.values(name, "ours_ns"), rows.values(name, "bare_ns")) <= FIRST_PIN_EXTRA_NS:
+            extra = "within noise"
+        facts.append({"what": name, "value": ours - bare, "goal": FIRST_PIN_EXTRA, "kept": extra})
+        if int(size) >= FIRST_PIN_RATIO_FROM:
+            factor = verdict(ratio, FIRST_PIN_RATIO, low)
+            facts.append({"what": name, "value": ratio, "goal": FIRST_PIN_FACTOR, "kept": factor})
     return [operation, registrar, size, pages, others, duration(ours), duration(bare), duration(ours - bare),
-            f"{ratio:.2f}", goal, kept]
+            f"{ratio:.2f}", extra, factor]
 
 
 def stalls(rows):
@@ -154,7 +162,9 @@ def stalls(rows):
                     "no longer"], body),
             "", "Share of the time that lies in hits over 20 us, alone and beside a thread that registers "
             "64 MiB again and again,", "with pauses of pause_us between. 'hydrant-beside-bare' is the "
-            "control: the other thread calls the kernel without any cache."]
+            "control: the other thread calls the kernel without any cache.",
+            "'alone' and 'beside' are medians over the repetitions, 'points' is the median of each "
+            "repetition's own difference, which need not be the difference of the two medians."]
     return "Stalls: hits while another thread registers", "\n".join(text), facts
 
 
@@ -191,12 +201,16 @@ def _number(value):
     return "" if value is None else f"{value:.3f}"
 
 
+def memory_row_name(name):
+    return name.removeprefix("memory/")
+
+
 def memory(rows):
     """(title, text, facts) of the tables' size."""
     body, facts = [], []
     for name in rows.matching("memory/"):
         if name in rows.skipped:
-            body.append([name.removeprefix("memory/"), "skipped"] + [""] * 5)
+            body.append([memory_row_name(name), "skipped"] + [""] * 5)
             continue
         shared = rows.median(name, "shared_bytes_per_region")
         touch = rows.median(name, "thread_bytes_per_region")
@@ -207,9 +221,15 @@ def memory(rows):
                        "kept": kept[0]},
                       {"what": name + " thread bytes per region", "value": touch, "goal": BYTES_PER_TOUCH,
                        "kept": kept[1]}]
-        body.append([name.removeprefix("memory/"), f"{shared:.1f}", kept[0],
+        body.append([memory_row_name(name), f"{shared:.1f}", kept[0],
                      f"{rows.median(name, 'thread_bytes') / 1024:.1f}", f"{touch:.2f}", kept[1],
                      f"{rows.median(name, 'resident_per_region'):.1f}"])
     text = [render(["tables", "shared bytes per region", "<= 192", "KiB per thread",
-                    "bytes per region per thread", "<= 4", "resident bytes per region, all threads"], body)]
+                    "bytes per region per thread", "<= 4", "resident bytes per region, all threads"], body),
+            "", "Keys of 8 bytes and regions that are first used in ascending order, unless the row says "
+            "otherwise (uring's keys have 12 bytes, stored as 16; random order leaves the chunks of the "
+            "region table two thirds full, descending order half full, which is the worst).",
+            "Bytes per region per thread: 4 of hold count, for which the goal was set, and the thread's "
+            "translation table (8 KiB to FIREHOSE_THREAD_TABLE, 1 MiB), with which it is missed; that table "
+            "is what lets hits do without a look at the shared one."]
     return "Memory: the cache's own tables", "\n".join(text), facts

@@ -94,6 +94,7 @@ class HydrantSubject : public Subject {
   static hydrant_domain_options_t options() {
     hydrant_domain_options_t options;
     hydrant_domain_options_init(&options);
+    options.watch = HYDRANT_WATCH_CLIENT;
     options.registrar_name = "uring";
     options.budget_bytes = kBigBytes + 4 * kMiB;
     return options;

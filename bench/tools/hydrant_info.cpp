@@ -112,6 +112,25 @@ void print_budget(const Json& budget) {
   print_row(size_text(budget.at("bytes")), 8, text_of(budget, "text"));
 }
 
+// "environment", and what became of a setting that does not count.
+std::string origin_of(const Json& row) {
+  if (!row.at("rejected").is_null()) {
+    return "default, because \"" + text_of(row, "rejected") + "\" is not accepted: it takes " +
+           text_of(row, "accepted");
+  }
+  return text_of(row, "origin") + (row.at("note").is_null() ? "" : ": " + text_of(row, "note"));
+}
+
+void print_unknown_variables(const Json& rows) {
+  if (rows.empty()) return;
+  heading("Environment variables that are unknown and ignored");
+  for (const Json& row : rows) {
+    const Json& nearest = row.at("did_you_mean");
+    print_row(text_of(row, "name"), 0,
+              nearest.is_null() ? "" : "did you mean " + nearest.get<std::string>() + "?");
+  }
+}
+
 void print_knobs(const Json& rows, bool explain) {
   heading("Environment variables");
   size_t names = 0;
@@ -123,7 +142,7 @@ void print_knobs(const Json& rows, bool explain) {
   for (const Json& row : rows) {
     std::string value = text_of(row, "value");
     value.resize(values, ' ');
-    print_row(text_of(row, "name"), names, value + "  " + text_of(row, "origin"));
+    print_row(text_of(row, "name"), names, value + "  " + origin_of(row));
     if (!explain) continue;
     std::printf("      ");
     print_wrapped(text_of(row, "effect"), 6);
@@ -140,6 +159,7 @@ void print_for_people(const Json& report, bool explain) {
   print_limits(report.at("limits"));
   print_budget(report.at("default_budget"));
   print_knobs(report.at("knobs"), explain);
+  print_unknown_variables(report.at("unknown_variables"));
 }
 
 int run(int argc, char** argv) {

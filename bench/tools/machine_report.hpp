@@ -123,7 +123,7 @@ inline Json describe_budget(const MachineLimits& limits, uint64_t registrar_max_
   Json budget = {{"bytes", machine.bytes},
                  {"decided_by", budget_reason_name(machine.decided_by)},
                  {"text", machine.text}};
-  if (asked != 0) {
+  if (asked >= limits.page_bytes) {
     budget = {
         {"bytes", asked}, {"decided_by", "FIREHOSE_BUDGET"}, {"text", "FIREHOSE_BUDGET is set"}};
   }
@@ -131,7 +131,34 @@ inline Json describe_budget(const MachineLimits& limits, uint64_t registrar_max_
   return budget;
 }
 
-inline Json describe_knobs() {
+// Why a setting of the environment has no effect although it is accepted; null where it has.
+inline Json knob_note(Knob knob, const KnobValue& value, const Json& registrars) {
+  if (value.origin != KnobOrigin::kEnvironment) return {};
+  if (knob == Knob::kBucket && value.number != 0 && knob_number(Knob::kMode) == 0) {
+    return "no effect in region mode: set FIREHOSE_MODE=page, or the program does";
+  }
+  if (knob != Knob::kMode || value.number == 0) return {};
+  for (const Json& row : registrars) {
+    if (!row.at("chosen").get<bool>() || row.at("traits").at("key_bytes").get<uint32_t>() == 0)
+      continue;
+    return "does not apply to registrar " + row.at("name").get<std::string>() +
+           ", which has keys: only the program can ask for one key per bucket";
+  }
+  return {};
+}
+
+inline Json describe_unknown_variables() {
+  Json rows = Json::array();
+  const auto add = [](void* context, const char* name) {
+    const char* nearest = nearest_knob_name(name);
+    static_cast<Json*>(context)->push_back(
+        {{"name", name}, {"did_you_mean", nearest != nullptr ? Json(nearest) : Json()}});
+  };
+  for_each_unknown_name(add, &rows);
+  return rows;
+}
+
+inline Json describe_knobs(const Json& registrars) {
   Json rows = Json::array();
   for (size_t i = 0; i < kKnobCount; ++i) {
     const Knob knob = knob_at(i);
@@ -143,6 +170,8 @@ inline Json describe_knobs() {
                     {"value", format_knob(knob, value.number, text, sizeof text)},
                     {"number", value.number},
                     {"origin", knob_origin_name(value.origin)},
+                    {"rejected", value.rejected != nullptr ? Json(value.rejected) : Json()},
+                    {"note", knob_note(knob, value, registrars)},
                     {"default", info.default_text},
                     {"type", knob_type_name(info.type)},
                     {"unit", info.unit},
@@ -159,7 +188,8 @@ inline Json collect(const char* version) {
   report["registrars"] = describe_registrars(&max_charge);
   report["limits"] = describe_limits(limits);
   report["default_budget"] = describe_budget(limits, max_charge);
-  report["knobs"] = describe_knobs();
+  report["knobs"] = describe_knobs(report.at("registrars"));
+  report["unknown_variables"] = describe_unknown_variables();
   return report;
 }
 

@@ -106,6 +106,7 @@ KnobValue read_knob(Knob knob) noexcept {
     value.origin = KnobOrigin::kEnvironment;
     return value;
   }
+  value.rejected = text;
   const uint64_t bit = uint64_t{1} << static_cast<uint32_t>(knob);
   if ((g_warned.fetch_or(bit, std::memory_order_relaxed) & bit) == 0) {
     log_warning("%s; using %s", last_error_text(), info.default_text);

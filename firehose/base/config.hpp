@@ -29,7 +29,9 @@ enum class Knob : uint32_t {
   kThreadTable,
   kWaitWarn,
   kMembarrier,
+  kWatch,
   kLog,
+  kAllocBackend,
   kGasnetM,
   kGasnetMaxVictimM,
   kGasnetR,
@@ -38,7 +40,7 @@ enum class Knob : uint32_t {
   kGasnetVerbose,
   kGasnetTableScale,
 };
-inline constexpr size_t kKnobCount = 19;
+inline constexpr size_t kKnobCount = 21;
 
 enum class KnobType : uint32_t {
   kSize,      // value: bytes
@@ -69,6 +71,7 @@ enum class KnobOrigin : uint32_t { kDefault, kEnvironment };
 struct KnobValue {
   uint64_t number = 0;
   KnobOrigin origin = KnobOrigin::kDefault;
+  const char* rejected = nullptr;  // what the environment says, if that is not acceptable
 };
 
 // The row of a knob; knob_at() is for loops over kKnobCount.
@@ -98,8 +101,12 @@ const char* format_knob(Knob knob, uint64_t value, char* text, size_t room) noex
 // The known name nearest to `name`; null if none is near enough to be a likely typo.
 const char* nearest_knob_name(const char* name) noexcept;
 
-// Warns of each variable of the environment that begins with HYDRANT_, FIREHOSE_ or GASNET_FIREHOSE_ and
-// is no knob; HYDRANT_TEST_* and HYDRANT_BENCH_* belong to tests and benchmarks. Answers how many there
+// Calls `visit(context, name)` for each variable of the environment that begins with HYDRANT_, FIREHOSE_ or
+// GASNET_FIREHOSE_ and is no knob. `name` is cut at 95 bytes and lives as long as the call. Answers how many.
+size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
+                             void* context) noexcept;
+
+// Warns of each of them; HYDRANT_TEST_* and HYDRANT_BENCH_* belong to tests and benchmarks. Answers how many there
 // are. read_knob() calls it once per process.
 size_t warn_unknown_names() noexcept;
 

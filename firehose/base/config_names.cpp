@@ -58,7 +58,8 @@ const char* nearest_knob_name(const char* name) noexcept {
   return nearest;
 }
 
-size_t warn_unknown_names() noexcept {
+size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
+                             void* context) noexcept {
   size_t unknown = 0;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const char* equals = std::strchr(*entry, '=');
@@ -68,17 +69,24 @@ size_t warn_unknown_names() noexcept {
     ++unknown;
     char copy[96];
     std::snprintf(copy, sizeof copy, "%.*s", static_cast<int>(name.size()), name.data());
-    const char* nearest = nearest_knob_name(copy);
+    visit(context, copy);
+  }
+  return unknown;
+}
+
+size_t warn_unknown_names() noexcept {
+  const auto warn = [](void*, const char* name) {
+    const char* nearest = nearest_knob_name(name);
     if (nearest != nullptr) {
-      log_warning("environment variable %s is unknown and ignored; did you mean %s?", copy,
+      log_warning("environment variable %s is unknown and ignored; did you mean %s?", name,
                   nearest);
     } else {
       log_warning(
           "environment variable %s is unknown and ignored; hydrant-info lists the known ones",
-          copy);
+          name);
     }
-  }
-  return unknown;
+  };
+  return for_each_unknown_name(warn, nullptr);
 }
 
 }  // namespace hydrant

@@ -108,6 +108,14 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .effect =
          "Whether evictions may use membarrier(2), which frees every hit from a memory fence; n is "
          "for measuring and for sandboxes that mistreat the call."},
+    {.knob = Knob::kWatch,
+     .name = "FIREHOSE_WATCH",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect = "Who says that memory goes away, where the program leaves it open: the kernel, hooks "
+               "and arenas; the program itself; or nobody, so that only arenas are cached.",
+     .choices = "auto|client|none"},
     {.knob = Knob::kLog,
      .name = "HYDRANT_LOG",
      .type = KnobType::kChoice,
@@ -115,6 +123,15 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .default_text = "warning",
      .effect = "The most talkative level of messages written to standard error.",
      .choices = "error|warning|info|debug"},
+    {.knob = Knob::kAllocBackend,
+     .name = "HYDRANT_ALLOC_BACKEND",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect =
+         "Read by libhydrant_alloc: which allocator stands behind its functions, jemalloc where it "
+         "can be had, or its own in any case.",
+     .choices = "auto|extents"},
     {.knob = Knob::kGasnetM,
      .name = "GASNET_FIREHOSE_M",
      .type = KnobType::kSize,

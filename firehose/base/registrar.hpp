@@ -95,6 +95,7 @@ class Registrar {
                            void* context) noexcept;
 
   // Turns a live key into at most traits().export_bytes for another process; *len is room in, size out.
+  // kBadArg where the room is too small: *len is then a size that is enough.
   virtual Status export_key(MemoryRange range, const std::byte* key, std::byte* blob,
                             size_t* len) noexcept;
   // Turns a peer's blob into a local key. All input is untrusted: malformed blobs are kBadArg.

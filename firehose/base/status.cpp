@@ -13,6 +13,14 @@ namespace {
 
 constexpr size_t kTextBytes = 512;
 
+// The last text: `literal` if not null, else what is written in `text`.
+struct ErrorText {
+  const char* literal;
+  char text[kTextBytes];
+
+  const char* shown() const noexcept { return literal != nullptr ? literal : text; }
+};
+
 // The text lives behind a pthread key rather than in thread_local storage: libfirehose may use at
 // most 64 bytes of static TLS (it must be loadable with dlopen), and those belong to the hit path.
 // Allocated at a thread's first failure, freed when the thread ends.
@@ -22,12 +30,12 @@ bool g_text_usable = false;
 
 void create_key() { g_text_usable = pthread_key_create(&g_text_key, &std::free) == 0; }
 
-char* thread_text(bool create) noexcept {
+ErrorText* thread_text(bool create) noexcept {
   pthread_once(&g_text_once, &create_key);
   if (!g_text_usable) return nullptr;
-  auto* text = static_cast<char*>(pthread_getspecific(g_text_key));
+  auto* text = static_cast<ErrorText*>(pthread_getspecific(g_text_key));
   if (text == nullptr && create) {
-    text = static_cast<char*>(std::calloc(1, kTextBytes));
+    text = static_cast<ErrorText*>(std::calloc(1, sizeof(ErrorText)));
     if (text != nullptr && pthread_setspecific(g_text_key, text) != 0) {
       std::free(text);
       text = nullptr;
@@ -39,18 +47,29 @@ char* thread_text(bool create) noexcept {
 }  // namespace
 
 Status fail(Status status, const char* format, ...) noexcept {
-  char* text = thread_text(true);
-  if (text == nullptr) return status;
+  ErrorText* error = thread_text(true);
+  if (error == nullptr) return status;
   va_list args;
   va_start(args, format);
-  std::vsnprintf(text, kTextBytes, format, args);
+  std::vsnprintf(error->text, kTextBytes, format, args);
   va_end(args);
+  error->literal = nullptr;
+  return status;
+}
+
+Status fail_with_literal(Status status, const char* literal) noexcept {
+  ErrorText* error = thread_text(true);
+  if (error != nullptr) error->literal = literal;
   return status;
 }
 
 Status add_context(Status status, const char* format, ...) noexcept {
-  char* text = thread_text(true);
-  if (text == nullptr) return status;
+  ErrorText* error = thread_text(true);
+  if (error == nullptr) return status;
+  if (error->literal != nullptr) {
+    std::snprintf(error->text, kTextBytes, "%s", std::exchange(error->literal, nullptr));
+  }
+  char* text = error->text;
   size_t used = std::strlen(text);
   if (used > 0 && used + 2 < kTextBytes) {
     std::memcpy(text + used, "; ", 3);
@@ -66,21 +85,29 @@ Status add_context(Status status, const char* format, ...) noexcept {
 void reserve_error_text() noexcept { (void)thread_text(true); }
 
 const char* last_error_text() noexcept {
-  const char* text = thread_text(false);
-  return text != nullptr ? text : "";
+  const ErrorText* error = thread_text(false);
+  return error != nullptr ? error->shown() : "";
 }
 
 void clear_error_text() noexcept {
-  char* text = thread_text(false);
-  if (text != nullptr) text[0] = '\0';
+  ErrorText* error = thread_text(false);
+  if (error == nullptr) return;
+  error->literal = nullptr;
+  error->text[0] = '\0';
 }
 
 FreshErrorText::FreshErrorText() noexcept : text_(thread_text(false)) {
-  if (text_ != nullptr) first_ = std::exchange(text_[0], '\0');
+  auto* error = static_cast<ErrorText*>(text_);
+  if (error == nullptr) return;
+  literal_ = std::exchange(error->literal, nullptr);
+  first_ = std::exchange(error->text[0], '\0');
 }
 
 FreshErrorText::~FreshErrorText() {
-  if (text_ != nullptr && text_[0] == '\0') text_[0] = first_;
+  auto* error = static_cast<ErrorText*>(text_);
+  if (error == nullptr || error->shown()[0] != '\0') return;
+  error->literal = literal_;
+  error->text[0] = first_;
 }
 
 const char* status_name(Status status) noexcept {

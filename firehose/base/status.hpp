@@ -7,6 +7,8 @@
 
 #include <gasnet_errors.h>
 
+#include <cstddef>
+
 namespace hydrant {
 
 enum class [[nodiscard]] Status : int{
@@ -30,6 +32,14 @@ const char* status_description(Status status) noexcept;
 // returns `status`, so that a failing branch is one line. Never allocates. Replaces the last text.
 [[gnu::format(printf, 2, 3)]] Status fail(Status status, const char* format, ...) noexcept;
 
+// The same for a literal, for answers that are part of a fast path: the text is remembered by its address, nothing
+// is formatted.
+Status fail_with_literal(Status status, const char* literal) noexcept;
+template <size_t kBytes>
+Status fail_plainly(Status status, const char (&literal)[kBytes]) noexcept {
+  return fail_with_literal(status, literal);
+}
+
 // Appends "; <context>" to the calling thread's text and returns `status`.
 [[gnu::format(printf, 2, 3)]] Status add_context(Status status, const char* format, ...) noexcept;
 
@@ -50,7 +60,8 @@ class FreshErrorText {
   FreshErrorText& operator=(const FreshErrorText&) = delete;
 
  private:
-  char* text_;
+  void* text_;
+  const char* literal_ = nullptr;
   char first_ = '\0';
 };
 

@@ -38,6 +38,9 @@ class HYDRANT_CAPABILITY("mutex") Mutex {
   Mutex& operator=(const Mutex&) = delete;
 
   void lock() noexcept HYDRANT_ACQUIRE() { pthread_mutex_lock(&mutex_); }
+  bool try_lock() noexcept HYDRANT_TSA(try_acquire_capability(true)) {
+    return pthread_mutex_trylock(&mutex_) == 0;
+  }
   void unlock() noexcept HYDRANT_RELEASE() { pthread_mutex_unlock(&mutex_); }
   // Makes the mutex free whatever its state. Only for the one thread of a new process.
   void reset_in_child() noexcept { mutex_ = PTHREAD_MUTEX_INITIALIZER; }

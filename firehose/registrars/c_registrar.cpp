@@ -270,6 +270,11 @@ Status CRegistrar::export_key(MemoryRange range, const std::byte* key, std::byte
   const FreshErrorText fresh;
   const Status status =
       key_status(f_.export_key(f_.user, range.addr, range.len, key, blob, &used), "export_key");
+  if (status == Status::kBadArg && room < traits_.export_bytes) {
+    // A function that does not say how much it needs never needs more than it announced.
+    *len = used > room ? std::min<size_t>(used, traits_.export_bytes) : traits_.export_bytes;
+    return add_context(status, "there is room for %zu bytes, %zu are enough", room, *len);
+  }
   if (status != Status::kOk) return status;
   if (used > room || used > traits_.export_bytes) {
     return fail(Status::kBroken, "registrar %s exported %zu bytes into %zu, of at most %u", name_,

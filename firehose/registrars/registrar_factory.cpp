@@ -54,7 +54,9 @@ Status make_registrar(const char* name, NamedRegistrar* out) noexcept {
   for (const Entry& entry : kEntries) {
     if (std::strcmp(name, entry.name) == 0) return entry.make(out);
   }
-  return fail(Status::kUnsupported, "unknown registrar '%s': there are uring, mlock and auto",
+  return fail(Status::kUnsupported,
+              "unknown registrar '%s': there are uring, mlock and auto; others are passed as "
+              "options.registrar",
               name);
 }
 

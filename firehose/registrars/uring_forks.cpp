@@ -18,13 +18,20 @@ void before_fork() noexcept HYDRANT_NO_TSA { g_mu.lock(); }
 void after_fork_in_parent() noexcept HYDRANT_NO_TSA { g_mu.unlock(); }
 
 void close_all_in_child() noexcept HYDRANT_NO_TSA {
-  g_pid.store(getpid(), std::memory_order_relaxed);
+  const pid_t self = getpid();
+  g_pid.store(self, std::memory_order_relaxed);
   g_mu.reset_in_child();
-  for (RingDescriptor* ring = g_rings; ring != nullptr; ring = ring->next) {
+  RingDescriptor** link = &g_rings;
+  while (*link != nullptr) {
+    RingDescriptor* ring = *link;
+    if (ring->owner == self) {
+      link = &ring->next;
+      continue;
+    }
     close(ring->fd);
     ring->fd = -1;
+    *link = ring->next;
   }
-  g_rings = nullptr;
 }
 
 void install() noexcept {
@@ -36,9 +43,13 @@ void install() noexcept {
 
 Mutex& open_rings_mutex() noexcept { return g_mu; }
 
-void prepare_for_forks() noexcept { pthread_once(&g_once, &install); }
+void prepare_for_forks() noexcept {
+  pthread_once(&g_once, &install);
+  forget_rings_in_child();
+}
 
 void list_ring(RingDescriptor* ring) noexcept HYDRANT_NO_TSA {
+  ring->owner = getpid();
   ring->next = g_rings;
   g_rings = ring;
 }

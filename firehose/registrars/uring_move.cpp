@@ -73,6 +73,8 @@ bool UringRing::find_piece(UringRun run, MemoryRange within, Piece* piece) noexc
 // Bytes moved, 0 at the end of the file, or minus an errno.
 int UringRing::move_piece(const Piece& piece, int fd, uint64_t offset, bool to_file,
                           uint64_t deadline_ns) noexcept {
+  // What an earlier move left queued is harmless, but takes room.
+  if (io_uring_sq_ready(&ring_) != 0) (void)io_uring_submit(&ring_);
   io_uring_sqe* entry = io_uring_get_sqe(&ring_);
   if (entry == nullptr) return -EBUSY;
   auto* buffer = reinterpret_cast<void*>(piece.range.addr);
@@ -86,9 +88,13 @@ int UringRing::move_piece(const Piece& piece, int fd, uint64_t offset, bool to_f
   const uint64_t ticket = kUringTicketBit | ++next_ticket_;
   io_uring_sqe_set_data64(entry, ticket);
   int error = io_uring_submit(&ring_);
-  // The entry stays queued when the kernel could not take it; the next submission would take it then.
   while (try_again(error) && now_ns() < deadline_ns) error = io_uring_submit(&ring_);
-  if (error < 0) return error;
+  if (error < 0 && io_uring_sq_ready(&ring_) != 0) {
+    // It goes with the next submission, when the slot may be another registration's: let it do nothing.
+    io_uring_prep_nop(entry);
+    io_uring_sqe_set_data64(entry, ticket);
+    return error;
+  }
   int result = 0;
   error = wait_for(ticket, deadline_ns, &result);
   if (error == -ETIME) {

@@ -41,7 +41,7 @@ uint32_t this_processor() noexcept {
 }  // namespace
 
 UringPool::UringPool(const UringOptions& options) noexcept
-    : options_(options), processors_(online_processors()) {}
+    : options_(options), processors_(online_processors()), max_rings_(options.max_rings) {}
 
 UringPool::~UringPool() {
   const uint32_t n = size();
@@ -65,7 +65,7 @@ uint32_t UringPool::slots_of_ring(uint32_t index) const noexcept {
 
 uint64_t UringPool::max_slots() const noexcept {
   uint64_t slots = 0;
-  for (uint32_t i = 0; i < options_.max_rings; ++i) slots += slots_of_ring(i);
+  for (uint32_t i = 0; i < max_rings_; ++i) slots += slots_of_ring(i);
   return slots;
 }
 
@@ -106,7 +106,7 @@ UringPool::Choice UringPool::find(size_t len, uint64_t avoid) noexcept {
 bool UringPool::worth_growing(const Choice& choice) const noexcept {
   if (choice.score < kCrowded) return false;
   const uint32_t n = size();
-  if (n >= options_.max_rings) return false;
+  if (n >= max_rings_) return false;
   if (choice.ring == nullptr) return true;
   if (growing_.load(std::memory_order_relaxed)) return false;
   if (no_luxury_until_ns_.load(std::memory_order_relaxed) > now_ns()) return false;
@@ -138,7 +138,7 @@ int UringPool::grow(uint32_t size_seen) noexcept {
   MutexLock lock(grow_mu_);
   const uint32_t n = size();
   if (n > size_seen) return 0;
-  if (n >= options_.max_rings) return -EXFULL;
+  if (n >= max_rings_) return -EXFULL;
   growing_.store(true, std::memory_order_relaxed);
   int error = 0;
   std::unique_ptr<UringRing> ring = UringRing::open(slots_of_ring(n), tagged_, &error);

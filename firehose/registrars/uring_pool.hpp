@@ -26,6 +26,10 @@ class UringPool {
   UringPool(const UringPool&) = delete;
   UringPool& operator=(const UringPool&) = delete;
 
+  // No more rings than this, if it is less than the options say. Before adopt_first().
+  void limit_rings(uint32_t most) noexcept { max_rings_ = std::min(max_rings_, most); }
+  uint32_t max_rings() const noexcept { return max_rings_; }
+
   // Takes the first ring over, which the probe has opened.
   void adopt_first(std::unique_ptr<UringRing> ring) noexcept;
 
@@ -62,6 +66,7 @@ class UringPool {
 
   const UringOptions options_;
   const uint32_t processors_;
+  uint32_t max_rings_;
   bool tagged_ = false;  // of the first ring and so of all; set before anybody else knows the pool
   // Entries below size_ never change (but in forget_in_child()); the release store of size_ publishes
   // them, and size() pairs with it.

@@ -18,6 +18,9 @@ namespace {
 
 constexpr uint64_t kMoveTimeoutNs = 30'000'000'000;
 
+// The part of a limited account that rings may take: where there is little, the pins need it.
+constexpr uint64_t kShareOfRings = 16;
+
 struct UringKey {
   uint32_t incarnation;  // of the registrar: keys of another one, or from before a fork, are stale
   uint16_t ring;
@@ -66,6 +69,7 @@ class PooledUringRegistrar final : public UringRegistrar {
     uint64_t bytes = 0;
   };
 
+  uint64_t charge_beside_rings(uint64_t limit_bytes, uint64_t ring_bytes) noexcept;
   void fill_traits(const UringFacts& facts) noexcept;
   UringRing* ring_of(const UringKey& key) const noexcept {
     return key.incarnation == incarnation_ ? pool_.at(key.ring) : nullptr;
@@ -93,9 +97,22 @@ Status PooledUringRegistrar::start() noexcept {
     first->set_tagged(true);
   }
   late_charges_ = facts.late_charges;
+  facts.limit_bytes = charge_beside_rings(facts.limit_bytes, first->memory_bytes());
   pool_.adopt_first(std::move(first));
   fill_traits(facts);
   return Status::kOk;
+}
+
+// What is left of a limited account for pins, and how many rings there may be. Older kernels do not charge rings:
+// then it is a little less than could be had.
+uint64_t PooledUringRegistrar::charge_beside_rings(uint64_t limit_bytes,
+                                                   uint64_t ring_bytes) noexcept {
+  if (limit_bytes == UINT64_MAX) return limit_bytes;
+  const uint64_t rings = limit_bytes / kShareOfRings / ring_bytes;
+  pool_.limit_rings(static_cast<uint32_t>(std::clamp<uint64_t>(rings, 1, kUringMaxRings)));
+  const uint64_t taken = pool_.max_rings() * ring_bytes;
+  const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return std::max(limit_bytes - std::min(limit_bytes, taken), page_bytes);
 }
 
 void PooledUringRegistrar::fill_traits(const UringFacts& facts) noexcept {

@@ -66,14 +66,13 @@ int UringRing::set_up(uint32_t slots, bool tagged) noexcept {
   list_ring(&descriptor_);
   opened_ = true;
   tagged_ = tagged;
-  owner_ = getpid();
   // A child that inherited the ring's mappings would keep the ring alive after closing its descriptor.
   return io_uring_ring_dontfork(&ring_);
 }
 
 UringRing::~UringRing() {
   if (!opened_) return;
-  if (getpid() != owner_) {
+  if (getpid() != descriptor_.owner) {
     forget_rings_in_child();  // or the list would keep this one
     close_in_child();
     return;
@@ -88,6 +87,15 @@ UringRing::~UringRing() {
 void UringRing::close_in_child() noexcept {
   if (descriptor_.fd >= 0) close(descriptor_.fd);
   descriptor_.fd = -1;
+}
+
+uint64_t UringRing::memory_bytes() const noexcept {
+  const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto whole_pages = [page_bytes](uint64_t bytes) {
+    return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+  };
+  // Both queues share one mapping.
+  return whole_pages(ring_.cq.ring_sz) + whole_pages(uint64_t{kSubmissions} * sizeof(io_uring_sqe));
 }
 
 UringLoad UringRing::load() const noexcept { return unpack(load_.load(std::memory_order_relaxed)); }

@@ -82,6 +82,9 @@ class UringRing {
   int move(UringRun run, MemoryRange within, int fd, uint64_t offset, bool to_file,
            uint64_t timeout_ns, uint64_t* moved) noexcept;
 
+  // What the kernel allocated for the ring's queues; newer kernels charge it to the account. The table of
+  // slots is not in it.
+  uint64_t memory_bytes() const noexcept;
   UringLoad load() const noexcept;
   uint32_t slots() const noexcept { return slots_.size(); }
   bool tagged() const noexcept { return tagged_; }
@@ -118,7 +121,6 @@ class UringRing {
   RingDescriptor descriptor_;
   bool tagged_ = false;
   bool opened_ = false;
-  pid_t owner_ = 0;
 
   UringSlots slots_;
   // UringLoad packed: users, slots and units of bytes, so that one locked instruction changes all three.

@@ -80,7 +80,10 @@ typedef struct hydrant_range {
 } hydrant_range_t;
 
 static inline int hydrant_pin_status(hydrant_pin_t pin) {
-  return pin.region ? GASNET_OK : pin.hold & 0x7fffffff; /* a cast would be C or C++, not both */
+  if (pin.region) return GASNET_OK;
+  /* All zero: it was never taken. A cast of the other would be C or C++, not both. */
+  if (pin.hold == 0) return GASNET_ERR_NOT_INIT;
+  return pin.hold & 0x7fffffff;
 }
 
 /* The calling thread's last failure in words ("" if none); valid until it fails again. */
@@ -103,7 +106,9 @@ HYDRANT_API void hydrant_set_error_text(const char* text);
 
 #define HYDRANT_UNPIN_DONE 0    /* undone and no longer charged */
 #define HYDRANT_UNPIN_PENDING 1 /* undone, charged until pending_charge() says otherwise */
-#define HYDRANT_UNPIN_BROKEN 2  /* could not be undone */
+/* Could not be undone: the region is dropped and its charge given back to the budget all the same, since the
+ * cache can do nothing more; it is counted in unpin_failures, and a log line names the range. */
+#define HYDRANT_UNPIN_BROKEN 2
 
 /* Completion of pin_async: call exactly once, from any thread, not from inside pin_async. */
 typedef void (*hydrant_pin_done_fn)(void* context, int status, const void* key);
@@ -113,8 +118,8 @@ typedef void (*hydrant_pin_done_fn)(void* context, int status, const void* key);
  * (a release or a poll may be the one that unpins), never holding a lock of its own; they must not call back
  * into the domain, but for hydrant_invalidate(): a free() in your code may lead there. Map errno like this:
  * EFAULT to HYDRANT_ERR_REFUSED; ENOMEM, EAGAIN, a full table to GASNET_ERR_NOT_READY, so that the cache
- * evicts and tries again; a device that is gone to HYDRANT_ERR_BROKEN. The struct is copied at domain
- * creation. */
+ * evicts and tries again; a device that worked and is gone to HYDRANT_ERR_BROKEN. The struct is copied at
+ * domain creation. */
 typedef struct hydrant_registrar {
   size_t size; /* sizeof(hydrant_registrar_t): lets the struct grow */
   void* user;
@@ -137,7 +142,7 @@ typedef struct hydrant_registrar {
   int (*pin)(void* user, uintptr_t addr, size_t len, uint32_t access, void* key);
   /* Undoes one pin. Answers HYDRANT_UNPIN_*. Required. */
   int (*unpin)(void* user, uintptr_t addr, size_t len, const void* key);
-  /* Optional: n at once. */
+  /* Optional: n at once. BROKEN if any could not be undone: all n then count as failed. */
   int (*unpin_many)(void* user, const hydrant_range_t* ranges, const void* const* keys, size_t n);
   /* Optional: bytes charged for pinning this range; default len. */
   uint64_t (*charge)(void* user, uintptr_t addr, size_t len);
@@ -146,7 +151,8 @@ typedef struct hydrant_registrar {
   /* Optional: like pin, or GASNET_ERR_NOT_READY with `done` to be called later. */
   int (*pin_async)(void* user, uintptr_t addr, size_t len, uint32_t access, void* key,
                    hydrant_pin_done_fn done, void* context);
-  /* Optional: a live key as a blob for another process; *len is the room, then the size. */
+  /* Optional: a live key as a blob for another process; *blob_len is the room, then the size. Answer
+   * GASNET_ERR_BAD_ARG, with the size needed in *blob_len, where the room is too small. */
   int (*export_key)(void* user, uintptr_t addr, size_t len, const void* key, void* blob,
                     size_t* blob_len);
   /* Optional: a peer's blob (untrusted) as a local key. */
@@ -186,9 +192,18 @@ typedef struct hydrant_policy {
 #define HYDRANT_MODE_PAGE \
   2u /* fixed buckets of bucket_bytes; a pin of several has one key for each */
 
-#define HYDRANT_WATCH_DEFAULT 0u /* client, in this version */
+#define HYDRANT_WATCH_DEFAULT 0u /* auto, unless FIREHOSE_WATCH says otherwise */
 #define HYDRANT_WATCH_CLIENT 1u  /* "I call hydrant_invalidate before memory goes away" */
-#define HYDRANT_WATCH_NONE 2u    /* only vouched memory is cached past its last hold */
+#define HYDRANT_WATCH_NONE 2u    /* only arenas and vouched memory are cached past their last hold */
+#define HYDRANT_WATCH_AUTO 3u    /* what the kernel, hooks and arenas report; nothing else is cached */
+
+/* Who says that memory goes away: what caching a range gets, see hydrant_coverage(). */
+#define HYDRANT_COVERAGE_NONE 0u    /* nobody: pinned while held, not cached */
+#define HYDRANT_COVERAGE_CLIENT 1u  /* you, by hydrant_invalidate() */
+#define HYDRANT_COVERAGE_VOUCHED 2u /* you, by hydrant_vouch() */
+#define HYDRANT_COVERAGE_ARENA 3u   /* its allocator, before it happens: hits are free of checks */
+#define HYDRANT_COVERAGE_CHECKED 4u /* the kernel; each use asks it for changes under way (0.3 us) */
+#define HYDRANT_COVERAGE_WATCHED 5u /* the kernel and the hooks library: hits are free of checks */
 
 /* Zero or NULL in a field means its default. Start from hydrant_domain_options_init(). */
 typedef struct hydrant_domain_options {
@@ -219,8 +234,8 @@ static inline void hydrant_domain_options_init(hydrant_domain_options_t* options
 }
 
 /* Creates a domain. FIREHOSE_* environment variables fill fields left at their default (docs/env_vars.md).
- * Errors: BAD_ARG; RESOURCE (memory, too many domains: 64 at once); UNSUPPORTED (device addresses, an
- * unknown registrar); BROKEN (the registrar cannot work here). *domain is unchanged on failure.
+ * Errors: BAD_ARG; RESOURCE (memory, descriptors, too many domains: 64 at once); UNSUPPORTED (device
+ * addresses, an unknown registrar, one that cannot work on this machine). *domain is unchanged on failure.
  * Cost: milliseconds. */
 HYDRANT_API int hydrant_domain_create(const hydrant_domain_options_t* options,
                                       hydrant_domain_t* domain);
@@ -229,7 +244,9 @@ HYDRANT_API int hydrant_domain_create(const hydrant_domain_options_t* options,
 #define HYDRANT_FINI_KEEP 1u  /* leave registrations alone: the device is torn down anyway */
 
 /* Ends a domain. No other thread may be inside a call on it; later uses of the handle are errors, later
- * releases of its pins are no-ops that answer NOT_INIT. Regions must not be read afterwards. */
+ * releases of its pins are no-ops that answer NOT_INIT. (They never crash; but once 240 further domains of like
+ * max_regions have come and gone, or fewer where RLIMIT_AS leaves no room, a pin's place may serve a new domain,
+ * and releasing it is then like releasing twice.) Regions must not be read afterwards. */
 HYDRANT_API int hydrant_domain_destroy(hydrant_domain_t domain, uint32_t flags);
 
 /* ---- pins ------------------------------------------------------------------------------------- */
@@ -238,8 +255,10 @@ HYDRANT_API int hydrant_domain_destroy(hydrant_domain_t domain, uint32_t flags);
  *
  * Errors    BAD_ARG (len 0, wrap-around, unknown right); NOT_INIT; RESOURCE (more than the whole budget
  *           or the largest region); NOT_READY (budget is held by others now: poll, release, or copy);
- *           REFUSED (unmapped, read-only for a writing right, a right the registrar lacks: remembered for
- *           about a second, or until invalidated); BROKEN.
+ *           REFUSED (unmapped, read-only for a writing right - with "uring" for any right, because it pins
+ *           for writing always -, a right the registrar lacks: remembered for a second, or until
+ *           invalidated; page mode: anything of this in the buckets around the range, which must be mapped
+ *           whole); BROKEN (the registrar worked and has failed for good).
  * Waits     only for a registration of the same memory that another thread has under way, never for
  *           somebody else's hold.
  * Cost      hit: about 25 instructions, no lock, no shared write, no system call. Miss: one registration.
@@ -252,8 +271,11 @@ HYDRANT_API hydrant_pin_t hydrant_try_pin(hydrant_domain_t domain, const void* a
                                           uint32_t access);
 
 /* Like hydrant_pin, and waits up to timeout_ns for budget. NOT_READY at the deadline, with a text that
- * says how much is held and how much was wanted. It runs nobody's progress but hydrant_poll(): where your own
- * thread would have to poll a network for the holds to end, use hydrant_pin() or hydrant_pin_async(). */
+ * says how much is held and how much was wanted. While it waits it deregisters what died, and completes those
+ * pin_async requests whose memory is pinned by now; it registers none of them (that is hydrant_poll's), because
+ * nothing bounds how long that takes. Nor does the deadline bound the registration of the range itself, once
+ * there is budget, or the callbacks that run meanwhile. It runs no other progress: where your own thread would
+ * have to poll a network for the holds to end, use hydrant_pin() or hydrant_pin_async(). */
 HYDRANT_API hydrant_pin_t hydrant_pin_wait(hydrant_domain_t domain, const void* addr, size_t len,
                                            uint32_t access, uint64_t timeout_ns);
 
@@ -286,8 +308,11 @@ HYDRANT_API int hydrant_release(hydrant_pin_t pin);
 HYDRANT_API int hydrant_release_many(const hydrant_pin_t* pins, size_t n);
 
 /* Page mode: a pin of several buckets has one key per bucket. Answers how many parts a pin has (1 in
- * region mode; 0 if the pin is not live) and describes part i if part is not NULL. */
+ * region mode; 0 if the pin is not live) and describes part i if part is not NULL; all zero if there is no
+ * part i. */
 HYDRANT_API size_t hydrant_pin_parts(hydrant_pin_t pin, size_t i, hydrant_region_t* part);
+/* Bytes at pin.region->key and at the keys of its parts; 0 if the pin is not live. Cost: a look-up. */
+HYDRANT_API uint32_t hydrant_pin_key_bytes(hydrant_pin_t pin);
 
 /* ---- coherence -------------------------------------------------------------------------------- */
 
@@ -295,6 +320,14 @@ HYDRANT_API size_t hydrant_pin_parts(hydrant_pin_t pin, size_t i, hydrant_region
  * before the call. Regions that are held stay registered until their last release. Never waits for a hold
  * or for a registration that is under way (that one is dropped when it ends, and done again). */
 HYDRANT_API int hydrant_invalidate(hydrant_domain_t domain, const void* addr, size_t len);
+
+/* Answers HYDRANT_COVERAGE_* for [addr, addr+len): who says that it goes away, and so whether and how a pin of
+ * it would be cached now. Errors: BAD_ARG, NOT_INIT. Cost: 0.1 us; some 5 us for memory seen for the first time,
+ * which the kernel is then asked to watch. */
+HYDRANT_API int hydrant_coverage(hydrant_domain_t domain, const void* addr, size_t len,
+                                 uint32_t* coverage);
+/* "none", "client", "vouched", "arena", "checked", "watched". Never NULL. */
+HYDRANT_API const char* hydrant_coverage_name(uint32_t coverage);
 
 /* Promises that the range will not be unmapped or moved without hydrant_invalidate(), so that it may be
  * cached although nothing watches it (watch = HYDRANT_WATCH_NONE). */
@@ -310,9 +343,16 @@ HYDRANT_API int hydrant_flush(hydrant_domain_t domain);
 
 /* ---- keys for others -------------------------------------------------------------------------- */
 
+/* All three: NOT_INIT for a pin or domain that is not live, BAD_ARG for NULL, UNSUPPORTED where the registrar
+ * has no such call, and what the registrar answers. */
+
+/* Writes the key of a pin of one part as a blob for another process. *len is the room in, the size out.
+ * BAD_ARG if the room is too small: *len then says how much is enough. Several parts: NOT_INIT. */
 HYDRANT_API int hydrant_export_key(hydrant_pin_t pin, void* blob, size_t* len);
+/* Turns a peer's blob (untrusted: a malformed one is BAD_ARG) into hydrant_key_bytes(domain) at key. */
 HYDRANT_API int hydrant_import_key(hydrant_domain_t domain, const void* blob, size_t len,
                                    void* key);
+/* Writes a key that is good for all of memory with these rights (on-demand paging). BAD_ARG for unknown ones. */
 HYDRANT_API int hydrant_implicit_key(hydrant_domain_t domain, uint32_t access, void* key);
 
 /* ---- what it is doing ------------------------------------------------------------------------- */
@@ -339,6 +379,8 @@ typedef struct hydrant_stats {
   uint64_t dead_regions; /* beside `regions`: no longer hit, but held or not yet deregistered */
   uint64_t budget_bytes, max_regions;                       /* in force now */
   uint64_t threads, thread_table_bytes, shared_table_bytes; /* memory of the tables */
+  /* registrations whose unpin call answered BROKEN: each is dropped, its charge given back, not in `unpins` */
+  uint64_t unpin_failures;
 } hydrant_stats_t;
 
 HYDRANT_API int hydrant_get_stats(hydrant_domain_t domain, hydrant_stats_t* stats);
@@ -347,7 +389,9 @@ HYDRANT_API const char* hydrant_registrar_name(hydrant_domain_t domain);
 HYDRANT_API uint32_t hydrant_key_bytes(hydrant_domain_t domain);
 
 /* Moves bytes between [addr, addr+len) and a file at `offset` through the pinned pages themselves (uring
- * only: READ_FIXED, WRITE_FIXED). to_file != 0 writes the file. Answers OK, or UNSUPPORTED/BAD_ARG/BROKEN. */
+ * only: READ_FIXED, WRITE_FIXED). to_file != 0 writes the file. Errors: UNSUPPORTED (another registrar),
+ * NOT_INIT (the pin is not live), BAD_ARG (not inside the pin, a bad descriptor, the file ends), NOT_READY (no
+ * progress for 30 s), BROKEN (the I/O failed). */
 HYDRANT_API int hydrant_uring_move(hydrant_pin_t pin, const void* addr, size_t len, int fd,
                                    uint64_t offset, int to_file);
 

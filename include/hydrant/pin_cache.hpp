@@ -22,6 +22,7 @@
 
 #include <hydrant/pin_cache.h>
 
+#include <cassert>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -60,8 +61,8 @@ class [[nodiscard]] Pin {
   // failure: see hydrant_error_text().
   const char* error() const noexcept {
     if (*this) return "";
-    return pin_.hold == kNothing ? "nothing is pinned here: empty, moved from or released"
-                                 : hydrant_error_text();
+    const bool nothing = pin_.hold == kNothing || pin_.hold == 0;
+    return nothing ? "nothing is pinned here: empty, moved from or released" : hydrant_error_text();
   }
 
   // The registered range, which contains what was asked for; 0 without a hold.
@@ -70,12 +71,14 @@ class [[nodiscard]] Pin {
   // The registrar's key; null without a hold, without keys, and for a pin of several parts.
   const void* key() const noexcept { return *this ? pin_.region->key : nullptr; }
   // The key as the type that the registrar writes, T{} where key() is null. Requires: sizeof(T) is no more
-  // than the domain's key_bytes().
+  // than the domain's key_bytes(), which is asserted unless NDEBUG is defined.
   template <class T>
   T key_as() const noexcept {
     static_assert(std::is_trivially_copyable_v<T>, "a key is bytes");
     T value{};
-    if (key() != nullptr) std::memcpy(&value, key(), sizeof value);
+    if (key() == nullptr) return value;
+    assert(sizeof value <= hydrant_pin_key_bytes(pin_) && "the registrar's key is smaller than T");
+    std::memcpy(&value, key(), sizeof value);
     return value;
   }
   // Regions with a key of their own: 1, in page mode one per bucket, 0 without a hold. Cost: a look-up.
@@ -83,11 +86,11 @@ class [[nodiscard]] Pin {
   // Part i; all zero if there is none.
   hydrant_region_t part(std::size_t i) const noexcept {
     hydrant_region_t region{};
-    if (i < parts()) (void)hydrant_pin_parts(pin_, i, &region);
+    (void)hydrant_pin_parts(pin_, i, &region);
     return region;
   }
 
-  // The key for another process: *len is the room, then the size.
+  // The key for another process: *len is the room, then the size, or after GASNET_ERR_BAD_ARG what is enough.
   int export_key(void* blob, std::size_t* len) const noexcept {
     return hydrant_export_key(pin_, blob, len);
   }

@@ -19,7 +19,7 @@ Status open_one(ibv_device* device, OpenDevice* opened) noexcept {
   ibv_context* context = ibv_open_device(device);
   if (context == nullptr) {
     return fail(
-        Status::kBroken,
+        Status::kUnsupported,
         "verbs device %s cannot be opened: %s (are /dev/infiniband/uverbs* there and writable "
         "for this user?)",
         name, errno_text(errno));
@@ -29,7 +29,7 @@ Status open_one(ibv_device* device, OpenDevice* opened) noexcept {
   if (pd == nullptr) {
     const int error = errno;
     ibv_close_device(context);
-    return fail(Status::kBroken, "verbs device %s gives no protection domain: %s", name,
+    return fail(Status::kUnsupported, "verbs device %s gives no protection domain: %s", name,
                 errno_text(error));
   }
   *opened = {context, pd};
@@ -38,10 +38,10 @@ Status open_one(ibv_device* device, OpenDevice* opened) noexcept {
 
 Status no_device(const char* wanted, int found) noexcept {
   if (found > 0) {
-    return fail(Status::kBroken, "there is no verbs device named %s among the %d found", wanted,
-                found);
+    return fail(Status::kUnsupported, "there is no verbs device named %s among the %d found",
+                wanted, found);
   }
-  return fail(Status::kBroken,
+  return fail(Status::kUnsupported,
               "no verbs device: /sys/class/infiniband lists none that a provider library knows "
               "(load the adapter's driver, install ibverbs-providers)");
 }
@@ -53,7 +53,7 @@ Status open_ibv_device(const char* wanted, OpenDevice* opened) noexcept {
   errno = 0;
   ibv_device** devices = ibv_get_device_list(&found);
   if (devices == nullptr) {
-    return fail(Status::kBroken,
+    return fail(Status::kUnsupported,
                 "verbs devices cannot be listed: %s (is the kernel module ib_uverbs loaded?)",
                 errno_text(errno));
   }
@@ -84,7 +84,7 @@ Status read_ibv_facts(ibv_context* context, DeviceFacts* facts) noexcept {
   ibv_device_attr_ex attributes{};
   const int error = ibv_query_device_ex(context, nullptr, &attributes);
   if (error != 0) {
-    return fail(Status::kBroken, "verbs device %s does not answer ibv_query_device: %s", name,
+    return fail(Status::kUnsupported, "verbs device %s does not answer ibv_query_device: %s", name,
                 errno_text(error));
   }
   const ibv_device_attr& basic = attributes.orig_attr;

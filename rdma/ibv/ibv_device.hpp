@@ -17,7 +17,7 @@ struct OpenDevice {
 };
 
 // Opens the named device and allocates a protection domain on it; with "" the first device where both
-// work. Errors: kBroken, with a text that says for the last device tried what failed, or why there is
+// work. Errors: kUnsupported, with a text that says for the last device tried what failed, or why there is
 // none at all. *opened is unchanged on failure.
 Status open_ibv_device(const char* wanted, OpenDevice* opened) noexcept;
 // Gives both back; reports what could not be undone (registrations that are still there).
@@ -31,7 +31,7 @@ struct DeviceFacts {
   bool implicit_odp = false;  // one registration can stand for all of memory
 };
 
-// Errors: kBroken (the device does not answer).
+// Errors: kUnsupported (the device does not answer).
 Status read_ibv_facts(ibv_context* context, DeviceFacts* facts) noexcept;
 
 }  // namespace hydrant

@@ -17,6 +17,7 @@
 #include <new>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <utility>
 
 namespace hydrant {
 namespace {
@@ -167,7 +168,11 @@ Status IbvRegistrar::current_pd(ibv_pd** pd) noexcept {
   const MutexLock lock(mu_);
   if (protection_domain() == nullptr) {
     const Status status = open_device(device_name_);
-    if (status != Status::kOk) return add_context(status, "opening it again after a fork");
+    if (status != Status::kOk) {
+      // It worked in the parent: what cannot be used here any more has broken.
+      return add_context(status == Status::kUnsupported ? Status::kBroken : status,
+                         "opening it again after a fork");
+    }
   }
   *pd = protection_domain();
   return Status::kOk;
@@ -218,8 +223,9 @@ UnpinResult IbvRegistrar::unpin(MemoryRange range, const std::byte* key) noexcep
 Status IbvRegistrar::export_key(MemoryRange range, const std::byte* key, std::byte* blob,
                                 size_t* len) noexcept {
   if (*len < kBlobBytes) {
+    const size_t room = std::exchange(*len, kBlobBytes);
     return fail(Status::kBadArg, "an exported key needs %zu bytes, there are %zu", kBlobBytes,
-                *len);
+                room);
   }
   const IbvKey loaded = load_key(key);
   if (loaded.mr == nullptr) {

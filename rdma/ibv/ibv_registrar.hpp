@@ -37,12 +37,12 @@ class IbvRegistrar final : public Registrar {
   static constexpr size_t kBlobBytes = 32;
 
   // Registers in `pd`, which stays the caller's and must outlive the registrar.
-  // Errors: kBadArg (null), kBroken (the device does not answer), kResource (memory). *out is
+  // Errors: kBadArg (null), kUnsupported (the device does not answer), kResource (memory). *out is
   // unchanged on failure.
   static Status create(ibv_pd* pd, std::unique_ptr<IbvRegistrar>* out) noexcept;
 
   // Opens the named device, or the first that can be opened when `device_name` is null or "".
-  // Errors: kBroken, with a text that says why no device is usable; kResource.
+  // Errors: kUnsupported, with a text that says why no device is usable; kResource.
   // Cost: milliseconds; loads the device's provider library.
   static Status open(const char* device_name, std::unique_ptr<IbvRegistrar>* out) noexcept;
 

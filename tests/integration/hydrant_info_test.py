@@ -81,6 +81,28 @@ class HydrantInfo(unittest.TestCase):
         self.assertIn('FIREHOSE_MODE="pages" is not accepted', done.stderr)
         self.assertIn("did you mean FIREHOSE_BUDGET?", done.stderr)
 
+    def test_bad_values_and_unknown_names_are_in_the_document_and_the_tables(self):
+        bad = {"FIREHOSE_MODE": "pages", "FIREHOSE_BUGDET": "1G", "HYDRANT_XYZZY_PLUGH": "1"}
+        document = report(**bad)
+        self.assertEqual(knob(document, "FIREHOSE_MODE")["rejected"], "pages")
+        self.assertEqual(knob(document, "FIREHOSE_MODE")["origin"], "default")
+        self.assertIsNone(knob(document, "FIREHOSE_MERGE")["rejected"])
+        names = {row["name"]: row["did_you_mean"] for row in document["unknown_variables"]}
+        self.assertEqual(names, {"FIREHOSE_BUGDET": "FIREHOSE_BUDGET", "HYDRANT_XYZZY_PLUGH": None})
+        text = " ".join(run(**bad).stdout.split())
+        self.assertIn('region default, because "pages" is not accepted: it takes one of region|page', text)
+        self.assertIn("FIREHOSE_BUGDET did you mean FIREHOSE_BUDGET?", text)
+        self.assertEqual(report()["unknown_variables"], [])
+
+    def test_settings_without_effect_say_why(self):
+        row = knob(report(FIREHOSE_BUCKET="64K"), "FIREHOSE_BUCKET")
+        self.assertIn("region mode", row["note"])
+        document = report(FIREHOSE_BUCKET="64K", FIREHOSE_MODE="page")
+        self.assertIsNone(knob(document, "FIREHOSE_BUCKET")["note"])
+        chosen = [row for row in document["registrars"] if row["chosen"]]
+        keys = bool(chosen) and chosen[0]["traits"]["key_bytes"] != 0
+        self.assertEqual(knob(document, "FIREHOSE_MODE")["note"] is not None, keys)
+
     def test_tables_say_the_same_as_the_document(self):
         document = report()
         text = run().stdout

@@ -19,6 +19,7 @@ set(doors
     "^<pmix" "^rdma/bootstrap"
     "^<gasnet(ex)?\\.h>" "^(am|extended)/"
     "^<liburing" "^firehose/registrars/"
+    "^<jemalloc/" "^firehose/watch/arena/jemalloc/"
     "^<uc[mpst]/" "^$")
 
 function(layer_of path out)

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""check_library.py CHECK FILE...: what libfirehose shows to the outside.
+"""check_library.py CHECK FILE...: what libfirehose and libfirehose_hooks show to the outside.
 
 exports LIB.so LIST   the dynamic symbols are those of LIST, and all of them are hydrant_*
 archive LIB.a         no strong global symbol but hydrant_* and what is in namespace hydrant
 tls LIB.so            at most 64 bytes of static thread-local storage, or dlopen() may fail
 needed LIB.so         ldd names no library but the five that are allowed
+hooks LIB.so MAP      the dynamic symbols are those of the version script; needs libc and the loader alone, and no
+                      function that finds thread-local storage (it may allocate)
 """
 import re
 import subprocess
@@ -69,11 +71,28 @@ def check_needed(library):
         yield f"ldd {library} says nothing of libc"
 
 
+def check_hooks(library, map_file):
+    with open(map_file) as lines:
+        text = re.sub(r"/\*.*?\*/", "", lines.read(), flags=re.DOTALL)
+    listed = set(re.findall(r"\w+(?=;)", text.split("global:")[1].split("local:")[0]))
+    exported = {name for _, name in symbols("-D", "--defined-only", library)}
+    yield from (f"{name}: exported, but not in the list" for name in sorted(exported - listed))
+    yield from (f"{name}: in the list, but not exported" for name in sorted(listed - exported))
+    for line in run("readelf", "-dW", library).splitlines():
+        if "(NEEDED)" in line and not re.search(r"\[(libc|ld-linux[-\w]*)\.so\.\d+\]", line):
+            yield f"{library} needs {line.split()[-1]}"
+    wanted = {name.split("@")[0] for _, name in symbols("-D", "--undefined-only", library)}
+    if "__tls_get_addr" in wanted:
+        yield f"{library} calls __tls_get_addr"
+    print(f"{len(exported)} names")
+
+
 CHECKS = {
     "exports": check_exports,
     "archive": check_archive,
     "tls": check_tls,
     "needed": check_needed,
+    "hooks": check_hooks,
 }
 
 

@@ -228,6 +228,21 @@ class Library(Tree):
         more = self.build(text, "-Wl,--no-as-needed", "-lresolv")
         self.assert_finds(self.run_check("check_library.py", "needed", more), "needs libresolv")
 
+    def hooks(self, text, names, *options):
+        library = self.build(text, "-nostdlib", *options)
+        script = self.write("hooks.map", "/* a; */ { global: " + names + " local: *; };\n")
+        return self.run_check("check_library.py", "hooks", library, script)
+
+    def test_hooks(self):
+        text = 'extern "C" int mmap() { return 1; }\n'
+        self.assert_clean(self.hooks(text, "mmap;"))
+        self.assert_finds(self.hooks(text, "mmap; brk;"), "brk: in the list, but not exported")
+        self.assert_finds(self.hooks(text, ""), "mmap: exported, but not in the list")
+        more = ("-Wl,--no-as-needed", "-lresolv")
+        self.assert_finds(self.hooks(text, "mmap;", *more), "needs [libresolv.so.2]")
+        text += 'extern thread_local int a; thread_local int a; extern "C" int brk() { return ++a; }\n'
+        self.assert_finds(self.hooks(text, "mmap; brk; a;", "-lc"), "calls __tls_get_addr")
+
 
 class Summary(Tree):
     """scripts/test_summary.py, which says what ./test says."""

@@ -252,6 +252,7 @@ class PinCacheThreadsModel : public ::testing::TestWithParam<ModelSetup> {
   static hydrant_domain_options_t options(Common& c) {
     hydrant_domain_options_t o;
     hydrant_domain_options_init(&o);
+    o.watch = HYDRANT_WATCH_CLIENT;
     o.name = c.setup.name;
     o.registrar_name = nullptr;
     o.registrar = &c.registrar.table;

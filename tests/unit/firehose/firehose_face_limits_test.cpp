@@ -119,6 +119,9 @@ TEST(FaceLimits, RefusesWhatLeavesNothingToPin) {
   FaceAsk ask = region_ask();
   expect_refused(ask, {.max_victim_m = set(2 * kGiB)}, "GASNET_FIREHOSE_MAXVICTIM_M");
   expect_refused(ask, {.m = set(2 * kGiB)}, "GASNET_FIREHOSE_M");
+  expect_refused(ask, {.m = set(2 * kGiB)}, "is 2147483648 bytes, more than the 1073741824");
+  expect_refused(ask, {.m = set(2 * kGiB)}, "max_pinnable_memory of firehose_init");
+  expect_refused(ask, {.max_victim_r = set(1001)}, "is 1001 regions, more than the 1000");
   expect_refused(ask, {.m = set(kGiB)}, "less than a bucket");
   expect_refused(ask, {.r = set(1000)}, "too few");
   expect_refused(ask, {.max_victim_r = set(1001)}, "GASNET_FIREHOSE_MAXVICTIM_R");

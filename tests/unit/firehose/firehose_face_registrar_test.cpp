@@ -30,6 +30,14 @@ TEST(PinnedTable, UnknownRangesAreIgnored) {
   EXPECT_EQ(table.size(), 1u);
 }
 
+TEST(FormatAge, ChangesTheUnitAtTenSeconds) {
+  char text[24];
+  EXPECT_STREQ(format_age(0, text, sizeof text), "0 ms");
+  EXPECT_STREQ(format_age(9'999, text, sizeof text), "9999 ms");
+  EXPECT_STREQ(format_age(10'000, text, sizeof text), "10 s");
+  EXPECT_STREQ(format_age(UINT32_MAX, text, sizeof text), "4294967 s");
+}
+
 // Against a multimap: equal addresses, other lengths, deletions that leave holes in probe chains.
 TEST(PinnedTable, MatchesAMapUnderRandomUse) {
   const unsigned seed = std::random_device{}();

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <signal.h>
 #include <string>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -178,6 +179,39 @@ INSTANTIATE_TEST_SUITE_P(Kinds, PinCacheFork,
                            return kind.param == ChildKind::kFork ? "Fork" : "RawClone";
                          });
 
+// ---- kernels that do not wipe the slots ----
+
+class PinCacheForkKept : public PinCacheTest {};
+
+TEST_F(PinCacheForkKept, ChildFindsItsParentsSlotsAndUsesNone) {
+  create();
+  // The first page of slots tells the child that it is one; these two lie behind it.
+  for (size_t i = 0; i < 100; ++i) ASSERT_EQ(hydrant_release(pin(10 + 2 * i)), GASNET_OK);
+  const hydrant_pin_t held = pin(0, 2);
+  const hydrant_pin_t released = pin(4);
+  ASSERT_NE(held.region, nullptr);
+  ASSERT_EQ(hydrant_release(released), GASNET_OK);
+  const auto slots = reinterpret_cast<uintptr_t>(held.region) & ~uintptr_t{kPage - 1};
+  ASSERT_EQ(madvise(reinterpret_cast<void*>(slots), kPage, MADV_KEEPONFORK), 0);
+  const auto child = [&]() -> std::string {
+    registrar_.forget_all();
+    for (int i = 0; i < 3; ++i) {
+      const int status = hydrant_release(held);
+      if (status != GASNET_ERR_NOT_INIT) return answer("the parent's pin", status);
+      if (hydrant_release(released) == GASNET_OK) return "what the parent released was released";
+      if (stats_of(domain_).live_holds != 0) return "a release changed the count";
+    }
+    if (try_pin(0).region != nullptr || try_pin(4).region != nullptr) return "a parent's hit";
+    const hydrant_pin_t fresh = pin(4);
+    if (fresh.region == nullptr) return answer("pin", hydrant_pin_status(fresh));
+    if (hydrant_release(held) != GASNET_ERR_NOT_INIT) return "the parent's pin, later";
+    const int status = hydrant_release(fresh);
+    return status == GASNET_OK ? registrar_.problems() : answer("release", status);
+  };
+  EXPECT_EQ(run_in_child(child), "");
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
 // ---- other threads in the parent ----
 
 // A registrar without a lock, since the child of a busy parent could find any lock taken.
@@ -195,6 +229,7 @@ TEST(PinCacheForkBusy, ForkBesideBusyThreadsIsUsable) {
   const hydrant_registrar_t table = lock_free_registrar();
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
+  options.watch = HYDRANT_WATCH_CLIENT;
   options.registrar_name = nullptr;
   options.registrar = &table;
   options.budget_bytes = 16 * kPage;
@@ -237,6 +272,7 @@ TEST(PinCacheForkBusy, ForkBesideBusyThreadsIsUsable) {
 std::string pin_with_uring(const Arena& arena, size_t pages, hydrant_domain_t* domain) {
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
+  options.watch = HYDRANT_WATCH_CLIENT;
   options.registrar_name = "uring";
   if (hydrant_domain_create(&options, domain) != GASNET_OK) {
     return std::string("SKIP: ") + hydrant_error_text();

@@ -59,6 +59,7 @@ class Session {
   std::string open() {
     hydrant_domain_options_t options;
     hydrant_domain_options_init(&options);
+    options.watch = HYDRANT_WATCH_CLIENT;
     options.registrar_name = setup_.registrar;
     options.mode = setup_.mode;
     options.bucket_bytes = setup_.bucket_bytes;
@@ -118,6 +119,7 @@ class Session {
     const Arena other(1500);
     hydrant_domain_options_t options;
     hydrant_domain_options_init(&options);
+    options.watch = HYDRANT_WATCH_CLIENT;
     options.registrar_name = setup_.registrar;
     hydrant_domain_t rival = 0;
     if (hydrant_domain_create(&options, &rival) != GASNET_OK) return "no second domain";

@@ -17,6 +17,7 @@ TEST(PinCacheRealMemory, UnmappedMemoryIsRefusedByMlock) {
     GTEST_SKIP() << "a sanitizer stands in for mlock and does nothing";
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
+  options.watch = HYDRANT_WATCH_CLIENT;
   options.registrar_name = "mlock";
   hydrant_domain_t domain = 0;
   ASSERT_EQ(hydrant_domain_create(&options, &domain), GASNET_OK) << hydrant_error_text();
@@ -38,6 +39,7 @@ TEST(PinCacheRealMemory, ReadOnlyMappingIsASourceAndNoTarget) {
     SCOPED_TRACE(name);
     hydrant_domain_options_t options;
     hydrant_domain_options_init(&options);
+    options.watch = HYDRANT_WATCH_CLIENT;
     options.registrar_name = name;
     hydrant_domain_t domain = 0;
     const int status = hydrant_domain_create(&options, &domain);

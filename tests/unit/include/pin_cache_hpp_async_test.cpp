@@ -21,7 +21,10 @@ using face::Pin;
 
 class PinCacheFaceCalls : public ::testing::Test {
  protected:
-  PinCacheFaceCalls() { options_.registrar = &registrar_; }
+  PinCacheFaceCalls() {
+    options_.registrar = &registrar_;
+    options_.watch = HYDRANT_WATCH_CLIENT;
+  }
   void create() {
     domain_ = Domain(options_);
     ASSERT_TRUE(domain_) << domain_.error();

@@ -31,7 +31,10 @@ static_assert(!std::is_convertible_v<Pin, bool> && !std::is_convertible_v<hydran
 
 class PinCacheFace : public ::testing::Test {
  protected:
-  PinCacheFace() { options_.registrar = &registrar_; }
+  PinCacheFace() {
+    options_.registrar = &registrar_;
+    options_.watch = HYDRANT_WATCH_CLIENT;
+  }
   void create() {
     domain_ = Domain(options_);
     ASSERT_TRUE(domain_) << domain_.error();
@@ -72,6 +75,29 @@ TEST_F(PinCacheFace, AnEmptyPinHoldsNothingAndSaysSo) {
   EXPECT_EQ(empty.release(), GASNET_OK);
   EXPECT_EQ(empty.get().region, nullptr);
 }
+
+TEST_F(PinCacheFace, AnAllZeroPinOfTheCFunctionsIsEmptyToo) {
+  hydrant_set_error_text("somebody else's");
+  const Pin empty(hydrant_pin_t{});
+  EXPECT_FALSE(empty);
+  EXPECT_EQ(empty.status(), GASNET_ERR_NOT_INIT);
+  EXPECT_STREQ(empty.error(), Pin().error());
+}
+
+#ifndef NDEBUG
+TEST_F(PinCacheFace, AKeyThatIsTooLargeForTheRegistrarIsAsserted) {
+  struct TooLarge {
+    char bytes[4096];
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a forked child the pin would have no key
+  create();
+  const Pin held = pin(0);
+  ASSERT_TRUE(held);
+  EXPECT_EQ(hydrant_pin_key_bytes(held.get()), sizeof(uint64_t));
+  EXPECT_EQ(hydrant_pin_key_bytes({}), 0u);
+  EXPECT_DEATH((void)held.key_as<TooLarge>(), "smaller than T");
+}
+#endif
 
 TEST_F(PinCacheFace, APinHoldsUntilTheEndOfItsScope) {
   create();

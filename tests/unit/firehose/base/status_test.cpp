@@ -56,6 +56,34 @@ TEST(Status, ContextAloneIsTheWholeText) {
   EXPECT_STREQ(last_error_text(), "alone");
 }
 
+TEST(Status, LiteralReplacesTheTextAndIsReplaced) {
+  static_cast<void>(fail(Status::kBroken, "formatted"));
+  EXPECT_EQ(fail_plainly(Status::kNotReady, "nothing there"), Status::kNotReady);
+  EXPECT_STREQ(last_error_text(), "nothing there");
+  static_cast<void>(add_context(Status::kNotReady, "waited %d us", 5));
+  EXPECT_STREQ(last_error_text(), "nothing there; waited 5 us");
+  static_cast<void>(fail_plainly(Status::kNotReady, "nothing there"));
+  static_cast<void>(fail(Status::kBroken, "formatted"));
+  EXPECT_STREQ(last_error_text(), "formatted");
+  static_cast<void>(fail_plainly(Status::kNotReady, "nothing there"));
+  clear_error_text();
+  EXPECT_STREQ(last_error_text(), "");
+}
+
+TEST(Status, FreshTextHidesALiteralAndGivesItBack) {
+  static_cast<void>(fail_plainly(Status::kNotReady, "before"));
+  {
+    const FreshErrorText fresh;
+    EXPECT_STREQ(last_error_text(), "");
+  }
+  EXPECT_STREQ(last_error_text(), "before");
+  {
+    const FreshErrorText fresh;
+    static_cast<void>(fail_plainly(Status::kBroken, "inside"));
+  }
+  EXPECT_STREQ(last_error_text(), "inside");
+}
+
 TEST(Status, LongTextsAreCutAndTerminated) {
   const std::string text(2000, 'x');
   static_cast<void>(fail(Status::kBroken, "%s", text.c_str()));

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 #include <sys/mman.h>
+#include <utility>
 #include <vector>
 
 namespace hydrant {
@@ -283,6 +284,21 @@ TEST(CRegistrar, OptionalFunctionsAreCalled) {
     EXPECT_EQ(client.destroyed, 0);
   }
   EXPECT_EQ(client.destroyed, 1);
+}
+
+TEST(CRegistrar, ExportWithTooLittleRoomSaysHowMuchIsEnough) {
+  Client client;
+  client.offer_everything();
+  client.key_answer = GASNET_ERR_BAD_ARG;
+  const auto registrar = client.make();
+  std::byte key[4] = {}, blob[8] = {};
+  for (const auto& [says, enough] : {std::pair<size_t, size_t>{6, 6}, {3, 8}, {100, 8}}) {
+    client.export_size = says;
+    size_t len = 3;
+    EXPECT_EQ(registrar->export_key(kRange, key, blob, &len), Status::kBadArg);
+    EXPECT_EQ(len, enough);
+    EXPECT_NE(std::strstr(last_error_text(), "room for 3 bytes"), nullptr);
+  }
 }
 
 TEST(CRegistrar, WithoutThemTheDefaultsAnswer) {

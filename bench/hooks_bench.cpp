@@ -1,0 +1,251 @@
+// Question: what do libfirehose_hooks.so's hooks add to calls on memory that was never pinned?
+//
+// Unit: nanoseconds per call (column Time: with the hooks). Each row asks two processes in turn, both this
+// program started again, one with the hooks preloaded and one without:
+//   ours_ns   with the hooks; bare_ns without; extra_ns = ours_ns - bare_ns (medians of a repetition)
+// /monitor:1 has a monitor, and a block far away was pinned once, so that every hook looks; in /monitor:0
+// no cache was ever made. Without the hooks in the process nothing of them is there to cost anything: that is
+// bare_ns.
+//
+// Rows  mmap, munmap             of 64 KiB, never touched
+//       madvise                  MADV_DONTNEED of the same
+//       malloc_64, free_64       1000 in a row: malloc's caches, bins and the end of the heap
+//       malloc_free_64           in turn: what a program's inner loop does
+//       malloc_free_64_thread    the same in the arena of another thread
+//       malloc_1MiB, free_1MiB   each a mapping of its own (libc's threshold is held where it starts)
+//
+// Not included: what the monitor's calls cost once memory was pinned (invalidate_bench), process start.
+#include <hydrant/monitor.h>
+
+#include "bench/support/bench_main.hpp"
+#include "bench/support/machine.hpp"
+#include "bench/support/paired.hpp"
+#include "firehose/watch/hooks_abi.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <malloc.h>
+#include <spawn.h>
+#include <string>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace hydrant::bench {
+namespace {
+
+constexpr size_t kMapBytes = size_t{64} << 10;
+constexpr size_t kSmallBytes = 64;
+constexpr size_t kLargeBytes = size_t{1} << 20;
+
+void* map_one() {
+  return mmap(nullptr, kMapBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+// Nanoseconds per call: of the first kind of call, or of the second, which undoes it.
+template <typename First, typename Second>
+double batch(size_t count, bool first_is_timed, First&& first, Second&& second) {
+  static std::vector<void*> places(1000);
+  const double first_ns = nanoseconds([&] {
+    for (size_t i = 0; i < count; ++i) places[i] = first();
+  });
+  const double second_ns = nanoseconds([&] {
+    for (size_t i = 0; i < count; ++i) second(places[i]);
+  });
+  return (first_is_timed ? first_ns : second_ns) / static_cast<double>(count);
+}
+
+double map_batch(bool first) {
+  return batch(200, first, map_one, [](void* p) { munmap(p, kMapBytes); });
+}
+double malloc_batch(size_t count, size_t bytes, bool first) {
+  return batch(
+      count, first, [=] { return malloc(bytes); }, [](void* p) { free(p); });
+}
+
+double malloc_free_64() {
+  constexpr size_t kCount = 20000;
+  const double ns = nanoseconds([] {
+    for (size_t i = 0; i < kCount; ++i) {
+      void* p = malloc(kSmallBytes);
+      benchmark::DoNotOptimize(p);
+      free(p);
+    }
+  });
+  return ns / kCount;
+}
+
+// The start of a thread is synced wherever its stack lies.
+bool thread_starts = false;
+
+struct Row {
+  const char* name;
+  double (*sample)();
+};
+
+const Row kRows[] = {
+    {"mmap", [] { return map_batch(true); }},
+    {"munmap", [] { return map_batch(false); }},
+    {"madvise",
+     [] {
+       static void* const place = map_one();
+       constexpr size_t kCount = 2000;
+       return nanoseconds([] {
+                for (size_t i = 0; i < kCount; ++i) madvise(place, kMapBytes, MADV_DONTNEED);
+              }) /
+              kCount;
+     }},
+    {"malloc_64", [] { return malloc_batch(1000, kSmallBytes, true); }},
+    {"free_64", [] { return malloc_batch(1000, kSmallBytes, false); }},
+    {"malloc_free_64", malloc_free_64},
+    {"malloc_free_64_thread",
+     [] {
+       double ns = 0.0;
+       thread_starts = true;
+       std::thread([&] {
+         free(malloc(kSmallBytes));  // the arena's heap, as a whole
+         thread_starts = false;
+         ns = malloc_free_64();
+       }).join();
+       return ns;
+     }},
+    {"malloc_1MiB", [] { return malloc_batch(100, kLargeBytes, true); }},
+    {"free_1MiB", [] { return malloc_batch(100, kLargeBytes, false); }},
+};
+
+// A quiet monitor: nothing is ever unread.
+void give_monitor(hydrant_hooks_t* hooks) {
+  static uint64_t blocks[(size_t{1} << (47 - HYDRANT_MONITOR_BLOCK_SHIFT)) / 64];
+  static const uint64_t sequence = 0;
+  static const uint64_t removals = 1;
+  static hydrant_monitor_t monitor;
+  blocks[0] = 1;
+  monitor.size = sizeof monitor;
+  monitor.version = HYDRANT_MONITOR_VERSION;
+  monitor.blocks = blocks;
+  monitor.sequence = &sequence;
+  monitor.removals = &removals;
+  // Never called: that would be a measurement of something else.
+  monitor.settle = monitor.files_changed = [] { std::abort(); };
+  monitor.sync = [] {
+    if (!thread_starts) std::abort();
+  };
+  __atomic_store_n(&hooks->monitor, &monitor, __ATOMIC_RELEASE);
+}
+
+// The child: answers each row's number on its standard input by a sample on its standard output.
+int serve(const std::string& kind) {
+  auto* hooks = static_cast<hydrant_hooks_t*>(dlsym(RTLD_DEFAULT, "hydrant_hooks_1"));
+  if ((hooks != nullptr) != (kind != "bare")) return 2;
+  if (kind == "monitor:1") give_monitor(hooks);
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  const OnCore here(0);
+  int row = 0;
+  while (read(STDIN_FILENO, &row, sizeof row) == sizeof row) {
+    const double ns = kRows[row].sample();
+    if (write(STDOUT_FILENO, &ns, sizeof ns) != sizeof ns) return 1;
+  }
+  return 0;
+}
+
+class Child {
+ public:
+  explicit Child(const std::string& kind) {
+    int requests[2];
+    int answers[2];
+    if (pipe(requests) != 0 || pipe(answers) != 0) return;
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, requests[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&files, answers[1], STDOUT_FILENO);
+    for (const int fd : {requests[0], requests[1], answers[0], answers[1]}) {
+      posix_spawn_file_actions_addclose(&files, fd);
+    }
+    std::string option = "--serve=" + kind;
+    std::string program = "hooks_bench";
+    char* const arguments[] = {program.data(), option.data(), nullptr};
+    std::string preload = kind == "bare" ? "LD_PRELOAD=" : "LD_PRELOAD=" HYDRANT_HOOKS_LIBRARY;
+    std::vector<char*> environment{preload.data()};
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      if (std::strncmp(*entry, "LD_PRELOAD=", 11) != 0) environment.push_back(*entry);
+    }
+    environment.push_back(nullptr);
+    if (posix_spawn(&pid_, "/proc/self/exe", &files, nullptr, arguments, environment.data()) != 0) {
+      pid_ = -1;
+    }
+    posix_spawn_file_actions_destroy(&files);
+    close(requests[0]);
+    close(answers[1]);
+    request_ = requests[1];
+    answer_ = answers[0];
+  }
+  ~Child() {
+    close(request_);
+    close(answer_);
+    if (pid_ > 0) waitpid(pid_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  // Nanoseconds, or less than 0: the child is not there any more.
+  double ask(int row) const {
+    double ns = -1.0;
+    if (write(request_, &row, sizeof row) != sizeof row) return -1.0;
+    return read(answer_, &ns, sizeof ns) == sizeof ns ? ns : -1.0;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int request_ = -1;
+  int answer_ = -1;
+};
+
+void compare(benchmark::State& state, int row, const std::string& kind) {
+  const Child hooked(kind);
+  const Child bare("bare");
+  hooked.ask(row);  // warms both up
+  bare.ask(row);
+  PairedSamples samples;
+  size_t turn = 0;
+  bool good = true;
+  for (auto _ : state) {
+    double ours_ns = 0.0;
+    double bare_ns = 0.0;
+    alternate(
+        turn++, [&] { ours_ns = hooked.ask(row); }, [&] { bare_ns = bare.ask(row); });
+    good = good && ours_ns >= 0 && bare_ns >= 0;
+    samples.add(ours_ns, bare_ns);
+    state.SetIterationTime(std::max(ours_ns, 0.0) * 1e-9);
+  }
+  samples.report(state);
+  if (!good) state.SkipWithError("a child ended: no hooks in it, or they called a quiet monitor");
+}
+
+void add_all_rows() {
+  for (int row = 0; row < static_cast<int>(std::size(kRows)); ++row) {
+    for (const char* kind : {"monitor:0", "monitor:1"}) {
+      const std::string name = std::string("hooks/") + kRows[row].name + "/" + kind;
+      benchmark::RegisterBenchmark(name.c_str(),
+                                   [=](benchmark::State& state) { compare(state, row, kind); })
+          ->UseManualTime()
+          ->Iterations(41)
+          ->Unit(benchmark::kNanosecond);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::bench
+
+int main(int argc, char** argv) {
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (first.rfind("--serve=", 0) == 0) return hydrant::bench::serve(first.substr(8));
+  signal(SIGPIPE, SIG_IGN);  // a child that ended is an answer
+  hydrant::bench::add_all_rows();
+  return hydrant::bench::run_program(argc, argv, "0.01");
+}

@@ -1,0 +1,199 @@
+// Magazines: whose they are, what happens when a thread ends, and raids on those of others.
+//
+// A thread's magazine is found through a pthread key of the pool (libfirehose has no room in static TLS for it).
+// The key's value is a number, not a pointer: a thread may end while the pool is being destroyed, and its
+// destructor then looks for a pool of that number in the registry, under the registry's mutex, and finds none.
+#include "firehose/base/buffer_pool.hpp"
+#include "firehose/base/buffer_pool_layout.hpp"
+#include "firehose/base/config.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <linux/membarrier.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_THREAD__)
+#define HYDRANT_POOL_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HYDRANT_POOL_TSAN 1
+#endif
+#endif
+#ifndef HYDRANT_POOL_TSAN
+#define HYDRANT_POOL_TSAN 0
+#endif
+
+namespace hydrant {
+
+using pool::Magazine;
+using pool::MagazineClass;
+
+namespace {
+
+// The pools of this process. In a page that the child of a fork finds full of zeros, which is an unlocked mutex
+// and no pool: so no fork handler is needed, and none could be missed.
+struct Registry {
+  Mutex mu;
+  BufferPool* first HYDRANT_GUARDED_BY(mu) = nullptr;
+};
+Registry* g_registry = nullptr;  // written once, under g_once; never unmapped
+bool g_asymmetric = false;       // likewise
+pthread_once_t g_once = PTHREAD_ONCE_INIT;
+std::atomic<uint64_t> g_last_id{
+    0};  // not in the page: a child's pools are none of the parent's. Relaxed.
+
+int membarrier(int command) noexcept {
+  return static_cast<int>(syscall(SYS_membarrier, command, 0, 0));
+}
+
+void set_up_once() {
+  const long page = syscall(SYS_mmap, nullptr, sizeof(Registry), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+  if (page == -1) return;
+  (void)syscall(SYS_madvise, page, sizeof(Registry), MADV_WIPEONFORK);
+  g_registry = reinterpret_cast<Registry*>(page);
+  if (HYDRANT_POOL_TSAN || knob_number(Knob::kMembarrier) == 0) return;
+  g_asymmetric = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 &&
+                 membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
+}
+
+}  // namespace
+
+// ---- threads that come and go ----
+
+bool BufferPool::set_up_threads(uint32_t threads) noexcept {
+  pthread_once(&g_once, &set_up_once);
+  if (g_registry == nullptr) return false;
+  asymmetric_ = g_asymmetric;
+  id_ = g_last_id.fetch_add(1, std::memory_order_relaxed) + 1;
+  // Without a key the pool works as one without magazines.
+  if (threads != 0 && pthread_key_create(&thread_key_, &BufferPool::end_of_thread) == 0) {
+    magazine_count_ = threads;
+  }
+  control_->unclaimed.store(magazine_count_, std::memory_order_relaxed);
+  MutexLock lock(g_registry->mu);
+  next_ = g_registry->first;
+  g_registry->first = this;
+  return true;
+}
+
+void BufferPool::tear_down_threads() noexcept {
+  if (id_ == 0) return;
+  if (magazine_count_ != 0) pthread_key_delete(thread_key_);
+  MutexLock lock(g_registry->mu);
+  BufferPool** at = &g_registry->first;
+  while (*at != nullptr && *at != this) at = &(*at)->next_;
+  if (*at == this) *at = next_;  // not there in the child of a fork
+}
+
+void BufferPool::end_of_thread(void* value) noexcept {
+  const auto number = reinterpret_cast<uintptr_t>(value);
+  MutexLock lock(g_registry->mu);
+  for (BufferPool* pool = g_registry->first; pool != nullptr; pool = pool->next_) {
+    if (pool->id_ != number >> pool::kNumberBits) continue;
+    pool->retire_magazine(static_cast<uint32_t>(number & pool::kNumberMask) - 1);
+    return;
+  }
+}
+
+[[gnu::noinline]] Magazine* BufferPool::claim_magazine() noexcept {
+  if (control_->unclaimed.load(std::memory_order_relaxed) == 0) return nullptr;
+  for (uint32_t i = 0; i < magazine_count_; ++i) {
+    Magazine& magazine = magazines_[i];
+    if (magazine.claimed.load(std::memory_order_relaxed) != 0) continue;
+    // Acquire: pairs with the release in retire_magazine(); its last owner's counters are complete.
+    if (magazine.claimed.exchange(1, std::memory_order_acquire) != 0) continue;
+    const uint64_t value = id_ << pool::kNumberBits | (i + 1);
+    if (pthread_setspecific(thread_key_, reinterpret_cast<void*>(value)) != 0) {
+      magazine.claimed.store(0, std::memory_order_release);
+      return nullptr;
+    }
+    control_->unclaimed.fetch_sub(1, std::memory_order_relaxed);
+    uint32_t used = control_->used.load(std::memory_order_relaxed);
+    while (used <= i &&
+           !control_->used.compare_exchange_weak(used, i + 1, std::memory_order_relaxed)) {
+    }
+    return &magazine;
+  }
+  return nullptr;
+}
+
+void BufferPool::retire_magazine(uint32_t index) noexcept {
+  Magazine& magazine = magazines_[index];
+  if (enter(magazine)) {
+    for (uint32_t i = 0; i < class_count_; ++i) {
+      MagazineClass& mine = magazine.classes[i];
+      const uint32_t count = mine.count.load(std::memory_order_relaxed);
+      if (count == 0) continue;
+      pool::push(states_[i], slots_, mine.slots, count);
+      mine.count.store(0, std::memory_order_relaxed);
+    }
+    pool::leave(magazine);
+  }
+  magazine.claimed.store(0, std::memory_order_release);
+  control_->unclaimed.fetch_add(1, std::memory_order_relaxed);
+}
+
+// ---- raids ----
+
+// Takes one slot of the class out of others' magazines; what else they have of it goes to the stack.
+bool BufferPool::raid(uint32_t index, Magazine* raider, uint32_t* slot) noexcept {
+  if (geometry_[index].depth == 0) return false;
+  const uint32_t used = control_->used.load(std::memory_order_relaxed);
+  for (uint32_t from = 0; from < used; from += 64) {
+    const uint32_t to = std::min(from + 64, used);
+    uint64_t marked = mark_for_raid(index, from, to);
+    if (marked == 0) continue;
+    const bool fenced = !asymmetric_ || membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
+    uint32_t got = 0;
+    for (; marked != 0; marked &= marked - 1) {
+      const uint32_t victim = from + static_cast<uint32_t>(std::countr_zero(marked));
+      uint32_t slots[BufferPoolOptions::kMaxDepth];
+      const uint32_t n = empty_marked(index, victim, fenced, slots);
+      if (n == 0) continue;
+      const uint32_t kept = got == 0 ? 1 : 0;
+      if (kept != 0) *slot = slots[0];
+      if (n > kept) pool::push(states_[index], slots_, slots + kept, n - kept);
+      got += n;
+    }
+    if (got == 0) continue;
+    pool::add(raider, states_, index, &pool::Counters::raided, got);
+    return true;
+  }
+  return false;
+}
+
+// A bit for each magazine in [from, to) that seems to have something and that no other raider is at.
+uint64_t BufferPool::mark_for_raid(uint32_t index, uint32_t from, uint32_t to) noexcept {
+  uint64_t marked = 0;
+  for (uint32_t i = from; i < to; ++i) {
+    Magazine& magazine = magazines_[i];
+    if (magazine.classes[index].count.load(std::memory_order_relaxed) == 0) continue;
+    if (magazine.raid.load(std::memory_order_relaxed) != 0) continue;
+    // Acquire pairs with the release of the raid before; sequentially consistent for enter()'s other half.
+    if (magazine.raid.exchange(1, std::memory_order_seq_cst) != 0) continue;
+    marked |= uint64_t{1} << (i - from);
+  }
+  return marked;
+}
+
+// Ends the raid on one marked magazine; answers how many slots it gave, none if its owner is inside.
+uint32_t BufferPool::empty_marked(uint32_t index, uint32_t victim, bool fenced,
+                                  uint32_t* slots) noexcept {
+  Magazine& magazine = magazines_[victim];
+  uint32_t count = 0;
+  // Sequentially consistent where no membarrier stands between; acquire pairs with leave().
+  if (fenced && magazine.busy.load(std::memory_order_seq_cst) == 0) {
+    MagazineClass& theirs = magazine.classes[index];
+    count = theirs.count.load(std::memory_order_relaxed);
+    std::reverse_copy(theirs.slots, theirs.slots + count, slots);
+    theirs.count.store(0, std::memory_order_relaxed);
+  }
+  magazine.raid.store(0, std::memory_order_release);
+  return count;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,278 @@
+#include "firehose/watch/arena/page_store.hpp"
+
+#include "firehose/watch/arena/fatal.hpp"
+#include "firehose/watch/arena/system_calls.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace hydrant::arena {
+namespace {
+
+constexpr int kReadWrite = PROT_READ | PROT_WRITE;
+
+// errno is the caller's: free() must not change it.
+class KeepErrno {
+ public:
+  KeepErrno() noexcept : errno_(errno) {}
+  ~KeepErrno() { errno = errno_; }
+  KeepErrno(const KeepErrno&) = delete;
+  KeepErrno& operator=(const KeepErrno&) = delete;
+
+ private:
+  int errno_;
+};
+
+// A mapping that starts at a huge page: one block too many is mapped, and what hangs over is cut off.
+uintptr_t map_aligned(size_t bytes, int file) noexcept {
+  const size_t more = bytes + kBlockBytes;
+  const uintptr_t raw = sys_map(0, more, file < 0 ? kReadWrite : PROT_NONE, 0, -1);
+  if (raw == 0) return 0;
+  const uintptr_t addr = round_up(raw, kBlockBytes);
+  if (addr > raw) (void)sys_unmap(raw, addr - raw);
+  if (raw + more > addr + bytes) (void)sys_unmap(addr + bytes, raw + more - addr - bytes);
+  if (file < 0 || sys_map(addr, bytes, kReadWrite, MAP_FIXED, file) == addr) return addr;
+  (void)sys_unmap(addr, bytes);
+  return 0;
+}
+
+// The reservation's own record and tables, in one mapping beside it: what peers or devices write into the
+// arena never lies next to what the allocator believes.
+Reservation* make_record(size_t bytes) noexcept {
+  const size_t blocks = bytes / kBlockBytes;
+  const size_t head = round_up(sizeof(Reservation), alignof(Span*));
+  const size_t page_table = blocks * kBlockPages * sizeof(Span*);
+  const uintptr_t at = sys_map(0, round_up(head + page_table + blocks * sizeof(Block), kPageBytes),
+                               kReadWrite, 0, -1);
+  if (at == 0) return nullptr;
+  auto* record = reinterpret_cast<Reservation*>(at);
+  record->bytes = bytes;
+  record->pages = reinterpret_cast<Span**>(at + head);
+  record->blocks = reinterpret_cast<Block*>(at + head + page_table);
+  return record;
+}
+
+void drop_record(Reservation* record) noexcept {
+  const size_t blocks = record->bytes / kBlockBytes;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(record->blocks + blocks);
+  const auto at = reinterpret_cast<uintptr_t>(record);
+  (void)sys_unmap(at, round_up(end - at, kPageBytes));
+}
+
+// Calls visit(block, pages of it in range) for each block that range lies in.
+template <class Visit>
+void for_each_block(const Reservation& in, MemoryRange range, Visit&& visit) noexcept {
+  for (uintptr_t at = range.addr; at < range.end();) {
+    const uintptr_t end = std::min(range.end(), (at | (kBlockBytes - 1)) + 1);
+    visit(in.block_at(at), static_cast<uint16_t>((end - at) / kPageBytes));
+    at = end;
+  }
+}
+
+Reservation& reservation_of(MemoryRange range, const PageStore* store) noexcept {
+  const auto* p = reinterpret_cast<const void*>(range.addr);
+  Reservation* found = address_map().find(p);
+  if (found == nullptr || found->store != store || range.end() > found->end()) {
+    fatal("pages that are not this arena's", p);
+  }
+  return *found;
+}
+
+// Takes every address of the range that nobody has: where others were quicker, block by block.
+void occupy(uintptr_t addr, size_t bytes) noexcept {
+  if (sys_map(addr, bytes, PROT_NONE, MAP_FIXED_NOREPLACE, -1) != 0) return;
+  for (size_t at = 0; at < bytes; at += kBlockBytes) {
+    (void)sys_map(addr + at, kBlockBytes, PROT_NONE, MAP_FIXED_NOREPLACE, -1);
+  }
+}
+
+// Finds addresses for it and enters it in the map. False when there are none.
+bool place(Reservation* made) noexcept {
+  // In the child of a fork addresses may be free whose pointers still mean the parent's memory: not those.
+  for (int tries = 0; tries < 8; ++tries) {
+    made->addr = map_aligned(made->bytes, made->file);
+    if (made->addr == 0) return false;
+    if (address_map().add(made)) return true;
+    (void)sys_unmap(made->addr, made->bytes);
+    occupy(made->addr, made->bytes);
+  }
+  return false;
+}
+
+}  // namespace
+
+uintptr_t PageStore::grow(size_t bytes, size_t alignment) noexcept {
+  MutexLock lock(mu_);
+  for (Reservation* r = newest_; r != nullptr; r = r->next) {
+    if (const uintptr_t found = take_locked(r, bytes, alignment); found != 0) return found;
+  }
+  const size_t slack = alignment > kBlockBytes ? alignment : 0;
+  if (bytes > SIZE_MAX / 4 || slack > SIZE_MAX / 4) {
+    errno = ENOMEM;
+    return 0;
+  }
+  Reservation* fresh = reserve_locked(round_up(bytes + slack, kBlockBytes));
+  return fresh == nullptr ? 0 : take_locked(fresh, bytes, alignment);
+}
+
+uintptr_t PageStore::take_locked(Reservation* from, size_t bytes, size_t alignment) noexcept {
+  if (from->lost) return 0;
+  const uintptr_t start = round_up(from->addr + from->handed_bytes, alignment);
+  if (start > from->end() || from->end() - start < bytes) return 0;
+  from->handed_bytes = start + bytes - from->addr;
+  return start;
+}
+
+Reservation* PageStore::reserve_locked(size_t least_bytes) noexcept {
+  const size_t like_before =
+      std::clamp(counts_.reserved_bytes, kLeastReservation, kMostReservation);
+  Reservation* made = reserve_exactly_locked(std::max(least_bytes, like_before));
+  // A limit on address space (ulimit -v) may leave room for what is needed now.
+  if (made == nullptr && least_bytes < like_before) made = reserve_exactly_locked(least_bytes);
+  if (made == nullptr) errno = ENOMEM;
+  return made;
+}
+
+Reservation* PageStore::reserve_exactly_locked(size_t bytes) noexcept {
+  KeepErrno keep;
+  Reservation* made = make_record(bytes);
+  if (made == nullptr) return nullptr;
+  made->store = this;
+  made->file = kind_ == Kind::kShared ? sys_memory_file("hydrant_alloc", bytes) : -1;
+  const bool has_file = made->file >= 0;
+  if ((kind_ == Kind::kShared && !has_file) || !place(made)) {
+    if (has_file) sys_close(made->file);
+    drop_record(made);
+    return nullptr;
+  }
+  // Both are wishes: a kernel without huge pages refuses the one, none refuses the other.
+  (void)sys_advise(made->addr, bytes, MADV_HUGEPAGE);
+  if (has_file) (void)sys_advise(made->addr, bytes, MADV_DONTFORK);
+  made->next = newest_;
+  newest_ = made;
+  counts_.reserved_bytes += bytes;
+  counts_.unannounced_bytes += bytes;
+  announce_locked(*made);
+  return made;
+}
+
+void PageStore::announce_locked(const Reservation& reservation) noexcept {
+  if (reservation.lost) return;
+  if (monitor_ == nullptr) {
+    unannounced_.store(true, std::memory_order_relaxed);
+    return;
+  }
+  // What was cached of these addresses in an earlier life, and is not forgotten yet.
+  monitor_->sync();
+  if (monitor_->add_arena(reservation.addr, reservation.bytes) == 0) {
+    counts_.unannounced_bytes -= reservation.bytes;
+  }
+}
+
+void PageStore::use_monitor(const hydrant_monitor_t* monitor) noexcept {
+  MutexLock lock(mu_);
+  if (monitor_ != nullptr) return;
+  monitor_ = monitor;
+  for (const Reservation* r = newest_; r != nullptr; r = r->next) announce_locked(*r);
+}
+
+void PageStore::commit(MemoryRange range) noexcept {
+  const Reservation& in = reservation_of(range, this);
+  MutexLock lock(mu_);
+  for_each_block(in, range, [this](Block& block, uint16_t pages) HYDRANT_NO_TSA {
+    if (block.used_pages + pages > kBlockPages) fatal("pages that are in use already", &block);
+    if (!block.touched) {
+      counts_.touched_bytes += kBlockBytes;
+    } else if (block.used_pages == 0) {
+      counts_.idle_bytes -= kBlockBytes;
+    }
+    block.used_pages = static_cast<uint16_t>(block.used_pages + pages);
+    block.touched = true;
+  });
+}
+
+void PageStore::decommit(MemoryRange range) noexcept {
+  const Reservation& in = reservation_of(range, this);
+  MutexLock lock(mu_);
+  for_each_block(in, range, [this](Block& block, uint16_t pages) HYDRANT_NO_TSA {
+    if (block.used_pages < pages) fatal("pages that are free already", &block);
+    block.used_pages = static_cast<uint16_t>(block.used_pages - pages);
+    if (block.used_pages == 0) counts_.idle_bytes += kBlockBytes;
+  });
+  if (counts_.idle_bytes > limit_bytes_) (void)empty_idle_locked();
+}
+
+size_t PageStore::trim() noexcept {
+  MutexLock lock(mu_);
+  return empty_idle_locked();
+}
+
+void PageStore::set_keep_bytes(size_t bytes) noexcept {
+  MutexLock lock(mu_);
+  keep_bytes_ = limit_bytes_ = bytes;
+}
+
+size_t PageStore::empty_idle_locked() noexcept {
+  KeepErrno keep;
+  size_t emptied = 0;
+  for (Reservation* r = newest_; r != nullptr; r = r->next) {
+    const size_t blocks = r->lost ? 0 : r->bytes / kBlockBytes;
+    for (size_t first = 0; first < blocks;) {
+      size_t end = first;
+      while (end < blocks && may_empty_locked(*r, end)) ++end;
+      if (end > first && empty_locked(*r, first, end - first))
+        emptied += (end - first) * kBlockBytes;
+      first = end + 1;
+    }
+  }
+  counts_.emptied_bytes += emptied;
+  // What had to stay is no reason to look again before as much has come together once more.
+  limit_bytes_ = counts_.idle_bytes + keep_bytes_;
+  return emptied;
+}
+
+bool PageStore::may_empty_locked(const Reservation& reservation, size_t index) noexcept {
+  const Block& block = reservation.blocks[index];
+  if (!block.touched || block.used_pages != 0) return false;
+  if (monitor_ == nullptr) return true;
+  if (monitor_->pinned(reservation.addr + index * kBlockBytes, kBlockBytes) == 0) return true;
+  ++counts_.refusals;
+  return false;
+}
+
+bool PageStore::empty_locked(Reservation& reservation, size_t first, size_t count) noexcept {
+  const size_t offset = first * kBlockBytes;
+  const size_t bytes = count * kBlockBytes;
+  const uintptr_t addr = reservation.addr + offset;
+  if (monitor_ != nullptr) monitor_->invalidate(addr, bytes);
+  const bool done = reservation.file < 0 ? sys_advise(addr, bytes, MADV_DONTNEED)
+                                         : sys_punch(reservation.file, offset, bytes);
+  if (monitor_ != nullptr) monitor_->invalidate(addr, bytes);
+  if (!done) return false;  // locked by mlock(), for example: it stays, and is tried again
+  for (size_t i = first; i < first + count; ++i) reservation.blocks[i].touched = false;
+  counts_.touched_bytes -= bytes;
+  counts_.idle_bytes -= bytes;
+  return true;
+}
+
+PageCounts PageStore::counts() noexcept {
+  MutexLock lock(mu_);
+  return counts_;
+}
+
+void PageStore::after_fork_in_child() noexcept {
+  if (kind_ == Kind::kShared) {
+    KeepErrno keep;
+    for (Reservation* r = newest_; r != nullptr; r = r->next) {
+      if (r->lost) continue;
+      r->lost = true;
+      occupy(r->addr, r->bytes);
+      sys_close(r->file);
+    }
+    counts_ = {};
+    limit_bytes_ = keep_bytes_;
+  }
+  mu_.unlock();
+}
+
+}  // namespace hydrant::arena

@@ -1,0 +1,49 @@
+#include "firehose/watch/arena/process_symbols.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <dlfcn.h>
+
+// Bound when this library is loaded: finds a libfirehose that was loaded with it but is not visible to
+// everybody.
+#pragma weak hydrant_monitor
+
+namespace hydrant::arena {
+namespace {
+
+constexpr char kLibrary[] = "libhydrant_alloc_jemalloc.so." HYDRANT_ALLOC_SOVERSION;
+
+}  // namespace
+
+const hydrant_monitor_t* find_monitor_symbol() noexcept {
+  if (hydrant_monitor != nullptr) return hydrant_monitor(HYDRANT_MONITOR_VERSION);
+  using FindMonitor = const hydrant_monitor_t* (*)(uint32_t);
+  void* found = dlsym(RTLD_DEFAULT, "hydrant_monitor");
+  if (found == nullptr) return nullptr;
+  return reinterpret_cast<FindMonitor>(found)(HYDRANT_MONITOR_VERSION);
+}
+
+const hydrant_alloc_jemalloc_t* find_jemalloc(char* reason, size_t room) noexcept {
+  void* table = dlsym(RTLD_DEFAULT, HYDRANT_ALLOC_JEMALLOC_SYMBOL);
+  if (table == nullptr) {
+    // Looked for beside this library first ($ORIGIN). Never unloaded: threads keep caches of it.
+    void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library != nullptr) table = dlsym(library, HYDRANT_ALLOC_JEMALLOC_SYMBOL);
+  }
+  if (table == nullptr) {
+    const char* why = dlerror();
+    if (why == nullptr) why = "not found";
+    const char* hint =
+        std::strstr(why, "static TLS") == nullptr
+            ? ""
+            : "; link or preload it, or set GLIBC_TUNABLES=glibc.rtld.optional_static_tls=8192";
+    (void)std::snprintf(reason, room, "%s%s", why, hint);
+    return nullptr;
+  }
+  const auto* found = static_cast<const hydrant_alloc_jemalloc_t*>(table);
+  if (found->abi == HYDRANT_ALLOC_JEMALLOC_ABI) return found;
+  (void)std::snprintf(reason, room, "%s is of another version", kLibrary);
+  return nullptr;
+}
+
+}  // namespace hydrant::arena

@@ -1,0 +1,79 @@
+// A reservation: a contiguous piece of address space, huge-page aligned, from which an arena hands out pages.
+// And the map from an address to the reservation it lies in.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant::arena {
+
+class PageStore;
+struct Span;
+
+constexpr size_t kPageBytes = 4096;
+constexpr unsigned kBlockShift = 21;  // a huge page, and the unit in which memory is given back
+constexpr size_t kBlockBytes = size_t{1} << kBlockShift;
+constexpr size_t kBlockPages = kBlockBytes / kPageBytes;
+
+// Requires: granule is a power of two and value <= SIZE_MAX - granule.
+constexpr size_t round_up(size_t value, size_t granule) noexcept {
+  return (value + granule - 1) & ~(granule - 1);
+}
+
+// One huge page of a reservation.
+struct Block {
+  uint16_t used_pages;  // 0 to kBlockPages
+  bool touched;         // was in use since it was last emptied: may hold memory
+};
+
+// Lives as long as the process. Written under the lock of its store, but for `pages`, which belongs to
+// the heap above; addr, bytes, store and file never change, except that the child of a fork sets `lost`.
+struct Reservation {
+  uintptr_t addr;
+  size_t bytes;
+  size_t handed_bytes;  // from the start: handed out by the store, now or once
+  PageStore* store;
+  int file;           // -1: private memory
+  bool lost;          // the parent's shared memory, not mapped here
+  Reservation* next;  // in its store
+  Block* blocks;      // bytes / kBlockBytes of them
+  Span** pages;       // bytes / kPageBytes of them; unused under jemalloc
+
+  uintptr_t end() const noexcept { return addr + bytes; }
+  Block& block_at(uintptr_t a) const noexcept { return blocks[(a - addr) >> kBlockShift]; }
+};
+
+// Every address below 2^47 to its reservation, in two steps of 13 bits over 2-MiB blocks. Threads: find()
+// from any thread, without a lock; add() under a store's lock (of different stores at once, too).
+class AddressMap {
+ public:
+  constexpr AddressMap() noexcept = default;
+
+  Reservation* find(const void* p) const noexcept {
+    const uintptr_t block = reinterpret_cast<uintptr_t>(p) >> kBlockShift;
+    if (block >> (2 * kBits) != 0) return nullptr;
+    // Pairs with the release in add(): the leaf is zero or holds what was added.
+    const Leaf* leaf = leaves_[block >> kBits].load(std::memory_order_acquire);
+    return leaf == nullptr ? nullptr
+                           : leaf->at[block & (kSlots - 1)].load(std::memory_order_acquire);
+  }
+  // False when there is no memory for it, or a reservation is there already, one that was lost in a fork;
+  // then nothing changed. Never removed.
+  [[nodiscard]] bool add(Reservation* reservation) noexcept;
+
+ private:
+  static constexpr unsigned kBits = 13;
+  static constexpr size_t kSlots = size_t{1} << kBits;
+  struct Leaf {
+    std::atomic<Reservation*> at[kSlots];
+  };
+  Leaf* leaf_of(uintptr_t block) noexcept;
+
+  std::atomic<Leaf*> leaves_[kSlots] = {};
+};
+
+// The one of this library.
+AddressMap& address_map() noexcept;
+
+}  // namespace hydrant::arena

@@ -1,0 +1,57 @@
+// The kernel's calls for address space, made directly.
+//
+// libfirehose_hooks.so stands before mmap, munmap, madvise and fallocate by symbol and makes the caller
+// wait for the monitor's reader. What happens to an arena's memory the monitor hears from the arena
+// itself, in time, so the detour would only cost; and an allocator that waits there with its lock held
+// would make every thread wait.
+//
+// All of them preserve errno where they answer success, and are async-signal-safe.
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace hydrant::arena {
+
+// 0 when refused, with errno set. fd < 0: private anonymous memory. Nothing is charged before it is touched.
+inline uintptr_t sys_map(uintptr_t wanted, size_t bytes, int protection, int flags,
+                         int fd) noexcept {
+  const int kind = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  const long p = syscall(SYS_mmap, wanted, bytes, protection, kind | MAP_NORESERVE | flags, fd, 0L);
+  return p == -1 ? 0 : static_cast<uintptr_t>(p);
+}
+inline bool sys_unmap(uintptr_t addr, size_t bytes) noexcept {
+  return syscall(SYS_munmap, addr, bytes) == 0;
+}
+inline bool sys_advise(uintptr_t addr, size_t bytes, int advice) noexcept {
+  return syscall(SYS_madvise, addr, bytes, advice) == 0;
+}
+// The file keeps its size; what was there reads as zero.
+inline bool sys_punch(int fd, size_t offset, size_t bytes) noexcept {
+  return syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes) == 0;
+}
+
+// A memory file of exactly this size for ever, so that nobody who maps it can take pages away from under
+// others by shrinking it. -1 when refused.
+inline int sys_memory_file(const char* name, size_t bytes) noexcept {
+  const long fd = syscall(SYS_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return -1;
+  const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  if (syscall(SYS_ftruncate, fd, bytes) == 0 && syscall(SYS_fcntl, fd, F_ADD_SEALS, seals) == 0) {
+    return static_cast<int>(fd);
+  }
+  const int why = errno;
+  (void)syscall(SYS_close, fd);
+  errno = why;
+  return -1;
+}
+inline void sys_close(int fd) noexcept { (void)syscall(SYS_close, fd); }
+
+}  // namespace hydrant::arena

@@ -1,0 +1,44 @@
+// The exported object, and what is done once when the library is loaded.
+//
+// Nothing depends on when that is: calls that come earlier, from other libraries' constructors or from the
+// loader, find the real functions and take their thread's record themselves.
+#include "firehose/watch/hooks/families.hpp"
+#include "firehose/watch/hooks/hooks_object.hpp"
+#include "firehose/watch/hooks/libc_chunks.hpp"
+#include "firehose/watch/hooks/real_calls.hpp"
+#include "firehose/watch/hooks/start_slots.hpp"
+#include "firehose/watch/hooks/thread_records.hpp"
+
+#include <pthread.h>
+
+namespace {
+
+// The only thread of the child.
+void child_begins() {
+  hydrant::hooks::keep_only_own_record();
+  hydrant::hooks::forget_starts();
+}
+
+__attribute__((constructor)) void attach() {
+  const hydrant::hooks::KeepErrno keep;
+  hydrant::hooks::resolve_real_calls();
+  pthread_atfork(nullptr, nullptr, child_begins);
+  hydrant::hooks::hydrant_hooks_object.families = hydrant::hooks::working_families();
+}
+
+}  // namespace
+
+extern "C" {
+hydrant_hooks_t hydrant_hooks_object = {
+    .size = sizeof(hydrant_hooks_t),
+    .version = HYDRANT_HOOKS_VERSION,
+    .families = 0,
+    .threads = hydrant::hooks::records,
+    .thread_count = 0,
+    .overflowed = 0,
+    .heap_blocks = hydrant::hooks::heap_blocks,
+    .monitor = nullptr,
+};
+extern __typeof__(hydrant_hooks_object) hydrant_hooks_1
+    __attribute__((alias("hydrant_hooks_object"), visibility("default")));
+}

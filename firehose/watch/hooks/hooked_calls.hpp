@@ -1,0 +1,75 @@
+// The functions that the hooks stand before: one list, from which come the table of the real ones, the
+// declarations of ours, and the names that are exported.
+//
+// Ours are called hook_<name> in here and exported as <name>, which is an alias: so that the address of a
+// hook is known to be ours, and no header of libc disagrees about attributes. In the archive for static
+// programs they are exported as __wrap_<name> and the real ones are __real_<name>: the linker's --wrap.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <pthread.h>
+#include <sys/types.h>
+#include <threads.h>
+
+// X(name, result, parameters). mremap has its fifth parameter always, as libc's own has: what a caller
+// that passes four leaves in its place goes to the kernel either way, which looks at it only if told to.
+#define HYDRANT_HOOKED_MAP_CALLS(X)                                       \
+  X(mmap, void*, (void*, size_t, int, int, int, off_t))                   \
+  X(munmap, int, (void*, size_t))                                         \
+  X(mremap, void*, (void*, size_t, size_t, int, void*))                   \
+  X(madvise, int, (void*, size_t, int))                                   \
+  X(posix_madvise, int, (void*, size_t, int))                             \
+  X(process_madvise, ssize_t, (int, const iovec*, size_t, int, unsigned)) \
+  X(remap_file_pages, int, (void*, size_t, int, size_t, int))             \
+  X(shmat, void*, (int, const void*, int))                                \
+  X(shmdt, int, (const void*))                                            \
+  X(brk, int, (void*))                                                    \
+  X(sbrk, void*, (intptr_t))
+
+#define HYDRANT_HOOKED_MALLOC_CALLS(X)             \
+  X(malloc, void*, (size_t))                       \
+  X(calloc, void*, (size_t, size_t))               \
+  X(realloc, void*, (void*, size_t))               \
+  X(reallocarray, void*, (void*, size_t, size_t))  \
+  X(free, void, (void*))                           \
+  X(memalign, void*, (size_t, size_t))             \
+  X(aligned_alloc, void*, (size_t, size_t))        \
+  X(posix_memalign, int, (void**, size_t, size_t)) \
+  X(valloc, void*, (size_t))                       \
+  X(pvalloc, void*, (size_t))                      \
+  X(malloc_trim, int, (size_t))
+
+#define HYDRANT_HOOKED_THREAD_CALLS(X)                                                 \
+  X(pthread_create, int, (pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)) \
+  X(thrd_create, int, (thrd_t*, thrd_start_t, void*))
+
+#define HYDRANT_HOOKED_FILE_CALLS(X)     \
+  X(ftruncate, int, (int, off_t))        \
+  X(truncate, int, (const char*, off_t)) \
+  X(fallocate, int, (int, int, off_t, off_t))
+
+// Apart: a static program has them only if it calls them.
+#define HYDRANT_HOOKED_LOADER_CALLS(X)        \
+  X(dlopen, void*, (const char*, int))        \
+  X(dlmopen, void*, (long, const char*, int)) \
+  X(dlclose, int, (void*))
+
+#define HYDRANT_HOOKED_CALLS(X)  \
+  HYDRANT_HOOKED_MAP_CALLS(X)    \
+  HYDRANT_HOOKED_MALLOC_CALLS(X) \
+  HYDRANT_HOOKED_THREAD_CALLS(X) \
+  HYDRANT_HOOKED_FILE_CALLS(X)
+
+struct iovec;
+
+#define HYDRANT_DECLARE_HOOK(name, result, parameters) extern "C" result hook_##name parameters;
+HYDRANT_HOOKED_CALLS(HYDRANT_DECLARE_HOOK)
+HYDRANT_HOOKED_LOADER_CALLS(HYDRANT_DECLARE_HOOK)
+#undef HYDRANT_DECLARE_HOOK
+
+// Exports hook_<hook> under the name <name>. After the hook's definition, in the same file.
+#define HYDRANT_EXPORT_HOOK_AS(name, hook)                                             \
+  extern "C" decltype(hook_##hook) exported_##name __asm__(HYDRANT_HOOKS_PREFIX #name) \
+      __attribute__((alias("hook_" #hook), visibility("default")))
+#define HYDRANT_EXPORT_HOOK(name) HYDRANT_EXPORT_HOOK_AS(name, name)

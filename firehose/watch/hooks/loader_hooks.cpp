@@ -1,0 +1,51 @@
+// dlopen() and its like map and unmap inside the loader, past every symbol.
+//
+// They run constructors and destructors of the program, so a thread does not count as being inside a release
+// meanwhile: what those call is hooked itself, and the loader's own calls are unmappings, not removals.
+// Constructors that use new static memory through the cache run before the sync.
+#include "firehose/watch/hooks/loader_call.hpp"
+#include "firehose/watch/hooks/real_calls.hpp"
+#include "firehose/watch/hooks/watched_call.hpp"
+
+using hydrant::hooks::acquired_somewhere;
+using hydrant::hooks::call_on_behalf;
+using hydrant::hooks::LoaderCall;
+using hydrant::hooks::real_loader;
+
+namespace {
+
+void* as_pointer(uintptr_t word) { return reinterpret_cast<void*>(word); }
+
+template <typename Function>
+LoaderCall as_loader_call(Function* function) {
+  return reinterpret_cast<LoaderCall>(reinterpret_cast<uintptr_t>(function));
+}
+
+}  // namespace
+
+// A path with a slash in it depends on the caller, too: RPATHs are inherited by what is loaded.
+void* hook_dlopen(const char* file, int mode) {
+  void* got = as_pointer(
+      call_on_behalf(__builtin_return_address(0), as_loader_call(real_loader.dlopen),
+                     reinterpret_cast<uintptr_t>(file), static_cast<uintptr_t>(mode), 0));
+  if (got != nullptr) acquired_somewhere();
+  return got;
+}
+HYDRANT_EXPORT_HOOK(dlopen);
+
+void* hook_dlmopen(long name_space, const char* file, int mode) {
+  void* got =
+      as_pointer(call_on_behalf(__builtin_return_address(0), as_loader_call(real_loader.dlmopen),
+                                static_cast<uintptr_t>(name_space),
+                                reinterpret_cast<uintptr_t>(file), static_cast<uintptr_t>(mode)));
+  if (got != nullptr) acquired_somewhere();
+  return got;
+}
+HYDRANT_EXPORT_HOOK(dlmopen);
+
+int hook_dlclose(void* handle) {
+  const int result = real_loader.dlclose(handle);
+  hydrant::hooks::settle_if_needed();
+  return result;
+}
+HYDRANT_EXPORT_HOOK(dlclose);

@@ -1,0 +1,69 @@
+// malloc and its family. What they return is looked at where libc's own allocator made it (libc_chunks.hpp);
+// another allocator maps by the symbols in map_hooks.cpp. All of them may release memory: libc trims its
+// heaps in free() and consolidates in malloc().
+#include "firehose/watch/hooks/libc_chunks.hpp"
+#include "firehose/watch/hooks/real_calls.hpp"
+#include "firehose/watch/hooks/watched_call.hpp"
+
+using hydrant::hooks::handed_out;
+using hydrant::hooks::real;
+using hydrant::hooks::releasing;
+
+void* hook_malloc(size_t size) {
+  return handed_out(releasing([&] { return real.malloc(size); }));
+}
+HYDRANT_EXPORT_HOOK(malloc);
+
+void* hook_calloc(size_t count, size_t size) {
+  return handed_out(releasing([&] { return real.calloc(count, size); }));
+}
+HYDRANT_EXPORT_HOOK(calloc);
+
+void* hook_realloc(void* memory, size_t size) {
+  return handed_out(releasing([&] { return real.realloc(memory, size); }));
+}
+HYDRANT_EXPORT_HOOK(realloc);
+
+void* hook_reallocarray(void* memory, size_t count, size_t size) {
+  return handed_out(releasing([&] { return real.reallocarray(memory, count, size); }));
+}
+HYDRANT_EXPORT_HOOK(reallocarray);
+
+void hook_free(void* memory) {
+  releasing([&] { real.free(memory); });
+}
+HYDRANT_EXPORT_HOOK(free);
+// Programs linked long ago call free() by this name.
+HYDRANT_EXPORT_HOOK_AS(cfree, free);
+
+void* hook_memalign(size_t alignment, size_t size) {
+  return handed_out(releasing([&] { return real.memalign(alignment, size); }));
+}
+HYDRANT_EXPORT_HOOK(memalign);
+
+void* hook_aligned_alloc(size_t alignment, size_t size) {
+  return handed_out(releasing([&] { return real.aligned_alloc(alignment, size); }));
+}
+HYDRANT_EXPORT_HOOK(aligned_alloc);
+
+int hook_posix_memalign(void** memory, size_t alignment, size_t size) {
+  const int result = releasing([&] { return real.posix_memalign(memory, alignment, size); });
+  if (result == 0) handed_out(*memory);
+  return result;
+}
+HYDRANT_EXPORT_HOOK(posix_memalign);
+
+void* hook_valloc(size_t size) {
+  return handed_out(releasing([&] { return real.valloc(size); }));
+}
+HYDRANT_EXPORT_HOOK(valloc);
+
+void* hook_pvalloc(size_t size) {
+  return handed_out(releasing([&] { return real.pvalloc(size); }));
+}
+HYDRANT_EXPORT_HOOK(pvalloc);
+
+int hook_malloc_trim(size_t kept) {
+  return releasing([&] { return real.malloc_trim(kept); });
+}
+HYDRANT_EXPORT_HOOK(malloc_trim);

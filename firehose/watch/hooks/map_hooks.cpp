@@ -1,0 +1,88 @@
+// The calls that map, unmap and empty memory.
+#include "firehose/watch/hooks/real_calls.hpp"
+#include "firehose/watch/hooks/watched_call.hpp"
+
+#include <sys/mman.h>
+
+using hydrant::hooks::acquired;
+using hydrant::hooks::acquired_somewhere;
+using hydrant::hooks::file_changes;
+using hydrant::hooks::real;
+using hydrant::hooks::releasing;
+
+// With MAP_FIXED it also releases.
+void* hook_mmap(void* addr, size_t len, int protection, int flags, int fd, off_t offset) {
+  void* got = releasing([&] { return real.mmap(addr, len, protection, flags, fd, offset); });
+  if (got != MAP_FAILED) acquired(got, len);
+  return got;
+}
+HYDRANT_EXPORT_HOOK(mmap);
+HYDRANT_EXPORT_HOOK_AS(mmap64, mmap);
+
+int hook_munmap(void* addr, size_t len) {
+  return releasing([&] { return real.munmap(addr, len); });
+}
+HYDRANT_EXPORT_HOOK(munmap);
+
+void* hook_mremap(void* old_addr, size_t old_len, size_t new_len, int flags, void* new_addr) {
+  void* got = releasing([&] { return real.mremap(old_addr, old_len, new_len, flags, new_addr); });
+  if (got != MAP_FAILED) acquired(got, new_len);
+  return got;
+}
+HYDRANT_EXPORT_HOOK(mremap);
+
+int hook_madvise(void* addr, size_t len, int advice) {
+  return releasing([&] { return real.madvise(addr, len, advice); });
+}
+HYDRANT_EXPORT_HOOK(madvise);
+
+int hook_posix_madvise(void* addr, size_t len, int advice) {
+  return releasing([&] { return real.posix_madvise(addr, len, advice); });
+}
+HYDRANT_EXPORT_HOOK(posix_madvise);
+
+// May be this process's own memory: newer kernels let a process drop its pages by this call.
+ssize_t hook_process_madvise(int pid_fd, const iovec* ranges, size_t count, int advice,
+                             unsigned flags) {
+  return releasing([&] { return real.process_madvise(pid_fd, ranges, count, advice, flags); });
+}
+HYDRANT_EXPORT_HOOK(process_madvise);
+
+int hook_remap_file_pages(void* addr, size_t len, int protection, size_t page, int flags) {
+  const int result =
+      releasing([&] { return real.remap_file_pages(addr, len, protection, page, flags); });
+  if (result == 0) acquired(addr, len);
+  return result;
+}
+HYDRANT_EXPORT_HOOK(remap_file_pages);
+
+void* hook_shmat(int id, const void* addr, int flags) {
+  void* got = releasing([&] { return real.shmat(id, addr, flags); });  // SHM_REMAP unmaps
+  if (got != MAP_FAILED) acquired_somewhere();
+  return got;
+}
+HYDRANT_EXPORT_HOOK(shmat);
+
+int hook_shmdt(const void* addr) {
+  file_changes();
+  const int result = releasing([&] { return real.shmdt(addr); });
+  file_changes();
+  return result;
+}
+HYDRANT_EXPORT_HOOK(shmdt);
+
+int hook_brk(void* end) {
+  char* before = static_cast<char*>(real.sbrk(0));
+  const int result = releasing([&] { return real.brk(end); });
+  auto* after = static_cast<char*>(end);
+  if (result == 0 && after > before) acquired(before, static_cast<size_t>(after - before));
+  return result;
+}
+HYDRANT_EXPORT_HOOK(brk);
+
+void* hook_sbrk(intptr_t increment) {
+  void* before = releasing([&] { return real.sbrk(increment); });
+  if (increment > 0 && before != MAP_FAILED) acquired(before, static_cast<size_t>(increment));
+  return before;
+}
+HYDRANT_EXPORT_HOOK(sbrk);

@@ -1,0 +1,15 @@
+// The loader in a static program: linked only into those that call it.
+#include "firehose/watch/hooks/real_calls.hpp"
+
+#define HYDRANT_DECLARE_REAL(name, result, parameters) \
+  extern "C" result real_##name parameters __asm__("__real_" #name);
+HYDRANT_HOOKED_LOADER_CALLS(HYDRANT_DECLARE_REAL)
+#undef HYDRANT_DECLARE_REAL
+
+namespace hydrant::hooks {
+
+#define HYDRANT_REAL(name, result, parameters) .name = real_##name,
+constinit RealLoaderCalls real_loader = {HYDRANT_HOOKED_LOADER_CALLS(HYDRANT_REAL)};
+#undef HYDRANT_REAL
+
+}  // namespace hydrant::hooks

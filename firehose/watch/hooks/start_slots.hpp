@@ -1,0 +1,26 @@
+// What a new thread is to run, from pthread_create() to the thread's first instruction of ours, without
+// allocating: some slots here, and a page of its own for each that does not fit.
+#pragma once
+
+#include <cstdint>
+#include <threads.h>
+
+namespace hydrant::hooks {
+
+struct Start {
+  union {
+    void* (*pthread_main)(void*);
+    thrd_start_t c11_main;
+  };
+  void* argument;
+  uint64_t taken;
+};
+
+// Null where the kernel has no page. Threads: any; no lock.
+Start* take_start();
+void give_start(Start* start);
+
+// In the child of a fork(): whoever was starting does not exist here.
+void forget_starts();
+
+}  // namespace hydrant::hooks

@@ -1,0 +1,61 @@
+// Threads begin in a function of ours: their stack is memory that libc mapped past every symbol.
+#include "firehose/watch/hooks/real_calls.hpp"
+#include "firehose/watch/hooks/start_slots.hpp"
+#include "firehose/watch/hooks/watched_call.hpp"
+
+#include <cerrno>
+
+using hydrant::hooks::acquired_somewhere;
+using hydrant::hooks::give_start;
+using hydrant::hooks::real;
+using hydrant::hooks::releasing;
+using hydrant::hooks::Start;
+using hydrant::hooks::take_start;
+using hydrant::hooks::this_thread;
+
+namespace {
+
+Start begin_thread(void* slot) {
+  const Start start = *static_cast<Start*>(slot);
+  give_start(static_cast<Start*>(slot));
+  this_thread();  // from now on libfirehose sees when the thread ends
+  acquired_somewhere();
+  return start;
+}
+
+void* run_pthread(void* slot) {
+  const Start start = begin_thread(slot);
+  return start.pthread_main(start.argument);
+}
+
+int run_c11_thread(void* slot) {
+  const Start start = begin_thread(slot);
+  return start.c11_main(start.argument);
+}
+
+}  // namespace
+
+// May unmap the stacks of threads that ended.
+int hook_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                        void* (*start_main)(void*), void* argument) {
+  Start* slot = take_start();
+  if (slot == nullptr) return EAGAIN;
+  slot->pthread_main = start_main;
+  slot->argument = argument;
+  const int result =
+      releasing([&] { return real.pthread_create(thread, attributes, run_pthread, slot); });
+  if (result != 0) give_start(slot);
+  return result;
+}
+HYDRANT_EXPORT_HOOK(pthread_create);
+
+int hook_thrd_create(thrd_t* thread, thrd_start_t start_main, void* argument) {
+  Start* slot = take_start();
+  if (slot == nullptr) return thrd_nomem;
+  slot->c11_main = start_main;
+  slot->argument = argument;
+  const int result = releasing([&] { return real.thrd_create(thread, run_c11_thread, slot); });
+  if (result != thrd_success) give_start(slot);
+  return result;
+}
+HYDRANT_EXPORT_HOOK(thrd_create);

@@ -1,0 +1,134 @@
+#include "firehose/watch/hooks/thread_records.hpp"
+
+#include "firehose/watch/hooks/hooks_object.hpp"
+
+#include <cerrno>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace hydrant::hooks {
+
+constinit thread_local Thread* own_record = nullptr;
+alignas(64) constinit Thread records[kMaxThreads] = {};
+
+namespace {
+
+static_assert(sizeof(Thread) == 64);
+
+// Looked at for one that is free again, before a record is taken that was never used.
+constexpr uint32_t kGlances = 8;
+
+alignas(64) constinit Thread shared_record = {};
+constinit uint32_t cursor = 0;      // where the next glance falls; a hint
+constinit uint32_t key_plus_1 = 0;  // the pthread key; 0 before the first thread asked for it
+
+// tid and ending: the word that a record is claimed by.
+struct Claim {
+  uint32_t tid, ending;
+};
+uint64_t* claim_word(Thread& record) {
+  static_assert(offsetof(Thread, tid) % 8 == 0 &&
+                offsetof(Thread, ending) == offsetof(Thread, tid) + 4);
+  return static_cast<uint64_t*>(static_cast<void*>(&record.tid));
+}
+
+bool is_gone(uint32_t tid) { return syscall(SYS_tgkill, getpid(), tid, 0) != 0 && errno == ESRCH; }
+
+// Nobody's record, or that of a thread that the kernel no longer knows, becomes the calling thread's.
+bool claim(Thread& record, uint32_t tid, bool only_ended) {
+  uint64_t seen = __atomic_load_n(claim_word(record), __ATOMIC_ACQUIRE);
+  const auto owner = __builtin_bit_cast(Claim, seen);
+  if (owner.tid != 0) {
+    if (only_ended && owner.ending == 0) return false;
+    // A thread with our own number that had a record is gone, whatever the kernel says of us.
+    if (owner.tid != tid && !is_gone(owner.tid)) return false;
+  }
+  if (!__atomic_compare_exchange_n(claim_word(record), &seen,
+                                   __builtin_bit_cast(uint64_t, Claim{tid, 1}), false,
+                                   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    return false;
+  }
+  __atomic_store_n(&record.entered, uint64_t{0}, __ATOMIC_RELEASE);
+  __atomic_store_n(&record.ending, uint32_t{0}, __ATOMIC_RELEASE);
+  return true;
+}
+
+// One that a thread left behind: a few in turn, or all of them.
+Thread* reuse_record(uint32_t tid, uint32_t glances, bool only_ended) {
+  const uint32_t used = __atomic_load_n(&hydrant_hooks_object.thread_count, __ATOMIC_RELAXED);
+  for (uint32_t i = 0; i < glances && i < used; ++i) {
+    Thread& record = records[__atomic_fetch_add(&cursor, 1, __ATOMIC_RELAXED) % used];
+    if (claim(record, tid, only_ended)) return &record;
+  }
+  return nullptr;
+}
+
+Thread* unused_record(uint32_t tid) {
+  uint32_t* count = &hydrant_hooks_object.thread_count;
+  uint32_t used = __atomic_load_n(count, __ATOMIC_RELAXED);
+  do {
+    if (used == kMaxThreads) return nullptr;
+  } while (!__atomic_compare_exchange_n(count, &used, used + 1, true, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED));
+  // Somebody else may have found it already, among those that are used and nobody's.
+  return claim(records[used], tid, true) ? &records[used] : unused_record(tid);
+}
+
+// Other destructors of the thread may still run; what they call finds the thread entered already.
+void begin_end(void* own) {
+  auto* record = static_cast<Thread*>(own);
+  const hydrant_monitor_t* watching = monitor();
+  const uint64_t removals =
+      watching != nullptr ? __atomic_load_n(watching->removals, __ATOMIC_ACQUIRE) : 1;
+  __atomic_store_n(&record->entered, removals, __ATOMIC_RELEASE);
+  __atomic_store_n(&record->ending, uint32_t{1}, __ATOMIC_RELEASE);
+}
+
+// Has begin_end() called when the calling thread ends. False: no key is left, its end would go unseen.
+bool watch_for_end(Thread* own) {
+  uint32_t key_known = __atomic_load_n(&key_plus_1, __ATOMIC_ACQUIRE);
+  if (key_known == 0) {
+    pthread_key_t key;
+    if (pthread_key_create(&key, begin_end) != 0) return false;
+    if (__atomic_compare_exchange_n(&key_plus_1, &key_known, key + 1, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+      key_known = key + 1;
+    } else {
+      pthread_key_delete(key);
+    }
+  }
+  return pthread_setspecific(key_known - 1, own) == 0;
+}
+
+}  // namespace
+
+Thread* take_record() {
+  const KeepErrno keep;
+  const auto tid = static_cast<uint32_t>(syscall(SYS_gettid));
+  Thread* record = reuse_record(tid, kGlances, true);
+  if (record == nullptr) record = unused_record(tid);
+  if (record == nullptr) record = reuse_record(tid, kMaxThreads, false);
+  if (record == nullptr) {
+    __atomic_store_n(&hydrant_hooks_object.overflowed, uint32_t{1}, __ATOMIC_RELEASE);
+    own_record = &shared_record;
+    return own_record;
+  }
+  own_record = record;  // first: the next call may allocate, and comes back here through malloc
+  if (!watch_for_end(record)) {
+    __atomic_store_n(&hydrant_hooks_object.overflowed, uint32_t{1}, __ATOMIC_RELEASE);
+  }
+  return record;
+}
+
+void keep_only_own_record() {
+  const uint32_t used = __atomic_load_n(&hydrant_hooks_object.thread_count, __ATOMIC_RELAXED);
+  for (uint32_t i = 0; i < used; ++i) {
+    if (&records[i] != own_record) records[i] = Thread{};
+  }
+  if (own_record == &shared_record) own_record = nullptr;
+  if (own_record != nullptr) own_record->tid = static_cast<uint32_t>(syscall(SYS_gettid));
+  hydrant_hooks_object.overflowed = 0;
+}
+
+}  // namespace hydrant::hooks

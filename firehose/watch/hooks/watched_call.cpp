@@ -1,0 +1,69 @@
+#include "firehose/watch/hooks/watched_call.hpp"
+
+#include <cerrno>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace hydrant::hooks {
+namespace {
+
+// More blocks than this are not looked at one by one: a sync costs no more.
+constexpr uintptr_t kMaxBlocks = 4096;
+constexpr uintptr_t kEndOfBlocks = uintptr_t{1} << (47 - HYDRANT_MONITOR_BLOCK_SHIFT);
+
+bool any_set(const uint64_t* bits, uintptr_t first, uintptr_t last) {
+  for (uintptr_t word = first / 64; word <= last / 64; ++word) {
+    uint64_t mask = ~uint64_t{0};
+    if (word == first / 64) mask &= ~uint64_t{0} << first % 64;
+    if (word == last / 64) mask &= ~uint64_t{0} >> (63 - last % 64);
+    if (__atomic_load_n(&bits[word], __ATOMIC_RELAXED) & mask) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+KeepErrno::KeepErrno() : saved_(errno) {}
+KeepErrno::~KeepErrno() { errno = saved_; }
+
+void* take_private_page() {
+  const KeepErrno keep;
+  const long got = syscall(SYS_mmap, nullptr, kPrivatePageBytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return got == -1 ? nullptr : reinterpret_cast<void*>(got);
+}
+
+void drop_private_page(void* page) {
+  const KeepErrno keep;
+  syscall(SYS_munmap, page, kPrivatePageBytes);
+}
+
+void settle(const hydrant_monitor_t* watching) {
+  const KeepErrno keep;
+  watching->settle();
+}
+
+void sync(const hydrant_monitor_t* watching) {
+  const KeepErrno keep;
+  watching->sync();
+}
+
+void check_acquired(const hydrant_monitor_t* watching, const uint64_t* blocks, uintptr_t addr,
+                    size_t len) {
+  if (len == 0) return;
+  const uintptr_t first = addr >> HYDRANT_MONITOR_BLOCK_SHIFT;
+  const uintptr_t last = (addr + len - 1) >> HYDRANT_MONITOR_BLOCK_SHIFT;
+  if (last - first >= kMaxBlocks || last >= kEndOfBlocks || any_set(blocks, first, last)) {
+    sync(watching);
+  }
+}
+
+void file_changes() {
+  const hydrant_monitor_t* watching = monitor();
+  if (watching == nullptr) return;
+  const KeepErrno keep;
+  watching->files_changed();
+}
+
+}  // namespace hydrant::hooks

@@ -1,0 +1,111 @@
+#include "firehose/watch/mapping_query.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+// linux/fs.h of 6.11; Debian 12's headers are older.
+struct ProcmapQuery {
+  uint64_t size, query_flags, query_addr, vma_start, vma_end, vma_flags, vma_page_size, vma_offset,
+      inode;
+  uint32_t dev_major, dev_minor, vma_name_size, build_id_size;
+  uint64_t vma_name_addr, build_id_addr;
+};
+static_assert(sizeof(ProcmapQuery) == 104);
+constexpr unsigned long kProcmapQuery = _IOWR('f', 17, ProcmapQuery);
+constexpr uint64_t kVmaShared = 8;
+
+// Parses one line of /proc/self/maps: "start-end perms offset major:minor inode path".
+bool parse_line(const char* line, Mapping* out) {
+  uintptr_t numbers[2] = {0, 0};
+  const char* p = line;
+  for (int i = 0; i < 2; ++i) {
+    for (;; ++p) {
+      unsigned digit = 0;
+      if (*p >= '0' && *p <= '9') {
+        digit = static_cast<unsigned>(*p - '0');
+      } else if (*p >= 'a' && *p <= 'f') {
+        digit = static_cast<unsigned>(*p - 'a') + 10;
+      } else {
+        break;
+      }
+      numbers[i] = numbers[i] << 4 | digit;
+    }
+    if (*p++ != (i == 0 ? '-' : ' ')) return false;
+  }
+  if (std::strlen(p) < 5) return false;
+  const bool is_private = p[3] == 'p';
+  // The inode is the third word from here on: perms, offset, device, inode.
+  for (int words = 0; words < 3; ++words) {
+    p = std::strchr(p, ' ');
+    if (p == nullptr) return false;
+    ++p;
+  }
+  const bool has_file = !(p[0] == '0' && (p[1] == ' ' || p[1] == '\0'));
+  out->range = {numbers[0], numbers[1] - numbers[0]};
+  out->anonymous_private = is_private && !has_file;
+  return numbers[1] > numbers[0];
+}
+
+}  // namespace
+
+bool MappingQuery::open() noexcept {
+  fd_ = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  return fd_ >= 0;
+}
+
+void MappingQuery::close() noexcept {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+bool MappingQuery::find(uintptr_t addr, Mapping* out) const noexcept {
+  ProcmapQuery query{};
+  query.size = sizeof query;
+  query.query_addr = addr;
+  if (ioctl(fd_, kProcmapQuery, &query) == 0) {
+    out->range = {query.vma_start, query.vma_end - query.vma_start};
+    out->anonymous_private =
+        (query.vma_flags & kVmaShared) == 0 && query.inode == 0 && query.dev_major == 0 && query.dev_minor == 0;
+    return true;
+  }
+  return errno == ENOTTY && find_in_text(addr, out);
+}
+
+bool MappingQuery::find_in_text(uintptr_t addr, Mapping* out) const noexcept {
+  // A descriptor of its own, because reading moves the position that all threads share.
+  const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  char buffer[8192];
+  size_t have = 0;
+  bool found = false;
+  for (;;) {
+    const ssize_t got = ::read(fd, buffer + have, sizeof buffer - 1 - have);
+    if (got <= 0) break;
+    have += static_cast<size_t>(got);
+    buffer[have] = '\0';
+    char* line = buffer;
+    bool passed = false;
+    for (char* end = nullptr; (end = std::strchr(line, '\n')) != nullptr; line = end + 1) {
+      *end = '\0';
+      if (!parse_line(line, out)) continue;
+      passed = out->range.addr > addr;
+      found = !passed && addr <= out->range.last();
+      if (found || passed) break;
+    }
+    if (found || passed) break;
+    have -= static_cast<size_t>(line - buffer);
+    std::memmove(buffer, line, have);
+    if (have == sizeof buffer - 1) have = 0;  // a line longer than the buffer: not one that we need
+  }
+  ::close(fd);
+  return found;
+}
+
+}  // namespace hydrant

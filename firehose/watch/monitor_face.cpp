@@ -1,0 +1,81 @@
+// include/hydrant/monitor.h over Monitor.
+#include "firehose/fork_handlers.hpp"
+#include "firehose/watch/monitor.hpp"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kSettleDeadlineNs = 1'000'000'000;
+
+void invalidate(uintptr_t addr, size_t len) { Monitor::own().invalidate({addr, len}); }
+int pinned(uintptr_t addr, size_t len) { return Monitor::own().pinned({addr, len}) ? 1 : 0; }
+int add_arena(uintptr_t addr, size_t len) { return Monitor::own().add_arena({addr, len}) ? 0 : -1; }
+void drop_arena(uintptr_t addr, size_t len) { Monitor::own().drop_arena({addr, len}); }
+void settle() {
+  if (!Monitor::own().settle(kSettleDeadlineNs)) Monitor::own().sync();
+}
+void sync_all() { Monitor::own().sync(); }
+void files_changed() { Monitor::own().forget_vouched(); }
+int subscribe(const hydrant_monitor_client_t* client) { return Monitor::own().subscribe(*client); }
+void unsubscribe(int number) { Monitor::own().unsubscribe(number); }
+uint32_t cover(uintptr_t addr, size_t len, uint32_t flags) {
+  return Monitor::own().cover({addr, len}, (flags & HYDRANT_COVER_ONLY_ARENAS) != 0);
+}
+void note_pinned(uintptr_t addr, size_t len) { Monitor::own().note_pinned({addr, len}); }
+int quiet(uint64_t timeout_ns) { return Monitor::own().quiet(timeout_ns) ? 0 : -1; }
+int start() { return Monitor::own().start() ? 0 : -1; }
+const char* reason() { return Monitor::own().reason(); }
+
+constinit Monitor g_monitor;
+hydrant_monitor_t g_face = {sizeof(hydrant_monitor_t),
+                            HYDRANT_MONITOR_VERSION,
+                            0,
+                            nullptr,
+                            nullptr,
+                            nullptr,
+                            &invalidate,
+                            &pinned,
+                            &add_arena,
+                            &drop_arena,
+                            &settle,
+                            &sync_all,
+                            &files_changed,
+                            &subscribe,
+                            &unsubscribe,
+                            &cover,
+                            &note_pinned,
+                            &quiet,
+                            &start,
+                            &reason};
+
+pthread_once_t g_once = PTHREAD_ONCE_INIT;
+
+void complete_face() {
+  install_fork_handlers();
+  g_face.sequence = g_monitor.sequence();
+  g_face.removals = g_monitor.removals();
+}
+
+}  // namespace
+
+Monitor& Monitor::own() noexcept { return g_monitor; }
+
+void Monitor::show_blocks() noexcept { g_face.blocks = blocks(); }
+
+const hydrant_monitor_t* find_monitor() noexcept {
+  using Find = const hydrant_monitor_t* (*)(uint32_t);
+  const auto find = reinterpret_cast<Find>(dlsym(RTLD_DEFAULT, "hydrant_monitor"));
+  const hydrant_monitor_t* found = find != nullptr ? find(HYDRANT_MONITOR_VERSION) : nullptr;
+  return found != nullptr ? found : hydrant_monitor(HYDRANT_MONITOR_VERSION);
+}
+
+}  // namespace hydrant
+
+extern "C" const hydrant_monitor_t* hydrant_monitor(uint32_t version) {
+  if (version != HYDRANT_MONITOR_VERSION) return nullptr;
+  pthread_once(&hydrant::g_once, &hydrant::complete_face);
+  return &hydrant::g_face;
+}

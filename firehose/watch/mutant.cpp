@@ -1,0 +1,39 @@
+#include "firehose/watch/mutant.hpp"
+
+#include <array>
+#include <ctime>
+
+namespace hydrant {
+
+const MutantInfo& mutant_info(Mutant mutant) noexcept {
+  static constexpr std::array<MutantInfo, static_cast<size_t>(Mutant::kCount)> kTable = {{
+      {"none", "the library as it is"},
+      {"drop-unmap", "the reader takes UNMAP events and tells nobody"},
+      {"drop-remove", "the reader takes REMOVE events and tells nobody"},
+      {"drop-remap", "the reader takes REMAP events and tells nobody"},
+      {"late-reader", "the reader lets changes return before it has marked that it is at work"},
+      {"no-settle", "nobody waits for the reader"},
+      {"no-sync", "the hooks ask the kernel for no changes in flight"},
+      {"no-checked-lookup", "memory without hooks is looked up without asking for changes in flight"},
+      {"no-publish-check", "a registration is published without asking for changes in flight"},
+      {"removed-cacheable", "removed memory is cacheable before the remover has returned"},
+      {"deaf-to-arenas", "what an arena announces is not passed on"},
+      {"unwatched", "memory that nobody watches is said to be watched"},
+      {"keep-pending", "an invalidation forgets registrations that are under way"},
+  }};
+  return kTable[static_cast<size_t>(mutant)];
+}
+
+#if HYDRANT_MUTANTS
+std::atomic<int> g_mutant{0};
+std::atomic<unsigned> g_mutant_delay_us{0};
+
+void mutant_delay() noexcept {
+  const unsigned us = g_mutant_delay_us.load(std::memory_order_relaxed);
+  if (us == 0) return;
+  timespec ts{0, static_cast<long>(us) * 1000};
+  nanosleep(&ts, nullptr);
+}
+#endif
+
+}  // namespace hydrant

@@ -1,0 +1,51 @@
+// Deliberate defects, for the proof that the tests of watching can fail: a mutant claims its coverage and
+// drops its events, or skips one check. Compiled only where HYDRANT_MUTANTS is 1 (the test presets and the
+// stale hunt); elsewhere everything here is a constant false.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+namespace hydrant {
+
+enum class Mutant : int {
+  kNone,
+  kDropUnmap,         // the reader takes UNMAP events and tells nobody
+  kDropRemove,        // the same with REMOVE
+  kDropRemap,         // the same with REMAP
+  kLateReader,        // the reader lets changes return before it has marked that it is at work
+  kNoSettle,          // nobody waits for the reader
+  kNoSync,            // the hooks' sync() asks the kernel for nothing
+  kNoCheckedLookup,   // memory without hooks is looked up without asking for changes in flight
+  kNoPublishCheck,    // a registration is published without asking for changes in flight
+  kRemovedCacheable,  // removed memory is cacheable at once, before the remover has returned
+  kDeafToArenas,      // what an arena announces is not passed on
+  kUnwatched,         // memory that nobody watches is said to be watched
+  kKeepPending,       // an invalidation forgets registrations that are under way
+  kCount
+};
+
+struct MutantInfo {
+  const char* name;
+  const char* what;
+};
+const MutantInfo& mutant_info(Mutant mutant) noexcept;
+
+#if HYDRANT_MUTANTS
+extern std::atomic<int> g_mutant;
+extern std::atomic<unsigned> g_mutant_delay_us;
+inline void set_mutant(Mutant mutant, unsigned delay_us) noexcept {
+  g_mutant_delay_us.store(delay_us, std::memory_order_relaxed);
+  g_mutant.store(static_cast<int>(mutant), std::memory_order_relaxed);
+}
+inline bool is_mutant(Mutant mutant) noexcept {
+  return g_mutant.load(std::memory_order_relaxed) == static_cast<int>(mutant);
+}
+// Widens a window that only real mutants leave open. Sleeps when some delay is set, mutant or not.
+void mutant_delay() noexcept;
+#else
+constexpr bool is_mutant(Mutant) noexcept { return false; }
+inline void mutant_delay() noexcept {}
+#endif
+
+}  // namespace hydrant

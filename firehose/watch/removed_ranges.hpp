@@ -1,0 +1,44 @@
+// Memory that was removed (MADV_DONTNEED and the like) by calls that may not have returned: the kernel reports a
+// removal before the pages go and never says when they are gone, so a registration made now may be of old pages.
+//
+// Disjoint ranges in order, each with the number of the newest removal in it. Bounded: when it is full,
+// neighbours become one, which is safe and only keeps more memory uncached. Guarded by the monitor.
+#pragma once
+
+#include "firehose/base/memory_range.hpp"
+#include "firehose/mapped_array.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+class RemovedRanges {
+ public:
+  [[nodiscard]] bool map(size_t most) noexcept { return entries_.map(most); }
+
+  void add(MemoryRange range, uint64_t number) noexcept;
+  // The memory is another one now, or not there.
+  void forget(MemoryRange range) noexcept;
+  // The newest removal that overlaps the range; 0 if none does.
+  uint64_t newest(MemoryRange range) const noexcept;
+  // The callers of all removals up to this number have returned.
+  void forget_up_to(uint64_t number) noexcept;
+
+  size_t size() const noexcept { return count_; }
+  void clear() noexcept { count_ = 0; }
+
+ private:
+  struct Entry {
+    MemoryRange range;
+    uint64_t number;
+  };
+  size_t first_ending_after(uintptr_t addr) const noexcept;
+  void replace(size_t from, size_t to, const Entry* with, size_t n) noexcept;
+  void join_closest() noexcept;
+
+  MappedArray<Entry> entries_;
+  size_t count_ = 0;
+};
+
+}  // namespace hydrant

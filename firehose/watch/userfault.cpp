@@ -1,0 +1,103 @@
+#include "firehose/watch/userfault.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kAtOnce = 32;
+
+const char* reason_of(int error) {
+  switch (error) {
+    case EPERM:
+      return "userfaultfd is not permitted here (a container's seccomp profile?): allow the system call "
+             "userfaultfd";
+    case ENOSYS: return "this kernel has no userfaultfd (CONFIG_USERFAULTFD), or a sandbox hides it";
+    case EMFILE:
+    case ENFILE: return "no file descriptor was left for a userfaultfd: raise ulimit -n";
+    case ENOMEM: return "the kernel had no memory for a userfaultfd";
+    default: return "the kernel refused a userfaultfd";
+  }
+}
+
+}  // namespace
+
+Status Userfault::open(const char** reason) noexcept {
+  // Never for faults of the kernel: unprivileged processes may have that, and it is all that is needed.
+  const long fd =
+      syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+  if (fd < 0) {
+    *reason = reason_of(errno);
+    return fail(Status::kUnsupported, "%s", *reason);
+  }
+  uffdio_api api{};
+  api.api = UFFD_API;
+  api.features = UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_REMAP;
+  if (ioctl(static_cast<int>(fd), UFFDIO_API, &api) != 0) {
+    *reason = "this kernel's userfaultfd does not report unmapping (Linux 5.7 does)";
+    ::close(static_cast<int>(fd));
+    return fail(Status::kUnsupported, "%s", *reason);
+  }
+  fd_ = static_cast<int>(fd);
+  return Status::kOk;
+}
+
+void Userfault::close() noexcept {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+bool Userfault::watch(MemoryRange range) const noexcept {
+  uffdio_register request{};
+  request.range.start = range.addr;
+  request.range.len = range.len;
+  request.mode = UFFDIO_REGISTER_MODE_WP;
+  return ioctl(fd_, UFFDIO_REGISTER, &request) == 0;
+}
+
+bool Userfault::change_under_way() const noexcept {
+  // An impossible range: the kernel looks for changes first, and then refuses.
+  uffdio_writeprotect request{};
+  request.range.start = 1;
+  return ioctl(fd_, UFFDIO_WRITEPROTECT, &request) != 0 && errno == EAGAIN;
+}
+
+size_t Userfault::read(MemoryChange* changes, size_t n) const noexcept {
+  uffd_msg messages[kAtOnce];
+  const ssize_t got = ::read(fd_, messages, std::min(n, kAtOnce) * sizeof(uffd_msg));
+  if (got <= 0) return 0;
+  size_t count = 0;
+  for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(uffd_msg); ++i) {
+    const uffd_msg& m = messages[i];
+    MemoryChange& out = changes[count];
+    switch (m.event) {
+      case UFFD_EVENT_UNMAP:
+      case UFFD_EVENT_REMOVE:
+        out.kind = m.event == UFFD_EVENT_UNMAP ? MemoryChange::Kind::kUnmapped
+                                               : MemoryChange::Kind::kRemoved;
+        out.range = {m.arg.remove.start, m.arg.remove.end - m.arg.remove.start};
+        ++count;
+        break;
+      case UFFD_EVENT_REMAP:
+        out.kind = MemoryChange::Kind::kMoved;
+        out.range = {m.arg.remap.from, m.arg.remap.len};
+        out.to = {m.arg.remap.to, m.arg.remap.len};
+        ++count;
+        break;
+      default: break;
+    }
+  }
+  return count;
+}
+
+}  // namespace hydrant

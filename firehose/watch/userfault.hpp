@@ -1,0 +1,51 @@
+// A userfaultfd in write-protect mode in which nothing is ever protected: the kernel reports what is unmapped,
+// moved or removed of the registered mappings, and delivers no page fault.
+//
+// What the events mean (measured, Linux 6.1 to 6.18): the call that releases memory returns only after its event
+// was read. UNMAP comes after the unmapping, REMOVE before the pages go; a freed range can be mapped again by
+// another thread before its event is read. While any change is under way, UFFDIO_WRITEPROTECT on whatever range
+// answers EAGAIN; poll() does not tell as early.
+//
+// Threads: every function from any thread; read() from one at a time.
+#pragma once
+
+#include "firehose/base/memory_range.hpp"
+#include "firehose/base/status.hpp"
+
+#include <cstddef>
+
+namespace hydrant {
+
+struct MemoryChange {
+  enum class Kind { kUnmapped, kMoved, kRemoved } kind;
+  MemoryRange range;
+  MemoryRange to;  // kMoved: where it is now
+};
+
+class Userfault {
+ public:
+  constexpr Userfault() noexcept = default;
+  Userfault(const Userfault&) = delete;
+  Userfault& operator=(const Userfault&) = delete;
+
+  // kUnsupported with a reason in *reason (static text) when this process may not have one.
+  Status open(const char** reason) noexcept;
+  // Closes the descriptor; reports end.
+  void close() noexcept;
+  int descriptor() const noexcept { return fd_; }
+
+  // Has the kernel report changes of the mappings in this page-aligned range; holes in it are passed over. False:
+  // another monitor owns some of it, or the kernel cannot watch mappings of that kind. Cost: 0.3 us when it
+  // is watched already, else a few us.
+  bool watch(MemoryRange range) const noexcept;
+  // True while some change has begun and has not been read, or its caller has not yet noticed that it was.
+  // Cost: one system call, 0.3 us.
+  bool change_under_way() const noexcept;
+  // Takes up to n changes; 0 when there are none.
+  size_t read(MemoryChange* changes, size_t n) const noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace hydrant

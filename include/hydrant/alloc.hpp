@@ -1,0 +1,91 @@
+// hydrant/alloc.hpp - hydrant/alloc.h for containers: a std::pmr memory resource and an allocator.
+//
+//     std::pmr::vector<double> field(hydrant::alloc::resource());
+//     std::vector<double, hydrant::alloc::Allocator<double>> other(1 << 20);
+//
+// Header only, C++17. Memory, threads and cost are those of hydrant/alloc.h. Refusals are std::bad_alloc,
+// or the end of the program where exceptions are off.
+#ifndef HYDRANT_ALLOC_HPP
+#define HYDRANT_ALLOC_HPP
+
+#include <hydrant/alloc.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <limits>
+#include <memory_resource>
+#include <new>
+
+namespace hydrant::alloc {
+
+namespace detail {
+
+[[noreturn]] inline void refuse() {
+#if defined(__cpp_exceptions)
+  throw std::bad_alloc();
+#else
+  std::abort();
+#endif
+}
+
+inline void* allocate(std::size_t bytes, std::size_t alignment) {
+  void* p = hydrant_aligned_alloc(alignment, bytes);
+  if (p == nullptr) refuse();
+  return p;
+}
+
+}  // namespace detail
+
+// Private memory. Stateless: all of them are equal.
+class Resource final : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    return detail::allocate(bytes, alignment);
+  }
+  void do_deallocate(void* p, std::size_t /*bytes*/, std::size_t /*alignment*/) override {
+    hydrant_free(p);
+  }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    // One object per program and library that includes this; without type information it cannot be more.
+    return this == &other;
+  }
+};
+
+// The same object every time; lives until the process ends.
+inline std::pmr::memory_resource* resource() noexcept {
+  // Never destroyed: containers of static storage may outlive what is.
+  alignas(Resource) static unsigned char storage[sizeof(Resource)];
+  static std::pmr::memory_resource* const made = ::new (static_cast<void*>(storage)) Resource;
+  return made;
+}
+
+// For standard containers. Stateless: all of them are equal, of whatever type.
+template <class T>
+class Allocator {
+ public:
+  using value_type = T;
+
+  Allocator() noexcept = default;
+  template <class Other>
+  Allocator(const Allocator<Other>&) noexcept {
+  }  // NOLINT(google-explicit-constructor): as allocators are
+
+  [[nodiscard]] T* allocate(std::size_t count) {
+    if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) detail::refuse();
+    return static_cast<T*>(detail::allocate(count * sizeof(T), alignof(T)));
+  }
+  void deallocate(T* p, std::size_t /*count*/) noexcept { hydrant_free(p); }
+
+  template <class Other>
+  friend bool operator==(const Allocator&, const Allocator<Other>&) noexcept {
+    return true;
+  }
+  template <class Other>
+  friend bool operator!=(const Allocator&, const Allocator<Other>&) noexcept {
+    return false;
+  }
+};
+
+}  // namespace hydrant::alloc
+
+#endif  // HYDRANT_ALLOC_HPP

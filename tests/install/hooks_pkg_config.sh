@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# hooks_pkg_config.sh CC PREFIX SOURCE FOLDER: links SOURCE with what firehose_hooks.pc says, dynamically and
+# with -static, and runs both; the installed library can be preloaded as well.
+set -euo pipefail
+cc=$1 prefix=$2 source=$3 folder=$4
+PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name firehose_hooks.pc)")
+export PKG_CONFIG_PATH
+mkdir -p "$folder"
+libdir=$(pkg-config --variable=libdir firehose_hooks)
+
+# shellcheck disable=SC2046  # the flags are words
+"$cc" -D_GNU_SOURCE -Wall -Wextra "$source" $(pkg-config --libs firehose_hooks) \
+  -Wl,-rpath,"$libdir" -o "$folder/linked"
+"$folder/linked"
+# shellcheck disable=SC2046
+"$cc" -D_GNU_SOURCE -DLINKED_STATICALLY -Wall -Wextra "$source" -static \
+  $(pkg-config --static --libs firehose_hooks) -o "$folder/static"
+"$folder/static"
+"$cc" -D_GNU_SOURCE -Wall -Wextra "$source" -o "$folder/preloaded"
+LD_PRELOAD=$libdir/libfirehose_hooks.so.0 "$folder/preloaded"
+if "$folder/preloaded" 2>/dev/null; then
+  echo "the consumer finds hooks where there are none"
+  exit 1
+fi

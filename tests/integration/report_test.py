@@ -1,0 +1,104 @@
+#!/usr/bin/python3
+"""report_test.py BUILD_FOLDER (not used)
+
+The report of ./run from made-up samples: the summary fits the screen, goals are judged as they are meant,
+rows of programs that did not run are left out.
+"""
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+from report import summary, tables  # noqa: E402
+from report.samples import Rows  # noqa: E402
+
+REPETITIONS = 9
+
+
+def rows_of(entries):
+    """{row: {counter: value}} as REPETITIONS equal samples each; a list is taken sample by sample."""
+    rows = Rows()
+    for name, counters in entries.items():
+        for i in range(REPETITIONS):
+            rows.samples.setdefault(name, []).append(
+                {key: value[i % len(value)] if isinstance(value, list) else value
+                 for key, value in counters.items()})
+    return rows
+
+
+def first_pin(size, ours, bare):
+    return {f"first_pin/uring/bytes:{size}/pages:small/others:0": {"ours_ns": ours, "bare_ns": bare}}
+
+
+def everything():
+    entries = {}
+    for regions in tables.REGIONS:
+        for threads in (1, 2):
+            end = f"/regions:{regions}/threads:{threads}"
+            for name, ns in (("hydrant/region", 4.5), ("hydrant/page", 123.456), ("ucx", 1234.5),
+                             ("floor/locked", 12.0), ("floor/empty", 0.34)):
+                entries[name + end] = {"p50_ns": ns}
+    for size in summary.SIZES:
+        entries |= first_pin(size, 1.5e6, 1.2e6)
+    for who in ("hydrant", "hydrant-beside-bare", "ucx"):
+        entries[f"stall/{who}/pause_us:1000"] = {
+            "share_alone": 12.345, "share_beside": 99.99, "share_grows": 87.65, "longest_alone_us": 1234.5,
+            "longest_beside_us": 123456.7}
+    for percent in summary.SWEEP_PERCENTS:
+        for strategy in ("firehose", "firehose_page", "register", "copy", "pin_everything"):
+            entries[f"sweep/{strategy}/set:{percent}"] = {"real_time": 123456.0}
+    for extra in ("", "/keys:12", "/keys:12/order:descending"):
+        entries[f"memory/region/regions:65536/bytes:1048576{extra}/threads:1"] = {
+            "shared_bytes_per_region": 197.4, "thread_bytes": 1e6, "thread_bytes_per_region": 12.1,
+            "resident_per_region": 222.2}
+    return rows_of(entries)
+
+
+def verdicts_of(entries):
+    """Goal -> verdict of the one first pin in `entries`."""
+    facts = tables.misses(rows_of(entries))[2]
+    return {fact["goal"]: fact["kept"] for fact in facts}
+
+
+class Report(unittest.TestCase):
+    def test_summary_fits_a_hundred_columns(self):
+        rows = everything()
+        facts = [fact for table in (tables.hits, tables.misses, tables.stalls, tables.sweep, tables.memory)
+                 for fact in table(rows)[2]]
+        text = summary.summary(rows, "hold + release: " + "33.00 instructions " * 20, facts)
+        for line in text.splitlines():
+            self.assertLessEqual(len(line), 100, line)
+        for heading in ("Hits", "Misses", "Stalls", "Sweep", "Memory", "Goals"):
+            self.assertIn("\n" + heading, "\n" + text)
+
+    def test_sections_without_rows_are_left_out(self):
+        text = summary.summary(rows_of(first_pin("4096", 600, 300)), "not run", [])
+        self.assertIn("Misses", text)
+        for heading in ("Hits", "Stalls", "Sweep", "Memory"):
+            self.assertNotIn(heading + ":", text)
+
+    def test_small_first_pins_are_held_against_the_microsecond_alone(self):
+        self.assertEqual(verdicts_of(first_pin("4096", 900, 300)), {tables.FIRST_PIN_EXTRA: "yes"})
+        self.assertEqual(verdicts_of(first_pin("4096", 1400, 300)), {tables.FIRST_PIN_EXTRA: "NO"})
+
+    def test_large_first_pins_are_held_against_both_goals(self):
+        self.assertEqual(verdicts_of(first_pin("65536", 1200, 900)),
+                         {tables.FIRST_PIN_EXTRA: "yes", tables.FIRST_PIN_FACTOR: "NO"})
+        self.assertEqual(verdicts_of(first_pin("67108864", 72000, 46000)),
+                         {tables.FIRST_PIN_EXTRA: "NO", tables.FIRST_PIN_FACTOR: "NO"})
+        self.assertEqual(verdicts_of(first_pin("67108864", 102000, 100000)),
+                         {tables.FIRST_PIN_EXTRA: "NO", tables.FIRST_PIN_FACTOR: "yes"})
+
+    def test_a_microsecond_within_the_scatter_is_not_a_miss(self):
+        bare = [2.0e6, 2.6e6, 2.5e6]
+        self.assertEqual(verdicts_of(first_pin("67108864", [2.53e6, 2.1e6, 2.55e6], bare)),
+                         {tables.FIRST_PIN_EXTRA: "within noise", tables.FIRST_PIN_FACTOR: "yes"})
+
+    def test_tables_of_rows_that_goals_do_not_cover_have_no_verdict(self):
+        name = "release_unpin/uring/bytes:65536/pages:small/others:0"
+        self.assertEqual(verdicts_of({name: {"ours_ns": 900, "bare_ns": 300}}), {})
+
+
+if __name__ == "__main__":
+    del sys.argv[1:]
+    unittest.main()

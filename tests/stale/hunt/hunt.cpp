@@ -1,0 +1,154 @@
+#include "tests/stale/hunt/hunt.hpp"
+
+#include "tests/stale/hunt/worker.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+namespace hydrant::stale {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kLook{20};
+constexpr std::chrono::seconds kLongestSilence{60};
+constexpr std::chrono::seconds kBetweenReports{1};
+
+void add_supplies(Ground& ground, HuntResult* result) {
+  const SourceSet sources = ground.options.sources;
+  struct Row {
+    Source source;
+    std::unique_ptr<Supply> supply;
+  };
+  Row rows[] = {
+      {Source::kSmall, make_small_supply(sources)},
+      {Source::kLarge, make_large_supply(sources)},
+      {Source::kMmap, make_window_supply(sources, &ground.windows)},
+      {Source::kMmap, make_window_supply(sources, &ground.windows)},  // twice as often as others
+      {Source::kMemfd, make_file_supply(sources, &ground.windows)},
+      {Source::kVouched, make_vouched_supply(sources, &ground.vouched_windows)},
+      {Source::kOwner, make_owner_supply(sources, &ground.owner_windows)},
+      {Source::kBrk, make_break_supply(sources)},
+      {Source::kHuge, make_huge_supply(sources)},
+      {Source::kHugetlb, make_hugetlb_supply(sources)},
+      {Source::kLoader, make_loader_supply(sources, ground.options.threads)},
+      {Source::kArena, make_arena_supply(sources)},
+  };
+  for (Row& row : rows) {
+    if (row.supply == nullptr) continue;
+    const std::string reason = row.supply->unusable();
+    if (reason.empty()) {
+      ground.supplies.push_back(std::move(row.supply));
+    } else {
+      result->skipped.push_back(std::string(source_name(row.source)) + ": " + reason);
+    }
+  }
+  ground.stacks = sources.has(Source::kStack);
+  ground.trims = sources.has(Source::kTrim);
+  ground.forks = sources.has(Source::kFork) && ground.cache.survives_fork();
+}
+
+class Party {
+ public:
+  Party(Ground& ground, const HuntOptions& options) : ground_(ground), options_(options) {
+    for (uint32_t i = 0; i < options.threads; ++i) {
+      workers_.push_back(std::make_unique<Worker>(ground, i));
+    }
+  }
+
+  bool usable() const {
+    return std::all_of(workers_.begin(), workers_.end(), [](auto& w) { return w->usable(); });
+  }
+
+  void run() {
+    std::vector<std::thread> threads;
+    const uint64_t each = (options_.operations + options_.threads - 1) / options_.threads;
+    for (auto& worker : workers_) {
+      threads.emplace_back([this, &worker, each] {
+        worker->run(each);
+        ++ended_;
+      });
+    }
+    watch();
+    for (std::thread& thread : threads) thread.join();
+    for (auto& worker : workers_) worker->clean_up();
+  }
+
+  HuntCounts counts() const {
+    HuntCounts sum;
+    for (auto& worker : workers_) worker->add_counts(&sum);
+    return sum;
+  }
+
+ private:
+  // Until all have ended. Allocates nothing: see supply_break.cpp.
+  void watch() {
+    const auto begun = Clock::now();
+    auto reported = begun, moved = begun;
+    uint64_t done = 0;
+    while (ended_.load() < workers_.size()) {
+      std::this_thread::sleep_for(kLook);
+      const auto now = Clock::now();
+      if (options_.seconds > 0 && now - begun >= std::chrono::duration<double>(options_.seconds)) {
+        ground_.stop = true;
+      }
+      uint64_t sum = 0;
+      for (auto& worker : workers_) sum += worker->done();
+      if (sum != done) moved = now;
+      done = sum;
+      if (now - moved > kLongestSilence) give_up();
+      if (options_.progress && now - reported >= kBetweenReports) {
+        reported = now;
+        options_.progress(counts());
+      }
+    }
+  }
+
+  [[noreturn]] void give_up() {
+    std::fprintf(stderr, "The hunt with seed %" PRIu64 " stands still:\n", options_.seed);
+    for (auto& worker : workers_) {
+      std::fprintf(stderr, "  operation %" PRIu64 ", doing: %s\n", worker->operations(),
+                   worker->doing());
+    }
+    std::abort();
+  }
+
+  Ground& ground_;
+  const HuntOptions& options_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::atomic<size_t> ended_{0};
+};
+
+}  // namespace
+
+HuntResult run_hunt(const HuntOptions& options, Cache& cache) {
+  HuntResult result;
+  if (options.threads == 0 || (options.operations == 0 && options.seconds <= 0)) {
+    result.failure = "a hunt needs threads, and an end";
+    return result;
+  }
+  Ground ground(options, cache);
+  if (!ground.windows.reserve(options.slots, 0) ||
+      !ground.vouched_windows.reserve(options.slots / 4 + 1, size_t{1} << 30) ||
+      !ground.owner_windows.reserve(options.slots / 4 + 1, size_t{2} << 30)) {
+    result.failure = "no address space for the windows";
+    return result;
+  }
+  add_supplies(ground, &result);
+  Party party(ground, options);
+  if (!party.usable()) {
+    result.failure = "no file descriptors for the pipes";
+    return result;
+  }
+  const auto begun = Clock::now();
+  party.run();
+  result.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  result.counts = party.counts();
+  result.findings = std::move(ground.findings);
+  return result;
+}
+
+}  // namespace hydrant::stale

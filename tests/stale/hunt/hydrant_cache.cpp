@@ -1,0 +1,197 @@
+#include "tests/stale/hunt/hydrant_cache.hpp"
+
+#include <atomic>
+#include <sched.h>
+
+namespace hydrant::stale {
+
+static_assert(static_cast<uint32_t>(Coverage::kNone) == HYDRANT_COVERAGE_NONE &&
+              static_cast<uint32_t>(Coverage::kWatched) == HYDRANT_COVERAGE_WATCHED);
+
+namespace {
+
+constexpr uint64_t kWaitNs = 200'000;
+constexpr int kMostPolls = 100;
+
+PinAnswer answer_of(int status) {
+  switch (status) {
+    case GASNET_OK: return PinAnswer::kHeld;
+    case GASNET_ERR_NOT_READY:
+    case GASNET_ERR_RESOURCE: return PinAnswer::kNotNow;
+    case HYDRANT_ERR_REFUSED: return PinAnswer::kRefused;
+    default: return PinAnswer::kBroken;
+  }
+}
+
+hydrant_pin_t pin_of(const Hold& hold) {
+  hydrant_pin_t pin{};
+  pin.region = static_cast<const hydrant_region_t*>(hold.object);
+  pin.hold = hold.word;
+  return pin;
+}
+
+Hold hold_of(hydrant_pin_t pin) {
+  return {pin.region, pin.hold, {pin.region->addr, pin.region->len}};
+}
+
+// A request of hydrant_pin_async(). Whoever waits for it loses patience where budget is held by others who
+// wait; then the callback, in whichever thread's poll it comes, releases the pin.
+class Deferred {
+ public:
+  static void on_done(void* context, hydrant_pin_t pin) {
+    auto* self = static_cast<Deferred*>(context);
+    self->pin_ = pin;
+    if (self->state_.exchange(kDone) != kAbandoned) return;
+    if (pin.region != nullptr) hydrant_release(pin);
+    delete self;
+  }
+  bool done() const { return state_.load() == kDone; }
+  hydrant_pin_t pin() const { return pin_; }
+  // Ends the waiter's interest. True: the callback has run after all, and the object is still the waiter's.
+  bool abandon() { return state_.exchange(kAbandoned) == kDone; }
+
+ private:
+  enum State { kWaiting, kDone, kAbandoned };
+  hydrant_pin_t pin_{};  // written before kDone, read after it
+  std::atomic<State> state_{kWaiting};
+};
+
+class HydrantCache final : public Cache {
+ public:
+  HydrantCache(const HydrantCacheOptions& options, hydrant_domain_t domain)
+      : options_(options), domain_(domain) {}
+  ~HydrantCache() override { hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN); }
+
+  const char* name() const override { return "hydrant"; }
+  bool wants_announcements() const override { return options_.watch == HYDRANT_WATCH_CLIENT; }
+  // A client that announces promises that no pin of that memory starts until it is gone.
+  bool survives_bystanders() const override { return !wants_announcements(); }
+  bool survives_fork() const override { return true; }
+  Coverage coverage(Range range) override {
+    uint32_t coverage = HYDRANT_COVERAGE_NONE;
+    hydrant_coverage(domain_, pointer(range), range.len, &coverage);
+    return static_cast<Coverage>(coverage);
+  }
+
+  PinAnswer pin(How how, Range range, Hold* hold) override;
+  PinAnswer pin_many(const Range* ranges, size_t n, Hold* holds) override;
+  void release(const Hold& hold) override { hydrant_release(pin_of(hold)); }
+  bool move(const Hold& hold, Range bytes, int file, bool to_file, std::string* error) override;
+  void announce(Range range) override { hydrant_invalidate(domain_, pointer(range), range.len); }
+  bool vouch(Range range, bool on) override {
+    return (on ? hydrant_vouch : hydrant_unvouch)(domain_, pointer(range), range.len) == GASNET_OK;
+  }
+  void poll() override { hydrant_poll(domain_); }
+  void flush() override { hydrant_flush(domain_); }
+
+ private:
+  static void* pointer(Range range) { return reinterpret_cast<void*>(range.addr); }
+  hydrant_pin_t pin_async(Range range);
+
+  const HydrantCacheOptions options_;
+  const hydrant_domain_t domain_;
+};
+
+hydrant_pin_t HydrantCache::pin_async(Range range) {
+  hydrant_pin_t none{};
+  auto deferred = std::make_unique<Deferred>();
+  const int status = hydrant_pin_async(domain_, pointer(range), range.len, HYDRANT_LOCAL_WRITE,
+                                       &Deferred::on_done, deferred.get());
+  none.hold = static_cast<uint64_t>(status == GASNET_OK ? GASNET_ERR_NOT_READY : status);
+  if (status != GASNET_OK) return none;
+  for (int i = 0; i < kMostPolls && !deferred->done(); ++i) {
+    hydrant_poll(domain_);
+    sched_yield();
+  }
+  if (deferred->done() || deferred->abandon()) return deferred->pin();
+  deferred.release();  // now the callback's
+  return none;
+}
+
+PinAnswer HydrantCache::pin(How how, Range range, Hold* hold) {
+  const void* addr = pointer(range);
+  hydrant_pin_t pin{};
+  switch (how) {
+    case How::kPin: pin = hydrant_pin(domain_, addr, range.len, HYDRANT_LOCAL_WRITE); break;
+    case How::kTry: pin = hydrant_try_pin(domain_, addr, range.len, HYDRANT_LOCAL_WRITE); break;
+    case How::kWait:
+      pin = hydrant_pin_wait(domain_, addr, range.len, HYDRANT_LOCAL_WRITE, kWaitNs);
+      break;
+    case How::kAsync:
+      // A late answer would pin memory that was announced to go.
+      pin = wants_announcements() ? hydrant_pin(domain_, addr, range.len, HYDRANT_LOCAL_WRITE)
+                                  : pin_async(range);
+      break;
+    case How::kPartial:
+      pin = hydrant_partial_pin(domain_, addr, range.len, HYDRANT_LOCAL_WRITE);
+      break;
+    case How::kMany: return pin_many(&range, 1, hold);
+  }
+  if (pin.region == nullptr) return answer_of(hydrant_pin_status(pin));
+  *hold = hold_of(pin);
+  return PinAnswer::kHeld;
+}
+
+PinAnswer HydrantCache::pin_many(const Range* ranges, size_t n, Hold* holds) {
+  constexpr size_t kMost = 8;
+  hydrant_range_t wanted[kMost] = {};
+  hydrant_pin_t pins[kMost] = {};
+  if (n > kMost) n = kMost;
+  for (size_t i = 0; i < n; ++i) wanted[i] = {ranges[i].addr, ranges[i].len};
+  const int status = hydrant_pin_many(domain_, wanted, n, HYDRANT_LOCAL_WRITE, pins);
+  if (status != GASNET_OK) return answer_of(status);
+  for (size_t i = 0; i < n; ++i) holds[i] = hold_of(pins[i]);
+  return PinAnswer::kHeld;
+}
+
+bool HydrantCache::move(const Hold& hold, Range bytes, int file, bool to_file, std::string* error) {
+  const int status =
+      hydrant_uring_move(pin_of(hold), pointer(bytes), bytes.len, file, 0, to_file ? 1 : 0);
+  if (status == GASNET_OK) return true;
+  *error = std::string(hydrant_status_name(status)) + ": " + hydrant_error_text();
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<Cache> make_hydrant_cache(const HydrantCacheOptions& options, std::string* error) {
+  hydrant_domain_options_t wanted;
+  hydrant_domain_options_init(&wanted);
+  wanted.name = "hunt";
+  wanted.registrar_name = "uring";
+  wanted.mode = options.mode;
+  wanted.watch = options.watch;
+  wanted.budget_bytes = options.budget_bytes;
+  wanted.merge_bytes = options.merge_bytes;
+  hydrant_domain_t domain = 0;
+  if (hydrant_domain_create(&wanted, &domain) != GASNET_OK) {
+    *error = hydrant_error_text();
+    return nullptr;
+  }
+  return std::make_unique<HydrantCache>(options, domain);
+}
+
+const char* coverage_name(Coverage coverage) {
+  return hydrant_coverage_name(static_cast<uint32_t>(coverage));
+}
+
+const char* watch_name(uint32_t watch) {
+  switch (watch) {
+    case HYDRANT_WATCH_AUTO: return "auto";
+    case HYDRANT_WATCH_CLIENT: return "client";
+    case HYDRANT_WATCH_NONE: return "none";
+    case HYDRANT_WATCH_DEFAULT: return "default";
+    default: return "?";
+  }
+}
+
+bool parse_watch(const std::string& text, uint32_t* watch) {
+  for (uint32_t w = 0; w < 4; ++w) {
+    if (text != watch_name(w)) continue;
+    *watch = w;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace hydrant::stale

@@ -1,0 +1,27 @@
+// Our cache as a hunt's subject.
+#pragma once
+
+#include <hydrant/pin_cache.h>
+
+#include "tests/stale/hunt/cache.hpp"
+
+#include <memory>
+#include <string>
+
+namespace hydrant::stale {
+
+struct HydrantCacheOptions {
+  uint32_t watch = HYDRANT_WATCH_AUTO;
+  uint32_t mode = HYDRANT_MODE_REGION;
+  uint64_t budget_bytes = 0;  // 0: the library's default
+  size_t merge_bytes = 0;     // the same
+};
+
+// Over the uring registrar, through whose registrations data can be moved. Null with a text if there is none.
+std::unique_ptr<Cache> make_hydrant_cache(const HydrantCacheOptions& options, std::string* error);
+
+// "auto", "client", "none", "default"; parse_watch answers false for other words.
+const char* watch_name(uint32_t watch);
+bool parse_watch(const std::string& text, uint32_t* watch);
+
+}  // namespace hydrant::stale

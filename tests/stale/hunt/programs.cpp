@@ -1,0 +1,163 @@
+#include "tests/stale/hunt/programs.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+extern char** environ;
+
+namespace hydrant::stale {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// Set in a process that was started again. Not one of the library's names.
+constexpr char kRestarted[] = "STALE_HUNT_RESTARTED";
+// A hunt that does not end in its time plus this is killed.
+constexpr double kGraceSeconds = 60;
+constexpr int kSkippedStatus = 77;
+
+std::string own_path() {
+  char path[4096];
+  const ssize_t len = readlink("/proc/self/exe", path, sizeof path);
+  return len > 0 ? std::string(path, static_cast<size_t>(len)) : "";
+}
+
+// This process's environment, with libraries put before those that are preloaded already.
+std::vector<std::string> environment_with(const std::string& libraries) {
+  constexpr char kPreload[] = "LD_PRELOAD=";
+  std::string preload = kPreload + libraries;
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, kPreload, sizeof kPreload - 1) == 0) {
+      preload += std::string(" ") + (*entry + sizeof kPreload - 1);
+    } else {
+      environment.push_back(*entry);
+    }
+  }
+  if (preload != kPreload) environment.push_back(preload);
+  return environment;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& string : strings) pointers.push_back(string.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+pid_t start(std::vector<std::string> arguments, std::vector<std::string> environment, int output) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, arguments[0].c_str(), &actions, nullptr,
+                                pointers_to(arguments).data(), pointers_to(environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  errno = error;
+  return error == 0 ? pid : -1;
+}
+
+// All that the process writes, until it closes its output; killed at the deadline.
+std::string read_all(int from, pid_t pid, double seconds) {
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  std::string text;
+  for (;;) {
+    if (Clock::now() > end) {
+      kill(pid, SIGKILL);
+      return text + "\nkilled: it did not end";
+    }
+    pollfd ready{from, POLLIN, 0};
+    if (poll(&ready, 1, 100) <= 0) continue;
+    char bytes[4096];
+    const ssize_t n = read(from, bytes, sizeof bytes);
+    if (n <= 0) return text;
+    text.append(bytes, static_cast<size_t>(n));
+  }
+}
+
+// The first line that begins so, or "".
+std::string line_with(const std::string& text, const std::string& beginning) {
+  size_t at = text.find(beginning);
+  while (at != std::string::npos && at != 0 && text[at - 1] != '\n') {
+    at = text.find(beginning, at + 1);
+  }
+  return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+}
+
+MutantRun judge(const std::string& output, int status) {
+  MutantRun run;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kSkippedStatus) {
+    run.end = MutantEnd::kSkipped;
+    run.text = line_with(output, "skipped: ");
+    return run;
+  }
+  uint64_t operations = 0, opportunities = 0, stale = 0;
+  const bool ended =
+      std::sscanf(line_with(output, "operations ").c_str(),
+                  "operations %" SCNu64 ", opportunities %" SCNu64 ", stale %" SCNu64, &operations,
+                  &opportunities, &stale) == 3;
+  if (!ended || !WIFEXITED(status)) {
+    run.text = "it ended with wait status " + std::to_string(status) + ": " + output;
+    return run;
+  }
+  run.end = stale != 0 ? MutantEnd::kCaught : MutantEnd::kSurvived;
+  run.text = stale != 0 ? line_with(output, "FOUND ")
+                        : line_with(output, "seed ") + ": " + line_with(output, "operations ");
+  return run;
+}
+
+}  // namespace
+
+std::string hooks_library() { return HYDRANT_HUNT_HOOKS; }
+
+std::string restart_with(const std::string& libraries, char** argv) {
+  if (std::getenv(kRestarted) != nullptr) return "";
+  std::vector<std::string> environment = environment_with(libraries);
+  environment.push_back(std::string(kRestarted) + "=1");
+  execve("/proc/self/exe", argv, pointers_to(environment).data());
+  return std::string("cannot start again: ") + std::strerror(errno);
+}
+
+MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
+                     double seconds) {
+  MutantRun run;
+  const std::string libraries = mutant.needs == Needs::kHooks ? hooks_library() : "";
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return run.text = "no pipe", run;
+  const auto begun = Clock::now();
+  const pid_t pid =
+      start({program, "--mutant", mutant.name, "--seed", std::to_string(seed), "--seconds",
+             std::to_string(seconds), "--least-opportunities", "0", "--quiet"},
+            environment_with(libraries), ends[1]);
+  close(ends[1]);
+  if (pid < 0) {
+    run.text = "cannot start " + program + ": " + std::strerror(errno);
+    close(ends[0]);
+    return run;
+  }
+  const std::string output = read_all(ends[0], pid, seconds + kGraceSeconds);
+  close(ends[0]);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  run = judge(output, status);
+  run.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  return run;
+}
+
+std::string program_with_mutants() {
+  const std::string own = own_path();
+  return has_mutants() ? own : own + "_mutants";
+}
+
+}  // namespace hydrant::stale

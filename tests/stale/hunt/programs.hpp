@@ -1,0 +1,33 @@
+// Hunts in processes of their own: with libraries preloaded, or with a defect that may end the process.
+#pragma once
+
+#include "tests/stale/hunt/mutants.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace hydrant::stale {
+
+// The hooks library of this build; "" if it was built without.
+std::string hooks_library();
+
+// Starts this program again, with the libraries (separated by blanks) preloaded, in place of this process. Returns "" if it was
+// started so already, else why it cannot be.
+std::string restart_with(const std::string& libraries, char** argv);
+
+enum class MutantEnd : uint8_t { kCaught, kSurvived, kSkipped, kFailed };
+
+struct MutantRun {
+  MutantEnd end = MutantEnd::kFailed;
+  double seconds = 0;
+  std::string text;  // what was found, or why not
+};
+
+// Runs the hunt of one mutant in `program`, a stale_hunt with mutants, for at most `seconds` from when it starts.
+MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
+                     double seconds);
+
+// The program with mutants that stands beside this one; this one itself if it has them.
+std::string program_with_mutants();
+
+}  // namespace hydrant::stale

@@ -1,0 +1,296 @@
+// Private anonymous mappings in windows, and every way in which their pages go away.
+#include <hydrant/monitor.h>
+
+#include "tests/stale/hunt/supply_windows.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <sys/mman.h>
+
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+namespace hydrant::stale {
+namespace {
+
+constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
+
+class AnonymousSupply final : public WindowSupply {
+ public:
+  AnonymousSupply(SourceSet sources, Windows* windows) : WindowSupply(windows), sources_(sources) {}
+  // Whose windows are an arena: the monitor is told before anything in them goes away.
+  AnonymousSupply(Windows* windows, const hydrant_monitor_t* monitor)
+      : WindowSupply(windows),
+        sources_({Source::kMmap, Source::kFixed, Source::kMremap, Source::kMadvise}),
+        monitor_(monitor) {
+    if (monitor->add_arena(windows->addr(0), windows->slots() * Windows::kSlotBytes) != 0) {
+      monitor_ = nullptr;
+    }
+  }
+  ~AnonymousSupply() override {
+    if (monitor_ == nullptr) return;
+    monitor_->drop_arena(windows().addr(0), windows().slots() * Windows::kSlotBytes);
+  }
+
+  bool get(Worker& worker, Block* block) override;
+  bool change(Worker& worker, Block& block) override;
+  bool can_give_back(const Block&) const override { return sources_.has(Source::kMmap); }
+  void give_back(Worker& worker, Block& block) override;
+
+ private:
+  using Way = bool (AnonymousSupply::*)(Worker&, Block&);
+  struct WayRow {
+    Source source;
+    Way way;
+  };
+
+  bool unmap_part(Worker& worker, Block& block);
+  bool map_over(Worker& worker, Block& block);
+  bool move_onto(Worker& worker, Block& block);
+  bool move_and_keep(Worker& worker, Block& block);
+  bool resize(Worker& worker, Block& block);
+  bool grow_anywhere(Worker& worker, Block& block);
+  bool empty(Worker& worker, Block& block);
+  bool advise(Worker& worker, Block& block);
+  bool protect(Worker& worker, Block& block);
+  // What was said to go, goes.
+  static void replace(Range range) {
+    if (mmap(pointer(range.addr), range.len, PROT_READ | PROT_WRITE, kPrivate | MAP_FIXED, -1, 0) ==
+        MAP_FAILED) {
+      std::abort();
+    }
+  }
+  void leave(Worker& worker, Range range, Fate fate) const {
+    worker.leaving(range, fate);
+    if (monitor_ != nullptr) monitor_->invalidate(range.addr, range.len);
+  }
+  static void begin_again(Worker& worker, Block& block, Source source) {
+    block.source = source;
+    block.life = worker.begin(source, block.range);
+  }
+  uint32_t map_target(Worker& worker, size_t len);
+
+  Source source(Source own) const { return monitor_ != nullptr ? Source::kOwner : own; }
+
+  const SourceSet sources_;
+  const hydrant_monitor_t* monitor_ = nullptr;
+};
+
+bool AnonymousSupply::get(Worker& worker, Block* block) {
+  const size_t len = some_pages(worker);
+  block->slot =
+      map_somewhere(worker, [len](uintptr_t addr) { return map_new(addr, len, kPrivate, -1); });
+  if (block->slot == Windows::kNone) return false;
+  block->range = {windows().addr(block->slot), len};
+  block->source = source(Source::kMmap);
+  block->supply = this;
+  block->life = worker.begin(source(Source::kMmap), block->range);
+  return true;
+}
+
+void AnonymousSupply::give_back(Worker& worker, Block& block) {
+  leave(worker, block.range, Fate::kPagesGo);
+  unmap_slot(worker, block, [&block] { munmap(pointer(block.range.addr), block.range.len); });
+}
+
+bool AnonymousSupply::change(Worker& worker, Block& block) {
+  static constexpr std::array<WayRow, 10> kWays = {{
+      {Source::kMmap, &AnonymousSupply::unmap_part},
+      {Source::kFixed, &AnonymousSupply::map_over},
+      {Source::kFixed, &AnonymousSupply::map_over},
+      {Source::kMremap, &AnonymousSupply::move_onto},
+      {Source::kMremap, &AnonymousSupply::move_and_keep},
+      {Source::kMremap, &AnonymousSupply::resize},
+      {Source::kMremap, &AnonymousSupply::grow_anywhere},
+      {Source::kMadvise, &AnonymousSupply::empty},
+      {Source::kMadvise, &AnonymousSupply::advise},
+      {Source::kMadvise, &AnonymousSupply::protect},
+  }};
+  const size_t first = worker.random().below(kWays.size());
+  for (size_t i = 0; i < kWays.size(); ++i) {
+    const WayRow& row = kWays[(first + i) % kWays.size()];
+    if (sources_.has(row.source)) return (this->*row.way)(worker, block);
+  }
+  return false;
+}
+
+// A hole, and then new memory in it, unless somebody's mremap was faster.
+bool AnonymousSupply::unmap_part(Worker& worker, Block& block) {
+  const Range part = some_part(worker, block.range);
+  leave(worker, part, Fate::kPagesGo);
+  munmap(pointer(part.addr), part.len);
+  if (map_new(part.addr, part.len, kPrivate, -1)) {
+    worker.check_part(block, part, source(Source::kMmap));
+    return true;
+  }
+  // What lies behind the hole goes too, and a block without a first page as well.
+  const Range rest{part.end(), block.range.end() - part.end()};
+  if (rest.len != 0) {
+    leave(worker, rest, Fate::kPagesGo);
+    munmap(pointer(rest.addr), rest.len);
+  }
+  block.range.len = part.addr - block.range.addr;
+  if (block.range.len != 0) return true;
+  unmap_slot(worker, block, [] {});
+  return worker.forget(block), false;
+}
+
+bool AnonymousSupply::map_over(Worker& worker, Block& block) {
+  const Range part = some_part(worker, block.range);
+  leave(worker, part, Fate::kPagesGo);
+  replace(part);
+  if (part.len == block.range.len) {
+    begin_again(worker, block, source(Source::kFixed));
+  } else {
+    worker.check_part(block, part, source(Source::kFixed));
+  }
+  return true;
+}
+
+// A mapping in another slot, to move something onto; kNone if there is none.
+uint32_t AnonymousSupply::map_target(Worker& worker, size_t len) {
+  return map_somewhere(worker, [len](uintptr_t addr) { return map_new(addr, len, kPrivate, -1); });
+}
+
+bool AnonymousSupply::move_onto(Worker& worker, Block& block) {
+  const uint32_t slot = map_target(worker, block.range.len);
+  if (slot == Windows::kNone) return false;
+  // The mapping that is replaced has a life too: short, but pinned.
+  Block target = block;
+  target.slot = slot;
+  target.range.addr = windows().addr(slot);
+  target.life = worker.begin(source(Source::kMremap), target.range);
+  worker.check(target);
+  leave(worker, target.range, Fate::kPagesGo);
+  leave(worker, block.range, Fate::kUnknown);
+  void* moved = MAP_FAILED;
+  unmap_slot(worker, block, [&] {
+    const Range from = block.range;
+    moved = mremap(pointer(from.addr), from.len, from.len, MREMAP_MAYMOVE | MREMAP_FIXED,
+                   pointer(target.range.addr));
+    // Several mappings at once do not move, on most kernels. Whoever contests the slot waits for it to be empty.
+    if (moved == MAP_FAILED) munmap(pointer(from.addr), from.len);
+  });
+  if (moved == MAP_FAILED) replace(target.range);
+  block = target;
+  begin_again(worker, block, source(Source::kMremap));
+  return true;
+}
+
+// The pages go to another slot, the mapping stays, empty: two blocks.
+bool AnonymousSupply::move_and_keep(Worker& worker, Block& block) {
+  const uint32_t slot = map_target(worker, block.range.len);
+  if (slot == Windows::kNone) return false;
+  Block other = block;
+  other.slot = slot;
+  other.range.addr = windows().addr(slot);
+  leave(worker, block.range, Fate::kUnknown);
+  leave(worker, other.range, Fate::kPagesGo);
+  void* moved = mremap(pointer(block.range.addr), block.range.len, block.range.len,
+                       MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, pointer(other.range.addr));
+  if (moved == MAP_FAILED) replace(other.range);
+  begin_again(worker, block, source(Source::kMremap));
+  begin_again(worker, other, source(Source::kMremap));
+  worker.check(other);
+  const Block kept = block;
+  if (!worker.adopt(other)) give_back(worker, other);
+  worker.check(kept);
+  return false;
+}
+
+// Within the slot, in place.
+bool AnonymousSupply::resize(Worker& worker, Block& block) {
+  const size_t most = std::max(block.range.len, Windows::kSlotBytes);
+  const size_t len = worker.random().between(1, most / kPageBytes) * kPageBytes;
+  if (len < block.range.len) {
+    leave(worker, {block.range.addr + len, block.range.len - len}, Fate::kPagesGo);
+  }
+  if (mremap(pointer(block.range.addr), block.range.len, len, 0) == MAP_FAILED) return false;
+  const Range added{block.range.end(), len > block.range.len ? len - block.range.len : 0};
+  block.range.len = len;
+  if (added.len != 0) worker.check_part(block, added, source(Source::kMremap));
+  return true;
+}
+
+// The kernel chooses where, most often outside the windows.
+bool AnonymousSupply::grow_anywhere(Worker& worker, Block& block) {
+  const size_t most = 4 * Windows::kSlotBytes;
+  if (block.range.len >= most || block.slot == Windows::kNone) return false;
+  leave(worker, block.range, Fate::kUnknown);
+  const size_t len = block.range.len + Windows::kSlotBytes;
+  void* moved = MAP_FAILED;
+  unmap_slot(worker, block, [&] {
+    moved = mremap(pointer(block.range.addr), block.range.len, len, MREMAP_MAYMOVE);
+    if (moved != pointer(block.range.addr) && moved != MAP_FAILED) return;
+    // Grown where it was, or not at all. A rival waits for the slot, so it must go.
+    munmap(pointer(block.range.addr), moved == MAP_FAILED ? block.range.len : len);
+    moved = mmap(nullptr, len, PROT_READ | PROT_WRITE, kPrivate, -1, 0);
+  });
+  if (moved == MAP_FAILED) return worker.forget(block), false;
+  block.slot = Windows::kNone;
+  block.range = {reinterpret_cast<uintptr_t>(moved), len};
+  begin_again(worker, block, source(Source::kMremap));
+  return true;
+}
+
+bool AnonymousSupply::empty(Worker& worker, Block& block) {
+  const Range part = some_part(worker, block.range);
+  leave(worker, part, Fate::kPagesGo);
+  const int advice = worker.random().one_in(4) ? MADV_DONTNEED_LOCKED : MADV_DONTNEED;
+  if (madvise(pointer(part.addr), part.len, advice) != 0) replace(part);
+  if (part.len == block.range.len) {
+    begin_again(worker, block, source(Source::kMadvise));
+  } else {
+    worker.check_part(block, part, source(Source::kMadvise));
+  }
+  return true;
+}
+
+// Advice that leaves the pages alone as long as they are pinned, or for good.
+bool AnonymousSupply::advise(Worker& worker, Block& block) {
+  static constexpr int kAdvice[] = {
+      MADV_FREE,     MADV_PAGEOUT,    MADV_COLD,        MADV_WILLNEED,   MADV_NORMAL,
+      MADV_RANDOM,   MADV_SEQUENTIAL, MADV_MERGEABLE,   MADV_HUGEPAGE,   MADV_COLLAPSE,
+      MADV_DONTFORK, MADV_DOFORK,     MADV_UNMERGEABLE, MADV_NOHUGEPAGE, MADV_POPULATE_WRITE,
+  };
+  const Range part = some_part(worker, block.range);
+  const size_t which = worker.random().below(std::size(kAdvice));
+  madvise(pointer(part.addr), part.len, kAdvice[which]);
+  return true;
+}
+
+// Away and back: the pages stay.
+bool AnonymousSupply::protect(Worker& worker, Block& block) {
+  const Range part = some_part(worker, block.range);
+  mprotect(pointer(part.addr), part.len, worker.random().one_in(2) ? PROT_NONE : PROT_READ);
+  mprotect(pointer(part.addr), part.len, PROT_READ | PROT_WRITE);
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<Supply> make_window_supply(SourceSet sources, Windows* windows) {
+  if (!sources.has_any({Source::kMmap, Source::kFixed, Source::kMremap, Source::kMadvise})) {
+    return nullptr;
+  }
+  return std::make_unique<AnonymousSupply>(sources, windows);
+}
+
+std::unique_ptr<Supply> make_owner_supply(SourceSet sources, Windows* windows) {
+  const hydrant_monitor_t* monitor = hydrant_monitor(HYDRANT_MONITOR_VERSION);
+  if (!sources.has(Source::kOwner) || monitor == nullptr) return nullptr;
+  return std::make_unique<AnonymousSupply>(windows, monitor);
+}
+
+}  // namespace hydrant::stale

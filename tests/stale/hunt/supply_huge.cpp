@@ -1,0 +1,103 @@
+// Huge pages: transparent ones in a few places of fixed addresses, and those that were set aside (MAP_HUGETLB).
+#include "tests/stale/hunt/worker.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <sys/mman.h>
+
+namespace hydrant::stale {
+namespace {
+
+constexpr size_t kHugeBytes = size_t{2} << 20;
+constexpr size_t kPlaceBytes = 2 * kHugeBytes;
+constexpr uint32_t kPlaces = 4;
+constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
+
+// Fixed places, each owned by one thread at a time.
+class PlacedSupply : public Supply {
+ public:
+  PlacedSupply(Source source, int flags) : source_(source), flags_(flags) {
+    // Above the hole's start: others get addresses from its top.
+    constexpr size_t kHole = size_t{1} << 30;
+    void* hole = mmap(nullptr, kHole, PROT_NONE, kPrivate | MAP_NORESERVE, -1, 0);
+    if (hole == MAP_FAILED) return;
+    munmap(hole, kHole);
+    base_ = (reinterpret_cast<uintptr_t>(hole) + kPlaceBytes) / kPlaceBytes * kPlaceBytes;
+  }
+
+  bool get(Worker& worker, Block* block) override {
+    if (base_ == 0) return false;
+    const uint32_t place = worker.random().below(kPlaces);
+    if (taken_[place].exchange(true)) return false;
+    void* at = reinterpret_cast<void*>(base_ + place * kPlaceBytes);
+    void* memory =
+        mmap(at, kPlaceBytes, PROT_READ | PROT_WRITE, flags_ | MAP_FIXED_NOREPLACE, -1, 0);
+    if (memory != at) {
+      if (memory != MAP_FAILED) munmap(memory, kPlaceBytes);
+      taken_[place] = false;
+      return false;
+    }
+    if (source_ == Source::kHuge) madvise(at, kPlaceBytes, MADV_HUGEPAGE);
+    *block = {};
+    block->supply = this;
+    block->source = source_;
+    block->slot = Windows::kNone;
+    block->range = {reinterpret_cast<uintptr_t>(at), kPlaceBytes};
+    block->life = worker.begin(source_, block->range);
+    return true;
+  }
+
+  bool change(Worker& worker, Block& block) override {
+    // A huge page as a whole, or some small ones of it, which splits it.
+    const bool small = source_ == Source::kHuge && worker.random().one_in(2);
+    const size_t unit = small ? kPageBytes : kHugeBytes;
+    const size_t from = worker.random().below(kPlaceBytes / unit) * unit;
+    const Range part{block.range.addr + from, unit};
+    worker.leaving(part, Fate::kPagesGo);
+    if (madvise(reinterpret_cast<void*>(part.addr), part.len, MADV_DONTNEED) == 0) {
+      worker.check_part(block, part, source_);
+    }
+    return true;
+  }
+
+  void give_back(Worker& worker, Block& block) override {
+    worker.leaving(block.range, Fate::kPagesGo);
+    munmap(reinterpret_cast<void*>(block.range.addr), block.range.len);
+    taken_[(block.range.addr - base_) / kPlaceBytes] = false;
+  }
+
+ private:
+  const Source source_;
+  const int flags_;
+  uintptr_t base_ = 0;
+  std::atomic<bool> taken_[kPlaces] = {};
+};
+
+class HugetlbSupply final : public PlacedSupply {
+ public:
+  HugetlbSupply() : PlacedSupply(Source::kHugetlb, kPrivate | MAP_HUGETLB) {}
+  std::string unusable() const override {
+    void* memory = mmap(nullptr, kHugeBytes, PROT_READ | PROT_WRITE, kPrivate | MAP_HUGETLB, -1, 0);
+    if (memory == MAP_FAILED) {
+      return std::string("no huge pages are set aside (vm.nr_hugepages): ") + std::strerror(errno);
+    }
+    munmap(memory, kHugeBytes);
+    return "";
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Supply> make_huge_supply(SourceSet sources) {
+  if (!sources.has(Source::kHuge)) return nullptr;
+  return std::make_unique<PlacedSupply>(Source::kHuge, kPrivate);
+}
+
+std::unique_ptr<Supply> make_hugetlb_supply(SourceSet sources) {
+  if (!sources.has(Source::kHugetlb)) return nullptr;
+  return std::make_unique<HugetlbSupply>();
+}
+
+}  // namespace hydrant::stale

@@ -1,0 +1,272 @@
+#include "tests/stale/hunt/worker.hpp"
+
+#include <algorithm>
+#include <fcntl.h>
+#include <malloc.h>
+#include <sched.h>
+#include <unistd.h>
+
+namespace hydrant::stale {
+namespace {
+
+// A thousand operations are on average so many of each kind; what is left are checks.
+constexpr uint32_t kGets = 170;
+constexpr uint32_t kChanges = 120;
+constexpr uint32_t kGiveBacks = 160;
+constexpr uint32_t kHandOvers = 20;
+constexpr uint32_t kTakes = 20;
+constexpr uint32_t kHoldLooks = 50;
+constexpr uint32_t kManys = 20;
+constexpr uint32_t kUpkeeps = 10;
+
+// One operation of so many starts a thread; forks; trims libc's heaps. They cost as much as hundreds of others.
+constexpr uint32_t kThreadsOneIn = 400;
+constexpr uint32_t kForksOneIn = 40'000;
+constexpr uint32_t kTrimsOneIn = 2'000;
+
+}  // namespace
+
+Worker::Worker(Ground& ground, uint32_t index)
+    : ground_(ground),
+      cache_(ground.cache),
+      index_(index),
+      random_(mix(ground.options.seed) + index) {
+  if (pipe2(pipe_, O_NONBLOCK | O_CLOEXEC) != 0) pipe_[0] = pipe_[1] = -1;
+  blocks_.reserve(ground.options.blocks);
+  holds_.reserve(kMostHolds);
+}
+
+Worker::~Worker() {
+  for (const int end : pipe_) {
+    if (end >= 0) close(end);
+  }
+}
+
+void Worker::run(uint64_t operations) {
+  if (index_ < ground_.options.idle_threads) {
+    const sched_param parameters{};
+    sched_setscheduler(0, SCHED_IDLE, &parameters);
+  }
+  while (!ground_.stop.load(std::memory_order_relaxed) &&
+         (operations == 0 || count(kOperations) < operations)) {
+    if (operation()) add(kOperations);
+    add_one(done_);
+  }
+  doing("done");
+}
+
+bool Worker::operation() {
+  if (ground_.stacks && random_.one_in(kThreadsOneIn)) return thread_episode();
+  if (ground_.forks && random_.one_in(kForksOneIn)) return fork_episode();
+  if (ground_.trims && random_.one_in(kTrimsOneIn)) {
+    doing("malloc_trim");
+    const std::lock_guard lock(break_mutex());
+    malloc_trim(0);
+    return true;
+  }
+  uint32_t dice = random_.below(1000);
+  const auto is = [&dice](uint32_t share) {
+    const bool yes = dice < share;
+    dice = yes ? 0 : dice - share;
+    return yes;
+  };
+  if (is(kGets)) return get();
+  if (is(kTakes)) return take_parcel();
+  if (is(ground_.options.bystanders_per_mille) && cache_.survives_bystanders()) return bystander();
+  if (is(kUpkeeps)) return upkeep();
+  if (blocks_.empty()) return get();
+  if (is(kHoldLooks)) return look_at_hold();
+  if (is(kChanges)) return change();
+  if (is(kGiveBacks)) return give_back(random_.below(blocks_.size()));
+  if (is(kHandOvers)) return hand_over();
+  doing("check");
+  if (is(kManys) && blocks_.size() >= 2) return check_many();
+  check(blocks_[random_.below(blocks_.size())]);
+  return true;
+}
+
+bool Worker::get() {
+  doing("get");
+  if (ground_.supplies.empty()) return false;
+  if (blocks_.size() >= ground_.options.blocks) give_back(random_.below(blocks_.size()));
+  if (blocks_.size() >= ground_.options.blocks) return false;
+  Block block;
+  block.supply = ground_.supplies[random_.below(ground_.supplies.size())].get();
+  if (!block.supply->get(*this, &block)) return false;
+  blocks_.push_back(block);
+  // New memory at an old address is where a stale pin shows.
+  if (random_.percent(75)) check(block);
+  return true;
+}
+
+bool Worker::change() {
+  doing("change");
+  Block& block = blocks_[random_.below(blocks_.size())];
+  const size_t which = static_cast<size_t>(&block - blocks_.data());
+  if (block.supply->change(*this, block) && random_.percent(75)) check(blocks_[which]);
+  return true;
+}
+
+bool Worker::give_back(size_t which) {
+  doing("give back");
+  if (!blocks_[which].supply->can_give_back(blocks_[which])) return false;
+  Block block = blocks_[which];
+  blocks_[which] = blocks_.back();
+  blocks_.pop_back();
+  Supply& supply = *block.supply;
+  supply.give_back(*this, block);
+  // The same supply's next block is often at the same address.
+  if (!random_.one_in(3)) return true;
+  Block next;
+  next.supply = &supply;
+  if (!supply.get(*this, &next)) return true;
+  blocks_.push_back(next);
+  check(next);
+  return true;
+}
+
+bool Worker::adopt(const Block& block) {
+  if (blocks_.size() >= ground_.options.blocks) return false;
+  blocks_.push_back(block);
+  return true;
+}
+
+void Worker::forget(const Block& block) {
+  const auto which = static_cast<size_t>(&block - blocks_.data());
+  blocks_[which] = blocks_.back();
+  blocks_.pop_back();
+}
+
+bool Worker::hand_over() {
+  doing("hand over");
+  const size_t which = random_.below(blocks_.size());
+  Parcel parcel{blocks_[which], {}, 0};
+  const Range range = parcel.block.range;
+  // One hold of the block goes with it, the others are given back: they are of no use to a non-owner.
+  for (size_t i = holds_.size(); i-- > 0;) {
+    const Kept& kept = holds_[i];
+    if (kept.orphan || !range.contains({kept.cell, 1})) continue;
+    if (parcel.hold) {
+      release_kept(i);
+    } else {
+      parcel.hold = kept.hold;
+      parcel.cell = kept.cell;
+      holds_[i] = holds_.back();
+      holds_.pop_back();
+    }
+  }
+  if (ground_.exchange.give(random_.below(ground_.options.threads), parcel)) {
+    blocks_[which] = blocks_.back();
+    blocks_.pop_back();
+  } else if (parcel.hold) {
+    cache_.release(parcel.hold);
+  }
+  return true;
+}
+
+bool Worker::take_parcel() {
+  doing("take parcel");
+  if (blocks_.size() >= ground_.options.blocks) return false;
+  Parcel parcel;
+  if (!ground_.exchange.take(index_, &parcel)) return false;
+  if (parcel.block) {
+    blocks_.push_back(parcel.block);
+    // Through the giver's hold, if there is one, in the taker's hands now.
+    if (parcel.hold && !compare(parcel.hold, parcel.block, parcel.cell, true)) return true;
+  }
+  if (parcel.hold) cache_.release(parcel.hold);
+  return true;
+}
+
+bool Worker::look_at_hold() {
+  doing("look at hold");
+  if (holds_.empty()) return false;
+  const size_t which = random_.below(holds_.size());
+  check_kept(holds_[which]);
+  if (holds_[which].orphan || random_.one_in(2)) release_kept(which);
+  return true;
+}
+
+// Pins memory of another thread without using it, while that may be going away: the owner must not find that pin
+// later, in another life.
+bool Worker::bystander() {
+  doing("bystander");
+  const uint32_t slot =
+      ground_.windows.slots() == 0 ? Windows::kNone : ground_.windows.some_busy(random_);
+  if (slot == Windows::kNone) return false;
+  const size_t from = random_.below(Windows::kSlotBytes / kPageBytes) * kPageBytes;
+  const size_t len = random_.between(1, 4) * kPageBytes;
+  Hold hold;
+  const Range range{
+      ground_.windows.addr(slot) + from / (random_.one_in(2) ? 1 : 8) / kPageBytes * kPageBytes,
+      len};
+  if (cache_.pin(How::kPin, range, &hold) == PinAnswer::kHeld) cache_.release(hold);
+  return true;
+}
+
+bool Worker::upkeep() {
+  doing("upkeep");
+  if (random_.one_in(50)) {
+    cache_.flush();
+  } else {
+    cache_.poll();
+  }
+  return true;
+}
+
+Life Worker::begin(Source source, Range range) {
+  add_one(lives_[static_cast<size_t>(source)]);
+  return ground_.book.begin(source, range.addr, range.len, index_, operations());
+}
+
+void Worker::leaving(Range range, Fate fate) {
+  prepare_holds(range, fate);
+  if (!cache_.wants_announcements()) return;
+  if (random_.below(1000) < ground_.options.forget_per_mille) return;
+  cache_.announce(range);
+}
+
+void Worker::leaving_vouched(Range range, Fate fate) {
+  prepare_holds(range, fate);
+  cache_.announce(range);
+}
+
+void Worker::clean_up() {
+  ground_.exchange.close(index_);
+  Parcel parcel;
+  while (ground_.exchange.take(index_, &parcel)) {
+    if (parcel.hold) cache_.release(parcel.hold);
+    if (parcel.block) parcel.block.supply->give_back(*this, parcel.block);
+  }
+  while (!holds_.empty()) release_kept(holds_.size() - 1);
+  while (!blocks_.empty()) {
+    Block block = blocks_.back();
+    blocks_.pop_back();
+    block.supply->give_back(*this, block);
+  }
+}
+
+void Worker::add_counts(HuntCounts* sum) const {
+  sum->operations += count(kOperations);
+  sum->opportunities += count(kOpportunities);
+  sum->stale += count(kStale);
+  sum->unwatched_kept += count(kUnwatchedKept);
+  sum->broken += count(kBroken);
+  sum->pins += count(kPins);
+  sum->not_now += count(kNotNow);
+  sum->refused += count(kRefused);
+  sum->checks += count(kChecks);
+  sum->late_checks += count(kLateChecks);
+  sum->contests += count(kContests);
+  sum->children += count(kChildren);
+  for (size_t i = 0; i < kCoverages; ++i) {
+    sum->pins_by_coverage[i] += pins_[i].load(std::memory_order_relaxed);
+  }
+  for (size_t i = 0; i < kSources; ++i) {
+    sum->lives[i] += lives_[i].load(std::memory_order_relaxed);
+    sum->stale_by_source[i] += stale_[i].load(std::memory_order_relaxed);
+    sum->opportunities_by_source[i] += opportunities_[i].load(std::memory_order_relaxed);
+  }
+}
+
+}  // namespace hydrant::stale

@@ -1,0 +1,174 @@
+// One thread of a hunt: owns blocks, does random operations on them, and checks them through pins.
+#pragma once
+
+#include "tests/stale/hunt/exchange.hpp"
+#include "tests/stale/hunt/hunt.hpp"
+#include "tests/stale/hunt/random.hpp"
+#include "tests/stale/hunt/supply.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace hydrant::stale {
+
+// What the threads of a hunt share.
+struct Ground {
+  Ground(const HuntOptions& hunt, Cache& subject)
+      : options(hunt), cache(subject), magic(magic_of(hunt.seed)), exchange(hunt.threads) {}
+
+  const HuntOptions& options;
+  Cache& cache;
+  const uint64_t magic;
+  Book book;
+  Windows windows, vouched_windows, owner_windows;
+  Exchange exchange;
+  std::vector<std::unique_ptr<Supply>> supplies;
+  bool stacks = false;  // threads come and go
+  bool forks = false;
+  bool trims = false;
+  std::atomic<bool> stop{false};
+
+  std::mutex findings_mutex;
+  std::vector<std::string> findings;  // under findings_mutex
+};
+
+class Worker {
+ public:
+  Worker(Ground& ground, uint32_t index);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // False when there is no pipe.
+  bool usable() const { return pipe_[0] >= 0; }
+  // Until ground.stop, or `operations` are done (0: no limit).
+  void run(uint64_t operations);
+  // Gives everything back. After run(), when all other workers have ended theirs.
+  void clean_up();
+
+  // -- for whoever watches, any thread --
+  void add_counts(HuntCounts* sum) const;
+  uint64_t operations() const { return count(kOperations); }
+  const char* doing() const { return doing_.load(std::memory_order_relaxed); }
+  uint64_t done() const { return done_.load(std::memory_order_relaxed); }
+
+  // -- for supplies, on the worker's thread --
+  Random& random() { return random_; }
+  Ground& ground() { return ground_; }
+  uint32_t index() const { return index_; }
+  void doing(const char* what) { doing_.store(what, std::memory_order_relaxed); }
+  // A new life of this memory.
+  Life begin(Source source, Range range);
+  // Before the system call that takes pages of `range` away: what a client must say is said, and holds that look
+  // into it are prepared.
+  void leaving(Range range, Fate fate);
+  // The same for memory that only the client's word keeps cached: never forgotten.
+  void leaving_vouched(Range range, Fate fate);
+  // Checks one cell of this memory now.
+  void check(const Block& block);
+  void check_part(const Block& block, Range part, Source source);
+  // Takes a block over; false when there is no room for more.
+  bool adopt(const Block& block);
+  // The block is no more: `block` is the worker's own record of it.
+  void forget(const Block& block);
+  void count_contest() { add(kContests); }
+
+ private:
+  enum Counter {
+    kOperations,
+    kOpportunities,
+    kStale,
+    kUnwatchedKept,
+    kBroken,
+    kPins,
+    kNotNow,
+    kRefused,
+    kChecks,
+    kLateChecks,
+    kContests,
+    kChildren,
+    kCounters
+  };
+  static constexpr size_t kMostHolds = 8;
+  // A hold that is kept for a while.
+  struct Kept {
+    Hold hold;
+    Life life = 0;  // that it was taken in
+    Source source = Source::kCount;
+    uintptr_t cell = 0;
+    Tag last;               // what is behind the hold, if `orphan`
+    bool orphan = false;    // its memory is gone, the page must still be there
+    uint64_t prepared = 0;  // which call of prepare_holds() made it one
+  };
+
+  // -- operations (worker.cpp); false: there was nothing to do --
+  bool operation();
+  bool get();
+  bool change();
+  bool give_back(size_t which);
+  bool hand_over();
+  bool take_parcel();
+  bool look_at_hold();
+  bool bystander();
+  bool upkeep();
+  // -- episodes (episodes.cpp) --
+  bool thread_episode();
+  void on_stack();
+  static void* stack_main(void* worker);
+  bool fork_episode();
+  [[noreturn]] void child();
+  void child_hunt();
+  // -- checks (checks.cpp) --
+  Range choose_range(Range within, uintptr_t cell);
+  uintptr_t choose_cell(Range within);
+  PinAnswer take_hold(How how, const Block& block, Range range, Hold* hold);
+  void check_with(How how, const Block& block, uintptr_t cell);
+  bool check_many();
+  bool compare(const Hold& hold, const Block& block, uintptr_t cell, bool write_first);
+  bool move_out(const Hold& hold, uintptr_t cell, Tag* found);
+  bool move_in(const Hold& hold, uintptr_t cell, const Tag& tag);
+  void check_kept(Kept& kept);
+  void keep_or_release(const Hold& hold, const Block& block, uintptr_t cell);
+  void release_kept(size_t which);
+  void check_unwatched(const Block& block, Range range);
+  bool note_pin(const Block& block, Range range, uintptr_t cell);
+  void prepare_holds(Range range, Fate fate);
+  Tag new_tag(uintptr_t cell, Life life);
+  void report(Counter kind, const std::string& text);
+  void report_stale(const char* what, Source source, uintptr_t cell, Life life, const Tag& expected,
+                    const Tag& found);
+  void drain();
+
+  uint64_t count(Counter counter) const {
+    return counters_[counter].load(std::memory_order_relaxed);
+  }
+  // One writer: no locked instruction is needed.
+  static void add_one(std::atomic<uint64_t>& counter) {
+    counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  void add(Counter counter) { add_one(counters_[counter]); }
+
+  Ground& ground_;
+  Cache& cache_;
+  const uint32_t index_;
+  Random random_;
+  uint64_t checks_made_ = 0, prepared_ = 0;
+  std::vector<Block> blocks_;
+  std::vector<Kept> holds_;
+  int pipe_[2] = {-1, -1};
+  const char* in_child_ = "";
+
+  // Written by the worker (or the thread or child that stands in for it), read by whoever watches.
+  std::array<std::atomic<uint64_t>, kCounters> counters_{};
+  std::array<std::atomic<uint64_t>, kSources> lives_{}, opportunities_{}, stale_{};
+  std::array<std::atomic<uint64_t>, kCoverages> pins_{};
+  std::atomic<uint64_t> done_{0};  // changes while it lives
+  std::atomic<const char*> doing_{"start"};
+};
+
+}  // namespace hydrant::stale

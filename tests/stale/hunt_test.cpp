@@ -1,0 +1,229 @@
+// Hunts for stale pins, short ones: of the library as it is, of what must be found, and of less watching, which must
+// show as less coverage. bench/stale_hunt is the long one.
+#include "tests/stale/hunt/hunt.hpp"
+
+#include "tests/stale/hunt/hydrant_cache.hpp"
+#include "tests/stale/hunt/mutants.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <random>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+namespace hydrant::stale {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kOperations = 30'000;
+constexpr uint64_t kMillion = 60'000;
+#else
+constexpr uint64_t kOperations = 150'000;
+constexpr uint64_t kMillion = 1'000'000;
+#endif
+constexpr double kMutantSeconds = 10;
+
+uint64_t chosen_seed() {
+  const char* text = std::getenv("STALE_HUNT_SEED");
+  if (text != nullptr) return std::strtoull(text, nullptr, 10);
+  return std::random_device{}() | 1;
+}
+
+HuntOptions short_hunt(uint64_t operations = kOperations) {
+  HuntOptions options;
+  options.operations = operations;
+  options.seed = chosen_seed();
+#if defined(__SANITIZE_THREAD__)
+  options.sources.drop(Source::kFork);  // the sanitizer ends children of programs with threads
+#endif
+  std::printf("seed %llu (STALE_HUNT_SEED)\n", static_cast<unsigned long long>(options.seed));
+  return options;
+}
+
+std::string words_of(const HuntResult& result) {
+  std::string text = result.failure;
+  for (const std::string& finding : result.findings) text += "\n" + finding;
+  return text;
+}
+
+uint64_t pins_with(const HuntResult& result, Coverage coverage) {
+  return result.counts.pins_by_coverage[static_cast<size_t>(coverage)];
+}
+
+class StaleHunt : public ::testing::Test {
+ protected:
+  // The hunt of a domain; skips the test where there is no io_uring.
+  void hunt(const HydrantCacheOptions& cache, const HuntOptions& options) {
+    std::string error;
+    const std::unique_ptr<Cache> subject = make_hydrant_cache(cache, &error);
+    if (subject == nullptr) GTEST_SKIP() << error;
+    result_ = run_hunt(options, *subject);
+    for (const std::string& text : result_.skipped) std::printf("without %s\n", text.c_str());
+    std::printf("%llu operations, %llu opportunities, %llu stale\n",
+                static_cast<unsigned long long>(result_.counts.operations),
+                static_cast<unsigned long long>(result_.counts.opportunities),
+                static_cast<unsigned long long>(result_.counts.stale));
+  }
+  void expect_clean(uint64_t least_opportunities_percent = 1) {
+    if (IsSkipped()) return;
+    EXPECT_TRUE(result_.clean()) << words_of(result_);
+    EXPECT_GE(result_.counts.opportunities * 100,
+              result_.counts.operations * least_opportunities_percent)
+        << "a run without opportunities proves nothing";
+  }
+
+  HuntResult result_;
+};
+
+HydrantCacheOptions watching(uint32_t watch) {
+  HydrantCacheOptions options;
+  options.watch = watch;
+  return options;
+}
+
+TEST_F(StaleHunt, AClientThatAnnouncesIsClean) {
+  hunt(watching(HYDRANT_WATCH_CLIENT), short_hunt());
+  expect_clean(5);
+}
+
+TEST_F(StaleHunt, AClientThatAnnouncesNothingIsCaught) {
+  HuntOptions options = short_hunt(0);
+  options.seconds = kMutantSeconds;
+  options.sources = {Source::kMmap, Source::kFixed, Source::kMadvise};
+  options.forget_per_mille = 1000;
+  options.stop_when_stale = true;
+  hunt(watching(HYDRANT_WATCH_CLIENT), options);
+  if (IsSkipped()) return;
+  EXPECT_NE(result_.counts.stale, 0u);
+}
+
+TEST_F(StaleHunt, AClientThatForgetsOnceInAThousandIsCaught) {
+  HuntOptions options = short_hunt(0);
+  options.seconds = kMutantSeconds;
+  options.sources = {Source::kMmap};
+  options.slots = 24;
+  options.forget_per_mille = 1;
+  options.stop_when_stale = true;
+  hunt(watching(HYDRANT_WATCH_CLIENT), options);
+  if (IsSkipped()) return;
+  EXPECT_NE(result_.counts.stale, 0u);
+}
+
+TEST_F(StaleHunt, AMillionOperationsOnWatchedMemoryAreClean) {
+  hunt(watching(HYDRANT_WATCH_AUTO), short_hunt(kMillion));
+  expect_clean();
+}
+
+TEST_F(StaleHunt, PageModeIsClean) {
+  HydrantCacheOptions cache = watching(HYDRANT_WATCH_AUTO);
+  cache.mode = HYDRANT_MODE_PAGE;
+  hunt(cache, short_hunt());
+  expect_clean();
+}
+
+TEST_F(StaleHunt, ABudgetThatIsAlwaysFullIsClean) {
+  HydrantCacheOptions cache = watching(HYDRANT_WATCH_AUTO);
+  cache.budget_bytes = size_t{2} << 20;
+  HuntOptions options = short_hunt(kOperations / 5);
+  options.sources.drop(Source::kHuge);
+  hunt(cache, options);
+  expect_clean();
+}
+
+TEST_F(StaleHunt, FewPlacesAndManyThreadsAreClean) {
+  HuntOptions options = short_hunt();
+  options.sources = {Source::kMmap, Source::kFixed, Source::kMremap, Source::kMadvise};
+  options.threads = 6;
+  options.slots = 8;
+  options.blocks = 2;
+  options.idle_threads = 2;
+  options.bystanders_per_mille = 200;
+  hunt(watching(HYDRANT_WATCH_AUTO), options);
+  expect_clean();
+}
+
+TEST_F(StaleHunt, WhatNothingWatchesIsNotKept) {
+  HuntOptions options = short_hunt();
+  options.sources = {Source::kMemfd, Source::kShared, Source::kShm};
+  hunt(watching(HYDRANT_WATCH_AUTO), options);
+  expect_clean(0);
+  if (IsSkipped()) return;
+  EXPECT_GT(pins_with(result_, Coverage::kNone), 0u);
+  EXPECT_EQ(result_.counts.opportunities, 0u);
+}
+
+TEST_F(StaleHunt, WithoutWatchingOnlyPromisesAreKept) {
+  hunt(watching(HYDRANT_WATCH_NONE), short_hunt());
+  expect_clean();
+  if (IsSkipped()) return;
+  EXPECT_EQ(pins_with(result_, Coverage::kChecked), 0u);
+  EXPECT_EQ(pins_with(result_, Coverage::kWatched), 0u);
+  EXPECT_GT(pins_with(result_, Coverage::kNone), 0u);
+  EXPECT_GT(pins_with(result_, Coverage::kVouched), 0u);
+}
+
+// The system call answers "not permitted" in this process from now on, as it does in many containers.
+bool forbid_userfaultfd() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST_F(StaleHunt, WithoutUserfaultfdCoverageFallsAndNothingIsStale) {
+  if (!forbid_userfaultfd()) GTEST_SKIP() << "this kernel has no seccomp filters";
+  hunt(watching(HYDRANT_WATCH_AUTO), short_hunt());
+  expect_clean();
+  if (IsSkipped()) return;
+  EXPECT_EQ(pins_with(result_, Coverage::kChecked), 0u);
+  EXPECT_EQ(pins_with(result_, Coverage::kWatched), 0u);
+  EXPECT_GT(pins_with(result_, Coverage::kNone), pins_with(result_, Coverage::kVouched));
+}
+
+// Each defect must be found.
+class StaleHuntMutants : public StaleHunt, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(StaleHuntMutants, AreCaught) {
+  const MutantHunt* mutant = find_mutant_hunt(GetParam());
+  ASSERT_NE(mutant, nullptr);
+  std::string reason;
+  if (!has_mutants()) GTEST_SKIP() << "this build has no mutants (HYDRANT_MUTANTS)";
+  if (!has_needed(mutant->needs, &reason)) GTEST_SKIP() << reason;
+  HuntOptions options = mutant->hunt;
+  options.seed = short_hunt().seed;
+  options.seconds = kMutantSeconds;
+  set_mutant_by_name(mutant->name, mutant->delay_us);
+  hunt(watching(HYDRANT_WATCH_AUTO), options);
+  set_mutant_by_name("none", 0);
+  if (IsSkipped()) return;
+  EXPECT_NE(result_.counts.stale, 0u) << mutant->what << ": not found";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StaleHuntMutants, ::testing::ValuesIn([] {
+                           std::vector<std::string> names;
+                           for (const MutantHunt& mutant : mutant_hunts()) {
+                             if (mutant.needs != Needs::kHooks) names.push_back(mutant.name);
+                           }
+                           return names;
+                         }()),
+                         [](const auto& test) {
+                           std::string name;
+                           bool capital = true;
+                           for (const char c : test.param) {
+                             if (c != '-') name += capital ? static_cast<char>(std::toupper(c)) : c;
+                             capital = c == '-';
+                           }
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace hydrant::stale

@@ -1,0 +1,72 @@
+// A pool in the child of a fork: unusable, harmless, and replaceable.
+#include "tests/support/child_process.hpp"
+#include "tests/unit/firehose/base/buffer_pool_util.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+namespace hydrant::testing {
+namespace {
+
+class BufferPoolFork : public BufferPoolTest, public ::testing::WithParamInterface<ChildKind> {};
+
+TEST_P(BufferPoolFork, ChildIsToldAndHarmsNothing) {
+  create(pool_options(64, {64, 8}));
+  const PoolBuffer held = take(64);
+  const PoolBuffer large = take(128);
+  std::memset(held.addr, 'P', held.size);
+  put_back(large);  // the forking thread has a magazine with something in it
+  const auto child = [&]() -> std::string {
+    PoolBuffer buffer;
+    if (pool_->take(64, &buffer) != Status::kNotInit) return "take() in the child";
+    if (pool_->take(128, &buffer) != Status::kNotInit) return "take() from the parent's magazine";
+    if (pool_->put_back(held.addr) != Status::kNotInit) return "put_back() in the child";
+    if (pool_->put_back(&buffer) != Status::kNotInit) return "put_back() of a foreign address";
+    if (held.addr[0] != std::byte{0}) return "the child sees the parent's buffer";
+    std::memset(held.addr, 'C', held.size);
+    if (pool_->stats(0).taken != 0) return "the parent's statistics";
+    const uint64_t unpins = registrar_.unpin_calls();
+    pool_.reset();
+    return registrar_.unpin_calls() == unpins ? "" : "the child unpinned the parent's memory";
+  };
+  EXPECT_EQ(run_in_child(child, GetParam()), "");
+  for (size_t i = 0; i < held.size; ++i) ASSERT_EQ(held.addr[i], std::byte{'P'});
+  put_back(held);
+  EXPECT_EQ(available(64), 64u);
+  EXPECT_EQ(available(128), 8u);
+}
+
+TEST_P(BufferPoolFork, ChildMakesAPoolOfItsOwn) {
+  create(pool_options(64, {64}));
+  put_back(take(64));
+  const auto child = [&]() -> std::string {
+    FakeRegistrar own;
+    {
+      std::unique_ptr<BufferPool> pool;
+      if (BufferPool::create(own, pool_options(64, {64}), &pool) != Status::kOk) {
+        return last_error_text();
+      }
+      PoolBuffer buffer;
+      for (int i = 0; i < 64; ++i) {
+        if (pool->take(64, &buffer) != Status::kOk) return "take()";
+        std::memset(buffer.addr, 'C', buffer.size);
+      }
+      if (pool->put_back(buffer.addr) != Status::kOk) return "put_back()";
+      pool_.reset();  // the parent's, while ours lives
+      if (pool->take(64, &buffer) != Status::kOk) return "take() after the parent's pool has gone";
+    }
+    return own.leftovers();
+  };
+  EXPECT_EQ(run_in_child(child, GetParam()), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, BufferPoolFork,
+                         ::testing::Values(ChildKind::kFork, ChildKind::kRawClone),
+                         [](const auto& one) {
+                           return one.param == ChildKind::kFork ? "Fork" : "RawClone";
+                         });
+
+}  // namespace
+}  // namespace hydrant::testing

@@ -1,0 +1,164 @@
+// The cache when there is not enough for all: what a refusal by the registrar costs and for how long, what a request
+// that cannot be served costs others, and what a waiting thread does for others meanwhile.
+#include <hydrant/pin_cache.h>
+
+#include "tests/unit/firehose/pin_cache_test_util.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace hydrant::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+class PinCachePressure : public PinCacheTest {
+ protected:
+  void create_with(size_t budget_pages) {
+    hydrant_domain_options_t options = options_for(registrar_);
+    options.budget_bytes = budget_pages * kPage;
+    options.merge_bytes = 1;
+    create(options);
+  }
+  void refuse_once(size_t page, size_t pages) {
+    registrar_.fail_pin(1, GASNET_ERR_NOT_READY);
+    EXPECT_EQ(hydrant_pin_status(pin(page, pages)), GASNET_ERR_NOT_READY);
+  }
+  void expect_pin(size_t page, size_t pages) {
+    const hydrant_pin_t held = pin(page, pages);
+    EXPECT_NE(held.region, nullptr) << pages << " pages: " << hydrant_error_text();
+    if (held.region != nullptr) {
+      EXPECT_EQ(hydrant_release(held), GASNET_OK);
+    }
+  }
+};
+
+TEST_F(PinCachePressure, OneGranuleIsWorthAskingForAfterARefusal) {
+  create_with(8);
+  refuse_once(0, 1);
+  expect_pin(0, 1);
+}
+
+TEST_F(PinCachePressure, RefusalProvesNoMoreThanThatThisDoesNotFit) {
+  create_with(64);
+  refuse_once(0, 32);
+  EXPECT_EQ(stats_of(domain_).budget_bytes, 31 * kPage);
+  EXPECT_EQ(hydrant_pin_status(pin(0, 32)), GASNET_ERR_NOT_READY);
+  expect_pin(0, 31);
+}
+
+TEST_F(PinCachePressure, RefusalBesideHeldRegionsBoundsTheirSum) {
+  create_with(64);
+  const hydrant_pin_t held = pin(100, 20);
+  refuse_once(0, 10);
+  EXPECT_EQ(stats_of(domain_).budget_bytes, 29 * kPage);
+  expect_pin(0, 9);
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+TEST_F(PinCachePressure, WholeBudgetIsTriedAgainWhenNothingIsPinned) {
+  create_with(64);
+  refuse_once(0, 1);
+  std::this_thread::sleep_for(1100ms);
+  expect_pin(0, 64);
+  EXPECT_EQ(stats_of(domain_).budget_bytes, 64 * kPage);
+}
+
+TEST_F(PinCachePressure, BudgetGrowsByTheTimeThatPassedNotByRequests) {
+  create_with(64);
+  const hydrant_pin_t held = pin(100, 1);
+  refuse_once(0, 20);  // 20 pages stay
+  std::this_thread::sleep_for(2100ms);
+  expect_pin(0, 29);  // 20, 25, 31: two steps for one request
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+TEST_F(PinCachePressure, RequestThatCannotBeServedCostsOthersNoHit) {
+  create_with(24);
+  std::vector<hydrant_pin_t> held;
+  for (size_t i = 0; i < 8; ++i) held.push_back(pin(i));
+  // Far enough apart for a place each in this thread's table.
+  const auto use_all = [&] {
+    const uint64_t before = stats_of(domain_).refills;
+    for (size_t i = 0; i < 16; ++i) expect_pin(64 + 16 * i, 1);
+    return stats_of(domain_).refills - before;
+  };
+  (void)use_all();
+  EXPECT_EQ(use_all(), 0u);
+  const uint64_t fences = stats_of(domain_).fences;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(hydrant_pin_status(pin(400, 20)), GASNET_ERR_NOT_READY);
+  EXPECT_EQ(stats_of(domain_).fences, fences);
+  EXPECT_EQ(use_all(), 0u) << "regions were shut for nothing";
+  EXPECT_EQ(hydrant_release_many(held.data(), held.size()), GASNET_OK);
+}
+
+TEST_F(PinCachePressure, UnheldRegionsAreFoundBehindManyHeldOnes) {
+  create_with(200);
+  std::vector<hydrant_pin_t> held;
+  for (size_t i = 0; i < 198; ++i) held.push_back(pin(i));
+  for (int round = 0; round < 20; ++round) {
+    expect_pin(300, 1);
+    expect_pin(310, 2);
+  }
+  EXPECT_EQ(hydrant_release_many(held.data(), held.size()), GASNET_OK);
+}
+
+struct Answer {
+  int times = 0;
+  hydrant_pin_t pin{};
+
+  static void store(void* context, hydrant_pin_t pin) {
+    auto* self = static_cast<Answer*>(context);
+    self->pin = pin;
+    ++self->times;
+  }
+};
+
+TEST_F(PinCachePressure, WaitingThreadRegistersNobodyElsesMemory) {
+  create_with(4);
+  const hydrant_pin_t freed = pin(0);
+  const hydrant_pin_t held = pin(10, 3);
+  Answer answer;
+  ASSERT_EQ(hydrant_pin_async(domain_, arena_.page(50), kPage, HYDRANT_LOCAL_WRITE, &Answer::store,
+                              &answer),
+            GASNET_OK);
+  EXPECT_EQ(hydrant_release(freed), GASNET_OK);  // the deferred pin could be had from now on
+  const uint64_t before = registrar_.pin_calls();
+  // Cannot be served. Registering for the other request might take longer than this may wait.
+  const hydrant_pin_t late =
+      hydrant_pin_wait(domain_, arena_.page(60), 4 * kPage, HYDRANT_LOCAL_WRITE, 5'000'000);
+  EXPECT_EQ(hydrant_pin_status(late), GASNET_ERR_NOT_READY);
+  EXPECT_EQ(registrar_.pin_calls(), before);
+  EXPECT_EQ(answer.times, 0);
+  EXPECT_EQ(hydrant_poll(domain_), 1);
+  EXPECT_EQ(answer.times, 1);
+  EXPECT_EQ(hydrant_release(answer.pin), GASNET_OK);
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+TEST_F(PinCachePressure, WaitingThreadCompletesWhatIsPinnedByNow) {
+  create_with(4);
+  const hydrant_pin_t freed = pin(0);
+  const hydrant_pin_t held = pin(10, 3);
+  Answer answer;
+  ASSERT_EQ(hydrant_pin_async(domain_, arena_.page(50), kPage, HYDRANT_LOCAL_WRITE, &Answer::store,
+                              &answer),
+            GASNET_OK);
+  EXPECT_EQ(hydrant_release(freed), GASNET_OK);
+  expect_pin(50, 1);
+  EXPECT_EQ(answer.times, 0);
+  const hydrant_pin_t late =
+      hydrant_pin_wait(domain_, arena_.page(60), 4 * kPage, HYDRANT_LOCAL_WRITE, 50'000'000);
+  EXPECT_EQ(hydrant_pin_status(late), GASNET_ERR_NOT_READY);
+  EXPECT_EQ(answer.times, 1);
+  EXPECT_EQ(hydrant_release(answer.pin), GASNET_OK);
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+}  // namespace
+}  // namespace hydrant::testing

@@ -1,0 +1,57 @@
+// An ordinary user with 64 KiB of memlock, the default of many machines: the default registrar serves what fits.
+#include <hydrant/pin_cache.h>
+
+#include "tests/support/child_process.hpp"
+#include "tests/unit/firehose/pin_cache_test_util.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+
+namespace hydrant::testing {
+namespace {
+
+constexpr uint64_t kMemlock = 64 * 1024;
+constexpr int kUses = 2000;
+constexpr size_t kLargestUse = 8 * kPage;
+
+std::string serve_an_ordinary_user() {
+  if (std::string why = become_ordinary_user(kMemlock); !why.empty()) return "SKIP: " + why;
+  const Arena arena(512);
+  hydrant_domain_options_t options;
+  hydrant_domain_options_init(&options);
+  options.watch = HYDRANT_WATCH_CLIENT;
+  options.registrar_name = "auto";
+  hydrant_domain_t domain = 0;
+  if (hydrant_domain_create(&options, &domain) != GASNET_OK) return hydrant_error_text();
+  std::mt19937_64 random(5);
+  int served = 0;
+  bool late = false;  // the kernel gives charges back late: most have to wait for that
+  for (int i = 0; i < kUses; ++i) {
+    const size_t page = random() % 500;
+    const hydrant_pin_t held =
+        hydrant_pin(domain, arena.page(page), 1 + random() % kLargestUse, HYDRANT_LOCAL_WRITE);
+    late = late || stats_of(domain).pending_bytes != 0;
+    if (held.region == nullptr) continue;
+    ++served;
+    if (hydrant_release(held) != GASNET_OK) return hydrant_error_text();
+  }
+  const std::string last = hydrant_error_text();
+  const hydrant_stats_t stats = stats_of(domain);
+  if (hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN) != GASNET_OK) return "destroy";
+  if (stats.budget_bytes >= kMemlock) return "the whole limit is promised to pins";
+  const int least = late ? 8 : kUses * 9 / 10;
+  return served >= least ? "" : "only " + std::to_string(served) + " were served: " + last;
+}
+
+TEST(PinCacheSmallMemlock, DefaultRegistrarServesWhatFits) {
+  const std::string result = run_in_child(serve_an_ordinary_user);
+  if (result.rfind("SKIP: ", 0) == 0) GTEST_SKIP() << result.substr(6);
+  EXPECT_EQ(result, "");
+}
+
+}  // namespace
+}  // namespace hydrant::testing

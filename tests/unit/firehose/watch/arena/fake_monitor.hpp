@@ -1,0 +1,64 @@
+// A monitor that does what it is told and writes down what it was told. The test program exports it as
+// hydrant_monitor(), where the arenas look for it; it is absent until appear().
+#pragma once
+
+#include <hydrant/monitor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+namespace hydrant::testing {
+
+class FakeMonitor {
+ public:
+  enum class Kind : uint8_t { kInvalidate, kPinned, kAddArena, kSync };
+  struct Call {
+    Kind kind;
+    uintptr_t addr;
+    size_t len;
+  };
+
+  static FakeMonitor& instance();
+  // What hydrant_monitor() answers from now on.
+  static const hydrant_monitor_t* table();
+
+  void appear() { present_ = true; }
+  bool present() const { return present_; }
+
+  // Registered, as far as pinned() is asked, until unpin_all().
+  void pin(const void* addr, size_t len);
+  void unpin_all();
+  // Runs in each invalidate(), under the arena's lock: it may look at memory and no more.
+  void on_invalidate(std::function<void(uintptr_t, size_t)> look);
+  // As many ranges as add_arena() takes from now on.
+  void refuse_arenas(bool refuse);
+
+  std::vector<Call> calls();
+  void clear_calls();
+  bool announced(const void* addr, size_t len);
+
+  // ---- the functions of the table ----
+  void invalidate(uintptr_t addr, size_t len);
+  bool pinned(uintptr_t addr, size_t len);
+  bool add_arena(uintptr_t addr, size_t len);
+  void sync();
+
+ private:
+  struct Range {
+    uintptr_t addr;
+    size_t len;
+  };
+  std::mutex
+      mu_;  // recorded under the arenas' locks: what is here comes from malloc, not from them
+  bool present_ = false;
+  bool refuse_arenas_ = false;
+  std::vector<Call> calls_;
+  std::vector<Range> pins_;
+  std::vector<Range> arenas_;
+  std::function<void(uintptr_t, size_t)> look_;
+};
+
+}  // namespace hydrant::testing

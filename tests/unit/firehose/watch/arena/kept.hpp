@@ -1,0 +1,18 @@
+// Objects that no test may destroy: the library's map of addresses keeps what they reserved.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace hydrant::testing {
+
+// A new T that lives, and is known to live, until the program ends.
+template <class T, class... Arguments>
+T& kept(Arguments&&... arguments) {
+  static std::vector<std::unique_ptr<T>>& all = *new std::vector<std::unique_ptr<T>>;
+  all.push_back(std::make_unique<T>(std::forward<Arguments>(arguments)...));
+  return *all.back();
+}
+
+}  // namespace hydrant::testing
