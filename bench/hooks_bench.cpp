@@ -243,8 +243,9 @@ void add_all_rows() {
 }  // namespace hydrant::bench
 
 int main(int argc, char** argv) {
-  const std::string first = argc > 1 ? argv[1] : "";
-  if (first.rfind("--serve=", 0) == 0) return hydrant::bench::serve(first.substr(8));
+  if (argc > 1 && std::strncmp(argv[1], "--serve=", 8) == 0) {
+    return hydrant::bench::serve(argv[1] + 8);
+  }
   signal(SIGPIPE, SIG_IGN);  // a child that ended is an answer
   hydrant::bench::add_all_rows();
   return hydrant::bench::run_program(argc, argv, "0.01");

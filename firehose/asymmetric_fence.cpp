@@ -59,7 +59,8 @@ int membarrier(int command) noexcept {
 [[maybe_unused]] void heavy_without_membarrier() noexcept {
   if (page_tables_interrupt() && interrupt_all_processors()) return;
   if (visit_processors()) return;
-  log_error("neither membarrier nor sched_setaffinity is allowed any more: no hold can be proved absent");
+  log_error(
+      "neither membarrier nor sched_setaffinity is allowed any more: no hold can be proved absent");
   std::abort();
 }
 

@@ -308,8 +308,9 @@ class Domain {
   // Holds of threads that ended or have no state; same sum as the threads' counts. Written under mu_.
   MappedArray<HoldCount> shared_counts_;
   RegionIndex high_ HYDRANT_GUARDED_BY(mu_) = kNoRegion;  // highest slot ever used
-  RegionIndex look_from_ HYDRANT_GUARDED_BY(mu_) = kNoRegion;  // where the last search for unheld regions ended
-  uint32_t epoch_ HYDRANT_GUARDED_BY(mu_) = 1;            // fences issued
+  // Where the last search for unheld regions ended.
+  RegionIndex look_from_ HYDRANT_GUARDED_BY(mu_) = kNoRegion;
+  uint32_t epoch_ HYDRANT_GUARDED_BY(mu_) = 1;  // fences issued
   RegionQueue pending_ HYDRANT_GUARDED_BY(mu_), dead_ HYDRANT_GUARDED_BY(mu_),
       quarantine_ HYDRANT_GUARDED_BY(mu_);
   RefusalList refusals_ HYDRANT_GUARDED_BY(mu_);

@@ -14,7 +14,7 @@ bool PageTable::map(size_t max_ranges) noexcept { return heads_.map(max_ranges *
 
 // The low bits of the hash; chains that are not there yet are still part of the one they will be split from.
 uint32_t PageTable::chain_of(uint64_t bucket, uint32_t heads) noexcept {
-  const auto hash = static_cast<uint32_t>((bucket * 0x9e3779b97f4a7c15u) >> 32);
+  const auto hash = static_cast<uint32_t>((bucket * 0x9e3779b97f4a7c15u) >> 20);
   const uint32_t round = std::bit_ceil(heads);
   const uint32_t chain = hash & (round - 1);
   return chain < heads ? chain : chain - round / 2;

@@ -104,9 +104,10 @@ Status BufferPool::refuse_size(size_t bytes) const noexcept {
 
 [[gnu::noinline]] Status BufferPool::take_slow(uint32_t index, Magazine* own,
                                                PoolBuffer* out) noexcept {
-  const uint32_t end = std::min(index + larger_classes_ + 1, class_count_);
-  for (uint32_t from = index; from < end; ++from) {
+  uint32_t classes = larger_classes_ + 1;
+  for (uint32_t from = index; from < class_count_ && classes > 0; ++from) {
     if (geometry_[from].count == 0) continue;
+    --classes;
     uint32_t slot = 0;
     if (!refill(from, own, &slot) && !raid(from, own, &slot)) continue;
     pool::add(own, states_, from, &pool::Counters::taken);

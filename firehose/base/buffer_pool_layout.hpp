@@ -72,7 +72,7 @@ struct alignas(kLine) Magazine {
 struct Control {
   std::atomic<uint32_t> alive{0};  // 0 in the child of a fork
   // Magazines without a thread, so that threads beyond the last do not search each time; relaxed: a hint.
-  alignas(kLine) std::atomic<uint32_t> unclaimed{0};
+  std::atomic<uint32_t> unclaimed{0};
   std::atomic<uint32_t> used{0};  // magazines from here on were never claimed; relaxed: grows only
   ClassState states[BufferPoolOptions::kMaxClasses];
 };

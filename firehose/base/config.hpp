@@ -106,8 +106,8 @@ const char* nearest_knob_name(const char* name) noexcept;
 size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
                              void* context) noexcept;
 
-// Warns of each of them; HYDRANT_TEST_* and HYDRANT_BENCH_* belong to tests and benchmarks. Answers how many there
-// are. read_knob() calls it once per process.
+// Warns of each of them; HYDRANT_TEST_* and HYDRANT_BENCH_* belong to tests and benchmarks. Answers how many
+// there are. read_knob() calls it once per process.
 size_t warn_unknown_names() noexcept;
 
 // Forgets which warnings have been given, so that a test can see them again.

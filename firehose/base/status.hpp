@@ -32,8 +32,8 @@ const char* status_description(Status status) noexcept;
 // returns `status`, so that a failing branch is one line. Never allocates. Replaces the last text.
 [[gnu::format(printf, 2, 3)]] Status fail(Status status, const char* format, ...) noexcept;
 
-// The same for a literal, for answers that are part of a fast path: the text is remembered by its address, nothing
-// is formatted.
+// The same for a literal, for answers that are part of a fast path: the text is remembered by its address,
+// nothing is formatted.
 Status fail_with_literal(Status status, const char* literal) noexcept;
 template <size_t kBytes>
 Status fail_plainly(Status status, const char (&literal)[kBytes]) noexcept {

@@ -16,7 +16,7 @@ namespace hydrant {
 
 // One ring's descriptor, a link of the list: part of the ring, listed while it is open.
 struct RingDescriptor {
-  int fd = -1;  // -1: there is none, or it has been closed in the child of a fork
+  int fd = -1;      // -1: there is none, or it has been closed in the child of a fork
   pid_t owner = 0;  // the process that listed it
   RingDescriptor* next = nullptr;
 };

@@ -352,7 +352,7 @@ HYDRANT_API int hydrant_export_key(hydrant_pin_t pin, void* blob, size_t* len);
 /* Turns a peer's blob (untrusted: a malformed one is BAD_ARG) into hydrant_key_bytes(domain) at key. */
 HYDRANT_API int hydrant_import_key(hydrant_domain_t domain, const void* blob, size_t len,
                                    void* key);
-/* Writes a key that is good for all of memory with these rights (on-demand paging). BAD_ARG for unknown ones. */
+/* Writes a key good for all of memory with these rights (on-demand paging). Unknown rights: BAD_ARG. */
 HYDRANT_API int hydrant_implicit_key(hydrant_domain_t domain, uint32_t access, void* key);
 
 /* ---- what it is doing ------------------------------------------------------------------------- */
@@ -379,7 +379,7 @@ typedef struct hydrant_stats {
   uint64_t dead_regions; /* beside `regions`: no longer hit, but held or not yet deregistered */
   uint64_t budget_bytes, max_regions;                       /* in force now */
   uint64_t threads, thread_table_bytes, shared_table_bytes; /* memory of the tables */
-  /* registrations whose unpin call answered BROKEN: each is dropped, its charge given back, not in `unpins` */
+  /* registrations whose unpin call answered BROKEN: dropped, their charge given back, not in `unpins` */
   uint64_t unpin_failures;
 } hydrant_stats_t;
 
@@ -390,8 +390,8 @@ HYDRANT_API uint32_t hydrant_key_bytes(hydrant_domain_t domain);
 
 /* Moves bytes between [addr, addr+len) and a file at `offset` through the pinned pages themselves (uring
  * only: READ_FIXED, WRITE_FIXED). to_file != 0 writes the file. Errors: UNSUPPORTED (another registrar),
- * NOT_INIT (the pin is not live), BAD_ARG (not inside the pin, a bad descriptor, the file ends), NOT_READY (no
- * progress for 30 s), BROKEN (the I/O failed). */
+ * NOT_INIT (the pin is not live), BAD_ARG (not inside the pin, a bad descriptor, the file ends), NOT_READY
+ * (no progress for 30 s), BROKEN (the I/O failed). */
 HYDRANT_API int hydrant_uring_move(hydrant_pin_t pin, const void* addr, size_t len, int fd,
                                    uint64_t offset, int to_file);
 

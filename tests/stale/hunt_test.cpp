@@ -140,8 +140,8 @@ TEST_F(StaleHunt, FewPlacesAndManyThreadsAreClean) {
   options.threads = 6;
   options.slots = 8;
   options.blocks = 2;
-  options.idle_threads = 2;
-  options.bystanders_per_mille = 200;
+  options.bystander_threads = 2;
+  options.slow = HuntOptions::Slow::kBystanders;
   hunt(watching(HYDRANT_WATCH_AUTO), options);
   expect_clean();
 }

@@ -68,7 +68,9 @@ class Arenas {
   void choose() noexcept;
   // Announces what was reserved before the caller of an allocation sees any of it.
   void announce_fresh() noexcept {
-    if (private_store_.take_unannounced() | shared_store_.take_unannounced()) announce();
+    const bool private_grew = private_store_.take_unannounced();
+    const bool shared_grew = shared_store_.take_unannounced();
+    if (private_grew || shared_grew) announce();
   }
   void* move(void* p, const Reservation& from, size_t bytes) noexcept;
   ExtentHeap& heap_of(const Reservation& in) noexcept {

@@ -102,6 +102,20 @@ bool Worker::note_pin(const Block& block, Range range, uintptr_t cell) {
   return true;
 }
 
+// Every page that the cache has kept: also what somebody else pinned.
+void Worker::sweep(const Block& block) {
+  for (uintptr_t at = block.range.addr; at < block.range.end(); at += kPageBytes) {
+    const uintptr_t cell = std::max(at / kPageBytes * kPageBytes, block.range.addr);
+    const Range range{cell, sizeof(Tag)};
+    if (range.end() > block.range.end()) return;
+    Hold hold;
+    if (cache_.pin(How::kTry, range, &hold) != PinAnswer::kHeld) continue;
+    add(kPins);
+    note_pin(block, range, cell);
+    if (compare(hold, block, cell, true)) cache_.release(hold);
+  }
+}
+
 // Moves a tag one way or the other. False when the hold is no good, and was released.
 bool Worker::compare(const Hold& hold, const Block& block, uintptr_t cell, bool write) {
   Tag expected = new_tag(cell, block.life);

@@ -131,9 +131,10 @@ HuntResult run_hunt(const HuntOptions& options, Cache& cache) {
     return result;
   }
   Ground ground(options, cache);
-  if (!ground.windows.reserve(options.slots, 0) ||
-      !ground.vouched_windows.reserve(options.slots / 4 + 1, size_t{1} << 30) ||
-      !ground.owner_windows.reserve(options.slots / 4 + 1, size_t{2} << 30)) {
+  const uint32_t fewer = options.slots / 4 + 1;
+  if (!ground.windows.reserve(options.slots, options.slot_bytes, 0) ||
+      !ground.vouched_windows.reserve(fewer, options.slot_bytes, size_t{1} << 30) ||
+      !ground.owner_windows.reserve(fewer, options.slot_bytes, size_t{2} << 30)) {
     result.failure = "no address space for the windows";
     return result;
   }

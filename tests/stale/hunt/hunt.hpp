@@ -35,13 +35,18 @@ struct HuntOptions {
   // With a cache that wants announcements: so many of 1000 are forgotten, and must be found.
   uint32_t forget_per_mille = 0;
   bool stop_when_stale = false;
-  uint32_t slots = 96;   // windows for mappings, 64 KiB each; fewer: more reuse and more collisions
+  uint32_t slots = 96;  // windows for mappings; fewer: more reuse and more collisions
+  size_t slot_bytes = size_t{64} << 10;
   uint32_t blocks = 24;  // most that a thread owns at once
   // Of 1000 operations, pins of memory that another thread may be giving back (where the cache allows that).
   uint32_t bystanders_per_mille = 40;
-  // So many of the threads run only when a processor has nothing else to do: they are slow everywhere,
-  // also between two steps that are elsewhere one.
-  uint32_t idle_threads = 0;
+  // Of 100 new lives, those of which every page is looked up.
+  uint32_t sweeps_percent = 8;
+  // So many of the threads do nothing but pin the memory of the others.
+  uint32_t bystander_threads = 0;
+  // Threads that run only when a processor has nothing else to do: they stop between steps that are one
+  // step elsewhere.
+  enum class Slow : uint8_t { kNobody, kBystanders, kOwners } slow = Slow::kNobody;
   // Called about once a second from the thread that called run_hunt().
   std::function<void(const struct HuntCounts&)> progress;
 };

@@ -13,41 +13,51 @@ constexpr uint32_t kDelayUs = 300;
 constexpr uint32_t kFewSlots = 6;
 constexpr uint32_t kFewBlocks = 2;
 
+using Slow = HuntOptions::Slow;
+
 struct Row {
   Mutant mutant;
   Needs needs;
   uint32_t delay_us;
   SourceSet sources;
   uint32_t slots;
-  uint32_t idle_threads;
-  uint32_t bystanders_per_mille;
+  uint32_t bystander_threads = 0;
+  Slow slow = Slow::kNobody;
+  size_t slot_bytes = size_t{64} << 10;
 };
 
 // The reason for each row's memory stands behind it.
 const Row kRows[] = {
     // Only the reader hears of munmap.
-    {Mutant::kDropUnmap, Needs::kReader, 0, {Source::kMmap}, 24, 0, 40},
-    {Mutant::kDropRemove, Needs::kReader, 0, {Source::kMmap, Source::kMadvise}, 24, 0, 40},
+    {Mutant::kDropUnmap, Needs::kReader, 0, {Source::kMmap}, 24},
+    {Mutant::kDropRemove, Needs::kReader, 0, {Source::kMmap, Source::kMadvise}, 24},
     // A mapping that stays, emptied: the one change that is told as a REMAP alone.
-    {Mutant::kDropRemap, Needs::kReader, 0, {Source::kMmap, Source::kMremap}, 24, 0, 40},
+    {Mutant::kDropRemap, Needs::kReader, 0, {Source::kMmap, Source::kMremap}, 24},
     // Mapped again before, or just after, the munmap has returned.
-    {Mutant::kLateReader, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots, 0, 0},
-    {Mutant::kNoSettle, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots, 0, 0},
-    {Mutant::kNoCheckedLookup, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots, 0, 0},
-    {Mutant::kNoSync, Needs::kHooks, kDelayUs, {Source::kMmap}, kFewSlots, 0, 0},
-    // Registrations that are under way while the memory goes: of bystanders, some of whom are slow.
-    {Mutant::kNoPublishCheck, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots, 2, 300},
-    {Mutant::kKeepPending, Needs::kReader, 0, {Source::kMmap}, kFewSlots, 2, 300},
-    // Registered between the report of a removal and the removal: by whoever is faster than the remover.
-    {Mutant::kRemovedCacheable, Needs::kReader, 0, {Source::kMadvise}, kFewSlots, 2, 300},
-    {Mutant::kDeafToArenas, Needs::kReader, 0, {Source::kOwner}, 24, 0, 0},
-    {Mutant::kUnwatched,
+    {Mutant::kLateReader, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots},
+    {Mutant::kNoSettle, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots},
+    {Mutant::kNoCheckedLookup, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots},
+    {Mutant::kNoSync, Needs::kHooks, kDelayUs, {Source::kMmap}, kFewSlots},
+    // Registrations of bystanders that are under way while the memory goes.
+    {Mutant::kNoPublishCheck,
+     Needs::kReader,
+     kDelayUs,
+     {Source::kMmap},
+     kFewSlots,
+     2,
+     Slow::kBystanders},
+    {Mutant::kKeepPending, Needs::kReader, 0, {Source::kMmap}, kFewSlots, 2, Slow::kBystanders},
+    // Registered between the report of a removal and the removal, which takes its time over many pages.
+    {Mutant::kRemovedCacheable,
      Needs::kReader,
      0,
-     {Source::kMemfd, Source::kShared, Source::kShm},
-     24,
-     0,
-     0},
+     {Source::kMadvise},
+     2,
+     2,
+     Slow::kNobody,
+     size_t{4} << 20},
+    {Mutant::kDeafToArenas, Needs::kReader, 0, {Source::kOwner}, 24},
+    {Mutant::kUnwatched, Needs::kReader, 0, {Source::kMemfd, Source::kShared, Source::kShm}, 24},
 };
 
 std::vector<MutantHunt> make_hunts() {
@@ -60,9 +70,11 @@ std::vector<MutantHunt> make_hunts() {
     hunt.delay_us = row.delay_us;
     hunt.hunt.sources = row.sources;
     hunt.hunt.slots = row.slots;
-    if (row.slots == kFewSlots) hunt.hunt.blocks = kFewBlocks;
-    hunt.hunt.idle_threads = row.idle_threads;
-    hunt.hunt.bystanders_per_mille = row.bystanders_per_mille;
+    if (row.slots <= kFewSlots) hunt.hunt.blocks = kFewBlocks;
+    if (row.bystander_threads != 0) hunt.hunt.sweeps_percent = 50;
+    hunt.hunt.slot_bytes = row.slot_bytes;
+    hunt.hunt.bystander_threads = row.bystander_threads;
+    hunt.hunt.slow = row.slow;
     hunt.hunt.stop_when_stale = true;
     hunts.push_back(hunt);
   }

@@ -34,13 +34,13 @@ class AnonymousSupply final : public WindowSupply {
       : WindowSupply(windows),
         sources_({Source::kMmap, Source::kFixed, Source::kMremap, Source::kMadvise}),
         monitor_(monitor) {
-    if (monitor->add_arena(windows->addr(0), windows->slots() * Windows::kSlotBytes) != 0) {
+    if (monitor->add_arena(windows->addr(0), windows->slots() * windows->slot_bytes()) != 0) {
       monitor_ = nullptr;
     }
   }
   ~AnonymousSupply() override {
     if (monitor_ == nullptr) return;
-    monitor_->drop_arena(windows().addr(0), windows().slots() * Windows::kSlotBytes);
+    monitor_->drop_arena(windows().addr(0), windows().slots() * windows().slot_bytes());
   }
 
   bool get(Worker& worker, Block* block) override;
@@ -89,8 +89,8 @@ class AnonymousSupply final : public WindowSupply {
 
 bool AnonymousSupply::get(Worker& worker, Block* block) {
   const size_t len = some_pages(worker);
-  block->slot =
-      map_somewhere(worker, [len](uintptr_t addr) { return map_new(addr, len, kPrivate, -1); });
+  block->slot = map_somewhere(worker, len,
+                              [len](uintptr_t addr) { return map_new(addr, len, kPrivate, -1); });
   if (block->slot == Windows::kNone) return false;
   block->range = {windows().addr(block->slot), len};
   block->source = source(Source::kMmap);
@@ -160,7 +160,8 @@ bool AnonymousSupply::map_over(Worker& worker, Block& block) {
 
 // A mapping in another slot, to move something onto; kNone if there is none.
 uint32_t AnonymousSupply::map_target(Worker& worker, size_t len) {
-  return map_somewhere(worker, [len](uintptr_t addr) { return map_new(addr, len, kPrivate, -1); });
+  return map_somewhere(worker, len,
+                       [len](uintptr_t addr) { return map_new(addr, len, kPrivate, -1); });
 }
 
 bool AnonymousSupply::move_onto(Worker& worker, Block& block) {
@@ -211,7 +212,7 @@ bool AnonymousSupply::move_and_keep(Worker& worker, Block& block) {
 
 // Within the slot, in place.
 bool AnonymousSupply::resize(Worker& worker, Block& block) {
-  const size_t most = std::max(block.range.len, Windows::kSlotBytes);
+  const size_t most = std::max(block.range.len, windows().slot_bytes());
   const size_t len = worker.random().between(1, most / kPageBytes) * kPageBytes;
   if (len < block.range.len) {
     leave(worker, {block.range.addr + len, block.range.len - len}, Fate::kPagesGo);
@@ -219,16 +220,19 @@ bool AnonymousSupply::resize(Worker& worker, Block& block) {
   if (mremap(pointer(block.range.addr), block.range.len, len, 0) == MAP_FAILED) return false;
   const Range added{block.range.end(), len > block.range.len ? len - block.range.len : 0};
   block.range.len = len;
+  if (block.slot != Windows::kNone) {
+    windows().set_extent(block.slot, std::min(len, windows().slot_bytes()));
+  }
   if (added.len != 0) worker.check_part(block, added, source(Source::kMremap));
   return true;
 }
 
 // The kernel chooses where, most often outside the windows.
 bool AnonymousSupply::grow_anywhere(Worker& worker, Block& block) {
-  const size_t most = 4 * Windows::kSlotBytes;
+  const size_t most = 4 * windows().slot_bytes();
   if (block.range.len >= most || block.slot == Windows::kNone) return false;
   leave(worker, block.range, Fate::kUnknown);
-  const size_t len = block.range.len + Windows::kSlotBytes;
+  const size_t len = block.range.len + windows().slot_bytes();
   void* moved = MAP_FAILED;
   unmap_slot(worker, block, [&] {
     moved = mremap(pointer(block.range.addr), block.range.len, len, MREMAP_MAYMOVE);

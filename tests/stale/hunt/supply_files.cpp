@@ -53,7 +53,7 @@ bool FileSupply::get(Worker& worker, Block* block) {
   }
   const int file = block->file;
   block->slot = map_somewhere(
-      worker, [source, len, file](uintptr_t addr) { return map(source, addr, len, file); });
+      worker, len, [source, len, file](uintptr_t addr) { return map(source, addr, len, file); });
   block->source = source;
   block->supply = this;
   if (block->slot != Windows::kNone) {

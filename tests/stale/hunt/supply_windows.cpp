@@ -9,6 +9,7 @@ namespace {
 
 // How long a thread that is about to unmap waits for a rival, now and then.
 constexpr int kRivalSpins = 2000;
+constexpr int kRivalTries = 50;
 
 }  // namespace
 
@@ -20,8 +21,8 @@ bool WindowSupply::map_new(uintptr_t addr, size_t len, int flags, int file) {
   return false;
 }
 
-size_t WindowSupply::some_pages(Worker& worker) {
-  const size_t most = Windows::kSlotBytes / kPageBytes;
+size_t WindowSupply::some_pages(Worker& worker) const {
+  const size_t most = windows_->slot_bytes() / kPageBytes;
   return worker.random().between(1, worker.random().one_in(3) ? most : most / 4) * kPageBytes;
 }
 
@@ -32,25 +33,32 @@ Range WindowSupply::some_part(Worker& worker, Range whole) {
   return {whole.addr + from * kPageBytes, worker.random().between(1, pages - from) * kPageBytes};
 }
 
-uint32_t WindowSupply::map_somewhere(Worker& worker, const std::function<bool(uintptr_t)>& map) {
+uint32_t WindowSupply::map_somewhere(Worker& worker, size_t len,
+                                     const std::function<bool(uintptr_t)>& map) {
   const Windows::Claim claim = windows_->claim(worker.random());
   if (claim.slot == Windows::kNone) return Windows::kNone;
   const uintptr_t addr = windows_->addr(claim.slot);
   if (!claim.contested) {
-    if (map(addr)) return claim.slot;
+    if (map(addr)) return windows_->set_extent(claim.slot, len), claim.slot;
     windows_->give_up(claim.slot);  // something foreign lies there
     return Windows::kNone;
   }
   // Its owner is on the way into munmap, or in it: this ends when it has returned at the latest.
-  for (;;) {
+  for (int tries = 0;; ++tries) {
     const bool vacated = windows_->vacated(claim.slot);
     if (map(addr)) {
       if (!vacated) worker.count_contest();
+      windows_->set_extent(claim.slot, len);
       windows_->won(claim.slot);
       return claim.slot;
     }
     if (vacated) break;
-    sched_yield();
+    if (tries < kRivalTries) {
+      sched_yield();
+    } else {  // the owner may be a thread that runs only when nobody else wants to
+      const timespec pause{0, 20'000};
+      nanosleep(&pause, nullptr);
+    }
   }
   windows_->give_up(claim.slot);
   return Windows::kNone;

@@ -11,7 +11,7 @@ constexpr size_t kHoleBytes = size_t{4} << 30;
 
 }  // namespace
 
-bool Windows::reserve(uint32_t slots, size_t offset) {
+bool Windows::reserve(uint32_t slots, size_t slot_bytes, size_t offset) {
   void* hole =
       mmap(nullptr, kHoleBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (hole == MAP_FAILED) return false;
@@ -20,7 +20,9 @@ bool Windows::reserve(uint32_t slots, size_t offset) {
   const size_t huge = size_t{2} << 20;
   base_ = (reinterpret_cast<uintptr_t>(hole) + offset + 8 * huge) / huge * huge;
   slots_ = slots;
+  slot_bytes_ = slot_bytes;
   states_ = std::make_unique<std::atomic<uint64_t>[]>(slots);
+  extents_ = std::make_unique<std::atomic<size_t>[]>(slots);
   return true;
 }
 
@@ -75,9 +77,10 @@ void Windows::left(const Leave& leave) {
   states_[leave.slot].compare_exchange_strong(seen, word(leave.epoch, kVacated));
 }
 
-uint32_t Windows::some_busy(Random& random) const {
+uint32_t Windows::some_busy(Random& random, size_t* extent) const {
   const uint32_t slot = random.below(slots_);
-  return state_of(states_[slot].load()) == kBusy ? slot : kNone;
+  *extent = extents_[slot].load(std::memory_order_relaxed);
+  return state_of(states_[slot].load()) == kBusy && *extent != 0 ? slot : kNone;
 }
 
 }  // namespace hydrant::stale

@@ -28,7 +28,6 @@ namespace hydrant::stale {
 
 class Windows {
  public:
-  static constexpr size_t kSlotBytes = size_t{64} << 10;
   static constexpr uint32_t kNone = UINT32_MAX;
 
   struct Claim {
@@ -42,10 +41,11 @@ class Windows {
 
   // Looks for unused addresses; nothing is mapped there. Windows of different offsets, a GiB apart, keep out of
   // each other's way. False without address space.
-  bool reserve(uint32_t slots, size_t offset);
+  bool reserve(uint32_t slots, size_t slot_bytes, size_t offset);
 
   uint32_t slots() const { return slots_; }
-  uintptr_t addr(uint32_t slot) const { return base_ + slot * kSlotBytes; }
+  size_t slot_bytes() const { return slot_bytes_; }
+  uintptr_t addr(uint32_t slot) const { return base_ + slot * slot_bytes_; }
 
   // A slot that somebody is leaving, or a free one; kNone after some tries.
   Claim claim(Random& random);
@@ -64,8 +64,12 @@ class Windows {
   // Whether somebody waits for the slot.
   bool is_contested(const Leave& leave) const;
 
-  // Any slot that is busy now, for bystanders; kNone if the first look finds none.
-  uint32_t some_busy(Random& random) const;
+  // How much of a busy slot is mapped, for bystanders.
+  void set_extent(uint32_t slot, size_t bytes) {
+    extents_[slot].store(bytes, std::memory_order_relaxed);
+  }
+  // Any slot that is busy now, and its extent; kNone if the first look finds none. Both may be out of date at once.
+  uint32_t some_busy(Random& random, size_t* extent) const;
 
  private:
   enum State : uint64_t { kFree, kBusy, kLeaving, kContested, kVacated };
@@ -79,8 +83,10 @@ class Windows {
 
   uintptr_t base_ = 0;
   uint32_t slots_ = 0;
+  size_t slot_bytes_ = 0;
   // Sequentially consistent: they order nothing for the cache under test that mapping did not order already.
   std::unique_ptr<std::atomic<uint64_t>[]> states_;
+  std::unique_ptr<std::atomic<size_t>[]> extents_;  // relaxed, hints
   // Slots that are being left now; hints.
   std::array<std::atomic<uint32_t>, 8> leaving_{};
   std::atomic<uint32_t> next_hint_{0};

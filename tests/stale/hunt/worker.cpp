@@ -24,13 +24,17 @@ constexpr uint32_t kThreadsOneIn = 400;
 constexpr uint32_t kForksOneIn = 40'000;
 constexpr uint32_t kTrimsOneIn = 2'000;
 
+constexpr uint32_t kMostPauses = 400;
+
 }  // namespace
 
 Worker::Worker(Ground& ground, uint32_t index)
     : ground_(ground),
       cache_(ground.cache),
       index_(index),
-      random_(mix(ground.options.seed) + index) {
+      random_(mix(ground.options.seed) + index),
+      only_bystander_(index < ground.options.bystander_threads &&
+                      ground.cache.survives_bystanders()) {
   if (pipe2(pipe_, O_NONBLOCK | O_CLOEXEC) != 0) pipe_[0] = pipe_[1] = -1;
   blocks_.reserve(ground.options.blocks);
   holds_.reserve(kMostHolds);
@@ -43,7 +47,8 @@ Worker::~Worker() {
 }
 
 void Worker::run(uint64_t operations) {
-  if (index_ < ground_.options.idle_threads) {
+  using Slow = HuntOptions::Slow;
+  if (ground_.options.slow == (only_bystander_ ? Slow::kBystanders : Slow::kOwners)) {
     const sched_param parameters{};
     sched_setscheduler(0, SCHED_IDLE, &parameters);
   }
@@ -56,6 +61,7 @@ void Worker::run(uint64_t operations) {
 }
 
 bool Worker::operation() {
+  if (only_bystander_) return bystander_and_pause();
   if (ground_.stacks && random_.one_in(kThreadsOneIn)) return thread_episode();
   if (ground_.forks && random_.one_in(kForksOneIn)) return fork_episode();
   if (ground_.trims && random_.one_in(kTrimsOneIn)) {
@@ -95,15 +101,20 @@ bool Worker::get() {
   if (!block.supply->get(*this, &block)) return false;
   blocks_.push_back(block);
   // New memory at an old address is where a stale pin shows.
-  if (random_.percent(75)) check(block);
+  look_at_new(block);
   return true;
+}
+
+void Worker::look_at_new(const Block& block) {
+  if (random_.percent(ground_.options.sweeps_percent)) return sweep(block);
+  if (random_.percent(75)) check(block);
 }
 
 bool Worker::change() {
   doing("change");
   Block& block = blocks_[random_.below(blocks_.size())];
   const size_t which = static_cast<size_t>(&block - blocks_.data());
-  if (block.supply->change(*this, block) && random_.percent(75)) check(blocks_[which]);
+  if (block.supply->change(*this, block)) look_at_new(blocks_[which]);
   return true;
 }
 
@@ -121,7 +132,7 @@ bool Worker::give_back(size_t which) {
   next.supply = &supply;
   if (!supply.get(*this, &next)) return true;
   blocks_.push_back(next);
-  check(next);
+  look_at_new(next);
   return true;
 }
 
@@ -191,17 +202,22 @@ bool Worker::look_at_hold() {
 // later, in another life.
 bool Worker::bystander() {
   doing("bystander");
-  const uint32_t slot =
-      ground_.windows.slots() == 0 ? Windows::kNone : ground_.windows.some_busy(random_);
+  size_t extent = 0;
+  const uint32_t slot = ground_.windows.some_busy(random_, &extent);
   if (slot == Windows::kNone) return false;
-  const size_t from = random_.below(Windows::kSlotBytes / kPageBytes) * kPageBytes;
-  const size_t len = random_.between(1, 4) * kPageBytes;
+  const size_t from = random_.below(extent / kPageBytes) * kPageBytes;
+  const Range range{ground_.windows.addr(slot) + from,
+                    std::min(random_.between(1, 4) * kPageBytes, extent - from)};
   Hold hold;
-  const Range range{
-      ground_.windows.addr(slot) + from / (random_.one_in(2) ? 1 : 8) / kPageBytes * kPageBytes,
-      len};
   if (cache_.pin(How::kPin, range, &hold) == PinAnswer::kHeld) cache_.release(hold);
   return true;
+}
+
+// Not in one breath: the owners want the cache too.
+bool Worker::bystander_and_pause() {
+  const bool done = bystander();
+  for (uint32_t i = random_.below(kMostPauses); i > 0; --i) __builtin_ia32_pause();
+  return done;
 }
 
 bool Worker::upkeep() {

@@ -111,10 +111,12 @@ class Worker {
   bool get();
   bool change();
   bool give_back(size_t which);
+  void look_at_new(const Block& block);
   bool hand_over();
   bool take_parcel();
   bool look_at_hold();
   bool bystander();
+  bool bystander_and_pause();
   bool upkeep();
   // -- episodes (episodes.cpp) --
   bool thread_episode();
@@ -129,6 +131,7 @@ class Worker {
   PinAnswer take_hold(How how, const Block& block, Range range, Hold* hold);
   void check_with(How how, const Block& block, uintptr_t cell);
   bool check_many();
+  void sweep(const Block& block);
   bool compare(const Hold& hold, const Block& block, uintptr_t cell, bool write_first);
   bool move_out(const Hold& hold, uintptr_t cell, Tag* found);
   bool move_in(const Hold& hold, uintptr_t cell, const Tag& tag);
@@ -157,6 +160,7 @@ class Worker {
   Cache& cache_;
   const uint32_t index_;
   Random random_;
+  const bool only_bystander_;
   uint64_t checks_made_ = 0, prepared_ = 0;
   std::vector<Block> blocks_;
   std::vector<Kept> holds_;

@@ -48,14 +48,17 @@ TEST_P(BufferPoolFork, ChildMakesAPoolOfItsOwn) {
       if (BufferPool::create(own, pool_options(64, {64}), &pool) != Status::kOk) {
         return last_error_text();
       }
-      PoolBuffer buffer;
-      for (int i = 0; i < 64; ++i) {
+      PoolBuffer held[64];
+      for (PoolBuffer& buffer : held) {
         if (pool->take(64, &buffer) != Status::kOk) return "take()";
         std::memset(buffer.addr, 'C', buffer.size);
       }
-      if (pool->put_back(buffer.addr) != Status::kOk) return "put_back()";
       pool_.reset();  // the parent's, while ours lives
-      if (pool->take(64, &buffer) != Status::kOk) return "take() after the parent's pool has gone";
+      for (const PoolBuffer& buffer : held) {
+        if (pool->put_back(buffer.addr) != Status::kOk) return "put_back()";
+      }
+      if (pool->take(64, held) != Status::kOk) return "take() after the parent's pool has gone";
+      if (pool->put_back(held[0].addr) != Status::kOk) return "put_back() after that";
     }
     return own.leftovers();
   };

@@ -46,21 +46,21 @@ TEST_F(BufferPoolSingle, ClassWithoutBuffersIsServedByTheNext) {
 }
 
 TEST_F(BufferPoolSingle, LargerClassServesOnlyWhenConfigured) {
-  BufferPoolOptions options = pool_options(64, {1, 1, 1, 1});
+  BufferPoolOptions options = pool_options(64, {1, 1, 0, 1, 1});
   options.larger_classes = 2;
   create(options);
   std::vector<PoolBuffer> held;
-  for (const size_t size : {64u, 128u, 256u}) {
+  for (const size_t size : {64u, 128u, 512u}) {
     held.push_back(take(64));
     EXPECT_EQ(held.back().size, size);
   }
   PoolBuffer none;
-  EXPECT_EQ(pool_->take(64, &none), Status::kNotReady) << "512 is three classes away";
+  EXPECT_EQ(pool_->take(64, &none), Status::kNotReady) << "1024 is three classes away";
   EXPECT_EQ(pool_->stats(0).borrowed, 2u);
   EXPECT_EQ(pool_->stats(0).taken, 1u);
   EXPECT_EQ(pool_->stats(1).taken, 1u);
   EXPECT_EQ(pool_->stats(0).exhausted, 1u);
-  held.push_back(take(512));
+  held.push_back(take(1024));
   put_all(held);
 }
 

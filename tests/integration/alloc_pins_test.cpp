@@ -1,0 +1,139 @@
+// libhydrant_alloc and libfirehose in one program, real pins: memory of the arena is cached without a watcher,
+// registered once over many lives of an allocation, and never handed out with a registration of pages it lost.
+#include <hydrant/alloc.h>
+#include <hydrant/pin_cache.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <unistd.h>
+
+namespace hydrant::testing {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kBytes = 8 * kMiB;
+
+class AllocPins : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    hydrant_domain_options_t options;
+    hydrant_domain_options_init(&options);
+    options.registrar_name = "uring";
+    // Arenas and vouched memory alone: nothing but the arena's own word can make this a hit.
+    options.watch = HYDRANT_WATCH_NONE;
+    if (hydrant_domain_create(&options, &domain_) != GASNET_OK) {
+      GTEST_SKIP() << "no io_uring here: " << hydrant_error_text();
+    }
+    file_.reset(std::tmpfile());
+    ASSERT_NE(file_, nullptr);
+  }
+  void TearDown() override {
+    if (domain_ == 0) return;
+    EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN), GASNET_OK);
+  }
+
+  static char* allocate() {
+    void* p = GetParam() ? hydrant_alloc_shared(1, kBytes) : hydrant_alloc(kBytes);
+    return static_cast<char*>(p);
+  }
+  // Pins all of it, writes its first and last byte to a file through the registration, and answers them.
+  std::string through_the_pin(const char* p) {
+    const hydrant_pin_t pin = hydrant_pin(domain_, p, kBytes, HYDRANT_LOCAL_WRITE);
+    if (pin.region == nullptr) return hydrant_error_text();
+    char seen[2] = {};
+    const int file = fileno(file_.get());
+    const bool moved = hydrant_uring_move(pin, p, 1, file, 0, 1) == GASNET_OK &&
+                       hydrant_uring_move(pin, p + kBytes - 1, 1, file, 1, 1) == GASNET_OK &&
+                       pread(file, seen, 2, 0) == 2;
+    EXPECT_EQ(hydrant_release(pin), GASNET_OK);
+    return moved ? std::string(seen, 2) : "not moved";
+  }
+  void expect_through(char* p, char first, char last) {
+    p[0] = first;
+    p[kBytes - 1] = last;
+    EXPECT_EQ(through_the_pin(p), (std::string{first, last}));
+  }
+  uint64_t pins() const {
+    hydrant_stats_t stats{};
+    stats.size = sizeof stats;
+    EXPECT_EQ(hydrant_get_stats(domain_, &stats), GASNET_OK);
+    return stats.pins;
+  }
+
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  hydrant_domain_t domain_ = 0;
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+TEST_P(AllocPins, ArenaIsItsOwnWatcher) {
+  char* p = allocate();
+  ASSERT_NE(p, nullptr);
+  uint32_t coverage = 0;
+  ASSERT_EQ(hydrant_coverage(domain_, p, kBytes, &coverage), GASNET_OK);
+  EXPECT_EQ(coverage, HYDRANT_COVERAGE_ARENA) << hydrant_coverage_name(coverage);
+  hydrant_free(p);
+}
+
+TEST_P(AllocPins, RegisteredOnceOverManyLives) {
+  char* p = allocate();
+  ASSERT_NE(p, nullptr);
+  expect_through(p, 'a', 'b');
+  const uint64_t before = pins();
+  EXPECT_GT(before, 0u);
+  int elsewhere = 0;
+  for (char life = 'c'; life < 'w'; ++life) {
+    hydrant_free(p);
+    if (life % 4 == 0) (void)hydrant_alloc_trim();
+    char* next = allocate();
+    ASSERT_NE(next, nullptr);
+    elsewhere += next != p ? 1 : 0;
+    p = next;
+    expect_through(p, life, static_cast<char>(life + 1));
+  }
+  // Wherever the allocator puts it, registered memory stays; it needs no more than one registration a place.
+  EXPECT_LE(pins(), before + static_cast<uint64_t>(elsewhere));
+  EXPECT_LE(elsewhere, 10);
+  hydrant_free(p);
+}
+
+TEST_P(AllocPins, WhatWasEmptiedIsRegisteredAnew) {
+  char* p = allocate();
+  ASSERT_NE(p, nullptr);
+  for (char life = 'a'; life < 'k'; ++life) {
+    const uint64_t before = pins();
+    expect_through(p, life, 'z');
+    EXPECT_GT(pins(), before);
+    hydrant_free(p);
+    // The cache lets go of it, so it is emptied; the next life has other pages at the same addresses.
+    EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
+    EXPECT_GE(hydrant_alloc_trim(), kBytes - 2 * kMiB);
+    p = allocate();
+    ASSERT_NE(p, nullptr);
+  }
+  hydrant_free(p);
+}
+
+TEST_P(AllocPins, HeldMemoryIsNotEmptied) {
+  char* p = allocate();
+  ASSERT_NE(p, nullptr);
+  std::memset(p, 'h', kBytes);
+  const hydrant_pin_t pin = hydrant_pin(domain_, p, kBytes, HYDRANT_LOCAL_WRITE);
+  ASSERT_NE(pin.region, nullptr) << hydrant_error_text();
+  hydrant_free(p);
+  (void)hydrant_alloc_trim();
+  EXPECT_EQ(p[0], 'h');
+  EXPECT_EQ(p[kBytes / 2], 'h');
+  EXPECT_EQ(hydrant_release(pin), GASNET_OK);
+}
+
+INSTANTIATE_TEST_SUITE_P(, AllocPins, ::testing::Bool(),
+                         [](const auto& shared) { return shared.param ? "Shared" : "Private"; });
+
+}  // namespace
+}  // namespace hydrant::testing
