@@ -148,7 +148,8 @@ void pin_both(benchmark::State& state, size_t bytes, Pin&& pin, Unpin&& unpin) {
   for (auto _ : state) {
     double ours = 0.0;
     double bare = 0.0;
-    // Several in a row, and the first does not count: it would pay for the caches that the other side emptied.
+    // Several in a row, and the first does not count: it would pay for the caches that the other side
+    // emptied.
     const auto group = [&](void* p) {
       std::vector<double> each;
       for (int i = 0; i < kPinsPerSample; ++i) {

@@ -1,8 +1,8 @@
 // Question: what does it cost to take a pre-pinned buffer from the pool and to return it?
 //
-// Unit: nanoseconds per take+return *per thread* (column Time, "real_time" in the JSON), whatever the number of
-// threads: the time handed to Google Benchmark is multiplied by it. p50_ns is the median of batches of 4096,
-// which mostly were not interrupted.
+// Unit: nanoseconds per take+return *per thread* (column Time, "real_time" in the JSON), whatever the
+// number of threads: the time handed to Google Benchmark is multiplied by it. p50_ns is the median of
+// batches of 4096, which mostly were not interrupted.
 //
 // Rows   PATTERN/SUBJECT/bytes:SIZE/threads:T
 //        pair       take one, return it

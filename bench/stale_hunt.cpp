@@ -1,6 +1,7 @@
-// Is any pin ever stale? Threads get, change and give back memory in every way, pin it, and move data through the
-// pins; tests/stale/hunt/hunt.hpp says how a stale pin shows and why only the cache can be at fault. This is
-// the long run of what the tests do for seconds, and the same with mutants of the library.
+// Is any pin ever stale? Threads get, change and give back memory in every way, pin it, and move data
+// through the pins; tests/stale/hunt/hunt.hpp says how a stale pin shows and why only the cache can be
+// at fault. This is the long run of what the tests do for seconds, and the same with mutants of the
+// library.
 //
 // The last line says: operations N, opportunities N, stale N, mutants N caught of N.
 // Exit status: 0 clean; 1 not clean, or too few opportunities; 2 usage; 77 this machine has no io_uring.
@@ -53,6 +54,8 @@ void add_hunt_options(CLI::App& app, Arguments& a) {
   app.add_option("--slots", a.hunt.slots, "Places for mappings")->check(CLI::Range(1, 16384));
   app.add_option("--blocks", a.hunt.blocks, "Blocks that a thread owns at most")
       ->check(CLI::Range(1, 4096));
+  app.add_option("--forks-one-in", a.hunt.forks_one_in, "Operations to one fork")
+      ->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--forget", a.hunt.forget_per_mille,
                  "With --watch=client: forget so many of 1000 announcements, on purpose")
       ->check(CLI::Range(0, 1000));

@@ -1,11 +1,12 @@
-// The hunt for stale pins with UCX's registration cache (ucs_rcache of libucs, as its transports use it) as the
-// subject: its own memory hooks on, the registrations made by the same io_uring calls as ours. What it finds is
-// what it finds; it says nothing about UCX's use with a device that faults, or of memory kinds that are left out.
+// The hunt for stale pins with UCX's registration cache (ucs_rcache of libucs, as its transports use
+// it) as the subject: its own memory hooks on, the registrations made by the same io_uring calls as
+// ours. What it finds is what it finds; it says nothing about UCX's use with a device that faults, or
+// of memory kinds that are left out.
 //
 // A program of its own, because UCX installs its hooks where it is loaded. stale_hunt --peer runs it.
-// Left out unless asked for: files in memory (UCX does not say that it watches those), what belongs to our
-// library (owner, arena, vouched), and forks.
-// The last line is stale_hunt's. Exit status: 0 if the hunt ran, whatever it found; 2 usage; 77 no io_uring or UCX.
+// Left out unless asked for: files in memory (UCX does not say that it watches those), what belongs to
+// our library (owner, arena, vouched), and forks. The last line is stale_hunt's. Exit status: 0 if the
+// hunt ran, whatever it found; 2 usage; 77 no io_uring or UCX.
 #include "firehose/registrars/uring_registrar.hpp"
 #include "tests/stale/hunt/hunt.hpp"
 

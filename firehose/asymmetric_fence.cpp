@@ -27,8 +27,9 @@ int membarrier(int command) noexcept {
   return static_cast<int>(syscall(__NR_membarrier, command, 0, 0));
 }
 
-// Does the kernel interrupt other processors when a page table changes? Not on arm64, nor on x86-64 with INVLPGB
-// (bit 3 of EBX in this leaf): there the processors tell each other, and nothing is a barrier.
+// Does the kernel interrupt other processors when a page table changes? Not on arm64, nor on x86-64
+// with INVLPGB (bit 3 of EBX in this leaf): there the processors tell each other, and nothing is a
+// barrier.
 [[maybe_unused]] bool page_tables_interrupt() noexcept {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -38,8 +39,8 @@ int membarrier(int command) noexcept {
 #endif
 }
 
-// Taking a right away from a mapped page makes the kernel interrupt every processor that runs this process, and
-// an interrupt is a full barrier. False if there is no page to do it with.
+// Taking a right away from a mapped page makes the kernel interrupt every processor that runs this
+// process, and an interrupt is a full barrier. False if there is no page to do it with.
 [[maybe_unused]] bool interrupt_all_processors() noexcept {
   static std::atomic<uint32_t>* page = [] {
     void* p = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -54,8 +55,8 @@ int membarrier(int command) noexcept {
   return true;
 }
 
-// For a sandbox that begins to refuse membarrier after setup: hits do without a fence by then, so this one must be
-// had at any price.
+// For a sandbox that begins to refuse membarrier after setup: hits do without a fence by then, so this
+// one must be had at any price.
 [[maybe_unused]] void heavy_without_membarrier() noexcept {
   if (page_tables_interrupt() && interrupt_all_processors()) return;
   if (visit_processors()) return;

@@ -6,9 +6,10 @@
 // running thread of the process pass a full barrier (0.3 us alone, about 12 us beside a running
 // thread, so closers batch their work). docs/pin_cache.md has the whole argument.
 //
-// A sandbox may refuse membarrier only later, when hits rely on it. Then the closer interrupts the other processors
-// by a change of its page tables, which works on x86-64 without INVLPGB; elsewhere it visits each processor; and
-// where that is refused as well the process is aborted, because it could not know which pins are in use.
+// A sandbox may refuse membarrier only later, when hits rely on it. Then the closer interrupts the
+// other processors by a change of its page tables, which works on x86-64 without INVLPGB; elsewhere it
+// visits each processor; and where that is refused as well the process is aborted, because it could not
+// know which pins are in use.
 //
 // Where the kernel refuses membarrier, and in ThreadSanitizer builds (which understand neither fences
 // nor membarrier), both sides use sequentially consistent operations instead; this header is the only
@@ -42,9 +43,10 @@ bool asymmetric() noexcept;
 // hold posted later sees what the caller wrote before the call. Cost: one system call.
 void heavy() noexcept;
 
-// Runs the calling thread on each processor that this process may use: whoever was running there has passed a
-// context switch, and so a full barrier, or comes after it. Requires: no thread of the process is confined to processors
-// that the calling one may not use. False if the kernel refuses. Cost: some 10 us for each processor.
+// Runs the calling thread on each processor that this process may use: whoever was running there has
+// passed a context switch, and so a full barrier, or comes after it. Requires: no thread of the process
+// is confined to processors that the calling one may not use. False if the kernel refuses. Cost: some
+// 10 us for each processor.
 bool visit_processors() noexcept;
 
 // The holder's side, between posting and checking, when asymmetric() is false.

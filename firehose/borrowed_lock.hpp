@@ -1,11 +1,12 @@
 // A domain's mutex for those whom a fork may not hold up.
 //
-// fork() takes every domain's mutex first and libc's malloc's locks afterwards. Somebody may hold one of the
-// latter and wait in the kernel for the monitor's reader, and the reader may want the former: a circle. But
-// from the moment the forking thread has all the mutexes until fork has returned it touches nothing that they
-// protect, so it lends them: whoever comes through this class then takes turns by another mutex, which is not
-// held around the fork. The child, in whose memory such a borrower may be half through, builds its tables anew
-// anyway and asks nothing of them but the state of each region, which is one byte.
+// fork() takes every domain's mutex first and libc's malloc's locks afterwards. Somebody may hold one
+// of the latter and wait in the kernel for the monitor's reader, and the reader may want the former: a
+// circle. But from the moment the forking thread has all the mutexes until fork has returned it touches
+// nothing that they protect, so it lends them: whoever comes through this class then takes turns by
+// another mutex, which is not held around the fork. The child, in whose memory such a borrower may be
+// half through, builds its tables anew anyway and asks nothing of them but the state of each region,
+// which is one byte.
 #pragma once
 
 #include "firehose/base/thread.hpp"

@@ -1,9 +1,10 @@
 // A domain: one cache over one registrar. Region and page mode differ in their tables (pin_table.hpp) and
 // in that page mode answers requests of several buckets with a span (domain_span.cpp).
 //
-// Where to read on: hits in hit_path.cpp and hold.hpp; misses in domain_acquire.cpp; budget, victims and
-// deregistration in domain_budget.cpp; what the monitor says in domain_watch.cpp; release, invalidate and flush in domain_release.cpp; deferred pins
-// in domain_async.cpp; life, threads and fork in domain.cpp. States and invariants: docs/pin_cache.md.
+// Where to read on: hits in hit_path.cpp and hold.hpp; misses in domain_acquire.cpp; budget, victims
+// and deregistration in domain_budget.cpp; what the monitor says in domain_watch.cpp; release,
+// invalidate and flush in domain_release.cpp; deferred pins in domain_async.cpp; life, threads and fork
+// in domain.cpp. States and invariants: docs/pin_cache.md.
 //
 // Thread safety: every public method from any thread; mu_ is never held while the registrar, a callback or
 // malloc is called, nor while anybody waits for somebody's hold.
@@ -286,7 +287,8 @@ class Domain {
 
   const DomainConfig config_;
   const uint64_t handle_;
-  const hydrant_monitor_t* monitor_ = nullptr;  // set before the domain is published; null: not watched
+  const hydrant_monitor_t* monitor_ =
+      nullptr;  // set before the domain is published; null: not watched
   int subscription_ = -1;
   const std::unique_ptr<Registrar> registrar_;
   const std::unique_ptr<VictimPolicy> policy_ HYDRANT_GUARDED_BY(mu_);

@@ -204,8 +204,8 @@ int Domain::poll() noexcept {
   return run_deferred(Effort::kRegister, UINT64_MAX);
 }
 
-// What a thread does while it waits until its deadline: the registrations of other people's deferred pins, which
-// nothing bounds, are left to poll().
+// What a thread does while it waits until its deadline: the registrations of other people's deferred
+// pins, which nothing bounds, are left to poll().
 void Domain::poll_briefly(uint64_t deadline_ns) noexcept {
   deregister_some_dead();
   if (deferred_count_.load(std::memory_order_relaxed) == 0) return;

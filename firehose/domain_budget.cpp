@@ -130,9 +130,10 @@ void Domain::choose_victims_locked(uint64_t bytes, uint32_t regions, RegionQueue
   }
 }
 
-// Are there unheld regions worth so much? Asked before anything is shut, so that a request that cannot be served
-// costs nobody a hit. The sums are approximate, as for likely victims; what it promises may be gone. It goes on where
-// it stopped the last time, or the same held regions would be passed over by each eviction.
+// Are there unheld regions worth so much? Asked before anything is shut, so that a request that cannot
+// be served costs nobody a hit. The sums are approximate, as for likely victims; what it promises may
+// be gone. It goes on where it stopped the last time, or the same held regions would be passed over by
+// each eviction.
 bool Domain::victims_may_suffice_locked(uint64_t bytes, uint32_t regions) {
   if (bytes > charged_ || regions > regions_) return false;
   uint64_t unheld_bytes = 0;
@@ -370,8 +371,8 @@ bool Domain::unpin_retired(RegionQueue* retired, bool charge_is_reserved) noexce
   return worst == UnpinResult::kPending;
 }
 
-// The registrar allows less than we thought: not `refused` bytes beside what is charged and what the kernel has
-// not given back. That alone is proved. One granule is always worth asking for.
+// The registrar allows less than we thought: not `refused` bytes beside what is charged and what the
+// kernel has not given back. That alone is proved. One granule is always worth asking for.
 void Domain::shrink_budget_locked(uint64_t refused, uint64_t pending) {
   const uint64_t granule = config_.granule_bytes;
   const uint64_t proved = charged_ + pending + std::max(refused, granule) - granule;

@@ -80,8 +80,8 @@ void install_once() {
   pthread_atfork(&before_fork, &after_fork_in_parent, &reset_in_child);
 }
 
-// In a child that was made without running fork handlers: resets the tables. Before its first lock, which a thread
-// that exists in the parent alone may hold.
+// In a child that was made without running fork handlers: resets the tables. Before its first lock,
+// which a thread that exists in the parent alone may hold.
 void notice_unannounced_fork() noexcept {
   if (g_reset->load(std::memory_order_acquire) == kReset) return;
   // Threads of the child may come here together: one does the work, the others wait for it.

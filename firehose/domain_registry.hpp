@@ -17,8 +17,8 @@ Domain* find_domain(uint64_t handle) noexcept;
 // The live domain whose slots include this one; null if none.
 Domain* domain_of(const RegionSlot* slot) noexcept;
 
-// A handle for a new domain; 0 when kMaxDomains are live. Notices an unannounced fork, so that no domain born in
-// the child is taken for one of the parent's. Give it back, or make it live.
+// A handle for a new domain; 0 when kMaxDomains are live. Notices an unannounced fork, so that no
+// domain born in the child is taken for one of the parent's. Give it back, or make it live.
 uint64_t claim_domain_handle() noexcept;
 void abandon_domain_handle(uint64_t handle) noexcept;
 void publish_domain(std::unique_ptr<Domain> domain) noexcept;

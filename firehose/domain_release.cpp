@@ -11,7 +11,8 @@ namespace {
 constexpr size_t kInvalidateBatch = 512;
 constexpr uint64_t kFirstPauseNs = 20'000;
 constexpr uint64_t kLongestPauseNs = 1'000'000;
-// Whoever waits for budget looks through the regions under the lock: it rests so many times as long as it looked.
+// Whoever waits for budget looks through the regions under the lock: it rests so many times as long as
+// it looked.
 constexpr uint64_t kRestPerTry = 16;
 constexpr uint64_t kLongestRestNs = 20'000'000;
 

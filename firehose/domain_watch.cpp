@@ -1,8 +1,9 @@
 // What the monitor tells a domain, and what the domain asks of it.
 //
-// forget() and its kin run in the monitor's reader, or under an allocator's locks: they shut regions and leave
-// them dead, without a fence, a deregistration or an allocation; the next poll or slow call of the client
-// drains them. A look into the cache that follows in the order of events finds a shut gate.
+// forget() and its kin run in the monitor's reader, or under an allocator's locks: they shut regions
+// and leave them dead, without a fence, a deregistration or an allocation; the next poll or slow call
+// of the client drains them. A look into the cache that follows in the order of events finds a shut
+// gate.
 #include "firehose/borrowed_lock.hpp"
 #include "firehose/domain.hpp"
 #include "firehose/gate.hpp"
@@ -72,8 +73,9 @@ bool Domain::become_quiet(Want& want) noexcept {
   return want.quiet;
 }
 
-// The hit of memory whose acquisition nobody reports. The caller's memory is its own since before this call; a
-// release of what these addresses were before had then begun, so that it is under way, or was read and told.
+// The hit of memory whose acquisition nobody reports. The caller's memory is its own since before this
+// call; a release of what these addresses were before had then begun, so that it is under way, or was
+// read and told.
 bool Domain::look_checked(Want& want, const RegionSlot** out) noexcept {
   if (checked_regions_.load(std::memory_order_relaxed) == 0 || !become_quiet(want)) return false;
   const uint32_t need = bits(want.need);

@@ -1,8 +1,9 @@
 // Page mode's table: fixed buckets, found by hashing the bucket number.
 //
-// Linear hashing: chains of regions, linked through their slots, and two chain heads for each region there ever
-// was at once. Each insertion adds the heads it is due and moves what belongs there, so that the table grows in
-// place, in ascending order, without a stop: 8 bytes per region, touched only when used.
+// Linear hashing: chains of regions, linked through their slots, and two chain heads for each region
+// there ever was at once. Each insertion adds the heads it is due and moves what belongs there, so that
+// the table grows in place, in ascending order, without a stop: 8 bytes per region, touched only when
+// used.
 #pragma once
 
 #include "firehose/mapped_array.hpp"

@@ -24,9 +24,10 @@ struct alignas(64) RegionSlot {
   std::atomic<size_t> len;
   std::atomic<const void*> key;
 
-  // End of the region while it may be hit, 0 while it is closed: nothing lies before 0, so that also memory
-  // that reads as zeros (an arena given back, a child's wiped one) is shut for every request. Opened with release after all
-  // other fields; closed before the fence that precedes summing the holds.
+  // End of the region while it may be hit, 0 while it is closed: nothing lies before 0, so that also
+  // memory that reads as zeros (an arena given back, a child's wiped one) is shut for every request.
+  // Opened with release after all other fields; closed before the fence that precedes summing the
+  // holds.
   std::atomic<uintptr_t> gate;
   std::atomic<uint32_t> denied;  // access bits this registration does not grant
   // The domain's handle while releases may take the fast path; 0 when the last release has work to

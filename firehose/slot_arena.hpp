@@ -1,9 +1,10 @@
 // Memory of region slots, which outlives the domain that used it.
 //
-// A pin is a pointer to a slot, and clients release late: after hydrant_domain_destroy(), or in the child of a
-// fork. What a pin may point to is therefore never unmapped. An arena that is given back reads as zeros, so that
-// a late release finds it not live; it serves a new domain once 240 others of its size were given back after it,
-// or earlier where the address space is limited. docs/decisions/0008 argues it.
+// A pin is a pointer to a slot, and clients release late: after hydrant_domain_destroy(), or in the
+// child of a fork. What a pin may point to is therefore never unmapped. An arena that is given back
+// reads as zeros, so that a late release finds it not live; it serves a new domain once 240 others of
+// its size were given back after it, or earlier where the address space is limited. docs/decisions/0008
+// argues it.
 //
 // Cost: address space in powers of two; memory is touched only where slots are used.
 #pragma once

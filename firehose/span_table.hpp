@@ -1,5 +1,6 @@
-// Page mode's pins of several buckets: a slot each, which is what the client's pin points to, and the list of
-// the buckets' regions. Spans are not cached: nothing ever hits their slots, so that a free one needs no fence.
+// Page mode's pins of several buckets: a slot each, which is what the client's pin points to, and the
+// list of the buckets' regions. Spans are not cached: nothing ever hits their slots, so that a free one
+// needs no fence.
 //
 // A span takes none of the regions' slots, so that memory which is pinned can be pinned again as often as
 // memory and address space allow.

@@ -34,7 +34,8 @@ struct ThreadWindow {
   uint64_t scale = 0;
   const RegionSlot* const* table = g_no_table;
   HoldCount* counts =
-      g_no_counts + kHitsBefore;  // by RegionIndex; the hits of this thread and domain lie before them
+      g_no_counts +
+      kHitsBefore;  // by RegionIndex; the hits of this thread and domain lie before them
   // Null before the first use, exited() after the thread's destructor ran.
   Thread* thread = nullptr;
 

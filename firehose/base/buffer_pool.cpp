@@ -1,5 +1,5 @@
-// Taking and returning, and the statistics. buffer_pool_create.cpp makes a pool, buffer_pool_threads.cpp has the
-// magazines' owners and raiders.
+// Taking and returning, and the statistics. buffer_pool_create.cpp makes a pool,
+// buffer_pool_threads.cpp has the magazines' owners and raiders.
 #include "firehose/base/buffer_pool.hpp"
 
 #include "firehose/base/buffer_pool_layout.hpp"

@@ -1,8 +1,9 @@
-// A pool of buffers that are pinned before anybody needs them: the way out when memory cannot be pinned now,
-// and the send and receive buffers of a network layer. All memory is mapped and registered once, when the
-// pool is made; afterwards a buffer is taken and returned without a lock, an allocation or a system call.
-// When there is none the answer is "not now" (kNotReady), never a wait. One pool serves one registrar. It copies
-// nothing and knows no network. docs/decisions/0011-buffer-pool.md has the designs that were measured.
+// A pool of buffers that are pinned before anybody needs them: the way out when memory cannot be pinned
+// now, and the send and receive buffers of a network layer. All memory is mapped and registered once,
+// when the pool is made; afterwards a buffer is taken and returned without a lock, an allocation or a
+// system call. When there is none the answer is "not now" (kNotReady), never a wait. One pool serves
+// one registrar. It copies nothing and knows no network. docs/decisions/0011-buffer-pool.md has the
+// designs that were measured.
 //
 // Idea. Free buffers of a size class form a stack that all threads share. In front of it each thread has a
 // magazine: up to `magazine_depth` buffers of each class that it takes and returns with plain loads and
@@ -61,7 +62,7 @@ namespace hydrant {
 
 struct BufferPoolOptions {
   static constexpr uint32_t kMaxClasses = 16;
-  static constexpr uint32_t kMaxDepth = 15;
+  static constexpr uint32_t kMaxDepth = 31;
   static constexpr uint32_t kMaxThreads = 4095;
   static constexpr uint32_t kMaxBuffers = (1u << 24) - 2;
 
@@ -79,7 +80,7 @@ struct BufferPoolOptions {
   // How many larger classes may serve a size whose own class has nothing left.
   uint32_t larger_classes = 0;
   // Buffers of a class that one thread may keep back, at most an eighth of the class. 0: no magazines.
-  uint32_t magazine_depth = 8;
+  uint32_t magazine_depth = 16;
   // Threads that can have a magazine, and counters of their own, at the same time; others use the stacks.
   uint32_t threads = 64;
 };
@@ -150,7 +151,8 @@ class BufferPool {
     return reinterpret_cast<uintptr_t>(addr) - memory_.addr < memory_.len;
   }
 
-  // Requires: index < class_count(); 0 is the smallest class. Stops nobody. Cost: two cache lines per magazine.
+  // Requires: index < class_count(); 0 is the smallest class. Stops nobody. Cost: two cache lines per
+  // magazine.
   BufferPoolClassStats stats(uint32_t index) const noexcept;
 
  private:

@@ -174,7 +174,8 @@ Status BufferPool::set_up(Registrar& registrar, const BufferPoolOptions& options
   return map_and_pin(plan);
 }
 
-// Control, magazines, slots, and the key, in one mapping beside the buffers' own: a device has no business here.
+// Control, magazines, slots, and the key, in one mapping beside the buffers' own: a device has no
+// business here.
 Status BufferPool::map_control(const Plan& plan) noexcept {
   const size_t magazines_at = sizeof(pool::Control);
   const size_t slots_at = magazines_at + plan.threads * sizeof(pool::Magazine);

@@ -1,5 +1,5 @@
-// What lies in a pool's control memory, and the stack of free buffers. Private to buffer_pool*.cpp; the argument
-// for the orders used here is in buffer_pool.hpp.
+// What lies in a pool's control memory, and the stack of free buffers. Private to buffer_pool*.cpp; the
+// argument for the orders used here is in buffer_pool.hpp.
 //
 // Control memory is one mapping that reads as zeros in the child of a fork. So zero means: no buffer, nobody
 // inside, stack empty, pool not alive; and everything here starts as zeros.
@@ -41,9 +41,9 @@ struct Counters {
 // Shared by all threads.
 struct ClassState {
   alignas(kLine) std::atomic<uint64_t> head{0};  // pops << 24 | link
-  // Highest slot of this class that was ever popped, + 1 - the first. The stack starts in the order of its slots
-  // and is last-in-first-out, so slot k is reached only while the k before it are away: this is the high water,
-  // without a count. Relaxed: grows only, by compare-and-swap.
+  // Highest slot of this class that was ever popped, + 1 - the first. The stack starts in the order of
+  // its slots and is last-in-first-out, so slot k is reached only while the k before it are away: this
+  // is the high water, without a count. Relaxed: grows only, by compare-and-swap.
   std::atomic<uint32_t> high_water{0};
   // Returns still to be sent past the magazines. Read by every return, so not beside `head`. Relaxed, lost
   // updates included: a hint.
@@ -58,7 +58,7 @@ struct MagazineClass {
   uint32_t slots[BufferPoolOptions::kMaxDepth] = {};  // the last one was returned last
   Counters counters;                                  // the owner's, raids or not
 };
-static_assert(sizeof(MagazineClass) == 2 * kLine);
+static_assert(sizeof(MagazineClass) == 3 * kLine);
 
 struct alignas(kLine) Magazine {
   std::atomic<uint32_t> busy{0};  // owner inside; pairs with `raid`

@@ -1,8 +1,9 @@
 // Magazines: whose they are, what happens when a thread ends, and raids on those of others.
 //
-// A thread's magazine is found through a pthread key of the pool (libfirehose has no room in static TLS for it).
-// The key's value is a number, not a pointer: a thread may end while the pool is being destroyed, and its
-// destructor then looks for a pool of that number in the registry, under the registry's mutex, and finds none.
+// A thread's magazine is found through a pthread key of the pool (libfirehose has no room in static TLS
+// for it). The key's value is a number, not a pointer: a thread may end while the pool is being
+// destroyed, and its destructor then looks for a pool of that number in the registry, under the
+// registry's mutex, and finds none.
 #include "firehose/base/buffer_pool.hpp"
 #include "firehose/base/buffer_pool_layout.hpp"
 #include "firehose/base/config.hpp"
@@ -33,8 +34,8 @@ using pool::MagazineClass;
 
 namespace {
 
-// The pools of this process. In a page that the child of a fork finds full of zeros, which is an unlocked mutex
-// and no pool: so no fork handler is needed, and none could be missed.
+// The pools of this process. In a page that the child of a fork finds full of zeros, which is an
+// unlocked mutex and no pool: so no fork handler is needed, and none could be missed.
 struct Registry {
   Mutex mu;
   BufferPool* first HYDRANT_GUARDED_BY(mu) = nullptr;

@@ -113,8 +113,9 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .type = KnobType::kChoice,
      .unit = "",
      .default_text = "auto",
-     .effect = "Who says that memory goes away, where the program leaves it open: the kernel, hooks "
-               "and arenas; the program itself; or nobody, so that only arenas are cached.",
+     .effect =
+         "Who says that memory goes away, where the program leaves it open: the kernel, hooks "
+         "and arenas; the program itself; or nobody, so that only arenas are cached.",
      .choices = "auto|client|none"},
     {.knob = Knob::kLog,
      .name = "HYDRANT_LOG",

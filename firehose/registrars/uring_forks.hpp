@@ -1,9 +1,9 @@
 // Every open ring of this process, so that the child of a fork closes them all: also those that no registrar
 // knows yet, or any more. A child that keeps a ring keeps the parent's pins, and their charge.
 //
-// fork() waits while a ring is being made or closed (about 0.1 ms). A child made by the bare clone system
-// call runs no fork handlers: there prepare_for_forks() and forget_rings_in_child() find out, and close what has
-// another owner; a ring that another thread was making at that moment stays open.
+// fork() waits while a ring is being made or closed (about 0.1 ms). A child made by the bare clone
+// system call runs no fork handlers: there prepare_for_forks() and forget_rings_in_child() find out,
+// and close what has another owner; a ring that another thread was making at that moment stays open.
 //
 // Locks: open_rings_mutex() is taken last, and nothing but the ring's own system calls happens under it.
 #pragma once
@@ -25,8 +25,8 @@ struct RingDescriptor {
 // from its removal until it is closed.
 Mutex& open_rings_mutex() noexcept;
 
-// Installs the fork handlers, and closes the parent's rings in a child that ran none: before each ring. Cost: a
-// short system call after the first time.
+// Installs the fork handlers, and closes the parent's rings in a child that ran none: before each ring.
+// Cost: a short system call after the first time.
 void prepare_for_forks() noexcept;
 
 void list_ring(RingDescriptor* ring) noexcept HYDRANT_REQUIRES(open_rings_mutex());

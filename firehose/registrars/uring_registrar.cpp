@@ -103,8 +103,8 @@ Status PooledUringRegistrar::start() noexcept {
   return Status::kOk;
 }
 
-// What is left of a limited account for pins, and how many rings there may be. Older kernels do not charge rings:
-// then it is a little less than could be had.
+// What is left of a limited account for pins, and how many rings there may be. Older kernels do not
+// charge rings: then it is a little less than could be had.
 uint64_t PooledUringRegistrar::charge_beside_rings(uint64_t limit_bytes,
                                                    uint64_t ring_bytes) noexcept {
   if (limit_bytes == UINT64_MAX) return limit_bytes;

@@ -13,10 +13,11 @@
 // never waits behind them. Ranges over 1 GiB take neighbouring slots of one ring, at most 64.
 // Beside the kernel's call a pin and its unpin take about 0.1 us together, half of it locked instructions.
 //
-// Charge: RLIMIT_MEMLOCK, per user across processes, whole huge pages (huge_pages.hpp); on newer kernels
-// (seen with 6.18) each ring's queues are charged, too: 12 KiB for the first, 8 KiB for others. A limited account
-// has no more rings than a sixteenth of it pays for, at least one, and they are not in max_charge_bytes. Kernels that give a charge back late are
-// detected at creation; unpin() answers kPending on them.
+// Charge: RLIMIT_MEMLOCK, per user across processes, whole huge pages (huge_pages.hpp); on newer
+// kernels (seen with 6.18) each ring's queues are charged, too: 12 KiB for the first, 8 KiB for others.
+// A limited account has no more rings than a sixteenth of it pays for, at least one, and they are not
+// in max_charge_bytes. Kernels that give a charge back late are detected at creation; unpin() answers
+// kPending on them.
 #pragma once
 
 #include "firehose/base/registrar.hpp"

@@ -71,8 +71,8 @@ bool MappingQuery::find(uintptr_t addr, Mapping* out) const noexcept {
   query.query_addr = addr;
   if (ioctl(fd_, kProcmapQuery, &query) == 0) {
     out->range = {query.vma_start, query.vma_end - query.vma_start};
-    out->anonymous_private =
-        (query.vma_flags & kVmaShared) == 0 && query.inode == 0 && query.dev_major == 0 && query.dev_minor == 0;
+    out->anonymous_private = (query.vma_flags & kVmaShared) == 0 && query.inode == 0 &&
+                             query.dev_major == 0 && query.dev_minor == 0;
     return true;
   }
   return errno == ENOTTY && find_in_text(addr, out);

@@ -20,8 +20,8 @@ class MappingQuery {
   bool open() noexcept;
   void close() noexcept;
 
-  // The mapping that contains addr; false if there is none, or /proc cannot be read. Does not allocate. Threads:
-  // any. Cost: 0.3 us, or 0.2 us per mapping of the process on kernels before 6.11.
+  // The mapping that contains addr; false if there is none, or /proc cannot be read. Does not allocate.
+  // Threads: any. Cost: 0.3 us, or 0.2 us per mapping of the process on kernels before 6.11.
   bool find(uintptr_t addr, Mapping* out) const noexcept;
 
  private:

@@ -1,4 +1,5 @@
-// What others ask of the monitor; the reader is in monitor_reader.cpp, what may be cached in monitor_cover.cpp.
+// What others ask of the monitor; the reader is in monitor_reader.cpp, what may be cached in
+// monitor_cover.cpp.
 #include "firehose/watch/monitor.hpp"
 
 #include "firehose/base/log.hpp"
@@ -68,9 +69,10 @@ void Monitor::sync() noexcept {
   if (quiet(kSyncDeadlineNs)) return;
   static RateLimit limit(RateLimit::kSecond);
   log_warning(limit,
-              "memory is released faster than the monitor can follow, or its thread does not run: the pin caches "
+              "memory is released faster than the monitor can follow, or its thread does not run: "
+              "the pin caches "
               "forget everything");
-  tell({4096, UINTPTR_MAX - 65536});
+  tell(kAllMemory);
 }
 
 void Monitor::tell(MemoryRange range) noexcept {
@@ -122,11 +124,16 @@ bool Monitor::add_arena(MemoryRange range) noexcept {
   for (uint32_t i = 0; i < kMostArenas; ++i) {
     uintptr_t free = 0;
     // Claimed with an address that covers nothing, so that nobody sees the length of another range.
-    if (!arenas_[i].addr.compare_exchange_strong(free, UINTPTR_MAX, std::memory_order_acq_rel)) continue;
-    arenas_[i].len.store(range.len, std::memory_order_relaxed);
-    arenas_[i].addr.store(range.addr, std::memory_order_release);
+    if (!arenas_[i].addr.compare_exchange_strong(free, UINTPTR_MAX, std::memory_order_acq_rel))
+      continue;
+    Arena& arena = arenas_[i];
+    arena.version.fetch_add(1, std::memory_order_acq_rel);
+    arena.len.store(range.len, std::memory_order_release);
+    arena.addr.store(range.addr, std::memory_order_release);
+    arena.version.fetch_add(1, std::memory_order_release);
     uint32_t high = arena_high_.load(std::memory_order_relaxed);
-    while (high < i + 1 && !arena_high_.compare_exchange_weak(high, i + 1, std::memory_order_release)) {
+    while (high < i + 1 &&
+           !arena_high_.compare_exchange_weak(high, i + 1, std::memory_order_release)) {
     }
     return true;
   }
@@ -147,9 +154,13 @@ void Monitor::drop_arena(MemoryRange range) noexcept {
 // A pin of a whole arena may cross two of its ranges; that one is treated as any other memory.
 bool Monitor::in_arena(MemoryRange range) const noexcept {
   for (uint32_t i = 0; i < arena_high_.load(std::memory_order_acquire); ++i) {
-    const uintptr_t addr = arenas_[i].addr.load(std::memory_order_acquire);
-    const size_t len = arenas_[i].len.load(std::memory_order_relaxed);
-    if (addr != 0 && addr != UINTPTR_MAX && MemoryRange{addr, len}.covers(range)) return true;
+    const Arena& arena = arenas_[i];
+    const uint64_t version = arena.version.load(std::memory_order_acquire);
+    const uintptr_t addr = arena.addr.load(std::memory_order_acquire);
+    const size_t len = arena.len.load(std::memory_order_acquire);
+    if (addr == 0 || addr == UINTPTR_MAX || !MemoryRange{addr, len}.covers(range)) continue;
+    // Another version is another range, which was not there when we came: "no" is a good answer.
+    if (version % 2 == 0 && arena.version.load(std::memory_order_relaxed) == version) return true;
   }
   return false;
 }
@@ -162,9 +173,12 @@ void Monitor::note_pinned(MemoryRange range) noexcept {
   for (; block <= last && block <= most; ++block) {
     const uint64_t bit = uint64_t{1} << block % 64;
     std::atomic<uint64_t>& word = blocks_[block / 64];
-    if ((word.load(std::memory_order_relaxed) & bit) == 0) word.fetch_or(bit, std::memory_order_seq_cst);
+    if ((word.load(std::memory_order_relaxed) & bit) == 0)
+      word.fetch_or(bit, std::memory_order_seq_cst);
   }
 }
+
+void Monitor::begin_counting() noexcept { removals_.store(1, std::memory_order_relaxed); }
 
 const uint64_t* Monitor::blocks() const noexcept {
   return reinterpret_cast<const uint64_t*>(blocks_.data());

@@ -1,18 +1,22 @@
-// The process's monitor of memory that goes away: a userfaultfd, a thread that reads it, and the caches to tell.
-// include/hydrant/monitor.h is its face, for all copies of the library, for allocators and for the hooks.
+// The process's monitor of memory that goes away: a userfaultfd, a thread that reads it, and the caches
+// to tell. include/hydrant/monitor.h is its face, for all copies of the library, for allocators and for
+// the hooks.
 //
 // Why what it says can be relied on, layer by layer: docs/pin_cache.md, "Watching". In short:
 //  - The reader makes `sequence_` odd before it takes changes from the kernel and even when every cache has
-//    forgotten them. A call that released memory returns after its change was read; so whoever returned from it, or
+//    forgotten them. A call that released memory returns after its change was read; so whoever returned
+//    from it, or
 //    was told by who did, and then sees an even sequence, looks into caches that know.
-//  - Memory can be mapped again before the change that freed it was read. While such a change is under way the
+//  - Memory can be mapped again before the change that freed it was read. While such a change is under
+//    way the
 //    kernel answers EAGAIN (userfault.hpp): quiet() waits for that to end, and then for the reader.
-//  - A removal is reported before it happens: what was removed is not cacheable until its caller has returned, which
+//  - A removal is reported before it happens: what was removed is not cacheable until its caller has
+//    returned, which
 //    only the hooks can tell (removed_ranges.hpp).
 //
-// Locks: the reader takes ranges_mu_ (a leaf) and clients_mu_, under which the caches' functions run and take their
-// own mutex. Nobody waits for the reader while holding any of these, nor allocates, frees or registers. Around a
-// fork nothing of this is held; see borrowed_lock.hpp.
+// Locks: the reader takes ranges_mu_ (a leaf) and clients_mu_, under which the caches' functions run
+// and take their own mutex. Nobody waits for the reader while holding any of these, nor allocates,
+// frees or registers. Around a fork nothing of this is held; see borrowed_lock.hpp.
 #pragma once
 
 #include <hydrant/monitor.h>
@@ -65,6 +69,8 @@ class Monitor {
   // For the only thread of a new process: no reader, nothing watched; arenas and caches stay.
   void reset_in_child() noexcept;
 
+  // Removals are counted from 1, so that 0 can mean none. Before anybody may look.
+  void begin_counting() noexcept;
   const uint64_t* blocks() const noexcept;
   const uint64_t* sequence() const noexcept;
   const uint64_t* removals() const noexcept;
@@ -73,10 +79,12 @@ class Monitor {
   static constexpr size_t kMostClients = 64;
   static constexpr size_t kMostArenas = 4096;
   static constexpr size_t kMostRanges = 65536;
+  static constexpr MemoryRange kAllMemory{4096, UINTPTR_MAX - 65536};
 
   struct Arena {
     std::atomic<uintptr_t> addr{0};  // 0: free
     std::atomic<size_t> len{0};
+    std::atomic<uint64_t> version{0};  // odd while the two are being written
   };
 
   bool map_tables() noexcept;
@@ -84,8 +92,10 @@ class Monitor {
   bool start_reader() noexcept;
   static void* reader_main(void* self);
   void read_forever() noexcept;
+  void stop_watching() noexcept;
   void take_changes() noexcept HYDRANT_EXCLUDES(ranges_mu_) HYDRANT_EXCLUDES(clients_mu_);
-  void apply(const MemoryChange& change) noexcept HYDRANT_EXCLUDES(ranges_mu_) HYDRANT_EXCLUDES(clients_mu_);
+  void apply(const MemoryChange& change) noexcept HYDRANT_EXCLUDES(ranges_mu_)
+      HYDRANT_EXCLUDES(clients_mu_);
   void tell(MemoryRange range) noexcept HYDRANT_EXCLUDES(clients_mu_);
 
   bool in_arena(MemoryRange range) const noexcept;

@@ -14,7 +14,8 @@ constexpr int kTries = 8;
 
 }  // namespace
 
-// Registers the mapping at addr; *end is where it ends. False if it cannot be watched, or changes all the time.
+// Registers the mapping at addr; *end is where it ends. False if it cannot be watched, or changes all
+// the time.
 bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
   for (int tries = 0; tries < kTries; ++tries) {
     uint64_t changes_before = 0;
@@ -33,7 +34,9 @@ bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
     *end = before.range.end();
     if (watched_.add(before.range)) return true;
     watched_.clear();  // full of fragments: what is still used will be entered again
-    return watched_.add(before.range);
+    // The set is a memory of what was registered; when it is full, that is done again.
+    if (!watched_.add(before.range)) watched_.clear();
+    return true;
   }
   return false;
 }
@@ -91,8 +94,8 @@ bool Monitor::hooks_complete() const noexcept {
          __atomic_load_n(&hooks_->overflowed, __ATOMIC_ACQUIRE) == 0;
 }
 
-// Heaps of libc's malloc beside its main one are mapped and unmapped inside libc, past every hook, while other
-// threads take memory from them.
+// Heaps of libc's malloc beside its main one are mapped and unmapped inside libc, past every hook,
+// while other threads take memory from them.
 bool Monitor::in_libc_heap(MemoryRange range) const noexcept {
   const uint64_t* heaps = hooks_->heap_blocks;
   if (heaps == nullptr) return true;

@@ -29,7 +29,14 @@ int quiet(uint64_t timeout_ns) { return Monitor::own().quiet(timeout_ns) ? 0 : -
 int start() { return Monitor::own().start() ? 0 : -1; }
 const char* reason() { return Monitor::own().reason(); }
 
-constinit Monitor g_monitor;
+// Never destroyed: the reader and other threads go on while main()'s thread runs the destructors.
+union Lasting {
+  constexpr Lasting() noexcept : monitor() {}
+  ~Lasting() {}  // NOLINT(modernize-use-equals-default): a default one would be deleted
+  Monitor monitor;
+};
+constinit Lasting g_lasting;
+Monitor& g_monitor = g_lasting.monitor;
 hydrant_monitor_t g_face = {sizeof(hydrant_monitor_t),
                             HYDRANT_MONITOR_VERSION,
                             0,
@@ -55,6 +62,7 @@ pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
 void complete_face() {
   install_fork_handlers();
+  g_monitor.begin_counting();
   g_face.sequence = g_monitor.sequence();
   g_face.removals = g_monitor.removals();
 }

@@ -1,6 +1,6 @@
-// The thread that reads the kernel's reports. It never allocates, never waits for anybody who allocates, frees
-// or registers, and never deregisters: whoever releases memory sleeps in the kernel until it has read, with
-// whatever locks an allocator holds.
+// The thread that reads the kernel's reports. It never allocates, never waits for anybody who
+// allocates, frees or registers, and never deregisters: whoever releases memory sleeps in the kernel
+// until it has read, with whatever locks an allocator holds.
 #include "firehose/base/log.hpp"
 #include "firehose/watch/monitor.hpp"
 #include "firehose/watch/mutant.hpp"
@@ -34,7 +34,6 @@ extern "C" __attribute__((weak)) hydrant_hooks_t hydrant_hooks_1;
 
 bool Monitor::map_tables() noexcept {
   if (blocks_.size() != 0) return true;  // a child's, who keeps them
-  removals_.store(1, std::memory_order_relaxed);
   MutexLock lock(ranges_mu_);
   if (watched_.map(kMostRanges) && removed_.map(kMostRemoved) && blocks_.map(kBlockWords)) {
     show_blocks();
@@ -81,8 +80,9 @@ bool Monitor::start() noexcept {
   }
   running_.store(true, std::memory_order_release);
   log_info("watching memory with userfaultfd, one reader thread, %s",
-           hooks_complete() ? "and the hooks library: hits are free of checks"
-                            : "without the hooks library: each use of cached memory asks the kernel (0.3 us)");
+           hooks_complete()
+               ? "and the hooks library: hits are free of checks"
+               : "without the hooks library: each use of cached memory asks the kernel (0.3 us)");
   return true;
 }
 
@@ -123,8 +123,34 @@ void Monitor::read_forever() noexcept {
   for (;;) {
     pollfd reports{userfault_.descriptor(), POLLIN, 0};
     if (::poll(&reports, 1, -1) < 0 && errno != EINTR) return;
-    if (reports.revents != 0) take_changes();
+    if (reports.revents == 0) continue;
+    // Before anything is read: the number may be another file's by now.
+    if (!userfault_.usable()) return stop_watching();
+    take_changes();
   }
+}
+
+// Nothing will be reported any more.
+void Monitor::stop_watching() noexcept {
+  {
+    MutexLock lock(start_mu_);
+    refused_ = true;
+    reason_.store(
+        "the userfaultfd was closed by somebody who closes all descriptors: create domains after "
+        "that",
+        std::memory_order_release);
+    userfault_.abandon();
+    running_.store(false, std::memory_order_release);
+  }
+  {
+    MutexLock lock(ranges_mu_);
+    watched_.clear();
+    removed_.clear();
+    ++changes_;
+  }
+  tell(kAllMemory);
+  static RateLimit once(RateLimit::kOnce);
+  log_warning(once, "memory is no longer watched: %s", reason());
 }
 
 void Monitor::take_changes() noexcept {
@@ -155,7 +181,8 @@ void Monitor::apply(const MemoryChange& change) noexcept {
       // The set is a memory of what was registered; without it that is done again.
       if (!watched_.remove(change.range)) watched_.clear();
       removed_.forget(change.range);
-      if (change.kind == MemoryChange::Kind::kMoved && !watched_.remove(change.to)) watched_.clear();
+      if (change.kind == MemoryChange::Kind::kMoved && !watched_.remove(change.to))
+        watched_.clear();
     }
   }
   tell(change.range);

@@ -1,5 +1,6 @@
-// Memory that was removed (MADV_DONTNEED and the like) by calls that may not have returned: the kernel reports a
-// removal before the pages go and never says when they are gone, so a registration made now may be of old pages.
+// Memory that was removed (MADV_DONTNEED and the like) by calls that may not have returned: the kernel
+// reports a removal before the pages go and never says when they are gone, so a registration made now
+// may be of old pages.
 //
 // Disjoint ranges in order, each with the number of the newest removal in it. Bounded: when it is full,
 // neighbours become one, which is safe and only keeps more memory uncached. Guarded by the monitor.

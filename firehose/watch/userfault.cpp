@@ -20,9 +20,11 @@ constexpr size_t kAtOnce = 32;
 const char* reason_of(int error) {
   switch (error) {
     case EPERM:
-      return "userfaultfd is not permitted here (a container's seccomp profile?): allow the system call "
+      return "userfaultfd is not permitted here (a container's seccomp profile?): allow the system "
+             "call "
              "userfaultfd";
-    case ENOSYS: return "this kernel has no userfaultfd (CONFIG_USERFAULTFD), or a sandbox hides it";
+    case ENOSYS:
+      return "this kernel has no userfaultfd (CONFIG_USERFAULTFD), or a sandbox hides it";
     case EMFILE:
     case ENFILE: return "no file descriptor was left for a userfaultfd: raise ulimit -n";
     case ENOMEM: return "the kernel had no memory for a userfaultfd";
@@ -34,8 +36,7 @@ const char* reason_of(int error) {
 
 Status Userfault::open(const char** reason) noexcept {
   // Never for faults of the kernel: unprivileged processes may have that, and it is all that is needed.
-  const long fd =
-      syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+  const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
   if (fd < 0) {
     *reason = reason_of(errno);
     return fail(Status::kUnsupported, "%s", *reason);
@@ -48,13 +49,13 @@ Status Userfault::open(const char** reason) noexcept {
     ::close(static_cast<int>(fd));
     return fail(Status::kUnsupported, "%s", *reason);
   }
-  fd_ = static_cast<int>(fd);
+  fd_.store(static_cast<int>(fd), std::memory_order_relaxed);
   return Status::kOk;
 }
 
 void Userfault::close() noexcept {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
+  if (usable()) ::close(descriptor());  // not what somebody else has opened under its number
+  abandon();
 }
 
 bool Userfault::watch(MemoryRange range) const noexcept {
@@ -62,19 +63,26 @@ bool Userfault::watch(MemoryRange range) const noexcept {
   request.range.start = range.addr;
   request.range.len = range.len;
   request.mode = UFFDIO_REGISTER_MODE_WP;
-  return ioctl(fd_, UFFDIO_REGISTER, &request) == 0;
+  return ioctl(descriptor(), UFFDIO_REGISTER, &request) == 0;
 }
 
-bool Userfault::change_under_way() const noexcept {
-  // An impossible range: the kernel looks for changes first, and then refuses.
+// Asks for what is impossible: the kernel looks for changes first (EAGAIN), and then refuses (EINVAL).
+int Userfault::probe() const noexcept {
   uffdio_writeprotect request{};
   request.range.start = 1;
-  return ioctl(fd_, UFFDIO_WRITEPROTECT, &request) != 0 && errno == EAGAIN;
+  return ioctl(descriptor(), UFFDIO_WRITEPROTECT, &request) == 0 ? 0 : errno;
+}
+
+bool Userfault::change_under_way() const noexcept { return probe() != EINVAL; }
+
+bool Userfault::usable() const noexcept {
+  const int error = probe();
+  return error == EINVAL || error == EAGAIN;
 }
 
 size_t Userfault::read(MemoryChange* changes, size_t n) const noexcept {
   uffd_msg messages[kAtOnce];
-  const ssize_t got = ::read(fd_, messages, std::min(n, kAtOnce) * sizeof(uffd_msg));
+  const ssize_t got = ::read(descriptor(), messages, std::min(n, kAtOnce) * sizeof(uffd_msg));
   if (got <= 0) return 0;
   size_t count = 0;
   for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(uffd_msg); ++i) {

@@ -1,10 +1,10 @@
-// A userfaultfd in write-protect mode in which nothing is ever protected: the kernel reports what is unmapped,
-// moved or removed of the registered mappings, and delivers no page fault.
+// A userfaultfd in write-protect mode in which nothing is ever protected: the kernel reports what is
+// unmapped, moved or removed of the registered mappings, and delivers no page fault.
 //
-// What the events mean (measured, Linux 6.1 to 6.18): the call that releases memory returns only after its event
-// was read. UNMAP comes after the unmapping, REMOVE before the pages go; a freed range can be mapped again by
-// another thread before its event is read. While any change is under way, UFFDIO_WRITEPROTECT on whatever range
-// answers EAGAIN; poll() does not tell as early.
+// What the events mean (measured, Linux 6.1 to 6.18): the call that releases memory returns only after
+// its event was read. UNMAP comes after the unmapping, REMOVE before the pages go; a freed range can be
+// mapped again by another thread before its event is read. While any change is under way,
+// UFFDIO_WRITEPROTECT on whatever range answers EAGAIN; poll() does not tell as early.
 //
 // Threads: every function from any thread; read() from one at a time.
 #pragma once
@@ -12,6 +12,7 @@
 #include "firehose/base/memory_range.hpp"
 #include "firehose/base/status.hpp"
 
+#include <atomic>
 #include <cstddef>
 
 namespace hydrant {
@@ -32,20 +33,27 @@ class Userfault {
   Status open(const char** reason) noexcept;
   // Closes the descriptor; reports end.
   void close() noexcept;
-  int descriptor() const noexcept { return fd_; }
+  int descriptor() const noexcept { return fd_.load(std::memory_order_relaxed); }
 
-  // Has the kernel report changes of the mappings in this page-aligned range; holes in it are passed over. False:
-  // another monitor owns some of it, or the kernel cannot watch mappings of that kind. Cost: 0.3 us when it
-  // is watched already, else a few us.
+  // Has the kernel report changes of the mappings in this page-aligned range; holes in it are passed
+  // over. False: another monitor owns some of it, or the kernel cannot watch mappings of that kind.
+  // Cost: 0.3 us when it is watched already, else a few us.
   bool watch(MemoryRange range) const noexcept;
+  // False when the descriptor is not, or not any more, this userfaultfd: somebody closed what he did
+  // not know.
+  bool usable() const noexcept;
+  // Forgets the descriptor without closing it; reports have ended. For the reader alone.
+  void abandon() noexcept { fd_.store(-1, std::memory_order_relaxed); }
   // True while some change has begun and has not been read, or its caller has not yet noticed that it was.
-  // Cost: one system call, 0.3 us.
+  // Also true when usable() is false: then nothing is known. Cost: one system call, 0.3 us.
   bool change_under_way() const noexcept;
   // Takes up to n changes; 0 when there are none.
   size_t read(MemoryChange* changes, size_t n) const noexcept;
 
  private:
-  int fd_ = -1;
+  int probe() const noexcept;
+  // Relaxed: who calls with an old value is told by the kernel.
+  std::atomic<int> fd_{-1};
 };
 
 }  // namespace hydrant

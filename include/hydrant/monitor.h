@@ -27,13 +27,15 @@ extern "C" {
 #define HYDRANT_MONITOR_VERSION 1u
 
 /* 2 MiB blocks of the address space that were ever pinned by a watching cache: one bit each, bit a >> 21 of
- * addresses below 2^47. Set for good before the pin may be hit; so memory whose bits are clear needs no call. */
+ * addresses below 2^47. Set for good before the pin may be hit; so memory whose bits are clear needs no
+ * call. */
 #define HYDRANT_MONITOR_BLOCK_SHIFT 21
 
 /* How a cache may use what it caches of some memory. */
-#define HYDRANT_COVER_NONE 0u    /* not at all: nothing would say that this memory goes away */
-#define HYDRANT_COVER_CHECKED 1u /* releases are reported: call quiet() before each look into the cache */
-#define HYDRANT_COVER_WATCHED 2u /* and every way to get new memory passes sync(): no check needed */
+#define HYDRANT_COVER_NONE 0u /* not at all: nothing would say that this memory goes away */
+#define HYDRANT_COVER_CHECKED \
+  1u /* releases are reported: quiet() before each look into the cache */
+#define HYDRANT_COVER_WATCHED 2u /* and new memory passes sync(): no check needed */
 #define HYDRANT_COVER_ARENA 3u   /* its owner says everything in time: no check needed */
 
 /* Flag of cover(): ask nothing of the kernel, start nothing. */
@@ -62,17 +64,21 @@ typedef struct hydrant_monitor_s {
   /* Number of the last removal (MADV_DONTNEED and the like) that the reader took; starts at 1. */
   const uint64_t* removals;
 
-  /* Makes every watching cache forget [addr, addr+len), which is about to go away or has gone. An allocator calls
-   * it before it discards pages that stay its own, and again afterwards: a registration of neighbouring memory may
-   * have been extended over them in between. Registrations end later, from the caches' own calls. Cost: about 50 ns and 100 ns per region forgotten. */
+  /* Makes every watching cache forget [addr, addr+len), which is about to go away or has gone. An
+   * allocator calls
+   * it before it discards pages that stay its own, and again afterwards: a registration of neighbouring
+   * memory may have been extended over them in between. Registrations end later, from the caches' own
+   * calls. Cost: about 50 ns and 100 ns per region forgotten. */
   void (*invalidate)(uintptr_t addr, size_t len);
 
   /* Nonzero if some watching cache has [addr, addr+len) or part of it registered or held. */
   int (*pinned)(uintptr_t addr, size_t len);
 
-  /* Says that [addr, addr+len) is an allocator's that calls invalidate() before any of it is unmapped, punched,
-   * purged or moved, until drop_arena(). 0, or nonzero when no more ranges (4096) can be noted: such memory is
-   * then treated as any other. Whole pages. drop_arena() comes before the range is unmapped, and invalidates. */
+  /* Says that [addr, addr+len) is an allocator's that calls invalidate() before any of it is unmapped,
+   * punched,
+   * purged or moved, until drop_arena(). 0, or nonzero when no more ranges (4096) can be noted: such
+   * memory is then treated as any other. Whole pages. drop_arena() comes before the range is unmapped,
+   * and invalidates. */
   int (*add_arena)(uintptr_t addr, size_t len);
   void (*drop_arena)(uintptr_t addr, size_t len);
 
@@ -87,11 +93,13 @@ typedef struct hydrant_monitor_s {
 
   /* ---- for caches ---- */
 
-  /* Tells this cache from now on; the struct is copied. A number from 0 up, or -1: 64 caches are told already. */
+  /* Tells this cache from now on; the struct is copied. A number from 0 up, or -1: 64 caches are told
+   * already. */
   int (*subscribe)(const hydrant_monitor_client_t* client);
   /* Returns when none of the client's functions is running or will be called. */
   void (*unsubscribe)(int number);
-  /* Has the kernel report releases of [addr, addr+len) and answers how it may be cached: HYDRANT_COVER_*. Call it
+  /* Has the kernel report releases of [addr, addr+len) and answers how it may be cached:
+   * HYDRANT_COVER_*. Call it
    * after the registration is known as pending to forget(), and before it begins. Starts the reader thread,
    * unless flags is HYDRANT_COVER_ONLY_ARENAS.
    * Cost: 50 ns; some 5 us for a mapping seen for the first time. */
@@ -100,7 +108,8 @@ typedef struct hydrant_monitor_s {
   void (*note_pinned)(uintptr_t addr, size_t len);
   /* As sync(), but gives up after timeout_ns: nonzero then, and nothing cached may be used or made now. */
   int (*quiet)(uint64_t timeout_ns);
-  /* Starts the reader if it can be. 0, or nonzero: reason() says why the kernel's reports are not to be had. */
+  /* Starts the reader if it can be. 0, or nonzero: reason() says why the kernel's reports are not to be
+   * had. */
   int (*start)(void);
   /* "" while the kernel's reports are to be had or were not asked for. Static text. */
   const char* (*reason)(void);

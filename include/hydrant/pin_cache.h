@@ -194,15 +194,16 @@ typedef struct hydrant_policy {
 
 #define HYDRANT_WATCH_DEFAULT 0u /* auto, unless FIREHOSE_WATCH says otherwise */
 #define HYDRANT_WATCH_CLIENT 1u  /* "I call hydrant_invalidate before memory goes away" */
-#define HYDRANT_WATCH_NONE 2u    /* only arenas and vouched memory are cached past their last hold */
-#define HYDRANT_WATCH_AUTO 3u    /* what the kernel, hooks and arenas report; nothing else is cached */
+#define HYDRANT_WATCH_NONE 2u /* only arenas and vouched memory are cached past their last hold */
+#define HYDRANT_WATCH_AUTO 3u /* what the kernel, hooks and arenas report; nothing else is cached */
 
 /* Who says that memory goes away: what caching a range gets, see hydrant_coverage(). */
 #define HYDRANT_COVERAGE_NONE 0u    /* nobody: pinned while held, not cached */
 #define HYDRANT_COVERAGE_CLIENT 1u  /* you, by hydrant_invalidate() */
 #define HYDRANT_COVERAGE_VOUCHED 2u /* you, by hydrant_vouch() */
 #define HYDRANT_COVERAGE_ARENA 3u   /* its allocator, before it happens: hits are free of checks */
-#define HYDRANT_COVERAGE_CHECKED 4u /* the kernel; each use asks it for changes under way (0.3 us) */
+#define HYDRANT_COVERAGE_CHECKED \
+  4u /* the kernel; each use asks it for changes under way (0.3 us) */
 #define HYDRANT_COVERAGE_WATCHED 5u /* the kernel and the hooks library: hits are free of checks */
 
 /* Zero or NULL in a field means its default. Start from hydrant_domain_options_init(). */
@@ -244,9 +245,10 @@ HYDRANT_API int hydrant_domain_create(const hydrant_domain_options_t* options,
 #define HYDRANT_FINI_KEEP 1u  /* leave registrations alone: the device is torn down anyway */
 
 /* Ends a domain. No other thread may be inside a call on it; later uses of the handle are errors, later
- * releases of its pins are no-ops that answer NOT_INIT. (They never crash; but once 240 further domains of like
- * max_regions have come and gone, or fewer where RLIMIT_AS leaves no room, a pin's place may serve a new domain,
- * and releasing it is then like releasing twice.) Regions must not be read afterwards. */
+ * releases of its pins are no-ops that answer NOT_INIT. (They never crash; but once 240 further domains
+ * of like max_regions have come and gone, or fewer where RLIMIT_AS leaves no room, a pin's place may
+ * serve a new domain, and releasing it is then like releasing twice.) Regions must not be read
+ * afterwards. */
 HYDRANT_API int hydrant_domain_destroy(hydrant_domain_t domain, uint32_t flags);
 
 /* ---- pins ------------------------------------------------------------------------------------- */
@@ -271,11 +273,12 @@ HYDRANT_API hydrant_pin_t hydrant_try_pin(hydrant_domain_t domain, const void* a
                                           uint32_t access);
 
 /* Like hydrant_pin, and waits up to timeout_ns for budget. NOT_READY at the deadline, with a text that
- * says how much is held and how much was wanted. While it waits it deregisters what died, and completes those
- * pin_async requests whose memory is pinned by now; it registers none of them (that is hydrant_poll's), because
- * nothing bounds how long that takes. Nor does the deadline bound the registration of the range itself, once
- * there is budget, or the callbacks that run meanwhile. It runs no other progress: where your own thread would
- * have to poll a network for the holds to end, use hydrant_pin() or hydrant_pin_async(). */
+ * says how much is held and how much was wanted. While it waits it deregisters what died, and completes
+ * those pin_async requests whose memory is pinned by now; it registers none of them (that is
+ * hydrant_poll's), because nothing bounds how long that takes. Nor does the deadline bound the
+ * registration of the range itself, once there is budget, or the callbacks that run meanwhile. It runs
+ * no other progress: where your own thread would have to poll a network for the holds to end, use
+ * hydrant_pin() or hydrant_pin_async(). */
 HYDRANT_API hydrant_pin_t hydrant_pin_wait(hydrant_domain_t domain, const void* addr, size_t len,
                                            uint32_t access, uint64_t timeout_ns);
 
@@ -321,9 +324,10 @@ HYDRANT_API uint32_t hydrant_pin_key_bytes(hydrant_pin_t pin);
  * or for a registration that is under way (that one is dropped when it ends, and done again). */
 HYDRANT_API int hydrant_invalidate(hydrant_domain_t domain, const void* addr, size_t len);
 
-/* Answers HYDRANT_COVERAGE_* for [addr, addr+len): who says that it goes away, and so whether and how a pin of
- * it would be cached now. Errors: BAD_ARG, NOT_INIT. Cost: 0.1 us; some 5 us for memory seen for the first time,
- * which the kernel is then asked to watch. */
+/* Answers HYDRANT_COVERAGE_* for [addr, addr+len): who says that it goes away, and so whether and how a
+ * pin of
+ * it would be cached now. Errors: BAD_ARG, NOT_INIT. Cost: 0.1 us; some 5 us for memory seen for the
+ * first time, which the kernel is then asked to watch. */
 HYDRANT_API int hydrant_coverage(hydrant_domain_t domain, const void* addr, size_t len,
                                  uint32_t* coverage);
 /* "none", "client", "vouched", "arena", "checked", "watched". Never NULL. */

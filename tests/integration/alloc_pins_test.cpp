@@ -1,5 +1,6 @@
-// libhydrant_alloc and libfirehose in one program, real pins: memory of the arena is cached without a watcher,
-// registered once over many lives of an allocation, and never handed out with a registration of pages it lost.
+// libhydrant_alloc and libfirehose in one program, real pins: memory of the arena is cached without a
+// watcher, registered once over many lives of an allocation, and never handed out with a registration of
+// pages it lost.
 #include <hydrant/alloc.h>
 #include <hydrant/pin_cache.h>
 

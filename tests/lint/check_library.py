@@ -5,8 +5,8 @@ exports LIB.so LIST   the dynamic symbols are those of LIST, and all of them are
 archive LIB.a         no strong global symbol but hydrant_* and what is in namespace hydrant
 tls LIB.so            at most 64 bytes of static thread-local storage, or dlopen() may fail
 needed LIB.so         ldd names no library but the five that are allowed
-hooks LIB.so MAP      the dynamic symbols are those of the version script; needs libc and the loader alone, and no
-                      function that finds thread-local storage (it may allocate)
+hooks LIB.so MAP      the dynamic symbols are those of the version script; needs libc and the loader alone,
+                      and no function that finds thread-local storage (it may allocate)
 """
 import re
 import subprocess

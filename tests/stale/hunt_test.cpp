@@ -1,5 +1,5 @@
-// Hunts for stale pins, short ones: of the library as it is, of what must be found, and of less watching, which must
-// show as less coverage. bench/stale_hunt is the long one.
+// Hunts for stale pins, short ones: of the library as it is, of what must be found, and of less
+// watching, which must show as less coverage. bench/stale_hunt is the long one.
 #include "tests/stale/hunt/hunt.hpp"
 
 #include "tests/stale/hunt/hydrant_cache.hpp"
@@ -141,7 +141,7 @@ TEST_F(StaleHunt, FewPlacesAndManyThreadsAreClean) {
   options.slots = 8;
   options.blocks = 2;
   options.bystander_threads = 2;
-  options.slow = HuntOptions::Slow::kBystanders;
+  options.stopped = HuntOptions::Stopped::kBystanders;
   hunt(watching(HYDRANT_WATCH_AUTO), options);
   expect_clean();
 }

@@ -66,8 +66,8 @@ std::string refuse_system_call(long number, int error, uint32_t ioctl_request = 
 }  // namespace hydrant::testing
 
 // First line of a test that needs the kernel's reports.
-#define HYDRANT_NEEDS_USERFAULTFD()                                         \
-  do {                                                                      \
-    const std::string refusal = ::hydrant::testing::why_no_userfaultfd();   \
+#define HYDRANT_NEEDS_USERFAULTFD()                                           \
+  do {                                                                        \
+    const std::string refusal = ::hydrant::testing::why_no_userfaultfd();     \
     if (!refusal.empty()) GTEST_SKIP() << "no userfaultfd here: " << refusal; \
   } while (false)

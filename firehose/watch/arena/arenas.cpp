@@ -21,7 +21,7 @@ MemoryRange range_at(void* addr, size_t bytes) noexcept {
   return {reinterpret_cast<uintptr_t>(addr), bytes};
 }
 
-constexpr hydrant_alloc_pages_t kPages = {
+constexpr JemallocPages kPages = {
     .grow =
         [](size_t bytes, size_t alignment) noexcept {
           return reinterpret_cast<void*>(g_arenas.private_store().grow(bytes, alignment));
@@ -34,7 +34,7 @@ constexpr hydrant_alloc_pages_t kPages = {
         },
     .together =
         [](const void* a, const void* b) noexcept {
-          return address_map().find(a) == address_map().find(b) ? 1 : 0;
+          return address_map().find(a) == address_map().find(b);
         },
 };
 
@@ -63,7 +63,7 @@ void Arenas::choose() noexcept {
   // find the same.
   char reason[kReasonBytes] = "";
   const char* wish = std::getenv("HYDRANT_ALLOC_BACKEND");
-  const hydrant_alloc_jemalloc_t* found = nullptr;
+  const JemallocTable* found = nullptr;
   if (wish != nullptr && std::strcmp(wish, "extents") == 0) {
     (void)std::snprintf(reason, sizeof reason, "HYDRANT_ALLOC_BACKEND=extents");
   } else {
@@ -88,7 +88,7 @@ void Arenas::choose() noexcept {
 }
 
 void* Arenas::allocate(size_t bytes, size_t alignment) noexcept {
-  const hydrant_alloc_jemalloc_t* table = jemalloc();
+  const JemallocTable* table = jemalloc();
   void* p = table != nullptr ? table->allocate(bytes, alignment)
                              : private_heap_.allocate(bytes, alignment);
   if (p == nullptr) errno = ENOMEM;
@@ -148,7 +148,7 @@ void* Arenas::move(void* p, const Reservation& from, size_t bytes) noexcept {
 size_t Arenas::trim() noexcept {
   announce();
   const PageCounts before[] = {private_store_.counts(), shared_store_.counts()};
-  if (const hydrant_alloc_jemalloc_t* table = jemalloc(); table != nullptr) table->purge();
+  if (const JemallocTable* table = jemalloc(); table != nullptr) table->purge();
   (void)private_store_.trim();
   (void)shared_store_.trim();
   const uint64_t emptied = private_store_.counts().emptied_bytes - before[0].emptied_bytes +
@@ -176,7 +176,7 @@ PageCounts Arenas::counts(PageStore::Kind kind) noexcept {
 
 size_t Arenas::in_use_bytes(PageStore::Kind kind) noexcept {
   if (kind == PageStore::Kind::kShared) return shared_heap_.in_use_bytes();
-  const hydrant_alloc_jemalloc_t* table = jemalloc();
+  const JemallocTable* table = jemalloc();
   return table != nullptr ? table->in_use_bytes() : private_heap_.in_use_bytes();
 }
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "firehose/watch/arena/extent_heap.hpp"
-#include "firehose/watch/arena/jemalloc/jemalloc_abi.h"
+#include "firehose/watch/arena/jemalloc/jemalloc_abi.hpp"
 #include "firehose/watch/arena/page_store.hpp"
 
 #include <atomic>
@@ -60,7 +60,7 @@ class Arenas {
 
   enum class Choice : uint8_t { kNone, kJemalloc, kExtents };
 
-  const hydrant_alloc_jemalloc_t* jemalloc() noexcept {
+  const JemallocTable* jemalloc() noexcept {
     // Pairs with the release in choose(): the table and the reason are seen with it.
     if (choice_.load(std::memory_order_acquire) == Choice::kNone) choose();
     return table_;
@@ -84,10 +84,9 @@ class Arenas {
 
   std::atomic<Choice> choice_{Choice::kNone};
   std::atomic<bool> monitor_known_{false};
-  Mutex choice_mu_;  // a leaf
-  const hydrant_alloc_jemalloc_t* table_ =
-      nullptr;                      // written once, under choice_mu_, before choice_
-  char reason_[kReasonBytes] = {};  // the same
+  Mutex choice_mu_;                       // a leaf
+  const JemallocTable* table_ = nullptr;  // written once, under choice_mu_, before choice_
+  char reason_[kReasonBytes] = {};        // the same
 };
 
 }  // namespace hydrant::arena

@@ -1,22 +1,17 @@
 #include "firehose/watch/arena/fatal.hpp"
 
-#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <unistd.h>
 
 namespace hydrant::arena {
 
 void fatal(const char* what, const void* p) noexcept {
-  char text[200] = "libhydrant_alloc: ";
-  std::strncat(text, what, 150);
-  std::strcat(text, ": 0x");
-  size_t at = std::strlen(text);
-  const auto value = reinterpret_cast<uintptr_t>(p);
-  for (int shift = 60; shift >= 0; shift -= 4) text[at++] = "0123456789abcdef"[value >> shift & 15];
-  text[at++] = '\n';
+  char text[200];
+  int length = std::snprintf(text, sizeof text, "libhydrant_alloc: %s: %p\n", what, p);
+  if (length < 0 || length >= static_cast<int>(sizeof text)) length = sizeof text - 1;
   // Nothing can be done about a message that cannot be written.
-  const ssize_t written = write(STDERR_FILENO, text, at);
+  const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(length));
   static_cast<void>(written);
   std::abort();
 }

@@ -8,7 +8,7 @@
 
 #include <hydrant/monitor.h>
 
-#include "firehose/watch/arena/jemalloc/jemalloc_abi.h"
+#include "firehose/watch/arena/jemalloc/jemalloc_abi.hpp"
 
 #include <cstddef>
 
@@ -18,6 +18,6 @@ namespace hydrant::arena {
 const hydrant_monitor_t* find_monitor_symbol() noexcept;
 
 // Null if it is not to be had, and then why, in at most `room` bytes.
-const hydrant_alloc_jemalloc_t* find_jemalloc(char* reason, size_t room) noexcept;
+const JemallocTable* find_jemalloc(char* reason, size_t room) noexcept;
 
 }  // namespace hydrant::arena

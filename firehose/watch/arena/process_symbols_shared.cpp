@@ -23,12 +23,12 @@ const hydrant_monitor_t* find_monitor_symbol() noexcept {
   return reinterpret_cast<FindMonitor>(found)(HYDRANT_MONITOR_VERSION);
 }
 
-const hydrant_alloc_jemalloc_t* find_jemalloc(char* reason, size_t room) noexcept {
-  void* table = dlsym(RTLD_DEFAULT, HYDRANT_ALLOC_JEMALLOC_SYMBOL);
+const JemallocTable* find_jemalloc(char* reason, size_t room) noexcept {
+  void* table = dlsym(RTLD_DEFAULT, kJemallocSymbol);
   if (table == nullptr) {
     // Looked for beside this library first ($ORIGIN). Never unloaded: threads keep caches of it.
     void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library != nullptr) table = dlsym(library, HYDRANT_ALLOC_JEMALLOC_SYMBOL);
+    if (library != nullptr) table = dlsym(library, kJemallocSymbol);
   }
   if (table == nullptr) {
     const char* why = dlerror();
@@ -40,8 +40,8 @@ const hydrant_alloc_jemalloc_t* find_jemalloc(char* reason, size_t room) noexcep
     (void)std::snprintf(reason, room, "%s%s", why, hint);
     return nullptr;
   }
-  const auto* found = static_cast<const hydrant_alloc_jemalloc_t*>(table);
-  if (found->abi == HYDRANT_ALLOC_JEMALLOC_ABI) return found;
+  const auto* found = static_cast<const JemallocTable*>(table);
+  if (found->abi == kJemallocAbi) return found;
   (void)std::snprintf(reason, room, "%s is of another version", kLibrary);
   return nullptr;
 }

@@ -11,7 +11,7 @@ const hydrant_monitor_t* find_monitor_symbol() noexcept {
   return hydrant_monitor == nullptr ? nullptr : hydrant_monitor(HYDRANT_MONITOR_VERSION);
 }
 
-const hydrant_alloc_jemalloc_t* find_jemalloc(char* reason, size_t room) noexcept {
+const JemallocTable* find_jemalloc(char* reason, size_t room) noexcept {
   // Its malloc could not be hidden in an archive.
   (void)std::snprintf(reason, room, "libhydrant_alloc.a has no jemalloc; the shared library has");
   return nullptr;

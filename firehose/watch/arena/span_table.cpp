@@ -8,7 +8,7 @@
 namespace hydrant::arena {
 namespace {
 
-constexpr size_t kRecordsBytes = 64 * 1024;  // mapped at a time
+constexpr size_t kRecordsBytes = size_t{64} * 1024;  // mapped at a time
 
 Span*& entry(const Reservation& in, uintptr_t addr) noexcept {
   return in.pages[(addr - in.addr) / kPageBytes];

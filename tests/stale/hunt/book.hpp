@@ -1,8 +1,8 @@
-// What a hunt remembers about lives and addresses: who lived where, for reports, and which addresses were pinned
-// in which life, to count the pins that could have gone wrong.
+// What a hunt remembers about lives and addresses: who lived where, for reports, and which addresses
+// were pinned in which life, to count the pins that could have gone wrong.
 //
-// Threads: all functions from any thread, without locks. Tables are of fixed size and forget old entries: reports
-// then say less and fewer opportunities are counted, never more.
+// Threads: all functions from any thread, without locks. Tables are of fixed size and forget old
+// entries: reports then say less and fewer opportunities are counted, never more.
 #pragma once
 
 #include "tests/stale/hunt/source_set.hpp"

@@ -90,7 +90,8 @@ void Worker::check_with(How how, const Block& block, uintptr_t cell) {
   check_unwatched(block, range);
 }
 
-// Counts a pin, by what watches it and whether it could have been a stale one. False: the cache must forget it.
+// Counts a pin, by what watches it and whether it could have been a stale one. False: the cache must
+// forget it.
 bool Worker::note_pin(const Block& block, Range range, uintptr_t cell) {
   const Coverage coverage = cache_.coverage(range);
   add_one(pins_[static_cast<size_t>(coverage)]);
@@ -226,8 +227,8 @@ void Worker::release_kept(size_t which) {
   holds_.pop_back();
 }
 
-// Before pages of `range` go: holds that look into it get a last tag, or are released where the page's fate is
-// not known.
+// Before pages of `range` go: holds that look into it get a last tag, or are released where the page's
+// fate is not known.
 void Worker::prepare_holds(Range range, Fate fate) {
   ++prepared_;
   const auto tagged = [this](uintptr_t cell) {

@@ -1,18 +1,19 @@
-// The hunt for stale pins: threads get, change and give back memory in every way, pin it, and move data through
-// the registrations of the pins. Data that comes from, or goes to, another page than the one that the
-// owner of the memory sees is a stale pin.
+// The hunt for stale pins: threads get, change and give back memory in every way, pin it, and move data
+// through the registrations of the pins. Data that comes from, or goes to, another page than the one
+// that the owner of the memory sees is a stale pin.
 //
-// Why a mismatch can only be the cache's fault. Every block of memory is owned by one thread at a time. The owner
-// alone writes to its bytes (registrations write only what it moves), and alone ends its life. A block gets another
-// owner in three ways: through a mutex (exchange.hpp), by the kernel (a mapping that replaces nothing succeeds only
-// where nothing is mapped), or by libc (malloc, pthread_create, dlopen return memory of which they are sure). So
-// between the owner's write and the owner's read of a cell, nothing changes it but the move through the pin that
-// the owner took in between, or before in the same life: the kernel moves the bytes of the registration's
-// page, and if that page is the one mapped there, the owner reads what it expects. A pin of an earlier life
-// has an earlier page. Each check expects bytes that no other check of the hunt has ever written.
+// Why a mismatch can only be the cache's fault. Every block of memory is owned by one thread at a time.
+// The owner alone writes to its bytes (registrations write only what it moves), and alone ends its
+// life. A block gets another owner in three ways: through a mutex (exchange.hpp), by the kernel (a
+// mapping that replaces nothing succeeds only where nothing is mapped), or by libc (malloc,
+// pthread_create, dlopen return memory of which they are sure). So between the owner's write and the
+// owner's read of a cell, nothing changes it but the move through the pin that the owner took in
+// between, or before in the same life: the kernel moves the bytes of the registration's page, and if
+// that page is the one mapped there, the owner reads what it expects. A pin of an earlier life has an
+// earlier page. Each check expects bytes that no other check of the hunt has ever written.
 //
-// A hold that outlives its memory must keep the old page: before a life ends, a last tag is written where holds of it
-// look, and afterwards it is still found through them.
+// A hold that outlives its memory must keep the old page: before a life ends, a last tag is written
+// where holds of it look, and afterwards it is still found through them.
 #pragma once
 
 #include "tests/stale/hunt/cache.hpp"
@@ -37,16 +38,16 @@ struct HuntOptions {
   bool stop_when_stale = false;
   uint32_t slots = 96;  // windows for mappings; fewer: more reuse and more collisions
   size_t slot_bytes = size_t{64} << 10;
-  uint32_t blocks = 24;  // most that a thread owns at once
+  uint32_t blocks = 24;            // most that a thread owns at once
+  uint32_t forks_one_in = 40'000;  // operations
   // Of 1000 operations, pins of memory that another thread may be giving back (where the cache allows that).
   uint32_t bystanders_per_mille = 40;
   // Of 100 new lives, those of which every page is looked up.
   uint32_t sweeps_percent = 8;
   // So many of the threads do nothing but pin the memory of the others.
   uint32_t bystander_threads = 0;
-  // Threads that run only when a processor has nothing else to do: they stop between steps that are one
-  // step elsewhere.
-  enum class Slow : uint8_t { kNobody, kBystanders, kOwners } slow = Slow::kNobody;
+  // Threads that are stopped now and then wherever they are (stutter.hpp).
+  enum class Stopped : uint8_t { kNobody, kBystanders, kOwners } stopped = Stopped::kNobody;
   // Called about once a second from the thread that called run_hunt().
   std::function<void(const struct HuntCounts&)> progress;
 };

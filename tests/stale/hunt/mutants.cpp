@@ -13,7 +13,7 @@ constexpr uint32_t kDelayUs = 300;
 constexpr uint32_t kFewSlots = 6;
 constexpr uint32_t kFewBlocks = 2;
 
-using Slow = HuntOptions::Slow;
+using Stopped = HuntOptions::Stopped;
 
 struct Row {
   Mutant mutant;
@@ -22,7 +22,7 @@ struct Row {
   SourceSet sources;
   uint32_t slots;
   uint32_t bystander_threads = 0;
-  Slow slow = Slow::kNobody;
+  Stopped stopped = Stopped::kNobody;
   size_t slot_bytes = size_t{64} << 10;
 };
 
@@ -45,8 +45,8 @@ const Row kRows[] = {
      {Source::kMmap},
      kFewSlots,
      2,
-     Slow::kBystanders},
-    {Mutant::kKeepPending, Needs::kReader, 0, {Source::kMmap}, kFewSlots, 2, Slow::kBystanders},
+     Stopped::kBystanders},
+    {Mutant::kKeepPending, Needs::kReader, 0, {Source::kMmap}, kFewSlots, 2, Stopped::kBystanders},
     // Registered between the report of a removal and the removal, which takes its time over many pages.
     {Mutant::kRemovedCacheable,
      Needs::kReader,
@@ -54,7 +54,7 @@ const Row kRows[] = {
      {Source::kMadvise},
      2,
      2,
-     Slow::kNobody,
+     Stopped::kNobody,
      size_t{4} << 20},
     {Mutant::kDeafToArenas, Needs::kReader, 0, {Source::kOwner}, 24},
     {Mutant::kUnwatched, Needs::kReader, 0, {Source::kMemfd, Source::kShared, Source::kShm}, 24},
@@ -74,7 +74,7 @@ std::vector<MutantHunt> make_hunts() {
     if (row.bystander_threads != 0) hunt.hunt.sweeps_percent = 50;
     hunt.hunt.slot_bytes = row.slot_bytes;
     hunt.hunt.bystander_threads = row.bystander_threads;
-    hunt.hunt.slow = row.slow;
+    hunt.hunt.stopped = row.stopped;
     hunt.hunt.stop_when_stale = true;
     hunts.push_back(hunt);
   }

@@ -1,5 +1,5 @@
-// Which hunt finds which deliberate defect (firehose/watch/mutant.hpp): memory and a mix of operations that the
-// defect alone endangers.
+// Which hunt finds which deliberate defect (firehose/watch/mutant.hpp): memory and a mix of operations
+// that the defect alone endangers.
 #pragma once
 
 #include "tests/stale/hunt/hunt.hpp"

@@ -11,8 +11,8 @@ namespace hydrant::stale {
 // The hooks library of this build; "" if it was built without.
 std::string hooks_library();
 
-// Starts this program again, with the libraries (separated by blanks) preloaded, in place of this process. Returns "" if it was
-// started so already, else why it cannot be.
+// Starts this program again, with the libraries (separated by blanks) preloaded, in place of this
+// process. Returns "" if it was started so already, else why it cannot be.
 std::string restart_with(const std::string& libraries, char** argv);
 
 enum class MutantEnd : uint8_t { kCaught, kSurvived, kSkipped, kFailed };
@@ -23,7 +23,8 @@ struct MutantRun {
   std::string text;  // what was found, or why not
 };
 
-// Runs the hunt of one mutant in `program`, a stale_hunt with mutants, for at most `seconds` from when it starts.
+// Runs the hunt of one mutant in `program`, a stale_hunt with mutants, for at most `seconds` from when
+// it starts.
 MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
                      double seconds);
 

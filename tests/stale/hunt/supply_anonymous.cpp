@@ -180,7 +180,8 @@ bool AnonymousSupply::move_onto(Worker& worker, Block& block) {
     const Range from = block.range;
     moved = mremap(pointer(from.addr), from.len, from.len, MREMAP_MAYMOVE | MREMAP_FIXED,
                    pointer(target.range.addr));
-    // Several mappings at once do not move, on most kernels. Whoever contests the slot waits for it to be empty.
+    // Several mappings at once do not move, on most kernels. Whoever contests the slot waits for it to
+    // be empty.
     if (moved == MAP_FAILED) munmap(pointer(from.addr), from.len);
   });
   if (moved == MAP_FAILED) replace(target.range);

@@ -1,8 +1,8 @@
 // The end of the data segment: one block, up and down, by whichever thread comes first.
 //
-// libc's malloc shares it. Its main heap grows only for the thread that called run_hunt(), which allocates nothing
-// meanwhile, and shrinks only in malloc_trim(), which takes break_mutex() too. If it grew above the block after
-// all, the block is kept for ever and the next one begins above.
+// libc's malloc shares it. Its main heap grows only for the thread that called run_hunt(), which
+// allocates nothing meanwhile, and shrinks only in malloc_trim(), which takes break_mutex() too. If it
+// grew above the block after all, the block is kept for ever and the next one begins above.
 #include "tests/stale/hunt/worker.hpp"
 
 #include <unistd.h>

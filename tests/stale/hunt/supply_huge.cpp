@@ -1,4 +1,5 @@
-// Huge pages: transparent ones in a few places of fixed addresses, and those that were set aside (MAP_HUGETLB).
+// Huge pages: transparent ones in a few places of fixed addresses, and those that were set aside
+// (MAP_HUGETLB).
 #include "tests/stale/hunt/worker.hpp"
 
 #include <atomic>

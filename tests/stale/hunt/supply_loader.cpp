@@ -1,5 +1,5 @@
-// Libraries that come and go. Each thread has a copy of its own, in a file in memory: the loader would give two
-// threads that open one file the same memory.
+// Libraries that come and go. Each thread has a copy of its own, in a file in memory: the loader would
+// give two threads that open one file the same memory.
 #include "tests/stale/hunt/worker.hpp"
 
 #include <dlfcn.h>

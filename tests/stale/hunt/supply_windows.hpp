@@ -12,8 +12,8 @@ class WindowSupply : public Supply {
   explicit WindowSupply(Windows* windows) : windows_(windows) {}
 
  protected:
-  // Calls map(addr), which maps `len` bytes, for a slot's address until it succeeds: once for a free slot, again and again for one that
-  // is being unmapped. map() replaces nothing. kNone: not now.
+  // Calls map(addr), which maps `len` bytes, for a slot's address until it succeeds: once for a free
+  // slot, again and again for one that is being unmapped. map() replaces nothing. kNone: not now.
   uint32_t map_somewhere(Worker& worker, size_t len, const std::function<bool(uintptr_t)>& map);
   // Around `release`, which unmaps all of the block: others may map there before it returns.
   void unmap_slot(Worker& worker, const Block& block, const std::function<void()>& release);

@@ -1,9 +1,9 @@
 // What is written into memory, and into files, to tell the lives of an address apart.
 //
 // A life of memory begins when a thread gets it from the system (or empties it, with MADV_DONTNEED for
-// example) and ends when it gives it back (or empties it again). Every life has a number that is never used
-// again. A tag names the life, the address it was written for, and the check that wrote it, so that no two checks
-// of a hunt ever expect the same bytes.
+// example) and ends when it gives it back (or empties it again). Every life has a number that is never
+// used again. A tag names the life, the address it was written for, and the check that wrote it, so
+// that no two checks of a hunt ever expect the same bytes.
 #pragma once
 
 #include <cstddef>

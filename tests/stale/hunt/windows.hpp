@@ -11,9 +11,10 @@
 //                      |                 v
 //                      +----won---- contested --left--> contested, vacated --lost--> free
 //
-// Ownership: busy: whoever claimed. leaving: the leaver, who touches nothing of it but for the system call that
-// releases it. contested: nobody owns the memory until a mapping that replaces nothing succeeded; the kernel
-// decides. An epoch in the state's word keeps a leaver that is late from changing a later owner's state.
+// Ownership: busy: whoever claimed. leaving: the leaver, who touches nothing of it but for the system
+// call that releases it. contested: nobody owns the memory until a mapping that replaces nothing
+// succeeded; the kernel decides. An epoch in the state's word keeps a leaver that is late from changing
+// a later owner's state.
 #pragma once
 
 #include "tests/stale/hunt/random.hpp"
@@ -39,8 +40,8 @@ class Windows {
     uint64_t epoch = 0;
   };
 
-  // Looks for unused addresses; nothing is mapped there. Windows of different offsets, a GiB apart, keep out of
-  // each other's way. False without address space.
+  // Looks for unused addresses; nothing is mapped there. Windows of different offsets, a GiB apart,
+  // keep out of each other's way. False without address space.
   bool reserve(uint32_t slots, size_t slot_bytes, size_t offset);
 
   uint32_t slots() const { return slots_; }
@@ -68,7 +69,8 @@ class Windows {
   void set_extent(uint32_t slot, size_t bytes) {
     extents_[slot].store(bytes, std::memory_order_relaxed);
   }
-  // Any slot that is busy now, and its extent; kNone if the first look finds none. Both may be out of date at once.
+  // Any slot that is busy now, and its extent; kNone if the first look finds none. Both may be out of
+  // date at once.
   uint32_t some_busy(Random& random, size_t* extent) const;
 
  private:

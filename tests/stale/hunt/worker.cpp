@@ -1,9 +1,11 @@
 #include "tests/stale/hunt/worker.hpp"
 
+#include "tests/stale/hunt/stutter.hpp"
+
 #include <algorithm>
 #include <fcntl.h>
 #include <malloc.h>
-#include <sched.h>
+#include <optional>
 #include <unistd.h>
 
 namespace hydrant::stale {
@@ -19,12 +21,12 @@ constexpr uint32_t kHoldLooks = 50;
 constexpr uint32_t kManys = 20;
 constexpr uint32_t kUpkeeps = 10;
 
-// One operation of so many starts a thread; forks; trims libc's heaps. They cost as much as hundreds of others.
+// One operation of so many starts a thread; trims libc's heaps. They cost as much as hundreds of others.
 constexpr uint32_t kThreadsOneIn = 400;
-constexpr uint32_t kForksOneIn = 40'000;
 constexpr uint32_t kTrimsOneIn = 2'000;
 
 constexpr uint32_t kMostPauses = 400;
+constexpr uint32_t kStutterUs = 400;
 
 }  // namespace
 
@@ -47,11 +49,12 @@ Worker::~Worker() {
 }
 
 void Worker::run(uint64_t operations) {
-  using Slow = HuntOptions::Slow;
-  if (ground_.options.slow == (only_bystander_ ? Slow::kBystanders : Slow::kOwners)) {
-    const sched_param parameters{};
-    sched_setscheduler(0, SCHED_IDLE, &parameters);
+  using Stopped = HuntOptions::Stopped;
+  std::optional<Stutter> stutter;
+  if (ground_.options.stopped == (only_bystander_ ? Stopped::kBystanders : Stopped::kOwners)) {
+    stutter.emplace(kStutterUs);
   }
+  if (only_bystander_) ground_.exchange.close(index_);
   while (!ground_.stop.load(std::memory_order_relaxed) &&
          (operations == 0 || count(kOperations) < operations)) {
     if (operation()) add(kOperations);
@@ -63,7 +66,7 @@ void Worker::run(uint64_t operations) {
 bool Worker::operation() {
   if (only_bystander_) return bystander_and_pause();
   if (ground_.stacks && random_.one_in(kThreadsOneIn)) return thread_episode();
-  if (ground_.forks && random_.one_in(kForksOneIn)) return fork_episode();
+  if (ground_.forks && random_.one_in(ground_.options.forks_one_in)) return fork_episode();
   if (ground_.trims && random_.one_in(kTrimsOneIn)) {
     doing("malloc_trim");
     const std::lock_guard lock(break_mutex());
@@ -198,8 +201,8 @@ bool Worker::look_at_hold() {
   return true;
 }
 
-// Pins memory of another thread without using it, while that may be going away: the owner must not find that pin
-// later, in another life.
+// Pins memory of another thread without using it, while that may be going away: the owner must not find
+// that pin later, in another life.
 bool Worker::bystander() {
   doing("bystander");
   size_t extent = 0;

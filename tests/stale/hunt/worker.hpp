@@ -64,8 +64,8 @@ class Worker {
   void doing(const char* what) { doing_.store(what, std::memory_order_relaxed); }
   // A new life of this memory.
   Life begin(Source source, Range range);
-  // Before the system call that takes pages of `range` away: what a client must say is said, and holds that look
-  // into it are prepared.
+  // Before the system call that takes pages of `range` away: what a client must say is said, and holds
+  // that look into it are prepared.
   void leaving(Range range, Fate fate);
   // The same for memory that only the client's word keeps cached: never forgotten.
   void leaving_vouched(Range range, Fate fate);

@@ -1,5 +1,5 @@
-// A child made by the bare clone system call that makes a domain of its own before it touches one it inherited: what
-// is born in the child is not taken for the parent's.
+// A child made by the bare clone system call that makes a domain of its own before it touches one it
+// inherited: what is born in the child is not taken for the parent's.
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/child_process.hpp"

@@ -1,12 +1,11 @@
 // Domains that begin while others end, registrars that use other domains, handles of nothing.
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace hydrant::testing {
 namespace {
@@ -47,7 +46,9 @@ struct Scripted {
       self->live.fetch_sub(1);
       return HYDRANT_UNPIN_DONE;
     };
-    table.forget_in_child = [](void* user) { static_cast<Scripted*>(user)->forgotten.fetch_add(1); };
+    table.forget_in_child = [](void* user) {
+      static_cast<Scripted*>(user)->forgotten.fetch_add(1);
+    };
   }
 
   hydrant_domain_t create(uint64_t budget = 64 * kMiB) const {
@@ -73,7 +74,8 @@ TEST_F(Lifetimes, ADomainThatEndsKeepsItsPlaceUntilItHasEnded) {
   const hydrant_domain_t ending = first_.create();
   ASSERT_EQ(hydrant_release(hydrant_pin(ending, arena_.page(0), kPage, 0)), GASNET_OK);
   first_.hold_unpin.store(true);
-  std::thread ender([&] { EXPECT_EQ(hydrant_domain_destroy(ending, HYDRANT_FINI_UNPIN), GASNET_OK); });
+  std::thread ender(
+      [&] { EXPECT_EQ(hydrant_domain_destroy(ending, HYDRANT_FINI_UNPIN), GASNET_OK); });
   ASSERT_TRUE(wait_until([&] { return first_.in_unpin.load(); }));
 
   const hydrant_domain_t fresh = second_.create();
@@ -125,8 +127,8 @@ TEST_F(Lifetimes, ARegistrarMayPinInAnotherDomain) {
   const hydrant_domain_t inner = second_.create();
   first_.inner = inner;
   first_.inner_addr = arena_.page(0);
-  const std::array<hydrant_range_t, 2> ranges = {
-      hydrant_range_t{arena_.addr(0), kPage}, hydrant_range_t{arena_.addr(64), kPage}};
+  const std::array<hydrant_range_t, 2> ranges = {hydrant_range_t{arena_.addr(0), kPage},
+                                                 hydrant_range_t{arena_.addr(64), kPage}};
   std::array<hydrant_pin_t, 2> pins{};
   ASSERT_EQ(hydrant_pin_many(outer, ranges.data(), 2, 0, pins.data()), GASNET_OK)
       << hydrant_error_text();
@@ -169,7 +171,8 @@ TEST_F(Lifetimes, AForkFindsADomainThatIsEnding) {
   const hydrant_domain_t ending = first_.create();
   ASSERT_EQ(hydrant_release(hydrant_pin(ending, arena_.page(0), kPage, 0)), GASNET_OK);
   first_.hold_unpin.store(true);
-  std::thread ender([&] { EXPECT_EQ(hydrant_domain_destroy(ending, HYDRANT_FINI_UNPIN), GASNET_OK); });
+  std::thread ender(
+      [&] { EXPECT_EQ(hydrant_domain_destroy(ending, HYDRANT_FINI_UNPIN), GASNET_OK); });
   ASSERT_TRUE(wait_until([&] { return first_.in_unpin.load(); }));
   const pid_t child = fork();
   if (child == 0) _exit(first_.forgotten.load() == 1 ? 0 : 1);

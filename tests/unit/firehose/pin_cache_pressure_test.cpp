@@ -1,5 +1,6 @@
-// The cache when there is not enough for all: what a refusal by the registrar costs and for how long, what a request
-// that cannot be served costs others, and what a waiting thread does for others meanwhile.
+// The cache when there is not enough for all: what a refusal by the registrar costs and for how long,
+// what a request that cannot be served costs others, and what a waiting thread does for others
+// meanwhile.
 #include <hydrant/pin_cache.h>
 
 #include "tests/unit/firehose/pin_cache_test_util.hpp"

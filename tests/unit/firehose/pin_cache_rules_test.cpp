@@ -1,5 +1,5 @@
-// Rules of the control path that hits rely on and that no single answer shows: what must be fenced, what stays
-// open, which slots may be used again.
+// Rules of the control path that hits rely on and that no single answer shows: what must be fenced,
+// what stays open, which slots may be used again.
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
 namespace hydrant::testing {

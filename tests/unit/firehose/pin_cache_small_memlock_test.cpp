@@ -1,4 +1,5 @@
-// An ordinary user with 64 KiB of memlock, the default of many machines: the default registrar serves what fits.
+// An ordinary user with 64 KiB of memlock, the default of many machines: the default registrar serves
+// what fits.
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/child_process.hpp"

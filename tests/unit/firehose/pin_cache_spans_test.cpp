@@ -1,5 +1,5 @@
-// Page mode's pins of several buckets: as many as memory allows, each its own, and none of them at the cost of
-// regions.
+// Page mode's pins of several buckets: as many as memory allows, each its own, and none of them at the
+// cost of regions.
 #include <hydrant/pin_cache.h>
 
 #include "firehose/span_table.hpp"

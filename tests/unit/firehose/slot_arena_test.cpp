@@ -1,5 +1,5 @@
-// Slots outlive their domains: late releases are answered and never crash, and domains may come and go for ever
-// without using up the address space.
+// Slots outlive their domains: late releases are answered and never crash, and domains may come and go
+// for ever without using up the address space.
 #include "firehose/slot_arena.hpp"
 
 #include <hydrant/pin_cache.h>

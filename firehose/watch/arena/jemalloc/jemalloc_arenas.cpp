@@ -12,7 +12,7 @@
 //    that.
 //  - The store may leave decommitted memory as it is, so jemalloc must never rely on it being zero again.
 //    It would only for MALLOCX_ZERO, which is not used here.
-#include "firehose/watch/arena/jemalloc/jemalloc_abi.h"
+#include "firehose/watch/arena/jemalloc/jemalloc_abi.hpp"
 
 #include <jemalloc/jemalloc.h>
 
@@ -30,7 +30,9 @@ const char* malloc_conf =
     "narenas:1,tcache:false,background_thread:false,oversize_threshold:0,muzzy_decay_ms:0";
 
 // MALLOC_CONF in the environment is meant for the program's allocator, which may be another jemalloc.
+// NOLINTNEXTLINE(readability-identifier-naming): the linker's name for what stands before secure_getenv()
 extern "C" char* __wrap_secure_getenv(const char* name);
+// NOLINTNEXTLINE(readability-identifier-naming): the same
 extern "C" char* __wrap_secure_getenv(const char* /*name*/) { return nullptr; }
 
 namespace hydrant::arena {
@@ -39,7 +41,7 @@ namespace {
 constexpr unsigned kMostArenas = 4;
 
 // Set once, under start_once, before any arena exists.
-hydrant_alloc_pages_t g_pages;
+JemallocPages g_pages;
 unsigned g_arenas[kMostArenas];
 unsigned g_arena_count;
 int g_start_error = EAGAIN;
@@ -49,7 +51,8 @@ std::atomic<unsigned> g_next_arena{0};
 // ---- extent hooks: true means "not done" ----
 
 void* on_alloc(extent_hooks_t*, void* wanted, size_t bytes, size_t alignment, bool* zero,
-               bool* commit, unsigned) {
+               bool* commit,  // NOLINT(readability-non-const-parameter): jemalloc's type
+               unsigned) {
   if (wanted != nullptr) return nullptr;  // only ever a wish to grow in place
   void* p = g_pages.grow(bytes, alignment);
   if (p == nullptr) return nullptr;
@@ -71,7 +74,7 @@ bool on_decommit(extent_hooks_t*, void* p, size_t, size_t offset, size_t bytes, 
 bool on_split(extent_hooks_t*, void*, size_t, size_t, size_t, bool, unsigned) { return false; }
 
 bool on_merge(extent_hooks_t*, void* a, size_t, void* b, size_t, bool, unsigned) {
-  return g_pages.together(a, b) == 0;
+  return !g_pages.together(a, b);
 }
 
 extent_hooks_t g_hooks = {on_alloc, nullptr, nullptr,  on_commit, on_decommit,
@@ -122,6 +125,9 @@ int flags_for(size_t alignment) {
 
 void start_once() {
   g_arena_count = 0;
+  // Whatever /etc/malloc.conf says: a library starts no threads of which nobody knows.
+  bool off = false;
+  (void)mallctl("background_thread", nullptr, nullptr, &off, sizeof off);
   if (pthread_key_create(&g_thread_key, end_thread) != 0) return;
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   const unsigned wanted = static_cast<unsigned>(std::clamp(cores, 1L, long{kMostArenas}));
@@ -142,7 +148,7 @@ void start_once() {
 pthread_mutex_t g_start_lock = PTHREAD_MUTEX_INITIALIZER;
 bool g_started = false;
 
-int start(const hydrant_alloc_pages_t* pages) {
+int start(const JemallocPages* pages) {
   // No lock of the dynamic linker is wanted below: jemalloc's own start was this library's constructor.
   pthread_mutex_lock(&g_start_lock);
   if (!g_started) {
@@ -202,14 +208,16 @@ size_t in_use_bytes() {
 }  // namespace
 }  // namespace hydrant::arena
 
-extern "C" {
-extern __attribute__((visibility("default")))
-const hydrant_alloc_jemalloc_t hydrant_alloc_jemalloc_1;
-const hydrant_alloc_jemalloc_t hydrant_alloc_jemalloc_1 = {
-    HYDRANT_ALLOC_JEMALLOC_ABI, 0,
-    JEMALLOC_VERSION,           hydrant::arena::start,
-    hydrant::arena::allocate,   hydrant::arena::reallocate,
-    hydrant::arena::release,    hydrant::arena::usable_bytes,
-    hydrant::arena::purge,      hydrant::arena::in_use_bytes,
+extern "C" __attribute__((visibility("default")))
+const hydrant::arena::JemallocTable hydrant_alloc_jemalloc_1;
+const hydrant::arena::JemallocTable hydrant_alloc_jemalloc_1 = {
+    .abi = hydrant::arena::kJemallocAbi,
+    .version = JEMALLOC_VERSION,
+    .start = hydrant::arena::start,
+    .allocate = hydrant::arena::allocate,
+    .reallocate = hydrant::arena::reallocate,
+    .release = hydrant::arena::release,
+    .usable_bytes = hydrant::arena::usable_bytes,
+    .purge = hydrant::arena::purge,
+    .in_use_bytes = hydrant::arena::in_use_bytes,
 };
-}

@@ -81,7 +81,8 @@ TEST_F(BufferPoolSingle, SharesDivideTheBytes) {
   options.total_bytes = 100 * 4096;
   options.shares = {2, 1, 1};
   create(options);
-  // 50, 25 and 25 pages: 50, 12 and 6 buffers and two pages over, which make no large buffer but one of 8 KiB.
+  // 50, 25 and 25 pages: 50, 12 and 6 buffers and two pages over, which make no large buffer but one of
+  // 8 KiB.
   EXPECT_EQ(pool_->stats(0).count, 50u);
   EXPECT_EQ(pool_->stats(1).count, 13u);
   EXPECT_EQ(pool_->stats(2).count, 6u);
@@ -212,8 +213,8 @@ TEST_F(BufferPoolSingle, ExhaustionIsNotNowAndSaysNothing) {
 }
 
 TEST_F(BufferPoolSingle, EverythingCanBeTakenAgainAndAgain) {
-  for (const uint32_t depth : {0u, 1u, 8u, 15u}) {
-    BufferPoolOptions options = pool_options(64, {5, 64, 1, 200});
+  for (const uint32_t depth : {0u, 1u, 8u, 31u}) {
+    BufferPoolOptions options = pool_options(64, {5, 64, 1, 256});
     options.magazine_depth = depth;
     create(options);
     for (int round = 0; round < 5; ++round) {

@@ -1,4 +1,5 @@
-// Many threads on one pool: no buffer is ever in two hands, none is lost, nobody starves beside an idle thread.
+// Many threads on one pool: no buffer is ever in two hands, none is lost, nobody starves beside an idle
+// thread.
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/base/buffer_pool_util.hpp"
 
@@ -149,14 +150,14 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(StormCase{"Plenty", 512, 512, 8, 64, 0, false},
                       StormCase{"RaidsAllTheTime", 24, 16, 8, 64, 0, false},
                       StormCase{"RaidsWithFullFences", 24, 16, 8, 64, 0, true},
-                      StormCase{"DeepMagazinesAndLargerClasses", 120, 120, 15, 64, 1, false},
+                      StormCase{"DeepMagazinesAndLargerClasses", 256, 120, 31, 64, 1, false},
                       StormCase{"StackAlone", 24, 16, 0, 64, 0, false},
                       StormCase{"FewerMagazinesThanThreads", 32, 32, 4, 2, 1, false},
                       StormCase{"NoMagazines", 12, 6, 8, 0, 1, false}),
     [](const auto& one) { return one.param.name; });
 
-// An owner that is nearly always inside its magazine, and a raider that comes whenever there is something in it:
-// what decides is the fence between the two flags.
+// An owner that is nearly always inside its magazine, and a raider that comes whenever there is
+// something in it: what decides is the fence between the two flags.
 class BufferPoolTug : public BufferPoolTest, public ::testing::WithParamInterface<bool> {
  protected:
   // Takes up to n, tags them, returns them.

@@ -68,7 +68,9 @@ class Listener {
 
   hydrant_monitor_client_t client_{
       this,
-      [](void* self, uintptr_t addr, size_t len) { of(self).forget({addr, len}); },
+      [](void* self, uintptr_t addr, size_t len) {
+        of(self).forget({addr, len});
+      },
       [](void* self) { ++of(self).vouched_; },
       [](void* self, uintptr_t, size_t) { return of(self).pinned_.load(); }};
   int number_ = -1;

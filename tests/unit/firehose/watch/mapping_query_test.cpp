@@ -77,17 +77,18 @@ class MappingQueryTest : public ::testing::TestWithParam<Path> {
 TEST_P(MappingQueryTest, PrivateAnonymousMappingIsFoundWhole) {
   MappedMemory memory(16);
   memory.replace(4, 8);
-  EXPECT_EQ(with_query([&](const MappingQuery& query) {
-              for (const uintptr_t addr : {memory.addr(4), memory.addr(7) + 13, memory.addr(12) - 1}) {
-                std::string wrong = expect(query, addr, part(memory, 4, 8), true);
-                if (!wrong.empty()) return wrong;
-              }
-              Mapping before{};
-              if (!query.find(memory.addr(4) - 1, &before)) return std::string("no guard before it");
-              if (before.range.end() != memory.addr(4)) return std::string("the guard goes on");
-              return std::string();
-            }),
-            "");
+  EXPECT_EQ(
+      with_query([&](const MappingQuery& query) {
+        for (const uintptr_t addr : {memory.addr(4), memory.addr(7) + 13, memory.addr(12) - 1}) {
+          std::string wrong = expect(query, addr, part(memory, 4, 8), true);
+          if (!wrong.empty()) return wrong;
+        }
+        Mapping before{};
+        if (!query.find(memory.addr(4) - 1, &before)) return std::string("no guard before it");
+        if (before.range.end() != memory.addr(4)) return std::string("the guard goes on");
+        return std::string();
+      }),
+      "");
 }
 
 TEST_P(MappingQueryTest, FilesAndSharedMemoryAreNotPrivateAnonymous) {
@@ -154,8 +155,8 @@ TEST_P(MappingQueryTest, OneOfThousandsIsFound) {
               std::mt19937 random(7);
               for (int i = 0; i < 200; ++i) {
                 const size_t page = random() % kMappings;
-                std::string wrong =
-                    expect(query, memory.addr(page) + random() % kPage, part(memory, page, 1), true);
+                std::string wrong = expect(query, memory.addr(page) + random() % kPage,
+                                           part(memory, page, 1), true);
                 if (!wrong.empty()) return "page " + std::to_string(page) + ": " + wrong;
               }
               return std::string();
@@ -167,7 +168,8 @@ TEST_P(MappingQueryTest, NamedMemoryAndTheStackArePrivateAnonymous) {
   MappedMemory memory(4);
   memory.replace(0, 4);
   // Kernels without CONFIG_ANON_VMA_NAME refuse; then it is ordinary memory.
-  (void)prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, memory.addr(), memory.bytes(), "a b c [x] 7f-8f rw-s");
+  (void)prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, memory.addr(), memory.bytes(),
+              "a b c [x] 7f-8f rw-s");
   const int on_stack = 0;
   EXPECT_EQ(with_query([&](const MappingQuery& query) {
               std::string wrong = expect(query, memory.addr(2), part(memory, 0, 4), true);

@@ -12,12 +12,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <functional>
 #include <ostream>
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 #include <vector>
 
 namespace hydrant {
@@ -119,10 +121,10 @@ TEST_F(UserfaultTest, MoveOverWatchedMemoryReportsThatToo) {
               memory_.page(8));
     memory_.disown(0, 2);
   });
-  const auto overwritten = std::count(changes.begin(), changes.end(),
-                                      MemoryChange{Kind::kUnmapped, range(8, 2), {}});
-  const auto moved =
-      std::count(changes.begin(), changes.end(), MemoryChange{Kind::kMoved, range(0, 2), range(8, 2)});
+  const auto overwritten =
+      std::count(changes.begin(), changes.end(), MemoryChange{Kind::kUnmapped, range(8, 2), {}});
+  const auto moved = std::count(changes.begin(), changes.end(),
+                                MemoryChange{Kind::kMoved, range(0, 2), range(8, 2)});
   EXPECT_EQ(overwritten, 1);
   EXPECT_EQ(moved, 1);
 }
@@ -149,7 +151,7 @@ TEST_F(UserfaultTest, ShrinkingIsReportedAndGrowingIsNot) {
               ASSERT_EQ(mremap(memory_.page(0), 12 * kPage, 14 * kPage, 0), memory_.page(0));
             }),
             Changes{});
-  memory_.replace(12, 4);
+  (void)changes_of([&] { memory_.replace(12, 4); });
 }
 
 // ---- madvise ----
@@ -174,8 +176,7 @@ TEST_F(UserfaultTest, AdviceThatDropsPagesIsReported) {
     const bool must = advice == MADV_DONTNEED || advice == MADV_FREE || advice == kDontneedLocked;
     EXPECT_EQ(reported, must && answer == 0);
     (void)madvise(memory_.page(4), 4 * kPage, MADV_NORMAL);
-    memory_.replace(0, 16);  // undoes whatever it was
-    (void)changes_of([] {});
+    (void)changes_of([&] { memory_.replace(0, 16); });  // undoes whatever it was
     ASSERT_TRUE(userfault_.watch(range(0, 16)));
   }
 }
@@ -208,8 +209,7 @@ TEST_F(UserfaultTest, ProtectionAndLocksChangeNothing) {
 
 // ---- changes under way ----
 
-class UserfaultUnderWay : public UserfaultTest,
-                          public ::testing::WithParamInterface<const char*> {
+class UserfaultUnderWay : public UserfaultTest, public ::testing::WithParamInterface<const char*> {
  protected:
   void release() {
     const std::string how = GetParam();
@@ -328,7 +328,8 @@ TEST_F(UserfaultTest, CloseEndsReportsAndLetsWaitersGo) {
   EXPECT_FALSE(returned);
   userfault_.close();
   threads.join();
-  EXPECT_FALSE(userfault_.change_under_way());
+  EXPECT_FALSE(userfault_.usable());
+  EXPECT_TRUE(userfault_.change_under_way()) << "nothing is known";
   memory_.unmap(4, 4);  // returns: nobody is to be told
   EXPECT_EQ(userfault_.descriptor(), -1);
 }
@@ -341,6 +342,22 @@ TEST_F(UserfaultTest, WatchingDeliversNoFaults) {
   MemoryChange changes[4];
   EXPECT_EQ(userfault_.read(changes, 4), 0u);
   EXPECT_EQ(fresh.page(63)[0], std::byte{3});
+}
+
+// A program may close what it does not know, and open something else under the number.
+TEST_F(UserfaultTest, AnotherFileUnderItsNumberIsLeftAlone) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_TRUE(userfault_.usable());
+  const int number = userfault_.descriptor();
+  ASSERT_EQ(dup2(ends[0], number), number);
+  EXPECT_FALSE(userfault_.usable());
+  EXPECT_TRUE(userfault_.change_under_way());
+  EXPECT_FALSE(userfault_.watch(range(0, 1)));
+  userfault_.close();
+  EXPECT_EQ(userfault_.descriptor(), -1);
+  EXPECT_NE(fcntl(number, F_GETFD), -1) << "it was somebody else's";
+  for (const int fd : {number, ends[0], ends[1]}) close(fd);
 }
 
 // ---- refusals ----
