@@ -126,10 +126,11 @@ void Worker::child() {
 // The same addresses again and again, in lives of the child's own, and memory that it has from its parent.
 void Worker::child_hunt() {
   for (const Block& block : blocks_) {
-    if (block.slot != Windows::kNone && block.file < 0 && block.source != Source::kShm &&
-        block.source != Source::kShared) {
-      check(block);
-    }
+    const bool is_private = block.slot != Windows::kNone && block.file < 0 &&
+                            block.source != Source::kShm && block.source != Source::kShared;
+    // Some of it is not here: MADV_DONTFORK.
+    void* memory = reinterpret_cast<void*>(block.range.addr);
+    if (is_private && msync(memory, block.range.len, MS_ASYNC) == 0) check(block);
   }
   for (int i = 0; i < kChildRounds; ++i) {
     const size_t len = random_.between(1, 8) * kPageBytes;

@@ -289,6 +289,7 @@ TEST_F(UserfaultTest, HolesArePassedOver) {
   EXPECT_TRUE(userfault_.watch({other.addr(), other.bytes()}));
   EXPECT_EQ(changes_of([&] { other.unmap(7, 1); }),
             (Changes{{Kind::kUnmapped, {other.addr(7), kPage}, {}}}));
+  userfault_.close();  // before its memory goes, with nobody to read
 }
 
 TEST_F(UserfaultTest, PrivateFileMappingCannotBeWatched) {
@@ -315,6 +316,7 @@ TEST_F(UserfaultTest, WhatAnotherOneWatchesCannotBeWatched) {
   EXPECT_FALSE(userfault_.watch({other.addr(), other.bytes()}));
   second.close();
   EXPECT_TRUE(userfault_.watch({other.addr(), other.bytes()})) << "its owner has let go";
+  userfault_.close();  // before its memory goes, with nobody to read
 }
 
 TEST_F(UserfaultTest, CloseEndsReportsAndLetsWaitersGo) {
@@ -342,6 +344,7 @@ TEST_F(UserfaultTest, WatchingDeliversNoFaults) {
   MemoryChange changes[4];
   EXPECT_EQ(userfault_.read(changes, 4), 0u);
   EXPECT_EQ(fresh.page(63)[0], std::byte{3});
+  userfault_.close();  // before its memory goes, with nobody to read
 }
 
 // A program may close what it does not know, and open something else under the number.
