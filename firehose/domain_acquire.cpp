@@ -240,13 +240,13 @@ void Domain::extend_locked(Plan* plan) {
 
 void Domain::plan_locked(const Want& want, Plan* plan) {
   plan->range = want.pages;
-  plan->vouched = vouched_.covers(want.pages);
   plan->access = want.plain ? want.need : want.need | config_.eager;
   if (known_refused_locked(plan->range, plan->access)) plan->access = want.need;
   const bool may_extend = config_.mode == HYDRANT_MODE_REGION && !want.exact &&
                           want.prepaid == nullptr && config_.watch != HYDRANT_WATCH_NONE &&
                           !want.restless;
   if (may_extend && plan->range.len < config_.merge_bytes) extend_locked(plan);
+  plan->vouched = vouched_.covers(plan->range);  // a neighbour that joined in may not be
 }
 
 // Takes budget and a slot, and makes the registration known as pending.
