@@ -5,13 +5,13 @@
 //
 // The last line says: operations N, opportunities N, stale N, mutants N caught of N.
 // Exit status: 0 clean; 1 not clean, or too few opportunities; 2 usage; 77 this machine has no io_uring.
-#include "tests/stale/hunt/hunt.hpp"
+#include "bench/support/hunt_report.hpp"
 #include "tests/stale/hunt/hydrant_cache.hpp"
 #include "tests/stale/hunt/mutants.hpp"
 #include "tests/stale/hunt/programs.hpp"
+#include "tests/stale/hunt/rounds.hpp"
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include <cinttypes>
 #include <cstdio>
@@ -21,7 +21,6 @@
 namespace hydrant::stale {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr int kDirty = 1;
 constexpr int kUsage = 2;
 constexpr int kSkipped = 77;
@@ -34,7 +33,8 @@ struct Arguments {
   std::string watch = "auto", mode = "region", sources = "all";
   std::string mutant, mutants = "all";
   std::string preload;
-  bool hooks = false, no_hunt = false, json = false, list = false, quiet = false;
+  bool hooks = false, no_hunt = false, mixed = false, peer = false;
+  bool json = false, list = false, quiet = false;
   // Of 1000 operations, pins of an address that had been cached in an earlier life.
   uint32_t least_opportunities = 10;
 };
@@ -65,6 +65,13 @@ void add_hunt_options(CLI::App& app, Arguments& a) {
 
 void add_options(CLI::App& app, Arguments& a) {
   add_hunt_options(app, a);
+  app.add_flag("--mixed", a.mixed,
+               "In rounds of at most 20 s: as said, in the other mode, with few places and "
+               "bystanders that "
+               "are stopped anywhere, with a budget that is always full")
+      ->disable_flag_override();
+  app.add_flag("--peer", a.peer, "Afterwards the same, for as long, with UCX's cache")
+      ->disable_flag_override();
   app.add_flag("--hooks", a.hooks, "With libfirehose_hooks.so preloaded")->disable_flag_override();
   app.add_option("--preload", a.preload,
                  "With these libraries preloaded, an allocator for example (separated by blanks)");
@@ -96,109 +103,32 @@ int list() {
   return 0;
 }
 
-void show_progress(const HuntCounts& counts) {
-  std::fprintf(stderr, "\r%" PRIu64 " operations, %" PRIu64 " opportunities, %" PRIu64 " stale   ",
-               counts.operations, counts.opportunities, counts.stale);
-}
-
-Json to_json(const Arguments& a, const HuntResult& result) {
-  const HuntCounts& c = result.counts;
-  Json sources = Json::object();
-  for (size_t i = 0; i < kSources; ++i) {
-    if (c.lives[i] == 0) continue;
-    sources[source_name(static_cast<Source>(i))] = {{"lives", c.lives[i]},
-                                                    {"opportunities", c.opportunities_by_source[i]},
-                                                    {"stale", c.stale_by_source[i]}};
-  }
-  Json coverage = Json::object();
-  for (size_t i = 0; i < kCoverages; ++i) {
-    coverage[coverage_name(static_cast<Coverage>(i))] = c.pins_by_coverage[i];
-  }
-  return {{"seed", a.hunt.seed},
-          {"watch", a.watch},
-          {"mode", a.mode},
-          {"threads", a.hunt.threads},
-          {"seconds", result.seconds},
-          {"operations", c.operations},
-          {"opportunities", c.opportunities},
-          {"stale", c.stale},
-          {"unwatched_kept", c.unwatched_kept},
-          {"broken", c.broken},
-          {"pins", c.pins},
-          {"not_now", c.not_now},
-          {"refused", c.refused},
-          {"checks", c.checks},
-          {"late_checks", c.late_checks},
-          {"contests", c.contests},
-          {"children", c.children},
-          {"pins_by_coverage", coverage},
-          {"sources", sources},
-          {"findings", result.findings},
-          {"skipped", result.skipped},
-          {"failure", result.failure}};
-}
-
-void print(const HuntResult& result) {
-  const HuntCounts& c = result.counts;
-  for (const std::string& text : result.skipped) std::printf("skipped %s\n", text.c_str());
-  std::printf("%-8s %12s %14s %8s\n", "source", "lives", "opportunities", "stale");
-  for (size_t i = 0; i < kSources; ++i) {
-    if (c.lives[i] == 0) continue;
-    std::printf("%-8s %12" PRIu64 " %14" PRIu64 " %8" PRIu64 "\n",
-                source_name(static_cast<Source>(i)), c.lives[i], c.opportunities_by_source[i],
-                c.stale_by_source[i]);
-  }
-  std::printf("%.1f s; %" PRIu64 " pins, %" PRIu64 " not now, %" PRIu64 " refused; %" PRIu64
-              " checks, %" PRIu64 " through holds that outlived their memory; %" PRIu64
-              " mapped before the last owner's release had returned; %" PRIu64 " children\n",
-              result.seconds, c.pins, c.not_now, c.refused, c.checks, c.late_checks, c.contests,
-              c.children);
-  std::printf("pins by coverage:");
-  for (size_t i = 0; i < kCoverages; ++i) {
-    std::printf(" %s %" PRIu64, coverage_name(static_cast<Coverage>(i)), c.pins_by_coverage[i]);
-  }
-  std::printf("\n");
-  for (const std::string& text : result.findings) std::printf("FOUND %s\n", text.c_str());
-  if (c.unwatched_kept != 0)
-    std::printf("%" PRIu64 " times unwatched memory was kept\n", c.unwatched_kept);
-  if (c.broken != 0) std::printf("%" PRIu64 " broken pins, moves or children\n", c.broken);
-  if (!result.failure.empty()) std::printf("The hunt failed: %s\n", result.failure.c_str());
-}
-
-// The figures of the last line, and whether all is well.
+// What the last line says, and whether all is well.
 struct Outcome {
   HuntCounts counts;
-  uint32_t mutants = 0, caught = 0;
+  unsigned mutants = 0, caught = 0;
   bool good = true;
-  int finish() const {
-    std::printf("operations %" PRIu64 ", opportunities %" PRIu64 ", stale %" PRIu64
-                ", mutants %u caught of %u\n",
-                counts.operations, counts.opportunities, counts.stale, caught, mutants);
-    return good ? 0 : kDirty;
-  }
+  Json document = Json::object();
 };
 
 // False: this machine cannot hunt.
 bool hunt(Arguments& a, Outcome* outcome) {
+  if (!a.quiet && !a.json) a.hunt.progress = show_progress;
   std::string error;
-  const std::unique_ptr<Cache> cache = make_hydrant_cache(a.cache, &error);
-  if (cache == nullptr) {
+  const HuntResult result =
+      a.mixed ? run_mixed_rounds(a.hunt, a.cache, &error) : run_one_round(a.hunt, a.cache, &error);
+  if (!error.empty()) {
     std::printf("skipped: %s\n", error.c_str());
     return false;
   }
-  if (!a.quiet && !a.json) a.hunt.progress = show_progress;
-  const HuntResult result = run_hunt(a.hunt, *cache);
   if (a.hunt.progress) std::fprintf(stderr, "\n");
-  if (a.json) {
-    std::printf("%s\n", to_json(a, result).dump(2).c_str());
-  } else {
-    print(result);
-  }
+  if (!a.json) print(result);
+  outcome->document["hydrant"] = to_json(result);
   outcome->counts = result.counts;
   outcome->good = result.clean();
-  if (outcome->counts.opportunities * 1000 <
-      outcome->counts.operations * uint64_t{a.least_opportunities}) {
-    std::printf("too few opportunities: the run proves little\n");
+  if (result.counts.opportunities * 1000 <
+      result.counts.operations * uint64_t{a.least_opportunities}) {
+    if (!a.json) std::printf("too few opportunities: the run proves little\n");
     outcome->good = false;
   }
   return true;
@@ -209,23 +139,36 @@ bool is_chosen(const std::string& name, const std::string& list) {
 }
 
 void hunt_mutants(const Arguments& a, Outcome* outcome) {
+  constexpr const char* kEnds[] = {"caught", "SURVIVED", "skipped", "FAILED"};
   const std::string program = program_with_mutants();
   for (const MutantHunt& mutant : mutant_hunts()) {
     if (!is_chosen(mutant.name, a.mutants)) continue;
     const MutantRun run = run_mutant(program, mutant, a.hunt.seed, a.mutant_seconds);
-    const char* end[] = {"caught", "SURVIVED", "skipped", "FAILED"};
-    std::printf("mutant %s (%s): %s after %.1f s\n", mutant.name.c_str(), mutant.what.c_str(),
-                end[static_cast<size_t>(run.end)], run.seconds);
-    if (run.end != MutantEnd::kCaught || !a.quiet) std::printf("    %s\n", run.text.c_str());
-    std::fflush(stdout);
+    const char* end = kEnds[static_cast<size_t>(run.end)];
+    outcome->document["mutants"][mutant.name] = {
+        {"what", mutant.what}, {"end", end}, {"seconds", run.seconds}, {"text", run.text}};
+    if (!a.json) {
+      std::printf("mutant %s (%s): %s after %.1f s\n", mutant.name.c_str(), mutant.what.c_str(),
+                  end, run.seconds);
+      if (run.end != MutantEnd::kCaught || !a.quiet) std::printf("    %s\n", run.text.c_str());
+      std::fflush(stdout);
+    }
     if (run.end == MutantEnd::kSkipped) continue;
     ++outcome->mutants;
-    if (run.end == MutantEnd::kCaught) {
-      ++outcome->caught;
-    } else {
-      outcome->good = false;
-    }
+    if (run.end == MutantEnd::kCaught) ++outcome->caught;
+    if (run.end != MutantEnd::kCaught) outcome->good = false;
   }
+}
+
+// What a peer's cache finds says nothing about ours: it changes neither the last line nor the exit status.
+void hunt_peer(const Arguments& a, Outcome* outcome) {
+  const ProgramEnd peer =
+      run_program({beside_this_program("stale_hunt_ucx"), "--seed", std::to_string(a.hunt.seed),
+                   "--seconds", std::to_string(a.hunt.seconds), "--operations",
+                   std::to_string(a.hunt.operations), "--threads", std::to_string(a.hunt.threads)},
+                  "", a.hunt.seconds + static_cast<double>(a.hunt.operations) * 1e-3);
+  outcome->document["ucx"] = peer.output;
+  if (!a.json) std::printf("\nThe same with UCX's cache:\n%s\n", peer.output.c_str());
 }
 
 // Makes this process the hunt of one defect. Answers an exit status, or -1 to go on.
@@ -284,14 +227,21 @@ int main_of(int argc, char** argv) {
   if (a.list) return list();
   const int status = prepare(a, argv);
   if (status >= 0) return status;
-  std::printf("seed %" PRIu64 ", watch %s, %s mode, %u threads, sources %s\n", a.hunt.seed,
-              a.watch.c_str(), a.mode.c_str(), a.hunt.threads,
-              format_sources(a.hunt.sources).c_str());
-  std::fflush(nullptr);
+  const std::string sources = format_sources(a.hunt.sources);
   Outcome outcome;
+  outcome.document = {{"seed", a.hunt.seed},       {"watch", a.watch},   {"mode", a.mode},
+                      {"threads", a.hunt.threads}, {"sources", sources}, {"hooks", a.hooks}};
+  if (!a.json) {
+    std::printf("seed %" PRIu64 ", watch %s, %s mode, %u threads, sources %s\n", a.hunt.seed,
+                a.watch.c_str(), a.mode.c_str(), a.hunt.threads, sources.c_str());
+    std::fflush(stdout);
+  }
   if (!a.no_hunt && !hunt(a, &outcome)) return kSkipped;
   if (a.mutants != "none") hunt_mutants(a, &outcome);
-  return outcome.finish();
+  if (a.peer) hunt_peer(a, &outcome);
+  if (a.json) std::printf("%s\n", outcome.document.dump(2).c_str());
+  print_last_line(outcome.counts, outcome.mutants, outcome.caught);
+  return outcome.good ? 0 : kDirty;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 // Left out unless asked for: files in memory (UCX does not say that it watches those), what belongs to
 // our library (owner, arena, vouched), and forks. The last line is stale_hunt's. Exit status: 0 if the
 // hunt ran, whatever it found; 2 usage; 77 no io_uring or UCX.
+#include "bench/support/hunt_report.hpp"
 #include "firehose/registrars/uring_registrar.hpp"
 #include "tests/stale/hunt/hunt.hpp"
 
@@ -137,24 +138,6 @@ int skip(const char* reason) {
   return kSkipped;
 }
 
-void print(const HuntOptions& options, const HuntResult& result) {
-  const HuntCounts& c = result.counts;
-  for (const std::string& text : result.skipped) std::printf("skipped %s\n", text.c_str());
-  for (const std::string& text : result.findings) std::printf("FOUND %s\n", text.c_str());
-  if (!result.failure.empty()) std::printf("The hunt failed: %s\n", result.failure.c_str());
-  for (size_t i = 0; i < kSources; ++i) {
-    if (c.lives[i] == 0) continue;
-    std::printf("%-8s %12" PRIu64 " lives %14" PRIu64 " opportunities %8" PRIu64 " stale\n",
-                source_name(static_cast<Source>(i)), c.lives[i], c.opportunities_by_source[i],
-                c.stale_by_source[i]);
-  }
-  std::printf("UCX %s, seed %" PRIu64 ", %.1f s, %" PRIu64 " broken pins or moves\n", "1.13",
-              options.seed, result.seconds, c.broken);
-  std::printf("operations %" PRIu64 ", opportunities %" PRIu64 ", stale %" PRIu64
-              ", mutants 0 caught of 0\n",
-              c.operations, c.opportunities, c.stale);
-}
-
 int main_of(int argc, char** argv) {
   CLI::App app{"Hunts for stale pins in UCX's registration cache.", "stale_hunt_ucx"};
   HuntOptions options;
@@ -181,7 +164,11 @@ int main_of(int argc, char** argv) {
   if (uring == nullptr || uring->traits().key_bytes > kKeyBytes) return skip(last_error_text());
   UcxCache cache(std::move(uring));
   if (!cache.works()) return skip("ucs_rcache_create failed");
-  print(options, run_hunt(options, cache));
+  const HuntResult result = run_hunt(options, cache);
+  std::printf("UCX %s, seed %" PRIu64 ", %u threads\n", HYDRANT_UCX_VERSION, options.seed,
+              options.threads);
+  print(result);
+  print_last_line(result.counts, 0, 0);
   return 0;
 }
 

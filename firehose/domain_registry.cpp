@@ -29,26 +29,28 @@ bool g_wipes = false;  // such pages do read 0 there, and so do the slots of inh
 constexpr uint64_t kResetDeadlineNs = 1'000'000'000;
 pthread_once_t g_fork_once = PTHREAD_ONCE_INIT;
 
+// First the locks under which memory may be mapped or allocated: their holders may wait for the monitor's reader,
+// which waits for domains.
 void before_fork() HYDRANT_NO_TSA {
+  lock_tickets();
+  lock_slot_arenas();
   registry_mutex().lock();
   for (auto& entry : g_entries) {
     Domain* domain = entry.domain.load(std::memory_order_relaxed);
     if (domain != nullptr) domain->lock_for_fork();
   }
-  lock_slot_arenas();
-  lock_tickets();
   BorrowedLock::lend_all();
 }
 
 void after_fork_in_parent() HYDRANT_NO_TSA {
   BorrowedLock::take_back();
-  unlock_tickets();
-  unlock_slot_arenas();
   for (auto& entry : g_entries) {
     Domain* domain = entry.domain.load(std::memory_order_relaxed);
     if (domain != nullptr) domain->unlock_after_fork();
   }
   registry_mutex().unlock();
+  unlock_slot_arenas();
+  unlock_tickets();
 }
 
 // Also called by the first slow call of a child that was made without running fork handlers.

@@ -18,9 +18,12 @@
 namespace hydrant::stale {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kOperations = 30'000;
-constexpr uint64_t kMillion = 60'000;
+#if defined(__SANITIZE_THREAD__)
+constexpr uint64_t kOperations = 20'000;
+constexpr uint64_t kMillion = 50'000;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr uint64_t kOperations = 80'000;
+constexpr uint64_t kMillion = 200'000;
 #else
 constexpr uint64_t kOperations = 150'000;
 constexpr uint64_t kMillion = 1'000'000;

@@ -28,7 +28,8 @@ void must(bool done) {
 
 }  // namespace
 
-MappedMemory::MappedMemory(size_t pages) : pages_(pages), mine_(pages, true) {
+MappedMemory::MappedMemory(size_t pages) : pages_(pages), mine_(new std::atomic<bool>[pages]) {
+  set_mine(0, pages, true);
   void* all = mmap(nullptr, (pages + 2) * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   must(all != MAP_FAILED);
   begin_ = static_cast<std::byte*>(all) + kPage;
@@ -39,7 +40,7 @@ MappedMemory::~MappedMemory() {
   munmap(begin_ + bytes(), kPage);
   for (size_t i = 0; i < pages_; ++i) {
     size_t n = 0;
-    while (i + n < pages_ && mine_[i + n]) ++n;
+    while (i + n < pages_ && mine_[i + n].load()) ++n;
     if (n != 0) munmap(page(i), n * kPage);
     i += n;
   }

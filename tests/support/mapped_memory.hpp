@@ -3,11 +3,12 @@
 
 #include "tests/support/test_registrar.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <sys/mman.h>
-#include <vector>
 
 namespace hydrant::testing {
 
@@ -40,7 +41,8 @@ class MappedMemory {
 
   size_t pages_;
   std::byte* begin_;
-  std::vector<bool> mine_;  // by page: to be unmapped at the end
+  // By page: to be unmapped at the end. Threads may share out the pages.
+  std::unique_ptr<std::atomic<bool>[]> mine_;
 };
 
 // A file without a name, of so many pages. Closes itself.

@@ -57,6 +57,8 @@ class Cache {
   virtual void announce(Range range) = 0;
   // False: no room for more vouched ranges, or the cache has no such thing.
   virtual bool vouch(Range range, bool on) = 0;
+  // A system call that was to release the range did not: for those that keep books of calls.
+  virtual void call_failed(Range /*range*/) {}
   virtual void poll() = 0;
   virtual void flush() = 0;
 };

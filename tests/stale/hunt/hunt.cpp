@@ -1,5 +1,6 @@
 #include "tests/stale/hunt/hunt.hpp"
 
+#include "tests/stale/hunt/stacks.hpp"
 #include "tests/stale/hunt/worker.hpp"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{20};
-constexpr std::chrono::seconds kLongestSilence{60};
+constexpr std::chrono::seconds kLongestSilence{30};
 constexpr std::chrono::seconds kBetweenReports{1};
 
 void add_supplies(Ground& ground, HuntResult* result) {
@@ -64,6 +65,7 @@ class Party {
   }
 
   void run() {
+    prepare_stacks();
     std::vector<std::thread> threads;
     const uint64_t each = (options_.operations + options_.threads - 1) / options_.threads;
     for (auto& worker : workers_) {
@@ -113,6 +115,7 @@ class Party {
       std::fprintf(stderr, "  operation %" PRIu64 ", doing: %s\n", worker->operations(),
                    worker->doing());
     }
+    show_stacks();
     std::abort();
   }
 
@@ -123,6 +126,27 @@ class Party {
 };
 
 }  // namespace
+
+void HuntCounts::add(const HuntCounts& other) {
+  operations += other.operations;
+  opportunities += other.opportunities;
+  stale += other.stale;
+  unwatched_kept += other.unwatched_kept;
+  broken += other.broken;
+  pins += other.pins;
+  not_now += other.not_now;
+  refused += other.refused;
+  checks += other.checks;
+  late_checks += other.late_checks;
+  contests += other.contests;
+  children += other.children;
+  for (size_t i = 0; i < kSources; ++i) {
+    lives[i] += other.lives[i];
+    opportunities_by_source[i] += other.opportunities_by_source[i];
+    stale_by_source[i] += other.stale_by_source[i];
+  }
+  for (size_t i = 0; i < kCoverages; ++i) pins_by_coverage[i] += other.pins_by_coverage[i];
+}
 
 HuntResult run_hunt(const HuntOptions& options, Cache& cache) {
   HuntResult result;

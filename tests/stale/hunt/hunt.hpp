@@ -65,6 +65,7 @@ struct HuntCounts {
   uint64_t children = 0;
   std::array<uint64_t, kSources> lives{}, opportunities_by_source{}, stale_by_source{};
   std::array<uint64_t, kCoverages> pins_by_coverage{};
+  void add(const HuntCounts& other);
 };
 
 struct HuntResult {

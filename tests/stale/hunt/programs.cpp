@@ -32,14 +32,14 @@ std::string own_path() {
   return len > 0 ? std::string(path, static_cast<size_t>(len)) : "";
 }
 
-// This process's environment, with libraries put before those that are preloaded already.
-std::vector<std::string> environment_with(const std::string& libraries) {
+// This process's environment, with these libraries preloaded, and those that are already if `more`.
+std::vector<std::string> environment_with(const std::string& libraries, bool more) {
   constexpr char kPreload[] = "LD_PRELOAD=";
   std::string preload = kPreload + libraries;
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     if (std::strncmp(*entry, kPreload, sizeof kPreload - 1) == 0) {
-      preload += std::string(" ") + (*entry + sizeof kPreload - 1);
+      if (more) preload += std::string(" ") + (*entry + sizeof kPreload - 1);
     } else {
       environment.push_back(*entry);
     }
@@ -123,41 +123,58 @@ std::string hooks_library() { return HYDRANT_HUNT_HOOKS; }
 
 std::string restart_with(const std::string& libraries, char** argv) {
   if (std::getenv(kRestarted) != nullptr) return "";
-  std::vector<std::string> environment = environment_with(libraries);
+  std::vector<std::string> environment = environment_with(libraries, true);
   environment.push_back(std::string(kRestarted) + "=1");
   execve("/proc/self/exe", argv, pointers_to(environment).data());
   return std::string("cannot start again: ") + std::strerror(errno);
 }
 
+ProgramEnd run_program(const std::vector<std::string>& arguments, const std::string& libraries,
+                       double seconds) {
+  ProgramEnd end;
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    end.output = "no pipe";
+    return end;
+  }
+  const pid_t pid = start(arguments, environment_with(libraries, false), ends[1]);
+  const int error = errno;
+  close(ends[1]);
+  end.started = pid > 0;
+  if (end.started) {
+    end.output = read_all(ends[0], pid, seconds + kGraceSeconds);
+    waitpid(pid, &end.status, 0);
+  } else {
+    end.output = "cannot start " + arguments[0] + ": " + std::strerror(error);
+  }
+  close(ends[0]);
+  return end;
+}
+
 MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
                      double seconds) {
-  MutantRun run;
-  const std::string libraries = mutant.needs == Needs::kHooks ? hooks_library() : "";
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return run.text = "no pipe", run;
   const auto begun = Clock::now();
-  const pid_t pid =
-      start({program, "--mutant", mutant.name, "--seed", std::to_string(seed), "--seconds",
-             std::to_string(seconds), "--least-opportunities", "0", "--quiet"},
-            environment_with(libraries), ends[1]);
-  close(ends[1]);
-  if (pid < 0) {
-    run.text = "cannot start " + program + ": " + std::strerror(errno);
-    close(ends[0]);
-    return run;
+  const ProgramEnd end =
+      run_program({program, "--mutant", mutant.name, "--seed", std::to_string(seed), "--seconds",
+                   std::to_string(seconds), "--least-opportunities", "0", "--quiet"},
+                  mutant.needs == Needs::kHooks ? hooks_library() : "", seconds);
+  MutantRun run;
+  if (end.started) {
+    run = judge(end.output, end.status);
+  } else {
+    run.text = end.output;
   }
-  const std::string output = read_all(ends[0], pid, seconds + kGraceSeconds);
-  close(ends[0]);
-  int status = 0;
-  waitpid(pid, &status, 0);
-  run = judge(output, status);
   run.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
   return run;
 }
 
-std::string program_with_mutants() {
+std::string beside_this_program(const std::string& name) {
   const std::string own = own_path();
-  return has_mutants() ? own : own + "_mutants";
+  return own.substr(0, own.rfind('/') + 1) + name;
+}
+
+std::string program_with_mutants() {
+  return has_mutants() ? own_path() : beside_this_program("stale_hunt_mutants");
 }
 
 }  // namespace hydrant::stale

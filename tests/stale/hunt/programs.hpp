@@ -5,15 +5,26 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace hydrant::stale {
 
-// The hooks library of this build; "" if it was built without.
+// The hooks library of this build.
 std::string hooks_library();
 
-// Starts this program again, with the libraries (separated by blanks) preloaded, in place of this
-// process. Returns "" if it was started so already, else why it cannot be.
+// Starts this program again, with the libraries (separated by blanks) preloaded, in place of this process.
+// Returns "" if it was started so already, else why it cannot be.
 std::string restart_with(const std::string& libraries, char** argv);
+
+struct ProgramEnd {
+  bool started = false;
+  int status = 0;      // of waitpid()
+  std::string output;  // both streams
+};
+
+// Runs a program with just these libraries preloaded. Killed a minute after `seconds`.
+ProgramEnd run_program(const std::vector<std::string>& arguments, const std::string& libraries,
+                       double seconds);
 
 enum class MutantEnd : uint8_t { kCaught, kSurvived, kSkipped, kFailed };
 
@@ -23,12 +34,12 @@ struct MutantRun {
   std::string text;  // what was found, or why not
 };
 
-// Runs the hunt of one mutant in `program`, a stale_hunt with mutants, for at most `seconds` from when
-// it starts.
+// Runs the hunt of one mutant in `program`, a stale_hunt with mutants, for at most `seconds`.
 MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
                      double seconds);
 
 // The program with mutants that stands beside this one; this one itself if it has them.
 std::string program_with_mutants();
+std::string beside_this_program(const std::string& name);
 
 }  // namespace hydrant::stale

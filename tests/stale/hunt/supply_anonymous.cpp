@@ -75,6 +75,10 @@ class AnonymousSupply final : public WindowSupply {
     worker.leaving(range, fate);
     if (monitor_ != nullptr) monitor_->invalidate(range.addr, range.len);
   }
+  // An arena's owner says it again: neighbours may have been registered together with it meanwhile.
+  void gone(Range range) const {
+    if (monitor_ != nullptr) monitor_->invalidate(range.addr, range.len);
+  }
   static void begin_again(Worker& worker, Block& block, Source source) {
     block.source = source;
     block.life = worker.begin(source, block.range);
@@ -130,6 +134,7 @@ bool AnonymousSupply::unmap_part(Worker& worker, Block& block) {
   const Range part = some_part(worker, block.range);
   leave(worker, part, Fate::kPagesGo);
   munmap(pointer(part.addr), part.len);
+  gone(part);
   if (map_new(part.addr, part.len, kPrivate, -1)) {
     worker.check_part(block, part, source(Source::kMmap));
     return true;
@@ -150,6 +155,7 @@ bool AnonymousSupply::map_over(Worker& worker, Block& block) {
   const Range part = some_part(worker, block.range);
   leave(worker, part, Fate::kPagesGo);
   replace(part);
+  gone(part);
   if (part.len == block.range.len) {
     begin_again(worker, block, source(Source::kFixed));
   } else {
@@ -182,9 +188,13 @@ bool AnonymousSupply::move_onto(Worker& worker, Block& block) {
                    pointer(target.range.addr));
     // Several mappings at once do not move, on most kernels. Whoever contests the slot waits for it to
     // be empty.
-    if (moved == MAP_FAILED) munmap(pointer(from.addr), from.len);
+    if (moved != MAP_FAILED) return;
+    worker.ground().cache.call_failed(from);
+    worker.ground().cache.call_failed(target.range);
+    munmap(pointer(from.addr), from.len);
   });
   if (moved == MAP_FAILED) replace(target.range);
+  gone(target.range);
   block = target;
   begin_again(worker, block, source(Source::kMremap));
   return true;
@@ -201,7 +211,13 @@ bool AnonymousSupply::move_and_keep(Worker& worker, Block& block) {
   leave(worker, other.range, Fate::kPagesGo);
   void* moved = mremap(pointer(block.range.addr), block.range.len, block.range.len,
                        MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, pointer(other.range.addr));
-  if (moved == MAP_FAILED) replace(other.range);
+  if (moved == MAP_FAILED) {
+    worker.ground().cache.call_failed(block.range);
+    worker.ground().cache.call_failed(other.range);
+    replace(other.range);
+  }
+  gone(block.range);
+  gone(other.range);
   begin_again(worker, block, source(Source::kMremap));
   begin_again(worker, other, source(Source::kMremap));
   worker.check(other);
@@ -254,6 +270,7 @@ bool AnonymousSupply::empty(Worker& worker, Block& block) {
   leave(worker, part, Fate::kPagesGo);
   const int advice = worker.random().one_in(4) ? MADV_DONTNEED_LOCKED : MADV_DONTNEED;
   if (madvise(pointer(part.addr), part.len, advice) != 0) replace(part);
+  gone(part);
   if (part.len == block.range.len) {
     begin_again(worker, block, source(Source::kMadvise));
   } else {

@@ -23,7 +23,10 @@ inline const hydrant_monitor_t& the_monitor() { return *hydrant_monitor(HYDRANT_
 // otherwise.
 class WatchedPinCache : public PinCacheTest {
  protected:
-  void SetUp() override { HYDRANT_NEEDS_USERFAULTFD(); }
+  void SetUp() override {
+    HYDRANT_NEEDS_USERFAULTFD();
+    the_monitor().settle();  // late news of what an earlier test had in the same place
+  }
 
   hydrant_domain_options_t watching(uint32_t mode = HYDRANT_MODE_REGION) const {
     hydrant_domain_options_t options = options_for(registrar_);

@@ -19,6 +19,9 @@ inline uint32_t cover(const MappedMemory& memory, size_t page, size_t n, uint32_
   return the_monitor().cover(memory.addr(page), n * kPage, flags);
 }
 
+// A number that the monitor shows, and its reader writes.
+inline uint64_t shown(const uint64_t* number) { return __atomic_load_n(number, __ATOMIC_ACQUIRE); }
+
 class Listener {
  public:
   Listener() { number_ = the_monitor().subscribe(&client_); }
