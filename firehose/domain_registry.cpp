@@ -29,8 +29,8 @@ bool g_wipes = false;  // such pages do read 0 there, and so do the slots of inh
 constexpr uint64_t kResetDeadlineNs = 1'000'000'000;
 pthread_once_t g_fork_once = PTHREAD_ONCE_INIT;
 
-// First the locks under which memory may be mapped or allocated: their holders may wait for the monitor's reader,
-// which waits for domains.
+// First the locks under which memory may be mapped or allocated: their holders may wait for the
+// monitor's reader, which waits for domains.
 void before_fork() HYDRANT_NO_TSA {
   lock_tickets();
   lock_slot_arenas();

@@ -55,7 +55,7 @@ void show(int thread) {
 void prepare_stacks() noexcept {
   void* frame;
   (void)backtrace(&frame, 1);
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = show_own;
   action.sa_flags = SA_RESTART;
   sigaction(kSignal, &action, nullptr);
@@ -69,7 +69,8 @@ void show_stacks() noexcept {
   while ((n = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0) {
     for (long at = 0; at < n;) {
       unsigned short len = 0;
-      std::memcpy(&len, entries + at + 16, sizeof len);  // linux_dirent64: d_reclen, then type, then name
+      // linux_dirent64: inode and offset, then d_reclen, type and name.
+      std::memcpy(&len, entries + at + 16, sizeof len);
       const int thread = std::atoi(entries + at + 19);
       if (thread > 0) show(thread);
       at += len;

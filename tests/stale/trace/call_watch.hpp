@@ -1,5 +1,6 @@
-// Runs something in a child whose system calls on the address space are all noted, whoever makes them: libc, the
-// dynamic loader, the library, a raw system call. By a seccomp filter that asks this process first.
+// Runs something in a child whose system calls on the address space are all noted, whoever makes them:
+// libc, the dynamic loader, the library, a raw system call. By a seccomp filter that asks this process
+// first.
 #pragma once
 
 #include "tests/stale/trace/trace_log.hpp"
@@ -9,8 +10,9 @@
 
 namespace hydrant::stale {
 
-// The child runs body() and leaves with its answer as exit status. "" on success; otherwise what went wrong, or why
-// calls cannot be watched here (*refused is true then). Requires: no other threads in this process.
+// The child runs body() and leaves with its answer as exit status. "" on success; otherwise what went
+// wrong, or why calls cannot be watched here (*refused is true then). Requires: no other threads in this
+// process.
 std::string run_watched(TraceLog& log, const std::function<int()>& body, int* status,
                         bool* refused);
 

@@ -61,8 +61,8 @@ class RecordingCache final : public Cache {
   void flush() override { cache_.flush(); }
 
  private:
-  // Of the caller's own memory alone: what else was registered may go away at any moment. And only what the cache
-  // finds again: a registration that it may not keep is nothing to invalidate.
+  // Of the caller's own memory alone: what else was registered may go away at any moment. And only what
+  // the cache finds again: a registration that it may not keep is nothing to invalidate.
   void note(Range range, const Hold& hold) {
     const uintptr_t from = std::max(range.addr, hold.registered.addr);
     const uintptr_t end = std::min(range.end(), hold.registered.end());

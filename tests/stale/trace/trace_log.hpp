@@ -1,9 +1,9 @@
-// What happened, in one order, written by two processes: the hunt (pins, invalidations) and whoever watches its system
-// calls. In memory that both map.
+// What happened, in one order, written by two processes: the hunt (pins, invalidations) and whoever
+// watches its system calls. In memory that both map.
 //
-// Threads and processes: add() from any, without a lock. An event is in the log before what follows from it can be:
-// a call is noted before the kernel runs it, an invalidation before whoever waits for it goes on, a pin
-// after it was taken and before its owner lets the memory go.
+// Threads and processes: add() from any, without a lock. An event is in the log before what follows from
+// it can be: a call is noted before the kernel runs it, an invalidation before whoever waits for it goes
+// on, a pin after it was taken and before its owner lets the memory go.
 #pragma once
 
 #include "tests/stale/hunt/cache.hpp"

@@ -1,5 +1,5 @@
-// Completeness: every system call that releases memory which the cache keeps is followed by an invalidation, whoever
-// made the call. And the judge of that can find fault.
+// Completeness: every system call that releases memory which the cache keeps is followed by an
+// invalidation, whoever made the call. And the judge of that can find fault.
 #include "tests/stale/hunt/hunt.hpp"
 #include "tests/stale/hunt/hydrant_cache.hpp"
 #include "tests/stale/hunt/mutants.hpp"
