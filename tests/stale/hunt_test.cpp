@@ -40,8 +40,9 @@ HuntOptions short_hunt(uint64_t operations = kOperations) {
   HuntOptions options;
   options.operations = operations;
   options.seed = chosen_seed();
-#if defined(__SANITIZE_THREAD__)
-  options.sources.drop(Source::kFork);  // the sanitizer ends children of programs with threads
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  // The one ends children of programs with threads; the other's allocator is copied with its locks.
+  options.sources.drop(Source::kFork);
 #endif
   std::printf("seed %llu (STALE_HUNT_SEED)\n", static_cast<unsigned long long>(options.seed));
   return options;
