@@ -76,9 +76,10 @@ class [[nodiscard]] Pin {
   T key_as() const noexcept {
     static_assert(std::is_trivially_copyable_v<T>, "a key is bytes");
     T value{};
-    if (key() == nullptr) return value;
+    const void* const bytes = key();
+    if (bytes == nullptr) return value;
     assert(sizeof value <= hydrant_pin_key_bytes(pin_) && "the registrar's key is smaller than T");
-    std::memcpy(&value, key(), sizeof value);
+    std::memcpy(&value, bytes, sizeof value);
     return value;
   }
   // Regions with a key of their own: 1, in page mode one per bucket, 0 without a hold. Cost: a look-up.
