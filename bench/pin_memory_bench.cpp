@@ -11,7 +11,7 @@
 //       memory/.../capacity:default/threads:1   a domain whose max_regions nobody set; else it is about R
 //       memory/.../[keys:12/][order:random|descending/]threads:T   keys as large as uring's (8 bytes
 //       otherwise); the order in which regions are first used (ascending otherwise). Random order leaves the
-//       chunks of the region table two thirds full, descending half full, which is the worst.
+//       chunks of the region table three quarters full, which is the worst.
 //
 // Not included: the pinned memory, and what the kernel or a device needs for a registration (the registrar
 // does nothing). Threads are alive together when the bytes are counted.

@@ -49,7 +49,7 @@ Domain::~Domain() {
 }
 
 // Slots for regions and, in page mode, as many for spans as the address space has room for.
-bool Domain::map_slots_locked() {
+bool Domain::map_slots() noexcept {
   if (config_.mode != HYDRANT_MODE_PAGE) {
     arena_ = acquire_slot_arena(slot_count_);
     return arena_.slots != nullptr;
@@ -78,9 +78,9 @@ bool Domain::make_tables() noexcept {
   return true;
 }
 
-Status Domain::set_up() noexcept {
-  MutexLock lock(mu_);  // nobody else knows the domain yet
-  if (!map_slots_locked() || !infos_.map(slot_count_) || !shared_counts_.map(slot_count_) ||
+// Nobody else knows the domain yet, so that no mutex is needed, and memory is not mapped under one.
+Status Domain::set_up() noexcept HYDRANT_NO_TSA {
+  if (!map_slots() || !infos_.map(slot_count_) || !shared_counts_.map(slot_count_) ||
       !vouched_.map(kMostVouched) || (key_stride_ != 0 && !keys_.map(key_stride_ * slot_count_))) {
     return fail(Status::kResource,
                 "no address space for the tables of %u regions with keys of %zu bytes",

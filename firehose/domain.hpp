@@ -162,7 +162,7 @@ class Domain {
   struct LateRegistration;
 
   // --- set_up() (domain.cpp) ---
-  bool map_slots_locked() HYDRANT_REQUIRES(mu_);
+  bool map_slots() noexcept;
   bool make_tables() noexcept;
 
   // --- lookup (domain_acquire.cpp) ---

@@ -1,5 +1,7 @@
 #include "firehose/region_table.hpp"
 
+#include <algorithm>
+
 namespace hydrant {
 namespace {
 constexpr auto kRead = std::memory_order_acquire;
@@ -32,6 +34,9 @@ const RegionTable::Chunk& RegionTable::chunk_at(uint32_t position) const noexcep
 }
 RegionTable::Chunk& RegionTable::chunk_at(uint32_t position) noexcept {
   return chunks_[directory_[position].load(kRead)];
+}
+bool RegionTable::is_full(uint32_t position) const noexcept {
+  return chunk_at(position).count.load(kRead) == kChunkEntries;
 }
 uintptr_t RegionTable::start_of(uint32_t position) const noexcept {
   return chunk_at(position).entries[0].start.load(kRead);
@@ -159,6 +164,41 @@ void RegionTable::split(uint32_t position) noexcept {
   insert_position(position + 1, fresh);
 }
 
+// One entry of the neighbour stays free: what is to be inserted may belong there.
+uint32_t RegionTable::spilled(uint32_t position) const noexcept {
+  const uint32_t have =
+      position < count_.load(kRead) ? chunk_at(position).count.load(kRead) : kChunkEntries;
+  const uint32_t more =
+      have < kChunkEntries ? std::min(kChunkEntries / 2, kChunkEntries - have - 1) : 0;
+  return more < kFewestSpilled ? 0 : more;
+}
+
+bool RegionTable::spill_to_next(uint32_t position) noexcept {
+  const uint32_t more = spilled(position + 1);
+  if (more == 0) return false;
+  Chunk& from = chunk_at(position);
+  Chunk& to = chunk_at(position + 1);
+  const uint32_t have = to.count.load(kRead);
+  for (uint32_t i = have; i > 0; --i) copy(to.entries[i - 1 + more], to.entries[i - 1]);
+  for (uint32_t i = 0; i < more; ++i) copy(to.entries[i], from.entries[kChunkEntries - more + i]);
+  from.count.store(kChunkEntries - more, kWrite);
+  to.count.store(have + more, kWrite);
+  return true;
+}
+
+bool RegionTable::spill_to_previous(uint32_t position) noexcept {
+  const uint32_t more = position == 0 ? 0 : spilled(position - 1);
+  if (more == 0) return false;
+  Chunk& from = chunk_at(position);
+  Chunk& to = chunk_at(position - 1);
+  const uint32_t have = to.count.load(kRead);
+  for (uint32_t i = 0; i < more; ++i) copy(to.entries[have + i], from.entries[i]);
+  for (uint32_t i = more; i < kChunkEntries; ++i) copy(from.entries[i - more], from.entries[i]);
+  from.count.store(kChunkEntries - more, kWrite);
+  to.count.store(have + more, kWrite);
+  return true;
+}
+
 void RegionTable::join_with_next(uint32_t position) noexcept {
   Chunk& left = chunk_at(position);
   const Chunk& right = chunk_at(position + 1);
@@ -167,6 +207,25 @@ void RegionTable::join_with_next(uint32_t position) noexcept {
   for (uint32_t i = 0; i < more; ++i) copy(left.entries[have + i], right.entries[i]);
   left.count.store(have + more, kWrite);
   remove_position(position + 1);
+}
+
+// Memory that is used in order, up or down, beside other memory or alone, fills its chunks: half full, they
+// would cost twice as much. So a new chunk begins with one range where that belongs between two chunks, and
+// a full chunk is split only when its neighbours have little room.
+uint32_t RegionTable::make_room(uint32_t position, uintptr_t addr) noexcept {
+  const bool before_all = position == 0 && addr < start_of(0);
+  const bool at_the_end = chunk_at(position).entries[kChunkEntries - 1].start.load(kRead) < addr;
+  if (before_all || at_the_end) {
+    if (at_the_end) ++position;
+    if (at_the_end && position < count_.load(kRead) && !is_full(position)) return position;
+    const uint32_t fresh = take_chunk();
+    chunks_[fresh].count.store(0, kWrite);
+    insert_position(position, fresh);
+    return position;
+  }
+  if (spill_to_previous(position)) return start_of(position) <= addr ? position : position - 1;
+  if (!spill_to_next(position)) split(position);
+  return start_of(position + 1) <= addr ? position + 1 : position;
 }
 
 void RegionTable::insert(MemoryRange range, RegionIndex index) noexcept {
@@ -180,18 +239,7 @@ void RegionTable::insert(MemoryRange range, RegionIndex index) noexcept {
     return;
   }
   uint32_t position = position_of(range.addr, count_.load(kRead));
-  const Chunk& full = chunk_at(position);
-  const bool past_all = position + 1 == count_.load(kRead) &&
-                        full.entries[kChunkEntries - 1].start.load(kRead) < range.addr;
-  if (full.count.load(kRead) == kChunkEntries && past_all) {
-    // Memory used in ascending order fills its chunks: half full, they would cost twice as much.
-    insert_position(position + 1, take_chunk());
-    ++position;
-    chunk_at(position).count.store(0, kWrite);
-  } else if (full.count.load(kRead) == kChunkEntries) {
-    split(position);
-    if (start_of(position + 1) <= range.addr) ++position;
-  }
+  if (is_full(position)) position = make_room(position, range.addr);
   Chunk& chunk = chunk_at(position);
   const uint32_t at = entries_up_to(chunk, range.addr);
   const uint32_t count = chunk.count.load(kRead);

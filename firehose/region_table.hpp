@@ -2,7 +2,7 @@
 //
 // A sorted array cut into chunks of up to 64 entries, with a sorted directory of the chunks: a lookup is
 // two binary searches whatever the length of the ranges, an insertion moves at most one chunk (and the
-// directory once per ~32 insertions). 25 to 50 bytes per range.
+// directory once per ~32 insertions). 25 to 40 bytes per range.
 #pragma once
 
 #include "firehose/mapped_array.hpp"
@@ -28,6 +28,8 @@ class RegionTable final : public PinTable {
   static constexpr uint32_t kChunkEntries = 64;
   // Two neighbours that fit into this many entries become one.
   static constexpr uint32_t kJoinEntries = 48;
+  // Worth moving to a neighbour, instead of a split.
+  static constexpr uint32_t kFewestSpilled = 16;
 
   // All atomics: find() reads them while they move. Written with release, read with acquire
   // (see SequenceLock).
@@ -41,10 +43,6 @@ class RegionTable final : public PinTable {
     uint32_t next_free;
     Entry entries[kChunkEntries];
   };
-  struct Place {
-    uint32_t position;  // in the directory
-    uint32_t entry;
-  };
 
   static void copy(Entry& to, const Entry& from) noexcept;
   static void write(Entry& to, MemoryRange range, RegionIndex index) noexcept;
@@ -56,7 +54,15 @@ class RegionTable final : public PinTable {
   // Number of entries of the chunk with start <= addr.
   static uint32_t entries_up_to(const Chunk& chunk, uintptr_t addr) noexcept;
   uint32_t take_chunk() noexcept;
+  bool is_full(uint32_t position) const noexcept;
+  // Of a full chunk where addr belongs: where it can be inserted instead.
+  uint32_t make_room(uint32_t position, uintptr_t addr) noexcept;
   void split(uint32_t position) noexcept;
+  // How many entries of a full neighbour the chunk takes, if there is one; 0 where that is not worth it.
+  uint32_t spilled(uint32_t position) const noexcept;
+  // Move the end, or the beginning, of a full chunk into its neighbour; false where that has little room.
+  bool spill_to_next(uint32_t position) noexcept;
+  bool spill_to_previous(uint32_t position) noexcept;
   void join_with_next(uint32_t position) noexcept;
   void remove_position(uint32_t position) noexcept;
   void insert_position(uint32_t position, uint32_t chunk) noexcept;

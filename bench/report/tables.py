@@ -228,7 +228,7 @@ def memory(rows):
                     "bytes per region per thread", "<= 4", "resident bytes per region, all threads"], body),
             "", "Keys of 8 bytes and regions that are first used in ascending order, unless the row says "
             "otherwise (uring's keys have 12 bytes, stored as 16; random order leaves the chunks of the "
-            "region table two thirds full, descending order half full, which is the worst).",
+            "region table three quarters full, which is the worst).",
             "Bytes per region per thread: 4 of hold count, for which the goal was set, and the thread's "
             "translation table (8 KiB to FIREHOSE_THREAD_TABLE, 1 MiB), with which it is missed; that table "
             "is what lets hits do without a look at the shared one."]
