@@ -140,7 +140,8 @@ TEST_F(StaleHunt, ABudgetThatIsAlwaysFullIsClean) {
 
 TEST_F(StaleHunt, FewPlacesAndManyThreadsAreClean) {
   HuntOptions options = short_hunt();
-  options.sources = {Source::kMmap, Source::kFixed, Source::kMremap, Source::kMadvise};
+  options.sources = {Source::kMmap, Source::kFixed, Source::kMremap, Source::kOnto,
+                     Source::kMadvise};
   options.threads = 6;
   options.slots = 8;
   options.blocks = 2;

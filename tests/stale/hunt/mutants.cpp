@@ -32,7 +32,7 @@ const Row kRows[] = {
     {Mutant::kDropUnmap, Needs::kReader, 0, {Source::kMmap}, 24},
     {Mutant::kDropRemove, Needs::kReader, 0, {Source::kMmap, Source::kMadvise}, 24},
     // A mapping that stays, emptied: the one change that is told as a REMAP alone.
-    {Mutant::kDropRemap, Needs::kReader, 0, {Source::kMmap, Source::kMremap}, 24},
+    {Mutant::kDropRemap, Needs::kReader, 0, {Source::kMmap, Source::kOnto}, 24},
     // Mapped again before, or just after, the munmap has returned.
     {Mutant::kLateReader, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots},
     {Mutant::kNoSettle, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots},

@@ -14,7 +14,8 @@ enum class Source : uint8_t {
   kLarge,    // malloc above it: mapped and unmapped inside libc, realloc moves it there
   kMmap,     // private anonymous mappings in fixed windows; munmap, whole or in part
   kFixed,    // MAP_FIXED over one's own mapping
-  kMremap,   // moved, grown, shrunk, moved onto another, moved with the old mapping kept
+  kMremap,   // moved, grown, shrunk
+  kOnto,     // moved onto another, moved with the old mapping kept: MREMAP_FIXED
   kMadvise,  // emptied by madvise, and every harmless advice
   kBrk,      // the end of the data segment, up and down
   kHuge,     // transparent huge pages

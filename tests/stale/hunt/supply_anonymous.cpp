@@ -32,7 +32,7 @@ class AnonymousSupply final : public WindowSupply {
   // Whose windows are an arena: the monitor is told before anything in them goes away.
   AnonymousSupply(Windows* windows, const hydrant_monitor_t* monitor)
       : WindowSupply(windows),
-        sources_({Source::kMmap, Source::kFixed, Source::kMremap, Source::kMadvise}),
+        sources_({Source::kMmap, Source::kFixed, Source::kMremap, Source::kOnto, Source::kMadvise}),
         monitor_(monitor) {
     if (monitor->add_arena(windows->addr(0), windows->slots() * windows->slot_bytes()) != 0) {
       monitor_ = nullptr;
@@ -113,8 +113,8 @@ bool AnonymousSupply::change(Worker& worker, Block& block) {
       {Source::kMmap, &AnonymousSupply::unmap_part},
       {Source::kFixed, &AnonymousSupply::map_over},
       {Source::kFixed, &AnonymousSupply::map_over},
-      {Source::kMremap, &AnonymousSupply::move_onto},
-      {Source::kMremap, &AnonymousSupply::move_and_keep},
+      {Source::kOnto, &AnonymousSupply::move_onto},
+      {Source::kOnto, &AnonymousSupply::move_and_keep},
       {Source::kMremap, &AnonymousSupply::resize},
       {Source::kMremap, &AnonymousSupply::grow_anywhere},
       {Source::kMadvise, &AnonymousSupply::empty},
@@ -177,7 +177,7 @@ bool AnonymousSupply::move_onto(Worker& worker, Block& block) {
   Block target = block;
   target.slot = slot;
   target.range.addr = windows().addr(slot);
-  target.life = worker.begin(source(Source::kMremap), target.range);
+  target.life = worker.begin(source(Source::kOnto), target.range);
   worker.check(target);
   leave(worker, target.range, Fate::kPagesGo);
   leave(worker, block.range, Fate::kUnknown);
@@ -196,7 +196,7 @@ bool AnonymousSupply::move_onto(Worker& worker, Block& block) {
   if (moved == MAP_FAILED) replace(target.range);
   gone(target.range);
   block = target;
-  begin_again(worker, block, source(Source::kMremap));
+  begin_again(worker, block, source(Source::kOnto));
   return true;
 }
 
@@ -218,8 +218,8 @@ bool AnonymousSupply::move_and_keep(Worker& worker, Block& block) {
   }
   gone(block.range);
   gone(other.range);
-  begin_again(worker, block, source(Source::kMremap));
-  begin_again(worker, other, source(Source::kMremap));
+  begin_again(worker, block, source(Source::kOnto));
+  begin_again(worker, other, source(Source::kOnto));
   worker.check(other);
   const Block kept = block;
   if (!worker.adopt(other)) give_back(worker, other);
