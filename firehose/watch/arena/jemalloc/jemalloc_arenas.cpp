@@ -161,11 +161,16 @@ int start(const JemallocPages* pages) {
   return error;
 }
 
-// A thread that was starting when another forked is not there in the child, which begins anew.
-[[gnu::constructor]] void register_fork_handler() {
-  (void)pthread_atfork(nullptr, nullptr, [] {
-    if (!g_started) g_start_lock = PTHREAD_MUTEX_INITIALIZER;
-  });
+// jemalloc counts its arenas before it takes the locks under which they are made: one that is made in between
+// it unlocks after the fork without having locked it. So none is made then. Handlers that were registered last run
+// first, and jemalloc registers its own when it starts.
+[[gnu::constructor]] void register_fork_handlers() {
+  unsigned arenas = 0;
+  size_t size = sizeof arenas;
+  (void)mallctl("arenas.narenas", &arenas, &size, nullptr, 0);  // starts it
+  (void)pthread_atfork([] { pthread_mutex_lock(&g_start_lock); },
+                       [] { pthread_mutex_unlock(&g_start_lock); },
+                       [] { g_start_lock = PTHREAD_MUTEX_INITIALIZER; });
 }
 
 void* allocate(size_t bytes, size_t alignment) { return mallocx(bytes, flags_for(alignment)); }
