@@ -20,18 +20,16 @@
 #include "bench/support/bench_main.hpp"
 #include "bench/support/machine.hpp"
 #include "bench/support/paired.hpp"
+#include "bench/support/serving_child.hpp"
 #include "firehose/watch/hooks_abi.h"
 
 #include <algorithm>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <malloc.h>
-#include <spawn.h>
 #include <string>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -146,63 +144,23 @@ int serve(const std::string& kind) {
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   const OnCore here(0);
   int row = 0;
-  while (read(STDIN_FILENO, &row, sizeof row) == sizeof row) {
+  while (read_all(STDIN_FILENO, &row, sizeof row)) {
     const double ns = kRows[row].sample();
-    if (write(STDOUT_FILENO, &ns, sizeof ns) != sizeof ns) return 1;
+    if (!write_all(STDOUT_FILENO, &ns, sizeof ns)) return 1;
   }
   return 0;
 }
 
-class Child {
+class Child : public ServingChild {
  public:
-  explicit Child(const std::string& kind) {
-    int requests[2];
-    int answers[2];
-    if (pipe(requests) != 0 || pipe(answers) != 0) return;
-    posix_spawn_file_actions_t files;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, requests[0], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&files, answers[1], STDOUT_FILENO);
-    for (const int fd : {requests[0], requests[1], answers[0], answers[1]}) {
-      posix_spawn_file_actions_addclose(&files, fd);
-    }
-    std::string option = "--serve=" + kind;
-    std::string program = "hooks_bench";
-    char* const arguments[] = {program.data(), option.data(), nullptr};
-    std::string preload = kind == "bare" ? "LD_PRELOAD=" : "LD_PRELOAD=" HYDRANT_HOOKS_LIBRARY;
-    std::vector<char*> environment{preload.data()};
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-      if (std::strncmp(*entry, "LD_PRELOAD=", 11) != 0) environment.push_back(*entry);
-    }
-    environment.push_back(nullptr);
-    if (posix_spawn(&pid_, "/proc/self/exe", &files, nullptr, arguments, environment.data()) != 0) {
-      pid_ = -1;
-    }
-    posix_spawn_file_actions_destroy(&files);
-    close(requests[0]);
-    close(answers[1]);
-    request_ = requests[1];
-    answer_ = answers[0];
-  }
-  ~Child() {
-    close(request_);
-    close(answer_);
-    if (pid_ > 0) waitpid(pid_, nullptr, 0);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
+  explicit Child(const std::string& kind)
+      : ServingChild(kind, kind == "bare" ? "" : HYDRANT_HOOKS_LIBRARY) {}
 
   // Nanoseconds, or less than 0: the child is not there any more.
   double ask(int row) const {
     double ns = -1.0;
-    if (write(request_, &row, sizeof row) != sizeof row) return -1.0;
-    return read(answer_, &ns, sizeof ns) == sizeof ns ? ns : -1.0;
+    return send(&row, sizeof row) && receive(&ns, sizeof ns) ? ns : -1.0;
   }
-
- private:
-  pid_t pid_ = -1;
-  int request_ = -1;
-  int answer_ = -1;
 };
 
 void compare(benchmark::State& state, int row, const std::string& kind) {
@@ -246,7 +204,6 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::strncmp(argv[1], "--serve=", 8) == 0) {
     return hydrant::bench::serve(argv[1] + 8);
   }
-  signal(SIGPIPE, SIG_IGN);  // a child that ended is an answer
   hydrant::bench::add_all_rows();
   return hydrant::bench::run_program(argc, argv, "0.01");
 }
