@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from report import plots, summary, tables  # noqa: E402
+from report import coherence, plots, summary, tables  # noqa: E402
 from report.machine import Machine  # noqa: E402
 from report.samples import Rows, quartiles  # noqa: E402
 
@@ -27,11 +27,14 @@ QUICK_SWEEP = "set:(25|100|200)/"
 # size -> [(program, repetitions, seconds per sample, filter)]
 PLANS = {
     "quick": [("pin_hit_bench", 5, "0.005", QUICK_HITS), ("pin_miss_bench", 5, "0.01", QUICK_MISSES),
-              ("pin_sweep_bench", 5, "0.01", QUICK_SWEEP), ("pin_memory_bench", 1, "0.01", "threads:1/")],
+              ("pin_sweep_bench", 5, "0.01", QUICK_SWEEP), ("memlock_sweep_bench", 1, "0.01", "mixed"),
+              ("invalidate_bench", 1, "0.01", "munmap|free"), ("pin_memory_bench", 1, "0.01", "threads:1/")],
     "normal": [("pin_hit_bench", 9, "0.01", "."), ("pin_miss_bench", 9, "0.01", "."),
-               ("pin_sweep_bench", 9, "0.01", "."), ("pin_memory_bench", 1, "0.01", ".")],
+               ("pin_sweep_bench", 9, "0.01", "."), ("memlock_sweep_bench", 3, "0.01", "."),
+               ("invalidate_bench", 3, "0.01", "."), ("pin_memory_bench", 1, "0.01", ".")],
     "full": [("pin_hit_bench", 25, "0.05", "."), ("pin_miss_bench", 25, "0.01", "."),
-             ("pin_sweep_bench", 25, "0.01", "."), ("pin_memory_bench", 3, "0.01", ".")],
+             ("pin_sweep_bench", 25, "0.01", "."), ("memlock_sweep_bench", 9, "0.01", "."),
+             ("invalidate_bench", 9, "0.01", "."), ("pin_memory_bench", 3, "0.01", ".")],
 }
 
 
@@ -140,7 +143,8 @@ class Job:
     def report(self):
         """Prints the summary and writes the files."""
         sections = [tables.hits(self.rows), tables.misses(self.rows), tables.stalls(self.rows),
-                    tables.sweep(self.rows), tables.memory(self.rows)]
+                    tables.sweep(self.rows), coherence.memlock(self.rows), coherence.invalidation(self.rows),
+                    tables.memory(self.rows)]
         parts = [self._heading()] + [f"## {title}\n\n{text}" for title, text, _ in sections]
         parts.insert(2, f"## Instructions of a hit\n\n{self.instruction_text}\n\n"
                         "Goal: at most 35 per hold + release, no locked one, no store to a line another "

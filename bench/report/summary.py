@@ -2,7 +2,7 @@
 import math
 import textwrap
 
-from report import tables
+from report import coherence, tables
 from report.samples import duration, quartiles, thread_counts
 
 WIDTH = 100
@@ -19,7 +19,8 @@ def wrap(text):
 def summary(rows, instruction_text, facts):
     """The sections of the console, as one text."""
     parts = [_hits(rows), "Instructions of a hit\n" + wrap(instruction_text), _misses(rows, facts),
-             _stalls(rows), _sweep(rows), _memory(rows), _verdicts(facts)]
+             _stalls(rows), _sweep(rows), _memlock(rows), _invalidation(rows), _memory(rows),
+             _verdicts(facts)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -100,6 +101,27 @@ def _sweep(rows):
     return _section("Sweep: time per use, random uses of 4 KiB to 1 MiB, a working set against the budget",
                     ["set / budget", "regions", "64K pages", "register", "copy", "best other / regions",
                      "/ pages"], body)
+
+
+def _memlock(rows):
+    body = [[cells[0], *cells[1:4], *cells[5:8], cells[9]] for cells in coherence.memlock_rows(rows)[0]
+            if cells[1] != "skipped"]
+    return _section("8 MiB of memlock, an ordinary user, a working set of 64 MiB, beside copying everything",
+                    ["bytes, access, pages", "MiB/s", "pool", "ratio", "usable", "pool", "pool / ours",
+                     "copied"], body,
+                    "MiB/s with the transfer, by the kernel's copying; usable: without, as with a device.")
+
+
+def _invalidation(rows):
+    body = [[cells[0], *cells[1:6]] for cells in coherence.invalidation_rows(rows)[0]
+            if cells[1] != "skipped" and not cells[0].startswith("release/madvise")]
+    waits = [[cells[0], cells[3], cells[5], cells[7]] for cells in coherence.beside_rows(rows)[0]
+             if cells[1] != "skipped"]
+    parts = [_section("Memory that goes away: what it costs that the cache is told (64 KiB)",
+                      ["what", "median", "p99", "without", "p99", "more"], body),
+             _section("The same beside a thread that registers 64 MiB again and again (medians)",
+                      ["what", "beside bare calls", "beside the cache's", "one registration"], waits)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _memory(rows):
