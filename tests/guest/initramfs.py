@@ -1,0 +1,72 @@
+"""The guest's root file system: an archive in memory ("newc" format), files at the paths that they have here."""
+import os
+import pathlib
+import re
+import stat
+import subprocess
+
+
+class Initramfs:
+    """Collects files; bytes() is the archive. Everything belongs to root and may be read by everybody."""
+
+    def __init__(self):
+        self._parts = []
+        self._names = set()
+        self._inode = 0
+
+    def add_program(self, path):
+        """A file that the guest is to find at its absolute path, with the libraries it needs if it is a program or
+        a library. Links are followed: what a link names is there under the link's name."""
+        path = pathlib.Path(os.path.abspath(path))
+        self.add(path, path.read_bytes(), executable=os.access(path, os.X_OK))
+        for library in libraries_of(path):
+            self.add(library, pathlib.Path(library).read_bytes(), executable=True)
+
+    def add(self, path, data=b"", executable=False):
+        self._add_parents(path)
+        self._put(path, stat.S_IFREG | (0o755 if executable else 0o644), data)
+
+    def add_folder(self, path):
+        self._add_parents(path)
+        self._put(path, stat.S_IFDIR | 0o755)
+
+    def add_link(self, path, target):
+        self._add_parents(path)
+        self._put(path, stat.S_IFLNK | 0o777, target.encode())
+
+    def bytes(self):
+        return b"".join(self._parts) + self._entry("TRAILER!!!", 0, b"")
+
+    def _add_parents(self, path):
+        for parent in reversed(pathlib.PurePosixPath(path).parents[:-1]):
+            self._put(parent, stat.S_IFDIR | 0o755)
+
+    def _put(self, path, mode, data=b""):
+        name = str(path).lstrip("/")
+        if name not in self._names:
+            self._names.add(name)
+            self._parts.append(self._entry(name, mode, data))
+
+    def _entry(self, name, mode, data):
+        self._inode += 1
+        encoded = name.encode() + b"\0"
+        # inode, mode, uid, gid, links, time, size, device, device of a node, length of the name, checksum
+        fields = (self._inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(encoded), 0)
+        header = b"070701" + b"".join(b"%08x" % field for field in fields) + encoded
+        return padded(header) + padded(data)
+
+
+def padded(data):
+    return data + b"\0" * (-len(data) % 4)
+
+
+def libraries_of(path):
+    """The absolute paths of what a program or library needs, its loader included; none if it is neither."""
+    with open(path, "rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return []
+    listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
+    missing = re.findall(r"(\S+) => not found", listed.stdout)
+    if missing:
+        raise FileNotFoundError(f"{path} needs {', '.join(missing)}")
+    return re.findall(r"^\s*(?:\S+ => )?(/\S+) \(0x", listed.stdout, re.MULTILINE)
