@@ -109,6 +109,11 @@ Status explain_uring_pin(int error, MemoryRange range, uint64_t pending_bytes) n
           Status::kRefused,
           "io_uring: [0x%llx, +%zu) is of a kind that this kernel does not pin (EOPNOTSUPP)", addr,
           range.len);
+    case EINVAL:
+      return fail(Status::kRefused,
+                  "io_uring: [0x%llx, +%zu) reaches over mappings of different files, or over one "
+                  "and memory without a file, which older kernels (6.1) do not pin in one (EINVAL)",
+                  addr, range.len);
     case ENOMEM: return explain_no_memory(range, pending_bytes);
     case EINTR:
     case EAGAIN:

@@ -6,6 +6,7 @@ what QEMU reads and writes are descriptors, never files.
 import contextlib
 import dataclasses
 import os
+import resource
 import select
 import subprocess
 import time
@@ -25,6 +26,7 @@ class End:
     timed_out: bool
     console: str
     seconds: float
+    processor_seconds: float
 
 
 def run(kernel_image, initramfs, *, processors, memory, seconds, on_output):
@@ -54,9 +56,11 @@ def run(kernel_image, initramfs, *, processors, memory, seconds, on_output):
         finally:
             process.kill()
             process.wait()
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
         status = contents(status_fd).strip()
         return End(int(status) if status.isdigit() else None, timed_out,
-                   contents(console_fd).decode(errors="replace"), time.monotonic() - started)
+                   contents(console_fd).decode(errors="replace"), time.monotonic() - started,
+                   used.ru_utime + used.ru_stime)
 
 
 def listen(process, deadline, on_output):

@@ -49,6 +49,8 @@ class Cache {
 
   // kPartial answers a hold on some part of the range.
   virtual PinAnswer pin(How how, Range range, Hold* hold) = 0;
+  // Of the calling thread's last pin that was answered as broken: what the cache said.
+  virtual std::string error_text() const { return "no text"; }
   // All or none.
   virtual PinAnswer pin_many(const Range* ranges, size_t n, Hold* holds) = 0;
   virtual void release(const Hold& hold) = 0;

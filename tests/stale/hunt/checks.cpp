@@ -45,7 +45,8 @@ PinAnswer Worker::take_hold(How how, const Block& block, Range range, Hold* hold
     case PinAnswer::kNotNow: add(kNotNow); return answer;
     case PinAnswer::kRefused: add(kRefused); return answer;
     case PinAnswer::kBroken:
-      report(kBroken, "a pin of " + ground_.book.describe(block.life) + " was answered as broken");
+      report(kBroken, "a pin of " + ground_.book.describe(block.life) +
+                          " was answered as broken: " + cache_.error_text());
       return answer;
   }
   if (how != How::kPartial && !hold->registered.contains(range)) {

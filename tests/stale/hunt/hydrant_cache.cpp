@@ -73,6 +73,7 @@ class HydrantCache final : public Cache {
     return static_cast<Coverage>(coverage);
   }
 
+  std::string error_text() const override { return hydrant_error_text(); }
   PinAnswer pin(How how, Range range, Hold* hold) override;
   PinAnswer pin_many(const Range* ranges, size_t n, Hold* holds) override;
   void release(const Hold& hold) override { hydrant_release(pin_of(hold)); }
