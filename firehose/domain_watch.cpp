@@ -56,6 +56,8 @@ Status Domain::coverage(MemoryRange range, uint32_t* out) noexcept {
   *out = HYDRANT_COVERAGE_CLIENT;
   if (config_.watch == HYDRANT_WATCH_CLIENT) return Status::kOk;
   const uint32_t flags = config_.watch == HYDRANT_WATCH_NONE ? HYDRANT_COVER_ONLY_ARENAS : 0;
+  // What the caller released before may be half told, and this may be other memory at its addresses.
+  if (flags == 0) (void)monitor_->quiet(kQuietNs);
   switch (monitor_->cover(pages.addr, pages.len, flags)) {
     case HYDRANT_COVER_CHECKED: *out = HYDRANT_COVERAGE_CHECKED; break;
     case HYDRANT_COVER_WATCHED: *out = HYDRANT_COVERAGE_WATCHED; break;

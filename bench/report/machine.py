@@ -39,8 +39,26 @@ class Machine:
                          "cores say little.")
         if self.cores == 1:
             lines.append("NOTE: one core: nothing here shows how threads disturb each other.")
+        lines += self._caching()
         lines += [f"Registrar {one['name']} is not used: {one['reason']}"
                   for one in self.info.get("registrars", []) if not one["usable"]]
+        return lines
+
+    def _caching(self):
+        """What caching this machine allows, in two lines at most; the rest is hydrant-info's."""
+        watching = self.info.get("watching")
+        if not watching:
+            return []
+        rows = {row["memory"]: row for row in watching["coverage"]}
+        plain, hooked = (rows["anonymous"][key] or "not known" for key in ("without_hooks", "with_hooks"))
+        words = {"checked": "cached, each use asks the kernel", "watched": "cached, hits free of checks",
+                 "none": "not cached"}
+        lines = [f"Caching here (watch = auto): anonymous memory {words.get(plain, plain)}; with the hooks "
+                 f"library {words.get(hooked, hooked)}; arenas {rows['arena']['without_hooks']}; files "
+                 f"{words.get(rows['files']['without_hooks'], rows['files']['without_hooks'])}"]
+        if not watching["userfaultfd"]["available"]:
+            lines.append(f"No userfaultfd: {watching['userfaultfd']['reason']}")
+        lines += [f"To raise it: {text}" for text in watching["advice"]]
         return lines
 
     def limits_are_low(self):

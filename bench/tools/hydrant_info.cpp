@@ -112,6 +112,45 @@ void print_budget(const Json& budget) {
   print_row(size_text(budget.at("bytes")), 8, text_of(budget, "text"));
 }
 
+// What people call the kinds of memory in the document.
+const char* memory_name(const std::string& memory) {
+  if (memory == "anonymous") return "mmap, anonymous";
+  if (memory == "malloc") return "malloc";
+  if (memory == "malloc_in_threads") return "malloc in threads";
+  if (memory == "arena") return "libhydrant_alloc";
+  return memory == "files" ? "files, shared" : memory.c_str();
+}
+
+const char* coverage_text(const Json& coverage) {
+  if (coverage.is_null()) return "not known";
+  if (coverage == "none") return "not cached";
+  if (coverage == "checked") return "cached, each use asks the kernel";
+  if (coverage == "watched" || coverage == "arena") return "cached, hits free of checks";
+  return coverage.get_ref<const std::string&>().c_str();
+}
+
+void print_watching(const Json& watching) {
+  constexpr size_t kNames = 18;
+  heading("What is cached of memory that the program says nothing about (watch = auto)");
+  print_row("", kNames, "without the hooks library          with it");
+  for (const Json& row : watching.at("coverage")) {
+    std::string text = coverage_text(row.at("without_hooks"));
+    text.resize(35, ' ');
+    print_row(memory_name(text_of(row, "memory")), kNames,
+              text + coverage_text(row.at("with_hooks")));
+  }
+  const Json& userfault = watching.at("userfaultfd");
+  print_row("userfaultfd", kNames,
+            userfault.at("available").get<bool>() ? "works" : text_of(userfault, "reason"));
+  const Json& hooks = watching.at("hooks");
+  std::string text = hooks.at("present").get<bool>() ? "in this process" : "not in this process";
+  text += hooks.at("library").is_null() ? "; not found" : "; " + text_of(hooks, "library");
+  print_row("hooks library", kNames, text);
+  for (const Json& advice : watching.at("advice")) {
+    print_row("to raise it", kNames, advice.get<std::string>());
+  }
+}
+
 // "environment", and what became of a setting that does not count.
 std::string origin_of(const Json& row) {
   if (!row.at("rejected").is_null()) {
@@ -158,6 +197,7 @@ void print_for_people(const Json& report, bool explain) {
   print_registrars(report.at("registrars"));
   print_limits(report.at("limits"));
   print_budget(report.at("default_budget"));
+  print_watching(report.at("watching"));
   print_knobs(report.at("knobs"), explain);
   print_unknown_variables(report.at("unknown_variables"));
 }
@@ -165,13 +205,16 @@ void print_for_people(const Json& report, bool explain) {
 int run(int argc, char** argv) {
   CLI::App app{
       "Says which registrars work on this machine and why the others do not, which limits "
-      "hold, and the value and origin of every environment variable.",
+      "hold, what memory is cached and what would raise that, and the value and origin of every "
+      "environment variable.",
       "hydrant-info"};
   bool json = false;
   bool verbose = false;
   app.add_flag("--json", json, "One JSON document instead of tables")->disable_flag_override();
   app.add_flag("-v,--verbose", verbose, "Say what each variable does and takes")
       ->disable_flag_override();
+  bool probing = false;  // for itself: the same in a process with, or without, the hooks
+  app.add_flag(kProbeFlag, probing)->group("");
   app.set_version_flag("--version", std::string("hydrant-info ") + HYDRANT_VERSION);
   try {
     app.parse(argc, argv);
@@ -179,8 +222,8 @@ int run(int argc, char** argv) {
     // CLI11 has a code of its own for every mistake; shells and scripts expect 2 for all of them.
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
-  const Json report = collect(HYDRANT_VERSION);
-  if (json) {
+  const Json report = probing ? probe() : collect(HYDRANT_VERSION);
+  if (json || probing) {
     std::printf("%s\n", report.dump(2).c_str());
   } else {
     print_for_people(report, verbose);

@@ -2,6 +2,7 @@
 // so that the two cannot disagree. Sizes are bytes, null where nothing limits.
 #pragma once
 
+#include "bench/tools/watching_report.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/machine_limits.hpp"
 #include "firehose/registrars/registrar_factory.hpp"
@@ -15,8 +16,6 @@
 #include <nlohmann/json.hpp>
 
 namespace hydrant::info {
-
-using Json = nlohmann::ordered_json;
 
 inline Json bytes_or_null(uint64_t bytes) { return bytes == kUnlimited ? Json() : Json(bytes); }
 
@@ -188,6 +187,7 @@ inline Json collect(const char* version) {
   report["registrars"] = describe_registrars(&max_charge);
   report["limits"] = describe_limits(limits);
   report["default_budget"] = describe_budget(limits, max_charge);
+  report["watching"] = describe_watching(limits);
   report["knobs"] = describe_knobs(report.at("registrars"));
   report["unknown_variables"] = describe_unknown_variables();
   return report;

@@ -326,7 +326,7 @@ HYDRANT_API int hydrant_invalidate(hydrant_domain_t domain, const void* addr, si
 
 /* Answers HYDRANT_COVERAGE_* for [addr, addr+len): who says that it goes away, and so whether and how a
  * pin of
- * it would be cached now. Errors: BAD_ARG, NOT_INIT. Cost: 0.1 us; some 5 us for memory seen for the
+ * it would be cached now. Errors: BAD_ARG, NOT_INIT. Cost: 0.5 us; some 5 us for memory seen for the
  * first time, which the kernel is then asked to watch. */
 HYDRANT_API int hydrant_coverage(hydrant_domain_t domain, const void* addr, size_t len,
                                  uint32_t* coverage);

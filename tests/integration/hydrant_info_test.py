@@ -4,9 +4,13 @@
 Runs hydrant-info as people and scripts do: the JSON document, the tables, values from the
 environment, wrong arguments, a closed output.
 """
+import ctypes
 import json
 import os
 import pathlib
+import platform
+import resource
+import struct
 import subprocess
 import sys
 import unittest
@@ -16,22 +20,108 @@ REGISTRARS = ["uring", "mlock", "ibv"]
 PROGRAM = None
 
 
-def run(*arguments, stdout=subprocess.PIPE, **variables):
+def refuse_userfaultfd(errno):
+    """For the child of a fork: a seccomp filter, as containers have, under which userfaultfd fails so."""
+    number = {"x86_64": 323, "aarch64": 282}[platform.machine()]
+    load_number, is_equal, answer = 0x20, 0x15, 0x06
+    filters = [(load_number, 0, 0, 0), (is_equal, 0, 1, number), (answer, 0, 0, 0x00050000 | errno),
+               (answer, 0, 0, 0x7FFF0000)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in filters))
+    program = struct.pack("HxxxxxxP", len(filters), ctypes.addressof(code))
+    libc = ctypes.CDLL(None, use_errno=True)
+    set_no_new_privileges, set_seccomp, filter_mode = 38, 22, 2
+    if libc.prctl(set_no_new_privileges, 1, 0, 0, 0) != 0 or libc.prctl(
+            set_seccomp, filter_mode, program, 0, 0) != 0:
+        os._exit(SKIPPED)
+
+
+def run(*arguments, stdout=subprocess.PIPE, before=None, **variables):
     environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", **variables}
     # Sanitizer options and library paths of the test run count for the program too.
     environment |= {k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")}
     return subprocess.run([PROGRAM, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True,
-                          env=environment, timeout=60)
+                          env=environment, timeout=60, preexec_fn=before)
 
 
-def report(**variables):
-    done = run("--json", **variables)
+def report(before=None, **variables):
+    done = run("--json", before=before, **variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def knob(document, name):
     return next(row for row in document["knobs"] if row["name"] == name)
+
+
+def coverage(document, memory, hooks="without_hooks"):
+    rows = {row["memory"]: row for row in document["watching"]["coverage"]}
+    return rows[memory][hooks]
+
+
+class Watching(unittest.TestCase):
+    """What is cached here, and what would raise that. What the machine allows is its own business: the
+    document must agree with itself, and with what is taken away on purpose."""
+
+    def setUp(self):
+        self.document = report()
+        self.watching = self.document["watching"]
+
+    def test_kinds_of_memory_are_covered_as_userfaultfd_and_hooks_allow(self):
+        available = self.watching["userfaultfd"]["available"]
+        self.assertEqual(available, self.watching["userfaultfd"]["reason"] is None)
+        for memory in ("anonymous", "malloc", "malloc_in_threads"):
+            self.assertEqual(coverage(self.document, memory), "checked" if available else "none")
+        for hooks in ("without_hooks", "with_hooks"):
+            self.assertEqual(coverage(self.document, "arena", "without_hooks"), "arena")
+            self.assertIn(coverage(self.document, "files", hooks), ("none", None))
+        if available and self.watching["hooks"]["library"] and not self.watching["hooks"]["missing"]:
+            self.assertEqual(coverage(self.document, "anonymous", "with_hooks"), "watched")
+            self.assertEqual(coverage(self.document, "malloc_in_threads", "with_hooks"), "checked")
+
+    def test_hooks_that_are_preloaded_are_seen_and_not_advised(self):
+        library = self.watching["hooks"]["library"]
+        if library is None:
+            self.skipTest("the hooks library is not built")
+        self.assertFalse(self.watching["hooks"]["present"])
+        document = report(LD_PRELOAD=library)
+        self.assertTrue(document["watching"]["hooks"]["present"])
+        self.assertEqual(document["watching"]["coverage"], self.watching["coverage"])
+        self.assertNotIn("LD_PRELOAD", json.dumps(document["watching"]["advice"]))
+        if self.watching["userfaultfd"]["available"]:
+            self.assertIn("LD_PRELOAD=" + library, json.dumps(self.watching["advice"]))
+
+    def test_a_seccomp_filter_is_named_and_leaves_arenas_alone(self):
+        if platform.machine() not in ("x86_64", "aarch64"):
+            self.skipTest("the system call's number here is not known to this test")
+        for errno, word in ((1, "not permitted"), (38, "has no userfaultfd")):
+            done = run("--json", before=lambda: refuse_userfaultfd(errno))
+            if done.returncode == SKIPPED:
+                self.skipTest("no seccomp filter may be set here")
+            document = json.loads(done.stdout)
+            userfault = document["watching"]["userfaultfd"]
+            self.assertFalse(userfault["available"])
+            self.assertTrue(userfault["seccomp_filter"])
+            self.assertIn(word, userfault["reason"])
+            self.assertIn("seccomp filter", userfault["reason"])
+            for hooks in ("without_hooks", "with_hooks"):
+                self.assertIn(coverage(document, "anonymous", hooks), ("none", None))
+            self.assertEqual(coverage(document, "arena"), "arena")
+            self.assertIn(userfault["reason"], document["watching"]["advice"][0])
+
+    def test_a_small_memlock_limit_is_advised_against_unless_lifted(self):
+        def lower():
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, 1 << 20))
+        document = report(before=lower)
+        advised = "1024 KiB can be locked" in json.dumps(document["watching"]["advice"])
+        self.assertEqual(advised, not document["limits"]["memlock_lifted"])
+
+    def test_tables_say_it_in_words(self):
+        text = " ".join(run().stdout.split())
+        for words in ("libhydrant_alloc cached, hits free of checks", "files, shared not cached",
+                      "userfaultfd " + ("works" if self.watching["userfaultfd"]["available"] else "")):
+            self.assertIn(words, text)
+        for advice in self.watching["advice"]:
+            self.assertIn(" ".join(advice.split()), text)
 
 
 class HydrantInfo(unittest.TestCase):

@@ -1,0 +1,300 @@
+// What hydrant-info knows about watching: how memory of each kind would be cached here, with and without the
+// hooks library, why not better, and what would change that. Asked of the library itself, in this process and
+// in a child of the other kind (PROGRAM --probe-coverage).
+#pragma once
+
+#include <hydrant/monitor.h>
+#include <hydrant/pin_cache.h>
+
+#include "firehose/base/machine_limits.hpp"
+#include "firehose/watch/hooks_abi.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <spawn.h>
+#include <string>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace hydrant::info {
+
+using Json = nlohmann::ordered_json;
+
+inline constexpr const char* kProbeFlag = "--probe-coverage";
+inline constexpr const char* kHooksName = "libfirehose_hooks.so";
+
+// A domain that pins nothing and watches.
+class ProbeDomain {
+ public:
+  ProbeDomain() {
+    hydrant_registrar_t registrar{};
+    registrar.size = sizeof registrar;
+    registrar.name = "nothing";
+    registrar.pin = [](void*, uintptr_t, size_t, uint32_t, void*) { return GASNET_OK; };
+    registrar.unpin = [](void*, uintptr_t, size_t, const void*) { return HYDRANT_UNPIN_DONE; };
+    hydrant_domain_options_t options;
+    hydrant_domain_options_init(&options);
+    options.registrar = &registrar;
+    options.watch = HYDRANT_WATCH_AUTO;
+    works_ = hydrant_domain_create(&options, &domain_) == GASNET_OK;
+  }
+  ProbeDomain(const ProbeDomain&) = delete;
+  ProbeDomain& operator=(const ProbeDomain&) = delete;
+  ~ProbeDomain() {
+    if (works_) hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN);
+  }
+  // Null when the library cannot say.
+  Json coverage(const void* addr, size_t len) const {
+    uint32_t coverage = HYDRANT_COVERAGE_NONE;
+    if (!works_ || addr == nullptr || addr == MAP_FAILED ||
+        hydrant_coverage(domain_, addr, len, &coverage) != GASNET_OK) {
+      return {};
+    }
+    return hydrant_coverage_name(coverage);
+  }
+
+ private:
+  hydrant_domain_t domain_ = 0;
+  bool works_ = false;
+};
+
+inline constexpr size_t kProbeBytes = 1 << 20;
+
+inline Json coverage_of_mapping(const ProbeDomain& domain, int flags, int file) {
+  void* p = mmap(nullptr, kProbeBytes, PROT_READ | PROT_WRITE, flags, file, 0);
+  Json coverage = domain.coverage(p, kProbeBytes);
+  if (p != MAP_FAILED) munmap(p, kProbeBytes);
+  return coverage;
+}
+
+inline Json coverage_of_malloc(const ProbeDomain& domain) {
+  void* p = std::calloc(64, 1);
+  Json coverage = domain.coverage(p, 64);
+  std::free(p);
+  return coverage;
+}
+
+// What an allocator gets that announces its memory, as libhydrant_alloc does.
+inline Json coverage_of_arena(const ProbeDomain& domain) {
+  const hydrant_monitor_t* monitor = hydrant_monitor(HYDRANT_MONITOR_VERSION);
+  void* p = mmap(nullptr, kProbeBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return {};
+  const auto addr = reinterpret_cast<uintptr_t>(p);
+  Json coverage;
+  if (monitor->add_arena(addr, kProbeBytes) == 0) {
+    coverage = domain.coverage(p, kProbeBytes);
+    monitor->drop_arena(addr, kProbeBytes);
+  }
+  munmap(p, kProbeBytes);
+  return coverage;
+}
+
+// How memory of each kind would be cached in this process.
+inline Json coverage_here() {
+  const ProbeDomain domain;
+  Json in_thread;
+  std::thread([&] { in_thread = coverage_of_malloc(domain); }).join();
+  const int file = memfd_create("hydrant-info", MFD_CLOEXEC);
+  if (file >= 0 && ftruncate(file, kProbeBytes) != 0) std::perror("ftruncate of a memfd");
+  Json all = {
+      {"anonymous", coverage_of_mapping(domain, MAP_PRIVATE | MAP_ANONYMOUS, -1)},
+      {"malloc", coverage_of_malloc(domain)},
+      {"malloc_in_threads", in_thread},
+      {"arena", coverage_of_arena(domain)},
+      {"files", coverage_of_mapping(domain, MAP_SHARED, file)},
+  };
+  if (file >= 0) close(file);
+  return all;
+}
+
+inline const hydrant_hooks_t* hooks_here() {
+  return static_cast<const hydrant_hooks_t*>(dlsym(RTLD_DEFAULT, "hydrant_hooks_1"));
+}
+
+// Names of the families of functions that resolve to the hooks, or that do not.
+inline Json families(uint32_t mask) {
+  constexpr const char* kNames[] = {"mmap", "malloc", "threads", "loader", "files"};
+  Json names = Json::array();
+  for (uint32_t i = 0; i < std::size(kNames); ++i) {
+    if ((mask >> i & 1) != 0) names.push_back(kNames[i]);
+  }
+  return names;
+}
+
+// What a probing child says on its standard output.
+inline Json probe() {
+  const hydrant_hooks_t* hooks = hooks_here();
+  return {{"coverage", coverage_here()},
+          {"hooks", hooks != nullptr},
+          {"families", families(hooks != nullptr ? hooks->families : 0)},
+          {"missing", families(hooks != nullptr ? ~hooks->families : 0)}};
+}
+
+// The probe of a process with this LD_PRELOAD; null when it fails.
+inline Json probe_child(const std::string& preload) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return {};
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
+  // What it complains about has been said, or is the loader's opinion of a library that is not there.
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  std::string variable = "LD_PRELOAD=" + preload;
+  std::vector<char*> environment{variable.data()};
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, "LD_PRELOAD=", 11) != 0) environment.push_back(*entry);
+  }
+  environment.push_back(nullptr);
+  std::string program = "hydrant-info";
+  std::string flag = kProbeFlag;
+  char* const arguments[] = {program.data(), flag.data(), nullptr};
+  pid_t pid = -1;
+  const int failed =
+      posix_spawn(&pid, "/proc/self/exe", &files, nullptr, arguments, environment.data());
+  posix_spawn_file_actions_destroy(&files);
+  close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n = 0; failed == 0 && (n = read(ends[0], buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<size_t>(n));
+  }
+  close(ends[0]);
+  if (failed == 0) waitpid(pid, nullptr, 0);
+  Json answer = Json::parse(text, nullptr, false);
+  return answer.is_object() ? answer : Json();
+}
+
+// The hooks library that belongs to this program: installed or built beside it, else what the loader finds.
+inline std::string find_hooks_library() {
+  char self[4096];
+  const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  std::string folder(self, n > 0 ? static_cast<size_t>(n) : 0);
+  folder.resize(folder.find_last_of('/') == std::string::npos ? 0 : folder.find_last_of('/'));
+  for (const char* place : {"/../firehose/watch/hooks", "/../lib", "/../lib64",
+                            "/../lib/x86_64-linux-gnu", "/../lib/aarch64-linux-gnu"}) {
+    char* whole = realpath((folder + place).c_str(), nullptr);
+    if (whole == nullptr) continue;
+    const std::string path = std::string(whole) + "/" + kHooksName;
+    std::free(whole);
+    if (access(path.c_str(), R_OK) == 0) return path;
+  }
+  return kHooksName;
+}
+
+// The first number behind `field` in a small file; -1 if it is not there.
+inline int number_in(const char* path, const char* field) {
+  std::FILE* file = std::fopen(path, "re");
+  if (file == nullptr) return -1;
+  char line[256];
+  int number = -1;
+  while (number < 0 && std::fgets(line, sizeof line, file) != nullptr) {
+    if (std::strncmp(line, field, std::strlen(field)) == 0) {
+      number = std::atoi(line + std::strlen(field));
+    }
+  }
+  std::fclose(file);
+  return number;
+}
+
+// Why there is no userfaultfd, as far as it can be told from outside; "" if there is one.
+inline std::string why_no_userfaultfd(int seccomp) {
+  const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+  if (fd >= 0) {
+    close(static_cast<int>(fd));
+    return hydrant_monitor(HYDRANT_MONITOR_VERSION)->reason();
+  }
+  const std::string filter = seccomp == 2
+                                 ? " A seccomp filter is in force here (a container's default "
+                                   "profile?): allow the system call userfaultfd in it."
+                                 : "";
+  switch (errno) {
+    case EPERM: return "The system call userfaultfd is not permitted." + filter;
+    case ENOSYS:
+      return "This kernel has no userfaultfd (CONFIG_USERFAULTFD), or a sandbox hides it." + filter;
+    case EINVAL:
+      return "This kernel's userfaultfd knows no user-mode-only faults: Linux 5.11 does.";
+    default: return std::string("userfaultfd: ") + std::strerror(errno) + ".";
+  }
+}
+
+inline Json describe_userfaultfd(bool available) {
+  const int seccomp = number_in("/proc/self/status", "Seccomp:");
+  const int sysctl = number_in("/proc/sys/vm/unprivileged_userfaultfd", "");
+  std::string reason = available ? "" : why_no_userfaultfd(seccomp);
+  if (!available && reason.empty()) reason = "The kernel's reports could not be started.";
+  return {{"available", available},
+          {"reason", available ? Json() : Json(reason)},
+          // Not needed: the library asks for faults of user mode alone, which everybody may have.
+          {"sysctl_unprivileged_userfaultfd", sysctl < 0 ? Json() : Json(sysctl)},
+          {"seccomp_filter", seccomp == 2}};
+}
+
+// What would raise what caching is allowed, most rewarding first.
+inline Json advice(const Json& watching, const MachineLimits& limits) {
+  Json list = Json::array();
+  const Json& hooks = watching.at("hooks");
+  if (!watching.at("userfaultfd").at("available").get<bool>()) {
+    list.push_back(
+        watching.at("userfaultfd").at("reason").get<std::string>() +
+        " Until then only memory from libhydrant_alloc and what the program vouches for, or "
+        "invalidates itself, is cached.");
+  } else if (!hooks.at("present").get<bool>()) {
+    if (hooks.at("library").is_null()) {
+      list.push_back(std::string(kHooksName) +
+                     " was not found: install it and preload or link it; " +
+                     "without it each use of cached memory asks the kernel (0.3 us).");
+    } else {
+      list.push_back(
+          "Start programs with LD_PRELOAD=" + hooks.at("library").get<std::string>() +
+          ", or link Hydrant::hooks: each use of cached memory is then free of a question to "
+          "the kernel (0.3 us).");
+    }
+  } else if (!hooks.at("missing").empty()) {
+    list.push_back("Some functions do not resolve to the hooks (" + hooks.at("missing").dump() +
+                   "): another library stands before them; preload " + kHooksName + " first.");
+  }
+  if (!limits.memlock_lifted && limits.memlock_bytes != kUnlimited) {
+    list.push_back("At most " + std::to_string(limits.memlock_bytes >> 10) +
+                   " KiB can be locked: raise it with ulimit -l, above the hard limit with a line "
+                   "'USER - memlock unlimited' in /etc/security/limits.conf and a new login.");
+  }
+  return list;
+}
+
+inline Json describe_watching(const MachineLimits& limits) {
+  const Json here = probe();
+  const bool present = here.at("hooks").get<bool>();
+  const std::string library = find_hooks_library();
+  const Json other = probe_child(present ? "" : library);
+  const Json hooked = present ? here : other;
+  const bool found = hooked.is_object() && hooked.at("hooks").get<bool>();
+  const Json plain = present ? other : here;
+  Json rows = Json::array();
+  for (const auto& [memory, coverage] : here.at("coverage").items()) {
+    rows.push_back({{"memory", memory},
+                    {"without_hooks", plain.is_object() ? plain.at("coverage").at(memory) : Json()},
+                    {"with_hooks", found ? hooked.at("coverage").at(memory) : Json()}});
+  }
+  Json watching = {{"coverage", rows}};
+  watching["userfaultfd"] = describe_userfaultfd(here.at("coverage").at("anonymous") != "none");
+  watching["hooks"] = {{"present", present},
+                       {"library", found ? Json(library) : Json()},
+                       {"families", found ? hooked.at("families") : Json::array()},
+                       {"missing", found ? hooked.at("missing") : Json::array()}};
+  watching["advice"] = advice(watching, limits);
+  return watching;
+}
+
+}  // namespace hydrant::info
