@@ -1,14 +1,11 @@
 #include "firehose/asymmetric_fence.hpp"
 
-#include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
-#include <linux/membarrier.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,13 +16,6 @@
 
 namespace hydrant::fence {
 namespace {
-
-std::atomic<bool> g_asymmetric{false};  // written once under g_once, before the first hold
-pthread_once_t g_once = PTHREAD_ONCE_INIT;
-
-int membarrier(int command) noexcept {
-  return static_cast<int>(syscall(__NR_membarrier, command, 0, 0));
-}
 
 // Does the kernel interrupt other processors when a page table changes? Not on arm64, nor on x86-64
 // with INVLPGB (bit 3 of EBX in this leaf): there the processors tell each other, and nothing is a
@@ -65,27 +55,12 @@ int membarrier(int command) noexcept {
   std::abort();
 }
 
-void set_up_once() {
-  if (HYDRANT_TSAN || knob_number(Knob::kMembarrier) == 0) return;
-  const bool registered = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
-  // One trial: some sandboxes let the registration pass and refuse the barrier.
-  g_asymmetric.store(registered && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0,
-                     std::memory_order_relaxed);
-}
-
 }  // namespace
-
-bool setup() noexcept {
-  pthread_once(&g_once, &set_up_once);
-  return asymmetric();
-}
-
-bool asymmetric() noexcept { return g_asymmetric.load(std::memory_order_relaxed); }
 
 void heavy() noexcept {
 #if !HYDRANT_TSAN
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!asymmetric() || membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;
+  if (!asymmetric() || membarrier::barrier()) return;
   heavy_without_membarrier();
 #endif
 }

@@ -11,33 +11,23 @@
 // visits each processor; and where that is refused as well the process is aborted, because it could not
 // know which pins are in use.
 //
-// Where the kernel refuses membarrier, and in ThreadSanitizer builds (which understand neither fences
-// nor membarrier), both sides use sequentially consistent operations instead; this header is the only
-// place that knows.
+// Where the kernel refuses membarrier, and in ThreadSanitizer builds (base/membarrier.hpp), both sides use
+// sequentially consistent operations instead.
 #pragma once
+
+#include "firehose/base/membarrier.hpp"
 
 #include <atomic>
 #include <cstdint>
-
-#if defined(__SANITIZE_THREAD__)
-#define HYDRANT_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HYDRANT_TSAN 1
-#endif
-#endif
-#ifndef HYDRANT_TSAN
-#define HYDRANT_TSAN 0
-#endif
 
 namespace hydrant::fence {
 
 // Registers this process for membarrier, once; call before any hold. True if the light side is free.
 // FIREHOSE_MEMBARRIER=0 in the environment refuses it on purpose.
-bool setup() noexcept;
+inline bool setup() noexcept { return membarrier::switch_on(); }
 
 // What setup() found; false before it. Constant afterwards.
-bool asymmetric() noexcept;
+inline bool asymmetric() noexcept { return membarrier::works(); }
 
 // The closer's side: afterwards every hold posted before the call is visible to the caller, and every
 // hold posted later sees what the caller wrote before the call. Cost: one system call.

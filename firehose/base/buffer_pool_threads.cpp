@@ -6,26 +6,14 @@
 // registry's mutex, and finds none.
 #include "firehose/base/buffer_pool.hpp"
 #include "firehose/base/buffer_pool_layout.hpp"
-#include "firehose/base/config.hpp"
+#include "firehose/base/membarrier.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <algorithm>
 #include <bit>
-#include <linux/membarrier.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#if defined(__SANITIZE_THREAD__)
-#define HYDRANT_POOL_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HYDRANT_POOL_TSAN 1
-#endif
-#endif
-#ifndef HYDRANT_POOL_TSAN
-#define HYDRANT_POOL_TSAN 0
-#endif
 
 namespace hydrant {
 
@@ -41,14 +29,9 @@ struct Registry {
   BufferPool* first HYDRANT_GUARDED_BY(mu) = nullptr;
 };
 Registry* g_registry = nullptr;  // written once, under g_once; never unmapped
-bool g_asymmetric = false;       // likewise
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 std::atomic<uint64_t> g_last_id{
     0};  // not in the page: a child's pools are none of the parent's. Relaxed.
-
-int membarrier(int command) noexcept {
-  return static_cast<int>(syscall(SYS_membarrier, command, 0, 0));
-}
 
 void set_up_once() {
   const long page = syscall(SYS_mmap, nullptr, sizeof(Registry), PROT_READ | PROT_WRITE,
@@ -56,9 +39,6 @@ void set_up_once() {
   if (page == -1) return;
   (void)syscall(SYS_madvise, page, sizeof(Registry), MADV_WIPEONFORK);
   g_registry = reinterpret_cast<Registry*>(page);
-  if (HYDRANT_POOL_TSAN || knob_number(Knob::kMembarrier) == 0) return;
-  g_asymmetric = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 &&
-                 membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
 }
 
 }  // namespace
@@ -68,7 +48,7 @@ void set_up_once() {
 bool BufferPool::set_up_threads(uint32_t threads) noexcept {
   pthread_once(&g_once, &set_up_once);
   if (g_registry == nullptr) return false;
-  asymmetric_ = g_asymmetric;
+  asymmetric_ = membarrier::switch_on();
   id_ = g_last_id.fetch_add(1, std::memory_order_relaxed) + 1;
   // Without a key the pool works as one without magazines.
   if (threads != 0 && pthread_key_create(&thread_key_, &BufferPool::end_of_thread) == 0) {
@@ -148,7 +128,7 @@ bool BufferPool::raid(uint32_t index, Magazine* raider, uint32_t* slot) noexcept
     const uint32_t to = std::min(from + 64, used);
     uint64_t marked = mark_for_raid(index, from, to);
     if (marked == 0) continue;
-    const bool fenced = !asymmetric_ || membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
+    const bool fenced = !asymmetric_ || membarrier::barrier();
     uint32_t got = 0;
     for (; marked != 0; marked &= marked - 1) {
       const uint32_t victim = from + static_cast<uint32_t>(std::countr_zero(marked));

@@ -1,0 +1,18 @@
+// The process's switch for membarrier(2). What is built on it is tested where it is: the fence, the pool.
+#include "firehose/base/membarrier.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+TEST(Membarrier, IsSwitchedOnOnceAndStays) {
+  const bool works = membarrier::switch_on();
+  EXPECT_EQ(membarrier::works(), works);
+  EXPECT_EQ(membarrier::switch_on(), works);
+  if (!works) GTEST_SKIP() << "the kernel, the environment or a sanitizer refuses membarrier";
+  EXPECT_TRUE(membarrier::barrier());
+}
+
+}  // namespace
+}  // namespace hydrant
