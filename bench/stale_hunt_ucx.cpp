@@ -3,8 +3,8 @@
 // ours. What it finds is what it finds; it says nothing about UCX's use with a device that faults, or
 // of memory kinds that are left out.
 //
-// With --ours the subject is our cache, while UCX's is busy in the same process with the same memory and all its
-// hooks installed: neither may hinder the other.
+// With --ours the subject is our cache, while UCX's is busy in the same process with the same
+// memory and all its hooks installed: neither may hinder the other.
 //
 // A program of its own, because UCX installs its hooks where it is loaded. stale_hunt --peer runs it.
 // Left out unless asked for: files in memory (UCX does not say that it watches those), what belongs to
@@ -138,7 +138,8 @@ class UcxCache final : public Cache {
   ucs_rcache_t* cache_ = nullptr;
 };
 
-// UCX 1.13 stands before mremap() with a function of four arguments, and its fifth, the address to move to, is lost.
+// UCX 1.13 stands before mremap() with a function of four arguments, and its fifth, the address to
+// move to, is lost.
 bool moves_where_told() {
   constexpr size_t kBytes = 8192;
   constexpr int kHow = MAP_PRIVATE | MAP_ANONYMOUS;

@@ -3,7 +3,8 @@
 
 namespace hydrant::stale {
 
-// Called once before there are threads: what show_stacks() needs is loaded then.
+// Called once before there are threads: what show_stacks() needs is loaded then. From then on a
+// fault is shown, too.
 void prepare_stacks() noexcept;
 
 // Writes each thread's stack, or the system call that one with blocked signals sits in, to stderr. Waits

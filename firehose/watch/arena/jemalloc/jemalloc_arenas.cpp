@@ -161,9 +161,9 @@ int start(const JemallocPages* pages) {
   return error;
 }
 
-// jemalloc counts its arenas before it takes the locks under which they are made: one that is made in between
-// it unlocks after the fork without having locked it. So none is made then. Handlers that were registered last run
-// first, and jemalloc registers its own when it starts.
+// jemalloc counts its arenas before it takes the locks under which they are made: one that is made
+// in between it unlocks after the fork without having locked it. So none is made then. Handlers
+// that were registered last run first, and jemalloc registers its own when it starts.
 [[gnu::constructor]] void register_fork_handlers() {
   unsigned arenas = 0;
   size_t size = sizeof arenas;

@@ -124,9 +124,9 @@ TEST(UringPin, SeveralFilesInOneRangeArePinnedOrRefused) {
   memory.fill('A');
   TestFile file;
   file.write_all(std::string(kPageBytes, 'F'));
-  ASSERT_EQ(mmap(memory.data(), kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                 file.fd(), 0),
-            static_cast<void*>(memory.data()));
+  ASSERT_EQ(
+      mmap(memory.data(), kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.fd(), 0),
+      static_cast<void*>(memory.data()));
   Key key;
   const Status status = uring->pin(memory.all(), Access::kAll, key.data());
   if (status == Status::kOk) {
