@@ -71,6 +71,9 @@ class AnonymousSupply final : public WindowSupply {
       std::abort();
     }
   }
+  // An mremap that fails has unmapped its target all the same, and whoever asked the kernel for any
+  // address since may live there. False: somebody does.
+  static bool fill_hole(Range range) { return map_new(range.addr, range.len, kPrivate, -1); }
   void leave(Worker& worker, Range range, Fate fate) const {
     worker.leaving(range, fate);
     if (monitor_ != nullptr) monitor_->invalidate(range.addr, range.len);
@@ -193,9 +196,12 @@ bool AnonymousSupply::move_onto(Worker& worker, Block& block) {
     worker.ground().cache.call_failed(target.range);
     munmap(pointer(from.addr), from.len);
   });
-  if (moved == MAP_FAILED) replace(target.range);
   gone(target.range);
   block = target;
+  if (moved == MAP_FAILED && !fill_hole(block.range)) {
+    unmap_slot(worker, block, [] {});
+    return worker.forget(block), false;
+  }
   begin_again(worker, block, source(Source::kOnto));
   return true;
 }
@@ -214,11 +220,14 @@ bool AnonymousSupply::move_and_keep(Worker& worker, Block& block) {
   if (moved == MAP_FAILED) {
     worker.ground().cache.call_failed(block.range);
     worker.ground().cache.call_failed(other.range);
-    replace(other.range);
   }
   gone(block.range);
   gone(other.range);
   begin_again(worker, block, source(Source::kOnto));
+  if (moved == MAP_FAILED && !fill_hole(other.range)) {
+    unmap_slot(worker, other, [] {});
+    return true;
+  }
   begin_again(worker, other, source(Source::kOnto));
   worker.check(other);
   const Block kept = block;
