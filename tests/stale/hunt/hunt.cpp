@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{20};
-constexpr std::chrono::seconds kLongestSilence{30};
+constexpr std::chrono::seconds kLongestSilence{60};
 constexpr std::chrono::seconds kBetweenReports{1};
 
 void add_supplies(Ground& ground, HuntResult* result) {
