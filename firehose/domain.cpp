@@ -44,6 +44,7 @@ Domain::Domain(const DomainConfig& config, std::unique_ptr<Registrar> registrar,
       budget_(config.budget_bytes) {}
 
 Domain::~Domain() {
+  mappings_.close();
   const size_t spans = spans_.high() != 0 ? slot_count_ + spans_.high() : 0;
   release_slot_arena(arena_, std::max<size_t>(high_ + 1, spans));
 }
@@ -90,6 +91,7 @@ Status Domain::set_up() noexcept HYDRANT_NO_TSA {
   RegionSlot& null_slot = slot(kNoRegion);
   null_slot.addr.store(kBlankAddr, std::memory_order_relaxed);
   null_slot.alive.store(kSlotAlive, std::memory_order_release);
+  open_mappings();
   return Status::kOk;
 }
 
@@ -235,6 +237,8 @@ void Domain::reset_in_child() noexcept HYDRANT_NO_TSA {
   dead_.clear();
   quarantine_.clear();
   refusals_.clear();
+  streams_.clear();
+  open_mappings();
   ++epoch_;
   for (RegionIndex i = 1; i <= high_; ++i) {
     RegionInfo& info = infos_[i];
@@ -248,6 +252,7 @@ void Domain::reset_in_child() noexcept HYDRANT_NO_TSA {
     shut_gate(slot(i));
     slot(i).tag.store(0, std::memory_order_relaxed);
     slot(i).addr.store(kBlankAddr, std::memory_order_relaxed);
+    slot(i).unreached.store(0, std::memory_order_relaxed);
     if (held) {
       info.state = RegionState::kTombstone;
     } else {

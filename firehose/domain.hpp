@@ -1,7 +1,7 @@
 // A domain: one cache over one registrar. Region and page mode differ in their tables (pin_table.hpp) and
 // in that page mode answers requests of several buckets with a span (domain_span.cpp).
 //
-// Where to read on: hits in hit_path.cpp and hold.hpp; misses in domain_acquire.cpp; budget, victims
+// Where to read on: hits in hit_path.cpp and hold.hpp; misses in domain_acquire.cpp, what they register in domain_plan.cpp; budget, victims
 // and deregistration in domain_budget.cpp; what the monitor says in domain_watch.cpp; release,
 // invalidate and flush in domain_release.cpp; deferred pins in domain_async.cpp; life, threads and fork
 // in domain.cpp. States and invariants: docs/pin_cache.md.
@@ -21,8 +21,10 @@
 #include "firehose/region_table.hpp"
 #include "firehose/slot_arena.hpp"
 #include "firehose/span_table.hpp"
+#include "firehose/stream_detector.hpp"
 #include "firehose/thread_state.hpp"
 #include "firehose/victim_policy.hpp"
+#include "firehose/watch/mapping_query.hpp"
 
 #include <atomic>
 #include <memory>
@@ -41,6 +43,7 @@ struct DomainConfig {
   size_t max_region_bytes = 0;
   size_t granule_bytes = 4096;  // page mode: the bucket
   size_t merge_bytes = 0;
+  size_t stream_bytes = 0;  // longest registration that a stream's misses lead to; 0: no longer ones
   size_t thread_table_bytes = 0;
   uint64_t wait_warn_ns = 0;
   UringRegistrar* uring = nullptr;  // the registrar, if it is this one
@@ -147,6 +150,8 @@ class Domain {
     bool restless = false;      // it went on too long: what needs the check is not used
     bool waited_long = false;   // wait_for_pending_locked() has something to say
     uint32_t no_budget = 0;     // times the registrar had no budget
+    bool noted = false;         // the stream detector knows of this miss; what it said:
+    StreamDetector::Advice advice{};
   };
   struct Plan {
     MemoryRange range;
@@ -154,6 +159,10 @@ class Domain {
     uint64_t charge = 0;
     RegionIndex region = kNoRegion;
     bool vouched = false;
+    bool stream = false;         // the range is longer because of a stream
+    bool down = false;           // at its start
+    bool huge_pages = false;     // the range was rounded out to huge pages, which cost nothing more
+    uint64_t extra_bytes = 0;    // that the stream has added
     uint32_t cover = HYDRANT_COVER_NONE;  // what the monitor says of the range
     Reservation reservation;
   };
@@ -182,7 +191,6 @@ class Domain {
   Status acquire(Want& want, const RegionSlot** out) noexcept;
   Step look_locked(Want& want, Status* status, RegionIndex* held) HYDRANT_REQUIRES(mu_);
   bool known_refused_locked(MemoryRange range, Access access) const HYDRANT_REQUIRES(mu_);
-  void plan_locked(const Want& want, Plan* plan) HYDRANT_REQUIRES(mu_);
   Step prepare(Want& want, Plan* plan, Status* status, RegionIndex* held) noexcept;
   Status claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) HYDRANT_REQUIRES(mu_);
   Status pay_with_victims(Reservation* reservation) noexcept;
@@ -192,8 +200,6 @@ class Domain {
                              RegionIndex* held) noexcept;
   Status after_failure(Want& want, const Plan& plan, Status status, bool* again) noexcept;
   Status after_no_budget(Want& want, const Plan& plan, bool* again) noexcept;
-  void extend_locked(Plan* plan) HYDRANT_REQUIRES(mu_);
-  bool join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* plan) HYDRANT_REQUIRES(mu_);
   static void registered_later(void* context, Status status, const std::byte* key);
   void publish_locked(const Plan& plan, bool cacheable) HYDRANT_REQUIRES(mu_);
   bool bury_covered_locked(const Plan& plan) HYDRANT_REQUIRES(mu_);
@@ -203,6 +209,22 @@ class Domain {
   Want make_want(MemoryRange range, Access need, Effort effort,
                  ThreadDomain* thread) const noexcept;
   void count_outcome(ThreadDomain* thread, Status status) noexcept;
+
+  // --- what a miss registers (domain_plan.cpp) ---
+  void plan_locked(Want& want, Plan* plan) HYDRANT_REQUIRES(mu_);
+  void extend_locked(Plan* plan) HYDRANT_REQUIRES(mu_);
+  bool join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* plan) HYDRANT_REQUIRES(mu_);
+  bool follow_stream_locked(Want& want, Plan* plan) HYDRANT_REQUIRES(mu_);
+  MemoryRange without_registered_locked(MemoryRange pages, MemoryRange range) HYDRANT_REQUIRES(mu_);
+  void enter_extension_locked(const Plan& plan) HYDRANT_REQUIRES(mu_);
+  void judge_extension_locked(RegionIndex region) HYDRANT_REQUIRES(mu_);
+  void give_up_extension_locked(const Want& want, const Plan& plan, bool refused)
+      HYDRANT_REQUIRES(mu_);
+  void keep_to_mapping(const Want& want, Plan* plan) const noexcept;
+  void widen_to_huge_pages(const Want& want, Plan* plan) const noexcept;
+  static bool is_beyond_need(const Want& want, const Plan& plan) noexcept;
+  void note_reached(RegionSlot& s, MemoryRange pages) const noexcept;
+  void open_mappings() noexcept;
 
   bool invalidate_some(MemoryRange range, bool first) noexcept;
 
@@ -290,6 +312,7 @@ class Domain {
   const hydrant_monitor_t* monitor_ =
       nullptr;  // set before the domain is published; null: not watched
   int subscription_ = -1;
+  MappingQuery mappings_;  // opened before the domain is published, and in the child of a fork
   const std::unique_ptr<Registrar> registrar_;
   const std::unique_ptr<VictimPolicy> policy_ HYDRANT_GUARDED_BY(mu_);
   uint32_t slot_count_ = 0;
@@ -316,6 +339,7 @@ class Domain {
   RegionQueue pending_ HYDRANT_GUARDED_BY(mu_), dead_ HYDRANT_GUARDED_BY(mu_),
       quarantine_ HYDRANT_GUARDED_BY(mu_);
   RefusalList refusals_ HYDRANT_GUARDED_BY(mu_);
+  StreamDetector streams_ HYDRANT_GUARDED_BY(mu_);
   RangeSet vouched_ HYDRANT_GUARDED_BY(mu_);
 
   // What is or may soon be charged: open, dead, pending and reserved, and retired until unpinned.

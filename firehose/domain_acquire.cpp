@@ -1,12 +1,11 @@
 // Misses: from a request to a registered, published region, without holding a lock while registering.
+#include "firehose/access_classes.hpp"
 #include "firehose/base/access_names.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/domain.hpp"
 #include "firehose/gate.hpp"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <utility>
 
 namespace hydrant {
@@ -15,35 +14,11 @@ namespace {
 constexpr int kMostSpoiled = 256;  // then somebody invalidates faster than we can register
 constexpr uint32_t kMostNoBudget =
     32;  // evictions on behalf of one request that the registrar turned down
-constexpr size_t kLazyDead = 32;    // dead regions that are worth a fence
-constexpr size_t kJoinQuarter = 4;  // see join_neighbour_locked()
-
-// Bit c is set for each set of rights c that includes `need`.
-constexpr uint32_t classes_including(uint32_t need) {
-  uint32_t classes = 0;
-  for (uint32_t c = 0; c < 16; ++c) classes |= ((c & need) == need ? 1u : 0u) << c;
-  return classes;
-}
-constexpr auto kClassesIncluding = [] {
-  std::array<uint32_t, 16> table{};
-  for (uint32_t need = 0; need < 16; ++need) table[need] = classes_including(need);
-  return table;
-}();
-
-uint32_t take_lowest(uint32_t* classes) {
-  const auto c = static_cast<uint32_t>(std::countr_zero(*classes));
-  *classes &= *classes - 1;
-  return c;
-}
+constexpr size_t kLazyDead = 32;  // dead regions that are worth a fence
 
 // Tells threads apart: where their static TLS lies.
 uint32_t thread_mark() {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&t_window) >> 4);
-}
-
-MemoryRange union_of(MemoryRange a, MemoryRange b) {
-  const uintptr_t addr = std::min(a.addr, b.addr);
-  return {addr, std::max(a.last(), b.last()) - addr + 1};
 }
 
 }  // namespace
@@ -93,6 +68,7 @@ const RegionSlot* Domain::hold_without_lock(ThreadDomain& thread, const Want& wa
     if (r == kNoRegion || r >= slot_count_) continue;
     if (!hold_if_open(slot(r), thread.counts[r], first, last, need)) continue;
     ThreadCounters::add(thread.counters.refills);
+    note_reached(slot(r), want.pages);
     thread.remember(first, &slot(r), &slot(kNoRegion), config_.thread_table_bytes);
     return &slot(r);
   }
@@ -164,6 +140,7 @@ Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) 
   if (found != kNoRegion && !(infos_[found].checked && want.restless)) {
     if (gate_is_shut(slot(found))) reopen_locked(found);
     take_locked(want.thread, found);
+    note_reached(slot(found), want.pages);
     if (want.thread != nullptr) ThreadCounters::add(want.thread->counters.refills);
     *held = found;
     return Step::kDone;
@@ -203,52 +180,6 @@ Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) 
   return Step::kDone;
 }
 
-// A neighbour that overlaps or touches joins in if it is no longer than what it joins, or once requests that
-// reached over its ends add up to a quarter of it: memory used piece by piece is then registered again a
-// bounded number of times, whatever the pieces, and neighbours that are used across their border do
-// become one.
-bool Domain::join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* plan) {
-  RegionInfo& info = infos_[neighbour];
-  if (info.prepinned || plan->range.covers(info.range)) return false;
-  const MemoryRange whole = union_of(plan->range, info.range);
-  if (whole.len > most) return false;
-  if (info.range.len > plan->range.len) {
-    info.crossed_bytes += plan->range.len;
-    if (info.crossed_bytes < info.range.len / kJoinQuarter) return false;
-  }
-  plan->range = whole;
-  plan->access = plan->access | info.access;
-  return true;
-}
-
-void Domain::extend_locked(Plan* plan) {
-  const size_t most = std::min(config_.merge_bytes, config_.max_region_bytes);
-  for (bool grown = true; grown;) {
-    grown = false;
-    uint32_t classes = classes_.load(std::memory_order_relaxed);
-    while (classes != 0) {
-      const uint32_t c = take_lowest(&classes);
-      const uintptr_t addr = plan->range.addr;
-      const RegionIndex before = tables_[c]->any_overlap(addr - (addr != 0), addr);
-      if (before != kNoRegion && join_neighbour_locked(before, most, plan)) grown = true;
-      const uintptr_t end = plan->range.end();
-      const RegionIndex after = tables_[c]->any_overlap(end - 1, end);
-      if (after != kNoRegion && join_neighbour_locked(after, most, plan)) grown = true;
-    }
-  }
-}
-
-void Domain::plan_locked(const Want& want, Plan* plan) {
-  plan->range = want.pages;
-  plan->access = want.plain ? want.need : want.need | config_.eager;
-  if (known_refused_locked(plan->range, plan->access)) plan->access = want.need;
-  const bool may_extend = config_.mode == HYDRANT_MODE_REGION && !want.exact &&
-                          want.prepaid == nullptr && config_.watch != HYDRANT_WATCH_NONE &&
-                          !want.restless;
-  if (may_extend && plan->range.len < config_.merge_bytes) extend_locked(plan);
-  plan->vouched = vouched_.covers(plan->range);  // a neighbour that joined in may not be
-}
-
 // Takes budget and a slot, and makes the registration known as pending.
 Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
   Reservation& mine = plan->reservation;
@@ -259,7 +190,8 @@ Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
     mine.regions = 1;
     want.prepaid->charge -= mine.charge;
     want.prepaid->regions -= mine.regions;
-  } else if (plan->range != want.pages && charged_ + kernel_pending + plan->charge > budget_) {
+  } else if (is_beyond_need(want, *plan) &&
+             charged_ + kernel_pending + plan->charge > budget_) {
     // Under pressure what is registered beyond need is evicted before it is used.
     return Status::kNotReady;
   } else {
@@ -272,6 +204,7 @@ Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
     return fail(Status::kNotReady, "all %u region slots are in use by dead or held regions",
                 slot_count_);
   }
+  plan->vouched = vouched_.covers(plan->range);  // what joined in may not be
   RegionInfo& info = infos_[plan->region];
   info = {};
   info.range = plan->range;
@@ -279,6 +212,7 @@ Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
   info.charge = plan->charge;
   info.state = RegionState::kPending;
   info.starter = want.asynchronous ? thread_mark() : 0;
+  if (want.noted && plan->range != want.advice.range) streams_.note_cut(want.pages, plan->range);
   pending_.push(infos_, plan->region);
   return Status::kOk;
 }
@@ -328,8 +262,10 @@ Domain::Step Domain::prepare(Want& want, Plan* plan, Status* status, RegionIndex
     if (step != Step::kRegister) return step;
     plan_locked(want, plan);
   }
-  // The registrar's own functions, so without the lock; then look again.
+  // The kernel and the registrar's own functions, so without the lock; then look again.
+  keep_to_mapping(want, plan);
   plan->charge = registrar_->charge(plan->range);
+  widen_to_huge_pages(want, plan);
   const uint64_t kernel_pending = registrar_->pending_charge();
   {
     MutexLock lock(mu_);
@@ -339,14 +275,17 @@ Domain::Step Domain::prepare(Want& want, Plan* plan, Status* status, RegionIndex
   }
   const bool claimed = *status == Status::kOk;
   Status paid = pay_with_victims(&plan->reservation);
+  bool covered = true;
   if (claimed && paid == Status::kOk) {
-    if (cover(want, plan)) return Step::kRegister;
+    covered = cover(want, plan);
+    if (covered) return Step::kRegister;
     paid = Status::kNotReady;  // not so much: then exactly what was asked for
   }
-  if (claimed) {
-    *status = paid;
+  if (claimed) *status = paid;
+  if (claimed || plan->stream) {
     MutexLock lock(mu_);
-    abandon_locked(want, *plan);
+    if (claimed) abandon_locked(want, *plan);
+    give_up_extension_locked(want, *plan, !covered);
   }
   if (plan->range == want.pages) return Step::kDone;
   want.exact = true;
@@ -370,6 +309,7 @@ bool Domain::bury_covered_locked(const Plan& plan) {
         from = infos_[r].range.addr + 1;
         continue;
       }
+      slot(r).unreached.store(0, std::memory_order_relaxed);  // the new one may reach it yet
       kill_locked(r, &dead_);
       ++totals_.merges;
     }
@@ -388,6 +328,7 @@ void Domain::publish_locked(const Plan& plan, bool cacheable) {
   s.denied.store(~bits(plan.access), std::memory_order_relaxed);  // unknown bits too
   s.addr.store(plan.range.addr, std::memory_order_relaxed);
   const uint32_t c = bits(plan.access);
+  s.unreached.store(0, std::memory_order_relaxed);
   const bool superfluous = find_locked(plan.range, plan.access) != kNoRegion;
   const bool room = tables_[c]->mapped() || tables_[c]->map(slot_count_);
   if (!cacheable || superfluous || !room || !bury_covered_locked(plan)) {
@@ -397,6 +338,7 @@ void Domain::publish_locked(const Plan& plan, bool cacheable) {
     dead_count_.store(static_cast<uint32_t>(dead_.size()), std::memory_order_relaxed);
     return;
   }
+  if (plan.stream) enter_extension_locked(plan);
   info.state = RegionState::kOpen;
   info.vouched = plan.vouched;
   info.checked = monitor_ != nullptr && !plan.vouched && plan.cover == HYDRANT_COVER_CHECKED;
@@ -420,6 +362,7 @@ Status Domain::finish_registration(const Want& want, const Plan& plan, Status st
       // What failed may be memory that is not there any more: ask again about what is there now.
       *again = infos_[plan.region].poisoned;
       abandon_locked(want, plan);
+      give_up_extension_locked(want, plan, status == Status::kRefused && !*again);
       return status;
     }
     RegionInfo& info = infos_[plan.region];

@@ -284,6 +284,7 @@ void Domain::quarantine_locked(RegionIndex region) {
 void Domain::retire_locked(RegionIndex region, RegionQueue* retired) {
   unlist_locked(region);
   RegionSlot& s = slot(region);
+  if (infos_[region].extended) judge_extension_locked(region);
   s.tag.store(0, std::memory_order_relaxed);
   // Blank before the fence that ends the quarantine: a late holder then sees neither old nor new bounds.
   s.addr.store(kBlankAddr, std::memory_order_release);

@@ -21,6 +21,14 @@ uint64_t or_knob(uint64_t option, Knob knob) noexcept {
   return option != 0 ? option : knob_number(knob);
 }
 
+// Requires: all other sizes are known.
+size_t choose_stream(const hydrant_domain_options_t& options, const DomainConfig& config) noexcept {
+  if (config.mode == HYDRANT_MODE_PAGE || config.watch == HYDRANT_WATCH_NONE) return 0;
+  const size_t most = std::min({static_cast<size_t>(or_knob(options.stream_bytes, Knob::kStream)),
+                                config.merge_bytes, config.max_region_bytes});
+  return most > config.granule_bytes ? most : 0;
+}
+
 Status check_granule(const DomainConfig& config, const RegistrarTraits& traits) noexcept {
   if (!std::has_single_bit(config.granule_bytes) || config.granule_bytes > kLargestBucket ||
       config.granule_bytes % traits.granule_bytes != 0) {
@@ -175,6 +183,7 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   if (options.merge_bytes == 0) {
     config->merge_bytes = std::min<size_t>(config->merge_bytes, config->budget_bytes / 4 + 1);
   }
+  config->stream_bytes = choose_stream(options, *config);
   config->thread_table_bytes = static_cast<size_t>(
       std::max<uint64_t>(std::bit_floor(knob_number(Knob::kThreadTable)), 8192));
   const uint64_t warn = knob_number(Knob::kWaitWarn);

@@ -71,6 +71,7 @@ bool Domain::invalidate_some(MemoryRange range, bool first) noexcept {
     if (first) {
       ++totals_.invalidations;
       refusals_.forget(round_out(range, config_.granule_bytes));
+      streams_.forget_borders(range);
     }
     for (RegionIndex r = pending_.front(); r != kNoRegion; r = infos_[r].next) {
       if (infos_[r].range.overlaps(range)) infos_[r].poisoned = true;

@@ -94,6 +94,7 @@ bool Domain::look_checked(Want& want, const RegionSlot** out) noexcept {
       continue;
     }
     ThreadCounters::add(want.thread->counters.refills);
+    note_reached(slot(r), want.pages);
     *out = &s;
     return true;
   }
@@ -101,13 +102,18 @@ bool Domain::look_checked(Want& want, const RegionSlot** out) noexcept {
 }
 
 // Asks who watches the range of a registration that is pending, before it begins. False: not all of what was
-// planned is watched, and it is more than was asked for.
+// planned is watched, or not as well as what was asked for.
 bool Domain::cover(const Want& want, Plan* plan) noexcept {
   if (monitor_ == nullptr || plan->vouched) return true;
   const uint32_t flags = config_.watch == HYDRANT_WATCH_NONE ? HYDRANT_COVER_ONLY_ARENAS : 0;
   plan->cover = want.restless ? HYDRANT_COVER_NONE
                               : monitor_->cover(plan->range.addr, plan->range.len, flags);
   if (plan->cover == HYDRANT_COVER_NONE) return plan->range == want.pages;
+  // Nor may more memory cost the request a hit without checks.
+  if (plan->cover == HYDRANT_COVER_CHECKED && plan->range != want.pages) {
+    const uint32_t alone = monitor_->cover(want.pages.addr, want.pages.len, flags);
+    if (alone == HYDRANT_COVER_ARENA || alone == HYDRANT_COVER_WATCHED) return false;
+  }
   monitor_->note_pinned(plan->range.addr, plan->range.len);
   return true;
 }
@@ -159,6 +165,7 @@ void Domain::forget(MemoryRange range) noexcept {
     BorrowedLock lock(mu_);
     ++totals_.invalidations;
     refusals_.clear();
+    streams_.clear();
     doom_where([](const RegionInfo& info) { return !info.prepinned; });
     return;
   }
@@ -171,6 +178,7 @@ void Domain::forget(MemoryRange range) noexcept {
     if (rounds == 0) {
       ++totals_.invalidations;
       refusals_.forget(round_out(range, config_.granule_bytes));
+      streams_.forget_borders(range);
     }
     for (RegionIndex r = pending_.front(); r != kNoRegion; r = infos_[r].next) {
       if (infos_[r].range.overlaps(range) && !is_mutant(Mutant::kKeepPending)) {

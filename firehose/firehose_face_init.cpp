@@ -117,6 +117,7 @@ void create_domain(hydrant_fh& fh, const Prepinned& prepinned) noexcept {
   options.registrar = &door;
   options.mode = fh.client.mode;
   options.watch = HYDRANT_WATCH_CLIENT;
+  options.stream_bytes = 1;  // a client's callbacks are asked for what its calls name, and no more
   options.budget_bytes = fh.limits.victim_bytes;
   options.max_regions = choose_max_regions(fh, prepinned);
   options.max_region_bytes = fh.limits.region_bytes;

@@ -33,6 +33,7 @@ struct RegionInfo {
   bool listed : 1;         // the policy knows it
   bool prepinned : 1;      // the client's own registration: never evicted, never unpinned
   bool poisoned : 1;       // kPending: invalidated meanwhile, so the registration is worth nothing
+  bool extended : 1;       // by a stream: RegionSlot::unreached says how much of that is unused
   bool over_released : 1;  // a pin of it was released more often than it was taken
 };
 static_assert(sizeof(RegionInfo) <= 56);

@@ -25,6 +25,7 @@ enum class Knob : uint32_t {
   kMode,
   kBucket,
   kMerge,
+  kStream,
   kEagerAccess,
   kThreadTable,
   kWaitWarn,
@@ -40,7 +41,7 @@ enum class Knob : uint32_t {
   kGasnetVerbose,
   kGasnetTableScale,
 };
-inline constexpr size_t kKnobCount = 21;
+inline constexpr size_t kKnobCount = 22;
 
 enum class KnobType : uint32_t {
   kSize,      // value: bytes

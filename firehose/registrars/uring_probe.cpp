@@ -14,6 +14,8 @@ namespace {
 
 constexpr size_t kProbePages = 16;
 constexpr int kRepetitions = 5;
+constexpr size_t kLargestProbe = size_t{4} << 20;  // huge pages beyond cost more to clear than is won
+constexpr uint64_t kPartsOfBlock = 8;
 // A privileged process is put to the test only if the limit is cheap to exceed.
 constexpr uint64_t kTrialBytes = uint64_t{16} << 20;
 
@@ -22,6 +24,7 @@ class ProbeMemory {
   ProbeMemory(size_t len, int advice) noexcept : len_(len) {
     addr_ = mmap(nullptr, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (addr_ == MAP_FAILED) return;
+    if (advice == 0) return;  // the caller's business
     madvise(addr_, len, advice);
     std::memset(addr_, 1, len);
   }
@@ -93,6 +96,25 @@ void measure(UringRing& ring, const ProbeMemory& memory, size_t page_bytes,
 }
 
 }  // namespace
+
+bool huge_pages_pin_whole(UringRing& ring, const HugePages& huge_pages) noexcept {
+  const size_t block = huge_pages.huge_bytes();
+  if (!huge_pages.known() || block > kLargestProbe) return false;
+  const ProbeMemory memory(2 * block, 0);
+  if (!memory.valid()) return false;
+  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t start = round_out({memory.first(1).last() + block - 1, 1}, block).addr;
+  madvise(reinterpret_cast<void*>(start), block, MADV_HUGEPAGE);
+  *reinterpret_cast<volatile char*>(start) = 1;
+  const MemoryRange part{start, page_bytes};
+  if (huge_pages.charge(part) != block) return false;
+  Times one, whole;
+  for (int i = 0; i < kRepetitions; ++i) {
+    if (pin_once(ring, part, block, &one) != 0) return false;
+    if (pin_once(ring, {start, block}, block, &whole) != 0) return false;
+  }
+  return whole.pin_ns < kPartsOfBlock * one.pin_ns;
+}
 
 Status probe_uring(UringRing& ring, UringFacts* facts) noexcept {
   const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));

@@ -92,6 +92,10 @@ Status PooledUringRegistrar::start() noexcept {
   UringFacts facts;
   const Status status = probe_uring(*first, &facts);
   if (status != Status::kOk) return status;
+  // Where charges come back late, trying costs budget for a second.
+  if (!facts.late_charges && huge_pages_pin_whole(*first, huge_pages_)) {
+    traits_.block_bytes = huge_pages_.huge_bytes();
+  }
   if (options_.assume_late_charges) {
     facts.late_charges = true;
     first->set_tagged(true);

@@ -65,17 +65,19 @@ void MappingQuery::close() noexcept {
   fd_ = -1;
 }
 
-bool MappingQuery::find(uintptr_t addr, Mapping* out) const noexcept {
+bool MappingQuery::find_quickly(uintptr_t addr, Mapping* out) const noexcept {
   ProcmapQuery query{};
   query.size = sizeof query;
   query.query_addr = addr;
-  if (ioctl(fd_, kProcmapQuery, &query) == 0) {
-    out->range = {query.vma_start, query.vma_end - query.vma_start};
-    out->anonymous_private = (query.vma_flags & kVmaShared) == 0 && query.inode == 0 &&
-                             query.dev_major == 0 && query.dev_minor == 0;
-    return true;
-  }
-  return errno == ENOTTY && find_in_text(addr, out);
+  if (ioctl(fd_, kProcmapQuery, &query) != 0) return false;
+  out->range = {query.vma_start, query.vma_end - query.vma_start};
+  out->anonymous_private = (query.vma_flags & kVmaShared) == 0 && query.inode == 0 &&
+                           query.dev_major == 0 && query.dev_minor == 0;
+  return true;
+}
+
+bool MappingQuery::find(uintptr_t addr, Mapping* out) const noexcept {
+  return find_quickly(addr, out) || (errno == ENOTTY && find_in_text(addr, out));
 }
 
 bool MappingQuery::find_in_text(uintptr_t addr, Mapping* out) const noexcept {

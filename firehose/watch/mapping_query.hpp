@@ -23,6 +23,8 @@ class MappingQuery {
   // The mapping that contains addr; false if there is none, or /proc cannot be read. Does not allocate.
   // Threads: any. Cost: 0.3 us, or 0.2 us per mapping of the process on kernels before 6.11.
   bool find(uintptr_t addr, Mapping* out) const noexcept;
+  // The same, but false where the kernel has no such question. Cost: 0.3 us.
+  bool find_quickly(uintptr_t addr, Mapping* out) const noexcept;
 
  private:
   bool find_in_text(uintptr_t addr, Mapping* out) const noexcept;

@@ -14,9 +14,10 @@
  *     if (pin.region) { ... use pin.region->key ...; hydrant_release(pin); }
  *     else            { ... hydrant_pin_status(pin) says why: copy through a bounce buffer ... }
  *
- * Coherence: a domain created with watch = HYDRANT_WATCH_CLIENT (the default) trusts you: call
- * hydrant_invalidate() before memory that may be cached is unmapped, moved or punched, and let no pin of it
- * start between that call and the return of the system call.
+ * Coherence: a domain created with watch = HYDRANT_WATCH_CLIENT trusts you: call hydrant_invalidate()
+ * before memory that may be cached is unmapped, moved or punched, and let no pin of it start between that
+ * call and the return of the system call. Memory beside what you pinned may be cached, too: announce all
+ * of it, or set stream_bytes = 1.
  *
  * Threads: every function may be called from any thread at any time unless it says otherwise; none is
  * async-signal-safe; none may be called from inside a policy's function, and of these only
@@ -227,6 +228,10 @@ typedef struct hydrant_domain_options {
   const void* const* prepinned_keys; /* one key per range, copied; NULL if key_bytes is 0 */
   size_t prepinned_count;
   uint32_t prepinned_access; /* 0 means HYDRANT_ACCESS_ALL */
+  /* Region mode: requests that follow each other in memory make the next registration longer, doubling up
+   * to this, within their mapping, merge_bytes and an eighth of the budget; and where the registrar charges
+   * for whole huge pages anyway, they are registered whole. Default 4 MiB; 1 = never. */
+  size_t stream_bytes;
 } hydrant_domain_options_t;
 
 HYDRANT_API void hydrant_domain_options_init_sized(hydrant_domain_options_t* options, size_t size);
@@ -385,6 +390,9 @@ typedef struct hydrant_stats {
   uint64_t threads, thread_table_bytes, shared_table_bytes; /* memory of the tables */
   /* registrations whose unpin call answered BROKEN: dropped, their charge given back, not in `unpins` */
   uint64_t unpin_failures;
+  uint64_t extended_bytes; /* registered beyond what was asked for, because a stream of misses went there */
+  /* of these: unpinned, or given up, before any use of them was seen (hits are not seen: known to 64 KiB) */
+  uint64_t wasted_bytes;
 } hydrant_stats_t;
 
 HYDRANT_API int hydrant_get_stats(hydrant_domain_t domain, hydrant_stats_t* stats);

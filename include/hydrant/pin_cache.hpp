@@ -277,6 +277,7 @@ struct DomainOptions {
   const void* const* prepinned_keys = nullptr;
   std::size_t prepinned_count = 0;
   std::uint32_t prepinned_access = 0;
+  std::size_t stream_bytes = 0;
 
   // For hydrant_domain_create(); `registrar` is left out, see Registrar::c_struct().
   hydrant_domain_options_t c_struct() const noexcept {
@@ -299,6 +300,7 @@ struct DomainOptions {
     c.prepinned_keys = prepinned_keys;
     c.prepinned_count = prepinned_count;
     c.prepinned_access = prepinned_access;
+    c.stream_bytes = stream_bytes;
     return c;
   }
 };

@@ -283,7 +283,7 @@ TEST_F(PinCacheFace, OptionsReachTheCStruct) {
   o.mode = 1, o.watch = 2, o.address_kind = 3, o.eager_access = 4;
   o.budget_bytes = 5, o.max_regions = 6, o.max_region_bytes = 7, o.bucket_bytes = 8;
   o.merge_bytes = 9, o.prepinned = &range, o.prepinned_keys = &key;
-  o.prepinned_count = 10, o.prepinned_access = 11;
+  o.prepinned_count = 10, o.prepinned_access = 11, o.stream_bytes = 12;
   c = o.c_struct();
   EXPECT_EQ(c.size, sizeof c);
   EXPECT_STREQ(c.name, "n");
@@ -294,7 +294,7 @@ TEST_F(PinCacheFace, OptionsReachTheCStruct) {
   EXPECT_TRUE(c.budget_bytes == 5 && c.max_regions == 6 && c.max_region_bytes == 7 &&
               c.bucket_bytes == 8 && c.merge_bytes == 9);
   EXPECT_TRUE(c.prepinned == &range && c.prepinned_keys == &key && c.prepinned_count == 10 &&
-              c.prepinned_access == 11);
+              c.prepinned_access == 11 && c.stream_bytes == 12);
 }
 
 TEST_F(PinCacheFace, TryPinTakesOnlyWhatIsCached) {
