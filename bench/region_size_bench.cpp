@@ -3,8 +3,8 @@
 // Unit: nanoseconds of the thread's processor time per use of 32 KiB (column Time), real pins (uring). A use is
 // hydrant_pin + hydrant_release. Nothing here waits, so that processor time is the cost, and a busy machine
 // does not drown the question.
-// A fixed size of N bytes cuts memory into cells of N bytes at multiples of N and pins every cell that a use
-// touches, each by itself: larger sizes than a use register more than it asks for, smaller ones cut it up.
+// A fixed size of N bytes: what is registered is rounded out to multiples of N (it is the granule of the same
+// registrar) and nothing merges. Sizes smaller than a use cut it up, and each part is pinned by itself.
 //
 // Rows  sweep_fits   once over 64 MiB in order, budget for all of it; nothing is pinned before
 //       sweep_half   the same with half the budget, so that half of it evicts
@@ -22,6 +22,7 @@
 #include "bench/support/limits.hpp"
 #include "bench/support/machine.hpp"
 #include "bench/support/memory.hpp"
+#include "firehose/registrars/uring_registrar.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -36,6 +37,7 @@ namespace {
 
 constexpr size_t kUse = 32 * kKiB;
 constexpr size_t kAdaptive = 0;
+constexpr int kRounds = 3;  // in one sample
 constexpr size_t kSizes[] = {kAdaptive,  4 * kKiB,   16 * kKiB, 32 * kKiB, 64 * kKiB,
                              128 * kKiB, 256 * kKiB, 1 * kMiB,  2 * kMiB,  4 * kMiB};
 
@@ -69,10 +71,13 @@ std::map<std::string, std::map<size_t, std::vector<double>>>& results() {
   return all;
 }
 
-const Memory& memory_for(PageKind pages) {
-  static const Memory small(128 * kMiB, PageKind::kSmall);
-  static const Memory huge(128 * kMiB, PageKind::kHuge);
-  return pages == PageKind::kHuge ? huge : small;
+// The working set, at a multiple of the largest size and whole ones of them.
+std::byte* memory_for(PageKind pages) {
+  static const Memory small(132 * kMiB, PageKind::kSmall);
+  static const Memory huge(132 * kMiB, PageKind::kHuge);
+  const Memory& memory = pages == PageKind::kHuge ? huge : small;
+  const auto start = reinterpret_cast<uintptr_t>(memory.data());
+  return memory.at((4 * kMiB - start % (4 * kMiB)) % (4 * kMiB));
 }
 
 // Where the uses are, in order. The same for every size.
@@ -86,65 +91,127 @@ const std::vector<uint32_t>& order_of(const Question& question) {
     return order;
   }
   std::mt19937 random(5);
-  for (uint32_t i = 0; i < 4 * places; ++i) order.push_back(static_cast<uint32_t>(random() % places));
+  for (uint32_t i = 0; i < 4 * places; ++i)
+    order.push_back(static_cast<uint32_t>(random() % places));
   return order;
 }
 
-hydrant_domain_options_t options_for(const Question& question, size_t size) {
+// The uring registrar behind the C door, with another granule. The domain owns it.
+hydrant_registrar_t uring_with_granule(size_t granule) {
+  Status status = Status::kOk;
+  hydrant_registrar_t door{};
+  door.size = sizeof door;
+  door.user = make_uring_registrar({}, &status).release();
+  if (door.user == nullptr) die("no uring registrar");
+  const auto self = [](void* user) { return static_cast<UringRegistrar*>(user); };
+  const RegistrarTraits& traits = self(door.user)->traits();
+  door.name = "uring";
+  door.key_bytes = traits.key_bytes;
+  door.granule_bytes = granule;
+  door.max_region_bytes = traits.max_region_bytes;
+  door.pin = [](void* user, uintptr_t addr, size_t len, uint32_t access, void* key) {
+    return static_cast<int>(static_cast<UringRegistrar*>(user)->pin(
+        {addr, len}, static_cast<Access>(access), static_cast<std::byte*>(key)));
+  };
+  door.unpin = [](void* user, uintptr_t addr, size_t len, const void* key) {
+    return static_cast<int>(
+        static_cast<UringRegistrar*>(user)->unpin({addr, len}, static_cast<const std::byte*>(key)));
+  };
+  door.charge = [](void* user, uintptr_t addr, size_t len) {
+    return static_cast<UringRegistrar*>(user)->charge({addr, len});
+  };
+  door.destroy = [](void* user) { delete static_cast<UringRegistrar*>(user); };
+  return door;
+}
+
+hydrant_domain_options_t options_for(const Question& question, size_t size,
+                                     const hydrant_registrar_t* fixed) {
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
   options.watch = HYDRANT_WATCH_CLIENT;
-  options.registrar_name = "uring";
   options.budget_bytes = question.budget_bytes;
-  if (size != kAdaptive) options.merge_bytes = options.stream_bytes = 1;
+  if (size == kAdaptive) {
+    options.registrar_name = "uring";
+  } else {
+    options.registrar = fixed;
+    options.merge_bytes = options.stream_bytes = 1;
+  }
   return options;
 }
 
-// Every cell is held until the last one is, as a use needs all of it.
-bool use_cells(hydrant_domain_t domain, const std::byte* place, size_t size) {
-  if (size == kAdaptive || size == kUse) {
+// Every part is held until the last one is, as a use needs all of it.
+bool use_place(hydrant_domain_t domain, const std::byte* place, size_t size) {
+  if (size == kAdaptive || size >= kUse) {
     return hydrant_release(hydrant_pin(domain, place, kUse, HYDRANT_LOCAL_WRITE)) == GASNET_OK;
   }
   hydrant_pin_t held[kUse / (4 * kKiB)];
-  size_t n = 0;
-  const auto first = reinterpret_cast<uintptr_t>(place) / size * size;
-  for (uintptr_t cell = first; cell < reinterpret_cast<uintptr_t>(place) + kUse; cell += size) {
-    held[n++] =
-        hydrant_pin(domain, reinterpret_cast<const void*>(cell), size, HYDRANT_LOCAL_WRITE);
+  for (size_t i = 0; i < kUse / size; ++i) {
+    held[i] = hydrant_pin(domain, place + i * size, size, HYDRANT_LOCAL_WRITE);
   }
+  return hydrant_release_many(held, kUse / size) == GASNET_OK;
+}
+
+struct Counts {
+  double ns = 0.0, uses = 0.0, registrations = 0.0, refills = 0.0;
+  double extended_bytes = 0.0, wasted_bytes = 0.0;
   bool good = true;
-  while (n != 0) good &= hydrant_release(held[--n]) == GASNET_OK;
-  return good;
+};
+
+// Opens the rings that the registrar keeps for small and for large pins.
+bool warm_up(hydrant_domain_t domain) {
+  static const Memory memory(8 * kMiB, PageKind::kSmall);
+  bool good = true;
+  for (const size_t len : {kUse, memory.bytes() / 2}) {
+    good &= hydrant_release(hydrant_pin(domain, memory.data(), len, HYDRANT_LOCAL_WRITE)) == 0;
+  }
+  return hydrant_flush(domain) == GASNET_OK && good;
+}
+
+// In a new domain: neither its tables nor the thread's know anything. Random use settles before it is timed.
+void run_once(const Question& question, size_t size, Counts* counts) {
+  std::byte* const memory = memory_for(question.pages);
+  const std::vector<uint32_t>& order = order_of(question);
+  hydrant_registrar_t fixed{};
+  if (size != kAdaptive) fixed = uring_with_granule(std::max(size, page_bytes()));
+  Domain domain(options_for(question, size, &fixed));
+  counts->good &= warm_up(domain.get());
+  auto use_all = [&] {
+    for (const uint32_t i : order) {
+      counts->good &= use_place(domain.get(), memory + i * kUse, size);
+    }
+  };
+  if (question.random) use_all();
+  const hydrant_stats_t before = domain.stats();
+  const uint64_t start = thread_ns();
+  use_all();
+  counts->ns += static_cast<double>(thread_ns() - start);
+  const hydrant_stats_t after = domain.stats();
+  counts->uses += static_cast<double>(order.size());
+  counts->registrations += static_cast<double>(after.pins - before.pins);
+  counts->refills += static_cast<double>(after.refills - before.refills);
+  counts->extended_bytes += static_cast<double>(after.extended_bytes - before.extended_bytes);
+  counts->wasted_bytes += static_cast<double>(after.wasted_bytes - before.wasted_bytes);
 }
 
 void row(benchmark::State& state, const Question& question, size_t size) {
   const OnCore here(0);
-  const Memory& memory = memory_for(question.pages);
-  const std::vector<uint32_t>& order = order_of(question);
-  Domain domain(options_for(question, size));
-  if (question.pages == PageKind::kHuge && huge_page_bytes_in_use() < memory.bytes() / 2) {
+  (void)memory_for(question.pages);
+  if (question.pages == PageKind::kHuge && huge_page_bytes_in_use() < question.set_bytes / 2) {
     return state.SkipWithError("the kernel gave no huge pages");
   }
-  bool good = true;
-  auto use_all = [&] {
-    for (const uint32_t i : order) good &= use_cells(domain.get(), memory.at(i * kUse), size);
-  };
-  // Random use settles first; a sweep begins with nothing.
-  if (question.random) use_all();
-  const hydrant_stats_t before = domain.stats();
+  Counts counts;
   for (auto _ : state) {
-    const uint64_t start = thread_ns();
-    use_all();
-    const auto ns = static_cast<double>(thread_ns() - start);
-    state.SetIterationTime(ns * 1e-9 / static_cast<double>(order.size()));
-    results()[question.name][size].push_back(ns / static_cast<double>(order.size()));
+    counts = {};
+    for (int i = 0; i < kRounds; ++i) run_once(question, size, &counts);
+    const double ns = counts.ns / counts.uses;
+    state.SetIterationTime(ns * 1e-9);
+    results()[question.name][size].push_back(ns);
   }
-  const hydrant_stats_t after = domain.stats();
-  const auto uses = static_cast<double>(order.size());
-  set_counter(state, "registrations_per_use", static_cast<double>(after.pins - before.pins) / uses);
-  set_counter(state, "extended_kib", static_cast<double>(after.extended_bytes >> 10));
-  set_counter(state, "wasted_kib", static_cast<double>(after.wasted_bytes >> 10));
-  if (!good) state.SkipWithError(hydrant_error_text());
+  set_counter(state, "registrations_per_use", counts.registrations / counts.uses);
+  set_counter(state, "refills_per_use", counts.refills / counts.uses);
+  set_counter(state, "extended_kib", counts.extended_bytes / kKiB);
+  set_counter(state, "wasted_kib", counts.wasted_bytes / kKiB);
+  if (!counts.good) state.SkipWithError(hydrant_error_text());
 }
 
 void add_all_rows() {

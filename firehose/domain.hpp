@@ -43,7 +43,8 @@ struct DomainConfig {
   size_t max_region_bytes = 0;
   size_t granule_bytes = 4096;  // page mode: the bucket
   size_t merge_bytes = 0;
-  size_t stream_bytes = 0;  // longest registration that a stream's misses lead to; 0: no longer ones
+  size_t stream_bytes =
+      0;  // longest registration that a stream's misses lead to; 0: no longer ones
   size_t thread_table_bytes = 0;
   uint64_t wait_warn_ns = 0;
   UringRegistrar* uring = nullptr;  // the registrar, if it is this one
@@ -159,10 +160,10 @@ class Domain {
     uint64_t charge = 0;
     RegionIndex region = kNoRegion;
     bool vouched = false;
-    bool stream = false;         // the range is longer because of a stream
-    bool down = false;           // at its start
-    bool huge_pages = false;     // the range was rounded out to huge pages, which cost nothing more
-    uint64_t extra_bytes = 0;    // that the stream has added
+    bool stream = false;       // the range is longer because of a stream
+    bool down = false;         // at its start
+    bool huge_pages = false;   // the range was rounded out to huge pages, which cost nothing more
+    uint64_t extra_bytes = 0;  // that the stream has added
     uint32_t cover = HYDRANT_COVER_NONE;  // what the monitor says of the range
     Reservation reservation;
   };
@@ -213,6 +214,7 @@ class Domain {
   // --- what a miss registers (domain_plan.cpp) ---
   void plan_locked(Want& want, Plan* plan) HYDRANT_REQUIRES(mu_);
   void extend_locked(Plan* plan) HYDRANT_REQUIRES(mu_);
+  bool bridge_locked(Plan* plan) HYDRANT_REQUIRES(mu_);
   bool join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* plan) HYDRANT_REQUIRES(mu_);
   bool follow_stream_locked(Want& want, Plan* plan) HYDRANT_REQUIRES(mu_);
   MemoryRange without_registered_locked(MemoryRange pages, MemoryRange range) HYDRANT_REQUIRES(mu_);

@@ -190,8 +190,7 @@ Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
     mine.regions = 1;
     want.prepaid->charge -= mine.charge;
     want.prepaid->regions -= mine.regions;
-  } else if (is_beyond_need(want, *plan) &&
-             charged_ + kernel_pending + plan->charge > budget_) {
+  } else if (is_beyond_need(want, *plan) && charged_ + kernel_pending + plan->charge > budget_) {
     // Under pressure what is registered beyond need is evicted before it is used.
     return Status::kNotReady;
   } else {

@@ -38,7 +38,29 @@ bool Domain::join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* pla
   return true;
 }
 
+// A request over the border of two regions that cover it together joins them at once if they are of like size: a
+// stream leaves borders that nobody chose. What is joined grows by a quarter at least, so that a byte is
+// registered again a bounded number of times.
+bool Domain::bridge_locked(Plan* plan) {
+  const RegionIndex a = find_locked({plan->range.addr, 1}, Access::kLocalRead);
+  if (a == kNoRegion || infos_[a].prepinned) return false;
+  const RegionIndex b = find_locked({plan->range.last(), 1}, Access::kLocalRead);
+  if (b == kNoRegion || infos_[b].prepinned || a == b) return false;
+  const MemoryRange low = infos_[a].range;
+  const MemoryRange high = infos_[b].range;
+  const MemoryRange whole = union_of(low, high);
+  if (low.end() < high.addr || whole.len > config_.merge_bytes ||
+      whole.len > config_.max_region_bytes ||
+      std::min(low.len, high.len) < std::max(low.len, high.len) / kJoinQuarter) {
+    return false;
+  }
+  plan->range = whole;
+  plan->access = plan->access | infos_[a].access | infos_[b].access;
+  return true;
+}
+
 void Domain::extend_locked(Plan* plan) {
+  if (bridge_locked(plan)) return;
   const size_t most = std::min(config_.merge_bytes, config_.max_region_bytes);
   for (bool grown = true; grown;) {
     grown = false;
@@ -87,8 +109,7 @@ bool Domain::follow_stream_locked(Want& want, Plan* plan) {
   if (!want.noted) {
     want.noted = true;
     const size_t most = std::min<uint64_t>(config_.stream_bytes, budget_ / 8);
-    want.advice =
-        streams_.note_miss(want.pages, most, streams_.has_borders() ? now_ns() : 0);
+    want.advice = streams_.note_miss(want.pages, most, streams_.has_borders() ? now_ns() : 0);
     if (want.advice.passed != 0) {
       const RegionIndex r = find_locked({want.advice.passed, 1}, Access::kLocalRead);
       if (r != kNoRegion) slot(r).unreached.store(0, std::memory_order_relaxed);
@@ -112,8 +133,17 @@ void Domain::plan_locked(Want& want, Plan* plan) {
   const bool may_extend = config_.mode == HYDRANT_MODE_REGION && !want.exact &&
                           want.prepaid == nullptr && config_.watch != HYDRANT_WATCH_NONE &&
                           !want.restless;
-  if (may_extend && !follow_stream_locked(want, plan) && plan->range.len < config_.merge_bytes) {
+  // Nothing is joined where that would need an eviction, and then the search is not worth its time.
+  const bool room = charged_ + plan->range.len <= budget_;
+  if (may_extend && !follow_stream_locked(want, plan) && room &&
+      plan->range.len < config_.merge_bytes) {
+    const Access alone = plan->access;
     extend_locked(plan);
+    // claim_locked() finds out for certain.
+    if (charged_ + plan->range.len > budget_) {
+      plan->range = want.pages;
+      plan->access = alone;
+    }
   }
 }
 

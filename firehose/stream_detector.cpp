@@ -10,6 +10,8 @@ constexpr uint32_t kMostPatience = 512;
 // Requests at a constant distance of more than so many times their length: what lies between costs more to
 // register than the registrations that are saved.
 constexpr size_t kMostSpread = 4;
+// A stream has earned an extension that costs others their memory once it has moved so many times its length.
+constexpr size_t kEarnedTimes = 4;
 constexpr uint64_t kPauseMisses = 64;
 constexpr uint64_t kBorderLifeNs = 1'000'000'000;
 
@@ -53,7 +55,7 @@ StreamDetector::Advice StreamDetector::advance(Stream& s, MemoryRange m, size_t 
   }
   const uint64_t pauses = std::min<uint64_t>((misses_ - s.used_at) / kPauseMisses, 63);
   const size_t before = std::max((s.reach.end() - s.last.addr) >> pauses, m.len);
-  s.asked_bytes += m.end() - s.reach.end();
+  s.asked_bytes += m.addr - s.last.addr;
   s.used_at = misses_;
   s.stride = stride;
   ++s.run;
@@ -69,17 +71,17 @@ StreamDetector::Advice StreamDetector::advance(Stream& s, MemoryRange m, size_t 
   s.reach = {m.addr, len};
   s.next = m.addr + (len - m.len) + step;
   advice.range = turned(s.reach, s.down);
-  advice.earned = s.asked_bytes >= len;
+  advice.earned = s.asked_bytes >= kEarnedTimes * len;
   return advice;
 }
 
-// What one may lose: a stream that was continued outlives 64 misses of others.
-StreamDetector::Stream& StreamDetector::oldest() noexcept {
-  const auto worth = [](const Stream& s) {
-    return s.used_at + (s.run >= kLeastPatience ? kPauseMisses : 0);
-  };
-  return *std::min_element(streams_, streams_ + kStreams,
-                           [&](const Stream& a, const Stream& b) { return worth(a) < worth(b); });
+// Wide enough for every request that continues the stream. One that was continued outlives 64 misses of others.
+void StreamDetector::set_window(size_t i) noexcept {
+  const Stream& s = streams_[i];
+  const uintptr_t far = s.reach.len + s.stride + (kMostSpread + 1) * s.last.len;
+  const MemoryRange last = turned(s.last, s.down);
+  windows_[i] = {last.addr - far, 2 * far,
+                 s.used_at + (s.run >= kLeastPatience ? kPauseMisses : 0)};
 }
 
 StreamDetector::Stream* StreamDetector::find(MemoryRange pages) noexcept {
@@ -89,35 +91,50 @@ StreamDetector::Stream* StreamDetector::find(MemoryRange pages) noexcept {
   return nullptr;
 }
 
+// True if the request continues the stream; *as is the stream, turned the right way.
+bool StreamDetector::follows(const Stream& s, MemoryRange pages, Stream* as,
+                             size_t* stride) const noexcept {
+  if (s.used_at == 0) return false;
+  *as = s;
+  if (continues(s, turned(pages, s.down), stride)) return true;
+  if (s.run != 0) return false;
+  // One request has no direction yet.
+  as->down = true;
+  as->last = mirrored(s.last);
+  as->reach = mirrored(s.reach);
+  return continues(*as, mirrored(pages), stride);
+}
+
 StreamDetector::Advice StreamDetector::note_miss(MemoryRange pages, size_t most,
                                                  uint64_t now_ns) noexcept {
   ++misses_;
-  Stream* follows = nullptr;
-  size_t stride = 0;
-  const MemoryRange mirror = mirrored(pages);
-  for (Stream& s : streams_) {
-    if (s.used_at == 0) continue;
-    const MemoryRange m = s.down ? mirror : pages;
-    if (s.last == m) return {.range = pages};
-    if (continues(s, m, &stride)) {
-      follows = &s;
-      break;
-    }
-    if (s.run != 0) continue;
-    // One request has no direction yet.
-    Stream other = s;
-    other.down = true;
-    other.last = mirrored(s.last);
-    other.reach = mirrored(s.reach);
-    if (!continues(other, mirror, &stride)) continue;
-    s = other;
-    follows = &s;
-    break;
+  size_t oldest = 0;
+  size_t found = kStreams;
+  size_t found_stride = 0;
+  Stream found_as{};
+  for (size_t i = 0; i < kStreams; ++i) {
+    if (windows_[i].worth < windows_[oldest].worth) oldest = i;
+    if (pages.addr - windows_[i].from > windows_[i].len) continue;
+    if (turned(streams_[i].last, streams_[i].down) == pages) return {.range = pages};
+    size_t stride = 0;
+    Stream as;
+    if (!follows(streams_[i], pages, &as, &stride)) continue;
+    // Two requests some way apart are a stream only if the third is none of another.
+    const bool sure = as.run != 0 || stride == 0;
+    if (!sure && found != kStreams) continue;
+    found = i;
+    found_stride = stride;
+    found_as = as;
+    if (sure) break;
   }
-  if (follows != nullptr) {
-    return advance(*follows, follows->down ? mirror : pages, stride, most, now_ns);
+  if (found != kStreams) {
+    Stream& s = streams_[found] = found_as;
+    const Advice advice = advance(s, turned(pages, s.down), found_stride, most, now_ns);
+    set_window(found);
+    return advice;
   }
-  oldest() = {pages, pages, 0, 0, pages.len, misses_, 0, false};
+  streams_[oldest] = {pages, pages, 0, 0, pages.len, misses_, 0, false};
+  set_window(oldest);
   return {.range = pages};
 }
 
@@ -125,10 +142,11 @@ void StreamDetector::note_cut(MemoryRange pages, MemoryRange range) noexcept {
   Stream* s = find(pages);
   if (s == nullptr) return;
   s->reach = turned(range, s->down);
-  // The requests go on where the registration ends, or the stream is at its end.
-  if (s->stride == 0) return;
-  const size_t ahead = std::max(s->reach.end(), s->last.end()) - s->last.end();
-  s->next = s->last.addr + (ahead / s->stride + 1) * s->stride;
+  if (s->stride != 0) {
+    const size_t ahead = std::max(s->reach.end(), s->last.end()) - s->last.end();
+    s->next = s->last.addr + (ahead / s->stride + 1) * s->stride;
+  }
+  set_window(static_cast<size_t>(s - streams_));
 }
 
 void StreamDetector::note_refused(MemoryRange pages, MemoryRange range, uint64_t now_ns) noexcept {
@@ -153,8 +171,8 @@ void StreamDetector::note_granted(MemoryRange range, bool down) noexcept {
 }
 
 void StreamDetector::note_outcome(bool wasted) noexcept {
-  patience_ = wasted ? std::min(patience_ * 2, kMostPatience)
-                     : std::max(patience_ / 2, kLeastPatience);
+  patience_ =
+      wasted ? std::min(patience_ * 2, kMostPatience) : std::max(patience_ / 2, kLeastPatience);
 }
 
 void StreamDetector::forget_borders(MemoryRange range) noexcept {

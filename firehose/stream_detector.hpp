@@ -25,7 +25,7 @@ class StreamDetector {
   struct Advice {
     MemoryRange range;  // the request, or more in the direction of its stream
     bool down = false;  // more at its lower end
-    // The stream has been asked for so much: an extension of its size may cost others their memory.
+    // The stream has moved four times as far already: its own misses would cost others as much memory.
     bool earned = false;
     uintptr_t passed = 0;  // not 0: the stream has gone through the extended region with this byte
   };
@@ -74,13 +74,22 @@ class StreamDetector {
     bool down;
   };
 
+  // What a look at all streams needs of one: where its next request begins at the most, and when it is lost.
+  struct Window {
+    uintptr_t from;
+    uintptr_t len;
+    uint64_t worth;
+  };
+
   bool continues(const Stream& s, MemoryRange m, size_t* stride) const noexcept;
   Advice advance(Stream& s, MemoryRange m, size_t stride, size_t most, uint64_t now_ns) noexcept;
   size_t room_before_border(MemoryRange m, size_t len, bool down, uint64_t now_ns) const noexcept;
-  Stream& oldest() noexcept;
+  bool follows(const Stream& s, MemoryRange pages, Stream* as, size_t* stride) const noexcept;
+  void set_window(size_t i) noexcept;
   Stream* find(MemoryRange pages) noexcept;
 
   Stream streams_[kStreams] = {};
+  Window windows_[kStreams] = {};
   Border borders_[kBorders] = {};
   uint64_t misses_ = 0;
   uint32_t next_border_ = 0;

@@ -14,7 +14,8 @@ namespace {
 
 constexpr size_t kProbePages = 16;
 constexpr int kRepetitions = 5;
-constexpr size_t kLargestProbe = size_t{4} << 20;  // huge pages beyond cost more to clear than is won
+constexpr size_t kLargestProbe = size_t{4}
+                                 << 20;  // huge pages beyond cost more to clear than is won
 constexpr uint64_t kPartsOfBlock = 8;
 // A privileged process is put to the test only if the limit is cheap to exceed.
 constexpr uint64_t kTrialBytes = uint64_t{16} << 20;
