@@ -31,7 +31,7 @@ inline int run_program(int argc, char** argv, const char* min_time) {
 
 // Sets a counter, unless it is 0: Google Benchmark would write the variation of a counter that is always 0 as
 // NaN, which is not JSON. Readers take an absent counter of a row as 0.
-inline void set_counter(benchmark::State& state, const char* name, double value) {
+inline void set_counter(benchmark::State& state, const std::string& name, double value) {
   if (value != 0.0) state.counters[name] = value;
 }
 

@@ -390,8 +390,7 @@ typedef struct hydrant_stats {
   uint64_t threads, thread_table_bytes, shared_table_bytes; /* memory of the tables */
   /* registrations whose unpin call answered BROKEN: dropped, their charge given back, not in `unpins` */
   uint64_t unpin_failures;
-  uint64_t
-      extended_bytes; /* registered beyond what was asked for, because a stream of misses went there */
+  uint64_t extended_bytes; /* registered beyond what was asked for: a stream of misses went there */
   /* of these: unpinned, or given up, before any use of them was seen (hits are not seen: known to 64 KiB) */
   uint64_t wasted_bytes;
 } hydrant_stats_t;
