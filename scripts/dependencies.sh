@@ -24,6 +24,8 @@ test valgrind            counts the instructions of a hit
 all  clang               a second compiler, and the check of the lock annotations
 all  clang-tidy          static checks
 all  libclang-rt-14-dev  its sanitizers
+all  qemu-system-x86     the guest: docs/guest.md
+all  busybox-static      its programs
 '
 
 # hydrant_install WHO... installs what is missing for these. Without root: prints the line to type.
@@ -48,6 +50,11 @@ hydrant_install() {
   fi
   echo "Installing ${missing[*]}"
   hydrant_logged build/logs/install.log env DEBIAN_FRONTEND=noninteractive sh -c "$line"
+}
+
+# hydrant_fetch_kernel: the guest's, unpacked in build/guest if none is installed. Without it its tests are skipped.
+hydrant_fetch_kernel() {
+  hydrant_logged build/logs/kernel.log "$(hydrant_python)" tests/guest/kernel.py --fetch build/guest || true
 }
 
 # hydrant_logged LOG COMMAND... runs it with its output in LOG; on failure shows the end of that.

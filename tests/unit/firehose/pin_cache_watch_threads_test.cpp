@@ -131,10 +131,13 @@ class PinCacheWatchChild : public WatchedPinCache, public ::testing::WithParamIn
   }
   // "" if a new life of the page is registered anew, and the memory kept before.
   std::string forgets(size_t page) {
+    if (!becomes_quiet()) return "the reader does not read";
     const uint64_t first = use(page);
     if (use(page) != first) return "not kept: " + std::string(the_monitor().reason());
     renew(page);
     if (use(page) == first) return "an earlier life's registration was served";
+    // That one was not kept, nor its memory watched, if the reader was slower than a pin's patience.
+    if (!becomes_quiet() || use(page) == 0) return "not pinned again";
     remove(page);
     if (coverage(page) != HYDRANT_COVERAGE_NONE) return "removed memory is kept";
     return registrar_.problems();

@@ -55,6 +55,11 @@ class WatchedPinCache : public PinCacheTest {
     return answer;
   }
 
+  // Whatever was released before has been told; from then on pins are kept.
+  bool becomes_quiet() {
+    return wait_until([] { return the_monitor().quiet(0) == 0; });
+  }
+
   void unmap(size_t page, size_t pages = 1) {
     ASSERT_EQ(munmap(arena_.page(page), pages * kPage), 0);
   }
