@@ -115,8 +115,8 @@ def main():
         return SKIPPED
     end = machine.run(chosen.unpacked_image(), build_initramfs(options, chosen), processors=options.processors,
                       memory=options.memory, seconds=options.seconds, on_output=show)
-    print(f"guest: kernel {chosen.version}, {end.seconds:.1f} s, {end.processor_seconds:.1f} s of processor time",
-          flush=True)
+    print(f"guest: kernel {chosen.version}, {end.seconds:.1f} s, {end.processor_seconds:.1f} s of processor time, "
+          f"exit status {end.status}", flush=True)
     return judge(end, options)
 
 
