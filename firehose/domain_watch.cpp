@@ -70,7 +70,7 @@ Status Domain::coverage(MemoryRange range, uint32_t* out) noexcept {
 // True when no release was under way at some moment since the call began; the answer is kept in `want`.
 bool Domain::become_quiet(Want& want) noexcept {
   if (want.quiet || want.restless) return want.quiet;
-  want.quiet = is_mutant(Mutant::kNoCheckedLookup) || monitor_->quiet(kQuietNs) == 0;
+  want.quiet = is_mutant(Mutant::kNoCheckedLookup) || monitor_->quiet(with_patience(kQuietNs)) == 0;
   want.restless = !want.quiet;
   return want.quiet;
 }
@@ -124,7 +124,7 @@ bool Domain::may_be_cached(const Plan& plan) noexcept {
   if (config_.watch == HYDRANT_WATCH_CLIENT || plan.vouched) return true;
   if (plan.cover == HYDRANT_COVER_NONE) return false;
   if (plan.cover == HYDRANT_COVER_ARENA || is_mutant(Mutant::kNoPublishCheck)) return true;
-  return monitor_->quiet(kQuietNs) == 0;
+  return monitor_->quiet(with_patience(kQuietNs)) == 0;
 }
 
 void Domain::unlist_locked(RegionIndex region) {

@@ -28,6 +28,7 @@ const MutantInfo& mutant_info(Mutant mutant) noexcept {
 #if HYDRANT_MUTANTS
 std::atomic<int> g_mutant{0};
 std::atomic<unsigned> g_mutant_delay_us{0};
+std::atomic<unsigned> g_patience{1};
 
 void mutant_delay() noexcept {
   const unsigned us = g_mutant_delay_us.load(std::memory_order_relaxed);

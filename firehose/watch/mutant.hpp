@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 namespace hydrant {
 
@@ -43,9 +44,18 @@ inline bool is_mutant(Mutant mutant) noexcept {
 }
 // Widens a window that only real mutants leave open. Sleeps when some delay is set, mutant or not.
 void mutant_delay() noexcept;
+// Times the library's own patience with its reader: for tests on machines where threads may not run for long.
+extern std::atomic<unsigned> g_patience;
+inline void set_patience(unsigned times) noexcept {
+  g_patience.store(times, std::memory_order_relaxed);
+}
+inline uint64_t with_patience(uint64_t ns) noexcept {
+  return ns * g_patience.load(std::memory_order_relaxed);
+}
 #else
 constexpr bool is_mutant(Mutant) noexcept { return false; }
 inline void mutant_delay() noexcept {}
+constexpr uint64_t with_patience(uint64_t ns) noexcept { return ns; }
 #endif
 
 }  // namespace hydrant

@@ -1,14 +1,15 @@
 #!/usr/bin/python3
-"""Runs one program in a machine of its own: Debian's kernel under emulation (QEMU), no root, no device needed.
+"""Runs one program in a machine of its own: Debian's kernel under emulation (QEMU), without root or devices.
 
   guest.py [options] -- PROGRAM [ARGUMENT...]
 
-The guest has busybox, PROGRAM and each --file at the absolute paths that they have here, the shared libraries that
-those need, and nothing else of this machine. PROGRAM without a slash is a command of the guest (sh, for example).
-The program's output and errors come out together. Nothing is kept: the guest's files are in its memory.
+The guest has busybox, PROGRAM and each --file at the absolute paths that they have here, the shared
+libraries that those need, and nothing else of this machine. PROGRAM without a slash is a command of the
+guest (sh, for example). The program's output and errors come out together. Nothing is kept: the guest's
+files are in its memory.
 
-Exit status: the program's, except that its 77 is made 1, because nothing that a guest lacks is a reason to skip;
-77 no QEMU, busybox or kernel here, 124 the deadline, 125 the guest itself failed.
+Exit status: the program's, except that its 77 is made 1, because nothing that a guest lacks is a reason to
+skip; 77 no QEMU, busybox or kernel here, 124 the deadline, 125 the guest itself failed.
 """
 import argparse
 import os
@@ -33,7 +34,7 @@ CONSOLE_LINES = 30
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--user", choices=USERS, default="root", help="who runs it (default: %(default)s)")
+    parser.add_argument("--user", choices=USERS, default="root", help="(default: %(default)s)")
     parser.add_argument("--memlock", default="unlimited", metavar="KIB", help="its RLIMIT_MEMLOCK")
     parser.add_argument("--file", action="append", default=[], metavar="PATH", help="this file too")
     parser.add_argument("--module", action="append", default=[], metavar="NAME",
@@ -42,7 +43,8 @@ def parse_arguments():
     parser.add_argument("--huge-pages", type=int, default=0, metavar="N", help="reserve so many of 2 MiB")
     parser.add_argument("--processors", type=int, default=2)
     parser.add_argument("--memory", default="2G")
-    parser.add_argument("--seconds", type=int, default=120, help="deadline, the start included (default: 120)")
+    parser.add_argument("--seconds", type=int, default=120,
+                        help="deadline, the start included (default: %(default)s)")
     parser.add_argument("--kernel", action="append", metavar="FOLDER",
                         help="where boot/ and lib/modules/ of the kernel are (default: / and build/guest)")
     parser.add_argument("program", nargs="+")
@@ -113,10 +115,11 @@ def main():
     except kernel.NoKernel as error:
         print(f"skipped: {error}")
         return SKIPPED
-    end = machine.run(chosen.unpacked_image(), build_initramfs(options, chosen), processors=options.processors,
-                      memory=options.memory, seconds=options.seconds, on_output=show)
-    print(f"guest: kernel {chosen.version}, {end.seconds:.1f} s, {end.processor_seconds:.1f} s of processor time, "
-          f"exit status {end.status}", flush=True)
+    end = machine.run(chosen.unpacked_image(), build_initramfs(options, chosen),
+                      processors=options.processors, memory=options.memory, seconds=options.seconds,
+                      on_output=show)
+    print(f"guest: kernel {chosen.version}, {end.seconds:.1f} s, {end.processor_seconds:.1f} s of processor "
+          f"time, exit status {end.status}", flush=True)
     return judge(end, options)
 
 

@@ -1,4 +1,4 @@
-"""The guest's root file system: an archive in memory ("newc" format), files at the paths that they have here."""
+"""The guest's root file system: an archive in memory ("newc"), files at the paths that they have here."""
 import os
 import pathlib
 import re
@@ -15,8 +15,8 @@ class Initramfs:
         self._inode = 0
 
     def add_program(self, path):
-        """A file that the guest is to find at its absolute path, with the libraries it needs if it is a program or
-        a library. Links are followed: what a link names is there under the link's name."""
+        """A file that the guest is to find at its absolute path, with the libraries it needs if it is a
+        program or a library. Links are followed: what a link names is there under the link's name."""
         path = pathlib.Path(os.path.abspath(path))
         self.add(path, path.read_bytes(), executable=os.access(path, os.X_OK))
         for library in libraries_of(path):

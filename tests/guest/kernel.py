@@ -36,8 +36,8 @@ class Kernel:
                        for path in (root / "lib/modules" / version / "kernel").rglob("*.ko")}
 
     def modules(self, names):
-        """The files of these modules and of all that they need, each after what it needs. What is built into
-        the kernel has no file: such a name is passed over, and so is one that is misspelt, until it is used."""
+        """The files of these modules and of all that they need, each after what it needs. What is built
+        into the kernel has no file: such a name is passed over, and so is one that is misspelt."""
         ordered = {}
         for name in names:
             self._add(name.replace("-", "_"), ordered)
@@ -47,15 +47,15 @@ class Kernel:
         path = self._files.get(name)
         if path is None or name in ordered:
             return
-        # The package has no modules.dep, which depmod makes when it is installed; but each module says itself.
+        # The package has no modules.dep, which depmod makes at installation; but each module says itself.
         needs = re.search(rb"\0depends=([^\0]*)\0", path.read_bytes())
         for need in filter(None, (needs.group(1) if needs else b"").decode().split(",")):
             self._add(need.replace("-", "_"), ordered)
         ordered[name] = path
 
     def unpacked_image(self):
-        """The kernel as an ELF file, which QEMU enters directly: where processors are emulated, the kernel's own
-        unpacking of itself is the longest part of a start. The image as it is if it is not packed with xz."""
+        """The kernel as an ELF file, which QEMU enters directly: where processors are emulated, the kernel's
+        unpacking of itself is the longest part of a start. The image as it is if it is not packed so."""
         image = self.image.read_bytes()
         sectors = image[0x1f1] or 4  # as the boot protocol has it: 0 means 4
         offset, length = struct.unpack_from("<II", image, 0x248)
@@ -75,7 +75,8 @@ def find(*roots):
     for root in map(pathlib.Path, roots):
         for folder in (root / "lib/modules").glob(SERIES + "*"):
             # Cloud kernels lack most modules, realtime ones schedule differently.
-            if re.fullmatch(r"[\d.-]+-amd64", folder.name) and (root / "boot" / f"vmlinuz-{folder.name}").exists():
+            image = root / "boot" / f"vmlinuz-{folder.name}"
+            if re.fullmatch(r"[\d.-]+-amd64", folder.name) and image.exists():
                 found.append((version_key(folder.name), root, folder.name))
     if not found:
         raise NoKernel(f"no kernel {SERIES}x: 'tests/guest/kernel.py --fetch {roots[-1]}' downloads "

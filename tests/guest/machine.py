@@ -14,9 +14,9 @@ import time
 QEMU = "qemu-system-x86_64"
 # The ports by which /init gives out what the program writes, and its exit status.
 OUTPUT_PORT, STATUS_PORT = "output", "status"
-# nokaslr, mitigations=off, no watchdog: what costs time and tests nothing here. panic=-1: reboot, which ends QEMU.
-# acpi_pm: QEMU derives it from this machine's clock. The processor's counter is calibrated at start, and on a busy
-# machine that has gone wrong by a factor of ten, with every deadline in the guest.
+# nokaslr, mitigations=off, no watchdog: what costs time and tests nothing here. panic=-1: reboot, which
+# ends QEMU. acpi_pm: QEMU derives it from this machine's clock. The processor's counter is calibrated at
+# start, and on a busy machine that has gone wrong by a factor of ten, with every deadline in the guest.
 KERNEL_LINE = ("console=ttyS0 quiet panic=-1 rdinit=/init nokaslr mitigations=off nowatchdog audit=0 "
                "random.trust_cpu=on clocksource=acpi_pm no_timer_check")
 
@@ -32,7 +32,7 @@ class End:
 
 
 def run(kernel_image, initramfs, *, processors, memory, seconds, on_output):
-    """Boots and waits until the machine is off or `seconds` have passed. on_output gets the program's bytes."""
+    """Boots, and waits until the machine is off or the time over. on_output gets the program's bytes."""
     with contextlib.ExitStack() as stack:
         kernel_fd, initramfs_fd = (memory_file(stack, data) for data in (kernel_image, initramfs))
         console_fd, status_fd = memory_file(stack), memory_file(stack)
@@ -52,7 +52,8 @@ def run(kernel_image, initramfs, *, processors, memory, seconds, on_output):
             "-device", f"virtserialport,chardev=status,name={STATUS_PORT}"]
         started = time.monotonic()
         process = stack.enter_context(subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console_fd, pass_fds=list(paths)))
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console_fd,
+            pass_fds=list(paths)))
         try:
             timed_out = not listen(process, started + seconds, on_output)
         finally:

@@ -23,8 +23,7 @@ inline constexpr size_t kPage = 4096;
 inline constexpr size_t kMiB = size_t{1} << 20;
 // No wait of a test is longer; generous, because sanitizers and shared machines are slow.
 inline constexpr std::chrono::seconds kDeadline{60};
-// How many times longer those waits may be that are for much work: HYDRANT_TEST_PATIENCE, for
-// emulated machines.
+// How many times longer the waits for much work may be: HYDRANT_TEST_PATIENCE, for emulated machines.
 int patience();
 // Tries until `condition` holds; false at the deadline.
 template <typename Condition>

@@ -4,6 +4,7 @@
 #include <hydrant/monitor.h>
 #include <hydrant/pin_cache.h>
 
+#include "firehose/watch/mutant.hpp"
 #include "tests/support/mapped_memory.hpp"
 #include "tests/support/test_registrar.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
@@ -25,6 +26,11 @@ class WatchedPinCache : public PinCacheTest {
  protected:
   void SetUp() override {
     HYDRANT_NEEDS_USERFAULTFD();
+#if HYDRANT_MUTANTS
+    // A pin that loses patience does without the cache, which a test may take for a defect.
+    constexpr unsigned kMore = 50;
+    if (patience() > 1) set_patience(static_cast<unsigned>(patience()) * kMore);
+#endif
     the_monitor().settle();  // late news of what an earlier test had in the same place
   }
 
