@@ -132,6 +132,7 @@ hydrant_domain_options_t options_for(const Question& question, size_t size,
   options.budget_bytes = question.budget_bytes;
   if (size == kAdaptive) {
     options.registrar_name = "uring";
+    options.stream_bytes = size_t{4} << 20;
   } else {
     options.registrar = fixed;
     options.merge_bytes = options.stream_bytes = 1;

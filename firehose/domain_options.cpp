@@ -21,9 +21,10 @@ uint64_t or_knob(uint64_t option, Knob knob) noexcept {
   return option != 0 ? option : knob_number(knob);
 }
 
-// Requires: all other sizes are known.
+// Requires: all other sizes are known. A client that announces what it has pinned may not know of more.
 size_t choose_stream(const hydrant_domain_options_t& options, const DomainConfig& config) noexcept {
   if (config.mode == HYDRANT_MODE_PAGE || config.watch == HYDRANT_WATCH_NONE) return 0;
+  if (config.watch == HYDRANT_WATCH_CLIENT && options.stream_bytes == 0) return 0;
   const size_t most = std::min({static_cast<size_t>(or_knob(options.stream_bytes, Knob::kStream)),
                                 config.merge_bytes, config.max_region_bytes});
   return most > config.granule_bytes ? most : 0;

@@ -16,8 +16,8 @@
  *
  * Coherence: a domain created with watch = HYDRANT_WATCH_CLIENT trusts you: call hydrant_invalidate()
  * before memory that may be cached is unmapped, moved or punched, and let no pin of it start between that
- * call and the return of the system call. Memory beside what you pinned may be cached, too: announce all
- * of it, or set stream_bytes = 1.
+ * call and the return of the system call. With stream_bytes memory beside what you pinned is cached, too:
+ * announce all of it.
  *
  * Threads: every function may be called from any thread at any time unless it says otherwise; none is
  * async-signal-safe; none may be called from inside a policy's function, and of these only
@@ -230,7 +230,8 @@ typedef struct hydrant_domain_options {
   uint32_t prepinned_access; /* 0 means HYDRANT_ACCESS_ALL */
   /* Region mode: requests that follow each other in memory make the next registration longer, doubling up
    * to this, within their mapping, merge_bytes and an eighth of the budget; and where the registrar charges
-   * for whole huge pages anyway, they are registered whole. Default 4 MiB; 1 = never. */
+   * for whole huge pages anyway, they are registered whole. Default 4 MiB, with watch =
+   * HYDRANT_WATCH_CLIENT never; 1 = never. */
   size_t stream_bytes;
 } hydrant_domain_options_t;
 

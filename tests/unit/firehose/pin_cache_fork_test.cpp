@@ -184,9 +184,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, PinCacheFork,
 class PinCacheForkKept : public PinCacheTest {};
 
 TEST_F(PinCacheForkKept, ChildFindsItsParentsSlotsAndUsesNone) {
-  hydrant_domain_options_t options = options_for(registrar_);
-  options.stream_bytes = 1;  // a slot for each of the many
-  create(options);
+  create();
   // The first page of slots tells the child that it is one; these two lie behind it.
   for (size_t i = 0; i < 100; ++i) ASSERT_EQ(hydrant_release(pin(10 + 2 * i)), GASNET_OK);
   const hydrant_pin_t held = pin(0, 2);

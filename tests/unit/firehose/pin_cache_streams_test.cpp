@@ -17,7 +17,13 @@ namespace {
 class PinCacheStreams : public WatchedPinCache {
  protected:
   void SetUp() override {}
-  hydrant_domain_options_t client() { return options_for(registrar_); }
+  hydrant_domain_options_t client() {
+    hydrant_domain_options_t options = options_for(registrar_);
+    options.stream_bytes = 4 * kMiB;
+    return options;
+  }
+  using PinCacheTest::create;
+  void create() { create(client()); }
 
   // Pins and releases; the region in pages of the arena, {first, count}.
   std::pair<size_t, size_t> region(size_t page, size_t pages = 1) {
@@ -43,6 +49,13 @@ class PinCacheStreams : public WatchedPinCache {
   uint64_t wasted() { return stats_of(domain_).wasted_bytes / kPage; }
 };
 using Pages = std::pair<size_t, size_t>;
+
+// Who says what goes away may know only of what it has pinned.
+TEST_F(PinCacheStreams, AClientThatSaysWhatGoesAwayMustAskForThem) {
+  create(options_for(registrar_));
+  walk(0, 64);
+  EXPECT_EQ(extended(), 0u);
+}
 
 TEST_F(PinCacheStreams, MissesThatFollowEachOtherRegisterMoreEachTime) {
   create();
@@ -85,7 +98,7 @@ TEST_F(PinCacheStreams, LimitsHold) {
   create(options);
   EXPECT_EQ(walk(0, 512), 8u);
   destroy();
-  options.stream_bytes = 0;
+  options.stream_bytes = 4 * kMiB;
   options.max_region_bytes = 4 * kPage;
   create(options);
   EXPECT_LE(walk(0, 512), 4u);
@@ -107,7 +120,7 @@ TEST_F(PinCacheStreams, CanBeSwitchedOff) {
   walk(0, 64);
   EXPECT_EQ(extended(), 0u);
   destroy();
-  options.stream_bytes = 0;
+  options.stream_bytes = 4 * kMiB;
   options.merge_bytes = 1;
   create(options);
   EXPECT_EQ(walk(0, 64), 1u);
@@ -318,6 +331,7 @@ class RealBorders : public ::testing::TestWithParam<const char*> {
     hydrant_domain_options_t options;
     hydrant_domain_options_init(&options);
     options.watch = HYDRANT_WATCH_CLIENT;
+    options.stream_bytes = 4 * kMiB;
     options.registrar_name = "uring";
     hydrant_domain_t domain = 0;
     if (hydrant_domain_create(&options, &domain) != GASNET_OK) return hydrant_error_text();
@@ -381,6 +395,7 @@ TEST(PinCacheHugePages, APartOfAHugePageIsRegisteredWhole) {
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
   options.watch = HYDRANT_WATCH_CLIENT;
+  options.stream_bytes = 4 * kMiB;
   options.registrar_name = "uring";
   hydrant_domain_t domain = 0;
   if (hydrant_domain_create(&options, &domain) != GASNET_OK) GTEST_SKIP() << hydrant_error_text();
