@@ -124,12 +124,6 @@ TEST_F(PinCacheStreams, CanBeSwitchedOff) {
   options.merge_bytes = 1;
   create(options);
   EXPECT_EQ(walk(0, 64), 1u);
-  destroy();
-  options.merge_bytes = 0;
-  const ScopedEnv off("FIREHOSE_STREAM", "1");
-  create(options);
-  walk(0, 64);
-  EXPECT_EQ(extended(), 0u);
 }
 
 TEST_F(PinCacheStreams, PageModeAndUnwatchedDomainsKnowNone) {
@@ -266,6 +260,19 @@ TEST_F(PinCacheStreamsWatched, WhatNobodyAskedForIsWatchedAsWell) {
   renew(3);
   EXPECT_FALSE(is_cached(3)) << "the extension outlived its memory";
   EXPECT_NE(use(2), before);
+}
+
+TEST_F(PinCacheStreamsWatched, AreSwitchedOffByTheirKnob) {
+  {
+    const ScopedEnv off("FIREHOSE_STREAM", "1");
+    create(watching());
+  }
+  walk(0, 64);
+  EXPECT_EQ(extended(), 0u);
+  destroy();
+  create(watching());
+  walk(0, 64);
+  EXPECT_GT(extended(), 0u);
 }
 
 TEST_F(PinCacheStreamsWatched, StopsWhereNobodyWatches) {
