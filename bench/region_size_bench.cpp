@@ -1,20 +1,19 @@
 // Question: is one region size that adapts as good as the best fixed one?
 //
-// Unit: nanoseconds of the thread's processor time per use of 32 KiB (column Time), real pins
-// (uring). A use is hydrant_pin + hydrant_release. Nothing here waits, so that processor time is
-// the cost, and a busy machine does not drown the question. A fixed size of N bytes: what is
-// registered is rounded out to multiples of N (it is the granule of the same registrar) and nothing
-// merges. Sizes smaller than a use cut it up, and each part is pinned by itself.
+// Unit: nanoseconds of the thread's processor time per use of 32 KiB (column Time), real pins (uring). A use
+// is hydrant_pin + hydrant_release. Nothing here waits, so that processor time is the cost, and a busy
+// machine does not drown the question.
+// A fixed size of N bytes: what is registered is rounded out to multiples of N (it is the granule of the same
+// registrar) and nothing merges. Sizes smaller than a use cut it up, and each part is pinned by itself.
 //
 // Rows  sweep_fits   once over 64 MiB in order, budget for all of it; nothing is pinned before
 //       sweep_half   the same with half the budget, so that half of it evicts
 //       random       32 KiB at random places, multiples of 32 KiB, of 128 MiB; budget 64 MiB
 //       huge_random  the same of memory in huge pages, budget for half of those
-// Column Time is that of the adaptive size; counters BYTES_ns and adaptive_ns have those of all
-// sizes, which take turns in each repetition, in another order each time. After the rows a table
-// shows for each question every size's median, the fixed size with the best one, and how the
-// adaptive one compares with it: the median of the ratios of each repetition, since both were
-// measured in the same second.
+// Column Time is that of the adaptive size; counters BYTES_ns and adaptive_ns have those of all sizes, which
+// take turns in each repetition, in another order each time. After the rows a table shows for each question
+// every size's median, the fixed size with the best one, and how the adaptive one compares with it: the
+// median of the ratios of each repetition, since both were measured in the same second.
 //
 // Not included: page faults (memory is touched before), unpinning what is left at the end, moving the data.
 #include "bench/support/bench_main.hpp"

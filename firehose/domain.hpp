@@ -1,11 +1,10 @@
 // A domain: one cache over one registrar. Region and page mode differ in their tables (pin_table.hpp) and
 // in that page mode answers requests of several buckets with a span (domain_span.cpp).
 //
-// Where to read on: hits in hit_path.cpp and hold.hpp; misses in domain_acquire.cpp, what they
-// register in domain_plan.cpp; budget, victims and deregistration in domain_budget.cpp; what the
-// monitor says in domain_watch.cpp; release, invalidate and flush in domain_release.cpp; deferred
-// pins in domain_async.cpp; life, threads and fork in domain.cpp. States and invariants:
-// docs/pin_cache.md.
+// Where to read on: hits in hit_path.cpp and hold.hpp; misses in domain_acquire.cpp, what they register in
+// domain_plan.cpp; budget, victims and deregistration in domain_budget.cpp; what the monitor says in
+// domain_watch.cpp; release, invalidate and flush in domain_release.cpp; deferred pins in domain_async.cpp;
+// life, threads and fork in domain.cpp. States and invariants: docs/pin_cache.md.
 //
 // Thread safety: every public method from any thread; mu_ is never held while the registrar, a callback or
 // malloc is called, nor while anybody waits for somebody's hold.

@@ -38,9 +38,9 @@ bool Domain::join_neighbour_locked(RegionIndex neighbour, size_t most, Plan* pla
   return true;
 }
 
-// A request over the border of two regions that cover it together joins them at once if they are of
-// like size: a stream leaves borders that nobody chose. What is joined grows by a quarter at least,
-// so that a byte is registered again a bounded number of times.
+// A request over the border of two regions that cover it together joins them at once if they are of like
+// size: a stream leaves borders that nobody chose. What is joined grows by a quarter at least, so that a
+// byte is registered again a bounded number of times.
 bool Domain::bridge_locked(Plan* plan) {
   const RegionIndex a = find_locked({plan->range.addr, 1}, Access::kLocalRead);
   if (a == kNoRegion || infos_[a].prepinned) return false;
@@ -49,7 +49,8 @@ bool Domain::bridge_locked(Plan* plan) {
   const MemoryRange low = infos_[a].range;
   const MemoryRange high = infos_[b].range;
   const MemoryRange whole = union_of(low, high);
-  if (low.end() < high.addr || whole.len > config_.merge_bytes ||
+  // (No longer than the request: then its own rights will do.)
+  if (low.end() < high.addr || whole == plan->range || whole.len > config_.merge_bytes ||
       whole.len > config_.max_region_bytes ||
       std::min(low.len, high.len) < std::max(low.len, high.len) / kJoinQuarter) {
     return false;
@@ -147,9 +148,8 @@ void Domain::plan_locked(Want& want, Plan* plan) {
   }
 }
 
-// A stream stays in the mapping of its request, where the kernel says cheaply how far that goes:
-// behind it there may be a hole, other rights, or memory of somebody who has nothing to do with
-// this.
+// A stream stays in the mapping of its request, where the kernel says cheaply how far that goes: behind it
+// there may be a hole, other rights, or memory of somebody who has nothing to do with this.
 void Domain::keep_to_mapping(const Want& want, Plan* plan) const noexcept {
   if (!plan->stream) return;
   Mapping mapping{};
@@ -166,8 +166,8 @@ void Domain::keep_to_mapping(const Want& want, Plan* plan) const noexcept {
   plan->extra_bytes = plan->range.len - want.pages.len;
 }
 
-// Where the account is charged for whole huge pages anyway and pinning them whole costs less than a
-// few parts. A block that is one page now has one mapping and one set of rights.
+// Where the account is charged for whole huge pages anyway and pinning them whole costs less than a few
+// parts. A block that is one page now has one mapping and one set of rights.
 void Domain::widen_to_huge_pages(const Want& want, Plan* plan) const noexcept {
   const size_t block = registrar_->traits().block_bytes;
   if (block == 0 || config_.stream_bytes == 0 || want.exact || want.prepaid != nullptr ||

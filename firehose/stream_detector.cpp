@@ -75,8 +75,8 @@ StreamDetector::Advice StreamDetector::advance(Stream& s, MemoryRange m, size_t 
   return advice;
 }
 
-// Wide enough for every request that continues the stream. One that was continued outlives 64
-// misses of others.
+// Wide enough for every request that continues the stream. One that was continued outlives 64 misses of
+// others.
 void StreamDetector::set_window(size_t i) noexcept {
   const Stream& s = streams_[i];
   const uintptr_t far = s.reach.len + s.stride + (kMostSpread + 1) * s.last.len;

@@ -1,12 +1,10 @@
-// Streams among misses: runs of requests that follow each other in memory, upwards or downwards,
-// side by side or at a constant distance. What the next registration of such a run should cover
-// beside its request.
+// Streams among misses: runs of requests that follow each other in memory, upwards or downwards, side by side
+// or at a constant distance. What the next registration of such a run should cover beside its request.
 //
-// A miss continues a stream if it begins where the last registration of the stream ended, or
-// reaches over that end, or comes where the constant distance says. From the second continuation on
-// the registration is twice as long as the last one, up to a limit. A stream that pauses comes down
-// by half for every 64 misses of others; one whose registration ended elsewhere than advised
-// (refused, cut, evicted) begins anew.
+// A miss continues a stream if it begins where the last registration of the stream ended, or reaches over
+// that end, or comes where the constant distance says. From the second continuation on the registration is
+// twice as long as the last one, up to a limit. A stream that pauses comes down by half for every 64 misses
+// of others; one whose registration ended elsewhere than advised (refused, cut, evicted) begins anew.
 //
 // What is registered in vain makes all streams of the domain wait for more continuations before they are
 // believed, up to 512; what was used, for fewer. So short streams stop costing anything, and long ones

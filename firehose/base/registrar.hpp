@@ -46,9 +46,8 @@ struct RegistrarTraits {
   bool exports = false;    // export_key() and import_key() work
   uint32_t export_bytes = 0;  // largest blob of export_key(); at most 65536
   bool asynchronous = false;  // pin_async() may answer kNotReady and complete later
-  // Not 0, a power of two: blocks of this size, at multiples of it, that charge() counts whole
-  // although only a part is asked for, are as well pinned whole: that costs less than a few of
-  // their parts.
+  // Not 0, a power of two: blocks of this size, at multiples of it, that charge() counts whole although only
+  // a part is asked for, are as well pinned whole: that costs less than a few of their parts.
   size_t block_bytes = 0;
   // Hints for policies, from the registrar's own measurement or a guess; 0 = unknown.
   uint32_t pin_base_ns = 0;

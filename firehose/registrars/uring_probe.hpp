@@ -20,9 +20,9 @@ struct UringFacts {
   uint32_t unpin_base_ns = 0;
 };
 
-// True if a whole huge page is pinned for less than eight of its small pages, as measured: the
-// kernel takes it as one piece. False where no huge page is to be had, or no budget for one. Cost:
-// about 0.4 ms, for clearing a huge page.
+// True if a whole huge page is pinned for less than eight of its small pages, as measured: the kernel takes
+// it as one piece. False where no huge page is to be had, or no budget for one.
+// Cost: about 0.4 ms, for clearing a huge page.
 bool huge_pages_pin_whole(UringRing& ring, const HugePages& huge_pages) noexcept;
 
 // Pins a few pages of its own through `ring`, which must be empty, tagged and known to nobody else, and

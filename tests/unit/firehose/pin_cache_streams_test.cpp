@@ -245,6 +245,15 @@ TEST_F(PinCacheStreams, MergedBordersOfStreamsGoAtTheFirstUseOverThem) {
   EXPECT_EQ(whole.first % 16, 0u);
 }
 
+TEST_F(PinCacheStreams, ARequestThatTwoRegionsCoverExactlyNeedsNoMoreThanItsOwnRights) {
+  create();
+  // Apart, because page 13 does not grant what the other region has.
+  registrar_.refuse(arena_.addr(13), kPage, HYDRANT_REMOTE_READ);
+  ASSERT_EQ(hydrant_release(pin(16, 8, HYDRANT_REMOTE_READ)), GASNET_OK);
+  ASSERT_EQ(region(12, 4), Pages(12, 4));
+  EXPECT_EQ(region(12, 12).second, 12u);
+}
+
 // ---- watched memory ----
 
 class PinCacheStreamsWatched : public PinCacheStreams {

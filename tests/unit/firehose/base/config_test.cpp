@@ -225,7 +225,7 @@ TEST(NearestKnob, FindsTyposPrefixesAndTheWrongFamily) {
 }
 
 TEST(NearestKnob, KnowsWhenNothingIsNear) {
-  EXPECT_EQ(nearest_knob_name("FIREHOSE_STREAM_NAME"), nullptr);
+  EXPECT_EQ(nearest_knob_name("FIREHOSE_PASSPHRASE"), nullptr);
   EXPECT_EQ(nearest_knob_name("HYDRANT_"), nullptr);
   EXPECT_EQ(nearest_knob_name(""), nullptr);
 }
