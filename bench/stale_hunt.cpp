@@ -13,6 +13,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <random>
@@ -40,9 +41,11 @@ struct Arguments {
 };
 
 void add_hunt_options(CLI::App& app, Arguments& a) {
-  app.add_option("--minutes", a.minutes, "How long");
-  app.add_option("--seconds", a.hunt.seconds, "How long; 30 if nothing is said");
-  app.add_option("--operations", a.hunt.operations, "How many operations, by all threads together");
+  app.add_option("--minutes", a.minutes, "How long")->check(CLI::PositiveNumber);
+  app.add_option("--seconds", a.hunt.seconds, "How long; 30 if nothing is said")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--operations", a.hunt.operations, "How many operations, by all threads together")
+      ->check(CLI::PositiveNumber);
   app.add_option("--threads", a.hunt.threads, "Threads")->check(CLI::Range(1, 64));
   app.add_option("--seed", a.hunt.seed, "Seed of the random numbers; chosen and printed if absent");
   app.add_option("--watch", a.watch, "The domain's watch option")
@@ -70,15 +73,17 @@ void add_options(CLI::App& app, Arguments& a) {
                "bystanders that "
                "are stopped anywhere, with a budget that is always full")
       ->disable_flag_override();
-  app.add_flag("--peer", a.peer, "Afterwards the same, for as long, with UCX's cache")
+  app.add_flag("--peer", a.peer,
+               "Afterwards the same kinds of memory, as far as UCX knows them, with its cache, for "
+               "as long")
       ->disable_flag_override();
   app.add_flag("--hooks", a.hooks, "With libfirehose_hooks.so preloaded")->disable_flag_override();
   app.add_option("--preload", a.preload,
                  "With these libraries preloaded, an allocator for example (separated by blanks)");
   app.add_option(
       "--mutants", a.mutants,
-      "Which defects of the library to switch on afterwards, one by one, each in a process of "
-      "its own: 'all', 'none' or 'a,b'");
+      "Which defects of the library to switch on after the hunt, one by one, each in a process of "
+      "its own: 'all', as if nothing is said, 'none' or 'a,b'");
   app.add_option("--mutant-seconds", a.mutant_seconds, "How long each defect may stay unnoticed");
   app.add_flag("--only-mutants", a.no_hunt, "No hunt of the library as it is")
       ->disable_flag_override();
@@ -162,13 +167,22 @@ void hunt_mutants(const Arguments& a, Outcome* outcome) {
 
 // What a peer's cache finds says nothing about ours: it changes neither the last line nor the exit status.
 void hunt_peer(const Arguments& a, Outcome* outcome) {
-  const ProgramEnd peer =
-      run_program({beside_this_program("stale_hunt_ucx"), "--seed", std::to_string(a.hunt.seed),
-                   "--seconds", std::to_string(a.hunt.seconds), "--operations",
-                   std::to_string(a.hunt.operations), "--threads", std::to_string(a.hunt.threads)},
-                  "", a.hunt.seconds + static_cast<double>(a.hunt.operations) * 1e-3);
+  SourceSet sources = a.hunt.sources;
+  for (const Source ours :
+       {Source::kMemfd, Source::kVouched, Source::kOwner, Source::kArena, Source::kFork}) {
+    sources.drop(ours);
+  }
+  const ProgramEnd peer = run_program(
+      {beside_this_program("stale_hunt_ucx"), "--seed", std::to_string(a.hunt.seed), "--seconds",
+       std::to_string(a.hunt.seconds), "--operations", std::to_string(a.hunt.operations),
+       "--threads", std::to_string(a.hunt.threads), "--slots", std::to_string(a.hunt.slots),
+       "--blocks", std::to_string(a.hunt.blocks), "--sources", format_sources(sources)},
+      "", a.hunt.seconds + static_cast<double>(a.hunt.operations) * 1e-3);
   outcome->document["ucx"] = peer.output;
-  if (!a.json) std::printf("\nThe same with UCX's cache:\n%s\n", peer.output.c_str());
+  if (!a.json) {
+    std::printf("\nUCX's cache, sources %s:\n%s\n", format_sources(sources).c_str(),
+                peer.output.c_str());
+  }
 }
 
 // Makes this process the hunt of one defect. Answers an exit status, or -1 to go on.
@@ -193,11 +207,37 @@ int become_mutant(Arguments& a) {
   return -1;
 }
 
+// The first of the names, separated by commas, that no defect has; "" if there is none.
+std::string unknown_mutant(const std::string& names) {
+  if (names == "all" || names == "none") return "";
+  for (size_t from = 0; from <= names.size();) {
+    const size_t end = std::min(names.find(',', from), names.size());
+    const std::string name = names.substr(from, end - from);
+    if (find_mutant_hunt(name) == nullptr) return name.empty() ? "(empty)" : name;
+    from = end + 1;
+  }
+  return "";
+}
+
+// What is wrong about the arguments together; "" if nothing is.
+std::string wrong_arguments(const Arguments& a) {
+  const std::string unknown = unknown_mutant(a.mutants);
+  if (!unknown.empty()) return "--mutants: " + unknown + " is none of them, see --list";
+  if (a.no_hunt && a.mutants == "none") return "--only-mutants with --mutants=none hunts nothing";
+  if (a.hunt.forget_per_mille != 0 && a.watch != "client") return "--forget needs --watch=client";
+  return "";
+}
+
 // What CLI11 cannot check. Answers an exit status, or -1 to go on.
 int prepare(Arguments& a, char** argv) {
   std::string error;
   if (!parse_sources(a.sources, &a.hunt.sources, &error)) {
     std::fprintf(stderr, "--sources: %s\n", error.c_str());
+    return kUsage;
+  }
+  error = wrong_arguments(a);
+  if (!error.empty()) {
+    std::fprintf(stderr, "%s\n", error.c_str());
     return kUsage;
   }
   if (a.hooks) a.preload = hooks_library() + " " + a.preload;

@@ -200,6 +200,9 @@ int main_of(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "How long");
   app.add_option("--operations", options.operations, "How many operations");
   app.add_option("--threads", options.threads, "Threads")->check(CLI::Range(1, 64));
+  app.add_option("--slots", options.slots, "Places for mappings")->check(CLI::Range(1, 16384));
+  app.add_option("--blocks", options.blocks, "Blocks that a thread owns at most")
+      ->check(CLI::Range(1, 4096));
   app.add_option("--seed", options.seed, "Seed of the random numbers");
   app.add_option("--sources", sources, "Kinds of memory, as for stale_hunt");
   app.add_flag("--ours", ours, "Our cache, beside UCX's at work in the same process");

@@ -159,8 +159,7 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   config->mode = choose_mode(options, traits, config->name);
   config->watch = options.watch;
   if (options.watch == HYDRANT_WATCH_DEFAULT) {
-    constexpr uint32_t kChoices[] = {HYDRANT_WATCH_AUTO, HYDRANT_WATCH_CLIENT, HYDRANT_WATCH_NONE};
-    config->watch = kChoices[std::min<uint64_t>(knob_number(Knob::kWatch), 2)];
+    config->watch = knob_number(Knob::kWatch) == 0 ? HYDRANT_WATCH_AUTO : HYDRANT_WATCH_NONE;
   }
   config->eager =
       static_cast<Access>(or_knob(options.eager_access, Knob::kEagerAccess)) & traits.supported;

@@ -138,6 +138,7 @@ void PageTable::erase(MemoryRange range, RegionIndex index) noexcept {
 }
 
 void PageTable::clear() noexcept {
+  lock_.reset_in_child();
   lock_.begin_write();
   head_count_.store(0, kWrite);
   heads_.clear();

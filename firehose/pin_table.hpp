@@ -41,6 +41,7 @@ class PinTable {
   // Requires: inserted with exactly this range.
   virtual void erase(MemoryRange range, RegionIndex index) noexcept = 0;
 
+  // In the child of a fork, whatever state the table was copied in.
   virtual void clear() noexcept = 0;
   virtual uint64_t memory_bytes() const noexcept = 0;
 };
@@ -56,6 +57,8 @@ class SequenceLock {
   // Data must be written with release between these two.
   void begin_write() noexcept { bump(std::memory_order_relaxed); }
   void end_write() noexcept { bump(std::memory_order_release); }
+  // Whoever was writing exists in the parent alone.
+  void reset_in_child() noexcept { sequence_.store(0, std::memory_order_relaxed); }
 
  private:
   void bump(std::memory_order order) noexcept {

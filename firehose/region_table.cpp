@@ -9,8 +9,10 @@ constexpr auto kWrite = std::memory_order_release;
 }  // namespace
 
 bool RegionTable::map(size_t max_ranges) noexcept {
-  // Two neighbouring chunks always hold more than kJoinEntries together.
-  const size_t most = max_ranges / (kJoinEntries / 2) + 4;
+  // Neighbours that fit into kJoinEntries become one when something is erased from either; a chunk
+  // may also begin with a single range, between full ones. The least that was found is 24 ranges a
+  // chunk, with effort.
+  const size_t most = max_ranges / kFewestRanges + 4;
   if (!directory_.map(most)) return false;
   if (chunks_.map(most)) return true;
   directory_.reset();
@@ -275,6 +277,7 @@ void RegionTable::erase(MemoryRange range, RegionIndex /*index*/) noexcept {
 }
 
 void RegionTable::clear() noexcept {
+  lock_.reset_in_child();
   lock_.begin_write();
   count_.store(0, kWrite);
   used_chunks_ = free_chunk_ = 0;

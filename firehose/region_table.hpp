@@ -28,6 +28,8 @@ class RegionTable final : public PinTable {
   static constexpr uint32_t kChunkEntries = 64;
   // Two neighbours that fit into this many entries become one.
   static constexpr uint32_t kJoinEntries = 48;
+  // Of a chunk, on average, whatever the order: address space is reserved for so many chunks.
+  static constexpr uint32_t kFewestRanges = 16;
   // Worth moving to a neighbour, instead of a split.
   static constexpr uint32_t kFewestSpilled = 16;
 

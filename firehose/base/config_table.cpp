@@ -78,7 +78,8 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .unit = "bytes",
      .default_text = "4M",
      .effect = "Region mode: requests that follow each other in memory make the next registration "
-               "longer, up to this size; 1 means never, huge pages included.",
+               "longer, up to this size; 1 means never, huge pages included. Without effect where "
+               "the client watches: options.stream_bytes.",
      .min = 1,
      .max = kMaxSize},
     {.knob = Knob::kEagerAccess,
@@ -124,8 +125,9 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .default_text = "auto",
      .effect =
          "Who says that memory goes away, where the program leaves it open: the kernel, hooks "
-         "and arenas; the program itself; or nobody, so that only arenas are cached.",
-     .choices = "auto|client|none"},
+         "and arenas; or nobody, so that only arenas and vouched memory are cached. That the "
+         "program says it, only the program can promise: options.watch.",
+     .choices = "auto|none"},
     {.knob = Knob::kLog,
      .name = "HYDRANT_LOG",
      .type = KnobType::kChoice,

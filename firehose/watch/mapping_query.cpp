@@ -57,11 +57,12 @@ bool parse_line(const char* line, Mapping* out) {
 
 bool MappingQuery::open() noexcept {
   fd_ = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (fd_ >= 0) identity_.note(fd_);
   return fd_ >= 0;
 }
 
 void MappingQuery::close() noexcept {
-  if (fd_ >= 0) ::close(fd_);
+  if (identity_.is(fd_)) ::close(fd_);  // not what somebody else has opened under its number
   fd_ = -1;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
+#include "firehose/watch/file_identity.hpp"
 
 namespace hydrant {
 
@@ -29,6 +30,7 @@ class MappingQuery {
  private:
   bool find_in_text(uintptr_t addr, Mapping* out) const noexcept;
   int fd_ = -1;
+  FileIdentity identity_;
 };
 
 }  // namespace hydrant

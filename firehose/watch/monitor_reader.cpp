@@ -18,6 +18,9 @@ constexpr size_t kBlockWords = (uint64_t{1} << 47 >> HYDRANT_MONITOR_BLOCK_SHIFT
 constexpr size_t kReaderStack = 256 << 10;
 constexpr uint64_t kBeginDeadlineNs = 5'000'000'000;
 constexpr size_t kMostRemoved = 16384;
+// How long a release may stand still after somebody has closed the descriptor and opened something idle
+// under its number: poll() looks the number up again when it wakes, and sleeps on.
+constexpr int kLongestPollMs = 200;
 
 bool drops(MemoryChange::Kind kind) {
   switch (kind) {
@@ -122,11 +125,11 @@ void* Monitor::reader_main(void* self) {
 void Monitor::read_forever() noexcept {
   for (;;) {
     pollfd reports{userfault_.descriptor(), POLLIN, 0};
-    if (::poll(&reports, 1, -1) < 0 && errno != EINTR) return;
-    if (reports.revents == 0) continue;
+    const int ready = ::poll(&reports, 1, kLongestPollMs);
+    if (ready < 0 && errno != EINTR) return;
     // Before anything is read: the number may be another file's by now.
     if (!userfault_.usable()) return stop_watching();
-    take_changes();
+    if (ready > 0) take_changes();
   }
 }
 

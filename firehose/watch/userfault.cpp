@@ -49,6 +49,7 @@ Status Userfault::open(const char** reason) noexcept {
     ::close(static_cast<int>(fd));
     return fail(Status::kUnsupported, "%s", *reason);
   }
+  identity_.note(static_cast<int>(fd));
   fd_.store(static_cast<int>(fd), std::memory_order_relaxed);
   return Status::kOk;
 }
@@ -77,7 +78,7 @@ bool Userfault::change_under_way() const noexcept { return probe() != EINVAL; }
 
 bool Userfault::usable() const noexcept {
   const int error = probe();
-  return error == EINVAL || error == EAGAIN;
+  return (error == EINVAL || error == EAGAIN) && identity_.is(descriptor());
 }
 
 size_t Userfault::read(MemoryChange* changes, size_t n) const noexcept {

@@ -11,6 +11,7 @@
 
 #include "firehose/base/memory_range.hpp"
 #include "firehose/base/status.hpp"
+#include "firehose/watch/file_identity.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -52,6 +53,7 @@ class Userfault {
 
  private:
   int probe() const noexcept;
+  FileIdentity identity_;  // each userfaultfd has an inode of its own since Linux 5.12
   // Relaxed: who calls with an old value is told by the kernel.
   std::atomic<int> fd_{-1};
 };

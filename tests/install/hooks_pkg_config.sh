@@ -12,6 +12,15 @@ libdir=$(pkg-config --variable=libdir firehose_hooks)
 "$cc" -D_GNU_SOURCE -Wall -Wextra "$source" $(pkg-config --libs firehose_hooks) \
   -Wl,-rpath,"$libdir" -o "$folder/linked"
 "$folder/linked"
+# Linked although the program calls nothing by name that the library stands before.
+cat >"$folder/calls_nothing.c" <<'C'
+#include <dlfcn.h>
+int main(void) { return dlsym(RTLD_DEFAULT, "hydrant_hooks_1") == NULL; }
+C
+# shellcheck disable=SC2046
+"$cc" -D_GNU_SOURCE "$folder/calls_nothing.c" -Wl,--as-needed $(pkg-config --libs firehose_hooks) \
+  -Wl,-rpath,"$libdir" -o "$folder/calls_nothing"
+"$folder/calls_nothing"
 # shellcheck disable=SC2046
 "$cc" -D_GNU_SOURCE -DLINKED_STATICALLY -Wall -Wextra "$source" -static \
   $(pkg-config --static --libs firehose_hooks) -o "$folder/static"

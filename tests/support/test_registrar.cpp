@@ -24,12 +24,6 @@ std::byte filler(uint64_t serial, size_t i) {
 
 }  // namespace
 
-int patience() {
-  const char* wanted = std::getenv("HYDRANT_TEST_PATIENCE");
-  const int times = wanted != nullptr ? std::atoi(wanted) : 1;
-  return times > 1 ? times : 1;
-}
-
 Arena::Arena(size_t pages) : pages_(pages) {
   const size_t bytes = pages * kPage + 2 * kAlignment;
   void* all = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,7 +25,11 @@ inline constexpr size_t kMiB = size_t{1} << 20;
 // No wait of a test is longer; generous, because sanitizers and shared machines are slow.
 inline constexpr std::chrono::seconds kDeadline{60};
 // How many times longer the waits for much work may be: HYDRANT_TEST_PATIENCE, for emulated machines.
-int patience();
+inline int patience() {
+  const char* wanted = std::getenv("HYDRANT_TEST_PATIENCE");
+  const int times = wanted != nullptr ? std::atoi(wanted) : 1;
+  return times > 1 ? times : 1;
+}
 // Tries until `condition` holds; false at the deadline.
 template <typename Condition>
 bool wait_until(Condition condition, std::chrono::nanoseconds longest = kDeadline) {

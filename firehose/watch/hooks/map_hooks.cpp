@@ -7,6 +7,7 @@
 using hydrant::hooks::acquired;
 using hydrant::hooks::acquired_somewhere;
 using hydrant::hooks::file_changes;
+using hydrant::hooks::forgotten;
 using hydrant::hooks::real;
 using hydrant::hooks::releasing;
 
@@ -31,8 +32,15 @@ void* hook_mremap(void* old_addr, size_t old_len, size_t new_len, int flags, voi
 }
 HYDRANT_EXPORT_HOOK(mremap);
 
+namespace {
+// MADV_GUARD_INSTALL (Linux 6.13) empties pages, and userfaultfd does not report it.
+constexpr int kGuardInstall = 102;
+}  // namespace
+
 int hook_madvise(void* addr, size_t len, int advice) {
-  return releasing([&] { return real.madvise(addr, len, advice); });
+  const int result = releasing([&] { return real.madvise(addr, len, advice); });
+  if (advice == kGuardInstall) forgotten(addr, len);
+  return result;
 }
 HYDRANT_EXPORT_HOOK(madvise);
 

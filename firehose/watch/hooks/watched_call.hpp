@@ -73,6 +73,12 @@ inline void acquired(const void* addr, size_t len) {
 // The same for memory whose place is not known here.
 inline void acquired_somewhere() { acquired(uintptr_t{0}, SIZE_MAX); }
 
+// The pages of [addr, addr+len) have gone unreported, even if the call that did it failed half way.
+inline void forgotten(const void* addr, size_t len) {
+  const hydrant_monitor_t* watching = monitor();
+  if (watching != nullptr) watching->invalidate(reinterpret_cast<uintptr_t>(addr), len);
+}
+
 // A file may become shorter or get holes; before the real call and after it.
 void file_changes();
 

@@ -26,7 +26,7 @@ void show_own(int) {
 }
 
 // Before the program ends of it: where, and at what address.
-void show_fault(int signal, siginfo_t* info, void*) {
+[[maybe_unused]] void show_fault(int signal, siginfo_t* info, void*) {
   char text[128];
   const int n = std::snprintf(text, sizeof text, "signal %d in thread %ld at address %p:\n", signal,
                               syscall(SYS_gettid), info->si_addr);

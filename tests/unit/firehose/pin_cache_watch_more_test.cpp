@@ -11,8 +11,10 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <fcntl.h>
 #include <string>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 namespace hydrant::testing {
@@ -131,7 +133,8 @@ TEST_F(PinCacheWatchBeside, KnobChoosesWhereTheProgramDoesNot) {
     const char* value;
     uint32_t option, expected;
   };
-  for (const Case& c : {Case{"client", HYDRANT_WATCH_DEFAULT, HYDRANT_COVERAGE_CLIENT},
+  // That the program says what goes away is not the environment's to promise.
+  for (const Case& c : {Case{"client", HYDRANT_WATCH_DEFAULT, HYDRANT_COVERAGE_CHECKED},
                         Case{"none", HYDRANT_WATCH_DEFAULT, HYDRANT_COVERAGE_NONE},
                         Case{"client", HYDRANT_WATCH_NONE, HYDRANT_COVERAGE_NONE},
                         Case{"none", HYDRANT_WATCH_CLIENT, HYDRANT_COVERAGE_CLIENT}}) {
@@ -146,6 +149,31 @@ TEST_F(PinCacheWatchBeside, KnobChoosesWhereTheProgramDoesNot) {
               "")
         << c.value << " " << c.option;
   }
+}
+
+// As daemons do: close all, and open something that stays idle under the userfaultfd's number.
+TEST_F(PinCacheWatchBeside, ReleasesGoOnWhenAllDescriptorsAreClosed) {
+  EXPECT_EQ(run_in_child([&]() -> std::string {
+              std::vector<int> others;
+              for (int fd = 0; fd < 256; ++fd) {
+                if (fcntl(fd, F_GETFD) < 0) others.push_back(fd);
+              }
+              create(watching());
+              use(4);
+              for (const int fd : others) close(fd);
+              std::vector<std::array<int, 2>> pipes(16);
+              for (auto& ends : pipes) {
+                if (pipe(ends.data()) != 0) return "no pipe";
+              }
+              renew(4);  // stands still for ever if nobody notices
+              destroy();
+              for (const auto& ends : pipes) {
+                if (fcntl(ends[0], F_GETFD) < 0 || fcntl(ends[1], F_GETFD) < 0)
+                  return "the cache closed what is not its own";
+              }
+              return "";
+            }),
+            "");
 }
 
 TEST_F(PinCacheWatchBeside, DefaultIsToWatch) {
