@@ -65,20 +65,18 @@ typedef struct hydrant_monitor_s {
   const uint64_t* removals;
 
   /* Makes every watching cache forget [addr, addr+len), which is about to go away or has gone. An
-   * allocator calls
-   * it before it discards pages that stay its own, and again afterwards: a registration of neighbouring
-   * memory may have been extended over them in between. Registrations end later, from the caches' own
-   * calls. Cost: about 50 ns and 100 ns per region forgotten. */
+   * allocator calls it before it discards pages that stay its own, and again afterwards: a registration of
+   * neighbouring memory may have been extended over them in between. Registrations end later, from the
+   * caches' own calls. Cost: about 50 ns and 100 ns per region forgotten. */
   void (*invalidate)(uintptr_t addr, size_t len);
 
   /* Nonzero if some watching cache has [addr, addr+len) or part of it registered or held. */
   int (*pinned)(uintptr_t addr, size_t len);
 
   /* Says that [addr, addr+len) is an allocator's that calls invalidate() before any of it is unmapped,
-   * punched,
-   * purged or moved, until drop_arena(). 0, or nonzero when no more ranges (4096) can be noted: such
-   * memory is then treated as any other. Whole pages. drop_arena() comes before the range is unmapped,
-   * and invalidates. */
+   * punched, purged or moved, until drop_arena(). 0, or nonzero when no more ranges (4096) can be noted:
+   * such memory is then treated as any other. Whole pages. drop_arena() comes before the range is
+   * unmapped, and invalidates. */
   int (*add_arena)(uintptr_t addr, size_t len);
   void (*drop_arena)(uintptr_t addr, size_t len);
 
@@ -99,9 +97,8 @@ typedef struct hydrant_monitor_s {
   /* Returns when none of the client's functions is running or will be called. */
   void (*unsubscribe)(int number);
   /* Has the kernel report releases of [addr, addr+len) and answers how it may be cached:
-   * HYDRANT_COVER_*. Call it
-   * after the registration is known as pending to forget(), and before it begins. Starts the reader thread,
-   * unless flags is HYDRANT_COVER_ONLY_ARENAS.
+   * HYDRANT_COVER_*. Call it after the registration is known as pending to forget(), and before it
+   * begins. Starts the reader thread, unless flags is HYDRANT_COVER_ONLY_ARENAS.
    * Cost: 50 ns; some 5 us for a mapping seen for the first time. */
   uint32_t (*cover)(uintptr_t addr, size_t len, uint32_t flags);
   /* Sets the bits of `blocks`. Before quiet() at the end of a registration. */
