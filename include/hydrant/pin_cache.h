@@ -16,11 +16,11 @@
  *
  * Coherence: by default (watch = HYDRANT_WATCH_AUTO) only memory is cached of which somebody says when it
  * goes away: the kernel, the hooks library, an allocator such as libhydrant_alloc; other memory is pinned
- * while it is held. hydrant_coverage() tells which it is, and what a hit costs follows from that. You may say it
- * yourself of ranges, with hydrant_vouch(), or of everything, with watch = HYDRANT_WATCH_CLIENT: then call
- * hydrant_invalidate() before memory that may be cached is unmapped, moved or punched, and let no pin of it
- * start between that call and the return of the system call. With stream_bytes memory beside what you pinned
- * is cached, too: announce all of it.
+ * while it is held. hydrant_coverage() tells which it is, and what a hit costs follows from that. You may
+ * say it yourself of ranges, with hydrant_vouch(), or of everything, with watch = HYDRANT_WATCH_CLIENT:
+ * then call hydrant_invalidate() before memory that may be cached is unmapped, moved or punched, and let
+ * no pin of it start between that call and the return of the system call. With stream_bytes memory beside
+ * what you pinned is cached, too: announce all of it.
  *
  * Threads: every function may be called from any thread at any time unless it says otherwise; none is
  * async-signal-safe; none may be called from inside a policy's function, and of these only
