@@ -99,5 +99,17 @@ TEST_F(RegionTableFill, InsertionsAndErasuresAtTheEdgesOfChunks) {
   }
 }
 
+// As the child of a fork finds the tables: copied while another thread was changing them.
+TEST(SequenceLock, AWriterThatTheChildHasNotIsForgotten) {
+  SequenceLock lock;
+  lock.begin_write();
+  EXPECT_FALSE(lock.read_was_clean(lock.begin_read()));
+  lock.reset_in_child();
+  EXPECT_TRUE(lock.read_was_clean(lock.begin_read()));
+  lock.begin_write();
+  lock.end_write();
+  EXPECT_TRUE(lock.read_was_clean(lock.begin_read()));
+}
+
 }  // namespace
 }  // namespace hydrant
