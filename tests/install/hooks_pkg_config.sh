@@ -15,7 +15,7 @@ libdir=$(pkg-config --variable=libdir firehose_hooks)
 # Linked although the program calls nothing by name that the library stands before.
 cat >"$folder/calls_nothing.c" <<'C'
 #include <dlfcn.h>
-int main(void) { return dlsym(RTLD_DEFAULT, "hydrant_hooks_1") == NULL; }
+int main(void) { return dlsym(RTLD_DEFAULT, "hydrant_hooks_1") == 0; }
 C
 # shellcheck disable=SC2046
 "$cc" -D_GNU_SOURCE "$folder/calls_nothing.c" -Wl,--as-needed $(pkg-config --libs firehose_hooks) \
