@@ -166,7 +166,8 @@ bool Monitor::in_arena(MemoryRange range) const noexcept {
 }
 
 void Monitor::note_pinned(MemoryRange range) noexcept {
-  if (blocks_.size() == 0) return;
+  // Before anything was watched: an arena's memory needs no mark.
+  if (!tables_mapped_.load(std::memory_order_acquire)) return;
   const size_t most = blocks_.size() * 64 - 1;
   size_t block = range.addr >> HYDRANT_MONITOR_BLOCK_SHIFT;
   const size_t last = range.last() >> HYDRANT_MONITOR_BLOCK_SHIFT;

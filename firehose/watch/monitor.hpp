@@ -116,6 +116,7 @@ class Monitor {
   hydrant_hooks_t* hooks_ = nullptr;  // set before running_
   // 1 bit per 2 MiB of user addresses; never cleared.
   MappedArray<std::atomic<uint64_t>> blocks_;
+  std::atomic<bool> tables_mapped_{false};  // blocks_ may be looked at, and stays
 
   // Odd while changes were taken and not everybody has forgotten. Written by the reader alone.
   alignas(64) std::atomic<uint64_t> sequence_{0};

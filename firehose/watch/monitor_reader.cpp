@@ -36,9 +36,10 @@ bool drops(MemoryChange::Kind kind) {
 extern "C" __attribute__((weak)) hydrant_hooks_t hydrant_hooks_1;
 
 bool Monitor::map_tables() noexcept {
-  if (blocks_.size() != 0) return true;  // a child's, who keeps them
+  if (tables_mapped_.load(std::memory_order_relaxed)) return true;  // a child's, who keeps them
   MutexLock lock(ranges_mu_);
   if (watched_.map(kMostRanges) && removed_.map(kMostRemoved) && blocks_.map(kBlockWords)) {
+    tables_mapped_.store(true, std::memory_order_release);
     show_blocks();
     return true;
   }
