@@ -194,7 +194,8 @@ bool AnonymousSupply::move_onto(Worker& worker, Block& block) {
     if (moved != MAP_FAILED) return;
     worker.ground().cache.call_failed(from);
     worker.ground().cache.call_failed(target.range);
-    munmap(pointer(from.addr), from.len);
+    // What did not move stays and is lost: part of it may have moved (Linux 6.17 and later), and whoever
+    // contests the slot may have mapped something there since.
   });
   gone(target.range);
   block = target;
