@@ -50,7 +50,7 @@ Domain::~Domain() {
 }
 
 // Slots for regions and, in page mode, as many for spans as the address space has room for.
-bool Domain::map_slots() noexcept {
+bool Domain::map_slots() noexcept HYDRANT_NO_TSA {
   if (config_.mode != HYDRANT_MODE_PAGE) {
     arena_ = acquire_slot_arena(slot_count_);
     return arena_.slots != nullptr;
