@@ -160,8 +160,9 @@ class Domain {
     uint64_t charge = 0;
     RegionIndex region = kNoRegion;
     bool vouched = false;
-    bool stream = false;       // the range is longer because of a stream
-    bool down = false;         // at its start
+    bool request_vouched = false;  // if no more were registered than was asked for
+    bool stream = false;           // the range is longer because of a stream
+    bool down = false;             // at its start
     bool huge_pages = false;   // the range was rounded out to huge pages, which cost nothing more
     uint64_t extra_bytes = 0;  // that the stream has added
     uint32_t cover = HYDRANT_COVER_NONE;  // what the monitor says of the range

@@ -204,6 +204,7 @@ Status Domain::claim_locked(Want& want, uint64_t kernel_pending, Plan* plan) {
                 slot_count_);
   }
   plan->vouched = vouched_.covers(plan->range);  // what joined in may not be
+  plan->request_vouched = plan->vouched || vouched_.covers(want.pages);
   RegionInfo& info = infos_[plan->region];
   info = {};
   info.range = plan->range;

@@ -111,6 +111,7 @@ bool Domain::cover(const Want& want, Plan* plan) noexcept {
   if (plan->cover == HYDRANT_COVER_NONE) return plan->range == want.pages;
   // Nor may more memory cost the request a hit without checks.
   if (plan->cover == HYDRANT_COVER_CHECKED && plan->range != want.pages) {
+    if (plan->request_vouched) return false;
     const uint32_t alone = monitor_->cover(want.pages.addr, want.pages.len, flags);
     if (alone == HYDRANT_COVER_ARENA || alone == HYDRANT_COVER_WATCHED) return false;
   }

@@ -70,8 +70,7 @@ void Monitor::sync() noexcept {
   static RateLimit limit(RateLimit::kSecond);
   log_warning(limit,
               "memory is released faster than the monitor can follow, or its thread does not run: "
-              "the pin caches "
-              "forget everything");
+              "the pin caches forget everything");
   tell(kAllMemory);
 }
 

@@ -2,17 +2,16 @@
 // to tell. include/hydrant/monitor.h is its face, for all copies of the library, for allocators and for
 // the hooks.
 //
-// Why what it says can be relied on, layer by layer: docs/pin_cache.md, "Watching". In short:
-//  - The reader makes `sequence_` odd before it takes changes from the kernel and even when every cache has
-//    forgotten them. A call that released memory returns after its change was read; so whoever returned
-//    from it, or
-//    was told by who did, and then sees an even sequence, looks into caches that know.
+// Why what it says can be relied on, layer by layer: docs/pin_cache.md, "Coherence". In short:
+//  - The reader makes `sequence_` odd before it takes changes from the kernel and even when every cache
+//    has forgotten them. A call that released memory returns after its change was read; so whoever
+//    returned from it, or was told by who did, and then sees an even sequence, looks into caches that
+//    know.
 //  - Memory can be mapped again before the change that freed it was read. While such a change is under
-//    way the
-//    kernel answers EAGAIN (userfault.hpp): quiet() waits for that to end, and then for the reader.
+//    way the kernel answers EAGAIN (userfault.hpp): quiet() waits for that to end, and then for the
+//    reader.
 //  - A removal is reported before it happens: what was removed is not cacheable until its caller has
-//    returned, which
-//    only the hooks can tell (removed_ranges.hpp).
+//    returned, which only the hooks can tell (removed_ranges.hpp).
 //
 // Locks: the reader takes ranges_mu_ (a leaf) and clients_mu_, under which the caches' functions run
 // and take their own mutex. Nobody waits for the reader while holding any of these, nor allocates,

@@ -3,6 +3,7 @@
 #include "firehose/watch/hooks/watched_call.hpp"
 
 #include <sys/mman.h>
+#include <sys/uio.h>
 
 using hydrant::hooks::acquired;
 using hydrant::hooks::acquired_somewhere;
@@ -52,7 +53,13 @@ HYDRANT_EXPORT_HOOK(posix_madvise);
 // May be this process's own memory: newer kernels let a process drop its pages by this call.
 ssize_t hook_process_madvise(int pid_fd, const iovec* ranges, size_t count, int advice,
                              unsigned flags) {
-  return releasing([&] { return real.process_madvise(pid_fd, ranges, count, advice, flags); });
+  const ssize_t result =
+      releasing([&] { return real.process_madvise(pid_fd, ranges, count, advice, flags); });
+  // Of another process it was in vain, and harmless.
+  for (size_t i = 0; advice == kGuardInstall && i < count; ++i) {
+    forgotten(ranges[i].iov_base, ranges[i].iov_len);
+  }
+  return result;
 }
 HYDRANT_EXPORT_HOOK(process_madvise);
 

@@ -80,6 +80,22 @@ TEST_F(PinCacheWatchBeside, NeighbourOfVouchedMemoryIsNotVouchedFor) {
   EXPECT_TRUE(is_cached(4, 2));
 }
 
+// Nor does more memory cost what was vouched for a look that asks the kernel.
+TEST_F(PinCacheWatchBeside, VouchedMemoryIsHitWithoutAQuestionWhateverLiesBesideIt) {
+  if (the_monitor().cover(arena_.addr(4), kPage, 0) == HYDRANT_COVER_WATCHED)
+    GTEST_SKIP() << "with the hooks no hit asks the kernel";
+  create(watching());
+  use(4, 2);
+  ASSERT_EQ(hydrant_vouch(domain_, arena_.page(6), 2 * kPage), GASNET_OK);
+  use(6, 2);
+  use(6, 2);
+  const hydrant_stats_t before = stats_of(domain_);
+  use(6, 2);
+  const hydrant_stats_t after = stats_of(domain_);
+  EXPECT_EQ(after.refills, before.refills);
+  EXPECT_EQ(after.hits, before.hits + 1);
+}
+
 // ---- other ways to watch ----
 
 TEST_F(PinCacheWatchBeside, WatchNoneKeepsArenasAndVouchedMemoryOnly) {

@@ -25,6 +25,20 @@ constexpr bool kThreadsInChildren = false;
 constexpr bool kThreadsInChildren = true;
 #endif
 
+// Starts threads that watch memory and replace it until `stop`.
+void start_releasing(Threads* threads, int count, const std::atomic<bool>* stop) {
+  for (int t = 0; t < count; ++t) {
+    threads->start([stop] {
+      MappedMemory memory(4);
+      memory.replace(0, 4);
+      while (!*stop) {
+        (void)cover(memory, 0, 4);
+        memory.replace(0, 4);
+      }
+    });
+  }
+}
+
 class MonitorThreads : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -85,16 +99,7 @@ TEST_F(MonitorThreads, SomebodyIsServedWhileOthersReleaseAllTheTime) {
   std::atomic<bool> stop{false};
   std::atomic<int> quiet{0};
   Threads threads;
-  for (int t = 0; t < 8; ++t) {
-    threads.start([&] {
-      MappedMemory memory(4);
-      memory.replace(0, 4);
-      while (!stop) {
-        (void)cover(memory, 0, 4);
-        memory.replace(0, 4);
-      }
-    });
-  }
+  start_releasing(&threads, 8, &stop);
   threads.start([&] {
     for (int i = 0; i < 200; ++i) {
       if (the_monitor().quiet(100'000'000) == 0) ++quiet;
@@ -108,16 +113,7 @@ TEST_F(MonitorThreads, SomebodyIsServedWhileOthersReleaseAllTheTime) {
 TEST_F(MonitorThreads, ClientsComeAndGoMeanwhile) {
   std::atomic<bool> stop{false};
   Threads threads;
-  for (int t = 0; t < 3; ++t) {
-    threads.start([&] {
-      MappedMemory memory(4);
-      memory.replace(0, 4);
-      while (!stop) {
-        (void)cover(memory, 0, 4);
-        memory.replace(0, 4);
-      }
-    });
-  }
+  start_releasing(&threads, 3, &stop);
   threads.start([&] {
     for (int i = 0; i < 300; ++i) {
       Listener one;
