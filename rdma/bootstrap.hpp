@@ -1,0 +1,80 @@
+// How the processes of a job find each other: what rank they have, who shares their node, and a store
+// of small cards that is filled before a fence and read on first contact. One object per process; who
+// stands behind it (nobody, our own supervisor, PMIx, PMI-2) is chosen by open_bootstrap().
+//
+// No process copies the store: get() asks for one card of one rank, and whoever asked keeps it with the
+// connection that it belongs to.
+//
+// Threads: calls from one thread at a time. Errors: every call answers a Status with a text that says
+// who was asked and what to change; none waits longer than its deadline.
+#pragma once
+
+#include "firehose/base/status.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace hydrant {
+
+using Rank = uint32_t;
+inline constexpr Rank kNoRank = UINT32_MAX;
+
+// Where this process stands. Ranks of one node are sorted ascending in every process alike.
+struct JobPlace {
+  Rank rank = 0;
+  Rank size = 1;
+  uint32_t node = 0;                  // index of this process's node
+  uint32_t node_count = 1;
+  std::vector<Rank> node_ranks = {0};  // the ranks of this node, this one included
+  uint32_t node_rank = 0;             // index of this process in node_ranks
+};
+
+class Bootstrap {
+ public:
+  virtual ~Bootstrap() = default;
+  Bootstrap() = default;
+  Bootstrap(const Bootstrap&) = delete;
+  Bootstrap& operator=(const Bootstrap&) = delete;
+
+  // "alone", "hydrant-run", "fork", "pmix" or "pmi2": for messages.
+  virtual const char* name() const noexcept = 0;
+  virtual const JobPlace& place() const noexcept = 0;
+
+  // Stores a card (at most kMaxCardBytes) under a key (at most 31 bytes), for others to read after the
+  // next fence.
+  static constexpr size_t kMaxCardBytes = 1024;
+  virtual Status put(std::string_view key, std::span<const std::byte> card) noexcept = 0;
+  // Collective over the job: when it returns, what anybody has put before can be read by all.
+  virtual Status fence(uint64_t deadline_ns) noexcept = 0;
+  // Reads the card of `rank`; *bytes is its length. kNotReady if it has none at the deadline.
+  virtual Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+                     uint64_t deadline_ns) noexcept = 0;
+
+  // A descriptor that becomes readable when the launcher has something to say (the job is to end, a rank
+  // has died); -1 if it never has. heed() reads one message and never waits.
+  struct Word {
+    enum class Kind : uint32_t { kNothing, kExit, kDeath, kLauncherGone } kind = Kind::kNothing;
+    Rank rank = kNoRank;  // who called exit, or died
+    int code = 0;         // kExit: the exit code
+    int signal = 0;       // kDeath: the signal that ended it, 0 if it exited
+  };
+  virtual int watch_fd() const noexcept { return -1; }
+  virtual Word heed() noexcept { return {}; }
+
+  // Tells the launcher that this process ends the job with `code`. The process must end soon after.
+  // Never waits longer than the deadline; safe to call from any thread, once.
+  virtual void leave(int code, uint64_t deadline_ns) noexcept = 0;
+};
+
+// Chooses by what the environment says. `argc`/`argv` may be null: only GASNET_PSHM_NODES needs nothing
+// of them, and our own arguments are taken out of them. With GASNET_PSHM_NODES=N the calling process
+// becomes the supervisor of N children: the call returns in the children only.
+// Errors: kBroken if a launcher says that there are several ranks and wire-up finds one: the text holds
+// the command to type.
+Status open_bootstrap(int* argc, char*** argv, std::unique_ptr<Bootstrap>* bootstrap) noexcept;
+
+}  // namespace hydrant

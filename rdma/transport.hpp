@@ -1,0 +1,110 @@
+// What carries messages between the ranks of a job. am/ formats messages and owns their meaning; a
+// transport owns the room they are written into, their order, and credits. One that offers only
+// reserve, commit and poll carries the whole API: the porting path for a new network.
+//
+// A message is a tag (24 bits, am's own), a head of at most kMaxHeadBytes, and a payload that is either
+// written behind the head (as long as both fit inline_bytes()) or in a cell that was taken before. The
+// receiver reads all of it in place; it is gone when the function that got it returns.
+//
+// Order: messages to one peer in one lane arrive in the order of their commits. Requests and replies
+// are two lanes, and a receiver that takes replies only always makes room for more replies: nobody can
+// be kept from replying for ever.
+//
+// Threads: any number in the multi-threaded mode, one at a time in the other. Nothing here waits: what
+// cannot be done now answers kNotReady, and the caller polls. No call allocates after first contact
+// with a peer. Errors: the peer is gone: kBroken, with a text.
+#pragma once
+
+#include "firehose/base/status.hpp"
+#include "rdma/bootstrap.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+enum class Lane : uint32_t { kRequest = 0, kReply = 1 };
+inline constexpr uint32_t kLaneCount = 2;
+
+// Room for one message. Between reserve() and commit() the caller writes head and payload, does nothing
+// else, and takes no longer than that needs: others who write to this peer wait.
+struct Outgoing {
+  std::byte* head = nullptr;  // 8-byte aligned
+  uint64_t state[3] = {};     // the transport's own
+};
+
+// Room for a payload outside the ring.
+struct Cell {
+  std::byte* data = nullptr;  // 64-byte aligned
+  uint32_t bytes = 0;         // room
+  uint32_t index = 0;         // the transport's own
+};
+
+// A message that has come. `payload` is the cell's, null if there is none.
+struct Incoming {
+  Rank from = 0;
+  Lane lane = Lane::kRequest;
+  uint32_t tag = 0;
+  const std::byte* head = nullptr;
+  std::byte* payload = nullptr;
+};
+
+// Gets what poll() finds. Runs in the thread that polls, may send, and may poll the reply lane.
+class Receiver {
+ public:
+  virtual void deliver(const Incoming& message) noexcept = 0;
+
+ protected:
+  ~Receiver() = default;
+};
+
+class Transport {
+ public:
+  static constexpr uint32_t kTagBits = 24;
+  static constexpr uint32_t kMaxHeadBytes = 120;
+
+  virtual ~Transport() = default;
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  virtual const char* name() const noexcept = 0;
+
+  // ---- what it can do: constant for its life ----
+  // Most bytes of head and payload together that reserve() has room for.
+  virtual uint32_t inline_bytes() const noexcept = 0;
+  // Largest cell.
+  virtual uint32_t cell_bytes() const noexcept = 0;
+
+  // ---- sending ----
+  // Room for `bytes` (head and inline payload) to `peer`.
+  // Errors: kNotReady: no credit; poll, then try again. kResource: first contact, no memory for a ring.
+  virtual Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept = 0;
+  // Sends it. With a cell, its first `cell_bytes` bytes are the payload, and the cell is given up.
+  virtual void commit(Outgoing& room, uint32_t tag) noexcept = 0;
+  virtual void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
+                                uint32_t bytes) noexcept = 0;
+  // A cell of at least `bytes`, at most cell_bytes(), to be sent in `lane`. Errors: kNotReady.
+  virtual Status take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept = 0;
+  virtual void drop_cell(Lane lane, const Cell& cell) noexcept = 0;
+
+  // ---- memory ----
+  // Where [addr, addr+bytes) of `peer` is mapped in this process; null if it is not.
+  virtual void* mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept = 0;
+  // Copies into the memory of `peer`, complete before any message committed later is delivered.
+  // Errors: kUnsupported: this memory cannot be reached without its owner's help.
+  virtual Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept = 0;
+
+  // ---- progress ----
+  // Delivers at most `budget` messages of the reply lane and, unless `replies_only`, of the request lane
+  // to `receiver`; answers how many.
+  virtual uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept = 0;
+  // Sleeps until a message may have come, wake() is called, or now_ns() reaches the deadline.
+  virtual void sleep(uint64_t deadline_ns) noexcept = 0;
+  // Makes every thread of this process leave sleep(). Async-signal-safe.
+  virtual void wake() noexcept = 0;
+  // Nobody will hear of `peer` again: its rings are drained no more, sends to it answer kBroken.
+  virtual void bury(Rank peer) noexcept = 0;
+};
+
+}  // namespace hydrant
