@@ -27,10 +27,10 @@ inline constexpr Rank kNoRank = UINT32_MAX;
 struct JobPlace {
   Rank rank = 0;
   Rank size = 1;
-  uint32_t node = 0;                  // index of this process's node
+  uint32_t node = 0;  // index of this process's node
   uint32_t node_count = 1;
   std::vector<Rank> node_ranks = {0};  // the ranks of this node, this one included
-  uint32_t node_rank = 0;             // index of this process in node_ranks
+  uint32_t node_rank = 0;              // index of this process in node_ranks
 };
 
 class Bootstrap {
@@ -64,6 +64,9 @@ class Bootstrap {
   };
   virtual int watch_fd() const noexcept { return -1; }
   virtual Word heed() noexcept { return {}; }
+
+  // True if the launcher itself tells the user that a rank has died.
+  virtual bool announces_deaths() const noexcept { return false; }
 
   // Tells the launcher that this process ends the job with `code`. The process must end soon after.
   // Never waits longer than the deadline; safe to call from any thread, once.

@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace hydrant {
 
@@ -89,6 +90,13 @@ class Transport {
   virtual void drop_cell(Lane lane, const Cell& cell) noexcept = 0;
 
   // ---- memory ----
+  // 256 bytes of `peer` that all ranks of the node read and write, 128-byte aligned, zero at first: for
+  // barriers. Null if there is no such memory between this process and `peer`.
+  virtual std::byte* shared_block(Rank peer) const noexcept = 0;
+  // From now on [peer_addr, peer_addr+bytes) of `peer` is mapped here at `local`, for the life of the job.
+  // Errors: kResource.
+  virtual Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes,
+                             void* local) noexcept = 0;
   // Where [addr, addr+bytes) of `peer` is mapped in this process; null if it is not.
   virtual void* mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept = 0;
   // Copies into the memory of `peer`, complete before any message committed later is delivered.
@@ -106,5 +114,10 @@ class Transport {
   // Nobody will hear of `peer` again: its rings are drained no more, sends to it answer kBroken.
   virtual void bury(Rank peer) noexcept = 0;
 };
+
+// The transport between the ranks of this node; null in *transport if there is one rank only. Collective
+// over the node. Errors: kResource: no memory for it; kBroken: a rank is missing.
+Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
+                           std::unique_ptr<Transport>* transport) noexcept;
 
 }  // namespace hydrant

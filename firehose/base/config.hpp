@@ -40,8 +40,10 @@ enum class Knob : uint32_t {
   kGasnetMaxRegionSize,
   kGasnetVerbose,
   kGasnetTableScale,
+  kPollMax,
+  kSupernodeMaxsize,
 };
-inline constexpr size_t kKnobCount = 22;
+inline constexpr size_t kKnobCount = 24;
 
 enum class KnobType : uint32_t {
   kSize,      // value: bytes

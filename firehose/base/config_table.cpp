@@ -198,6 +198,23 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .effect =
          "Accepted without effect: the tables here grow with what they hold, so there is no hash "
          "table size to scale."},
+    {.knob = Knob::kPollMax,
+     .name = "HYDRANT_POLL_MAX",
+     .type = KnobType::kCount,
+     .unit = "messages",
+     .default_text = "64",
+     .effect = "Most Active Messages that one poll runs; what is left waits for the next.",
+     .min = 1,
+     .max = uint64_t{1} << 20},
+    {.knob = Knob::kSupernodeMaxsize,
+     .name = "GASNET_SUPERNODE_MAXSIZE",
+     .type = KnobType::kCount,
+     .unit = "ranks",
+     .default_text = "0",
+     .effect = "Most ranks of a host in one neighbourhood, which tells clients whose segments are "
+               "mapped; 0 "
+               "is no limit.",
+     .max = uint64_t{1} << 20},
 }};
 
 constexpr bool rows_are_in_order() {

@@ -1,0 +1,154 @@
+// The C functions behind am_calls.h: check the arguments, describe the message, send it.
+#include <hydrant/gasnet/am_calls.h>
+
+#include "am/hsl.hpp"
+#include "am/job.hpp"
+#include "am/send.hpp"
+#include "am/thread_state.hpp"
+#include "am/token.hpp"
+#include "am/waiting.hpp"
+
+using namespace hydrant;
+
+namespace {
+
+// Local completion: whatever was sent has been copied.
+void complete(gex_Event_t* lc_opt) noexcept {
+  if (reinterpret_cast<uintptr_t>(lc_opt) > reinterpret_cast<uintptr_t>(GEX_EVENT_GROUP)) {
+    *lc_opt = GEX_EVENT_INVALID;
+  }
+}
+
+// What every call refuses. Cheap: compares, no loads beyond the job's state.
+Status check(const Sending& message, const gex_Event_t* lc_opt) noexcept {
+  if (!is_wired()) [[unlikely]]
+    return fail(Status::kNotInit, "no client is initialised");
+  if (job().debug) [[unlikely]]
+    check_no_locks("an Active Message is sent");
+  if (message.nargs > kMaxArgs) [[unlikely]]
+    return fail(Status::kBadArg, "%u arguments; the most is %u", message.nargs, kMaxArgs);
+  if (message.category == Category::kMedium && message.bytes > max_medium()) [[unlikely]]
+    return fail(Status::kBadArg, "a Medium of %zu bytes; the most is %zu", message.bytes,
+                max_medium());
+  if (message.category == Category::kLong && message.bytes > kMaxLong) [[unlikely]]
+    return fail(Status::kBadArg, "a Long of %zu bytes; the most is %zu", message.bytes, kMaxLong);
+  if (message.category != Category::kShort && lc_opt == nullptr) [[unlikely]]
+    return fail(Status::kBadArg, "lc_opt is null; pass GEX_EVENT_NOW or the address of an event");
+  if (lc_opt == GEX_EVENT_DEFER && message.category != Category::kShort) [[unlikely]]
+    return fail(Status::kBadArg, "GEX_EVENT_DEFER is not for Active Messages");
+  return Status::kOk;
+}
+
+int finish(Status status, gex_Event_t* lc_opt, const char* call) noexcept {
+  if (status == Status::kOk) [[likely]] {
+    complete(lc_opt);
+    return GASNET_OK;
+  }
+  if (status == Status::kNotReady) return GASNET_ERR_NOT_READY;
+  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
+  return report(status, call);
+}
+
+int request(Sending& message, gex_TM_t tm, gex_Rank_t rank, gex_Event_t* lc_opt,
+            const char* call) noexcept {
+  Status status = check(message, lc_opt);
+  if (status == Status::kOk && handler_depth != 0) [[unlikely]] {
+    status = fail(Status::kBadArg, "a handler may reply, and send no requests");
+  }
+  if (status == Status::kOk) status = resolve(tm, rank, &message.peer);
+  if (status == Status::kOk) status = send(message);
+  return finish(status, lc_opt, call);
+}
+
+int reply(Sending& message, hydrant_token* token, gex_Event_t* lc_opt, const char* call) noexcept {
+  Status status = check(message, lc_opt);
+  if (status == Status::kOk && lc_opt == GEX_EVENT_GROUP) [[unlikely]]
+    status = fail(Status::kBadArg, "GEX_EVENT_GROUP is not for replies");
+  if (status == Status::kOk && (token == nullptr || !token->is_request)) [[unlikely]]
+    status = fail(Status::kBadArg, "only the handler of a request may reply");
+  if (status == Status::kOk && token->replied) [[unlikely]]
+    status = fail(Status::kBadArg, "a request is replied to once");
+  if (status == Status::kOk) {
+    message.peer = token->from;
+    message.lane = Lane::kReply;
+    status = send(message);
+    if (status == Status::kOk) token->replied = true;
+  }
+  return finish(status, lc_opt, call);
+}
+
+Sending describe(Category category, gex_AM_Index_t handler, gex_Flags_t flags, unsigned nargs,
+                 const gex_AM_Arg_t* args) noexcept {
+  return {.category = category,
+          .handler = handler,
+          .nargs = nargs,
+          .args = args,
+          .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0};
+}
+
+}  // namespace
+
+extern "C" {
+
+int hydrant_request_short(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags,
+                          unsigned nargs, const gex_AM_Arg_t* args) {
+  Sending message = describe(Category::kShort, handler, flags, nargs, args);
+  return request(message, tm, rank, nullptr, "gex_AM_RequestShort");
+}
+
+int hydrant_request_medium(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void* source,
+                           size_t nbytes, gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs,
+                           const gex_AM_Arg_t* args) {
+  Sending message = describe(Category::kMedium, handler, flags, nargs, args);
+  message.source = source;
+  message.bytes = nbytes;
+  return request(message, tm, rank, lc_opt, "gex_AM_RequestMedium");
+}
+
+int hydrant_request_long(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void* source,
+                         size_t nbytes, void* dest, gex_Event_t* lc_opt, gex_Flags_t flags,
+                         unsigned nargs, const gex_AM_Arg_t* args) {
+  Sending message = describe(Category::kLong, handler, flags, nargs, args);
+  message.source = source;
+  message.bytes = nbytes;
+  message.dest = dest;
+  return request(message, tm, rank, lc_opt, "gex_AM_RequestLong");
+}
+
+int hydrant_reply_short(gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t flags,
+                        unsigned nargs, const gex_AM_Arg_t* args) {
+  Sending message = describe(Category::kShort, handler, flags, nargs, args);
+  return reply(message, token, nullptr, "gex_AM_ReplyShort");
+}
+
+int hydrant_reply_medium(gex_Token_t token, gex_AM_Index_t handler, const void* source,
+                         size_t nbytes, gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs,
+                         const gex_AM_Arg_t* args) {
+  Sending message = describe(Category::kMedium, handler, flags, nargs, args);
+  message.source = source;
+  message.bytes = nbytes;
+  return reply(message, token, lc_opt, "gex_AM_ReplyMedium");
+}
+
+int hydrant_reply_long(gex_Token_t token, gex_AM_Index_t handler, const void* source, size_t nbytes,
+                       void* dest, gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs,
+                       const gex_AM_Arg_t* args) {
+  Sending message = describe(Category::kLong, handler, flags, nargs, args);
+  message.source = source;
+  message.bytes = nbytes;
+  message.dest = dest;
+  return reply(message, token, lc_opt, "gex_AM_ReplyLong");
+}
+
+int gasnet_AMPoll(void) {
+  if (!is_wired())
+    return report(fail(Status::kNotInit, "no client is initialised"), "gasnet_AMPoll");
+  if (job().debug) check_no_locks("gasnet_AMPoll is called");
+  poll_all();
+  return GASNET_OK;
+}
+
+uint32_t hydrant_poll(void) { return poll_all(); }
+void hydrant_wait_a_little(uint32_t misses) { Waiter::pause(misses); }
+
+}  // extern "C"

@@ -1,0 +1,139 @@
+#include "am/exit.hpp"
+
+#include "am/job.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/process_watch.hpp"
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kLeaveNs = 1'000'000'000;
+
+std::atomic<int> requested_code{0};
+pid_t job_pid = 0;
+
+// Writes out what is buffered, unless somebody is in the middle of writing: then it cannot be helped.
+void flush_streams() noexcept {
+  for (FILE* stream : {stdout, stderr}) {
+    if (ftrylockfile(stream) != 0) continue;
+    fflush_unlocked(stream);
+    funlockfile(stream);
+  }
+}
+
+// Tells the launcher, once. False if somebody did before.
+bool leave_once(int code) noexcept {
+  Job& the_job = job();
+  if (the_job.exiting.exchange(true)) return false;
+  the_job.ending.store(true, std::memory_order_relaxed);
+  if (the_job.bootstrap != nullptr) the_job.bootstrap->leave(code, now_ns() + kLeaveNs);
+  return true;
+}
+
+// exit(3) or a return from main: the rest of exit(3) follows.
+void on_process_exit(int code, void*) {
+  if (getpid() == job_pid) leave_once(code);
+}
+
+// ---- what the control thread says ----
+
+void on_exit_requested(void*, Rank, int code) noexcept {
+  Job& the_job = job();
+  requested_code.store(code, std::memory_order_relaxed);
+  the_job.ending.store(true, std::memory_order_release);
+  if (the_job.transport != nullptr) the_job.transport->wake();
+}
+
+void on_death(void*, Rank rank, int signal) noexcept {
+  Job& the_job = job();
+  // The supervisor of our own launcher says it; under others a survivor does.
+  if (!the_job.bootstrap->announces_deaths()) {
+    log_error("rank %u was killed by signal %d (%s); the job is ended", rank, signal,
+              strsignal(signal));
+  }
+  if (the_job.transport != nullptr) the_job.transport->bury(rank);
+  on_exit_requested(nullptr, rank, 128 + signal);
+}
+
+// ---- signals ----
+
+// SIGQUIT: another rank ends the job, and this one computes.
+void on_quit(int) {
+  Job& the_job = job();
+  the_job.ending.store(true, std::memory_order_relaxed);
+  the_job.exiting.store(true, std::memory_order_relaxed);
+  flush_streams();
+  const int code = requested_code.load(std::memory_order_relaxed);
+  _exit(code);
+}
+
+// A fault: say who, and die of it, so that the launcher knows the signal.
+void on_fault(int number) {
+  char line[160];
+  const int bytes = snprintf(line, sizeof line, "*** Caught a fatal signal (rank %u): %s(%d)\n",
+                             hydrant_job_info.rank, sigabbrev_np(number), number);
+  (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
+  flush_streams();
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+bool left_to_the_client(int number) noexcept {
+  const char* list = std::getenv("GASNET_NO_CATCH_SIGNAL");
+  if (list == nullptr || *list == '\0') return false;
+  if (std::strcmp(list, "*") == 0) return true;
+  const char* name = sigabbrev_np(number);
+  return name != nullptr && std::strstr(list, name) != nullptr;
+}
+
+void install(int number, void (*handler)(int), int flags) noexcept {
+  struct sigaction before = {};
+  if (sigaction(number, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) return;
+  if (left_to_the_client(number)) return;
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  sigemptyset(&action.sa_mask);
+  sigaction(number, &action, nullptr);
+}
+
+}  // namespace
+
+Status watch_the_end() noexcept {
+  job_pid = getpid();
+  on_exit(on_process_exit, nullptr);
+  install(SIGQUIT, on_quit, 0);
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+    install(number, on_fault, static_cast<int>(SA_RESETHAND | SA_NODEFER));
+  }
+  return start_process_watch(
+      *job().bootstrap,
+      {.context = nullptr, .on_exit_requested = on_exit_requested, .on_death = on_death});
+}
+
+void end_job(int code) noexcept {
+  if (!leave_once(code)) {
+    // Another thread is about to end the process. This one only has to keep still.
+    for (;;) pause();
+  }
+  flush_streams();
+  _exit(code);
+}
+
+void follow_the_end() noexcept {
+  // A client's handler may call gasnet_exit() itself.
+  raise(SIGQUIT);
+  end_job(requested_code.load(std::memory_order_relaxed));
+}
+
+}  // namespace hydrant
+
+extern "C" void gasnet_exit(int exitcode) { hydrant::end_job(exitcode); }

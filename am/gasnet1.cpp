@@ -1,0 +1,96 @@
+// GASNet-1's calls that have no twin in GASNet-EX.
+#include <hydrant/gasnet/am.h>
+
+#include "am/job.hpp"
+#include "am/segments.hpp"
+#include "am/send.hpp"
+#include "am/thread_state.hpp"
+#include "am/token.hpp"
+
+#include <gasnet_config.h>
+#include <vector>
+
+using namespace hydrant;
+
+namespace {
+
+// GASNet-1's rows say neither category nor number of arguments.
+constexpr gex_Flags_t kAnyUse = GEX_FLAG_AM_SHORT | GEX_FLAG_AM_MEDLONG | GEX_FLAG_AM_REQREP;
+
+struct LegacyEntry {
+  uint8_t index;
+  void (*fnptr)();
+};
+
+Status add_legacy_handlers(LegacyEntry* table, int count) noexcept {
+  std::vector<gex_AM_Entry_t> entries;
+  for (int i = 0; i < count; ++i) {
+    entries.push_back({.gex_index = table[i].index,
+                       .gex_fnptr = table[i].fnptr,
+                       .gex_flags = kAnyUse,
+                       .gex_nargs = HandlerTable::kAnyNumber,
+                       .gex_cdata = nullptr,
+                       .gex_name = nullptr});
+  }
+  if (const Status status = job().handlers.add(entries.data(), entries.size());
+      status != Status::kOk)
+    return status;
+  for (int i = 0; i < count; ++i) table[i].index = entries[static_cast<size_t>(i)].gex_index;
+  return Status::kOk;
+}
+
+}  // namespace
+
+extern "C" {
+
+int hydrant_gasnet1_init(int* argc, char*** argv, const hydrant_client_info* info) {
+  if (is_wired()) return report(fail(Status::kNotInit, "it was called before"), "gasnet_init");
+  Status status = start_job(argc, argv, *info);
+  if (status == Status::kOk) status = make_client("LEGACY", GEX_FLAG_USES_GASNET1);
+  return report(status, "gasnet_init");
+}
+
+int gasnet_attach(LegacyEntry* table, int numentries, uintptr_t segsize, uintptr_t minheapoffset) {
+  constexpr const char* kCall = "gasnet_attach";
+  if (!is_wired()) return report(fail(Status::kNotInit, "gasnet_init comes first"), kCall);
+  if (job().state.load(std::memory_order_acquire) == JobState::kAttached)
+    return report(fail(Status::kNotInit, "it was called before"), kCall);
+  if (numentries < 0 || (table == nullptr && numentries != 0))
+    return report(fail(Status::kBadArg, "%d handlers in a table at %p", numentries,
+                       static_cast<void*>(table)),
+                  kCall);
+  if (const Status status = add_legacy_handlers(table, numentries); status != Status::kOk)
+    return report(status, kCall);
+  if (segsize == 0) segsize = GASNET_PAGESIZE;
+  return report(attach_segments(segsize, minheapoffset), kCall);
+}
+
+void gasnet_QueryGexObjects(gex_Client_t* client_p, gex_EP_t* endpoint_p, gex_TM_t* tm_p,
+                            gex_Segment_t* segment_p) {
+  Job& the_job = job();
+  if (client_p != nullptr) *client_p = &the_job.client;
+  if (endpoint_p != nullptr) *endpoint_p = &the_job.endpoint;
+  if (tm_p != nullptr) *tm_p = &the_job.team;
+  if (segment_p != nullptr) *segment_p = the_job.endpoint.segment;
+}
+
+gex_TM_t hydrant_primordial_team(void) { return &job().team; }
+size_t hydrant_least_medium(void) { return max_medium(); }
+
+int gasnet_AMGetMsgSource(gex_Token_t token, gex_Rank_t* srcindex) {
+  if (token == nullptr || srcindex == nullptr)
+    return report(fail(Status::kBadArg, "no token, or no place for the rank"),
+                  "gasnet_AMGetMsgSource");
+  *srcindex = token->from;
+  return GASNET_OK;
+}
+
+// Handlers run in calls of the library only: there is nothing to hold back between calls.
+void gasnet_hold_interrupts(void) { ++this_thread().held_interrupts; }
+void gasnet_resume_interrupts(void) {
+  uint32_t& held = this_thread().held_interrupts;
+  if (held == 0) fatal("gasnet_resume_interrupts without gasnet_hold_interrupts");
+  --held;
+}
+
+}  // extern "C"

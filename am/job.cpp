@@ -1,0 +1,137 @@
+#include "am/job.hpp"
+
+#include "am/exit.hpp"
+#include "am/neighbourhood.hpp"
+#include "am/segment_size.hpp"
+#include "am/waiting.hpp"
+#include "firehose/base/config.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kWireUpNs = 60'000'000'000;
+constexpr const char* kModeNames[] = {"SEQ", "PARSYNC", "PAR"};
+
+Status check_layout(const hydrant_client_info& info) noexcept {
+  if (info.layout == HYDRANT_GASNET_LAYOUT && info.thread_mode <= 2) return Status::kOk;
+  return fail(Status::kBadArg,
+              "this program was compiled with headers of layout %u, and the library has %u: "
+              "compile it again "
+              "with the library's own gasnetex.h",
+              info.layout, HYDRANT_GASNET_LAYOUT);
+}
+
+Status wire_up(int* argc, char*** argv) noexcept {
+  Job& the_job = job();
+  if (const Status status = open_bootstrap(argc, argv, &the_job.bootstrap); status != Status::kOk)
+    return status;
+  const JobPlace& place = the_job.place();
+  hydrant_job_info.rank = place.rank;
+  hydrant_job_info.size = place.size;
+  if (const Status status = watch_the_end(); status != Status::kOk) return status;
+  const auto ranks_here = static_cast<uint32_t>(place.node_ranks.size());
+  Status status = choose_max_segment(ranks_here);
+  if (status == Status::kOk) {
+    const uint64_t most = knob_number(Knob::kSupernodeMaxsize);
+    status = find_neighbourhood(*the_job.bootstrap, static_cast<uint32_t>(most));
+  }
+  if (status == Status::kOk) {
+    status = make_node_transport(*the_job.bootstrap, the_job.single_threaded, &the_job.transport);
+  }
+  choose_wait_mode(ranks_here);
+  // Nobody sends to a rank that has no memory yet.
+  if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kWireUpNs);
+  return status;
+}
+
+}  // namespace
+
+Job& job() noexcept {
+  // Never destroyed: threads may be inside when the process ends.
+  alignas(Job) static std::byte memory[sizeof(Job)];
+  static Job* the_job = new (memory) Job;
+  return *the_job;
+}
+
+Status start_job(int* argc, char*** argv, const hydrant_client_info& info) noexcept {
+  Job& the_job = job();
+  if (is_wired()) return fail(Status::kNotInit, "the job was started before");
+  if (const Status status = check_layout(info); status != Status::kOk) return status;
+  the_job.single_threaded = info.thread_mode != 2;
+  the_job.segment_mode = info.segment_mode;
+  the_job.debug = info.debug != 0;
+  // Whole lines, whoever reads them.
+  setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  if (const Status status = wire_up(argc, argv); status != Status::kOk) return status;
+  the_job.state.store(JobState::kWired, std::memory_order_release);
+  log_info("rank %u of %u by %s, %s, transport %s", the_job.rank(), the_job.size(),
+           the_job.bootstrap->name(), kModeNames[info.thread_mode],
+           the_job.transport != nullptr ? the_job.transport->name() : "none");
+  return Status::kOk;
+}
+
+Status make_client(const char* name, gex_Flags_t flags) noexcept {
+  Job& the_job = job();
+  if (the_job.client.name != nullptr) {
+    return fail(Status::kResource, "there is a client already ('%s'); a process has one",
+                the_job.client.name);
+  }
+  the_job.client_name = name != nullptr ? name : "";
+  the_job.client = {.flags = flags, .name = the_job.client_name.c_str(), .cdata = nullptr};
+  the_job.endpoint = {
+      .client = &the_job.client, .segment = nullptr, .flags = 0, .index = 0, .cdata = nullptr};
+  hydrant_team& team = the_job.team;
+  team = {.ep = &the_job.endpoint,
+          .rank = the_job.rank(),
+          .size = the_job.size(),
+          .flags = 0,
+          .cdata = nullptr};
+  return Status::kOk;
+}
+
+void fatal(const char* format, ...) noexcept {
+  char text[1024];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  char line[1200];
+  const int bytes =
+      snprintf(line, sizeof line, "*** FATAL ERROR (rank %u): %s\n", hydrant_job_info.rank, text);
+  (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
+  std::abort();
+}
+
+int report(Status status, const char* call) noexcept {
+  if (status != Status::kOk && status != Status::kNotReady &&
+      (status != Status::kResource || gex_System_GetVerboseErrors() != 0)) {
+    log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
+  }
+  return to_c(status);
+}
+
+}  // namespace hydrant
+
+using namespace hydrant;
+
+extern "C" int hydrant_client_init(gex_Client_t* client_p, gex_EP_t* ep_p, gex_TM_t* tm_p,
+                                   const char* name, int* argc, char*** argv, gex_Flags_t flags,
+                                   const hydrant_client_info* info) {
+  Job& the_job = job();
+  Status status = Status::kOk;
+  if (!is_wired()) status = start_job(argc, argv, *info);
+  if (status == Status::kOk) status = make_client(name, flags);
+  if (status != Status::kOk) return report(status, "gex_Client_Init");
+  if (client_p != nullptr) *client_p = &the_job.client;
+  if (ep_p != nullptr) *ep_p = &the_job.endpoint;
+  if (tm_p != nullptr) *tm_p = &the_job.team;
+  return GASNET_OK;
+}

@@ -1,0 +1,77 @@
+// The process's part of the job: everything that exists once. Made by the client's init, never destroyed:
+// threads may be inside when the process ends.
+//
+// State only goes forward: new -> wired (between init and attach) -> attached; `ending` from anywhere.
+#pragma once
+
+#include <hydrant/gasnet/objects.h>
+#include <hydrant/gasnet/system.h>
+
+#include "am/handler_table.hpp"
+#include "am/progress.hpp"
+#include "rdma/bootstrap.hpp"
+#include "rdma/transport.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hydrant {
+
+enum class JobState : uint32_t { kNew, kWired, kAttached };
+
+// A team member. Only the primordial team exists; its ranks are the job's.
+struct Team : hydrant_team {};
+
+struct Job {
+  std::atomic<JobState> state{JobState::kNew};
+  // The job is to end: set by the control thread or by a call of exit; waits look at it.
+  std::atomic<bool> ending{false};
+  // gasnet_exit() was entered, or whatever else makes this process end.
+  std::atomic<bool> exiting{false};
+
+  bool single_threaded = true;  // SEQ and PARSYNC: one thread at a time is inside
+  bool debug = false;           // the client was compiled with GASNET_DEBUG
+  uint32_t segment_mode = 0;    // 0 FAST, 1 LARGE, 2 EVERYTHING
+
+  std::unique_ptr<Bootstrap> bootstrap;
+  // Null when the job has one rank.
+  std::unique_ptr<Transport> transport;
+  ProgressTable progress;
+
+  hydrant_client client = {};
+  hydrant_endpoint endpoint = {};
+  hydrant_segment segment = {};
+  Team team = {};
+  HandlerTable handlers;
+  std::string client_name;
+
+  Rank rank() const noexcept { return hydrant_job_info.rank; }
+  Rank size() const noexcept { return hydrant_job_info.size; }
+  const JobPlace& place() const noexcept { return bootstrap->place(); }
+};
+
+// The one job of the process; always there, whatever its state.
+Job& job() noexcept;
+
+inline bool is_wired() noexcept {
+  return job().state.load(std::memory_order_acquire) != JobState::kNew;
+}
+
+// Wires the process up: rank, size, transport, control thread. Errors: as open_bootstrap(); kBadArg for
+// headers of another layout; kNotInit if it was called before.
+Status start_job(int* argc, char*** argv, const hydrant_client_info& info) noexcept;
+// The client's objects. kResource if there is a client already.
+Status make_client(const char* name, gex_Flags_t flags) noexcept;
+
+// Ends the process and the job because something is wrong that the program cannot handle; the text goes to
+// standard error with the rank before it.
+[[noreturn, gnu::format(printf, 1, 2)]] void fatal(const char* format, ...) noexcept;
+
+// Turns an internal failure into what a C function returns, with a line on standard error if
+// gex_System_SetVerboseErrors() says so.
+int report(Status status, const char* call) noexcept;
+
+}  // namespace hydrant

@@ -1,0 +1,250 @@
+// Negotiated payload: prepare finds room, the client writes into it, commit sends it.
+//
+// A Medium to another rank gets a cell, which commit sends as it is: no copy. Everything else gets the
+// thread's own buffer, or keeps the client's, and commit is an ordinary send.
+#include <hydrant/gasnet/am_calls.h>
+
+#include "am/job.hpp"
+#include "am/send.hpp"
+#include "am/thread_state.hpp"
+#include "am/token.hpp"
+#include "am/waiting.hpp"
+
+#include <algorithm>
+
+using namespace hydrant;
+
+namespace {
+
+constexpr size_t kOwnBuffer = 2;
+
+struct Preparing {
+  bool is_reply = false;
+  bool is_long = false;
+  Rank peer = 0;
+  hydrant_token* token = nullptr;
+  const void* client_buffer = nullptr;
+  size_t least = 0;
+  size_t most = 0;
+  gex_Event_t* lc_opt = nullptr;
+  bool immediate = false;
+  uint32_t nargs = 0;
+};
+
+const char* call_name(bool is_reply, bool is_long) noexcept {
+  return is_reply ? (is_long ? "gex_AM_PrepareReplyLong" : "gex_AM_PrepareReplyMedium")
+                  : (is_long ? "gex_AM_PrepareRequestLong" : "gex_AM_PrepareRequestMedium");
+}
+
+size_t limit(const Preparing& want) noexcept {
+  return want.is_long && want.client_buffer != nullptr ? kMaxLong
+         : want.is_long                                ? ThreadState::kBufferBytes
+                                                       : max_medium();
+}
+
+Status check(const Preparing& want, const SourceDescriptor& source) noexcept {
+  if (!is_wired()) return fail(Status::kNotInit, "no client is initialised");
+  if (source.in_use) {
+    return fail(Status::kBadArg,
+                "this thread has prepared a message already; commit or cancel it first");
+  }
+  if (want.nargs > kMaxArgs)
+    return fail(Status::kBadArg, "%u arguments; the most is %u", want.nargs, kMaxArgs);
+  if (want.least > want.most || want.least > limit(want)) {
+    return fail(Status::kBadArg,
+                "least_payload is %zu, most_payload %zu; the most that can be asked is %zu",
+                want.least, want.most, limit(want));
+  }
+  if ((want.client_buffer == nullptr) != (want.lc_opt == nullptr)) {
+    return fail(Status::kBadArg, "lc_opt belongs to client_buf: both or neither may be null");
+  }
+  if (want.is_reply && (want.token == nullptr || !want.token->is_request))
+    return fail(Status::kBadArg, "only the handler of a request may reply");
+  if (want.is_reply && want.token->replied)
+    return fail(Status::kBadArg, "a request is replied to once");
+  if (!want.is_reply && handler_depth != 0)
+    return fail(Status::kBadArg, "a handler may reply, and send no requests");
+  return Status::kOk;
+}
+
+// Room for the payload: a cell for a Medium that leaves the process, else the thread's buffer.
+Status find_room(const Preparing& want, size_t bytes, SourceDescriptor* source) noexcept {
+  source->has_cell = false;
+  if (want.client_buffer != nullptr) {
+    source->addr = const_cast<void*>(want.client_buffer);
+    source->size = bytes;
+    return Status::kOk;
+  }
+  Transport* transport = job().transport.get();
+  if (!want.is_long && want.peer != job().rank() && bytes > transport->inline_bytes()) {
+    const Lane lane = want.is_reply ? Lane::kReply : Lane::kRequest;
+    Waiter waiter;
+    Status status = transport->take_cell(lane, static_cast<uint32_t>(bytes), &source->cell);
+    while (status == Status::kNotReady && !want.immediate) {
+      waiter.polled(want.is_reply ? poll_replies() : poll_all());
+      status = transport->take_cell(lane, static_cast<uint32_t>(bytes), &source->cell);
+    }
+    if (status != Status::kOk) return status;
+    source->has_cell = true;
+    source->addr = source->cell.data;
+    source->size = std::min<size_t>(source->cell.bytes, want.most);
+    return Status::kOk;
+  }
+  source->addr = this_thread().buffer(kOwnBuffer);
+  source->size = bytes;
+  return source->addr != nullptr ? Status::kOk : fail(Status::kResource, "no memory for a message");
+}
+
+gex_AM_SrcDesc_t prepare(Preparing& want) noexcept {
+  SourceDescriptor& source = this_thread().source;
+  Status status = check(want, source);
+  if (want.is_reply && status == Status::kOk) want.peer = want.token->from;
+  if (status == Status::kOk) status = find_room(want, std::min(want.most, limit(want)), &source);
+  if (status == Status::kNotReady) return GEX_AM_SRCDESC_NO_OP;
+  if (status != Status::kOk) {
+    // There is no other way to say it: a descriptor that is no operation means "not now".
+    report(status, call_name(want.is_reply, want.is_long));
+    fatal("%s: %s", call_name(want.is_reply, want.is_long), last_error_text());
+  }
+  source.in_use = true;
+  source.is_reply = want.is_reply;
+  source.is_long = want.is_long;
+  source.nargs = want.nargs;
+  source.peer = want.peer;
+  source.token = want.token;
+  source.client_buffer = want.client_buffer;
+  source.lc_opt = want.lc_opt;
+  return &source;
+}
+
+gex_AM_SrcDesc_t prepare_request(bool is_long, gex_TM_t tm, gex_Rank_t rank,
+                                 Preparing want) noexcept {
+  want.is_long = is_long;
+  if (const Status status = resolve(tm, rank, &want.peer); status != Status::kOk) {
+    fatal("%s: %s", call_name(false, is_long), last_error_text());
+  }
+  return prepare(want);
+}
+
+int cancel(gex_AM_SrcDesc_t sd, bool is_reply, bool is_long) noexcept {
+  SourceDescriptor& source = this_thread().source;
+  if (sd != &source || !source.in_use || source.is_reply != is_reply || source.is_long != is_long) {
+    return report(fail(Status::kBadArg, "not what this thread prepared last, or of another kind"),
+                  "gex_AM_Cancel");
+  }
+  if (source.has_cell)
+    job().transport->drop_cell(is_reply ? Lane::kReply : Lane::kRequest, source.cell);
+  source.in_use = false;
+  return GASNET_OK;
+}
+
+}  // namespace
+
+extern "C" {
+
+gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm, gex_Rank_t rank, const void* client_buf,
+                                             size_t least_payload, size_t most_payload,
+                                             gex_Event_t* lc_opt, gex_Flags_t flags,
+                                             unsigned numargs) {
+  return prepare_request(false, tm, rank,
+                         {.client_buffer = client_buf,
+                          .least = least_payload,
+                          .most = most_payload,
+                          .lc_opt = lc_opt,
+                          .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0,
+                          .nargs = numargs});
+}
+
+gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm, gex_Rank_t rank, const void* client_buf,
+                                           size_t least_payload, size_t most_payload, void*,
+                                           gex_Event_t* lc_opt, gex_Flags_t flags,
+                                           unsigned numargs) {
+  return prepare_request(true, tm, rank,
+                         {.client_buffer = client_buf,
+                          .least = least_payload,
+                          .most = most_payload,
+                          .lc_opt = lc_opt,
+                          .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0,
+                          .nargs = numargs});
+}
+
+gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token, const void* client_buf,
+                                           size_t least_payload, size_t most_payload,
+                                           gex_Event_t* lc_opt, gex_Flags_t flags,
+                                           unsigned numargs) {
+  Preparing want = {.is_reply = true,
+                    .token = token,
+                    .client_buffer = client_buf,
+                    .least = least_payload,
+                    .most = most_payload,
+                    .lc_opt = lc_opt,
+                    .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0,
+                    .nargs = numargs};
+  return prepare(want);
+}
+
+gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void* client_buf,
+                                         size_t least_payload, size_t most_payload, void*,
+                                         gex_Event_t* lc_opt, gex_Flags_t flags, unsigned numargs) {
+  Preparing want = {.is_reply = true,
+                    .is_long = true,
+                    .token = token,
+                    .client_buffer = client_buf,
+                    .least = least_payload,
+                    .most = most_payload,
+                    .lc_opt = lc_opt,
+                    .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0,
+                    .nargs = numargs};
+  return prepare(want);
+}
+
+int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_t handler,
+                   size_t nbytes, void* dest, gex_Flags_t flags, unsigned nargs,
+                   const gex_AM_Arg_t* args) {
+  SourceDescriptor& source = this_thread().source;
+  if (sd != &source || !source.in_use || source.is_reply != (is_reply != 0) ||
+      source.is_long != (is_long != 0)) {
+    fatal("gex_AM_Commit: not what this thread prepared last, or of another kind");
+  }
+  if (nbytes > source.size || nargs != source.nargs) {
+    fatal("gex_AM_Commit: %zu bytes and %u arguments; prepared were at most %zu and %u", nbytes,
+          nargs, source.size, source.nargs);
+  }
+  const Sending message = {.peer = source.peer,
+                           .lane = is_reply != 0 ? Lane::kReply : Lane::kRequest,
+                           .category = is_long != 0 ? Category::kLong : Category::kMedium,
+                           .handler = handler,
+                           .nargs = nargs,
+                           .args = args,
+                           .source = source.addr,
+                           .bytes = nbytes,
+                           .dest = dest,
+                           .cell = source.has_cell ? &source.cell : nullptr,
+                           .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0};
+  // The descriptor is free before a handler runs: a message to this process may prepare its reply here.
+  const SourceDescriptor kept = source;
+  Sending now = message;
+  if (source.has_cell) now.cell = &kept.cell;
+  source.in_use = false;
+  const Status status = send(now);
+  if (status == Status::kNotReady) {
+    source = kept;
+    return GASNET_ERR_NOT_READY;
+  }
+  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
+  if (status != Status::kOk) fatal("gex_AM_Commit: %s", last_error_text());
+  if (kept.token != nullptr) kept.token->replied = true;
+  if (reinterpret_cast<uintptr_t>(kept.lc_opt) > reinterpret_cast<uintptr_t>(GEX_EVENT_GROUP)) {
+    *kept.lc_opt = GEX_EVENT_INVALID;
+  }
+  return GASNET_OK;
+}
+
+int gex_AM_CancelRequestMedium(gex_AM_SrcDesc_t sd, gex_Flags_t) {
+  return cancel(sd, false, false);
+}
+int gex_AM_CancelReplyMedium(gex_AM_SrcDesc_t sd, gex_Flags_t) { return cancel(sd, true, false); }
+int gex_AM_CancelRequestLong(gex_AM_SrcDesc_t sd, gex_Flags_t) { return cancel(sd, false, true); }
+int gex_AM_CancelReplyLong(gex_AM_SrcDesc_t sd, gex_Flags_t) { return cancel(sd, true, true); }
+
+}  // extern "C"

@@ -1,0 +1,32 @@
+#include "am/progress.hpp"
+
+#include "firehose/base/log.hpp"
+
+namespace hydrant {
+
+void ProgressTable::add(Function function, void* context) noexcept {
+  const MutexLock lock(mu_);
+  const uint32_t count = count_.load(std::memory_order_relaxed);
+  // The same row for the same context: whoever still reads an old pair reads a pair that belongs together.
+  for (uint32_t i = 0; i < kRows; ++i) {
+    Row& row = rows_[i];
+    if (i < count && row.context.load(std::memory_order_relaxed) != context) continue;
+    row.context.store(context, std::memory_order_relaxed);
+    row.function.store(function, std::memory_order_release);
+    if (i >= count) count_.store(i + 1, std::memory_order_release);
+    return;
+  }
+  log_error("more than %u progress functions", kRows);
+}
+
+void ProgressTable::remove(Function function, void* context) noexcept {
+  const MutexLock lock(mu_);
+  for (Row& row : rows_) {
+    if (row.function.load(std::memory_order_relaxed) == function &&
+        row.context.load(std::memory_order_relaxed) == context) {
+      row.function.store(nullptr, std::memory_order_release);
+    }
+  }
+}
+
+}  // namespace hydrant

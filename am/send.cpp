@@ -1,0 +1,195 @@
+#include "am/send.hpp"
+
+#include "am/deliver.hpp"
+#include "am/job.hpp"
+#include "am/thread_state.hpp"
+#include "am/waiting.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hydrant {
+namespace {
+
+// Makes room in `lane`, or tells that there will be none.
+Status wait_for_room(Lane lane, Waiter& waiter) noexcept {
+  if (job().ending.load(std::memory_order_relaxed)) {
+    return fail(Status::kBroken, "the job is ending");
+  }
+  const uint32_t events = lane == Lane::kRequest ? poll_all() : poll_replies();
+  waiter.polled(events);
+  return Status::kOk;
+}
+
+// Tries `attempt` until it answers anything but kNotReady.
+template <typename Attempt>
+Status insist(const Sending& message, Attempt attempt) noexcept {
+  Status status = attempt();
+  if (status != Status::kNotReady || message.immediate) [[likely]]
+    return status;
+  Waiter waiter;
+  while (status == Status::kNotReady) {
+    if (const Status room = wait_for_room(message.lane, waiter); room != Status::kOk) return room;
+    status = attempt();
+  }
+  return status;
+}
+
+Tag tag_of(const Sending& message) noexcept {
+  return {.handler = message.handler, .nargs = message.nargs, .category = message.category};
+}
+
+Status send_short(Transport& transport, const Sending& message) noexcept {
+  Outgoing room;
+  const Status status = insist(message, [&] {
+    return transport.reserve(message.peer, message.lane, 4 * message.nargs, &room);
+  });
+  if (status != Status::kOk) [[unlikely]]
+    return status;
+  write_args(room.head, Category::kShort, message.nargs, message.args);
+  transport.commit(room, tag_of(message).pack());
+  return Status::kOk;
+}
+
+// Reserves, writes what stands before the payload, and the payload too if it goes inline.
+Status reserve_and_write(Transport& transport, const Sending& message, uint32_t inline_payload,
+                         Outgoing* room) noexcept {
+  const uint32_t offset = payload_offset(message.category, message.nargs);
+  const uint32_t bytes =
+      inline_payload != 0 ? offset + inline_payload : head_bytes(message.category, message.nargs);
+  const Status status =
+      insist(message, [&] { return transport.reserve(message.peer, message.lane, bytes, room); });
+  if (status != Status::kOk) [[unlikely]]
+    return status;
+  if (message.category == Category::kLong) {
+    write_dest(room->head, reinterpret_cast<uintptr_t>(message.dest));
+  }
+  write_length(room->head, message.category, static_cast<uint32_t>(message.bytes));
+  write_args(room->head, message.category, message.nargs, message.args);
+  if (inline_payload != 0) std::memcpy(room->head + offset, message.source, inline_payload);
+  return Status::kOk;
+}
+
+// Sends `message` with its payload in it: behind the head, or in a cell.
+Status send_with_payload(Transport& transport, const Sending& message, const Tag& tag) noexcept {
+  Outgoing room;
+  const auto bytes = static_cast<uint32_t>(message.bytes);
+  const uint32_t inline_bytes = payload_offset(message.category, message.nargs) + bytes;
+  if (message.cell == nullptr && inline_bytes <= transport.inline_bytes()) [[likely]] {
+    if (const Status status = reserve_and_write(transport, message, bytes, &room);
+        status != Status::kOk)
+      return status;
+    transport.commit(room, tag.pack());
+    return Status::kOk;
+  }
+  Cell cell;
+  if (message.cell != nullptr) {
+    cell = *message.cell;
+  } else {
+    if (const Status status =
+            insist(message, [&] { return transport.take_cell(message.lane, bytes, &cell); });
+        status != Status::kOk)
+      return status;
+    std::memcpy(cell.data, message.source, bytes);
+  }
+  if (const Status status = reserve_and_write(transport, message, 0, &room);
+      status != Status::kOk) {
+    if (message.cell == nullptr) transport.drop_cell(message.lane, cell);
+    return status;
+  }
+  transport.commit_with_cell(room, tag.pack(), cell, bytes);
+  return Status::kOk;
+}
+
+// Memory of the peer that only its owner can reach: in pieces that name no handler, put where they belong
+// by whoever receives them, in the lane's order.
+Status deposit(Transport& transport, const Sending& message) noexcept {
+  const size_t most = transport.cell_bytes();
+  for (size_t done = 0; done < message.bytes; done += most) {
+    Sending piece = message;
+    piece.handler = 0;
+    piece.nargs = 0;
+    piece.immediate = false;
+    piece.source = static_cast<const std::byte*>(message.source) + done;
+    piece.dest = static_cast<std::byte*>(message.dest) + done;
+    piece.bytes = std::min(most, message.bytes - done);
+    Tag tag = tag_of(piece);
+    tag.deposit = true;
+    if (const Status status = send_with_payload(transport, piece, tag); status != Status::kOk)
+      return status;
+  }
+  return Status::kOk;
+}
+
+// The payload is in the peer's memory before the message that calls its handler leaves.
+Status send_long(Transport& transport, const Sending& message) noexcept {
+  if (message.bytes != 0) {
+    const auto dest = reinterpret_cast<uintptr_t>(message.dest);
+    void* mapped = transport.mapped(message.peer, dest, message.bytes);
+    if (mapped != nullptr) [[likely]] {
+      std::memcpy(mapped, message.source, message.bytes);
+    } else {
+      Status status = transport.write(message.peer, dest, message.source, message.bytes);
+      if (status == Status::kUnsupported) status = deposit(transport, message);
+      if (status != Status::kOk) return status;
+    }
+  }
+  Outgoing room;
+  if (const Status status = reserve_and_write(transport, message, 0, &room); status != Status::kOk)
+    return status;
+  transport.commit(room, tag_of(message).pack());
+  return Status::kOk;
+}
+
+}  // namespace
+
+size_t max_medium() noexcept {
+  const Transport* transport = job().transport.get();
+  return transport != nullptr ? transport->cell_bytes() : ThreadState::kBufferBytes;
+}
+
+Status send(const Sending& message) noexcept {
+  Job& the_job = job();
+  if (message.peer == the_job.rank()) return send_to_self(message);
+  Transport& transport = *the_job.transport;
+  switch (message.category) {
+    case Category::kShort: return send_short(transport, message);
+    case Category::kMedium: return send_with_payload(transport, message, tag_of(message));
+    case Category::kLong: return send_long(transport, message);
+  }
+  return Status::kBadArg;
+}
+
+Status send_to_self(const Sending& message) noexcept {
+  const bool is_request = message.lane == Lane::kRequest;
+  void* payload = message.dest;
+  if (message.category == Category::kMedium) {
+    // The handler may write into what it gets. A request and its reply need a buffer each.
+    ThreadState& thread = this_thread();
+    payload = thread.buffer(is_request ? 0 : 1);
+    if (payload == nullptr)
+      return fail(Status::kResource, "no memory for a message to this process itself");
+    if (message.bytes != 0) std::memcpy(payload, message.source, message.bytes);
+  } else if (message.category == Category::kLong && message.bytes != 0) {
+    std::memmove(message.dest, message.source, message.bytes);
+  }
+  run_handler(tag_of(message), job().rank(), is_request, message.args, payload, message.bytes);
+  return Status::kOk;
+}
+
+Status resolve(gex_TM_t tm, gex_Rank_t rank, Rank* peer) noexcept {
+  // A pair's rank is a job rank, and so are those of the only team.
+  if (rank >= job().size()) [[unlikely]] {
+    return fail(Status::kBadArg, "rank %u does not exist; the job has %u", rank, job().size());
+  }
+  if (tm == GEX_TM_INVALID) [[unlikely]]
+    return fail(Status::kBadArg, "no team: GEX_TM_INVALID");
+  if ((reinterpret_cast<uintptr_t>(tm) & 1) != 0 && (reinterpret_cast<uintptr_t>(tm) >> 8) != 0)
+      [[unlikely]] {
+    return fail(Status::kBadArg, "endpoints other than the first (index 0) do not exist");
+  }
+  *peer = rank;
+  return Status::kOk;
+}
+
+}  // namespace hydrant

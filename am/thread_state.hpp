@@ -1,0 +1,52 @@
+// What a thread has of its own: whether it runs a handler, its negotiated message, its buffers for messages
+// to itself. Made when a thread first needs it, freed when the thread ends.
+#pragma once
+
+#include <hydrant/gasnet/am.h>
+
+#include "rdma/transport.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace hydrant {
+
+// A negotiated message between prepare and commit. The public part is what gex_AM_SrcDescAddr() reads.
+struct SourceDescriptor : hydrant_srcdesc {
+  bool in_use = false;
+  bool is_reply = false;
+  bool is_long = false;
+  bool has_cell = false;  // addr is the cell's
+  bool immediate = false;
+  uint32_t nargs = 0;
+  Rank peer = 0;                   // of a request
+  hydrant_token* token = nullptr;  // of a reply
+  const void* client_buffer = nullptr;
+  gex_Event_t* lc_opt = nullptr;
+  Cell cell = {};
+};
+
+// How many handlers the calling thread is inside of. Apart from ThreadState, because every delivery counts.
+extern constinit thread_local uint32_t handler_depth [[gnu::tls_model("initial-exec")]];
+
+struct ThreadState {
+  uint32_t held_interrupts = 0;
+  SourceDescriptor source;
+  // For messages to oneself (a request and its reply) and for negotiated payloads: kBufferBytes each, made on
+  // first use.
+  static constexpr size_t kBufferBytes = 65536;
+  std::array<std::unique_ptr<std::byte[]>, 3> buffers;
+
+  // 64-byte aligned; null if memory ran out.
+  std::byte* buffer(size_t which) noexcept;
+};
+
+// The calling thread's.
+inline ThreadState& this_thread() noexcept {
+  static thread_local ThreadState state;
+  return state;
+}
+
+}  // namespace hydrant

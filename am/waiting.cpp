@@ -1,0 +1,88 @@
+#include "am/waiting.hpp"
+
+#include "am/deliver.hpp"
+#include "am/exit.hpp"
+#include "am/job.hpp"
+#include "firehose/base/config.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <atomic>
+#include <immintrin.h>
+#include <sched.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+// Polls in vain before a thread yields, and before it sleeps; a sleep ends at a message, or after kSleepNs.
+struct Policy {
+  std::atomic<uint32_t> spins{1000};
+  std::atomic<uint32_t> yields{200};
+  std::atomic<bool> sleeps{true};
+};
+Policy policy;
+std::atomic<uint32_t> poll_max{0};
+
+constexpr uint64_t kSleepNs = 10'000'000;
+
+uint32_t poll_budget() noexcept {
+  uint32_t budget = poll_max.load(std::memory_order_relaxed);
+  if (budget == 0) [[unlikely]] {
+    budget = static_cast<uint32_t>(knob_number(Knob::kPollMax));
+    poll_max.store(budget, std::memory_order_relaxed);
+  }
+  return budget;
+}
+
+uint32_t processors() noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return static_cast<uint32_t>(CPU_COUNT(&set));
+}
+
+}  // namespace
+
+uint32_t poll_all() noexcept {
+  Job& the_job = job();
+  uint32_t events = 0;
+  if (the_job.transport != nullptr) {
+    events = the_job.transport->poll(am_receiver(), poll_budget(), false);
+  }
+  return events + the_job.progress.run();
+}
+
+uint32_t poll_replies() noexcept {
+  Transport* transport = job().transport.get();
+  return transport != nullptr ? transport->poll(am_receiver(), poll_budget(), true) : 0;
+}
+
+void Waiter::pause(uint32_t misses) noexcept {
+  const uint32_t spins = policy.spins.load(std::memory_order_relaxed);
+  if (misses <= spins) {
+    _mm_pause();
+    return;
+  }
+  Job& the_job = job();
+  if (the_job.ending.load(std::memory_order_relaxed)) wait_for_the_end();
+  if (misses <= spins + policy.yields.load(std::memory_order_relaxed) ||
+      !policy.sleeps.load(std::memory_order_relaxed) || the_job.transport == nullptr) {
+    sched_yield();
+    return;
+  }
+  the_job.transport->sleep(now_ns() + kSleepNs);
+}
+
+void set_wait_mode(WaitMode mode) noexcept {
+  policy.spins.store(mode == WaitMode::kBlock ? 20 : 1000, std::memory_order_relaxed);
+  policy.yields.store(mode == WaitMode::kBlock ? 20 : 200, std::memory_order_relaxed);
+  policy.sleeps.store(mode != WaitMode::kSpin, std::memory_order_relaxed);
+}
+
+void choose_wait_mode(uint32_t ranks_here) noexcept {
+  set_wait_mode(ranks_here > processors() ? WaitMode::kBlock : WaitMode::kSpinBlock);
+}
+
+void wait_for_the_end() noexcept { follow_the_end(); }
+
+}  // namespace hydrant

@@ -1,0 +1,41 @@
+// How a thread waits for what others do: it polls, and between polls in vain it spins, yields and sleeps by
+// a measured policy (docs/decisions/0018-waiting.md), so that more ranks than cores is no cliff. Nothing
+// waits without looking whether the job is ending.
+#pragma once
+
+#include <cstdint>
+
+namespace hydrant {
+
+// Everything that can be done now; how many things happened. Not in handlers.
+uint32_t poll_all() noexcept;
+// What a handler may do: take replies.
+uint32_t poll_replies() noexcept;
+
+// Counts polls in vain and gives the processor away accordingly. One per wait.
+class Waiter {
+ public:
+  // After each poll: how much it found.
+  void polled(uint32_t events) noexcept {
+    if (events != 0) {
+      misses_ = 0;
+    } else {
+      pause(++misses_);
+    }
+  }
+  static void pause(uint32_t misses) noexcept;
+
+ private:
+  uint32_t misses_ = 0;
+};
+
+// GASNET_WAIT_SPIN, _BLOCK or _SPINBLOCK. Until it is called: by the number of ranks and cores.
+enum class WaitMode : uint32_t { kSpin, kBlock, kSpinBlock };
+void set_wait_mode(WaitMode mode) noexcept;
+// Decides the default: `ranks_here` on as many processors as this process may use.
+void choose_wait_mode(uint32_t ranks_here) noexcept;
+
+// Does not return: the job is being ended by the control thread, and this thread has nothing left to do.
+[[noreturn]] void wait_for_the_end() noexcept;
+
+}  // namespace hydrant

@@ -1,0 +1,57 @@
+/* gasnetex.h - the GASNet-EX API (specification 0.19), as far as this version has it: the core (jobs,
+ * endpoints, teams, segments, Active Messages, events, barriers, locks). README's table says what works.
+ *
+ * Define GASNET_SEQ, GASNET_PARSYNC or GASNET_PAR first (hydrant/gasnet/modes.h); include it before
+ * gasnet_tools.h. C99 and C++.
+ */
+#ifndef _INCLUDED_GASNETEX_H
+#define _INCLUDED_GASNETEX_H
+
+/* Clients rely on these to arrive with it. */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include <gasnet_config.h>
+#include <gasnet_errors.h>
+#include <gasnet_fwd.h>
+
+#include <hydrant/gasnet/modes.h>
+#include <hydrant/gasnet/objects.h>
+#include <hydrant/gasnet/system.h>
+#include <hydrant/gasnet/events.h>
+#include <hydrant/gasnet/am.h>
+#include <hydrant/gasnet/am_calls.h>
+#include <hydrant/gasnet/barrier.h>
+#include <hydrant/gasnet/hsl.h>
+#include <hydrant/gasnet/idents.h>
+#include <hydrant/gasnet/later.h>
+
+#include <gasnet_tools.h>
+
+/* The widest value that travels in a register. */
+typedef uint64_t gex_RMA_Value_t;
+#define SIZEOF_GEX_RMA_VALUE_T 8
+
+HYDRANT_LATER(gex_RMA_PutBlocking, "put and get are not in this version of Hydrant")
+HYDRANT_LATER(gex_RMA_PutNB, "put and get are not in this version of Hydrant")
+HYDRANT_LATER(gex_RMA_PutNBI, "put and get are not in this version of Hydrant")
+HYDRANT_LATER(gex_RMA_GetBlocking, "put and get are not in this version of Hydrant")
+HYDRANT_LATER(gex_RMA_GetNB, "put and get are not in this version of Hydrant")
+HYDRANT_LATER(gex_RMA_GetNBI, "put and get are not in this version of Hydrant")
+HYDRANT_LATER(gex_TM_Split, "teams other than the primordial one are not in this version of Hydrant")
+HYDRANT_LATER(gex_TM_Create, "teams other than the primordial one are not in this version of Hydrant")
+HYDRANT_LATER(gex_TM_Destroy, "teams other than the primordial one are not in this version of Hydrant")
+
+#endif

@@ -1,0 +1,44 @@
+/* hydrant/gasnet/events.h - waiting for what was started: test never polls, wait does.
+ * Events may be synced by any thread, once; a success consumes the event. Not legal in handlers.
+ * Test answers GASNET_OK or GASNET_ERR_NOT_READY. GEX_EVENT_INVALID counts as complete everywhere.
+ */
+#ifndef HYDRANT_GASNET_EVENTS_H
+#define HYDRANT_GASNET_EVENTS_H
+
+#include <gasnet_errors.h>
+#include <hydrant/gasnet/objects.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+int hydrant_event_test(gex_Event_t event);
+void hydrant_event_wait(gex_Event_t event);
+static inline int gex_Event_Test(gex_Event_t event) {
+  return event == GEX_EVENT_INVALID ? GASNET_OK : hydrant_event_test(event);
+}
+static inline void gex_Event_Wait(gex_Event_t event) {
+  if (event != GEX_EVENT_INVALID) hydrant_event_wait(event);
+}
+/* Arrays: what completes is overwritten with GEX_EVENT_INVALID. Some: at least one completed, or all
+ * were invalid before. All: none is left. */
+int gex_Event_TestSome(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags);
+void gex_Event_WaitSome(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags);
+int gex_Event_TestAll(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags);
+void gex_Event_WaitAll(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags);
+
+typedef uint32_t gex_EC_t;
+#define GEX_EC_GET ((gex_EC_t)1)
+#define GEX_EC_PUT ((gex_EC_t)2)
+#define GEX_EC_AM ((gex_EC_t)4)
+#define GEX_EC_LC ((gex_EC_t)8)
+#define GEX_EC_RMW ((gex_EC_t)16)
+#define GEX_EC_ALL ((gex_EC_t)31)
+/* What the calling thread started without an event of its own. */
+int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t flags);
+void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t flags);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,92 @@
+/* hydrant/gasnet/system.h - the job: who and where this process is, its environment, and how it ends.
+ * Common to GASNet-1 and GASNet-EX; legal in handlers unless said otherwise. Threads: any.
+ */
+#ifndef HYDRANT_GASNET_SYSTEM_H
+#define HYDRANT_GASNET_SYSTEM_H
+
+#include <hydrant/gasnet/objects.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef gex_Rank_t gasnet_node_t;
+typedef struct {
+  void *addr;
+  uintptr_t size;
+} gasnet_seginfo_t;
+typedef struct {
+  gasnet_node_t host;      /* the lowest rank of that host */
+  gasnet_node_t supernode; /* which group of ranks that map each other's segments, from 0 */
+  intptr_t offset;         /* what to add to an address of its segment to reach it here; 0 if not mapped */
+} gasnet_nodeinfo_t;
+typedef struct hydrant_threadinfo *gasnet_threadinfo_t;
+struct hydrant_rank_info {
+  gex_Rank_t gex_jobrank;
+};
+typedef const struct hydrant_rank_info gex_RankInfo_t;
+
+/* What the inlined calls read; valid once a client is initialised. */
+struct hydrant_job {
+  uint32_t layout;
+  gex_Rank_t rank;
+  gex_Rank_t size;
+};
+extern struct hydrant_job hydrant_job_info;
+
+static inline gex_Rank_t gex_System_QueryJobRank(void) { return hydrant_job_info.rank; }
+static inline gex_Rank_t gex_System_QueryJobSize(void) { return hydrant_job_info.size; }
+
+/* Ranks of this node that map each other's segments (neighbourhood), and of this host: ascending, valid
+ * for ever. Every output may be null. */
+void gex_System_QueryNbrhdInfo(gex_RankInfo_t **info_p, gex_Rank_t *info_count_p,
+                               gex_Rank_t *my_info_index_p);
+void gex_System_QueryHostInfo(gex_RankInfo_t **info_p, gex_Rank_t *info_count_p,
+                              gex_Rank_t *my_info_index_p);
+void gex_System_QueryMyPosition(gex_Rank_t *nbrhd_set_size_p, gex_Rank_t *nbrhd_set_rank_p,
+                                gex_Rank_t *host_set_size_p, gex_Rank_t *host_set_rank_p);
+int gex_System_GetVerboseErrors(void);
+void gex_System_SetVerboseErrors(int enable);
+uint64_t hydrant_max_threads(int thread_mode);
+static inline uint64_t gex_System_QueryMaxThreads(void) { return hydrant_max_threads(HYDRANT_THREAD_MODE); }
+static inline int gex_System_QueryHiddenAMConcurrencyLevel(void) {
+  return GASNET_HIDDEN_AM_CONCURRENCY_LEVEL;
+}
+typedef struct {
+  const char *gex_device_list;
+  unsigned int gex_thread_roles;
+  void *(*gex_progress_fn)(void *);
+  void *gex_progress_arg;
+} gex_ProgressThreadInfo_t;
+#define GEX_THREAD_ROLE_RCV (1U << 0)
+#define GEX_THREAD_ROLE_SND (1U << 1)
+int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int *count_p,
+                                    const gex_ProgressThreadInfo_t **info_p, gex_Flags_t flags);
+
+/* Ends the job with `exitcode`; does not return. Any rank, any thread, in a handler too. */
+#if defined(__GNUC__)
+__attribute__((__noreturn__))
+#endif
+void gasnet_exit(int exitcode);
+/* The environment as the launcher has it: the same on every rank. Null if unset. */
+char *gasnet_getenv(const char *name);
+const char *gasnet_ErrorName(int errval);
+const char *gasnet_ErrorDesc(int errval);
+
+#define GASNET_WAIT_SPIN 0
+#define GASNET_WAIT_BLOCK 1
+#define GASNET_WAIT_SPINBLOCK 2
+/* How this process waits: always ready, asleep as soon as nothing comes, or in between. */
+int gasnet_set_waitmode(int wait_mode);
+
+/* Bytes; legal between init and attach. They touch no memory. */
+uintptr_t gasnet_getMaxLocalSegmentSize(void);
+uintptr_t gasnet_getMaxGlobalSegmentSize(void);
+/* Fill the first `numentries` entries. Errors: GASNET_ERR_NOT_INIT, GASNET_ERR_BAD_ARG. */
+int gasnet_getSegmentInfo(gasnet_seginfo_t *table, int numentries);
+int gasnet_getNodeInfo(gasnet_nodeinfo_t *table, int numentries);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
