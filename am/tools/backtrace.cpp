@@ -1,0 +1,162 @@
+// Backtraces: glibc's unwinder and the dynamic linker's names, or a client's own mechanism.
+#include <hydrant/gasnet/debugging.h>
+#include <hydrant/gasnet/env.h>
+
+#include "am/tools/console.hpp"
+#include "am/tools/debugger.hpp"
+#include "am/tools/job_hooks.hpp"
+#include "am/tools/rank_list.hpp"
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <initializer_list>
+#include <strings.h>
+#include <unistd.h>
+
+// Null where no client defines one.
+extern "C" __attribute__((weak)) gasnett_backtrace_type_t hydrant_tools_backtrace_user;
+
+namespace hydrant {
+namespace {
+
+constexpr int kMaxFrames = 100;
+constexpr int kOwnFrames = 1;
+constexpr size_t kLineBytes = 1024;
+
+// "#3  0x7f12 in name+0x1c (file)". The address before the return address is in the calling function for certain.
+void write_frame(int fd, int number, void* frame) noexcept {
+  char line[kLineBytes];
+  constexpr size_t kRoom = sizeof line - 1;
+  const auto address = reinterpret_cast<uintptr_t>(frame);
+  size_t used = 0;
+  if (const int rank = tools_rank(); rank >= 0) used = append(line, kRoom, used, "[%d] ", rank);
+  used = append(line, kRoom, used, "#%-3d 0x%016zx", number, static_cast<size_t>(address));
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(address - 1), &info) != 0) {
+    if (info.dli_sname != nullptr) {
+      used = append(line, kRoom, used, " in %s+0x%zx", info.dli_sname,
+                    static_cast<size_t>(address - reinterpret_cast<uintptr_t>(info.dli_saddr)));
+    }
+    if (info.dli_fname != nullptr) {
+      used = append(line, kRoom, used, " (%s+0x%zx)", info.dli_fname,
+                    static_cast<size_t>(address - reinterpret_cast<uintptr_t>(info.dli_fbase)));
+    }
+  }
+  line[used++] = '\n';
+  write_whole(fd, line, used);
+}
+
+[[gnu::noinline]] int write_execinfo(int fd) noexcept {
+  std::array<void*, kMaxFrames> frames;
+  const int count = ::backtrace(frames.data(), kMaxFrames);
+  for (int i = kOwnFrames; i < count; ++i) {
+    write_frame(fd, i - kOwnFrames, frames[static_cast<size_t>(i)]);
+  }
+  return count > kOwnFrames ? 0 : 1;
+}
+
+constexpr gasnett_backtrace_type_t kExecinfo = {"EXECINFO", &write_execinfo, 1};
+
+const gasnett_backtrace_type_t* user_mechanism() noexcept {
+  const gasnett_backtrace_type_t* const user = &hydrant_tools_backtrace_user;
+  return user != nullptr && user->name != nullptr && user->fnp != nullptr ? user : nullptr;
+}
+
+// Without allocation: this also runs in broken processes.
+void write_default_list(char* list, size_t room) noexcept {
+  const auto* const user = user_mechanism();
+  std::snprintf(list, room, "%s%s%s", kExecinfo.name, user != nullptr ? "," : "",
+                user != nullptr ? user->name : "");
+}
+
+const gasnett_backtrace_type_t* find_mechanism(const char* name, size_t len) noexcept {
+  const auto* const user = user_mechanism();
+  for (const gasnett_backtrace_type_t* known : {&kExecinfo, user}) {
+    if (known != nullptr && std::strlen(known->name) == len &&
+        strncasecmp(known->name, name, len) == 0) {
+      return known;
+    }
+  }
+  return nullptr;
+}
+
+// Tries the mechanisms of the list in order; those that do (or do not) cope with threads only.
+bool try_listed(const char* list, bool with_threads, int fd) noexcept {
+  while (*list != '\0') {
+    const size_t len = std::strcspn(list, ",");
+    const auto* const mechanism = find_mechanism(list, len);
+    if (mechanism != nullptr && (mechanism->threadsupport != 0) == with_threads &&
+        mechanism->fnp(fd) == 0) {
+      return true;
+    }
+    list += len;
+    if (*list == ',') ++list;
+  }
+  return false;
+}
+
+bool is_set(const char* name, bool otherwise) noexcept {
+  const char* const text = hydrant_tools_getenv(name);
+  if (text == nullptr || *text == '\0') return otherwise;
+  return std::strchr("nN0", *text) == nullptr;
+}
+
+int print_if_enabled(int fd) {
+  constinit static std::atomic_flag is_said;  // relaxed: decides who writes a line, nothing else
+  if (!is_set("GASNET_BACKTRACE", false)) {
+    if (!is_said.test_and_set(std::memory_order_relaxed)) {
+      console_message("NOTICE", "set GASNET_BACKTRACE=1 to see a backtrace here");
+    }
+    return 1;
+  }
+  const int rank = tools_rank();
+  if (rank >= 0 && !rank_list_contains(hydrant_tools_getenv("GASNET_BACKTRACE_NODES"), rank)) {
+    return 1;
+  }
+  return hydrant_tools_print_backtrace(fd);
+}
+
+void warn_of_unknown(const char* list) noexcept {
+  for (; *list != '\0'; list += std::strspn(list, ",")) {
+    const size_t len = std::strcspn(list, ",");
+    if (find_mechanism(list, len) == nullptr) {
+      console_message("WARNING", "GASNET_BACKTRACE_TYPE: there is no mechanism '%.*s' here",
+                      static_cast<int>(len), list);
+    }
+    list += len;
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
+
+int (*hydrant_tools_print_backtrace_ifenabled)(int fd) = &hydrant::print_if_enabled;
+
+int hydrant_tools_print_backtrace(int fd) {
+  char usual[64];
+  hydrant::write_default_list(usual, sizeof usual);
+  const char* list = hydrant_tools_getenv("GASNET_BACKTRACE_TYPE");
+  if (list == nullptr || *list == '\0') list = usual;
+  const bool threads_first = hydrant::is_set("GASNET_BACKTRACE_MT", true);
+  if (hydrant::try_listed(list, threads_first, fd)) return 0;
+  return hydrant::try_listed(list, !threads_first, fd) ? 0 : 1;
+}
+
+void hydrant_tools_backtrace_init(const char* exename) {
+  (void)exename;  // frames say which file they are in
+  char usual[64];
+  hydrant::write_default_list(usual, sizeof usual);
+  (void)hydrant_tools_getenv_yesno_withdefault("GASNET_BACKTRACE", 0);
+  (void)hydrant_tools_getenv_yesno_withdefault("GASNET_BACKTRACE_MT", 1);
+  hydrant::warn_of_unknown(hydrant_tools_getenv_withdefault("GASNET_BACKTRACE_TYPE", usual));
+  // The first call loads the unwinder, which allocates: not to be left to a broken process.
+  void* frame = nullptr;
+  (void)::backtrace(&frame, 1);
+  hydrant::install_debugging_signals();
+}

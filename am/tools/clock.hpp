@@ -1,0 +1,27 @@
+// The counters behind ticks, raw.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+
+namespace hydrant {
+
+inline uint64_t clock_ns(clockid_t clock) noexcept {
+  timespec ts{};
+  clock_gettime(clock, &ts);
+  return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(ts.tv_nsec);
+}
+
+inline uint64_t read_tsc() noexcept {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  return 0;
+#endif
+}
+
+// Whether the time-stamp counter advances at one rate, on all processors, for ever: what the processor says, unless
+// the kernel found otherwise. False where there is none. Cost: one cpuid, one small file.
+bool tsc_is_steady() noexcept;
+
+}  // namespace hydrant

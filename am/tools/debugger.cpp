@@ -1,0 +1,92 @@
+// Freezing until a debugger, or somebody with SIGCONT, lets the process go on.
+#include "am/tools/debugger.hpp"
+
+#include <hydrant/gasnet/debugging.h>
+#include <hydrant/gasnet/env.h>
+#include <hydrant/gasnet/misc.h>
+
+#include "am/tools/console.hpp"
+#include "am/tools/signal_names.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+#include <unistd.h>
+
+// Clear it in the debugger. Global, so that debuggers find it by its name.
+extern "C" __attribute__((visibility("default"))) volatile int hydrant_tools_frozen;
+volatile int hydrant_tools_frozen = 0;
+
+namespace hydrant {
+namespace {
+
+constexpr long kLookEveryNs = 100'000'000;
+
+// What SIGCONT clears. Written before the handler is installed, so the handler finds it set.
+volatile int* volatile g_flag = &hydrant_tools_frozen;
+
+void go_on(int) { *g_flag = 0; }
+
+void unblock(int signal) noexcept {
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+}
+
+void freeze_on_signal(int) {
+  const int saved_errno = errno;
+  hydrant_tools_freezeForDebuggerNow(&hydrant_tools_frozen, "hydrant_tools_frozen");
+  errno = saved_errno;
+}
+
+void backtrace_on_signal(int signal) {
+  const int saved_errno = errno;
+  console_message("Caught a signal", "%s: backtrace follows",
+                  hydrant_tools_signame_fromval(signal));
+  (void)hydrant_tools_print_backtrace(STDERR_FILENO);
+  errno = saved_errno;
+}
+
+void install(const char* variable, hydrant_tools_sighandlerfn_t handler) noexcept {
+  const char* const name = hydrant_tools_getenv_withdefault(variable, nullptr);
+  if (name == nullptr || *name == '\0') return;
+  const int signal = signal_of_name(name);
+  if (signal == 0) {
+    hydrant_tools_fatalerror_nopos("%s=%s: no signal has this name (say SIGUSR1, for example)",
+                                   variable, name);
+  }
+  (void)hydrant_tools_reghandler(signal, handler);
+}
+
+}  // namespace
+
+void install_debugging_signals() noexcept {
+  install("GASNET_BACKTRACE_SIGNAL", &backtrace_on_signal);
+  install("GASNET_FREEZE_SIGNAL", &freeze_on_signal);
+}
+
+}  // namespace hydrant
+
+void hydrant_tools_freezeForDebuggerNow(volatile int* flag, const char* flagsymname) {
+  *flag = 1;
+  hydrant::g_flag = flag;
+  const auto before = hydrant_tools_reghandler(SIGCONT, &hydrant::go_on);
+  hydrant::unblock(SIGCONT);
+  hydrant::console_message("Process frozen for debugger",
+                           "host=%s pid=%d\n    To go on, attach a debugger and set '%s' to 0, or "
+                           "send SIGCONT",
+                           hydrant_tools_gethostname(), static_cast<int>(::getpid()), flagsymname);
+  while (*flag != 0) {
+    const timespec pause{0, hydrant::kLookEveryNs};
+    (void)::nanosleep(&pause, nullptr);
+  }
+  (void)hydrant_tools_reghandler(SIGCONT, before);
+}
+
+void hydrant_tools_freezeForDebuggerErr(void) {
+  const char* const text = hydrant_tools_getenv("GASNET_FREEZE_ON_ERROR");
+  // Not the function that ends the program when it does not understand a setting: it may be what is ending.
+  if (text == nullptr || (*text != '1' && *text != 'y' && *text != 'Y')) return;
+  hydrant_tools_freezeForDebuggerNow(&hydrant_tools_frozen, "hydrant_tools_frozen");
+}

@@ -1,0 +1,75 @@
+// Ends of programs: message, freeze, backtrace, abort.
+#include <hydrant/gasnet/debugging.h>
+#include <hydrant/gasnet/misc.h>
+
+#include "am/tools/console.hpp"
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr const char* kLabel = "FATAL ERROR";
+constexpr size_t kPlaceBytes = 512;
+
+// Set by the first thread that fails; another (or the same, out of a backtrace) only aborts. Relaxed: nothing else
+// hangs on it.
+constinit std::atomic_flag g_is_ending;
+
+[[noreturn]] void end_process() noexcept {
+  if (!g_is_ending.test_and_set(std::memory_order_relaxed)) {
+    hydrant_tools_freezeForDebuggerErr();
+    (void)hydrant_tools_print_backtrace_ifenabled(STDERR_FILENO);
+    hydrant_tools_flush_streams();
+  }
+  std::abort();
+}
+
+// The directory of a source file says little and is long.
+const char* base_name(const char* file) noexcept {
+  const char* base = file;
+  for (const char* p = file; *p != '\0'; ++p) {
+    if (*p == '/') base = p + 1;
+  }
+  return base;
+}
+
+}  // namespace
+}  // namespace hydrant
+
+void hydrant_tools_fatalerror(const char* function, const char* file, int line, const char* format,
+                              ...) {
+  char place[hydrant::kPlaceBytes];
+  std::snprintf(place, sizeof place, "%s() at %s:%d", function, hydrant::base_name(file), line);
+  va_list args;
+  va_start(args, format);
+  hydrant::console_message_va(hydrant::kLabel, place, format, args);
+  va_end(args);
+  hydrant::end_process();
+}
+
+void hydrant_tools_fatalerror_nopos(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  hydrant::console_message_va(hydrant::kLabel, nullptr, format, args);
+  va_end(args);
+  hydrant::end_process();
+}
+
+void hydrant_tools_unreachable(const char* function, const char* file, int line) {
+  hydrant_tools_fatalerror(function, file, line, "reached what gasnett_unreachable() excludes");
+}
+
+void hydrant_tools_killmyprocess(int exitcode) { ::_exit(exitcode); }
+
+char* hydrant_tools_current_loc(const char* function, const char* file, int line) {
+  char* text = nullptr;
+  if (asprintf(&text, "%s() at %s:%d", function, file, line) < 0) {
+    hydrant_tools_fatalerror(function, file, line, "no memory for the text of a place");
+  }
+  return text;
+}

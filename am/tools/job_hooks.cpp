@@ -1,0 +1,25 @@
+#include "am/tools/job_hooks.hpp"
+
+#include <atomic>
+
+namespace hydrant {
+namespace {
+
+constexpr ToolsJob kNoJob;
+// Released by set_tools_job(), acquired by every reader: the hooks behind it are constant.
+constinit std::atomic<const ToolsJob*> g_job{&kNoJob};
+
+}  // namespace
+
+void set_tools_job(const ToolsJob* job) noexcept {
+  g_job.store(job != nullptr ? job : &kNoJob, std::memory_order_release);
+}
+
+const ToolsJob* tools_job() noexcept { return g_job.load(std::memory_order_acquire); }
+
+int tools_rank() noexcept {
+  const ToolsJob* const job = tools_job();
+  return job->rank != nullptr ? job->rank() : -1;
+}
+
+}  // namespace hydrant

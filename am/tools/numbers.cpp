@@ -1,0 +1,168 @@
+#include "am/tools/numbers.hpp"
+
+#include <hydrant/gasnet/debugging.h>
+#include <hydrant/gasnet/env.h>
+
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
+
+namespace hydrant {
+namespace {
+
+constexpr int64_t kHexadecimalFrom = int64_t{1} << 50;
+
+// The locale must not decide what a setting means, so no <cctype>.
+constexpr bool is_blank(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
+constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+constexpr char upper(char c) noexcept {
+  return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+}
+constexpr int digit_value(char c) noexcept {
+  if (is_digit(c)) return c - '0';
+  const char u = upper(c);
+  return u >= 'A' && u <= 'F' ? u - 'A' + 10 : 99;
+}
+
+const char* skip_blanks(const char* p) noexcept {
+  while (is_blank(*p)) ++p;
+  return p;
+}
+
+// Bytes of a unit's letter, 0 if it is none.
+constexpr uint64_t unit_bytes(char letter) noexcept {
+  switch (upper(letter)) {
+    case 'B': return 1;
+    case 'K': return uint64_t{1} << 10;
+    case 'M': return uint64_t{1} << 20;
+    case 'G': return uint64_t{1} << 30;
+    case 'T': return uint64_t{1} << 40;
+    default: return 0;
+  }
+}
+
+// Moves *p behind "K", "KB", "KiB" or "B" and returns its bytes; 0, and *p unchanged, without any.
+uint64_t take_unit(const char** p) noexcept {
+  const uint64_t bytes = unit_bytes(**p);
+  if (bytes == 0) return 0;
+  ++*p;
+  if (bytes == 1) return bytes;
+  if (upper((*p)[0]) == 'I' && upper((*p)[1]) == 'B')
+    *p += 2;
+  else if (upper((*p)[0]) == 'B')
+    *p += 1;
+  return bytes;
+}
+
+int64_t saturated(double value) noexcept {
+  constexpr double kLimit = 9223372036854775808.0;  // 2^63
+  if (value >= kLimit) return INT64_MAX;
+  return static_cast<int64_t>(value);
+}
+
+// Hexadecimal texts are bit patterns: what does not fit is lost at the top, and the sign is the top bit.
+ParsedInteger parse_hexadecimal(const char* p, bool is_negative, uint64_t unit,
+                                bool has_units) noexcept {
+  uint64_t bits = 0;
+  while (digit_value(*p) < 16) bits = bits * 16 + static_cast<uint64_t>(digit_value(*p++));
+  // "0x1B" has no unit: B is a digit. "0x1 KB" and "0x1K" have one.
+  const char* rest = skip_blanks(p);
+  if (has_units) {
+    if (const uint64_t named = take_unit(&rest); named != 0) unit = named;
+  }
+  bits *= unit;
+  return {static_cast<int64_t>(is_negative ? 0 - bits : bits), skip_blanks(rest)};
+}
+
+ParsedInteger parse_decimal(const char* p, bool is_negative, uint64_t unit,
+                            bool has_units) noexcept {
+  uint64_t whole = 0;
+  bool overflows = false;
+  for (; is_digit(*p); ++p) {
+    overflows |= __builtin_mul_overflow(whole, uint64_t{10}, &whole);
+    overflows |= __builtin_add_overflow(whole, static_cast<uint64_t>(*p - '0'), &whole);
+  }
+  double fraction = 0;
+  if (*p == '.') {
+    ++p;
+    for (double place = 0.1; is_digit(*p); ++p, place /= 10) fraction += place * (*p - '0');
+  }
+  const char* rest = skip_blanks(p);
+  if (has_units) {
+    if (const uint64_t named = take_unit(&rest); named != 0) unit = named;
+  }
+  uint64_t product = 0;
+  overflows |= __builtin_mul_overflow(whole, unit, &product);
+  const auto part = static_cast<uint64_t>(saturated(fraction * static_cast<double>(unit)));
+  overflows |= __builtin_add_overflow(product, part, &product);
+  if (overflows || product > static_cast<uint64_t>(INT64_MAX)) product = INT64_MAX;
+  const auto value = static_cast<int64_t>(product);
+  return {is_negative ? -value : value, skip_blanks(rest)};
+}
+
+// The unit in which `magnitude` is shown: exact, or at least 10 of it.
+int show_in(uint64_t magnitude, char* buf, size_t bufsz, const char* sign) noexcept {
+  for (const char letter : {'T', 'G', 'M', 'K'}) {
+    const uint64_t unit = unit_bytes(letter);
+    if (magnitude >= 10 * unit || (magnitude >= unit && magnitude % unit == 0)) {
+      return std::snprintf(buf, bufsz, "%s%" PRIu64 " %cB", sign, magnitude / unit, letter);
+    }
+  }
+  return std::snprintf(buf, bufsz, "%s%" PRIu64 " B", sign, magnitude);
+}
+
+}  // namespace
+
+ParsedInteger parse_integer(const char* text, uint64_t default_unit_bytes) noexcept {
+  if (text == nullptr) return {0, nullptr};
+  const bool has_units = default_unit_bytes != 0;
+  const uint64_t unit = has_units ? default_unit_bytes : 1;
+  const char* p = skip_blanks(text);
+  const bool is_negative = *p == '-';
+  if (*p == '+' || *p == '-') p = skip_blanks(p + 1);
+  if (p[0] == '0' && upper(p[1]) == 'X' && digit_value(p[2]) < 16) {
+    return parse_hexadecimal(p + 2, is_negative, unit, has_units);
+  }
+  if (!is_digit(*p) && !(*p == '.' && is_digit(p[1]))) return {0, p};
+  return parse_decimal(p, is_negative, unit, has_units);
+}
+
+bool parse_double(const char* text, double* value) noexcept {
+  if (text == nullptr) return false;
+  char* end = nullptr;
+  double result = std::strtod(text, &end);
+  if (end == text) return false;
+  const char* p = skip_blanks(end);
+  if (*p == '/') {
+    const char* const bottom_text = p + 1;
+    const double bottom = std::strtod(bottom_text, &end);
+    if (end == bottom_text || !(std::fabs(bottom) > 0)) return false;
+    result /= bottom;
+    p = skip_blanks(end);
+  }
+  if (*p != '\0') return false;
+  *value = result;
+  return true;
+}
+
+}  // namespace hydrant
+
+char* hydrant_tools_format_number(int64_t val, char* buf, size_t bufsz, int is_mem_size) {
+  const char* const sign = val < 0 ? "-" : "";
+  const auto bits = static_cast<uint64_t>(val);
+  const uint64_t magnitude = val < 0 ? 0 - bits : bits;
+  if (magnitude >= static_cast<uint64_t>(hydrant::kHexadecimalFrom)) {
+    std::snprintf(buf, bufsz, "0x%" PRIx64, bits);
+  } else if (is_mem_size) {
+    hydrant::show_in(magnitude, buf, bufsz, sign);
+  } else {
+    std::snprintf(buf, bufsz, "%s%" PRIu64, sign, magnitude);
+  }
+  return buf;
+}
+
+int64_t hydrant_tools_parse_int(const char* str, uint64_t mem_size_multiplier) {
+  return hydrant::parse_integer(str, mem_size_multiplier).value;
+}

@@ -1,0 +1,168 @@
+#include "am/tools/tsc_rate.hpp"
+
+#include <hydrant/gasnet/debugging.h>
+#include <hydrant/gasnet/env.h>
+#include <hydrant/gasnet/misc.h>
+#include <hydrant/gasnet/timers.h>
+
+#include "am/tools/clock.hpp"
+#include "am/tools/console.hpp"
+#include "am/tools/numbers.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <strings.h>
+
+namespace hydrant {
+namespace {
+
+constexpr double kMinHz = 1e6;
+constexpr double kMaxHz = 1e11;
+constexpr uint64_t kIntervalNs = 10'000'000;
+constexpr int kIntervals = 10;         // of them at most, while the error is too large
+constexpr double kTolerance = 0.0005;  // what GASNet's own test of its timers allows
+constexpr double kHardTolerance = 0.02;
+constexpr int kReadings = 10;
+
+struct Tolerances {
+  double soft;
+  double hard;
+  // The stricter of those that are on (not 0), or 0.
+  double aim() const noexcept {
+    if (soft > 0 && hard > 0) return std::min(soft, hard);
+    return std::max(soft, hard);
+  }
+};
+
+double read_tolerance(const char* variable, double otherwise) noexcept {
+  const double value = hydrant_tools_getenv_dbl_withdefault(variable, otherwise);
+  if (!(value >= 0 && value <= 1)) {
+    hydrant_tools_fatalerror_nopos("%s=%g: the range is 0 (off) to 1", variable, value);
+  }
+  return value;
+}
+
+void judge(double error, const Tolerances& allowed, const char* what) noexcept {
+  if (allowed.hard > 0 && error > allowed.hard) {
+    hydrant_tools_fatalerror_nopos(
+        "%s on %s: off by %g, GASNET_TSC_RATE_HARD_TOLERANCE is %g. Set GASNET_TSC_RATE=clock to "
+        "tell "
+        "the time by the system's clock",
+        what, hydrant_tools_gethostname(), error, allowed.hard);
+  }
+  if (allowed.soft > 0 && error > allowed.soft) {
+    console_message("WARNING", "%s on %s: off by %g, GASNET_TSC_RATE_TOLERANCE is %g", what,
+                    hydrant_tools_gethostname(), error, allowed.soft);
+  }
+}
+
+struct Measurement {
+  double ns_per_count;
+  double error;  // relative, at most
+};
+
+Measurement measure(const TscSample& first, double aim) noexcept {
+  Measurement best{1, 1};
+  for (int interval = 1; interval <= kIntervals; ++interval) {
+    const uint64_t until = first.ns + static_cast<uint64_t>(interval) * kIntervalNs;
+    for (uint64_t now = clock_ns(CLOCK_MONOTONIC_RAW); now < until;
+         now = clock_ns(CLOCK_MONOTONIC_RAW)) {
+      (void)hydrant_tools_nsleep(until - now);
+    }
+    const TscSample last = sample_tsc();
+    const auto counts = static_cast<double>(last.tsc - first.tsc);
+    if (!(counts > 0)) continue;
+    best.ns_per_count = static_cast<double>(last.ns - first.ns) / counts;
+    best.error = static_cast<double>(first.uncertainty + last.uncertainty) / counts;
+    if (best.error <= aim) break;
+  }
+  return best;
+}
+
+// "model name : ... @ 2.30GHz", else "cpu MHz : 2300.000"; 0 if neither is there.
+double hz_of_cpuinfo() noexcept {
+  std::FILE* const file = std::fopen("/proc/cpuinfo", "re");
+  if (file == nullptr) return 0;
+  double named_hz = 0;
+  double current_hz = 0;
+  char line[512];
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    const char* const colon = std::strchr(line, ':');
+    if (colon == nullptr) continue;
+    if (std::strncmp(line, "model name", 10) == 0) {
+      const char* const at = std::strchr(colon, '@');
+      if (at != nullptr && std::strstr(at, "GHz") != nullptr)
+        named_hz = std::strtod(at + 1, nullptr) * 1e9;
+    } else if (std::strncmp(line, "cpu MHz", 7) == 0) {
+      current_hz = std::strtod(colon + 1, nullptr) * 1e6;
+    }
+  }
+  std::fclose(file);
+  return named_hz > 0 ? named_hz : current_hz;
+}
+
+}  // namespace
+
+TscSample sample_tsc() noexcept {
+  // The tightest of several: between the two readings of the others the thread was interrupted.
+  TscSample best{0, 0, UINT64_MAX};
+  for (int i = 0; i < kReadings; ++i) {
+    const uint64_t before = read_tsc();
+    const uint64_t ns = clock_ns(CLOCK_MONOTONIC_RAW);
+    const uint64_t after = read_tsc();
+    if (after - before < best.uncertainty)
+      best = {before + (after - before) / 2, ns, after - before};
+  }
+  return best;
+}
+
+RateSetting read_rate_setting() noexcept {
+  const char* const text = hydrant_tools_getenv_withdefault("GASNET_TSC_RATE", "walltime");
+  if (strcasecmp(text, "walltime") == 0 || strcasecmp(text, "wallclock") == 0) {
+    return {RateSource::kMeasured, 0};
+  }
+  if (strcasecmp(text, "cpuinfo") == 0) return {RateSource::kCpuinfo, 0};
+  if (strcasecmp(text, "clock") == 0) return {RateSource::kNoTsc, 0};
+  const ParsedInteger parsed = parse_integer(text, 0);
+  const auto hz = static_cast<double>(parsed.value);
+  if (*parsed.rest != '\0' || hz < kMinHz || hz > kMaxHz) {
+    hydrant_tools_fatalerror_nopos(
+        "GASNET_TSC_RATE=%s: say walltime, cpuinfo, clock, or counts per second from 1000000 to "
+        "100000000000 without a unit",
+        text);
+  }
+  return {RateSource::kGiven, hz};
+}
+
+double ns_per_count(const TscSample& first, const RateSetting& setting) noexcept {
+  const bool is_verbose = hydrant_tools_getenv_yesno_withdefault("GASNET_TSC_VERBOSE", 0) != 0;
+  const Tolerances allowed{read_tolerance("GASNET_TSC_RATE_TOLERANCE", kTolerance),
+                           read_tolerance("GASNET_TSC_RATE_HARD_TOLERANCE", kHardTolerance)};
+  double result = 0;
+  if (setting.source == RateSource::kMeasured) {
+    const Measurement measured = measure(first, allowed.aim());
+    judge(measured.error, allowed, "Measuring the time-stamp counter");
+    result = measured.ns_per_count;
+    if (is_verbose) console_message("TICKS", "relative error at most %g", measured.error);
+  } else {
+    const double hz = setting.source == RateSource::kGiven ? setting.hz : hz_of_cpuinfo();
+    if (!(hz >= kMinHz && hz <= kMaxHz)) {
+      hydrant_tools_fatalerror_nopos("GASNET_TSC_RATE=cpuinfo: /proc/cpuinfo names no rate");
+    }
+    result = 1e9 / hz;
+    if (allowed.aim() > 0) {
+      const double measured = measure(first, allowed.aim()).ns_per_count;
+      judge(std::fabs(result / measured - 1), allowed, "The rate of GASNET_TSC_RATE");
+    }
+  }
+  if (is_verbose) {
+    console_message("TICKS", "%.6f MHz, known after %.1f ms", 1e3 / result,
+                    static_cast<double>(clock_ns(CLOCK_MONOTONIC_RAW) - first.ns) * 1e-6);
+  }
+  return result;
+}
+
+}  // namespace hydrant
