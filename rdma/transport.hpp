@@ -41,13 +41,16 @@ struct Cell {
   uint32_t index = 0;         // the transport's own
 };
 
-// A message that has come. `payload` is the cell's, null if there is none.
+// A message that has come. `payload` is the cell's, null if there is none. The transport vouches for the
+// room: what head and payload say about their own lengths is the receiver's to check against it.
 struct Incoming {
   Rank from = 0;
   Lane lane = Lane::kRequest;
   uint32_t tag = 0;
   const std::byte* head = nullptr;
   std::byte* payload = nullptr;
+  uint32_t head_room = 0;     // bytes from `head` on that belong to this message
+  uint32_t payload_room = 0;  // bytes of the cell
 };
 
 // Gets what poll() finds. Runs in the thread that polls, may send, and may poll the reply lane.

@@ -1,0 +1,79 @@
+#include "rdma/shm/cells.hpp"
+
+namespace hydrant::shm {
+
+void CellPool::add_free(uint32_t kind, uint32_t cell) noexcept {
+  Kind& cells = kinds_[kind];
+  cells.free[cells.free_count++] = static_cast<uint16_t>(cell);
+}
+
+void CellPool::collect(Kind& kind) noexcept {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < kind.away_count; ++i) {
+    const uint16_t cell = kind.away[i];
+    // Pairs with the release of who writes it: the reader has done with the bytes.
+    const auto receipt =
+        memory_->receipt(memory_->node_rank(), lane_, cell).receipt.load(std::memory_order_acquire);
+    if (receipt == expected_[cell]) {
+      kind.free[kind.free_count++] = cell;
+    } else {
+      kind.away[kept++] = cell;
+    }
+  }
+  kind.away_count = kept;
+}
+
+Status CellPool::grow(uint32_t kind) noexcept {
+  Kind& cells = kinds_[kind];
+  const CellClass& traits = kCellClasses[kind];
+  const uint32_t first = (kind == 0 ? 0 : kSmallCells) + cells.made;
+  const Status reserved = memory_->reserve_cells(memory_->node_rank(), lane_, first);
+  if (reserved != Status::kOk) return reserved;
+  for (uint32_t i = traits.chunk; i-- > 0;) add_free(kind, first + i);
+  cells.made += traits.chunk;
+  return Status::kOk;
+}
+
+Status CellPool::take(uint32_t bytes, uint32_t* cell) noexcept {
+  if (bytes > kCellClasses[1].bytes) {
+    return fail(Status::kBadArg, "a payload of %u bytes: a cell has at most %u", bytes,
+                kCellClasses[1].bytes);
+  }
+  const uint32_t kind = bytes <= kCellClasses[0].bytes ? 0 : 1;
+  Kind& cells = kinds_[kind];
+  if (cells.free_count == 0) collect(cells);
+  if (cells.free_count == 0) {
+    if (cells.made == kCellClasses[kind].count) return Status::kNotReady;
+    const Status grown = grow(kind);
+    // The cells that there are will come back.
+    if (grown != Status::kOk) return cells.made != 0 ? Status::kNotReady : grown;
+  }
+  *cell = cells.free[--cells.free_count];
+  return Status::kOk;
+}
+
+void CellPool::send(uint32_t cell, uint32_t to, uint32_t position) noexcept {
+  Kind& cells = kinds_[cell < kSmallCells ? 0 : 1];
+  expected_[cell] = CellReceipt::make(to, position);
+  cells.away[cells.away_count++] = static_cast<uint16_t>(cell);
+}
+
+void CellPool::forget(uint32_t reader) noexcept {
+  for (Kind& cells : kinds_) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < cells.away_count; ++i) {
+      const uint16_t cell = cells.away[i];
+      if (expected_[cell] >> 32 == uint64_t{reader} + 1) {
+        cells.free[cells.free_count++] = cell;
+      } else {
+        cells.away[kept++] = cell;
+      }
+    }
+    cells.away_count = kept;
+  }
+}
+
+static_assert(kCellClasses[0].count % kCellClasses[0].chunk == 0 &&
+              kCellClasses[1].count % kCellClasses[1].chunk == 0);
+
+}  // namespace hydrant::shm

@@ -1,0 +1,57 @@
+// The writer's side of the cells of one lane: which are free, which are on their way, and with whom.
+//
+// A cell comes back by a receipt that its reader writes (node_layout.hpp). Receipts are looked for only
+// when no free cell is left, the oldest cell first; then more memory is taken; then it is "not now".
+#pragma once
+
+#include "rdma/shm/node_memory.hpp"
+#include "rdma/shm/spin_flag.hpp"
+
+#include <cstdint>
+
+namespace hydrant::shm {
+
+// Threads: one at a time; hold `lock`.
+class CellPool {
+ public:
+  void name(NodeMemory& memory, Lane lane) noexcept {
+    memory_ = &memory;
+    lane_ = lane;
+  }
+
+  // Errors: kNotReady: all are on their way; kResource: there is no memory for the first one; kBadArg:
+  // longer than the longest cell.
+  Status take(uint32_t bytes, uint32_t* cell) noexcept;
+  // Not sent after all.
+  void put_back(uint32_t cell) noexcept { add_free(cell < kSmallCells ? 0 : 1, cell); }
+  // Goes to node rank `to` with the message at `position` of its ring.
+  void send(uint32_t cell, uint32_t to, uint32_t position) noexcept;
+  // What `reader` has will not come back.
+  void forget(uint32_t reader) noexcept;
+
+  uint32_t on_their_way() const noexcept { return kinds_[0].away_count + kinds_[1].away_count; }
+
+  SpinFlag lock;
+
+ private:
+  static constexpr uint32_t kMost = kSmallCells;
+  struct Kind {
+    uint32_t free_count = 0;
+    uint32_t away_count = 0;
+    uint32_t made = 0;          // cells that have memory
+    uint16_t free[kMost] = {};  // a stack: the last one that came back is the warmest
+    uint16_t away[kMost] = {};  // oldest first
+  };
+  static_assert(kCellClasses[1].count <= kMost);
+
+  void add_free(uint32_t kind, uint32_t cell) noexcept;
+  void collect(Kind& kind) noexcept;
+  Status grow(uint32_t kind) noexcept;
+
+  NodeMemory* memory_ = nullptr;
+  Lane lane_ = Lane::kRequest;
+  Kind kinds_[kCellClassCount];
+  uint64_t expected_[kCellCount] = {};  // the receipt of a cell that is away
+};
+
+}  // namespace hydrant::shm

@@ -1,0 +1,48 @@
+#include "rdma/shm/doorbell.hpp"
+
+#include <cerrno>
+#include <climits>
+#include <ctime>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace hydrant::shm {
+namespace {
+
+// Not private: the word is shared by processes.
+long futex(std::atomic<uint32_t>& word, int operation, uint32_t value,
+           const timespec* deadline) noexcept {
+  return syscall(SYS_futex, &word, operation, value, deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
+}
+
+}  // namespace
+
+void ring_bell(RankArea& area, uint32_t from, Lane lane) noexcept {
+  // Pairs with announce_sleep() and the look at the bells after it: seq_cst on both sides, so that one of
+  // the two sees the other.
+  area.bells[from / 64].of_lane[static_cast<uint32_t>(lane)].fetch_or(uint64_t{1} << (from % 64),
+                                                                      std::memory_order_seq_cst);
+  wake_sleepers(area);
+}
+
+void sleep_on(RankArea& area, uint32_t announced, uint64_t deadline_ns) noexcept {
+  timespec deadline{};
+  deadline.tv_sec = static_cast<time_t>(deadline_ns / 1'000'000'000u);
+  deadline.tv_nsec = static_cast<long>(deadline_ns % 1'000'000'000u);
+  futex(area.sleep, FUTEX_WAIT_BITSET, announced, &deadline);
+}
+
+void wake_sleepers(RankArea& area) noexcept {
+  uint32_t word = area.sleep.load(std::memory_order_seq_cst);
+  while ((word & 1) != 0) {
+    // The carry clears the bit and counts.
+    if (!area.sleep.compare_exchange_weak(word, word + 1, std::memory_order_seq_cst)) continue;
+    const int kept = errno;
+    futex(area.sleep, FUTEX_WAKE, INT_MAX, nullptr);
+    errno = kept;
+    return;
+  }
+}
+
+}  // namespace hydrant::shm

@@ -1,0 +1,184 @@
+// The two ends of a ring: one writer, one reader, in different processes. What is here belongs to one of
+// them alone; what they share is RingControl and the lines (node_layout.hpp).
+//
+// A message is k lines in a row. Its first word goes in last and says at which position it stands, so the
+// reader knows it by that word alone and both never share an index. The reader tells how far it is every
+// quarter of the ring only.
+//
+// A payload line could look like a message one lap later: the reader zeroes the first word of the lines
+// behind a message's first when it has done with it, and the writer zeroes those that it skips at the end.
+#pragma once
+
+#include "rdma/shm/doorbell.hpp"
+#include "rdma/shm/node_layout.hpp"
+#include "rdma/shm/spin_flag.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant::shm {
+
+inline std::atomic<uint64_t>& first_word(std::byte* line) noexcept {
+  return *static_cast<std::atomic<uint64_t>*>(static_cast<void*>(line));
+}
+
+constexpr uint32_t lines_of(uint32_t bytes) noexcept {
+  return (bytes + static_cast<uint32_t>(sizeof(uint64_t)) + kLineBytes - 1) / kLineBytes;
+}
+
+// ---- the writer's end ----
+// Threads: one at a time: hold `lock` from has_room() to publish().
+class alignas(kLineBytes) OutRing {
+ public:
+  enum class State : uint32_t { kUnopened, kOpen, kLost };
+
+  // No room before open() and after lose(): the fast path asks for nothing else.
+  bool has_room(uint32_t lines) const noexcept {
+    return (position_ & mask_) + lines <= mask_ + 1 && limit_ - position_ >= lines;
+  }
+
+  // Looks how far the reader is, and skips the end of the ring if the message does not fit there.
+  enum class Room : uint32_t { kYes, kNo, kCorrupt };
+  Room make_room(uint32_t lines) noexcept;
+
+  std::byte* head() const noexcept { return line(position_) + sizeof(uint64_t); }
+  uint32_t position() const noexcept { return position_; }
+
+  // Sends the message. False: the reader does not look at this ring; call_reader() then.
+  bool publish(uint32_t lines, uint32_t tag, uint32_t cell_plus_1) noexcept {
+    const uint64_t word = Word::make(position_, lines, tag, cell_plus_1);
+    // Pairs with the acquire in InRing::peek(): the message is there when its word is.
+    first_word(line(position_)).store(word, std::memory_order_release);
+    position_ += lines;
+    if (confirm_) [[unlikely]] {
+      // One order of locked instructions on one word, ours and the reader's exchange: whoever comes
+      // second sees what the first did.
+      return control_->attention.fetch_add(0, std::memory_order_acq_rel) != kIdle;
+    }
+    // The processor may look before its store is seen by others; a reader that goes idle makes it pass a
+    // barrier before it looks at the ring for the last time. Only the compiler is held back here.
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    return control_->attention.load(std::memory_order_relaxed) != kIdle;
+  }
+
+  // Rings the bell of `area`, the reader's, for a ring from node rank `from`, unless somebody has.
+  void call_reader(RankArea& area, uint32_t from) noexcept {
+    if (control_->attention.exchange(kPolled, std::memory_order_acq_rel) != kIdle) return;
+    ring_bell(area, from, lane_);
+  }
+
+  void open(std::byte* lines, RingControl& control, bool confirm) noexcept;
+  void lose() noexcept;
+  void name(uint32_t to, Lane lane) noexcept {
+    to_ = to;
+    lane_ = lane;
+  }
+
+  State state() const noexcept { return state_; }
+  uint32_t to() const noexcept { return to_; }
+  Lane lane() const noexcept { return lane_; }
+
+  SpinFlag lock;
+
+ private:
+  std::byte* line(uint32_t position) const noexcept {
+    return lines_ + size_t{position & mask_} * kLineBytes;
+  }
+
+  bool confirm_ = false;  // look at the attention word with a locked instruction
+  std::byte* lines_ = nullptr;
+  RingControl* control_ = nullptr;
+  uint32_t position_ = 0;
+  uint32_t limit_ = 0;  // the first line that the reader may not have done with
+  uint32_t mask_ = 0;
+  State state_ = State::kUnopened;
+  uint32_t to_ = 0;
+  Lane lane_ = Lane::kRequest;
+};
+static_assert(sizeof(OutRing) == kLineBytes);
+
+// ---- the reader's end ----
+// Threads: whoever entered; peek() by anybody.
+class alignas(kLineBytes) InRing {
+ public:
+  // The word of the next message; zero if there is none.
+  uint64_t peek() const noexcept {
+    const uint32_t position = position_.load(std::memory_order_relaxed);
+    const uint64_t word = first_word(line(position)).load(std::memory_order_acquire);
+    return Word::is_at(word, position) ? word : 0;
+  }
+  // Not so large that it leaves the ring. peek() has returned `word`.
+  bool is_sane(uint64_t word) const noexcept {
+    const uint32_t lines = Word::lines(word);
+    const uint32_t left = mask_ + 1 - (position() & mask_);
+    if ((word & Word::kSkip) != 0) return lines == left && lines < kMaxMessageLines;
+    return lines - 1 < std::min(left, kMaxMessageLines) && (word & Word::kReserved) == 0;
+  }
+
+  uint32_t position() const noexcept { return position_.load(std::memory_order_relaxed); }
+  std::byte* line() const noexcept { return line(position()); }
+
+  // Done with the message of `lines` lines at the ring's position.
+  void take(uint32_t lines) noexcept {
+    const uint32_t position = position_.load(std::memory_order_relaxed);
+    for (uint32_t i = 1; i < lines; ++i) {
+      first_word(line(position + i)).store(0, std::memory_order_relaxed);
+    }
+    advance(position + lines);
+  }
+  // The writer has zeroed what it skipped.
+  void skip(uint32_t lines) noexcept { advance(position() + lines); }
+
+  // Who has the ring gets its messages; the others go on to the next. In the mode for one thread this is
+  // what keeps a handler that polls from the ring that it was called from.
+  bool enter(bool threaded) noexcept HYDRANT_NO_TSA {
+    if (threaded) return busy_.try_lock();
+    if (inside_) return false;
+    inside_ = true;
+    return true;
+  }
+  void leave(bool threaded) noexcept HYDRANT_NO_TSA {
+    if (threaded) {
+      busy_.unlock();
+    } else {
+      inside_ = false;
+    }
+  }
+
+  bool is_open() const noexcept { return control_ != nullptr; }
+  void open(std::byte* lines, RingControl& control, Lane lane) noexcept;
+  std::atomic<uint32_t>& attention() const noexcept { return control_->attention; }
+
+  // Position at the last look for rings that are not in use.
+  std::atomic<uint32_t> seen{0};
+  // Bit per chunk of cells of the writer that is known to have its memory.
+  uint32_t known_chunks = 0;
+  // The writer is gone, or cannot be trusted.
+  std::atomic<bool> lost{false};
+
+ private:
+  std::byte* line(uint32_t position) const noexcept {
+    return lines_ + size_t{position & mask_} * kLineBytes;
+  }
+  void advance(uint32_t position) noexcept {
+    position_.store(position, std::memory_order_relaxed);
+    if (position - told_ < quarter_) return;
+    told_ = position;
+    // Pairs with the acquire in OutRing::make_room(): all was read, and zeroed, before.
+    control_->taken.store(position, std::memory_order_release);
+  }
+
+  std::byte* lines_ = nullptr;
+  RingControl* control_ = nullptr;
+  // Written by who has entered; relaxed, because peek() of others is but a hint.
+  std::atomic<uint32_t> position_{0};
+  uint32_t told_ = 0;
+  uint32_t mask_ = 0;
+  uint32_t quarter_ = 0;
+  SpinFlag busy_;
+  bool inside_ = false;
+};
+static_assert(sizeof(InRing) == kLineBytes);
+
+}  // namespace hydrant::shm

@@ -1,0 +1,153 @@
+// The receiving side. Everything read from shared memory is checked here before it is used; a peer whose
+// memory makes no sense is buried with one line of text.
+#include "firehose/base/log.hpp"
+#include "firehose/base/membarrier.hpp"
+#include "rdma/shm/shm_transport.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace hydrant {
+
+using shm::InRing;
+using shm::Word;
+
+uint32_t ShmTransport::poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept {
+  for (uint32_t word = 0; word < words_; ++word) {
+    const auto& bells = self_.bells[word].of_lane;
+    if (bells[0].load(std::memory_order_relaxed) != 0) [[unlikely]] {
+      hear_bells(word, Lane::kRequest);
+    }
+    if (bells[1].load(std::memory_order_relaxed) != 0) [[unlikely]]
+      hear_bells(word, Lane::kReply);
+  }
+  const uint32_t polls = polls_.load(std::memory_order_relaxed) + 1;
+  polls_.store(polls, std::memory_order_relaxed);
+  if (polls % kPollsBetweenReviews == 0) [[unlikely]]
+    review();
+  if (replies_only) return poll_lane(Lane::kReply, receiver, budget);
+
+  // Replies first, as they free what requests wait for; but requests keep a quarter of the budget. One too
+  // small to be shared goes to the requests every fourth time.
+  const uint32_t kept = budget >= 4 ? budget / 4 : (polls % 4 == 0 ? budget : 0);
+  uint32_t done = poll_lane(Lane::kReply, receiver, budget - kept);
+  if (done < budget) done += poll_lane(Lane::kRequest, receiver, budget - done);
+  return done;
+}
+
+// Goes round the active rings, beginning behind the one that was served last.
+uint32_t ShmTransport::poll_lane(Lane lane, Receiver& receiver, uint32_t budget) noexcept {
+  const auto index = static_cast<uint32_t>(lane);
+  const uint32_t first = next_[index].load(std::memory_order_relaxed);
+  const uint64_t before_first = (uint64_t{1} << (first % 64)) - 1;
+  uint32_t done = 0;
+  // The first word twice: from the first bit on, and at last up to it.
+  for (uint32_t step = 0; step <= words_; ++step) {
+    uint32_t word = first / 64 + step;
+    if (word >= words_) word -= words_;
+    uint64_t bits = active_[index][word].load(std::memory_order_acquire);
+    if (step == 0) bits &= ~before_first;
+    if (step == words_) bits &= before_first;
+    for (; bits != 0; bits &= bits - 1) {
+      const uint32_t from = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+      const uint32_t got = visit(from, lane, receiver, std::min(budget - done, kVisitMost));
+      done += got;
+      if (done < budget) continue;
+      if (got != 0) next_[index].store(from + 1 < ranks_ ? from + 1 : 0, std::memory_order_relaxed);
+      return done;
+    }
+  }
+  return done;
+}
+
+inline uint32_t ShmTransport::visit(uint32_t from, Lane lane, Receiver& receiver,
+                                    uint32_t budget) noexcept {
+  InRing& ring = in(from, lane);
+  // Mostly empty: look before the lock. ThreadSanitizer takes a look that comes a lap too late for a race.
+  if (!HYDRANT_TSAN && ring.peek() == 0) return 0;
+  if (!ring.enter(threaded_)) return 0;
+  const uint32_t done = drain(ring, from, lane, receiver, budget);
+  ring.leave(threaded_);
+  return done;
+}
+
+uint32_t ShmTransport::drain(InRing& ring, uint32_t from, Lane lane, Receiver& receiver,
+                             uint32_t budget) noexcept {
+  uint32_t done = 0;
+  while (done < budget && !ring.lost.load(std::memory_order_relaxed)) {
+    const uint64_t word = ring.peek();
+    if (word == 0) break;
+    if (!ring.is_sane(word)) [[unlikely]] {
+      distrust(from, "the first word of a message", word);
+      break;
+    }
+    if ((word & Word::kSkip) != 0) [[unlikely]] {
+      ring.skip(Word::lines(word));
+      continue;
+    }
+    deliver(ring, from, lane, word, receiver);
+    ++done;
+  }
+  return done;
+}
+
+inline void ShmTransport::deliver(InRing& ring, uint32_t from, Lane lane, uint64_t word,
+                                  Receiver& receiver) noexcept {
+  const uint32_t lines = Word::lines(word);
+  std::byte* line = ring.line();
+  for (uint32_t i = 1; i < lines; ++i) __builtin_prefetch(line + size_t{i} * shm::kLineBytes);
+  Incoming message;
+  message.from = node_ranks_[from];
+  message.lane = lane;
+  message.tag = Word::tag(word);
+  message.head = line + sizeof(uint64_t);
+  message.head_room = lines * shm::kLineBytes - static_cast<uint32_t>(sizeof(uint64_t));
+  const uint32_t cell_plus_1 = Word::cell_plus_1(word);
+  if (cell_plus_1 == 0) {
+    receiver.deliver(message);
+    ring.take(lines);
+    return;
+  }
+  const uint32_t cell = cell_plus_1 - 1;
+  if (!knows_cell(ring, from, lane, cell)) return;
+  message.payload = memory_.cell(from, lane, cell);
+  message.payload_room = shm::cell_bytes_of(cell);
+  receiver.deliver(message);
+  // Pairs with the acquire in CellPool::collect(). A plain store: nobody waits for it.
+  memory_.receipt(from, lane, cell)
+      .receipt.store(shm::CellReceipt::make(memory_.node_rank(), ring.position()),
+                     std::memory_order_release);
+  ring.take(lines);
+}
+
+// False: it cannot be a cell of that rank. A cell whose memory its sender has not reserved would be a hole,
+// and a hole can be a SIGBUS: the first time that a chunk is seen it is reserved here as well.
+inline bool ShmTransport::knows_cell(InRing& ring, uint32_t from, Lane lane,
+                                     uint32_t cell) noexcept {
+  if (cell >= shm::kCellCount) {
+    distrust(from, "the number of a cell", cell);
+    return false;
+  }
+  const uint32_t small_chunks = shm::kSmallCells / shm::kCellClasses[0].chunk;
+  const uint32_t chunk = cell < shm::kSmallCells ? cell / shm::kCellClasses[0].chunk
+                                                 : small_chunks + (cell - shm::kSmallCells) /
+                                                                      shm::kCellClasses[1].chunk;
+  if ((ring.known_chunks >> chunk & 1) != 0) [[likely]]
+    return true;
+  if (memory_.touch_cells(from, lane, cell) != Status::kOk) {
+    distrust(from, "the number of a cell without memory", cell);
+    return false;
+  }
+  ring.known_chunks |= 1u << chunk;
+  return true;
+}
+
+void ShmTransport::distrust(uint32_t from, const char* what, uint64_t value) noexcept {
+  log_error(
+      "rank %u has spoilt the memory that it shares with us (%s is %#llx): nothing more comes "
+      "from it",
+      node_ranks_[from], what, static_cast<unsigned long long>(value));
+  bury_index(from);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,253 @@
+// The sending side, and what is set up once. Receiving: shm_poll.cpp; idle rings and sleep: shm_sleep.cpp.
+#include "rdma/shm/shm_transport.hpp"
+
+#include "firehose/base/log.hpp"
+#include "rdma/shm/node_fence.hpp"
+
+#include <bit>
+#include <cstring>
+#include <new>
+
+namespace hydrant {
+
+using shm::OutRing;
+
+Status ShmTransport::open(shm::NodeMemory& memory, const JobPlace& place, Threads threads,
+                          std::unique_ptr<ShmTransport>* transport) noexcept {
+  if (place.node_ranks.size() != memory.node_size() || place.node_rank != memory.node_rank()) {
+    return fail(Status::kBadArg,
+                "the launcher says rank %u of %zu on this node, the node's memory %u of %u",
+                place.node_rank, place.node_ranks.size(), memory.node_rank(), memory.node_size());
+  }
+  std::unique_ptr<ShmTransport> made(new (std::nothrow)
+                                         ShmTransport(memory, threads == Threads::kMany));
+  if (made == nullptr) return fail(Status::kResource, "no memory for a transport");
+  const Status ready = made->init(place);
+  if (ready != Status::kOk) return ready;
+  *transport = std::move(made);
+  return Status::kOk;
+}
+
+Status ShmTransport::init(const JobPlace& place) noexcept {
+  ranks_ = memory_.node_size();
+  words_ = (ranks_ + 63) / 64;
+  first_rank_ = place.node_ranks.front();
+  const uint32_t span = place.node_ranks.back() - first_rank_ + 1;
+  node_ranks_.reset(new (std::nothrow) Rank[ranks_]);
+  out_.reset(new (std::nothrow) OutRing[size_t{ranks_} * kLaneCount]);
+  in_.reset(new (std::nothrow) shm::InRing[size_t{ranks_} * kLaneCount]);
+  if (span != ranks_) table_.reset(new (std::nothrow) uint32_t[span]);
+  if (node_ranks_ == nullptr || out_ == nullptr || in_ == nullptr ||
+      (span != ranks_ && table_ == nullptr)) {
+    return fail(Status::kResource, "no memory for the rings of %u ranks", ranks_);
+  }
+  if (table_ != nullptr) {
+    table_size_ = span;
+    for (uint32_t i = 0; i < span; ++i) table_[i] = UINT32_MAX;
+  }
+  for (uint32_t i = 0; i < ranks_; ++i) {
+    node_ranks_[i] = place.node_ranks[i];
+    if (table_ != nullptr) table_[place.node_ranks[i] - first_rank_] = i;
+    out(i, Lane::kRequest).name(i, Lane::kRequest);
+    out(i, Lane::kReply).name(i, Lane::kReply);
+    if (i == memory_.node_rank()) continue;
+    living_[i / 64].fetch_or(uint64_t{1} << (i % 64), std::memory_order_relaxed);
+  }
+  cells_[0].name(memory_, Lane::kRequest);
+  cells_[1].name(memory_, Lane::kReply);
+  has_fence_ = shm::NodeFence::switch_on();
+  return peers_.init(memory_);
+}
+
+// ---- sending ----
+
+Status ShmTransport::reserve(Rank peer, Lane lane, uint32_t bytes,
+                             Outgoing* room) noexcept HYDRANT_NO_TSA {
+  const uint32_t to = node_index(peer);
+  if (to >= ranks_) [[unlikely]] {
+    return fail(Status::kBadArg, "rank %u is not on this node", peer);
+  }
+  OutRing& ring = out(to, lane);
+  const uint32_t lines = shm::lines_of(bytes);
+  if (threaded_) ring.lock.lock();
+  if (!ring.has_room(lines) || lines > shm::kMaxMessageLines) [[unlikely]] {
+    const Status made = reserve_slow(ring, lines);
+    if (made != Status::kOk) {
+      if (threaded_) ring.lock.unlock();
+      if (made == Status::kBroken) bury_index(to);
+      return made;
+    }
+  }
+  room->head = ring.head();
+  room->state[0] = reinterpret_cast<uintptr_t>(&ring);
+  room->state[1] = lines;
+  return Status::kOk;
+}
+
+Status ShmTransport::reserve_slow(OutRing& ring, uint32_t lines) noexcept {
+  if (lines > shm::kMaxMessageLines) {
+    return fail(Status::kBadArg, "a message of %u lines: at most %u bytes fit in a ring", lines,
+                inline_bytes());
+  }
+  if (ring.state() == OutRing::State::kUnopened) {
+    const Status opened = open_out(ring);
+    if (opened != Status::kOk) return opened;
+  }
+  if (ring.state() == OutRing::State::kLost) {
+    return fail(Status::kBroken, "rank %u is gone", node_ranks_[ring.to()]);
+  }
+  switch (ring.make_room(lines)) {
+    case OutRing::Room::kYes: return Status::kOk;
+    case OutRing::Room::kNo: return Status::kNotReady;
+    case OutRing::Room::kCorrupt: break;
+  }
+  log_error(
+      "rank %u has spoilt the memory that it shares with us (its place in a ring is beyond "
+      "ours): nothing more goes to it",
+      node_ranks_[ring.to()]);
+  ring.lose();
+  return fail(Status::kBroken, "rank %u has spoilt the memory that it shares with us",
+              node_ranks_[ring.to()]);
+}
+
+Status ShmTransport::open_out(OutRing& ring) noexcept {
+  const uint32_t to = ring.to();
+  if (to == memory_.node_rank()) {
+    return fail(Status::kBadArg, "a message to oneself does not go through the transport");
+  }
+  const Status reserved = memory_.reserve_ring(memory_.node_rank(), to, ring.lane());
+  if (reserved != Status::kOk) {
+    return add_context(reserved, "first message to rank %u", node_ranks_[to]);
+  }
+  const shm::RankArea& reader = memory_.area(to);
+  // What one that has not attached yet will need is not known.
+  const bool confirm = !has_fence_ || reader.attached.load(std::memory_order_acquire) == 0 ||
+                       reader.senders_confirm.load(std::memory_order_relaxed) != 0;
+  ring.open(memory_.lines(memory_.node_rank(), to, ring.lane()),
+            memory_.control(memory_.node_rank(), to, ring.lane()), confirm);
+  return Status::kOk;
+}
+
+void ShmTransport::commit(Outgoing& room, uint32_t tag) noexcept {
+  OutRing& ring = *reinterpret_cast<OutRing*>(room.state[0]);
+  finish(ring, ring.publish(static_cast<uint32_t>(room.state[1]), tag, 0));
+}
+
+void ShmTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
+                                    uint32_t /*bytes*/) noexcept HYDRANT_NO_TSA {
+  OutRing& ring = *reinterpret_cast<OutRing*>(room.state[0]);
+  shm::CellPool& pool = cells_[static_cast<uint32_t>(ring.lane())];
+  if (threaded_) pool.lock.lock();
+  pool.send(cell.index, ring.to(), ring.position());
+  if (threaded_) pool.lock.unlock();
+  finish(ring, ring.publish(static_cast<uint32_t>(room.state[1]), tag, cell.index + 1));
+}
+
+inline void ShmTransport::finish(OutRing& ring, bool polled) noexcept HYDRANT_NO_TSA {
+  if (!polled) [[unlikely]] {
+    counts_.bells_rung.fetch_add(1, std::memory_order_relaxed);
+    ring.call_reader(memory_.area(ring.to()), memory_.node_rank());
+  }
+  if (threaded_) ring.lock.unlock();
+}
+
+Status ShmTransport::take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept HYDRANT_NO_TSA {
+  shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
+  uint32_t index = 0;
+  if (threaded_) pool.lock.lock();
+  const Status taken = pool.take(bytes, &index);
+  if (threaded_) pool.lock.unlock();
+  if (taken != Status::kOk) return taken;
+  cell->data = memory_.cell(memory_.node_rank(), lane, index);
+  cell->bytes = shm::cell_bytes_of(index);
+  cell->index = index;
+  return Status::kOk;
+}
+
+void ShmTransport::drop_cell(Lane lane, const Cell& cell) noexcept HYDRANT_NO_TSA {
+  shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
+  if (threaded_) pool.lock.lock();
+  pool.put_back(cell.index);
+  if (threaded_) pool.lock.unlock();
+}
+
+// ---- memory ----
+
+Status ShmTransport::add_segment(Rank peer, uintptr_t peer_addr, size_t bytes,
+                                 void* local) noexcept {
+  const uint32_t index = node_index(peer);
+  if (index >= ranks_) return fail(Status::kBadArg, "rank %u is not on this node", peer);
+  return peers_.add(index, peer_addr, bytes, local);
+}
+
+void* ShmTransport::mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept {
+  const uint32_t index = node_index(peer);
+  return index < ranks_ ? peers_.mapped(index, addr, bytes) : nullptr;
+}
+
+Status ShmTransport::write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept {
+  const uint32_t index = node_index(peer);
+  if (index >= ranks_) return fail(Status::kBadArg, "rank %u is not on this node", peer);
+  if (void* local = peers_.mapped(index, dest, bytes)) {
+    std::memcpy(local, source, bytes);
+    return Status::kOk;
+  }
+  const uint64_t bit = uint64_t{1} << (index % 64);
+  if (index != memory_.node_rank() &&
+      (living_[index / 64].load(std::memory_order_relaxed) & bit) == 0) {
+    return fail(Status::kBroken, "rank %u is gone", peer);
+  }
+  return peers_.write(index, dest, source, bytes);
+}
+
+// ---- the end of a peer ----
+
+void ShmTransport::lose_out(OutRing& ring) noexcept HYDRANT_NO_TSA {
+  if (threaded_) ring.lock.lock();
+  ring.lose();
+  if (threaded_) ring.lock.unlock();
+}
+
+void ShmTransport::bury(Rank peer) noexcept {
+  const uint32_t index = node_index(peer);
+  if (index < ranks_ && index != memory_.node_rank()) bury_index(index);
+}
+
+void ShmTransport::bury_index(uint32_t index) noexcept HYDRANT_NO_TSA {
+  const uint64_t bit = uint64_t{1} << (index % 64);
+  const uint64_t before = living_[index / 64].fetch_and(~bit, std::memory_order_acq_rel);
+  if ((before & bit) == 0) return;
+  counts_.buried.fetch_add(1, std::memory_order_relaxed);
+  for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
+    in(index, lane).lost.store(true, std::memory_order_release);
+    active_[static_cast<uint32_t>(lane)][index / 64].fetch_and(~bit, std::memory_order_acq_rel);
+    lose_out(out(index, lane));
+    shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
+    if (threaded_) pool.lock.lock();
+    pool.forget(index);
+    if (threaded_) pool.lock.unlock();
+  }
+}
+
+ShmTransport::Counts ShmTransport::counts() const noexcept {
+  Counts now;
+  now.bells_rung = counts_.bells_rung.load(std::memory_order_relaxed);
+  now.bells_heard = counts_.bells_heard.load(std::memory_order_relaxed);
+  now.rings_retired = counts_.rings_retired.load(std::memory_order_relaxed);
+  now.fences = counts_.fences.load(std::memory_order_relaxed);
+  now.sleeps = counts_.sleeps.load(std::memory_order_relaxed);
+  now.buried = counts_.buried.load(std::memory_order_relaxed);
+  return now;
+}
+
+uint32_t ShmTransport::active_rings() const noexcept {
+  int count = 0;
+  for (const auto& lane : active_) {
+    for (uint32_t word = 0; word < words_; ++word) {
+      count += std::popcount(lane[word].load(std::memory_order_relaxed));
+    }
+  }
+  return static_cast<uint32_t>(count);
+}
+
+}  // namespace hydrant
