@@ -10,12 +10,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <unistd.h>
 
 namespace hydrant {
 namespace {
 
 constexpr uint64_t kLeaveNs = 1'000'000'000;
+constexpr uint64_t kStartNs = 60'000'000'000;
 
 std::atomic<int> requested_code{0};
 pid_t job_pid = 0;
@@ -29,38 +31,52 @@ void flush_streams() noexcept {
   }
 }
 
+// ---- what the control thread says ----
+
+class EndListener final : public ExitWatch::Listener {
+ public:
+  void on_exit_requested(Rank, int code) noexcept override { follow(code); }
+
+  void on_death(Rank rank, int signal) noexcept override {
+    if (job().transport != nullptr) job().transport->bury(rank);
+    follow(signal != 0 ? 128 + signal : 1);
+  }
+
+  void on_launcher_gone() noexcept override { _exit(1); }
+
+ private:
+  static void follow(int code) noexcept {
+    Job& the_job = job();
+    requested_code.store(code, std::memory_order_relaxed);
+    the_job.ending.store(true, std::memory_order_release);
+    if (the_job.transport != nullptr) the_job.transport->wake();
+  }
+};
+
+EndListener& end_listener() noexcept {
+  static EndListener listener;
+  return listener;
+}
+
+// Started once and never stopped: it has to be there until the process is gone.
+ExitWatch* exit_watch = nullptr;
+
 // Tells the launcher, once. False if somebody did before.
 bool leave_once(int code) noexcept {
   Job& the_job = job();
   if (the_job.exiting.exchange(true)) return false;
   the_job.ending.store(true, std::memory_order_relaxed);
-  if (the_job.bootstrap != nullptr) the_job.bootstrap->leave(code, now_ns() + kLeaveNs);
+  if (exit_watch != nullptr) {
+    exit_watch->leave(code, now_ns() + kLeaveNs);
+  } else if (the_job.bootstrap != nullptr) {
+    the_job.bootstrap->leave(code, now_ns() + kLeaveNs);
+  }
   return true;
 }
 
 // exit(3) or a return from main: the rest of exit(3) follows.
 void on_process_exit(int code, void*) {
   if (getpid() == job_pid) leave_once(code);
-}
-
-// ---- what the control thread says ----
-
-void on_exit_requested(void*, Rank, int code) noexcept {
-  Job& the_job = job();
-  requested_code.store(code, std::memory_order_relaxed);
-  the_job.ending.store(true, std::memory_order_release);
-  if (the_job.transport != nullptr) the_job.transport->wake();
-}
-
-void on_death(void*, Rank rank, int signal) noexcept {
-  Job& the_job = job();
-  // The supervisor of our own launcher says it; under others a survivor does.
-  if (!the_job.bootstrap->announces_deaths()) {
-    log_error("rank %u was killed by signal %d (%s); the job is ended", rank, signal,
-              strsignal(signal));
-  }
-  if (the_job.transport != nullptr) the_job.transport->bury(rank);
-  on_exit_requested(nullptr, rank, 128 + signal);
 }
 
 // ---- signals ----
@@ -114,9 +130,11 @@ Status watch_the_end() noexcept {
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
     install(number, on_fault, static_cast<int>(SA_RESETHAND | SA_NODEFER));
   }
-  return start_process_watch(
-      *job().bootstrap,
-      {.context = nullptr, .on_exit_requested = on_exit_requested, .on_death = on_death});
+  std::unique_ptr<ExitWatch> watch;
+  const Status status =
+      ExitWatch::start(*job().bootstrap, end_listener(), now_ns() + kStartNs, &watch);
+  exit_watch = watch.release();
+  return status;
 }
 
 void end_job(int code) noexcept {

@@ -65,9 +65,6 @@ class Bootstrap {
   virtual int watch_fd() const noexcept { return -1; }
   virtual Word heed() noexcept { return {}; }
 
-  // True if the launcher itself tells the user that a rank has died.
-  virtual bool announces_deaths() const noexcept { return false; }
-
   // Tells the launcher that this process ends the job with `code`. The process must end soon after.
   // Never waits longer than the deadline; safe to call from any thread, once.
   virtual void leave(int code, uint64_t deadline_ns) noexcept = 0;

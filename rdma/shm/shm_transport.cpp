@@ -173,6 +173,11 @@ void ShmTransport::drop_cell(Lane lane, const Cell& cell) noexcept HYDRANT_NO_TS
 
 // ---- memory ----
 
+std::byte* ShmTransport::shared_block(Rank peer) const noexcept {
+  const uint32_t index = node_index(peer);
+  return index < ranks_ ? memory_.barrier_area(index) : nullptr;
+}
+
 Status ShmTransport::add_segment(Rank peer, uintptr_t peer_addr, size_t bytes,
                                  void* local) noexcept {
   const uint32_t index = node_index(peer);

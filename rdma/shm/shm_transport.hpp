@@ -45,8 +45,8 @@ class ShmTransport final : public Transport {
   Status take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept override;
   void drop_cell(Lane lane, const Cell& cell) noexcept override;
 
-  // [peer_addr, peer_addr+bytes) of `peer` is mapped at `local` for the rest of the transport's life.
-  Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept;
+  std::byte* shared_block(Rank peer) const noexcept override;
+  Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept override;
   void* mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept override;
   Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
 

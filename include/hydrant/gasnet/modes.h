@@ -10,6 +10,7 @@
 #define HYDRANT_GASNET_MODES_H
 
 #include <gasnet_config.h>
+#include <hydrant/gasnet/mode.h>
 
 #if defined(GASNET_SEQ) + defined(GASNET_PARSYNC) + defined(GASNET_PAR) != 1
 #error define exactly one of GASNET_SEQ, GASNET_PARSYNC and GASNET_PAR before including gasnetex.h
@@ -54,16 +55,6 @@
 #define GASNET_SEGMENT_FAST 1
 #define HYDRANT_SEGMENT_MODE 0
 #define HYDRANT_SEGMENT_MODE_STR "FAST"
-#endif
-
-#if defined(GASNET_DEBUG) && defined(GASNET_NDEBUG)
-#error define at most one of GASNET_DEBUG and GASNET_NDEBUG
-#elif defined(GASNET_DEBUG)
-#undef GASNET_DEBUG
-#define GASNET_DEBUG 1
-#else
-#undef GASNET_NDEBUG
-#define GASNET_NDEBUG 1
 #endif
 
 /* The network that a client's build files chose is a name: every one of them is the same library. */

@@ -1,0 +1,38 @@
+# libhydrant: GASNet's API, put together from the objects of its layers. hydrant_static and hydrant_shared;
+# Hydrant::hydrant is the one that BUILD_SHARED_LIBS chooses. Not the pin cache: that is libfirehose.
+
+set(layers hydrant_base_objects hydrant_bootstrap hydrant_shm hydrant_am_objects hydrant_am_tools
+           hydrant_extended)
+set(objects "")
+foreach(layer IN LISTS layers)
+  list(APPEND objects $<TARGET_OBJECTS:${layer}>)
+endforeach()
+
+add_library(hydrant_static STATIC ${objects})
+target_link_libraries(hydrant_static PUBLIC stdc++ m Threads::Threads ${CMAKE_DL_LIBS})
+
+add_library(hydrant_shared SHARED ${objects})
+target_link_libraries(hydrant_shared PRIVATE m Threads::Threads ${CMAKE_DL_LIBS})
+set(export_list "${PROJECT_SOURCE_DIR}/am/libhydrant.map")
+# nodelete: threads keep state of the library until they end, and one is the library's own.
+target_link_options(
+  hydrant_shared PRIVATE "LINKER:--version-script=${export_list}" LINKER:-z,nodelete
+  LINKER:-Bsymbolic-functions LINKER:-z,now LINKER:--as-needed)
+if(NOT HYDRANT_SANITIZE)  # a sanitizer may leave its own symbols to the program
+  target_link_options(hydrant_shared PRIVATE LINKER:-z,defs)
+endif()
+set_target_properties(hydrant_shared PROPERTIES LINK_DEPENDS "${export_list}" VERSION ${PROJECT_VERSION}
+                                                SOVERSION ${PROJECT_VERSION_MAJOR})
+
+foreach(kind IN ITEMS static shared)
+  set_target_properties(hydrant_${kind} PROPERTIES OUTPUT_NAME hydrant LINKER_LANGUAGE CXX)
+  target_include_directories(
+    hydrant_${kind} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                           $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  add_library(Hydrant::hydrant_${kind} ALIAS hydrant_${kind})
+endforeach()
+if(BUILD_SHARED_LIBS)
+  add_library(Hydrant::hydrant ALIAS hydrant_shared)
+else()
+  add_library(Hydrant::hydrant ALIAS hydrant_static)
+endif()

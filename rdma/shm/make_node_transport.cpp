@@ -1,0 +1,54 @@
+// The node's shared memory, made by its first rank and handed to the others, and the transport over it.
+#include "rdma/node_channel.hpp"
+#include "rdma/shm/shm_transport.hpp"
+
+#include "firehose/base/thread.hpp"
+
+#include <new>
+#include <unistd.h>
+#include <utility>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kWaitNs = 60'000'000'000;
+// The first descriptor that the ranks of a node share.
+constexpr uint32_t kNodeMemoryFd = 1;
+
+Status share_memory(Bootstrap& bootstrap, int* fd) noexcept {
+  int made = -1;
+  Status status = Status::kOk;
+  const JobPlace& place = bootstrap.place();
+  if (place.node_rank == 0) {
+    status = shm::NodeMemory::create(static_cast<uint32_t>(place.node_ranks.size()), &made);
+  }
+  if (status == Status::kOk) status = share_fd(bootstrap, kNodeMemoryFd, made, fd, now_ns() + kWaitNs);
+  if (made >= 0) close(made);
+  return status;
+}
+
+}  // namespace
+
+Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
+                           std::unique_ptr<Transport>* transport) noexcept {
+  transport->reset();
+  const JobPlace& place = bootstrap.place();
+  if (place.size == 1) return Status::kOk;
+  int fd = -1;
+  if (const Status status = share_memory(bootstrap, &fd); status != Status::kOk) return status;
+  // Lives as long as the process, like the transport over it: threads may be inside when it ends.
+  alignas(shm::NodeMemory) static std::byte place_of_memory[sizeof(shm::NodeMemory)];
+  auto& memory = *new (place_of_memory) shm::NodeMemory;
+  Status status = memory.attach(fd, place.node_rank);
+  close(fd);
+  std::unique_ptr<ShmTransport> made;
+  if (status == Status::kOk) {
+    status = ShmTransport::open(memory, place,
+                                single_threaded ? ShmTransport::Threads::kOne : ShmTransport::Threads::kMany,
+                                &made);
+  }
+  *transport = std::move(made);
+  return status;
+}
+
+}  // namespace hydrant
