@@ -261,10 +261,12 @@ class Domain {
   size_t keep_likely_victims_locked(RegionIndex* batch, size_t n) HYDRANT_REQUIRES(mu_);
   RegionIndex allocate_locked() HYDRANT_REQUIRES(mu_);
   void retire_locked(RegionIndex region, RegionQueue* retired) HYDRANT_REQUIRES(mu_);
-  void kill_locked(RegionIndex region, RegionQueue* killed) HYDRANT_REQUIRES(mu_);
+  void kill_locked(RegionIndex region) HYDRANT_REQUIRES(mu_);
   // Retires what nobody holds of `list` after one fence; the rest becomes dead.
   void settle_locked(RegionQueue* list, RegionQueue* retired) HYDRANT_REQUIRES(mu_);
   void drain_dead_locked(size_t most, RegionQueue* retired) HYDRANT_REQUIRES(mu_);
+  // The same if so many have died, or so much, that they are worth a fence: every miss asks.
+  void drain_many_dead_locked(RegionQueue* retired) HYDRANT_REQUIRES(mu_);
   void quarantine_locked(RegionIndex region) HYDRANT_REQUIRES(mu_);
   // Unpins retired regions outside the lock. True if the kernel still charges some of it. Regions paid
   // for by a reservation leave their charge to it.
@@ -339,8 +341,8 @@ class Domain {
   // Where the last search for unheld regions ended.
   RegionIndex look_from_ HYDRANT_GUARDED_BY(mu_) = kNoRegion;
   uint32_t epoch_ HYDRANT_GUARDED_BY(mu_) = 1;  // fences issued
-  RegionQueue pending_ HYDRANT_GUARDED_BY(mu_), dead_ HYDRANT_GUARDED_BY(mu_),
-      quarantine_ HYDRANT_GUARDED_BY(mu_);
+  RegionQueue pending_ HYDRANT_GUARDED_BY(mu_), quarantine_ HYDRANT_GUARDED_BY(mu_);
+  DeadRegions dead_ HYDRANT_GUARDED_BY(mu_);
   RefusalList refusals_ HYDRANT_GUARDED_BY(mu_);
   StreamDetector streams_ HYDRANT_GUARDED_BY(mu_);
   RangeSet vouched_ HYDRANT_GUARDED_BY(mu_);

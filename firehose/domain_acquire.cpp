@@ -14,7 +14,7 @@ namespace {
 constexpr int kMostSpoiled = 256;  // then somebody invalidates faster than we can register
 constexpr uint32_t kMostNoBudget =
     32;  // evictions on behalf of one request that the registrar turned down
-constexpr size_t kLazyDead = 32;  // dead regions that are worth a fence
+constexpr size_t kNoBudgetDead = 32;  // dead regions looked at for each of them
 
 // Tells threads apart: where their static TLS lies.
 uint32_t thread_mark() {
@@ -310,7 +310,8 @@ bool Domain::bury_covered_locked(const Plan& plan) {
         continue;
       }
       slot(r).unreached.store(0, std::memory_order_relaxed);  // the new one may reach it yet
-      kill_locked(r, &dead_);
+      kill_locked(r);
+      dead_.add(infos_, r);
       ++totals_.merges;
     }
   }
@@ -334,7 +335,7 @@ void Domain::publish_locked(const Plan& plan, bool cacheable) {
   if (!cacheable || superfluous || !room || !bury_covered_locked(plan)) {
     info.state = RegionState::kDead;
     info.closed_epoch = epoch_;
-    dead_.push(infos_, r);
+    dead_.add(infos_, r);
     dead_count_.store(static_cast<uint32_t>(dead_.size()), std::memory_order_relaxed);
     return;
   }
@@ -381,7 +382,7 @@ Status Domain::finish_registration(const Want& want, const Plan& plan, Status st
         take_locked(want.thread, plan.region);
         *held = plan.region;
       }
-      if (dead_.size() >= kLazyDead) drain_dead_locked(2 * kLazyDead, &retired);
+      drain_many_dead_locked(&retired);
     }
     registered_.notify_all();
   }
@@ -400,7 +401,7 @@ Status Domain::after_no_budget(Want& want, const Plan& plan, bool* again) noexce
     before = budget_;
     shrink_budget_locked(plan.charge, pending);
     after = budget_;
-    drain_dead_locked(kLazyDead, &victims);
+    drain_dead_locked(kNoBudgetDead, &victims);
     if (victims.empty() && !evict_locked(plan.charge, 1, &victims)) evict_locked(1, 1, &victims);
   }
   if (after != before) {

@@ -9,6 +9,10 @@ namespace hydrant {
 namespace {
 
 constexpr size_t kBatch = 64;  // regions examined per fence, at most
+// Dead regions that are worth a fence: so many, or so much of the budget, or so many bytes.
+constexpr size_t kLazyDead = 32;
+constexpr uint64_t kLazyDeadShare = 8;
+constexpr uint64_t kLazyDeadBytes = uint64_t{64} << 20;
 constexpr uint64_t kRegrowEveryNs = 1'000'000'000;
 
 void warn_of_over_release(const char* domain, MemoryRange range) noexcept {
@@ -292,10 +296,9 @@ void Domain::retire_locked(RegionIndex region, RegionQueue* retired) {
   retired->push(infos_, region);
 }
 
-void Domain::kill_locked(RegionIndex region, RegionQueue* killed) {
+void Domain::kill_locked(RegionIndex region) {
   unlist_locked(region);
   doom_locked(region);
-  killed->push(infos_, region);
 }
 
 void Domain::settle_locked(RegionQueue* list, RegionQueue* retired) {
@@ -310,7 +313,7 @@ void Domain::settle_locked(RegionQueue* list, RegionQueue* retired) {
     if (settled_holds_locked(r) == 0) {
       retire_locked(r, retired);
     } else {
-      dead_.push(infos_, r);
+      dead_.add(infos_, r);
     }
   }
   dead_count_.store(static_cast<uint32_t>(dead_.size()), std::memory_order_relaxed);
@@ -323,6 +326,12 @@ void Domain::drain_dead_locked(size_t most, RegionQueue* retired) {
     examine.push(infos_, dead_.pop(infos_));
   }
   settle_locked(&examine, retired);
+}
+
+void Domain::drain_many_dead_locked(RegionQueue* retired) {
+  const uint64_t most_bytes = std::min(budget_ / kLazyDeadShare, kLazyDeadBytes);
+  if (dead_.fresh_count() < kLazyDead && dead_.fresh_charge() <= most_bytes) return;
+  drain_dead_locked(2 * kLazyDead, retired);
 }
 
 // Without the lock: nobody else touches the infos and keys of retiring regions.

@@ -80,7 +80,10 @@ bool Domain::invalidate_some(MemoryRange range, bool first) noexcept {
     for (uint32_t c = 0; c < 16 && !more; ++c) {
       if ((classes_.load(std::memory_order_relaxed) >> c & 1) == 0) continue;
       const size_t n = tables_[c]->collect(range.addr, range.last(), found, kInvalidateBatch);
-      for (size_t i = 0; i < n; ++i) kill_locked(found[i], &killed);
+      for (size_t i = 0; i < n; ++i) {
+        kill_locked(found[i]);
+        killed.push(infos_, found[i]);
+      }
       // In region mode one pass may miss ranges that begin before the last one that does.
       more = n != 0;
     }

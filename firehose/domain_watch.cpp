@@ -151,7 +151,7 @@ void Domain::doom_where(const Doomed& doomed) {
   for (RegionIndex r = 1; r <= high_; ++r) {
     if (infos_[r].state != RegionState::kOpen || !doomed(infos_[r])) continue;
     doom_locked(r);
-    dead_.push(infos_, r);
+    dead_.add(infos_, r);
   }
   dead_count_.store(static_cast<uint32_t>(dead_.size()), std::memory_order_relaxed);
 }
@@ -191,7 +191,7 @@ void Domain::forget(MemoryRange range) noexcept {
       const size_t n = tables_[c]->collect(range.addr, range.last(), found, kForgetBatch);
       for (size_t i = 0; i < n; ++i) {
         doom_locked(found[i]);
-        dead_.push(infos_, found[i]);
+        dead_.add(infos_, found[i]);
       }
       more = n != 0;
     }
@@ -205,7 +205,8 @@ bool Domain::any_pinned(MemoryRange range) noexcept {
     if ((classes_.load(std::memory_order_relaxed) >> c & 1) == 0) continue;
     if (tables_[c]->any_overlap(range.addr, range.last()) != kNoRegion) return true;
   }
-  for (const RegionQueue* queue : {&pending_, &dead_}) {
+  const RegionQueue* const queues[] = {&pending_, &dead_.fresh(), &dead_.held()};
+  for (const RegionQueue* queue : queues) {
     for (RegionIndex r = queue->front(); r != kNoRegion; r = infos_[r].next) {
       if (infos_[r].range.overlaps(range)) return true;
     }

@@ -35,6 +35,7 @@ struct RegionInfo {
   bool poisoned : 1;       // kPending: invalidated meanwhile, so the registration is worth nothing
   bool extended : 1;       // by a stream: RegionSlot::unreached says how much of that is unused
   bool over_released : 1;  // a pin of it was released more often than it was taken
+  bool looked_at : 1;      // kDead: held when it was last looked at, for which there was a fence
 };
 static_assert(sizeof(RegionInfo) <= 56);
 
@@ -71,6 +72,45 @@ class RegionQueue {
  private:
   RegionIndex head_ = kNoRegion, tail_ = kNoRegion;
   size_t size_ = 0;
+};
+
+// The dead regions of a domain: fresh ones, and those that were looked at since they died and were held.
+// Looking costs a fence, which only fresh ones are sure to be worth: therefore they are counted apart.
+class DeadRegions {
+ public:
+  bool empty() const noexcept { return size() == 0; }
+  size_t size() const noexcept { return fresh_.size() + held_.size(); }
+  size_t fresh_count() const noexcept { return fresh_.size(); }
+  uint64_t fresh_charge() const noexcept { return fresh_charge_; }
+  const RegionQueue& fresh() const noexcept { return fresh_; }
+  const RegionQueue& held() const noexcept { return held_; }
+
+  void add(MappedArray<RegionInfo>& infos, RegionIndex region) noexcept {
+    if (infos[region].looked_at) return held_.push(infos, region);
+    fresh_charge_ += infos[region].charge;
+    fresh_.push(infos, region);
+  }
+  void remove(MappedArray<RegionInfo>& infos, RegionIndex region) noexcept {
+    if (infos[region].looked_at) return held_.remove(infos, region);
+    fresh_charge_ -= infos[region].charge;
+    fresh_.remove(infos, region);
+  }
+  // For a look at it: fresh ones first, then the one that was looked at longest ago. Requires: not empty.
+  RegionIndex pop(MappedArray<RegionInfo>& infos) noexcept {
+    const RegionIndex region = fresh_.empty() ? held_.front() : fresh_.front();
+    remove(infos, region);
+    infos[region].looked_at = true;
+    return region;
+  }
+  void clear() noexcept {
+    fresh_.clear();
+    held_.clear();
+    fresh_charge_ = 0;
+  }
+
+ private:
+  RegionQueue fresh_, held_;
+  uint64_t fresh_charge_ = 0;
 };
 
 }  // namespace hydrant

@@ -124,6 +124,20 @@ TEST_P(PinCacheWatch, WhatWentUnheldIsDeregisteredByPoll) {
   map(6);
 }
 
+TEST_P(PinCacheWatch, MuchThatWentIsDeregisteredByTheNextMiss) {
+  destroy();
+  hydrant_domain_options_t options = watching(GetParam());
+  options.budget_bytes = 64 * kPage;
+  create(options);
+  use(4, 9);
+  unmap(4, 9);
+  the_monitor().settle();
+  EXPECT_EQ(registrar_.live_bytes(), 9 * kPage) << "never from where the news came";
+  use(40);
+  EXPECT_EQ(registrar_.live_bytes(), kPage) << "more than an eighth of the budget was dead";
+  map(4, 9);
+}
+
 TEST_P(PinCacheWatch, DeadRegionsMakeRoomForNewOnes) {
   destroy();
   hydrant_domain_options_t options = watching(GetParam());
