@@ -148,6 +148,7 @@ class Domain {
     bool exact = false;         // do not extend: the extended range was refused
     bool plain = false;         // do not ask for eager rights: they were refused
     bool quiet = false;         // the monitor knew of no change under way since this call began
+    bool must_ask = false;      // there is something that it may take, once the monitor was asked
     bool restless = false;      // it went on too long: what needs the check is not used
     bool waited_long = false;   // wait_for_pending_locked() has something to say
     uint32_t no_budget = 0;     // times the registrar had no budget

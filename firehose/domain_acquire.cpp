@@ -135,7 +135,8 @@ Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) 
   *status = Status::kOk;
   const RegionIndex found = find_locked(want.range, want.need);
   if (found != kNoRegion && infos_[found].checked && !want.quiet && !want.restless) {
-    return Step::kAgain;  // somebody has opened it since this call began
+    want.must_ask = true;
+    return Step::kAgain;  // somebody has opened it since this call began, or nobody has asked yet
   }
   if (found != kNoRegion && !(infos_[found].checked && want.restless)) {
     if (gate_is_shut(slot(found))) reopen_locked(found);
@@ -255,7 +256,11 @@ void Domain::abandon_locked(const Want& want, const Plan& plan) {
 }
 
 Domain::Step Domain::prepare(Want& want, Plan* plan, Status* status, RegionIndex* held) noexcept {
-  if (checked_regions_.load(std::memory_order_relaxed) != 0) (void)become_quiet(want);
+  // Whoever will not register asks only once there is something that he may take.
+  if ((want.effort != Effort::kHitOnly || want.must_ask) &&
+      checked_regions_.load(std::memory_order_relaxed) != 0) {
+    (void)become_quiet(want);
+  }
   {
     MutexLock lock(mu_);
     const Step step = look_locked(want, status, held);

@@ -79,7 +79,7 @@ bool Domain::become_quiet(Want& want) noexcept {
 // call; a release of what these addresses were before had then begun, so that it is under way, or was
 // read and told.
 bool Domain::look_checked(Want& want, const RegionSlot** out) noexcept {
-  if (checked_regions_.load(std::memory_order_relaxed) == 0 || !become_quiet(want)) return false;
+  if (checked_regions_.load(std::memory_order_relaxed) == 0) return false;
   const uint32_t need = bits(want.need);
   uint32_t classes = classes_.load(std::memory_order_acquire);
   while (classes != 0) {
@@ -89,6 +89,12 @@ bool Domain::look_checked(Want& want, const RegionSlot** out) noexcept {
     const RegionIndex r = tables_[c]->find(want.range.addr);
     if (r == kNoRegion || r >= slot_count_) continue;
     const RegionSlot& s = slot(r);
+    // Asked only for what would be a hit: the slot is looked at again afterwards.
+    if (want.range.addr < s.addr.load(std::memory_order_relaxed) ||
+        want.range.last() >= s.checked_gate.load(std::memory_order_relaxed)) {
+      continue;
+    }
+    if (!become_quiet(want)) return false;
     if (!hold_if_open(s, s.checked_gate, want.thread->counts[r], want.range.addr, want.range.last(),
                       need)) {
       continue;
