@@ -21,7 +21,12 @@
 //       beside/CALL/layer:LAYER      of cached memory while another thread registers 64 MiB and drops it,
 //                 again and again: ours in the same cache, bare with a ring of its own, where no lock of a
 //                 cache can be. alone_ns, alone_p99_ns: without that thread. registration_us: how long one
-//                 such registration takes. Whoever waited for a lock held across it would show that time.
+//                 such registration takes.
+//                 plain_ns, plain_p99_ns (munmap): beside that ring in a process without cache and reader,
+//                 so what the kernel makes a release wait for. Per call, of the reader thread, beside the
+//                 same cache and beside the ring: ours_sleeps, bare_sleeps: how often it slept (1: only for
+//                 the next report; a lock would be one more); ours_run_ns, bare_run_ns: time on a processor;
+//                 ours_ready_ns, bare_ready_ns: time in which it could have run and others did.
 //
 // Of calls on memory that was never pinned hooks_bench has more: mmap, and the malloc family.
 //
@@ -37,6 +42,7 @@
 #include "bench/support/machine.hpp"
 #include "bench/support/memory.hpp"
 #include "bench/support/paired.hpp"
+#include "bench/support/reader_thread.hpp"
 #include "bench/support/repeated_registration.hpp"
 #include "bench/support/serving_child.hpp"
 #include "firehose/watch/hooks_abi.h"
@@ -70,6 +76,9 @@ struct Request {
 struct Answer {
   char failure[200] = "";
   double registration_us = 0.0;
+  double reader_sleeps = 0.0;  // these three per call
+  double reader_run_ns = 0.0;
+  double reader_ready_ns = 0.0;
   double ns[kSamplesPerRound] = {};
   double later_ns[kSamplesPerRound] = {};
 };
@@ -115,9 +124,15 @@ class Subject {
       if (!big_) big_.emplace(kBigBytes, PageKind::kSmall);
       other.emplace(*big_, request.beside == Beside::kSameCache ? domain_->get() : 0);
     }
+    const ThreadCounts before = reader_.counts();
     for (uint32_t i = 0; i < kSamplesPerRound && failure_.empty(); ++i) {
       sample(request, &answer->ns[i], &answer->later_ns[i]);
     }
+    const ThreadCounts after = reader_.counts();
+    answer->reader_sleeps = static_cast<double>(after.sleeps - before.sleeps) / kSamplesPerRound;
+    answer->reader_run_ns = static_cast<double>(after.run_ns - before.run_ns) / kSamplesPerRound;
+    answer->reader_ready_ns =
+        static_cast<double>(after.ready_ns - before.ready_ns) / kSamplesPerRound;
     if (other) {
       answer->registration_us = other->stop() * 1e-3;
       if (answer->registration_us < 0) failure_ = "the other thread could not register";
@@ -220,6 +235,7 @@ class Subject {
   std::optional<Memory> big_;
   std::optional<Domain> domain_;
   std::optional<BareRing> ring_;
+  ReaderThread reader_;
   std::string lacking_;
   std::string failure_;
 };
@@ -247,6 +263,7 @@ struct Row {
   Side ours;
   Side bare;
   Side alone;
+  Side plain;
   uint64_t locked_bytes;
 };
 
@@ -272,16 +289,26 @@ class Samples {
     ns_.insert(ns_.end(), std::begin(answer.ns), std::end(answer.ns));
     later_ns_.insert(later_ns_.end(), std::begin(answer.later_ns), std::end(answer.later_ns));
     registration_us_.push_back(answer.registration_us);
+    sleeps_.push_back(answer.reader_sleeps);
+    run_ns_.push_back(answer.reader_run_ns);
+    ready_ns_.push_back(answer.reader_ready_ns);
     return median({std::begin(answer.ns), std::end(answer.ns)});
   }
   void forget() {
     ns_.clear();
     later_ns_.clear();
-    registration_us_.clear();
+    for (std::vector<double>* of_rounds : {&registration_us_, &sleeps_, &run_ns_, &ready_ns_}) {
+      of_rounds->clear();
+    }
   }
   void report(benchmark::State& state, const std::string& name) const {
     set_counter(state, (name + "_ns").c_str(), median(ns_));
     set_counter(state, (name + "_p99_ns").c_str(), quantile(ns_, 0.99));
+  }
+  void report_reader(benchmark::State& state, const std::string& name) const {
+    set_counter(state, name + "_sleeps", median(sleeps_));
+    set_counter(state, name + "_run_ns", median(run_ns_));
+    set_counter(state, name + "_ready_ns", median(ready_ns_));
   }
   double median_ns() const { return median(ns_); }
   double later_ns() const { return median(later_ns_); }
@@ -292,15 +319,19 @@ class Samples {
   std::unique_ptr<ServingChild> child_;
   std::vector<double> ns_;
   std::vector<double> later_ns_;
-  std::vector<double> registration_us_;
+  std::vector<double> registration_us_;  // this and the rest: one of each round
+  std::vector<double> sleeps_;
+  std::vector<double> run_ns_;
+  std::vector<double> ready_ns_;
 };
 
 void measure(benchmark::State& state, const Row& row) {
   Samples ours(row.ours);
   Samples bare(row.bare);
   Samples alone(row.alone);
+  Samples plain(row.plain);
   std::string failure;
-  for (Samples* side : {&ours, &bare, &alone}) {  // warms them up
+  for (Samples* side : {&ours, &bare, &alone, &plain}) {  // warms them up
     if (failure.empty()) side->take(&failure);
     side->forget();
   }
@@ -311,6 +342,7 @@ void measure(benchmark::State& state, const Row& row) {
       alternate(
           turn++, [&] { ns = ours.take(&failure); }, [&] { bare.take(&failure); });
       alone.take(&failure);
+      plain.take(&failure);
     }
     state.SetIterationTime(ns * 1e-9);
   }
@@ -319,7 +351,12 @@ void measure(benchmark::State& state, const Row& row) {
     bare.report(state, "bare");
     set_counter(state, "extra_ns", ours.median_ns() - bare.median_ns());
   }
-  if (!row.alone.kind.empty()) alone.report(state, "alone");
+  if (!row.alone.kind.empty()) {
+    alone.report(state, "alone");
+    ours.report_reader(state, "ours");
+    bare.report_reader(state, "bare");
+  }
+  if (!row.plain.kind.empty()) plain.report(state, "plain");
   set_counter(state, "later_ns", ours.later_ns());
   set_counter(state, "registration_us", ours.registration_us());
   if (!failure.empty()) state.SkipWithError(failure.c_str());
@@ -342,6 +379,7 @@ std::vector<Row> release_rows() {
              {layer, request(call, state)},
              {"bare", request(call, state)},
              {},
+             {},
              4 * kMapBytes});
       }
     }
@@ -355,6 +393,7 @@ std::vector<Row> all_rows() {
                   {"watched", request(Call::kMmap, State::kCached)},
                   {"bare", request(Call::kMmap, State::kCached)},
                   {},
+                  {},
                   4 * kMapBytes});
   const Request cached = request(Call::kInvalidate, State::kCached);
   const std::string invalidate = "explicit/invalidate/memory:";
@@ -362,10 +401,13 @@ std::vector<Row> all_rows() {
                   {"client", request(Call::kInvalidate, State::kNever)},
                   {},
                   {},
+                  {},
                   4 * kMapBytes});
-  rows.push_back({invalidate + "cached", {"client", cached}, {"bare", cached}, {}, 4 * kMapBytes});
+  rows.push_back(
+      {invalidate + "cached", {"client", cached}, {"bare", cached}, {}, {}, 4 * kMapBytes});
   rows.push_back({invalidate + "held",
                   {"client", request(Call::kInvalidate, State::kHeld)},
+                  {},
                   {},
                   {},
                   4 * kMapBytes});
@@ -374,6 +416,7 @@ std::vector<Row> all_rows() {
                     {"arena", request(Call::kFree, State::kCached, Beside::kNobody, bytes)},
                     {"arena", request(Call::kFree, State::kNever, Beside::kNobody, bytes)},
                     {},
+                    {},
                     4 * bytes});
   }
   const auto beside = [&](const char* call_name, Call call, const char* layer) {
@@ -381,6 +424,9 @@ std::vector<Row> all_rows() {
                     {layer, request(call, State::kCached, Beside::kSameCache)},
                     {layer, request(call, State::kCached, Beside::kBareRing)},
                     {layer, request(call, State::kCached)},
+                    call == Call::kMunmap
+                        ? Side{"bare", request(call, State::kNever, Beside::kBareRing)}
+                        : Side{},
                     kBigBytes + 4 * kMiB});
   };
   beside("munmap", Call::kMunmap, "checked");
