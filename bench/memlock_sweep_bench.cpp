@@ -6,13 +6,15 @@
 // so that on an idle machine it is the time that passes. A use makes a random range of the working set
 // usable, moves it into a pipe or out of it, in turn, through the pinned pages (READ_FIXED, WRITE_FIXED), and
 // gives it back:
-//   ours  hydrant_pin; below kCopyBelow hydrant_try_pin, as every network layer copies short messages unless
-//         their memory is registered already. What is "not now" is copied through the pool
+//   ours  asks a CopyDuel (firehose/base/copy_duel.hpp), which learns by trying whether uses of that length go
+//         to hydrant_pin, to hydrant_try_pin, or to the pool at once. What is "not now" is copied
 //   pool  everything is copied through the same pool (firehose/base/buffer_pool)
-// Both are this program started again, with 8 MiB of memlock and no privileges, as a user of its own; they
-// are measured in turn. Nothing is set but that limit: the budget is what the library makes of it, and the
-// pool and the rings are charged to the same account, so that the kernel has the last word. The last
-// kOutstanding pins are held, as those of transfers under way would be.
+// They take turns in one process, over the same memory, with the same uses, and every sample has others. The
+// process is this program started again, with 8 MiB of memlock and no privileges, as a user of its own. Nothing
+// is set but that limit: the budget is what the library makes of it, and the pool and the rings are charged to
+// the same account, so that the kernel has the last word. The pins of the last kOutstanding uses are held, as
+// those of transfers under way would be. Measured is what comes after the duel has learnt: kLearningUses of
+// each power of two of lengths.
 //
 // Rows  memlock/bytes:SIZE/access:HOW/pages:KIND
 //         SIZE   of a use; mixed: 4 KiB to 1 MiB, equally likely on a log scale
@@ -21,9 +23,13 @@
 // Counters: ours_mib_s, pool_mib_s, ratio = ours / pool; ours_usable_ns, pool_usable_ns, usable_ratio = pool
 // / ours: without the transfer, which a network card does by itself. The kernel's own transfer copies, at the
 // cost of the processor that asks, and what has just been copied into the pool's buffer lies in its cache: to
-// the pool the transfer is cheaper. The goal is 1 for both. copied_percent of the uses of ours,
-// registrations_per_use, budget_kib at the end, kernel_said_no: registrations for which the kernel had no
-// budget. Any failure makes the row an error that begins with "failed:".
+// the pool the transfer is cheaper. The goal is 1 for the first, which the duel is told to shorten.
+// copied_percent of the uses of ours, registrations_per_use, budget_kib at the end, kernel_said_no:
+// registrations for which the kernel had no budget. Any failure makes the row an error that begins with
+// "failed:".
+//
+// --quick: fewer and shorter samples, for an emulated machine. --no-pins: ours copies everything, too, so that
+// the ratios show what this program can tell apart.
 //
 // Every use is checked, outside of the time: all bytes that arrived are compared.
 #include <hydrant/pin_cache.h>
@@ -37,11 +43,11 @@
 #include "bench/support/paired.hpp"
 #include "bench/support/serving_child.hpp"
 #include "firehose/base/buffer_pool.hpp"
+#include "firehose/base/copy_duel.hpp"
 #include "firehose/registrars/uring_registrar.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <fcntl.h>
 #include <memory>
 #include <optional>
@@ -56,19 +62,22 @@ constexpr size_t kSetBytes = 64 * kMiB;
 constexpr size_t kLargestUse = 1 * kMiB;
 constexpr size_t kHotBytes = 4 * kMiB;
 constexpr size_t kOutstanding = 8;
-// Up to 64 KiB a copy costs no more than a registration.
-constexpr size_t kCopyBelow = 128 * kKiB;
-constexpr int kRounds = 6;
-constexpr size_t kMovedPerSample = 24 * kMiB;
+constexpr size_t kLearningUses = 500;
+constexpr int kRounds = 24;
+constexpr int kQuickRounds = 8;
+constexpr size_t kMovedPerSample = 8 * kMiB;
+constexpr size_t kQuickSample = 2 * kMiB;
 
 enum class How : uint32_t { kRandom, kHot, kSequential };
 
 struct Request {
   uint32_t through_pool = 0;
+  uint32_t no_pins = 0;
   uint32_t huge = 0;
   How how = How::kRandom;
-  uint32_t reserved = 0;
+  uint32_t sample = 0;
   uint64_t bytes = 0;  // of a use; 0: mixed
+  uint64_t sample_bytes = 0;
 };
 
 struct Answer {
@@ -194,7 +203,7 @@ hydrant_domain_options_t domain_options() {
 // Moves ranges of the working set; false, and why(), if something failed.
 class Mover {
  public:
-  Mover(bool through_pool, bool huge) : set_(huge) {
+  explicit Mover(bool huge) : set_(huge) {
     Status status = Status::kOk;
     registrar_ = make_uring_registrar(UringOptions{}, &status);
     // Some kernels give back late what the processes of the row before had pinned.
@@ -204,19 +213,19 @@ class Mover {
       if (made != Status::kNotReady) status = made;
     }
     if (pool_ == nullptr) fail(last_error_text());
-    if (!through_pool) domain_.emplace(domain_options());
+    domain_.emplace(domain_options());
   }
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
   ~Mover() {
-    while (!held_.empty()) release_oldest();
+    for (hydrant_pin_t& pin : held_) give_back(&pin);
   }
 
-  void move(Use use) {
+  void move(Use use, bool through_pool) {
     if (!set_.prepare(use)) fail("the wire took not all");
     const double start = cpu_ns();
     move_ns_ = 0.0;
-    domain_ ? move_pinned(use) : copy(use);
+    through_pool ? copy(use) : move_ours(use);
     total_.usable_ns += cpu_ns() - start - move_ns_ - 2 * look_ns_;
     total_.move_ns += move_ns_ - look_ns_;
     total_.bytes += static_cast<double>(use.len);
@@ -226,28 +235,33 @@ class Mover {
   // Of all uses so far.
   Answer total() const {
     Answer total = total_;
-    if (domain_) {
-      const hydrant_stats_t stats = domain_->stats();
-      total.registrations = static_cast<double>(stats.pins);
-      total.refused = static_cast<double>(stats.pin_failures);
-      total.budget_kib = static_cast<double>(stats.budget_bytes / kKiB);
-    }
+    const hydrant_stats_t stats = domain_->stats();
+    total.registrations = static_cast<double>(stats.pins);
+    total.refused = static_cast<double>(stats.pin_failures);
+    total.budget_kib = static_cast<double>(stats.budget_bytes / kKiB);
     why_.copy(total.failure, sizeof total.failure - 1);
     return total;
   }
 
  private:
-  void move_pinned(Use use) {
-    if (held_.size() == kOutstanding) release_oldest();
+  void move_ours(Use use) {
+    now_held_ = &held_[uses_++ % kOutstanding];
+    give_back(now_held_);
+    const CopyDuel::Turn turn = duel_.choose(use.len);
+    const uint64_t since = turn.timed ? now_ns() : 0;
+    turn.way == CopyDuel::Way::kCopy ? copy(use) : move_pinned(use, turn.way);
+    if (turn.timed) duel_.note(turn, use.len, now_ns() - since);
+  }
+  void move_pinned(Use use, CopyDuel::Way way) {
     std::byte* addr = set_.at(use.offset);
     const uint32_t access = use.outgoing ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE;
-    const auto take = use.len < kCopyBelow ? &hydrant_try_pin : &hydrant_pin;
+    const auto take = way == CopyDuel::Way::kIfPinned ? &hydrant_try_pin : &hydrant_pin;
     const hydrant_pin_t pin = take(domain_->get(), addr, use.len, access);
     if (pin.region == nullptr) {
       if (hydrant_pin_status(pin) != GASNET_ERR_NOT_READY) return fail(hydrant_error_text());
       return copy(use);
     }
-    held_.push_back(pin);
+    *now_held_ = pin;
     const double start = cpu_ns();
     const int status =
         hydrant_uring_move(pin, addr, use.len, set_.end_for(use), 0, use.outgoing ? 1 : 0);
@@ -267,9 +281,9 @@ class Mover {
     if (!use.outgoing) std::memcpy(set_.at(use.offset), buffer.addr, use.len);
     if (pool_->put_back(buffer.addr) != Status::kOk) fail(last_error_text());
   }
-  void release_oldest() {
-    if (hydrant_release(held_.front()) != GASNET_OK) fail(hydrant_error_text());
-    held_.pop_front();
+  void give_back(hydrant_pin_t* pin) {
+    if (pin->region != nullptr && hydrant_release(*pin) != GASNET_OK) fail(hydrant_error_text());
+    *pin = {};
   }
   void fail(const char* what) {
     if (why_.empty()) why_ = std::string("failed: ") + what;
@@ -279,7 +293,10 @@ class Mover {
   std::unique_ptr<UringRegistrar> registrar_;
   std::unique_ptr<BufferPool> pool_;
   std::optional<Domain> domain_;
-  std::deque<hydrant_pin_t> held_;
+  hydrant_pin_t held_[kOutstanding] = {};  // of the last uses; null: that one was copied
+  hydrant_pin_t* now_held_ = nullptr;
+  uint64_t uses_ = 0;
+  CopyDuel duel_;
   Answer total_;
   double move_ns_ = 0.0;  // of the last use
   const double look_ns_ = cost_of_a_look();
@@ -288,13 +305,13 @@ class Mover {
 
 // The uses of a sample; every sample of both sides has the same.
 std::vector<Use> uses_of(const Request& request) {
-  std::mt19937_64 random(13);
+  std::mt19937_64 random(request.sample);
   const size_t page = page_bytes();
   std::uniform_real_distribution<double> exponent(
       0.0, std::log2(static_cast<double>(kLargestUse / page)));
   std::vector<Use> uses;
-  size_t next = 0;
-  for (size_t moved = 0; moved < kMovedPerSample; moved += uses.back().len) {
+  size_t next = request.sample * request.sample_bytes % kSetBytes;
+  for (size_t moved = 0; moved < request.sample_bytes; moved += uses.back().len) {
     const auto pages = static_cast<size_t>(std::exp2(exponent(random)) + 0.5);
     const size_t len = request.bytes != 0 ? request.bytes : pages * page;
     const bool hot = request.how == How::kHot && random() % 10 != 0;
@@ -312,12 +329,12 @@ void serve_one(const Request& request, std::unique_ptr<Mover>* mover, std::vecto
                Answer* answer) {
   const OnCore here(0);
   if (*mover == nullptr) {
-    *mover = std::make_unique<Mover>(request.through_pool != 0, request.huge != 0);
-    *uses = uses_of(request);
+    *mover = std::make_unique<Mover>(request.huge != 0);
   }
+  *uses = uses_of(request);
   const Answer before = (*mover)->total();
   for (const Use use : *uses) {
-    if (before.failure[0] == '\0') (*mover)->move(use);
+    if (before.failure[0] == '\0') (*mover)->move(use, request.through_pool + request.no_pins != 0);
   }
   *answer = (*mover)->total();
   answer->usable_ns -= before.usable_ns;
@@ -368,9 +385,12 @@ struct Sums {
   }
 };
 
+// Of two samples each, one of them the first of its pair: whoever comes second finds warm caches.
 double median_ratio(const std::vector<double>& above, const std::vector<double>& below) {
   std::vector<double> ratios;
-  for (size_t i = 0; i < above.size(); ++i) ratios.push_back(above[i] / std::max(below[i], 1e-9));
+  for (size_t i = 1; i < above.size(); i += 2) {
+    ratios.push_back((above[i - 1] + above[i]) / std::max(below[i - 1] + below[i], 1e-9));
+  }
   return median(ratios);
 }
 
@@ -378,7 +398,7 @@ void report(benchmark::State& state, const Sums& ours, const Sums& pool) {
   const double uses = std::max(ours.uses, 1.0);
   set_counter(state, "ours_mib_s", median(ours.mib_s));
   set_counter(state, "pool_mib_s", median(pool.mib_s));
-  set_counter(state, "ratio", median_ratio(ours.mib_s, pool.mib_s));
+  set_counter(state, "ratio", median_ratio(pool.total_ns, ours.total_ns));
   set_counter(state, "ours_usable_ns", median(ours.usable_ns));
   set_counter(state, "pool_usable_ns", median(pool.usable_ns));
   set_counter(state, "usable_ratio", median_ratio(pool.usable_ns, ours.usable_ns));
@@ -388,13 +408,15 @@ void report(benchmark::State& state, const Sums& ours, const Sums& pool) {
   set_counter(state, "budget_kib", ours.budget_kib);
 }
 
+Request g_like;  // what the options ask for
+
 void measure(benchmark::State& state, Request request) {
-  const ServingChild ours_child("ordinary-user", "");
-  const ServingChild pool_child("ordinary-user", "");
+  request.sample_bytes = g_like.sample_bytes;
+  request.no_pins = g_like.no_pins;
+  const ServingChild child("ordinary-user", "");
   std::string failure;
   const auto ask = [&](bool through_pool) {
     request.through_pool = through_pool ? 1 : 0;
-    const ServingChild& child = through_pool ? pool_child : ours_child;
     Answer answer;
     if (!child.send(&request, sizeof request) || !child.receive(&answer, sizeof answer)) {
       failure = "failed: a child ended";
@@ -403,9 +425,12 @@ void measure(benchmark::State& state, Request request) {
     }
     return answer;
   };
-  // Warms them up. Where both are one user's they share the account: first the one that asks for all at once.
   ask(true);
-  ask(false);
+  const size_t classes = request.bytes != 0 ? 1 : 9;
+  for (double learnt = 0.0; learnt < static_cast<double>(kLearningUses * classes);) {
+    learnt += std::max(ask(false).uses, 1.0);
+    ++request.sample;
+  }
   Sums ours;
   Sums pool;
   size_t turn = 0;
@@ -413,6 +438,7 @@ void measure(benchmark::State& state, Request request) {
     if (failure.empty()) {
       alternate(
           turn++, [&] { ours.add(ask(false)); }, [&] { pool.add(ask(true)); });
+      ++request.sample;
     }
     state.SetIterationTime(ours.total_ns.empty() ? 0.0 : ours.total_ns.back() * 1e-9);
   }
@@ -428,10 +454,10 @@ void add_row(const std::string& bytes_name, uint64_t bytes, const char* how_name
   benchmark::RegisterBenchmark(name.c_str(),
                                [=](benchmark::State& state) {
                                  if (!refusal.empty()) return state.SkipWithError(refusal.c_str());
-                                 measure(state, {0, huge ? 1u : 0u, how, 0, bytes});
+                                 measure(state, {0, 0, huge ? 1u : 0u, how, 0, bytes, 0});
                                })
       ->UseManualTime()
-      ->Iterations(kRounds)
+      ->Iterations(g_like.sample_bytes < kMovedPerSample ? kQuickRounds : kRounds)
       ->Unit(benchmark::kNanosecond);
 }
 
@@ -450,6 +476,19 @@ void add_all_rows() {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::strncmp(argv[1], "--serve=", 8) == 0) return hydrant::bench::serve();
-  hydrant::bench::add_all_rows();
-  return hydrant::bench::run_program(argc, argv, "0.01");
+  using namespace hydrant::bench;
+  g_like.sample_bytes = kMovedPerSample;
+  int kept = 1;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--quick") == 0) {
+      g_like.sample_bytes = kQuickSample;
+    } else if (std::strcmp(argv[i], "--no-pins") == 0) {
+      g_like.no_pins = 1;
+    } else {
+      argv[kept++] = argv[i];
+    }
+  }
+  argc = kept;
+  add_all_rows();
+  return run_program(argc, argv, "0.01");
 }

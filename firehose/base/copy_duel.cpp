@@ -37,7 +37,8 @@ void CopyDuel::note(Turn turn, size_t len, uint64_t ns) noexcept {
   const auto way = static_cast<size_t>(turn.way);
   if (!turn.timed || state.noted[way] >= kTimes) return;
   const auto shortest = static_cast<float>(size_t{1} << turn.size_class);
-  const float scaled = static_cast<float>(ns) * shortest / static_cast<float>(std::max(len, size_t{1}));
+  const float scaled =
+      static_cast<float>(ns) * shortest / static_cast<float>(std::max(len, size_t{1}));
   ++state.noted[way];
   state.sum[way] += scaled;
   state.longest[way] = std::max(state.longest[way], scaled);
@@ -49,22 +50,25 @@ void CopyDuel::note(Turn turn, size_t len, uint64_t ns) noexcept {
 
 void CopyDuel::judge(State* state) noexcept {
   for (size_t way = 0; way < kWays; ++way) {
-    if (state->noted[way] < 2) continue;
+    if (state->noted[way] < 2) continue;  // whoever tells nothing is not judged anew
     // Without the longest, which more often than not is somebody else's time slice.
-    const float now = (state->sum[way] - state->longest[way]) /
-                      static_cast<float>(state->noted[way] - 1);
+    const float now =
+        (state->sum[way] - state->longest[way]) / static_cast<float>(state->noted[way] - 1);
     float& mean = state->mean[way];
     mean = mean == 0 ? now : mean + (now - mean) * kNews;
   }
   const auto& mean = state->mean;
-  const auto quickest = static_cast<size_t>(std::min_element(mean.begin(), mean.end()) - mean.begin());
+  const auto quicker = [](float a, float b) { return a != 0 && (b == 0 || a < b); };  // 0: unknown
+  const auto quickest =
+      static_cast<size_t>(std::min_element(mean.begin(), mean.end(), quicker) - mean.begin());
   const auto before = static_cast<size_t>(state->best);
   const bool changed = !state->judged || mean[quickest] < mean[before] * kClearly;
   const size_t best = changed ? quickest : before;
   float price = static_cast<float>(kAll) * kLooksNs;
   for (const float each : mean) price += std::max(each - mean[best], 0.0F) * kTimes;
   const float wanted = price / std::max(mean[best] * kShareOfTrials, 1.0F);
-  const uint32_t most = best == before && state->judged ? kGrowth * state->last_rest : kShortestRest;
+  const uint32_t most =
+      best == before && state->judged ? kGrowth * state->last_rest : kShortestRest;
   State next;
   next.best = static_cast<Way>(best);
   next.judged = true;

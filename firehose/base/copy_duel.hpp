@@ -50,7 +50,9 @@ class CopyDuel {
   void note(Turn turn, size_t len, uint64_t ns) noexcept;
 
   // The way that is taken outside of trials.
-  Way best(size_t len) const noexcept { return states_[len != 0 ? std::bit_width(len) - 1 : 0].best; }
+  Way best(size_t len) const noexcept {
+    return states_[len != 0 ? std::bit_width(len) - 1 : 0].best;
+  }
 
  private:
   static constexpr uint32_t kTimes = 4;  // of each way in a trial
