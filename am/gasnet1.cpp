@@ -1,5 +1,5 @@
 // GASNet-1's calls that have no twin in GASNet-EX.
-#include <hydrant/gasnet/am.h>
+#include <gasnet.h>
 
 #include "am/job.hpp"
 #include "am/segments.hpp"
@@ -7,7 +7,6 @@
 #include "am/thread_state.hpp"
 #include "am/token.hpp"
 
-#include <gasnet_config.h>
 #include <vector>
 
 using namespace hydrant;
@@ -17,12 +16,7 @@ namespace {
 // GASNet-1's rows say neither category nor number of arguments.
 constexpr gex_Flags_t kAnyUse = GEX_FLAG_AM_SHORT | GEX_FLAG_AM_MEDLONG | GEX_FLAG_AM_REQREP;
 
-struct LegacyEntry {
-  uint8_t index;
-  void (*fnptr)();
-};
-
-Status add_legacy_handlers(LegacyEntry* table, int count) noexcept {
+Status add_legacy_handlers(gasnet_handlerentry_t* table, int count) noexcept {
   std::vector<gex_AM_Entry_t> entries;
   for (int i = 0; i < count; ++i) {
     entries.push_back({.gex_index = table[i].index,
@@ -50,7 +44,7 @@ int hydrant_gasnet1_init(int* argc, char*** argv, const hydrant_client_info* inf
   return report(status, "gasnet_init");
 }
 
-int gasnet_attach(LegacyEntry* table, int numentries, uintptr_t segsize, uintptr_t minheapoffset) {
+int gasnet_attach(gasnet_handlerentry_t* table, int numentries, uintptr_t segsize, uintptr_t minheapoffset) {
   constexpr const char* kCall = "gasnet_attach";
   if (!is_wired()) return report(fail(Status::kNotInit, "gasnet_init comes first"), kCall);
   if (job().state.load(std::memory_order_acquire) == JobState::kAttached)

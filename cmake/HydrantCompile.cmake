@@ -38,6 +38,10 @@ target_link_libraries(hydrant_library INTERFACE hydrant_internal)
 target_compile_options(hydrant_library INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions>
                                                  -fvisibility=hidden)
 
+# For C++ that includes C headers whose inlined functions cast. Named after the others: the last option counts.
+add_library(hydrant_c_casts INTERFACE)
+target_compile_options(hydrant_c_casts INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-old-style-cast>)
+
 set(CMAKE_CXX_EXTENSIONS OFF)
 
 if(HYDRANT_SANITIZE)
