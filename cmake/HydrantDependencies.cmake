@@ -32,6 +32,8 @@ function(hydrant_find_optional name module package)
 endfunction()
 
 hydrant_find_optional(IBV libibverbs libibverbs-dev)
+# The header alone: libpmix is loaded when a launcher of its kind is there.
+hydrant_find_optional(PMIX pmix libpmix-dev)
 # jemalloc's archive, not its shared library, which would take the place of malloc.
 hydrant_find_optional(JEMALLOC jemalloc>=5.3 libjemalloc-dev)
 if(HYDRANT_HAVE_JEMALLOC)

@@ -9,6 +9,7 @@ run  ninja-build         the build
 run  pkg-config          finds the libraries below
 run  liburing-dev        the uring registrar: the one dependency of libfirehose
 run  libibverbs-dev      the ibv registrar (optional)
+run  libpmix-dev         jobs under Open MPI's mpirun and srun (optional)
 run  libjemalloc-dev     behind libhydrant_alloc (optional)
 run  libbenchmark-dev    bench/
 run  libucx-dev          the peer in bench/ (optional)
@@ -21,6 +22,9 @@ test libgmock-dev        tests/
 test binutils            lint: readelf and nm
 test clang-format        lint: formatting
 test valgrind            counts the instructions of a hit
+all  openmpi-bin         jobs under its mpirun
+all  mpich               jobs under its mpiexec
+all  libpmi2-0           how those speak with it
 all  clang               a second compiler, and the check of the lock annotations
 all  clang-tidy          static checks
 all  libclang-rt-14-dev  its sanitizers

@@ -42,8 +42,16 @@ enum class Knob : uint32_t {
   kGasnetTableScale,
   kPollMax,
   kSupernodeMaxsize,
+  kBootstrap,
+  kStopWarn,
+  kGasnetPshmNodes,
+  kGasnetExitTimeout,
+  kGasnetExitTimeoutMax,
+  kGasnetExitTimeoutMin,
+  kGasnetExitTimeoutFactor,
+  kEnd,  // not a knob
 };
-inline constexpr size_t kKnobCount = 24;
+inline constexpr size_t kKnobCount = static_cast<size_t>(Knob::kEnd);
 
 enum class KnobType : uint32_t {
   kSize,      // value: bytes

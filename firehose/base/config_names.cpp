@@ -15,7 +15,10 @@ bool starts_with(const char* text, const char* prefix) noexcept {
 }
 
 bool is_ours(const char* name) noexcept {
-  if (starts_with(name, "HYDRANT_TEST_") || starts_with(name, "HYDRANT_BENCH_")) return false;
+  // HYDRANT_JOB_* is what a launcher says to its processes.
+  for (const char* other : {"HYDRANT_TEST_", "HYDRANT_BENCH_", "HYDRANT_JOB_"}) {
+    if (starts_with(name, other)) return false;
+  }
   return starts_with(name, "HYDRANT_") || starts_with(name, "FIREHOSE_") ||
          starts_with(name, "GASNET_FIREHOSE_");
 }

@@ -1,0 +1,48 @@
+// Wire-up with our own supervisor: the rank's side of rdma/launch/wire.hpp.
+#pragma once
+
+#include "rdma/bootstrap.hpp"
+#include "rdma/launch/wire.hpp"
+
+#include <memory>
+#include <string>
+
+namespace hydrant {
+
+class SupervisedBootstrap final : public Bootstrap {
+ public:
+  // `calls` and `words` are the rank's ends of its sockets and belong to the object from now on. `name` is
+  // a literal. Says hello. Errors: kBadArg: another process is this rank; kBroken: no supervisor there, or the
+  // job ends already.
+  static Status open(const char* name, Rank rank, Rank size, int calls, int words,
+                     uint64_t deadline_ns, std::unique_ptr<Bootstrap>* bootstrap) noexcept;
+  ~SupervisedBootstrap() override;
+
+  const char* name() const noexcept override { return name_; }
+  const JobPlace& place() const noexcept override { return place_; }
+  Status put(std::string_view key, std::span<const std::byte> card) noexcept override;
+  Status fence(uint64_t deadline_ns) noexcept override;
+  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+             uint64_t deadline_ns) noexcept override;
+  int watch_fd() const noexcept override { return words_; }
+  Word heed() noexcept override;
+  void leave(int code, uint64_t deadline_ns) noexcept override;
+
+ private:
+  SupervisedBootstrap(const char* name, Rank rank, Rank size, int calls, int words);
+  // Sends a request and waits for its answer. `answer`, if not null, gets what follows a kOk.
+  Status call(launch::Request& request, std::span<const std::byte> card,
+              std::span<std::byte> answer, size_t* bytes) noexcept;
+  Status send(const launch::Request& request, std::span<const std::byte> card,
+              uint64_t deadline_ns) noexcept;
+  Status gone() const noexcept;
+  Status silent() const noexcept;
+
+  const char* name_;
+  JobPlace place_;
+  int calls_;
+  int words_;
+  uint32_t next_id_ = 1;
+};
+
+}  // namespace hydrant

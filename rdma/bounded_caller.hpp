@@ -1,0 +1,43 @@
+// Calls functions of other libraries that wait as long as they like: in a thread of its own, so that the
+// caller can go on at its deadline. A call that outlasts its deadline cannot be taken back: the thread is
+// given up, and every later call fails at once.
+#pragma once
+
+#include "firehose/base/thread.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace hydrant {
+
+class BoundedCaller {
+ public:
+  BoundedCaller() noexcept = default;
+  ~BoundedCaller();
+  BoundedCaller(const BoundedCaller&) = delete;
+  BoundedCaller& operator=(const BoundedCaller&) = delete;
+
+  // Starts the thread, named `name` (15 characters at most), all signals blocked. False: no thread to be had.
+  bool start(const char* name) noexcept;
+
+  // Runs `work` after what others have asked for; false if it has not ended at the deadline, or if the
+  // thread has been given up. `work` may go on after that: it owns what it uses. Any thread.
+  bool call(std::function<void()> work, uint64_t deadline_ns) noexcept;
+
+ private:
+  struct Shared {
+    Mutex mutex;
+    CondVar changed;
+    std::function<void()> work HYDRANT_GUARDED_BY(mutex);
+    bool taken HYDRANT_GUARDED_BY(mutex) = false;  // somebody's call is in progress
+    bool lost HYDRANT_GUARDED_BY(mutex) = false;
+    bool quit HYDRANT_GUARDED_BY(mutex) = false;
+  };
+  static void* serve(void* argument);
+
+  std::shared_ptr<Shared> shared_;
+  pthread_t thread_{};
+};
+
+}  // namespace hydrant

@@ -1,0 +1,188 @@
+// hydrant-run: starts the processes of a job on this machine.
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/status.hpp"
+#include "rdma/launch/cpu_binding.hpp"
+#include "rdma/launch/job_environment.hpp"
+#include "rdma/launch/supervisor.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <string>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <vector>
+
+namespace hydrant::launch {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitStart = 1;
+constexpr int kExitNotExecutable = 126;
+constexpr int kExitNotFound = 127;
+
+struct Options {
+  Rank size = 0;
+  std::vector<std::string> variables;
+  std::string bind = "none";
+  double timeout_s = 0;
+  bool verbose = false;
+  std::vector<std::string> command;
+};
+
+const char kFooter[] =
+    "The exit code is 128 + the signal if a process was killed, else the first code that was not "
+    "0. A\n"
+    "process that exits, or calls gasnet_exit, ends the job: the others are told at once, get "
+    "SIGQUIT after\n"
+    "0.25 s, and are killed after GASNET_EXITTIMEOUT. HYDRANT_JOB_RANK and HYDRANT_JOB_SIZE are "
+    "set for\n"
+    "each process. Standard input goes to rank 0. Ctrl-C and SIGTERM go to every process; the "
+    "second time\n"
+    "they are killed. 2: wrong options; 126, 127: the program cannot be run; 124: --timeout.";
+
+std::string check_variable(const std::string& text) {
+  const size_t equals = text.find('=');
+  return equals == 0 || equals == text.npos ? "\"" + text + "\" is not VAR=VALUE" : "";
+}
+
+void declare(CLI::App* app, Options* options) {
+  app->footer(kFooter);
+  app->add_option("-n,--ranks", options->size,
+                  "How many processes: 1 to " + std::to_string(kMaxRanks))
+      ->required()
+      ->type_name("N");
+  app->add_option("-E,--env", options->variables,
+                  "Set a variable for the processes; may be repeated")
+      ->type_name("VAR=VALUE")
+      ->allow_extra_args(false)
+      ->check(check_variable);
+  app->add_option(
+         "--bind", options->bind,
+         "none: processes run on any CPU; core: each on a core of its own, as far as there are any")
+      ->check(CLI::IsMember({"none", "core"}))
+      ->capture_default_str();
+  app->add_option("--timeout", options->timeout_s, "End the job after this long; 0 means never")
+      ->check(CLI::Range(0.0, 1e9))
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  app->add_flag("--verbose", options->verbose, "Say what starts and how it ends");
+  app->add_option("program", options->command, "The program and its arguments")
+      ->required()
+      ->type_name("PROGRAM ARGUMENTS...");
+  app->positionals_at_end();
+  app->prefix_command(false);
+}
+
+// Where `program` lies, as execvp(3) would look; "" with errno.
+std::string find_program(const std::string& program) {
+  const auto runs = [](const std::string& path) {
+    struct stat info {};
+    if (access(path.c_str(), X_OK) != 0 || stat(path.c_str(), &info) != 0) return false;
+    if (S_ISREG(info.st_mode)) return true;
+    errno = EACCES;
+    return false;
+  };
+  if (program.find('/') != program.npos) return runs(program) ? program : "";
+  const char* path = std::getenv("PATH");
+  std::string rest = path != nullptr ? path : "/bin:/usr/bin";
+  int error = ENOENT;
+  for (size_t at = 0; at <= rest.size();) {
+    const size_t end = std::min(rest.find(':', at), rest.size());
+    const std::string folder = end > at ? rest.substr(at, end - at) : ".";
+    if (runs(folder + "/" + program)) return folder + "/" + program;
+    if (errno == EACCES) error = EACCES;
+    at = end + 1;
+  }
+  errno = error;
+  return "";
+}
+
+// Becomes the program. Says why to the supervisor if it cannot.
+[[noreturn]] void become_program(const Options& options, const std::string& path, Rank rank,
+                                 const RankEnds& ends) {
+  Word word{.kind = WordKind::kStartFailure, .rank = rank, .code = ENOMEM};
+  if (set_job_environment({.rank = rank, .size = options.size, .ends = ends}) == Status::kOk) {
+    for (const std::string& one : options.variables) {
+      const size_t equals = one.find('=');
+      setenv(one.substr(0, equals).c_str(), one.substr(equals + 1).c_str(), 1);
+    }
+    std::vector<char*> arguments;
+    for (const std::string& one : options.command)
+      arguments.push_back(const_cast<char*>(one.c_str()));
+    arguments.push_back(nullptr);
+    execvp(path.c_str(), arguments.data());
+    word.code = errno;
+  }
+  send_message(ends.words, bytes_of(word));
+  _exit(kExitNotFound);
+}
+
+int run_job(const Options& options) {
+  const std::string path = find_program(options.command[0]);
+  if (path.empty()) {
+    const int error = errno;
+    std::fprintf(stderr, "hydrant-run: cannot run %s: %s\n", options.command[0].c_str(),
+                 errno_text(error));
+    return error == ENOENT || error == ENOTDIR ? kExitNotFound : kExitNotExecutable;
+  }
+  std::unique_ptr<Supervisor> supervisor;
+  const SupervisorOptions how{.program = "hydrant-run",
+                              .size = options.size,
+                              .timeout_ns = static_cast<uint64_t>(options.timeout_s * 1e9),
+                              .verbose = options.verbose};
+  if (Supervisor::create(how, &supervisor) != Status::kOk) {
+    std::fprintf(stderr, "hydrant-run: %s\n", last_error_text());
+    return kExitStart;
+  }
+  const CpuBinding binding = options.bind == "core" ? CpuBinding::by_core() : CpuBinding{};
+  for (Rank rank = 0; rank < options.size; ++rank) {
+    RankEnds ends;
+    const Supervisor::Side side = supervisor->start(rank, &ends);
+    if (side == Supervisor::Side::kChild) {
+      supervisor.reset();
+      binding.apply(rank);
+      become_program(options, path, rank, ends);
+    }
+    if (side == Supervisor::Side::kFailed) {
+      supervisor->say("%s", last_error_text());
+      supervisor->abandon();
+      return kExitStart;
+    }
+  }
+  return supervisor->run();
+}
+
+// A closed descriptor 0, 1 or 2 would become one of ours, and what is printed would go there.
+void hold_stdio() {
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::launch
+
+int main(int argc, char** argv) {
+  using namespace hydrant::launch;
+  hold_stdio();
+  Options options;
+  CLI::App app("Starts N processes of a program on this machine as one job, and ends them as one.",
+               "hydrant-run");
+  declare(&app, &options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  if (options.size == 0 || options.size > kMaxRanks) {
+    std::fprintf(stderr, "hydrant-run: -n %u: 1 to %u processes are possible\n", options.size,
+                 kMaxRanks);
+    return kExitUsage;
+  }
+  return run_job(options);
+}

@@ -1,0 +1,240 @@
+// Starting: limits, signals, forking. supervisor_loop.cpp serves, supervisor_end.cpp ends.
+#include "rdma/launch/supervisor.hpp"
+
+#include "firehose/base/config.hpp"
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace hydrant::launch {
+namespace {
+
+constexpr rlim_t kOwnDescriptors = 64;  // beside two per rank: the program's own, and some room
+constexpr int kFirstFreeDescriptor = 3;
+
+// Signals that mean something to the supervisor. All others are held back, but for those that stop a process
+// and those that a fault of its own raises.
+constexpr int kTaken[] = {SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2};
+constexpr int kNotHeld[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGSEGV,
+                            SIGBUS,  SIGFPE,  SIGILL,  SIGABRT};
+
+// The same descriptor, above those of stdio, whatever this process has closed.
+int above_stdio(int fd) noexcept {
+  if (fd < 0 || fd >= kFirstFreeDescriptor) return fd;
+  const int lifted = fcntl(fd, F_DUPFD_CLOEXEC, kFirstFreeDescriptor);
+  close(fd);
+  return lifted;
+}
+
+bool make_pair(int* ours, int* theirs) noexcept {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
+    return false;
+  *ours = above_stdio(pair[0]);
+  *theirs = above_stdio(pair[1]);
+  return *ours >= 0 && *theirs >= 0;
+}
+
+void close_if_open(int* fd) noexcept {
+  if (*fd >= 0) close(*fd);
+  *fd = -1;
+}
+
+// Standard input goes to rank 0; who else reads finds the end.
+void take_stdin_away() noexcept {
+  if (fcntl(STDIN_FILENO, F_GETFD) < 0) return;
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (null < 0) return;
+  dup2(null, STDIN_FILENO);
+  close(null);
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const SupervisorOptions& options)
+    : options_(options),
+      desk_(options.size, *this),
+      end_(exit_times(options.size)),
+      ranks_(options.size),
+      stop_warn_ns_(knob_number(Knob::kStopWarn)) {}
+
+Supervisor::~Supervisor() {
+  for (RankState& state : ranks_) {
+    close_if_open(&state.calls);
+    close_if_open(&state.words);
+    close_if_open(&state.below);
+  }
+  close_if_open(&epoll_);
+  close_if_open(&signals_);
+  give_signals_back();
+}
+
+Status Supervisor::create(const SupervisorOptions& options,
+                          std::unique_ptr<Supervisor>* supervisor) noexcept {
+  if (options.size == 0 || options.size > kMaxRanks) {
+    return fail(Status::kBadArg,
+                "a job cannot have %u processes on this machine: 1 to %u are possible",
+                options.size, kMaxRanks);
+  }
+  std::unique_ptr<Supervisor> made(new Supervisor(options));
+  const Status status = made->prepare();
+  if (status == Status::kOk) *supervisor = std::move(made);
+  return status;
+}
+
+Status Supervisor::raise_descriptor_limit() noexcept {
+  const rlim_t needed = 2 * static_cast<rlim_t>(options_.size) + kOwnDescriptors;
+  getrlimit(RLIMIT_NOFILE, &old_descriptors_);
+  if (old_descriptors_.rlim_cur >= needed) return Status::kOk;
+  if (old_descriptors_.rlim_max < needed) {
+    return fail(
+        Status::kResource,
+        "%u processes need %llu descriptors, and the limit is %llu; raise it with ulimit -n, or "
+        "start at most %llu",
+        options_.size, static_cast<unsigned long long>(needed),
+        static_cast<unsigned long long>(old_descriptors_.rlim_max),
+        static_cast<unsigned long long>(old_descriptors_.rlim_max > kOwnDescriptors
+                                            ? (old_descriptors_.rlim_max - kOwnDescriptors) / 2
+                                            : 0));
+  }
+  const rlimit raised{needed, old_descriptors_.rlim_max};
+  if (setrlimit(RLIMIT_NOFILE, &raised) != 0) {
+    return fail(Status::kResource, "setrlimit(RLIMIT_NOFILE, %llu): %s",
+                static_cast<unsigned long long>(needed), errno_text(errno));
+  }
+  return Status::kOk;
+}
+
+Status Supervisor::prepare() noexcept {
+  const Status limits = raise_descriptor_limit();
+  if (limits != Status::kOk) return limits;
+  take_signals();
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (const int signal : kTaken) {
+    // What this process was started to ignore (nohup) stays ignored, by the ranks as well.
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (signal == SIGCHLD || action.sa_handler != SIG_IGN) sigaddset(&taken, signal);
+  }
+  epoll_ = above_stdio(epoll_create1(EPOLL_CLOEXEC));
+  signals_ = above_stdio(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (epoll_ < 0 || signals_ < 0) {
+    return fail(Status::kResource, "no descriptors for the supervisor: %s", errno_text(errno));
+  }
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = UINT64_MAX}};
+  epoll_ctl(epoll_, EPOLL_CTL_ADD, signals_, &event);
+  if (options_.timeout_ns != 0) job_deadline_ns_ = now_ns() + options_.timeout_ns;
+  return Status::kOk;
+}
+
+void Supervisor::take_signals() noexcept {
+  sigset_t held;
+  sigfillset(&held);
+  for (const int signal : kNotHeld) sigdelset(&held, signal);
+  pthread_sigmask(SIG_SETMASK, &held, &old_mask_);
+  // Ignored, children would be reaped without a word.
+  struct sigaction child {};
+  child.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &child, &old_child_action_);
+  signals_taken_ = true;
+}
+
+void Supervisor::give_signals_back() noexcept {
+  if (!signals_taken_) return;
+  signals_taken_ = false;
+  sigaction(SIGCHLD, &old_child_action_, nullptr);
+  pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
+}
+
+Supervisor::Side Supervisor::start(Rank rank, RankEnds* ends) noexcept {
+  RankState& state = ranks_[rank];
+  RankEnds made;
+  if (!make_pair(&state.calls, &made.calls) || !make_pair(&state.words, &made.words)) {
+    static_cast<void>(
+        fail(Status::kResource, "no sockets for rank %u: %s", rank, errno_text(errno)));
+    close_if_open(&made.calls);
+    close_if_open(&made.words);
+    return Side::kFailed;
+  }
+  const int on = 1;
+  setsockopt(state.calls, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    *ends = made;
+    become_child(parent, rank, ends);
+    return Side::kChild;
+  }
+  const int error = errno;
+  close(made.calls);
+  close(made.words);
+  if (pid < 0) {
+    static_cast<void>(
+        fail(Status::kResource,
+             "cannot start rank %u of %u: fork(): %s; ulimit -u, pids.max of the cgroup and "
+             "kernel.pid_max limit processes",
+             rank, options_.size, errno_text(error)));
+    return Side::kFailed;
+  }
+  state.pid = pid;
+  by_pid_[pid] = rank;
+  ++running_;
+  watch(state.calls, uint64_t{rank} * 2, true, true);
+  watch(state.words, uint64_t{rank} * 2 + 1, true, true);
+  if (options_.verbose) say("rank %u is pid %d", rank, static_cast<int>(pid));
+  return Side::kParent;
+}
+
+void Supervisor::become_child(pid_t parent, Rank rank, RankEnds* ends) noexcept {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // It may have gone before that call; then somebody else is the parent by now.
+  if (getppid() != parent) _exit(1);
+  if (rank != 0) take_stdin_away();
+  setrlimit(RLIMIT_NOFILE, &old_descriptors_);
+  if (ends->calls < 0 || ends->words < 0) _exit(1);
+}
+
+void Supervisor::abandon() noexcept {
+  for (RankState& state : ranks_) {
+    if (state.pid != 0) kill(state.pid, SIGKILL);
+  }
+  for (RankState& state : ranks_) {
+    if (state.pid != 0) waitpid(state.pid, nullptr, 0);
+    state.pid = 0;
+  }
+  running_ = 0;
+}
+
+void Supervisor::say(const char* format, ...) noexcept {
+  char line[1024];
+  const int start = std::snprintf(line, sizeof line, "%s: ", options_.program);
+  va_list arguments;
+  va_start(arguments, format);
+  const int text =
+      std::vsnprintf(line + start, sizeof line - static_cast<size_t>(start) - 1, format, arguments);
+  va_end(arguments);
+  size_t bytes = static_cast<size_t>(start + std::max(text, 0));
+  bytes = std::min(bytes, sizeof line - 2);
+  line[bytes++] = '\n';
+  // Nobody may be reading any more: a job is not kept alive by that.
+  constexpr int kPatienceMs = 100;
+  pollfd out{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&out, 1, kPatienceMs) == 1) {
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, bytes);
+  }
+}
+
+}  // namespace hydrant::launch

@@ -1,0 +1,137 @@
+// The process that stands above the ranks of a job on one machine: it forks them, answers their calls,
+// notices how each of them ends, and ends the others. One thread and one loop, which sleeps until a
+// socket, a signal or a deadline has something for it. It never waits for a rank.
+//
+// hydrant-run executes a program in each child. With GASNET_PSHM_NODES the children return from
+// open_bootstrap() and the process that called it stays here.
+//
+// A rank is one child process, or a process below it (a shell script that runs the program): who says hello
+// counts as the rank, too, and is ended with it.
+//
+// A child gets SIGKILL when its supervisor is gone, however that ended.
+#pragma once
+
+#include "firehose/base/status.hpp"
+#include "rdma/bootstrap.hpp"
+#include "rdma/launch/call_desk.hpp"
+#include "rdma/launch/job_end.hpp"
+#include "rdma/launch/wire.hpp"
+
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <unordered_map>
+#include <vector>
+
+namespace hydrant::launch {
+
+inline constexpr Rank kMaxRanks = 4096;
+
+struct SupervisorOptions {
+  const char* program = "hydrant";  // what its messages begin with
+  Rank size = 1;
+  uint64_t timeout_ns = 0;  // for the whole job; 0: none
+  bool verbose = false;
+};
+
+// A rank's ends of its two sockets, close-on-exec and never 0, 1 or 2.
+struct RankEnds {
+  int calls = -1;
+  int words = -1;
+};
+
+class Supervisor final : public Answerer {
+ public:
+  // Takes over the signals of this process. Errors: kBadArg: no such size; kResource: too few descriptors, with
+  // how many are needed and may be had.
+  static Status create(const SupervisorOptions& options,
+                       std::unique_ptr<Supervisor>* supervisor) noexcept;
+  ~Supervisor();
+
+  // Forks rank `rank`; call it for 0, 1, 2 and so on. In the child, signals and limits are as they were, and
+  // the object must be destroyed. Errors (kFailed, with a text): no more processes or descriptors.
+  enum class Side : uint32_t { kParent, kChild, kFailed };
+  Side start(Rank rank, RankEnds* ends) noexcept;
+
+  // Serves until every rank has ended; answers the job's exit code.
+  int run() noexcept;
+  // Kills what has been started and reaps it.
+  void abandon() noexcept;
+
+  // One line on standard error, behind the program's name.
+  [[gnu::format(printf, 2, 3)]] void say(const char* format, ...) noexcept;
+
+ private:
+  struct RankState {
+    pid_t pid = 0;  // 0: not started, or reaped
+    int calls = -1;
+    int words = -1;
+    int below = -1;  // pidfd of the process that said hello, if that is not the child itself
+    bool left = false;
+    bool quit_sent = false;
+    bool kill_sent = false;
+    bool complained = false;
+    bool start_failed = false;
+    bool stop_said = false;
+    uint64_t stopped_ns = 0;
+    std::vector<std::byte> unsent;  // an answer that found no room
+  };
+
+  explicit Supervisor(const SupervisorOptions& options);
+  Status prepare() noexcept;
+  Status raise_descriptor_limit() noexcept;
+  void take_signals() noexcept;
+  void give_signals_back() noexcept;
+  void become_child(pid_t parent, Rank rank, RankEnds* ends) noexcept;
+
+  void answer(Rank to, const Reply& reply, std::span<const std::byte> tail) noexcept override;
+  void wait_for_events(uint64_t now) noexcept;
+  void handle(uint64_t tag) noexcept;
+  void read_calls(Rank rank) noexcept;
+  void read_words(Rank rank) noexcept;
+  void flush(Rank rank) noexcept;
+  void note_sender(RankState& state, pid_t pid) noexcept;
+  void watch(int fd, uint64_t tag, bool reading, bool first) noexcept;
+  void drop(int* fd) noexcept;
+  void complain(Rank rank) noexcept;
+
+  void read_signals() noexcept;
+  void pass_on(int signal, bool children_have_it) noexcept;
+  void reap() noexcept;
+  void ended(Rank rank, const siginfo_t& info) noexcept;
+  void exited(Rank rank, pid_t pid, int code) noexcept;
+  void died(Rank rank, pid_t pid, int signal, bool dumped) noexcept;
+  void left(Rank rank, int code) noexcept;
+  void start_failed(Rank rank, int error) noexcept;
+  void check_joined() noexcept;
+  void begin_end() noexcept;
+  void keep_time(uint64_t now) noexcept;
+  void warn_stopped(uint64_t now) noexcept;
+  uint64_t next_ns() const noexcept;
+  void send_signal(RankState& state, int signal) noexcept;
+  void end_remaining(JobEnd::Step step) noexcept;
+
+  const SupervisorOptions options_;
+  CallDesk desk_;
+  JobEnd end_;
+  std::vector<RankState> ranks_;
+  std::unordered_map<pid_t, Rank> by_pid_;
+  uint32_t running_ = 0;
+  uint32_t stopped_ = 0;
+  Rank never_joined_ = kNoRank;  // one that exited with 0 and without a hello
+  pid_t never_joined_pid_ = 0;
+  uint64_t job_deadline_ns_ = UINT64_MAX;
+  uint64_t give_up_ns_ = UINT64_MAX;
+  uint64_t stop_warn_ns_ = 0;
+  int epoll_ = -1;
+  int signals_ = -1;
+  bool signals_taken_ = false;
+  sigset_t old_mask_{};
+  struct sigaction old_child_action_ {};
+  rlimit old_descriptors_{};
+};
+
+}  // namespace hydrant::launch

@@ -1,0 +1,204 @@
+// Serving: sockets, signals, deadlines.
+#include "firehose/base/thread.hpp"
+#include "rdma/launch/supervisor.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace hydrant::launch {
+namespace {
+
+constexpr uint64_t kSignalTag = UINT64_MAX;
+constexpr int kEventsAtOnce = 64;
+
+int pidfd_of(pid_t pid) noexcept {
+  return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));  // close-on-exec by nature
+}
+
+}  // namespace
+
+int Supervisor::run() noexcept {
+  while (running_ > 0) {
+    const uint64_t now = now_ns();
+    if (now >= give_up_ns_) {
+      say("%u processes cannot be ended: the kernel holds them", running_);
+      break;
+    }
+    wait_for_events(now);
+    keep_time(now_ns());
+  }
+  // What said hello from below a child that is gone.
+  for (RankState& state : ranks_) {
+    if (state.below >= 0) send_signal(state, SIGKILL);
+  }
+  return end_.code();
+}
+
+uint64_t Supervisor::next_ns() const noexcept {
+  uint64_t next = std::min({desk_.next_ns(), end_.next_ns(), job_deadline_ns_, give_up_ns_});
+  if (stopped_ == 0 || stop_warn_ns_ == 0) return next;
+  for (const RankState& state : ranks_) {
+    if (state.stopped_ns != 0 && !state.stop_said) {
+      next = std::min(next, state.stopped_ns + stop_warn_ns_);
+    }
+  }
+  return next;
+}
+
+void Supervisor::wait_for_events(uint64_t now) noexcept {
+  const uint64_t next = next_ns();
+  int timeout_ms = -1;
+  if (next != UINT64_MAX) {
+    constexpr uint64_t kMillisecond = 1'000'000;
+    constexpr uint64_t kLongest = 3'600'000;
+    const uint64_t left = next > now ? (next - now + kMillisecond - 1) / kMillisecond : 0;
+    timeout_ms = static_cast<int>(std::min(left, kLongest));
+  }
+  epoll_event events[kEventsAtOnce];
+  const int count = epoll_wait(epoll_, events, kEventsAtOnce, timeout_ms);
+  // Signals last: what a rank said before it died comes before its death.
+  bool signalled = false;
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.u64 == kSignalTag) {
+      signalled = true;
+    } else {
+      handle(events[i].data.u64);
+    }
+  }
+  if (signalled) read_signals();
+}
+
+void Supervisor::handle(uint64_t tag) noexcept {
+  const Rank rank = static_cast<Rank>(tag / 2);
+  if (tag % 2 == 1) return read_words(rank);
+  if (!ranks_[rank].unsent.empty()) return flush(rank);
+  read_calls(rank);
+}
+
+void Supervisor::watch(int fd, uint64_t tag, bool reading, bool first) noexcept {
+  epoll_event event{.events = reading ? EPOLLIN : EPOLLOUT, .data = {.u64 = tag}};
+  epoll_ctl(epoll_, first ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event);
+}
+
+void Supervisor::drop(int* fd) noexcept {
+  if (*fd < 0) return;
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, *fd, nullptr);
+  close(*fd);
+  *fd = -1;
+}
+
+void Supervisor::complain(Rank rank) noexcept {
+  if (ranks_[rank].complained) return;
+  ranks_[rank].complained = true;
+  say("rank %u (pid %d) sent a message that is none of ours; such messages are ignored", rank,
+      static_cast<int>(ranks_[rank].pid));
+}
+
+// One message at a time: a rank that talks without end must not keep the others waiting.
+void Supervisor::read_calls(Rank rank) noexcept {
+  RankState& state = ranks_[rank];
+  if (state.calls < 0) return;
+  MessageRoom room;
+  std::span<const std::byte> message;
+  int pid = 0;
+  switch (receive_message(state.calls, &room, &message, &pid)) {
+    case Received::kNothing: return;
+    case Received::kEnd:  // what follows from it follows from the death of the process
+      return drop(&state.calls);
+    case Received::kMessage: break;
+  }
+  Request request;
+  std::span<const std::byte> card;
+  if (!read_request(message, &request, &card)) return complain(rank);
+  const uint32_t joined = desk_.joined_count();
+  desk_.take(rank, request, card, now_ns());
+  if (desk_.joined_count() == joined) return;
+  note_sender(state, pid);
+  check_joined();
+}
+
+void Supervisor::note_sender(RankState& state, pid_t pid) noexcept {
+  if (pid > 0 && pid != state.pid) state.below = pidfd_of(pid);
+}
+
+void Supervisor::read_words(Rank rank) noexcept {
+  RankState& state = ranks_[rank];
+  MessageRoom room;
+  std::span<const std::byte> message;
+  while (state.words >= 0) {
+    switch (receive_message(state.words, &room, &message)) {
+      case Received::kNothing: return;
+      case Received::kEnd: return drop(&state.words);
+      case Received::kMessage: break;
+    }
+    Word word;
+    if (!read_word(message, &word)) {
+      complain(rank);
+    } else if (word.kind == WordKind::kLeave) {
+      left(rank, word.code);
+    } else if (word.kind == WordKind::kStartFailure) {
+      start_failed(rank, word.code);
+    } else {
+      complain(rank);
+    }
+  }
+}
+
+void Supervisor::answer(Rank to, const Reply& reply, std::span<const std::byte> tail) noexcept {
+  RankState& state = ranks_[to];
+  if (state.calls < 0) return;
+  if (!state.unsent.empty())
+    return;  // it asks faster than it reads: it has given up the call before
+  if (send_message(state.calls, bytes_of(reply), tail) != EAGAIN) return;
+  const auto head = bytes_of(reply);
+  state.unsent.assign(head.begin(), head.end());
+  state.unsent.insert(state.unsent.end(), tail.begin(), tail.end());
+  watch(state.calls, uint64_t{to} * 2, false, false);
+}
+
+void Supervisor::flush(Rank rank) noexcept {
+  RankState& state = ranks_[rank];
+  const int error = send_message(state.calls, state.unsent);
+  if (error == EAGAIN) return;
+  state.unsent.clear();
+  if (error != 0) return drop(&state.calls);
+  watch(state.calls, uint64_t{rank} * 2, true, false);
+}
+
+void Supervisor::read_signals() noexcept {
+  for (;;) {
+    signalfd_siginfo info;
+    const ssize_t bytes = read(signals_, &info, sizeof info);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes != sizeof info) return;
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) {
+      reap();
+    } else {
+      // A terminal sends to the whole process group, the ranks included.
+      pass_on(signal, info.ssi_code == SI_KERNEL && signal != SIGALRM);
+    }
+  }
+}
+
+void Supervisor::keep_time(uint64_t now) noexcept {
+  desk_.expire(now);
+  if (now >= job_deadline_ns_) {
+    job_deadline_ns_ = UINT64_MAX;
+    if (end_.time_out(now)) {
+      say("the job has run for %.3g s, as long as it may; it is ended",
+          static_cast<double>(options_.timeout_ns) / 1e9);
+      begin_end();
+    }
+  }
+  end_remaining(end_.step(now));
+  warn_stopped(now);
+}
+
+}  // namespace hydrant::launch

@@ -1,0 +1,163 @@
+#include "rdma/launch/wire.hpp"
+
+#include "firehose/base/thread.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace hydrant::launch {
+namespace {
+
+// The head of type T at the beginning of `message`; false if that is too short or not ours.
+template <class T>
+bool read_head(std::span<const std::byte> message, T* head) noexcept {
+  if (message.size() < sizeof(T)) return false;
+  std::memcpy(head, message.data(), sizeof(T));
+  return head->magic == kMagic;
+}
+
+bool wait_for(int fd, short events, uint64_t deadline_ns) noexcept {
+  for (;;) {
+    const uint64_t now = now_ns();
+    const uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+    timespec time{};
+    time.tv_sec = static_cast<time_t>(left / 1'000'000'000);
+    time.tv_nsec = static_cast<long>(left % 1'000'000'000);
+    pollfd one{fd, events, 0};
+    const int ready = ppoll(&one, 1, &time, nullptr);
+    if (ready > 0)
+      return true;  // an error or the end of the connection counts: the caller will see it
+    if (ready == 0) return false;
+    if (errno != EINTR) return true;
+  }
+}
+
+void close_all(const cmsghdr* descriptors) noexcept {
+  const unsigned char* data = CMSG_DATA(descriptors);
+  for (size_t at = CMSG_LEN(0); at + sizeof(int) <= descriptors->cmsg_len; at += sizeof(int)) {
+    int one = -1;
+    std::memcpy(&one, data, sizeof one);
+    data += sizeof one;
+    close(one);
+  }
+}
+
+}  // namespace
+
+bool read_request(std::span<const std::byte> message, Request* request,
+                  std::span<const std::byte>* tail) noexcept {
+  Request got;
+  if (!read_head(message, &got)) return false;
+  const auto rest = message.subspan(sizeof got);
+  if (rest.size() != got.card_bytes || rest.size() > Bootstrap::kMaxCardBytes) return false;
+  const bool has_key = got.kind == RequestKind::kPut || got.kind == RequestKind::kGet;
+  switch (got.kind) {
+    case RequestKind::kHello:
+    case RequestKind::kFence:
+    case RequestKind::kGet:
+      if (!rest.empty()) return false;
+      break;
+    case RequestKind::kPut: break;
+    default: return false;
+  }
+  const size_t key_bytes = strnlen(got.key, kKeyRoom);
+  if (key_bytes == kKeyRoom || has_key != (key_bytes > 0)) return false;
+  *request = got;
+  *tail = rest;
+  return true;
+}
+
+bool read_reply(std::span<const std::byte> message, Reply* reply,
+                std::span<const std::byte>* tail) noexcept {
+  Reply got;
+  if (!read_head(message, &got)) return false;
+  const auto rest = message.subspan(sizeof got);
+  if (rest.size() != got.bytes || rest.size() > Bootstrap::kMaxCardBytes) return false;
+  switch (static_cast<Status>(got.status)) {
+    case Status::kOk:
+    case Status::kResource:
+    case Status::kBadArg:
+    case Status::kNotReady:
+    case Status::kBroken: break;
+    default: return false;
+  }
+  *reply = got;
+  *tail = rest;
+  return true;
+}
+
+bool read_word(std::span<const std::byte> message, Word* word) noexcept {
+  Word got;
+  if (message.size() != sizeof got || !read_head(message, &got)) return false;
+  if (got.kind < WordKind::kExit || got.kind > WordKind::kStartFailure) return false;
+  *word = got;
+  return true;
+}
+
+bool set_key(std::string_view key, Request* request) noexcept {
+  if (key.empty() || key.size() >= kKeyRoom || key.find('\0') != key.npos) return false;
+  std::memset(request->key, 0, kKeyRoom);
+  std::memcpy(request->key, key.data(), key.size());
+  return true;
+}
+
+int send_message(int fd, std::span<const std::byte> head,
+                 std::span<const std::byte> tail) noexcept {
+  // sendmsg() takes both for reading only, whatever iovec says.
+  iovec parts[2] = {{const_cast<std::byte*>(head.data()), head.size()},
+                    {const_cast<std::byte*>(tail.data()), tail.size()}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = tail.empty() ? 1 : 2;
+  for (;;) {
+    if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return 0;
+    if (errno != EINTR) return errno;
+  }
+}
+
+Received receive_message(int fd, MessageRoom* room, std::span<const std::byte>* got,
+                         int* pid) noexcept {
+  *got = {};
+  iovec part{room->data(), room->size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t bytes = 0;
+  do {
+    bytes = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes < 0) return errno == EAGAIN ? Received::kNothing : Received::kEnd;
+  if (pid != nullptr) *pid = 0;
+  for (cmsghdr* part_head = CMSG_FIRSTHDR(&message); part_head != nullptr;
+       part_head = CMSG_NXTHDR(&message, part_head)) {
+    if (part_head->cmsg_level != SOL_SOCKET) continue;
+    if (part_head->cmsg_type == SCM_CREDENTIALS && pid != nullptr) {
+      ucred sender{};
+      std::memcpy(&sender, CMSG_DATA(part_head), sizeof sender);
+      *pid = sender.pid;
+    } else if (part_head->cmsg_type == SCM_RIGHTS) {
+      close_all(part_head);  // nobody sends descriptors here: do not keep what comes anyway
+    }
+  }
+  // No message of ours is empty, so nothing is the end of the connection.
+  if (bytes == 0) return Received::kEnd;
+  *got = std::span<const std::byte>(*room).first(static_cast<size_t>(bytes));
+  return Received::kMessage;
+}
+
+bool wait_readable(int fd, uint64_t deadline_ns) noexcept {
+  return wait_for(fd, POLLIN, deadline_ns);
+}
+
+bool wait_writable(int fd, uint64_t deadline_ns) noexcept {
+  return wait_for(fd, POLLOUT, deadline_ns);
+}
+
+}  // namespace hydrant::launch

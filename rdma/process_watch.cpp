@@ -1,0 +1,164 @@
+#include "rdma/process_watch.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/process_end.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kStackBytes = size_t{64} << 10;
+constexpr size_t kMaxStackBytes = size_t{8} << 20;
+
+// A thread's stack also holds the program's thread-local variables: where 64 KiB are too few for those, more.
+int create_thread(pthread_t* thread, void* (*body)(void*), void* argument) noexcept {
+  int error = EINVAL;
+  for (size_t bytes = kStackBytes; error == EINVAL && bytes <= kMaxStackBytes; bytes *= 4) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    error = pthread_attr_setstacksize(&attributes, bytes);
+    if (error == 0) error = pthread_create(thread, &attributes, body, argument);
+    pthread_attr_destroy(&attributes);
+  }
+  return error;
+}
+
+const char* signal_text(int signal) noexcept {
+  const char* text = sigdescr_np(signal);
+  return text != nullptr ? text : "unknown signal";
+}
+
+}  // namespace
+
+Status ExitWatch::start(Bootstrap& bootstrap, Listener& listener, uint64_t deadline_ns,
+                        std::unique_ptr<ExitWatch>* watch) noexcept {
+  std::unique_ptr<ExitWatch> made(new ExitWatch(bootstrap, listener));
+  if (bootstrap.watch_fd() < 0 && bootstrap.place().size > 1) {
+    const Status status = NodeWords::open(bootstrap, deadline_ns, &made->words_);
+    if (status != Status::kOk) return status;
+  }
+  const bool silent = bootstrap.watch_fd() < 0 && made->words_ == nullptr;
+  const Status status = silent ? Status::kOk : made->start_thread();  // alone: nobody to hear from
+  if (status == Status::kOk) *watch = std::move(made);
+  return status;
+}
+
+Status ExitWatch::start_thread() noexcept {
+  wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_ < 0) return fail(Status::kResource, "eventfd(): %s", errno_text(errno));
+  sigset_t all;
+  sigset_t old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  const int error = create_thread(&thread_, &serve, this);
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  if (error != 0)
+    return fail(Status::kResource, "no thread to watch for the job's end: %s", errno_text(error));
+  running_ = true;
+  pthread_setname_np(thread_, "hydrant-ctl");
+  return Status::kOk;
+}
+
+ExitWatch::~ExitWatch() {
+  if (running_) {
+    stop_.store(true);
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof one);
+    pthread_join(thread_, nullptr);
+  }
+  if (wake_ >= 0) close(wake_);
+}
+
+void ExitWatch::leave(int code, uint64_t deadline_ns) noexcept {
+  if (words_ != nullptr) words_->tell(code);
+  bootstrap_.leave(code, deadline_ns);
+}
+
+void* ExitWatch::serve(void* self) {
+  auto& watch = *static_cast<ExitWatch*>(self);
+  std::vector<pollfd> polled;
+  polled.push_back({watch.wake_, POLLIN, 0});
+  polled.push_back(
+      {watch.words_ != nullptr ? watch.words_->fd() : watch.bootstrap_.watch_fd(), POLLIN, 0});
+  if (watch.words_ != nullptr) {
+    for (const auto& peer : watch.words_->peers()) polled.push_back({peer.pidfd, POLLIN, 0});
+  }
+  while (!watch.stop_.load()) {
+    if (poll(polled.data(), polled.size(), -1) <= 0) continue;
+    if (watch.stop_.load()) break;
+    if (watch.words_ == nullptr) {
+      bool more = true;
+      if (polled[1].revents != 0) watch.heed_launcher(&more);
+      if (!more) polled[1].fd = -1;
+      continue;
+    }
+    watch.heed_words();
+    for (size_t i = 2; i < polled.size(); ++i) {
+      if (polled[i].revents == 0) continue;
+      polled[i].fd = -1;
+      watch.heed_process(watch.words_->peers()[i - 2]);
+    }
+  }
+  return nullptr;
+}
+
+void ExitWatch::heed_launcher(bool* more) noexcept {
+  const Bootstrap::Word word = bootstrap_.heed();
+  switch (word.kind) {
+    case Bootstrap::Word::Kind::kNothing: return;
+    case Bootstrap::Word::Kind::kExit: return listener_.on_exit_requested(word.rank, word.code);
+    case Bootstrap::Word::Kind::kDeath: return listener_.on_death(word.rank, word.signal);
+    case Bootstrap::Word::Kind::kLauncherGone: *more = false; return listener_.on_launcher_gone();
+  }
+}
+
+void ExitWatch::heed_words() noexcept {
+  Rank rank = 0;
+  int code = 0;
+  while (words_->read(&rank, &code)) {
+    for (NodeWords::Peer& peer : words_->peers()) {
+      if (peer.rank == rank) peer.left = true;
+    }
+    listener_.on_exit_requested(rank, code);
+  }
+}
+
+bool ExitWatch::is_first_survivor() const noexcept {
+  for (const NodeWords::Peer& peer : words_->peers()) {
+    if (peer.pidfd >= 0) return bootstrap_.place().rank < peer.rank;
+  }
+  return true;
+}
+
+// The kernel says that it has ended; a word of it, sent before, has been read.
+void ExitWatch::heed_process(NodeWords::Peer& peer) noexcept {
+  const ProcessEnd end = read_process_end(peer.pidfd, peer.pid, peer.start_time);
+  close(peer.pidfd);
+  peer.pidfd = -1;
+  const bool killed = end.kind == ProcessEnd::Kind::kKilled;
+  if (peer.left && !killed) return;
+  if (end.kind == ProcessEnd::Kind::kExited)
+    return listener_.on_exit_requested(peer.rank, end.code);
+  if (is_first_survivor()) {
+    // The launcher says something of its own, or nothing; rank and signal are known here.
+    if (killed) {
+      log_error("rank %u (pid %d) was killed by signal %d (%s); the job is ended", peer.rank,
+                static_cast<int>(peer.pid), end.code, signal_text(end.code));
+    } else {
+      log_error("rank %u (pid %d) has ended without leaving the job; the job is ended", peer.rank,
+                static_cast<int>(peer.pid));
+    }
+  }
+  listener_.on_death(peer.rank, killed ? end.code : 0);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,68 @@
+// One small thread per rank that hears when the job is to end, whatever the program is doing: from our
+// supervisor, or, under another launcher, from the other ranks of the node and from the kernel.
+//
+// The thread sleeps until there is something to say. It is named "hydrant-ctl", takes no signals, and costs
+// 64 KiB of stack.
+#pragma once
+
+#include "firehose/base/status.hpp"
+#include "rdma/bootstrap.hpp"
+#include "rdma/node_words.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <pthread.h>
+
+namespace hydrant {
+
+class ExitWatch {
+ public:
+  // What the thread calls. It may end the process from there. Each is called within 100 ms of its cause.
+  class Listener {
+   public:
+    // `rank` ends the job with this exit code.
+    virtual void on_exit_requested(Rank rank, int code) noexcept = 0;
+    // `rank` is gone without having left; 0: by which signal is not known.
+    virtual void on_death(Rank rank, int signal) noexcept = 0;
+    // Our supervisor is gone. Its ranks get SIGKILL then, but for those below a script.
+    virtual void on_launcher_gone() noexcept = 0;
+
+   protected:
+    ~Listener() = default;
+  };
+
+  // Starts the thread. Under launchers that say nothing (Bootstrap::watch_fd() is -1) it is collective over the
+  // job and holds a fence. Both arguments must outlive the object.
+  // Errors: those of the fence; kResource: no thread, descriptor or socket.
+  static Status start(Bootstrap& bootstrap, Listener& listener, uint64_t deadline_ns,
+                      std::unique_ptr<ExitWatch>* watch) noexcept;
+  // Ends the thread and waits for it. Not from a callback.
+  ~ExitWatch();
+  ExitWatch(const ExitWatch&) = delete;
+  ExitWatch& operator=(const ExitWatch&) = delete;
+
+  // Says to everybody who can be told that this process ends the job with `code`: use this in place of
+  // Bootstrap::leave(). Never waits longer than the deadline. Any thread, callbacks included, once.
+  void leave(int code, uint64_t deadline_ns) noexcept;
+
+ private:
+  ExitWatch(Bootstrap& bootstrap, Listener& listener) noexcept
+      : bootstrap_(bootstrap), listener_(listener) {}
+  Status start_thread() noexcept;
+  static void* serve(void* self);
+  void heed_launcher(bool* more) noexcept;
+  void heed_words() noexcept;
+  void heed_process(NodeWords::Peer& peer) noexcept;
+  bool is_first_survivor() const noexcept;
+
+  Bootstrap& bootstrap_;
+  Listener& listener_;
+  std::unique_ptr<NodeWords> words_;  // null where the launcher speaks
+  std::atomic<bool> stop_{false};     // written before wake_ is, read after it was
+  int wake_ = -1;
+  bool running_ = false;
+  pthread_t thread_{};
+};
+
+}  // namespace hydrant
