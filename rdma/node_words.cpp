@@ -34,6 +34,7 @@ struct Message {
 
 NodeWords::~NodeWords() {
   if (socket_ >= 0) close(socket_);
+  if (claim_ >= 0) close(claim_);
   for (const Peer& peer : peers_) {
     if (peer.pidfd >= 0) close(peer.pidfd);
   }
@@ -92,8 +93,16 @@ Status NodeWords::open(Bootstrap& bootstrap, uint64_t deadline_ns,
       status = made->find_peer(bootstrap, rank, deadline_ns);
     }
   }
+  // Nobody ends before all others have found him.
+  if (status == Status::kOk) status = bootstrap.fence(deadline_ns);
   if (status == Status::kOk) *words = std::move(made);
   return status;
+}
+
+bool NodeWords::claim(const Peer& peer) noexcept {
+  const AbstractAddress address = abstract_address(peer.name, UINT32_MAX);
+  claim_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  return claim_ >= 0 && bind(claim_, address.get(), address.bytes) == 0;
 }
 
 bool NodeWords::read(Rank* rank, int* code) noexcept {

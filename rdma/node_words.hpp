@@ -18,7 +18,7 @@ namespace hydrant {
 
 class NodeWords {
  public:
-  // Collective over the job: it holds a fence. Errors: kNotReady: somebody did not come; kResource.
+  // Collective over the job: it holds two fences. Errors: kNotReady: somebody did not come; kResource.
   static Status open(Bootstrap& bootstrap, uint64_t deadline_ns,
                      std::unique_ptr<NodeWords>* words) noexcept;
   ~NodeWords();
@@ -40,6 +40,9 @@ class NodeWords {
   // Takes one message that is of a rank of this node; false if there is none.
   bool read(Rank* rank, int* code) noexcept;
 
+  // True in one of the ranks that ask, the first: it speaks of the end of `peer`, the others are silent.
+  bool claim(const Peer& peer) noexcept;
+
   // Tells all others of the node that this rank ends the job. Never waits: who cannot take a message has ten
   // of them already.
   void tell(int code) const noexcept;
@@ -50,6 +53,7 @@ class NodeWords {
   Status find_peer(Bootstrap& bootstrap, Rank rank, uint64_t deadline_ns) noexcept;
 
   int socket_ = -1;
+  int claim_ = -1;  // a name that only one process can have
   Rank rank_ = kNoRank;
   RandomName name_{};
   std::vector<Peer> peers_;

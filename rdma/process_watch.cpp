@@ -132,13 +132,6 @@ void ExitWatch::heed_words() noexcept {
   }
 }
 
-bool ExitWatch::is_first_survivor() const noexcept {
-  for (const NodeWords::Peer& peer : words_->peers()) {
-    if (peer.pidfd >= 0) return bootstrap_.place().rank < peer.rank;
-  }
-  return true;
-}
-
 // The kernel says that it has ended; a word of it, sent before, has been read.
 void ExitWatch::heed_process(NodeWords::Peer& peer) noexcept {
   const ProcessEnd end = read_process_end(peer.pidfd, peer.pid, peer.start_time);
@@ -148,7 +141,7 @@ void ExitWatch::heed_process(NodeWords::Peer& peer) noexcept {
   if (peer.left && !killed) return;
   if (end.kind == ProcessEnd::Kind::kExited)
     return listener_.on_exit_requested(peer.rank, end.code);
-  if (is_first_survivor()) {
+  if (words_->claim(peer)) {
     // The launcher says something of its own, or nothing; rank and signal are known here.
     if (killed) {
       log_error("rank %u (pid %d) was killed by signal %d (%s); the job is ended", peer.rank,

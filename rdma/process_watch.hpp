@@ -21,7 +21,8 @@ class ExitWatch {
   // What the thread calls. It may end the process from there. Each is called within 100 ms of its cause.
   class Listener {
    public:
-    // `rank` ends the job with this exit code.
+    // `rank` ends the job with this exit code. After 0 others are probably about to do the same: give the
+    // program time to finish what it prints.
     virtual void on_exit_requested(Rank rank, int code) noexcept = 0;
     // `rank` is gone without having left; 0: by which signal is not known.
     virtual void on_death(Rank rank, int signal) noexcept = 0;
@@ -33,7 +34,7 @@ class ExitWatch {
   };
 
   // Starts the thread. Under launchers that say nothing (Bootstrap::watch_fd() is -1) it is collective over the
-  // job and holds a fence. Both arguments must outlive the object.
+  // job and holds fences. Both arguments must outlive the object.
   // Errors: those of the fence; kResource: no thread, descriptor or socket.
   static Status start(Bootstrap& bootstrap, Listener& listener, uint64_t deadline_ns,
                       std::unique_ptr<ExitWatch>* watch) noexcept;
@@ -54,7 +55,6 @@ class ExitWatch {
   void heed_launcher(bool* more) noexcept;
   void heed_words() noexcept;
   void heed_process(NodeWords::Peer& peer) noexcept;
-  bool is_first_survivor() const noexcept;
 
   Bootstrap& bootstrap_;
   Listener& listener_;

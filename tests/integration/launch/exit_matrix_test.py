@@ -1,0 +1,126 @@
+#!/usr/bin/python3
+"""exit_matrix_test.py BUILD_FOLDER
+
+Every way in which a job can end under our own supervisor: the exit code, the line that is printed, and
+that no process is left.
+"""
+import os
+import re
+import signal
+import sys
+import unittest
+
+from jobs import Build, Job
+
+BUILD = Build(sys.argv.pop())
+LAUNCHERS = (["hydrant-run"] if BUILD.has_hydrant_run() else []) + ["fork"]
+
+
+class ExitMatrix(unittest.TestCase):
+    def each(self, size, *steps, code, says=None, prints=None, **variables):
+        """Runs the job under each launcher; `says` is a pattern for the one line on standard error."""
+        for launcher in LAUNCHERS:
+            with self.subTest(launcher=launcher, steps=steps):
+                job = Job(BUILD, launcher, size, *steps, **variables)
+                got, output, errors = job.wait()
+                self.assertEqual(got, code, output + errors)
+                self.assertEqual(job.wait_until_gone(), [])
+                prefix = "hydrant-run: " if launcher == "hydrant-run" else "hydrant: "
+                if says is None:
+                    self.assertEqual(errors, "")
+                else:
+                    self.assertRegex(errors, f"^{prefix}{says}\n$")
+                self.assertNotIn("FAILED", output)
+                if prints is not None:
+                    self.assertRegex(output, prints)
+
+    def test_all_return_zero(self):
+        self.each(3, "watch", "cards", "share", "fence", code=0)
+
+    def test_one_process(self):
+        self.each(1, "watch", "cards", "share", "leave=7", code=7)
+
+    def test_one_leaves_others_sleep(self):
+        self.each(3, "watch", "fence", "1:leave=7", "sleep", code=7)
+
+    def test_one_leaves_others_spin_without_a_watch(self):
+        self.each(3, "fence", "1:leave=7", "spin", code=7)
+
+    def test_zero_while_others_spin_is_said(self):
+        self.each(3, "watch", "fence", "1:leave=0", "spin", code=0,
+                  says="rank 1 exited with code 0, and 2 of the others did not follow.*; they are ended")
+
+    def test_late_output_after_an_exit_with_zero_is_not_lost(self):
+        self.each(2, "watch", "fence", "1:sleep=0.4", "1:print=late", code=0, prints="rank 1: late")
+
+    def test_all_leave_at_once_with_the_same_code(self):
+        self.each(8, "watch", "fence", "leave=9", code=9)
+
+    def test_several_leave_at_once_and_one_code_survives(self):
+        for launcher in LAUNCHERS:
+            job = Job(BUILD, launcher, 4, "watch", "fence", "0:leave=3", "1:leave=4", "2:leave=5", "leave=6")
+            code, output, errors = job.wait()
+            self.assertIn(code, (3, 4, 5, 6), output + errors)
+            self.assertEqual(job.wait_until_gone(), [])
+
+    def test_exit_without_leaving(self):
+        self.each(3, "watch", "fence", "2:_exit=3", "spin", code=3,
+                  says=r"rank 2 \(pid \d+\) exited with code 3; the job is ended")
+
+    def test_exit_with_zero_without_leaving(self):
+        self.each(3, "deaf", "watch", "fence", "2:_exit=0", "sleep=0.1", code=0)
+
+    def test_exit_before_a_fence_frees_who_waits_in_it(self):
+        self.each(3, "2:leave=4", "fence", code=4, prints="fence: rank 2 has ended the job with exit code 4")
+
+    def test_killed_before_a_fence(self):
+        self.each(3, "2:kill=9", "fence", code=137, says=r"rank 2 \(pid \d+\) was killed by signal 9 .*",
+                  prints=r"fence: rank 2 was killed by signal 9 \(Killed\)")
+
+    def test_signals(self):
+        for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM, signal.SIGQUIT):
+            self.each(3, "watch", "fence", f"1:kill={int(number)}", "spin", code=128 + number,
+                      says=rf"rank 1 \(pid \d+\) was killed by signal {int(number)} "
+                           rf"\({signal.strsignal(number)}.*\); the job is ended")
+
+    def test_death_is_heard_by_all_others(self):
+        self.each(4, "watch", "deaf", "fence", "0:kill=9", "sleep=1", "leave=1", code=137,
+                  says="rank 0 .* signal 9 .*",
+                  prints=r"(?s)(?=.*rank 1 hears death of rank 0: 9)(?=.*rank 2 hears death of rank 0: 9)"
+                         r"(?=.*rank 3 hears death of rank 0: 9)", GASNET_EXITTIMEOUT="20")
+
+    def test_death_after_leaving_counts(self):
+        self.each(2, "watch", "fence", "0:say_leave=0", "0:abort", "sleep=0.2", code=134,
+                  says=r"rank 0 \(pid \d+\) was killed by signal 6 .*")
+
+    def test_ignored_sigquit_ends_with_sigkill(self):
+        self.each(2, "ignore=3", "fence", "1:leave=2", "spin", code=2, GASNET_EXITTIMEOUT="0.5")
+
+    def test_sigquit_may_be_caught(self):
+        self.each(2, "exit_on=3", "fence", "1:leave=2", "spin", code=2, GASNET_EXITTIMEOUT="20")
+
+    def test_fence_names_who_is_missing(self):
+        self.each(4, "0:fence=0.3", "1-3:sleep=0.6", code=0,
+                  prints="rank 0 fence: ranks 1, 2, 3 did not come to the fence")
+
+    def test_fence_can_be_tried_again(self):
+        self.each(2, "0:fence=0.1", "1:sleep=0.3", "fence", "cards", code=0)
+
+    def test_missing_card_is_named(self):
+        self.each(2, "0:get=0.1", "fence", code=0, prints='get: rank 1 has put no card "nothing"')
+
+    def test_standard_input_goes_to_rank_0_only(self):
+        self.each(2, "read", "fence", code=0, prints="rank 1 reads the end")
+
+    def test_memory_of_a_rank_does_not_grow_with_the_job(self):
+        sizes = (64, 1024) if os.environ.get("HYDRANT_TEST_LONG") else (8, 64)
+        for size in sizes:
+            job = Job(BUILD, LAUNCHERS[0], size, "memory", "fence", GASNET_EXITTIMEOUT="60")
+            code, output, errors = job.wait()
+            self.assertEqual(code, 0, output + errors)
+            grown = re.findall(r"rank \d+: (\d+) bytes more", output)
+            self.assertEqual(grown, ["0"] * size)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,129 @@
+#!/usr/bin/python3
+"""supervisor_test.py BUILD_FOLDER
+
+What the supervisor does beside exit codes: signals from outside, its own death, stopped ranks, random
+kills. HYDRANT_TEST_LONG=1 makes 1000 kills of 20.
+"""
+import os
+import random
+import signal
+import sys
+import time
+import unittest
+
+from jobs import Build, Job, leftovers, new_leftovers
+
+BUILD = Build(sys.argv.pop())
+LAUNCHERS = (["hydrant-run"] if BUILD.has_hydrant_run() else []) + ["fork"]
+KILLS = 1000 if os.environ.get("HYDRANT_TEST_LONG") else 20
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(one) for one in file.read().split()]
+
+
+class Supervisor(unittest.TestCase):
+    def start(self, launcher, size, *steps, **variables):
+        job = Job(BUILD, launcher, size, "place", *steps, **variables)
+        self.addCleanup(job.kill_all)
+        job.wait_for(" by ", size)
+        return job
+
+    def test_signals_are_passed_on(self):
+        for launcher in LAUNCHERS:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+                with self.subTest(launcher=launcher, signal=number):
+                    job = self.start(launcher, 3, "watch", "fence", "sleep")
+                    job.process.send_signal(number)
+                    code, _, errors = job.wait()
+                    self.assertEqual(code, 128 + number, errors)
+                    self.assertIn(f"got signal {int(number)}", errors)
+                    self.assertEqual(errors.count("\n"), 1, errors)
+                    self.assertEqual(job.wait_until_gone(), [])
+
+    def test_ranks_that_end_well_on_a_signal_end_the_job_well(self):
+        for launcher in LAUNCHERS:
+            job = self.start(launcher, 2, "exit_on=15", "fence", "print=ready", "sleep")
+            job.wait_for("ready", 2)
+            job.process.terminate()
+            self.assertEqual(job.wait()[0], 5)
+
+    def test_a_second_signal_kills(self):
+        for launcher in LAUNCHERS:
+            job = self.start(launcher, 2, "ignore=15", "fence", "print=ready", "sleep", GASNET_EXITTIMEOUT="60")
+            job.wait_for("ready", 2)
+            job.process.terminate()
+            time.sleep(0.1)
+            job.process.terminate()
+            self.assertEqual(job.wait()[0], 143)
+
+    def test_usr1_is_passed_on_and_ends_nothing(self):
+        for launcher in LAUNCHERS:
+            job = self.start(launcher, 2, "ignore=10", "fence", "print=ready", "fence", "1:sleep=0.3")
+            job.wait_for("ready", 2)
+            job.process.send_signal(signal.SIGUSR1)
+            self.assertEqual(job.wait()[0], 0)
+
+    def test_death_of_the_supervisor_leaves_nobody(self):
+        for launcher in LAUNCHERS:
+            job = self.start(launcher, 4, "watch", "fence", "spin")
+            job.process.kill()
+            self.assertEqual(job.wait_until_gone(), [])
+
+    def test_death_of_the_supervisor_while_it_starts_leaves_nobody(self):
+        for launcher in LAUNCHERS:
+            for delay_ms in range(0, 40, 8):
+                job = Job(BUILD, launcher, 16, "watch", "fence", "spin")
+                time.sleep(delay_ms / 1000)
+                job.process.kill()
+                self.assertEqual(job.wait_until_gone(), [])
+
+    def test_a_stopped_rank_is_named_once_and_not_dead(self):
+        for launcher in LAUNCHERS:
+            job = self.start(launcher, 3, "watch", "1:kill=19", "fence", "print=on", HYDRANT_STOP_WARN="0.2")
+            time.sleep(1)
+            self.assertIsNone(job.process.poll())
+            os.kill(job.pids()[1], signal.SIGCONT)
+            code, output, errors = job.wait()
+            self.assertEqual(code, 0, output + errors)
+            self.assertRegex(errors, rf"^hydrant(-run)?: rank 1 \(pid {job.pids()[1]}\) has been stopped for .*\n$")
+            self.assertEqual(output.count(": on"), 3)
+
+    def test_a_stopped_rank_is_ended_with_the_job(self):
+        for launcher in LAUNCHERS:
+            job = self.start(launcher, 3, "watch", "fence", "2:leave=6", "kill=19", "sleep", GASNET_EXITTIMEOUT="0.5")
+            self.assertEqual(job.wait()[0], 6)
+            self.assertEqual(job.wait_until_gone(), [])
+
+    def test_random_kills_leave_nothing(self):
+        generator = random.Random(os.environ.get("HYDRANT_TEST_SEED", "1"))
+        before = leftovers()
+        for round_number in range(KILLS):
+            launcher = generator.choice(LAUNCHERS)
+            size = generator.randint(2, 6)
+            steps = ["place", "cards", "share", "watch", "share", "fence", "sleep"]
+            job = Job(BUILD, launcher, size, *steps)
+            self.addCleanup(job.kill_all)
+            time.sleep(generator.random() * 0.12)
+            victims = []
+            try:
+                victims = children(job.process.pid)
+            except OSError:
+                pass
+            with self.subTest(round=round_number, launcher=launcher, size=size):
+                whole = not victims or generator.random() < 0.2
+                try:
+                    os.kill(job.process.pid if whole else generator.choice(victims), signal.SIGKILL)
+                except ProcessLookupError:
+                    job.process.kill()
+                code, output, errors = job.wait()
+                self.assertEqual(code, 137, f"{output}{errors}")
+                self.assertEqual(job.wait_until_gone(), [])
+                if not whole:
+                    self.assertRegex(errors, r"rank \d+ \(pid \d+\) was killed by signal 9 \(Killed\)")
+        self.assertEqual(new_leftovers(before), set())
+
+
+if __name__ == "__main__":
+    unittest.main()
