@@ -27,7 +27,9 @@
 #include <hydrant/gasnet/timers.h>
 
 #include <gasnet_config.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -80,7 +80,9 @@ uint64_t hydrant_tools_zero_bytes(uint64_t x) {
 }
 GASNETT_INLINE(hydrant_tools_count0s_uint64)
 int hydrant_tools_count0s_uint64(uint64_t x) {
-  return __builtin_popcountll(hydrant_tools_zero_bytes(x));
+  /* Ones in the lowest bits of the bytes, summed into the highest byte. */
+  return HYDRANT_TOOLS_CAST(
+      int, ((hydrant_tools_zero_bytes(x) >> 7) * UINT64_C(0x0101010101010101)) >> 56);
 }
 GASNETT_INLINE(hydrant_tools_count0s_uint32)
 int hydrant_tools_count0s_uint32(uint32_t x) {

@@ -77,7 +77,7 @@
 #define HYDRANT_PLATFORM_LANGUAGE "__STDC__"
 #endif
 #endif
-#define PLATFORM_COMPILER_IDSTR                                                                   \
+#define PLATFORM_COMPILER_IDSTR \
   "|COMPILER_FAMILY:" PLATFORM_STRINGIFY(                                                         \
       PLATFORM_COMPILER_FAMILYNAME) "|COMPILER_VERSION:" PLATFORM_COMPILER_VERSION_STR            \
                                     "|COMPILER_FAMILYID:" PLATFORM_STRINGIFY(                     \
