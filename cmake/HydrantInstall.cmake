@@ -21,6 +21,11 @@ endif()
 install(EXPORT HydrantAlloc FILE HydrantAllocTargets.cmake NAMESPACE Hydrant::
         DESTINATION "${package_dir}" COMPONENT alloc)
 
+# The GASNet tools alone, for programs that use gasnet_tools.h and nothing else of GASNet's API.
+install(TARGETS hydrant_tools_shared hydrant_tools_static EXPORT HydrantTools COMPONENT tools)
+install(EXPORT HydrantTools FILE HydrantToolsTargets.cmake NAMESPACE Hydrant::
+        DESTINATION "${package_dir}" COMPONENT tools)
+
 configure_package_config_file(
   "${CMAKE_CURRENT_LIST_DIR}/HydrantConfig.cmake.in" "${PROJECT_BINARY_DIR}/HydrantConfig.cmake"
   INSTALL_DESTINATION "${package_dir}" NO_SET_AND_CHECK_MACRO)
@@ -56,3 +61,6 @@ endif()
 configure_file("${CMAKE_CURRENT_LIST_DIR}/hydrant_alloc.pc.in" "${PROJECT_BINARY_DIR}/hydrant_alloc.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/hydrant_alloc.pc"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT alloc)
+configure_file("${CMAKE_CURRENT_LIST_DIR}/hydrant_tools.pc.in" "${PROJECT_BINARY_DIR}/hydrant_tools.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/hydrant_tools.pc"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT tools)

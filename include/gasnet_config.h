@@ -7,7 +7,8 @@
 #ifndef GASNET_CONFIG_H
 #define GASNET_CONFIG_H
 
-/* The release of GASNet whose interfaces these headers follow, and the versions of its three specifications. */
+/* The release of GASNet whose interfaces these headers follow, and the versions of its three
+ * specifications. */
 #define GASNET_RELEASE_VERSION_MAJOR 2025
 #define GASNET_RELEASE_VERSION_MINOR 8
 #define GASNET_RELEASE_VERSION_PATCH 0

@@ -1,12 +1,14 @@
 /* gasnet_tools.h - the GASNet tools: gasnett_* and GASNETT_*, with or without the rest of GASNet's API.
  *
- * Atomics, timers, memory barriers, locks, pointers per thread, settings, backtraces, annotations. Follows the
- * GASNet tools specification 1.20. Link libhydrant_tools, or libhydrant, which has them too; never both.
+ * Atomics, timers, memory barriers, locks, pointers per thread, settings, backtraces, annotations.
+ * Follows the GASNet tools specification 1.20. Link libhydrant_tools, or libhydrant, which has them
+ * too; never both.
  *
  * A client of gasnetex.h includes that first; others may define one of GASNETT_THREAD_SAFE,
- * GASNETT_THREAD_SINGLE and GASNETT_LITE_MODE (<hydrant/gasnet/mode.h>). Lite mode has what comes before the #if
- * below. Many names are macros: no address may be taken of them. gasnett_run_diagnostics and
- * gasnett_diagnostic_gethandlers are not in this version. docs/tools.md says what differs from GASNet's own.
+ * GASNETT_THREAD_SINGLE and GASNETT_LITE_MODE (<hydrant/gasnet/mode.h>). Lite mode has what comes
+ * before the #if below. Many names are macros: no address may be taken of them. gasnett_run_diagnostics and
+ * gasnett_diagnostic_gethandlers are not in this version. docs/tools.md says what differs from GASNet's
+ * own.
  */
 #ifndef HYDRANT_GASNET_TOOLS_H
 #define HYDRANT_GASNET_TOOLS_H
@@ -26,8 +28,8 @@
 #include <hydrant/gasnet/platform.h>
 #include <hydrant/gasnet/timers.h>
 
-#include <gasnet_config.h>
 #include <errno.h>
+#include <gasnet_config.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +50,8 @@
       GASNETT_THREAD_MODEL) "," _STRINGIFY(GASNETT_TIMER_CONFIG) "," _STRINGIFY(                 \
       GASNETT_MEMBAR_CONFIG)
 
-/* A library whose inlined parts differ from these headers lacks this variable: the program does not link or load. */
+/* A library whose inlined parts differ from these headers lacks this variable: the program does not
+ * link or load. */
 #define GASNETT_LINKCONFIG_IDIOTCHECK(name) _CONCAT(hydrant_tools_linkconfig_, name)
 HYDRANT_TOOLS_BEGIN
 extern const int GASNETT_LINKCONFIG_IDIOTCHECK(ABI_1);

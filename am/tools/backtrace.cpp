@@ -29,7 +29,8 @@ constexpr int kMaxFrames = 100;
 constexpr int kOwnFrames = 1;
 constexpr size_t kLineBytes = 1024;
 
-// "#3  0x7f12 in name+0x1c (file)". The address before the return address is in the calling function for certain.
+// "#3  0x7f12 in name+0x1c (file)". The address before the return address is in the calling function
+// for certain.
 void write_frame(int fd, int number, void* frame) noexcept {
   char line[kLineBytes];
   constexpr size_t kRoom = sizeof line - 1;

@@ -20,8 +20,8 @@ inline uint64_t read_tsc() noexcept {
 #endif
 }
 
-// Whether the time-stamp counter advances at one rate, on all processors, for ever: what the processor says, unless
-// the kernel found otherwise. False where there is none. Cost: one cpuid, one small file.
+// Whether the time-stamp counter advances at one rate, on all processors, for ever: what the processor
+// says, unless the kernel found otherwise. False where there is none. Cost: one cpuid, one small file.
 bool tsc_is_steady() noexcept;
 
 }  // namespace hydrant

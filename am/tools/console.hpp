@@ -19,7 +19,8 @@ inline constexpr size_t kConsoleBytes = 2048;
 // Everything, in spite of signals and full pipes; errors are ignored.
 void write_whole(int fd, const char* text, size_t len) noexcept;
 
-// snprintf() that appends: `used` bytes of `line` are taken, at most `room` may be. Returns the bytes now taken.
+// snprintf() that appends: `used` bytes of `line` are taken, at most `room` may be. Returns the bytes
+// now taken.
 [[gnu::format(printf, 4, 5)]] size_t append(char* line, size_t room, size_t used,
                                             const char* format, ...) noexcept;
 

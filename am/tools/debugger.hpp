@@ -3,8 +3,8 @@
 
 namespace hydrant {
 
-// Installs the signals that GASNET_BACKTRACE_SIGNAL and GASNET_FREEZE_SIGNAL name, if any. Errors: an unknown name is
-// a fatal error.
+// Installs the signals that GASNET_BACKTRACE_SIGNAL and GASNET_FREEZE_SIGNAL name, if any. Errors: an
+// unknown name is a fatal error.
 void install_debugging_signals() noexcept;
 
 }  // namespace hydrant

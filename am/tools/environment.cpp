@@ -1,5 +1,5 @@
-// Settings and their display. Every name is displayed once; what is asked for before it is known whether this rank
-// displays is kept and shown as soon as it is.
+// Settings and their display. Every name is displayed once; what is asked for before it is known
+// whether this rank displays is kept and shown as soon as it is.
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/env.h>
 

@@ -16,8 +16,8 @@ namespace {
 constexpr const char* kLabel = "FATAL ERROR";
 constexpr size_t kPlaceBytes = 512;
 
-// Set by the first thread that fails; another (or the same, out of a backtrace) only aborts. Relaxed: nothing else
-// hangs on it.
+// Set by the first thread that fails; another (or the same, out of a backtrace) only aborts. Relaxed:
+// nothing else hangs on it.
 constinit std::atomic_flag g_is_ending;
 
 [[noreturn]] void end_process() noexcept {

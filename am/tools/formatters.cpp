@@ -1,5 +1,5 @@
-// Texts of transfers' arguments. Every element takes at most kElementBytes, every heading at most kHeadingBytes:
-// the sizes that clients ask for before are those bounds.
+// Texts of transfers' arguments. Every element takes at most kElementBytes, every heading at most
+// kHeadingBytes: the sizes that clients ask for before are those bounds.
 #include <hydrant/gasnet/formatters.h>
 
 #include "am/tools/console.hpp"

@@ -1,7 +1,7 @@
 // Locks that are not inlined, and the checked forms that GASNET_DEBUG clients use.
 //
-// A mutex remembers its holder. A reader/writer lock has no room for its readers, so every thread remembers what it
-// holds itself.
+// A mutex remembers its holder. A reader/writer lock has no room for its readers, so every thread
+// remembers what it holds itself.
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/locks.h>
 

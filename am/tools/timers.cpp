@@ -19,8 +19,8 @@ namespace {
 
 __extension__ typedef unsigned __int128 Wide;
 
-// Nanoseconds per tick are kept as a multiple of 2^-52: exact to better than a part in 10^12 at every rate, and a
-// product with any tick count fits into 128 bits.
+// Nanoseconds per tick are kept as a multiple of 2^-52: exact to better than a part in 10^12 at every
+// rate, and a product with any tick count fits into 128 bits.
 constexpr int kFractionBits = 52;
 
 enum class Source : int { kUndecided, kTsc, kClock };

@@ -24,8 +24,9 @@ struct TscSample {
 };
 TscSample sample_tsc() noexcept;
 
-// Nanoseconds per count. Sleeps until at least 10 ms (up to ten times as long where the machine is noisy) have passed
-// since `first`. Errors: beyond GASNET_TSC_RATE_TOLERANCE a warning, beyond ..._HARD_TOLERANCE the end of the program.
+// Nanoseconds per count. Sleeps until at least 10 ms (up to ten times as long where the machine is
+// noisy) have passed since `first`. Errors: beyond GASNET_TSC_RATE_TOLERANCE a warning, beyond
+// ..._HARD_TOLERANCE the end of the program.
 double ns_per_count(const TscSample& first, const RateSetting& setting) noexcept;
 
 }  // namespace hydrant

@@ -31,8 +31,8 @@
 #define GASNETT_EXTERNC extern
 #define HYDRANT_TOOLS_CAST(type, value) ((type)(value))
 #endif
-/* Around the library's declarations: seen from outside whatever -fvisibility says, for those that the client defines
- * too. */
+/* Around the library's declarations: seen from outside whatever -fvisibility says, for those that the
+ * client defines too. */
 #define HYDRANT_TOOLS_BEGIN GASNETT_BEGIN_EXTERNC _Pragma("GCC visibility push(default)")
 #define HYDRANT_TOOLS_END _Pragma("GCC visibility pop") GASNETT_END_EXTERNC
 
@@ -240,8 +240,8 @@
 #define GASNETT_UNUSED_ARGS8(a1, a2, a3, a4, a5, a6, a7, a8) \
   (GASNETT_UNUSED_ARGS7(a1, a2, a3, a4, a5, a6, a7), (void)(a8))
 
-/* GASNETT_IDENT(name, "text"); at global scope: the text can be found in the program, even after unused data was
- * thrown away. `name` is any identifier that the file does not use otherwise. */
+/* GASNETT_IDENT(name, "text"); at global scope: the text can be found in the program, even after unused
+ * data was thrown away. `name` is any identifier that the file does not use otherwise. */
 #if defined(__has_attribute)
 #if __has_attribute(__retain__)
 #define HYDRANT_TOOLS_RETAIN __attribute__((__retain__))

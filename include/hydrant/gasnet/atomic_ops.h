@@ -72,8 +72,9 @@ void hydrant_tools_fence_after(int flags) {
   } while (0)
 #endif
 
-/* One read-modify-write: relaxed without flags, in order with everything around it with any. Spelt twice because
- * compilers want the order of an atomic operation as a constant even when they do not optimise. */
+/* One read-modify-write: relaxed without flags, in order with everything around it with any. Spelt
+ * twice because compilers want the order of an atomic operation as a constant even when they do not
+ * optimise. */
 #define HYDRANT_TOOLS_RMW(result, flags, builtin, ...) \
   do {                                                 \
     HYDRANT_TOOLS_RMW_BEFORE(flags);                   \

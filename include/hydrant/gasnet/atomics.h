@@ -5,8 +5,8 @@
  *   gasnett_atomic32_      exactly a uint32_t, also laid over an int32_t or float
  *   gasnett_atomic64_      exactly a uint64_t, also laid over an int64_t or double
  *   gasnett_strongatomic_, gasnett_strongatomic32_, gasnett_strongatomic64_
- * The first three are plain, non-atomic operations in a program without threads (mode.h); the strong ones are
- * atomic always, also towards signal handlers and between processes.
+ * The first three are plain, non-atomic operations in a program without threads (mode.h); the strong
+ * ones are atomic always, also towards signal handlers and between processes.
  *
  *   X_t                        the type; X_init(value) its static initialiser
  *   value X_read(p, flags)     void X_set(p, value, flags)
@@ -14,14 +14,15 @@
  *   void X_increment(p, flags) void X_decrement(p, flags)
  *   int X_decrement_and_test(p, flags)                                non-zero iff now 0
  *   value X_swap(p, value, flags)                                     returns the old value
- *   int X_compare_and_swap(p, oldval, newval, flags)                  non-zero iff it was oldval; never fails
- *                                                                     without reason
+ *   int X_compare_and_swap(p, oldval, newval, flags)                  non-zero iff it was oldval; never
+ *                                                                     fails without reason
  * Values are unsigned and wrap around. Arguments are evaluated once.
  *
  * Flags, or'd: nothing is ordered unless asked for.
  *   GASNETT_ATOMIC_{RMB,WMB,MB}_PRE    a read, write or full fence before the operation
  *   GASNETT_ATOMIC_{RMB,WMB,MB}_POST   after it
- *   GASNETT_ATOMIC_RMB_POST_IF_{TRUE,FALSE}  after it, if it answered so (compare_and_swap, decrement_and_test)
+ *   GASNETT_ATOMIC_RMB_POST_IF_{TRUE,FALSE}  after it, if it answered so: compare_and_swap and
+ *                                            decrement_and_test
  *   GASNETT_ATOMIC_REL = WMB_PRE, ACQ = RMB_POST, ACQ_IF_{TRUE,FALSE} = RMB_POST_IF_{TRUE,FALSE}
  *
  * Errors   none. Threads: any, and signal handlers.

@@ -4,9 +4,9 @@
  * once per name: "ENV parameter: NAME = value   (default)". In a job the variables are those of the
  * whole job, equal on all ranks, and one rank displays.
  *
- * Errors   a value that cannot be meant (gasnett_getenv_yesno_withdefault, ..._dbl_withdefault) ends the program
- *          with gasnett_fatalerror; a number with something behind it that is no unit is used up to there and
- *          warned about once.
+ * Errors   a value that cannot be meant (gasnett_getenv_yesno_withdefault, ..._dbl_withdefault) ends
+ *          the program with gasnett_fatalerror; a number with something behind it that is no unit is
+ *          used up to there and warned about once.
  * Threads  any, but no thread may set a variable while another reads one (as with getenv()).
  * Cost     a search of the environment; not for inner loops.
  * Source   GASNet tools specification 1.20, "Environment utilities".
@@ -21,14 +21,14 @@
 
 HYDRANT_TOOLS_BEGIN
 
-/* Writes `val` for people into buf (at most bufsz bytes with the final zero; 32 always suffice) and returns buf. A
- * memory size gets a unit, B to TB in powers of 1024: the largest that divides it, or one of which it has at least
- * 10 (then rounded towards zero). Magnitudes from 2^50 are hexadecimal. */
+/* Writes `val` for people into buf (at most bufsz bytes with the final zero; 32 always suffice) and
+ * returns buf. A memory size gets a unit, B to TB in powers of 1024: the largest that divides it, or
+ * one of which it has at least 10 (then rounded towards zero). Magnitudes from 2^50 are hexadecimal. */
 char* hydrant_tools_format_number(int64_t val, char* buf, size_t bufsz, int is_mem_size);
 
-/* The inverse: sign, decimal (fraction allowed) or 0x hexadecimal, and, if mem_size_multiplier is not 0, a unit K, M,
- * G, T or B in either case (KB, KiB and so on too); without unit the number counts mem_size_multiplier bytes. What
- * follows is ignored. Null and "" are 0; decimals out of range saturate. */
+/* The inverse: sign, decimal (fraction allowed) or 0x hexadecimal, and, if mem_size_multiplier is not
+ * 0, a unit K, M, G, T or B in either case (KB, KiB and so on too); without unit the number counts
+ * mem_size_multiplier bytes. What follows is ignored. Null and "" are 0; decimals out of range saturate. */
 int64_t hydrant_tools_parse_int(const char* str, uint64_t mem_size_multiplier);
 
 void hydrant_tools_setenv(const char* key, const char* value);

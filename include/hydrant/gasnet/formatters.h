@@ -1,8 +1,11 @@
-/* hydrant/gasnet/formatters.h - texts that describe arguments of vector, indexed and strided transfers, and sets
- * of data types, operations and token fields. For messages of programs that also include gasnetex.h.
+/* hydrant/gasnet/formatters.h - texts that describe arguments of vector, indexed and strided transfers,
+ * and sets of data types, operations and token fields. For messages of programs that also include
+ * gasnetex.h.
  *
- * gasnett_format_X_bufsz(counts) is the size of buffer that gasnett_format_X(buf, ...) may fill, final zero included.
- * gasnett_format_{dt,op,ti}(buf, value) return the bytes that they need; with a null buffer they only do that.
+ * gasnett_format_X_bufsz(counts) is the size of buffer that gasnett_format_X(buf, ...) may fill, final
+ * zero included.
+ * gasnett_format_{dt,op,ti}(buf, value) return the bytes that they need; with a null buffer they only
+ * do that.
  *
  * Errors   none. Threads: any. Cost: one snprintf() per element; nothing is left out of long lists.
  */
@@ -16,7 +19,8 @@
 
 HYDRANT_TOOLS_BEGIN
 
-/* What a list of blocks amounts to. Sizes in bytes; minaddr to the last byte of the last block; all 0 for none. */
+/* What a list of blocks amounts to. Sizes in bytes; minaddr to the last byte of the last block; all 0
+ * for none. */
 typedef struct {
   size_t minsz;
   size_t maxsz;
@@ -31,7 +35,8 @@ typedef struct {
   const char* name;
 } hydrant_tools_bit_name_t;
 
-/* Lists of gex_Memvec_t are passed as pointers to their first field, an address, followed by a size_t length. */
+/* Lists of gex_Memvec_t are passed as pointers to their first field, an address, followed by a size_t
+ * length. */
 size_t hydrant_tools_format_memveclist_bufsz(size_t count);
 hydrant_tools_blocks_t hydrant_tools_format_memveclist(char* buf, size_t count, const void* list);
 size_t hydrant_tools_format_putvgetv_bufsz(size_t dstcount, size_t srccount);
@@ -56,7 +61,8 @@ size_t hydrant_tools_format_putsgets(char* buf, void* stats, const void* tm, uin
                                      const void* srcaddr, const ptrdiff_t srcstrides[],
                                      size_t elemsz, const size_t count[], size_t stridelevels);
 
-/* "NAME|NAME|0x40" of the names whose bits are all in `value` and of what is left; "0" of 0. Returns the bytes needed. */
+/* "NAME|NAME|0x40" of the names whose bits are all in `value` and of what is left; "0" of 0. Returns
+ * the bytes needed. */
 size_t hydrant_tools_format_bits(char* buf, uint64_t value, const hydrant_tools_bit_name_t* names,
                                  size_t name_count);
 

@@ -9,7 +9,7 @@
  * They order plain loads and stores, not those of instructions that go round the caches.
  * Threads  any, also in signal handlers.
  * Cost     x86-64: wmb and rmb no instruction (the processor keeps these orders), mb one locked instruction
- *          on the stack, about 8 ns. Elsewhere the compiler's fences.
+ *          on the stack, about 5 ns. Elsewhere the compiler's fences.
  */
 #ifndef HYDRANT_GASNET_MEMBARS_H
 #define HYDRANT_GASNET_MEMBARS_H

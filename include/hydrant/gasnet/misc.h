@@ -45,21 +45,24 @@ uint64_t hydrant_tools_getPhysMemSz(int failureIsFatal);
 const char* hydrant_tools_gethostname(void);
 /* Absolute path of the program that runs; "" if unknown. */
 const char* hydrant_tools_exe_name(void);
-/* Binds the calling thread to processor `rank` modulo the number of processors that are online. 0 if done. */
+/* Binds the calling thread to processor `rank` modulo the number of processors that are online. 0 if
+ * done. */
 int hydrant_tools_set_affinity(int rank);
-/* Raises a soft limit (RLIMIT_*) to the hard one; non-zero if it stands there now. A false GASNET_MAXIMIZE_<desc>
- * leaves the limit alone and succeeds. */
+/* Raises a soft limit (RLIMIT_*) to the hard one; non-zero if it stands there now. A false
+ * GASNET_MAXIMIZE_<desc> leaves the limit alone and succeeds. */
 int hydrant_tools_maximize_rlimit(int res, const char* lim_desc);
 /* Processor time, data, stack, resident and address space; non-zero if all could be raised. */
 int hydrant_tools_maximize_rlimits(void);
-/* Zeroed, private, page-aligned memory straight from the kernel, or MAP_FAILED; give it back with munmap(). */
+/* Zeroed, private, page-aligned memory straight from the kernel, or MAP_FAILED; give it back with
+ * munmap(). */
 void* hydrant_tools_mmap(uintptr_t size);
 
 /* Best efforts: errors are ignored. After closing, the standard streams lead nowhere (/dev/null). */
 void hydrant_tools_flush_streams(void);
 void hydrant_tools_close_streams(void);
 
-/* 64 bits that differ for data that differs by accident; no cryptography. Equal on all machines of a byte order. */
+/* 64 bits that differ for data that differs by accident; no cryptography. Equal on all machines of a
+ * byte order. */
 uint64_t hydrant_tools_checksum(const void* p, int numbytes);
 /* How many of the bytes are 0; the second copies them too (no overlap). About 8 bytes at a time. */
 size_t hydrant_tools_count0s(const void* p, size_t numbytes);
@@ -118,8 +121,8 @@ HYDRANT_TOOLS_END
 #define gasnett_sched_yield() ((void)sched_yield())
 #define gasnett_isLittleEndian() (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 
-/* Copies of a constant small size, which compilers do better than a function. The value forms move the `nbytes` (1 to
- * 8) low-order bytes of an integer; VALUE_RETURN ends the function that it stands in. */
+/* Copies of a constant small size, which compilers do better than a function. The value forms move the
+ * `nbytes` (1 to 8) low-order bytes of an integer; VALUE_RETURN ends the function that it stands in. */
 #define GASNETT_FAST_ALIGNED_MEMCPY(dest, src, nbytes) ((void)memcpy(dest, src, nbytes))
 #define GASNETT_FAST_UNALIGNED_MEMCPY(dest, src, nbytes) ((void)memcpy(dest, src, nbytes))
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

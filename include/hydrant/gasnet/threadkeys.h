@@ -4,8 +4,8 @@
  *   GASNETT_THREADKEY_DECLARE(key);   elsewhere, for example in a header
  *   void* gasnett_threadkey_get(key)  null until the thread sets it
  *   gasnett_threadkey_set(key, value)
- * gasnett_threadkey_init(key) and the _noinit forms exist for portability: there is nothing to initialise. Files
- * that share a key must agree on whether there are threads (mode.h).
+ * gasnett_threadkey_init(key) and the _noinit forms exist for portability: there is nothing to
+ * initialise. Files that share a key must agree on whether there are threads (mode.h).
  *
  * Threads  any. Errors: none. Nothing is called with the value when a thread ends.
  * Cost     one access to thread-local storage; without threads, to a global variable.

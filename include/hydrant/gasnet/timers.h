@@ -57,14 +57,14 @@ HYDRANT_TOOLS_END
 /* Rounded down. Differences of conversions and conversions of differences agree to one unit. */
 #define gasnett_ticks_to_ns(ticks) hydrant_tools_ticks_to_ns(ticks)
 #define gasnett_ticks_to_us(ticks) hydrant_tools_ticks_to_us(ticks)
-/* Microseconds, > 0, measured at the first call (about 1 ms): the smallest step that ticks were seen to make, and
- * what a call of gasnett_ticks_now() takes. */
+/* Microseconds, > 0, measured at the first call (about 1 ms): the smallest step that ticks were seen to
+ * make, and what a call of gasnett_ticks_now() takes. */
 #define gasnett_tick_granularityus() hydrant_tools_tick_granularityus()
 #define gasnett_tick_overheadus() hydrant_tools_tick_overheadus()
 /* Microseconds since 1970, as the system sets its clock: may jump. */
 #define gasnett_gettimeofday_us() hydrant_tools_gettimeofday_us()
-/* Sleeps at least `ns_delay` nanoseconds; 0 returns at once. Returns 0, or non-zero with errno EINTR if a signal
- * ended the sleep early. */
+/* Sleeps at least `ns_delay` nanoseconds; 0 returns at once. Returns 0, or non-zero with errno EINTR if
+ * a signal ended the sleep early. */
 #define gasnett_nsleep(ns_delay) hydrant_tools_nsleep(ns_delay)
 
 #endif

@@ -1,8 +1,9 @@
 /* hydrant/gasnet/tracing.h - GASNet's trace and statistics log: the names, without effect.
  *
- * Nothing is logged, as in a GASNet that was configured without --enable-trace and --enable-stats. Formats are still
- * checked by the compiler; arguments of GASNETT_TRACE_PRINTF and its kin are evaluated, other arguments are not.
- * Masks are "" and GASNETT_TRACE_GETSOURCELINE leaves what it is given alone.
+ * Nothing is logged, as in a GASNet that was configured without --enable-trace and --enable-stats.
+ * Formats are still checked by the compiler; arguments of GASNETT_TRACE_PRINTF and its kin are
+ * evaluated, other arguments are not. Masks are "" and GASNETT_TRACE_GETSOURCELINE leaves what it is
+ * given alone.
  * Cost     the evaluation of arguments.
  */
 #ifndef HYDRANT_GASNET_TRACING_H

@@ -1,5 +1,5 @@
-// Cases for the atomics of one thread mode. The including file has chosen the mode, included gasnet_tools.h and defined
-// HYDRANT_SUITE, the suite's name.
+// Cases for the atomics of one thread mode. The including file has chosen the mode, included
+// gasnet_tools.h and defined HYDRANT_SUITE, the suite's name.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -61,7 +61,8 @@ TEST(AtomicsThreaded, DecrementAndTestHasOneWinner) {
   EXPECT_EQ(gasnett_atomic_read(&winners, 0), 1u);
 }
 
-// Plain data behind a flag. Under the thread sanitizer, flags that ordered nothing would be a reported race.
+// Plain data behind a flag. Under the thread sanitizer, flags that ordered nothing would be a reported
+// race.
 TEST(AtomicsThreaded, ReleaseAndAcquireCarryPlainData) {
   gasnett_atomic_t turn = gasnett_atomic_init(0);
   uint64_t data[2] = {0, 0};
@@ -96,7 +97,8 @@ TEST(AtomicsThreaded, CompareAndSwapMakesALock) {
   EXPECT_EQ(guarded, uint64_t{kThreads} * kRounds);
 }
 
-// Of two threads that each store and then look, with a full fence between, at least one sees the other's store.
+// Of two threads that each store and then look, with a full fence between, at least one sees the
+// other's store.
 TEST(AtomicsThreaded, AFullFenceKeepsALoadBehindAStore) {
   for (uint32_t round = 1; round <= 2000; ++round) {
     gasnett_atomic_t flag[2] = {gasnett_atomic_init(0), gasnett_atomic_init(0)};

@@ -1,5 +1,6 @@
-/* A client of gasnet_tools.h in every language and mode that it serves: compiled as C99 without extensions and as
- * C++11 to C++20, thread-safe, single and debug, with all warnings. Prints nothing and returns 0 if all is well. */
+/* A client of gasnet_tools.h in every language and mode that it serves: compiled as C99 without
+ * extensions and as C++11 to C++20, thread-safe, single and debug, with all warnings. Prints nothing
+ * and returns 0 if all is well. */
 #include <errno.h>
 #include <gasnet_tools.h>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""names_test.py COMPILER INCLUDE LIST: gasnet_tools.h defines, as macros, every name of LIST in every mode."""
+"""names_test.py COMPILER INCLUDE LIST: every name of LIST is a macro in every mode."""
 import pathlib
 import re
 import subprocess
