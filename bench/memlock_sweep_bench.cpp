@@ -9,8 +9,8 @@
 //   ours  asks a CopyDuel (firehose/base/copy_duel.hpp), which learns by trying whether uses of that length go
 //         to hydrant_pin, to hydrant_try_pin, or to the pool at once. What is "not now" is copied
 //   pool  everything is copied through the same pool (firehose/base/buffer_pool)
-// They take turns in one process, over the same memory, with the same uses, and every sample has others. The
-// process is this program started again, with 8 MiB of memlock and no privileges, as a user of its own. Nothing
+// They take turns in one process, over the same memory, with the same uses, and every sample has others.
+// The process is this program started again, with 8 MiB of memlock and no privileges, as a user of its own. Nothing
 // is set but that limit: the budget is what the library makes of it, and the pool and the rings are charged to
 // the same account, so that the kernel has the last word. The pins of the last kOutstanding uses are held, as
 // those of transfers under way would be. Measured is what comes after the duel has learnt: kLearningUses of
@@ -28,7 +28,8 @@
 // registrations for which the kernel had no budget. Any failure makes the row an error that begins with
 // "failed:".
 //
-// --quick: fewer and shorter samples, for an emulated machine. --no-pins: ours copies everything, too, so that
+// --quick: more and shorter samples, and fewer uses to learn from, for an emulated machine, whose clock counts
+// what the machine below does meanwhile. --no-pins: ours copies everything, too, so that
 // the ratios show what this program can tell apart.
 //
 // Every use is checked, outside of the time: all bytes that arrived are compared.
@@ -63,10 +64,11 @@ constexpr size_t kLargestUse = 1 * kMiB;
 constexpr size_t kHotBytes = 4 * kMiB;
 constexpr size_t kOutstanding = 8;
 constexpr size_t kLearningUses = 500;
+constexpr size_t kQuickLearning = 200;
 constexpr int kRounds = 24;
-constexpr int kQuickRounds = 8;
+constexpr int kQuickRounds = 128;
 constexpr size_t kMovedPerSample = 8 * kMiB;
-constexpr size_t kQuickSample = 2 * kMiB;
+constexpr size_t kQuickSample = 256 * kKiB;
 
 enum class How : uint32_t { kRandom, kHot, kSequential };
 
@@ -426,8 +428,9 @@ void measure(benchmark::State& state, Request request) {
     return answer;
   };
   ask(true);
-  const size_t classes = request.bytes != 0 ? 1 : 9;
-  for (double learnt = 0.0; learnt < static_cast<double>(kLearningUses * classes);) {
+  const bool quick = request.sample_bytes < kMovedPerSample;
+  const size_t uses = (quick ? kQuickLearning : kLearningUses) * (request.bytes != 0 ? 1 : 9);
+  for (double learnt = 0.0; learnt < static_cast<double>(uses);) {
     learnt += std::max(ask(false).uses, 1.0);
     ++request.sample;
   }

@@ -1,9 +1,9 @@
-// Register or copy? For whoever can do either: a network layer with a pin cache and a pool of buffers that are
-// pinned already (buffer_pool.hpp).
+// Register or copy? For whoever can do either: a network layer with a pin cache and a pool of buffers that
+// are pinned already (buffer_pool.hpp).
 //
-// No fixed size answers it. What a registration costs beside a copy depends on the kernel, on how often memory
-// is used again before its budget is wanted, on charges that come back late; what a copy costs beside it
-// depends on the transport: a device reads pinned memory at no cost to the processor, while the kernel's
+// No fixed size answers it. What a registration costs beside a copy depends on the kernel, on how often
+// memory is used again before its budget is wanted, on charges that come back late; what a copy costs beside
+// it depends on the transport: a device reads pinned memory at no cost to the processor, while the kernel's
 // own copying is cheaper from a buffer that has just been written. So all ways are tried in turn, and timed
 // by the caller over whatever he wants to be short: the whole use, transfer included.
 //
@@ -37,8 +37,8 @@ class CopyDuel {
     uint8_t size_class = 0;
   };
 
-  // Which way the next use of `len` bytes should go. What the cache does not answer with a pin is copied, and is
-  // a use of that way all the same.
+  // Which way the next use of `len` bytes should go. What the cache does not answer with a pin is copied, and
+  // is a use of that way all the same.
   Turn choose(size_t len) noexcept {
     const auto size_class = static_cast<uint8_t>(len != 0 ? std::bit_width(len) - 1 : 0);
     State& state = states_[size_class];

@@ -98,7 +98,8 @@ std::string why_no_userfaultfd() {
 }
 
 std::string refuse_system_call(long number, int error, uint32_t ioctl_request) {
-  const auto refusal = SECCOMP_RET_ERRNO | static_cast<uint32_t>(error);
+  const uint32_t refusal =
+      error != 0 ? SECCOMP_RET_ERRNO | static_cast<uint32_t>(error) : SECCOMP_RET_KILL_PROCESS;
   constexpr auto kNumber = static_cast<uint32_t>(offsetof(seccomp_data, nr));
   // The low half of the second argument; little-endian machines only.
   constexpr auto kRequest = static_cast<uint32_t>(offsetof(seccomp_data, args) + sizeof(uint64_t));

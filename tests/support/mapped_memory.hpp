@@ -62,7 +62,7 @@ class MemoryFile {
 std::string why_no_userfaultfd();
 
 // For a child process only: from now on the system call answers `error`. With ioctl_request not 0 only that
-// request of ioctl() does. "" or why not.
+// request of ioctl() does. With error 0 it ends the process. "" or why not.
 std::string refuse_system_call(long number, int error, uint32_t ioctl_request = 0);
 
 }  // namespace hydrant::testing

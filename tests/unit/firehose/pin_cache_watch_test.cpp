@@ -1,6 +1,7 @@
 // A cache that hears by itself what goes away: what it keeps, what it forgets, what it never keeps.
 #include <hydrant/pin_cache.h>
 
+#include "tests/support/child_process.hpp"
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/watched_pin_cache.hpp"
 
@@ -8,7 +9,10 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <linux/userfaultfd.h>
 #include <string>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <vector>
 
 namespace hydrant::testing {
@@ -28,6 +32,26 @@ TEST_P(PinCacheWatch, OrdinaryMemoryIsCachedAfterItsFirstPin) {
   EXPECT_EQ(registrar_.pin_calls(), 1u);
   EXPECT_EQ(coverage(3), HYDRANT_COVERAGE_CHECKED);
   EXPECT_EQ(stats_of(domain_).regions, 1u);
+}
+
+// Most of what a network layer tries is not pinned: that answer must not cost a system call.
+TEST_P(PinCacheWatch, LookThatRegistersNothingAsksTheKernelOnlyForWhatItMayTake) {
+  const auto try_page = [this](size_t page) {
+    return hydrant_try_pin(domain_, arena_.page(page), kPage, HYDRANT_LOCAL_WRITE);
+  };
+  const auto after_asking_is_forbidden = [&](size_t page) -> std::string {
+    (void)use(3);
+    if (!becomes_quiet()) return "never quiet";
+    if (const hydrant_pin_t held = try_page(3); hydrant_release(held) != GASNET_OK)
+      return "not kept";
+    constexpr auto kAsk = static_cast<uint32_t>(UFFDIO_WRITEPROTECT);
+    if (const std::string why = refuse_system_call(SYS_ioctl, 0, kAsk); !why.empty()) return why;
+    const hydrant_pin_t other = try_page(page);
+    return hydrant_pin_status(other) == GASNET_ERR_NOT_READY ? "" : "not NOT_READY";
+  };
+  EXPECT_EQ(run_in_child([&] { return after_asking_is_forbidden(9); }), "");
+  EXPECT_NE(run_in_child([&] { return after_asking_is_forbidden(3); }), "")
+      << "nobody asks any more";
 }
 
 TEST_P(PinCacheWatch, NewLifeOfTheSameAddressesIsRegisteredAnew) {

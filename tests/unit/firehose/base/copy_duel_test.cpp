@@ -1,0 +1,153 @@
+#include "firehose/base/copy_duel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+using Way = CopyDuel::Way;
+constexpr size_t kLen = 65536;
+
+// What a use costs by the way it goes, in ns.
+struct Costs {
+  uint64_t copy, if_pinned, pin;
+  uint64_t of(Way way) const {
+    return way == Way::kCopy ? copy : way == Way::kIfPinned ? if_pinned : pin;
+  }
+};
+
+struct Taken {
+  uint64_t ways[CopyDuel::kWays] = {};
+  uint64_t timed = 0, ns = 0;
+  uint64_t of(Way way) const { return ways[static_cast<size_t>(way)]; }
+};
+
+class CopyDuelTest : public ::testing::Test {
+ protected:
+  Taken go(size_t uses, Costs costs, size_t len = kLen) {
+    Taken taken;
+    for (size_t i = 0; i < uses; ++i) {
+      const CopyDuel::Turn turn = duel_.choose(len);
+      const uint64_t ns = costs.of(turn.way);
+      ++taken.ways[static_cast<size_t>(turn.way)];
+      taken.timed += turn.timed ? 1 : 0;
+      taken.ns += ns;
+      if (turn.timed) duel_.note(turn, len, ns);
+    }
+    return taken;
+  }
+  CopyDuel duel_;
+};
+
+TEST_F(CopyDuelTest, TriesEveryWayEquallyOftenAndTakesTheQuickest) {
+  const std::vector<std::pair<Costs, Way>> cases = {{{10000, 11000, 12000}, Way::kCopy},
+                                                    {{11000, 10000, 12000}, Way::kIfPinned},
+                                                    {{12000, 11000, 10000}, Way::kPin}};
+  for (const auto& [costs, best] : cases) {
+    duel_ = {};
+    const Taken first = go(12, costs);
+    EXPECT_EQ(first.timed, 12u);
+    for (const uint64_t each : first.ways) EXPECT_EQ(each, 4u);
+    EXPECT_EQ(duel_.best(kLen), best);
+    const Taken next = go(32, costs);
+    EXPECT_EQ(next.of(best), 32u);
+    EXPECT_EQ(next.timed, 0u);
+  }
+}
+
+TEST_F(CopyDuelTest, TrialsCostLittleInTheLongRun) {
+  const Costs costs{700, 740, 1700};
+  go(20000, costs);
+  const Taken taken = go(200000, costs);
+  EXPECT_LE(taken.ns, 200000 * 700 * 1.005);
+  EXPECT_GT(taken.timed, 0u);
+}
+
+TEST_F(CopyDuelTest, FollowsCostsThatChange) {
+  go(20000, {10000, 11000, 20000});
+  EXPECT_EQ(duel_.best(kLen), Way::kCopy);
+  go(20000, {10000, 9000, 5000});  // the memory is used again now
+  EXPECT_EQ(duel_.best(kLen), Way::kPin);
+  go(20000, {10000, 11000, 20000});
+  EXPECT_EQ(duel_.best(kLen), Way::kCopy);
+}
+
+TEST_F(CopyDuelTest, LengthsLearnByThemselves) {
+  go(200, {1000, 1100, 3000}, 4096);
+  go(200, {300000, 300100, 100000}, 1 << 20);
+  EXPECT_EQ(duel_.best(4096), Way::kCopy);
+  EXPECT_EQ(duel_.best(8191), Way::kCopy);
+  EXPECT_EQ(duel_.best(1 << 20), Way::kPin);
+}
+
+TEST_F(CopyDuelTest, LongerUsesOfAClassCountByTheByte) {
+  // What comes to the cheaper way is longer throughout.
+  for (int i = 0; i < 12; ++i) {
+    const CopyDuel::Turn turn = duel_.choose(kLen);
+    const size_t len = turn.way == Way::kCopy ? 2 * kLen - 1 : kLen;
+    duel_.note(turn, len, turn.way == Way::kCopy ? 15000 : 10000);
+  }
+  EXPECT_EQ(duel_.best(kLen), Way::kCopy);
+}
+
+TEST_F(CopyDuelTest, OneTimeSliceOfSomebodyElseDoesNotDecide) {
+  bool struck = false;
+  for (int i = 0; i < 12; ++i) {
+    const CopyDuel::Turn turn = duel_.choose(kLen);
+    const bool strike = turn.way == Way::kCopy && !std::exchange(struck, true);
+    duel_.note(turn, kLen, strike ? 4'000'000 : turn.way == Way::kCopy ? 5000 : 6000);
+  }
+  EXPECT_EQ(duel_.best(kLen), Way::kCopy);
+}
+
+TEST_F(CopyDuelTest, DoesNotChangeForALittle) {
+  go(5000, {10000, 12000, 12000});
+  ASSERT_EQ(duel_.best(kLen), Way::kCopy);
+  go(50000, {10000, 9900, 12000});
+  EXPECT_EQ(duel_.best(kLen), Way::kCopy);
+}
+
+TEST_F(CopyDuelTest, TimesMayBeToldLateOrNever) {
+  std::vector<CopyDuel::Turn> open;
+  for (int i = 0; i < 12; ++i) open.push_back(duel_.choose(kLen));
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(duel_.choose(kLen).timed);
+  for (size_t i = open.size(); i-- > 0;) {
+    duel_.note(open[i], kLen, open[i].way == Way::kCopy ? 1000 : 2000);
+  }
+  EXPECT_EQ(duel_.best(kLen), Way::kCopy);
+  // A way whose uses all fail is never told.
+  duel_ = {};
+  for (int i = 0; i < 3000; ++i) {
+    const CopyDuel::Turn turn = duel_.choose(kLen);
+    if (turn.timed && turn.way != Way::kPin) {
+      duel_.note(turn, kLen, turn.way == Way::kCopy ? 2000 : 1000);
+    }
+  }
+  EXPECT_EQ(duel_.best(kLen), Way::kIfPinned);
+}
+
+TEST_F(CopyDuelTest, TimesOfUsesThatWereNotToBeTimedCountNothing) {
+  const uint8_t size_class = duel_.choose(kLen).size_class;
+  duel_ = {};
+  for (int i = 0; i < 100; ++i) duel_.note({Way::kPin, false, size_class}, kLen, 1);
+  go(12, {1000, 2000, 3000});
+  EXPECT_EQ(duel_.best(kLen), Way::kCopy);
+}
+
+TEST_F(CopyDuelTest, AnyLengthIsAnswered) {
+  for (const size_t len : {size_t{0}, size_t{1}, SIZE_MAX}) {
+    const CopyDuel::Turn turn = duel_.choose(len);
+    EXPECT_TRUE(turn.timed);
+    duel_.note(turn, len, 100);
+    (void)duel_.best(len);
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
