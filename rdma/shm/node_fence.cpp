@@ -2,29 +2,34 @@
 
 #include "firehose/base/config.hpp"
 #include "firehose/base/membarrier.hpp"
+#include "firehose/base/thread.hpp"
 
 #include <linux/membarrier.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 namespace hydrant::shm {
 namespace {
 
-pthread_once_t g_once = PTHREAD_ONCE_INIT;
-bool g_works = false;  // written under g_once
+Mutex g_mu;
+pid_t g_tried_by HYDRANT_GUARDED_BY(g_mu) = 0;  // the child of a fork tries again
+bool g_works HYDRANT_GUARDED_BY(g_mu) = false;
 
 bool call(int command) noexcept { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 
-void switch_on_once() {
-  if (HYDRANT_TSAN || knob_number(Knob::kMembarrier) == 0) return;
-  g_works = call(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) && call(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+bool registers_and_works() noexcept {
+  if (HYDRANT_TSAN || knob_number(Knob::kMembarrier) == 0) return false;
+  return call(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) && call(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }
 
 }  // namespace
 
 bool NodeFence::switch_on() noexcept {
-  pthread_once(&g_once, &switch_on_once);
+  const MutexLock lock(g_mu);
+  if (g_tried_by != getpid()) {
+    g_works = registers_and_works();
+    g_tried_by = getpid();
+  }
   return g_works;
 }
 

@@ -64,7 +64,10 @@ inline uint32_t ShmTransport::visit(uint32_t from, Lane lane, Receiver& receiver
                                     uint32_t budget) noexcept {
   InRing& ring = in(from, lane);
   // Mostly empty: look before the lock. ThreadSanitizer takes a look that comes a lap too late for a race.
-  if (!HYDRANT_TSAN && ring.peek() == 0) return 0;
+  if (!HYDRANT_TSAN && ring.peek() == 0) {
+    ring.expect();
+    return 0;
+  }
   if (!ring.enter(threaded_)) return 0;
   const uint32_t done = drain(ring, from, lane, receiver, budget);
   ring.leave(threaded_);

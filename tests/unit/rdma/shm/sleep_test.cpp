@@ -1,0 +1,341 @@
+// Idle rings, bells, sleep: nothing that was sent may stay unheard.
+#include "tests/unit/rdma/shm/node_world.hpp"
+
+#include <cerrno>
+#include <random>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <thread>
+
+namespace {
+
+using namespace hydrant;
+using namespace hydrant::testing;
+
+constexpr uint32_t kReviews = ShmTransport::kPollsBetweenReviews;
+
+// A node in which rank 0 has heard everybody.
+struct Crowd {
+  explicit Crowd(uint32_t ranks) : file(ranks) {
+    for (uint32_t i = 0; i < ranks; ++i) {
+      members.push_back(std::make_unique<NodeRank>(file.fd, i, ranks));
+    }
+    for (uint32_t i = 1; i < ranks; ++i) {
+      EXPECT_EQ(members[i]->try_send(0, Lane::kRequest, 1, i), Status::kOk);
+    }
+    EXPECT_EQ(poll(1), ranks - 1);
+  }
+  uint32_t poll(uint32_t times) {
+    uint32_t got = 0;
+    for (uint32_t i = 0; i < times; ++i) got += members[0]->transport->poll(inbox, 100, false);
+    return got;
+  }
+  ShmTransport& reader() { return *members[0]->transport; }
+  NodeFile file;
+  std::vector<std::unique_ptr<NodeRank>> members;
+  Inbox inbox;
+};
+
+TEST(ShmIdle, FewRingsArePolledForEver) {
+  Crowd crowd(5);
+  crowd.poll(3 * kReviews);
+  EXPECT_EQ(crowd.reader().active_rings(), 4u);
+  EXPECT_EQ(crowd.reader().counts().rings_retired, 0u);
+}
+
+TEST(ShmIdle, UnusedRingsRetireAndComeBack) {
+  Crowd crowd(70);  // bells in two words
+  EXPECT_EQ(crowd.reader().active_rings(), 69u);
+  for (uint32_t i = 0; i < 3 * kReviews; i += 100) {
+    ASSERT_EQ(crowd.members[3]->try_send(0, Lane::kRequest, 2, 3), Status::kOk);
+    ASSERT_EQ(crowd.poll(100), 1u);
+  }
+  EXPECT_EQ(crowd.reader().active_rings(), 1u);
+  EXPECT_EQ(crowd.reader().counts().rings_retired, 68u);
+  for (const uint32_t rank : {69u, 1u, 65u}) {
+    ASSERT_EQ(crowd.members[rank]->try_send(0, Lane::kRequest, 3, rank), Status::kOk);
+    EXPECT_EQ(crowd.poll(1), 1u);
+    EXPECT_EQ(crowd.inbox.letters.back().from, rank);
+    // Active: no bell is rung for the second.
+    ASSERT_EQ(crowd.members[rank]->try_send(0, Lane::kRequest, 3, rank), Status::kOk);
+    EXPECT_EQ(crowd.members[rank]->transport->counts().bells_rung, 2u);
+    EXPECT_EQ(crowd.poll(1), 1u);
+  }
+}
+
+TEST(ShmPoll, IsFairAndKeepsItsBudget) {
+  Crowd crowd(4);
+  const auto flood = [&](uint32_t rank) {
+    while (crowd.members[rank]->try_send(0, Lane::kRequest, 1, rank) == Status::kOk) {
+    }
+  };
+  uint32_t got[4] = {};
+  for (int round = 0; round < 300; ++round) {
+    for (uint32_t rank = 1; rank < 4; ++rank) flood(rank);
+    crowd.inbox.letters.clear();
+    EXPECT_LE(crowd.reader().poll(crowd.inbox, 5, false), 5u);
+    for (const auto& letter : crowd.inbox.letters) ++got[letter.from];
+  }
+  for (uint32_t rank = 1; rank < 4; ++rank) EXPECT_GT(got[rank], 400u);
+}
+
+TEST(ShmPoll, RepliesComeFirstAndStarveNobody) {
+  Pair pair;
+  for (const uint32_t budget : {1u, 3u, 8u}) {
+    uint32_t replies = 0;
+    uint32_t requests = 0;
+    for (int round = 0; round < 100; ++round) {
+      while (pair.a.try_send(1, Lane::kReply, 1, 1) == Status::kOk) {
+      }
+      while (pair.a.try_send(1, Lane::kRequest, 1, 1) == Status::kOk) {
+      }
+      pair.inbox.letters.clear();
+      pair.poll_b(budget);
+      for (const auto& letter : pair.inbox.letters)
+        ++(letter.lane == Lane::kReply ? replies : requests);
+    }
+    EXPECT_GT(replies, requests) << budget;
+    EXPECT_GE(requests, 25 * budget / 4) << budget;
+  }
+  pair.inbox.letters.clear();
+  while (pair.poll_b(100, true) != 0) {
+  }
+  for (const auto& letter : pair.inbox.letters) EXPECT_EQ(letter.lane, Lane::kReply);
+}
+
+// A handler of a request polls for replies of the same peer, and does not meet itself.
+TEST(ShmPoll, HandlerMayPollTheReplyLane) {
+  for (const auto threads : {ShmTransport::Threads::kOne, ShmTransport::Threads::kMany}) {
+    Pair pair(threads);
+    uint32_t depth = 0;
+    uint32_t replies = 0;
+    pair.inbox.then = [&](const Incoming& message) {
+      if (message.lane == Lane::kReply) {
+        ++replies;
+        return;
+      }
+      EXPECT_EQ(++depth, 1u);
+      EXPECT_EQ(pair.a.try_send(1, Lane::kReply, 1, 1), Status::kOk);
+      EXPECT_EQ(pair.poll_b(10, true), 1u);
+      EXPECT_EQ(pair.poll_b(10), 0u);
+      --depth;
+    };
+    for (int i = 0; i < 5; ++i) ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
+    EXPECT_EQ(pair.poll_b(), 5u);
+    EXPECT_EQ(replies, 5u);
+  }
+}
+
+// ---- sleep ----
+
+TEST(ShmSleep, EndsAtItsDeadline) {
+  Pair pair;
+  pair.b.transport->sleep(in_seconds(0.02));
+  EXPECT_EQ(pair.b.transport->counts().sleeps, 1u);
+  pair.b.transport->sleep(0);
+  EXPECT_EQ(pair.b.transport->counts().sleeps, 1u);
+}
+
+TEST(ShmSleep, DoesNotBeginWithAMessageWaiting) {
+  Pair pair;
+  ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
+  pair.b.transport->sleep(in_seconds(30));  // its bell has rung
+  EXPECT_EQ(pair.poll_b(), 1u);
+  ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
+  pair.b.transport->sleep(in_seconds(30));  // it is in an active ring
+  EXPECT_EQ(pair.b.transport->counts().sleeps, 0u);
+  EXPECT_EQ(pair.poll_b(), 1u);
+}
+
+TEST(ShmSleep, WakeIsNotLostBeforeIt) {
+  Pair pair;
+  pair.b.transport->wake();
+  pair.b.transport->sleep(in_seconds(30));
+  EXPECT_EQ(pair.b.transport->counts().sleeps, 0u);
+}
+
+TEST(ShmSleep, WakeEndsTheSleepOfAllThreads) {
+  Pair pair(ShmTransport::Threads::kMany);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> sleepers;
+  for (int i = 0; i < 3; ++i) {
+    sleepers.emplace_back([&] {
+      while (!stop.load()) pair.b.transport->sleep(in_seconds(30));
+    });
+  }
+  while (pair.b.transport->counts().sleeps < 3) sched_yield();
+  stop.store(true);
+  const uint64_t begin = now_ns();
+  pair.b.transport->wake();
+  for (auto& sleeper : sleepers) sleeper.join();
+  EXPECT_LT(now_ns() - begin, 20'000'000'000u);
+}
+
+// ---- stress: processes that fall asleep and idle as often as they can ----
+
+struct Tally {
+  std::atomic<uint64_t> transitions{0};
+  std::atomic<uint64_t> done{0};
+};
+
+Tally& shared_tally() {
+  void* page =
+      mmap(nullptr, sizeof(Tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return *new (page) Tally;
+}
+
+// Each rank sends `rounds` numbered requests to random others and answers each with a reply; between, it
+// polls at random and sleeps whenever nothing came, for so long that a lost message fails the test.
+int talk_and_sleep(NodeRank& self, uint32_t rank, uint32_t ranks, uint32_t rounds, Tally& tally) {
+  std::minstd_rand engine(rank + 1);
+  uint64_t answered = 0;
+  bool overslept = false;
+  std::vector<uint64_t> owed(ranks);  // replies that did not fit
+  Inbox inbox;
+  inbox.then = [&](const Incoming& message) {
+    if (message.lane == Lane::kReply) {
+      ++answered;
+    } else {
+      ++owed[message.from];
+    }
+  };
+  uint64_t sent = 0;
+  bool told = false;
+  while (tally.done.load() < ranks) {
+    bool busy = false;
+    for (uint32_t to = 0; to < ranks; ++to) {
+      while (owed[to] != 0 && self.try_send(to, Lane::kReply, 1, 1) == Status::kOk) {
+        --owed[to];
+        busy = true;
+      }
+    }
+    // One at a time: everybody waits for somebody most of the time.
+    if (sent == answered && sent < rounds) {
+      const auto to = static_cast<uint32_t>((rank + 1 + engine() % (ranks - 1)) % ranks);
+      if (self.try_send(to, Lane::kRequest, 1, sent) == Status::kOk) ++sent;
+    }
+    if (!told && sent == rounds && answered == rounds) {
+      told = true;
+      if (tally.done.fetch_add(1) + 1 == ranks) break;
+    }
+    if (self.transport->poll(inbox, 16, false) != 0 || busy) continue;
+    if (engine() % 4 == 0) continue;
+    const uint64_t begin = now_ns();
+    self.transport->sleep(begin + (told ? 1'000'000u : 10'000'000'000u));
+    overslept = overslept || now_ns() - begin > 9'000'000'000u;
+  }
+  tally.transitions.fetch_add(self.transport->counts().bells_rung);
+  return overslept ? 3 : (answered == rounds ? 0 : 4);
+}
+
+// Which of the ranks may not call membarrier, and since when.
+enum class Refused { kNobody, kEverySecond, kEverySecondLater };
+
+void stress(uint32_t ranks, uint32_t rounds, Refused refused) {
+  NodeFile file(ranks);
+  Tally& tally = shared_tally();
+  const auto failed = run_ranks(ranks, [&](uint32_t rank) {
+    const bool refuse = rank % 2 == 0 && refused != Refused::kNobody;
+    const auto take_away = [] { return refuse_system_call(SYS_membarrier, EPERM); };
+    if (refuse && refused == Refused::kEverySecond && !take_away()) return 77;
+    NodeRank self(file.fd, rank, ranks);
+    if (refuse && refused == Refused::kEverySecondLater && !take_away()) return 77;
+    return talk_and_sleep(self, rank, ranks, rounds, tally);
+  });
+  EXPECT_EQ(failed, "");
+  std::cout << "bells: " << tally.transitions.load() << " in " << ranks * rounds << " exchanges\n";
+  EXPECT_GT(tally.transitions.load(), rounds / 4);
+  munmap(&tally, sizeof tally);
+}
+
+// HYDRANT_SHM_ROUNDS in the environment makes them longer.
+uint32_t rounds_or(uint32_t usual) {
+  const char* text = std::getenv("HYDRANT_SHM_ROUNDS");
+  return text != nullptr ? static_cast<uint32_t>(std::atoi(text)) : usual;
+}
+
+TEST(ShmStress, TwoProcessesThatSleepLoseNothing) { stress(2, rounds_or(50000), Refused::kNobody); }
+TEST(ShmStress, MoreProcessesThanCoresLoseNothing) { stress(7, rounds_or(8000), Refused::kNobody); }
+TEST(ShmStress, ProcessesWithAndWithoutMembarrierLoseNothing) {
+  stress(2, rounds_or(20000), Refused::kEverySecond);
+  stress(5, rounds_or(8000), Refused::kEverySecond);
+}
+TEST(ShmStress, MembarrierTakenAwayLaterLosesNothing) {
+  stress(3, rounds_or(300), Refused::kEverySecondLater);
+}
+
+// Threads in the place of processes: one sends, and one retires its ring again and again.
+TEST(ShmStress, RingsThatIdleAllTheTimeLoseNothing) {
+  for (const auto mode : {ShmTransport::Threads::kOne, ShmTransport::Threads::kMany}) {
+    Pair pair(mode);
+    constexpr uint64_t kMessages = 20000;
+    std::atomic<uint64_t> got{0};
+    std::thread reader([&] {
+      Inbox inbox;
+      inbox.then = [&](const Incoming& message) {
+        EXPECT_EQ(word_of(message), got.load());
+        got.fetch_add(1);
+      };
+      const uint64_t deadline = in_seconds(50);
+      while (got.load() < kMessages && now_ns() < deadline) {
+        // A sleep that ends at once retires all rings.
+        if (pair.b.transport->poll(inbox, 4, false) == 0) pair.b.transport->sleep(0);
+      }
+    });
+    std::minstd_rand engine(7);
+    for (uint64_t i = 0; i < kMessages;) {
+      if (pair.a.try_send(1, Lane::kRequest, 1, i) == Status::kOk) ++i;
+      if (engine() % 4 == 0) sched_yield();
+      const auto pauses = static_cast<uint32_t>(engine() % 40);
+      for (uint32_t p = 0; p < pauses; ++p) shm::pause();
+    }
+    reader.join();
+    EXPECT_EQ(got.load(), kMessages);
+    std::cout << "bells: " << pair.a.transport->counts().bells_rung << '\n';
+  }
+}
+
+// Several threads send, several poll and sleep; order holds per sender ring only as far as one thread
+// polls, so what is counted is that all arrive.
+TEST(ShmStress, ManyThreadsOnBothSidesLoseNothing) {
+  Pair pair(ShmTransport::Threads::kMany);
+  constexpr uint64_t kEach = 15000;
+  constexpr uint32_t kThreads = 3;
+  std::atomic<uint64_t> got{0};
+  std::atomic<uint64_t> sum{0};
+  std::vector<std::thread> threads;
+  const uint64_t deadline = in_seconds(50);
+  for (uint32_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < kEach && now_ns() < deadline;) {
+        const bool cell = i % 16 == 0;
+        const Status sent = cell ? pair.a.try_send_cell(1, Lane::kRequest, t, 4096, 1)
+                                 : pair.a.try_send(1, Lane::kRequest, t, i);
+        if (sent == Status::kOk) {
+          ++i;
+        } else {
+          sched_yield();
+        }
+      }
+    });
+    threads.emplace_back([&] {
+      Inbox inbox;
+      inbox.then = [&](const Incoming& message) {
+        got.fetch_add(1);
+        sum.fetch_add(message.payload != nullptr ? 1 : 0);
+      };
+      while (got.load() < kThreads * kEach && now_ns() < deadline) {
+        if (pair.b.transport->poll(inbox, 8, false) == 0) {
+          pair.b.transport->sleep(now_ns() + 20'000'000);
+        }
+      }
+      pair.b.transport->wake();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(got.load(), kThreads * kEach);
+  EXPECT_EQ(sum.load(), kThreads * ((kEach + 15) / 16));
+}
+
+}  // namespace
