@@ -30,8 +30,11 @@ constexpr uint32_t kBudget = 32;
 struct alignas(128) Turn {
   std::atomic<uint64_t> value{0};
 };
+// How long a line takes depends on where in the shared cache it belongs: the floor goes through as many
+// places as a ring does.
+constexpr uint32_t kPlaces = 256;
 struct Shared {
-  Turn ping, pong;
+  Turn ping[kPlaces], pong[kPlaces];
   Turn arrived[2];
 };
 
@@ -80,14 +83,16 @@ class Side {
     const uint64_t rounds = 2000;
     const uint64_t begin = now_ns();
     for (uint64_t i = base_ + 1; i <= base_ + rounds; ++i) {
+      Turn& ping = shared_.ping[i % kPlaces];
+      Turn& pong = shared_.pong[i % kPlaces];
       if (rank_ == 0) {
-        shared_.ping.value.store(i, std::memory_order_release);
-        while (shared_.pong.value.load(std::memory_order_acquire) != i) {
+        ping.value.store(i, std::memory_order_release);
+        while (pong.value.load(std::memory_order_acquire) != i) {
         }
       } else {
-        while (shared_.ping.value.load(std::memory_order_acquire) != i) {
+        while (ping.value.load(std::memory_order_acquire) != i) {
         }
-        shared_.pong.value.store(i, std::memory_order_release);
+        pong.value.store(i, std::memory_order_release);
       }
     }
     base_ += rounds;

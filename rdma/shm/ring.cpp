@@ -25,7 +25,6 @@ OutRing::Room OutRing::make_room(uint32_t lines) noexcept {
     const uint32_t taken = control_->taken.load(std::memory_order_acquire);
     if (position_ - taken > size) return Room::kCorrupt;
     limit_ = taken + size;
-    behind_ = position_ - taken > size / 2;
     if (limit_ - position_ < lines + skipped) return Room::kNo;
   }
   if (skipped == 0) return Room::kYes;

@@ -20,9 +20,10 @@
 namespace hydrant::shm {
 
 // Hints to the processor, measured in decision 0017. Messages up to this length are pushed out of the
-// writer's cache: the reader waits for them. Not if it is far behind anyhow, and not if they are longer:
-// those come in floods, which it would slow down.
+// writer's cache if the writer has polled this often since the last one: then somebody waits for them. In
+// a flood it would only slow the writer down.
 inline constexpr uint32_t kPushedLines = 6;
+inline constexpr uint32_t kPollsOfOneWhoWaits = 4;
 inline void push(const std::byte* line) noexcept {
 #if defined(__x86_64__)
   // cldemote; a no-op on processors that do not know it, and on assemblers that do not.
@@ -58,12 +59,12 @@ class alignas(kLineBytes) OutRing {
   std::byte* head() const noexcept { return line(position_) + sizeof(uint64_t); }
   uint32_t position() const noexcept { return position_; }
 
-  // Sends the message. False: the reader does not look at this ring; call_reader() then.
-  bool publish(uint32_t lines, uint32_t tag, uint32_t cell_plus_1) noexcept {
+  // Sends the message. `polls` counts how often this process has polled. False: the reader does not look at this ring; call_reader() then.
+  bool publish(uint32_t lines, uint32_t tag, uint32_t cell_plus_1, uint32_t polls) noexcept {
     const uint64_t word = Word::make(position_, lines, tag, cell_plus_1);
     // Pairs with the acquire in InRing::peek(): the message is there when its word is.
     first_word(line(position_)).store(word, std::memory_order_release);
-    if (lines > 1) prepare_next(lines);
+    if (lines > 1) prepare_next(lines, polls);
     position_ += lines;
     if (confirm_) [[unlikely]] {
       // One order of locked instructions on one word, ours and the reader's exchange: whoever comes
@@ -101,20 +102,22 @@ class alignas(kLineBytes) OutRing {
   }
   // The reader has the lines of the last lap in its cache: fetch those of the next message, which will be as
   // long as this one, before they are wanted. The first one stays, as the reader looks at it all the time.
-  void prepare_next(uint32_t lines) noexcept {
-    if (lines <= kPushedLines && !behind_) {
+  void prepare_next(uint32_t lines, uint32_t polls) noexcept {
+    const bool waits = polls - polls_ >= kPollsOfOneWhoWaits;
+    polls_ = polls;
+    if (waits && lines <= kPushedLines) {
       for (uint32_t i = 1; i < lines; ++i) push(line(position_ + i));
     }
     for (uint32_t i = 1; i < lines; ++i) __builtin_prefetch(line(position_ + lines + i), 1);
   }
 
-  bool behind_ = false;   // the reader had not read half of the ring when this was last looked at
   bool confirm_ = false;  // look at the attention word with a locked instruction
   std::byte* lines_ = nullptr;
   RingControl* control_ = nullptr;
   uint32_t position_ = 0;
   uint32_t limit_ = 0;  // the first line that the reader may not have done with
   uint32_t mask_ = 0;
+  uint32_t polls_ = 0;  // of this process when it sent the last message of several lines
   State state_ = State::kUnopened;
   uint32_t to_ = 0;
   Lane lane_ = Lane::kRequest;

@@ -130,7 +130,8 @@ Status ShmTransport::open_out(OutRing& ring) noexcept {
 
 void ShmTransport::commit(Outgoing& room, uint32_t tag) noexcept {
   OutRing& ring = *reinterpret_cast<OutRing*>(room.state[0]);
-  finish(ring, ring.publish(static_cast<uint32_t>(room.state[1]), tag, 0));
+  finish(ring, ring.publish(static_cast<uint32_t>(room.state[1]), tag, 0,
+                            polls_.load(std::memory_order_relaxed)));
 }
 
 void ShmTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
@@ -140,7 +141,8 @@ void ShmTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& ce
   if (threaded_) pool.lock.lock();
   pool.send(cell.index, ring.to(), ring.position());
   if (threaded_) pool.lock.unlock();
-  finish(ring, ring.publish(static_cast<uint32_t>(room.state[1]), tag, cell.index + 1));
+  finish(ring, ring.publish(static_cast<uint32_t>(room.state[1]), tag, cell.index + 1,
+                            polls_.load(std::memory_order_relaxed)));
 }
 
 inline void ShmTransport::finish(OutRing& ring, bool polled) noexcept HYDRANT_NO_TSA {
