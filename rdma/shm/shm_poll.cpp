@@ -41,11 +41,13 @@ uint32_t ShmTransport::poll_lane(Lane lane, Receiver& receiver, uint32_t budget)
   const uint32_t first = next_[index].load(std::memory_order_relaxed);
   const uint64_t before_first = (uint64_t{1} << (first % 64)) - 1;
   uint32_t done = 0;
-  // The first word twice: from the first bit on, and at last up to it.
-  for (uint32_t step = 0; step <= words_; ++step) {
+  // The first word twice, if need be: from the first bit on, and at last up to it.
+  const uint32_t steps = words_ + (before_first != 0 ? 1 : 0);
+  for (uint32_t step = 0; step < steps; ++step) {
     uint32_t word = first / 64 + step;
     if (word >= words_) word -= words_;
     uint64_t bits = active_[index][word].load(std::memory_order_acquire);
+    if (bits == 0) continue;
     if (step == 0) bits &= ~before_first;
     if (step == words_) bits &= before_first;
     for (; bits != 0; bits &= bits - 1) {
