@@ -25,7 +25,7 @@ constexpr long kLookEveryNs = 100'000'000;
 // What SIGCONT clears. Written before the handler is installed, so the handler finds it set.
 volatile int* volatile g_flag = &hydrant_tools_frozen;
 
-void go_on(int) { *g_flag = 0; }
+void go_on(int) { __atomic_store_n(g_flag, 0, __ATOMIC_RELAXED); }
 
 void unblock(int signal) noexcept {
   sigset_t one;
@@ -69,7 +69,8 @@ void install_debugging_signals() noexcept {
 }  // namespace hydrant
 
 void hydrant_tools_freezeForDebuggerNow(volatile int* flag, const char* flagsymname) {
-  *flag = 1;
+  // Relaxed: whoever clears it hands nothing else over.
+  __atomic_store_n(flag, 1, __ATOMIC_RELAXED);
   hydrant::g_flag = flag;
   const auto before = hydrant_tools_reghandler(SIGCONT, &hydrant::go_on);
   hydrant::unblock(SIGCONT);
@@ -77,7 +78,7 @@ void hydrant_tools_freezeForDebuggerNow(volatile int* flag, const char* flagsymn
                            "host=%s pid=%d\n    To go on, attach a debugger and set '%s' to 0, or "
                            "send SIGCONT",
                            hydrant_tools_gethostname(), static_cast<int>(::getpid()), flagsymname);
-  while (*flag != 0) {
+  while (__atomic_load_n(flag, __ATOMIC_RELAXED) != 0) {
     const timespec pause{0, hydrant::kLookEveryNs};
     (void)::nanosleep(&pause, nullptr);
   }

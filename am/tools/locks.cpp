@@ -109,12 +109,14 @@ void hydrant_tools_mutex_init(hydrant_tools_mutex_t* mutex) {
 }
 
 int hydrant_tools_mutex_destroy(hydrant_tools_mutex_t* mutex) {
+  // POSIX leaves it undefined to destroy a locked mutex, so ask first.
+  if (const int error = pthread_mutex_trylock(&mutex->mutex); error != 0) return error;
+  pthread_mutex_unlock(&mutex->mutex);
   return pthread_mutex_destroy(&mutex->mutex);
 }
 
 void hydrant_tools_mutex_destroy_checked(hydrant_tools_mutex_t* mutex, const char* where) {
-  require(pthread_mutex_destroy(&mutex->mutex) == 0, "destroys a mutex that is locked", mutex,
-          where);
+  require(hydrant_tools_mutex_destroy(mutex) == 0, "destroys a mutex that is locked", mutex, where);
 }
 
 void hydrant_tools_mutex_lock_checked(hydrant_tools_mutex_t* mutex, const char* where) {

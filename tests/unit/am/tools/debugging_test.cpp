@@ -163,9 +163,8 @@ TEST_F(Debugging, ASignalShowsABacktraceAndGoesOn) {
 TEST_F(Debugging, FreezesUntilTheFlagIsCleared) {
   static volatile int flag = 0;
   std::thread debugger([] {
-    while (__atomic_load_n(const_cast<int*>(&flag), __ATOMIC_RELAXED) == 0)
-      std::this_thread::yield();
-    flag = 0;
+    while (__atomic_load_n(&flag, __ATOMIC_RELAXED) == 0) std::this_thread::yield();
+    __atomic_store_n(&flag, 0, __ATOMIC_RELAXED);
   });
   gasnett_freezeForDebuggerNow(&flag, "flag");
   debugger.join();
