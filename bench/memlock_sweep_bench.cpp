@@ -1,36 +1,36 @@
 // Question: what does an ordinary user with 8 MiB of memlock (ulimit -l, the default of many systems) get
-// out of a pin cache whose working set is 64 MiB? Everything has to succeed, and to be no slower than copying
-// everything through buffers that are pinned once.
+// out of a pin cache whose working set is 64 MiB? Everything has to succeed, and to be no slower than
+// copying everything through buffers that are pinned once.
 //
-// Unit: nanoseconds of processor time per use (column Time: ours, the transfer included). Nothing here waits,
-// so that on an idle machine it is the time that passes. A use makes a random range of the working set
-// usable, moves it into a pipe or out of it, in turn, through the pinned pages (READ_FIXED, WRITE_FIXED), and
-// gives it back:
+// Unit: nanoseconds of processor time per use (column Time: ours, the transfer included). Nothing here
+// waits, so that on an idle machine it is the time that passes. A use makes a random range of the working
+// set usable, moves it into a pipe or out of it, in turn, through the pinned pages (READ_FIXED,
+// WRITE_FIXED), and gives it back:
 //   ours  asks a CopyDuel (firehose/base/copy_duel.hpp), which learns by trying whether uses of that length go
 //         to hydrant_pin, to hydrant_try_pin, or to the pool at once. What is "not now" is copied
 //   pool  everything is copied through the same pool (firehose/base/buffer_pool)
 // They take turns in one process, over the same memory, with the same uses, and every sample has others.
-// The process is this program started again, with 8 MiB of memlock and no privileges, as a user of its own. Nothing
-// is set but that limit: the budget is what the library makes of it, and the pool and the rings are charged to
-// the same account, so that the kernel has the last word. The pins of the last kOutstanding uses are held, as
-// those of transfers under way would be. Measured is what comes after the duel has learnt: kLearningUses of
-// each power of two of lengths.
+// The process is this program started again, with 8 MiB of memlock and no privileges, as a user of its
+// own. Nothing is set but that limit: the budget is what the library makes of it, and the pool and the
+// rings are charged to the same account, so that the kernel has the last word. The pins of the last
+// kOutstanding uses are held, as those of transfers under way would be. Measured is what comes after the
+// duel has learnt: kLearningUses of each power of two of lengths.
 //
 // Rows  memlock/bytes:SIZE/access:HOW/pages:KIND
 //         SIZE   of a use; mixed: 4 KiB to 1 MiB, equally likely on a log scale
 //         HOW    random: anywhere. hot: nine of ten uses in 4 MiB of the 64. sequential: one after another
 //         KIND   small, or huge: the kernel charges whole huge pages of 2 MiB
-// Counters: ours_mib_s, pool_mib_s, ratio = ours / pool; ours_usable_ns, pool_usable_ns, usable_ratio = pool
-// / ours: without the transfer, which a network card does by itself. The kernel's own transfer copies, at the
-// cost of the processor that asks, and what has just been copied into the pool's buffer lies in its cache: to
-// the pool the transfer is cheaper. The goal is 1 for the first, which the duel is told to shorten.
-// copied_percent of the uses of ours, registrations_per_use, budget_kib at the end, kernel_said_no:
-// registrations for which the kernel had no budget. Any failure makes the row an error that begins with
-// "failed:".
+// Counters: ours_mib_s, pool_mib_s, ratio = ours / pool; ours_usable_ns, pool_usable_ns, usable_ratio =
+// pool / ours: without the transfer, which a network card does by itself. The kernel's own transfer
+// copies, at the cost of the processor that asks, and what has just been copied into the pool's buffer
+// lies in its cache: to the pool the transfer is cheaper. The goal is 1 for the first, which the duel is
+// told to shorten. copied_percent of the uses of ours, registrations_per_use, budget_kib at the end,
+// kernel_said_no: registrations for which the kernel had no budget. Any failure makes the row an error
+// that begins with "failed:".
 //
-// --quick: more and shorter samples, and fewer uses to learn from, for an emulated machine, whose clock counts
-// what the machine below does meanwhile. --no-pins: ours copies everything, too, so that
-// the ratios show what this program can tell apart.
+// --quick: more and shorter samples, and fewer uses to learn from, for an emulated machine, whose clock
+// counts what the machine below does meanwhile. --no-pins: ours copies everything, too, so that the ratios
+// show what this program can tell apart.
 //
 // Every use is checked, outside of the time: all bytes that arrived are compared.
 #include <hydrant/pin_cache.h>

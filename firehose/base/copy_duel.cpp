@@ -22,11 +22,10 @@ constexpr uint32_t kMostLate = 1024;
 
 CopyDuel::Turn CopyDuel::try_next(State* state, uint8_t size_class) noexcept {
   if (state->begun < kAll) {
-    // Another order in each round: whoever comes second may find what the first has left in the caches.
-    const uint32_t round = state->begun / kWays;
-    const auto way = static_cast<Way>((state->begun + round) % kWays);
+    const uint32_t block = state->begun / kBlock;
+    const bool timed = state->begun % kBlock >= kWarmUps;
     ++state->begun;
-    return {way, true, size_class};
+    return {static_cast<Way>((block + state->first) % kWays), timed, size_class};
   }
   if (++state->late > kMostLate) judge(state);
   return {state->best, false, size_class};
@@ -64,14 +63,15 @@ void CopyDuel::judge(State* state) noexcept {
   const auto before = static_cast<size_t>(state->best);
   const bool changed = !state->judged || mean[quickest] < mean[before] * kClearly;
   const size_t best = changed ? quickest : before;
-  float price = static_cast<float>(kAll) * kLooksNs;
-  for (const float each : mean) price += std::max(each - mean[best], 0.0F) * kTimes;
+  float price = kWays * kTimes * kLooksNs;
+  for (const float each : mean) price += std::max(each - mean[best], 0.0F) * kBlock;
   const float wanted = price / std::max(mean[best] * kShareOfTrials, 1.0F);
   const uint32_t most =
       best == before && state->judged ? kGrowth * state->last_rest : kShortestRest;
   State next;
   next.best = static_cast<Way>(best);
   next.judged = true;
+  next.first = static_cast<uint8_t>((state->first + 1) % kWays);  // each finds another one's traces
   next.mean = mean;
   next.rest = static_cast<uint32_t>(std::min(wanted, static_cast<float>(kLongestRest)));
   next.rest = next.last_rest = std::clamp(next.rest, kShortestRest, std::max(most, kShortestRest));
