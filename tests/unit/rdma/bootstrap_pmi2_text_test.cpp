@@ -1,0 +1,63 @@
+#include "rdma/bootstrap_pmi2_text.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace hydrant {
+namespace {
+
+TEST(Base64, EveryLengthComesBack) {
+  std::mt19937 random(1);
+  for (size_t bytes = 0; bytes < 70; ++bytes) {
+    std::vector<std::byte> card(bytes);
+    for (std::byte& one : card) one = static_cast<std::byte>(random());
+    const std::string text = encode_base64(card);
+    EXPECT_EQ(text.find_first_of(";=\n") == text.npos, bytes % 3 == 0);
+    std::vector<std::byte> back;
+    ASSERT_TRUE(decode_base64(text, &back));
+    EXPECT_EQ(back, card);
+  }
+}
+
+TEST(Base64, WhatIsNoneIsRefused) {
+  std::vector<std::byte> back;
+  for (const char* text : {"A", "AAA", "A===", "====", "AA=A", "AA==AAAA", "AA!A", "AAAA\n"}) {
+    EXPECT_FALSE(decode_base64(text, &back)) << text;
+  }
+}
+
+JobPlace place_of(std::string_view mapping, Rank rank, Rank size) {
+  JobPlace place;
+  place.rank = rank;
+  place.size = size;
+  EXPECT_EQ(read_process_mapping(mapping, &place), Status::kOk) << mapping;
+  return place;
+}
+
+TEST(ProcessMapping, BlocksAndTheirRepetition) {
+  auto place = place_of("(vector,(0,1,4))", 2, 4);
+  EXPECT_EQ(place.node_ranks, (std::vector<Rank>{0, 1, 2, 3}));
+  EXPECT_EQ(place.node_count, 1u);
+  EXPECT_EQ(place.node_rank, 2u);
+  place = place_of("(vector,(0,2,2),(2,1,1))", 3, 5);
+  EXPECT_EQ(place.node_ranks, (std::vector<Rank>{2, 3}));
+  EXPECT_EQ(place.node, 1u);
+  EXPECT_EQ(place.node_count, 3u);
+  place = place_of("(vector,(0,2,1))", 3, 6);  // round robin
+  EXPECT_EQ(place.node_ranks, (std::vector<Rank>{1, 3, 5}));
+  EXPECT_EQ(place.node_rank, 1u);
+}
+
+TEST(ProcessMapping, WhatCannotBeReadIsRefused) {
+  JobPlace place;
+  place.size = 4;
+  for (const char* text :
+       {"", "(vector)", "(vector,(0,1))", "(vector,(0,0,1))", "(vector,(0,1,0))", "(vector,(0,1,4)",
+        "(vector,(0,1,4)) ", "(vector,(-1,1,4))", "(vector,(0,99999999999,4))", "vector"}) {
+    EXPECT_EQ(read_process_mapping(text, &place), Status::kBroken) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hydrant

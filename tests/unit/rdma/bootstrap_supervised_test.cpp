@@ -1,0 +1,185 @@
+#include "rdma/bootstrap_supervised.hpp"
+
+#include "firehose/base/thread.hpp"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <functional>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+using launch::Reply;
+using launch::Request;
+
+uint64_t soon() { return now_ns() + 20'000'000'000; }
+
+// The supervisor's end of one rank's sockets, played by the test.
+class SupervisedBootstrapTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, calls_), 0);
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, words_), 0);
+  }
+  void TearDown() override {
+    bootstrap_.reset();
+    hang_up();
+  }
+  void hang_up() {
+    for (int* fd : {&calls_[1], &words_[1]}) {
+      if (*fd >= 0) close(*fd);
+      *fd = -1;
+    }
+  }
+  // Waits for a request and sends these bytes.
+  Request receive() {
+    Request request;
+    EXPECT_EQ(recv(calls_[1], &request, sizeof request, 0), static_cast<ssize_t>(sizeof request));
+    return request;
+  }
+  void answer(uint32_t id, Status status, std::string_view tail = "", uint32_t lie = 0) {
+    const Reply reply{
+        .id = id, .status = to_c(status), .bytes = static_cast<uint32_t>(tail.size()) + lie};
+    EXPECT_EQ(
+        launch::send_message(calls_[1], launch::bytes_of(reply), std::as_bytes(std::span(tail))),
+        0);
+  }
+  void open() {
+    std::thread supervisor([&] { answer(receive().id, Status::kOk); });
+    EXPECT_EQ(SupervisedBootstrap::open("test", 1, 3, calls_[0], words_[0], soon(), &bootstrap_),
+              Status::kOk);
+    supervisor.join();
+  }
+  Status fence_while(const std::function<void()>& supervisor) {
+    std::thread thread(supervisor);
+    const Status status = bootstrap_->fence(soon());
+    thread.join();
+    return status;
+  }
+
+  int calls_[2] = {-1, -1};
+  int words_[2] = {-1, -1};
+  std::unique_ptr<Bootstrap> bootstrap_;
+};
+
+TEST_F(SupervisedBootstrapTest, PlaceHasAllRanksOnOneNode) {
+  open();
+  EXPECT_EQ(bootstrap_->place().rank, 1u);
+  EXPECT_EQ(bootstrap_->place().node_ranks, (std::vector<Rank>{0, 1, 2}));
+  EXPECT_EQ(bootstrap_->place().node_rank, 1u);
+}
+
+TEST_F(SupervisedBootstrapTest, ARefusedHelloIsTheText) {
+  std::thread supervisor([&] { answer(receive().id, Status::kBadArg, "taken"); });
+  EXPECT_EQ(SupervisedBootstrap::open("test", 1, 3, calls_[0], words_[0], soon(), &bootstrap_),
+            Status::kBadArg);
+  supervisor.join();
+  EXPECT_STREQ(last_error_text(), "taken");
+}
+
+TEST_F(SupervisedBootstrapTest, AnAnswerToAnEarlierCallIsPassedOver) {
+  open();
+  EXPECT_EQ(fence_while([&] {
+              const uint32_t id = receive().id;
+              answer(id - 1, Status::kNotReady, "late");
+              answer(id, Status::kOk);
+            }),
+            Status::kOk);
+}
+
+TEST_F(SupervisedBootstrapTest, AnswersThatAreNoneAreErrors) {
+  open();
+  EXPECT_EQ(fence_while([&] { answer(receive().id, Status::kOk, "", 5); }), Status::kBroken);
+  EXPECT_EQ(fence_while([&] { answer(receive().id, static_cast<Status>(12345)); }),
+            Status::kBroken);
+  EXPECT_EQ(fence_while([&] {
+              receive();
+              EXPECT_EQ(send(calls_[1], "junk", 4, 0), 4);
+            }),
+            Status::kBroken);
+  EXPECT_EQ(fence_while([&] {
+              receive();
+              const std::vector<std::byte> big(5000);
+              EXPECT_EQ(launch::send_message(calls_[1], big), 0);
+            }),
+            Status::kBroken);
+}
+
+TEST_F(SupervisedBootstrapTest, ASupervisorThatGoesIsAnError) {
+  open();
+  EXPECT_EQ(fence_while([&] {
+              receive();
+              hang_up();
+            }),
+            Status::kBroken);
+  EXPECT_EQ(bootstrap_->fence(soon()), Status::kBroken);
+  EXPECT_EQ(bootstrap_->heed().kind, Bootstrap::Word::Kind::kLauncherGone);
+  bootstrap_->leave(0, soon());  // does not wait for anybody
+}
+
+TEST_F(SupervisedBootstrapTest, ASilentSupervisorIsGivenUp) {
+  open();
+  EXPECT_EQ(bootstrap_->fence(now_ns()), Status::kBroken);
+  EXPECT_NE(std::string(last_error_text()).find("does not answer"), std::string::npos);
+}
+
+TEST_F(SupervisedBootstrapTest, ACardThatIsLargerThanTheRoomLeavesItAlone) {
+  open();
+  std::byte room[2] = {std::byte{7}, std::byte{7}};
+  size_t bytes = 99;
+  std::thread supervisor([&] { answer(receive().id, Status::kOk, "abc"); });
+  EXPECT_EQ(bootstrap_->get(0, "k", room, &bytes, soon()), Status::kBadArg);
+  supervisor.join();
+  EXPECT_EQ(bytes, 99u);
+  EXPECT_EQ(room[0], std::byte{7});
+}
+
+TEST_F(SupervisedBootstrapTest, BadArgumentsAskNobody) {
+  open();
+  const std::vector<std::byte> big(Bootstrap::kMaxCardBytes + 1);
+  EXPECT_EQ(bootstrap_->put("k", big), Status::kBadArg);
+  EXPECT_EQ(bootstrap_->put("", {}), Status::kBadArg);
+  size_t bytes = 0;
+  EXPECT_EQ(bootstrap_->get(0, std::string(40, 'k'), {}, &bytes, soon()), Status::kBadArg);
+}
+
+TEST_F(SupervisedBootstrapTest, SignalsDoNotDisturbACall) {
+  open();
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  struct sigaction old {};
+  sigaction(SIGUSR1, &action, &old);  // without SA_RESTART: calls are interrupted
+  const pthread_t caller = pthread_self();
+  EXPECT_EQ(fence_while([&] {
+              const uint32_t id = receive().id;
+              for (int i = 0; i < 100; ++i) {
+                pthread_kill(caller, SIGUSR1);
+                usleep(200);
+              }
+              answer(id, Status::kOk);
+            }),
+            Status::kOk);
+  sigaction(SIGUSR1, &old, nullptr);
+}
+
+TEST_F(SupervisedBootstrapTest, WordsAreHeededOneAtATimeAndOddOnesPassedOver) {
+  open();
+  EXPECT_EQ(bootstrap_->heed().kind, Bootstrap::Word::Kind::kNothing);
+  const launch::Word death{.kind = launch::WordKind::kDeath, .rank = 2, .signal = 9};
+  const launch::Word leave{.kind = launch::WordKind::kLeave, .rank = 2};
+  EXPECT_EQ(launch::send_message(words_[1], launch::bytes_of(leave)), 0);
+  EXPECT_EQ(launch::send_message(words_[1], launch::bytes_of(death)), 0);
+  EXPECT_EQ(bootstrap_->heed().kind, Bootstrap::Word::Kind::kNothing);
+  const auto word = bootstrap_->heed();
+  EXPECT_EQ(word.kind, Bootstrap::Word::Kind::kDeath);
+  EXPECT_EQ(word.rank, 2u);
+  EXPECT_EQ(word.signal, 9);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,55 @@
+#include "rdma/bounded_caller.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace hydrant {
+namespace {
+
+uint64_t in_ms(uint64_t ms) { return now_ns() + ms * 1'000'000; }
+
+TEST(BoundedCaller, RunsWhatItIsGivenInOrder) {
+  BoundedCaller caller;
+  ASSERT_TRUE(caller.start("test"));
+  int value = 0;
+  EXPECT_TRUE(caller.call([&] { value = 1; }, in_ms(20'000)));
+  EXPECT_TRUE(caller.call([&] { value *= 5; }, in_ms(20'000)));
+  EXPECT_EQ(value, 5);
+}
+
+TEST(BoundedCaller, ACallThatOutlastsItsDeadlineIsGivenUpForGood) {
+  auto release = std::make_shared<std::atomic<bool>>(false);
+  BoundedCaller caller;
+  ASSERT_TRUE(caller.start("test"));
+  EXPECT_FALSE(caller.call(
+      [release] {
+        while (!release->load()) std::this_thread::yield();
+      },
+      in_ms(5)));
+  EXPECT_FALSE(caller.call([] {}, in_ms(20'000)));
+  release->store(true);
+}
+
+TEST(BoundedCaller, CallsOfSeveralThreadsTakeTurns) {
+  BoundedCaller caller;
+  ASSERT_TRUE(caller.start("test"));
+  int sum = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 50; ++j) EXPECT_TRUE(caller.call([&] { ++sum; }, in_ms(60'000)));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(sum, 400);
+}
+
+TEST(BoundedCaller, WithoutAThreadEveryCallFails) {
+  BoundedCaller caller;
+  EXPECT_FALSE(caller.call([] {}, in_ms(1)));
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,82 @@
+#include "rdma/launch/job_end.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hydrant::launch {
+namespace {
+
+constexpr ExitTimes kTimes{.quit_ns = 100, .kill_ns = 1000};
+using Step = JobEnd::Step;
+
+TEST(JobEnd, NothingIsDueBeforeTheEndBegins) {
+  JobEnd end(kTimes);
+  EXPECT_FALSE(end.begun());
+  EXPECT_EQ(end.step(UINT64_MAX - 1), Step::kNothing);
+  EXPECT_EQ(end.next_ns(), UINT64_MAX);
+  EXPECT_EQ(end.code(), 0);
+}
+
+TEST(JobEnd, FirstExitBeginsItAndStepsFollowOnce) {
+  JobEnd end(kTimes);
+  EXPECT_TRUE(end.leave(3, 7, 50));
+  EXPECT_FALSE(end.leave(2, 8, 60));
+  EXPECT_EQ(end.code(), 7);
+  EXPECT_EQ(end.rank(), 3u);
+  EXPECT_EQ(end.next_ns(), 150u);
+  EXPECT_EQ(end.step(149), Step::kNothing);
+  EXPECT_EQ(end.step(150), Step::kQuit);
+  EXPECT_EQ(end.step(151), Step::kNothing);
+  EXPECT_EQ(end.step(1050), Step::kKill);
+  EXPECT_EQ(end.step(5000), Step::kNothing);
+}
+
+TEST(JobEnd, AnExitWithZeroLeavesOthersHalfOfTheTime) {
+  JobEnd end(kTimes);
+  end.leave(0, 0, 0);
+  EXPECT_TRUE(end.peaceful());
+  EXPECT_EQ(end.next_ns(), 500u);
+}
+
+TEST(JobEnd, TheFirstCodeThatIsNotZeroSurvives) {
+  JobEnd end(kTimes);
+  end.leave(0, 0, 0);
+  end.leave(1, 5, 1);
+  end.die(2, 9, 2);
+  EXPECT_EQ(end.code(), 5);
+  EXPECT_FALSE(end.peaceful());
+}
+
+TEST(JobEnd, ADeathIsAShellsCode) {
+  JobEnd end(kTimes);
+  EXPECT_TRUE(end.die(2, 9, 2));
+  end.leave(1, 5, 3);
+  EXPECT_EQ(end.code(), 137);
+  EXPECT_EQ(end.signal(), 9);
+}
+
+TEST(JobEnd, OnlyTheLowEightBitsOfACodeCount) {
+  JobEnd end(kTimes);
+  end.leave(0, 256, 0);
+  EXPECT_EQ(end.code(), 0);
+  end.leave(0, -1, 0);
+  EXPECT_EQ(end.code(), 255);
+}
+
+TEST(JobEnd, ARequestIsFollowedByNoQuitAndCountsIfItHasToKill) {
+  JobEnd end(kTimes);
+  EXPECT_TRUE(end.ask(15, 0));
+  EXPECT_EQ(end.next_ns(), 1000u);
+  EXPECT_EQ(end.code(), 0);
+  end.kill_now(10);
+  EXPECT_EQ(end.step(10), Step::kKill);
+  EXPECT_EQ(end.code(), 143);
+}
+
+TEST(JobEnd, TimeoutHasACodeOfItsOwn) {
+  JobEnd end(kTimes);
+  EXPECT_TRUE(end.time_out(0));
+  EXPECT_EQ(end.code(), 124);
+}
+
+}  // namespace
+}  // namespace hydrant::launch
