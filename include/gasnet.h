@@ -48,11 +48,7 @@ void gasnet_QueryGexObjects(gex_Client_t *client_p, gex_EP_t *endpoint_p, gex_TM
 /* The rank, as a variable, for GASNet's own test programs. */
 #define gasneti_mynode (hydrant_job_info.rank)
 
-/* ---- threads and interrupts: nothing to do ---- */
-#define GASNET_BEGIN_FUNCTION() typedef int hydrant_begin_function_t __attribute__((__unused__))
-#define GASNET_GET_THREADINFO() ((gasnet_threadinfo_t)NULL)
-#define GASNET_POST_THREADINFO(info) \
-  const gasnet_threadinfo_t hydrant_threadinfo __attribute__((__unused__)) = (info)
+/* ---- no-interrupt sections: handlers run in calls of the library only ---- */
 void gasnet_hold_interrupts(void);
 void gasnet_resume_interrupts(void);
 

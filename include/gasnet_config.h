@@ -51,6 +51,19 @@
 #define HYDRANT_SYSTEM_TUPLE "unknown-unknown-linux-gnu"
 #endif
 
+/* Sizes, and how size_t is printed, as client sources spell it. */
+#ifndef SIZEOF_INT
+#define SIZEOF_INT 4
+#define SIZEOF_LONG 8
+#define SIZEOF_SIZE_T 8
+#define SIZEOF_VOID_P 8
+#endif
+#ifndef PRIuSZ
+#define PRIuSZ "zu"
+#define PRIdSZ "zd"
+#define PRIxSZ "zx"
+#endif
+
 /* Threads are always there. Client sources ask for these names. */
 #ifndef HAVE_PTHREAD_H
 #define HAVE_PTHREAD_H 1

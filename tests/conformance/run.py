@@ -20,11 +20,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ALL_MODES = ("SEQ", "PARSYNC", "PAR")
 PROGRAMS = [
     ("testhello.c", [], (1, 2, 3, 4), ALL_MODES),
-    ("testenv.c", ["GASNet is", "Global Address Space Networking"], (1, 2, 3, 4), ALL_MODES),
+    ("testenv.c", ["GASNet", "is", "Global Address Space Networking"], (1, 2, 3, 4), ALL_MODES),
     ("testbarrier.c", ["1000"], (1, 2, 3, 4), ALL_MODES),
     ("testbarrierconf.c", [], (1, 2, 3, 4), ALL_MODES),
     ("testbarrierconf.c", ["-t"], (2, 3), ("PAR",)),
     ("testcore1.c", ["1000"], (1, 2, 3, 4), ALL_MODES),
+    ("testcore3.c", [], (1, 2, 3, 4), ALL_MODES),
+    ("testam.c", ["1000", "4096"], (1, 2, 4), ALL_MODES),
     ("testhsl.c", ["0"], (1, 2, 3, 4), ALL_MODES),
     ("testlockcontend.c", ["4", "1000"], (1, 2), ("PAR",)),
 ]

@@ -86,6 +86,12 @@ uintptr_t gasnet_getMaxGlobalSegmentSize(void);
 int gasnet_getSegmentInfo(gasnet_seginfo_t *table, int numentries);
 int gasnet_getNodeInfo(gasnet_nodeinfo_t *table, int numentries);
 
+/* Declarations that GASNet-1 wants where functions begin; nothing is kept per function here. */
+#define GASNET_BEGIN_FUNCTION() typedef int hydrant_begin_function_t __attribute__((__unused__))
+#define GASNET_GET_THREADINFO() ((gasnet_threadinfo_t)NULL)
+#define GASNET_POST_THREADINFO(info) \
+  const gasnet_threadinfo_t hydrant_threadinfo __attribute__((__unused__)) = (info)
+
 #ifdef __cplusplus
 }
 #endif
