@@ -6,8 +6,8 @@
 // waits, so that on an idle machine it is the time that passes. A use makes a random range of the working
 // set usable, moves it into a pipe or out of it, in turn, through the pinned pages (READ_FIXED,
 // WRITE_FIXED), and gives it back:
-//   ours  asks a CopyDuel (firehose/base/copy_duel.hpp), which learns by trying whether uses of that length go
-//         to hydrant_pin, to hydrant_try_pin, or to the pool at once. What is "not now" is copied
+//   ours  asks a CopyDuel (firehose/base/copy_duel.hpp), which learns by trying whether uses of that length
+//         go to hydrant_pin, to hydrant_try_pin, or to the pool at once. What is "not now" is copied
 //   pool  everything is copied through the same pool (firehose/base/buffer_pool)
 // They take turns in one process, over the same memory, with the same uses, and every sample has others.
 // The process is this program started again, with 8 MiB of memlock and no privileges, as a user of its
