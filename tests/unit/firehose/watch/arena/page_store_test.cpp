@@ -42,7 +42,9 @@ TEST_P(PageStoreTest, FreshPagesAreZeroAlignedAndApart) {
     EXPECT_TRUE(addr >= end || addr + 3 * kPageBytes <= end);
     end = addr + 3 * kPageBytes;
     for (size_t i = 0; i < 3 * kPageBytes; ++i) ASSERT_EQ(pointer(addr)[i], 0);
-    EXPECT_EQ(address_map().find(pointer(addr))->store, &store_);
+    const auto* const found = address_map().find(pointer(addr));
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(found->store, &store_);
   }
 }
 
