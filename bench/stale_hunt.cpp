@@ -3,7 +3,8 @@
 // at fault. This is the long run of what the tests do for seconds, and the same with mutants of the
 // library.
 //
-// The last line says: operations N, opportunities N, stale N, mutants N caught of N.
+// The last line says: operations N, opportunities N, stale N, mutants N caught of N. With --json standard
+// output is one JSON document, which has the same under "summary", and that line goes to standard error.
 // Exit status: 0 clean; 1 not clean, or too few opportunities; 2 usage; 77 this machine has no io_uring.
 #include "bench/support/hunt_report.hpp"
 #include "tests/stale/hunt/hydrant_cache.hpp"
@@ -18,6 +19,7 @@
 #include <cstdio>
 #include <random>
 #include <string>
+#include <unistd.h>
 
 namespace hydrant::stale {
 namespace {
@@ -89,8 +91,10 @@ void add_options(CLI::App& app, Arguments& a) {
       ->disable_flag_override();
   app.add_option("--mutant", a.mutant,
                  "Switch this defect on in this process, and run the hunt that must find it");
-  app.add_flag("--json", a.json, "One JSON document before the last line")->disable_flag_override();
-  app.add_flag("--quiet", a.quiet, "No progress")->disable_flag_override();
+  app.add_flag("--json", a.json, "One JSON document in place of all other output")
+      ->disable_flag_override();
+  app.add_flag("--quiet", a.quiet, "No progress, which a terminal gets, on standard error")
+      ->disable_flag_override();
   app.add_flag("--list", a.list, "Say which sources and mutants there are, and end")
       ->disable_flag_override();
 }
@@ -116,14 +120,31 @@ struct Outcome {
   Json document = Json::object();
 };
 
+void say_skipped(const Arguments& a, const std::string& reason) {
+  if (a.json) {
+    std::printf("%s\n", Json{{"skipped", reason}}.dump(2).c_str());
+  } else {
+    std::printf("skipped: %s\n", reason.c_str());
+  }
+}
+
+Json summary(const Outcome& outcome) {
+  return {{"operations", outcome.counts.operations},
+          {"opportunities", outcome.counts.opportunities},
+          {"stale", outcome.counts.stale},
+          {"mutants", outcome.mutants},
+          {"caught", outcome.caught},
+          {"clean", outcome.good}};
+}
+
 // False: this machine cannot hunt.
 bool hunt(Arguments& a, Outcome* outcome) {
-  if (!a.quiet && !a.json) a.hunt.progress = show_progress;
+  if (!a.quiet && isatty(STDERR_FILENO) != 0) a.hunt.progress = show_progress;
   std::string error;
   const HuntResult result =
       a.mixed ? run_mixed_rounds(a.hunt, a.cache, &error) : run_one_round(a.hunt, a.cache, &error);
   if (!error.empty()) {
-    std::printf("skipped: %s\n", error.c_str());
+    say_skipped(a, error);
     return false;
   }
   if (a.hunt.progress) std::fprintf(stderr, "\n");
@@ -133,6 +154,7 @@ bool hunt(Arguments& a, Outcome* outcome) {
   outcome->good = result.clean();
   if (result.counts.opportunities * 1000 <
       result.counts.operations * uint64_t{a.least_opportunities}) {
+    outcome->document["too_few_opportunities"] = true;
     if (!a.json) std::printf("too few opportunities: the run proves little\n");
     outcome->good = false;
   }
@@ -194,7 +216,7 @@ int become_mutant(Arguments& a) {
   }
   std::string reason;
   if (!has_needed(mutant->needs, &reason)) {
-    std::printf("skipped: %s\n", reason.c_str());
+    say_skipped(a, reason);
     return kSkipped;
   }
   const HuntOptions given = a.hunt;
@@ -279,8 +301,11 @@ int main_of(int argc, char** argv) {
   if (!a.no_hunt && !hunt(a, &outcome)) return kSkipped;
   if (a.mutants != "none") hunt_mutants(a, &outcome);
   if (a.peer) hunt_peer(a, &outcome);
-  if (a.json) std::printf("%s\n", outcome.document.dump(2).c_str());
-  print_last_line(outcome.counts, outcome.mutants, outcome.caught);
+  if (a.json) {
+    outcome.document["summary"] = summary(outcome);
+    std::printf("%s\n", outcome.document.dump(2).c_str());
+  }
+  print_last_line(a.json ? stderr : stdout, outcome.counts, outcome.mutants, outcome.caught);
   return outcome.good ? 0 : kDirty;
 }
 

@@ -236,7 +236,7 @@ int main_of(int argc, char** argv) {
   std::printf("%sUCX %s, seed %" PRIu64 ", %u threads\n", ours ? "ours, beside " : "",
               HYDRANT_UCX_VERSION, options.seed, options.threads);
   print(result);
-  print_last_line(result.counts, 0, 0);
+  print_last_line(stdout, result.counts, 0, 0);
   return ours && !result.clean() ? kDirty : 0;
 }
 

@@ -6,11 +6,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <random>
 #include <string>
 #include <vector>
 
 namespace hydrant::bench {
+
+// What a program measures and in which unit: the comment at its head, which the build turns into this.
+extern const char* const kAbout;
+
+inline void print_help() {
+  std::printf("%s\nThe library's flags:\n\n", kAbout);
+  benchmark::PrintDefaultHelp();
+}
 
 // Interleaved repetitions: the machine's slow minutes fall on every row alike. Raw samples stay in the
 // JSON beside median and spread.
@@ -22,7 +31,7 @@ inline int run_program(int argc, char** argv, const char* min_time) {
   arguments.insert(arguments.end(), argv + 1, argv + argc);
   int count = static_cast<int>(arguments.size());
   arguments.push_back(nullptr);
-  benchmark::Initialize(&count, arguments.data());
+  benchmark::Initialize(&count, arguments.data(), print_help);
   if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 1;
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

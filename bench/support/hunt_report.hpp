@@ -79,10 +79,12 @@ inline void print(const HuntResult& result) {
 }
 
 // The last line of every such program; programs.cpp reads it again.
-inline void print_last_line(const HuntCounts& counts, unsigned mutants, unsigned caught) {
-  std::printf("operations %" PRIu64 ", opportunities %" PRIu64 ", stale %" PRIu64
-              ", mutants %u caught of %u\n",
-              counts.operations, counts.opportunities, counts.stale, caught, mutants);
+inline void print_last_line(std::FILE* to, const HuntCounts& counts, unsigned mutants,
+                            unsigned caught) {
+  std::fprintf(to,
+               "operations %" PRIu64 ", opportunities %" PRIu64 ", stale %" PRIu64
+               ", mutants %u caught of %u\n",
+               counts.operations, counts.opportunities, counts.stale, caught, mutants);
 }
 
 }  // namespace hydrant::stale

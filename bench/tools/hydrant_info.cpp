@@ -131,7 +131,9 @@ const char* coverage_text(const Json& coverage) {
 
 void print_watching(const Json& watching) {
   constexpr size_t kNames = 18;
-  heading("What is cached of memory that the program says nothing about (watch = auto)");
+  heading(("What is cached of memory that the program says nothing about (watch = " +
+           text_of(watching, "watch") + ")")
+              .c_str());
   print_row("", kNames, "without the hooks library          with it");
   for (const Json& row : watching.at("coverage")) {
     std::string text = coverage_text(row.at("without_hooks"));

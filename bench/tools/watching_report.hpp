@@ -6,6 +6,7 @@
 #include <hydrant/monitor.h>
 #include <hydrant/pin_cache.h>
 
+#include "firehose/base/config.hpp"
 #include "firehose/base/machine_limits.hpp"
 #include "firehose/watch/hooks_abi.h"
 
@@ -35,10 +36,10 @@ using Json = nlohmann::ordered_json;
 inline constexpr const char* kProbeFlag = "--probe-coverage";
 inline constexpr const char* kHooksName = "libfirehose_hooks.so";
 
-// A domain that pins nothing and watches.
+// A domain that pins nothing.
 class ProbeDomain {
  public:
-  ProbeDomain() {
+  explicit ProbeDomain(uint32_t watch) {
     hydrant_registrar_t registrar{};
     registrar.size = sizeof registrar;
     registrar.name = "nothing";
@@ -47,7 +48,7 @@ class ProbeDomain {
     hydrant_domain_options_t options;
     hydrant_domain_options_init(&options);
     options.registrar = &registrar;
-    options.watch = HYDRANT_WATCH_AUTO;
+    options.watch = watch;
     works_ = hydrant_domain_create(&options, &domain_) == GASNET_OK;
   }
   ProbeDomain(const ProbeDomain&) = delete;
@@ -101,9 +102,9 @@ inline Json coverage_of_arena(const ProbeDomain& domain) {
   return coverage;
 }
 
-// How memory of each kind would be cached in this process.
+// How memory of each kind would be cached in this process by a program that leaves options.watch open.
 inline Json coverage_here() {
-  const ProbeDomain domain;
+  const ProbeDomain domain(HYDRANT_WATCH_DEFAULT);
   Json in_thread;
   std::thread([&] { in_thread = coverage_of_malloc(domain); }).join();
   const int file = memfd_create("hydrant-info", MFD_CLOEXEC);
@@ -245,12 +246,18 @@ inline Json describe_userfaultfd(bool available) {
 inline Json advice(const Json& watching, const MachineLimits& limits) {
   Json list = Json::array();
   const Json& hooks = watching.at("hooks");
+  const bool off = watching.at("watch") == "none";
+  if (off) {
+    list.push_back(
+        "FIREHOSE_WATCH=none is in force: only memory from libhydrant_alloc, and what the program "
+        "vouches for, is cached. Unset it, or say auto.");
+  }
   if (!watching.at("userfaultfd").at("available").get<bool>()) {
     list.push_back(
         watching.at("userfaultfd").at("reason").get<std::string>() +
         " Until then only memory from libhydrant_alloc and what the program vouches for, or "
         "invalidates itself, is cached.");
-  } else if (!hooks.at("present").get<bool>()) {
+  } else if (!off && !hooks.at("present").get<bool>()) {
     if (hooks.at("library").is_null()) {
       list.push_back(std::string(kHooksName) +
                      " was not found: install it and preload or link it; " +
@@ -261,7 +268,7 @@ inline Json advice(const Json& watching, const MachineLimits& limits) {
           ", or link Hydrant::hooks: each use of cached memory is then free of a question to "
           "the kernel (0.3 us).");
     }
-  } else if (!hooks.at("missing").empty()) {
+  } else if (!off && !hooks.at("missing").empty()) {
     list.push_back("Some functions do not resolve to the hooks (" + hooks.at("missing").dump() +
                    "): another library stands before them; preload " + kHooksName + " first.");
   }
@@ -287,8 +294,10 @@ inline Json describe_watching(const MachineLimits& limits) {
                     {"without_hooks", plain.is_object() ? plain.at("coverage").at(memory) : Json()},
                     {"with_hooks", found ? hooked.at("coverage").at(memory) : Json()}});
   }
-  Json watching = {{"coverage", rows}};
-  watching["userfaultfd"] = describe_userfaultfd(here.at("coverage").at("anonymous") != "none");
+  Json watching = {{"watch", std::string(knob_choice(Knob::kWatch))}, {"coverage", rows}};
+  const ProbeDomain watcher(HYDRANT_WATCH_AUTO);
+  watching["userfaultfd"] =
+      describe_userfaultfd(coverage_of_mapping(watcher, MAP_PRIVATE | MAP_ANONYMOUS, -1) != "none");
   watching["hooks"] = {{"present", present},
                        {"library", found ? Json(library) : Json()},
                        {"families", found ? hooked.at("families") : Json::array()},

@@ -108,6 +108,17 @@ class Watching(unittest.TestCase):
             self.assertEqual(coverage(document, "arena"), "arena")
             self.assertIn(userfault["reason"], document["watching"]["advice"][0])
 
+    def test_watching_that_is_switched_off_is_said_and_honoured(self):
+        self.assertEqual(self.watching["watch"], "auto")
+        document = report(FIREHOSE_WATCH="none")
+        watching = document["watching"]
+        self.assertEqual(watching["watch"], "none")
+        for hooks in ("without_hooks", "with_hooks"):
+            self.assertIn(coverage(document, "anonymous", hooks), ("none", None))
+        self.assertEqual(coverage(document, "arena"), "arena")
+        self.assertIn("FIREHOSE_WATCH=none is in force", watching["advice"][0])
+        self.assertEqual(watching["userfaultfd"], self.watching["userfaultfd"])
+
     def test_a_small_memlock_limit_is_advised_against_unless_lifted(self):
         def lower():
             resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, 1 << 20))
