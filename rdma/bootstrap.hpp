@@ -45,7 +45,7 @@ class Bootstrap {
   virtual const JobPlace& place() const noexcept = 0;
 
   // Stores a card (at most kMaxCardBytes) under a key (at most 31 bytes), for others to read after the
-  // next fence.
+  // next fence. A key is put once: launchers may go on handing out what they were given first.
   static constexpr size_t kMaxCardBytes = 1024;
   virtual Status put(std::string_view key, std::span<const std::byte> card) noexcept = 0;
   // Collective over the job: when it returns, what anybody has put before can be read by all.

@@ -159,10 +159,18 @@ Status Pmi2Bootstrap::put(std::string_view key, std::span<const std::byte> card)
   return status;
 }
 
+// MPICH's server answers a fence at once and lets those wait who then ask for a key that nobody has put; Slurm's
+// lets them wait in the fence. Asking for such a key makes it a barrier under both.
 Status Pmi2Bootstrap::fence(uint64_t deadline_ns) noexcept {
   std::shared_ptr<Answer> got;
-  const Status status = ask("PMI2_KVS_Fence", deadline_ns, &got,
-                            [library = library_](Answer&) { return library.fence(); });
+  const Status status =
+      ask("PMI2_KVS_Fence", deadline_ns, &got, [library = library_](Answer& answer) {
+        const int error = library.fence();
+        if (error != kSuccess) return error;
+        library.get(nullptr, kNoHint, "hydrant/none", answer.value.data(),
+                    static_cast<int>(answer.value.size()), &answer.numbers[0]);
+        return kSuccess;
+      });
   if (status != Status::kOk || got->error == kSuccess) return status;
   return fail(Status::kBroken, "PMI2_KVS_Fence answers %d", got->error);
 }

@@ -73,7 +73,7 @@ void declare(CLI::App* app, Options* options) {
   app->add_flag("--verbose", options->verbose, "Say what starts and how it ends");
   app->add_option("program", options->command, "The program and its arguments")
       ->required()
-      ->type_name("PROGRAM ARGUMENTS...");
+      ->type_name("[ARGUMENTS]");
   app->positionals_at_end();
   app->prefix_command(false);
 }

@@ -99,6 +99,9 @@ class ExitMatrix(unittest.TestCase):
     def test_sigquit_may_be_caught(self):
         self.each(2, "exit_on=3", "fence", "1:leave=2", "spin", code=2, GASNET_EXITTIMEOUT="20")
 
+    def test_a_fence_is_a_barrier(self):
+        self.each(3, "barrier", "fence", code=0)
+
     def test_fence_names_who_is_missing(self):
         self.each(4, "0:fence=0.3", "1-3:sleep=0.6", code=0,
                   prints="rank 0 fence: ranks 1, 2, 3 did not come to the fence")

@@ -187,6 +187,28 @@ class Probe {
     std::fflush(stdout);
   }
 
+  // A rank that comes late holds up all others.
+  void check_barrier() {
+    for (int round = 0; round < 5; ++round) {
+      const bool late = static_cast<Rank>(round) % place().size == place().rank;
+      if (late) sleep_for(0.1);
+      const uint64_t came = hydrant::now_ns();
+      const std::string key = "came" + std::to_string(round);
+      require(bootstrap_->put(key, std::as_bytes(std::span(&came, 1))), "put");
+      require(bootstrap_->fence(soon()), "fence");
+      const uint64_t left = hydrant::now_ns();
+      for (Rank rank = 0; rank < place().size; ++rank) {
+        uint64_t other = 0;
+        size_t bytes = 0;
+        require(bootstrap_->get(rank, key, std::as_writable_bytes(std::span(&other, 1)), &bytes,
+                                soon()),
+                "get");
+        if (other > left) give_up("a fence was left before all had come");
+      }
+      require(bootstrap_->fence(soon()), "fence");
+    }
+  }
+
   void get_until() {
     std::byte room[Bootstrap::kMaxCardBytes];
     size_t got = 0;
@@ -218,6 +240,7 @@ class Probe {
       {"watch", [](Probe& p) { p.watch(); }},
       {"deaf", [](Probe& p) { p.listener_.deaf = true; }},
       {"fence", [](Probe& p) { p.fence_until(); }},
+      {"barrier", [](Probe& p) { p.check_barrier(); }},
       {"get", [](Probe& p) { p.get_until(); }},
       {"leave", [](Probe& p) { p.exit_by_leaving(); }},
       {"say_leave", [](Probe& p) { p.leave(p.number()); }},

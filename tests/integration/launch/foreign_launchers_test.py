@@ -1,0 +1,147 @@
+#!/usr/bin/python3
+"""foreign_launchers_test.py BUILD_FOLDER
+
+The same jobs under Open MPI's mpirun (PMIx) and MPICH's mpiexec (PMI-2), as far as they are installed; and
+what a process does that a launcher started and nobody wires up.
+"""
+import ctypes.util
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+
+from jobs import HYDRA, MPIRUN, SKIPPED, Build, Job, leftovers, new_leftovers
+
+BUILD = Build(sys.argv.pop())
+LIBRARIES = {"mpirun": ("pmix", "pmix"), "hydra": ("pmi2", "pmi2")}
+
+
+def has_pmix():
+    said = subprocess.run([BUILD.probe, "place"], capture_output=True, text=True, check=False,
+                          env={**os.environ, "HYDRANT_BOOTSTRAP": "pmix"}).stderr
+    return "cannot be loaded" not in said and "was built without" not in said
+
+
+LAUNCHERS = []
+if shutil.which(MPIRUN[0]) and has_pmix():
+    LAUNCHERS.append("mpirun")
+if shutil.which(HYDRA[0]) and os.path.exists("/proc/self/exe") and ctypes.util.find_library("pmi2"):
+    LAUNCHERS.append("hydra")
+
+
+@unittest.skipUnless(LAUNCHERS, "neither mpirun with PMIx nor mpiexec.hydra with PMI-2 is installed")
+class Launchers(unittest.TestCase):
+    def each(self, size, *steps, code, prints=None, says=None):
+        """`code` is one, or None where launchers answer each in its own way, but never 0."""
+        for launcher in LAUNCHERS:
+            with self.subTest(launcher=launcher, steps=steps):
+                before = leftovers()
+                job = Job(BUILD, launcher, size, *steps)
+                self.addCleanup(job.kill_all)
+                got, output, errors = job.wait()
+                if code is None:
+                    self.assertNotEqual(got, 0, output + errors)
+                else:
+                    self.assertEqual(got, code, output + errors)
+                self.assertEqual(job.wait_until_gone(), [])
+                self.assertEqual(new_leftovers(before), set())
+                self.assertNotIn("FAILED", output)
+                if prints is not None:
+                    self.assertRegex(output, prints)
+                if says is not None:
+                    self.assertRegex(errors, says)
+
+    def test_place_is_that_of_the_launcher(self):
+        for launcher in LAUNCHERS:
+            job = Job(BUILD, launcher, 2, "place", "watch", "fence")
+            code, output, errors = job.wait()
+            self.assertEqual(code, 0, output + errors)
+            name = LIBRARIES[launcher][0]
+            for rank in (0, 1):
+                self.assertRegex(output, f"rank {rank} of 2 by {name}, node 0 of 1, node rank {rank} of 0 1, pid")
+
+    def test_cards_and_shared_descriptors(self):
+        self.each(3, "watch", "cards", "share", "share", "fence", code=0)
+
+    def test_a_fence_is_a_barrier(self):
+        self.each(3, "watch", "barrier", code=0)
+
+    def test_one_process(self):
+        self.each(1, "watch", "cards", "share", code=0)
+
+    def test_a_code_survives(self):
+        self.each(3, "watch", "fence", "leave=7", code=7)
+
+    def test_one_leaves_others_sleep(self):
+        self.each(3, "watch", "fence", "1:leave=7", "sleep", code=7)
+
+    def test_one_leaves_others_spin(self):
+        self.each(2, "watch", "fence", "1:leave=7", "spin", code=7, prints="rank 0 hears exit of rank 1: 7")
+
+    def test_exit_without_leaving(self):
+        self.each(3, "watch", "fence", "1:_exit=3", "spin", code=None)
+
+    def test_a_killed_rank_ends_the_job(self):
+        self.each(3, "watch", "fence", "1:kill=9", "spin", code=None)
+
+    def test_a_killed_rank_is_named_by_a_survivor_that_has_the_time(self):
+        # Both launchers kill as well, and may be faster than the line; signals that they send first are held off.
+        for launcher in LAUNCHERS:
+            job = Job(BUILD, launcher, 2, "ignore=15", "place", "watch", "deaf", "fence", "1:kill=9", "sleep")
+            self.addCleanup(job.kill_all)
+            code, output, errors = job.wait()
+            self.assertNotEqual(code, 0)
+            if "hears death" in output:
+                self.assertRegex(output, "rank 0 hears death of rank 1: [09]")
+            self.assertEqual(job.wait_until_gone(), [], errors)
+
+
+class Mismatch(unittest.TestCase):
+    def refused(self, command, **variables):
+        job = Job(BUILD, "alone", 1, "place", **variables)
+        code, output, errors = job.wait()
+        self.assertEqual((code, output), (98, ""), errors)
+        self.assertIn(f"type: {command} {BUILD.probe} place", errors)
+        self.assertEqual(errors.count("\n"), 1, errors)
+
+    def test_a_launcher_that_says_more_is_an_error_with_the_command(self):
+        self.refused("mpirun -n 4", OMPI_COMM_WORLD_SIZE="4")
+        self.refused("mpirun -n 4", OMPI_COMM_WORLD_SIZE="4", PMIX_NAMESPACE="none", PMIX_RANK="0")
+        self.refused("srun --mpi=pmix -n 4", SLURM_PROCID="0", SLURM_NTASKS="4")
+        self.refused("mpiexec.hydra -n 4", PMI_RANK="0", PMI_SIZE="4")
+        self.refused("mpiexec.hydra -n 4", PMI_RANK="0", PMI_SIZE="4", PMI_FD="77")
+        self.refused("flux run -o pmi=pmix -n 4", FLUX_TASK_RANK="0", FLUX_JOB_SIZE="4")
+        self.refused("mpiexec --pmi=pmix -n 4", PALS_RANKID="3")
+
+    def test_it_can_be_overruled(self):
+        job = Job(BUILD, "alone", 1, "place", SLURM_PROCID="0", SLURM_NTASKS="4", HYDRANT_BOOTSTRAP="alone")
+        self.assertEqual(job.wait()[0], 0)
+        job = Job(BUILD, "alone", 1, "place", "fence", SLURM_PROCID="0", SLURM_NTASKS="4", GASNET_PSHM_NODES="2")
+        code, output, errors = job.wait()
+        self.assertEqual(code, 0, errors)
+        self.assertIn("of 2 by fork", output)
+
+    def test_a_job_inside_a_rank_is_refused(self):
+        if not BUILD.has_hydrant_run():
+            self.skipTest("no hydrant-run in this build")
+        # The inner shell's child has the environment, but python closes the descriptors.
+        inner = f"import subprocess; raise SystemExit(subprocess.run(['{BUILD.probe}', 'place']).returncode)"
+        done = subprocess.run([BUILD.hydrant_run, "-n", "2", sys.executable, "-c", inner],
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 98, done.stderr)
+        self.assertIn("does not hold its connection", done.stderr)
+
+    def test_bad_numbers_of_processes(self):
+        for value in ("99999", "-1", "two"):
+            job = Job(BUILD, "alone", 1, "place", GASNET_PSHM_NODES=value)
+            code, output, errors = job.wait()
+            self.assertEqual((code, output), (98, ""))
+            self.assertIn("a whole number from 0 to 4096", errors)
+
+
+if __name__ == "__main__":
+    program = unittest.main(exit=False)
+    if not program.result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(0 if LAUNCHERS else SKIPPED)

@@ -1,0 +1,127 @@
+#!/usr/bin/python3
+"""hydrant_run_test.py BUILD_FOLDER
+
+The program hydrant-run itself: options, limits, programs that cannot be run, programs that are none of ours.
+"""
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from jobs import SKIPPED, Build
+
+BUILD = Build(sys.argv.pop())
+LIMIT = 120
+
+
+def run(*arguments, before=None, **variables):
+    done = subprocess.run([BUILD.hydrant_run, *arguments], capture_output=True, text=True, timeout=LIMIT,
+                          check=False, preexec_fn=before, env={**os.environ, **variables})
+    return done.returncode, done.stdout, done.stderr
+
+
+class HydrantRun(unittest.TestCase):
+    def refused(self, code, text, *arguments, **how):
+        got, output, errors = run(*arguments, **how)
+        self.assertEqual((got, output), (code, ""), errors)
+        self.assertIn(text, errors)
+
+    def test_help_says_everything(self):
+        code, output, errors = run("--help")
+        self.assertEqual((code, errors), (0, ""))
+        for word in ("--ranks", "--env", "--bind", "--timeout", "--verbose", "program", "exit code",
+                     "GASNET_EXITTIMEOUT", "HYDRANT_JOB_RANK", "Standard input"):
+            self.assertIn(word, output)
+
+    def test_wrong_options(self):
+        self.refused(2, "1 to 4096", "-n", "0", "true")
+        self.refused(2, "1 to 4096", "-n", "4097", "true")
+        self.refused(2, "-1", "-n", "-1", "true")
+        self.refused(2, "two", "-n", "two", "true")
+        self.refused(2, "ranks", "true")
+        self.refused(2, "program", "-n", "2")
+        self.refused(2, "not VAR=VALUE", "-n", "2", "-E", "A", "true")
+        self.refused(2, "socket", "-n", "2", "--bind", "socket", "true")
+
+    def test_programs_that_cannot_be_run(self):
+        self.refused(127, "cannot run no-such-program: No such file", "-n", "3", "no-such-program")
+        self.refused(127, "cannot run /no/such: No such file", "-n", "3", "/no/such")
+        self.refused(126, "cannot run /etc/passwd: Permission denied", "-n", "3", "/etc/passwd")
+        self.refused(126, "cannot run /tmp: Permission denied", "-n", "3", "/tmp")
+
+    def test_a_program_that_the_kernel_refuses(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "program")
+            with open(path, "w", encoding="ascii") as file:
+                file.write("#!/no/such/interpreter\n")
+            os.chmod(path, 0o755)
+            code, _, errors = run("-n", "3", path)
+            self.assertEqual(code, 127)
+            self.assertRegex(errors, r"^hydrant-run: rank \d cannot be started: No such file or directory\n$")
+
+    def test_too_few_descriptors(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+        self.refused(1, "64 processes need 192 descriptors, and the limit is 100", "-n", "64", "true", before=limit)
+
+    def test_the_limit_of_the_ranks_is_as_it_was(self):
+        def limit():
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+        code, output, _ = run("-n", "64", "sh", "-c", "ulimit -Sn", before=limit)
+        self.assertEqual((code, output), (0, "100\n" * 64))
+
+    def test_programs_that_are_none_of_ours(self):
+        self.assertEqual(run("-n", "4", "true"), (0, "", ""))
+        code, output, _ = run("-n", "3", "sh", "-c", "echo $HYDRANT_JOB_RANK/$HYDRANT_JOB_SIZE $A", "--", A="no")
+        self.assertEqual((code, sorted(output.splitlines())), (0, ["0/3 no", "1/3 no", "2/3 no"]))
+        code, output, _ = run("-n", "2", "-E", "A=b", "-E", "C=d=e", "sh", "-c", "echo $A $C")
+        self.assertEqual((code, output), (0, "b d=e\n" * 2))
+        code, _, errors = run("-n", "2", "sh", "-c", "exit $((HYDRANT_JOB_RANK * 5))")
+        self.assertEqual(code, 5)
+        self.assertIn("rank 1", errors)
+
+    def test_options_of_the_program_are_its_own(self):
+        code, output, _ = run("-n", "1", "echo", "-n", "--verbose", "--help")
+        self.assertEqual((code, output), (0, "--verbose --help"))
+
+    def test_a_rank_may_be_below_a_script(self):
+        code, output, errors = run("-n", "2", "sh", "-c", f"{BUILD.probe} watch cards fence 1:leave=4; exit $?")
+        self.assertEqual(code, 4, output + errors)
+
+    def test_a_second_program_of_a_script_is_refused(self):
+        code, _, errors = run("-n", "1", "sh", "-c", f"{BUILD.probe} watch; {BUILD.probe} watch; exit $?")
+        self.assertEqual(code, 98, errors)
+        self.assertIn("another process is rank 0 already", errors)
+
+    def test_an_exit_before_joining_is_named(self):
+        code, _, errors = run("-n", "3", BUILD.probe, "before@1=exit", "fence")
+        self.assertEqual(code, 1)
+        self.assertRegex(errors, r"rank 1 \(pid \d+\) exited with code 0 and never joined the job")
+
+    def test_timeout(self):
+        code, _, errors = run("-n", "2", "--timeout", "0.3", "sleep", "60")
+        self.assertEqual(code, 124)
+        self.assertIn("the job has run for 0.3 s", errors)
+
+    def test_binding(self):
+        allowed = len(os.sched_getaffinity(0))
+        code, output, _ = run("-n", "4", "--bind", "core", "grep", "-h", "Cpus_allowed_list", "/proc/self/status")
+        self.assertEqual(code, 0)
+        self.assertEqual(len(set(output.splitlines())), min(4, allowed))
+
+    def test_closed_standard_streams(self):
+        def close():
+            for number in (0, 1, 2):
+                os.close(number)
+        code, _, _ = run("-n", "2", BUILD.probe, "watch", "cards", "share", "fence", before=close)
+        self.assertEqual(code, 0)
+
+
+if __name__ == "__main__":
+    if not BUILD.has_hydrant_run():
+        print("no hydrant-run in this build")
+        sys.exit(SKIPPED)
+    unittest.main()
