@@ -2,6 +2,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
 #include "rdma/process_end.hpp"
 
 #include <algorithm>
@@ -37,7 +38,19 @@ const char* signal_text(int signal) noexcept {
   return text != nullptr ? text : "unknown signal";
 }
 
+// Whether the program has something to do when SIGQUIT comes.
+bool catches_quit() noexcept {
+  struct sigaction action {};
+  sigaction(SIGQUIT, nullptr, &action);
+  return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+}
+
 }  // namespace
+
+ExitWatch::ExitWatch(Bootstrap& bootstrap, Listener& listener) noexcept
+    : bootstrap_(bootstrap),
+      listener_(listener),
+      end_(launch::exit_times(bootstrap.place().size)) {}
 
 Status ExitWatch::start(Bootstrap& bootstrap, Listener& listener, uint64_t deadline_ns,
                         std::unique_ptr<ExitWatch>* watch) noexcept {
@@ -45,6 +58,7 @@ Status ExitWatch::start(Bootstrap& bootstrap, Listener& listener, uint64_t deadl
   if (bootstrap.watch_fd() < 0 && bootstrap.place().size > 1) {
     const Status status = NodeWords::open(bootstrap, deadline_ns, &made->words_);
     if (status != Status::kOk) return status;
+    made->parent_ = open_pidfd(getppid());
   }
   const bool silent = bootstrap.watch_fd() < 0 && made->words_ == nullptr;
   const Status status = silent ? Status::kOk : made->start_thread();  // alone: nobody to hear from
@@ -76,39 +90,86 @@ ExitWatch::~ExitWatch() {
     pthread_join(thread_, nullptr);
   }
   if (wake_ >= 0) close(wake_);
+  if (parent_ >= 0) close(parent_);
 }
 
 void ExitWatch::leave(int code, uint64_t deadline_ns) noexcept {
+  left_.store(true);
   if (words_ != nullptr) words_->tell(code);
   bootstrap_.leave(code, deadline_ns);
 }
 
 void* ExitWatch::serve(void* self) {
   auto& watch = *static_cast<ExitWatch*>(self);
-  std::vector<pollfd> polled;
-  polled.push_back({watch.wake_, POLLIN, 0});
-  polled.push_back(
-      {watch.words_ != nullptr ? watch.words_->fd() : watch.bootstrap_.watch_fd(), POLLIN, 0});
   if (watch.words_ != nullptr) {
-    for (const auto& peer : watch.words_->peers()) polled.push_back({peer.pidfd, POLLIN, 0});
-  }
-  while (!watch.stop_.load()) {
-    if (poll(polled.data(), polled.size(), -1) <= 0) continue;
-    if (watch.stop_.load()) break;
-    if (watch.words_ == nullptr) {
-      bool more = true;
-      if (polled[1].revents != 0) watch.heed_launcher(&more);
-      if (!more) polled[1].fd = -1;
-      continue;
-    }
-    watch.heed_words();
-    for (size_t i = 2; i < polled.size(); ++i) {
-      if (polled[i].revents == 0) continue;
-      polled[i].fd = -1;
-      watch.heed_process(watch.words_->peers()[i - 2]);
-    }
+    watch.serve_words();
+  } else {
+    watch.serve_launcher();
   }
   return nullptr;
+}
+
+void ExitWatch::serve_launcher() noexcept {
+  pollfd polled[] = {{wake_, POLLIN, 0}, {bootstrap_.watch_fd(), POLLIN, 0}};
+  while (!stop_.load()) {
+    if (poll(polled, 2, -1) <= 0 || stop_.load()) continue;
+    bool more = true;
+    if (polled[1].revents != 0) heed_launcher(&more);
+    if (!more) polled[1].fd = -1;
+  }
+}
+
+void ExitWatch::serve_words() noexcept {
+  constexpr size_t kFirstPeer = 3;
+  std::vector<pollfd> polled = {
+      {wake_, POLLIN, 0}, {words_->fd(), POLLIN, 0}, {parent_, POLLIN, 0}};
+  for (const auto& peer : words_->peers()) polled.push_back({peer.pidfd, POLLIN, 0});
+  while (!stop_.load()) {
+    const int ready = poll(polled.data(), polled.size(), time_left_ms());
+    if (stop_.load()) return;
+    end_myself(end_.step(now_ns()));
+    if (ready <= 0) continue;
+    heed_words();
+    if (polled[2].revents != 0) {
+      polled[2].fd = -1;
+      heed_parent();
+    }
+    for (size_t i = kFirstPeer; i < polled.size(); ++i) {
+      if (polled[i].revents == 0) continue;
+      polled[i].fd = -1;
+      heed_process(words_->peers()[i - kFirstPeer]);
+    }
+  }
+}
+
+int ExitWatch::time_left_ms() const noexcept {
+  const uint64_t next = end_.next_ns();
+  if (next == UINT64_MAX) return -1;
+  const uint64_t now = now_ns();
+  return next > now ? static_cast<int>((next - now) / 1'000'000) + 1 : 0;
+}
+
+void ExitWatch::end_myself(launch::JobEnd::Step step) noexcept {
+  constexpr uint64_t kLeaveNs = 2'000'000'000;
+  if (step == launch::JobEnd::Step::kNothing) return;
+  const bool kill_now = step == launch::JobEnd::Step::kKill;
+  if (!kill_now && left_.load()) return;  // it is on its way
+  if (!kill_now && catches_quit()) {
+    kill(getpid(), SIGQUIT);
+    return;
+  }
+  if (end_.peaceful()) {
+    log_warning("rank %u exited with code 0, and rank %u did not follow; it is ended", end_.rank(),
+                bootstrap_.place().rank);
+  }
+  if (!left_.load()) leave(end_.code(), now_ns() + kLeaveNs);
+  _exit(end_.code());
+}
+
+void ExitWatch::heed_parent() noexcept {
+  constexpr int kCode = 1;
+  end_.leave(kNoRank, kCode, now_ns());
+  listener_.on_launcher_gone();
 }
 
 void ExitWatch::heed_launcher(bool* more) noexcept {
@@ -128,6 +189,7 @@ void ExitWatch::heed_words() noexcept {
     for (NodeWords::Peer& peer : words_->peers()) {
       if (peer.rank == rank) peer.left = true;
     }
+    end_.leave(rank, code, now_ns());
     listener_.on_exit_requested(rank, code);
   }
 }
@@ -151,6 +213,7 @@ void ExitWatch::heed_process(NodeWords::Peer& peer) noexcept {
                 static_cast<int>(peer.pid));
     }
   }
+  end_.die(peer.rank, killed ? end.code : SIGKILL, now_ns());
   listener_.on_death(peer.rank, killed ? end.code : 0);
 }
 

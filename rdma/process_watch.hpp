@@ -1,12 +1,17 @@
 // One small thread per rank that hears when the job is to end, whatever the program is doing: from our
 // supervisor, or, under another launcher, from the other ranks of the node and from the kernel.
 //
+// Under another launcher the thread also ends this process if the program does not: there is no supervisor
+// to do it. The times and steps are those of rdma/launch/job_end.hpp; SIGQUIT is sent only to programs that catch
+// it, the others leave and exit with the job's code at that point.
+//
 // The thread sleeps until there is something to say. It is named "hydrant-ctl", takes no signals, and costs
 // 64 KiB of stack.
 #pragma once
 
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap.hpp"
+#include "rdma/launch/job_end.hpp"
 #include "rdma/node_words.hpp"
 
 #include <atomic>
@@ -48,18 +53,25 @@ class ExitWatch {
   void leave(int code, uint64_t deadline_ns) noexcept;
 
  private:
-  ExitWatch(Bootstrap& bootstrap, Listener& listener) noexcept
-      : bootstrap_(bootstrap), listener_(listener) {}
+  ExitWatch(Bootstrap& bootstrap, Listener& listener) noexcept;
   Status start_thread() noexcept;
   static void* serve(void* self);
+  void serve_launcher() noexcept;
+  void serve_words() noexcept;
   void heed_launcher(bool* more) noexcept;
   void heed_words() noexcept;
   void heed_process(NodeWords::Peer& peer) noexcept;
+  void heed_parent() noexcept;
+  int time_left_ms() const noexcept;
+  void end_myself(launch::JobEnd::Step step) noexcept;
 
   Bootstrap& bootstrap_;
   Listener& listener_;
   std::unique_ptr<NodeWords> words_;  // null where the launcher speaks
   std::atomic<bool> stop_{false};     // written before wake_ is, read after it was
+  std::atomic<bool> left_{false};     // this process has left, or is about to
+  launch::JobEnd end_;                // the thread's; with words_ only
+  int parent_ = -1;                   // pidfd of whoever started this process; with words_ only
   int wake_ = -1;
   bool running_ = false;
   pthread_t thread_{};

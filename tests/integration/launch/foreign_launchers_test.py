@@ -79,6 +79,15 @@ class Launchers(unittest.TestCase):
     def test_one_leaves_others_spin(self):
         self.each(2, "watch", "fence", "1:leave=7", "spin", code=7, prints="rank 0 hears exit of rank 1: 7")
 
+    def test_one_leaves_with_zero_others_spin(self):
+        self.each(3, "watch", "fence", "1:leave=0", "spin", code=0, says="rank 1 exited with code 0, and rank [02]")
+
+    def test_programs_that_do_not_end_are_ended(self):
+        self.each(2, "watch", "deaf", "ignore=3", "fence", "1:leave=7", "spin", code=7)
+
+    def test_sigquit_may_be_caught(self):
+        self.each(2, "watch", "deaf", "exit_on=3", "fence", "1:leave=5", "spin", code=5)
+
     def test_exit_without_leaving(self):
         self.each(3, "watch", "fence", "1:_exit=3", "spin", code=None)
 
