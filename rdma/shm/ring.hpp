@@ -59,7 +59,8 @@ class alignas(kLineBytes) OutRing {
   std::byte* head() const noexcept { return line(position_) + sizeof(uint64_t); }
   uint32_t position() const noexcept { return position_; }
 
-  // Sends the message. `polls` counts how often this process has polled. False: the reader does not look at this ring; call_reader() then.
+  // Sends the message. `polls` counts how often this process has polled. False: the reader does not look at
+  // this ring; call_reader() then.
   bool publish(uint32_t lines, uint32_t tag, uint32_t cell_plus_1, uint32_t polls) noexcept {
     const uint64_t word = Word::make(position_, lines, tag, cell_plus_1);
     // Pairs with the acquire in InRing::peek(): the message is there when its word is.
