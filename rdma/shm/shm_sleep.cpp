@@ -86,6 +86,7 @@ bool ShmTransport::fence() noexcept {
 // ring was left alone because it was held.
 bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_held) noexcept {
   RingSet retired;
+  bool any = false;
   *all_held = true;
   for (const Lane lane : kLanes) {
     const auto index = static_cast<uint32_t>(lane);
@@ -98,6 +99,7 @@ bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_h
         }
         const uint64_t bit = uint64_t{1} << (from % 64);
         retired.of_lane[index][word] |= bit;
+        any = true;
         // In this order: a bell that rings from now on sets the bit again.
         active_[index][word].fetch_and(~bit, std::memory_order_acq_rel);
         ring.attention().exchange(shm::kIdle, std::memory_order_acq_rel);
@@ -105,6 +107,7 @@ bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_h
     }
   }
   if (announced != nullptr) *announced = shm::announce_sleep(self_);
+  if (!any) return true;  // bells are read with an order of their own
   return come_back(retired, !fence());
 }
 

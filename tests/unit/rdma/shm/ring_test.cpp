@@ -163,6 +163,9 @@ TEST(ShmRing, SkippedLinesHoldNoOldMessages) {
               Status::kOk);
     ASSERT_EQ(pair.poll_b(), 1u);
   }
+  // Line 252 held a marker in every lap; the reader comes to 253.
+  ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 3, 1), Status::kOk);
+  EXPECT_EQ(pair.poll_b(), 1u);
   EXPECT_EQ(pair.poll_b(), 0u);
 }
 

@@ -265,34 +265,43 @@ TEST(ShmStress, MembarrierTakenAwayLaterLosesNothing) {
   stress(3, rounds_or(300), Refused::kEverySecondLater);
 }
 
-// Threads in the place of processes: one sends, and one retires its ring again and again.
-TEST(ShmStress, RingsThatIdleAllTheTimeLoseNothing) {
+// The race itself: the second message of two is sent at the moment when the reader, having taken the first,
+// makes the ring idle. What is lost stays lost, as nobody sends a third.
+TEST(ShmStress, MessagesThatMeetARetiringReaderAreHeard) {
   for (const auto mode : {ShmTransport::Threads::kOne, ShmTransport::Threads::kMany}) {
     Pair pair(mode);
-    constexpr uint64_t kMessages = 4000;
+    const uint64_t messages = 2 * uint64_t{rounds_or(10000)};
     std::atomic<uint64_t> got{0};
+    std::atomic<bool> stop{false};
     std::thread reader([&] {
       Inbox inbox;
-      inbox.then = [&](const Incoming& message) {
-        EXPECT_EQ(word_of(message), got.load());
-        got.fetch_add(1);
-      };
-      const uint64_t deadline = in_seconds(50);
-      while (got.load() < kMessages && now_ns() < deadline) {
-        // A sleep that ends at once retires all rings.
+      inbox.then = [&](const Incoming&) { got.fetch_add(1); };
+      while (!stop.load()) {
+        // A sleep that ends at once makes all rings idle.
         if (pair.b.transport->poll(inbox, 4, false) == 0) pair.b.transport->sleep(0);
       }
     });
+    const auto heard = [&](uint64_t count) {
+      for (uint64_t spins = 0, deadline = in_seconds(5); got.load() < count; ++spins) {
+        if (spins % 2000 != 1999) continue;
+        if (now_ns() > deadline) return false;
+        sched_yield();
+      }
+      return true;
+    };
     std::minstd_rand engine(7);
-    for (uint64_t i = 0; i < kMessages;) {
-      if (pair.a.try_send(1, Lane::kRequest, 1, i) == Status::kOk) ++i;
-      if (engine() % 4 == 0) sched_yield();
-      const auto pauses = static_cast<uint32_t>(engine() % 40);
-      for (uint32_t p = 0; p < pauses; ++p) shm::pause();
+    uint64_t sent = 0;
+    while (sent < messages && heard(sent)) {
+      if (sent % 2 == 1) {
+        const auto spins = static_cast<uint32_t>(engine() % 300);
+        for (uint32_t i = 0; i < spins; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+      }
+      if (pair.a.try_send(1, Lane::kRequest, 1, sent) == Status::kOk) ++sent;
     }
+    EXPECT_TRUE(heard(messages)) << got.load() << " of " << messages;
+    stop.store(true);
     reader.join();
-    EXPECT_EQ(got.load(), kMessages);
-    std::cout << "bells: " << pair.a.transport->counts().bells_rung << '\n';
+    EXPECT_GT(pair.a.transport->counts().bells_rung, messages / 8);
   }
 }
 
