@@ -3,6 +3,7 @@
 #include "am/exit.hpp"
 #include "am/neighbourhood.hpp"
 #include "am/segment_size.hpp"
+#include "am/start_extended.hpp"
 #include "am/waiting.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
@@ -47,7 +48,8 @@ Status wire_up(int* argc, char*** argv) noexcept {
     status = make_node_transport(*the_job.bootstrap, the_job.single_threaded, &the_job.transport);
   }
   choose_wait_mode(ranks_here);
-  // Nobody sends to a rank that has no memory yet.
+  if (status == Status::kOk) status = start_extended();
+  // Nobody sends to a rank that has no memory or no handlers yet.
   if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kWireUpNs);
   return status;
 }

@@ -41,6 +41,13 @@ uint32_t processors() noexcept {
   return static_cast<uint32_t>(CPU_COUNT(&set));
 }
 
+// Asked by the transport when others can see that this process sleeps: what they did before nobody else
+// tells of.
+bool must_stay_awake(const void* context) noexcept {
+  const auto& awaited = *static_cast<const Awaited*>(context);
+  return (awaited.holds != nullptr && awaited.holds(awaited.context)) || job().progress.run() != 0;
+}
+
 }  // namespace
 
 uint32_t poll_all() noexcept {
@@ -57,7 +64,7 @@ uint32_t poll_replies() noexcept {
   return transport != nullptr ? transport->poll(am_receiver(), poll_budget(), true) : 0;
 }
 
-void Waiter::pause(uint32_t misses) noexcept {
+void Waiter::pause(uint32_t misses, const Awaited& awaited) noexcept {
   const uint32_t spins = policy.spins.load(std::memory_order_relaxed);
   if (misses <= spins) {
     _mm_pause();
@@ -70,7 +77,7 @@ void Waiter::pause(uint32_t misses) noexcept {
     sched_yield();
     return;
   }
-  the_job.transport->sleep(now_ns() + kSleepNs);
+  the_job.transport->sleep(now_ns() + kSleepNs, {.holds = must_stay_awake, .context = &awaited});
 }
 
 void set_wait_mode(WaitMode mode) noexcept {
@@ -78,6 +85,8 @@ void set_wait_mode(WaitMode mode) noexcept {
   policy.yields.store(mode == WaitMode::kBlock ? 20 : 200, std::memory_order_relaxed);
   policy.sleeps.store(mode != WaitMode::kSpin, std::memory_order_relaxed);
 }
+
+bool spinning_pays() noexcept { return policy.spins.load(std::memory_order_relaxed) >= 100; }
 
 void choose_wait_mode(uint32_t ranks_here) noexcept {
   set_wait_mode(ranks_here > processors() ? WaitMode::kBlock : WaitMode::kSpinBlock);

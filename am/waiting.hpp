@@ -12,18 +12,25 @@ uint32_t poll_all() noexcept;
 // What a handler may do: take replies.
 uint32_t poll_replies() noexcept;
 
+// What a thread waits for beside messages. Asked after others can see that this process sleeps, and before it
+// does: true, and it does not. May be null.
+struct Awaited {
+  bool (*holds)(const void* context) noexcept = nullptr;
+  const void* context = nullptr;
+};
+
 // Counts polls in vain and gives the processor away accordingly. One per wait.
 class Waiter {
  public:
   // After each poll: how much it found.
-  void polled(uint32_t events) noexcept {
+  void polled(uint32_t events, const Awaited& awaited = {}) noexcept {
     if (events != 0) {
       misses_ = 0;
     } else {
-      pause(++misses_);
+      pause(++misses_, awaited);
     }
   }
-  static void pause(uint32_t misses) noexcept;
+  static void pause(uint32_t misses, const Awaited& awaited = {}) noexcept;
 
  private:
   uint32_t misses_ = 0;
@@ -32,6 +39,8 @@ class Waiter {
 // GASNET_WAIT_SPIN, _BLOCK or _SPINBLOCK. Until it is called: by the number of ranks and cores.
 enum class WaitMode : uint32_t { kSpin, kBlock, kSpinBlock };
 void set_wait_mode(WaitMode mode) noexcept;
+// True if whoever is waited for can be expected to run meanwhile: not with GASNET_WAIT_BLOCK.
+bool spinning_pays() noexcept;
 // Decides the default: `ranks_here` on as many processors as this process may use.
 void choose_wait_mode(uint32_t ranks_here) noexcept;
 

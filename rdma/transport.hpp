@@ -110,8 +110,17 @@ class Transport {
   // Delivers at most `budget` messages of the reply lane and, unless `replies_only`, of the request lane
   // to `receiver`; answers how many.
   virtual uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept = 0;
-  // Sleeps until a message may have come, wake() is called, or now_ns() reaches the deadline.
-  virtual void sleep(uint64_t deadline_ns) noexcept = 0;
+  // Sleeps until a message may have come, wake() is called, a peer rouses this rank, or now_ns()
+  // reaches the deadline; not at all if `check` holds when others can see that this process sleeps.
+  struct SleepCheck {
+    bool (*holds)(const void* context) noexcept = nullptr;
+    const void* context = nullptr;
+  };
+  virtual void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept = 0;
+  void sleep(uint64_t deadline_ns) noexcept { sleep(deadline_ns, {}); }
+  // Makes the threads of `peer` leave sleep(), if it is on this node: what this rank has stored before is
+  // seen by them, or by the check that they make. Two loads if nobody there sleeps.
+  virtual void rouse(Rank peer) noexcept = 0;
   // Makes every thread of this process leave sleep(). Async-signal-safe.
   virtual void wake() noexcept = 0;
   // Nobody will hear of `peer` again: its rings are drained no more, sends to it answer kBroken.

@@ -49,6 +49,10 @@ enum class Knob : uint32_t {
   kGasnetExitTimeoutMax,
   kGasnetExitTimeoutMin,
   kGasnetExitTimeoutFactor,
+  kBarrier,
+  kBarrierStrict,
+  kBarrierRadix,
+  kJobWaitWarn,
   kEnd,  // not a knob
 };
 inline constexpr size_t kKnobCount = static_cast<size_t>(Knob::kEnd);

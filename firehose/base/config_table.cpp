@@ -270,6 +270,38 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .default_text = "50ms",
      .effect = "What each process adds to the computed GASNET_EXITTIMEOUT.",
      .max = kHourNs},
+    {.knob = Knob::kBarrier,
+     .name = "GASNET_BARRIER",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect = "How barriers are done, the same on all ranks: through shared memory, or by Active "
+               "Messages in rounds (DISSEM and RDMADISSEM mean the same) or through rank 0; auto "
+               "is what the library was built with (HYDRANT_BARRIER_DEFAULT), normally SHM.",
+     .choices = "auto|SHM|AMDISSEM|AMCENTRAL|DISSEM|RDMADISSEM"},
+    {.knob = Knob::kBarrierStrict,
+     .name = "HYDRANT_BARRIER_STRICT",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "y",
+     .effect = "n promises that all ranks agree on whether a barrier has a name: then anonymous "
+               "ones carry nothing, and only a mismatch is told."},
+    {.knob = Knob::kBarrierRadix,
+     .name = "HYDRANT_BARRIER_RADIX",
+     .type = KnobType::kCount,
+     .unit = "ranks",
+     .default_text = "0",
+     .effect = "SHM barriers: how many ranks meet in each round, the same on all ranks; as many as "
+               "there are is one round, and 0 chooses.",
+     .max = 1024},
+    {.knob = Knob::kJobWaitWarn,
+     .name = "HYDRANT_WAIT_WARN",
+     .type = KnobType::kDuration,
+     .unit = "seconds",
+     .default_text = "10s",
+     .effect = "After this long, a barrier that is still waited for says which ranks have not "
+               "come, and goes on; 0 means never.",
+     .max = 24 * kHourNs},
 }};
 
 constexpr bool rows_are_in_order() {

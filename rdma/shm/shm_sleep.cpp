@@ -163,7 +163,7 @@ void ShmTransport::review() noexcept {
 
 // ---- sleep ----
 
-void ShmTransport::sleep(uint64_t deadline_ns) noexcept {
+void ShmTransport::sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept {
   const uint64_t wakes = g_wakes.load(std::memory_order_seq_cst);
   if (wakes != t_wakes_seen) {
     t_wakes_seen = wakes;
@@ -187,12 +187,24 @@ void ShmTransport::sleep(uint64_t deadline_ns) noexcept {
   }
   // Those who come from now on see the announcement; who came before is seen here.
   if (any_bell() || g_wakes.load(std::memory_order_seq_cst) != wakes) return;
+  if (check.holds != nullptr && check.holds(check.context)) return;
   const bool blind = fence_lost_.load(std::memory_order_relaxed) || (threaded_ && !all_held);
   const uint64_t now = now_ns();
   if (now >= deadline_ns) return;
   counts_.sleeps.fetch_add(1, std::memory_order_relaxed);
   const uint64_t most = now + kBlindSleepNs;
   shm::sleep_on(self_, announced, blind && most < deadline_ns ? most : deadline_ns);
+}
+
+void ShmTransport::rouse(Rank peer) noexcept {
+  const uint32_t index = node_index(peer);
+  if (index >= ranks_) return;
+  shm::RankArea& area = memory_.area(index);
+  // A sleeper that can ask makes every processor pass a barrier between its announcement and its last look.
+  // One that cannot relies on us.
+  if (!has_fence_ || area.senders_confirm.load(std::memory_order_relaxed) != 0)
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  shm::wake_sleepers(area);
 }
 
 void ShmTransport::wake() noexcept {

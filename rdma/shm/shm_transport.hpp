@@ -52,7 +52,9 @@ class ShmTransport final : public Transport {
 
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   // Also returns if wake() was called since the calling thread slept last.
-  void sleep(uint64_t deadline_ns) noexcept override;
+  using Transport::sleep;
+  void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;
+  void rouse(Rank peer) noexcept override;
   void wake() noexcept override;
   void bury(Rank peer) noexcept override;
 

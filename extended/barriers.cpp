@@ -1,0 +1,159 @@
+// Which barrier this job gets, and how the messages of those that need any travel.
+#include "extended/barriers.hpp"
+
+#include "am/job.hpp"
+#include "am/send.hpp"
+#include "am/start_extended.hpp"
+#include "am/token.hpp"
+#include "extended/barrier_messages.hpp"
+#include "firehose/base/config.hpp"
+#include "firehose/base/log.hpp"
+
+#include <cstring>
+#include <new>
+#include <string_view>
+#include <unistd.h>
+
+namespace hydrant {
+
+constinit Barriers* the_barriers = nullptr;
+
+namespace {
+
+enum class Kind { kShm, kDissemination, kCentral };
+constexpr const char* kWhich[] = {"GASNet-1's barrier", "the teams' barrier"};
+constexpr uint32_t kWhichBit = uint32_t{1} << 31;
+
+// By which; null where the engine needs no messages.
+constinit MessageBarrier* receivers[2] = {};
+
+// ---- messages ----
+
+class Post final : public BarrierPost {
+ public:
+  explicit constexpr Post(uint32_t which) noexcept : which_(which) {}
+  bool send(Rank peer, const BarrierMessage& message) noexcept override {
+    const int32_t args[2] = {static_cast<int32_t>(message.bits() | (which_ != 0 ? kWhichBit : 0)),
+                             static_cast<int32_t>(message.name.id)};
+    const Sending sending = {.peer = peer,
+                             .handler = message.with_id ? kNamedBarrierHandler : kBarrierHandler,
+                             .nargs = message.with_id ? 2u : 1u,
+                             .args = args,
+                             .immediate = true};
+    // What cannot be sent because the job ends is not missed.
+    return hydrant::send(sending) == Status::kOk;
+  }
+
+ private:
+  uint32_t which_;
+};
+constinit Post posts[2] = {Post(0), Post(1)};
+
+void receive(gex_Token_t token, int32_t first, uint32_t id) noexcept {
+  const auto bits = static_cast<uint32_t>(first);
+  MessageBarrier* receiver = receivers[(bits & kWhichBit) != 0 ? 1 : 0];
+  if (receiver == nullptr) {
+    fatal("rank %u sends messages for its barriers, and this rank uses %s: GASNET_BARRIER has to be the same "
+          "everywhere",
+          token->from, the_barriers->named.engine().name());
+  }
+  if (!receiver->receive(token->from, BarrierMessage::from(bits & ~kWhichBit, id))) {
+    fatal("rank %u sent a message of %s that does not belong there (%#x)", token->from,
+          receiver->name(), bits);
+  }
+}
+void on_barrier(gex_Token_t token, int32_t bits) { receive(token, bits, 0); }
+void on_named_barrier(gex_Token_t token, int32_t bits, int32_t id) {
+  receive(token, bits, static_cast<uint32_t>(id));
+}
+
+// ---- choice ----
+
+bool is(std::string_view chosen, std::string_view name) noexcept { return chosen == name; }
+
+Kind kind_called(std::string_view chosen) noexcept {
+  if (is(chosen, "auto")) chosen = HYDRANT_BARRIER_DEFAULT;
+  if (is(chosen, "AMCENTRAL")) return Kind::kCentral;
+  if (is(chosen, "AMDISSEM") || is(chosen, "DISSEM") || is(chosen, "RDMADISSEM"))
+    return Kind::kDissemination;
+  return Kind::kShm;
+}
+
+// Empty if some rank shares no memory with this one.
+std::vector<BarrierLines> lines_of_all(uint32_t which) {
+  const Job& the_job = job();
+  std::vector<BarrierLines> lines;
+  if (the_job.transport == nullptr) return lines;
+  for (Rank rank = 0; rank < the_job.size(); ++rank) {
+    lines.push_back(barrier_lines(*the_job.transport, rank, which));
+    if (lines.back().of_parity[0] == nullptr) return {};
+  }
+  return lines;
+}
+
+Kind choose_kind() {
+  const Kind wanted = kind_called(knob_choice(Knob::kBarrier));
+  if (wanted != Kind::kShm || job().size() == 1 || !lines_of_all(0).empty()) return wanted;
+  return Kind::kDissemination;
+}
+
+// The same on all ranks of the node, whatever processors each of them may use.
+uint32_t radix_of_job() noexcept {
+  const Rank size = job().size();
+  const auto chosen = static_cast<uint32_t>(knob_number(Knob::kBarrierRadix));
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  const bool crowded = processors > 0 && static_cast<long>(size) > processors;
+  return limit_barrier_radix(size, chosen != 0 ? chosen : choose_barrier_radix(size, crowded));
+}
+
+std::unique_ptr<BarrierEngine> make_engine(Kind kind, uint32_t which) {
+  const Job& the_job = job();
+  const Rank rank = the_job.rank();
+  const Rank size = the_job.size();
+  if (kind == Kind::kShm) {
+    return std::make_unique<ShmBarrier>(ShmBarrier::Place{.rank = rank,
+                                                          .size = size,
+                                                          .radix = radix_of_job(),
+                                                          .lines = lines_of_all(which),
+                                                          .transport = the_job.transport.get()});
+  }
+  std::unique_ptr<MessageBarrier> engine;
+  if (kind == Kind::kDissemination) {
+    engine = std::make_unique<DisseminationBarrier>(rank, size, posts[which]);
+  } else {
+    engine = std::make_unique<CentralBarrier>(rank, size, posts[which]);
+  }
+  receivers[which] = engine.get();
+  return engine;
+}
+
+std::unique_ptr<TeamBarrier> make_team_barrier(Kind kind) {
+  Job& the_job = job();
+  if (kind == Kind::kShm && radix_of_job() >= the_job.size()) {
+    return std::make_unique<CountedBarrier>(the_job.rank(), lines_of_all(1),
+                                            the_job.transport.get(), !the_job.single_threaded);
+  }
+  return std::make_unique<QueuedBarrier>(make_engine(kind, 1), the_job.progress);
+}
+
+}  // namespace
+
+// Not on anybody's path: memory that runs out here ends the process, as it does while the job is wired up.
+Status start_extended() noexcept {
+  Job& the_job = job();
+  constexpr gex_Flags_t kShortRequest = GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST;
+  the_job.handlers.add_internal(kBarrierHandler, reinterpret_cast<gex_AM_Fn_t>(on_barrier), 1,
+                                kShortRequest, "barrier");
+  the_job.handlers.add_internal(kNamedBarrierHandler,
+                                reinterpret_cast<gex_AM_Fn_t>(on_named_barrier), 2, kShortRequest,
+                                "named barrier");
+  const Kind kind = choose_kind();
+  const bool strict = knob_number(Knob::kBarrierStrict) != 0;
+  the_barriers = new Barriers{.named = NamedBarrier(make_engine(kind, 0), the_job.progress, strict),
+                              .team = make_team_barrier(kind)};
+  log_info("barriers: %s among %u ranks%s", the_barriers->named.engine().name(), the_job.size(),
+           strict ? "" : ", not strict");
+  return Status::kOk;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,23 @@
+// The barriers of this process's job: made when it is wired up, there until the process ends.
+#pragma once
+
+#include "extended/named_barrier.hpp"
+#include "extended/team_barrier.hpp"
+
+#include <memory>
+
+namespace hydrant {
+
+struct Barriers {
+  NamedBarrier named;
+  std::unique_ptr<TeamBarrier> team;
+};
+
+// Null before the job is wired up.
+extern constinit Barriers* the_barriers;
+
+// The library's own handlers, 1 to 127.
+inline constexpr uint32_t kBarrierHandler = 1;      // without an id
+inline constexpr uint32_t kNamedBarrierHandler = 2;  // with one
+
+}  // namespace hydrant

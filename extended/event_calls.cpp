@@ -1,0 +1,145 @@
+// The C functions of events.h: tests never run handlers, waits poll.
+#include <hydrant/gasnet/events.h>
+
+#include "am/job.hpp"
+#include "am/thread_state.hpp"
+#include "extended/event.hpp"
+#include "extended/wait.hpp"
+
+using namespace hydrant;
+
+namespace {
+
+void check_event(const hydrant_event* event, const char* call) noexcept {
+  if (event == GEX_EVENT_NO_OP) [[unlikely]] {
+    fatal("%s: GEX_EVENT_NO_OP is no event: what was asked for with GEX_FLAG_IMMEDIATE did not start",
+          call);
+  }
+  if (event->is_done == nullptr) [[unlikely]] {
+    fatal("%s: this event was synced before; a success consumes it", call);
+  }
+}
+
+void check_may_wait(const char* call) noexcept {
+  if (handler_depth != 0) [[unlikely]]
+    fatal("%s in a handler, where nothing may wait", call);
+}
+
+// Looks at one; gives it back if it is complete.
+bool try_event(hydrant_event* event, const char* call) noexcept {
+  check_event(event, call);
+  if (!event->is_done(*event)) return false;
+  give_event(event);
+  return true;
+}
+
+// An array of events, as some calls take it.
+struct Events {
+  gex_Event_t* first;
+  size_t count;
+  const char* call;
+
+  // Overwrites what is complete. *left: those that are not.
+  size_t collect(size_t* left) const noexcept {
+    size_t completed = 0;
+    *left = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (first[i] == GEX_EVENT_INVALID) continue;
+      if (try_event(first[i], call)) {
+        first[i] = GEX_EVENT_INVALID;
+        ++completed;
+      } else {
+        ++*left;
+      }
+    }
+    return completed;
+  }
+  bool test_some() const noexcept {
+    size_t left = 0;
+    return collect(&left) != 0 || left == 0;
+  }
+  bool test_all() const noexcept {
+    size_t left = 0;
+    collect(&left);
+    return left == 0;
+  }
+  const hydrant_event* outstanding() const noexcept {
+    for (size_t i = 0; i < count; ++i) {
+      if (first[i] != GEX_EVENT_INVALID) return first[i];
+    }
+    return nullptr;
+  }
+  // Before a sleep: any that would get on.
+  bool any_ready() const noexcept {
+    for (size_t i = 0; i < count; ++i) {
+      const hydrant_event* event = first[i];
+      if (event != GEX_EVENT_INVALID && event->is_ready != nullptr && event->is_ready(*event))
+        return true;
+    }
+    return false;
+  }
+};
+
+bool events_ready(const void* context) noexcept {
+  return static_cast<const Events*>(context)->any_ready();
+}
+void complain_of_events(const void* context) {
+  const hydrant_event* event = static_cast<const Events*>(context)->outstanding();
+  if (event != nullptr && event->complain != nullptr) event->complain(*event);
+}
+bool some_done(void* context) noexcept { return static_cast<Events*>(context)->test_some(); }
+bool all_done(void* context) noexcept { return static_cast<Events*>(context)->test_all(); }
+
+void wait_for_events(Events& events, bool (*done)(void*) noexcept) noexcept {
+  check_may_wait(events.call);
+  if (done(&events)) {
+    if (should_poll_anyway()) poll_all();
+    return;
+  }
+  if (look_quickly([&]() noexcept { return done(&events); })) return;
+  wait_patiently(
+      {.done = done, .ready = events_ready, .complain = complain_of_events, .context = &events});
+}
+
+}  // namespace
+
+extern "C" {
+
+int hydrant_event_test(gex_Event_t event) {
+  return try_event(event, "gex_Event_Test") ? GASNET_OK : GASNET_ERR_NOT_READY;
+}
+
+void hydrant_event_wait(gex_Event_t event) {
+  Events events{.first = &event, .count = 1, .call = "gex_Event_Wait"};
+  wait_for_events(events, all_done);
+}
+
+int gex_Event_TestSome(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
+  const Events events{.first = pevent, .count = numevents, .call = "gex_Event_TestSome"};
+  return events.test_some() ? GASNET_OK : GASNET_ERR_NOT_READY;
+}
+
+void gex_Event_WaitSome(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
+  Events events{.first = pevent, .count = numevents, .call = "gex_Event_WaitSome"};
+  wait_for_events(events, some_done);
+}
+
+int gex_Event_TestAll(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
+  const Events events{.first = pevent, .count = numevents, .call = "gex_Event_TestAll"};
+  return events.test_all() ? GASNET_OK : GASNET_ERR_NOT_READY;
+}
+
+void gex_Event_WaitAll(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
+  Events events{.first = pevent, .count = numevents, .call = "gex_Event_WaitAll"};
+  wait_for_events(events, all_done);
+}
+
+// Active Messages are complete locally when the call that sends them returns, and nothing else can be
+// started without an event: there is never anything outstanding.
+int gex_NBI_Test(gex_EC_t, gex_Flags_t) { return GASNET_OK; }
+void gex_NBI_Wait(gex_EC_t, gex_Flags_t) {
+  check_may_wait("gex_NBI_Wait");
+  poll_all();
+}
+
+}  // extern "C"

@@ -1,0 +1,123 @@
+#include "extended/team_barrier.hpp"
+
+#include <immintrin.h>
+
+namespace hydrant {
+
+// ---- counted ----
+
+CountedBarrier::CountedBarrier(Rank rank, std::vector<BarrierLines> lines, Transport* transport,
+                               bool threaded)
+    : rank_(rank), lines_(std::move(lines)), transport_(transport), threaded_(threaded) {}
+
+uint64_t CountedBarrier::begin() noexcept {
+  if (threaded_) {
+    while (busy_.exchange(true, std::memory_order_acquire)) _mm_pause();
+  }
+  const uint64_t number = begun_.load(std::memory_order_relaxed) + 1;
+  begun_.store(number, std::memory_order_relaxed);
+  if (!lines_.empty()) {
+    const BarrierLines& mine = lines_[rank_];
+    mine.of_parity[number & 1]->store(number, std::memory_order_release);
+    fetch_for_writing(mine.of_parity[(number & 1) ^ 1]);
+  }
+  if (threaded_) busy_.store(false, std::memory_order_release);
+  // The last one to come wakes those that sleep, even if it computes before it waits.
+  (void)is_done(number);
+  return number;
+}
+
+bool CountedBarrier::is_done(uint64_t number) noexcept {
+  for (size_t rank = 0; rank < lines_.size(); ++rank) {
+    if (!has_come(rank, number)) return false;
+  }
+  if (woken_.load(std::memory_order_relaxed) < number) {
+    woken_.store(number, std::memory_order_relaxed);
+    wake_all();
+  }
+  return true;
+}
+
+// As ShmBarrier::wake_all().
+void CountedBarrier::wake_all() noexcept {
+  if (transport_ == nullptr) return;
+  for (Rank rank = 0; rank < lines_.size(); ++rank) {
+    if (rank != rank_) transport_->rouse(rank);
+  }
+}
+
+bool CountedBarrier::ready(uint64_t number) const noexcept {
+  for (size_t rank = 0; rank < lines_.size(); ++rank) {
+    if (!has_come(rank, number)) return false;
+  }
+  return true;
+}
+
+void CountedBarrier::find_missing(uint64_t number, std::vector<Rank>* missing) const {
+  missing->clear();
+  for (Rank rank = 0; rank < lines_.size(); ++rank) {
+    if (!has_come(rank, number)) missing->push_back(rank);
+  }
+}
+
+// ---- queued ----
+
+uint64_t QueuedBarrier::begin() noexcept {
+  while (busy_.exchange(true, std::memory_order_acquire)) _mm_pause();
+  const uint64_t number = begun_.load(std::memory_order_relaxed) + 1;
+  begun_.store(number, std::memory_order_relaxed);
+  (void)pump();
+  if (done_.load(std::memory_order_relaxed) < number && !registered_) {
+    progress_.add(drive, this);
+    registered_ = true;
+  }
+  busy_.store(false, std::memory_order_release);
+  return number;
+}
+
+// With the lock. How many barriers were started or finished.
+uint32_t QueuedBarrier::pump() noexcept {
+  uint32_t steps = 0;
+  for (;; ++steps) {
+    const uint64_t done = done_.load(std::memory_order_relaxed);
+    if (running_) {
+      BarrierName all;
+      if (!engine_->finish(&all)) break;
+      running_ = false;
+      done_.store(done + 1, std::memory_order_release);
+    } else if (begun_.load(std::memory_order_relaxed) > done) {
+      engine_->start({}, true);
+      running_ = true;
+    } else {
+      if (registered_) progress_.remove(drive, this);
+      registered_ = false;
+      break;
+    }
+  }
+  return steps;
+}
+
+uint32_t QueuedBarrier::drive(void* self) noexcept {
+  auto& barrier = *static_cast<QueuedBarrier*>(self);
+  if (barrier.busy_.exchange(true, std::memory_order_acquire)) return 0;
+  const uint32_t steps = barrier.pump();
+  barrier.busy_.store(false, std::memory_order_release);
+  return steps;
+}
+
+bool QueuedBarrier::is_done(uint64_t number) noexcept {
+  if (done_.load(std::memory_order_acquire) >= number) return true;
+  (void)drive(this);
+  return done_.load(std::memory_order_acquire) >= number;
+}
+
+bool QueuedBarrier::ready(uint64_t number) const noexcept {
+  return done_.load(std::memory_order_relaxed) >= number || engine_->ready();
+}
+
+void QueuedBarrier::find_missing(uint64_t number, std::vector<Rank>* missing) const {
+  missing->clear();
+  if (done_.load(std::memory_order_relaxed) < number) engine_->find_missing(missing);
+}
+
+}  // namespace hydrant
