@@ -170,6 +170,13 @@ void ShmBarrier::find_missing(std::vector<Rank>* missing) const {
         place_.lines[rank].of_parity[epoch & 1]->load(std::memory_order_relaxed);
     if (((word ^ make_word(epoch, {})) & kEpochMask) != 0) missing->push_back(rank);
   }
+  const uint32_t round = round_.load(std::memory_order_relaxed);
+  if (!missing->empty() || round >= rounds_.size()) return;
+  // All have come; some have not got on since.
+  for (const Source& source : rounds_[round].sources) {
+    const uint64_t word = source.of_parity[epoch & 1]->load(std::memory_order_relaxed);
+    if (((word ^ make_word(epoch, {})) & kEpochMask) != 0) missing->push_back(source.rank);
+  }
 }
 
 }  // namespace hydrant

@@ -35,6 +35,7 @@ class Teams {
     if (!counted_) world_.deliver_all_to(rank);
     tables_[rank].run();
   }
+  uint64_t refused() const { return world_.refused; }
   ProgressTable& table(Rank rank) { return tables_[rank]; }
 
  private:
@@ -59,6 +60,7 @@ class TeamBarrierTest : public testing::TestWithParam<Kind> {};
 
 TEST_P(TeamBarrierTest, ManyOutstandingCompleteInOrder) {
   for (const uint32_t size : {1u, 2u, 3u, 5u, 9u}) {
+    SCOPED_TRACE(testing::Message() << size << " ranks");
     Teams teams(GetParam().counted, GetParam().algorithm, size);
     std::mt19937 random(size);
     std::vector<uint64_t> begun(size);
@@ -66,8 +68,9 @@ TEST_P(TeamBarrierTest, ManyOutstandingCompleteInOrder) {
     for (int step = 0; step < 20000; ++step) {
       const auto rank = static_cast<Rank>(random() % size);
       if (random() % 3 == 0) {
-        if (begun[rank] < 8 + *std::min_element(begun.begin(), begun.end()))
+        if (begun[rank] < 8 + *std::min_element(begun.begin(), begun.end())) {
           ASSERT_EQ(teams.of(rank).begin(), ++begun[rank]);
+        }
         continue;
       }
       teams.poll(rank);
@@ -92,7 +95,8 @@ TEST_P(TeamBarrierTest, ManyOutstandingCompleteInOrder) {
     for (Rank rank = 0; rank < size; ++rank) {
       while (begun[rank] < last) begun[rank] = teams.of(rank).begin();
     }
-    for (int look = 0; look < 500; ++look) {
+    // A barrier takes a few polls, and thousands may be outstanding.
+    for (int look = 0; look < 50000; ++look) {
       for (Rank rank = 0; rank < size; ++rank) teams.poll(rank);
     }
     for (Rank rank = 0; rank < size; ++rank) {
@@ -100,6 +104,7 @@ TEST_P(TeamBarrierTest, ManyOutstandingCompleteInOrder) {
       EXPECT_TRUE(teams.of(rank).ready(last));
       EXPECT_EQ(teams.table(rank).run(), 0u);
     }
+    EXPECT_EQ(teams.refused(), 0u);
   }
 }
 
