@@ -2,7 +2,7 @@
 # Hydrant::hydrant is the one that BUILD_SHARED_LIBS chooses. Not the pin cache: that is libfirehose.
 
 set(layers hydrant_base_objects hydrant_bootstrap hydrant_shm hydrant_am_objects hydrant_am_tools
-           hydrant_extended_objects)
+           hydrant_extended)
 set(objects "")
 foreach(layer IN LISTS layers)
   list(APPEND objects $<TARGET_OBJECTS:${layer}>)
