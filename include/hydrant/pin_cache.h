@@ -377,7 +377,7 @@ typedef struct hydrant_stats {
   size_t size; /* in: sizeof(hydrant_stats_t) */
   /* per thread */
   uint64_t hits;      /* answered by the calling thread's own table */
-  uint64_t refills;   /* hits that first had to look in the shared table */
+  uint64_t refills;   /* hits that looked in the shared table first: all of CHECKED memory do */
   uint64_t misses;    /* pins that had to register */
   uint64_t not_ready; /* answers "not now" */
   uint64_t refusals;  /* answers "refused", remembered or fresh */
