@@ -7,9 +7,7 @@
 #include <gasnetex.h>
 #include <gasnet_tools.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+HYDRANT_GASNET_BEGIN
 
 typedef gex_AM_Index_t gasnet_handler_t;
 typedef gex_AM_Arg_t gasnet_handlerarg_t;
@@ -148,7 +146,5 @@ HYDRANT_LATER(gasnet_get_nb, "put and get are not in this version of Hydrant")
 HYDRANT_LATER(gasnet_put_nbi, "put and get are not in this version of Hydrant")
 HYDRANT_LATER(gasnet_get_nbi, "put and get are not in this version of Hydrant")
 
-#ifdef __cplusplus
-}
-#endif
+HYDRANT_GASNET_END
 #endif

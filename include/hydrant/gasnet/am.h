@@ -9,9 +9,7 @@
 
 #include <hydrant/gasnet/events.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+HYDRANT_GASNET_BEGIN
 
 typedef uint8_t gex_AM_Index_t;
 typedef int32_t gex_AM_Arg_t;
@@ -126,7 +124,5 @@ uint32_t hydrant_poll(void);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);                          \
   } while (0)
 
-#ifdef __cplusplus
-}
-#endif
+HYDRANT_GASNET_END
 #endif

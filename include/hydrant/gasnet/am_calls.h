@@ -11,9 +11,7 @@
 
 #include <hydrant/gasnet/am.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+HYDRANT_GASNET_BEGIN
 
 int hydrant_request_short(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags,
                           unsigned int nargs, const gex_AM_Arg_t *args);
@@ -227,7 +225,5 @@ HYDRANT_AM_CALLS(16)
 #define gex_AM_CommitReplyLong_v2(...) \
   HYDRANT_JOIN(gex_AM_CommitReplyLong, HYDRANT_ARGS_AFTER_5(__VA_ARGS__), _v2)(__VA_ARGS__)
 
-#ifdef __cplusplus
-}
-#endif
+HYDRANT_GASNET_END
 #endif

@@ -10,9 +10,7 @@
 
 #include <hydrant/gasnet/events.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+HYDRANT_GASNET_BEGIN
 
 #define GASNET_BARRIERFLAG_ANONYMOUS 1
 #define GASNET_BARRIERFLAG_MISMATCH 2
@@ -29,7 +27,5 @@ int gasnet_barrier_result(int *id);
 gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm, gex_Flags_t flags);
 void gex_Coll_BarrierBlocking(gex_TM_t tm, gex_Flags_t flags);
 
-#ifdef __cplusplus
-}
-#endif
+HYDRANT_GASNET_END
 #endif

@@ -8,9 +8,7 @@
 #include <gasnet_errors.h>
 #include <hydrant/gasnet/objects.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+HYDRANT_GASNET_BEGIN
 
 int hydrant_event_test(gex_Event_t event);
 void hydrant_event_wait(gex_Event_t event);
@@ -38,7 +36,5 @@ typedef uint32_t gex_EC_t;
 int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t flags);
 void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t flags);
 
-#ifdef __cplusplus
-}
-#endif
+HYDRANT_GASNET_END
 #endif

@@ -11,9 +11,7 @@
 #include <hydrant/gasnet/modes.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+HYDRANT_GASNET_BEGIN
 
 typedef struct hydrant_hsl {
   volatile uint32_t state; /* 0 free, 1 held, 2 held and somebody sleeps */
@@ -78,7 +76,5 @@ typedef gex_HSL_t gasnet_hsl_t;
 #define gasnet_hsl_unlock gex_HSL_Unlock
 #define gasnet_hsl_trylock gex_HSL_Trylock
 
-#ifdef __cplusplus
-}
-#endif
+HYDRANT_GASNET_END
 #endif

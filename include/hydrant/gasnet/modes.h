@@ -12,6 +12,15 @@
 #include <gasnet_config.h>
 #include <hydrant/gasnet/mode.h>
 
+/* Around declarations of the library's functions. */
+#ifdef __cplusplus
+#define HYDRANT_GASNET_BEGIN extern "C" { _Pragma("GCC visibility push(default)")
+#define HYDRANT_GASNET_END _Pragma("GCC visibility pop") }
+#else
+#define HYDRANT_GASNET_BEGIN _Pragma("GCC visibility push(default)")
+#define HYDRANT_GASNET_END _Pragma("GCC visibility pop")
+#endif
+
 #if defined(GASNET_SEQ) + defined(GASNET_PARSYNC) + defined(GASNET_PAR) != 1
 #error define exactly one of GASNET_SEQ, GASNET_PARSYNC and GASNET_PAR before including gasnetex.h
 #endif

@@ -10,9 +10,7 @@
 #include <gasnet_fwd.h>
 #include <hydrant/gasnet/modes.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+HYDRANT_GASNET_BEGIN
 
 #define HYDRANT_GASNET_LAYOUT 1
 
@@ -143,7 +141,5 @@ gex_Rank_t gex_TM_TranslateRankToJobrank(gex_TM_t tm, gex_Rank_t rank);
 gex_Rank_t gex_TM_TranslateJobrankToRank(gex_TM_t tm, gex_Rank_t jobrank);
 gex_EP_Location_t gex_TM_TranslateRankToEP(gex_TM_t tm, gex_Rank_t rank, gex_Flags_t flags);
 
-#ifdef __cplusplus
-}
-#endif
+HYDRANT_GASNET_END
 #endif

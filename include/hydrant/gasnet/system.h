@@ -6,9 +6,7 @@
 
 #include <hydrant/gasnet/objects.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+HYDRANT_GASNET_BEGIN
 
 typedef gex_Rank_t gasnet_node_t;
 typedef struct {
@@ -92,7 +90,5 @@ int gasnet_getNodeInfo(gasnet_nodeinfo_t *table, int numentries);
 #define GASNET_POST_THREADINFO(info) \
   const gasnet_threadinfo_t hydrant_threadinfo __attribute__((__unused__)) = (info)
 
-#ifdef __cplusplus
-}
-#endif
+HYDRANT_GASNET_END
 #endif
