@@ -270,7 +270,7 @@ TEST(ShmStress, MembarrierTakenAwayLaterLosesNothing) {
 TEST(ShmStress, MessagesThatMeetARetiringReaderAreHeard) {
   for (const auto mode : {ShmTransport::Threads::kOne, ShmTransport::Threads::kMany}) {
     Pair pair(mode);
-    const uint64_t messages = 2 * uint64_t{rounds_or(3000)};
+    const uint64_t messages = 2 * uint64_t{rounds_or(500)};
     std::atomic<uint64_t> got{0};
     std::atomic<bool> stop{false};
     std::thread reader([&] {
