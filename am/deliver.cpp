@@ -36,6 +36,19 @@ namespace {
   }
 }
 
+// Does the message have all that its tag and its own length promise?
+bool fits(const Tag& tag, const Incoming& message) noexcept {
+  if (tag.nargs > kMaxArgs || tag.category > Category::kLong) return false;
+  if (head_bytes(tag.category, tag.nargs) > message.head_room) return false;
+  const bool has_payload =
+      tag.category == Category::kMedium || (tag.category == Category::kLong && tag.deposit);
+  if (!has_payload) return true;
+  const uint32_t bytes = read_length(message.head, tag.category);
+  if (message.payload != nullptr) return bytes <= message.payload_room;
+  return bytes == 0 ||
+         uint64_t{bytes} + payload_offset(tag.category, tag.nargs) <= message.head_room;
+}
+
 }  // namespace
 
 void run_handler(const Tag& tag, Rank from, bool is_request, const int32_t* args, void* payload,
@@ -64,10 +77,11 @@ void run_handler(const Tag& tag, Rank from, bool is_request, const int32_t* args
 
 void AmReceiver::deliver(const Incoming& message) noexcept {
   const Tag tag = Tag::unpack(message.tag);
-  const bool is_request = message.lane == Lane::kRequest;
-  if (tag.nargs > kMaxArgs || tag.category > Category::kLong) [[unlikely]] {
-    fatal("rank %u sent a message that cannot be one (tag %#x)", message.from, message.tag);
+  if (!fits(tag, message)) [[unlikely]] {
+    fatal("rank %u sent a message that cannot be one (tag %#x, %u bytes, cell of %u)", message.from,
+          message.tag, message.head_room, message.payload_room);
   }
+  const bool is_request = message.lane == Lane::kRequest;
   // Heads are aligned to 8, and arguments stand at a multiple of 4.
   const void* place = message.head + args_offset(tag.category);
   const auto* args = static_cast<const int32_t*>(place);
