@@ -1,0 +1,353 @@
+// What an Active Message costs between the ranks of a node, in ns, beside the raw floor (a line that the same two
+// processors hand to and fro) and UCX's Active Messages over shared memory, where UCX is installed. Run it as a job
+// of an even number of ranks; 0 talks with 1, 2 with 3, at the same time:
+//
+//   hydrant-run -n 2 am_bench [--repetitions N] [--json FILE] [--quick]
+//   GASNET_PSHM_NODES=4 am_bench
+//
+// Every repetition runs the floor and each row in turn; figures are medians over the repetitions, ratios medians
+// of the ratios within each. round_trip: request and reply of that size. flood: one way, per message, until the
+// last one has arrived. Ranks are bound to one processor each, unless there are more ranks than processors.
+#define GASNET_SEQ 1
+#include <gasnetex.h>
+
+#include "bench/support/bench_main.hpp"
+#include "firehose/base/thread.hpp"
+#if HYDRANT_HAVE_UCX
+#include "bench/support/ucx_am.hpp"
+#endif
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <sched.h>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+using hydrant::now_ns;
+using hydrant::bench::median;
+
+enum Handler : gex_AM_Index_t {
+  kPing = 200,
+  kPong,
+  kCount,
+  kMediumPing,
+  kMediumPong,
+  kMediumCount,
+  kAddress
+};
+
+struct Job {
+  gex_Client_t client = GEX_CLIENT_INVALID;
+  gex_EP_t endpoint = GEX_EP_INVALID;
+  gex_TM_t team = GEX_TM_INVALID;
+  gex_Segment_t segment = GEX_SEGMENT_INVALID;
+  gex_Rank_t rank = 0;
+  gex_Rank_t size = 1;
+  gex_Rank_t peer = 0;
+  bool asks = false;  // of each pair one asks, the other serves
+  bool crowded = false;
+};
+Job job;
+uint64_t answers = 0;
+uint64_t arrivals = 0;
+std::vector<std::byte> peer_address;
+std::byte source[65536];
+
+void ping(gex_Token_t token) { gex_AM_ReplyShort0(token, kPong, 0); }
+void pong(gex_Token_t) { ++answers; }
+void count(gex_Token_t) { ++arrivals; }
+void medium_ping(gex_Token_t token, void* data, size_t bytes) {
+  gex_AM_ReplyMedium0(token, kMediumPong, data, bytes, GEX_EVENT_NOW, 0);
+}
+void medium_pong(gex_Token_t, void*, size_t) { ++answers; }
+void medium_count(gex_Token_t, void*, size_t) { ++arrivals; }
+void take_address(gex_Token_t, void* data, size_t bytes) {
+  const auto* first = static_cast<const std::byte*>(data);
+  peer_address.assign(first, first + bytes);
+}
+
+template <typename Function>
+gex_AM_Entry_t entry(Handler index, Function* function, gex_Flags_t flags, const char* name) {
+  return {static_cast<gex_AM_Index_t>(index),
+          reinterpret_cast<gex_AM_Fn_t>(function),
+          flags,
+          0,
+          nullptr,
+          name};
+}
+
+void barrier() { gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED); }
+
+struct alignas(128) Line {
+  std::atomic<uint64_t> value{0};
+};
+
+// Two lines in the asking rank's segment.
+struct Floor {
+  Line* lines = nullptr;
+  uint64_t base = 0;
+
+  double run(uint64_t rounds) {
+    uint32_t looks = 0;
+    const auto await = [&](const Line& line, uint64_t value) {
+      while (line.value.load(std::memory_order_acquire) != value) {
+        if (job.crowded && ++looks % 64 == 0) sched_yield();
+      }
+    };
+    barrier();
+    const uint64_t begin = now_ns();
+    for (uint64_t i = base + 1; i <= base + rounds; ++i) {
+      if (job.asks) lines[0].value.store(i, std::memory_order_release);
+      await(lines[job.asks ? 1 : 0], i);
+      if (!job.asks) lines[1].value.store(i, std::memory_order_release);
+    }
+    base += rounds;
+    return static_cast<double>(now_ns() - begin) / static_cast<double>(rounds);
+  }
+};
+
+// ns per round trip, or per message of a flood. Bytes 0: Shorts.
+double round_trip(size_t bytes, uint64_t rounds) {
+  barrier();
+  const uint64_t begin = now_ns();
+  if (job.asks) {
+    for (uint64_t i = 0; i < rounds; ++i) {
+      const uint64_t wanted = answers + 1;
+      if (bytes == 0) {
+        gex_AM_RequestShort0(job.team, job.peer, kPing, 0);
+      } else {
+        gex_AM_RequestMedium0(job.team, job.peer, kMediumPing, source, bytes, GEX_EVENT_NOW, 0);
+      }
+      GASNET_BLOCKUNTIL(answers == wanted);
+    }
+  }
+  const double ns = static_cast<double>(now_ns() - begin) / static_cast<double>(rounds);
+  barrier();
+  return ns;
+}
+
+double flood(size_t bytes, uint64_t messages) {
+  const uint64_t wanted = arrivals + messages;
+  barrier();
+  const uint64_t begin = now_ns();
+  if (job.asks) {
+    for (uint64_t i = 0; i < messages; ++i) {
+      if (bytes == 0) {
+        gex_AM_RequestShort0(job.team, job.peer, kCount, 0);
+      } else {
+        gex_AM_RequestMedium0(job.team, job.peer, kMediumCount, source, bytes, GEX_EVENT_NOW, 0);
+      }
+    }
+  } else {
+    GASNET_BLOCKUNTIL(arrivals == wanted);
+  }
+  barrier();  // the asking rank's figure ends when all have arrived
+  return static_cast<double>(now_ns() - begin) / static_cast<double>(messages);
+}
+
+#if HYDRANT_HAVE_UCX
+std::unique_ptr<hydrant::bench::UcxAm> ucx;
+
+// Addresses travel by our own messages. False, on both sides, if either has no UCX.
+bool open_ucx() {
+  ucx = std::make_unique<hydrant::bench::UcxAm>();
+  const std::vector<std::byte> none(1);
+  const std::vector<std::byte>& mine = ucx->works() ? ucx->address() : none;
+  gex_AM_RequestMedium0(job.team, job.peer, kAddress, mine.data(), mine.size(), GEX_EVENT_NOW, 0);
+  GASNET_BLOCKUNTIL(!peer_address.empty());
+  const bool both = ucx->works() && peer_address.size() > 1 && ucx->connect(peer_address);
+  if (!both) ucx.reset();
+  return both;
+}
+
+double ucx_round_trip(size_t bytes, uint64_t rounds) {
+  const uint64_t wanted = ucx->received() + rounds;
+  barrier();
+  const uint64_t begin = now_ns();
+  if (job.asks) {
+    for (uint64_t i = 0; i < rounds; ++i) {
+      const uint64_t next = ucx->received() + 1;
+      ucx->send(source, bytes, true);
+      while (ucx->received() < next) ucx->progress();
+    }
+  } else {
+    while (ucx->received() < wanted) ucx->progress();
+  }
+  const double ns = static_cast<double>(now_ns() - begin) / static_cast<double>(rounds);
+  barrier();
+  return ns;
+}
+
+double ucx_flood(size_t bytes, uint64_t messages) {
+  const uint64_t wanted = ucx->received() + messages;
+  barrier();
+  const uint64_t begin = now_ns();
+  if (job.asks) {
+    for (uint64_t i = 0; i < messages; ++i) ucx->send(source, bytes, false);
+  } else {
+    while (ucx->received() < wanted) ucx->progress();
+  }
+  barrier();
+  return static_cast<double>(now_ns() - begin) / static_cast<double>(messages);
+}
+#endif
+
+struct Row {
+  std::string name;
+  size_t bytes;
+  bool is_flood;
+  std::vector<double> ns, ucx_ns;
+};
+
+std::vector<Row> make_rows() {
+  std::vector<Row> rows;
+  for (const bool is_flood : {false, true}) {
+    const char* kind = is_flood ? "flood" : "round_trip";
+    rows.push_back({std::string("short_") + kind, 0, is_flood, {}, {}});
+    for (const size_t bytes : {8, 64, 128, 256, 512, 1024, 4096, 16384, 65536}) {
+      rows.push_back({"medium_" + std::to_string(bytes) + "_" + kind, bytes, is_flood, {}, {}});
+    }
+  }
+  return rows;
+}
+
+nlohmann::json describe(const Row& row, const std::vector<double>& floors) {
+  std::vector<double> to_floor, to_ucx;
+  for (size_t i = 0; i < row.ns.size(); ++i) {
+    to_floor.push_back(row.ns[i] / floors[i]);
+    if (i < row.ucx_ns.size()) to_ucx.push_back(row.ns[i] / row.ucx_ns[i]);
+  }
+  nlohmann::json out = {{"name", row.name},
+                        {"ns", median(row.ns)},
+                        {"best_ns", *std::min_element(row.ns.begin(), row.ns.end())},
+                        {"worst_ns", *std::max_element(row.ns.begin(), row.ns.end())},
+                        {"times_floor", median(to_floor)},
+                        {"samples_ns", row.ns}};
+  if (!to_ucx.empty()) {
+    out["ucx_ns"] = median(row.ucx_ns);
+    out["times_ucx"] = median(to_ucx);
+  }
+  return out;
+}
+
+void report(const std::vector<Row>& rows, const std::vector<double>& floors,
+            const std::string& json_file) {
+  nlohmann::json out = {{"ranks", job.size},
+                        {"repetitions", floors.size()},
+                        {"floor_round_trip_ns", median(floors)},
+                        {"rows", nlohmann::json::array()}};
+  std::printf("%u ranks; floor (line handed to and fro): %.0f ns\n", job.size, median(floors));
+  std::printf("%-26s %9s %9s %9s %8s %9s %7s\n", "row", "ns", "best", "worst", "x floor", "UCX ns",
+              "x UCX");
+  for (const Row& row : rows) {
+    const nlohmann::json line = describe(row, floors);
+    out["rows"].push_back(line);
+    std::printf("%-26s %9.1f %9.1f %9.1f %8.2f", row.name.c_str(), line["ns"].get<double>(),
+                line["best_ns"].get<double>(), line["worst_ns"].get<double>(),
+                line["times_floor"].get<double>());
+    if (line.contains("ucx_ns")) {
+      std::printf(" %9.1f %7.2f\n", line["ucx_ns"].get<double>(), line["times_ucx"].get<double>());
+    } else {
+      std::printf(" %9s %7s\n", "-", "-");
+    }
+  }
+  if (!json_file.empty()) std::ofstream(json_file) << out.dump(1) << '\n';
+}
+
+bool start(int* argc, char*** argv) {
+  gex_AM_Entry_t handlers[] = {
+      entry(kPing, ping, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, "ping"),
+      entry(kPong, pong, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REPLY, "pong"),
+      entry(kCount, count, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, "count"),
+      entry(kMediumPing, medium_ping, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, "medium_ping"),
+      entry(kMediumPong, medium_pong, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY, "medium_pong"),
+      entry(kMediumCount, medium_count, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, "medium_count"),
+      entry(kAddress, take_address, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, "take_address"),
+  };
+  if (gex_Client_Init(&job.client, &job.endpoint, &job.team, "AM_BENCH", argc, argv, 0) !=
+          GASNET_OK ||
+      gex_EP_RegisterHandlers(job.endpoint, handlers, std::size(handlers)) != GASNET_OK ||
+      gex_Segment_Attach(&job.segment, job.team, GASNET_PAGESIZE) != GASNET_OK) {
+    return false;
+  }
+  job.rank = gex_TM_QueryRank(job.team);
+  job.size = gex_TM_QuerySize(job.team);
+  job.peer = job.rank ^ 1;
+  job.asks = job.rank % 2 == 0;
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  job.crowded = static_cast<long>(job.size) > processors;
+  if (!job.crowded) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(job.rank, &set);
+    sched_setaffinity(0, sizeof set, &set);
+  }
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!start(&argc, &argv)) return 1;
+  CLI::App app(hydrant::bench::kAbout);
+  uint32_t repetitions = 9;
+  std::string json_file;
+  bool quick = false;
+  app.add_option("--repetitions", repetitions, "Of the whole table, interleaved")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--json", json_file, "Also to this file, samples included");
+  app.add_flag("--quick", quick, "A tenth of the messages");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    gasnet_exit(job.rank == 0 ? app.exit(error) : error.get_exit_code());
+  }
+  if (job.size % 2 != 0) {
+    if (job.rank == 0)
+      std::fprintf(stderr, "am_bench: %u ranks; an even number is needed\n", job.size);
+    barrier();
+    gasnet_exit(2);
+  }
+  void* mapped = nullptr;
+  gex_Segment_QueryBound(job.team, job.rank & ~1u, nullptr, &mapped, nullptr);
+  if (mapped == nullptr) {
+    std::fprintf(stderr, "am_bench: the segment of rank %u is not mapped here\n", job.rank & ~1u);
+    return 1;
+  }
+  Floor floor{.lines = static_cast<Line*>(mapped)};
+#if HYDRANT_HAVE_UCX
+  barrier();
+  const bool with_ucx = !job.crowded && open_ucx();
+#endif
+  const uint64_t scale = (quick ? 10 : 1) * (job.crowded ? 10 : 1);
+  std::vector<double> floors;
+  std::vector<Row> rows = make_rows();
+  for (uint32_t r = 0; r <= repetitions; ++r) {  // the first one warms up
+    const double ns = floor.run(20000 / scale);
+    if (r > 0) floors.push_back(ns);
+    for (Row& row : rows) {
+      const uint64_t rounds = (row.is_flood ? 50000 : 10000) / scale / (1 + row.bytes / 4096);
+      const double ours = row.is_flood ? flood(row.bytes, rounds) : round_trip(row.bytes, rounds);
+      if (r > 0) row.ns.push_back(ours);
+#if HYDRANT_HAVE_UCX
+      if (!with_ucx) continue;
+      const double theirs =
+          row.is_flood ? ucx_flood(row.bytes, rounds) : ucx_round_trip(row.bytes, rounds);
+      if (r > 0) row.ucx_ns.push_back(theirs);
+#endif
+    }
+  }
+  if (job.rank == 0) report(rows, floors, json_file);
+  barrier();
+  gasnet_exit(0);
+}
