@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from report import coherence, plots, summary, tables  # noqa: E402
+from report import coherence, messages, plots, summary, tables  # noqa: E402
 from report.machine import Machine  # noqa: E402
 from report.samples import Rows, quartiles  # noqa: E402
 
@@ -36,6 +36,10 @@ PLANS = {
              ("pin_sweep_bench", 25, "0.01", "."), ("memlock_sweep_bench", 9, "0.01", "."),
              ("invalidate_bench", 9, "0.01", "."), ("pin_memory_bench", 3, "0.01", ".")],
 }
+
+# Programs that are jobs: (program, ranks, arguments for each size)
+JOBS = [("am_bench", 2), ("am_bench", 4), ("barrier_bench", 2), ("barrier_bench", 4)]
+JOB_REPETITIONS = {"quick": 3, "normal": 9, "full": 25}
 
 
 def main():
@@ -62,6 +66,7 @@ class Job:
         self.raw = os.path.join(options.report, "raw")
         self.machine = Machine(options.build)
         self.rows = Rows()
+        self.jobs = {"am_bench": [], "barrier_bench": []}
         self.instructions = None
         self.instruction_text = "not run in this size"
         self.failures = []
@@ -71,7 +76,7 @@ class Job:
     def run(self):
         """Runs every program; True if one failed."""
         plan = PLANS[self.options.size]
-        steps = len(plan) + (self.options.size != "quick")
+        steps = len(plan) + len(JOBS) + (self.options.size != "quick")
         for number, (program, repetitions, seconds, rows) in enumerate(plan, 1):
             out = os.path.join(self.raw, program + ".json")
             command = [os.path.join(self.bench, program), f"--benchmark_out={out}",
@@ -81,9 +86,24 @@ class Job:
             text = self._step(f"[{number}/{steps}] {program}, {repetitions} repetitions", command, out)
             if text is not None:
                 self._load(out, text)
+        for number, (program, ranks) in enumerate(JOBS, len(plan) + 1):
+            self._run_job(f"[{number}/{steps}] {program}, {ranks} ranks", program, ranks)
         if self.options.size != "quick":
             self._count_instructions(f"[{steps}/{steps}] instruction_count, under valgrind")
         return bool(self.failures)
+
+    def _run_job(self, title, program, ranks):
+        out = os.path.join(self.raw, f"{program}_{ranks}.json")
+        command = [os.path.join(self.options.build, "bin", "hydrant-run"), "-n", str(ranks),
+                   os.path.join(self.bench, program), "--repetitions", str(JOB_REPETITIONS[self.options.size]),
+                   "--json", out] + (["--quick"] if self.options.size == "quick" else [])
+        text = self._step(title, command, out)
+        if text is None:
+            return
+        try:
+            self.jobs[program].append(messages.load(out))
+        except (OSError, ValueError) as error:
+            self.failures.append(f"{out}: {error}\n{text[-1500:]}")
 
     def _load(self, path, text):
         try:
@@ -144,7 +164,8 @@ class Job:
         """Prints the summary and writes the files."""
         sections = [tables.hits(self.rows), tables.misses(self.rows), tables.stalls(self.rows),
                     tables.sweep(self.rows), coherence.memlock(self.rows), coherence.invalidation(self.rows),
-                    tables.memory(self.rows)]
+                    tables.memory(self.rows), messages.messages(self.jobs["am_bench"]),
+                    messages.barriers(self.jobs["barrier_bench"])]
         parts = [self._heading()] + [f"## {title}\n\n{text}" for title, text, _ in sections]
         parts.insert(2, f"## Instructions of a hit\n\n{self.instruction_text}\n\n"
                         "Goal: at most 35 per hold + release, no locked one, no store to a line another "
@@ -155,6 +176,7 @@ class Job:
         facts = [fact for _, _, facts in sections for fact in facts]
         print("\n" + summary.wrap(self._heading()) + "\n")
         print(summary.summary(self.rows, self.instruction_text, facts) + "\n")
+        print(messages.short(self.jobs["am_bench"], self.jobs["barrier_bench"]) + "\n")
         for failure in self.failures:
             print("Failed: " + failure + "\n")
         files = self._write(text, facts)
@@ -170,7 +192,7 @@ class Job:
         absent = "libfabric's cache (no public interface), GASNet's firehose (not packaged)"
         if "peers_absent" in context:
             absent += ", " + context["peers_absent"]
-        lines = ["# Hydrant: the pin cache beside its peers", "", *self.machine.heading(),
+        lines = ["# Hydrant beside its peers", "", *self.machine.heading(),
                  f"Size: {self.options.size}",
                  f"Peers in this run: {context.get('peers', 'none')}. Not in this run: {absent}."]
         for reason in sorted(set(self.rows.skipped.values())):
@@ -186,7 +208,7 @@ class Job:
         summary = {name: dict(zip(("lower", "median", "upper"), quartiles(self.rows.values(name)))) |
                    {"samples": self.rows.values(name)} for name in sorted(self.rows.samples)}
         with open(files[1], "w", encoding="utf-8") as file:
-            json.dump({"size": self.options.size, "context": self.rows.context, "goals": facts,
+            json.dump({"size": self.options.size, "context": self.rows.context, "goals": facts, "jobs": self.jobs,
                        "instructions": self.instructions, "skipped": self.rows.skipped,
                        "failures": self.failures, "real_time_ns": summary}, file, indent=1)
         for draw, name in ((plots.hit_cost, "hit_cost.png"), (plots.sweep, "sweep.png")):
