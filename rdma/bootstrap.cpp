@@ -40,8 +40,8 @@ Status read_pshm_nodes(Rank* nodes) noexcept {
   return Status::kOk;
 }
 
-// Asks the launchers that the environment shows. kOk with *bootstrap empty: none is there, or there is one with
-// which we cannot talk: *why says what went wrong.
+// Asks the launchers that the environment shows. *bootstrap stays empty if there is none, or one with which
+// we cannot talk: *why says what went wrong.
 void open_foreign(std::unique_ptr<Bootstrap>* bootstrap, std::string* why) noexcept {
   Status status = Status::kNotReady;
   if (is_set("PMIX_NAMESPACE")) {

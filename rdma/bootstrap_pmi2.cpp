@@ -159,8 +159,8 @@ Status Pmi2Bootstrap::put(std::string_view key, std::span<const std::byte> card)
   return status;
 }
 
-// MPICH's server answers a fence at once and lets those wait who then ask for a key that nobody has put; Slurm's
-// lets them wait in the fence. Asking for such a key makes it a barrier under both.
+// MPICH's server answers a fence at once, and whoever then asks for a key that nobody has put waits for all;
+// Slurm's lets them wait in the fence. Asking for such a key makes it a barrier under both.
 Status Pmi2Bootstrap::fence(uint64_t deadline_ns) noexcept {
   std::shared_ptr<Answer> got;
   const Status status =

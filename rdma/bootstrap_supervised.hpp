@@ -12,8 +12,8 @@ namespace hydrant {
 class SupervisedBootstrap final : public Bootstrap {
  public:
   // `calls` and `words` are the rank's ends of its sockets and belong to the object from now on. `name` is
-  // a literal. Says hello. Errors: kBadArg: another process is this rank; kBroken: no supervisor there, or the
-  // job ends already.
+  // a literal. Says hello. Errors: kBadArg: another process is this rank; kBroken: no supervisor there, or
+  // the job ends already.
   static Status open(const char* name, Rank rank, Rank size, int calls, int words,
                      uint64_t deadline_ns, std::unique_ptr<Bootstrap>* bootstrap) noexcept;
   ~SupervisedBootstrap() override;

@@ -2,8 +2,8 @@
 // supervisor, or, under another launcher, from the other ranks of the node and from the kernel.
 //
 // Under another launcher the thread also ends this process if the program does not: there is no supervisor
-// to do it. The times and steps are those of rdma/launch/job_end.hpp; SIGQUIT is sent only to programs that catch
-// it, the others leave and exit with the job's code at that point.
+// to do it. The times and steps are those of rdma/launch/job_end.hpp; SIGQUIT is sent only to programs that
+// catch it, the others leave and exit with the job's code at that point.
 //
 // The thread sleeps until there is something to say. It is named "hydrant-ctl", takes no signals, and costs
 // 64 KiB of stack.
@@ -38,8 +38,8 @@ class ExitWatch {
     ~Listener() = default;
   };
 
-  // Starts the thread. Under launchers that say nothing (Bootstrap::watch_fd() is -1) it is collective over the
-  // job and holds fences. Both arguments must outlive the object.
+  // Starts the thread. Under launchers that say nothing (Bootstrap::watch_fd() is -1) it is collective over
+  // the job and holds fences. Both arguments must outlive the object.
   // Errors: those of the fence; kResource: no thread, descriptor or socket.
   static Status start(Bootstrap& bootstrap, Listener& listener, uint64_t deadline_ns,
                       std::unique_ptr<ExitWatch>* watch) noexcept;

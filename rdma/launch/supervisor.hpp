@@ -45,8 +45,8 @@ struct RankEnds {
 
 class Supervisor final : public Answerer {
  public:
-  // Takes over the signals of this process. Errors: kBadArg: no such size; kResource: too few descriptors, with
-  // how many are needed and may be had.
+  // Takes over the signals of this process. Errors: kBadArg: no such size; kResource: too few descriptors,
+  // with how many are needed and may be had.
   static Status create(const SupervisorOptions& options,
                        std::unique_ptr<Supervisor>* supervisor) noexcept;
   ~Supervisor();

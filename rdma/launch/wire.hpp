@@ -84,8 +84,8 @@ bool set_key(std::string_view key, Request* request) noexcept;
 int send_message(int fd, std::span<const std::byte> head,
                  std::span<const std::byte> tail = {}) noexcept;
 
-// Receives one message without waiting. `got` is what came, empty if nothing did; *pid, if not null, becomes the
-// sender's pid as this process sees it (needs SO_PASSCRED), 0 if unknown.
+// Receives one message without waiting. `got` is what came, empty if nothing did; *pid, if not null, becomes
+// the sender's pid as this process sees it (needs SO_PASSCRED), 0 if unknown.
 enum class Received : uint32_t { kMessage, kNothing, kEnd };
 Received receive_message(int fd, MessageRoom* room, std::span<const std::byte>* got,
                          int* pid = nullptr) noexcept;

@@ -58,7 +58,8 @@ class ExitMatrix(unittest.TestCase):
 
     def test_several_leave_at_once_and_one_code_survives(self):
         for launcher in LAUNCHERS:
-            job = Job(BUILD, launcher, 4, "watch", "fence", "0:leave=3", "1:leave=4", "2:leave=5", "leave=6")
+            job = Job(BUILD, launcher, 4, "watch", "fence", "0:leave=3", "1:leave=4", "2:leave=5",
+                      "leave=6")
             code, output, errors = job.wait()
             self.assertIn(code, (3, 4, 5, 6), output + errors)
             self.assertEqual(job.wait_until_gone(), [])
@@ -71,10 +72,12 @@ class ExitMatrix(unittest.TestCase):
         self.each(3, "deaf", "watch", "fence", "2:_exit=0", "sleep=0.1", code=0)
 
     def test_exit_before_a_fence_frees_who_waits_in_it(self):
-        self.each(3, "cards", "2:leave=4", "fence", code=4, prints="fence: rank 2 has ended the job with exit code 4")
+        self.each(3, "cards", "2:leave=4", "fence", code=4,
+                  prints="fence: rank 2 has ended the job with exit code 4")
 
     def test_killed_before_a_fence(self):
-        self.each(3, "cards", "2:kill=9", "fence", code=137, says=r"rank 2 \(pid \d+\) was killed by signal 9 .*",
+        self.each(3, "cards", "2:kill=9", "fence", code=137,
+                  says=r"rank 2 \(pid \d+\) was killed by signal 9 .*",
                   prints=r"fence: rank 2 was killed by signal 9 \(Killed\)")
 
     def test_signals(self):

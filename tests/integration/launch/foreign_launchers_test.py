@@ -59,7 +59,8 @@ class Launchers(unittest.TestCase):
             self.assertEqual(code, 0, output + errors)
             name = LIBRARIES[launcher][0]
             for rank in (0, 1):
-                self.assertRegex(output, f"rank {rank} of 2 by {name}, node 0 of 1, node rank {rank} of 0 1, pid")
+                where = f"node 0 of 1, node rank {rank} of 0 1"
+                self.assertRegex(output, f"rank {rank} of 2 by {name}, {where}, pid")
 
     def test_cards_and_shared_descriptors(self):
         self.each(3, "watch", "cards", "share", "share", "fence", code=0)
@@ -77,10 +78,12 @@ class Launchers(unittest.TestCase):
         self.each(3, "watch", "fence", "1:leave=7", "sleep", code=7)
 
     def test_one_leaves_others_spin(self):
-        self.each(2, "watch", "fence", "1:leave=7", "spin", code=7, prints="rank 0 hears exit of rank 1: 7")
+        self.each(2, "watch", "fence", "1:leave=7", "spin", code=7,
+                  prints="rank 0 hears exit of rank 1: 7")
 
     def test_one_leaves_with_zero_others_spin(self):
-        self.each(3, "watch", "fence", "1:leave=0", "spin", code=0, says="rank 1 exited with code 0, and rank [02]")
+        self.each(3, "watch", "fence", "1:leave=0", "spin", code=0,
+                  says="rank 1 exited with code 0, and rank [02]")
 
     def test_programs_that_do_not_end_are_ended(self):
         self.each(2, "watch", "deaf", "ignore=3", "fence", "1:leave=7", "spin", code=7)
@@ -95,9 +98,10 @@ class Launchers(unittest.TestCase):
         self.each(3, "watch", "fence", "1:kill=9", "spin", code=None)
 
     def test_a_killed_rank_is_named_by_a_survivor_that_has_the_time(self):
-        # Both launchers kill as well, and may be faster than the line; signals that they send first are held off.
+        # Both launchers kill as well, and may be faster than the line; their first signals are held off.
         for launcher in LAUNCHERS:
-            job = Job(BUILD, launcher, 2, "ignore=15", "place", "watch", "deaf", "fence", "1:kill=9", "sleep")
+            job = Job(BUILD, launcher, 2, "ignore=15", "place", "watch", "deaf", "fence",
+                      "1:kill=9", "sleep")
             self.addCleanup(job.kill_all)
             code, output, errors = job.wait()
             self.assertNotEqual(code, 0)
@@ -124,9 +128,11 @@ class Mismatch(unittest.TestCase):
         self.refused("mpiexec --pmi=pmix -n 4", PALS_RANKID="3")
 
     def test_it_can_be_overruled(self):
-        job = Job(BUILD, "alone", 1, "place", SLURM_PROCID="0", SLURM_NTASKS="4", HYDRANT_BOOTSTRAP="alone")
+        job = Job(BUILD, "alone", 1, "place", SLURM_PROCID="0", SLURM_NTASKS="4",
+                  HYDRANT_BOOTSTRAP="alone")
         self.assertEqual(job.wait()[0], 0)
-        job = Job(BUILD, "alone", 1, "place", "fence", SLURM_PROCID="0", SLURM_NTASKS="4", GASNET_PSHM_NODES="2")
+        job = Job(BUILD, "alone", 1, "place", "fence", SLURM_PROCID="0", SLURM_NTASKS="4",
+                  GASNET_PSHM_NODES="2")
         code, output, errors = job.wait()
         self.assertEqual(code, 0, errors)
         self.assertIn("of 2 by fork", output)

@@ -17,7 +17,8 @@ LIMIT = 120
 
 
 def run(*arguments, before=None, **variables):
-    done = subprocess.run([BUILD.hydrant_run, *arguments], capture_output=True, text=True, timeout=LIMIT,
+    done = subprocess.run([BUILD.hydrant_run, *arguments], capture_output=True, text=True,
+                          timeout=LIMIT,
                           check=False, preexec_fn=before, env={**os.environ, **variables})
     return done.returncode, done.stdout, done.stderr
 
@@ -59,12 +60,14 @@ class HydrantRun(unittest.TestCase):
             os.chmod(path, 0o755)
             code, _, errors = run("-n", "3", path)
             self.assertEqual(code, 127)
-            self.assertRegex(errors, r"^hydrant-run: rank \d cannot be started: No such file or directory\n$")
+            self.assertRegex(errors,
+                             r"^hydrant-run: rank \d cannot be started: No such file or directory\n$")
 
     def test_too_few_descriptors(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
-        self.refused(1, "64 processes need 192 descriptors, and the limit is 100", "-n", "64", "true", before=limit)
+        self.refused(1, "64 processes need 192 descriptors, and the limit is 100", "-n", "64",
+                     "true", before=limit)
 
     def test_the_limit_of_the_ranks_is_as_it_was(self):
         def limit():
@@ -75,7 +78,8 @@ class HydrantRun(unittest.TestCase):
 
     def test_programs_that_are_none_of_ours(self):
         self.assertEqual(run("-n", "4", "true"), (0, "", ""))
-        code, output, _ = run("-n", "3", "sh", "-c", "echo $HYDRANT_JOB_RANK/$HYDRANT_JOB_SIZE $A", "--", A="no")
+        code, output, _ = run("-n", "3", "sh", "-c", "echo $HYDRANT_JOB_RANK/$HYDRANT_JOB_SIZE $A",
+                              "--", A="no")
         self.assertEqual((code, sorted(output.splitlines())), (0, ["0/3 no", "1/3 no", "2/3 no"]))
         code, output, _ = run("-n", "2", "-E", "A=b", "-E", "C=d=e", "sh", "-c", "echo $A $C")
         self.assertEqual((code, output), (0, "b d=e\n" * 2))
@@ -88,11 +92,13 @@ class HydrantRun(unittest.TestCase):
         self.assertEqual((code, output), (0, "--verbose --help"))
 
     def test_a_rank_may_be_below_a_script(self):
-        code, output, errors = run("-n", "2", "sh", "-c", f"{BUILD.probe} watch cards fence 1:leave=4; exit $?")
+        code, output, errors = run("-n", "2", "sh", "-c",
+                                   f"{BUILD.probe} watch cards fence 1:leave=4; exit $?")
         self.assertEqual(code, 4, output + errors)
 
     def test_a_second_program_of_a_script_is_refused(self):
-        code, _, errors = run("-n", "1", "sh", "-c", f"{BUILD.probe} watch; {BUILD.probe} watch; exit $?")
+        code, _, errors = run("-n", "1", "sh", "-c",
+                              f"{BUILD.probe} watch; {BUILD.probe} watch; exit $?")
         self.assertEqual(code, 98, errors)
         self.assertIn("another process is rank 0 already", errors)
 
@@ -108,7 +114,8 @@ class HydrantRun(unittest.TestCase):
 
     def test_binding(self):
         allowed = len(os.sched_getaffinity(0))
-        code, output, _ = run("-n", "4", "--bind", "core", "grep", "-h", "Cpus_allowed_list", "/proc/self/status")
+        code, output, _ = run("-n", "4", "--bind", "core", "grep", "-h", "Cpus_allowed_list",
+                              "/proc/self/status")
         self.assertEqual(code, 0)
         self.assertEqual(len(set(output.splitlines())), min(4, allowed))
 

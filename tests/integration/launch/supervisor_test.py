@@ -51,7 +51,8 @@ class Supervisor(unittest.TestCase):
 
     def test_a_second_signal_kills(self):
         for launcher in LAUNCHERS:
-            job = self.start(launcher, 2, "ignore=15", "fence", "print=ready", "sleep", GASNET_EXITTIMEOUT="60")
+            job = self.start(launcher, 2, "ignore=15", "fence", "print=ready", "sleep",
+                             GASNET_EXITTIMEOUT="60")
             job.wait_for("ready", 2)
             job.process.terminate()
             time.sleep(0.1)
@@ -81,18 +82,21 @@ class Supervisor(unittest.TestCase):
 
     def test_a_stopped_rank_is_named_once_and_not_dead(self):
         for launcher in LAUNCHERS:
-            job = self.start(launcher, 3, "watch", "1:kill=19", "fence", "print=on", HYDRANT_STOP_WARN="0.2")
+            job = self.start(launcher, 3, "watch", "1:kill=19", "fence", "print=on",
+                             HYDRANT_STOP_WARN="0.2")
             time.sleep(1)
             self.assertIsNone(job.process.poll())
             os.kill(job.pids()[1], signal.SIGCONT)
             code, output, errors = job.wait()
             self.assertEqual(code, 0, output + errors)
-            self.assertRegex(errors, rf"^hydrant(-run)?: rank 1 \(pid {job.pids()[1]}\) has been stopped for .*\n$")
+            self.assertRegex(errors,
+                             rf"^hydrant(-run)?: rank 1 \(pid {job.pids()[1]}\) has been stopped for .*\n$")
             self.assertEqual(output.count(": on"), 3)
 
     def test_a_stopped_rank_is_ended_with_the_job(self):
         for launcher in LAUNCHERS:
-            job = self.start(launcher, 3, "watch", "fence", "2:leave=6", "kill=19", "sleep", GASNET_EXITTIMEOUT="0.5")
+            job = self.start(launcher, 3, "watch", "fence", "2:leave=6", "kill=19", "sleep",
+                             GASNET_EXITTIMEOUT="0.5")
             self.assertEqual(job.wait()[0], 6)
             self.assertEqual(job.wait_until_gone(), [])
 
