@@ -149,6 +149,7 @@ int gasnet_AMPoll(void) {
 }
 
 uint32_t hydrant_poll(void) { return poll_all(); }
-void hydrant_wait_a_little(uint32_t misses) { Waiter::pause(misses); }
+int hydrant_give_way(uint32_t misses) { return give_way(misses) ? 1 : 0; }
+void hydrant_sleep(int needed) { sleep_announced(needed != 0); }
 
 }  // extern "C"

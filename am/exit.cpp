@@ -38,7 +38,8 @@ class EndListener final : public ExitWatch::Listener {
   void on_exit_requested(Rank, int code) noexcept override { follow(code); }
 
   void on_death(Rank rank, int signal) noexcept override {
-    if (job().transport != nullptr) job().transport->bury(rank);
+    if (Transport* transport = job().transport_to_wake.load(std::memory_order_acquire))
+      transport->bury(rank);
     follow(signal != 0 ? 128 + signal : 1);
   }
 
@@ -49,7 +50,8 @@ class EndListener final : public ExitWatch::Listener {
     Job& the_job = job();
     requested_code.store(code, std::memory_order_relaxed);
     the_job.ending.store(true, std::memory_order_release);
-    if (the_job.transport != nullptr) the_job.transport->wake();
+    if (Transport* transport = the_job.transport_to_wake.load(std::memory_order_acquire))
+      transport->wake();
   }
 };
 

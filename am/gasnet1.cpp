@@ -44,7 +44,8 @@ int hydrant_gasnet1_init(int* argc, char*** argv, const hydrant_client_info* inf
   return report(status, "gasnet_init");
 }
 
-int gasnet_attach(gasnet_handlerentry_t* table, int numentries, uintptr_t segsize, uintptr_t minheapoffset) {
+int gasnet_attach(gasnet_handlerentry_t* table, int numentries, uintptr_t segsize,
+                  uintptr_t minheapoffset) {
   constexpr const char* kCall = "gasnet_attach";
   if (!is_wired()) return report(fail(Status::kNotInit, "gasnet_init comes first"), kCall);
   if (job().state.load(std::memory_order_acquire) == JobState::kAttached)

@@ -47,6 +47,7 @@ Status wire_up(int* argc, char*** argv) noexcept {
   if (status == Status::kOk) {
     status = make_node_transport(*the_job.bootstrap, the_job.single_threaded, &the_job.transport);
   }
+  the_job.transport_to_wake.store(the_job.transport.get(), std::memory_order_release);
   choose_wait_mode(ranks_here);
   if (status == Status::kOk) status = start_extended();
   // Nobody sends to a rank that has no memory or no handlers yet.

@@ -39,6 +39,8 @@ struct Job {
   std::unique_ptr<Bootstrap> bootstrap;
   // Null when the job has one rank.
   std::unique_ptr<Transport> transport;
+  // The same for the control thread, which runs before there is one.
+  std::atomic<Transport*> transport_to_wake{nullptr};
   ProgressTable progress;
 
   hydrant_client client = {};

@@ -22,6 +22,8 @@ struct Policy {
 };
 Policy policy;
 std::atomic<uint32_t> poll_max{0};
+// Threads that have stopped polling, or are about to.
+std::atomic<uint32_t> sleepers{0};
 
 constexpr uint64_t kSleepNs = 10'000'000;
 
@@ -48,6 +50,15 @@ bool must_stay_awake(const void* context) noexcept {
   return (awaited.holds != nullptr && awaited.holds(awaited.context)) || job().progress.run() != 0;
 }
 
+// A handler that this thread ran may have made true what another thread of the process sleeps for. One of
+// the two sees the other: sleepers count themselves, then look once more; we come from the handler, then look
+// whether there are any. Costs a fence per poll that found something, in the mode for many threads only.
+void tell_sleepers() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (sleepers.load(std::memory_order_relaxed) != 0 && job().transport != nullptr)
+    job().transport->wake();
+}
+
 }  // namespace
 
 uint32_t poll_all() noexcept {
@@ -56,28 +67,46 @@ uint32_t poll_all() noexcept {
   if (the_job.transport != nullptr) {
     events = the_job.transport->poll(am_receiver(), poll_budget(), false);
   }
-  return events + the_job.progress.run();
+  events += the_job.progress.run();
+  if (events != 0 && !the_job.single_threaded) tell_sleepers();
+  return events;
 }
 
 uint32_t poll_replies() noexcept {
-  Transport* transport = job().transport.get();
-  return transport != nullptr ? transport->poll(am_receiver(), poll_budget(), true) : 0;
+  Job& the_job = job();
+  Transport* transport = the_job.transport.get();
+  if (transport == nullptr) return 0;
+  const uint32_t events = transport->poll(am_receiver(), poll_budget(), true);
+  if (events != 0 && !the_job.single_threaded) tell_sleepers();
+  return events;
 }
 
-void Waiter::pause(uint32_t misses, const Awaited& awaited) noexcept {
+bool give_way(uint32_t misses) noexcept {
   const uint32_t spins = policy.spins.load(std::memory_order_relaxed);
   if (misses <= spins) {
     _mm_pause();
-    return;
+    return false;
   }
   Job& the_job = job();
   if (the_job.ending.load(std::memory_order_relaxed)) wait_for_the_end();
   if (misses <= spins + policy.yields.load(std::memory_order_relaxed) ||
       !policy.sleeps.load(std::memory_order_relaxed) || the_job.transport == nullptr) {
     sched_yield();
-    return;
+    return false;
   }
-  the_job.transport->sleep(now_ns() + kSleepNs, {.holds = must_stay_awake, .context = &awaited});
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  return true;
+}
+
+void sleep_announced(bool needed, const Awaited& awaited) noexcept {
+  if (needed) {
+    job().transport->sleep(now_ns() + kSleepNs, {.holds = must_stay_awake, .context = &awaited});
+  }
+  sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Waiter::pause(uint32_t misses, const Awaited& awaited) noexcept {
+  if (give_way(misses)) sleep_announced(true, awaited);
 }
 
 void set_wait_mode(WaitMode mode) noexcept {

@@ -19,6 +19,12 @@ struct Awaited {
   const void* context = nullptr;
 };
 
+// The two halves of what a Waiter does after polls in vain, for a condition that only the caller can look at.
+// True: it is time to sleep, and other threads of this process see that this one is about to: look at the
+// condition once more, then call sleep_announced(), which does not sleep unless `needed`.
+bool give_way(uint32_t misses) noexcept;
+void sleep_announced(bool needed, const Awaited& awaited = {}) noexcept;
+
 // Counts polls in vain and gives the processor away accordingly. One per wait.
 class Waiter {
  public:
