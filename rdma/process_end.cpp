@@ -29,11 +29,13 @@ constexpr uint64_t kInfoExit = 1u << 3;
 constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);
 
 constexpr int kStateField = 3;
+constexpr int kFlagsField = 9;
 constexpr int kStartField = 22;
 constexpr int kExitCodeField = 52;
 
 struct Stat {
   char state = '\0';
+  unsigned flags = 0;
   uint64_t start = 0;
   int exit_code = 0;
 };
@@ -54,6 +56,7 @@ bool read_stat(pid_t pid, Stat* stat) noexcept {
     at = std::strchr(at + 1, ' ');
     if (at == nullptr) return false;
     if (field == kStateField) stat->state = at[1];
+    if (field == kFlagsField) std::sscanf(at, "%u", &stat->flags);
     if (field == kStartField) std::sscanf(at, "%lu", &stat->start);
     if (field == kExitCodeField) std::sscanf(at, "%d", &stat->exit_code);
   }
@@ -72,6 +75,12 @@ int open_pidfd(pid_t pid) noexcept { return static_cast<int>(syscall(SYS_pidfd_o
 uint64_t process_start_time(pid_t pid) noexcept {
   Stat stat;
   return read_stat(pid, &stat) ? stat.start : 0;
+}
+
+bool process_is_ending(pid_t pid) noexcept {
+  constexpr unsigned kExiting = 4;  // PF_EXITING of the kernel's task flags
+  Stat stat;
+  return read_stat(pid, &stat) && (stat.flags & kExiting) != 0;
 }
 
 ProcessEnd read_process_end(int pidfd, pid_t pid, uint64_t start_time) noexcept {

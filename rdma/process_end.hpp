@@ -13,6 +13,10 @@ int open_pidfd(pid_t pid) noexcept;
 // is not there.
 uint64_t process_start_time(pid_t pid) noexcept;
 
+// True once the process is on its way out, whether or not its parent has been told: it may have closed its
+// descriptors, so that others see its end before the kernel announces it.
+bool process_is_ending(pid_t pid) noexcept;
+
 struct ProcessEnd {
   enum class Kind : uint32_t { kUnknown, kExited, kKilled } kind = Kind::kUnknown;
   int code = 0;  // exit code or signal

@@ -101,6 +101,8 @@ class Supervisor final : public Answerer {
   void read_signals() noexcept;
   void pass_on(int signal, bool children_have_it) noexcept;
   void reap() noexcept;
+  void collect_dying(std::vector<siginfo_t>* seen) noexcept;
+  void settle(std::vector<siginfo_t> seen) noexcept;
   void ended(Rank rank, const siginfo_t& info) noexcept;
   void exited(Rank rank, pid_t pid, int code) noexcept;
   void died(Rank rank, pid_t pid, int signal, bool dumped) noexcept;

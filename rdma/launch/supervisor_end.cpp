@@ -2,6 +2,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/launch/supervisor.hpp"
+#include "rdma/process_end.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -29,13 +30,49 @@ bool ends_a_job(int signal) noexcept { return signal != SIGUSR1 && signal != SIG
 }  // namespace
 
 void Supervisor::reap() noexcept {
+  std::vector<siginfo_t> seen;
+  bool failed = false;
   for (;;) {
     siginfo_t info{};
     if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0) {
       if (errno == EINTR) continue;
-      return;
+      break;
     }
-    if (info.si_pid == 0) return;
+    if (info.si_pid == 0) break;
+    failed = failed || (info.si_code == CLD_EXITED && info.si_status != 0);
+    seen.push_back(info);
+  }
+  if (failed) collect_dying(&seen);
+  settle(std::move(seen));
+}
+
+// A rank that is killed closes its sockets first, and another may see that, give up and exit before the
+// kernel tells of the death that caused it all. So before a failure is taken for the first, those that are
+// already dying are waited for: that takes them no time of their own.
+void Supervisor::collect_dying(std::vector<siginfo_t>* seen) noexcept {
+  if (end_.begun()) return;
+  constexpr uint64_t kPatienceNs = 100'000'000;
+  const uint64_t deadline = now_ns() + kPatienceNs;
+  for (const RankState& state : ranks_) {
+    if (state.pid == 0 || state.left) continue;
+    bool there = true;
+    while (there && process_is_ending(state.pid)) {
+      siginfo_t info{};
+      there = waitid(P_PID, static_cast<id_t>(state.pid), &info, WEXITED | WNOHANG) == 0;
+      if (there && info.si_pid != 0) seen->push_back(info);
+      if (info.si_pid != 0 || now_ns() >= deadline) break;
+      const timespec pause{0, 1'000'000};
+      nanosleep(&pause, nullptr);
+    }
+  }
+}
+
+// Deaths by a signal come before exits: the exits of the others may be their consequence.
+void Supervisor::settle(std::vector<siginfo_t> seen) noexcept {
+  std::stable_partition(seen.begin(), seen.end(), [](const siginfo_t& info) {
+    return info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+  });
+  for (const siginfo_t& info : seen) {
     const auto known = by_pid_.find(info.si_pid);
     if (known == by_pid_.end()) continue;  // a child from before this was a supervisor
     ended(known->second, info);
@@ -120,6 +157,11 @@ void Supervisor::died(Rank rank, pid_t pid, int signal, bool dumped) noexcept {
 
 void Supervisor::left(Rank rank, int code) noexcept {
   ranks_[rank].left = true;
+  if (code != 0) {
+    std::vector<siginfo_t> dying;
+    collect_dying(&dying);
+    settle(std::move(dying));
+  }
   if (options_.verbose) say("rank %u leaves with code %d", rank, code);
   if (end_.leave(rank, code, now_ns())) begin_end();
 }

@@ -1,0 +1,64 @@
+#include "rdma/process_end.hpp"
+
+#include "firehose/base/thread.hpp"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+// A child that waits until it is killed, or exits at once with a code.
+pid_t make_child(int code) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    while (code < 0) pause();
+    _exit(code);
+  }
+  return pid;
+}
+
+void wait_until_over(int pidfd) {
+  pollfd one{pidfd, POLLIN, 0};
+  ASSERT_EQ(poll(&one, 1, 60'000), 1);
+}
+
+TEST(ProcessEnd, SignalsAndCodesAreReadWhileAndAfterTheProcessIsReaped) {
+  const pid_t killed = make_child(-1);
+  const pid_t exited = make_child(7);
+  for (const pid_t pid : {killed, exited}) {
+    const int pidfd = open_pidfd(pid);
+    ASSERT_GE(pidfd, 0);
+    const uint64_t start = process_start_time(pid);
+    EXPECT_NE(start, 0u);
+    if (pid == killed) {
+      EXPECT_FALSE(process_is_ending(pid));
+      kill(pid, SIGKILL);
+    }
+    wait_until_over(pidfd);
+    EXPECT_TRUE(process_is_ending(pid));
+    const auto expected = pid == killed ? ProcessEnd::Kind::kKilled : ProcessEnd::Kind::kExited;
+    const ProcessEnd end = read_process_end(pidfd, pid, start);
+    EXPECT_EQ(end.kind, expected);
+    EXPECT_EQ(end.code, pid == killed ? SIGKILL : 7);
+    ASSERT_EQ(waitpid(pid, nullptr, 0), pid);
+    // Only newer kernels still know.
+    const ProcessEnd late = read_process_end(pidfd, pid, start);
+    EXPECT_TRUE(late.kind == expected || late.kind == ProcessEnd::Kind::kUnknown);
+    close(pidfd);
+  }
+}
+
+TEST(ProcessEnd, AProcessThatIsNotThereHasNoStart) {
+  const pid_t pid = make_child(0);
+  ASSERT_EQ(waitpid(pid, nullptr, 0), pid);
+  EXPECT_EQ(process_start_time(pid), 0u);
+  EXPECT_FALSE(process_is_ending(pid));
+}
+
+}  // namespace
+}  // namespace hydrant
