@@ -72,6 +72,9 @@ struct NamedWait {
   static bool ready(const void* self) noexcept {
     return static_cast<const NamedWait*>(self)->barrier.engine().ready();
   }
+  static bool hopeless(const void* self) noexcept {
+    return static_cast<const NamedWait*>(self)->barrier.engine().waits_for_own_processor();
+  }
   static void complain(const void* self) {
     const auto& wait = *static_cast<const NamedWait*>(self);
     std::vector<Rank> missing;
@@ -86,9 +89,11 @@ int wait(NamedBarrier& barrier, int id, int flags, const char* call) noexcept {
   NamedWait wait{.barrier = barrier, .id = id, .flags = flags, .call = call};
   if (wait.look()) {
     if (should_poll_anyway()) poll_all();
-  } else if (!look_quickly([&]() noexcept { return wait.look(); })) {
+  } else if (!look_quickly([&]() noexcept { return wait.look(); },
+                           [&]() noexcept { return NamedWait::hopeless(&wait); })) {
     wait_patiently({.done = NamedWait::done,
                     .ready = NamedWait::ready,
+                    .hopeless = NamedWait::hopeless,
                     .complain = NamedWait::complain,
                     .context = &wait});
   }
@@ -109,6 +114,10 @@ struct TeamWait {
     const auto& wait = *static_cast<const TeamWait*>(self);
     return wait.barrier.ready(wait.number);
   }
+  static bool hopeless(const void* self) noexcept {
+    const auto& wait = *static_cast<const TeamWait*>(self);
+    return wait.barrier.waits_for_own_processor(wait.number);
+  }
   static void complain(const void* self) {
     const auto& wait = *static_cast<const TeamWait*>(self);
     std::vector<Rank> missing;
@@ -128,6 +137,10 @@ bool event_is_ready(const hydrant_event& event) noexcept {
   const TeamWait wait = wait_of(event);
   return TeamWait::ready(&wait);
 }
+bool event_is_hopeless(const hydrant_event& event) noexcept {
+  const TeamWait wait = wait_of(event);
+  return TeamWait::hopeless(&wait);
+}
 void complain_of_event(const hydrant_event& event) {
   const TeamWait wait = wait_of(event);
   TeamWait::complain(&wait);
@@ -138,10 +151,13 @@ void wait_for_team(TeamBarrier& barrier, uint64_t number) noexcept {
     if (should_poll_anyway()) poll_all();
     return;
   }
-  if (look_quickly([&]() noexcept { return barrier.is_done(number); })) return;
   TeamWait wait{.barrier = barrier, .number = number};
+  if (look_quickly([&]() noexcept { return barrier.is_done(number); },
+                   [&]() noexcept { return TeamWait::hopeless(&wait); }))
+    return;
   wait_patiently({.done = TeamWait::done,
                   .ready = TeamWait::ready,
+                  .hopeless = TeamWait::hopeless,
                   .complain = TeamWait::complain,
                   .context = &wait});
 }
@@ -200,6 +216,7 @@ gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm, gex_Flags_t) {
   }
   event->is_done = event_is_done;
   event->is_ready = event_is_ready;
+  event->is_hopeless = event_is_hopeless;
   event->complain = complain_of_event;
   event->object = &barrier;
   event->number = number;

@@ -38,6 +38,9 @@ class BarrierEngine {
   // True if finish() would be, or drive() would get on. For whoever is about to sleep.
   virtual bool ready() const noexcept = 0;
 
+  // True if somebody who is waited for was last seen on the processor of the calling thread.
+  virtual bool waits_for_own_processor() const noexcept { return false; }
+
   // Ranks that have not come, as far as this one can know: at least one while it waits.
   virtual void find_missing(std::vector<Rank>* missing) const = 0;
 };

@@ -10,7 +10,7 @@ namespace {
 // One round up to here: beyond, the readers of a line get in each other's way. Two rounds up to 64 ranks.
 constexpr uint32_t kMaxFlat = 8;
 
-// Every place in one of eight: a line has no more.
+// The least with which the rounds fit a line.
 uint32_t least_radix(uint32_t ranks) noexcept {
   uint32_t radix = 2;
   for (;; ++radix) {
@@ -68,6 +68,10 @@ inline void ShmBarrier::publish(uint32_t round) noexcept {
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
   const BarrierLines& mine = place_.lines[place_.rank];
   now_ = make_word(epoch, joined_);
+  if (round == 0) {
+    mine.of_parity[epoch & 1][BarrierLines::kProcessor].store(processor_word(),
+                                                              std::memory_order_relaxed);
+  }
   mine.of_parity[epoch & 1][round].store(now_, std::memory_order_release);
   if (round == 0) fetch_for_writing(mine.of_parity[(epoch & 1) ^ 1]);
   if (rounds_.size() == 1 || place_.transport == nullptr) return;
@@ -158,6 +162,23 @@ bool ShmBarrier::ready() const noexcept {
     if (((word ^ make_word(epoch, {})) & kEpochMask) != 0) return false;
   }
   return true;
+}
+
+bool ShmBarrier::waits_for_own_processor() const noexcept {
+  const uint32_t round = round_.load(std::memory_order_relaxed);
+  if (round >= rounds_.size()) return false;
+  const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
+  const uint64_t here = processor_word();
+  for (const Source& source : rounds_[round].sources) {
+    const uint64_t word = source.of_parity[epoch & 1]->load(std::memory_order_relaxed);
+    if (((word ^ make_word(epoch, {})) & kEpochMask) == 0) continue;
+    // It has not come: the line of the barrier before says where it was.
+    const BarrierLines& lines = place_.lines[source.rank];
+    if (lines.of_parity[(epoch & 1) ^ 1][BarrierLines::kProcessor].load(
+            std::memory_order_relaxed) == here)
+      return true;
+  }
+  return false;
 }
 
 void ShmBarrier::find_missing(std::vector<Rank>* missing) const {

@@ -21,15 +21,22 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <sched.h>
 #include <vector>
 
 namespace hydrant {
 
-// Where a rank's words are: eight in a line, one line per parity of the epoch.
+// Where a rank's words are: eight in a line, one line per parity of the epoch. The last one says on which
+// processor the rank was when it came: whoever waits for one that was on its own gives the processor away
+// at once, and nobody else has to.
 struct BarrierLines {
-  static constexpr uint32_t kRounds = 8;
+  static constexpr uint32_t kRounds = 7;
+  static constexpr uint32_t kProcessor = 7;
   std::atomic<uint64_t>* of_parity[2] = {};
 };
+
+// Of the calling thread, for the last word: never 0.
+inline uint64_t processor_word() noexcept { return static_cast<uint64_t>(sched_getcpu()) + 1; }
 
 // The lines of `rank` for GASNet-1's barrier (which = 0) or the teams' (1); null pointers if this process
 // shares no memory with it. Lines of one barrier lie in different pairs of lines, because processors
@@ -70,6 +77,7 @@ class ShmBarrier final : public BarrierEngine {
   uint32_t drive() noexcept override;
   bool needs_driving() const noexcept override { return rounds_.size() > 1; }
   bool ready() const noexcept override;
+  bool waits_for_own_processor() const noexcept override;
   void find_missing(std::vector<Rank>* missing) const override;
   uint32_t rounds() const noexcept { return static_cast<uint32_t>(rounds_.size()); }
 

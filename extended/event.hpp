@@ -21,6 +21,8 @@ struct hydrant_event {
   // Whether is_done() would be true or get on, for a thread that is about to sleep. Null: only messages and
   // what is_done() does can complete it.
   bool (*is_ready)(const hydrant_event& event) noexcept = nullptr;
+  // Whether somebody needs this thread's processor to complete it. Null: not known.
+  bool (*is_hopeless)(const hydrant_event& event) noexcept = nullptr;
   // For a wait that takes long: says in one line what is missing. Null: nobody knows.
   void (*complain)(const hydrant_event& event) = nullptr;
   // Theirs.

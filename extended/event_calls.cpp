@@ -80,6 +80,10 @@ struct Events {
   }
 };
 
+bool events_hopeless(const void* context) noexcept {
+  const hydrant_event* event = static_cast<const Events*>(context)->outstanding();
+  return event != nullptr && event->is_hopeless != nullptr && event->is_hopeless(*event);
+}
 bool events_ready(const void* context) noexcept {
   return static_cast<const Events*>(context)->any_ready();
 }
@@ -96,9 +100,14 @@ void wait_for_events(Events& events, bool (*done)(void*) noexcept) noexcept {
     if (should_poll_anyway()) poll_all();
     return;
   }
-  if (look_quickly([&]() noexcept { return done(&events); })) return;
-  wait_patiently(
-      {.done = done, .ready = events_ready, .complain = complain_of_events, .context = &events});
+  if (look_quickly([&]() noexcept { return done(&events); },
+                   [&]() noexcept { return events_hopeless(&events); }))
+    return;
+  wait_patiently({.done = done,
+                  .ready = events_ready,
+                  .hopeless = events_hopeless,
+                  .complain = complain_of_events,
+                  .context = &events});
 }
 
 }  // namespace

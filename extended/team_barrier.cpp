@@ -18,6 +18,8 @@ uint64_t CountedBarrier::begin() noexcept {
   begun_.store(number, std::memory_order_relaxed);
   if (!lines_.empty()) {
     const BarrierLines& mine = lines_[rank_];
+    mine.of_parity[number & 1][BarrierLines::kProcessor].store(processor_word(),
+                                                               std::memory_order_relaxed);
     mine.of_parity[number & 1]->store(number, std::memory_order_release);
     fetch_for_writing(mine.of_parity[(number & 1) ^ 1]);
   }
@@ -28,8 +30,9 @@ uint64_t CountedBarrier::begin() noexcept {
 }
 
 bool CountedBarrier::is_done(uint64_t number) noexcept {
-  for (size_t rank = 0; rank < lines_.size(); ++rank) {
-    if (!has_come(rank, number)) return false;
+  const size_t size = lines_.size();
+  for (size_t rank = 0; rank < size; ++rank) {
+    if (rank != rank_ && !has_come(rank, number)) return false;
   }
   if (woken_.load(std::memory_order_relaxed) < number) {
     woken_.store(number, std::memory_order_relaxed);
@@ -51,6 +54,18 @@ bool CountedBarrier::ready(uint64_t number) const noexcept {
     if (!has_come(rank, number)) return false;
   }
   return true;
+}
+
+bool CountedBarrier::waits_for_own_processor(uint64_t number) const noexcept {
+  const uint64_t here = processor_word();
+  for (size_t rank = 0; rank < lines_.size(); ++rank) {
+    if (has_come(rank, number)) continue;
+    // The line of the barrier before says where it was.
+    if (lines_[rank].of_parity[(number & 1) ^ 1][BarrierLines::kProcessor].load(
+            std::memory_order_relaxed) == here)
+      return true;
+  }
+  return false;
 }
 
 void CountedBarrier::find_missing(uint64_t number, std::vector<Rank>* missing) const {
@@ -113,6 +128,10 @@ bool QueuedBarrier::is_done(uint64_t number) noexcept {
 
 bool QueuedBarrier::ready(uint64_t number) const noexcept {
   return done_.load(std::memory_order_relaxed) >= number || engine_->ready();
+}
+
+bool QueuedBarrier::waits_for_own_processor(uint64_t number) const noexcept {
+  return done_.load(std::memory_order_relaxed) < number && engine_->waits_for_own_processor();
 }
 
 void QueuedBarrier::find_missing(uint64_t number, std::vector<Rank>* missing) const {

@@ -34,6 +34,7 @@ class TeamBarrier {
   // True if is_done() would be, or would get on. For whoever is about to sleep.
   virtual bool ready(uint64_t number) const noexcept = 0;
   // As BarrierEngine.
+  virtual bool waits_for_own_processor(uint64_t number) const noexcept = 0;
   virtual void find_missing(uint64_t number, std::vector<Rank>* missing) const = 0;
 };
 
@@ -46,6 +47,7 @@ class CountedBarrier final : public TeamBarrier {
   uint64_t begin() noexcept override;
   bool is_done(uint64_t number) noexcept override;
   bool ready(uint64_t number) const noexcept override;
+  bool waits_for_own_processor(uint64_t number) const noexcept override;
   void find_missing(uint64_t number, std::vector<Rank>* missing) const override;
 
  private:
@@ -75,6 +77,7 @@ class QueuedBarrier final : public TeamBarrier {
   uint64_t begin() noexcept override;
   bool is_done(uint64_t number) noexcept override;
   bool ready(uint64_t number) const noexcept override;
+  bool waits_for_own_processor(uint64_t number) const noexcept override;
   void find_missing(uint64_t number, std::vector<Rank>* missing) const override;
   BarrierEngine& engine() noexcept { return *engine_; }
 

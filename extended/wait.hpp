@@ -1,19 +1,31 @@
-// How the extended API waits: a few looks without giving the processor away, then by am/waiting.hpp's
-// policy; polling all the while. Nothing waits silently: after HYDRANT_WAIT_WARN it says once what is
-// missing, and goes on.
+// How the extended API waits for other ranks: it looks, polling all the while; gives the processor away
+// when somebody who is waited for needs it; and sleeps when what it waits for takes longer than to fall asleep
+// and be woken. It does not yield to whoever else may run: beside other programs' load a yield costs their
+// time slice, a sleep does not (docs/barriers.md has the figures).
+//
+// Nothing waits silently: after HYDRANT_WAIT_WARN it says once what is missing, and goes on.
 #pragma once
 
 #include "am/waiting.hpp"
 
 #include <cstdint>
+#include <immintrin.h>
 
 namespace hydrant {
 
-// What is waited for. `done` may do what helps; `ready` only looks, just before a sleep; `complain` writes one
-// line and may be null.
+// Rounds of looks before wait_patiently(), some 50 ns each.
+inline constexpr uint32_t kQuickPolls = 32;
+
+// To whoever else can run here now.
+void give_processor_away() noexcept;
+
+// What is waited for. `done` may do what helps; `ready` only looks, just before a sleep; `hopeless` says that
+// looking is in vain, because this thread holds the processor that somebody else needs for it; `complain`
+// writes one line. All but `done` may be null.
 struct WaitFor {
   bool (*done)(void* context) noexcept;
   bool (*ready)(const void* context) noexcept;
+  bool (*hopeless)(const void* context) noexcept;
   void (*complain)(const void* context);
   void* context;
 };
@@ -22,18 +34,17 @@ struct WaitFor {
 void wait_patiently(const WaitFor& what) noexcept;
 
 // Something between the ranks of a node takes some 100 ns if all are there: look that long before anything
-// slow, polling now and then.
-template <typename Done>
-inline bool look_quickly(Done&& done) noexcept {
-  constexpr uint32_t kLooks = 64;
-  constexpr uint32_t kLooksPerPoll = 16;
-  if (!spinning_pays()) {
+// slow, polling now and then. The pause between looks leaves the line to whoever is about to write it.
+template <typename Done, typename Hopeless>
+inline bool look_quickly(Done&& done, Hopeless&& hopeless) noexcept {
+  constexpr uint32_t kLooksPerPoll = 8;
+  for (uint32_t i = 0; i < kQuickPolls; ++i) {
     poll_all();
-    return done();
-  }
-  for (uint32_t i = 0; i < kLooks; ++i) {
-    if (i % kLooksPerPoll == 0) poll_all();
-    if (done()) return true;
+    for (uint32_t look = 0; look < kLooksPerPoll; ++look) {
+      if (done()) return true;
+      _mm_pause();
+    }
+    if (hopeless()) return false;
   }
   return false;
 }
