@@ -87,18 +87,10 @@ bool give_way(uint32_t misses) noexcept {
     _mm_pause();
     return false;
   }
-  if (misses <= spins + policy.yields.load(std::memory_order_relaxed)) {
-    if (job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
-    sched_yield();
-    return;
-  }
-  sleep(awaited);
-}
-
-void Waiter::sleep(const Awaited& awaited) noexcept {
   Job& the_job = job();
   if (the_job.ending.load(std::memory_order_relaxed)) wait_for_the_end();
-  if (!policy.sleeps.load(std::memory_order_relaxed) || the_job.transport == nullptr) {
+  if (misses <= spins + policy.yields.load(std::memory_order_relaxed) ||
+      !policy.sleeps.load(std::memory_order_relaxed) || the_job.transport == nullptr) {
     sched_yield();
     return false;
   }

@@ -37,8 +37,6 @@ class Waiter {
     }
   }
   static void pause(uint32_t misses, const Awaited& awaited = {}) noexcept;
-  // The last step of pause() at once: for a wait with a policy of its own.
-  static void sleep(const Awaited& awaited) noexcept;
 
  private:
   uint32_t misses_ = 0;

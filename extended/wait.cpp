@@ -47,7 +47,8 @@ void wait_patiently(const WaitFor& what) noexcept {
     uint64_t now = now_ns();
     if (events != 0) idle_since_ns = now;
     if (now - idle_since_ns >= spin_ns) {
-      Waiter::sleep(awaited);
+      // As if all its polls had been in vain: it announces that this thread sleeps, if it may.
+      if (give_way(UINT32_MAX)) sleep_announced(!what.done(what.context), awaited);
       looks = kLooksPerClock - 1;
       now = now_ns();
     }
