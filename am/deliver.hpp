@@ -15,7 +15,8 @@ class AmReceiver final : public Receiver {
 };
 AmReceiver& am_receiver() noexcept;
 
-// Calls the handler `tag` names, for a message from `from`. `payload` is where its payload is in this process.
+// Calls the handler `tag` names, for a message from `from`. `payload` is where its payload is in
+// this process.
 void run_handler(const Tag& tag, Rank from, bool is_request, const int32_t* args, void* payload,
                  size_t bytes) noexcept;
 

@@ -6,8 +6,8 @@
 
 namespace hydrant {
 
-// Starts the control thread and installs what runs at the end: the handlers of signals nobody else handles, and
-// what follows a return from main.
+// Starts the control thread and installs what runs at the end: the handlers of signals nobody else
+// handles, and what follows a return from main.
 Status watch_the_end() noexcept;
 
 // Ends this process and the job. Safe in handlers, in several threads, and when the job is ending already.

@@ -1,13 +1,15 @@
-// What an Active Message costs between the ranks of a node, in ns, beside the raw floor (a line that the same two
-// processors hand to and fro) and UCX's Active Messages over shared memory, where UCX is installed. Run it as a job
-// of an even number of ranks; 0 talks with 1, 2 with 3, at the same time:
+// What an Active Message costs between the ranks of a node, in ns, beside the raw floor (a line
+// that the same two processors hand to and fro) and UCX's Active Messages over shared memory, where
+// UCX is installed. Run it as a job of an even number of ranks; 0 talks with 1, 2 with 3, at the
+// same time:
 //
 //   hydrant-run -n 2 am_bench [--repetitions N] [--json FILE] [--quick]
 //   GASNET_PSHM_NODES=4 am_bench
 //
-// Every repetition runs the floor and each row in turn; figures are medians over the repetitions, ratios medians
-// of the ratios within each. round_trip: request and reply of that size. flood: one way, per message, until the
-// last one has arrived. Ranks are bound to one processor each, unless there are more ranks than processors.
+// Every repetition runs the floor and each row in turn; figures are medians over the repetitions,
+// ratios medians of the ratios within each. round_trip: request and reply of that size. flood: one
+// way, per message, until the last one has arrived. Ranks are bound to one processor each, unless
+// there are more ranks than processors.
 #define GASNET_SEQ 1
 #include <gasnetex.h>
 

@@ -10,9 +10,7 @@ constexpr uint64_t kOne = 4;
 constexpr uint64_t pack(uint64_t count, BarrierName name) noexcept {
   return uint64_t{name.id} << 32 | count << 2 | state_bits(name);
 }
-constexpr uint32_t count_of(uint64_t word) noexcept {
-  return static_cast<uint32_t>(word) >> 2;
-}
+constexpr uint32_t count_of(uint64_t word) noexcept { return static_cast<uint32_t>(word) >> 2; }
 constexpr BarrierName unpack(uint64_t word) noexcept {
   return name_from(static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32));
 }

@@ -100,8 +100,8 @@ class DisseminationBarrier final : public MessageBarrier {
   bool can_advance() const noexcept override;
   Rank source(uint32_t round) const noexcept;
 
-  // Per parity and round: a count of one, state and id of what has come; 0 before. Pairs: release by receive(),
-  // acquire by advance().
+  // Per parity and round: a count of one, state and id of what has come; 0 before. Pairs: release
+  // by receive(), acquire by advance().
   using Slots = std::array<std::atomic<uint64_t>, BarrierMessage::kMaxRounds>;
   Slots slots_[2] = {};
   uint32_t rounds_ = 0;

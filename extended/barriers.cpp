@@ -53,9 +53,11 @@ void receive(gex_Token_t token, int32_t first, uint32_t id) noexcept {
   const auto bits = static_cast<uint32_t>(first);
   MessageBarrier* receiver = receivers[(bits & kWhichBit) != 0 ? 1 : 0];
   if (receiver == nullptr) {
-    fatal("rank %u sends messages for its barriers, and this rank uses %s: GASNET_BARRIER has to be the same "
-          "everywhere",
-          token->from, the_barriers->named.engine().name());
+    fatal(
+        "rank %u sends messages for its barriers, and this rank uses %s: GASNET_BARRIER has to be "
+        "the same "
+        "everywhere",
+        token->from, the_barriers->named.engine().name());
   }
   if (!receiver->receive(token->from, BarrierMessage::from(bits & ~kWhichBit, id))) {
     fatal("rank %u sent a message of %s that does not belong there (%#x)", token->from,

@@ -17,7 +17,7 @@ struct Barriers {
 extern constinit Barriers* the_barriers;
 
 // The library's own handlers, 1 to 127.
-inline constexpr uint32_t kBarrierHandler = 1;      // without an id
+inline constexpr uint32_t kBarrierHandler = 1;       // without an id
 inline constexpr uint32_t kNamedBarrierHandler = 2;  // with one
 
 }  // namespace hydrant

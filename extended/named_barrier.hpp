@@ -17,8 +17,9 @@ namespace hydrant {
 
 class NamedBarrier {
  public:
-  // Registers with `progress` while a phase is open, if others may need this rank to be driven. `strict`: false
-  // promises that all ranks agree on whether a barrier has a name (HYDRANT_BARRIER_STRICT).
+  // Registers with `progress` while a phase is open, if others may need this rank to be driven.
+  // `strict`: false promises that all ranks agree on whether a barrier has a name
+  // (HYDRANT_BARRIER_STRICT).
   NamedBarrier(std::unique_ptr<BarrierEngine> engine, ProgressTable& progress, bool strict)
       : engine_(std::move(engine)), progress_(progress), strict_(strict) {}
 

@@ -5,6 +5,7 @@
 #define _INCLUDED_GASNET_H
 
 #include <gasnetex.h>
+
 #include <gasnet_tools.h>
 
 HYDRANT_GASNET_BEGIN
@@ -21,15 +22,15 @@ typedef struct {
   void (*fnptr)();
 } gasnet_handlerentry_t;
 typedef struct {
-  void *addr;
+  void* addr;
   size_t len;
 } gasnet_memvec_t;
 
 /* ---- life ---- */
-int hydrant_gasnet1_init(int *argc, char ***argv, const struct hydrant_client_info *info);
+int hydrant_gasnet1_init(int* argc, char*** argv, const struct hydrant_client_info* info);
 /* Wires the job up and takes the library's own arguments out of argv. Errors: GASNET_ERR_NOT_INIT if
  * called twice or if the job cannot be wired up. */
-static inline int gasnet_init(int *argc, char ***argv) {
+static inline int gasnet_init(int* argc, char*** argv) {
   static const struct hydrant_client_info info = {HYDRANT_GASNET_LAYOUT, HYDRANT_THREAD_MODE,
                                                   HYDRANT_SEGMENT_MODE, HYDRANT_HSL_DEBUG,
                                                   GASNET_CONFIG_STRING};
@@ -37,10 +38,10 @@ static inline int gasnet_init(int *argc, char ***argv) {
 }
 /* Collective. `segsize`: a multiple of GASNET_PAGESIZE, 0 counts as one page; `minheapoffset` must be the
  * same on all ranks and is otherwise ignored: segments do not lie in the heap. */
-int gasnet_attach(gasnet_handlerentry_t *table, int numentries, uintptr_t segsize,
+int gasnet_attach(gasnet_handlerentry_t* table, int numentries, uintptr_t segsize,
                   uintptr_t minheapoffset);
-void gasnet_QueryGexObjects(gex_Client_t *client_p, gex_EP_t *endpoint_p, gex_TM_t *tm_p,
-                            gex_Segment_t *segment_p);
+void gasnet_QueryGexObjects(gex_Client_t* client_p, gex_EP_t* endpoint_p, gex_TM_t* tm_p,
+                            gex_Segment_t* segment_p);
 #define gasnet_mynode() gex_System_QueryJobRank()
 #define gasnet_nodes() gex_System_QueryJobSize()
 /* The rank, as a variable, for GASNet's own test programs. */
@@ -56,50 +57,50 @@ void gasnet_resume_interrupts(void);
 #define gasnet_AMMaxLongRequest() gex_AM_LUBRequestLong()
 #define gasnet_AMMaxLongReply() gex_AM_LUBReplyLong()
 size_t hydrant_least_medium(void);
-int gasnet_AMGetMsgSource(gasnet_token_t token, gasnet_node_t *srcindex);
+int gasnet_AMGetMsgSource(gasnet_token_t token, gasnet_node_t* srcindex);
 gex_TM_t hydrant_primordial_team(void);
 
-#define HYDRANT_GASNET1_CALLS(n)                                                                     \
-  static inline int gasnet_AMRequestShort##n(gasnet_node_t rank,                                     \
-                                             gasnet_handler_t handler HYDRANT_PARAMS_##n) {          \
-    HYDRANT_ARRAY_##n;                                                                               \
-    return hydrant_request_short(hydrant_primordial_team(), rank, handler, 0, n, args);              \
-  }                                                                                                  \
-  static inline int gasnet_AMRequestMedium##n(gasnet_node_t rank, gasnet_handler_t handler,          \
-                                              void *source, size_t nbytes HYDRANT_PARAMS_##n) {      \
-    HYDRANT_ARRAY_##n;                                                                               \
-    return hydrant_request_medium(hydrant_primordial_team(), rank, handler, source, nbytes,          \
-                                  GEX_EVENT_NOW, 0, n, args);                                        \
-  }                                                                                                  \
-  static inline int gasnet_AMRequestLong##n(gasnet_node_t rank, gasnet_handler_t handler,            \
-                                            void *source, size_t nbytes,                             \
-                                            void *dest HYDRANT_PARAMS_##n) {                         \
-    HYDRANT_ARRAY_##n;                                                                               \
-    return hydrant_request_long(hydrant_primordial_team(), rank, handler, source, nbytes, dest,      \
-                                GEX_EVENT_NOW, 0, n, args);                                          \
-  }                                                                                                  \
-  static inline int gasnet_AMRequestLongAsync##n(gasnet_node_t rank, gasnet_handler_t handler,       \
-                                                 void *source, size_t nbytes,                        \
-                                                 void *dest HYDRANT_PARAMS_##n) {                    \
-    HYDRANT_ARRAY_##n;                                                                               \
-    return hydrant_request_long(hydrant_primordial_team(), rank, handler, source, nbytes, dest,      \
-                                GEX_EVENT_GROUP, 0, n, args);                                        \
-  }                                                                                                  \
-  static inline int gasnet_AMReplyShort##n(gasnet_token_t token,                                     \
-                                           gasnet_handler_t handler HYDRANT_PARAMS_##n) {            \
-    HYDRANT_ARRAY_##n;                                                                               \
-    return hydrant_reply_short(token, handler, 0, n, args);                                          \
-  }                                                                                                  \
-  static inline int gasnet_AMReplyMedium##n(gasnet_token_t token, gasnet_handler_t handler,          \
-                                            void *source, size_t nbytes HYDRANT_PARAMS_##n) {        \
-    HYDRANT_ARRAY_##n;                                                                               \
-    return hydrant_reply_medium(token, handler, source, nbytes, GEX_EVENT_NOW, 0, n, args);          \
-  }                                                                                                  \
-  static inline int gasnet_AMReplyLong##n(gasnet_token_t token, gasnet_handler_t handler,            \
-                                          void *source, size_t nbytes,                               \
-                                          void *dest HYDRANT_PARAMS_##n) {                           \
-    HYDRANT_ARRAY_##n;                                                                               \
-    return hydrant_reply_long(token, handler, source, nbytes, dest, GEX_EVENT_NOW, 0, n, args);      \
+#define HYDRANT_GASNET1_CALLS(n)                                                                \
+  static inline int gasnet_AMRequestShort##n(gasnet_node_t rank,                                \
+                                             gasnet_handler_t handler HYDRANT_PARAMS_##n) {     \
+    HYDRANT_ARRAY_##n;                                                                          \
+    return hydrant_request_short(hydrant_primordial_team(), rank, handler, 0, n, args);         \
+  }                                                                                             \
+  static inline int gasnet_AMRequestMedium##n(gasnet_node_t rank, gasnet_handler_t handler,     \
+                                              void* source, size_t nbytes HYDRANT_PARAMS_##n) { \
+    HYDRANT_ARRAY_##n;                                                                          \
+    return hydrant_request_medium(hydrant_primordial_team(), rank, handler, source, nbytes,     \
+                                  GEX_EVENT_NOW, 0, n, args);                                   \
+  }                                                                                             \
+  static inline int gasnet_AMRequestLong##n(gasnet_node_t rank, gasnet_handler_t handler,       \
+                                            void* source, size_t nbytes,                        \
+                                            void* dest HYDRANT_PARAMS_##n) {                    \
+    HYDRANT_ARRAY_##n;                                                                          \
+    return hydrant_request_long(hydrant_primordial_team(), rank, handler, source, nbytes, dest, \
+                                GEX_EVENT_NOW, 0, n, args);                                     \
+  }                                                                                             \
+  static inline int gasnet_AMRequestLongAsync##n(gasnet_node_t rank, gasnet_handler_t handler,  \
+                                                 void* source, size_t nbytes,                   \
+                                                 void* dest HYDRANT_PARAMS_##n) {               \
+    HYDRANT_ARRAY_##n;                                                                          \
+    return hydrant_request_long(hydrant_primordial_team(), rank, handler, source, nbytes, dest, \
+                                GEX_EVENT_GROUP, 0, n, args);                                   \
+  }                                                                                             \
+  static inline int gasnet_AMReplyShort##n(gasnet_token_t token,                                \
+                                           gasnet_handler_t handler HYDRANT_PARAMS_##n) {       \
+    HYDRANT_ARRAY_##n;                                                                          \
+    return hydrant_reply_short(token, handler, 0, n, args);                                     \
+  }                                                                                             \
+  static inline int gasnet_AMReplyMedium##n(gasnet_token_t token, gasnet_handler_t handler,     \
+                                            void* source, size_t nbytes HYDRANT_PARAMS_##n) {   \
+    HYDRANT_ARRAY_##n;                                                                          \
+    return hydrant_reply_medium(token, handler, source, nbytes, GEX_EVENT_NOW, 0, n, args);     \
+  }                                                                                             \
+  static inline int gasnet_AMReplyLong##n(gasnet_token_t token, gasnet_handler_t handler,       \
+                                          void* source, size_t nbytes,                          \
+                                          void* dest HYDRANT_PARAMS_##n) {                      \
+    HYDRANT_ARRAY_##n;                                                                          \
+    return hydrant_reply_long(token, handler, source, nbytes, dest, GEX_EVENT_NOW, 0, n, args); \
   }
 
 HYDRANT_GASNET1_CALLS(0)
@@ -121,9 +122,9 @@ HYDRANT_GASNET1_CALLS(15)
 HYDRANT_GASNET1_CALLS(16)
 
 /* ---- names without a count ---- */
-#define HYDRANT_ARGS_AFTER_2(...)                                                                  \
-  HYDRANT_PICK(__VA_ARGS__, x, x, x, x, x, x, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, \
-               x, x)
+#define HYDRANT_ARGS_AFTER_2(...)                                                                 \
+  HYDRANT_PICK(__VA_ARGS__, x, x, x, x, x, x, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, \
+               1, 0, x, x)
 #define gasnet_AMRequestShort(...) \
   HYDRANT_JOIN(gasnet_AMRequestShort, HYDRANT_ARGS_AFTER_2(__VA_ARGS__), )(__VA_ARGS__)
 #define gasnet_AMRequestMedium(...) \

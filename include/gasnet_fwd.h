@@ -21,16 +21,16 @@ typedef struct {
 } gex_EP_Location_t;
 
 /* An address or, with the proper flag, an offset. */
-typedef void *gex_Addr_t;
+typedef void* gex_Addr_t;
 
 /* ---- events ---- */
-typedef struct hydrant_event *gex_Event_t;
+typedef struct hydrant_event* gex_Event_t;
 #define GEX_EVENT_INVALID ((gex_Event_t)(uintptr_t)0) /* already complete */
 #define GEX_EVENT_NO_OP ((gex_Event_t)(uintptr_t)1)   /* nothing was started (GEX_FLAG_IMMEDIATE) */
 /* In place of a pointer to an event: when the source may be used again. */
-#define GEX_EVENT_NOW ((gex_Event_t *)(uintptr_t)1)
-#define GEX_EVENT_DEFER ((gex_Event_t *)(uintptr_t)2)
-#define GEX_EVENT_GROUP ((gex_Event_t *)(uintptr_t)3)
+#define GEX_EVENT_NOW ((gex_Event_t*)(uintptr_t)1)
+#define GEX_EVENT_DEFER ((gex_Event_t*)(uintptr_t)2)
+#define GEX_EVENT_GROUP ((gex_Event_t*)(uintptr_t)3)
 
 /* ---- data types and operations: one bit each ---- */
 typedef uint32_t gex_DT_t;

@@ -5,9 +5,9 @@
 
 #include <gasnetex.h>
 
-#define HYDRANT_LATER_VIS(name)                                                           \
-  HYDRANT_LATER(gex_VIS_##name##Blocking, "VIS is not in this version of Hydrant")        \
-  HYDRANT_LATER(gex_VIS_##name##NB, "VIS is not in this version of Hydrant")              \
+#define HYDRANT_LATER_VIS(name)                                                    \
+  HYDRANT_LATER(gex_VIS_##name##Blocking, "VIS is not in this version of Hydrant") \
+  HYDRANT_LATER(gex_VIS_##name##NB, "VIS is not in this version of Hydrant")       \
   HYDRANT_LATER(gex_VIS_##name##NBI, "VIS is not in this version of Hydrant")
 HYDRANT_LATER_VIS(VectorPut)
 HYDRANT_LATER_VIS(VectorGet)

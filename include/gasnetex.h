@@ -8,8 +8,23 @@
 #define _INCLUDED_GASNETEX_H
 
 /* Clients rely on these to arrive with it. */
+#include <gasnet_errors.h>
+#include <hydrant/gasnet/am.h>
+#include <hydrant/gasnet/am_calls.h>
+#include <hydrant/gasnet/barrier.h>
+#include <hydrant/gasnet/events.h>
+#include <hydrant/gasnet/hsl.h>
+#include <hydrant/gasnet/idents.h>
+#include <hydrant/gasnet/later.h>
+#include <hydrant/gasnet/modes.h>
+#include <hydrant/gasnet/objects.h>
+#include <hydrant/gasnet/system.h>
+
 #include <ctype.h>
 #include <errno.h>
+#include <gasnet_config.h>
+#include <gasnet_fwd.h>
+#include <gasnet_tools.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
@@ -23,23 +38,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include <gasnet_config.h>
-#include <gasnet_errors.h>
-#include <gasnet_fwd.h>
-
-#include <hydrant/gasnet/modes.h>
-#include <hydrant/gasnet/objects.h>
-#include <hydrant/gasnet/system.h>
-#include <hydrant/gasnet/events.h>
-#include <hydrant/gasnet/am.h>
-#include <hydrant/gasnet/am_calls.h>
-#include <hydrant/gasnet/barrier.h>
-#include <hydrant/gasnet/hsl.h>
-#include <hydrant/gasnet/idents.h>
-#include <hydrant/gasnet/later.h>
-
-#include <gasnet_tools.h>
-
 /* The widest value that travels in a register. */
 typedef uint64_t gex_RMA_Value_t;
 #define SIZEOF_GEX_RMA_VALUE_T 8
@@ -50,8 +48,11 @@ HYDRANT_LATER(gex_RMA_PutNBI, "put and get are not in this version of Hydrant")
 HYDRANT_LATER(gex_RMA_GetBlocking, "put and get are not in this version of Hydrant")
 HYDRANT_LATER(gex_RMA_GetNB, "put and get are not in this version of Hydrant")
 HYDRANT_LATER(gex_RMA_GetNBI, "put and get are not in this version of Hydrant")
-HYDRANT_LATER(gex_TM_Split, "teams other than the primordial one are not in this version of Hydrant")
-HYDRANT_LATER(gex_TM_Create, "teams other than the primordial one are not in this version of Hydrant")
-HYDRANT_LATER(gex_TM_Destroy, "teams other than the primordial one are not in this version of Hydrant")
+HYDRANT_LATER(gex_TM_Split,
+              "teams other than the primordial one are not in this version of Hydrant")
+HYDRANT_LATER(gex_TM_Create,
+              "teams other than the primordial one are not in this version of Hydrant")
+HYDRANT_LATER(gex_TM_Destroy,
+              "teams other than the primordial one are not in this version of Hydrant")
 
 #endif

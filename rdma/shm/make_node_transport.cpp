@@ -1,8 +1,7 @@
 // The node's shared memory, made by its first rank and handed to the others, and the transport over it.
+#include "firehose/base/thread.hpp"
 #include "rdma/node_channel.hpp"
 #include "rdma/shm/shm_transport.hpp"
-
-#include "firehose/base/thread.hpp"
 
 #include <new>
 #include <unistd.h>
@@ -22,7 +21,8 @@ Status share_memory(Bootstrap& bootstrap, int* fd) noexcept {
   if (place.node_rank == 0) {
     status = shm::NodeMemory::create(static_cast<uint32_t>(place.node_ranks.size()), &made);
   }
-  if (status == Status::kOk) status = share_fd(bootstrap, kNodeMemoryFd, made, fd, now_ns() + kWaitNs);
+  if (status == Status::kOk)
+    status = share_fd(bootstrap, kNodeMemoryFd, made, fd, now_ns() + kWaitNs);
   if (made >= 0) close(made);
   return status;
 }
@@ -43,9 +43,9 @@ Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
   close(fd);
   std::unique_ptr<ShmTransport> made;
   if (status == Status::kOk) {
-    status = ShmTransport::open(memory, place,
-                                single_threaded ? ShmTransport::Threads::kOne : ShmTransport::Threads::kMany,
-                                &made);
+    status = ShmTransport::open(
+        memory, place, single_threaded ? ShmTransport::Threads::kOne : ShmTransport::Threads::kMany,
+        &made);
   }
   *transport = std::move(made);
   return status;

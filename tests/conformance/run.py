@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Compiles GASNet's own test programs, unmodified, against include/ and runs them.
 
-The suite is not part of this project: give the folder that GASNet 2025.8.0 was unpacked into. A program passes
-when it compiles, ends with exit status 0, and prints no line with ERROR or "fatal signal". The table goes to
-standard output, as docs/conformance.md has it; the output of what failed to --logs.
+The suite is not part of this project: give the folder that GASNet 2025.8.0 was unpacked into. A program
+passes when it compiles, ends with exit status 0, and prints no line with ERROR or "fatal signal". The table
+goes to standard output, as docs/conformance.md has it; the output of what failed to --logs.
 """
 
 import argparse
@@ -16,9 +16,13 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Program, arguments, ranks, modes. What the suite's own harness passes; small counts where it leaves them open.
 ALL_MODES = ("SEQ", "PARSYNC", "PAR")
+TOOLS_MODES = ("THREAD_SINGLE", "THREAD_SAFE")  # of gasnet_tools.h alone: no job, no launcher
+# Program, arguments, ranks, modes. What the suite's own harness passes; small counts where it leaves them
+# open.
 PROGRAMS = [
+    ("testtools.c", ["100"], (1,), TOOLS_MODES),
+    ("testtoolscxx.cc", ["100"], (1,), TOOLS_MODES),
     ("testhello.c", [], (1, 2, 3, 4), ALL_MODES),
     ("testenv.c", ["GASNet", "is", "Global Address Space Networking"], (1, 2, 3, 4), ALL_MODES),
     ("testbarrier.c", ["1000"], (1, 2, 3, 4), ALL_MODES),
@@ -30,18 +34,20 @@ PROGRAMS = [
     ("testhsl.c", ["0"], (1, 2, 3, 4), ALL_MODES),
     ("testlockcontend.c", ["4", "1000"], (1, 2), ("PAR",)),
 ]
-TOOLS = ["testtools.c", "testtoolscxx.cc"]
 BAD_LINE = re.compile(r"ERROR|fatal signal", re.IGNORECASE)
 
 
 def compile_program(args, source, mode, debug, out):
     language = ["g++", "-x", "c++"] if args.cxx or source.endswith(".cc") else ["gcc"]
-    flags = ["-O1", "-g", f"-DGASNET_{mode}=1", f"-I{ROOT}/include", f"-I{args.gasnet}/tests",
+    alone = mode in TOOLS_MODES
+    macro = "GASNETT" if alone else "GASNET"
+    library = "am/tools/libhydrant_tools.a" if alone else "libhydrant.a"
+    flags = ["-O1", "-g", f"-D{macro}_{mode}=1", f"-I{ROOT}/include", f"-I{args.gasnet}/tests",
              f"-I{args.gasnet}/other", "-D_GNU_SOURCE=1", "-DDEBUG=1" if debug else "-DNDEBUG=1"]
     if debug:
         flags.append("-DGASNET_DEBUG=1")
-    command = [*language, *flags, f"{args.gasnet}/tests/{source}", "-x", "none", "-o", out, f"{args.build}/libhydrant.a",
-               "-lstdc++", "-lm", "-lpthread", "-ldl"]
+    command = [*language, *flags, f"{args.gasnet}/tests/{source}", "-x", "none", "-o", out,
+               f"{args.build}/{library}", "-lstdc++", "-lm", "-lpthread", "-ldl"]
     return subprocess.run(command, capture_output=True, text=True)
 
 
@@ -51,8 +57,8 @@ def run_program(args, program, arguments, ranks):
     if ranks:
         command = [f"{args.run}", "-n", str(ranks), *command]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=args.timeout, env=environment,
-                              errors="replace")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=args.timeout,
+                              env=environment, errors="replace")
     except subprocess.TimeoutExpired as late:
         return "hangs", (late.stdout or b"").decode(errors="replace")
     text = done.stdout + done.stderr
@@ -78,7 +84,8 @@ def check(args, row, results):
                     continue
                 outcome = {}
                 for n in ranks:
-                    outcome[n], text = run_program(args, program, arguments, n)
+                    launched = 0 if mode in TOOLS_MODES else n
+                    outcome[n], text = run_program(args, program, arguments, launched)
                     if outcome[n] != "ok":
                         log(args, f"{source}.{label.replace(' ', '_')}.{n}", text)
                 results.append((name, label, outcome))
@@ -100,7 +107,8 @@ def print_table(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gasnet", type=pathlib.Path, required=True, help="GASNet's source folder")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/dev", help="where libhydrant.a is")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/dev",
+                        help="where libhydrant.a is")
     parser.add_argument("--run", type=pathlib.Path, help="hydrant-run (default: the build's)")
     parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("conformance-logs"))
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one run")

@@ -3,12 +3,13 @@
 
 Every header compiles alone and twice in a row, without a warning: public C headers as C99, C++17
 and C++20, public C++ headers as C++17 and C++20, all other *.hpp as C++20. firehose.h once per client below
-clients/, because the client's firehose_fwd.h is part of it.
+clients/, because the client's firehose_fwd.h is part of it; what includes gasnetex.h's modes once per mode.
 """
 import argparse
 import concurrent.futures
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -24,13 +25,31 @@ INTERNAL_FOLDERS = ("firehose", "rdma", "am", "extended", "bench", "tests")
 CLIENTS = sorted((pathlib.Path(__file__).parent / "clients").iterdir())
 
 
+MODES = ("GASNET_SEQ", "GASNET_PARSYNC", "GASNET_PAR")
+INCLUDE = re.compile(r"^#include <(.+)>", re.MULTILINE)
+
+
+def wants_mode(include, name):
+    """Whether a public header cannot do without the client's thread mode."""
+    if str(name) == "hydrant/gasnet/modes.h":
+        return True
+    path = include / name
+    return path.exists() and any(wants_mode(include, other) for other in INCLUDE.findall(path.read_text()))
+
+
+def variants_of(include, name):
+    if name.name == "firehose.h":
+        return [[f"-I{client}"] for client in CLIENTS]
+    return [[f"-D{mode}"] for mode in MODES] if wants_mode(include, name) else [[]]
+
+
 def public_jobs(arguments):
     for path in sources(arguments.root, {".h", ".hpp"}, ("include",)):
         name = path.relative_to(arguments.root / "include")
         commands = [[arguments.cxx, *CXX_OPTIONS, standard] for standard in CXX_STANDARDS]
         if path.suffix == ".h":
             commands.append([arguments.cc, *C_OPTIONS])
-        variants = [[f"-I{client}"] for client in CLIENTS] if name.name == "firehose.h" else [[]]
+        variants = variants_of(arguments.root / "include", name)
         yield from ((f"<{name}>", command + more) for command in commands for more in variants)
 
 

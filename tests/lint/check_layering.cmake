@@ -17,7 +17,7 @@ set(doors
     "^<infiniband/" "^rdma/ibv/"
     "^<rdma/" "^rdma/ibv/"
     "^<pmix" "^rdma/bootstrap"
-    "^<gasnet(ex)?\\.h>" "^(am|extended)/"
+    "^<gasnet(ex)?\\.h>" "^(include|am|extended)/"
     "^<liburing" "^firehose/registrars/"
     "^<jemalloc/" "^firehose/watch/arena/jemalloc/"
     "^<uc[mpst]/" "^$")

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """check_library.py CHECK FILE...: what libfirehose and libfirehose_hooks show to the outside.
 
-exports LIB.so LIST   the dynamic symbols are those of LIST, and all of them are hydrant_*
-archive LIB.a         no strong global symbol but hydrant_* and what is in namespace hydrant
-tls LIB.so            at most 64 bytes of static thread-local storage, or dlopen() may fail
+exports LIB.so LIST   the dynamic symbols are those of LIST, and all of them are hydrant_*, gex_* or gasnet_*
+archive LIB.a         no strong global symbol but those and what is in namespace hydrant
+tls LIB.so [BYTES]    at most 64 bytes of static thread-local storage (or BYTES), or dlopen() may fail: glibc
+                      keeps 512 for all libraries that come late
 needed LIB.so         ldd names no library but the five that are allowed
 hooks LIB.so MAP      the dynamic symbols are those of the version script; needs libc and the loader alone,
                       and no function that finds thread-local storage (it may allocate)
@@ -15,7 +16,8 @@ import sys
 MAX_TLS_BYTES = 64
 ALLOWED = re.compile(
     r"^(libc|libm|libgcc_s|libstdc\+\+|liburing|ld-linux[-\w]*|linux-vdso)\.so\.\d+$")
-OURS = re.compile(r"^hydrant_|^_Z(?:Z|GV|TV|TT|TH|TW|GR)?N[KVRO]*7hydrant")
+OUR_C_NAME = re.compile(r"^(hydrant|gex|gasnet)_")
+OURS = re.compile(OUR_C_NAME.pattern + r"|^_Z(?:Z|GV|TV|TT|TH|TW|GR)?N[KVRO]*7hydrant")
 
 
 def run(*command):
@@ -28,7 +30,8 @@ def run(*command):
 def symbols(*command):
     """(type letter, name) of each symbol that nm prints."""
     rows = (line.split() for line in run("nm", *command).splitlines())
-    return [(row[-2], row[-1]) for row in rows if len(row) >= 2 and len(row[-2]) == 1]
+    rows = (row for row in rows if len(row) >= 2 and len(row[-2]) == 1)
+    return [(row[-2], row[-1].split("@")[0]) for row in rows if row[-2] != "A"]  # A: a version's name
 
 
 def check_exports(library, list_file):
@@ -37,7 +40,7 @@ def check_exports(library, list_file):
         listed = {line.strip() for line in lines if line.strip() and not line.startswith("#")}
     yield from (f"{name}: exported, but not in the list" for name in sorted(exported - listed))
     yield from (f"{name}: in the list, but not exported" for name in sorted(listed - exported))
-    foreign = (name for name in sorted(exported) if not name.startswith("hydrant_"))
+    foreign = (name for name in sorted(exported) if not OUR_C_NAME.match(name))
     yield from (f"{name}: exported without our prefix" for name in foreign)
     if not exported:
         yield f"{library} exports nothing"
@@ -53,14 +56,14 @@ def check_archive(archive):
             yield f"{name} ({kind}): may clash with a client's own name"
 
 
-def check_tls(library):
+def check_tls(library, most=MAX_TLS_BYTES):
     for line in run("readelf", "-lW", library).splitlines():
         words = line.split()
         if words[:1] == ["TLS"]:
             size = int(words[5], 16)
             print(f"{size} bytes of static thread-local storage")
-            if size > MAX_TLS_BYTES:
-                yield f"{library}: {size} bytes of thread-local storage, at most {MAX_TLS_BYTES}"
+            if size > int(most):
+                yield f"{library}: {size} bytes of thread-local storage, at most {most}"
 
 
 def check_needed(library):
@@ -81,7 +84,7 @@ def check_hooks(library, map_file):
     for line in run("readelf", "-dW", library).splitlines():
         if "(NEEDED)" in line and not re.search(r"\[(libc|ld-linux[-\w]*)\.so\.\d+\]", line):
             yield f"{library} needs {line.split()[-1]}"
-    wanted = {name.split("@")[0] for _, name in symbols("-D", "--undefined-only", library)}
+    wanted = {name for _, name in symbols("-D", "--undefined-only", library)}
     if "__tls_get_addr" in wanted:
         yield f"{library} calls __tls_get_addr"
     print(f"{len(exported)} names")

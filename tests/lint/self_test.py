@@ -175,6 +175,12 @@ class Headers(Tree):
         self.write("include/a.h", "typedef struct { struct { int b; }; } a_t;\n")
         self.assert_finds(self.check("public"), "-std=c99")
 
+    def test_public_header_in_one_thread_mode(self):
+        modes = "#ifndef M\n#define M\n#if !defined GASNET_{0}\n#error a mode\n#endif\n#endif\n"
+        self.write("include/hydrant/gasnet/modes.h", "#ifndef N\n#define N\n#endif\n")
+        self.write("include/a.h", "#include <hydrant/gasnet/modes.h>\n" + modes.format("PAR"))
+        self.assert_finds(self.check("public"), "a mode")
+
     def test_public_header_that_is_no_cxx(self):
         self.write("include/a.h", "#ifndef A\n#define A\nextern int class;\n#endif\n")
         self.assert_finds(self.check("public"), "-std=c++17")
@@ -205,6 +211,9 @@ class Library(Tree):
         self.assert_clean(self.exports(ours, ["hydrant_a"]))
         self.assert_finds(self.exports(ours, []), "hydrant_a: exported, but not in the list")
         self.assert_finds(self.exports(ours, ["hydrant_a", "hydrant_b"]), "but not exported")
+        names = "gex_a gasnet_b hydrant_c".split()
+        functions = "".join(f'extern "C" int {name}() {{ return 1; }}\n' for name in names)
+        self.assert_clean(self.exports(functions, names))
         foreign = self.exports('extern "C" int other() { return 1; }\n', ["other"])
         self.assert_finds(foreign, "without our prefix")
 
@@ -221,6 +230,9 @@ class Library(Tree):
         self.assert_clean(self.run_check("check_library.py", "tls", self.build(text.format(64))))
         outcome = self.run_check("check_library.py", "tls", self.build(text.format(72)))
         self.assert_finds(outcome, "72 bytes of thread-local storage, at most 64")
+        library = self.root / "liblib.so"
+        self.assert_clean(self.run_check("check_library.py", "tls", library, "72"))
+        self.assert_finds(self.run_check("check_library.py", "tls", library, "71"), "at most 71")
 
     def test_needed_libraries(self):
         text = "#include <cstdio>\nint a() { return std::puts(\"\"); }\n"

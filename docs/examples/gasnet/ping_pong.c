@@ -4,6 +4,7 @@
  */
 #define GASNET_SEQ 1
 #include <gasnetex.h>
+
 #include <stdio.h>
 #include <string.h>
 
@@ -11,9 +12,10 @@ enum { kPing = 200, kPong = 201, kRounds = 10000 };
 
 static int answers; /* handlers run in this thread's own calls: no lock */
 
-static void ping(gex_Token_t token, void *text, size_t bytes, gex_AM_Arg_t round) {
+static void ping(gex_Token_t token, void* text, size_t bytes, gex_AM_Arg_t round) {
   (void)bytes;
-  if (round == 0) printf("rank %u got: %s\n", (unsigned)gex_System_QueryJobRank(), (const char *)text);
+  if (round == 0)
+    printf("rank %u got: %s\n", (unsigned)gex_System_QueryJobRank(), (const char*)text);
   gex_AM_ReplyShort1(token, kPong, 0, round);
 }
 
@@ -22,7 +24,7 @@ static void pong(gex_Token_t token, gex_AM_Arg_t round) {
   answers = round + 1;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   gex_Client_t client;
   gex_EP_t endpoint;
   gex_TM_t team;
@@ -31,7 +33,8 @@ int main(int argc, char **argv) {
       {kPong, (gex_AM_Fn_t)pong, GEX_FLAG_AM_REPLY | GEX_FLAG_AM_SHORT, 1, NULL, "pong"},
   };
   gex_Rank_t rank, peer;
-  if (gex_Client_Init(&client, &endpoint, &team, "PING_PONG", &argc, &argv, 0) != GASNET_OK) return 1;
+  if (gex_Client_Init(&client, &endpoint, &team, "PING_PONG", &argc, &argv, 0) != GASNET_OK)
+    return 1;
   if (gex_EP_RegisterHandlers(endpoint, handlers, 2) != GASNET_OK) gasnet_exit(1);
   gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED); /* nobody sends before all have registered */
 

@@ -59,12 +59,12 @@ typedef struct {
   int gex_is_long;
 } gex_Token_Info_t;
 typedef uint32_t gex_TI_t;
-#define GEX_TI_SRCRANK ((gex_TI_t)1)
-#define GEX_TI_EP ((gex_TI_t)2)
-#define GEX_TI_ENTRY ((gex_TI_t)4)
-#define GEX_TI_IS_REQ ((gex_TI_t)8)
-#define GEX_TI_IS_LONG ((gex_TI_t)16)
-#define GEX_TI_ALL ((gex_TI_t)31)
+#define GEX_TI_SRCRANK 1u
+#define GEX_TI_EP 2u
+#define GEX_TI_ENTRY 4u
+#define GEX_TI_IS_REQ 8u
+#define GEX_TI_IS_LONG 16u
+#define GEX_TI_ALL 31u
 /* Fills everything; the answer says which fields are valid: all of them. */
 gex_TI_t gex_Token_Info(gex_Token_t token, gex_Token_Info_t* info, gex_TI_t mask);
 

@@ -22,7 +22,7 @@ int gasnet_barrier_wait(int id, int flags);
 int gasnet_barrier_try(int id, int flags);
 int gasnet_barrier(int id, int flags);
 /* After a barrier: 0 and the name that notify agreed on, or not 0 if it was anonymous. */
-int gasnet_barrier_result(int *id);
+int gasnet_barrier_result(int* id);
 
 gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm, gex_Flags_t flags);
 void gex_Coll_BarrierBlocking(gex_TM_t tm, gex_Flags_t flags);

@@ -20,10 +20,10 @@ static inline void gex_Event_Wait(gex_Event_t event) {
 }
 /* Arrays: what completes is overwritten with GEX_EVENT_INVALID. Some: at least one completed, or all
  * were invalid before. All: none is left. */
-int gex_Event_TestSome(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags);
-void gex_Event_WaitSome(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags);
-int gex_Event_TestAll(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags);
-void gex_Event_WaitAll(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags);
+int gex_Event_TestSome(gex_Event_t* pevent, size_t numevents, gex_Flags_t flags);
+void gex_Event_WaitSome(gex_Event_t* pevent, size_t numevents, gex_Flags_t flags);
+int gex_Event_TestAll(gex_Event_t* pevent, size_t numevents, gex_Flags_t flags);
+void gex_Event_WaitAll(gex_Event_t* pevent, size_t numevents, gex_Flags_t flags);
 
 typedef uint32_t gex_EC_t;
 #define GEX_EC_GET ((gex_EC_t)1)

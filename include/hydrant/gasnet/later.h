@@ -7,7 +7,12 @@
 #if defined(__cplusplus)
 #define HYDRANT_LATER(name, text) extern "C" long name(...) __attribute__((__error__(text)));
 #else
-#define HYDRANT_LATER(name, text) extern long name() __attribute__((__error__(text)));
+/* Without a prototype: whatever it is called with, this is the error. */
+#define HYDRANT_LATER(name, text)                                           \
+  _Pragma("GCC diagnostic push")                                            \
+      _Pragma("GCC diagnostic ignored \"-Wstrict-prototypes\"") extern long \
+      name() __attribute__((__error__(text)));                              \
+  _Pragma("GCC diagnostic pop")
 #endif
 
 #endif

@@ -9,16 +9,23 @@
 #ifndef HYDRANT_GASNET_MODES_H
 #define HYDRANT_GASNET_MODES_H
 
-#include <gasnet_config.h>
 #include <hydrant/gasnet/mode.h>
 
-/* Around declarations of the library's functions. */
+#include <gasnet_config.h>
+
+/* Around declarations of the library's functions. A handler is declared as f(), which has no prototype. */
 #ifdef __cplusplus
-#define HYDRANT_GASNET_BEGIN extern "C" { _Pragma("GCC visibility push(default)")
-#define HYDRANT_GASNET_END _Pragma("GCC visibility pop") }
+#define HYDRANT_GASNET_BEGIN \
+  extern "C" {               \
+  _Pragma("GCC visibility push(default)")
+#define HYDRANT_GASNET_END      \
+  _Pragma("GCC visibility pop") \
+  }
 #else
-#define HYDRANT_GASNET_BEGIN _Pragma("GCC visibility push(default)")
-#define HYDRANT_GASNET_END _Pragma("GCC visibility pop")
+#define HYDRANT_GASNET_BEGIN                                             \
+  _Pragma("GCC visibility push(default)") _Pragma("GCC diagnostic push") \
+      _Pragma("GCC diagnostic ignored \"-Wstrict-prototypes\"")
+#define HYDRANT_GASNET_END _Pragma("GCC diagnostic pop") _Pragma("GCC visibility pop")
 #endif
 
 #if defined(GASNET_SEQ) + defined(GASNET_PARSYNC) + defined(GASNET_PAR) != 1
@@ -44,7 +51,8 @@
 #endif
 
 #if defined(GASNET_SEGMENT_FAST) + defined(GASNET_SEGMENT_LARGE) + \
-        defined(GASNET_SEGMENT_EVERYTHING) > 1
+        defined(GASNET_SEGMENT_EVERYTHING) >                       \
+    1
 #error define at most one of GASNET_SEGMENT_FAST, GASNET_SEGMENT_LARGE and GASNET_SEGMENT_EVERYTHING
 #endif
 #undef HYDRANT_SEGMENT_MODE
@@ -101,9 +109,9 @@
 #define GASNET_SUPPORTS_AM_CANCEL 20240418L
 #define GASNET_SUPPORTS_AM_COMMIT_V2 20240906L
 
-#define GASNET_CONFIG_STRING                                                              \
-  "RELEASE=2025.8.0,SPEC=0.19,CONDUIT=" GASNET_CONDUIT_NAME_STR                           \
-  "(HYDRANT-0.1/HYDRANT-0.1),THREADMODEL=" HYDRANT_THREAD_MODE_STR                        \
+#define GASNET_CONFIG_STRING                                       \
+  "RELEASE=2025.8.0,SPEC=0.19,CONDUIT=" GASNET_CONDUIT_NAME_STR    \
+  "(HYDRANT-0.1/HYDRANT-0.1),THREADMODEL=" HYDRANT_THREAD_MODE_STR \
   ",SEGMENT=" HYDRANT_SEGMENT_MODE_STR ",PTR=64bit,noalign,pshm,nodebugmalloc,notrace,nostats"
 
 #endif

@@ -7,18 +7,19 @@
 #ifndef HYDRANT_GASNET_OBJECTS_H
 #define HYDRANT_GASNET_OBJECTS_H
 
-#include <gasnet_fwd.h>
 #include <hydrant/gasnet/modes.h>
+
+#include <gasnet_fwd.h>
 
 HYDRANT_GASNET_BEGIN
 
 #define HYDRANT_GASNET_LAYOUT 1
 
-typedef struct hydrant_client *gex_Client_t;
-typedef struct hydrant_endpoint *gex_EP_t;
-typedef struct hydrant_segment *gex_Segment_t;
-typedef struct hydrant_team *gex_TM_t; /* or a tagged pair, see gex_TM_Pair() */
-typedef struct hydrant_kind *gex_MK_t;
+typedef struct hydrant_client* gex_Client_t;
+typedef struct hydrant_endpoint* gex_EP_t;
+typedef struct hydrant_segment* gex_Segment_t;
+typedef struct hydrant_team* gex_TM_t; /* or a tagged pair, see gex_TM_Pair() */
+typedef struct hydrant_kind* gex_MK_t;
 
 #define GEX_CLIENT_INVALID ((gex_Client_t)(uintptr_t)0)
 #define GEX_EP_INVALID ((gex_EP_t)(uintptr_t)0)
@@ -29,47 +30,47 @@ typedef struct hydrant_kind *gex_MK_t;
 
 /* A range of memory. */
 typedef struct {
-  void *gex_addr;
+  void* gex_addr;
   size_t gex_len;
 } gex_Memvec_t;
 
 struct hydrant_client {
   gex_Flags_t flags;
-  const char *name;
-  const void *cdata;
+  const char* name;
+  const void* cdata;
 };
 struct hydrant_endpoint {
   gex_Client_t client;
   gex_Segment_t segment;
   gex_Flags_t flags;
   gex_EP_Index_t index;
-  const void *cdata;
+  const void* cdata;
 };
 struct hydrant_segment {
   gex_Client_t client;
   gex_Flags_t flags;
-  void *addr;
+  void* addr;
   uintptr_t size;
-  const void *cdata;
+  const void* cdata;
 };
 struct hydrant_team {
   gex_EP_t ep;
   gex_Rank_t rank;
   gex_Rank_t size;
   gex_Flags_t flags;
-  const void *cdata;
+  const void* cdata;
 };
 
 /* ---- queries ---- */
 static inline gex_Flags_t gex_Client_QueryFlags(gex_Client_t client) { return client->flags; }
-static inline const char *gex_Client_QueryName(gex_Client_t client) { return client->name; }
+static inline const char* gex_Client_QueryName(gex_Client_t client) { return client->name; }
 static inline gex_Client_t gex_EP_QueryClient(gex_EP_t ep) { return ep->client; }
 static inline gex_Flags_t gex_EP_QueryFlags(gex_EP_t ep) { return ep->flags; }
 static inline gex_Segment_t gex_EP_QuerySegment(gex_EP_t ep) { return ep->segment; }
 static inline gex_EP_Index_t gex_EP_QueryIndex(gex_EP_t ep) { return ep->index; }
 static inline gex_Client_t gex_Segment_QueryClient(gex_Segment_t seg) { return seg->client; }
 static inline gex_Flags_t gex_Segment_QueryFlags(gex_Segment_t seg) { return seg->flags; }
-static inline void *gex_Segment_QueryAddr(gex_Segment_t seg) { return seg->addr; }
+static inline void* gex_Segment_QueryAddr(gex_Segment_t seg) { return seg->addr; }
 static inline uintptr_t gex_Segment_QuerySize(gex_Segment_t seg) { return seg->size; }
 static inline gex_EP_t gex_TM_QueryEP(gex_TM_t tm) { return tm->ep; }
 static inline gex_Client_t gex_TM_QueryClient(gex_TM_t tm) { return tm->ep->client; }
@@ -78,14 +79,20 @@ static inline gex_Rank_t gex_TM_QueryRank(gex_TM_t tm) { return tm->rank; }
 static inline gex_Rank_t gex_TM_QuerySize(gex_TM_t tm) { return tm->size; }
 
 /* ---- one pointer of the client's per object, null at first ---- */
-static inline void gex_Client_SetCData(gex_Client_t client, const void *val) { client->cdata = val; }
-static inline void *gex_Client_QueryCData(gex_Client_t client) { return (void *)(uintptr_t)client->cdata; }
-static inline void gex_EP_SetCData(gex_EP_t ep, const void *val) { ep->cdata = val; }
-static inline void *gex_EP_QueryCData(gex_EP_t ep) { return (void *)(uintptr_t)ep->cdata; }
-static inline void gex_Segment_SetCData(gex_Segment_t seg, const void *val) { seg->cdata = val; }
-static inline void *gex_Segment_QueryCData(gex_Segment_t seg) { return (void *)(uintptr_t)seg->cdata; }
-static inline void gex_TM_SetCData(gex_TM_t tm, const void *val) { tm->cdata = val; }
-static inline void *gex_TM_QueryCData(gex_TM_t tm) { return (void *)(uintptr_t)tm->cdata; }
+static inline void gex_Client_SetCData(gex_Client_t client, const void* val) {
+  client->cdata = val;
+}
+static inline void* gex_Client_QueryCData(gex_Client_t client) {
+  return (void*)(uintptr_t)client->cdata;
+}
+static inline void gex_EP_SetCData(gex_EP_t ep, const void* val) { ep->cdata = val; }
+static inline void* gex_EP_QueryCData(gex_EP_t ep) { return (void*)(uintptr_t)ep->cdata; }
+static inline void gex_Segment_SetCData(gex_Segment_t seg, const void* val) { seg->cdata = val; }
+static inline void* gex_Segment_QueryCData(gex_Segment_t seg) {
+  return (void*)(uintptr_t)seg->cdata;
+}
+static inline void gex_TM_SetCData(gex_TM_t tm, const void* val) { tm->cdata = val; }
+static inline void* gex_TM_QueryCData(gex_TM_t tm) { return (void*)(uintptr_t)tm->cdata; }
 
 /* ---- life ---- */
 struct hydrant_client_info { /* what the headers that a client was compiled with say */
@@ -93,15 +100,15 @@ struct hydrant_client_info { /* what the headers that a client was compiled with
   uint32_t thread_mode;
   uint32_t segment_mode;
   uint32_t debug;
-  const char *config;
+  const char* config;
 };
 /* Errors: GASNET_ERR_BAD_ARG for headers of another layout (the text names both), GASNET_ERR_NOT_INIT
  * after a failed wire-up, GASNET_ERR_RESOURCE if called twice. */
-int hydrant_client_init(gex_Client_t *client_p, gex_EP_t *ep_p, gex_TM_t *tm_p, const char *name,
-                        int *argc, char ***argv, gex_Flags_t flags,
-                        const struct hydrant_client_info *info);
-static inline int gex_Client_Init(gex_Client_t *client_p, gex_EP_t *ep_p, gex_TM_t *tm_p,
-                                  const char *client_name, int *argc, char ***argv,
+int hydrant_client_init(gex_Client_t* client_p, gex_EP_t* ep_p, gex_TM_t* tm_p, const char* name,
+                        int* argc, char*** argv, gex_Flags_t flags,
+                        const struct hydrant_client_info* info);
+static inline int gex_Client_Init(gex_Client_t* client_p, gex_EP_t* ep_p, gex_TM_t* tm_p,
+                                  const char* client_name, int* argc, char*** argv,
                                   gex_Flags_t flags) {
   static const struct hydrant_client_info info = {HYDRANT_GASNET_LAYOUT, HYDRANT_THREAD_MODE,
                                                   HYDRANT_SEGMENT_MODE,
@@ -116,21 +123,22 @@ static inline int gex_Client_Init(gex_Client_t *client_p, gex_EP_t *ep_p, gex_TM
 
 /* Collective over the primordial team, once per process: memory of `size` bytes (a multiple of
  * GASNET_PAGESIZE, not 0, at most gasnet_getMaxLocalSegmentSize()), mapped by all ranks of the node. */
-int gex_Segment_Attach(gex_Segment_t *segment_p, gex_TM_t tm, uintptr_t size);
+int gex_Segment_Attach(gex_Segment_t* segment_p, gex_TM_t tm, uintptr_t size);
 /* A segment of the client's memory [addr, addr+size), or of new memory if addr is null. Local. */
-int gex_Segment_Create(gex_Segment_t *segment_p, gex_Client_t client, gex_Addr_t addr, uintptr_t size,
-                       gex_MK_t kind, gex_Flags_t flags);
+int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t addr,
+                       uintptr_t size, gex_MK_t kind, gex_Flags_t flags);
 void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t flags);
 /* GASNET_ERR_RESOURCE beyond GASNET_MAXEPS endpoints. */
-int gex_EP_Create(gex_EP_t *ep_p, gex_Client_t client, gex_EP_Capabilities_t caps, gex_Flags_t flags);
+int gex_EP_Create(gex_EP_t* ep_p, gex_Client_t client, gex_EP_Capabilities_t caps,
+                  gex_Flags_t flags);
 int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags);
-int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t *eps, size_t num_eps, gex_Flags_t flags);
+int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_Flags_t flags);
 /* Where the bound segment of (tm, rank) is: for its owner, here (null if not mapped), and its size (0 if
  * there is none that this process knows of). Each output may be null. */
-gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p,
-                                       void **localaddr_p, uintptr_t *size_p, gex_Flags_t flags);
-int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, void **localaddr_p,
-                           uintptr_t *size_p);
+gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p,
+                                       void** localaddr_p, uintptr_t* size_p, gex_Flags_t flags);
+int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p, void** localaddr_p,
+                           uintptr_t* size_p);
 
 /* ---- teams ---- */
 /* A name for one endpoint of any rank, without communication: bit 0 is set, then the two indices. */

@@ -10,15 +10,15 @@ HYDRANT_GASNET_BEGIN
 
 typedef gex_Rank_t gasnet_node_t;
 typedef struct {
-  void *addr;
+  void* addr;
   uintptr_t size;
 } gasnet_seginfo_t;
 typedef struct {
   gasnet_node_t host;      /* the lowest rank of that host */
   gasnet_node_t supernode; /* which group of ranks that map each other's segments, from 0 */
-  intptr_t offset;         /* what to add to an address of its segment to reach it here; 0 if not mapped */
+  intptr_t offset; /* what to add to an address of its segment to reach it here; 0 if not mapped */
 } gasnet_nodeinfo_t;
-typedef struct hydrant_threadinfo *gasnet_threadinfo_t;
+typedef struct hydrant_threadinfo* gasnet_threadinfo_t;
 struct hydrant_rank_info {
   gex_Rank_t gex_jobrank;
 };
@@ -37,29 +37,31 @@ static inline gex_Rank_t gex_System_QueryJobSize(void) { return hydrant_job_info
 
 /* Ranks of this node that map each other's segments (neighbourhood), and of this host: ascending, valid
  * for ever. Every output may be null. */
-void gex_System_QueryNbrhdInfo(gex_RankInfo_t **info_p, gex_Rank_t *info_count_p,
-                               gex_Rank_t *my_info_index_p);
-void gex_System_QueryHostInfo(gex_RankInfo_t **info_p, gex_Rank_t *info_count_p,
-                              gex_Rank_t *my_info_index_p);
-void gex_System_QueryMyPosition(gex_Rank_t *nbrhd_set_size_p, gex_Rank_t *nbrhd_set_rank_p,
-                                gex_Rank_t *host_set_size_p, gex_Rank_t *host_set_rank_p);
+void gex_System_QueryNbrhdInfo(gex_RankInfo_t** info_p, gex_Rank_t* info_count_p,
+                               gex_Rank_t* my_info_index_p);
+void gex_System_QueryHostInfo(gex_RankInfo_t** info_p, gex_Rank_t* info_count_p,
+                              gex_Rank_t* my_info_index_p);
+void gex_System_QueryMyPosition(gex_Rank_t* nbrhd_set_size_p, gex_Rank_t* nbrhd_set_rank_p,
+                                gex_Rank_t* host_set_size_p, gex_Rank_t* host_set_rank_p);
 int gex_System_GetVerboseErrors(void);
 void gex_System_SetVerboseErrors(int enable);
 uint64_t hydrant_max_threads(int thread_mode);
-static inline uint64_t gex_System_QueryMaxThreads(void) { return hydrant_max_threads(HYDRANT_THREAD_MODE); }
+static inline uint64_t gex_System_QueryMaxThreads(void) {
+  return hydrant_max_threads(HYDRANT_THREAD_MODE);
+}
 static inline int gex_System_QueryHiddenAMConcurrencyLevel(void) {
   return GASNET_HIDDEN_AM_CONCURRENCY_LEVEL;
 }
 typedef struct {
-  const char *gex_device_list;
+  const char* gex_device_list;
   unsigned int gex_thread_roles;
-  void *(*gex_progress_fn)(void *);
-  void *gex_progress_arg;
+  void* (*gex_progress_fn)(void*);
+  void* gex_progress_arg;
 } gex_ProgressThreadInfo_t;
 #define GEX_THREAD_ROLE_RCV (1U << 0)
 #define GEX_THREAD_ROLE_SND (1U << 1)
-int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int *count_p,
-                                    const gex_ProgressThreadInfo_t **info_p, gex_Flags_t flags);
+int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int* count_p,
+                                    const gex_ProgressThreadInfo_t** info_p, gex_Flags_t flags);
 
 /* Ends the job with `exitcode`; does not return. Any rank, any thread, in a handler too. */
 #if defined(__GNUC__)
@@ -67,9 +69,9 @@ __attribute__((__noreturn__))
 #endif
 void gasnet_exit(int exitcode);
 /* The environment as the launcher has it: the same on every rank. Null if unset. */
-char *gasnet_getenv(const char *name);
-const char *gasnet_ErrorName(int errval);
-const char *gasnet_ErrorDesc(int errval);
+char* gasnet_getenv(const char* name);
+const char* gasnet_ErrorName(int errval);
+const char* gasnet_ErrorDesc(int errval);
 
 #define GASNET_WAIT_SPIN 0
 #define GASNET_WAIT_BLOCK 1
@@ -81,8 +83,8 @@ int gasnet_set_waitmode(int wait_mode);
 uintptr_t gasnet_getMaxLocalSegmentSize(void);
 uintptr_t gasnet_getMaxGlobalSegmentSize(void);
 /* Fill the first `numentries` entries. Errors: GASNET_ERR_NOT_INIT, GASNET_ERR_BAD_ARG. */
-int gasnet_getSegmentInfo(gasnet_seginfo_t *table, int numentries);
-int gasnet_getNodeInfo(gasnet_nodeinfo_t *table, int numentries);
+int gasnet_getSegmentInfo(gasnet_seginfo_t* table, int numentries);
+int gasnet_getNodeInfo(gasnet_nodeinfo_t* table, int numentries);
 
 /* Declarations that GASNet-1 wants where functions begin; nothing is kept per function here. */
 #define GASNET_BEGIN_FUNCTION() typedef int hydrant_begin_function_t __attribute__((__unused__))

@@ -1,6 +1,7 @@
 // GASNet-1's rules of names, for all ways in which three ranks can meet, against rules written down here
 // without a look at the implementation.
 #include "extended/named_barrier.hpp"
+
 #include "tests/unit/extended/barrier_world.hpp"
 
 #include <gtest/gtest.h>

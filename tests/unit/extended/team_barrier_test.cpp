@@ -1,5 +1,6 @@
 // Barriers of teams: any number outstanding, complete in order, at none before all have begun it.
 #include "extended/team_barrier.hpp"
+
 #include "tests/unit/extended/barrier_world.hpp"
 
 #include <gtest/gtest.h>
@@ -24,8 +25,7 @@ class Teams {
         barriers_.push_back(std::make_unique<CountedBarrier>(
             rank, size == 1 ? std::vector<BarrierLines>{} : lines_.all(), nullptr, threaded));
       } else {
-        barriers_.push_back(
-            std::make_unique<QueuedBarrier>(world_.release(rank), tables_[rank]));
+        barriers_.push_back(std::make_unique<QueuedBarrier>(world_.release(rank), tables_[rank]));
       }
     }
     counted_ = counted;
