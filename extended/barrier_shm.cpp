@@ -55,8 +55,7 @@ ShmBarrier::ShmBarrier(Place place) : place_(std::move(place)) {
       const auto before = static_cast<Rank>((place_.rank + size - step) % size);
       const BarrierLines& lines = place_.lines[before];
       round.sources.push_back(
-          {.rank = before,
-           .of_parity = {lines.of_parity[0] + index, lines.of_parity[1] + index}});
+          {.rank = before, .of_parity = {lines.of_parity[0] + index, lines.of_parity[1] + index}});
       round.readers.push_back(static_cast<Rank>((place_.rank + step) % size));
     }
   }
@@ -187,8 +186,7 @@ void ShmBarrier::find_missing(std::vector<Rank>* missing) const {
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
   for (Rank rank = 0; rank < place_.size; ++rank) {
     // The first word says that a rank has come; the others, how far it got.
-    const uint64_t word =
-        place_.lines[rank].of_parity[epoch & 1]->load(std::memory_order_relaxed);
+    const uint64_t word = place_.lines[rank].of_parity[epoch & 1]->load(std::memory_order_relaxed);
     if (((word ^ make_word(epoch, {})) & kEpochMask) != 0) missing->push_back(rank);
   }
   const uint32_t round = round_.load(std::memory_order_relaxed);

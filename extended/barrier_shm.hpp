@@ -64,9 +64,9 @@ class ShmBarrier final : public BarrierEngine {
   struct Place {
     Rank rank = 0;
     Rank size = 1;
-    uint32_t radix = 2;              // >= size: one round
-    std::vector<BarrierLines> lines; // by rank; may be empty if size is 1
-    Transport* transport = nullptr;  // whose sleepers are to be woken; null: nobody sleeps
+    uint32_t radix = 2;               // >= size: one round
+    std::vector<BarrierLines> lines;  // by rank; may be empty if size is 1
+    Transport* transport = nullptr;   // whose sleepers are to be woken; null: nobody sleeps
   };
   // Requires: at most BarrierLines::kRounds rounds, zeroed lines.
   explicit ShmBarrier(Place place);

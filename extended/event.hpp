@@ -7,9 +7,8 @@
 // out of it, for the next thread that needs one: memory is bounded by the most that was ever outstanding.
 #pragma once
 
-#include <gasnet_fwd.h>
-
 #include <cstdint>
+#include <gasnet_fwd.h>
 
 namespace hydrant {
 class EventPool;

@@ -12,8 +12,9 @@ namespace {
 
 void check_event(const hydrant_event* event, const char* call) noexcept {
   if (event == GEX_EVENT_NO_OP) [[unlikely]] {
-    fatal("%s: GEX_EVENT_NO_OP is no event: what was asked for with GEX_FLAG_IMMEDIATE did not start",
-          call);
+    fatal(
+        "%s: GEX_EVENT_NO_OP is no event: what was asked for with GEX_FLAG_IMMEDIATE did not start",
+        call);
   }
   if (event->is_done == nullptr) [[unlikely]] {
     fatal("%s: this event was synced before; a success consumes it", call);

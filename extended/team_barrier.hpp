@@ -1,5 +1,6 @@
-// GASNet-EX's barrier: no names, any number outstanding, completing in order. Barriers have numbers from 1 on;
-// begin() answers the number of one that it has started, is_done() whether that one is complete.
+// GASNet-EX's barrier: no names, any number outstanding, completing in order. Barriers have numbers
+// from 1 on; begin() answers the number of one that it has started, is_done() whether that one is
+// complete.
 //
 // CountedBarrier: among ranks that share memory, few enough that everybody looks at everybody. A rank shows
 // how many barriers it has begun; barrier k is done when all show k or more. Nothing has to be driven,
@@ -40,8 +41,8 @@ class TeamBarrier {
 
 class CountedBarrier final : public TeamBarrier {
  public:
-  // `lines` by rank; the first word of each is used. transport may be null: nobody sleeps. `threaded`: begin()
-  // may be called by several threads at once.
+  // `lines` by rank; the first word of each is used. transport may be null: nobody sleeps.
+  // `threaded`: begin() may be called by several threads at once.
   CountedBarrier(Rank rank, std::vector<BarrierLines> lines, Transport* transport, bool threaded);
 
   uint64_t begin() noexcept override;
