@@ -95,7 +95,8 @@ class Job:
     def _run_job(self, title, program, ranks):
         out = os.path.join(self.raw, f"{program}_{ranks}.json")
         command = [os.path.join(self.options.build, "bin", "hydrant-run"), "-n", str(ranks),
-                   os.path.join(self.bench, program), "--repetitions", str(JOB_REPETITIONS[self.options.size]),
+                   os.path.join(self.bench, program),
+                   "--repetitions", str(JOB_REPETITIONS[self.options.size]),
                    "--json", out] + (["--quick"] if self.options.size == "quick" else [])
         text = self._step(title, command, out)
         if text is None:
@@ -208,8 +209,8 @@ class Job:
         summary = {name: dict(zip(("lower", "median", "upper"), quartiles(self.rows.values(name)))) |
                    {"samples": self.rows.values(name)} for name in sorted(self.rows.samples)}
         with open(files[1], "w", encoding="utf-8") as file:
-            json.dump({"size": self.options.size, "context": self.rows.context, "goals": facts, "jobs": self.jobs,
-                       "instructions": self.instructions, "skipped": self.rows.skipped,
+            json.dump({"size": self.options.size, "context": self.rows.context, "goals": facts,
+                       "jobs": self.jobs, "instructions": self.instructions, "skipped": self.rows.skipped,
                        "failures": self.failures, "real_time_ns": summary}, file, indent=1)
         for draw, name in ((plots.hit_cost, "hit_cost.png"), (plots.sweep, "sweep.png")):
             path = os.path.join(folder, name)

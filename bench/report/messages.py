@@ -39,8 +39,8 @@ def facts_of_messages(table):
 
 def _cells(row):
     ucx = [f"{row['ucx_ns']:.0f}", f"{row['times_ucx']:.2f}"] if "ucx_ns" in row else ["-", "-"]
-    return [row["name"].replace("_", " "), f"{row['ns']:.0f}", f"{row['best_ns']:.0f}", f"{row['worst_ns']:.0f}",
-            f"{row['times_floor']:.2f}", *ucx]
+    return [row["name"].replace("_", " "), f"{row['ns']:.0f}", f"{row['best_ns']:.0f}",
+            f"{row['worst_ns']:.0f}", f"{row['times_floor']:.2f}", *ucx]
 
 
 HEADER = ["row", "ns", "best", "worst", "x floor", "UCX ns", "x UCX"]
@@ -54,7 +54,8 @@ def messages(tables_of_jobs):
                      f"{table['floor_round_trip_ns']:.0f} ns.\n\n" +
                      render(HEADER, [_cells(row) for row in table["rows"]]))
         facts += facts_of_messages(table)
-    parts.append("GASNet's own smp-conduit is not packaged: docs/conformance.md says how to run it beside this.")
+    parts.append("GASNet's own smp-conduit is not packaged: docs/conformance.md says how to run it "
+                 "beside this.")
     return "Active Messages between the ranks of a node", "\n\n".join(parts), facts
 
 
@@ -82,7 +83,8 @@ def short(tables_of_messages, tables_of_barriers):
         for row in table["rows"]:
             if row["name"] in ("unnamed", "named", "gex_nb"):
                 body.append([f"{table['ranks']} ranks", "barrier, " + row["name"], f"{row['ns']:.0f}",
-                             f"{row['best_ns']:.0f}", f"{row['worst_ns']:.0f}", f"{row['times_floor']:.2f}", "", ""])
+                             f"{row['best_ns']:.0f}", f"{row['worst_ns']:.0f}",
+                             f"{row['times_floor']:.2f}", "", ""])
     if not body:
         return ""
     return "\n".join([*lines, render(["job", *HEADER], body)])
