@@ -44,9 +44,9 @@ struct Row {
   const char* name;
   void (*run)();
 };
-constexpr Row kRows[] = {{"unnamed", unnamed},   {"anonymous", anonymous},
-                         {"named", named},       {"notify_wait", split},
-                         {"gex_blocking", team_blocking}, {"gex_nb", team_nb}};
+constexpr Row kRows[] = {
+    {"unnamed", unnamed},   {"anonymous", anonymous},        {"named", named},
+    {"notify_wait", split}, {"gex_blocking", team_blocking}, {"gex_nb", team_nb}};
 
 struct alignas(128) Line {
   std::atomic<uint64_t> value{0};
@@ -93,7 +93,8 @@ void report(const std::vector<double>& floors, const std::vector<std::vector<dou
               gex_System_QueryJobSize(), floors.size(), median(floors));
   for (size_t i = 0; i < std::size(kRows); ++i) {
     std::vector<double> ratios;
-    for (size_t r = 0; r < floors.size(); ++r) ratios.push_back(floors[r] > 0 ? rows[i][r] / floors[r] : 0);
+    for (size_t r = 0; r < floors.size(); ++r)
+      ratios.push_back(floors[r] > 0 ? rows[i][r] / floors[r] : 0);
     std::printf(
         "  {\"name\": \"%s\", \"ns\": %.1f, \"best_ns\": %.1f, \"worst_ns\": %.1f, "
         "\"times_floor\": %.2f}%s\n",

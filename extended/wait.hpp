@@ -1,7 +1,8 @@
-// How the extended API waits for other ranks: it looks, polling all the while; gives the processor away
-// when somebody who is waited for needs it; and sleeps when what it waits for takes longer than to fall asleep
-// and be woken. It does not yield to whoever else may run: beside other programs' load a yield costs their
-// time slice, a sleep does not (docs/barriers.md has the figures).
+// How the extended API waits for other ranks: it looks, polling all the while; gives the processor
+// away when somebody who is waited for needs it; and sleeps when what it waits for takes longer
+// than to fall asleep and be woken. It does not yield to whoever else may run: beside other
+// programs' load a yield costs their time slice, a sleep does not (docs/barriers.md has the
+// figures).
 //
 // Nothing waits silently: after HYDRANT_WAIT_WARN it says once what is missing, and goes on.
 #pragma once
