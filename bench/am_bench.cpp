@@ -13,20 +13,14 @@
 #define GASNET_SEQ 1
 #include <gasnetex.h>
 
-#include "bench/support/bench_main.hpp"
+#include "bench/support/job_bench.hpp"
 #include "firehose/base/thread.hpp"
 #if HYDRANT_HAVE_UCX
 #include "bench/support/ucx_am.hpp"
 #endif
 
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-
-#include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <sched.h>
 #include <string>
@@ -36,7 +30,8 @@
 namespace {
 
 using hydrant::now_ns;
-using hydrant::bench::median;
+using hydrant::bench::JobRow;
+using hydrant::bench::LineFloor;
 
 enum Handler : gex_AM_Index_t {
   kPing = 200,
@@ -89,34 +84,6 @@ gex_AM_Entry_t entry(Handler index, Function* function, gex_Flags_t flags, const
 }
 
 void barrier() { gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED); }
-
-struct alignas(128) Line {
-  std::atomic<uint64_t> value{0};
-};
-
-// Two lines in the asking rank's segment.
-struct Floor {
-  Line* lines = nullptr;
-  uint64_t base = 0;
-
-  double run(uint64_t rounds) {
-    uint32_t looks = 0;
-    const auto await = [&](const Line& line, uint64_t value) {
-      while (line.value.load(std::memory_order_acquire) != value) {
-        if (job.crowded && ++looks % 64 == 0) sched_yield();
-      }
-    };
-    barrier();
-    const uint64_t begin = now_ns();
-    for (uint64_t i = base + 1; i <= base + rounds; ++i) {
-      if (job.asks) lines[0].value.store(i, std::memory_order_release);
-      await(lines[job.asks ? 1 : 0], i);
-      if (!job.asks) lines[1].value.store(i, std::memory_order_release);
-    }
-    base += rounds;
-    return static_cast<double>(now_ns() - begin) / static_cast<double>(rounds);
-  }
-};
 
 // ns per round trip, or per message of a flood. Bytes 0: Shorts.
 double round_trip(size_t bytes, uint64_t rounds) {
@@ -205,65 +172,22 @@ double ucx_flood(size_t bytes, uint64_t messages) {
 #endif
 
 struct Row {
-  std::string name;
   size_t bytes;
   bool is_flood;
-  std::vector<double> ns, ucx_ns;
 };
 
-std::vector<Row> make_rows() {
+std::vector<Row> make_rows(std::vector<JobRow>* named) {
   std::vector<Row> rows;
   for (const bool is_flood : {false, true}) {
     const char* kind = is_flood ? "flood" : "round_trip";
-    rows.push_back({std::string("short_") + kind, 0, is_flood, {}, {}});
+    rows.push_back({0, is_flood});
+    named->push_back({std::string("short_") + kind, {}, {}});
     for (const size_t bytes : {8, 64, 128, 256, 512, 1024, 4096, 16384, 65536}) {
-      rows.push_back({"medium_" + std::to_string(bytes) + "_" + kind, bytes, is_flood, {}, {}});
+      rows.push_back({bytes, is_flood});
+      named->push_back({"medium_" + std::to_string(bytes) + "_" + kind, {}, {}});
     }
   }
   return rows;
-}
-
-nlohmann::json describe(const Row& row, const std::vector<double>& floors) {
-  std::vector<double> to_floor, to_ucx;
-  for (size_t i = 0; i < row.ns.size(); ++i) {
-    to_floor.push_back(row.ns[i] / floors[i]);
-    if (i < row.ucx_ns.size()) to_ucx.push_back(row.ns[i] / row.ucx_ns[i]);
-  }
-  nlohmann::json out = {{"name", row.name},
-                        {"ns", median(row.ns)},
-                        {"best_ns", *std::min_element(row.ns.begin(), row.ns.end())},
-                        {"worst_ns", *std::max_element(row.ns.begin(), row.ns.end())},
-                        {"times_floor", median(to_floor)},
-                        {"samples_ns", row.ns}};
-  if (!to_ucx.empty()) {
-    out["ucx_ns"] = median(row.ucx_ns);
-    out["times_ucx"] = median(to_ucx);
-  }
-  return out;
-}
-
-void report(const std::vector<Row>& rows, const std::vector<double>& floors,
-            const std::string& json_file) {
-  nlohmann::json out = {{"ranks", job.size},
-                        {"repetitions", floors.size()},
-                        {"floor_round_trip_ns", median(floors)},
-                        {"rows", nlohmann::json::array()}};
-  std::printf("%u ranks; floor (line handed to and fro): %.0f ns\n", job.size, median(floors));
-  std::printf("%-26s %9s %9s %9s %8s %9s %7s\n", "row", "ns", "best", "worst", "x floor", "UCX ns",
-              "x UCX");
-  for (const Row& row : rows) {
-    const nlohmann::json line = describe(row, floors);
-    out["rows"].push_back(line);
-    std::printf("%-26s %9.1f %9.1f %9.1f %8.2f", row.name.c_str(), line["ns"].get<double>(),
-                line["best_ns"].get<double>(), line["worst_ns"].get<double>(),
-                line["times_floor"].get<double>());
-    if (line.contains("ucx_ns")) {
-      std::printf(" %9.1f %7.2f\n", line["ucx_ns"].get<double>(), line["times_ucx"].get<double>());
-    } else {
-      std::printf(" %9s %7s\n", "-", "-");
-    }
-  }
-  if (!json_file.empty()) std::ofstream(json_file) << out.dump(1) << '\n';
 }
 
 bool start(int* argc, char*** argv) {
@@ -286,8 +210,7 @@ bool start(int* argc, char*** argv) {
   job.size = gex_TM_QuerySize(job.team);
   job.peer = job.rank ^ 1;
   job.asks = job.rank % 2 == 0;
-  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  job.crowded = static_cast<long>(job.size) > processors;
+  job.crowded = hydrant::bench::is_crowded(job.size);
   if (!job.crowded) {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -301,19 +224,8 @@ bool start(int* argc, char*** argv) {
 
 int main(int argc, char** argv) {
   if (!start(&argc, &argv)) return 1;
-  CLI::App app(hydrant::bench::kAbout);
-  uint32_t repetitions = 9;
-  std::string json_file;
-  bool quick = false;
-  app.add_option("--repetitions", repetitions, "Of the whole table, interleaved")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--json", json_file, "Also to this file, samples included");
-  app.add_flag("--quick", quick, "A tenth of the messages");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    gasnet_exit(job.rank == 0 ? app.exit(error) : error.get_exit_code());
-  }
+  const hydrant::bench::JobOptions options =
+      hydrant::bench::parse_job_options(argc, argv, job.rank == 0);
   if (job.size % 2 != 0) {
     if (job.rank == 0)
       std::fprintf(stderr, "am_bench: %u ranks; an even number is needed\n", job.size);
@@ -326,30 +238,34 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "am_bench: the segment of rank %u is not mapped here\n", job.rank & ~1u);
     return 1;
   }
-  Floor floor{.lines = static_cast<Line*>(mapped)};
+  LineFloor floor{
+      .lines = static_cast<LineFloor::Line*>(mapped), .first = job.asks, .crowded = job.crowded};
 #if HYDRANT_HAVE_UCX
   barrier();
   const bool with_ucx = !job.crowded && open_ucx();
 #endif
-  const uint64_t scale = (quick ? 10 : 1) * (job.crowded ? 10 : 1);
+  const uint64_t scale = (options.quick ? 10 : 1) * (job.crowded ? 10 : 1);
   std::vector<double> floors;
-  std::vector<Row> rows = make_rows();
-  for (uint32_t r = 0; r <= repetitions; ++r) {  // the first one warms up
-    const double ns = floor.run(20000 / scale);
-    if (r > 0) floors.push_back(ns);
-    for (Row& row : rows) {
-      const uint64_t rounds = (row.is_flood ? 50000 : 10000) / scale / (1 + row.bytes / 4096);
-      const double ours = row.is_flood ? flood(row.bytes, rounds) : round_trip(row.bytes, rounds);
-      if (r > 0) row.ns.push_back(ours);
+  std::vector<JobRow> results;
+  const std::vector<Row> rows = make_rows(&results);
+  for (uint32_t r = 0; r <= options.repetitions; ++r) {  // the first one warms up
+    barrier();
+    const double floor_ns = floor.run(20000 / scale);
+    if (r > 0) floors.push_back(floor_ns);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const size_t bytes = rows[i].bytes;
+      const uint64_t rounds = (rows[i].is_flood ? 50000 : 10000) / scale / (1 + bytes / 4096);
+      const double ours = rows[i].is_flood ? flood(bytes, rounds) : round_trip(bytes, rounds);
+      if (r > 0) results[i].ns.push_back(ours);
 #if HYDRANT_HAVE_UCX
       if (!with_ucx) continue;
       const double theirs =
-          row.is_flood ? ucx_flood(row.bytes, rounds) : ucx_round_trip(row.bytes, rounds);
-      if (r > 0) row.ucx_ns.push_back(theirs);
+          rows[i].is_flood ? ucx_flood(bytes, rounds) : ucx_round_trip(bytes, rounds);
+      if (r > 0) results[i].peer_ns.push_back(theirs);
 #endif
     }
   }
-  if (job.rank == 0) report(rows, floors, json_file);
+  if (job.rank == 0) hydrant::bench::report_job(job.size, results, floors, options.json_file);
   barrier();
   gasnet_exit(0);
 }
