@@ -19,7 +19,11 @@ namespace {
 constexpr uint64_t kLeaveNs = 1'000'000'000;
 constexpr uint64_t kStartNs = 60'000'000'000;
 
+// How long a rank that waits for others goes on when the job is being ended.
+constexpr uint64_t kPatienceNs = 200'000'000;
+
 std::atomic<int> requested_code{0};
+std::atomic<uint64_t> ending_since_ns{0};
 pid_t job_pid = 0;
 
 // Writes out what is buffered, unless somebody is in the middle of writing: then it cannot be helped.
@@ -49,6 +53,8 @@ class EndListener final : public ExitWatch::Listener {
   static void follow(int code) noexcept {
     Job& the_job = job();
     requested_code.store(code, std::memory_order_relaxed);
+    uint64_t never = 0;
+    ending_since_ns.compare_exchange_strong(never, now_ns(), std::memory_order_relaxed);
     the_job.ending.store(true, std::memory_order_release);
     if (Transport* transport = the_job.transport_to_wake.load(std::memory_order_acquire))
       transport->wake();
@@ -146,6 +152,12 @@ void end_job(int code) noexcept {
   }
   flush_streams();
   _exit(code);
+}
+
+bool is_over() noexcept {
+  if (!job().ending.load(std::memory_order_acquire)) return false;
+  const uint64_t since = ending_since_ns.load(std::memory_order_relaxed);
+  return since != 0 && now_ns() - since > kPatienceNs;
 }
 
 void follow_the_end() noexcept {

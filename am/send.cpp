@@ -1,6 +1,7 @@
 #include "am/send.hpp"
 
 #include "am/deliver.hpp"
+#include "am/exit.hpp"
 #include "am/job.hpp"
 #include "am/thread_state.hpp"
 #include "am/waiting.hpp"
@@ -13,9 +14,7 @@ namespace {
 
 // Makes room in `lane`, or tells that there will be none.
 Status wait_for_room(Lane lane, Waiter& waiter) noexcept {
-  if (job().ending.load(std::memory_order_relaxed)) {
-    return fail(Status::kBroken, "the job is ending");
-  }
+  if (is_over()) return fail(Status::kBroken, "the job is ending");
   const uint32_t events = lane == Lane::kRequest ? poll_all() : poll_replies();
   waiter.polled(events);
   return Status::kOk;

@@ -26,6 +26,7 @@ std::atomic<uint32_t> poll_max{0};
 std::atomic<uint32_t> sleepers{0};
 
 constexpr uint64_t kSleepNs = 10'000'000;
+constexpr uint64_t kMostNs = 5'000'000'000;
 
 uint32_t poll_budget() noexcept {
   uint32_t budget = poll_max.load(std::memory_order_relaxed);
@@ -88,7 +89,7 @@ bool give_way(uint32_t misses) noexcept {
     return false;
   }
   Job& the_job = job();
-  if (the_job.ending.load(std::memory_order_relaxed)) wait_for_the_end();
+  if (is_over()) follow_the_end();
   if (misses <= spins + policy.yields.load(std::memory_order_relaxed) ||
       !policy.sleeps.load(std::memory_order_relaxed) || the_job.transport == nullptr) {
     sched_yield();
@@ -121,6 +122,11 @@ void choose_wait_mode(uint32_t ranks_here) noexcept {
   set_wait_mode(ranks_here > processors() ? WaitMode::kBlock : WaitMode::kSpinBlock);
 }
 
-void wait_for_the_end() noexcept { follow_the_end(); }
+void wait_for_the_end() noexcept {
+  // Not for ever: whoever cannot reach a rank hears soon that the job is ending, or ends it.
+  const uint64_t limit = now_ns() + kMostNs;
+  while (!is_over() && now_ns() < limit) usleep(1000);
+  follow_the_end();
+}
 
 }  // namespace hydrant
