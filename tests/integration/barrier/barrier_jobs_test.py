@@ -1,0 +1,112 @@
+#!/usr/bin/python3
+"""Runs barrier_client as jobs of 1 to 4 and of 9 ranks, with every algorithm, and looks at what comes out.
+
+barrier_jobs_test.py PATH_OF_BARRIER_CLIENT
+"""
+import os
+import subprocess
+import sys
+import unittest
+
+CLIENT = ""
+SECONDS = 60
+ALGORITHMS = {
+    "default": {},
+    "SHM in rounds": {"GASNET_BARRIER": "SHM", "HYDRANT_BARRIER_RADIX": "2"},
+    "AMDISSEM": {"GASNET_BARRIER": "AMDISSEM"},
+    "AMCENTRAL": {"GASNET_BARRIER": "AMCENTRAL"},
+}
+
+
+def run(ranks, *arguments, **extra):
+    """(exit status, everything that was printed) of one job."""
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith(("GASNET_", "HYDRANT_", "FIREHOSE_"))}
+    env.update(GASNET_PSHM_NODES=str(ranks), **extra)
+    with subprocess.Popen([CLIENT, *arguments], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True) as job:
+        try:
+            text, _ = job.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            job.terminate()
+            text, _ = job.communicate(timeout=SECONDS)
+            text += "\n(it did not end)"
+    return job.returncode, text
+
+
+class BarrierJobs(unittest.TestCase):
+    def holds(self, ranks, what, **extra):
+        status, text = run(ranks, what, **extra)
+        self.assertEqual((status, "all held" in text), (0, True), f"{what}, {ranks} ranks, {extra}:\n{text}")
+        return text
+
+    def test_rules_of_names(self):
+        for name, extra in ALGORITHMS.items():
+            for ranks in (1, 2, 3, 4):
+                with self.subTest(name, ranks=ranks):
+                    self.holds(ranks, "rules", **extra)
+
+    def test_events(self):
+        for name, extra in ALGORITHMS.items():
+            for ranks in (1, 2, 3, 4):
+                with self.subTest(name, ranks=ranks):
+                    self.holds(ranks, "events", **extra)
+
+    def test_messages_while_waiting(self):
+        for name, extra in ALGORITHMS.items():
+            for ranks in (1, 2, 4):
+                with self.subTest(name, ranks=ranks):
+                    self.holds(ranks, "messages", **extra)
+
+    def test_many_ranks(self):
+        self.holds(9, "rules")
+        self.holds(9, "events", HYDRANT_BARRIER_RADIX="3")
+        self.holds(9, "events", GASNET_BARRIER="RDMADISSEM")
+
+    def test_not_strict(self):
+        for name, extra in ALGORITHMS.items():
+            with self.subTest(name):
+                self.holds(3, "agreed", HYDRANT_BARRIER_STRICT="0", **extra)
+
+    def test_threads_that_sleep(self):
+        # They do, if the wait mode lets them: nobody spins for long with a limit this small.
+        self.holds(2, "late")
+
+    def test_unknown_algorithm_names_the_choices(self):
+        text = self.holds(2, "agreed", GASNET_BARRIER="IBDISSEM")
+        for name in ("IBDISSEM", "SHM", "AMDISSEM", "AMCENTRAL"):
+            self.assertIn(name, text)
+        self.assertNotIn("warning", self.holds(2, "agreed", GASNET_BARRIER="dissem"))
+
+    def test_says_who_is_missing(self):
+        for name, extra in ALGORITHMS.items():
+            with self.subTest(name):
+                text = self.holds(3, "late", HYDRANT_WAIT_WARN="100ms", **extra)
+                self.assertRegex(text, r"still waits in gasnet_barrier \(\w+\): ranks? [012]( and [012])? of 3")
+                self.assertRegex(text, r"still waits in gex_Coll_Barrier \(\w+\): ranks? [012]( and [012])? of 3")
+                if name == "default":
+                    self.assertIn("rank 2 of 3 has not come", text)
+        self.assertNotIn("still waits", self.holds(3, "late", HYDRANT_WAIT_WARN="0"))
+
+    def test_misuse_ends_the_job_with_a_text(self):
+        texts = {
+            "wait": "gasnet_barrier_wait without a gasnet_barrier_notify before it",
+            "try": "gasnet_barrier_try without a gasnet_barrier_notify before it",
+            "notify": "gasnet_barrier_notify: there was a notify before",
+            "handler": "gasnet_barrier_notify in a handler",
+            "team": "is no team of this job",
+            "no_op": "GEX_EVENT_NO_OP is no event",
+            "twice": "this event was synced before",
+            "early": "gasnet_barrier_notify before a client is initialised",
+        }
+        for what, text in texts.items():
+            with self.subTest(what):
+                status, output = run(2, "misuse", what)
+                self.assertNotEqual(status, 0, output)
+                self.assertIn(text, output)
+                self.assertNotIn("WRONG", output)
+
+
+if __name__ == "__main__":
+    CLIENT = sys.argv.pop(1)
+    unittest.main(verbosity=2)
