@@ -4,6 +4,7 @@
 // thread's own buffer, or keeps the client's, and commit is an ordinary send.
 #include <hydrant/gasnet/am_calls.h>
 
+#include "am/hsl.hpp"
 #include "am/job.hpp"
 #include "am/send.hpp"
 #include "am/thread_state.hpp"
@@ -16,7 +17,8 @@ using namespace hydrant;
 
 namespace {
 
-constexpr size_t kOwnBuffer = 2;
+// A request that waits for room runs handlers, and those may prepare replies: a buffer each.
+constexpr size_t own_buffer(bool is_reply) noexcept { return is_reply ? 3 : 2; }
 
 struct Preparing {
   bool is_reply = false;
@@ -44,6 +46,7 @@ size_t limit(const Preparing& want) noexcept {
 
 Status check(const Preparing& want, const SourceDescriptor& source) noexcept {
   if (!is_wired()) return fail(Status::kNotInit, "no client is initialised");
+  if (job().debug) check_no_locks("an Active Message is prepared");
   if (source.in_use) {
     return fail(Status::kBadArg,
                 "this thread has prepared a message already; commit or cancel it first");
@@ -57,6 +60,11 @@ Status check(const Preparing& want, const SourceDescriptor& source) noexcept {
   }
   if ((want.client_buffer == nullptr) != (want.lc_opt == nullptr)) {
     return fail(Status::kBadArg, "lc_opt belongs to client_buf: both or neither may be null");
+  }
+  if (want.lc_opt == GEX_EVENT_DEFER || (want.is_reply && want.lc_opt == GEX_EVENT_GROUP)) {
+    return fail(Status::kBadArg, "GEX_EVENT_%s is not for %s",
+                want.lc_opt == GEX_EVENT_DEFER ? "DEFER" : "GROUP",
+                want.is_reply ? "replies" : "Active Messages");
   }
   if (want.is_reply && (want.token == nullptr || !want.token->is_request))
     return fail(Status::kBadArg, "only the handler of a request may reply");
@@ -90,7 +98,7 @@ Status find_room(const Preparing& want, size_t bytes, SourceDescriptor* source) 
     source->size = std::min<size_t>(source->cell.bytes, want.most);
     return Status::kOk;
   }
-  source->addr = this_thread().buffer(kOwnBuffer);
+  source->addr = this_thread().buffer(own_buffer(want.is_reply));
   source->size = bytes;
   return source->addr != nullptr ? Status::kOk : fail(Status::kResource, "no memory for a message");
 }
@@ -102,8 +110,9 @@ gex_AM_SrcDesc_t prepare(Preparing& want) noexcept {
   if (status == Status::kOk) status = find_room(want, std::min(want.most, limit(want)), &source);
   if (status == Status::kNotReady) return GEX_AM_SRCDESC_NO_OP;
   if (status != Status::kOk) {
+    if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed))
+      wait_for_the_end();
     // There is no other way to say it: a descriptor that is no operation means "not now".
-    report(status, call_name(want.is_reply, want.is_long));
     fatal("%s: %s", call_name(want.is_reply, want.is_long), last_error_text());
   }
   source.in_use = true;
@@ -120,6 +129,7 @@ gex_AM_SrcDesc_t prepare(Preparing& want) noexcept {
 gex_AM_SrcDesc_t prepare_request(bool is_long, gex_TM_t tm, gex_Rank_t rank,
                                  Preparing want) noexcept {
   want.is_long = is_long;
+  if (!is_wired()) fatal("%s: no client is initialised", call_name(false, is_long));
   if (const Status status = resolve(tm, rank, &want.peer); status != Status::kOk) {
     fatal("%s: %s", call_name(false, is_long), last_error_text());
   }
