@@ -7,10 +7,15 @@ namespace hydrant {
 void ProgressTable::add(Function function, void* context) noexcept {
   const MutexLock lock(mu_);
   const uint32_t count = count_.load(std::memory_order_relaxed);
-  // The same row for the same context: whoever still reads an old pair reads a pair that belongs together.
+  // A row's context stays: whoever still has its old function calls it with what belongs to it. Rows that
+  // hold another function of this context are taken.
   for (uint32_t i = 0; i < kRows; ++i) {
     Row& row = rows_[i];
-    if (i < count && row.context.load(std::memory_order_relaxed) != context) continue;
+    const Function held = row.function.load(std::memory_order_relaxed);
+    if (i < count && (row.context.load(std::memory_order_relaxed) != context ||
+                      (held != nullptr && held != function))) {
+      continue;
+    }
     row.context.store(context, std::memory_order_relaxed);
     row.function.store(function, std::memory_order_release);
     if (i >= count) count_.store(i + 1, std::memory_order_release);

@@ -15,9 +15,12 @@ namespace hydrant {
 
 class ProgressTable {
  public:
+  static constexpr uint32_t kRows = 16;
   // Does what can be done now, never waits; answers how many things happened.
   using Function = uint32_t (*)(void* context);
 
+  // At most kRows different contexts ever; the same pair twice is one. Beyond that: one line in the log,
+  // and it is not called.
   void add(Function function, void* context) noexcept;
   void remove(Function function, void* context) noexcept;
 
@@ -25,15 +28,14 @@ class ProgressTable {
     uint32_t events = 0;
     const uint32_t count = count_.load(std::memory_order_acquire);
     for (uint32_t i = 0; i < count; ++i) {
-      const Function function = rows_[i].function.load(std::memory_order_relaxed);
+      const Function function = rows_[i].function.load(std::memory_order_acquire);
       if (function != nullptr) events += function(rows_[i].context.load(std::memory_order_relaxed));
     }
     return events;
   }
 
  private:
-  static constexpr uint32_t kRows = 16;
-  // A row keeps its context for ever once it has one, unless both are replaced while the function is null.
+  // A row keeps its context for ever once it has one.
   struct Row {
     std::atomic<Function> function{nullptr};
     std::atomic<void*> context{nullptr};
