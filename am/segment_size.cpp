@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <gasnet_config.h>
 
@@ -66,7 +67,7 @@ Status parse_segment_size(std::string_view text, uint64_t available, uint32_t ra
   }
   double number = 0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-  if (error != std::errc{} || number <= 0) return unreadable(text);
+  if (error != std::errc{} || !std::isfinite(number) || number <= 0) return unreadable(text);
   std::string_view unit(end, static_cast<size_t>(rest.data() + rest.size() - end));
   const bool fraction = unit.empty() && number <= 1.0;
   uint64_t scale = uint64_t{1} << 20;  // a plain number is MiB, as in GASNet
@@ -80,6 +81,11 @@ Status parse_segment_size(std::string_view text, uint64_t available, uint32_t ra
   double wanted =
       fraction ? number * static_cast<double>(available) : number * static_cast<double>(scale);
   if (per == 'H' || (per == 0 && fraction)) wanted /= ranks_here;
+  if (wanted < GASNET_PAGESIZE) {
+    return fail(Status::kBadArg,
+                "GASNET_MAX_SEGSIZE is '%.*s', for %u ranks here: less than a page (%d)",
+                static_cast<int>(text.size()), text.data(), ranks_here, GASNET_PAGESIZE);
+  }
   *bytes = whole_pages(wanted);
   return Status::kOk;
 }
