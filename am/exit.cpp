@@ -10,13 +10,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
+#include <pthread.h>
 #include <unistd.h>
 
 namespace hydrant {
 namespace {
 
 constexpr uint64_t kLeaveNs = 1'000'000'000;
+constexpr uint64_t kFlushNs = 500'000'000;
 constexpr uint64_t kStartNs = 60'000'000'000;
 
 // How long a rank that waits for others goes on when the job is being ended.
@@ -27,11 +30,33 @@ std::atomic<uint64_t> ending_since_ns{0};
 pid_t job_pid = 0;
 
 // Writes out what is buffered, unless somebody is in the middle of writing: then it cannot be helped.
-void flush_streams() noexcept {
+void flush_standard_streams() noexcept {
   for (FILE* stream : {stdout, stderr}) {
     if (ftrylockfile(stream) != 0) continue;
     fflush_unlocked(stream);
     funlockfile(stream);
+  }
+}
+
+std::atomic<bool> all_flushed{false};
+
+void* flush_all(void*) {
+  std::fflush(nullptr);
+  all_flushed.store(true, std::memory_order_release);
+  return nullptr;
+}
+
+// The client's own files, too. A thread of its own does it, because fflush(3) waits for the lock of every
+// stream, and somebody may sit in fgets(3) for ever.
+void flush_streams() noexcept {
+  flush_standard_streams();
+  pthread_t thread;
+  if (pthread_create(&thread, nullptr, flush_all, nullptr) != 0) return;
+  pthread_detach(thread);
+  const uint64_t deadline = now_ns() + kFlushNs;
+  while (!all_flushed.load(std::memory_order_acquire) && now_ns() < deadline) {
+    const timespec pause_time = {.tv_sec = 0, .tv_nsec = 50'000};
+    nanosleep(&pause_time, nullptr);
   }
 }
 
@@ -42,6 +67,8 @@ class EndListener final : public ExitWatch::Listener {
   void on_exit_requested(Rank, int code) noexcept override { follow(code); }
 
   void on_death(Rank rank, int signal) noexcept override {
+    // `ending` first: whoever is told kBroken must find out that it is the job's end, not its peer's.
+    job().ending.store(true, std::memory_order_release);
     if (Transport* transport = job().transport_to_wake.load(std::memory_order_acquire))
       transport->bury(rank);
     follow(signal != 0 ? 128 + signal : 1);
@@ -89,25 +116,27 @@ void on_process_exit(int code, void*) {
 
 // ---- signals ----
 
-// SIGQUIT: another rank ends the job, and this one computes.
-void on_quit(int) {
-  Job& the_job = job();
-  the_job.ending.store(true, std::memory_order_relaxed);
-  the_job.exiting.store(true, std::memory_order_relaxed);
-  flush_streams();
-  const int code = requested_code.load(std::memory_order_relaxed);
-  _exit(code);
-}
-
 // A fault: say who, and die of it, so that the launcher knows the signal.
 void on_fault(int number) {
   char line[160];
   const int bytes = snprintf(line, sizeof line, "*** Caught a fatal signal (rank %u): %s(%d)\n",
                              hydrant_job_info.rank, sigabbrev_np(number), number);
   (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
-  flush_streams();
+  flush_standard_streams();
   signal(number, SIG_DFL);
   raise(number);
+}
+
+// SIGQUIT: another rank ends the job, and this one computes. Or somebody's ctrl-\: that is a death.
+void on_quit(int number) {
+  Job& the_job = job();
+  if (!the_job.ending.load(std::memory_order_acquire)) {
+    on_fault(number);
+    return;
+  }
+  the_job.exiting.store(true, std::memory_order_relaxed);
+  flush_standard_streams();
+  _exit(requested_code.load(std::memory_order_relaxed));
 }
 
 bool left_to_the_client(int number) noexcept {
@@ -150,6 +179,8 @@ void end_job(int code) noexcept {
     // Another thread is about to end the process. This one only has to keep still.
     for (;;) pause();
   }
+  // What others do about the end does not disturb this one's.
+  signal(SIGQUIT, SIG_IGN);
   flush_streams();
   _exit(code);
 }
