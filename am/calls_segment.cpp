@@ -32,15 +32,20 @@ int gex_Segment_Attach(gex_Segment_t* segment_p, gex_TM_t tm, uintptr_t size) {
     return report(fail(Status::kBadArg, "only over the primordial team"), kCall);
   if (the_job.state.load(std::memory_order_acquire) == JobState::kAttached)
     return report(fail(Status::kResource, "there is a segment already"), kCall);
+  if (the_job.endpoint.segment != nullptr)
+    return report(fail(Status::kBadArg, "the endpoint has a segment already"), kCall, true);
   const Status status = attach_segments(size, 0);
-  if (status == Status::kOk && segment_p != nullptr) {
-    *segment_p = the_job.segment_mode == 2 ? GEX_SEGMENT_INVALID : &the_job.segment;
-  }
-  return report(status, kCall);
+  if (status == Status::kOk && segment_p != nullptr) *segment_p = the_job.endpoint.segment;
+  return report(status, kCall, true);
 }
 
 gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p,
-                                       void** localaddr_p, uintptr_t* size_p, gex_Flags_t) {
+                                       void** localaddr_p, uintptr_t* size_p, gex_Flags_t flags) {
+  SegmentPlace place;
+  if ((flags & GEX_FLAG_IMMEDIATE) != 0 && is_wired() && rank < job().size() &&
+      find_segment(rank, &place, false) == Status::kNotReady) {
+    return GEX_EVENT_NO_OP;
+  }
   if (gex_Segment_QueryBound(tm, rank, owneraddr_p, localaddr_p, size_p) != GASNET_OK &&
       size_p != nullptr) {
     *size_p = 0;
@@ -93,8 +98,13 @@ int gasnet_getNodeInfo(gasnet_nodeinfo_t* table, int numentries) {
   return GASNET_OK;
 }
 
-uintptr_t gasnet_getMaxLocalSegmentSize(void) { return max_local_segment(); }
-uintptr_t gasnet_getMaxGlobalSegmentSize(void) { return max_local_segment(); }
+uintptr_t gasnet_getMaxLocalSegmentSize(void) {
+  return job().segment_mode == kEverything ? UINTPTR_MAX : max_local_segment();
+}
+uintptr_t gasnet_getMaxGlobalSegmentSize(void) {
+  if (job().segment_mode == kEverything) return UINTPTR_MAX;
+  return is_wired() ? max_global_segment() : 0;
+}
 
 // ---- segments of the client's own memory ----
 
@@ -132,9 +142,38 @@ int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t
 void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t) {
   if (segment == GEX_SEGMENT_INVALID || segment == &job().segment)
     return;  // the job's own lives as long
+  if (segment == job().endpoint.segment) {
+    report(fail(Status::kBadArg, "the segment is bound to an endpoint"), "gex_Segment_Destroy");
+    return;
+  }
   auto* own = static_cast<OwnSegment*>(segment);
   if (own->mapped) munmap(own->addr, own->size);
   delete own;
+}
+
+int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags) {
+  constexpr const char* kCall = "gex_EP_BindSegment";
+  Job& the_job = job();
+  if (!is_wired() || ep != &the_job.endpoint)
+    return report(fail(Status::kNotInit, "no such endpoint"), kCall);
+  if (segment == GEX_SEGMENT_INVALID || segment->client != &the_job.client || flags != 0)
+    return report(fail(Status::kBadArg, "no segment of this client, or unknown flags"), kCall);
+  if (the_job.segment_mode == kEverything || ep->segment != nullptr)
+    return report(fail(Status::kBadArg, "the endpoint has a segment already"), kCall);
+  ep->segment = segment;
+  return GASNET_OK;
+}
+
+int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_Flags_t flags) {
+  constexpr const char* kCall = "gex_EP_PublishBoundSegment";
+  Job& the_job = job();
+  if (!is_wired()) return report(fail(Status::kNotInit, "gex_Client_Init comes first"), kCall);
+  if (tm != &the_job.team || flags != 0 || num_eps > 1 || (num_eps == 1 && eps == nullptr))
+    return report(
+        fail(Status::kBadArg, "another team, unknown flags, or more endpoints than exist"), kCall);
+  if (num_eps == 1 && eps[0] != &the_job.endpoint)
+    return report(fail(Status::kBadArg, "no such endpoint"), kCall);
+  return report(publish_segments(num_eps == 1), kCall, true);
 }
 
 int gex_EP_Create(gex_EP_t*, gex_Client_t, gex_EP_Capabilities_t, gex_Flags_t) {

@@ -57,7 +57,7 @@ int gasnet_attach(gasnet_handlerentry_t* table, int numentries, uintptr_t segsiz
   if (const Status status = add_legacy_handlers(table, numentries); status != Status::kOk)
     return report(status, kCall);
   if (segsize == 0) segsize = GASNET_PAGESIZE;
-  return report(attach_segments(segsize, minheapoffset), kCall);
+  return report(attach_segments(segsize, minheapoffset), kCall, true);
 }
 
 void gasnet_QueryGexObjects(gex_Client_t* client_p, gex_EP_t* endpoint_p, gex_TM_t* tm_p,
@@ -80,12 +80,12 @@ int gasnet_AMGetMsgSource(gex_Token_t token, gex_Rank_t* srcindex) {
   return GASNET_OK;
 }
 
-// Handlers run in calls of the library only: there is nothing to hold back between calls.
+// Handlers run in calls of the library only: messages to this process itself are all there is to hold back.
 void gasnet_hold_interrupts(void) { ++this_thread().held_interrupts; }
 void gasnet_resume_interrupts(void) {
   uint32_t& held = this_thread().held_interrupts;
   if (held == 0) fatal("gasnet_resume_interrupts without gasnet_hold_interrupts");
-  --held;
+  if (--held == 0 && handler_depth == 0) run_held_messages();
 }
 
 }  // extern "C"

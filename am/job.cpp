@@ -1,8 +1,10 @@
 #include "am/job.hpp"
 
 #include "am/exit.hpp"
+#include "am/job_environment.hpp"
 #include "am/neighbourhood.hpp"
 #include "am/segment_size.hpp"
+#include "am/segments.hpp"
 #include "am/start_extended.hpp"
 #include "am/waiting.hpp"
 #include "firehose/base/config.hpp"
@@ -37,9 +39,11 @@ Status wire_up(int* argc, char*** argv) noexcept {
   const JobPlace& place = the_job.place();
   hydrant_job_info.rank = place.rank;
   hydrant_job_info.size = place.size;
+  lend_job_to_tools();
   if (const Status status = watch_the_end(); status != Status::kOk) return status;
   const auto ranks_here = static_cast<uint32_t>(place.node_ranks.size());
   Status status = choose_max_segment(ranks_here);
+  if (status == Status::kOk) status = publish_max_segment();
   if (status == Status::kOk) {
     const uint64_t most = knob_number(Knob::kSupernodeMaxsize);
     status = find_neighbourhood(*the_job.bootstrap, static_cast<uint32_t>(most));
@@ -75,6 +79,7 @@ Status start_job(int* argc, char*** argv, const hydrant_client_info& info) noexc
   setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   if (const Status status = wire_up(argc, argv); status != Status::kOk) return status;
   the_job.state.store(JobState::kWired, std::memory_order_release);
+  show_environment();
   log_info("rank %u of %u by %s, %s, transport %s", the_job.rank(), the_job.size(),
            the_job.bootstrap->name(), kModeNames[info.thread_mode],
            the_job.transport != nullptr ? the_job.transport->name() : "none");
@@ -113,9 +118,9 @@ void fatal(const char* format, ...) noexcept {
   std::abort();
 }
 
-int report(Status status, const char* call) noexcept {
+int report(Status status, const char* call, bool always) noexcept {
   if (status != Status::kOk && status != Status::kNotReady &&
-      (status != Status::kResource || gex_System_GetVerboseErrors() != 0)) {
+      (status != Status::kResource || always || gex_System_GetVerboseErrors() != 0)) {
     log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
   }
   return to_c(status);

@@ -9,6 +9,7 @@
 
 #include "am/handler_table.hpp"
 #include "am/progress.hpp"
+#include "firehose/base/thread.hpp"
 #include "rdma/bootstrap.hpp"
 #include "rdma/transport.hpp"
 
@@ -21,6 +22,7 @@
 namespace hydrant {
 
 enum class JobState : uint32_t { kNew, kWired, kAttached };
+inline constexpr uint32_t kEverything = 2;  // as Job::segment_mode
 
 // A team member. Only the primordial team exists; its ranks are the job's.
 struct Team : hydrant_team {};
@@ -37,6 +39,8 @@ struct Job {
   uint32_t segment_mode = 0;    // 0 FAST, 1 LARGE, 2 EVERYTHING
 
   std::unique_ptr<Bootstrap> bootstrap;
+  // Held around calls of the bootstrap once client threads may make them at the same time.
+  Mutex bootstrap_mu;
   // Null when the job has one rank.
   std::unique_ptr<Transport> transport;
   // The same for the control thread, which runs before there is one.
@@ -72,8 +76,8 @@ Status make_client(const char* name, gex_Flags_t flags) noexcept;
 // standard error with the rank before it.
 [[noreturn, gnu::format(printf, 1, 2)]] void fatal(const char* format, ...) noexcept;
 
-// Turns an internal failure into what a C function returns, with a line on standard error if
-// gex_System_SetVerboseErrors() says so.
-int report(Status status, const char* call) noexcept;
+// Turns an internal failure into what a C function returns, with a line on standard error. kResource, which
+// clients ask for to find limits, is silent unless gex_System_SetVerboseErrors() or `always` says otherwise.
+int report(Status status, const char* call, bool always = false) noexcept;
 
 }  // namespace hydrant

@@ -20,6 +20,7 @@ struct Whereabouts {
 Whereabouts whereabouts(Rank rank) noexcept {
   Whereabouts found = {.host = rank, .supernode = rank};
   size_t bytes = 0;
+  const MutexLock lock(job().bootstrap_mu);
   (void)job().bootstrap->get(rank, kCard, std::as_writable_bytes(std::span(&found, 1)), &bytes,
                              now_ns() + kWaitNs);
   return found;

@@ -1,5 +1,7 @@
 #include "am/segments.hpp"
 
+#include <hydrant/gasnet/barrier.h>
+
 #include "am/job.hpp"
 #include "am/neighbourhood.hpp"
 #include "am/segment_size.hpp"
@@ -7,12 +9,14 @@
 #include "firehose/base/thread.hpp"
 #include "rdma/node_channel.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <gasnet_config.h>
 #include <span>
+#include <string>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -31,10 +35,16 @@ struct Wish {
   uint64_t minheapoffset = 0;
 };
 
-// What this process knows of another's segment; asked for once.
-std::vector<SegmentPlace>& known_places() noexcept {
-  static std::vector<SegmentPlace> places;
-  return places;
+// What this process knows of others' segments; asked for once each. Under Job::bootstrap_mu.
+struct Known {
+  std::string key;  // of the cards that hold the latest: nothing was published while it is empty
+  std::vector<SegmentPlace> places;
+  SegmentPlace published;  // of this rank, by publish_segments()
+  uint32_t rounds = 0;     // of publish_segments()
+};
+Known& known() noexcept {
+  static Known all;
+  return all;
 }
 
 template <typename Card>
@@ -69,7 +79,15 @@ Status lay_out(const Wish& mine, std::vector<uint64_t>* starts) noexcept {
   return Status::kOk;
 }
 
+// More than there is would have the kernel look for somebody to kill.
 Status make_memory(uint64_t bytes, int* fd) noexcept {
+  if (const uint64_t available = available_memory(); bytes > available) {
+    return fail(
+        Status::kResource,
+        "the segments of this host need %llu bytes, and %llu are available; ask for less, or "
+        "set GASNET_MAX_SEGSIZE",
+        static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(available));
+  }
   *fd = memfd_create("hydrant segments", MFD_CLOEXEC);
   if (*fd < 0 || ftruncate(*fd, static_cast<off_t>(bytes)) != 0) {
     return fail(Status::kResource, "no memory file of %llu bytes for the segments: %s",
@@ -125,10 +143,13 @@ Status exchange_places(const std::vector<uint64_t>& starts, std::byte* base,
   Job& the_job = job();
   Status status = put_card("segment-place", mine);
   if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kAttachNs);
-  known_places().assign(the_job.size(), SegmentPlace{});
+  // Without memory there is nothing to map, and the reason is known.
+  if (mine.size == 0 || status != Status::kOk) return status;
+  known().places.assign(the_job.size(), SegmentPlace{});
+  known().key = "segment-place";
   const std::vector<Rank>& ranks = the_job.place().node_ranks;
   for (size_t i = 0; i < ranks.size() && status == Status::kOk; ++i) {
-    SegmentPlace& place = known_places()[ranks[i]];
+    SegmentPlace& place = known().places[ranks[i]];
     status = get_card(ranks[i], "segment-place", &place);
     if (status == Status::kOk && place.size == 0) {
       status =
@@ -157,6 +178,13 @@ Status check_size(uintptr_t size) noexcept {
 
 Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept {
   Job& the_job = job();
+  // Whoever still waits for a message of this rank gets it: this barrier polls, the store's does not.
+  gex_Coll_BarrierBlocking(&the_job.team, 0);
+  if (the_job.segment_mode == kEverything) {
+    the_job.state.store(JobState::kAttached, std::memory_order_release);
+    return Status::kOk;
+  }
+  const MutexLock lock(the_job.bootstrap_mu);
   const Status size_status = check_size(size);
   // Whoever has asked for what cannot be says so before the others wait for its memory.
   Wish wish = {.size = size_status == Status::kOk ? size : 0, .minheapoffset = minheapoffset};
@@ -167,14 +195,15 @@ Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept {
   if (status != Status::kOk) return status;
   std::byte* base = nullptr;
   Status mapped = map_node(starts, wish.size, &base);
-  if (size_status != Status::kOk) mapped = check_size(size);
+  const std::string shortage = mapped != Status::kOk ? last_error_text() : "";
   SegmentPlace mine;
-  if (mapped == Status::kOk) {
+  if (mapped == Status::kOk && size_status == Status::kOk) {
     mine.addr = reinterpret_cast<uint64_t>(base + starts[the_job.place().node_rank]);
     mine.size = size;
   }
   status = exchange_places(starts, base, mine);
-  if (mapped != Status::kOk) return size_status != Status::kOk ? check_size(size) : mapped;
+  if (size_status != Status::kOk) return check_size(size);
+  if (mapped != Status::kOk) return fail(mapped, "%s", shortage.c_str());
   if (status != Status::kOk) return status;
   the_job.segment = {.client = &the_job.client,
                      .flags = 0,
@@ -186,21 +215,81 @@ Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept {
   return Status::kOk;
 }
 
-Status find_segment(Rank rank, SegmentPlace* place) noexcept {
+Status publish_segments(bool mine_too) noexcept {
+  Job& the_job = job();
+  // Whoever still waits for a message of this rank gets it: this barrier polls, the store's does not.
+  gex_Coll_BarrierBlocking(&the_job.team, 0);
+  const MutexLock lock(the_job.bootstrap_mu);
+  Known& here = known();
+  const hydrant_segment* bound = the_job.endpoint.segment;
+  if (mine_too && bound != nullptr) {
+    here.published = {.addr = reinterpret_cast<uint64_t>(bound->addr), .size = bound->size};
+  }
+  char key[32];
+  snprintf(key, sizeof key, "segment-bound.%u", here.rounds++);
+  Status status = put_card(key, here.published);
+  if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kAttachNs);
+  if (status != Status::kOk) return status;
+  here.key = key;
+  here.places.resize(the_job.size());
+  for (const Rank rank : the_job.place().node_ranks) {
+    SegmentPlace& place = here.places[rank];
+    if (place.size != 0) continue;
+    if (status = get_card(rank, key, &place); status != Status::kOk) return status;
+  }
+  return Status::kOk;
+}
+
+Status publish_max_segment() noexcept {
+  const uint64_t most = max_local_segment();
+  return put_card("segment-most", most);
+}
+
+uintptr_t max_global_segment() noexcept {
+  Job& the_job = job();
+  static uint64_t least = 0;
+  const MutexLock lock(the_job.bootstrap_mu);
+  if (least != 0) return least;
+  uint64_t found = max_local_segment();
+  for (Rank rank = 0; rank < the_job.size(); ++rank) {
+    uint64_t most = 0;
+    if (get_card(rank, "segment-most", &most) != Status::kOk) continue;
+    found = std::min(found, most);
+  }
+  least = found;
+  return least;
+}
+
+Status find_segment(Rank rank, SegmentPlace* place, bool may_ask) noexcept {
   *place = {};
-  if (job().state.load(std::memory_order_acquire) != JobState::kAttached) return Status::kOk;
-  SegmentPlace& known = known_places()[rank];
-  if (known.size == 0) {
-    if (const Status status = get_card(rank, "segment-place", &known); status != Status::kOk)
+  Job& the_job = job();
+  if (the_job.segment_mode == kEverything) {
+    place->size = UINTPTR_MAX;
+    return Status::kOk;
+  }
+  if (rank == the_job.rank()) {
+    const hydrant_segment* bound = the_job.endpoint.segment;
+    if (bound != nullptr)
+      *place = {.addr = reinterpret_cast<uint64_t>(bound->addr), .size = bound->size};
+    return Status::kOk;
+  }
+  const MutexLock lock(the_job.bootstrap_mu);
+  Known& here = known();
+  if (here.key.empty()) return Status::kOk;  // nobody has said anything
+  SegmentPlace& found = here.places[rank];
+  if (found.size == 0) {
+    if (!may_ask) return Status::kNotReady;
+    if (const Status status = get_card(rank, here.key.c_str(), &found); status != Status::kOk)
       return status;
   }
-  *place = known;
+  *place = found;
   return Status::kOk;
 }
 
 void* address_here(Rank rank, const SegmentPlace& place) noexcept {
   if (rank == job().rank()) return reinterpret_cast<void*>(place.addr);
-  if (place.size == 0 || job().transport == nullptr || !neighbourhood().contains(rank))
+  if (place.size == 0 || place.size == UINTPTR_MAX || job().transport == nullptr ||
+      !neighbourhood().contains(rank))
     return nullptr;
   return job().transport->mapped(rank, place.addr, place.size);
 }

@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <utility>
+#include <vector>
 
 namespace hydrant {
 namespace {
@@ -140,11 +143,32 @@ Status send_long(Transport& transport, const Sending& message) noexcept {
   return Status::kOk;
 }
 
+// A no-interrupt section: the payload is copied, the handler runs when the section ends.
+Status hold(const Sending& message) noexcept {
+  HeldMessage held;
+  held.tag = tag_of(message);
+  held.dest = message.dest;
+  held.bytes = message.bytes;
+  if (message.nargs != 0) std::memcpy(held.args.data(), message.args, 4 * message.nargs);
+  if (message.category == Category::kLong && message.bytes != 0) {
+    std::memmove(message.dest, message.source, message.bytes);
+  } else if (message.category == Category::kMedium) {
+    held.payload.reset(new (std::nothrow) std::byte[message.bytes + 1]);
+    if (held.payload == nullptr)
+      return fail(Status::kResource, "no memory for a message to this process itself");
+    if (message.bytes != 0) std::memcpy(held.payload.get(), message.source, message.bytes);
+  }
+  this_thread().held_messages.push_back(std::move(held));
+  return Status::kOk;
+}
+
 }  // namespace
 
 size_t max_medium() noexcept {
   const Transport* transport = job().transport.get();
-  return transport != nullptr ? transport->cell_bytes() : ThreadState::kBufferBytes;
+  // Messages to this process itself go through the thread's buffer.
+  constexpr size_t kMost = ThreadState::kBufferBytes;
+  return transport != nullptr ? std::min<size_t>(transport->cell_bytes(), kMost) : kMost;
 }
 
 Status send(const Sending& message) noexcept {
@@ -161,6 +185,8 @@ Status send(const Sending& message) noexcept {
 
 Status send_to_self(const Sending& message) noexcept {
   const bool is_request = message.lane == Lane::kRequest;
+  if (is_request && this_thread().held_interrupts != 0) [[unlikely]]
+    return hold(message);
   void* payload = message.dest;
   if (message.category == Category::kMedium) {
     // The handler may write into what it gets. A request and its reply need a buffer each.
@@ -174,6 +200,16 @@ Status send_to_self(const Sending& message) noexcept {
   }
   run_handler(tag_of(message), job().rank(), is_request, message.args, payload, message.bytes);
   return Status::kOk;
+}
+
+void run_held_messages() noexcept {
+  // Taken out first: a handler may hold and resume, too.
+  std::vector<HeldMessage> messages;
+  messages.swap(this_thread().held_messages);
+  for (HeldMessage& message : messages) {
+    void* payload = message.tag.category == Category::kLong ? message.dest : message.payload.get();
+    run_handler(message.tag, job().rank(), true, message.args.data(), payload, message.bytes);
+  }
 }
 
 Status resolve(gex_TM_t tm, gex_Rank_t rank, Rank* peer) noexcept {

@@ -31,8 +31,11 @@ struct Sending {
 // Errors: kNotReady: immediate, and there is no room; kBroken: the peer is gone, or the job is ending.
 Status send(const Sending& message) noexcept;
 
-// Runs the handler of a message to this process in the calling thread.
+// Runs the handler of a message to this process in the calling thread; in a no-interrupt section, keeps a
+// request for run_held_messages(). Errors: kResource: no memory for a copy.
 Status send_to_self(const Sending& message) noexcept;
+// The calling thread's no-interrupt section is over. Not in handlers.
+void run_held_messages() noexcept;
 
 // Which rank of the job (tm, rank) names. Errors: kBadArg.
 Status resolve(gex_TM_t tm, gex_Rank_t rank, Rank* peer) noexcept;

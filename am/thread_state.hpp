@@ -4,12 +4,14 @@
 
 #include <hydrant/gasnet/am.h>
 
+#include "am/message.hpp"
 #include "rdma/transport.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace hydrant {
 
@@ -31,13 +33,24 @@ struct SourceDescriptor : hydrant_srcdesc {
 // How many handlers the calling thread is inside of. Apart from ThreadState, because every delivery counts.
 extern constinit thread_local uint32_t handler_depth [[gnu::tls_model("initial-exec")]];
 
+// A message to this process itself that waits for the end of a no-interrupt section: arguments and payload are
+// its own.
+struct HeldMessage {
+  Tag tag;
+  std::array<int32_t, kMaxArgs> args = {};
+  void* dest = nullptr;  // Long
+  std::unique_ptr<std::byte[]> payload;
+  size_t bytes = 0;
+};
+
 struct ThreadState {
   uint32_t held_interrupts = 0;
+  std::vector<HeldMessage> held_messages;  // in the order they were sent
   SourceDescriptor source;
-  // For messages to oneself (a request and its reply) and for negotiated payloads: kBufferBytes each, made on
-  // first use.
+  // For messages to oneself (a request and its reply) and for negotiated payloads (the same): kBufferBytes
+  // each, made on first use.
   static constexpr size_t kBufferBytes = 65536;
-  std::array<std::unique_ptr<std::byte[]>, 3> buffers;
+  std::array<std::unique_ptr<std::byte[]>, 4> buffers;
 
   // 64-byte aligned; null if memory ran out.
   std::byte* buffer(size_t which) noexcept;
