@@ -1,0 +1,141 @@
+// Messages that come: whole ones reach their handlers, broken ones end the job with a text, and nothing is
+// read that does not belong to the message (AddressSanitizer sees that).
+#include "tests/unit/am/job_fixture.hpp"
+
+#include <random>
+
+namespace hydrant::test {
+namespace {
+
+using Deliver = JobFixture;
+using DeliverDeathTest = JobFixture;
+
+SentMessage message(Tag tag, size_t head_bytes, size_t cell_bytes = 0, bool has_cell = false) {
+  SentMessage made;
+  made.tag = tag.pack();
+  made.head.resize(head_bytes);
+  made.payload.resize(cell_bytes);
+  made.has_cell = has_cell;
+  return made;
+}
+
+SentMessage medium(uint32_t bytes, size_t head_bytes, size_t cell_bytes, bool has_cell) {
+  SentMessage made = message({.handler = 202, .nargs = 1, .category = Category::kMedium},
+                             head_bytes, cell_bytes, has_cell);
+  write_length(made.head.data(), Category::kMedium, bytes);
+  return made;
+}
+
+SentMessage deposit(void* dest, uint32_t bytes, size_t cell_bytes, uint32_t handler = 0) {
+  const Tag tag = {.handler = handler,
+                   .nargs = handler != 0 ? 1u : 0u,
+                   .category = Category::kLong,
+                   .deposit = true};
+  SentMessage made =
+      message(tag, head_bytes(Category::kLong, tag.nargs), cell_bytes, cell_bytes != 0);
+  write_length(made.head.data(), Category::kLong, bytes);
+  write_dest(made.head.data(), reinterpret_cast<uintptr_t>(dest));
+  return made;
+}
+
+void arrive(const SentMessage& one) { FakeTransport::deliver(am_receiver(), one); }
+
+TEST_F(Deliver, AShortWithTheRoomItNeedsAndNoMore) {
+  SentMessage one = message({.handler = kShort2, .nargs = 2}, 8);
+  const int32_t args[] = {-1, INT32_MIN};
+  write_args(one.head.data(), Category::kShort, 2, args);
+  arrive(one);
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0].args, (std::vector<int32_t>{-1, INT32_MIN}));
+  EXPECT_EQ(calls[0].info.gex_srcrank, 1u);
+  EXPECT_EQ(calls[0].info.gex_is_req, 1);
+  EXPECT_EQ(calls[0].info.gex_is_long, 0);
+  EXPECT_STREQ(calls[0].info.gex_entry->gex_name, "noted");
+}
+
+TEST_F(Deliver, AMediumInACellThatItFillsAndAnEmptyOne) {
+  SentMessage one = medium(64, 8, 64, true);
+  one.payload = pattern(64);
+  arrive(one);
+  arrive(medium(0, 8, 0, false));
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].payload, pattern(64));
+  EXPECT_TRUE(calls[1].payload.empty());
+}
+
+TEST_F(Deliver, DepositsAreWrittenAndOnlyTheOneWithAHandlerCallsIt) {
+  std::vector<std::byte> memory(128);
+  SentMessage piece = deposit(memory.data(), 64, 64);
+  piece.payload = pattern(64);
+  arrive(piece);
+  EXPECT_TRUE(calls.empty());
+  EXPECT_EQ(std::memcmp(memory.data(), pattern(64).data(), 64), 0);
+  SentMessage last = deposit(memory.data() + 64, 64, 64, kLong1);
+  last.payload = pattern(64, 9);
+  arrive(last);
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0].address, memory.data() + 64);
+  EXPECT_EQ(calls[0].info.gex_is_long, 1);
+}
+
+TEST_F(DeliverDeathTest, HeadsThatAreTooShort) {
+  for (const Category category : {Category::kShort, Category::kMedium, Category::kLong}) {
+    const uint32_t whole = head_bytes(category, 16);
+    for (const uint32_t bytes : {0u, whole / 2, whole - 1}) {
+      EXPECT_DEATH(arrive(message({.handler = 200, .nargs = 16, .category = category}, bytes)),
+                   "rank 1 sent a message that cannot be one");
+    }
+  }
+}
+
+TEST_F(DeliverDeathTest, TooManyArgumentsAndACategoryThatDoesNotExist) {
+  EXPECT_DEATH(arrive(message({.handler = kShort0, .nargs = 17}, 120)), "cannot be one");
+  EXPECT_DEATH(arrive(message({.handler = kShort0, .nargs = 31}, 120)), "cannot be one");
+  EXPECT_DEATH(arrive(message({.handler = kShort0, .category = static_cast<Category>(3)}, 120)),
+               "cannot be one");
+}
+
+TEST_F(DeliverDeathTest, PayloadsLongerThanTheirRoom) {
+  EXPECT_DEATH(arrive(medium(65, 8, 64, true)), "cell of 64");
+  EXPECT_DEATH(arrive(medium(UINT32_MAX, 8, 64, true)), "cannot be one");
+  EXPECT_DEATH(arrive(medium(1, 8, 0, false)), "cannot be one");
+  EXPECT_DEATH(arrive(medium(57, 64, 0, false)), "cannot be one");
+  EXPECT_DEATH(arrive(medium(UINT32_MAX, 240, 0, false)), "cannot be one");
+  std::byte memory[64];
+  EXPECT_DEATH(arrive(deposit(memory, 65, 64)), "cannot be one");
+  EXPECT_DEATH(arrive(deposit(memory, 1, 0)), "cannot be one");
+}
+
+TEST_F(DeliverDeathTest, NobodyIsThere) {
+  EXPECT_DEATH(arrive(message({.handler = kNobody}, 0)), "handler 210, and nothing is registered");
+  EXPECT_DEATH(arrive(message({.handler = 0}, 0)), "handler 0, and nothing is registered");
+  EXPECT_DEATH(arrive(message({.handler = kShort2, .nargs = 1}, 4)),
+               "1 arguments for handler 201 \\(noted\\), which is registered with 2");
+}
+
+TEST_F(DeliverDeathTest, ADebugClientsHandlersAreCalledAsRegistered) {
+  job().debug = true;
+  EXPECT_DEATH(arrive(message({.handler = kMedium1, .nargs = 1}, 4)), "not registered for");
+}
+
+// Any tag over any bytes: accepted messages read nothing beyond their room. Handlers that would be called
+// are none (index 0 and below 128 have none), so whoever fits ends with a text, too.
+TEST_F(DeliverDeathTest, RandomMessagesEndWithAText) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 60; ++i) {
+    SentMessage one;
+    Tag tag = Tag::unpack(static_cast<uint32_t>(random()));
+    tag.handler = 1 + static_cast<uint32_t>(random() % 100);
+    if (tag.category == Category::kLong) tag.deposit = false;  // a destination can be anything
+    one.tag = tag.pack();
+    one.head.resize(random() % 121);
+    for (std::byte& byte : one.head)
+      byte = static_cast<std::byte>(random() % 4 == 0 ? random() : 0);
+    one.has_cell = random() % 2 == 0;
+    if (one.has_cell) one.payload.resize(random() % 300);
+    EXPECT_DEATH(arrive(one), "FATAL ERROR \\(rank 0\\): rank 1 sent");
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::test

@@ -1,0 +1,87 @@
+// How a host is cut into neighbourhoods.
+#include "am/neighbourhood.hpp"
+
+#include "firehose/base/status.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace hydrant {
+namespace {
+
+// One node of several; keeps the last card.
+class FakeBootstrap final : public Bootstrap {
+ public:
+  JobPlace place_;
+  std::vector<std::byte> card_;
+
+  const char* name() const noexcept override { return "fake"; }
+  const JobPlace& place() const noexcept override { return place_; }
+  Status put(std::string_view, std::span<const std::byte> card) noexcept override {
+    card_.assign(card.begin(), card.end());
+    return Status::kOk;
+  }
+  Status fence(uint64_t) noexcept override { return Status::kOk; }
+  Status get(Rank, std::string_view, std::span<std::byte>, size_t*, uint64_t) noexcept override {
+    return Status::kNotReady;
+  }
+  void leave(int, uint64_t) noexcept override {}
+};
+
+std::vector<Rank> ranks_of(const std::vector<hydrant_rank_info>& infos) {
+  std::vector<Rank> ranks;
+  for (const hydrant_rank_info& info : infos) ranks.push_back(info.gex_jobrank);
+  return ranks;
+}
+
+// Node 1 of 2; its ranks are the odd ones.
+const Neighbourhood& cut(uint32_t ranks_here, uint32_t node_rank, uint32_t most) {
+  FakeBootstrap bootstrap;
+  bootstrap.place_.node = 1;
+  bootstrap.place_.node_count = 2;
+  bootstrap.place_.node_rank = node_rank;
+  bootstrap.place_.node_ranks.clear();
+  for (uint32_t i = 0; i < ranks_here; ++i) bootstrap.place_.node_ranks.push_back(2 * i + 1);
+  bootstrap.place_.rank = 2 * node_rank + 1;
+  bootstrap.place_.size = 2 * ranks_here;
+  EXPECT_EQ(find_neighbourhood(bootstrap, most), Status::kOk);
+  EXPECT_FALSE(bootstrap.card_.empty());
+  return neighbourhood();
+}
+
+TEST(Neighbourhood, WithoutALimitItIsTheHost) {
+  for (const uint32_t most : {0u, 5u, 6u, 1000u}) {
+    const Neighbourhood& here = cut(5, 2, most);
+    EXPECT_EQ(ranks_of(here.neighbours), (std::vector<Rank>{1, 3, 5, 7, 9}));
+    EXPECT_EQ(here.my_index, 2u);
+    EXPECT_EQ(here.set_size, 2u);
+    EXPECT_EQ(here.set_rank, 1u);
+  }
+}
+
+TEST(Neighbourhood, EveryCutOfEveryHostAgrees) {
+  for (uint32_t ranks = 1; ranks <= 9; ++ranks) {
+    for (uint32_t most = 1; most <= ranks; ++most) {
+      const uint32_t parts = (ranks + most - 1) / most;
+      for (uint32_t me = 0; me < ranks; ++me) {
+        const Neighbourhood& here = cut(ranks, me, most);
+        EXPECT_EQ(here.host.size(), ranks);
+        const std::vector<Rank> near = ranks_of(here.neighbours);
+        EXPECT_LE(near.size(), most);
+        EXPECT_TRUE(std::is_sorted(near.begin(), near.end()));
+        ASSERT_LT(here.my_index, near.size());
+        EXPECT_EQ(near[here.my_index], 2 * me + 1);
+        EXPECT_EQ(here.set_size, 2 * parts);
+        EXPECT_EQ(here.set_rank, parts + me / most);
+        for (uint32_t other = 0; other < ranks; ++other) {
+          EXPECT_EQ(here.contains(2 * other + 1), other / most == me / most);
+          EXPECT_FALSE(here.contains(2 * other)) << "a rank of the other node";
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hydrant

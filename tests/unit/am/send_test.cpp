@@ -1,0 +1,161 @@
+// The ways of a message through a transport that has no room, no cells or no reach into the peer's memory.
+#include "am/send.hpp"
+
+#include "tests/unit/am/job_fixture.hpp"
+
+namespace hydrant::test {
+namespace {
+
+using Send = JobFixture;
+
+TEST_F(Send, WaitsForRoomByPollingAndComesThrough) {
+  transport->refusals = 50;
+  EXPECT_EQ(gex_AM_RequestShort2(team(), 1, kShort2, 0, 7, -7), GASNET_OK);
+  EXPECT_GE(transport->polls, 50u);
+  EXPECT_EQ(transport->reply_polls, 0u);
+  deliver_sent();
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0].args, (std::vector<int32_t>{7, -7}));
+}
+
+TEST_F(Send, ImmediateDoesNotWaitOrPoll) {
+  const auto data = pattern(3000);
+  gex_Event_t event = GEX_EVENT_INVALID;
+  transport->refusals = 3;
+  EXPECT_NE(gex_AM_RequestShort0(team(), 1, kShort0, GEX_FLAG_IMMEDIATE), GASNET_OK);
+  EXPECT_NE(gex_AM_RequestMedium1(team(), 1, kMedium1, data.data(), 10, GEX_EVENT_NOW,
+                                  GEX_FLAG_IMMEDIATE, 1),
+            GASNET_OK);
+  EXPECT_NE(gex_AM_RequestMedium1(team(), 1, kMedium1, data.data(), data.size(), &event,
+                                  GEX_FLAG_IMMEDIATE, 1),
+            GASNET_OK);
+  EXPECT_TRUE(transport->sent.empty());
+  EXPECT_EQ(transport->polls + transport->reply_polls, 0u);
+  EXPECT_EQ(gex_AM_RequestShort0(team(), 1, kShort0, GEX_FLAG_IMMEDIATE), GASNET_OK);
+}
+
+TEST_F(Send, ACellIsGivenBackWhenThePeerIsGone) {
+  const auto data = pattern(3000);
+  // take_cell() succeeds, reserve() does not.
+  transport->buried.insert(2);
+  EXPECT_EQ(
+      gex_AM_RequestMedium1(team(), 2, kMedium1, data.data(), data.size(), GEX_EVENT_NOW, 0, 1),
+      to_c(Status::kBroken));
+  EXPECT_EQ(transport->cells_dropped, 1u);
+}
+
+TEST_F(Send, MediumsOfAllSizesArriveWholeAndAligned) {
+  for (const size_t bytes :
+       {0u, 1u, 7u, 15u, 16u, 100u, 200u, 216u, 220u, 223u, 224u, 225u, 1000u, 4096u}) {
+    const auto data = pattern(bytes, static_cast<unsigned>(bytes));
+    EXPECT_EQ(gex_AM_RequestMedium1(team(), 1, kMedium1, data.data(), bytes, GEX_EVENT_NOW, 0, -3),
+              GASNET_OK);
+    ASSERT_EQ(transport->sent.size(), 1u);
+    EXPECT_LE(transport->sent[0].head.size(), FakeTransport::kInline);
+    deliver_sent();
+    ASSERT_EQ(calls.size(), 1u);
+    EXPECT_EQ(calls[0].payload, data);
+    EXPECT_EQ(calls[0].args, std::vector<int32_t>{-3});
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(calls[0].address) % 8, 0u);
+    calls.clear();
+  }
+}
+
+TEST_F(Send, ALongThatOnlyItsOwnerCanWriteTravelsInPiecesInOrder) {
+  const auto data = pattern(3 * FakeTransport::kCell + 5);
+  std::vector<std::byte> memory(data.size());
+  EXPECT_EQ(gex_AM_RequestLong1(team(), 1, kLong1, data.data(), data.size(), memory.data(),
+                                GEX_EVENT_NOW, 0, 11),
+            GASNET_OK);
+  ASSERT_EQ(transport->sent.size(), 5u);
+  uintptr_t next = reinterpret_cast<uintptr_t>(memory.data());
+  for (size_t i = 0; i < 4; ++i) {
+    const SentMessage& piece = transport->sent[i];
+    const Tag tag = Tag::unpack(piece.tag);
+    EXPECT_TRUE(tag.deposit);
+    EXPECT_EQ(tag.handler, 0u);
+    EXPECT_EQ(read_dest(piece.head.data()), next);
+    next += read_length(piece.head.data(), Category::kLong);
+  }
+  EXPECT_FALSE(Tag::unpack(transport->sent[4].tag).deposit);
+  deliver_sent();
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0].address, memory.data());
+  EXPECT_EQ(calls[0].payload, data) << "the handler sees the whole, after all pieces";
+  EXPECT_EQ(calls[0].args, std::vector<int32_t>{11});
+}
+
+TEST_F(Send, ALongIntoMappedOrReachableMemoryIsOneMessage) {
+  const auto data = pattern(10000);
+  for (const bool maps : {true, false}) {
+    std::vector<std::byte> memory(data.size());
+    transport->maps = maps;
+    transport->can_write = !maps;
+    ASSERT_EQ(gex_AM_RequestLong1(team(), 1, kLong1, data.data(), data.size(), memory.data(),
+                                  GEX_EVENT_NOW, 0, 1),
+              GASNET_OK);
+    EXPECT_EQ(transport->sent.size(), 1u);
+    EXPECT_EQ(memory, data) << "the payload is there before the message";
+    deliver_sent();
+    EXPECT_EQ(calls.back().payload, data);
+  }
+  EXPECT_EQ(transport->written_bytes, data.size());
+}
+
+TEST_F(Send, AnEmptyLongTouchesNoMemoryAndKeepsItsAddress) {
+  void* nowhere = reinterpret_cast<void*>(uintptr_t{0x1230});
+  ASSERT_EQ(gex_AM_RequestLong1(team(), 1, kLong1, nullptr, 0, nowhere, GEX_EVENT_NOW, 0, 1),
+            GASNET_OK);
+  deliver_sent();
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0].address, nowhere);
+}
+
+TEST_F(Send, AWriteThatFailsIsAnErrorAndNothingIsSent) {
+  std::byte memory[8];
+  transport->write_fails = Status::kBadArg;
+  EXPECT_EQ(
+      gex_AM_RequestLong1(team(), 1, kLong1, pattern(8).data(), 8, memory, GEX_EVENT_NOW, 0, 1),
+      GASNET_ERR_BAD_ARG);
+  EXPECT_TRUE(transport->sent.empty());
+}
+
+TEST_F(Send, RepliesWaitByTakingRepliesOnly) {
+  // A request waits behind the reply that is taken; it must not be run inside the handler.
+  in_handler = [&](gex_Token_t token) {
+    if (calls.size() != 1) return;
+    transport->refusals = 20;
+    EXPECT_EQ(gex_AM_ReplyShort0(token, kShort0, 0), GASNET_OK);
+  };
+  SentMessage request;
+  request.tag = Tag{.handler = kShort0}.pack();
+  transport->arriving = {request};
+  FakeTransport::deliver(am_receiver(), request);
+  EXPECT_GE(transport->reply_polls, 20u);
+  EXPECT_EQ(transport->polls, 0u);
+  EXPECT_EQ(calls.size(), 1u);
+  ASSERT_EQ(transport->sent.size(), 1u);
+  EXPECT_EQ(transport->sent[0].lane, Lane::kReply);
+}
+
+TEST_F(Send, ToOneselfTheHandlerRunsInsideTheCall) {
+  std::vector<std::byte> memory(100);
+  const auto data = pattern(100);
+  in_handler = [](gex_Token_t token) {
+    gex_Token_Info_t info;
+    gex_Token_Info(token, &info, GEX_TI_ALL);
+    if (info.gex_is_req != 0) gex_AM_ReplyShort0(token, kShort0, 0);
+  };
+  gex_AM_RequestMedium1(team(), 0, kMedium1, data.data(), 100, GEX_EVENT_NOW, 0, 1);
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].payload, data);
+  EXPECT_NE(calls[0].address, data.data());
+  EXPECT_EQ(calls[1].info.gex_is_req, 0);
+  gex_AM_RequestLong1(team(), 0, kLong1, data.data(), 100, memory.data(), GEX_EVENT_NOW, 0, 1);
+  EXPECT_EQ(calls.size(), 4u);
+  EXPECT_EQ(memory, data);
+  EXPECT_TRUE(transport->sent.empty());
+}
+
+}  // namespace
+}  // namespace hydrant::test
