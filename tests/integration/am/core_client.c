@@ -1,0 +1,130 @@
+/* core_client CASE [DETAIL]: one case of the core API, by the public headers alone. */
+#include "client.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+gex_TM_t team;
+gex_EP_t endpoint;
+gex_Client_t client;
+gex_Rank_t me, size;
+char *segment[MAX_RANKS];
+
+static void attach(void) {
+  gex_Segment_t own;
+  CHECK(gex_Segment_Attach(&own, team, SEGMENT_BYTES) == GASNET_OK);
+#if GASNET_SEGMENT_EVERYTHING
+  /* All memory is a segment: agree on some by a message to everybody, in publish order. */
+  CHECK(own == GEX_SEGMENT_INVALID);
+#else
+  for (gex_Rank_t rank = 0; rank < size; ++rank) {
+    void *address = NULL;
+    uintptr_t bytes = 0;
+    gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, rank, &address, NULL, &bytes, 0));
+    CHECK(bytes == SEGMENT_BYTES);
+    segment[rank] = (char *)address;
+  }
+#endif
+}
+
+#if GASNET_SEGMENT_EVERYTHING
+static volatile unsigned told;
+static void on_address(gex_Token_t token, void *payload, size_t bytes) {
+  gex_Token_Info_t info;
+  gex_Token_Info(token, &info, GEX_TI_SRCRANK);
+  CHECK(bytes == sizeof segment[0]);
+  memcpy(&segment[info.gex_srcrank], payload, bytes);
+  ++told;
+}
+static void tell_addresses(void) {
+  gex_AM_Entry_t entry = {0, (gex_AM_Fn_t)on_address, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, 0, NULL,
+                          "address"};
+  char *mine = (char *)malloc(SEGMENT_BYTES);
+  CHECK(gex_EP_RegisterHandlers(endpoint, &entry, 1) == GASNET_OK);
+  BARRIER();
+  for (gex_Rank_t rank = 0; rank < size; ++rank) {
+    CHECK(gex_AM_RequestMedium0(team, rank, entry.gex_index, &mine, sizeof mine, GEX_EVENT_NOW, 0) == 0);
+  }
+  GASNET_BLOCKUNTIL(told == size);
+}
+#endif
+
+/* process_vm_readv() and _writev() are refused from now on, as in containers. */
+static void forbid_cma(void) {
+  struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                               BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 1, 0),
+                               BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+                               BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                               BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  struct sock_fprog program = {sizeof code / sizeof code[0], code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    exit(77);
+}
+
+static volatile int answered;
+static void on_answer(gex_Token_t token) {
+  (void)token;
+  answered = 1;
+}
+static gex_AM_Index_t on_answer_index;
+static void on_question(gex_Token_t token) { CHECK(gex_AM_ReplyShort0(token, on_answer_index, 0) == 0); }
+
+/* Rank 0 attaches at once; the others want something of it first. */
+static void ask_before_attach(void) {
+  gex_AM_Entry_t rows[] = {
+      {0, (gex_AM_Fn_t)on_question, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0, NULL, "question"},
+      {0, (gex_AM_Fn_t)on_answer, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REPLY, 0, NULL, "answer"}};
+  CHECK(gex_EP_RegisterHandlers(endpoint, rows, 2) == GASNET_OK);
+  on_answer_index = rows[1].gex_index;
+  BARRIER();
+  if (me == 0) return;
+  usleep(50000); /* by then rank 0 is inside */
+  CHECK(gex_AM_RequestShort0(team, 0, rows[0].gex_index, 0) == 0);
+  GASNET_BLOCKUNTIL(answered);
+}
+
+int main(int argc, char **argv) {
+  const char *which = argc > 1 ? argv[1] : "";
+  if (getenv("TEST_NO_CMA") != NULL) forbid_cma();
+  if (gex_Client_Init(&client, &endpoint, &team, "CORE", &argc, &argv, GEX_FLAG_USES_GASNET1) != GASNET_OK)
+    return 98;
+  me = gex_System_QueryJobRank();
+  size = gex_System_QueryJobSize();
+  CHECK(size <= MAX_RANKS);
+  if (!strcmp(which, "publish")) {
+    test_publish();
+  } else if (!strcmp(which, "big-segment")) {
+    const uintptr_t bytes = (uintptr_t)strtoull(argv[2], NULL, 0);
+    gex_Segment_t own;
+    if (gex_Segment_Attach(&own, team, bytes) != GASNET_OK) gasnet_exit(42);
+    memset(gex_Segment_QueryAddr(own), 1, bytes);
+  } else if (!strcmp(which, "limits")) {
+    printf("rank %u: local %zu global %zu\n", (unsigned)me, (size_t)gasnet_getMaxLocalSegmentSize(),
+           (size_t)gasnet_getMaxGlobalSegmentSize());
+  } else if (!strcmp(which, "exit") && !strcmp(argv[2], "before-attach")) {
+    test_exit(argv[2]);
+  } else {
+    if (!strcmp(which, "early")) ask_before_attach();
+    attach();
+#if GASNET_SEGMENT_EVERYTHING
+    tell_addresses();
+#endif
+    if (!strcmp(which, "arities")) test_arities();
+    else if (!strcmp(which, "sizes")) test_sizes();
+    else if (!strcmp(which, "negotiated")) test_negotiated();
+    else if (!strcmp(which, "flood")) test_flood();
+    else if (!strcmp(which, "threads")) test_threads();
+    else if (!strcmp(which, "segments")) test_segments();
+    else if (!strcmp(which, "exit")) test_exit(argv[2]);
+    else if (strcmp(which, "early") != 0) return 97;
+  }
+  BARRIER();
+  printf("rank %u done\n", (unsigned)me);
+  gasnet_exit(0);
+  return 0;
+}

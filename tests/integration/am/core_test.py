@@ -1,0 +1,163 @@
+#!/usr/bin/python3
+"""core_test.py BUILD_FOLDER
+
+The core API as a client sees it, in every thread mode, by hydrant-run and by GASNET_PSHM_NODES: values, payloads,
+floods, segments, and every way to end. Times are limits only.
+"""
+import os
+import pathlib
+import resource
+import sys
+import tempfile
+import unittest
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parent / "launch"))
+from jobs import Build, Job  # noqa: E402  (the path has to be there first)
+
+ROOT = sys.argv.pop()
+MODES = ["seq", "parsync", "par", "seq_debug", "par_debug"]
+
+
+class ClientBuild(Build):
+    """One of the clients in place of launch's probe."""
+
+    def __init__(self, mode):
+        super().__init__(ROOT)
+        self.probe = str(pathlib.Path(ROOT) / "tests/integration/am" / f"core_client_{mode}")
+
+
+LAUNCHERS = (["hydrant-run"] if Build(ROOT).has_hydrant_run() else []) + ["fork"]
+
+
+class CoreTest(unittest.TestCase):
+    def start(self, mode, launcher, size, *steps, **variables):
+        job = Job(ClientBuild(mode), launcher, size, *steps, **variables)
+        code, output, errors = job.wait()
+        self.assertEqual(job.wait_until_gone(), [])
+        self.assertNotIn("FAILED", output + errors)
+        return code, output, errors
+
+    def passes(self, mode, size, *steps, launcher=LAUNCHERS[0], **variables):
+        with self.subTest(mode=mode, size=size, steps=steps, launcher=launcher):
+            code, output, errors = self.start(mode, launcher, size, *steps, **variables)
+            self.assertEqual(code, 0, output + errors)
+            self.assertEqual(output.count(" done\n"), size, output + errors)
+            return output + errors
+
+    def each(self, *steps, sizes=(1, 2, 3), modes=MODES, **variables):
+        for index, mode in enumerate(modes):
+            for size in sizes:
+                self.passes(mode, size, *steps, launcher=LAUNCHERS[(index + size) % len(LAUNCHERS)],
+                            **variables)
+
+    def test_every_number_of_arguments(self):
+        self.each("arities", sizes=(1, 2, 4))
+
+    def test_every_number_of_arguments_where_all_memory_is_a_segment(self):
+        self.each("arities", modes=["seq_everything"])
+
+    def test_payloads_of_all_sizes(self):
+        self.each("sizes", modes=["seq", "par_debug", "seq_everything"])
+
+    def test_payloads_where_nobody_may_write_into_others(self):
+        self.each("sizes", sizes=(2, 3), modes=["seq", "par"], TEST_NO_CMA="1")
+
+    def test_attach_serves_those_who_come_later(self):
+        self.each("early", sizes=(2, 4), modes=["seq", "par"])
+
+    def test_negotiated_payload(self):
+        self.each("negotiated", modes=["seq", "par", "par_debug"])
+
+    def test_everybody_floods_everybody(self):
+        self.each("flood", sizes=(1, 4), modes=["seq", "par"])
+
+    def test_many_threads(self):
+        self.each("threads", sizes=(1, 3), modes=["par", "par_debug"])
+
+    def test_segments_agree_and_are_writable_by_neighbours(self):
+        self.each("segments", modes=["seq", "par"])
+        for most in ("1", "2", "3"):
+            self.passes("seq", 4, "segments", GASNET_SUPERNODE_MAXSIZE=most)
+
+    def test_the_clients_own_segment_is_bound_and_published(self):
+        self.each("publish", modes=["seq", "par_debug"])
+
+    def test_longs_where_supernodes_are_one_rank(self):
+        self.passes("seq", 2, "sizes", GASNET_SUPERNODE_MAXSIZE="1")
+
+    def test_exits(self):
+        for how, expected in {"handler": 22, "prepared": 23, "threads": 24, "main": 25, "spin": 26,
+                              "before-attach": 21, "reader": 28}.items():
+            for mode, size in (("par", 3), ("seq", 1)):
+                if size == 1 and how in ("prepared", "handler"):
+                    continue
+                with self.subTest(how=how, mode=mode):
+                    code, output, errors = self.start(mode, LAUNCHERS[size % len(LAUNCHERS)], size, "exit", how)
+                    self.assertEqual(code, expected, output + errors)
+
+    def test_an_exit_writes_out_the_clients_files(self):
+        with tempfile.NamedTemporaryFile() as file:
+            code, output, errors = self.start("seq", LAUNCHERS[0], 2, "exit", "file", TEST_FILE=file.name)
+            self.assertEqual(code, 27, output + errors)
+            self.assertEqual(file.read(), b"all of it")
+
+    def test_a_quit_from_elsewhere_is_no_success(self):
+        for size in (1, 2):
+            code, _, errors = self.start("seq", LAUNCHERS[0], size, "exit", "quit")
+            self.assertEqual(code, 131, errors)
+
+    def test_a_rank_killed_in_a_flood_is_named(self):
+        for launcher in LAUNCHERS:
+            code, _, errors = self.start("seq", launcher, 3, "exit", "killed")
+            self.assertEqual(code, 137)
+            self.assertRegex(errors, r"rank 2 .*signal 9")
+            self.assertNotIn("HYDRANT_ERR_BROKEN", errors, "the job's end is no error of a call")
+
+    def test_limits_are_one_for_all(self):
+        output = self.passes("seq", 3, "limits")
+        globals_ = {line.split()[-1] for line in output.splitlines() if " global " in line}
+        self.assertEqual(len(globals_), 1, output)
+        output = self.passes("seq", 3, "limits", GASNET_MAX_SEGSIZE="64MB/P")
+        self.assertEqual(output.count(f"local {64 << 20} global {64 << 20}"), 3, output)
+
+    def test_a_limit_that_is_no_size(self):
+        code, _, errors = self.start("seq", LAUNCHERS[0], 2, "limits", GASNET_MAX_SEGSIZE="nan")
+        self.assertEqual(code, 98)
+        self.assertIn("GASNET_MAX_SEGSIZE is 'nan'", errors)
+
+    def test_segments_that_cannot_be(self):
+        for bytes_, text in (("5000", "multiple of 4096"), ("0", "not 0"), (str(1 << 43), "the most is"), ):
+            code, _, errors = self.start("seq", LAUNCHERS[0], 2, "big-segment", bytes_)
+            self.assertEqual(code, 42, errors)
+            self.assertIn(text, errors)
+
+    def test_more_memory_than_there_is(self):
+        code, _, errors = self.start("seq", LAUNCHERS[0], 2, "big-segment", str(1 << 42),
+                                     GASNET_MAX_SEGSIZE="4096GB/P")
+        self.assertEqual(code, 42, errors)
+        self.assertRegex(errors, r"need \d+ bytes, and \d+ are available")
+
+    def test_an_address_space_that_is_too_small(self):
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, before[1]))
+        try:
+            code, _, errors = self.start("seq", "fork", 2, "big-segment", str(640 << 20))
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+        self.assertEqual(code, 42, errors)
+        self.assertIn("cannot be mapped", errors)
+
+    def test_verboseenv_shows_settings_once(self):
+        output = self.passes("seq", 3, "limits", GASNET_VERBOSEENV="1", GASNET_MAX_SEGSIZE="64MB/P",
+                             GASNET_BARRIER="AMDISSEM")
+        self.assertRegex(output, r"ENV parameter: GASNET_MAX_SEGSIZE = 64MB/P \(64 MB\)")
+        self.assertRegex(output, r"ENV parameter: GASNET_BARRIER = AMDISSEM *\n")
+        self.assertRegex(output, r"ENV parameter: GASNET_SUPERNODE_MAXSIZE = .* \(default\)")
+        self.assertEqual(output.count("GASNET_BARRIER ="), 1)
+        self.assertNotIn("ENV parameter", self.passes("seq", 1, "limits"))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("LC_ALL", "C")
+    unittest.main()
