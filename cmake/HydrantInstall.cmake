@@ -1,5 +1,5 @@
-# `cmake --install`: the public headers, libfirehose.so and .a, firehose.pc and the CMake package. All
-# paths inside are relative, so that the tree may be moved or installed under another --prefix.
+# `cmake --install`: the public headers, libfirehose and libhydrant with what goes with them, pkg-config files
+# and the CMake package. All paths inside are relative, so that the tree may be moved or installed under another --prefix.
 include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Hydrant")
@@ -25,6 +25,11 @@ install(EXPORT HydrantAlloc FILE HydrantAllocTargets.cmake NAMESPACE Hydrant::
 install(TARGETS hydrant_tools_shared hydrant_tools_static EXPORT HydrantTools COMPONENT tools)
 install(EXPORT HydrantTools FILE HydrantToolsTargets.cmake NAMESPACE Hydrant::
         DESTINATION "${package_dir}" COMPONENT tools)
+
+# libhydrant: GASNet's API.
+install(TARGETS hydrant_shared hydrant_static EXPORT HydrantHydrant COMPONENT hydrant)
+install(EXPORT HydrantHydrant FILE HydrantHydrantTargets.cmake NAMESPACE Hydrant::
+        DESTINATION "${package_dir}" COMPONENT hydrant)
 
 configure_package_config_file(
   "${CMAKE_CURRENT_LIST_DIR}/HydrantConfig.cmake.in" "${PROJECT_BINARY_DIR}/HydrantConfig.cmake"
@@ -64,3 +69,8 @@ install(FILES "${PROJECT_BINARY_DIR}/hydrant_alloc.pc"
 configure_file("${CMAKE_CURRENT_LIST_DIR}/hydrant_tools.pc.in" "${PROJECT_BINARY_DIR}/hydrant_tools.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/hydrant_tools.pc"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT tools)
+configure_file("${CMAKE_CURRENT_LIST_DIR}/hydrant.pc.in" "${PROJECT_BINARY_DIR}/hydrant.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/hydrant.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
+        COMPONENT hydrant)
+
+include(HydrantGasnetLayout)

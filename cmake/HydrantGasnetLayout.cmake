@@ -1,0 +1,73 @@
+# The installation as build files for GASNet expect it: fragments of makefiles, pkg-config and link names for
+# each network's name and thread mode. They all stand for one library; a network's name and a mode are macros
+# that the client is compiled with. Paths lead back from the file itself, so that the tree may be moved.
+
+# hydrant_path_back(OUT FOLDER): the way from FOLDER, below the prefix, to the prefix.
+function(hydrant_path_back out folder)
+  file(RELATIVE_PATH up "/prefix/${folder}" "/prefix")
+  string(REGEX REPLACE "/$" "" up "${up}")
+  set(${out} "${up}" PARENT_SCOPE)
+endfunction()
+
+# A compiler that the search path has goes by its name.
+function(hydrant_compiler_name out compiler)
+  get_filename_component(name "${compiler}" NAME)
+  find_program(found NAMES "${name}" NO_CACHE)
+  if(NOT found STREQUAL compiler)
+    set(name "${compiler}")
+  endif()
+  set(${out} "${name}" PARENT_SCOPE)
+endfunction()
+
+# hydrant_install_link(LIBRARY NAME COMPONENT): libNAME.so and libNAME.a, links to those of LIBRARY.
+function(hydrant_install_link library name component)
+  foreach(suffix IN ITEMS .so .a)
+    set(link "${PROJECT_BINARY_DIR}/gasnet/lib${name}${suffix}")
+    file(CREATE_LINK "lib${library}${suffix}" "${link}" SYMBOLIC)
+    install(FILES "${link}" DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT ${component})
+  endforeach()
+endfunction()
+
+# hydrant_install_from(TEMPLATE FOLDER FILE_NAME COMPONENT): TEMPLATE.in filled in, as FOLDER/FILE_NAME.
+function(hydrant_install_from template folder file_name component)
+  hydrant_path_back(up "${folder}")
+  set(file "${PROJECT_BINARY_DIR}/gasnet/${folder}/${file_name}")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/${template}.in" "${file}" @ONLY)
+  install(FILES "${file}" DESTINATION "${folder}" COMPONENT ${component})
+endfunction()
+
+function(hydrant_install_gasnet_layout)
+  set(include "${CMAKE_INSTALL_INCLUDEDIR}")
+  set(pkgconfig "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+  hydrant_compiler_name(cc "${CMAKE_C_COMPILER}")
+  hydrant_compiler_name(cxx "${CMAKE_CXX_COMPILER}")
+  foreach(mode IN ITEMS seq par parsync)
+    string(TOUPPER ${mode} mode_upper)
+    set(thread_defines "")
+    if(NOT mode STREQUAL "seq")
+      set(thread_defines " -D_REENTRANT")
+    endif()
+    foreach(network IN ITEMS smp ibv)
+      string(TOUPPER ${network} network_upper)
+      set(name gasnet-${network}-${mode})
+      hydrant_install_from(gasnet.mak "${include}/${network}-conduit" ${network}-${mode}.mak hydrant)
+      hydrant_install_from(gasnet.pc "${pkgconfig}" ${name}.pc hydrant)
+      hydrant_install_link(hydrant ${name} hydrant)
+    endforeach()
+  endforeach()
+  foreach(mode IN ITEMS seq par)
+    set(thread_defines "-DGASNETT_THREAD_SINGLE")
+    if(mode STREQUAL "par")
+      set(thread_defines "-DGASNETT_THREAD_SAFE -D_REENTRANT")
+    endif()
+    hydrant_install_from(gasnet_tools.mak "${include}" gasnet_tools-${mode}.mak tools)
+    hydrant_install_from(gasnet_tools.pc "${pkgconfig}" gasnet_tools-${mode}.pc tools)
+    hydrant_install_link(hydrant_tools gasnet_tools-${mode} tools)
+  endforeach()
+endfunction()
+
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+  message(STATUS "Hydrant: no layout in GASNet's manner where folders are not below the prefix")
+else()
+  hydrant_install_gasnet_layout()
+endif()
