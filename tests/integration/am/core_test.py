@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """core_test.py BUILD_FOLDER
 
-The core API as a client sees it, in every thread mode, by hydrant-run and by GASNET_PSHM_NODES: values, payloads,
-floods, segments, and every way to end. Times are limits only.
+The core API as a client sees it, in every thread mode, by hydrant-run and by GASNET_PSHM_NODES: values,
+payloads, floods, segments, and every way to end. Times are limits only.
 """
 import os
 import pathlib
@@ -93,7 +93,8 @@ class CoreTest(unittest.TestCase):
                 if size == 1 and how in ("prepared", "handler"):
                     continue
                 with self.subTest(how=how, mode=mode):
-                    code, output, errors = self.start(mode, LAUNCHERS[size % len(LAUNCHERS)], size, "exit", how)
+                    launcher = LAUNCHERS[size % len(LAUNCHERS)]
+                    code, output, errors = self.start(mode, launcher, size, "exit", how)
                     self.assertEqual(code, expected, output + errors)
 
     def test_an_exit_writes_out_the_clients_files(self):
@@ -127,7 +128,7 @@ class CoreTest(unittest.TestCase):
         self.assertIn("GASNET_MAX_SEGSIZE is 'nan'", errors)
 
     def test_segments_that_cannot_be(self):
-        for bytes_, text in (("5000", "multiple of 4096"), ("0", "not 0"), (str(1 << 43), "the most is"), ):
+        for bytes_, text in (("5000", "multiple of 4096"), ("0", "not 0"), (str(1 << 43), "the most is")):
             code, _, errors = self.start("seq", LAUNCHERS[0], 2, "big-segment", bytes_)
             self.assertEqual(code, 42, errors)
             self.assertIn(text, errors)

@@ -1,4 +1,4 @@
-/* Payloads: all sizes, into segments, heap and stack of the peer; negotiated ones; and segments themselves. */
+/* Payloads: all sizes, into segments, heap and stack of the peer; negotiated ones; and segments. */
 #include "client.h"
 
 static gex_AM_Index_t on_payload_index, on_done_index, on_reply_index;
@@ -155,7 +155,8 @@ void test_segments(void) {
   gex_System_QueryMyPosition(&sets, &set, &hosts, &host);
   CHECK(near[my_index].gex_jobrank == me && hosts == 1 && host == 0 && set < sets);
   CHECK(nodeinfo[me].supernode == set);
-  if (gasnet_getenv("GASNET_SUPERNODE_MAXSIZE") != NULL) CHECK(near_count <= (gex_Rank_t)atoi(gasnet_getenv("GASNET_SUPERNODE_MAXSIZE")));
+  const char *most = gasnet_getenv("GASNET_SUPERNODE_MAXSIZE");
+  if (most != NULL) CHECK(near_count <= (gex_Rank_t)atoi(most));
   for (gex_Rank_t rank = 0; rank < size; ++rank) {
     void *owner = NULL, *here = NULL;
     uintptr_t bytes = 0;
@@ -199,5 +200,6 @@ void test_publish(void) {
   }
   enlist_all();
   char data[GASNET_PAGESIZE];
-  if (size < 2 || (me + 1) % size != size - 1) send_long((me + 1) % size, data, sizeof data, segment[(me + 1) % size]);
+  const gex_Rank_t to = (me + 1) % size;
+  if (size < 2 || to != size - 1) send_long(to, data, sizeof data, segment[to]);
 }
