@@ -1,11 +1,12 @@
 /* What libfirehose_hooks.so exports for libfirehose, which looks it up by name: the symbol `hydrant_hooks_1`
  * is one of these. libfirehose writes its monitor into it; until then the hooks do nothing but mark threads.
  *
- * The hooks report nothing. They make sure that memory which the kernel handed out is not returned to the
- * program while a release of the same addresses may still be unread (monitor.sync), that a call which
- * released memory returns only when the caches know (monitor.settle), and they show which threads are inside
- * a call that may release memory: userfaultfd reports a removal (MADV_DONTNEED) before the pages are gone, so
- * what was removed may be cached again only when every call that was under way has returned.
+ * The hooks report only what the kernel does not (monitor.invalidate, monitor.replaced). They make sure
+ * that memory which the kernel handed out is not returned to the program while a release of the same
+ * addresses may still be unread (monitor.sync), that a call which released memory returns only when the
+ * caches know (monitor.settle), and they show which threads are inside a call that may release memory:
+ * userfaultfd reports a removal (MADV_DONTNEED) before the pages are gone, so what was removed may be cached
+ * again only when every call that was under way has returned.
  */
 #ifndef HYDRANT_WATCH_HOOKS_ABI_H
 #define HYDRANT_WATCH_HOOKS_ABI_H

@@ -86,6 +86,17 @@ void Monitor::invalidate(MemoryRange range) noexcept {
   tell(range);
 }
 
+// An unmapping that nobody reported, told by who did it.
+void Monitor::replaced(MemoryRange range) noexcept {
+  if (!range.valid()) return;
+  {
+    MutexLock lock(ranges_mu_);
+    ++changes_;
+    if (!watched_.remove(range)) watched_.clear();
+  }
+  tell(range);
+}
+
 void Monitor::forget_vouched() noexcept {
   MutexLock lock(clients_mu_);
   for (const Client& client : clients_) {

@@ -60,6 +60,8 @@ class Monitor {
   void sync() noexcept;
 
   void invalidate(MemoryRange range) noexcept HYDRANT_EXCLUDES(clients_mu_);
+  void replaced(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_)
+      HYDRANT_EXCLUDES(clients_mu_);
   void forget_vouched() noexcept HYDRANT_EXCLUDES(clients_mu_);
   bool pinned(MemoryRange range) noexcept HYDRANT_EXCLUDES(clients_mu_);
   bool add_arena(MemoryRange range) noexcept;

@@ -28,6 +28,7 @@ void note_pinned(uintptr_t addr, size_t len) { Monitor::own().note_pinned({addr,
 int quiet(uint64_t timeout_ns) { return Monitor::own().quiet(timeout_ns) ? 0 : -1; }
 int start() { return Monitor::own().start() ? 0 : -1; }
 const char* reason() { return Monitor::own().reason(); }
+void replaced(uintptr_t addr, size_t len) { Monitor::own().replaced({addr, len}); }
 
 // Never destroyed: the reader and other threads go on while main()'s thread runs the destructors.
 union Lasting {
@@ -56,7 +57,8 @@ hydrant_monitor_t g_face = {sizeof(hydrant_monitor_t),
                             &note_pinned,
                             &quiet,
                             &start,
-                            &reason};
+                            &reason,
+                            &replaced};
 
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 

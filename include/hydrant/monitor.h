@@ -110,6 +110,12 @@ typedef struct hydrant_monitor_s {
   int (*start)(void);
   /* "" while the kernel's reports are to be had or were not asked for. Static text. */
   const char* (*reason)(void);
+
+  /* ---- for hooks ---- */
+
+  /* Other memory was mapped over [addr, addr+len), and the kernel does not report that: as invalidate(), and
+   * what was known of the mappings there is found out anew. Where `size` does not reach here: invalidate(). */
+  void (*replaced)(uintptr_t addr, size_t len);
 } hydrant_monitor_t;
 
 /* NULL when this library has no monitor of that version. The answer is valid until the process ends. */

@@ -3,14 +3,17 @@
 #include "firehose/watch/hooks/watched_call.hpp"
 
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/uio.h>
 
 using hydrant::hooks::acquired;
 using hydrant::hooks::acquired_somewhere;
 using hydrant::hooks::file_changes;
 using hydrant::hooks::forgotten;
+using hydrant::hooks::KeepErrno;
 using hydrant::hooks::real;
 using hydrant::hooks::releasing;
+using hydrant::hooks::replaced;
 
 // With MAP_FIXED it also releases.
 void* hook_mmap(void* addr, size_t len, int protection, int flags, int fd, off_t offset) {
@@ -71,9 +74,34 @@ int hook_remap_file_pages(void* addr, size_t len, int protection, size_t page, i
 }
 HYDRANT_EXPORT_HOOK(remap_file_pages);
 
+namespace {
+
+// More than any segment has: everything is forgotten.
+constexpr size_t kAnyLength = size_t{1} << 62;
+
+// What lay under a segment is gone, or may be where the call failed half way; userfaultfd does not report it.
+void forget_under_segment(int id, uintptr_t addr, bool attached) {
+  const KeepErrno keep;
+  shmid_ds segment{};
+  const bool known = shmctl(id, IPC_STAT, &segment) == 0;
+  if (!known && !attached) return;  // who may not read its size may not attach it
+  // A segment has whole pages, and one of huge pages lies at a multiple of theirs, whatever they are.
+  const size_t page = addr & (~addr + 1);
+  const size_t len = known ? (segment.shm_segsz + page - 1) & ~(page - 1) : kAnyLength;
+  replaced(reinterpret_cast<const void*>(addr), len);
+}
+
+}  // namespace
+
 void* hook_shmat(int id, const void* addr, int flags) {
-  void* got = releasing([&] { return real.shmat(id, addr, flags); });  // SHM_REMAP unmaps
-  if (got != MAP_FAILED) acquired_somewhere();
+  void* got = releasing([&] { return real.shmat(id, addr, flags); });
+  const bool attached = got != MAP_FAILED;
+  if ((flags & SHM_REMAP) != 0 && addr != nullptr) {
+    const uintptr_t lowest = static_cast<uintptr_t>(SHMLBA);  // SHM_RND rounds down to it
+    const uintptr_t asked = reinterpret_cast<uintptr_t>(addr) & ~(lowest - 1);
+    forget_under_segment(id, attached ? reinterpret_cast<uintptr_t>(got) : asked, attached);
+  }
+  if (attached) acquired_somewhere();
   return got;
 }
 HYDRANT_EXPORT_HOOK(shmat);

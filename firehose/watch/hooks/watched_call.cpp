@@ -22,6 +22,13 @@ bool any_set(const uint64_t* bits, uintptr_t first, uintptr_t last) {
   return false;
 }
 
+bool may_be_pinned(const uint64_t* blocks, uintptr_t addr, size_t len) {
+  if (len == 0) return false;
+  const uintptr_t first = addr >> HYDRANT_MONITOR_BLOCK_SHIFT;
+  const uintptr_t last = (addr + len - 1) >> HYDRANT_MONITOR_BLOCK_SHIFT;
+  return last - first >= kMaxBlocks || last >= kEndOfBlocks || any_set(blocks, first, last);
+}
+
 }  // namespace
 
 KeepErrno::KeepErrno() : saved_(errno) {}
@@ -51,12 +58,26 @@ void sync(const hydrant_monitor_t* watching) {
 
 void check_acquired(const hydrant_monitor_t* watching, const uint64_t* blocks, uintptr_t addr,
                     size_t len) {
-  if (len == 0) return;
-  const uintptr_t first = addr >> HYDRANT_MONITOR_BLOCK_SHIFT;
-  const uintptr_t last = (addr + len - 1) >> HYDRANT_MONITOR_BLOCK_SHIFT;
-  if (last - first >= kMaxBlocks || last >= kEndOfBlocks || any_set(blocks, first, last)) {
-    sync(watching);
-  }
+  if (may_be_pinned(blocks, addr, len)) sync(watching);
+}
+
+void forgotten_if_pinned(uintptr_t addr, size_t len) {
+  const hydrant_monitor_t* watching = monitor();
+  if (watching == nullptr) return;
+  const uint64_t* blocks = __atomic_load_n(&watching->blocks, __ATOMIC_ACQUIRE);
+  if (blocks == nullptr || !may_be_pinned(blocks, addr, len)) return;
+  const KeepErrno keep;
+  watching->invalidate(addr, len);
+}
+
+void replaced(const void* addr, size_t len) {
+  const hydrant_monitor_t* watching = monitor();
+  if (watching == nullptr) return;
+  const KeepErrno keep;
+  const auto first = reinterpret_cast<uintptr_t>(addr);
+  constexpr size_t kNeeded = offsetof(hydrant_monitor_t, replaced) + sizeof watching->replaced;
+  if (watching->size >= kNeeded) return watching->replaced(first, len);
+  watching->invalidate(first, len);
 }
 
 void file_changes() {

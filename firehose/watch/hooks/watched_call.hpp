@@ -79,6 +79,12 @@ inline void forgotten(const void* addr, size_t len) {
   if (watching != nullptr) watching->invalidate(reinterpret_cast<uintptr_t>(addr), len);
 }
 
+// The same if any 2-MiB block of the range was ever pinned.
+void forgotten_if_pinned(uintptr_t addr, size_t len);
+
+// Other memory was mapped over [addr, addr+len), and the kernel says nothing of that.
+void replaced(const void* addr, size_t len);
+
 // A file may become shorter or get holes; before the real call and after it.
 void file_changes();
 

@@ -18,7 +18,9 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -274,6 +276,27 @@ TEST_F(MonitorCover, NewMemoryInAnOldPlaceIsWatchedAnew) {
     ASSERT_TRUE(listener_.told_of(memory_, 0, 16));
     ASSERT_TRUE(memory_.map(0, 16));
   }
+}
+
+// A segment attached over memory: the kernel does not say so, who attached it does.
+TEST_F(MonitorCover, WhatWasReplacedUnreportedIsLookedAtAnew) {
+  const int id = shmget(IPC_PRIVATE, 2 * kPage, IPC_CREAT | 0600);
+  if (id < 0) GTEST_SKIP() << "no System V shared memory: " << std::strerror(errno);
+  ASSERT_EQ(cover(memory_, 0, 16), HYDRANT_COVER_CHECKED);
+  settle();
+  listener_.clear();
+  void* p = shmat(id, memory_.page(4), SHM_REMAP);
+  shmctl(id, IPC_RMID, nullptr);
+  ASSERT_EQ(p, memory_.page(4));
+  the_monitor().replaced(memory_.addr(4), 2 * kPage);
+  EXPECT_TRUE(listener_.told_of(memory_, 4, 2));
+  EXPECT_FALSE(listener_.told_of(memory_, 0, 4));
+  EXPECT_FALSE(listener_.told_of(memory_, 6, 10));
+  EXPECT_EQ(cover(memory_, 4, 2), HYDRANT_COVER_NONE);
+  EXPECT_EQ(cover(memory_, 0, 4), HYDRANT_COVER_CHECKED);
+  EXPECT_EQ(cover(memory_, 6, 10), HYDRANT_COVER_CHECKED);
+  memory_.replace(4, 2);
+  EXPECT_EQ(cover(memory_, 0, 16), HYDRANT_COVER_CHECKED);
 }
 
 TEST_F(MonitorCover, RemovedMemoryStaysUncoveredUntilItIsUnmapped) {

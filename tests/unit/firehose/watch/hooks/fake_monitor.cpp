@@ -16,6 +16,29 @@ uint64_t sequence;
 uint64_t removals = 1;
 std::atomic<uint64_t> syncs, settles, file_changes, others;
 
+// The ranges that one function was told, the last ones.
+struct Told {
+  static constexpr size_t kMost = 64;
+  std::atomic<uintptr_t> addr[kMost];
+  std::atomic<size_t> len[kMost];
+  std::atomic<size_t> count;
+
+  void note(uintptr_t at, size_t bytes) {
+    const size_t i = count++ % kMost;
+    addr[i] = at;
+    len[i] = bytes;
+    errno = EDOM;
+  }
+  bool covers(uintptr_t at, size_t bytes) const {
+    for (size_t i = 0; i < count && i < kMost; ++i) {
+      if (addr[i] <= at && at - addr[i] < len[i] && len[i] - (at - addr[i]) >= bytes) return true;
+    }
+    return false;
+  }
+};
+Told invalidated;
+Told replacements;
+
 void end_busy() {
   __atomic_and_fetch(&sequence, ~uint64_t{1}, __ATOMIC_ACQ_REL);
   errno = EDOM;
@@ -32,6 +55,8 @@ void files_changed() {
   ++file_changes;
   errno = EDOM;
 }
+void invalidate(uintptr_t addr, size_t len) { invalidated.note(addr, len); }
+void replaced(uintptr_t addr, size_t len) { replacements.note(addr, len); }
 void on_range(uintptr_t /*addr*/, size_t /*len*/) { ++others; }
 int on_range_asked(uintptr_t /*addr*/, size_t /*len*/) { return static_cast<int>(++others); }
 
@@ -42,7 +67,8 @@ hydrant_monitor_t make_monitor() {
   made.blocks = blocks;
   made.sequence = &sequence;
   made.removals = &removals;
-  made.invalidate = on_range;
+  made.invalidate = invalidate;
+  made.replaced = replaced;
   made.pinned = on_range_asked;
   made.add_arena = on_range_asked;
   made.drop_arena = on_range;
@@ -75,6 +101,7 @@ FakeMonitor::FakeMonitor() {
   sequence = 0;
   removals = 1;
   syncs = settles = file_changes = others = 0;
+  invalidated.count = replacements.count = 0;
   __atomic_store_n(&hooks()->monitor, &monitor, __ATOMIC_RELEASE);
 }
 
@@ -102,6 +129,14 @@ void FakeMonitor::make_busy() { __atomic_or_fetch(&sequence, uint64_t{1}, __ATOM
 
 void FakeMonitor::set_removals(uint64_t number) {
   __atomic_store_n(&removals, number, __ATOMIC_RELEASE);
+}
+
+bool FakeMonitor::was_invalidated(uintptr_t addr, size_t len) {
+  return invalidated.covers(addr, len);
+}
+
+bool FakeMonitor::was_replaced(uintptr_t addr, size_t len) {
+  return replacements.covers(addr, len);
 }
 
 Calls FakeMonitor::calls() { return {syncs, settles, file_changes, others}; }

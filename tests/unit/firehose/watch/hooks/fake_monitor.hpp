@@ -41,6 +41,9 @@ class FakeMonitor {
   static void set_removals(uint64_t number);
 
   static Calls calls();
+  // Was it told so of all of this range, in one piece?
+  static bool was_invalidated(uintptr_t addr, size_t len);
+  static bool was_replaced(uintptr_t addr, size_t len);
 };
 
 }  // namespace hydrant::testing

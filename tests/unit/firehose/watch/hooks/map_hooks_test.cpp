@@ -137,6 +137,38 @@ TEST_F(MapHooks, SharedMemorySegmentsAreSyncedAndTheirEndIsAFileChange) {
   EXPECT_EQ(CallSpy::take().calls.file_changes, 1u);  // one before, one after
 }
 
+// The kernel reports nothing of what a segment is attached over.
+TEST_F(MapHooks, ASegmentAttachedOverMemoryReplacesIt) {
+  constexpr size_t kSegment = 3 * kPage + 100;
+  const int id = shmget(IPC_PRIVATE, kSegment, IPC_CREAT | 0600);
+  if (id < 0) GTEST_SKIP() << "no System V shared memory: " << std::strerror(errno);
+  RawMapping memory(16 * kPage);
+  const auto addr = reinterpret_cast<uintptr_t>(memory.data()) + 2 * kPage;
+  errno = ERANGE;
+  void* p = shmat(id, memory.data() + 2 * kPage + 5, SHM_REMAP | SHM_RND);
+  EXPECT_EQ(errno, ERANGE);
+  shmctl(id, IPC_RMID, nullptr);
+  ASSERT_EQ(p, memory.data() + 2 * kPage);
+  EXPECT_TRUE(FakeMonitor::was_replaced(addr, 4 * kPage));
+  EXPECT_FALSE(FakeMonitor::was_replaced(addr - 1, 1));
+  EXPECT_EQ(shmdt(p), 0);
+}
+
+TEST_F(MapHooks, ASegmentAttachedElsewhereReplacesNothing) {
+  const int id = shmget(IPC_PRIVATE, kPage, IPC_CREAT | 0600);
+  if (id < 0) GTEST_SKIP() << "no System V shared memory: " << std::strerror(errno);
+  void* p = shmat(id, nullptr, 0);
+  shmctl(id, IPC_RMID, nullptr);
+  ASSERT_NE(p, MAP_FAILED);
+  EXPECT_FALSE(FakeMonitor::was_replaced(reinterpret_cast<uintptr_t>(p), 1));
+  EXPECT_EQ(shmdt(p), 0);
+  errno = 0;
+  RawMapping memory(kPage);
+  EXPECT_EQ(shmat(id, memory.data(), SHM_REMAP), MAP_FAILED);  // there is no such segment any more
+  EXPECT_TRUE(errno == EINVAL || errno == EIDRM) << errno;
+  EXPECT_FALSE(FakeMonitor::was_replaced(reinterpret_cast<uintptr_t>(memory.data()), 1));
+}
+
 struct Release {
   const char* name;
   std::function<void(char*)> call;  // on two mapped pages; may unmap or empty them
