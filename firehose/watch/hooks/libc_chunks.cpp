@@ -12,6 +12,8 @@ uintptr_t current_break() { return static_cast<uintptr_t>(syscall(SYS_brk, nullp
 
 // The blocks of [addr, end) are heaps from now on; those that were not known are new memory as a whole.
 // The bit comes after the sync: another thread that finds it set returns memory of the same block at once.
+// What was cached before the bit, of memory that reached into the block, would be hit without a check: it is
+// forgotten after the bit, and what is registered then is checked.
 void note_heaps(uintptr_t addr, uintptr_t end) {
   if (end > kEndOfAddresses) return acquired(addr, end - addr);  // no bit for it
   const uintptr_t last = (end - 1) >> HYDRANT_HOOKS_HEAP_SHIFT;
@@ -20,6 +22,7 @@ void note_heaps(uintptr_t addr, uintptr_t end) {
     if (__atomic_load_n(&heap_blocks[block / 64], __ATOMIC_ACQUIRE) & bit) continue;
     acquired(block << HYDRANT_HOOKS_HEAP_SHIFT, kHeapBytes);
     __atomic_fetch_or(&heap_blocks[block / 64], bit, __ATOMIC_ACQ_REL);
+    forgotten_if_pinned(block << HYDRANT_HOOKS_HEAP_SHIFT, kHeapBytes);
   }
 }
 

@@ -158,6 +158,29 @@ TEST_F(MallocHooks, HeapsOfOtherArenasAreMarkedAndSyncedOnce) {
   EXPECT_EQ(later, 0u);
 }
 
+// What was cached there before the block was known as a heap would be hit without a check.
+TEST_F(MallocHooks, WhatReachesIntoANewHeapIsForgotten) {
+  for (const bool pinned : {false, true}) {
+    std::thread([&] {
+      void* p = malloc(1000);
+      const auto addr = reinterpret_cast<uintptr_t>(p);
+      const uintptr_t block = addr >> HYDRANT_HOOKS_HEAP_SHIFT;
+      ASSERT_TRUE(is_known_heap(p));
+      // As if it were new.
+      auto* words = const_cast<uint64_t*>(hooks()->heap_blocks);
+      __atomic_and_fetch(&words[block / 64], ~(uint64_t{1} << block % 64), __ATOMIC_RELEASE);
+      if (pinned) FakeMonitor::pin(p, 1);
+      sink = malloc(1000);
+      EXPECT_TRUE(is_known_heap(sink));
+      EXPECT_EQ(FakeMonitor::was_invalidated(block << HYDRANT_HOOKS_HEAP_SHIFT,
+                                             uintptr_t{1} << HYDRANT_HOOKS_HEAP_SHIFT),
+                pinned);
+      free(sink);
+      free(p);
+    }).join();
+  }
+}
+
 TEST_F(MallocHooks, HeapsAreMarkedWithoutAMonitorToo) {
   __atomic_store_n(&hooks()->monitor, nullptr, __ATOMIC_RELEASE);
   std::thread([] {

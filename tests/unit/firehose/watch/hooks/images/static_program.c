@@ -30,6 +30,10 @@ static void sync_all(void) {
   syncs = syncs + 1;
   sequence &= ~(uint64_t)1;
 }
+static void invalidate(uintptr_t addr, size_t len) {
+  (void)addr;
+  (void)len;
+}
 static void files_changed(void) { file_changes = file_changes + 1; }
 
 #define EXPECT(condition)                                                       \
@@ -66,6 +70,7 @@ int main(void) {
   monitor.blocks = blocks;
   monitor.sequence = &sequence;
   monitor.removals = &removals;
+  monitor.invalidate = invalidate;
   monitor.settle = settle;
   monitor.sync = sync_all;
   monitor.files_changed = files_changed;
