@@ -138,11 +138,15 @@ Status Domain::add_prepinned(MemoryRange range, Access access, const void* key) 
 
 ThreadDomain* Domain::enter() noexcept {
   Thread* thread = this_thread();
-  if (thread == nullptr) return nullptr;
+  if (thread == nullptr) {
+    begin_in_step();  // nobody knows whether it has done so
+    return nullptr;
+  }
   auto& entry = thread->domains[handle_ % kMaxDomains];
   ThreadDomain* state = entry.load(std::memory_order_relaxed);
   if (thread->ended.load(std::memory_order_relaxed) != nullptr) free_ended_states(*thread);
   if (state == nullptr) {
+    begin_in_step();
     reserve_error_text();  // so that failing under mu_ does not allocate
     state = new (std::nothrow) ThreadDomain;
     if (state == nullptr) return nullptr;

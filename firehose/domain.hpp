@@ -114,6 +114,10 @@ class Domain {
   // --- threads and forks (domain.cpp) ---
   // The calling thread's state, in the window; null for a thread past its end or without memory.
   ThreadDomain* enter() noexcept;
+  // What the calling thread was given before this call, its stack above all, is new memory to the cache
+  // afterwards: threads that libc starts by itself pass no hook. No lock of ours is held, and the caller's
+  // locks do not matter: the monitor's reader takes none of them.
+  void begin_in_step() noexcept;
   // Folds a thread's holds and counters into the domain and forgets it. Under registry_mutex().
   void detach_thread(ThreadDomain& state) noexcept;
   // True unless this process is a child that was forked without our handlers having run.

@@ -44,6 +44,10 @@ void Domain::stop_watching() noexcept {
   if (monitor_ != nullptr) monitor_->unsubscribe(subscription_);
 }
 
+void Domain::begin_in_step() noexcept {
+  if (monitor_ != nullptr && config_.watch == HYDRANT_WATCH_AUTO) monitor_->sync();
+}
+
 Status Domain::coverage(MemoryRange range, uint32_t* out) noexcept {
   const Status status = check_range(range);
   if (status != Status::kOk) return status;
