@@ -4,6 +4,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/domain.hpp"
 #include "firehose/gate.hpp"
+#include "firehose/watch/mutant.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -134,7 +135,9 @@ bool Domain::known_refused_locked(MemoryRange range, Access access) const {
 Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) {
   *status = Status::kOk;
   const RegionIndex found = find_locked(want.range, want.need);
-  if (found != kNoRegion && infos_[found].checked && !want.quiet && !want.restless) {
+  const bool unasked = !want.quiet && !want.restless &&
+                       !(want.effort == Effort::kHitOnly && is_mutant(Mutant::kNoCheckedTry));
+  if (found != kNoRegion && infos_[found].checked && unasked) {
     want.must_ask = true;
     return Step::kAgain;  // somebody has opened it since this call began, or nobody has asked yet
   }

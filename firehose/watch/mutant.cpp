@@ -16,6 +16,8 @@ const MutantInfo& mutant_info(Mutant mutant) noexcept {
       {"no-sync", "the hooks ask the kernel for no changes in flight"},
       {"no-checked-lookup",
        "memory without hooks is looked up without asking for changes in flight"},
+      {"no-checked-try",
+       "a look that registers nothing takes checked memory without asking for changes in flight"},
       {"no-publish-check", "a registration is published without asking for changes in flight"},
       {"removed-cacheable", "removed memory is cacheable before the remover has returned"},
       {"deaf-to-arenas", "what an arena announces is not passed on"},

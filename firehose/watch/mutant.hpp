@@ -18,6 +18,7 @@ enum class Mutant : int {
   kNoSettle,          // nobody waits for the reader
   kNoSync,            // the hooks' sync() asks the kernel for nothing
   kNoCheckedLookup,   // memory without hooks is looked up without asking for changes in flight
+  kNoCheckedTry,      // a look that registers nothing takes checked memory unasked
   kNoPublishCheck,    // a registration is published without asking for changes in flight
   kRemovedCacheable,  // removed memory is cacheable at once, before the remover has returned
   kDeafToArenas,      // what an arena announces is not passed on

@@ -41,7 +41,8 @@ const Row kRows[] = {
     // Registrations of bystanders that are under way while the memory goes. (There is no row for
     // Mutant::kNoPublishCheck: a change that is in flight when a registration is published is told
     // afterwards, and then finds it published; whoever owns the memory next looks only when it was told.
-    // The check saves work, and its absence shows nowhere.)
+    // The check saves work, and its absence shows nowhere. Nor one for Mutant::kNoCheckedTry, which needs a
+    // gate that is shut when it is looked at: unit tests have a budget and a policy for that.)
     {Mutant::kKeepPending, Needs::kReader, 0, {Source::kMmap}, kFewSlots, 2, Stopped::kBystanders},
     // Registered between the report of a removal and the removal, which takes its time over many pages.
     {Mutant::kRemovedCacheable,

@@ -8,7 +8,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <string>
 
@@ -100,6 +103,91 @@ TEST_F(PinCacheWatchMutants, NoCheckedLookup) {
   expect_caught(
       Mutant::kNoCheckedLookup, [this] { return stale_after([this] { renew(page_); }); },
       kSlowReaderUs);
+}
+
+// Says what it was told of, the oldest first; has everything watched while it is asked to.
+class ListPolicy {
+ public:
+  const hydrant_policy_t* door() const { return &door_; }
+  void watch_everything(bool on) { watching_ = on; }
+
+ private:
+  static ListPolicy& of(void* user) { return *static_cast<ListPolicy*>(user); }
+  size_t copy(uint32_t* out, size_t n) const {
+    n = std::min(n, count_);
+    std::copy_n(listed_.begin(), n, out);
+    return n;
+  }
+
+  std::array<uint32_t, 64> listed_{};
+  size_t count_ = 0;
+  bool watching_ = false;
+  hydrant_policy_t door_{
+      sizeof(hydrant_policy_t),
+      this,
+      [](void* user, uint32_t region, size_t, uint64_t) {
+        ListPolicy& self = of(user);
+        if (self.count_ < self.listed_.size()) self.listed_[self.count_++] = region;
+      },
+      [](void*, uint32_t) {},
+      [](void* user, uint32_t region) {
+        ListPolicy& self = of(user);
+        const auto end = self.listed_.begin() + static_cast<std::ptrdiff_t>(self.count_);
+        self.count_ = static_cast<size_t>(std::remove(self.listed_.begin(), end, region) -
+                                          self.listed_.begin());
+      },
+      [](void* user, uint32_t* regions, size_t n) {
+        return of(user).watching_ ? of(user).copy(regions, n) : size_t{0};
+      },
+      [](void* user, uint32_t* regions, size_t n) {
+        return of(user).copy(regions, std::min<size_t>(n, 1));
+      },
+      nullptr};
+};
+
+// Of a region whose gate is shut, because somebody wants to know whether it is used, and which is looked for
+// under the mutex therefore.
+TEST_F(PinCacheWatchMutants, NoCheckedTry) {
+  ListPolicy policy;
+  hydrant_domain_options_t options = watching();
+  options.policy = policy.door();
+  options.budget_bytes = 3 * kPage;
+  options.merge_bytes = 1;
+  options.stream_bytes = 1;
+  create(options);
+  expect_caught(
+      Mutant::kNoCheckedTry,
+      [&] {
+        use(page_);
+        const uint64_t first = use(page_ + 2);
+        use(page_ + 4);
+        policy.watch_everything(true);
+        use(page_ + 6);  // instead of the first
+        policy.watch_everything(false);
+        renew(page_ + 2);
+        const hydrant_pin_t held = try_pin(page_ + 2);
+        if (held.region == nullptr) return false;
+        const bool stale = serial(held) == first;
+        EXPECT_EQ(hydrant_release(held), GASNET_OK);
+        return stale;
+      },
+      kSlowReaderUs);
+}
+
+// A thread that nobody saw starting may have got its stack where something was cached; what it pins first
+// is looked at only when the reader has told what was there before. Memory that is hit without a check stands
+// for the stack.
+TEST_F(PinCacheWatchMutants, AThreadsFirstPinWaitsForTheReader) {
+  create(watching());
+  use(page_);
+  ASSERT_EQ(hydrant_invalidate(domain_, arena_.page(page_), kPage), GASNET_OK);
+  ASSERT_EQ(hydrant_vouch(domain_, arena_.page(page_), kPage), GASNET_OK);
+  const uint64_t first = use(page_);
+  set_mutant(Mutant::kNone, kSlowReaderUs);
+  renew(page_);  // returns while the reader sleeps
+  Threads threads;
+  threads.start([&] { EXPECT_GT(use(page_), first); });
+  threads.join();
 }
 
 // Removed while it was being registered; the news comes late. What is published must not be that
