@@ -114,7 +114,7 @@ typedef struct hydrant_monitor_s {
   /* ---- for hooks ---- */
 
   /* Other memory was mapped over [addr, addr+len), and the kernel does not report that: as invalidate(), and
-   * what was known of the mappings there is found out anew. Where `size` does not reach here: invalidate(). */
+   * what was known of the mappings there is found out anew. Where `size` ends before it: invalidate(). */
   void (*replaced)(uintptr_t addr, size_t len);
 } hydrant_monitor_t;
 
