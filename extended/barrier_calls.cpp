@@ -72,8 +72,8 @@ struct NamedWait {
   static bool ready(const void* self) noexcept {
     return static_cast<const NamedWait*>(self)->barrier.engine().ready();
   }
-  static bool hopeless(const void* self) noexcept {
-    return static_cast<const NamedWait*>(self)->barrier.engine().waits_for_own_processor();
+  static WaitsFor where(const void* self) noexcept {
+    return static_cast<const NamedWait*>(self)->barrier.engine().waits_for();
   }
   static void complain(const void* self) {
     const auto& wait = *static_cast<const NamedWait*>(self);
@@ -90,10 +90,10 @@ int wait(NamedBarrier& barrier, int id, int flags, const char* call) noexcept {
   if (wait.look()) {
     if (should_poll_anyway()) poll_all();
   } else if (!look_quickly([&]() noexcept { return wait.look(); },
-                           [&]() noexcept { return NamedWait::hopeless(&wait); })) {
+                           [&]() noexcept { return NamedWait::where(&wait); })) {
     wait_patiently({.done = NamedWait::done,
                     .ready = NamedWait::ready,
-                    .hopeless = NamedWait::hopeless,
+                    .where = NamedWait::where,
                     .complain = NamedWait::complain,
                     .context = &wait});
   }
@@ -114,9 +114,9 @@ struct TeamWait {
     const auto& wait = *static_cast<const TeamWait*>(self);
     return wait.barrier.ready(wait.number);
   }
-  static bool hopeless(const void* self) noexcept {
+  static WaitsFor where(const void* self) noexcept {
     const auto& wait = *static_cast<const TeamWait*>(self);
-    return wait.barrier.waits_for_own_processor(wait.number);
+    return wait.barrier.waits_for(wait.number);
   }
   static void complain(const void* self) {
     const auto& wait = *static_cast<const TeamWait*>(self);
@@ -137,9 +137,9 @@ bool event_is_ready(const hydrant_event& event) noexcept {
   const TeamWait wait = wait_of(event);
   return TeamWait::ready(&wait);
 }
-bool event_is_hopeless(const hydrant_event& event) noexcept {
+WaitsFor event_waits_for(const hydrant_event& event) noexcept {
   const TeamWait wait = wait_of(event);
-  return TeamWait::hopeless(&wait);
+  return TeamWait::where(&wait);
 }
 void complain_of_event(const hydrant_event& event) {
   const TeamWait wait = wait_of(event);
@@ -153,11 +153,11 @@ void wait_for_team(TeamBarrier& barrier, uint64_t number) noexcept {
   }
   TeamWait wait{.barrier = barrier, .number = number};
   if (look_quickly([&]() noexcept { return barrier.is_done(number); },
-                   [&]() noexcept { return TeamWait::hopeless(&wait); }))
+                   [&]() noexcept { return TeamWait::where(&wait); }))
     return;
   wait_patiently({.done = TeamWait::done,
                   .ready = TeamWait::ready,
-                  .hopeless = TeamWait::hopeless,
+                  .where = TeamWait::where,
                   .complain = TeamWait::complain,
                   .context = &wait});
 }
@@ -216,7 +216,7 @@ gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm, gex_Flags_t) {
   }
   event->is_done = event_is_done;
   event->is_ready = event_is_ready;
-  event->is_hopeless = event_is_hopeless;
+  event->waits_for = event_waits_for;
   event->complain = complain_of_event;
   event->object = &barrier;
   event->number = number;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "extended/barrier_name.hpp"
+#include "extended/event.hpp"
 #include "rdma/bootstrap.hpp"
 
 #include <cstdint>
@@ -38,8 +39,8 @@ class BarrierEngine {
   // True if finish() would be, or drive() would get on. For whoever is about to sleep.
   virtual bool ready() const noexcept = 0;
 
-  // True if somebody who is waited for was last seen on the processor of the calling thread.
-  virtual bool waits_for_own_processor() const noexcept { return false; }
+  // Where those were last seen who have not come.
+  virtual WaitsFor waits_for() const noexcept { return WaitsFor::kUnknown; }
 
   // Ranks that have not come, as far as this one can know: at least one while it waits.
   virtual void find_missing(std::vector<Rank>* missing) const = 0;

@@ -163,9 +163,9 @@ bool ShmBarrier::ready() const noexcept {
   return true;
 }
 
-bool ShmBarrier::waits_for_own_processor() const noexcept {
+WaitsFor ShmBarrier::waits_for() const noexcept {
   const uint32_t round = round_.load(std::memory_order_relaxed);
-  if (round >= rounds_.size()) return false;
+  if (round >= rounds_.size()) return WaitsFor::kOtherProcessors;
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
   const uint64_t here = processor_word();
   for (const Source& source : rounds_[round].sources) {
@@ -175,9 +175,10 @@ bool ShmBarrier::waits_for_own_processor() const noexcept {
     const BarrierLines& lines = place_.lines[source.rank];
     if (lines.of_parity[(epoch & 1) ^ 1][BarrierLines::kProcessor].load(
             std::memory_order_relaxed) == here)
-      return true;
+      return WaitsFor::kThisProcessor;
   }
-  return false;
+  // With one round, whoever has come needs nothing more. With several, others here may have to get on.
+  return rounds_.size() == 1 ? WaitsFor::kOtherProcessors : WaitsFor::kUnknown;
 }
 
 void ShmBarrier::find_missing(std::vector<Rank>* missing) const {

@@ -77,7 +77,7 @@ class ShmBarrier final : public BarrierEngine {
   uint32_t drive() noexcept override;
   bool needs_driving() const noexcept override { return rounds_.size() > 1; }
   bool ready() const noexcept override;
-  bool waits_for_own_processor() const noexcept override;
+  WaitsFor waits_for() const noexcept override;
   void find_missing(std::vector<Rank>* missing) const override;
   uint32_t rounds() const noexcept { return static_cast<uint32_t>(rounds_.size()); }
 

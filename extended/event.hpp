@@ -11,8 +11,17 @@
 #include <gasnet_fwd.h>
 
 namespace hydrant {
+
 class EventPool;
-}
+
+// Where those run who are waited for, as far as is known.
+enum class WaitsFor : uint8_t {
+  kUnknown,
+  kOtherProcessors,
+  kThisProcessor,  // somebody needs the one of the calling thread: looking is in vain
+};
+
+}  // namespace hydrant
 
 struct hydrant_event {
   // Whether it is complete; may do what can be done for it without running handlers. Null: not in use.
@@ -20,8 +29,8 @@ struct hydrant_event {
   // Whether is_done() would be true or get on, for a thread that is about to sleep. Null: only messages and
   // what is_done() does can complete it.
   bool (*is_ready)(const hydrant_event& event) noexcept = nullptr;
-  // Whether somebody needs this thread's processor to complete it. Null: not known.
-  bool (*is_hopeless)(const hydrant_event& event) noexcept = nullptr;
+  // Null: not known.
+  hydrant::WaitsFor (*waits_for)(const hydrant_event& event) noexcept = nullptr;
   // For a wait that takes long: says in one line what is missing. Null: nobody knows.
   void (*complain)(const hydrant_event& event) = nullptr;
   // Theirs.

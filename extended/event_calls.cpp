@@ -81,9 +81,10 @@ struct Events {
   }
 };
 
-bool events_hopeless(const void* context) noexcept {
+WaitsFor where_events_are(const void* context) noexcept {
   const hydrant_event* event = static_cast<const Events*>(context)->outstanding();
-  return event != nullptr && event->is_hopeless != nullptr && event->is_hopeless(*event);
+  return event != nullptr && event->waits_for != nullptr ? event->waits_for(*event)
+                                                         : WaitsFor::kUnknown;
 }
 bool events_ready(const void* context) noexcept {
   return static_cast<const Events*>(context)->any_ready();
@@ -102,11 +103,11 @@ void wait_for_events(Events& events, bool (*done)(void*) noexcept) noexcept {
     return;
   }
   if (look_quickly([&]() noexcept { return done(&events); },
-                   [&]() noexcept { return events_hopeless(&events); }))
+                   [&]() noexcept { return where_events_are(&events); }))
     return;
   wait_patiently({.done = done,
                   .ready = events_ready,
-                  .hopeless = events_hopeless,
+                  .where = where_events_are,
                   .complain = complain_of_events,
                   .context = &events});
 }

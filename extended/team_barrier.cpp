@@ -56,16 +56,16 @@ bool CountedBarrier::ready(uint64_t number) const noexcept {
   return true;
 }
 
-bool CountedBarrier::waits_for_own_processor(uint64_t number) const noexcept {
+WaitsFor CountedBarrier::waits_for(uint64_t number) const noexcept {
   const uint64_t here = processor_word();
   for (size_t rank = 0; rank < lines_.size(); ++rank) {
     if (has_come(rank, number)) continue;
     // The line of the barrier before says where it was.
     if (lines_[rank].of_parity[(number & 1) ^ 1][BarrierLines::kProcessor].load(
             std::memory_order_relaxed) == here)
-      return true;
+      return WaitsFor::kThisProcessor;
   }
-  return false;
+  return WaitsFor::kOtherProcessors;
 }
 
 void CountedBarrier::find_missing(uint64_t number, std::vector<Rank>* missing) const {
@@ -130,8 +130,8 @@ bool QueuedBarrier::ready(uint64_t number) const noexcept {
   return done_.load(std::memory_order_relaxed) >= number || engine_->ready();
 }
 
-bool QueuedBarrier::waits_for_own_processor(uint64_t number) const noexcept {
-  return done_.load(std::memory_order_relaxed) < number && engine_->waits_for_own_processor();
+WaitsFor QueuedBarrier::waits_for(uint64_t /*number*/) const noexcept {
+  return engine_->waits_for();
 }
 
 void QueuedBarrier::find_missing(uint64_t number, std::vector<Rank>* missing) const {

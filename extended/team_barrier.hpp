@@ -35,7 +35,7 @@ class TeamBarrier {
   // True if is_done() would be, or would get on. For whoever is about to sleep.
   virtual bool ready(uint64_t number) const noexcept = 0;
   // As BarrierEngine.
-  virtual bool waits_for_own_processor(uint64_t number) const noexcept = 0;
+  virtual WaitsFor waits_for(uint64_t number) const noexcept = 0;
   virtual void find_missing(uint64_t number, std::vector<Rank>* missing) const = 0;
 };
 
@@ -48,7 +48,7 @@ class CountedBarrier final : public TeamBarrier {
   uint64_t begin() noexcept override;
   bool is_done(uint64_t number) noexcept override;
   bool ready(uint64_t number) const noexcept override;
-  bool waits_for_own_processor(uint64_t number) const noexcept override;
+  WaitsFor waits_for(uint64_t number) const noexcept override;
   void find_missing(uint64_t number, std::vector<Rank>* missing) const override;
 
  private:
@@ -78,7 +78,7 @@ class QueuedBarrier final : public TeamBarrier {
   uint64_t begin() noexcept override;
   bool is_done(uint64_t number) noexcept override;
   bool ready(uint64_t number) const noexcept override;
-  bool waits_for_own_processor(uint64_t number) const noexcept override;
+  WaitsFor waits_for(uint64_t number) const noexcept override;
   void find_missing(uint64_t number, std::vector<Rank>* missing) const override;
   BarrierEngine& engine() noexcept { return *engine_; }
 

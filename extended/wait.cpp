@@ -13,9 +13,9 @@ namespace {
 constexpr uint32_t kLooksPerClock = 16;
 // A sleep and the waking cost some 30 us on both sides: who has waited that long may as well.
 constexpr uint64_t kSpinNs = 50'000;
-constexpr uint64_t kSpinIfCrowdedNs = 5'000;
-// Whoever needs the processor comes by then, unless other programs take it: then a sleep does no harm.
-constexpr uint32_t kMostYields = 16;
+// Whoever needs the processor has come by then, unless other programs take it: then a sleep gets it back
+// sooner than a yield.
+constexpr uint64_t kYieldNs = 200'000;
 
 uint64_t warn_after_ns() noexcept {
   static const uint64_t value = knob_number(Knob::kJobWaitWarn);
@@ -24,33 +24,27 @@ uint64_t warn_after_ns() noexcept {
 
 }  // namespace
 
-void give_processor_away() noexcept { sched_yield(); }
-
 void wait_patiently(const WaitFor& what) noexcept {
   const Awaited awaited{.holds = what.ready, .context = what.context};
-  const uint64_t spin_ns = spinning_pays() ? kSpinNs : kSpinIfCrowdedNs;
+  const bool crowded = !spinning_pays();
   const uint64_t begin_ns = now_ns();
   uint64_t idle_since_ns = begin_ns;
-  uint32_t yields = 0;
   bool warned = what.complain == nullptr || warn_after_ns() == 0;
   for (uint32_t looks = 1; !what.done(what.context); ++looks) {
     const uint32_t events = poll_all();
     if (what.done(what.context)) return;
-    if (events == 0 && yields < kMostYields && what.hopeless != nullptr &&
-        what.hopeless(what.context)) {
-      ++yields;
-      give_processor_away();
-      continue;
+    const bool yields = crowded || is_hopeless(what.where(what.context), false);
+    if (yields) {
+      sched_yield();
+    } else {
+      _mm_pause();
+      if (looks % kLooksPerClock != 0) continue;
     }
-    _mm_pause();
-    if (looks % kLooksPerClock != 0) continue;
-    uint64_t now = now_ns();
+    const uint64_t now = now_ns();
     if (events != 0) idle_since_ns = now;
-    if (now - idle_since_ns >= spin_ns) {
+    if (now - idle_since_ns >= (yields ? kYieldNs : kSpinNs)) {
       // As if all its polls had been in vain: it announces that this thread sleeps, if it may.
       if (give_way(UINT32_MAX)) sleep_announced(!what.done(what.context), awaited);
-      looks = kLooksPerClock - 1;
-      now = now_ns();
     }
     if (warned || now - begin_ns < warn_after_ns()) continue;
     what.complain(what.context);

@@ -8,25 +8,29 @@
 #pragma once
 
 #include "am/waiting.hpp"
+#include "extended/event.hpp"
 
 #include <cstdint>
 #include <immintrin.h>
 
 namespace hydrant {
 
-// Rounds of looks before wait_patiently(), some 50 ns each.
+// Rounds of looks before wait_patiently(), some 0.5 us each. Where ranks outnumber processors, who is waited
+// for elsewhere may stand behind somebody who looks, too.
 inline constexpr uint32_t kQuickPolls = 32;
+inline constexpr uint32_t kQuickPollsIfCrowded = 4;
 
-// To whoever else can run here now.
-void give_processor_away() noexcept;
+// True if looking is in vain as long as this thread keeps its processor.
+inline bool is_hopeless(WaitsFor where, bool crowded) noexcept {
+  return where == WaitsFor::kThisProcessor || (where == WaitsFor::kUnknown && crowded);
+}
 
-// What is waited for. `done` may do what helps; `ready` only looks, just before a sleep; `hopeless` says that
-// looking is in vain, because this thread holds the processor that somebody else needs for it; `complain`
-// writes one line. All but `done` may be null.
+// What is waited for. `done` may do what helps; `ready` only looks, just before a sleep; `where` says
+// who it is that has to do something; `complain` writes one line and may be null.
 struct WaitFor {
   bool (*done)(void* context) noexcept;
   bool (*ready)(const void* context) noexcept;
-  bool (*hopeless)(const void* context) noexcept;
+  WaitsFor (*where)(const void* context) noexcept;
   void (*complain)(const void* context);
   void* context;
 };
@@ -36,16 +40,20 @@ void wait_patiently(const WaitFor& what) noexcept;
 
 // Something between the ranks of a node takes some 100 ns if all are there: look that long before anything
 // slow, polling now and then. The pause between looks leaves the line to whoever is about to write it.
-template <typename Done, typename Hopeless>
-inline bool look_quickly(Done&& done, Hopeless&& hopeless) noexcept {
+template <typename Done, typename Where>
+inline bool look_quickly(Done&& done, Where&& where) noexcept {
   constexpr uint32_t kLooksPerPoll = 8;
-  for (uint32_t i = 0; i < kQuickPolls; ++i) {
+  const bool crowded = !spinning_pays();
+  const uint32_t polls = crowded ? kQuickPollsIfCrowded : kQuickPolls;
+  for (uint32_t i = 0; i < polls; ++i) {
     poll_all();
+    // Where it is unlikely, the question is not worth the line that answers it.
+    if (crowded && is_hopeless(where(), true)) return done();
     for (uint32_t look = 0; look < kLooksPerPoll; ++look) {
       if (done()) return true;
       _mm_pause();
     }
-    if (hopeless()) return false;
+    if (is_hopeless(where(), crowded)) return false;
   }
   return false;
 }
