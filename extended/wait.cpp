@@ -24,6 +24,8 @@ uint64_t warn_after_ns() noexcept {
 
 }  // namespace
 
+void give_processor_away() noexcept { sched_yield(); }
+
 void wait_patiently(const WaitFor& what) noexcept {
   const Awaited awaited{.holds = what.ready, .context = what.context};
   const bool crowded = !spinning_pays();
@@ -35,7 +37,7 @@ void wait_patiently(const WaitFor& what) noexcept {
     if (what.done(what.context)) return;
     const bool yields = crowded || is_hopeless(what.where(what.context), false);
     if (yields) {
-      sched_yield();
+      give_processor_away();
     } else {
       _mm_pause();
       if (looks % kLooksPerClock != 0) continue;

@@ -20,6 +20,9 @@ namespace hydrant {
 inline constexpr uint32_t kQuickPolls = 32;
 inline constexpr uint32_t kQuickPollsIfCrowded = 4;
 
+// To whoever else can run here now.
+void give_processor_away() noexcept;
+
 // True if looking is in vain as long as this thread keeps its processor.
 inline bool is_hopeless(WaitsFor where, bool crowded) noexcept {
   return where == WaitsFor::kThisProcessor || (where == WaitsFor::kUnknown && crowded);
@@ -48,7 +51,11 @@ inline bool look_quickly(Done&& done, Where&& where) noexcept {
   for (uint32_t i = 0; i < polls; ++i) {
     poll_all();
     // Where it is unlikely, the question is not worth the line that answers it.
-    if (crowded && is_hopeless(where(), true)) return done();
+    if (crowded && is_hopeless(where(), true)) {
+      give_processor_away();
+      if (done()) return true;
+      continue;
+    }
     for (uint32_t look = 0; look < kLooksPerPoll; ++look) {
       if (done()) return true;
       _mm_pause();
