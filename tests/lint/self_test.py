@@ -186,6 +186,43 @@ class Headers(Tree):
         self.assert_finds(self.check("public"), "-std=c++17")
 
 
+class ApiTable(Tree):
+    """scripts/api_table.py, which compares README's table with the headers."""
+
+    HEADERS = ("gasnet", "gasnet_coll", "gasnet_vis", "gasnet_ratomic", "gasnet_mk", "gasnet_tools")
+    LATER = "extern long gex_EP_Later() __attribute__((__error__(\"later\")));\n"
+
+    def setUp(self):
+        super().setUp()
+        for header in self.HEADERS:
+            self.write(f"include/{header}.h", "")
+        self.header("int gex_EP_Create(int a);\n#define gex_EP_Short(x) 1\nint hydrant_a(void);\n")
+        self.write("README.md", "a\n<!-- scripts/api_table.py writes this table from the headers -->\n"
+                                "<!-- end of the table -->\nb\n")
+        self.assert_clean(self.check("--write"))
+
+    def header(self, text):
+        self.write("include/gasnetex.h", text + self.LATER)
+
+    def check(self, *options):
+        script = ROOT / "scripts/api_table.py"
+        return self.run_command(sys.executable, "-B", script, self.root, "--cc", CC, *options)
+
+    def test_table_as_written(self):
+        self.assert_clean(self.check())
+        text = (self.root / "README.md").read_text()
+        self.assertIn("| Endpoints | `gex_EP_` `Create` `Short` | `gex_EP_` `Later` |\n", text)
+        self.assertTrue(text.startswith("a\n") and text.endswith("-->\nb\n"))
+
+    def test_name_that_came(self):
+        self.header("int gex_EP_Create(int a);\n#define gex_EP_Short(x) 1\nint gex_EP_New(void);\n")
+        self.assert_finds(self.check(), "another table")
+
+    def test_name_without_a_row(self):
+        self.header("int gex_Other(int a);\n")
+        self.assert_finds(self.check(), "no row for gex_Other")
+
+
 class Library(Tree):
     def build(self, text, *options):
         source = self.write("lib.cpp", text)
