@@ -4,7 +4,6 @@
 #include <gasnetex.h>
 
 #include <gasnet_tools.h>
-
 #include <stdio.h>
 
 enum { kAsk = 200, kAnswer = 201 };

@@ -72,8 +72,20 @@ for mode in seq par; do
   "$program"
 done
 
-# Without the names of GASNet's build: hydrant.pc, and the mode by hand.
+# GASNet-1, in each mode; and without the names of GASNet's build: hydrant.pc, and the mode by hand. No mode, or
+# two, is an error that says so.
 if [ "$method" = pkg_config ]; then
+  for mode in seq par parsync; do
+    with_pkg_config gasnet-smp-$mode "$folder/gasnet1-$mode" "$here/gasnet1_client.c" "$cc" -std=c99
+    timeout 60 "$run" -n 2 "$folder/gasnet1-$mode" x
+  done
+  for macros in -DNONE "-DGASNET_SEQ -DGASNET_PAR"; do
+    # shellcheck disable=SC2046,SC2086
+    if said=$("$cc" $(pkg-config --cflags hydrant) $macros -fsyntax-only "$here/gasnet_client.c" 2>&1); then
+      echo "compiled with $macros" && exit 1
+    fi
+    grep -q 'define exactly one of GASNET_SEQ' <<<"$said" || { echo "$said" && exit 1; }
+  done
   warnings=${warnings/-Wstrict-prototypes/}
   with_pkg_config hydrant "$folder/plain" "$here/gasnet_client.c" "$cxx" -x c++ -DGASNET_PAR=1 \
     "-Wl,-rpath,$(pkg-config --variable=libdir hydrant)" -x none

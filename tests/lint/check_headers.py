@@ -7,6 +7,7 @@ clients/, because the client's firehose_fwd.h is part of it; what includes gasne
 """
 import argparse
 import concurrent.futures
+import functools
 import os
 import pathlib
 import re
@@ -25,6 +26,9 @@ INTERNAL_FOLDERS = ("firehose", "rdma", "am", "extended", "bench", "tests")
 CLIENTS = sorted((pathlib.Path(__file__).parent / "clients").iterdir())
 
 
+# As the library is compiled, and C headers' inlined functions cast.
+GASNET_USER = ["-DGASNET_PAR=1", "-Wno-old-style-cast"]
+QUOTED = re.compile(r'^#include "(.+)"', re.MULTILINE)
 MODES = ("GASNET_SEQ", "GASNET_PARSYNC", "GASNET_PAR")
 INCLUDE = re.compile(r"^#include <(.+)>", re.MULTILINE)
 
@@ -53,11 +57,21 @@ def public_jobs(arguments):
         yield from ((f"<{name}>", command + more) for command in commands for more in variants)
 
 
+@functools.lru_cache(maxsize=None)
+def uses_gasnet(root, name):
+    """Whether an internal header cannot do without GASNet's modes: by itself or by what it includes."""
+    path = root / name
+    text = path.read_text() if path.exists() else ""
+    return (any(wants_mode(root / "include", header) for header in INCLUDE.findall(text)) or
+            any(uses_gasnet(root, other) for other in QUOTED.findall(text)))
+
+
 def internal_jobs(arguments):
     for path in sources(arguments.root, {".hpp"}, INTERNAL_FOLDERS):
         name = path.relative_to(arguments.root)
         if not any(str(name).startswith(prefix) for prefix in arguments.without):
-            yield f'"{name}"', [arguments.cxx, *CXX_OPTIONS, "-std=c++20", f"-I{arguments.root}"]
+            more = [f"-I{arguments.root}"] + (GASNET_USER if uses_gasnet(arguments.root, name) else [])
+            yield f'"{name}"', [arguments.cxx, *CXX_OPTIONS, "-std=c++20", *more]
 
 
 def compile_header(job):

@@ -1,9 +1,16 @@
-// Cases for the atomics of one thread mode. The including file has chosen the mode, included
-// gasnet_tools.h and defined HYDRANT_SUITE, the suite's name.
+// Cases for the atomics of one thread mode. The including file has chosen the mode and defined HYDRANT_SUITE,
+// the suite's name.
+#pragma once
+
+#include <gasnet_tools.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <type_traits>
+
+#ifndef HYDRANT_SUITE
+#define HYDRANT_SUITE Atomics
+#endif
 
 namespace {
 
