@@ -1,6 +1,5 @@
-/* An outside client of GASNet-1's core API, in C99 and C++: asks what may be asked between init and attach, has
- * its handlers registered at fixed and at free indices, and writes its rank into the next rank's segment by a
- * Long. Exit status 0 if all holds; a call of gasnet_exit that returned would be 1. */
+/* An outside client of GASNet-1's core API: asks what may be asked between init and attach, has its handlers
+ * registered at fixed and at free indices, and writes a number into the other rank's segment by a Long. Exit status 0 if all holds; a call of gasnet_exit that returned would be 1. */
 #include <gasnet.h>
 
 #include <stdio.h>

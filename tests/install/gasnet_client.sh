@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gasnet_client.sh pkg_config|makefile CC CXX PREFIX HERE FOLDER: compiles the clients of GASNet's API with what
-# is installed for it, as the network smp and ibv in each thread mode, in C and C++, runs each as a job of two
+# gasnet_client.sh pkg_config|makefile CC CXX PREFIX HERE FOLDER: compiles the clients of GASNet's API with
+# what is installed for it, as the network smp and ibv in each thread mode, in C and C++, runs each as a job of two
 # and looks for the ident strings in the program.
 set -euo pipefail
 method=$1 cc=$2 cxx=$3 prefix=$4 here=$5 folder=$6
@@ -72,8 +72,8 @@ for mode in seq par; do
   "$program"
 done
 
-# GASNet-1, in each mode; and without the names of GASNet's build: hydrant.pc, and the mode by hand. No mode, or
-# two, is an error that says so.
+# GASNet-1, in each mode; and without the names of GASNet's build: hydrant.pc, and the mode by hand. No mode,
+# or two, is an error that says so.
 if [ "$method" = pkg_config ]; then
   for mode in seq par parsync; do
     with_pkg_config gasnet-smp-$mode "$folder/gasnet1-$mode" "$here/gasnet1_client.c" "$cc" -std=c99

@@ -2,10 +2,10 @@
 // the suite's name.
 #pragma once
 
-#include <gasnet_tools.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <gasnet_tools.h>
 #include <type_traits>
 
 #ifndef HYDRANT_SUITE
