@@ -13,8 +13,8 @@ Status watch_the_end() noexcept;
 // Ends this process and the job. Safe in handlers, in several threads, and when the job is ending already.
 [[noreturn]] void end_job(int code) noexcept;
 
-// Whether the end has begun so long ago that nobody will come any more. For a while after it has begun a rank goes
-// on: it may have all it waits for, and something to print.
+// Whether the end has begun so long ago that nobody will come any more. For a while after it has
+// begun a rank goes on: it may have all it waits for, and something to print.
 bool is_over() noexcept;
 
 // For a thread that waits while the job is being ended by others: gives the client its SIGQUIT, then ends.

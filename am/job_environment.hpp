@@ -7,8 +7,8 @@ namespace hydrant {
 // known.
 void lend_job_to_tools() noexcept;
 
-// With GASNET_VERBOSEENV, on rank 0: a line on standard error for every setting of the job, with its value
-// and whether that is the default.
+// With GASNET_VERBOSEENV, on rank 0: a line on standard error for every setting of the job, with
+// its value and whether that is the default.
 void show_environment() noexcept;
 
 }  // namespace hydrant

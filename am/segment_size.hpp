@@ -13,9 +13,10 @@ namespace hydrant {
 // leaves.
 uint64_t available_memory() noexcept;
 
-// "512MB/P", "4GB/H", "0.85/H", "2G": a size (K, M, G, T, with or without B) or a fraction of `available`, per
-// process (P, the default for sizes) or per host (H, the default for fractions), to be shared by `ranks_here`.
-// Errors: kBadArg with a text, also if less than a page remains for each.
+// "512MB/P", "4GB/H", "0.85/H", "2G": a size (K, M, G, T, with or without B) or a fraction of
+// `available`, per process (P, the default for sizes) or per host (H, the default for fractions),
+// to be shared by `ranks_here`. Errors: kBadArg with a text, also if less than a page remains for
+// each.
 Status parse_segment_size(std::string_view text, uint64_t available, uint32_t ranks_here,
                           uint64_t* bytes) noexcept;
 

@@ -33,8 +33,8 @@ struct SourceDescriptor : hydrant_srcdesc {
 // How many handlers the calling thread is inside of. Apart from ThreadState, because every delivery counts.
 extern constinit thread_local uint32_t handler_depth [[gnu::tls_model("initial-exec")]];
 
-// A message to this process itself that waits for the end of a no-interrupt section: arguments and payload
-// are its own.
+// A message to this process itself that waits for the end of a no-interrupt section: arguments and
+// payload are its own.
 struct HeldMessage {
   Tag tag;
   std::array<int32_t, kMaxArgs> args = {};

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gasnet_client.sh pkg_config|makefile CC CXX PREFIX HERE FOLDER: compiles the clients of GASNet's API with
-# what is installed for it, as the network smp and ibv in each thread mode, in C and C++, runs each as a job of two
-# and looks for the ident strings in the program.
+# what is installed for it, as the networks smp and ibv in each thread mode, in C and C++, runs each as a job
+# of two and looks for the ident strings in the program.
 set -euo pipefail
 method=$1 cc=$2 cxx=$3 prefix=$4 here=$5 folder=$6
 mkdir -p "$folder"

@@ -52,10 +52,11 @@
 #define V14 V13, value(13)
 #define V15 V14, value(14)
 #define V16 V15, value(15)
-#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16)
+#define EACH(X) \
+  X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16)
 
 enum { REQ_SHORT, REQ_MEDIUM, REQ_LONG, REP_SHORT, REP_MEDIUM, REP_LONG, KINDS };
-#define BYTES(n) ((size_t)(n) * 37 + 3)
+#define BYTES(n) ((size_t)(n)*37 + 3)
 
 static gex_AM_Index_t handler[KINDS][17];
 static volatile unsigned replies;
@@ -63,7 +64,7 @@ static volatile unsigned replies;
 /* Negative for odd positions. */
 static gex_AM_Arg_t value(int i) { return (i & 1) ? -0x7ffffff0 - i : 0x01020304 * (i + 1); }
 
-static void check_args(const gex_AM_Arg_t *got, int n) {
+static void check_args(const gex_AM_Arg_t* got, int n) {
   for (int i = 0; i < n; ++i) CHECK(got[i] == value(i));
 }
 static gex_Rank_t check_token(gex_Token_t token, int kind, int n) {
@@ -76,7 +77,7 @@ static gex_Rank_t check_token(gex_Token_t token, int kind, int n) {
   CHECK(info.gex_entry->gex_index == handler[kind][n]);
   return info.gex_srcrank;
 }
-static void check_payload(const void *payload, size_t bytes, int n, gex_Rank_t from) {
+static void check_payload(const void* payload, size_t bytes, int n, gex_Rank_t from) {
   CHECK(bytes == BYTES(n));
   CHECK(holds(payload, bytes, (unsigned)n + from));
 }
@@ -88,25 +89,26 @@ static void check_payload(const void *payload, size_t bytes, int n, gex_Rank_t f
     check_token(t, REQ_SHORT, n);                                                               \
     CHECK(gex_AM_ReplyShort##n(t, handler[REP_SHORT][n], 0 A##n) == 0);                         \
   }                                                                                             \
-  static void req_medium##n(gex_Token_t t, void *p, size_t b P##n) {                            \
+  static void req_medium##n(gex_Token_t t, void* p, size_t b P##n) {                            \
     const gex_AM_Arg_t got[] = {0 A##n};                                                        \
     char answer[BYTES(16)];                                                                     \
     check_args(got + 1, n);                                                                     \
     check_payload(p, b, n, check_token(t, REQ_MEDIUM, n));                                      \
     CHECK(((uintptr_t)p & 7) == 0);                                                             \
     fill(answer, b, n + me);                                                                    \
-    CHECK(gex_AM_ReplyMedium##n(t, handler[REP_MEDIUM][n], answer, b, GEX_EVENT_NOW, 0 A##n) == 0); \
+    CHECK(gex_AM_ReplyMedium##n(t, handler[REP_MEDIUM][n], answer, b, GEX_EVENT_NOW, 0 A##n) == \
+          0);                                                                                   \
   }                                                                                             \
-  static void req_long##n(gex_Token_t t, void *p, size_t b P##n) {                              \
+  static void req_long##n(gex_Token_t t, void* p, size_t b P##n) {                              \
     const gex_AM_Arg_t got[] = {0 A##n};                                                        \
     char answer[BYTES(16)];                                                                     \
     const gex_Rank_t from = check_token(t, REQ_LONG, n);                                        \
     check_args(got + 1, n);                                                                     \
     check_payload(p, b, n, from);                                                               \
-    CHECK((char *)p == area(me, from, 0));                                                      \
+    CHECK((char*)p == area(me, from, 0));                                                       \
     fill(answer, b, n + me);                                                                    \
-    CHECK(gex_AM_ReplyLong##n(t, handler[REP_LONG][n], answer, b, area(from, me, 1), GEX_EVENT_NOW, \
-                              0 A##n) == 0);                                                    \
+    CHECK(gex_AM_ReplyLong##n(t, handler[REP_LONG][n], answer, b, area(from, me, 1),            \
+                              GEX_EVENT_NOW, 0 A##n) == 0);                                     \
   }                                                                                             \
   static void rep_short##n(gex_Token_t t P##n) {                                                \
     const gex_AM_Arg_t got[] = {0 A##n};                                                        \
@@ -114,18 +116,18 @@ static void check_payload(const void *payload, size_t bytes, int n, gex_Rank_t f
     check_token(t, REP_SHORT, n);                                                               \
     ++replies;                                                                                  \
   }                                                                                             \
-  static void rep_medium##n(gex_Token_t t, void *p, size_t b P##n) {                            \
+  static void rep_medium##n(gex_Token_t t, void* p, size_t b P##n) {                            \
     const gex_AM_Arg_t got[] = {0 A##n};                                                        \
     check_args(got + 1, n);                                                                     \
     check_payload(p, b, n, check_token(t, REP_MEDIUM, n));                                      \
     ++replies;                                                                                  \
   }                                                                                             \
-  static void rep_long##n(gex_Token_t t, void *p, size_t b P##n) {                              \
+  static void rep_long##n(gex_Token_t t, void* p, size_t b P##n) {                              \
     const gex_AM_Arg_t got[] = {0 A##n};                                                        \
     const gex_Rank_t from = check_token(t, REP_LONG, n);                                        \
     check_args(got + 1, n);                                                                     \
     check_payload(p, b, n, from);                                                               \
-    CHECK((char *)p == area(me, from, 1));                                                      \
+    CHECK((char*)p == area(me, from, 1));                                                       \
     ++replies;                                                                                  \
   }                                                                                             \
   static void send##n(gex_Rank_t to) {                                                          \
@@ -134,19 +136,21 @@ static void check_payload(const void *payload, size_t bytes, int n, gex_Rank_t f
     const unsigned before = replies;                                                            \
     fill(data, BYTES(n), n + me);                                                               \
     CHECK(gex_AM_RequestShort##n(team, to, handler[REQ_SHORT][n], 0 V##n) == 0);                \
-    CHECK(gex_AM_RequestMedium##n(team, to, handler[REQ_MEDIUM][n], data, BYTES(n), &lc, 0 V##n) == 0); \
+    CHECK(gex_AM_RequestMedium##n(team, to, handler[REQ_MEDIUM][n], data, BYTES(n), &lc,        \
+                                  0 V##n) == 0);                                                \
     gex_Event_Wait(lc);                                                                         \
-    CHECK(gex_AM_RequestLong##n(gex_TM_Pair(endpoint, 0), to, handler[REQ_LONG][n], data, BYTES(n), \
-                                area(to, me, 0), GEX_EVENT_GROUP, 0 V##n) == 0);                \
+    CHECK(gex_AM_RequestLong##n(gex_TM_Pair(endpoint, 0), to, handler[REQ_LONG][n], data,       \
+                                BYTES(n), area(to, me, 0), GEX_EVENT_GROUP, 0 V##n) == 0);      \
     gex_NBI_Wait(GEX_EC_AM, 0);                                                                 \
     GASNET_BLOCKUNTIL(replies == before + 3);                                                   \
     CHECK(gasnet_AMRequestShort##n(to, handler[REQ_SHORT][n] V##n) == GASNET_OK);               \
-    CHECK(gasnet_AMRequestMedium##n(to, handler[REQ_MEDIUM][n], data, BYTES(n) V##n) == GASNET_OK); \
-    CHECK(gasnet_AMRequestLong##n(to, handler[REQ_LONG][n], data, BYTES(n), area(to, me, 0) V##n) == \
+    CHECK(gasnet_AMRequestMedium##n(to, handler[REQ_MEDIUM][n], data, BYTES(n) V##n) ==         \
           GASNET_OK);                                                                           \
+    CHECK(gasnet_AMRequestLong##n(to, handler[REQ_LONG][n], data, BYTES(n),                     \
+                                  area(to, me, 0) V##n) == GASNET_OK);                          \
     GASNET_BLOCKUNTIL(replies == before + 6);                                                   \
-    CHECK(gasnet_AMRequestLongAsync##n(to, handler[REQ_LONG][n], data, BYTES(n), area(to, me, 0) V##n) == \
-          GASNET_OK);                                                                           \
+    CHECK(gasnet_AMRequestLongAsync##n(to, handler[REQ_LONG][n], data, BYTES(n),                \
+                                       area(to, me, 0) V##n) == GASNET_OK);                     \
     GASNET_BLOCKUNTIL(replies == before + 7);                                                   \
   }
 EACH(HANDLERS)
@@ -162,12 +166,12 @@ static void enlist(int kind, int n, gex_AM_Fn_t function, gex_Flags_t flags) {
 }
 
 void test_arities(void) {
-#define ENLIST(n)                                                                            \
-  enlist(REQ_SHORT, n, (gex_AM_Fn_t)req_short##n, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST);   \
+#define ENLIST(n)                                                                              \
+  enlist(REQ_SHORT, n, (gex_AM_Fn_t)req_short##n, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST);    \
   enlist(REQ_MEDIUM, n, (gex_AM_Fn_t)req_medium##n, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST); \
-  enlist(REQ_LONG, n, (gex_AM_Fn_t)req_long##n, GEX_FLAG_AM_LONG | GEX_FLAG_AM_REQUEST);      \
-  enlist(REP_SHORT, n, (gex_AM_Fn_t)rep_short##n, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REPLY);     \
-  enlist(REP_MEDIUM, n, (gex_AM_Fn_t)rep_medium##n, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY);  \
+  enlist(REQ_LONG, n, (gex_AM_Fn_t)req_long##n, GEX_FLAG_AM_LONG | GEX_FLAG_AM_REQUEST);       \
+  enlist(REP_SHORT, n, (gex_AM_Fn_t)rep_short##n, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REPLY);      \
+  enlist(REP_MEDIUM, n, (gex_AM_Fn_t)rep_medium##n, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY);   \
   enlist(REP_LONG, n, (gex_AM_Fn_t)rep_long##n, GEX_FLAG_AM_LONG | GEX_FLAG_AM_REPLY);
   EACH(ENLIST)
   BARRIER();

@@ -3,6 +3,7 @@
 #define CLIENT_H
 
 #include <gasnet.h>
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,31 +17,33 @@ extern gex_TM_t team;
 extern gex_EP_t endpoint;
 extern gex_Client_t client;
 extern gex_Rank_t me, size;
-extern char *segment[MAX_RANKS]; /* as their owners have them */
+extern char* segment[MAX_RANKS]; /* as their owners have them */
 
 /* A failed check ends the job with 99. */
-#define CHECK(cond)                                                                       \
-  do {                                                                                    \
-    if (!(cond)) {                                                                        \
+#define CHECK(cond)                                                                             \
+  do {                                                                                          \
+    if (!(cond)) {                                                                              \
       fprintf(stderr, "rank %u: %s:%d: FAILED: %s\n", (unsigned)me, __FILE__, __LINE__, #cond); \
-      gasnet_exit(99);                                                                    \
-    }                                                                                     \
+      gasnet_exit(99);                                                                          \
+    }                                                                                           \
   } while (0)
 
 #define BARRIER() CHECK(gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED) == GASNET_OK)
 
-static inline unsigned char pattern_at(size_t i, unsigned seed) { return (unsigned char)(i * 7 + seed); }
-static inline void fill(void *to, size_t bytes, unsigned seed) {
-  for (size_t i = 0; i < bytes; ++i) ((unsigned char *)to)[i] = pattern_at(i, seed);
+static inline unsigned char pattern_at(size_t i, unsigned seed) {
+  return (unsigned char)(i * 7 + seed);
 }
-static inline int holds(const void *at, size_t bytes, unsigned seed) {
+static inline void fill(void* to, size_t bytes, unsigned seed) {
+  for (size_t i = 0; i < bytes; ++i) ((unsigned char*)to)[i] = pattern_at(i, seed);
+}
+static inline int holds(const void* at, size_t bytes, unsigned seed) {
   for (size_t i = 0; i < bytes; ++i) {
-    if (((const unsigned char *)at)[i] != pattern_at(i, seed)) return 0;
+    if (((const unsigned char*)at)[i] != pattern_at(i, seed)) return 0;
   }
   return 1;
 }
 /* Where `from` may write in the segment of `to`. */
-static inline char *area(gex_Rank_t to, gex_Rank_t from, int is_reply) {
+static inline char* area(gex_Rank_t to, gex_Rank_t from, int is_reply) {
   return segment[to] + (from * 2 + (is_reply ? 1 : 0)) * AREA_BYTES;
 }
 
@@ -51,6 +54,6 @@ void test_flood(void);
 void test_threads(void);
 void test_segments(void);
 void test_publish(void);
-void test_exit(const char *how);
+void test_exit(const char* how);
 
 #endif

@@ -1,6 +1,4 @@
 /* core_client CASE [DETAIL]: one case of the core API, by the public headers alone. */
-#include "client.h"
-
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -9,11 +7,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "client.h"
+
 gex_TM_t team;
 gex_EP_t endpoint;
 gex_Client_t client;
 gex_Rank_t me, size;
-char *segment[MAX_RANKS];
+char* segment[MAX_RANKS];
 
 static void attach(void) {
   gex_Segment_t own;
@@ -23,18 +23,18 @@ static void attach(void) {
   CHECK(own == GEX_SEGMENT_INVALID);
 #else
   for (gex_Rank_t rank = 0; rank < size; ++rank) {
-    void *address = NULL;
+    void* address = NULL;
     uintptr_t bytes = 0;
     gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, rank, &address, NULL, &bytes, 0));
     CHECK(bytes == SEGMENT_BYTES);
-    segment[rank] = (char *)address;
+    segment[rank] = (char*)address;
   }
 #endif
 }
 
 #if GASNET_SEGMENT_EVERYTHING
 static volatile unsigned told;
-static void on_address(gex_Token_t token, void *payload, size_t bytes) {
+static void on_address(gex_Token_t token, void* payload, size_t bytes) {
   gex_Token_Info_t info;
   gex_Token_Info(token, &info, GEX_TI_SRCRANK);
   CHECK(bytes == sizeof segment[0]);
@@ -42,13 +42,14 @@ static void on_address(gex_Token_t token, void *payload, size_t bytes) {
   ++told;
 }
 static void tell_addresses(void) {
-  gex_AM_Entry_t entry = {0, (gex_AM_Fn_t)on_address, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, 0, NULL,
-                          "address"};
-  char *mine = (char *)malloc(SEGMENT_BYTES);
+  gex_AM_Entry_t entry = {
+      0, (gex_AM_Fn_t)on_address, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, 0, NULL, "address"};
+  char* mine = (char*)malloc(SEGMENT_BYTES);
   CHECK(gex_EP_RegisterHandlers(endpoint, &entry, 1) == GASNET_OK);
   BARRIER();
   for (gex_Rank_t rank = 0; rank < size; ++rank) {
-    CHECK(gex_AM_RequestMedium0(team, rank, entry.gex_index, &mine, sizeof mine, GEX_EVENT_NOW, 0) == 0);
+    CHECK(gex_AM_RequestMedium0(team, rank, entry.gex_index, &mine, sizeof mine, GEX_EVENT_NOW,
+                                0) == 0);
   }
   GASNET_BLOCKUNTIL(told == size);
 }
@@ -56,14 +57,15 @@ static void tell_addresses(void) {
 
 /* process_vm_readv() and _writev() are refused from now on, as in containers. */
 static void forbid_cma(void) {
-  struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                               BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 1, 0),
-                               BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-                               BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-                               BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
   struct sock_fprog program = {sizeof code / sizeof code[0], code};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER,
-            &program) != 0)
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
     exit(77);
 }
 
@@ -73,7 +75,9 @@ static void on_answer(gex_Token_t token) {
   answered = 1;
 }
 static gex_AM_Index_t on_answer_index;
-static void on_question(gex_Token_t token) { CHECK(gex_AM_ReplyShort0(token, on_answer_index, 0) == 0); }
+static void on_question(gex_Token_t token) {
+  CHECK(gex_AM_ReplyShort0(token, on_answer_index, 0) == 0);
+}
 
 /* Rank 0 attaches at once; the others want something of it first. */
 static void ask_before_attach(void) {
@@ -89,10 +93,11 @@ static void ask_before_attach(void) {
   GASNET_BLOCKUNTIL(answered);
 }
 
-int main(int argc, char **argv) {
-  const char *which = argc > 1 ? argv[1] : "";
+int main(int argc, char** argv) {
+  const char* which = argc > 1 ? argv[1] : "";
   if (getenv("TEST_NO_CMA") != NULL) forbid_cma();
-  if (gex_Client_Init(&client, &endpoint, &team, "CORE", &argc, &argv, GEX_FLAG_USES_GASNET1) != GASNET_OK)
+  if (gex_Client_Init(&client, &endpoint, &team, "CORE", &argc, &argv, GEX_FLAG_USES_GASNET1) !=
+      GASNET_OK)
     return 98;
   me = gex_System_QueryJobRank();
   size = gex_System_QueryJobSize();
@@ -115,14 +120,22 @@ int main(int argc, char **argv) {
 #if GASNET_SEGMENT_EVERYTHING
     tell_addresses();
 #endif
-    if (!strcmp(which, "arities")) test_arities();
-    else if (!strcmp(which, "sizes")) test_sizes();
-    else if (!strcmp(which, "negotiated")) test_negotiated();
-    else if (!strcmp(which, "flood")) test_flood();
-    else if (!strcmp(which, "threads")) test_threads();
-    else if (!strcmp(which, "segments")) test_segments();
-    else if (!strcmp(which, "exit")) test_exit(argv[2]);
-    else if (strcmp(which, "early") != 0) return 97;
+    if (!strcmp(which, "arities"))
+      test_arities();
+    else if (!strcmp(which, "sizes"))
+      test_sizes();
+    else if (!strcmp(which, "negotiated"))
+      test_negotiated();
+    else if (!strcmp(which, "flood"))
+      test_flood();
+    else if (!strcmp(which, "threads"))
+      test_threads();
+    else if (!strcmp(which, "segments"))
+      test_segments();
+    else if (!strcmp(which, "exit"))
+      test_exit(argv[2]);
+    else if (strcmp(which, "early") != 0)
+      return 97;
   }
   BARRIER();
   printf("rank %u done\n", (unsigned)me);

@@ -1,12 +1,13 @@
-/* Payloads: all sizes, into segments, heap and stack of the peer; negotiated ones; and segments. */
+/* Payloads: all sizes, into segments, heap and stack of the peer; negotiated ones; and segments
+ * themselves. */
 #include "client.h"
 
 static gex_AM_Index_t on_payload_index, on_done_index, on_reply_index;
 static volatile unsigned done;
-static char *volatile target; /* of this rank, for its peer's Longs outside of segments */
-static char *volatile peers_target;
+static char* volatile target; /* of this rank, for its peer's Longs outside of segments */
+static char* volatile peers_target;
 
-static void on_payload(gex_Token_t token, void *payload, size_t bytes, gex_AM_Arg_t seed) {
+static void on_payload(gex_Token_t token, void* payload, size_t bytes, gex_AM_Arg_t seed) {
   CHECK(holds(payload, bytes, (unsigned)seed));
   gex_Token_Info_t info;
   gex_Token_Info(token, &info, GEX_TI_ALL);
@@ -18,24 +19,24 @@ static void on_done(gex_Token_t token, gex_AM_Arg_t bytes) {
   (void)bytes;
   ++done;
 }
-static void on_reply(gex_Token_t token, void *payload, size_t bytes, gex_AM_Arg_t seed) {
+static void on_reply(gex_Token_t token, void* payload, size_t bytes, gex_AM_Arg_t seed) {
   (void)token;
   CHECK(holds(payload, bytes, (unsigned)seed));
   ++done;
 }
 /* Answers with a negotiated reply as long as it is asked to be. */
-static void on_ask(gex_Token_t token, void *payload, size_t bytes, gex_AM_Arg_t seed) {
+static void on_ask(gex_Token_t token, void* payload, size_t bytes, gex_AM_Arg_t seed) {
   CHECK(holds(payload, bytes, (unsigned)seed));
   gex_AM_SrcDesc_t sd = gex_AM_PrepareReplyMedium(token, NULL, bytes, bytes, NULL, 0, 1);
   CHECK(sd != GEX_AM_SRCDESC_NO_OP && gex_AM_SrcDescSize(sd) >= bytes);
   fill(gex_AM_SrcDescAddr(sd), bytes, (unsigned)seed + 1);
   gex_AM_CommitReplyMedium1(sd, on_reply_index, bytes, seed + 1);
 }
-static void on_target(gex_Token_t token, void *payload, size_t bytes, gex_AM_Arg_t seed) {
+static void on_target(gex_Token_t token, void* payload, size_t bytes, gex_AM_Arg_t seed) {
   (void)token;
   (void)seed;
   CHECK(bytes == sizeof peers_target);
-  memcpy((void *)&peers_target, payload, bytes);
+  memcpy((void*)&peers_target, payload, bytes);
 }
 
 static gex_AM_Index_t on_ask_index, on_target_index;
@@ -55,7 +56,7 @@ static void enlist_all(void) {
   BARRIER();
 }
 
-static void send_medium(gex_Rank_t to, char *data, size_t bytes) {
+static void send_medium(gex_Rank_t to, char* data, size_t bytes) {
   const unsigned before = done;
   fill(data, bytes, (unsigned)bytes);
   CHECK(gex_AM_RequestMedium1(team, to, on_payload_index, data, bytes, GEX_EVENT_NOW, 0,
@@ -63,7 +64,7 @@ static void send_medium(gex_Rank_t to, char *data, size_t bytes) {
   memset(data, 0, bytes); /* local completion was waited for */
   GASNET_BLOCKUNTIL(done == before + 1);
 }
-static void send_long(gex_Rank_t to, char *data, size_t bytes, char *where) {
+static void send_long(gex_Rank_t to, char* data, size_t bytes, char* where) {
   const unsigned before = done;
   fill(data, bytes, (unsigned)bytes + 5);
   CHECK(gex_AM_RequestLong1(team, to, on_payload_index, data, bytes, where, GEX_EVENT_NOW, 0,
@@ -77,7 +78,7 @@ void test_sizes(void) {
   char on_stack[STACK_BYTES];
   const gex_Rank_t to = (me + 1) % size, from = (me + size - 1) % size;
   const size_t most = gex_AM_MaxRequestMedium(team, to, GEX_EVENT_NOW, 0, 1);
-  char *data = (char *)malloc(most > STACK_BYTES ? most : STACK_BYTES);
+  char* data = (char*)malloc(most > STACK_BYTES ? most : STACK_BYTES);
   enlist_all();
   CHECK(most >= 512 && gex_AM_LUBRequestMedium() <= most);
   for (size_t bytes = 0; bytes < 300; ++bytes) send_medium(to, data, bytes);
@@ -93,16 +94,17 @@ void test_sizes(void) {
   }
   /* Memory that is no segment. */
   for (int where = 0; where < 2; ++where) {
-    char *heap = (char *)malloc(STACK_BYTES);
+    char* heap = (char*)malloc(STACK_BYTES);
     target = where == 0 ? heap : on_stack;
     peers_target = NULL;
     BARRIER();
-    char *mine = target;
-    CHECK(gex_AM_RequestMedium1(team, from, on_target_index, &mine, sizeof mine, GEX_EVENT_NOW, 0, 0) == 0);
+    char* mine = target;
+    CHECK(gex_AM_RequestMedium1(team, from, on_target_index, &mine, sizeof mine, GEX_EVENT_NOW, 0,
+                                0) == 0);
     GASNET_BLOCKUNTIL(peers_target != NULL);
     send_long(to, data, 100, peers_target + 1);
     send_long(to, data, STACK_BYTES, peers_target);
-    send_long(to, data, 0, (char *)(uintptr_t)16);
+    send_long(to, data, 0, (char*)(uintptr_t)16);
     BARRIER();
     free(heap);
   }
@@ -124,12 +126,13 @@ void test_negotiated(void) {
       gex_AM_CommitRequestMedium1(sd, on_ask_index, bytes, 3);
       GASNET_BLOCKUNTIL(done == before + 1);
       /* The client's own buffer, by the call that may fail; a Long; and one that is thought better of. */
-      char *own = (char *)malloc(bytes + 1);
+      char* own = (char*)malloc(bytes + 1);
       gex_Event_t lc;
       fill(own, bytes, 9);
       sd = gex_AM_PrepareRequestMedium(team, to, own, bytes, bytes, &lc, 0, 1);
       CHECK(gex_AM_SrcDescAddr(sd) == own && gex_AM_SrcDescSize(sd) == bytes);
-      while (gex_AM_CommitRequestMedium1_v2(sd, on_payload_index, bytes, GEX_FLAG_IMMEDIATE, 9) != 0)
+      while (gex_AM_CommitRequestMedium1_v2(sd, on_payload_index, bytes, GEX_FLAG_IMMEDIATE, 9) !=
+             0)
         gasnet_AMPoll();
       gex_Event_Wait(lc);
       GASNET_BLOCKUNTIL(done == before + 2);
@@ -147,7 +150,7 @@ void test_negotiated(void) {
 void test_segments(void) {
   gasnet_seginfo_t seginfo[MAX_RANKS];
   gasnet_nodeinfo_t nodeinfo[MAX_RANKS];
-  gex_RankInfo_t *near;
+  gex_RankInfo_t* near;
   gex_Rank_t near_count, my_index, sets, set, hosts, host;
   CHECK(gasnet_getSegmentInfo(seginfo, (int)size) == GASNET_OK);
   CHECK(gasnet_getNodeInfo(nodeinfo, (int)size) == GASNET_OK);
@@ -155,8 +158,8 @@ void test_segments(void) {
   gex_System_QueryMyPosition(&sets, &set, &hosts, &host);
   CHECK(near[my_index].gex_jobrank == me && hosts == 1 && host == 0 && set < sets);
   CHECK(nodeinfo[me].supernode == set);
-  const char *most = gasnet_getenv("GASNET_SUPERNODE_MAXSIZE");
-  if (most != NULL) CHECK(near_count <= (gex_Rank_t)atoi(most));
+  if (gasnet_getenv("GASNET_SUPERNODE_MAXSIZE") != NULL)
+    CHECK(near_count <= (gex_Rank_t)atoi(gasnet_getenv("GASNET_SUPERNODE_MAXSIZE")));
   for (gex_Rank_t rank = 0; rank < size; ++rank) {
     void *owner = NULL, *here = NULL;
     uintptr_t bytes = 0;
@@ -167,9 +170,9 @@ void test_segments(void) {
     CHECK((here != NULL) == is_near);
     CHECK((nodeinfo[rank].supernode == nodeinfo[me].supernode) == is_near);
     if (is_near) {
-      CHECK((char *)owner + nodeinfo[rank].offset == (char *)here);
-      ((volatile char *)here)[me] = (char)(me + 1);
-      ((volatile char *)here)[bytes - 1 - me] = (char)(me + 101);
+      CHECK((char*)owner + nodeinfo[rank].offset == (char*)here);
+      ((volatile char*)here)[me] = (char)(me + 1);
+      ((volatile char*)here)[bytes - 1 - me] = (char)(me + 101);
     }
   }
   BARRIER();
@@ -182,7 +185,7 @@ void test_segments(void) {
 
 void test_publish(void) {
   gex_Segment_t own;
-  void *owner = NULL;
+  void* owner = NULL;
   uintptr_t bytes = 1;
   const uintptr_t mine = (me + 1) * (uintptr_t)GASNET_PAGESIZE;
   CHECK(gex_Segment_Create(&own, client, NULL, mine, GEX_MK_HOST, 0) == GASNET_OK);
@@ -196,10 +199,10 @@ void test_publish(void) {
     gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, rank, &owner, NULL, &bytes, 0));
     const int hidden = size > 1 && rank == size - 1 && rank != me;
     CHECK(bytes == (hidden ? 0 : (rank + 1) * (uintptr_t)GASNET_PAGESIZE));
-    segment[rank] = (char *)owner;
+    segment[rank] = (char*)owner;
   }
   enlist_all();
   char data[GASNET_PAGESIZE];
-  const gex_Rank_t to = (me + 1) % size;
-  if (size < 2 || to != size - 1) send_long(to, data, sizeof data, segment[to]);
+  if (size < 2 || (me + 1) % size != size - 1)
+    send_long((me + 1) % size, data, sizeof data, segment[(me + 1) % size]);
 }

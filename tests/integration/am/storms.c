@@ -1,21 +1,21 @@
 /* Everybody sends to everybody, from one thread or several; and all the ways to end. */
-#include "client.h"
-
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include "client.h"
+
 static gex_AM_Index_t on_request_index, on_reply_index, on_quit_index;
 static gasnett_atomic_t requests = gasnett_atomic_init(0), replies = gasnett_atomic_init(0);
 
-static void on_request(gex_Token_t token, void *payload, size_t bytes, gex_AM_Arg_t seed) {
+static void on_request(gex_Token_t token, void* payload, size_t bytes, gex_AM_Arg_t seed) {
   CHECK(holds(payload, bytes, (unsigned)seed));
   gasnett_atomic_increment(&requests, 0);
   if ((seed & 1) != 0) {
     CHECK(gex_AM_ReplyMedium1(token, on_reply_index, payload, bytes, GEX_EVENT_NOW, 0, seed) == 0);
   }
 }
-static void on_reply(gex_Token_t token, void *payload, size_t bytes, gex_AM_Arg_t seed) {
+static void on_reply(gex_Token_t token, void* payload, size_t bytes, gex_AM_Arg_t seed) {
   (void)token;
   CHECK(holds(payload, bytes, (unsigned)seed));
   gasnett_atomic_increment(&replies, 0);
@@ -61,7 +61,7 @@ void test_flood(void) {
 }
 
 #if GASNET_PAR
-static void *one_thread(void *salt) {
+static void* one_thread(void* salt) {
   storm(THREAD_ROUNDS, (unsigned)(uintptr_t)salt);
   GASNET_BLOCKUNTIL(gasnett_atomic_read(&replies, 0) == THREADS * THREAD_ROUNDS / 2 * size);
   return NULL;
@@ -72,25 +72,26 @@ void test_threads(void) {
 #if GASNET_PAR
   pthread_t threads[THREADS];
   enlist_all();
-  for (uintptr_t i = 0; i < THREADS; ++i) CHECK(!pthread_create(&threads[i], NULL, one_thread, (void *)i));
+  for (uintptr_t i = 0; i < THREADS; ++i)
+    CHECK(!pthread_create(&threads[i], NULL, one_thread, (void*)i));
   for (int i = 0; i < THREADS; ++i) CHECK(!pthread_join(threads[i], NULL));
   GASNET_BLOCKUNTIL(gasnett_atomic_read(&requests, 0) == THREADS * THREAD_ROUNDS * size);
 #endif
 }
 
-static void *leave(void *code) {
+static void* leave(void* code) {
   gasnet_exit((int)(intptr_t)code);
   return NULL;
 }
-static void *read_forever(void *stream) {
-  (void)getc((FILE *)stream);
+static void* read_forever(void* stream) {
+  (void)getc((FILE*)stream);
   return NULL;
 }
 static void spin(void) {
   for (volatile unsigned i = 0;; ++i) continue;
 }
 
-void test_exit(const char *how) {
+void test_exit(const char* how) {
   if (!strcmp(how, "before-attach")) {
     if (me == 0) gasnet_exit(21);
     spin();
@@ -108,8 +109,8 @@ void test_exit(const char *how) {
   } else if (!strcmp(how, "threads")) {
     pthread_t one, two;
     if (me == 0) {
-      CHECK(!pthread_create(&one, NULL, leave, (void *)(intptr_t)24));
-      CHECK(!pthread_create(&two, NULL, leave, (void *)(intptr_t)24));
+      CHECK(!pthread_create(&one, NULL, leave, (void*)(intptr_t)24));
+      CHECK(!pthread_create(&two, NULL, leave, (void*)(intptr_t)24));
     }
     for (;;) pause();
   } else if (!strcmp(how, "main")) {
@@ -118,7 +119,7 @@ void test_exit(const char *how) {
     if (me == 0) gasnet_exit(26);
     spin();
   } else if (!strcmp(how, "file")) {
-    FILE *file = fopen(getenv("TEST_FILE"), me == 0 ? "w" : "r");
+    FILE* file = fopen(getenv("TEST_FILE"), me == 0 ? "w" : "r");
     if (me == 0) fputs("all of it", file);
     BARRIER();
     gasnet_exit(27);

@@ -89,8 +89,8 @@ int pass(const Argument& notified, const Argument& waited, uint32_t way) {
 }
 
 void rules() {
-  std::mt19937 common(4711);   // the same on all ranks
-  std::mt19937 own(me + 1);    // how this rank goes about it
+  std::mt19937 common(4711);  // the same on all ranks
+  std::mt19937 own(me + 1);   // how this rank goes about it
   for (uint64_t i = 1; i <= 3000; ++i) {
     std::set<int> names;
     bool mismatch = false;
@@ -167,7 +167,8 @@ void events() {
     for (gex_Event_t event : events) {
       if (event != GEX_EVENT_INVALID) wrong("a complete event was left in the array");
     }
-    if (gex_Event_TestSome(events, 8, 0) != GASNET_OK || gex_Event_TestSome(events, 0, 0) != GASNET_OK)
+    if (gex_Event_TestSome(events, 8, 0) != GASNET_OK ||
+        gex_Event_TestSome(events, 0, 0) != GASNET_OK)
       wrong("an array without events is not complete");
     if (round % 3 == 0) {
       reach(++count);
@@ -189,9 +190,7 @@ void events() {
 
 std::atomic<uint32_t> replies{0};
 enum Handlers : gex_AM_Index_t { kAsk = 200, kAnswer = 201, kMisuse = 202 };
-void on_ask(gex_Token_t token, gex_AM_Arg_t value) {
-  gex_AM_ReplyShort1(token, kAnswer, 0, value);
-}
+void on_ask(gex_Token_t token, gex_AM_Arg_t value) { gex_AM_ReplyShort1(token, kAnswer, 0, value); }
 void on_answer(gex_Token_t, gex_AM_Arg_t value) { replies += static_cast<uint32_t>(value); }
 
 void messages() {
@@ -262,13 +261,20 @@ int main(int argc, char** argv) {
   attach();
   gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED);
   const char* what = argc > 1 ? argv[1] : "";
-  if (std::strcmp(what, "rules") == 0) rules();
-  else if (std::strcmp(what, "agreed") == 0) agreed();
-  else if (std::strcmp(what, "events") == 0) events();
-  else if (std::strcmp(what, "messages") == 0) messages();
-  else if (std::strcmp(what, "late") == 0) late();
-  else if (std::strcmp(what, "misuse") == 0 && argc > 2) misuse(argv[2]);
-  else wrong("'%s' is none of rules, agreed, events, messages, late, misuse", what);
+  if (std::strcmp(what, "rules") == 0)
+    rules();
+  else if (std::strcmp(what, "agreed") == 0)
+    agreed();
+  else if (std::strcmp(what, "events") == 0)
+    events();
+  else if (std::strcmp(what, "messages") == 0)
+    messages();
+  else if (std::strcmp(what, "late") == 0)
+    late();
+  else if (std::strcmp(what, "misuse") == 0 && argc > 2)
+    misuse(argv[2]);
+  else
+    wrong("'%s' is none of rules, agreed, events, messages, late, misuse", what);
   gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED);
   if (me == 0) std::printf("all held\n");
   gasnet_exit(0);

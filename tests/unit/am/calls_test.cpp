@@ -1,5 +1,5 @@
-// Calls that are wrong: each has its error, and none hangs. Then no-interrupt sections and negotiated
-// payload.
+// Calls that are wrong: each has its error, and none hangs. Then no-interrupt sections and
+// negotiated payload.
 #include <gasnet.h>
 
 #include "am/segments.hpp"

@@ -1,5 +1,5 @@
-// A transport that keeps what it is given, says "not now" as often as a test wants, and may lack anything
-// that transports may lack. Messages come out as a receiver would get them.
+// A transport that keeps what it is given, says "not now" as often as a test wants, and may lack
+// anything that transports may lack. Messages come out as a receiver would get them.
 #pragma once
 
 #include "am/deliver.hpp"
