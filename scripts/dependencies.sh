@@ -9,7 +9,7 @@ run  ninja-build         the build
 run  pkg-config          finds the libraries below
 run  liburing-dev        the uring registrar: the one dependency of libfirehose
 run  libibverbs-dev      the ibv registrar (optional)
-run  libpmix-dev         jobs under Open MPI's mpirun and srun (optional)
+run  libpmix-dev         jobs under mpirun and srun (optional)
 run  libjemalloc-dev     behind libhydrant_alloc (optional)
 run  libbenchmark-dev    bench/
 run  libucx-dev          the peer in bench/ (optional)
