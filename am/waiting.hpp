@@ -1,5 +1,5 @@
 // How a thread waits for what others do: it polls, and between polls in vain it spins, yields and sleeps by
-// a measured policy (docs/decisions/0018-waiting.md), so that more ranks than cores is no cliff. Nothing
+// a policy (measured for barriers: docs/decisions/0019-barriers.md), so that more ranks than cores is no cliff. Nothing
 // waits without looking whether the job is ending.
 #pragma once
 
