@@ -1,6 +1,6 @@
-// How a thread waits for what others do: it polls, and between polls in vain it spins, yields and sleeps by
-// a policy (measured for barriers: docs/decisions/0019-barriers.md), so that more ranks than cores is no cliff. Nothing
-// waits without looking whether the job is ending.
+// How a thread waits for what others do: it polls, and between polls in vain it spins, yields and sleeps
+// (decision 0019 measures it for barriers), so that more ranks than cores is no cliff. Nothing waits without
+// looking whether the job is ending.
 #pragma once
 
 #include <cstdint>
