@@ -1,5 +1,6 @@
 #include "extended/wait.hpp"
 
+#include "am/job.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/thread.hpp"
 
@@ -22,9 +23,48 @@ uint64_t warn_after_ns() noexcept {
   return value;
 }
 
+// Yields in a row, none longer than kInARowNs after the one before, that make a rank leave; not again within
+// kBetweenMovesNs. More for higher ranks, so that not both leave.
+constexpr uint32_t kYieldsBeforeLeaving = 64;
+constexpr uint64_t kInARowNs = 100'000;
+constexpr uint64_t kBetweenMovesNs = 5'000'000;
+
+// Forbids itself this processor for a moment.
+void leave_processor() noexcept {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const int here = sched_getcpu();
+  if (here < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  cpu_set_t others = allowed;
+  CPU_CLR(static_cast<size_t>(here), &others);
+  if (CPU_COUNT(&others) == 0) return;
+  if (sched_setaffinity(0, sizeof others, &others) == 0)
+    sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
+void consider_leaving() noexcept {
+  struct Record {
+    uint64_t last_ns = 0;
+    uint64_t moved_ns = 0;
+    uint32_t in_a_row = 0;
+  };
+  static constinit thread_local Record record;
+  const uint64_t now = now_ns();
+  record.in_a_row = now - record.last_ns < kInARowNs ? record.in_a_row + 1 : 0;
+  record.last_ns = now;
+  const uint32_t enough = kYieldsBeforeLeaving * (1 + job().rank() % 4);
+  if (record.in_a_row < enough || now - record.moved_ns < kBetweenMovesNs) return;
+  leave_processor();
+  record.moved_ns = now;
+  record.in_a_row = 0;
+}
+
 }  // namespace
 
-void give_processor_away() noexcept { sched_yield(); }
+void give_processor_away(bool crowded) noexcept {
+  if (!crowded) consider_leaving();
+  sched_yield();
+}
 
 void wait_patiently(const WaitFor& what) noexcept {
   const Awaited awaited{.holds = what.ready, .context = what.context};
@@ -37,7 +77,7 @@ void wait_patiently(const WaitFor& what) noexcept {
     if (what.done(what.context)) return;
     const bool yields = crowded || is_hopeless(what.where(what.context), false);
     if (yields) {
-      give_processor_away();
+      give_processor_away(crowded);
     } else {
       _mm_pause();
       if (looks % kLooksPerClock != 0) continue;

@@ -1,8 +1,7 @@
-// How the extended API waits for other ranks: it looks, polling all the while; gives the processor
-// away when somebody who is waited for needs it; and sleeps when what it waits for takes longer
-// than to fall asleep and be woken. It does not yield to whoever else may run: beside other
-// programs' load a yield costs their time slice, a sleep does not (docs/barriers.md has the
-// figures).
+// How the extended API waits for other ranks: it looks, polling all the while; gives the processor away where
+// somebody who is waited for needs it; and sleeps when it takes longer than to fall asleep and be woken. It
+// does not yield to whoever else may run: beside other programs a yield costs a time slice, a sleep does not.
+// docs/barriers.md has the figures.
 //
 // Nothing waits silently: after HYDRANT_WAIT_WARN it says once what is missing, and goes on.
 #pragma once
@@ -20,8 +19,10 @@ namespace hydrant {
 inline constexpr uint32_t kQuickPolls = 32;
 inline constexpr uint32_t kQuickPollsIfCrowded = 4;
 
-// To whoever else can run here now.
-void give_processor_away() noexcept;
+// To whoever else can run here now. Where there are processors for all (not `crowded`), a rank that does so
+// again and again moves to another one: the kernel leaves two ranks on one as long as other programs keep
+// the rest busy.
+void give_processor_away(bool crowded) noexcept;
 
 // True if looking is in vain as long as this thread keeps its processor.
 inline bool is_hopeless(WaitsFor where, bool crowded) noexcept {
@@ -52,7 +53,7 @@ inline bool look_quickly(Done&& done, Where&& where) noexcept {
     poll_all();
     // Where it is unlikely, the question is not worth the line that answers it.
     if (crowded && is_hopeless(where(), true)) {
-      give_processor_away();
+      give_processor_away(true);
       if (done()) return true;
       continue;
     }
