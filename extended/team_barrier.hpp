@@ -41,7 +41,7 @@ class TeamBarrier {
 
 class CountedBarrier final : public TeamBarrier {
  public:
-  // `lines` by rank; the first word of each is used. transport may be null: nobody sleeps.
+  // `lines` by rank; the first and last word of each are used. transport may be null: nobody sleeps.
   // `threaded`: begin() may be called by several threads at once.
   CountedBarrier(Rank rank, std::vector<BarrierLines> lines, Transport* transport, bool threaded);
 
