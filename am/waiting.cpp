@@ -37,11 +37,15 @@ uint32_t poll_budget() noexcept {
   return budget;
 }
 
+// That the ranks of this node may use, as far as one of them can tell: a launcher that has bound each to one of
+// its own has seen to it that there are enough.
 uint32_t processors() noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return static_cast<uint32_t>(CPU_COUNT(&set));
+  const auto allowed = static_cast<uint32_t>(CPU_COUNT(&set));
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return allowed > 1 || online < 1 ? allowed : static_cast<uint32_t>(online);
 }
 
 // Asked by the transport when others can see that this process sleeps: what they did before nobody else
