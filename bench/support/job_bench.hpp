@@ -1,6 +1,8 @@
 // What programs that run as a job share: their arguments, the raw floor between two ranks, and their report.
-// Include it after gasnetex.h.
+// The including program has chosen a thread mode.
 #pragma once
+
+#include <gasnetex.h>
 
 #include "bench/support/bench_main.hpp"
 #include "firehose/base/thread.hpp"
