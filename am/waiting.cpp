@@ -37,8 +37,8 @@ uint32_t poll_budget() noexcept {
   return budget;
 }
 
-// That the ranks of this node may use, as far as one of them can tell: a launcher that has bound each to one of
-// its own has seen to it that there are enough.
+// That the ranks of this node may use, as far as one of them can tell: a launcher that has bound
+// each to one of its own has seen to it that there are enough.
 uint32_t processors() noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
