@@ -4,6 +4,7 @@
 #include "am/exit.hpp"
 #include "am/job.hpp"
 #include "firehose/base/config.hpp"
+#include "firehose/base/membarrier.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <atomic>
@@ -59,7 +60,7 @@ bool must_stay_awake(const void* context) noexcept {
 // the two sees the other: sleepers count themselves, then look once more; we come from the handler, then look
 // whether there are any. Costs a fence per poll that found something, in the mode for many threads only.
 void tell_sleepers() noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  full_fence();
   if (sleepers.load(std::memory_order_relaxed) != 0 && job().transport != nullptr)
     job().transport->wake();
 }

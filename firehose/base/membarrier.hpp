@@ -17,6 +17,24 @@
 #define HYDRANT_TSAN 0
 #endif
 
+#include <atomic>
+
+namespace hydrant {
+
+// A full barrier of the calling thread. In ThreadSanitizer builds, where the compiler refuses the standard
+// one, it is the machine's all the same, and the sanitizer does not see it.
+inline void full_fence() noexcept {
+#if !HYDRANT_TSAN
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#elif defined(__x86_64__)
+  asm volatile("mfence" ::: "memory");
+#else
+  __sync_synchronize();
+#endif
+}
+
+}  // namespace hydrant
+
 namespace hydrant::membarrier {
 
 // Registers this process for it, once, and tries it; call it before the first thread relies on it. True if

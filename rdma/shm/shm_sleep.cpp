@@ -4,6 +4,7 @@
 // The reader sets the word, makes every processor pass a barrier (or, where it cannot, its senders use
 // locked instructions on the word), and then looks at the ring once more: either it sees the message or
 // the sender sees the word.
+#include "firehose/base/membarrier.hpp"
 #include "rdma/shm/node_fence.hpp"
 #include "rdma/shm/shm_transport.hpp"
 
@@ -202,8 +203,7 @@ void ShmTransport::rouse(Rank peer) noexcept {
   shm::RankArea& area = memory_.area(index);
   // A sleeper that can ask makes every processor pass a barrier between its announcement and its last look.
   // One that cannot relies on us.
-  if (!has_fence_ || area.senders_confirm.load(std::memory_order_relaxed) != 0)
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!has_fence_ || area.senders_confirm.load(std::memory_order_relaxed) != 0) full_fence();
   shm::wake_sleepers(area);
 }
 

@@ -8,6 +8,7 @@
 #define HYDRANT_GASNET_AM_H
 
 #include <hydrant/gasnet/events.h>
+#include <hydrant/gasnet/membars.h>
 
 HYDRANT_GASNET_BEGIN
 
@@ -122,7 +123,7 @@ void hydrant_sleep(int needed);
         hydrant_sleep(!(cond));                                    \
       }                                                            \
     }                                                              \
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);                       \
+    hydrant_tools_local_rmb();                                     \
   } while (0)
 
 HYDRANT_GASNET_END
