@@ -121,18 +121,32 @@ gex_AM_SrcDesc_t prepare(Preparing& want) noexcept {
   source.nargs = want.nargs;
   source.peer = want.peer;
   source.token = want.token;
-  source.client_buffer = want.client_buffer;
   source.lc_opt = want.lc_opt;
   return &source;
 }
 
-gex_AM_SrcDesc_t prepare_request(bool is_long, gex_TM_t tm, gex_Rank_t rank,
-                                 Preparing want) noexcept {
-  want.is_long = is_long;
-  if (!is_wired()) fatal("%s: no client is initialised", call_name(false, is_long));
+Preparing describe(bool is_long, const void* client_buf, size_t least, size_t most,
+                   gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs) noexcept {
+  return {.is_long = is_long,
+          .client_buffer = client_buf,
+          .least = least,
+          .most = most,
+          .lc_opt = lc_opt,
+          .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0,
+          .nargs = nargs};
+}
+
+gex_AM_SrcDesc_t prepare_request(gex_TM_t tm, gex_Rank_t rank, Preparing want) noexcept {
+  if (!is_wired()) fatal("%s: no client is initialised", call_name(false, want.is_long));
   if (const Status status = resolve(tm, rank, &want.peer); status != Status::kOk) {
-    fatal("%s: %s", call_name(false, is_long), last_error_text());
+    fatal("%s: %s", call_name(false, want.is_long), last_error_text());
   }
+  return prepare(want);
+}
+
+gex_AM_SrcDesc_t prepare_reply(gex_Token_t token, Preparing want) noexcept {
+  want.is_reply = true;
+  want.token = token;
   return prepare(want);
 }
 
@@ -153,59 +167,27 @@ int cancel(gex_AM_SrcDesc_t sd, bool is_reply, bool is_long) noexcept {
 extern "C" {
 
 gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm, gex_Rank_t rank, const void* client_buf,
-                                             size_t least_payload, size_t most_payload,
-                                             gex_Event_t* lc_opt, gex_Flags_t flags,
-                                             unsigned numargs) {
-  return prepare_request(false, tm, rank,
-                         {.client_buffer = client_buf,
-                          .least = least_payload,
-                          .most = most_payload,
-                          .lc_opt = lc_opt,
-                          .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0,
-                          .nargs = numargs});
+                                             size_t least, size_t most, gex_Event_t* lc_opt,
+                                             gex_Flags_t flags, unsigned nargs) {
+  return prepare_request(tm, rank, describe(false, client_buf, least, most, lc_opt, flags, nargs));
 }
 
 gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm, gex_Rank_t rank, const void* client_buf,
-                                           size_t least_payload, size_t most_payload, void*,
-                                           gex_Event_t* lc_opt, gex_Flags_t flags,
-                                           unsigned numargs) {
-  return prepare_request(true, tm, rank,
-                         {.client_buffer = client_buf,
-                          .least = least_payload,
-                          .most = most_payload,
-                          .lc_opt = lc_opt,
-                          .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0,
-                          .nargs = numargs});
+                                           size_t least, size_t most, void*, gex_Event_t* lc_opt,
+                                           gex_Flags_t flags, unsigned nargs) {
+  return prepare_request(tm, rank, describe(true, client_buf, least, most, lc_opt, flags, nargs));
 }
 
-gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token, const void* client_buf,
-                                           size_t least_payload, size_t most_payload,
-                                           gex_Event_t* lc_opt, gex_Flags_t flags,
-                                           unsigned numargs) {
-  Preparing want = {.is_reply = true,
-                    .token = token,
-                    .client_buffer = client_buf,
-                    .least = least_payload,
-                    .most = most_payload,
-                    .lc_opt = lc_opt,
-                    .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0,
-                    .nargs = numargs};
-  return prepare(want);
+gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token, const void* client_buf, size_t least,
+                                           size_t most, gex_Event_t* lc_opt, gex_Flags_t flags,
+                                           unsigned nargs) {
+  return prepare_reply(token, describe(false, client_buf, least, most, lc_opt, flags, nargs));
 }
 
-gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void* client_buf,
-                                         size_t least_payload, size_t most_payload, void*,
-                                         gex_Event_t* lc_opt, gex_Flags_t flags, unsigned numargs) {
-  Preparing want = {.is_reply = true,
-                    .is_long = true,
-                    .token = token,
-                    .client_buffer = client_buf,
-                    .least = least_payload,
-                    .most = most_payload,
-                    .lc_opt = lc_opt,
-                    .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0,
-                    .nargs = numargs};
-  return prepare(want);
+gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void* client_buf, size_t least,
+                                         size_t most, void*, gex_Event_t* lc_opt, gex_Flags_t flags,
+                                         unsigned nargs) {
+  return prepare_reply(token, describe(true, client_buf, least, most, lc_opt, flags, nargs));
 }
 
 int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_t handler,
@@ -220,23 +202,20 @@ int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_
     fatal("gex_AM_Commit: %zu bytes and %u arguments; prepared were at most %zu and %u", nbytes,
           nargs, source.size, source.nargs);
   }
-  const Sending message = {.peer = source.peer,
-                           .lane = is_reply != 0 ? Lane::kReply : Lane::kRequest,
-                           .category = is_long != 0 ? Category::kLong : Category::kMedium,
-                           .handler = handler,
-                           .nargs = nargs,
-                           .args = args,
-                           .source = source.addr,
-                           .bytes = nbytes,
-                           .dest = dest,
-                           .cell = source.has_cell ? &source.cell : nullptr,
-                           .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0};
   // The descriptor is free before a handler runs: a message to this process may prepare its reply here.
   const SourceDescriptor kept = source;
-  Sending now = message;
-  if (source.has_cell) now.cell = &kept.cell;
   source.in_use = false;
-  const Status status = send(now);
+  const Status status = send({.peer = kept.peer,
+                              .lane = kept.is_reply ? Lane::kReply : Lane::kRequest,
+                              .category = kept.is_long ? Category::kLong : Category::kMedium,
+                              .handler = handler,
+                              .nargs = nargs,
+                              .args = args,
+                              .source = kept.addr,
+                              .bytes = nbytes,
+                              .dest = dest,
+                              .cell = kept.has_cell ? &kept.cell : nullptr,
+                              .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0});
   if (status == Status::kNotReady) {
     source = kept;
     return GASNET_ERR_NOT_READY;

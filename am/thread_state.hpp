@@ -21,11 +21,9 @@ struct SourceDescriptor : hydrant_srcdesc {
   bool is_reply = false;
   bool is_long = false;
   bool has_cell = false;  // addr is the cell's
-  bool immediate = false;
   uint32_t nargs = 0;
   Rank peer = 0;                   // of a request
   hydrant_token* token = nullptr;  // of a reply
-  const void* client_buffer = nullptr;
   gex_Event_t* lc_opt = nullptr;
   Cell cell = {};
 };

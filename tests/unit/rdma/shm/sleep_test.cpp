@@ -249,9 +249,9 @@ void stress(uint32_t ranks, uint32_t rounds, Refused refused) {
   munmap(&tally, sizeof tally);
 }
 
-// HYDRANT_SHM_ROUNDS in the environment makes them longer.
+// HYDRANT_TEST_SHM_ROUNDS in the environment makes them longer.
 uint32_t rounds_or(uint32_t usual) {
-  const char* text = std::getenv("HYDRANT_SHM_ROUNDS");
+  const char* text = std::getenv("HYDRANT_TEST_SHM_ROUNDS");
   return text != nullptr ? static_cast<uint32_t>(std::atoi(text)) : usual;
 }
 
