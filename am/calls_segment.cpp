@@ -28,7 +28,7 @@ int gex_Segment_Attach(gex_Segment_t* segment_p, gex_TM_t tm, uintptr_t size) {
   constexpr const char* kCall = "gex_Segment_Attach";
   Job& the_job = job();
   if (!is_wired()) return report(fail(Status::kNotInit, "gex_Client_Init comes first"), kCall);
-  if (tm != &the_job.team)
+  if (tm != &hydrant_world)
     return report(fail(Status::kBadArg, "only over the primordial team"), kCall);
   if (the_job.state.load(std::memory_order_acquire) == JobState::kAttached)
     return report(fail(Status::kResource, "there is a segment already"), kCall);
@@ -168,7 +168,7 @@ int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_F
   constexpr const char* kCall = "gex_EP_PublishBoundSegment";
   Job& the_job = job();
   if (!is_wired()) return report(fail(Status::kNotInit, "gex_Client_Init comes first"), kCall);
-  if (tm != &the_job.team || flags != 0 || num_eps > 1 || (num_eps == 1 && eps == nullptr))
+  if (tm != &hydrant_world || flags != 0 || num_eps > 1 || (num_eps == 1 && eps == nullptr))
     return report(
         fail(Status::kBadArg, "another team, unknown flags, or more endpoints than exist"), kCall);
   if (num_eps == 1 && eps[0] != &the_job.endpoint)

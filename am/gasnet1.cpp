@@ -65,11 +65,10 @@ void gasnet_QueryGexObjects(gex_Client_t* client_p, gex_EP_t* endpoint_p, gex_TM
   Job& the_job = job();
   if (client_p != nullptr) *client_p = &the_job.client;
   if (endpoint_p != nullptr) *endpoint_p = &the_job.endpoint;
-  if (tm_p != nullptr) *tm_p = &the_job.team;
+  if (tm_p != nullptr) *tm_p = &hydrant_world;
   if (segment_p != nullptr) *segment_p = the_job.endpoint.segment;
 }
 
-gex_TM_t hydrant_primordial_team(void) { return &job().team; }
 size_t hydrant_least_medium(void) { return max_medium(); }
 
 int gasnet_AMGetMsgSource(gex_Token_t token, gex_Rank_t* srcindex) {

@@ -96,12 +96,11 @@ Status make_client(const char* name, gex_Flags_t flags) noexcept {
   the_job.client = {.flags = flags, .name = the_job.client_name.c_str(), .cdata = nullptr};
   the_job.endpoint = {
       .client = &the_job.client, .segment = nullptr, .flags = 0, .index = 0, .cdata = nullptr};
-  hydrant_team& team = the_job.team;
-  team = {.ep = &the_job.endpoint,
-          .rank = the_job.rank(),
-          .size = the_job.size(),
-          .flags = 0,
-          .cdata = nullptr};
+  hydrant_world = {.ep = &the_job.endpoint,
+                   .rank = the_job.rank(),
+                   .size = the_job.size(),
+                   .flags = 0,
+                   .cdata = nullptr};
   return Status::kOk;
 }
 
@@ -140,6 +139,6 @@ extern "C" int hydrant_client_init(gex_Client_t* client_p, gex_EP_t* ep_p, gex_T
   if (status != Status::kOk) return report(status, "gex_Client_Init");
   if (client_p != nullptr) *client_p = &the_job.client;
   if (ep_p != nullptr) *ep_p = &the_job.endpoint;
-  if (tm_p != nullptr) *tm_p = &the_job.team;
+  if (tm_p != nullptr) *tm_p = &hydrant_world;
   return GASNET_OK;
 }

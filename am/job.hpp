@@ -24,9 +24,6 @@ namespace hydrant {
 enum class JobState : uint32_t { kNew, kWired, kAttached };
 inline constexpr uint32_t kEverything = 2;  // as Job::segment_mode
 
-// A team member. Only the primordial team exists; its ranks are the job's.
-struct Team : hydrant_team {};
-
 struct Job {
   std::atomic<JobState> state{JobState::kNew};
   // The job is to end: set by the control thread or by a call of exit; waits look at it.
@@ -50,7 +47,6 @@ struct Job {
   hydrant_client client = {};
   hydrant_endpoint endpoint = {};
   hydrant_segment segment = {};
-  Team team = {};
   HandlerTable handlers;
   std::string client_name;
 

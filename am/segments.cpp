@@ -179,7 +179,7 @@ Status check_size(uintptr_t size) noexcept {
 Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept {
   Job& the_job = job();
   // Whoever still waits for a message of this rank gets it: this barrier polls, the store's does not.
-  gex_Coll_BarrierBlocking(&the_job.team, 0);
+  gex_Coll_BarrierBlocking(&hydrant_world, 0);
   if (the_job.segment_mode == kEverything) {
     the_job.state.store(JobState::kAttached, std::memory_order_release);
     return Status::kOk;
@@ -218,7 +218,7 @@ Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept {
 Status publish_segments(bool mine_too) noexcept {
   Job& the_job = job();
   // Whoever still waits for a message of this rank gets it: this barrier polls, the store's does not.
-  gex_Coll_BarrierBlocking(&the_job.team, 0);
+  gex_Coll_BarrierBlocking(&hydrant_world, 0);
   const MutexLock lock(the_job.bootstrap_mu);
   Known& here = known();
   const hydrant_segment* bound = the_job.endpoint.segment;

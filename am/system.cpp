@@ -22,6 +22,7 @@ std::atomic<int> verbose_errors{0};
 
 extern "C" {
 
+hydrant_team hydrant_world = {};
 hydrant_job hydrant_job_info = {HYDRANT_GASNET_LAYOUT, 0, 1};
 
 void gex_System_QueryNbrhdInfo(gex_RankInfo_t** info_p, gex_Rank_t* info_count_p,

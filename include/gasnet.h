@@ -1,10 +1,11 @@
 /* gasnet.h - GASNet-1 (specification 1.8) over the same implementation as gasnetex.h, which it includes
- * with gasnet_tools.h. Put and get are not in this version.
+ * with gasnet_tools.h.
  */
 #ifndef _INCLUDED_GASNET_H
 #define _INCLUDED_GASNET_H
 
 #include <gasnetex.h>
+#include <hydrant/gasnet/rma1.h>
 
 #include <gasnet_tools.h>
 
@@ -13,10 +14,6 @@ HYDRANT_GASNET_BEGIN
 typedef gex_AM_Index_t gasnet_handler_t;
 typedef gex_AM_Arg_t gasnet_handlerarg_t;
 typedef gex_Token_t gasnet_token_t;
-typedef gex_Event_t gasnet_handle_t;
-typedef gex_RMA_Value_t gasnet_register_value_t;
-#define SIZEOF_GASNET_REGISTER_VALUE_T SIZEOF_GEX_RMA_VALUE_T
-#define GASNET_INVALID_HANDLE GEX_EVENT_INVALID
 typedef struct {
   gasnet_handler_t index;
   void (*fnptr)();
@@ -58,49 +55,48 @@ void gasnet_resume_interrupts(void);
 #define gasnet_AMMaxLongReply() gex_AM_LUBReplyLong()
 size_t hydrant_least_medium(void);
 int gasnet_AMGetMsgSource(gasnet_token_t token, gasnet_node_t* srcindex);
-gex_TM_t hydrant_primordial_team(void);
 
-#define HYDRANT_GASNET1_CALLS(n)                                                                \
-  static inline int gasnet_AMRequestShort##n(gasnet_node_t rank,                                \
-                                             gasnet_handler_t handler HYDRANT_PARAMS_##n) {     \
-    HYDRANT_ARRAY_##n;                                                                          \
-    return hydrant_request_short(hydrant_primordial_team(), rank, handler, 0, n, args);         \
-  }                                                                                             \
-  static inline int gasnet_AMRequestMedium##n(gasnet_node_t rank, gasnet_handler_t handler,     \
-                                              void* source, size_t nbytes HYDRANT_PARAMS_##n) { \
-    HYDRANT_ARRAY_##n;                                                                          \
-    return hydrant_request_medium(hydrant_primordial_team(), rank, handler, source, nbytes,     \
-                                  GEX_EVENT_NOW, 0, n, args);                                   \
-  }                                                                                             \
-  static inline int gasnet_AMRequestLong##n(gasnet_node_t rank, gasnet_handler_t handler,       \
-                                            void* source, size_t nbytes,                        \
-                                            void* dest HYDRANT_PARAMS_##n) {                    \
-    HYDRANT_ARRAY_##n;                                                                          \
-    return hydrant_request_long(hydrant_primordial_team(), rank, handler, source, nbytes, dest, \
-                                GEX_EVENT_NOW, 0, n, args);                                     \
-  }                                                                                             \
-  static inline int gasnet_AMRequestLongAsync##n(gasnet_node_t rank, gasnet_handler_t handler,  \
-                                                 void* source, size_t nbytes,                   \
-                                                 void* dest HYDRANT_PARAMS_##n) {               \
-    HYDRANT_ARRAY_##n;                                                                          \
-    return hydrant_request_long(hydrant_primordial_team(), rank, handler, source, nbytes, dest, \
-                                GEX_EVENT_GROUP, 0, n, args);                                   \
-  }                                                                                             \
-  static inline int gasnet_AMReplyShort##n(gasnet_token_t token,                                \
-                                           gasnet_handler_t handler HYDRANT_PARAMS_##n) {       \
-    HYDRANT_ARRAY_##n;                                                                          \
-    return hydrant_reply_short(token, handler, 0, n, args);                                     \
-  }                                                                                             \
-  static inline int gasnet_AMReplyMedium##n(gasnet_token_t token, gasnet_handler_t handler,     \
-                                            void* source, size_t nbytes HYDRANT_PARAMS_##n) {   \
-    HYDRANT_ARRAY_##n;                                                                          \
-    return hydrant_reply_medium(token, handler, source, nbytes, GEX_EVENT_NOW, 0, n, args);     \
-  }                                                                                             \
-  static inline int gasnet_AMReplyLong##n(gasnet_token_t token, gasnet_handler_t handler,       \
-                                          void* source, size_t nbytes,                          \
-                                          void* dest HYDRANT_PARAMS_##n) {                      \
-    HYDRANT_ARRAY_##n;                                                                          \
-    return hydrant_reply_long(token, handler, source, nbytes, dest, GEX_EVENT_NOW, 0, n, args); \
+#define HYDRANT_GASNET1_CALLS(n)                                                                   \
+  static inline int gasnet_AMRequestShort##n(gasnet_node_t rank,                                   \
+                                             gasnet_handler_t handler HYDRANT_PARAMS_##n) {        \
+    HYDRANT_ARRAY_##n;                                                                             \
+    return hydrant_request_short(&hydrant_world, rank, handler, 0, n, args);                       \
+  }                                                                                                \
+  static inline int gasnet_AMRequestMedium##n(gasnet_node_t rank, gasnet_handler_t handler,        \
+                                              void* source, size_t nbytes HYDRANT_PARAMS_##n) {    \
+    HYDRANT_ARRAY_##n;                                                                             \
+    return hydrant_request_medium(&hydrant_world, rank, handler, source, nbytes, GEX_EVENT_NOW, 0, \
+                                  n, args);                                                        \
+  }                                                                                                \
+  static inline int gasnet_AMRequestLong##n(gasnet_node_t rank, gasnet_handler_t handler,          \
+                                            void* source, size_t nbytes,                           \
+                                            void* dest HYDRANT_PARAMS_##n) {                       \
+    HYDRANT_ARRAY_##n;                                                                             \
+    return hydrant_request_long(&hydrant_world, rank, handler, source, nbytes, dest,               \
+                                GEX_EVENT_NOW, 0, n, args);                                        \
+  }                                                                                                \
+  static inline int gasnet_AMRequestLongAsync##n(gasnet_node_t rank, gasnet_handler_t handler,     \
+                                                 void* source, size_t nbytes,                      \
+                                                 void* dest HYDRANT_PARAMS_##n) {                  \
+    HYDRANT_ARRAY_##n;                                                                             \
+    return hydrant_request_long(&hydrant_world, rank, handler, source, nbytes, dest,               \
+                                GEX_EVENT_GROUP, 0, n, args);                                      \
+  }                                                                                                \
+  static inline int gasnet_AMReplyShort##n(gasnet_token_t token,                                   \
+                                           gasnet_handler_t handler HYDRANT_PARAMS_##n) {          \
+    HYDRANT_ARRAY_##n;                                                                             \
+    return hydrant_reply_short(token, handler, 0, n, args);                                        \
+  }                                                                                                \
+  static inline int gasnet_AMReplyMedium##n(gasnet_token_t token, gasnet_handler_t handler,        \
+                                            void* source, size_t nbytes HYDRANT_PARAMS_##n) {      \
+    HYDRANT_ARRAY_##n;                                                                             \
+    return hydrant_reply_medium(token, handler, source, nbytes, GEX_EVENT_NOW, 0, n, args);        \
+  }                                                                                                \
+  static inline int gasnet_AMReplyLong##n(gasnet_token_t token, gasnet_handler_t handler,          \
+                                          void* source, size_t nbytes,                             \
+                                          void* dest HYDRANT_PARAMS_##n) {                         \
+    HYDRANT_ARRAY_##n;                                                                             \
+    return hydrant_reply_long(token, handler, source, nbytes, dest, GEX_EVENT_NOW, 0, n, args);    \
   }
 
 HYDRANT_GASNET1_CALLS(0)
@@ -139,13 +135,6 @@ HYDRANT_GASNET1_CALLS(16)
   HYDRANT_JOIN(gasnet_AMReplyMedium, HYDRANT_ARGS_AFTER_4(__VA_ARGS__), )(__VA_ARGS__)
 #define gasnet_AMReplyLong(...) \
   HYDRANT_JOIN(gasnet_AMReplyLong, HYDRANT_ARGS_AFTER_5(__VA_ARGS__), )(__VA_ARGS__)
-
-HYDRANT_LATER(gasnet_put, "put and get are not in this version of Hydrant")
-HYDRANT_LATER(gasnet_get, "put and get are not in this version of Hydrant")
-HYDRANT_LATER(gasnet_put_nb, "put and get are not in this version of Hydrant")
-HYDRANT_LATER(gasnet_get_nb, "put and get are not in this version of Hydrant")
-HYDRANT_LATER(gasnet_put_nbi, "put and get are not in this version of Hydrant")
-HYDRANT_LATER(gasnet_get_nbi, "put and get are not in this version of Hydrant")
 
 HYDRANT_GASNET_END
 #endif

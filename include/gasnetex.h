@@ -1,5 +1,6 @@
 /* gasnetex.h - the GASNet-EX API (specification 0.19), as far as this version has it: the core (jobs,
- * endpoints, teams, segments, Active Messages, events, barriers, locks). README's table says what works.
+ * endpoints, teams, segments, Active Messages, events, barriers, locks), and put and get. README's table says
+ * what works.
  *
  * Define GASNET_SEQ, GASNET_PARSYNC or GASNET_PAR first (hydrant/gasnet/modes.h); include it before
  * gasnet_tools.h. C99 and C++.
@@ -18,6 +19,7 @@
 #include <hydrant/gasnet/later.h>
 #include <hydrant/gasnet/modes.h>
 #include <hydrant/gasnet/objects.h>
+#include <hydrant/gasnet/rma.h>
 #include <hydrant/gasnet/system.h>
 
 #include <ctype.h>
@@ -38,16 +40,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* The widest value that travels in a register. */
-typedef uint64_t gex_RMA_Value_t;
-#define SIZEOF_GEX_RMA_VALUE_T 8
-
-HYDRANT_LATER(gex_RMA_PutBlocking, "put and get are not in this version of Hydrant")
-HYDRANT_LATER(gex_RMA_PutNB, "put and get are not in this version of Hydrant")
-HYDRANT_LATER(gex_RMA_PutNBI, "put and get are not in this version of Hydrant")
-HYDRANT_LATER(gex_RMA_GetBlocking, "put and get are not in this version of Hydrant")
-HYDRANT_LATER(gex_RMA_GetNB, "put and get are not in this version of Hydrant")
-HYDRANT_LATER(gex_RMA_GetNBI, "put and get are not in this version of Hydrant")
 HYDRANT_LATER(gex_TM_Split,
               "teams other than the primordial one are not in this version of Hydrant")
 HYDRANT_LATER(gex_TM_Create,

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 namespace hydrant {
 
@@ -105,6 +106,41 @@ class Transport {
   // Copies into the memory of `peer`, complete before any message committed later is delivered.
   // Errors: kUnsupported: this memory cannot be reached without its owner's help.
   virtual Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept = 0;
+
+  // ---- one-sided operations ----
+  // Bits of abilities(), constant for the transport's life.
+  enum Ability : uint32_t {
+    kOneSided = 1,            // put() and get() exist; without it they answer kUnsupported
+    kCompletesAtOnce = 2,     // ... and are over when they return
+    kPutsBeforeMessages = 4,  // what was put is there before a message committed later is delivered
+  };
+  virtual uint32_t abilities() const noexcept { return 0; }
+  // Most operations that may be under way at once; 0 where they complete at once.
+  virtual uint32_t depth() const noexcept { return 0; }
+
+  // What an operation that is under way reports to: `done` is called once, by a thread that polls, and may
+  // neither send nor poll.
+  struct Completion {
+    void (*done)(Completion& completion, Status status) noexcept = nullptr;
+  };
+  // Copies `bytes`, at least one, from `local` to [remote, remote+bytes) of `peer`, or from there to `local`.
+  // kOk: over, if the transport completes at once; else under way, and `local` and `completion` are the
+  // transport's until that is called, with kOk or one of these errors.
+  // Errors: kNotReady: too many are under way; poll. kUnsupported: this memory cannot be reached without its
+  // owner's help (or is not there); some of the bytes may have been copied. kBroken: the peer is gone.
+  virtual Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
+                     Completion* completion) noexcept;
+  virtual Status get(Rank peer, uintptr_t remote, void* local, size_t bytes,
+                     Completion* completion) noexcept;
+  // Several with one peer, for transports that complete at once: one system call where that is what they
+  // cost. Errors: as above, for any of them.
+  struct Piece {
+    void* local = nullptr;
+    uintptr_t remote = 0;
+    size_t bytes = 0;
+  };
+  virtual Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept;
+  virtual Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept;
 
   // ---- progress ----
   // Delivers at most `budget` messages of the reply lane and, unless `replies_only`, of the request lane

@@ -53,6 +53,16 @@ enum class Knob : uint32_t {
   kBarrierStrict,
   kBarrierRadix,
   kJobWaitWarn,
+  kPath,
+  kBounceMax,
+  kBouncePool,
+  kMediumLongThreshold,
+  kUseLongGets,
+  kUseLongPuts,
+  kCma,
+  kNetworkDepth,
+  kNbiThrottle,
+  kOnFault,
   kEnd,  // not a knob
 };
 inline constexpr size_t kKnobCount = static_cast<size_t>(Knob::kEnd);

@@ -35,6 +35,12 @@ typedef uint32_t gex_EC_t;
 /* What the calling thread started without an event of its own. */
 int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t flags);
 void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t flags);
+/* In between, implicit operations of this thread count for the one event that the end returns. Regions do not
+ * nest, and nothing implicit is synced inside. */
+void gex_NBI_BeginAccessRegion(gex_Flags_t flags);
+gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t flags);
+/* The event of one category (GEX_EC_LC) of an operation that was asked for it (GEX_FLAG_ENABLE_LEAF_LC). */
+gex_Event_t gex_Event_QueryLeaf(gex_Event_t root, gex_EC_t event_category);
 
 HYDRANT_GASNET_END
 #endif

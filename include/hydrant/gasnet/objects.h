@@ -60,6 +60,8 @@ struct hydrant_team {
   gex_Flags_t flags;
   const void* cdata;
 };
+/* The primordial team, once a client is initialised: its ranks are the job's. */
+extern struct hydrant_team hydrant_world;
 
 /* ---- queries ---- */
 static inline gex_Flags_t gex_Client_QueryFlags(gex_Client_t client) { return client->flags; }

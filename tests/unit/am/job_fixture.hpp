@@ -60,8 +60,8 @@ class JobFixture : public testing::Test {
     the_job.client = {};
     the_job.endpoint = {};
     the_job.endpoint.client = &the_job.client;
-    the_job.team.ep = &the_job.endpoint;
-    the_job.team.size = 3;
+    hydrant_world.ep = &the_job.endpoint;
+    hydrant_world.size = 3;
     the_job.state = JobState::kWired;
     static const bool registered = add_handlers();
     ASSERT_TRUE(registered);
@@ -90,7 +90,7 @@ class JobFixture : public testing::Test {
     return job().handlers.add(rows, std::size(rows)) == Status::kOk;
   }
 
-  gex_TM_t team() { return &job().team; }
+  gex_TM_t team() { return &hydrant_world; }
   // Everything that was sent comes back as if rank 1 had sent it.
   void deliver_sent() {
     std::vector<SentMessage> messages;

@@ -1,0 +1,29 @@
+#include "rdma/transport.hpp"
+
+namespace hydrant {
+
+Status Transport::put(Rank, uintptr_t, const void*, size_t, Completion*) noexcept {
+  return fail_plainly(Status::kUnsupported, "this transport has no one-sided operations");
+}
+
+Status Transport::get(Rank, uintptr_t, void*, size_t, Completion*) noexcept {
+  return fail_plainly(Status::kUnsupported, "this transport has no one-sided operations");
+}
+
+Status Transport::put_pieces(Rank peer, std::span<const Piece> pieces) noexcept {
+  for (const Piece& piece : pieces) {
+    const Status status = put(peer, piece.remote, piece.local, piece.bytes, nullptr);
+    if (status != Status::kOk) return status;
+  }
+  return Status::kOk;
+}
+
+Status Transport::get_pieces(Rank peer, std::span<const Piece> pieces) noexcept {
+  for (const Piece& piece : pieces) {
+    const Status status = get(peer, piece.remote, piece.local, piece.bytes, nullptr);
+    if (status != Status::kOk) return status;
+  }
+  return Status::kOk;
+}
+
+}  // namespace hydrant
