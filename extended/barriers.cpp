@@ -3,9 +3,9 @@
 
 #include "am/job.hpp"
 #include "am/send.hpp"
-#include "am/start_extended.hpp"
 #include "am/token.hpp"
 #include "extended/barrier_messages.hpp"
+#include "extended/handlers.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
 
@@ -141,7 +141,7 @@ std::unique_ptr<TeamBarrier> make_team_barrier(Kind kind) {
 }  // namespace
 
 // Not on anybody's path: memory that runs out here ends the process, as it does while the job is wired up.
-Status start_extended() noexcept {
+Status start_barriers() noexcept {
   Job& the_job = job();
   constexpr gex_Flags_t kShortRequest = GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST;
   the_job.handlers.add_internal(kBarrierHandler, reinterpret_cast<gex_AM_Fn_t>(on_barrier), 1,

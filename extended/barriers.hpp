@@ -16,8 +16,7 @@ struct Barriers {
 // Null before the job is wired up.
 extern constinit Barriers* the_barriers;
 
-// The library's own handlers, 1 to 127.
-inline constexpr uint32_t kBarrierHandler = 1;       // without an id
-inline constexpr uint32_t kNamedBarrierHandler = 2;  // with one
+// Once per process, when rank, size and transport are there.
+Status start_barriers() noexcept;
 
 }  // namespace hydrant

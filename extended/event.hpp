@@ -7,6 +7,8 @@
 // out of it, for the next thread that needs one: memory is bounded by the most that was ever outstanding.
 #pragma once
 
+#include "extended/pieces.hpp"
+
 #include <cstdint>
 #include <gasnet_fwd.h>
 
@@ -33,9 +35,10 @@ struct hydrant_event {
   hydrant::WaitsFor (*waits_for)(const hydrant_event& event) noexcept = nullptr;
   // For a wait that takes long: says in one line what is missing. Null: nobody knows.
   void (*complain)(const hydrant_event& event) = nullptr;
-  // Theirs.
+  // Theirs: of barriers and the like, and of puts and gets.
   void* object = nullptr;
   uint64_t number = 0;
+  hydrant::Pieces pieces;
 
   // The pool's.
   hydrant_event* next = nullptr;

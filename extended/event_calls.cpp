@@ -4,6 +4,7 @@
 #include "am/job.hpp"
 #include "am/thread_state.hpp"
 #include "extended/event.hpp"
+#include "extended/rma_events.hpp"
 #include "extended/wait.hpp"
 
 using namespace hydrant;
@@ -30,6 +31,7 @@ void check_may_wait(const char* call) noexcept {
 bool try_event(hydrant_event* event, const char* call) noexcept {
   check_event(event, call);
   if (!event->is_done(*event)) return false;
+  look_for_failure(*event, call);
   give_event(event);
   return true;
 }
@@ -143,14 +145,6 @@ int gex_Event_TestAll(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
 void gex_Event_WaitAll(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
   Events events{.first = pevent, .count = numevents, .call = "gex_Event_WaitAll"};
   wait_for_events(events, all_done);
-}
-
-// Active Messages are complete locally when the call that sends them returns, and nothing else can be
-// started without an event: there is never anything outstanding.
-int gex_NBI_Test(gex_EC_t, gex_Flags_t) { return GASNET_OK; }
-void gex_NBI_Wait(gex_EC_t, gex_Flags_t) {
-  check_may_wait("gex_NBI_Wait");
-  poll_all();
 }
 
 }  // extern "C"

@@ -1,0 +1,86 @@
+#include "extended/bounce_pool.hpp"
+
+#include "am/exit.hpp"
+#include "am/waiting.hpp"
+#include "firehose/base/buffer_pool.hpp"
+#include "firehose/base/config.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/registrar.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <memory>
+
+namespace hydrant {
+namespace {
+
+// For transports that post memory without knowing it before.
+class NoRegistrar final : public Registrar {
+ public:
+  const RegistrarTraits& traits() const noexcept override { return traits_; }
+  Status pin(MemoryRange, Access, std::byte*) noexcept override { return Status::kOk; }
+  UnpinResult unpin(MemoryRange, const std::byte*) noexcept override { return UnpinResult::kDone; }
+  uint64_t charge(MemoryRange) const noexcept override { return 0; }
+
+ private:
+  RegistrarTraits traits_{.name = "none"};
+};
+
+// Two classes: pieces of the largest size and small puts, half of the memory each.
+constexpr size_t kSmallBytes = 1024;
+
+std::unique_ptr<BufferPool> make_pool() noexcept {
+  // Both live as long as the process: threads may be inside when it ends.
+  alignas(NoRegistrar) static std::byte place[sizeof(NoRegistrar)];
+  auto& registrar = *new (place) NoRegistrar;
+  BufferPoolOptions options;
+  options.name = "bounce buffers";
+  options.largest_bytes = std::bit_floor(knob_number(Knob::kBounceMax));
+  options.smallest_bytes = std::min(kSmallBytes, options.largest_bytes);
+  options.total_bytes = std::max<size_t>(knob_number(Knob::kBouncePool), 2 * options.largest_bytes);
+  options.shares = {};
+  options.shares[0] = 1;
+  const int classes =
+      std::countr_zero(options.largest_bytes) - std::countr_zero(options.smallest_bytes);
+  options.shares[static_cast<size_t>(classes)] = 1;
+  options.larger_classes = BufferPoolOptions::kMaxClasses;
+  std::unique_ptr<BufferPool> pool;
+  if (BufferPool::create(registrar, options, &pool) != Status::kOk) {
+    log_warning("puts and gets do without buffers of their own and go by messages: %s",
+                last_error_text());
+  }
+  return pool;
+}
+
+BufferPool* the_buffers() noexcept {
+  static BufferPool* const the_pool = make_pool().release();
+  return the_pool;
+}
+
+}  // namespace
+
+size_t bounce_buffer_bytes() noexcept {
+  const BufferPool* buffers = the_buffers();
+  return buffers != nullptr ? buffers->largest_bytes() : 0;
+}
+
+Status take_bounce_buffer(size_t bytes, bool immediate, void** buffer) noexcept {
+  PoolBuffer taken;
+  Status status = the_buffers()->take(bytes, &taken);
+  if (status == Status::kNotReady && !immediate) {
+    Waiter waiter;
+    do {
+      if (is_over()) return fail(Status::kBroken, "the job is ending");
+      waiter.polled(poll_all());
+      status = the_buffers()->take(bytes, &taken);
+    } while (status == Status::kNotReady);
+  }
+  if (status == Status::kOk) *buffer = taken.addr;
+  return status;
+}
+
+void give_bounce_buffer(void* buffer) noexcept { (void)the_buffers()->put_back(buffer); }
+
+}  // namespace hydrant

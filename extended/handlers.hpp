@@ -1,0 +1,21 @@
+// The extended API's own Active Message handlers, 1 to 127: the same on every rank, since all run one build.
+#pragma once
+
+#include <cstdint>
+
+namespace hydrant {
+
+inline constexpr uint32_t kBarrierHandler = 1;       // without an id
+inline constexpr uint32_t kNamedBarrierHandler = 2;  // with one
+
+// Put and get (rma_messages.cpp).
+inline constexpr uint32_t kPutMediumHandler = 3;
+inline constexpr uint32_t kPutLongHandler = 4;
+inline constexpr uint32_t kFillHandler = 5;
+inline constexpr uint32_t kDoneHandler = 6;
+inline constexpr uint32_t kGetMediumHandler = 7;
+inline constexpr uint32_t kGetLongHandler = 8;
+inline constexpr uint32_t kGotMediumHandler = 9;
+inline constexpr uint32_t kGotLongHandler = 10;
+
+}  // namespace hydrant

@@ -1,0 +1,96 @@
+#include "extended/pieces.hpp"
+
+#include "am/job.hpp"
+#include "extended/rma.hpp"
+#include "extended/rma_thread.hpp"
+#include "extended/wait.hpp"
+#include "firehose/base/log.hpp"
+
+namespace hydrant {
+namespace {
+
+// What wait_patiently() asks about.
+bool is_done(void* context) noexcept { return static_cast<Pieces*>(context)->all_done(); }
+bool is_done_too(const void* context) noexcept {
+  return static_cast<const Pieces*>(context)->all_done();
+}
+WaitsFor where(const void*) noexcept { return WaitsFor::kUnknown; }
+void complain(const void* context) { complain_of(*static_cast<const Pieces*>(context)); }
+
+}  // namespace
+
+void count_start(Pieces& pieces, Rank peer) noexcept {
+  ++pieces.started;
+  pieces.peer = peer;
+  ++pieces.thread->launched;
+}
+
+void uncount_start(Pieces& pieces) noexcept {
+  --pieces.started;
+  --pieces.thread->launched;
+}
+
+void count_done(Pieces& pieces) noexcept {
+  pieces.thread->landed.fetch_add(1, std::memory_order_release);
+  // The last touch: whoever sees it may give the object back.
+  pieces.completed.fetch_add(1, std::memory_order_release);
+}
+
+void count_failed(Pieces& pieces, Status status, Rank peer, uintptr_t at, size_t bytes) noexcept {
+  if (!faults_return(pieces.returns_errors)) {
+    (void)explain_failure(status, peer, at, bytes);
+    fatal("put or get: %s", last_error_text());
+  }
+  pieces.failed_peer.store(peer, std::memory_order_relaxed);
+  pieces.failed_at.store(at, std::memory_order_relaxed);
+  pieces.failed_bytes.store(bytes, std::memory_order_relaxed);
+  pieces.failure.store(to_c(status), std::memory_order_relaxed);
+  count_done(pieces);
+}
+
+void reset(Pieces& pieces) noexcept {
+  pieces.started = 0;
+  pieces.completed.store(0, std::memory_order_relaxed);
+  pieces.returns_errors = false;
+  pieces.failure.store(0, std::memory_order_relaxed);
+}
+
+Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noexcept {
+  if (status == Status::kBroken) return fail(status, "rank %u is gone", peer);
+  return fail(status,
+              "%zu bytes at %#zx of rank %u cannot be reached: nothing is mapped there, or it is "
+              "read-only",
+              bytes, static_cast<size_t>(at), peer);
+}
+
+void complain_of(const Pieces& pieces) noexcept {
+  log_warning(
+      "puts and gets: %llu of %llu pieces are still under way, the last with rank %u; is it "
+      "polling?",
+      static_cast<unsigned long long>(pieces.under_way()),
+      static_cast<unsigned long long>(pieces.started), pieces.peer);
+}
+
+Status failure_of(const Pieces& pieces) noexcept {
+  const int failure = pieces.failure.load(std::memory_order_relaxed);
+  if (failure == 0) [[likely]]
+    return Status::kOk;
+  return explain_failure(static_cast<Status>(failure),
+                         pieces.failed_peer.load(std::memory_order_relaxed),
+                         pieces.failed_at.load(std::memory_order_relaxed),
+                         pieces.failed_bytes.load(std::memory_order_relaxed));
+}
+
+Status wait_for(Pieces& pieces) noexcept {
+  const auto done = [&pieces]() noexcept { return pieces.all_done(); };
+  if (!done() && !look_quickly(done, []() noexcept { return WaitsFor::kUnknown; })) {
+    wait_patiently({.done = is_done,
+                    .ready = is_done_too,
+                    .where = where,
+                    .complain = complain,
+                    .context = &pieces});
+  }
+  return failure_of(pieces);
+}
+
+}  // namespace hydrant

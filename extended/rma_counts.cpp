@@ -1,0 +1,73 @@
+// What went which way: sums over the threads of this process of what each counts for itself.
+#include <hydrant/rma.h>
+
+#include "am/job.hpp"
+#include "extended/rma_thread.hpp"
+
+using namespace hydrant;
+
+namespace {
+
+constexpr const char* kNames[] = {"self",   "inlined", "mapped",    "cma",
+                                  "direct", "bounce",  "am_medium", "am_long"};
+static_assert(sizeof kNames / sizeof *kNames == HYDRANT_PATH_COUNT);
+
+// Others count on meanwhile.
+uint64_t look(const uint64_t& counter) noexcept {
+  return __atomic_load_n(&counter, __ATOMIC_RELAXED);
+}
+
+void add_small(const hydrant_small_counts& counts, uint64_t* ops, uint64_t* bytes) noexcept {
+  for (size_t i = 0; i < sizeof counts.of_size / sizeof *counts.of_size; ++i) {
+    const uint64_t count = look(counts.of_size[i]);
+    *ops += count;
+    *bytes += count << i;
+  }
+  *ops += look(counts.others);
+  *bytes += look(counts.other_bytes);
+}
+
+void add_path(const hydrant_path_counts& counts, uint64_t* ops, uint64_t* bytes) noexcept {
+  *ops += look(counts.ops);
+  *bytes += look(counts.bytes);
+}
+
+void add(const hydrant_peer& peer, hydrant_path_t path, hydrant_path_counts_t* sum) noexcept {
+  if (path == HYDRANT_PATH_INLINED) {
+    add_small(peer.small_counts[0], &sum->put_ops, &sum->put_bytes);
+    add_small(peer.small_counts[1], &sum->get_ops, &sum->get_bytes);
+  } else {
+    add_path(peer.path_counts[0][path], &sum->put_ops, &sum->put_bytes);
+    add_path(peer.path_counts[1][path], &sum->get_ops, &sum->get_bytes);
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* hydrant_path_name(hydrant_path_t path) {
+  return static_cast<uint32_t>(path) < HYDRANT_PATH_COUNT ? kNames[path] : nullptr;
+}
+
+int hydrant_query_path(gex_Rank_t rank, hydrant_path_t path, hydrant_path_counts_t* counts) {
+  if (!is_wired())
+    return report(fail(Status::kNotInit, "no client is initialised"), "hydrant_query_path");
+  const Rank size = job().size();
+  if ((rank >= size && rank != GEX_RANK_INVALID) || hydrant_path_name(path) == nullptr ||
+      counts == nullptr) {
+    return report(
+        fail(Status::kBadArg, "rank %u of %u, path %d", rank, size, static_cast<int>(path)),
+        "hydrant_query_path");
+  }
+  *counts = {};
+  const Rank first = rank == GEX_RANK_INVALID ? 0 : rank;
+  const Rank end = rank == GEX_RANK_INVALID ? size : rank + 1;
+  Adopted<RmaThread>::for_each([&](const RmaThread& thread) {
+    if (!thread.has_peers()) return;
+    for (Rank peer = first; peer < end; ++peer) add(thread.peer(peer), path, counts);
+  });
+  return GASNET_OK;
+}
+
+}  // extern "C"

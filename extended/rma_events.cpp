@@ -1,0 +1,177 @@
+#include "extended/rma_events.hpp"
+
+#include "am/job.hpp"
+#include "am/thread_state.hpp"
+#include "extended/event.hpp"
+#include "extended/rma_thread.hpp"
+#include "extended/wait.hpp"
+
+namespace hydrant {
+namespace {
+
+bool pieces_are_done(hydrant_event& event) noexcept { return event.pieces.all_done(); }
+bool pieces_are_ready(const hydrant_event& event) noexcept { return event.pieces.all_done(); }
+void complain_of_event(const hydrant_event& event) { complain_of(event.pieces); }
+
+}  // namespace
+
+hydrant_event* take_pieces_event() noexcept {
+  hydrant_event* event = take_event();
+  if (event == nullptr) return nullptr;
+  event->is_done = pieces_are_done;
+  event->is_ready = pieces_are_ready;
+  event->complain = complain_of_event;
+  return event;
+}
+
+gex_Event_t hand_out(hydrant_event* event) noexcept {
+  if (!event->pieces.all_done()) return event;
+  give_event(event);
+  return GEX_EVENT_INVALID;
+}
+
+void look_for_failure(const hydrant_event& event, const char* call) noexcept {
+  (void)answer(failure_of(event.pieces), call);
+}
+
+int finish_blocking(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call) noexcept {
+  Status status = check_transfer(tm, rank, what);
+  if (status == Status::kOk && what.bytes != 0) {
+    Pieces pieces;
+    status = transfer(what, pieces);
+    // Pieces that were started write to this frame, whatever became of the others.
+    const Status waited = wait_for(pieces);
+    if (status == Status::kOk) status = waited;
+  }
+  return answer(status, call);
+}
+
+gex_Event_t start_with_event(gex_TM_t tm, gex_Rank_t rank, Transfer what,
+                             const char* call) noexcept {
+  Status status = check_transfer(tm, rank, what);
+  if (status != Status::kOk || what.bytes == 0) {
+    (void)answer(status, call);
+    return GEX_EVENT_INVALID;
+  }
+  hydrant_event* event = take_pieces_event();
+  if (event == nullptr) {
+    (void)finish_blocking(tm, rank, what, call);
+    return GEX_EVENT_INVALID;
+  }
+  status = transfer(what, event->pieces);
+  if (status != Status::kOk) [[unlikely]] {
+    (void)wait_for(event->pieces);
+    give_event(event);
+    return answer(status, call) == GASNET_ERR_NOT_READY ? GEX_EVENT_NO_OP : GEX_EVENT_INVALID;
+  }
+  return hand_out(event);
+}
+
+int start_implicit(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call) noexcept {
+  Status status = check_transfer(tm, rank, what);
+  if (status == Status::kOk && what.bytes != 0) {
+    RmaThread* thread = RmaThread::mine();
+    if (thread == nullptr) return finish_blocking(tm, rank, what, call);
+    status = transfer(what, thread->implicit(what.direction));
+  }
+  return answer(status, call);
+}
+
+}  // namespace hydrant
+
+using namespace hydrant;
+
+namespace {
+
+// The categories of `mask` that puts and gets have: local completion is always there at return, except of
+// puts that defer it, whose source is free when they are complete.
+struct Categories {
+  bool puts;
+  bool gets;
+};
+Categories categories(gex_EC_t mask) noexcept {
+  return {.puts = (mask & (GEX_EC_PUT | GEX_EC_LC)) != 0, .gets = (mask & GEX_EC_GET) != 0};
+}
+
+RmaThread* check_implicit(const char* call) noexcept {
+  if (handler_depth != 0) [[unlikely]]
+    fatal("%s in a handler, where nothing may wait", call);
+  RmaThread* thread = RmaThread::mine();
+  if (thread != nullptr && thread->region != nullptr) [[unlikely]]
+    fatal("%s in an access region: end it first (gex_NBI_EndAccessRegion)", call);
+  return thread;
+}
+
+// A failure is told once.
+void forget_failure(Pieces& pieces, const char* call) noexcept {
+  if (pieces.failure.load(std::memory_order_relaxed) == 0) [[likely]]
+    return;
+  (void)answer(failure_of(pieces), call);
+  pieces.failure.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+extern "C" {
+
+int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t) {
+  RmaThread* thread = check_implicit("gex_NBI_Test");
+  if (thread == nullptr) return GASNET_OK;
+  const auto [puts, gets] = categories(event_mask);
+  if (puts && !thread->implicit(Direction::kPut).all_done()) return GASNET_ERR_NOT_READY;
+  if (gets && !thread->implicit(Direction::kGet).all_done()) return GASNET_ERR_NOT_READY;
+  if (puts) forget_failure(thread->implicit(Direction::kPut), "gex_NBI_Test");
+  if (gets) forget_failure(thread->implicit(Direction::kGet), "gex_NBI_Test");
+  return GASNET_OK;
+}
+
+void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t) {
+  RmaThread* thread = check_implicit("gex_NBI_Wait");
+  bool has_waited = false;
+  if (thread != nullptr) {
+    const auto [puts, gets] = categories(event_mask);
+    for (const Direction direction : {Direction::kPut, Direction::kGet}) {
+      if (!(direction == Direction::kPut ? puts : gets)) continue;
+      Pieces& pieces = thread->implicit(direction);
+      if (pieces.all_done() && pieces.failure.load(std::memory_order_relaxed) == 0) continue;
+      has_waited = true;
+      (void)wait_for(pieces);
+      forget_failure(pieces, "gex_NBI_Wait");
+    }
+  }
+  // A program that never has to wait still serves others.
+  if (!has_waited && should_poll_anyway()) poll_all();
+}
+
+void gex_NBI_BeginAccessRegion(gex_Flags_t) {
+  RmaThread* thread = check_implicit("gex_NBI_BeginAccessRegion");
+  hydrant_event* event = thread != nullptr ? take_pieces_event() : nullptr;
+  // Without memory for it there is no region: what would be in it is complete before its end returns.
+  if (event == nullptr) return;
+  event->pieces.thread = thread;
+  event->pieces.most = paths().nbi_depth;
+  thread->region = event;
+}
+
+gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t) {
+  if (handler_depth != 0) fatal("gex_NBI_EndAccessRegion in a handler, where nothing may wait");
+  RmaThread* thread = RmaThread::mine();
+  if (thread == nullptr || thread->region == nullptr) {
+    if (is_wired() && job().debug)
+      fatal("gex_NBI_EndAccessRegion without gex_NBI_BeginAccessRegion");
+    gex_NBI_Wait(GEX_EC_ALL, 0);
+    return GEX_EVENT_INVALID;
+  }
+  hydrant_event* event = thread->region;
+  thread->region = nullptr;
+  if (event->pieces.all_done()) look_for_failure(*event, "gex_NBI_EndAccessRegion");
+  return hand_out(event);
+}
+
+// Nothing that can be asked for a leaf is in this version, and what is complete has only complete leaves.
+gex_Event_t gex_Event_QueryLeaf(gex_Event_t root, gex_EC_t) {
+  if (root == GEX_EVENT_NO_OP) fatal("gex_Event_QueryLeaf: GEX_EVENT_NO_OP is no event");
+  return GEX_EVENT_INVALID;
+}
+
+}  // extern "C"

@@ -1,0 +1,135 @@
+// Several operations at once: runs of operations with one rank that the kernel can copy are one system call;
+// everything else starts one after the other under one event.
+#include <hydrant/rma.h>
+
+#include "am/job.hpp"
+#include "extended/event.hpp"
+#include "extended/rma.hpp"
+#include "extended/rma_events.hpp"
+#include "extended/rma_thread.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+using namespace hydrant;
+
+namespace {
+
+using Ops = std::span<const hydrant_rma_op_t>;
+
+Transfer transfer_of(const hydrant_rma_op_t& op, Direction direction) noexcept {
+  return {.direction = direction,
+          .remote = reinterpret_cast<uintptr_t>(op.remote),
+          .local = static_cast<std::byte*>(op.local),
+          .bytes = op.bytes};
+}
+
+Status check_all(Ops ops, Direction direction) noexcept {
+  for (size_t i = 0; i < ops.size(); ++i) {
+    Transfer what = transfer_of(ops[i], direction);
+    const Status status = check_transfer(&hydrant_world, ops[i].rank, what);
+    if (status != Status::kOk) return add_context(status, "operation %zu of %zu", i, ops.size());
+  }
+  return Status::kOk;
+}
+
+// Most that one system call takes (UIO_MAXIOV is 1024), bounded by what fits on a stack.
+constexpr size_t kMostTogether = 128;
+
+bool goes_by_kernel(RmaThread& thread, const hydrant_rma_op_t& op) noexcept {
+  const Paths& ways = paths();
+  if (!ways.cma || op.bytes == 0 || op.rank == job().rank()) return false;
+  return !ways.mapped ||
+         mapped_here(thread, op.rank, reinterpret_cast<uintptr_t>(op.remote), op.bytes) == nullptr;
+}
+
+// The operations at the front that one call can do; 0 or 1 if there is no such run.
+size_t find_run(RmaThread& thread, Ops ops,
+                std::array<Transport::Piece, kMostTogether>& run) noexcept {
+  size_t count = 0;
+  while (count < ops.size() && count < kMostTogether && ops[count].rank == ops[0].rank &&
+         goes_by_kernel(thread, ops[count])) {
+    const hydrant_rma_op_t& op = ops[count];
+    run[count++] = {
+        .local = op.local, .remote = reinterpret_cast<uintptr_t>(op.remote), .bytes = op.bytes};
+  }
+  return count;
+}
+
+Status copy_run(RmaThread& thread, Rank peer, Direction direction,
+                std::span<const Transport::Piece> run) noexcept {
+  Transport& transport = *job().transport;
+  const Status status = direction == Direction::kPut ? transport.put_pieces(peer, run)
+                                                     : transport.get_pieces(peer, run);
+  if (status != Status::kOk) return status;
+  for (const Transport::Piece& piece : run) thread.count(direction, peer, Path::kCma, piece.bytes);
+  return Status::kOk;
+}
+
+Status start_all(Ops ops, Direction direction, Pieces& pieces) noexcept {
+  RmaThread* thread = RmaThread::mine();
+  if (thread == nullptr || !thread->has_peers())
+    return fail(Status::kResource, "no memory for what a thread keeps for puts and gets");
+  std::array<Transport::Piece, kMostTogether> run;
+  while (!ops.empty()) {
+    const size_t together = find_run(*thread, ops, run);
+    if (together > 1) {
+      const Status status =
+          copy_run(*thread, ops[0].rank, direction, std::span(run).first(together));
+      if (status == Status::kOk) {
+        ops = ops.subspan(together);
+        continue;
+      }
+      if (status != Status::kUnsupported) return status;
+      // One of them cannot be done this way; each on its own finds out which.
+    }
+    for (size_t i = 0; i < std::max<size_t>(together, 1); ++i) {
+      Transfer what = transfer_of(ops[i], direction);
+      what.peer = ops[i].rank;
+      if (what.bytes == 0) continue;
+      if (const Status status = transfer(what, pieces); status != Status::kOk) return status;
+    }
+    ops = ops.subspan(std::max<size_t>(together, 1));
+  }
+  return Status::kOk;
+}
+
+int do_many(const hydrant_rma_op_t* list, size_t count, gex_Event_t* event, Direction direction,
+            const char* call) noexcept {
+  if (event != nullptr) *event = GEX_EVENT_INVALID;
+  if (list == nullptr && count != 0)
+    return answer(fail(Status::kBadArg, "%zu operations, and the array is null", count), call,
+                  true);
+  const Ops ops(list, count);
+  if (const Status status = check_all(ops, direction); status != Status::kOk)
+    return answer(status, call, true);
+  hydrant_event* own = event != nullptr ? take_pieces_event() : nullptr;
+  Pieces here;
+  Pieces& pieces = own != nullptr ? own->pieces : here;
+  pieces.returns_errors = true;
+  const Status status = start_all(ops, direction, pieces);
+  if (status == Status::kOk && own != nullptr && !pieces.all_done()) {
+    *event = own;
+    return GASNET_OK;
+  }
+  const Status waited = wait_for(pieces);
+  if (own != nullptr) give_event(own);
+  return answer(status == Status::kOk ? waited : status, call, true);
+}
+
+}  // namespace
+
+extern "C" {
+
+int hydrant_put_many(const hydrant_rma_op_t* ops, size_t count, size_t, gex_Event_t* event) {
+  return do_many(ops, count, event, Direction::kPut, "hydrant_put_many");
+}
+
+int hydrant_get_many(const hydrant_rma_op_t* ops, size_t count, size_t, gex_Event_t* event) {
+  return do_many(ops, count, event, Direction::kGet, "hydrant_get_many");
+}
+
+const char* hydrant_last_error_text(void) { return last_error_text(); }
+
+}  // extern "C"

@@ -1,0 +1,116 @@
+#include "extended/rma_path.hpp"
+
+#include "am/job.hpp"
+#include "am/segments.hpp"
+#include "am/send.hpp"
+#include "extended/rma_thread.hpp"
+#include "firehose/base/config.hpp"
+#include "firehose/base/log.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+namespace hydrant {
+namespace {
+
+constinit Paths the_paths;
+
+uint64_t depth_of(Knob knob, uint64_t most) noexcept {
+  const uint64_t wanted = knob_number(knob);
+  if (wanted == 0 || wanted <= most) return wanted != 0 ? wanted : most;
+  log_warning("%s=%llu, and the transport (%s) bears %llu operations under way: %llu counts",
+              knob_info(knob).name, static_cast<unsigned long long>(wanted),
+              job().transport->name(), static_cast<unsigned long long>(most),
+              static_cast<unsigned long long>(most));
+  return most;
+}
+
+// Only what comes after `forced` in the table is left, and `forced` itself.
+void force(Paths& paths, std::string_view forced) noexcept {
+  paths.inlined = false;
+  if (forced == "mapped") return;
+  paths.mapped = false;
+  if (forced == "cma") return;
+  paths.cma = false;
+  paths.bounce_first = forced == "bounce";
+  if (forced == "direct" || forced == "bounce") return;
+  // Everything goes by messages then, to this process itself, too.
+  paths.self = false;
+  paths.direct = paths.bounce = false;
+  if (forced == "am_medium") paths.am_long[0] = paths.am_long[1] = false;
+  if (forced == "am_long") paths.long_above = 0;
+}
+
+}  // namespace
+
+const Paths& paths() noexcept { return the_paths; }
+
+void choose_paths() noexcept {
+  Paths paths;
+  // A program with checks has them all made here.
+  paths.inlined = !job().debug;
+  const Transport* transport = job().transport.get();
+  const uint32_t abilities = transport != nullptr ? transport->abilities() : 0;
+  const bool one_sided = (abilities & Transport::kOneSided) != 0;
+  const bool at_once = (abilities & Transport::kCompletesAtOnce) != 0;
+  paths.mapped = true;
+  paths.cma = one_sided && at_once;
+  paths.direct = paths.bounce = one_sided && !at_once;
+  paths.am_long[0] = knob_number(Knob::kUseLongPuts) != 0;
+  paths.am_long[1] = knob_number(Knob::kUseLongGets) != 0;
+  paths.bounce_max = knob_number(Knob::kBounceMax);
+  paths.medium_max = max_medium();
+  paths.long_above = std::min<size_t>(knob_number(Knob::kMediumLongThreshold), paths.medium_max);
+  const uint64_t most =
+      transport != nullptr && transport->depth() != 0 ? transport->depth() : UINT64_MAX;
+  paths.depth = depth_of(Knob::kNetworkDepth, most);
+  paths.nbi_depth = std::min(depth_of(Knob::kNbiThrottle, paths.depth), paths.depth);
+  const std::string_view forced = knob_choice(Knob::kPath);
+  if (forced != "auto") force(paths, forced);
+  the_paths = paths;
+}
+
+std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes) noexcept {
+  const hydrant_peer& known = thread.peer(peer);
+  const uintptr_t offset = remote - known.addr;
+  if (offset < known.size && bytes <= known.size - offset) [[likely]]
+    return reinterpret_cast<std::byte*>(remote + static_cast<uintptr_t>(known.shift));
+  Job& the_job = job();
+  if (peer == the_job.rank()) return reinterpret_cast<std::byte*>(remote);
+  auto* here = static_cast<std::byte*>(the_job.transport->mapped(peer, remote, bytes));
+  if (here == nullptr || known.size != 0) return here;
+  // The first time: what this thread's inlined calls go by. Segments live as long as the job.
+  SegmentPlace place;
+  if (find_segment(peer, &place, false) != Status::kOk || place.addr == 0) return here;
+  const auto start =
+      reinterpret_cast<uintptr_t>(the_job.transport->mapped(peer, place.addr, place.size));
+  if (start == 0) return here;
+  hydrant_peer& row = thread.peer(peer);
+  row.shift = static_cast<intptr_t>(start - place.addr);
+  row.addr = place.addr;
+  row.size = place.size;
+  row.small = place.size < HYDRANT_RMA_INLINE ? 0 : place.size - HYDRANT_RMA_INLINE + 1;
+  return here;
+}
+
+Path choose_path(const Paths& paths, const Transfer& what) noexcept {
+  if (paths.cma) return Path::kCma;
+  if (paths.direct && !paths.bounce_first && !(what.is_put() && what.source_is_free))
+    return Path::kDirect;
+  if (paths.bounce) return Path::kBounce;
+  return choose_messages(paths, what);
+}
+
+Path choose_messages(const Paths& paths, const Transfer& what) noexcept {
+  if (what.bytes <= paths.long_above || !paths.am_long[static_cast<uint32_t>(what.direction)])
+    return Path::kAmMedium;
+  // A payload that its receiver has to put somewhere goes where memory is known to be.
+  SegmentPlace place;
+  const Rank owner = what.is_put() ? what.peer : job().rank();
+  const uintptr_t dest = what.is_put() ? what.remote : reinterpret_cast<uintptr_t>(what.local);
+  if (find_segment(owner, &place) != Status::kOk || place.addr == 0) return Path::kAmMedium;
+  const uintptr_t offset = dest - place.addr;
+  return offset < place.size && what.bytes <= place.size - offset ? Path::kAmLong : Path::kAmMedium;
+}
+
+}  // namespace hydrant

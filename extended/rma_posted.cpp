@@ -1,0 +1,149 @@
+#include "extended/rma_posted.hpp"
+
+#include "am/exit.hpp"
+#include "am/job.hpp"
+#include "am/waiting.hpp"
+#include "extended/bounce_pool.hpp"
+#include "extended/rma_messages.hpp"
+#include "extended/rma_thread.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace hydrant {
+
+// One that is under way. Given back by the completion.
+struct PostedPiece : Transport::Completion {
+  Pieces* pieces = nullptr;
+  RmaThread* home = nullptr;
+  void* buffer = nullptr;   // of the pool, or null
+  void* copy_to = nullptr;  // of a get that bounces
+  Rank peer = 0;
+  uintptr_t remote = 0;
+  size_t bytes = 0;
+  PostedPiece* next = nullptr;
+};
+
+namespace {
+
+void give(PostedPiece* piece) noexcept {
+  if (piece->buffer != nullptr) give_bounce_buffer(piece->buffer);
+  if (Adopted<RmaThread>::is_mine(piece->home)) {
+    piece->home->posted.give_mine(piece);
+  } else {
+    piece->home->posted.give_back(piece);
+  }
+}
+
+void on_completion(Transport::Completion& completion, Status status) noexcept {
+  auto* piece = static_cast<PostedPiece*>(&completion);
+  if (status == Status::kOk && piece->copy_to != nullptr)
+    std::memcpy(piece->copy_to, piece->buffer, piece->bytes);
+  Pieces& pieces = *piece->pieces;
+  const Rank peer = piece->peer;
+  const uintptr_t remote = piece->remote;
+  const size_t bytes = piece->bytes;
+  give(piece);
+  if (status == Status::kOk) {
+    count_done(pieces);
+  } else {
+    count_failed(pieces, status == Status::kUnsupported ? Status::kBadArg : status, peer, remote,
+                 bytes);
+  }
+}
+
+PostedPiece* take_piece(RmaThread& thread) noexcept {
+  PostedPiece* piece = thread.posted.take();
+  if (piece == nullptr) piece = new (std::nothrow) PostedPiece;
+  if (piece == nullptr) return nullptr;
+  piece->done = on_completion;
+  piece->home = &thread;
+  piece->buffer = nullptr;
+  piece->copy_to = nullptr;
+  return piece;
+}
+
+// Posts it, polling while the transport has no room, unless `immediate`.
+Status post(const Transfer& part, void* local, PostedPiece& piece) noexcept {
+  Transport& transport = *job().transport;
+  Waiter waiter;
+  for (;;) {
+    const Status status = part.is_put()
+                              ? transport.put(part.peer, part.remote, local, part.bytes, &piece)
+                              : transport.get(part.peer, part.remote, local, part.bytes, &piece);
+    if (status != Status::kNotReady || part.immediate) return status;
+    if (is_over()) return fail(Status::kBroken, "the job is ending");
+    waiter.polled(poll_all());
+  }
+}
+
+// One piece: room, a record, a buffer if it bounces, the post.
+Status start(RmaThread& thread, const Transfer& part, Pieces& pieces, bool bounces) noexcept {
+  if (const Status room = make_room(thread, pieces, part.immediate); room != Status::kOk)
+    return room;
+  PostedPiece* piece = take_piece(thread);
+  if (piece == nullptr) return fail(Status::kResource, "no memory for an operation");
+  piece->pieces = &pieces;
+  piece->peer = part.peer;
+  piece->remote = part.remote;
+  piece->bytes = part.bytes;
+  void* local = part.local;
+  if (bounces) {
+    const Status status = take_bounce_buffer(part.bytes, part.immediate, &piece->buffer);
+    if (status != Status::kOk) {
+      give(piece);
+      return status;
+    }
+    local = piece->buffer;
+    if (part.is_put()) {
+      std::memcpy(local, part.local, part.bytes);
+    } else {
+      piece->copy_to = part.local;
+    }
+  }
+  count_start(pieces, part.peer);
+  const Status status = post(part, local, *piece);
+  if (status != Status::kOk) {
+    uncount_start(pieces);
+    give(piece);
+  }
+  return status;
+}
+
+Status start_all(RmaThread& thread, const Transfer& what, Pieces& pieces, bool bounces,
+                 size_t most) noexcept {
+  for (size_t done = 0; done < what.bytes;) {
+    Transfer part = what;
+    part.remote += done;
+    part.local += done;
+    part.bytes = std::min(most, what.bytes - done);
+    part.immediate = what.immediate && done == 0;
+    Status status = start(thread, part, pieces, bounces);
+    if (status == Status::kUnsupported && done != 0) {
+      // Some of it is under way and cannot be called back: the rest goes by messages.
+      part.bytes = what.bytes - done;
+      return transfer_by_messages(thread, choose_messages(paths(), part), part, pieces);
+    }
+    if (status != Status::kOk) return status;
+    done += part.bytes;
+  }
+  thread.count(what.direction, what.peer, bounces ? Path::kBounce : Path::kDirect, what.bytes);
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status transfer_direct(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept {
+  // What a network's length field holds in any case.
+  constexpr size_t kMost = size_t{1} << 30;
+  return start_all(thread, what, pieces, false, kMost);
+}
+
+Status transfer_bounced(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept {
+  const size_t most = bounce_buffer_bytes();
+  if (most == 0) return fail_plainly(Status::kUnsupported, "there is no pool of buffers");
+  return start_all(thread, what, pieces, true, most);
+}
+
+}  // namespace hydrant

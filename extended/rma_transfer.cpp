@@ -1,0 +1,146 @@
+// The one way in: copies where the memory is in reach, and hands the rest on by the table of rma_path.hpp.
+#include "am/exit.hpp"
+#include "am/hsl.hpp"
+#include "am/job.hpp"
+#include "am/send.hpp"
+#include "am/thread_state.hpp"
+#include "am/waiting.hpp"
+#include "extended/copy.hpp"
+#include "extended/device_memory.hpp"
+#include "extended/rma.hpp"
+#include "extended/rma_messages.hpp"
+#include "extended/rma_posted.hpp"
+#include "extended/rma_thread.hpp"
+#include "firehose/base/config.hpp"
+#include "firehose/base/log.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace hydrant {
+namespace {
+
+Status no_state() noexcept {
+  return fail(Status::kResource, "no memory for what a thread keeps for puts and gets");
+}
+
+// True: the copy is over.
+bool copy_here(RmaThread& thread, const Paths& ways, const Transfer& what) noexcept {
+  const bool is_self = what.peer == job().rank();
+  if (is_self ? !ways.self : !ways.mapped) return false;
+  std::byte* here = mapped_here(thread, what.peer, what.remote, what.bytes);
+  if (here == nullptr) return false;
+  if (what.is_put()) {
+    copy_bytes(here, what.local, what.bytes);
+  } else {
+    copy_bytes(what.local, here, what.bytes);
+  }
+  thread.count(what.direction, what.peer, is_self ? Path::kSelf : Path::kMapped, what.bytes);
+  return true;
+}
+
+Status copy_by_kernel(RmaThread& thread, const Transfer& what) noexcept {
+  Transport& transport = *job().transport;
+  const Status status =
+      what.is_put() ? transport.put(what.peer, what.remote, what.local, what.bytes, nullptr)
+                    : transport.get(what.peer, what.remote, what.local, what.bytes, nullptr);
+  if (status == Status::kOk) thread.count(what.direction, what.peer, Path::kCma, what.bytes);
+  return status;
+}
+
+Status go(RmaThread& thread, Path path, const Transfer& what, Pieces& pieces) noexcept {
+  switch (path) {
+    case Path::kCma: return copy_by_kernel(thread, what);
+    case Path::kDirect: return transfer_direct(thread, what, pieces);
+    case Path::kBounce: return transfer_bounced(thread, what, pieces);
+    default: return transfer_by_messages(thread, path, what, pieces);
+  }
+}
+
+bool faults_return_by_knob(bool otherwise) noexcept {
+  const std::string_view chosen = knob_choice(Knob::kOnFault);
+  return chosen == "return" || (chosen == "auto" && otherwise);
+}
+
+}  // namespace
+
+Status transfer(const Transfer& what, Pieces& pieces) noexcept {
+  RmaThread* thread = RmaThread::mine();
+  if (thread == nullptr || !thread->has_peers()) [[unlikely]]
+    return no_state();
+  const Paths& ways = paths();
+  if (copy_here(*thread, ways, what)) return Status::kOk;
+  pieces.thread = thread;
+  const bool is_self = what.peer == job().rank();
+  const Path path = is_self ? choose_messages(ways, what) : choose_path(ways, what);
+  const Status status = go(*thread, path, what, pieces);
+  // The transport cannot: its owner may.
+  if (status != Status::kUnsupported) [[likely]]
+    return status;
+  return go(*thread, choose_messages(ways, what), what, pieces);
+}
+
+Status fill(Rank peer, uintptr_t remote, int value, size_t bytes, Pieces& pieces) noexcept {
+  RmaThread* thread = RmaThread::mine();
+  if (thread == nullptr || !thread->has_peers()) [[unlikely]]
+    return no_state();
+  const Paths& ways = paths();
+  const bool is_self = peer == job().rank();
+  if (is_self ? ways.self : ways.mapped) {
+    if (std::byte* here = mapped_here(*thread, peer, remote, bytes); here != nullptr) {
+      std::memset(here, value, bytes);
+      thread->count(Direction::kPut, peer, is_self ? Path::kSelf : Path::kMapped, bytes);
+      return Status::kOk;
+    }
+  }
+  pieces.thread = thread;
+  return fill_by_messages(*thread, peer, remote, value, bytes, pieces);
+}
+
+Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept {
+  if (!is_wired()) [[unlikely]]
+    return fail(Status::kNotInit, "no client is initialised");
+  if (handler_depth != 0) [[unlikely]]
+    return fail(Status::kBadArg, "a handler may not put or get");
+  if (const Status status = resolve(tm, rank, &what.peer); status != Status::kOk) return status;
+  if (job().debug) [[unlikely]]
+    check_no_locks("a put or get is started");
+  if (what.bytes == 0) return Status::kOk;
+  const auto local = reinterpret_cast<uintptr_t>(what.local);
+  if (local == 0 || what.remote == 0) [[unlikely]]
+    return fail(Status::kBadArg, "%zu bytes, and the %s address is null", what.bytes,
+                local == 0 ? "local" : "remote");
+  if (local + what.bytes - 1 < local || what.remote + what.bytes - 1 < what.remote) [[unlikely]] {
+    return fail(
+        Status::kBadArg, "%zu bytes from %#zx on wrap around the address space", what.bytes,
+        static_cast<size_t>(what.remote + what.bytes - 1 < what.remote ? what.remote : local));
+  }
+  if (is_device_memory(what.local)) [[unlikely]]
+    return fail(Status::kBadArg, "%p is memory of a device (GPU); only the host's can be %s",
+                static_cast<void*>(what.local), what.is_put() ? "put" : "the target of a get");
+  return Status::kOk;
+}
+
+bool faults_return(bool returns) noexcept {
+  static const bool when_abort = faults_return_by_knob(false);
+  static const bool when_return = faults_return_by_knob(true);
+  return returns ? when_return : when_abort;
+}
+
+int answer(Status status, const char* call, bool returns) noexcept {
+  if (status == Status::kOk || status == Status::kNotReady) [[likely]]
+    return to_c(status);
+  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
+  if (!faults_return(returns)) fatal("%s: %s", call, last_error_text());
+  if (!returns) log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
+  return to_c(status);
+}
+
+Status start_rma() noexcept {
+  choose_paths();
+  add_rma_handlers();
+  return Status::kOk;
+}
+
+}  // namespace hydrant

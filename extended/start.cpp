@@ -1,0 +1,12 @@
+#include "am/start_extended.hpp"
+#include "extended/barriers.hpp"
+#include "extended/rma.hpp"
+
+namespace hydrant {
+
+Status start_extended() noexcept {
+  const Status status = start_barriers();
+  return status == Status::kOk ? start_rma() : status;
+}
+
+}  // namespace hydrant
