@@ -1,6 +1,7 @@
 #include "am/exit.hpp"
 
 #include "am/job.hpp"
+#include "am/start_extended.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/process_watch.hpp"
@@ -100,6 +101,7 @@ ExitWatch* exit_watch = nullptr;
 bool leave_once(int code) noexcept {
   Job& the_job = job();
   if (the_job.exiting.exchange(true)) return false;
+  end_extended();
   the_job.ending.store(true, std::memory_order_relaxed);
   if (exit_watch != nullptr) {
     exit_watch->leave(code, now_ns() + kLeaveNs);

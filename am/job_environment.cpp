@@ -46,6 +46,7 @@ constexpr Knob kOfTheJob[] = {Knob::kLog,
                               Knob::kNetworkDepth,
                               Knob::kNbiThrottle,
                               Knob::kOnFault,
+                              Knob::kStats,
                               Knob::kGasnetExitTimeout,
                               Knob::kGasnetExitTimeoutMax,
                               Knob::kGasnetExitTimeoutMin,
@@ -61,7 +62,9 @@ void show_environment() noexcept {
     const KnobValue value = read_knob(knob);
     char text[128];
     hydrant_tools_envstr_display(knob_info(knob).name,
-                                 format_knob(knob, value.number, text, sizeof text),
+                                 knob_info(knob).type == KnobType::kText
+                                     ? knob_text(knob)
+                                     : format_knob(knob, value.number, text, sizeof text),
                                  value.origin == KnobOrigin::kDefault);
   }
   const char* most = std::getenv("GASNET_MAX_SEGSIZE");

@@ -1,4 +1,5 @@
-// The one call upwards: what stands above the core API makes itself ready, before any rank may send.
+// The calls upwards: what stands above the core API makes itself ready, before any rank may send, and says
+// what it has to when the process ends.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -7,5 +8,7 @@ namespace hydrant {
 
 // Defined in extended/. Called once per process, when rank, size and transport are there.
 Status start_extended() noexcept;
+// Once, before the process tells anybody that it ends; perhaps in a handler, never in a signal handler.
+void end_extended() noexcept;
 
 }  // namespace hydrant

@@ -5,6 +5,7 @@
 #include "extended/rma_thread.hpp"
 #include "extended/wait.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/probes.hpp"
 
 namespace hydrant {
 namespace {
@@ -31,6 +32,7 @@ void uncount_start(Pieces& pieces) noexcept {
 }
 
 void count_done(Pieces& pieces) noexcept {
+  HYDRANT_PROBE(rma_piece, &pieces, pieces.peer);
   pieces.thread->landed.fetch_add(1, std::memory_order_release);
   // The last touch: whoever sees it may give the object back.
   pieces.completed.fetch_add(1, std::memory_order_release);

@@ -8,6 +8,7 @@
 #include "extended/event.hpp"
 #include "extended/pieces.hpp"
 #include "extended/rma_path.hpp"
+#include "firehose/base/probes.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -34,6 +35,7 @@ class RmaThread {
         peers_[rank].path_counts[static_cast<uint32_t>(direction)][static_cast<uint32_t>(path)];
     counts.ops += 1;
     counts.bytes += bytes;
+    HYDRANT_PROBE(rma, static_cast<uint32_t>(direction), rank, static_cast<uint32_t>(path), bytes);
   }
 
   // Without an event: by category, or, in an access region, all to its event.

@@ -1,6 +1,7 @@
 #include "am/start_extended.hpp"
 #include "extended/barriers.hpp"
 #include "extended/rma.hpp"
+#include "extended/rma_statistics.hpp"
 
 namespace hydrant {
 
@@ -8,5 +9,7 @@ Status start_extended() noexcept {
   const Status status = start_barriers();
   return status == Status::kOk ? start_rma() : status;
 }
+
+void end_extended() noexcept { write_rma_statistics(); }
 
 }  // namespace hydrant

@@ -10,6 +10,7 @@ run  pkg-config          finds the libraries below
 run  liburing-dev        the uring registrar: the one dependency of libfirehose
 run  libibverbs-dev      the ibv registrar (optional)
 run  libpmix-dev         jobs under mpirun and srun (optional)
+run  systemtap-sdt-dev   static probes in libhydrant (optional)
 run  libjemalloc-dev     behind libhydrant_alloc (optional)
 run  libbenchmark-dev    bench/
 run  libucx-dev          the peer in bench/ (optional)

@@ -25,6 +25,7 @@ bool parse_by_type(const KnobInfo& info, const char* text, uint64_t* value) noex
     case KnobType::kBoolean: return parse_boolean(text, value);
     case KnobType::kDuration: return parse_duration(text, value);
     case KnobType::kSet: return parse_set(text, info.choices, value);
+    case KnobType::kText: *value = text[0] != '\0' ? 1 : 0; return true;
   }
   return false;
 }
@@ -44,6 +45,7 @@ const char* knob_type_name(KnobType type) noexcept {
     case KnobType::kBoolean: return "boolean";
     case KnobType::kDuration: return "duration";
     case KnobType::kSet: return "list";
+    case KnobType::kText: return "text";
   }
   return "unknown";
 }
@@ -77,6 +79,7 @@ const char* describe_accepted(Knob knob, char* text, size_t room) noexcept {
     case KnobType::kSet:
       std::snprintf(text, room, "none, all, or some of %s with commas between", info.choices);
       break;
+    case KnobType::kText: std::snprintf(text, room, "%s", info.choices); break;
   }
   return text;
 }
@@ -118,6 +121,13 @@ std::string_view knob_choice(Knob knob) noexcept {
   return choice_at(knob_info(knob).choices, knob_number(knob));
 }
 
+const char* knob_text(Knob knob) noexcept {
+  static_cast<void>(read_knob(knob));  // for the check of names
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): the header says when it may be called
+  const char* text = std::getenv(knob_info(knob).name);
+  return text != nullptr ? text : "";
+}
+
 const char* format_knob(Knob knob, uint64_t value, char* text, size_t room) noexcept {
   const KnobInfo& info = knob_info(knob);
   switch (info.type) {
@@ -141,6 +151,7 @@ const char* format_knob(Knob knob, uint64_t value, char* text, size_t room) noex
     case KnobType::kBoolean: std::snprintf(text, room, "%s", value != 0 ? "y" : "n"); break;
     case KnobType::kDuration: format_duration(value, text, room); break;
     case KnobType::kSet: format_set(value, info.choices, text, room); break;
+    case KnobType::kText: std::snprintf(text, room, "%s", value != 0 ? "set" : ""); break;
   }
   return text;
 }

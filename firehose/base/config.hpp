@@ -63,6 +63,7 @@ enum class Knob : uint32_t {
   kNetworkDepth,
   kNbiThrottle,
   kOnFault,
+  kStats,
   kEnd,  // not a knob
 };
 inline constexpr size_t kKnobCount = static_cast<size_t>(Knob::kEnd);
@@ -74,6 +75,7 @@ enum class KnobType : uint32_t {
   kBoolean,   // value: 0 or 1
   kDuration,  // value: nanoseconds; 0 means never
   kSet,       // value: bits, bit i for choice i
+  kText,      // value: 1 if it is set; knob_text() has it, and whoever reads it checks it
 };
 
 // One row. All texts are literals; effect is one sentence.
@@ -84,7 +86,7 @@ struct KnobInfo {
   const char* unit = "";          // what a plain number means: "bytes", "MiB"; "" where none
   const char* default_text = "";  // in the grammar of the type
   const char* effect = "";
-  const char* choices = "";  // kChoice, kSet: names joined by '|'
+  const char* choices = "";  // kChoice, kSet: names joined by '|'; kText: its grammar
   uint64_t min = 0;          // accepted values, inclusive
   uint64_t max = UINT64_MAX;
   uint64_t plain_scale = 1;   // kSize: what a plain number is multiplied by
@@ -109,6 +111,9 @@ KnobValue read_knob(Knob knob) noexcept;
 inline uint64_t knob_number(Knob knob) noexcept { return read_knob(knob).number; }
 // The chosen name of a kChoice knob ("uring"); points into the table and is followed by '|' or the end.
 std::string_view knob_choice(Knob knob) noexcept;
+
+// The text of a kText knob; "" if it is not set. Lives as long as the environment is not changed.
+const char* knob_text(Knob knob) noexcept;
 
 // Parses `text` by the knob's grammar and range. On failure *value is unchanged.
 // Errors: kBadArg, with a text that names the variable, what was given and what is accepted.

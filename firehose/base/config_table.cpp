@@ -300,7 +300,7 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .unit = "seconds",
      .default_text = "10s",
      .effect = "After this long, a barrier that is still waited for says which ranks have not "
-               "come, and goes on; 0 means never.",
+               "come, a put or get which rank it needs, and both go on; 0 means never.",
      .max = 24 * kHourNs},
     {.knob = Knob::kPath,
      .name = "HYDRANT_PATH",
@@ -382,6 +382,14 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
          "or not writable): ends the job with a line that names it, or returns an error; auto "
          "is abort for GASNet's calls and return for those of hydrant/rma.h.",
      .choices = "auto|abort|return"},
+    {.knob = Knob::kStats,
+     .name = "HYDRANT_STATS",
+     .type = KnobType::kText,
+     .unit = "",
+     .default_text = "",
+     .effect = "Each process writes, when it ends, what it has put and got, by path and peer, to "
+               "this file; %r in its name is the rank, %% a percent sign.",
+     .choices = "json:FILE"},
 }};
 
 constexpr bool rows_are_in_order() {

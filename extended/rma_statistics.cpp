@@ -1,0 +1,83 @@
+#include "extended/rma_statistics.hpp"
+
+#include <hydrant/rma.h>
+
+#include "am/job.hpp"
+#include "firehose/base/config.hpp"
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace hydrant {
+namespace {
+
+// The file's name: %r is the rank, %% a percent sign. Empty: no statistics.
+std::string file_name() noexcept {
+  const char* wish = knob_text(Knob::kStats);
+  if (*wish == '\0') return "";
+  std::string_view rest = wish;
+  constexpr std::string_view kFormat = "json:";
+  if (!rest.starts_with(kFormat) || rest.size() == kFormat.size()) {
+    log_warning("HYDRANT_STATS=%s: json:FILE is known, with %%r in FILE for the rank", wish);
+    return "";
+  }
+  rest.remove_prefix(kFormat.size());
+  std::string name;
+  for (size_t i = 0; i < rest.size(); ++i) {
+    const bool is_special = rest[i] == '%' && i + 1 < rest.size();
+    if (is_special && rest[i + 1] == 'r') {
+      name += std::to_string(hydrant_job_info.rank);
+      ++i;
+    } else {
+      if (is_special && rest[i + 1] == '%') ++i;
+      name += rest[i];
+    }
+  }
+  return name;
+}
+
+// Names are ours and need no escapes.
+void write_rows(FILE* file) noexcept {
+  const char* separator = "\n";
+  for (Rank peer = 0; peer < job().size(); ++peer) {
+    for (uint32_t i = 0; i < HYDRANT_PATH_COUNT; ++i) {
+      const auto path = static_cast<hydrant_path_t>(i);
+      hydrant_path_counts_t counts;
+      if (hydrant_query_path(peer, path, &counts) != GASNET_OK) continue;
+      if (counts.put_ops + counts.get_ops == 0) continue;
+      fprintf(file,
+              "%s    {\"peer\": %u, \"path\": \"%s\", \"put_ops\": %" PRIu64
+              ", \"put_bytes\": %" PRIu64 ", \"get_ops\": %" PRIu64 ", \"get_bytes\": %" PRIu64 "}",
+              separator, peer, hydrant_path_name(path), counts.put_ops, counts.put_bytes,
+              counts.get_ops, counts.get_bytes);
+      separator = ",\n";
+    }
+  }
+}
+
+}  // namespace
+
+void write_rma_statistics() noexcept {
+  if (!is_wired()) return;
+  const std::string name = file_name();
+  if (name.empty()) return;
+  FILE* file = fopen(name.c_str(), "we");
+  if (file == nullptr) {
+    log_warning("HYDRANT_STATS: %s: %s", name.c_str(), errno_text(errno));
+    return;
+  }
+  fprintf(file, "{\n  \"rank\": %u,\n  \"size\": %u,\n  \"transport\": \"%s\",\n  \"put_get\": [",
+          job().rank(), job().size(),
+          job().transport != nullptr ? job().transport->name() : "none");
+  write_rows(file);
+  const bool is_whole = fprintf(file, "\n  ]\n}\n") > 0 && ferror(file) == 0;
+  if (fclose(file) != 0 || !is_whole)
+    log_warning("HYDRANT_STATS: %s: %s", name.c_str(), errno_text(errno));
+}
+
+}  // namespace hydrant

@@ -1,0 +1,19 @@
+// Static probes for bpftrace, perf and gdb: a nop each while nobody looks. Provider `hydrant`; docs/put_get.md
+// lists names and arguments. Nothing where <sys/sdt.h> (Debian: systemtap-sdt-dev) was missing at build time.
+#pragma once
+
+#if __has_include(<sys/sdt.h>)
+#define SDT_USE_VARIADIC 1
+#include <sys/sdt.h>
+// One argument list: the macros' own casts are not ours to mend.
+#define HYDRANT_PROBE(name, ...)                                                          \
+  do {                                                                                    \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wold-style-cast\"") \
+        _Pragma("GCC diagnostic ignored \"-Wsign-conversion\"")                           \
+            _Pragma("GCC diagnostic ignored \"-Wuseless-cast\"")                          \
+                STAP_PROBEV(hydrant, name, __VA_ARGS__);                                  \
+    _Pragma("GCC diagnostic pop")                                                         \
+  } while (0)
+#else
+#define HYDRANT_PROBE(name, ...) ((void)0)
+#endif
