@@ -63,6 +63,16 @@ void flush_streams() noexcept {
 
 // ---- what the control thread says ----
 
+void on_quit(int number);
+
+// Whether SIGQUIT has a handler, and not ours: a client's.
+bool client_catches_quit() noexcept {
+  struct sigaction action = {};
+  sigaction(SIGQUIT, nullptr, &action);
+  return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN &&
+         action.sa_handler != on_quit;
+}
+
 class EndListener final : public ExitWatch::Listener {
  public:
   void on_exit_requested(Rank, int code) noexcept override { follow(code); }
@@ -76,6 +86,13 @@ class EndListener final : public ExitWatch::Listener {
   }
 
   void on_launcher_gone() noexcept override { _exit(1); }
+
+  bool program_catches_quit() noexcept override { return client_catches_quit(); }
+  // gasnet_exit() in a thread of the program would come too late now.
+  void before_exit() noexcept override {
+    job().exiting.store(true, std::memory_order_relaxed);
+    flush_streams();
+  }
 
  private:
   static void follow(int code) noexcept {
@@ -195,7 +212,7 @@ bool is_over() noexcept {
 
 void follow_the_end() noexcept {
   // A client's handler may call gasnet_exit() itself.
-  raise(SIGQUIT);
+  if (client_catches_quit()) raise(SIGQUIT);
   end_job(requested_code.load(std::memory_order_relaxed));
 }
 

@@ -38,14 +38,13 @@ const char* signal_text(int signal) noexcept {
   return text != nullptr ? text : "unknown signal";
 }
 
-// Whether the program has something to do when SIGQUIT comes.
-bool catches_quit() noexcept {
+}  // namespace
+
+bool ExitWatch::Listener::program_catches_quit() noexcept {
   struct sigaction action {};
   sigaction(SIGQUIT, nullptr, &action);
   return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
 }
-
-}  // namespace
 
 ExitWatch::ExitWatch(Bootstrap& bootstrap, Listener& listener) noexcept
     : bootstrap_(bootstrap),
@@ -154,7 +153,7 @@ void ExitWatch::end_myself(launch::JobEnd::Step step) noexcept {
   if (step == launch::JobEnd::Step::kNothing) return;
   const bool kill_now = step == launch::JobEnd::Step::kKill;
   if (!kill_now && left_.load()) return;  // it is on its way
-  if (!kill_now && catches_quit()) {
+  if (!kill_now && listener_.program_catches_quit()) {
     kill(getpid(), SIGQUIT);
     return;
   }
@@ -162,6 +161,7 @@ void ExitWatch::end_myself(launch::JobEnd::Step step) noexcept {
     log_warning("rank %u exited with code 0, and rank %u did not follow; it is ended", end_.rank(),
                 bootstrap_.place().rank);
   }
+  listener_.before_exit();
   if (!left_.load()) leave(end_.code(), now_ns() + kLeaveNs);
   _exit(end_.code());
 }

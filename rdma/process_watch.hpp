@@ -33,6 +33,11 @@ class ExitWatch {
     virtual void on_death(Rank rank, int signal) noexcept = 0;
     // Our supervisor is gone. Its ranks get SIGKILL then, but for those below a script.
     virtual void on_launcher_gone() noexcept = 0;
+    // Whether SIGQUIT would reach the program's own handler. Where it would not, this process leaves and
+    // exits without it: a process that has not said good-bye is a crash to some launchers.
+    virtual bool program_catches_quit() noexcept;
+    // The watch is about to end this process: the last moment to write out what is buffered.
+    virtual void before_exit() noexcept {}
 
    protected:
     ~Listener() = default;

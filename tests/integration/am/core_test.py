@@ -97,6 +97,17 @@ class CoreTest(unittest.TestCase):
                     code, output, errors = self.start(mode, launcher, size, "exit", how)
                     self.assertEqual(code, expected, output + errors)
 
+    def test_an_exit_with_zero_that_others_do_not_follow(self):
+        for launcher in LAUNCHERS + Build(ROOT).foreign_launchers():
+            for how in ("zero-spin", "zero-wait"):
+                with self.subTest(launcher=launcher, how=how):
+                    code, output, errors = self.start("par", launcher, 3, "exit", how)
+                    self.assertEqual(code, 0, output + errors)
+                    for rank in range(3):
+                        self.assertIn(f"rank {rank} was here", output, errors)
+                    if how == "zero-spin":
+                        self.assertRegex(errors, r"rank 0 exited with code 0, and .* did not follow")
+
     def test_an_exit_writes_out_the_clients_files(self):
         with tempfile.NamedTemporaryFile() as file:
             code, output, errors = self.start("seq", LAUNCHERS[0], 2, "exit", "file", TEST_FILE=file.name)

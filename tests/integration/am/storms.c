@@ -118,6 +118,14 @@ void test_exit(const char* how) {
   } else if (!strcmp(how, "spin")) {
     if (me == 0) gasnet_exit(26);
     spin();
+  } else if (!strcmp(how, "zero-spin")) { /* what is buffered has to be seen all the same */
+    printf("rank %u was here", (unsigned)me);
+    if (me == 0) gasnet_exit(0);
+    spin();
+  } else if (!strcmp(how, "zero-wait")) {
+    printf("rank %u was here", (unsigned)me);
+    if (me == 0) gasnet_exit(0);
+    BARRIER();
   } else if (!strcmp(how, "file")) {
     FILE* file = fopen(getenv("TEST_FILE"), me == 0 ? "w" : "r");
     if (me == 0) fputs("all of it", file);

@@ -4,30 +4,17 @@
 The same jobs under Open MPI's mpirun (PMIx) and MPICH's mpiexec (PMI-2), as far as they are installed; and
 what a process does that a launcher started and nobody wires up.
 """
-import ctypes.util
 import os
-import shutil
 import subprocess
 import sys
 import unittest
 
-from jobs import HYDRA, MPIRUN, SKIPPED, Build, Job, leftovers, new_leftovers
+from jobs import SKIPPED, Build, Job, leftovers, new_leftovers
 
 BUILD = Build(sys.argv.pop())
 LIBRARIES = {"mpirun": ("pmix", "pmix"), "hydra": ("pmi2", "pmi2")}
 
-
-def has_pmix():
-    said = subprocess.run([BUILD.probe, "place"], capture_output=True, text=True, check=False,
-                          env={**os.environ, "HYDRANT_BOOTSTRAP": "pmix"}).stderr
-    return "cannot be loaded" not in said and "was built without" not in said
-
-
-LAUNCHERS = []
-if shutil.which(MPIRUN[0]) and has_pmix():
-    LAUNCHERS.append("mpirun")
-if shutil.which(HYDRA[0]) and os.path.exists("/proc/self/exe") and ctypes.util.find_library("pmi2"):
-    LAUNCHERS.append("hydra")
+LAUNCHERS = BUILD.foreign_launchers()
 
 
 @unittest.skipUnless(LAUNCHERS, "neither mpirun with PMIx nor mpiexec.hydra with PMI-2 is installed")

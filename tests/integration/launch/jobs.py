@@ -1,6 +1,8 @@
 """Starts jobs of launch_probe and looks at what they leave behind."""
+import ctypes.util
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -26,6 +28,14 @@ class Build:
 
     def has_hydrant_run(self):
         return os.access(self.hydrant_run, os.X_OK)
+
+    def foreign_launchers(self):
+        """Those that are installed, with the library by which this build talks to them."""
+        said = subprocess.run([self.probe, "place"], capture_output=True, text=True, check=False,
+                              env={**os.environ, "HYDRANT_BOOTSTRAP": "pmix"}).stderr
+        has_pmix = "cannot be loaded" not in said and "was built without" not in said
+        found = ["mpirun"] if shutil.which(MPIRUN[0]) and has_pmix else []
+        return found + (["hydra"] if shutil.which(HYDRA[0]) and ctypes.util.find_library("pmi2") else [])
 
 
 class Job:
