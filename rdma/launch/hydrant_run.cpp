@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -50,11 +51,21 @@ std::string check_variable(const std::string& text) {
   return equals == 0 || equals == text.npos ? "\"" + text + "\" is not VAR=VALUE" : "";
 }
 
+// Before it is read as a number, of which a reader would say only that it is none.
+std::string check_ranks(const std::string& text) {
+  Rank size = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, size);
+  if (error == std::errc{} && stop == end && size >= 1 && size <= kMaxRanks) return "";
+  return "\"" + text + "\": a whole number from 1 to " + std::to_string(kMaxRanks) + " is accepted";
+}
+
 void declare(CLI::App* app, Options* options) {
   app->footer(kFooter);
   app->add_option("-n,--ranks", options->size,
                   "How many processes: 1 to " + std::to_string(kMaxRanks))
       ->required()
+      ->check(check_ranks, "")
       ->type_name("N");
   app->add_option("-E,--env", options->variables,
                   "Set a variable for the processes; may be repeated")
@@ -174,15 +185,13 @@ int main(int argc, char** argv) {
   CLI::App app("Starts N processes of a program on this machine as one job, and ends them as one.",
                "hydrant-run");
   declare(&app, &options);
+  app.failure_message([](const CLI::App* one, const CLI::Error& error) {
+    return "hydrant-run: " + CLI::FailureMessage::simple(one, error);
+  });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
-  }
-  if (options.size == 0 || options.size > kMaxRanks) {
-    std::fprintf(stderr, "hydrant-run: -n %u: 1 to %u processes are possible\n", options.size,
-                 kMaxRanks);
-    return kExitUsage;
   }
   return run_job(options);
 }

@@ -28,6 +28,7 @@ class HydrantRun(unittest.TestCase):
         got, output, errors = run(*arguments, **how)
         self.assertEqual((got, output), (code, ""), errors)
         self.assertIn(text, errors)
+        self.assertTrue(errors.startswith("hydrant-run: "), errors)
 
     def test_help_says_everything(self):
         code, output, errors = run("--help")
@@ -39,8 +40,8 @@ class HydrantRun(unittest.TestCase):
     def test_wrong_options(self):
         self.refused(2, "1 to 4096", "-n", "0", "true")
         self.refused(2, "1 to 4096", "-n", "4097", "true")
-        self.refused(2, "-1", "-n", "-1", "true")
-        self.refused(2, "two", "-n", "two", "true")
+        for number in ("-1", "two", "2.5", "99999999999", "0x2"):
+            self.refused(2, f'"{number}": a whole number from 1 to 4096', f"--ranks={number}", "true")
         self.refused(2, "ranks", "true")
         self.refused(2, "program", "-n", "2")
         self.refused(2, "not VAR=VALUE", "-n", "2", "-E", "A", "true")
