@@ -52,6 +52,14 @@ void open_foreign(std::unique_ptr<Bootstrap>* bootstrap, std::string* why) noexc
   if (status != Status::kOk && status != Status::kNotReady) *why = last_error_text();
 }
 
+// A launcher that HYDRANT_BOOTSTRAP insists on, and that is not there, is the likeliest mistake.
+Status say_what_to_type(Status status, std::string_view choice, const char* start) noexcept {
+  if (status == Status::kOk) return status;
+  const std::string why = last_error_text();
+  return fail(status, "HYDRANT_BOOTSTRAP=%.*s: %s; type: %s %s", static_cast<int>(choice.size()),
+              choice.data(), why.c_str(), start, own_command_line().c_str());
+}
+
 Status open_alone(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   *bootstrap = std::make_unique<AloneBootstrap>();
   return Status::kOk;
@@ -92,8 +100,12 @@ Status open_by_environment(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
 Status open_bootstrap(int*, char***, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   const std::string_view choice = knob_choice(Knob::kBootstrap);
   if (choice == "alone") return open_alone(bootstrap);
-  if (choice == "pmix") return open_pmix(now_ns() + kOpenNs, bootstrap);
-  if (choice == "pmi2") return open_pmi2(now_ns() + kOpenNs, bootstrap);
+  if (choice == "pmix") {
+    return say_what_to_type(open_pmix(now_ns() + kOpenNs, bootstrap), choice, "mpirun -n 2");
+  }
+  if (choice == "pmi2") {
+    return say_what_to_type(open_pmi2(now_ns() + kOpenNs, bootstrap), choice, "mpiexec.hydra -n 2");
+  }
   if (choice == "hydrant_run") {
     launch::JobWire wire;
     const Status status = launch::read_job_environment(&wire);
@@ -107,6 +119,13 @@ Status open_bootstrap(int*, char***, std::unique_ptr<Bootstrap>* bootstrap) noex
   if (choice == "fork") {
     Rank nodes = 0;
     const Status status = read_pshm_nodes(&nodes);
+    if (status == Status::kOk && nodes == 0) {
+      return fail(
+          Status::kBadArg,
+          "HYDRANT_BOOTSTRAP=fork, and GASNET_PSHM_NODES does not say into how many processes; "
+          "type: GASNET_PSHM_NODES=2 %s",
+          own_command_line().c_str());
+    }
     return status == Status::kOk ? open_forked(nodes, bootstrap) : status;
   }
   return open_by_environment(bootstrap);

@@ -134,6 +134,13 @@ class Mismatch(unittest.TestCase):
         self.assertEqual(done.returncode, 98, done.stderr)
         self.assertIn("does not hold its connection", done.stderr)
 
+    def test_a_launcher_that_is_asked_for_and_not_there(self):
+        starts = {"hydrant_run": "hydrant-run -n 2", "fork": "GASNET_PSHM_NODES=2"}
+        starts.update({LIBRARIES[one][0]: {"mpirun": "mpirun -n 2", "hydra": "mpiexec.hydra -n 2"}[one]
+                       for one in LAUNCHERS})
+        for choice, start in starts.items():
+            self.refused(start, HYDRANT_BOOTSTRAP=choice)
+
     def test_bad_numbers_of_processes(self):
         for value in ("99999", "-1", "two"):
             job = Job(BUILD, "alone", 1, "place", GASNET_PSHM_NODES=value)
