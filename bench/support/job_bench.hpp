@@ -12,8 +12,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <sched.h>
 #include <string>
@@ -39,7 +41,9 @@ inline JobOptions parse_job_options(int argc, char** argv, bool speaks) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    gasnet_exit(speaks ? app.exit(error) : error.get_exit_code());
+    constexpr int kUsage = 2;
+    if (speaks) app.exit(error);
+    gasnet_exit(error.get_exit_code() == 0 ? 0 : kUsage);
   }
   return options;
 }
@@ -102,7 +106,7 @@ inline nlohmann::json describe(const JobRow& row, const std::vector<double>& flo
   return out;
 }
 
-// The table on standard output, and the JSON file if one was asked for.
+// The table on standard output, and the JSON file if one was asked for: the job ends if that cannot be written.
 inline void report_job(uint32_t ranks, const std::vector<JobRow>& rows,
                        const std::vector<double>& floors, const std::string& json_file) {
   nlohmann::json out = {{"ranks", ranks},
@@ -110,22 +114,29 @@ inline void report_job(uint32_t ranks, const std::vector<JobRow>& rows,
                         {"floor_round_trip_ns", median(floors)},
                         {"floor_samples_ns", floors},
                         {"rows", nlohmann::json::array()}};
-  std::printf("%u ranks; floor (a line handed to and fro): %.0f ns\n", ranks, median(floors));
+  const bool has_floor = median(floors) > 0;  // a line needs two
+  std::printf("%u rank%s; floor (a line handed to and fro): ", ranks, ranks == 1 ? "" : "s");
+  has_floor ? std::printf("%.0f ns\n", median(floors)) : std::printf("none\n");
   std::printf("%-26s %9s %9s %9s %8s %9s %7s\n", "row", "ns", "best", "worst", "x floor", "UCX ns",
               "x UCX");
   for (const JobRow& row : rows) {
     const nlohmann::json line = describe(row, floors);
     out["rows"].push_back(line);
-    std::printf("%-26s %9.1f %9.1f %9.1f %8.2f", row.name.c_str(), line["ns"].get<double>(),
-                line["best_ns"].get<double>(), line["worst_ns"].get<double>(),
-                line["times_floor"].get<double>());
+    std::printf("%-26s %9.1f %9.1f %9.1f ", row.name.c_str(), line["ns"].get<double>(),
+                line["best_ns"].get<double>(), line["worst_ns"].get<double>());
+    has_floor ? std::printf("%8.2f", line["times_floor"].get<double>()) : std::printf("%8s", "-");
     if (line.contains("ucx_ns")) {
       std::printf(" %9.1f %7.2f\n", line["ucx_ns"].get<double>(), line["times_ucx"].get<double>());
     } else {
       std::printf(" %9s %7s\n", "-", "-");
     }
   }
-  if (!json_file.empty()) std::ofstream(json_file) << out.dump(1) << '\n';
+  if (json_file.empty()) return;
+  std::ofstream file(json_file);
+  file << out.dump(1) << std::endl;
+  if (file.good()) return;
+  std::fprintf(stderr, "cannot write %s: %s\n", json_file.c_str(), std::strerror(errno));
+  gasnet_exit(1);
 }
 
 }  // namespace hydrant::bench
