@@ -41,7 +41,7 @@ int hydrant_gasnet1_init(int* argc, char*** argv, const hydrant_client_info* inf
   if (is_wired()) return report(fail(Status::kNotInit, "it was called before"), "gasnet_init");
   Status status = start_job(argc, argv, *info);
   if (status == Status::kOk) status = make_client("LEGACY", GEX_FLAG_USES_GASNET1);
-  return report(status, "gasnet_init");
+  return report(status, "gasnet_init", true);
 }
 
 int gasnet_attach(gasnet_handlerentry_t* table, int numentries, uintptr_t segsize,

@@ -136,7 +136,7 @@ extern "C" int hydrant_client_init(gex_Client_t* client_p, gex_EP_t* ep_p, gex_T
   Status status = Status::kOk;
   if (!is_wired()) status = start_job(argc, argv, *info);
   if (status == Status::kOk) status = make_client(name, flags);
-  if (status != Status::kOk) return report(status, "gex_Client_Init");
+  if (status != Status::kOk) return report(status, "gex_Client_Init", true);
   if (client_p != nullptr) *client_p = &the_job.client;
   if (ep_p != nullptr) *ep_p = &the_job.endpoint;
   if (tm_p != nullptr) *tm_p = &hydrant_world;

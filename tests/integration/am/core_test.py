@@ -151,14 +151,18 @@ class CoreTest(unittest.TestCase):
         self.assertRegex(errors, r"need \d+ bytes, and \d+ are available")
 
     def test_an_address_space_that_is_too_small(self):
-        before = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, before[1]))
-        try:
-            code, _, errors = self.start("seq", "fork", 2, "big-segment", str(640 << 20))
-        finally:
-            resource.setrlimit(resource.RLIMIT_AS, before)
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        code, _, errors = self.start("seq", "fork", 2, "big-segment", str(640 << 20), before=limit)
         self.assertEqual(code, 42, errors)
         self.assertIn("cannot be mapped", errors)
+
+    def test_an_init_that_fails_says_why(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+        code, _, errors = self.start("seq", "fork", 2, "limits", before=limit)
+        self.assertEqual(code, 98, errors)
+        self.assertIn("2 processes need 68 descriptors, and the limit is 40", errors)
 
     def test_verboseenv_shows_settings_once(self):
         output = self.passes("seq", 3, "limits", GASNET_VERBOSEENV="1", GASNET_MAX_SEGSIZE="64MB/P",

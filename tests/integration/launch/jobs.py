@@ -41,7 +41,7 @@ class Build:
 class Job:
     """A running job: `launcher` is "hydrant-run", "fork", "mpirun", "hydra" or "alone"."""
 
-    def __init__(self, build, launcher, size, *steps, options=(), **variables):
+    def __init__(self, build, launcher, size, *steps, options=(), before=None, **variables):
         self.marker = uuid.uuid4().hex
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith(("GASNET_", "HYDRANT_", "PMI", "OMPI", "SLURM"))}
@@ -59,7 +59,7 @@ class Job:
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen([*start, build.probe, *steps], env=environment,
                                         stdin=subprocess.DEVNULL, stdout=self.output,
-                                        stderr=self.errors)
+                                        stderr=self.errors, preexec_fn=before)
 
     def wait(self):
         """Exit code as a shell shows it, output, errors."""
