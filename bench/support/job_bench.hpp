@@ -106,7 +106,8 @@ inline nlohmann::json describe(const JobRow& row, const std::vector<double>& flo
   return out;
 }
 
-// The table on standard output, and the JSON file if one was asked for: the job ends if that cannot be written.
+// The table on standard output, and the JSON file if one was asked for; ends the job if that
+// cannot be written.
 inline void report_job(uint32_t ranks, const std::vector<JobRow>& rows,
                        const std::vector<double>& floors, const std::string& json_file) {
   nlohmann::json out = {{"ranks", ranks},

@@ -68,7 +68,8 @@ int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int* count_p,
 __attribute__((__noreturn__))
 #endif
 void gasnet_exit(int exitcode);
-/* The environment as the launcher has it: the same on every rank. Null if unset. */
+/* This rank's environment: the launcher's, unless something between it and the rank has changed it. Null if
+   unset. */
 char* gasnet_getenv(const char* name);
 const char* gasnet_ErrorName(int errval);
 const char* gasnet_ErrorDesc(int errval);
