@@ -1,10 +1,12 @@
 #include "rdma/shm/peer_memory.hpp"
 
+#include "firehose/base/config.hpp"
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
 
 #include <cerrno>
+#include <cstring>
 #include <new>
-#include <sys/uio.h>
 
 namespace hydrant::shm {
 
@@ -24,6 +26,18 @@ Status PeerMemory::init(NodeMemory& memory) noexcept {
   if (peers_ == nullptr) return fail(Status::kResource, "no memory for a table of peers");
   memory_ = &memory;
   ranks_ = memory.node_size();
+  if (knob_number(Knob::kCma) == 0) {
+    for (uint32_t rank = 0; rank < ranks_; ++rank) {
+      for (auto& forbidden : peers_[rank].forbidden)
+        forbidden.store(true, std::memory_order_relaxed);
+    }
+    log_info("node rank %u: HYDRANT_CMA=n: memory that is not mapped is copied by its owner",
+             memory.node_rank());
+  } else if (!admit_copies()) {
+    log_info(
+        "node rank %u: kernel.yama.ptrace_scope keeps others from copying to and from this process",
+        memory.node_rank());
+  }
   return Status::kOk;
 }
 
@@ -54,7 +68,18 @@ void* PeerMemory::mapped(uint32_t rank, uintptr_t address, size_t bytes) const n
   return nullptr;
 }
 
-Status PeerMemory::find_process(uint32_t rank, uint32_t* pid) noexcept {
+// ---- the kernel copies ----
+
+void PeerMemory::forbid(uint32_t rank, CopyWay way, const char* why) noexcept {
+  if (peers_[rank].forbidden[static_cast<uint32_t>(way)].exchange(true, std::memory_order_relaxed))
+    return;
+  log_info(
+      "%s between node rank %u and node rank %u: %s; memory that is not mapped is copied by its "
+      "owner",
+      name_of(way), memory_->node_rank(), rank, why);
+}
+
+Status PeerMemory::find_process(uint32_t rank, CopyWay way, uint32_t* pid) noexcept {
   const RankArea& peer = memory_->area(rank);
   if (peer.attached.load(std::memory_order_acquire) == 0) {
     return fail(Status::kUnsupported, "node rank %u has not attached yet", rank);
@@ -63,41 +88,53 @@ Status PeerMemory::find_process(uint32_t rank, uint32_t* pid) noexcept {
   const auto ours =
       memory_->area(memory_->node_rank()).pid_namespace.load(std::memory_order_relaxed);
   if (ours == 0 || peer.pid_namespace.load(std::memory_order_relaxed) != ours) {
-    peers_[rank].forbidden.store(true, std::memory_order_relaxed);
+    forbid(rank, way, "they live in different pid namespaces");
     return fail(Status::kUnsupported, "node rank %u lives in another pid namespace", rank);
   }
   *pid = peer.pid.load(std::memory_order_relaxed);
   return Status::kOk;
 }
 
-Status PeerMemory::write(uint32_t rank, uintptr_t dest, const void* source, size_t bytes) noexcept {
-  if (peers_[rank].forbidden.load(std::memory_order_relaxed)) {
-    return fail_plainly(Status::kUnsupported, "process_vm_writev to this rank is forbidden");
+Status PeerMemory::explain(uint32_t rank, CopyWay way, uint32_t pid, int error) noexcept {
+  if (error == ESRCH) return fail(Status::kBroken, "node rank %u (pid %u) is gone", rank, pid);
+  // EFAULT and ENOMEM are about this address alone.
+  if (error == EPERM || error == ENOSYS || error == EACCES) forbid(rank, way, errno_text(error));
+  return fail(Status::kUnsupported, "%s, pid %u: %s", name_of(way), pid, errno_text(error));
+}
+
+bool PeerMemory::copy_if_mapped(uint32_t rank, CopyWay way,
+                                const Transport::Piece& piece) const noexcept {
+  void* here = mapped(rank, piece.remote, piece.bytes);
+  if (here == nullptr) return false;
+  if (way == CopyWay::kToPeer) {
+    std::memcpy(here, piece.local, piece.bytes);
+  } else {
+    std::memcpy(piece.local, here, piece.bytes);
+  }
+  return true;
+}
+
+Status PeerMemory::copy(uint32_t rank, CopyWay way,
+                        std::span<const Transport::Piece> pieces) noexcept {
+  while (!pieces.empty() && copy_if_mapped(rank, way, pieces.front())) pieces = pieces.subspan(1);
+  return pieces.empty() ? Status::kOk : copy_by_kernel(rank, way, pieces);
+}
+
+Status PeerMemory::copy_by_kernel(uint32_t rank, CopyWay way,
+                                  std::span<const Transport::Piece> pieces) noexcept {
+  if (peers_[rank].forbidden[static_cast<uint32_t>(way)].load(std::memory_order_relaxed)) {
+    return fail_plainly(Status::kUnsupported, "the kernel may not copy to or from this rank");
   }
   uint32_t pid = 0;
-  const Status found = find_process(rank, &pid);
-  if (found != Status::kOk) return found;
-  auto from = reinterpret_cast<uintptr_t>(source);
-  while (bytes != 0) {
-    const iovec local{reinterpret_cast<void*>(from), bytes};
-    const iovec remote{reinterpret_cast<void*>(dest), bytes};
-    const ssize_t done = process_vm_writev(static_cast<pid_t>(pid), &local, 1, &remote, 1, 0);
-    if (done > 0) {
-      from += static_cast<size_t>(done);
-      dest += static_cast<size_t>(done);
-      bytes -= static_cast<size_t>(done);
-      continue;
-    }
-    if (done < 0 && errno == EINTR) continue;
-    const int error = done < 0 ? errno : EFAULT;
-    if (error == ESRCH) return fail(Status::kBroken, "node rank %u (pid %u) is gone", rank, pid);
-    // EFAULT and ENOMEM are about this address alone.
-    if (error == EPERM || error == ENOSYS || error == EACCES) {
-      peers_[rank].forbidden.store(true, std::memory_order_relaxed);
-    }
-    return fail(Status::kUnsupported, "process_vm_writev to pid %u: %s", pid, errno_text(error));
+  if (const Status found = find_process(rank, way, &pid); found != Status::kOk) return found;
+  KernelCopy kernel(pid, way);
+  int error = kernel.add(pieces.front());
+  for (const Transport::Piece& piece : pieces.subspan(1)) {
+    if (error != 0) break;
+    if (!copy_if_mapped(rank, way, piece)) error = kernel.add(piece);
   }
-  return Status::kOk;
+  if (error == 0) error = kernel.finish();
+  return error == 0 ? Status::kOk : explain(rank, way, pid, error);
 }
 
 }  // namespace hydrant::shm

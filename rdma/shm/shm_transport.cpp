@@ -192,19 +192,39 @@ void* ShmTransport::mapped(Rank peer, uintptr_t addr, size_t bytes) const noexce
   return index < ranks_ ? peers_.mapped(index, addr, bytes) : nullptr;
 }
 
-Status ShmTransport::write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept {
+Status ShmTransport::copy(Rank peer, shm::CopyWay way, std::span<const Piece> pieces) noexcept {
   const uint32_t index = node_index(peer);
   if (index >= ranks_) return fail(Status::kBadArg, "rank %u is not on this node", peer);
-  if (void* local = peers_.mapped(index, dest, bytes)) {
-    std::memcpy(local, source, bytes);
-    return Status::kOk;
-  }
   const uint64_t bit = uint64_t{1} << (index % 64);
   if (index != memory_.node_rank() &&
       (living_[index / 64].load(std::memory_order_relaxed) & bit) == 0) {
     return fail(Status::kBroken, "rank %u is gone", peer);
   }
-  return peers_.write(index, dest, source, bytes);
+  return peers_.copy(index, way, pieces);
+}
+
+Status ShmTransport::write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept {
+  return put(peer, dest, source, bytes, nullptr);
+}
+
+Status ShmTransport::put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
+                         Completion* /*completion*/) noexcept {
+  const Piece piece = {.local = const_cast<void*>(local), .remote = remote, .bytes = bytes};
+  return copy(peer, shm::CopyWay::kToPeer, {&piece, 1});
+}
+
+Status ShmTransport::get(Rank peer, uintptr_t remote, void* local, size_t bytes,
+                         Completion* /*completion*/) noexcept {
+  const Piece piece = {.local = local, .remote = remote, .bytes = bytes};
+  return copy(peer, shm::CopyWay::kFromPeer, {&piece, 1});
+}
+
+Status ShmTransport::put_pieces(Rank peer, std::span<const Piece> pieces) noexcept {
+  return copy(peer, shm::CopyWay::kToPeer, pieces);
+}
+
+Status ShmTransport::get_pieces(Rank peer, std::span<const Piece> pieces) noexcept {
+  return copy(peer, shm::CopyWay::kFromPeer, pieces);
 }
 
 // ---- the end of a peer ----

@@ -51,6 +51,17 @@ class ShmTransport final : public Transport {
   void* mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept override;
   Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
 
+  // By memcpy where the memory is mapped here, else by the kernel (peer_memory.hpp).
+  uint32_t abilities() const noexcept override {
+    return kOneSided | kCompletesAtOnce | kPutsBeforeMessages;
+  }
+  Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
+             Completion* completion) noexcept override;
+  Status get(Rank peer, uintptr_t remote, void* local, size_t bytes,
+             Completion* completion) noexcept override;
+  Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
+  Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
+
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   // Also returns if wake() was called since the calling thread slept last.
   using Transport::sleep;
@@ -106,6 +117,7 @@ class ShmTransport final : public Transport {
   Status reserve_slow(shm::OutRing& ring, uint32_t lines) noexcept;
   Status open_out(shm::OutRing& ring) noexcept;
   void finish(shm::OutRing& ring, bool polled) noexcept;
+  Status copy(Rank peer, shm::CopyWay way, std::span<const Piece> pieces) noexcept;
   void bury_index(uint32_t index) noexcept;
   void lose_out(shm::OutRing& ring) noexcept;
 

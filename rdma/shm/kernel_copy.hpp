@@ -1,0 +1,55 @@
+// Copies between this process and another one by the kernel (cross-memory attach: process_vm_readv,
+// process_vm_writev), many pieces in one system call.
+//
+// Threads: any number, each with a copy of its own. No allocation. Cost: a system call per kMostVectors
+// pieces or kMostBytes.
+#pragma once
+
+#include "rdma/transport.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+namespace hydrant::shm {
+
+enum class CopyWay : uint32_t { kFromPeer = 0, kToPeer = 1 };
+// "process_vm_readv" or "process_vm_writev".
+const char* name_of(CopyWay way) noexcept;
+
+class KernelCopy {
+ public:
+  // The kernel takes up to IOV_MAX, and copies at most 2 GiB less a page in one call.
+  static constexpr uint32_t kMostVectors = 128;
+  static constexpr size_t kMostBytes = size_t{1} << 30;
+
+  KernelCopy(uint32_t pid, CopyWay way) noexcept : pid_(static_cast<pid_t>(pid)), way_(way) {}
+
+  // Copies now or at finish(). Answers 0, or an errno: the copy is then of no more use, and some of what was
+  // added may have been copied.
+  int add(const Transport::Piece& piece) noexcept;
+  int finish() noexcept;
+
+  // What asks the kernel, for tests; takes effect in all threads.
+  using Call = ssize_t (*)(pid_t pid, const iovec* local, unsigned long locals, const iovec* remote,
+                           unsigned long remotes, unsigned long flags) noexcept;
+  static void replace_call(CopyWay way, Call call) noexcept;  // null: the kernel's own
+
+ private:
+  void drop_copied(size_t bytes) noexcept;
+
+  const pid_t pid_;
+  const CopyWay way_;
+  uint32_t count_ = 0;
+  size_t bytes_ = 0;
+  // Only the first count_ of each mean anything.
+  iovec local_[kMostVectors];
+  iovec remote_[kMostVectors];
+};
+
+// Lets the other processes of this user copy to and from this one where Yama asks for that
+// (kernel.yama.ptrace_scope is 1). Once per process, before they try. False: Yama will not have it.
+bool admit_copies(const char* scope_file = "/proc/sys/kernel/yama/ptrace_scope") noexcept;
+
+}  // namespace hydrant::shm

@@ -1,0 +1,67 @@
+// The porting path: a transport of which only the messages are left.
+#include "rdma/send_only_transport.hpp"
+
+#include "tests/unit/rdma/shm/node_world.hpp"
+
+namespace {
+
+using namespace hydrant;
+using namespace hydrant::testing;
+using Piece = Transport::Piece;
+
+TEST(SendOnly, HidesAllMemory) {
+  Pair pair;
+  std::string there(8, '.');
+  ASSERT_EQ(pair.a.transport->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
+  SendOnlyTransport only(std::move(pair.a.transport));
+  EXPECT_EQ(only.abilities(), 0u);
+  EXPECT_EQ(only.depth(), 0u);
+  EXPECT_EQ(only.mapped(1, 0x10000, 8), nullptr);
+  EXPECT_EQ(only.shared_block(1), nullptr);
+  EXPECT_EQ(only.add_segment(1, 0x20000, there.size(), there.data()), Status::kOk);
+  EXPECT_EQ(only.mapped(1, 0x20000, 8), nullptr);
+  char word[8] = {};
+  const Piece piece{word, 0x10000, 8};
+  EXPECT_EQ(only.write(1, 0x10000, word, 8), Status::kUnsupported);
+  EXPECT_EQ(only.put(1, 0x10000, word, 8, nullptr), Status::kUnsupported);
+  EXPECT_EQ(only.get(1, 0x10000, word, 8, nullptr), Status::kUnsupported);
+  EXPECT_EQ(only.put_pieces(1, {&piece, 1}), Status::kUnsupported);
+  EXPECT_EQ(only.get_pieces(1, {&piece, 1}), Status::kUnsupported);
+  EXPECT_EQ(there, "........");
+}
+
+TEST(SendOnly, MessagesPassThrough) {
+  Pair pair;
+  const uint32_t inline_bytes = pair.a.transport->inline_bytes();
+  const uint32_t cell_bytes = pair.a.transport->cell_bytes();
+  SendOnlyTransport only(std::move(pair.a.transport));
+  EXPECT_EQ(only.inline_bytes(), inline_bytes);
+  EXPECT_EQ(only.cell_bytes(), cell_bytes);
+  Outgoing room;
+  ASSERT_EQ(only.reserve(1, Lane::kRequest, 8, &room), Status::kOk);
+  std::memcpy(room.head, "directly", 8);
+  only.commit(room, 42);
+  Cell cell;
+  ASSERT_EQ(only.take_cell(Lane::kRequest, 100, &cell), Status::kOk);
+  only.drop_cell(Lane::kRequest, cell);
+  ASSERT_EQ(only.take_cell(Lane::kReply, 16, &cell), Status::kOk);
+  ASSERT_EQ(only.reserve(1, Lane::kReply, 8, &room), Status::kOk);
+  std::memcpy(cell.data, "sixteen letters.", 16);
+  only.commit_with_cell(room, 43, cell, 16);
+  ASSERT_EQ(pair.poll_b(), 2u);
+  ASSERT_EQ(pair.inbox.letters.size(), 2u);
+  EXPECT_EQ(pair.inbox.letters[0].payload, "sixteen letters.");  // replies come first
+  EXPECT_EQ(pair.inbox.letters[0].tag, 43u);
+  EXPECT_EQ(pair.inbox.letters[1].head.substr(0, 8), "directly");
+  ASSERT_EQ(pair.b.try_send(0, Lane::kRequest, 44, 1), Status::kOk);
+  Inbox inbox;
+  EXPECT_EQ(only.poll(inbox, 10, true), 0u);
+  EXPECT_EQ(only.poll(inbox, 10, false), 1u);
+  only.wake();
+  only.sleep(now_ns() + 1);
+  only.rouse(1);
+  only.bury(1);
+  EXPECT_EQ(only.reserve(1, Lane::kRequest, 8, &room), Status::kBroken);
+}
+
+}  // namespace
