@@ -21,6 +21,8 @@ namespace {
 
 constexpr uint64_t kLeaveNs = 1'000'000'000;
 constexpr uint64_t kFlushNs = 500'000'000;
+// For messages that others may wait for, such as the last of a barrier.
+constexpr uint64_t kFlushMessagesNs = 200'000'000;
 constexpr uint64_t kStartNs = 60'000'000'000;
 
 // How long a rank that waits for others goes on when the job is being ended.
@@ -120,6 +122,8 @@ bool leave_once(int code) noexcept {
   if (the_job.exiting.exchange(true)) return false;
   end_extended();
   the_job.ending.store(true, std::memory_order_relaxed);
+  if (Transport* transport = the_job.transport_to_wake.load(std::memory_order_acquire))
+    transport->flush(now_ns() + kFlushMessagesNs);
   if (exit_watch != nullptr) {
     exit_watch->leave(code, now_ns() + kLeaveNs);
   } else if (the_job.bootstrap != nullptr) {

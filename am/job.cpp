@@ -10,6 +10,7 @@
 #include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
+#include "rdma/injected_settings.hpp"
 
 #include <cstdarg>
 #include <cstdio>
@@ -45,8 +46,12 @@ Status wire_up(int* argc, char*** argv) noexcept {
   Status status = choose_max_segment(ranks_here);
   if (status == Status::kOk) status = publish_max_segment();
   if (status == Status::kOk) {
-    const uint64_t most = knob_number(Knob::kSupernodeMaxsize);
-    status = find_neighbourhood(*the_job.bootstrap, static_cast<uint32_t>(most));
+    Injection injection;
+    status = read_injection(&injection);
+    // Neighbours map each other's segments.
+    const uint64_t most = injection.hides_memory() ? 1 : knob_number(Knob::kSupernodeMaxsize);
+    if (status == Status::kOk)
+      status = find_neighbourhood(*the_job.bootstrap, static_cast<uint32_t>(most));
   }
   if (status == Status::kOk) {
     status = make_node_transport(*the_job.bootstrap, the_job.single_threaded, &the_job.transport);

@@ -51,6 +51,7 @@ class SendOnlyTransport final : public Transport {
   }
   void rouse(Rank peer) noexcept override { inside_->rouse(peer); }
   void wake() noexcept override { inside_->wake(); }
+  void flush(uint64_t deadline_ns) noexcept override { inside_->flush(deadline_ns); }
   void bury(Rank peer) noexcept override { inside_->bury(peer); }
 
  private:
