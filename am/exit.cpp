@@ -32,6 +32,10 @@ std::atomic<int> requested_code{0};
 std::atomic<uint64_t> ending_since_ns{0};
 pid_t job_pid = 0;
 
+// What leave_once() has told the launcher, if exit(3) runs in this thread: what exit(3) calls may exit again.
+constexpr int kNoCode = -1;
+constinit thread_local int code_of_exit = kNoCode;
+
 // Writes out what is buffered, unless somebody is in the middle of writing: then it cannot be helped.
 void flush_standard_streams() noexcept {
   for (FILE* stream : {stdout, stderr}) {
@@ -134,7 +138,16 @@ bool leave_once(int code) noexcept {
 
 // exit(3) or a return from main: the rest of exit(3) follows.
 void on_process_exit(int code, void*) {
-  if (getpid() == job_pid) leave_once(code);
+  if (getpid() == job_pid && leave_once(code)) code_of_exit = code & 0xff;
+}
+
+// A handler of the client's that exits as well, in the middle of the exit of the thread that it interrupts,
+// would wait for itself. Faults are not held back.
+void hold_back_signals() noexcept {
+  sigset_t held;
+  sigfillset(&held);
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&held, number);
+  pthread_sigmask(SIG_BLOCK, &held, nullptr);
 }
 
 // ---- signals ----
@@ -198,6 +211,13 @@ Status watch_the_end() noexcept {
 }
 
 void end_job(int code) noexcept {
+  hold_back_signals();
+  // The child of a fork is no rank: its end is nobody's but its own.
+  const bool is_child = job_pid != 0 && getpid() != job_pid;
+  if (is_child || code_of_exit != kNoCode) {
+    flush_streams();
+    _exit(is_child ? code : code_of_exit);
+  }
   if (!leave_once(code)) {
     // Another thread is about to end the process. This one only has to keep still.
     for (;;) pause();

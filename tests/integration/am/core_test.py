@@ -108,6 +108,18 @@ class CoreTest(unittest.TestCase):
                     if how == "zero-spin":
                         self.assertRegex(errors, r"rank 0 exited with code 0, and .* did not follow")
 
+    # No exit may end by being killed: the launcher is told to be patient.
+    def test_exits_within_exits(self):
+        for how, expected in {"interrupted": 29, "late": 30, "child": 31}.items():
+            for mode, size in (("par", 2), ("seq", 1)):
+                with self.subTest(how=how, mode=mode):
+                    launcher = LAUNCHERS[size % len(LAUNCHERS)]
+                    code, output, errors = self.start(mode, launcher, size, "exit", how,
+                                                      GASNET_EXITTIMEOUT="600")
+                    self.assertEqual(code, expected, output + errors)
+                    if how == "late":
+                        self.assertEqual(output.count("leaves late"), size, output + errors)
+
     def test_an_exit_writes_out_the_clients_files(self):
         with tempfile.NamedTemporaryFile() as file:
             code, output, errors = self.start("seq", LAUNCHERS[0], 2, "exit", "file", TEST_FILE=file.name)

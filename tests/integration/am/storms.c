@@ -1,6 +1,8 @@
 /* Everybody sends to everybody, from one thread or several; and all the ways to end. */
 #include <pthread.h>
 #include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -87,6 +89,37 @@ static void* read_forever(void* stream) {
   (void)getc((FILE*)stream);
   return NULL;
 }
+static void leave_by_signal(int number) {
+  (void)number;
+  gasnet_exit(98);
+}
+/* While the thread that exits waits for somebody who reads. */
+static void be_interrupted_in_exit(void) {
+  const struct itimerval soon = {{0, 20000}, {0, 20000}};
+  pthread_t reader;
+  int ends[2];
+  CHECK(!pipe(ends));
+  CHECK(!pthread_create(&reader, NULL, read_forever, fdopen(ends[0], "r")));
+  usleep(20000);
+  signal(SIGALRM, leave_by_signal);
+  CHECK(!setitimer(ITIMER_REAL, &soon, NULL));
+  gasnet_exit(29);
+}
+/* exit(3) calls it, and what the library has registered before it. */
+static int leaves_late = 0;
+__attribute__((destructor)) static void leave_late(void) {
+  if (!leaves_late) return;
+  fprintf(stdout, "rank %u leaves late", (unsigned)me);
+  gasnet_exit(98);
+}
+/* A child of a rank is no rank. */
+static void fork_one_that_exits(void) {
+  int status = 0;
+  const pid_t child = fork();
+  if (child == 0) gasnet_exit(98);
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 98);
+}
 static void spin(void) {
   for (volatile unsigned i = 0;; ++i) continue;
 }
@@ -138,6 +171,17 @@ void test_exit(const char* how) {
     CHECK(!pthread_create(&reader, NULL, read_forever, fdopen(ends[0], "r")));
     usleep(20000);
     gasnet_exit(28);
+  } else if (!strcmp(how, "interrupted")) {
+    if (me == 0) be_interrupted_in_exit();
+    GASNET_BLOCKUNTIL(0);
+  } else if (!strcmp(how, "late")) {
+    leaves_late = 1;
+    exit(30);
+  } else if (!strcmp(how, "child")) {
+    fork_one_that_exits();
+    BARRIER();
+    usleep(500000); /* the others would have been told by then */
+    gasnet_exit(31);
   } else if (!strcmp(how, "quit")) { /* somebody else's SIGQUIT */
     if (me == 0) raise(SIGQUIT);
     GASNET_BLOCKUNTIL(0);
