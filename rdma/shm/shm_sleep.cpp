@@ -35,6 +35,7 @@ constexpr Lane kLanes[] = {Lane::kRequest, Lane::kReply};
 // ---- bells ----
 
 void ShmTransport::hear_bells(uint32_t word, Lane lane) noexcept {
+  take_back_waiting();
   auto& bell = self_.bells[word].of_lane[static_cast<uint32_t>(lane)];
   const uint64_t rung = bell.exchange(0, std::memory_order_acq_rel);
   const uint64_t bits = rung & living_[word].load(std::memory_order_acquire);

@@ -89,6 +89,7 @@ Status ShmTransport::reserve_slow(OutRing& ring, uint32_t lines) noexcept {
     return fail(Status::kBadArg, "a message of %u lines: at most %u bytes fit in a ring", lines,
                 inline_bytes());
   }
+  take_back_waiting();
   if (ring.state() == OutRing::State::kUnopened) {
     const Status opened = open_out(ring);
     if (opened != Status::kOk) return opened;
@@ -157,7 +158,8 @@ Status ShmTransport::take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept H
   shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
   uint32_t index = 0;
   if (threaded_) pool.lock.lock();
-  const Status taken = pool.take(bytes, &index);
+  Status taken = pool.take(bytes, &index);
+  if (taken == Status::kNotReady && take_back_waiting()) taken = pool.take(bytes, &index);
   if (threaded_) pool.lock.unlock();
   if (taken != Status::kOk) return taken;
   cell->data = memory_.cell(memory_.node_rank(), lane, index);
@@ -237,17 +239,49 @@ void ShmTransport::lose_out(OutRing& ring) noexcept HYDRANT_NO_TSA {
 
 void ShmTransport::bury(Rank peer) noexcept {
   const uint32_t index = node_index(peer);
-  if (index < ranks_ && index != memory_.node_rank()) bury_index(index);
+  if (index >= ranks_ || index == memory_.node_rank()) return;
+  if (threaded_) return bury_index(index);
+  // Whoever calls is not the one thread that sends, and that one takes no locks: it does its part itself,
+  // at its next poll, which a bell of our own makes look, or where it finds no room.
+  if (!stop_hearing(index)) return;
+  dead_[index / 64].fetch_or(uint64_t{1} << (index % 64), std::memory_order_relaxed);
+  any_dead_.store(true, std::memory_order_release);
+  shm::ring_bell(self_, memory_.node_rank(), Lane::kRequest);
 }
 
-void ShmTransport::bury_index(uint32_t index) noexcept HYDRANT_NO_TSA {
+void ShmTransport::bury_index(uint32_t index) noexcept {
+  if (stop_hearing(index)) take_back(index);
+}
+
+// False if somebody did before.
+bool ShmTransport::stop_hearing(uint32_t index) noexcept {
   const uint64_t bit = uint64_t{1} << (index % 64);
   const uint64_t before = living_[index / 64].fetch_and(~bit, std::memory_order_acq_rel);
-  if ((before & bit) == 0) return;
+  if ((before & bit) == 0) return false;
   counts_.buried.fetch_add(1, std::memory_order_relaxed);
   for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
     in(index, lane).lost.store(true, std::memory_order_release);
     active_[static_cast<uint32_t>(lane)][index / 64].fetch_and(~bit, std::memory_order_acq_rel);
+  }
+  return true;
+}
+
+// True if there was anybody.
+bool ShmTransport::take_back_waiting() noexcept {
+  if (!any_dead_.load(std::memory_order_relaxed)) return false;
+  any_dead_.exchange(false, std::memory_order_acquire);
+  for (uint32_t word = 0; word < words_; ++word) {
+    uint64_t bits = dead_[word].exchange(0, std::memory_order_relaxed);
+    for (; bits != 0; bits &= bits - 1) {
+      take_back(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+    }
+  }
+  return true;
+}
+
+// What was on its way to a dead rank.
+void ShmTransport::take_back(uint32_t index) noexcept HYDRANT_NO_TSA {
+  for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
     lose_out(out(index, lane));
     shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
     if (threaded_) pool.lock.lock();

@@ -119,6 +119,9 @@ class ShmTransport final : public Transport {
   void finish(shm::OutRing& ring, bool polled) noexcept;
   Status copy(Rank peer, shm::CopyWay way, std::span<const Piece> pieces) noexcept;
   void bury_index(uint32_t index) noexcept;
+  bool stop_hearing(uint32_t index) noexcept;
+  void take_back(uint32_t index) noexcept;
+  bool take_back_waiting() noexcept;
   void lose_out(shm::OutRing& ring) noexcept;
 
   // shm_poll.cpp
@@ -160,6 +163,9 @@ class ShmTransport final : public Transport {
   // Rings that are looked at, and ranks that may be heard. Set and cleared by locked instructions.
   alignas(64) Bits active_[kLaneCount][kWords] = {};
   Bits living_[kWords] = {};
+  // Dead of which bury() left what is the sending thread's alone to that thread.
+  Bits dead_[kWords] = {};
+  std::atomic<bool> any_dead_{false};
   // Relaxed, lossy: they decide when, not whether.
   std::atomic<uint32_t> polls_{0};
   std::atomic<uint32_t> next_[kLaneCount] = {};

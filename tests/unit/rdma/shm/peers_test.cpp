@@ -4,10 +4,13 @@
 #include <cerrno>
 #include <csignal>
 #include <random>
+#include <sched.h>
+#include <set>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 
 namespace {
 
@@ -39,6 +42,42 @@ TEST(ShmPeers, OneMayBeBuriedByItsOwnMessage) {
   pair.inbox.then = [&](const Incoming& message) { pair.b.transport->bury(message.from); };
   EXPECT_EQ(pair.poll_b(), 1u);
   EXPECT_EQ(pair.poll_b(), 0u);
+}
+
+// The thread that hears of a death is not the one that talks to the dead: in the mode for one thread, too.
+TEST(ShmPeers, OneMayBeBuriedByAnotherThreadAtAnyTime) {
+  for (int round = 0; round < 300; ++round) {
+    SCOPED_TRACE(round);
+    NodeFile file(3);
+    NodeRank self(file.fd, 0, 3);
+    NodeRank mortal(file.fd, 1, 3);
+    NodeRank other(file.fd, 2, 3);
+    std::atomic<int> sent{0};
+    std::thread undertaker([&] {
+      while (sent.load() <= round % 100) sched_yield();
+      self.transport->bury(1);
+    });
+    Inbox inbox;
+    Inbox others;
+    Status status = Status::kOk;
+    for (; status != Status::kBroken; ++sent) {
+      status = self.try_send_cell(1, Lane::kRequest, 1, 4096, 1);
+      (void)self.try_send_cell(2, Lane::kRequest, 1, 4096, 1);
+      self.transport->poll(inbox, 4, false);
+      if (sent % 2 != 0) other.transport->poll(others, 4, false);
+    }
+    undertaker.join();
+    EXPECT_EQ(self.transport->counts().buried, 1u);
+    while (other.transport->poll(others, 100, false) != 0) {
+    }
+    // Each is there once.
+    std::set<uint32_t> free;
+    Cell cell;
+    while (self.transport->take_cell(Lane::kRequest, 4096, &cell) == Status::kOk) {
+      ASSERT_TRUE(free.insert(cell.index).second) << cell.index;
+    }
+    EXPECT_EQ(free.size(), shm::kCellClasses[0].count);
+  }
 }
 
 // ---- lies ----
