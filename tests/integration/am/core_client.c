@@ -55,12 +55,12 @@ static void tell_addresses(void) {
 }
 #endif
 
-/* process_vm_readv() and _writev() are refused from now on, as in containers. */
-static void forbid_cma(void) {
+/* Two system calls are refused from now on, as in containers. */
+static void forbid(int one, int other) {
   struct sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)one, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)other, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
   struct sock_fprog program = {sizeof code / sizeof code[0], code};
@@ -95,7 +95,10 @@ static void ask_before_attach(void) {
 
 int main(int argc, char** argv) {
   const char* which = argc > 1 ? argv[1] : "";
-  if (getenv("TEST_NO_CMA") != NULL) forbid_cma();
+  if (getenv("TEST_NO_CMA") != NULL) forbid(SYS_process_vm_writev, SYS_process_vm_readv);
+  if (getenv("TEST_NO_MEMORY") != NULL) forbid(SYS_memfd_create, SYS_memfd_create);
+  if (getenv("TEST_NO_PAGES") != NULL) forbid(SYS_fallocate, SYS_fallocate);
+  if (getenv("TEST_NO_DESCRIPTORS") != NULL) forbid(SYS_eventfd2, SYS_eventfd2);
   if (gex_Client_Init(&client, &endpoint, &team, "CORE", &argc, &argv, GEX_FLAG_USES_GASNET1) !=
       GASNET_OK)
     return 98;

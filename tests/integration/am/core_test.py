@@ -176,6 +176,16 @@ class CoreTest(unittest.TestCase):
         self.assertEqual(code, 98, errors)
         self.assertIn("2 processes need 68 descriptors, and the limit is 40", errors)
 
+    def test_what_init_lacks_is_said(self):
+        for name, text in {"MEMORY": "memfd_create: Operation not permitted",
+                           "PAGES": r"the node's memory needs \d+ bytes .* available",
+                           "DESCRIPTORS": "eventfd.*: Operation not permitted"}.items():
+            for launcher in LAUNCHERS:
+                with self.subTest(lacks=name, launcher=launcher):
+                    code, _, errors = self.start("seq", launcher, 2, "limits", **{f"TEST_NO_{name}": "1"})
+                    self.assertEqual(code, 98, errors)
+                    self.assertRegex(errors, text)
+
     def test_verboseenv_shows_settings_once(self):
         output = self.passes("seq", 3, "limits", GASNET_VERBOSEENV="1", GASNET_MAX_SEGSIZE="64MB/P",
                              GASNET_BARRIER="AMDISSEM")
