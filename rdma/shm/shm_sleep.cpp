@@ -109,7 +109,11 @@ bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_h
     }
   }
   if (announced != nullptr) *announced = shm::announce_sleep(self_);
-  if (!any) return true;  // bells are read with an order of their own
+  if (!any) {
+    // Bells are read with an order of their own; what a peer has stored before rouse() is not.
+    if (announced != nullptr) (void)fence();
+    return true;
+  }
   return come_back(retired, !fence());
 }
 

@@ -92,6 +92,16 @@ TEST(ShmFences, NoRingGoesIdleWhereTheBarrierFails) {
             "");
 }
 
+// rouse() relies on it, which has no fence of its own.
+TEST(ShmFences, SleepersLookBehindABarrierWhetherOrNotTheyHaveRings) {
+  if (!shm::NodeFence::switch_on()) GTEST_SKIP() << "no membarrier here: who rouses passes a fence";
+  Pair pair;
+  pair.b.transport->sleep(0);
+  const uint64_t before = pair.b.transport->counts().fences;
+  pair.b.transport->sleep(0);
+  EXPECT_EQ(pair.b.transport->counts().fences, before + 1);
+}
+
 // ---- between announcement and sleep ----
 
 // Wakes of the past, of any transport, are known to this thread then.
