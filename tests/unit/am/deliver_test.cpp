@@ -137,5 +137,67 @@ TEST_F(DeliverDeathTest, RandomMessagesEndWithAText) {
   }
 }
 
+// The wire format, said again: has the message all that it promises? docs/wire_format_am.md.
+bool is_whole(const Tag& tag, const SentMessage& one) {
+  const bool is_long = tag.category == Category::kLong;
+  const size_t before_args = tag.category == Category::kShort ? 0 : is_long ? 12 : 4;
+  const size_t head = before_args + size_t{4} * tag.nargs;
+  if (tag.nargs > 16 || one.head.size() < head) return false;
+  if (tag.category == Category::kShort || (is_long && !tag.deposit)) return true;
+  uint32_t bytes = 0;
+  std::memcpy(&bytes, one.head.data() + (is_long ? 8 : 0), 4);
+  if (one.has_cell) return bytes <= one.payload.size();
+  size_t begin = head;
+  while (begin % 16 != 8) ++begin;
+  return bytes == 0 || begin + bytes <= one.head.size();
+}
+
+// Garbage for handlers that exist, with lengths around the limits: what is whole is delivered, and all that
+// the handler is given can be read.
+TEST_F(Deliver, RandomMessagesForHandlersThatExist) {
+  std::mt19937 random(11);
+  std::vector<std::byte> memory(512);
+  uint32_t delivered = 0;
+  for (int i = 0; i < 50000; ++i) {
+    Tag tag;
+    tag.category = static_cast<Category>(random() % 3);
+    tag.handler = tag.category == Category::kShort    ? (random() % 2 != 0 ? kShort0 : kShort2)
+                  : tag.category == Category::kMedium ? kMedium1
+                                                      : kLong1;
+    tag.nargs = tag.handler == kShort0 ? 0 : tag.handler == kShort2 ? 2 : 1;
+    tag.deposit = tag.category == Category::kLong && random() % 2 != 0;
+    SentMessage one = message(tag, random() % 130, random() % 200, random() % 2 != 0);
+    for (std::byte& byte : one.head) byte = static_cast<std::byte>(random());
+    const auto bytes = static_cast<uint32_t>(random() % 16 == 0 ? random() : random() % 220);
+    if (tag.category != Category::kShort && one.head.size() >= 12) {
+      write_length(one.head.data(), tag.category, bytes);
+      if (tag.category == Category::kLong)
+        write_dest(one.head.data(), reinterpret_cast<uintptr_t>(memory.data()));
+    }
+    // What is called needs no payload if nothing was deposited: only its address is given.
+    if (!is_whole(tag, one) || (tag.category == Category::kLong && bytes > memory.size())) continue;
+    arrive(one);
+    ++delivered;
+    ASSERT_EQ(calls.size(), 1u);
+    calls.clear();
+  }
+  EXPECT_GT(delivered, 10000u);
+}
+
+// ... and what is not whole ends with a text: as many as processes can be spent on.
+TEST_F(DeliverDeathTest, RandomMessagesThatAreNotWhole) {
+  std::mt19937 random(13);
+  for (int refused = 0; refused < 40;) {
+    Tag tag = Tag::unpack(static_cast<uint32_t>(random()));
+    tag.handler = kMedium1;
+    SentMessage one = message(tag, random() % 60, random() % 60, random() % 2 != 0);
+    for (std::byte& byte : one.head)
+      byte = static_cast<std::byte>(random() % 2 == 0 ? random() % 64 : 0);
+    if (tag.category <= Category::kLong && is_whole(tag, one)) continue;
+    EXPECT_DEATH(arrive(one), "rank 1 sent a message that cannot be one");
+    ++refused;
+  }
+}
+
 }  // namespace
 }  // namespace hydrant::test
