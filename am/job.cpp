@@ -61,6 +61,7 @@ Status wire_up(int* argc, char*** argv) noexcept {
   if (status == Status::kOk) status = start_extended();
   // Nobody sends to a rank that has no memory or no handlers yet.
   if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kWireUpNs);
+  if (status == Status::kOk) status = agree_on_extended();
   return status;
 }
 

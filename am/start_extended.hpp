@@ -8,6 +8,8 @@ namespace hydrant {
 
 // Defined in extended/. Called once per process, when rank, size and transport are there.
 Status start_extended() noexcept;
+// Once more, behind the job's fence. Errors: kBadArg: this rank was told something else than rank 0.
+Status agree_on_extended() noexcept;
 // Once, before the process tells anybody that it ends; perhaps in a handler, never in a signal handler.
 void end_extended() noexcept;
 

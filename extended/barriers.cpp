@@ -8,9 +8,11 @@
 #include "extended/handlers.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
 
 #include <cstring>
 #include <new>
+#include <span>
 #include <string_view>
 #include <unistd.h>
 
@@ -20,7 +22,8 @@ constinit Barriers* the_barriers = nullptr;
 
 namespace {
 
-enum class Kind { kShm, kDissemination, kCentral };
+enum class Kind : uint32_t { kShm, kDissemination, kCentral };
+constexpr const char* kKindNames[] = {"SHM", "AMDISSEM", "AMCENTRAL"};
 constexpr const char* kWhich[] = {"GASNet-1's barrier", "the teams' barrier"};
 constexpr uint32_t kWhichBit = uint32_t{1} << 31;
 
@@ -138,6 +141,18 @@ std::unique_ptr<TeamBarrier> make_team_barrier(Kind kind) {
   return std::make_unique<QueuedBarrier>(make_engine(kind, 1), the_job.progress);
 }
 
+// ---- agreement ----
+
+// What has to be the same on all ranks; rank 0's is on its card.
+struct Choice {
+  Kind kind = Kind::kShm;
+  uint32_t radix = 0;
+  uint32_t strict = 0;
+};
+constexpr const char* kChoiceCard = "barrier";
+constexpr uint64_t kCardNs = 30'000'000'000;
+constinit Choice my_choice;
+
 }  // namespace
 
 // Not on anybody's path: memory that runs out here ends the process, as it does while the job is wired up.
@@ -153,9 +168,34 @@ Status start_barriers() noexcept {
   const bool strict = knob_number(Knob::kBarrierStrict) != 0;
   the_barriers = new Barriers{.named = NamedBarrier(make_engine(kind, 0), the_job.progress, strict),
                               .team = make_team_barrier(kind)};
+  my_choice = {
+      .kind = kind, .radix = kind == Kind::kShm ? radix_of_job() : 0, .strict = strict ? 1u : 0u};
+  if (the_job.rank() == 0 && the_job.size() > 1) {
+    const Status put = the_job.bootstrap->put(kChoiceCard, std::as_bytes(std::span(&my_choice, 1)));
+    if (put != Status::kOk) return put;
+  }
   log_info("barriers: %s among %u ranks%s", the_barriers->named.engine().name(), the_job.size(),
            strict ? "" : ", not strict");
   return Status::kOk;
+}
+
+// Ranks that differ would wait for each other for ever.
+Status agree_on_barriers() noexcept {
+  const Job& the_job = job();
+  if (the_job.rank() == 0) return Status::kOk;
+  Choice theirs;
+  size_t bytes = 0;
+  const Status got = the_job.bootstrap->get(
+      0, kChoiceCard, std::as_writable_bytes(std::span(&theirs, 1)), &bytes, now_ns() + kCardNs);
+  if (got != Status::kOk) return got;
+  if (std::memcmp(&theirs, &my_choice, sizeof theirs) == 0) return Status::kOk;
+  return fail(Status::kBadArg,
+              "the barrier of rank 0 is %s (radix %u, strict %u), and that of rank %u is %s (%u, "
+              "%u): GASNET_BARRIER, HYDRANT_BARRIER_RADIX and HYDRANT_BARRIER_STRICT have to be "
+              "the same everywhere",
+              theirs.kind <= Kind::kCentral ? kKindNames[static_cast<uint32_t>(theirs.kind)] : "?",
+              theirs.radix, theirs.strict, the_job.rank(),
+              kKindNames[static_cast<uint32_t>(my_choice.kind)], my_choice.radix, my_choice.strict);
 }
 
 }  // namespace hydrant

@@ -18,5 +18,7 @@ extern constinit Barriers* the_barriers;
 
 // Once per process, when rank, size and transport are there.
 Status start_barriers() noexcept;
+// Behind the job's fence. Errors: kBadArg: this rank was told something else than rank 0.
+Status agree_on_barriers() noexcept;
 
 }  // namespace hydrant

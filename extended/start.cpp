@@ -10,6 +10,8 @@ Status start_extended() noexcept {
   return status == Status::kOk ? start_rma() : status;
 }
 
+Status agree_on_extended() noexcept { return agree_on_barriers(); }
+
 void end_extended() noexcept { write_rma_statistics(); }
 
 }  // namespace hydrant

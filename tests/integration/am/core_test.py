@@ -186,6 +186,20 @@ class CoreTest(unittest.TestCase):
                     self.assertEqual(code, 98, errors)
                     self.assertRegex(errors, text)
 
+    @unittest.skipUnless("hydrant-run" in LAUNCHERS, "ranks of one fork have one environment")
+    def test_barriers_that_differ_end_in_init(self):
+        client = ClientBuild("seq").probe
+        for zero, one in (("AMCENTRAL", "SHM"), ("SHM", "AMDISSEM"), ("AMDISSEM", "AMCENTRAL")):
+            with self.subTest(zero=zero, one=one):
+                build = ClientBuild("seq")
+                build.probe = "/bin/sh"
+                script = f'[ "$HYDRANT_JOB_RANK" = 1 ] && export GASNET_BARRIER={one}; exec "{client}" limits'
+                job = Job(build, "hydrant-run", 3, "-c", script, GASNET_BARRIER=zero)
+                code, output, errors = job.wait()
+                self.assertEqual(job.wait_until_gone(), [])
+                self.assertEqual(code, 98, output + errors)
+                self.assertRegex(errors, f"barrier of rank 0 is {zero} .*that of rank 1 is {one} ")
+
     def test_verboseenv_shows_settings_once(self):
         output = self.passes("seq", 3, "limits", GASNET_VERBOSEENV="1", GASNET_MAX_SEGSIZE="64MB/P",
                              GASNET_BARRIER="AMDISSEM")
