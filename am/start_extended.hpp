@@ -10,7 +10,8 @@ namespace hydrant {
 Status start_extended() noexcept;
 // Once more, behind the job's fence. Errors: kBadArg: this rank was told something else than rank 0.
 Status agree_on_extended() noexcept;
-// Once, before the process tells anybody that it ends; perhaps in a handler, never in a signal handler.
+// Once, before the process tells anybody that it ends; perhaps in a handler of
+// messages; in one of signals if the client ends the job there.
 void end_extended() noexcept;
 
 }  // namespace hydrant

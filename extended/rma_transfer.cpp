@@ -49,6 +49,21 @@ Status copy_by_kernel(RmaThread& thread, const Transfer& what) noexcept {
   return status;
 }
 
+// A block of one byte's copies, as often as it takes.
+Status fill_by_kernel(RmaThread& thread, Rank peer, uintptr_t remote, int value,
+                      size_t bytes) noexcept {
+  std::byte* block = thread.scratch();
+  if (block == nullptr) return fail_plainly(Status::kUnsupported, "no memory for a block");
+  std::memset(block, value, std::min(bytes, RmaThread::kScratchBytes));
+  for (size_t done = 0; done < bytes; done += RmaThread::kScratchBytes) {
+    const size_t part = std::min(bytes - done, RmaThread::kScratchBytes);
+    const Status status = job().transport->put(peer, remote + done, block, part, nullptr);
+    if (status != Status::kOk) return status;
+  }
+  thread.count(Direction::kPut, peer, Path::kCma, bytes);
+  return Status::kOk;
+}
+
 Status go(RmaThread& thread, Path path, const Transfer& what, Pieces& pieces) noexcept {
   switch (path) {
     case Path::kCma: return copy_by_kernel(thread, what);
@@ -95,6 +110,10 @@ Status fill(Rank peer, uintptr_t remote, int value, size_t bytes, Pieces& pieces
     }
   }
   pieces.thread = thread;
+  if (ways.cma && !is_self) {
+    const Status status = fill_by_kernel(*thread, peer, remote, value, bytes);
+    if (status != Status::kUnsupported) return status;
+  }
   return fill_by_messages(*thread, peer, remote, value, bytes, pieces);
 }
 

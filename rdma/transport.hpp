@@ -159,11 +159,11 @@ class Transport {
   virtual void rouse(Rank peer) noexcept = 0;
   // Makes every thread of this process leave sleep(). Async-signal-safe.
   virtual void wake() noexcept = 0;
-  // Before this process ends: until all that was committed is beyond its reach, or the deadline. Takes no lock
-  // for which it would have to wait longer.
+  // Before this process ends: until all that was committed is beyond its reach, or the deadline. Takes no
+  // lock for which it would have to wait longer.
   virtual void flush(uint64_t /*deadline_ns*/) noexcept {}
-  // Nobody will hear of `peer` again: its rings are drained no more, sends to it answer kBroken, at the latest
-  // after the next poll. By any thread, in the mode for one as well.
+  // Nobody will hear of `peer` again: its rings are drained no more, sends to it answer kBroken, after the
+  // next poll at the latest. By any thread, in the mode for one as well.
   virtual void bury(Rank peer) noexcept = 0;
 };
 

@@ -61,6 +61,7 @@ TEST(SendOnly, MessagesPassThrough) {
   only.sleep(now_ns() + 1);
   only.rouse(1);
   only.bury(1);
+  EXPECT_EQ(only.poll(inbox, 10, false), 0u);
   EXPECT_EQ(only.reserve(1, Lane::kRequest, 8, &room), Status::kBroken);
 }
 
