@@ -77,6 +77,20 @@ int reply(Sending& message, hydrant_token* token, gex_Event_t* lc_opt, const cha
   return finish(status, lc_opt, call);
 }
 
+// Most Shorts have nothing about them that check() or send() would have to say anything to. They go
+// straight to the transport; everything else, and who finds no room, takes the general way.
+bool is_plain(const Job& the_job, unsigned nargs) noexcept {
+  return the_job.state.load(std::memory_order_acquire) != JobState::kNew && !the_job.debug &&
+         nargs <= kMaxArgs;
+}
+
+// To another rank. kNotReady if there is no room.
+Status post_short(const Job& the_job, Rank peer, Lane lane, gex_AM_Index_t handler, unsigned nargs,
+                  const gex_AM_Arg_t* args) noexcept {
+  const Tag tag = {.handler = handler, .nargs = nargs, .category = Category::kShort};
+  return the_job.transport->post(peer, lane, tag.pack(), args, 4 * nargs);
+}
+
 Sending describe(Category category, gex_AM_Index_t handler, gex_Flags_t flags, unsigned nargs,
                  const gex_AM_Arg_t* args) noexcept {
   return {.category = category,
@@ -92,6 +106,17 @@ extern "C" {
 
 int hydrant_request_short(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags,
                           unsigned nargs, const gex_AM_Arg_t* args) {
+  const Job& the_job = job();
+  if (is_plain(the_job, nargs) && handler_depth == 0 && tm == &the_job.team &&
+      rank < the_job.size() && rank != the_job.rank()) [[likely]] {
+    const Status status = post_short(the_job, rank, Lane::kRequest, handler, nargs, args);
+    if (status == Status::kOk) [[likely]]
+      return GASNET_OK;
+    if (status == Status::kNotReady && (flags & GEX_FLAG_IMMEDIATE) == 0)
+      poll_all();
+    else
+      return finish(status, nullptr, "gex_AM_RequestShort");
+  }
   Sending message = describe(Category::kShort, handler, flags, nargs, args);
   return request(message, tm, rank, nullptr, "gex_AM_RequestShort");
 }
@@ -117,6 +142,18 @@ int hydrant_request_long(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, c
 
 int hydrant_reply_short(gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t flags,
                         unsigned nargs, const gex_AM_Arg_t* args) {
+  const Job& the_job = job();
+  if (is_plain(the_job, nargs) && token != nullptr && token->is_request && !token->replied &&
+      token->from != the_job.rank()) [[likely]] {
+    const Status status = post_short(the_job, token->from, Lane::kReply, handler, nargs, args);
+    token->replied = status == Status::kOk;
+    if (token->replied) [[likely]]
+      return GASNET_OK;
+    if (status == Status::kNotReady && (flags & GEX_FLAG_IMMEDIATE) == 0)
+      poll_replies();
+    else
+      return finish(status, nullptr, "gex_AM_ReplyShort");
+  }
   Sending message = describe(Category::kShort, handler, flags, nargs, args);
   return reply(message, token, nullptr, "gex_AM_ReplyShort");
 }

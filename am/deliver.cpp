@@ -49,46 +49,49 @@ bool fits(const Tag& tag, const Incoming& message) noexcept {
          uint64_t{bytes} + payload_offset(tag.category, tag.nargs) <= message.head_room;
 }
 
-}  // namespace
-
-void run_handler(const Tag& tag, Rank from, bool is_request, const int32_t* args, void* payload,
-                 size_t bytes) noexcept {
-  Job& the_job = job();
+// `call` runs the function of the entry for the token that it gets.
+template <typename Call>
+inline void with_token(const Tag& tag, Rank from, bool is_request, Call call) noexcept {
+  const Job& the_job = job();
   const gex_AM_Entry_t& entry = the_job.handlers.at(tag.handler);
   if (entry.gex_nargs != tag.nargs || entry.gex_fnptr == nullptr) [[unlikely]] {
     if (entry.gex_nargs != HandlerTable::kAnyNumber) refuse(tag, entry, from, is_request);
   }
-  if (the_job.debug) check_use(tag, entry, from, is_request);
+  const bool debug = the_job.debug;
+  if (debug) [[unlikely]]
+    check_use(tag, entry, from, is_request);
   hydrant_token token = {.from = from,
                          .is_request = is_request,
                          .is_long = tag.category == Category::kLong,
                          .replied = false,
                          .entry = &entry};
   ++handler_depth;
-  if (tag.category == Category::kShort) {
-    call_handler<gex_Token_t>(entry.gex_fnptr, tag.nargs, args, &token);
-  } else {
-    call_handler<gex_Token_t, void*, size_t>(entry.gex_fnptr, tag.nargs, args, &token, payload,
-                                             bytes);
-  }
-  if (the_job.debug) check_no_locks("a handler returns");
+  call(entry.gex_fnptr, &token);
+  if (debug) [[unlikely]]
+    check_no_locks("a handler returns");
   --handler_depth;
 }
 
-void AmReceiver::deliver(const Incoming& message) noexcept {
-  const Tag tag = Tag::unpack(message.tag);
-  if (!fits(tag, message)) [[unlikely]] {
-    fatal("rank %u sent a message that cannot be one (tag %#x, %u bytes, cell of %u)", message.from,
-          message.tag, message.head_room, message.payload_room);
-  }
-  const bool is_request = message.lane == Lane::kRequest;
-  // Heads are aligned to 8, and arguments stand at a multiple of 4.
-  const void* place = message.head + args_offset(tag.category);
-  const auto* args = static_cast<const int32_t*>(place);
-  if (tag.category == Category::kShort) {
-    run_handler(tag, message.from, is_request, args, nullptr, 0);
-    return;
-  }
+void run_short(const Tag& tag, Rank from, bool is_request, const int32_t* args) noexcept {
+  with_token(tag, from, is_request, [&](gex_AM_Fn_t function, hydrant_token* token) noexcept {
+    call_handler<gex_Token_t>(function, tag.nargs, args, token);
+  });
+}
+
+void run_with_payload(const Tag& tag, Rank from, bool is_request, const int32_t* args,
+                      void* payload, size_t bytes) noexcept {
+  with_token(tag, from, is_request, [&](gex_AM_Fn_t function, hydrant_token* token) noexcept {
+    call_handler<gex_Token_t, void*, size_t>(function, tag.nargs, args, token, payload, bytes);
+  });
+}
+
+// Arguments of a message: heads are aligned to 8, and arguments stand at a multiple of 4.
+const int32_t* args_of(const Incoming& message, Category category) noexcept {
+  const void* place = message.head + args_offset(category);
+  return static_cast<const int32_t*>(place);
+}
+
+void deliver_with_payload(const Tag& tag, const Incoming& message, bool is_request) noexcept {
   const uint32_t bytes = read_length(message.head, tag.category);
   std::byte* payload = message.payload;
   if (payload == nullptr) {
@@ -101,7 +104,32 @@ void AmReceiver::deliver(const Incoming& message) noexcept {
     if (tag.deposit && tag.handler == 0) return;
     payload = dest;
   }
-  run_handler(tag, message.from, is_request, args, payload, bytes);
+  run_with_payload(tag, message.from, is_request, args_of(message, tag.category), payload, bytes);
+}
+
+}  // namespace
+
+void run_handler(const Tag& tag, Rank from, bool is_request, const int32_t* args, void* payload,
+                 size_t bytes) noexcept {
+  if (tag.category == Category::kShort) {
+    run_short(tag, from, is_request, args);
+  } else {
+    run_with_payload(tag, from, is_request, args, payload, bytes);
+  }
+}
+
+void AmReceiver::deliver(const Incoming& message) noexcept {
+  const Tag tag = Tag::unpack(message.tag);
+  if (!fits(tag, message)) [[unlikely]] {
+    fatal("rank %u sent a message that cannot be one (tag %#x, %u bytes, cell of %u)", message.from,
+          message.tag, message.head_room, message.payload_room);
+  }
+  const bool is_request = message.lane == Lane::kRequest;
+  if (tag.category == Category::kShort) {
+    run_short(tag, message.from, is_request, args_of(message, Category::kShort));
+  } else {
+    deliver_with_payload(tag, message, is_request);
+  }
 }
 
 AmReceiver& am_receiver() noexcept {

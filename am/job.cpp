@@ -15,7 +15,6 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <new>
 #include <unistd.h>
 
 namespace hydrant {
@@ -67,12 +66,7 @@ Status wire_up(int* argc, char*** argv) noexcept {
 
 }  // namespace
 
-Job& job() noexcept {
-  // Never destroyed: threads may be inside when the process ends.
-  alignas(Job) static std::byte memory[sizeof(Job)];
-  static Job* the_job = new (memory) Job;
-  return *the_job;
-}
+constinit JobHolder job_holder;
 
 Status start_job(int* argc, char*** argv, const hydrant_client_info& info) noexcept {
   Job& the_job = job();
@@ -98,8 +92,8 @@ Status make_client(const char* name, gex_Flags_t flags) noexcept {
     return fail(Status::kResource, "there is a client already ('%s'); a process has one",
                 the_job.client.name);
   }
-  the_job.client_name = name != nullptr ? name : "";
-  the_job.client = {.flags = flags, .name = the_job.client_name.c_str(), .cdata = nullptr};
+  the_job.client_name = std::make_unique<std::string>(name != nullptr ? name : "");
+  the_job.client = {.flags = flags, .name = the_job.client_name->c_str(), .cdata = nullptr};
   the_job.endpoint = {
       .client = &the_job.client, .segment = nullptr, .flags = 0, .index = 0, .cdata = nullptr};
   hydrant_world = {.ep = &the_job.endpoint,

@@ -1,5 +1,5 @@
-// The process's part of the job: everything that exists once. Made by the client's init, never destroyed:
-// threads may be inside when the process ends.
+// The process's part of the job: everything that exists once. There from the start, filled by the client's
+// init, never destroyed: threads may be inside when the process ends.
 //
 // State only goes forward: new -> wired (between init and attach) -> attached; `ending` from anywhere.
 #pragma once
@@ -48,15 +48,23 @@ struct Job {
   hydrant_endpoint endpoint = {};
   hydrant_segment segment = {};
   HandlerTable handlers;
-  std::string client_name;
+  std::unique_ptr<std::string> client_name;
 
   Rank rank() const noexcept { return hydrant_job_info.rank; }
   Rank size() const noexcept { return hydrant_job_info.size; }
   const JobPlace& place() const noexcept { return bootstrap->place(); }
 };
 
+// Made by the compiler and never destroyed, so that job() is an address and no call.
+union JobHolder {
+  constexpr JobHolder() noexcept : the_job() {}
+  ~JobHolder() {}
+  Job the_job;
+};
+extern constinit JobHolder job_holder;
+
 // The one job of the process; always there, whatever its state.
-Job& job() noexcept;
+inline Job& job() noexcept { return job_holder.the_job; }
 
 inline bool is_wired() noexcept {
   return job().state.load(std::memory_order_acquire) != JobState::kNew;

@@ -135,6 +135,11 @@ class alignas(kLineBytes) InRing {
     const uint64_t word = first_word(line(position)).load(std::memory_order_acquire);
     return Word::is_at(word, position) ? word : 0;
   }
+  // A message of one line with all that it has in it: such a word is sane.
+  static constexpr bool is_plain(uint64_t word) noexcept {
+    constexpr uint64_t kMask = ~(Word::kTagMask | uint64_t{0xffff} << Word::kPositionShift);
+    return (word & kMask) == uint64_t{1} << Word::kLinesShift;
+  }
   // Not so large that it leaves the ring. peek() has returned `word`.
   bool is_sane(uint64_t word) const noexcept {
     const uint32_t lines = Word::lines(word);
@@ -154,6 +159,11 @@ class alignas(kLineBytes) InRing {
     }
     last_lines_ = static_cast<uint8_t>(lines);
     advance(position + lines);
+  }
+  // The same for a message that is_plain().
+  void take_plain() noexcept {
+    last_lines_ = 1;
+    advance(position_.load(std::memory_order_relaxed) + 1);
   }
   // Nothing has come. A second line that was fetched meanwhile arrives together with the first; to fetch
   // more of them takes them from the writer while it writes.

@@ -39,6 +39,21 @@ uint32_t ShmTransport::poll(Receiver& receiver, uint32_t budget, bool replies_on
 uint32_t ShmTransport::poll_lane(Lane lane, Receiver& receiver, uint32_t budget) noexcept {
   const auto index = static_cast<uint32_t>(lane);
   const uint32_t first = next_[index].load(std::memory_order_relaxed);
+  if (words_ == 1) [[likely]] {
+    // Bit 0 is `first`.
+    uint64_t bits =
+        std::rotr(active_[index][0].load(std::memory_order_acquire), static_cast<int>(first));
+    uint32_t done = 0;
+    for (; bits != 0; bits &= bits - 1) {
+      const uint32_t from = (first + static_cast<uint32_t>(std::countr_zero(bits))) % 64;
+      const uint32_t got = visit(from, lane, receiver, std::min(budget - done, kVisitMost));
+      done += got;
+      if (done < budget) continue;
+      if (got != 0) next_[index].store(from + 1 < ranks_ ? from + 1 : 0, std::memory_order_relaxed);
+      return done;
+    }
+    return done;
+  }
   const uint64_t before_first = (uint64_t{1} << (first % 64)) - 1;
   uint32_t done = 0;
   // The first word twice, if need be: from the first bit on, and at last up to it.
@@ -78,9 +93,21 @@ inline uint32_t ShmTransport::visit(uint32_t from, Lane lane, Receiver& receiver
 
 uint32_t ShmTransport::drain(InRing& ring, uint32_t from, Lane lane, Receiver& receiver,
                              uint32_t budget) noexcept {
+  Incoming message;
+  message.from = node_ranks_[from];
+  message.lane = lane;
   uint32_t done = 0;
   while (done < budget && !ring.lost.load(std::memory_order_relaxed)) {
     const uint64_t word = ring.peek();
+    if (InRing::is_plain(word)) [[likely]] {
+      message.tag = Word::tag(word);
+      message.head = ring.line() + sizeof(uint64_t);
+      message.head_room = shm::kLineBytes - static_cast<uint32_t>(sizeof(uint64_t));
+      receiver.deliver(message);
+      ring.take_plain();
+      ++done;
+      continue;
+    }
     if (word == 0) break;
     if (!ring.is_sane(word)) [[unlikely]] {
       distrust(from, "the first word of a message", word);

@@ -61,26 +61,59 @@ Status ShmTransport::init(const JobPlace& place) noexcept {
 
 // ---- sending ----
 
-Status ShmTransport::reserve(Rank peer, Lane lane, uint32_t bytes,
-                             Outgoing* room) noexcept HYDRANT_NO_TSA {
+inline void ShmTransport::finish(OutRing& ring, bool polled) noexcept HYDRANT_NO_TSA {
+  if (!polled) [[unlikely]] {
+    counts_.bells_rung.fetch_add(1, std::memory_order_relaxed);
+    ring.call_reader(memory_.area(ring.to()), memory_.node_rank());
+  }
+  if (threaded_) ring.lock.unlock();
+}
+
+// The ring to `peer`, locked, with room for so many lines. Null: *status says why.
+[[gnu::always_inline]] inline OutRing* ShmTransport::enter_ring(
+    Rank peer, Lane lane, uint32_t lines, Status* status) noexcept HYDRANT_NO_TSA {
   const uint32_t to = node_index(peer);
   if (to >= ranks_) [[unlikely]] {
-    return fail(Status::kBadArg, "rank %u is not on this node", peer);
+    *status = fail(Status::kBadArg, "rank %u is not on this node", peer);
+    return nullptr;
   }
   OutRing& ring = out(to, lane);
-  const uint32_t lines = shm::lines_of(bytes);
   if (threaded_) ring.lock.lock();
   if (!ring.has_room(lines) || lines > shm::kMaxMessageLines) [[unlikely]] {
-    const Status made = reserve_slow(ring, lines);
-    if (made != Status::kOk) {
+    *status = reserve_slow(ring, lines);
+    if (*status != Status::kOk) {
       if (threaded_) ring.lock.unlock();
-      if (made == Status::kBroken) bury_index(to);
-      return made;
+      if (*status == Status::kBroken) bury_index(to);
+      return nullptr;
     }
   }
-  room->head = ring.head();
-  room->state[0] = reinterpret_cast<uintptr_t>(&ring);
+  return &ring;
+}
+
+Status ShmTransport::reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept {
+  const uint32_t lines = shm::lines_of(bytes);
+  Status status = Status::kOk;
+  OutRing* ring = enter_ring(peer, lane, lines, &status);
+  if (ring == nullptr) [[unlikely]]
+    return status;
+  room->head = ring->head();
+  room->state[0] = reinterpret_cast<uintptr_t>(ring);
   room->state[1] = lines;
+  return Status::kOk;
+}
+
+Status ShmTransport::post(Rank peer, Lane lane, uint32_t tag, const void* head,
+                          uint32_t bytes) noexcept {
+  const uint32_t lines = shm::lines_of(bytes);
+  Status status = Status::kOk;
+  OutRing* ring = enter_ring(peer, lane, lines, &status);
+  if (ring == nullptr) [[unlikely]]
+    return status;
+  // A handful of words: less than what a call of memcpy() takes.
+  const auto* from = static_cast<const std::byte*>(head);
+  std::byte* to = ring->head();
+  for (uint32_t done = 0; done < bytes; done += 4) std::memcpy(to + done, from + done, 4);
+  finish(*ring, ring->publish(lines, tag, 0, polls_.load(std::memory_order_relaxed)));
   return Status::kOk;
 }
 
@@ -144,14 +177,6 @@ void ShmTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& ce
   if (threaded_) pool.lock.unlock();
   finish(ring, ring.publish(static_cast<uint32_t>(room.state[1]), tag, cell.index + 1,
                             polls_.load(std::memory_order_relaxed)));
-}
-
-inline void ShmTransport::finish(OutRing& ring, bool polled) noexcept HYDRANT_NO_TSA {
-  if (!polled) [[unlikely]] {
-    counts_.bells_rung.fetch_add(1, std::memory_order_relaxed);
-    ring.call_reader(memory_.area(ring.to()), memory_.node_rank());
-  }
-  if (threaded_) ring.lock.unlock();
 }
 
 Status ShmTransport::take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept HYDRANT_NO_TSA {

@@ -42,6 +42,8 @@ class ShmTransport final : public Transport {
   void commit(Outgoing& room, uint32_t tag) noexcept override;
   void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
                         uint32_t bytes) noexcept override;
+  Status post(Rank peer, Lane lane, uint32_t tag, const void* head,
+              uint32_t bytes) noexcept override;
   // Also kResource: there is no memory for the first cell.
   Status take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept override;
   void drop_cell(Lane lane, const Cell& cell) noexcept override;
@@ -114,6 +116,7 @@ class ShmTransport final : public Transport {
   }
 
   // shm_transport.cpp
+  shm::OutRing* enter_ring(Rank peer, Lane lane, uint32_t lines, Status* status) noexcept;
   Status reserve_slow(shm::OutRing& ring, uint32_t lines) noexcept;
   Status open_out(shm::OutRing& ring) noexcept;
   void finish(shm::OutRing& ring, bool polled) noexcept;
