@@ -71,9 +71,11 @@ void wait_patiently(const WaitFor& what) noexcept {
   const bool crowded = !spinning_pays();
   const uint64_t begin_ns = now_ns();
   uint64_t idle_since_ns = begin_ns;
+  bool was_idle = true;
   bool warned = what.complain == nullptr || warn_after_ns() == 0;
   for (uint32_t looks = 1; !what.done(what.context); ++looks) {
-    const uint32_t events = poll_all();
+    // Kept until the next look at the clock: whoever serves others in the meantime is not idle.
+    if (poll_all() != 0) was_idle = false;
     if (what.done(what.context)) return;
     const bool yields = crowded || is_hopeless(what.where(what.context), false);
     if (yields) {
@@ -83,7 +85,8 @@ void wait_patiently(const WaitFor& what) noexcept {
       if (looks % kLooksPerClock != 0) continue;
     }
     const uint64_t now = now_ns();
-    if (events != 0) idle_since_ns = now;
+    if (!was_idle) idle_since_ns = now;
+    was_idle = true;
     if (now - idle_since_ns >= (yields ? kYieldNs : kSpinNs)) {
       // As if all its polls had been in vain: it announces that this thread sleeps, if it may.
       if (give_way(UINT32_MAX)) sleep_announced(!what.done(what.context), awaited);
