@@ -1,5 +1,7 @@
 #include "rdma/shm/cells.hpp"
 
+#include "rdma/shm/ring.hpp"
+
 namespace hydrant::shm {
 
 void CellPool::add_free(uint32_t kind, uint32_t cell) noexcept {
@@ -56,6 +58,20 @@ void CellPool::send(uint32_t cell, uint32_t to, uint32_t position) noexcept {
   Kind& cells = kinds_[cell < kSmallCells ? 0 : 1];
   expected_[cell] = CellReceipt::make(to, position);
   cells.away[cells.away_count++] = static_cast<uint16_t>(cell);
+}
+
+bool CellPool::is_unhurried(uint32_t polls) noexcept {
+  const uint32_t since = polls - polls_;
+  polls_ = polls;
+  return since >= kPollsOfOneWhoWaits;
+}
+
+bool CellPool::take_next_like(uint32_t cell, uint32_t* next) noexcept {
+  Kind& cells = kinds_[cell < kSmallCells ? 0 : 1];
+  if (cells.free_count == 0) collect(cells);
+  if (cells.free_count == 0) return false;
+  *next = cells.free[--cells.free_count];
+  return true;
 }
 
 void CellPool::forget(uint32_t reader) noexcept {

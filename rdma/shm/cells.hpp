@@ -26,6 +26,11 @@ class CellPool {
   void put_back(uint32_t cell) noexcept { add_free(cell < kSmallCells ? 0 : 1, cell); }
   // Goes to node rank `to` with the message at `position` of its ring.
   void send(uint32_t cell, uint32_t to, uint32_t position) noexcept;
+  // Has this process polled so often since it last sent a cell that it seems to wait for answers?
+  // `polls` counts how often it has polled.
+  bool is_unhurried(uint32_t polls) noexcept;
+  // The cell that is as large as `cell` and will be taken next, if there is one by now: it is taken.
+  bool take_next_like(uint32_t cell, uint32_t* next) noexcept;
   // What `reader` has will not come back.
   void forget(uint32_t reader) noexcept;
 
@@ -51,6 +56,7 @@ class CellPool {
   NodeMemory* memory_ = nullptr;
   Lane lane_ = Lane::kRequest;
   Kind kinds_[kCellClassCount];
+  uint32_t polls_ = 0;                  // of this process when it last sent a cell
   uint64_t expected_[kCellCount] = {};  // the receipt of a cell that is away
 };
 

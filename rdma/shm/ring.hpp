@@ -19,10 +19,9 @@
 
 namespace hydrant::shm {
 
-// Hints to the processor, measured in decision 0017. Messages up to this length are pushed out of the
-// writer's cache if the writer has polled this often since the last one: then somebody waits for them. In
-// a flood it would only slow the writer down.
-inline constexpr uint32_t kPushedLines = 6;
+// Hints to the processor, measured in decisions 0017 and 0018. The later lines of a message are pushed out of
+// the writer's cache if the writer has polled this often since the last one: then somebody waits for them.
+// In a flood it would only slow the writer down.
 inline constexpr uint32_t kPollsOfOneWhoWaits = 4;
 inline void push(const std::byte* line) noexcept {
 #if defined(__x86_64__)
@@ -106,7 +105,7 @@ class alignas(kLineBytes) OutRing {
   void prepare_next(uint32_t lines, uint32_t polls) noexcept {
     const bool waits = polls - polls_ >= kPollsOfOneWhoWaits;
     polls_ = polls;
-    if (waits && lines <= kPushedLines) {
+    if (waits) {
       for (uint32_t i = 1; i < lines; ++i) push(line(position_ + i));
     }
     for (uint32_t i = 1; i < lines; ++i) __builtin_prefetch(line(position_ + lines + i), 1);
@@ -157,19 +156,10 @@ class alignas(kLineBytes) InRing {
     for (uint32_t i = 1; i < lines; ++i) {
       first_word(line(position + i)).store(0, std::memory_order_relaxed);
     }
-    last_lines_ = static_cast<uint8_t>(lines);
     advance(position + lines);
   }
   // The same for a message that is_plain().
-  void take_plain() noexcept {
-    last_lines_ = 1;
-    advance(position_.load(std::memory_order_relaxed) + 1);
-  }
-  // Nothing has come. A second line that was fetched meanwhile arrives together with the first; to fetch
-  // more of them takes them from the writer while it writes.
-  void expect() const noexcept {
-    if (last_lines_ == 2) __builtin_prefetch(line(position() + 1));
-  }
+  void take_plain() noexcept { advance(position_.load(std::memory_order_relaxed) + 1); }
   // The writer has zeroed what it skipped.
   void skip(uint32_t lines) noexcept { advance(position() + lines); }
 
@@ -221,7 +211,6 @@ class alignas(kLineBytes) InRing {
   uint32_t quarter_ = 0;
   SpinFlag busy_;
   bool inside_ = false;
-  uint8_t last_lines_ = 0;
 };
 static_assert(sizeof(InRing) == kLineBytes);
 

@@ -169,14 +169,33 @@ void ShmTransport::commit(Outgoing& room, uint32_t tag) noexcept {
 }
 
 void ShmTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
-                                    uint32_t /*bytes*/) noexcept HYDRANT_NO_TSA {
+                                    uint32_t bytes) noexcept HYDRANT_NO_TSA {
   OutRing& ring = *reinterpret_cast<OutRing*>(room.state[0]);
-  shm::CellPool& pool = cells_[static_cast<uint32_t>(ring.lane())];
+  const Lane lane = ring.lane();
+  const uint32_t polls = polls_.load(std::memory_order_relaxed);
+  shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
   if (threaded_) pool.lock.lock();
   pool.send(cell.index, ring.to(), ring.position());
+  const bool is_unhurried = pool.is_unhurried(polls);
   if (threaded_) pool.lock.unlock();
-  finish(ring, ring.publish(static_cast<uint32_t>(room.state[1]), tag, cell.index + 1,
-                            polls_.load(std::memory_order_relaxed)));
+  finish(ring, ring.publish(static_cast<uint32_t>(room.state[1]), tag, cell.index + 1, polls));
+  if (is_unhurried) warm_next_cell(pool, lane, cell.index, bytes);
+}
+
+// The reader of a cell has left its lines in its own cache. While it reads this one, fetch the lines of the
+// next, which will be as long, by writing to them: stores wait for lines all at once, prefetches do not.
+void ShmTransport::warm_next_cell(shm::CellPool& pool, Lane lane, uint32_t cell,
+                                  uint32_t bytes) noexcept HYDRANT_NO_TSA {
+  uint32_t next = 0;
+  if (threaded_) pool.lock.lock();
+  const bool taken = pool.take_next_like(cell, &next);
+  if (threaded_) pool.lock.unlock();
+  if (!taken) return;
+  volatile std::byte* data = memory_.cell(memory_.node_rank(), lane, next);
+  for (uint32_t i = 0; i < bytes; i += shm::kLineBytes) data[i] = std::byte{0};
+  if (threaded_) pool.lock.lock();
+  pool.put_back(next);
+  if (threaded_) pool.lock.unlock();
 }
 
 Status ShmTransport::take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept HYDRANT_NO_TSA {

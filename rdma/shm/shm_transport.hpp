@@ -121,6 +121,7 @@ class ShmTransport final : public Transport {
   Status open_out(shm::OutRing& ring) noexcept;
   void finish(shm::OutRing& ring, bool polled) noexcept;
   Status copy(Rank peer, shm::CopyWay way, std::span<const Piece> pieces) noexcept;
+  void warm_next_cell(shm::CellPool& pool, Lane lane, uint32_t cell, uint32_t bytes) noexcept;
   void bury_index(uint32_t index) noexcept;
   bool stop_hearing(uint32_t index) noexcept;
   void take_back(uint32_t index) noexcept;
