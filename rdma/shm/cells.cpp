@@ -67,9 +67,12 @@ bool CellPool::is_unhurried(uint32_t polls) noexcept {
 }
 
 bool CellPool::take_next_like(uint32_t cell, uint32_t* next) noexcept {
-  Kind& cells = kinds_[cell < kSmallCells ? 0 : 1];
+  const uint32_t kind = cell < kSmallCells ? 0 : 1;
+  Kind& cells = kinds_[kind];
   if (cells.free_count == 0) collect(cells);
-  if (cells.free_count == 0) return false;
+  // Two to and fro are too few: the receipt of the one may be as late as the message with the other.
+  constexpr uint32_t kAtLeast = 4;
+  if (cells.free_count == 0 && (cells.made >= kAtLeast || grow(kind) != Status::kOk)) return false;
   *next = cells.free[--cells.free_count];
   return true;
 }
