@@ -1,12 +1,13 @@
-/* am_compare.c - Active Messages between two ranks, to be compiled against any implementation of
- * GASNet-EX and run in turn: docs/core_api.md has the figures of ours and of GASNet's smp-conduit.
- * Not a part of the build.
+/* am_compare.c - Active Messages between pairs of ranks, to be compiled against any implementation
+ * of GASNet-EX and run in turn: docs/core_api.md has the figures of ours and of GASNet's
+ * smp-conduit. Not a part of the build.
  *
  *   cc -O2 -D_GNU_SOURCE -DGASNET_SEQ=1 am_compare.c <include and library flags of one> -o am_compare
  *   GASNET_PSHM_NODES=2 ./am_compare [ROUNDS]
  *
  * Prints medians of 11 repetitions, ns. A round trip is a request and its reply of the same size; a
- * flood is one way, per message, until the last has arrived. Ranks are bound to processors 0 and 1.
+ * flood is one way, per message, until the last has arrived. Two ranks are bound to processors 0
+ * and 1; of more, 0 talks with 1, 2 with 3 and so on, at the same time and unbound, and 0 reports.
  */
 #include <gasnetex.h>
 
@@ -75,7 +76,7 @@ static double round_trip(int bytes, int rounds) {
   answer = 0;
   barrier();
   begin = now_ns();
-  for (i = 1; rank == 0 && i <= rounds; ++i) {
+  for (i = 1; rank < peer && i <= rounds; ++i) {
     request(bytes, kPing, kMediumPing, i);
     GASNET_BLOCKUNTIL(answer == i);
   }
@@ -90,7 +91,7 @@ static double flood(int bytes, int messages) {
   arrived = 0;
   barrier();
   begin = now_ns();
-  if (rank == 0) {
+  if (rank < peer) {
     for (i = 1; i <= messages; ++i) request(bytes, kCount, kMediumCount, i);
   } else {
     GASNET_BLOCKUNTIL(arrived == messages);
@@ -131,13 +132,15 @@ int main(int argc, char** argv) {
   gex_EP_RegisterHandlers(endpoint, handlers, sizeof handlers / sizeof handlers[0]);
   rank = gex_TM_QueryRank(team);
   peer = rank ^ 1;
-  if (gex_TM_QuerySize(team) != 2) {
-    fprintf(stderr, "am_compare: %u ranks; 2 are needed\n", (unsigned)gex_TM_QuerySize(team));
+  if (gex_TM_QuerySize(team) % 2 != 0) {
+    fprintf(stderr, "am_compare: %u ranks; pairs are needed\n", (unsigned)gex_TM_QuerySize(team));
     gasnet_exit(2);
   }
-  CPU_ZERO(&set);
-  CPU_SET(rank, &set);
-  sched_setaffinity(0, sizeof set, &set);
+  if (gex_TM_QuerySize(team) == 2) {
+    CPU_ZERO(&set);
+    CPU_SET(rank, &set);
+    sched_setaffinity(0, sizeof set, &set);
+  }
   rounds = argc > 1 ? atoi(argv[1]) : 4000;
   measure("short round trip", -1, round_trip, rounds);
   measure("short flood", -1, flood, 5 * rounds);
