@@ -16,6 +16,7 @@ namespace hydrant {
 namespace {
 
 // Polls in vain before a thread yields, and before it sleeps; a sleep ends at a message, or after kSleepNs.
+// Where ranks outnumber processors it only spins while an answer is near.
 struct Policy {
   std::atomic<uint32_t> spins{1000};
   std::atomic<uint32_t> yields{200};
@@ -87,9 +88,22 @@ uint32_t poll_replies() noexcept {
   return events;
 }
 
+void yield_processor() noexcept {
+  if (Transport* transport = job().transport.get()) {
+    transport->yield();
+  } else {
+    sched_yield();
+  }
+}
+
+bool answer_is_near() noexcept {
+  const Transport* transport = job().transport.get();
+  return transport != nullptr && transport->is_answer_near();
+}
+
 bool give_way(uint32_t misses) noexcept {
   const uint32_t spins = policy.spins.load(std::memory_order_relaxed);
-  if (misses <= spins) {
+  if (misses <= spins && (spinning_pays() || answer_is_near())) {
     _mm_pause();
     return false;
   }
@@ -97,7 +111,7 @@ bool give_way(uint32_t misses) noexcept {
   if (is_over()) follow_the_end();
   if (misses <= spins + policy.yields.load(std::memory_order_relaxed) ||
       !policy.sleeps.load(std::memory_order_relaxed) || the_job.transport == nullptr) {
-    sched_yield();
+    yield_processor();
     return false;
   }
   sleepers.fetch_add(1, std::memory_order_seq_cst);

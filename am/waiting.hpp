@@ -25,6 +25,13 @@ struct Awaited {
 bool give_way(uint32_t misses) noexcept;
 void sleep_announced(bool needed, const Awaited& awaited = {}) noexcept;
 
+// To whoever else can run here; the ranks of the node see that this one does not.
+void yield_processor() noexcept;
+// True if the rank that this one exchanged a message with last seems to run on another processor. Where ranks
+// outnumber processors it is worth a moment of spinning: two that stay on their processors have answered each
+// other several times before two changes of process are done (decision 0018).
+bool answer_is_near() noexcept;
+
 // Counts polls in vain and gives the processor away accordingly. One per wait.
 class Waiter {
  public:

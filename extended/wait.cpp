@@ -18,6 +18,9 @@ constexpr uint64_t kSpinNs = 50'000;
 // sooner than a yield.
 constexpr uint64_t kYieldNs = 200'000;
 
+// Polls in vain before a rank that has served another one yields, where ranks outnumber processors.
+constexpr uint32_t kPollsForMore = 20;
+
 uint64_t warn_after_ns() noexcept {
   static const uint64_t value = knob_number(Knob::kJobWaitWarn);
   return value;
@@ -63,7 +66,7 @@ void consider_leaving() noexcept {
 
 void give_processor_away(bool crowded) noexcept {
   if (!crowded) consider_leaving();
-  sched_yield();
+  yield_processor();
 }
 
 void wait_patiently(const WaitFor& what) noexcept {
@@ -72,12 +75,18 @@ void wait_patiently(const WaitFor& what) noexcept {
   const uint64_t begin_ns = now_ns();
   uint64_t idle_since_ns = begin_ns;
   bool was_idle = true;
+  uint32_t polls_for_more = 0;
   bool warned = what.complain == nullptr || warn_after_ns() == 0;
   for (uint32_t looks = 1; !what.done(what.context); ++looks) {
     // Kept until the next look at the clock: whoever serves others in the meantime is not idle.
-    if (poll_all() != 0) was_idle = false;
+    if (poll_all() != 0) {
+      was_idle = false;
+      polls_for_more = kPollsForMore;
+    }
     if (what.done(what.context)) return;
-    const bool yields = crowded || is_hopeless(what.where(what.context), false);
+    const bool serves = crowded && polls_for_more != 0 && answer_is_near();
+    if (serves) --polls_for_more;
+    const bool yields = !serves && (crowded || is_hopeless(what.where(what.context), false));
     if (yields) {
       give_processor_away(crowded);
     } else {

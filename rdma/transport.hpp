@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <sched.h>
 #include <span>
 
 namespace hydrant {
@@ -166,6 +167,11 @@ class Transport {
   };
   virtual void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept = 0;
   void sleep(uint64_t deadline_ns) noexcept { sleep(deadline_ns, {}); }
+  // Gives the processor to whoever else can run on it, and lets the peers know.
+  virtual void yield() noexcept { sched_yield(); }
+  // True if the rank that this one sent to or heard from last seems to run on another processor: then an answer
+  // is near. A hint, and a cheap one.
+  virtual bool is_answer_near() const noexcept { return false; }
   // Makes the threads of `peer` leave sleep(), if it is on this node: what this rank has stored before is
   // seen by them, or by the check that they make. Two loads if nobody there sleeps.
   virtual void rouse(Rank peer) noexcept = 0;

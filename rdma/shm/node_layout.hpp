@@ -16,7 +16,7 @@
 namespace hydrant::shm {
 
 inline constexpr uint64_t kNodeMagic = 0x31'45'44'4f'4e'44'59'48;  // "HYDNODE1"
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 inline constexpr uint32_t kMaxNodeRanks = 1024;
 inline constexpr uint32_t kPageBytes = 4096;
 inline constexpr uint32_t kLineBytes = 64;
@@ -120,6 +120,9 @@ struct RankArea {
   // Bit 0: threads of the rank sleep. The rest counts how often they were woken.
   alignas(128) std::atomic<uint32_t> sleep;
 
+  // 1 + the processor that a thread of the rank runs on; 0 if it has given it away, or nobody has said. A hint.
+  alignas(kLineBytes) std::atomic<uint32_t> processor;
+
   // Bit r of the lane: the ring from node rank r has something, and nobody looks at it.
   struct Bells {
     std::atomic<uint64_t> of_lane[kLaneCount];
@@ -127,7 +130,8 @@ struct RankArea {
   alignas(256) Bells bells[kMaxNodeRanks / 64];
 };
 static_assert(sizeof(RankArea) == 768 && offsetof(RankArea, pid) == 256 &&
-              offsetof(RankArea, sleep) == 384 && offsetof(RankArea, bells) == 512);
+              offsetof(RankArea, sleep) == 384 && offsetof(RankArea, processor) == 448 &&
+              offsetof(RankArea, bells) == 512);
 
 struct alignas(kPageBytes) NodeHeader {
   uint64_t magic;

@@ -83,6 +83,7 @@ inline uint32_t ShmTransport::visit(uint32_t from, Lane lane, Receiver& receiver
   // Mostly empty: look before the lock. ThreadSanitizer takes a look that comes a lap too late for a race.
   if (!HYDRANT_TSAN && ring.peek() == 0) return 0;
   if (!ring.enter(threaded_)) return 0;
+  partner_.store(from, std::memory_order_relaxed);
   const uint32_t done = drain(ring, from, lane, receiver, budget);
   ring.leave(threaded_);
   return done;

@@ -9,6 +9,7 @@
 #include "rdma/shm/shm_transport.hpp"
 
 #include <bit>
+#include <sched.h>
 
 namespace hydrant {
 namespace {
@@ -199,7 +200,27 @@ void ShmTransport::sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept
   if (now >= deadline_ns) return;
   counts_.sleeps.fetch_add(1, std::memory_order_relaxed);
   const uint64_t most = now + kBlindSleepNs;
+  self_.processor.store(0, std::memory_order_relaxed);
   shm::sleep_on(self_, announced, blind && most < deadline_ns ? most : deadline_ns);
+  say_where();
+}
+
+// ---- who runs where ----
+
+void ShmTransport::say_where() noexcept {
+  self_.processor.store(static_cast<uint32_t>(sched_getcpu()) + 1, std::memory_order_relaxed);
+}
+
+void ShmTransport::yield() noexcept {
+  self_.processor.store(0, std::memory_order_relaxed);
+  sched_yield();
+  say_where();
+}
+
+bool ShmTransport::is_answer_near() const noexcept {
+  const shm::RankArea& partner = memory_.area(partner_.load(std::memory_order_relaxed));
+  const uint32_t there = partner.processor.load(std::memory_order_relaxed);
+  return there != 0 && there != self_.processor.load(std::memory_order_relaxed);
 }
 
 void ShmTransport::rouse(Rank peer) noexcept {

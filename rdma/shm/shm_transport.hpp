@@ -68,6 +68,8 @@ class ShmTransport final : public Transport {
   // Also returns if wake() was called since the calling thread slept last.
   using Transport::sleep;
   void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;
+  void yield() noexcept override;
+  bool is_answer_near() const noexcept override;
   void rouse(Rank peer) noexcept override;
   void wake() noexcept override;
   void bury(Rank peer) noexcept override;
@@ -147,6 +149,7 @@ class ShmTransport final : public Transport {
   bool come_back(RingSet& retired, bool all) noexcept;
   bool fence() noexcept;
   bool any_bell() const noexcept;
+  void say_where() noexcept;
 
   shm::NodeMemory& memory_;
   shm::RankArea& self_;
@@ -172,6 +175,7 @@ class ShmTransport final : public Transport {
   std::atomic<bool> any_dead_{false};
   // Relaxed, lossy: they decide when, not whether.
   std::atomic<uint32_t> polls_{0};
+  std::atomic<uint32_t> partner_{0};  // whom a message went to or came from last
   std::atomic<uint32_t> next_[kLaneCount] = {};
 
   // Relaxed; only on slow paths.
