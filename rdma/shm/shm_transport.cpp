@@ -62,7 +62,9 @@ Status ShmTransport::init(const JobPlace& place) noexcept {
 // ---- sending ----
 
 inline void ShmTransport::finish(OutRing& ring, bool polled) noexcept HYDRANT_NO_TSA {
-  partner_.store(ring.to(), std::memory_order_relaxed);
+  // A store each time is a store more behind every message.
+  if (partner_.load(std::memory_order_relaxed) != ring.to()) [[unlikely]]
+    partner_.store(ring.to(), std::memory_order_relaxed);
   if (!polled) [[unlikely]] {
     counts_.bells_rung.fetch_add(1, std::memory_order_relaxed);
     ring.call_reader(memory_.area(ring.to()), memory_.node_rank());
