@@ -107,7 +107,7 @@ extern "C" {
 int hydrant_request_short(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags,
                           unsigned nargs, const gex_AM_Arg_t* args) {
   const Job& the_job = job();
-  if (is_plain(the_job, nargs) && handler_depth == 0 && tm == &the_job.team &&
+  if (is_plain(the_job, nargs) && handler_depth == 0 && tm == &hydrant_world &&
       rank < the_job.size() && rank != the_job.rank()) [[likely]] {
     const Status status = post_short(the_job, rank, Lane::kRequest, handler, nargs, args);
     if (status == Status::kOk) [[likely]]

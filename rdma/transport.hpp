@@ -91,8 +91,8 @@ class Transport {
   virtual void commit(Outgoing& room, uint32_t tag) noexcept = 0;
   virtual void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
                                 uint32_t bytes) noexcept = 0;
-  // A message that is nothing but a head of `bytes` bytes, a multiple of 4: reserve(), a copy and commit() in
-  // one call, for the messages that are sent most. Errors: as reserve().
+  // A message that is nothing but a head of `bytes` bytes, a multiple of 4: reserve(), a copy and
+  // commit() in one call, for the messages that are sent most. Errors: as reserve().
   virtual Status post(Rank peer, Lane lane, uint32_t tag, const void* head,
                       uint32_t bytes) noexcept {
     Outgoing room;
@@ -169,8 +169,8 @@ class Transport {
   void sleep(uint64_t deadline_ns) noexcept { sleep(deadline_ns, {}); }
   // Gives the processor to whoever else can run on it, and lets the peers know.
   virtual void yield() noexcept { sched_yield(); }
-  // True if the rank that this one sent to or heard from last seems to run on another processor: then an answer
-  // is near. A hint, and a cheap one.
+  // True if the rank that this one sent to or heard from last seems to run on another processor: then
+  // an answer is near. A hint, and a cheap one.
   virtual bool is_answer_near() const noexcept { return false; }
   // Makes the threads of `peer` leave sleep(), if it is on this node: what this rank has stored before is
   // seen by them, or by the check that they make. Two loads if nobody there sleeps.

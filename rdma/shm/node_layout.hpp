@@ -120,7 +120,8 @@ struct RankArea {
   // Bit 0: threads of the rank sleep. The rest counts how often they were woken.
   alignas(128) std::atomic<uint32_t> sleep;
 
-  // 1 + the processor that a thread of the rank runs on; 0 if it has given it away, or nobody has said. A hint.
+  // 1 + the processor that a thread of the rank runs on; 0 if it has given it away, or nobody has
+  // said. A hint.
   alignas(kLineBytes) std::atomic<uint32_t> processor;
 
   // Bit r of the lane: the ring from node rank r has something, and nobody looks at it.

@@ -115,8 +115,9 @@ uint32_t ShmTransport::drain(InRing& ring, uint32_t from, Lane lane, Receiver& r
       ring.skip(Word::lines(word));
       continue;
     }
-    // One of a flood: its later lines lie in the writer's cache, and are fetched all at once. Those of a message
-    // that was waited for are on their way out of it, and to ask for them now makes them come later.
+    // One of a flood: its later lines lie in the writer's cache, and are fetched all at once. Those of a
+    // message that was waited for are on their way out of it, and to ask for them now makes them come
+    // later.
     if (done != 0) {
       for (uint32_t i = 1; i < Word::lines(word); ++i)
         __builtin_prefetch(ring.line() + size_t{i} * shm::kLineBytes);
