@@ -1,9 +1,9 @@
 #include "rdma/injected_settings.hpp"
 
+#include "firehose/base/config.hpp"
 #include "firehose/base/config_grammar.hpp"
 
 #include <array>
-#include <cstdlib>
 
 namespace hydrant {
 namespace {
@@ -137,9 +137,7 @@ Status parse_injection(std::string_view text, Injection* injection) noexcept {
 }
 
 Status read_injection(Injection* injection) noexcept {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): while the job is wired up
-  const char* text = std::getenv("HYDRANT_INJECT");
-  return parse_injection(text != nullptr ? text : "", injection);
+  return parse_injection(knob_text(Knob::kInject), injection);
 }
 
 }  // namespace hydrant

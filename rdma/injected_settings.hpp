@@ -2,7 +2,7 @@
 // on a network, and tests meet one. The same on all ranks.
 //
 //   send_only                         only messages: no one-sided operations, no shared memory
-//   delay=5us,bandwidth=10G,depth=64  a network with one-sided operations; docs/core_api.md has the list
+//   delay=5us,bandwidth=10G,depth=64  a network with one-sided operations; docs/put_get.md has the list
 //
 // Threads: any. Errors: kBadArg, naming the text and what is known.
 #pragma once
@@ -23,7 +23,7 @@ struct InjectedNetwork {
   uint64_t seed = 1;
   uint32_t credits = 128;  // messages under way to one peer in one lane
   uint32_t cells = 0;      // taken or under way in one lane
-  uint32_t depth = 64;     // one-sided operations under way
+  uint32_t depth = 256;    // one-sided operations under way
 };
 
 struct Injection {

@@ -208,6 +208,15 @@ Status InjectedTransport::get(Rank peer, uintptr_t remote, void* local, size_t b
   return begin(peer, {.remote = remote, .local = local, .bytes = bytes, .completion = completion});
 }
 
+// A client that hears at once that the kernel may not copy takes another way; later it could not.
+Status InjectedTransport::reach(Pair& pair, uintptr_t remote) noexcept {
+  if (pair.is_reached) return Status::kOk;
+  std::byte byte;
+  const Status status = inside_->get(pair.peer, remote, &byte, 1, nullptr);
+  pair.is_reached = status == Status::kOk;
+  return status;
+}
+
 Status InjectedTransport::begin(Rank peer, const Operation& wanted) noexcept {
   if (depth_ == 0)
     return fail_plainly(Status::kUnsupported, "this transport has no one-sided operations");
@@ -218,6 +227,7 @@ Status InjectedTransport::begin(Rank peer, const Operation& wanted) noexcept {
   advance(now);
   if (pair->is_lost) return fail(Status::kBroken, "rank %u is gone", peer);
   if (operation_count_ == depth_) return Status::kNotReady;
+  if (const Status reached = reach(*pair, wanted.remote); reached != Status::kOk) return reached;
   Operation& operation = operations_[operation_count_++];
   operation = wanted;
   operation.pair = pair;

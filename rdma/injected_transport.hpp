@@ -64,7 +64,8 @@ class InjectedTransport final : public Transport {
     return depth_ != 0 ? kOneSided | kPutsBeforeMessages : 0;
   }
   uint32_t depth() const noexcept override { return depth_; }
-  // What the transport inside makes of the memory is told by the completion.
+  // What the transport inside makes of the memory is told by the completion; but kUnsupported at once where
+  // it reaches nothing of the peer.
   Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
              Completion* completion) noexcept override;
   Status get(Rank peer, uintptr_t remote, void* local, size_t bytes,
@@ -85,6 +86,7 @@ class InjectedTransport final : public Transport {
   struct Pair {
     Rank peer = 0;
     bool is_lost = false;
+    bool is_reached = false;  // one-sided: the transport inside has been seen to reach its memory
     InjectedStream streams[kLaneCount];
     InjectedWire out;
     InjectedWire back;
@@ -113,6 +115,7 @@ class InjectedTransport final : public Transport {
   Status reserve_locked(Pair& pair, Lane lane, uint32_t bytes, Outgoing* room) noexcept
       HYDRANT_REQUIRES(mu_);
   void finish_commit(Outgoing& room, uint32_t tag, const Cell* cell, uint32_t bytes) noexcept;
+  Status reach(Pair& pair, uintptr_t remote) noexcept HYDRANT_REQUIRES(mu_);
   Status begin(Rank peer, const Operation& operation) noexcept;
   void expect(uint64_t due_ns) noexcept HYDRANT_REQUIRES(mu_);
 

@@ -64,6 +64,7 @@ enum class Knob : uint32_t {
   kNbiThrottle,
   kOnFault,
   kStats,
+  kInject,
   kEnd,  // not a knob
 };
 inline constexpr size_t kKnobCount = static_cast<size_t>(Knob::kEnd);

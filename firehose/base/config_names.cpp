@@ -14,9 +14,6 @@ bool starts_with(const char* text, const char* prefix) noexcept {
   return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
 }
 
-// Variables that are texts of a grammar of their own, read by others: known, but no knobs.
-constexpr const char* kTexts[] = {"HYDRANT_INJECT"};
-
 bool is_ours(const char* name) noexcept {
   // HYDRANT_JOB_* is what a launcher says to its processes.
   for (const char* other : {"HYDRANT_TEST_", "HYDRANT_BENCH_", "HYDRANT_JOB_"}) {
@@ -29,9 +26,6 @@ bool is_ours(const char* name) noexcept {
 bool is_known(std::string_view name) noexcept {
   for (size_t i = 0; i < kKnobCount; ++i) {
     if (name == knob_info(knob_at(i)).name) return true;
-  }
-  for (const char* text : kTexts) {
-    if (name == text) return true;
   }
   return false;
 }
@@ -51,20 +45,19 @@ const char* nearest_knob_name(const char* name) noexcept {
   // A typo or two in a short word, a few more in a long one.
   size_t best = 2 + wanted.size() / 4;
   const char* nearest = nullptr;
-  const auto consider = [&](const char* candidate) noexcept {
-    const auto known = stem(candidate);
-    const bool other_family = name[0] != candidate[0];
+  for (size_t i = 0; i < kKnobCount; ++i) {
+    const KnobInfo& info = knob_info(knob_at(i));
+    const auto known = stem(info.name);
+    const bool other_family = name[0] != info.name[0];
     size_t distance = edit_distance(wanted, known) + (other_family ? 1 : 0);
     // "HYDRANT_LOG_LEVEL": one is the beginning of the other.
     const bool begins = wanted.size() >= 3 && known.size() >= 3 &&
                         (wanted.starts_with(known) || known.starts_with(wanted));
     if (begins && distance > 1) distance = 1;
-    if (distance >= best) return;
+    if (distance >= best) continue;
     best = distance;
-    nearest = candidate;
-  };
-  for (size_t i = 0; i < kKnobCount; ++i) consider(knob_info(knob_at(i)).name);
-  for (const char* text : kTexts) consider(text);
+    nearest = info.name;
+  }
   return nearest;
 }
 

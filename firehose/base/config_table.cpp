@@ -390,6 +390,16 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .effect = "Each process writes, when it ends, what it has put and got, by path and peer, to "
                "this file; %r in its name is the rank, %% a percent sign.",
      .choices = "json:FILE"},
+    {.knob = Knob::kInject,
+     .name = "HYDRANT_INJECT",
+     .type = KnobType::kText,
+     .unit = "",
+     .default_text = "",
+     .effect =
+         "For measuring and tests, the same on all ranks: what stands between this job and its "
+         "transport, messages alone or a network with delay, bandwidth and credits; another "
+         "text is an error of init.",
+     .choices = "send_only|ITEM=VALUE,..."},
 }};
 
 constexpr bool rows_are_in_order() {

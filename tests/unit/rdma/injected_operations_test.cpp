@@ -1,8 +1,7 @@
 // Puts and gets on the injected network: when the source is read, when the target is written, when it is told.
 #include "tests/unit/rdma/injected_world.hpp"
 
-#include <random>
-#include <sys/mman.h>
+#include <cstdlib>
 #include <thread>
 
 namespace {
@@ -135,11 +134,28 @@ TEST(InjectedOperations, WhatIsWrongWithTheMemoryIsToldAtTheEnd) {
   char word[8] = {};
   Told put;
   Told get;
+  // The first one tells whether anything is reached.
+  EXPECT_EQ(node.net->put(1, 4096, word, 8, &put), Status::kUnsupported);
+  EXPECT_EQ(put.times, 0);
+  ASSERT_EQ(node.net->get(1, at(&put), word, 1, nullptr), Status::kOk);
+  EXPECT_EQ(node.after(2000), 1u);
   ASSERT_EQ(node.net->put(1, 4096, word, 8, &put), Status::kOk);
   ASSERT_EQ(node.net->get(1, 4096, word, 8, &get), Status::kOk);
   EXPECT_EQ(node.after(2000), 2u);
   EXPECT_EQ(put.status, Status::kUnsupported);
   EXPECT_EQ(get.status, Status::kUnsupported);
+}
+
+TEST(InjectedOperations, AreRefusedAtOnceWhereNothingIsReached) {
+  ASSERT_EQ(setenv("HYDRANT_CMA", "n", 1), 0);
+  InjectedNode node({.delay_ns = 1000});
+  ASSERT_EQ(unsetenv("HYDRANT_CMA"), 0);
+  char word[8] = {};
+  Told told;
+  EXPECT_EQ(node.net->put(1, at(word), word, 8, &told), Status::kUnsupported);
+  EXPECT_EQ(node.net->get(1, at(word), word, 8, &told), Status::kUnsupported);
+  node.after(10'000);
+  EXPECT_EQ(told.times, 0);
 }
 
 TEST(InjectedOperations, WithABuriedOneEndBroken) {

@@ -247,8 +247,9 @@ TEST(KnobDocumentation, HasTheRowsOfTheTable) {
       choices.replace(at, 1, ", ");
     if (!choices.empty()) type += ": " + choices;
     const std::string unit = info.unit[0] != '\0' ? info.unit : "–";
+    const std::string standard = info.default_text[0] != '\0' ? info.default_text : "–";
     const std::string row = std::string("| `") + info.name + "` | " + type + " | " + unit + " | " +
-                            info.default_text + " | " + info.effect + " |";
+                            standard + " | " + info.effect + " |";
     EXPECT_THAT(page, HasSubstr(row));
   }
 }
