@@ -209,8 +209,8 @@ Status InjectedTransport::get(Rank peer, uintptr_t remote, void* local, size_t b
 }
 
 // A client that hears at once that the kernel may not copy takes another way; later it could not.
-Status InjectedTransport::reach(Pair& pair, uintptr_t remote) noexcept {
-  if (pair.is_reached) return Status::kOk;
+Status InjectedTransport::reach(Pair& pair, uintptr_t remote, size_t bytes) noexcept {
+  if (pair.is_reached || inside_->mapped(pair.peer, remote, bytes) != nullptr) return Status::kOk;
   std::byte byte;
   const Status status = inside_->get(pair.peer, remote, &byte, 1, nullptr);
   pair.is_reached = status == Status::kOk;
@@ -227,7 +227,8 @@ Status InjectedTransport::begin(Rank peer, const Operation& wanted) noexcept {
   advance(now);
   if (pair->is_lost) return fail(Status::kBroken, "rank %u is gone", peer);
   if (operation_count_ == depth_) return Status::kNotReady;
-  if (const Status reached = reach(*pair, wanted.remote); reached != Status::kOk) return reached;
+  if (const Status reached = reach(*pair, wanted.remote, wanted.bytes); reached != Status::kOk)
+    return reached;
   Operation& operation = operations_[operation_count_++];
   operation = wanted;
   operation.pair = pair;

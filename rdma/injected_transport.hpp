@@ -3,9 +3,9 @@
 // testing on one machine what a path does on a network.
 //
 // Messages are written into memory of this class, kept until they are due, and then sent by the transport
-// inside (cells are its own all along). Puts and gets are copied by the transport inside when they arrive: the
-// source of a put is read as late as that, so whoever writes to it before the completion is seen to. Nothing
-// of another rank is mapped.
+// inside (cells are its own all along). Puts and gets are copied by the transport inside when they arrive:
+// the source of a put is read as late as that, so whoever writes to it before the completion is seen to.
+// Nothing of another rank is mapped.
 //
 // Things move in poll(), reserve() and put(), and, for those who call none of these, in a thread of its own a
 // little later: a network carries on when its client computes.
@@ -65,7 +65,7 @@ class InjectedTransport final : public Transport {
   }
   uint32_t depth() const noexcept override { return depth_; }
   // What the transport inside makes of the memory is told by the completion; but kUnsupported at once where
-  // it reaches nothing of the peer.
+  // it reaches nothing of the peer beside what it has mapped.
   Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
              Completion* completion) noexcept override;
   Status get(Rank peer, uintptr_t remote, void* local, size_t bytes,
@@ -86,7 +86,7 @@ class InjectedTransport final : public Transport {
   struct Pair {
     Rank peer = 0;
     bool is_lost = false;
-    bool is_reached = false;  // one-sided: the transport inside has been seen to reach its memory
+    bool is_reached = false;  // memory that the transport inside has not mapped, by some other way
     InjectedStream streams[kLaneCount];
     InjectedWire out;
     InjectedWire back;
@@ -115,7 +115,7 @@ class InjectedTransport final : public Transport {
   Status reserve_locked(Pair& pair, Lane lane, uint32_t bytes, Outgoing* room) noexcept
       HYDRANT_REQUIRES(mu_);
   void finish_commit(Outgoing& room, uint32_t tag, const Cell* cell, uint32_t bytes) noexcept;
-  Status reach(Pair& pair, uintptr_t remote) noexcept HYDRANT_REQUIRES(mu_);
+  Status reach(Pair& pair, uintptr_t remote, size_t bytes) noexcept HYDRANT_REQUIRES(mu_);
   Status begin(Rank peer, const Operation& operation) noexcept;
   void expect(uint64_t due_ns) noexcept HYDRANT_REQUIRES(mu_);
 

@@ -1,4 +1,4 @@
-// Puts and gets on the injected network: when the source is read, when the target is written, when it is told.
+// Puts and gets on the injected network: when the source is read, the target written, the client told.
 #include "tests/unit/rdma/injected_world.hpp"
 
 #include <cstdlib>
@@ -156,6 +156,16 @@ TEST(InjectedOperations, AreRefusedAtOnceWhereNothingIsReached) {
   EXPECT_EQ(node.net->get(1, at(word), word, 8, &told), Status::kUnsupported);
   node.after(10'000);
   EXPECT_EQ(told.times, 0);
+  // What is mapped inside says nothing of the rest.
+  std::string there = "mapped";
+  ASSERT_EQ(node.net->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
+  ASSERT_EQ(node.net->get(1, 0x10000, word, 6, &told), Status::kOk);
+  EXPECT_EQ(node.after(10'000), 1u);
+  EXPECT_STREQ(word, "mapped");
+  EXPECT_EQ(node.net->put(1, at(word), word, 8, &told), Status::kUnsupported);
+  ASSERT_EQ(node.net->put(1, 0x10000, "MAPPED", 6, &told), Status::kOk);
+  EXPECT_EQ(node.after(10'000), 1u);
+  EXPECT_EQ(there, "MAPPED");
 }
 
 TEST(InjectedOperations, WithABuriedOneEndBroken) {
