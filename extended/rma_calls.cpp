@@ -42,7 +42,7 @@ hydrant_peer* known_peer(gex_TM_t tm, gex_Rank_t rank, const void* remote, const
 void count_mapped(hydrant_peer& peer, Direction direction, size_t bytes) noexcept {
   hydrant_path_counts& counts =
       peer.path_counts[static_cast<uint32_t>(direction)][HYDRANT_PATH_MAPPED];
-  counts.ops += 1;
+  counts.ops += bytes != 0;
   counts.bytes += bytes;
 }
 bool put_known(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,

@@ -32,7 +32,11 @@ void add_path(const hydrant_path_counts& counts, uint64_t* ops, uint64_t* bytes)
   *bytes += look(counts.bytes);
 }
 
-void add(const hydrant_peer& peer, hydrant_path_t path, hydrant_path_counts_t* sum) noexcept {
+// To who calls, this process is one more rank whose memory is mapped.
+void add(const hydrant_peer& peer, hydrant_path_t path, bool is_self,
+         hydrant_path_counts_t* sum) noexcept {
+  if (is_self && path == HYDRANT_PATH_MAPPED) return;
+  if (is_self && path == HYDRANT_PATH_SELF) add(peer, HYDRANT_PATH_MAPPED, false, sum);
   if (path == HYDRANT_PATH_INLINED) {
     add_small(peer.small_counts[0], &sum->put_ops, &sum->put_bytes);
     add_small(peer.small_counts[1], &sum->get_ops, &sum->get_bytes);
@@ -65,7 +69,8 @@ int hydrant_query_path(gex_Rank_t rank, hydrant_path_t path, hydrant_path_counts
   const Rank end = rank == GEX_RANK_INVALID ? size : rank + 1;
   Adopted<RmaThread>::for_each([&](const RmaThread& thread) {
     if (!thread.has_peers()) return;
-    for (Rank peer = first; peer < end; ++peer) add(thread.peer(peer), path, counts);
+    for (Rank peer = first; peer < end; ++peer)
+      add(thread.peer(peer), path, peer == job().rank(), counts);
   });
   return GASNET_OK;
 }
