@@ -46,6 +46,20 @@ Copied copy_by_kernel(Call call, void* ours, uintptr_t named, size_t bytes) noex
   return Copied::kYes;
 }
 
+// One byte of each.
+Copied copy_pages_by_kernel(std::byte* ours, const iovec* pages, size_t count) noexcept {
+  if (is_forbidden.load(std::memory_order_relaxed)) return Copied::kForbidden;
+  const iovec local{ours, count};
+  ssize_t copied = 0;
+  do {
+    copied = process_vm_readv(getpid(), &local, 1, pages, count, 0);
+  } while (copied < 0 && errno == EINTR);
+  if (copied == static_cast<ssize_t>(count)) return Copied::kYes;
+  if (copied >= 0 || errno == EFAULT) return Copied::kNo;
+  is_forbidden.store(true, std::memory_order_relaxed);
+  return Copied::kForbidden;
+}
+
 }  // namespace
 
 bool write_own(uintptr_t dest, const void* source, size_t bytes) noexcept {
@@ -76,6 +90,26 @@ const void* read_own(uintptr_t source, void* scratch, size_t bytes) noexcept {
   const Copied copied = copy_by_kernel(process_vm_readv, scratch, source, bytes);
   if (copied == Copied::kNo) return nullptr;
   return copied == Copied::kYes ? scratch : place;
+}
+
+// Reads one byte of every page.
+bool can_read_own(uintptr_t source, size_t bytes) noexcept {
+  if (in_segment(source, bytes)) return true;
+  constexpr size_t kPage = 4096;
+  constexpr size_t kMostPages = 128;  // per call; bounded by what fits on a stack
+  const uintptr_t end = source + bytes;
+  std::byte looked[kMostPages];
+  while (source < end) {
+    iovec pages[kMostPages];
+    size_t count = 0;
+    for (; count < kMostPages && source < end; ++count) {
+      pages[count] = {reinterpret_cast<void*>(source), 1};
+      source = (source | (kPage - 1)) + 1;
+    }
+    const Copied copied = copy_pages_by_kernel(looked, pages, count);
+    if (copied != Copied::kYes) return copied == Copied::kForbidden;
+  }
+  return true;
 }
 
 }  // namespace hydrant

@@ -15,5 +15,7 @@ bool write_own(uintptr_t dest, const void* source, size_t bytes) noexcept;
 bool fill_own(uintptr_t dest, int value, size_t bytes) noexcept;
 // Where `bytes` bytes from `source` on can be read: there, or in `scratch` after a copy. Null: they cannot.
 const void* read_own(uintptr_t source, void* scratch, size_t bytes) noexcept;
+// Whether [source, source+bytes) can be read where it is. Cost outside the segment: some 50 ns per page.
+bool can_read_own(uintptr_t source, size_t bytes) noexcept;
 
 }  // namespace hydrant

@@ -105,19 +105,22 @@ void on_fill(gex_Token_t token, int32_t low, int32_t high, int32_t dest_low, int
   answer_done(token, low, high, dest, written ? 0 : bytes);
 }
 
+const void* find_long_source(uintptr_t source, size_t bytes) noexcept {
+  return can_read_own(source, bytes) ? reinterpret_cast<const void*>(source) : nullptr;
+}
 // What a get asks for, wherever it can be sent from. Null: it cannot be read.
 const void* find_source(uintptr_t source, size_t bytes) noexcept {
   RmaThread* thread = RmaThread::mine();
   std::byte* scratch = thread != nullptr ? thread->scratch() : nullptr;
   if (scratch == nullptr || bytes > RmaThread::kScratchBytes)
-    return reinterpret_cast<const void*>(source);
+    return find_long_source(source, bytes);
   return read_own(source, scratch, bytes);
 }
 
 void on_get(gex_Token_t token, Category category, int32_t low, int32_t high, uint64_t dest,
             uintptr_t source, size_t bytes) noexcept {
-  const void* data = category == Category::kMedium ? find_source(source, bytes)
-                                                   : reinterpret_cast<const void*>(source);
+  const void* data =
+      category == Category::kMedium ? find_source(source, bytes) : find_long_source(source, bytes);
   if (data == nullptr) {
     answer_done(token, low, high, source, bytes);
     return;
