@@ -53,6 +53,7 @@ void count_failed(Pieces& pieces, Status status, Rank peer, uintptr_t at, size_t
 void reset(Pieces& pieces) noexcept {
   pieces.started = 0;
   pieces.completed.store(0, std::memory_order_relaxed);
+  pieces.most = UINT64_MAX;
   pieces.returns_errors = false;
   pieces.failure.store(0, std::memory_order_relaxed);
 }

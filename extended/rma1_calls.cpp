@@ -87,7 +87,7 @@ gasnet_handle_t gasnet_memset_nb(gasnet_node_t rank, void* dest, int value, size
                  : fill_and_wait(rank, dest, value, bytes);
   }
   (void)answer(status, "gasnet_memset_nb");
-  return event != nullptr ? hand_out(event) : GEX_EVENT_INVALID;
+  return event != nullptr ? hand_out(event, "gasnet_memset_nb") : GEX_EVENT_INVALID;
 }
 
 void gasnet_memset_nbi(gasnet_node_t rank, void* dest, int value, size_t bytes) {

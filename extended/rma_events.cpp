@@ -5,6 +5,7 @@
 #include "extended/event.hpp"
 #include "extended/rma_thread.hpp"
 #include "extended/wait.hpp"
+#include "firehose/base/log.hpp"
 
 namespace hydrant {
 namespace {
@@ -24,14 +25,22 @@ hydrant_event* take_pieces_event() noexcept {
   return event;
 }
 
-gex_Event_t hand_out(hydrant_event* event) noexcept {
+gex_Event_t hand_out(hydrant_event* event, const char* call) noexcept {
   if (!event->pieces.all_done()) return event;
+  look_for_failure(*event, call);
   give_event(event);
   return GEX_EVENT_INVALID;
 }
 
 void look_for_failure(const hydrant_event& event, const char* call) noexcept {
-  (void)answer(failure_of(event.pieces), call);
+  const Status status = failure_of(event.pieces);
+  if (status == Status::kOk) [[likely]]
+    return;
+  // Nobody gets the code any more.
+  if (event.pieces.returns_errors && faults_return(true))
+    log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
+  else
+    (void)answer(status, call);
 }
 
 int finish_blocking(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call) noexcept {
@@ -64,7 +73,7 @@ gex_Event_t start_with_event(gex_TM_t tm, gex_Rank_t rank, Transfer what,
     give_event(event);
     return answer(status, call) == GASNET_ERR_NOT_READY ? GEX_EVENT_NO_OP : GEX_EVENT_INVALID;
   }
-  return hand_out(event);
+  return hand_out(event, call);
 }
 
 int start_implicit(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call) noexcept {
@@ -96,6 +105,9 @@ Categories categories(gex_EC_t mask) noexcept {
 RmaThread* check_implicit(const char* call) noexcept {
   if (handler_depth != 0) [[unlikely]]
     fatal("%s in a handler, where nothing may wait", call);
+  // What a thread has is as large as the job is.
+  if (!is_wired()) [[unlikely]]
+    return nullptr;
   RmaThread* thread = RmaThread::mine();
   if (thread != nullptr && thread->region != nullptr) [[unlikely]]
     fatal("%s in an access region: end it first (gex_NBI_EndAccessRegion)", call);
@@ -164,8 +176,7 @@ gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t) {
   }
   hydrant_event* event = thread->region;
   thread->region = nullptr;
-  if (event->pieces.all_done()) look_for_failure(*event, "gex_NBI_EndAccessRegion");
-  return hand_out(event);
+  return hand_out(event, "gex_NBI_EndAccessRegion");
 }
 
 // Nothing that can be asked for a leaf is in this version, and what is complete has only complete leaves.
