@@ -1,0 +1,63 @@
+// What the parts of rma_client share: the job, its checks, and the memory that every rank shows the others.
+// A failed check ends the job with 3 and a line that begins with "WRONG".
+#pragma once
+
+#include <gasnet.h>
+#include <gasnetex.h>
+#include <hydrant/rma.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+
+namespace rma_client {
+
+extern gex_TM_t team;
+extern gex_Rank_t me;
+extern gex_Rank_t size;
+inline constexpr gex_Rank_t kMostRanks = 4;
+
+[[noreturn, gnu::format(printf, 1, 2)]] void wrong(const char* format, ...);
+void barrier();
+
+// ---- memory that others put to and get from, as large on every rank ----
+enum Area : uint32_t { kSegment, kMapped, kHeap, kStatic, kStack, kAreas };
+inline constexpr size_t kAreaBytes[kAreas] = {size_t{8} << 20, size_t{8} << 20, size_t{2} << 20,
+                                              size_t{2} << 20, size_t{512} << 10};
+inline constexpr const char* kAreaNames[kAreas] = {"segment", "mapped", "heap", "static", "stack"};
+// Where `rank` has it.
+std::byte* area(gex_Rank_t rank, Area which);
+// Of this rank's segment, behind the area: for the near side of operations.
+inline constexpr size_t kOwnSegmentBytes = size_t{8} << 20;
+std::byte* own_segment();
+
+inline double now_s() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// ---- the parts; arguments as numbers ----
+void model(uint64_t seed, uint64_t threads, uint64_t operations, double seconds);
+void neighbours(double seconds);
+// Which paths operations may take: one name, or several joined by "+".
+struct Expected {
+  const char* segment;   // up to 60000 bytes, to and from the segment of another rank
+  const char* heap;      // the same for its heap
+  const char* large;     // 300000 bytes between segments
+  const char* constant;  // sizes that the compiler knows, segment
+  const char* self;
+};
+void counts(const Expected& expected);
+void recycling();
+void huge();
+// Does what is wrong, in rank 0. Prints what comes back, if something does.
+void misuse(const char* what);
+void put_in_a_handler();
+
+// Puts and gets until somebody ends the job.
+void stream();
+// One rank does not poll for a while.
+void silence();
+
+}  // namespace rma_client

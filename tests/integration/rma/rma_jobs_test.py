@@ -1,0 +1,226 @@
+#!/usr/bin/python3
+"""rma_jobs_test.py FOLDER_OF_CLIENTS
+
+Runs rma_client as jobs of 1 to 4 ranks, by every path and with the knobs that bound them: the model against plain
+memory, neighbouring bytes, counts, misuse, memory that is not there, peers that are silent or killed.
+HYDRANT_TEST_LONG=1 makes it long, HYDRANT_TEST_SEED=N repeats a run of the model. Times are limits only.
+"""
+import os
+import pathlib
+import random
+import re
+import signal
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "launch"))
+from jobs import Job  # noqa: E402  (the path has to be there first)
+
+FOLDER = ""
+LONG = bool(os.environ.get("HYDRANT_TEST_LONG"))
+SEED = int(os.environ.get("HYDRANT_TEST_SEED") or (random.randrange(1 << 31) if LONG else 1))
+# Steps and threads of a run of the model, and seconds after which it may stop early: slow builds take less of it.
+STEPS, THREADS, SECONDS = ("20000", "4", "20") if LONG else ("300", "2", "4")
+# Two ranks meet in one word for this long; all paths together.
+MEETING = 60 if LONG else 3
+GOOD = "all held\n"
+
+PATHS = ["auto", "mapped", "cma", "direct", "bounce", "am", "am_medium", "am_long"]
+KNOBS = {
+    "no long gets": {"HYDRANT_PATH": "am", "HYDRANT_USE_LONG_GETS": "n"},
+    "no long puts": {"HYDRANT_PATH": "am", "HYDRANT_USE_LONG_PUTS": "n"},
+    "all long": {"HYDRANT_PATH": "am", "HYDRANT_MEDIUM_LONG_THRESHOLD": "0"},
+    "long from 200 on": {"HYDRANT_PATH": "am", "HYDRANT_MEDIUM_LONG_THRESHOLD": "200"},
+    "one at a time": {"HYDRANT_PATH": "am", "GASNET_NETWORKDEPTH": "1"},
+    "two, one without event": {"HYDRANT_PATH": "am", "GASNET_NETWORKDEPTH": "2", "GASNET_NBI_THROTTLE": "1"},
+    "the kernel does not copy": {"HYDRANT_CMA": "n"},
+}
+FAULT = r"bytes at 0x[0-9a-f]+ of rank 1 cannot be reached"
+
+
+class Clients:
+    """What jobs.py takes for a build, with one of the clients in place of launch's probe."""
+
+    def __init__(self, variant):
+        self.hydrant_run = ""
+        self.probe = str(pathlib.Path(FOLDER) / f"rma_client_{variant}")
+
+
+class RmaJobs(unittest.TestCase):
+    def run_job(self, variant, ranks, *steps, **variables):
+        """(exit code as a shell shows it, everything that was printed); nothing of the job is left."""
+        job = Job(Clients(variant), "fork", ranks, *steps, **variables)
+        code, output, errors = job.wait()
+        self.assertEqual(job.wait_until_gone(), [])
+        return code, output + errors
+
+    def holds(self, variant, ranks, *steps, **variables):
+        code, text = self.run_job(variant, ranks, *steps, **variables)
+        self.assertEqual((code, GOOD in text), (0, True), f"{variant}, {ranks} ranks, {steps}, {variables}:\n{text}")
+        return text
+
+    def model(self, variant, ranks, seed, **variables):
+        with self.subTest(variant=variant, ranks=ranks, seed=seed, **variables):
+            text = self.holds(variant, ranks, "model", str(seed), THREADS, STEPS, SECONDS, **variables)
+            self.assertIn(f"seed {seed}\n", text)
+
+    # ---- the model ----
+
+    def test_model(self):
+        for ranks in (1, 2, 3, 4):
+            for variant in ("par", "par_debug", "par_everything"):
+                self.model(variant, ranks, SEED + ranks)
+
+    def test_model_by_every_path(self):
+        for index, path in enumerate(PATHS[1:]):
+            self.model("par", 2 + index % 3, SEED + 10 + index, HYDRANT_PATH=path)
+            if LONG:
+                for variant in ("par_debug", "par_everything"):
+                    self.model(variant, 1 + index % 4, SEED + 20 + index, HYDRANT_PATH=path)
+
+    def test_model_with_every_knob(self):
+        for index, knobs in enumerate(KNOBS.values()):
+            self.model("par", 2 + index % 3, SEED + 30 + index, **knobs)
+
+    # ---- neighbours ----
+
+    def test_neighbouring_bytes(self):
+        for path in PATHS:
+            with self.subTest(path=path):
+                self.holds("par", 2, "neighbours", str(MEETING / len(PATHS)), HYDRANT_PATH=path)
+        self.holds("par", 3, "neighbours", "0", HYDRANT_PATH="am")
+
+    # ---- what is counted, and what is used again ----
+
+    def test_counts(self):
+        other = "cma+am_medium"  # the kernel may forbid it
+        runs = [("par", 3, "auto", "mapped", other, "mapped", "inlined", "self"),
+                ("par", 1, "auto", "self", "self", "self", "inlined", "self"),
+                ("par_debug", 2, "auto", "mapped", other, "mapped", "mapped", "self"),
+                ("par", 2, "am", "am_medium", "am_medium", "am_long", "am_medium", "am_medium"),
+                ("par", 2, "am_medium", *["am_medium"] * 5),
+                ("par", 2, "am_long", "am_long+am_medium", "am_medium", "am_long", "am_long+am_medium", "am_medium")]
+        for variant, ranks, path, *expected in runs:
+            with self.subTest(variant=variant, ranks=ranks, path=path):
+                self.holds(variant, ranks, "counts", *expected, HYDRANT_PATH=path)
+
+    def test_events_and_pieces_are_used_again(self):
+        for path in ("auto", "am", "bounce"):
+            with self.subTest(path=path):
+                self.holds("par", 2, "recycling", HYDRANT_PATH=path)
+
+    @unittest.skipUnless(LONG, "copies tens of GiB: only with HYDRANT_TEST_LONG=1")
+    def test_more_than_4_gib(self):
+        self.holds("par", 1, "huge")
+        self.holds("par", 2, "huge")
+        self.holds("par", 2, "huge", HYDRANT_PATH="am")
+
+    # ---- misuse ----
+
+    def misuse(self, variant, what, on_fault, **variables):
+        with self.subTest(what=what, variant=variant, on_fault=on_fault, **variables):
+            code, text = self.run_job(variant, 2, "misuse", what, HYDRANT_ON_FAULT=on_fault, **variables)
+            self.assertNotIn("WRONG", text)
+            self.assertNotIn("SEGV", text)
+            return code, text
+        return None, ""
+
+    def ends(self, variant, what, on_fault, pattern, **variables):
+        code, text = self.misuse(variant, what, on_fault, **variables)
+        if code is None:
+            return
+        with self.subTest(what=what, variant=variant, on_fault=on_fault, **variables):
+            self.assertNotEqual(code, 0, text)
+            self.assertRegex(text, r"FATAL ERROR \(rank 0\): .*" + pattern)
+
+    def returns(self, variant, what, on_fault, pattern, code_of_call, **variables):
+        code, text = self.misuse(variant, what, on_fault, **variables)
+        if code is None:
+            return
+        with self.subTest(what=what, variant=variant, on_fault=on_fault, **variables):
+            self.assertEqual((code, GOOD in text), (0, True), text)
+            self.assertRegex(text, rf"answered {code_of_call}: .*{pattern}")
+
+    def test_calls_that_are_wrong(self):
+        bad_arg = "10003"
+        texts = {
+            "rank": ("rank 2 does not exist", bad_arg),
+            "rank_get": ("rank 12345 does not exist", bad_arg),
+            "rank_value": ("rank 2 does not exist", bad_arg),
+            "rank_memset": ("rank 2 does not exist", "0"),
+            "null_remote": ("1 bytes, and the remote address is null", bad_arg),
+            "null_local": ("100 bytes, and the local address is null", bad_arg),
+            "null_local_self": ("100 bytes, and the local address is null", bad_arg),
+            "wrap_remote": ("100 bytes from 0xfffffffffffffff6 on wrap around", bad_arg),
+            "wrap_self": ("100 bytes from 0xfffffffffffffff6 on wrap around", bad_arg),
+            "wrap_length": (r"184467440737095516\d\d bytes from 0x[0-9a-f]+ on wrap around", bad_arg),
+            "team": ("GEX_TM_INVALID", bad_arg),
+        }
+        for what, (text, code) in texts.items():
+            for variant in ("par", "par_debug"):
+                self.ends(variant, what, "auto", text)
+                self.returns(variant, what, "return", text, code)
+        for what, text in {"rank_many": "rank 2 does not exist", "null_list": "the array is null"}.items():
+            self.ends("par", what, "abort", text)
+            self.returns("par", what, "auto", text, bad_arg)
+        self.ends("par_debug", "handler", "auto", "a handler may not put or get")
+        self.ends("par", "handler", "auto", "a handler may not put or get", HYDRANT_PATH="am")
+
+    def test_events_that_are_misused(self):
+        texts = {"no_op": "GEX_EVENT_NO_OP is no event", "no_op_leaf": "GEX_EVENT_NO_OP is no event",
+                 "second_sync": "this event was synced before",
+                 "nested": "in an access region", "sync_in_region": "in an access region",
+                 "end_without_begin": "without gex_NBI_BeginAccessRegion"}
+        for what, text in texts.items():
+            self.ends("par_debug", what, "return", text, HYDRANT_PATH="am")
+
+    def test_memory_that_is_not_there(self):
+        forms = ["blocking", "nb", "nbi", "region", "many", "many_event", "memset", "memset_nb"]
+        index = 0
+        for form in forms:
+            for place in ("none", "ends", "read_only"):
+                for suffix in ("", "-large", "-get", "-get-large"):
+                    if "get" in suffix and (form.startswith("memset") or place == "read_only"):
+                        continue
+                    # All of them by all paths are for the long run; here every path has its turn.
+                    paths = ["auto", "am_medium", "am_long"]
+                    for path in paths if LONG else [paths[index % len(paths)]]:
+                        self.cannot_be_reached(form, f"{form}-{place}{suffix}", path)
+                    index += 1
+
+    def cannot_be_reached(self, form, what, path):
+        code = "10003" if form in ("blocking", "many") else "0"
+        self.returns("par", what, "return", FAULT, code, HYDRANT_PATH=path)
+        if form.startswith("many"):
+            self.returns("par", what, "auto", FAULT, code, HYDRANT_PATH=path)
+        else:
+            self.ends("par", what, "auto", FAULT, HYDRANT_PATH=path)
+
+    # ---- peers that are silent, and peers that are gone ----
+
+    def test_a_silent_peer_is_named_once(self):
+        text = self.holds("par", 2, "silence", HYDRANT_PATH="am", HYDRANT_WAIT_WARN="200ms")
+        self.assertEqual(len(re.findall(r"puts and gets: .* still under way, the last with rank 1", text)), 1, text)
+        text = self.holds("par", 2, "silence", HYDRANT_PATH="am", HYDRANT_WAIT_WARN="0")
+        self.assertNotIn("still under way", text)
+
+    def test_a_killed_peer_ends_the_job(self):
+        chance = random.Random(SEED)
+        for path in ("auto", "am", "am_long", "bounce"):
+            for ranks, victim in ((2, 1), (3, 0), (3, 2))[:3 if LONG else 2]:
+                with self.subTest(path=path, ranks=ranks, victim=victim):
+                    job = Job(Clients("par"), "fork", ranks, "stream", HYDRANT_PATH=path)
+                    job.wait_for(" by ", ranks)
+                    time.sleep(chance.uniform(0, 0.3))
+                    os.kill(job.pids()[victim], signal.SIGKILL)
+                    code, output, errors = job.wait()
+                    self.assertNotEqual(code, 0, output + errors)
+                    self.assertNotIn("WRONG", output + errors)
+                    self.assertRegex(errors, rf"rank {victim} .*signal 9")
+                    self.assertEqual(job.wait_until_gone(), [])
+
+
+if __name__ == "__main__":
+    FOLDER = sys.argv.pop(1)
+    unittest.main(verbosity=2)
