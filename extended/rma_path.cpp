@@ -16,8 +16,11 @@ namespace {
 constinit Paths the_paths;
 
 uint64_t depth_of(Knob knob, uint64_t most) noexcept {
-  const uint64_t wanted = knob_number(knob);
+  const KnobValue value = read_knob(knob);
+  const uint64_t wanted = value.number;
   if (wanted == 0 || wanted <= most) return wanted != 0 ? wanted : most;
+  // Nobody has asked for the default.
+  if (value.origin == KnobOrigin::kDefault) return most;
   log_warning("%s=%llu, and the transport (%s) bears %llu operations under way: %llu counts",
               knob_info(knob).name, static_cast<unsigned long long>(wanted),
               job().transport->name(), static_cast<unsigned long long>(most),
