@@ -11,6 +11,11 @@ namespace hydrant {
 
 void RmaThread::joined() noexcept {
   const Rank size = job().size();
+  if (region != nullptr) {
+    // Its thread ended in an access region: nobody has the event. One that is under way stays so for ever.
+    if (region->pieces.all_done()) give_event(region);
+    region = nullptr;
+  }
   for (Pieces& pieces : implicit_) {
     pieces.thread = this;
     pieces.most = paths().nbi_depth;
