@@ -190,8 +190,9 @@ Status make_room(RmaThread& thread, const Pieces& pieces, bool immediate) noexce
   return Status::kOk;
 }
 
-Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
-                            Pieces& pieces) noexcept {
+namespace {
+
+Status start_pieces(RmaThread& thread, Path path, const Transfer& what, Pieces& pieces) noexcept {
   const size_t most = path == Path::kAmLong ? kLongPiece : paths().medium_max;
   for (size_t done = 0; done < what.bytes;) {
     Transfer piece = what;
@@ -210,8 +211,20 @@ Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
     }
     done += piece.bytes;
   }
-  thread.count(what.direction, what.peer, path, what.bytes);
   return Status::kOk;
+}
+
+}  // namespace
+
+Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
+                            Pieces& pieces) noexcept {
+  const Status status = start_pieces(thread, path, what, pieces);
+  if (status == Status::kOk) thread.count(what.direction, what.peer, path, what.bytes);
+  return status;
+}
+
+Status go_on_by_messages(RmaThread& thread, const Transfer& rest, Pieces& pieces) noexcept {
+  return start_pieces(thread, choose_messages(paths(), rest), rest, pieces);
 }
 
 Status fill_by_messages(RmaThread& thread, Rank peer, uintptr_t remote, int value, size_t bytes,

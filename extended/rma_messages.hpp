@@ -20,6 +20,8 @@ inline constexpr size_t kLongPiece = size_t{4} << 20;
 // `path` is kAmMedium or kAmLong. Errors: as transfer().
 Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
                             Pieces& pieces) noexcept;
+// The rest of an operation that went another way until here, which counts it.
+Status go_on_by_messages(RmaThread& thread, const Transfer& rest, Pieces& pieces) noexcept;
 Status fill_by_messages(RmaThread& thread, Rank peer, uintptr_t remote, int value, size_t bytes,
                         Pieces& pieces) noexcept;
 

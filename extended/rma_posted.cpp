@@ -113,6 +113,7 @@ Status start(RmaThread& thread, const Transfer& part, Pieces& pieces, bool bounc
 
 Status start_all(RmaThread& thread, const Transfer& what, Pieces& pieces, bool bounces,
                  size_t most) noexcept {
+  const Path path = bounces ? Path::kBounce : Path::kDirect;
   for (size_t done = 0; done < what.bytes;) {
     Transfer part = what;
     part.remote += done;
@@ -123,12 +124,12 @@ Status start_all(RmaThread& thread, const Transfer& what, Pieces& pieces, bool b
     if (status == Status::kUnsupported && done != 0) {
       // Some of it is under way and cannot be called back: the rest goes by messages.
       part.bytes = what.bytes - done;
-      return transfer_by_messages(thread, choose_messages(paths(), part), part, pieces);
+      status = go_on_by_messages(thread, part, pieces);
     }
     if (status != Status::kOk) return status;
     done += part.bytes;
   }
-  thread.count(what.direction, what.peer, bounces ? Path::kBounce : Path::kDirect, what.bytes);
+  thread.count(what.direction, what.peer, path, what.bytes);
   return Status::kOk;
 }
 
