@@ -36,6 +36,19 @@ KNOBS = {
     "two, one without event": {"HYDRANT_PATH": "am", "GASNET_NETWORKDEPTH": "2", "GASNET_NBI_THROTTLE": "1"},
     "the kernel does not copy": {"HYDRANT_CMA": "n"},
 }
+# Networks between the ranks, and the paths that they make possible.
+NETWORK = "delay=20us,bandwidth=2G"
+NETWORKS = {
+    "messages alone": {"HYDRANT_INJECT": "send_only"},
+    "a network": {"HYDRANT_INJECT": NETWORK},
+    "bounced": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "bounce"},
+    "bounced, little memory": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "bounce", "HYDRANT_BOUNCE_MAX": "1024",
+                               "HYDRANT_BOUNCE_POOL": "4096"},
+    "out of order": {"HYDRANT_INJECT": "delay=10us,reorder=100us"},
+    "few credits": {"HYDRANT_INJECT": "delay=5us,credits=2,depth=2", "HYDRANT_PATH": "am"},
+    "nearly no room": {"HYDRANT_INJECT": "delay=5us,credits=4,depth=1", "GASNET_NBI_THROTTLE": "1"},
+    "long messages over it": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "am_long"},
+}
 FAULT = r"bytes at 0x[0-9a-f]+ of rank 1 cannot be reached"
 
 
@@ -83,12 +96,19 @@ class RmaJobs(unittest.TestCase):
         for index, knobs in enumerate(KNOBS.values()):
             self.model("par", 2 + index % 3, SEED + 30 + index, **knobs)
 
+    def test_model_over_networks(self):
+        for index, network in enumerate(NETWORKS.values()):
+            self.model("par", 2 + index % 3, SEED + 40 + index, **network)
+            if LONG:
+                self.model("par_everything", 2 + index % 3, SEED + 50 + index, **network)
+
     # ---- neighbours ----
 
     def test_neighbouring_bytes(self):
-        for path in PATHS:
-            with self.subTest(path=path):
-                self.holds("par", 2, "neighbours", str(MEETING / len(PATHS)), HYDRANT_PATH=path)
+        ways = [{"HYDRANT_PATH": path} for path in PATHS] + list(NETWORKS.values())
+        for way in ways:
+            with self.subTest(**way):
+                self.holds("par", 2, "neighbours", str(MEETING / len(ways)), **way)
         self.holds("par", 3, "neighbours", "0", HYDRANT_PATH="am")
 
     # ---- what is counted, and what is used again ----
@@ -104,11 +124,18 @@ class RmaJobs(unittest.TestCase):
         for variant, ranks, path, *expected in runs:
             with self.subTest(variant=variant, ranks=ranks, path=path):
                 self.holds(variant, ranks, "counts", *expected, HYDRANT_PATH=path)
+        # Which of the two it is depends on whose the source is.
+        two = "direct+bounce"
+        self.holds("par", 2, "counts", two, two, two, two, "self", HYDRANT_INJECT=NETWORK)
+        self.holds("par", 2, "counts", *["bounce"] * 4, "self", HYDRANT_INJECT=NETWORK, HYDRANT_PATH="bounce")
+        by_message = ["am_medium", "am_medium", "am_long", "am_medium", "self"]
+        self.holds("par", 2, "counts", *by_message, HYDRANT_INJECT="send_only")
 
     def test_events_and_pieces_are_used_again(self):
-        for path in ("auto", "am", "bounce"):
-            with self.subTest(path=path):
-                self.holds("par", 2, "recycling", HYDRANT_PATH=path)
+        for way in ({"HYDRANT_PATH": "am"}, {}, {"HYDRANT_INJECT": NETWORK},
+                    {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "bounce"}):
+            with self.subTest(**way):
+                self.holds("par", 2, "recycling", **way)
 
     @unittest.skipUnless(LONG, "copies tens of GiB: only with HYDRANT_TEST_LONG=1")
     def test_more_than_4_gib(self):
@@ -184,18 +211,19 @@ class RmaJobs(unittest.TestCase):
                     if "get" in suffix and (form.startswith("memset") or place == "read_only"):
                         continue
                     # All of them by all paths are for the long run; here every path has its turn.
-                    paths = ["auto", "am_medium", "am_long"]
-                    for path in paths if LONG else [paths[index % len(paths)]]:
-                        self.cannot_be_reached(form, f"{form}-{place}{suffix}", path)
+                    ways = [{}, {"HYDRANT_PATH": "am_medium"}, {"HYDRANT_PATH": "am_long"}, {"HYDRANT_INJECT": NETWORK},
+                            {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "bounce"}]
+                    for way in ways if LONG else [ways[index % len(ways)]]:
+                        self.cannot_be_reached(form, f"{form}-{place}{suffix}", way)
                     index += 1
 
-    def cannot_be_reached(self, form, what, path):
+    def cannot_be_reached(self, form, what, way):
         code = "10003" if form in ("blocking", "many") else "0"
-        self.returns("par", what, "return", FAULT, code, HYDRANT_PATH=path)
+        self.returns("par", what, "return", FAULT, code, **way)
         if form.startswith("many"):
-            self.returns("par", what, "auto", FAULT, code, HYDRANT_PATH=path)
+            self.returns("par", what, "auto", FAULT, code, **way)
         else:
-            self.ends("par", what, "auto", FAULT, HYDRANT_PATH=path)
+            self.ends("par", what, "auto", FAULT, **way)
 
     # ---- peers that are silent, and peers that are gone ----
 
@@ -207,10 +235,12 @@ class RmaJobs(unittest.TestCase):
 
     def test_a_killed_peer_ends_the_job(self):
         chance = random.Random(SEED)
-        for path in ("auto", "am", "am_long", "bounce"):
+        ways = [{}, {"HYDRANT_PATH": "am"}, {"HYDRANT_PATH": "am_long"}, {"HYDRANT_INJECT": NETWORK},
+                {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "bounce"}]
+        for way in ways:
             for ranks, victim in ((2, 1), (3, 0), (3, 2))[:3 if LONG else 2]:
-                with self.subTest(path=path, ranks=ranks, victim=victim):
-                    job = Job(Clients("par"), "fork", ranks, "stream", HYDRANT_PATH=path)
+                with self.subTest(ranks=ranks, victim=victim, **way):
+                    job = Job(Clients("par"), "fork", ranks, "stream", **way)
                     job.wait_for(" by ", ranks)
                     time.sleep(chance.uniform(0, 0.3))
                     os.kill(job.pids()[victim], signal.SIGKILL)

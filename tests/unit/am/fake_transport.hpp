@@ -22,7 +22,7 @@ struct SentMessage {
   bool has_cell = false;
 };
 
-class FakeTransport final : public Transport {
+class FakeTransport : public Transport {
  public:
   static constexpr uint32_t kInline = 240;
   static constexpr uint32_t kCell = 4096;

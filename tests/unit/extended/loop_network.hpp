@@ -1,0 +1,124 @@
+// A network in one process: rank 1 is this process once more. What is sent to it is delivered here as if it had
+// come from it, one-sided operations copy within the process when they complete, and no sooner than a poll.
+// Calls and completions fail when a test says so.
+#pragma once
+
+#include "am/deliver.hpp"
+#include "tests/unit/am/fake_transport.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <set>
+#include <vector>
+
+namespace hydrant::test {
+
+class LoopNetwork final : public FakeTransport {
+ public:
+  enum class Order { kFirst, kLast, kRandom };
+
+  // ---- what a test sets ----
+  bool one_sided = true;
+  Order order = Order::kFirst;
+  uint32_t most = 64;          // under way at once
+  bool frozen = false;         // nothing completes
+  uint64_t refused_call = 0;   // counted from 1: this put(), get() or send answers `refusal`, ...
+  uint64_t refused_calls = 1;  // ... and so many in all
+  Status refusal = Status::kOk;
+  uint64_t broken_completion = 0;  // the same for what completions tell
+  Status breakage = Status::kOk;
+
+  // ---- what a test looks at ----
+  uint64_t calls = 0;
+  uint64_t completions = 0;
+  size_t most_under_way = 0;
+  size_t under_way() const { return posted_.size(); }
+  std::set<const Completion*> records;  // that were ever used
+
+  uint32_t abilities() const noexcept override { return one_sided ? uint32_t{kOneSided} : 0; }
+  uint32_t depth() const noexcept override { return one_sided ? most : 0; }
+
+  Status put(Rank, uintptr_t remote, const void* local, size_t bytes,
+             Completion* completion) noexcept override {
+    return post({reinterpret_cast<void*>(remote), local, bytes, completion});
+  }
+  Status get(Rank, uintptr_t remote, void* local, size_t bytes,
+             Completion* completion) noexcept override {
+    return post({local, reinterpret_cast<const void*>(remote), bytes, completion});
+  }
+  Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override {
+    if (const Status status = count_call(true); status != Status::kOk) return status;
+    return FakeTransport::reserve(peer, lane, bytes, room);
+  }
+
+  uint32_t poll(Receiver& receiver, uint32_t, bool replies_only) noexcept override {
+    if (frozen) return 0;
+    if (const uint32_t events = complete_one() + deliver_one(receiver, replies_only); events != 0) {
+      idle_polls_ = 0;
+      return events;
+    }
+    if (++idle_polls_ > 20'000'000) {
+      std::fprintf(stderr, "somebody waits for what nobody will do\n");
+      std::abort();
+    }
+    return 0;
+  }
+
+ private:
+  struct Posted {
+    void* to;
+    const void* from;
+    size_t bytes;
+    Completion* completion;
+  };
+
+  Status count_call(bool is_message) {
+    ++calls;
+    // Nothing is out of a message's reach.
+    if (is_message && refusal == Status::kUnsupported) return Status::kOk;
+    if (refusal == Status::kOk || calls < refused_call || calls >= refused_call + refused_calls)
+      return Status::kOk;
+    return refusal == Status::kNotReady ? refusal : fail(refusal, "refused by the test");
+  }
+  Status post(const Posted& operation) {
+    if (!one_sided) return Status::kUnsupported;
+    if (posted_.size() >= most) return Status::kNotReady;
+    if (const Status status = count_call(false); status != Status::kOk) return status;
+    posted_.push_back(operation);
+    records.insert(operation.completion);
+    most_under_way = std::max(most_under_way, posted_.size());
+    return Status::kOk;
+  }
+  uint32_t complete_one() {
+    if (posted_.empty()) return 0;
+    size_t at = 0;
+    if (order == Order::kLast) at = posted_.size() - 1;
+    if (order == Order::kRandom) at = random_() % posted_.size();
+    const Posted operation = posted_[at];
+    posted_.erase(posted_.begin() + static_cast<ptrdiff_t>(at));
+    Status status = Status::kOk;
+    if (++completions == broken_completion) status = breakage;
+    if (status == Status::kOk) std::memcpy(operation.to, operation.from, operation.bytes);
+    operation.completion->done(*operation.completion, status);
+    return 1;
+  }
+  uint32_t deliver_one(Receiver& receiver, bool replies_only) {
+    for (size_t i = 0; i < sent.size(); ++i) {
+      if (replies_only && sent[i].lane == Lane::kRequest) continue;
+      const SentMessage message = sent[i];
+      sent.erase(sent.begin() + static_cast<ptrdiff_t>(i));
+      deliver(receiver, message);
+      return 1;
+    }
+    return 0;
+  }
+
+  std::vector<Posted> posted_;
+  std::mt19937 random_{1};
+  uint64_t idle_polls_ = 0;
+};
+
+}  // namespace hydrant::test

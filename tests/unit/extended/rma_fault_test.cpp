@@ -1,0 +1,263 @@
+// Puts and gets when something fails: the n-th call of the transport, the n-th completion, the n-th allocation.
+// Whatever fails, an answer of GASNET_OK means that the data is there, nothing hangs or is lost, and the next
+// operation is as good as ever.
+#include "am/waiting.hpp"
+#include "tests/unit/extended/rma_fixture.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+
+// ---- allocations that may fail: those that the library makes ----
+
+namespace {
+// Counts down; the allocation that finds 1 fails. 0: none does.
+thread_local uint64_t fails_in = 0;
+thread_local uint64_t failures = 0;
+
+bool is_to_fail() {
+  if (fails_in == 0 || --fails_in != 0) return false;
+  ++failures;
+  return true;
+}
+template <typename Allocate>
+void* try_to(Allocate allocate) noexcept {
+  if (is_to_fail()) return nullptr;
+  try {
+    return allocate();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+}  // namespace
+
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return try_to([=] { return ::operator new(bytes); });
+}
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept {
+  return try_to([=] { return ::operator new[](bytes); });
+}
+void* operator new(size_t bytes, std::align_val_t align, const std::nothrow_t&) noexcept {
+  return try_to([=] { return ::operator new(bytes, align); });
+}
+void* operator new[](size_t bytes, std::align_val_t align, const std::nothrow_t&) noexcept {
+  return try_to([=] { return ::operator new[](bytes, align); });
+}
+
+namespace hydrant {
+namespace {
+
+using test::LoopNetwork;
+using test::pattern;
+using test::RmaFixture;
+
+constexpr size_t kBytes = 20000;
+
+// One operation of each form on fresh memory. `check`: whether an answer of GASNET_OK has to be true.
+class Forms {
+ public:
+  explicit Forms(gex_TM_t team) : team_(team) {}
+
+  // The number of answers that were not GASNET_OK.
+  uint32_t run() {
+    uint32_t refused = 0;
+    refused += look(gex_RMA_PutBlocking(team_, 1, far_.data(), near_.data(), kBytes, 0), far_);
+    refused += look(gex_RMA_GetBlocking(team_, back_.data(), 1, wanted_.data(), kBytes, 0), back_);
+    const int started =
+        gex_RMA_PutNBI(team_, 1, far_.data(), near_.data(), kBytes, GEX_EVENT_NOW, 0);
+    const bool told = waited_without_error([&] { gex_NBI_Wait(GEX_EC_ALL, 0); });
+    refused += look(started != GASNET_OK || told ? started : GASNET_ERR_BAD_ARG, far_);
+    const hydrant_rma_op_t ops[] = {
+        {1, far_.data(), near_.data(), kBytes / 2},
+        {1, far_.data() + kBytes / 2, near_.data() + kBytes / 2, kBytes / 2}};
+    refused += look(hydrant_put_many(ops, 2, kBytes, nullptr), far_);
+    gex_Event_t event = GEX_EVENT_INVALID;
+    const int many = hydrant_put_many(ops, 2, kBytes, &event);
+    const bool waited = waited_without_error([&] { gex_Event_Wait(event); });
+    refused += look(many != GASNET_OK || waited ? many : GASNET_ERR_BAD_ARG, far_);
+    const bool nb = waited_without_error([&] {
+      gex_Event_Wait(
+          gex_RMA_PutNB(team_, 1, far_.data(), near_.data(), kBytes, GEX_EVENT_DEFER, 0));
+    });
+    refused += look(nb ? GASNET_OK : GASNET_ERR_BAD_ARG, far_);
+    const bool region = waited_without_error([&] {
+      gasnet_begin_nbi_accessregion();
+      gasnet_get_nbi(back_.data(), 1, wanted_.data(), kBytes);
+      gex_Event_Wait(gasnet_end_nbi_accessregion());
+    });
+    refused += look(region ? GASNET_OK : GASNET_ERR_BAD_ARG, back_);
+    const bool filled = waited_without_error(
+        [&] { gex_Event_Wait(gasnet_memset_nb(1, far_.data(), 0x31, kBytes)); });
+    if (filled) {
+      EXPECT_EQ(std::count(far_.begin(), far_.end(), std::byte{0x31}), ptrdiff_t{kBytes});
+    }
+    std::fill(far_.begin(), far_.end(), std::byte{0});
+    return refused + (filled ? 0 : 1);
+  }
+
+ private:
+  // Calls without a code say it on standard error.
+  template <typename Act>
+  static bool waited_without_error(Act act) {
+    testing::internal::CaptureStderr();
+    act();
+    const std::string text = testing::internal::GetCapturedStderr();
+    if (text.empty()) return true;
+    EXPECT_THAT(text, testing::HasSubstr("error: g"));
+    return false;
+  }
+  uint32_t look(int code, std::vector<std::byte>& got) const {
+    if (code == GASNET_OK) {
+      EXPECT_TRUE(got == wanted_) << "it said that it was done";
+    }
+    std::fill(got.begin(), got.end(), std::byte{0});
+    return code == GASNET_OK ? 0 : 1;
+  }
+
+  gex_TM_t team_;
+  std::vector<std::byte> wanted_ = pattern(kBytes);
+  std::vector<std::byte> near_ = pattern(kBytes);
+  std::vector<std::byte> far_ = std::vector<std::byte>(kBytes);
+  std::vector<std::byte> back_ = std::vector<std::byte>(kBytes);
+};
+
+class RmaFaults : public RmaFixture, public testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    RmaFixture::SetUp();
+    network->order = LoopNetwork::Order::kRandom;
+    choose({{"HYDRANT_PATH", GetParam()}});
+  }
+  // All is as it was before.
+  void expect_health() {
+    network->refusal = Status::kOk;
+    network->breakage = Status::kOk;
+    EXPECT_EQ(Forms(team()).run(), 0u);
+    EXPECT_EQ(network->under_way(), 0u);
+    EXPECT_TRUE(network->sent.empty());
+  }
+  uint64_t calls_of_one_run() {
+    uint64_t calls = 0;
+    in_new_thread([&] {
+      const uint64_t before = network->calls;
+      EXPECT_EQ(Forms(team()).run(), 0u);
+      calls = network->calls - before;
+    });
+    return calls;
+  }
+};
+
+// A message reaches all memory, and completes nothing.
+class OneSidedFaults : public RmaFaults {};
+
+TEST_P(RmaFaults, NthCallHasToBeMadeAgain) {
+  const uint64_t calls = calls_of_one_run();
+  for (uint64_t n = 1; n <= calls; ++n) {
+    in_new_thread([&] {
+      network->refused_call = network->calls + n;
+      network->refused_calls = 1 + n % 5;
+      network->refusal = Status::kNotReady;
+      EXPECT_EQ(Forms(team()).run(), 0u) << "call " << n << " of " << calls;
+      expect_health();
+    });
+  }
+}
+
+TEST_P(OneSidedFaults, NthCallCannotReachTheMemory) {
+  const uint64_t calls = calls_of_one_run();
+  for (uint64_t n = 1; n <= calls; ++n) {
+    in_new_thread([&] {
+      network->refused_call = network->calls + n;
+      network->refused_calls = 1;
+      network->refusal = Status::kUnsupported;
+      EXPECT_EQ(Forms(team()).run(), 0u) << "call " << n << " of " << calls;
+      expect_health();
+    });
+  }
+}
+
+TEST_P(OneSidedFaults, NthCompletionIsAFailure) {
+  const uint64_t calls = calls_of_one_run();
+  for (const Status breakage : {Status::kUnsupported, Status::kBroken}) {
+    uint32_t refused = 0;
+    for (uint64_t n = 1; n <= calls; ++n) {
+      in_new_thread([&] {
+        network->broken_completion = network->completions + n;
+        network->breakage = breakage;
+        const uint32_t now = Forms(team()).run();
+        EXPECT_LE(now, 1u) << "completion " << n;
+        refused += now;
+        network->broken_completion = 0;
+        expect_health();
+      });
+    }
+    EXPECT_GE(refused, 8u) << "failures were not told";
+  }
+}
+
+TEST_P(OneSidedFaults, AFailedCompletionNamesRankAndRange) {
+  in_new_thread([&] {
+    std::vector<std::byte> far(100);
+    std::vector<std::byte> near(100);
+    network->broken_completion = network->completions + 1;
+    network->breakage = Status::kUnsupported;
+    EXPECT_EQ(gex_RMA_PutBlocking(team(), kPeer, far.data(), near.data(), 100, 0),
+              GASNET_ERR_BAD_ARG);
+    char wanted[100];
+    std::snprintf(wanted, sizeof wanted, "100 bytes at %p of rank 1",
+                  static_cast<void*>(far.data()));
+    EXPECT_THAT(hydrant_last_error_text(), testing::HasSubstr(wanted));
+  });
+}
+
+std::string name_of(const testing::TestParamInfo<const char*>& path) { return path.param; }
+INSTANTIATE_TEST_SUITE_P(Paths, RmaFaults, testing::Values("direct", "bounce", "am"), name_of);
+INSTANTIATE_TEST_SUITE_P(Paths, OneSidedFaults, testing::Values("direct", "bounce"), name_of);
+
+// ---- allocations ----
+
+class RmaAllocations : public RmaFixture {
+ protected:
+  // A thread of its own, which ends with the test: none finds what another one left, so each has to make all
+  // that it needs. The allocation `n` of its first operations fails.
+  void start_thread(uint64_t n) {
+    std::atomic<bool> done{false};
+    threads_.emplace_back([&, n] {
+      {
+        Forms forms(team());
+        fails_in = n;
+        forms.run();
+        fails_in = 0;
+        failed_ += failures;
+        EXPECT_EQ(Forms(team()).run(), 0u) << "allocation " << n;
+        done = true;
+      }
+      is_over_.wait(false);
+    });
+    while (!done) std::this_thread::yield();
+  }
+  uint64_t end_threads() {
+    is_over_ = true;
+    is_over_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    return failed_;
+  }
+
+ private:
+  std::vector<std::thread> threads_;
+  std::atomic<bool> is_over_{false};
+  uint64_t failed_ = 0;
+};
+
+TEST_F(RmaAllocations, NthFails) {
+  for (const char* path : {"direct", "bounce", "am"}) {
+    choose({{"HYDRANT_PATH", path}});
+    for (uint64_t n = 1; n <= 25; ++n) start_thread(n);
+  }
+  EXPECT_GE(end_threads(), 10u) << "nothing allocates";
+}
+
+}  // namespace
+}  // namespace hydrant

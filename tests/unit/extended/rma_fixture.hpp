@@ -1,0 +1,73 @@
+// This process as rank 0 of a job whose rank 1 is reached over a LoopNetwork.
+#pragma once
+
+#include <hydrant/gasnet/rma1.h>
+#include <hydrant/rma.h>
+
+#include "extended/rma.hpp"
+#include "extended/rma_messages.hpp"
+#include "extended/rma_path.hpp"
+#include "tests/unit/am/job_fixture.hpp"
+#include "tests/unit/extended/loop_network.hpp"
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace hydrant::test {
+
+class RmaFixture : public JobFixture {
+ protected:
+  using Knobs = std::vector<std::pair<const char*, const char*>>;
+
+  void SetUp() override {
+    // These are asked for once per process.
+    setenv("HYDRANT_ON_FAULT", "return", 1);
+    setenv("HYDRANT_BOUNCE_MAX", "4096", 1);
+    setenv("HYDRANT_BOUNCE_POOL", "32768", 1);
+    JobFixture::SetUp();
+    job().single_threaded = false;
+    auto owned = std::make_unique<LoopNetwork>();
+    network = owned.get();
+    transport = owned.get();
+    job().transport = std::move(owned);
+    add_rma_handlers();
+    choose({});
+  }
+  void TearDown() override {
+    for (const auto& [name, value] : knobs_) unsetenv(name);
+    EXPECT_EQ(network->under_way(), 0u) << "an operation was forgotten";
+    JobFixture::TearDown();
+  }
+
+  // The decision table with these; threads that start afterwards go by it.
+  void choose(Knobs knobs) {
+    for (const auto& [name, value] : knobs_) unsetenv(name);
+    knobs_ = std::move(knobs);
+    knobs_.emplace_back("HYDRANT_USE_LONG_GETS", "n");
+    knobs_.emplace_back("HYDRANT_USE_LONG_PUTS", "n");
+    for (const auto& [name, value] : knobs_) setenv(name, value, 1);
+    choose_paths();
+  }
+
+  // What threads keep follows the decision table when they start.
+  static void in_new_thread(const std::function<void()>& act) { std::thread(act).join(); }
+
+  static constexpr gex_Rank_t kPeer = 1;
+  LoopNetwork* network = nullptr;
+
+ private:
+  Knobs knobs_;
+};
+
+inline hydrant_path_counts_t count_of(gex_Rank_t rank, hydrant_path_t path) {
+  hydrant_path_counts_t counts = {};
+  EXPECT_EQ(hydrant_query_path(rank, path, &counts), GASNET_OK);
+  return counts;
+}
+
+}  // namespace hydrant::test
