@@ -28,8 +28,9 @@ void RmaThread::joined() noexcept {
     peers_ = static_cast<hydrant_peer*>(memory);
   }
   if (!paths().inlined) return;
-  // All memory of this process is mapped in it.
+  // All memory of this process is mapped in it. Null is no memory.
   hydrant_peer& self = peers_[job().rank()];
+  self.addr = 1;
   self.size = UINTPTR_MAX;
   self.small = UINTPTR_MAX - HYDRANT_RMA_INLINE + 1;
   hydrant_my_peers = {peers_, size};

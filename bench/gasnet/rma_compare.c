@@ -36,36 +36,39 @@ static double now_ns(void) {
 }
 
 /* Loops of their own, so that one can count their instructions. bytes: of a variable size. */
-#define LOOP(name, body)                                                     \
-  static __attribute__((noinline)) void name(size_t bytes, long rounds) {    \
-    long i;                                                                  \
-    (void)bytes;                                                             \
-    for (i = 0; i < rounds; ++i) {                                           \
-      body;                                                                  \
-    }                                                                        \
+#define LOOP(name, body)                                                  \
+  static __attribute__((noinline)) void name(size_t bytes, long rounds) { \
+    const gex_TM_t tm = team;                                             \
+    const gex_Rank_t rank = peer;                                         \
+    char *const to = theirs, *const from = mine, *const seen = mapped;    \
+    long i;                                                               \
+    (void)bytes, (void)tm, (void)rank, (void)to, (void)from, (void)seen;  \
+    for (i = 0; i < rounds; ++i) {                                        \
+      body;                                                               \
+    }                                                                     \
   }
 LOOP(empty_loop, __asm__ volatile("" ::: "memory"))
-LOOP(put_8, gex_RMA_PutBlocking(team, peer, theirs, mine, 8, 0))
-LOOP(get_8, gex_RMA_GetBlocking(team, mine, peer, theirs, 8, 0))
-LOOP(put_val_8, gex_RMA_PutBlockingVal(team, peer, theirs, (gex_RMA_Value_t)i, 8, 0))
-LOOP(get_val_8, sink = gex_RMA_GetBlockingVal(team, peer, theirs, 8, 0))
-LOOP(put_64, gex_RMA_PutBlocking(team, peer, theirs, mine, 64, 0))
-LOOP(get_64, gex_RMA_GetBlocking(team, mine, peer, theirs, 64, 0))
-LOOP(put_nb_8, gex_Event_Wait(gex_RMA_PutNB(team, peer, theirs, mine, 8, GEX_EVENT_NOW, 0)))
-LOOP(get_nb_8, gex_Event_Wait(gex_RMA_GetNB(team, mine, peer, theirs, 8, 0)))
-LOOP(put_nbi_8_wait, gex_RMA_PutNBI(team, peer, theirs, mine, 8, GEX_EVENT_NOW, 0);
+LOOP(put_8, gex_RMA_PutBlocking(tm, rank, to, from, 8, 0))
+LOOP(get_8, gex_RMA_GetBlocking(tm, from, rank, to, 8, 0))
+LOOP(put_val_8, gex_RMA_PutBlockingVal(tm, rank, to, (gex_RMA_Value_t)i, 8, 0))
+LOOP(get_val_8, sink = gex_RMA_GetBlockingVal(tm, rank, to, 8, 0))
+LOOP(put_64, gex_RMA_PutBlocking(tm, rank, to, from, 64, 0))
+LOOP(get_64, gex_RMA_GetBlocking(tm, from, rank, to, 64, 0))
+LOOP(put_nb_8, gex_Event_Wait(gex_RMA_PutNB(tm, rank, to, from, 8, GEX_EVENT_NOW, 0)))
+LOOP(get_nb_8, gex_Event_Wait(gex_RMA_GetNB(tm, from, rank, to, 8, 0)))
+LOOP(put_nbi_8_wait, gex_RMA_PutNBI(tm, rank, to, from, 8, GEX_EVENT_NOW, 0);
      gex_NBI_Wait(GEX_EC_PUT, 0))
-LOOP(get_nbi_8_wait, gex_RMA_GetNBI(team, mine, peer, theirs, 8, 0); gex_NBI_Wait(GEX_EC_GET, 0))
-LOOP(put_nbi_8, gex_RMA_PutNBI(team, peer, theirs, mine, 8, GEX_EVENT_NOW, 0);
+LOOP(get_nbi_8_wait, gex_RMA_GetNBI(tm, from, rank, to, 8, 0); gex_NBI_Wait(GEX_EC_GET, 0))
+LOOP(put_nbi_8, gex_RMA_PutNBI(tm, rank, to, from, 8, GEX_EVENT_NOW, 0);
      if (i % kBatch == 0) gex_NBI_Wait(GEX_EC_PUT, 0))
-LOOP(get_nbi_8, gex_RMA_GetNBI(team, mine, peer, theirs, 8, 0);
+LOOP(get_nbi_8, gex_RMA_GetNBI(tm, from, rank, to, 8, 0);
      if (i % kBatch == 0) gex_NBI_Wait(GEX_EC_GET, 0))
-LOOP(put_any, gex_RMA_PutBlocking(team, peer, theirs, mine, bytes, 0))
-LOOP(get_any, gex_RMA_GetBlocking(team, mine, peer, theirs, bytes, 0))
-LOOP(put_nbi_any, gex_RMA_PutNBI(team, peer, theirs, mine, bytes, GEX_EVENT_NOW, 0);
+LOOP(put_any, gex_RMA_PutBlocking(tm, rank, to, from, bytes, 0))
+LOOP(get_any, gex_RMA_GetBlocking(tm, from, rank, to, bytes, 0))
+LOOP(put_nbi_any, gex_RMA_PutNBI(tm, rank, to, from, bytes, GEX_EVENT_NOW, 0);
      if (i % kBatch == 0) gex_NBI_Wait(GEX_EC_PUT, 0))
-LOOP(copy_there, memcpy(mapped, mine, bytes); __asm__ volatile("" ::: "memory"))
-LOOP(copy_here, memcpy(mine, mapped, bytes); __asm__ volatile("" ::: "memory"))
+LOOP(copy_there, memcpy(seen, from, bytes); __asm__ volatile("" ::: "memory"))
+LOOP(copy_here, memcpy(from, seen, bytes); __asm__ volatile("" ::: "memory"))
 
 struct row {
   const char* name;
@@ -93,9 +96,8 @@ static struct row rows[kRows] = {
 
 /* Two rows for each size. */
 static int add_sizes(int count) {
-  static const size_t sizes[] = {1,    3,    8,     24,    64,    256,    1024,
-                                 4096, 8191, 16384, 32768, 65536, 262144, 1 << 20,
-                                 4 << 20, LARGEST};
+  static const size_t sizes[] = {1,    3,     8,     24,    64,     256,     1024,    4096,
+                                 8191, 16384, 32768, 65536, 262144, 1 << 20, 4 << 20, LARGEST};
   size_t i;
   for (i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
     rows[count++] =
