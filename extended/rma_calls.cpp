@@ -1,11 +1,10 @@
 // The C functions of rma.h: describe the operation, start it, wait or hand out its event.
 #include <hydrant/gasnet/rma.h>
 
-#include "extended/copy.hpp"
 #include "extended/event.hpp"
+#include "extended/known_memory.hpp"
 #include "extended/rma.hpp"
 #include "extended/rma_events.hpp"
-#include "extended/rma_thread.hpp"
 
 using namespace hydrant;
 
@@ -28,44 +27,6 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
           .local = static_cast<std::byte*>(dest),
           .bytes = bytes,
           .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0};
-}
-
-// The way of most calls: memory that this thread knows to be mapped here. Null if it is not. The row of this
-// rank itself begins at 1, so that null is in none.
-inline hydrant_peer* known_peer(gex_TM_t tm, gex_Rank_t rank, const void* remote, const void* local,
-                                size_t bytes) noexcept {
-  if (tm != &hydrant_world || rank >= hydrant_my_peers.count || local == nullptr) return nullptr;
-  hydrant_peer& peer = hydrant_my_peers.first[rank];
-  const uintptr_t offset = reinterpret_cast<uintptr_t>(remote) - peer.addr;
-  if (offset >= peer.size || bytes > peer.size - offset) return nullptr;
-  return &peer;
-}
-inline void count_mapped(hydrant_peer& peer, Direction direction, size_t bytes) noexcept {
-  hydrant_path_counts& counts =
-      peer.path_counts[static_cast<uint32_t>(direction)][HYDRANT_PATH_MAPPED];
-  counts.ops += bytes != 0;
-  // One vector addition instead of two scalar ones waits for the last one's store.
-  asm("" : "+m"(counts.ops));
-  counts.bytes += bytes;
-}
-// Counted first: nothing is left to do after the copy, and nothing to be kept across its call.
-inline bool put_known(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
-                      size_t bytes) noexcept {
-  hydrant_peer* peer = known_peer(tm, rank, dest, source, bytes);
-  if (peer == nullptr) [[unlikely]]
-    return false;
-  count_mapped(*peer, Direction::kPut, bytes);
-  copy_bytes(static_cast<std::byte*>(dest) + peer->shift, source, bytes);
-  return true;
-}
-inline bool get_known(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
-                      size_t bytes) noexcept {
-  hydrant_peer* peer = known_peer(tm, rank, source, dest, bytes);
-  if (peer == nullptr) [[unlikely]]
-    return false;
-  count_mapped(*peer, Direction::kGet, bytes);
-  copy_bytes(dest, static_cast<const std::byte*>(source) + peer->shift, bytes);
-  return true;
 }
 
 // What is not known to be mapped. Functions of their own, so that those above need no frame.

@@ -4,6 +4,7 @@
 
 #include "am/job.hpp"
 #include "extended/event.hpp"
+#include "extended/known_memory.hpp"
 #include "extended/rma.hpp"
 #include "extended/rma_events.hpp"
 #include "extended/rma_thread.hpp"
@@ -25,11 +26,26 @@ Transfer transfer_of(const hydrant_rma_op_t& op, Direction direction) noexcept {
           .bytes = op.bytes};
 }
 
-Status check_all(Ops ops, Direction direction) noexcept {
+// Those at the front that are loads and stores.
+size_t copy_known(Ops ops, Direction direction) noexcept {
+  size_t count = 0;
+  for (const hydrant_rma_op_t& op : ops) {
+    const bool done = direction == Direction::kPut
+                          ? put_known(&hydrant_world, op.rank, op.remote, op.local, op.bytes)
+                          : get_known(&hydrant_world, op.rank, op.local, op.remote, op.bytes);
+    if (!done) break;
+    ++count;
+  }
+  return count;
+}
+
+// `before` others in the same call.
+Status check_all(Ops ops, size_t before, Direction direction) noexcept {
   for (size_t i = 0; i < ops.size(); ++i) {
     Transfer what = transfer_of(ops[i], direction);
     const Status status = check_transfer(&hydrant_world, ops[i].rank, what);
-    if (status != Status::kOk) return add_context(status, "operation %zu of %zu", i, ops.size());
+    if (status != Status::kOk)
+      return add_context(status, "operation %zu of %zu", before + i, before + ops.size());
   }
   return Status::kOk;
 }
@@ -101,8 +117,11 @@ int do_many(const hydrant_rma_op_t* list, size_t count, gex_Event_t* event, Dire
   if (list == nullptr && count != 0)
     return answer(fail(Status::kBadArg, "%zu operations, and the array is null", count), call,
                   true);
-  const Ops ops(list, count);
-  if (const Status status = check_all(ops, direction); status != Status::kOk)
+  const size_t known = copy_known(Ops(list, count), direction);
+  if (known == count && count != 0) [[likely]]
+    return GASNET_OK;
+  const Ops ops(list + known, count - known);
+  if (const Status status = check_all(ops, known, direction); status != Status::kOk)
     return answer(status, call, true);
   hydrant_event* own = event != nullptr ? take_pieces_event() : nullptr;
   Pieces here;

@@ -35,6 +35,7 @@ enum class Path : uint32_t {
   kAmLong = HYDRANT_PATH_AM_LONG,
 };
 static_assert(HYDRANT_PATH_COUNT == HYDRANT_RMA_PATHS);
+static_assert(HYDRANT_PATH_MAPPED == HYDRANT_RMA_MAPPED);
 
 // What decides, beside the operation itself: read once, when the job is wired up.
 struct Paths {

@@ -13,8 +13,9 @@
  * memory that is not there end the job with one line, unless HYDRANT_ON_FAULT=return: then GASNET_ERR_BAD_ARG,
  * or nothing from those that return no code. Threads: any; implicit operations are the calling thread's.
  *
- * Cost: to memory that is mapped here (a segment of a rank of this node), up to HYDRANT_RMA_INLINE bytes of a
- * constant size are stores in the caller; docs/put_get.md has the rest. Source: GASNet-EX 0.19, "RMA".
+ * Cost: to memory that is mapped here (a segment of a rank of this node), up to HYDRANT_RMA_INLINE bytes of
+ * a constant size are stores in the caller, and more than two words a memcpy() there; docs/put_get.md has the
+ * rest. Source: GASNet-EX 0.19, "RMA".
  */
 #ifndef HYDRANT_GASNET_RMA_H
 #define HYDRANT_GASNET_RMA_H
@@ -63,7 +64,10 @@ extern __thread struct hydrant_peers hydrant_my_peers
 
 #if defined(GASNET_DEBUG) || defined(HYDRANT_RMA_NO_INLINE)
 #define HYDRANT_RMA_IS_SMALL(bytes) 0
+#define HYDRANT_RMA_IS_COPIED(bytes) 0
 #else
+/* The library copies two words and less so that an aligned one is one store, whatever memcpy() does. */
+#define HYDRANT_RMA_IS_COPIED(bytes) ((bytes) > 16)
 #define HYDRANT_RMA_IS_SMALL(bytes) \
   (__builtin_constant_p(bytes) && (bytes) != 0 && (bytes) <= HYDRANT_RMA_INLINE)
 #endif
@@ -106,6 +110,72 @@ static inline void hydrant_small_get(struct hydrant_peer* peer, void* dest, cons
   hydrant_small_count(&peer->small_counts[1], bytes);
 }
 
+/* Of any size: the peer, if all of it is mapped here and there is a `local`; else null. */
+static inline struct hydrant_peer* hydrant_mapped_peer(gex_TM_t tm, gex_Rank_t rank,
+                                                       const void* addr, const void* local,
+                                                       size_t bytes) {
+  struct hydrant_peer* peer;
+  uintptr_t offset;
+  if (tm != &hydrant_world || rank >= hydrant_my_peers.count || local == NULL) return NULL;
+  peer = hydrant_my_peers.first + rank;
+  offset = (uintptr_t)addr - peer->addr;
+  return offset < peer->size && bytes <= peer->size - offset ? peer : NULL;
+}
+#define HYDRANT_RMA_MAPPED 2 /* its place in path_counts */
+static inline void hydrant_path_count(struct hydrant_path_counts* counts, size_t bytes) {
+  counts->ops += bytes != 0;
+  /* As above. */
+  __asm__("" : "+m"(counts->ops));
+  counts->bytes += bytes;
+}
+/* Copies if it can; 0 if it cannot. Counted first: nothing has to be kept across the call. */
+static inline int hydrant_copied_put(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                                     size_t bytes) {
+  struct hydrant_peer* peer = hydrant_mapped_peer(tm, rank, dest, source, bytes);
+  if (!HYDRANT_RMA_LIKELY(peer != NULL)) return 0;
+  hydrant_path_count(&peer->path_counts[0][HYDRANT_RMA_MAPPED], bytes);
+  HYDRANT_RMA_FENCE();
+  memcpy((char*)dest + peer->shift, source, bytes);
+  HYDRANT_RMA_FENCE();
+  return 1;
+}
+static inline int hydrant_copied_get(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                                     size_t bytes) {
+  struct hydrant_peer* peer = hydrant_mapped_peer(tm, rank, source, dest, bytes);
+  if (!HYDRANT_RMA_LIKELY(peer != NULL)) return 0;
+  hydrant_path_count(&peer->path_counts[1][HYDRANT_RMA_MAPPED], bytes);
+  HYDRANT_RMA_FENCE();
+  memcpy(dest, (const char*)source + peer->shift, bytes);
+  HYDRANT_RMA_FENCE();
+  return 1;
+}
+/* The inlined ways together; `bytes` is most often a constant. 0 if the library has to. */
+static inline int hydrant_inlined_put(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                                      size_t bytes) {
+  if (HYDRANT_RMA_IS_SMALL(bytes)) {
+    struct hydrant_peer* peer = hydrant_small_peer(tm, rank, dest);
+    if (!HYDRANT_RMA_LIKELY(peer != NULL)) return 0;
+    hydrant_small_put(peer, dest, source, bytes);
+    return 1;
+  }
+  return HYDRANT_RMA_IS_COPIED(bytes) && hydrant_copied_put(tm, rank, dest, source, bytes);
+}
+static inline int hydrant_inlined_get(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                                      size_t bytes) {
+  if (HYDRANT_RMA_IS_SMALL(bytes)) {
+    struct hydrant_peer* peer = hydrant_small_peer(tm, rank, source);
+    if (!HYDRANT_RMA_LIKELY(peer != NULL)) return 0;
+    hydrant_small_get(peer, dest, source, bytes);
+    return 1;
+  }
+  return HYDRANT_RMA_IS_COPIED(bytes) && hydrant_copied_get(tm, rank, dest, source, bytes);
+}
+/* From a variable of its own: `value`, whose address the library gets, would go through memory. */
+static inline int hydrant_inlined_value(gex_TM_t tm, gex_Rank_t rank, void* dest,
+                                        gex_RMA_Value_t value, size_t bytes) {
+  return HYDRANT_RMA_IS_SMALL(bytes) && hydrant_inlined_put(tm, rank, dest, &value, bytes);
+}
+
 /* ---- the library's part ---- */
 int hydrant_put_blocking(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes,
                          gex_Flags_t flags);
@@ -123,37 +193,23 @@ int hydrant_get_nbi(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source
 /* ---- put ---- */
 static inline int gex_RMA_PutBlocking(gex_TM_t tm, gex_Rank_t rank, gex_Addr_t dest,
                                       const void* source, size_t bytes, gex_Flags_t flags) {
-  if (HYDRANT_RMA_IS_SMALL(bytes)) {
-    struct hydrant_peer* peer = hydrant_small_peer(tm, rank, dest);
-    if (HYDRANT_RMA_LIKELY(peer != NULL)) {
-      hydrant_small_put(peer, dest, source, bytes);
-      return GASNET_OK;
-    }
-  }
+  if (hydrant_inlined_put(tm, rank, dest, source, bytes)) return GASNET_OK;
   return hydrant_put_blocking(tm, rank, dest, source, bytes, flags);
 }
 static inline gex_Event_t gex_RMA_PutNB(gex_TM_t tm, gex_Rank_t rank, gex_Addr_t dest,
                                         const void* source, size_t bytes, gex_Event_t* lc_opt,
                                         gex_Flags_t flags) {
-  if (HYDRANT_RMA_IS_SMALL(bytes)) {
-    struct hydrant_peer* peer = hydrant_small_peer(tm, rank, dest);
-    if (HYDRANT_RMA_LIKELY(peer != NULL)) {
-      hydrant_small_put(peer, dest, source, bytes);
-      if ((uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP) *lc_opt = GEX_EVENT_INVALID;
-      return GEX_EVENT_INVALID;
-    }
+  if (hydrant_inlined_put(tm, rank, dest, source, bytes)) {
+    if ((uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP) *lc_opt = GEX_EVENT_INVALID;
+    return GEX_EVENT_INVALID;
   }
   return hydrant_put_nb(tm, rank, dest, source, bytes, lc_opt, flags);
 }
 static inline int gex_RMA_PutNBI(gex_TM_t tm, gex_Rank_t rank, gex_Addr_t dest, const void* source,
                                  size_t bytes, gex_Event_t* lc_opt, gex_Flags_t flags) {
-  if (HYDRANT_RMA_IS_SMALL(bytes)) {
-    struct hydrant_peer* peer = hydrant_small_peer(tm, rank, dest);
-    if (HYDRANT_RMA_LIKELY(peer != NULL)) {
-      hydrant_small_put(peer, dest, source, bytes);
-      if ((uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP) *lc_opt = GEX_EVENT_INVALID;
-      return GASNET_OK;
-    }
+  if (hydrant_inlined_put(tm, rank, dest, source, bytes)) {
+    if ((uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP) *lc_opt = GEX_EVENT_INVALID;
+    return GASNET_OK;
   }
   return hydrant_put_nbi(tm, rank, dest, source, bytes, lc_opt, flags);
 }
@@ -161,35 +217,17 @@ static inline int gex_RMA_PutNBI(gex_TM_t tm, gex_Rank_t rank, gex_Addr_t dest, 
 /* ---- get ---- */
 static inline int gex_RMA_GetBlocking(gex_TM_t tm, void* dest, gex_Rank_t rank, gex_Addr_t source,
                                       size_t bytes, gex_Flags_t flags) {
-  if (HYDRANT_RMA_IS_SMALL(bytes)) {
-    struct hydrant_peer* peer = hydrant_small_peer(tm, rank, source);
-    if (HYDRANT_RMA_LIKELY(peer != NULL)) {
-      hydrant_small_get(peer, dest, source, bytes);
-      return GASNET_OK;
-    }
-  }
+  if (hydrant_inlined_get(tm, rank, dest, source, bytes)) return GASNET_OK;
   return hydrant_get_blocking(tm, dest, rank, source, bytes, flags);
 }
 static inline gex_Event_t gex_RMA_GetNB(gex_TM_t tm, void* dest, gex_Rank_t rank, gex_Addr_t source,
                                         size_t bytes, gex_Flags_t flags) {
-  if (HYDRANT_RMA_IS_SMALL(bytes)) {
-    struct hydrant_peer* peer = hydrant_small_peer(tm, rank, source);
-    if (HYDRANT_RMA_LIKELY(peer != NULL)) {
-      hydrant_small_get(peer, dest, source, bytes);
-      return GEX_EVENT_INVALID;
-    }
-  }
+  if (hydrant_inlined_get(tm, rank, dest, source, bytes)) return GEX_EVENT_INVALID;
   return hydrant_get_nb(tm, dest, rank, source, bytes, flags);
 }
 static inline int gex_RMA_GetNBI(gex_TM_t tm, void* dest, gex_Rank_t rank, gex_Addr_t source,
                                  size_t bytes, gex_Flags_t flags) {
-  if (HYDRANT_RMA_IS_SMALL(bytes)) {
-    struct hydrant_peer* peer = hydrant_small_peer(tm, rank, source);
-    if (HYDRANT_RMA_LIKELY(peer != NULL)) {
-      hydrant_small_get(peer, dest, source, bytes);
-      return GASNET_OK;
-    }
-  }
+  if (hydrant_inlined_get(tm, rank, dest, source, bytes)) return GASNET_OK;
   return hydrant_get_nbi(tm, dest, rank, source, bytes, flags);
 }
 
@@ -199,28 +237,27 @@ static inline int gex_RMA_GetNBI(gex_TM_t tm, void* dest, gex_Rank_t rank, gex_A
 #endif
 static inline int gex_RMA_PutBlockingVal(gex_TM_t tm, gex_Rank_t rank, gex_Addr_t dest,
                                          gex_RMA_Value_t value, size_t bytes, gex_Flags_t flags) {
-  return gex_RMA_PutBlocking(tm, rank, dest, &value, bytes, flags);
+  if (hydrant_inlined_value(tm, rank, dest, value, bytes)) return GASNET_OK;
+  return hydrant_put_blocking(tm, rank, dest, &value, bytes, flags);
 }
 static inline gex_Event_t gex_RMA_PutNBVal(gex_TM_t tm, gex_Rank_t rank, gex_Addr_t dest,
                                            gex_RMA_Value_t value, size_t bytes, gex_Flags_t flags) {
-  return gex_RMA_PutNB(tm, rank, dest, &value, bytes, GEX_EVENT_NOW, flags);
+  if (hydrant_inlined_value(tm, rank, dest, value, bytes)) return GEX_EVENT_INVALID;
+  return hydrant_put_nb(tm, rank, dest, &value, bytes, GEX_EVENT_NOW, flags);
 }
 static inline int gex_RMA_PutNBIVal(gex_TM_t tm, gex_Rank_t rank, gex_Addr_t dest,
                                     gex_RMA_Value_t value, size_t bytes, gex_Flags_t flags) {
-  return gex_RMA_PutNBI(tm, rank, dest, &value, bytes, GEX_EVENT_NOW, flags);
+  if (hydrant_inlined_value(tm, rank, dest, value, bytes)) return GASNET_OK;
+  return hydrant_put_nbi(tm, rank, dest, &value, bytes, GEX_EVENT_NOW, flags);
 }
 static inline gex_RMA_Value_t gex_RMA_GetBlockingVal(gex_TM_t tm, gex_Rank_t rank,
                                                      gex_Addr_t source, size_t bytes,
                                                      gex_Flags_t flags) {
   gex_RMA_Value_t value = 0;
   if (HYDRANT_RMA_IS_SMALL(bytes)) {
-    struct hydrant_peer* peer = hydrant_small_peer(tm, rank, source);
-    if (HYDRANT_RMA_LIKELY(peer != NULL)) {
-      /* Nobody else knows its address, so it stays in a register. */
-      gex_RMA_Value_t loaded = 0;
-      hydrant_small_get(peer, &loaded, source, bytes);
-      return loaded;
-    }
+    /* As above. */
+    gex_RMA_Value_t loaded = 0;
+    if (hydrant_inlined_get(tm, rank, &loaded, source, bytes)) return loaded;
   }
   (void)hydrant_get_blocking(tm, &value, rank, source, bytes, flags);
   return value;
