@@ -35,6 +35,10 @@ struct Transfer {
 // started. May poll. Errors: kNotReady: immediate, and it could not start at once; kBadArg: memory that is
 // not there; kBroken: the peer is gone or the job is ending; kResource: no memory for the library's own state.
 Status transfer(const Transfer& what, Pieces& pieces) noexcept;
+// The short way to memory of another rank of the node that is known not to be mapped here, where the kernel
+// copies: checks, transport, count. True: the copy is over. False: take the long way, which also finds out what
+// is wrong. Cost: the system call and some 100 instructions.
+bool transfer_by_kernel(gex_TM_t tm, gex_Rank_t rank, const Transfer& what) noexcept;
 // Sets `bytes` bytes of `peer` to `value`. The same otherwise.
 Status fill(Rank peer, uintptr_t remote, int value, size_t bytes, Pieces& pieces) noexcept;
 

@@ -44,6 +44,20 @@ void force(Paths& paths, std::string_view forced) noexcept {
   if (forced == "am_long") paths.long_above = 0;
 }
 
+// What this thread's inlined calls go by, from the first time on. Segments live as long as the job.
+void remember_segment(RmaThread& thread, Rank peer) noexcept {
+  SegmentPlace place;
+  if (find_segment(peer, &place, false) != Status::kOk || place.addr == 0) return;
+  const auto start =
+      reinterpret_cast<uintptr_t>(job().transport->mapped(peer, place.addr, place.size));
+  if (start == 0) return;
+  hydrant_peer& row = thread.peer(peer);
+  row.shift = static_cast<intptr_t>(start - place.addr);
+  row.addr = place.addr;
+  row.size = place.size;
+  row.small = place.size < HYDRANT_RMA_INLINE ? 0 : place.size - HYDRANT_RMA_INLINE + 1;
+}
+
 }  // namespace
 
 const Paths& paths() noexcept { return the_paths; }
@@ -81,18 +95,7 @@ std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t by
   Job& the_job = job();
   if (peer == the_job.rank()) return reinterpret_cast<std::byte*>(remote);
   auto* here = static_cast<std::byte*>(the_job.transport->mapped(peer, remote, bytes));
-  if (here == nullptr || known.size != 0) return here;
-  // The first time: what this thread's inlined calls go by. Segments live as long as the job.
-  SegmentPlace place;
-  if (find_segment(peer, &place, false) != Status::kOk || place.addr == 0) return here;
-  const auto start =
-      reinterpret_cast<uintptr_t>(the_job.transport->mapped(peer, place.addr, place.size));
-  if (start == 0) return here;
-  hydrant_peer& row = thread.peer(peer);
-  row.shift = static_cast<intptr_t>(start - place.addr);
-  row.addr = place.addr;
-  row.size = place.size;
-  row.small = place.size < HYDRANT_RMA_INLINE ? 0 : place.size - HYDRANT_RMA_INLINE + 1;
+  if (known.size == 0) remember_segment(thread, peer);
   return here;
 }
 

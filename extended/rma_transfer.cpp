@@ -96,6 +96,22 @@ Status transfer(const Transfer& what, Pieces& pieces) noexcept {
   return go(*thread, choose_messages(ways, what), what, pieces);
 }
 
+bool transfer_by_kernel(gex_TM_t tm, gex_Rank_t rank, const Transfer& what) noexcept {
+  if (tm != &hydrant_world || rank >= hydrant_my_peers.count || handler_depth != 0 ||
+      !paths().cma || what.bytes == 0 || what.local == nullptr || what.remote == 0)
+    return false;
+  // Not looked up yet, or this rank itself.
+  const uintptr_t known = hydrant_my_peers.first[rank].size;
+  if (known == 0 || known == UINTPTR_MAX) return false;
+  const auto local = reinterpret_cast<uintptr_t>(what.local);
+  if (local + what.bytes - 1 < local || what.remote + what.bytes - 1 < what.remote ||
+      is_device_memory(what.local))
+    return false;
+  Transfer with_peer = what;
+  with_peer.peer = rank;
+  return copy_by_kernel(*RmaThread::mine(), with_peer) == Status::kOk;
+}
+
 Status fill(Rank peer, uintptr_t remote, int value, size_t bytes, Pieces& pieces) noexcept {
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]
