@@ -3,7 +3,7 @@
 
 Runs the benchmark programs of a release build one after the other, shows what it is doing, prints a summary
 and leaves behind, under build/report/: report.md (all tables), report.json (samples, medians, goals),
-hit_cost.png, sweep.png and raw/ (each program's own JSON). Exit status 1 if a program failed; a figure that
+hit_cost.png, sweep.png, put_get.png and raw/ (each program's own JSON). Exit status 1 if a program failed; a figure that
 misses its goal is printed, and is no failure.
 """
 import argparse
@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from report import coherence, messages, plots, summary, tables  # noqa: E402
+from report import coherence, exchange, messages, plots, summary, tables  # noqa: E402
 from report.machine import Machine  # noqa: E402
 from report.samples import Rows, quartiles  # noqa: E402
 
@@ -37,8 +37,10 @@ PLANS = {
              ("invalidate_bench", 9, "0.01", "."), ("pin_memory_bench", 3, "0.01", ".")],
 }
 
-# Programs that are jobs: (program, ranks, arguments for each size)
-JOBS = [("am_bench", 2), ("am_bench", 4), ("barrier_bench", 2), ("barrier_bench", 4)]
+# Programs that are jobs: (program, ranks, HYDRANT_PATH, further arguments)
+JOBS = [("am_bench", 2, None, []), ("am_bench", 4, None, []), ("barrier_bench", 2, None, []),
+        ("barrier_bench", 4, None, []), ("rma_bench", 2, None, []),
+        ("rma_bench", 2, "am", ["--rows", "blocking"])]
 JOB_REPETITIONS = {"quick": 3, "normal": 9, "full": 25}
 
 
@@ -66,7 +68,7 @@ class Job:
         self.raw = os.path.join(options.report, "raw")
         self.machine = Machine(options.build)
         self.rows = Rows()
-        self.jobs = {"am_bench": [], "barrier_bench": []}
+        self.jobs = {"am_bench": [], "barrier_bench": [], "rma_bench": []}
         self.instructions = None
         self.instruction_text = "not run in this size"
         self.failures = []
@@ -86,19 +88,21 @@ class Job:
             text = self._step(f"[{number}/{steps}] {program}, {repetitions} repetitions", command, out)
             if text is not None:
                 self._load(out, text)
-        for number, (program, ranks) in enumerate(JOBS, len(plan) + 1):
-            self._run_job(f"[{number}/{steps}] {program}, {ranks} ranks", program, ranks)
+        for number, (program, ranks, path, more) in enumerate(JOBS, len(plan) + 1):
+            forced = f", path {path}" if path else ""
+            self._run_job(f"[{number}/{steps}] {program}, {ranks} ranks{forced}", program, ranks, path, more)
         if self.options.size != "quick":
             self._count_instructions(f"[{steps}/{steps}] instruction_count, under valgrind")
         return bool(self.failures)
 
-    def _run_job(self, title, program, ranks):
-        out = os.path.join(self.raw, f"{program}_{ranks}.json")
+    def _run_job(self, title, program, ranks, path, more):
+        name = "_".join([program, str(ranks)] + ([path] if path else []))
+        out = os.path.join(self.raw, name + ".json")
         command = [os.path.join(self.options.build, "bin", "hydrant-run"), "-n", str(ranks),
                    os.path.join(self.bench, program),
                    "--repetitions", str(JOB_REPETITIONS[self.options.size]),
                    "--json", out] + (["--quick"] if self.options.size == "quick" else [])
-        text = self._step(title, command, out)
+        text = self._step(title, command + more, out, environment={"HYDRANT_PATH": path} if path else {})
         if text is None:
             return
         try:
@@ -122,14 +126,15 @@ class Job:
             with open(out, encoding="utf-8") as file:
                 self.instructions = json.load(file)
 
-    def _step(self, title, command, out, accepted=(0,)):
+    def _step(self, title, command, out, accepted=(0,), environment=None):
         """Runs one program under the progress line; its output, or None if it failed."""
         if os.path.exists(out):
             os.remove(out)  # never report what an earlier run left
         begin = time.monotonic()
         try:
             with open(out + ".log", "w+", encoding="utf-8") as log, \
-                    subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as child:
+                    subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT,
+                                     env=os.environ | (environment or {})) as child:
                 status = self._watch(title, child, begin)
                 log.seek(0)
                 text = log.read()
@@ -166,7 +171,7 @@ class Job:
         sections = [tables.hits(self.rows), tables.misses(self.rows), tables.stalls(self.rows),
                     tables.sweep(self.rows), coherence.memlock(self.rows), coherence.invalidation(self.rows),
                     tables.memory(self.rows), messages.messages(self.jobs["am_bench"]),
-                    messages.barriers(self.jobs["barrier_bench"])]
+                    messages.barriers(self.jobs["barrier_bench"]), exchange.exchange(self.jobs["rma_bench"])]
         parts = [self._heading()] + [f"## {title}\n\n{text}" for title, text, _ in sections]
         parts.insert(2, f"## Instructions of a hit\n\n{self.instruction_text}\n\n"
                         "Goal: at most 35 per hold + release, no locked one, no store to a line another "
@@ -178,6 +183,7 @@ class Job:
         print("\n" + summary.wrap(self._heading()) + "\n")
         print(summary.summary(self.rows, self.instruction_text, facts) + "\n")
         print(messages.short(self.jobs["am_bench"], self.jobs["barrier_bench"]) + "\n")
+        print(exchange.short(self.jobs["rma_bench"]) + "\n")
         for failure in self.failures:
             print("Failed: " + failure + "\n")
         files = self._write(text, facts)
@@ -212,9 +218,11 @@ class Job:
             json.dump({"size": self.options.size, "context": self.rows.context, "goals": facts,
                        "jobs": self.jobs, "instructions": self.instructions, "skipped": self.rows.skipped,
                        "failures": self.failures, "real_time_ns": summary}, file, indent=1)
-        for draw, name in ((plots.hit_cost, "hit_cost.png"), (plots.sweep, "sweep.png")):
+        for draw, source, name in ((plots.hit_cost, self.rows, "hit_cost.png"),
+                                   (plots.sweep, self.rows, "sweep.png"),
+                                   (plots.exchange, self.jobs["rma_bench"], "put_get.png")):
             path = os.path.join(folder, name)
-            if draw(self.rows, path):
+            if draw(source, path):
                 files.append(path)
         return files
 

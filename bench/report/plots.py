@@ -1,10 +1,11 @@
-"""The two plots of the report: what a hit costs, and the working-set sweep."""
+"""The plots of the report: what a hit costs, the working-set sweep, and puts and gets by size."""
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
 from matplotlib.ticker import FuncFormatter  # noqa: E402
 
+from report.exchange import series  # noqa: E402
 from report.samples import quartiles, thread_counts  # noqa: E402
 from report.tables import HIT_GOALS_NS, REGIONS  # noqa: E402
 
@@ -105,6 +106,40 @@ def sweep(rows, path):
         panel.legend(frameon=False, fontsize=9)
     figure.suptitle("Random uses of 4 KiB to 1 MiB over a working set", fontsize=13, fontweight="bold")
     figure.tight_layout()
+    if drawn:
+        _save(figure, path)
+    return drawn
+
+
+EXCHANGE_STYLES = {  # label -> colour, line
+    "ours, segment": (OURS, "-"), "ours, heap": (OURS_2, "-"),
+    "ours, Active Messages, segment": (OTHER, "-"), "ours, Active Messages, heap": (OTHER, "--"),
+    "memcpy": (FLOOR, "-"), "process_vm_readv/writev": (FLOOR, "--"),
+    "UCX, segment": (PEER, "-"), "UCX, heap": (PEER, "--")}
+
+
+def exchange(tables_of_jobs, path):
+    """Time and bandwidth of blocking puts and gets over the size. False if there is nothing to draw."""
+    figure, panels = plt.subplots(2, 2, figsize=(11.2, 8.4), sharex=True)
+    drawn = False
+    for column, direction in zip(panels.T, ("put", "get")):
+        for label, points in series(tables_of_jobs, direction).items():
+            drawn = True
+            colour, line = EXCHANGE_STYLES[label]
+            sizes = [size for size, _ in points]
+            column[0].plot(sizes, [ns for _, ns in points], color=colour, linestyle=line, label=label)
+            column[1].plot(sizes, [size / ns for size, ns in points], color=colour, linestyle=line)
+        column[0].set_title(direction)
+        column[1].set_xlabel("bytes")
+        for panel in column:
+            panel.set_xscale("log", base=2)
+            _style(panel)
+    panels[0][0].set_ylabel("ns per operation (log)")
+    panels[1][0].set_ylabel("GB/s (log)")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncol=4, frameon=False, fontsize=9)
+    figure.suptitle("Blocking puts and gets between two ranks of a node", fontsize=13, fontweight="bold")
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
     if drawn:
         _save(figure, path)
     return drawn

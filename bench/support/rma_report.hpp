@@ -25,7 +25,7 @@ inline RmaOptions parse_rma_options(int argc, char** argv, bool speaks) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--json", options.json_file, "Also to this file, samples included");
   app.add_option("--rows", options.rows, "Only rows whose names contain this");
-  app.add_flag("--quick", options.quick, "A fifth of the work, sizes up to 4 MiB");
+  app.add_flag("--quick", options.quick, "Less of the work, sizes up to 4 MiB");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

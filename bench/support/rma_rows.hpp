@@ -89,8 +89,9 @@ struct RmaPlaces {
 
 namespace detail {
 
+// By value: a reference would be read again after each operation, which may have written anything.
 template <size_t kBytes>
-void run_constant(const RmaPlaces& at, bool is_put, uint64_t rounds) {
+void run_constant(const RmaPlaces at, const bool is_put, const uint64_t rounds) {
   if (is_put) {
     for (uint64_t i = 0; i < rounds; ++i)
       gex_RMA_PutBlocking(at.team, at.peer, at.remote, at.local, kBytes, 0);
@@ -112,7 +113,7 @@ inline void run_constant(const RmaPlaces& at, const RmaRow& row, uint64_t rounds
   }
 }
 
-inline void run_blocking(const RmaPlaces& at, const RmaRow& row, uint64_t rounds) {
+inline void run_blocking(const RmaPlaces at, const RmaRow row, const uint64_t rounds) {
   for (uint64_t i = 0; i < rounds; ++i) {
     if (row.is_put) {
       gex_RMA_PutBlocking(at.team, at.peer, at.remote, at.local, row.bytes, 0);
@@ -122,7 +123,7 @@ inline void run_blocking(const RmaPlaces& at, const RmaRow& row, uint64_t rounds
   }
 }
 
-inline void run_implicit(const RmaPlaces& at, const RmaRow& row, uint64_t batches) {
+inline void run_implicit(const RmaPlaces at, const RmaRow row, const uint64_t batches) {
   for (uint64_t i = 0; i < batches; ++i) {
     for (size_t k = 0; k < row.batch; ++k) {
       std::byte* local = at.local + k * row.bytes;
@@ -137,7 +138,7 @@ inline void run_implicit(const RmaPlaces& at, const RmaRow& row, uint64_t batche
   }
 }
 
-inline void run_events(const RmaPlaces& at, const RmaRow& row, uint64_t batches) {
+inline void run_events(const RmaPlaces at, const RmaRow row, const uint64_t batches) {
   std::vector<gex_Event_t> events(row.batch);
   for (uint64_t i = 0; i < batches; ++i) {
     for (size_t k = 0; k < row.batch; ++k) {
