@@ -1,9 +1,20 @@
 // Whether a pointer is a GPU's. Asked of the CUDA driver, if the program has loaded it; otherwise nothing is.
 #pragma once
 
+#include <cstdint>
+
 namespace hydrant {
 
-// Cost: a load where there is no such driver. Threads: any.
-bool is_device_memory(const void* addr) noexcept;
+// CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr)
+using PointerQuery = int (*)(void* data, int attribute, uint64_t ptr);
+// Null: no CUDA in this process.
+PointerQuery find_pointer_query() noexcept;
+bool ask_for_device(PointerQuery ask, const void* addr) noexcept;
+
+// Cost: two loads where there is no such driver. Threads: any.
+inline bool is_device_memory(const void* addr) noexcept {
+  static const PointerQuery ask = find_pointer_query();
+  return ask != nullptr && ask_for_device(ask, addr);
+}
 
 }  // namespace hydrant

@@ -37,8 +37,11 @@ struct Transfer {
 Status transfer(const Transfer& what, Pieces& pieces) noexcept;
 // The short way to memory of another rank of the node that is known not to be mapped here, where the kernel
 // copies: checks, transport, count. True: the copy is over. False: take the long way, which also finds out what
-// is wrong. Cost: the system call and some 100 instructions.
-bool transfer_by_kernel(gex_TM_t tm, gex_Rank_t rank, const Transfer& what) noexcept;
+// is wrong. Cost: some 60 instructions, and what the transport takes.
+bool put_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                   size_t bytes) noexcept;
+bool get_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                   size_t bytes) noexcept;
 // Sets `bytes` bytes of `peer` to `value`. The same otherwise.
 Status fill(Rank peer, uintptr_t remote, int value, size_t bytes, Pieces& pieces) noexcept;
 

@@ -32,8 +32,8 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 // What is not known to be mapped. Functions of their own, so that those above need no frame.
 [[gnu::noinline]] int put_blocking(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                                    size_t bytes, gex_Flags_t flags) noexcept {
+  if (put_by_kernel(tm, rank, dest, source, bytes)) return GASNET_OK;
   const Transfer what = put_of(dest, source, bytes, flags);
-  if (transfer_by_kernel(tm, rank, what)) return GASNET_OK;
   return finish_blocking(tm, rank, what, "gex_RMA_PutBlocking");
 }
 [[gnu::noinline]] gex_Event_t put_nb(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
@@ -41,7 +41,7 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
                                      gex_Flags_t flags) noexcept {
   Transfer what = put_of(dest, source, bytes, flags);
   what.source_is_free = lc_opt != GEX_EVENT_DEFER;
-  const gex_Event_t event = transfer_by_kernel(tm, rank, what)
+  const gex_Event_t event = put_by_kernel(tm, rank, dest, source, bytes)
                                 ? GEX_EVENT_INVALID
                                 : start_with_event(tm, rank, what, "gex_RMA_PutNB");
   if (is_event(lc_opt)) *lc_opt = GEX_EVENT_INVALID;
@@ -51,7 +51,7 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
                               size_t bytes, gex_Event_t* lc_opt, gex_Flags_t flags) noexcept {
   Transfer what = put_of(dest, source, bytes, flags);
   what.source_is_free = lc_opt != GEX_EVENT_DEFER;
-  const int code = transfer_by_kernel(tm, rank, what)
+  const int code = put_by_kernel(tm, rank, dest, source, bytes)
                        ? GASNET_OK
                        : start_implicit(tm, rank, what, "gex_RMA_PutNBI");
   if (is_event(lc_opt)) *lc_opt = GEX_EVENT_INVALID;
@@ -59,20 +59,20 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 }
 [[gnu::noinline]] int get_blocking(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source,
                                    size_t bytes, gex_Flags_t flags) noexcept {
+  if (get_by_kernel(tm, rank, dest, source, bytes)) return GASNET_OK;
   const Transfer what = get_of(dest, source, bytes, flags);
-  if (transfer_by_kernel(tm, rank, what)) return GASNET_OK;
   return finish_blocking(tm, rank, what, "gex_RMA_GetBlocking");
 }
 [[gnu::noinline]] gex_Event_t get_nb(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source,
                                      size_t bytes, gex_Flags_t flags) noexcept {
+  if (get_by_kernel(tm, rank, dest, source, bytes)) return GEX_EVENT_INVALID;
   const Transfer what = get_of(dest, source, bytes, flags);
-  if (transfer_by_kernel(tm, rank, what)) return GEX_EVENT_INVALID;
   return start_with_event(tm, rank, what, "gex_RMA_GetNB");
 }
 [[gnu::noinline]] int get_nbi(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source,
                               size_t bytes, gex_Flags_t flags) noexcept {
+  if (get_by_kernel(tm, rank, dest, source, bytes)) return GASNET_OK;
   const Transfer what = get_of(dest, source, bytes, flags);
-  if (transfer_by_kernel(tm, rank, what)) return GASNET_OK;
   return start_implicit(tm, rank, what, "gex_RMA_GetNBI");
 }
 

@@ -73,6 +73,17 @@ Status go(RmaThread& thread, Path path, const Transfer& what, Pieces& pieces) no
   }
 }
 
+bool may_ask_kernel(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, const void* local,
+                    size_t bytes) noexcept {
+  if (tm != &hydrant_world || rank >= hydrant_my_peers.count || handler_depth != 0 || bytes == 0)
+    return false;
+  // 0: not looked up yet; the other: this rank itself.
+  const uintptr_t known = hydrant_my_peers.first[rank].size;
+  const auto here = reinterpret_cast<uintptr_t>(local);
+  return known != 0 && known != UINTPTR_MAX && paths().cma && here != 0 && remote != 0 &&
+         here + bytes - 1 >= here && remote + bytes - 1 >= remote && !is_device_memory(local);
+}
+
 bool faults_return_by_knob(bool otherwise) noexcept {
   const std::string_view chosen = knob_choice(Knob::kOnFault);
   return chosen == "return" || (chosen == "auto" && otherwise);
@@ -96,20 +107,22 @@ Status transfer(const Transfer& what, Pieces& pieces) noexcept {
   return go(*thread, choose_messages(ways, what), what, pieces);
 }
 
-bool transfer_by_kernel(gex_TM_t tm, gex_Rank_t rank, const Transfer& what) noexcept {
-  if (tm != &hydrant_world || rank >= hydrant_my_peers.count || handler_depth != 0 ||
-      !paths().cma || what.bytes == 0 || what.local == nullptr || what.remote == 0)
-    return false;
-  // Not looked up yet, or this rank itself.
-  const uintptr_t known = hydrant_my_peers.first[rank].size;
-  if (known == 0 || known == UINTPTR_MAX) return false;
-  const auto local = reinterpret_cast<uintptr_t>(what.local);
-  if (local + what.bytes - 1 < local || what.remote + what.bytes - 1 < what.remote ||
-      is_device_memory(what.local))
-    return false;
-  Transfer with_peer = what;
-  with_peer.peer = rank;
-  return copy_by_kernel(*RmaThread::mine(), with_peer) == Status::kOk;
+bool put_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                   size_t bytes) noexcept {
+  const auto remote = reinterpret_cast<uintptr_t>(dest);
+  if (!may_ask_kernel(tm, rank, remote, source, bytes)) return false;
+  if (job().transport->put(rank, remote, source, bytes, nullptr) != Status::kOk) return false;
+  RmaThread::mine()->count(Direction::kPut, rank, Path::kCma, bytes);
+  return true;
+}
+
+bool get_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                   size_t bytes) noexcept {
+  const auto remote = reinterpret_cast<uintptr_t>(source);
+  if (!may_ask_kernel(tm, rank, remote, dest, bytes)) return false;
+  if (job().transport->get(rank, remote, dest, bytes, nullptr) != Status::kOk) return false;
+  RmaThread::mine()->count(Direction::kGet, rank, Path::kCma, bytes);
+  return true;
 }
 
 Status fill(Rank peer, uintptr_t remote, int value, size_t bytes, Pieces& pieces) noexcept {

@@ -332,7 +332,7 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .name = "HYDRANT_MEDIUM_LONG_THRESHOLD",
      .type = KnobType::kSize,
      .unit = "bytes",
-     .default_text = "65536",
+     .default_text = "4096",
      .effect = "Puts and gets by Active Messages of up to this size are Mediums, larger ones Longs "
                "if those are allowed; at most the largest Medium.",
      .min = 0},
