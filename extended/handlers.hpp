@@ -18,4 +18,8 @@ inline constexpr uint32_t kGetLongHandler = 8;
 inline constexpr uint32_t kGotMediumHandler = 9;
 inline constexpr uint32_t kGotLongHandler = 10;
 
+// Broadcasts (broadcast.cpp).
+inline constexpr uint32_t kBroadcastHandler = 11;
+inline constexpr uint32_t kBroadcastDoneHandler = 12;
+
 }  // namespace hydrant

@@ -1,5 +1,6 @@
 #include "am/start_extended.hpp"
 #include "extended/barriers.hpp"
+#include "extended/broadcast.hpp"
 #include "extended/rma.hpp"
 #include "extended/rma_statistics.hpp"
 
@@ -7,6 +8,7 @@ namespace hydrant {
 
 Status start_extended() noexcept {
   const Status status = start_barriers();
+  start_broadcasts();
   return status == Status::kOk ? start_rma() : status;
 }
 

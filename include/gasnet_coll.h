@@ -1,11 +1,23 @@
-/* gasnet_coll.h - collectives. The barriers are in gasnetex.h; the others are not in this version.
+/* gasnet_coll.h - collectives: the broadcast. The barriers are in gasnetex.h; reductions are not in this version.
  */
 #ifndef _INCLUDED_GASNET_COLL_H
 #define _INCLUDED_GASNET_COLL_H
 
 #include <gasnetex.h>
 
-HYDRANT_LATER(gex_Coll_BroadcastNB, "collectives are not in this version of Hydrant")
+HYDRANT_GASNET_BEGIN
+
+/* Copies `bytes` bytes from `source` of `root` to `dest` of every rank, the root's own included; there `dest`
+ * may be `source`, elsewhere `source` is not looked at. Collective: all ranks make the same calls in the same
+ * order, with the same root and length. The event is complete when this rank's `dest` is written and, at the
+ * root, `source` may be used again; that says nothing about other ranks. Not legal in handlers.
+ * Errors: no such team or rank, null with a length: the job ends. Threads: any, one call at a time.
+ * Source: GASNet-EX 0.19, "Collectives". */
+gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* dest, const void* source,
+                                 size_t bytes, gex_Flags_t flags);
+
+HYDRANT_GASNET_END
+
 HYDRANT_LATER(gex_Coll_ReduceToOneNB, "collectives are not in this version of Hydrant")
 HYDRANT_LATER(gex_Coll_ReduceToAllNB, "collectives are not in this version of Hydrant")
 

@@ -1,0 +1,275 @@
+#include "extended/broadcast.hpp"
+
+#include <gasnet_coll.h>
+
+#include "am/exit.hpp"
+#include "am/hsl.hpp"
+#include "am/job.hpp"
+#include "am/send.hpp"
+#include "am/thread_state.hpp"
+#include "am/token.hpp"
+#include "am/waiting.hpp"
+#include "extended/event.hpp"
+#include "extended/handlers.hpp"
+#include "extended/rma.hpp"
+#include "extended/rma_events.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+using namespace hydrant;
+
+namespace {
+
+// What a get moves at once: whoever drives a broadcast is kept no longer than that takes.
+constexpr size_t kPieceBytes = size_t{64} << 10;
+
+// One broadcast on this rank, from the first that is heard of it to the event's end.
+struct Broadcast {
+  uint64_t number = 0;
+  bool is_called = false;  // by this rank's client; until then only `source` is known
+  bool is_root = false;
+  Rank root = 0;
+  std::byte* dest = nullptr;
+  size_t bytes = 0;
+  uintptr_t source = 0;   // the root's address; 0: not known yet
+  size_t asked = 0;       // bytes that were asked for
+  Rank told = 0;          // root: ranks below it know
+  Rank answers = 0;       // root: that have it
+  bool is_done = false;
+  Pieces* pieces = nullptr;  // the event's
+  Broadcast* next = nullptr;
+};
+
+class Broadcasts {
+ public:
+  // Errors: null: no memory.
+  Broadcast* begin(Rank root, void* dest, const void* source, size_t bytes,
+                   Pieces& pieces) noexcept {
+    const MutexLock lock(mu_);
+    Broadcast* made = find_locked(++begun_);
+    if (made == nullptr) {
+      --begun_;
+      return nullptr;
+    }
+    made->is_called = true;
+    made->is_root = root == job().rank();
+    made->root = root;
+    made->dest = static_cast<std::byte*>(dest);
+    made->bytes = bytes;
+    made->pieces = &pieces;
+    if (made->is_root) made->source = reinterpret_cast<uintptr_t>(source);
+    step_locked(*made);
+    if (!made->is_done) job().progress.add(drive, this);
+    return made;
+  }
+
+  // True: it is over, and `broadcast` is gone.
+  bool finish(Broadcast& broadcast) noexcept {
+    const MutexLock lock(mu_);
+    if (!broadcast.is_done) step_locked(broadcast);
+    if (!broadcast.is_done) return false;
+    Broadcast** link = &first_;
+    while (*link != &broadcast) link = &(*link)->next;
+    *link = broadcast.next;
+    delete &broadcast;
+    if (first_ == nullptr) job().progress.remove(drive, this);
+    return true;
+  }
+
+  // Whether finish() would get on.
+  bool is_ready(const Broadcast& broadcast) noexcept {
+    const MutexLock lock(mu_);
+    if (broadcast.is_done) return true;
+    if (broadcast.is_root) return broadcast.told < job().size();
+    return broadcast.source != 0 && broadcast.pieces->all_done();
+  }
+
+  // ---- handlers ----
+  bool hear_source(uint64_t number, uintptr_t source) noexcept {
+    const MutexLock lock(mu_);
+    Broadcast* broadcast = find_locked(number);
+    if (broadcast == nullptr) return false;
+    broadcast->source = source;
+    return true;
+  }
+  void hear_answer(uint64_t number) noexcept {
+    const MutexLock lock(mu_);
+    Broadcast* broadcast = find_locked(number);
+    if (broadcast == nullptr || !broadcast->is_root)
+      fatal("an answer came to a broadcast that this rank did not start");
+    ++broadcast->answers;
+    broadcast->is_done = broadcast->answers + 1 == job().size();
+  }
+
+ private:
+  // Makes one that is not there. Null: no memory.
+  Broadcast* find_locked(uint64_t number) noexcept HYDRANT_REQUIRES(mu_) {
+    for (Broadcast* known = first_; known != nullptr; known = known->next) {
+      if (known->number == number) return known;
+    }
+    auto* made = new (std::nothrow) Broadcast;
+    if (made == nullptr) return nullptr;
+    made->number = number;
+    made->next = first_;
+    first_ = made;
+    return made;
+  }
+
+  // Does what can be done without waiting; polls nothing, so no handler runs meanwhile.
+  void step_locked(Broadcast& broadcast) noexcept HYDRANT_REQUIRES(mu_) {
+    if (broadcast.is_root) {
+      tell_locked(broadcast);
+    } else if (broadcast.source != 0) {
+      get_locked(broadcast);
+    }
+  }
+
+  void tell_locked(Broadcast& broadcast) noexcept HYDRANT_REQUIRES(mu_) {
+    for (; broadcast.told < job().size(); ++broadcast.told) {
+      if (broadcast.told == broadcast.root) continue;
+      if (!say(broadcast.told, kBroadcastHandler, broadcast)) return;
+    }
+  }
+
+  void get_locked(Broadcast& broadcast) noexcept HYDRANT_REQUIRES(mu_) {
+    // One piece after the other, each of whichever thread comes by.
+    while (broadcast.pieces->all_done()) {
+      if (broadcast.asked == broadcast.bytes) {
+        broadcast.is_done = say(broadcast.root, kBroadcastDoneHandler, broadcast);
+        return;
+      }
+      const size_t bytes = std::min(kPieceBytes, broadcast.bytes - broadcast.asked);
+      const Status status = transfer({.direction = Direction::kGet,
+                                      .peer = broadcast.root,
+                                      .remote = broadcast.source + broadcast.asked,
+                                      .local = broadcast.dest + broadcast.asked,
+                                      .bytes = bytes,
+                                      .immediate = true},
+                                     *broadcast.pieces);
+      if (status == Status::kNotReady) return;
+      if (status != Status::kOk) {
+        // The job is ending, or the root's memory is not what it said: answer() tells which, or ends it.
+        (void)answer(status, "gex_Coll_BroadcastNB");
+      }
+      broadcast.asked += bytes;
+    }
+  }
+
+  // False: there is no room now. What cannot be sent because the job ends is not missed.
+  static bool say(Rank peer, uint32_t handler, const Broadcast& broadcast) noexcept {
+    const auto low = [](uint64_t word) { return static_cast<int32_t>(static_cast<uint32_t>(word)); };
+    const int32_t args[4] = {low(broadcast.number), low(broadcast.number >> 32),
+                             low(broadcast.source), low(uint64_t{broadcast.source} >> 32)};
+    return send({.peer = peer, .handler = handler, .nargs = 4, .args = args, .immediate = true}) !=
+           Status::kNotReady;
+  }
+
+  static uint32_t drive(void* self) noexcept {
+    auto& all = *static_cast<Broadcasts*>(self);
+    // Whoever has the mutex does it.
+    if (!all.mu_.try_lock()) return 0;
+    for (Broadcast* each = all.first_; each != nullptr; each = each->next) {
+      if (each->is_called && !each->is_done) all.step_locked(*each);
+    }
+    all.mu_.unlock();
+    return 0;
+  }
+
+  Mutex mu_;
+  uint64_t begun_ HYDRANT_GUARDED_BY(mu_) = 0;
+  Broadcast* first_ HYDRANT_GUARDED_BY(mu_) = nullptr;
+};
+
+Broadcasts& broadcasts() noexcept {
+  // Lives as long as the process: threads may be inside when it ends.
+  alignas(Broadcasts) static std::byte place[sizeof(Broadcasts)];
+  static Broadcasts* const all = new (place) Broadcasts;
+  return *all;
+}
+
+// ---- the event ----
+
+Broadcast& broadcast_of(const hydrant_event& event) noexcept {
+  return *static_cast<Broadcast*>(event.object);
+}
+bool event_is_done(hydrant_event& event) noexcept {
+  return broadcasts().finish(broadcast_of(event));
+}
+bool event_is_ready(const hydrant_event& event) noexcept {
+  return broadcasts().is_ready(broadcast_of(event));
+}
+void complain_of_event(const hydrant_event& event) {
+  const Broadcast& broadcast = broadcast_of(event);
+  if (broadcast.is_root) {
+    log_warning("gex_Coll_BroadcastNB: %u of %u other ranks have the data of rank %u",
+                broadcast.answers, job().size() - 1, broadcast.root);
+  } else if (broadcast.source == 0) {
+    log_warning("gex_Coll_BroadcastNB: rank %u, the root, has not come", broadcast.root);
+  } else {
+    log_warning("gex_Coll_BroadcastNB: %zu of %zu bytes are asked for; is rank %u polling?",
+                broadcast.asked, broadcast.bytes, broadcast.root);
+  }
+}
+
+// ---- messages ----
+
+uint64_t word(int32_t low, int32_t high) noexcept {
+  return uint64_t{static_cast<uint32_t>(high)} << 32 | static_cast<uint32_t>(low);
+}
+void on_broadcast(gex_Token_t token, int32_t low, int32_t high, int32_t source_low,
+                  int32_t source_high) {
+  if (!broadcasts().hear_source(word(low, high), word(source_low, source_high)))
+    fatal("no memory for a broadcast of rank %u", token->from);
+}
+void on_broadcast_done(gex_Token_t, int32_t low, int32_t high, int32_t, int32_t) {
+  broadcasts().hear_answer(word(low, high));
+}
+
+void check_call(gex_TM_t tm, gex_Rank_t root, const void* dest, const void* source,
+                size_t bytes) noexcept {
+  constexpr const char* kCall = "gex_Coll_BroadcastNB";
+  if (!is_wired()) fatal("%s before a client is initialised", kCall);
+  if (handler_depth != 0) fatal("%s in a handler", kCall);
+  if (job().debug) check_no_locks(kCall);
+  // The primordial team is the only one.
+  if (tm != &hydrant_world) fatal("%s: %p is no team of this job", kCall, static_cast<void*>(tm));
+  if (root >= job().size()) fatal("%s: the root is rank %u of %u", kCall, root, job().size());
+  if (bytes != 0 && (dest == nullptr || (root == job().rank() && source == nullptr)))
+    fatal("%s: %zu bytes, and an address is null", kCall, bytes);
+}
+
+}  // namespace
+
+namespace hydrant {
+
+void start_broadcasts() noexcept {
+  constexpr gex_Flags_t kShortRequest = GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST;
+  HandlerTable& table = job().handlers;
+  table.add_internal(kBroadcastHandler, reinterpret_cast<gex_AM_Fn_t>(on_broadcast), 4,
+                     kShortRequest, "broadcast");
+  table.add_internal(kBroadcastDoneHandler, reinterpret_cast<gex_AM_Fn_t>(on_broadcast_done), 4,
+                     kShortRequest, "broadcast done");
+}
+
+}  // namespace hydrant
+
+extern "C" gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* dest,
+                                            const void* source, size_t bytes, gex_Flags_t) {
+  check_call(tm, root, dest, source, bytes);
+  if (bytes == 0) return GEX_EVENT_INVALID;
+  if (root == job().rank() && dest != source) std::memmove(dest, source, bytes);
+  if (job().size() == 1) return GEX_EVENT_INVALID;
+  hydrant_event* event = take_event();
+  Broadcast* broadcast =
+      event != nullptr ? broadcasts().begin(root, dest, source, bytes, event->pieces) : nullptr;
+  if (broadcast == nullptr) fatal("gex_Coll_BroadcastNB: no memory for an event");
+  event->is_done = event_is_done;
+  event->is_ready = event_is_ready;
+  event->complain = complain_of_event;
+  event->object = broadcast;
+  return event;
+}
