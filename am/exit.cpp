@@ -175,6 +175,23 @@ void on_quit(int number) {
   _exit(requested_code.load(std::memory_order_relaxed));
 }
 
+// SIGINT and the like, to this rank alone: a client that catches SIGQUIT ends the job its own way. The second
+// time, and without such a client, it is what the process dies of.
+void on_request_to_end(int number) {
+  struct sigaction action = {};
+  action.sa_handler = SIG_DFL;
+  sigaction(number, &action, nullptr);
+  if (!client_catches_quit()) {
+    raise(number);
+    return;
+  }
+  char line[160];
+  const int bytes = snprintf(line, sizeof line, "*** Caught a signal (rank %u): %s(%d)\n",
+                             hydrant_job_info.rank, sigabbrev_np(number), number);
+  (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
+  raise(SIGQUIT);
+}
+
 bool left_to_the_client(int number) noexcept {
   const char* list = std::getenv("GASNET_NO_CATCH_SIGNAL");
   if (list == nullptr || *list == '\0') return false;
@@ -203,6 +220,7 @@ Status watch_the_end() noexcept {
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
     install(number, on_fault, static_cast<int>(SA_RESETHAND | SA_NODEFER));
   }
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) install(number, on_request_to_end, 0);
   std::unique_ptr<ExitWatch> watch;
   const Status status =
       ExitWatch::start(*job().bootstrap, end_listener(), now_ns() + kStartNs, &watch);

@@ -9,6 +9,7 @@ with the environment of this one: HYDRANT_PATH=am run.py ...
 """
 
 import argparse
+import collections
 import concurrent.futures
 import os
 import pathlib
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -63,10 +65,10 @@ PROGRAMS = [
     Program("testbarrierconf.c"),
     Program("testbarrierconf.c", ("-t",), (2, 3), ("PAR",)),
     Program("testcore1.c", ("1000",), may_be_cxx=False),
-    Program("testcore2.c"),
+    Program("testcore2.c", ("10",)),
     Program("testcore3.c"),
-    Program("testcore4.c"),
-    Program("testcore5.c"),
+    Program("testcore4.c", ("3",)),
+    Program("testcore5.c", ("3",)),
     Program("testam.c", ("1000", "4096"), (1, 2, 4), may_be_cxx=False),
     Program("testhsl.c", ("0",)),
     Program("testlockcontend.c", ("4", "1000"), (1, 2), ("PAR",)),
@@ -95,6 +97,7 @@ PROGRAMS = [
 ]
 # These wait in a loop that is a file of its own.
 NEED_DELAY = ("testlogGP.c", "testbarrierlate.c")
+LOCKS = collections.defaultdict(threading.Lock)  # by binary: several rows may need one
 BAD_LINE = re.compile(r"ERROR|fatal signal", re.IGNORECASE)
 
 
@@ -135,12 +138,13 @@ def run_program(args, program, binary, ranks):
 def build(args, source, mode, debug):
     """The binary, or None if it does not compile; each is compiled once."""
     binary = f"{args.work}/{source}.{mode}{'.debug' if debug else ''}"
-    if not os.path.exists(binary) and not os.path.exists(f"{binary}.failed"):
-        built = subprocess.run(compile_command(args, source, mode, debug, binary),
-                               capture_output=True, text=True)
-        if built.returncode != 0:
-            log(args, f"{pathlib.Path(binary).name}.build", built.stderr)
-            pathlib.Path(f"{binary}.failed").touch()
+    with LOCKS[binary]:
+        if not os.path.exists(binary) and not os.path.exists(f"{binary}.failed"):
+            built = subprocess.run(compile_command(args, source, mode, debug, binary),
+                                   capture_output=True, text=True)
+            if built.returncode != 0:
+                log(args, f"{pathlib.Path(binary).name}.build", built.stderr)
+                pathlib.Path(f"{binary}.failed").touch()
     return binary if os.path.exists(binary) else None
 
 

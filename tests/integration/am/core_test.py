@@ -131,6 +131,13 @@ class CoreTest(unittest.TestCase):
             code, _, errors = self.start("seq", LAUNCHERS[0], size, "exit", "quit")
             self.assertEqual(code, 131, errors)
 
+    def test_an_interrupted_rank_ends_the_job_the_clients_way(self):
+        for size in (1, 2):
+            for how, expected in {"interrupt": 130, "interrupt-caught": 29}.items():
+                with self.subTest(how=how, size=size):
+                    code, _, errors = self.start("seq", LAUNCHERS[0], size, "exit", how)
+                    self.assertEqual(code, expected, errors)
+
     def test_a_rank_killed_in_a_flood_is_named(self):
         for launcher in LAUNCHERS:
             code, _, errors = self.start("seq", launcher, 3, "exit", "killed")

@@ -85,6 +85,10 @@ static void* leave(void* code) {
   gasnet_exit((int)(intptr_t)code);
   return NULL;
 }
+static void leave_with_29(int number) {
+  (void)number;
+  gasnet_exit(29);
+}
 static void* read_forever(void* stream) {
   (void)getc((FILE*)stream);
   return NULL;
@@ -184,6 +188,14 @@ void test_exit(const char* how) {
     gasnet_exit(31);
   } else if (!strcmp(how, "quit")) { /* somebody else's SIGQUIT */
     if (me == 0) raise(SIGQUIT);
+    GASNET_BLOCKUNTIL(0);
+  } else if (!strcmp(how, "interrupt") || !strcmp(how, "interrupt-caught")) {
+    if (!strcmp(how, "interrupt-caught")) signal(SIGQUIT, leave_with_29);
+    BARRIER();
+    if (me == size - 1) {
+      kill(getpid(), SIGINT);
+      spin();
+    }
     GASNET_BLOCKUNTIL(0);
   } else if (!strcmp(how, "killed")) { /* in the middle of a flood */
     if (me == size - 1) {
