@@ -1,7 +1,5 @@
 #include "extended/broadcast.hpp"
 
-#include <gasnet_coll.h>
-
 #include "am/exit.hpp"
 #include "am/hsl.hpp"
 #include "am/job.hpp"
@@ -18,6 +16,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <gasnet_coll.h>
 #include <new>
 
 using namespace hydrant;
@@ -35,10 +34,10 @@ struct Broadcast {
   Rank root = 0;
   std::byte* dest = nullptr;
   size_t bytes = 0;
-  uintptr_t source = 0;   // the root's address; 0: not known yet
-  size_t asked = 0;       // bytes that were asked for
-  Rank told = 0;          // root: ranks below it know
-  Rank answers = 0;       // root: that have it
+  uintptr_t source = 0;  // the root's address; 0: not known yet
+  size_t asked = 0;      // bytes that were asked for
+  Rank told = 0;         // root: ranks below it know
+  Rank answers = 0;      // root: that have it
   bool is_done = false;
   Pieces* pieces = nullptr;  // the event's
   Broadcast* next = nullptr;
@@ -161,7 +160,9 @@ class Broadcasts {
 
   // False: there is no room now. What cannot be sent because the job ends is not missed.
   static bool say(Rank peer, uint32_t handler, const Broadcast& broadcast) noexcept {
-    const auto low = [](uint64_t word) { return static_cast<int32_t>(static_cast<uint32_t>(word)); };
+    const auto low = [](uint64_t word) {
+      return static_cast<int32_t>(static_cast<uint32_t>(word));
+    };
     const int32_t args[4] = {low(broadcast.number), low(broadcast.number >> 32),
                              low(broadcast.source), low(uint64_t{broadcast.source} >> 32)};
     return send({.peer = peer, .handler = handler, .nargs = 4, .args = args, .immediate = true}) !=

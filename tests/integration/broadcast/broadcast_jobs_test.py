@@ -1,0 +1,60 @@
+#!/usr/bin/python3
+"""Runs broadcast_client as jobs of 1 to 5 ranks, by every path that the data may take.
+
+broadcast_jobs_test.py PATH_OF_BROADCAST_CLIENT
+"""
+import os
+import subprocess
+import sys
+import unittest
+
+CLIENT = ""
+SECONDS = 100
+PATHS = ("auto", "am", "am_medium", "am_long")
+
+
+def run(ranks, *arguments, **extra):
+    """(exit status, everything that was printed) of one job."""
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith(("GASNET_", "HYDRANT_", "FIREHOSE_"))}
+    env.update(GASNET_PSHM_NODES=str(ranks), **extra)
+    with subprocess.Popen([CLIENT, *arguments], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True) as job:
+        try:
+            text, _ = job.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            job.terminate()
+            text, _ = job.communicate(timeout=SECONDS)
+            text += "\n(it did not end)"
+    return job.returncode, text
+
+
+class BroadcastJobs(unittest.TestCase):
+    def holds(self, ranks, what, rounds, **extra):
+        with self.subTest(ranks=ranks, **extra):
+            status, text = run(ranks, what, str(rounds), **extra)
+            self.assertEqual((status, "all held" in text), (0, True), text)
+
+    def test_random_roots_lengths_and_buffers(self):
+        for path in PATHS:
+            for ranks in (1, 2, 3, 5):
+                self.holds(ranks, "many", 40, HYDRANT_PATH=path)
+
+    def test_few_operations_under_way(self):
+        self.holds(3, "many", 20, HYDRANT_PATH="am", GASNET_NETWORKDEPTH="1")
+
+    def test_polls_are_enough(self):
+        for path in PATHS:
+            self.holds(3, "polled", 5, HYDRANT_PATH=path)
+
+    def test_mistakes_end_the_job(self):
+        for what, text in {"root": "rank 2 of 2", "null": "an address is null"}.items():
+            status, output = run(2, what, "1")
+            self.assertNotEqual(status, 0)
+            self.assertIn("gex_Coll_BroadcastNB", output)
+            self.assertIn(text, output)
+
+
+if __name__ == "__main__":
+    CLIENT = sys.argv.pop()
+    unittest.main()
