@@ -1,4 +1,5 @@
-/* gasnet_coll.h - collectives: the broadcast. The barriers are in gasnetex.h; reductions are not in this version.
+/* gasnet_coll.h - collectives: the broadcast. The barriers are in gasnetex.h; reductions are not in this
+ * version.
  */
 #ifndef _INCLUDED_GASNET_COLL_H
 #define _INCLUDED_GASNET_COLL_H

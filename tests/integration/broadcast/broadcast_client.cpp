@@ -1,6 +1,6 @@
-// Broadcasts of random roots, lengths and buffers, several outstanding at a time, against what every rank knows
-// they must bring. Ends with 0 and "all held", or with a line that begins with "WRONG".
-// Arguments: what to do ("many", "root", "null"), and how many rounds.
+// Broadcasts of random roots, lengths and buffers, several outstanding at a time, against what every rank
+// knows they must bring. Ends with 0 and "all held", or with a line that begins with "WRONG".
+// Arguments: what to do ("many", "polled", "root", "null"), and how many rounds.
 #include <gasnetex.h>
 
 #include <cstdio>
