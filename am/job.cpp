@@ -119,7 +119,7 @@ void fatal(const char* format, ...) noexcept {
 
 int report(Status status, const char* call, bool always) noexcept {
   if (status != Status::kOk && status != Status::kNotReady &&
-      (status != Status::kResource || always || gex_System_GetVerboseErrors() != 0)) {
+      (always || gex_System_GetVerboseErrors() != 0)) {
     log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
   }
   return to_c(status);

@@ -80,8 +80,8 @@ Status make_client(const char* name, gex_Flags_t flags) noexcept;
 // standard error with the rank before it.
 [[noreturn, gnu::format(printf, 1, 2)]] void fatal(const char* format, ...) noexcept;
 
-// Turns an internal failure into what a C function returns, with a line on standard error. kResource, which
-// clients ask for to find limits, is silent unless gex_System_SetVerboseErrors() or `always` says otherwise.
+// Turns an internal failure into what a C function returns, with a line on standard error unless
+// gex_System_SetVerboseErrors(0) was called; `always` asks nobody.
 int report(Status status, const char* call, bool always = false) noexcept;
 
 }  // namespace hydrant

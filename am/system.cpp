@@ -16,7 +16,7 @@ using namespace hydrant;
 
 namespace {
 
-std::atomic<int> verbose_errors{0};
+std::atomic<int> verbose_errors{1};
 
 }  // namespace
 

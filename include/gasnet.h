@@ -11,6 +11,10 @@
 
 HYDRANT_GASNET_BEGIN
 
+#define GASNET_VERSION GASNET_SPEC_VERSION_MAJOR
+/* No name of the specification, but one that GASNet's own testlegacy reads. */
+#define gasneti_mynode (hydrant_job_info.rank)
+
 typedef gex_AM_Index_t gasnet_handler_t;
 typedef gex_AM_Arg_t gasnet_handlerarg_t;
 typedef gex_Token_t gasnet_token_t;

@@ -93,6 +93,10 @@ PROGRAMS = [
     Program("testcontend.c", ("2", "50"), PAIRS, ("PAR",)),
     Program("testmisc.c", ("1000",)),
     Program("testslice.c", ("1024000", "10", "10")),
+    Program("testgasnet.c"),
+    Program("testcxx.cc"),
+    Program("testlegacy.c"),
+    Program("testlegacycxx.cc"),
     *exit_tests(),
 ]
 # These wait in a loop that is a file of its own.
@@ -106,8 +110,9 @@ def compile_command(args, source, mode, debug, out):
     alone = mode in TOOLS_MODES
     macro = "GASNETT" if alone else "GASNET"
     library = "am/tools/libhydrant_tools.a" if alone else "libhydrant.a"
-    flags = ["-O1", "-g", f"-D{macro}_{mode}=1", f"-I{ROOT}/include", f"-I{args.gasnet}/tests",
-             f"-I{args.gasnet}/other", "-D_GNU_SOURCE=1", "-DDEBUG=1" if debug else "-DNDEBUG=1"]
+    folders = [ROOT / "include", *(args.gasnet / name for name in ("tests", "other", "other/amx"))]
+    flags = ["-O1", "-g", f"-D{macro}_{mode}=1", *(f"-I{folder}" for folder in folders),
+             "-D_GNU_SOURCE=1", "-DDEBUG=1" if debug else "-DNDEBUG=1"]
     if debug:
         flags.append("-DGASNET_DEBUG=1")
     if args.everything:

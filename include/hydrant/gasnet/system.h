@@ -43,6 +43,7 @@ void gex_System_QueryHostInfo(gex_RankInfo_t** info_p, gex_Rank_t* info_count_p,
                               gex_Rank_t* my_info_index_p);
 void gex_System_QueryMyPosition(gex_Rank_t* nbrhd_set_size_p, gex_Rank_t* nbrhd_set_rank_p,
                                 gex_Rank_t* host_set_size_p, gex_Rank_t* host_set_rank_p);
+/* Whether a call that answers an error says why on standard error: 1 at first, 0 for silence. */
 int gex_System_GetVerboseErrors(void);
 void gex_System_SetVerboseErrors(int enable);
 uint64_t hydrant_max_threads(int thread_mode);

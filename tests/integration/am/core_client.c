@@ -115,6 +115,12 @@ int main(int argc, char** argv) {
   } else if (!strcmp(which, "limits")) {
     printf("rank %u: local %zu global %zu\n", (unsigned)me, (size_t)gasnet_getMaxLocalSegmentSize(),
            (size_t)gasnet_getMaxGlobalSegmentSize());
+  } else if (!strcmp(which, "verbose")) {
+    gex_EP_t another = endpoint;
+    CHECK(gex_System_GetVerboseErrors() == 1);
+    if (argc > 2) gex_System_SetVerboseErrors(0);
+    CHECK(gex_EP_Create(&another, client, GEX_EP_CAPABILITY_ALL, 0) == GASNET_ERR_RESOURCE);
+    CHECK(gex_EP_RegisterHandlers(endpoint, NULL, 1) == GASNET_ERR_BAD_ARG);
   } else if (!strcmp(which, "exit") && !strcmp(argv[2], "before-attach")) {
     test_exit(argv[2]);
   } else {

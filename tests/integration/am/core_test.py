@@ -157,6 +157,13 @@ class CoreTest(unittest.TestCase):
         self.assertEqual(code, 98)
         self.assertIn("GASNET_MAX_SEGSIZE is 'nan'", errors)
 
+    def test_errors_are_explained_unless_the_client_wants_silence(self):
+        output = self.passes("seq", 2, "verbose")
+        self.assertEqual(output.count("the most endpoints is 1"), 2, output)
+        self.assertEqual(output.count("no table"), 2, output)
+        output = self.passes("seq", 2, "verbose", "silently")
+        self.assertNotIn("gex_EP_", output)
+
     def test_segments_that_cannot_be(self):
         for bytes_, text in (("5000", "multiple of 4096"), ("0", "not 0"), (str(1 << 43), "the most is")):
             code, _, errors = self.start("seq", LAUNCHERS[0], 2, "big-segment", bytes_)
