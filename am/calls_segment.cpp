@@ -20,6 +20,12 @@ struct OwnSegment : hydrant_segment {
   bool mapped = false;
 };
 
+// Where all memory is one, it is shown from the attach on, as others are.
+bool may_have_segments() noexcept {
+  return job().segment_mode != kEverything ||
+         job().state.load(std::memory_order_acquire) == JobState::kAttached;
+}
+
 }  // namespace
 
 extern "C" {
@@ -56,8 +62,8 @@ gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void** owne
 int gex_Segment_QueryBound(gex_TM_t, gex_Rank_t rank, void** owneraddr_p, void** localaddr_p,
                            uintptr_t* size_p) {
   SegmentPlace place;
-  if (!is_wired() || rank >= job().size() || find_segment(rank, &place) != Status::kOk ||
-      place.size == 0) {
+  if (!is_wired() || rank >= job().size() || !may_have_segments() ||
+      find_segment(rank, &place) != Status::kOk || place.size == 0) {
     return GASNET_ERR_BAD_ARG;
   }
   if (owneraddr_p != nullptr) *owneraddr_p = reinterpret_cast<void*>(place.addr);

@@ -17,6 +17,9 @@ char* segment[MAX_RANKS];
 
 static void attach(void) {
   gex_Segment_t own;
+  uintptr_t before = 1;
+  gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, me, NULL, NULL, &before, 0));
+  CHECK(before == 0);
   CHECK(gex_Segment_Attach(&own, team, SEGMENT_BYTES) == GASNET_OK);
 #if GASNET_SEGMENT_EVERYTHING
   /* All memory is a segment: agree on some by a message to everybody, in publish order. */
