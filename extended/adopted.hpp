@@ -1,6 +1,7 @@
-// State that a thread has for itself and that outlives it: events, counters, free lists. The first use by a
-// thread adopts what an ended thread left, or makes a new one; nothing is ever freed, so others may hold
-// pointers into it for as long as they like, and memory is bounded by the most threads there ever were at once.
+// State that a thread has for itself and that outlives it: events, counters, free lists. The first
+// use by a thread adopts what an ended thread left, or makes a new one; nothing is ever freed, so
+// others may hold pointers into it for as long as they like, and memory is bounded by the most
+// threads there ever were at once.
 //
 // T has T* next_of_all and T* next_orphan, a default constructor, and
 //   void joined() noexcept   the calling thread has it now

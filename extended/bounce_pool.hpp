@@ -1,5 +1,5 @@
-// The library's own buffers for puts and gets: one pool of HYDRANT_BOUNCE_POOL bytes per process, made when it
-// is first needed. Threads: any.
+// The library's own buffers for puts and gets: one pool of HYDRANT_BOUNCE_POOL bytes per process,
+// made when it is first needed. Threads: any.
 #pragma once
 
 #include "firehose/base/status.hpp"

@@ -1,6 +1,7 @@
-// The copy between mapped memories. Sizes up to two words are a load and a store or two, so that a put of an
-// aligned word is one store. Larger ones are memmove (a rank may put within itself): the C library's writes past the cache from about three
-// quarters of it on, which decision 0020 has measured not to be improved on here.
+// The copy between mapped memories. Sizes up to two words are a load and a store or two, so that a
+// put of an aligned word is one store. Larger ones are memmove (a rank may put within itself): the
+// C library's writes past the cache from about three quarters of it on, which decision 0020 has
+// measured not to be improved on here.
 #pragma once
 
 #include <cstddef>

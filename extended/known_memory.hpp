@@ -12,8 +12,9 @@
 
 namespace hydrant {
 
-// Counted first: nothing is left to do after the copy, and nothing to be kept across its call. False: not
-// known to be mapped, or wrong; nothing was touched. The row of this rank begins at 1, so that null is in none.
+// Counted first: nothing is left to do after the copy, and nothing to be kept across its call.
+// False: not known to be mapped, or wrong; nothing was touched. The row of this rank begins at 1,
+// so that null is in none.
 inline bool put_known(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                       size_t bytes) noexcept {
   hydrant_peer* peer = hydrant_mapped_peer(tm, rank, dest, source, bytes);

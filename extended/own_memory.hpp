@@ -1,8 +1,9 @@
 // Copies from and to this process's own memory that a peer has named: what is not there is an answer and no
 // crash. Threads: any.
 //
-// Cost: a copy in this process's segment; elsewhere a system call, which looks for us. Where the kernel forbids
-// that one, memory that is not there ends the process with a signal, as it would without these.
+// Cost: a copy in this process's segment; elsewhere a system call, which looks for us. Where the
+// kernel forbids that one, memory that is not there ends the process with a signal, as it would
+// without these.
 #pragma once
 
 #include <cstddef>

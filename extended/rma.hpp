@@ -31,13 +31,14 @@ struct Transfer {
   bool is_put() const noexcept { return direction == Direction::kPut; }
 };
 
-// Copies, or starts to. Pieces that are under way at return report to `pieces`; if all is over none was
-// started. May poll. Errors: kNotReady: immediate, and it could not start at once; kBadArg: memory that is
-// not there; kBroken: the peer is gone or the job is ending; kResource: no memory for the library's own state.
+// Copies, or starts to. Pieces that are under way at return report to `pieces`; if all is over none
+// was started. May poll. Errors: kNotReady: immediate, and it could not start at once; kBadArg:
+// memory that is not there; kBroken: the peer is gone or the job is ending; kResource: no memory
+// for the library's own state.
 Status transfer(const Transfer& what, Pieces& pieces) noexcept;
-// The short way to memory of another rank of the node that is known not to be mapped here, where the kernel
-// copies: checks, transport, count. True: the copy is over. False: take the long way, which also finds out what
-// is wrong. Cost: some 60 instructions, and what the transport takes.
+// The short way to memory of another rank of the node that is known not to be mapped here, where
+// the kernel copies: checks, transport, count. True: the copy is over. False: take the long way,
+// which also finds out what is wrong. Cost: some 60 instructions, and what the transport takes.
 bool put_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                    size_t bytes) noexcept;
 bool get_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,

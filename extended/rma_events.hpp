@@ -19,8 +19,8 @@ hydrant_event* take_pieces_event() noexcept;
 // After everything was started: the event, or GEX_EVENT_INVALID, and it is given back, if all is over. Looks
 // for failures then.
 gex_Event_t hand_out(hydrant_event* event, const char* call) noexcept;
-// Ends the job, or tells, if a piece of an event that is complete could not be done. Tells, if the event is of
-// a call that returns errors.
+// Ends the job, or tells, if a piece of an event that is complete could not be done. Tells, if the
+// event is of a call that returns errors.
 void look_for_failure(const hydrant_event& event, const char* call) noexcept;
 
 }  // namespace hydrant

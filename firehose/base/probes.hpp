@@ -1,5 +1,6 @@
-// Static probes for bpftrace, perf and gdb: a nop each while nobody looks. Provider `hydrant`; docs/put_get.md
-// lists names and arguments. Nothing where <sys/sdt.h> (Debian: systemtap-sdt-dev) was missing at build time.
+// Static probes for bpftrace, perf and gdb: a nop each while nobody looks. Provider `hydrant`;
+// docs/put_get.md lists names and arguments. Nothing where <sys/sdt.h> (Debian: systemtap-sdt-dev)
+// was missing at build time.
 #pragma once
 
 #if __has_include(<sys/sdt.h>)
