@@ -1,5 +1,5 @@
-// A network in one process: rank 1 is this process once more. What is sent to it is delivered here as if it had
-// come from it, one-sided operations copy within the process when they complete, and no sooner than a poll.
+// A network in one process: rank 1 is this process once more. What is sent to it is delivered here as if it
+// had come from it, one-sided operations copy within the process when they complete, no sooner than a poll.
 // Calls and completions fail when a test says so.
 #pragma once
 

@@ -1,6 +1,6 @@
-// Puts and gets when something fails: the n-th call of the transport, the n-th completion, the n-th allocation.
-// Whatever fails, an answer of GASNET_OK means that the data is there, nothing hangs or is lost, and the next
-// operation is as good as ever.
+// Puts and gets when something fails: the n-th call of the transport, the n-th completion, the n-th
+// allocation. Whatever fails, an answer of GASNET_OK means that the data is there, nothing hangs or is lost,
+// and the next operation is as good as ever.
 #include "am/waiting.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"
 

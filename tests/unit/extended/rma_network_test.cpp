@@ -1,5 +1,5 @@
-// Puts and gets over a network whose operations take time: data, reuse of sources, bounds on what is under way,
-// what happens when there is no room, counts, and what is used again.
+// Puts and gets over a network whose operations take time: data, reuse of sources, bounds on what is
+// under way, what happens when there is no room, counts, and what is used again.
 #include "am/waiting.hpp"
 #include "extended/event.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"
