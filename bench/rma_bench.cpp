@@ -12,7 +12,7 @@
 // library's counters say that the row's operations took; HYDRANT_PATH forces one. Sizes are powers of two
 // up to 512 and odd above, up to 64 MiB.
 //
-// Every repetition runs each row, its floor and its peer in turn; figures are medians over the repetitions,
+// Each row is first seen to move the right bytes. Every repetition then runs each row, its floor and its peer in turn; figures are medians over the repetitions,
 // ratios medians of the ratios within each. Both ranks are bound to one processor each.
 #define GASNET_SEQ 1
 #include "bench/support/copy_floor.hpp"
@@ -174,13 +174,16 @@ double timed(const RmaRow& row, uint64_t batches, Run run) {
   return static_cast<double>(now_ns() - begin) / static_cast<double>(batches * row.batch);
 }
 
+RmaPlaces places_of(const RmaRow& row) {
+  return {.team = job.team,
+          .peer = job.peer,
+          .local = job.local,
+          .remote = row.memory == Memory::kHeap ? job.peer_card.heap : job.peer_segment};
+}
+
 double sample_ours(const RmaRow& row, uint64_t batches) {
-  const RmaPlaces at{.team = job.team,
-                     .peer = job.peer,
-                     .local = job.local,
-                     .remote = row.memory == Memory::kHeap ? job.peer_card.heap : job.peer_segment};
   return timed(row, batches, [&](uint64_t times) {
-    hydrant::bench::run_row(at, row, times);
+    hydrant::bench::run_row(places_of(row), row, times);
     return true;
   });
 }
@@ -232,12 +235,6 @@ double sample_ucx([[maybe_unused]] const RmaRow& row, [[maybe_unused]] uint64_t 
 
 // ---- the table ----
 
-// How many batches take about `sample_ns`, by what a few took.
-uint64_t batches_for(const RmaRow& row, double ns_per_operation, double sample_ns) {
-  const double batch_ns = ns_per_operation * static_cast<double>(row.batch) + 1;
-  return static_cast<uint64_t>(std::clamp(sample_ns / batch_ns, 1.0, 1e6));
-}
-
 void measure(std::vector<RmaResult>& results, uint32_t repetitions, bool with_ucx, bool quick) {
   const double sample_ns = quick ? 1e5 : 2.5e5;
   hydrant::bench::PathWatch paths;
@@ -246,9 +243,12 @@ void measure(std::vector<RmaResult>& results, uint32_t repetitions, bool with_uc
       barrier();
       if (job.rank == 0) {
         if (r == 0) {
-          sample_ours(result.row, 1);
+          if (!hydrant::bench::row_moves_data(places_of(result.row), result.row)) {
+            std::fprintf(stderr, "rma_bench: %s: wrong data\n", result.row.name().c_str());
+            gasnet_exit(1);
+          }
           paths.look();
-          result.batches = batches_for(result.row, sample_ours(result.row, 1), 1e4);
+          result.batches = hydrant::bench::batches_for(result.row, sample_ours(result.row, 1), 1e4);
           result.path = paths.look();
         }
         const bool floor_first = r % 2 == 1;
@@ -257,7 +257,7 @@ void measure(std::vector<RmaResult>& results, uint32_t repetitions, bool with_uc
         const double floor = floor_first ? early : sample_floor(result.row, result.batches);
         const double theirs = with_ucx ? sample_ucx(result.row, result.batches) : 0;
         if (r == 0) {
-          result.batches = batches_for(result.row, ours, sample_ns);
+          result.batches = hydrant::bench::batches_for(result.row, ours, sample_ns);
         } else {
           result.add(ours, floor, theirs);
         }

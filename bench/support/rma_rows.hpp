@@ -176,6 +176,34 @@ inline void run_row(const RmaPlaces& at, const RmaRow& row, uint64_t batches) {
   }
 }
 
+// How many batches take about `sample_ns`, by what a few took.
+inline uint64_t batches_for(const RmaRow& row, double ns_per_operation, double sample_ns) {
+  const double batch_ns = ns_per_operation * static_cast<double>(row.batch) + 1;
+  return static_cast<uint64_t>(std::clamp(sample_ns / batch_ns, 1.0, 1e6));
+}
+
+// Whether one batch of the row moves what it should: there by the row or by plain puts, back by the other.
+inline bool row_moves_data(const RmaPlaces& at, const RmaRow& row) {
+  const size_t bytes = row.bytes * row.batch;
+  const auto word = [&](size_t i) { return static_cast<std::byte>(i * 7 + i / 251 + row.bytes); };
+  for (size_t i = 0; i < bytes; ++i) at.local[i] = word(i);
+  if (row.is_put) {
+    run_row(at, row, 1);
+  } else {
+    gex_RMA_PutBlocking(at.team, at.peer, at.remote, at.local, bytes, 0);
+  }
+  std::fill_n(at.local, bytes, std::byte{0});
+  if (row.is_put) {
+    gex_RMA_GetBlocking(at.team, at.local, at.peer, at.remote, bytes, 0);
+  } else {
+    run_row(at, row, 1);
+  }
+  for (size_t i = 0; i < bytes; ++i) {
+    if (at.local[i] != word(i)) return false;
+  }
+  return true;
+}
+
 // Which paths carried operations of this process since the last call, "inlined" or "cma+am_medium".
 class PathWatch {
  public:
