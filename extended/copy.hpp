@@ -1,7 +1,6 @@
-// The copy between mapped memories. Sizes up to two words are a load and a store or two, so that a
-// put of an aligned word is one store. Larger ones are memmove (a rank may put within itself): the
-// C library's writes past the cache from about three quarters of it on, which decision 0020 has
-// measured not to be improved on here.
+// The copy between mapped memories. Sizes up to two words are a load and a store or two, so that a put of an
+// aligned word is one store. Larger ones are memmove (a rank may put within itself): when to write past the
+// cache is the C library's decision, beside which docs/decisions/0020-put-get.md has measured others.
 #pragma once
 
 #include <cstddef>
