@@ -3,8 +3,8 @@
 
 Runs the benchmark programs of a release build one after the other, shows what it is doing, prints a summary
 and leaves behind, under build/report/: report.md (all tables), report.json (samples, medians, goals),
-hit_cost.png, sweep.png, put_get.png and raw/ (each program's own JSON). Exit status 1 if a program failed; a figure that
-misses its goal is printed, and is no failure.
+hit_cost.png, sweep.png, put_get.png and raw/ (each program's own JSON). Exit status 1 if a program
+failed; a figure that misses its goal is printed, and is no failure.
 """
 import argparse
 import json

@@ -12,8 +12,9 @@
 // library's counters say that the row's operations took; HYDRANT_PATH forces one. Sizes are powers of two
 // up to 512 and odd above, up to 64 MiB.
 //
-// Each row is first seen to move the right bytes. Every repetition then runs each row, its floor and its peer in turn; figures are medians over the repetitions,
-// ratios medians of the ratios within each. Both ranks are bound to one processor each.
+// Each row is first seen to move the right bytes. Every repetition then runs each row, its floor
+// and its peer in turn; figures are medians over the repetitions, ratios medians of the ratios
+// within each. Both ranks are bound to one processor each.
 #define GASNET_SEQ 1
 #include "bench/support/copy_floor.hpp"
 #include "bench/support/rma_report.hpp"

@@ -51,9 +51,10 @@ def exchange(tables_of_jobs):
                                 [[fact["what"], f"{fact['value']:.2f}", fact["goal"], fact["kept"]]
                                  for fact in judged]))
         facts += judged
-    parts.append("Time per operation. segment: mapped here; heap: not. The floor is the bare copy of the same "
-                 "pages: memcpy, process_vm_readv or process_vm_writev. nbiN, nbN, manyN: N operations and one "
-                 "wait. GASNet's own smp-conduit is not packaged: bench/gasnet/rma_compare.c runs on both.")
+    parts.append("Time per operation. segment: mapped here; heap: not. The floor is the bare copy of the "
+                 "same pages: memcpy, process_vm_readv or process_vm_writev. nbiN, nbN, manyN: N operations "
+                 "and one wait. GASNet's own smp-conduit is not packaged: bench/gasnet/rma_compare.c runs "
+                 "on both.")
     return "Puts and gets between two ranks", "\n\n".join(parts), facts
 
 

@@ -1,5 +1,6 @@
-// UCX's puts and gets between two ranks of a node, as a peer for rma_bench: memory that UCX has allocated, which
-// its shared-memory transport maps, and memory of the heap, which it copies by the kernel.
+// UCX's puts and gets between two ranks of a node, as a peer for rma_bench: memory that UCX has
+// allocated, which its shared-memory transport maps, and memory of the heap, which it copies by the
+// kernel.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-/* hydrant/rma.h - what Hydrant's put and get offer beyond GASNet's: many operations at once, and counts of the
- * paths that operations took.
+/* hydrant/rma.h - what Hydrant's put and get offer beyond GASNet's: many operations at once, and counts of
+ * the paths that operations took.
  *
  * Include it after gasnetex.h or gasnet.h. Functions answer GASNET_OK or a code of gasnet_errors.h, with a
  * text in hydrant_last_error_text(). What cannot be done is an answer here, and no end of the job, unless

@@ -9,9 +9,10 @@
  * put an event of its own. Not legal in handlers.
  *
  * GEX_FLAG_IMMEDIATE: GEX_EVENT_NO_OP, or not 0 from the others, if it cannot start without waiting.
- * Errors: what is wrong about the call itself (no such rank, null with a length, a range that wraps around) and
- * memory that is not there end the job with one line, unless HYDRANT_ON_FAULT=return: then GASNET_ERR_BAD_ARG,
- * or nothing from those that return no code. Threads: any; implicit operations are the calling thread's.
+ * Errors: what is wrong about the call itself (no such rank, null with a length, a range that wraps around)
+ * and memory that is not there end the job with one line, unless HYDRANT_ON_FAULT=return: then
+ * GASNET_ERR_BAD_ARG, or nothing from those that return no code. Threads: any; implicit operations are the
+ * calling thread's.
  *
  * Cost: to memory that is mapped here (a segment of a rank of this node), up to HYDRANT_RMA_INLINE bytes of
  * a constant size are stores in the caller, and more than two words a memcpy() there; docs/put_get.md has the

@@ -1,6 +1,6 @@
-// rma_client PART ARGUMENT...: a client of put and get that does what its first argument says; rma_jobs_test.py
-// runs it as jobs of several ranks. See main() for the parts.
-#include "client.hpp"
+// rma_client PART ARGUMENT...: a client of put and get that does what its first argument says;
+// rma_jobs_test.py runs it as jobs of several ranks. See main() for the parts.
+#include "tests/integration/rma/client.hpp"
 
 #include <atomic>
 #include <cstdarg>

@@ -1,6 +1,7 @@
 // The counts by path and peer are those of the operations that were made; and what operations leave behind
 // is used again.
 #include "extended/event.hpp"
+#include "tests/integration/rma/client.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -9,8 +10,6 @@
 #include <string_view>
 #include <thread>
 #include <vector>
-
-#include "client.hpp"
 
 namespace rma_client {
 namespace {

@@ -1,11 +1,11 @@
 // Operations of more than 4 GiB, in little memory: one block is mapped over and over, and the part beyond
 // 4 GiB is memory of its own, so a length that was cut to 32 bits shows.
+#include "tests/integration/rma/client.hpp"
+
 #include <cstdio>
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include "client.hpp"
 
 namespace rma_client {
 namespace {

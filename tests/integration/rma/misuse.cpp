@@ -1,5 +1,7 @@
 // What must not be done, and peers that are not there: every case either ends the job with a text or prints
 // what the call answered and goes on.
+#include "tests/integration/rma/client.hpp"
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -8,8 +10,6 @@
 #include <string_view>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include "client.hpp"
 
 namespace rma_client {
 namespace {

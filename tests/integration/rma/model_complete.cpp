@@ -1,10 +1,10 @@
 // How the model's operations end, and the model itself.
+#include "tests/integration/rma/model_worker.hpp"
+
 #include <algorithm>
 #include <cstdio>
 #include <thread>
 #include <utility>
-
-#include "model_worker.hpp"
 
 namespace rma_client {
 

@@ -1,4 +1,4 @@
-#include "model_memory.hpp"
+#include "tests/integration/rma/model_memory.hpp"
 
 #include <algorithm>
 #include <array>

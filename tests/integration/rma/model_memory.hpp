@@ -1,11 +1,11 @@
 // The near side of the model's operations, and what it expects on the far side.
 #pragma once
 
+#include "tests/integration/rma/client.hpp"
+
 #include <cstddef>
 #include <random>
 #include <vector>
-
-#include "client.hpp"
 
 namespace rma_client {
 

@@ -1,10 +1,10 @@
 // How the model's operations start.
+#include "tests/integration/rma/model_worker.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <thread>
 #include <utility>
-
-#include "model_worker.hpp"
 
 namespace rma_client {
 

@@ -2,12 +2,12 @@
 // in any order and by any of the calls that can, and knows what every byte has to hold.
 #pragma once
 
+#include "tests/integration/rma/model_memory.hpp"
+
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
-
-#include "model_memory.hpp"
 
 namespace rma_client {
 

@@ -1,9 +1,9 @@
 // Two ranks write bytes side by side, in one word and in one line, by puts and fills of all small sizes: no
 // byte ever holds what its writer did not put there last.
+#include "tests/integration/rma/client.hpp"
+
 #include <cstdio>
 #include <cstring>
-
-#include "client.hpp"
 
 namespace rma_client {
 namespace {

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """rma_jobs_test.py FOLDER_OF_CLIENTS
 
-Runs rma_client as jobs of 1 to 4 ranks, by every path and with the knobs that bound them: the model against plain
-memory, neighbouring bytes, counts, misuse, memory that is not there, peers that are silent or killed.
+Runs rma_client as jobs of 1 to 4 ranks, by every path and with the knobs that bound them: the model against
+plain memory, neighbouring bytes, counts, misuse, memory that is not there, peers that are silent or killed.
 HYDRANT_TEST_LONG=1 makes it long, HYDRANT_TEST_SEED=N repeats a run of the model. Times are limits only.
 """
 import os
@@ -20,7 +20,7 @@ from jobs import Job  # noqa: E402  (the path has to be there first)
 FOLDER = ""
 LONG = bool(os.environ.get("HYDRANT_TEST_LONG"))
 SEED = int(os.environ.get("HYDRANT_TEST_SEED") or (random.randrange(1 << 31) if LONG else 1))
-# Steps and threads of a run of the model, and seconds after which it may stop early: slow builds take less of it.
+# Steps and threads of a run of the model, and seconds after which it may stop early: slow builds take less.
 STEPS, THREADS, SECONDS = ("20000", "4", "20") if LONG else ("300", "2", "4")
 # Two ranks meet in one word for this long; all paths together.
 MEETING = 60 if LONG else 3
@@ -42,8 +42,8 @@ NETWORKS = {
     "messages alone": {"HYDRANT_INJECT": "send_only"},
     "a network": {"HYDRANT_INJECT": NETWORK},
     "bounced": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "bounce"},
-    "bounced, little memory": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "bounce", "HYDRANT_BOUNCE_MAX": "1024",
-                               "HYDRANT_BOUNCE_POOL": "4096"},
+    "bounced, little memory": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "bounce",
+                               "HYDRANT_BOUNCE_MAX": "1024", "HYDRANT_BOUNCE_POOL": "4096"},
     "out of order": {"HYDRANT_INJECT": "delay=10us,reorder=100us"},
     "few credits": {"HYDRANT_INJECT": "delay=5us,credits=2,depth=2", "HYDRANT_PATH": "am"},
     "nearly no room": {"HYDRANT_INJECT": "delay=5us,credits=4,depth=1", "GASNET_NBI_THROTTLE": "1"},
@@ -70,7 +70,8 @@ class RmaJobs(unittest.TestCase):
 
     def holds(self, variant, ranks, *steps, **variables):
         code, text = self.run_job(variant, ranks, *steps, **variables)
-        self.assertEqual((code, GOOD in text), (0, True), f"{variant}, {ranks} ranks, {steps}, {variables}:\n{text}")
+        self.assertEqual((code, GOOD in text), (0, True),
+                         f"{variant}, {ranks} ranks, {steps}, {variables}:\n{text}")
         return text
 
     def model(self, variant, ranks, seed, **variables):
@@ -120,16 +121,19 @@ class RmaJobs(unittest.TestCase):
                 ("par_debug", 2, "auto", "mapped", other, "mapped", "mapped", "self"),
                 ("par", 2, "am", "am_medium", "am_medium", "am_long", "am_medium", "am_medium"),
                 ("par", 2, "am_medium", *["am_medium"] * 5),
-                ("par", 2, "am_long", "am_long+am_medium", "am_medium", "am_long", "am_long+am_medium", "am_medium")]
+                ("par", 2, "am_long", "am_long+am_medium", "am_medium", "am_long", "am_long+am_medium",
+                 "am_medium")]
         for variant, ranks, path, *expected in runs:
             with self.subTest(variant=variant, ranks=ranks, path=path):
-                self.holds(variant, ranks, "counts", *expected, HYDRANT_PATH=path)
+                self.holds(variant, ranks, "counts", *expected, HYDRANT_PATH=path,
+                           HYDRANT_MEDIUM_LONG_THRESHOLD="65536")
         # Which of the two it is depends on whose the source is.
         two = "direct+bounce"
         self.holds("par", 2, "counts", two, two, two, two, "self", HYDRANT_INJECT=NETWORK)
         self.holds("par", 2, "counts", *["bounce"] * 4, "self", HYDRANT_INJECT=NETWORK, HYDRANT_PATH="bounce")
         by_message = ["am_medium", "am_medium", "am_long", "am_medium", "self"]
-        self.holds("par", 2, "counts", *by_message, HYDRANT_INJECT="send_only")
+        self.holds("par", 2, "counts", *by_message, HYDRANT_INJECT="send_only",
+                   HYDRANT_MEDIUM_LONG_THRESHOLD="65536")
 
     def test_events_and_pieces_are_used_again(self):
         for way in ({"HYDRANT_PATH": "am"}, {}, {"HYDRANT_INJECT": NETWORK},
@@ -211,7 +215,8 @@ class RmaJobs(unittest.TestCase):
                     if "get" in suffix and (form.startswith("memset") or place == "read_only"):
                         continue
                     # All of them by all paths are for the long run; here every path has its turn.
-                    ways = [{}, {"HYDRANT_PATH": "am_medium"}, {"HYDRANT_PATH": "am_long"}, {"HYDRANT_INJECT": NETWORK},
+                    ways = [{}, {"HYDRANT_PATH": "am_medium"}, {"HYDRANT_PATH": "am_long"},
+                            {"HYDRANT_INJECT": NETWORK},
                             {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "bounce"}]
                     for way in ways if LONG else [ways[index % len(ways)]]:
                         self.cannot_be_reached(form, f"{form}-{place}{suffix}", way)
@@ -229,7 +234,8 @@ class RmaJobs(unittest.TestCase):
 
     def test_a_silent_peer_is_named_once(self):
         text = self.holds("par", 2, "silence", HYDRANT_PATH="am", HYDRANT_WAIT_WARN="200ms")
-        self.assertEqual(len(re.findall(r"puts and gets: .* still under way, the last with rank 1", text)), 1, text)
+        warnings = re.findall(r"puts and gets: .* still under way, the last with rank 1", text)
+        self.assertEqual(len(warnings), 1, text)
         text = self.holds("par", 2, "silence", HYDRANT_PATH="am", HYDRANT_WAIT_WARN="0")
         self.assertNotIn("still under way", text)
 
