@@ -39,7 +39,8 @@ void count_done(Pieces& pieces) noexcept {
 }
 
 void count_failed(Pieces& pieces, Status status, Rank peer, uintptr_t at, size_t bytes) noexcept {
-  if (!faults_return(pieces.returns_errors)) {
+  // A peer that is gone ends the job, with its own name and signal: whoever waits follows that.
+  if (status != Status::kBroken && !faults_return(pieces.returns_errors)) {
     (void)explain_failure(status, peer, at, bytes);
     fatal("put or get: %s", last_error_text());
   }
