@@ -111,12 +111,23 @@ Status start_all(Ops ops, Direction direction, Pieces& pieces) noexcept {
   return Status::kOk;
 }
 
-int do_many(const hydrant_rma_op_t* list, size_t count, gex_Event_t* event, Direction direction,
-            const char* call) noexcept {
-  if (event != nullptr) *event = GEX_EVENT_INVALID;
+Status check_list(const hydrant_rma_op_t* list, size_t count, size_t total_bytes) noexcept {
   if (list == nullptr && count != 0)
-    return answer(fail(Status::kBadArg, "%zu operations, and the array is null", count), call,
-                  true);
+    return fail(Status::kBadArg, "%zu operations, and the array is null", count);
+  if (!job().debug) return Status::kOk;
+  size_t sum = 0;
+  for (const hydrant_rma_op_t& op : Ops(list, count)) sum += op.bytes;
+  if (sum == total_bytes) return Status::kOk;
+  return fail(Status::kBadArg, "total_bytes is %zu, and the %zu operations have %zu", total_bytes,
+              count, sum);
+}
+
+int do_many(const hydrant_rma_op_t* list, size_t count, size_t total_bytes, gex_Event_t* event,
+            Direction direction, const char* call) noexcept {
+  if (event != nullptr) *event = GEX_EVENT_INVALID;
+  if (const Status status = check_list(list, count, total_bytes); status != Status::kOk)
+    return answer(status, call, true);
+  if (total_bytes == 0) return GASNET_OK;
   const size_t known = copy_known(Ops(list, count), direction);
   if (known == count && count != 0) [[likely]]
     return GASNET_OK;
@@ -141,12 +152,14 @@ int do_many(const hydrant_rma_op_t* list, size_t count, gex_Event_t* event, Dire
 
 extern "C" {
 
-int hydrant_put_many(const hydrant_rma_op_t* ops, size_t count, size_t, gex_Event_t* event) {
-  return do_many(ops, count, event, Direction::kPut, "hydrant_put_many");
+int hydrant_put_many(const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
+                     gex_Event_t* event) {
+  return do_many(ops, count, total_bytes, event, Direction::kPut, "hydrant_put_many");
 }
 
-int hydrant_get_many(const hydrant_rma_op_t* ops, size_t count, size_t, gex_Event_t* event) {
-  return do_many(ops, count, event, Direction::kGet, "hydrant_get_many");
+int hydrant_get_many(const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
+                     gex_Event_t* event) {
+  return do_many(ops, count, total_bytes, event, Direction::kGet, "hydrant_get_many");
 }
 
 const char* hydrant_last_error_text(void) { return last_error_text(); }

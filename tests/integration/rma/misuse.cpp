@@ -135,6 +135,11 @@ const Case kCases[] = {
     {"null_local", [] { answered(gex_RMA_PutBlocking(team, size - 1, heap(), nullptr, 100, 0)); }},
     {"null_local_self",
      [] { answered(gex_RMA_PutBlocking(team, me, area(me, kHeap), nullptr, 100, 0)); }},
+    {"wrong_total",
+     [] {
+       const hydrant_rma_op_t op = {size - 1, heap(), &byte, 1};
+       answered(hydrant_put_many(&op, 1, 2, nullptr));
+     }},
     {"null_list", [] { answered(hydrant_get_many(nullptr, 3, 3, nullptr)); }},
     {"wrap_remote",
      [] { answered(gex_RMA_PutBlocking(team, size - 1, high(), own_segment(), 100, 0)); }},

@@ -195,6 +195,8 @@ class RmaJobs(unittest.TestCase):
         for what, text in {"rank_many": "rank 2 does not exist", "null_list": "the array is null"}.items():
             self.ends("par", what, "abort", text)
             self.returns("par", what, "auto", text, bad_arg)
+        self.returns("par_debug", "wrong_total", "auto", "total_bytes is 2, and the 1 operations have 1",
+                     bad_arg)
         self.ends("par_debug", "handler", "auto", "a handler may not put or get")
         self.ends("par", "handler", "auto", "a handler may not put or get", HYDRANT_PATH="am")
 

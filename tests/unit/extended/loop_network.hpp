@@ -43,11 +43,11 @@ class LoopNetwork final : public FakeTransport {
 
   Status put(Rank, uintptr_t remote, const void* local, size_t bytes,
              Completion* completion) noexcept override {
-    return post({reinterpret_cast<void*>(remote), local, bytes, completion});
+    return start({reinterpret_cast<void*>(remote), local, bytes, completion});
   }
   Status get(Rank, uintptr_t remote, void* local, size_t bytes,
              Completion* completion) noexcept override {
-    return post({local, reinterpret_cast<const void*>(remote), bytes, completion});
+    return start({local, reinterpret_cast<const void*>(remote), bytes, completion});
   }
   Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override {
     if (const Status status = count_call(true); status != Status::kOk) return status;
@@ -83,7 +83,7 @@ class LoopNetwork final : public FakeTransport {
       return Status::kOk;
     return refusal == Status::kNotReady ? refusal : fail(refusal, "refused by the test");
   }
-  Status post(const Posted& operation) {
+  Status start(const Posted& operation) {
     if (!one_sided) return Status::kUnsupported;
     if (posted_.size() >= most) return Status::kNotReady;
     if (const Status status = count_call(false); status != Status::kOk) return status;
