@@ -54,6 +54,10 @@ Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept;
 // or returns the code, by HYDRANT_ON_FAULT; `returns` is what auto means. kNotReady is always returned.
 int answer(Status status, const char* call, bool returns = false) noexcept;
 
+// A peer is gone: whoever has ended it, or waits for it, ends the job in a moment and says why, which its
+// peers, who notice it first, cannot. Returns after 2 s if nobody does.
+void await_the_jobs_end() noexcept;
+
 // Whether what cannot be done is an answer, and not the end of the job, to a call for which auto means
 // `returns`.
 bool faults_return(bool returns) noexcept;

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <unistd.h>
 
 namespace hydrant {
 namespace {
@@ -170,6 +171,14 @@ Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept {
   return Status::kOk;
 }
 
+void await_the_jobs_end() noexcept {
+  constexpr int kLooks = 2000;
+  for (int i = 0; i < kLooks; ++i) {
+    if (job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
+    usleep(1000);
+  }
+}
+
 bool faults_return(bool returns) noexcept {
   static const bool when_abort = faults_return_by_knob(false);
   static const bool when_return = faults_return_by_knob(true);
@@ -180,7 +189,10 @@ int answer(Status status, const char* call, bool returns) noexcept {
   if (status == Status::kOk || status == Status::kNotReady) [[likely]]
     return to_c(status);
   if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
-  if (!faults_return(returns)) fatal("%s: %s", call, last_error_text());
+  if (!faults_return(returns)) {
+    if (status == Status::kBroken) await_the_jobs_end();
+    fatal("%s: %s", call, last_error_text());
+  }
   if (!returns) log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
   return to_c(status);
 }
