@@ -174,17 +174,19 @@ void counts(const Expected& expected) {
 namespace {
 
 void many_events(gex_Rank_t peer, int rounds) {
-  std::vector<std::byte> local(4096);
+  std::vector<std::byte> source(4096);
+  std::vector<std::byte> targets(size_t{40} * 4096);
   gex_Event_t events[40];
   for (int round = 0; round < rounds; ++round) {
-    for (gex_Event_t& event : events) {
+    for (size_t i = 0; i < std::size(events); ++i) {
       std::byte* const far = area(peer, kHeap) + round % 100;
-      event = round % 2 == 0
-                  ? gex_RMA_PutNB(team, peer, far, local.data(), 4096, GEX_EVENT_DEFER, 0)
-                  : gex_RMA_GetNB(team, local.data(), peer, far, 4096, 0);
+      std::byte* const target = targets.data() + i * 4096;
+      events[i] = round % 2 == 0
+                      ? gex_RMA_PutNB(team, peer, far, source.data(), 4096, GEX_EVENT_DEFER, 0)
+                      : gex_RMA_GetNB(team, target, peer, far, 4096, 0);
     }
     gasnet_begin_nbi_accessregion();
-    gasnet_put_nbi(peer, area(peer, kHeap), local.data(), 100);
+    gasnet_put_nbi(peer, area(peer, kHeap), source.data(), 100);
     gex_Event_t of_region = gasnet_end_nbi_accessregion();
     if (round % 3 == 0) {
       std::thread([&] { gex_Event_WaitAll(events, std::size(events), 0); }).join();
