@@ -1,4 +1,5 @@
-// Whether a pointer is a GPU's. Asked of the CUDA driver, if the program has loaded it; otherwise nothing is.
+// Whether a pointer is a GPU's. Asked of the CUDA driver, if the program has it when the job starts; otherwise
+// nothing is.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include "am/job.hpp"
 #include "am/segments.hpp"
 #include "am/send.hpp"
+#include "extended/device_memory.hpp"
 #include "extended/rma_thread.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
@@ -64,8 +65,8 @@ const Paths& paths() noexcept { return the_paths; }
 
 void choose_paths() noexcept {
   Paths paths;
-  // A program with checks has them all made here.
-  paths.inlined = !job().debug;
+  // A program with checks has them all made here, and so has one whose pointers may be a device's.
+  paths.inlined = !job().debug && find_pointer_query() == nullptr;
   const Transport* transport = job().transport.get();
   const uint32_t abilities = transport != nullptr ? transport->abilities() : 0;
   const bool one_sided = (abilities & Transport::kOneSided) != 0;
