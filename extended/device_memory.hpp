@@ -1,4 +1,4 @@
-// Whether a pointer is a GPU's. Asked of the CUDA driver, if the program has it when the job starts; otherwise
+// Whether a pointer is a GPU's. Asked of the CUDA driver, if the program has it when the job starts; else
 // nothing is.
 #pragma once
 

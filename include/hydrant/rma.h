@@ -22,8 +22,9 @@ typedef struct {
 
 /* Starts `count` operations together: what goes the same way to the same rank costs one post or one system
  * call, best if they stand in order of ranks. `total_bytes` is the sum of all `bytes`, which is not computed
- * again: 0 means that there is nothing to do (programs with GASNET_DEBUG have it checked). `event`: null to return when all are complete (sources and all), or where to
- * put one event for all of them; the array may be used again on return, the memory not before.
+ * again: 0 means that there is nothing to do (programs with GASNET_DEBUG have it checked). `event`: null to
+ * return when all are complete (sources and all), or where to put one event for all of them; the array may be
+ * used again on return, the memory not before.
  * Errors: GASNET_ERR_BAD_ARG: no such rank, null with a length, a range that wraps around, memory that is not
  * there; then others of the operations may have been done. Source: Hydrant. */
 int hydrant_put_many(const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
