@@ -9,6 +9,7 @@
 #include "firehose/base/log.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <string_view>
 
 namespace hydrant {
@@ -16,15 +17,15 @@ namespace {
 
 constinit Paths the_paths;
 
-uint64_t depth_of(Knob knob, uint64_t most) noexcept {
+// At most `most`, which is what `limit` (the warning names it) allows.
+uint64_t depth_of(Knob knob, uint64_t most, const char* limit) noexcept {
   const KnobValue value = read_knob(knob);
   const uint64_t wanted = value.number;
   if (wanted == 0 || wanted <= most) return wanted != 0 ? wanted : most;
   // Nobody has asked for the default.
   if (value.origin == KnobOrigin::kDefault) return most;
-  log_warning("%s=%llu, and the transport (%s) bears %llu operations under way: %llu counts",
-              knob_info(knob).name, static_cast<unsigned long long>(wanted),
-              job().transport->name(), static_cast<unsigned long long>(most),
+  log_warning("%s=%llu is more than %s allows: %llu operations under way count",
+              knob_info(knob).name, static_cast<unsigned long long>(wanted), limit,
               static_cast<unsigned long long>(most));
   return most;
 }
@@ -81,8 +82,12 @@ void choose_paths() noexcept {
   paths.long_above = std::min<size_t>(knob_number(Knob::kMediumLongThreshold), paths.medium_max);
   const uint64_t most =
       transport != nullptr && transport->depth() != 0 ? transport->depth() : UINT64_MAX;
-  paths.depth = depth_of(Knob::kNetworkDepth, most);
-  paths.nbi_depth = std::min(depth_of(Knob::kNbiThrottle, paths.depth), paths.depth);
+  char limit[64];
+  (void)snprintf(limit, sizeof limit, "the transport (%s)",
+                 transport != nullptr ? transport->name() : "none");
+  paths.depth = depth_of(Knob::kNetworkDepth, most, limit);
+  const char* nbi_limit = paths.depth == most ? limit : knob_info(Knob::kNetworkDepth).name;
+  paths.nbi_depth = depth_of(Knob::kNbiThrottle, paths.depth, nbi_limit);
   const std::string_view forced = knob_choice(Knob::kPath);
   if (forced != "auto") force(paths, forced);
   the_paths = paths;

@@ -1,4 +1,5 @@
-// The decision table: which way a put or get goes. docs/put_get.md has the thresholds' measurements.
+// The decision table: which way a put or get goes. Docs: put_get.md; how the
+// thresholds were measured: decisions/0020-put-get.md.
 //
 //   who has the memory                              path        the copy is over at return
 //   this rank                                       self        yes
