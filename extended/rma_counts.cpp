@@ -58,11 +58,12 @@ int hydrant_query_path(gex_Rank_t rank, hydrant_path_t path, hydrant_path_counts
   if (!is_wired())
     return report(fail(Status::kNotInit, "no client is initialised"), "hydrant_query_path");
   const Rank size = job().size();
-  if ((rank >= size && rank != GEX_RANK_INVALID) || hydrant_path_name(path) == nullptr ||
-      counts == nullptr) {
-    return report(
-        fail(Status::kBadArg, "rank %u of %u, path %d", rank, size, static_cast<int>(path)),
-        "hydrant_query_path");
+  if (counts == nullptr)
+    return report(fail(Status::kBadArg, "nowhere to put the counts: null"), "hydrant_query_path");
+  if ((rank >= size && rank != GEX_RANK_INVALID) || hydrant_path_name(path) == nullptr) {
+    return report(fail(Status::kBadArg, "rank %u of %u, path %d of %d", rank, size,
+                       static_cast<int>(path), static_cast<int>(HYDRANT_PATH_COUNT)),
+                  "hydrant_query_path");
   }
   *counts = {};
   const Rank first = rank == GEX_RANK_INVALID ? 0 : rank;

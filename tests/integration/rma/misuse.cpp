@@ -141,6 +141,7 @@ const Case kCases[] = {
        answered(hydrant_put_many(&op, 1, 2, nullptr));
      }},
     {"null_list", [] { answered(hydrant_get_many(nullptr, 3, 3, nullptr)); }},
+    {"null_counts", [] { answered(hydrant_query_path(me, HYDRANT_PATH_SELF, nullptr)); }},
     {"wrap_remote",
      [] { answered(gex_RMA_PutBlocking(team, size - 1, high(), own_segment(), 100, 0)); }},
     {"wrap_self", [] { answered(gex_RMA_PutBlocking(team, me, high(), own_segment(), 100, 0)); }},
