@@ -16,7 +16,7 @@
 namespace hydrant {
 namespace {
 
-// The file's name: %r is the rank, %% a percent sign. Empty: no statistics.
+// The file's name: %r is the rank, %% a percent sign. Empty: this rank writes none.
 std::string file_name() noexcept {
   const char* wish = knob_text(Knob::kStats);
   if (*wish == '\0') return "";
@@ -28,16 +28,23 @@ std::string file_name() noexcept {
   }
   rest.remove_prefix(kFormat.size());
   std::string name;
+  bool is_of_rank = false;
   for (size_t i = 0; i < rest.size(); ++i) {
     const bool is_special = rest[i] == '%' && i + 1 < rest.size();
     if (is_special && rest[i + 1] == 'r') {
       name += std::to_string(hydrant_job_info.rank);
+      is_of_rank = true;
       ++i;
     } else {
       if (is_special && rest[i + 1] == '%') ++i;
       name += rest[i];
     }
   }
+  // Several writers of one file would leave whichever came last, or parts of two.
+  if (!is_of_rank && job().size() > 1 && job().rank() != 0) return "";
+  if (!is_of_rank && job().size() > 1)
+    log_warning("HYDRANT_STATS=%s: only rank 0 writes it; %%r in FILE makes one for each rank",
+                wish);
   return name;
 }
 

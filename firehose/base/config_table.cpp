@@ -387,8 +387,9 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .type = KnobType::kText,
      .unit = "",
      .default_text = "",
-     .effect = "Each process writes, when it ends, what it has put and got, by path and peer, to "
-               "this file; %r in its name is the rank, %% a percent sign.",
+     .effect =
+         "Each process writes, when it ends, what it has put and got, by path and peer, to "
+         "this file; %r in its name is the rank, %% a percent sign. Without %r only rank 0 writes.",
      .choices = "json:FILE"},
     {.knob = Knob::kInject,
      .name = "HYDRANT_INJECT",

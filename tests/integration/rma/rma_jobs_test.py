@@ -5,12 +5,14 @@ Runs rma_client as jobs of 1 to 4 ranks, by every path and with the knobs that b
 plain memory, neighbouring bytes, counts, misuse, memory that is not there, peers that are silent or killed.
 HYDRANT_TEST_LONG=1 makes it long, HYDRANT_TEST_SEED=N repeats a run of the model. Times are limits only.
 """
+import json
 import os
 import pathlib
 import random
 import re
 import signal
 import sys
+import tempfile
 import time
 import unittest
 
@@ -147,6 +149,48 @@ class RmaJobs(unittest.TestCase):
         self.holds("par", 2, "huge")
         self.holds("par", 2, "huge", HYDRANT_PATH="am")
 
+    # ---- what is written at the end, and limits that are too large ----
+
+    def test_statistics_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def run(name):
+                stats = f"json:{folder}/{name}"
+                return self.holds("par", 2, "counts", *["am_medium"] * 5, HYDRANT_PATH="am_medium",
+                                  HYDRANT_STATS=stats)
+
+            run("%%.%r")
+            for rank in (0, 1):
+                with open(f"{folder}/%.{rank}", encoding="utf-8") as file:
+                    stats = json.load(file)
+                self.assertEqual((stats["rank"], stats["size"], stats["transport"]), (rank, 2, "shm"))
+                peers = [row["peer"] for row in stats["put_get"]]
+                self.assertEqual(peers, sorted(set(peers)), stats)
+                self.assertIn(1 - rank, peers)
+                for row in stats["put_get"]:
+                    self.assertEqual(row["path"], "am_medium")
+                    self.assertGreater(row["put_ops"] + row["get_ops"], 0)
+            text = run("one")
+            self.assertEqual(text.count("only rank 0 writes it"), 1, text)
+            with open(f"{folder}/one", encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["rank"], 0)
+            text = run("none/%r")
+            self.assertEqual(text.count("No such file or directory"), 2, text)
+            self.assertEqual(sorted(os.listdir(folder)), ["%.0", "%.1", "one"])
+        text = self.holds("par", 1, "counts", *["am_medium"] * 5, HYDRANT_PATH="am_medium",
+                          HYDRANT_STATS="xml:x")
+        self.assertIn("HYDRANT_STATS=xml:x: json:FILE is known", text)
+
+    def test_limits_name_what_they_are_bounded_by(self):
+        transport = r"the transport \(injected\)"
+        for variables, text in (
+                ({"GASNET_NETWORKDEPTH": "9"}, f"NETWORKDEPTH=9 is more than {transport} allows: 4 "),
+                ({"GASNET_NBI_THROTTLE": "9"}, f"THROTTLE=9 is more than {transport} allows: 4 "),
+                ({"GASNET_NBI_THROTTLE": "9", "GASNET_NETWORKDEPTH": "3"},
+                 "THROTTLE=9 is more than GASNET_NETWORKDEPTH allows: 3 ")):
+            with self.subTest(**variables):
+                said = self.holds("par", 2, "recycling", HYDRANT_INJECT="depth=4", **variables)
+                self.assertRegex(said, text)
+
     # ---- misuse ----
 
     def misuse(self, variant, what, on_fault, **variables):
@@ -197,6 +241,7 @@ class RmaJobs(unittest.TestCase):
             self.returns("par", what, "auto", text, bad_arg)
         self.returns("par_debug", "wrong_total", "auto", "total_bytes is 2, and the 1 operations have 1",
                      bad_arg)
+        self.returns("par", "null_counts", "auto", "nowhere to put the counts", bad_arg)
         self.ends("par_debug", "handler", "auto", "a handler may not put or get")
         self.ends("par", "handler", "auto", "a handler may not put or get", HYDRANT_PATH="am")
 
