@@ -22,7 +22,7 @@ void complain(const void* context) { complain_of(*static_cast<const Pieces*>(con
 
 void count_start(Pieces& pieces, Rank peer) noexcept {
   ++pieces.started;
-  pieces.peer = peer;
+  pieces.peer.store(peer, std::memory_order_relaxed);
   ++pieces.thread->launched;
 }
 
@@ -32,7 +32,7 @@ void uncount_start(Pieces& pieces) noexcept {
 }
 
 void count_done(Pieces& pieces) noexcept {
-  HYDRANT_PROBE(rma_piece, &pieces, pieces.peer);
+  HYDRANT_PROBE(rma_piece, &pieces, pieces.peer.load(std::memory_order_relaxed));
   pieces.thread->landed.fetch_add(1, std::memory_order_release);
   // The last touch: whoever sees it may give the object back.
   pieces.completed.fetch_add(1, std::memory_order_release);
@@ -72,7 +72,7 @@ void complain_of(const Pieces& pieces) noexcept {
       "puts and gets: %llu of %llu pieces are still under way, the last with rank %u; is it "
       "polling?",
       static_cast<unsigned long long>(pieces.under_way()),
-      static_cast<unsigned long long>(pieces.started), pieces.peer);
+      static_cast<unsigned long long>(pieces.started), pieces.peer.load(std::memory_order_relaxed));
 }
 
 Status failure_of(const Pieces& pieces) noexcept {

@@ -21,7 +21,7 @@ struct Pieces {
   std::atomic<uint64_t> completed{0};  // by anybody
   RmaThread* thread = nullptr;         // whose room they take
   uint64_t most = UINT64_MAX;          // that may be under way
-  Rank peer = 0;                       // of the last one, for messages
+  std::atomic<Rank> peer{0};           // of the last one, for messages
   bool returns_errors = false;         // to whoever waits, unless HYDRANT_ON_FAULT says otherwise
 
   // The last piece that could not be done: a Status, and which of the peer's memory it was about.

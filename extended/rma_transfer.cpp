@@ -26,6 +26,11 @@ Status no_state() noexcept {
   return fail(Status::kResource, "no memory for what a thread keeps for puts and gets");
 }
 
+// Those that are owned already may have pieces under way, whose completion reads this.
+void own(Pieces& pieces, RmaThread* thread) noexcept {
+  if (pieces.thread != thread) pieces.thread = thread;
+}
+
 // True: the copy is over.
 bool copy_here(RmaThread& thread, const Paths& ways, const Transfer& what) noexcept {
   const bool is_self = what.peer == job().rank();
@@ -98,7 +103,7 @@ Status transfer(const Transfer& what, Pieces& pieces) noexcept {
     return no_state();
   const Paths& ways = paths();
   if (copy_here(*thread, ways, what)) return Status::kOk;
-  pieces.thread = thread;
+  own(pieces, thread);
   const bool is_self = what.peer == job().rank();
   const Path path = is_self ? choose_messages(ways, what) : choose_path(ways, what);
   const Status status = go(*thread, path, what, pieces);
@@ -139,7 +144,7 @@ Status fill(Rank peer, uintptr_t remote, int value, size_t bytes, Pieces& pieces
       return Status::kOk;
     }
   }
-  pieces.thread = thread;
+  own(pieces, thread);
   if (ways.cma && !is_self) {
     const Status status = fill_by_kernel(*thread, peer, remote, value, bytes);
     if (status != Status::kUnsupported) return status;
