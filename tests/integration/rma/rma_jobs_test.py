@@ -303,6 +303,24 @@ class RmaJobs(unittest.TestCase):
                     self.assertRegex(errors, rf"rank {victim} .*signal 9")
                     self.assertEqual(job.wait_until_gone(), [])
 
+    def test_whoever_finds_a_peer_gone_first_waits_for_the_end(self):
+        ways = [{}, {"HYDRANT_PATH": "cma"}, {"HYDRANT_PATH": "am"}, {"HYDRANT_INJECT": NETWORK},
+                {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "bounce"}, {"HYDRANT_ON_FAULT": "return"}]
+        for way in ways:
+            with self.subTest(**way):
+                job = Job(Clients("par"), "fork", 3, "stream", **way)
+                job.wait_for(" by ", 3)
+                # Nobody tells of the death while the supervisor is stopped.
+                os.kill(job.process.pid, signal.SIGSTOP)
+                os.kill(job.pids()[1], signal.SIGKILL)
+                time.sleep(0.3)
+                os.kill(job.process.pid, signal.SIGCONT)
+                code, output, errors = job.wait()
+                self.assertEqual(code, 128 + signal.SIGKILL, output + errors)
+                self.assertRegex(errors, r"rank 1 .*signal 9")
+                self.assertNotRegex(output + errors, "FATAL|WRONG")
+                self.assertEqual(job.wait_until_gone(), [])
+
 
 if __name__ == "__main__":
     FOLDER = sys.argv.pop(1)
