@@ -12,13 +12,15 @@
 
 #include <atomic>
 #include <new>
+#include <pthread.h>
 
 namespace hydrant {
 
 template <typename T>
 class Adopted {
  public:
-  // Null if there is no memory, and for what destructors of other thread-local objects start.
+  // Null if there is no memory. Destructors of thread-local objects, and what runs at exit(), have it still;
+  // what a key's destructor (pthread_key_create) adopts anew is left by the next round of these.
   // Cost: a load, but for the first time.
   static T* mine() noexcept {
     T* own = mine_;
@@ -34,23 +36,28 @@ class Adopted {
   }
 
  private:
-  struct Owner {
-    ~Owner() {
-      ending_ = true;
-      T* object = mine_;
-      mine_ = nullptr;
-      if (object == nullptr) return;
-      object->left();
-      const MutexLock lock(mu_);
-      object->next_orphan = orphans_;
-      orphans_ = object;
-    }
+  // Tells when a thread ends, later than a thread-local object would: its client's come first.
+  struct EndKey {
+    EndKey() noexcept : exists(pthread_key_create(&key, leave) == 0) {}
+    pthread_key_t key = 0;
+    const bool exists;
   };
 
+  static void leave(void* ended) noexcept {
+    auto* object = static_cast<T*>(ended);
+    mine_ = nullptr;
+    object->left();
+    abandon(object);
+  }
+  static void abandon(T* object) noexcept {
+    const MutexLock lock(mu_);
+    object->next_orphan = orphans_;
+    orphans_ = object;
+  }
+
   [[gnu::noinline]] static T* adopt() noexcept {
-    if (ending_) return nullptr;
-    static thread_local Owner owner;
-    (void)&owner;
+    static const EndKey end;
+    if (!end.exists) return nullptr;
     T* object = nullptr;
     {
       const MutexLock lock(mu_);
@@ -64,6 +71,10 @@ class Adopted {
         all_ = object;
       }
     }
+    if (pthread_setspecific(end.key, object) != 0) {
+      abandon(object);
+      return nullptr;
+    }
     mine_ = object;
     object->joined();
     return object;
@@ -73,7 +84,6 @@ class Adopted {
   static inline constinit T* all_ HYDRANT_GUARDED_BY(mu_) = nullptr;
   static inline constinit T* orphans_ HYDRANT_GUARDED_BY(mu_) = nullptr;
   static inline constinit thread_local T* mine_ = nullptr;
-  static inline constinit thread_local bool ending_ = false;
 };
 
 // Objects that their owner takes and any thread gives back: to the owner's list without atomics, to another's

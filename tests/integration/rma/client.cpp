@@ -117,6 +117,10 @@ bool run_part(const char* part, int argc, char** argv) {
     stream();
   } else if (is("silence")) {
     silence();
+  } else if (is("late")) {
+    late();
+  } else if (is("starved")) {
+    starved();
   } else {
     return false;
   }

@@ -59,5 +59,9 @@ void put_in_a_handler();
 void stream();
 // One rank does not poll for a while.
 void silence();
+// In destructors of threads and behind main(); ends the job itself.
+void late();
+// Without memory for anything new.
+void starved();
 
 }  // namespace rma_client

@@ -277,6 +277,25 @@ class RmaJobs(unittest.TestCase):
         else:
             self.ends("par", what, "auto", FAULT, **way)
 
+    # ---- early, late and poor ----
+
+    def test_destructors_and_exit_handlers_may_call(self):
+        for way in ({}, {"HYDRANT_PATH": "am"}, {"HYDRANT_INJECT": NETWORK}):
+            for variant in ("par", "par_debug"):
+                with self.subTest(variant=variant, **way):
+                    self.holds(variant, 2, "late", **way)
+
+    def test_without_memory_there_is_a_text_and_no_wait_for_ever(self):
+        for way in ({}, {"HYDRANT_PATH": "am"}, {"HYDRANT_INJECT": NETWORK}, {"HYDRANT_INJECT": "send_only"},
+                    {"HYDRANT_INJECT": "send_only,delay=5us"}):
+            with self.subTest(**way):
+                code, text = self.run_job("par", 2, "starved", **way)
+                if code == 0:
+                    self.assertIn(GOOD, text)
+                else:
+                    self.assertRegex(text, r"FATAL ERROR \(rank [01]\): .*no memory")
+                self.assertNotIn("SEGV", text)
+
     # ---- peers that are silent, and peers that are gone ----
 
     def test_a_silent_peer_is_named_once(self):
