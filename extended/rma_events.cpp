@@ -167,7 +167,8 @@ void gex_NBI_BeginAccessRegion(gex_Flags_t) {
 
 gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t) {
   if (handler_depth != 0) fatal("gex_NBI_EndAccessRegion in a handler, where nothing may wait");
-  RmaThread* thread = RmaThread::mine();
+  // What a thread has is as large as the job is.
+  RmaThread* thread = is_wired() ? RmaThread::mine() : nullptr;
   if (thread == nullptr || thread->region == nullptr) {
     if (is_wired() && job().debug)
       fatal("gex_NBI_EndAccessRegion without gex_NBI_BeginAccessRegion");

@@ -39,9 +39,13 @@ void on_put(gex_Token_t) {
 }
 
 void attach() {
+  // What lies behind the segment is nobody's then: the kernel maps downwards.
+  void* const behind =
+      mmap(nullptr, size_t{4} << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   gex_Segment_t segment;
   if (gex_Segment_Attach(&segment, team, kAreaBytes[kSegment] + kOwnSegmentBytes) != GASNET_OK)
     wrong("attach");
+  if (behind != MAP_FAILED) munmap(behind, size_t{4} << 20);
 #ifdef GASNET_SEGMENT_EVERYTHING
   areas[me][kSegment] =
       static_cast<std::byte*>(std::calloc(1, kAreaBytes[kSegment] + kOwnSegmentBytes));
@@ -117,6 +121,8 @@ bool run_part(const char* part, int argc, char** argv) {
     stream();
   } else if (is("silence")) {
     silence();
+  } else if (is("edge")) {
+    edge();
   } else if (is("late")) {
     late();
   } else if (is("starved")) {

@@ -50,6 +50,7 @@ struct Expected {
 };
 void counts(const Expected& expected);
 void recycling();
+void edge();
 void huge();
 // Does what is wrong, in rank 0. Prints what comes back, if something does.
 void misuse(const char* what);

@@ -143,6 +143,12 @@ class RmaJobs(unittest.TestCase):
             with self.subTest(**way):
                 self.holds("par", 2, "recycling", **way)
 
+    def test_across_the_end_of_a_segment(self):
+        for way in ({}, {"HYDRANT_PATH": "mapped"}, {"HYDRANT_PATH": "am"}, {"HYDRANT_CMA": "n"}):
+            with self.subTest(**way):
+                text = self.holds("par", 2, "edge", **way)
+                self.assertLess(text.count("has something else"), 2, "nothing was looked at")
+
     @unittest.skipUnless(LONG, "copies tens of GiB: only with HYDRANT_TEST_LONG=1")
     def test_more_than_4_gib(self):
         self.holds("par", 1, "huge")

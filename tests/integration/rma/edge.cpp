@@ -1,0 +1,82 @@
+// The end of a segment: what begins in it and ends behind it is no copy within a mapping, for sizes that the
+// compiler knows, too.
+#include "tests/integration/rma/client.hpp"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <sys/mman.h>
+#include <utility>
+#include <vector>
+
+namespace rma_client {
+
+namespace {
+
+constexpr size_t kBehind = 16384;
+
+template <typename Put, typename Get>
+void cross(gex_Rank_t peer, std::byte* end, size_t bytes, Put&& put, Get&& get) {
+  std::vector<std::byte> sent(bytes);
+  std::vector<std::byte> got(bytes);
+  for (size_t inside = 0; inside <= bytes && inside <= 66; ++inside) {
+    for (size_t i = 0; i < bytes; ++i) sent[i] = static_cast<std::byte>(i * 7 + inside + bytes);
+    std::byte* const place = end - inside;
+    put(place, sent.data());
+    get(got.data(), place);
+    if (got != sent)
+      wrong("%zu bytes, %zu of them in the segment: not what was put", bytes, inside);
+    // Asked for byte by byte around the edge: none of these crosses.
+    for (size_t i = inside < 2 ? 0 : inside - 2; i < bytes && i < inside + 2; ++i) {
+      if (static_cast<std::byte>(gasnet_get_val(peer, place + i, 1)) != sent[i])
+        wrong("%zu bytes, %zu in the segment: byte %zu is not at its owner", bytes, inside, i);
+    }
+  }
+}
+
+template <size_t kBytes>
+void cross_constant(gex_Rank_t peer, std::byte* end) {
+  cross(
+      peer, end, kBytes,
+      [&](std::byte* place, std::byte* from) {
+        gex_RMA_PutBlocking(team, peer, place, from, kBytes, 0);
+      },
+      [&](std::byte* to, std::byte* place) {
+        gex_RMA_GetBlocking(team, to, peer, place, kBytes, 0);
+      });
+}
+
+void cross_any(gex_Rank_t peer, std::byte* end, size_t bytes) {
+  cross(
+      peer, end, bytes,
+      [&](std::byte* place, std::byte* from) {
+        gex_Event_Wait(gex_RMA_PutNB(team, peer, place, from, bytes, GEX_EVENT_NOW, 0));
+      },
+      [&](std::byte* to, std::byte* place) {
+        gex_RMA_GetBlocking(team, to, peer, place, bytes, 0);
+      });
+}
+
+}  // namespace
+
+void edge() {
+  std::byte* const own_end = own_segment() + kOwnSegmentBytes;
+  uint64_t is_there = mmap(own_end, kBehind, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == own_end;
+  std::memcpy(area(me, kHeap), &is_there, sizeof is_there);
+  barrier();
+  const gex_Rank_t peer = (me + 1) % size;
+  gasnet_get(&is_there, peer, area(peer, kHeap), sizeof is_there);
+  if (is_there == 0) {
+    std::printf("rank %u has something else behind its segment\n", peer);
+    return;
+  }
+  std::byte* const end = area(peer, kSegment) + kAreaBytes[kSegment] + kOwnSegmentBytes;
+  [&]<size_t... kBytes>(std::index_sequence<kBytes...>) {
+    (cross_constant<kBytes>(peer, end), ...);
+  }
+  (std::index_sequence<1, 2, 3, 4, 8, 15, 16, 17, 24, 32, 63, 64, 65, 128>{});
+  for (const size_t bytes : {2, 7, 16, 17, 64, 100, 5000}) cross_any(peer, end, bytes);
+}
+
+}  // namespace rma_client
