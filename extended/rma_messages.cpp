@@ -75,7 +75,7 @@ void reply(gex_Token_t token, Sending message) noexcept {
   message.peer = token->from;
   message.lane = Lane::kReply;
   token->replied = true;
-  // What cannot be sent because the job ends is not missed; whoever waits for anything else would do so for ever.
+  // What cannot be sent because the job ends is not missed; for anything else a peer would wait for ever.
   if (const Status status = send(message); status != Status::kOk && status != Status::kBroken)
     fatal("the answer to a put or get of rank %u: %s", message.peer, last_error_text());
 }

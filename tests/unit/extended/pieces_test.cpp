@@ -1,5 +1,5 @@
-// What threads have of each other when one starts pieces and another hears that they are complete: the data, and
-// leave to let go of the object.
+// What threads have of each other when one starts pieces and another hears that they are complete: the data,
+// and leave to let go of the object.
 #include "extended/pieces.hpp"
 
 #include "extended/rma_thread.hpp"
