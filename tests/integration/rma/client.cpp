@@ -111,6 +111,14 @@ bool run_part(const char* part, int argc, char** argv) {
     neighbours(number(argc, argv, 2));
   } else if (is("counts") && argc > 6) {
     counts({argv[2], argv[3], argv[4], argv[5], argv[6]});
+  } else if (is("long") && argc > 3) {
+    long_ones(argv[2], argv[3]);
+  } else if (is("statistics")) {
+    statistics();
+  } else if (is("words")) {
+    words(number(argc, argv, 2));
+  } else if (is("device") && argc > 4) {
+    use_device(argv[2], argv[3], argv[4]);
   } else if (is("recycling")) {
     recycling();
   } else if (is("huge")) {

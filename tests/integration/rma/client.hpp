@@ -49,12 +49,23 @@ struct Expected {
   const char* self;
 };
 void counts(const Expected& expected);
+// Larger than a message, each direction by one path, and no other.
+void long_ones(const char* put_path, const char* get_path);
+// Some operations of known number and size.
+void statistics();
+// Of two ranks: whether a word is ever half written.
+void words(double seconds);
 void recycling();
 void edge();
 void huge();
 // Does what is wrong, in rank 0. Prints what comes back, if something does.
 void misuse(const char* what);
 void put_in_a_handler();
+// Rank 0 puts from ("put") or gets to ("get") memory of a device; the other side is "mapped", "unmapped" or
+// "self"; `size`: "word", "constant", "some", "implicit", "many".
+void use_device(const char* direction, const char* place, const char* size);
+// Prints what a call returned, and the last error's text.
+void answered(int code);
 
 // Puts and gets until somebody ends the job.
 void stream();

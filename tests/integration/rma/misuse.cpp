@@ -44,11 +44,6 @@ void show_bad_memory() {
   barrier();
 }
 
-void answered(int code) {
-  std::printf("answered %d: %s\n", code, hydrant_last_error_text());
-  std::fflush(stdout);
-}
-
 // `far` of the last rank cannot be put to (or got from), in the form `how`.
 void touch(std::string_view how, bool is_put, std::byte* far, size_t bytes) {
   const gex_Rank_t peer = size - 1;
@@ -182,6 +177,11 @@ const Case kCases[] = {
 };
 
 }  // namespace
+
+void answered(int code) {
+  std::printf("answered %d: %s\n", code, hydrant_last_error_text());
+  std::fflush(stdout);
+}
 
 void misuse(const char* what) {
   show_bad_memory();

@@ -2,7 +2,8 @@
 """rma_jobs_test.py FOLDER_OF_CLIENTS
 
 Runs rma_client as jobs of 1 to 4 ranks, by every path and with the knobs that bound them: the model against
-plain memory, neighbouring bytes, counts, misuse, memory that is not there, peers that are silent or killed.
+plain memory, neighbouring bytes, whole words, counts, statistics, misuse, memory that is not there or is a
+device's, peers that are silent or killed.
 HYDRANT_TEST_LONG=1 makes it long, HYDRANT_TEST_SEED=N repeats a run of the model. Times are limits only.
 """
 import json
@@ -114,6 +115,10 @@ class RmaJobs(unittest.TestCase):
                 self.holds("par", 2, "neighbours", str(MEETING / len(ways)), **way)
         self.holds("par", 3, "neighbours", "0", HYDRANT_PATH="am")
 
+    def test_a_word_is_never_half_written(self):
+        self.holds("par", 2, "words", str(MEETING / 3))
+        self.holds("par", 2, "words", str(MEETING / 6), HYDRANT_PATH="mapped")
+
     # ---- what is counted, and what is used again ----
 
     def test_counts(self):
@@ -136,6 +141,59 @@ class RmaJobs(unittest.TestCase):
         by_message = ["am_medium", "am_medium", "am_long", "am_medium", "self"]
         self.holds("par", 2, "counts", *by_message, HYDRANT_INJECT="send_only",
                    HYDRANT_MEDIUM_LONG_THRESHOLD="65536")
+
+    # 9 MiB are more than one Long.
+    def test_a_series_of_longs(self):
+        self.holds("par", 2, "long", "am_long", "am_long", HYDRANT_PATH="am_long")
+        self.holds("par", 2, "long", "am_long", "am_long", HYDRANT_INJECT="send_only")
+
+    def test_longs_are_asked_for_by_direction(self):
+        runs = {("am_long", "am_long"): {},
+                ("am_long", "am_medium"): {"HYDRANT_USE_LONG_GETS": "n"},
+                ("am_medium", "am_long"): {"HYDRANT_USE_LONG_PUTS": "n"},
+                ("am_medium", "am_medium"): {"HYDRANT_USE_LONG_GETS": "n", "HYDRANT_USE_LONG_PUTS": "n"}}
+        for paths, knobs in runs.items():
+            with self.subTest(**knobs):
+                self.holds("par", 2, "long", *paths, HYDRANT_PATH="am", **knobs)
+
+    # ---- statistics ----
+
+    def test_statistics_are_what_was_done(self):
+        def row(peer, path, puts=(0, 0), gets=(0, 0)):
+            return {"peer": peer, "path": path, "put_ops": puts[0], "put_bytes": puts[1],
+                    "get_ops": gets[0], "get_bytes": gets[1]}
+
+        with tempfile.TemporaryDirectory() as folder:
+            self.holds("par", 2, "statistics", HYDRANT_STATS=f"json:{folder}/100%%-of-%r.json")
+            names = sorted(path.name for path in pathlib.Path(folder).iterdir())
+            self.assertEqual(names, ["100%-of-0.json", "100%-of-1.json"])
+            for rank, name in enumerate(names):
+                written = json.loads(pathlib.Path(folder, name).read_text())
+                rows = written.pop("put_get")
+                self.assertEqual(written, {"rank": rank, "size": 2, "transport": "shm"})
+                peer, count, size = 1 - rank, 3 + rank, 1000 + rank
+                wanted = [row(rank, "self", gets=(1, size)), row(peer, "inlined", puts=(5, 40)),
+                          row(peer, "mapped", puts=(count, count * size), gets=(1, size))]
+
+                def by_name(one):
+                    return one["peer"], one["path"]
+                self.assertEqual(sorted(rows, key=by_name), sorted(wanted, key=by_name))
+
+    def test_statistics_that_cannot_be_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for wish, text in {"json:": r"HYDRANT_STATS=json:: json:FILE is known, with %r in FILE",
+                               f"text:{folder}/x": r"HYDRANT_STATS=text:.*: json:FILE is known",
+                               f"json:{folder}/none/x": r"HYDRANT_STATS: .*/none/x: No such file or directory",
+                               f"json:{folder}": r"HYDRANT_STATS: .*: Is a directory",
+                               "json:/dev/full": r"HYDRANT_STATS: /dev/full: No space left on device"}.items():
+                with self.subTest(wish=wish):
+                    said = self.holds("par", 2, "statistics", HYDRANT_STATS=wish)
+                    # One line of each rank.
+                    self.assertEqual(len(re.findall(text, said)), 2, said)
+                    self.assertEqual(said.count("HYDRANT_STATS"), 2, said)
+            said = self.holds("par", 2, "statistics")
+            self.assertNotIn("HYDRANT_STATS", said)
+            self.assertEqual(os.listdir(folder), [])
 
     def test_events_and_pieces_are_used_again(self):
         for way in ({"HYDRANT_PATH": "am"}, {}, {"HYDRANT_INJECT": NETWORK},
@@ -301,6 +359,25 @@ class RmaJobs(unittest.TestCase):
                 else:
                     self.assertRegex(text, r"FATAL ERROR \(rank [01]\): .*no memory")
                 self.assertNotIn("SEGV", text)
+
+    # ---- memory of a device ----
+
+    def test_memory_of_a_device_is_refused(self):
+        texts = {"put": r"0x1040 is memory of a device \(GPU\); only the host's can be put[;\n]",
+                 "get": r"0x1040 is memory of a device \(GPU\); only the host's can be the target of a get[;\n]"}
+        for direction, text in texts.items():
+            for place in ("mapped", "unmapped", "self"):
+                for size in ("word", "constant", "some", "implicit", "many"):
+                    with self.subTest(direction=direction, place=place, size=size):
+                        said = self.holds("par_device", 2, "device", direction, place, size,
+                                          HYDRANT_ON_FAULT="return")
+                        self.assertRegex(said, "answered 10003: .*" + text)
+                with self.subTest(direction=direction, place=place):
+                    code, said = self.run_job("par_device", 2, "device", direction, place, "word")
+                    self.assertNotEqual(code, 0, said)
+                    self.assertRegex(said, r"FATAL ERROR \(rank 0\): .*" + text)
+        with self.subTest("what is the host's goes on as ever"):
+            self.model("par_device", 2, SEED + 60)
 
     # ---- peers that are silent, and peers that are gone ----
 

@@ -1,0 +1,8 @@
+/* Where the memory of a device would be: below all that a process may map. */
+#ifndef FAKE_CUDA_DRIVER_H
+#define FAKE_CUDA_DRIVER_H
+
+#define FAKE_DEVICE_FIRST 0x1000
+#define FAKE_DEVICE_END 0x10000
+
+#endif
