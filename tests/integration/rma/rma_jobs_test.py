@@ -182,7 +182,8 @@ class RmaJobs(unittest.TestCase):
     def test_statistics_that_cannot_be_written(self):
         with tempfile.TemporaryDirectory() as folder:
             # What is said, and by how many ranks.
-            for wish, text, ranks in (("json:", r"HYDRANT_STATS=json:: json:FILE is known, with %r in FILE", 2),
+            known = "json:FILE is known, with %r in FILE"
+            for wish, text, ranks in (("json:", r"HYDRANT_STATS=json:: " + known, 2),
                                       (f"text:{folder}/x", r"HYDRANT_STATS=text:.*: json:FILE is known", 2),
                                       (f"json:{folder}/none/%r", r"/none/[01]: No such file or directory", 2),
                                       (f"json:{folder}", r"HYDRANT_STATS: .*: Is a directory", 1),
