@@ -55,5 +55,7 @@ void test_threads(void);
 void test_segments(void);
 void test_publish(void);
 void test_exit(const char* how);
+void test_locks(void);
+void test_lock_misuse(const char* what);
 
 #endif

@@ -118,6 +118,16 @@ int main(int argc, char** argv) {
   } else if (!strcmp(which, "limits")) {
     printf("rank %u: local %zu global %zu\n", (unsigned)me, (size_t)gasnet_getMaxLocalSegmentSize(),
            (size_t)gasnet_getMaxGlobalSegmentSize());
+  } else if (!strcmp(which, "heap-offset")) { /* of rank 0, and what every other adds to it */
+    const uintptr_t more = me == 0 ? 0 : (uintptr_t)strtoull(argv[2], NULL, 0);
+    if (gasnet_attach(NULL, 0, SEGMENT_BYTES, 3 * GASNET_PAGESIZE + more) != GASNET_OK)
+      gasnet_exit(42);
+  } else if (!strcmp(which, "line")) { /* and no other before TEST_FILE is there */
+    printf("rank %u says a line\n", (unsigned)me);
+    for (int i = 0; access(getenv("TEST_FILE"), F_OK) != 0; ++i) {
+      CHECK(i < 6000);
+      usleep(10000);
+    }
   } else if (!strcmp(which, "verbose")) {
     gex_EP_t another = endpoint;
     CHECK(gex_System_GetVerboseErrors() == 1);
@@ -146,6 +156,10 @@ int main(int argc, char** argv) {
       test_segments();
     else if (!strcmp(which, "exit"))
       test_exit(argv[2]);
+    else if (!strcmp(which, "locks"))
+      test_locks();
+    else if (!strcmp(which, "misused-lock"))
+      test_lock_misuse(argv[2]);
     else if (strcmp(which, "early") != 0)
       return 97;
   }

@@ -2,7 +2,7 @@
 """core_test.py BUILD_FOLDER
 
 The core API as a client sees it, in every thread mode, by hydrant-run and by GASNET_PSHM_NODES: values,
-payloads, floods, segments, and every way to end. Times are limits only.
+payloads, floods, segments, locks, and every way to end. Times are limits only.
 """
 import os
 import pathlib
@@ -74,6 +74,55 @@ class CoreTest(unittest.TestCase):
 
     def test_many_threads(self):
         self.each("threads", sizes=(1, 3), modes=["par", "par_debug"])
+
+    def test_locks_keep_handlers_and_threads_apart(self):
+        self.each("locks", sizes=(1, 2, 4))
+
+    def test_locks_that_are_misused(self):
+        texts = {"none": "gex_HSL_Lock: it was never initialised",
+                 "twice": "gex_HSL_Lock: this thread holds the lock already",
+                 "try-twice": "gex_HSL_Trylock: this thread holds the lock already",
+                 "free": "gex_HSL_Unlock: this thread does not hold the lock",
+                 "foreign": "gex_HSL_Unlock: this thread does not hold the lock",
+                 "order": "gex_HSL_Unlock: locks are released in the reverse order",
+                 "init-twice": "gex_HSL_Init: it is initialised already",
+                 "destroy-held": "gex_HSL_Destroy: the lock is held",
+                 "destroyed": "gex_HSL_Lock: the lock was destroyed",
+                 "handler": "a handler returns with a handler-safe lock held",
+                 "poll": "gasnet_AMPoll is called with a handler-safe lock held",
+                 "request": "an Active Message is sent with a handler-safe lock held",
+                 "prepare": "an Active Message is prepared with a handler-safe lock held",
+                 "barrier": ".*barrier.* with a handler-safe lock held",
+                 "put": "a put or get is started with a handler-safe lock held"}
+        for mode in ("seq_debug", "par_debug"):
+            for what, text in texts.items():
+                if (mode, what) == ("seq_debug", "foreign"):
+                    continue
+                with self.subTest(mode=mode, what=what):
+                    code, output, errors = self.start(mode, LAUNCHERS[-1], 2, "misused-lock", what)
+                    self.assertNotEqual(code, 0, output + errors)
+                    self.assertRegex(errors, rf"FATAL ERROR \(rank 0\): {text}")
+        output = self.passes("par_debug", 2, "misused-lock", "long")
+        self.assertRegex(output, r"gex_HSL_Unlock: the lock was held for \d+\.\d s")
+
+    def test_heap_offsets_that_differ_are_refused(self):
+        self.passes("seq", 3, "heap-offset", "0")
+        code, output, errors = self.start("seq", LAUNCHERS[0], 3, "heap-offset", "4096")
+        self.assertEqual(code, 42, output + errors)
+        self.assertRegex(errors, "minheapoffset is (12288 here and 16384 on rank [12]"
+                                 "|16384 here and 12288 on rank 0); it must be the same")
+
+    def test_a_line_is_seen_before_its_rank_ends(self):
+        for launcher in LAUNCHERS:
+            with self.subTest(launcher=launcher), tempfile.TemporaryDirectory() as folder:
+                go_on = pathlib.Path(folder, "go_on")
+                job = Job(ClientBuild("seq"), launcher, 2, "line", TEST_FILE=str(go_on))
+                job.wait_for(" says a line\n", 2)
+                self.assertNotIn(" done\n", job.read_shared())
+                go_on.touch()
+                code, output, errors = job.wait()
+                self.assertEqual((code, output.count(" done\n")), (0, 2), output + errors)
+                self.assertEqual(job.wait_until_gone(), [])
 
     def test_segments_agree_and_are_writable_by_neighbours(self):
         self.each("segments", modes=["seq", "par"])

@@ -37,17 +37,18 @@ class LoopNetwork final : public FakeTransport {
   size_t most_under_way = 0;
   size_t under_way() const { return posted_.size(); }
   std::set<const Completion*> records;  // that were ever used
+  std::vector<const void*> locals;      // of puts and gets, as they were posted
 
   uint32_t abilities() const noexcept override { return one_sided ? uint32_t{kOneSided} : 0; }
   uint32_t depth() const noexcept override { return one_sided ? most : 0; }
 
   Status put(Rank, uintptr_t remote, const void* local, size_t bytes,
              Completion* completion) noexcept override {
-    return start({reinterpret_cast<void*>(remote), local, bytes, completion});
+    return start({reinterpret_cast<void*>(remote), local, bytes, completion}, local);
   }
   Status get(Rank, uintptr_t remote, void* local, size_t bytes,
              Completion* completion) noexcept override {
-    return start({local, reinterpret_cast<const void*>(remote), bytes, completion});
+    return start({local, reinterpret_cast<const void*>(remote), bytes, completion}, local);
   }
   Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override {
     if (const Status status = count_call(true); status != Status::kOk) return status;
@@ -83,12 +84,13 @@ class LoopNetwork final : public FakeTransport {
       return Status::kOk;
     return refusal == Status::kNotReady ? refusal : fail(refusal, "refused by the test");
   }
-  Status start(const Posted& operation) {
+  Status start(const Posted& operation, const void* local) {
     if (!one_sided) return Status::kUnsupported;
     if (posted_.size() >= most) return Status::kNotReady;
     if (const Status status = count_call(false); status != Status::kOk) return status;
     posted_.push_back(operation);
     records.insert(operation.completion);
+    locals.push_back(local);
     most_under_way = std::max(most_under_way, posted_.size());
     return Status::kOk;
   }
