@@ -27,6 +27,12 @@ using Call = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsig
 // kNo: the memory is not there. kForbidden: the kernel does not do this for us.
 enum class Copied { kYes, kNo, kForbidden };
 
+// Not again where it is a rule; memory that is short now may be there the next time.
+Copied refused(int error) noexcept {
+  if (error != ENOMEM) is_forbidden.store(true, std::memory_order_relaxed);
+  return Copied::kForbidden;
+}
+
 Copied copy_by_kernel(Call call, void* ours, uintptr_t named, size_t bytes) noexcept {
   if (is_forbidden.load(std::memory_order_relaxed)) return Copied::kForbidden;
   size_t done = 0;
@@ -40,8 +46,7 @@ Copied copy_by_kernel(Call call, void* ours, uintptr_t named, size_t bytes) noex
     }
     if (copied < 0 && errno == EINTR) continue;
     if (copied == 0 || errno == EFAULT) return Copied::kNo;
-    is_forbidden.store(true, std::memory_order_relaxed);
-    return Copied::kForbidden;
+    return refused(errno);
   }
   return Copied::kYes;
 }
@@ -56,8 +61,7 @@ Copied copy_pages_by_kernel(std::byte* ours, const iovec* pages, size_t count) n
   } while (copied < 0 && errno == EINTR);
   if (copied == static_cast<ssize_t>(count)) return Copied::kYes;
   if (copied >= 0 || errno == EFAULT) return Copied::kNo;
-  is_forbidden.store(true, std::memory_order_relaxed);
-  return Copied::kForbidden;
+  return refused(errno);
 }
 
 }  // namespace
