@@ -21,16 +21,14 @@ constexpr const char* kFormNames[kForms] = {"a constant size", "a size at run ti
 
 template <typename Word>
 void put_word(Form form, gex_Rank_t reader, std::byte* far, Word word) {
-  // Unknown to the compiler, which would warn of other lengths.
+  // Unknown to the compiler; that other lengths would not fit must not be a warning of the headers.
   const volatile size_t bytes = sizeof word;
-  const void* source = &word;
-  __asm__ volatile("" : "+r"(source) : : "memory");
   switch (form) {
     case kConstant: gex_RMA_PutBlocking(team, reader, far, &word, sizeof word, 0); break;
-    case kLibrary: gex_RMA_PutBlocking(team, reader, far, source, bytes, 0); break;
+    case kLibrary: gex_RMA_PutBlocking(team, reader, far, &word, bytes, 0); break;
     case kValue: gex_RMA_PutBlockingVal(team, reader, far, word, sizeof word, 0); break;
     case kLibraryValue: gex_RMA_PutBlockingVal(team, reader, far, word, bytes, 0); break;
-    default: gex_RMA_PutNBI(team, reader, far, source, bytes, GEX_EVENT_NOW, 0);
+    default: gex_RMA_PutNBI(team, reader, far, &word, bytes, GEX_EVENT_NOW, 0);
   }
 }
 
