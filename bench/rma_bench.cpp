@@ -294,6 +294,12 @@ int main(int argc, char** argv) {
   for (const RmaRow& row : hydrant::bench::rma_rows(most)) {
     if (row.name().find(options.rows) != std::string::npos) results.emplace_back(row);
   }
+  if (results.empty()) {
+    if (job.rank == 0)
+      std::fprintf(stderr, "rma_bench: no row has '%s' in its name\n", options.rows.c_str());
+    barrier();
+    gasnet_exit(2);
+  }
   measure(results, options.repetitions, with_ucx, options.quick);
   if (job.rank == 0) hydrant::bench::report_rma(results, options);
   barrier();

@@ -80,6 +80,12 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 
 extern "C" {
 
+size_t hydrant_wrong_value(size_t bytes) {
+  (void)answer(fail(Status::kBadArg, "a value of %zu bytes; it may have 1 to 8", bytes),
+               "a put or get of a value");
+  return 0;
+}
+
 int hydrant_put_blocking(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes,
                          gex_Flags_t flags) {
   if (put_known(tm, rank, dest, source, bytes)) return GASNET_OK;

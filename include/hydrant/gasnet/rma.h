@@ -179,7 +179,8 @@ static inline int hydrant_inlined_get(gex_TM_t tm, gex_Rank_t rank, void* dest, 
 /* From a variable of its own: `value`, whose address the library gets, would go through memory. */
 static inline int hydrant_inlined_value(gex_TM_t tm, gex_Rank_t rank, void* dest,
                                         gex_RMA_Value_t value, size_t bytes) {
-  return HYDRANT_RMA_IS_SMALL(bytes) && hydrant_inlined_put(tm, rank, dest, &value, bytes);
+  return HYDRANT_RMA_IS_SMALL(bytes) && bytes <= SIZEOF_GEX_RMA_VALUE_T &&
+         hydrant_inlined_put(tm, rank, dest, &value, bytes);
 }
 
 /* ---- the library's part ---- */
@@ -241,31 +242,37 @@ static inline int gex_RMA_GetNBI(gex_TM_t tm, void* dest, gex_Rank_t rank, gex_A
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error the first bytes of an integer have to be its low-order ones
 #endif
+/* Ends the job, or says what is wrong and answers 0 (HYDRANT_ON_FAULT). */
+size_t hydrant_wrong_value(size_t bytes);
+static inline size_t hydrant_value_bytes(size_t bytes) {
+  return HYDRANT_RMA_LIKELY(bytes - 1 < SIZEOF_GEX_RMA_VALUE_T) ? bytes
+                                                                : hydrant_wrong_value(bytes);
+}
 static inline int gex_RMA_PutBlockingVal(gex_TM_t tm, gex_Rank_t rank, gex_Addr_t dest,
                                          gex_RMA_Value_t value, size_t bytes, gex_Flags_t flags) {
   if (hydrant_inlined_value(tm, rank, dest, value, bytes)) return GASNET_OK;
-  return hydrant_put_blocking(tm, rank, dest, &value, bytes, flags);
+  return hydrant_put_blocking(tm, rank, dest, &value, hydrant_value_bytes(bytes), flags);
 }
 static inline gex_Event_t gex_RMA_PutNBVal(gex_TM_t tm, gex_Rank_t rank, gex_Addr_t dest,
                                            gex_RMA_Value_t value, size_t bytes, gex_Flags_t flags) {
   if (hydrant_inlined_value(tm, rank, dest, value, bytes)) return GEX_EVENT_INVALID;
-  return hydrant_put_nb(tm, rank, dest, &value, bytes, GEX_EVENT_NOW, flags);
+  return hydrant_put_nb(tm, rank, dest, &value, hydrant_value_bytes(bytes), GEX_EVENT_NOW, flags);
 }
 static inline int gex_RMA_PutNBIVal(gex_TM_t tm, gex_Rank_t rank, gex_Addr_t dest,
                                     gex_RMA_Value_t value, size_t bytes, gex_Flags_t flags) {
   if (hydrant_inlined_value(tm, rank, dest, value, bytes)) return GASNET_OK;
-  return hydrant_put_nbi(tm, rank, dest, &value, bytes, GEX_EVENT_NOW, flags);
+  return hydrant_put_nbi(tm, rank, dest, &value, hydrant_value_bytes(bytes), GEX_EVENT_NOW, flags);
 }
 static inline gex_RMA_Value_t gex_RMA_GetBlockingVal(gex_TM_t tm, gex_Rank_t rank,
                                                      gex_Addr_t source, size_t bytes,
                                                      gex_Flags_t flags) {
   gex_RMA_Value_t value = 0;
-  if (HYDRANT_RMA_IS_SMALL(bytes)) {
+  if (HYDRANT_RMA_IS_SMALL(bytes) && bytes <= SIZEOF_GEX_RMA_VALUE_T) {
     /* As above. */
     gex_RMA_Value_t loaded = 0;
     if (hydrant_inlined_get(tm, rank, &loaded, source, bytes)) return loaded;
   }
-  (void)hydrant_get_blocking(tm, &value, rank, source, bytes, flags);
+  (void)hydrant_get_blocking(tm, &value, rank, source, hydrant_value_bytes(bytes), flags);
   return value;
 }
 

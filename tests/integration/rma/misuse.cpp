@@ -135,6 +135,16 @@ const Case kCases[] = {
        const hydrant_rma_op_t op = {size - 1, heap(), &byte, 1};
        answered(hydrant_put_many(&op, 1, 2, nullptr));
      }},
+    {"value_bytes",
+     [] {
+       const volatile size_t too_many = 9;
+       answered(gex_RMA_PutBlockingVal(team, size - 1, heap(), 1, too_many, 0));
+     }},
+    {"value_bytes_get",
+     [] {
+       const volatile size_t none = 0;
+       answered(static_cast<int>(gex_RMA_GetBlockingVal(team, size - 1, heap(), none, 0)));
+     }},
     {"null_list", [] { answered(hydrant_get_many(nullptr, 3, 3, nullptr)); }},
     {"null_counts", [] { answered(hydrant_query_path(me, HYDRANT_PATH_SELF, nullptr)); }},
     {"wrap_remote",

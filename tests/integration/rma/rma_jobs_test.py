@@ -272,6 +272,8 @@ class RmaJobs(unittest.TestCase):
             "wrap_self": ("100 bytes from 0xfffffffffffffff6 on wrap around", bad_arg),
             "wrap_length": (r"184467440737095516\d\d bytes from 0x[0-9a-f]+ on wrap around", bad_arg),
             "team": ("GEX_TM_INVALID", bad_arg),
+            "value_bytes": ("a value of 9 bytes; it may have 1 to 8", "0"),
+            "value_bytes_get": ("a value of 0 bytes; it may have 1 to 8", "0"),
         }
         for what, (text, code) in texts.items():
             for variant in ("par", "par_debug"):
