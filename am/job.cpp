@@ -1,5 +1,7 @@
 #include "am/job.hpp"
 
+#include <hydrant/gasnet/timers.h>
+
 #include "am/exit.hpp"
 #include "am/job_environment.hpp"
 #include "am/neighbourhood.hpp"
@@ -75,9 +77,13 @@ Status start_job(int* argc, char*** argv, const hydrant_client_info& info) noexc
   the_job.single_threaded = info.thread_mode != 2;
   the_job.segment_mode = info.segment_mode;
   the_job.debug = info.debug != 0;
+  // Ticks are worth something 10 ms after they were first looked at: by the end of this, and not in the middle
+  // of what some rank times first while others wait for it.
+  (void)hydrant_tools_ticks_now_slowly();
   // Whole lines, whoever reads them.
   setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   if (const Status status = wire_up(argc, argv); status != Status::kOk) return status;
+  (void)hydrant_tools_ticks_to_ns(0);
   the_job.state.store(JobState::kWired, std::memory_order_release);
   show_environment();
   log_info("rank %u of %u by %s, %s, transport %s", the_job.rank(), the_job.size(),

@@ -263,6 +263,13 @@ class CoreTest(unittest.TestCase):
                 self.assertEqual(code, 98, output + errors)
                 self.assertRegex(errors, f"barrier of rank 0 is {zero} .*that of rank 1 is {one} ")
 
+    def test_ticks_are_calibrated_before_anybody_times_anything(self):
+        # The client never looks at ticks.
+        text = self.passes("seq", 2, "limits", GASNET_TSC_VERBOSE="1")
+        if "MHz" not in text:
+            self.skipTest("ticks are the system's clock here")
+        self.assertEqual(text.count("known after"), 2, text)
+
     def test_verboseenv_shows_settings_once(self):
         output = self.passes("seq", 3, "limits", GASNET_VERBOSEENV="1", GASNET_MAX_SEGSIZE="64MB/P",
                              GASNET_BARRIER="AMDISSEM")
