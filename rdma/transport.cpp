@@ -26,4 +26,12 @@ Status Transport::get_pieces(Rank peer, std::span<const Piece> pieces) noexcept 
   return Status::kOk;
 }
 
+Status Transport::put_pinned(Rank, const Pinned&, const Pinned&, size_t, Completion*) noexcept {
+  return fail_plainly(Status::kUnsupported, "this transport pins no memory");
+}
+
+Status Transport::get_pinned(Rank, const Pinned&, const Pinned&, size_t, Completion*) noexcept {
+  return fail_plainly(Status::kUnsupported, "this transport pins no memory");
+}
+
 }  // namespace hydrant

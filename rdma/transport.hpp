@@ -15,6 +15,7 @@
 // with a peer. Errors: the peer is gone: kBroken, with a text.
 #pragma once
 
+#include "firehose/base/registrar.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap.hpp"
 
@@ -126,6 +127,7 @@ class Transport {
     kOneSided = 1,            // put() and get() exist; without it they answer kUnsupported
     kCompletesAtOnce = 2,     // ... and are over when they return
     kPutsBeforeMessages = 4,  // what was put is there before a message committed later is delivered
+    kPinned = 8,              // put_pinned() and get_pinned() exist
   };
   virtual uint32_t abilities() const noexcept { return 0; }
   // Most operations that may be under way at once; 0 where they complete at once.
@@ -154,6 +156,24 @@ class Transport {
   };
   virtual Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept;
   virtual Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept;
+
+  // ---- one-sided operations between pinned memory ----
+  // A registrar that pins memory for this transport, for a pin cache to own; null without kPinned, or with a
+  // text. The transport outlives it.
+  virtual std::unique_ptr<Registrar> make_registrar() noexcept { return nullptr; }
+  // One end of an operation: memory, and the key of the registration that it lies in.
+  struct Pinned {
+    uintptr_t addr = 0;
+    const std::byte* key = nullptr;  // of this rank: make_registrar()'s; of a peer: imported by it
+  };
+  // Copies of up to so many bytes to a peer need no local key: they have left their source at return.
+  virtual uint32_t pinned_inline_bytes() const noexcept { return 0; }
+  // As put() and get(), of any length; keys are read before the call returns. kRefused, at once or by the
+  // completion: a key does not allow it (any more).
+  virtual Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                            Completion* completion) noexcept;
+  virtual Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                            Completion* completion) noexcept;
 
   // ---- progress ----
   // Delivers at most `budget` messages of the reply lane and, unless `replies_only`, of the request lane

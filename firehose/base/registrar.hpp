@@ -103,6 +103,8 @@ class Registrar {
                             size_t* len) noexcept;
   // Turns a peer's blob into a local key. All input is untrusted: malformed blobs are kBadArg.
   virtual Status import_key(const std::byte* blob, size_t len, std::byte* key) noexcept;
+  // Ends the use of a key that import_key() wrote: what it may have mapped goes away.
+  virtual void drop_import(const std::byte* /*key*/) noexcept {}
 
   // A key that is good for any address (on-demand paging); kUnsupported where there is none.
   virtual Status implicit_key(Access access, std::byte* key) noexcept;

@@ -104,6 +104,7 @@ class CRegistrar final : public Registrar {
   Status export_key(MemoryRange range, const std::byte* key, std::byte* blob,
                     size_t* len) noexcept override;
   Status import_key(const std::byte* blob, size_t len, std::byte* key) noexcept override;
+  void drop_import(const std::byte* key) noexcept override;
   Status implicit_key(Access access, std::byte* key) noexcept override;
   void forget_in_child() noexcept override {
     if (f_.forget_in_child != nullptr) f_.forget_in_child(f_.user);
@@ -288,6 +289,10 @@ Status CRegistrar::import_key(const std::byte* blob, size_t len, std::byte* key)
   if (f_.import_key == nullptr) return Registrar::import_key(blob, len, key);
   const FreshErrorText fresh;
   return key_status(f_.import_key(f_.user, blob, len, key), "import_key");
+}
+
+void CRegistrar::drop_import(const std::byte* key) noexcept {
+  if (f_.drop_import != nullptr) f_.drop_import(f_.user, key);
 }
 
 Status CRegistrar::implicit_key(Access access, std::byte* key) noexcept {

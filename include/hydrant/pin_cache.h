@@ -167,6 +167,8 @@ typedef struct hydrant_registrar {
   void (*forget_in_child)(void* user);
   /* Optional: runs when the domain is gone. */
   void (*destroy)(void* user);
+  /* Optional: a key that import_key wrote is used no more. */
+  void (*drop_import)(void* user, const void* key);
 } hydrant_registrar_t;
 
 /* ---- the policy door -------------------------------------------------------------------------- */
