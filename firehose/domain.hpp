@@ -4,7 +4,8 @@
 // Where to read on: hits in hit_path.cpp and hold.hpp; misses in domain_acquire.cpp, what they register in
 // domain_plan.cpp; budget, victims and deregistration in domain_budget.cpp; what the monitor says in
 // domain_watch.cpp; release, invalidate and flush in domain_release.cpp; deferred pins in domain_async.cpp;
-// life, threads and fork in domain.cpp. States and invariants: docs/pin_cache.md.
+// what remote pins need in domain_exports.cpp (target) and domain_distant.cpp (initiator); life, threads and
+// fork in domain.cpp. States and invariants: docs/pin_cache.md.
 //
 // Thread safety: every public method from any thread; mu_ is never held while the registrar, a callback or
 // malloc is called, nor while anybody waits for somebody's hold.
@@ -15,6 +16,7 @@
 
 #include "firehose/base/registrar.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/gone_log.hpp"
 #include "firehose/page_table.hpp"
 #include "firehose/range_set.hpp"
 #include "firehose/region_info.hpp"
@@ -48,6 +50,7 @@ struct DomainConfig {
   size_t thread_table_bytes = 0;
   uint64_t wait_warn_ns = 0;
   UringRegistrar* uring = nullptr;  // the registrar, if it is this one
+  bool distant = false;             // the memory is another process's: remote_peer.hpp
 };
 
 class Domain {
@@ -111,6 +114,23 @@ class Domain {
   bool describe(const RegionSlot* slot, MemoryRange* range, const std::byte** key) noexcept;
   void read_stats(hydrant_stats_t* stats) noexcept;
 
+  // --- for peers (domain_exports.cpp) ---
+  // What is known of a live pin, of one part or several, that is to be exported.
+  struct Exported {
+    MemoryRange range;
+    const std::byte* key = nullptr;  // null where there is none, or several
+    bool cached = false;             // somebody will say when it goes away
+    bool checked = false;            // the kernel alone says it: settle_releases(true)
+  };
+  bool describe_export(const RegionSlot* slot, MemoryRange asked, Exported* out) noexcept;
+  // Ranges of registered memory that went away.
+  const GoneLog& gone() const noexcept { return gone_; }
+  // Whatever was released before the call is in gone() afterwards; false if that takes too long. `checked`:
+  // also where only the kernel says it, which costs a system call.
+  bool settle_releases(bool checked) noexcept;
+  // Pins that failed because what is registered is held.
+  uint64_t starved() const noexcept { return starved_.load(std::memory_order_relaxed); }
+
   // --- threads and forks (domain.cpp) ---
   // The calling thread's state, in the window; null for a thread past its end or without memory.
   ThreadDomain* enter() noexcept;
@@ -155,6 +175,7 @@ class Domain {
     bool must_ask = false;      // there is something that it may take, once the monitor was asked
     bool restless = false;      // it went on too long: what needs the check is not used
     bool waited_long = false;   // wait_for_pending_locked() has something to say
+    bool saw_pending = false;   // that is what it would have had to wait for
     uint32_t no_budget = 0;     // times the registrar had no budget
     bool noted = false;         // the stream detector knows of this miss; what it said:
     StreamDetector::Advice advice{};
@@ -169,6 +190,8 @@ class Domain {
     bool stream = false;           // the range is longer because of a stream
     bool down = false;             // at its start
     bool huge_pages = false;   // the range was rounded out to huge pages, which cost nothing more
+    bool evicted = false;      // others were evicted for it
+    bool once = false;         // not to be cached
     uint64_t extra_bytes = 0;  // that the stream has added
     uint32_t cover = HYDRANT_COVER_NONE;  // what the monitor says of the range
     Reservation reservation;
@@ -177,6 +200,47 @@ class Domain {
   struct DeferredPin;
   struct LateRegistration;
 
+ public:
+  // --- memory of another process (domain_distant.cpp) ---
+  // A registration that somebody else makes: begun here, and ended with what he answers.
+  class Distant {
+   public:
+    bool begun() const noexcept { return begun_; }
+    // Not begun, because another one that covers it is under way.
+    bool joins() const noexcept { return joins_; }
+    MemoryRange least() const noexcept { return want_.pages; }   // is asked for
+    MemoryRange wanted() const noexcept { return plan_.range; }  // would be welcome
+    Access access() const noexcept { return plan_.access; }
+    uint64_t charge() const noexcept { return plan_.charge; }
+    bool evicted() const noexcept { return plan_.evicted; }  // others were given up for it
+
+   private:
+    friend class Domain;
+    Want want_{};
+    Plan plan_{};
+    bool begun_ = false, joins_ = false;
+  };
+  // What the other side has granted; `range` contains least().
+  struct Grant {
+    MemoryRange range;
+    uint64_t charge = 0;  // of the lease: at most pin.charge()
+    const std::byte* key = nullptr;
+    bool once = false;  // for this use alone: it is not cached
+  };
+  // kOk: *out is held. kNotReady: pin->begun(), and the caller asks the other side and calls end_distant()
+  // once; or not, and pin->joins() tells why.
+  Status begin_distant(MemoryRange range, Access need, Distant* pin,
+                       const RegionSlot** out) noexcept;
+  // `status` is the other side's answer. kOk: *out is held. kNotReady also where it was taken back meanwhile.
+  Status end_distant(Distant& pin, Status status, const Grant& grant,
+                     const RegionSlot** out) noexcept;
+  // The budget in force, from now on. What is beyond it and not held goes at once.
+  void set_lease(uint64_t bytes) noexcept;
+  // Gives up regions that nobody holds, worth so much if there are as many.
+  void give_up(uint64_t bytes) noexcept;
+  uint32_t dead_regions() const noexcept { return dead_count_.load(std::memory_order_relaxed); }
+
+ private:
   // --- set_up() (domain.cpp) ---
   bool map_slots() noexcept;
   bool make_tables() noexcept;
@@ -248,6 +312,7 @@ class Domain {
   void forget(MemoryRange range) noexcept;
   void forget_vouched() noexcept;
   bool any_pinned(MemoryRange range) noexcept;
+  bool note_gone_locked(MemoryRange range, bool found) HYDRANT_REQUIRES(mu_);
 
   // --- budget (domain_budget.cpp) ---
   // `asked` is for the text: the request, or the first of several.
@@ -370,6 +435,9 @@ class Domain {
   // Regions opened through their checked gate so far; 0: nobody need ask the monitor before looking.
   std::atomic<uint32_t> checked_regions_{0};
   std::atomic<uint32_t> async_running_{0};  // registrations the registrar will complete
+  // For peers: ranges that went away (written under mu_), and pins that found no room.
+  GoneLog gone_;
+  std::atomic<uint64_t> starved_{0};
 };
 
 }  // namespace hydrant

@@ -179,6 +179,7 @@ Domain::Step Domain::look_locked(Want& want, Status* status, RegionIndex* held) 
     wait_for_pending_locked(want);
     return Step::kAgain;
   }
+  want.saw_pending = true;
   *status = fail(Status::kNotReady, "domain %s: [%#zx, +%zu) is being registered", config_.name,
                  static_cast<size_t>(want.range.addr), want.range.len);
   return Step::kDone;
@@ -282,6 +283,7 @@ Domain::Step Domain::prepare(Want& want, Plan* plan, Status* status, RegionIndex
     *status = claim_locked(want, kernel_pending, plan);
   }
   const bool claimed = *status == Status::kOk;
+  plan->evicted = !plan->reservation.victims.empty();
   Status paid = pay_with_victims(&plan->reservation);
   bool covered = true;
   if (claimed && paid == Status::kOk) {
@@ -343,6 +345,7 @@ void Domain::publish_locked(const Plan& plan, bool cacheable) {
   if (!cacheable || superfluous || !room || !bury_covered_locked(plan)) {
     info.state = RegionState::kDead;
     info.closed_epoch = epoch_;
+    info.uncached = !cacheable;
     dead_.add(infos_, r);
     dead_count_.store(static_cast<uint32_t>(dead_.size()), std::memory_order_relaxed);
     return;
@@ -363,7 +366,7 @@ void Domain::publish_locked(const Plan& plan, bool cacheable) {
 Status Domain::finish_registration(const Want& want, const Plan& plan, Status status, bool* again,
                                    RegionIndex* held) noexcept {
   RegionQueue retired;
-  const bool cacheable = status == Status::kOk && may_be_cached(plan);
+  const bool cacheable = status == Status::kOk && !plan.once && may_be_cached(plan);
   {
     MutexLock lock(mu_);
     if (status != Status::kOk) {

@@ -188,7 +188,7 @@ Status Domain::reserve_locked(MemoryRange asked, uint64_t charge, uint32_t regio
         static_cast<unsigned long long>(charge), regions,
         static_cast<unsigned long long>(config_.budget_bytes), config_.max_regions);
   }
-  if (budget_ < config_.budget_bytes) {
+  if (budget_ < config_.budget_bytes && !config_.distant) {
     const uint64_t before = budget_;
     regrow_budget_locked(now_ns());
     if (budget_ != before) out->regrown_budget = budget_;
@@ -222,6 +222,7 @@ Status Domain::reserve_locked(MemoryRange asked, uint64_t charge, uint32_t regio
       freed += infos_[r].charge;
     const auto freed_regions = static_cast<uint32_t>(victims.size());
     if (!enough) {
+      starved_.fetch_add(1, std::memory_order_relaxed);
       out->excess_charge = freed;
       out->excess_regions = freed_regions;
       return fail(

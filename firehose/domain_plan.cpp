@@ -127,7 +127,7 @@ bool Domain::follow_stream_locked(Want& want, Plan* plan) {
 
 void Domain::plan_locked(Want& want, Plan* plan) {
   plan->range = want.pages;
-  plan->stream = plan->huge_pages = false;
+  plan->stream = plan->huge_pages = plan->once = false;
   plan->extra_bytes = 0;
   plan->access = want.plain ? want.need : want.need | config_.eager;
   if (known_refused_locked(plan->range, plan->access)) plan->access = want.need;
@@ -227,7 +227,7 @@ void Domain::give_up_extension_locked(const Want& want, const Plan& plan, bool r
 
 void Domain::open_mappings() noexcept {
   mappings_.close();
-  if (config_.stream_bytes != 0) (void)mappings_.open();
+  if (config_.stream_bytes != 0 && !config_.distant) (void)mappings_.open();
 }
 
 }  // namespace hydrant

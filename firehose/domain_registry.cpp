@@ -22,6 +22,8 @@ struct Entry {
   bool claimed = false;
 };
 Entry g_entries[kMaxDomains];  // generation, claimed: guarded by registry_mutex()
+// Places from here on were never used.
+std::atomic<uint32_t> g_places{0};
 // A page that reads 0 in a child: how far the tables have been reset there.
 std::atomic<uint32_t>* g_reset = nullptr;
 constexpr uint32_t kNotReset = 0, kResetting = 1, kReset = 2;
@@ -118,7 +120,10 @@ Domain* find_domain(uint64_t handle) noexcept {
 
 Domain* domain_of(const RegionSlot* slot) noexcept {
   const auto at = reinterpret_cast<uintptr_t>(slot);
-  for (const auto& entry : g_entries) {
+  // Whoever has a pin has seen its domain live.
+  const uint32_t places = g_places.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < places; ++i) {
+    const Entry& entry = g_entries[i];
     if (entry.handle.load(std::memory_order_acquire) == 0) continue;
     if (at < entry.slots_begin.load(std::memory_order_relaxed) ||
         at >= entry.slots_end.load(std::memory_order_relaxed)) {
@@ -133,16 +138,21 @@ Domain* domain_of(const RegionSlot* slot) noexcept {
   return nullptr;
 }
 
-uint64_t claim_domain_handle() noexcept {
+uint64_t claim_domain_handle(DomainOf whose) noexcept {
   install_fork_handlers();
   notice_unannounced_fork();
   MutexLock lock(registry_mutex());
-  for (uint32_t i = 0; i < kMaxDomains; ++i) {
+  const bool client = whose == DomainOf::kClient;
+  const uint32_t end = client ? kMaxClientDomains : kMaxDomains;
+  for (uint32_t i = client ? 0 : kMaxClientDomains; i < end; ++i) {
     Entry& entry = g_entries[i];
     if (entry.claimed) continue;
     entry.claimed = true;
-    // 26 bits, never 0: a handle is never 0, and fits the tag of a slot.
-    entry.generation = entry.generation % 0x3ffffffu + 1;
+    if (i >= g_places.load(std::memory_order_relaxed)) {
+      g_places.store(i + 1, std::memory_order_release);
+    }
+    // 21 bits, never 0: a handle is never 0, and fits the tag of a slot.
+    entry.generation = entry.generation % 0x1fffffu + 1;
     return uint64_t{entry.generation} * kMaxDomains + i;
   }
   return 0;

@@ -1,6 +1,6 @@
 // The process's domains: handles, and what must happen to all of them around a fork.
 //
-// A handle is 32 bits: a slot (low 6 bits) and a generation, so that one of a domain that has ended is
+// A handle is 32 bits: a place (low 11 bits) and a generation, so that one of a domain that has ended is
 // recognised although its slot serves another.
 #pragma once
 
@@ -17,9 +17,11 @@ Domain* find_domain(uint64_t handle) noexcept;
 // The live domain whose slots include this one; null if none.
 Domain* domain_of(const RegionSlot* slot) noexcept;
 
-// A handle for a new domain; 0 when kMaxDomains are live. Notices an unannounced fork, so that no
-// domain born in the child is taken for one of the parent's. Give it back, or make it live.
-uint64_t claim_domain_handle() noexcept;
+// A handle for a new domain; 0 when kMaxClientDomains are live, or all the others where it is a peer's. Notices
+// an unannounced fork, so that no domain born in the child is taken for one of the parent's. Give it back, or
+// make it live.
+enum class DomainOf { kClient, kPeer };
+uint64_t claim_domain_handle(DomainOf whose = DomainOf::kClient) noexcept;
 void abandon_domain_handle(uint64_t handle) noexcept;
 void publish_domain(std::unique_ptr<Domain> domain) noexcept;
 

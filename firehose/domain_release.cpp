@@ -87,6 +87,7 @@ bool Domain::invalidate_some(MemoryRange range, bool first) noexcept {
       // In region mode one pass may miss ranges that begin before the last one that does.
       more = n != 0;
     }
+    if (first || more) note_gone_locked(range, more);
     settle_locked(&killed, &retired);
   }
   unpin_retired(&retired, false);

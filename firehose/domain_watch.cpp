@@ -166,8 +166,21 @@ void Domain::doom_where(const Doomed& doomed) {
   dead_count_.store(static_cast<uint32_t>(dead_.size()), std::memory_order_relaxed);
 }
 
+// Lists a range whose memory goes away, if something is or was registered there: peers may have it.
+bool Domain::note_gone_locked(MemoryRange range, bool found) {
+  const RegionQueue* const queues[] = {&dead_.fresh(), &dead_.held()};
+  for (const RegionQueue* queue : queues) {
+    for (RegionIndex r = queue->front(); !found && r != kNoRegion; r = infos_[r].next) {
+      found = infos_[r].range.overlaps(range);
+    }
+  }
+  if (found) gone_.add(range);
+  return found;
+}
+
 void Domain::forget_vouched() noexcept {
   BorrowedLock lock(mu_);
+  gone_.add({0, kEverything});
   doom_where([](const RegionInfo& info) { return info.vouched; });
 }
 
@@ -177,10 +190,12 @@ void Domain::forget(MemoryRange range) noexcept {
     ++totals_.invalidations;
     refusals_.clear();
     streams_.clear();
+    gone_.add({0, kEverything});
     doom_where([](const RegionInfo& info) { return !info.prepinned; });
     return;
   }
   bool more = true;
+  bool listed = false;
   // Bounded: others may register as fast as this forgets. What they register is new, or is poisoned.
   for (uint64_t rounds = 0; more && rounds < 16 + uint64_t{slot_count_}; ++rounds) {
     RegionIndex found[kForgetBatch];
@@ -205,6 +220,7 @@ void Domain::forget(MemoryRange range) noexcept {
       }
       more = n != 0;
     }
+    if (!listed) listed = note_gone_locked(range, more);
     dead_count_.store(static_cast<uint32_t>(dead_.size()), std::memory_order_relaxed);
   }
 }

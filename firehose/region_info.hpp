@@ -35,6 +35,7 @@ struct RegionInfo {
   bool poisoned : 1;       // kPending: invalidated meanwhile, so the registration is worth nothing
   bool extended : 1;       // by a stream: RegionSlot::unreached says how much of that is unused
   bool over_released : 1;  // a pin of it was released more often than it was taken
+  bool uncached : 1;       // kDead from the beginning: nobody would say that it goes away
   bool looked_at : 1;      // kDead: held when it was last looked at, for which there was a fence
 };
 static_assert(sizeof(RegionInfo) <= 56);

@@ -15,7 +15,9 @@
 namespace hydrant {
 
 class Domain;
-constexpr uint32_t kMaxDomains = 64;
+constexpr uint32_t kMaxClientDomains = 64;
+// With those for the memory of peers, one each (remote_peer.hpp), in the places behind the clients'.
+constexpr uint32_t kMaxDomains = 2048;
 
 // Counters that only their thread writes; relaxed, because readers want a number, not an order.
 struct ThreadCounters {

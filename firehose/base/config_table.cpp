@@ -144,6 +144,71 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
          "Read by libhydrant_alloc: which allocator stands behind its functions, jemalloc where it "
          "can be had, or its own in any case.",
      .choices = "auto|extents"},
+    {.knob = Knob::kRemoteBudget,
+     .name = "FIREHOSE_REMOTE_BUDGET",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "0",
+     .effect =
+         "Remote pins: most bytes that peers may keep pinned here at once, all of them; 0 is half "
+         "of the domain's budget.",
+     .max = kMaxSize},
+    {.knob = Knob::kRemoteFirehoses,
+     .name = "FIREHOSE_REMOTE_MAX",
+     .type = KnobType::kCount,
+     .unit = "firehoses",
+     .default_text = "0",
+     .effect =
+         "Remote pins: most firehoses that peers may have here at once; 0 is as many as the domain "
+         "may have regions.",
+     .max = uint64_t{1} << 22},
+    {.knob = Knob::kRemoteBase,
+     .name = "FIREHOSE_REMOTE_BASE",
+     .type = KnobType::kCount,
+     .unit = "percent",
+     .default_text = "50",
+     .effect =
+         "Remote pins: this part of the budget is split evenly between the peers, the rest is lent "
+         "to those that use it; 100 is a fixed split.",
+     .min = 1,
+     .max = 100},
+    {.knob = Knob::kRemoteZombies,
+     .name = "FIREHOSE_REMOTE_ZOMBIES",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "0",
+     .effect =
+         "Remote pins: most memory that has gone away and that peers have not given back; beyond "
+         "it nothing more is exported. 0 is a quarter of FIREHOSE_REMOTE_BUDGET.",
+     .max = kMaxSize},
+    {.knob = Knob::kRemotePeerRegions,
+     .name = "FIREHOSE_REMOTE_PEER_REGIONS",
+     .type = KnobType::kCount,
+     .unit = "firehoses",
+     .default_text = "4096",
+     .effect = "Remote pins: most firehoses that this process has of one peer.",
+     .min = 1,
+     .max = uint64_t{1} << 20},
+    {.knob = Knob::kRemoteMerge,
+     .name = "FIREHOSE_REMOTE_MERGE",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "1M",
+     .effect =
+         "Remote pins: adjacent and overlapping firehoses of a peer become one up to this size; 1 "
+         "means never.",
+     .min = 1,
+     .max = kMaxSize},
+    {.knob = Knob::kRemoteStream,
+     .name = "FIREHOSE_REMOTE_STREAM",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "1M",
+     .effect =
+         "Remote pins: misses that follow each other in a peer's memory ask for more at a time, up "
+         "to this size; 1 means never.",
+     .min = 1,
+     .max = kMaxSize},
     {.knob = Knob::kGasnetM,
      .name = "GASNET_FIREHOSE_M",
      .type = KnobType::kSize,

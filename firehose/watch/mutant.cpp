@@ -22,6 +22,11 @@ const MutantInfo& mutant_info(Mutant mutant) noexcept {
       {"removed-cacheable", "removed memory is cacheable before the remover has returned"},
       {"deaf-to-arenas", "what an arena announces is not passed on"},
       {"unwatched", "memory that nobody watches is said to be watched"},
+      {"drop-recall", "peers are not told that memory they use is gone"},
+      {"ignore-generation",
+       "a firehose that comes back is taken for whoever has its number now"},
+      {"early-acknowledgement", "a recall is acknowledged while operations are under way"},
+      {"no-quarantine", "memory that peers use is deregistered before they have given it back"},
       {"keep-pending", "an invalidation forgets registrations that are under way"},
   }};
   return kTable[static_cast<size_t>(mutant)];

@@ -23,6 +23,10 @@ enum class Mutant : int {
   kRemovedCacheable,  // removed memory is cacheable at once, before the remover has returned
   kDeafToArenas,      // what an arena announces is not passed on
   kUnwatched,         // memory that nobody watches is said to be watched
+  kDropRecall,        // peers are not told that memory they use is gone
+  kIgnoreGeneration,  // a firehose that comes back is taken for whoever has its number now
+  kEarlyAcknowledgement,  // a recall is acknowledged while operations are under way
+  kNoQuarantine,      // memory that peers use is deregistered before they have given it back
   kKeepPending,       // an invalidation forgets registrations that are under way
   kCount
 };

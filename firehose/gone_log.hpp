@@ -1,0 +1,60 @@
+// The last ranges of registered memory that went away, numbered: whoever has let others use memory looks
+// here for what he has to take back.
+//
+// Written under one lock. Read without it: count() is one load; a reader that finds a range overwritten while
+// it reads, or came too late for it, takes everything for gone.
+#pragma once
+
+#include "firehose/base/memory_range.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace hydrant {
+
+class GoneLog {
+ public:
+  static constexpr uint64_t kKept = 256;
+
+  // Under the writer's lock.
+  void add(MemoryRange range) noexcept {
+    const uint64_t n = count_.load(std::memory_order_relaxed);
+    begun_.store(n + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    ring_[n % kKept].addr.store(range.addr, std::memory_order_relaxed);
+    ring_[n % kKept].len.store(range.len, std::memory_order_relaxed);
+    count_.store(n + 1, std::memory_order_release);
+  }
+
+  // How many there were so far.
+  uint64_t count() const noexcept { return count_.load(std::memory_order_acquire); }
+
+  // The range of number `n`, from 0. Requires: n < count().
+  MemoryRange at(uint64_t n) const noexcept {
+    const MemoryRange range{ring_[n % kKept].addr.load(std::memory_order_relaxed),
+                            ring_[n % kKept].len.load(std::memory_order_relaxed)};
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (begun_.load(std::memory_order_relaxed) > n + kKept) return {0, SIZE_MAX};
+    return range;
+  }
+
+  // Does any of the ranges from number `from` on overlap this one? Does not look further than `to`.
+  bool overlaps(MemoryRange range, uint64_t from, uint64_t to) const noexcept {
+    if (to - from > kKept) return true;
+    for (uint64_t n = from; n != to; ++n) {
+      if (at(n).overlaps(range)) return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Range {
+    std::atomic<uintptr_t> addr{0};
+    std::atomic<size_t> len{0};
+  };
+  std::atomic<uint64_t> count_{0};
+  std::atomic<uint64_t> begun_{0};  // as count_, before the range is written
+  Range ring_[kKept];
+};
+
+}  // namespace hydrant

@@ -1,0 +1,299 @@
+// The C functions of include/hydrant/remote_pin.h: check, convert, one call; and the handles of the ends.
+#include "firehose/base/config.hpp"
+#include "firehose/domain_registry.hpp"
+#include "firehose/pin_handle.hpp"
+#include "firehose/remote_hit.hpp"
+#include "firehose/remote_pins.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <pthread.h>
+
+using namespace hydrant;
+
+namespace {
+
+constexpr uint32_t kMaxEnds = 64;
+constexpr uint32_t kMostRanks = 65536;
+constexpr size_t kAbsurdSize = 4096;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+// A handle is a place and a generation.
+struct Entry {
+  std::atomic<uint64_t> handle{0};
+  std::atomic<RemotePins*> end{nullptr};
+  uint32_t generation = 0;
+  bool claimed = false;
+};
+Entry g_entries[kMaxEnds];  // generation, claimed: guarded by g_mu
+Mutex g_mu;
+pthread_once_t g_once = PTHREAD_ONCE_INIT;
+
+// A child is no rank: nothing that it says to the peers would be its own. Its copies are left to it.
+void forget_in_child() {
+  g_mu.reset_in_child();
+  for (Entry& entry : g_entries) entry.handle.store(0, std::memory_order_relaxed);
+}
+
+void install_fork_handler() { pthread_atfork(nullptr, nullptr, &forget_in_child); }
+
+RemotePins* find_end(uint64_t handle) noexcept {
+  const Entry& entry = g_entries[handle % kMaxEnds];
+  if (handle != 0 && entry.handle.load(std::memory_order_acquire) == handle) [[likely]]
+    return entry.end.load(std::memory_order_relaxed);
+  (void)fail(Status::kNotInit, "%#llx is no live end of remote pins: %s",
+             static_cast<unsigned long long>(handle),
+             handle == 0 ? "none was created" : "it was destroyed, or this process was forked off");
+  return nullptr;
+}
+
+uint64_t claim() noexcept {
+  pthread_once(&g_once, &install_fork_handler);
+  MutexLock lock(g_mu);
+  for (uint32_t i = 0; i < kMaxEnds; ++i) {
+    Entry& entry = g_entries[i];
+    if (entry.claimed) continue;
+    entry.claimed = true;
+    ++entry.generation;
+    return uint64_t{entry.generation} * kMaxEnds + i;
+  }
+  return 0;
+}
+
+void unclaim(uint64_t handle) noexcept {
+  MutexLock lock(g_mu);
+  g_entries[handle % kMaxEnds].claimed = false;
+}
+
+uint64_t or_knob(uint64_t option, Knob knob) noexcept {
+  return option != 0 ? option : knob_number(knob);
+}
+
+Status bad_option(const char* field, const char* rule) noexcept {
+  return fail(Status::kBadArg, "hydrant_remote_options_t: %s %s", field, rule);
+}
+
+Status read_options(const hydrant_remote_options_t* given, hydrant_remote_options_t* out) noexcept {
+  if (given == nullptr) return fail(Status::kBadArg, "no hydrant_remote_options_t was given");
+  if (given->size < offsetof(hydrant_remote_options_t, flags) || given->size > kAbsurdSize)
+    return bad_option("size", "is not sizeof(hydrant_remote_options_t)");
+  *out = {};
+  std::memcpy(out, given, std::min(given->size, sizeof *out));
+  const hydrant_messenger_t* messenger = out->messenger;
+  if (messenger == nullptr || messenger->size < sizeof *messenger || messenger->send == nullptr)
+    return bad_option("messenger", "is NULL, has no send, or not sizeof(hydrant_messenger_t)");
+  if (messenger->max_message_bytes < HYDRANT_REMOTE_LEAST_MESSAGE)
+    return bad_option("messenger->max_message_bytes", "is less than HYDRANT_REMOTE_LEAST_MESSAGE");
+  if (out->ranks == 0 || out->ranks > kMostRanks || out->rank >= out->ranks)
+    return bad_option("rank and ranks", "are not a rank of 1 to 65536");
+  if ((out->flags & ~(HYDRANT_REMOTE_INLINE_DONE | HYDRANT_REMOTE_INLINE_REMOTE)) != 0)
+    return bad_option("flags", "has unknown bits");
+  if (out->base_percent > 100) return bad_option("base_percent", "is more than 100");
+  return Status::kOk;
+}
+
+void make_config(const hydrant_remote_options_t& options, const DomainConfig& domain,
+                 RemoteConfig* config) noexcept {
+  std::strncpy(config->name, options.name != nullptr ? options.name : domain.name,
+               sizeof config->name - 1);
+  config->rank = options.rank;
+  config->ranks = options.ranks;
+  config->flags = options.flags;
+  config->messenger = *options.messenger;
+  config->remote = options.remote;
+  config->user = options.user;
+  const uint64_t budget = or_knob(options.budget_bytes, Knob::kRemoteBudget);
+  config->budget_bytes =
+      std::min(budget != 0 ? budget : domain.budget_bytes / 2, domain.budget_bytes);
+  const uint64_t firehoses = or_knob(options.max_firehoses, Knob::kRemoteFirehoses);
+  config->max_firehoses = static_cast<uint32_t>(
+      std::min<uint64_t>(firehoses != 0 ? firehoses : domain.max_regions, uint64_t{1} << 22));
+  config->base_percent = static_cast<uint32_t>(or_knob(options.base_percent, Knob::kRemoteBase));
+  const uint64_t zombies = or_knob(options.zombie_bytes, Knob::kRemoteZombies);
+  config->zombie_bytes = zombies != 0 ? zombies : config->budget_bytes / 4;
+  config->max_peer_regions = static_cast<uint32_t>(std::min<uint64_t>(
+      or_knob(options.max_peer_regions, Knob::kRemotePeerRegions), uint64_t{1} << 20));
+  config->max_region_bytes = options.max_region_bytes != 0 ? options.max_region_bytes : kGiB;
+  config->merge_bytes = static_cast<size_t>(or_knob(options.merge_bytes, Knob::kRemoteMerge));
+  config->stream_bytes = static_cast<size_t>(or_knob(options.stream_bytes, Knob::kRemoteStream));
+}
+
+// The cache of a peer's memory, made at need.
+RemotePeer* find_peer(uint64_t handle, uint32_t peer, Status* status) noexcept {
+  RemotePins* end = find_end(handle);
+  *status = Status::kNotInit;
+  if (end == nullptr) return nullptr;
+  RemotePeer* found = end->known_peer(peer);
+  if (found != nullptr) [[likely]]
+    return found;
+  *status = end->peer(peer, &found);
+  return found;
+}
+
+Status check_access(uint32_t access) noexcept {
+  if (access <= bits(Access::kAll)) return Status::kOk;
+  return fail(Status::kBadArg, "access %#x has unknown bits; HYDRANT_ACCESS_ALL is %#x", access,
+              bits(Access::kAll));
+}
+
+template <class Pin>
+hydrant_pin_t look(uint64_t handle, uint32_t peer, uint32_t access, Pin pin) noexcept {
+  Status status = Status::kOk;
+  const RemotePeer* found = find_peer(handle, peer, &status);
+  if (found == nullptr) return failed_pin(status);
+  status = check_access(access);
+  const RegionSlot* slot = nullptr;
+  if (status == Status::kOk) status = pin(*found, static_cast<Access>(access), &slot);
+  return status == Status::kOk ? make_pin(found->domain(), slot) : failed_pin(status);
+}
+
+}  // namespace
+
+extern "C" {
+
+void hydrant_remote_options_init_sized(hydrant_remote_options_t* options, size_t size) {
+  std::memset(options, 0, std::min(size, sizeof *options));
+  options->size = size;
+}
+
+int hydrant_remote_create(const hydrant_remote_options_t* given, hydrant_remote_t* remote) {
+  if (remote == nullptr) return to_c(fail(Status::kBadArg, "remote is NULL"));
+  hydrant_remote_options_t options;
+  Status status = read_options(given, &options);
+  if (status != Status::kOk) return to_c(status);
+  Domain* domain = find_domain(options.domain);
+  if (domain == nullptr) return GASNET_ERR_NOT_INIT;
+  RemoteConfig config;
+  make_config(options, domain->config(), &config);
+  std::unique_ptr<RemotePins> end(new (std::nothrow) RemotePins(config, *domain));
+  if (end == nullptr) return to_c(fail(Status::kResource, "no memory for an end of remote pins"));
+  status = end->set_up();
+  if (status != Status::kOk) return to_c(status);
+  const uint64_t handle = claim();
+  if (handle == 0) {
+    return to_c(
+        fail(Status::kResource, "%u ends of remote pins are live; that is the limit", kMaxEnds));
+  }
+  Entry& entry = g_entries[handle % kMaxEnds];
+  entry.end.store(end.release(), std::memory_order_relaxed);
+  entry.handle.store(handle, std::memory_order_release);
+  *remote = handle;
+  return GASNET_OK;
+}
+
+int hydrant_remote_destroy(hydrant_remote_t remote) {
+  RemotePins* end = find_end(remote);
+  if (end == nullptr) return GASNET_ERR_NOT_INIT;
+  end->shut_down();
+  g_entries[remote % kMaxEnds].handle.store(0, std::memory_order_release);
+  delete end;
+  unclaim(remote);
+  return GASNET_OK;
+}
+
+int hydrant_remote_deliver(hydrant_remote_t remote, uint32_t from, const void* message, size_t len,
+                           void* reply_to) {
+  RemotePins* end = find_end(remote);
+  return end != nullptr ? to_c(end->deliver(from, message, len, reply_to)) : GASNET_ERR_NOT_INIT;
+}
+
+int hydrant_remote_poll(hydrant_remote_t remote) {
+  RemotePins* end = find_end(remote);
+  return end != nullptr ? end->poll() : -GASNET_ERR_NOT_INIT;
+}
+
+int hydrant_remote_peer_gone(hydrant_remote_t remote, uint32_t peer) {
+  RemotePins* end = find_end(remote);
+  return end != nullptr ? to_c(end->peer_gone(peer)) : GASNET_ERR_NOT_INIT;
+}
+
+int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, size_t len,
+                       uint32_t access, const hydrant_remote_call_t* call, hydrant_pin_t* pin) {
+  Status status = Status::kOk;
+  RemotePeer* found = find_peer(remote, peer, &status);
+  if (found == nullptr) return to_c(status);
+  const RegionSlot* slot = hold_beside_window(found->domain_handle(), addr, addr + len - 1, access);
+  if (slot != nullptr) [[likely]] {
+    *pin = make_pin(found->domain(), slot);
+    return GASNET_OK;
+  }
+  pin->region = nullptr;
+  pin->hold = GASNET_ERR_NOT_READY;
+  status = check_access(access);
+  if (status != Status::kOk) return to_c(status);
+  const hydrant_remote_call_t nothing{};
+  if (call == nullptr) call = &nothing;
+  const RemotePins* end = find_end(remote);
+  if (call->make_args == nullptr && call->args_len > end->max_args()) {
+    return to_c(fail(Status::kBadArg, "%zu bytes of arguments; a move has room for %zu",
+                     call->args_len, end->max_args()));
+  }
+  status = found->pin({addr, len}, static_cast<Access>(access), *call, &slot);
+  if (status == Status::kOk && slot != nullptr) *pin = make_pin(found->domain(), slot);
+  return to_c(status);
+}
+
+hydrant_pin_t hydrant_try_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
+                                     size_t len, uint32_t access) {
+  return look(remote, peer, access,
+              [&](const RemotePeer& of, Access need, const RegionSlot** out) noexcept {
+                *out = hold_beside_window(of.domain_handle(), addr, addr + len - 1, bits(need));
+                if (*out != nullptr) return Status::kOk;
+                return of.domain().pin({addr, len}, need, Domain::Effort::kHitOnly, out);
+              });
+}
+
+hydrant_pin_t hydrant_partial_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
+                                         size_t len, uint32_t access) {
+  return look(remote, peer, access,
+              [&](const RemotePeer& of, Access need, const RegionSlot** out) noexcept {
+                return of.domain().pin_partial({addr, len}, need, out);
+              });
+}
+
+int hydrant_remote_release(hydrant_pin_t pin) {
+#if !HYDRANT_DEBUG
+  if (pin.region != nullptr && drop_beside_window(RegionSlot::from_public(pin.region))) [[likely]]
+    return GASNET_OK;
+#endif
+  return hydrant_release(pin);
+}
+
+size_t hydrant_remote_max_args(hydrant_remote_t remote) {
+  const RemotePins* end = find_end(remote);
+  return end != nullptr ? end->max_args() : 0;
+}
+
+int hydrant_remote_prefetch(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, size_t len,
+                            uint32_t access) {
+  hydrant_pin_t pin;
+  const int code = hydrant_remote_pin(remote, peer, addr, len, access, nullptr, &pin);
+  if (code == GASNET_OK && pin.region != nullptr) return hydrant_remote_release(pin);
+  return code;
+}
+
+int hydrant_remote_evict(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, size_t len) {
+  RemotePins* end = find_end(remote);
+  if (end == nullptr) return GASNET_ERR_NOT_INIT;
+  RemotePeer* found = end->known_peer(peer);
+  if (found != nullptr) found->evict({addr, len});
+  return GASNET_OK;
+}
+
+int hydrant_remote_quiet(hydrant_remote_t remote) {
+  RemotePins* end = find_end(remote);
+  return end != nullptr ? to_c(end->quiet()) : GASNET_ERR_NOT_INIT;
+}
+
+int hydrant_remote_get_stats(hydrant_remote_t remote, hydrant_remote_stats_t* stats) {
+  RemotePins* end = find_end(remote);
+  if (end == nullptr) return GASNET_ERR_NOT_INIT;
+  if (stats == nullptr || stats->size < sizeof(size_t)) {
+    return to_c(fail(Status::kBadArg, "stats is NULL, or its size is not set"));
+  }
+  end->read_stats(stats);
+  return GASNET_OK;
+}
+
+}  // extern "C"

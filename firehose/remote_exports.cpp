@@ -1,0 +1,141 @@
+#include "firehose/remote_exports.hpp"
+
+#include "firehose/watch/mutant.hpp"
+
+namespace hydrant {
+
+bool RemoteExports::set_up(uint32_t most, uint32_t ranks) noexcept {
+  return entries_.map(size_t{most} + 1) && peers_.map(ranks);
+}
+
+uint64_t RemoteExports::add(const RegionSlot* slot, MemoryRange range, uint64_t charge,
+                            uint32_t peer, bool once, bool checked) noexcept {
+  uint32_t index = free_;
+  if (index != kEnd) {
+    free_ = entries_[index].next;
+  } else if (high_ + 1 < entries_.size()) {
+    index = ++high_;
+  } else {
+    return 0;
+  }
+  Export& e = entries_[index];
+  const uint32_t generation = e.generation + 1 != 0 ? e.generation + 1 : 1;
+  e = {};
+  e.slot = slot;
+  e.range = range;
+  e.charge = charge;
+  e.peer = peer;
+  e.generation = generation;
+  e.once = once;
+  e.checked = checked;
+  ++peers_[peer].count;
+  bytes_ += charge;
+  count_.fetch_add(1, std::memory_order_relaxed);
+  if (checked) checked_.fetch_add(1, std::memory_order_relaxed);
+  return id_of(index, generation);
+}
+
+RemoteExports::Export* RemoteExports::find(uint64_t id) noexcept {
+  const auto index = static_cast<uint32_t>(id);
+  if (index == kEnd || index > high_) return nullptr;
+  Export& e = entries_[index];
+  if (e.slot == nullptr) return nullptr;
+  return e.generation == id >> 32 || is_mutant(Mutant::kIgnoreGeneration) ? &e : nullptr;
+}
+
+void RemoteExports::unlist(uint32_t index) noexcept {
+  Export& e = entries_[index];
+  uint32_t* link = &peers_[e.peer].recalls;
+  while (*link != index) link = &entries_[*link].next;
+  *link = e.next;
+  e.listed = false;
+}
+
+void RemoteExports::end(uint32_t index, Export* out) noexcept {
+  Export& e = entries_[index];
+  if (e.listed) unlist(index);
+  *out = e;
+  if (e.zombie) {
+    zombies_.fetch_sub(1, std::memory_order_relaxed);
+    zombie_bytes_ -= e.range.len;
+  }
+  if (e.checked) checked_.fetch_sub(1, std::memory_order_relaxed);
+  count_.fetch_sub(1, std::memory_order_relaxed);
+  bytes_ -= e.charge;
+  --peers_[e.peer].count;
+  e.slot = nullptr;
+  e.next = free_;
+  free_ = index;
+}
+
+bool RemoteExports::release(uint64_t id, uint32_t peer, Export* out) noexcept {
+  const Export* e = find(id);
+  if (e == nullptr || e->peer != peer) return false;
+  end(static_cast<uint32_t>(id), out);
+  return true;
+}
+
+bool RemoteExports::release_any(uint32_t peer, uint32_t* from, Export* out) noexcept {
+  if (peers_[peer].count == 0) return false;
+  for (uint32_t index = *from + 1; index <= high_; ++index) {
+    *from = index;
+    if (entries_[index].slot == nullptr || entries_[index].peer != peer) continue;
+    end(index, out);
+    return true;
+  }
+  return false;
+}
+
+void RemoteExports::make_zombie(uint32_t index) noexcept {
+  Export& e = entries_[index];
+  e.zombie = true;
+  zombies_.fetch_add(1, std::memory_order_relaxed);
+  zombie_bytes_ += e.range.len;
+  e.listed = true;
+  e.next = peers_[e.peer].recalls;
+  peers_[e.peer].recalls = index;
+}
+
+bool RemoteExports::doom(MemoryRange gone) noexcept {
+  bool any = false;
+  for (uint32_t index = 1; index <= high_; ++index) {
+    const Export& e = entries_[index];
+    if (e.slot == nullptr || e.zombie || !e.range.overlaps(gone)) continue;
+    make_zombie(index);
+    any = true;
+  }
+  return any;
+}
+
+bool RemoteExports::doom(uint64_t id) noexcept {
+  const Export* e = find(id);
+  if (e == nullptr || e->zombie) return false;
+  make_zombie(static_cast<uint32_t>(id));
+  return true;
+}
+
+size_t RemoteExports::take_recalls(uint32_t peer, uint64_t* ids, MemoryRange* ranges,
+                                   size_t room) noexcept {
+  size_t n = 0;
+  for (; n < room && peers_[peer].recalls != kEnd; ++n) {
+    const uint32_t index = peers_[peer].recalls;
+    Export& e = entries_[index];
+    peers_[peer].recalls = e.next;
+    e.listed = false;
+    ids[n] = id_of(index, e.generation);
+    ranges[n] = e.range;
+  }
+  return n;
+}
+
+void RemoteExports::list_again(const uint64_t* ids, size_t n) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    Export* e = find(ids[i]);
+    if (e == nullptr || e->listed) continue;
+    e->listed = true;
+    e->next = peers_[e->peer].recalls;
+    peers_[e->peer].recalls = static_cast<uint32_t>(ids[i]);
+  }
+}
+
+}  // namespace hydrant

@@ -1,0 +1,85 @@
+// Firehoses that peers have here: each is a hold on a region of the domain, and an id that nobody has twice.
+//
+// An export is live from add() to release(). When its memory goes away it becomes a zombie and is listed for
+// its peer, to be recalled; the peer's release ends it like any other. Holds are given back to the domain by
+// the caller, outside the lock.
+//
+// Threads: the caller's lock, but for count() and zombies().
+#pragma once
+
+#include "firehose/base/memory_range.hpp"
+#include "firehose/mapped_array.hpp"
+#include "firehose/region_slot.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+class RemoteExports {
+ public:
+  struct Export {
+    const RegionSlot* slot;  // held; null: the entry is free
+    MemoryRange range;
+    uint64_t charge;
+    uint32_t peer;
+    uint32_t generation;
+    uint32_t next;     // free, or to be recalled: of the same list
+    bool once : 1;     // was never cached: nothing to recall
+    bool checked : 1;  // only the kernel says that its memory goes away
+    bool zombie : 1;
+    bool listed : 1;  // to be recalled
+  };
+
+  [[nodiscard]] bool set_up(uint32_t most, uint32_t ranks) noexcept;
+
+  // 0: there is no room. Nothing is allocated.
+  uint64_t add(const RegionSlot* slot, MemoryRange range, uint64_t charge, uint32_t peer, bool once,
+               bool checked) noexcept;
+  // Ends a firehose of `peer`. Null: it has no such one (any more). `out` is what it was.
+  bool release(uint64_t id, uint32_t peer, Export* out) noexcept;
+  // Any firehose of the peer from entry *from on, which is moved along; as release(). From 0: false if it has none.
+  bool release_any(uint32_t peer, uint32_t* from, Export* out) noexcept;
+  uint32_t count_of(uint32_t peer) const noexcept { return peers_[peer].count; }
+
+  // Those in the range are zombies from now on, and listed. True if there was one.
+  bool doom(MemoryRange gone) noexcept;
+  bool doom(uint64_t id) noexcept;
+  // Takes up to `room` of the peer's list; answers how many.
+  size_t take_recalls(uint32_t peer, uint64_t* ids, MemoryRange* ranges, size_t room) noexcept;
+  // They could not be sent.
+  void list_again(const uint64_t* ids, size_t n) noexcept;
+  bool has_recalls(uint32_t peer) const noexcept { return peers_[peer].recalls != kEnd; }
+
+  // Approximate for whoever has no lock; exact for the thread that has just caused a change.
+  uint32_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
+  uint32_t checked() const noexcept { return checked_.load(std::memory_order_relaxed); }
+  uint32_t zombies() const noexcept { return zombies_.load(std::memory_order_relaxed); }
+  uint64_t zombie_bytes() const noexcept { return zombie_bytes_; }
+  uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  static constexpr uint32_t kEnd = 0;  // entry 0 is never used
+  struct OfPeer {
+    uint32_t recalls;  // list
+    uint32_t count;
+  };
+
+  static uint64_t id_of(uint32_t index, uint32_t generation) noexcept {
+    return uint64_t{generation} << 32 | index;
+  }
+  Export* find(uint64_t id) noexcept;
+  void end(uint32_t index, Export* out) noexcept;
+  void unlist(uint32_t index) noexcept;
+  void make_zombie(uint32_t index) noexcept;
+
+  MappedArray<Export> entries_;
+  MappedArray<OfPeer> peers_;
+  uint32_t high_ = 0;  // highest entry ever used
+  uint32_t free_ = kEnd;
+  std::atomic<uint32_t> count_{0}, checked_{0}, zombies_{0};
+  uint64_t bytes_ = 0, zombie_bytes_ = 0;
+};
+
+}  // namespace hydrant

@@ -1,0 +1,43 @@
+// A hit on a peer's memory: as in hit_path.cpp, but the thread's state in the domain is looked up instead of
+// being in its window, so that local and remote pins can take turns without reloading that.
+#pragma once
+
+#include "firehose/hold.hpp"
+#include "firehose/thread_state.hpp"
+#include "firehose/thread_window.hpp"
+
+#include <cstdint>
+
+namespace hydrant {
+
+// The calling thread's state in the live domain of this handle; null if it has none yet.
+inline ThreadDomain* state_of(uint64_t handle) noexcept {
+  Thread* thread = t_window.thread;
+  if (reinterpret_cast<uintptr_t>(thread) <= 1) return nullptr;  // none yet, or past its end
+  ThreadDomain* state = thread->domains[handle % kMaxDomains].load(std::memory_order_relaxed);
+  return state != nullptr && state->handle == handle ? state : nullptr;
+}
+
+// A hold on the region that the thread's table proposes; null: look further.
+inline const RegionSlot* hold_beside_window(uint64_t handle, uintptr_t first, uintptr_t last,
+                                            uint32_t need) noexcept {
+  ThreadDomain* state = state_of(handle);
+  if (state == nullptr || last < first) return nullptr;
+  const size_t entry = (first >> state->shift) & (state->table.size() - 1);
+  const RegionSlot* slot = state->table[entry];
+  if (!hold_if_open(*slot, state->counts[slot->index], first, last, need)) return nullptr;
+  ThreadCounters::add(state->hits());
+  return slot;
+}
+
+// Gives a hold back; false: hydrant_release() has to.
+inline bool drop_beside_window(const RegionSlot* slot) noexcept {
+  const uint64_t tag = slot->tag.load(std::memory_order_relaxed);
+  if (tag == 0) return false;
+  ThreadDomain* state = state_of(tag);
+  if (state == nullptr) return false;
+  drop_hold(state->counts[slot->index]);
+  return true;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,490 @@
+// One end as a target: serving moves, telling peers what is gone, asking for room.
+#include "firehose/base/log.hpp"
+#include "firehose/remote_pins.hpp"
+#include "firehose/watch/mutant.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace hydrant {
+
+using namespace remote_wire;
+
+namespace {
+
+constexpr size_t kMostRecalls = 16;  // of a message: fits the shortest
+constexpr uint64_t kLeastReclaim = 64 * 1024;
+
+}  // namespace
+
+// What a move got.
+struct RemotePins::Served {
+  Status status = Status::kOk;
+  uint64_t id = 0;
+  Domain::Exported memory;
+  uint64_t charge = 0;
+  uint32_t flags = 0;
+};
+
+// A move whose function waits for poll(). Behind it lie the arguments.
+struct RemotePins::Deferred {
+  Deferred* next = nullptr;
+  uint32_t from = 0;
+  Move move{};
+  Served served;
+  Message args;
+};
+
+// A reply that the messenger had no room for.
+struct RemotePins::Answer {
+  Answer* next = nullptr;
+  uint32_t to = 0;
+  Message message;
+};
+
+// ---- moves --------------------------------------------------------------------------------------------
+
+void RemotePins::end_export(uint32_t from, uint64_t id) noexcept {
+  RemoteExports::Export ended{};
+  {
+    MutexLock lock(exports_mu_);
+    if (!exports_.release(id, from, &ended))
+      return;  // an old one: it was dropped with its peer, or twice
+    leases_.give_back(from, ended.charge);
+  }
+  (void)domain_.release(ended.slot);
+}
+
+void RemotePins::give_back(uint32_t from, const std::byte* ids, size_t n) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    uint64_t id = 0;
+    std::memcpy(&id, ids + i * sizeof id, sizeof id);
+    end_export(from, id);
+  }
+}
+
+// Takes what it will cost out of the peer's lease: for all that would be welcome, or for what is needed.
+Status RemotePins::admit(uint32_t from, const Move& move, MemoryRange* range) noexcept {
+  MutexLock lock(exports_mu_);
+  if (exports_.zombie_bytes() >= config_.zombie_bytes && exports_.zombies() != 0) {
+    return fail(Status::kNotReady,
+                "%llu bytes that peers may still use are gone: nothing more is exported",
+                static_cast<unsigned long long>(exports_.zombie_bytes()));
+  }
+  const bool is_short = (move.flags & kShort) != 0;
+  const bool wanted = leases_.admit(from, move.wanted_len, is_short);
+  if (wanted) {
+    *range = {static_cast<uintptr_t>(move.wanted_addr), static_cast<size_t>(move.wanted_len)};
+  } else {
+    *range = {static_cast<uintptr_t>(move.least_addr), static_cast<size_t>(move.least_len)};
+    if (!leases_.admit(from, range->len, false)) {
+      return fail(Status::kNotReady, "rank %u has %llu of the %llu bytes that it may have here",
+                  from, static_cast<unsigned long long>(leases_.held(from)),
+                  static_cast<unsigned long long>(leases_.lease(from)));
+    }
+  }
+  leases_.grant(from, range->len);
+  if (leases_.has_change()) any_due_.store(1, std::memory_order_release);
+  return Status::kOk;
+}
+
+void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept {
+  MemoryRange range;
+  served->status = admit(from, move, &range);
+  if (served->status != Status::kOk) return;
+  const auto access = static_cast<Access>(move.access);
+  const MemoryRange least{static_cast<uintptr_t>(move.least_addr),
+                          static_cast<size_t>(move.least_len)};
+  const uint64_t gone = domain_.gone().count();
+  const RegionSlot* slot = nullptr;
+  uint64_t charge = range.len;
+  served->status = domain_.pin(range, access, Domain::Effort::kRegister, &slot);
+  if (served->status != Status::kOk && range != least) {
+    range = least;
+    served->status = domain_.pin(range, access, Domain::Effort::kRegister, &slot);
+  }
+  if (served->status == Status::kOk && !domain_.describe_export(slot, range, &served->memory)) {
+    (void)domain_.release(slot);
+    served->status = Status::kNotReady;
+  }
+  const bool ok = served->status == Status::kOk;
+  bool doomed = false;
+  {
+    MutexLock lock(exports_mu_);
+    if (!ok || charge != range.len) leases_.give_back(from, charge - (ok ? range.len : 0));
+    charge = range.len;
+    if (ok) {
+      served->id = exports_.add(slot, served->memory.range, charge, from, !served->memory.cached,
+                                served->memory.checked);
+      // Whoever looked for what is gone before this was listed has not seen it.
+      const uint64_t now = domain_.gone().count();
+      if (served->id == 0) {
+        leases_.give_back(from, charge);
+      } else if (now != gone && domain_.gone().overlaps(served->memory.range, gone, now)) {
+        doomed = exports_.doom(served->id);
+      }
+    }
+  }
+  if (ok && served->id == 0) {
+    (void)domain_.release(slot);
+    served->status =
+        fail(Status::kNotReady, "peers have %u firehoses here, and more are not to be had",
+             config_.max_firehoses);
+  }
+  if (doomed) note_due(from);
+  served->charge = charge;
+  if (!served->memory.cached) served->flags |= kOnce;
+}
+
+void RemotePins::call_remote(uint32_t from, const Move& move, const Served& served,
+                             const std::byte* args, Message* answer) noexcept {
+  const hydrant_region_t region{served.memory.range.addr, served.memory.range.len,
+                                served.memory.key};
+  const hydrant_range_t asked{static_cast<uintptr_t>(move.least_addr),
+                              static_cast<size_t>(move.least_len)};
+  const size_t n =
+      config_.remote(config_.user, from, served.status == Status::kOk ? &region : nullptr, asked,
+                     args, move.args_len, answer->end(), answer->room());
+  answer->grow(std::min(n, answer->room()));
+}
+
+// Says what became of a move. It cannot fail: what has no room now waits for poll().
+void RemotePins::answer(uint32_t from, uint64_t number, Served& served, const Message& said,
+                        void* reply_to) noexcept {
+  Message message;
+  Reply reply{};
+  reply.number = number;
+  const Registrar& registrar = domain_.registrar();
+  const RegistrarTraits& traits = registrar.traits();
+  const size_t most_blob = traits.exports ? traits.export_bytes : traits.key_bytes;
+  bool room = message.reserve(sizeof(Header) + sizeof reply + most_blob + said.size());
+  message.add(header(Type::kReply));
+  const size_t reply_at = message.size();
+  message.add(reply);
+  if (served.status == Status::kOk && room && served.memory.key != nullptr) {
+    size_t len = most_blob;
+    if (traits.exports) {
+      served.status = domain_.registrar().export_key(served.memory.range, served.memory.key,
+                                                     message.end(), &len);
+    } else {
+      std::memcpy(message.end(), served.memory.key, len);
+    }
+    if (served.status == Status::kOk) {
+      message.grow(len);
+      reply.blob_len = static_cast<uint32_t>(len);
+    }
+  }
+  if (!room) served.status = fail(Status::kResource, "no memory for a reply");
+  if (served.status != Status::kOk && served.id != 0) end_export(from, served.id);
+  if (served.status == Status::kOk) {
+    reply.id = served.id;
+    reply.addr = served.memory.range.addr;
+    reply.len = served.memory.range.len;
+    reply.charge = served.charge;
+  }
+  if (room) {
+    reply.answer_len = static_cast<uint32_t>(said.size());
+    message.add(said.data(), said.size());
+  }
+  reply.status = to_c(served.status);
+  reply.flags = served.flags;
+  {
+    MutexLock lock(exports_mu_);
+    reply.lease = leases_.lease(from);
+    reply.lease_number = leases_.number(from);
+  }
+  std::memcpy(message.data() + reply_at, &reply, sizeof reply);
+  counts_.served.fetch_add(1, std::memory_order_relaxed);
+  if (served.status == Status::kNotReady) counts_.declined.fetch_add(1, std::memory_order_relaxed);
+  const Status sent = send(from, reply_to != nullptr ? HYDRANT_LANE_REPLY : HYDRANT_LANE_REQUEST,
+                           reply_to, message);
+  if (sent != Status::kNotReady) return;
+  auto* later = new (std::nothrow) Answer;
+  if (later != nullptr && later->message.reserve(message.size())) {
+    later->to = from;
+    later->message.add(message.data(), message.size());
+    MutexLock lock(exports_mu_);
+    *answers_tail_ = later;
+    answers_tail_ = &later->next;
+  } else {
+    delete later;
+    if (served.status == Status::kOk) end_export(from, served.id);
+    MutexLock lock(exports_mu_);
+    if (owed_count_ < owed_.size()) owed_[owed_count_++] = {number, from, Status::kResource};
+  }
+  note_due(from);
+}
+
+Status RemotePins::on_move(uint32_t from, const Header& header, Parts parts,
+                           void* reply_to) noexcept {
+  Move move{};
+  const std::byte* ids = nullptr;
+  const std::byte* args = nullptr;
+  if (!parts.take(&move) || header.count > parts.left() / sizeof(uint64_t) ||
+      (ids = parts.take(header.count * sizeof(uint64_t))) == nullptr ||
+      (args = parts.take(move.args_len)) == nullptr || parts.left() != 0) {
+    return fail(Status::kBadArg, "a move of rank %u is cut short, or too long", from);
+  }
+  const MemoryRange least{static_cast<uintptr_t>(move.least_addr),
+                          static_cast<size_t>(move.least_len)};
+  const MemoryRange wanted{static_cast<uintptr_t>(move.wanted_addr),
+                           static_cast<size_t>(move.wanted_len)};
+  if (move.access > bits(Access::kAll) || !least.valid() || !wanted.valid() ||
+      !wanted.covers(least)) {
+    return fail(Status::kBadArg, "a move of rank %u asks for no range, or for unknown rights",
+                from);
+  }
+  give_back(from, ids, header.count);
+  Served served;
+  serve(from, move, &served);
+  const bool call = config_.remote != nullptr && (move.flags & kCall) != 0 &&
+                    (served.status == Status::kOk || (move.flags & kCallAnyway) != 0);
+  Message said;
+  if (call && (config_.flags & HYDRANT_REMOTE_INLINE_REMOTE) == 0) {
+    auto* later = new (std::nothrow) Deferred;
+    if (later != nullptr && later->args.reserve(move.args_len)) {
+      later->from = from;
+      later->move = move;
+      later->served = served;
+      later->args.add(args, move.args_len);
+      {
+        MutexLock lock(exports_mu_);
+        *deferred_tail_ = later;
+        deferred_tail_ = &later->next;
+      }
+      note_due(from);
+      return Status::kOk;
+    }
+    delete later;
+    if (served.id != 0) end_export(from, served.id);
+    served.id = 0;
+    served.status = fail(Status::kResource, "no memory for a request that waits for poll");
+  } else if (call) {
+    (void)said.reserve(max_args_);
+    served.flags |= kCalled;
+    call_remote(from, move, served, args, &said);
+  }
+  answer(from, move.number, served, said, reply_to);
+  return Status::kOk;
+}
+
+int RemotePins::run_deferred() noexcept {
+  int ran = 0;
+  for (;;) {
+    Deferred* next = nullptr;
+    {
+      MutexLock lock(exports_mu_);
+      next = deferred_;
+      if (next == nullptr) return ran;
+      deferred_ = next->next;
+      if (deferred_ == nullptr) deferred_tail_ = &deferred_;
+    }
+    Message said;
+    (void)said.reserve(max_args_);
+    next->served.flags |= kCalled;
+    call_remote(next->from, next->move, next->served, next->args.data(), &said);
+    answer(next->from, next->move.number, next->served, said, nullptr);
+    delete next;
+    ++ran;
+  }
+}
+
+// ---- what is gone, and what is wanted back -----------------------------------------------------------------
+
+bool RemotePins::look_for_gone() noexcept {
+  const GoneLog& gone = domain_.gone();
+  if (gone.count() == gone_seen_.load(std::memory_order_relaxed)) return false;
+  bool any = false;
+  MutexLock lock(exports_mu_);
+  uint64_t from = gone_seen_.load(std::memory_order_relaxed);
+  const uint64_t to = gone.count();
+  if (exports_.count() == 0 || is_mutant(Mutant::kDropRecall)) from = to;
+  if (to - from > GoneLog::kKept) {
+    any = exports_.doom(MemoryRange{0, SIZE_MAX});
+  } else {
+    for (; from != to; ++from) any = exports_.doom(gone.at(from)) || any;
+  }
+  gone_seen_.store(to, std::memory_order_relaxed);
+  if (!any) return false;
+  for (uint32_t peer = 0; peer < config_.ranks; ++peer) {
+    if (exports_.has_recalls(peer)) note_due(peer);
+  }
+  return true;
+}
+
+// A pin of this process's memory found no room, or a peer's move did: whoever has most here is asked for some
+// of what he does not use.
+void RemotePins::look_for_hunger() noexcept {
+  const uint64_t starved = domain_.starved();
+  if (starved == starved_seen_.load(std::memory_order_relaxed)) return;
+  starved_seen_.store(starved, std::memory_order_relaxed);
+  MutexLock lock(exports_mu_);
+  const uint32_t peer = leases_.fattest();
+  if (peer == config_.ranks || dues_[peer].reclaim_bytes != 0) return;
+  dues_[peer].reclaim_bytes = std::max(leases_.held(peer) / 4, kLeastReclaim);
+  note_due(peer);
+}
+
+int RemotePins::send_target_things(uint32_t peer) noexcept {
+  int did = 0;
+  for (;;) {
+    uint64_t ids[kMostRecalls];
+    MemoryRange ranges[kMostRecalls];
+    size_t n = 0;
+    {
+      MutexLock lock(exports_mu_);
+      n = exports_.take_recalls(peer, ids, ranges, kMostRecalls);
+    }
+    if (n == 0) break;
+    Message message;
+    message.add(header(Type::kRecall, n));
+    for (size_t i = 0; i < n; ++i) message.add(Recalled{ids[i], ranges[i].addr, ranges[i].len});
+    const Status status = send(peer, HYDRANT_LANE_REQUEST, nullptr, message);
+    if (status == Status::kOk) {
+      counts_.recalls.fetch_add(n, std::memory_order_relaxed);
+      did += static_cast<int>(n);
+      if (!is_mutant(Mutant::kNoQuarantine)) continue;
+      for (size_t i = 0; i < n; ++i) end_export(peer, ids[i]);
+      continue;
+    }
+    MutexLock lock(exports_mu_);
+    if (status == Status::kNotReady) {
+      exports_.list_again(ids, n);
+      note_due(peer);
+    }
+    break;
+  }
+  uint64_t reclaim = 0;
+  bool tell = false;
+  Lease lease{};
+  {
+    MutexLock lock(exports_mu_);
+    reclaim = std::exchange(dues_[peer].reclaim_bytes, 0);
+    tell = std::exchange(dues_[peer].lease, false);
+    lease = {leases_.lease(peer), leases_.number(peer), 0};
+  }
+  // Both may be lost: the next shortage asks again, and every reply tells the lease.
+  if (reclaim != 0) {
+    Message message;
+    message.add(header(Type::kReclaim));
+    message.add(Amount{reclaim});
+    if (send(peer, HYDRANT_LANE_REQUEST, nullptr, message) == Status::kOk) {
+      counts_.reclaims.fetch_add(1, std::memory_order_relaxed);
+      ++did;
+    }
+  }
+  if (tell) {
+    Message message;
+    message.add(header(Type::kLease));
+    message.add(lease);
+    if (send(peer, HYDRANT_LANE_REQUEST, nullptr, message) == Status::kOk) ++did;
+  }
+  return did;
+}
+
+int RemotePins::send_answers() noexcept {
+  int did = 0;
+  for (;;) {
+    Answer* next = nullptr;
+    {
+      MutexLock lock(exports_mu_);
+      next = answers_;
+      if (next == nullptr) break;
+      answers_ = next->next;
+      if (answers_ == nullptr) answers_tail_ = &answers_;
+    }
+    if (send(next->to, HYDRANT_LANE_REQUEST, nullptr, next->message) == Status::kNotReady) {
+      MutexLock lock(exports_mu_);
+      next->next = answers_;
+      if (answers_ == nullptr) answers_tail_ = &next->next;
+      answers_ = next;
+      note_due(next->to);
+      return did;
+    }
+    delete next;
+    ++did;
+  }
+  for (;;) {
+    Owed owed{};
+    Reply reply{};
+    {
+      MutexLock lock(exports_mu_);
+      if (owed_count_ == 0) return did;
+      owed = owed_[--owed_count_];
+      reply.lease = leases_.lease(owed.peer);
+      reply.lease_number = leases_.number(owed.peer);
+    }
+    reply.number = owed.number;
+    reply.status = to_c(owed.status);
+    Message message;
+    message.add(header(Type::kReply));
+    message.add(reply);
+    if (send(owed.peer, HYDRANT_LANE_REQUEST, nullptr, message) == Status::kNotReady) {
+      MutexLock lock(exports_mu_);
+      owed_[owed_count_++] = owed;
+      note_due(owed.peer);
+      return did;
+    }
+    ++did;
+  }
+}
+
+void RemotePins::drop_exports_of(uint32_t peer) noexcept {
+  uint32_t from = 0;
+  for (;;) {
+    RemoteExports::Export ended{};
+    {
+      MutexLock lock(exports_mu_);
+      if (!exports_.release_any(peer, &from, &ended)) {
+        leases_.forget(peer);
+        return;
+      }
+      leases_.give_back(peer, ended.charge);
+    }
+    (void)domain_.release(ended.slot);
+  }
+}
+
+void RemotePins::drop_answers(uint32_t peer) noexcept {
+  MutexLock lock(exports_mu_);
+  for (Answer** link = &answers_; *link != nullptr;) {
+    Answer* answer = *link;
+    if (peer != config_.ranks && answer->to != peer) {
+      link = &answer->next;
+      continue;
+    }
+    *link = answer->next;
+    delete answer;
+  }
+  answers_tail_ = &answers_;
+  while (*answers_tail_ != nullptr) answers_tail_ = &(*answers_tail_)->next;
+  for (Deferred** link = &deferred_; *link != nullptr;) {
+    Deferred* later = *link;
+    if (peer != config_.ranks && later->from != peer) {
+      link = &later->next;
+      continue;
+    }
+    *link = later->next;
+    delete later;
+  }
+  deferred_tail_ = &deferred_;
+  while (*deferred_tail_ != nullptr) deferred_tail_ = &(*deferred_tail_)->next;
+  size_t kept = 0;
+  for (size_t i = 0; i < owed_count_; ++i) {
+    if (peer != config_.ranks && owed_[i].peer != peer) owed_[kept++] = owed_[i];
+  }
+  owed_count_ = kept;
+}
+
+Status RemotePins::quiet() noexcept {
+  if (exports_.count() == 0) return Status::kOk;
+  if (!domain_.settle_releases(exports_.checked() != 0)) {
+    return fail_plainly(Status::kNotReady, "releases of memory are under way in other threads");
+  }
+  (void)look_for_gone();
+  if (exports_.zombies() == 0) return Status::kOk;
+  return fail_plainly(Status::kNotReady, "peers may still use memory that is gone: poll");
+}
+
+}  // namespace hydrant

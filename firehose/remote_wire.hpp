@@ -1,0 +1,167 @@
+// What remote pins say to each other. docs/remote_pins.md, "Wire format", explains each message.
+//
+// All ranks of a job run on machines of one byte order: numbers are sent as they lie in memory, and the magic
+// number would be wrong otherwise. Everything that arrives is checked before it is believed.
+#pragma once
+
+#include "firehose/base/status.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+namespace hydrant::remote_wire {
+
+inline constexpr uint16_t kMagic = 0x4846;  // "FH"
+inline constexpr uint8_t kVersion = 1;
+
+enum class Type : uint8_t {
+  kMove = 1,     // initiator to target: asks for a firehose, gives others back
+  kReply = 2,    // the answer, in either lane
+  kRelease = 3,  // initiator to target: gives back
+  kRecall = 4,   // target to initiator: these firehoses, whose memory is gone
+  kLease = 5,    // target to initiator: how much may be had
+  kAsk = 6,      // initiator to target: more
+  kReclaim = 7,  // target to initiator: so much of what is idle
+};
+
+struct Header {
+  uint16_t magic;
+  uint8_t version;
+  Type type;
+  uint32_t count;  // of what follows the body, by type
+};
+
+// Behind it: `count` ids that are given back, then args_len bytes.
+struct Move {
+  uint64_t number;                   // the initiator's, for the reply
+  uint64_t least_addr, least_len;    // is needed
+  uint64_t wanted_addr, wanted_len;  // would be welcome; contains it
+  uint32_t access;
+  uint32_t args_len;
+  uint32_t flags;
+  uint32_t reserved;
+};
+enum MoveFlag : uint32_t {
+  kCall = 1,        // run the target's function
+  kCallAnyway = 2,  // ... also if the memory cannot be pinned
+  kShort = 4,       // others had to be given up for this
+};
+
+// Behind it: blob_len bytes of key, then answer_len bytes.
+struct Reply {
+  uint64_t number;
+  uint64_t id;         // of the firehose
+  uint64_t addr, len;  // what it is good for
+  uint64_t charge;     // what it counts of the lease
+  uint64_t lease;
+  uint32_t lease_number;  // the newest counts
+  int32_t status;
+  uint32_t flags;
+  uint32_t blob_len;
+  uint32_t answer_len;
+  uint32_t reserved;
+};
+enum ReplyFlag : uint32_t {
+  kOnce = 1,    // not to be cached: nobody would say that the memory goes away
+  kCalled = 2,  // the target's function has run
+};
+
+// One of `count` behind the header.
+struct Recalled {
+  uint64_t id;
+  uint64_t addr, len;
+};
+
+struct Lease {
+  uint64_t bytes;
+  uint32_t number;
+  uint32_t reserved;
+};
+
+// kAsk, kReclaim.
+struct Amount {
+  uint64_t bytes;
+};
+
+// Room for one message: on the stack if it is short.
+class Message {
+ public:
+  Message() noexcept = default;
+  ~Message() {
+    if (bytes_ != inline_) ::operator delete(bytes_);
+  }
+  Message(const Message&) = delete;
+  Message& operator=(const Message&) = delete;
+
+  // False: no memory. What was written so far stays.
+  [[nodiscard]] bool reserve(size_t room) noexcept;
+
+  std::byte* data() noexcept { return bytes_; }
+  const std::byte* data() const noexcept { return bytes_; }
+  size_t size() const noexcept { return size_; }
+  size_t room() const noexcept { return room_ - size_; }
+  std::byte* end() noexcept { return bytes_ + size_; }
+  // Both require that much room.
+  void add(const void* from, size_t bytes) noexcept {
+    if (bytes != 0) std::memcpy(end(), from, bytes);
+    size_ += bytes;
+  }
+  template <typename Part>
+  void add(const Part& part) noexcept {
+    static_assert(std::is_trivially_copyable_v<Part>);
+    add(&part, sizeof part);
+  }
+  void grow(size_t bytes) noexcept { size_ += bytes; }
+  void clear() noexcept { size_ = 0; }
+
+ private:
+  static constexpr size_t kInline = 1024;
+  alignas(8) std::byte inline_[kInline];
+  std::byte* bytes_ = inline_;
+  size_t room_ = kInline;
+  size_t size_ = 0;
+};
+
+inline Header header(Type type, size_t count = 0) noexcept {
+  return {kMagic, kVersion, type, static_cast<uint32_t>(count)};
+}
+
+// Takes a message apart; every step answers whether there was as much.
+class Parts {
+ public:
+  Parts(const void* message, size_t len) noexcept
+      : at_(static_cast<const std::byte*>(message)), left_(len) {}
+
+  template <typename Part>
+  [[nodiscard]] bool take(Part* part) noexcept {
+    static_assert(std::is_trivially_copyable_v<Part>);
+    if (left_ < sizeof(Part)) return false;
+    std::memcpy(part, at_, sizeof(Part));
+    skip(sizeof(Part));
+    return true;
+  }
+  // Null: there is not so much.
+  [[nodiscard]] const std::byte* take(size_t bytes) noexcept {
+    if (bytes > left_) return nullptr;
+    const std::byte* part = at_;
+    skip(bytes);
+    return part;
+  }
+  size_t left() const noexcept { return left_; }
+
+ private:
+  void skip(size_t bytes) noexcept {
+    at_ += bytes;
+    left_ -= bytes;
+  }
+  const std::byte* at_;
+  size_t left_;
+};
+
+// Longest part of a message that is not the client's arguments, answer or key.
+inline constexpr size_t kOverhead = sizeof(Header) + sizeof(Move) + 96;
+static_assert(sizeof(Reply) <= sizeof(Move) + 96);
+
+}  // namespace hydrant::remote_wire
