@@ -251,6 +251,8 @@ Status RemotePeer::start(RemoteRequest* request, const hydrant_remote_call_t& ca
   const size_t n = take_releases(ids, kRideAlong);
   const Domain::Distant& asked = request->distant;
   Move move{};
+  move.asked_addr = request->range.addr;
+  move.asked_len = request->range.len;
   move.least_addr = asked.least().addr;
   move.least_len = asked.least().len;
   move.wanted_addr = asked.wanted().addr;

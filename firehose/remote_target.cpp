@@ -141,8 +141,8 @@ void RemotePins::call_remote(uint32_t from, const Move& move, const Served& serv
                              const std::byte* args, Message* answer) noexcept {
   const hydrant_region_t region{served.memory.range.addr, served.memory.range.len,
                                 served.memory.key};
-  const hydrant_range_t asked{static_cast<uintptr_t>(move.least_addr),
-                              static_cast<size_t>(move.least_len)};
+  const hydrant_range_t asked{static_cast<uintptr_t>(move.asked_addr),
+                              static_cast<size_t>(move.asked_len)};
   const size_t n =
       config_.remote(config_.user, from, served.status == Status::kOk ? &region : nullptr, asked,
                      args, move.args_len, answer->end(), answer->room());
@@ -230,8 +230,10 @@ Status RemotePins::on_move(uint32_t from, const Header& header, Parts parts,
                           static_cast<size_t>(move.least_len)};
   const MemoryRange wanted{static_cast<uintptr_t>(move.wanted_addr),
                            static_cast<size_t>(move.wanted_len)};
-  if (move.access > bits(Access::kAll) || !least.valid() || !wanted.valid() ||
-      !wanted.covers(least)) {
+  const MemoryRange asked{static_cast<uintptr_t>(move.asked_addr),
+                          static_cast<size_t>(move.asked_len)};
+  if (move.access > bits(Access::kAll) || !asked.valid() || !least.valid() || !wanted.valid() ||
+      !least.covers(asked) || !wanted.covers(least)) {
     return fail(Status::kBadArg, "a move of rank %u asks for no range, or for unknown rights",
                 from);
   }

@@ -36,6 +36,7 @@ struct Header {
 // Behind it: `count` ids that are given back, then args_len bytes.
 struct Move {
   uint64_t number;                   // the initiator's, for the reply
+  uint64_t asked_addr, asked_len;    // for the target's function
   uint64_t least_addr, least_len;    // is needed
   uint64_t wanted_addr, wanted_len;  // would be welcome; contains it
   uint32_t access;

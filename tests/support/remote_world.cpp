@@ -1,0 +1,150 @@
+#include "tests/support/remote_world.hpp"
+
+#include <cstdlib>
+
+namespace hydrant::testing {
+
+RemoteWorld::Rank::Rank(RemoteWorld& of, uint32_t number, size_t pages)
+    : world(&of), rank(number), arena(pages), registrar(arena, 8) {}
+
+RemoteWorld::RemoteWorld(const Settings& settings) : inline_(settings.inline_delivery) {
+  refuse_.assign(settings.ranks, 0);
+  refuse_code_.assign(settings.ranks, 0);
+  for (uint32_t i = 0; i < settings.ranks; ++i) {
+    ranks_.push_back(std::make_unique<Rank>(*this, i, settings.pages));
+    Rank& rank = *ranks_.back();
+    hydrant_domain_options_t domain;
+    hydrant_domain_options_init(&domain);
+    domain.registrar = &rank.registrar.table;
+    domain.watch = HYDRANT_WATCH_CLIENT;
+    domain.mode = settings.domain_mode;
+    domain.budget_bytes = settings.domain_bytes != 0 ? settings.domain_bytes : 1024 * kMiB;
+    if (hydrant_domain_create(&domain, &rank.domain) != GASNET_OK) std::abort();
+  }
+  for (auto& rank : ranks_) {
+    hydrant_messenger_t messenger{};
+    messenger.size = sizeof messenger;
+    messenger.user = rank.get();
+    messenger.max_message_bytes = 4096;
+    messenger.send = send;
+    hydrant_remote_options_t options = settings.options;
+    options.size = sizeof options;
+    options.domain = rank->domain;
+    options.rank = rank->rank;
+    options.ranks = settings.ranks;
+    options.messenger = &messenger;
+    if (hydrant_remote_create(&options, &rank->end) != GASNET_OK) std::abort();
+  }
+}
+
+RemoteWorld::~RemoteWorld() {
+  for (auto& rank : ranks_) hydrant_remote_destroy(rank->end);
+  for (auto& rank : ranks_) hydrant_domain_destroy(rank->domain, HYDRANT_FINI_UNPIN);
+}
+
+int RemoteWorld::send(void* user, uint32_t peer, uint32_t lane, void* /*reply_to*/,
+                      const void* message, size_t len) {
+  auto& rank = *static_cast<Rank*>(user);
+  RemoteWorld& world = *rank.world;
+  const auto* bytes = static_cast<const std::byte*>(message);
+  RemoteMessage copy{rank.rank, peer, lane, {bytes, bytes + len}};
+  {
+    std::lock_guard lock(world.mu_);
+    ++world.sends_;
+    if (world.refuse_[rank.rank] > 0) {
+      --world.refuse_[rank.rank];
+      return world.refuse_code_[rank.rank];
+    }
+    if (world.refuse_each_ != 0 && world.sends_ % world.refuse_each_ == 0)
+      return GASNET_ERR_NOT_READY;
+    ++rank.sent[lane];
+    if (!world.inline_) {
+      world.queue_.push_back(std::move(copy));
+      return GASNET_OK;
+    }
+  }
+  world.hand_over(copy);
+  return GASNET_OK;
+}
+
+void RemoteWorld::hand_over(const RemoteMessage& message) {
+  Rank& to = *ranks_[message.to];
+  // Whether a request may still be replied to is the messenger's word; any pointer will do for yes.
+  void* reply_to = message.lane == HYDRANT_LANE_REQUEST ? this : nullptr;
+  const int code = hydrant_remote_deliver(to.end, message.from, message.bytes.data(),
+                                          message.bytes.size(), reply_to);
+  if (code != GASNET_OK && code != GASNET_ERR_BAD_ARG) std::abort();
+}
+
+size_t RemoteWorld::pending() const {
+  std::lock_guard lock(mu_);
+  return queue_.size();
+}
+
+void RemoteWorld::deliver(size_t i) {
+  RemoteMessage message;
+  {
+    std::lock_guard lock(mu_);
+    message = std::move(queue_[i]);
+    queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  hand_over(message);
+}
+
+void RemoteWorld::poll_all() {
+  for (auto& rank : ranks_) hydrant_remote_poll(rank->end);
+}
+
+void RemoteWorld::settle() {
+  for (int quiet = 0; quiet < 3;) {
+    if (pending() != 0) {
+      deliver();
+      quiet = 0;
+      continue;
+    }
+    int did = 0;
+    for (auto& rank : ranks_) did += hydrant_remote_poll(rank->end);
+    quiet = did == 0 && pending() == 0 ? quiet + 1 : 0;
+  }
+}
+
+void RemoteWorld::refuse(uint32_t rank, int n, int code) {
+  std::lock_guard lock(mu_);
+  refuse_[rank] = n;
+  refuse_code_[rank] = code;
+}
+
+hydrant_remote_stats_t RemoteWorld::stats(uint32_t rank) const {
+  hydrant_remote_stats_t stats{};
+  stats.size = sizeof stats;
+  hydrant_remote_get_stats(ranks_[rank]->end, &stats);
+  return stats;
+}
+
+void remote_pin(RemoteWorld& world, uint32_t from, uint32_t to, uintptr_t addr, size_t len,
+                RemoteResult* result, uint32_t access, uint32_t flags, const void* args,
+                size_t args_len) {
+  hydrant_remote_call_t call{};
+  call.done = [](void* context, hydrant_pin_t pin, const hydrant_remote_outcome_t* outcome) {
+    auto& to_fill = *static_cast<RemoteResult*>(context);
+    to_fill.done = true;
+    to_fill.pin = pin;
+    to_fill.status = outcome->status;
+    to_fill.called = outcome->called;
+    const auto* bytes = static_cast<const std::byte*>(outcome->answer);
+    if (outcome->answer_len != 0) to_fill.answer.assign(bytes, bytes + outcome->answer_len);
+  };
+  call.context = result;
+  call.flags = flags;
+  call.args = args;
+  call.args_len = args_len;
+  hydrant_pin_t pin{};
+  result->code = hydrant_remote_pin(world[from].end, to, addr, len, access, &call, &pin);
+  if (pin.region != nullptr) {
+    result->pin = pin;
+    result->status = GASNET_OK;
+    result->done = true;
+  }
+}
+
+}  // namespace hydrant::testing

@@ -1,0 +1,101 @@
+// Several ends of the remote-pin protocol in one process: a messenger that keeps messages until it is told to
+// deliver one, in any order, so that a test chooses every interleaving. It never drops or duplicates.
+//
+// Threads: send from any; deliver from any, one at a time per world unless the test has its own order.
+#pragma once
+
+#include <hydrant/remote_pin.h>
+
+#include "tests/support/test_registrar.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace hydrant::testing {
+
+struct RemoteMessage {
+  uint32_t from, to;
+  uint32_t lane;
+  std::vector<std::byte> bytes;
+  uint8_t type() const { return static_cast<uint8_t>(bytes.at(3)); }
+};
+
+class RemoteWorld {
+ public:
+  struct Rank {
+    Rank(RemoteWorld& of, uint32_t number, size_t pages);
+    RemoteWorld* world;
+    uint32_t rank;
+    Arena arena;
+    TestRegistrar registrar;
+    hydrant_domain_t domain = 0;
+    hydrant_remote_t end = 0;
+    uint64_t sent[2] = {0, 0};  // by lane
+  };
+  struct Settings {
+    uint32_t ranks = 2;
+    size_t pages = 256;                  // of each rank's arena
+    uint64_t domain_bytes = 0;           // budget; 0: plenty
+    hydrant_remote_options_t options{};  // what is not 0 counts
+    uint32_t domain_mode = HYDRANT_MODE_REGION;
+    bool inline_delivery = false;  // send() delivers before it returns
+  };
+  explicit RemoteWorld(const Settings& settings);
+  RemoteWorld() : RemoteWorld(Settings{}) {}
+  ~RemoteWorld();
+  RemoteWorld(const RemoteWorld&) = delete;
+  RemoteWorld& operator=(const RemoteWorld&) = delete;
+
+  Rank& operator[](uint32_t rank) { return *ranks_[rank]; }
+  uint32_t size() const { return static_cast<uint32_t>(ranks_.size()); }
+
+  // Messages under way.
+  size_t pending() const;
+  const RemoteMessage& message(size_t i) const { return queue_[i]; }
+  // Delivers the i-th that is under way; its reply, if there is one, is under way then.
+  void deliver(size_t i = 0);
+  // Delivers and polls until nothing is left to do.
+  void settle();
+  void poll_all();
+  // The next n sends of this rank find no room, or (broken) no peer.
+  void refuse(uint32_t rank, int n, int code = GASNET_ERR_NOT_READY);
+  // Every n-th; 0: none.
+  void refuse_each(int n) { refuse_each_ = n; }
+
+  hydrant_remote_stats_t stats(uint32_t rank) const;
+
+ private:
+  static int send(void* user, uint32_t peer, uint32_t lane, void* reply_to, const void* message,
+                  size_t len);
+  void hand_over(const RemoteMessage& message);
+
+  mutable std::mutex mu_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::deque<RemoteMessage> queue_;
+  std::vector<int> refuse_, refuse_code_;
+  int refuse_each_ = 0;
+  int sends_ = 0;
+  bool inline_ = false;
+};
+
+// What became of a request.
+struct RemoteResult {
+  int code = -1;  // of the call
+  bool done = false;
+  hydrant_pin_t pin{};
+  int status = -1;
+  int called = 0;
+  std::vector<std::byte> answer;
+  bool held() const { return pin.region != nullptr; }
+};
+
+// Asks `from` for memory of `to`; `result` must stay until it is done.
+void remote_pin(RemoteWorld& world, uint32_t from, uint32_t to, uintptr_t addr, size_t len,
+                RemoteResult* result, uint32_t access = HYDRANT_REMOTE_WRITE, uint32_t flags = 0,
+                const void* args = nullptr, size_t args_len = 0);
+
+}  // namespace hydrant::testing
