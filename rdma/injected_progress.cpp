@@ -53,6 +53,10 @@ void InjectedTransport::copy(Operation& operation) noexcept {
     operation.status = Status::kBroken;
     return;
   }
+  if (operation.ends != nullptr) {
+    operation.status = check_keys(operation);
+    if (operation.status != Status::kOk) return;
+  }
   operation.status =
       operation.is_put
           ? inside_->put(pair.peer, operation.remote, operation.local, operation.bytes, nullptr)
@@ -158,6 +162,7 @@ uint32_t InjectedTransport::complete() noexcept {
       const Operation& operation = operations_[i];
       if (count < kMost && operation.is_copied && operation.done_ns <= now) {
         over[count++] = {operation.completion, operation.status};
+        if (operation.ends != nullptr) give_back(operation.ends);
       } else {
         if (kept != i) operations_[kept] = operation;
         ++kept;

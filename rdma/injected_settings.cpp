@@ -14,7 +14,9 @@ constexpr uint64_t kReorderNs = 20'000;
 constexpr const char* kKnown =
     "send_only, or some of delay=TIME, bandwidth=SIZE (bytes per second), credits=COUNT, "
     "window=SIZE, "
-    "cells=COUNT, depth=COUNT, reorder or reorder=TIME, seed=COUNT, with commas between";
+    "cells=COUNT, depth=COUNT, reorder or reorder=TIME, seed=COUNT, pins or pins=SIZE or "
+    "pins=fake, "
+    "with commas between";
 
 enum class Kind { kTime, kSize, kCount };
 struct Item {
@@ -26,7 +28,7 @@ struct Item {
   void (*set)(InjectedNetwork&, uint64_t) noexcept;
 };
 
-constexpr std::array<Item, 8> kItems = {{
+constexpr std::array<Item, 9> kItems = {{
     {"delay", Kind::kTime, 0, kSecondNs, "a time up to 1s, such as 5us",
      [](InjectedNetwork& net, uint64_t value) noexcept { net.delay_ns = value; }},
     {"bandwidth", Kind::kSize, 1024, uint64_t{1} << 50, "bytes per second from 1K, such as 10G",
@@ -49,6 +51,9 @@ constexpr std::array<Item, 8> kItems = {{
      [](InjectedNetwork& net, uint64_t value) noexcept { net.reorder_ns = value; }},
     {"seed", Kind::kCount, 0, UINT64_MAX, "a count",
      [](InjectedNetwork& net, uint64_t value) noexcept { net.seed = value; }},
+    {"pins", Kind::kSize, 4096, uint64_t{1} << 50,
+     "a size from 4K, such as 64M, or fake, or nothing",
+     [](InjectedNetwork& net, uint64_t value) noexcept { net.pin_bytes = value; }},
 }};
 
 constexpr int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
@@ -95,6 +100,11 @@ class Parser {
       if (name == "reorder" && !has_value) {
         default_reorder_ = true;
         return Status::kOk;
+      }
+      if (name == "pins") {
+        made_.network.has_pins = true;
+        made_.network.pins_are_fake = value == "fake";
+        if (!has_value || made_.network.pins_are_fake) return Status::kOk;
       }
       return set(kItems[i], value);
     }

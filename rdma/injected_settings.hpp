@@ -3,6 +3,7 @@
 //
 //   send_only                         only messages: no one-sided operations, no shared memory
 //   delay=5us,bandwidth=10G,depth=64  a network with one-sided operations; docs/put_get.md has the list
+//   delay=5us,pins=64M                the same, whose adapter moves data between pinned memory only
 //
 // Threads: any. Errors: kBadArg, naming the text and what is known.
 #pragma once
@@ -24,6 +25,9 @@ struct InjectedNetwork {
   uint32_t credits = 128;  // messages under way to one peer in one lane
   uint32_t cells = 0;      // taken or under way in one lane
   uint32_t depth = 256;    // one-sided operations under way
+  bool has_pins = false;   // they move data between pinned memory only
+  bool pins_are_fake = false;
+  uint64_t pin_bytes = 0;  // pinned at once
 };
 
 struct Injection {

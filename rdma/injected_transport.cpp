@@ -41,6 +41,9 @@ Status InjectedTransport::init(const JobPlace& place) noexcept {
     if (pairs_ == nullptr || operations_ == nullptr)
       return fail(Status::kResource, "no memory for the injected network");
   }
+  if (network_.has_pins && depth_ != 0) {
+    if (const Status status = open_pins(); status != Status::kOk) return status;
+  }
   for (uint32_t i = 0; i < ranks_; ++i) {
     Pair& pair = pairs_[i];
     pair.peer = place.node_ranks[i];
@@ -187,6 +190,8 @@ Status InjectedTransport::write(Rank peer, uintptr_t dest, const void* source,
                                 size_t bytes) noexcept {
   Pair* pair = pair_with(peer);
   if (pair == nullptr) return Status::kBadArg;
+  if (pins_ != nullptr)
+    return fail_plainly(Status::kUnsupported, "this transport reaches pinned memory only");
   const Status written = inside_->write(peer, dest, source, bytes);
   if (written != Status::kOk) return written;
   const MutexLock lock(mu_);
@@ -217,33 +222,43 @@ Status InjectedTransport::reach(Pair& pair, uintptr_t remote, size_t bytes) noex
   return status;
 }
 
+Status InjectedTransport::admit(Pair& pair, uint64_t now) noexcept {
+  advance(now);
+  if (pair.is_lost) return fail(Status::kBroken, "rank %u is gone", pair.peer);
+  return operation_count_ == depth_ ? Status::kNotReady : Status::kOk;
+}
+
 Status InjectedTransport::begin(Rank peer, const Operation& wanted) noexcept {
   if (depth_ == 0)
     return fail_plainly(Status::kUnsupported, "this transport has no one-sided operations");
+  if (pins_ != nullptr)
+    return fail_plainly(Status::kUnsupported, "this transport reaches pinned memory only");
   Pair* pair = pair_with(peer);
   if (pair == nullptr) return Status::kBadArg;
   const MutexLock lock(mu_);
   const uint64_t now = clock_();
-  advance(now);
-  if (pair->is_lost) return fail(Status::kBroken, "rank %u is gone", peer);
-  if (operation_count_ == depth_) return Status::kNotReady;
+  if (const Status admitted = admit(*pair, now); admitted != Status::kOk) return admitted;
   if (const Status reached = reach(*pair, wanted.remote, wanted.bytes); reached != Status::kOk)
     return reached;
+  start(*pair, wanted, now);
+  return Status::kOk;
+}
+
+void InjectedTransport::start(Pair& pair, const Operation& wanted, uint64_t now) noexcept {
   Operation& operation = operations_[operation_count_++];
   operation = wanted;
-  operation.pair = pair;
+  operation.pair = &pair;
   if (wanted.is_put) {
-    ++pair->puts_begun;
-    pair->last_put_ns = std::max(pair->last_put_ns, pair->out.send(now, wanted.bytes));
-    operation.copy_ns = pair->last_put_ns;
+    ++pair.puts_begun;
+    pair.last_put_ns = std::max(pair.last_put_ns, pair.out.send(now, wanted.bytes));
+    operation.copy_ns = pair.last_put_ns;
     operation.done_ns = operation.copy_ns + network_.delay_ns;
   } else {
     // The request goes there, the bytes come back.
-    operation.copy_ns = pair->back.send(pair->out.send(now, 0), wanted.bytes);
+    operation.copy_ns = pair.back.send(pair.out.send(now, 0), wanted.bytes);
     operation.done_ns = operation.copy_ns;
   }
   expect(operation.copy_ns);
-  return Status::kOk;
 }
 
 Status InjectedTransport::put_pieces(Rank, std::span<const Piece>) noexcept {

@@ -7,6 +7,12 @@
 // the source of a put is read as late as that, so whoever writes to it before the completion is seen to.
 // Nothing of another rank is mapped.
 //
+// With pins it behaves like an adapter that moves data between pinned memory only: put_pinned() and
+// get_pinned() in place of put() and get(), and a registrar (injected_pins.hpp). This rank's keys are checked
+// when an operation begins and when it arrives, the peer's when it arrives: its registration's record is
+// read as the data would be, by the transport inside. What a key does not allow moves nothing. The peer's
+// check and the copy are two steps: that the peer unpins in between is not found out.
+//
 // Things move in poll(), reserve() and put(), and, for those who call none of these, in a thread of its own a
 // little later: a network carries on when its client computes.
 //
@@ -15,6 +21,8 @@
 #pragma once
 
 #include "firehose/base/thread.hpp"
+#include "rdma/injected_keys.hpp"
+#include "rdma/injected_pins.hpp"
 #include "rdma/injected_settings.hpp"
 #include "rdma/injected_stream.hpp"
 #include "rdma/injected_wire.hpp"
@@ -57,11 +65,13 @@ class InjectedTransport final : public Transport {
     return inside_->add_segment(peer, peer_addr, bytes, local);
   }
   void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
-  // Is there at once; the wire is as busy as if it carried it, so a message committed later comes later.
+  // Is there at once; the wire is as busy as if it carried it, so a message committed later comes later. Not
+  // where only pinned memory is reached.
   Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
 
   uint32_t abilities() const noexcept override {
-    return depth_ != 0 ? kOneSided | kPutsBeforeMessages : 0;
+    if (depth_ == 0) return 0;
+    return (pins_ != nullptr ? kPinned : kOneSided) | kPutsBeforeMessages;
   }
   uint32_t depth() const noexcept override { return depth_; }
   // What the transport inside makes of the memory is told by the completion; but kUnsupported at once where
@@ -73,6 +83,16 @@ class InjectedTransport final : public Transport {
   Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
   Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
 
+  std::unique_ptr<Registrar> make_registrar() noexcept override;
+  uint32_t pinned_inline_bytes() const noexcept override {
+    return pins_ != nullptr ? kPinnedInlineBytes : 0;
+  }
+  // Errors at once: kUnsupported as above; kRefused: by the local key. By the completion: kRefused by either.
+  Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                    Completion* completion) noexcept override;
+  Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                    Completion* completion) noexcept override;
+
   // Completions count as well.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;
@@ -83,6 +103,8 @@ class InjectedTransport final : public Transport {
   void bury(Rank peer) noexcept override;
 
  private:
+  static constexpr uint32_t kPinnedInlineBytes = 64;
+
   struct Pair {
     Rank peer = 0;
     bool is_lost = false;
@@ -94,6 +116,14 @@ class InjectedTransport final : public Transport {
     uint64_t puts_done = 0;
     uint64_t last_put_ns = 0;  // when the last one begun arrives
   };
+  // What an operation between pinned memory has beside.
+  struct PinnedEnds {
+    InjectedKey remote;
+    InjectedKey local;
+    bool is_inlined = false;  // the source is `inlined`, and needs no key
+    std::byte inlined[kPinnedInlineBytes];
+    PinnedEnds* next = nullptr;  // of those that are free
+  };
   struct Operation {
     Pair* pair = nullptr;
     bool is_put = false;
@@ -103,6 +133,7 @@ class InjectedTransport final : public Transport {
     void* local = nullptr;
     size_t bytes = 0;
     Completion* completion = nullptr;
+    PinnedEnds* ends = nullptr;
     uint64_t copy_ns = 0;
     uint64_t done_ns = 0;
   };
@@ -117,7 +148,16 @@ class InjectedTransport final : public Transport {
   void finish_commit(Outgoing& room, uint32_t tag, const Cell* cell, uint32_t bytes) noexcept;
   Status reach(Pair& pair, uintptr_t remote, size_t bytes) noexcept HYDRANT_REQUIRES(mu_);
   Status begin(Rank peer, const Operation& operation) noexcept;
+  Status admit(Pair& pair, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
+  void start(Pair& pair, const Operation& operation, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
   void expect(uint64_t due_ns) noexcept HYDRANT_REQUIRES(mu_);
+
+  // injected_pinned.cpp
+  Status open_pins() noexcept HYDRANT_EXCLUDES(mu_);
+  Status begin_pinned(Rank peer, Operation& operation, const Pinned& remote,
+                      const Pinned& local) noexcept;
+  Status check_keys(const Operation& operation) noexcept HYDRANT_REQUIRES(mu_);
+  void give_back(PinnedEnds* ends) noexcept HYDRANT_REQUIRES(mu_);
 
   // injected_progress.cpp
   void advance(uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
@@ -140,11 +180,15 @@ class InjectedTransport final : public Transport {
   std::unique_ptr<Pair[]> pairs_;  // ascending ranks, this one included
   uint32_t ranks_ = 0;
   Rank self_ = 0;
+  std::unique_ptr<InjectedPins> pins_;  // null: any memory
 
   Mutex mu_;
   // In the order in which they began.
   std::unique_ptr<Operation[]> operations_ HYDRANT_GUARDED_BY(mu_);
   uint32_t operation_count_ HYDRANT_GUARDED_BY(mu_) = 0;
+  // As many as operations, where these are between pinned memory.
+  std::unique_ptr<PinnedEnds[]> pinned_ends_ HYDRANT_GUARDED_BY(mu_);
+  PinnedEnds* free_ends_ HYDRANT_GUARDED_BY(mu_) = nullptr;
   uint32_t cells_out_[kLaneCount] HYDRANT_GUARDED_BY(mu_) = {};
   // Nothing is due before, but what the transport inside had no room for.
   uint64_t next_due_ns_ HYDRANT_GUARDED_BY(mu_) = UINT64_MAX;

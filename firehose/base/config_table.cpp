@@ -463,8 +463,8 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .default_text = "",
      .effect =
          "For measuring and tests, the same on all ranks: what stands between this job and its "
-         "transport, messages alone or a network with delay, bandwidth and credits; another "
-         "text is an error of init.",
+         "transport, messages alone or a network with delay, bandwidth, credits or pinned memory; "
+         "another text is an error of init.",
      .choices = "send_only|ITEM=VALUE,..."},
 }};
 

@@ -51,22 +51,50 @@ TEST(InjectedSettings, ReorderWithoutATimeFollowsTheDelay) {
   EXPECT_EQ(parsed("delay=5us").network.reorder_ns, 0u);
 }
 
+TEST(InjectedSettings, PinsHaveALimitOrAreFakeOrNeither) {
+  EXPECT_FALSE(parsed("delay=5us").network.has_pins);
+  const Injection plain = parsed("pins");
+  EXPECT_TRUE(plain.has_network && plain.hides_memory() && plain.network.has_pins);
+  EXPECT_FALSE(plain.network.pins_are_fake);
+  EXPECT_EQ(plain.network.pin_bytes, 0u);
+  const Injection limited = parsed("delay=5us,pins=64K");
+  EXPECT_TRUE(limited.network.has_pins);
+  EXPECT_FALSE(limited.network.pins_are_fake);
+  EXPECT_EQ(limited.network.pin_bytes, 65536u);
+  EXPECT_EQ(limited.network.delay_ns, 5000u);
+  const Injection fake = parsed("pins=fake,depth=2");
+  EXPECT_TRUE(fake.network.has_pins && fake.network.pins_are_fake);
+  EXPECT_EQ(fake.network.pin_bytes, 0u);
+}
+
 TEST(InjectedSettings, MistakesNameTheTextAndWhatIsKnown) {
   struct Case {
     const char* text;
     const char* named;
   };
-  for (const Case& now :
-       {Case{"dely=5us", "'dely=5us' is not known"}, Case{"sendonly", "'sendonly' is not known"},
-        Case{"send_only=1", "is not known"}, Case{"delay=5us,,seed=1", "'' is not known"},
-        Case{"delay", "delay"}, Case{"delay=", "a time up to 1s"},
-        Case{"delay=2s", "a time up to 1s"}, Case{"delay=fast", "'fast' for delay"},
-        Case{"credits=0", "from 1 to 4096"}, Case{"credits=4097", "from 1 to 4096"},
-        Case{"bandwidth=0", "bytes per second"}, Case{"depth=0", "1048576"},
-        Case{"cells=-1", "'-1' for cells"}, Case{"window=0", "such as 64K"},
-        Case{"reorder=0", "or nothing"}, Case{"reorder=", "or nothing"},
-        Case{"seed=x", "'x' for seed"}, Case{"delay=1us,delay=2us", "delay is said twice"},
-        Case{"send_only,send_only", "said twice"}}) {
+  for (const Case& now : {Case{"dely=5us", "'dely=5us' is not known"},
+                          Case{"sendonly", "'sendonly' is not known"},
+                          Case{"send_only=1", "is not known"},
+                          Case{"delay=5us,,seed=1", "'' is not known"},
+                          Case{"delay", "delay"},
+                          Case{"delay=", "a time up to 1s"},
+                          Case{"delay=2s", "a time up to 1s"},
+                          Case{"delay=fast", "'fast' for delay"},
+                          Case{"credits=0", "from 1 to 4096"},
+                          Case{"credits=4097", "from 1 to 4096"},
+                          Case{"bandwidth=0", "bytes per second"},
+                          Case{"depth=0", "1048576"},
+                          Case{"cells=-1", "'-1' for cells"},
+                          Case{"window=0", "such as 64K"},
+                          Case{"reorder=0", "or nothing"},
+                          Case{"reorder=", "or nothing"},
+                          Case{"seed=x", "'x' for seed"},
+                          Case{"pins=0", "'0' for pins"},
+                          Case{"pins=", "or fake"},
+                          Case{"pins=real", "from 4K"},
+                          Case{"pins,pins=fake", "pins is said twice"},
+                          Case{"delay=1us,delay=2us", "delay is said twice"},
+                          Case{"send_only,send_only", "said twice"}}) {
     SCOPED_TRACE(now.text);
     Injection injection;
     injection.network.seed = 99;
@@ -80,7 +108,7 @@ TEST(InjectedSettings, MistakesNameTheTextAndWhatIsKnown) {
   Injection injection;
   EXPECT_EQ(parse_injection("speed=5", &injection), Status::kBadArg);
   for (const char* known : {"send_only", "delay=", "bandwidth=", "credits=", "window=", "cells=",
-                            "depth=", "reorder", "seed="}) {
+                            "depth=", "reorder", "seed=", "pins=SIZE"}) {
     EXPECT_NE(std::string(last_error_text()).find(known), std::string::npos) << known;
   }
 }
