@@ -51,6 +51,7 @@ NETWORKS = {
     "few credits": {"HYDRANT_INJECT": "delay=5us,credits=2,depth=2", "HYDRANT_PATH": "am"},
     "nearly no room": {"HYDRANT_INJECT": "delay=5us,credits=4,depth=1", "GASNET_NBI_THROTTLE": "1"},
     "long messages over it": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "am_long"},
+    "between pinned memory": {"HYDRANT_INJECT": NETWORK + ",pins"},
 }
 FAULT = r"bytes at 0x[0-9a-f]+ of rank 1 cannot be reached"
 
@@ -139,8 +140,9 @@ class RmaJobs(unittest.TestCase):
         self.holds("par", 2, "counts", two, two, two, two, "self", HYDRANT_INJECT=NETWORK)
         self.holds("par", 2, "counts", *["bounce"] * 4, "self", HYDRANT_INJECT=NETWORK, HYDRANT_PATH="bounce")
         by_message = ["am_medium", "am_medium", "am_long", "am_medium", "self"]
-        self.holds("par", 2, "counts", *by_message, HYDRANT_INJECT="send_only",
-                   HYDRANT_MEDIUM_LONG_THRESHOLD="65536")
+        for network in ("send_only", NETWORK + ",pins"):
+            self.holds("par", 2, "counts", *by_message, HYDRANT_INJECT=network,
+                       HYDRANT_MEDIUM_LONG_THRESHOLD="65536")
 
     # 9 MiB are more than one Long.
     def test_a_series_of_longs(self):
