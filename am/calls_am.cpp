@@ -23,8 +23,8 @@ void complete(gex_Event_t* lc_opt) noexcept {
 Status check(const Sending& message, const gex_Event_t* lc_opt) noexcept {
   if (!is_wired()) [[unlikely]]
     return fail(Status::kNotInit, "no client is initialised");
-  if (job().debug) [[unlikely]]
-    check_no_locks("an Active Message is sent");
+  if (job().careful) [[unlikely]]
+    check_carefully("an Active Message is sent");
   if (message.nargs > kMaxArgs) [[unlikely]]
     return fail(Status::kBadArg, "%u arguments; the most is %u", message.nargs, kMaxArgs);
   if (message.category == Category::kMedium && message.bytes > max_medium()) [[unlikely]]
@@ -80,7 +80,7 @@ int reply(Sending& message, hydrant_token* token, gex_Event_t* lc_opt, const cha
 // Most Shorts have nothing about them that check() or send() would have to say anything to. They go
 // straight to the transport; everything else, and who finds no room, takes the general way.
 bool is_plain(const Job& the_job, unsigned nargs) noexcept {
-  return the_job.state.load(std::memory_order_acquire) != JobState::kNew && !the_job.debug &&
+  return the_job.state.load(std::memory_order_acquire) != JobState::kNew && !the_job.careful &&
          nargs <= kMaxArgs;
 }
 
@@ -185,7 +185,7 @@ int gasnet_AMPoll(void) {
   return GASNET_OK;
 }
 
-uint32_t hydrant_poll(void) { return poll_all(); }
+uint32_t hydrant_am_poll(void) { return poll_all(); }
 int hydrant_give_way(uint32_t misses) { return give_way(misses) ? 1 : 0; }
 void hydrant_sleep(int needed) { sleep_announced(needed != 0); }
 

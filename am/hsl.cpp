@@ -75,6 +75,12 @@ void check_no_locks(const char* doing) noexcept {
   }
 }
 
+void check_carefully(const char* doing) noexcept {
+  const Job& the_job = job();
+  if (the_job.debug) check_no_locks(doing);
+  if (the_job.before_telling != nullptr) the_job.before_telling();
+}
+
 }  // namespace hydrant
 
 extern "C" {

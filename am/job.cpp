@@ -76,7 +76,7 @@ Status start_job(int* argc, char*** argv, const hydrant_client_info& info) noexc
   if (const Status status = check_layout(info); status != Status::kOk) return status;
   the_job.single_threaded = info.thread_mode != 2;
   the_job.segment_mode = info.segment_mode;
-  the_job.debug = info.debug != 0;
+  the_job.debug = the_job.careful = info.debug != 0;
   // Ticks are worth something 10 ms after they were first looked at: by the end of this, and not in the
   // middle of what some rank times first while others wait for it.
   (void)hydrant_tools_ticks_now_slowly();

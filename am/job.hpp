@@ -33,7 +33,12 @@ struct Job {
 
   bool single_threaded = true;  // SEQ and PARSYNC: one thread at a time is inside
   bool debug = false;           // the client was compiled with GASNET_DEBUG
-  uint32_t segment_mode = 0;    // 0 FAST, 1 LARGE, 2 EVERYTHING
+  // Calls that tell other ranks something look more closely: debug, or there is a before_telling.
+  bool careful = false;
+  // Runs before this rank tells others anything, in handlers as well; set before the job is wired. What it
+  // makes true, they may rely on when they are told. Null: nothing.
+  void (*before_telling)() noexcept = nullptr;
+  uint32_t segment_mode = 0;  // 0 FAST, 1 LARGE, 2 EVERYTHING
 
   std::unique_ptr<Bootstrap> bootstrap;
   // Held around calls of the bootstrap once client threads may make them at the same time.

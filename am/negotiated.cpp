@@ -46,7 +46,7 @@ size_t limit(const Preparing& want) noexcept {
 
 Status check(const Preparing& want, const SourceDescriptor& source) noexcept {
   if (!is_wired()) return fail(Status::kNotInit, "no client is initialised");
-  if (job().debug) check_no_locks("an Active Message is prepared");
+  if (job().careful) check_carefully("an Active Message is prepared");
   if (source.in_use) {
     return fail(Status::kBadArg,
                 "this thread has prepared a message already; commit or cancel it first");

@@ -1,5 +1,6 @@
 # libhydrant: GASNet's API, put together from the objects of its layers. hydrant_static and hydrant_shared;
-# Hydrant::hydrant is the one that BUILD_SHARED_LIBS chooses. Not the pin cache: that is libfirehose.
+# Hydrant::hydrant is the one that BUILD_SHARED_LIBS chooses. The pin cache is not in it: it is a client of
+# libfirehose like any other.
 
 set(layers hydrant_base_objects hydrant_bootstrap hydrant_shm hydrant_am_objects hydrant_am_tools
            hydrant_extended)
@@ -9,10 +10,10 @@ foreach(layer IN LISTS layers)
 endforeach()
 
 add_library(hydrant_static STATIC ${objects})
-target_link_libraries(hydrant_static PUBLIC stdc++ m Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(hydrant_static PUBLIC firehose_static stdc++ m Threads::Threads ${CMAKE_DL_LIBS})
 
 add_library(hydrant_shared SHARED ${objects})
-target_link_libraries(hydrant_shared PRIVATE m Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(hydrant_shared PRIVATE firehose_shared m Threads::Threads ${CMAKE_DL_LIBS})
 set(export_list "${PROJECT_SOURCE_DIR}/am/libhydrant.map")
 # nodelete: threads keep state of the library until they end, and one is the library's own.
 target_link_options(

@@ -117,4 +117,52 @@ class ReturnableList {
   alignas(64) std::atomic<T*> returned_{nullptr};  // written by other threads
 };
 
+// What other threads hand to an owner, for him to go on with. T has T* next.
+template <typename T>
+class HandedBack {
+ public:
+  // Any thread.
+  void push(T* object) noexcept {
+    T* head = fresh_.load(std::memory_order_relaxed);
+    do {
+      object->next = head;
+      // Pairs with the acquire in take_all().
+    } while (!fresh_.compare_exchange_weak(head, object, std::memory_order_release,
+                                           std::memory_order_relaxed));
+  }
+  // The owner: it waits for the next time.
+  void keep(T* object) noexcept {
+    object->next = nullptr;
+    *kept_tail_ = object;
+    kept_tail_ = &object->next;
+  }
+  // The owner: all there are, those that were kept first.
+  T* take_all() noexcept {
+    if (fresh_.load(std::memory_order_relaxed) != nullptr) {
+      T* newest = fresh_.exchange(nullptr, std::memory_order_acquire);
+      T* oldest = nullptr;
+      while (newest != nullptr) {
+        T* next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+      }
+      while (oldest != nullptr) {
+        T* next = oldest->next;
+        keep(oldest);
+        oldest = next;
+      }
+    }
+    T* all = kept_;
+    kept_ = nullptr;
+    kept_tail_ = &kept_;
+    return all;
+  }
+
+ private:
+  T* kept_ = nullptr;
+  T** kept_tail_ = &kept_;
+  alignas(64) std::atomic<T*> fresh_{nullptr};
+};
+
 }  // namespace hydrant

@@ -34,15 +34,15 @@ void complain_of(const std::vector<Rank>& missing, const char* call, const char*
               missing.size() == 1 ? "has" : "have");
 }
 
-[[gnu::cold]] void refuse_call(const char* call) noexcept {
+[[gnu::cold]] void look_closely(const char* call) noexcept {
   if (the_barriers == nullptr) fatal("%s before a client is initialised", call);
   if (handler_depth != 0) fatal("%s in a handler", call);
-  check_no_locks(call);
+  check_carefully(call);
 }
 
 inline Barriers& enter(const char* call) noexcept {
-  if (the_barriers == nullptr || handler_depth != 0 || job().debug) [[unlikely]]
-    refuse_call(call);
+  if (the_barriers == nullptr || handler_depth != 0 || job().careful) [[unlikely]]
+    look_closely(call);
   return *the_barriers;
 }
 

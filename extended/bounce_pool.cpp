@@ -1,6 +1,7 @@
 #include "extended/bounce_pool.hpp"
 
 #include "am/exit.hpp"
+#include "am/job.hpp"
 #include "am/waiting.hpp"
 #include "firehose/base/buffer_pool.hpp"
 #include "firehose/base/config.hpp"
@@ -31,10 +32,17 @@ class NoRegistrar final : public Registrar {
 // Two classes: pieces of the largest size and small puts, half of the memory each.
 constexpr size_t kSmallBytes = 1024;
 
-std::unique_ptr<BufferPool> make_pool() noexcept {
-  // Both live as long as the process: threads may be inside when it ends.
+// Registrar and pool live as long as the process: threads may be inside when it ends.
+Registrar* make_pool_registrar() noexcept {
+  Transport* transport = job().transport.get();
+  if (transport != nullptr && (transport->abilities() & Transport::kPinned) != 0)
+    return transport->make_registrar().release();
   alignas(NoRegistrar) static std::byte place[sizeof(NoRegistrar)];
-  auto& registrar = *new (place) NoRegistrar;
+  return new (place) NoRegistrar;
+}
+
+std::unique_ptr<BufferPool> make_pool() noexcept {
+  Registrar* registrar = make_pool_registrar();
   BufferPoolOptions options;
   options.name = "bounce buffers";
   options.largest_bytes = std::bit_floor(knob_number(Knob::kBounceMax));
@@ -47,7 +55,7 @@ std::unique_ptr<BufferPool> make_pool() noexcept {
   options.shares[static_cast<size_t>(classes)] = 1;
   options.larger_classes = BufferPoolOptions::kMaxClasses;
   std::unique_ptr<BufferPool> pool;
-  if (BufferPool::create(registrar, options, &pool) != Status::kOk) {
+  if (registrar == nullptr || BufferPool::create(*registrar, options, &pool) != Status::kOk) {
     log_warning("puts and gets do without buffers of their own and go by messages: %s",
                 last_error_text());
   }
@@ -66,7 +74,7 @@ size_t bounce_buffer_bytes() noexcept {
   return buffers != nullptr ? buffers->largest_bytes() : 0;
 }
 
-Status take_bounce_buffer(size_t bytes, bool immediate, void** buffer) noexcept {
+Status take_bounce_buffer(size_t bytes, bool immediate, BounceBuffer* buffer) noexcept {
   PoolBuffer taken;
   Status status = the_buffers()->take(bytes, &taken);
   if (status == Status::kNotReady && !immediate) {
@@ -77,7 +85,7 @@ Status take_bounce_buffer(size_t bytes, bool immediate, void** buffer) noexcept 
       status = the_buffers()->take(bytes, &taken);
     } while (status == Status::kNotReady);
   }
-  if (status == Status::kOk) *buffer = taken.addr;
+  if (status == Status::kOk) *buffer = {taken.addr, taken.key};
   return status;
 }
 

@@ -13,7 +13,11 @@ namespace hydrant {
 size_t bounce_buffer_bytes() noexcept;
 // At most bounce_buffer_bytes(). Polls until there is one, unless `immediate`. Errors: kNotReady; kBroken:
 // the job is ending.
-Status take_bounce_buffer(size_t bytes, bool immediate, void** buffer) noexcept;
+struct BounceBuffer {
+  void* addr = nullptr;
+  const std::byte* key = nullptr;  // of the transport's registrar, if it has one
+};
+Status take_bounce_buffer(size_t bytes, bool immediate, BounceBuffer* buffer) noexcept;
 void give_bounce_buffer(void* buffer) noexcept;
 
 }  // namespace hydrant

@@ -18,6 +18,10 @@ inline constexpr uint32_t kGetLongHandler = 8;
 inline constexpr uint32_t kGotMediumHandler = 9;
 inline constexpr uint32_t kGotLongHandler = 10;
 
+// Remote pins (firehose_binding.cpp).
+inline constexpr uint32_t kRemotePinHandler = 13;
+inline constexpr uint32_t kRemotePinReplyHandler = 14;
+
 // Broadcasts (broadcast.cpp).
 inline constexpr uint32_t kBroadcastHandler = 11;
 inline constexpr uint32_t kBroadcastDoneHandler = 12;

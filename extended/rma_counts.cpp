@@ -8,8 +8,9 @@ using namespace hydrant;
 
 namespace {
 
-constexpr const char* kNames[] = {"self",   "inlined", "mapped",    "cma",
-                                  "direct", "bounce",  "am_medium", "am_long"};
+constexpr const char* kNames[] = {"self",     "inlined",   "mapped",     "cma",
+                                  "firehose", "in_move",   "rendezvous", "direct",
+                                  "bounce",   "am_medium", "am_long"};
 static_assert(sizeof kNames / sizeof *kNames == HYDRANT_PATH_COUNT);
 
 // Others count on meanwhile.

@@ -228,6 +228,14 @@ Status go_on_by_messages(RmaThread& thread, const Transfer& rest, Pieces& pieces
   return start_pieces(thread, choose_messages(paths(), rest), rest, pieces);
 }
 
+Status send_one_message(const Transfer& part, Pieces& pieces) noexcept {
+  count_start(pieces, part.peer);
+  const Status status = part.is_put() ? start_put(part, Path::kAmMedium, pieces)
+                                      : start_get(part, Path::kAmMedium, pieces);
+  if (status != Status::kOk) uncount_start(pieces);
+  return status;
+}
+
 Status fill_by_messages(RmaThread& thread, Rank peer, uintptr_t remote, int value, size_t bytes,
                         Pieces& pieces) noexcept {
   if (const Status room = make_room(thread, pieces, false); room != Status::kOk) return room;

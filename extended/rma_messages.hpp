@@ -22,6 +22,8 @@ Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
                             Pieces& pieces) noexcept;
 // The rest of an operation that went another way until here, which counts it.
 Status go_on_by_messages(RmaThread& thread, const Transfer& rest, Pieces& pieces) noexcept;
+// One message's worth, at once or not at all (kNotReady); it takes no room of the thread's.
+Status send_one_message(const Transfer& part, Pieces& pieces) noexcept;
 Status fill_by_messages(RmaThread& thread, Rank peer, uintptr_t remote, int value, size_t bytes,
                         Pieces& pieces) noexcept;
 

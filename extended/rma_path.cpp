@@ -4,6 +4,7 @@
 #include "am/segments.hpp"
 #include "am/send.hpp"
 #include "extended/device_memory.hpp"
+#include "extended/firehose_binding.hpp"
 #include "extended/rma_thread.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
@@ -37,6 +38,8 @@ void force(Paths& paths, std::string_view forced) noexcept {
   paths.mapped = false;
   if (forced == "cma") return;
   paths.cma = false;
+  if (forced == "firehose") return;
+  paths.pinned = false;
   paths.bounce_first = forced == "bounce";
   if (forced == "direct" || forced == "bounce") return;
   // Everything goes by messages then, to this process itself, too.
@@ -74,10 +77,10 @@ void choose_paths() noexcept {
   const bool at_once = (abilities & Transport::kCompletesAtOnce) != 0;
   paths.mapped = true;
   paths.cma = one_sided && at_once;
+  paths.pinned = firehose_is_on();
   paths.direct = paths.bounce = one_sided && !at_once;
   paths.am_long[0] = knob_number(Knob::kUseLongPuts) != 0;
   paths.am_long[1] = knob_number(Knob::kUseLongGets) != 0;
-  paths.bounce_max = knob_number(Knob::kBounceMax);
   paths.medium_max = max_medium();
   paths.long_above = std::min<size_t>(knob_number(Knob::kMediumLongThreshold), paths.medium_max);
   const uint64_t most =
@@ -107,6 +110,7 @@ std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t by
 
 Path choose_path(const Paths& paths, const Transfer& what) noexcept {
   if (paths.cma) return Path::kCma;
+  if (paths.pinned) return Path::kFirehose;
   if (paths.direct && !paths.bounce_first && !(what.is_put() && what.source_is_free))
     return Path::kDirect;
   if (paths.bounce) return Path::kBounce;

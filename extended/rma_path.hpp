@@ -5,6 +5,10 @@
 //   this rank                                       self        yes
 //   a rank of this node, mapped here                mapped      yes
 //   a rank whose memory the kernel copies (CMA)     cma         yes
+//   a rank across a network between pinned memory  (rma_pinned.hpp)
+//     there is a firehose                           firehose    no
+//     there is none, and little data                in_move     no
+//     there is none                                 rendezvous  no
 //   a rank across a network with one-sided calls:
 //     a get; a put whose source stays as it is      direct      no
 //     a put whose source does not                   bounce      no
@@ -30,6 +34,9 @@ enum class Path : uint32_t {
   kInlined = HYDRANT_PATH_INLINED,
   kMapped = HYDRANT_PATH_MAPPED,
   kCma = HYDRANT_PATH_CMA,
+  kFirehose = HYDRANT_PATH_FIREHOSE,
+  kInMove = HYDRANT_PATH_IN_MOVE,
+  kRendezvous = HYDRANT_PATH_RENDEZVOUS,
   kDirect = HYDRANT_PATH_DIRECT,
   kBounce = HYDRANT_PATH_BOUNCE,
   kAmMedium = HYDRANT_PATH_AM_MEDIUM,
@@ -43,12 +50,12 @@ struct Paths {
   bool self = true;  // each: may be taken
   bool mapped = false;
   bool cma = false;
+  bool pinned = false;
   bool direct = false;
   bool bounce = false;
   bool am_long[2] = {false, false};  // puts, gets
   bool inlined = true;               // callers may decide for themselves
   bool bounce_first = false;         // also where the source stays as it is
-  size_t bounce_max = 0;             // bytes of a piece
   size_t long_above = 0;             // bytes
   size_t medium_max = 0;
   uint64_t depth = 1;      // pieces of a thread under way

@@ -17,7 +17,7 @@ namespace hydrant {
 struct PostedPiece : Transport::Completion {
   Pieces* pieces = nullptr;
   RmaThread* home = nullptr;
-  void* buffer = nullptr;   // of the pool, or null
+  BounceBuffer buffer{};    // of the pool, or null
   void* copy_to = nullptr;  // of a get that bounces
   Rank peer = 0;
   uintptr_t remote = 0;
@@ -28,7 +28,7 @@ struct PostedPiece : Transport::Completion {
 namespace {
 
 void give(PostedPiece* piece) noexcept {
-  if (piece->buffer != nullptr) give_bounce_buffer(piece->buffer);
+  if (piece->buffer.addr != nullptr) give_bounce_buffer(piece->buffer.addr);
   if (Adopted<RmaThread>::is_mine(piece->home)) {
     piece->home->posted.give_mine(piece);
   } else {
@@ -39,7 +39,7 @@ void give(PostedPiece* piece) noexcept {
 void on_completion(Transport::Completion& completion, Status status) noexcept {
   auto* piece = static_cast<PostedPiece*>(&completion);
   if (status == Status::kOk && piece->copy_to != nullptr)
-    std::memcpy(piece->copy_to, piece->buffer, piece->bytes);
+    std::memcpy(piece->copy_to, piece->buffer.addr, piece->bytes);
   Pieces& pieces = *piece->pieces;
   const Rank peer = piece->peer;
   const uintptr_t remote = piece->remote;
@@ -59,7 +59,7 @@ PostedPiece* take_piece(RmaThread& thread) noexcept {
   if (piece == nullptr) return nullptr;
   piece->done = on_completion;
   piece->home = &thread;
-  piece->buffer = nullptr;
+  piece->buffer = {};
   piece->copy_to = nullptr;
   return piece;
 }
@@ -95,7 +95,7 @@ Status start(RmaThread& thread, const Transfer& part, Pieces& pieces, bool bounc
       give(piece);
       return status;
     }
-    local = piece->buffer;
+    local = piece->buffer.addr;
     if (part.is_put()) {
       std::memcpy(local, part.local, part.bytes);
     } else {

@@ -18,6 +18,7 @@
 namespace hydrant {
 
 struct PostedPiece;
+struct PinnedPiece;
 
 class RmaThread {
  public:
@@ -42,9 +43,6 @@ class RmaThread {
   Pieces& implicit(Direction direction) noexcept {
     return region != nullptr ? region->pieces : implicit_[static_cast<uint32_t>(direction)];
   }
-  Pieces& implicit_outside(Direction direction) noexcept {
-    return implicit_[static_cast<uint32_t>(direction)];
-  }
   hydrant_event* region = nullptr;
 
   // A buffer for data that a handler cannot send from where it is; null if there is no memory.
@@ -53,6 +51,8 @@ class RmaThread {
 
   uint64_t launched = 0;  // the owner's
   ReturnableList<PostedPiece> posted;
+  ReturnableList<PinnedPiece> pinned;
+  HandedBack<PinnedPiece> returned;  // operations that can go on, or could not the last time
 
   // ---- for Adopted ----
   void joined() noexcept;

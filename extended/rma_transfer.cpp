@@ -7,15 +7,16 @@
 #include "am/waiting.hpp"
 #include "extended/copy.hpp"
 #include "extended/device_memory.hpp"
+#include "extended/firehose_binding.hpp"
 #include "extended/rma.hpp"
 #include "extended/rma_messages.hpp"
+#include "extended/rma_pinned.hpp"
 #include "extended/rma_posted.hpp"
 #include "extended/rma_thread.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <unistd.h>
 
@@ -73,6 +74,7 @@ Status fill_by_kernel(RmaThread& thread, Rank peer, uintptr_t remote, int value,
 Status go(RmaThread& thread, Path path, const Transfer& what, Pieces& pieces) noexcept {
   switch (path) {
     case Path::kCma: return copy_by_kernel(thread, what);
+    case Path::kFirehose: return transfer_pinned(thread, what, pieces);
     case Path::kDirect: return transfer_direct(thread, what, pieces);
     case Path::kBounce: return transfer_bounced(thread, what, pieces);
     default: return transfer_by_messages(thread, path, what, pieces);
@@ -102,6 +104,7 @@ Status transfer(const Transfer& what, Pieces& pieces) noexcept {
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]
     return no_state();
   const Paths& ways = paths();
+  settle_exports();
   if (copy_here(*thread, ways, what)) return Status::kOk;
   own(pieces, thread);
   const bool is_self = what.peer == job().rank();
@@ -203,8 +206,10 @@ int answer(Status status, const char* call, bool returns) noexcept {
 }
 
 Status start_rma() noexcept {
+  start_firehose();
   choose_paths();
   add_rma_handlers();
+  add_firehose_handlers();
   return Status::kOk;
 }
 

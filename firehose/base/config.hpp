@@ -61,6 +61,7 @@ enum class Knob : uint32_t {
   kBarrierRadix,
   kJobWaitWarn,
   kPath,
+  kPutInMoveMax,
   kBounceMax,
   kBouncePool,
   kMediumLongThreshold,

@@ -374,7 +374,16 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .default_text = "auto",
      .effect = "Puts and gets take this path wherever it can carry them, and the next one that can "
                "where it cannot; for experiments and tests. am is am_medium or am_long by size.",
-     .choices = "auto|mapped|cma|direct|bounce|am|am_medium|am_long"},
+     .choices = "auto|mapped|cma|firehose|direct|bounce|am|am_medium|am_long"},
+    {.knob = Knob::kPutInMoveMax,
+     .name = "HYDRANT_PUT_IN_MOVE_MAX",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "4096",
+     .effect = "Between pinned memory: puts and gets up to this size whose remote memory is no "
+               "firehose yet "
+               "travel with the request for one, or with its answer.",
+     .max = 65536},
     {.knob = Knob::kBounceMax,
      .name = "HYDRANT_BOUNCE_MAX",
      .type = KnobType::kSize,

@@ -41,13 +41,17 @@ typedef enum {
   HYDRANT_PATH_INLINED,   /* mapped memory, stores or loads in the caller */
   HYDRANT_PATH_MAPPED,    /* mapped memory, a copy */
   HYDRANT_PATH_CMA,       /* the kernel copies between the processes */
+  HYDRANT_PATH_FIREHOSE,  /* between pinned memory, of which the remote part was a firehose already */
+  HYDRANT_PATH_IN_MOVE,   /* it was not: the data travelled with the request for one, or its answer */
+  HYDRANT_PATH_RENDEZVOUS, /* it was not, and the data came after the answer */
   HYDRANT_PATH_DIRECT,    /* posted to the network as it stands */
   HYDRANT_PATH_BOUNCE,    /* the same from, or to, a buffer of the library */
   HYDRANT_PATH_AM_MEDIUM, /* Active Messages, payload in the message */
   HYDRANT_PATH_AM_LONG,   /* Active Messages, payload put where it belongs */
   HYDRANT_PATH_COUNT
 } hydrant_path_t;
-/* "self", "inlined", "mapped", "cma", "direct", "bounce", "am_medium", "am_long"; null for others. */
+/* "self", "inlined", "mapped", "cma", "firehose", "in_move", "rendezvous", "direct", "bounce", "am_medium",
+ * "am_long"; null for others. */
 const char* hydrant_path_name(hydrant_path_t path);
 
 typedef struct {
@@ -58,6 +62,16 @@ typedef struct {
  * operation counts once, by the path of its first byte; fills (gasnet_memset) count as puts. Exact for what
  * the calling thread can know of; never stops others. Errors: GASNET_ERR_NOT_INIT, GASNET_ERR_BAD_ARG. */
 int hydrant_query_path(gex_Rank_t rank, hydrant_path_t path, hydrant_path_counts_t* counts);
+
+/* ---- firehoses ---- */
+
+/* Where puts and gets go between pinned memory, a firehose on [remote, remote+bytes) of `rank` is asked for
+ * (one message, nobody waits), or what this process has of them is given back. Elsewhere, and where it cannot
+ * be had now, nothing happens: these are hints.
+ * Errors: GASNET_ERR_NOT_INIT; GASNET_ERR_BAD_ARG: no such rank, a range that wraps around;
+ * HYDRANT_ERR_BROKEN: the rank is gone. Source: Hydrant. */
+int hydrant_prefetch(gex_Rank_t rank, const void* remote, size_t bytes);
+int hydrant_evict(gex_Rank_t rank, const void* remote, size_t bytes);
 
 HYDRANT_GASNET_END
 #endif

@@ -106,7 +106,7 @@ int gex_AM_CancelReplyLong(gex_AM_SrcDesc_t sd, gex_Flags_t flags);
 /* Runs what has come, at most HYDRANT_POLL_MAX handlers. Answers GASNET_OK. Not in handlers. */
 int gasnet_AMPoll(void);
 /* The same; answers how many things happened. */
-uint32_t hydrant_poll(void);
+uint32_t hydrant_am_poll(void);
 /* After `misses` polls in vain: spins or yields a little, as gasnet_set_waitmode() says. Not 0: it is time to
  * sleep. Whoever changes what is waited for sees that; look once more, then hydrant_sleep(). */
 int hydrant_give_way(uint32_t misses);
@@ -117,7 +117,7 @@ void hydrant_sleep(int needed);
   do {                                                             \
     uint32_t hydrant_misses_ = 0;                                  \
     while (!(cond)) {                                              \
-      if (hydrant_poll() != 0) {                                   \
+      if (hydrant_am_poll() != 0) {                                   \
         hydrant_misses_ = 0;                                       \
       } else if (!(cond) && hydrant_give_way(++hydrant_misses_)) { \
         hydrant_sleep(!(cond));                                    \

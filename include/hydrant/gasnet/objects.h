@@ -13,7 +13,7 @@
 
 HYDRANT_GASNET_BEGIN
 
-#define HYDRANT_GASNET_LAYOUT 1
+#define HYDRANT_GASNET_LAYOUT 2
 
 typedef struct hydrant_client* gex_Client_t;
 typedef struct hydrant_endpoint* gex_EP_t;

@@ -82,7 +82,7 @@ gasnet_handle_t gasnet_memset_nb(gasnet_node_t rank, void* dest, int value, size
 void gasnet_memset_nbi(gasnet_node_t rank, void* dest, int value, size_t bytes);
 
 /* ---- syncing ---- */
-uint32_t hydrant_poll(void);
+uint32_t hydrant_am_poll(void);
 static inline void gasnet_wait_syncnb(gasnet_handle_t handle) { gex_Event_Wait(handle); }
 static inline void gasnet_wait_syncnb_some(gasnet_handle_t* handles, size_t count) {
   gex_Event_WaitSome(handles, count, 0);
@@ -101,30 +101,30 @@ static inline int gasnet_try_syncnb_all_nopoll(gasnet_handle_t* handles, size_t 
 }
 static inline int gasnet_try_syncnb(gasnet_handle_t handle) {
   if (handle == GEX_EVENT_INVALID) return GASNET_OK;
-  (void)hydrant_poll();
+  (void)hydrant_am_poll();
   return gex_Event_Test(handle);
 }
 static inline int gasnet_try_syncnb_some(gasnet_handle_t* handles, size_t count) {
-  (void)hydrant_poll();
+  (void)hydrant_am_poll();
   return gex_Event_TestSome(handles, count, 0);
 }
 static inline int gasnet_try_syncnb_all(gasnet_handle_t* handles, size_t count) {
-  (void)hydrant_poll();
+  (void)hydrant_am_poll();
   return gex_Event_TestAll(handles, count, 0);
 }
 static inline void gasnet_wait_syncnbi_puts(void) { gex_NBI_Wait(GEX_EC_PUT, 0); }
 static inline void gasnet_wait_syncnbi_gets(void) { gex_NBI_Wait(GEX_EC_GET, 0); }
 static inline void gasnet_wait_syncnbi_all(void) { gex_NBI_Wait(GEX_EC_PUT | GEX_EC_GET, 0); }
 static inline int gasnet_try_syncnbi_puts(void) {
-  (void)hydrant_poll();
+  (void)hydrant_am_poll();
   return gex_NBI_Test(GEX_EC_PUT, 0);
 }
 static inline int gasnet_try_syncnbi_gets(void) {
-  (void)hydrant_poll();
+  (void)hydrant_am_poll();
   return gex_NBI_Test(GEX_EC_GET, 0);
 }
 static inline int gasnet_try_syncnbi_all(void) {
-  (void)hydrant_poll();
+  (void)hydrant_am_poll();
   return gex_NBI_Test(GEX_EC_PUT | GEX_EC_GET, 0);
 }
 static inline void gasnet_begin_nbi_accessregion(void) { gex_NBI_BeginAccessRegion(0); }

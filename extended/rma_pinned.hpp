@@ -1,0 +1,40 @@
+// Puts and gets over a network that moves data between pinned memory: local and remote memory come from the
+// pin cache, and what neither is pinned nor can be now goes another way.
+//
+//   remote memory is a firehose already            -> put or get, one-sided: no message
+//   a small put or get misses                      -> its data travels in the move, or in its answer
+//   a large get misses, writes come before messages -> the target puts it there before it answers
+//   another miss                                   -> rendezvous: posted when the answer is here
+//   the target says no, or not now                 -> Active Messages
+//
+//   local memory: pinned if that pays, else through a buffer of the library.
+//
+// An operation that waits belongs to the thread that started it: callbacks, on whichever thread polls, hand it
+// back, and its owner goes on with it in his next poll.
+#pragma once
+
+#include <hydrant/remote_pin.h>
+
+#include "extended/rma.hpp"
+#include "extended/rma_path.hpp"
+
+namespace hydrant {
+
+// Errors: as transfer(); kUnsupported: none of it is under way, take messages.
+Status transfer_pinned(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept;
+
+// What the calling thread's operations can do now; how many got on. Part of each poll.
+uint32_t go_on_with_pinned() noexcept;
+
+// The target's part of a move (hydrant_remote_fn).
+size_t serve_move(void* user, uint32_t from, const hydrant_region_t* pinned, hydrant_range_t asked,
+                  const void* args, size_t args_len, void* answer, size_t room);
+
+// The segment stays where it is for the job's life: it may be cached whoever watches.
+void note_own_segment() noexcept;
+
+// Asks for a firehose that nobody waits for, or gives those of the range back.
+Status prefetch(Rank peer, uintptr_t remote, size_t bytes) noexcept;
+Status evict(Rank peer, uintptr_t remote, size_t bytes) noexcept;
+
+}  // namespace hydrant
