@@ -115,7 +115,7 @@ void start_firehose() noexcept {
   the_firehose.end = end;
   the_firehose.max_args = hydrant_remote_max_args(end);
   the_firehose.key_bytes = hydrant_key_bytes(domain);
-  job().progress.add(progress, nullptr);
+  job().progress.add(progress, &the_firehose);  // (null stands for a free row)
   job().before_telling = settle_exports;
   job().careful = true;
 }

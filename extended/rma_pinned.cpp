@@ -16,13 +16,13 @@
 
 namespace hydrant {
 
-// One that is under way. Its owner's, but while the transport or the end of the remote pins has it.
+// One that is under way: the transport's, the end's of the remote pins, or of the list of those that can go on.
 struct PinnedPiece : Transport::Completion {
   enum class State : uint8_t {
     kAsking,  // a move is under way
     kPinned,  // both ends are: to be posted
     kPosted,
-    kMessages,  // by Active Messages, `sent` bytes so far
+    kMessages,  // by Active Messages, `sent` bytes so far, counted by `messages`
   };
   Transfer part;
   Pieces* pieces = nullptr;
@@ -31,6 +31,7 @@ struct PinnedPiece : Transport::Completion {
   hydrant_pin_t local{};
   BounceBuffer buffer{};
   size_t sent = 0;
+  Pieces messages;
   int status = 0;  // what the move answered
   State state = State::kPinned;
   bool called = false;  // the target has done it, or says in `fault` that it could not
@@ -100,8 +101,17 @@ void end(PinnedPiece* piece, Status status) noexcept {
   }
 }
 
-// From a callback: the owner goes on with it.
-void hand_back(PinnedPiece* piece) noexcept { piece->home->returned.push(piece); }
+// Those that can go on, or could not the last time: a stack that is taken whole.
+constinit std::atomic<PinnedPiece*> waiting{nullptr};
+
+void hand_back(PinnedPiece* piece) noexcept {
+  PinnedPiece* head = waiting.load(std::memory_order_relaxed);
+  do {
+    piece->next = head;
+    // Pairs with the acquire in go_on_with_pinned().
+  } while (!waiting.compare_exchange_weak(head, piece, std::memory_order_release,
+                                          std::memory_order_relaxed));
+}
 
 void* local_of(PinnedPiece& piece) noexcept {
   if (piece.buffer.addr != nullptr) return piece.buffer.addr;
@@ -149,7 +159,18 @@ Status post(PinnedPiece& piece) noexcept {
   return status;
 }
 
-// ---- the owner goes on --------------------------------------------------------------------------------
+// ---- going on -----------------------------------------------------------------------------------------
+
+// Whose room the messages take of operations that no thread of its own goes on with.
+struct Carrier {
+  Mutex mu;
+  RmaThread thread;
+};
+Carrier& carrier() noexcept {
+  alignas(Carrier) static std::byte place[sizeof(Carrier)];
+  static auto* const the_carrier = new (place) Carrier;  // never destroyed: threads may be inside
+  return *the_carrier;
+}
 
 // The data of a put, wherever it was kept.
 std::byte* source_of(PinnedPiece& piece) noexcept {
@@ -157,23 +178,35 @@ std::byte* source_of(PinnedPiece& piece) noexcept {
   return piece.part.local != nullptr ? piece.part.local : piece.small;
 }
 
-// Sends what there is room for. True: all of it is on its way, and counts for itself.
+// Sends what there is room for. True: all of it has arrived.
 bool send_messages(PinnedPiece& piece) noexcept {
+  if (piece.sent == 0) {
+    reset(piece.messages);
+    piece.messages.thread = &carrier().thread;
+    piece.messages.returns_errors = piece.pieces->returns_errors;
+  }
   while (piece.sent < piece.part.bytes) {
     Transfer part = piece.part;
     part.remote += piece.sent;
     part.local = (piece.part.is_put() ? source_of(piece) : piece.part.local) + piece.sent;
     part.bytes = std::min(paths().medium_max, piece.part.bytes - piece.sent);
     part.immediate = true;
-    const Status status = send_one_message(part, *piece.pieces);
+    Status status = Status::kOk;
+    {
+      const MutexLock lock(carrier().mu);
+      status = send_one_message(part, piece.messages);
+    }
     if (status == Status::kNotReady) return false;
     if (status != Status::kOk) {
-      end(&piece, status);
-      return true;
+      // Those that are under way may still write.
+      piece.sent = piece.part.bytes;
+      piece.messages.failure.store(to_c(status), std::memory_order_relaxed);
+      break;
     }
     piece.sent += part.bytes;
   }
-  end(&piece, Status::kOk);
+  if (!piece.messages.all_done()) return false;
+  end(&piece, static_cast<Status>(piece.messages.failure.load(std::memory_order_relaxed)));
   return true;
 }
 
@@ -386,18 +419,25 @@ Status transfer_pinned(RmaThread& thread, const Transfer& what, Pieces& pieces) 
 }
 
 uint32_t go_on_with_pinned() noexcept {
-  RmaThread* thread = RmaThread::mine();
-  if (thread == nullptr) return 0;
+  if (waiting.load(std::memory_order_relaxed) == nullptr) [[likely]]
+    return 0;
+  PinnedPiece* newest = waiting.exchange(nullptr, std::memory_order_acquire);
+  PinnedPiece* list = nullptr;
+  while (newest != nullptr) {
+    PinnedPiece* next = newest->next;
+    newest->next = list;
+    list = newest;
+    newest = next;
+  }
   uint32_t got_on = 0;
   // Once each: who cannot go on waits for the next poll.
-  PinnedPiece* list = thread->returned.take_all();
   while (list != nullptr) {
     PinnedPiece* piece = list;
     list = piece->next;
     if (go_on(*piece)) {
       ++got_on;
     } else {
-      thread->returned.keep(piece);
+      hand_back(piece);
     }
   }
   return got_on;

@@ -9,8 +9,8 @@
 //
 //   local memory: pinned if that pays, else through a buffer of the library.
 //
-// An operation that waits belongs to the thread that started it: callbacks, on whichever thread polls, hand it
-// back, and its owner goes on with it in his next poll.
+// An operation that waits belongs to nobody: callbacks put it where whoever polls next takes it, for its thread
+// may have handed its event to another and ended.
 #pragma once
 
 #include <hydrant/remote_pin.h>
@@ -23,7 +23,7 @@ namespace hydrant {
 // Errors: as transfer(); kUnsupported: none of it is under way, take messages.
 Status transfer_pinned(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept;
 
-// What the calling thread's operations can do now; how many got on. Part of each poll.
+// What operations that waited can do now; how many got on. Part of each poll.
 uint32_t go_on_with_pinned() noexcept;
 
 // The target's part of a move (hydrant_remote_fn).

@@ -52,7 +52,6 @@ class RmaThread {
   uint64_t launched = 0;  // the owner's
   ReturnableList<PostedPiece> posted;
   ReturnableList<PinnedPiece> pinned;
-  HandedBack<PinnedPiece> returned;  // operations that can go on, or could not the last time
 
   // ---- for Adopted ----
   void joined() noexcept;
