@@ -1,8 +1,8 @@
 # libhydrant: GASNet's API, put together from the objects of its layers. hydrant_static and hydrant_shared;
-# Hydrant::hydrant is the one that BUILD_SHARED_LIBS chooses. The pin cache is not in it: it is a client of
-# libfirehose like any other.
+# Hydrant::hydrant is the one that BUILD_SHARED_LIBS chooses. The pin cache is in it, with its C functions: one
+# library is what build files for GASNet link.
 
-set(layers hydrant_base_objects hydrant_bootstrap hydrant_shm hydrant_am_objects hydrant_am_tools
+set(layers hydrant_base_objects hydrant_firehose_objects hydrant_bootstrap hydrant_shm hydrant_am_objects hydrant_am_tools
            hydrant_extended)
 set(objects "")
 foreach(layer IN LISTS layers)
@@ -10,10 +10,11 @@ foreach(layer IN LISTS layers)
 endforeach()
 
 add_library(hydrant_static STATIC ${objects})
-target_link_libraries(hydrant_static PUBLIC firehose_static stdc++ m Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(hydrant_static PUBLIC $<BUILD_INTERFACE:$<LINK_ONLY:PkgConfig::LIBURING>>
+                                            $<INSTALL_INTERFACE:uring> stdc++ m Threads::Threads ${CMAKE_DL_LIBS})
 
 add_library(hydrant_shared SHARED ${objects})
-target_link_libraries(hydrant_shared PRIVATE firehose_shared m Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(hydrant_shared PRIVATE PkgConfig::LIBURING m Threads::Threads ${CMAKE_DL_LIBS})
 set(export_list "${PROJECT_SOURCE_DIR}/am/libhydrant.map")
 # nodelete: threads keep state of the library until they end, and one is the library's own.
 target_link_options(

@@ -25,8 +25,8 @@ extern constinit Firehose the_firehose;
 inline bool firehose_is_on() noexcept { return the_firehose.end != 0; }
 inline const Firehose& firehose() noexcept { return the_firehose; }
 
-// Once per process, when rank, size and transport are there. Without kPinned it does nothing. A failure is one
-// line in the log, and puts and gets go by messages.
+// Once per process, when rank, size and transport are there. Without kPinned it does nothing. A failure is
+// one line in the log, and puts and gets go by messages.
 void start_firehose() noexcept;
 void add_firehose_handlers() noexcept;
 

@@ -16,7 +16,8 @@
 
 namespace hydrant {
 
-// One that is under way: the transport's, the end's of the remote pins, or of the list of those that can go on.
+// One that is under way: the transport's, the end's of the remote pins, or on the list of those that can go
+// on.
 struct PinnedPiece : Transport::Completion {
   enum class State : uint8_t {
     kAsking,  // a move is under way
@@ -289,8 +290,8 @@ size_t write_put_back(void* context, void* room, size_t bytes) {
 
 // ---- one piece ----------------------------------------------------------------------------------------
 
-// Pins the piece's local memory, or finds a buffer, and shortens the piece to what that holds. kNotReady: there
-// is no buffer now.
+// Pins the piece's local memory, or finds a buffer, and shortens the piece to what that holds. kNotReady:
+// there is no buffer now.
 Status prepare_local(PinnedPiece& piece) noexcept {
   Transfer& part = piece.part;
   if (part.is_put() && part.bytes <= job().transport->pinned_inline_bytes()) return Status::kOk;

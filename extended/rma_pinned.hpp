@@ -9,8 +9,8 @@
 //
 //   local memory: pinned if that pays, else through a buffer of the library.
 //
-// An operation that waits belongs to nobody: callbacks put it where whoever polls next takes it, for its thread
-// may have handed its event to another and ended.
+// An operation that waits belongs to nobody: callbacks put it where whoever polls next takes it, for its
+// thread may have handed its event to another and ended.
 #pragma once
 
 #include <hydrant/remote_pin.h>

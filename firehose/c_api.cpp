@@ -125,7 +125,8 @@ int hydrant_domain_create(const hydrant_domain_options_t* given, hydrant_domain_
   fence::setup();
   const uint64_t handle = claim_domain_handle();
   if (handle == 0) {
-    return to_c(fail(Status::kResource, "%u domains are live; that is the limit", kMaxClientDomains));
+    return to_c(
+        fail(Status::kResource, "%u domains are live; that is the limit", kMaxClientDomains));
   }
   status = create(options, handle);
   if (status != Status::kOk) {

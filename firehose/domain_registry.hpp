@@ -17,8 +17,9 @@ Domain* find_domain(uint64_t handle) noexcept;
 // The live domain whose slots include this one; null if none.
 Domain* domain_of(const RegionSlot* slot) noexcept;
 
-// A handle for a new domain; 0 when kMaxClientDomains are live, or all the others where it is a peer's. Notices
-// an unannounced fork, so that no domain born in the child is taken for one of the parent's. Give it back, or
+// A handle for a new domain; 0 when kMaxClientDomains are live, or all the others where it is a peer's.
+// Notices an unannounced fork, so that no domain born in the child is taken for one of the parent's. Give it
+// back, or
 // make it live.
 enum class DomainOf { kClient, kPeer };
 uint64_t claim_domain_handle(DomainOf whose = DomainOf::kClient) noexcept;

@@ -39,7 +39,8 @@ class RemoteExports {
                bool checked) noexcept;
   // Ends a firehose of `peer`. Null: it has no such one (any more). `out` is what it was.
   bool release(uint64_t id, uint32_t peer, Export* out) noexcept;
-  // Any firehose of the peer from entry *from on, which is moved along; as release(). From 0: false if it has none.
+  // Any firehose of the peer from entry *from on, which is moved along; as release(). From 0: false if it has
+  // none.
   bool release_any(uint32_t peer, uint32_t* from, Export* out) noexcept;
   uint32_t count_of(uint32_t peer) const noexcept { return peers_[peer].count; }
 

@@ -292,7 +292,7 @@ int RemotePins::run_deferred() noexcept {
   }
 }
 
-// ---- what is gone, and what is wanted back -----------------------------------------------------------------
+// ---- what is gone, and what is wanted back ------------------------------------------------------------
 
 bool RemotePins::look_for_gone() noexcept {
   const GoneLog& gone = domain_.gone();

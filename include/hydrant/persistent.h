@@ -10,8 +10,9 @@
  *     }
  *     hydrant_operation_free(&row);
  *
- * Between wait and start an operation holds nothing: no memory stays pinned for it, neither here nor there. It
- * asks for the firehose it will need when it is made, as a hint, and each start finds out anew what is there.
+ * Between wait and start an operation holds nothing: no memory stays pinned for it, neither here nor there.
+ * It asks for the firehose it will need when it is made, as a hint, and each start finds out anew what is
+ * there.
  *
  * Include it after gasnetex.h or gasnet.h. Functions answer GASNET_OK or a code of gasnet_errors.h, with a
  * text in hydrant_last_error_text(); none ends the job unless HYDRANT_ON_FAULT=abort. Threads: any, an
@@ -39,8 +40,8 @@ int hydrant_get_init(gex_Rank_t rank, const void* remote, void* local, size_t by
 int hydrant_start(hydrant_operation_t operation);
 /* Starts several; the first error is answered, and those behind it are not started. */
 int hydrant_start_all(const hydrant_operation_t* operations, size_t count);
-/* OK: it is complete, or was never started. GASNET_ERR_NOT_READY: not yet. Otherwise why it could not be done.
- * Polls. */
+/* OK: it is complete, or was never started. GASNET_ERR_NOT_READY: not yet. Otherwise why it could not be
+ * done. Polls. */
 int hydrant_test(hydrant_operation_t operation);
 /* Waits until it is complete. The same answers, but for NOT_READY. */
 int hydrant_wait(hydrant_operation_t operation);

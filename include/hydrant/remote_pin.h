@@ -88,22 +88,24 @@ typedef size_t (*hydrant_remote_fn)(void* user, uint32_t from, const hydrant_reg
                                     void* answer, size_t room);
 
 /* Where callbacks may run; without the flag only inside hydrant_remote_poll(). */
-#define HYDRANT_REMOTE_INLINE_DONE 1u   /* completions: also inside hydrant_remote_deliver() */
-#define HYDRANT_REMOTE_INLINE_REMOTE 2u /* the target's function: also inside hydrant_remote_deliver() */
+#define HYDRANT_REMOTE_INLINE_DONE 1u /* completions: also inside hydrant_remote_deliver() */
+#define HYDRANT_REMOTE_INLINE_REMOTE \
+  2u /* the target's function: also inside hydrant_remote_deliver() */
 
 /* Zero or NULL in a field means its default. Start from hydrant_remote_options_init(). All ranks need the
  * same kind of registrar and the same max_message_bytes; the rest may differ. */
 typedef struct hydrant_remote_options {
-  size_t size;             /* sizeof(hydrant_remote_options_t) */
-  const char* name;        /* for messages; copied, at most 31 bytes */
-  hydrant_domain_t domain; /* of this process's memory. Must outlive the end */
-  uint32_t rank, ranks;    /* this one, and how many there are: up to 65536 */
+  size_t size;                          /* sizeof(hydrant_remote_options_t) */
+  const char* name;                     /* for messages; copied, at most 31 bytes */
+  hydrant_domain_t domain;              /* of this process's memory. Must outlive the end */
+  uint32_t rank, ranks;                 /* this one, and how many there are: up to 65536 */
   const hydrant_messenger_t* messenger; /* copied */
   hydrant_remote_fn remote;             /* for requests with HYDRANT_REMOTE_CALL */
   void* user;                           /* its first argument */
   uint32_t flags;                       /* HYDRANT_REMOTE_INLINE_* */
   /* As a target. */
-  uint64_t budget_bytes;  /* most that peers may keep pinned here, all of them; default half the domain's */
+  uint64_t
+      budget_bytes; /* most that peers may keep pinned here, all of them; default half the domain's */
   uint32_t max_firehoses; /* most at once; default the domain's regions */
   /* Of the budget so much is split evenly between the peers, and theirs for sure; the rest is lent to those
    * who use it, and taken back for others. Default 50; 100: a fixed split. */
@@ -114,8 +116,9 @@ typedef struct hydrant_remote_options {
   /* As an initiator. */
   uint32_t max_peer_regions; /* most firehoses of one peer; default 4096 */
   size_t max_region_bytes;   /* longest range of one move; default 1 GiB */
-  size_t merge_bytes;        /* neighbours become one firehose up to this; default 1 MiB; 1: never */
-  size_t stream_bytes; /* misses that follow each other ask for more, up to this; default 1 MiB; 1: never */
+  size_t merge_bytes; /* neighbours become one firehose up to this; default 1 MiB; 1: never */
+  size_t
+      stream_bytes; /* misses that follow each other ask for more, up to this; default 1 MiB; 1: never */
 } hydrant_remote_options_t;
 
 HYDRANT_API void hydrant_remote_options_init_sized(hydrant_remote_options_t* options, size_t size);
@@ -149,8 +152,8 @@ HYDRANT_API int hydrant_remote_peer_gone(hydrant_remote_t remote, uint32_t peer)
 /* ---- remote pins ------------------------------------------------------------------------------------- */
 
 typedef struct hydrant_remote_outcome {
-  int status; /* GASNET_OK, or why there is no pin */
-  int called; /* nonzero: the target's function has run for this request */
+  int status;         /* GASNET_OK, or why there is no pin */
+  int called;         /* nonzero: the target's function has run for this request */
   const void* answer; /* what it answered; only valid during the call */
   size_t answer_len;
 } hydrant_remote_outcome_t;
@@ -218,21 +221,21 @@ HYDRANT_API int hydrant_remote_quiet(hydrant_remote_t remote);
 typedef struct hydrant_remote_stats {
   size_t size; /* in: sizeof(hydrant_remote_stats_t) */
   /* as an initiator */
-  uint64_t hits;      /* pins that sent nothing */
-  uint64_t moves;     /* requests sent */
-  uint64_t joins;     /* pins that waited for another's move */
+  uint64_t hits;  /* pins that sent nothing */
+  uint64_t moves; /* requests sent */
+  uint64_t joins; /* pins that waited for another's move */
   uint64_t not_ready, refusals;
-  uint64_t evictions; /* firehoses given up for others */
-  uint64_t recalled;  /* firehoses taken back */
+  uint64_t evictions;                 /* firehoses given up for others */
+  uint64_t recalled;                  /* firehoses taken back */
   uint64_t firehoses, firehose_bytes; /* now */
   /* as a target */
-  uint64_t served;           /* moves answered */
-  uint64_t declined;         /* of them: with "not now" */
-  uint64_t recalls;          /* firehoses asked back because their memory went away */
-  uint64_t reclaims;         /* times peers were asked for room */
-  uint64_t exports;          /* firehoses that peers have here, now */
-  uint64_t exported_bytes;   /* what they are charged */
-  uint64_t lent_bytes;       /* leases in force, beyond the base quotas */
+  uint64_t served;                /* moves answered */
+  uint64_t declined;              /* of them: with "not now" */
+  uint64_t recalls;               /* firehoses asked back because their memory went away */
+  uint64_t reclaims;              /* times peers were asked for room */
+  uint64_t exports;               /* firehoses that peers have here, now */
+  uint64_t exported_bytes;        /* what they are charged */
+  uint64_t lent_bytes;            /* leases in force, beyond the base quotas */
   uint64_t zombies, zombie_bytes; /* exports of memory that is gone, now */
   /* messages sent */
   uint64_t requests, replies;

@@ -37,17 +37,17 @@ const char* hydrant_last_error_text(void);
 
 /* ---- paths ---- */
 typedef enum {
-  HYDRANT_PATH_SELF,      /* this process: a copy */
-  HYDRANT_PATH_INLINED,   /* mapped memory, stores or loads in the caller */
-  HYDRANT_PATH_MAPPED,    /* mapped memory, a copy */
-  HYDRANT_PATH_CMA,       /* the kernel copies between the processes */
-  HYDRANT_PATH_FIREHOSE,  /* between pinned memory, of which the remote part was a firehose already */
-  HYDRANT_PATH_IN_MOVE,   /* it was not: the data travelled with the request for one, or its answer */
+  HYDRANT_PATH_SELF,     /* this process: a copy */
+  HYDRANT_PATH_INLINED,  /* mapped memory, stores or loads in the caller */
+  HYDRANT_PATH_MAPPED,   /* mapped memory, a copy */
+  HYDRANT_PATH_CMA,      /* the kernel copies between the processes */
+  HYDRANT_PATH_FIREHOSE, /* between pinned memory, of which the remote part was a firehose already */
+  HYDRANT_PATH_IN_MOVE, /* it was not: the data travelled with the request for one, or its answer */
   HYDRANT_PATH_RENDEZVOUS, /* it was not, and the data came after the answer */
-  HYDRANT_PATH_DIRECT,    /* posted to the network as it stands */
-  HYDRANT_PATH_BOUNCE,    /* the same from, or to, a buffer of the library */
-  HYDRANT_PATH_AM_MEDIUM, /* Active Messages, payload in the message */
-  HYDRANT_PATH_AM_LONG,   /* Active Messages, payload put where it belongs */
+  HYDRANT_PATH_DIRECT,     /* posted to the network as it stands */
+  HYDRANT_PATH_BOUNCE,     /* the same from, or to, a buffer of the library */
+  HYDRANT_PATH_AM_MEDIUM,  /* Active Messages, payload in the message */
+  HYDRANT_PATH_AM_LONG,    /* Active Messages, payload put where it belongs */
   HYDRANT_PATH_COUNT
 } hydrant_path_t;
 /* "self", "inlined", "mapped", "cma", "firehose", "in_move", "rendezvous", "direct", "bounce", "am_medium",

@@ -123,7 +123,7 @@ def compile_command(args, source, mode, debug, out):
         flags.append("-DGASNET_SEGMENT_EVERYTHING=1")
     more = ["-x", "c", f"{args.gasnet}/tests/delay.c"] if source in NEED_DELAY else []
     return [*language, *flags, f"{args.gasnet}/tests/{source}", *more, "-x", "none", "-o", out,
-            f"{args.build}/{library}", "-lstdc++", "-lm", "-lpthread", "-ldl"]
+            f"{args.build}/{library}", "-luring", "-lstdc++", "-lm", "-lpthread", "-ldl"]
 
 
 def run_program(args, program, binary, ranks):

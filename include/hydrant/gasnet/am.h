@@ -117,7 +117,7 @@ void hydrant_sleep(int needed);
   do {                                                             \
     uint32_t hydrant_misses_ = 0;                                  \
     while (!(cond)) {                                              \
-      if (hydrant_am_poll() != 0) {                                   \
+      if (hydrant_am_poll() != 0) {                                \
         hydrant_misses_ = 0;                                       \
       } else if (!(cond) && hydrant_give_way(++hydrant_misses_)) { \
         hydrant_sleep(!(cond));                                    \

@@ -53,7 +53,7 @@ struct hydrant_peer {
   intptr_t shift;  /* what to add to its owner's addresses to get ours */
   struct hydrant_small_counts small_counts[2];                  /* puts, gets */
   struct hydrant_path_counts path_counts[2][HYDRANT_RMA_PATHS]; /* the same */
-  uint64_t unused[62]; /* 1024 bytes: a shift finds it */
+  uint64_t unused[62];                                          /* 1024 bytes: a shift finds it */
 };
 /* By thread; `count` is 0 until the thread has called something that is not inlined. */
 struct hydrant_peers {
