@@ -86,7 +86,11 @@ HYDRANT_ALLOC_API size_t hydrant_alloc_trim(void);
 /* As hydrant_aligned_alloc(), backed by a memory file that another process can map. Ends with hydrant_free().
  * After a fork the child has no access to it (it would write into its parent's heap): addresses of it
  * fault there, hydrant_free() of it does nothing, hydrant_realloc() answers EINVAL; what the child
- * allocates is the child's. NULL with EINVAL or ENOMEM. Always from "extents". */
+ * allocates is the child's. NULL with EINVAL or ENOMEM. Always from "extents".
+ * An address has the same place in its file for ever, and while a cache has it registered, for a peer that
+ * has it mapped, its pages stay: whoever gets freed memory next sees what the peer sees. More than 1 GiB of
+ * free memory is not kept so: caches are told to give up what exceeds it (hydrant/monitor.h, invalidate()), and it
+ * goes back to the kernel when they have. */
 HYDRANT_ALLOC_API void* hydrant_alloc_shared(size_t alignment, size_t bytes);
 
 typedef struct hydrant_alloc_location {
@@ -133,6 +137,10 @@ typedef struct hydrant_alloc_stats {
   uint32_t reserved;
   hydrant_alloc_arena_stats_t own;    /* private memory */
   hydrant_alloc_arena_stats_t shared; /* hydrant_alloc_shared() */
+  /* Free shared memory that stayed because a cache had it registered, when it was last looked at; and
+   * 2-MiB blocks of it that caches were told to give up, ever. */
+  uint64_t shared_kept_bytes;
+  uint64_t shared_recalled_blocks;
 } hydrant_alloc_stats_t;
 
 /* A snapshot, part by part. Cost: some 10 us with jemalloc. */

@@ -58,6 +58,9 @@ class Arenas {
   static constexpr size_t kKeepBytes = size_t{64} << 20;
   static constexpr size_t kReasonBytes = 320;
 
+  // Free memory that peers may keep mapped. What is private no peer has mapped: caches keep it as they like.
+  static constexpr size_t kMostKeptBytes = size_t{1} << 30;
+
   enum class Choice : uint8_t { kNone, kJemalloc, kExtents };
 
   const JemallocTable* jemalloc() noexcept {
@@ -78,7 +81,7 @@ class Arenas {
   }
 
   PageStore private_store_{PageStore::Kind::kPrivate, kKeepBytes};
-  PageStore shared_store_{PageStore::Kind::kShared, kKeepBytes};
+  PageStore shared_store_{PageStore::Kind::kShared, kKeepBytes, kMostKeptBytes};
   ExtentHeap private_heap_{private_store_};
   ExtentHeap shared_heap_{shared_store_};
 

@@ -121,5 +121,8 @@ void hydrant_alloc_get_stats(hydrant_alloc_stats_t* stats) {
   filled.has_monitor = arenas().has_monitor() ? 1 : 0;
   fill(PageStore::Kind::kPrivate, &filled.own);
   fill(PageStore::Kind::kShared, &filled.shared);
+  const PageCounts shared = arenas().counts(PageStore::Kind::kShared);
+  filled.shared_kept_bytes = shared.kept_bytes;
+  filled.shared_recalled_blocks = shared.recalls;
   std::memcpy(stats, &filled, filled.size);
 }

@@ -188,6 +188,7 @@ void PageStore::commit(MemoryRange range) noexcept {
     }
     block.used_pages = static_cast<uint16_t>(block.used_pages + pages);
     block.touched = true;
+    block.recalled = false;
   });
 }
 
@@ -215,6 +216,8 @@ void PageStore::set_keep_bytes(size_t bytes) noexcept {
 size_t PageStore::empty_idle_locked() noexcept {
   KeepErrno keep;
   size_t emptied = 0;
+  counts_.kept_bytes = 0;
+  unrecalled_bytes_ = 0;
   for (Reservation* r = newest_; r != nullptr; r = r->next) {
     const size_t blocks = r->lost ? 0 : r->bytes / kBlockBytes;
     for (size_t first = 0; first < blocks;) {
@@ -231,25 +234,47 @@ size_t PageStore::empty_idle_locked() noexcept {
   return emptied;
 }
 
-bool PageStore::may_empty_locked(const Reservation& reservation, size_t index) noexcept {
+bool PageStore::may_empty_locked(Reservation& reservation, size_t index) noexcept {
   const Block& block = reservation.blocks[index];
   if (!block.touched || block.used_pages != 0) return false;
   if (monitor_ == nullptr) return true;
   if (monitor_->pinned(reservation.addr + index * kBlockBytes, kBlockBytes) == 0) return true;
   ++counts_.refusals;
+  note_kept_locked(reservation, index);
   return false;
+}
+
+void PageStore::note_kept_locked(Reservation& reservation, size_t index) noexcept {
+  Block& block = reservation.blocks[index];
+  counts_.kept_bytes += kBlockBytes;
+  if (block.recalled) return;
+  if (unrecalled_bytes_ < most_kept_bytes_) {
+    unrecalled_bytes_ += kBlockBytes;
+    return;
+  }
+  // Nothing of it is in use, and nothing is emptied yet: who uses it still writes where it always did.
+  monitor_->invalidate(reservation.addr + index * kBlockBytes, kBlockBytes);
+  block.recalled = true;
+  ++counts_.recalls;
 }
 
 bool PageStore::empty_locked(Reservation& reservation, size_t first, size_t count) noexcept {
   const size_t offset = first * kBlockBytes;
   const size_t bytes = count * kBlockBytes;
   const uintptr_t addr = reservation.addr + offset;
-  if (monitor_ != nullptr) monitor_->invalidate(addr, bytes);
+  if (monitor_ != nullptr) {
+    monitor_->invalidate(addr, bytes);
+    // Registered since it was looked at, and in use: it stays until that is over.
+    if (monitor_->pinned(addr, bytes) != 0) return false;
+  }
   const bool done = reservation.file < 0 ? sys_advise(addr, bytes, MADV_DONTNEED)
                                          : sys_punch(reservation.file, offset, bytes);
   if (monitor_ != nullptr) monitor_->invalidate(addr, bytes);
   if (!done) return false;  // locked by mlock(), for example: it stays, and is tried again
-  for (size_t i = first; i < first + count; ++i) reservation.blocks[i].touched = false;
+  for (size_t i = first; i < first + count; ++i) {
+    reservation.blocks[i].touched = false;
+    reservation.blocks[i].recalled = false;
+  }
   counts_.touched_bytes -= bytes;
   counts_.idle_bytes -= bytes;
   return true;

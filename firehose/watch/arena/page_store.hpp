@@ -7,7 +7,9 @@
 //
 // The rule that makes pins of this memory safe to cache without any check (emptying a block):
 //   1. A block that any cache has registered stays as it is. It is asked again when more blocks are to be
-//      emptied.
+//      emptied. Where peers have it mapped it is theirs until they have given it back, and then too much
+//      may come together: what exceeds most_kept_bytes is recalled, by invalidate() alone. Caches then end
+//      their registrations, and their peers' uses before; the block is emptied by a later round.
 //   2. invalidate() runs before the block is emptied: afterwards no cache answers with the old pages.
 //   3. invalidate() runs again after it, because a cache may meanwhile have pinned too much: a neighbour
 //      that is in use, rounded or extended into this block. Only then can the block be handed out.
@@ -36,15 +38,21 @@ struct PageCounts {
   size_t idle_bytes;         // of them, blocks in which nothing is in use
   uint64_t emptied_bytes;    // given back to the kernel, ever
   uint64_t refusals;         // times that a block was not emptied because a cache had it registered
+  size_t kept_bytes;  // idle blocks that a cache had registered, when they were last looked at
+  uint64_t recalls;   // blocks that caches were told to give up, ever
 };
 
 class PageStore {
  public:
   enum class Kind : uint8_t { kPrivate, kShared };
 
-  // keep_bytes: so much idle memory is kept before any is given back on its own.
-  constexpr PageStore(Kind kind, size_t keep_bytes) noexcept
-      : kind_(kind), keep_bytes_(keep_bytes), limit_bytes_(keep_bytes) {}
+  // keep_bytes: so much idle memory is kept before any is given back on its own. most_kept_bytes: most of it that
+  // caches may keep registered before they are told to give it up.
+  constexpr PageStore(Kind kind, size_t keep_bytes, size_t most_kept_bytes = SIZE_MAX) noexcept
+      : kind_(kind),
+        keep_bytes_(keep_bytes),
+        limit_bytes_(keep_bytes),
+        most_kept_bytes_(most_kept_bytes) {}
   PageStore(const PageStore&) = delete;
   PageStore& operator=(const PageStore&) = delete;
 
@@ -85,8 +93,8 @@ class PageStore {
   Reservation* reserve_exactly_locked(size_t bytes) noexcept HYDRANT_REQUIRES(mu_);
   void announce_locked(const Reservation& reservation) noexcept HYDRANT_REQUIRES(mu_);
   size_t empty_idle_locked() noexcept HYDRANT_REQUIRES(mu_);
-  bool may_empty_locked(const Reservation& reservation, size_t block) noexcept
-      HYDRANT_REQUIRES(mu_);
+  bool may_empty_locked(Reservation& reservation, size_t block) noexcept HYDRANT_REQUIRES(mu_);
+  void note_kept_locked(Reservation& reservation, size_t block) noexcept HYDRANT_REQUIRES(mu_);
   bool empty_locked(Reservation& reservation, size_t first, size_t count) noexcept
       HYDRANT_REQUIRES(mu_);
 
@@ -96,6 +104,9 @@ class PageStore {
   Reservation* newest_ HYDRANT_GUARDED_BY(mu_) = nullptr;
   size_t keep_bytes_ HYDRANT_GUARDED_BY(mu_);
   size_t limit_bytes_ HYDRANT_GUARDED_BY(mu_);  // idle memory beyond it starts a round of emptying
+  const size_t most_kept_bytes_;
+  size_t unrecalled_bytes_ HYDRANT_GUARDED_BY(mu_) =
+      0;  // of kept_bytes, counted anew in each round
   PageCounts counts_ HYDRANT_GUARDED_BY(mu_) = {};
   std::atomic<bool> unannounced_{false};  // a hint: what matters is under the mutex
 };

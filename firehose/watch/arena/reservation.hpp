@@ -25,6 +25,7 @@ constexpr size_t round_up(size_t value, size_t granule) noexcept {
 struct Block {
   uint16_t used_pages;  // 0 to kBlockPages
   bool touched;         // was in use since it was last emptied: may hold memory
+  bool recalled;        // not in use, and caches were told to give it up
 };
 
 // Lives as long as the process. Written under the lock of its store, but for `pages`, which belongs to

@@ -42,6 +42,10 @@ void FakeMonitor::pin(const void* addr, size_t len) {
   pins_.push_back({reinterpret_cast<uintptr_t>(addr), len});
 }
 
+void FakeMonitor::pin_in_invalidate(const void* addr, size_t len) {
+  pins_.push_back({reinterpret_cast<uintptr_t>(addr), len});
+}
+
 void FakeMonitor::unpin_all() {
   const std::lock_guard lock(mu_);
   pins_.clear();

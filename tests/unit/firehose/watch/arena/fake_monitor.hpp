@@ -30,6 +30,8 @@ class FakeMonitor {
 
   // Registered, as far as pinned() is asked, until unpin_all().
   void pin(const void* addr, size_t len);
+  // From on_invalidate()'s function.
+  void pin_in_invalidate(const void* addr, size_t len);
   void unpin_all();
   // Runs in each invalidate(), under the arena's lock: it may look at memory and no more.
   void on_invalidate(std::function<void(uintptr_t, size_t)> look);

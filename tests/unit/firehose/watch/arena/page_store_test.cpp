@@ -120,6 +120,62 @@ TEST_P(PageStoreTest, WhatTheKernelWillNotEmptyIsTriedAgain) {
   EXPECT_EQ(*pointer(addr), 0);
 }
 
+TEST_P(PageStoreTest, WhatIsRegisteredSinceItWasLookedAtStays) {
+  monitor_.appear();
+  store_.use_monitor(FakeMonitor::table());
+  const uintptr_t addr = grow_used(kBlockBytes);
+  store_.decommit({addr, kBlockBytes});
+  // As a cache would that registers now: between the look and the emptying.
+  bool pinned = false;
+  monitor_.on_invalidate([&](uintptr_t, size_t) {
+    if (!pinned) monitor_.pin_in_invalidate(pointer(addr), kPageBytes);
+    pinned = true;
+  });
+  EXPECT_EQ(store_.trim(), 0u);
+  EXPECT_EQ(*pointer(addr), 1);
+  monitor_.unpin_all();
+  EXPECT_EQ(store_.trim(), kBlockBytes);
+  EXPECT_EQ(*pointer(addr), 0);
+  monitor_.on_invalidate(nullptr);
+}
+
+TEST_P(PageStoreTest, MoreThanMayBeKeptIsRecalledOnceAndEmptiedWhenItIsGivenUp) {
+  monitor_.appear();
+  auto& store = hydrant::testing::kept<PageStore>(GetParam(), kBlockBytes, 2 * kBlockBytes);
+  store.use_monitor(FakeMonitor::table());
+  const uintptr_t addr = store.grow(6 * kBlockBytes, kBlockBytes);
+  ASSERT_NE(addr, 0u);
+  store.commit({addr, 6 * kBlockBytes});
+  std::memset(pointer(addr), 1, 6 * kBlockBytes);
+  monitor_.pin(pointer(addr), 6 * kBlockBytes);
+  monitor_.clear_calls();
+  const auto recalled = [&] {
+    size_t bytes = 0;
+    for (const auto& call : monitor_.calls()) {
+      if (call.kind == FakeMonitor::Kind::kInvalidate) bytes += call.len;
+    }
+    return bytes;
+  };
+  store.decommit({addr, 2 * kBlockBytes});
+  EXPECT_EQ(store.counts().kept_bytes, 2 * kBlockBytes);
+  EXPECT_EQ(recalled(), 0u) << "as much may be kept";
+  store.decommit({addr + 2 * kBlockBytes, 4 * kBlockBytes});
+  EXPECT_EQ(store.counts().kept_bytes, 6 * kBlockBytes);
+  EXPECT_EQ(store.counts().recalls, 4u);
+  EXPECT_EQ(recalled(), 4 * kBlockBytes);
+  EXPECT_EQ(store.trim(), 0u);
+  EXPECT_EQ(recalled(), 4 * kBlockBytes) << "once is enough";
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(*pointer(addr + i * kBlockBytes), 1);
+  // Used again, and freed again: somebody may have registered it again, too.
+  store.commit({addr + 5 * kBlockBytes, kBlockBytes});
+  store.decommit({addr + 5 * kBlockBytes, kBlockBytes});
+  EXPECT_EQ(store.trim(), 0u);
+  EXPECT_EQ(store.counts().recalls, 5u);
+  monitor_.unpin_all();
+  EXPECT_EQ(store.trim(), 6 * kBlockBytes);
+  EXPECT_EQ(store.counts().kept_bytes, 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(, PageStoreTest,
                          ::testing::Values(PageStore::Kind::kPrivate, PageStore::Kind::kShared),
                          [](const auto& kind) {
