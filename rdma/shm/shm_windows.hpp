@@ -1,0 +1,116 @@
+// Windows: the pieces of other processes' memory files that are mapped here.
+//
+// A key needs its range mapped; a mapping costs some system calls and a page fault per page. So what is
+// mapped is more than was asked for: a block of kWindowBytes of the file, or whole huge pages around a range
+// that no block has, and every key that lies in it uses it. Windows that no key uses stay for a while, up
+// to kMostIdle of them, and then go in one batch; but with the last key of a file all of its windows go,
+// so that the memory of a process that has ended is not kept alive by those who have nothing of it.
+//
+// What a blob says is believed of nothing: the process must be the one that was meant, its descriptor a
+// memory file with that inode, which can never shrink (or the mapping would be a SIGBUS at its owner's
+// whim), and the range must lie in it. The mapping follows the file, not the process: it is good when the
+// owner has died.
+//
+// Threads: any; one mutex, held while files are opened and mapped, not while they are unmapped. A window is not
+// inherited by the child of a fork.
+#pragma once
+
+#include "firehose/base/status.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/shm/shm_key.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+namespace hydrant::shm {
+
+class ShmWindows {
+ public:
+  static constexpr size_t kWindowBytes = size_t{16} << 20;
+  static constexpr uint32_t kMostWindows = 4096;
+  static constexpr uint32_t kMostIdle = 64;
+
+  struct Place {
+    uintptr_t addr = 0;
+    uint32_t window = 0;
+    uint64_t life = 0;
+  };
+  struct Counts {
+    uint64_t keys = 0;
+    uint64_t files = 0;
+    uint64_t windows = 0;
+    uint64_t idle_windows = 0;
+    uint64_t mapped_bytes = 0;  // of address space
+    uint64_t opened = 0;        // windows ever made
+  };
+
+  ShmWindows() noexcept = default;
+  ~ShmWindows();
+  ShmWindows(const ShmWindows&) = delete;
+  ShmWindows& operator=(const ShmWindows&) = delete;
+
+  // Finds or maps the blob's range, readable, and writable if `writable`. *place is unchanged on failure.
+  // Errors: kRefused: the kernel forbids it, or the descriptor is of another file by now, or of one that
+  // may shrink, or the range is not in it; kBroken: the process is not there; kNotReady: kMostWindows are in
+  // use, or the kernel has no descriptor or address space now.
+  // Cost: 0.2 us in a window that is there; 30 us and the page faults in a new one.
+  Status map(const ShmBlob& blob, bool writable, Place* place) noexcept;
+  // Ends a use. What is no live place (another life's, or ended) has no effect.
+  void drop(const Place& place) noexcept;
+
+  Counts counts() noexcept;
+
+  // Async-signal-safe. Places from before are dead.
+  void forget_in_child() noexcept HYDRANT_NO_TSA;
+
+ private:
+  // What makes it the same file for sure while one of its windows exists; and whether they may be written.
+  using FileId = std::tuple<uint64_t, uint64_t, bool>;
+  struct File {
+    std::multimap<uint64_t, uint32_t> windows;  // by where they begin
+    uint64_t keys = 0;
+  };
+  struct Window {
+    FileId file;
+    uint64_t offset = 0;
+    size_t len = 0;  // 0: unused
+    uintptr_t addr = 0;
+    uint32_t keys = 0;
+    uint64_t last_use = 0;
+    uint64_t life = 0;
+  };
+  struct Table {
+    std::map<FileId, File> files;
+    std::vector<Window> windows;
+    std::vector<uint32_t> unused;
+    uint64_t clock = 0;
+    uint64_t keys = 0;
+    uint32_t idle = 0;
+    uint64_t opened = 0;
+  };
+  struct Mapping {
+    uintptr_t addr;
+    size_t len;
+  };
+  using Mappings = std::vector<Mapping>;
+
+  Table& table_locked() noexcept HYDRANT_REQUIRES(mu_);
+  static uint32_t find(const File& file, const Table& table, const ShmBlob& blob) noexcept;
+  Status open_window_locked(const ShmBlob& blob, const FileId& id, Mappings* gone,
+                            uint32_t* index) noexcept HYDRANT_REQUIRES(mu_);
+  void close_window_locked(uint32_t index, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
+  // Of the idle windows, those that were used longest ago, until `kept` are left.
+  void close_idle_locked(uint32_t kept, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
+  static void unmap(const Mappings& gone) noexcept;
+
+  Mutex mu_;
+  // Null at first, and in the child of a fork: its parent's may be in the middle of a change.
+  Table* table_ HYDRANT_GUARDED_BY(mu_) = nullptr;
+  // Of the latest window. Goes on in the child of a fork, so that its parent's places are none of its own.
+  uint64_t life_ HYDRANT_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace hydrant::shm
