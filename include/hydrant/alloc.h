@@ -89,8 +89,8 @@ HYDRANT_ALLOC_API size_t hydrant_alloc_trim(void);
  * allocates is the child's. NULL with EINVAL or ENOMEM. Always from "extents".
  * An address has the same place in its file for ever, and while a cache has it registered, for a peer that
  * has it mapped, its pages stay: whoever gets freed memory next sees what the peer sees. More than 1 GiB of
- * free memory is not kept so: caches are told to give up what exceeds it (hydrant/monitor.h, invalidate()), and it
- * goes back to the kernel when they have. */
+ * free memory is not kept so: caches are told to give up what exceeds it (hydrant/monitor.h, invalidate()),
+ * and it goes back to the kernel when they have. */
 HYDRANT_ALLOC_API void* hydrant_alloc_shared(size_t alignment, size_t bytes);
 
 typedef struct hydrant_alloc_location {

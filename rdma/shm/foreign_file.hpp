@@ -13,8 +13,8 @@ struct ForeignFile {
   uint64_t bytes = 0;   // whole pages; it can grow at most
 };
 
-// Opens what the blob names, through /proc/PID/fd, when it is what the blob says and keeps its size. Nothing but
-// the file that it says is ever opened, and no pipe or device: that might block, or do something.
+// Opens what the blob names, through /proc/PID/fd, when it is what the blob says and keeps its size. No
+// pipe or device is ever opened: that might block, or do something.
 // Errors: as ShmWindows::map(); *file is unchanged then. Cost: some 15 us.
 Status open_foreign_file(const ShmBlob& blob, bool writable, ForeignFile* file) noexcept;
 

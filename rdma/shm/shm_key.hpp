@@ -46,7 +46,8 @@ struct ShmBlob {
 void encode_shm_blob(const ShmBlob& key, std::byte* blob) noexcept;
 
 // Reads a peer's blob, in which anything may be wrong: range and place in the file do not wrap and are whole
-// pages, the rights are known; whether there is such a file is another question. *key is unchanged on failure.
+// pages, the rights are known; whether there is such a file is another question. *key is unchanged on
+// failure.
 // Errors: kBadArg, with a text that says what is wrong.
 Status decode_shm_blob(const std::byte* blob, size_t len, ShmBlob* key) noexcept;
 

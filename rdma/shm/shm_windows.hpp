@@ -11,8 +11,8 @@
 // whim), and the range must lie in it. The mapping follows the file, not the process: it is good when the
 // owner has died.
 //
-// Threads: any; one mutex, held while files are opened and mapped, not while they are unmapped. A window is not
-// inherited by the child of a fork.
+// Threads: any; one mutex, held while files are opened and mapped, not while they are unmapped. A window is
+// not inherited by the child of a fork.
 #pragma once
 
 #include "firehose/base/status.hpp"

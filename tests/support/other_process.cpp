@@ -1,0 +1,92 @@
+#include "tests/support/other_process.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace hydrant::testing {
+namespace {
+
+constexpr int kMinuteMs = 60'000;
+constexpr int kWaitMs = 5;
+
+const int (&make_ends())[2] {
+  static int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) ends[0] = ends[1] = -1;
+  return ends;
+}
+
+}  // namespace
+
+Talk::~Talk() {
+  if (fd_ >= 0) close(fd_);
+}
+
+bool Talk::say(const void* bytes, size_t len) {
+  return send(fd_, bytes, len, MSG_NOSIGNAL) == static_cast<ssize_t>(len);
+}
+
+std::string Talk::hear() {
+  pollfd ready{fd_, POLLIN, 0};
+  if (poll(&ready, 1, kMinuteMs) != 1) return "";
+  std::string text(size_t{64} << 10, '\0');
+  const ssize_t n = recv(fd_, text.data(), text.size(), 0);
+  text.resize(n > 0 ? static_cast<size_t>(n) : 0);
+  return text;
+}
+
+bool Talk::has_word() {
+  pollfd ready{fd_, POLLIN, 0};
+  return poll(&ready, 1, 0) == 1;
+}
+
+OtherProcess::OtherProcess(const std::function<void(Talk&)>& body)
+    : OtherProcess(body, make_ends()) {}
+
+OtherProcess::OtherProcess(const std::function<void(Talk&)>& body, const int (&ends)[2])
+    : talk_(ends[0]) {
+  std::fflush(nullptr);
+  const int theirs = ends[1];
+  pid_ = fork();
+  if (pid_ == 0) {
+    close(ends[0]);
+    {
+      Talk talk(theirs);
+      body(talk);
+    }
+    _exit(0);
+  }
+  close(theirs);
+}
+
+OtherProcess::~OtherProcess() { kill(); }
+
+void OtherProcess::kill() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  (void)waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+}
+
+std::string OtherProcess::end() {
+  if (pid_ <= 0) return "it is gone already";
+  int status = 0;
+  pid_t ended = 0;
+  for (int waits = 0; ended == 0 && waits < kMinuteMs / kWaitMs; ++waits) {
+    ended = waitpid(pid_, &status, WNOHANG);
+    if (ended == 0) usleep(kWaitMs * 1000);
+  }
+  if (ended == 0) {
+    kill();
+    return "it did not end in time";
+  }
+  pid_ = -1;
+  if (WIFSIGNALED(status)) return "it died of " + std::string(strsignal(WTERMSIG(status)));
+  return WEXITSTATUS(status) == 0 ? "" : "it left with " + std::to_string(WEXITSTATUS(status));
+}
+
+}  // namespace hydrant::testing
