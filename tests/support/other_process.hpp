@@ -28,8 +28,8 @@ class Talk {
   int fd_;
 };
 
-// Forks; the child runs body(talk) and leaves with _exit(): nothing of the test program runs twice. Requires no
-// other threads that the body needs. Ended with SIGKILL, if not before, when this object goes.
+// Forks; the child runs body(talk) and leaves with _exit(): nothing of the test program runs twice. Requires
+// no other threads that the body needs. Ended with SIGKILL, if not before, when this object goes.
 class OtherProcess {
  public:
   explicit OtherProcess(const std::function<void(Talk&)>& body);

@@ -46,8 +46,8 @@ class PageStore {
  public:
   enum class Kind : uint8_t { kPrivate, kShared };
 
-  // keep_bytes: so much idle memory is kept before any is given back on its own. most_kept_bytes: most of it that
-  // caches may keep registered before they are told to give it up.
+  // keep_bytes: so much idle memory is kept before any is given back on its own. most_kept_bytes: most of it
+  // that caches may keep registered before they are told to give it up.
   constexpr PageStore(Kind kind, size_t keep_bytes, size_t most_kept_bytes = SIZE_MAX) noexcept
       : kind_(kind),
         keep_bytes_(keep_bytes),
