@@ -6,8 +6,10 @@
 #include "am/neighbourhood.hpp"
 #include "am/segment_size.hpp"
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/node_channel.hpp"
+#include "rdma/shared_files.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -88,8 +90,11 @@ Status make_memory(uint64_t bytes, int* fd) noexcept {
         "set GASNET_MAX_SEGSIZE",
         static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(available));
   }
-  *fd = memfd_create("hydrant segments", MFD_CLOEXEC);
-  if (*fd < 0 || ftruncate(*fd, static_cast<off_t>(bytes)) != 0) {
+  *fd = memfd_create("hydrant segments", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  // Nobody who maps it can take pages away from under others.
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  if (*fd < 0 || ftruncate(*fd, static_cast<off_t>(bytes)) != 0 ||
+      fcntl(*fd, F_ADD_SEALS, kSeals) != 0) {
     return fail(Status::kResource, "no memory file of %llu bytes for the segments: %s",
                 static_cast<unsigned long long>(bytes), errno_text(errno));
   }
@@ -131,6 +136,12 @@ Status map_node(const std::vector<uint64_t>& starts, uint64_t size, std::byte** 
                     static_cast<unsigned long long>(bytes), errno_text(errno));
     }
     *base = static_cast<std::byte*>(mapped);
+  }
+  if (status == Status::kOk && size != 0) {
+    const auto own = reinterpret_cast<uintptr_t>(*base) + starts[place.node_rank];
+    // Without it this memory cannot be pinned for peers of the node: they have it mapped anyway.
+    if (announce_shared_file({own, size}, fd, starts[place.node_rank]) != Status::kOk)
+      log_info("the segment is not announced as shared memory: %s", last_error_text());
   }
   if (fd >= 0 && fd != made) close(fd);
   if (made >= 0) close(made);

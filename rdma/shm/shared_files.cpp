@@ -1,4 +1,4 @@
-#include "rdma/shm/shared_files.hpp"
+#include "rdma/shared_files.hpp"
 
 #include <hydrant/alloc.h>
 
@@ -16,7 +16,7 @@
 // There if libhydrant_alloc came with the program; found by name if it came later.
 #pragma weak hydrant_alloc_shared_location
 
-namespace hydrant::shm {
+namespace hydrant {
 namespace {
 
 constexpr uint32_t kMostFiles = 256;
@@ -89,7 +89,7 @@ bool find_in_arenas(uintptr_t addr, SharedFile* file) noexcept {
 
 Status announce_shared_file(MemoryRange range, int descriptor, uint64_t offset) noexcept {
   if (!range.valid() || range.end() == 0 ||
-      ((range.addr | range.len | offset) & (kLeastPageBytes - 1)) != 0) {
+      ((range.addr | range.len | offset) & (shm::kLeastPageBytes - 1)) != 0) {
     return fail(Status::kBadArg, "shared memory is announced by whole pages, not [%#lx, +%zu)",
                 static_cast<unsigned long>(range.addr), range.len);
   }
@@ -129,4 +129,4 @@ bool find_shared_file(uintptr_t addr, SharedFile* file) noexcept {
   return true;
 }
 
-}  // namespace hydrant::shm
+}  // namespace hydrant

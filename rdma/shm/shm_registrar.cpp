@@ -2,8 +2,9 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/machine_limits.hpp"
+#include "rdma/node_registrar.hpp"
 #include "rdma/process_end.hpp"
-#include "rdma/shm/shared_files.hpp"
+#include "rdma/shared_files.hpp"
 
 #include <cerrno>
 #include <fcntl.h>
@@ -157,3 +158,18 @@ void ShmRegistrar::forget_in_child() noexcept {
 }
 
 }  // namespace hydrant::shm
+
+namespace hydrant {
+
+Status make_node_registrar(std::unique_ptr<Registrar>* registrar) noexcept {
+  std::unique_ptr<shm::ShmRegistrar> made;
+  if (const Status status = shm::ShmRegistrar::create(&made); status != Status::kOk) return status;
+  *registrar = std::move(made);
+  return Status::kOk;
+}
+
+std::byte* address_by_node_key(const std::byte* key, uintptr_t addr, size_t len) noexcept {
+  return shm::ShmKey::load(key).find(addr, len);
+}
+
+}  // namespace hydrant

@@ -7,6 +7,7 @@
 #include <hydrant/remote_pin.h>
 
 #include "firehose/watch/mutant.hpp"
+#include "rdma/node_registrar.hpp"
 #include "rdma/shm/shm_registrar.hpp"
 #include "tests/support/other_process.hpp"
 #include "tests/support/registrar_functions.hpp"
@@ -24,7 +25,6 @@
 namespace hydrant::testing {
 namespace {
 
-using shm::ShmKey;
 using shm::ShmRegistrar;
 
 constexpr size_t kBytes = size_t{8} << 20;
@@ -108,8 +108,8 @@ class End {
   }
   static char* mapped(const hydrant_pin_t& pin, uintptr_t addr, size_t len = 1) {
     if (pin.region == nullptr) return nullptr;
-    const ShmKey key = ShmKey::load(static_cast<const std::byte*>(pin.region->key));
-    return reinterpret_cast<char*>(key.find(addr, len));
+    return reinterpret_cast<char*>(
+        address_by_node_key(static_cast<const std::byte*>(pin.region->key), addr, len));
   }
 
   hydrant_remote_t end() const { return end_; }

@@ -1,5 +1,5 @@
 // Which memory of the process others can map: what is announced, and the arenas.
-#include "rdma/shm/shared_files.hpp"
+#include "rdma/shared_files.hpp"
 
 #include <hydrant/alloc.h>
 
@@ -8,11 +8,6 @@
 
 namespace hydrant::testing {
 namespace {
-
-using shm::announce_shared_file;
-using shm::find_shared_file;
-using shm::forget_shared_file;
-using shm::SharedFile;
 
 // A memory file that is mapped here from `offset` on.
 struct MappedFile {

@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-namespace hydrant::shm {
+namespace hydrant {
 
 struct SharedFile {
   MemoryRange range;    // all of it that is mapped in one piece around the address asked for
@@ -35,4 +35,4 @@ bool forget_shared_file(MemoryRange range) noexcept;
 // itself: what it has inherited is its parent's.
 bool find_shared_file(uintptr_t addr, SharedFile* file) noexcept;
 
-}  // namespace hydrant::shm
+}  // namespace hydrant
