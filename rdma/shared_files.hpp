@@ -2,8 +2,8 @@
 // here, and the shared arenas of libhydrant_alloc, which is asked by name like the monitor: nothing here
 // links it.
 //
-// Only files that can never shrink count (F_SEAL_SHRINK): whoever maps another one dies of SIGBUS at its
-// owner's whim.
+// Only files that can never shrink count (F_SEAL_SHRINK), and without huge pages of their own (MFD_HUGETLB),
+// which may run out: whoever maps another one dies of SIGBUS some day.
 //
 // Threads: any. Cost: find() some 10 ns, and 1 us for the arenas' answer when nothing is announced there.
 #pragma once

@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 namespace hydrant::shm {
@@ -97,6 +99,14 @@ Status check_seals(int fd, const ShmBlob& blob, bool writable) noexcept {
     return fail(Status::kRefused,
                 "descriptor %u of process %u is no memory file that keeps its size (F_SEAL_SHRINK)",
                 blob.descriptor, blob.process);
+  }
+  struct statfs system {};
+  if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) {
+    return fail(
+        Status::kRefused,
+        "descriptor %u of process %u is a memory file of huge pages: where these run out, who "
+        "maps it dies",
+        blob.descriptor, blob.process);
   }
   if (writable && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0) {
     return fail(Status::kRefused, "the memory file of process %u is sealed against writing",

@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/types.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 // There if libhydrant_alloc came with the program; found by name if it came later.
@@ -94,9 +96,12 @@ Status announce_shared_file(MemoryRange range, int descriptor, uint64_t offset) 
                 static_cast<unsigned long>(range.addr), range.len);
   }
   const int seals = fcntl(descriptor, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+  struct statfs system {};
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstatfs(descriptor, &system) != 0 ||
+      system.f_type != TMPFS_MAGIC) {
     return fail(Status::kUnsupported,
-                "descriptor %d is no memory file that keeps its size: seal it with F_SEAL_SHRINK",
+                "descriptor %d is no memory file of ordinary pages that keeps its size: seal it "
+                "with F_SEAL_SHRINK",
                 descriptor);
   }
   const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);

@@ -132,6 +132,9 @@ TEST(ShmWindows, WhatIsNotAsTheBlobSaysIsRefused) {
   const MemoryFile file(kMiB);
   const MemoryFile shrinkable(kMiB, 0);
   const MemoryFile sealed(kMiB, F_SEAL_SHRINK | F_SEAL_WRITE);
+  const int huge = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+  ASSERT_EQ(ftruncate(huge, 2 * kMiB), 0);
+  ASSERT_EQ(fcntl(huge, F_ADD_SEALS, F_SEAL_SHRINK), 0);
   std::FILE* disk = std::tmpfile();
   ASSERT_EQ(ftruncate(fileno(disk), kMiB), 0);
   int pipe_ends[2];
@@ -150,6 +153,7 @@ TEST(ShmWindows, WhatIsNotAsTheBlobSaysIsRefused) {
   expect("not to be written", sealed.blob(), Status::kRefused, "sealed against writing");
   expect("on a disk", MemoryFile::blob_of(fileno(disk), 0, kPage), Status::kRefused,
          "F_SEAL_SHRINK");
+  expect("huge pages", MemoryFile::blob_of(huge, 0, 2 * kMiB), Status::kRefused, "huge pages");
   expect("a pipe", MemoryFile::blob_of(pipe_ends[0], 0, kPage), Status::kRefused, "another file");
   ShmBlob wrong = file.blob();
   ++wrong.inode;
@@ -169,6 +173,7 @@ TEST(ShmWindows, WhatIsNotAsTheBlobSaysIsRefused) {
   EXPECT_EQ(windows.map(sealed.blob(), false, &place), Status::kOk) << "to read it";
   windows.drop(place);
   EXPECT_EQ(windows.counts().windows, 0u);
+  close(huge);
   close(pipe_ends[0]);
   close(pipe_ends[1]);
   std::fclose(disk);
