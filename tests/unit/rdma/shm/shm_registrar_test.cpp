@@ -3,6 +3,7 @@
 
 #include <hydrant/alloc.h>
 
+#include "rdma/shared_files.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/other_process.hpp"
 #include "tests/unit/rdma/shm/shared_memory.hpp"
@@ -88,6 +89,29 @@ TEST(ShmRegistrar, PinsSharedMemoryAndNoOther) {
             Status::kRefused);
   hydrant_free(private_memory);
   hydrant_free(p);
+}
+
+// As a segment, beside those of other processes in the file.
+TEST(ShmRegistrar, PinsNoMoreOfAFileThanIsAnnounced) {
+  const auto registrar = make_shm_registrar();
+  const MemoryFile file(4 * kPage);
+  void* const p = mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
+  ASSERT_NE(p, MAP_FAILED);
+  const MemoryRange mine{reinterpret_cast<uintptr_t>(p) + kPage, 2 * kPage};
+  ASSERT_EQ(announce_shared_file(mine, file.fd(), kPage), Status::kOk);
+  std::byte key[sizeof(ShmKey)];
+  EXPECT_EQ(registrar->pin({mine.addr, 3 * kPage}, kBoth, key), Status::kRefused);
+  EXPECT_EQ(registrar->pin({mine.addr - kPage, kPage}, kBoth, key), Status::kRefused);
+  const std::string blob =
+      export_of(*registrar, reinterpret_cast<char*>(mine.addr + kPage), kPage, kBoth);
+  EXPECT_EQ(decode(blob).offset, 2 * kPage);
+  const Import import(*registrar, blob);
+  ASSERT_EQ(import.status(), Status::kOk);
+  *import.at(mine.addr + kPage) = 'p';
+  EXPECT_EQ(static_cast<char*>(p)[2 * kPage], 'p');
+  EXPECT_TRUE(forget_shared_file(mine));
+  EXPECT_EQ(registrar->pin(mine, kBoth, key), Status::kRefused);
+  munmap(p, 4 * kPage);
 }
 
 TEST(ShmRegistrar, ExportsWhatIsPinnedHereAlone) {
