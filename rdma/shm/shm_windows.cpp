@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -73,9 +74,9 @@ ShmWindows::~ShmWindows() {
   unmap(gone);
 }
 
-ShmWindows::Table& ShmWindows::table_locked() noexcept {
-  if (table_ == nullptr) table_ = new Table;
-  return *table_;
+bool ShmWindows::has_table_locked() noexcept {
+  if (table_ == nullptr) table_ = new (std::nothrow) Table;
+  return table_ != nullptr;
 }
 
 uint32_t ShmWindows::find(const File& file, const Table& table, const ShmBlob& blob) noexcept {
@@ -137,7 +138,9 @@ Status ShmWindows::map(const ShmBlob& blob, bool writable, Place* place) noexcep
   Status status = Status::kOk;
   {
     const MutexLock lock(mu_);
-    Table& table = table_locked();
+    if (!has_table_locked())
+      return fail(Status::kResource, "no memory for a table of what is mapped");
+    Table& table = *table_;
     const FileId id{blob.device, blob.inode, writable};
     uint32_t index = UINT32_MAX;
     if (const auto known = table.files.find(id); known != table.files.end())

@@ -55,7 +55,7 @@ class ShmWindows {
   // Finds or maps the blob's range, readable, and writable if `writable`. *place is unchanged on failure.
   // Errors: kRefused: the kernel forbids it, or the descriptor is of another file by now, or of one that
   // may shrink, or the range is not in it; kBroken: the process is not there; kNotReady: kMostWindows are in
-  // use, or the kernel has no descriptor or address space now.
+  // use, or the kernel has no descriptor or address space now; kResource: no memory.
   // Cost: 0.2 us in a window that is there; 30 us and the page faults in a new one.
   Status map(const ShmBlob& blob, bool writable, Place* place) noexcept;
   // Ends a use. What is no live place (another life's, or ended) has no effect.
@@ -97,7 +97,7 @@ class ShmWindows {
   };
   using Mappings = std::vector<Mapping>;
 
-  Table& table_locked() noexcept HYDRANT_REQUIRES(mu_);
+  bool has_table_locked() noexcept HYDRANT_REQUIRES(mu_);
   static uint32_t find(const File& file, const Table& table, const ShmBlob& blob) noexcept;
   Status open_window_locked(const ShmBlob& blob, const FileId& id, Mappings* gone,
                             uint32_t* index) noexcept HYDRANT_REQUIRES(mu_);

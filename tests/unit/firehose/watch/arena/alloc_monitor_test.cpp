@@ -171,6 +171,32 @@ TEST_P(AllocMonitor, WhatIsPinnedStaysAndIsGivenBackWhenItIsNot) {
   for (size_t offset = 0; offset < kBytes; offset += kBlock) EXPECT_EQ(word(start + offset), 0u);
 }
 
+// Private memory stays as long as its cache likes. Untouched, so that it costs address space alone.
+TEST_P(AllocMonitor, SharedMemoryThatStaysIsBoundedAndRecalledBeyond) {
+  constexpr size_t kMost = 1024 * kMiB;
+  constexpr size_t kBytes = kMost + 4 * kBlock;
+  const size_t beyond = std::strcmp(GetParam().name, "Shared") == 0 ? 4 : 0;
+  have_monitor();
+  void* p = GetParam().allocate(kBytes);
+  ASSERT_NE(p, nullptr);
+  monitor_.pin(p, kBytes);
+  monitor_.clear_calls();
+  const hydrant_alloc_stats_t before = stats();
+  hydrant_free(p);
+  EXPECT_EQ(stats().shared_kept_bytes, beyond != 0 ? kBytes : 0);
+  EXPECT_EQ(stats().shared_recalled_blocks - before.shared_recalled_blocks, beyond);
+  size_t forgotten = 0;
+  for (const auto& call : monitor_.calls()) {
+    if (call.kind == Kind::kInvalidate) forgotten += call.len;
+  }
+  EXPECT_EQ(forgotten, beyond * kBlock);
+  EXPECT_EQ(stats().shared.emptied_bytes, before.shared.emptied_bytes)
+      << "not before it is given up";
+  monitor_.unpin_all();
+  EXPECT_GE(hydrant_alloc_trim(), kBytes);
+  EXPECT_EQ(stats().shared_kept_bytes, 0u);
+}
+
 TEST_P(AllocMonitor, MemoryInUseIsNeverInvalidated) {
   have_monitor();
   void* kept = allocate(10 * kMiB);
