@@ -11,27 +11,37 @@
 #include "extended/rma_pinned.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/node_registrar.hpp"
 
+#include <atomic>
 #include <memory>
+#include <utility>
 
 namespace hydrant {
 
 constinit Firehose the_firehose;
+constinit Firehose the_mappings;
 
 namespace {
+
+constinit Mutex mappings_mu;
+constinit std::atomic<int> mappings_state{0};  // 1: there; -1: they cannot be had
 
 // ---- the messenger ----
 
 // Requests never wait for room, which would poll inside a poll: the end keeps them. A reply takes replies
 // meanwhile, like any other.
-int send_message(void*, uint32_t peer, uint32_t lane, void* reply_to, const void* message,
+int send_message(void* user, uint32_t peer, uint32_t lane, void* reply_to, const void* message,
                  size_t len) {
   auto* token = static_cast<gex_Token_t>(reply_to);
   const bool is_reply = lane == HYDRANT_LANE_REPLY && token != nullptr && !token->replied;
   Sending sending;
   sending.peer = peer;
   sending.lane = is_reply ? Lane::kReply : Lane::kRequest;
-  sending.handler = is_reply ? kRemotePinReplyHandler : kRemotePinHandler;
+  const bool mapped = user == &the_mappings;
+  sending.handler = is_reply ? (mapped ? kMappedPinReplyHandler : kRemotePinReplyHandler)
+                             : (mapped ? kMappedPinHandler : kRemotePinHandler);
   sending.category = Category::kMedium;
   sending.source = message;
   sending.bytes = len;
@@ -40,10 +50,10 @@ int send_message(void*, uint32_t peer, uint32_t lane, void* reply_to, const void
   return to_c(send(sending));
 }
 
-void deliver(gex_Token_t token, const void* message, size_t bytes, void* reply_to) noexcept {
-  if (!firehose_is_on()) return;  // the peer has pins, and this rank could not: it does not answer
-  note_own_segment();
-  const int code = hydrant_remote_deliver(the_firehose.end, token->from, message, bytes, reply_to);
+void deliver(const Firehose& to, gex_Token_t token, const void* message, size_t bytes,
+             void* reply_to) noexcept {
+  if (to.end == 0) return;  // the peer has pins, and this rank could not: it does not answer
+  const int code = hydrant_remote_deliver(to.end, token->from, message, bytes, reply_to);
   if (code != GASNET_OK) {
     static RateLimit limit(RateLimit::kSecond);
     log_warning(limit, "remote pins: %s", hydrant_error_text());
@@ -51,10 +61,18 @@ void deliver(gex_Token_t token, const void* message, size_t bytes, void* reply_t
 }
 
 void on_message(gex_Token_t token, void* message, size_t bytes) {
-  deliver(token, message, bytes, token);
+  note_own_segment();
+  deliver(the_firehose, token, message, bytes, token);
 }
 void on_reply(gex_Token_t token, void* message, size_t bytes) {
-  deliver(token, message, bytes, nullptr);
+  deliver(the_firehose, token, message, bytes, nullptr);
+}
+void on_mapped_message(gex_Token_t token, void* message, size_t bytes) {
+  (void)mappings_are_on(true);
+  deliver(the_mappings, token, message, bytes, token);
+}
+void on_mapped_reply(gex_Token_t token, void* message, size_t bytes) {
+  deliver(the_mappings, token, message, bytes, nullptr);
 }
 
 uint32_t progress(void*) noexcept {
@@ -62,13 +80,18 @@ uint32_t progress(void*) noexcept {
   return static_cast<uint32_t>(did > 0 ? did : 0) + go_on_with_pinned();
 }
 
-Status make_domain(hydrant_domain_t* domain) noexcept {
-  std::unique_ptr<Registrar> registrar = job().transport->make_registrar();
-  if (registrar == nullptr) return fail(Status::kUnsupported, "%s", last_error_text());
+uint32_t map_progress(void*) noexcept {
+  const int did = hydrant_remote_poll(the_mappings.end);
+  return static_cast<uint32_t>(did > 0 ? did : 0);
+}
+
+Status make_domain(std::unique_ptr<Registrar> registrar, const char* name, uint32_t watch,
+                   hydrant_domain_t* domain) noexcept {
   const hydrant_registrar_t functions = registrar_functions(std::move(registrar));
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
-  options.name = "puts and gets";
+  options.name = name;
+  options.watch = watch;
   options.registrar = &functions;
   const int code = hydrant_domain_create(&options, domain);
   if (code == GASNET_OK) return Status::kOk;
@@ -76,19 +99,17 @@ Status make_domain(hydrant_domain_t* domain) noexcept {
   return fail(static_cast<Status>(code), "%s", hydrant_error_text());
 }
 
-Status make_end(hydrant_domain_t domain, hydrant_remote_t* end) noexcept {
+Status make_end(Firehose& of, const hydrant_remote_options_t& wanted,
+                hydrant_remote_t* end) noexcept {
   hydrant_messenger_t messenger{};
   messenger.size = sizeof messenger;
+  messenger.user = &of;
   messenger.max_message_bytes = max_medium();
   messenger.send = send_message;
-  hydrant_remote_options_t options;
-  hydrant_remote_options_init(&options);
-  options.domain = domain;
+  hydrant_remote_options_t options = wanted;
   options.rank = job().rank();
   options.ranks = job().size();
   options.messenger = &messenger;
-  options.remote = serve_move;
-  options.flags = HYDRANT_REMOTE_INLINE_REMOTE;
   const int code = hydrant_remote_create(&options, end);
   return code == GASNET_OK ? Status::kOk
                            : fail(static_cast<Status>(code), "%s", hydrant_error_text());
@@ -97,27 +118,65 @@ Status make_end(hydrant_domain_t domain, hydrant_remote_t* end) noexcept {
 }  // namespace
 
 void start_firehose() noexcept {
-  const Transport* transport = job().transport.get();
+  Transport* transport = job().transport.get();
   if (transport == nullptr || (transport->abilities() & Transport::kPinned) == 0) return;
-  hydrant_domain_t domain = 0;
+  std::unique_ptr<Registrar> registrar = transport->make_registrar();
+  hydrant_remote_options_t options;
+  hydrant_remote_options_init(&options);
+  options.remote = serve_move;
+  options.flags = HYDRANT_REMOTE_INLINE_REMOTE;
   hydrant_remote_t end = 0;
-  Status status = make_domain(&domain);
+  Status status = Status::kUnsupported;
+  if (registrar != nullptr)
+    status =
+        make_domain(std::move(registrar), "puts and gets", HYDRANT_WATCH_DEFAULT, &options.domain);
   if (status == Status::kOk) {
-    status = make_end(domain, &end);
-    if (status != Status::kOk) (void)hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN);
+    status = make_end(the_firehose, options, &end);
+    if (status != Status::kOk) (void)hydrant_domain_destroy(options.domain, HYDRANT_FINI_UNPIN);
   }
   if (status != Status::kOk) {
     log_warning("puts and gets go by messages, because no memory can be pinned: %s",
                 last_error_text());
     return;
   }
-  the_firehose.domain = domain;
-  the_firehose.end = end;
-  the_firehose.max_args = hydrant_remote_max_args(end);
-  the_firehose.key_bytes = hydrant_key_bytes(domain);
+  the_firehose = {options.domain, end, hydrant_remote_max_args(end),
+                  hydrant_key_bytes(options.domain)};
   job().progress.add(progress, &the_firehose);  // (null stands for a free row)
   job().before_telling = settle_exports;
   job().careful = true;
+}
+
+// Nothing is pinned for mappings, and an arena keeps each address where it is in its file: only what an arena
+// empties is recalled, and nobody has to be asked before others are told of reused memory.
+bool mappings_are_on(bool make) noexcept {
+  const int state = mappings_state.load(std::memory_order_acquire);
+  if (state != 0 || !make) return state > 0;
+  const MutexLock lock(mappings_mu);
+  if (mappings_state.load(std::memory_order_relaxed) != 0)
+    return mappings_state.load(std::memory_order_relaxed) > 0;
+  constexpr uint64_t kPlenty = uint64_t{1} << 40;
+  std::unique_ptr<Registrar> registrar;
+  hydrant_remote_options_t options;
+  hydrant_remote_options_init(&options);
+  options.budget_bytes = kPlenty;
+  options.merge_bytes = options.stream_bytes = size_t{64} << 20;
+  hydrant_remote_t end = 0;
+  Status status = make_node_registrar(&registrar);
+  if (status == Status::kOk)
+    status = make_domain(std::move(registrar), "mappings", HYDRANT_WATCH_NONE, &options.domain);
+  if (status == Status::kOk) {
+    status = make_end(the_mappings, options, &end);
+    if (status != Status::kOk) (void)hydrant_domain_destroy(options.domain, HYDRANT_FINI_UNPIN);
+  }
+  if (status != Status::kOk) {
+    log_info("memory of other ranks is not mapped beyond their segments: %s", last_error_text());
+  } else {
+    the_mappings = {options.domain, end, hydrant_remote_max_args(end),
+                    hydrant_key_bytes(options.domain)};
+    job().progress.add(map_progress, &the_mappings);
+  }
+  mappings_state.store(status == Status::kOk ? 1 : -1, std::memory_order_release);
+  return status == Status::kOk;
 }
 
 void add_firehose_handlers() noexcept {
@@ -126,6 +185,10 @@ void add_firehose_handlers() noexcept {
                      GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, "remote pin");
   table.add_internal(kRemotePinReplyHandler, reinterpret_cast<gex_AM_Fn_t>(on_reply), 0,
                      GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY, "remote pin's reply");
+  table.add_internal(kMappedPinHandler, reinterpret_cast<gex_AM_Fn_t>(on_mapped_message), 0,
+                     GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, "mapping");
+  table.add_internal(kMappedPinReplyHandler, reinterpret_cast<gex_AM_Fn_t>(on_mapped_reply), 0,
+                     GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY, "mapping's reply");
 }
 
 void settle_exports() noexcept {

@@ -21,6 +21,8 @@ inline constexpr uint32_t kGotLongHandler = 10;
 // Remote pins (firehose_binding.cpp).
 inline constexpr uint32_t kRemotePinHandler = 13;
 inline constexpr uint32_t kRemotePinReplyHandler = 14;
+inline constexpr uint32_t kMappedPinHandler = 15;
+inline constexpr uint32_t kMappedPinReplyHandler = 16;
 
 // Broadcasts (broadcast.cpp).
 inline constexpr uint32_t kBroadcastHandler = 11;

@@ -35,6 +35,7 @@ uint64_t depth_of(Knob knob, uint64_t most, const char* limit) noexcept {
 void force(Paths& paths, std::string_view forced) noexcept {
   paths.inlined = false;
   if (forced == "mapped") return;
+  paths.maps_files = paths.maps_files && forced == "firehose";
   paths.mapped = false;
   if (forced == "cma") return;
   paths.cma = false;
@@ -78,6 +79,7 @@ void choose_paths() noexcept {
   paths.mapped = true;
   paths.cma = one_sided && at_once;
   paths.pinned = firehose_is_on();
+  paths.maps_files = one_sided && at_once;
   paths.direct = paths.bounce = one_sided && !at_once;
   paths.am_long[0] = knob_number(Knob::kUseLongPuts) != 0;
   paths.am_long[1] = knob_number(Knob::kUseLongGets) != 0;

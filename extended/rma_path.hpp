@@ -4,6 +4,7 @@
 //   who has the memory                              path        the copy is over at return
 //   this rank                                       self        yes
 //   a rank of this node, mapped here                mapped      yes
+//     in a memory file that is mapped meanwhile     firehose    yes            (rma_mapped.hpp)
 //   a rank whose memory the kernel copies (CMA)     cma         yes
 //   a rank across a network between pinned memory  (rma_pinned.hpp)
 //     there is a firehose                           firehose    no
@@ -51,6 +52,7 @@ struct Paths {
   bool mapped = false;
   bool cma = false;
   bool pinned = false;
+  bool maps_files = false;  // of the ranks of this node (rma_mapped.hpp)
   bool direct = false;
   bool bounce = false;
   bool am_long[2] = {false, false};  // puts, gets

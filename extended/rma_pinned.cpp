@@ -6,6 +6,7 @@
 #include "extended/bounce_pool.hpp"
 #include "extended/firehose_binding.hpp"
 #include "extended/own_memory.hpp"
+#include "extended/rma_mapped.hpp"
 #include "extended/rma_messages.hpp"
 #include "extended/rma_thread.hpp"
 #include "firehose/base/config.hpp"
@@ -511,8 +512,9 @@ void note_own_segment() noexcept {
 }
 
 Status prefetch(Rank peer, uintptr_t remote, size_t bytes) noexcept {
-  if (!firehose_is_on() || peer == job().rank()) return Status::kOk;
-  const int code = hydrant_remote_prefetch(firehose().end, peer, remote, bytes, kPutAccess);
+  const hydrant_remote_t end = firehose_is_on() ? firehose().end : end_of_mappings(peer);
+  if (end == 0 || peer == job().rank()) return Status::kOk;
+  const int code = hydrant_remote_prefetch(end, peer, remote, bytes, kPutAccess);
   // That it cannot be had now, or ever, is no error of a hint.
   if (code == GASNET_ERR_NOT_READY || code == HYDRANT_ERR_REFUSED || code == GASNET_ERR_RESOURCE)
     return Status::kOk;
@@ -521,8 +523,8 @@ Status prefetch(Rank peer, uintptr_t remote, size_t bytes) noexcept {
 }
 
 Status evict(Rank peer, uintptr_t remote, size_t bytes) noexcept {
-  if (firehose_is_on() && peer != job().rank())
-    (void)hydrant_remote_evict(firehose().end, peer, remote, bytes);
+  const hydrant_remote_t end = firehose_is_on() ? firehose().end : the_mappings.end;
+  if (end != 0 && peer != job().rank()) (void)hydrant_remote_evict(end, peer, remote, bytes);
   return Status::kOk;
 }
 

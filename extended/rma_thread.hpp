@@ -20,6 +20,14 @@ namespace hydrant {
 struct PostedPiece;
 struct PinnedPiece;
 
+// How often a thread used memory of a rank that is not mapped here, by blocks (rma_mapped.cpp).
+struct UnmappedUse {
+  static constexpr uint32_t kShift = 21;
+  uintptr_t block = 0;
+  Rank peer = 0;
+  uint32_t count = 0;
+};
+
 class RmaThread {
  public:
   // The calling thread's; null if there is no memory for it.
@@ -49,6 +57,10 @@ class RmaThread {
   std::byte* scratch() noexcept;
   static constexpr size_t kScratchBytes = 65536;
 
+  UnmappedUse& unmapped_use(Rank peer, uintptr_t remote) noexcept {
+    return unmapped_[((remote >> UnmappedUse::kShift) ^ peer) % kUnmapped];
+  }
+
   uint64_t launched = 0;  // the owner's
   ReturnableList<PostedPiece> posted;
   ReturnableList<PinnedPiece> pinned;
@@ -65,6 +77,8 @@ class RmaThread {
   hydrant_peer* peers_ = nullptr;
   Pieces implicit_[2];
   std::unique_ptr<std::byte[]> scratch_;
+  static constexpr size_t kUnmapped = 16;
+  UnmappedUse unmapped_[kUnmapped];
 };
 
 }  // namespace hydrant

@@ -9,6 +9,7 @@
 #include "extended/device_memory.hpp"
 #include "extended/firehose_binding.hpp"
 #include "extended/rma.hpp"
+#include "extended/rma_mapped.hpp"
 #include "extended/rma_messages.hpp"
 #include "extended/rma_pinned.hpp"
 #include "extended/rma_posted.hpp"
@@ -89,7 +90,8 @@ bool may_ask_kernel(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, const void* 
   const uintptr_t known = hydrant_my_peers.first[rank].size;
   const auto here = reinterpret_cast<uintptr_t>(local);
   return known != 0 && known != UINTPTR_MAX && paths().cma && here != 0 && remote != 0 &&
-         here + bytes - 1 >= here && remote + bytes - 1 >= remote && !is_device_memory(local);
+         here + bytes - 1 >= here && remote + bytes - 1 >= remote && !is_device_memory(local) &&
+         !mappings_are_on(false);
 }
 
 bool faults_return_by_knob(bool otherwise) noexcept {
@@ -108,6 +110,10 @@ Status transfer(const Transfer& what, Pieces& pieces) noexcept {
   if (copy_here(*thread, ways, what)) return Status::kOk;
   own(pieces, thread);
   const bool is_self = what.peer == job().rank();
+  if (ways.maps_files && !is_self) {
+    if (copy_by_mapping(*thread, what)) return Status::kOk;
+    note_unmapped(*thread, what.peer, what.remote, what.bytes);
+  }
   const Path path = is_self ? choose_messages(ways, what) : choose_path(ways, what);
   const Status status = go(*thread, path, what, pieces);
   // The transport cannot: its owner may.
@@ -121,7 +127,9 @@ bool put_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
   const auto remote = reinterpret_cast<uintptr_t>(dest);
   if (!may_ask_kernel(tm, rank, remote, source, bytes)) return false;
   if (job().transport->put(rank, remote, source, bytes, nullptr) != Status::kOk) return false;
-  RmaThread::mine()->count(Direction::kPut, rank, Path::kCma, bytes);
+  RmaThread& thread = *RmaThread::mine();
+  thread.count(Direction::kPut, rank, Path::kCma, bytes);
+  note_unmapped(thread, rank, remote, bytes);
   return true;
 }
 
@@ -130,7 +138,9 @@ bool get_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
   const auto remote = reinterpret_cast<uintptr_t>(source);
   if (!may_ask_kernel(tm, rank, remote, dest, bytes)) return false;
   if (job().transport->get(rank, remote, dest, bytes, nullptr) != Status::kOk) return false;
-  RmaThread::mine()->count(Direction::kGet, rank, Path::kCma, bytes);
+  RmaThread& thread = *RmaThread::mine();
+  thread.count(Direction::kGet, rank, Path::kCma, bytes);
+  note_unmapped(thread, rank, remote, bytes);
   return true;
 }
 

@@ -3,10 +3,12 @@
 
 barrier_jobs_test.py PATH_OF_BARRIER_CLIENT
 """
-import os
-import subprocess
+import pathlib
 import sys
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from client_jobs import run_job  # noqa: E402  (the path has to be there first)
 
 CLIENT = ""
 SECONDS = 60
@@ -19,19 +21,7 @@ ALGORITHMS = {
 
 
 def run(ranks, *arguments, **extra):
-    """(exit status, everything that was printed) of one job."""
-    env = {name: value for name, value in os.environ.items()
-           if not name.startswith(("GASNET_", "HYDRANT_", "FIREHOSE_"))}
-    env.update(GASNET_PSHM_NODES=str(ranks), **extra)
-    with subprocess.Popen([CLIENT, *arguments], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True) as job:
-        try:
-            text, _ = job.communicate(timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            job.terminate()
-            text, _ = job.communicate(timeout=SECONDS)
-            text += "\n(it did not end)"
-    return job.returncode, text
+    return run_job(CLIENT, ranks, *arguments, seconds=SECONDS, **extra)
 
 
 class BarrierJobs(unittest.TestCase):
