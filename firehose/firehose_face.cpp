@@ -8,11 +8,9 @@
 
 using namespace hydrant;
 
-namespace {
-
 // Cold: explains a call that this firehose cannot serve.
-[[noreturn]] void refuse_call(const hydrant_fh_t* fh, uint32_t shape,
-                              const char* function) noexcept {
+void hydrant::refuse_face_call(const hydrant_fh_t* fh, uint32_t shape,
+                               const char* function) noexcept {
   if (fh == nullptr) face_fatal("%s: called before firehose_init", function);
   if (fh->domain == 0) face_fatal("%s: called after firehose_fini", function);
   face_fatal(
@@ -21,16 +19,14 @@ namespace {
       function, shape, fh->client.shape);
 }
 
-inline bool serves(const hydrant_fh_t* fh, uint32_t shape) noexcept {
-  return fh != nullptr && fh->client.shape == shape;
-}
+namespace {
 
 inline const void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<const void*>(addr); }
 
 }  // namespace
 
 hydrant_pin_t hydrant_fh_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr, size_t len) {
-  if (!serves(fh, shape)) refuse_call(fh, shape, "firehose_local_pin");
+  check_face_call(fh, shape, "firehose_local_pin");
   // A registration for a client with FH_MAY_MERGE needs to know the range that was asked for.
   const hydrant_pin_t pin = fh->client.may_merge == nullptr
                                 ? hydrant_pin(fh->domain, pointer(addr), len, kFaceAccess)
@@ -42,13 +38,13 @@ hydrant_pin_t hydrant_fh_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t a
 
 hydrant_pin_t hydrant_fh_try_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
                                        size_t len) {
-  if (!serves(fh, shape)) refuse_call(fh, shape, "firehose_try_local_pin");
+  check_face_call(fh, shape, "firehose_try_local_pin");
   return hydrant_try_pin(fh->domain, pointer(addr), len, kFaceAccess);
 }
 
 hydrant_pin_t hydrant_fh_partial_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
                                            size_t len) {
-  if (!serves(fh, shape)) refuse_call(fh, shape, "firehose_partial_local_pin");
+  check_face_call(fh, shape, "firehose_partial_local_pin");
   return hydrant_partial_pin(fh->domain, pointer(addr), len, kFaceAccess);
 }
 
@@ -61,15 +57,16 @@ void hydrant_fh_release(hydrant_pin_t pin) {
 }
 
 void hydrant_fh_invalidate(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr, size_t len) {
-  if (!serves(fh, shape)) refuse_call(fh, shape, "firehose_local_invalidate");
+  check_face_call(fh, shape, "firehose_local_invalidate");
   if (hydrant_invalidate(fh->domain, pointer(addr), len) != GASNET_OK) {
     face_fatal("firehose_local_invalidate: %s", hydrant_error_text());
   }
 }
 
 void hydrant_fh_poll(hydrant_fh_t* fh) {
-  if (fh == nullptr || fh->domain == 0) refuse_call(fh, 0, "firehose_poll");
+  if (fh == nullptr || fh->domain == 0) refuse_face_call(fh, 0, "firehose_poll");
   static_cast<void>(hydrant_poll(fh->domain));
+  if (fh->remote != nullptr) fh->remote->poll();
 }
 
 void* hydrant_fh_request_new(size_t bytes) {
@@ -80,9 +77,48 @@ void* hydrant_fh_request_new(size_t bytes) {
 
 void hydrant_fh_request_free(void* request) { std::free(request); }
 
+hydrant_pin_t hydrant_fh_try_remote_pin(hydrant_fh_t* fh, uint32_t shape, uint32_t node,
+                                        uintptr_t addr, size_t len) {
+  check_face_call(fh, shape, "firehose_try_remote_pin");
+  if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_try_remote_pin");
+  return fh->remote->try_pin(node, addr, len);
+}
+
+hydrant_pin_t hydrant_fh_partial_remote_pin(hydrant_fh_t* fh, uint32_t shape, uint32_t node,
+                                            uintptr_t addr, size_t len) {
+  check_face_call(fh, shape, "firehose_partial_remote_pin");
+  if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_partial_remote_pin");
+  return fh->remote->partial_pin(node, addr, len);
+}
+
+hydrant_pin_t hydrant_fh_remote_pin(hydrant_fh_t* fh, uint32_t shape, const hydrant_fh_ask_t* ask) {
+  check_face_call(fh, shape, "firehose_remote_pin");
+  if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_remote_pin");
+  return fh->remote->pin(*ask);
+}
+
+void hydrant_fh_deliver(hydrant_fh_t* fh, uint32_t from, const void* message, size_t len,
+                        void* reply_to) {
+  if (fh != nullptr && fh->remote != nullptr) {
+    fh->remote->deliver(from, message, len, reply_to);
+    return;
+  }
+  log_warning(
+      "firehose: a message of node %u came %s and is dropped; a barrier belongs between "
+      "firehose_init and the first remote pin, and before firehose_fini",
+      from, fh == nullptr ? "before firehose_init or after firehose_fini" : "after firehose_fini");
+}
+
 void hydrant_fh_no_remote(const char* function) {
   face_fatal(
-      "%s: firehose.h has no remote pins; with FIREHOSE_INIT_FLAG_LOCAL_ONLY it is an error to "
-      "ask for one",
+      "%s: this firehose has no remote pins: it was started with FIREHOSE_INIT_FLAG_LOCAL_ONLY, or "
+      "its firehose_fwd.h gives it no way to send",
       function);
+}
+
+void hydrant_fh_unregistered() {
+  face_fatal(
+      "firehose_init: the handlers of firehose_get_handlertable() have no indices; register that "
+      "table, "
+      "entry by entry until the one without a function, before firehose_init");
 }

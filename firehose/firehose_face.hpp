@@ -10,12 +10,15 @@
 
 #include "firehose/firehose_face_limits.hpp"
 #include "firehose/firehose_face_registrar.hpp"
+#include "firehose/firehose_face_remote.hpp"
 
 #include <cstdint>
+#include <memory>
 
 // The type is a C name, so it lives outside the namespace.
 //
-// Thread safety: immutable between init and fini, but for the registrar, which locks for itself.
+// Thread safety: immutable between init and fini, but for the registrar and the remote part, which lock for
+// themselves.
 struct hydrant_fh {
   hydrant_fh(const hydrant_fh_client_t& for_client, size_t bucket_bytes) noexcept
       : client(for_client), bucket(bucket_bytes), registrar(for_client, bucket_bytes) {}
@@ -25,6 +28,7 @@ struct hydrant_fh {
   hydrant::FaceRegistrar registrar;
   hydrant::FaceLimits limits;
   hydrant_domain_t domain = 0;
+  std::unique_ptr<hydrant::FaceRemote> remote;  // null: local pins only
   uintptr_t max_pinnable = 0;
   uint64_t prepinned_bytes = 0;
   uint32_t flags = 0;  // FIREHOSE_INIT_FLAG_*
@@ -41,6 +45,17 @@ inline constexpr uint32_t kFaceMayReinit = 0x04;
 // The one access that firehose.h knows: GASNet's regions are written locally and used remotely.
 inline constexpr uint32_t kFaceAccess =
     HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_READ | HYDRANT_REMOTE_WRITE;
+
+// Aborts: this firehose cannot serve that call.
+[[noreturn]] void refuse_face_call(const hydrant_fh_t* fh, uint32_t shape,
+                                   const char* function) noexcept;
+
+inline void check_face_call(const hydrant_fh_t* fh, uint32_t shape, const char* function) noexcept {
+  if (fh == nullptr || fh->client.shape != shape) refuse_face_call(fh, shape, function);
+#if HYDRANT_DEBUG
+  FaceRemote::check_not_in_handler(function);
+#endif
+}
 
 // Creates the domain of `fh`. Prepinned regions are firehose_region_t of the client's layout. Aborts if
 // the arguments are unusable. (firehose_face_init.cpp)

@@ -45,13 +45,18 @@ void check_client(const hydrant_fh_client_t* client) noexcept {
                          client->shape == HYDRANT_FH_SHAPE(client->mode, client->client_bytes);
   const bool mode_fits = client->mode == HYDRANT_MODE_REGION ||
                          (client->mode == HYDRANT_MODE_PAGE && client->client_bytes == 0);
-  if (!sizes_fit || !mode_fits || client->move == nullptr) {
+  const bool sends = client->nodes != 0;
+  const bool remote_fits = !sends || (client->node < client->nodes && client->send != nullptr &&
+                                      client->remote != nullptr && client->make_args != nullptr &&
+                                      client->completed != nullptr);
+  if (!sizes_fit || !mode_fits || !remote_fits || client->move == nullptr) {
     face_fatal(
         "firehose_init: the client's sizes do not fit together: mode %u, shape %#x, "
-        "firehose_client_t of %u bytes at %u in a firehose_region_t of %u; are all its files "
-        "compiled with the same firehose_fwd.h?",
+        "firehose_client_t of %u bytes at %u in a firehose_region_t of %u, node %u of %u; are all "
+        "its "
+        "files compiled with the same firehose_fwd.h?",
         client->mode, client->shape, client->client_bytes, client->client_offset,
-        client->region_bytes);
+        client->region_bytes, client->node, client->nodes);
   }
 }
 
@@ -101,12 +106,14 @@ Prepinned read_prepinned(const hydrant_fh& fh, const void* regions, size_t n) no
 
 // The domain counts prepinned regions too, and in page mode each bucket as one. 0: its own default.
 uint64_t choose_max_regions(const hydrant_fh& fh, const Prepinned& prepinned) noexcept {
+  const FaceLimits& limits = fh.limits;
   if (fh.client.mode == HYDRANT_MODE_PAGE) {
-    if (fh.limits.victim_bytes == 0) return kMostRegions;
-    return std::min((fh.limits.victim_bytes + prepinned.bytes) / fh.bucket, kMostRegions);
+    if (limits.victim_bytes == 0) return kMostRegions;
+    const uint64_t bytes = limits.victim_bytes + limits.remote_bytes + prepinned.bytes;
+    return std::min(bytes / fh.bucket, kMostRegions);
   }
-  if (fh.limits.victim_regions == 0) return 0;
-  return std::min(fh.limits.victim_regions + prepinned.count, kMostRegions);
+  if (limits.victim_regions == 0) return 0;
+  return std::min(limits.victim_regions + limits.remote_regions + prepinned.count, kMostRegions);
 }
 
 void create_domain(hydrant_fh& fh, const Prepinned& prepinned) noexcept {
@@ -118,7 +125,8 @@ void create_domain(hydrant_fh& fh, const Prepinned& prepinned) noexcept {
   options.mode = fh.client.mode;
   options.watch = HYDRANT_WATCH_CLIENT;
   options.stream_bytes = 1;  // a client's callbacks are asked for what its calls name, and no more
-  options.budget_bytes = fh.limits.victim_bytes;
+  const uint64_t victims = fh.limits.victim_bytes;  // 0: the library follows the machine
+  options.budget_bytes = victims == 0 ? 0 : victims + fh.limits.remote_bytes;
   options.max_regions = choose_max_regions(fh, prepinned);
   options.max_region_bytes = fh.limits.region_bytes;
   options.bucket_bytes =
@@ -132,6 +140,19 @@ void create_domain(hydrant_fh& fh, const Prepinned& prepinned) noexcept {
   }
 }
 
+void start_remote(hydrant_fh& fh, const FaceAsk& ask) noexcept {
+  hydrant_stats_t stats{};
+  stats.size = sizeof stats;
+  FacePeerLimits limits;
+  if (hydrant_get_stats(fh.domain, &stats) != GASNET_OK ||
+      split_for_peers(ask, fh.limits, stats.budget_bytes, fh.client.nodes - 1, &limits) !=
+          Status::kOk) {
+    face_fatal("firehose_init: %s", last_error_text());
+  }
+  fh.remote.reset(new (std::nothrow) FaceRemote(fh, limits));
+  if (fh.remote == nullptr) face_fatal("firehose_init: out of memory");
+}
+
 void say_limits(const hydrant_fh& fh) noexcept {
   char m[24];
   char victim[24];
@@ -141,7 +162,9 @@ void say_limits(const hydrant_fh& fh) noexcept {
       "MAXREGION_SIZE %s (0: as the machine allows)",
       fh.client.mode == HYDRANT_MODE_PAGE ? "page" : "region", fh.bucket, fh.client.client_bytes,
       format_size(fh.limits.m_bytes, m, sizeof m),
-      (fh.flags & kFaceLocalOnly) != 0 ? " (prepinned)" : " (for peers, unused)",
+      (fh.flags & kFaceLocalOnly) != 0 ? " (prepinned)"
+      : fh.remote != nullptr           ? " (for peers)"
+                                       : " (for peers, unused)",
       format_size(fh.limits.victim_bytes, victim, sizeof victim),
       static_cast<unsigned long long>(fh.limits.victim_regions),
       format_size(fh.limits.region_bytes, region, sizeof region));
@@ -159,10 +182,15 @@ void say_end(hydrant_fh& fh) noexcept {
       number(stats.unpins), number(stats.evictions), number(stats.live_holds),
       number(stats.pinned_bytes), fh.registrar.pinned_ranges());
   fh.registrar.log_pinned(64);
+  if (fh.remote != nullptr) fh.remote->say_end();
 }
 
 void fill_limits(const hydrant_fh& fh, hydrant_fh_limits_t* answer) noexcept {
   *answer = hydrant_fh_limits_t{};
+  if (fh.remote != nullptr) {
+    answer->remote_pin_bytes = static_cast<size_t>(fh.remote->limits().pin_bytes);
+    answer->remote_regions = static_cast<size_t>(fh.remote->limits().regions);
+  }
   answer->local_regions = static_cast<size_t>(fh.limits.local_regions);
   answer->local_pin_bytes = static_cast<size_t>(
       fh.client.mode == HYDRANT_MODE_PAGE ? fh.limits.victim_bytes : fh.limits.region_bytes);
@@ -188,17 +216,20 @@ void start_face(hydrant_fh& fh, size_t max_regions, size_t max_region_size, cons
                        .prepinned_bytes = list.bytes,
                        .prepinned_regions = list.count,
                        .bucket_bytes = fh.bucket,
-                       .victim_ratio = fh.client.victim_ratio};
+                       .victim_ratio = fh.client.victim_ratio,
+                       .sends = fh.client.nodes != 0};
   if (compute_face_limits(ask, read_face_environment(), &fh.limits) != Status::kOk) {
     face_fatal("firehose_init: %s", last_error_text());
   }
-  if (!ask.local_only) {
+  if (!ask.local_only && !ask.sends) {
     log_warning(
-        "firehose_init: this library pins for local use only; M (%llu bytes) stays unused. "
-        "FIREHOSE_INIT_FLAG_LOCAL_ONLY gives it to local pins",
+        "firehose_init: the client's firehose_fwd.h gives no way to send, so that there are no "
+        "remote "
+        "pins; M (%llu bytes) stays unused. FIREHOSE_INIT_FLAG_LOCAL_ONLY gives it to local pins",
         static_cast<unsigned long long>(fh.limits.m_bytes));
   }
   create_domain(fh, list);
+  if (!ask.local_only && fh.client.nodes > 1) start_remote(fh, ask);
   if (fh.verbose) say_limits(fh);
 }
 
@@ -249,6 +280,7 @@ hydrant_fh_t* hydrant_fh_fini(hydrant_fh_t* fh) {
     face_fatal("firehose_fini: not between firehose_init and firehose_fini");
   if (fh->verbose) say_end(*fh);
   const bool unpin = (fh->flags & kFaceUnpinOnFini) != 0;
+  fh->remote.reset();
   const int status =
       hydrant_domain_destroy(fh->domain, unpin ? HYDRANT_FINI_UNPIN : HYDRANT_FINI_KEEP);
   if (status != GASNET_OK) face_fatal("firehose_fini: %s", hydrant_error_text());

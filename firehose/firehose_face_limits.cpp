@@ -121,9 +121,13 @@ uint64_t proportional_regions(const FaceAsk& ask, const FaceEnvironment& environ
   for (int pass = 0; pass < 2; ++pass) {
     const uint64_t r = m / limits->region_bytes;
     const uint64_t victims = limits->victim_bytes / limits->region_bytes;
+    limits->remote_regions = r;
     if (r + victims <= available) return victims;
     const double ratio = static_cast<double>(available) / static_cast<double>(r + victims);
-    if (!grow || pass == 1) return share(victims, ratio);
+    if (!grow || pass == 1) {
+      limits->remote_regions = share(r, ratio);
+      return share(victims, ratio);
+    }
     const uint64_t wanted = share(limits->region_bytes, 1 / ratio) + ask.bucket_bytes - 1;
     limits->region_bytes = std::min(round_down(wanted, ask.bucket_bytes),
                                     round_down(limits->victim_bytes, ask.bucket_bytes));
@@ -144,9 +148,9 @@ Status split_regions(const FaceAsk& ask, const FaceEnvironment& environment,
   }
   const uint64_t available = ask.max_regions == 0 ? 0 : ask.max_regions - ask.prepinned_regions;
   if (any) {
-    uint64_t r = 0;
-    const Status status = derive_pair(kRegionPair, available, environment.r,
-                                      environment.max_victim_r, &r, &limits->victim_regions);
+    const Status status =
+        derive_pair(kRegionPair, available, environment.r, environment.max_victim_r,
+                    &limits->remote_regions, &limits->victim_regions);
     if (status != Status::kOk) return status;
   } else {
     const bool simple = ask.local_only || limits->region_bytes == 0 || limits->victim_bytes == 0;
@@ -222,6 +226,7 @@ Status split_face_memory(uint64_t max_bytes, double victim_ratio,
 Status compute_face_limits(const FaceAsk& ask, const FaceEnvironment& environment,
                            FaceLimits* limits) noexcept {
   *limits = FaceLimits{};
+  const bool peers = ask.sends && !ask.local_only;
   if (ask.page_mode && (ask.max_regions != 0 || ask.max_region_bytes != 0)) {
     return fail(Status::kBadArg,
                 "a FIREHOSE_PAGE client passes 0 for max_regions and max_region_size, "
@@ -238,7 +243,48 @@ Status compute_face_limits(const FaceAsk& ask, const FaceEnvironment& environmen
     if (status != Status::kOk) return status;
     limits->local_regions = promised_regions(*limits);
   }
+  const uint64_t free_m = limits->m_bytes - std::min(limits->m_bytes, ask.prepinned_bytes);
+  limits->remote_bytes = peers ? round_down(free_m, ask.bucket_bytes) : 0;
+  if (!peers) limits->remote_regions = 0;
   return check_enough(ask, environment, *limits);
+}
+
+Status split_for_peers(const FaceAsk& ask, const FaceLimits& limits, uint64_t domain_bytes,
+                       uint32_t peers, FacePeerLimits* of_one) noexcept {
+  const bool unlimited = limits.victim_bytes == 0 && limits.remote_bytes == 0;
+  *of_one = FacePeerLimits{};
+  of_one->budget_bytes =
+      unlimited ? share(domain_bytes, 1 - ask.victim_ratio) : limits.remote_bytes;
+  const uint64_t quota = round_down(of_one->budget_bytes / peers, ask.bucket_bytes);
+  if (quota == 0) {
+    return fail(Status::kBadArg,
+                "M is %llu bytes, of which each of %u peers has less than a bucket of %llu bytes; "
+                "raise max_pinnable_memory or GASNET_FIREHOSE_M, or pass LOCAL_ONLY",
+                static_cast<unsigned long long>(of_one->budget_bytes), peers,
+                static_cast<unsigned long long>(ask.bucket_bytes));
+  }
+  const uint64_t largest = limits.region_bytes;
+  of_one->pin_bytes = largest == 0 ? quota : std::min(largest, quota);
+  if (ask.page_mode) {
+    of_one->most_firehoses = quota / ask.bucket_bytes;
+    return Status::kOk;
+  }
+  of_one->regions = quota / of_one->pin_bytes;
+  // A firehose on a small part of a region keeps all of it pinned: so many never keep more than M, and
+  // MAXVICTIM stays for local pins whatever peers do. (A region that is larger than a quota breaks this.)
+  if (largest != 0 && largest <= quota) of_one->most_firehoses = of_one->regions;
+  if (limits.remote_regions == 0) return Status::kOk;
+  const uint64_t by_count = limits.remote_regions / peers;
+  if (by_count == 0) {
+    return fail(Status::kBadArg,
+                "R is %llu regions, less than one for each of %u peers; raise max_regions or "
+                "GASNET_FIREHOSE_R, or pass LOCAL_ONLY",
+                static_cast<unsigned long long>(limits.remote_regions), peers);
+  }
+  of_one->regions = std::min(of_one->regions, by_count);
+  of_one->most_firehoses =
+      of_one->most_firehoses == 0 ? by_count : std::min(of_one->most_firehoses, by_count);
+  return Status::kOk;
 }
 
 }  // namespace hydrant

@@ -40,6 +40,7 @@ struct FaceAsk {
   uint64_t prepinned_regions = 0;
   uint64_t bucket_bytes = 4096;  // power of two
   double victim_ratio = 0.25;
+  bool sends = false;  // it can reach its peers, so that M is of use
 };
 
 // In force for local pins, prepinned memory not included; 0 means no limit of the client's.
@@ -50,12 +51,28 @@ struct FaceLimits {
   uint64_t region_bytes = 0;    // page mode: 0
   // What the client is told: so many regions of the largest size fit together.
   uint64_t local_regions = 0;
+  // For all peers together, prepinned memory not included; 0: no limit of the client's, or no peers.
+  uint64_t remote_bytes = 0;
+  uint64_t remote_regions = 0;
+};
+
+// What one peer may have here.
+struct FacePeerLimits {
+  uint64_t budget_bytes = 0;    // of all peers
+  uint64_t pin_bytes = 0;       // longest pin
+  uint64_t regions = 0;         // so many of pin_bytes at once; page mode: 0
+  uint64_t most_firehoses = 0;  // in use or idle; 0: as the cache thinks right
 };
 
 // Errors: kBadArg, with a text that names the variable or the argument, where nothing could be pinned.
 // Warns (log) about what is only unwise.
 Status compute_face_limits(const FaceAsk& ask, const FaceEnvironment& environment,
                            FaceLimits* limits) noexcept;
+
+// The equal parts of `peers` peers. `domain_bytes`: the budget of a cache whose client named none. Errors:
+// kBadArg: there is not enough for so many.
+Status split_for_peers(const FaceAsk& ask, const FaceLimits& limits, uint64_t domain_bytes,
+                       uint32_t peers, FacePeerLimits* of_one) noexcept;
 
 // The split of max_bytes into M and MAXVICTIM by environment and ratio. Errors: kBadArg, as above.
 Status split_face_memory(uint64_t max_bytes, double victim_ratio,

@@ -1,6 +1,7 @@
 #include "firehose/firehose_face_registrar.hpp"
 
 #include "firehose/base/log.hpp"
+#include "firehose/firehose_face_remote.hpp"
 
 #include <algorithm>
 #include <array>
@@ -115,13 +116,20 @@ int FaceRegistrar::pin(MemoryRange range, void* key) noexcept {
   list.append(range, nullptr);
   const int answer = client_.move(nullptr, 0, list.data(), 1);
   if (answer == GASNET_ERR_NOT_READY) return answer;
+  const bool for_peer = FaceRemote::serves_a_peer();
   if (answer != 0) {
     last_failure_.store(answer, std::memory_order_relaxed);
+    if (for_peer) {
+      log_warning("firehose_move_callback answered %d for [%#zx, +%zu), which a peer asks for",
+                  answer, static_cast<size_t>(range.addr), range.len);
+    }
     return HYDRANT_ERR_REFUSED;
   }
   // The registration was made larger for the cache's sake and cannot be used: let the cache try what the
-  // client asked for. (A key that cannot be used for exactly that range is the client's own answer.)
-  if (client_.may_merge != nullptr && grown(range) && client_.may_merge(list.key()) == 0) {
+  // client asked for. (A key that cannot be used for exactly that range is the client's own answer; a peer is
+  // never given one.)
+  if (client_.may_merge != nullptr && (for_peer || grown(range)) &&
+      client_.may_merge(list.key()) == 0) {
     static_cast<void>(client_.move(list.data(), 1, nullptr, 0));
     return HYDRANT_ERR_REFUSED;
   }

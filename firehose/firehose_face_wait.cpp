@@ -63,6 +63,7 @@ hydrant_pin_t wait_for_face_pin(hydrant_fh& fh, uintptr_t addr, size_t len) noex
     }
     if (fh.client.poll != nullptr) fh.client.poll();
     static_cast<void>(hydrant_poll(fh.domain));
+    if (fh.remote != nullptr) fh.remote->progress();  // peers are asked for what they do not use
     const uint64_t now = now_ns();
     if (now < next_report) continue;
     report(fh, addr, len, now - began);

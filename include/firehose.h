@@ -1,4 +1,4 @@
-/* firehose.h - GASNet's firehose API, version 0x101, over Hydrant's pin cache: the local part.
+/* firehose.h - GASNet's firehose API, version 0x101, over Hydrant's pin cache.
  *
  * A client written for GASNet's firehose compiles against this header with the firehose_fwd.h it has:
  * that file says what the client is, and this header turns it into arguments of the one library. So page
@@ -8,12 +8,20 @@
  * firehose_fwd.h, found on the include path, defines
  *   FIREHOSE_PAGE or FIREHOSE_REGION   fixed buckets without keys, or intervals (exactly one)
  *   FIREHOSE_CLIENT_T                  region only, optional: firehose_client_t is a key of <= 64 bytes
- *   firehose_remotecallback_args_t     a type; needed by the names of the remote part
+ *   firehose_remotecallback_args_t     a type: arguments of the remote callback
  * and may define FH_BUCKET_SIZE (default GASNET_PAGESIZE, else the page size), FH_MAY_MERGE(client*),
  * FH_MAXVICTIM_TO_PHYSMEM_RATIO (0.25), FIREHOSE_AMPOLL(), FIREHOSE_COMPLETION_IN_HANDLER,
- * FIREHOSE_REMOTE_CALLBACK_IN_HANDLER, FIREHOSE_{BIND,UNBIND,EXPORT,UNEXPORT}_CALLBACK, and, of our own,
- * FIREHOSE_MYNODE (an expression, default 0 or gasneti_mynode), FIREHOSE_NODE_T and
- * FIREHOSE_HANDLERENTRY_T (names of types; see below).
+ * FIREHOSE_REMOTE_CALLBACK_IN_HANDLER, and, of our own, FIREHOSE_MYNODE (an expression, default 0, the
+ * rank in FIREHOSE_TM, or gasneti_mynode), FIREHOSE_NODE_T and FIREHOSE_HANDLERENTRY_T (names of types; see
+ * below).
+ *
+ * Remote pins need a way to send. In GASNet's tree that is there; a client of gasnetex.h includes it in
+ * firehose_fwd.h and defines FIREHOSE_TM, an expression for its primordial team; any other one defines
+ *   FIREHOSE_SEND_REQUEST(node, message, len)           sends; GASNET_OK, GASNET_ERR_NOT_READY: no room now
+ *   FIREHOSE_SEND_REPLY(reply_to, node, message, len)   the same, while the request reply_to is served
+ *   FIREHOSE_NODES, FIREHOSE_MYNODE                     expressions: how many nodes, and which is this one
+ *   FIREHOSE_MAX_MESSAGE                                longest message, 512 or more
+ * and hands what arrives to firehose_deliver(). Without any of this firehose pins for local use alone.
  *
  * Errors: there are no error returns. What cannot go on prints why and calls abort().
  * Threads: firehose_init and firehose_fini from one thread while no other uses firehose; the rest from
@@ -35,6 +43,7 @@
 #endif
 #endif
 #include <hydrant/firehose_shim.h>
+#include <hydrant/remote_pin.h>
 #include <string.h>
 #include <firehose_fwd.h>
 /* clang-format on */
@@ -78,15 +87,39 @@ typedef struct {
 #define FIREHOSE_HANDLERENTRY_T gex_AM_Entry_t
 #endif
 
+/* Is there a way to send? The calls of GASNet-EX are macros in GASNet and functions in Hydrant. */
+#if defined(FIREHOSE_SEND_REQUEST)
+#define HYDRANT_FH_SENDS 1
+#if !defined(FIREHOSE_SEND_REPLY) || !defined(FIREHOSE_NODES) || !defined(FIREHOSE_MAX_MESSAGE) || \
+    !defined(FIREHOSE_MYNODE)
+#error "firehose_fwd.h: with FIREHOSE_SEND_REQUEST go _SEND_REPLY, _NODES, _MYNODE and _MAX_MESSAGE"
+#endif
+#elif (defined(gex_AM_RequestMedium0) || defined(HYDRANT_GASNET_AM_CALLS_H)) && \
+    (defined(FIREHOSE_TM) || defined(_GASNET_INTERNAL_H))
+#define HYDRANT_FH_SENDS 1
+#elif defined(FIREHOSE_TM)
+#error "firehose_fwd.h defines FIREHOSE_TM, so it has to include gasnetex.h"
+#endif
+#if defined(HYDRANT_FH_SENDS) &&                                             \
+    (defined(FIREHOSE_BIND_CALLBACK) || defined(FIREHOSE_UNBIND_CALLBACK) || \
+     defined(FIREHOSE_EXPORT_CALLBACK) || defined(FIREHOSE_UNEXPORT_CALLBACK))
+#error \
+    "firehose.h does not call bind, unbind, export and unexport callbacks: see docs/firehose_h.md"
+#endif
+
 #if !defined(FIREHOSE_MYNODE)
 #if defined(_GASNET_INTERNAL_H)
 #define FIREHOSE_MYNODE gasneti_mynode
+#elif defined(FIREHOSE_TM)
+#define FIREHOSE_MYNODE gex_TM_QueryRank(FIREHOSE_TM)
 #else
 #define FIREHOSE_MYNODE 0
 #endif
 #endif
 #if !defined(FIREHOSE_AMPOLL) && defined(_GASNET_INTERNAL_H)
 #define FIREHOSE_AMPOLL() gasneti_AMPoll()
+#elif !defined(FIREHOSE_AMPOLL) && defined(FIREHOSE_TM)
+#define FIREHOSE_AMPOLL() gasnet_AMPoll()
 #endif
 
 #ifdef __cplusplus
@@ -121,9 +154,9 @@ typedef struct _firehose_region_t {
 } firehose_region_t;
 
 typedef struct _firehose_info_t {
-  size_t max_RemotePinSize; /* 0: there is no remote part */
+  size_t max_RemotePinSize; /* longest range of firehose_remote_pin; 0: there are no remote pins */
   size_t max_LocalPinSize;  /* longest range of firehose_local_pin and firehose_try_local_pin */
-  size_t max_RemoteRegions; /* 0 */
+  size_t max_RemoteRegions; /* so many of max_RemotePinSize of one node fit; 0: bytes decide */
   size_t max_LocalRegions;  /* this many regions of max_LocalPinSize fit at once; 0: bytes decide */
 } firehose_info_t;
 
@@ -149,9 +182,14 @@ typedef size_t (*firehose_remotecallback_args_fn_t)(void* context,
 extern int firehose_move_callback(FIREHOSE_NODE_T node, const firehose_region_t* unpin_list,
                                   size_t unpin_num, firehose_region_t* pin_list, size_t pin_num);
 
-/* Belong to the remote part and are never called by the local one; need not be defined. */
+/* Runs at the target of a remote pin with FIREHOSE_FLAG_ENABLE_REMOTE_CALLBACK, after `pin_list`, one
+ * region, was pinned and before `node`, which asked for it, hears of that; in an AM handler only with
+ * FIREHOSE_REMOTE_CALLBACK_IN_HANDLER, else in firehose_poll() or in a pin that waits. `args` is a copy of
+ * what remote_args_callback wrote there, zeros behind it. Answers 0; anything else is fatal. Need not be
+ * defined by a client without remote pins. */
 extern int firehose_remote_callback(FIREHOSE_NODE_T node, const firehose_region_t* pin_list,
                                     size_t num_pinned, firehose_remotecallback_args_t* args);
+/* Never called: with remote pins, a client that wants them does not compile. */
 #ifdef FIREHOSE_BIND_CALLBACK
 extern int firehose_bind_callback(FIREHOSE_NODE_T node, firehose_region_t* bind_list,
                                   size_t bind_num);
@@ -175,11 +213,15 @@ extern int firehose_unexport_callback(FIREHOSE_NODE_T node, const firehose_regio
 #ifdef __cplusplus
 #define HYDRANT_FH_POINTER(type, pointer) \
   reinterpret_cast<type>(reinterpret_cast<uintptr_t>(pointer))
+#define HYDRANT_FH_FUNCTION(type, function) reinterpret_cast<type>(function)
 #define HYDRANT_FH_NULL nullptr
 #else
 #define HYDRANT_FH_POINTER(type, pointer) ((type)(uintptr_t)(pointer))
+#define HYDRANT_FH_FUNCTION(type, function) ((type)(function))
 #define HYDRANT_FH_NULL NULL
 #endif
+
+typedef void (*hydrant_fh_function_t)(void); /* any */
 
 #ifdef FIREHOSE_PAGE
 #define HYDRANT_FH_MODE HYDRANT_MODE_PAGE
@@ -223,10 +265,10 @@ static inline void hydrant_fh_call_poll(void) { FIREHOSE_AMPOLL(); }
 
 #define HYDRANT_FH_FLAG_OURS 0x01 /* of firehose_request_t: the library provided the storage */
 
-static inline const firehose_request_t* hydrant_fh_fill(hydrant_pin_t pin, firehose_request_t* req,
-                                                        uint16_t flags) {
+static inline const firehose_request_t* hydrant_fh_fill(FIREHOSE_NODE_T node, hydrant_pin_t pin,
+                                                        firehose_request_t* req, uint16_t flags) {
   req->flags = flags;
-  req->node = FIREHOSE_MYNODE;
+  req->node = node;
   req->addr = pin.region->addr;
   req->len = pin.region->len;
   req->internal = HYDRANT_FH_POINTER(firehose_private_t*, pin.region);
@@ -238,20 +280,33 @@ static inline const firehose_request_t* hydrant_fh_fill(hydrant_pin_t pin, fireh
 }
 
 /* Turns what a call that may refuse has found into a request. */
+static inline const firehose_request_t* hydrant_fh_answer_of(FIREHOSE_NODE_T node,
+                                                             hydrant_pin_t pin,
+                                                             firehose_request_t* req) {
+  if (!pin.region) return HYDRANT_FH_NULL;
+  if (req) return hydrant_fh_fill(node, pin, req, 0);
+  req = HYDRANT_FH_POINTER(firehose_request_t*, hydrant_fh_request_new(sizeof *req));
+  return hydrant_fh_fill(node, pin, req, HYDRANT_FH_FLAG_OURS);
+}
+
 static inline const firehose_request_t* hydrant_fh_answer(hydrant_pin_t pin,
                                                           firehose_request_t* req) {
-  if (!pin.region) return HYDRANT_FH_NULL;
-  if (req) return hydrant_fh_fill(pin, req, 0);
-  req = HYDRANT_FH_POINTER(firehose_request_t*, hydrant_fh_request_new(sizeof *req));
-  return hydrant_fh_fill(pin, req, HYDRANT_FH_FLAG_OURS);
+  return hydrant_fh_answer_of(FIREHOSE_MYNODE, pin, req);
 }
+
+#include <hydrant/firehose_remote.h>
 
 /* ---- init, fini, progress --------------------------------------------------------------------------- */
 
-/* The AM handlers to register before firehose_init, ended by an entry without a function: none yet. */
+/* The AM handlers to register before firehose_init, ended by an entry without a function; registering writes
+ * their indices into the table. Empty for clients that send nothing, or by themselves. */
 static inline FIREHOSE_HANDLERENTRY_T* firehose_get_handlertable(void) {
+#if defined(HYDRANT_FH_SENDS) && !defined(FIREHOSE_SEND_REQUEST)
+  return hydrant_fh_handlers;
+#else
   static FIREHOSE_HANDLERENTRY_T table[1]; /* static: zero */
   return table;
+#endif
 }
 
 /* Starts firehose with at most this many bytes, in this many regions of this size; zero lifts a limit (the
@@ -290,6 +345,9 @@ static inline void firehose_init(uintptr_t max_pinnable_memory, size_t max_regio
 #ifdef FIREHOSE_AMPOLL
   client.poll = hydrant_fh_call_poll;
 #endif
+#ifdef HYDRANT_FH_SENDS
+  hydrant_fh_describe_remote(&client, flags);
+#endif
   hydrant_fh_instance =
       hydrant_fh_init(hydrant_fh_instance, &client, max_pinnable_memory, max_regions,
                       max_region_size, prepinned_regions, num_prepinned, flags, &limits);
@@ -305,7 +363,10 @@ static inline void firehose_fini(void) {
   hydrant_fh_instance = hydrant_fh_fini(hydrant_fh_instance);
 }
 
-#if defined(FIREHOSE_REMOTE_CALLBACK_IN_HANDLER) && defined(FIREHOSE_COMPLETION_IN_HANDLER)
+/* Progress of the remote part, and callbacks that wait for it. Not in AM handlers. A client with remote pins
+ * calls it wherever it polls, also where both kinds of its callbacks run in handlers. */
+#if defined(FIREHOSE_REMOTE_CALLBACK_IN_HANDLER) && defined(FIREHOSE_COMPLETION_IN_HANDLER) && \
+    !defined(HYDRANT_FH_SENDS)
 #define firehose_poll()
 #else
 static inline void firehose_poll(void) { hydrant_fh_poll(hydrant_fh_instance); }
@@ -334,9 +395,9 @@ static inline const firehose_request_t* firehose_local_pin(uintptr_t addr, size_
                                                            firehose_request_t* req) {
   const hydrant_pin_t pin =
       hydrant_fh_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len);
-  if (req) return hydrant_fh_fill(pin, req, 0);
+  if (req) return hydrant_fh_fill(FIREHOSE_MYNODE, pin, req, 0);
   req = HYDRANT_FH_POINTER(firehose_request_t*, hydrant_fh_request_new(sizeof *req));
-  return hydrant_fh_fill(pin, req, HYDRANT_FH_FLAG_OURS);
+  return hydrant_fh_fill(FIREHOSE_MYNODE, pin, req, HYDRANT_FH_FLAG_OURS);
 }
 
 /* The range if all of it is pinned now, else NULL. Never pins, never waits. */
@@ -373,64 +434,6 @@ static inline void firehose_release(firehose_request_t const** reqs, int numreqs
 static inline void firehose_local_invalidate(uintptr_t addr, size_t len) {
   hydrant_fh_invalidate(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len);
 }
-
-/* ---- remote pins: not offered ----------------------------------------------------------------------- */
-
-/* A call is an error at compile time, with a hint. With FIREHOSE_REMOTE_ABORTS defined it compiles and is
- * an error when it runs, which is what GASNet says of LOCAL_ONLY: for clients that decide at run time. */
-#if defined(FIREHOSE_REMOTE_ABORTS)
-#define HYDRANT_FH_REMOTE static inline __attribute__((noreturn, unused))
-#else
-#define HYDRANT_FH_HINT                                                          \
-  "firehose.h has no remote pins: use FIREHOSE_INIT_FLAG_LOCAL_ONLY, or define " \
-  "FIREHOSE_REMOTE_ABORTS"
-#if defined(__has_attribute)
-#if __has_attribute(error)
-#define HYDRANT_FH_REMOTE extern __attribute__((error(HYDRANT_FH_HINT)))
-#endif
-#endif
-#if !defined(HYDRANT_FH_REMOTE)
-#define HYDRANT_FH_REMOTE extern __attribute__((unavailable(HYDRANT_FH_HINT)))
-#endif
-#endif
-
-HYDRANT_FH_REMOTE const firehose_request_t* firehose_remote_pin(
-    FIREHOSE_NODE_T node, uintptr_t addr, size_t len, uint32_t flags, firehose_request_t* req,
-    firehose_remotecallback_args_fn_t remote_args_callback, firehose_completed_fn_t callback,
-    void* context);
-HYDRANT_FH_REMOTE const firehose_request_t* firehose_try_remote_pin(FIREHOSE_NODE_T node,
-                                                                    uintptr_t addr, size_t len,
-                                                                    uint32_t flags,
-                                                                    firehose_request_t* req);
-HYDRANT_FH_REMOTE const firehose_request_t* firehose_partial_remote_pin(FIREHOSE_NODE_T node,
-                                                                        uintptr_t addr, size_t len,
-                                                                        uint32_t flags,
-                                                                        firehose_request_t* req);
-
-#if defined(FIREHOSE_REMOTE_ABORTS)
-static inline const firehose_request_t* firehose_remote_pin(
-    FIREHOSE_NODE_T node, uintptr_t addr, size_t len, uint32_t flags, firehose_request_t* req,
-    firehose_remotecallback_args_fn_t remote_args_callback, firehose_completed_fn_t callback,
-    void* context) {
-  (void)node, (void)addr, (void)len, (void)flags, (void)req;
-  (void)remote_args_callback, (void)callback, (void)context;
-  hydrant_fh_no_remote("firehose_remote_pin");
-}
-static inline const firehose_request_t* firehose_try_remote_pin(FIREHOSE_NODE_T node,
-                                                                uintptr_t addr, size_t len,
-                                                                uint32_t flags,
-                                                                firehose_request_t* req) {
-  (void)node, (void)addr, (void)len, (void)flags, (void)req;
-  hydrant_fh_no_remote("firehose_try_remote_pin");
-}
-static inline const firehose_request_t* firehose_partial_remote_pin(FIREHOSE_NODE_T node,
-                                                                    uintptr_t addr, size_t len,
-                                                                    uint32_t flags,
-                                                                    firehose_request_t* req) {
-  (void)node, (void)addr, (void)len, (void)flags, (void)req;
-  hydrant_fh_no_remote("firehose_partial_remote_pin");
-}
-#endif
 
 #ifdef __cplusplus
 }

@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 /* Changes whenever a struct or a function of this file changes. */
-#define HYDRANT_FH_ABI 1u
+#define HYDRANT_FH_ABI 2u
 
 /* Largest firehose_client_t, and the strictest alignment that it may ask for. */
 #define HYDRANT_FH_MAX_CLIENT_BYTES 64u
@@ -37,6 +37,18 @@ extern "C" {
 
 /* One initialised firehose; NULL before firehose_init. */
 typedef struct hydrant_fh hydrant_fh_t;
+
+/* A remote pin that may have to wait. What of it is the client's is used through its functions below. */
+typedef struct hydrant_fh_ask {
+  uint32_t node;
+  uint32_t flags; /* FIREHOSE_FLAG_* */
+  uintptr_t addr;
+  size_t len;
+  void* request;          /* storage of the client's, or NULL */
+  void (*callback)(void); /* firehose_completed_fn_t */
+  void (*args)(void);     /* firehose_remotecallback_args_fn_t, or NULL */
+  void* context;
+} hydrant_fh_ask_t;
 
 /* The client as its compiler saw it. A firehose_region_t is { uintptr_t addr; size_t len; key }, the key
  * at client_offset, of client_bytes, which are 0 for a client without firehose_client_t. */
@@ -57,7 +69,24 @@ typedef struct hydrant_fh_client {
   int (*may_merge)(const void* client);
   /* FIREHOSE_AMPOLL: called while a blocking pin waits. NULL if there is nothing to poll. */
   void (*poll)(void);
+
+  /* The remote part, if the client can send: nodes is 0 and all of it unused if it cannot. */
+  uint32_t node, nodes;
+  uint32_t remote_flags;    /* HYDRANT_FH_*_IN_HANDLER */
+  uint32_t args_bytes;      /* sizeof(firehose_remotecallback_args_t) */
+  size_t max_message_bytes; /* longest message, at least HYDRANT_REMOTE_LEAST_MESSAGE */
+  /* As hydrant_messenger_t::send (hydrant/remote_pin.h), but that it may wait for room by polling. */
+  int (*send)(uint32_t node, uint32_t lane, void* reply_to, const void* message, size_t len);
+  /* firehose_remote_callback with one region. */
+  int (*remote)(uint32_t node, const void* region, const void* args, size_t args_len);
+  /* Calls ask->args, which writes at most args_bytes; answers how many. */
+  size_t (*make_args)(const hydrant_fh_ask_t* ask, void* args);
+  /* Writes the request and calls ask->callback. */
+  void (*completed)(const hydrant_fh_ask_t* ask, hydrant_pin_t pin, int all_local_hit);
 } hydrant_fh_client_t;
+
+#define HYDRANT_FH_COMPLETION_IN_HANDLER 1u
+#define HYDRANT_FH_REMOTE_IN_HANDLER 2u
 
 typedef struct hydrant_fh_limits {
   size_t remote_pin_bytes, local_pin_bytes; /* 0: nothing can be pinned */
@@ -74,6 +103,7 @@ HYDRANT_API hydrant_fh_t* hydrant_fh_init(hydrant_fh_t* before, const hydrant_fh
                                           hydrant_fh_limits_t* limits);
 /* Ends it. Answers what to pass to the next hydrant_fh_init(). Aborts before init. */
 HYDRANT_API hydrant_fh_t* hydrant_fh_fini(hydrant_fh_t* fh);
+/* Progress, and the client's callbacks that wait for it. */
 HYDRANT_API void hydrant_fh_poll(hydrant_fh_t* fh);
 /* M and MAXVICTIM for this much memory, before or after init. Aborts if the environment asks for more. */
 HYDRANT_API void hydrant_fh_get_params(const hydrant_fh_t* fh, double victim_ratio,
@@ -89,6 +119,22 @@ HYDRANT_API hydrant_pin_t hydrant_fh_try_local_pin(hydrant_fh_t* fh, uint32_t sh
                                                    size_t len);
 HYDRANT_API hydrant_pin_t hydrant_fh_partial_local_pin(hydrant_fh_t* fh, uint32_t shape,
                                                        uintptr_t addr, size_t len);
+/* The same for memory of another node; abort on this node itself, and where there is no remote part. */
+HYDRANT_API hydrant_pin_t hydrant_fh_try_remote_pin(hydrant_fh_t* fh, uint32_t shape, uint32_t node,
+                                                    uintptr_t addr, size_t len);
+HYDRANT_API hydrant_pin_t hydrant_fh_partial_remote_pin(hydrant_fh_t* fh, uint32_t shape,
+                                                        uint32_t node, uintptr_t addr, size_t len);
+/* With a region: it is pinned, and nothing was sent. Without: client->completed will be called once. Waits
+ * while as much as this node may have of the other one is held. Aborts on a range that can never be pinned,
+ * on a node that refuses or is gone, and as hydrant_fh_local_pin(). */
+HYDRANT_API hydrant_pin_t hydrant_fh_remote_pin(hydrant_fh_t* fh, uint32_t shape,
+                                                const hydrant_fh_ask_t* ask);
+/* A message from another node. `reply_to`: for client->send with HYDRANT_LANE_REPLY, if this is a request
+ * that may be replied to, else NULL. Aborts on what is no message of ours; drops it before init and after
+ * fini. */
+HYDRANT_API void hydrant_fh_deliver(hydrant_fh_t* fh, uint32_t from, const void* message,
+                                    size_t len, void* reply_to);
+
 /* Aborts on a hold that was given back before. A hold of a firehose that has ended is a no-op. */
 HYDRANT_API void hydrant_fh_release(hydrant_pin_t pin);
 HYDRANT_API void hydrant_fh_invalidate(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
@@ -98,12 +144,9 @@ HYDRANT_API void hydrant_fh_invalidate(hydrant_fh_t* fh, uint32_t shape, uintptr
 HYDRANT_API void* hydrant_fh_request_new(size_t bytes) HYDRANT_FH_ATTRIBUTE((returns_nonnull));
 HYDRANT_API void hydrant_fh_request_free(void* request);
 
-/* Says that `function` needs the remote part and aborts. */
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-HYDRANT_API void
-hydrant_fh_no_remote(const char* function);
+/* Say that `function` needs the remote part, or that the handlers have no indices, and abort. */
+HYDRANT_API void hydrant_fh_no_remote(const char* function) HYDRANT_FH_ATTRIBUTE((noreturn));
+HYDRANT_API void hydrant_fh_unregistered(void) HYDRANT_FH_ATTRIBUTE((noreturn));
 
 #ifdef __cplusplus
 }

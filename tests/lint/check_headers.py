@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """check_headers.py public|internal ROOT --cc CC --cxx CXX [COMPILER OPTIONS...]
 
-Every header compiles alone and twice in a row, without a warning: public C headers as C99, C++17
-and C++20, public C++ headers as C++17 and C++20, all other *.hpp as C++20. firehose.h once per client below
-clients/, because the client's firehose_fwd.h is part of it; what includes gasnetex.h's modes once per mode.
+Every header compiles alone and twice in a row, without a warning: public C headers as C99, C++17 and C++20,
+public C++ headers as C++17 and C++20, all other *.hpp as C++20. firehose.h and its remote part once per
+client below clients/, because the client's firehose_fwd.h is part of them; what includes gasnetex.h's modes
+once per mode.
 """
 import argparse
 import concurrent.futures
@@ -42,7 +43,7 @@ def wants_mode(include, name):
 
 
 def variants_of(include, name):
-    if name.name == "firehose.h":
+    if name.name in ("firehose.h", "firehose_remote.h"):
         return [[f"-I{client}"] for client in CLIENTS]
     return [[f"-D{mode}"] for mode in MODES] if wants_mode(include, name) else [[]]
 

@@ -22,6 +22,6 @@ static void run(void) {
 }
 
 int main(void) {
-  check_aborts(run, "firehose.h has no remote pins");
+  check_aborts(run, "this firehose has no remote pins");
   return 0;
 }

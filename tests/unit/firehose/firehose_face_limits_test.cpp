@@ -145,5 +145,76 @@ TEST(FaceLimits, SplitFollowsRatioOrEnvironment) {
   EXPECT_EQ(split_face_memory(kMiB, 0.125, {.m = set(kGiB)}, &m, &victims), Status::kBadArg);
 }
 
+FaceAsk ask_with_peers() {
+  FaceAsk ask = region_ask();
+  ask.local_only = false;
+  ask.sends = true;
+  return ask;
+}
+
+FacePeerLimits split(const FaceAsk& ask, uint32_t peers, uint64_t domain_bytes = 0) {
+  FacePeerLimits of_one;
+  EXPECT_EQ(split_for_peers(ask, compute(ask), domain_bytes, peers, &of_one), Status::kOk)
+      << last_error_text();
+  return of_one;
+}
+
+TEST(FaceLimits, PeersShareMAndREvenly) {
+  const FacePeerLimits of_one = split(ask_with_peers(), 3);
+  EXPECT_EQ(of_one.budget_bytes, 768 * kMiB);
+  EXPECT_EQ(of_one.pin_bytes, 2 * kMiB);
+  EXPECT_EQ(of_one.regions, 128u);  // 256 MiB of each
+  EXPECT_EQ(of_one.most_firehoses, 384u / 3);
+}
+
+TEST(FaceLimits, WithoutAWayToSendNothingIsForPeers) {
+  FaceAsk ask = ask_with_peers();
+  EXPECT_EQ(compute(ask).remote_bytes, 768 * kMiB);
+  EXPECT_EQ(compute(ask).remote_regions, 384u);
+  ask.sends = false;
+  EXPECT_EQ(compute(ask).remote_bytes, 0u);
+  EXPECT_EQ(compute(ask).remote_regions, 0u);
+  ask.sends = ask.local_only = true;
+  EXPECT_EQ(compute(ask).remote_bytes, 0u);
+}
+
+TEST(FaceLimits, PrepinnedMemoryIsNoPartOfAQuota) {
+  FaceAsk ask = ask_with_peers();
+  ask.prepinned_bytes = 168 * kMiB;
+  EXPECT_EQ(split(ask, 1).budget_bytes, 600 * kMiB);
+}
+
+TEST(FaceLimits, SoManyFirehosesNeverKeepMoreThanM) {
+  FaceAsk ask = ask_with_peers();
+  ask.max_regions = 0;
+  EXPECT_EQ(split(ask, 3).most_firehoses, 128u);  // of 2 MiB each, in 256 MiB
+  ask.max_regions = 120;                          // 90 of them for peers
+  EXPECT_EQ(split(ask, 3).most_firehoses, 30u);
+  EXPECT_EQ(split(ask, 3).regions, 30u);
+}
+
+TEST(FaceLimits, PagesArePromisedByBytes) {
+  const FaceAsk ask = {.page_mode = true, .max_bytes = kMiB, .bucket_bytes = 8192, .sends = true};
+  const FacePeerLimits of_one = split(ask, 5);
+  EXPECT_EQ(of_one.pin_bytes, 155648u);  // 768 KiB / 5 in whole buckets
+  EXPECT_EQ(of_one.regions, 0u);
+  EXPECT_EQ(of_one.most_firehoses, 19u);
+}
+
+TEST(FaceLimits, PeersOfAClientWithoutLimitsShareThatOfTheCache) {
+  const FacePeerLimits of_one = split({.sends = true}, 2, 4 * kGiB);
+  EXPECT_EQ(of_one.budget_bytes, 3 * kGiB);
+  EXPECT_EQ(of_one.pin_bytes, 3 * kGiB / 2);
+}
+
+TEST(FaceLimits, RefusesWhatIsTooLittleForSoManyPeers) {
+  FacePeerLimits of_one;
+  const FaceAsk ask = ask_with_peers();
+  EXPECT_EQ(split_for_peers(ask, compute(ask), 0, 1'000'000, &of_one), Status::kBadArg);
+  EXPECT_NE(std::strstr(last_error_text(), "less than a bucket"), nullptr) << last_error_text();
+  EXPECT_EQ(split_for_peers(ask, compute(ask), 0, 1000, &of_one), Status::kBadArg);
+  EXPECT_NE(std::strstr(last_error_text(), "less than one for each"), nullptr) << last_error_text();
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -1,0 +1,121 @@
+// The remote part of firehose.h: an end of hydrant/remote_pin.h, and what that API adds to it: pins that
+// never fail, and callbacks that run where the client said.
+#pragma once
+
+#include <hydrant/firehose_shim.h>
+#include <hydrant/remote_pin.h>
+
+#include "firehose/base/thread.hpp"
+#include "firehose/firehose_face_limits.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+struct hydrant_fh;
+
+namespace hydrant {
+
+class FaceRemote;
+
+// A remote pin that missed, until its callback has run, however often the other node says "not now".
+// Behind it lie the client's arguments.
+struct FaceRemoteOp {
+  enum class State : uint8_t {
+    kAsked,     // the other node has to answer
+    kHeld,      // the calling thread waits until it may be asked
+    kDeclined,  // to be tried again
+    kDone,      // its callback waits for poll()
+  };
+
+  FaceRemote* of = nullptr;
+  hydrant_fh_ask_t ask{};
+  FaceRemoteOp* next = nullptr;  // among all, or among those that are done
+  FaceRemoteOp* previous = nullptr;
+  uint64_t began_ns = 0;
+  uint64_t next_report_ns = 0;
+  uint64_t retry_ns = 0;
+  uint32_t declined = 0;
+  State state = State::kAsked;
+  bool moved = false;      // a move was made for it
+  bool args_made = false;  // and the client's arguments were written
+  bool all_local_hit = false;
+  size_t args_len = 0;
+  hydrant_pin_t pin{};
+
+  std::byte* args() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+};
+
+// Threads: everything but the constructor and the destructor from any thread. mu_ is a leaf: nothing is
+// called under it.
+class FaceRemote {
+ public:
+  // Aborts when it cannot start. Requires: the domain of `fh` is there, and the client can send.
+  FaceRemote(hydrant_fh& fh, const FacePeerLimits& limits) noexcept;
+  // Requests under way are forgotten.
+  ~FaceRemote();
+  FaceRemote(const FaceRemote&) = delete;
+  FaceRemote& operator=(const FaceRemote&) = delete;
+
+  const FacePeerLimits& limits() const noexcept { return limits_; }
+
+  hydrant_pin_t try_pin(uint32_t node, uintptr_t addr, size_t len) noexcept;
+  hydrant_pin_t partial_pin(uint32_t node, uintptr_t addr, size_t len) noexcept;
+  // As hydrant_fh_remote_pin().
+  hydrant_pin_t pin(const hydrant_fh_ask_t& ask) noexcept;
+  void deliver(uint32_t from, const void* message, size_t len, void* reply_to) noexcept;
+
+  // Progress, without the client's completion callbacks: what a pin that waits does.
+  void progress() noexcept;
+  // Progress, completion callbacks, and who keeps whom waiting.
+  void poll() noexcept;
+
+  // What it did, for GASNET_FIREHOSE_VERBOSE.
+  void say_end() noexcept;
+
+  // Aborts inside a message that this thread is serving.
+  static void check_not_in_handler(const char* function) noexcept;
+  // This thread serves a peer: what it pins is for that one.
+  static bool serves_a_peer() noexcept;
+
+ private:
+  static int send_thunk(void* user, uint32_t peer, uint32_t lane, void* reply_to,
+                        const void* message, size_t len);
+  static size_t remote_thunk(void* user, uint32_t from, const hydrant_region_t* pinned,
+                             hydrant_range_t asked, const void* args, size_t args_len, void* answer,
+                             size_t room);
+  static size_t make_args_thunk(void* context, void* args, size_t room);
+  static size_t no_args_thunk(void* context, void* args, size_t room);
+  static void done_thunk(void* context, hydrant_pin_t pin, const hydrant_remote_outcome_t* outcome);
+
+  hydrant_pin_t look(const char* function, uint32_t node, uintptr_t addr, size_t len,
+                     hydrant_pin_t found) const noexcept;
+  // OK, with or without *pin, or NOT_READY; aborts otherwise. `inside`: the client's call has not returned.
+  int start(FaceRemoteOp* op, bool inside, hydrant_pin_t* pin) noexcept;
+  hydrant_pin_t wait_to_start(FaceRemoteOp* op) noexcept;
+  void done(FaceRemoteOp* op, hydrant_pin_t pin, bool called) noexcept;
+  void retry_later(FaceRemoteOp* op) noexcept HYDRANT_EXCLUDES(mu_);
+  void retry() noexcept HYDRANT_EXCLUDES(mu_);
+  void run_done() noexcept HYDRANT_EXCLUDES(mu_);
+  void look_for_waiting() noexcept HYDRANT_EXCLUDES(mu_);
+  void set_state(FaceRemoteOp* op, FaceRemoteOp::State state) noexcept HYDRANT_EXCLUDES(mu_);
+  void unlink(FaceRemoteOp* op) noexcept HYDRANT_REQUIRES(mu_);
+  FaceRemoteOp* make_op(const hydrant_fh_ask_t& ask) const noexcept;
+  void drop_op(FaceRemoteOp* op) noexcept HYDRANT_EXCLUDES(mu_);
+
+  hydrant_fh& fh_;
+  const FacePeerLimits limits_;
+  const uint64_t patience_ns_;
+  hydrant_remote_t end_ = 0;
+
+  Mutex mu_;
+  FaceRemoteOp* ops_ HYDRANT_GUARDED_BY(mu_) = nullptr;  // all that are under way
+  FaceRemoteOp* done_ HYDRANT_GUARDED_BY(mu_) = nullptr;
+  FaceRemoteOp** done_tail_ HYDRANT_GUARDED_BY(mu_) = &done_;
+  // Hints for poll(): relaxed, or published by mu_.
+  std::atomic<uint64_t> declined_{0};  // operations that are to be tried again
+  std::atomic<bool> any_done_{false};
+  std::atomic<uint64_t> next_look_{0};
+};
+
+}  // namespace hydrant

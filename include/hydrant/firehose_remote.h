@@ -1,0 +1,262 @@
+/* hydrant/firehose_remote.h - the remote part of firehose.h: how messages travel, the AM handlers, and the
+ * remote pins. firehose.h includes it; include that.
+ *
+ * Three kinds of clients:
+ *   FIREHOSE_SEND_REQUEST is defined: messages go by the client's own macros (firehose.h names them all), and
+ *     what arrives is handed to firehose_deliver().
+ *   GASNet-EX is there, and FIREHOSE_TM or GASNet's internal header: messages are Mediums, and the client
+ *     registers the handlers of firehose_get_handlertable().
+ *   Neither: the table is empty, and a remote pin is an error when it is compiled (or, with
+ *     FIREHOSE_REMOTE_ABORTS defined, when it runs, as GASNet says of LOCAL_ONLY).
+ */
+#if !defined(FIREHOSE_API_VERSION)
+#include <firehose.h> /* which includes this file where its turn has come */
+#endif
+
+#ifndef HYDRANT_FIREHOSE_REMOTE_H
+#define HYDRANT_FIREHOSE_REMOTE_H
+
+#if defined(HYDRANT_FH_SENDS)
+
+/* ---- what the library calls ------------------------------------------------------------------------- */
+
+static inline int hydrant_fh_call_remote(uint32_t node, const void* region, const void* args,
+                                         size_t args_len) {
+  firehose_remotecallback_args_t copy; /* aligned */
+  memset(&copy, 0, sizeof copy);
+  memcpy(&copy, args, args_len < sizeof copy ? args_len : sizeof copy);
+  return firehose_remote_callback(node, HYDRANT_FH_POINTER(const firehose_region_t*, region), 1,
+                                  &copy);
+}
+
+static inline size_t hydrant_fh_call_args(const hydrant_fh_ask_t* ask, void* args) {
+  return HYDRANT_FH_FUNCTION(firehose_remotecallback_args_fn_t, ask->args)(
+      ask->context, HYDRANT_FH_POINTER(firehose_remotecallback_args_t*, args));
+}
+
+static inline void hydrant_fh_call_completed(const hydrant_fh_ask_t* ask, hydrant_pin_t pin,
+                                             int all_local_hit) {
+  HYDRANT_FH_FUNCTION(firehose_completed_fn_t, ask->callback)
+  (ask->context,
+   hydrant_fh_answer_of(ask->node, pin, HYDRANT_FH_POINTER(firehose_request_t*, ask->request)),
+   all_local_hit);
+}
+
+/* ---- messages --------------------------------------------------------------------------------------- */
+
+#if defined(FIREHOSE_SEND_REQUEST)
+
+static inline int hydrant_fh_call_send(uint32_t node, uint32_t lane, void* reply_to,
+                                       const void* message, size_t len) {
+  if (lane == HYDRANT_LANE_REPLY) return FIREHOSE_SEND_REPLY(reply_to, node, message, len);
+  return FIREHOSE_SEND_REQUEST(node, message, len);
+}
+#define HYDRANT_FH_NODES (FIREHOSE_NODES)
+#define HYDRANT_FH_MAX_MESSAGE (FIREHOSE_MAX_MESSAGE)
+
+/* Not GASNet's: a message that node `from` sent with FIREHOSE_SEND_REQUEST or FIREHOSE_SEND_REPLY has
+ * arrived. `reply_to`: what FIREHOSE_SEND_REPLY needs to answer a request, or NULL where that cannot be (the
+ * answer then is a request of its own). From any thread; messages may arrive in any order. */
+static inline void firehose_deliver(FIREHOSE_NODE_T from, const void* message, size_t len,
+                                    void* reply_to) {
+  hydrant_fh_deliver(hydrant_fh_instance, from, message, len, reply_to);
+}
+
+#else /* Active Messages */
+
+#if defined(FIREHOSE_TM)
+#define HYDRANT_FH_TM FIREHOSE_TM
+#define HYDRANT_FH_NODES gex_TM_QuerySize(FIREHOSE_TM)
+#else
+#define HYDRANT_FH_TM gasneti_THUNK_TM
+#define HYDRANT_FH_NODES gasneti_nodes
+#endif
+#define HYDRANT_FH_MAX_MESSAGE                                                     \
+  (gex_AM_LUBRequestMedium() < gex_AM_LUBReplyMedium() ? gex_AM_LUBRequestMedium() \
+                                                       : gex_AM_LUBReplyMedium())
+
+/* The client writes the indices that it was given. Shared by the files of one image, as the instance is. */
+extern FIREHOSE_HANDLERENTRY_T hydrant_fh_handlers[3] __attribute__((weak, visibility("hidden")));
+
+static inline FIREHOSE_NODE_T hydrant_fh_sender(gex_Token_t token) {
+  gex_Token_Info_t info;
+  (void)gex_Token_Info(token, &info, GEX_TI_SRCRANK);
+  return info.gex_srcrank;
+}
+static inline void hydrant_fh_request_handler(gex_Token_t token, void* message, size_t len) {
+  hydrant_fh_deliver(hydrant_fh_instance, hydrant_fh_sender(token), message, len,
+                     HYDRANT_FH_POINTER(void*, token));
+}
+static inline void hydrant_fh_reply_handler(gex_Token_t token, void* message, size_t len) {
+  hydrant_fh_deliver(hydrant_fh_instance, hydrant_fh_sender(token), message, len, HYDRANT_FH_NULL);
+}
+
+FIREHOSE_HANDLERENTRY_T hydrant_fh_handlers[3] __attribute__((weak, visibility("hidden"))) = {
+    {0, HYDRANT_FH_FUNCTION(gex_AM_Fn_t, hydrant_fh_request_handler),
+     GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_MEDIUM, 0, HYDRANT_FH_NULL, "firehose request"},
+    {0, HYDRANT_FH_FUNCTION(gex_AM_Fn_t, hydrant_fh_reply_handler),
+     GEX_FLAG_AM_REPLY | GEX_FLAG_AM_MEDIUM, 0, HYDRANT_FH_NULL, "firehose reply"},
+    {0, HYDRANT_FH_NULL, 0, 0, HYDRANT_FH_NULL, HYDRANT_FH_NULL}};
+
+/* Waits for credit where it has to, as Active Messages do. */
+static inline int hydrant_fh_call_send(uint32_t node, uint32_t lane, void* reply_to,
+                                       const void* message, size_t len) {
+  void* source = HYDRANT_FH_POINTER(void*, message);
+  if (lane == HYDRANT_LANE_REPLY) {
+    (void)gex_AM_ReplyMedium0(HYDRANT_FH_POINTER(gex_Token_t, reply_to),
+                              hydrant_fh_handlers[1].gex_index, source, len, GEX_EVENT_NOW, 0);
+  } else {
+    (void)gex_AM_RequestMedium0(HYDRANT_FH_TM, node, hydrant_fh_handlers[0].gex_index, source, len,
+                                GEX_EVENT_NOW, 0);
+  }
+  return GASNET_OK;
+}
+
+#endif
+
+static inline void hydrant_fh_describe_remote(hydrant_fh_client_t* client, uint32_t flags) {
+#if !defined(FIREHOSE_SEND_REQUEST)
+  if (!(flags & FIREHOSE_INIT_FLAG_LOCAL_ONLY) &&
+      (hydrant_fh_handlers[0].gex_index == 0 || hydrant_fh_handlers[1].gex_index == 0)) {
+    hydrant_fh_unregistered();
+  }
+#endif
+  (void)flags;
+  client->node = FIREHOSE_MYNODE;
+  client->nodes = HYDRANT_FH_NODES;
+  client->max_message_bytes = HYDRANT_FH_MAX_MESSAGE;
+  client->args_bytes = sizeof(firehose_remotecallback_args_t);
+  client->send = hydrant_fh_call_send;
+  client->remote = hydrant_fh_call_remote;
+  client->make_args = hydrant_fh_call_args;
+  client->completed = hydrant_fh_call_completed;
+#ifdef FIREHOSE_COMPLETION_IN_HANDLER
+  client->remote_flags |= HYDRANT_FH_COMPLETION_IN_HANDLER;
+#endif
+#ifdef FIREHOSE_REMOTE_CALLBACK_IN_HANDLER
+  client->remote_flags |= HYDRANT_FH_REMOTE_IN_HANDLER;
+#endif
+}
+
+/* ---- remote pins ------------------------------------------------------------------------------------ */
+
+/* Not in AM handlers, and not of this node itself. `req` as in firehose_local_pin(). */
+
+/* The range if this node has a firehose for all of it, else NULL. Never sends, never waits. `flags` is 0. */
+static inline const firehose_request_t* firehose_try_remote_pin(FIREHOSE_NODE_T node,
+                                                                uintptr_t addr, size_t len,
+                                                                uint32_t flags,
+                                                                firehose_request_t* req) {
+  const hydrant_pin_t pin =
+      hydrant_fh_try_remote_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, node, addr, len);
+  (void)flags;
+  return hydrant_fh_answer_of(node, pin, req);
+}
+
+/* A region that contains the lowest page of the range that this node has a firehose for, or NULL. Never
+ * sends, never waits. */
+static inline const firehose_request_t* firehose_partial_remote_pin(FIREHOSE_NODE_T node,
+                                                                    uintptr_t addr, size_t len,
+                                                                    uint32_t flags,
+                                                                    firehose_request_t* req) {
+  const hydrant_pin_t pin =
+      hydrant_fh_partial_remote_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, node, addr, len);
+  (void)flags;
+  return hydrant_fh_answer_of(node, pin, req);
+}
+
+/* Makes memory of another node usable by RDMA until the release.
+ * A hit with FIREHOSE_FLAG_RETURN_IF_PINNED: answers the request, and calls nothing. A hit without: calls
+ * `callback` with allLocalHit before it returns, and answers NULL. A miss: answers NULL, and calls `callback`
+ * later, on any thread; in a handler only with FIREHOSE_COMPLETION_IN_HANDLER, else in firehose_poll().
+ * With FIREHOSE_FLAG_ENABLE_REMOTE_CALLBACK, `remote_args_callback` is called before a miss returns if this
+ * request itself asks the node, and firehose_remote_callback() runs there with what it wrote; allLocalHit
+ * says whether that did NOT happen. Waits, polling FIREHOSE_AMPOLL, only while as much as this node may have
+ * of the other one is held; what the other node declines is asked again by firehose_poll() until it
+ * succeeds. len is at most max_RemotePinSize. */
+static inline const firehose_request_t* firehose_remote_pin(
+    FIREHOSE_NODE_T node, uintptr_t addr, size_t len, uint32_t flags, firehose_request_t* req,
+    firehose_remotecallback_args_fn_t remote_args_callback, firehose_completed_fn_t callback,
+    void* context) {
+  hydrant_pin_t pin =
+      hydrant_fh_try_remote_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, node, addr, len);
+  if (!pin.region) {
+    hydrant_fh_ask_t ask;
+    ask.node = node;
+    ask.flags = flags;
+    ask.addr = addr;
+    ask.len = len;
+    ask.request = req;
+    ask.callback = HYDRANT_FH_FUNCTION(hydrant_fh_function_t, callback);
+    ask.args = HYDRANT_FH_FUNCTION(hydrant_fh_function_t, remote_args_callback);
+    ask.context = context;
+    pin = hydrant_fh_remote_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, &ask);
+    if (!pin.region) return HYDRANT_FH_NULL;
+  }
+  {
+    const firehose_request_t* got = hydrant_fh_answer_of(node, pin, req);
+    if (flags & FIREHOSE_FLAG_RETURN_IF_PINNED) return got;
+    callback(context, got, 1);
+    return HYDRANT_FH_NULL;
+  }
+}
+
+#else /* there is no way to send */
+
+#if defined(FIREHOSE_REMOTE_ABORTS)
+#define HYDRANT_FH_REMOTE static inline __attribute__((noreturn, unused))
+#else
+#define HYDRANT_FH_HINT                                                                        \
+  "firehose.h has no way to send here, so no remote pins: firehose_fwd.h defines FIREHOSE_TM " \
+  "beside gasnetex.h, or FIREHOSE_SEND_REQUEST and its like; or use LOCAL_ONLY, or define "    \
+  "FIREHOSE_REMOTE_ABORTS"
+#if defined(__has_attribute)
+#if __has_attribute(error)
+#define HYDRANT_FH_REMOTE extern __attribute__((error(HYDRANT_FH_HINT)))
+#endif
+#endif
+#if !defined(HYDRANT_FH_REMOTE)
+#define HYDRANT_FH_REMOTE extern __attribute__((unavailable(HYDRANT_FH_HINT)))
+#endif
+#endif
+
+HYDRANT_FH_REMOTE const firehose_request_t* firehose_remote_pin(
+    FIREHOSE_NODE_T node, uintptr_t addr, size_t len, uint32_t flags, firehose_request_t* req,
+    firehose_remotecallback_args_fn_t remote_args_callback, firehose_completed_fn_t callback,
+    void* context);
+HYDRANT_FH_REMOTE const firehose_request_t* firehose_try_remote_pin(FIREHOSE_NODE_T node,
+                                                                    uintptr_t addr, size_t len,
+                                                                    uint32_t flags,
+                                                                    firehose_request_t* req);
+HYDRANT_FH_REMOTE const firehose_request_t* firehose_partial_remote_pin(FIREHOSE_NODE_T node,
+                                                                        uintptr_t addr, size_t len,
+                                                                        uint32_t flags,
+                                                                        firehose_request_t* req);
+
+#if defined(FIREHOSE_REMOTE_ABORTS)
+static inline const firehose_request_t* firehose_remote_pin(
+    FIREHOSE_NODE_T node, uintptr_t addr, size_t len, uint32_t flags, firehose_request_t* req,
+    firehose_remotecallback_args_fn_t remote_args_callback, firehose_completed_fn_t callback,
+    void* context) {
+  (void)node, (void)addr, (void)len, (void)flags, (void)req;
+  (void)remote_args_callback, (void)callback, (void)context;
+  hydrant_fh_no_remote("firehose_remote_pin");
+}
+static inline const firehose_request_t* firehose_try_remote_pin(FIREHOSE_NODE_T node,
+                                                                uintptr_t addr, size_t len,
+                                                                uint32_t flags,
+                                                                firehose_request_t* req) {
+  (void)node, (void)addr, (void)len, (void)flags, (void)req;
+  hydrant_fh_no_remote("firehose_try_remote_pin");
+}
+static inline const firehose_request_t* firehose_partial_remote_pin(FIREHOSE_NODE_T node,
+                                                                    uintptr_t addr, size_t len,
+                                                                    uint32_t flags,
+                                                                    firehose_request_t* req) {
+  (void)node, (void)addr, (void)len, (void)flags, (void)req;
+  hydrant_fh_no_remote("firehose_partial_remote_pin");
+}
+#endif
+
+#endif
+#endif
