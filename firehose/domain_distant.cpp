@@ -90,4 +90,14 @@ void Domain::give_up(uint64_t bytes) noexcept {
   if (!enough) flush();
 }
 
+bool Domain::is_ending() noexcept {
+  MutexLock lock(mu_);
+  for (RegionIndex r = 1; r <= high_; ++r) {
+    const RegionInfo& info = infos_[r];
+    if (info.state == RegionState::kDead || info.state == RegionState::kRetiring) return true;
+    if (info.state == RegionState::kPending && info.poisoned) return true;
+  }
+  return false;
+}
+
 }  // namespace hydrant

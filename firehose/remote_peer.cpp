@@ -450,11 +450,10 @@ Status RemotePeer::on_reply(const Reply& reply, const std::byte* blob,
 // back by its last release, and what is on its way back already is nobody's any more.
 void RemotePeer::on_recall(const Recalled* recalled, size_t n, void* reply_to) noexcept {
   counts_.recalled.fetch_add(n, std::memory_order_relaxed);
-  recalling_.store(true, std::memory_order_relaxed);
   for (size_t i = 0; i < n; ++i) {
     const MemoryRange range{static_cast<uintptr_t>(recalled[i].addr),
                             static_cast<size_t>(recalled[i].len)};
-    (void)domain_->invalidate(range);
+    take_back(range);
     if (is_mutant(Mutant::kEarlyAcknowledgement)) add_release(recalled[i].id);
   }
   hurry(reply_to);
@@ -471,9 +470,31 @@ void RemotePeer::on_reclaim(uint64_t bytes, void* reply_to) noexcept {
 }
 
 void RemotePeer::evict(MemoryRange range) noexcept {
-  recalling_.store(true, std::memory_order_relaxed);  // what is held goes when it is released
-  (void)domain_->invalidate(range);
+  take_back(range);
   hurry(nullptr);
+}
+
+// The mark is set again behind the invalidation: end_recalls() may have found nothing just before it, and
+// what is given back in between is seen by hurry().
+void RemotePeer::take_back(MemoryRange range) noexcept {
+  (void)domain_->invalidate(range);
+  MutexLock lock(mu_);
+  ++take_backs_;
+  recalling_.store(true, std::memory_order_relaxed);
+}
+
+// Not before the last of what was taken back is among releases_: it would be told with the next move only,
+// and there may be none.
+void RemotePeer::end_recalls() noexcept {
+  uint64_t seen = 0;
+  {
+    MutexLock lock(mu_);
+    seen = take_backs_;
+  }
+  (void)domain_->poll();
+  if (domain_->is_ending()) return;
+  MutexLock lock(mu_);
+  if (take_backs_ == seen) recalling_.store(false, std::memory_order_relaxed);
 }
 
 // ---- progress -----------------------------------------------------------------------------------------
@@ -514,8 +535,7 @@ int RemotePeer::work() noexcept {
     const uint64_t now = now_ns();
     if (now - drained_at_.load(std::memory_order_relaxed) >= kDrainEveryNs) {
       drained_at_.store(now, std::memory_order_relaxed);
-      (void)domain_->poll();
-      if (domain_->dead_regions() == 0) recalling_.store(false, std::memory_order_relaxed);
+      end_recalls();
     }
     if (recalling_.load(std::memory_order_relaxed)) end_.note_due(peer_);
   }

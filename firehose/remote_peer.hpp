@@ -138,6 +138,8 @@ class RemotePeer {
   void put_back(const uint64_t* ids, size_t n) noexcept HYDRANT_EXCLUDES(mu_);
   // Sends what was given back, a message at most; false: nothing went.
   bool send_releases(uint32_t lane, void* reply_to) noexcept;
+  void take_back(MemoryRange range) noexcept;
+  void end_recalls() noexcept;
   void hurry(void* reply_to) noexcept;
 
   RemotePins& end_;
@@ -160,7 +162,9 @@ class RemotePeer {
   size_t release_count_ HYDRANT_GUARDED_BY(mu_) = 0;
   uint64_t ask_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;
   bool urgent_ HYDRANT_GUARDED_BY(mu_) = false;  // what is given back is waited for
-  std::atomic<bool> recalling_{false};           // holds keep what was recalled alive
+  // What was taken back is held, asked for, or on its way out: it is waited for. Written under mu_.
+  std::atomic<bool> recalling_{false};
+  uint64_t take_backs_ HYDRANT_GUARDED_BY(mu_) = 0;
   std::atomic<uint64_t> drained_at_{0};
   Counts counts_;
 };
