@@ -143,10 +143,11 @@ void RemotePins::call_remote(uint32_t from, const Move& move, const Served& serv
                                 served.memory.key};
   const hydrant_range_t asked{static_cast<uintptr_t>(move.asked_addr),
                               static_cast<size_t>(move.asked_len)};
+  const size_t room = std::min(answer->room(), max_args_);
   const size_t n =
       config_.remote(config_.user, from, served.status == Status::kOk ? &region : nullptr, asked,
-                     args, move.args_len, answer->end(), answer->room());
-  answer->grow(std::min(n, answer->room()));
+                     args, move.args_len, answer->end(), room);
+  answer->grow(std::min(n, room));
 }
 
 // Says what became of a move. It cannot fail: what has no room now waits for poll().
