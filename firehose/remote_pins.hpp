@@ -111,6 +111,10 @@ class RemotePins {
   void tell_leases() noexcept;
 
   int run_done() noexcept;
+  bool is_gone(uint32_t peer) const noexcept {
+    MutexLock lock(exports_mu_);
+    return dues_[peer].gone;
+  }
   bool is_peer(uint32_t peer) const noexcept {
     return peer < config_.ranks && peer != config_.rank;
   }

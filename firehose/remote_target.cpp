@@ -114,7 +114,7 @@ void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept
     MutexLock lock(exports_mu_);
     if (!ok || charge != range.len) leases_.give_back(from, charge - (ok ? range.len : 0));
     charge = range.len;
-    if (ok) {
+    if (ok && !dues_[from].gone) {
       served->id = exports_.add(slot, served->memory.range, charge, from, !served->memory.cached,
                                 served->memory.checked);
       // Whoever looked for what is gone before this was listed has not seen it.
