@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace hydrant {
 
@@ -217,8 +218,12 @@ Status RemotePeer::pin(MemoryRange range, Access access, const hydrant_remote_ca
   bool missed = false;
   {
     MutexLock lock(mu_);
-    waiting_.push(request);
+    if (!is_gone_) waiting_.push(std::exchange(request, nullptr));
     missed = ended_ != ended;
+  }
+  if (request != nullptr) {
+    delete request;
+    return fail(Status::kBroken, "rank %u is gone", peer_);
   }
   counts_.joins.fetch_add(1, std::memory_order_relaxed);
   if (missed) serve_waiting(true);
@@ -246,6 +251,7 @@ Status RemotePeer::start(RemoteRequest* request, const hydrant_remote_call_t& ca
     const Status status = fail(Status::kResource, "no memory for a move with %zu bytes", args);
     (void)domain_->end_distant(request->distant, status, {}, &none);
     delete request;
+    note_ended();
     return status;
   }
   const size_t n = take_releases(ids, kRideAlong);
@@ -279,13 +285,17 @@ Status RemotePeer::start(RemoteRequest* request, const hydrant_remote_call_t& ca
 // The reply may come, and the request be gone, before send() returns.
 Status RemotePeer::send_move(RemoteRequest* request) noexcept {
   const uint64_t number = request->number;
+  bool is_gone = false;
   {
     MutexLock lock(mu_);
-    moves_.push(request);
+    is_gone = is_gone_;  // give_up() was here, and does not come again
+    if (!is_gone) moves_.push(request);
   }
-  const Status status = end_.send(peer_, HYDRANT_LANE_REQUEST, nullptr, request->message);
+  const Status status =
+      is_gone ? fail(Status::kBroken, "rank %u is gone", peer_)
+              : end_.send(peer_, HYDRANT_LANE_REQUEST, nullptr, request->message);
   if (status == Status::kOk) return status;
-  {
+  if (!is_gone) {
     MutexLock lock(mu_);
     request = moves_.take(number);
     if (request == nullptr) return Status::kOk;  // answered by give_up()
@@ -293,7 +303,6 @@ Status RemotePeer::send_move(RemoteRequest* request) noexcept {
       unsent_.push_front(request);
     } else {
       --under_way_;
-      ++ended_;
     }
   }
   if (status == Status::kNotReady) {
@@ -303,7 +312,18 @@ Status RemotePeer::send_move(RemoteRequest* request) noexcept {
   const RegionSlot* none = nullptr;
   (void)domain_->end_distant(request->distant, status, {}, &none);
   delete request;
+  note_ended();
   return status;
+}
+
+// A move has come to nothing: those that wait for it have to ask by themselves.
+void RemotePeer::note_ended() noexcept {
+  {
+    MutexLock lock(mu_);
+    ++ended_;
+    if (waiting_.empty()) return;
+  }
+  end_.note_due(peer_);
 }
 
 // Callbacks run here or wait for poll(). `answer` need not outlive the call.
@@ -369,9 +389,11 @@ void RemotePeer::serve_waiting(bool may_send) noexcept {
   bool missed = false;
   {
     MutexLock lock(mu_);
-    while (RemoteRequest* request = again.pop()) waiting_.push(request);
+    while (!is_gone_ && !again.empty()) waiting_.push(again.pop());
     missed = !may_send || ended_ != ended;
   }
+  while (RemoteRequest* request = again.pop())
+    complete(request, Status::kBroken, nullptr, false, nullptr, 0);
   if (missed) end_.note_due(peer_);
 }
 
@@ -438,7 +460,7 @@ Status RemotePeer::on_reply(const Reply& reply, const std::byte* blob,
   bool waiting = false;
   {
     MutexLock lock(mu_);
-    --under_way_;
+    if (!is_gone_) --under_way_;
     ++ended_;
     waiting = !waiting_.empty();
   }

@@ -126,6 +126,7 @@ class RemotePeer {
   Status start(RemoteRequest* request, const hydrant_remote_call_t& call) noexcept;
   size_t write_args(RemoteRequest& request, const hydrant_remote_call_t& call) noexcept;
   Status send_move(RemoteRequest* request) noexcept;
+  void note_ended() noexcept;
   void complete(RemoteRequest* request, Status status, const RegionSlot* slot, bool called,
                 const std::byte* answer, size_t answer_len) noexcept;
   void serve_waiting(bool may_send) noexcept;
