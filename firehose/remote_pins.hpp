@@ -93,6 +93,7 @@ class RemotePins {
                  void* reply_to) noexcept;
   void serve(uint32_t from, const remote_wire::Move& move, Served* served) noexcept;
   Status admit(uint32_t from, const remote_wire::Move& move, MemoryRange* range) noexcept;
+  bool is_still_there(const Domain::Exported& memory, uint64_t seen) noexcept;
   void call_remote(uint32_t from, const remote_wire::Move& move, const Served& served,
                    const std::byte* args, remote_wire::Message* answer) noexcept;
   void answer(uint32_t from, uint64_t number, Served& served, const remote_wire::Message& said,

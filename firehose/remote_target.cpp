@@ -109,7 +109,6 @@ void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept
     served->status = Status::kNotReady;
   }
   const bool ok = served->status == Status::kOk;
-  bool doomed = false;
   {
     MutexLock lock(exports_mu_);
     if (!ok || charge != range.len) leases_.give_back(from, charge - (ok ? range.len : 0));
@@ -117,14 +116,8 @@ void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept
     if (ok && !dues_[from].gone) {
       served->id = exports_.add(slot, served->memory.range, charge, from, !served->memory.cached,
                                 served->memory.checked);
-      // Whoever looked for what is gone before this was listed has not seen it.
-      const uint64_t now = domain_.gone().count();
-      if (served->id == 0) {
-        leases_.give_back(from, charge);
-      } else if (now != gone && domain_.gone().overlaps(served->memory.range, gone, now)) {
-        doomed = exports_.doom(served->id);
-      }
     }
+    if (ok && served->id == 0) leases_.give_back(from, charge);
   }
   if (ok && served->id == 0) {
     (void)domain_.release(slot);
@@ -132,9 +125,22 @@ void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept
         fail(Status::kNotReady, "peers have %u firehoses here, and more are not to be had",
              config_.max_firehoses);
   }
-  if (doomed) note_due(from);
+  if (served->id != 0 && !is_still_there(served->memory, gone)) {
+    end_export(from, served->id);
+    served->id = 0;
+    served->status = fail_plainly(Status::kNotReady, "the memory went away while it was pinned");
+  }
   served->charge = charge;
   if (!served->memory.cached) served->flags |= kOnce;
+}
+
+// Asked once the export is counted. What was released before may have been said to be out of reach, because
+// quiet() saw no exports: it is not granted then. What is released later, quiet() finds.
+bool RemotePins::is_still_there(const Domain::Exported& memory, uint64_t seen) noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with quiet()'s
+  if (!domain_.settle_releases(memory.checked)) return false;
+  const uint64_t now = domain_.gone().count();
+  return now == seen || !domain_.gone().overlaps(memory.range, seen, now);
 }
 
 void RemotePins::call_remote(uint32_t from, const Move& move, const Served& served,
@@ -481,6 +487,7 @@ void RemotePins::drop_answers(uint32_t peer) noexcept {
 }
 
 Status RemotePins::quiet() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with is_still_there()'s
   if (exports_.count() == 0) return Status::kOk;
   if (!domain_.settle_releases(exports_.checked() != 0)) {
     return fail_plainly(Status::kNotReady, "releases of memory are under way in other threads");
