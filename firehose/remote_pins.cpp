@@ -254,7 +254,8 @@ int RemotePins::poll() noexcept {
   (void)look_for_gone();
   look_for_hunger();
   if (any_due_.load(std::memory_order_acquire) == 0) return 0;
-  any_due_.store(0, std::memory_order_relaxed);
+  // An exchange, and it acquires: whoever has set it before has left what is due where it is seen below.
+  (void)any_due_.exchange(0, std::memory_order_acq_rel);
   int did = run_deferred();
   tell_leases();
   for (uint32_t word = 0; word <= word_of(config_.ranks - 1); ++word) {
