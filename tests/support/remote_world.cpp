@@ -7,7 +7,7 @@ namespace hydrant::testing {
 RemoteWorld::Rank::Rank(RemoteWorld& of, uint32_t number, size_t pages)
     : world(&of), rank(number), arena(pages), registrar(arena, 8) {}
 
-RemoteWorld::RemoteWorld(const Settings& settings) : inline_(settings.inline_delivery) {
+RemoteWorld::RemoteWorld(const Settings& settings) : settings_(settings) {
   refuse_.assign(settings.ranks, 0);
   refuse_code_.assign(settings.ranks, 0);
   for (uint32_t i = 0; i < settings.ranks; ++i) {
@@ -21,20 +21,33 @@ RemoteWorld::RemoteWorld(const Settings& settings) : inline_(settings.inline_del
     domain.budget_bytes = settings.domain_bytes != 0 ? settings.domain_bytes : 1024 * kMiB;
     if (hydrant_domain_create(&domain, &rank.domain) != GASNET_OK) std::abort();
   }
+  make_ends();
+}
+
+void RemoteWorld::make_ends() {
   for (auto& rank : ranks_) {
     hydrant_messenger_t messenger{};
     messenger.size = sizeof messenger;
     messenger.user = rank.get();
     messenger.max_message_bytes = 4096;
     messenger.send = send;
-    hydrant_remote_options_t options = settings.options;
+    hydrant_remote_options_t options = settings_.options;
     options.size = sizeof options;
     options.domain = rank->domain;
     options.rank = rank->rank;
-    options.ranks = settings.ranks;
+    options.ranks = settings_.ranks;
     options.messenger = &messenger;
     if (hydrant_remote_create(&options, &rank->end) != GASNET_OK) std::abort();
   }
+}
+
+void RemoteWorld::rebuild() {
+  for (auto& rank : ranks_) hydrant_remote_destroy(rank->end);
+  {
+    const std::lock_guard lock(mu_);
+    queue_.clear();
+  }
+  make_ends();
 }
 
 RemoteWorld::~RemoteWorld() {
@@ -58,7 +71,7 @@ int RemoteWorld::send(void* user, uint32_t peer, uint32_t lane, void* /*reply_to
     if (world.refuse_each_ != 0 && world.sends_ % world.refuse_each_ == 0)
       return GASNET_ERR_NOT_READY;
     ++rank.sent[lane];
-    if (!world.inline_) {
+    if (!world.settings_.inline_delivery) {
       world.queue_.push_back(std::move(copy));
       return GASNET_OK;
     }
@@ -79,6 +92,11 @@ void RemoteWorld::hand_over(const RemoteMessage& message) {
 size_t RemoteWorld::pending() const {
   std::lock_guard lock(mu_);
   return queue_.size();
+}
+
+void RemoteWorld::inject(RemoteMessage message) {
+  const std::lock_guard lock(mu_);
+  queue_.push_back(std::move(message));
 }
 
 void RemoteWorld::deliver(size_t i) {

@@ -61,6 +61,10 @@ class RemoteWorld {
   // Delivers and polls until nothing is left to do.
   void settle();
   void poll_all();
+  // A message that nobody sent, or one that comes again.
+  void inject(RemoteMessage message);
+  // Ends all ends, drops what is under way, and begins anew over the same domains.
+  void rebuild();
   // The next n sends of this rank find no room, or (broken) no peer.
   void refuse(uint32_t rank, int n, int code = GASNET_ERR_NOT_READY);
   // Every n-th; 0: none.
@@ -72,14 +76,15 @@ class RemoteWorld {
   static int send(void* user, uint32_t peer, uint32_t lane, void* reply_to, const void* message,
                   size_t len);
   void hand_over(const RemoteMessage& message);
+  void make_ends();
 
+  const Settings settings_;
   mutable std::mutex mu_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::deque<RemoteMessage> queue_;
   std::vector<int> refuse_, refuse_code_;
   int refuse_each_ = 0;
   int sends_ = 0;
-  bool inline_ = false;
 };
 
 // What became of a request.

@@ -1,0 +1,428 @@
+#include "tests/model/remote_protocol_explorer.hpp"
+
+#include "firehose/base/thread.hpp"
+#include "firehose/remote_wire.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hydrant::model {
+
+using testing::kPage;
+using testing::RemoteMessage;
+using testing::RemoteWorld;
+
+namespace {
+
+constexpr size_t kPages = 8;
+constexpr uint32_t kCopy = 1u << 31;
+// Between polls that look for holds that have ended: firehose/remote_peer.cpp.
+constexpr uint64_t kDrainNs = 21'000;
+constexpr int kMostRounds = 200;
+
+uint32_t name_of(uint32_t from, uint32_t n) { return from << 16 | n; }
+
+RemoteWorld::Settings settings_of(const RemoteScenario& scenario) {
+  RemoteWorld::Settings settings;
+  settings.ranks = scenario.ranks;
+  settings.pages = kPages;
+  settings.options.merge_bytes = 1;
+  settings.options.stream_bytes = 1;
+  settings.options.max_peer_regions = 16;
+  settings.options.max_firehoses = 64;
+  settings.options.budget_bytes = scenario.budget_pages * kPage;
+  settings.options.base_percent = scenario.base_percent;
+  settings.options.flags = scenario.flags;
+  settings.options.remote = [](void*, uint32_t, const hydrant_region_t*, hydrant_range_t,
+                               const void*, size_t, void*, size_t) -> size_t { return 0; };
+  return settings;
+}
+
+bool contains(const auto& list, const auto& what) {
+  return std::find(list.begin(), list.end(), what) != list.end();
+}
+
+}  // namespace
+
+RemoteExplorer::RemoteExplorer(const RemoteScenario& scenario)
+    : scenario_(scenario), world_(new RemoteWorld(settings_of(scenario))) {}
+
+void RemoteExplorer::wrong(const std::string& what) {
+  if (!findings_.violation.empty()) return;
+  findings_.violation = what + ", after:";
+  for (const Action& action : trail_) findings_.violation += " " + text(action);
+}
+
+std::string RemoteExplorer::text(const Action& action) {
+  static const char* const kNames[] = {"deliver", "pin",    "release",   "lose",
+                                       "poll",    "refuse", "duplicate", "evict"};
+  std::string out = kNames[static_cast<size_t>(action.kind)];
+  out += "@" + std::to_string(action.end);
+  if (action.kind == Kind::kDeliver || action.kind == Kind::kDuplicate) {
+    out += "(" + std::to_string(action.arg >> 16 & 0x7fff) + "#" +
+           std::to_string(action.arg & 0xffff) + ((action.arg & kCopy) != 0 ? "'" : "") + ")";
+  } else if (action.kind != Kind::kPoll && action.kind != Kind::kRefuse) {
+    out += "(" + std::to_string(action.arg) + ")";
+  }
+  return out;
+}
+
+// ---- one execution --------------------------------------------------------------------------------------
+
+void RemoteExplorer::begin() {
+  if (scenario_.fresh_ends && findings_.executions + findings_.pruned != 0) world_->rebuild();
+  const uint32_t ranks = scenario_.ranks;
+  running_.clear();
+  running_.resize(scenario_.requests.size());
+  names_.clear();
+  sent_.assign(size_t{ranks} * ranks, 0);
+  dirty_.assign(ranks, false);
+  recalled_at_.assign(ranks, 0);
+  next_loss_.assign(ranks, 0);
+  oldest_.assign(ranks, std::vector<uint64_t>(kPages, 0));
+  floor_ = oldest_;
+  live_ids_.assign(ranks, 0);
+  refusals_ = duplicates_ = evictions_ = 0;
+  twice_ = 0;
+  trail_.clear();
+}
+
+std::vector<RemoteExplorer::Action> RemoteExplorer::enabled() const {
+  std::vector<Action> out;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const RemoteMessage& message = world_->message(i);
+    out.push_back({Kind::kDeliver, message.to, names_[i]});
+    if (duplicates_ < scenario_.duplicates &&
+        message.type() == static_cast<uint8_t>(remote_wire::Type::kRelease)) {
+      out.push_back({Kind::kDuplicate, message.to, names_[i]});
+    }
+  }
+  std::vector<bool> asks(scenario_.ranks, true);
+  for (uint32_t i = 0; i < running_.size(); ++i) {
+    const uint32_t from = scenario_.requests[i].from;
+    if (!running_[i].asked && asks[from]) {
+      out.push_back({Kind::kPin, from, i});
+      asks[from] = false;
+    }
+    if (running_[i].result.held() && !running_[i].released)
+      out.push_back({Kind::kRelease, from, i});
+  }
+  for (uint32_t end = 0; end < scenario_.ranks; ++end) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < scenario_.losses.size(); ++i) {
+      if (scenario_.losses[i].rank == end && n++ == next_loss_[end])
+        out.push_back({Kind::kLose, end, i});
+    }
+    if (dirty_[end]) out.push_back({Kind::kPoll, end, 0});
+    if (refusals_ < scenario_.refusals && dirty_[end]) out.push_back({Kind::kRefuse, end, 0});
+  }
+  if (evictions_ < scenario_.evictions) out.push_back({Kind::kEvict, 0, 0});
+  return out;
+}
+
+void RemoteExplorer::look_at_new_messages() {
+  while (names_.size() < world_->pending()) {
+    const RemoteMessage& message = world_->message(names_.size());
+    names_.push_back(name_of(message.from, sent_[message.from * scenario_.ranks + message.to]++));
+    if (message.type() != static_cast<uint8_t>(remote_wire::Type::kReply)) continue;
+    remote_wire::Reply reply{};
+    std::memcpy(&reply, message.bytes.data() + sizeof(remote_wire::Header), sizeof reply);
+    if (reply.status == GASNET_OK) ++live_ids_[message.from];
+  }
+}
+
+void RemoteExplorer::ask(uint32_t request) {
+  const auto& of = scenario_.requests[request];
+  Running& running = running_[request];
+  running.asked = true;
+  hydrant_remote_call_t call{};
+  call.done = [](void* context, hydrant_pin_t pin, const hydrant_remote_outcome_t* outcome) {
+    auto& to = *static_cast<Running*>(context);
+    ++to.answers;
+    to.result.pin = pin;
+    to.result.status = outcome->status;
+    to.result.done = true;
+  };
+  call.context = &running;
+  call.flags = of.flags;
+  hydrant_pin_t pin{};
+  running.result.code =
+      hydrant_remote_pin((*world_)[of.from].end, of.to, (*world_)[of.to].arena.addr(of.page),
+                         of.pages * kPage, HYDRANT_REMOTE_WRITE, &call, &pin);
+  if (running.result.code != GASNET_OK) {
+    ++running.answers;
+    running.result.done = true;
+    if (running.result.code != GASNET_ERR_NOT_READY) wrong("a pin failed for good");
+    ++findings_.not_now;
+  } else if (pin.region != nullptr) {
+    ++running.answers;
+    ++findings_.hits;
+    running.result.pin = pin;
+    running.result.done = true;
+  }
+}
+
+void RemoteExplorer::release(uint32_t request) {
+  running_[request].released = true;
+  if (hydrant_remote_release(running_[request].result.pin) != GASNET_OK) wrong("a release failed");
+}
+
+void RemoteExplorer::lose(uint32_t loss) {
+  const auto& of = scenario_.losses[loss];
+  auto& rank = (*world_)[of.rank];
+  ++next_loss_[of.rank];
+  for (size_t page = of.page; page < of.page + of.pages; ++page)
+    oldest_[of.rank][page] = rank.registrar.next_serial();
+  hydrant_invalidate(rank.domain, rank.arena.page(of.page), of.pages * kPage);
+}
+
+// So that what a poll does depends on the choices alone.
+void RemoteExplorer::wait_for_drain(uint32_t end) {
+  if (recalled_at_[end] == 0) return;
+  while (now_ns() - recalled_at_[end] < kDrainNs) {
+  }
+  recalled_at_[end] = now_ns();
+}
+
+void RemoteExplorer::poll(uint32_t end) {
+  wait_for_drain(end);
+  hydrant_remote_poll((*world_)[end].end);
+  dirty_[end] = false;
+  // What has gone away by now, nobody may use any more.
+  if (hydrant_remote_quiet((*world_)[end].end) == GASNET_OK) floor_[end] = oldest_[end];
+}
+
+void RemoteExplorer::deliver(size_t i) {
+  const RemoteMessage& message = world_->message(i);
+  const auto type = static_cast<remote_wire::Type>(message.type());
+  const uint32_t once = names_[i] & ~kCopy;
+  if (type == remote_wire::Type::kMove || (type == remote_wire::Type::kRelease && twice_ != once)) {
+    remote_wire::Header header{};
+    std::memcpy(&header, message.bytes.data(), sizeof header);
+    if (header.count > live_ids_[message.to] && scenario_.books)
+      wrong("a firehose was given back twice");
+    live_ids_[message.to] -= std::min<uint64_t>(header.count, live_ids_[message.to]);
+    if (contains(names_, once | kCopy)) twice_ = once;  // the other one counts no more
+  }
+  if (type == remote_wire::Type::kRecall) {
+    ++findings_.recalls;
+    recalled_at_[message.to] = std::max<uint64_t>(recalled_at_[message.to], 1);
+  }
+  names_.erase(names_.begin() + static_cast<std::ptrdiff_t>(i));
+  world_->deliver(i);
+}
+
+// False: the action is not there, so that something depends on more than the choices.
+bool RemoteExplorer::step(const Action& action) {
+  trail_.push_back(action);
+  ++findings_.steps;
+  dirty_[action.end] = true;
+  switch (action.kind) {
+    case Kind::kDeliver:
+    case Kind::kDuplicate: {
+      const auto at = std::find(names_.begin(), names_.end(), action.arg);
+      if (at == names_.end()) return false;
+      if (action.kind == Kind::kDeliver) {
+        deliver(static_cast<size_t>(at - names_.begin()));
+        break;
+      }
+      ++duplicates_;
+      world_->inject(world_->message(static_cast<size_t>(at - names_.begin())));
+      names_.push_back(action.arg | kCopy);
+      break;
+    }
+    case Kind::kPin: ask(action.arg); break;
+    case Kind::kRelease: release(action.arg); break;
+    case Kind::kLose: lose(action.arg); break;
+    case Kind::kPoll: poll(action.end); break;
+    case Kind::kRefuse:
+      ++refusals_;
+      world_->refuse(action.end, 1);
+      break;
+    case Kind::kEvict:
+      ++evictions_;
+      for (uint32_t peer = 1; peer < scenario_.ranks; ++peer)
+        hydrant_remote_evict((*world_)[0].end, peer, 0, SIZE_MAX);
+      break;
+  }
+  look_at_new_messages();
+  return true;
+}
+
+// ---- what must hold in every state ---------------------------------------------------------------------
+
+void RemoteExplorer::check() {
+  for (uint32_t i = 0; i < running_.size(); ++i) {
+    const Running& running = running_[i];
+    if (running.answers > 1) wrong("request " + std::to_string(i) + " was answered twice");
+    if (!running.result.held() || running.released) continue;
+    const auto& of = scenario_.requests[i];
+    auto& rank = (*world_)[of.to];
+    const hydrant_region_t region = *running.result.pin.region;
+    const uint64_t serial = rank.registrar.serial_of(region.key);
+    const uintptr_t addr = rank.arena.addr(of.page);
+    if (region.addr > addr || region.addr + region.len < addr + of.pages * kPage)
+      wrong("pin " + std::to_string(i) + " does not cover what was asked for");
+    // A longer registration may stand behind a firehose; its own range is what the reply said.
+    if (!rank.registrar.is_live(serial, region.addr, region.len, HYDRANT_REMOTE_WRITE))
+      wrong("pin " + std::to_string(i) + " is held, and its memory is not registered any more");
+    for (size_t page = of.page; page < of.page + of.pages; ++page) {
+      if (serial < floor_[of.to][page])
+        wrong("pin " + std::to_string(i) + " reaches memory that was said to be out of reach");
+    }
+  }
+  for (uint32_t end = 0; end < scenario_.ranks; ++end) {
+    const hydrant_remote_stats_t stats = world_->stats(end);
+    // (What a reply that waits has granted is not known here.)
+    const bool untold = scenario_.refusals != 0 || scenario_.requests[0].flags != 0;
+    if (scenario_.books && !untold && stats.exports != live_ids_[end]) {
+      wrong("rank " + std::to_string(end) + " has " + std::to_string(stats.exports) +
+            " exports, and peers have " + std::to_string(live_ids_[end]));
+    }
+    if (scenario_.budget_pages != 0 && stats.exported_bytes > scenario_.budget_pages * kPage)
+      wrong("rank " + std::to_string(end) + " exports more than its budget");
+    if (stats.zombies > stats.exports) wrong("more zombies than exports");
+  }
+}
+
+void RemoteExplorer::run_to_rest() {
+  bool busy = true;
+  for (int round = 0; busy; ++round) {
+    if (round == kMostRounds) return wrong("it does not come to rest");
+    busy = false;
+    while (!names_.empty() && round < kMostRounds) {
+      busy = true;
+      ++round;
+      deliver(0);
+      look_at_new_messages();
+    }
+    for (uint32_t i = 0; i < running_.size(); ++i) {
+      if (running_[i].result.held() && !running_[i].released) release(i);
+    }
+    for (uint32_t end = 0; end < scenario_.ranks; ++end) {
+      wait_for_drain(end);
+      busy = hydrant_remote_poll((*world_)[end].end) > 0 || busy;
+    }
+    look_at_new_messages();
+    busy = busy || !names_.empty();
+  }
+  // No hold is left that a recall would wait for.
+  recalled_at_.assign(scenario_.ranks, 0);
+}
+
+void RemoteExplorer::check_rest() {
+  for (uint32_t i = 0; i < running_.size(); ++i) {
+    if (running_[i].asked && running_[i].answers != 1) {
+      wrong("request " + std::to_string(i) + " was answered " +
+            std::to_string(running_[i].answers) + " times");
+    }
+  }
+  for (uint32_t end = 0; end < scenario_.ranks; ++end) {
+    if (hydrant_remote_quiet((*world_)[end].end) != GASNET_OK)
+      wrong("rank " + std::to_string(end) + " waits for ever for what it has recalled");
+  }
+  for (uint32_t end = 0; end < scenario_.ranks; ++end) {
+    for (uint32_t peer = 0; peer < scenario_.ranks; ++peer)
+      hydrant_remote_evict((*world_)[end].end, peer, 0, SIZE_MAX);
+    const hydrant_remote_stats_t stats = world_->stats(end);
+    if (stats.firehoses != 0) wrong("idle firehoses outlive their eviction");
+    // Those that longer ones have replaced go with the next look.
+    if (stats.firehose_bytes != 0) recalled_at_[end] = 1;
+  }
+  run_to_rest();
+  for (uint32_t end = 0; end < scenario_.ranks; ++end) {
+    const hydrant_remote_stats_t stats = world_->stats(end);
+    if (stats.exports != 0 || stats.exported_bytes != 0 || stats.zombies != 0 ||
+        stats.zombie_bytes != 0 || stats.firehose_bytes != 0) {
+      wrong("rank " + std::to_string(end) + " keeps " + std::to_string(stats.exports) +
+            " exports of " + std::to_string(stats.exported_bytes) +
+            " bytes, and has firehoses of " + std::to_string(stats.firehose_bytes));
+    }
+    auto& rank = (*world_)[end];
+    hydrant_flush(rank.domain);
+    if (rank.registrar.live() != 0) wrong("something is pinned though nobody has it");
+    if (const std::string problems = rank.registrar.take_problems(); !problems.empty())
+      wrong(problems);
+  }
+  if (world_->pending() != 0) wrong("messages are left");
+}
+
+void RemoteExplorer::finish() {
+  if (!findings_.violation.empty()) return;
+  for (uint32_t end = 0; end < scenario_.ranks; ++end) world_->refuse(end, 0);
+  run_to_rest();
+  check_rest();
+  for (const Running& running : running_) findings_.answers += running.answers;
+}
+
+// ---- all of them ---------------------------------------------------------------------------------------
+
+bool RemoteExplorer::choose(Node* node) const {
+  for (const Action& action : node->enabled) {
+    if (contains(node->sleep, action)) continue;
+    node->chosen = action;
+    return true;
+  }
+  return false;
+}
+
+RemoteFindings RemoteExplorer::explore(uint64_t most_executions) {
+  findings_ = {};
+  std::vector<Node> path;
+  for (bool more = true; more && findings_.executions < most_executions;) {
+    begin();
+    for (const Node& node : path) {
+      if (!step(node.chosen)) wrong("a step of the last execution is not there again");
+    }
+    if (!path.empty()) check();
+    bool pruned = false;
+    while (findings_.violation.empty() && path.size() < scenario_.depth) {
+      Node node;
+      node.enabled = enabled();
+      if (node.enabled.empty()) break;
+      if (!path.empty()) {
+        const Action& last = path.back().chosen;
+        for (const Action& action : path.back().sleep) {
+          if (action.end != last.end) node.sleep.push_back(action);
+        }
+      }
+      if (!choose(&node)) {
+        pruned = true;
+        break;
+      }
+      path.push_back(node);
+      step(node.chosen);
+      check();
+    }
+    finish();
+    ++(pruned ? findings_.pruned : findings_.executions);
+    if (!findings_.violation.empty()) return findings_;
+    for (more = false; !more && !path.empty();) {
+      Node& node = path.back();
+      node.sleep.push_back(node.chosen);
+      more = choose(&node);
+      if (!more) path.pop_back();
+    }
+    findings_.complete = !more;
+  }
+  return findings_;
+}
+
+RemoteFindings RemoteExplorer::wander(uint64_t executions, uint64_t seed) {
+  findings_ = {};
+  random_.seed(seed);
+  while (findings_.executions < executions && findings_.violation.empty()) {
+    begin();
+    for (size_t i = 0; i < scenario_.depth && findings_.violation.empty(); ++i) {
+      const std::vector<Action> choices = enabled();
+      if (choices.empty()) break;
+      step(choices[random_() % choices.size()]);
+      check();
+    }
+    finish();
+    ++findings_.executions;
+  }
+  return findings_;
+}
+
+}  // namespace hydrant::model
