@@ -20,14 +20,15 @@ class GoneLog {
   void add(MemoryRange range) noexcept {
     const uint64_t n = count_.load(std::memory_order_relaxed);
     begun_.store(n + 1, std::memory_order_relaxed);
-    // Who reads either of these sees that it was begun. (No fences: the thread sanitizer knows none.)
+    // Release: whoever reads one of these sees that they were begun.
     ring_[n % kKept].addr.store(range.addr, std::memory_order_release);
     ring_[n % kKept].len.store(range.len, std::memory_order_release);
-    count_.store(n + 1, std::memory_order_release);
+    count_.store(n + 1, std::memory_order_seq_cst);
   }
 
-  // How many there were so far.
-  uint64_t count() const noexcept { return count_.load(std::memory_order_acquire); }
+  // How many there were so far. seq_cst, as the number of exports is: of a thread that releases memory and
+  // then looks for exports, and one that exports and then looks for releases, one sees the other.
+  uint64_t count() const noexcept { return count_.load(std::memory_order_seq_cst); }
 
   // The range of number `n`, from 0. Requires: n < count().
   MemoryRange at(uint64_t n) const noexcept {

@@ -30,7 +30,7 @@ uint64_t RemoteExports::add(const RegionSlot* slot, MemoryRange range, uint64_t 
   e.checked = checked;
   ++peers_[peer].count;
   bytes_ += charge;
-  count_.fetch_add(1, std::memory_order_relaxed);
+  count_.fetch_add(1, std::memory_order_seq_cst);  // with GoneLog::count()
   if (checked) checked_.fetch_add(1, std::memory_order_relaxed);
   return id_of(index, generation);
 }

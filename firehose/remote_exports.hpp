@@ -54,7 +54,7 @@ class RemoteExports {
   bool has_recalls(uint32_t peer) const noexcept { return peers_[peer].recalls != kEnd; }
 
   // Approximate for whoever has no lock; exact for the thread that has just caused a change.
-  uint32_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
+  uint32_t count() const noexcept { return count_.load(std::memory_order_seq_cst); }
   uint32_t checked() const noexcept { return checked_.load(std::memory_order_relaxed); }
   uint32_t zombies() const noexcept { return zombies_.load(std::memory_order_relaxed); }
   uint64_t zombie_bytes() const noexcept { return zombie_bytes_; }

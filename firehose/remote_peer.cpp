@@ -291,9 +291,8 @@ Status RemotePeer::send_move(RemoteRequest* request) noexcept {
     is_gone = is_gone_;  // give_up() was here, and does not come again
     if (!is_gone) moves_.push(request);
   }
-  const Status status =
-      is_gone ? fail(Status::kBroken, "rank %u is gone", peer_)
-              : end_.send(peer_, HYDRANT_LANE_REQUEST, nullptr, request->message);
+  const Status status = is_gone ? fail(Status::kBroken, "rank %u is gone", peer_)
+                                : end_.send(peer_, HYDRANT_LANE_REQUEST, nullptr, request->message);
   if (status == Status::kOk) return status;
   if (!is_gone) {
     MutexLock lock(mu_);

@@ -142,7 +142,8 @@ Status RemotePins::deliver(uint32_t from, const void* message, size_t len,
     return fail(Status::kBadArg, "a message of type %u from rank %u is malformed",
                 static_cast<unsigned>(header.type), from);
   };
-  if (is_gone(from)) return Status::kOk;  // it was under way: nobody would give back what it asks for
+  if (is_gone(from))
+    return Status::kOk;  // it was under way: nobody would give back what it asks for
   RemotePeer* known = known_peer(from);
   switch (header.type) {
     case Type::kMove: return on_move(from, header, parts, reply_to);

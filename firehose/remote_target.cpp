@@ -137,7 +137,6 @@ void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept
 // Asked once the export is counted. What was released before may have been said to be out of reach, because
 // quiet() saw no exports: it is not granted then. What is released later, quiet() finds.
 bool RemotePins::is_still_there(const Domain::Exported& memory, uint64_t seen) noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with quiet()'s
   if (!domain_.settle_releases(memory.checked)) return false;
   const uint64_t now = domain_.gone().count();
   return now == seen || !domain_.gone().overlaps(memory.range, seen, now);
@@ -487,7 +486,6 @@ void RemotePins::drop_answers(uint32_t peer) noexcept {
 }
 
 Status RemotePins::quiet() noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with is_still_there()'s
   if (exports_.count() == 0) return Status::kOk;
   if (!domain_.settle_releases(exports_.checked() != 0)) {
     return fail_plainly(Status::kNotReady, "releases of memory are under way in other threads");

@@ -212,8 +212,8 @@ HYDRANT_API int hydrant_remote_evict(hydrant_remote_t remote, uint32_t peer, uin
 /* ---- coherence --------------------------------------------------------------------------------------- */
 
 /* OK: no peer can reach memory that was released here before the call. NOT_READY: recalls are on their way
- * or have to be sent: poll until it is OK. Cost: a fence and a load while nothing is exported; with exports
- * two loads more, and 0.3 us where only the kernel watches some of them. */
+ * or have to be sent: poll until it is OK. Cost: one load while nothing is exported; with exports two loads,
+ * and 0.3 us where only the kernel watches some of them. */
 HYDRANT_API int hydrant_remote_quiet(hydrant_remote_t remote);
 
 /* ---- what it is doing -------------------------------------------------------------------------------- */
