@@ -1,0 +1,111 @@
+// A hunt for stale pins across ends in one process: a thread for each rank, and some that deliver and poll
+// for all. Ranks write into each other's pages through remote pins, and now and then replace pages of their
+// own at the same addresses; once quiet() says that nobody reaches what was there, they tell the others.
+//
+// Found are: writes through registrations that are gone, writes into what was said to be out of reach, and
+// writes that the owner of the pages does not see though he had told of them before.
+#pragma once
+
+#include <hydrant/remote_pin.h>
+
+#include "tests/stale/hunt/random.hpp"
+#include "tests/stale/remote/paged_memory.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace hydrant::stale {
+
+struct RemoteHuntOptions {
+  uint64_t operations = 0;  // of all ranks: writes
+  uint32_t ranks = 3;
+  uint32_t helpers = 2;  // threads that deliver and poll for everybody
+  size_t pages = 48;     // of each rank
+  bool real_pins = false;
+  uint32_t watch = HYDRANT_WATCH_CLIENT;
+  uint64_t budget_pages = 40;  // for all peers of a rank
+  uint32_t base_percent = 50;
+  uint32_t max_peer_regions = 24;
+  uint32_t replace_one_in = 10;  // rows of writes
+  uint64_t seed = 1;
+};
+
+struct RemoteHuntResult {
+  std::string skipped;    // why there was no hunt
+  std::string violation;  // the first one
+  uint64_t operations = 0, hits = 0, moves = 0, recalls = 0, reorderings = 0;
+  uint64_t replacements = 0;
+  uint64_t opportunities = 0;  // replacements of pages that peers had firehoses on
+  uint64_t checked = 0;        // writes of which the owner had to see the value
+};
+
+class RemoteHunt {
+ public:
+  explicit RemoteHunt(const RemoteHuntOptions& options);
+  ~RemoteHunt();
+  RemoteHuntResult run();
+
+ private:
+  static constexpr size_t kOps = 8;  // of a rank at once
+  struct Message {
+    uint32_t from, lane;
+    std::vector<std::byte> bytes;
+  };
+  // One remote pin and what is written through it.
+  struct Op {
+    RemoteHunt* hunt = nullptr;
+    uint32_t from = 0, to = 0;
+    size_t page = 0, cell = 0;
+    uint64_t epoch = 0;
+    hydrant_pin_t pin{};
+    std::atomic<bool> busy{false};
+  };
+  struct Rank {
+    RemoteHunt* hunt = nullptr;
+    uint32_t number = 0;
+    std::unique_ptr<PagedMemory> memory;
+    hydrant_domain_t domain = 0;
+    hydrant_remote_t end = 0;
+    std::mutex inbox_mu;
+    std::vector<Message> inbox;
+    // By page: replacements begun, and told to others.
+    std::unique_ptr<std::atomic<uint64_t>[]> begun, told;
+    Op ops[kOps];
+    std::vector<Op*> held;  // of the rank's own thread
+  };
+
+  bool set_up();
+  static int send(void* user, uint32_t peer, uint32_t lane, void* reply_to, const void* bytes,
+                  size_t len);
+  static void done(void* context, hydrant_pin_t pin, const hydrant_remote_outcome_t* outcome);
+  bool deliver_one(Rank* rank, Random* random);
+  void work(Rank* rank);
+  void help(uint32_t number);
+  void write_somewhere(Rank* rank, Random* random);
+  bool write(Rank* rank, Op* op, size_t first, size_t pages);
+  void make_progress(Random* random);
+  void replace_some(Rank* rank, Random* random);
+  void use(Op* op);
+  void end(Op* op);
+  void fail(const std::string& what);
+  void come_to_rest();
+  bool is_over() const {
+    return failed_.load(std::memory_order_relaxed) ||
+           operations_.load(std::memory_order_relaxed) >= options_.operations;
+  }
+
+  const RemoteHuntOptions options_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::atomic<bool> failed_{false}, ended_{false};
+  std::atomic<uint64_t> operations_{0}, replacements_{0}, opportunities_{0}, checked_{0},
+      reorderings_{0};
+  std::atomic<uint32_t> next_value_{1};
+  std::mutex result_mu_;
+  RemoteHuntResult result_;
+};
+
+}  // namespace hydrant::stale
