@@ -26,6 +26,24 @@ constexpr size_t kMostIds = 48;  // of a release that travels alone: fits the sh
 constexpr uint64_t kUnknownLease = uint64_t{1} << 46;
 constexpr uint64_t kDrainEveryNs = 20'000;
 
+// Of a grant: gates hold the end of a region, and granules are rounded to.
+constexpr uintptr_t kHighestAddress = UINTPTR_MAX / 2;
+
+// What peers may say; the rest is no answer.
+Status status_of(int32_t code) noexcept {
+  const auto status = static_cast<Status>(code);
+  switch (status) {
+    case Status::kOk:
+    case Status::kNotInit:
+    case Status::kResource:
+    case Status::kBadArg:
+    case Status::kNotReady:
+    case Status::kRefused:
+    case Status::kUnsupported: return status;
+    default: return Status::kBroken;
+  }
+}
+
 constexpr size_t align_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
 }  // namespace
@@ -438,9 +456,10 @@ Status RemotePeer::on_reply(const Reply& reply, const std::byte* blob,
   grant.once = (reply.flags & kOnce) != 0;
   alignas(16) std::byte key[4096 + 16];
   grant.key = key;
-  auto status = static_cast<Status>(reply.status);
+  Status status = status_of(reply.status);
   if (status == Status::kOk) {
-    if (!grant.range.valid() || !grant.range.covers(asked.least()) || reply.charge == 0 ||
+    if (!grant.range.valid() || !grant.range.covers(asked.least()) ||
+        grant.range.last() > kHighestAddress || reply.charge == 0 ||
         reply.charge > asked.charge()) {
       status = fail(Status::kBroken, "rank %u granted what was not asked for", peer_);
     } else {
