@@ -10,7 +10,8 @@ RemoteWorld::Rank::Rank(RemoteWorld& of, uint32_t number, size_t pages)
 RemoteWorld::RemoteWorld(const Settings& settings) : settings_(settings) {
   refuse_.assign(settings.ranks, 0);
   refuse_code_.assign(settings.ranks, 0);
-  for (uint32_t i = 0; i < settings.ranks; ++i) {
+  const uint32_t present = settings.present != 0 ? settings.present : settings.ranks;
+  for (uint32_t i = 0; i < present; ++i) {
     ranks_.push_back(std::make_unique<Rank>(*this, i, settings.pages));
     Rank& rank = *ranks_.back();
     hydrant_domain_options_t domain;

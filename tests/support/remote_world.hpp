@@ -38,6 +38,7 @@ class RemoteWorld {
   };
   struct Settings {
     uint32_t ranks = 2;
+    uint32_t present = 0;                // the first so many are made; 0: all
     size_t pages = 256;                  // of each rank's arena
     uint64_t domain_bytes = 0;           // budget; 0: plenty
     hydrant_remote_options_t options{};  // what is not 0 counts

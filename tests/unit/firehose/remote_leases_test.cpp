@@ -1,0 +1,165 @@
+// What peers may have of a target's memory: the arithmetic alone, without messages.
+#include "firehose/remote_leases.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+bool take(RemoteLeases& leases, uint32_t peer, uint64_t bytes, bool is_short = false) {
+  if (!leases.admit(peer, bytes, is_short)) return false;
+  leases.grant(peer, bytes);
+  return true;
+}
+
+TEST(RemoteLeases, TheBaseIsSplitBetweenThePeers) {
+  RemoteLeases leases;
+  ASSERT_TRUE(leases.set_up(120 * kPage, 4, 50));
+  EXPECT_EQ(leases.base(), 20 * kPage);
+  for (uint32_t peer = 0; peer < 4; ++peer) EXPECT_EQ(leases.lease(peer), 20 * kPage);
+  EXPECT_EQ(leases.lent(), 0u);
+}
+
+TEST(RemoteLeases, AFixedSplitIsNeverExceeded) {
+  RemoteLeases leases;
+  ASSERT_TRUE(leases.set_up(30 * kPage, 4, 100));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(take(leases, 1, kPage));
+  EXPECT_FALSE(take(leases, 1, kPage, true));
+  leases.ask(1, kPage);
+  EXPECT_EQ(leases.lease(1), 10 * kPage);
+  EXPECT_EQ(leases.number(1), 1u) << "nothing to tell";
+  EXPECT_FALSE(leases.has_change());
+}
+
+TEST(RemoteLeases, WhoRunsShortIsLentAllThatNobodyElseHas) {
+  RemoteLeases leases;
+  ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
+  uint64_t had = 0;
+  while (take(leases, 2, kPage)) ++had;
+  EXPECT_EQ(had, 40u);  // its 10, and the 30 to lend
+  EXPECT_EQ(leases.lent(), 30 * kPage);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(take(leases, 1, kPage)) << "its own for sure";
+}
+
+TEST(RemoteLeases, AnIdlePeersLeaseIsCutAndItIsTold) {
+  RemoteLeases leases;
+  ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
+  while (take(leases, 2, kPage)) {
+  }
+  const uint32_t before = leases.number(2);
+  int asked = 0;
+  while (!leases.has_change() && asked < 1000) {
+    ++asked;
+    (void)leases.admit(1, 20 * kPage, true);
+  }
+  ASSERT_TRUE(leases.has_change());
+  uint32_t told = 0;
+  ASSERT_TRUE(leases.take_change(&told));
+  EXPECT_EQ(told, 2u);
+  EXPECT_FALSE(leases.take_change(&told));
+  EXPECT_GT(leases.number(2), before);
+  EXPECT_LT(leases.lease(2), leases.held(2));
+  EXPECT_FALSE(leases.admit(2, kPage, false)) << "nothing before it has given back";
+  // What it gives back is lent on.
+  const uint64_t lease = leases.lease(1);
+  leases.give_back(2, leases.held(2));
+  (void)leases.admit(1, 20 * kPage, true);
+  EXPECT_GT(leases.lease(1), lease);
+}
+
+TEST(RemoteLeases, WhatIsLentToAPeerThatIsGoneIsFree) {
+  RemoteLeases leases;
+  ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
+  while (take(leases, 2, kPage)) {
+  }
+  leases.forget(2);
+  EXPECT_EQ(leases.lent(), 0u);
+  EXPECT_EQ(leases.held(2), 0u);
+  EXPECT_EQ(leases.lease(2), leases.base());
+  uint64_t had = 0;
+  while (take(leases, 1, kPage)) ++had;
+  EXPECT_EQ(had, 40u);
+}
+
+TEST(RemoteLeases, TheFattestHasMost) {
+  RemoteLeases leases;
+  ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
+  EXPECT_EQ(leases.fattest(), 4u) << "nobody has any";
+  leases.grant(1, kPage);
+  leases.grant(3, 2 * kPage);
+  EXPECT_EQ(leases.fattest(), 3u);
+  leases.give_back(3, 2 * kPage);
+  EXPECT_EQ(leases.fattest(), 1u);
+}
+
+TEST(RemoteLeases, NobodyGetsAnythingOfNothing) {
+  for (const uint64_t budget : {uint64_t{0}, kPage - 1}) {
+    RemoteLeases leases;
+    ASSERT_TRUE(leases.set_up(budget, 3, 50));
+    EXPECT_FALSE(take(leases, 1, kPage));
+    EXPECT_FALSE(take(leases, 1, kPage, true));
+    leases.ask(1, kPage);
+    EXPECT_LE(leases.lease(1), budget);
+  }
+}
+
+// Whatever they do: leases and holdings together stay below the budget, and the sums are right.
+TEST(RemoteLeases, TheBudgetHoldsWhateverPeersDo) {
+  for (const uint32_t ranks : {2u, 3u, 9u, 64u}) {
+    for (const uint32_t percent : {1u, 50u, 99u, 100u}) {
+      const uint64_t budget = 256 * kPage + 7;
+      RemoteLeases leases;
+      ASSERT_TRUE(leases.set_up(budget, ranks, percent));
+      std::mt19937_64 random(ranks * 1000 + percent);
+      std::vector<std::vector<uint64_t>> has(ranks);
+      for (int step = 0; step < 20000; ++step) {
+        const auto peer = static_cast<uint32_t>(1 + random() % (ranks - 1));
+        auto& mine = has[peer];
+        switch (random() % 8) {
+          case 0:
+          case 1:
+          case 2: {
+            const uint64_t bytes = kPage * (1 + random() % 16);
+            if (take(leases, peer, bytes, random() % 4 == 0)) mine.push_back(bytes);
+            break;
+          }
+          case 3:
+          case 4:
+            if (mine.empty()) break;
+            leases.give_back(peer, mine.back());
+            mine.pop_back();
+            break;
+          case 5: leases.ask(peer, kPage * (random() % 64)); break;
+          case 6: {
+            uint32_t told = 0;
+            if (leases.has_change()) {
+              EXPECT_TRUE(leases.take_change(&told));
+            }
+            break;
+          }
+          default:
+            if (random() % 50 != 0) break;
+            leases.forget(peer);
+            mine.clear();
+        }
+        uint64_t lent = 0, all = 0;
+        for (uint32_t p = 1; p < ranks; ++p) {
+          const uint64_t larger = std::max(leases.lease(p), leases.held(p));
+          all += larger;
+          lent += std::max(larger, leases.base()) - leases.base();
+        }
+        ASSERT_EQ(leases.lent(), lent) << "step " << step;
+        ASSERT_LE(all, budget) << "step " << step;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
