@@ -19,6 +19,7 @@ RemoteWorld::RemoteWorld(const Settings& settings) : settings_(settings) {
     domain.registrar = &rank.registrar.table;
     domain.watch = HYDRANT_WATCH_CLIENT;
     domain.mode = settings.domain_mode;
+    domain.merge_bytes = settings.domain_merge_bytes;
     domain.budget_bytes = settings.domain_bytes != 0 ? settings.domain_bytes : 1024 * kMiB;
     if (hydrant_domain_create(&domain, &rank.domain) != GASNET_OK) std::abort();
   }
@@ -30,7 +31,7 @@ void RemoteWorld::make_ends() {
     hydrant_messenger_t messenger{};
     messenger.size = sizeof messenger;
     messenger.user = rank.get();
-    messenger.max_message_bytes = 4096;
+    messenger.max_message_bytes = settings_.max_message_bytes;
     messenger.send = send;
     hydrant_remote_options_t options = settings_.options;
     options.size = sizeof options;

@@ -43,6 +43,8 @@ class RemoteWorld {
     uint64_t domain_bytes = 0;           // budget; 0: plenty
     hydrant_remote_options_t options{};  // what is not 0 counts
     uint32_t domain_mode = HYDRANT_MODE_REGION;
+    size_t domain_merge_bytes = 0;  // 0: the default
+    size_t max_message_bytes = 4096;
     bool inline_delivery = false;  // send() delivers before it returns
   };
   explicit RemoteWorld(const Settings& settings);

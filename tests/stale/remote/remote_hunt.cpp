@@ -18,8 +18,6 @@ constexpr uint32_t kKeepOneIn = 8;
 constexpr std::chrono::seconds kPatience{30};
 constexpr int kMostRounds = 100000;
 
-thread_local Random t_random{reinterpret_cast<uintptr_t>(&t_random)};
-
 }  // namespace
 
 RemoteHunt::RemoteHunt(const RemoteHuntOptions& options) : options_(options) {}
@@ -103,7 +101,8 @@ bool RemoteHunt::set_up() {
 int RemoteHunt::send(void* user, uint32_t peer, uint32_t lane, void*, const void* bytes,
                      size_t len) {
   const auto& rank = *static_cast<const Rank*>(user);
-  if (!rank.hunt->ended_.load(std::memory_order_relaxed) && t_random.one_in(64))
+  if (!rank.hunt->ended_.load(std::memory_order_relaxed) &&
+      mix(rank.hunt->sends_.fetch_add(1, std::memory_order_relaxed)) % 64 == 0)
     return GASNET_ERR_NOT_READY;
   const auto* first = static_cast<const std::byte*>(bytes);
   Message message{rank.number, lane, {first, first + len}};

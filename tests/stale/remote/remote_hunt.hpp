@@ -103,6 +103,7 @@ class RemoteHunt {
   std::atomic<bool> failed_{false}, ended_{false};
   std::atomic<uint64_t> operations_{0}, replacements_{0}, opportunities_{0}, checked_{0},
       reorderings_{0};
+  std::atomic<uint64_t> sends_{0};
   std::atomic<uint32_t> next_value_{1};
   std::mutex result_mu_;
   RemoteHuntResult result_;

@@ -1,0 +1,377 @@
+// The life of ends: several in one process, their end while moves are under way, forks, peers that go, and
+// targets of other kinds.
+#include "tests/support/child_process.hpp"
+#include "tests/support/remote_world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+namespace hydrant::testing {
+namespace {
+
+RemoteWorld::Settings exact(uint32_t ranks = 2) {
+  RemoteWorld::Settings settings;
+  settings.ranks = ranks;
+  settings.options.merge_bytes = 1;
+  settings.options.stream_bytes = 1;
+  return settings;
+}
+
+TEST(RemoteEnds, HandlesThatAreNoEndsAreAnswered) {
+  hydrant_pin_t pin{};
+  hydrant_remote_stats_t stats{};
+  stats.size = sizeof stats;
+  hydrant_remote_t old = 0;
+  {
+    RemoteWorld world(exact());
+    old = world[0].end;
+  }
+  for (const hydrant_remote_t end : {hydrant_remote_t{0}, old, ~hydrant_remote_t{0}}) {
+    EXPECT_EQ(hydrant_remote_pin(end, 1, 4096, 1, 0, nullptr, &pin), GASNET_ERR_NOT_INIT);
+    EXPECT_EQ(hydrant_pin_status(hydrant_try_remote_pin(end, 1, 4096, 1, 0)), GASNET_ERR_NOT_INIT);
+    EXPECT_EQ(hydrant_pin_status(hydrant_partial_remote_pin(end, 1, 4096, 1, 0)),
+              GASNET_ERR_NOT_INIT);
+    EXPECT_EQ(hydrant_remote_poll(end), -GASNET_ERR_NOT_INIT);
+    EXPECT_EQ(hydrant_remote_quiet(end), GASNET_ERR_NOT_INIT);
+    EXPECT_EQ(hydrant_remote_evict(end, 1, 4096, 1), GASNET_ERR_NOT_INIT);
+    EXPECT_EQ(hydrant_remote_prefetch(end, 1, 4096, 1, 0), GASNET_ERR_NOT_INIT);
+    EXPECT_EQ(hydrant_remote_peer_gone(end, 1), GASNET_ERR_NOT_INIT);
+    EXPECT_EQ(hydrant_remote_deliver(end, 1, &pin, sizeof pin, nullptr), GASNET_ERR_NOT_INIT);
+    EXPECT_EQ(hydrant_remote_get_stats(end, &stats), GASNET_ERR_NOT_INIT);
+    EXPECT_EQ(hydrant_remote_destroy(end), GASNET_ERR_NOT_INIT);
+    EXPECT_EQ(hydrant_remote_max_args(end), 0u);
+  }
+}
+
+TEST(RemoteEnds, WhatCannotBeAskedForIsRefusedAndStartsNothing) {
+  RemoteWorld world(exact());
+  hydrant_pin_t pin{};
+  const uintptr_t addr = world[1].arena.addr(0);
+  const auto ask = [&](uint32_t peer, uintptr_t at, size_t len, uint32_t access) {
+    return hydrant_remote_pin(world[0].end, peer, at, len, access, nullptr, &pin);
+  };
+  EXPECT_EQ(ask(0, addr, 1, 0), GASNET_ERR_BAD_ARG) << "this rank";
+  EXPECT_EQ(ask(2, addr, 1, 0), GASNET_ERR_BAD_ARG) << "no rank";
+  EXPECT_EQ(ask(UINT32_MAX, addr, 1, 0), GASNET_ERR_BAD_ARG);
+  EXPECT_EQ(ask(1, addr, 0, 0), GASNET_ERR_BAD_ARG) << "nothing";
+  EXPECT_EQ(ask(1, UINTPTR_MAX - 10, 100, 0), GASNET_ERR_BAD_ARG) << "wraps around";
+  EXPECT_EQ(ask(1, addr, 1, 16), GASNET_ERR_BAD_ARG) << "unknown right";
+  EXPECT_EQ(ask(1, addr, size_t{2} << 30, 0), GASNET_ERR_RESOURCE) << "longer than any";
+  const std::vector<std::byte> args(hydrant_remote_max_args(world[0].end) + 1);
+  hydrant_remote_call_t call{};
+  call.args = args.data();
+  call.args_len = args.size();
+  EXPECT_EQ(hydrant_remote_pin(world[0].end, 1, addr, 1, 0, &call, &pin), GASNET_ERR_BAD_ARG);
+  EXPECT_EQ(world.pending(), 0u);
+}
+
+// Two jobs in one process, over the same domain: what one is told is nothing to the other.
+TEST(RemoteEnds, SeveralEndsOfOneProcessKnowNothingOfEachOther) {
+  RemoteWorld a(exact()), b(exact(3));
+  RemoteResult of_a, of_b;
+  remote_pin(a, 0, 1, a[1].arena.addr(3), kPage, &of_a);
+  remote_pin(b, 2, 1, b[1].arena.addr(3), kPage, &of_b);
+  a.settle();
+  b.settle();
+  ASSERT_TRUE(of_a.held());
+  ASSERT_TRUE(of_b.held());
+  hydrant_invalidate(a[1].domain, a[1].arena.page(3), kPage);
+  EXPECT_EQ(hydrant_remote_quiet(a[1].end), GASNET_ERR_NOT_READY);
+  EXPECT_EQ(hydrant_remote_quiet(b[1].end), GASNET_OK);
+  hydrant_remote_release(of_a.pin);
+  a.settle();
+  EXPECT_EQ(hydrant_remote_quiet(a[1].end), GASNET_OK);
+  EXPECT_EQ(b.stats(1).exports, 1u);
+  hydrant_remote_release(of_b.pin);
+}
+
+// Both export memory of one domain.
+TEST(RemoteEnds, TwoEndsOverOneDomainAreBothTold) {
+  RemoteWorld world(exact(2));
+  RemoteWorld other(exact(2));
+  hydrant_remote_destroy(other[1].end);
+  hydrant_messenger_t messenger{};
+  messenger.size = sizeof messenger;
+  messenger.max_message_bytes = 4096;
+  static std::vector<std::byte> said;
+  messenger.send = [](void*, uint32_t, uint32_t, void*, const void* bytes, size_t len) {
+    const auto* first = static_cast<const std::byte*>(bytes);
+    said.assign(first, first + len);
+    return GASNET_OK;
+  };
+  hydrant_remote_options_t options;
+  hydrant_remote_options_init(&options);
+  options.domain = world[1].domain;
+  options.rank = 1;
+  options.ranks = 2;
+  options.messenger = &messenger;
+  ASSERT_EQ(hydrant_remote_create(&options, &other[1].end), GASNET_OK);
+  RemoteResult a, b;
+  remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
+  remote_pin(other, 0, 1, world[1].arena.addr(3), kPage, &b);
+  world.settle();
+  other.deliver();
+  ASSERT_EQ(hydrant_remote_deliver(other[0].end, 1, said.data(), said.size(), nullptr), GASNET_OK);
+  hydrant_remote_poll(other[0].end);
+  ASSERT_TRUE(a.held());
+  ASSERT_TRUE(b.held());
+  EXPECT_EQ(world[1].registrar.live(), 1u) << "one registration for both";
+  hydrant_invalidate(world[1].domain, world[1].arena.page(3), kPage);
+  EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_ERR_NOT_READY);
+  EXPECT_EQ(hydrant_remote_quiet(other[1].end), GASNET_ERR_NOT_READY);
+  hydrant_remote_release(a.pin);
+  world.settle();
+  EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_OK);
+  EXPECT_EQ(world[1].registrar.live(), 1u) << "the other's firehose";
+  hydrant_remote_release(b.pin);
+  hydrant_remote_destroy(other[1].end);
+  other[1].end = 0;
+  EXPECT_EQ(world[1].registrar.live(), 0u);
+}
+
+TEST(RemoteEnds, AnEndCompletesWhatIsUnderWay) {
+  for (int delivered = 0; delivered < 3; ++delivered) {
+    RemoteWorld world(exact());
+    RemoteResult a, b, c;
+    remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
+    remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &b);  // joins
+    world.refuse(0, 1);
+    remote_pin(world, 0, 1, world[1].arena.addr(5), kPage, &c);  // waits for room
+    for (int i = 0; i < delivered; ++i) world.deliver();
+    world.rebuild();
+    for (const RemoteResult* result : {&a, &b, &c}) {
+      EXPECT_TRUE(result->done) << delivered;
+      if (result->held()) {
+        EXPECT_EQ(hydrant_remote_release(result->pin), GASNET_ERR_NOT_INIT);
+      } else {
+        EXPECT_EQ(result->status, GASNET_ERR_NOT_INIT);
+      }
+    }
+    hydrant_flush(world[1].domain);
+    EXPECT_EQ(world[1].registrar.live(), 0u);
+    EXPECT_EQ(world[1].registrar.problems(), "");
+  }
+}
+
+TEST(RemoteEnds, EndsComeAndGoForAsLongAsYouLike) {
+  RemoteWorld world(exact());
+  for (int i = 0; i < 200; ++i) {
+    RemoteResult a;
+    remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
+    world.settle();
+    ASSERT_TRUE(a.held()) << i;
+    hydrant_remote_release(a.pin);
+    world.rebuild();
+  }
+  EXPECT_EQ(hydrant_flush(world[1].domain), GASNET_OK);
+  EXPECT_EQ(world[1].registrar.live(), 0u);
+}
+
+TEST(RemoteEnds, AChildOfAForkIsNoRank) {
+  RemoteWorld world(exact());
+  RemoteResult held, under_way;
+  remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &held);
+  world.settle();
+  remote_pin(world, 0, 1, world[1].arena.addr(5), kPage, &under_way);
+  const std::string child = run_in_child([&]() -> std::string {
+    hydrant_pin_t pin{};
+    if (hydrant_remote_pin(world[0].end, 1, world[1].arena.addr(3), 8, 0, nullptr, &pin) !=
+        GASNET_ERR_NOT_INIT)
+      return "a pin";
+    if (hydrant_remote_poll(world[0].end) != -GASNET_ERR_NOT_INIT) return "a poll";
+    if (hydrant_remote_quiet(world[1].end) != GASNET_ERR_NOT_INIT) return "quiet";
+    if (hydrant_remote_destroy(world[0].end) != GASNET_ERR_NOT_INIT) return "the end";
+    if (hydrant_remote_release(held.pin) == GASNET_OK) return "the release of the parent's pin";
+    return "";
+  });
+  EXPECT_EQ(child, "");
+  // The parent's go on as if nothing had been.
+  world.settle();
+  ASSERT_TRUE(under_way.held());
+  EXPECT_EQ(hydrant_remote_release(under_way.pin), GASNET_OK);
+  EXPECT_EQ(hydrant_remote_release(held.pin), GASNET_OK);
+  hydrant_invalidate(world[1].domain, world[1].arena.page(0), 8 * kPage);
+  world.settle();
+  EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_OK);
+  EXPECT_EQ(world[1].registrar.live(), 0u);
+}
+
+// ---- peers that go ----------------------------------------------------------------------------------------
+
+TEST(RemoteEnds, MessagesThatOutliveTheirPeerPinNothing) {
+  RemoteWorld world(exact(3));
+  RemoteResult a, b;
+  remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
+  world.settle();
+  ASSERT_TRUE(a.held());
+  remote_pin(world, 0, 1, world[1].arena.addr(5), kPage, &b);
+  ASSERT_EQ(world.pending(), 1u);
+  EXPECT_EQ(hydrant_remote_peer_gone(world[1].end, 0), GASNET_OK);
+  EXPECT_EQ(world.stats(1).exports, 0u);
+  world.deliver();
+  world.settle();
+  EXPECT_EQ(world.stats(1).exports, 0u);
+  EXPECT_EQ(world.stats(1).exported_bytes, 0u);
+  hydrant_flush(world[1].domain);
+  EXPECT_EQ(world[1].registrar.live(), 0u);
+  EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_OK);
+}
+
+TEST(RemoteEnds, APeerThatGoesFreesWhatItsRecallsWaitFor) {
+  RemoteWorld world(exact());
+  RemoteResult a;
+  remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
+  world.settle();
+  hydrant_invalidate(world[1].domain, world[1].arena.page(3), kPage);
+  world.settle();
+  EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_ERR_NOT_READY);
+  hydrant_remote_peer_gone(world[1].end, 0);
+  EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_OK);
+  EXPECT_EQ(world[1].registrar.live(), 0u);
+}
+
+TEST(RemoteEnds, AMessengerThatSaysThePeerIsGoneIsBelievedOnce) {
+  RemoteWorld world(exact());
+  RemoteResult a, b;
+  world.refuse(0, 1, HYDRANT_ERR_BROKEN);
+  remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
+  EXPECT_EQ(a.code, HYDRANT_ERR_BROKEN);
+  world.settle();
+  EXPECT_FALSE(a.done) << "it was said by the code";
+  EXPECT_EQ(world.stats(0).firehose_bytes, 0u);
+  remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &b);
+  world.settle();
+  ASSERT_TRUE(b.held());
+  hydrant_remote_release(b.pin);
+}
+
+// Later, from poll(): whoever has joined it asks by himself.
+TEST(RemoteEnds, WhoHasJoinedAMoveThatCannotBeSentIsAnswered) {
+  RemoteWorld world(exact());
+  RemoteResult a, b;
+  world.refuse(0, 1);
+  remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
+  remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &b);
+  EXPECT_EQ(a.code, GASNET_OK);
+  EXPECT_EQ(b.code, GASNET_OK);
+  world.refuse(0, 1, HYDRANT_ERR_BROKEN);
+  world.settle();
+  EXPECT_TRUE(a.done);
+  EXPECT_EQ(a.status, HYDRANT_ERR_BROKEN);
+  EXPECT_TRUE(b.done);
+  if (b.held()) hydrant_remote_release(b.pin);
+}
+
+// ---- targets ----------------------------------------------------------------------------------------------
+
+TEST(RemoteEnds, PagesOfATargetAreGrantedOneByOne) {
+  RemoteWorld::Settings settings = exact();
+  settings.domain_mode = HYDRANT_MODE_PAGE;
+  RemoteWorld world(settings);
+  for (size_t page = 0; page < 8; ++page) {
+    RemoteResult a;
+    remote_pin(world, 0, 1, world[1].arena.addr(page), kPage, &a);
+    world.settle();
+    ASSERT_TRUE(a.held());
+    EXPECT_EQ(a.pin.region->addr, world[1].arena.addr(page));
+    EXPECT_EQ(a.pin.region->len, kPage);
+    hydrant_remote_release(a.pin);
+  }
+  EXPECT_EQ(world[1].registrar.live(), 8u);
+  // Several pages have a key each, and a firehose has one: it says so, and keeps nothing.
+  RemoteResult b;
+  remote_pin(world, 0, 1, world[1].arena.addr(20), 3 * kPage, &b);
+  world.settle();
+  EXPECT_TRUE(b.done);
+  EXPECT_FALSE(b.held());
+  hydrant_invalidate(world[1].domain, world[1].arena.page(0), 256 * kPage);
+  world.settle();
+  EXPECT_EQ(world.stats(1).exports, 0u);
+  EXPECT_EQ(world[1].registrar.live(), 0u);
+  EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_OK);
+}
+
+TEST(RemoteEnds, TheTargetsFunctionHasRoomForWhatFitsIntoAReply) {
+  for (const uint32_t flags : {0u, HYDRANT_REMOTE_INLINE_DONE | HYDRANT_REMOTE_INLINE_REMOTE}) {
+    RemoteWorld::Settings settings = exact();
+    settings.max_message_bytes = HYDRANT_REMOTE_LEAST_MESSAGE;
+    settings.options.flags = flags;
+    settings.options.remote = [](void*, uint32_t, const hydrant_region_t*, hydrant_range_t,
+                                 const void*, size_t, void* answer, size_t room) -> size_t {
+      std::memset(answer, 7, room);
+      return room + 100;  // more than there is: cut
+    };
+    RemoteWorld world(settings);
+    RemoteResult a;
+    remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a, HYDRANT_REMOTE_WRITE,
+               HYDRANT_REMOTE_CALL);
+    world.deliver();
+    hydrant_remote_poll(world[1].end);
+    ASSERT_EQ(world.pending(), 1u);
+    EXPECT_LE(world.message(0).bytes.size(), HYDRANT_REMOTE_LEAST_MESSAGE);
+    world.settle();
+    ASSERT_TRUE(a.held());
+    EXPECT_EQ(a.answer.size(), hydrant_remote_max_args(world[0].end));
+    hydrant_remote_release(a.pin);
+  }
+}
+
+TEST(RemoteEnds, ArgumentsMayBeWrittenInPlace) {
+  static std::vector<std::byte> came;
+  RemoteWorld::Settings settings = exact();
+  settings.options.remote = [](void*, uint32_t, const hydrant_region_t*, hydrant_range_t,
+                               const void* args, size_t len, void*, size_t) -> size_t {
+    const auto* first = static_cast<const std::byte*>(args);
+    came.assign(first, first + len);
+    return 0;
+  };
+  RemoteWorld world(settings);
+  hydrant_remote_call_t call{};
+  call.flags = HYDRANT_REMOTE_CALL;
+  call.make_args = [](void*, void* args, size_t room) -> size_t {
+    std::memset(args, 9, room);
+    return room + 1;  // cut
+  };
+  hydrant_pin_t pin{};
+  ASSERT_EQ(hydrant_remote_pin(world[0].end, 1, world[1].arena.addr(3), 1, 0, &call, &pin),
+            GASNET_OK);
+  EXPECT_LE(world.message(0).bytes.size(), 4096u);
+  world.settle();
+  EXPECT_EQ(came.size(), hydrant_remote_max_args(world[0].end));
+  EXPECT_EQ(came.back(), std::byte{9});
+}
+
+TEST(RemoteEnds, TheFunctionMayRunThoughNothingCouldBePinned) {
+  static int ran = 0, pinned_at = 0;
+  ran = pinned_at = 0;
+  RemoteWorld::Settings settings = exact();
+  settings.options.remote = [](void*, uint32_t, const hydrant_region_t* pinned, hydrant_range_t,
+                               const void*, size_t, void*, size_t) -> size_t {
+    ++ran;
+    pinned_at += pinned != nullptr;
+    return 0;
+  };
+  RemoteWorld world(settings);
+  world[1].registrar.refuse(world[1].arena.addr(7), kPage, HYDRANT_REMOTE_WRITE);
+  RemoteResult a, b;
+  remote_pin(world, 0, 1, world[1].arena.addr(7), kPage, &a, HYDRANT_REMOTE_WRITE,
+             HYDRANT_REMOTE_CALL_ANYWAY);
+  world.settle();
+  EXPECT_EQ(a.status, HYDRANT_ERR_REFUSED);
+  EXPECT_EQ(a.called, 1);
+  EXPECT_EQ(ran, 1);
+  EXPECT_EQ(pinned_at, 0);
+  world[1].registrar.refuse(world[1].arena.addr(9), kPage, HYDRANT_REMOTE_WRITE);
+  remote_pin(world, 0, 1, world[1].arena.addr(9), kPage, &b, HYDRANT_REMOTE_WRITE,
+             HYDRANT_REMOTE_CALL);
+  world.settle();
+  EXPECT_EQ(b.status, HYDRANT_ERR_REFUSED);
+  EXPECT_EQ(b.called, 0);
+  EXPECT_EQ(ran, 1);
+}
+
+}  // namespace
+}  // namespace hydrant::testing
