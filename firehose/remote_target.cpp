@@ -109,6 +109,7 @@ void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept
     served->status = Status::kNotReady;
   }
   const bool ok = served->status == Status::kOk;
+  mutant_delay();  // pinned, and quiet() does not know of it yet
   {
     MutexLock lock(exports_mu_);
     if (!ok || charge != range.len) leases_.give_back(from, charge - (ok ? range.len : 0));

@@ -70,6 +70,7 @@ int RemoteWorld::send(void* user, uint32_t peer, uint32_t lane, void* /*reply_to
       --world.refuse_[rank.rank];
       return world.refuse_code_[rank.rank];
     }
+    if (world.refuse_at_ != 0 && --world.refuse_at_ == 0) return world.refuse_at_code_;
     if (world.refuse_each_ != 0 && world.sends_ % world.refuse_each_ == 0)
       return GASNET_ERR_NOT_READY;
     ++rank.sent[lane];
@@ -132,6 +133,12 @@ void RemoteWorld::refuse(uint32_t rank, int n, int code) {
   std::lock_guard lock(mu_);
   refuse_[rank] = n;
   refuse_code_[rank] = code;
+}
+
+void RemoteWorld::refuse_at(int n, int code) {
+  const std::lock_guard lock(mu_);
+  refuse_at_ = n;
+  refuse_at_code_ = code;
 }
 
 hydrant_remote_stats_t RemoteWorld::stats(uint32_t rank) const {

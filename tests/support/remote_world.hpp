@@ -70,6 +70,8 @@ class RemoteWorld {
   void rebuild();
   // The next n sends of this rank find no room, or (broken) no peer.
   void refuse(uint32_t rank, int n, int code = GASNET_ERR_NOT_READY);
+  // The n-th send of all from now, 1 is the next.
+  void refuse_at(int n, int code);
   // Every n-th; 0: none.
   void refuse_each(int n) { refuse_each_ = n; }
 
@@ -87,6 +89,7 @@ class RemoteWorld {
   std::deque<RemoteMessage> queue_;
   std::vector<int> refuse_, refuse_code_;
   int refuse_each_ = 0;
+  int refuse_at_ = 0, refuse_at_code_ = 0;
   int sends_ = 0;
 };
 
