@@ -4,15 +4,15 @@
 
 namespace hydrant::testing {
 
-RemoteWorld::Rank::Rank(RemoteWorld& of, uint32_t number, size_t pages)
-    : world(&of), rank(number), arena(pages), registrar(arena, 8) {}
+RemoteWorld::Rank::Rank(RemoteWorld& of, uint32_t number, size_t pages, uint32_t key_bytes)
+    : world(&of), rank(number), arena(pages), registrar(arena, key_bytes) {}
 
 RemoteWorld::RemoteWorld(const Settings& settings) : settings_(settings) {
   refuse_.assign(settings.ranks, 0);
   refuse_code_.assign(settings.ranks, 0);
   const uint32_t present = settings.present != 0 ? settings.present : settings.ranks;
   for (uint32_t i = 0; i < present; ++i) {
-    ranks_.push_back(std::make_unique<Rank>(*this, i, settings.pages));
+    ranks_.push_back(std::make_unique<Rank>(*this, i, settings.pages, settings.key_bytes));
     Rank& rank = *ranks_.back();
     hydrant_domain_options_t domain;
     hydrant_domain_options_init(&domain);

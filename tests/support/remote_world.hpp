@@ -27,7 +27,7 @@ struct RemoteMessage {
 class RemoteWorld {
  public:
   struct Rank {
-    Rank(RemoteWorld& of, uint32_t number, size_t pages);
+    Rank(RemoteWorld& of, uint32_t number, size_t pages, uint32_t key_bytes);
     RemoteWorld* world;
     uint32_t rank;
     Arena arena;
@@ -45,6 +45,7 @@ class RemoteWorld {
     uint32_t domain_mode = HYDRANT_MODE_REGION;
     size_t domain_merge_bytes = 0;  // 0: the default
     size_t max_message_bytes = 4096;
+    uint32_t key_bytes = 8;        // of the registrars: 8 or more, or 0
     bool inline_delivery = false;  // send() delivers before it returns
   };
   explicit RemoteWorld(const Settings& settings);

@@ -294,6 +294,35 @@ TEST(RemoteEnds, PagesOfATargetAreGrantedOneByOne) {
   EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_OK);
 }
 
+// Without keys a firehose may stand on several buckets; one of them that goes takes it back.
+TEST(RemoteEnds, PagesOfATargetWithoutKeysAreGrantedTogether) {
+  RemoteWorld::Settings settings = exact();
+  settings.domain_mode = HYDRANT_MODE_PAGE;
+  settings.key_bytes = 0;
+  RemoteWorld world(settings);
+  RemoteResult a;
+  remote_pin(world, 0, 1, world[1].arena.addr(20) + 5, 2 * kPage, &a);
+  world.settle();
+  ASSERT_TRUE(a.held());
+  EXPECT_EQ(a.pin.region->addr, world[1].arena.addr(20));
+  EXPECT_EQ(a.pin.region->len, 3 * kPage);
+  EXPECT_EQ(world[1].registrar.live(), 3u);
+  hydrant_invalidate(world[1].domain, world[1].arena.page(21), 1);
+  world.settle();
+  EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_ERR_NOT_READY);
+  EXPECT_EQ(world[1].registrar.live(), 3u) << "while it is held";
+  EXPECT_EQ(hydrant_pin_status(hydrant_try_remote_pin(world[0].end, 1, world[1].arena.addr(20),
+                                                      kPage, HYDRANT_REMOTE_WRITE)),
+            GASNET_ERR_NOT_READY);
+  hydrant_remote_release(a.pin);
+  world.settle();
+  EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_OK);
+  EXPECT_EQ(world.stats(1).exports, 0u);
+  hydrant_flush(world[1].domain);
+  EXPECT_EQ(world[1].registrar.live(), 0u);
+  EXPECT_EQ(world[1].registrar.problems(), "");
+}
+
 TEST(RemoteEnds, TheTargetsFunctionHasRoomForWhatFitsIntoAReply) {
   for (const uint32_t flags : {0u, HYDRANT_REMOTE_INLINE_DONE | HYDRANT_REMOTE_INLINE_REMOTE}) {
     RemoteWorld::Settings settings = exact();
