@@ -21,6 +21,8 @@ constexpr uint32_t kMostUnderWay = 64;  // moves to one peer
 constexpr size_t kRideAlong = 8;        // ids that a move takes with it
 // So many are sent though nobody waits for them and no move comes by.
 constexpr size_t kWorthAMessage = 64;
+// Beside what is listed: ids that senders have taken, and may put back.
+constexpr size_t kMostInTransit = 4096;
 constexpr size_t kMostIds = 48;  // of a release that travels alone: fits the shortest message
 // Before the peer has said what it lends: it knows.
 constexpr uint64_t kUnknownLease = uint64_t{1} << 46;
@@ -108,7 +110,7 @@ Status RemotePeer::make_domain() noexcept HYDRANT_NO_TSA {
   std::unique_ptr<Registrar> asker(new (std::nothrow) Asker(*this));
   std::unique_ptr<ClockPolicy> policy(new (std::nothrow) ClockPolicy);
   if (asker == nullptr || policy == nullptr || !policy->map(slots) ||
-      !releases_.map(size_t{2} * slots)) {
+      !releases_.map(size_t{2} * slots + kMostInTransit)) {
     return fail(Status::kResource, "no memory for the cache of a peer's memory");
   }
   const uint64_t handle = claim_domain_handle(DomainOf::kPeer);
@@ -166,6 +168,7 @@ void RemotePeer::put_back(const uint64_t* ids, size_t n) noexcept {
   {
     MutexLock lock(mu_);
     if (is_gone_) return;
+    n = std::min(n, releases_.size() - release_count_);
     std::copy_n(ids, n, releases_.data() + release_count_);
     release_count_ += n;
     urgent_ = true;
