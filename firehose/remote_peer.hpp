@@ -120,6 +120,9 @@ class RemotePeer {
  private:
   class Asker;  // the domain's registrar
 
+  // So many ids are sent though nobody waits for them and no move comes by.
+  static constexpr size_t kWorthAMessage = 64;
+
   RemotePeer(RemotePins& end, uint32_t peer) noexcept : end_(end), peer_(peer) {}
   Status make_domain() noexcept;
 

@@ -1,8 +1,8 @@
 // One end of the remote-pin protocol: what peers have here (exports, quotas), what this process has of them
 // (RemotePeer), and the messages between. docs/remote_pins.md explains it.
 //
-// Where to read on: the initiator in remote_peer.cpp; the target in remote_target.cpp; the messages in
-// remote_wire.hpp; poll, delivery and life in remote_pins.cpp.
+// Where to read on: the initiator in remote_peer.cpp and remote_returns.cpp; the target in remote_target.cpp;
+// the messages in remote_wire.hpp; poll, delivery and life in remote_pins.cpp.
 //
 // Locks: exports_mu_ and done_mu_, leaves like RemotePeer::mu_; none is held while the domain, the messenger
 // or a client's function is called.

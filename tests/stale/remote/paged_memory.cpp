@@ -177,8 +177,8 @@ class RingMemory final : public PagedMemory {
     if (!ring_->begin_unregister(range, registration->run)) return;
     (void)ring_->finish_unregister(registration->run.first, 1, UringRing::load_bytes(range.len));
   }
-  // In one call, so that nobody who looks at it through the processor finds a hole; past the thread sanitizer,
-  // which would take it for a write that looks race with.
+  // In one call, so that nobody who looks at it through the processor finds a hole; past the thread
+  // sanitizer, which would take it for a write that looks race with.
   void replace_pages(size_t page, size_t pages) override {
     void* at = reinterpret_cast<void*>(addr(page));
     (void)syscall(SYS_mmap, at, pages * kPageBytes, PROT_READ | PROT_WRITE,

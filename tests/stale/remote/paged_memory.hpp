@@ -1,6 +1,7 @@
 // Memory of one rank of a hunt, page by page, and the registrar over it. Registrations carry serial numbers
-// in their keys; a write through a key, as a network card would make it, notices when its registration is gone,
-// when it is older than what was said to be out of reach, and when it lands in pages that were replaced.
+// in their keys; a write through a key, as a network card would make it, notices when its registration is
+// gone, when it is older than what was said to be out of reach, and when it lands in pages that were
+// replaced.
 //
 // What a page is differs: an object that stands for it (fast), or a page that an io_uring keeps pinned.
 //
