@@ -83,6 +83,7 @@ void RemoteExplorer::begin() {
   floor_ = oldest_;
   live_ids_.assign(ranks, 0);
   refusals_ = duplicates_ = evictions_ = 0;
+  begun_at_ = now_ns();
   twice_ = 0;
   trail_.clear();
 }
@@ -176,6 +177,11 @@ void RemoteExplorer::lose(uint32_t loss) {
   hydrant_invalidate(rank.domain, rank.arena.page(of.page), of.pages * kPage);
 }
 
+// The last look may have been at the end of the execution before.
+void RemoteExplorer::note_recall(uint32_t end) {
+  if (recalled_at_[end] == 0) recalled_at_[end] = begun_at_;
+}
+
 // So that what a poll does depends on the choices alone.
 void RemoteExplorer::wait_for_drain(uint32_t end) {
   if (recalled_at_[end] == 0) return;
@@ -206,7 +212,7 @@ void RemoteExplorer::deliver(size_t i) {
   }
   if (type == remote_wire::Type::kRecall) {
     ++findings_.recalls;
-    recalled_at_[message.to] = std::max<uint64_t>(recalled_at_[message.to], 1);
+    note_recall(message.to);
   }
   names_.erase(names_.begin() + static_cast<std::ptrdiff_t>(i));
   world_->deliver(i);
@@ -241,6 +247,7 @@ bool RemoteExplorer::step(const Action& action) {
       break;
     case Kind::kEvict:
       ++evictions_;
+      note_recall(0);
       for (uint32_t peer = 1; peer < scenario_.ranks; ++peer)
         hydrant_remote_evict((*world_)[0].end, peer, 0, SIZE_MAX);
       break;
@@ -327,7 +334,7 @@ void RemoteExplorer::check_rest() {
     const hydrant_remote_stats_t stats = world_->stats(end);
     if (stats.firehoses != 0) wrong("idle firehoses outlive their eviction");
     // Those that longer ones have replaced go with the next look.
-    if (stats.firehose_bytes != 0) recalled_at_[end] = 1;
+    if (stats.firehose_bytes != 0) recalled_at_[end] = now_ns();
   }
   run_to_rest();
   for (uint32_t end = 0; end < scenario_.ranks; ++end) {

@@ -96,6 +96,7 @@ class RemoteExplorer {
   void release(uint32_t request);
   void lose(uint32_t loss);
   void poll(uint32_t end);
+  void note_recall(uint32_t end);
   void wait_for_drain(uint32_t end);
   void deliver(size_t i);
   void look_at_new_messages();
@@ -121,6 +122,7 @@ class RemoteExplorer {
       floor_;                       // by rank and page: least serial, and said quiet
   std::vector<uint64_t> live_ids_;  // by rank: exports that a reply has told, less those given back
   uint32_t refusals_ = 0, duplicates_ = 0, evictions_ = 0;
+  uint64_t begun_at_ = 0;
   uint32_t twice_ = 0;  // the message of which a copy has arrived
   std::vector<Action> trail_;
 };

@@ -40,7 +40,7 @@ RemoteHuntResult hunt(const char* name, const RemoteHuntOptions& options) {
 void expect_clean(const RemoteHuntResult& result, uint64_t least_operations) {
   EXPECT_EQ(result.violation, "");
   EXPECT_GE(result.operations, least_operations);
-  EXPECT_GT(result.opportunities, result.replacements / 20);
+  EXPECT_GT(result.opportunities, 0u);
   EXPECT_GT(result.checked, result.operations / 4);
   EXPECT_GT(result.recalls, 0u);
   EXPECT_GT(result.hits, 0u);

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 
 namespace hydrant::testing {
@@ -26,12 +27,12 @@ RemoteWorld::Settings exact(uint32_t ranks = 2) {
 // nothing exported and says yes, and so the registration must not be granted any more.
 TEST(RemoteThreads, WhatWentAwayWhileAMoveWasServedIsNotGranted) {
   int met = 0;
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 40 && met < 5; ++round) {
     RemoteWorld world(exact());
     auto& target = world[1];
     RemoteResult a;
     remote_pin(world, 0, 1, target.arena.addr(3), kPage, &a);
-    set_mutant(Mutant::kNone, 5000);
+    set_mutant(Mutant::kNone, 2000u << std::min(round / 4, 6));
     uint64_t oldest = 0;
     {
       Threads threads;
