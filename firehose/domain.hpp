@@ -238,7 +238,8 @@ class Domain {
   void set_lease(uint64_t bytes) noexcept;
   // Gives up regions that nobody holds, worth so much if there are as many.
   void give_up(uint64_t bytes) noexcept;
-  // Is there a region that was taken back and is held, not there yet, or not given to unpin() yet? Looks at all.
+  // Is there a region that was taken back and is held, not there yet, or not given to unpin() yet? Looks at
+  // all.
   bool is_ending() noexcept;
 
  private:
