@@ -6,6 +6,7 @@
 #include "firehose/remote_pins.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <new>
 #include <pthread.h>
@@ -95,8 +96,8 @@ Status read_options(const hydrant_remote_options_t* given, hydrant_remote_option
 
 void make_config(const hydrant_remote_options_t& options, const DomainConfig& domain,
                  RemoteConfig* config) noexcept {
-  std::strncpy(config->name, options.name != nullptr ? options.name : domain.name,
-               sizeof config->name - 1);
+  (void)snprintf(config->name, sizeof config->name, "%.31s",
+                 options.name != nullptr ? options.name : domain.name);
   config->rank = options.rank;
   config->ranks = options.ranks;
   config->flags = options.flags;
