@@ -56,7 +56,11 @@ struct DomainConfig {
 class Domain {
  public:
   // May this call register, and wait for a registration that another thread has under way?
-  enum class Effort { kHitOnly, kRegister };
+  enum class Effort {
+    kHitOnly,
+    kRegister,
+    kRegisterSparingly,  // as above; but nothing beside it once half of the budget is in use
+  };
 
   Domain(const DomainConfig& config, std::unique_ptr<Registrar> registrar,
          std::unique_ptr<VictimPolicy> policy, uint64_t handle) noexcept;
@@ -123,6 +127,9 @@ class Domain {
     bool checked = false;            // the kernel alone says it: settle_releases(true)
   };
   bool describe_export(const RegionSlot* slot, MemoryRange asked, Exported* out) noexcept;
+  // Unpins those that nobody holds, if there is no room for `bytes`: they were released because of that.
+  // (Among many that are held the policy would have to look for them.)
+  void drop_idle(const RegionSlot* const* slots, size_t n, uint64_t bytes) noexcept;
   // Ranges of registered memory that went away.
   const GoneLog& gone() const noexcept { return gone_; }
   // Whatever was released before the call is in gone() afterwards; false if that takes too long. `checked`:

@@ -34,6 +34,36 @@ bool Domain::describe_export(const RegionSlot* s, MemoryRange asked, Exported* o
   return true;
 }
 
+void Domain::drop_idle(const RegionSlot* const* slots, size_t n, uint64_t bytes) noexcept {
+  RegionQueue victims;
+  {
+    MutexLock lock(mu_);
+    if (n == 0 || charged_ + bytes <= budget_) return;
+    bool fenced = true;
+    for (size_t i = 0; i < n; ++i) {
+      const RegionIndex r = is_span(slots[i]) ? kNoRegion : index_of(slots[i]);
+      if (!evictable_locked(r)) continue;
+      (void)shut_locked(r);
+      fenced = fenced && infos_[r].closed_epoch != epoch_;
+    }
+    if (!fenced) fence_locked();
+    uint64_t freed = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const RegionIndex r = is_span(slots[i]) ? kNoRegion : index_of(slots[i]);
+      if (!evictable_locked(r)) continue;  // named twice, or dead
+      if (charged_ + bytes <= budget_ + freed || settled_holds_locked(r) != 0) {
+        reopen_locked(r);
+        continue;
+      }
+      tables_[bits(infos_[r].access)]->erase(infos_[r].range, r);
+      freed += infos_[r].charge;
+      retire_locked(r, &victims);
+      ++totals_.evictions;
+    }
+  }
+  unpin_retired(&victims, false);
+}
+
 // A call that released memory returns when the kernel's report was read: then it is enough that the caches
 // have forgotten. Where nobody reports what is acquired, a release may be under way in another thread.
 bool Domain::settle_releases(bool checked) noexcept {

@@ -133,7 +133,8 @@ void Domain::plan_locked(Want& want, Plan* plan) {
   if (known_refused_locked(plan->range, plan->access)) plan->access = want.need;
   const bool may_extend = config_.mode == HYDRANT_MODE_REGION && !want.exact &&
                           want.prepaid == nullptr && config_.watch != HYDRANT_WATCH_NONE &&
-                          !want.restless;
+                          !want.restless &&
+                          (want.effort != Effort::kRegisterSparingly || charged_ <= budget_ / 2);
   // Nothing is joined where that would need an eviction, and then the search is not worth its time.
   const bool room = charged_ + plan->range.len <= budget_;
   if (may_extend && !follow_stream_locked(want, plan) && room &&

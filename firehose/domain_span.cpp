@@ -92,7 +92,7 @@ Status Domain::acquire_all(const Want& like, const MemoryRange* ranges, size_t n
   ThreadDomain* thread = like.thread;
   Want asked = like;
   if (checked_regions_.load(std::memory_order_relaxed) != 0) (void)become_quiet(asked);
-  const bool may_register = like.effort == Effort::kRegister;
+  const bool may_register = like.effort != Effort::kHitOnly;
   Status status = may_register ? check_total(ranges, n, like.need) : Status::kOk;
   for (size_t i = 0; i < n && status == Status::kOk; ++i) {
     held[i] = nullptr;

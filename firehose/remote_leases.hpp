@@ -25,6 +25,10 @@ class RemoteLeases {
   // A move for `bytes`. True: there is room in its lease, if need be in one that has just grown. `is_short`:
   // the peer gave up others for it, and would use more.
   [[nodiscard]] bool admit(uint32_t peer, uint64_t bytes, bool is_short) noexcept;
+  // So much beside what it has is within its lease.
+  bool fits(uint32_t peer, uint64_t bytes) const noexcept {
+    return peers_[peer].held + bytes <= peers_[peer].lease;
+  }
   // The peer would need so much beside what it has.
   void ask(uint32_t peer, uint64_t bytes) noexcept;
   void grant(uint32_t peer, uint64_t bytes) noexcept;

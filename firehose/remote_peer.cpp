@@ -399,7 +399,7 @@ Status RemotePeer::on_reply(const Reply& reply, const std::byte* blob,
   if (status == Status::kOk) {
     if (!grant.range.valid() || !grant.range.covers(asked.least()) ||
         grant.range.last() > kHighestAddress || reply.charge == 0 ||
-        reply.charge > asked.charge()) {
+        reply.charge > std::max<uint64_t>(asked.charge(), grant.range.len)) {
       status = fail(Status::kBroken, "rank %u granted what was not asked for", peer_);
     } else {
       status = import(reply, blob, key);

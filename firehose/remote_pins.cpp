@@ -160,7 +160,7 @@ Status RemotePins::deliver(uint32_t from, const void* message, size_t len,
     case Type::kRelease: {
       if (header.count != parts.left() / sizeof(uint64_t) || parts.left() % sizeof(uint64_t) != 0)
         return malformed();
-      give_back(from, parts.take(parts.left()), header.count);
+      give_back(from, parts.take(parts.left()), header.count, 0);
       return Status::kOk;
     }
     case Type::kRecall: {

@@ -98,8 +98,10 @@ class RemotePins {
                    const std::byte* args, remote_wire::Message* answer) noexcept;
   void answer(uint32_t from, uint64_t number, Served& served, const remote_wire::Message& said,
               void* reply_to) noexcept;
-  void end_export(uint32_t from, uint64_t id) noexcept;
-  void give_back(uint32_t from, const std::byte* ids, size_t n) noexcept;
+  // What it held; null: there is no such one.
+  const RegionSlot* end_export(uint32_t from, uint64_t id) noexcept;
+  // `wanted`: so many bytes are about to be pinned for the peer instead.
+  void give_back(uint32_t from, const std::byte* ids, size_t n, uint64_t wanted) noexcept;
   // Finds out what is gone; true if anything was listed for recall.
   bool look_for_gone() noexcept;
   void look_for_hunger() noexcept;

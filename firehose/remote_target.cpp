@@ -14,6 +14,7 @@ using namespace remote_wire;
 namespace {
 
 constexpr size_t kMostRecalls = 16;  // of a message: fits the shortest
+constexpr size_t kMostIdle = 16;     // given back with a move, and dropped for it
 constexpr uint64_t kLeastReclaim = 64 * 1024;
 
 }  // namespace
@@ -45,23 +46,29 @@ struct RemotePins::Answer {
 
 // ---- moves --------------------------------------------------------------------------------------------
 
-void RemotePins::end_export(uint32_t from, uint64_t id) noexcept {
+const RegionSlot* RemotePins::end_export(uint32_t from, uint64_t id) noexcept {
   RemoteExports::Export ended{};
   {
     MutexLock lock(exports_mu_);
     if (!exports_.release(id, from, &ended))
-      return;  // an old one: it was dropped with its peer, or twice
+      return nullptr;  // an old one: it was dropped with its peer, or twice
     leases_.give_back(from, ended.charge);
   }
   (void)domain_.release(ended.slot);
+  return ended.slot;
 }
 
-void RemotePins::give_back(uint32_t from, const std::byte* ids, size_t n) noexcept {
+void RemotePins::give_back(uint32_t from, const std::byte* ids, size_t n,
+                           uint64_t wanted) noexcept {
+  const RegionSlot* idle[kMostIdle];
+  size_t idle_count = 0;
   for (size_t i = 0; i < n; ++i) {
     uint64_t id = 0;
     std::memcpy(&id, ids + i * sizeof id, sizeof id);
-    end_export(from, id);
+    const RegionSlot* slot = end_export(from, id);
+    if (slot != nullptr && idle_count < kMostIdle) idle[idle_count++] = slot;
   }
+  if (wanted != 0) domain_.drop_idle(idle, idle_count, wanted);
 }
 
 // Takes what it will cost out of the peer's lease: for all that would be welcome, or for what is needed.
@@ -99,10 +106,12 @@ void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept
   const uint64_t gone = domain_.gone().count();
   const RegionSlot* slot = nullptr;
   uint64_t charge = range.len;
-  served->status = domain_.pin(range, access, Domain::Effort::kRegister, &slot);
+  // Neighbours that become one region are one registration for all peers, but those who have the parts hold
+  // these meanwhile: where room is short that would cost more than it saves.
+  served->status = domain_.pin(range, access, Domain::Effort::kRegisterSparingly, &slot);
   if (served->status != Status::kOk && range != least) {
     range = least;
-    served->status = domain_.pin(range, access, Domain::Effort::kRegister, &slot);
+    served->status = domain_.pin(range, access, Domain::Effort::kRegisterSparingly, &slot);
   }
   if (served->status == Status::kOk && !domain_.describe_export(slot, range, &served->memory)) {
     (void)domain_.release(slot);
@@ -115,6 +124,14 @@ void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept
     if (!ok || charge != range.len) leases_.give_back(from, charge - (ok ? range.len : 0));
     charge = range.len;
     if (ok && !dues_[from].gone) {
+      // More than was asked for counts, too, or is not granted: a peer would hold what it has no quota for.
+      const size_t extra = served->memory.range.len - range.len;
+      if (!leases_.fits(from, extra)) {
+        served->memory.range = range;
+      } else if (extra != 0) {
+        leases_.grant(from, extra);
+        charge += extra;
+      }
       served->id = exports_.add(slot, served->memory.range, charge, from, !served->memory.cached,
                                 served->memory.checked);
     }
@@ -183,7 +200,7 @@ void RemotePins::answer(uint32_t from, uint64_t number, Served& served, const Me
     }
   }
   if (!room) served.status = fail(Status::kResource, "no memory for a reply");
-  if (served.status != Status::kOk && served.id != 0) end_export(from, served.id);
+  if (served.status != Status::kOk && served.id != 0) (void)end_export(from, served.id);
   if (served.status == Status::kOk) {
     reply.id = served.id;
     reply.addr = served.memory.range.addr;
@@ -216,7 +233,7 @@ void RemotePins::answer(uint32_t from, uint64_t number, Served& served, const Me
     answers_tail_ = &later->next;
   } else {
     delete later;
-    if (served.status == Status::kOk) end_export(from, served.id);
+    if (served.status == Status::kOk) (void)end_export(from, served.id);
     MutexLock lock(exports_mu_);
     if (owed_count_ < owed_.size()) owed_[owed_count_++] = {number, from, Status::kResource};
   }
@@ -244,7 +261,7 @@ Status RemotePins::on_move(uint32_t from, const Header& header, Parts parts,
     return fail(Status::kBadArg, "a move of rank %u asks for no range, or for unknown rights",
                 from);
   }
-  give_back(from, ids, header.count);
+  give_back(from, ids, header.count, move.wanted_len);
   Served served;
   serve(from, move, &served);
   const bool call = config_.remote != nullptr && (move.flags & kCall) != 0 &&
@@ -266,7 +283,7 @@ Status RemotePins::on_move(uint32_t from, const Header& header, Parts parts,
       return Status::kOk;
     }
     delete later;
-    if (served.id != 0) end_export(from, served.id);
+    if (served.id != 0) (void)end_export(from, served.id);
     served.id = 0;
     served.status = fail(Status::kResource, "no memory for a request that waits for poll");
   } else if (call) {
@@ -354,7 +371,7 @@ int RemotePins::send_target_things(uint32_t peer) noexcept {
       counts_.recalls.fetch_add(n, std::memory_order_relaxed);
       did += static_cast<int>(n);
       if (!is_mutant(Mutant::kNoQuarantine)) continue;
-      for (size_t i = 0; i < n; ++i) end_export(peer, ids[i]);
+      for (size_t i = 0; i < n; ++i) (void)end_export(peer, ids[i]);
       continue;
     }
     MutexLock lock(exports_mu_);
