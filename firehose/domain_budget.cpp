@@ -8,7 +8,8 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kBatch = 64;  // regions examined per fence, at most
+constexpr size_t kBatch = 64;      // regions examined per fence, at most
+constexpr size_t kFirstBatch = 4;  // asked of the policy at first: mostly one is enough
 // Dead regions that are worth a fence: so many, or so much of the budget, or so many bytes.
 constexpr size_t kLazyDead = 32;
 constexpr uint64_t kLazyDeadShare = 8;
@@ -99,10 +100,12 @@ void Domain::choose_victims_locked(uint64_t bytes, uint32_t regions, RegionQueue
                                    uint64_t* got) {
   RegionIndex batch[kBatch];
   size_t examined = 0;
+  size_t ask = kFirstBatch;
   const size_t most = regions_ + kBatch;
   while ((*got < bytes || chosen->size() < regions) && examined < most) {
-    size_t n = policy_->evict(batch, kBatch / 2);
+    size_t n = policy_->evict(batch, ask);
     if (n == 0) return;
+    ask = std::min(2 * ask, kBatch / 2);
     examined += n;
     n = keep_likely_victims_locked(batch, n);
     if (n == 0) continue;
