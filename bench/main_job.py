@@ -3,8 +3,8 @@
 
 Runs the benchmark programs of a release build one after the other, shows what it is doing, prints a summary
 and leaves behind, under build/report/: report.md (all tables), report.json (samples, medians, goals),
-hit_cost.png, sweep.png, put_get.png and raw/ (each program's own JSON). Exit status 1 if a program
-failed; a figure that misses its goal is printed, and is no failure.
+hit_cost.png, sweep.png, put_get.png, firehose.png and raw/ (each program's own JSON). Exit status 1 if a
+program failed; a figure that misses its goal is printed, and is no failure.
 """
 import argparse
 import json
@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from report import coherence, exchange, messages, plots, summary, tables  # noqa: E402
+from report import coherence, exchange, messages, plots, remote, summary, tables  # noqa: E402
 from report.machine import Machine  # noqa: E402
 from report.samples import Rows, quartiles  # noqa: E402
 
@@ -68,7 +68,7 @@ class Job:
         self.raw = os.path.join(options.report, "raw")
         self.machine = Machine(options.build)
         self.rows = Rows()
-        self.jobs = {"am_bench": [], "barrier_bench": [], "rma_bench": []}
+        self.jobs = {"am_bench": [], "barrier_bench": [], "rma_bench": [], "firehose_bench": []}
         self.instructions = None
         self.instruction_text = "not run in this size"
         self.failures = []
@@ -78,7 +78,7 @@ class Job:
     def run(self):
         """Runs every program; True if one failed."""
         plan = PLANS[self.options.size]
-        steps = len(plan) + len(JOBS) + (self.options.size != "quick")
+        steps = len(plan) + len(JOBS) + (self.options.size != "quick") + 1
         for number, (program, repetitions, seconds, rows) in enumerate(plan, 1):
             out = os.path.join(self.raw, program + ".json")
             command = [os.path.join(self.bench, program), f"--benchmark_out={out}",
@@ -92,17 +92,29 @@ class Job:
             forced = f", path {path}" if path else ""
             self._run_job(f"[{number}/{steps}] {program}, {ranks} ranks{forced}", program, ranks, path, more)
         if self.options.size != "quick":
-            self._count_instructions(f"[{steps}/{steps}] instruction_count, under valgrind")
+            self._count_instructions(f"[{steps - 1}/{steps}] instruction_count, under valgrind")
+        self._compare_firehose(f"[{steps}/{steps}] firehose_bench")
         return bool(self.failures)
 
     def _run_job(self, title, program, ranks, path, more):
         name = "_".join([program, str(ranks)] + ([path] if path else []))
         out = os.path.join(self.raw, name + ".json")
         command = [os.path.join(self.options.build, "bin", "hydrant-run"), "-n", str(ranks),
-                   os.path.join(self.bench, program),
-                   "--repetitions", str(JOB_REPETITIONS[self.options.size]),
-                   "--json", out] + (["--quick"] if self.options.size == "quick" else [])
-        text = self._step(title, command + more, out, environment={"HYDRANT_PATH": path} if path else {})
+                   os.path.join(self.bench, program), *self._job_arguments(out), *more]
+        self._run_table(title, program, command, out, {"HYDRANT_PATH": path} if path else {})
+
+    def _compare_firehose(self, title):
+        out = os.path.join(self.raw, "firehose_bench.json")
+        command = [os.path.join(self.bench, "firehose_bench"), *self._job_arguments(out)]
+        self._run_table(title, "firehose_bench", command, out, {})
+
+    def _job_arguments(self, out):
+        return ["--repetitions", str(JOB_REPETITIONS[self.options.size]), "--json", out] + \
+            (["--quick"] if self.options.size == "quick" else [])
+
+    def _run_table(self, title, program, command, out, environment):
+        """A program that writes one JSON object."""
+        text = self._step(title, command, out, environment=environment)
         if text is None:
             return
         try:
@@ -171,7 +183,8 @@ class Job:
         sections = [tables.hits(self.rows), tables.misses(self.rows), tables.stalls(self.rows),
                     tables.sweep(self.rows), coherence.memlock(self.rows), coherence.invalidation(self.rows),
                     tables.memory(self.rows), messages.messages(self.jobs["am_bench"]),
-                    messages.barriers(self.jobs["barrier_bench"]), exchange.exchange(self.jobs["rma_bench"])]
+                    messages.barriers(self.jobs["barrier_bench"]), exchange.exchange(self.jobs["rma_bench"]),
+                    remote.remote(self.jobs["firehose_bench"])]
         parts = [self._heading()] + [f"## {title}\n\n{text}" for title, text, _ in sections]
         parts.insert(2, f"## Instructions of a hit\n\n{self.instruction_text}\n\n"
                         "Goal: at most 35 per hold + release, no locked one, no store to a line another "
@@ -184,6 +197,7 @@ class Job:
         print(summary.summary(self.rows, self.instruction_text, facts) + "\n")
         print(messages.short(self.jobs["am_bench"], self.jobs["barrier_bench"]) + "\n")
         print(exchange.short(self.jobs["rma_bench"]) + "\n")
+        print(remote.short(self.jobs["firehose_bench"]) + "\n")
         for failure in self.failures:
             print("Failed: " + failure + "\n")
         files = self._write(text, facts)
@@ -220,7 +234,8 @@ class Job:
                        "failures": self.failures, "real_time_ns": summary}, file, indent=1)
         for draw, source, name in ((plots.hit_cost, self.rows, "hit_cost.png"),
                                    (plots.sweep, self.rows, "sweep.png"),
-                                   (plots.exchange, self.jobs["rma_bench"], "put_get.png")):
+                                   (plots.exchange, self.jobs["rma_bench"], "put_get.png"),
+                                   (plots.firehose, self.jobs["firehose_bench"], "firehose.png")):
             path = os.path.join(folder, name)
             if draw(source, path):
                 files.append(path)

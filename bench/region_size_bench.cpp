@@ -28,7 +28,6 @@
 #include <map>
 #include <string>
 #include <sys/utsname.h>
-#include <time.h>
 #include <vector>
 
 namespace hydrant::bench {
@@ -54,13 +53,6 @@ constexpr Question kQuestions[] = {
     {"random", 128 * kMiB, 64 * kMiB, PageKind::kSmall, true, 1.10},
     {"huge_random", 128 * kMiB, 64 * kMiB, PageKind::kHuge, true, 1.10},
 };
-
-// The calling thread's processor time.
-uint64_t thread_ns() {
-  timespec ts{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-  return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(ts.tv_nsec);
-}
 
 std::string size_name(size_t size) { return size == kAdaptive ? "adaptive" : std::to_string(size); }
 

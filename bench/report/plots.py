@@ -1,10 +1,11 @@
-"""The plots of the report: what a hit costs, the working-set sweep, and puts and gets by size."""
+"""The plots of the report: hits, the working-set sweep, puts and gets by size, firehose and rendezvous."""
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
 from matplotlib.ticker import FuncFormatter  # noqa: E402
 
+from report import remote  # noqa: E402
 from report.exchange import series  # noqa: E402
 from report.samples import quartiles, thread_counts  # noqa: E402
 from report.tables import HIT_GOALS_NS, REGIONS  # noqa: E402
@@ -143,6 +144,45 @@ def exchange(tables_of_jobs, path):
     if drawn:
         _save(figure, path)
     return drawn
+
+
+REMOTE_STYLES = {  # way -> colour, marker
+    "firehose": (OURS, "o"), "rendezvous_unpin": (PEER, "s"), "rendezvous_keep": (OTHER, "^"),
+    "bounce": ("#7a5ea8", "v"), "pin_everything": (FLOOR, "D")}
+
+
+def firehose(tables_of_runs, path):
+    """Latency and bandwidth over the working set, a column for each delay. False if there is nothing."""
+    if not tables_of_runs:
+        return False
+    table = tables_of_runs[-1]
+    delays = sorted({cell["delay_us"] for cell in table["sweep"] if cell["pattern"] == "uniform"})
+    figure, panels = plt.subplots(2, len(delays), figsize=(4.6 * len(delays), 8.2), sharex=True,
+                                  squeeze=False)
+    for column, delay in zip(panels.T, delays):
+        for way, (colour, marker) in REMOTE_STYLES.items():
+            for panel, size in zip(column, (8, 65536)):
+                points = remote.series(table, size, delay, way)
+                panel.plot([percent / 100 for percent, _ in points],
+                           [ns / 1000 if size == 8 else size / ns for _, ns in points], color=colour,
+                           marker=marker, markersize=4.5, label=remote.NAMES[way], zorder=3)
+        column[0].set_title(f"{delay:g} µs to the other side")
+        column[1].set_xlabel("working set / budget")
+        for panel in column:
+            panel.axvline(1.0, color="black", linestyle=(0, (4, 2)), linewidth=1)
+            logarithmic = panel is column[0] and delay == 0
+            _style(panel, minor=logarithmic)
+            if not logarithmic:
+                panel.set_ylim(bottom=0)
+    panels[0][0].set_ylabel("µs per put of 8 bytes (log without delay)")
+    panels[1][0].set_ylabel("GB/s, puts of 64 KiB")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncol=len(labels), frameon=False, fontsize=9)
+    figure.suptitle("Random puts into a peer's memory: firehose and rendezvous", fontsize=13,
+                    fontweight="bold")
+    figure.tight_layout(rect=(0, 0.05, 1, 1))
+    _save(figure, path)
+    return True
 
 
 def _style(panel, minor=True):

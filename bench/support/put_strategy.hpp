@@ -1,0 +1,130 @@
+// Ways to put data into memory of other ranks, over a WireWorld: what firehose_bench compares.
+#pragma once
+
+#include <hydrant/pin_cache.h>
+
+#include "bench/support/bare_pins.hpp"
+#include "bench/support/memory.hpp"
+#include "bench/support/wire_world.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hydrant::bench {
+
+struct PutOp {
+  uint32_t from, to;
+  std::byte* at;  // at the target
+  const std::byte* data;
+  size_t len;
+  // The strategy's.
+  uint32_t slot;
+  hydrant_pin_t pin;
+};
+
+// Memory of a rank that others put to.
+struct TargetMemory {
+  uint32_t rank;
+  std::byte* start;
+  size_t len;
+};
+
+struct PutSetting {
+  uint32_t ranks = 2;         // that there are
+  uint32_t job_ranks = 0;     // that the protocol believes in, if more
+  uint32_t window = 1;        // puts under way at once, of each rank
+  size_t largest = 8;         // put
+  double wire_rate = 0.0;     // bytes per ns; 0: as quickly as the bytes are copied
+  uint64_t budget_bytes = 0;  // that each rank may keep pinned
+  uint32_t base_percent = 0;  // of remote pins; 0: the default
+  std::vector<TargetMemory> memory;
+};
+
+struct PutCounts {
+  uint64_t messages = 0;       // not counting the puts themselves
+  uint64_t registrations = 0;  // at the targets
+  uint64_t hits =
+      0;  // firehose: puts that asked nobody; rendezvous: requests for what was registered
+  uint64_t bounced = 0;  // copied through buffers because nothing could be pinned
+};
+
+class PutStrategy : private WireWorld::Ranks {
+ public:
+  explicit PutStrategy(const PutSetting& setting);
+  ~PutStrategy() override = default;
+  PutStrategy(const PutStrategy&) = delete;
+  PutStrategy& operator=(const PutStrategy&) = delete;
+
+  void set_delay(uint64_t ns) { world_.set_delay(ns); }
+  // Each rank does its puts, in order, with as many under way as the window allows; then everything that is
+  // on its way arrives. Nanoseconds until the last put was complete.
+  double run(std::vector<std::vector<PutOp>>& programs);
+  // "" if all went well so far.
+  const std::string& failure() const { return failure_; }
+  virtual PutCounts counts() const = 0;
+
+ protected:
+  // Own kinds of messages start here; those below are this class's.
+  static constexpr uint32_t kOwnKinds = 16;
+
+  // In the initiator's time; complete() ends it.
+  virtual void start(PutOp& op) noexcept = 0;
+  virtual void on_own_message(uint32_t /*rank*/, uint32_t /*from*/, uint32_t /*kind*/,
+                              const std::byte* /*bytes*/, size_t /*len*/) noexcept {}
+  // A put of this strategy's was done; the default completes it.
+  virtual void on_put(PutOp& op) noexcept { complete(op); }
+  virtual void poll(uint32_t /*rank*/) noexcept {}
+
+  WireWorld& world() { return world_; }
+  const WireWorld& world() const { return world_; }
+  const PutSetting& setting() const { return setting_; }
+  void post(PutOp& op) { world_.post(op.to, {op.at, op.data, op.len, &op, false}); }
+  // Copies through buffers on both sides; the bytes of a short put are in the message.
+  void bounce(PutOp& op) noexcept;
+  void complete(PutOp& op) noexcept;
+  void fail(const char* what, const char* why);
+  PutCounts base_counts() const;
+  hydrant_range_t bounce_buffers(int side) const;
+
+ private:
+  struct Cursor {
+    size_t next = 0, under_way = 0;
+    std::vector<uint32_t> free_slots;
+  };
+  static constexpr uint32_t kShortBounce = kOwnKinds - 1, kBounced = kOwnKinds - 2;
+
+  void on_message(uint32_t rank, uint32_t from, uint32_t kind, const std::byte* bytes,
+                  size_t len) noexcept override;
+  void on_put_done(void* context) noexcept override { on_put(*static_cast<PutOp*>(context)); }
+  void on_put_landed(uint32_t rank, uint32_t from, void* context) noexcept override;
+  size_t buffer_of(const PutOp& op) const {
+    return (size_t{op.from} * setting_.window + op.slot) * setting_.largest;
+  }
+  bool wait_idly(uint32_t* idle_rounds);
+
+  const PutSetting setting_;
+  WireWorld world_;
+  std::vector<Cursor> cursors_;
+  Memory sources_, landings_;
+  uint64_t bounced_ = 0, completed_ = 0;
+  std::string failure_;
+};
+
+enum class PutWay {
+  kFirehose,
+  kRendezvousUnpin,  // the target registers for each put
+  kRendezvousKeep,   // the target caches what it registered, and is asked for each put
+  kBounce,
+  kPinEverything,  // once, without a budget
+};
+const char* put_way_name(PutWay way);
+std::unique_ptr<PutStrategy> make_put_strategy(PutWay way, const PutSetting& setting);
+std::unique_ptr<PutStrategy> make_firehose_strategy(const PutSetting& setting);
+
+// Options of the domain that a rank's memory is in, whatever the strategy.
+hydrant_domain_options_t put_domain_options(uint64_t budget_bytes);
+
+}  // namespace hydrant::bench
