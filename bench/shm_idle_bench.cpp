@@ -142,7 +142,7 @@ int main() {
   std::printf("  \"fence_alone\": %.0f,\n", median_ns(100, [] { shm::NodeFence::everywhere(); }));
   const pid_t spinner = child(1, [&] {
     shm::NodeFence::switch_on();
-    for (;;) shm::pause();
+    for (;;) hydrant::pause();
   });
   usleep(20000);
   std::printf("  \"fence_beside_a_spinning_rank\": %.0f,\n",

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "rdma/shm/node_memory.hpp"
-#include "rdma/shm/spin_flag.hpp"
+#include "rdma/spin_flag.hpp"
 
 #include <cstdint>
 

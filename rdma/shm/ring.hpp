@@ -11,7 +11,7 @@
 
 #include "rdma/shm/doorbell.hpp"
 #include "rdma/shm/node_layout.hpp"
-#include "rdma/shm/spin_flag.hpp"
+#include "rdma/spin_flag.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <sched.h>
 
-namespace hydrant::shm {
+namespace hydrant {
 
 // One instruction that tells the processor that this is a wait.
 inline void pause() noexcept {
@@ -40,4 +40,4 @@ class HYDRANT_CAPABILITY("mutex") SpinFlag {
   std::atomic<uint32_t> held_{0};
 };
 
-}  // namespace hydrant::shm
+}  // namespace hydrant
