@@ -465,6 +465,15 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
          "Each process writes, when it ends, what it has put and got, by path and peer, to "
          "this file; %r in its name is the rank, %% a percent sign. Without %r only rank 0 writes.",
      .choices = "json:FILE"},
+    {.knob = Knob::kIbvPorts,
+     .name = "HYDRANT_IBV_PORTS",
+     .type = KnobType::kText,
+     .unit = "",
+     .default_text = "",
+     .effect =
+         "The verbs device, port and address (GID index) that a process talks by: the first of "
+         "these that can be used, or, without it, the first port that is up; * is any device.",
+     .choices = "DEVICE[:PORT[:GID]],..."},
     {.knob = Knob::kInject,
      .name = "HYDRANT_INJECT",
      .type = KnobType::kText,

@@ -1,4 +1,7 @@
+// Devices, domains and registrations; queues and the network are in fake_ibverbs_network.cpp.
 #include "tests/fakes/fake_ibverbs.hpp"
+
+#include "tests/fakes/fake_ibverbs_world.hpp"
 
 #include <infiniband/verbs.h>
 
@@ -8,63 +11,25 @@
 #include <fcntl.h>
 #include <memory>
 #include <mutex>
-#include <set>
-#include <string>
+#include <sys/eventfd.h>
 #include <unistd.h>
-#include <vector>
 
 // The header wraps these in macros or gives them inline forms; the fakes are the functions themselves.
 #undef ibv_reg_mr
 #undef ibv_get_device_list
 
 namespace hydrant::fake_verbs {
-namespace {
-
-struct FakeDevice {
-  ibv_device verbs{};  // first: an ibv_device* of ours is a FakeDevice*
-  Device facts;
-};
-
-struct FakeContext {
-  verbs_context verbs{};
-  const FakeDevice* device = nullptr;
-};
-
-struct Failure {
-  int error = 0;
-  uint64_t at = 0;  // the count of calls at which it fails
-};
-
-struct World {
-  std::mutex mu;
-  std::vector<std::unique_ptr<FakeDevice>> devices;
-  Failure failures[kCalls];
-  uint64_t calls[kCalls] = {};
-  std::set<void*> lists;
-  std::set<ibv_context*> contexts;
-  std::set<ibv_pd*> pds;
-  std::set<ibv_mr*> mrs;
-  uint32_t next_key = 0x100;
-  Registration last{};
-};
 
 World& world() {
   static World the_world;
   return the_world;
 }
 
-// Counts a call; the errno with which it is to fail, or 0. Needs the lock.
 int enter(Call call) {
   World& w = world();
   const auto i = static_cast<size_t>(call);
   ++w.calls[i];
   return w.failures[i].at == w.calls[i] ? w.failures[i].error : 0;
-}
-
-template <typename T>
-T* refuse(int error) {
-  errno = error;
-  return nullptr;
 }
 
 FakeContext* fake_of(ibv_context* context) {
@@ -73,10 +38,18 @@ FakeContext* fake_of(ibv_context* context) {
   return fake;
 }
 
+namespace {
+
 void fill(const Device& facts, ibv_device_attr* attr) {
   *attr = {};
   attr->max_mr_size = facts.max_mr_size;
   attr->max_mr = facts.max_mr;
+  attr->phys_port_cnt = static_cast<uint8_t>(facts.ports);
+  attr->max_cqe = facts.max_cqe;
+  attr->max_srq_wr = facts.max_srq_wr;
+  attr->max_qp_wr = facts.max_qp_wr;
+  attr->max_qp = 1000;
+  attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 16;
   attr->atomic_cap = facts.atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
 }
 
@@ -116,7 +89,8 @@ ibv_mr* register_memory(ibv_pd* pd, void* addr, size_t len, unsigned access) {
   if (const int error = check_registration(addr, len, access)) return refuse<ibv_mr>(error);
   const uint32_t key = w.next_key++;
   auto* mr = new ibv_mr{pd->context, pd, addr, len, key, key, key | 0x80000000U};
-  w.mrs.insert(mr);
+  w.mrs[key] = mr;
+  w.rights[mr] = access;
   w.last = {reinterpret_cast<uintptr_t>(addr), len, access, mr->lkey, mr->rkey};
   return mr;
 }
@@ -130,6 +104,10 @@ void reset() {
   for (auto& failure : w.failures) failure = {};
   for (auto& count : w.calls) count = 0;
   w.last = {};
+  w.is_held = false;
+  w.work_fails_in = 0;
+  w.datagrams_to_lose = 0;
+  w.traffic = {};
 }
 
 void add_device(const Device& device) {
@@ -157,7 +135,8 @@ uint64_t calls(Call call) {
 Live live() {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
-  return {w.lists.size(), w.contexts.size(), w.pds.size(), w.mrs.size()};
+  return {w.lists.size(), w.contexts.size(), w.pds.size(), w.mrs.size(), w.channels.size(),
+          w.cqs.size(),   w.srqs.size(),     w.qps.size(), w.ahs.size()};
 }
 
 Registration last_registration() {
@@ -169,8 +148,9 @@ Registration last_registration() {
 void drop_registrations() {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
-  for (ibv_mr* mr : w.mrs) delete mr;
+  for (const auto& [key, mr] : w.mrs) delete mr;
   w.mrs.clear();
+  w.rights.clear();
 }
 
 ibv_context* open_first() { return ibv_open_device(&world().devices.front()->verbs); }
@@ -219,7 +199,8 @@ ibv_context* ibv_open_device(ibv_device* device) {
   context->device = device;
   context->abi_compat = __VERBS_ABI_IS_EXTENDED;
   context->cmd_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  context->async_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  context->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+  fill_operations(&fake->verbs);
   w.contexts.insert(context);
   return context;
 }
@@ -256,8 +237,11 @@ int ibv_dealloc_pd(ibv_pd* pd) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   if (const int error = enter(Call::kDeallocPd)) return error;
-  for (const ibv_mr* mr : w.mrs) {
+  for (const auto& [key, mr] : w.mrs) {
     if (mr->pd == pd) return EBUSY;
+  }
+  for (const auto& [number, qp] : w.qps) {
+    if (qp->verbs.pd == pd) return EBUSY;
   }
   if (w.pds.erase(pd) == 0) return EINVAL;
   delete pd;
@@ -278,7 +262,8 @@ int ibv_dereg_mr(ibv_mr* mr) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   if (const int error = enter(Call::kDeregMr)) return error;
-  if (w.mrs.erase(mr) == 0) return EINVAL;
+  if (w.rights.erase(mr) == 0) return EINVAL;
+  w.mrs.erase(mr->lkey);
   delete mr;
   return 0;
 }

@@ -1,16 +1,18 @@
 // A stand-in for libibverbs: its own definitions of the functions that rdma/ibv calls, linked into the
-// test program and therefore found before the library's. One process-wide set of imaginary devices.
+// test program and therefore found before the library's. One process-wide set of imaginary devices on one
+// imaginary network: queue pairs of this process reach each other.
 //
-// It keeps count of what is alive, checks what the kernel would check (rights, empty ranges, a second
-// deregistration), and fails the n-th call of any function on request.
-// Threads: the verbs, any; set-up and questions, between tests.
+// It keeps count of what is alive, checks what the kernel or a device would check (rights, keys, states,
+// room in queues, a second deregistration), and fails the n-th call of any function on request. What is
+// posted moves when anybody looks at a completion queue, in order per queue pair, and not before.
+// Threads: the verbs, any; set-up and questions, between tests or from one thread.
 #pragma once
+
+#include <infiniband/verbs.h>
 
 #include <cstddef>
 #include <cstdint>
-
-struct ibv_context;
-struct ibv_pd;
+#include <vector>
 
 namespace hydrant::fake_verbs {
 
@@ -23,8 +25,35 @@ enum class Call : uint32_t {
   kDeallocPd,
   kRegMr,
   kDeregMr,
+  kQueryPort,
+  kQueryGid,
+  kCreateChannel,
+  kDestroyChannel,
+  kCreateCq,
+  kResizeCq,
+  kDestroyCq,
+  kNotifyCq,
+  kPollCq,
+  kCreateSrq,
+  kDestroySrq,
+  kPostSrqRecv,
+  kCreateQp,
+  kModifyQp,
+  kDestroyQp,
+  kPostSend,
+  kPostRecv,
+  kCreateAh,
+  kDestroyAh,
+  kEnd,  // not a call
 };
-inline constexpr size_t kCalls = 8;
+inline constexpr size_t kCalls = static_cast<size_t>(Call::kEnd);
+
+struct Gid {
+  ibv_gid gid = {};
+  ibv_gid_type type = IBV_GID_TYPE_ROCE_V2;
+};
+// ::ffff:10.0.0.`last`
+Gid ipv4_gid(uint8_t last);
 
 struct Device {
   const char* name = "fake0";
@@ -34,6 +63,16 @@ struct Device {
   bool odp = false;
   bool implicit_odp = false;
   bool extended = true;  // false: a provider of old, without query_device_ex
+  int ports = 1;
+  ibv_port_state state = IBV_PORT_ACTIVE;
+  bool ethernet = true;
+  uint16_t lid = 0;
+  std::vector<Gid> gids = {ipv4_gid(1)};
+  uint32_t max_message = 1 << 20;
+  int max_cqe = 32767;
+  int max_srq_wr = 32767;
+  int max_qp_wr = 4096;
+  uint32_t max_inline = 512;
 };
 
 // Forgets everything; no device is present afterwards.
@@ -47,7 +86,10 @@ uint64_t calls(Call call);
 
 struct Live {
   size_t lists, contexts, pds, mrs;
-  bool none() const { return lists == 0 && contexts == 0 && pds == 0 && mrs == 0; }
+  size_t channels = 0, cqs = 0, srqs = 0, qps = 0, ahs = 0;
+  bool none() const {
+    return lists + contexts + pds + mrs + channels + cqs + srqs + qps + ahs == 0;
+  }
 };
 Live live();
 
@@ -59,6 +101,36 @@ struct Registration {
   uint32_t lkey, rkey;
 };
 Registration last_registration();
+
+// ---- the network ----
+
+// Nothing moves any more, or again.
+void hold(bool held);
+// The n-th send, write or read that a connected queue pair carries out from now on fails so.
+void fail_work(ibv_wc_status status, uint64_t nth = 1);
+// The next `count` datagrams get lost.
+void lose_datagrams(uint32_t count);
+// Comes to whoever asks this context for events.
+void raise_event(ibv_context* context, ibv_event_type type, int port, ibv_qp* qp);
+// The connected queue pairs that there are, the oldest first.
+std::vector<ibv_qp*> connected_pairs();
+// A datagram to queue pair `to`, from nowhere.
+void send_stray(uint32_t to, const void* data, uint32_t bytes);
+// A message on the queue pair that is connected to `to`, as if its owner had sent it.
+void forge(ibv_qp* to, const void* data, uint32_t bytes);
+
+struct Traffic {
+  uint64_t sends = 0, writes = 0, reads = 0, datagrams = 0;
+  uint64_t inline_sends = 0;   // of sends and writes
+  uint64_t signalled = 0;      // of all
+  uint64_t not_ready = 0;      // a send found no receive buffer
+  uint64_t overruns = 0;       // a completion found no room
+  uint64_t bad_keys = 0;       // local ones: a breach of the rules by the sender
+  uint64_t too_early = 0;      // something came for a queue pair that could not receive
+  uint64_t receives_left = 0;  // buffers in shared receive queues now
+  size_t most_completions = 0;
+};
+Traffic traffic();
 
 // Forgets what a test has left registered on purpose.
 void drop_registrations();

@@ -1,0 +1,33 @@
+// Owners of verbs objects: each is given back when its owner goes, and what cannot be given back is said.
+#pragma once
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <memory>
+
+namespace hydrant::ibv {
+
+template <auto kGiveBack>
+struct GiveBack {
+  template <typename Object>
+  void operator()(Object* object) const noexcept {
+    const int error = kGiveBack(object);
+    if (error != 0) {
+      log_warning("a verbs object could not be given back: %s",
+                  errno_text(error > 0 ? error : errno));
+    }
+  }
+};
+
+using Channel = std::unique_ptr<ibv_comp_channel, GiveBack<ibv_destroy_comp_channel>>;
+using CompletionQueue = std::unique_ptr<ibv_cq, GiveBack<ibv_destroy_cq>>;
+using SharedReceives = std::unique_ptr<ibv_srq, GiveBack<ibv_destroy_srq>>;
+using QueuePair = std::unique_ptr<ibv_qp, GiveBack<ibv_destroy_qp>>;
+using AddressHandle = std::unique_ptr<ibv_ah, GiveBack<ibv_destroy_ah>>;
+using Registration = std::unique_ptr<ibv_mr, GiveBack<ibv_dereg_mr>>;
+
+}  // namespace hydrant::ibv

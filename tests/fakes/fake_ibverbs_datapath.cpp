@@ -1,0 +1,133 @@
+// What is called through the context: posting, and looking at completions.
+#include "tests/fakes/fake_ibverbs.hpp"
+#include "tests/fakes/fake_ibverbs_world.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace hydrant::fake_verbs {
+namespace {
+
+FakeCq* fake_of(ibv_cq* cq) { return reinterpret_cast<FakeCq*>(cq); }
+FakeQp* fake_of(ibv_qp* qp) { return reinterpret_cast<FakeQp*>(qp); }
+
+int poll_cq(ibv_cq* cq, int count, ibv_wc* completions) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (enter(Call::kPollCq) != 0) return -1;
+  run();
+  FakeCq& fake = *fake_of(cq);
+  int found = 0;
+  for (; found < count && !fake.entries.empty(); ++found) {
+    const FakeCq::Entry entry = fake.entries.front();
+    fake.entries.pop_front();
+    completions[found] = entry.wc;
+    const auto sender = w.qps.find(entry.sender);
+    if (sender != w.qps.end()) sender->second->over = entry.position;
+  }
+  return found;
+}
+
+int req_notify_cq(ibv_cq* cq, int /*solicited_only*/) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kNotifyCq)) return error;
+  fake_of(cq)->is_armed = true;
+  return 0;
+}
+
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* request, ibv_recv_wr** bad) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  auto& fake = *reinterpret_cast<FakeSrq*>(srq);
+  for (; request != nullptr; request = request->next) {
+    *bad = request;
+    if (const int error = enter(Call::kPostSrqRecv)) return error;
+    if (fake.buffers.size() >= fake.capacity) return ENOMEM;
+    fake.buffers.push_back({request->wr_id, *request->sg_list});
+  }
+  return 0;
+}
+
+int post_recv(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  FakeQp& fake = *fake_of(qp);
+  for (; request != nullptr; request = request->next) {
+    *bad = request;
+    if (const int error = enter(Call::kPostRecv)) return error;
+    if (qp->srq != nullptr || fake.buffers.size() >= fake.cap.max_recv_wr) return ENOMEM;
+    fake.buffers.push_back({request->wr_id, *request->sg_list});
+  }
+  return 0;
+}
+
+int post_one(FakeQp& qp, const ibv_send_wr& request) {
+  World& w = world();
+  if (const int error = enter(Call::kPostSend)) return error;
+  if (qp.verbs.state != IBV_QPS_RTS && qp.verbs.state != IBV_QPS_ERR) return EINVAL;
+  if (qp.posted - qp.over >= qp.cap.max_send_wr) return ENOMEM;
+  if (request.num_sge > static_cast<int>(qp.cap.max_send_sge)) return EINVAL;
+  Work work;
+  work.request = request;
+  work.pieces.assign(request.sg_list, request.sg_list + request.num_sge);
+  work.request.sg_list = nullptr;
+  if ((request.send_flags & IBV_SEND_INLINE) != 0) {
+    if (request.opcode == IBV_WR_RDMA_READ) return EINVAL;
+    for (const ibv_sge& piece : work.pieces) {
+      const auto* from = reinterpret_cast<const std::byte*>(piece.addr);
+      work.data.insert(work.data.end(), from, from + piece.length);
+    }
+    if (work.data.size() > qp.cap.max_inline_data) return EINVAL;
+    ++w.traffic.inline_sends;
+  }
+  if ((request.send_flags & IBV_SEND_SIGNALED) != 0) ++w.traffic.signalled;
+  work.position = qp.posted++;
+  qp.work.push_back(std::move(work));
+  if (qp.verbs.state == IBV_QPS_ERR) flush_pair(&qp.verbs);
+  return 0;
+}
+
+int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  for (; request != nullptr; request = request->next) {
+    *bad = request;
+    if (const int error = post_one(*fake_of(qp), *request)) return error;
+  }
+  return 0;
+}
+
+int query_port(ibv_context* context, uint8_t number, ibv_port_attr* attributes, size_t size) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kQueryPort)) return error;
+  const Device& facts = fake_verbs::fake_of(context)->device->facts;
+  if (number == 0 || number > facts.ports) return EINVAL;
+  ibv_port_attr read{};
+  read.state = facts.state;
+  read.link_layer = facts.ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
+  read.lid = facts.lid;
+  read.active_mtu = IBV_MTU_1024;
+  read.max_msg_sz = facts.max_message;
+  read.gid_tbl_len = static_cast<int>(facts.gids.size());
+  std::memcpy(attributes, &read, std::min(size, sizeof read));
+  return 0;
+}
+
+}  // namespace
+
+void fill_operations(verbs_context* context) {
+  context->query_port = &query_port;
+  ibv_context_ops& operations = context->context.ops;
+  operations.poll_cq = &poll_cq;
+  operations.req_notify_cq = &req_notify_cq;
+  operations.post_srq_recv = &post_srq_recv;
+  operations.post_recv = &post_recv;
+  operations.post_send = &post_send;
+}
+
+}  // namespace hydrant::fake_verbs

@@ -1,0 +1,346 @@
+// What moves between queue pairs, and what tests ask of it. What posts: fake_ibverbs_datapath.cpp.
+#include "tests/fakes/fake_ibverbs.hpp"
+#include "tests/fakes/fake_ibverbs_world.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unistd.h>
+
+namespace hydrant::fake_verbs {
+namespace {
+
+constexpr uint32_t kGrhBytes = 40;
+
+FakeCq* fake_of(ibv_cq* cq) { return reinterpret_cast<FakeCq*>(cq); }
+FakeQp* fake_of(ibv_qp* qp) { return reinterpret_cast<FakeQp*>(qp); }
+
+void signal(int fd) {
+  const uint64_t one = 1;
+  if (::write(fd, &one, sizeof one) != sizeof one) std::abort();
+}
+
+void complete(FakeCq& cq, const FakeCq::Entry& entry) {
+  World& w = world();
+  if (cq.entries.size() >= cq.capacity) {
+    ++w.traffic.overruns;
+    return;
+  }
+  cq.entries.push_back(entry);
+  w.traffic.most_completions = std::max(w.traffic.most_completions, cq.entries.size());
+  if (!cq.is_armed || cq.verbs.channel == nullptr) return;
+  cq.is_armed = false;
+  reinterpret_cast<FakeChannel*>(cq.verbs.channel)->events.push_back(&cq.verbs);
+  signal(cq.verbs.channel->fd);
+}
+
+void complete_send(FakeQp& qp, const Work& work, ibv_wc_status status) {
+  const bool told = status != IBV_WC_SUCCESS || qp.signals_all ||
+                    (work.request.send_flags & IBV_SEND_SIGNALED) != 0;
+  if (!told) return;
+  FakeCq::Entry entry{};
+  entry.wc.wr_id = work.request.wr_id;
+  entry.wc.status = status;
+  entry.wc.qp_num = qp.verbs.qp_num;
+  entry.sender = qp.verbs.qp_num;
+  entry.position = work.position + 1;
+  complete(*fake_of(qp.verbs.send_cq), entry);
+}
+
+void complete_receive(FakeQp& qp, const Buffer& buffer, uint32_t bytes, ibv_wc_status status) {
+  FakeCq::Entry entry{};
+  entry.wc.wr_id = buffer.wr_id;
+  entry.wc.status = status;
+  entry.wc.opcode = IBV_WC_RECV;
+  entry.wc.byte_len = bytes;
+  entry.wc.qp_num = qp.verbs.qp_num;
+  complete(*fake_of(qp.verbs.recv_cq), entry);
+}
+
+void flush(FakeQp& qp) {
+  qp.verbs.state = IBV_QPS_ERR;
+  while (!qp.work.empty()) {
+    const Work work = std::move(qp.work.front());
+    qp.work.pop_front();
+    complete_send(qp, work, IBV_WC_WR_FLUSH_ERR);
+  }
+  for (const Buffer& buffer : qp.buffers) complete_receive(qp, buffer, 0, IBV_WC_WR_FLUSH_ERR);
+  qp.buffers.clear();
+}
+
+// Whether a registration allows this.
+bool allows(const ibv_mr* mr, uint64_t addr, uint64_t bytes, unsigned rights) {
+  const auto first = reinterpret_cast<uintptr_t>(mr->addr);
+  return addr >= first && addr + bytes <= first + mr->length &&
+         (world().rights[const_cast<ibv_mr*>(mr)] & rights) == rights;
+}
+
+bool local_allows(const FakeQp& qp, const ibv_sge& piece, unsigned rights) {
+  World& w = world();
+  const auto found = w.mrs.find(piece.lkey);
+  return found != w.mrs.end() && found->second->pd == qp.verbs.pd &&
+         allows(found->second, piece.addr, piece.length, rights);
+}
+
+bool remote_allows(const FakeQp& there, uint32_t rkey, uint64_t addr, uint64_t bytes,
+                   unsigned rights) {
+  if (bytes == 0) return true;
+  if ((there.access & rights) != rights) return false;
+  for (const auto& [key, mr] : world().mrs) {
+    if (mr->rkey == rkey && mr->pd == there.verbs.pd) return allows(mr, addr, bytes, rights);
+  }
+  return false;
+}
+
+uint64_t length_of(const Work& work) {
+  if ((work.request.send_flags & IBV_SEND_INLINE) != 0) return work.data.size();
+  uint64_t bytes = 0;
+  for (const ibv_sge& piece : work.pieces) bytes += piece.length;
+  return bytes;
+}
+
+// What is sent, fetched now; false if a local key does not allow it.
+bool gather(const FakeQp& qp, const Work& work, std::vector<std::byte>* data) {
+  if ((work.request.send_flags & IBV_SEND_INLINE) != 0) {
+    *data = work.data;
+    return true;
+  }
+  for (const ibv_sge& piece : work.pieces) {
+    if (!local_allows(qp, piece, 0)) {
+      ++world().traffic.bad_keys;
+      return false;
+    }
+    const auto* from = reinterpret_cast<const std::byte*>(piece.addr);
+    data->insert(data->end(), from, from + piece.length);
+  }
+  return true;
+}
+
+enum class Outcome { kDone, kBlocked, kFailed };
+
+// Into a receive buffer of `there`.
+Outcome put_into_buffer(FakeQp& there, const std::vector<std::byte>& data, uint32_t offset) {
+  World& w = world();
+  auto* srq = reinterpret_cast<FakeSrq*>(there.verbs.srq);
+  std::deque<Buffer>& buffers = srq != nullptr ? srq->buffers : there.buffers;
+  if (buffers.empty()) {
+    ++w.traffic.not_ready;
+    return Outcome::kBlocked;
+  }
+  const Buffer buffer = buffers.front();
+  buffers.pop_front();
+  const auto bytes = static_cast<uint32_t>(data.size()) + offset;
+  if (bytes > buffer.piece.length || !local_allows(there, buffer.piece, IBV_ACCESS_LOCAL_WRITE)) {
+    complete_receive(there, buffer, bytes, IBV_WC_LOC_LEN_ERR);
+    flush(there);
+    return Outcome::kFailed;
+  }
+  std::memcpy(reinterpret_cast<std::byte*>(buffer.piece.addr) + offset, data.data(), data.size());
+  complete_receive(there, buffer, bytes, IBV_WC_SUCCESS);
+  return Outcome::kDone;
+}
+
+Outcome carry_out(FakeQp& qp, FakeQp& there, const Work& work, ibv_wc_status* status) {
+  World& w = world();
+  const uint64_t bytes = length_of(work);
+  std::vector<std::byte> data;
+  if (work.request.opcode != IBV_WR_RDMA_READ && !gather(qp, work, &data)) {
+    *status = IBV_WC_LOC_PROT_ERR;
+    return Outcome::kFailed;
+  }
+  switch (work.request.opcode) {
+    case IBV_WR_SEND: {
+      *status = IBV_WC_REM_INV_REQ_ERR;
+      const Outcome outcome = put_into_buffer(there, data, 0);
+      if (outcome == Outcome::kDone) ++w.traffic.sends;
+      return outcome;
+    }
+    case IBV_WR_RDMA_WRITE: {
+      const auto& to = work.request.wr.rdma;
+      if (!remote_allows(there, to.rkey, to.remote_addr, bytes, IBV_ACCESS_REMOTE_WRITE)) break;
+      if (bytes != 0) std::memcpy(reinterpret_cast<void*>(to.remote_addr), data.data(), bytes);
+      ++w.traffic.writes;
+      return Outcome::kDone;
+    }
+    case IBV_WR_RDMA_READ: {
+      const auto& from = work.request.wr.rdma;
+      if (!remote_allows(there, from.rkey, from.remote_addr, bytes, IBV_ACCESS_REMOTE_READ)) break;
+      uint64_t done = 0;
+      for (const ibv_sge& piece : work.pieces) {
+        if (!local_allows(qp, piece, IBV_ACCESS_LOCAL_WRITE)) {
+          ++w.traffic.bad_keys;
+          *status = IBV_WC_LOC_PROT_ERR;
+          return Outcome::kFailed;
+        }
+        std::memcpy(reinterpret_cast<void*>(piece.addr),
+                    reinterpret_cast<const void*>(from.remote_addr + done), piece.length);
+        done += piece.length;
+      }
+      ++w.traffic.reads;
+      return Outcome::kDone;
+    }
+    default: std::abort();
+  }
+  flush(there);
+  *status = IBV_WC_REM_ACCESS_ERR;
+  return Outcome::kFailed;
+}
+
+void fail_work_of(FakeQp& qp, ibv_wc_status status) {
+  const Work work = std::move(qp.work.front());
+  qp.work.pop_front();
+  complete_send(qp, work, status);
+  flush(qp);
+}
+
+void run_connected(FakeQp& qp) {
+  World& w = world();
+  while (!qp.work.empty() && qp.verbs.state == IBV_QPS_RTS) {
+    const auto found = w.qps.find(qp.destination);
+    FakeQp* there = found != w.qps.end() ? found->second : nullptr;
+    const bool hears = there != nullptr && there->destination == qp.verbs.qp_num &&
+                       (there->verbs.state == IBV_QPS_RTR || there->verbs.state == IBV_QPS_RTS);
+    if (!hears) {
+      if (there != nullptr && there->verbs.state < IBV_QPS_RTR) ++w.traffic.too_early;
+      fail_work_of(qp, IBV_WC_RETRY_EXC_ERR);
+      return;
+    }
+    if (w.work_fails_in != 0 && --w.work_fails_in == 0) {
+      fail_work_of(qp, w.work_failure);
+      return;
+    }
+    ibv_wc_status status = IBV_WC_SUCCESS;
+    const Outcome outcome = carry_out(qp, *there, qp.work.front(), &status);
+    if (outcome == Outcome::kBlocked) {
+      if (w.work_fails_in != 0) ++w.work_fails_in;
+      return;
+    }
+    if (outcome == Outcome::kFailed) {
+      fail_work_of(qp, status);
+      return;
+    }
+    const Work work = std::move(qp.work.front());
+    qp.work.pop_front();
+    complete_send(qp, work, IBV_WC_SUCCESS);
+  }
+}
+
+void deliver_datagram(uint32_t to, uint32_t qkey, const std::vector<std::byte>& data) {
+  World& w = world();
+  const auto found = w.qps.find(to);
+  if (found == w.qps.end()) return;
+  FakeQp& there = *found->second;
+  if (there.verbs.qp_type != IBV_QPT_UD || there.qkey != qkey || there.buffers.empty()) return;
+  (void)put_into_buffer(there, data, kGrhBytes);
+  ++w.traffic.datagrams;
+}
+
+void run_datagrams(FakeQp& qp) {
+  World& w = world();
+  while (!qp.work.empty() && qp.verbs.state == IBV_QPS_RTS) {
+    const Work work = std::move(qp.work.front());
+    qp.work.pop_front();
+    std::vector<std::byte> data;
+    const bool allowed = gather(qp, work, &data);
+    complete_send(qp, work, allowed ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR);
+    if (w.datagrams_to_lose != 0) {
+      --w.datagrams_to_lose;
+    } else if (allowed) {
+      deliver_datagram(work.request.wr.ud.remote_qpn, work.request.wr.ud.remote_qkey, data);
+    }
+  }
+}
+
+}  // namespace
+
+void run() {
+  World& w = world();
+  if (w.is_held) return;
+  for (const auto& [number, qp] : w.qps) {
+    if (qp->verbs.qp_type == IBV_QPT_UD) {
+      run_datagrams(*qp);
+    } else {
+      run_connected(*qp);
+    }
+  }
+}
+
+void flush_pair(ibv_qp* qp) { flush(*fake_of(qp)); }
+
+// ---- what tests ask for ----
+
+Gid ipv4_gid(uint8_t last) {
+  Gid made;
+  const uint8_t raw[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last};
+  std::memcpy(made.gid.raw, raw, sizeof raw);
+  return made;
+}
+
+void hold(bool held) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  w.is_held = held;
+}
+
+void fail_work(ibv_wc_status status, uint64_t nth) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  w.work_failure = status;
+  w.work_fails_in = nth;
+}
+
+void lose_datagrams(uint32_t count) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  w.datagrams_to_lose = count;
+}
+
+void raise_event(ibv_context* context, ibv_event_type type, int port, ibv_qp* qp) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  ibv_async_event event{};
+  event.event_type = type;
+  if (qp != nullptr) {
+    event.element.qp = qp;
+  } else {
+    event.element.port_num = port;
+  }
+  fake_of(context)->events.push_back(event);
+  signal(context->async_fd);
+}
+
+std::vector<ibv_qp*> connected_pairs() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  std::vector<ibv_qp*> pairs;
+  for (const auto& [number, qp] : w.qps) {
+    if (qp->verbs.qp_type == IBV_QPT_RC) pairs.push_back(&qp->verbs);
+  }
+  return pairs;
+}
+
+void send_stray(uint32_t to, const void* data, uint32_t bytes) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  const auto* first = static_cast<const std::byte*>(data);
+  const auto found = w.qps.find(to);
+  if (found != w.qps.end()) deliver_datagram(to, found->second->qkey, {first, first + bytes});
+}
+
+void forge(ibv_qp* to, const void* data, uint32_t bytes) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  const auto* first = static_cast<const std::byte*>(data);
+  (void)put_into_buffer(*fake_of(to), {first, first + bytes}, 0);
+}
+
+Traffic traffic() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  Traffic now = w.traffic;
+  for (const FakeSrq* srq : w.srqs) now.receives_left += srq->buffers.size();
+  return now;
+}
+
+}  // namespace hydrant::fake_verbs

@@ -1,0 +1,267 @@
+// The library's functions that make, change and end queues, and that tell of ports and events.
+#include "tests/fakes/fake_ibverbs_world.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#undef ibv_query_port
+
+using namespace hydrant::fake_verbs;
+
+namespace {
+
+// Takes one count from a descriptor that others may have emptied.
+bool take_signal(int fd) {
+  uint64_t count = 0;
+  return ::read(fd, &count, sizeof count) == sizeof count;
+}
+
+// What the kernel would say to this change.
+int check_change(const FakeQp& qp, const ibv_qp_attr& to, int mask) {
+  const ibv_qp_state from = qp.verbs.state;
+  if ((mask & IBV_QP_STATE) == 0) return EINVAL;
+  if (to.qp_state == IBV_QPS_ERR || to.qp_state == IBV_QPS_RESET) return 0;
+  const bool is_next = (from == IBV_QPS_RESET && to.qp_state == IBV_QPS_INIT) ||
+                       (from == IBV_QPS_INIT && to.qp_state == IBV_QPS_RTR) ||
+                       (from == IBV_QPS_RTR && to.qp_state == IBV_QPS_RTS);
+  if (!is_next) return EINVAL;
+  const Device& facts = fake_of(qp.verbs.context)->device->facts;
+  if (to.qp_state == IBV_QPS_INIT && (to.port_num == 0 || to.port_num > facts.ports)) return EINVAL;
+  if (to.qp_state != IBV_QPS_RTR || qp.verbs.qp_type != IBV_QPT_RC) return 0;
+  constexpr int kNeeded = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  if ((mask & kNeeded) != kNeeded) return EINVAL;
+  if (facts.ethernet &&
+      (to.ah_attr.is_global == 0 || to.ah_attr.grh.sgid_index >= facts.gids.size()))
+    return EINVAL;
+  return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+int ibv_query_port(ibv_context*, uint8_t, _compat_ibv_port_attr*) { return EOPNOTSUPP; }
+
+int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
+                      uint32_t /*flags*/, size_t /*size*/) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kQueryGid)) return error;
+  const Device& facts = fake_of(context)->device->facts;
+  if (index >= facts.gids.size()) return EINVAL;
+  *entry = {facts.gids[index].gid, index, port, static_cast<uint32_t>(facts.gids[index].type), 0};
+  return 0;
+}
+
+const char* ibv_wc_status_str(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_RETRY_EXC_ERR: return "transport retry counter exceeded";
+    case IBV_WC_REM_ACCESS_ERR: return "remote access error";
+    case IBV_WC_WR_FLUSH_ERR: return "Work Request Flushed Error";
+    default: return "another error";
+  }
+}
+
+const char* ibv_event_type_str(ibv_event_type event) {
+  return event == IBV_EVENT_DEVICE_FATAL ? "local catastrophic error" : "an event";
+}
+
+int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
+  if (!take_signal(context->async_fd)) return -1;
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  auto& events = fake_of(context)->events;
+  *event = events.front();
+  events.pop_front();
+  return 0;
+}
+
+void ibv_ack_async_event(ibv_async_event*) {}
+
+// ---- completion queues ----
+
+ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kCreateChannel)) return refuse<ibv_comp_channel>(error);
+  auto* made = new FakeChannel;
+  made->verbs.context = context;
+  made->verbs.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+  w.channels.insert(made);
+  return &made->verbs;
+}
+
+int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kDestroyChannel)) return error;
+  auto* fake = reinterpret_cast<FakeChannel*>(channel);
+  for (const FakeCq* cq : w.cqs) {
+    if (cq->verbs.channel == channel) return EBUSY;
+  }
+  w.channels.erase(fake);
+  ::close(channel->fd);
+  delete fake;
+  return 0;
+}
+
+ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* own, ibv_comp_channel* channel,
+                      int /*vector*/) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kCreateCq)) return refuse<ibv_cq>(error);
+  if (entries <= 0 || entries > fake_of(context)->device->facts.max_cqe)
+    return refuse<ibv_cq>(EINVAL);
+  auto* made = new FakeCq;
+  made->verbs.context = context;
+  made->verbs.channel = channel;
+  made->verbs.cq_context = own;
+  made->verbs.cqe = entries;
+  made->capacity = static_cast<size_t>(entries);
+  w.cqs.insert(made);
+  return &made->verbs;
+}
+
+int ibv_resize_cq(ibv_cq* cq, int entries) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kResizeCq)) return error;
+  if (entries > fake_of(cq->context)->device->facts.max_cqe) return EINVAL;
+  reinterpret_cast<FakeCq*>(cq)->capacity = static_cast<size_t>(entries);
+  return 0;
+}
+
+int ibv_destroy_cq(ibv_cq* cq) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kDestroyCq)) return error;
+  for (const auto& [number, qp] : w.qps) {
+    if (qp->verbs.send_cq == cq || qp->verbs.recv_cq == cq) return EBUSY;
+  }
+  auto* fake = reinterpret_cast<FakeCq*>(cq);
+  if (cq->channel != nullptr) std::erase(reinterpret_cast<FakeChannel*>(cq->channel)->events, cq);
+  w.cqs.erase(fake);
+  delete fake;
+  return 0;
+}
+
+int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** own) {
+  if (!take_signal(channel->fd)) return -1;
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  auto& events = reinterpret_cast<FakeChannel*>(channel)->events;
+  *cq = events.front();
+  *own = (*cq)->cq_context;
+  events.pop_front();
+  return 0;
+}
+
+void ibv_ack_cq_events(ibv_cq*, unsigned int) {}
+
+// ---- queue pairs ----
+
+ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kCreateSrq)) return refuse<ibv_srq>(error);
+  const Device& facts = fake_of(pd->context)->device->facts;
+  if (attributes->attr.max_wr > static_cast<uint32_t>(facts.max_srq_wr))
+    return refuse<ibv_srq>(EINVAL);
+  auto* made = new FakeSrq;
+  made->verbs.context = pd->context;
+  made->verbs.pd = pd;
+  made->capacity = attributes->attr.max_wr;
+  w.srqs.insert(made);
+  return &made->verbs;
+}
+
+int ibv_destroy_srq(ibv_srq* srq) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kDestroySrq)) return error;
+  for (const auto& [number, qp] : w.qps) {
+    if (qp->verbs.srq == srq) return EBUSY;
+  }
+  auto* fake = reinterpret_cast<FakeSrq*>(srq);
+  w.srqs.erase(fake);
+  delete fake;
+  return 0;
+}
+
+ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kCreateQp)) return refuse<ibv_qp>(error);
+  const Device& facts = fake_of(pd->context)->device->facts;
+  const ibv_qp_cap& cap = attributes->cap;
+  if (cap.max_inline_data > facts.max_inline ||
+      cap.max_send_wr > static_cast<uint32_t>(facts.max_qp_wr))
+    return refuse<ibv_qp>(EINVAL);
+  auto* made = new FakeQp;
+  made->cap = cap;
+  made->signals_all = attributes->sq_sig_all != 0;
+  made->verbs.context = pd->context;
+  made->verbs.qp_context = attributes->qp_context;
+  made->verbs.pd = pd;
+  made->verbs.send_cq = attributes->send_cq;
+  made->verbs.recv_cq = attributes->recv_cq;
+  made->verbs.srq = attributes->srq;
+  made->verbs.qp_num = w.next_qp++;
+  made->verbs.state = IBV_QPS_RESET;
+  made->verbs.qp_type = attributes->qp_type;
+  w.qps[made->verbs.qp_num] = made;
+  return &made->verbs;
+}
+
+int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kModifyQp)) return error;
+  FakeQp& fake = *reinterpret_cast<FakeQp*>(qp);
+  if (const int error = check_change(fake, *attributes, mask)) return error;
+  if ((mask & IBV_QP_DEST_QPN) != 0) fake.destination = attributes->dest_qp_num;
+  if ((mask & IBV_QP_QKEY) != 0) fake.qkey = attributes->qkey;
+  if ((mask & IBV_QP_ACCESS_FLAGS) != 0) fake.access = attributes->qp_access_flags;
+  qp->state = attributes->qp_state;
+  if (qp->state == IBV_QPS_ERR) flush_pair(qp);
+  return 0;
+}
+
+int ibv_destroy_qp(ibv_qp* qp) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kDestroyQp)) return error;
+  w.qps.erase(qp->qp_num);
+  delete reinterpret_cast<FakeQp*>(qp);
+  return 0;
+}
+
+ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kCreateAh)) return refuse<ibv_ah>(error);
+  const Device& facts = fake_of(pd->context)->device->facts;
+  if (facts.ethernet && attributes->is_global == 0) return refuse<ibv_ah>(EINVAL);
+  auto* made = new FakeAh;
+  made->verbs.context = pd->context;
+  made->verbs.pd = pd;
+  w.ahs.insert(made);
+  return &made->verbs;
+}
+
+int ibv_destroy_ah(ibv_ah* ah) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kDestroyAh)) return error;
+  auto* fake = reinterpret_cast<FakeAh*>(ah);
+  w.ahs.erase(fake);
+  delete fake;
+  return 0;
+}
+
+}  // extern "C"

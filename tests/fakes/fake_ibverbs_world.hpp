@@ -1,0 +1,136 @@
+// What the files of the fake share: its world, and the objects in it.
+#pragma once
+
+#include "tests/fakes/fake_ibverbs.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+namespace hydrant::fake_verbs {
+
+struct FakeDevice {
+  ibv_device verbs{};  // first: an ibv_device* of ours is a FakeDevice*
+  Device facts;
+};
+
+struct FakeContext {
+  verbs_context verbs{};
+  const FakeDevice* device = nullptr;
+  std::deque<ibv_async_event> events;
+};
+
+struct Failure {
+  int error = 0;
+  uint64_t at = 0;  // the count of calls at which it fails
+};
+
+struct FakeQp;
+
+struct FakeChannel {
+  ibv_comp_channel verbs{};
+  std::deque<ibv_cq*> events;
+};
+
+struct FakeCq {
+  ibv_cq verbs{};
+  struct Entry {
+    ibv_wc wc;
+    uint32_t sender = 0;    // the queue pair whose send queue it gives room in; 0: none
+    uint64_t position = 0;  // and up to where
+  };
+  std::deque<Entry> entries;
+  size_t capacity = 0;
+  bool is_armed = false;
+};
+
+struct Buffer {
+  uint64_t wr_id = 0;
+  ibv_sge piece{};
+};
+
+struct FakeSrq {
+  ibv_srq verbs{};
+  size_t capacity = 0;
+  std::deque<Buffer> buffers;
+};
+
+struct FakeAh {
+  ibv_ah verbs{};
+};
+
+// What is posted and not carried out yet.
+struct Work {
+  ibv_send_wr request{};
+  std::vector<ibv_sge> pieces;
+  std::vector<std::byte> data;  // taken at once, if inline
+  uint64_t position = 0;
+};
+
+struct FakeQp {
+  ibv_qp verbs{};
+  ibv_qp_cap cap{};
+  bool signals_all = false;
+  uint32_t destination = 0;
+  uint32_t qkey = 0;
+  unsigned access = 0;
+  std::deque<Work> work;
+  std::deque<Buffer> buffers;
+  uint64_t posted = 0;
+  uint64_t over = 0;  // as far as somebody has been told
+};
+
+struct World {
+  std::mutex mu;
+  std::vector<std::unique_ptr<FakeDevice>> devices;
+  Failure failures[kCalls];
+  uint64_t calls[kCalls] = {};
+  std::set<void*> lists;
+  std::set<ibv_context*> contexts;
+  std::set<ibv_pd*> pds;
+  std::map<uint32_t, ibv_mr*> mrs;  // by local key
+  uint32_t next_key = 0x100;
+  Registration last{};
+  std::map<ibv_mr*, unsigned> rights;
+
+  std::set<FakeChannel*> channels;
+  std::set<FakeCq*> cqs;
+  std::set<FakeSrq*> srqs;
+  std::map<uint32_t, FakeQp*> qps;  // by number
+  std::set<FakeAh*> ahs;
+  uint32_t next_qp = 0x11;
+  bool is_held = false;
+  ibv_wc_status work_failure = IBV_WC_SUCCESS;
+  uint64_t work_fails_in = 0;
+  uint32_t datagrams_to_lose = 0;
+  Traffic traffic;
+};
+
+World& world();
+
+// Counts a call; the errno with which it is to fail, or 0. Needs the lock.
+int enter(Call call);
+
+template <typename T>
+T* refuse(int error) {
+  errno = error;
+  return nullptr;
+}
+
+FakeContext* fake_of(ibv_context* context);
+// The operations that are called through the context.
+void fill_operations(verbs_context* context);
+// Everything that can move does. Needs the lock.
+void run();
+// What is posted on a queue pair that has failed comes back as flushed. Needs the lock.
+void flush_pair(ibv_qp* qp);
+
+}  // namespace hydrant::fake_verbs

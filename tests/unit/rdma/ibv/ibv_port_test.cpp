@@ -1,0 +1,140 @@
+#include "rdma/ibv/ibv_port.hpp"
+
+#include "tests/fakes/fake_ibverbs.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace hydrant::ibv {
+namespace {
+
+using fake_verbs::Call;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+fake_verbs::Gid gid(std::initializer_list<uint8_t> first, uint8_t last, ibv_gid_type type) {
+  fake_verbs::Gid made;
+  std::copy(first.begin(), first.end(), made.gid.raw);
+  made.gid.raw[15] = last;
+  made.type = type;
+  return made;
+}
+const fake_verbs::Gid kLinkLocal = gid({0xfe, 0x80}, 1, IBV_GID_TYPE_ROCE_V2);
+const fake_verbs::Gid kLinkLocal1 = gid({0xfe, 0x80}, 1, IBV_GID_TYPE_ROCE_V1);
+const fake_verbs::Gid kGlobal = gid({0x20, 0x01}, 1, IBV_GID_TYPE_ROCE_V2);
+const fake_verbs::Gid kIpv4 = fake_verbs::ipv4_gid(7);
+const fake_verbs::Gid kEmpty = gid({}, 0, IBV_GID_TYPE_ROCE_V2);
+
+class IbvPort : public ::testing::Test {
+ protected:
+  void SetUp() override { fake_verbs::reset(); }
+  void TearDown() override {
+    if (port_.device.context != nullptr) close_ibv_device(port_.device);
+    EXPECT_TRUE(fake_verbs::live().none());
+  }
+  Port port_;
+};
+
+TEST_F(IbvPort, TakesTheFirstThatIsUp) {
+  fake_verbs::add_device({.name = "down0", .state = IBV_PORT_DOWN});
+  fake_verbs::add_device({.name = "up0"});
+  ASSERT_EQ(open_port("", &port_), Status::kOk) << last_error_text();
+  EXPECT_STREQ(port_.name, "up0");
+  EXPECT_EQ(port_.number, 1);
+  EXPECT_TRUE(port_.is_ethernet);
+  EXPECT_EQ(port_.max_message_bytes, 1U << 20);
+}
+
+TEST_F(IbvPort, IpV4OfVersion2IsTheBestGid) {
+  EXPECT_EQ(rate_gid(kEmpty.gid, true), 0U);
+  EXPECT_GT(rate_gid(kIpv4.gid, true), rate_gid(kGlobal.gid, true));
+  EXPECT_GT(rate_gid(kGlobal.gid, true), rate_gid(kLinkLocal.gid, true));
+  EXPECT_GT(rate_gid(kLinkLocal.gid, true), rate_gid(kIpv4.gid, false));
+  fake_verbs::Gid ipv4_version_1 = kIpv4;
+  ipv4_version_1.type = IBV_GID_TYPE_ROCE_V1;
+  fake_verbs::add_device(
+      {.gids = {kLinkLocal1, kLinkLocal, ipv4_version_1, kIpv4, kGlobal, kEmpty}});
+  ASSERT_EQ(open_port("", &port_), Status::kOk);
+  EXPECT_EQ(port_.gid_index, 3);
+  EXPECT_EQ(std::memcmp(port_.gid.raw, kIpv4.gid.raw, 16), 0);
+}
+
+TEST_F(IbvPort, TheFirstOfEqualGidsIsTaken) {
+  fake_verbs::add_device({.gids = {kLinkLocal, fake_verbs::ipv4_gid(1), fake_verbs::ipv4_gid(2)}});
+  ASSERT_EQ(open_port("", &port_), Status::kOk);
+  EXPECT_EQ(port_.gid_index, 1);
+}
+
+TEST_F(IbvPort, KnobNamesDevicePortAndGid) {
+  fake_verbs::add_device({.name = "a"});
+  fake_verbs::add_device({.name = "b", .ports = 2, .gids = {kIpv4, kLinkLocal}});
+  ASSERT_EQ(open_port("b:2:1", &port_), Status::kOk) << last_error_text();
+  EXPECT_STREQ(port_.name, "b");
+  EXPECT_EQ(port_.number, 2);
+  EXPECT_EQ(port_.gid_index, 1);
+}
+
+TEST_F(IbvPort, KnobIsAListInOrderOfPreference) {
+  fake_verbs::add_device({.name = "a"});
+  fake_verbs::add_device({.name = "b"});
+  ASSERT_EQ(open_port("none,b:1,*", &port_), Status::kOk);
+  EXPECT_STREQ(port_.name, "b");
+}
+
+TEST_F(IbvPort, NonsenseIsABadArgument) {
+  fake_verbs::add_device({});
+  for (const char* text : {":", "a:", "a:x", "a:1:x", "a:0", "a:1:256", ",a", "a:1:2:3", "a:999"}) {
+    EXPECT_EQ(open_port(text, &port_),
+              std::strcmp(text, "a:") == 0 ? Status::kUnsupported : Status::kBadArg)
+        << text;
+  }
+  EXPECT_THAT(last_error_text(), HasSubstr("DEVICE[:PORT[:GID]]"));
+}
+
+TEST_F(IbvPort, WhatIsMissingIsSaid) {
+  EXPECT_EQ(open_port("", &port_), Status::kUnsupported);
+  EXPECT_THAT(last_error_text(), AllOf(HasSubstr("no verbs device"), HasSubstr("0 of")));
+  fake_verbs::add_device({.name = "d"});
+  EXPECT_EQ(open_port("x", &port_), Status::kUnsupported);
+  EXPECT_THAT(last_error_text(), AllOf(HasSubstr("'x'"), HasSubstr("HYDRANT_IBV_PORTS")));
+  EXPECT_EQ(open_port("d:2", &port_), Status::kUnsupported);
+  EXPECT_THAT(last_error_text(), HasSubstr("no port 2"));
+  EXPECT_EQ(open_port("d:1:9", &port_), Status::kUnsupported);
+  EXPECT_THAT(last_error_text(), HasSubstr("no GID 9"));
+  fake_verbs::reset();
+  fake_verbs::add_device({.state = IBV_PORT_DOWN});
+  EXPECT_EQ(open_port("", &port_), Status::kUnsupported);
+  EXPECT_THAT(last_error_text(), HasSubstr("port 1 is down"));
+  fake_verbs::reset();
+  fake_verbs::add_device({.gids = {kEmpty}});
+  EXPECT_EQ(open_port("", &port_), Status::kUnsupported);
+  EXPECT_THAT(last_error_text(), HasSubstr("no usable GID"));
+  fake_verbs::reset();
+  fake_verbs::add_device({.ethernet = false, .lid = 0});
+  EXPECT_EQ(open_port("", &port_), Status::kUnsupported);
+  EXPECT_THAT(last_error_text(), HasSubstr("no subnet manager"));
+}
+
+TEST_F(IbvPort, InfiniBandNeedsNoGid) {
+  fake_verbs::add_device({.ethernet = false, .lid = 12, .gids = {}});
+  ASSERT_EQ(open_port("", &port_), Status::kOk) << last_error_text();
+  EXPECT_EQ(port_.lid, 12);
+  EXPECT_FALSE(port_.is_ethernet);
+}
+
+TEST_F(IbvPort, EveryCallMayFail) {
+  fake_verbs::add_device({.name = "only0"});
+  for (const Call call : {Call::kGetDeviceList, Call::kOpenDevice, Call::kAllocPd,
+                          Call::kQueryDevice, Call::kQueryPort, Call::kQueryGid}) {
+    fake_verbs::fail_call(call, EIO);
+    EXPECT_EQ(open_port("", &port_), Status::kUnsupported) << static_cast<int>(call);
+    EXPECT_STRNE(last_error_text(), "");
+    EXPECT_TRUE(fake_verbs::live().none());
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::ibv
