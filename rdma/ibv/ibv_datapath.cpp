@@ -1,0 +1,270 @@
+// Posting, and nothing else: no allocation, no system call of ours. Everything here runs under the lock of
+// the peer that it posts to.
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/ibv/ibv_transport.hpp"
+
+#include <cstring>
+
+namespace hydrant {
+
+using ibv::Header;
+using ibv::Peer;
+using ibv::SendRecord;
+
+namespace {
+
+// A message with a cell takes two entries of the send queue, and one is kept for telling of credits.
+constexpr uint32_t kMostEntries = 3;
+
+ibv_sge piece_of(const std::byte* data, uint32_t bytes, uint32_t lkey) noexcept {
+  return {reinterpret_cast<uintptr_t>(data), bytes, lkey};
+}
+
+}  // namespace
+
+// ---- room ----
+
+Status IbvTransport::may_send(Peer& peer, Lane lane) noexcept {
+  const auto index = static_cast<uint32_t>(lane);
+  const Peer::State state = peer.state.load(std::memory_order_acquire);
+  if (state != Peer::State::kOpen) [[unlikely]]
+    return state == Peer::State::kLost ? why_lost(peer) : Status::kNotReady;
+  // Puts are there before what is committed later; and a lane keeps its order.
+  if (peer.stalled[index].is_there || peer.first_waiting != nullptr) [[unlikely]]
+    return Status::kNotReady;
+  const uint64_t under_way =
+      peer.sent[index] - peer.acknowledged[index].load(std::memory_order_acquire);
+  if (under_way >= options_.credits) [[unlikely]]
+    return Status::kNotReady;
+  if (room_in_queue(peer) < kMostEntries || peer.free_slot_count == 0) [[unlikely]]
+    return Status::kNotReady;
+  return Status::kOk;
+}
+
+uint32_t IbvTransport::next_landing(const Peer& peer, Lane lane) const noexcept {
+  const auto index = static_cast<uint32_t>(lane);
+  return index * options_.landings +
+         static_cast<uint32_t>(peer.landings_sent[index] % options_.landings);
+}
+
+bool IbvTransport::has_landing(Peer& peer, Lane lane) noexcept {
+  return peer.acknowledged[static_cast<uint32_t>(lane)].load(std::memory_order_acquire) >=
+         peer.landing_free_after[next_landing(peer, lane)];
+}
+
+Status IbvTransport::reserve(Rank rank, Lane lane, uint32_t bytes,
+                             Outgoing* room) noexcept HYDRANT_NO_TSA {
+  if (bytes > options_.eager_bytes) [[unlikely]]
+    return fail(Status::kBadArg, "a message of %u bytes; the most is %u", bytes,
+                options_.eager_bytes);
+  Peer* peer = peer_of(rank);
+  if (peer == nullptr) [[unlikely]]
+    return contact(rank);
+  if (threaded_) peer->lock.lock();
+  const Status status = may_send(*peer, lane);
+  if (status != Status::kOk) [[unlikely]] {
+    if (threaded_) peer->lock.unlock();
+    return status;
+  }
+  const uint32_t slot = peer->free_slots[--peer->free_slot_count];
+  room->head = slot_of(*peer, slot) + ibv::kHeaderBytes;
+  room->state[0] = reinterpret_cast<uintptr_t>(peer);
+  room->state[1] = static_cast<uint64_t>(lane) | uint64_t{slot} << 8;
+  room->state[2] = bytes;
+  return Status::kOk;
+}
+
+void IbvTransport::commit(Outgoing& room, uint32_t tag) noexcept {
+  finish_commit(room, tag, nullptr, 0);
+}
+
+void IbvTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
+                                    uint32_t bytes) noexcept {
+  finish_commit(room, tag, &cell, bytes);
+}
+
+inline void IbvTransport::finish_commit(Outgoing& room, uint32_t tag, const Cell* cell,
+                                        uint32_t bytes) noexcept HYDRANT_NO_TSA {
+  Peer& peer = *reinterpret_cast<Peer*>(room.state[0]);
+  const auto lane = static_cast<Lane>(room.state[1] & 0xff);
+  const auto slot = static_cast<uint32_t>(room.state[1] >> 8);
+  const auto head_bytes = static_cast<uint32_t>(room.state[2]);
+  const uint32_t flags =
+      (lane == Lane::kReply ? Header::kReplyLane : 0) | (cell != nullptr ? Header::kHasCell : 0);
+  const uint32_t word = tag | flags << 24;
+  bool stalls = false;
+  if (peer.state.load(std::memory_order_acquire) == Peer::State::kLost) [[unlikely]] {
+    give_slot_back(peer, slot);
+    if (cell != nullptr) drop_cell(lane, *cell);
+  } else if (cell != nullptr && !has_landing(peer, lane)) [[unlikely]] {
+    stalls = true;
+    peer.stalled[static_cast<uint32_t>(lane)] = {
+        true, static_cast<uint16_t>(slot), word, head_bytes, *cell, bytes};
+  } else {
+    send_message(peer, lane, slot, word, head_bytes, cell, bytes);
+  }
+  if (threaded_) peer.lock.unlock();
+  if (stalls) [[unlikely]] {
+    counts_.stalls.fetch_add(1, std::memory_order_relaxed);
+    add_chore(peer);
+  }
+}
+
+// ---- posting ----
+
+// The record of the next entry of the send queue; `request` is to be posted as that entry. Entries that
+// nobody waits for are told of in passing, by the next one that is.
+SendRecord& IbvTransport::next_record(Peer& peer, ibv_send_wr* request, bool signal) noexcept {
+  SendRecord& record = peer.records[peer.posted % options_.send_depth];
+  record.position = peer.posted;
+  record.operation = nullptr;
+  record.slot = record.cell = SendRecord::kNone;
+  ++peer.posted;
+  request->wr_id = reinterpret_cast<uintptr_t>(&record) | 1;
+  if (signal || peer.posted - peer.signalled >= options_.send_depth / 4) {
+    request->send_flags |= IBV_SEND_SIGNALED;
+    peer.signalled = peer.posted;
+  }
+  return record;
+}
+
+// False: the adapter takes nothing any more. What was to be posted never is: its records stay until the
+// queue pair, which is shut now, has told of those before.
+bool IbvTransport::hand_over(Peer& peer, ibv_send_wr* first, uint32_t count) noexcept {
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(peer.queue.get(), first, &bad);
+  if (error == 0) [[likely]]
+    return true;
+  uint32_t refused = 0;
+  for (const ibv_send_wr* request = bad != nullptr ? bad : first; request != nullptr;
+       request = request->next)
+    ++refused;
+  if (refused > count) refused = count;
+  log_error("%s: what is sent to rank %u is not taken: %s", port_.name, peer.rank,
+            errno_text(error));
+  for (uint32_t i = 0; i < refused; ++i) {
+    SendRecord& record = peer.records[(peer.posted - 1) % options_.send_depth];
+    if (record.slot != SendRecord::kNone) give_slot_back(peer, record.slot);
+    if (record.cell != SendRecord::kNone) drop_cell(record.lane, {nullptr, 0, record.cell});
+    --peer.posted;
+  }
+  if (peer.signalled > peer.posted) peer.signalled = peer.posted;
+  peer.is_shut.store(true, std::memory_order_release);
+  add_chore(peer);
+  return false;
+}
+
+inline void IbvTransport::write_header(Peer& peer, uint32_t slot, uint32_t word,
+                                       uint32_t head_bytes) noexcept {
+  Header header;
+  header.word = word;
+  header.from = self_;
+  header.head_bytes = static_cast<uint16_t>(head_bytes);
+  for (std::atomic<uint32_t>& untold : peer.untold_landings) {
+    // Before the look at what is taken, where receivers count last: none is forgotten.
+    if (untold.load(std::memory_order_relaxed) != 0) untold.exchange(0, std::memory_order_acq_rel);
+  }
+  for (uint32_t i = 0; i < ibv::kCounters; ++i) {
+    const uint64_t taken = peer.taken[i].load(std::memory_order_acquire);
+    header.taken[i] = static_cast<uint16_t>(taken);
+    peer.told[i].store(taken, std::memory_order_relaxed);
+  }
+  std::memcpy(slot_of(peer, slot), &header, sizeof header);
+}
+
+void IbvTransport::send_message(Peer& peer, Lane lane, uint32_t slot, uint32_t word,
+                                uint32_t head_bytes, const Cell* cell,
+                                uint32_t payload_bytes) noexcept {
+  const auto index = static_cast<uint32_t>(lane);
+  write_header(peer, slot, word, head_bytes);
+  std::byte* const message = slot_of(peer, slot);
+  const uint32_t bytes = ibv::kHeaderBytes + head_bytes;
+  ibv_sge piece = piece_of(message, bytes, peer.buffers.lkey());
+  ibv_send_wr request{};
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  if (bytes <= options_.inline_bytes) request.send_flags = IBV_SEND_INLINE;
+
+  ibv_send_wr* first = &request;
+  uint32_t count = 1;
+  ibv_sge payload{};
+  ibv_send_wr write{};
+  ++peer.sent[index];
+  if (cell != nullptr) [[unlikely]] {
+    const uint32_t landing = next_landing(peer, lane);
+    Header header;
+    std::memcpy(&header, message, sizeof header);
+    header.payload_bytes = payload_bytes;
+    header.landing = static_cast<uint16_t>(landing);
+    std::memcpy(message, &header, sizeof header);
+    peer.landing_free_after[landing] = peer.sent[index];
+    ++peer.landings_sent[index];
+    if (payload_bytes != 0) {
+      payload = piece_of(cell->data, payload_bytes, cells_[index].memory.lkey());
+      write.sg_list = &payload;
+      write.num_sge = 1;
+      write.opcode = IBV_WR_RDMA_WRITE;
+      write.wr.rdma.remote_addr = peer.their_landings + uint64_t{landing} * options_.cell_bytes;
+      write.wr.rdma.rkey = peer.their_landing_key;
+      write.next = &request;
+      (void)next_record(peer, &write, false);
+      first = &write;
+      count = 2;
+    }
+  }
+  SendRecord& record = next_record(peer, &request, cell != nullptr);
+  record.slot = static_cast<uint16_t>(slot);
+  record.lane = lane;
+  if (cell != nullptr) record.cell = static_cast<uint16_t>(cell->index);
+  if (!hand_over(peer, first, count)) return;
+  if ((request.send_flags & IBV_SEND_INLINE) != 0) {
+    // It has left its slot.
+    record.slot = SendRecord::kNone;
+    give_slot_back(peer, slot);
+  }
+}
+
+// ---- credits ----
+
+uint64_t IbvTransport::untold(const Peer& peer, uint32_t counter) noexcept {
+  return peer.taken[counter].load(std::memory_order_relaxed) -
+         peer.told[counter].load(std::memory_order_relaxed);
+}
+
+bool IbvTransport::credit_is_due(const Peer& peer) const noexcept {
+  if (untold(peer, ibv::kControlLane) >= kControlCredits / 2) return true;
+  for (uint32_t lane = 0; lane < kLaneCount; ++lane) {
+    if (untold(peer, lane) >= options_.credits / 2 ||
+        peer.untold_landings[lane].load(std::memory_order_relaxed) >= options_.landings / 2)
+      return true;
+  }
+  return false;
+}
+
+// Nothing but a header. False: there is no room for it now.
+bool IbvTransport::send_control(Peer& peer) noexcept {
+  const uint64_t under_way = peer.sent[ibv::kControlLane] -
+                             peer.acknowledged[ibv::kControlLane].load(std::memory_order_acquire);
+  // The last ones are for answers to control messages: of two that have much to tell, none waits for ever.
+  const bool is_answer = untold(peer, ibv::kControlLane) >= kControlCredits / 2;
+  const uint64_t most = is_answer ? kControlCredits : kControlCredits - 2;
+  if (under_way >= most || room_in_queue(peer) == 0 || peer.free_slot_count == 0) return false;
+  const uint32_t slot = peer.free_slots[--peer.free_slot_count];
+  write_header(peer, slot, Header::kControl << 24, 0);
+  ibv_sge piece = piece_of(slot_of(peer, slot), ibv::kHeaderBytes, peer.buffers.lkey());
+  ibv_send_wr request{};
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  if (ibv::kHeaderBytes <= options_.inline_bytes) request.send_flags = IBV_SEND_INLINE;
+  SendRecord& record = next_record(peer, &request, false);
+  record.slot = static_cast<uint16_t>(slot);
+  ++peer.sent[ibv::kControlLane];
+  counts_.control.fetch_add(1, std::memory_order_relaxed);
+  (void)hand_over(peer, &request, 1);
+  return true;
+}
+
+}  // namespace hydrant

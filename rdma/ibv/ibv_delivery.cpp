@@ -1,0 +1,139 @@
+// From the completion queue to the receiver: messages wait in a queue per peer and lane, so that a thread
+// that takes replies only, or is inside a handler, keeps nobody's order and nobody's reply from its way.
+#include "rdma/ibv/ibv_transport.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hydrant {
+
+using ibv::Arrivals;
+using ibv::Header;
+using ibv::Peer;
+using ibv::Received;
+
+uint32_t IbvTransport::poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept {
+  const uint32_t polls = polls_.load(std::memory_order_relaxed) + 1;
+  polls_.store(polls, std::memory_order_relaxed);
+  if (any_buried_.load(std::memory_order_relaxed)) [[unlikely]]
+    bury_waiting();
+  uint32_t done = 0;
+  (void)drain(&done);
+  if (connecting_count_.load(std::memory_order_relaxed) != 0 || polls % kPollsBetweenGreetings == 0)
+    (void)shake_hands();
+  if (polls % kPollsBetweenEvents == 0) [[unlikely]]
+    read_events();
+  if (unposted_.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+    recycle_unposted();
+
+  // Replies first, as they free what requests wait for; but requests keep a quarter of the budget. One too
+  // small to be shared goes to the requests every fourth time.
+  const uint32_t kept =
+      replies_only ? 0 : (budget >= 4 ? budget / 4 : (polls % 4 == 0 ? budget : 0));
+  uint32_t delivered = deliver_lane(Lane::kReply, receiver, budget - kept);
+  if (!replies_only && delivered < budget)
+    delivered += deliver_lane(Lane::kRequest, receiver, budget - delivered);
+  if (chores_.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+    do_chores();
+  return done + delivered;
+}
+
+void IbvTransport::enqueue(Peer& peer, Lane lane, Received& received) noexcept {
+  const auto index = static_cast<uint32_t>(lane);
+  Arrivals& arrivals = peer.arrivals[index];
+  received.next = nullptr;
+  const Guard guard(ready_lock_, threaded_);
+  (arrivals.first == nullptr ? arrivals.first : arrivals.last->next) = &received;
+  arrivals.last = &received;
+  if (arrivals.is_claimed) return;
+  arrivals.is_claimed = true;
+  make_ready(peer, lane);
+}
+
+// Under the ready lock.
+void IbvTransport::make_ready(Peer& peer, Lane lane) noexcept {
+  const auto index = static_cast<uint32_t>(lane);
+  peer.arrivals[index].next_ready = nullptr;
+  (first_ready_[index] == nullptr ? first_ready_[index]
+                                  : last_ready_[index]->arrivals[index].next_ready) = &peer;
+  last_ready_[index] = &peer;
+  ready_[index].fetch_add(1, std::memory_order_relaxed);
+}
+
+// Goes round those who have something, each once.
+uint32_t IbvTransport::deliver_lane(Lane lane, Receiver& receiver, uint32_t budget) noexcept {
+  const auto index = static_cast<uint32_t>(lane);
+  uint32_t done = 0;
+  for (uint32_t peers = ready_[index].load(std::memory_order_relaxed); peers != 0 && done < budget;
+       --peers) {
+    Peer* peer = nullptr;
+    {
+      const Guard guard(ready_lock_, threaded_);
+      peer = first_ready_[index];
+      if (peer == nullptr) return done;
+      first_ready_[index] = peer->arrivals[index].next_ready;
+      ready_[index].fetch_sub(1, std::memory_order_relaxed);
+    }
+    done += deliver_from(*peer, lane, receiver, std::min(budget - done, kVisitMost));
+  }
+  return done;
+}
+
+// By the one thread that has claimed the lane of this peer; others, and this one's own polls inside a
+// handler, pass it by.
+uint32_t IbvTransport::deliver_from(Peer& peer, Lane lane, Receiver& receiver,
+                                    uint32_t budget) noexcept {
+  const auto index = static_cast<uint32_t>(lane);
+  Arrivals& arrivals = peer.arrivals[index];
+  const bool is_buried = buried_[peer.rank].load(std::memory_order_acquire);
+  Incoming message;
+  message.from = peer.rank;
+  message.lane = lane;
+  Received* empty[kVisitMost];
+  uint32_t count = 0;
+  uint32_t landings = 0;
+  for (; count < budget; ++count) {
+    if (arrivals.taken == nullptr) {
+      const Guard guard(ready_lock_, threaded_);
+      arrivals.taken = arrivals.first;
+      arrivals.first = arrivals.last = nullptr;
+    }
+    Received* const received = arrivals.taken;
+    if (received == nullptr) break;
+    arrivals.taken = received->next;
+    empty[count] = received;
+    Header header;
+    std::memcpy(&header, received->data, sizeof header);
+    message.tag = header.tag();
+    message.head = received->data + ibv::kHeaderBytes;
+    message.head_room = header.head_bytes;
+    message.payload = nullptr;
+    message.payload_room = 0;
+    if ((header.flags() & Header::kHasCell) != 0) {
+      message.payload = peer.landings.data() + size_t{header.landing} * options_.cell_bytes;
+      message.payload_room = header.payload_bytes;
+      ++landings;
+    }
+    if (!is_buried) receiver.deliver(message);
+  }
+  if (count != 0) recycle(empty, count);
+  // After what is taken is counted: see write_header().
+  if (landings != 0) peer.untold_landings[index].fetch_add(landings, std::memory_order_release);
+  {
+    const Guard guard(ready_lock_, threaded_);
+    if (arrivals.taken != nullptr || arrivals.first != nullptr) {
+      make_ready(peer, lane);
+    } else {
+      arrivals.is_claimed = false;
+    }
+  }
+  if (credit_is_due(peer)) add_chore(peer);
+  return is_buried ? 0 : count;
+}
+
+bool IbvTransport::any_arrival() const noexcept {
+  return ready_[0].load(std::memory_order_relaxed) != 0 ||
+         ready_[1].load(std::memory_order_relaxed) != 0;
+}
+
+}  // namespace hydrant

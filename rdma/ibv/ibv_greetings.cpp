@@ -1,0 +1,255 @@
+// How a queue pair is connected: by datagrams that each side repeats until it knows that the other can
+// receive. Both may begin; each has one queue pair for the other, so that greetings that cross are one
+// connection as well.
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/ibv/ibv_transport.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hydrant {
+
+using ibv::Greeting;
+using ibv::Peer;
+
+namespace {
+
+constexpr uint64_t kCardNs = 10'000'000'000;
+constexpr uint64_t kLongestIntervalNs = 500'000'000;
+
+}  // namespace
+
+// Asks the launcher for the rank's card, makes a queue pair, and greets.
+Status IbvTransport::contact(Rank rank) noexcept {
+  if (rank == self_)
+    return fail(Status::kBadArg, "a message to oneself does not go through the transport");
+  if (rank >= ranks_)
+    return fail(Status::kBadArg, "rank %u does not exist; the job has %u", rank, ranks_);
+  if (buried_[rank].load(std::memory_order_acquire))
+    return fail(Status::kBroken, "rank %u is gone: the job has buried it", rank);
+  const MutexLock lock(contact_mu_);
+  if (peer_of(rank) != nullptr) return Status::kNotReady;
+  std::byte bytes[ibv::kCardBytes + 1];
+  size_t length = 0;
+  Status status = bootstrap_.get(rank, kCardKey, bytes, &length, now_ns() + kCardNs);
+  if (status == Status::kNotReady)
+    return fail(Status::kBroken, "rank %u has no card of verbs: it talks by something else", rank);
+  ibv::Card card;
+  if (status == Status::kOk) {
+    status = ibv::decode_card({bytes, std::min(length, sizeof bytes)}, &card);
+    if (status != Status::kOk) status = Status::kBroken;
+  }
+  Peer* peer = nullptr;
+  if (status == Status::kOk) status = make_peer(rank, card, &peer);
+  if (status != Status::kOk) return add_context(status, "first contact with rank %u", rank);
+  start_connecting(*peer);
+  return Status::kNotReady;
+}
+
+void IbvTransport::start_connecting(Peer& peer) noexcept {
+  peer.greeting_interval_ns = options_.greeting_ns;
+  peer.gives_up_ns = now_ns() + options_.connect_ns;
+  peer.next_connecting = connecting_;
+  connecting_ = &peer;
+  connecting_count_.fetch_add(1, std::memory_order_relaxed);
+  repeat_greetings(now_ns());
+}
+
+// False if there is no room for it now.
+bool IbvTransport::greet(Peer& peer) noexcept {
+  if (datagram_sends_ == kDatagramSends) return false;
+  Greeting greeting;
+  greeting.card.address.nonce = nonce_;
+  greeting.card.address.datagram_queue = datagrams_->qp_num;
+  greeting.card.address.lid = port_.lid;
+  greeting.card.address.mtu = static_cast<uint8_t>(port_.mtu);
+  greeting.card.address.is_ethernet = port_.is_ethernet ? 1 : 0;
+  greeting.card.address.gid = port_.gid;
+  greeting.card.geometry = geometry();
+  greeting.to_nonce = peer.card.address.nonce;
+  greeting.from = self_;
+  greeting.to = peer.rank;
+  greeting.queue_pair = peer.queue->qp_num;
+  greeting.sequence = peer.first_sequence;
+  greeting.landing = reinterpret_cast<uintptr_t>(peer.landings.data());
+  greeting.landing_key = peer.landings.rkey();
+  greeting.heard = peer.heard;
+  greeting.open = peer.state.load(std::memory_order_acquire) == Peer::State::kOpen;
+
+  std::byte* slot = datagram_memory_.data() +
+                    size_t{kDatagrams + next_datagram_ % kDatagramSends} * kDatagramBytes;
+  ibv::encode_greeting(greeting, slot);
+  ibv_sge piece{reinterpret_cast<uintptr_t>(slot), ibv::kGreetingBytes, datagram_memory_.lkey()};
+  ibv_send_wr request{};
+  request.wr_id = kDatagrams;
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.wr.ud.ah = peer.address.get();
+  request.wr.ud.remote_qpn = peer.card.address.datagram_queue;
+  request.wr.ud.remote_qkey = kGreetingKey;
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(datagrams_.get(), &request, &bad);
+  if (error != 0) {
+    static RateLimit limit(RateLimit::kSecond);
+    log_warning(limit, "%s: a greeting to rank %u cannot be sent: %s; trying again", port_.name,
+                peer.rank, errno_text(error));
+    return false;
+  }
+  ++datagram_sends_;
+  ++next_datagram_;
+  counts_.greetings.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+Status IbvTransport::post_datagram_receive(uint32_t index) noexcept {
+  std::byte* buffer = datagram_memory_.data() + size_t{index} * kDatagramBytes;
+  ibv_sge piece{reinterpret_cast<uintptr_t>(buffer), kDatagramBytes, datagram_memory_.lkey()};
+  ibv_recv_wr request{};
+  request.wr_id = index;
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(datagrams_.get(), &request, &bad);
+  if (error == 0) return Status::kOk;
+  return fail(Status::kResource, "%s: a buffer for greetings cannot be posted: %s", port_.name,
+              errno_text(error));
+}
+
+// Greetings that have come, and those that are to be repeated. Answers how many came.
+uint32_t IbvTransport::shake_hands() noexcept {
+  if (!contact_mu_.try_lock()) return 0;
+  ibv_wc completions[kBatch];
+  const int count = ibv_poll_cq(datagram_completions_.get(), kBatch, completions);
+  for (int i = 0; i < count; ++i) hear(completions[i]);
+  if (connecting_ != nullptr) repeat_greetings(now_ns());
+  contact_mu_.unlock();
+  return count > 0 ? static_cast<uint32_t>(count) : 0;
+}
+
+void IbvTransport::hear(const ibv_wc& completion) noexcept {
+  if (completion.wr_id >= kDatagrams) {
+    --datagram_sends_;  // lost or not: it is repeated
+    return;
+  }
+  const auto index = static_cast<uint32_t>(completion.wr_id);
+  Greeting greeting;
+  Status status = Status::kBadArg;
+  if (completion.status == IBV_WC_SUCCESS && completion.byte_len >= kGrhBytes &&
+      completion.byte_len <= kDatagramBytes) {
+    const std::byte* buffer = datagram_memory_.data() + size_t{index} * kDatagramBytes;
+    status = ibv::decode_greeting({buffer + kGrhBytes, completion.byte_len - kGrhBytes}, &greeting);
+    if (status == Status::kOk && (greeting.to != self_ || greeting.to_nonce != nonce_ ||
+                                  greeting.from >= ranks_ || greeting.from == self_)) {
+      status = fail(Status::kBadArg, "a greeting from rank %u to rank %u of another job",
+                    greeting.from, greeting.to);
+    }
+  }
+  // The buffer is empty from here on.
+  if (post_datagram_receive(index) != Status::kOk) log_warning("%s", last_error_text());
+  if (status == Status::kOk) {
+    answer(greeting);
+    return;
+  }
+  counts_.strangers.fetch_add(1, std::memory_order_relaxed);
+  if (log_enabled(LogLevel::kDebug))
+    log_debug("verbs: a datagram is ignored: %s", last_error_text());
+}
+
+void IbvTransport::answer(const Greeting& greeting) noexcept {
+  if (buried_[greeting.from].load(std::memory_order_acquire)) return;
+  Peer* peer = peer_of(greeting.from);
+  if (peer == nullptr) {
+    if (make_peer(greeting.from, greeting.card, &peer) != Status::kOk) {
+      static RateLimit limit(RateLimit::kSecond);
+      log_warning(limit, "rank %u cannot be connected: %s", greeting.from, last_error_text());
+      return;
+    }
+    start_connecting(*peer);
+  }
+  if (peer->card.address.nonce != greeting.card.address.nonce ||
+      peer->state.load(std::memory_order_acquire) == Peer::State::kLost) {
+    counts_.strangers.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  if (!peer->heard && connect(*peer, greeting) != Status::kOk) {
+    log_warning("%s", last_error_text());
+    lose(*peer, "its queue pair could not be connected");
+    return;
+  }
+  if (greeting.heard) now_open(*peer);
+  if (!greeting.open) (void)greet(*peer);
+}
+
+// The peer can receive. Also called when a message has come: whoever sends has heard.
+void IbvTransport::now_open(Peer& peer) noexcept {
+  Peer::State expected = Peer::State::kConnecting;
+  if (peer.state.compare_exchange_strong(expected, Peer::State::kOpen, std::memory_order_acq_rel))
+    counts_.connected.fetch_add(1, std::memory_order_relaxed);
+}
+
+void IbvTransport::repeat_greetings(uint64_t now) noexcept {
+  uint64_t next_ns = UINT64_MAX;
+  for (Peer** link = &connecting_; *link != nullptr;) {
+    Peer& peer = **link;
+    bool is_over = peer.state.load(std::memory_order_acquire) != Peer::State::kConnecting;
+    if (!is_over && now >= peer.gives_up_ns) {
+      log_warning("rank %u has not answered for %llu ms: %s port %u, its queue for greetings %u",
+                  peer.rank, static_cast<unsigned long long>(options_.connect_ns / 1'000'000),
+                  port_.name, port_.number, peer.card.address.datagram_queue);
+      lose(peer, "it has not answered when it was to be connected");
+      is_over = true;
+    }
+    if (is_over) {
+      *link = peer.next_connecting;
+      connecting_count_.fetch_sub(1, std::memory_order_relaxed);
+      continue;
+    }
+    if (now >= peer.next_greeting_ns) {
+      (void)greet(peer);
+      peer.next_greeting_ns = now + peer.greeting_interval_ns;
+      peer.greeting_interval_ns = std::min(peer.greeting_interval_ns * 2, kLongestIntervalNs);
+    }
+    next_ns = std::min({next_ns, peer.next_greeting_ns, peer.gives_up_ns});
+    link = &peer.next_connecting;
+  }
+  next_greeting_ns_.store(next_ns, std::memory_order_relaxed);
+}
+
+// ---- what the device says of itself ----
+
+void IbvTransport::read_events() noexcept {
+  ibv_async_event event{};
+  while (ibv_get_async_event(port_.device.context, &event) == 0) {
+    const char* text = ibv_event_type_str(event.event_type);
+    switch (event.event_type) {
+      case IBV_EVENT_DEVICE_FATAL:
+      case IBV_EVENT_CQ_ERR:
+      case IBV_EVENT_SRQ_ERR:
+        log_error("verbs device %s has failed: %s", port_.name, text);
+        lose_all("the verbs device has failed");
+        break;
+      case IBV_EVENT_QP_FATAL:
+      case IBV_EVENT_QP_REQ_ERR:
+      case IBV_EVENT_QP_ACCESS_ERR:
+      case IBV_EVENT_PATH_MIG_ERR: {
+        auto* peer = static_cast<Peer*>(event.element.qp->qp_context);
+        if (peer == nullptr) break;
+        log_warning("the queue pair to rank %u has failed: %s", peer->rank, text);
+        lose(*peer, "its queue pair has failed");
+        break;
+      }
+      case IBV_EVENT_PORT_ERR:
+        // What is under way waits as long as the queue pairs repeat their packets, and then fails.
+        if (event.element.port_num == port_.number)
+          log_warning("%s port %u is down", port_.name, port_.number);
+        break;
+      default: log_debug("%s: %s", port_.name, text); break;
+    }
+    ibv_ack_async_event(&event);
+  }
+}
+
+}  // namespace hydrant

@@ -1,0 +1,144 @@
+// One peer: its queue pair, what is under way on it, and what has come from it. Made at first contact, kept
+// for the transport's life.
+#pragma once
+
+#include "rdma/ibv/ibv_wire.hpp"
+#include "rdma/ibv/verbs_memory.hpp"
+#include "rdma/ibv/verbs_objects.hpp"
+#include "rdma/spin_flag.hpp"
+#include "rdma/transport.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace hydrant::ibv {
+
+struct Peer;
+
+// A put or get between pinned memory. Under its peer's lock.
+struct Operation {
+  Transport::Completion* completion = nullptr;
+  Peer* peer = nullptr;
+  uintptr_t local = 0;
+  uintptr_t remote = 0;
+  size_t left = 0;  // bytes that are not posted yet
+  uint32_t lkey = 0;
+  uint32_t rkey = 0;
+  uint32_t under_way = 0;  // pieces that are posted and not over
+  bool is_put = false;
+  bool is_posted = false;  // all of it
+  Status status = Status::kOk;
+  Operation* next = nullptr;
+};
+
+// What stands at one position of a send queue: given back when that position is over.
+struct SendRecord {
+  static constexpr uint16_t kNone = UINT16_MAX;
+
+  Peer* peer = nullptr;
+  uint64_t position = 0;
+  Operation* operation = nullptr;
+  uint16_t slot = kNone;
+  uint16_t cell = kNone;  // of the lane below
+  Lane lane = Lane::kRequest;
+};
+
+// A buffer of the shared receive queue, with the message that is in it.
+struct Received {
+  std::byte* data = nullptr;
+  uint32_t lkey = 0;
+  Received* next = nullptr;
+  Peer* peer =
+      nullptr;  // whose message is in it, or was: it gets the credit back; null: nobody does
+  uint32_t counter = 0;  // which of its credits
+};
+
+// A committed message whose payload has no landing cell yet: nothing of its lane leaves before it.
+struct Stalled {
+  bool is_there = false;
+  uint16_t slot = 0;
+  uint32_t word = 0;
+  uint32_t head_bytes = 0;
+  Cell cell;
+  uint32_t payload_bytes = 0;
+};
+
+// Messages that have come in one lane. `first` to `last` and `is_claimed` under the transport's ready lock;
+// whoever has claimed the lane delivers from `taken`, alone.
+struct Arrivals {
+  Received* first = nullptr;
+  Received* last = nullptr;
+  Received* taken = nullptr;
+  bool is_claimed = false;  // by a deliverer, or by its place in the ready list
+  Peer* next_ready = nullptr;
+};
+
+inline constexpr uint32_t kControlLane = 2;  // index of what tells of credits, behind the two lanes
+inline constexpr uint32_t kCounters = 3;
+
+struct Peer {
+  enum class State : uint32_t { kConnecting, kOpen, kLost };
+
+  Rank rank = 0;
+  std::atomic<State> state{State::kConnecting};
+  std::atomic<const char*> reason{"it was not there"};  // why it is lost: a literal
+  std::atomic<bool> is_shut{
+      false};  // its queue pair takes nothing any more: to be lost by the next poll
+
+  // ---- connection: under the transport's contact lock ----
+  Card card;
+  AddressHandle address;
+  uint32_t first_sequence = 0;  // of ours
+  bool heard = false;           // its queue pair is known, ours can receive
+  uint64_t next_greeting_ns = 0;
+  uint64_t greeting_interval_ns = 0;
+  uint64_t gives_up_ns = 0;
+  Peer* next_connecting = nullptr;
+
+  // ---- memory, constant once the peer is published ----
+  VerbsMemory buffers;   // send slots, then receive buffers
+  VerbsMemory landings;  // what the peer writes into: cells for requests, then for replies
+  std::unique_ptr<Received[]> received;
+  uintptr_t their_landings = 0;  // theirs, known once `heard`
+  uint32_t their_landing_key = 0;
+
+  // ---- sending: under `lock` ----
+  SpinFlag lock;
+  uint64_t posted = 0;  // positions of the send queue, ever
+  uint64_t over = 0;
+  bool has_failed = false;  // its queue pair has told of an error
+  uint64_t signalled = 0;   // the position behind the last one that will be told of
+  std::unique_ptr<SendRecord[]> records;
+  std::unique_ptr<uint16_t[]> free_slots;
+  uint32_t free_slot_count = 0;
+  std::array<uint64_t, kCounters> sent = {};  // messages
+  std::array<uint64_t, kLaneCount> landings_sent = {};
+  // How many messages of the lane must be taken before landing cell i is free again; 0: it is.
+  std::unique_ptr<uint64_t[]> landing_free_after;
+  std::array<Stalled, kLaneCount> stalled;
+  Operation* first_waiting = nullptr;  // operations that are not all posted
+  Operation* last_waiting = nullptr;
+
+  // ---- credits ----
+  // Messages that the peer is done with: raised by what it says. Read by senders.
+  std::array<std::atomic<uint64_t>, kCounters> acknowledged = {};
+  // Messages of the peer whose buffers are posted again; and what it has been told of them.
+  std::array<std::atomic<uint64_t>, kCounters> taken = {};
+  std::array<std::atomic<uint64_t>, kCounters> told = {};
+  std::array<std::atomic<uint32_t>, kLaneCount> untold_landings = {};
+
+  // ---- receiving: under the transport's ready lock ----
+  std::array<Arrivals, kLaneCount> arrivals;
+
+  std::atomic<bool> has_chore{false};  // is in the list of those that want to send something
+  Peer* next_chore = nullptr;
+  Peer* next = nullptr;  // all peers
+
+  // Last: its end is the end of what the adapter does to the memory above.
+  QueuePair queue;
+};
+
+}  // namespace hydrant::ibv

@@ -1,0 +1,276 @@
+// What belongs to one peer: made at first contact, connected, lost.
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/ibv/ibv_transport.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+namespace hydrant {
+
+using ibv::Peer;
+using ibv::Received;
+
+namespace {
+
+// 4.096 us << 14 = 67 ms until a packet is sent again, seven times: a peer whose machine is gone is known to
+// be after half a second, or a few where an adapter waits longer than it is told.
+constexpr uint8_t kTimeout = 14;
+constexpr uint8_t kRetries = 7;
+// For ever: credits see to it that this never happens.
+constexpr uint8_t kReceiverRetries = 7;
+constexpr uint8_t kReceiverTimer = 12;  // 0.64 ms
+constexpr uint32_t kReads = 16;
+constexpr uint8_t kHops = 64;
+
+}  // namespace
+
+// Everything is there before the peer is shown to others; what was made until an error is given back.
+Status IbvTransport::make_peer(Rank rank, const ibv::Card& card, Peer** made) noexcept {
+  if (card.geometry != geometry()) {
+    return fail(Status::kBroken,
+                "rank %u has other settings than this one: messages of %u bytes, not %u; cells of "
+                "%u, not %u; %u credits, not %u; %u landing cells, not %u",
+                rank, card.geometry.message_bytes, message_bytes(), card.geometry.cell_bytes,
+                options_.cell_bytes, card.geometry.credits, options_.credits,
+                card.geometry.landings, options_.landings);
+  }
+  if ((card.address.is_ethernet != 0) != port_.is_ethernet)
+    return fail(Status::kBroken,
+                "rank %u talks by %s, this one by %s: choose with "
+                "HYDRANT_IBV_PORTS",
+                rank, port_.is_ethernet ? "InfiniBand" : "Ethernet",
+                port_.is_ethernet ? "Ethernet" : "InfiniBand");
+  if (const Status status = make_room_for_peer(); status != Status::kOk)
+    return add_context(status, "first contact with rank %u", rank);
+  std::unique_ptr<Peer> peer(new (std::nothrow) Peer);
+  if (peer == nullptr) return fail(Status::kResource, "no memory for rank %u", rank);
+  peer->rank = rank;
+  peer->card = card;
+  Status status = fill_peer(*peer);
+  if (status == Status::kOk) status = make_address(*peer);
+  if (status == Status::kOk) status = make_queue_pair(*peer);
+  if (status != Status::kOk) return add_context(status, "first contact with rank %u", rank);
+
+  // From here on its buffers may be anybody's, and nothing is taken back.
+  const uint32_t count = receives_per_peer();
+  peer->next = std::exchange(first_peer_, peer.get());
+  ++peer_count_;
+  Peer& kept = *peer.release();
+  for (uint32_t i = 0; i < count; ++i) recycle(kept.received[i]);
+  peers_[rank].store(&kept, std::memory_order_release);
+  *made = &kept;
+  return Status::kOk;
+}
+
+// Room for all that this peer can put into the queues at worst: every buffer that was posted for it, and
+// every entry of its send queue.
+Status IbvTransport::make_room_for_peer() noexcept {
+  const uint64_t peers = peer_count_ + 1;
+  if (peers * receives_per_peer() > port_.max_receives)
+    return fail(Status::kResource,
+                "%s: the shared receive queue holds %u buffers, %u peers have them all (%u each): "
+                "fewer credits",
+                port_.name, port_.max_receives, peer_count_, receives_per_peer());
+  const uint64_t needed = peers * completions_per_peer();
+  if (needed <= completions_) return Status::kOk;
+  if (needed > port_.max_completions)
+    return fail(
+        Status::kResource,
+        "%s: a completion queue holds at most %u entries, %u peers have them all (%u each): "
+        "fewer credits, or a shorter send queue",
+        port_.name, port_.max_completions, peer_count_, completions_per_peer());
+  const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(needed * 2, port_.max_completions));
+  // Nobody may read from it meanwhile.
+  while (threaded_ && !drain_lock_.try_lock()) sched_yield();
+  const int error = ibv_resize_cq(queue_.get(), static_cast<int>(wanted));
+  if (threaded_) drain_lock_.unlock();
+  if (error != 0)
+    return fail(Status::kResource, "%s: the completion queue cannot grow from %u to %u entries: %s",
+                port_.name, completions_, wanted, errno_text(error > 0 ? error : errno));
+  completions_ = wanted;
+  return Status::kOk;
+}
+
+Status IbvTransport::fill_peer(Peer& peer) noexcept {
+  // A slot may be reserved, and one more per lane wait for a landing cell, beside what the queue holds.
+  const uint32_t slots = options_.send_depth + kLaneCount + 1;
+  const uint32_t count = receives_per_peer();
+  Status status = peer.buffers.open(port_.device.pd, size_t{slots + count} * slot_bytes_,
+                                    IBV_ACCESS_LOCAL_WRITE, "a peer's messages");
+  if (status == Status::kOk) {
+    status = peer.landings.open(port_.device.pd,
+                                size_t{kLaneCount} * options_.landings * options_.cell_bytes,
+                                IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, "a peer's cells");
+  }
+  if (status != Status::kOk) return status;
+  peer.received.reset(new (std::nothrow) Received[count]);
+  peer.records.reset(new (std::nothrow) ibv::SendRecord[options_.send_depth]);
+  peer.free_slots.reset(new (std::nothrow) uint16_t[slots]);
+  peer.landing_free_after.reset(new (std::nothrow) uint64_t[kLaneCount * options_.landings]());
+  if (peer.received == nullptr || peer.records == nullptr || peer.free_slots == nullptr ||
+      peer.landing_free_after == nullptr)
+    return fail(Status::kResource, "no memory for a peer's messages");
+  for (uint32_t i = 0; i < options_.send_depth; ++i) peer.records[i].peer = &peer;
+  for (uint32_t i = slots; i-- != 0;) give_slot_back(peer, i);
+  for (uint32_t i = 0; i < count; ++i) {
+    peer.received[i].data = slot_of(peer, slots + i);
+    peer.received[i].lkey = peer.buffers.lkey();
+  }
+  return Status::kOk;
+}
+
+Status IbvTransport::make_address(Peer& peer) noexcept {
+  ibv_ah_attr attributes{};
+  attributes.dlid = peer.card.address.lid;
+  attributes.port_num = port_.number;
+  if (port_.is_ethernet) {
+    attributes.is_global = 1;
+    attributes.grh.dgid = peer.card.address.gid;
+    attributes.grh.sgid_index = port_.gid_index;
+    attributes.grh.hop_limit = kHops;
+  }
+  errno = 0;
+  peer.address.reset(ibv_create_ah(port_.device.pd, &attributes));
+  if (peer.address == nullptr)
+    return fail(Status::kResource, "%s cannot address rank %u: %s (no route to it?)", port_.name,
+                peer.rank, errno_text(errno));
+  return Status::kOk;
+}
+
+Status IbvTransport::make_queue_pair(Peer& peer) noexcept {
+  ibv_qp_init_attr attributes{};
+  attributes.qp_context = &peer;
+  attributes.send_cq = attributes.recv_cq = queue_.get();
+  attributes.srq = receives_.get();
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.cap.max_send_wr = options_.send_depth;
+  attributes.cap.max_send_sge = 1;
+  attributes.cap.max_inline_data = options_.inline_bytes;
+  errno = 0;
+  peer.queue.reset(ibv_create_qp(port_.device.pd, &attributes));
+  if (peer.queue == nullptr)
+    return fail(Status::kResource,
+                "%s gives no queue pair: %s (it has %u in all; memlock: ulimit -l)", port_.name,
+                errno_text(errno), port_.max_queue_pairs);
+  ibv_qp_attr state{};
+  state.qp_state = IBV_QPS_INIT;
+  state.port_num = port_.number;
+  state.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  const int error =
+      ibv_modify_qp(peer.queue.get(), &state,
+                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  if (error != 0)
+    return fail(Status::kResource, "%s: a queue pair does not start: %s", port_.name,
+                errno_text(error));
+  peer.first_sequence = static_cast<uint32_t>(now_ns() / 64) & 0xff'ffff;
+  return Status::kOk;
+}
+
+// To the queue pair that the greeting names.
+Status IbvTransport::connect(Peer& peer, const ibv::Greeting& greeting) noexcept {
+  const ibv::Address& there = greeting.card.address;
+  ibv_qp_attr state{};
+  state.qp_state = IBV_QPS_RTR;
+  state.path_mtu = std::min(port_.mtu, static_cast<ibv_mtu>(there.mtu));
+  state.dest_qp_num = greeting.queue_pair;
+  state.rq_psn = greeting.sequence;
+  state.max_dest_rd_atomic = static_cast<uint8_t>(std::clamp(port_.max_reads_in, 1u, kReads));
+  state.min_rnr_timer = kReceiverTimer;
+  state.ah_attr.dlid = there.lid;
+  state.ah_attr.port_num = port_.number;
+  if (port_.is_ethernet) {
+    state.ah_attr.is_global = 1;
+    state.ah_attr.grh.dgid = there.gid;
+    state.ah_attr.grh.sgid_index = port_.gid_index;
+    state.ah_attr.grh.hop_limit = kHops;
+  }
+  int error = ibv_modify_qp(peer.queue.get(), &state,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (error == 0) {
+    state.qp_state = IBV_QPS_RTS;
+    state.sq_psn = peer.first_sequence;
+    state.timeout = kTimeout;
+    state.retry_cnt = kRetries;
+    state.rnr_retry = kReceiverRetries;
+    state.max_rd_atomic = static_cast<uint8_t>(
+        std::clamp(std::min(port_.max_reads_out, port_.max_reads_in), 1u, kReads));
+    error = ibv_modify_qp(peer.queue.get(), &state,
+                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                              IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+  }
+  if (error != 0)
+    return fail(Status::kBroken,
+                "%s port %u cannot connect to rank %u: %s (GID index %u; choose "
+                "another with HYDRANT_IBV_PORTS)",
+                port_.name, port_.number, peer.rank, errno_text(error), port_.gid_index);
+  peer.their_landings = greeting.landing;
+  peer.their_landing_key = greeting.landing_key;
+  peer.heard = true;
+  return Status::kOk;
+}
+
+// ---- the end ----
+
+// Nothing more goes to it. What is under way comes back by the completion queue, as failed; what is not
+// posted yet is given up here. By a thread that polls and holds no lock of the peer.
+void IbvTransport::lose(Peer& peer, const char* reason) noexcept {
+  peer.reason.store(reason, std::memory_order_relaxed);
+  if (peer.state.exchange(Peer::State::kLost, std::memory_order_acq_rel) == Peer::State::kLost)
+    return;
+  counts_.lost.fetch_add(1, std::memory_order_relaxed);
+  ibv_qp_attr state{};
+  state.qp_state = IBV_QPS_ERR;
+  const int error = ibv_modify_qp(peer.queue.get(), &state, IBV_QP_STATE);
+  if (error != 0)
+    log_warning("%s: the queue pair to rank %u cannot be shut: %s", port_.name, peer.rank,
+                errno_text(error));
+  Finished finished;
+  {
+    const Guard guard(peer.lock, threaded_);
+    for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
+      ibv::Stalled& stalled = peer.stalled[static_cast<uint32_t>(lane)];
+      if (!std::exchange(stalled.is_there, false)) continue;
+      drop_cell(lane, stalled.cell);
+      give_slot_back(peer, stalled.slot);
+    }
+    while (ibv::Operation* operation = peer.first_waiting) {
+      peer.first_waiting = operation->next;
+      operation->is_posted = true;
+      operation->status = Status::kBroken;
+      if (operation->under_way == 0) finished.add(operation);
+    }
+    peer.last_waiting = nullptr;
+  }
+  tell(finished);
+}
+
+void IbvTransport::lose_all(const char* reason) noexcept {
+  for (uint32_t rank = 0; rank < ranks_; ++rank) {
+    if (Peer* peer = peer_of(rank)) lose(*peer, reason);
+  }
+}
+
+Status IbvTransport::why_lost(const Peer& peer) const noexcept {
+  return fail(Status::kBroken, "rank %u is gone: %s", peer.rank,
+              peer.reason.load(std::memory_order_relaxed));
+}
+
+void IbvTransport::bury(Rank rank) noexcept {
+  if (rank >= ranks_) return;
+  buried_[rank].store(true, std::memory_order_release);
+  any_buried_.store(true, std::memory_order_release);
+}
+
+void IbvTransport::bury_waiting() noexcept {
+  if (!any_buried_.exchange(false, std::memory_order_acq_rel)) return;
+  for (uint32_t rank = 0; rank < ranks_; ++rank) {
+    if (!buried_[rank].load(std::memory_order_acquire)) continue;
+    if (Peer* peer = peer_of(rank)) lose(*peer, "the job has buried it");
+  }
+}
+
+}  // namespace hydrant

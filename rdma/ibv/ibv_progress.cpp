@@ -1,0 +1,260 @@
+// What the completion queue says: sends that are over, messages that have come, queue pairs that have failed.
+// One thread at a time; what can be sent because of it is sent by do_chores().
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/ibv/ibv_transport.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace hydrant {
+
+using ibv::Header;
+using ibv::Peer;
+using ibv::Received;
+using ibv::SendRecord;
+
+namespace {
+
+Status status_of(ibv_wc_status status) noexcept {
+  switch (status) {
+    case IBV_WC_SUCCESS: return Status::kOk;
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_LOC_PROT_ERR: return Status::kRefused;
+    default: return Status::kBroken;
+  }
+}
+
+}  // namespace
+
+// False: another thread is at it. *told: operations that are over.
+bool IbvTransport::drain(uint32_t* told) noexcept HYDRANT_NO_TSA {
+  if (threaded_ && !drain_lock_.try_lock()) return false;
+  *told = drain_locked();
+  if (threaded_) drain_lock_.unlock();
+  return true;
+}
+
+uint32_t IbvTransport::drain_locked() noexcept {
+  ibv_wc completions[kBatch];
+  const int count = ibv_poll_cq(queue_.get(), kBatch, completions);
+  if (count < 0) [[unlikely]] {
+    static RateLimit limit(RateLimit::kSecond);
+    log_warning(limit, "%s: the completion queue cannot be read", port_.name);
+    lose_all("the completion queue cannot be read");
+    return 0;
+  }
+  uint32_t told = 0;
+  for (int i = 0; i < count; ++i) {
+    if ((completions[i].wr_id & 1) != 0) {
+      told += finish_sends(completions[i]);
+    } else {
+      take_in(completions[i]);
+    }
+  }
+  return told;
+}
+
+// ---- sends ----
+
+// A completion tells of its own entry and of all before it.
+uint32_t IbvTransport::finish_sends(const ibv_wc& completion) noexcept {
+  auto& last = *reinterpret_cast<SendRecord*>(completion.wr_id & ~uint64_t{1});
+  Peer& peer = *last.peer;
+  const Status status = status_of(completion.status);
+  Finished finished;
+  bool is_first_error = false;
+  {
+    const Guard guard(peer.lock, threaded_);
+    const uint64_t end = last.position;
+    for (; peer.over < end; ++peer.over) {
+      retire(peer, peer.records[peer.over % options_.send_depth],
+             peer.has_failed ? Status::kBroken : Status::kOk, &finished);
+    }
+    retire(peer, last, status, &finished);
+    ++peer.over;
+    if (status != Status::kOk) is_first_error = !std::exchange(peer.has_failed, true);
+  }
+  if (is_first_error) [[unlikely]] {
+    const char* text = ibv_wc_status_str(completion.status);
+    if (peer.state.load(std::memory_order_acquire) != Peer::State::kLost)
+      log_warning("%s port %u: what was sent to rank %u has failed: %s (%#x)", port_.name,
+                  port_.number, peer.rank, text, completion.vendor_err);
+    lose(peer, text);
+  }
+  return tell(finished);
+}
+
+void IbvTransport::retire(Peer& peer, SendRecord& record, Status status,
+                          Finished* finished) noexcept {
+  if (record.slot != SendRecord::kNone) give_slot_back(peer, record.slot);
+  if (record.cell != SendRecord::kNone) drop_cell(record.lane, {nullptr, 0, record.cell});
+  if (record.operation != nullptr) finish_piece(*record.operation, status, finished);
+}
+
+// ---- receives ----
+
+void IbvTransport::take_in(const ibv_wc& completion) noexcept {
+  auto& received = *reinterpret_cast<Received*>(completion.wr_id);
+  received.peer = nullptr;
+  Header header;
+  Peer* peer = nullptr;
+  if (completion.status == IBV_WC_SUCCESS && completion.byte_len >= ibv::kHeaderBytes) [[likely]] {
+    std::memcpy(&header, received.data, sizeof header);
+    peer = peer_of(header.from);
+    // Who it is from is known from the queue pair; what the message says must agree.
+    if (peer != nullptr && peer->queue->qp_num != completion.qp_num) peer = nullptr;
+  }
+  if (peer == nullptr || !makes_sense(header, completion.byte_len)) [[unlikely]] {
+    peer = peer_of_queue(completion.qp_num);
+    recycle(received);
+    if (peer == nullptr || completion.status == IBV_WC_WR_FLUSH_ERR) return;
+    const bool is_message = completion.status == IBV_WC_SUCCESS;
+    log_error("%s port %u: what came from rank %u cannot be taken in: %s", port_.name, port_.number,
+              peer->rank, is_message ? "it is no message" : ibv_wc_status_str(completion.status));
+    lose(*peer,
+         is_message ? "it has sent what is no message" : ibv_wc_status_str(completion.status));
+    return;
+  }
+  if (peer->state.load(std::memory_order_relaxed) == Peer::State::kConnecting) [[unlikely]]
+    now_open(*peer);
+  hear_credits(*peer, header);
+  received.peer = peer;
+  if ((header.flags() & Header::kControl) != 0) {
+    received.counter = ibv::kControlLane;
+    recycle(received);
+    if (credit_is_due(*peer)) add_chore(*peer);
+    return;
+  }
+  const Lane lane = (header.flags() & Header::kReplyLane) != 0 ? Lane::kReply : Lane::kRequest;
+  received.counter = static_cast<uint32_t>(lane);
+  enqueue(*peer, lane, received);
+}
+
+bool IbvTransport::makes_sense(const Header& header, uint32_t bytes) const noexcept {
+  constexpr uint32_t kKnown = Header::kReplyLane | Header::kControl | Header::kHasCell;
+  if ((header.flags() & ~kKnown) != 0 || ibv::kHeaderBytes + header.head_bytes != bytes)
+    return false;
+  if ((header.flags() & Header::kHasCell) == 0)
+    return header.payload_bytes == 0 && header.landing == 0;
+  const uint32_t lane = header.flags() & Header::kReplyLane;
+  return header.payload_bytes <= options_.cell_bytes && header.landing / options_.landings == lane;
+}
+
+void IbvTransport::hear_credits(Peer& peer, const Header& header) noexcept {
+  for (uint32_t i = 0; i < ibv::kCounters; ++i) {
+    const uint64_t known = peer.acknowledged[i].load(std::memory_order_relaxed);
+    const auto more = static_cast<int16_t>(header.taken[i] - static_cast<uint16_t>(known));
+    if (more > 0)
+      peer.acknowledged[i].store(known + static_cast<uint64_t>(more), std::memory_order_release);
+  }
+}
+
+// For errors only.
+Peer* IbvTransport::peer_of_queue(uint32_t number) const noexcept {
+  for (uint32_t rank = 0; rank < ranks_; ++rank) {
+    Peer* peer = peer_of(rank);
+    if (peer != nullptr && peer->queue->qp_num == number) return peer;
+  }
+  return nullptr;
+}
+
+// Posts buffers again, and counts the credits of those whose messages were in them; at most kVisitMost.
+void IbvTransport::recycle(Received* const* received, uint32_t count) noexcept {
+  ibv_recv_wr requests[kVisitMost];
+  ibv_sge pieces[kVisitMost];
+  for (uint32_t i = 0; i < count; ++i) {
+    pieces[i] = {reinterpret_cast<uintptr_t>(received[i]->data), slot_bytes_, received[i]->lkey};
+    requests[i] = {.wr_id = reinterpret_cast<uintptr_t>(received[i]),
+                   .next = i + 1 < count ? &requests[i + 1] : nullptr,
+                   .sg_list = &pieces[i],
+                   .num_sge = 1};
+  }
+  // Afterwards they are the adapter's: whose they were is noted before.
+  Peer* owners[kVisitMost];
+  uint32_t counters[kVisitMost];
+  for (uint32_t i = 0; i < count; ++i) {
+    owners[i] = received[i]->peer;
+    counters[i] = received[i]->counter;
+  }
+  ibv_recv_wr* bad = nullptr;
+  uint32_t posted = count;
+  const int error = ibv_post_srq_recv(receives_.get(), requests, &bad);
+  if (error != 0) [[unlikely]] {
+    posted = bad != nullptr ? static_cast<uint32_t>(bad - requests) : 0;
+    static RateLimit limit(RateLimit::kSecond);
+    log_warning(limit, "%s: receive buffers cannot be posted: %s; trying again", port_.name,
+                errno_text(error));
+    const Guard guard(unposted_lock_, threaded_);
+    for (uint32_t i = posted; i < count; ++i) {
+      received[i]->next = unposted_.load(std::memory_order_relaxed);
+      unposted_.store(received[i], std::memory_order_relaxed);
+    }
+  }
+  for (uint32_t i = 0; i < posted; ++i) {
+    if (owners[i] != nullptr) owners[i]->taken[counters[i]].fetch_add(1, std::memory_order_release);
+  }
+}
+
+void IbvTransport::recycle_unposted() noexcept {
+  Received* next = nullptr;
+  {
+    const Guard guard(unposted_lock_, threaded_);
+    next = unposted_.exchange(nullptr, std::memory_order_relaxed);
+  }
+  while (Received* received = next) {
+    next = received->next;
+    Peer* const peer = received->peer;
+    recycle(*received);
+    if (peer != nullptr && credit_is_due(*peer)) add_chore(*peer);
+  }
+}
+
+// ---- what waits for room or credits ----
+
+void IbvTransport::add_chore(Peer& peer) noexcept {
+  if (peer.has_chore.exchange(true, std::memory_order_acq_rel)) return;
+  const Guard guard(chore_lock_, threaded_);
+  peer.next_chore = chores_.load(std::memory_order_relaxed);
+  chores_.store(&peer, std::memory_order_release);
+}
+
+void IbvTransport::do_chores() noexcept {
+  Peer* next = nullptr;
+  {
+    const Guard guard(chore_lock_, threaded_);
+    next = chores_.exchange(nullptr, std::memory_order_acquire);
+  }
+  while (Peer* peer = next) {
+    next = peer->next_chore;
+    peer->has_chore.store(false, std::memory_order_release);
+    if (!do_chore(*peer)) add_chore(*peer);
+  }
+}
+
+// True: nothing is left to be done.
+bool IbvTransport::do_chore(Peer& peer) noexcept {
+  if (peer.is_shut.load(std::memory_order_acquire)) lose(peer, "its queue pair takes nothing more");
+  const Guard guard(peer.lock, threaded_);
+  if (peer.state.load(std::memory_order_acquire) != Peer::State::kOpen) return true;
+  bool is_done = true;
+  for (const Lane lane : {Lane::kReply, Lane::kRequest}) {
+    ibv::Stalled& stalled = peer.stalled[static_cast<uint32_t>(lane)];
+    if (!stalled.is_there) continue;
+    if (has_landing(peer, lane) && room_in_queue(peer) >= 2) {
+      stalled.is_there = false;
+      send_message(peer, lane, stalled.slot, stalled.word, stalled.head_bytes, &stalled.cell,
+                   stalled.payload_bytes);
+    } else {
+      is_done = false;
+    }
+  }
+  advance_operations(peer);
+  if (peer.first_waiting != nullptr) is_done = false;
+  if (credit_is_due(peer) && !send_control(peer)) is_done = false;
+  return is_done;
+}
+
+}  // namespace hydrant

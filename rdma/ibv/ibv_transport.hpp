@@ -1,0 +1,333 @@
+// Messages and one-sided operations between ranks by InfiniBand verbs: a reliable-connected queue pair per
+// talking pair, connected on demand; one shared receive queue; one completion queue. docs/verbs.md explains
+// connection, credits, order and failure.
+//
+// A message and its payload inline are one SEND. A cell is an RDMA write into a landing cell that the peer
+// has set apart for this rank, and a SEND behind it on the same queue pair. Pinned memory moves by RDMA
+// write and read, on that queue pair too: puts are there before a message that is committed later.
+//
+// Receivers are never short of buffers: who sends has a credit for it (a count says so: receiver_not_ready
+// in tests of the fake, the device's own counters in the guest). No queue can overflow: room in it is
+// counted before anything is posted.
+//
+// Threads: any number; a lock per peer while something is posted to it, one that is only tried around the
+// completion queue. Cost: no system call but at first contact and in sleep().
+#pragma once
+
+#include "firehose/base/thread.hpp"
+#include "rdma/bootstrap.hpp"
+#include "rdma/ibv/ibv_peer.hpp"
+#include "rdma/ibv/ibv_port.hpp"
+#include "rdma/ibv/ibv_wire.hpp"
+#include "rdma/ibv/verbs_memory.hpp"
+#include "rdma/ibv/verbs_objects.hpp"
+#include "rdma/spin_flag.hpp"
+#include "rdma/transport.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace hydrant {
+
+class IbvTransport final : public Transport {
+ public:
+  struct Options {
+    const char* ports = nullptr;  // in its place; null: HYDRANT_IBV_PORTS
+    bool single_threaded = false;
+    uint32_t eager_bytes = 488;   // head and inline payload of a message, at most
+    uint32_t credits = 32;        // messages of one lane under way to one peer
+    uint32_t cell_bytes = 16384;  // a multiple of 64
+    uint32_t cells = 16;          // of one lane that are being filled or under way
+    uint32_t landings = 4;        // cells of one lane under way to one peer
+    uint32_t send_depth = 64;     // entries of a peer's send queue
+    uint32_t inline_bytes = 256;  // sent by the processor, not fetched by the adapter, if it can
+    uint32_t operations = 256;    // puts and gets under way
+    uint64_t connect_ns = 60'000'000'000;
+    uint64_t greeting_ns = 20'000'000;  // until the first greeting is repeated
+    bool has_channel = true;            // sleep() may wait in the kernel; else it naps
+  };
+  // The card that open() puts into `bootstrap`; ranks may talk after the fence that follows. The bootstrap
+  // must outlive the transport, which asks it at first contact, under its own lock.
+  static constexpr const char* kCardKey = "ibv";
+
+  // Errors: kUnsupported: no usable port, with the reason; kBadArg: options; kResource; those of put().
+  static Status open(Bootstrap& bootstrap, const Options& options,
+                     std::unique_ptr<IbvTransport>* transport) noexcept;
+  // Registrars first. What is under way is given up; see flush().
+  ~IbvTransport() override;
+
+  const char* name() const noexcept override { return "ibv"; }
+  uint32_t inline_bytes() const noexcept override { return options_.eager_bytes; }
+  uint32_t cell_bytes() const noexcept override { return options_.cell_bytes; }
+
+  // Also kNotReady: the peer is not connected yet, or a cell or a put before it waits for room. kBroken also
+  // when it has not answered for connect_ns.
+  Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override;
+  void commit(Outgoing& room, uint32_t tag) noexcept override;
+  void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
+                        uint32_t bytes) noexcept override;
+  Status take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept override;
+  void drop_cell(Lane lane, const Cell& cell) noexcept override;
+
+  std::byte* shared_block(Rank) const noexcept override { return nullptr; }
+  Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
+  void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
+  Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
+
+  uint32_t abilities() const noexcept override { return kPutsBeforeMessages | kPinned; }
+  uint32_t depth() const noexcept override { return options_.operations; }
+  std::unique_ptr<Registrar> make_registrar() noexcept override;
+  uint32_t pinned_inline_bytes() const noexcept override { return options_.inline_bytes; }
+  // A key that the peer's adapter refuses is kRefused, and the end of the connection: kBroken from then on.
+  Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                    Completion* completion) noexcept override;
+  Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                    Completion* completion) noexcept override;
+
+  // Completions count as well.
+  uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
+  using Transport::sleep;
+  void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;
+  void rouse(Rank) noexcept override {}  // no rank shares memory with this one by this transport
+  void wake() noexcept override;
+  void flush(uint64_t deadline_ns) noexcept override;
+  void bury(Rank peer) noexcept override;
+
+  // What the slow paths did, for tests and for people.
+  struct Counts {
+    uint64_t connected = 0;
+    uint64_t greetings = 0;  // sent
+    uint64_t strangers = 0;  // datagrams that made no sense
+    uint64_t control = 0;    // messages that only told of credits
+    uint64_t stalls = 0;     // cells that had to wait for a landing cell
+    uint64_t lost = 0;       // peers
+    uint64_t sleeps = 0;
+  };
+  Counts counts() const noexcept;
+  const ibv::Port& port() const noexcept { return port_; }
+
+ private:
+  using Peer = ibv::Peer;
+  // Messages that tell of credits only, under way to one peer; docs/verbs.md says why that is enough.
+  static constexpr uint32_t kControlCredits = 8;
+  static constexpr uint32_t kDatagrams = 128;
+  static constexpr uint32_t kDatagramSends = 32;
+  static constexpr uint32_t kGrhBytes = 40;  // what stands before a datagram in its buffer
+  static constexpr uint32_t kDatagramBytes = 192;
+  static_assert(kGrhBytes + ibv::kGreetingBytes <= kDatagramBytes);
+  static constexpr uint32_t kGreetingKey = 0x48594452;  // what datagrams to a rank must bear
+  static constexpr uint32_t kBatch = 16;
+  // From one peer at a time, so that one cannot use up the budget of a poll alone.
+  static constexpr uint32_t kVisitMost = 16;
+  static constexpr uint32_t kPollsBetweenGreetings = 16;
+  static constexpr uint32_t kPollsBetweenEvents = 4096;
+
+  // Locks where there may be more threads than one.
+  class Guard {
+   public:
+    Guard(SpinFlag& flag, bool threaded) noexcept HYDRANT_NO_TSA : flag_(flag),
+                                                                   threaded_(threaded) {
+      if (threaded_) flag_.lock();
+    }
+    ~Guard() HYDRANT_NO_TSA {
+      if (threaded_) flag_.unlock();
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    SpinFlag& flag_;
+    const bool threaded_;
+  };
+  // Operations that are over, to be told of when no lock is held.
+  struct Finished {
+    ibv::Operation* first = nullptr;
+    void add(ibv::Operation* operation) noexcept {
+      operation->next = first;
+      first = operation;
+    }
+  };
+  struct CellPool {
+    SpinFlag lock;
+    ibv::VerbsMemory memory;
+    std::unique_ptr<uint16_t[]> free;
+    uint32_t free_count = 0;
+  };
+
+  IbvTransport(Bootstrap& bootstrap, const Options& options) noexcept
+      : bootstrap_(bootstrap), options_(options), threaded_(!options.single_threaded) {}
+
+  // ibv_transport.cpp
+  Status init() noexcept;
+  Status check_options() noexcept;
+  Status open_queues() noexcept;
+  Status open_memory() noexcept;
+  Status open_datagrams() noexcept;
+  Status measure_inline() noexcept;
+  uint32_t receives_per_peer() const noexcept {
+    return kLaneCount * options_.credits + kControlCredits;
+  }
+  uint32_t completions_per_peer() const noexcept {
+    return receives_per_peer() + options_.send_depth;
+  }
+  uint32_t message_bytes() const noexcept { return options_.eager_bytes + ibv::kHeaderBytes; }
+  ibv::Geometry geometry() const noexcept;
+  Peer* peer_of(Rank rank) const noexcept {
+    return rank < ranks_ ? peers_[rank].load(std::memory_order_acquire) : nullptr;
+  }
+
+  // ibv_peers.cpp: a peer's objects
+  Status make_peer(Rank rank, const ibv::Card& card, Peer** made) noexcept
+      HYDRANT_REQUIRES(contact_mu_);
+  Status make_room_for_peer() noexcept HYDRANT_REQUIRES(contact_mu_);
+  Status fill_peer(Peer& peer) noexcept;
+  Status make_queue_pair(Peer& peer) noexcept;
+  Status make_address(Peer& peer) noexcept;
+  Status connect(Peer& peer, const ibv::Greeting& greeting) noexcept;
+  void lose(Peer& peer, const char* reason) noexcept;
+  void lose_all(const char* reason) noexcept;
+  Status why_lost(const Peer& peer) const noexcept;
+
+  // ibv_greetings.cpp: who is connected how
+  Status contact(Rank rank) noexcept HYDRANT_EXCLUDES(contact_mu_);
+  bool greet(Peer& peer) noexcept HYDRANT_REQUIRES(contact_mu_);
+  uint32_t shake_hands() noexcept HYDRANT_EXCLUDES(contact_mu_);
+  void hear(const ibv_wc& completion) noexcept HYDRANT_REQUIRES(contact_mu_);
+  void answer(const ibv::Greeting& greeting) noexcept HYDRANT_REQUIRES(contact_mu_);
+  Status post_datagram_receive(uint32_t index) noexcept HYDRANT_REQUIRES(contact_mu_);
+  void repeat_greetings(uint64_t now) noexcept HYDRANT_REQUIRES(contact_mu_);
+  void start_connecting(Peer& peer) noexcept HYDRANT_REQUIRES(contact_mu_);
+  void now_open(Peer& peer) noexcept;
+  void read_events() noexcept;
+  void bury_waiting() noexcept;
+
+  // ibv_datapath.cpp: posting
+  Status may_send(Peer& peer, Lane lane) noexcept;
+  void finish_commit(Outgoing& room, uint32_t tag, const Cell* cell, uint32_t bytes) noexcept;
+  std::byte* slot_of(const Peer& peer, uint32_t slot) const noexcept {
+    return peer.buffers.data() + size_t{slot} * slot_bytes_;
+  }
+  uint32_t room_in_queue(const Peer& peer) const noexcept {
+    return options_.send_depth - static_cast<uint32_t>(peer.posted - peer.over);
+  }
+  uint32_t next_landing(const Peer& peer, Lane lane) const noexcept;
+  bool has_landing(Peer& peer, Lane lane) noexcept;
+  void write_header(Peer& peer, uint32_t slot, uint32_t word, uint32_t head_bytes) noexcept;
+  void send_message(Peer& peer, Lane lane, uint32_t slot, uint32_t word, uint32_t head_bytes,
+                    const Cell* cell, uint32_t payload_bytes) noexcept;
+  bool send_control(Peer& peer) noexcept;
+  ibv::SendRecord& next_record(Peer& peer, ibv_send_wr* request, bool signal) noexcept;
+  bool hand_over(Peer& peer, ibv_send_wr* first, uint32_t count) noexcept;
+  void give_slot_back(Peer& peer, uint32_t slot) noexcept {
+    peer.free_slots[peer.free_slot_count++] = static_cast<uint16_t>(slot);
+  }
+  static uint64_t untold(const Peer& peer, uint32_t counter) noexcept;
+  bool credit_is_due(const Peer& peer) const noexcept;
+  void send_tail(Peer& peer) noexcept;
+
+  // ibv_operations.cpp
+  Status begin(bool is_put, Rank rank, const Pinned& remote, const Pinned& local, size_t bytes,
+               Completion* completion) noexcept;
+  bool post_pieces(Peer& peer, ibv::Operation& operation) noexcept;
+  void advance_operations(Peer& peer) noexcept;
+  void finish_piece(ibv::Operation& operation, Status status, Finished* finished) noexcept;
+  uint32_t tell(const Finished& finished) noexcept;
+
+  // ibv_progress.cpp: what the completion queue says
+  bool drain(uint32_t* told) noexcept;
+  uint32_t drain_locked() noexcept;
+  uint32_t finish_sends(const ibv_wc& completion) noexcept;
+  void retire(Peer& peer, ibv::SendRecord& record, Status status, Finished* finished) noexcept;
+  void take_in(const ibv_wc& completion) noexcept;
+  void hear_credits(Peer& peer, const ibv::Header& header) noexcept;
+  bool makes_sense(const ibv::Header& header, uint32_t bytes) const noexcept;
+  Peer* peer_of_queue(uint32_t number) const noexcept;
+  void recycle(ibv::Received* const* received, uint32_t count) noexcept;
+  void recycle(ibv::Received& received) noexcept {
+    ibv::Received* one = &received;
+    recycle(&one, 1);
+  }
+  void recycle_unposted() noexcept;
+  void add_chore(Peer& peer) noexcept;
+  void do_chores() noexcept;
+  bool do_chore(Peer& peer) noexcept;
+
+  // ibv_delivery.cpp
+  uint32_t deliver_lane(Lane lane, Receiver& receiver, uint32_t budget) noexcept;
+  uint32_t deliver_from(Peer& peer, Lane lane, Receiver& receiver, uint32_t budget) noexcept;
+  void enqueue(Peer& peer, Lane lane, ibv::Received& received) noexcept;
+  void make_ready(Peer& peer, Lane lane) noexcept;
+  bool any_arrival() const noexcept;
+
+  // ibv_sleep.cpp
+  void doze(uint64_t deadline_ns) noexcept;
+  bool arm() noexcept;
+  void hear_channel() noexcept;
+  void empty_wake_fd() noexcept;
+  bool is_quiet(Peer& peer) noexcept;
+
+  Bootstrap& bootstrap_;
+  Options options_;
+  const bool threaded_;
+  Rank self_ = 0;
+  uint32_t ranks_ = 0;
+  uint32_t slot_bytes_ = 0;  // of a message, rounded up to whole lines
+  uint32_t max_piece_ = 0;
+  uint64_t nonce_ = 0;
+  ibv::Port port_;
+  bool is_open_ = false;  // port_ is
+
+  ibv::Channel channel_;
+  ibv::CompletionQueue queue_;
+  ibv::CompletionQueue datagram_completions_;
+  ibv::SharedReceives receives_;
+  ibv::VerbsMemory datagram_memory_;
+  ibv::QueuePair datagrams_;
+  CellPool cells_[kLaneCount];
+
+  std::unique_ptr<std::atomic<Peer*>[]> peers_;  // by rank; null: not talked to yet
+  std::unique_ptr<std::atomic<bool>[]> buried_;
+  std::atomic<bool> any_buried_{false};
+
+  Mutex contact_mu_;
+  Peer* first_peer_ HYDRANT_GUARDED_BY(contact_mu_) = nullptr;
+  uint32_t peer_count_ HYDRANT_GUARDED_BY(contact_mu_) = 0;
+  uint32_t completions_ HYDRANT_GUARDED_BY(contact_mu_) = 0;  // entries of the queue
+  Peer* connecting_ HYDRANT_GUARDED_BY(contact_mu_) = nullptr;
+  uint32_t datagram_sends_ HYDRANT_GUARDED_BY(contact_mu_) = 0;  // under way
+  uint32_t next_datagram_ HYDRANT_GUARDED_BY(contact_mu_) = 0;
+  std::atomic<uint32_t> connecting_count_{0};
+  std::atomic<uint64_t> next_greeting_ns_{UINT64_MAX};
+
+  // Taken by try_lock only: whoever has it takes completions in.
+  alignas(64) SpinFlag drain_lock_;
+  alignas(64) SpinFlag ready_lock_;
+  Peer* first_ready_[kLaneCount] = {};
+  Peer* last_ready_[kLaneCount] = {};
+  std::atomic<uint32_t> ready_[kLaneCount] = {};  // peers in each list
+  SpinFlag chore_lock_;
+  std::atomic<Peer*> chores_{nullptr};
+  SpinFlag operation_lock_;
+  std::unique_ptr<ibv::Operation[]> operations_;
+  ibv::Operation* free_operations_ = nullptr;
+  // Buffers that could not be posted again yet.
+  SpinFlag unposted_lock_;
+  std::atomic<ibv::Received*> unposted_{nullptr};
+
+  std::atomic<uint32_t> polls_{0};
+
+  Mutex sleep_mu_;  // for those who go to sleep and come back
+  std::atomic<uint32_t> sleepers_{0};
+  int wake_fd_ = -1;
+
+  struct AtomicCounts {
+    std::atomic<uint64_t> connected{0}, greetings{0}, strangers{0}, control{0}, stalls{0}, lost{0},
+        sleeps{0};
+  };
+  AtomicCounts counts_;
+};
+
+}  // namespace hydrant

@@ -1,0 +1,140 @@
+// Waiting in the kernel over verbs: what ends a sleep. Runs over the fake on any machine, and over a real
+// device in the guest. That a sleep ends in time is all that is asked; how fast is not.
+#include "tests/unit/rdma/ibv/ibv_world.hpp"
+#include "tests/unit/rdma/ibv/verbs_fixture.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace hydrant {
+namespace {
+
+using testing::IbvWorld;
+
+class IbvSleep : public testing::VerbsTest {
+ protected:
+  // Far beyond what a test takes: a sleep that lasts until then is one that nobody ended.
+  static constexpr double kLong = 100;
+};
+
+IbvTransport::Options threaded() {
+  IbvTransport::Options options = IbvWorld::single();
+  options.single_threaded = false;
+  return options;
+}
+
+TEST_F(IbvSleep, EndsAtTheDeadline) {
+  IbvWorld world(2);
+  const uint64_t deadline = now_ns() + 20'000'000;
+  while (now_ns() < deadline) world[0].transport->sleep(deadline);
+  EXPECT_GE(world[0].transport->counts().sleeps, 1U);
+}
+
+TEST_F(IbvSleep, EndsWhenAMessageComes) {
+  IbvWorld world(2, threaded());
+  world.connect(0, 1);
+  const uint64_t deadline = testing::in_seconds(kLong);
+  std::atomic<bool> is_over{false};
+  std::thread reader([&] {
+    while (world[1].inbox.count == 0 && now_ns() < deadline) {
+      world[1].transport->sleep(deadline);
+      world[1].poll();
+    }
+    is_over.store(true);
+  });
+  // Once it sleeps.
+  while (world[1].transport->counts().sleeps == 0 && now_ns() < deadline) sched_yield();
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
+  while (!is_over.load() && now_ns() < deadline) world[0].poll();
+  reader.join();
+  EXPECT_LT(now_ns(), deadline);
+  EXPECT_EQ(world[1].inbox.count, 1U);
+}
+
+TEST_F(IbvSleep, EndsWhenSomebodyConnects) {
+  IbvWorld world(2, threaded());
+  const uint64_t deadline = testing::in_seconds(kLong);
+  std::atomic<bool> is_over{false};
+  std::thread reader([&] {
+    while (world[1].inbox.count == 0 && now_ns() < deadline) {
+      world[1].transport->sleep(deadline);
+      world[1].poll();
+    }
+    is_over.store(true);
+  });
+  while (world[1].transport->counts().sleeps == 0 && now_ns() < deadline) sched_yield();
+  while (world[0].try_send(1, Lane::kRequest, 1, "abcdefgh") == Status::kNotReady &&
+         now_ns() < deadline)
+    world[0].poll();
+  while (!is_over.load() && now_ns() < deadline) world[0].poll();
+  reader.join();
+  EXPECT_LT(now_ns(), deadline);
+}
+
+TEST_F(IbvSleep, DoesNotBeginWhenSomethingHasCome) {
+  IbvWorld world(2);
+  world.connect(0, 1);
+  const uint64_t before = world[1].transport->counts().sleeps;
+  ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
+  world[0].transport->flush(testing::in_seconds(10));
+  world[1].transport->sleep(testing::in_seconds(kLong));
+  EXPECT_EQ(world[1].transport->counts().sleeps, before);
+  EXPECT_TRUE(world.arrived(1, 1));
+}
+
+TEST_F(IbvSleep, DoesNotBeginWhenTheCheckHolds) {
+  IbvWorld world(2);
+  bool asked = false;
+  world[0].transport->sleep(testing::in_seconds(kLong),
+                            {[](const void* context) noexcept {
+                               *static_cast<bool*>(const_cast<void*>(context)) = true;
+                               return true;
+                             },
+                             &asked});
+  EXPECT_TRUE(asked);
+  EXPECT_EQ(world[0].transport->counts().sleeps, 0U);
+}
+
+TEST_F(IbvSleep, WakeEndsTheSleepOfAllThreads) {
+  IbvWorld world(2, threaded());
+  const uint64_t deadline = testing::in_seconds(kLong);
+  std::atomic<bool> wanted{false};
+  std::vector<std::thread> sleepers;
+  for (int i = 0; i < 3; ++i) {
+    sleepers.emplace_back([&] {
+      while (!wanted.load() && now_ns() < deadline) world[0].transport->sleep(deadline);
+    });
+  }
+  while (world[0].transport->counts().sleeps < 3 && now_ns() < deadline) sched_yield();
+  wanted.store(true);
+  world[0].transport->wake();
+  for (std::thread& sleeper : sleepers) sleeper.join();
+  EXPECT_LT(now_ns(), deadline);
+}
+
+TEST_F(IbvSleep, AWakeThatCameBeforeIsNotForgotten) {
+  IbvWorld world(2);
+  world[0].transport->sleep(now_ns() + 1'000'000);
+  world[0].transport->wake();
+  world[0].transport->sleep(testing::in_seconds(kLong));
+  SUCCEED() << "it has returned";
+}
+
+TEST_F(IbvSleep, NapsWithoutAChannel) {
+  IbvTransport::Options options = IbvWorld::single();
+  options.has_channel = false;
+  IbvWorld world(2, options);
+  world.connect(0, 1);
+  ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
+  const uint64_t deadline = testing::in_seconds(kLong);
+  while (world[1].inbox.count == 0 && now_ns() < deadline) {
+    world[1].transport->sleep(deadline);
+    world[1].poll();
+  }
+  EXPECT_LT(now_ns(), deadline);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,240 @@
+// Ranks that talk by verbs inside one process, over whatever libibverbs the test program is linked with.
+#pragma once
+
+#include "firehose/base/thread.hpp"
+#include "rdma/ibv/ibv_transport.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace hydrant::testing {
+
+// What a launcher would do: cards by key and rank.
+struct CardBox {
+  std::mutex mu;
+  std::map<std::string, std::string> cards;
+  Status get_fails = Status::kOk;
+};
+
+class BoxBootstrap final : public Bootstrap {
+ public:
+  BoxBootstrap(CardBox& box, Rank rank, Rank size) : box_(box) {
+    place_.rank = rank;
+    place_.size = size;
+    place_.node_ranks = {rank};
+  }
+  const char* name() const noexcept override { return "test"; }
+  const JobPlace& place() const noexcept override { return place_; }
+  Status put(std::string_view key, std::span<const std::byte> card) noexcept override {
+    const std::lock_guard<std::mutex> lock(box_.mu);
+    box_.cards[std::string(key) + std::to_string(place_.rank)] = {
+        reinterpret_cast<const char*>(card.data()), card.size()};
+    return Status::kOk;
+  }
+  Status fence(uint64_t) noexcept override { return Status::kOk; }
+  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+             uint64_t) noexcept override {
+    const std::lock_guard<std::mutex> lock(box_.mu);
+    if (box_.get_fails != Status::kOk) return fail(box_.get_fails, "the launcher does not answer");
+    const auto found = box_.cards.find(std::string(key) + std::to_string(rank));
+    if (found == box_.cards.end()) return Status::kNotReady;
+    *bytes = std::min(found->second.size(), card.size());
+    std::memcpy(card.data(), found->second.data(), *bytes);
+    return Status::kOk;
+  }
+  void leave(int, uint64_t) noexcept override {}
+
+ private:
+  CardBox& box_;
+  JobPlace place_;
+};
+
+// Collects what comes, or does `then` with it.
+class Inbox final : public Receiver {
+ public:
+  struct Letter {
+    Rank from;
+    Lane lane;
+    uint32_t tag;
+    std::string head;
+    std::string payload;
+  };
+  void deliver(const Incoming& message) noexcept override {
+    ++count;
+    if (then) {
+      then(message);
+      return;
+    }
+    letters.push_back(
+        {message.from,
+         message.lane,
+         message.tag,
+         {reinterpret_cast<const char*>(message.head), message.head_room},
+         message.payload == nullptr
+             ? std::string()
+             : std::string(reinterpret_cast<const char*>(message.payload), message.payload_room)});
+  }
+  uint64_t count = 0;
+  std::vector<Letter> letters;
+  std::function<void(const Incoming&)> then;
+};
+
+// Told of the end of an operation.
+struct Told : Transport::Completion {
+  Told() { done = &hear; }
+  static void hear(Transport::Completion& completion, Status status) noexcept {
+    auto& told = static_cast<Told&>(completion);
+    ++told.times;
+    told.status = status;
+  }
+  uint32_t times = 0;
+  Status status = Status::kNotReady;
+};
+
+struct IbvRank {
+  IbvRank(CardBox& box, Rank rank, Rank size, const IbvTransport::Options& options)
+      : bootstrap(box, rank, size) {
+    opened = IbvTransport::open(bootstrap, options, &transport);
+  }
+  Status try_send(Rank to, Lane lane, uint32_t tag, const std::string& head) {
+    Outgoing room;
+    const Status status = transport->reserve(to, lane, static_cast<uint32_t>(head.size()), &room);
+    if (status != Status::kOk) return status;
+    std::memcpy(room.head, head.data(), head.size());
+    transport->commit(room, tag);
+    return status;
+  }
+  Status try_send_cell(Rank to, Lane lane, uint32_t tag, const std::string& head,
+                       const std::string& payload) {
+    Cell cell;
+    Status status = transport->take_cell(lane, static_cast<uint32_t>(payload.size()), &cell);
+    if (status != Status::kOk) return status;
+    Outgoing room;
+    status = transport->reserve(to, lane, static_cast<uint32_t>(head.size()), &room);
+    if (status != Status::kOk) {
+      transport->drop_cell(lane, cell);
+      return status;
+    }
+    std::memcpy(cell.data, payload.data(), payload.size());
+    std::memcpy(room.head, head.data(), head.size());
+    transport->commit_with_cell(room, tag, cell, static_cast<uint32_t>(payload.size()));
+    return status;
+  }
+  uint32_t poll(uint32_t budget = 100, bool replies_only = false) {
+    return transport->poll(inbox, budget, replies_only);
+  }
+
+  BoxBootstrap bootstrap;
+  std::unique_ptr<IbvTransport> transport;
+  Status opened = Status::kNotInit;
+  Inbox inbox;
+};
+
+inline uint64_t in_seconds(double seconds) {
+  return now_ns() + static_cast<uint64_t>(seconds * 1e9);
+}
+
+// `ranks` ranks in this thread.
+struct IbvWorld {
+  explicit IbvWorld(Rank size, const IbvTransport::Options& options = single()) {
+    for (Rank rank = 0; rank < size; ++rank) {
+      ranks.push_back(std::make_unique<IbvRank>(box, rank, size, options));
+      EXPECT_EQ(ranks.back()->opened, Status::kOk) << last_error_text();
+    }
+  }
+  static IbvTransport::Options single() {
+    IbvTransport::Options options;
+    options.single_threaded = true;
+    options.greeting_ns = 1'000'000;
+    return options;
+  }
+  IbvRank& operator[](Rank rank) { return *ranks[rank]; }
+  void poll_all() {
+    for (auto& rank : ranks) rank->poll();
+  }
+  // Polls everybody until `holds`, ten seconds at most; false then.
+  bool until(const std::function<bool()>& holds) {
+    const uint64_t deadline = in_seconds(10);
+    while (!holds()) {
+      if (now_ns() > deadline) return false;
+      poll_all();
+    }
+    return true;
+  }
+  // Tries until it is taken, polling everybody meanwhile.
+  Status insist(const std::function<Status()>& attempt) {
+    Status status = Status::kNotReady;
+    const bool decided = until([&] { return (status = attempt()) != Status::kNotReady; });
+    return decided ? status : Status::kNotReady;
+  }
+  Status send(Rank from, Rank to, Lane lane, uint32_t tag, const std::string& head) {
+    return insist([&] { return ranks[from]->try_send(to, lane, tag, head); });
+  }
+  Status send_cell(Rank from, Rank to, Lane lane, uint32_t tag, const std::string& head,
+                   const std::string& payload) {
+    return insist([&] { return ranks[from]->try_send_cell(to, lane, tag, head, payload); });
+  }
+  bool arrived(Rank rank, uint64_t count) {
+    return until([&] { return ranks[rank]->inbox.count >= count; });
+  }
+  // Both ways, so that the pair is connected and quiet.
+  void connect(Rank a, Rank b) {
+    ASSERT_EQ(send(a, b, Lane::kRequest, 1, "12345678"), Status::kOk) << last_error_text();
+    ASSERT_TRUE(arrived(b, ranks[b]->inbox.count + 1));
+    ASSERT_EQ(send(b, a, Lane::kReply, 1, "12345678"), Status::kOk) << last_error_text();
+    ASSERT_TRUE(arrived(a, ranks[a]->inbox.count + 1));
+    ranks[a]->inbox = Inbox();
+    ranks[b]->inbox = Inbox();
+  }
+
+  CardBox box;
+  std::vector<std::unique_ptr<IbvRank>> ranks;
+};
+
+// Pinned memory of one rank, and its key as a peer has it.
+struct PinnedMemory {
+  PinnedMemory(IbvTransport& owner, Access access, size_t bytes) : bytes_(bytes) {
+    registrar = owner.make_registrar();
+    data.reset(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)));
+    std::memset(data.get(), 0, bytes);
+    const MemoryRange range{address(), bytes};
+    EXPECT_EQ(registrar->pin(range, access, key.data()), Status::kOk) << last_error_text();
+  }
+  ~PinnedMemory() {
+    if (registrar == nullptr) return;
+    const MemoryRange range{address(), bytes_};
+    EXPECT_EQ(registrar->unpin(range, key.data()), UnpinResult::kDone);
+  }
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  uintptr_t address() const { return reinterpret_cast<uintptr_t>(data.get()); }
+  Transport::Pinned local(size_t offset = 0) const { return {address() + offset, key.data()}; }
+  // As `peer` imports it.
+  Transport::Pinned for_peer(size_t offset = 0) {
+    std::byte blob[64];
+    size_t length = sizeof blob;
+    const MemoryRange range{address(), bytes_};
+    EXPECT_EQ(registrar->export_key(range, key.data(), blob, &length), Status::kOk);
+    EXPECT_EQ(registrar->import_key(blob, length, imported.data()), Status::kOk);
+    return {address() + offset, imported.data()};
+  }
+
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<Registrar> registrar;
+  std::unique_ptr<std::byte, Free> data;
+  std::array<std::byte, 64> key = {};
+  std::array<std::byte, 64> imported = {};
+  size_t bytes_;
+};
+
+}  // namespace hydrant::testing
