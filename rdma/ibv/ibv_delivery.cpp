@@ -21,8 +21,10 @@ uint32_t IbvTransport::poll(Receiver& receiver, uint32_t budget, bool replies_on
   (void)drain(&done);
   if (connecting_count_.load(std::memory_order_relaxed) != 0 || polls % kPollsBetweenGreetings == 0)
     (void)shake_hands();
-  if (polls % kPollsBetweenEvents == 0) [[unlikely]]
-    read_events();
+  if (polls % kPollsBetweenProbes == 0) [[unlikely]] {
+    probe();
+    if (polls % kPollsBetweenEvents == 0) read_events();
+  }
   if (unposted_.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
     recycle_unposted();
 

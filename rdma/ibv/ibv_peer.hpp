@@ -110,6 +110,7 @@ struct Peer {
   uint64_t posted = 0;  // positions of the send queue, ever
   uint64_t over = 0;
   bool has_failed = false;  // its queue pair has told of an error
+  uint64_t probed = 0;      // `posted` when the peer was last probed, or would have been
   uint64_t signalled = 0;   // the position behind the last one that will be told of
   std::unique_ptr<SendRecord[]> records;
   std::unique_ptr<uint16_t[]> free_slots;

@@ -1,4 +1,5 @@
-// Waiting in the kernel, and the end: what is committed is on its way before this process goes.
+// Waiting in the kernel; whether peers are there; and the end: what is committed has arrived before this
+// process goes.
 #include "rdma/ibv/ibv_transport.hpp"
 
 #include <algorithm>
@@ -65,6 +66,7 @@ void IbvTransport::doze(uint64_t deadline_ns) noexcept {
   uint64_t until = deadline_ns;
   if (connecting_count_.load(std::memory_order_relaxed) != 0)
     until = std::min(until, next_greeting_ns_.load(std::memory_order_relaxed));
+  until = std::min(until, next_probe_ns_.load(std::memory_order_relaxed));
   if (channel_ == nullptr) until = std::min(until, now + kNapNs);
   if (until <= now) return;
   counts_.sleeps.fetch_add(1, std::memory_order_relaxed);
@@ -72,7 +74,9 @@ void IbvTransport::doze(uint64_t deadline_ns) noexcept {
                    {port_.device.context->async_fd, POLLIN, 0},
                    {channel_ != nullptr ? channel_->fd : -1, POLLIN, 0}};
   const timespec left = time_of(until - now);
-  if (ppoll(fds, 3, &left, nullptr) <= 0) return;
+  const int ready = ppoll(fds, 3, &left, nullptr);
+  probe();
+  if (ready <= 0) return;
   if (fds[1].revents != 0) read_events();
   if (fds[2].revents != 0) hear_channel();
 }
@@ -104,6 +108,31 @@ void IbvTransport::wake() noexcept {
   const uint64_t one = 1;
   (void)!::write(wake_fd_, &one, sizeof one);
   errno = saved;
+}
+
+// ---- whether peers are there ----
+
+// Who is gone is known by its adapter's silence, and that only by who sends: so to each peer to which nothing
+// went since the last time goes a write of nothing. A process that is stopped does not matter: its adapter
+// answers.
+void IbvTransport::probe() noexcept HYDRANT_NO_TSA {
+  uint64_t due = next_probe_ns_.load(std::memory_order_relaxed);
+  if (due == UINT64_MAX) return;
+  const uint64_t now = now_ns();
+  if (now < due || !next_probe_ns_.compare_exchange_strong(due, now + options_.probe_ns,
+                                                           std::memory_order_relaxed))
+    return;
+  for (uint32_t rank = 0; rank < ranks_; ++rank) {
+    Peer* peer = peer_of(rank);
+    if (peer == nullptr || (threaded_ && !peer->lock.try_lock())) continue;
+    if (peer->state.load(std::memory_order_acquire) == Peer::State::kOpen &&
+        peer->posted == peer->probed) {
+      send_tail(*peer);
+      counts_.probes.fetch_add(1, std::memory_order_relaxed);
+    }
+    peer->probed = peer->posted;
+    if (threaded_) peer->lock.unlock();
+  }
 }
 
 // ---- the end ----

@@ -75,6 +75,8 @@ Status IbvTransport::init() noexcept {
   const char* ports = options_.ports != nullptr ? options_.ports : knob_text(Knob::kIbvPorts);
   if (const Status status = ibv::open_port(ports, &port_); status != Status::kOk) return status;
   is_open_ = true;
+  next_probe_ns_.store(options_.probe_ns != 0 ? now_ns() + options_.probe_ns : UINT64_MAX,
+                       std::memory_order_relaxed);
   max_piece_ = std::max(port_.max_message_bytes, 1u);
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_fd_ < 0)
@@ -267,6 +269,7 @@ IbvTransport::Counts IbvTransport::counts() const noexcept {
   now.greetings = counts_.greetings.load(std::memory_order_relaxed);
   now.strangers = counts_.strangers.load(std::memory_order_relaxed);
   now.control = counts_.control.load(std::memory_order_relaxed);
+  now.probes = counts_.probes.load(std::memory_order_relaxed);
   now.stalls = counts_.stalls.load(std::memory_order_relaxed);
   now.lost = counts_.lost.load(std::memory_order_relaxed);
   now.sleeps = counts_.sleeps.load(std::memory_order_relaxed);

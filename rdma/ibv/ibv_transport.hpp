@@ -46,6 +46,7 @@ class IbvTransport final : public Transport {
     uint32_t inline_bytes = 256;  // sent by the processor, not fetched by the adapter, if it can
     uint32_t operations = 256;    // puts and gets under way
     uint64_t connect_ns = 60'000'000'000;
+    uint64_t probe_ns = 2'000'000'000;  // a peer to which nothing goes is asked so often; 0: never
     uint64_t greeting_ns = 20'000'000;  // until the first greeting is repeated
     bool has_channel = true;            // sleep() may wait in the kernel; else it naps
   };
@@ -102,6 +103,7 @@ class IbvTransport final : public Transport {
     uint64_t greetings = 0;  // sent
     uint64_t strangers = 0;  // datagrams that made no sense
     uint64_t control = 0;    // messages that only told of credits
+    uint64_t probes = 0;     // writes of nothing, to hear whether the peer is there
     uint64_t stalls = 0;     // cells that had to wait for a landing cell
     uint64_t lost = 0;       // peers
     uint64_t sleeps = 0;
@@ -123,6 +125,7 @@ class IbvTransport final : public Transport {
   // From one peer at a time, so that one cannot use up the budget of a poll alone.
   static constexpr uint32_t kVisitMost = 16;
   static constexpr uint32_t kPollsBetweenGreetings = 16;
+  static constexpr uint32_t kPollsBetweenProbes = 256;  // ... and looks at the clock for them
   static constexpr uint32_t kPollsBetweenEvents = 4096;
 
   // Locks where there may be more threads than one.
@@ -227,6 +230,7 @@ class IbvTransport final : public Transport {
   static uint64_t untold(const Peer& peer, uint32_t counter) noexcept;
   bool credit_is_due(const Peer& peer) const noexcept;
   void send_tail(Peer& peer) noexcept;
+  void probe() noexcept;
 
   // ibv_operations.cpp
   Status begin(bool is_put, Rank rank, const Pinned& remote, const Pinned& local, size_t bytes,
@@ -318,14 +322,15 @@ class IbvTransport final : public Transport {
   std::atomic<ibv::Received*> unposted_{nullptr};
 
   std::atomic<uint32_t> polls_{0};
+  std::atomic<uint64_t> next_probe_ns_{0};
 
   Mutex sleep_mu_;  // for those who go to sleep and come back
   std::atomic<uint32_t> sleepers_{0};
   int wake_fd_ = -1;
 
   struct AtomicCounts {
-    std::atomic<uint64_t> connected{0}, greetings{0}, strangers{0}, control{0}, stalls{0}, lost{0},
-        sleeps{0};
+    std::atomic<uint64_t> connected{0}, greetings{0}, strangers{0}, control{0}, probes{0},
+        stalls{0}, lost{0}, sleeps{0};
   };
   AtomicCounts counts_;
 };

@@ -153,6 +153,21 @@ void drop_registrations() {
   w.rights.clear();
 }
 
+void forget_all() {
+  drop_registrations();
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  for (FakeAh* ah : w.ahs) delete ah;
+  w.ahs.clear();
+  for (FakeChannel* channel : w.channels) {
+    ::close(channel->verbs.fd);
+    delete channel;
+  }
+  w.channels.clear();
+  for (ibv_pd* pd : w.pds) delete pd;
+  w.pds.clear();
+}
+
 ibv_context* open_first() { return ibv_open_device(&world().devices.front()->verbs); }
 ibv_pd* alloc_pd(ibv_context* context) { return ibv_alloc_pd(context); }
 void close(ibv_context* context, ibv_pd* pd) {

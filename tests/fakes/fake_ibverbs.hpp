@@ -132,8 +132,9 @@ struct Traffic {
 };
 Traffic traffic();
 
-// Forgets what a test has left registered on purpose.
+// Forgets what a test has left registered on purpose; and everything that could not be given back.
 void drop_registrations();
+void forget_all();
 
 // A context and domain opened by hand, as a client that brings its own would.
 ibv_context* open_first();

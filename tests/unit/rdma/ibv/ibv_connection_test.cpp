@@ -1,0 +1,259 @@
+// How ranks find each other over the fake: greetings that are lost, repeated, forged or from elsewhere.
+#include "tests/unit/rdma/ibv/ibv_world.hpp"
+#include "tests/unit/rdma/ibv/verbs_fixture.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+namespace hydrant {
+namespace {
+
+using fake_verbs::Call;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::IbvRank;
+using testing::IbvWorld;
+
+class IbvConnection : public testing::VerbsTest {};
+
+// What the card of a rank says, changed.
+void change_card(IbvWorld& world, Rank rank, const std::function<void(ibv::Card&)>& change) {
+  std::string& bytes = world.box.cards.at("ibv" + std::to_string(rank));
+  ibv::Card card;
+  ASSERT_EQ(ibv::decode_card(std::as_bytes(std::span(bytes)), &card), Status::kOk);
+  change(card);
+  ibv::encode_card(card, reinterpret_cast<std::byte*>(bytes.data()));
+}
+
+TEST_F(IbvConnection, LostGreetingsAreRepeated) {
+  for (const uint32_t lost : {1U, 2U, 3U, 5U}) {
+    IbvWorld world(2);
+    fake_verbs::lose_datagrams(lost);
+    ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();
+    ASSERT_TRUE(world.arrived(1, 1));
+    ASSERT_EQ(world.send(1, 0, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
+    ASSERT_TRUE(world.arrived(0, 1));
+  }
+}
+
+TEST_F(IbvConnection, EveryLossOfCrossingGreetingsHeals) {
+  for (uint32_t lost = 1; lost <= 6; ++lost) {
+    IbvWorld world(2);
+    (void)world[0].try_send(1, Lane::kRequest, 1, "a");
+    (void)world[1].try_send(0, Lane::kRequest, 1, "a");
+    fake_verbs::lose_datagrams(lost);
+    ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();
+    ASSERT_EQ(world.send(1, 0, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();
+    ASSERT_TRUE(world.arrived(1, 1) && world.arrived(0, 1));
+    EXPECT_EQ(fake_verbs::connected_pairs().size(), 2U) << "one queue pair each";
+  }
+}
+
+TEST_F(IbvConnection, IdleRanksHaveNoQueuePairs) {
+  IbvWorld world(4);
+  EXPECT_EQ(fake_verbs::connected_pairs().size(), 0U);
+  world.connect(0, 3);
+  EXPECT_EQ(fake_verbs::connected_pairs().size(), 2U);
+}
+
+TEST_F(IbvConnection, WhoDoesNotAnswerIsGivenUp) {
+  IbvTransport::Options options = IbvWorld::single();
+  options.connect_ns = 30'000'000;
+  IbvWorld world(2, options);
+  const uint64_t deadline = testing::in_seconds(10);
+  Status status = Status::kNotReady;
+  while (status == Status::kNotReady && now_ns() < deadline) {
+    status = world[0].try_send(1, Lane::kRequest, 1, "abcd");
+    world[0].poll();  // rank 1 does not poll
+  }
+  EXPECT_EQ(status, Status::kBroken);
+  EXPECT_THAT(last_error_text(), AllOf(HasSubstr("rank 1 is gone"), HasSubstr("not answered")));
+  EXPECT_EQ(world[0].transport->counts().lost, 1U);
+}
+
+TEST_F(IbvConnection, ARankThatHasNoCardIsBroken) {
+  IbvWorld world(2);
+  world.box.cards.erase("ibv1");
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_THAT(last_error_text(), HasSubstr("no card of verbs"));
+  world.box.get_fails = Status::kBroken;
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_THAT(last_error_text(), AllOf(HasSubstr("launcher"), HasSubstr("rank 1")));
+}
+
+TEST_F(IbvConnection, ForeignCardsAreRefusedWithAText) {
+  IbvWorld world(2);
+  std::string& bytes = world.box.cards.at("ibv1");
+  const std::string good = bytes;
+  bytes[0] = 'x';
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_THAT(last_error_text(), HasSubstr("magic"));
+  bytes = good + "more";
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  bytes = good;
+  EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << "it may be asked again";
+}
+
+TEST_F(IbvConnection, OtherSettingsAreRefusedWithAText) {
+  IbvWorld world(2);
+  change_card(world, 1, [](ibv::Card& card) { card.geometry.credits = 7; });
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_THAT(last_error_text(),
+              AllOf(HasSubstr("other settings"), HasSubstr("7 credits, not 32")));
+  EXPECT_EQ(fake_verbs::connected_pairs().size(), 0U);
+}
+
+TEST_F(IbvConnection, OtherLinksAreRefusedWithAText) {
+  IbvWorld world(2);
+  change_card(world, 1, [](ibv::Card& card) { card.address.is_ethernet = 0; });
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_THAT(last_error_text(), HasSubstr("InfiniBand"));
+}
+
+TEST_F(IbvConnection, StrayDatagramsAreCountedAndIgnored) {
+  IbvWorld world(2);
+  ibv::Card card;
+  ASSERT_EQ(ibv::decode_card(std::as_bytes(std::span(world.box.cards.at("ibv1"))), &card),
+            Status::kOk);
+  const uint32_t queue = card.address.datagram_queue;
+  fake_verbs::send_stray(queue, "nonsense", 8);
+  std::byte bytes[ibv::kGreetingBytes];
+  ibv::Greeting greeting;
+  greeting.card = card;
+  greeting.from = 0;
+  greeting.to = 1;
+  greeting.to_nonce = card.address.nonce + 1;  // of another job
+  ibv::encode_greeting(greeting, bytes);
+  fake_verbs::send_stray(queue, bytes, sizeof bytes);
+  greeting.to_nonce = card.address.nonce;
+  greeting.from = 2;  // no such rank
+  ibv::encode_greeting(greeting, bytes);
+  fake_verbs::send_stray(queue, bytes, sizeof bytes);
+  greeting.from = 1;  // itself
+  ibv::encode_greeting(greeting, bytes);
+  fake_verbs::send_stray(queue, bytes, sizeof bytes);
+  ASSERT_TRUE(world.until([&] { return world[1].transport->counts().strangers == 4; }));
+  EXPECT_EQ(fake_verbs::connected_pairs().size(), 0U);
+  world.connect(0, 1);
+}
+
+TEST_F(IbvConnection, AGreetingOfAProcessThatWasReplacedIsIgnored) {
+  IbvWorld world(2);
+  world.connect(0, 1);
+  ibv::Card card;
+  ASSERT_EQ(ibv::decode_card(std::as_bytes(std::span(world.box.cards.at("ibv1"))), &card),
+            Status::kOk);
+  ibv::Greeting greeting;
+  greeting.card = card;
+  greeting.card.address.nonce = 99;
+  greeting.to_nonce = card.address.nonce;
+  greeting.to = 1;
+  std::byte bytes[ibv::kGreetingBytes];
+  ibv::encode_greeting(greeting, bytes);
+  fake_verbs::send_stray(card.address.datagram_queue, bytes, sizeof bytes);
+  ASSERT_TRUE(world.until([&] { return world[1].transport->counts().strangers == 1; }));
+  EXPECT_EQ(world.send(1, 0, Lane::kRequest, 1, "abcd"), Status::kOk);
+}
+
+TEST_F(IbvConnection, ManyPeersMakeTheCompletionQueueGrow) {
+  IbvWorld world(12);
+  for (Rank rank = 1; rank < 12; ++rank) world.connect(0, rank);
+  EXPECT_GE(fake_verbs::calls(Call::kResizeCq), 1U);
+  // All at once: what is flushed as well as what arrives must fit.
+  for (Rank rank = 1; rank < 12; ++rank) {
+    for (uint32_t i = 0; i < 40; ++i) {
+      (void)world[rank].try_send(0, Lane::kRequest, 1, "abcdefgh");
+      (void)world[0].try_send(rank, Lane::kRequest, 1, "abcdefgh");
+    }
+  }
+}
+
+TEST_F(IbvConnection, TheDevicesLimitsAreSaid) {
+  testing::CardBox box;
+  fake_verbs::reset();
+  fake_verbs::add_device({.max_cqe = 100});
+  {
+    const IbvRank rank(box, 0, 2, IbvWorld::single());
+    EXPECT_EQ(rank.opened, Status::kResource);
+    EXPECT_THAT(last_error_text(), AllOf(HasSubstr("at most 100"), HasSubstr("needs 136")));
+  }
+  fake_verbs::reset();
+  fake_verbs::add_device({.max_srq_wr = 70});
+  {
+    const IbvRank rank(box, 0, 2, IbvWorld::single());
+    EXPECT_EQ(rank.opened, Status::kResource);
+    EXPECT_THAT(last_error_text(), AllOf(HasSubstr("70"), HasSubstr("fewer credits")));
+  }
+  fake_verbs::reset();
+  fake_verbs::add_device({.max_srq_wr = 100});
+  {
+    IbvWorld world(3);
+    world.connect(0, 1);
+    EXPECT_EQ(world.send(0, 2, Lane::kRequest, 1, "abcd"), Status::kResource);
+    EXPECT_THAT(last_error_text(), HasSubstr("1 peers have them all"));
+  }
+  fake_verbs::reset();
+  fake_verbs::add_device({.max_cqe = 160});
+  {
+    IbvWorld world(3);
+    world.connect(0, 1);
+    EXPECT_EQ(world.send(0, 2, Lane::kRequest, 1, "abcd"), Status::kResource);
+    EXPECT_THAT(last_error_text(), HasSubstr("at most 160 entries"));
+  }
+}
+
+TEST_F(IbvConnection, LessInlineAndShorterQueuesAreTakenAsTheyAre) {
+  fake_verbs::reset();
+  fake_verbs::add_device({.max_qp_wr = 32, .max_inline = 0});
+  IbvWorld world(2);
+  EXPECT_EQ(world[0].transport->pinned_inline_bytes(), 0U);
+  world.connect(0, 1);
+  for (uint32_t i = 0; i < 200; ++i) {
+    ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, std::string(i, 'x')), Status::kOk);
+  }
+  ASSERT_TRUE(world.arrived(1, 200));
+  EXPECT_EQ(fake_verbs::traffic().inline_sends, 0U);
+}
+
+TEST_F(IbvConnection, OverInfiniBandAddressesAreLids) {
+  fake_verbs::reset();
+  fake_verbs::add_device({.ethernet = false, .lid = 5, .gids = {}});
+  IbvWorld world(2);
+  world.connect(0, 1);
+}
+
+TEST_F(IbvConnection, MostSendsAreNeitherSignalledNorFetched) {
+  IbvWorld world(2);
+  world.connect(0, 1);
+  const fake_verbs::Traffic before = fake_verbs::traffic();
+  for (uint32_t i = 0; i < 160; ++i) {
+    ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
+  }
+  ASSERT_TRUE(world.arrived(1, 160));
+  const fake_verbs::Traffic after = fake_verbs::traffic();
+  EXPECT_GE(after.inline_sends - before.inline_sends, 160U);
+  EXPECT_LE(after.signalled - before.signalled, (after.sends - before.sends) / 10);
+}
+
+TEST_F(IbvConnection, BadOptionsAreBadArguments) {
+  testing::CardBox box;
+  const auto refused = [&](auto change) {
+    IbvTransport::Options options;
+    change(options);
+    return IbvRank(box, 0, 2, options).opened == Status::kBadArg;
+  };
+  EXPECT_TRUE(refused([](auto& o) { o.eager_bytes = 64; }));
+  EXPECT_TRUE(refused([](auto& o) { o.eager_bytes = 129; }));
+  EXPECT_TRUE(refused([](auto& o) { o.cell_bytes = 100; }));
+  EXPECT_TRUE(refused([](auto& o) { o.credits = 2; }));
+  EXPECT_TRUE(refused([](auto& o) { o.landings = 1; }));
+  EXPECT_TRUE(refused([](auto& o) { o.send_depth = 8; }));
+  EXPECT_TRUE(refused([](auto& o) { o.operations = 0; }));
+  EXPECT_TRUE(refused([](auto& o) { o.cells = 0; }));
+  EXPECT_TRUE(refused([](auto& o) { o.ports = ":"; }));
+}
+
+}  // namespace
+}  // namespace hydrant
