@@ -125,8 +125,10 @@ void IbvTransport::probe() noexcept HYDRANT_NO_TSA {
   for (uint32_t rank = 0; rank < ranks_; ++rank) {
     Peer* peer = peer_of(rank);
     if (peer == nullptr || (threaded_ && !peer->lock.try_lock())) continue;
+    // What is under way and will be told of is a probe itself.
+    const bool is_told = peer->signalled == peer->posted && peer->over != peer->posted;
     if (peer->state.load(std::memory_order_acquire) == Peer::State::kOpen &&
-        peer->posted == peer->probed) {
+        peer->posted == peer->probed && !is_told) {
       send_tail(*peer);
       counts_.probes.fetch_add(1, std::memory_order_relaxed);
     }

@@ -39,6 +39,8 @@ def parse_arguments():
     parser.add_argument("--file", action="append", default=[], metavar="PATH", help="this file too")
     parser.add_argument("--module", action="append", default=[], metavar="NAME",
                         help="load this kernel module before, and all that it needs")
+    parser.add_argument("--setup", metavar="FILE",
+                        help="shell commands that root's shell reads before, devices for example")
     parser.add_argument("--environment", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--huge-pages", type=int, default=0, metavar="N", help="reserve so many of 2 MiB")
     parser.add_argument("--processors", type=int, default=2)
@@ -67,6 +69,8 @@ def build_initramfs(options, chosen):
         files.add(f"/job/{module.name}", module.read_bytes())
     files.add("/job/modules", "".join(f"/job/{module.name}\n" for module in modules).encode())
     program = options.program[0]
+    if options.setup:
+        files.add("/job/setup", pathlib.Path(options.setup).read_bytes())
     for path in options.file + ([program] if "/" in program else []):
         files.add_program(path)
     add_job(files, options)

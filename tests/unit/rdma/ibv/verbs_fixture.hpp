@@ -1,13 +1,31 @@
-// What the tests that run over any libibverbs need of the one that they run over: here the fake, with one
-// device and a look at its books afterwards.
+// What the tests that run over any libibverbs need of the one that they run over: the fake, with one device
+// and a look at its books afterwards; or, in the guest (HYDRANT_REAL_VERBS), a device whose counters are
+// read.
 #pragma once
 
+#ifdef HYDRANT_REAL_VERBS
+#include "tests/verbs/device_counters.hpp"
+#else
 #include "tests/fakes/fake_ibverbs.hpp"
+#endif
 
 #include <gtest/gtest.h>
 
 namespace hydrant::testing {
 
+#ifdef HYDRANT_REAL_VERBS
+class VerbsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { before_ = read_device_counters(); }
+  void TearDown() override {
+    const DeviceCounters after = read_device_counters();
+    EXPECT_EQ(after.not_ready, before_.not_ready) << "a message found no receive buffer";
+  }
+
+ private:
+  DeviceCounters before_;
+};
+#else
 class VerbsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -23,5 +41,6 @@ class VerbsTest : public ::testing::Test {
     EXPECT_EQ(traffic.too_early, 0U) << "sent before the peer could receive";
   }
 };
+#endif
 
 }  // namespace hydrant::testing
