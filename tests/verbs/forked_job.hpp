@@ -1,0 +1,96 @@
+// Ranks that are processes, forked by a test, which find each other through memory that they share.
+#pragma once
+
+#include "firehose/base/thread.hpp"
+#include "rdma/bootstrap.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+namespace hydrant::testing {
+
+struct SharedJob {
+  static constexpr Rank kMost = 8;
+  struct Slot {
+    size_t bytes = 0;
+    std::byte card[Bootstrap::kMaxCardBytes];
+    // What a test tells others, by index.
+    std::atomic<uint64_t> words[8];
+  };
+  std::atomic<uint32_t> arrived{0};
+  Slot slots[kMost];
+};
+
+class ForkedBootstrap final : public Bootstrap {
+ public:
+  ForkedBootstrap(SharedJob& job, Rank rank, Rank size) : job_(job) {
+    place_.rank = rank;
+    place_.size = size;
+    place_.node_ranks = {rank};
+  }
+  const char* name() const noexcept override { return "test"; }
+  const JobPlace& place() const noexcept override { return place_; }
+  Status put(std::string_view, std::span<const std::byte> card) noexcept override {
+    SharedJob::Slot& slot = job_.slots[place_.rank];
+    std::memcpy(slot.card, card.data(), card.size());
+    slot.bytes = card.size();
+    return Status::kOk;
+  }
+  Status fence(uint64_t deadline_ns) noexcept override {
+    job_.arrived.fetch_add(1);
+    while (job_.arrived.load() < place_.size) {
+      if (now_ns() > deadline_ns) return Status::kBroken;
+      sched_yield();
+    }
+    return Status::kOk;
+  }
+  Status get(Rank rank, std::string_view, std::span<std::byte> card, size_t* bytes,
+             uint64_t) noexcept override {
+    const SharedJob::Slot& slot = job_.slots[rank];
+    *bytes = std::min(slot.bytes, card.size());
+    std::memcpy(card.data(), slot.card, *bytes);
+    return *bytes != 0 ? Status::kOk : Status::kNotReady;
+  }
+  void leave(int, uint64_t) noexcept override {}
+
+ private:
+  SharedJob& job_;
+  JobPlace place_;
+};
+
+// Runs body(job, rank) in `size` processes; what each ended with, as waitpid(2) has it. All are gone
+// afterwards: who takes longer than a minute is killed.
+inline std::vector<int> run_ranks(Rank size, const std::function<int(SharedJob&, Rank)>& body) {
+  void* mapped =
+      mmap(nullptr, sizeof(SharedJob), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return {};
+  auto* job = new (mapped) SharedJob;
+  std::vector<pid_t> children;
+  for (Rank rank = 0; rank < size; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);
+      _exit(body(*job, rank));
+    }
+    children.push_back(child);
+  }
+  std::vector<int> ends;
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    ends.push_back(status);
+  }
+  munmap(mapped, sizeof(SharedJob));
+  return ends;
+}
+
+}  // namespace hydrant::testing

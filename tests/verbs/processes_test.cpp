@@ -1,0 +1,240 @@
+// Ranks that are processes, over the guest's device: all of them talk to all, one is killed, one is stopped,
+// one may pin next to nothing.
+#include "rdma/ibv/ibv_transport.hpp"
+#include "tests/unit/rdma/ibv/ibv_world.hpp"
+#include "tests/verbs/device_counters.hpp"
+#include "tests/verbs/forked_job.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdio>
+#include <sys/resource.h>
+
+namespace hydrant {
+namespace {
+
+using ::testing::AllOf;
+using testing::DeviceCounters;
+using testing::ForkedBootstrap;
+using ::testing::HasSubstr;
+using testing::Inbox;
+using testing::PinnedMemory;
+using testing::read_device_counters;
+using testing::run_ranks;
+using testing::SharedJob;
+using testing::Told;
+
+constexpr double kLong = 40;
+
+// One process's end.
+struct Here {
+  Here(SharedJob& shared, Rank rank, Rank size, uint64_t probe_ns) : bootstrap(shared, rank, size) {
+    IbvTransport::Options options;
+    options.single_threaded = true;
+    options.probe_ns = probe_ns;
+    if (IbvTransport::open(bootstrap, options, &transport) != Status::kOk ||
+        bootstrap.fence(testing::in_seconds(kLong)) != Status::kOk) {
+      std::printf("rank %u does not start: %s\n", rank, last_error_text());
+      transport.reset();
+    }
+  }
+  template <typename Holds>
+  bool until(Holds holds) {
+    const uint64_t deadline = testing::in_seconds(kLong);
+    while (!holds()) {
+      if (now_ns() > deadline) return false;
+      if (transport->poll(inbox, 16, false) == 0) sched_yield();
+    }
+    return true;
+  }
+  Status send(Rank to, Lane lane, uint64_t value, bool has_cell) {
+    Status status = Status::kNotReady;
+    (void)until([&] {
+      Cell cell;
+      if (has_cell && (status = transport->take_cell(lane, 4096, &cell)) != Status::kOk)
+        return status != Status::kNotReady;
+      Outgoing room;
+      status = transport->reserve(to, lane, sizeof value, &room);
+      if (status != Status::kOk) {
+        if (has_cell) transport->drop_cell(lane, cell);
+        return status != Status::kNotReady;
+      }
+      std::memcpy(room.head, &value, sizeof value);
+      if (has_cell) {
+        std::memset(cell.data, static_cast<int>(value), 4096);
+        transport->commit_with_cell(room, 2, cell, 4096);
+      } else {
+        transport->commit(room, 1);
+      }
+      return true;
+    });
+    return status;
+  }
+
+  ForkedBootstrap bootstrap;
+  std::unique_ptr<IbvTransport> transport;
+  Inbox inbox;
+};
+
+TEST(VerbsProcesses, AllTalkToAllAndPutIntoEachOthersMemory) {
+  constexpr Rank kRanks = 4;
+  constexpr uint64_t kCount = 200;
+  const DeviceCounters before = read_device_counters();
+  const std::vector<int> ends = run_ranks(kRanks, [](SharedJob& shared, Rank rank) {
+    Here here(shared, rank, kRanks, 2'000'000'000);
+    if (here.transport == nullptr) return 1;
+    uint64_t next[kRanks][kLaneCount] = {};
+    uint64_t wrong = 0;
+    here.inbox.then = [&](const Incoming& message) {
+      uint64_t value = 0;
+      std::memcpy(&value, message.head, sizeof value);
+      if (value != next[message.from][static_cast<uint32_t>(message.lane)]++) ++wrong;
+      if ((message.tag == 2) != (message.payload != nullptr)) ++wrong;
+      if (message.payload != nullptr &&
+          (message.payload_room != 4096 || message.payload[4095] != static_cast<std::byte>(value)))
+        ++wrong;
+    };
+    for (uint64_t i = 0; i < kCount; ++i) {
+      for (Rank to = 0; to < kRanks; ++to) {
+        if (to == rank) continue;
+        for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
+          if (here.send(to, lane, i, i % 5 == 0) != Status::kOk) return 2;
+        }
+      }
+    }
+    if (!here.until([&] { return here.inbox.count == 2 * kCount * (kRanks - 1); })) return 3;
+    if (wrong != 0) return 4;
+
+    // A word of each into the memory of the next, whose key is handed on by hand.
+    PinnedMemory memory(*here.transport, Access::kRemoteWrite, 4096);
+    std::byte blob[64];
+    size_t length = sizeof blob;
+    if (memory.registrar->export_key({memory.address(), 4096}, memory.key.data(), blob, &length) !=
+        Status::kOk)
+      return 5;
+    auto& mine = shared.slots[rank].words;
+    for (size_t i = 0; i < length / 8; ++i) {
+      uint64_t word = 0;
+      std::memcpy(&word, blob + 8 * i, 8);
+      mine[i].store(word);
+    }
+    mine[7].store(1);
+    auto& theirs = shared.slots[(rank + 1) % kRanks].words;
+    if (!here.until([&] { return theirs[7].load() != 0; })) return 6;
+    for (size_t i = 0; i < length / 8; ++i) {
+      const uint64_t word = theirs[i].load();
+      std::memcpy(blob + 8 * i, &word, 8);
+    }
+    std::byte key[64];
+    if (memory.registrar->import_key(blob, length, key) != Status::kOk) return 7;
+    uint64_t address = 0;
+    std::memcpy(&address, blob + 8, 8);
+    const uint64_t value = rank + 100;
+    Told told;
+    const Transport::Pinned local{reinterpret_cast<uintptr_t>(&value), nullptr};
+    if (here.transport->put_pinned((rank + 1) % kRanks, {address, key}, local, sizeof value,
+                                   &told) != Status::kOk)
+      return 8;
+    const auto word = [&] {
+      uint64_t now = 0;
+      std::memcpy(&now, memory.data.get(), sizeof now);
+      return now;
+    };
+    if (!here.until([&] { return told.times != 0 && word() != 0; })) return 9;
+    if (told.status != Status::kOk || word() != (rank + kRanks - 1) % kRanks + 100) return 10;
+    // Nobody goes while others still need him.
+    here.transport->flush(testing::in_seconds(kLong));
+    shared.slots[rank].words[6].store(1);
+    return here.until([&] {
+      uint64_t ready = 0;
+      for (const SharedJob::Slot& slot : shared.slots) ready += slot.words[6].load();
+      return ready == kRanks;
+    })
+               ? 0
+               : 11;
+  });
+  for (const int end : ends) EXPECT_EQ(end, 0);
+  EXPECT_EQ(read_device_counters().not_ready, before.not_ready);
+}
+
+TEST(VerbsProcesses, WhoIsKilledIsFoundByTheOthers) {
+  const std::vector<int> ends = run_ranks(3, [](SharedJob& shared, Rank rank) {
+    Here here(shared, rank, 3, 200'000'000);
+    if (here.transport == nullptr) return 1;
+    const Rank next = (rank + 1) % 3;
+    if (here.send(next, Lane::kRequest, 1, false) != Status::kOk) return 2;
+    if (!here.until([&] { return here.inbox.count == 1; })) return 3;
+    // All are connected both ways before anything happens.
+    shared.slots[rank].words[0].store(1);
+    if (!here.until([&] {
+          return shared.slots[0].words[0].load() + shared.slots[1].words[0].load() +
+                     shared.slots[2].words[0].load() ==
+                 3;
+        }))
+      return 4;
+    if (rank == 1) raise(SIGKILL);
+    // They send nothing: the probe tells them.
+    if (!here.until([&] { return here.transport->counts().lost == 1; })) return 5;
+    if (here.send(1, Lane::kRequest, 2, false) != Status::kBroken) return 6;
+    if (std::strstr(last_error_text(), "rank 1 is gone") == nullptr) return 7;
+    // The two that are left go on.
+    here.inbox = Inbox();
+    if (here.send(2 - rank, Lane::kRequest, 3, true) != Status::kOk) return 8;
+    if (!here.until([&] { return here.inbox.count == 1; })) return 9;
+    here.transport->flush(testing::in_seconds(kLong));
+    shared.slots[rank].words[1].store(1);
+    return here.until([&] { return shared.slots[2 - rank].words[1].load() == 1; }) ? 0 : 10;
+  });
+  ASSERT_EQ(ends.size(), 3U);
+  EXPECT_EQ(ends[0], 0);
+  EXPECT_TRUE(WIFSIGNALED(ends[1]));
+  EXPECT_EQ(ends[2], 0);
+}
+
+TEST(VerbsProcesses, WhoIsStoppedForSecondsIsNotDead) {
+  const std::vector<int> ends = run_ranks(2, [](SharedJob& shared, Rank rank) {
+    Here here(shared, rank, 2, 100'000'000);
+    if (here.transport == nullptr) return 1;
+    if (here.send(1 - rank, Lane::kRequest, 1, false) != Status::kOk) return 2;
+    if (!here.until([&] { return here.inbox.count == 1; })) return 3;
+    if (rank == 1) {
+      shared.slots[1].words[0].store(static_cast<uint64_t>(getpid()));
+      return here.until([&] { return here.inbox.count == 101; }) ? 0 : 4;
+    }
+    if (!here.until([&] { return shared.slots[1].words[0].load() != 0; })) return 5;
+    const auto other = static_cast<pid_t>(shared.slots[1].words[0].load());
+    kill(other, SIGSTOP);
+    // As many messages as there are credits for, and silence for five seconds.
+    uint32_t sent = 0;
+    for (; sent < IbvTransport::Options().credits - 1; ++sent) {
+      if (here.send(1, Lane::kRequest, sent, false) != Status::kOk) return 6;
+    }
+    const uint64_t end = testing::in_seconds(5);
+    (void)here.until([&] { return now_ns() > end; });
+    kill(other, SIGCONT);
+    if (here.transport->counts().lost != 0 || here.transport->counts().probes == 0) return 7;
+    for (; sent < 100; ++sent) {
+      if (here.send(1, Lane::kRequest, sent, false) != Status::kOk) return 8;
+    }
+    here.transport->flush(testing::in_seconds(kLong));
+    return 0;
+  });
+  for (const int end : ends) EXPECT_EQ(end, 0);
+}
+
+// Run as an ordinary user with 64 KiB (verbs.memlock).
+TEST(VerbsMemlock, TooLittleIsSaidWithWhatToRaise) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+  ASSERT_EQ(limit.rlim_cur, 64U << 10);
+  ASSERT_NE(getuid(), 0U);
+  testing::CardBox box;
+  const testing::IbvRank rank(box, 0, 2, testing::IbvWorld::single());
+  EXPECT_EQ(rank.opened, Status::kResource);
+  EXPECT_THAT(last_error_text(), AllOf(HasSubstr("cells"), HasSubstr("ulimit -l")));
+}
+
+}  // namespace
+}  // namespace hydrant
