@@ -108,8 +108,8 @@ Registration last_registration();
 void hold(bool held);
 // The n-th send, write or read that a connected queue pair carries out from now on fails so.
 void fail_work(ibv_wc_status status, uint64_t nth = 1);
-// The next `count` datagrams get lost.
-void lose_datagrams(uint32_t count);
+// The next `count` datagrams get lost; of those to queue pair `to`, if it is not 0.
+void lose_datagrams(uint32_t count, uint32_t to = 0);
 // Comes to whoever asks this context for events.
 void raise_event(ibv_context* context, ibv_event_type type, int port, ibv_qp* qp);
 // The connected queue pairs that there are, the oldest first.

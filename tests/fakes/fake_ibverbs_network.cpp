@@ -244,10 +244,11 @@ void run_datagrams(FakeQp& qp) {
     std::vector<std::byte> data;
     const bool allowed = gather(qp, work, &data);
     complete_send(qp, work, allowed ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR);
-    if (w.datagrams_to_lose != 0) {
+    const uint32_t to = work.request.wr.ud.remote_qpn;
+    if (w.datagrams_to_lose != 0 && (w.losing_queue == 0 || w.losing_queue == to)) {
       --w.datagrams_to_lose;
     } else if (allowed) {
-      deliver_datagram(work.request.wr.ud.remote_qpn, work.request.wr.ud.remote_qkey, data);
+      deliver_datagram(to, work.request.wr.ud.remote_qkey, data);
     }
   }
 }
@@ -290,10 +291,11 @@ void fail_work(ibv_wc_status status, uint64_t nth) {
   w.work_fails_in = nth;
 }
 
-void lose_datagrams(uint32_t count) {
+void lose_datagrams(uint32_t count, uint32_t to) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   w.datagrams_to_lose = count;
+  w.losing_queue = to;
 }
 
 void raise_event(ibv_context* context, ibv_event_type type, int port, ibv_qp* qp) {

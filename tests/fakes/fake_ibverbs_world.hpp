@@ -111,6 +111,7 @@ struct World {
   ibv_wc_status work_failure = IBV_WC_SUCCESS;
   uint64_t work_fails_in = 0;
   uint32_t datagrams_to_lose = 0;
+  uint32_t losing_queue = 0;
   Traffic traffic;
 };
 

@@ -44,10 +44,32 @@ TEST_F(IbvConnection, EveryLossOfCrossingGreetingsHeals) {
     (void)world[0].try_send(1, Lane::kRequest, 1, "a");
     (void)world[1].try_send(0, Lane::kRequest, 1, "a");
     fake_verbs::lose_datagrams(lost);
-    ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();
-    ASSERT_EQ(world.send(1, 0, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();
+    // Each sends as soon as it may, and never before the other can receive.
+    bool is_sent[2] = {};
+    ASSERT_TRUE(world.until([&] {
+      for (Rank rank = 0; rank < 2; ++rank) {
+        if (!is_sent[rank])
+          is_sent[rank] = world[rank].try_send(1 - rank, Lane::kRequest, 1, "abcd") == Status::kOk;
+        world[rank].poll();
+      }
+      return is_sent[0] && is_sent[1];
+    }));
     ASSERT_TRUE(world.arrived(1, 1) && world.arrived(0, 1));
     EXPECT_EQ(fake_verbs::connected_pairs().size(), 2U) << "one queue pair each";
+  }
+}
+
+// One hears the other, who hears nothing for a while: it must not send before.
+TEST_F(IbvConnection, NothingIsSentBeforeThePeerCanReceive) {
+  for (uint32_t lost = 1; lost <= 5; ++lost) {
+    IbvWorld world(2);
+    ibv::Card card;
+    ASSERT_EQ(ibv::decode_card(std::as_bytes(std::span(world.box.cards.at("ibv1"))), &card),
+              Status::kOk);
+    (void)world[1].try_send(0, Lane::kRequest, 1, "a");
+    fake_verbs::lose_datagrams(lost, card.address.datagram_queue);
+    ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();
+    ASSERT_TRUE(world.arrived(1, 1));
   }
 }
 

@@ -152,6 +152,52 @@ TEST_F(IbvMessages, ACellWaitsForALandingCellAndHoldsItsLaneBack) {
   EXPECT_TRUE(std::is_sorted(tags.begin(), tags.end()));
 }
 
+// As little of everything as there can be, both ways, both lanes, one side polling far less than the other:
+// it all arrives, and nobody waits for ever.
+TEST_F(IbvMessages, TheFewestCreditsStillFlow) {
+  IbvTransport::Options options = IbvWorld::single();
+  options.credits = 4;
+  options.landings = 2;
+  options.cells = 3;
+  options.send_depth = 16;
+  IbvWorld world(2, options);
+  world.connect(0, 1);
+  constexpr uint64_t kCount = 1500;
+  uint64_t sent[2][2] = {};
+  uint64_t next[2][2] = {};
+  uint64_t wrong = 0;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    world[rank].inbox.then = [&, rank](const Incoming& message) {
+      const uint64_t value = value_of(message);
+      if (value != next[rank][static_cast<uint32_t>(message.lane)]++) ++wrong;
+      if (message.payload != nullptr &&
+          std::memcmp(message.payload, message.head, sizeof value) != 0)
+        ++wrong;
+    };
+  }
+  uint32_t round = 0;
+  const bool ended = world.until([&] {
+    ++round;
+    for (Rank rank = 0; rank < 2; ++rank) {
+      for (const Lane lane : kLanes) {
+        uint64_t& i = sent[rank][static_cast<uint32_t>(lane)];
+        // One way only for a while, then the other, then both; as many as go.
+        Status status = (round / 64) % 3 == rank ? Status::kNotReady : Status::kOk;
+        for (uint32_t tries = 0; tries < 8 && i < kCount && status == Status::kOk; ++tries) {
+          status = i % 3 != 0 ? world[rank].try_send_cell(1 - rank, lane, 1, word(i), word(i))
+                              : world[rank].try_send(1 - rank, lane, 1, word(i));
+          if (status == Status::kOk) ++i;
+        }
+      }
+    }
+    if (round % 5 != 0) world[1].poll(1);
+    return next[0][0] + next[0][1] + next[1][0] + next[1][1] == 4 * kCount;
+  });
+  EXPECT_TRUE(ended) << sent[0][0] << " " << sent[0][1] << " " << sent[1][0] << " " << sent[1][1];
+  EXPECT_EQ(wrong, 0U);
+  EXPECT_GT(world[0].transport->counts().stalls, 0U);
+}
+
 TEST_F(IbvMessages, CellsRunOutAndComeBack) {
   IbvWorld world(2);
   world.connect(0, 1);
@@ -211,6 +257,26 @@ TEST_F(IbvMessages, AHandlerMaySendAndPollForReplies) {
   for (uint64_t i = 0; i < kCount; ++i)
     ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, word(i)), Status::kOk);
   ASSERT_TRUE(world.until([&] { return answers == kCount; })) << answers;
+}
+
+TEST_F(IbvMessages, APollInsideAHandlerKeepsTheOrderOfItsLane) {
+  IbvWorld world(2);
+  world.connect(0, 1);
+  uint64_t next = 0;
+  uint64_t wrong = 0;
+  uint32_t depth = 0;
+  world[1].inbox.then = [&](const Incoming& message) {
+    if (value_of(message) != next++ || depth != 0) ++wrong;
+    ++depth;
+    world[0].poll();  // more of them move
+    world[1].poll(10, true);
+    --depth;
+  };
+  for (uint64_t i = 0; i < 200; ++i) {
+    ASSERT_EQ(world.send(0, 1, Lane::kReply, 1, word(i)), Status::kOk);
+  }
+  ASSERT_TRUE(world.arrived(1, 200));
+  EXPECT_EQ(wrong, 0U);
 }
 
 TEST_F(IbvMessages, BudgetIsKept) {
