@@ -31,6 +31,8 @@ all  clang-tidy          static checks
 all  libclang-rt-14-dev  its sanitizers
 all  qemu-system-x86     the guest: docs/guest.md
 all  busybox-static      its programs
+all  iproute2            rdma, which makes its verbs device: docs/verbs.md
+all  ibverbs-providers   what libibverbs drives it by
 '
 
 # hydrant_install WHO... installs what is missing for these. Without root: prints the line to type.
