@@ -68,7 +68,7 @@ Status IbvTransport::make_peer(Rank rank, const ibv::Card& card, Peer** made) no
 
 // Room for all that this peer can put into the queues at worst: every buffer that was posted for it, and
 // every entry of its send queue.
-Status IbvTransport::make_room_for_peer() noexcept {
+Status IbvTransport::make_room_for_peer() noexcept HYDRANT_NO_TSA {
   const uint64_t peers = peer_count_ + 1;
   if (peers * receives_per_peer() > port_.max_receives)
     return fail(Status::kResource,

@@ -163,7 +163,7 @@ bool IbvTransport::is_quiet(Peer& peer) noexcept HYDRANT_NO_TSA {
   return quiet;
 }
 
-void IbvTransport::flush(uint64_t deadline_ns) noexcept {
+void IbvTransport::flush(uint64_t deadline_ns) noexcept HYDRANT_NO_TSA {
   for (;;) {
     bool quiet = true;
     bool is_held = false;
