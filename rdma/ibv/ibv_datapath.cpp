@@ -176,54 +176,61 @@ inline void IbvTransport::write_header(Peer& peer, uint32_t slot, uint32_t word,
 void IbvTransport::send_message(Peer& peer, Lane lane, uint32_t slot, uint32_t word,
                                 uint32_t head_bytes, const Cell* cell,
                                 uint32_t payload_bytes) noexcept {
-  const auto index = static_cast<uint32_t>(lane);
-  write_header(peer, slot, word, head_bytes);
-  std::byte* const message = slot_of(peer, slot);
-  const uint32_t bytes = ibv::kHeaderBytes + head_bytes;
-  ibv_sge piece = piece_of(message, bytes, peer.buffers.lkey());
-  ibv_send_wr request{};
-  request.sg_list = &piece;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_SEND;
-  if (bytes <= options_.inline_bytes) request.send_flags = IBV_SEND_INLINE;
-
-  ibv_send_wr* first = &request;
+  const uint32_t bytes = prepare_message(peer, slot, word, head_bytes);
+  ibv_send_wr* first = &peer.message.work;
   uint32_t count = 1;
-  ibv_sge payload{};
-  ibv_send_wr write{};
-  ++peer.sent[index];
-  if (cell != nullptr) [[unlikely]] {
-    const uint32_t landing = next_landing(peer, lane);
-    Header header;
-    std::memcpy(&header, message, sizeof header);
-    header.payload_bytes = payload_bytes;
-    header.landing = static_cast<uint16_t>(landing);
-    std::memcpy(message, &header, sizeof header);
-    peer.landing_free_after[landing] = peer.sent[index];
-    ++peer.landings_sent[index];
-    if (payload_bytes != 0) {
-      payload = piece_of(cell->data, payload_bytes, cells_[index].memory.lkey());
-      write.sg_list = &payload;
-      write.num_sge = 1;
-      write.opcode = IBV_WR_RDMA_WRITE;
-      write.wr.rdma.remote_addr = peer.their_landings + uint64_t{landing} * options_.cell_bytes;
-      write.wr.rdma.rkey = peer.their_landing_key;
-      write.next = &request;
-      (void)next_record(peer, &write, false);
-      first = &write;
-      count = 2;
-    }
+  ++peer.sent[static_cast<uint32_t>(lane)];
+  if (cell != nullptr && prepare_cell(peer, lane, slot, *cell, payload_bytes)) [[unlikely]] {
+    first = &peer.cell.work;
+    count = 2;
   }
-  SendRecord& record = next_record(peer, &request, cell != nullptr);
+  SendRecord& record = next_record(peer, &peer.message.work, cell != nullptr);
   record.slot = static_cast<uint16_t>(slot);
-  record.lane = lane;
-  if (cell != nullptr) record.cell = static_cast<uint16_t>(cell->index);
-  if (!hand_over(peer, first, count)) return;
-  if ((request.send_flags & IBV_SEND_INLINE) != 0) {
+  if (cell != nullptr) [[unlikely]] {
+    record.lane = lane;
+    record.cell = static_cast<uint16_t>(cell->index);
+  }
+  if (!hand_over(peer, first, count)) [[unlikely]]
+    return;
+  if (bytes <= options_.inline_bytes) {
     // It has left its slot.
     record.slot = SendRecord::kNone;
     give_slot_back(peer, slot);
   }
+}
+
+// The message in `slot` with its header, in peer.message; how long it is.
+inline uint32_t IbvTransport::prepare_message(Peer& peer, uint32_t slot, uint32_t word,
+                                              uint32_t head_bytes) noexcept {
+  write_header(peer, slot, word, head_bytes);
+  const uint32_t bytes = ibv::kHeaderBytes + head_bytes;
+  peer.message.piece.addr = reinterpret_cast<uintptr_t>(slot_of(peer, slot));
+  peer.message.piece.length = bytes;
+  peer.message.work.send_flags = bytes <= options_.inline_bytes ? IBV_SEND_INLINE : 0;
+  return bytes;
+}
+
+// The payload's way into the next landing cell, in peer.cell. False: there is nothing to write.
+[[gnu::noinline]] bool IbvTransport::prepare_cell(Peer& peer, Lane lane, uint32_t slot,
+                                                  const Cell& cell,
+                                                  uint32_t payload_bytes) noexcept {
+  const auto index = static_cast<uint32_t>(lane);
+  const uint32_t landing = next_landing(peer, lane);
+  Header header;
+  std::memcpy(&header, slot_of(peer, slot), sizeof header);
+  header.payload_bytes = payload_bytes;
+  header.landing = static_cast<uint16_t>(landing);
+  std::memcpy(slot_of(peer, slot), &header, sizeof header);
+  peer.landing_free_after[landing] = peer.sent[index];
+  ++peer.landings_sent[index];
+  if (payload_bytes == 0) return false;
+  peer.cell.piece = piece_of(cell.data, payload_bytes, cells_[index].memory.lkey());
+  ibv_send_wr& write = peer.cell.work;
+  write.send_flags = 0;
+  write.wr.rdma.remote_addr = peer.their_landings + uint64_t{landing} * options_.cell_bytes;
+  write.wr.rdma.rkey = peer.their_landing_key;
+  (void)next_record(peer, &write, false);
+  return true;
 }
 
 // ---- credits ----
@@ -252,18 +259,12 @@ bool IbvTransport::send_control(Peer& peer) noexcept {
   const uint64_t most = is_answer ? kControlCredits : kControlCredits - 2;
   if (under_way >= most || room_in_queue(peer) == 0 || peer.free_slot_count == 0) return false;
   const uint32_t slot = peer.free_slots[--peer.free_slot_count];
-  write_header(peer, slot, Header::kControl << 24, 0);
-  ibv_sge piece = piece_of(slot_of(peer, slot), ibv::kHeaderBytes, peer.buffers.lkey());
-  ibv_send_wr request{};
-  request.sg_list = &piece;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_SEND;
-  if (ibv::kHeaderBytes <= options_.inline_bytes) request.send_flags = IBV_SEND_INLINE;
-  SendRecord& record = next_record(peer, &request, false);
+  (void)prepare_message(peer, slot, Header::kControl << 24, 0);
+  SendRecord& record = next_record(peer, &peer.message.work, false);
   record.slot = static_cast<uint16_t>(slot);
   ++peer.sent[ibv::kControlLane];
   counts_.control.fetch_add(1, std::memory_order_relaxed);
-  (void)hand_over(peer, &request, 1);
+  (void)hand_over(peer, &peer.message.work, 1);
   return true;
 }
 

@@ -89,14 +89,11 @@ bool IbvTransport::post_pieces(Peer& peer, Operation& operation) noexcept {
     if (room_in_queue(peer) <= kKept) return false;
     const auto bytes = static_cast<uint32_t>(std::min<size_t>(operation.left, max_piece_));
     const bool is_last = bytes == operation.left;
-    ibv_sge piece{operation.local, bytes, operation.lkey};
-    ibv_send_wr request{};
-    request.sg_list = &piece;
+    peer.operation.piece = {operation.local, bytes, operation.lkey};
+    ibv_send_wr& request = peer.operation.work;
     request.num_sge = bytes != 0 ? 1 : 0;
     request.opcode = operation.is_put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-    // A piece of a longer one is never sent inline: its memory is the caller's until the end anyway.
-    if (operation.is_put && bytes <= options_.inline_bytes && (is_last || operation.lkey == 0))
-      request.send_flags = IBV_SEND_INLINE;
+    request.send_flags = operation.is_put && bytes <= options_.inline_bytes ? IBV_SEND_INLINE : 0;
     request.wr.rdma.remote_addr = operation.remote;
     request.wr.rdma.rkey = operation.rkey;
     next_record(peer, &request, is_last).operation = &operation;

@@ -113,6 +113,14 @@ struct Peer {
   uint64_t probed = 0;      // `posted` when the peer was last probed, or would have been
   uint64_t signalled = 0;   // the position behind the last one that will be told of
   std::unique_ptr<SendRecord[]> records;
+  // Prebuilt: what is posted differs in little.
+  struct Request {
+    ibv_sge piece = {};
+    ibv_send_wr work = {};
+  };
+  Request message;    // a SEND
+  Request cell;       // the write of a payload, before it
+  Request operation;  // a write or read between pinned memory
   std::unique_ptr<uint16_t[]> free_slots;
   uint32_t free_slot_count = 0;
   std::array<uint64_t, kCounters> sent = {};  // messages

@@ -115,6 +115,14 @@ Status IbvTransport::fill_peer(Peer& peer) noexcept {
       peer.landing_free_after == nullptr)
     return fail(Status::kResource, "no memory for a peer's messages");
   for (uint32_t i = 0; i < options_.send_depth; ++i) peer.records[i].peer = &peer;
+  for (Peer::Request* request : {&peer.message, &peer.cell, &peer.operation}) {
+    request->work.sg_list = &request->piece;
+    request->work.num_sge = 1;
+  }
+  peer.message.piece.lkey = peer.buffers.lkey();
+  peer.message.work.opcode = IBV_WR_SEND;
+  peer.cell.work.opcode = IBV_WR_RDMA_WRITE;
+  peer.cell.work.next = &peer.message.work;
   for (uint32_t i = slots; i-- != 0;) give_slot_back(peer, i);
   for (uint32_t i = 0; i < count; ++i) {
     peer.received[i].data = slot_of(peer, slots + i);

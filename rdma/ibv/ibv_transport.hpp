@@ -221,6 +221,9 @@ class IbvTransport final : public Transport {
   void write_header(Peer& peer, uint32_t slot, uint32_t word, uint32_t head_bytes) noexcept;
   void send_message(Peer& peer, Lane lane, uint32_t slot, uint32_t word, uint32_t head_bytes,
                     const Cell* cell, uint32_t payload_bytes) noexcept;
+  uint32_t prepare_message(Peer& peer, uint32_t slot, uint32_t word, uint32_t head_bytes) noexcept;
+  bool prepare_cell(Peer& peer, Lane lane, uint32_t slot, const Cell& cell,
+                    uint32_t payload_bytes) noexcept;
   bool send_control(Peer& peer) noexcept;
   ibv::SendRecord& next_record(Peer& peer, ibv_send_wr* request, bool signal) noexcept;
   bool hand_over(Peer& peer, ibv_send_wr* first, uint32_t count) noexcept;
