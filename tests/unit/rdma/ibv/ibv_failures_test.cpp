@@ -347,10 +347,12 @@ TEST_F(IbvFailures, BuffersThatCannotBePostedArePostedLater) {
   world.connect(0, 1);
   const uint64_t before = fake_verbs::traffic().receives_left;
   ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk);
+  const uint64_t calls = fake_verbs::calls(Call::kPostSrqRecv);
   fake_verbs::fail_call(Call::kPostSrqRecv, ENOMEM);
-  ::testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();  // at most one line a second: another test may have had it
   ASSERT_TRUE(world.arrived(1, 1));
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("trying again"));
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(fake_verbs::calls(Call::kPostSrqRecv), calls + 1);
   world.poll_all();
   EXPECT_EQ(fake_verbs::traffic().receives_left, before);
 }
