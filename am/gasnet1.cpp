@@ -80,9 +80,9 @@ int gasnet_AMGetMsgSource(gex_Token_t token, gex_Rank_t* srcindex) {
 }
 
 // Handlers run in calls of the library only: messages to this process itself are all there is to hold back.
-void gasnet_hold_interrupts(void) { ++this_thread().held_interrupts; }
+void gasnet_hold_interrupts(void) { ++own_thread_state().held_interrupts; }
 void gasnet_resume_interrupts(void) {
-  uint32_t& held = this_thread().held_interrupts;
+  uint32_t& held = own_thread_state().held_interrupts;
   if (held == 0) fatal("gasnet_resume_interrupts without gasnet_hold_interrupts");
   if (--held == 0 && handler_depth == 0) run_held_messages();
 }

@@ -98,13 +98,13 @@ Status find_room(const Preparing& want, size_t bytes, SourceDescriptor* source) 
     source->size = std::min<size_t>(source->cell.bytes, want.most);
     return Status::kOk;
   }
-  source->addr = this_thread().buffer(own_buffer(want.is_reply));
+  source->addr = own_thread_state().buffer(own_buffer(want.is_reply));
   source->size = bytes;
   return source->addr != nullptr ? Status::kOk : fail(Status::kResource, "no memory for a message");
 }
 
 gex_AM_SrcDesc_t prepare(Preparing& want) noexcept {
-  SourceDescriptor& source = this_thread().source;
+  SourceDescriptor& source = own_thread_state().source;
   Status status = check(want, source);
   if (want.is_reply && status == Status::kOk) want.peer = want.token->from;
   if (status == Status::kOk) status = find_room(want, std::min(want.most, limit(want)), &source);
@@ -151,7 +151,7 @@ gex_AM_SrcDesc_t prepare_reply(gex_Token_t token, Preparing want) noexcept {
 }
 
 int cancel(gex_AM_SrcDesc_t sd, bool is_reply, bool is_long) noexcept {
-  SourceDescriptor& source = this_thread().source;
+  SourceDescriptor& source = own_thread_state().source;
   if (sd != &source || !source.in_use || source.is_reply != is_reply || source.is_long != is_long) {
     return report(fail(Status::kBadArg, "not what this thread prepared last, or of another kind"),
                   "gex_AM_Cancel");
@@ -193,7 +193,7 @@ gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void* client_b
 int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_t handler,
                    size_t nbytes, void* dest, gex_Flags_t flags, unsigned nargs,
                    const gex_AM_Arg_t* args) {
-  SourceDescriptor& source = this_thread().source;
+  SourceDescriptor& source = own_thread_state().source;
   if (sd != &source || !source.in_use || source.is_reply != (is_reply != 0) ||
       source.is_long != (is_long != 0)) {
     fatal("gex_AM_Commit: not what this thread prepared last, or of another kind");

@@ -158,7 +158,7 @@ Status hold(const Sending& message) noexcept {
       return fail(Status::kResource, "no memory for a message to this process itself");
     if (message.bytes != 0) std::memcpy(held.payload.get(), message.source, message.bytes);
   }
-  this_thread().held_messages.push_back(std::move(held));
+  own_thread_state().held_messages.push_back(std::move(held));
   return Status::kOk;
 }
 
@@ -185,12 +185,12 @@ Status send(const Sending& message) noexcept {
 
 Status send_to_self(const Sending& message) noexcept {
   const bool is_request = message.lane == Lane::kRequest;
-  if (is_request && this_thread().held_interrupts != 0) [[unlikely]]
+  if (is_request && own_thread_state().held_interrupts != 0) [[unlikely]]
     return hold(message);
   void* payload = message.dest;
   if (message.category == Category::kMedium) {
     // The handler may write into what it gets. A request and its reply need a buffer each.
-    ThreadState& thread = this_thread();
+    ThreadState& thread = own_thread_state();
     payload = thread.buffer(is_request ? 0 : 1);
     if (payload == nullptr)
       return fail(Status::kResource, "no memory for a message to this process itself");
@@ -205,7 +205,7 @@ Status send_to_self(const Sending& message) noexcept {
 void run_held_messages() noexcept {
   // Taken out first: a handler may hold and resume, too.
   std::vector<HeldMessage> messages;
-  messages.swap(this_thread().held_messages);
+  messages.swap(own_thread_state().held_messages);
   for (HeldMessage& message : messages) {
     void* payload = message.tag.category == Category::kLong ? message.dest : message.payload.get();
     run_handler(message.tag, job().rank(), true, message.args.data(), payload, message.bytes);

@@ -3,6 +3,7 @@
 
 exports LIB.so LIST   the dynamic symbols are those of LIST, and all of them are hydrant_*, gex_* or gasnet_*
 archive LIB.a         no strong global symbol but those and what is in namespace hydrant
+apart LIB.a LIB.a     no name is inline in one of them and not in the other
 tls LIB.so [BYTES]    at most 64 bytes of static thread-local storage (or BYTES), or dlopen() may fail: glibc
                       keeps 512 for all libraries that come late
 needed LIB.so         ldd names no library but the five that are allowed
@@ -57,6 +58,16 @@ def check_archive(archive):
             yield f"{name} ({kind}): may clash with a client's own name"
 
 
+def check_apart(one, other):
+    """Both have the floor, from the same files, so that its names are of the same kind in both."""
+    found = [symbols("--defined-only", "--extern-only", archive) for archive in (one, other)]
+    if not all(found):
+        yield f"{one} or {other} defines nothing"
+    kinds = [{name: kind in "WVu" for kind, name in rows} for rows in found]
+    yield from (f"{name}: inline in one archive, and not in the other: a program gets one of them for both"
+                for name, is_weak in sorted(kinds[0].items()) if kinds[1].get(name, is_weak) != is_weak)
+
+
 def check_tls(library, most=MAX_TLS_BYTES):
     for line in run("readelf", "-lW", library).splitlines():
         words = line.split()
@@ -94,6 +105,7 @@ def check_hooks(library, map_file):
 CHECKS = {
     "exports": check_exports,
     "archive": check_archive,
+    "apart": check_apart,
     "tls": check_tls,
     "needed": check_needed,
     "hooks": check_hooks,

@@ -231,10 +231,10 @@ class Library(Tree):
         self.assert_clean(outcome)
         return library
 
-    def archive(self, text):
+    def archive(self, text, name="lib.a"):
         source = self.write("lib.cpp", text)
         self.assert_clean(self.run_command(CXX, "-c", source, "-o", self.root / "lib.o"))
-        archive = self.root / "lib.a"
+        archive = self.root / name
         self.assert_clean(self.run_command("ar", "rc", archive, self.root / "lib.o"))
         return archive
 
@@ -260,6 +260,15 @@ class Library(Tree):
         for foreign in ('extern "C" int init() { return 1; }\n', "namespace other { int a; }\n"):
             outcome = self.run_check("check_library.py", "archive", self.archive(foreign))
             self.assert_finds(outcome, "may clash")
+
+    def test_apart(self):
+        user = "namespace hydrant { int use() { return a(); } }\n"
+        strong = self.archive("namespace hydrant { int a() { return 1; } }\n", "strong.a")
+        inline = self.archive("namespace hydrant { inline int a() { return 2; } }\n" + user, "inline.a")
+        self.assert_clean(self.run_check("check_library.py", "apart", strong, strong))
+        self.assert_clean(self.run_check("check_library.py", "apart", inline, inline))
+        for pair in ((strong, inline), (inline, strong)):
+            self.assert_finds(self.run_check("check_library.py", "apart", *pair), "_ZN7hydrant1aEv: inline in one")
 
     def test_thread_local_storage(self):
         text = "__attribute__((tls_model(\"initial-exec\"))) thread_local char a[{}];\n"
