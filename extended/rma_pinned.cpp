@@ -122,10 +122,17 @@ void* local_of(PinnedPiece& piece) noexcept {
 
 // ---- posting ------------------------------------------------------------------------------------------
 
+constinit std::atomic<uint64_t> refused{0};
+
+bool is_refusal(Status status) noexcept {
+  return status == Status::kRefused || status == Status::kUnsupported;
+}
+
 void on_completion(Transport::Completion& completion, Status status) noexcept {
   auto* piece = static_cast<PinnedPiece*>(&completion);
-  if (status == Status::kRefused || status == Status::kUnsupported) {
+  if (is_refusal(status)) {
     // The peer took it back, and we had not heard: messages find the memory that is there now.
+    refused.fetch_add(1, std::memory_order_relaxed);
     piece->state = PinnedPiece::State::kMessages;
     hand_back(piece);
     return;
@@ -155,9 +162,8 @@ Status post(PinnedPiece& piece) noexcept {
           ? transport.put_pinned(piece.part.peer, remote, local, piece.part.bytes, &piece)
           : transport.get_pinned(piece.part.peer, remote, local, piece.part.bytes, &piece);
   if (status == Status::kOk) return status;
-  piece.state = status == Status::kRefused || status == Status::kUnsupported
-                    ? PinnedPiece::State::kMessages
-                    : PinnedPiece::State::kPinned;
+  if (is_refusal(status)) refused.fetch_add(1, std::memory_order_relaxed);
+  piece.state = is_refusal(status) ? PinnedPiece::State::kMessages : PinnedPiece::State::kPinned;
   return status;
 }
 
@@ -295,7 +301,17 @@ size_t write_put_back(void* context, void* room, size_t bytes) {
 // there is no buffer now.
 Status prepare_local(PinnedPiece& piece) noexcept {
   Transfer& part = piece.part;
-  if (part.is_put() && part.bytes <= job().transport->pinned_inline_bytes()) return Status::kOk;
+  const size_t keyless =
+      std::min<size_t>(job().transport->pinned_inline_bytes(), sizeof piece.small);
+  if (part.is_put() && part.bytes <= keyless) {
+    // A source that its owner may change as soon as the call returns is kept, should the network refuse the
+    // put later. From here on other threads may have the piece.
+    if (part.source_is_free) {
+      std::memcpy(piece.small, part.local, part.bytes);
+      part.local = nullptr;
+    }
+    return Status::kOk;
+  }
   if (!(part.is_put() && part.source_is_free)) {
     // (A get that misses small has its data in the answer, or from a buffer.)
     const uint32_t access = part.is_put() ? HYDRANT_LOCAL_READ
@@ -360,7 +376,6 @@ Status start(RmaThread& thread, const Transfer& what, Pieces& pieces, size_t* by
   const int code =
       hydrant_remote_pin(firehose().end, part.peer, part.remote, part.bytes,
                          part.is_put() ? kPutAccess : HYDRANT_REMOTE_READ, &call, &pin);
-  const bool keeps_source = part.is_put() && piece->buffer.addr == nullptr;
   if (code != GASNET_OK) {
     uncount_start(pieces);
     give(piece);
@@ -369,11 +384,6 @@ Status start(RmaThread& thread, const Transfer& what, Pieces& pieces, size_t* by
   }
   if (pin.region == nullptr) {
     *path = path_of_miss(call);
-    // A source that its owner may change now is kept, should the move not have taken it.
-    if (keeps_source && part.source_is_free) {
-      std::memcpy(piece->small, part.local, part.bytes);
-      piece->part.local = nullptr;
-    }
     return Status::kOk;
   }
   *path = Path::kFirehose;
@@ -385,10 +395,6 @@ Status start(RmaThread& thread, const Transfer& what, Pieces& pieces, size_t* by
     uncount_start(pieces);
     give(piece);
     return status;
-  }
-  if (keeps_source && part.source_is_free) {
-    std::memcpy(piece->small, part.local, part.bytes);
-    piece->part.local = nullptr;
   }
   hand_back(piece);
   return Status::kOk;
@@ -419,6 +425,8 @@ Status transfer_pinned(RmaThread& thread, const Transfer& what, Pieces& pieces) 
   thread.count(what.direction, what.peer, first, what.bytes);
   return Status::kOk;
 }
+
+uint64_t refused_puts_and_gets() noexcept { return refused.load(std::memory_order_relaxed); }
 
 uint32_t go_on_with_pinned() noexcept {
   if (waiting.load(std::memory_order_relaxed) == nullptr) [[likely]]

@@ -26,6 +26,10 @@ Status transfer_pinned(RmaThread& thread, const Transfer& what, Pieces& pieces) 
 // What operations that waited can do now; how many got on. Part of each poll.
 uint32_t go_on_with_pinned() noexcept;
 
+// How often the network has refused a key: an operation on its way when the peer's memory went, and with a
+// protocol that holds, nothing else.
+uint64_t refused_puts_and_gets() noexcept;
+
 // The target's part of a move (hydrant_remote_fn).
 size_t serve_move(void* user, uint32_t from, const hydrant_region_t* pinned, hydrant_range_t asked,
                   const void* args, size_t args_len, void* answer, size_t room);
