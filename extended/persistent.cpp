@@ -6,6 +6,7 @@
 #include <hydrant/persistent.h>
 
 #include "am/job.hpp"
+#include "am/thread_state.hpp"
 #include "am/waiting.hpp"
 #include "extended/copy.hpp"
 #include "extended/firehose_binding.hpp"
@@ -51,6 +52,8 @@ int make(gex_Rank_t rank, const Transfer& wanted, hydrant_operation_t* operation
 }
 
 Status begin(hydrant_operation_s& operation) noexcept {
+  if (handler_depth != 0) [[unlikely]]
+    return fail(Status::kBadArg, "a handler may not put or get");
   if (!operation.pieces.all_done())
     return fail(Status::kBadArg, "the operation is under way: wait for it first");
   reset(operation.pieces);
@@ -58,14 +61,17 @@ Status begin(hydrant_operation_s& operation) noexcept {
   const Transfer& what = operation.what;
   if (what.bytes == 0) return Status::kOk;
   if (operation.mapped == nullptr) return transfer(what, operation.pieces);
+  RmaThread* thread = RmaThread::mine();
+  if (thread == nullptr || !thread->has_peers()) [[unlikely]]
+    return fail(Status::kResource, "no memory for what a thread keeps for puts and gets");
   settle_exports();
   if (what.is_put()) {
     copy_bytes(operation.mapped, what.local, what.bytes);
   } else {
     copy_bytes(what.local, operation.mapped, what.bytes);
   }
-  RmaThread::mine()->count(what.direction, what.peer,
-                           what.peer == job().rank() ? Path::kSelf : Path::kMapped, what.bytes);
+  thread->count(what.direction, what.peer, what.peer == job().rank() ? Path::kSelf : Path::kMapped,
+                what.bytes);
   return Status::kOk;
 }
 
@@ -121,6 +127,9 @@ int hydrant_start(hydrant_operation_t operation) {
 }
 
 int hydrant_start_all(const hydrant_operation_t* operations, size_t count) {
+  if (operations == nullptr && count != 0)
+    return answer(fail(Status::kBadArg, "%zu operations, and the array is null", count),
+                  "hydrant_start_all", true);
   for (size_t i = 0; i < count; ++i) {
     const int code = hydrant_start(operations[i]);
     if (code != GASNET_OK) return code;
