@@ -25,6 +25,7 @@ alignas(4096) std::byte static_area[kAreaBytes[kStatic]];
 std::atomic<uint32_t> told{0};
 
 enum Handlers : gex_AM_Index_t { kTell = 220, kPut = 221 };
+static_assert(kNoteHandler > kPut);
 
 void on_tell(gex_Token_t token, void* payload, size_t bytes) {
   gex_Token_Info_t info;
@@ -135,6 +136,20 @@ bool run_part(const char* part, int argc, char** argv) {
     late();
   } else if (is("starved")) {
     starved();
+  } else if (is("stale") && argc > 4) {
+    hunt_stale(number(argc, argv, 2), whole(argc, argv, 3), argv[4]);
+  } else if (is("messages")) {
+    count_messages();
+  } else if (is("absent")) {
+    hits_without_target();
+  } else if (is("deaf")) {
+    recall_from_deaf(number(argc, argv, 2));
+  } else if (is("persistent")) {
+    persistent();
+  } else if (is("odd") && argc > 2) {
+    odd_memory(argv[2]);
+  } else if (is("sparse")) {
+    sparse(number(argc, argv, 2), whole(argc, argv, 3));
   } else {
     return false;
   }
@@ -157,8 +172,10 @@ int main(int argc, char** argv) {
   gex_AM_Entry_t table[] = {{kTell, reinterpret_cast<gex_AM_Fn_t>(on_tell),
                              GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, 0, nullptr, "tell"},
                             {kPut, reinterpret_cast<gex_AM_Fn_t>(on_put),
-                             GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0, nullptr, "put"}};
-  if (gex_EP_RegisterHandlers(endpoint, table, 2) != GASNET_OK) wrong("handlers");
+                             GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0, nullptr, "put"},
+                            {kNoteHandler, reinterpret_cast<gex_AM_Fn_t>(on_note),
+                             GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 5, nullptr, "note"}};
+  if (gex_EP_RegisterHandlers(endpoint, table, 3) != GASNET_OK) wrong("handlers");
   show_memory(stack);
   const char* part = argc > 1 ? argv[1] : "";
   if (!run_part(part, argc, argv)) wrong("'%s' is no part, or misses an argument", part);

@@ -76,4 +76,22 @@ void late();
 // Without memory for anything new.
 void starved();
 
+// ---- between pinned memory ----
+// For so long; with a mutant of the library by name, or "none".
+void hunt_stale(double seconds, uint64_t seed, const char* mutant);
+inline constexpr gex_AM_Index_t kNoteHandler = 222;
+void on_note(gex_Token_t token, int32_t what, int32_t slot, int32_t generation, int32_t high,
+             int32_t low);
+// What a hit and a miss send.
+void count_messages();
+// The target calls nothing meanwhile.
+void hits_without_target();
+// Rank 1 has a firehose on memory that rank 0 releases, and polls no sooner than after so long.
+void recall_from_deaf(double seconds);
+void persistent();
+// "pinned" (which is counted), or another network.
+void odd_memory(const char* network);
+// Many times the memory that there is, used here and there.
+void sparse(double seconds, uint64_t seed);
+
 }  // namespace rma_client

@@ -3,7 +3,7 @@
 
 Runs rma_client as jobs of 1 to 4 ranks, by every path and with the knobs that bound them: the model against
 plain memory, neighbouring bytes, whole words, counts, statistics, misuse, memory that is not there or is a
-device's, peers that are silent or killed.
+device's, peers that are silent or killed. pinned_jobs_test.py has networks between pinned memory.
 HYDRANT_TEST_LONG=1 makes it long, HYDRANT_TEST_SEED=N repeats a run of the model. Times are limits only.
 """
 import json
@@ -12,24 +12,16 @@ import pathlib
 import random
 import re
 import signal
-import sys
 import tempfile
 import time
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "launch"))
-from jobs import Job  # noqa: E402  (the path has to be there first)
+from runs import GOOD, LONG, SEED, Clients, Job, RmaTestCase, main
 
-FOLDER = ""
-LONG = bool(os.environ.get("HYDRANT_TEST_LONG"))
-SEED = int(os.environ.get("HYDRANT_TEST_SEED") or (random.randrange(1 << 31) if LONG else 1))
-# Steps and threads of a run of the model, and seconds after which it may stop early: slow builds take less.
-STEPS, THREADS, SECONDS = ("20000", "4", "20") if LONG else ("300", "2", "4")
 # Two ranks meet in one word for this long; all paths together.
 MEETING = 60 if LONG else 3
-GOOD = "all held\n"
 
-PATHS = ["auto", "mapped", "cma", "direct", "bounce", "am", "am_medium", "am_long"]
+PATHS = ["auto", "mapped", "cma", "firehose", "direct", "bounce", "am", "am_medium", "am_long"]
 KNOBS = {
     "no long gets": {"HYDRANT_PATH": "am", "HYDRANT_USE_LONG_GETS": "n"},
     "no long puts": {"HYDRANT_PATH": "am", "HYDRANT_USE_LONG_PUTS": "n"},
@@ -56,33 +48,7 @@ NETWORKS = {
 FAULT = r"bytes at 0x[0-9a-f]+ of rank 1 cannot be reached"
 
 
-class Clients:
-    """What jobs.py takes for a build, with one of the clients in place of launch's probe."""
-
-    def __init__(self, variant):
-        self.hydrant_run = ""
-        self.probe = str(pathlib.Path(FOLDER) / f"rma_client_{variant}")
-
-
-class RmaJobs(unittest.TestCase):
-    def run_job(self, variant, ranks, *steps, **variables):
-        """(exit code as a shell shows it, everything that was printed); nothing of the job is left."""
-        job = Job(Clients(variant), "fork", ranks, *steps, **variables)
-        code, output, errors = job.wait()
-        self.assertEqual(job.wait_until_gone(), [])
-        return code, output + errors
-
-    def holds(self, variant, ranks, *steps, **variables):
-        code, text = self.run_job(variant, ranks, *steps, **variables)
-        self.assertEqual((code, GOOD in text), (0, True),
-                         f"{variant}, {ranks} ranks, {steps}, {variables}:\n{text}")
-        return text
-
-    def model(self, variant, ranks, seed, **variables):
-        with self.subTest(variant=variant, ranks=ranks, seed=seed, **variables):
-            text = self.holds(variant, ranks, "model", str(seed), THREADS, STEPS, SECONDS, **variables)
-            self.assertIn(f"seed {seed}\n", text)
-
+class RmaJobs(RmaTestCase):
     # ---- the model ----
 
     def test_model(self):
@@ -406,5 +372,4 @@ class RmaJobs(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    FOLDER = sys.argv.pop(1)
-    unittest.main(verbosity=2)
+    main()

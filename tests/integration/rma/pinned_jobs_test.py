@@ -1,0 +1,204 @@
+#!/usr/bin/python3
+"""pinned_jobs_test.py FOLDER_OF_CLIENTS
+
+Runs rma_client as jobs over networks that move data between pinned memory alone: the model by firehoses
+with much and with hardly any room, what hits and misses send, memory that goes away under firehoses (with the
+library as it is, and with each of its mutants), persistent operations, near memory of every kind, a region
+that is larger than memory, and peers that are deaf, or killed in the middle of moves and recalls.
+HYDRANT_TEST_LONG=1 makes it long, HYDRANT_TEST_SEED=N repeats a run. Times are limits only.
+"""
+import os
+import random
+import re
+import signal
+import time
+import unittest
+
+from runs import GOOD, LONG, SEED, Clients, Job, RmaTestCase, main
+
+NETWORK = "delay=20us,bandwidth=2G,pins"
+# A few pages at either end, of a local domain and of what peers may have; everything misses.
+TIGHT = {"FIREHOSE_BUDGET": "32K", "FIREHOSE_REMOTE_BUDGET": "8K", "HYDRANT_BOUNCE_MAX": "4096",
+         "HYDRANT_BOUNCE_POOL": "16K"}
+NETWORKS = {
+    "much room": {"HYDRANT_INJECT": NETWORK},
+    "a few pages": {"HYDRANT_INJECT": NETWORK, **TIGHT},
+    "a few pages, nothing in moves": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PUT_IN_MOVE_MAX": "0", **TIGHT},
+    "page by page": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_MODE": "page", "FIREHOSE_BUDGET": "256K"},
+    "page by page, a few pages": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_MODE": "page", **TIGHT},
+    "one at a time": {"HYDRANT_INJECT": "delay=10us,depth=1,pins", "FIREHOSE_REMOTE_BUDGET": "64K"},
+    "one at a time, hardly any credits": {"HYDRANT_INJECT": "delay=5us,depth=1,credits=2,pins", **TIGHT},
+    "out of order": {"HYDRANT_INJECT": "delay=10us,reorder=100us,depth=4,pins", "FIREHOSE_REMOTE_BUDGET": "64K"},
+    "little memory may be pinned": {"HYDRANT_INJECT": "delay=10us,pins=256K", "HYDRANT_BOUNCE_MAX": "4096",
+                                    "HYDRANT_BOUNCE_POOL": "16K"},
+    "no buffers": {"HYDRANT_INJECT": "delay=10us,pins=64K", "FIREHOSE_BUDGET": "32K"},
+    "one firehose for all": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_REMOTE_MAX": "1", "HYDRANT_PUT_IN_MOVE_MAX": "0"},
+    "a fixed split, never merged": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_REMOTE_BASE": "100",
+                                    "FIREHOSE_REMOTE_MERGE": "1", "FIREHOSE_REMOTE_STREAM": "1",
+                                    "FIREHOSE_REMOTE_BUDGET": "128K"},
+    "nothing is watched": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_WATCH": "none"},
+}
+# What is pinned is what was asked for, in pages.
+NO_MORE = {"FIREHOSE_REMOTE_MERGE": "1", "FIREHOSE_REMOTE_STREAM": "1"}
+HUNTS = {
+    "slow": {"HYDRANT_INJECT": "delay=20us,bandwidth=20M,pins"},
+    "quick": {"HYDRANT_INJECT": "pins"},
+    "out of order": {"HYDRANT_INJECT": "delay=10us,reorder=100us,depth=2,pins"},
+    "little room": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_REMOTE_BUDGET": "96K"},
+    "small zombies": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_REMOTE_ZOMBIES": "4K"},
+    "nothing in moves": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PUT_IN_MOVE_MAX": "0"},
+}
+MUTANTS = ["drop-recall", "no-quarantine", "early-acknowledgement"]
+HUNTED = re.compile(r"rank \d: (\d+) puts, (\d+) hits, (\d+) left under way, (\d+) held, (\d+) recalls, "
+                    r"(\d+) addresses used again while exported, (\d+) refused")
+# Seconds of one hunt.
+HUNT = 120 if LONG else 1
+
+
+class PinnedJobs(RmaTestCase):
+    # ---- the model ----
+
+    def test_model(self):
+        for index, (name, network) in enumerate(NETWORKS.items()):
+            with self.subTest(name):
+                self.model("par", 2 + index % 3, SEED + index, **network)
+                if LONG:
+                    for variant in ("par_debug", "par_everything"):
+                        self.model(variant, 2 + (index + 1) % 3, SEED + 20 + index, **network)
+
+    def test_neighbouring_bytes(self):
+        for name in ("much room", "a few pages, nothing in moves", "out of order"):
+            with self.subTest(name):
+                self.holds("par", 2, "neighbours", "0.3", **NETWORKS[name])
+
+    def test_events_and_pieces_are_used_again(self):
+        for name in ("much room", "a few pages, nothing in moves", "one at a time"):
+            with self.subTest(name):
+                self.holds("par", 2, "recycling", **NETWORKS[name])
+
+    # ---- what is sent ----
+
+    def test_a_hit_sends_nothing_and_a_miss_is_one_round_trip(self):
+        for variables in ({}, {"FIREHOSE_MODE": "page"}, {"HYDRANT_PATH": "firehose"}):
+            for variant in ("par", "par_debug", "par_everything"):
+                with self.subTest(variant=variant, **variables):
+                    self.holds(variant, 2, "messages", HYDRANT_INJECT=NETWORK, **NO_MORE, **variables)
+
+    def test_hits_do_not_need_the_target(self):
+        self.holds("par", 2, "absent", HYDRANT_INJECT=NETWORK)
+
+    # ---- memory that goes away ----
+
+    def hunt(self, ranks, seed, seconds, mutant, **variables):
+        return self.run_job("par", ranks, "stale", str(seconds), str(seed), mutant, **NO_MORE, **variables)
+
+    def test_no_put_reaches_what_was_there_before(self):
+        for index, (name, variables) in enumerate(HUNTS.items()):
+            for ranks in (2, 4):
+                with self.subTest(name, ranks=ranks):
+                    code, text = self.hunt(ranks, SEED + index, HUNT, "none", **variables)
+                    self.assertEqual((code, GOOD in text), (0, True), text)
+                    rows = [[int(number) for number in row] for row in HUNTED.findall(text)]
+                    self.assertEqual(len(rows), ranks, text)
+                    puts, hits, under_way, held, recalls, reused, refused = map(sum, zip(*rows))
+                    # Each of the things that it is about has happened.
+                    for number in (puts, hits, under_way, held, recalls, reused):
+                        self.assertGreater(number, 0, text)
+                    self.assertEqual(refused, 0, text)
+
+    def test_the_hunt_catches_mutants(self):
+        for index, mutant in enumerate(MUTANTS):
+            with self.subTest(mutant):
+                ranks = 2 + index
+                code, text = self.hunt(ranks, SEED, 30, mutant, **HUNTS["slow"])
+                if "this build has no mutants" in text:
+                    self.skipTest("built without HYDRANT_MUTANTS")
+                self.assertEqual(code, 3, text)
+                self.assertRegex(text, r"WRONG \(rank \d\): STALE")
+
+    # ---- persistent operations, and near memory of every kind ----
+
+    def test_persistent_operations(self):
+        ways = [{}, {"HYDRANT_PATH": "am"}, {"HYDRANT_PATH": "cma"}, {"HYDRANT_INJECT": "delay=20us"},
+                {"HYDRANT_INJECT": NETWORK}, {"HYDRANT_INJECT": NETWORK, **TIGHT}]
+        for index, way in enumerate(ways):
+            with self.subTest(**way):
+                self.holds("par", 1 + index % 3, "persistent", **way)
+        self.holds("par_debug", 2, "persistent", HYDRANT_INJECT=NETWORK)
+
+    def test_near_memory_of_every_kind(self):
+        self.holds("par", 2, "odd", "pinned", HYDRANT_INJECT=NETWORK)
+        self.holds("par", 2, "odd", "pinned", HYDRANT_INJECT="delay=10us,pins", FIREHOSE_MODE="page")
+        for way in ({"HYDRANT_INJECT": NETWORK, **TIGHT}, {}, {"HYDRANT_INJECT": "delay=20us"},
+                    {"HYDRANT_PATH": "am"}):
+            with self.subTest(**way):
+                self.holds("par", 2, "odd", "other", **way)
+
+    def test_a_region_larger_than_memory(self):
+        said = self.holds("par_everything", 2, "sparse", "60" if LONG else "2", str(SEED), HYDRANT_INJECT=NETWORK,
+                          FIREHOSE_BUDGET="4M")
+        exported = [int(number) for number in re.findall(r"(\d+) bytes exported at most", said)]
+        self.assertEqual(len(exported), 2, said)
+        self.assertLessEqual(max(exported), 2 << 20)
+
+    # ---- memory that is not there ----
+
+    def test_memory_that_is_not_there(self):
+        fault = r"bytes at 0x[0-9a-f]+ of rank 1 cannot be reached"
+        ways = [{}, {"HYDRANT_PUT_IN_MOVE_MAX": "0"}, TIGHT]
+        index = 0
+        for form in ("blocking", "nb", "nbi", "region", "many"):
+            for place in ("none", "ends", "read_only"):
+                for suffix in ("", "-large", "-get", "-get-large"):
+                    if "get" in suffix and place == "read_only":
+                        continue
+                    what = f"{form}-{place}{suffix}"
+                    for way in ways if LONG else [ways[index % len(ways)]]:
+                        with self.subTest(what, **way):
+                            code, text = self.run_job("par", 2, "misuse", what, HYDRANT_INJECT=NETWORK,
+                                                      HYDRANT_ON_FAULT="return", **way)
+                            self.assertEqual((code, GOOD in text), (0, True), text)
+                            self.assertRegex(text, "answered [0-9]+: .*" + fault)
+                    index += 1
+        for what in ("blocking-none", "nb-read_only-large", "nbi-ends-get"):
+            with self.subTest(what):
+                code, text = self.run_job("par", 2, "misuse", what, HYDRANT_INJECT=NETWORK)
+                self.assertNotEqual(code, 0, text)
+                self.assertRegex(text, r"FATAL ERROR \(rank 0\): .*" + fault)
+
+    # ---- peers that are deaf, and peers that are gone ----
+
+    def test_a_peer_that_does_not_give_back_is_waited_for(self):
+        said = self.holds("par", 3, "deaf", "0.7", HYDRANT_INJECT=NETWORK, HYDRANT_WAIT_WARN="200ms")
+        self.assertRegex(said, r"still waiting for peers to give back 4096 bytes")
+
+    def test_a_killed_peer_that_does_not_give_back_ends_the_job(self):
+        job = Job(Clients("par"), "fork", 3, "deaf", "100", HYDRANT_INJECT=NETWORK)
+        job.wait_for("deaf\n")
+        time.sleep(random.Random(SEED).uniform(0, 0.3))
+        self.kill_and_look(job, 1)
+
+    def kill_and_look(self, job, victim):
+        os.kill(job.pids()[victim], signal.SIGKILL)
+        code, output, errors = job.wait()
+        self.assertNotEqual(code, 0, output + errors)
+        self.assertNotIn("WRONG", output + errors)
+        self.assertRegex(errors, rf"rank {victim} .*signal 9")
+        self.assertEqual(job.wait_until_gone(), [])
+
+    def test_a_rank_killed_in_moves_and_recalls_ends_the_job(self):
+        chance = random.Random(SEED)
+        runs = [("stream", NETWORKS["much room"]), ("stream", NETWORKS["a few pages, nothing in moves"]),
+                ("stale", {**HUNTS["quick"], **NO_MORE}), ("stale", {**HUNTS["slow"], **NO_MORE})]
+        for index, (part, variables) in enumerate(runs * (5 if LONG else 1)):
+            ranks = 2 + index % 3
+            with self.subTest(part, ranks=ranks, **variables):
+                steps = [part, "100", str(SEED), "none"] if part == "stale" else [part]
+                job = Job(Clients("par"), "fork", ranks, *steps, **variables)
+                job.wait_for(" by ", ranks)
+                time.sleep(chance.uniform(0, 0.4))
+                self.kill_and_look(job, chance.randrange(ranks))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""What the tests of rma_client share: its variants, and jobs of them that have to hold.
+
+HYDRANT_TEST_LONG=1 makes it long, HYDRANT_TEST_SEED=N repeats a run of the model. Times are limits only.
+"""
+import os
+import pathlib
+import random
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "launch"))
+from jobs import Job  # noqa: E402  (the path has to be there first)
+
+LONG = bool(os.environ.get("HYDRANT_TEST_LONG"))
+SEED = int(os.environ.get("HYDRANT_TEST_SEED") or (random.randrange(1 << 31) if LONG else 1))
+# Steps and threads of a run of the model, and seconds after which it may stop early: slow builds take less.
+STEPS, THREADS, SECONDS = ("20000", "4", "20") if LONG else ("300", "2", "4")
+GOOD = "all held\n"
+
+
+class Clients:
+    """What jobs.py takes for a build, with one of the clients in place of launch's probe."""
+
+    folder = ""
+
+    def __init__(self, variant):
+        self.hydrant_run = ""
+        self.probe = str(pathlib.Path(self.folder) / f"rma_client_{variant}")
+
+
+class RmaTestCase(unittest.TestCase):
+    def run_job(self, variant, ranks, *steps, **variables):
+        """(exit code as a shell shows it, everything that was printed); nothing of the job is left."""
+        job = Job(Clients(variant), "fork", ranks, *steps, **variables)
+        code, output, errors = job.wait()
+        self.assertEqual(job.wait_until_gone(), [])
+        return code, output + errors
+
+    def holds(self, variant, ranks, *steps, **variables):
+        code, text = self.run_job(variant, ranks, *steps, **variables)
+        self.assertEqual((code, GOOD in text), (0, True),
+                         f"{variant}, {ranks} ranks, {steps}, {variables}:\n{text}")
+        return text
+
+    def model(self, variant, ranks, seed, **variables):
+        with self.subTest(variant=variant, ranks=ranks, seed=seed, **variables):
+            text = self.holds(variant, ranks, "model", str(seed), THREADS, STEPS, SECONDS, **variables)
+            self.assertIn(f"seed {seed}\n", text)
+
+
+def main():
+    """Tests with the clients in the folder that is the first argument."""
+    Clients.folder = sys.argv.pop(1)
+    unittest.main("__main__", verbosity=2)
