@@ -16,6 +16,7 @@ constexpr uint64_t kLeastGrowth = 64 * 1024;
 bool RemoteLeases::set_up(uint64_t budget, uint32_t ranks, uint32_t percent) noexcept {
   if (!peers_.map(ranks)) return false;
   ranks_ = ranks;
+  most_ = budget;
   const uint64_t sure = budget / 100 * percent + budget % 100 * percent / 100;
   base_ = ranks > 1 ? sure / (ranks - 1) : sure;
   pool_ = budget - (ranks > 1 ? base_ * (ranks - 1) : base_);
@@ -85,20 +86,21 @@ void RemoteLeases::lend(uint32_t peer, uint64_t least, uint64_t welcome) noexcep
 bool RemoteLeases::admit(uint32_t peer, uint64_t bytes, bool is_short) noexcept {
   Peer& p = peers_[peer];
   ++moves_;
-  const bool fits = p.held + bytes <= p.lease;
-  if (fits && !is_short) return true;
+  const bool has_room = fits(p, bytes);
+  if (has_room && !is_short) return true;
   p.asked_at = moves_;
+  if (bytes > most_) return false;
   if (pool_ != 0) {
-    const uint64_t least = fits ? 0 : p.held + bytes - p.lease;
+    const uint64_t least = has_room ? 0 : p.held + bytes - p.lease;
     lend(peer, least, std::max({p.lease / kGrowth, bytes, kLeastGrowth}));
   }
-  return p.held + bytes <= p.lease;
+  return fits(p, bytes);
 }
 
 void RemoteLeases::ask(uint32_t peer, uint64_t bytes) noexcept {
   Peer& p = peers_[peer];
   p.asked_at = ++moves_;
-  if (pool_ == 0 || p.held + bytes <= p.lease) return;
+  if (pool_ == 0 || bytes > most_ || fits(p, bytes)) return;
   lend(peer, p.held + bytes - p.lease, 0);
 }
 

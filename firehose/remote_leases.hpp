@@ -26,9 +26,7 @@ class RemoteLeases {
   // the peer gave up others for it, and would use more.
   [[nodiscard]] bool admit(uint32_t peer, uint64_t bytes, bool is_short) noexcept;
   // So much beside what it has is within its lease.
-  bool fits(uint32_t peer, uint64_t bytes) const noexcept {
-    return peers_[peer].held + bytes <= peers_[peer].lease;
-  }
+  bool fits(uint32_t peer, uint64_t bytes) const noexcept { return fits(peers_[peer], bytes); }
   // The peer would need so much beside what it has.
   void ask(uint32_t peer, uint64_t bytes) noexcept;
   void grant(uint32_t peer, uint64_t bytes) noexcept;
@@ -56,6 +54,10 @@ class RemoteLeases {
     uint32_t number;
     bool cut;  // to be told
   };
+  // Without a sum: a peer may ask for nearly all of the address space.
+  static bool fits(const Peer& peer, uint64_t bytes) noexcept {
+    return peer.held <= peer.lease && bytes <= peer.lease - peer.held;
+  }
   static uint64_t larger(const Peer& peer) noexcept {
     return peer.lease > peer.held ? peer.lease : peer.held;
   }
@@ -65,6 +67,7 @@ class RemoteLeases {
 
   MappedArray<Peer> peers_;
   uint32_t ranks_ = 0;
+  uint64_t most_ = 0;  // the budget
   uint64_t base_ = 0;
   uint64_t pool_ = 0;  // may be lent in all
   uint64_t lent_ = 0;  // sum of what leases or holdings are beyond the base
