@@ -12,6 +12,7 @@
 #include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/remote_wire.hpp"
 #include "rdma/node_registrar.hpp"
 
 #include <atomic>
@@ -52,7 +53,14 @@ int send_message(void* user, uint32_t peer, uint32_t lane, void* reply_to, const
 
 void deliver(const Firehose& to, gex_Token_t token, const void* message, size_t bytes,
              void* reply_to) noexcept {
-  if (to.end == 0) return;  // the peer has pins, and this rank could not: it does not answer
+  if (to.end == 0) {
+    // The peer has pins, and this rank could not: puts and gets that wait for it go by messages.
+    remote_wire::Message no;
+    if (remote_wire::refuse_move(message, bytes, &no))
+      (void)send_message(const_cast<Firehose*>(&to), token->from, HYDRANT_LANE_REPLY, reply_to,
+                         no.data(), no.size());
+    return;
+  }
   const int code = hydrant_remote_deliver(to.end, token->from, message, bytes, reply_to);
   if (code != GASNET_OK) {
     static RateLimit limit(RateLimit::kSecond);
@@ -87,7 +95,14 @@ uint32_t map_progress(void*) noexcept {
 
 Status make_domain(std::unique_ptr<Registrar> registrar, const char* name, uint32_t watch,
                    hydrant_domain_t* domain) noexcept {
-  const hydrant_registrar_t functions = registrar_functions(std::move(registrar));
+  // A creation that fails late has destroyed the registrar, one that fails early has not.
+  static thread_local bool is_destroyed;
+  is_destroyed = false;
+  hydrant_registrar_t functions = registrar_functions(std::move(registrar));
+  functions.destroy = [](void* user) {
+    is_destroyed = true;
+    delete static_cast<Registrar*>(user);
+  };
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
   options.name = name;
@@ -95,7 +110,7 @@ Status make_domain(std::unique_ptr<Registrar> registrar, const char* name, uint3
   options.registrar = &functions;
   const int code = hydrant_domain_create(&options, domain);
   if (code == GASNET_OK) return Status::kOk;
-  functions.destroy(functions.user);
+  if (!is_destroyed) functions.destroy(functions.user);
   return fail(static_cast<Status>(code), "%s", hydrant_error_text());
 }
 

@@ -161,6 +161,24 @@ class Parts {
   size_t left_;
 };
 
+// What an end that could not be made says to a move: no, as often as it is asked. False: it is no move, and
+// wants no answer. The lease is none that counts.
+[[nodiscard]] inline bool refuse_move(const void* message, size_t len, Message* reply) noexcept {
+  Parts parts(message, len);
+  Header asked{};
+  Move move{};
+  if (message == nullptr || !parts.take(&asked) || asked.magic != kMagic ||
+      asked.version != kVersion || asked.type != Type::kMove || !parts.take(&move))
+    return false;
+  Reply no{};
+  no.number = move.number;
+  no.status = to_c(Status::kRefused);
+  no.lease = UINT64_MAX;
+  reply->add(header(Type::kReply));
+  reply->add(no);
+  return true;
+}
+
 // Longest part of a message that is not the client's arguments, answer or key.
 inline constexpr size_t kOverhead = sizeof(Header) + sizeof(Move) + 96;
 static_assert(sizeof(Reply) <= sizeof(Move) + 96);
