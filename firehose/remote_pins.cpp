@@ -63,6 +63,11 @@ RemotePins::~RemotePins() {
 }
 
 void RemotePins::shut_down() noexcept {
+  {
+    // Callbacks may ask for more: of nobody who would be overlooked below.
+    MutexLock lock(peers_mu_);
+    is_ending_ = true;
+  }
   for (uint32_t peer = 0; peer < config_.ranks; ++peer) {
     RemotePeer* known = known_peer(peer);
     if (known != nullptr) {
@@ -85,6 +90,7 @@ Status RemotePins::peer(uint32_t peer, RemotePeer** out) noexcept {
   MutexLock lock(peers_mu_);
   *out = peers_[peer].load(std::memory_order_relaxed);
   if (*out != nullptr) return Status::kOk;
+  if (is_ending_) return fail(Status::kNotInit, "this end of the remote pins is being ended");
   std::unique_ptr<RemotePeer> made;
   const Status status = RemotePeer::create(*this, peer, &made);
   if (status != Status::kOk) return status;

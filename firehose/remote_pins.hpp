@@ -107,6 +107,7 @@ class RemotePins {
   void look_for_hunger() noexcept;
   int send_target_things(uint32_t peer) noexcept;
   int send_answers() noexcept;
+  int send_owed() noexcept;
   int run_deferred() noexcept;
   void drop_exports_of(uint32_t peer) noexcept;
   // What was to be said to the peer, or to all: `ranks`.
@@ -129,6 +130,7 @@ class RemotePins {
 
   MappedArray<std::atomic<RemotePeer*>> peers_;
   Mutex peers_mu_;  // makes them
+  bool is_ending_ HYDRANT_GUARDED_BY(peers_mu_) = false;
 
   // Bit per peer; for poll().
   MappedArray<std::atomic<uint64_t>> due_;

@@ -390,7 +390,8 @@ int RemotePins::send_target_things(uint32_t peer) noexcept {
     tell = std::exchange(dues_[peer].lease, false);
     lease = {leases_.lease(peer), leases_.number(peer), 0};
   }
-  // Both may be lost: the next shortage asks again, and every reply tells the lease.
+  // A reclaim may be lost: the next shortage asks again. A lease may not: whoever was cut because he is idle
+  // gets no reply that would tell him, and is not cut again.
   if (reclaim != 0) {
     Message message;
     message.add(header(Type::kReclaim));
@@ -404,40 +405,69 @@ int RemotePins::send_target_things(uint32_t peer) noexcept {
     Message message;
     message.add(header(Type::kLease));
     message.add(lease);
-    if (send(peer, HYDRANT_LANE_REQUEST, nullptr, message) == Status::kOk) ++did;
+    const Status status = send(peer, HYDRANT_LANE_REQUEST, nullptr, message);
+    if (status == Status::kOk) ++did;
+    if (status == Status::kNotReady) {
+      MutexLock lock(exports_mu_);
+      dues_[peer].lease = true;
+      note_due(peer);
+    }
   }
   return did;
 }
 
+// A peer that takes nothing keeps nobody else waiting.
 int RemotePins::send_answers() noexcept {
   int did = 0;
-  for (;;) {
-    Answer* next = nullptr;
-    {
-      MutexLock lock(exports_mu_);
-      next = answers_;
-      if (next == nullptr) break;
-      answers_ = next->next;
-      if (answers_ == nullptr) answers_tail_ = &answers_;
-    }
-    if (send(next->to, HYDRANT_LANE_REQUEST, nullptr, next->message) == Status::kNotReady) {
-      MutexLock lock(exports_mu_);
-      next->next = answers_;
-      if (answers_ == nullptr) answers_tail_ = &next->next;
-      answers_ = next;
-      note_due(next->to);
-      return did;
-    }
-    delete next;
-    ++did;
+  Answer* list = nullptr;
+  {
+    MutexLock lock(exports_mu_);
+    list = std::exchange(answers_, nullptr);
+    answers_tail_ = &answers_;
   }
-  for (;;) {
+  Answer* kept = nullptr;
+  Answer** kept_tail = &kept;
+  uint32_t deaf = config_.ranks;
+  while (list != nullptr) {
+    Answer* next = list;
+    list = next->next;
+    if (next->to != deaf &&
+        send(next->to, HYDRANT_LANE_REQUEST, nullptr, next->message) != Status::kNotReady) {
+      delete next;
+      ++did;
+      continue;
+    }
+    deaf = next->to;
+    next->next = nullptr;
+    *kept_tail = next;
+    kept_tail = &next->next;
+  }
+  while (kept != nullptr) {
+    Answer* next = kept;
+    kept = next->next;
+    MutexLock lock(exports_mu_);
+    if (dues_[next->to].gone) {  // meanwhile
+      delete next;
+      continue;
+    }
+    next->next = nullptr;
+    *answers_tail_ = next;
+    answers_tail_ = &next->next;
+    note_due(next->to);
+  }
+  return did + send_owed();
+}
+
+int RemotePins::send_owed() noexcept {
+  int did = 0;
+  for (size_t i = 0;;) {
     Owed owed{};
     Reply reply{};
     {
       MutexLock lock(exports_mu_);
-      if (owed_count_ == 0) return did;
-      owed = owed_[--owed_count_];
+      if (i >= owed_count_) return did;
+      owed = owed_[i];
+      owed_[i] = owed_[--owed_count_];
       reply.lease = leases_.lease(owed.peer);
       reply.lease_number = leases_.number(owed.peer);
     }
@@ -446,13 +476,18 @@ int RemotePins::send_answers() noexcept {
     Message message;
     message.add(header(Type::kReply));
     message.add(reply);
-    if (send(owed.peer, HYDRANT_LANE_REQUEST, nullptr, message) == Status::kNotReady) {
-      MutexLock lock(exports_mu_);
-      owed_[owed_count_++] = owed;
-      note_due(owed.peer);
-      return did;
+    if (send(owed.peer, HYDRANT_LANE_REQUEST, nullptr, message) != Status::kNotReady) {
+      ++did;
+      continue;
     }
-    ++did;
+    MutexLock lock(exports_mu_);
+    if (owed_count_ == owed_.size() || dues_[owed.peer].gone) continue;
+    // Where it was, so that each is tried once.
+    const size_t at = std::min(i, owed_count_);
+    owed_[owed_count_++] = owed_[at];
+    owed_[at] = owed;
+    ++i;
+    note_due(owed.peer);
   }
 }
 

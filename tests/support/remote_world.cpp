@@ -70,6 +70,7 @@ int RemoteWorld::send(void* user, uint32_t peer, uint32_t lane, void* /*reply_to
       --world.refuse_[rank.rank];
       return world.refuse_code_[rank.rank];
     }
+    if (peer == world.deaf_) return GASNET_ERR_NOT_READY;
     if (world.refuse_at_ != 0 && --world.refuse_at_ == 0) return world.refuse_at_code_;
     if (world.refuse_each_ != 0 && world.sends_ % world.refuse_each_ == 0)
       return GASNET_ERR_NOT_READY;

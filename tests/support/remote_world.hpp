@@ -71,6 +71,8 @@ class RemoteWorld {
   void rebuild();
   // The next n sends of this rank find no room, or (broken) no peer.
   void refuse(uint32_t rank, int n, int code = GASNET_ERR_NOT_READY);
+  // Nothing finds room that is sent to this rank, until `size()` is said instead.
+  void deafen(uint32_t rank) { deaf_ = rank; }
   // The n-th send of all from now, 1 is the next.
   void refuse_at(int n, int code);
   // Every n-th; 0: none.
@@ -90,6 +92,7 @@ class RemoteWorld {
   std::deque<RemoteMessage> queue_;
   std::vector<int> refuse_, refuse_code_;
   int refuse_each_ = 0;
+  uint32_t deaf_ = UINT32_MAX;
   int refuse_at_ = 0, refuse_at_code_ = 0;
   int sends_ = 0;
 };
