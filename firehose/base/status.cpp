@@ -51,8 +51,11 @@ Status fail(Status status, const char* format, ...) noexcept {
   if (error == nullptr) return status;
   va_list args;
   va_start(args, format);
-  std::vsnprintf(error->text, kTextBytes, format, args);
+  // An argument may be the text that is there.
+  char text[kTextBytes];
+  std::vsnprintf(text, sizeof text, format, args);
   va_end(args);
+  std::memcpy(error->text, text, std::strlen(text) + 1);
   error->literal = nullptr;
   return status;
 }

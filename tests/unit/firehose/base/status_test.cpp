@@ -113,5 +113,11 @@ TEST(Status, EachThreadHasItsOwnText) {
   EXPECT_STREQ(last_error_text(), "mine");
 }
 
+TEST(Status, ATextMayBePassedOn) {
+  (void)fail(Status::kResource, "no room for %d", 7);
+  (void)fail(Status::kBroken, "%s", last_error_text());
+  EXPECT_STREQ(last_error_text(), "no room for 7");
+}
+
 }  // namespace
 }  // namespace hydrant
