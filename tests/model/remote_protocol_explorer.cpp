@@ -271,7 +271,7 @@ void RemoteExplorer::check() {
     if (region.addr > addr || region.addr + region.len < addr + of.pages * kPage)
       wrong("pin " + std::to_string(i) + " does not cover what was asked for");
     // A longer registration may stand behind a firehose; its own range is what the reply said.
-    if (!rank.registrar.is_live(serial, region.addr, region.len, HYDRANT_REMOTE_WRITE))
+    if (!rank.registrar.is_live_around(serial, region.addr, region.len, HYDRANT_REMOTE_WRITE))
       wrong("pin " + std::to_string(i) + " is held, and its memory is not registered any more");
     for (size_t page = of.page; page < of.page + of.pages; ++page) {
       if (serial < floor_[of.to][page])

@@ -317,6 +317,14 @@ bool TestRegistrar::is_live(uint64_t serial, uintptr_t addr, size_t len, uint32_
          c.len.load(relaxed) == len && (access & ~c.access.load(relaxed)) == 0;
 }
 
+bool TestRegistrar::is_live_around(uint64_t serial, uintptr_t addr, size_t len,
+                                   uint32_t access) const {
+  const Card& c = card(serial);
+  const uintptr_t first = c.addr.load(relaxed);
+  return c.live_serial.load(relaxed) == serial && first <= addr &&
+         addr + len <= first + c.len.load(relaxed) && (access & ~c.access.load(relaxed)) == 0;
+}
+
 void TestRegistrar::note_hold(const hydrant_region_t& region, int delta) {
   if (table.key_bytes != 0) {
     card(serial_of(region.key)).held.fetch_add(delta, relaxed);

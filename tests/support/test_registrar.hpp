@@ -123,6 +123,8 @@ class TestRegistrar {
   // -- keys and holds --
   uint64_t serial_of(const void* key) const;  // 0: not a key of this registrar
   bool is_live(uint64_t serial, uintptr_t addr, size_t len, uint32_t access) const;
+  // The same of a part: peers may be granted less than the registration.
+  bool is_live_around(uint64_t serial, uintptr_t addr, size_t len, uint32_t access) const;
   // "" if this part of a pin is registered with this right and carries no outdated serial.
   std::string check_part(const hydrant_region_t& part, uint32_t access,
                          const uint64_t* oldest) const;
