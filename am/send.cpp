@@ -111,7 +111,7 @@ Status deposit(Transport& transport, const Sending& message) noexcept {
     Sending piece = message;
     piece.handler = 0;
     piece.nargs = 0;
-    piece.immediate = false;
+    piece.immediate = message.immediate && done == 0;
     piece.source = static_cast<const std::byte*>(message.source) + done;
     piece.dest = static_cast<std::byte*>(message.dest) + done;
     piece.bytes = std::min(most, message.bytes - done);
@@ -123,22 +123,39 @@ Status deposit(Transport& transport, const Sending& message) noexcept {
   return Status::kOk;
 }
 
-// The payload is in the peer's memory before the message that calls its handler leaves.
+// The payload is in the peer's memory before the message that calls its handler leaves. Who is told that there
+// is no room now has written nothing: what has begun waits for room like any other.
 Status send_long(Transport& transport, const Sending& message) noexcept {
+  const Sending* head = &message;
+  Sending patient;
+  Outgoing room;
+  bool has_room = false;
   if (message.bytes != 0) {
     const auto dest = reinterpret_cast<uintptr_t>(message.dest);
     void* mapped = transport.mapped(message.peer, dest, message.bytes);
     if (mapped != nullptr) [[likely]] {
+      if (message.immediate) [[unlikely]] {
+        if (const Status status = reserve_and_write(transport, message, 0, &room);
+            status != Status::kOk)
+          return status;
+        has_room = true;
+      }
       std::memcpy(mapped, message.source, message.bytes);
     } else {
       Status status = transport.write(message.peer, dest, message.source, message.bytes);
       if (status == Status::kUnsupported) status = deposit(transport, message);
       if (status != Status::kOk) return status;
+      if (message.immediate) [[unlikely]] {
+        patient = message;
+        patient.immediate = false;
+        head = &patient;
+      }
     }
   }
-  Outgoing room;
-  if (const Status status = reserve_and_write(transport, message, 0, &room); status != Status::kOk)
-    return status;
+  if (!has_room) {
+    if (const Status status = reserve_and_write(transport, *head, 0, &room); status != Status::kOk)
+      return status;
+  }
   transport.commit(room, tag_of(message).pack());
   return Status::kOk;
 }

@@ -29,6 +29,7 @@ class FakeTransport : public Transport {
 
   // ---- what a test sets ----
   uint32_t refusals = 0;       // so many reserve() and take_cell() answer kNotReady
+  uint32_t lets_through = 0;   // ... after so many that are not refused
   uint32_t cell_refusals = 0;  // and so many take_cell() beyond that
   bool can_write = false;      // write() reaches the peer's memory
   Status write_fails = Status::kOk;
@@ -51,7 +52,9 @@ class FakeTransport : public Transport {
   Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override {
     if (buried.count(peer) != 0) return fail(Status::kBroken, "rank %u is gone", peer);
     if (bytes > kInline) return fail(Status::kBadArg, "%u bytes", bytes);
-    if (refusals > 0) {
+    if (lets_through > 0) {
+      --lets_through;
+    } else if (refusals > 0) {
       --refusals;
       return Status::kNotReady;
     }
@@ -78,7 +81,9 @@ class FakeTransport : public Transport {
   Status take_cell(Lane, uint32_t bytes, Cell* cell) noexcept override {
     if (bytes > kCell) return fail(Status::kBadArg, "%u bytes", bytes);
     uint32_t& left = refusals > 0 ? refusals : cell_refusals;
-    if (left > 0) {
+    if (lets_through > 0) {
+      --lets_through;
+    } else if (left > 0) {
       --left;
       return Status::kNotReady;
     }

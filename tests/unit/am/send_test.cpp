@@ -34,6 +34,41 @@ TEST_F(Send, ImmediateDoesNotWaitOrPoll) {
   EXPECT_EQ(gex_AM_RequestShort0(team(), 1, kShort0, GEX_FLAG_IMMEDIATE), GASNET_OK);
 }
 
+// Nobody may find the payload of a Long that was not sent.
+TEST_F(Send, AnImmediateLongThatFindsNoRoomHasWrittenNothing) {
+  const auto data = pattern(1000);
+  std::vector<std::byte> memory(data.size());
+  for (const bool maps : {true, false}) {
+    transport->maps = maps;
+    transport->refusals = 1;
+    EXPECT_NE(gex_AM_RequestLong1(team(), 1, kLong1, data.data(), data.size(), memory.data(),
+                                  GEX_EVENT_NOW, GEX_FLAG_IMMEDIATE, 1),
+              GASNET_OK);
+    EXPECT_EQ(memory, std::vector<std::byte>(data.size()));
+    EXPECT_TRUE(transport->sent.empty());
+    EXPECT_EQ(transport->polls + transport->reply_polls, 0u);
+  }
+}
+
+TEST_F(Send, AnImmediateLongThatHasBegunIsSentWhole) {
+  const auto data = pattern(FakeTransport::kCell + 1000);
+  for (const bool can_write : {false, true}) {
+    std::vector<std::byte> memory(data.size());
+    transport->can_write = can_write;
+    // The two pieces find room, the message itself does not.
+    transport->lets_through = can_write ? 0 : 4;
+    transport->refusals = 3;
+    EXPECT_EQ(gex_AM_RequestLong1(team(), 1, kLong1, data.data(), data.size(), memory.data(),
+                                  GEX_EVENT_NOW, GEX_FLAG_IMMEDIATE, 1),
+              GASNET_OK);
+    EXPECT_EQ(transport->refusals, 0u);
+    deliver_sent();
+    EXPECT_EQ(memory, data);
+    EXPECT_EQ(calls.size(), 1u);
+    calls.clear();
+  }
+}
+
 TEST_F(Send, ACellIsGivenBackWhenThePeerIsGone) {
   const auto data = pattern(3000);
   // take_cell() succeeds, reserve() does not.
