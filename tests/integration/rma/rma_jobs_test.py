@@ -41,6 +41,7 @@ NETWORKS = {
                                "HYDRANT_BOUNCE_MAX": "1024", "HYDRANT_BOUNCE_POOL": "4096"},
     "out of order": {"HYDRANT_INJECT": "delay=10us,reorder=100us"},
     "few credits": {"HYDRANT_INJECT": "delay=5us,credits=2,depth=2", "HYDRANT_PATH": "am"},
+    "long messages, few credits": {"HYDRANT_INJECT": "send_only,delay=5us,credits=2", "HYDRANT_PATH": "am_long"},
     "nearly no room": {"HYDRANT_INJECT": "delay=5us,credits=4,depth=1", "GASNET_NBI_THROTTLE": "1"},
     "long messages over it": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "am_long"},
     "between pinned memory": {"HYDRANT_INJECT": NETWORK + ",pins"},
