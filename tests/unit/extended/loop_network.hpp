@@ -10,13 +10,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace hydrant::test {
 
-class LoopNetwork final : public FakeTransport {
+class LoopNetwork : public FakeTransport {
  public:
   enum class Order { kFirst, kLast, kRandom };
 
@@ -57,7 +59,9 @@ class LoopNetwork final : public FakeTransport {
 
   uint32_t poll(Receiver& receiver, uint32_t, bool replies_only) noexcept override {
     if (frozen) return 0;
-    if (const uint32_t events = complete_one() + deliver_one(receiver, replies_only); events != 0) {
+    if (const uint32_t events =
+            complete_one() + (delivers() ? deliver_one(receiver, replies_only) : 0);
+        events != 0) {
       idle_polls_ = 0;
       return events;
     }
@@ -68,24 +72,19 @@ class LoopNetwork final : public FakeTransport {
     return 0;
   }
 
- private:
+ protected:
   struct Posted {
-    void* to;
-    const void* from;
-    size_t bytes;
-    Completion* completion;
+    void* to = nullptr;
+    const void* from = nullptr;
+    size_t bytes = 0;
+    Completion* completion = nullptr;
+    std::function<bool()> allows = {};  // asked when the data arrives; empty: yes
+    std::vector<std::byte> copy = {};   // instead of `from`, if it is not empty
   };
-
-  Status count_call(bool is_message) {
-    ++calls;
-    // Nothing is out of a message's reach.
-    if (is_message && refusal == Status::kUnsupported) return Status::kOk;
-    if (refusal == Status::kOk || calls < refused_call || calls >= refused_call + refused_calls)
-      return Status::kOk;
-    return refusal == Status::kNotReady ? refusal : fail(refusal, "refused by the test");
-  }
+  virtual bool has_one_sided() const noexcept { return one_sided; }
+  virtual bool delivers() const noexcept { return true; }
   Status start(const Posted& operation, const void* local) {
-    if (!one_sided) return Status::kUnsupported;
+    if (!has_one_sided()) return Status::kUnsupported;
     if (posted_.size() >= most) return Status::kNotReady;
     if (const Status status = count_call(false); status != Status::kOk) return status;
     posted_.push_back(operation);
@@ -93,6 +92,16 @@ class LoopNetwork final : public FakeTransport {
     locals.push_back(local);
     most_under_way = std::max(most_under_way, posted_.size());
     return Status::kOk;
+  }
+
+ private:
+  Status count_call(bool is_message) {
+    ++calls;
+    // Nothing is out of a message's reach.
+    if (is_message && refusal == Status::kUnsupported) return Status::kOk;
+    if (refusal == Status::kOk || calls < refused_call || calls >= refused_call + refused_calls)
+      return Status::kOk;
+    return refusal == Status::kNotReady ? refusal : fail(refusal, "refused by the test");
   }
   uint32_t complete_one() {
     if (posted_.empty()) return 0;
@@ -103,7 +112,9 @@ class LoopNetwork final : public FakeTransport {
     posted_.erase(posted_.begin() + static_cast<ptrdiff_t>(at));
     Status status = Status::kOk;
     if (++completions == broken_completion) status = breakage;
-    if (status == Status::kOk) std::memcpy(operation.to, operation.from, operation.bytes);
+    if (status == Status::kOk && operation.allows && !operation.allows()) status = Status::kRefused;
+    const void* from = operation.copy.empty() ? operation.from : operation.copy.data();
+    if (status == Status::kOk) std::memcpy(operation.to, from, operation.bytes);
     operation.completion->done(*operation.completion, status);
     return 1;
   }

@@ -31,7 +31,7 @@ class RmaFixture : public JobFixture {
     setenv("HYDRANT_BOUNCE_POOL", "32768", 1);
     JobFixture::SetUp();
     job().single_threaded = false;
-    auto owned = std::make_unique<LoopNetwork>();
+    auto owned = make_network();
     network = owned.get();
     transport = owned.get();
     job().transport = std::move(owned);
@@ -43,6 +43,8 @@ class RmaFixture : public JobFixture {
     EXPECT_EQ(network->under_way(), 0u) << "an operation was forgotten";
     JobFixture::TearDown();
   }
+
+  virtual std::unique_ptr<LoopNetwork> make_network() { return std::make_unique<LoopNetwork>(); }
 
   // The decision table with these; threads that start afterwards go by it.
   void choose(Knobs knobs) {

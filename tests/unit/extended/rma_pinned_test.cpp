@@ -1,0 +1,239 @@
+// Puts and gets over a network between pinned memory: which way they go, what happens when it refuses what it had
+// granted, and persistent operations.
+#include "extended/rma_pinned.hpp"
+
+#include <hydrant/persistent.h>
+
+#include "am/waiting.hpp"
+#include "extended/firehose_binding.hpp"
+#include "tests/unit/extended/pinned_loop.hpp"
+#include "tests/unit/extended/rma_fixture.hpp"
+
+#include <algorithm>
+#include <sys/mman.h>
+
+namespace hydrant {
+namespace {
+
+using test::count_of;
+using test::LoopNetwork;
+using test::pattern;
+using test::PinnedLoop;
+using test::RmaFixture;
+
+uint64_t operations_by(hydrant_path_t path) {
+  const hydrant_path_counts_t counts = count_of(1, path);
+  return counts.put_ops + counts.get_ops;
+}
+
+class RmaPinned : public RmaFixture {
+ protected:
+  void SetUp() override {
+    RmaFixture::SetUp();
+    start_firehose();
+    add_firehose_handlers();
+    ASSERT_TRUE(firehose_is_on());
+    choose({});
+  }
+  void TearDown() override {
+    (void)hydrant_remote_destroy(the_firehose.end);
+    EXPECT_EQ(hydrant_domain_destroy(the_firehose.domain, HYDRANT_FINI_UNPIN), GASNET_OK);
+    the_firehose = {};
+    job().before_telling = nullptr;
+    job().careful = false;
+    RmaFixture::TearDown();
+  }
+  std::unique_ptr<LoopNetwork> make_network() override {
+    auto owned = std::make_unique<PinnedLoop>();
+    loop = owned.get();
+    return owned;
+  }
+  static std::byte* map(size_t bytes) {
+    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(at, MAP_FAILED);
+    return static_cast<std::byte*>(at);
+  }
+  PinnedLoop* loop = nullptr;
+};
+
+TEST_F(RmaPinned, DataComesWholeByMissesAndByHits) {
+  in_new_thread([&] {
+    constexpr size_t kMost = 300001;
+    std::byte* const far = map(size_t{4} << 20) + 4097;
+    const uint64_t hits = operations_by(HYDRANT_PATH_FIREHOSE);
+    const uint64_t misses = operations_by(HYDRANT_PATH_IN_MOVE);
+    const uint64_t messages = operations_by(HYDRANT_PATH_AM_MEDIUM);
+    const uint64_t refused = refused_puts_and_gets();
+    for (const size_t bytes :
+         {size_t{1}, size_t{64}, size_t{65}, size_t{4096}, size_t{4097}, size_t{20000}, kMost}) {
+      for (unsigned round = 0; round < 3; ++round) {
+        for (const bool is_free : {false, true}) {
+          std::vector<std::byte> near = pattern(bytes, round);
+          const std::vector<std::byte> wanted = near;
+          const gex_Event_t event = gex_RMA_PutNB(team(), kPeer, far, near.data(), bytes,
+                                                  is_free ? GEX_EVENT_NOW : GEX_EVENT_DEFER, 0);
+          if (is_free) std::fill(near.begin(), near.end(), std::byte{0xee});
+          gex_Event_Wait(event);
+          EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), far)) << bytes;
+          std::vector<std::byte> back(bytes + 1, std::byte{0x33});
+          gex_RMA_GetBlocking(team(), back.data(), kPeer, far, bytes, 0);
+          EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), back.begin())) << bytes;
+          EXPECT_EQ(back[bytes], std::byte{0x33});
+        }
+        if (round == 1) {
+          EXPECT_EQ(hydrant_evict(kPeer, far, bytes), GASNET_OK);
+        }
+      }
+    }
+    EXPECT_GT(operations_by(HYDRANT_PATH_FIREHOSE), hits + 40);
+    EXPECT_GE(operations_by(HYDRANT_PATH_IN_MOVE), misses + 4);
+    EXPECT_EQ(operations_by(HYDRANT_PATH_AM_MEDIUM), messages);
+    EXPECT_EQ(refused_puts_and_gets(), refused);
+  });
+}
+
+// The peer deregisters what this process still believes in; the source has changed since.
+TEST_F(RmaPinned, ARefusedPutSendsWhatItsSourceWas) {
+  in_new_thread([&] {
+    for (const size_t bytes : {size_t{8}, size_t{64}, size_t{65}, size_t{3000}}) {
+      std::byte* const far = map(1 << 20);
+      std::vector<std::byte> near = pattern(bytes, 1);
+      gex_RMA_PutBlocking(team(), kPeer, far, near.data(), bytes, 0);
+      near = pattern(bytes, 2);
+      const std::vector<std::byte> wanted = near;
+      const uint64_t hits = operations_by(HYDRANT_PATH_FIREHOSE);
+      const uint64_t refused = refused_puts_and_gets();
+      const gex_Event_t event =
+          gex_RMA_PutNB(team(), kPeer, far, near.data(), bytes, GEX_EVENT_NOW, 0);
+      ASSERT_EQ(operations_by(HYDRANT_PATH_FIREHOSE), hits + 1);
+      std::fill(near.begin(), near.end(), std::byte{0xee});
+      loop->refused_from_now = 1;
+      gex_Event_Wait(event);
+      EXPECT_EQ(refused_puts_and_gets(), refused + 1);
+      EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), far)) << bytes;
+    }
+  });
+}
+
+TEST_F(RmaPinned, ARefusedGetComesByMessages) {
+  in_new_thread([&] {
+    std::byte* const far = map(1 << 20);
+    for (const size_t bytes : {size_t{8}, size_t{3000}, size_t{100000}}) {
+      const std::vector<std::byte> wanted = pattern(bytes, 7);
+      std::copy(wanted.begin(), wanted.end(), far);
+      std::vector<std::byte> near(bytes);
+      gex_RMA_GetBlocking(team(), near.data(), kPeer, far, bytes, 0);
+      std::fill(near.begin(), near.end(), std::byte{0});
+      loop->refused_from_now = 1;
+      gex_RMA_GetBlocking(team(), near.data(), kPeer, far, bytes, 0);
+      EXPECT_EQ(loop->refused_from_now, 0u);
+      EXPECT_EQ(near, wanted);
+    }
+  });
+}
+
+// Room for what has no key is the piece's, not the network's.
+TEST_F(RmaPinned, ANetworkMaySendMoreWithoutAKeyThanAPieceKeeps) {
+  loop->inline_bytes_without_key = 4096;
+  in_new_thread([&] {
+    std::byte* const far = map(1 << 20);
+    for (const size_t bytes : {size_t{64}, size_t{65}, size_t{1000}, size_t{4096}}) {
+      for (unsigned round = 0; round < 3; ++round) {
+        std::vector<std::byte> near = pattern(bytes, round);
+        const std::vector<std::byte> wanted = near;
+        const gex_Event_t event =
+            gex_RMA_PutNB(team(), kPeer, far, near.data(), bytes, GEX_EVENT_NOW, 0);
+        std::fill(near.begin(), near.end(), std::byte{0xee});
+        gex_Event_Wait(event);
+        EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), far)) << bytes;
+      }
+    }
+  });
+}
+
+TEST_F(RmaPinned, MemoryThatCannotBePinnedIsReachedAllTheSame) {
+  loop->refuses_pins = true;
+  in_new_thread([&] {
+    std::byte* const far = map(1 << 20);
+    const uint64_t hits = operations_by(HYDRANT_PATH_FIREHOSE);
+    for (const size_t bytes : {size_t{1}, size_t{5000}, size_t{100000}}) {
+      const std::vector<std::byte> near = pattern(bytes, 1);
+      std::vector<std::byte> back(bytes);
+      gex_RMA_PutBlocking(team(), kPeer, far, const_cast<std::byte*>(near.data()), bytes, 0);
+      gex_RMA_GetBlocking(team(), back.data(), kPeer, far, bytes, 0);
+      EXPECT_EQ(back, near);
+    }
+    EXPECT_EQ(operations_by(HYDRANT_PATH_FIREHOSE), hits);
+  });
+}
+
+// A large get that misses is put by the target only where writes come before the message that follows them.
+TEST_F(RmaPinned, WithoutOrderALargeGetIsNotAnsweredByAPut) {
+  in_new_thread([&] {
+    for (const bool ordered : {true, false}) {
+      loop->puts_are_ordered = ordered;
+      const size_t bytes = 100000;
+      std::byte* const far = map(bytes);
+      const std::vector<std::byte> wanted = pattern(bytes, 3);
+      std::copy(wanted.begin(), wanted.end(), far);
+      std::vector<std::byte> near(bytes);
+      const uint64_t in_move = operations_by(HYDRANT_PATH_IN_MOVE);
+      const uint64_t rendezvous = operations_by(HYDRANT_PATH_RENDEZVOUS);
+      gex_RMA_GetBlocking(team(), near.data(), kPeer, far, bytes, 0);
+      EXPECT_EQ(operations_by(HYDRANT_PATH_IN_MOVE), in_move + (ordered ? 1 : 0));
+      EXPECT_EQ(operations_by(HYDRANT_PATH_RENDEZVOUS), rendezvous + (ordered ? 0 : 1));
+      EXPECT_EQ(near, wanted);
+    }
+  });
+}
+
+TEST_F(RmaPinned, PersistentOperationsFindOutAnewWhatIsThere) {
+  in_new_thread([&] {
+    const size_t bytes = 8192;
+    std::byte* const far = map(bytes);
+    std::vector<std::byte> near = pattern(bytes, 0);
+    hydrant_operation_t put = nullptr;
+    ASSERT_EQ(hydrant_put_init(kPeer, far, near.data(), bytes, &put), GASNET_OK);
+    for (unsigned round = 1; round < 8; ++round) {
+      const std::vector<std::byte> next = pattern(bytes, round);
+      std::copy(next.begin(), next.end(), near.begin());
+      // The third starts after the firehose was given back, the fourth while new memory is there, others
+      // are refused by the network.
+      if (round == 3) {
+        EXPECT_EQ(hydrant_evict(kPeer, far, bytes), GASNET_OK);
+      }
+      if (round == 4) {
+        EXPECT_EQ(mmap(far, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                       -1, 0),
+                  far);
+      }
+      EXPECT_EQ(hydrant_start(put), GASNET_OK);
+      EXPECT_EQ(hydrant_start(put), GASNET_ERR_BAD_ARG) << "it is under way";
+      if (round >= 5) loop->refused_from_now = 1;
+      EXPECT_EQ(hydrant_wait(put), GASNET_OK);
+      EXPECT_TRUE(std::equal(near.begin(), near.end(), far)) << round;
+    }
+    EXPECT_EQ(hydrant_operation_free(&put), GASNET_OK);
+  });
+}
+
+TEST_F(RmaPinned, AHandlerStartsNoPersistentOperation) {
+  in_new_thread([&] {
+    std::byte* const far = map(4096);
+    uint64_t word = 0;
+    hydrant_operation_t put = nullptr;
+    hydrant_operation_t own = nullptr;
+    ASSERT_EQ(hydrant_put_init(kPeer, far, &word, sizeof word, &put), GASNET_OK);
+    ASSERT_EQ(hydrant_put_init(0, far, &word, sizeof word, &own), GASNET_OK);
+    ++handler_depth;
+    EXPECT_EQ(hydrant_start(put), GASNET_ERR_BAD_ARG);
+    EXPECT_EQ(hydrant_start(own), GASNET_ERR_BAD_ARG);
+    --handler_depth;
+    EXPECT_EQ(hydrant_start_all(nullptr, 2), GASNET_ERR_BAD_ARG);
+    EXPECT_EQ(hydrant_operation_free(&put), GASNET_OK);
+    EXPECT_EQ(hydrant_operation_free(&own), GASNET_OK);
+  });
+}
+
+}  // namespace
+}  // namespace hydrant
