@@ -123,8 +123,8 @@ Status deposit(Transport& transport, const Sending& message) noexcept {
   return Status::kOk;
 }
 
-// The payload is in the peer's memory before the message that calls its handler leaves. Who is told that there
-// is no room now has written nothing: what has begun waits for room like any other.
+// The payload is in the peer's memory before the message that calls its handler leaves. Who is told that
+// there is no room now has written nothing: what has begun waits for room like any other.
 Status send_long(Transport& transport, const Sending& message) noexcept {
   const Sending* head = &message;
   Sending patient;

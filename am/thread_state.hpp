@@ -54,8 +54,8 @@ struct ThreadState {
   std::byte* buffer(size_t which) noexcept;
 };
 
-// The calling thread's. (Not "this_thread": libfirehose has another function of that name, and where both are linked
-// statically and nothing is inlined, one of them would be called for both.)
+// The calling thread's. (Not "this_thread": libfirehose has another function of that name, and where both are
+// linked statically and nothing is inlined, one of them would be called for both.)
 inline ThreadState& own_thread_state() noexcept {
   static thread_local ThreadState state;
   return state;

@@ -268,7 +268,8 @@ class Library(Tree):
         self.assert_clean(self.run_check("check_library.py", "apart", strong, strong))
         self.assert_clean(self.run_check("check_library.py", "apart", inline, inline))
         for pair in ((strong, inline), (inline, strong)):
-            self.assert_finds(self.run_check("check_library.py", "apart", *pair), "_ZN7hydrant1aEv: inline in one")
+            outcome = self.run_check("check_library.py", "apart", *pair)
+            self.assert_finds(outcome, "_ZN7hydrant1aEv: inline in one")
 
     def test_thread_local_storage(self):
         text = "__attribute__((tls_model(\"initial-exec\"))) thread_local char a[{}];\n"

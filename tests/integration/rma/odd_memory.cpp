@@ -1,4 +1,5 @@
-// Near memory of every kind over whatever network: stacks, constants, what is mapped read-only, odd addresses.
+// Near memory of every kind over whatever network: stacks, constants, what is mapped read-only, odd
+// addresses.
 #include "tests/integration/rma/client.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Between pinned memory: what a hit and a miss send, hits while the target is not there, and a target that has to
-// wait for whoever does not poll.
+// Between pinned memory: what a hit and a miss send, hits while the target is not there, and a target that
+// has to wait for whoever does not poll.
 #include "extended/firehose_binding.hpp"
 #include "extended/rma_pinned.hpp"
 #include "tests/integration/rma/client.hpp"
@@ -161,7 +161,8 @@ void count_messages() {
   }
 }
 
-// Rank 1 looks at its memory until a word of it says that everything has come; it calls nothing of the library.
+// Rank 1 looks at its memory until a word of it says that everything has come; it calls nothing of the
+// library.
 void hits_without_target() {
   constexpr uint64_t kOperations = 500;
   auto* const word = static_cast<std::atomic<uint64_t>*>(static_cast<void*>(area(1, kMapped)));

@@ -28,11 +28,13 @@ NETWORKS = {
     "page by page, a few pages": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_MODE": "page", **TIGHT},
     "one at a time": {"HYDRANT_INJECT": "delay=10us,depth=1,pins", "FIREHOSE_REMOTE_BUDGET": "64K"},
     "one at a time, hardly any credits": {"HYDRANT_INJECT": "delay=5us,depth=1,credits=2,pins", **TIGHT},
-    "out of order": {"HYDRANT_INJECT": "delay=10us,reorder=100us,depth=4,pins", "FIREHOSE_REMOTE_BUDGET": "64K"},
+    "out of order": {"HYDRANT_INJECT": "delay=10us,reorder=100us,depth=4,pins",
+                     "FIREHOSE_REMOTE_BUDGET": "64K"},
     "little memory may be pinned": {"HYDRANT_INJECT": "delay=10us,pins=256K", "HYDRANT_BOUNCE_MAX": "4096",
                                     "HYDRANT_BOUNCE_POOL": "16K"},
     "no buffers": {"HYDRANT_INJECT": "delay=10us,pins=64K", "FIREHOSE_BUDGET": "32K"},
-    "one firehose for all": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_REMOTE_MAX": "1", "HYDRANT_PUT_IN_MOVE_MAX": "0"},
+    "one firehose for all": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_REMOTE_MAX": "1",
+                             "HYDRANT_PUT_IN_MOVE_MAX": "0"},
     "a fixed split, never merged": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_REMOTE_BASE": "100",
                                     "FIREHOSE_REMOTE_MERGE": "1", "FIREHOSE_REMOTE_STREAM": "1",
                                     "FIREHOSE_REMOTE_BUDGET": "128K"},
@@ -135,8 +137,8 @@ class PinnedJobs(RmaTestCase):
                 self.holds("par", 2, "odd", "other", **way)
 
     def test_a_region_larger_than_memory(self):
-        said = self.holds("par_everything", 2, "sparse", "60" if LONG else "2", str(SEED), HYDRANT_INJECT=NETWORK,
-                          FIREHOSE_BUDGET="4M")
+        said = self.holds("par_everything", 2, "sparse", "60" if LONG else "2", str(SEED),
+                          HYDRANT_INJECT=NETWORK, FIREHOSE_BUDGET="4M")
         exported = [int(number) for number in re.findall(r"(\d+) bytes exported at most", said)]
         self.assertEqual(len(exported), 2, said)
         self.assertLessEqual(max(exported), 2 << 20)

@@ -194,8 +194,8 @@ void fill_source(std::vector<uint64_t>& source, gex_Rank_t owner, uint32_t slot,
 void write_first_half(gex_Rank_t owner, uint32_t slot, Far& far) {
   gex_Event_Wait(far.under_way);
   far.under_way = GEX_EVENT_INVALID;
-  // Each slot has pages of its own, so nothing but a put to it brings a firehose. (What malloc() hands out again
-  // was never unmapped, and may have one.)
+  // Each slot has pages of its own, so nothing but a put to it brings a firehose. (What malloc() hands out
+  // again was never unmapped, and may have one.)
   if (far.is_new && far.same_place && way_of(slot) != Way::kMalloc && has_firehose(owner, far))
     wrong("STALE: slot %u of rank %u is new, and its firehose is from before", slot, owner);
   far.is_new = false;
@@ -226,8 +226,8 @@ void write_second_half(gex_Rank_t owner, uint32_t slot, Far& far) {
     return gex_RMA_PutNB(team, owner, far.at + 8 * first, source.data(), 8 * half_words(),
                          GEX_EVENT_DEFER, 0);
   };
-  // The network keeps puts and messages of a pair in order, so that one that waits shows more than one that is
-  // under way.
+  // The network keeps puts and messages of a pair in order, so that one that waits shows more than one
+  // that is under way.
   if (way_of(slot) != Way::kMalloc && chance() % 2 == 0) {
     far.held = hold(owner, far);
     far.held_until = turn + kTurnsHeld;
@@ -240,8 +240,8 @@ void write_second_half(gex_Rank_t owner, uint32_t slot, Far& far) {
     note(owner, kStarted, slot, far.generation);
     return;
   }
-  // What is put before a message is there before it, so the message goes first. Only a put by the firehose may
-  // be under way then, for messages reach what is there when they come: nothing between the look and the put
+  // What is put before a message is there before it, so the message goes first. Only a put by the firehose
+  // may be under way then, for messages reach what is there when they come: nothing between the look and the put
   // takes a recall.
   note(owner, kStarted, slot, far.generation);
   if (!has_firehose(owner, far)) return;

@@ -6,8 +6,8 @@
 //   tells address and generation           ->    puts tagged data into the first half of its slice, waits
 //   looks at all tags when all are done    <-    "done"
 //   "go"                                   ->
-//   takes the memory away, gets other      <-    "started", and puts into the second half at that moment, if there
-//                                                is a firehose
+//   takes the memory away, gets other      <-    "started", and puts into the second half at that moment,
+//                                                if there is a firehose
 //   at the same address if it can, sends somebody a message: from here on nobody reaches what was there;
 //   fills the slot with the next generation's pattern, tells it
 //

@@ -1,5 +1,5 @@
-// A LoopNetwork that moves data between pinned memory alone, and knows what is pinned: keys of registrations that
-// are gone are refused when the data arrives, as an adapter would.
+// A LoopNetwork that moves data between pinned memory alone, and knows what is pinned: keys of registrations
+// that are gone are refused when the data arrives, as an adapter would.
 #pragma once
 
 #include "firehose/base/registrar.hpp"

@@ -1,5 +1,5 @@
-// Puts and gets over a network between pinned memory: which way they go, what happens when it refuses what it had
-// granted, and persistent operations.
+// Puts and gets over a network between pinned memory: which way they go, what happens when it refuses what it
+// had granted, and persistent operations.
 #include "extended/rma_pinned.hpp"
 
 #include <hydrant/persistent.h>
