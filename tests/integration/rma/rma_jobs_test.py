@@ -108,9 +108,10 @@ class RmaJobs(RmaTestCase):
         self.holds("par", 2, "counts", two, two, two, two, "self", HYDRANT_INJECT=NETWORK)
         self.holds("par", 2, "counts", *["bounce"] * 4, "self", HYDRANT_INJECT=NETWORK, HYDRANT_PATH="bounce")
         by_message = ["am_medium", "am_medium", "am_long", "am_medium", "self"]
-        for network in ("send_only", NETWORK + ",pins"):
-            self.holds("par", 2, "counts", *by_message, HYDRANT_INJECT=network,
-                       HYDRANT_MEDIUM_LONG_THRESHOLD="65536")
+        self.holds("par", 2, "counts", *by_message, HYDRANT_INJECT="send_only",
+                   HYDRANT_MEDIUM_LONG_THRESHOLD="65536")
+        pinned = "firehose+in_move+rendezvous"
+        self.holds("par", 2, "counts", *[pinned] * 4, "self", HYDRANT_INJECT=NETWORK + ",pins")
 
     # 9 MiB are more than one Long.
     def test_a_series_of_longs(self):
