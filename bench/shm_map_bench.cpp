@@ -1,11 +1,12 @@
 // Question: what does it cost to write to another process's memory that is mapped here, outside any segment?
 //
-// Unit: nanoseconds per call. A second process owns shared memory of libhydrant_alloc, exports a key and sleeps.
+// Unit: nanoseconds per call. A second process owns shared memory of libhydrant_alloc, exports a key and
+// sleeps.
 //   copy/via:map/bytes:N     memcpy into it where the imported key has it; bare: memcpy into small pages of
 //                            this process. The goal is ratio <= 1.05 (0.95 of memcpy's bandwidth)
 //   copy/via:kernel/bytes:N  process_vm_writev into the same memory; bare: the same memcpy
-//   import/new               the first key of a file, and its end: opened, checked, mapped, unmapped; bare: a key
-//                            that lies in a mapping that is there, and its end
+//   import/new               the first key of a file, and its end: opened, checked, mapped, unmapped; bare:
+//                            a key that lies in a mapping that is there, and its end
 //   pin                      a pin of shared memory, exported, and its end; bare: nothing, so ours_ns is it
 //
 // ours_ns, bare_ns and ratio = ours / bare are medians of samples taken in turn in one repetition.

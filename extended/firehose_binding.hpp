@@ -1,7 +1,7 @@
 // Where the pin cache and the network meet: domains, and ends of the remote pins over Active Messages.
 //
-//   pinned   over the transport's registrar, from the job's start: there only with a transport that moves data
-//            between pinned memory (rma_pinned.cpp)
+//   pinned   over the transport's registrar, from the job's start: there only with a transport that moves
+//            data between pinned memory (rma_pinned.cpp)
 //   mapped   over the node's: memory files of the ranks here are mapped (rma_mapped.cpp); made when somebody
 //            first wants it
 #pragma once
@@ -29,7 +29,8 @@ extern constinit Firehose the_mappings;
 inline bool firehose_is_on() noexcept { return the_firehose.end != 0; }
 inline const Firehose& firehose() noexcept { return the_firehose; }
 
-// True: there are mappings from now on. False: there are none on this machine, or nobody has asked to make them.
+// True: there are mappings from now on. False: there are none on this machine, or nobody has asked to make
+// them.
 bool mappings_are_on(bool make) noexcept;
 
 // Once per process, when rank, size and transport are there. Without kPinned it does nothing. A failure is

@@ -334,7 +334,7 @@ Status prepare_local(PinnedPiece& piece) noexcept {
 
 // Which way a piece has gone, for the counts.
 Path path_of_miss(const hydrant_remote_call_t& call) noexcept {
-  return call.flags != 0 ? Path::kInMove : Path::kRendezvous;
+  return call.flags == HYDRANT_REMOTE_CALL_ANYWAY ? Path::kInMove : Path::kRendezvous;
 }
 
 // What a move for this piece would carry.

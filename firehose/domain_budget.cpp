@@ -228,6 +228,16 @@ Status Domain::reserve_locked(MemoryRange asked, uint64_t charge, uint32_t regio
       starved_.fetch_add(1, std::memory_order_relaxed);
       out->excess_charge = freed;
       out->excess_regions = freed_regions;
+      if (config_.distant) {
+        return fail(Status::kNotReady,
+                    "%s: [%#zx, +%zu) needs %llu bytes of the peer's lease of %llu, %llu of which "
+                    "are in use: "
+                    "release, or raise budget_bytes or FIREHOSE_REMOTE_BUDGET at the peer",
+                    config_.name, static_cast<size_t>(asked.addr), asked.len,
+                    static_cast<unsigned long long>(charge),
+                    static_cast<unsigned long long>(budget_),
+                    static_cast<unsigned long long>(charged_));
+      }
       return fail(
           Status::kNotReady,
           "domain %s: [%#zx, +%zu) charges %llu bytes in %u regions, which do not fit now: %llu of "

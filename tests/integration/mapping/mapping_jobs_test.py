@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Runs mapping_client as jobs of 2 and 3 ranks: shared arenas are mapped when they are used again, others not.
+"""Runs mapping_client as jobs of 2 and 3 ranks: shared arenas are mapped when they are used again, other
+memory is not.
 
 mapping_jobs_test.py PATH_OF_MAPPING_CLIENT
 """
