@@ -207,7 +207,7 @@ void add_firehose_handlers() noexcept {
 }
 
 void settle_exports() noexcept {
-  if (!firehose_is_on() || hydrant_remote_quiet(the_firehose.end) == GASNET_OK) return;
+  if (!firehose_is_on() || hydrant_remote_quiet(the_firehose.end) != GASNET_ERR_NOT_READY) return;
   if (handler_depth != 0) {
     (void)hydrant_remote_poll(the_firehose.end);
     return;
@@ -215,7 +215,8 @@ void settle_exports() noexcept {
   Waiter waiter;
   const uint64_t warn_ns = knob_number(Knob::kJobWaitWarn);
   uint64_t warn_at = warn_ns != 0 ? now_ns() + warn_ns : UINT64_MAX;
-  while (hydrant_remote_quiet(the_firehose.end) != GASNET_OK) {
+  // (In the child of a fork there is no end any more.)
+  while (hydrant_remote_quiet(the_firehose.end) == GASNET_ERR_NOT_READY) {
     if (is_over()) return;
     waiter.polled(poll_all());
     if (now_ns() < warn_at) continue;

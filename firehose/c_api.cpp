@@ -5,6 +5,7 @@
 #include "firehose/domain_registry.hpp"
 #include "firehose/pin_handle.hpp"
 #include "firehose/registrars/uring_registrar.hpp"
+#include "firehose/remote_pins.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -140,6 +141,12 @@ int hydrant_domain_create(const hydrant_domain_options_t* given, hydrant_domain_
 int hydrant_domain_destroy(hydrant_domain_t handle, uint32_t flags) {
   if (flags > HYDRANT_FINI_KEEP)
     return to_c(fail(Status::kBadArg, "flags = %#x is no HYDRANT_FINI_*", flags));
+  const Domain* found = find_domain(handle);
+  if (found != nullptr && has_remote_end(*found)) {
+    return to_c(fail(Status::kBadArg,
+                     "domain %s serves an end of remote pins: hydrant_remote_destroy() comes first",
+                     found->config().name));
+  }
   std::unique_ptr<Domain> domain(withdraw_domain(handle));
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
   log_domain_end(*domain);

@@ -151,6 +151,16 @@ hydrant_pin_t look(uint64_t handle, uint32_t peer, uint32_t access, Pin pin) noe
 
 }  // namespace
 
+bool hydrant::has_remote_end(const Domain& domain) noexcept {
+  MutexLock lock(g_mu);
+  for (const Entry& entry : g_entries) {
+    if (entry.handle.load(std::memory_order_acquire) != 0 &&
+        &entry.end.load(std::memory_order_relaxed)->domain() == &domain)
+      return true;
+  }
+  return false;
+}
+
 extern "C" {
 
 void hydrant_remote_options_init_sized(hydrant_remote_options_t* options, size_t size) {
@@ -211,6 +221,8 @@ int hydrant_remote_peer_gone(hydrant_remote_t remote, uint32_t peer) {
 
 int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, size_t len,
                        uint32_t access, const hydrant_remote_call_t* call, hydrant_pin_t* pin) {
+  if (pin == nullptr) [[unlikely]]
+    return to_c(fail(Status::kBadArg, "pin is NULL"));
   Status status = Status::kOk;
   RemotePeer* found = find_peer(remote, peer, &status);
   if (found == nullptr) return to_c(status);
@@ -226,6 +238,8 @@ int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, s
   const hydrant_remote_call_t nothing{};
   if (call == nullptr) call = &nothing;
   const RemotePins* end = find_end(remote);
+  if (call->make_args == nullptr && call->args_len != 0 && call->args == nullptr)
+    return to_c(fail(Status::kBadArg, "args is NULL, and args_len %zu", call->args_len));
   if (call->make_args == nullptr && call->args_len > end->max_args()) {
     return to_c(fail(Status::kBadArg, "%zu bytes of arguments; a move has room for %zu",
                      call->args_len, end->max_args()));

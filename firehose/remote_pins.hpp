@@ -165,4 +165,7 @@ class RemotePins {
   Counts counts_;
 };
 
+// True while an end of remote pins uses the domain (remote_api.cpp).
+bool has_remote_end(const Domain& domain) noexcept;
+
 }  // namespace hydrant

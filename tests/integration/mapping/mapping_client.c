@@ -1,5 +1,5 @@
 /* mapping_client [private]: every rank puts to an arena of its neighbour, again and again, gets it back,
- * frees and reuses what the neighbour has mapped, and says how much went which way. "private": malloc's memory
+ * frees and reuses what the neighbour has mapped, says how much went which way. "private": malloc's memory
  * instead, which nobody can map. */
 #include <gasnet.h>
 #include <gasnetex.h>

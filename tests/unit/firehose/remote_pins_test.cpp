@@ -234,5 +234,21 @@ TEST(RemotePins, MessagesWaitForRoom) {
   }
 }
 
+TEST(RemotePins, WrongCallsAreAnswered) {
+  RemoteWorld world(exact());
+  hydrant_pin_t pin{};
+  hydrant_remote_call_t call{};
+  call.args_len = 10;
+  const uintptr_t addr = world[1].arena.addr(3);
+  EXPECT_EQ(
+      hydrant_remote_pin(world[0].end, 1, addr, kPage, HYDRANT_REMOTE_WRITE, nullptr, nullptr),
+      GASNET_ERR_BAD_ARG);
+  EXPECT_EQ(hydrant_remote_pin(world[0].end, 1, addr, kPage, HYDRANT_REMOTE_WRITE, &call, &pin),
+            GASNET_ERR_BAD_ARG);
+  EXPECT_EQ(hydrant_domain_destroy(world[0].domain, HYDRANT_FINI_UNPIN), GASNET_ERR_BAD_ARG)
+      << "an end of remote pins is served from it";
+  EXPECT_EQ(world.pending(), 0u);
+}
+
 }  // namespace
 }  // namespace hydrant::testing
