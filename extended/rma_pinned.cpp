@@ -332,9 +332,10 @@ Status prepare_local(PinnedPiece& piece) noexcept {
   return status;
 }
 
-// Which way a piece has gone, for the counts.
+// Which way a piece has gone, for the counts: the one round trip is all, or there is something to post after
+// it.
 Path path_of_miss(const hydrant_remote_call_t& call) noexcept {
-  return call.flags == HYDRANT_REMOTE_CALL_ANYWAY ? Path::kInMove : Path::kRendezvous;
+  return call.flags != 0 ? Path::kInMove : Path::kRendezvous;
 }
 
 // What a move for this piece would carry.

@@ -42,8 +42,10 @@ typedef enum {
   HYDRANT_PATH_MAPPED,   /* mapped memory, a copy */
   HYDRANT_PATH_CMA,      /* the kernel copies between the processes */
   HYDRANT_PATH_FIREHOSE, /* between pinned memory, of which the remote part was a firehose already */
-  HYDRANT_PATH_IN_MOVE, /* it was not: the data travelled with the request for one, or its answer */
-  HYDRANT_PATH_RENDEZVOUS, /* it was not, and the data came after the answer */
+  /* It was not: the data travelled with the request for one, or came with its answer: in it, or for large
+   * gets put by the target before it. */
+  HYDRANT_PATH_IN_MOVE,
+  HYDRANT_PATH_RENDEZVOUS, /* it was not, and the data went after the answer */
   HYDRANT_PATH_DIRECT,     /* posted to the network as it stands */
   HYDRANT_PATH_BOUNCE,     /* the same from, or to, a buffer of the library */
   HYDRANT_PATH_AM_MEDIUM,  /* Active Messages, payload in the message */
