@@ -76,6 +76,13 @@ class Parser {
       rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
     }
     InjectedNetwork& net = made_.network;
+    if (made_.send_only && net.has_pins) {
+      return fail(
+          Status::kBadArg,
+          "HYDRANT_INJECT is '%.*s': with send_only nothing is moved between pinned memory; "
+          "leave out one of the two",
+          length(text_), text_.data());
+    }
     if (default_reorder_) net.reorder_ns = net.delay_ns != 0 ? 4 * net.delay_ns : kReorderNs;
     *injection = made_;
     return Status::kOk;

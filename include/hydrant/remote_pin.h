@@ -159,7 +159,8 @@ typedef struct hydrant_remote_outcome {
 } hydrant_remote_outcome_t;
 
 /* Runs once for a request that was under way, on any thread. On success the pin is yours to release. Any
- * call is allowed but in an INLINE_DONE callback those that send: hydrant_remote_pin() and poll(). */
+ * call is allowed but hydrant_remote_destroy() and, in an INLINE_DONE callback, those that send:
+ * hydrant_remote_pin() and poll(). */
 typedef void (*hydrant_remote_done_fn)(void* context, hydrant_pin_t pin,
                                        const hydrant_remote_outcome_t* outcome);
 

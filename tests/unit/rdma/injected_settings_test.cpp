@@ -94,6 +94,7 @@ TEST(InjectedSettings, MistakesNameTheTextAndWhatIsKnown) {
                           Case{"pins=real", "from 4K"},
                           Case{"pins,pins=fake", "pins is said twice"},
                           Case{"delay=1us,delay=2us", "delay is said twice"},
+                          Case{"pins,send_only", "leave out one of the two"},
                           Case{"send_only,send_only", "said twice"}}) {
     SCOPED_TRACE(now.text);
     Injection injection;
