@@ -3,6 +3,7 @@
 #include <hydrant/rma.h>
 
 #include "am/job.hpp"
+#include "extended/firehose_binding.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
@@ -67,6 +68,46 @@ void write_rows(FILE* file) noexcept {
   }
 }
 
+// One row for each kind of firehose that this rank has, or lets others have.
+void write_firehoses(FILE* file) noexcept {
+  struct {
+    const char* kind;
+    hydrant_remote_t end;
+  } const ends[] = {{"pinned", the_firehose.end}, {"mapped", the_mappings.end}};
+  const char* separator = "\n";
+  for (const auto& of : ends) {
+    hydrant_remote_stats_t s{};
+    s.size = sizeof s;
+    if (of.end == 0 || hydrant_remote_get_stats(of.end, &s) != GASNET_OK) continue;
+    const struct {
+      const char* name;
+      uint64_t value;
+    } rows[] = {
+        {"hits", s.hits},
+        {"moves", s.moves},
+        {"joins", s.joins},
+        {"evictions", s.evictions},
+        {"recalled", s.recalled},
+        {"firehoses", s.firehoses},
+        {"served", s.served},
+        {"declined", s.declined},
+        {"recalls", s.recalls},
+        {"reclaims", s.reclaims},
+        {"exports", s.exports},
+        {"exported_bytes", s.exported_bytes},
+        {"lent_bytes", s.lent_bytes},
+        {"zombies", s.zombies},
+        {"zombie_bytes", s.zombie_bytes},
+        {"requests", s.requests},
+        {"replies", s.replies},
+    };
+    fprintf(file, "%s    {\"kind\": \"%s\"", separator, of.kind);
+    for (const auto& row : rows) fprintf(file, ", \"%s\": %" PRIu64, row.name, row.value);
+    fprintf(file, "}");
+    separator = ",\n";
+  }
+}
+
 }  // namespace
 
 void write_rma_statistics() noexcept {
@@ -82,6 +123,8 @@ void write_rma_statistics() noexcept {
           job().rank(), job().size(),
           job().transport != nullptr ? job().transport->name() : "none");
   write_rows(file);
+  fprintf(file, "\n  ],\n  \"firehoses\": [");
+  write_firehoses(file);
   const bool is_whole = fprintf(file, "\n  ]\n}\n") > 0 && ferror(file) == 0;
   if (fclose(file) != 0 || !is_whole)
     log_warning("HYDRANT_STATS: %s: %s", name.c_str(), errno_text(errno));

@@ -7,10 +7,12 @@ library as it is, and with each of its mutants), persistent operations, near mem
 that is larger than memory, and peers that are deaf, or killed in the middle of moves and recalls.
 HYDRANT_TEST_LONG=1 makes it long, HYDRANT_TEST_SEED=N repeats a run. Times are limits only.
 """
+import json
 import os
 import random
 import re
 import signal
+import tempfile
 import time
 import unittest
 
@@ -85,6 +87,19 @@ class PinnedJobs(RmaTestCase):
             for variant in ("par", "par_debug", "par_everything"):
                 with self.subTest(variant=variant, **variables):
                     self.holds(variant, 2, "messages", HYDRANT_INJECT=NETWORK, **NO_MORE, **variables)
+
+    def test_statistics_have_what_became_of_firehoses(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.holds("par", 2, "neighbours", "0.1", HYDRANT_INJECT=NETWORK,
+                       HYDRANT_STATS=f"json:{folder}/%r")
+            for rank in ("0", "1"):
+                with open(f"{folder}/{rank}", encoding="utf-8") as file:
+                    rows = [row for row in json.load(file)["firehoses"] if row["kind"] == "pinned"]
+                self.assertEqual(len(rows), 1)
+                self.assertGreater(rows[0]["hits"], 0)
+                self.assertGreater(rows[0]["moves"], 0)
+                self.assertGreater(rows[0]["served"], 0)
+                self.assertEqual(rows[0]["zombies"], 0)
 
     def test_hits_do_not_need_the_target(self):
         self.holds("par", 2, "absent", HYDRANT_INJECT=NETWORK)

@@ -141,7 +141,7 @@ class RmaJobs(RmaTestCase):
             for rank, name in enumerate(names):
                 written = json.loads(pathlib.Path(folder, name).read_text())
                 rows = written.pop("put_get")
-                self.assertEqual(written, {"rank": rank, "size": 2, "transport": "shm"})
+                self.assertEqual(written, {"rank": rank, "size": 2, "transport": "shm", "firehoses": []})
                 peer, count, size = 1 - rank, 3 + rank, 1000 + rank
                 wanted = [row(rank, "self", gets=(1, size)), row(peer, "inlined", puts=(5, 40)),
                           row(peer, "mapped", puts=(count, count * size), gets=(1, size))]
