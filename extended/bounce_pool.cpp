@@ -32,17 +32,16 @@ class NoRegistrar final : public Registrar {
 // Two classes: pieces of the largest size and small puts, half of the memory each.
 constexpr size_t kSmallBytes = 1024;
 
-// Registrar and pool live as long as the process: threads may be inside when it ends.
-Registrar* make_pool_registrar() noexcept {
+std::unique_ptr<Registrar> make_pool_registrar() noexcept {
   Transport* transport = job().transport.get();
   if (transport != nullptr && (transport->abilities() & Transport::kPinned) != 0)
-    return transport->make_registrar().release();
-  alignas(NoRegistrar) static std::byte place[sizeof(NoRegistrar)];
-  return new (place) NoRegistrar;
+    return transport->make_registrar();
+  return std::make_unique<NoRegistrar>();
 }
 
-std::unique_ptr<BufferPool> make_pool() noexcept {
-  Registrar* registrar = make_pool_registrar();
+// Pool and registrar live as long as the process: threads may be inside when it ends.
+BufferPool* make_pool() noexcept {
+  std::unique_ptr<Registrar> registrar = make_pool_registrar();
   BufferPoolOptions options;
   options.name = "bounce buffers";
   options.largest_bytes = std::bit_floor(knob_number(Knob::kBounceMax));
@@ -58,12 +57,14 @@ std::unique_ptr<BufferPool> make_pool() noexcept {
   if (registrar == nullptr || BufferPool::create(*registrar, options, &pool) != Status::kOk) {
     log_warning("puts and gets do without buffers of their own and go by messages: %s",
                 last_error_text());
+    return nullptr;
   }
-  return pool;
+  (void)registrar.release();
+  return pool.release();
 }
 
 BufferPool* the_buffers() noexcept {
-  static BufferPool* const the_pool = make_pool().release();
+  static BufferPool* const the_pool = make_pool();
   return the_pool;
 }
 
