@@ -13,6 +13,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/injected_settings.hpp"
+#include "rdma/make_transport.hpp"
 
 #include <cstdarg>
 #include <cstdio>
@@ -50,12 +51,14 @@ Status wire_up(int* argc, char*** argv) noexcept {
     Injection injection;
     status = read_injection(&injection);
     // Neighbours map each other's segments.
-    const uint64_t most = injection.hides_memory() ? 1 : knob_number(Knob::kSupernodeMaxsize);
+    const bool is_hidden = injection.hides_memory() || knob_choice(Knob::kTransport) == "ibv";
+    const uint64_t most = is_hidden ? 1 : knob_number(Knob::kSupernodeMaxsize);
     if (status == Status::kOk)
       status = find_neighbourhood(*the_job.bootstrap, static_cast<uint32_t>(most));
   }
   if (status == Status::kOk) {
-    status = make_node_transport(*the_job.bootstrap, the_job.single_threaded, &the_job.transport);
+    status = make_transport(*the_job.bootstrap, the_job.bootstrap_mu, the_job.single_threaded,
+                            &the_job.transport);
   }
   the_job.transport_to_wake.store(the_job.transport.get(), std::memory_order_release);
   choose_wait_mode(ranks_here);

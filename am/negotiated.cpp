@@ -84,13 +84,14 @@ Status find_room(const Preparing& want, size_t bytes, SourceDescriptor* source) 
     return Status::kOk;
   }
   Transport* transport = job().transport.get();
-  if (!want.is_long && want.peer != job().rank() && bytes > transport->inline_bytes()) {
+  if (!want.is_long && want.peer != job().rank() && bytes > transport->inline_bytes_to(want.peer)) {
     const Lane lane = want.is_reply ? Lane::kReply : Lane::kRequest;
     Waiter waiter;
-    Status status = transport->take_cell(lane, static_cast<uint32_t>(bytes), &source->cell);
+    Status status =
+        transport->take_cell(want.peer, lane, static_cast<uint32_t>(bytes), &source->cell);
     while (status == Status::kNotReady && !want.immediate) {
       waiter.polled(want.is_reply ? poll_replies() : poll_all());
-      status = transport->take_cell(lane, static_cast<uint32_t>(bytes), &source->cell);
+      status = transport->take_cell(want.peer, lane, static_cast<uint32_t>(bytes), &source->cell);
     }
     if (status != Status::kOk) return status;
     source->has_cell = true;
@@ -157,7 +158,7 @@ int cancel(gex_AM_SrcDesc_t sd, bool is_reply, bool is_long) noexcept {
                   "gex_AM_Cancel");
   }
   if (source.has_cell)
-    job().transport->drop_cell(is_reply ? Lane::kReply : Lane::kRequest, source.cell);
+    job().transport->drop_cell(source.peer, is_reply ? Lane::kReply : Lane::kRequest, source.cell);
   source.in_use = false;
   return GASNET_OK;
 }

@@ -77,7 +77,8 @@ Status send_with_payload(Transport& transport, const Sending& message, const Tag
   Outgoing room;
   const auto bytes = static_cast<uint32_t>(message.bytes);
   const uint32_t inline_bytes = payload_offset(message.category, message.nargs) + bytes;
-  if (message.cell == nullptr && inline_bytes <= transport.inline_bytes()) [[likely]] {
+  if (message.cell == nullptr && inline_bytes <= transport.inline_bytes_to(message.peer))
+      [[likely]] {
     if (const Status status = reserve_and_write(transport, message, bytes, &room);
         status != Status::kOk)
       return status;
@@ -88,15 +89,15 @@ Status send_with_payload(Transport& transport, const Sending& message, const Tag
   if (message.cell != nullptr) {
     cell = *message.cell;
   } else {
-    if (const Status status =
-            insist(message, [&] { return transport.take_cell(message.lane, bytes, &cell); });
+    if (const Status status = insist(
+            message, [&] { return transport.take_cell(message.peer, message.lane, bytes, &cell); });
         status != Status::kOk)
       return status;
     std::memcpy(cell.data, message.source, bytes);
   }
   if (const Status status = reserve_and_write(transport, message, 0, &room);
       status != Status::kOk) {
-    if (message.cell == nullptr) transport.drop_cell(message.lane, cell);
+    if (message.cell == nullptr) transport.drop_cell(message.peer, message.lane, cell);
     return status;
   }
   transport.commit_with_cell(room, tag.pack(), cell, bytes);

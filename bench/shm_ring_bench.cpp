@@ -126,7 +126,7 @@ class Side {
   void send(const Row& row) {
     Cell cell;
     if (row.cell != 0) {
-      while (transport_.take_cell(Lane::kRequest, row.cell, &cell) != Status::kOk) {
+      while (transport_.take_cell(other_, Lane::kRequest, row.cell, &cell) != Status::kOk) {
         transport_.poll(counter_, kBudget, false);
       }
       std::memset(cell.data, static_cast<int>(++stamp_ & 0x7f), row.cell);

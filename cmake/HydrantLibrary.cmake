@@ -2,8 +2,20 @@
 # Hydrant::hydrant is the one that BUILD_SHARED_LIBS chooses. The pin cache is in it, with its C functions: one
 # library is what build files for GASNet link.
 
-set(layers hydrant_base_objects hydrant_firehose_objects hydrant_bootstrap hydrant_shm hydrant_am_objects hydrant_am_tools
-           hydrant_extended)
+set(layers hydrant_base_objects hydrant_firehose_objects hydrant_bootstrap hydrant_shm hydrant_transports
+           hydrant_am_objects hydrant_am_tools hydrant_extended)
+set(verbs_of_build "")
+set(verbs_installed "")
+# As the installed build files name it.
+set(hydrant_verbs_package "")
+set(hydrant_verbs_flag "")
+if(TARGET hydrant_ibv)
+  list(APPEND layers hydrant_ibv)
+  set(verbs_of_build PkgConfig::IBV)
+  set(verbs_installed ibverbs)
+  set(hydrant_verbs_package " libibverbs")
+  set(hydrant_verbs_flag " -libverbs")
+endif()
 set(objects "")
 foreach(layer IN LISTS layers)
   list(APPEND objects $<TARGET_OBJECTS:${layer}>)
@@ -11,10 +23,11 @@ endforeach()
 
 add_library(hydrant_static STATIC ${objects})
 target_link_libraries(hydrant_static PUBLIC $<BUILD_INTERFACE:$<LINK_ONLY:PkgConfig::LIBURING>>
-                                            $<INSTALL_INTERFACE:uring> stdc++ m Threads::Threads ${CMAKE_DL_LIBS})
+                                            "$<BUILD_INTERFACE:$<LINK_ONLY:${verbs_of_build}>>"
+                                            "$<INSTALL_INTERFACE:uring;${verbs_installed}>" stdc++ m Threads::Threads ${CMAKE_DL_LIBS})
 
 add_library(hydrant_shared SHARED ${objects})
-target_link_libraries(hydrant_shared PRIVATE PkgConfig::LIBURING m Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(hydrant_shared PRIVATE PkgConfig::LIBURING ${verbs_of_build} m Threads::Threads ${CMAKE_DL_LIBS})
 set(export_list "${PROJECT_SOURCE_DIR}/am/libhydrant.map")
 # nodelete: threads keep state of the library until they end, and one is the library's own.
 target_link_options(

@@ -43,7 +43,7 @@ int make(gex_Rank_t rank, const Transfer& wanted, hydrant_operation_t* operation
   made->what = what;
   made->pieces.returns_errors = true;
   const bool is_self = what.peer == job().rank();
-  if (what.bytes != 0 && (is_self ? paths().self : paths().mapped))
+  if (what.bytes != 0 && (is_self ? paths().self : paths(what.peer).mapped))
     made->mapped = mapped_here(*thread, what.peer, what.remote, what.bytes);
   if (what.bytes != 0 && made->mapped == nullptr && !is_self)
     (void)prefetch(what.peer, what.remote, what.bytes);

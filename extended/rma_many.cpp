@@ -54,7 +54,8 @@ Status check_all(Ops ops, size_t before, Direction direction) noexcept {
 constexpr size_t kMostTogether = 128;
 
 bool goes_by_kernel(RmaThread& thread, const hydrant_rma_op_t& op) noexcept {
-  const Paths& ways = paths();
+  if (op.rank >= job().size()) return false;
+  const Paths& ways = paths(op.rank);
   if (!ways.cma || op.bytes == 0 || op.rank == job().rank()) return false;
   return !ways.mapped ||
          mapped_here(thread, op.rank, reinterpret_cast<uintptr_t>(op.remote), op.bytes) == nullptr;

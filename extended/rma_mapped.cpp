@@ -39,12 +39,12 @@ bool copy_by_mapping(RmaThread& thread, const Transfer& what) noexcept {
 }
 
 hydrant_remote_t end_of_mappings(Rank peer) noexcept {
-  if (!paths().maps_files || !neighbourhood().contains(peer)) return 0;
+  if (!paths(peer).maps_files || !neighbourhood().contains(peer)) return 0;
   return mappings_are_on(true) ? the_mappings.end : 0;
 }
 
 void note_unmapped(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes) noexcept {
-  if (bytes < kWorthMapping || !paths().maps_files) return;
+  if (bytes < kWorthMapping || !paths(peer).maps_files) return;
   UnmappedUse& use = thread.unmapped_use(peer, remote);
   const uintptr_t block = remote >> UnmappedUse::kShift;
   if (use.block != block || use.peer != peer) use = {block, peer, 0};

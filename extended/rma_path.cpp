@@ -16,7 +16,11 @@
 namespace hydrant {
 namespace {
 
-constinit Paths the_paths;
+// By kind of peer.
+constinit Paths the_paths[2];
+// By rank; null: all are of the first kind. Made once, and never given back: threads may be inside when the
+// process ends.
+constinit const uint8_t* kind_of = nullptr;
 
 // At most `most`, which is what `limit` (the warning names it) allows.
 uint64_t depth_of(Knob knob, uint64_t most, const char* limit) noexcept {
@@ -66,21 +70,42 @@ void remember_segment(RmaThread& thread, Rank peer) noexcept {
 
 }  // namespace
 
-const Paths& paths() noexcept { return the_paths; }
+const Paths& paths() noexcept { return the_paths[0]; }
+const Paths& paths(Rank peer) noexcept { return the_paths[kind_of != nullptr ? kind_of[peer] : 0]; }
+
+namespace {
+
+// The transport's, with peers of this kind.
+void choose_paths(Paths& paths, uint32_t abilities) noexcept {
+  const bool one_sided = (abilities & Transport::kOneSided) != 0;
+  const bool at_once = (abilities & Transport::kCompletesAtOnce) != 0;
+  paths.mapped = true;
+  paths.cma = one_sided && at_once;
+  paths.pinned = firehose_is_on() && (abilities & Transport::kPinned) != 0;
+  paths.maps_files = one_sided && at_once;
+  paths.direct = paths.bounce = one_sided && !at_once;
+}
+
+// A table where some rank is not reached as this one would be.
+const uint8_t* find_kinds(const Transport& transport, uint32_t first, uint32_t* second) noexcept {
+  uint8_t* kinds = nullptr;
+  for (Rank rank = 0; rank < job().size(); ++rank) {
+    const uint32_t abilities = transport.abilities_with(rank);
+    if (abilities == first) continue;
+    if (kinds == nullptr) kinds = new uint8_t[job().size()]();
+    kinds[rank] = 1;
+    *second = abilities;
+  }
+  return kinds;
+}
+
+}  // namespace
 
 void choose_paths() noexcept {
   Paths paths;
   // A program with checks has them all made here, and so has one whose pointers may be a device's.
   paths.inlined = !job().debug && find_pointer_query() == nullptr;
   const Transport* transport = job().transport.get();
-  const uint32_t abilities = transport != nullptr ? transport->abilities() : 0;
-  const bool one_sided = (abilities & Transport::kOneSided) != 0;
-  const bool at_once = (abilities & Transport::kCompletesAtOnce) != 0;
-  paths.mapped = true;
-  paths.cma = one_sided && at_once;
-  paths.pinned = firehose_is_on();
-  paths.maps_files = one_sided && at_once;
-  paths.direct = paths.bounce = one_sided && !at_once;
   paths.am_long[0] = knob_number(Knob::kUseLongPuts) != 0;
   paths.am_long[1] = knob_number(Knob::kUseLongGets) != 0;
   paths.medium_max = max_medium();
@@ -94,8 +119,17 @@ void choose_paths() noexcept {
   const char* nbi_limit = paths.depth == most ? limit : knob_info(Knob::kNetworkDepth).name;
   paths.nbi_depth = depth_of(Knob::kNbiThrottle, paths.depth, nbi_limit);
   const std::string_view forced = knob_choice(Knob::kPath);
-  if (forced != "auto") force(paths, forced);
-  the_paths = paths;
+  uint32_t abilities[2] = {};
+  if (transport != nullptr) {
+    abilities[0] = transport->abilities_with(job().rank());
+    delete[] kind_of;
+    kind_of = find_kinds(*transport, abilities[0], &abilities[1]);
+  }
+  for (const uint32_t kind : {0U, 1U}) {
+    the_paths[kind] = paths;
+    choose_paths(the_paths[kind], abilities[kind]);
+    if (forced != "auto") force(the_paths[kind], forced);
+  }
 }
 
 std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes) noexcept {

@@ -63,6 +63,9 @@ struct Paths {
   uint64_t depth = 1;      // pieces of a thread under way
   uint64_t nbi_depth = 1;  // the same, without events
 };
+// Towards this peer: two kinds of peers there are at most, where the transport is two.
+const Paths& paths(Rank peer) noexcept;
+// What does not depend on the peer: all below `inlined`.
 const Paths& paths() noexcept;
 void choose_paths() noexcept;
 

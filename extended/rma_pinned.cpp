@@ -314,10 +314,11 @@ Status prepare_local(PinnedPiece& piece) noexcept {
   }
   if (!(part.is_put() && part.source_is_free)) {
     // (A get that misses small has its data in the answer, or from a buffer.)
-    const uint32_t access = part.is_put() ? HYDRANT_LOCAL_READ
-                            : job().transport->abilities() & Transport::kPutsBeforeMessages
-                                ? HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_WRITE
-                                : HYDRANT_LOCAL_WRITE;
+    const uint32_t access =
+        part.is_put() ? HYDRANT_LOCAL_READ
+        : job().transport->abilities_with(part.peer) & Transport::kPutsBeforeMessages
+            ? HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_WRITE
+            : HYDRANT_LOCAL_WRITE;
     piece.local = part.bytes >= kLeastPinned
                       ? hydrant_pin(firehose().domain, part.local, part.bytes, access)
                       : hydrant_try_pin(firehose().domain, part.local, part.bytes, access);
@@ -348,7 +349,7 @@ hydrant_remote_call_t call_for(PinnedPiece& piece) noexcept {
     call.flags = HYDRANT_REMOTE_CALL_ANYWAY;
     call.make_args = part.is_put() ? write_put : write_get;
   } else if (!part.is_put() && piece.local.region != nullptr &&
-             (job().transport->abilities() & Transport::kPutsBeforeMessages) != 0) {
+             (job().transport->abilities_with(part.peer) & Transport::kPutsBeforeMessages) != 0) {
     call.flags = HYDRANT_REMOTE_CALL;
     call.make_args = write_put_back;
   }

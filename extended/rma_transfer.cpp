@@ -89,7 +89,7 @@ bool may_ask_kernel(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, const void* 
   // 0: not looked up yet; the other: this rank itself.
   const uintptr_t known = hydrant_my_peers.first[rank].size;
   const auto here = reinterpret_cast<uintptr_t>(local);
-  return known != 0 && known != UINTPTR_MAX && paths().cma && here != 0 && remote != 0 &&
+  return known != 0 && known != UINTPTR_MAX && paths(rank).cma && here != 0 && remote != 0 &&
          here + bytes - 1 >= here && remote + bytes - 1 >= remote && !is_device_memory(local) &&
          !mappings_are_on(false);
 }
@@ -105,7 +105,7 @@ Status transfer(const Transfer& what, Pieces& pieces) noexcept {
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]
     return no_state();
-  const Paths& ways = paths();
+  const Paths& ways = paths(what.peer);
   settle_exports();
   if (copy_here(*thread, ways, what)) return Status::kOk;
   own(pieces, thread);
@@ -148,7 +148,7 @@ Status fill(Rank peer, uintptr_t remote, int value, size_t bytes, Pieces& pieces
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]
     return no_state();
-  const Paths& ways = paths();
+  const Paths& ways = paths(peer);
   const bool is_self = peer == job().rank();
   if (is_self ? ways.self : ways.mapped) {
     if (std::byte* here = mapped_here(*thread, peer, remote, bytes); here != nullptr) {

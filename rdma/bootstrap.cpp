@@ -25,8 +25,8 @@ bool is_set(const char* name) noexcept {
 }
 
 Status open_wired(const launch::JobWire& wire, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
-  return SupervisedBootstrap::open("hydrant-run", wire.rank, wire.size, wire.ends.calls,
-                                   wire.ends.words, now_ns() + kOpenNs, bootstrap);
+  return SupervisedBootstrap::open("hydrant-run", place_of(wire.rank, wire.size, wire.nodes),
+                                   wire.ends.calls, wire.ends.words, now_ns() + kOpenNs, bootstrap);
 }
 
 Status read_pshm_nodes(Rank* nodes) noexcept {

@@ -45,7 +45,7 @@ Status open_forked(Rank size, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
       case launch::Supervisor::Side::kFailed: supervisor->abandon(); return Status::kResource;
       case launch::Supervisor::Side::kChild:
         supervisor.reset();
-        return SupervisedBootstrap::open("fork", rank, size, ends.calls, ends.words,
+        return SupervisedBootstrap::open("fork", place_of(rank, size), ends.calls, ends.words,
                                          now_ns() + kHelloNs, bootstrap);
     }
   }

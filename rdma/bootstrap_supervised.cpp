@@ -25,26 +25,35 @@ uint64_t add_without_wrap(uint64_t a, uint64_t b) noexcept {
 
 }  // namespace
 
-SupervisedBootstrap::SupervisedBootstrap(const char* name, Rank rank, Rank size, int calls,
-                                         int words)
-    : name_(name), calls_(calls), words_(words) {
-  place_.rank = rank;
-  place_.size = size;
-  place_.node_ranks.resize(size);
-  std::iota(place_.node_ranks.begin(), place_.node_ranks.end(), Rank{0});
-  place_.node_rank = rank;
+JobPlace place_of(Rank rank, Rank size, uint32_t nodes) {
+  const auto first_of = [&](uint32_t node) {
+    return static_cast<Rank>((uint64_t{node} * size + nodes - 1) / nodes);
+  };
+  JobPlace place;
+  place.rank = rank;
+  place.size = size;
+  place.node_count = nodes;
+  place.node = static_cast<uint32_t>(uint64_t{rank} * nodes / size);
+  const Rank first = first_of(place.node);
+  place.node_ranks.resize(first_of(place.node + 1) - first);
+  std::iota(place.node_ranks.begin(), place.node_ranks.end(), first);
+  place.node_rank = rank - first;
+  return place;
 }
+
+SupervisedBootstrap::SupervisedBootstrap(const char* name, const JobPlace& place, int calls,
+                                         int words)
+    : name_(name), place_(place), calls_(calls), words_(words) {}
 
 SupervisedBootstrap::~SupervisedBootstrap() {
   close(calls_);
   close(words_);
 }
 
-Status SupervisedBootstrap::open(const char* name, Rank rank, Rank size, int calls, int words,
+Status SupervisedBootstrap::open(const char* name, const JobPlace& place, int calls, int words,
                                  uint64_t deadline_ns,
                                  std::unique_ptr<Bootstrap>* bootstrap) noexcept {
-  std::unique_ptr<SupervisedBootstrap> made(
-      new SupervisedBootstrap(name, rank, size, calls, words));
+  std::unique_ptr<SupervisedBootstrap> made(new SupervisedBootstrap(name, place, calls, words));
   // What this process starts is not this rank.
   for (const int fd : {calls, words}) fcntl(fd, F_SETFD, FD_CLOEXEC);
   launch::Request hello{.kind = launch::RequestKind::kHello, .deadline_ns = deadline_ns};

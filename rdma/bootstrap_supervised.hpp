@@ -9,12 +9,15 @@
 
 namespace hydrant {
 
+// Ranks spread evenly over so many nodes, neighbours together: one, or what stands for more on one machine.
+JobPlace place_of(Rank rank, Rank size, uint32_t nodes = 1);
+
 class SupervisedBootstrap final : public Bootstrap {
  public:
   // `calls` and `words` are the rank's ends of its sockets and belong to the object from now on. `name` is
-  // a literal. Says hello. Errors: kBadArg: another process is this rank; kBroken: no supervisor there, or
-  // the job ends already.
-  static Status open(const char* name, Rank rank, Rank size, int calls, int words,
+  // a literal. `place` is what the ranks are to believe. Says hello. Errors: kBadArg: another process is
+  // this rank; kBroken: no supervisor there, or the job ends already.
+  static Status open(const char* name, const JobPlace& place, int calls, int words,
                      uint64_t deadline_ns, std::unique_ptr<Bootstrap>* bootstrap) noexcept;
   ~SupervisedBootstrap() override;
 
@@ -29,7 +32,7 @@ class SupervisedBootstrap final : public Bootstrap {
   void leave(int code, uint64_t deadline_ns) noexcept override;
 
  private:
-  SupervisedBootstrap(const char* name, Rank rank, Rank size, int calls, int words);
+  SupervisedBootstrap(const char* name, const JobPlace& place, int calls, int words);
   // Sends a request and waits for its answer. `answer`, if not null, gets what follows a kOk.
   Status call(launch::Request& request, std::span<const std::byte> card,
               std::span<std::byte> answer, size_t* bytes) noexcept;

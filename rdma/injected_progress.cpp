@@ -127,7 +127,7 @@ void InjectedTransport::lose(Pair& pair) noexcept {
     for (; stream.any_queued(); stream.dequeue()) {
       const uint32_t slot = stream.first_queued();
       if (stream.message(slot).has_cell) {
-        inside_->drop_cell(lane, stream.message(slot).cell);
+        inside_->drop_cell(pair.peer, lane, stream.message(slot).cell);
         release_cell(lane);
       }
       stream.put_back(slot);

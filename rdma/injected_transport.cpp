@@ -156,7 +156,7 @@ void InjectedTransport::finish_commit(Outgoing& room, uint32_t tag, const Cell* 
     stream.add_bytes(slot, bytes);
   }
   if (pair.is_lost) {
-    if (cell != nullptr) inside_->drop_cell(lane, *cell);
+    if (cell != nullptr) inside_->drop_cell(pair.peer, lane, *cell);
     if (cell != nullptr) release_cell(lane);
     stream.put_back(slot);
     return;
@@ -166,21 +166,21 @@ void InjectedTransport::finish_commit(Outgoing& room, uint32_t tag, const Cell* 
   expect(message.due_ns);
 }
 
-Status InjectedTransport::take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept {
+Status InjectedTransport::take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept {
   const MutexLock lock(mu_);
   uint32_t& out = cells_out_[static_cast<uint32_t>(lane)];
   if (network_.cells != 0 && out >= network_.cells) {
     advance(clock_());
     if (out >= network_.cells) return Status::kNotReady;
   }
-  const Status taken = inside_->take_cell(lane, bytes, cell);
+  const Status taken = inside_->take_cell(peer, lane, bytes, cell);
   if (taken == Status::kOk) ++out;
   return taken;
 }
 
-void InjectedTransport::drop_cell(Lane lane, const Cell& cell) noexcept {
+void InjectedTransport::drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept {
   const MutexLock lock(mu_);
-  inside_->drop_cell(lane, cell);
+  inside_->drop_cell(peer, lane, cell);
   release_cell(lane);
 }
 

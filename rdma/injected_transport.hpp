@@ -56,8 +56,8 @@ class InjectedTransport final : public Transport {
   void commit(Outgoing& room, uint32_t tag) noexcept override;
   void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
                         uint32_t bytes) noexcept override;
-  Status take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept override;
-  void drop_cell(Lane lane, const Cell& cell) noexcept override;
+  Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override;
+  void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
 
   std::byte* shared_block(Rank) const noexcept override { return nullptr; }
   // For the copies; mapped() keeps it hidden.

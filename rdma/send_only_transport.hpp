@@ -19,6 +19,9 @@ class SendOnlyTransport final : public Transport {
 
   const char* name() const noexcept override { return "send_only"; }
   uint32_t inline_bytes() const noexcept override { return inside_->inline_bytes(); }
+  uint32_t inline_bytes_to(Rank peer) const noexcept override {
+    return inside_->inline_bytes_to(peer);
+  }
   uint32_t cell_bytes() const noexcept override { return inside_->cell_bytes(); }
 
   Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override {
@@ -29,10 +32,12 @@ class SendOnlyTransport final : public Transport {
                         uint32_t bytes) noexcept override {
     inside_->commit_with_cell(room, tag, cell, bytes);
   }
-  Status take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept override {
-    return inside_->take_cell(lane, bytes, cell);
+  Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override {
+    return inside_->take_cell(peer, lane, bytes, cell);
   }
-  void drop_cell(Lane lane, const Cell& cell) noexcept override { inside_->drop_cell(lane, cell); }
+  void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override {
+    inside_->drop_cell(peer, lane, cell);
+  }
 
   // ---- hidden; abilities() says none, and put() and get() are the base's ----
   std::byte* shared_block(Rank) const noexcept override { return nullptr; }

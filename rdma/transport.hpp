@@ -36,6 +36,7 @@ inline constexpr uint32_t kLaneCount = 2;
 struct Outgoing {
   std::byte* head = nullptr;  // 8-byte aligned
   uint64_t state[3] = {};     // the transport's own
+  uint32_t route = 0;         // of a transport that is made of several: by which
 };
 
 // Room for a payload outside the ring.
@@ -81,6 +82,8 @@ class Transport {
   // ---- what it can do: constant for its life ----
   // Most bytes of head and payload together that reserve() has room for.
   virtual uint32_t inline_bytes() const noexcept = 0;
+  // The same to one peer: no less.
+  virtual uint32_t inline_bytes_to(Rank /*peer*/) const noexcept { return inline_bytes(); }
   // Largest cell.
   virtual uint32_t cell_bytes() const noexcept = 0;
 
@@ -103,9 +106,9 @@ class Transport {
     commit(room, tag);
     return Status::kOk;
   }
-  // A cell of at least `bytes`, at most cell_bytes(), to be sent in `lane`. Errors: kNotReady.
-  virtual Status take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept = 0;
-  virtual void drop_cell(Lane lane, const Cell& cell) noexcept = 0;
+  // A cell of at least `bytes`, at most cell_bytes(), to be sent to `peer` in `lane`. Errors: kNotReady.
+  virtual Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept = 0;
+  virtual void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept = 0;
 
   // ---- memory ----
   // 256 bytes of `peer` that all ranks of the node read and write, 128-byte aligned, zero at first: for
@@ -130,6 +133,8 @@ class Transport {
     kPinned = 8,              // put_pinned() and get_pinned() exist
   };
   virtual uint32_t abilities() const noexcept { return 0; }
+  // The same of one peer, for transports that are two: abilities() are then all that any peer has.
+  virtual uint32_t abilities_with(Rank /*peer*/) const noexcept { return abilities(); }
   // Most operations that may be under way at once; 0 where they complete at once.
   virtual uint32_t depth() const noexcept { return 0; }
 
@@ -204,10 +209,5 @@ class Transport {
   // next poll at the latest. By any thread, in the mode for one as well.
   virtual void bury(Rank peer) noexcept = 0;
 };
-
-// The transport between the ranks of this node; null in *transport if there is one rank only. Collective
-// over the node. Errors: kResource: no memory for it; kBroken: a rank is missing.
-Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
-                           std::unique_ptr<Transport>* transport) noexcept;
 
 }  // namespace hydrant

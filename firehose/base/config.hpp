@@ -72,6 +72,7 @@ enum class Knob : uint32_t {
   kNbiThrottle,
   kOnFault,
   kStats,
+  kTransport,
   kIbvPorts,
   kInject,
   kEnd,  // not a knob

@@ -465,6 +465,15 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
          "Each process writes, when it ends, what it has put and got, by path and peer, to "
          "this file; %r in its name is the rank, %% a percent sign. Without %r only rank 0 writes.",
      .choices = "json:FILE"},
+    {.knob = Knob::kTransport,
+     .name = "HYDRANT_TRANSPORT",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect = "What ranks talk by, the same on all: auto is shared memory within a node and verbs "
+               "between "
+               "nodes; shm is shared memory alone; ibv is verbs alone, within a node as well.",
+     .choices = "auto|shm|ibv"},
     {.knob = Knob::kIbvPorts,
      .name = "HYDRANT_IBV_PORTS",
      .type = KnobType::kText,

@@ -96,7 +96,7 @@ inline void IbvTransport::finish_commit(Outgoing& room, uint32_t tag, const Cell
   bool stalls = false;
   if (peer.state.load(std::memory_order_acquire) == Peer::State::kLost) [[unlikely]] {
     give_slot_back(peer, slot);
-    if (cell != nullptr) drop_cell(lane, *cell);
+    if (cell != nullptr) drop_cell(peer.rank, lane, *cell);
   } else if (cell != nullptr && !has_landing(peer, lane)) [[unlikely]] {
     stalls = true;
     peer.stalled[static_cast<uint32_t>(lane)] = {
@@ -146,7 +146,8 @@ bool IbvTransport::hand_over(Peer& peer, ibv_send_wr* first, uint32_t count) noe
   for (uint32_t i = 0; i < refused; ++i) {
     SendRecord& record = peer.records[(peer.posted - 1) % options_.send_depth];
     if (record.slot != SendRecord::kNone) give_slot_back(peer, record.slot);
-    if (record.cell != SendRecord::kNone) drop_cell(record.lane, {nullptr, 0, record.cell});
+    if (record.cell != SendRecord::kNone)
+      drop_cell(peer.rank, record.lane, {nullptr, 0, record.cell});
     --peer.posted;
   }
   if (peer.signalled > peer.posted) peer.signalled = peer.posted;

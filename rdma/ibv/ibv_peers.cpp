@@ -243,7 +243,7 @@ void IbvTransport::lose(Peer& peer, const char* reason) noexcept {
     for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
       ibv::Stalled& stalled = peer.stalled[static_cast<uint32_t>(lane)];
       if (!std::exchange(stalled.is_there, false)) continue;
-      drop_cell(lane, stalled.cell);
+      drop_cell(peer.rank, lane, stalled.cell);
       give_slot_back(peer, stalled.slot);
     }
     while (ibv::Operation* operation = peer.first_waiting) {

@@ -90,7 +90,8 @@ uint32_t IbvTransport::finish_sends(const ibv_wc& completion) noexcept {
 void IbvTransport::retire(Peer& peer, SendRecord& record, Status status,
                           Finished* finished) noexcept {
   if (record.slot != SendRecord::kNone) give_slot_back(peer, record.slot);
-  if (record.cell != SendRecord::kNone) drop_cell(record.lane, {nullptr, 0, record.cell});
+  if (record.cell != SendRecord::kNone)
+    drop_cell(peer.rank, record.lane, {nullptr, 0, record.cell});
   if (record.operation != nullptr) finish_piece(*record.operation, status, finished);
 }
 

@@ -78,10 +78,15 @@ void IbvTransport::doze(uint64_t deadline_ns) noexcept {
   probe();
   if (ready <= 0) return;
   if (fds[1].revents != 0) read_events();
-  if (fds[2].revents != 0) hear_channel();
+  // This thread may have something else to do now: others that sleep must ask for word themselves.
+  if (fds[2].revents != 0 && hear_channel() && sleepers_.load(std::memory_order_seq_cst) > 1) {
+    const uint64_t one = 1;
+    (void)!::write(wake_fd_, &one, sizeof one);
+  }
 }
 
-void IbvTransport::hear_channel() noexcept {
+// True: there was word of something.
+bool IbvTransport::hear_channel() noexcept {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
   bool any = false;
@@ -89,11 +94,13 @@ void IbvTransport::hear_channel() noexcept {
     ibv_ack_cq_events(queue, 1);
     any = true;
   }
-  // This thread may have something else to do now: others that sleep must ask for word themselves.
-  if (any && sleepers_.load(std::memory_order_seq_cst) > 1) {
-    const uint64_t one = 1;
-    (void)!::write(wake_fd_, &one, sizeof one);
-  }
+  return any;
+}
+
+bool IbvTransport::prepare_sleep() noexcept {
+  probe();
+  read_events();
+  return arm();
 }
 
 void IbvTransport::empty_wake_fd() noexcept {

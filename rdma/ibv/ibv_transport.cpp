@@ -278,7 +278,7 @@ IbvTransport::Counts IbvTransport::counts() const noexcept {
 
 // ---- cells ----
 
-Status IbvTransport::take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept {
+Status IbvTransport::take_cell(Rank, Lane lane, uint32_t bytes, Cell* cell) noexcept {
   if (bytes > options_.cell_bytes) [[unlikely]]
     return fail(Status::kBadArg, "a cell of %u bytes; the largest has %u", bytes,
                 options_.cell_bytes);
@@ -290,7 +290,7 @@ Status IbvTransport::take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept {
   return Status::kOk;
 }
 
-void IbvTransport::drop_cell(Lane lane, const Cell& cell) noexcept {
+void IbvTransport::drop_cell(Rank, Lane lane, const Cell& cell) noexcept {
   CellPool& pool = cells_[static_cast<uint32_t>(lane)];
   const Guard guard(pool.lock, threaded_);
   pool.free[pool.free_count++] = static_cast<uint16_t>(cell.index);

@@ -16,13 +16,13 @@
 
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap.hpp"
+#include "rdma/far_transport.hpp"
 #include "rdma/ibv/ibv_peer.hpp"
 #include "rdma/ibv/ibv_port.hpp"
 #include "rdma/ibv/ibv_wire.hpp"
 #include "rdma/ibv/verbs_memory.hpp"
 #include "rdma/ibv/verbs_objects.hpp"
 #include "rdma/spin_flag.hpp"
-#include "rdma/transport.hpp"
 
 #include <array>
 #include <atomic>
@@ -32,7 +32,7 @@
 
 namespace hydrant {
 
-class IbvTransport final : public Transport {
+class IbvTransport final : public FarTransport {
  public:
   struct Options {
     const char* ports = nullptr;  // in its place; null: HYDRANT_IBV_PORTS
@@ -70,8 +70,8 @@ class IbvTransport final : public Transport {
   void commit(Outgoing& room, uint32_t tag) noexcept override;
   void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
                         uint32_t bytes) noexcept override;
-  Status take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept override;
-  void drop_cell(Lane lane, const Cell& cell) noexcept override;
+  Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override;
+  void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
 
   std::byte* shared_block(Rank) const noexcept override { return nullptr; }
   Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
@@ -92,6 +92,9 @@ class IbvTransport final : public Transport {
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;
   void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;
+  int word_fd() const noexcept override { return channel_ != nullptr ? channel_->fd : -1; }
+  void take_word() noexcept override { (void)hear_channel(); }
+  bool prepare_sleep() noexcept override;
   void rouse(Rank) noexcept override {}  // no rank shares memory with this one by this transport
   void wake() noexcept override;
   void flush(uint64_t deadline_ns) noexcept override;
@@ -272,7 +275,7 @@ class IbvTransport final : public Transport {
   // ibv_sleep.cpp
   void doze(uint64_t deadline_ns) noexcept;
   bool arm() noexcept;
-  void hear_channel() noexcept;
+  bool hear_channel() noexcept;
   void empty_wake_fd() noexcept;
   bool is_quiet(Peer& peer) noexcept;
 

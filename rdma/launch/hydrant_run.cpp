@@ -28,6 +28,7 @@ constexpr int kExitNotFound = 127;
 
 struct Options {
   Rank size = 0;
+  Rank nodes = 1;
   std::vector<std::string> variables;
   std::string bind = "none";
   double timeout_s = 0;
@@ -67,6 +68,13 @@ void declare(CLI::App* app, Options* options) {
       ->required()
       ->check(check_ranks, "")
       ->type_name("N");
+  app->add_option("--nodes", options->nodes,
+                  "The ranks, in groups of neighbours, take themselves to be on so many machines: "
+                  "what is said "
+                  "between two groups goes by the network. For tests")
+      ->check(check_ranks, "")
+      ->type_name("N")
+      ->capture_default_str();
   app->add_option("-E,--env", options->variables,
                   "Set a variable for the processes; may be repeated")
       ->type_name("VAR=VALUE")
@@ -117,7 +125,9 @@ std::string find_program(const std::string& program) {
 [[noreturn]] void become_program(const Options& options, const std::string& path, Rank rank,
                                  const RankEnds& ends) {
   Word word{.kind = WordKind::kStartFailure, .rank = rank, .code = ENOMEM};
-  if (set_job_environment({.rank = rank, .size = options.size, .ends = ends}) == Status::kOk) {
+  if (set_job_environment(
+          {.rank = rank, .size = options.size, .nodes = options.nodes, .ends = ends}) ==
+      Status::kOk) {
     for (const std::string& one : options.variables) {
       const size_t equals = one.find('=');
       setenv(one.substr(0, equals).c_str(), one.substr(equals + 1).c_str(), 1);
@@ -134,6 +144,11 @@ std::string find_program(const std::string& program) {
 }
 
 int run_job(const Options& options) {
+  if (options.nodes > options.size) {
+    std::fprintf(stderr, "hydrant-run: --nodes %u is more than there are ranks: %u\n",
+                 options.nodes, options.size);
+    return kExitUsage;
+  }
   const std::string path = find_program(options.command[0]);
   if (path.empty()) {
     const int error = errno;

@@ -29,8 +29,8 @@ Status set_job_environment(const JobWire& wire) noexcept {
     }
   }
   char text[160];
-  std::snprintf(text, sizeof text, "1:%u:%u:%d:%d:%" PRIu64 ":%" PRIu64, wire.rank, wire.size,
-                wire.ends.calls, wire.ends.words, socket_inode(wire.ends.calls),
+  std::snprintf(text, sizeof text, "2:%u:%u:%u:%d:%d:%" PRIu64 ":%" PRIu64, wire.rank, wire.size,
+                wire.nodes, wire.ends.calls, wire.ends.words, socket_inode(wire.ends.calls),
                 socket_inode(wire.ends.words));
   if (setenv(kWireVariable, text, 1) != 0 ||
       setenv("HYDRANT_JOB_RANK", std::to_string(wire.rank).c_str(), 1) != 0 ||
@@ -48,9 +48,10 @@ Status read_job_environment(JobWire* wire) noexcept {
   uint64_t words_inode = 0;
   int used = 0;
   const int fields =
-      std::sscanf(text, "1:%u:%u:%d:%d:%" SCNu64 ":%" SCNu64 "%n", &got.rank, &got.size,
-                  &got.ends.calls, &got.ends.words, &calls_inode, &words_inode, &used);
-  if (fields != 6 || text[used] != '\0' || got.rank >= got.size || got.size > kMaxRanks) {
+      std::sscanf(text, "2:%u:%u:%u:%d:%d:%" SCNu64 ":%" SCNu64 "%n", &got.rank, &got.size,
+                  &got.nodes, &got.ends.calls, &got.ends.words, &calls_inode, &words_inode, &used);
+  if (fields != 7 || text[used] != '\0' || got.rank >= got.size || got.size > kMaxRanks ||
+      got.nodes == 0 || got.nodes > got.size) {
     return fail(Status::kBadArg, "%s=\"%.100s\" is not what hydrant-run of this version sets",
                 kWireVariable, text);
   }

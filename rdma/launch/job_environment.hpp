@@ -15,6 +15,7 @@ inline constexpr char kWireVariable[] = "HYDRANT_JOB_WIRE";
 struct JobWire {
   Rank rank = 0;
   Rank size = 1;
+  uint32_t nodes = 1;  // that the ranks are to believe in
   RankEnds ends;
 };
 

@@ -201,7 +201,8 @@ void ShmTransport::warm_next_cell(shm::CellPool& pool, Lane lane, uint32_t cell,
   if (threaded_) pool.lock.unlock();
 }
 
-Status ShmTransport::take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept HYDRANT_NO_TSA {
+Status ShmTransport::take_cell(Rank, Lane lane, uint32_t bytes,
+                               Cell* cell) noexcept HYDRANT_NO_TSA {
   shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
   uint32_t index = 0;
   if (threaded_) pool.lock.lock();
@@ -215,7 +216,7 @@ Status ShmTransport::take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept H
   return Status::kOk;
 }
 
-void ShmTransport::drop_cell(Lane lane, const Cell& cell) noexcept HYDRANT_NO_TSA {
+void ShmTransport::drop_cell(Rank, Lane lane, const Cell& cell) noexcept HYDRANT_NO_TSA {
   shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
   if (threaded_) pool.lock.lock();
   pool.put_back(cell.index);

@@ -45,8 +45,8 @@ class ShmTransport final : public Transport {
   Status post(Rank peer, Lane lane, uint32_t tag, const void* head,
               uint32_t bytes) noexcept override;
   // Also kResource: there is no memory for the first cell.
-  Status take_cell(Lane lane, uint32_t bytes, Cell* cell) noexcept override;
-  void drop_cell(Lane lane, const Cell& cell) noexcept override;
+  Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override;
+  void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
 
   std::byte* shared_block(Rank peer) const noexcept override;
   Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept override;

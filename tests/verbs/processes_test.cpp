@@ -53,12 +53,12 @@ struct Here {
     Status status = Status::kNotReady;
     (void)until([&] {
       Cell cell;
-      if (has_cell && (status = transport->take_cell(lane, 4096, &cell)) != Status::kOk)
+      if (has_cell && (status = transport->take_cell(to, lane, 4096, &cell)) != Status::kOk)
         return status != Status::kNotReady;
       Outgoing room;
       status = transport->reserve(to, lane, sizeof value, &room);
       if (status != Status::kOk) {
-        if (has_cell) transport->drop_cell(lane, cell);
+        if (has_cell) transport->drop_cell(to, lane, cell);
         return status != Status::kNotReady;
       }
       std::memcpy(room.head, &value, sizeof value);

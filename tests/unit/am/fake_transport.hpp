@@ -78,7 +78,7 @@ class FakeTransport : public Transport {
     delete[] cell.data;
     commit(room, tag);
   }
-  Status take_cell(Lane, uint32_t bytes, Cell* cell) noexcept override {
+  Status take_cell(Rank, Lane, uint32_t bytes, Cell* cell) noexcept override {
     if (bytes > kCell) return fail(Status::kBadArg, "%u bytes", bytes);
     uint32_t& left = refusals > 0 ? refusals : cell_refusals;
     if (lets_through > 0) {
@@ -91,7 +91,7 @@ class FakeTransport : public Transport {
     *cell = {.data = new std::byte[kCell], .bytes = kCell, .index = 0};
     return Status::kOk;
   }
-  void drop_cell(Lane, const Cell& cell) noexcept override {
+  void drop_cell(Rank, Lane, const Cell& cell) noexcept override {
     --cells_out;
     ++cells_dropped;
     delete[] cell.data;

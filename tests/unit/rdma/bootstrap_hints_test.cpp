@@ -96,12 +96,12 @@ TEST_F(LauncherHints, ABatchScriptIsNoStep) {
 TEST_F(LauncherHints, AWireOfAnotherProcessOrVersionIsRefused) {
   launch::JobWire wire;
   EXPECT_EQ(launch::read_job_environment(&wire), Status::kNotReady);
-  for (const char* text :
-       {"1:5:4:3:4:1:1", "2:0:4:3:4:1:1", "1:0:4:3:4:1:1x", "x", "1:0:99999999:3:4:1:1"}) {
+  for (const char* text : {"2:5:4:1:3:4:1:1", "1:0:4:3:4:1:1", "2:0:4:1:3:4:1:1x", "x",
+                           "2:0:99999999:1:3:4:1:1", "2:0:4:5:3:4:1:1", "2:0:4:0:3:4:1:1"}) {
     set({{"HYDRANT_JOB_WIRE", text}});
     EXPECT_EQ(launch::read_job_environment(&wire), Status::kBadArg) << text;
   }
-  set({{"HYDRANT_JOB_WIRE", "1:2:4:0:1:1:1"}});
+  set({{"HYDRANT_JOB_WIRE", "2:2:4:1:0:1:1:1"}});
   EXPECT_EQ(launch::read_job_environment(&wire), Status::kBroken);
   EXPECT_EQ(wire.size, 4u);
 }

@@ -51,7 +51,8 @@ class SupervisedBootstrapTest : public ::testing::Test {
   }
   void open() {
     std::thread supervisor([&] { answer(receive().id, Status::kOk); });
-    EXPECT_EQ(SupervisedBootstrap::open("test", 1, 3, calls_[0], words_[0], soon(), &bootstrap_),
+    EXPECT_EQ(SupervisedBootstrap::open("test", place_of(1, 3), calls_[0], words_[0], soon(),
+                                        &bootstrap_),
               Status::kOk);
     supervisor.join();
   }
@@ -74,10 +75,33 @@ TEST_F(SupervisedBootstrapTest, PlaceHasAllRanksOnOneNode) {
   EXPECT_EQ(bootstrap_->place().node_rank, 1u);
 }
 
+TEST(PlaceOf, NodesHoldNeighboursAndAllRanksOnce) {
+  for (Rank size = 1; size <= 9; ++size) {
+    for (uint32_t nodes = 1; nodes <= size; ++nodes) {
+      std::vector<Rank> counts(nodes);
+      for (Rank rank = 0; rank < size; ++rank) {
+        const JobPlace place = place_of(rank, size, nodes);
+        EXPECT_EQ(place.rank, rank);
+        EXPECT_EQ(place.node_count, nodes);
+        ASSERT_LT(place.node, nodes);
+        ASSERT_LT(place.node_rank, place.node_ranks.size());
+        EXPECT_EQ(place.node_ranks[place.node_rank], rank);
+        for (const Rank neighbour : place.node_ranks)
+          EXPECT_EQ(place_of(neighbour, size, nodes).node, place.node);
+        ++counts[place.node];
+        EXPECT_NEAR(static_cast<double>(place.node_ranks.size()), static_cast<double>(size) / nodes,
+                    1);
+      }
+      for (uint32_t node = 0; node < nodes; ++node) EXPECT_GT(counts[node], 0u);
+    }
+  }
+}
+
 TEST_F(SupervisedBootstrapTest, ARefusedHelloIsTheText) {
   std::thread supervisor([&] { answer(receive().id, Status::kBadArg, "taken"); });
-  EXPECT_EQ(SupervisedBootstrap::open("test", 1, 3, calls_[0], words_[0], soon(), &bootstrap_),
-            Status::kBadArg);
+  EXPECT_EQ(
+      SupervisedBootstrap::open("test", place_of(1, 3), calls_[0], words_[0], soon(), &bootstrap_),
+      Status::kBadArg);
   supervisor.join();
   EXPECT_STREQ(last_error_text(), "taken");
 }

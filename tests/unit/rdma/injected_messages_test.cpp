@@ -101,16 +101,16 @@ TEST(InjectedMessages, CellsAreCounted) {
   Cell first;
   Cell second;
   Cell third;
-  ASSERT_EQ(node.net->take_cell(Lane::kRequest, 10, &first), Status::kOk);
-  ASSERT_EQ(node.net->take_cell(Lane::kRequest, 10, &second), Status::kOk);
-  EXPECT_EQ(node.net->take_cell(Lane::kRequest, 10, &third), Status::kNotReady);
-  ASSERT_EQ(node.net->take_cell(Lane::kReply, 10, &third), Status::kOk);
-  node.net->drop_cell(Lane::kReply, third);
-  node.net->drop_cell(Lane::kRequest, first);
+  ASSERT_EQ(node.net->take_cell(1, Lane::kRequest, 10, &first), Status::kOk);
+  ASSERT_EQ(node.net->take_cell(1, Lane::kRequest, 10, &second), Status::kOk);
+  EXPECT_EQ(node.net->take_cell(1, Lane::kRequest, 10, &third), Status::kNotReady);
+  ASSERT_EQ(node.net->take_cell(1, Lane::kReply, 10, &third), Status::kOk);
+  node.net->drop_cell(1, Lane::kReply, third);
+  node.net->drop_cell(1, Lane::kRequest, first);
   ASSERT_EQ(node.send_cell(1, Lane::kRequest, "0123456789abcdef"), Status::kOk);
-  EXPECT_EQ(node.net->take_cell(Lane::kRequest, 10, &first), Status::kNotReady);
+  EXPECT_EQ(node.net->take_cell(1, Lane::kRequest, 10, &first), Status::kNotReady);
   test_clock_ns += 1000;  // it is sent: the next try finds that out
-  EXPECT_EQ(node.net->take_cell(Lane::kRequest, 10, &first), Status::kOk);
+  EXPECT_EQ(node.net->take_cell(1, Lane::kRequest, 10, &first), Status::kOk);
 }
 
 TEST(InjectedMessages, WaitWhereTheTransportInsideIsFull) {
@@ -187,12 +187,12 @@ TEST(InjectedMessages, TheBuriedGetNothingAndTheirCellsComeBack) {
   Outgoing room;  // begun before, committed after
   ASSERT_EQ(node.net->reserve(1, Lane::kReply, 8, &room), Status::kOk);
   Cell cell;
-  ASSERT_EQ(node.net->take_cell(Lane::kReply, 8, &cell), Status::kOk);
+  ASSERT_EQ(node.net->take_cell(1, Lane::kReply, 8, &cell), Status::kOk);
   node.net->bury(1);
   node.net->commit_with_cell(room, 1, cell, 8);
   EXPECT_EQ(node.send(1, Lane::kRequest, 1, 1), Status::kBroken);
-  EXPECT_EQ(node.net->take_cell(Lane::kRequest, 8, &cell), Status::kOk);
-  EXPECT_EQ(node.net->take_cell(Lane::kReply, 8, &cell), Status::kOk);
+  EXPECT_EQ(node.net->take_cell(1, Lane::kRequest, 8, &cell), Status::kOk);
+  EXPECT_EQ(node.net->take_cell(1, Lane::kReply, 8, &cell), Status::kOk);
   node.after(10'000);
   EXPECT_EQ(node.arrived(), Words{});
 }

@@ -20,8 +20,8 @@ class Holding final : public Transport {
   Status reserve(Rank, Lane, uint32_t, Outgoing*) noexcept override { return Status::kNotReady; }
   void commit(Outgoing&, uint32_t) noexcept override {}
   void commit_with_cell(Outgoing&, uint32_t, const Cell&, uint32_t) noexcept override {}
-  Status take_cell(Lane, uint32_t, Cell*) noexcept override { return Status::kNotReady; }
-  void drop_cell(Lane, const Cell&) noexcept override {}
+  Status take_cell(Rank, Lane, uint32_t, Cell*) noexcept override { return Status::kNotReady; }
+  void drop_cell(Rank, Lane, const Cell&) noexcept override {}
   std::byte* shared_block(Rank) const noexcept override { return nullptr; }
   Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
   void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }

@@ -41,12 +41,12 @@ struct InjectedNode {
   }
   Status send_cell(Rank to, Lane lane, const std::string& text) {
     Cell cell;
-    Status status = net->take_cell(lane, static_cast<uint32_t>(text.size()), &cell);
+    Status status = net->take_cell(to, lane, static_cast<uint32_t>(text.size()), &cell);
     if (status != Status::kOk) return status;
     Outgoing room;
     status = net->reserve(to, lane, 8, &room);
     if (status != Status::kOk) {
-      net->drop_cell(lane, cell);
+      net->drop_cell(to, lane, cell);
       return status;
     }
     std::memcpy(cell.data, text.data(), text.size());

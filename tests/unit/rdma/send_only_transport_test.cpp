@@ -42,9 +42,9 @@ TEST(SendOnly, MessagesPassThrough) {
   std::memcpy(room.head, "directly", 8);
   only.commit(room, 42);
   Cell cell;
-  ASSERT_EQ(only.take_cell(Lane::kRequest, 100, &cell), Status::kOk);
-  only.drop_cell(Lane::kRequest, cell);
-  ASSERT_EQ(only.take_cell(Lane::kReply, 16, &cell), Status::kOk);
+  ASSERT_EQ(only.take_cell(1, Lane::kRequest, 100, &cell), Status::kOk);
+  only.drop_cell(1, Lane::kRequest, cell);
+  ASSERT_EQ(only.take_cell(1, Lane::kReply, 16, &cell), Status::kOk);
   ASSERT_EQ(only.reserve(1, Lane::kReply, 8, &room), Status::kOk);
   std::memcpy(cell.data, "sixteen letters.", 16);
   only.commit_with_cell(room, 43, cell, 16);

@@ -148,7 +148,7 @@ TEST_F(IbvFailures, APeerThatIsGoneIsBrokenForAllThatIsUnderWay) {
   // Its cells are back.
   Cell cell;
   for (uint32_t i = 0; i < IbvTransport::Options().cells; ++i)
-    EXPECT_EQ(world[0].transport->take_cell(Lane::kRequest, 8, &cell), Status::kOk);
+    EXPECT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 8, &cell), Status::kOk);
   world[0].transport->flush(testing::in_seconds(10));
 }
 

@@ -204,16 +204,16 @@ TEST_F(IbvMessages, CellsRunOutAndComeBack) {
   const uint32_t cells = IbvTransport::Options().cells;
   std::vector<Cell> taken(cells);
   for (Cell& cell : taken)
-    ASSERT_EQ(world[0].transport->take_cell(Lane::kRequest, 100, &cell), Status::kOk);
+    ASSERT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 100, &cell), Status::kOk);
   Cell more;
-  EXPECT_EQ(world[0].transport->take_cell(Lane::kRequest, 100, &more), Status::kNotReady);
-  EXPECT_EQ(world[0].transport->take_cell(Lane::kReply, 100, &more), Status::kOk)
+  EXPECT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 100, &more), Status::kNotReady);
+  EXPECT_EQ(world[0].transport->take_cell(1, Lane::kReply, 100, &more), Status::kOk)
       << "each lane has its own";
-  world[0].transport->drop_cell(Lane::kReply, more);
-  for (const Cell& cell : taken) world[0].transport->drop_cell(Lane::kRequest, cell);
+  world[0].transport->drop_cell(1, Lane::kReply, more);
+  for (const Cell& cell : taken) world[0].transport->drop_cell(1, Lane::kRequest, cell);
   for (uint32_t i = 0; i < 5 * cells; ++i)
     ASSERT_EQ(world.send_cell(0, 1, Lane::kRequest, 1, "head", "payload"), Status::kOk) << i;
-  EXPECT_EQ(world[0].transport->take_cell(Lane::kRequest, 1 << 20, &more), Status::kBadArg);
+  EXPECT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 1 << 20, &more), Status::kBadArg);
 }
 
 TEST_F(IbvMessages, WhoTakesRepliesOnlyStillMakesRoomForReplies) {

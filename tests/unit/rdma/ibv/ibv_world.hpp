@@ -115,12 +115,12 @@ struct IbvRank {
   Status try_send_cell(Rank to, Lane lane, uint32_t tag, const std::string& head,
                        const std::string& payload) {
     Cell cell;
-    Status status = transport->take_cell(lane, static_cast<uint32_t>(payload.size()), &cell);
+    Status status = transport->take_cell(to, lane, static_cast<uint32_t>(payload.size()), &cell);
     if (status != Status::kOk) return status;
     Outgoing room;
     status = transport->reserve(to, lane, static_cast<uint32_t>(head.size()), &room);
     if (status != Status::kOk) {
-      transport->drop_cell(lane, cell);
+      transport->drop_cell(to, lane, cell);
       return status;
     }
     std::memcpy(cell.data, payload.data(), payload.size());

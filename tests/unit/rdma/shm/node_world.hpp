@@ -71,12 +71,12 @@ struct NodeRank {
   }
   Status try_send_cell(Rank to, Lane lane, uint32_t tag, uint32_t bytes, int fill) {
     Cell cell;
-    Status status = transport->take_cell(lane, bytes, &cell);
+    Status status = transport->take_cell(to, lane, bytes, &cell);
     if (status != Status::kOk) return status;
     Outgoing room;
     status = transport->reserve(to, lane, sizeof(uint64_t), &room);
     if (status != Status::kOk) {
-      transport->drop_cell(lane, cell);
+      transport->drop_cell(to, lane, cell);
       return status;
     }
     std::memset(cell.data, fill, bytes);

@@ -1,0 +1,18 @@
+#include "rdma/ibv/ibv_transport.hpp"
+#include "rdma/make_transport.hpp"
+
+#include <utility>
+
+namespace hydrant {
+
+Status make_verbs_transport(Bootstrap& bootstrap, bool single_threaded,
+                            std::unique_ptr<FarTransport>* transport) noexcept {
+  IbvTransport::Options options;
+  options.single_threaded = single_threaded;
+  std::unique_ptr<IbvTransport> made;
+  const Status status = IbvTransport::open(bootstrap, options, &made);
+  if (status == Status::kOk) *transport = std::move(made);
+  return status;
+}
+
+}  // namespace hydrant

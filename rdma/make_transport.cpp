@@ -1,0 +1,93 @@
+#include "rdma/make_transport.hpp"
+
+#include "firehose/base/config.hpp"
+#include "rdma/guarded_bootstrap.hpp"
+#include "rdma/injected_transport.hpp"
+#include "rdma/mixed_transport.hpp"
+#include "rdma/send_only_transport.hpp"
+
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace hydrant {
+namespace {
+
+Status inject(const Injection& injection, const JobPlace& place,
+              std::unique_ptr<Transport>* transport) noexcept {
+  if (injection.has_network) {
+    std::unique_ptr<Transport> inside = std::move(*transport);
+    const Status status = InjectedTransport::open(std::move(inside), place,
+                                                  {.network = injection.network}, transport);
+    if (status != Status::kOk) return status;
+  }
+  if (injection.send_only) {
+    std::unique_ptr<Transport> inside = std::move(*transport);
+    transport->reset(new (std::nothrow) SendOnlyTransport(std::move(inside)));
+    if (*transport == nullptr) return fail(Status::kResource, "no memory for a transport");
+  }
+  return Status::kOk;
+}
+
+Status make_far_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
+                          std::unique_ptr<FarTransport>* far) noexcept {
+  // Lives as long as the process, like the transport over it: threads may be inside when it ends.
+  alignas(GuardedBootstrap) static std::byte place_of_guarded[sizeof(GuardedBootstrap)];
+  auto& guarded = *new (place_of_guarded) GuardedBootstrap(bootstrap, bootstrap_mu);
+  const Status status = make_verbs_transport(guarded, single_threaded, far);
+  if (status != Status::kUnsupported) return status;
+  const JobPlace& place = bootstrap.place();
+  const std::string why = last_error_text();
+  if (place.node_count == 1)
+    return fail(status,
+                "HYDRANT_TRANSPORT=ibv asks for verbs between the %u ranks of this node: %s",
+                place.size, why.c_str());
+  return fail(status, "rank %u reaches ranks on other nodes (%u ranks, %u nodes) by verbs: %s",
+              place.rank, place.size, place.node_count, why.c_str());
+}
+
+}  // namespace
+
+Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
+                      std::unique_ptr<Transport>* transport) noexcept {
+  transport->reset();
+  Injection injection;
+  if (const Status status = read_injection(&injection); status != Status::kOk) return status;
+  const JobPlace& place = bootstrap.place();
+  if (place.size == 1) return Status::kOk;
+  const std::string_view choice = knob_choice(Knob::kTransport);
+  const bool is_one_node = place.node_ranks.size() == place.size;
+  if (!is_one_node && choice == "shm") {
+    return fail(
+        Status::kUnsupported,
+        "HYDRANT_TRANSPORT=shm reaches the %zu ranks of this node, and the job has %u on %u "
+        "nodes; leave it out, or set it to auto or ibv",
+        place.node_ranks.size(), place.size, place.node_count);
+  }
+  const bool wants_far = !is_one_node || choice == "ibv";
+  if (wants_far && injection.has_network) {
+    return fail(Status::kBadArg,
+                "HYDRANT_INJECT puts a network over shared memory, and these ranks talk by verbs; "
+                "leave it out, or run on one node without HYDRANT_TRANSPORT=ibv");
+  }
+  Status status = Status::kOk;
+  std::unique_ptr<Transport> near;
+  // (The injected network has a thread.)
+  if (choice != "ibv" && place.node_ranks.size() > 1)
+    status = make_node_transport(bootstrap, single_threaded && !injection.has_network, &near);
+  std::unique_ptr<FarTransport> far;
+  if (status == Status::kOk && wants_far)
+    status = make_far_transport(bootstrap, bootstrap_mu, single_threaded, &far);
+  if (status != Status::kOk) return status;
+  if (near != nullptr && far != nullptr) {
+    status = MixedTransport::open(std::move(near), std::move(far), place, transport);
+  } else if (far != nullptr) {
+    *transport = std::move(far);
+  } else {
+    *transport = std::move(near);
+  }
+  return status == Status::kOk ? inject(injection, place, transport) : status;
+}
+
+}  // namespace hydrant

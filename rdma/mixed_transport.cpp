@@ -1,0 +1,150 @@
+#include "rdma/mixed_transport.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+#include <poll.h>
+#include <signal.h>
+#include <utility>
+
+namespace hydrant {
+namespace {
+
+// Where nobody tells of what comes from afar, or nobody can wait for it.
+constexpr uint64_t kNapNs = 100'000;
+constexpr int kThreadLooksMs = 200;
+
+// Which of the two is polled first, in turn, so that neither can use up the budget of every poll.
+thread_local uint32_t t_turn = 0;
+
+// As Outgoing::route.
+constexpr uint32_t kNear = 1;
+constexpr uint32_t kFar = 2;
+
+}  // namespace
+
+MixedTransport::MixedTransport(std::unique_ptr<Transport> near,
+                               std::unique_ptr<FarTransport> far) noexcept
+    : near_(std::move(near)), far_(std::move(far)) {
+  (void)snprintf(name_, sizeof name_, "%s+%s", near_->name(), far_->name());
+}
+
+Status MixedTransport::open(std::unique_ptr<Transport> near, std::unique_ptr<FarTransport> far,
+                            const JobPlace& place, std::unique_ptr<Transport>* transport) noexcept {
+  std::unique_ptr<MixedTransport> made(new (std::nothrow)
+                                           MixedTransport(std::move(near), std::move(far)));
+  const Status status =
+      made != nullptr ? made->init(place) : fail(Status::kResource, "no memory for a transport");
+  if (status == Status::kOk) *transport = std::move(made);
+  return status;
+}
+
+Status MixedTransport::init(const JobPlace& place) noexcept {
+  ranks_ = place.size;
+  is_near_.reset(new (std::nothrow) bool[ranks_]());
+  if (is_near_ == nullptr) return fail(Status::kResource, "no memory for a table of ranks");
+  for (const Rank rank : place.node_ranks) is_near_[rank] = true;
+  return Status::kOk;
+}
+
+MixedTransport::~MixedTransport() {
+  ends_.store(true, std::memory_order_relaxed);
+  if (is_running_.load(std::memory_order_relaxed)) pthread_join(thread_, nullptr);
+}
+
+uint32_t MixedTransport::inline_bytes() const noexcept {
+  return std::min(near_->inline_bytes(), far_->inline_bytes());
+}
+uint32_t MixedTransport::cell_bytes() const noexcept {
+  return std::min(near_->cell_bytes(), far_->cell_bytes());
+}
+
+// ---- sending ----
+
+Status MixedTransport::reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept {
+  const bool near = is_near(peer);
+  const Status status = (near ? *near_ : *far_).reserve(peer, lane, bytes, room);
+  room->route = near ? kNear : kFar;
+  return status;
+}
+
+void MixedTransport::commit(Outgoing& room, uint32_t tag) noexcept {
+  if (room.route == kNear) {
+    near_->commit(room, tag);
+  } else {
+    far_->commit(room, tag);
+  }
+}
+
+void MixedTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
+                                      uint32_t bytes) noexcept {
+  if (room.route == kNear) {
+    near_->commit_with_cell(room, tag, cell, bytes);
+  } else {
+    far_->commit_with_cell(room, tag, cell, bytes);
+  }
+}
+
+// ---- progress ----
+
+uint32_t MixedTransport::poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept {
+  const bool near_first = (++t_turn & 1) != 0;
+  Transport& first = near_first ? *near_ : *far_;
+  Transport& second = near_first ? *far_ : *near_;
+  const uint32_t events = first.poll(receiver, budget, replies_only);
+  if (events >= budget) return events;
+  return events + second.poll(receiver, budget - events, replies_only);
+}
+
+// What comes from afar between prepare_sleep() and the near one's sleep makes the thread call wake(), which
+// that sleep finds out.
+void MixedTransport::sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept {
+  const bool is_told = far_->word_fd() >= 0 && has_thread();
+  if (!far_->prepare_sleep()) return;
+  near_->sleep(is_told ? deadline_ns : std::min(deadline_ns, now_ns() + kNapNs), check);
+}
+
+bool MixedTransport::has_thread() noexcept {
+  if (is_running_.load(std::memory_order_acquire)) return true;
+  const MutexLock lock(thread_mu_);
+  if (is_running_.load(std::memory_order_relaxed)) return true;
+  if (has_failed_) return false;
+  // No signal is meant for it.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int error = pthread_create(&thread_, nullptr, run_thread, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  has_failed_ = error != 0;
+  if (error != 0) {
+    log_warning(
+        "waiting threads of this rank look for messages of other nodes every %llu us: no thread: "
+        "%s",
+        static_cast<unsigned long long>(kNapNs / 1000), errno_text(error));
+  }
+  is_running_.store(error == 0, std::memory_order_release);
+  return error == 0;
+}
+
+void* MixedTransport::run_thread(void* self) noexcept {
+  auto& mixed = *static_cast<MixedTransport*>(self);
+  while (!mixed.ends_.load(std::memory_order_relaxed)) {
+    pollfd word = {mixed.far_->word_fd(), POLLIN, 0};
+    if (::poll(&word, 1, kThreadLooksMs) <= 0) continue;
+    mixed.far_->take_word();
+    mixed.near_->wake();
+  }
+  return nullptr;
+}
+
+// The far one is given what is left: what is in shared memory has left this process.
+void MixedTransport::flush(uint64_t deadline_ns) noexcept {
+  near_->flush(deadline_ns);
+  far_->flush(deadline_ns);
+}
+
+}  // namespace hydrant

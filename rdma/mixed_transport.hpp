@@ -1,0 +1,123 @@
+// Two transports as one: ranks of this node are reached by the near one, all others by the far one. Messages
+// to a peer and one-sided operations with it go by the same, so what a transport promises of their order
+// holds per peer; nothing is promised between peers, as before.
+//
+// Cost: one more virtual call, and a look at a table of ranks. poll() polls both. To sleep, a thread waits as
+// the near one does; a thread of this class waits for the far one's device meanwhile, from the first sleep
+// on, and wakes the sleepers.
+//
+// Threads: any; single-threaded where both are, but that wake() of the near one may come from that thread.
+#pragma once
+
+#include "firehose/base/thread.hpp"
+#include "rdma/bootstrap.hpp"
+#include "rdma/far_transport.hpp"
+#include "rdma/transport.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <pthread.h>
+
+namespace hydrant {
+
+class MixedTransport final : public Transport {
+ public:
+  // Errors: kResource.
+  static Status open(std::unique_ptr<Transport> near, std::unique_ptr<FarTransport> far,
+                     const JobPlace& place, std::unique_ptr<Transport>* transport) noexcept;
+  ~MixedTransport() override;
+
+  const char* name() const noexcept override { return name_; }
+  uint32_t inline_bytes() const noexcept override;
+  uint32_t inline_bytes_to(Rank peer) const noexcept override { return to(peer).inline_bytes(); }
+  uint32_t cell_bytes() const noexcept override;
+
+  Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override;
+  void commit(Outgoing& room, uint32_t tag) noexcept override;
+  void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
+                        uint32_t bytes) noexcept override;
+  Status post(Rank peer, Lane lane, uint32_t tag, const void* head,
+              uint32_t bytes) noexcept override {
+    return to(peer).post(peer, lane, tag, head, bytes);
+  }
+  Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override {
+    return to(peer).take_cell(peer, lane, bytes, cell);
+  }
+  void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override {
+    to(peer).drop_cell(peer, lane, cell);
+  }
+
+  std::byte* shared_block(Rank peer) const noexcept override { return to(peer).shared_block(peer); }
+  Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept override {
+    return to(peer).add_segment(peer, peer_addr, bytes, local);
+  }
+  void* mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept override {
+    return to(peer).mapped(peer, addr, bytes);
+  }
+  Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override {
+    return to(peer).write(peer, dest, source, bytes);
+  }
+
+  uint32_t abilities() const noexcept override { return near_->abilities() | far_->abilities(); }
+  uint32_t abilities_with(Rank peer) const noexcept override { return to(peer).abilities(); }
+  // (Operations of the near one complete at once.)
+  uint32_t depth() const noexcept override { return far_->depth(); }
+  Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
+             Completion* completion) noexcept override {
+    return to(peer).put(peer, remote, local, bytes, completion);
+  }
+  Status get(Rank peer, uintptr_t remote, void* local, size_t bytes,
+             Completion* completion) noexcept override {
+    return to(peer).get(peer, remote, local, bytes, completion);
+  }
+  Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept override {
+    return to(peer).put_pieces(peer, pieces);
+  }
+  Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept override {
+    return to(peer).get_pieces(peer, pieces);
+  }
+
+  // Memory is pinned for the far one.
+  std::unique_ptr<Registrar> make_registrar() noexcept override { return far_->make_registrar(); }
+  uint32_t pinned_inline_bytes() const noexcept override { return far_->pinned_inline_bytes(); }
+  Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                    Completion* completion) noexcept override {
+    return to(peer).put_pinned(peer, remote, local, bytes, completion);
+  }
+  Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                    Completion* completion) noexcept override {
+    return to(peer).get_pinned(peer, remote, local, bytes, completion);
+  }
+
+  uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
+  using Transport::sleep;
+  void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;
+  void yield() noexcept override { near_->yield(); }
+  bool is_answer_near() const noexcept override { return near_->is_answer_near(); }
+  void rouse(Rank peer) noexcept override { to(peer).rouse(peer); }
+  void wake() noexcept override { near_->wake(); }
+  void flush(uint64_t deadline_ns) noexcept override;
+  void bury(Rank peer) noexcept override { to(peer).bury(peer); }
+
+ private:
+  MixedTransport(std::unique_ptr<Transport> near, std::unique_ptr<FarTransport> far) noexcept;
+  Status init(const JobPlace& place) noexcept;
+  bool is_near(Rank peer) const noexcept { return peer < ranks_ && is_near_[peer]; }
+  Transport& to(Rank peer) const noexcept { return is_near(peer) ? *near_ : *far_; }
+  bool has_thread() noexcept;
+  static void* run_thread(void* self) noexcept;
+
+  const std::unique_ptr<Transport> near_;
+  const std::unique_ptr<FarTransport> far_;
+  char name_[32] = {};
+  Rank ranks_ = 0;
+  std::unique_ptr<bool[]> is_near_;
+  Mutex thread_mu_;
+  std::atomic<bool> is_running_{false};
+  bool has_failed_ HYDRANT_GUARDED_BY(thread_mu_) = false;
+  std::atomic<bool> ends_{false};
+  pthread_t thread_ = {};
+};
+
+}  // namespace hydrant

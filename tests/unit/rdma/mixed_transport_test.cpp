@@ -1,0 +1,249 @@
+// Two transports as one: who goes by which, and that a thread that sleeps hears of both.
+#include "rdma/mixed_transport.hpp"
+
+#include "tests/unit/rdma/shm/node_world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sys/eventfd.h>
+#include <thread>
+#include <unistd.h>
+
+namespace {
+
+using namespace hydrant;
+using namespace hydrant::testing;
+
+// Ranks of other nodes: keeps what it is given, and delivers what a test has put there.
+class FakeFar final : public FarTransport {
+ public:
+  struct Seen {
+    std::vector<Rank> sent;
+    std::vector<Rank> cells_taken;
+    std::vector<Rank> cells_dropped;
+    std::vector<Rank> buried;
+    std::atomic<uint32_t> arriving{0};
+    std::atomic<uint32_t> prepared{0};
+    bool has_duty = false;  // prepare_sleep() says no
+    bool has_word = true;
+    bool word_comes_early = false;  // right after prepare_sleep()
+    bool is_flushed = false;
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    ~Seen() { close(fd); }
+    void say() {
+      const uint64_t one = 1;
+      EXPECT_EQ(::write(fd, &one, sizeof one), 8);
+    }
+  };
+  explicit FakeFar(Seen& seen) : seen_(seen) {}
+
+  const char* name() const noexcept override { return "far"; }
+  uint32_t inline_bytes() const noexcept override { return 100; }
+  uint32_t cell_bytes() const noexcept override { return 1 << 20; }
+  Status reserve(Rank peer, Lane, uint32_t, Outgoing* room) noexcept override {
+    peer_ = peer;
+    room->head = head_;
+    return Status::kOk;
+  }
+  void commit(Outgoing&, uint32_t) noexcept override { seen_.sent.push_back(peer_); }
+  void commit_with_cell(Outgoing&, uint32_t, const Cell&, uint32_t) noexcept override {
+    seen_.sent.push_back(peer_);
+  }
+  Status take_cell(Rank peer, Lane, uint32_t, Cell* cell) noexcept override {
+    seen_.cells_taken.push_back(peer);
+    *cell = {.data = head_, .bytes = sizeof head_, .index = 0};
+    return Status::kOk;
+  }
+  void drop_cell(Rank peer, Lane, const Cell&) noexcept override {
+    seen_.cells_dropped.push_back(peer);
+  }
+  std::byte* shared_block(Rank) const noexcept override { return nullptr; }
+  Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
+  void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
+  Status write(Rank, uintptr_t, const void*, size_t) noexcept override {
+    return Status::kUnsupported;
+  }
+  uint32_t abilities() const noexcept override { return kPinned | kPutsBeforeMessages; }
+  uint32_t depth() const noexcept override { return 7; }
+  uint32_t pinned_inline_bytes() const noexcept override { return 33; }
+  uint32_t poll(Receiver& receiver, uint32_t budget, bool) noexcept override {
+    uint32_t told = 0;
+    for (; told < budget && seen_.arriving != 0; ++told) {
+      --seen_.arriving;
+      const uint64_t value = 77;
+      receiver.deliver({.from = 2,
+                        .head = reinterpret_cast<const std::byte*>(&value),
+                        .payload = nullptr,
+                        .head_room = sizeof value});
+    }
+    return told;
+  }
+  using Transport::sleep;
+  void sleep(uint64_t, const SleepCheck&) noexcept override { ADD_FAILURE() << "not slept in"; }
+  void rouse(Rank) noexcept override {}
+  void wake() noexcept override {}
+  void flush(uint64_t) noexcept override { seen_.is_flushed = true; }
+  void bury(Rank peer) noexcept override { seen_.buried.push_back(peer); }
+
+  int word_fd() const noexcept override { return seen_.has_word ? seen_.fd : -1; }
+  void take_word() noexcept override {
+    uint64_t count = 0;
+    (void)!::read(seen_.fd, &count, sizeof count);
+  }
+  bool prepare_sleep() noexcept override {
+    ++seen_.prepared;
+    if (seen_.word_comes_early) seen_.say();
+    return !seen_.has_duty;
+  }
+
+ private:
+  Seen& seen_;
+  Rank peer_ = 0;
+  alignas(64) std::byte head_[4096] = {};
+};
+
+// Ranks 0 and 1 share a node, 2 and 3 another.
+struct Mixed : ::testing::Test {
+  Mixed() {
+    JobPlace place;
+    place.rank = 0;
+    place.size = 4;
+    place.node_count = 2;
+    place.node_ranks = {0, 1};
+    near = pair.a.transport.get();
+    EXPECT_EQ(MixedTransport::open(std::move(pair.a.transport), std::make_unique<FakeFar>(seen),
+                                   place, &both),
+              Status::kOk);
+  }
+  void send(Rank to) {
+    Outgoing room;
+    ASSERT_EQ(both->reserve(to, Lane::kRequest, 8, &room), Status::kOk);
+    std::memset(room.head, static_cast<int>(to), 8);
+    both->commit(room, 5);
+  }
+
+  FakeFar::Seen seen;
+  Pair pair;
+  const Transport* near = nullptr;
+  std::unique_ptr<Transport> both;
+  Inbox inbox;
+};
+
+TEST_F(Mixed, EachPeerIsReachedByItsOwn) {
+  for (const Rank to : {3u, 1u, 2u}) send(to);
+  EXPECT_EQ(seen.sent, (std::vector<Rank>{3, 2}));
+  Inbox there;
+  EXPECT_EQ(pair.b.transport->poll(there, 10, false), 1u);
+  Cell cell;
+  Outgoing room;
+  ASSERT_EQ(both->take_cell(1, Lane::kReply, 64, &cell), Status::kOk);
+  ASSERT_EQ(both->reserve(1, Lane::kReply, 8, &room), Status::kOk);
+  both->commit_with_cell(room, 1, cell, 64);
+  EXPECT_EQ(pair.b.transport->poll(there, 10, false), 1u);
+  ASSERT_EQ(both->take_cell(2, Lane::kReply, 64, &cell), Status::kOk);
+  ASSERT_EQ(both->reserve(2, Lane::kReply, 8, &room), Status::kOk);
+  both->commit_with_cell(room, 1, cell, 64);
+  EXPECT_EQ(seen.sent.size(), 3u);
+  ASSERT_EQ(both->take_cell(3, Lane::kReply, 64, &cell), Status::kOk);
+  both->drop_cell(3, Lane::kReply, cell);
+  EXPECT_EQ(seen.cells_taken, (std::vector<Rank>{2, 3}));
+  EXPECT_EQ(seen.cells_dropped, (std::vector<Rank>{3}));
+  both->bury(3);
+  EXPECT_EQ(seen.buried, (std::vector<Rank>{3}));
+  both->flush(0);
+  EXPECT_TRUE(seen.is_flushed);
+}
+
+TEST_F(Mixed, PromisesArePerPeer) {
+  EXPECT_STREQ(both->name(), "shm+far");
+  EXPECT_EQ(both->inline_bytes(), 100u);
+  EXPECT_EQ(both->inline_bytes_to(1), near->inline_bytes());
+  EXPECT_EQ(both->inline_bytes_to(2), 100u);
+  EXPECT_EQ(both->cell_bytes(), near->cell_bytes());
+  EXPECT_EQ(both->abilities_with(0), near->abilities());
+  EXPECT_EQ(both->abilities_with(1), near->abilities());
+  EXPECT_EQ(both->abilities_with(3), Transport::kPinned | Transport::kPutsBeforeMessages);
+  EXPECT_EQ(both->abilities(), near->abilities() | both->abilities_with(3));
+  EXPECT_EQ(both->depth(), 7u);
+  EXPECT_EQ(both->pinned_inline_bytes(), 33u);
+  std::string there(8, '.');
+  ASSERT_EQ(both->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
+  EXPECT_EQ(both->mapped(1, 0x10000, 8), there.data());
+  EXPECT_EQ(both->mapped(2, 0x10000, 8), nullptr);
+  EXPECT_NE(both->shared_block(1), nullptr);
+  EXPECT_EQ(both->shared_block(2), nullptr);
+}
+
+TEST_F(Mixed, NeitherUsesUpEveryPoll) {
+  seen.arriving = 100;
+  for (int i = 0; i < 5; ++i)
+    ASSERT_EQ(pair.b.try_send(0, Lane::kRequest, 1, uint64_t{1}), Status::kOk);
+  uint32_t from_near = 0;
+  inbox.then = [&](const Incoming& message) { from_near += message.from == 1 ? 1 : 0; };
+  // Ten events in each of two polls: five of them are the near one's, whichever is first.
+  EXPECT_EQ(both->poll(inbox, 10, false), 10u);
+  EXPECT_EQ(both->poll(inbox, 10, false), 10u);
+  EXPECT_EQ(from_near, 5u);
+}
+
+TEST_F(Mixed, WordFromAfarEndsASleep) {
+  const uint64_t late = in_seconds(100);
+  // (The first sleep may end at once, as others have been woken before.)
+  both->wake();
+  both->sleep(late);
+  const uint32_t before = seen.prepared;
+  std::thread sender([&] {
+    while (seen.prepared == before) usleep(1000);
+    usleep(20'000);
+    seen.arriving = 1;
+    seen.say();
+  });
+  uint32_t got = 0;
+  for (int i = 0; i < 100 && got == 0; ++i) {
+    both->sleep(late);
+    got = both->poll(inbox, 10, false);
+  }
+  sender.join();
+  EXPECT_EQ(got, 1u);
+  EXPECT_LT(now_ns(), late);
+}
+
+TEST_F(Mixed, WordThatComesBeforeTheSleepIsNotMissed) {
+  seen.word_comes_early = true;
+  const uint64_t late = in_seconds(100);
+  for (int i = 0; i < 50; ++i) both->sleep(late);
+  EXPECT_LT(now_ns(), late);
+}
+
+TEST_F(Mixed, WhoHasSomethingToDoDoesNotSleep) {
+  seen.has_duty = true;
+  const uint64_t late = in_seconds(100);
+  for (int i = 0; i < 3; ++i) both->sleep(late);
+  EXPECT_LT(now_ns(), late);
+}
+
+TEST_F(Mixed, WhereNobodyTellsSleepsAreShort) {
+  seen.has_word = false;
+  const uint64_t late = in_seconds(100);
+  for (int i = 0; i < 10; ++i) both->sleep(late);
+  EXPECT_LT(now_ns(), late);
+}
+
+TEST_F(Mixed, AMessageOfTheNodeEndsASleep) {
+  const uint64_t late = in_seconds(100);
+  both->wake();
+  both->sleep(late);
+  std::thread sender([&] {
+    usleep(20'000);
+    (void)pair.b.try_send(0, Lane::kRequest, 1, uint64_t{1});
+  });
+  uint32_t got = 0;
+  for (int i = 0; i < 100 && got == 0; ++i) {
+    both->sleep(late);
+    got = both->poll(inbox, 10, false);
+  }
+  sender.join();
+  EXPECT_EQ(got, 1u);
+}
+
+}  // namespace
