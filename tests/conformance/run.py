@@ -5,7 +5,8 @@ The suite is not part of this project: give the folder that GASNet 2025.8.0 was 
 passes when it compiles, ends with exit status 0 (testexit: with the status that it is about), and prints no
 line with ERROR or "fatal signal". The table goes to standard output, as docs/conformance.md has it: the rank
 counts that passed, and what became of the others; the output of what failed goes to --logs. Programs run
-with the environment of this one: HYDRANT_PATH=am run.py ...
+with the environment of this one: HYDRANT_PATH=am run.py ... With --guest they run in a machine of their own
+that has a verbs device (tests/verbs/run), and HYDRANT_* and GASNET_* of the environment go there with them.
 """
 
 import argparse
@@ -14,10 +15,12 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import threading
+import uuid
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -102,6 +105,7 @@ PROGRAMS = [
 # These wait in a loop that is a file of its own.
 NEED_DELAY = ("testlogGP.c", "testbarrierlate.c")
 LOCKS = collections.defaultdict(threading.Lock)  # by binary: several rows may need one
+TIMED_OUT = 124
 BAD_LINE = re.compile(r"ERROR|fatal signal", re.IGNORECASE)
 
 
@@ -123,25 +127,65 @@ def compile_command(args, source, mode, debug, out):
         flags.append("-DGASNET_SEGMENT_EVERYTHING=1")
     more = ["-x", "c", f"{args.gasnet}/tests/delay.c"] if source in NEED_DELAY else []
     return [*language, *flags, f"{args.gasnet}/tests/{source}", *more, "-x", "none", "-o", out,
-            f"{args.build}/{library}", "-luring", "-lstdc++", "-lm", "-lpthread", "-ldl"]
+            f"{args.build}/{library}", "-luring", *args.verbs, "-lstdc++", "-lm", "-lpthread", "-ldl",
+            *(["-s"] if args.guest else [])]
 
 
-def run_program(args, program, binary, ranks):
-    """What became of it ("" if it passed), and what it wrote."""
-    command = [binary, *program.arguments]
-    if program.modes != TOOLS_MODES:
-        command = [f"{args.run}", "-n", str(ranks), *command]
+class Start(NamedTuple):
+    """One start of a program, as a job of so many ranks."""
+    program: Program
+    binary: str
+    ranks: int
+
+    def command(self, args):
+        command = [self.binary, *self.program.arguments]
+        if self.program.modes == TOOLS_MODES:
+            return command
+        # In a guest nobody else ends it.
+        late = ["--timeout", str(args.timeout)] if args.guest else []
+        return [f"{args.run}", *late, *args.run_options, "-n", str(self.ranks), *command]
+
+    def judge(self, status, text):
+        """What became of it: "" if it passed."""
+        if status != self.program.status:
+            return "hangs" if status == TIMED_OUT else f"exit {status}"
+        return "ERROR" if BAD_LINE.search(text) and not self.program.may_complain else ""
+
+
+def run_here(args, start):
+    """Its exit status and what it wrote."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=args.timeout,
-                              env=dict(os.environ, **program.environment), errors="replace")
+        done = subprocess.run(start.command(args), capture_output=True, text=True, timeout=args.timeout,
+                              env=dict(os.environ, **start.program.environment), errors="replace")
     except subprocess.TimeoutExpired as late:
-        return "hangs", (late.stdout or b"").decode(errors="replace")
-    text = done.stdout + done.stderr
-    if done.returncode != program.status:
-        return f"exit {done.returncode}", text
-    if BAD_LINE.search(text) and not program.may_complain:
-        return "ERROR", text
-    return "", text
+        return TIMED_OUT, (late.stdout or b"").decode(errors="replace")
+    return done.returncode, done.stdout + done.stderr
+
+
+def run_in_guest(args, starts):
+    """The same of each, in one guest: exit statuses stand behind what was written, after a mark."""
+    mark = uuid.uuid4().hex
+    script = f"{args.work}/{mark}.sh"
+    with open(script, "w", encoding="utf-8") as lines:
+        for start in starts:
+            variables = [f"{name}={value}" for name, value in start.program.environment.items()]
+            lines.write(f"{shlex.join(['env', *variables, *start.command(args)])}; echo; echo {mark} $?\n")
+    passed_on = [f"{name}={value}" for name, value in os.environ.items()
+                 if name.startswith(("HYDRANT_", "GASNET_"))]
+    seconds = 60 + (args.timeout + 10) * len(starts)
+    files = {script, f"{args.run}", *(start.binary for start in starts)}
+    command = [f"{ROOT}/tests/verbs/run", "--seconds", str(int(seconds)),
+               *(f"--file={path}" for path in files), *(f"--environment={text}" for text in passed_on),
+               "--", "sh", script]
+    text = subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
+    parts = re.split(rf"\n{mark} (\d+)\r?\n", text)
+    found = [(int(status), said) for said, status in zip(parts[::2], parts[1::2])]
+    # What the guest did not come to.
+    return found + [(TIMED_OUT, parts[-1])] * (len(starts) - len(found))
+
+
+def run_all(args, starts):
+    return run_in_guest(args, starts) if args.guest and starts else [run_here(args, s) for s in starts]
 
 
 def build(args, source, mode, debug):
@@ -157,21 +201,30 @@ def build(args, source, mode, debug):
     return binary if os.path.exists(binary) else None
 
 
-def check(args, program, mode, debug):
-    """A cell of the table, and whether all of it passed."""
-    binary = build(args, program.source, mode, debug)
+def check(args, program, columns):
+    """A row of the table: its cells, and whether all of each passed."""
+    binaries = [build(args, program.source, mode, debug) if mode in program.modes else ""
+                for mode, debug in columns]
+    starts = [Start(program, binary, ranks) for binary in binaries if binary
+              for ranks in program.ranks if not args.ranks or ranks in args.ranks]
+    became = list(zip(starts, run_all(args, starts)))
+    return [cell(args, binary, [(start, end) for start, end in became if start.binary == binary])
+            for binary in binaries]
+
+
+def cell(args, binary, became):
     if binary is None:
         return "does not compile", False
+    if not became:
+        return "–", True
     passed, failed = [], []
-    for ranks in program.ranks:
-        if args.ranks and ranks not in args.ranks:
-            continue
-        outcome, text = run_program(args, program, binary, ranks)
+    for start, (status, text) in became:
+        outcome = start.judge(status, text)
         if not outcome:
-            passed.append(str(ranks))
+            passed.append(str(start.ranks))
             continue
-        failed.append(f"**{ranks}: {outcome}**")
-        log(args, f"{pathlib.Path(binary).name}{''.join(program.arguments)}.{ranks}", text)
+        failed.append(f"**{start.ranks}: {outcome}**")
+        log(args, f"{pathlib.Path(binary).name}{''.join(start.program.arguments)}.{start.ranks}", text)
     return " ".join([*passed, *failed]), not failed
 
 
@@ -182,15 +235,12 @@ def log(args, name, text):
 
 def print_table(args, programs, modes):
     """One row for each program, one column for each mode, without and with GASNET_DEBUG."""
-    columns = [(mode, debug) for mode in modes for debug in (False, True)]
+    columns = [(mode, debug) for mode in modes for debug in ((False,) if args.no_debug else (False, True))]
     print("| program | " + " | ".join(f"{mode}{' debug' if debug else ''}" for mode, debug in columns) +
           " |\n|---|" + "---|" * len(columns))
     all_passed = True
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        def cells(program):
-            return [check(args, program, mode, debug) if mode in program.modes else ("–", True)
-                    for mode, debug in columns]
-        for program, row in zip(programs, pool.map(cells, programs)):
+        for program, row in zip(programs, pool.map(lambda p: check(args, p, columns), programs)):
             name = " ".join([program.source, *program.arguments])
             print(f"| `{name}` | " + " | ".join(text for text, _ in row) + " |", flush=True)
             all_passed = all_passed and all(passed for _, passed in row)
@@ -203,6 +253,10 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/dev",
                         help="where libhydrant.a is")
     parser.add_argument("--run", type=pathlib.Path, help="hydrant-run (default: the build's)")
+    parser.add_argument("--run-options", nargs="+", default=[], metavar="OPTION",
+                        help="more for hydrant-run, without their dashes: nodes=2")
+    parser.add_argument("--guest", action="store_true", help="run them where there is a verbs device")
+    parser.add_argument("--no-debug", action="store_true", help="without the columns of GASNET_DEBUG")
     parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("conformance-logs"))
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one run")
     parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
@@ -213,6 +267,8 @@ def main():
     parser.add_argument("--only", nargs="+", default=[""], help="programs whose name contains one of these")
     args = parser.parse_args()
     args.run = args.run or args.build / "bin/hydrant-run"
+    args.run_options = [f"--{option}" for option in args.run_options]
+    args.verbs = ["-libverbs"] if (args.build / "rdma/libhydrant_ibv.a").exists() else []
     if not (args.gasnet / "tests/test.h").exists():
         parser.error(f"{args.gasnet} has no tests/test.h: give the folder of GASNet 2025.8.0")
     programs = [p for p in PROGRAMS if any(part in p.source for part in args.only) and
