@@ -77,6 +77,42 @@ void print_registrars(const Json& rows) {
   }
 }
 
+std::string describe_usable_port(const Json& row) {
+  const std::string at = row.at("link") == "ethernet"
+                             ? "RoCE, GID " + std::to_string(row.at("gid_index").get<uint32_t>()) +
+                                   " (" + text_of(row, "gid") + ")"
+                             : "InfiniBand, LID " + std::to_string(row.at("lid").get<uint32_t>());
+  const auto peers = row.at("most_peers").get<uint64_t>();
+  const auto peers_by_memlock = row.at("most_peers_by_memlock").get<uint64_t>();
+  std::string text = std::string(row.at("chosen").get<bool>() ? "chosen" : "usable") + "; " + at +
+                     "; MTU " + std::to_string(row.at("mtu_bytes").get<uint32_t>()) +
+                     "; a process can talk to " +
+                     std::to_string(std::min(peers, peers_by_memlock)) +
+                     " others by it, and registers " + size_text(row.at("bytes_at_start")) +
+                     " at the start and " + size_text(row.at("bytes_per_peer")) + " for each";
+  if (peers_by_memlock < peers) text += "; more with a higher memlock limit (ulimit -l)";
+  return text;
+}
+
+void print_transports(const Json& report) {
+  constexpr size_t kNames = 16;
+  heading("Transports (what ranks talk by)");
+  const Json& near = report.at("near");
+  const Json& far = report.at("far");
+  const std::string reason = report.at("reason").is_null() ? "" : text_of(report, "reason");
+  print_row("within a node", kNames,
+            near.is_null() ? "nothing: " + reason : near.get<std::string>());
+  print_row("between nodes", kNames, far.is_null() ? "nothing: " + reason : far.get<std::string>());
+  for (const Json& row : report.at("ports")) {
+    const auto number = row.at("port").get<uint32_t>();
+    std::string name = text_of(row, "device");
+    if (number != 0) name += ":" + std::to_string(number);
+    print_row(name, kNames,
+              row.at("usable").get<bool>() ? describe_usable_port(row)
+                                           : "not usable: " + text_of(row, "reason"));
+  }
+}
+
 std::string cgroup_text(const Json& limits) {
   const auto version = limits.at("cgroup_version").get<uint32_t>();
   if (version == 0) return "no control group limits memory";
@@ -197,6 +233,7 @@ void print_knobs(const Json& rows, bool explain) {
 void print_for_people(const Json& report, bool explain) {
   std::printf("Hydrant %s\n", text_of(report, "version").c_str());
   print_registrars(report.at("registrars"));
+  print_transports(report.at("transports"));
   print_limits(report.at("limits"));
   print_budget(report.at("default_budget"));
   print_watching(report.at("watching"));
@@ -206,8 +243,10 @@ void print_for_people(const Json& report, bool explain) {
 
 int run(int argc, char** argv) {
   CLI::App app{
-      "Says which registrars work on this machine and why the others do not, which limits "
-      "hold, what memory is cached and what would raise that, and the value and origin of every "
+      "Says which registrars work on this machine and why the others do not, by what ranks would "
+      "talk, which "
+      "limits hold, what memory is cached and what would raise that, and the value and origin of "
+      "every "
       "environment variable.",
       "hydrant-info"};
   bool json = false;

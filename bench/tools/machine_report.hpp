@@ -2,6 +2,7 @@
 // so that the two cannot disagree. Sizes are bytes, null where nothing limits.
 #pragma once
 
+#include "bench/tools/transport_report.hpp"
 #include "bench/tools/watching_report.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/machine_limits.hpp"
@@ -185,6 +186,7 @@ inline Json collect(const char* version) {
   uint64_t max_charge = kUnlimited;
   Json report = {{"version", version}};
   report["registrars"] = describe_registrars(&max_charge);
+  report["transports"] = describe_transports(limits);
   report["limits"] = describe_limits(limits);
   report["default_budget"] = describe_budget(limits, max_charge);
   report["watching"] = describe_watching(limits);

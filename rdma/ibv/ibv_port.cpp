@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 namespace hydrant::ibv {
 namespace {
@@ -113,29 +114,36 @@ Status try_port(const Wanted& wanted, uint32_t number, Port* port) noexcept {
 
 uint32_t positive(int value) noexcept { return static_cast<uint32_t>(std::max(value, 0)); }
 
+// Opens a device and asks it what all its ports have in common, and how many these are.
+Status open_device(const char* name, Port* port, uint32_t* ports) noexcept {
+  std::snprintf(port->name, sizeof port->name, "%s", name);
+  if (const Status status = open_ibv_device(name, &port->device); status != Status::kOk)
+    return status;
+  ibv_device_attr device{};
+  if (const int error = ibv_query_device(port->device.context, &device); error != 0) {
+    close_ibv_device(std::exchange(port->device, {}));
+    return fail(Status::kUnsupported, "verbs device %s does not answer ibv_query_device: %s", name,
+                errno_text(error));
+  }
+  port->max_completions = positive(device.max_cqe);
+  port->max_receives = positive(device.max_srq_wr);
+  port->max_sends = positive(device.max_qp_wr);
+  port->max_reads_in = positive(device.max_qp_rd_atom);
+  port->max_reads_out = positive(device.max_qp_init_rd_atom);
+  port->max_queue_pairs = positive(device.max_qp);
+  *ports = device.phys_port_cnt;
+  return Status::kOk;
+}
+
 // Any of the device's ports; closes it again if there is none.
 Status try_device(const Wanted& wanted, const char* name, Port* port) noexcept {
   Port tried;
-  std::snprintf(tried.name, sizeof tried.name, "%s", name);
-  Status status = open_ibv_device(name, &tried.device);
+  uint32_t count = 0;
+  Status status = open_device(name, &tried, &count);
   if (status != Status::kOk) return status;
-  ibv_device_attr device{};
-  const int error = ibv_query_device(tried.device.context, &device);
-  if (error != 0) {
-    status = fail(Status::kUnsupported, "verbs device %s does not answer ibv_query_device: %s",
-                  name, errno_text(error));
-  } else {
-    tried.max_completions = positive(device.max_cqe);
-    tried.max_receives = positive(device.max_srq_wr);
-    tried.max_sends = positive(device.max_qp_wr);
-    tried.max_reads_in = positive(device.max_qp_rd_atom);
-    tried.max_reads_out = positive(device.max_qp_init_rd_atom);
-    tried.max_queue_pairs = positive(device.max_qp);
-    const uint32_t count = device.phys_port_cnt;
-    status = fail(Status::kUnsupported, "%s has no port %u but %u", name, wanted.port, count);
-    for (uint32_t number = 1; number <= count && status != Status::kOk; ++number) {
-      if (wanted.port == kAny || wanted.port == number) status = try_port(wanted, number, &tried);
-    }
+  status = fail(Status::kUnsupported, "%s has no port %u but %u", name, wanted.port, count);
+  for (uint32_t number = 1; number <= count && status != Status::kOk; ++number) {
+    if (wanted.port == kAny || wanted.port == number) status = try_port(wanted, number, &tried);
   }
   if (status == Status::kOk) {
     *port = tried;
@@ -145,15 +153,21 @@ Status try_device(const Wanted& wanted, const char* name, Port* port) noexcept {
   return status;
 }
 
+Status list_devices(ibv_device*** devices, int* count) noexcept {
+  errno = 0;
+  *devices = ibv_get_device_list(count);
+  if (*devices != nullptr) return Status::kOk;
+  return fail(Status::kUnsupported,
+              "verbs devices cannot be listed: %s (is the kernel module ib_uverbs loaded?)",
+              errno_text(errno));
+}
+
 Status try_item(const Wanted& wanted, Port* port) noexcept {
   int found = 0;
-  errno = 0;
-  ibv_device** devices = ibv_get_device_list(&found);
-  if (devices == nullptr)
-    return fail(Status::kUnsupported,
-                "verbs devices cannot be listed: %s (is the kernel module ib_uverbs loaded?)",
-                errno_text(errno));
-  Status status = Status::kUnsupported;
+  ibv_device** devices = nullptr;
+  Status status = list_devices(&devices, &found);
+  if (status != Status::kOk) return status;
+  status = Status::kUnsupported;
   bool any = false;
   for (int i = 0; i < found && status != Status::kOk; ++i) {
     const char* name = ibv_get_device_name(devices[i]);
@@ -177,6 +191,38 @@ uint32_t rate_gid(const ibv_gid& gid, bool is_version_2) noexcept {
   const bool is_ipv4 = std::memcmp(gid.raw, kMappedIpv4, sizeof kMappedIpv4) == 0;
   const bool is_link_local = gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
   return (is_version_2 ? 4 : 1) + (is_ipv4 ? 2 : is_link_local ? 0 : 1);
+}
+
+std::vector<PortReport> list_ports(std::string* why) {
+  std::vector<PortReport> reports;
+  int found = 0;
+  ibv_device** devices = nullptr;
+  if (list_devices(&devices, &found) != Status::kOk) {
+    *why = last_error_text();
+    return reports;
+  }
+  if (found == 0)
+    *why = "there is no verbs device: load the adapter's driver, install ibverbs-providers";
+  for (int i = 0; i < found; ++i) {
+    PortReport report;
+    uint32_t count = 0;
+    if (open_device(ibv_get_device_name(devices[i]), &report.port, &count) != Status::kOk) {
+      report.reason = last_error_text();
+      reports.push_back(report);
+      continue;
+    }
+    const OpenDevice device = report.port.device;
+    for (uint32_t number = 1; number <= count; ++number) {
+      report.port.device = device;
+      report.is_usable = try_port({}, number, &report.port) == Status::kOk;
+      report.reason = report.is_usable ? "" : last_error_text();
+      report.port.device = {};
+      reports.push_back(report);
+    }
+    close_ibv_device(device);
+  }
+  ibv_free_device_list(devices);
+  return reports;
 }
 
 Status open_port(const char* wanted, Port* port) noexcept {

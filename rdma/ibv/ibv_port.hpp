@@ -11,6 +11,8 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace hydrant::ibv {
 
@@ -36,6 +38,15 @@ struct Port {
 // Opens what `wanted` names; "" is any. Errors: kUnsupported: nothing that it names can be used, with the
 // reason for the last one tried; kBadArg: `wanted` makes no sense. *port is unchanged on failure.
 Status open_port(const char* wanted, Port* port) noexcept;
+
+// Every port of every device, for people: what open_port() finds of it when nothing else is asked for. Their
+// devices are closed again. Empty with *why where there is none.
+struct PortReport {
+  Port port;  // without an open device; as far as it could be asked
+  bool is_usable = false;
+  std::string reason;  // why it is not
+};
+std::vector<PortReport> list_ports(std::string* why);
 
 // For RoCE: how good a GID is, 0 for none. Version 2 (routable, by UDP) before version 1; an IPv4 address
 // before a global one of IPv6 before a link-local one, which needs more than an address to be reached.

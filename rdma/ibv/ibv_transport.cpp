@@ -24,6 +24,11 @@ using ibv::Peer;
 namespace {
 
 constexpr uint32_t kLineBytes = 64;
+
+// Of a message, in whole lines.
+uint32_t slot_bytes(const IbvTransport::Options& options) noexcept {
+  return (options.eager_bytes + ibv::kHeaderBytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+}
 // So many peers before the completion queue is enlarged for the first time.
 constexpr uint32_t kPeersAtFirst = 8;
 
@@ -60,7 +65,7 @@ Status IbvTransport::init() noexcept {
   const JobPlace& place = bootstrap_.place();
   self_ = place.rank;
   ranks_ = place.size;
-  slot_bytes_ = (message_bytes() + kLineBytes - 1) / kLineBytes * kLineBytes;
+  slot_bytes_ = slot_bytes(options_);
   if (getrandom(&nonce_, sizeof nonce_, GRND_NONBLOCK) != sizeof nonce_)
     nonce_ = now_ns() ^ static_cast<uint64_t>(getpid()) << 40;
   peers_.reset(new (std::nothrow) std::atomic<Peer*>[ranks_] {});
@@ -102,6 +107,22 @@ Status IbvTransport::init() noexcept {
 ibv::Geometry IbvTransport::geometry() const noexcept {
   return {message_bytes(), options_.cell_bytes, static_cast<uint16_t>(options_.credits),
           static_cast<uint16_t>(options_.landings)};
+}
+
+IbvTransport::Needs IbvTransport::needs_of(const Options& options, const ibv::Port& port) noexcept {
+  const uint64_t receives = uint64_t{kLaneCount} * options.credits + kControlCredits;
+  const uint64_t slots = options.send_depth + kLaneCount + 1;
+  const uint64_t completions = receives + options.send_depth;
+  Needs needs;
+  const auto pages = [](uint64_t bytes) { return ibv::VerbsMemory::registered_bytes(bytes); };
+  needs.bytes_at_start = kLaneCount * pages(uint64_t{options.cells} * options.cell_bytes) +
+                         pages(uint64_t{kDatagrams + kDatagramSends} * kDatagramBytes);
+  needs.bytes_per_peer = pages((slots + receives) * slot_bytes(options)) +
+                         pages(uint64_t{kLaneCount} * options.landings * options.cell_bytes);
+  needs.most_peers = static_cast<uint32_t>(
+      std::min({port.max_receives / receives, port.max_completions / completions,
+                uint64_t{std::max(port.max_queue_pairs, 1u) - 1}}));
+  return needs;
 }
 
 Status IbvTransport::open_queues() noexcept {

@@ -50,6 +50,13 @@ class IbvTransport final : public FarTransport {
     uint64_t greeting_ns = 20'000'000;  // until the first greeting is repeated
     bool has_channel = true;            // sleep() may wait in the kernel; else it naps
   };
+  // What a process takes of a port that it talks by.
+  struct Needs {
+    uint64_t bytes_at_start = 0;  // registered
+    uint64_t bytes_per_peer = 0;  // registered, at first contact
+    uint32_t most_peers = 0;      // that the port's queues have room for
+  };
+  static Needs needs_of(const Options& options, const ibv::Port& port) noexcept;
   // The card that open() puts into `bootstrap`; ranks may talk after the fence that follows. The bootstrap
   // must outlive the transport, which asks it at first contact, under its own lock.
   static constexpr const char* kCardKey = "ibv";
@@ -284,7 +291,7 @@ class IbvTransport final : public FarTransport {
   const bool threaded_;
   Rank self_ = 0;
   uint32_t ranks_ = 0;
-  uint32_t slot_bytes_ = 0;  // of a message, rounded up to whole lines
+  uint32_t slot_bytes_ = 0;  // of a message
   uint32_t max_piece_ = 0;
   uint64_t nonce_ = 0;
   ibv::Port port_;

@@ -8,9 +8,13 @@
 
 namespace hydrant::ibv {
 
-Status VerbsMemory::open(ibv_pd* pd, size_t bytes, int access, const char* what) noexcept {
+size_t VerbsMemory::registered_bytes(size_t bytes) noexcept {
   const size_t page = read_machine_limits().page_bytes;
-  bytes_ = (bytes + page - 1) / page * page;
+  return (bytes + page - 1) / page * page;
+}
+
+Status VerbsMemory::open(ibv_pd* pd, size_t bytes, int access, const char* what) noexcept {
+  bytes_ = registered_bytes(bytes);
   void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED)
     return fail(Status::kResource, "no memory for %s: %zu bytes: %s", what, bytes_,

@@ -20,6 +20,8 @@ class VerbsMemory {
   Status open(ibv_pd* pd, size_t bytes, int access, const char* what) noexcept;
 
   void close() noexcept;
+  // What open() registers when asked for `bytes`: whole pages.
+  static size_t registered_bytes(size_t bytes) noexcept;
 
   std::byte* data() const noexcept { return data_; }
   uint32_t lkey() const noexcept { return registration_->lkey; }

@@ -139,6 +139,14 @@ Live live() {
           w.cqs.size(),   w.srqs.size(),     w.qps.size(), w.ahs.size()};
 }
 
+size_t registered_bytes() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  size_t bytes = 0;
+  for (const auto& [key, mr] : w.mrs) bytes += mr->length;
+  return bytes;
+}
+
 Registration last_registration() {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);

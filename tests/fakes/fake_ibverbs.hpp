@@ -92,6 +92,8 @@ struct Live {
   }
 };
 Live live();
+// Of all registrations that there are.
+size_t registered_bytes();
 
 // The last registration that worked.
 struct Registration {

@@ -58,6 +58,36 @@ def coverage(document, memory, hooks="without_hooks"):
     return rows[memory][hooks]
 
 
+class Transports(unittest.TestCase):
+    """What ranks would talk by. Whether there is a device is the machine's business."""
+
+    def test_what_is_chosen_agrees_with_the_ports_and_with_the_reason(self):
+        transports = report()["transports"]
+        chosen = [row for row in transports["ports"] if row["chosen"]]
+        self.assertEqual(transports["near"], "shm")
+        self.assertEqual(transports["far"], "ibv" if chosen else None)
+        self.assertEqual(bool(chosen), transports["reason"] is None)
+        for row in transports["ports"]:
+            self.assertEqual(row["usable"], row["reason"] is None)
+
+    def test_settings_count(self):
+        transports = report(HYDRANT_TRANSPORT="shm")["transports"]
+        self.assertEqual([transports["near"], transports["far"], transports["reason"]],
+                         ["shm", None, "HYDRANT_TRANSPORT=shm"])
+        self.assertFalse(any(row["chosen"] for row in transports["ports"]))
+        transports = report(HYDRANT_TRANSPORT="ibv")["transports"]
+        self.assertEqual(transports["near"], transports["far"])
+        transports = report(HYDRANT_IBV_PORTS="nosuch0")["transports"]
+        self.assertIsNone(transports["far"])
+        self.assertFalse(any(row["chosen"] for row in transports["ports"]))
+        self.assertNotEqual(transports["reason"], "")
+
+    def test_people_are_told_the_same(self):
+        text = run(HYDRANT_TRANSPORT="shm").stdout
+        self.assertIn("within a node     shm", text)
+        self.assertIn("between nodes     nothing: HYDRANT_TRANSPORT=shm", text)
+
+
 class Watching(unittest.TestCase):
     """What is cached here, and what would raise that. What the machine allows is its own business: the
     document must agree with itself, and with what is taken away on purpose."""

@@ -27,6 +27,24 @@ void change_card(IbvWorld& world, Rank rank, const std::function<void(ibv::Card&
   ibv::encode_card(card, reinterpret_cast<std::byte*>(bytes.data()));
 }
 
+// What hydrant-info tells people before a job runs.
+TEST_F(IbvConnection, NeedsAreWhatIsRegistered) {
+  ibv::Port port;
+  ASSERT_EQ(ibv::open_port("", &port), Status::kOk);
+  close_ibv_device(port.device);
+  IbvTransport::Options options = IbvWorld::single();
+  for (const uint32_t eager : {488U, 200U}) {
+    options.eager_bytes = eager;
+    IbvWorld world(2, options);
+    const auto needs = IbvTransport::needs_of(options, port);
+    EXPECT_EQ(fake_verbs::registered_bytes(), 2 * needs.bytes_at_start);
+    ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();
+    ASSERT_TRUE(world.arrived(1, 1));
+    EXPECT_EQ(fake_verbs::registered_bytes(), 2 * (needs.bytes_at_start + needs.bytes_per_peer));
+    EXPECT_EQ(needs.most_peers, 32767U / 136U);
+  }
+}
+
 TEST_F(IbvConnection, LostGreetingsAreRepeated) {
   for (const uint32_t lost : {1U, 2U, 3U, 5U}) {
     IbvWorld world(2);

@@ -125,6 +125,35 @@ TEST_F(IbvPort, InfiniBandNeedsNoGid) {
   EXPECT_FALSE(port_.is_ethernet);
 }
 
+TEST_F(IbvPort, AllPortsAreListedWithWhatIsWrong) {
+  std::string why;
+  EXPECT_TRUE(list_ports(&why).empty());
+  EXPECT_THAT(why, HasSubstr("no verbs device"));
+  fake_verbs::fail_call(Call::kGetDeviceList, ENOSYS);
+  EXPECT_TRUE(list_ports(&why).empty());
+  EXPECT_THAT(why, HasSubstr("ib_uverbs"));
+  fake_verbs::add_device({.name = "down0", .state = IBV_PORT_DOWN});
+  fake_verbs::add_device({.name = "two0", .ports = 2, .gids = {kLinkLocal, kIpv4}});
+  const std::vector<PortReport> reports = list_ports(&why);
+  ASSERT_EQ(reports.size(), 3U);
+  EXPECT_STREQ(reports[0].port.name, "down0");
+  EXPECT_FALSE(reports[0].is_usable);
+  EXPECT_THAT(reports[0].reason, HasSubstr("down0 port 1 is down"));
+  for (const uint8_t number : {uint8_t{1}, uint8_t{2}}) {
+    const PortReport& report = reports[number];
+    EXPECT_STREQ(report.port.name, "two0");
+    EXPECT_EQ(report.port.number, number);
+    EXPECT_TRUE(report.is_usable);
+    EXPECT_EQ(report.reason, "");
+    EXPECT_EQ(report.port.gid_index, 1);
+    EXPECT_EQ(report.port.device.context, nullptr);
+  }
+  EXPECT_TRUE(fake_verbs::live().none());
+  fake_verbs::fail_call(Call::kOpenDevice, EACCES);
+  EXPECT_THAT(list_ports(&why)[0].reason, HasSubstr("down0"));
+  EXPECT_TRUE(fake_verbs::live().none());
+}
+
 TEST_F(IbvPort, EveryCallMayFail) {
   fake_verbs::add_device({.name = "only0"});
   for (const Call call : {Call::kGetDeviceList, Call::kOpenDevice, Call::kAllocPd,

@@ -1,0 +1,106 @@
+// By what the ranks of a job on this machine would talk, and why not by the rest: for hydrant-info.
+#pragma once
+
+#include "firehose/base/config.hpp"
+#include "firehose/base/machine_limits.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+#if HYDRANT_HAVE_IBV
+#include "rdma/ibv/ibv_transport.hpp"
+
+#include <arpa/inet.h>
+#endif
+
+#include <nlohmann/json.hpp>
+
+namespace hydrant::info {
+
+using Json = nlohmann::ordered_json;
+
+#if HYDRANT_HAVE_IBV
+
+inline std::string gid_text(const ibv_gid& gid) {
+  char text[INET6_ADDRSTRLEN] = "";
+  return inet_ntop(AF_INET6, gid.raw, text, sizeof text) != nullptr ? text : "?";
+}
+
+inline Json describe_port(const ibv::PortReport& report, const MachineLimits& limits) {
+  const ibv::Port& port = report.port;
+  Json row = {{"device", port.name},
+              {"port", port.number},
+              {"usable", report.is_usable},
+              {"chosen", false},
+              {"reason", report.is_usable ? Json() : Json(report.reason)}};
+  if (!report.is_usable) return row;
+  const IbvTransport::Needs needs = IbvTransport::needs_of({}, port);
+  row["link"] = port.is_ethernet ? "ethernet" : "infiniband";
+  row["gid_index"] = port.gid_index;
+  row["gid"] = gid_text(port.gid);
+  row["lid"] = port.lid;
+  row["mtu_bytes"] = 128U << port.mtu;
+  row["max_message_bytes"] = port.max_message_bytes;
+  row["most_peers"] = needs.most_peers;
+  row["bytes_at_start"] = needs.bytes_at_start;
+  row["bytes_per_peer"] = needs.bytes_per_peer;
+  // What memlock leaves room for, where it counts.
+  uint64_t peers = needs.most_peers;
+  if (!limits.memlock_lifted && limits.memlock_bytes != kUnlimited) {
+    peers = limits.memlock_bytes < needs.bytes_at_start
+                ? 0
+                : (limits.memlock_bytes - needs.bytes_at_start) / needs.bytes_per_peer;
+  }
+  row["most_peers_by_memlock"] = peers;
+  return row;
+}
+
+inline Json describe_ports(const MachineLimits& limits, std::string* why) {
+  Json rows = Json::array();
+  for (const ibv::PortReport& report : ibv::list_ports(why))
+    rows.push_back(describe_port(report, limits));
+  const std::string wanted(knob_text(Knob::kIbvPorts));
+  ibv::Port chosen;
+  if (ibv::open_port(wanted.c_str(), &chosen) != Status::kOk) {
+    *why = last_error_text();
+    return rows;
+  }
+  for (Json& row : rows) {
+    if (row["device"] != chosen.name || row["port"] != chosen.number) continue;
+    row["chosen"] = true;
+    // The knob may ask for another than the best.
+    row["gid_index"] = chosen.gid_index;
+    row["gid"] = gid_text(chosen.gid);
+  }
+  close_ibv_device(chosen.device);
+  return rows;
+}
+
+#else
+
+inline Json describe_ports(const MachineLimits&, std::string* why) {
+  *why = "not built: libibverbs was absent or switched off (HYDRANT_WITH_IBV)";
+  return Json::array();
+}
+
+#endif
+
+// {"ports": [...], "near": name, "far": name or null, "far_reason": null or text}
+inline Json describe_transports(const MachineLimits& limits) {
+  std::string why;
+  Json report;
+  report["ports"] = describe_ports(limits, &why);
+  bool has_port = false;
+  for (const Json& row : report["ports"]) has_port |= row.at("chosen").get<bool>();
+  const std::string wanted(knob_choice(Knob::kTransport));
+  const bool far_is_asked = wanted != "shm";
+  if (!far_is_asked) {
+    for (Json& row : report["ports"]) row["chosen"] = false;
+  }
+  report["near"] = wanted != "ibv" ? Json("shm") : has_port ? Json("ibv") : Json();
+  report["far"] = far_is_asked && has_port ? Json("ibv") : Json();
+  report["reason"] = !far_is_asked ? Json("HYDRANT_TRANSPORT=shm") : has_port ? Json() : Json(why);
+  return report;
+}
+
+}  // namespace hydrant::info
