@@ -38,6 +38,11 @@ struct Job {
   // Runs before this rank tells others anything, in handlers as well; set before the job is wired. What it
   // makes true, they may rely on when they are told. Null: nothing.
   void (*before_telling)() noexcept = nullptr;
+  // Puts as much of a Long's payload as it can into memory of `peer`, from its front on: `*done` bytes, which
+  // are there before a message sent later is delivered, and have left `source`. `may_wait`: it may poll.
+  // Null: there is no such way. Errors: kBroken.
+  Status (*put_long)(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes,
+                     bool may_wait, size_t* done) noexcept = nullptr;
   uint32_t segment_mode = 0;  // 0 FAST, 1 LARGE, 2 EVERYTHING
 
   std::unique_ptr<Bootstrap> bootstrap;

@@ -124,6 +124,26 @@ Status deposit(Transport& transport, const Sending& message) noexcept {
   return Status::kOk;
 }
 
+// By the adapter as far as that goes.
+Status put_or_deposit(Transport& transport, const Sending& message) noexcept {
+  size_t done = 0;
+  if (job().put_long != nullptr) {
+    const bool may_wait = !message.immediate && handler_depth == 0;
+    const auto* source = static_cast<const std::byte*>(message.source);
+    const Status status = job().put_long(message.peer, reinterpret_cast<uintptr_t>(message.dest),
+                                         source, message.bytes, may_wait, &done);
+    if (status != Status::kOk) return status;
+  }
+  if (done == message.bytes) return Status::kOk;
+  Sending rest = message;
+  // Some of it is on its way: the rest waits for room like any other.
+  rest.immediate = message.immediate && done == 0;
+  rest.source = static_cast<const std::byte*>(message.source) + done;
+  rest.dest = static_cast<std::byte*>(message.dest) + done;
+  rest.bytes -= done;
+  return deposit(transport, rest);
+}
+
 // The payload is in the peer's memory before the message that calls its handler leaves. Who is told that
 // there is no room now has written nothing: what has begun waits for room like any other.
 Status send_long(Transport& transport, const Sending& message) noexcept {
@@ -144,7 +164,7 @@ Status send_long(Transport& transport, const Sending& message) noexcept {
       std::memcpy(mapped, message.source, message.bytes);
     } else {
       Status status = transport.write(message.peer, dest, message.source, message.bytes);
-      if (status == Status::kUnsupported) status = deposit(transport, message);
+      if (status == Status::kUnsupported) status = put_or_deposit(transport, message);
       if (status != Status::kOk) return status;
       if (message.immediate) [[unlikely]] {
         patient = message;

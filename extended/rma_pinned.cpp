@@ -521,8 +521,17 @@ void note_own_segment() noexcept {
     (void)hydrant_vouch(firehose().domain, segment->addr, segment->size);
 }
 
+namespace {
+
+// Of the two kinds of firehoses the one that puts and gets with this peer go by.
+hydrant_remote_t end_for(Rank peer) noexcept {
+  return paths(peer).pinned ? firehose().end : end_of_mappings(peer);
+}
+
+}  // namespace
+
 Status prefetch(Rank peer, uintptr_t remote, size_t bytes) noexcept {
-  const hydrant_remote_t end = firehose_is_on() ? firehose().end : end_of_mappings(peer);
+  const hydrant_remote_t end = end_for(peer);
   if (end == 0 || peer == job().rank()) return Status::kOk;
   const int code = hydrant_remote_prefetch(end, peer, remote, bytes, kPutAccess);
   // That it cannot be had now, or ever, is no error of a hint.
@@ -533,7 +542,7 @@ Status prefetch(Rank peer, uintptr_t remote, size_t bytes) noexcept {
 }
 
 Status evict(Rank peer, uintptr_t remote, size_t bytes) noexcept {
-  const hydrant_remote_t end = firehose_is_on() ? firehose().end : the_mappings.end;
+  const hydrant_remote_t end = paths(peer).pinned ? firehose().end : the_mappings.end;
   if (end != 0 && peer != job().rank()) (void)hydrant_remote_evict(end, peer, remote, bytes);
   return Status::kOk;
 }

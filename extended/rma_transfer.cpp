@@ -5,9 +5,11 @@
 #include "am/send.hpp"
 #include "am/thread_state.hpp"
 #include "am/waiting.hpp"
+#include "extended/bounce_pool.hpp"
 #include "extended/copy.hpp"
 #include "extended/device_memory.hpp"
 #include "extended/firehose_binding.hpp"
+#include "extended/long_payload.hpp"
 #include "extended/rma.hpp"
 #include "extended/rma_mapped.hpp"
 #include "extended/rma_messages.hpp"
@@ -217,6 +219,10 @@ int answer(Status status, const char* call, bool returns) noexcept {
 
 Status start_rma() noexcept {
   start_firehose();
+  if (firehose_is_on()) {
+    job().put_long = put_long_payload;
+    if (knob_number(Knob::kAmLongPrealloc) != 0) (void)bounce_buffer_bytes();
+  }
   choose_paths();
   add_rma_handlers();
   add_firehose_handlers();

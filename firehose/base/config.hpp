@@ -64,6 +64,7 @@ enum class Knob : uint32_t {
   kPutInMoveMax,
   kBounceMax,
   kBouncePool,
+  kAmLongPrealloc,
   kMediumLongThreshold,
   kUseLongGets,
   kUseLongPuts,

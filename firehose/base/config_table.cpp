@@ -402,6 +402,14 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
                "puts and gets wait or take the next path.",
      .min = 4096,
      .max = uint64_t{64} << 30},
+    {.knob = Knob::kAmLongPrealloc,
+     .name = "HYDRANT_AMLONG_PREALLOC",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "y",
+     .effect =
+         "Where a network moves data between pinned memory only, the buffers are made when the job "
+         "starts, in place of when a put or a Long first needs one."},
     {.knob = Knob::kMediumLongThreshold,
      .name = "HYDRANT_MEDIUM_LONG_THRESHOLD",
      .type = KnobType::kSize,

@@ -74,7 +74,11 @@ class PinnedLoop final : public LoopNetwork {
   uint32_t inline_bytes_without_key = 64;
   bool puts_are_ordered = true;
   uint32_t refused_from_now = 0;  // so many operations are refused when they arrive
-  std::shared_ptr<PinnedRanges> ranges = std::make_shared<PinnedRanges>();
+  // One for all networks of the process: the library's buffers are pinned once, by the first.
+  std::shared_ptr<PinnedRanges> ranges = [] {
+    static const auto all = std::make_shared<PinnedRanges>();
+    return all;
+  }();
 
   uint32_t abilities() const noexcept override {
     return kPinned | (puts_are_ordered ? uint32_t{kPutsBeforeMessages} : 0);

@@ -5,56 +5,22 @@
 #include <hydrant/persistent.h>
 
 #include "am/waiting.hpp"
-#include "extended/firehose_binding.hpp"
-#include "tests/unit/extended/pinned_loop.hpp"
-#include "tests/unit/extended/rma_fixture.hpp"
+#include "tests/unit/extended/pinned_fixture.hpp"
 
 #include <algorithm>
-#include <sys/mman.h>
 
 namespace hydrant {
 namespace {
 
 using test::count_of;
-using test::LoopNetwork;
 using test::pattern;
-using test::PinnedLoop;
-using test::RmaFixture;
 
 uint64_t operations_by(hydrant_path_t path) {
   const hydrant_path_counts_t counts = count_of(1, path);
   return counts.put_ops + counts.get_ops;
 }
 
-class RmaPinned : public RmaFixture {
- protected:
-  void SetUp() override {
-    RmaFixture::SetUp();
-    start_firehose();
-    add_firehose_handlers();
-    ASSERT_TRUE(firehose_is_on());
-    choose({});
-  }
-  void TearDown() override {
-    (void)hydrant_remote_destroy(the_firehose.end);
-    EXPECT_EQ(hydrant_domain_destroy(the_firehose.domain, HYDRANT_FINI_UNPIN), GASNET_OK);
-    the_firehose = {};
-    job().before_telling = nullptr;
-    job().careful = false;
-    RmaFixture::TearDown();
-  }
-  std::unique_ptr<LoopNetwork> make_network() override {
-    auto owned = std::make_unique<PinnedLoop>();
-    loop = owned.get();
-    return owned;
-  }
-  static std::byte* map(size_t bytes) {
-    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    EXPECT_NE(at, MAP_FAILED);
-    return static_cast<std::byte*>(at);
-  }
-  PinnedLoop* loop = nullptr;
-};
+class RmaPinned : public test::PinnedFixture {};
 
 TEST_F(RmaPinned, DataComesWholeByMissesAndByHits) {
   in_new_thread([&] {

@@ -1,0 +1,157 @@
+// Longs over a network between pinned memory: whose payload the adapter carries, and what carries the rest.
+#include "extended/long_payload.hpp"
+
+#include "am/waiting.hpp"
+#include "extended/bounce_pool.hpp"
+#include "extended/rma_pinned.hpp"
+#include "tests/unit/extended/pinned_fixture.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hydrant {
+namespace {
+
+using test::calls;
+using test::pattern;
+
+class LongPayload : public test::PinnedFixture {
+ protected:
+  void SetUp() override {
+    PinnedFixture::SetUp();
+    job().put_long = put_long_payload;
+  }
+  void TearDown() override {
+    job().put_long = nullptr;
+    PinnedFixture::TearDown();
+  }
+  // Polls until the peer's handler has run so often.
+  void await(size_t count) {
+    while (calls.size() < count) poll_all();
+  }
+  void make_firehose(std::byte* far, size_t bytes) {
+    ASSERT_EQ(hydrant_prefetch(kPeer, far, bytes), GASNET_OK);
+    for (int i = 0; i < 20; ++i) poll_all();
+  }
+  int send(std::byte* far, std::vector<std::byte>& near, gex_Flags_t flags = 0) {
+    return gex_AM_RequestLong1(team(), kPeer, kLong1, near.data(), near.size(), far, GEX_EVENT_NOW,
+                               flags, 7);
+  }
+  size_t puts() const { return loop->locals.size(); }
+};
+
+// What the handler sees is all there, whatever the source has become since.
+TEST_F(LongPayload, IsPutWhereThereIsAFirehose) {
+  in_new_thread([&] {
+    for (const size_t bytes : {size_t{1}, size_t{64}, size_t{3000}, size_t{4096}, size_t{20001}}) {
+      calls.clear();
+      std::byte* const far = map(1 << 20) + 13;
+      make_firehose(far, bytes);
+      const size_t before = puts();
+      std::vector<std::byte> near = pattern(bytes, 3);
+      const std::vector<std::byte> wanted = near;
+      ASSERT_EQ(send(far, near), GASNET_OK);
+      std::fill(near.begin(), near.end(), std::byte{0xee});
+      await(1);
+      EXPECT_EQ(calls[0].payload, wanted) << bytes;
+      EXPECT_GT(puts(), before) << bytes;
+      EXPECT_EQ(transport->cells_out, 0u);
+    }
+  });
+}
+
+TEST_F(LongPayload, WithoutAFirehoseGoesInMessagesAndAsksForOne) {
+  in_new_thread([&] {
+    std::byte* const far = map(1 << 20);
+    std::vector<std::byte> near = pattern(9000, 1);
+    ASSERT_EQ(send(far, near), GASNET_OK);
+    await(1);
+    EXPECT_EQ(calls[0].payload, near);
+    EXPECT_EQ(puts(), 0u);
+    for (int i = 0; i < 20; ++i) poll_all();
+    near = pattern(9000, 2);
+    ASSERT_EQ(send(far, near), GASNET_OK);
+    await(2);
+    EXPECT_EQ(calls[1].payload, near);
+    EXPECT_GT(puts(), 0u);
+  });
+}
+
+// Large and pinned: no copy is made of it, and it has left when the call returns.
+TEST_F(LongPayload, LeavesFromWhereItIsPinned) {
+  in_new_thread([&] {
+    constexpr size_t kBytes = 100000;
+    std::byte* const far = map(1 << 20);
+    std::byte* const here = map(1 << 20);
+    make_firehose(far, kBytes);
+    const hydrant_pin_t pin = hydrant_pin(firehose().domain, here, kBytes, HYDRANT_LOCAL_READ);
+    ASSERT_NE(pin.region, nullptr);
+    (void)hydrant_release(pin);
+    const std::vector<std::byte> wanted = pattern(kBytes, 5);
+    std::copy(wanted.begin(), wanted.end(), here);
+    ASSERT_EQ(gex_AM_RequestLong1(team(), kPeer, kLong1, here, kBytes, far, GEX_EVENT_NOW, 0, 7),
+              GASNET_OK);
+    ASSERT_EQ(loop->locals.size(), 1u);
+    EXPECT_EQ(loop->locals[0], here);
+    EXPECT_EQ(loop->under_way(), 0u);
+    std::memset(here, 0xee, kBytes);
+    await(1);
+    EXPECT_EQ(calls[0].payload, wanted);
+  });
+}
+
+// No room for puts, from the first on or from a later one on: messages carry the rest.
+TEST_F(LongPayload, ImmediateOnesPutWhatThereIsRoomFor) {
+  in_new_thread([&] {
+    for (const uint32_t room : {0u, 1u, 2u}) {
+      calls.clear();
+      std::byte* const far = map(1 << 20);
+      constexpr size_t kBytes = 15000;
+      make_firehose(far, kBytes);
+      const size_t before = puts();
+      loop->most = room;
+      std::vector<std::byte> near = pattern(kBytes, room);
+      ASSERT_EQ(send(far, near, GEX_FLAG_IMMEDIATE), GASNET_OK);
+      EXPECT_EQ(puts(), before + room);
+      await(1);
+      EXPECT_EQ(calls[0].payload, near) << room;
+      loop->most = 64;
+    }
+  });
+}
+
+// A handler cannot wait for buffers, and takes those that there are.
+TEST_F(LongPayload, RepliesOfHandlersArePutToo) {
+  in_new_thread([&] {
+    std::byte* const far = map(1 << 20);
+    constexpr size_t kBytes = 60000;
+    make_firehose(far, kBytes);
+    std::vector<std::byte> near = pattern(kBytes, 9);
+    const size_t before = puts();
+    test::in_handler = [&](gex_Token_t token) {
+      test::in_handler = nullptr;
+      EXPECT_EQ(gex_AM_ReplyLong1(token, kLong1, near.data(), kBytes, far, GEX_EVENT_NOW, 0, 7),
+                GASNET_OK);
+    };
+    ASSERT_EQ(gex_AM_RequestShort0(team(), kPeer, kShort0, 0), GASNET_OK);
+    await(2);
+    EXPECT_EQ(calls[1].payload, near);
+    EXPECT_GT(puts(), before);
+  });
+}
+
+TEST_F(LongPayload, WhereOrderIsNotPromisedMessagesCarryIt) {
+  in_new_thread([&] {
+    loop->puts_are_ordered = false;
+    std::byte* const far = map(1 << 20);
+    make_firehose(far, 5000);
+    std::vector<std::byte> near = pattern(5000, 4);
+    ASSERT_EQ(send(far, near), GASNET_OK);
+    await(1);
+    EXPECT_EQ(calls[0].payload, near);
+    EXPECT_EQ(puts(), 0u);
+  });
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,44 @@
+// This process as rank 0 of a job whose rank 1 is reached over a PinnedLoop, with firehoses.
+#pragma once
+
+#include "extended/firehose_binding.hpp"
+#include "tests/unit/extended/pinned_loop.hpp"
+#include "tests/unit/extended/rma_fixture.hpp"
+
+#include <memory>
+#include <sys/mman.h>
+#include <utility>
+
+namespace hydrant::test {
+
+class PinnedFixture : public RmaFixture {
+ protected:
+  void SetUp() override {
+    RmaFixture::SetUp();
+    start_firehose();
+    add_firehose_handlers();
+    ASSERT_TRUE(firehose_is_on());
+    choose({});
+  }
+  void TearDown() override {
+    (void)hydrant_remote_destroy(the_firehose.end);
+    EXPECT_EQ(hydrant_domain_destroy(the_firehose.domain, HYDRANT_FINI_UNPIN), GASNET_OK);
+    the_firehose = {};
+    job().before_telling = nullptr;
+    job().careful = false;
+    RmaFixture::TearDown();
+  }
+  std::unique_ptr<LoopNetwork> make_network() override {
+    auto owned = std::make_unique<PinnedLoop>();
+    loop = owned.get();
+    return owned;
+  }
+  static std::byte* map(size_t bytes) {
+    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(at, MAP_FAILED);
+    return static_cast<std::byte*>(at);
+  }
+  PinnedLoop* loop = nullptr;
+};
+
+}  // namespace hydrant::test
