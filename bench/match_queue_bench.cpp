@@ -16,6 +16,8 @@
 //         two_lists        a list of postings and one of arrivals, under one mutex
 //         two_lists_spin   the same under a spin lock that yields
 //         hash             256 pairs of such lists by hash of the key, under one mutex
+//         slots            no list: a word per key, which the first comer fills and the second one finds;
+//                          for keys out of a table, as moves, ranks and rounds are
 //
 // One thread in a process that never had another one is a case of its own: HYDRANT_NO_THREAD=1 in the
 // environment.
@@ -29,6 +31,8 @@
 #include <benchmark/benchmark.h>
 
 #include <atomic>
+#include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -78,6 +82,38 @@ class UnderLock {
 
  private:
   Queue queue_;
+};
+
+// A slot per key, on a line of its own, for as many keys as the row has alive at once (a power of two); a key
+// that comes back finds its slot empty. The mark says which side came first: two of one side are no match.
+class Slots {
+ public:
+  using ItemType = Item<LockedElement>;
+  explicit Slots(std::vector<ItemType>& items)
+      : each_(std::bit_ceil(items.size()) * kThreads), slots_(2 * each_) {}
+  ItemType* post(ItemType& item, uint64_t key) { return meet(item, key, kPosting); }
+  ItemType* arrive(ItemType& item, uint64_t key) { return meet(item, key, kArrival); }
+
+ private:
+  static constexpr uintptr_t kPosting = 1, kArrival = 2, kMarks = 3;
+  struct alignas(64) Slot {
+    std::atomic<uintptr_t> word{0};
+  };
+
+  ItemType* meet(ItemType& item, uint64_t key, uintptr_t mark) {
+    // The keys of those who only wait have slots of their own.
+    const size_t at = (key & (each_ - 1)) + (key >= kForeign ? each_ : 0);
+    std::atomic<uintptr_t>& word = slots_[at].word;
+    const uintptr_t first =
+        word.exchange(reinterpret_cast<uintptr_t>(&item) | mark, std::memory_order_acq_rel);
+    if (first == 0) return nullptr;
+    if ((first & mark) != 0) std::abort();
+    word.store(0, std::memory_order_release);  // both have come: nobody else looks at it
+    return reinterpret_cast<ItemType*>(first & ~kMarks);
+  }
+
+  size_t each_;
+  std::vector<Slot> slots_;
 };
 
 // A queue and its elements: for each thread those who wait, and whom its pairs need.
@@ -253,6 +289,7 @@ void add_subjects(const std::string& pattern, uint32_t depth, int threads) {
   add_row<Pattern<TwoListsMutex>, TwoListsMutex>(pattern + "/two_lists", depth, threads);
   add_row<Pattern<TwoListsSpin>, TwoListsSpin>(pattern + "/two_lists_spin", depth, threads);
   add_row<Pattern<Hash>, Hash>(pattern + "/hash", depth, threads);
+  add_row<Pattern<Slots>, Slots>(pattern + "/slots", depth, threads);
 }
 
 void add_all_rows() {
