@@ -95,14 +95,7 @@ uint32_t map_progress(void*) noexcept {
 
 Status make_domain(std::unique_ptr<Registrar> registrar, const char* name, uint32_t watch,
                    hydrant_domain_t* domain) noexcept {
-  // A creation that fails late has destroyed the registrar, one that fails early has not.
-  static thread_local bool is_destroyed;
-  is_destroyed = false;
-  hydrant_registrar_t functions = registrar_functions(std::move(registrar));
-  functions.destroy = [](void* user) {
-    is_destroyed = true;
-    delete static_cast<Registrar*>(user);
-  };
+  const hydrant_registrar_t functions = registrar_functions(std::move(registrar));
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
   options.name = name;
@@ -110,7 +103,7 @@ Status make_domain(std::unique_ptr<Registrar> registrar, const char* name, uint3
   options.registrar = &functions;
   const int code = hydrant_domain_create(&options, domain);
   if (code == GASNET_OK) return Status::kOk;
-  if (!is_destroyed) functions.destroy(functions.user);
+  functions.destroy(functions.user);
   return fail(static_cast<Status>(code), "%s", hydrant_error_text());
 }
 

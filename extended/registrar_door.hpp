@@ -9,7 +9,7 @@
 
 namespace hydrant {
 
-// The functions own the registrar: `destroy` deletes it.
+// The functions own the registrar: `destroy` deletes it (a domain that could not be made leaves that to you).
 hydrant_registrar_t registrar_functions(std::unique_ptr<Registrar> registrar) noexcept;
 
 }  // namespace hydrant

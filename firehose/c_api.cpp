@@ -85,6 +85,7 @@ Status create(const hydrant_domain_options_t& options, uint64_t handle) {
   if (status != Status::kOk) return status;
   std::unique_ptr<VictimPolicy> policy = choose_policy(options, config, &status);
   if (policy == nullptr) return status;
+  VictimPolicy& its_policy = *policy;
   std::unique_ptr<Domain> domain(
       new (std::nothrow) Domain(config, std::move(named.registrar), std::move(policy), handle));
   if (domain == nullptr) return fail(Status::kResource, "no memory for a domain");
@@ -98,6 +99,9 @@ Status create(const hydrant_domain_options_t& options, uint64_t handle) {
     conceal_domain(*domain);
     return status;
   }
+  // Nothing fails from here on.
+  domain->registrar().adopt();
+  its_policy.adopt();
   log_domain_start(*domain);
   publish_domain(std::move(domain));
   return status;

@@ -76,7 +76,7 @@ class ClientPolicy final : public VictimPolicy {
  public:
   explicit ClientPolicy(const hydrant_policy_t& client) noexcept : client_(client) {}
   ~ClientPolicy() override {
-    if (client_.destroy != nullptr) client_.destroy(client_.user);
+    if (adopted_ && client_.destroy != nullptr) client_.destroy(client_.user);
   }
   void insert(RegionIndex region, size_t len, uint64_t charge) noexcept override {
     client_.insert(client_.user, region, len, charge);
@@ -89,9 +89,11 @@ class ClientPolicy final : public VictimPolicy {
   size_t evict(RegionIndex* regions, size_t n) noexcept override {
     return std::min(n, client_.evict(client_.user, regions, n));
   }
+  void adopt() noexcept override { adopted_ = true; }
 
  private:
   const hydrant_policy_t client_;
+  bool adopted_ = false;
 };
 
 }  // namespace

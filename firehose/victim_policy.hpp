@@ -32,6 +32,8 @@ class VictimPolicy {
   // Up to n victims, best first; answers how many. The domain answers those it tried with erase() or touch();
   // the others may be proposed again.
   virtual size_t evict(RegionIndex* regions, size_t n) noexcept = 0;
+  // As Registrar::adopt().
+  virtual void adopt() noexcept {}
 };
 
 // Approximate LRU: two queues. Regions enter the first; the oldest are moved to the second and watched; a

@@ -112,6 +112,10 @@ class Registrar {
   // The child of a fork calls this once before anything else: drop descriptors that would keep the
   // parent's pins alive. Keys from before are dead in the child. Must only make async-signal-safe calls.
   virtual void forget_in_child() noexcept {}
+
+  // A domain lives on this from now on, so that a client behind it is told of its end. A registrar that was
+  // never adopted belongs to its client as before.
+  virtual void adopt() noexcept {}
 };
 
 }  // namespace hydrant

@@ -89,7 +89,7 @@ class CRegistrar final : public Registrar {
  public:
   explicit CRegistrar(const hydrant_registrar_t& functions) noexcept;
   ~CRegistrar() override {
-    if (f_.destroy != nullptr) f_.destroy(f_.user);
+    if (adopted_ && f_.destroy != nullptr) f_.destroy(f_.user);
   }
 
   const RegistrarTraits& traits() const noexcept override { return traits_; }
@@ -109,6 +109,7 @@ class CRegistrar final : public Registrar {
   void forget_in_child() noexcept override {
     if (f_.forget_in_child != nullptr) f_.forget_in_child(f_.user);
   }
+  void adopt() noexcept override { adopted_ = true; }
 
  private:
   // A pin_async() on its way; freed by its completion.
@@ -127,6 +128,7 @@ class CRegistrar final : public Registrar {
   hydrant_registrar_t f_;
   char name_[kNameBytes] = "";
   RegistrarTraits traits_;
+  bool adopted_ = false;
 };
 
 CRegistrar::CRegistrar(const hydrant_registrar_t& functions) noexcept : f_(functions) {

@@ -183,7 +183,7 @@ class Registrar {
   }
   // In the child of a fork; async-signal-safe calls only.
   virtual void forget_in_child() noexcept {}
-  // A domain is done with this registrar: it has ended, or could not be created.
+  // A domain is done with this registrar: it has ended. Not called where it could not be created.
   virtual void domain_ended() noexcept {}
 
   // This object as the C functions know it. Cost: one indirect call more for each function.

@@ -30,6 +30,7 @@ class PinCacheOptions : public PinCacheTest {
     EXPECT_EQ(answer, status) << hydrant_status_name(answer) << ", refusal " << refusals_;
     EXPECT_TRUE(has_text());
     EXPECT_EQ(domain, answer == GASNET_OK ? domain : 4711u);
+    EXPECT_EQ(registrar_.destroyed(), 0u) << "refusal " << refusals_;
     if (answer == GASNET_OK) (void)hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN);
   }
 
@@ -177,6 +178,34 @@ TEST_F(PinCacheOptions, KeepLeavesRegistrationsAlone) {
   EXPECT_EQ(registrar_.live(), 1u);
   EXPECT_EQ(registrar_.destroyed(), 1u);
   registrar_.forget_all();
+}
+
+// Before anything is looked at, while the domain is made, and at its last step.
+TEST_F(PinCacheOptions, WhatCouldNotBeUsedStaysTheClients) {
+  static int ended = 0;
+  ended = 0;
+  hydrant_policy_t policy{};
+  policy.size = sizeof policy;
+  policy.insert = [](void*, uint32_t, size_t, uint64_t) {};
+  policy.touch = policy.erase = [](void*, uint32_t) {};
+  policy.watch = policy.evict = [](void*, uint32_t*, size_t) { return size_t{0}; };
+  policy.destroy = [](void*) { ++ended; };
+  const hydrant_range_t all{0, SIZE_MAX};
+  expect_refused(GASNET_ERR_BAD_ARG, [&](auto& o, auto&) { o.policy = &policy, o.mode = 3; });
+  expect_refused(GASNET_ERR_BAD_ARG,
+                 [&](auto& o, auto&) { o.policy = &policy, o.budget_bytes = 1; });
+  expect_refused(GASNET_ERR_BAD_ARG, [&](auto& o, auto&) {
+    o.policy = &policy;
+    o.prepinned = &all;
+    o.prepinned_count = 1;
+  });
+  EXPECT_EQ(ended, 0);
+  hydrant_domain_options_t options = options_for(registrar_);
+  options.policy = &policy;
+  create(options);
+  destroy();
+  EXPECT_EQ(ended, 1);
+  EXPECT_EQ(registrar_.destroyed(), 1u);
 }
 
 TEST_F(PinCacheOptions, DestroyWithUnknownFlagsIsBadArgument) {

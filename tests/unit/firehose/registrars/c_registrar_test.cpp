@@ -281,9 +281,17 @@ TEST(CRegistrar, OptionalFunctionsAreCalled) {
     EXPECT_EQ(registrar->implicit_key(Access::kAll, key), Status::kBroken);
     registrar->forget_in_child();
     EXPECT_EQ(client.forgotten, 1);
+    registrar->adopt();
     EXPECT_EQ(client.destroyed, 0);
   }
   EXPECT_EQ(client.destroyed, 1);
+}
+
+TEST(CRegistrar, WhatNoDomainLivedOnIsNotDestroyed) {
+  Client client;
+  client.offer_everything();
+  client.make();
+  EXPECT_EQ(client.destroyed, 0);
 }
 
 TEST(CRegistrar, ExportWithTooLittleRoomSaysHowMuchIsEnough) {
