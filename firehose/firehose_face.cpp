@@ -91,6 +91,13 @@ hydrant_pin_t hydrant_fh_partial_remote_pin(hydrant_fh_t* fh, uint32_t shape, ui
   return fh->remote->partial_pin(node, addr, len);
 }
 
+hydrant_pin_t hydrant_fh_remote_hit(hydrant_fh_t* fh, uint32_t shape, uint32_t node, uintptr_t addr,
+                                    size_t len) {
+  check_face_call(fh, shape, "firehose_remote_pin");
+  if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_remote_pin");
+  return fh->remote->hit(node, addr, len);
+}
+
 hydrant_pin_t hydrant_fh_remote_pin(hydrant_fh_t* fh, uint32_t shape, const hydrant_fh_ask_t* ask) {
   check_face_call(fh, shape, "firehose_remote_pin");
   if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_remote_pin");

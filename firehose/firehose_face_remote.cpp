@@ -151,12 +151,20 @@ hydrant_pin_t FaceRemote::look(const char* function, uint32_t node, uintptr_t ad
   if (found.region != nullptr) [[likely]]
     return found;
   // A range that wraps around is nobody's; a wrong node is the client's mistake.
-  if (node == fh_.client.node || node >= fh_.client.nodes) {
-    face_fatal("%s of [%#zx, +%zu) of node %u: %s", function, static_cast<size_t>(addr), len, node,
-               node == fh_.client.node ? "that is this node; firehose_local_pin is for its memory"
-                                       : "there is no such node");
+  if (node == fh_.client.node) {
+    face_fatal(
+        "%s of [%#zx, +%zu) of node %u: that is this node; firehose_local_pin is for its memory",
+        function, static_cast<size_t>(addr), len, node);
+  }
+  if (node >= fh_.client.nodes) {
+    face_fatal("%s of [%#zx, +%zu) of node %u: there is no such node; there are %u, this one is %u",
+               function, static_cast<size_t>(addr), len, node, fh_.client.nodes, fh_.client.node);
   }
   return found;
+}
+
+hydrant_pin_t FaceRemote::hit(uint32_t node, uintptr_t addr, size_t len) noexcept {
+  return hydrant_try_remote_pin(end_, node, addr, len, kFaceAccess);
 }
 
 hydrant_pin_t FaceRemote::try_pin(uint32_t node, uintptr_t addr, size_t len) noexcept {

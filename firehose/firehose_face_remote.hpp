@@ -59,6 +59,7 @@ class FaceRemote {
 
   const FacePeerLimits& limits() const noexcept { return limits_; }
 
+  hydrant_pin_t hit(uint32_t node, uintptr_t addr, size_t len) noexcept;
   hydrant_pin_t try_pin(uint32_t node, uintptr_t addr, size_t len) noexcept;
   hydrant_pin_t partial_pin(uint32_t node, uintptr_t addr, size_t len) noexcept;
   // As hydrant_fh_remote_pin().

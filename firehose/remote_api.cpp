@@ -1,5 +1,6 @@
 // The C functions of include/hydrant/remote_pin.h: check, convert, one call; and the handles of the ends.
 #include "firehose/base/config.hpp"
+#include "firehose/base/log.hpp"
 #include "firehose/domain_registry.hpp"
 #include "firehose/pin_handle.hpp"
 #include "firehose/remote_hit.hpp"
@@ -71,31 +72,87 @@ uint64_t or_knob(uint64_t option, Knob knob) noexcept {
   return option != 0 ? option : knob_number(knob);
 }
 
-Status bad_option(const char* field, const char* rule) noexcept {
-  return fail(Status::kBadArg, "hydrant_remote_options_t: %s %s", field, rule);
-}
-
-Status read_options(const hydrant_remote_options_t* given, hydrant_remote_options_t* out) noexcept {
-  if (given == nullptr) return fail(Status::kBadArg, "no hydrant_remote_options_t was given");
-  if (given->size < offsetof(hydrant_remote_options_t, flags) || given->size > kAbsurdSize)
-    return bad_option("size", "is not sizeof(hydrant_remote_options_t)");
-  *out = {};
-  std::memcpy(out, given, std::min(given->size, sizeof *out));
-  const hydrant_messenger_t* messenger = out->messenger;
-  if (messenger == nullptr || messenger->size < sizeof *messenger || messenger->send == nullptr)
-    return bad_option("messenger", "is NULL, has no send, or not sizeof(hydrant_messenger_t)");
-  if (messenger->max_message_bytes < HYDRANT_REMOTE_LEAST_MESSAGE)
-    return bad_option("messenger->max_message_bytes", "is less than HYDRANT_REMOTE_LEAST_MESSAGE");
-  if (out->ranks == 0 || out->ranks > kMostRanks || out->rank >= out->ranks)
-    return bad_option("rank and ranks", "are not a rank of 1 to 65536");
-  if ((out->flags & ~(HYDRANT_REMOTE_INLINE_DONE | HYDRANT_REMOTE_INLINE_REMOTE)) != 0)
-    return bad_option("flags", "has unknown bits");
-  if (out->base_percent > 100) return bad_option("base_percent", "is more than 100");
+Status check_messenger(const hydrant_messenger_t* messenger) noexcept {
+  if (messenger == nullptr) {
+    return fail(Status::kBadArg, "options.messenger is NULL; an end needs a way to send");
+  }
+  if (messenger->size < sizeof *messenger) {
+    return fail(Status::kBadArg,
+                "options.messenger->size is %zu, want sizeof(hydrant_messenger_t) = %zu",
+                messenger->size, sizeof *messenger);
+  }
+  if (messenger->send == nullptr) {
+    return fail(Status::kBadArg, "options.messenger->send is NULL; it is required");
+  }
+  if (messenger->max_message_bytes < HYDRANT_REMOTE_LEAST_MESSAGE) {
+    return fail(Status::kBadArg,
+                "options.messenger->max_message_bytes = %zu is less than "
+                "HYDRANT_REMOTE_LEAST_MESSAGE = %u",
+                messenger->max_message_bytes, HYDRANT_REMOTE_LEAST_MESSAGE);
+  }
   return Status::kOk;
 }
 
-void make_config(const hydrant_remote_options_t& options, const DomainConfig& domain,
-                 RemoteConfig* config) noexcept {
+Status read_options(const hydrant_remote_options_t* given, hydrant_remote_options_t* out) noexcept {
+  if (given == nullptr) {
+    return fail(Status::kBadArg, "options is NULL; start from hydrant_remote_options_init()");
+  }
+  if (given->size < offsetof(hydrant_remote_options_t, flags) || given->size > kAbsurdSize) {
+    return fail(Status::kBadArg, "options.size is %zu; start from hydrant_remote_options_init()",
+                given->size);
+  }
+  *out = {};
+  std::memcpy(out, given, std::min(given->size, sizeof *out));
+  const Status status = check_messenger(out->messenger);
+  if (status != Status::kOk) return status;
+  if (out->ranks == 0 || out->ranks > kMostRanks) {
+    return fail(Status::kBadArg, "options.ranks = %u; an end knows 1 to %u ranks", out->ranks,
+                kMostRanks);
+  }
+  if (out->rank >= out->ranks) {
+    return fail(Status::kBadArg,
+                "options.rank = %u is none of the %u ranks, which are 0 to %u; raise options.ranks",
+                out->rank, out->ranks, out->ranks - 1);
+  }
+  constexpr uint32_t kFlags = HYDRANT_REMOTE_INLINE_DONE | HYDRANT_REMOTE_INLINE_REMOTE;
+  if ((out->flags & ~kFlags) != 0) {
+    return fail(Status::kBadArg,
+                "options.flags = %#x has bits beyond HYDRANT_REMOTE_INLINE_* (%#x)", out->flags,
+                kFlags);
+  }
+  if (out->base_percent > 100) {
+    return fail(Status::kBadArg, "options.base_percent = %u is more than 100", out->base_percent);
+  }
+  return Status::kOk;
+}
+
+// What peers may have here, at most what the domain itself may pin.
+Status choose_budget(const hydrant_remote_options_t& options, const DomainConfig& domain,
+                     RemoteConfig* config) noexcept {
+  const size_t granule = domain.granule_bytes;
+  uint64_t budget = options.budget_bytes;
+  if (budget != 0 && budget < granule) {
+    return fail(Status::kBadArg,
+                "options.budget_bytes = %llu is less than the %zu bytes that domain %s pins at "
+                "least: peers would get nothing; 0 is half of the domain's budget",
+                static_cast<unsigned long long>(budget), granule, domain.name);
+  }
+  if (budget == 0) budget = knob_number(Knob::kRemoteBudget);
+  if (budget != 0 && budget < granule) {
+    static RateLimit once(RateLimit::kOnce);
+    log_warning(once,
+                "domain %s: FIREHOSE_REMOTE_BUDGET=%llu is less than %zu bytes, the least that can "
+                "be pinned for a peer; using the default, half of the domain's budget",
+                domain.name, static_cast<unsigned long long>(budget), granule);
+    budget = 0;
+  }
+  if (budget == 0) budget = std::max<uint64_t>(domain.budget_bytes / 2, granule);
+  config->budget_bytes = std::min(budget, domain.budget_bytes);
+  return Status::kOk;
+}
+
+Status make_config(const hydrant_remote_options_t& options, const DomainConfig& domain,
+                   RemoteConfig* config) noexcept {
   (void)snprintf(config->name, sizeof config->name, "%.31s",
                  options.name != nullptr ? options.name : domain.name);
   config->rank = options.rank;
@@ -104,9 +161,8 @@ void make_config(const hydrant_remote_options_t& options, const DomainConfig& do
   config->messenger = *options.messenger;
   config->remote = options.remote;
   config->user = options.user;
-  const uint64_t budget = or_knob(options.budget_bytes, Knob::kRemoteBudget);
-  config->budget_bytes =
-      std::min(budget != 0 ? budget : domain.budget_bytes / 2, domain.budget_bytes);
+  const Status status = choose_budget(options, domain, config);
+  if (status != Status::kOk) return status;
   const uint64_t firehoses = or_knob(options.max_firehoses, Knob::kRemoteFirehoses);
   config->max_firehoses = static_cast<uint32_t>(
       std::min<uint64_t>(firehoses != 0 ? firehoses : domain.max_regions, uint64_t{1} << 22));
@@ -118,6 +174,7 @@ void make_config(const hydrant_remote_options_t& options, const DomainConfig& do
   config->max_region_bytes = options.max_region_bytes != 0 ? options.max_region_bytes : kGiB;
   config->merge_bytes = static_cast<size_t>(or_knob(options.merge_bytes, Knob::kRemoteMerge));
   config->stream_bytes = static_cast<size_t>(or_knob(options.stream_bytes, Knob::kRemoteStream));
+  return Status::kOk;
 }
 
 // The cache of a peer's memory, made at need.
@@ -132,10 +189,40 @@ RemotePeer* find_peer(uint64_t handle, uint32_t peer, Status* status) noexcept {
   return found;
 }
 
+// A right that somebody else can make use of.
+bool is_for_others(uint32_t access) noexcept {
+  return (access & (HYDRANT_REMOTE_READ | HYDRANT_REMOTE_WRITE)) != 0;
+}
+
 Status check_access(uint32_t access) noexcept {
-  if (access <= bits(Access::kAll)) return Status::kOk;
-  return fail(Status::kBadArg, "access %#x has unknown bits; HYDRANT_ACCESS_ALL is %#x", access,
-              bits(Access::kAll));
+  if (access > bits(Access::kAll)) {
+    return fail(Status::kBadArg, "access %#x has unknown bits; HYDRANT_ACCESS_ALL is %#x", access,
+                bits(Access::kAll));
+  }
+  if (is_for_others(access)) return Status::kOk;
+  return fail(Status::kBadArg,
+              "access %#x is of no use to this process, whose memory it is not: ask for "
+              "HYDRANT_REMOTE_READ (%#x), HYDRANT_REMOTE_WRITE (%#x) or both",
+              access, HYDRANT_REMOTE_READ, HYDRANT_REMOTE_WRITE);
+}
+
+Status check_call(const hydrant_remote_call_t& call, size_t max_args) noexcept {
+  constexpr uint32_t kFlags = HYDRANT_REMOTE_CALL | HYDRANT_REMOTE_CALL_ANYWAY;
+  if ((call.flags & ~kFlags) != 0) {
+    return fail(Status::kBadArg, "call.flags = %#x has bits beyond HYDRANT_REMOTE_CALL* (%#x)",
+                call.flags, kFlags);
+  }
+  if (call.make_args != nullptr) return Status::kOk;
+  if (call.args_len != 0 && call.args == nullptr) {
+    return fail(Status::kBadArg, "call.args is NULL, and args_len %zu", call.args_len);
+  }
+  if (call.args_len > max_args) {
+    return fail(Status::kBadArg,
+                "%zu bytes of arguments; a move has room for %zu (hydrant_remote_max_args): raise "
+                "the messenger's max_message_bytes, or send the rest by messages of your own",
+                call.args_len, max_args);
+  }
+  return Status::kOk;
 }
 
 template <class Pin>
@@ -176,7 +263,8 @@ int hydrant_remote_create(const hydrant_remote_options_t* given, hydrant_remote_
   Domain* domain = find_domain(options.domain);
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
   RemoteConfig config;
-  make_config(options, domain->config(), &config);
+  status = make_config(options, domain->config(), &config);
+  if (status != Status::kOk) return to_c(status);
   std::unique_ptr<RemotePins> end(new (std::nothrow) RemotePins(config, *domain));
   if (end == nullptr) return to_c(fail(Status::kResource, "no memory for an end of remote pins"));
   status = end->set_up();
@@ -226,7 +314,9 @@ int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, s
   Status status = Status::kOk;
   RemotePeer* found = find_peer(remote, peer, &status);
   if (found == nullptr) return to_c(status);
-  const RegionSlot* slot = hold_beside_window(found->domain_handle(), addr, addr + len - 1, access);
+  const RegionSlot* slot = nullptr;
+  if (is_for_others(access)) [[likely]]
+    slot = hold_beside_window(found->domain_handle(), addr, addr + len - 1, access);
   if (slot != nullptr) [[likely]] {
     *pin = make_pin(found->domain(), slot);
     return GASNET_OK;
@@ -237,13 +327,8 @@ int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, s
   if (status != Status::kOk) return to_c(status);
   const hydrant_remote_call_t nothing{};
   if (call == nullptr) call = &nothing;
-  const RemotePins* end = find_end(remote);
-  if (call->make_args == nullptr && call->args_len != 0 && call->args == nullptr)
-    return to_c(fail(Status::kBadArg, "args is NULL, and args_len %zu", call->args_len));
-  if (call->make_args == nullptr && call->args_len > end->max_args()) {
-    return to_c(fail(Status::kBadArg, "%zu bytes of arguments; a move has room for %zu",
-                     call->args_len, end->max_args()));
-  }
+  status = check_call(*call, find_end(remote)->max_args());
+  if (status != Status::kOk) return to_c(status);
   status = found->pin({addr, len}, static_cast<Access>(access), *call, &slot);
   if (status == Status::kOk && slot != nullptr) *pin = make_pin(found->domain(), slot);
   return to_c(status);

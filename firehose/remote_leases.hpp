@@ -40,6 +40,8 @@ class RemoteLeases {
   uint64_t held(uint32_t peer) const noexcept { return peers_[peer].held; }
   uint64_t base() const noexcept { return base_; }
   uint64_t lent() const noexcept { return lent_; }
+  // The largest lease that a peer can ever have.
+  uint64_t most_of_one() const noexcept { return base_ + pool_; }
   // The peer whose idle firehoses are worth asking for: it has most. `ranks` if nobody has any.
   uint32_t fattest() const noexcept;
   // A peer other than the last asker whose lease was cut and that has to be told; false: none.

@@ -51,6 +51,15 @@ Status RemotePins::set_up() noexcept HYDRANT_NO_TSA {
     return fail(Status::kResource, "no address space for the tables of %u peers and %u firehoses",
                 config_.ranks, config_.max_firehoses);
   }
+  const size_t granule = domain_.config().granule_bytes;
+  if (config_.ranks > 1 && leases_.most_of_one() < granule) {
+    return fail(Status::kBadArg,
+                "of a budget of %llu bytes, %u%% of it split between %u peers, none ever gets the "
+                "%zu bytes that domain %s pins at least; raise budget_bytes "
+                "(FIREHOSE_REMOTE_BUDGET), or lower base_percent (FIREHOSE_REMOTE_BASE)",
+                static_cast<unsigned long long>(config_.budget_bytes), config_.base_percent,
+                config_.ranks - 1, granule, domain_.config().name);
+  }
   gone_seen_.store(domain_.gone().count(), std::memory_order_relaxed);
   starved_seen_.store(domain_.starved(), std::memory_order_relaxed);
   return Status::kOk;
@@ -79,14 +88,19 @@ void RemotePins::shut_down() noexcept {
   drop_answers(config_.ranks);
 }
 
+Status RemotePins::no_peer(uint32_t rank, const char* if_self) const noexcept {
+  if (rank == config_.rank) {
+    return fail(Status::kBadArg, "rank %u of %u is this process itself%s", rank, config_.ranks,
+                if_self);
+  }
+  return fail(Status::kBadArg, "there is no rank %u: the %u ranks are 0 to %u (this one is %u)",
+              rank, config_.ranks, config_.ranks - 1, config_.rank);
+}
+
 Status RemotePins::peer(uint32_t peer, RemotePeer** out) noexcept {
   *out = known_peer(peer);
   if (*out != nullptr) return Status::kOk;
-  if (!is_peer(peer)) {
-    return fail(Status::kBadArg, "rank %u is %s", peer,
-                peer == config_.rank ? "this process: hydrant_pin() is for its own memory"
-                                     : "not one of the ranks");
-  }
+  if (!is_peer(peer)) return no_peer(peer, "; hydrant_pin() is for its own memory");
   MutexLock lock(peers_mu_);
   *out = peers_[peer].load(std::memory_order_relaxed);
   if (*out != nullptr) return Status::kOk;
@@ -104,7 +118,7 @@ Status RemotePins::peer(uint32_t peer, RemotePeer** out) noexcept {
 }
 
 Status RemotePins::peer_gone(uint32_t peer) noexcept {
-  if (!is_peer(peer)) return fail(Status::kBadArg, "rank %u is no peer", peer);
+  if (!is_peer(peer)) return no_peer(peer, ", which is not gone");
   RemotePeer* known = nullptr;
   {
     MutexLock lock(peers_mu_);
@@ -137,16 +151,21 @@ Status RemotePins::send(uint32_t peer, uint32_t lane, void* reply_to,
 
 Status RemotePins::deliver(uint32_t from, const void* message, size_t len,
                            void* reply_to) noexcept {
+  if (!is_peer(from)) return no_peer(from, ", which sends itself nothing: whose message is it?");
   Parts parts(message, len);
   Header header{};
-  if (message == nullptr || !is_peer(from) || !parts.take(&header) || header.magic != kMagic ||
-      header.version != kVersion) {
-    return fail(Status::kBadArg, "%zu bytes from rank %u are no message of remote pins%s", len,
-                from, header.magic == kMagic ? " of this version" : "");
+  if (message == nullptr || !parts.take(&header) || header.magic != kMagic) {
+    return fail(Status::kBadArg, "%zu bytes from rank %u are no message of remote pins", len, from);
+  }
+  if (header.version != kVersion) {
+    return fail(Status::kBadArg,
+                "a message of rank %u is of version %u, this end speaks %u: all ranks need the "
+                "same library",
+                from, header.version, kVersion);
   }
   const auto malformed = [&] {
-    return fail(Status::kBadArg, "a message of type %u from rank %u is malformed",
-                static_cast<unsigned>(header.type), from);
+    return fail(Status::kBadArg, "%zu bytes from rank %u are no message of type %u", len, from,
+                static_cast<unsigned>(header.type));
   };
   if (is_gone(from))
     return Status::kOk;  // it was under way: nobody would give back what it asks for

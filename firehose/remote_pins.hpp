@@ -119,6 +119,8 @@ class RemotePins {
     MutexLock lock(exports_mu_);
     return dues_[peer].gone;
   }
+  // kBadArg for a rank that is none, or this one: then the text ends as given.
+  Status no_peer(uint32_t rank, const char* if_self) const noexcept;
   bool is_peer(uint32_t peer) const noexcept {
     return peer < config_.ranks && peer != config_.rank;
   }

@@ -179,7 +179,7 @@ static inline const firehose_request_t* firehose_remote_pin(
     firehose_remotecallback_args_fn_t remote_args_callback, firehose_completed_fn_t callback,
     void* context) {
   hydrant_pin_t pin =
-      hydrant_fh_try_remote_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, node, addr, len);
+      hydrant_fh_remote_hit(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, node, addr, len);
   if (!pin.region) {
     hydrant_fh_ask_t ask;
     ask.node = node;

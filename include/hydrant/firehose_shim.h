@@ -124,6 +124,10 @@ HYDRANT_API hydrant_pin_t hydrant_fh_try_remote_pin(hydrant_fh_t* fh, uint32_t s
                                                     uintptr_t addr, size_t len);
 HYDRANT_API hydrant_pin_t hydrant_fh_partial_remote_pin(hydrant_fh_t* fh, uint32_t shape,
                                                         uint32_t node, uintptr_t addr, size_t len);
+/* The first look of firehose_remote_pin: without a region hydrant_fh_remote_pin() comes next, whatever is
+ * wrong. Aborts where there is no remote part. */
+HYDRANT_API hydrant_pin_t hydrant_fh_remote_hit(hydrant_fh_t* fh, uint32_t shape, uint32_t node,
+                                                uintptr_t addr, size_t len);
 /* With a region: it is pinned, and nothing was sent. Without: client->completed will be called once. Waits
  * while as much as this node may have of the other one is held. Aborts on a range that can never be pinned,
  * on a node that refuses or is gone, and as hydrant_fh_local_pin(). */

@@ -104,8 +104,9 @@ typedef struct hydrant_remote_options {
   void* user;                           /* its first argument */
   uint32_t flags;                       /* HYDRANT_REMOTE_INLINE_* */
   /* As a target. */
-  uint64_t
-      budget_bytes; /* most that peers may keep pinned here, all of them; default half the domain's */
+  /* Most that peers may keep pinned here, all of them; default half the domain's. Refused as BAD_ARG where it,
+   * or what any one peer can ever have of it, is less than the domain pins at least (granule, bucket). */
+  uint64_t budget_bytes;
   uint32_t max_firehoses; /* most at once; default the domain's regions */
   /* Of the budget so much is split evenly between the peers, and theirs for sure; the rest is lent to those
    * who use it, and taken back for others. Default 50; 100: a fixed split. */
@@ -179,14 +180,15 @@ typedef struct hydrant_remote_call {
   size_t (*make_args)(void* context, void* args, size_t room);
 } hydrant_remote_call_t;
 
-/* Makes [addr, addr+len) of `peer` usable with `access` until released.
+/* Makes [addr, addr+len) of `peer` usable with `access` until released: HYDRANT_REMOTE_READ,
+ * HYDRANT_REMOTE_WRITE or both (and the peer's own rights beside them, if you like).
  * OK, and pin->region: it is yours, nothing was sent, `call` is not used. OK, and no pin->region: a move is
  * under way, or somebody else's that covers it (then the target's function does not run for this request);
  * call->done will run once. Other codes: nothing was started, and it will not run.
- * Errors: BAD_ARG (this rank itself, no such peer, len 0, wraps around, arguments too long); NOT_READY (what
- *   this process may have of the peer is held, or it said so; use messages, or try again); REFUSED (the
- *   memory cannot be pinned there: remembered for a second); RESOURCE (more than max_region_bytes, or no
- *   memory); BROKEN (the peer is gone); NOT_INIT.
+ * Errors: BAD_ARG (this rank itself, no such peer, len 0, wraps around, no remote right or an unknown one,
+ *   unknown bits in call->flags, arguments too long); NOT_READY (what this process may have of the peer is
+ *   held, or it said so; use messages, or try again); REFUSED (the memory cannot be pinned there: remembered
+ *   for a second); RESOURCE (more than max_region_bytes, or no memory); BROKEN (the peer is gone); NOT_INIT.
  * Cost: hit: some 50 instructions, no lock, no shared write, no system call. Miss: one round trip, in which
  *   the target registers at most once. */
 HYDRANT_API int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,

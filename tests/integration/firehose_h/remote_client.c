@@ -391,8 +391,16 @@ static void long_waits_name_the_node(void) {
 
 /* ---- what ends the program ---- */
 
-static void abort_self(void) { firehose_try_remote_pin(0, network_page(0), PAGE, 0, NULL); }
-static void abort_nobody(void) { firehose_partial_remote_pin(2, network_page(0), PAGE, 0, NULL); }
+static void try_self(void) { firehose_try_remote_pin(0, network_page(0), PAGE, 0, NULL); }
+static void pin_self(void) {
+  answer_t answer;
+  firehose_remote_pin(0, network_page(0), PAGE, 0, NULL, NULL, completed, &answer);
+}
+static void try_nobody(void) { firehose_partial_remote_pin(2, network_page(0), PAGE, 0, NULL); }
+static void pin_nobody(void) {
+  answer_t answer;
+  firehose_remote_pin(2, network_page(0), PAGE, 0, NULL, NULL, completed, &answer);
+}
 static void abort_long(void) {
   answer_t answer;
   firehose_remote_pin(1, network_page(0), info.max_RemotePinSize + 1, 0, NULL, NULL, completed,
@@ -404,8 +412,12 @@ static void abort_without_args(void) {
 }
 static void wrong_calls_are_fatal(void) {
   begin();
-  check_aborts(abort_self, "that is this node");
-  check_aborts(abort_nobody, "there is no such node");
+  check_aborts(try_self, "firehose_try_remote_pin of");
+  check_aborts(try_self, "that is this node");
+  check_aborts(pin_self, "firehose_remote_pin of");
+  check_aborts(pin_self, "that is this node");
+  check_aborts(try_nobody, "there is no such node");
+  check_aborts(pin_nobody, "firehose_remote_pin of");
   /* (Children of this process have no end of their own: what they may reach is checked before it is used.) */
   check_aborts(abort_long, "more than max_RemotePinSize");
   check_aborts(abort_without_args, "there is no remote_args_callback");

@@ -46,28 +46,6 @@ TEST(RemoteEnds, HandlesThatAreNoEndsAreAnswered) {
   }
 }
 
-TEST(RemoteEnds, WhatCannotBeAskedForIsRefusedAndStartsNothing) {
-  RemoteWorld world(exact());
-  hydrant_pin_t pin{};
-  const uintptr_t addr = world[1].arena.addr(0);
-  const auto ask = [&](uint32_t peer, uintptr_t at, size_t len, uint32_t access) {
-    return hydrant_remote_pin(world[0].end, peer, at, len, access, nullptr, &pin);
-  };
-  EXPECT_EQ(ask(0, addr, 1, 0), GASNET_ERR_BAD_ARG) << "this rank";
-  EXPECT_EQ(ask(2, addr, 1, 0), GASNET_ERR_BAD_ARG) << "no rank";
-  EXPECT_EQ(ask(UINT32_MAX, addr, 1, 0), GASNET_ERR_BAD_ARG);
-  EXPECT_EQ(ask(1, addr, 0, 0), GASNET_ERR_BAD_ARG) << "nothing";
-  EXPECT_EQ(ask(1, UINTPTR_MAX - 10, 100, 0), GASNET_ERR_BAD_ARG) << "wraps around";
-  EXPECT_EQ(ask(1, addr, 1, 16), GASNET_ERR_BAD_ARG) << "unknown right";
-  EXPECT_EQ(ask(1, addr, size_t{2} << 30, 0), GASNET_ERR_RESOURCE) << "longer than any";
-  const std::vector<std::byte> args(hydrant_remote_max_args(world[0].end) + 1);
-  hydrant_remote_call_t call{};
-  call.args = args.data();
-  call.args_len = args.size();
-  EXPECT_EQ(hydrant_remote_pin(world[0].end, 1, addr, 1, 0, &call, &pin), GASNET_ERR_BAD_ARG);
-  EXPECT_EQ(world.pending(), 0u);
-}
-
 // Two jobs in one process, over the same domain: what one is told is nothing to the other.
 TEST(RemoteEnds, SeveralEndsOfOneProcessKnowNothingOfEachOther) {
   RemoteWorld a(exact()), b(exact(3));
@@ -365,7 +343,8 @@ TEST(RemoteEnds, ArgumentsMayBeWrittenInPlace) {
     return room + 1;  // cut
   };
   hydrant_pin_t pin{};
-  ASSERT_EQ(hydrant_remote_pin(world[0].end, 1, world[1].arena.addr(3), 1, 0, &call, &pin),
+  ASSERT_EQ(hydrant_remote_pin(world[0].end, 1, world[1].arena.addr(3), 1, HYDRANT_REMOTE_READ,
+                               &call, &pin),
             GASNET_OK);
   EXPECT_LE(world.message(0).bytes.size(), 4096u);
   world.settle();

@@ -1,0 +1,146 @@
+// What the door of remote pins refuses, and that its texts say what was asked for and what the limit is.
+#include "tests/support/remote_world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <initializer_list>
+
+namespace hydrant::testing {
+namespace {
+
+RemoteWorld::Settings exact(uint32_t ranks = 2) {
+  RemoteWorld::Settings settings;
+  settings.ranks = ranks;
+  settings.options.merge_bytes = 1;
+  settings.options.stream_bytes = 1;
+  return settings;
+}
+
+::testing::AssertionResult says(std::initializer_list<const char*> words) {
+  for (const char* word : words) {
+    if (std::strstr(hydrant_error_text(), word) == nullptr)
+      return ::testing::AssertionFailure() << "no \"" << word << "\" in: " << hydrant_error_text();
+  }
+  return ::testing::AssertionSuccess();
+}
+
+TEST(RemoteRefusals, WhatCannotBeAskedForIsRefusedAndStartsNothing) {
+  constexpr uint32_t kRead = HYDRANT_REMOTE_READ;
+  RemoteWorld world(exact());
+  hydrant_pin_t pin{};
+  const uintptr_t addr = world[1].arena.addr(0);
+  const auto ask = [&](uint32_t peer, uintptr_t at, size_t len, uint32_t access) {
+    return hydrant_remote_pin(world[0].end, peer, at, len, access, nullptr, &pin);
+  };
+  EXPECT_EQ(ask(0, addr, 1, kRead), GASNET_ERR_BAD_ARG) << "this rank";
+  EXPECT_TRUE(says({"rank 0 of 2", "this process"}));
+  EXPECT_EQ(ask(2, addr, 1, kRead), GASNET_ERR_BAD_ARG) << "no rank";
+  EXPECT_TRUE(says({"no rank 2", "0 to 1", "this one is 0"}));
+  EXPECT_EQ(ask(UINT32_MAX, addr, 1, kRead), GASNET_ERR_BAD_ARG);
+  EXPECT_EQ(ask(1, addr, 0, kRead), GASNET_ERR_BAD_ARG) << "nothing";
+  EXPECT_EQ(ask(1, UINTPTR_MAX - 10, 100, kRead), GASNET_ERR_BAD_ARG) << "wraps around";
+  EXPECT_EQ(ask(1, addr, 1, kRead | 16), GASNET_ERR_BAD_ARG) << "unknown right";
+  EXPECT_EQ(ask(1, addr, size_t{2} << 30, kRead), GASNET_ERR_RESOURCE) << "longer than any";
+  const std::vector<std::byte> args(hydrant_remote_max_args(world[0].end) + 1);
+  hydrant_remote_call_t call{};
+  call.args = args.data();
+  call.args_len = args.size();
+  const auto ask_with = [&] {
+    return hydrant_remote_pin(world[0].end, 1, addr, 1, kRead, &call, &pin);
+  };
+  EXPECT_EQ(ask_with(), GASNET_ERR_BAD_ARG);
+  EXPECT_TRUE(says({"hydrant_remote_max_args"}));
+  call = {};
+  call.flags = HYDRANT_REMOTE_CALL | 8;
+  EXPECT_EQ(ask_with(), GASNET_ERR_BAD_ARG);
+  EXPECT_TRUE(says({"0x9", "HYDRANT_REMOTE_CALL*"}));
+  EXPECT_EQ(world.pending(), 0u);
+}
+
+// Rights that only the memory's own process can use, hit or miss.
+TEST(RemoteRefusals, RightsThatAreNoRemoteOnesAreRefused) {
+  RemoteWorld world(exact());
+  const uintptr_t addr = world[1].arena.addr(3);
+  RemoteResult cached;
+  remote_pin(world, 0, 1, addr, kPage, &cached, HYDRANT_ACCESS_ALL);
+  world.settle();
+  ASSERT_TRUE(cached.held());
+  for (const size_t page : {3, 5}) {
+    for (const uint32_t access : {uint32_t{HYDRANT_LOCAL_READ}, uint32_t{HYDRANT_LOCAL_WRITE}}) {
+      const uintptr_t at = world[1].arena.addr(page);
+      hydrant_pin_t pin{};
+      EXPECT_EQ(hydrant_remote_pin(world[0].end, 1, at, 8, access, nullptr, &pin),
+                GASNET_ERR_BAD_ARG);
+      EXPECT_TRUE(says({"HYDRANT_REMOTE_READ", "HYDRANT_REMOTE_WRITE"}));
+      EXPECT_EQ(pin.region, nullptr);
+      EXPECT_EQ(hydrant_pin_status(hydrant_try_remote_pin(world[0].end, 1, at, 8, access)),
+                GASNET_ERR_BAD_ARG);
+      EXPECT_EQ(hydrant_pin_status(hydrant_partial_remote_pin(world[0].end, 1, at, 8, access)),
+                GASNET_ERR_BAD_ARG);
+      EXPECT_EQ(hydrant_remote_prefetch(world[0].end, 1, at, 8, access), GASNET_ERR_BAD_ARG);
+    }
+  }
+  EXPECT_EQ(world.pending(), 0u);
+  hydrant_remote_release(cached.pin);
+}
+
+// What an end cannot be is said with the values that were given.
+TEST(RemoteRefusals, OptionsThatCannotWorkAreRefusedWithTheirValues) {
+  RemoteWorld world(exact(3));
+  const auto refused = [&](auto change, std::initializer_list<const char*> words) {
+    hydrant_messenger_t messenger{};
+    messenger.size = sizeof messenger;
+    messenger.max_message_bytes = 4096;
+    messenger.send = [](void*, uint32_t, uint32_t, void*, const void*, size_t) {
+      return GASNET_OK;
+    };
+    hydrant_remote_options_t options;
+    hydrant_remote_options_init(&options);
+    options.domain = world[0].domain;
+    options.rank = 1;
+    options.ranks = 3;
+    options.messenger = &messenger;
+    change(options, messenger);
+    hydrant_remote_t end = 4711;
+    EXPECT_EQ(hydrant_remote_create(&options, &end), GASNET_ERR_BAD_ARG);
+    EXPECT_EQ(end, 4711u);
+    EXPECT_TRUE(says(words));
+  };
+  refused([](auto& o, auto&) { o.size = 3; }, {"size is 3"});
+  refused([](auto& o, auto&) { o.messenger = nullptr; }, {"messenger is NULL"});
+  refused([](auto&, auto& m) { m.size = 5; }, {"size is 5"});
+  refused([](auto&, auto& m) { m.send = nullptr; }, {"send is NULL"});
+  refused([](auto&, auto& m) { m.max_message_bytes = 100; }, {"100", "512"});
+  refused([](auto& o, auto&) { o.rank = 3; }, {"rank = 3", "0 to 2"});
+  refused([](auto& o, auto&) { o.ranks = 0; }, {"ranks = 0", "65536"});
+  refused([](auto& o, auto&) { o.ranks = 65537; }, {"ranks = 65537", "65536"});
+  refused([](auto& o, auto&) { o.flags = 4; }, {"0x4"});
+  refused([](auto& o, auto&) { o.base_percent = 101; }, {"101"});
+  refused([](auto& o, auto&) { o.budget_bytes = 1; }, {"budget_bytes = 1", "4096"});
+  refused([](auto& o, auto&) { o.budget_bytes = kPage - 1; }, {"4095", "4096"});
+  // Enough for one peer, and split between two.
+  refused([](auto& o, auto&) { o.budget_bytes = kPage; }, {"50%", "2 peers", "4096"});
+  refused([](auto& o, auto&) { o.budget_bytes = 2 * kPage - 2, o.base_percent = 100; },
+          {"100%", "base_percent"});
+}
+
+TEST(RemoteRefusals, MessagesOfNoPeerSayWhoseTheyAre) {
+  RemoteWorld world(exact(3));
+  const uint64_t word = 0;
+  const auto deliver = [&](uint32_t from) {
+    return hydrant_remote_deliver(world[1].end, from, &word, sizeof word, nullptr);
+  };
+  EXPECT_EQ(deliver(9), GASNET_ERR_BAD_ARG);
+  EXPECT_TRUE(says({"no rank 9", "0 to 2", "this one is 1"}));
+  EXPECT_EQ(deliver(1), GASNET_ERR_BAD_ARG);
+  EXPECT_TRUE(says({"rank 1 of 3", "this process"}));
+  EXPECT_EQ(deliver(2), GASNET_ERR_BAD_ARG);
+  EXPECT_TRUE(says({"8 bytes from rank 2"}));
+  EXPECT_EQ(hydrant_remote_peer_gone(world[1].end, 1), GASNET_ERR_BAD_ARG);
+  EXPECT_EQ(hydrant_remote_peer_gone(world[1].end, 3), GASNET_ERR_BAD_ARG);
+  EXPECT_TRUE(says({"no rank 3"}));
+}
+
+}  // namespace
+}  // namespace hydrant::testing
