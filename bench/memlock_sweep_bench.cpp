@@ -20,7 +20,7 @@
 //         SIZE   of a use; mixed: 4 KiB to 1 MiB, equally likely on a log scale
 //         HOW    random: anywhere. hot: nine of ten uses in 4 MiB of the 64. sequential: one after another
 //         KIND   small, or huge: the kernel charges whole huge pages of 2 MiB
-// Counters: ours_mib_s, pool_mib_s, ratio = ours / pool; ours_usable_ns, pool_usable_ns, usable_ratio =
+// Counters: ours_gib_s, pool_gib_s, ratio = ours / pool; ours_usable_ns, pool_usable_ns, usable_ratio =
 // pool / ours: without the transfer, which a network card does by itself. The kernel's own transfer
 // copies, at the cost of the processor that asks, and what has just been copied into the pool's buffer
 // lies in its cache: to the pool the transfer is cheaper. The goal is 1 for the first, which the duel is
@@ -369,14 +369,14 @@ int serve() {
 
 // What one side did in one repetition, sample by sample.
 struct Sums {
-  std::vector<double> mib_s;
+  std::vector<double> gib_s;
   std::vector<double> usable_ns;  // per use
   std::vector<double> total_ns;   // likewise
   double uses = 0.0, copied = 0.0, registrations = 0.0, refused = 0.0, budget_kib = 0.0;
 
   void add(const Answer& answer) {
     const double ns = std::max(answer.usable_ns + answer.move_ns, 1.0);
-    mib_s.push_back(answer.bytes / static_cast<double>(kMiB) / (ns * 1e-9));
+    gib_s.push_back(answer.bytes / static_cast<double>(kGiB) / (ns * 1e-9));
     usable_ns.push_back(answer.usable_ns / std::max(answer.uses, 1.0));
     total_ns.push_back(ns / std::max(answer.uses, 1.0));
     uses += answer.uses;
@@ -398,8 +398,8 @@ double median_ratio(const std::vector<double>& above, const std::vector<double>&
 
 void report(benchmark::State& state, const Sums& ours, const Sums& pool) {
   const double uses = std::max(ours.uses, 1.0);
-  set_counter(state, "ours_mib_s", median(ours.mib_s));
-  set_counter(state, "pool_mib_s", median(pool.mib_s));
+  set_counter(state, "ours_gib_s", median(ours.gib_s));
+  set_counter(state, "pool_gib_s", median(pool.gib_s));
   set_counter(state, "ratio", median_ratio(pool.total_ns, ours.total_ns));
   set_counter(state, "ours_usable_ns", median(ours.usable_ns));
   set_counter(state, "pool_usable_ns", median(pool.usable_ns));

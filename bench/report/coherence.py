@@ -27,7 +27,7 @@ def memlock_rows(rows):
             verdicts.append(_at_least_one(ratio, quartiles(rows.values(name, key))[2]))
             facts.append({"what": f"{name}, {what}", "value": ratio, "goal": ">= 1 x copying",
                           "kept": verdicts[-1]})
-        body.append([label, *(f"{rows.median(name, key):.0f}" for key in ("ours_mib_s", "pool_mib_s")),
+        body.append([label, *(f"{rows.median(name, key):.2f}" for key in ("ours_gib_s", "pool_gib_s")),
                      f"{rows.median(name, 'ratio'):.2f}", verdicts[0],
                      *(duration(rows.median(name, key)) for key in ("ours_usable_ns", "pool_usable_ns")),
                      f"{rows.median(name, 'usable_ratio'):.2f}", verdicts[1],
@@ -36,7 +36,7 @@ def memlock_rows(rows):
     return body, facts
 
 
-MEMLOCK_HEADER = ["bytes, access, pages", "ours MiB/s", "pool MiB/s", "ratio", ">= 1", "ours, usable",
+MEMLOCK_HEADER = ["bytes, access, pages", "ours GiB/s", "pool GiB/s", "ratio", ">= 1", "ours, usable",
                   "pool, usable", "pool / ours", ">= 1", "copied", "registrations per use"]
 
 
@@ -51,7 +51,7 @@ def memlock(rows):
     text = [render(MEMLOCK_HEADER, body),
             "", "An ordinary user, 8 MiB of memlock, 64 MiB of memory: the cache, with what is 'not now' "
             "copied through pre-pinned buffers, against copying everything through them.",
-            "MiB/s of processor time with the transfer, which the kernel does by copying; 'usable' is what "
+            "GiB/s of processor time with the transfer, which the kernel does by copying; 'usable' is what "
             "it costs to make memory ready for a device and to give it back, which is all that a network "
             "card leaves to the processor.",
             f"Every byte was compared on arrival; rows with a failure: {len(failed)}."]

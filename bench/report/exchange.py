@@ -6,13 +6,13 @@ BULK_GOAL = 0.97     # of memcpy, 4 to 64 KiB, mapped memory
 MEBIBYTE_GOAL = 0.95  # of memcpy where 1 MiB is mapped, of the bare system call where it is not
 FORMS = ("nbi", "nb", "many")
 
-HEADER = ["row", "path", "ours", "GB/s", "floor", "x floor", "UCX", "x UCX"]
+HEADER = ["row", "path", "ours", "GiB/s", "floor", "x floor", "UCX", "x UCX"]
 
 
 def _cells(row):
     floor = [duration(row["floor_ns"]), f"{row['times_floor']:.2f}"] if "floor_ns" in row else ["-", "-"]
     ucx = [duration(row["ucx_ns"]), f"{row['times_ucx']:.2f}"] if "ucx_ns" in row else ["-", "-"]
-    return [row["name"].replace("_", " "), row["path"], duration(row["ns"]), f"{row['gb_per_s']:.2f}",
+    return [row["name"].replace("_", " "), row["path"], duration(row["ns"]), f"{row['gib_per_s']:.2f}",
             *floor, *ucx]
 
 

@@ -7,7 +7,7 @@ from matplotlib.ticker import FuncFormatter  # noqa: E402
 
 from report import remote  # noqa: E402
 from report.exchange import series  # noqa: E402
-from report.samples import quartiles, thread_counts  # noqa: E402
+from report.samples import gib_per_s, quartiles, thread_counts  # noqa: E402
 from report.tables import HIT_GOALS_NS, REGIONS  # noqa: E402
 
 OURS, OURS_2, PEER, FLOOR, OTHER = "#0b6e99", "#5fb0cf", "#c8553d", "#8a8a8a", "#d9a441"
@@ -129,14 +129,14 @@ def exchange(tables_of_jobs, path):
             colour, line = EXCHANGE_STYLES[label]
             sizes = [size for size, _ in points]
             column[0].plot(sizes, [ns for _, ns in points], color=colour, linestyle=line, label=label)
-            column[1].plot(sizes, [size / ns for size, ns in points], color=colour, linestyle=line)
+            column[1].plot(sizes, [gib_per_s(size, ns) for size, ns in points], color=colour, linestyle=line)
         column[0].set_title(direction)
         column[1].set_xlabel("bytes")
         for panel in column:
             panel.set_xscale("log", base=2)
             _style(panel)
     panels[0][0].set_ylabel("ns per operation (log)")
-    panels[1][0].set_ylabel("GB/s (log)")
+    panels[1][0].set_ylabel("GiB/s (log)")
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncol=4, frameon=False, fontsize=9)
     figure.suptitle("Blocking puts and gets between two ranks of a node", fontsize=13, fontweight="bold")
@@ -164,7 +164,7 @@ def firehose(tables_of_runs, path):
             for panel, size in zip(column, (8, 65536)):
                 points = remote.series(table, size, delay, way)
                 panel.plot([percent / 100 for percent, _ in points],
-                           [ns / 1000 if size == 8 else size / ns for _, ns in points], color=colour,
+                           [ns / 1000 if size == 8 else gib_per_s(size, ns) for _, ns in points], color=colour,
                            marker=marker, markersize=4.5, label=remote.NAMES[way], zorder=3)
         column[0].set_title(f"{delay:g} µs to the other side")
         column[1].set_xlabel("working set / budget")
@@ -175,7 +175,7 @@ def firehose(tables_of_runs, path):
             if not logarithmic:
                 panel.set_ylim(bottom=0)
     panels[0][0].set_ylabel("µs per put of 8 bytes (log without delay)")
-    panels[1][0].set_ylabel("GB/s, puts of 64 KiB")
+    panels[1][0].set_ylabel("GiB/s, puts of 64 KiB")
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncol=len(labels), frameon=False, fontsize=9)
     figure.suptitle("Random puts into a peer's memory: firehose and rendezvous", fontsize=13,

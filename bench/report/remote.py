@@ -1,5 +1,5 @@
 """Tables and plot of the report on puts by remote pins. Losing cells too."""
-from report.samples import duration
+from report.samples import duration, gib_per_s
 from report.tables import render
 
 WAYS = ("firehose", "rendezvous_unpin", "rendezvous_keep", "bounce", "pin_everything")
@@ -13,11 +13,11 @@ SHORT_DELAY = 2
 
 
 def _figure(cell, way):
-    """ns of 8 bytes, GB/s of larger puts."""
+    """ns of 8 bytes, GiB/s of larger puts."""
     found = cell["ways"][way]
     if "ns" not in found:
         return "refused"
-    return duration(found["ns"]) if cell["bytes"] == 8 else f"{cell['bytes'] / found['ns']:.2f}"
+    return duration(found["ns"]) if cell["bytes"] == 8 else f"{gib_per_s(cell['bytes'], found['ns']):.2f}"
 
 
 def _against(cell, key):
@@ -43,7 +43,7 @@ def _tables(table):
         for size in sorted({cell["bytes"] for cell in table["sweep"]}):
             body = [_line(cell) for cell in table["sweep"]
                     if cell["bytes"] == size and cell["pattern"] == pattern]
-            what = "8 bytes, one at a time: latency" if size == 8 else f"{size >> 10} KiB, 8 under way: GB/s"
+            what = "8 bytes, one at a time: latency" if size == 8 else f"{size >> 10} KiB, 8 under way: GiB/s"
             if body:
                 parts.append(f"{what}; places {pattern}.\n\n" + render(HEADER, body))
     return parts
@@ -56,7 +56,8 @@ def _kernels(table):
             body.append([row["kernel"], NAMES[row["way"]], row.get("refusal", "")] + [""] * 5)
             continue
         body.append([row["kernel"], NAMES[row["way"]], row["puts"], duration(row["ns"]),
-                     f"{row['times_firehose']:.2f}", f"{row['hit_rate']:.4f}", f"{row['messages']:.3f}",
+                     f"{row['times_firehose']:.2f}", f"{row['hit_rate']:.4f}" if "hit_rate" in row else "-",
+                     f"{row['messages']:.3f}",
                      f"{row['registrations']:.3f}"])
     return render(["kernel", "way", "puts", "a rank's time per put", "x firehose", "hits", "messages",
                    "registrations"], body)
@@ -113,7 +114,7 @@ def short(tables_of_runs):
                     cell["percent"] not in SHORT_PERCENTS:
                 continue
             ours = cell["ways"]["firehose"]
-            body.append(["8 B" if cell["bytes"] == 8 else "64 KiB, GB/s", f"{cell['percent']} %",
+            body.append(["8 B" if cell["bytes"] == 8 else "64 KiB, GiB/s", f"{cell['percent']} %",
                          *(_figure(cell, way) for way in WAYS),
                          f"{ours['hit_rate']:.3f}" if "ns" in ours else "-"])
     if not body:

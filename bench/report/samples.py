@@ -91,6 +91,11 @@ def thread_counts(rows):
     return sorted({int(name.rsplit(":", 1)[1]) for name in rows.samples if name.startswith("floor/empty/")})
 
 
+def gib_per_s(size, ns):
+    """The one unit of bandwidth of all reports."""
+    return size / ns * 1e9 / 2**30
+
+
 def duration(ns):
     """A time for people."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):

@@ -107,9 +107,9 @@ def _memlock(rows):
     body = [[cells[0], *cells[1:4], *cells[5:8], cells[9]] for cells in coherence.memlock_rows(rows)[0]
             if cells[1] != "skipped"]
     return _section("8 MiB of memlock, an ordinary user, a working set of 64 MiB, beside copying everything",
-                    ["bytes, access, pages", "MiB/s", "pool", "ratio", "usable", "pool", "pool / ours",
+                    ["bytes, access, pages", "GiB/s", "pool", "ratio", "usable", "pool", "pool / ours",
                      "copied"], body,
-                    "MiB/s with the transfer, by the kernel's copying; usable: without, as with a device.")
+                    "GiB/s with the transfer, by the kernel's copying; usable: without, as with a device.")
 
 
 def _invalidation(rows):

@@ -13,6 +13,7 @@ namespace hydrant::bench {
 
 constexpr size_t kKiB = 1024;
 constexpr size_t kMiB = 1024 * kKiB;
+constexpr size_t kGiB = 1024 * kMiB;  // bandwidths are printed in GiB/s
 constexpr size_t kHugePageBytes = 2 * kMiB;
 
 inline size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }

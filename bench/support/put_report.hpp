@@ -3,6 +3,7 @@
 
 #include "bench/support/bench_main.hpp"
 #include "bench/support/domain.hpp"
+#include "bench/support/memory.hpp"
 #include "bench/support/put_kernels.hpp"
 #include "bench/support/put_sweep.hpp"
 
@@ -41,9 +42,13 @@ inline const char* judge(const std::vector<double>& ratios, double goal) {
 inline Json describe(const PutCell& cell, size_t way) {
   const PutSamples& samples = cell.ways[way];
   if (!samples.refusal.empty()) return {{"refusal", samples.refusal}};
-  return {{"ns", median(samples.ns)},     {"samples_ns", samples.ns},
-          {"messages", samples.messages}, {"registrations", samples.registrations},
-          {"hit_rate", samples.hits},     {"bounced", samples.bounced}};
+  Json out = {{"ns", median(samples.ns)},
+              {"samples_ns", samples.ns},
+              {"messages", samples.messages},
+              {"registrations", samples.registrations},
+              {"bounced", samples.bounced}};
+  if (asks_a_cache(kAllPutWays[way])) out["hit_rate"] = samples.hits;
+  return out;
 }
 
 inline Json describe(const PutCell& cell) {
@@ -75,7 +80,7 @@ inline void print_verdict(const Json& cell, const char* key) {
 
 inline void print_heading(const PutCell& cell) {
   std::printf(
-      "\n%s, %s: %s\n", cell.bytes == 8 ? "Latency of 8 bytes, ns" : "Puts of 64 KiB, MiB/s",
+      "\n%s, %s: %s\n", cell.bytes == 8 ? "Latency of 8 bytes, ns" : "Puts of 64 KiB, GiB/s",
       cell.zipf ? "some places more often (zipf)" : "random places", "set / budget by delay");
   std::printf("%5s %5s | %9s %9s %9s %9s %9s | %13s %13s %13s | %5s %5s %5s\n", "set", "us",
               "firehose", "unpin", "keep", "bounce", "pin all", "x unpin >=1", "x keep >=1",
@@ -97,7 +102,8 @@ inline Json report_sweep(const std::vector<PutCell>& cells) {
       if (ns <= 0.0) {
         std::printf(" %9s", "refused");
       } else {
-        std::printf(" %9.0f", bytes == 8 ? ns : static_cast<double>(bytes) / kMiB * 1e9 / ns);
+        const double shown = bytes == 8 ? ns : static_cast<double>(bytes) / kGiB * 1e9 / ns;
+        std::printf(" %9.*f", bytes == 8 ? 0 : 2, shown);
       }
     }
     std::printf(" |");
@@ -142,12 +148,16 @@ inline Json report_kernels(const std::vector<KernelRow>& rows) {
                  {"samples_ns", row.ns},
                  {"times_firehose", median(ratios)},
                  {"messages", row.messages},
-                 {"registrations", row.registrations},
-                 {"hit_rate", row.hits}});
+                 {"registrations", row.registrations}});
+    char hits[16] = "-";
+    if (asks_a_cache(row.way)) {
+      line["hit_rate"] = row.hits;
+      std::snprintf(hits, sizeof hits, "%.4f", row.hits);
+    }
     out.push_back(line);
-    std::printf("%-8s %-17s %8zu %6zu | %9.0f %8.2f | %7.4f %6.3f %6.3f\n", row.name.c_str(),
+    std::printf("%-8s %-17s %8zu %6zu | %9.0f %8.2f | %7s %6.3f %6.3f\n", row.name.c_str(),
                 put_way_name(row.way), row.puts, row.put_bytes, median(row.ns), median(ratios),
-                row.hits, row.messages, row.registrations);
+                hits, row.messages, row.registrations);
   }
   return out;
 }

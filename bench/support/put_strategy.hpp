@@ -121,6 +121,10 @@ enum class PutWay {
   kPinEverything,  // once, without a budget
 };
 const char* put_way_name(PutWay way);
+// The others have no hits to count.
+constexpr bool asks_a_cache(PutWay way) {
+  return way == PutWay::kFirehose || way == PutWay::kRendezvousKeep;
+}
 std::unique_ptr<PutStrategy> make_put_strategy(PutWay way, const PutSetting& setting);
 std::unique_ptr<PutStrategy> make_firehose_strategy(const PutSetting& setting);
 

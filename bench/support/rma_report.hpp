@@ -58,18 +58,19 @@ inline nlohmann::json describe(const RmaResult& result) {
     return ratios;
   };
   const double ns = median(result.ns);
-  nlohmann::json out = {{"name", result.row.name()},
-                        {"memory", name_of(result.row.memory)},
-                        {"direction", result.row.is_put ? "put" : "get"},
-                        {"form", name_of(result.row.form)},
-                        {"bytes", result.row.bytes},
-                        {"batch", result.row.batch},
-                        {"path", result.path},
-                        {"ns", ns},
-                        {"best_ns", *std::min_element(result.ns.begin(), result.ns.end())},
-                        {"worst_ns", *std::max_element(result.ns.begin(), result.ns.end())},
-                        {"gb_per_s", static_cast<double>(result.row.bytes) / ns},
-                        {"samples_ns", result.ns}};
+  nlohmann::json out = {
+      {"name", result.row.name()},
+      {"memory", name_of(result.row.memory)},
+      {"direction", result.row.is_put ? "put" : "get"},
+      {"form", name_of(result.row.form)},
+      {"bytes", result.row.bytes},
+      {"batch", result.row.batch},
+      {"path", result.path},
+      {"ns", ns},
+      {"best_ns", *std::min_element(result.ns.begin(), result.ns.end())},
+      {"worst_ns", *std::max_element(result.ns.begin(), result.ns.end())},
+      {"gib_per_s", static_cast<double>(result.row.bytes) / double{1 << 30} * 1e9 / ns},
+      {"samples_ns", result.ns}};
   if (median(result.floor_ns) > 0) {
     out["floor_ns"] = median(result.floor_ns);
     out["floor_samples_ns"] = result.floor_ns;
@@ -100,13 +101,13 @@ inline void report_rma(const std::vector<RmaResult>& results, const RmaOptions& 
                         {"forced_path", forced != nullptr ? forced : "auto"},
                         {"rows", nlohmann::json::array()}};
   std::printf("2 ranks; ns per operation; HYDRANT_PATH: %s\n", forced != nullptr ? forced : "auto");
-  std::printf("%-32s %-11s %11s %7s %11s %6s %11s %6s\n", "row", "path", "ns", "GB/s", "floor ns",
+  std::printf("%-32s %-11s %11s %7s %11s %6s %11s %6s\n", "row", "path", "ns", "GiB/s", "floor ns",
               "x", "UCX ns", "x");
   for (const RmaResult& result : results) {
     const nlohmann::json line = describe(result);
     out["rows"].push_back(line);
     std::printf("%-32s %-11s %11.1f %7.2f", result.row.name().c_str(), result.path.c_str(),
-                line["ns"].get<double>(), line["gb_per_s"].get<double>());
+                line["ns"].get<double>(), line["gib_per_s"].get<double>());
     print_pair(line, "floor_ns", "times_floor");
     print_pair(line, "ucx_ns", "times_ucx");
     std::printf("\n");

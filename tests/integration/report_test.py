@@ -32,7 +32,7 @@ def first_pin(size, ours, bare):
 
 def memlock_row(ratio, usable_ratio, name="4096/access:random/pages:small"):
     return {"memlock/bytes:" + name: {
-        "ratio": ratio, "usable_ratio": usable_ratio, "ours_mib_s": 12345.6, "pool_mib_s": 12345.6,
+        "ratio": ratio, "usable_ratio": usable_ratio, "ours_gib_s": 12.056, "pool_gib_s": 12.056,
         "ours_usable_ns": 123456.0, "pool_usable_ns": 123456.0, "copied_percent": 99.9,
         "registrations_per_use": 0.123}}
 
