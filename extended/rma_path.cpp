@@ -42,7 +42,8 @@ void force(Paths& paths, std::string_view forced) noexcept {
   paths.maps_files = paths.maps_files && forced == "firehose";
   paths.mapped = false;
   if (forced == "cma") return;
-  paths.cma = false;
+  // A mapping comes before the kernel's copies in the table, a transport between pinned memory after them.
+  paths.cma = paths.cma && forced == "firehose" && !paths.pinned;
   if (forced == "firehose") return;
   paths.pinned = false;
   paths.bounce_first = forced == "bounce";

@@ -373,7 +373,8 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .unit = "",
      .default_text = "auto",
      .effect = "Puts and gets take this path wherever it can carry them, and the next one that can "
-               "where it cannot; for experiments and tests. am is am_medium or am_long by size.",
+               "where it cannot, in the order of put_get.md's table, which says what each value "
+               "does; for experiments and tests.",
      .choices = "auto|mapped|cma|firehose|direct|bounce|am|am_medium|am_long"},
     {.knob = Knob::kPutInMoveMax,
      .name = "HYDRANT_PUT_IN_MOVE_MAX",

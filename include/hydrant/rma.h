@@ -37,11 +37,12 @@ const char* hydrant_last_error_text(void);
 
 /* ---- paths ---- */
 typedef enum {
-  HYDRANT_PATH_SELF,     /* this process: a copy */
-  HYDRANT_PATH_INLINED,  /* mapped memory, stores or loads in the caller */
-  HYDRANT_PATH_MAPPED,   /* mapped memory, a copy */
-  HYDRANT_PATH_CMA,      /* the kernel copies between the processes */
-  HYDRANT_PATH_FIREHOSE, /* between pinned memory, of which the remote part was a firehose already */
+  HYDRANT_PATH_SELF,    /* this process: a copy */
+  HYDRANT_PATH_INLINED, /* mapped memory, stores or loads in the caller */
+  HYDRANT_PATH_MAPPED,  /* mapped memory, a copy */
+  HYDRANT_PATH_CMA,     /* the kernel copies between the processes */
+  /* Between pinned memory, of which the remote part was a firehose already; or an arena that is mapped. */
+  HYDRANT_PATH_FIREHOSE,
   /* It was not: the data travelled with the request for one, or came with its answer: in it, or for large
    * gets put by the target before it. */
   HYDRANT_PATH_IN_MOVE,
@@ -67,9 +68,10 @@ int hydrant_query_path(gex_Rank_t rank, hydrant_path_t path, hydrant_path_counts
 
 /* ---- firehoses ---- */
 
-/* Where puts and gets go between pinned memory, a firehose on [remote, remote+bytes) of `rank` is asked for
- * (one message, nobody waits), or what this process has of them is given back. Elsewhere, and where it cannot
- * be had now, nothing happens: these are hints.
+/* Where puts and gets go between pinned memory, and for shared arenas of the node's ranks, which are mapped:
+ * a firehose on [remote, remote+bytes) of `rank` is asked for (one message, nobody waits), or what this
+ * process has of them is given back. Elsewhere, and where it cannot be had now, nothing happens: these are
+ * hints.
  * Errors: GASNET_ERR_NOT_INIT; GASNET_ERR_BAD_ARG: no such rank, a range that wraps around;
  * HYDRANT_ERR_BROKEN: the rank is gone. Source: Hydrant. */
 int hydrant_prefetch(gex_Rank_t rank, const void* remote, size_t bytes);

@@ -38,9 +38,13 @@ class MappingJobs(unittest.TestCase):
         self.assertEqual(mapped, 0)
         self.assertEqual(self.counts(2, HYDRANT_PATH="am"), (0, 0))
 
-    def test_without_copies_by_the_kernel(self):
-        _, mapped = self.counts(2, HYDRANT_PATH="firehose")
+    def test_where_mappings_are_wanted_the_kernel_copies_the_rest(self):
+        cma, mapped = self.counts(2, HYDRANT_PATH="firehose")
         self.assertGreater(mapped, 0)
+        self.assertGreaterEqual(cma + mapped, 1024)  # the client's segment, too
+        cma, mapped = self.counts(2, "private", HYDRANT_PATH="firehose")
+        self.assertGreaterEqual(cma, 1024)
+        self.assertEqual(mapped, 0)
 
 
 if __name__ == "__main__":
