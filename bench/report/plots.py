@@ -164,8 +164,8 @@ def firehose(tables_of_runs, path):
             for panel, size in zip(column, (8, 65536)):
                 points = remote.series(table, size, delay, way)
                 panel.plot([percent / 100 for percent, _ in points],
-                           [ns / 1000 if size == 8 else gib_per_s(size, ns) for _, ns in points], color=colour,
-                           marker=marker, markersize=4.5, label=remote.NAMES[way], zorder=3)
+                           [ns / 1000 if size == 8 else gib_per_s(size, ns) for _, ns in points],
+                           color=colour, marker=marker, markersize=4.5, label=remote.NAMES[way], zorder=3)
         column[0].set_title(f"{delay:g} µs to the other side")
         column[1].set_xlabel("working set / budget")
         for panel in column:

@@ -165,7 +165,7 @@ typedef struct hydrant_registrar {
   int (*implicit_key)(void* user, uint32_t access, void* key);
   /* Optional: runs once in the child of a fork; async-signal-safe calls only. */
   void (*forget_in_child)(void* user);
-  /* Optional: runs when the domain is gone. Not where hydrant_domain_create() failed: `user` is yours then. */
+  /* Optional: runs when the domain is gone. Not where hydrant_domain_create() failed: then it stays yours. */
   void (*destroy)(void* user);
   /* Optional: a key that import_key wrote is used no more. */
   void (*drop_import)(void* user, const void* key);
@@ -247,9 +247,9 @@ static inline void hydrant_domain_options_init(hydrant_domain_options_t* options
 
 /* Creates a domain. FIREHOSE_* environment variables fill fields left at their default (docs/env_vars.md).
  * Errors: BAD_ARG; RESOURCE (memory, descriptors, too many domains: 64 at once); UNSUPPORTED (device
- * addresses, an unknown registrar, one that cannot work on this machine). On failure *domain is unchanged, and
- * a registrar or policy of your own is still yours, whatever failed: its destroy() has not run and will not
- * (in C++: domain_ended()).
+ * addresses, an unknown registrar, one that cannot work on this machine). On failure *domain is unchanged,
+ * and a registrar or policy of your own is still yours, whatever failed: its destroy() (in C++:
+ * domain_ended()) has not run and will not.
  * Cost: milliseconds. */
 HYDRANT_API int hydrant_domain_create(const hydrant_domain_options_t* options,
                                       hydrant_domain_t* domain);

@@ -104,8 +104,8 @@ typedef struct hydrant_remote_options {
   void* user;                           /* its first argument */
   uint32_t flags;                       /* HYDRANT_REMOTE_INLINE_* */
   /* As a target. */
-  /* Most that peers may keep pinned here, all of them; default half the domain's. Refused as BAD_ARG where it,
-   * or what any one peer can ever have of it, is less than the domain pins at least (granule, bucket). */
+  /* Most that peers may keep pinned here, all of them; default half the domain's. BAD_ARG where it, or what
+   * any one peer can ever have of it, is less than the domain pins at least (granule, bucket). */
   uint64_t budget_bytes;
   uint32_t max_firehoses; /* most at once; default the domain's regions */
   /* Of the budget so much is split evenly between the peers, and theirs for sure; the rest is lent to those
