@@ -8,6 +8,10 @@ libraries that those need, and nothing else of this machine. PROGRAM without a s
 guest (sh, for example). The program's output and errors come out together. Nothing is kept: the guest's
 files are in its memory.
 
+With --peer there is a second guest, guest 1, with the same files and settings, joined with guest 0 by two
+Ethernet links (eth0 and eth1; --setup gives them addresses: it and the commands see $guest, 0 or 1). What it
+writes is shown with "guest 1: " before it. It is ended when guest 0 has ended.
+
 Exit status: the program's, except that its 77 is made 1, because nothing that a guest lacks is a reason to
 skip; 77 no QEMU, busybox or kernel here, 124 the deadline, 125 the guest itself failed.
 """
@@ -28,6 +32,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 KERNEL_FOLDER = HERE.parent.parent / "build" / "guest"
 # For the ports that machine.py listens to, and random numbers.
 MODULES = ["virtio_pci", "virtio_console", "virtio_rng"]
+LINK_MODULES = ["virtio_net"]
 USERS = {"root": 0, "user": 1000}
 CONSOLE_LINES = 30
 
@@ -42,6 +47,10 @@ def parse_arguments():
     parser.add_argument("--setup", metavar="FILE",
                         help="shell commands that root's shell reads before, devices for example")
     parser.add_argument("--environment", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--peer", metavar="COMMAND",
+                        help="a second guest, where root's shell reads this while PROGRAM runs in the first")
+    parser.add_argument("--peer-may-end", action="store_true",
+                        help="the second guest may end before the first, which is a failure otherwise")
     parser.add_argument("--huge-pages", type=int, default=0, metavar="N", help="reserve so many of 2 MiB")
     parser.add_argument("--processors", type=int, default=2)
     parser.add_argument("--memory", default="2G")
@@ -61,10 +70,10 @@ def build_initramfs(options, chosen):
     files.add("/bin/busybox", pathlib.Path(busybox).read_bytes(), executable=True)
     files.add_link("/bin/sh", "busybox")
     files.add("/init", (HERE / "init").read_bytes(), executable=True)
-    files.add("/etc/passwd", "".join(f"{name}:x:{number}:{number}::/tmp:/bin/sh\n"
+    files.add("/etc/passwd", "".join(f"{name}::{number}:{number}::/tmp:/bin/sh\n"
                                      for name, number in USERS.items()).encode())
     files.add("/etc/group", "".join(f"{name}:x:{number}:\n" for name, number in USERS.items()).encode())
-    modules = chosen.modules(MODULES + options.module)
+    modules = chosen.modules(MODULES + (LINK_MODULES if options.peer else []) + options.module)
     for module in modules:
         files.add(f"/job/{module.name}", module.read_bytes())
     files.add("/job/modules", "".join(f"/job/{module.name}\n" for module in modules).encode())
@@ -78,6 +87,8 @@ def build_initramfs(options, chosen):
 
 
 def add_job(files, options):
+    if options.peer:
+        files.add("/job/peer", f"{options.peer}\n".encode())
     settings = {"memlock_kib": options.memlock, "user": options.user, "huge_pages": options.huge_pages,
                 "seconds": options.seconds}
     files.add("/job/settings", "".join(f"{name}={shlex.quote(str(value))}\n"
@@ -89,22 +100,42 @@ def add_job(files, options):
     files.add("/job/command", f"{exports}exec {shlex.join(program)}\n".encode())
 
 
-def show(data):
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+class Screen:
+    """Shows what guests write: that of guest 0 as it comes, that of another in lines that say whose they are."""
+
+    def __init__(self):
+        self._begun = b""
+
+    def show(self, guest, data):
+        if guest != 0:
+            *lines, self._begun = (self._begun + data).split(b"\n")
+            data = b"".join(b"guest %d: %s\n" % (guest, line) for line in lines)
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
 
-def judge(end, options):
+def show_console(guest, what, end):
+    lines = end.console.splitlines()[-CONSOLE_LINES:]
+    print("\n".join([f"guest {guest}: {what}; the last lines of its console:", *lines]), file=sys.stderr)
+
+
+def judge(run, options):
     """The exit status of this program, with what there is to say about it."""
-    if end.status is None:
-        what = f"killed after {options.seconds} s" if end.timed_out else "it ended without an exit status"
-        print(f"guest: {what}; the last lines of its console:", file=sys.stderr)
-        print("\n".join(end.console.splitlines()[-CONSOLE_LINES:]), file=sys.stderr)
-        return TIMED_OUT if end.timed_out else BROKEN
-    if end.status == SKIPPED:
+    first = run.ends[0]
+    for guest, end in enumerate(run.ends[1:], 1):
+        if end.is_own and not options.peer_may_end:
+            show_console(guest, f"it ended before guest 0, exit status {end.status}", end)
+            return BROKEN
+        if first.status != 0 and end.console:
+            show_console(guest, "it was ended when guest 0 was", end)
+    if first.status is None:
+        what = f"killed after {options.seconds} s" if run.timed_out else "it ended without an exit status"
+        show_console(0, what, first)
+        return TIMED_OUT if run.timed_out else BROKEN
+    if first.status == SKIPPED:
         print("guest: the program was skipped, which is a failure here", file=sys.stderr)
         return 1
-    return end.status
+    return first.status
 
 
 def main():
@@ -119,12 +150,13 @@ def main():
     except kernel.NoKernel as error:
         print(f"skipped: {error}")
         return SKIPPED
-    end = machine.run(chosen.unpacked_image(), build_initramfs(options, chosen),
+    run = machine.run(chosen.unpacked_image(), build_initramfs(options, chosen),
+                      guests=2 if options.peer else 1, may_end=options.peer_may_end,
                       processors=options.processors, memory=options.memory, seconds=options.seconds,
-                      on_output=show)
-    print(f"guest: kernel {chosen.version}, {end.seconds:.1f} s, {end.processor_seconds:.1f} s of processor "
-          f"time, exit status {end.status}", flush=True)
-    return judge(end, options)
+                      on_output=Screen().show)
+    print(f"guest: kernel {chosen.version}, {run.seconds:.1f} s, {run.processor_seconds:.1f} s of processor "
+          f"time, exit status {run.ends[0].status}", flush=True)
+    return judge(run, options)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
-"""One run of an emulated machine: started, listened to, and gone at its deadline at the latest.
+"""One run of an emulated machine, or of two: started, listened to, and gone at its deadline at the latest.
 
 Nothing is left behind, not even when this process is killed: the kernel kills QEMU when its parent dies, and
 what QEMU reads and writes are descriptors, never files.
 """
 import contextlib
 import dataclasses
+import functools
 import os
 import resource
 import select
+import socket
 import subprocess
 import time
 
@@ -21,65 +23,125 @@ KERNEL_LINE = ("console=ttyS0 quiet panic=-1 rdinit=/init nokaslr mitigations=of
                "random.trust_cpu=on clocksource=acpi_pm no_timer_check")
 
 
+# What a guest has for cards where there are two: their order is that of the slots, eth0 first.
+LINKS = 2
+
+
 @dataclasses.dataclass
 class End:
-    """How a run ended; status is None if the guest has not said one."""
+    """How a guest ended; status is None if it has not said one, is_own if nobody ended it from outside."""
     status: int | None
-    timed_out: bool
+    is_own: bool
     console: str
+
+
+@dataclasses.dataclass
+class Run:
+    """Of all guests; the deadline was that of the first."""
+    ends: list[End]
+    timed_out: bool
     seconds: float
     processor_seconds: float
 
 
-def run(kernel_image, initramfs, *, processors, memory, seconds, on_output):
-    """Boots, and waits until the machine is off or the time over. on_output gets the program's bytes."""
-    with contextlib.ExitStack() as stack:
-        kernel_fd, initramfs_fd = (memory_file(stack, data) for data in (kernel_image, initramfs))
-        console_fd, status_fd = memory_file(stack), memory_file(stack)
-        paths = {fd: f"/proc/self/fd/{fd}" for fd in (kernel_fd, initramfs_fd, console_fd, status_fd)}
+class Machine:
+    """One guest, which runs from the start. `guest` is what its init gets as $guest; `links` are descriptors
+    of datagram sockets, one for each Ethernet card, whose other ends are the other guest's."""
+
+    def __init__(self, stack, kernel_fd, initramfs_fd, *, guest, links, processors, memory, on_output):
+        self._console_fd, self._status_fd = memory_file(stack), memory_file(stack)
+        self._on_output = on_output
+        paths = {fd: f"/proc/self/fd/{fd}"
+                 for fd in (kernel_fd, initramfs_fd, self._console_fd, self._status_fd)}
         command = [
             "setpriv", "--pdeathsig", "KILL", QEMU, "-nodefaults", "-no-user-config", "-no-reboot",
             "-display", "none", "-M", "q35,sata=off,smbus=off,usb=off,hpet=off", "-cpu", "max",
             # Emulated even where /dev/kvm is: timings unlike this machine's own are what a guest is for.
             "-accel", "tcg,thread=multi", "-smp", str(processors), "-m", memory,
-            "-kernel", paths[kernel_fd], "-initrd", paths[initramfs_fd], "-append", KERNEL_LINE,
-            "-chardev", f"file,id=console,path={paths[console_fd]},append=on", "-serial", "chardev:console",
+            "-kernel", paths[kernel_fd], "-initrd", paths[initramfs_fd],
+            "-append", f"{KERNEL_LINE} guest={guest}",
+            "-chardev", f"file,id=console,path={paths[self._console_fd]},append=on",
+            "-serial", "chardev:console",
             "-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
             # By its path: QEMU takes a stdio without input for one that nobody listens to.
             "-chardev", "file,id=output,path=/proc/self/fd/1,append=on",
             "-device", f"virtserialport,chardev=output,name={OUTPUT_PORT}",
-            "-chardev", f"file,id=status,path={paths[status_fd]},append=on",
+            "-chardev", f"file,id=status,path={paths[self._status_fd]},append=on",
             "-device", f"virtserialport,chardev=status,name={STATUS_PORT}"]
-        started = time.monotonic()
-        process = stack.enter_context(subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console_fd,
-            pass_fds=list(paths)))
-        try:
-            timed_out = not listen(process, started + seconds, on_output)
-        finally:
-            process.kill()
-            process.wait()
+        for card, fd in enumerate(links):
+            command += ["-netdev", f"dgram,id=link{card},local.type=fd,local.str={fd}", "-device",
+                        f"virtio-net-pci,netdev=link{card},romfile=,mac=52:54:00:00:{card:02x}:{guest:02x}"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._console_fd,
+            pass_fds=[*paths, *links])
+        stack.callback(self._process.stdout.close)
+        stack.callback(self.end)
+        self.pipe = self._process.stdout.fileno()
+        self.ended_itself = False
+
+    def listen(self):
+        """Passes on what has come; False if there is nothing more to come, because it is ending."""
+        data = os.read(self.pipe, 65536)
+        if data:
+            self._on_output(data)
+        return bool(data)
+
+    def wait(self, seconds):
+        """Until it is off; False if it is not by then."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(1, seconds))
+            self.ended_itself = True
+        return self.ended_itself
+
+    def end(self):
+        self._process.kill()
+        self._process.wait()
+
+    def how_it_ended(self):
+        status = contents(self._status_fd).strip()
+        return End(int(status) if status.isdigit() else None, self.ended_itself,
+                   contents(self._console_fd).decode(errors="replace"))
+
+
+def run(kernel_image, initramfs, *, guests, may_end, processors, memory, seconds, on_output):
+    """Boots one guest, or two with Ethernet links between them, and waits until the first is off or the time
+    over; then the other one is ended. If that one is off before, so is the first, unless it may end. on_output
+    gets a guest's number and bytes that it has written."""
+    started = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        kernel_fd, initramfs_fd = (memory_file(stack, data) for data in (kernel_image, initramfs))
+        links = [[] for _ in range(guests)]
+        if guests == 2:
+            for _ in range(LINKS):
+                # Frames are datagrams between two sockets without a name: nothing is in the file system.
+                for end, of_guest in zip(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM), links):
+                    stack.enter_context(end)
+                    of_guest.append(end.fileno())
+        machines = [Machine(stack, kernel_fd, initramfs_fd, guest=guest, links=links[guest],
+                            processors=processors, memory=memory,
+                            on_output=functools.partial(on_output, guest))
+                    for guest in range(guests)]
+        timed_out = not listen(machines, started + seconds, may_end)
+        for machine in machines:
+            machine.end()
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        status = contents(status_fd).strip()
-        return End(int(status) if status.isdigit() else None, timed_out,
-                   contents(console_fd).decode(errors="replace"), time.monotonic() - started,
-                   used.ru_utime + used.ru_stime)
+        return Run([machine.how_it_ended() for machine in machines], timed_out,
+                   time.monotonic() - started, used.ru_utime + used.ru_stime)
 
 
-def listen(process, deadline, on_output):
-    """Passes on what the process writes until it ends; False at the deadline."""
-    pipe = process.stdout.fileno()
+def listen(machines, deadline, may_end):
+    """Passes on what the machines write until the first is off, or one that must not; False at the deadline."""
+    listened_to = {machine.pipe: machine for machine in machines}
     while (left := deadline - time.monotonic()) > 0:
-        if not select.select([pipe], [], [], left)[0]:
-            break
-        data = os.read(pipe, 65536)
-        if not data:
+        for pipe in select.select(list(listened_to), [], [], left)[0]:
+            machine = listened_to[pipe]
+            if machine.listen():
+                continue
             # It has closed its output, and so is ending.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(1, deadline - time.monotonic()))
-                return True
-            break
-        on_output(data)
+            is_off = machine.wait(deadline - time.monotonic())
+            if machine is machines[0] or not may_end:
+                return is_off
+            del listened_to[pipe]
     return False
 
 
