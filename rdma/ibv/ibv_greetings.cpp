@@ -196,9 +196,11 @@ void IbvTransport::repeat_greetings(uint64_t now) noexcept {
     Peer& peer = **link;
     bool is_over = peer.state.load(std::memory_order_acquire) != Peer::State::kConnecting;
     if (!is_over && now >= peer.gives_up_ns) {
-      log_warning("rank %u has not answered for %llu ms: %s port %u, its queue for greetings %u",
-                  peer.rank, static_cast<unsigned long long>(options_.connect_ns / 1'000'000),
-                  port_.name, port_.number, peer.card.address.datagram_queue);
+      log_warning(
+          "rank %u at %s has not answered for %llu ms: %s port %u, its queue for greetings %u",
+          peer.rank, text_of(peer.card.address).text,
+          static_cast<unsigned long long>(options_.connect_ns / 1'000'000), port_.name,
+          port_.number, peer.card.address.datagram_queue);
       lose(peer, "it has not answered when it was to be connected");
       is_over = true;
     }

@@ -88,8 +88,9 @@ struct Peer {
   std::atomic<bool> is_shut{
       false};  // its queue pair takes nothing any more: to be lost by the next poll
 
+  Card card;  // constant once the peer is published
+
   // ---- connection: under the transport's contact lock ----
-  Card card;
   AddressHandle address;
   uint32_t first_sequence = 0;  // of ours
   bool heard = false;           // its queue pair is known, ours can receive

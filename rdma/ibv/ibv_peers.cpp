@@ -264,8 +264,8 @@ void IbvTransport::lose_all(const char* reason) noexcept {
 }
 
 Status IbvTransport::why_lost(const Peer& peer) const noexcept {
-  return fail(Status::kBroken, "rank %u is gone: %s", peer.rank,
-              peer.reason.load(std::memory_order_relaxed));
+  return fail(Status::kBroken, "rank %u is gone: %s (its address was %s)", peer.rank,
+              peer.reason.load(std::memory_order_relaxed), text_of(peer.card.address).text);
 }
 
 void IbvTransport::bury(Rank rank) noexcept {

@@ -80,8 +80,9 @@ uint32_t IbvTransport::finish_sends(const ibv_wc& completion) noexcept {
   if (is_first_error) [[unlikely]] {
     const char* text = ibv_wc_status_str(completion.status);
     if (peer.state.load(std::memory_order_acquire) != Peer::State::kLost)
-      log_warning("%s port %u: what was sent to rank %u has failed: %s (%#x)", port_.name,
-                  port_.number, peer.rank, text, completion.vendor_err);
+      log_warning("%s port %u: what was sent to rank %u at %s has failed: %s (%#x)", port_.name,
+                  port_.number, peer.rank, text_of(peer.card.address).text, text,
+                  completion.vendor_err);
     lose(peer, text);
   }
   return tell(finished);

@@ -10,6 +10,9 @@
 //                                          48  the sender's card (64)
 #include "rdma/ibv/ibv_wire.hpp"
 
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cstdio>
 #include <cstring>
 
 namespace hydrant::ibv {
@@ -72,6 +75,20 @@ Status read_frame(Reader& reader, const char* what, uint32_t magic, uint16_t* la
 }
 
 }  // namespace
+
+AddressText text_of(const Address& address) noexcept {
+  constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  AddressText made;
+  const uint8_t* gid = address.gid.raw;
+  if (address.is_ethernet == 0) {
+    std::snprintf(made.text, sizeof made.text, "LID %u", address.lid);
+  } else if (std::equal(std::begin(kMapped), std::end(kMapped), gid)) {
+    (void)inet_ntop(AF_INET, gid + sizeof kMapped, made.text, sizeof made.text);
+  } else {
+    (void)inet_ntop(AF_INET6, gid, made.text, sizeof made.text);
+  }
+  return made;
+}
 
 void encode_card(const Card& card, std::byte* out) noexcept {
   Writer writer(out);

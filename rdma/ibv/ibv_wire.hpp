@@ -37,6 +37,12 @@ struct Address {
   ibv_gid gid = {};
 };
 
+// What people call it: 10.78.0.2, another GID as an IPv6 address, or LID 5.
+struct AddressText {
+  char text[48] = "";
+};
+AddressText text_of(const Address& address) noexcept;
+
 struct Card {
   Address address;
   Geometry geometry;

@@ -144,6 +144,7 @@ TEST_F(IbvFailures, APeerThatIsGoneIsBrokenForAllThatIsUnderWay) {
   }
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(), HasSubstr("rank 1 is gone: transport retry counter exceeded"));
+  EXPECT_THAT(last_error_text(), HasSubstr("its address was"));
   EXPECT_EQ(world[0].transport->counts().lost, 1U);
   // Its cells are back.
   Cell cell;

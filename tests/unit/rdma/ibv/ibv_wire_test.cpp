@@ -101,6 +101,19 @@ TEST(IbvWire, WhatCannotBeIsRefused) {
   EXPECT_EQ(read.address.nonce, 0U) << "unchanged on failure";
 }
 
+TEST(IbvWire, AddressesAreCalledWhatPeopleCallThem) {
+  Address address;
+  address.lid = 5;
+  EXPECT_STREQ(text_of(address).text, "LID 5");
+  address.is_ethernet = 1;
+  const uint8_t four[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 78, 0, 2};
+  std::memcpy(address.gid.raw, four, sizeof four);
+  EXPECT_STREQ(text_of(address).text, "10.78.0.2");
+  const uint8_t six[16] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x12, 0x34, 0, 0, 0, 0, 0, 0xff};
+  std::memcpy(address.gid.raw, six, sizeof six);
+  EXPECT_STREQ(text_of(address).text, "fe80::1234:0:0:ff");
+}
+
 // Any bytes: a status, never anything else; and what is accepted is written again as it was read.
 TEST(IbvWire, AnyBytesAreDecodedOrRefused) {
   std::mt19937 random(1);
