@@ -23,7 +23,7 @@ DeviceCounters read_device_counters() {
   const timespec ticks{0, 20'000'000};
   nanosleep(&ticks, nullptr);
   return {counter("sent_pkts"), counter("rcvd_rnr_err") + counter("send_rnr_err"),
-          counter("rdma_sends")};
+          counter("rdma_sends"), counter("completer_retry_err")};
 }
 
 }  // namespace hydrant::testing

@@ -4,6 +4,7 @@
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/verbs/device_counters.hpp"
 #include "tests/verbs/forked_job.hpp"
+#include "tests/verbs/rank_process.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,63 +20,30 @@ using ::testing::AllOf;
 using testing::DeviceCounters;
 using testing::ForkedBootstrap;
 using ::testing::HasSubstr;
-using testing::Inbox;
+using testing::kLongSeconds;
 using testing::PinnedMemory;
 using testing::read_device_counters;
 using testing::run_ranks;
 using testing::SharedJob;
 using testing::Told;
 
-constexpr double kLong = 40;
-
 // One process's end.
-struct Here {
+struct Here : testing::RankProcess {
   Here(SharedJob& shared, Rank rank, Rank size, uint64_t probe_ns) : bootstrap(shared, rank, size) {
     IbvTransport::Options options;
     options.single_threaded = true;
     options.probe_ns = probe_ns;
-    if (IbvTransport::open(bootstrap, options, &transport) != Status::kOk ||
-        bootstrap.fence(testing::in_seconds(kLong)) != Status::kOk) {
-      std::printf("rank %u does not start: %s\n", rank, last_error_text());
-      transport.reset();
-    }
+    open(bootstrap, options);
   }
-  template <typename Holds>
-  bool until(Holds holds) {
-    const uint64_t deadline = testing::in_seconds(kLong);
-    while (!holds()) {
-      if (now_ns() > deadline) return false;
-      if (transport->poll(inbox, 16, false) == 0) sched_yield();
-    }
-    return true;
-  }
+  ~Here() { transport.reset(); }  // before what it asks at first contact
+  // The value, and 4 KiB of it in a cell.
   Status send(Rank to, Lane lane, uint64_t value, bool has_cell) {
-    Status status = Status::kNotReady;
-    (void)until([&] {
-      Cell cell;
-      if (has_cell && (status = transport->take_cell(to, lane, 4096, &cell)) != Status::kOk)
-        return status != Status::kNotReady;
-      Outgoing room;
-      status = transport->reserve(to, lane, sizeof value, &room);
-      if (status != Status::kOk) {
-        if (has_cell) transport->drop_cell(to, lane, cell);
-        return status != Status::kNotReady;
-      }
-      std::memcpy(room.head, &value, sizeof value);
-      if (has_cell) {
-        std::memset(cell.data, static_cast<int>(value), 4096);
-        transport->commit_with_cell(room, 2, cell, 4096);
-      } else {
-        transport->commit(room, 1);
-      }
-      return true;
-    });
-    return status;
+    const std::string_view head(reinterpret_cast<const char*>(&value), sizeof value);
+    const std::string payload(has_cell ? 4096 : 0, static_cast<char>(value));
+    return RankProcess::send(to, lane, has_cell ? 2 : 1, head, payload);
   }
 
   ForkedBootstrap bootstrap;
-  std::unique_ptr<IbvTransport> transport;
-  Inbox inbox;
 };
 
 TEST(VerbsProcesses, AllTalkToAllAndPutIntoEachOthersMemory) {
@@ -145,7 +113,7 @@ TEST(VerbsProcesses, AllTalkToAllAndPutIntoEachOthersMemory) {
     if (!here.until([&] { return told.times != 0 && word() != 0; })) return 9;
     if (told.status != Status::kOk || word() != (rank + kRanks - 1) % kRanks + 100) return 10;
     // Nobody goes while others still need him.
-    here.transport->flush(testing::in_seconds(kLong));
+    here.transport->flush(testing::in_seconds(kLongSeconds));
     shared.slots[rank].words[6].store(1);
     return here.until([&] {
       uint64_t ready = 0;
@@ -182,7 +150,7 @@ TEST(VerbsProcesses, WhoIsKilledIsFoundByTheOthers) {
     // The two that are left go on.
     if (here.send(2 - rank, Lane::kRequest, 3, true) != Status::kOk) return 8;
     if (!here.until([&] { return here.inbox.count == 2; })) return 9;
-    here.transport->flush(testing::in_seconds(kLong));
+    here.transport->flush(testing::in_seconds(kLongSeconds));
     shared.slots[rank].words[1].store(1);
     return here.until([&] { return shared.slots[2 - rank].words[1].load() == 1; }) ? 0 : 10;
   });
@@ -217,7 +185,7 @@ TEST(VerbsProcesses, WhoIsStoppedForSecondsIsNotDead) {
     for (; sent < 100; ++sent) {
       if (here.send(1, Lane::kRequest, sent, false) != Status::kOk) return 8;
     }
-    here.transport->flush(testing::in_seconds(kLong));
+    here.transport->flush(testing::in_seconds(kLongSeconds));
     return 0;
   });
   for (const int end : ends) EXPECT_EQ(end, 0);

@@ -1,0 +1,147 @@
+// Ranks on two machines whose link loses, delays, reorders, repeats or breaks packets, or is cut; and a rank that is
+// stopped. Nothing here counts on chance alone: what netem has dropped is asked for.
+#include "tests/verbs/pair/link_faults.hpp"
+#include "tests/verbs/pair/pair_job.hpp"
+
+#include <gmock/gmock.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::kLongSeconds;
+using testing::LinkFaults;
+using testing::PairJob;
+
+// Half a second, docs/verbs.md; less what a late timer may take.
+constexpr unsigned kRetryMs = 350;
+
+class PairFaults : public PairJob {
+ protected:
+  // Connected first: how greetings get lost is PairTalk's.
+  void talk_over(const char* what, uint32_t count) {
+    ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
+    ASSERT_TRUE(meet());
+    faults_.set(what);
+    EXPECT_EQ(exchange(count), Status::kOk) << last_error_text();
+    EXPECT_EQ(wrong(), "");
+    EXPECT_EQ(process.transport->counts().lost, 0U);
+    ASSERT_TRUE(meet());
+  }
+  std::string other_address() const { return self() == 0 ? "10.78.0.2" : "10.78.0.1"; }
+  void expect_lost() {
+    EXPECT_EQ(process.transport->counts().lost, 1U);
+    EXPECT_EQ(process.send(other(), Lane::kRequest, 2, "12345678"), Status::kBroken);
+    EXPECT_THAT(last_error_text(), AllOf(HasSubstr("rank " + std::to_string(other()) + " is gone"),
+                                         HasSubstr(other_address())));
+  }
+
+  LinkFaults faults_;
+};
+
+TEST_F(PairFaults, OneInAHundredLost) {
+  talk_over("loss 1%", 200);
+  EXPECT_GT(faults_.dropped(), 0U);
+}
+
+TEST_F(PairFaults, OneInTwentyLost) {
+  talk_over("loss 5%", 200);
+  EXPECT_GT(faults_.dropped(), 0U);
+}
+
+TEST_F(PairFaults, Reordered) { talk_over("delay 5ms reorder 90% 50%", 100); }
+
+TEST_F(PairFaults, Delayed) { talk_over("delay 10ms 2ms", 60); }
+
+TEST_F(PairFaults, Repeated) { talk_over("duplicate 10%", 200); }
+
+TEST_F(PairFaults, Damaged) { talk_over("corrupt 2%", 200); }
+
+TEST_F(PairFaults, CutForLessThanTheRetries) {
+  ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
+  ASSERT_TRUE(meet());
+  const Status status = exchange(300, [&](uint32_t i) {
+    if (self() == 0 && i == 50) faults_.cut_for_ms(100);
+  });
+  ASSERT_TRUE(meet());
+  unsigned lasted = 0;
+  if (self() == 0) {
+    lasted = faults_.wait_for_cut();
+    EXPECT_GT(faults_.dropped(), 0U);
+    if (lasted > kRetryMs) std::printf("this machine is slow: the cut took %u ms\n", lasted);
+  }
+  // Rank 1 does not know how long it was: rank 0 speaks for both.
+  if (status == Status::kBroken && (self() == 1 || lasted > kRetryMs)) return;
+  EXPECT_EQ(status, Status::kOk) << last_error_text();
+  EXPECT_EQ(wrong(), "");
+}
+
+TEST_F(PairFaults, CutForMoreThanTheRetries) {
+  ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
+  ASSERT_TRUE(meet());
+  const Status status = exchange(20'000, [&](uint32_t i) {
+    if (i == 50) faults_.set("loss 100%");
+  });
+  EXPECT_EQ(status, Status::kBroken);
+  EXPECT_EQ(wrong(), "");
+  expect_lost();
+  // The link is back, and the peer stays lost.
+  ASSERT_TRUE(meet());
+  EXPECT_GT(faults_.dropped(), 0U);
+  faults_.remove();
+  ASSERT_TRUE(meet());
+  expect_lost();
+}
+
+// Who has nothing to send finds it out as well.
+TEST_F(PairFaults, CutWhileNothingGoes) {
+  ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
+  ASSERT_TRUE(meet());
+  faults_.set("loss 100%");
+  EXPECT_TRUE(process.until([&] { return process.transport->counts().lost != 0; }));
+  EXPECT_GT(process.transport->counts().probes, 0U);
+  expect_lost();
+  EXPECT_TRUE(meet());
+}
+
+TEST_F(PairFaults, StoppedForSeconds) {
+  ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
+  ASSERT_TRUE(meet());
+  const uint64_t probes = process.transport->counts().probes;
+  const Status status = exchange(200, [&](uint32_t i) {
+    if (self() != 1 || i != 50) return;
+    const std::string wake = "(sleep 5; kill -CONT " + std::to_string(getpid()) + ") &";
+    ASSERT_EQ(std::system(wake.c_str()), 0);
+    raise(SIGSTOP);
+  });
+  EXPECT_EQ(status, Status::kOk) << last_error_text();
+  EXPECT_EQ(wrong(), "");
+  EXPECT_EQ(process.transport->counts().lost, 0U);
+  if (self() == 0) {
+    EXPECT_GT(process.transport->counts().probes, probes);
+  }
+  EXPECT_TRUE(meet());
+}
+
+// Run by itself, because a machine is gone afterwards (tests/verbs/pair/power_off).
+using PairPowerOff = PairFaults;
+
+TEST_F(PairPowerOff, WhoIsLeftSaysWhoIsGone) {
+  ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
+  ASSERT_TRUE(meet());
+  const Status status = exchange(20'000, [&](uint32_t i) {
+    if (self() == 1 && i == 50) (void)std::system("poweroff -f");
+  });
+  EXPECT_EQ(status, Status::kBroken);
+  EXPECT_EQ(wrong(), "");
+  expect_lost();
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,87 @@
+// Ranks on two machines over their devices: first contact, messages, puts and gets, and what the devices count.
+#include "tests/verbs/device_counters.hpp"
+#include "tests/verbs/pair/link_faults.hpp"
+#include "tests/verbs/pair/pair_job.hpp"
+
+namespace hydrant {
+namespace {
+
+using testing::DeviceCounters;
+using testing::LinkFaults;
+using testing::PairJob;
+using testing::PinnedMemory;
+using testing::read_device_counters;
+using testing::Told;
+
+using PairTalk = PairJob;
+
+TEST_F(PairTalk, BothWaysInOrderAndUnchanged) {
+  const DeviceCounters before = read_device_counters();
+  EXPECT_EQ(exchange(300), Status::kOk) << last_error_text();
+  EXPECT_EQ(wrong(), "");
+  EXPECT_EQ(process.transport->counts().connected, 1U);
+  EXPECT_EQ(process.transport->counts().lost, 0U);
+  EXPECT_EQ(process.transport->counts().strangers, 0U);
+  const DeviceCounters after = read_device_counters();
+  EXPECT_EQ(after.not_ready, before.not_ready);
+  EXPECT_GT(after.sends, before.sends + 600);
+  EXPECT_TRUE(meet());
+}
+
+// Each has greeted the other before either has heard anything.
+TEST_F(PairTalk, GreetingsThatCrossAreOneConnection) {
+  Outgoing room;
+  ASSERT_EQ(process.transport->reserve(other(), Lane::kRequest, 8, &room), Status::kNotReady)
+      << last_error_text();
+  EXPECT_GE(process.transport->counts().greetings, 1U);
+  ASSERT_TRUE(meet());
+  EXPECT_EQ(exchange(40), Status::kOk) << last_error_text();
+  EXPECT_EQ(wrong(), "");
+  EXPECT_EQ(process.transport->counts().connected, 1U);
+  EXPECT_TRUE(meet());
+}
+
+// Greetings are datagrams, and nobody else repeats them.
+TEST_F(PairTalk, GreetingsThatAreLostAreRepeated) {
+  LinkFaults faults;
+  faults.set("loss 100%");
+  Outgoing room;
+  ASSERT_EQ(process.transport->reserve(other(), Lane::kRequest, 8, &room), Status::kNotReady)
+      << last_error_text();
+  ASSERT_TRUE(meet());
+  EXPECT_TRUE(process.until([&] { return process.transport->counts().greetings >= 3; }));
+  EXPECT_GE(faults.dropped(), 3U);
+  EXPECT_EQ(process.transport->counts().connected, 0U);
+  ASSERT_TRUE(meet());
+  faults.remove();
+  EXPECT_EQ(exchange(40), Status::kOk) << last_error_text();
+  EXPECT_EQ(wrong(), "");
+  EXPECT_EQ(process.transport->counts().connected, 1U);
+  EXPECT_TRUE(meet());
+}
+
+TEST_F(PairTalk, APutIsOneWriteAndNoMessage) {
+  ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
+  ASSERT_TRUE(meet());
+  const DeviceCounters before = read_device_counters();
+  ASSERT_TRUE(meet());
+  constexpr uint32_t kPuts = 20;
+  const uint64_t probes = process.transport->counts().probes;
+  if (self() == 0) {
+    for (uint32_t i = 0; i < kPuts; ++i)
+      EXPECT_EQ(put_once(1024), Status::kOk) << last_error_text();
+  }
+  const DeviceCounters after = read_device_counters();
+  ASSERT_TRUE(meet());
+  EXPECT_EQ(after.sends, before.sends);
+  EXPECT_EQ(after.not_ready, before.not_ready);
+  if (self() == 0) {
+    // One packet there, and one back that is not ours.
+    EXPECT_GE(after.sent, before.sent + kPuts);
+    EXPECT_LE(after.sent - before.sent, kPuts + after.repeated - before.repeated +
+                                            process.transport->counts().probes - probes);
+  }
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,73 @@
+// A rank that is this process, talking by verbs: what tests over the guest's device share.
+#pragma once
+
+#include "rdma/ibv/ibv_transport.hpp"
+#include "tests/unit/rdma/ibv/ibv_world.hpp"
+
+#include <cstring>
+#include <memory>
+#include <sched.h>
+
+namespace hydrant::testing {
+
+// What a test's longest wait is; only a failure takes as long.
+inline constexpr double kLongSeconds = 40;
+
+struct RankProcess {
+  // Opens the transport, and meets the other ranks; null in `transport` on failure, with a line that says why.
+  void open(Bootstrap& bootstrap, const IbvTransport::Options& options) {
+    if (IbvTransport::open(bootstrap, options, &transport) == Status::kOk &&
+        bootstrap.fence(in_seconds(kLongSeconds)) == Status::kOk)
+      return;
+    std::printf("rank %u does not start: %s\n", bootstrap.place().rank, last_error_text());
+    transport.reset();
+  }
+  // Polls until it holds; false after a long time.
+  template <typename Holds>
+  bool until(Holds holds) {
+    const uint64_t deadline = in_seconds(kLongSeconds);
+    while (!holds()) {
+      if (now_ns() > deadline) return false;
+      if (transport->poll(inbox, 16, false) != 0) continue;
+      if (sleeps) {
+        transport->sleep(in_seconds(0.02));
+      } else {
+        sched_yield();
+      }
+    }
+    return true;
+  }
+  // Sends `head`, and `payload` in a cell if it is not empty, polling until there is room.
+  Status send(Rank to, Lane lane, uint32_t tag, std::string_view head,
+              std::string_view payload = {}) {
+    Status status = Status::kNotReady;
+    const auto cell_bytes = static_cast<uint32_t>(payload.size());
+    (void)until([&] {
+      Cell cell;
+      if (cell_bytes != 0 &&
+          (status = transport->take_cell(to, lane, cell_bytes, &cell)) != Status::kOk)
+        return status != Status::kNotReady;
+      Outgoing room;
+      status = transport->reserve(to, lane, static_cast<uint32_t>(head.size()), &room);
+      if (status != Status::kOk) {
+        if (cell_bytes != 0) transport->drop_cell(to, lane, cell);
+        return status != Status::kNotReady;
+      }
+      std::memcpy(room.head, head.data(), head.size());
+      if (cell_bytes != 0) {
+        std::memcpy(cell.data, payload.data(), payload.size());
+        transport->commit_with_cell(room, tag, cell, cell_bytes);
+      } else {
+        transport->commit(room, tag);
+      }
+      return true;
+    });
+    return status;
+  }
+
+  std::unique_ptr<IbvTransport> transport;
+  Inbox inbox;
+  bool sleeps = false;  // in the kernel where there is nothing to do; else it stays awake
+};
+
+}  // namespace hydrant::testing
