@@ -57,7 +57,7 @@ TEST_F(PairFaults, OneInTwentyLost) {
 
 TEST_F(PairFaults, Reordered) { talk_over("delay 5ms reorder 90% 50%", 100); }
 
-TEST_F(PairFaults, Delayed) { talk_over("delay 10ms 2ms", 60); }
+TEST_F(PairFaults, Delayed) { talk_over("delay 10ms", 60); }
 
 TEST_F(PairFaults, Repeated) { talk_over("duplicate 10%", 200); }
 

@@ -215,7 +215,7 @@ Status PairJob::exchange(uint32_t count, const std::function<void(uint32_t)>& be
   }
   const bool all_came =
       process.until([&] { return (next_[0] >= sent_ && next_[1] >= sent_) || is_lost(); });
-  if (is_lost()) return Status::kBroken;
+  if (is_lost()) return fail(Status::kBroken, "rank %u was lost", other());
   if (!all_came) return fail(Status::kNotReady, "only %u and %u messages came", next_[0], next_[1]);
   process.transport->flush(in_seconds(kLongSeconds));
   return Status::kOk;
