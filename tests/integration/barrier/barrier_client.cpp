@@ -34,21 +34,32 @@ gex_Rank_t size;
 
 // ---- what every rank shows the others: how many barriers it has reached ----
 
-std::vector<std::atomic<uint64_t>*> reached;
+struct Reached {
+  void* address;                  // as the rank has it
+  std::atomic<uint64_t>* mapped;  // here; null on another node
+};
+std::vector<Reached> reached;
 
 void attach() {
   gex_Segment_t segment;
   if (gex_Segment_Attach(&segment, team, GASNET_PAGESIZE) != GASNET_OK) wrong("attach");
   for (gex_Rank_t rank = 0; rank < size; ++rank) {
+    void* address = nullptr;
     void* local = nullptr;
-    gex_Segment_QueryBound(team, rank, nullptr, &local, nullptr);
-    reached.push_back(static_cast<std::atomic<uint64_t>*>(local));
+    gex_Segment_QueryBound(team, rank, &address, &local, nullptr);
+    reached.push_back({address, static_cast<std::atomic<uint64_t>*>(local)});
   }
 }
-void reach(uint64_t count) { reached[me]->store(count, std::memory_order_relaxed); }
+void reach(uint64_t count) { reached[me].mapped->store(count, std::memory_order_relaxed); }
 void check_all_reached(uint64_t count) {
   for (gex_Rank_t rank = 0; rank < size; ++rank) {
-    const uint64_t theirs = reached[rank]->load(std::memory_order_relaxed);
+    const auto [address, mapped] = reached[rank];
+    uint64_t theirs = 0;
+    if (mapped != nullptr) {
+      theirs = mapped->load(std::memory_order_relaxed);
+    } else {
+      gex_RMA_GetBlocking(team, &theirs, rank, address, sizeof theirs, 0);
+    }
     if (theirs < count)
       wrong("passed barrier %llu, and rank %u had reached %llu",
             static_cast<unsigned long long>(count), rank, static_cast<unsigned long long>(theirs));
