@@ -10,6 +10,7 @@
 #include "extended/rma_messages.hpp"
 #include "extended/rma_thread.hpp"
 #include "firehose/base/config.hpp"
+#include "firehose/base/log.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -512,13 +513,27 @@ size_t serve_move(void*, uint32_t from, const hydrant_region_t* pinned, hydrant_
   }
 }
 
+namespace {
+
+// A segment that is small enough is pinned whole and stays so: a peer that asks for some of it gets all.
+void pin_small_segment(const hydrant_segment& segment) noexcept {
+  if (segment.size > knob_number(Knob::kGasnetM)) return;
+  const hydrant_pin_t pin =
+      hydrant_pin(firehose().domain, segment.addr, segment.size, HYDRANT_LOCAL_WRITE | kPutAccess);
+  if (pin.region == nullptr)
+    log_info("the segment is pinned where it is used, not whole: %s", hydrant_error_text());
+}
+
+}  // namespace
+
 void note_own_segment() noexcept {
   static std::atomic<const hydrant_segment*> noted{nullptr};
   const hydrant_segment* segment = job().endpoint.segment;
   if (segment == noted.load(std::memory_order_relaxed)) return;
   noted.store(segment, std::memory_order_relaxed);
-  if (segment != nullptr && job().segment_mode != kEverything)
-    (void)hydrant_vouch(firehose().domain, segment->addr, segment->size);
+  if (segment == nullptr || job().segment_mode == kEverything) return;
+  (void)hydrant_vouch(firehose().domain, segment->addr, segment->size);
+  pin_small_segment(*segment);
 }
 
 namespace {

@@ -216,7 +216,9 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .default_text = "0",
      .effect =
          "firehose.h: memory a process is willing to pin for its peers; 0 derives it from what "
-         "the client passes to firehose_init.",
+         "the client passes to firehose_init. In a job: a segment of at most this size is pinned "
+         "whole "
+         "when it is first used, and stays so; a larger one where it is used.",
      .max = kMaxSize,
      .plain_scale = kMiB},
     {.knob = Knob::kGasnetMaxVictimM,

@@ -117,6 +117,29 @@ TEST_F(RmaPinned, ANetworkMaySendMoreWithoutAKeyThanAPieceKeeps) {
   });
 }
 
+// The peer is this process, whose segment is small enough or not.
+TEST_F(RmaPinned, ASmallSegmentIsGrantedWhole) {
+  in_new_thread([&] {
+    constexpr size_t kBytes = size_t{8} << 20;
+    static hydrant_segment segments[2] = {};
+    for (const bool is_small : {false, true}) {
+      setenv("GASNET_FIREHOSE_M", is_small ? "8" : "7", 1);
+      hydrant_segment& segment = segments[is_small ? 1 : 0];
+      segment.addr = map(kBytes);
+      segment.size = kBytes;
+      job().endpoint.segment = &segment;
+      auto* const far = static_cast<std::byte*>(segment.addr);
+      std::vector<std::byte> near = pattern(8, 1);
+      const uint64_t misses = operations_by(HYDRANT_PATH_IN_MOVE);
+      for (size_t at = 0; at < kBytes; at += size_t{2} << 20)
+        gex_RMA_PutBlocking(team(), kPeer, far + at, near.data(), near.size(), 0);
+      EXPECT_EQ(operations_by(HYDRANT_PATH_IN_MOVE), misses + (is_small ? 1 : 4));
+      job().endpoint.segment = nullptr;
+      unsetenv("GASNET_FIREHOSE_M");
+    }
+  });
+}
+
 TEST_F(RmaPinned, MemoryThatCannotBePinnedIsReachedAllTheSame) {
   loop->refuses_pins = true;
   in_new_thread([&] {
