@@ -75,6 +75,7 @@ enum class Knob : uint32_t {
   kStats,
   kTransport,
   kIbvPorts,
+  kIbvTimeout,
   kInject,
   kEnd,  // not a knob
 };

@@ -494,6 +494,16 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
          "The verbs device, port and address (GID index) that a process talks by: the first of "
          "these that can be used, or, without it, the first port that is up; * is any device.",
      .choices = "DEVICE[:PORT[:GID]],..."},
+    {.knob = Knob::kIbvTimeout,
+     .name = "HYDRANT_IBV_TIMEOUT",
+     .type = KnobType::kCount,
+     .unit = "",
+     .default_text = "14",
+     .effect = "How long a verbs adapter waits for an answer before it repeats a packet: 4.096 us "
+               "times 2 "
+               "to the power of this, 67 ms for 14. After seven such times the peer is lost.",
+     .min = 8,
+     .max = 22},
     {.knob = Knob::kInject,
      .name = "HYDRANT_INJECT",
      .type = KnobType::kText,

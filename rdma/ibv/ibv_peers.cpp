@@ -15,10 +15,8 @@ using ibv::Received;
 
 namespace {
 
-// 4.096 us << 14 = 67 ms until a packet is sent again, six times: a peer whose machine is gone is known to be
-// after half a second, or a few where an adapter waits longer than it is told. Not seven: to rxe of Linux 6.1
-// that means for ever.
-constexpr uint8_t kTimeout = 14;
+// A packet is sent again six times: a peer whose machine is gone is known to be after half a second, or a few
+// where an adapter waits longer than it is told. Not seven: to rxe of Linux 6.1 that means for ever.
 constexpr uint8_t kRetries = 6;
 // For ever: credits see to it that this never happens.
 constexpr uint8_t kReceiverRetries = 7;
@@ -202,7 +200,7 @@ Status IbvTransport::connect(Peer& peer, const ibv::Greeting& greeting) noexcept
   if (error == 0) {
     state.qp_state = IBV_QPS_RTS;
     state.sq_psn = peer.first_sequence;
-    state.timeout = kTimeout;
+    state.timeout = options_.timeout;
     state.retry_cnt = kRetries;
     state.rnr_retry = kReceiverRetries;
     state.max_rd_atomic = static_cast<uint8_t>(

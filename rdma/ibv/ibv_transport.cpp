@@ -45,6 +45,9 @@ Status IbvTransport::open(Bootstrap& bootstrap, const Options& options,
 
 Status IbvTransport::check_options() noexcept {
   const Options& o = options_;
+  if (o.timeout > 31)
+    return fail(Status::kBadArg, "a timeout of %u: 1 to 31, or 0 for HYDRANT_IBV_TIMEOUT",
+                o.timeout);
   if (o.eager_bytes < kMaxHeadBytes || o.eager_bytes > UINT16_MAX || o.eager_bytes % 8 != 0)
     return fail(Status::kBadArg, "messages of %u bytes: between %u and %u, a multiple of 8",
                 o.eager_bytes, kMaxHeadBytes, UINT16_MAX - 7);
@@ -77,6 +80,8 @@ Status IbvTransport::init() noexcept {
     operations_[i].next = free_operations_;
     free_operations_ = &operations_[i];
   }
+  if (options_.timeout == 0)
+    options_.timeout = static_cast<uint8_t>(knob_number(Knob::kIbvTimeout));
   const char* ports = options_.ports != nullptr ? options_.ports : knob_text(Knob::kIbvPorts);
   if (const Status status = ibv::open_port(ports, &port_); status != Status::kOk) return status;
   is_open_ = true;

@@ -48,7 +48,9 @@ class IbvTransport final : public FarTransport {
     uint64_t connect_ns = 60'000'000'000;
     uint64_t probe_ns = 2'000'000'000;  // a peer to which nothing goes is asked so often; 0: never
     uint64_t greeting_ns = 20'000'000;  // until the first greeting is repeated
-    bool has_channel = true;            // sleep() may wait in the kernel; else it naps
+    // 4.096 us << timeout until a packet is sent again. 0: HYDRANT_IBV_TIMEOUT, 14 (67 ms) by default.
+    uint8_t timeout = 0;
+    bool has_channel = true;  // sleep() may wait in the kernel; else it naps
   };
   // What a process takes of a port that it talks by.
   struct Needs {

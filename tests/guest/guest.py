@@ -101,7 +101,7 @@ def add_job(files, options):
 
 
 class Screen:
-    """Shows what guests write: that of guest 0 as it comes, that of another in lines that say whose they are."""
+    """Shows what guests write: guest 0 as it comes, the other one in lines that say whose they are."""
 
     def __init__(self):
         self._begun = b""

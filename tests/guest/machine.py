@@ -105,8 +105,8 @@ class Machine:
 
 def run(kernel_image, initramfs, *, guests, may_end, processors, memory, seconds, on_output):
     """Boots one guest, or two with Ethernet links between them, and waits until the first is off or the time
-    over; then the other one is ended. If that one is off before, so is the first, unless it may end. on_output
-    gets a guest's number and bytes that it has written."""
+    over; then the other one is ended. If that one is off before, so is the first, unless it may end.
+    on_output gets a guest's number and bytes that it has written."""
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         kernel_fd, initramfs_fd = (memory_file(stack, data) for data in (kernel_image, initramfs))
@@ -130,7 +130,7 @@ def run(kernel_image, initramfs, *, guests, may_end, processors, memory, seconds
 
 
 def listen(machines, deadline, may_end):
-    """Passes on what the machines write until the first is off, or one that must not; False at the deadline."""
+    """Passes on what they write until the first is off, or one that must not; False at the deadline."""
     listened_to = {machine.pipe: machine for machine in machines}
     while (left := deadline - time.monotonic()) > 0:
         for pipe in select.select(list(listened_to), [], [], left)[0]:

@@ -14,7 +14,7 @@ namespace hydrant::testing {
 inline constexpr double kLongSeconds = 40;
 
 struct RankProcess {
-  // Opens the transport, and meets the other ranks; null in `transport` on failure, with a line that says why.
+  // Opens the transport, and meets the other ranks; on failure a line says why, and `transport` is null.
   void open(Bootstrap& bootstrap, const IbvTransport::Options& options) {
     if (IbvTransport::open(bootstrap, options, &transport) == Status::kOk &&
         bootstrap.fence(in_seconds(kLongSeconds)) == Status::kOk)

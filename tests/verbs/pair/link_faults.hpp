@@ -15,7 +15,7 @@ class LinkFaults {
 
   // `what` as tc(8) has it: "loss 3%". In its place from now on.
   void set(const std::string& what);
-  // Cuts the link for at least so long, while this process goes on; how long it was can be asked for afterwards.
+  // Cuts the link for at least so long, while this process goes on; wait_for_cut() says for how long.
   void cut_for_ms(unsigned ms);
   // Until the cut is over: how long it may have been, in milliseconds.
   unsigned wait_for_cut();

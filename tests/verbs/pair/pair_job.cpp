@@ -55,6 +55,7 @@ void PairJob::SetUp() {
   IbvTransport::Options options;
   options.single_threaded = true;
   options.probe_ns = kProbeNs;
+  options.timeout = kTimeout;
   process.open(*bootstrap, options);
   ASSERT_NE(process.transport, nullptr);
   process.inbox.then = [this](const Incoming& message) { take(message); };
@@ -139,8 +140,8 @@ Status PairJob::send_one(Lane lane, uint32_t index) {
                       {reinterpret_cast<const char*>(payload.data()), payload.size()});
 }
 
-// A put that the next message's receiver finds, and a get of what the peer shows. The put's source may change when
-// the put is over, and the peer's window when the peer has looked.
+// A put that the next message's receiver finds, and a get of what the peer shows. The put's source may change
+// when the put is over, and the peer's window when the peer has looked.
 Status PairJob::move(uint32_t number) {
   const bool has_room = process.until(
       [&] { return number - puts_told_ < kSlots || process.transport->counts().lost != 0; });

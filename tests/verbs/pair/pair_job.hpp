@@ -1,5 +1,5 @@
-// Two ranks on two machines, started by a launcher: what the tests of a pair share. A launcher starts a process of
-// each rank once, so that each case needs a start of its own (tests/verbs/pair/cases).
+// Two ranks on two machines, started by a launcher: what the tests of a pair share. A launcher starts a
+// process of each rank once, so that each case needs a start of its own (tests/verbs/pair/cases).
 #pragma once
 
 #include "rdma/bootstrap.hpp"
@@ -24,15 +24,19 @@ class PairJob : public ::testing::Test {
   Rank other() const { return 1 - self(); }
   // Until both ranks are here, by the launcher: nothing of it goes over the link that is tested.
   bool meet() const { return bootstrap->fence(in_seconds(kLongSeconds)) == Status::kOk; }
-  // Messages in both lanes, some with cells, and puts and gets between them, with a content that each receiver
-  // knows. Both ranks call it with the same count; `before(i)` is called before message i of each lane is sent.
-  // kOk when all that was sent to this rank has come and all of its operations are over; what came wrong is
-  // counted, see wrong().
+  // Messages in both lanes, some with cells, and puts and gets between them, with a content that each
+  // receiver knows. Both ranks call it with the same count; `before(i)` is called before message i of each
+  // lane. kOk when all that was sent to this rank has come and its operations are over; for what came wrong,
+  // see wrong().
   Status exchange(uint32_t count, const std::function<void(uint32_t)>& before = {});
   const std::string& wrong() const { return wrong_; }
   // A put of so many bytes, to its end; after an exchange.
   Status put_once(size_t bytes);
   static constexpr uint64_t kProbeNs = 200'000'000;
+  // The adapter repeats a packet after 0.27 s and gives up after 1.9 s: emulated machines may wait for a
+  // processor for longer than real ones.
+  static constexpr uint8_t kTimeout = 16;
+  static constexpr unsigned kRetryMs = 1500;  // ... less what a late timer may take
 
   std::unique_ptr<Bootstrap> bootstrap;
   RankProcess process;

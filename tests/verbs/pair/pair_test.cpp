@@ -1,4 +1,4 @@
-// Ranks on two machines over their devices: first contact, messages, puts and gets, and what the devices count.
+// Ranks on two machines: first contact, messages, puts and gets, and what the devices count.
 #include "tests/verbs/device_counters.hpp"
 #include "tests/verbs/pair/link_faults.hpp"
 #include "tests/verbs/pair/pair_job.hpp"
