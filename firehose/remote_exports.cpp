@@ -68,18 +68,42 @@ void RemoteExports::end(uint32_t index, Export* out) noexcept {
   free_ = index;
 }
 
-bool RemoteExports::release(uint64_t id, uint32_t peer, Export* out) noexcept {
+void RemoteExports::withhold(uint64_t id) noexcept {
+  Export* e = find(id);
+  if (e != nullptr) e->withheld = true;
+}
+
+bool RemoteExports::tell(uint64_t id, Export* out) noexcept {
+  Export* e = find(id);
+  if (e == nullptr) return false;
+  e->withheld = false;
+  if (!e->orphan) return false;
+  end(static_cast<uint32_t>(id), out);
+  return true;
+}
+
+bool RemoteExports::drop(uint64_t id, uint32_t peer, Export* out) noexcept {
   const Export* e = find(id);
   if (e == nullptr || e->peer != peer) return false;
   end(static_cast<uint32_t>(id), out);
   return true;
 }
 
+bool RemoteExports::release(uint64_t id, uint32_t peer, Export* out) noexcept {
+  const Export* e = find(id);
+  return e != nullptr && !e->withheld && drop(id, peer, out);
+}
+
 bool RemoteExports::release_any(uint32_t peer, uint32_t* from, Export* out) noexcept {
   if (peers_[peer].count == 0) return false;
   for (uint32_t index = *from + 1; index <= high_; ++index) {
     *from = index;
-    if (entries_[index].slot == nullptr || entries_[index].peer != peer) continue;
+    Export& e = entries_[index];
+    if (e.slot == nullptr || e.peer != peer) continue;
+    if (e.withheld) {
+      e.orphan = true;
+      continue;
+    }
     end(index, out);
     return true;
   }

@@ -4,6 +4,10 @@
 // its peer, to be recalled; the peer's release ends it like any other. Holds are given back to the domain by
 // the caller, outside the lock.
 //
+// While its move is being served (withhold() to tell()) the target's function, or who makes the reply, uses
+// the registration: until then the peer, who has not been told the id and can only guess it, does not end
+// it, and neither does his end.
+//
 // Threads: the caller's lock, but for count() and zombies().
 #pragma once
 
@@ -29,7 +33,9 @@ class RemoteExports {
     bool once : 1;     // was never cached: nothing to recall
     bool checked : 1;  // only the kernel says that its memory goes away
     bool zombie : 1;
-    bool listed : 1;  // to be recalled
+    bool listed : 1;    // to be recalled
+    bool withheld : 1;  // its peer has not been told of it
+    bool orphan : 1;    // withheld, and its peer is gone: tell() ends it
   };
 
   [[nodiscard]] bool set_up(uint32_t most, uint32_t ranks) noexcept;
@@ -37,10 +43,17 @@ class RemoteExports {
   // 0: there is no room. Nothing is allocated.
   uint64_t add(const RegionSlot* slot, MemoryRange range, uint64_t charge, uint32_t peer, bool once,
                bool checked) noexcept;
-  // Ends a firehose of `peer`. Null: it has no such one (any more). `out` is what it was.
+  // It serves the target first. Requires: add() has just answered `id`.
+  void withhold(uint64_t id) noexcept;
+  // Its peer is about to be told. True: the peer has gone meanwhile, and this has ended it, as drop().
+  bool tell(uint64_t id, Export* out) noexcept;
+  // Ends a firehose of `peer`, who gives it back. False: it has no such one (any more), or knows of none.
+  // `out` is what it was.
   bool release(uint64_t id, uint32_t peer, Export* out) noexcept;
-  // Any firehose of the peer from entry *from on, which is moved along; as release(). From 0: false if it has
-  // none.
+  // As release(), where the target itself wants it to end.
+  bool drop(uint64_t id, uint32_t peer, Export* out) noexcept;
+  // Any firehose of the peer from entry *from on, which is moved along; as drop(), but what is withheld is
+  // left to tell(). From 0: false if there is none.
   bool release_any(uint32_t peer, uint32_t* from, Export* out) noexcept;
   uint32_t count_of(uint32_t peer) const noexcept { return peers_[peer].count; }
 

@@ -98,8 +98,10 @@ class RemotePins {
                    const std::byte* args, remote_wire::Message* answer) noexcept;
   void answer(uint32_t from, uint64_t number, Served& served, const remote_wire::Message& said,
               void* reply_to) noexcept;
-  // What it held; null: there is no such one.
-  const RegionSlot* end_export(uint32_t from, uint64_t id) noexcept;
+  // From here on the peer may give the export back; false: he has gone instead, and it has ended.
+  bool tell_export(uint32_t from, uint64_t id, remote_wire::Reply* reply) noexcept;
+  // Ends an export: what it held; null: there is no such one. `by_peer`: he gives it back.
+  const RegionSlot* end_export(uint32_t from, uint64_t id, bool by_peer) noexcept;
   // `wanted`: so many bytes are about to be pinned for the peer instead.
   void give_back(uint32_t from, const std::byte* ids, size_t n, uint64_t wanted) noexcept;
   // Finds out what is gone; true if anything was listed for recall.
@@ -112,6 +114,8 @@ class RemotePins {
   void drop_exports_of(uint32_t peer) noexcept;
   // What was to be said to the peer, or to all: `ranks`.
   void drop_answers(uint32_t peer) noexcept;
+  // Answers the deferred moves among it, off the list.
+  Deferred* unlist_answers(uint32_t peer) noexcept;
   void tell_leases() noexcept;
 
   int run_done() noexcept;

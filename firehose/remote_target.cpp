@@ -46,12 +46,12 @@ struct RemotePins::Answer {
 
 // ---- moves --------------------------------------------------------------------------------------------
 
-const RegionSlot* RemotePins::end_export(uint32_t from, uint64_t id) noexcept {
+const RegionSlot* RemotePins::end_export(uint32_t from, uint64_t id, bool by_peer) noexcept {
   RemoteExports::Export ended{};
   {
     MutexLock lock(exports_mu_);
-    if (!exports_.release(id, from, &ended))
-      return nullptr;  // an old one: it was dropped with its peer, or twice
+    if (!(by_peer ? exports_.release(id, from, &ended) : exports_.drop(id, from, &ended)))
+      return nullptr;  // an old one: it was dropped with its peer, or twice; or a guess
     leases_.give_back(from, ended.charge);
   }
   (void)domain_.release(ended.slot);
@@ -65,7 +65,7 @@ void RemotePins::give_back(uint32_t from, const std::byte* ids, size_t n,
   for (size_t i = 0; i < n; ++i) {
     uint64_t id = 0;
     std::memcpy(&id, ids + i * sizeof id, sizeof id);
-    const RegionSlot* slot = end_export(from, id);
+    const RegionSlot* slot = end_export(from, id, true);
     if (slot != nullptr && idle_count < kMostIdle) idle[idle_count++] = slot;
   }
   if (wanted != 0) domain_.drop_idle(idle, idle_count, wanted);
@@ -134,6 +134,7 @@ void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept
       }
       served->id = exports_.add(slot, served->memory.range, charge, from, !served->memory.cached,
                                 served->memory.checked);
+      if (served->id != 0) exports_.withhold(served->id);
     }
     if (ok && served->id == 0) leases_.give_back(from, charge);
   }
@@ -144,7 +145,7 @@ void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept
              config_.max_firehoses);
   }
   if (served->id != 0 && !is_still_there(served->memory, gone)) {
-    end_export(from, served->id);
+    (void)end_export(from, served->id, false);
     served->id = 0;
     served->status = fail_plainly(Status::kNotReady, "the memory went away while it was pinned");
   }
@@ -171,6 +172,19 @@ void RemotePins::call_remote(uint32_t from, const Move& move, const Served& serv
       config_.remote(config_.user, from, served.status == Status::kOk ? &region : nullptr, asked,
                      args, move.args_len, answer->end(), room);
   answer->grow(std::min(n, room));
+}
+
+bool RemotePins::tell_export(uint32_t from, uint64_t id, Reply* reply) noexcept {
+  RemoteExports::Export ended{};
+  {
+    MutexLock lock(exports_mu_);
+    reply->lease = leases_.lease(from);
+    reply->lease_number = leases_.number(from);
+    if (!exports_.tell(id, &ended)) return true;
+    leases_.give_back(from, ended.charge);
+  }
+  (void)domain_.release(ended.slot);
+  return false;
 }
 
 // Says what became of a move. It cannot fail: what has no room now waits for poll().
@@ -200,7 +214,7 @@ void RemotePins::answer(uint32_t from, uint64_t number, Served& served, const Me
     }
   }
   if (!room) served.status = fail(Status::kResource, "no memory for a reply");
-  if (served.status != Status::kOk && served.id != 0) (void)end_export(from, served.id);
+  if (served.status != Status::kOk && served.id != 0) (void)end_export(from, served.id, false);
   if (served.status == Status::kOk) {
     reply.id = served.id;
     reply.addr = served.memory.range.addr;
@@ -213,11 +227,7 @@ void RemotePins::answer(uint32_t from, uint64_t number, Served& served, const Me
   }
   reply.status = to_c(served.status);
   reply.flags = served.flags;
-  {
-    MutexLock lock(exports_mu_);
-    reply.lease = leases_.lease(from);
-    reply.lease_number = leases_.number(from);
-  }
+  if (!tell_export(from, reply.id, &reply)) return;
   std::memcpy(message.data() + reply_at, &reply, sizeof reply);
   counts_.served.fetch_add(1, std::memory_order_relaxed);
   if (served.status == Status::kNotReady) counts_.declined.fetch_add(1, std::memory_order_relaxed);
@@ -233,7 +243,7 @@ void RemotePins::answer(uint32_t from, uint64_t number, Served& served, const Me
     answers_tail_ = &later->next;
   } else {
     delete later;
-    if (served.status == Status::kOk) (void)end_export(from, served.id);
+    if (served.status == Status::kOk) (void)end_export(from, served.id, false);
     MutexLock lock(exports_mu_);
     if (owed_count_ < owed_.size()) owed_[owed_count_++] = {number, from, Status::kResource};
   }
@@ -283,7 +293,7 @@ Status RemotePins::on_move(uint32_t from, const Header& header, Parts parts,
       return Status::kOk;
     }
     delete later;
-    if (served.id != 0) (void)end_export(from, served.id);
+    if (served.id != 0) (void)end_export(from, served.id, false);
     served.id = 0;
     served.status = fail(Status::kResource, "no memory for a request that waits for poll");
   } else if (call) {
@@ -371,7 +381,7 @@ int RemotePins::send_target_things(uint32_t peer) noexcept {
       counts_.recalls.fetch_add(n, std::memory_order_relaxed);
       did += static_cast<int>(n);
       if (!is_mutant(Mutant::kNoQuarantine)) continue;
-      for (size_t i = 0; i < n; ++i) (void)end_export(peer, ids[i]);
+      for (size_t i = 0; i < n; ++i) (void)end_export(peer, ids[i], false);
       continue;
     }
     MutexLock lock(exports_mu_);
@@ -508,6 +518,17 @@ void RemotePins::drop_exports_of(uint32_t peer) noexcept {
 }
 
 void RemotePins::drop_answers(uint32_t peer) noexcept {
+  Deferred* dropped = unlist_answers(peer);
+  while (dropped != nullptr) {
+    Deferred* later = dropped;
+    dropped = later->next;
+    if (later->served.id != 0) (void)end_export(later->from, later->served.id, false);
+    delete later;
+  }
+}
+
+RemotePins::Deferred* RemotePins::unlist_answers(uint32_t peer) noexcept {
+  Deferred* dropped = nullptr;
   MutexLock lock(exports_mu_);
   for (Answer** link = &answers_; *link != nullptr;) {
     Answer* answer = *link;
@@ -527,7 +548,8 @@ void RemotePins::drop_answers(uint32_t peer) noexcept {
       continue;
     }
     *link = later->next;
-    delete later;
+    later->next = dropped;
+    dropped = later;
   }
   deferred_tail_ = &deferred_;
   while (*deferred_tail_ != nullptr) deferred_tail_ = &(*deferred_tail_)->next;
@@ -536,6 +558,7 @@ void RemotePins::drop_answers(uint32_t peer) noexcept {
     if (peer != config_.ranks && owed_[i].peer != peer) owed_[kept++] = owed_[i];
   }
   owed_count_ = kept;
+  return dropped;
 }
 
 Status RemotePins::quiet() noexcept {

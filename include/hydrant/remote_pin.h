@@ -82,7 +82,8 @@ typedef struct hydrant_messenger {
  * registration (key and all) and `asked` the range that was asked for. `args` came with the move. What is
  * written to `answer`, at most `room` bytes, goes back with the reply: answer how many.
  * pinned is NULL if the memory could not be pinned; only requests with HYDRANT_REMOTE_CALL_ANYWAY get here
- * then. May use the domain, not this end. */
+ * then. What is pinned stays registered until the function has returned, whatever becomes of the peer.
+ * May use the domain, not this end. */
 typedef size_t (*hydrant_remote_fn)(void* user, uint32_t from, const hydrant_region_t* pinned,
                                     hydrant_range_t asked, const void* args, size_t args_len,
                                     void* answer, size_t room);

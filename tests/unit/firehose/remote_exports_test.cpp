@@ -52,6 +52,29 @@ TEST_F(RemoteExportsTable, AnIdIsGoodOnceAndForItsPeer) {
   EXPECT_EQ(exports_.bytes(), 0u);
 }
 
+TEST_F(RemoteExportsTable, WhatIsWithheldIsTheTargetsToEnd) {
+  const uint64_t id = add(1, 10);
+  exports_.withhold(id);
+  EXPECT_FALSE(release(id, 1)) << "a guess";
+  EXPECT_FALSE(exports_.tell(id, &ended_));
+  EXPECT_TRUE(release(id, 1));
+  const uint64_t next = add(1, 10);
+  exports_.withhold(next);
+  EXPECT_TRUE(exports_.drop(next, 1, &ended_));
+  const uint64_t last = add(1, 10);
+  const uint64_t told = add(1, 20);
+  exports_.withhold(last);
+  uint32_t from = 0;
+  EXPECT_TRUE(exports_.release_any(1, &from, &ended_));
+  EXPECT_EQ(ended_.range.addr, 20 * kPage);
+  EXPECT_FALSE(exports_.release_any(1, &from, &ended_));
+  EXPECT_FALSE(release(told, 1));
+  EXPECT_EQ(exports_.count(), 1u);
+  EXPECT_TRUE(exports_.tell(last, &ended_)) << "its peer is gone";
+  EXPECT_EQ(ended_.range.addr, 10 * kPage);
+  EXPECT_EQ(exports_.count(), 0u);
+}
+
 TEST_F(RemoteExportsTable, IdsThatNobodyWasGivenEndNothing) {
   const uint64_t id = add(1, 10);
   for (const uint64_t other : {uint64_t{0}, uint64_t{1} << 32, id + 1, id + (uint64_t{1} << 32),
