@@ -18,9 +18,11 @@ class GoneLog {
 
   // Under the writer's lock.
   void add(MemoryRange range) noexcept {
+    // Relaxed: the lock orders the writers.
     const uint64_t n = count_.load(std::memory_order_relaxed);
     begun_.store(n + 1, std::memory_order_relaxed);
-    // Release: whoever reads one of these sees that they were begun.
+    // Release: whoever reads one of these sees that they were begun. (A reader that gets one new and one old
+    // word has acquired the new one; one that gets two old ones has read the range that it asked for.)
     ring_[n % kKept].addr.store(range.addr, std::memory_order_release);
     ring_[n % kKept].len.store(range.len, std::memory_order_release);
     count_.store(n + 1, std::memory_order_seq_cst);
@@ -34,6 +36,7 @@ class GoneLog {
   MemoryRange at(uint64_t n) const noexcept {
     const MemoryRange range{ring_[n % kKept].addr.load(std::memory_order_acquire),
                             ring_[n % kKept].len.load(std::memory_order_acquire)};
+    // Relaxed: the acquires above keep it behind them.
     if (begun_.load(std::memory_order_relaxed) > n + kKept) return {0, SIZE_MAX};
     return range;
   }

@@ -31,7 +31,7 @@ uint64_t RemoteExports::add(const RegionSlot* slot, MemoryRange range, uint64_t 
   ++peers_[peer].count;
   bytes_ += charge;
   count_.fetch_add(1, std::memory_order_seq_cst);  // with GoneLog::count()
-  if (checked) checked_.fetch_add(1, std::memory_order_relaxed);
+  if (checked) checked_.fetch_add(1, std::memory_order_seq_cst);
   return id_of(index, generation);
 }
 
@@ -55,12 +55,15 @@ void RemoteExports::end(uint32_t index, Export* out) noexcept {
   Export& e = entries_[index];
   if (e.listed) unlist(index);
   *out = e;
+  // Releases: who reads the last of these in quiet(), without the lock, goes on to use the memory that the
+  // peer wrote to before it gave this back. (Additions in between are of the same release sequence.)
   if (e.zombie) {
-    zombies_.fetch_sub(1, std::memory_order_relaxed);
+    zombies_.fetch_sub(1, std::memory_order_release);
     zombie_bytes_ -= e.range.len;
   }
+  // Relaxed: who overlooks it asks the kernel once too often.
   if (e.checked) checked_.fetch_sub(1, std::memory_order_relaxed);
-  count_.fetch_sub(1, std::memory_order_relaxed);
+  count_.fetch_sub(1, std::memory_order_release);
   bytes_ -= e.charge;
   --peers_[e.peer].count;
   e.slot = nullptr;
@@ -113,7 +116,7 @@ bool RemoteExports::release_any(uint32_t peer, uint32_t* from, Export* out) noex
 void RemoteExports::make_zombie(uint32_t index) noexcept {
   Export& e = entries_[index];
   e.zombie = true;
-  zombies_.fetch_add(1, std::memory_order_relaxed);
+  zombies_.fetch_add(1, std::memory_order_relaxed);  // gone_seen_ publishes it
   zombie_bytes_ += e.range.len;
   e.listed = true;
   e.next = peers_[e.peer].recalls;

@@ -67,9 +67,14 @@ class RemoteExports {
   bool has_recalls(uint32_t peer) const noexcept { return peers_[peer].recalls != kEnd; }
 
   // Approximate for whoever has no lock; exact for the thread that has just caused a change.
+  //
+  // seq_cst, with GoneLog::count(): of a thread that releases memory and then looks for exports, and one that
+  // exports and then looks for releases, one sees the other. checked() is part of what the former looks at.
   uint32_t count() const noexcept { return count_.load(std::memory_order_seq_cst); }
-  uint32_t checked() const noexcept { return checked_.load(std::memory_order_relaxed); }
-  uint32_t zombies() const noexcept { return zombies_.load(std::memory_order_relaxed); }
+  uint32_t checked() const noexcept { return checked_.load(std::memory_order_seq_cst); }
+  // Acquires, as count() does, what whoever gave the last one back has done before: end() releases. A zombie
+  // that look_for_gone() made is seen by whoever has seen gone_seen_.
+  uint32_t zombies() const noexcept { return zombies_.load(std::memory_order_acquire); }
   uint64_t zombie_bytes() const noexcept { return zombie_bytes_; }
   uint64_t bytes() const noexcept { return bytes_; }
 

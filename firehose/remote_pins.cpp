@@ -229,8 +229,10 @@ Status RemotePins::deliver(uint32_t from, const void* message, size_t len,
 
 void RemotePins::note_due(uint32_t peer) noexcept {
   due_[word_of(peer)].fetch_or(bit_of(peer), std::memory_order_relaxed);
-  any_due_.store(1, std::memory_order_release);
+  note_any_due();
 }
+
+void RemotePins::note_any_due() noexcept { (void)any_due_.exchange(1, std::memory_order_release); }
 
 void RemotePins::finish(RemoteRequest* request, const std::byte* answer,
                         size_t answer_len) noexcept {
@@ -254,7 +256,7 @@ void RemotePins::finish(RemoteRequest* request, const std::byte* answer,
     MutexLock lock(done_mu_);
     done_.push(request);
   }
-  any_due_.store(1, std::memory_order_release);
+  note_any_due();
 }
 
 int RemotePins::run_done() noexcept {
@@ -280,7 +282,8 @@ int RemotePins::poll() noexcept {
   (void)look_for_gone();
   look_for_hunger();
   if (any_due_.load(std::memory_order_acquire) == 0) return 0;
-  // An exchange, and it acquires: whoever has set it before has left what is due where it is seen below.
+  // An exchange, and it acquires: whoever has set it before has left what is due where it is seen below. Who
+  // sets it later is seen by the next poll, be it that his bit is taken now.
   (void)any_due_.exchange(0, std::memory_order_acq_rel);
   int did = run_deferred();
   tell_leases();

@@ -74,6 +74,8 @@ class RemotePins {
               const remote_wire::Message& message) noexcept;
   // There is something for poll() to do about the peer.
   void note_due(uint32_t peer) noexcept;
+  // There is something for poll() to do.
+  void note_any_due() noexcept;
   // Runs the callback, or keeps it for poll().
   void finish(RemoteRequest* request, const std::byte* answer, size_t answer_len) noexcept;
 
@@ -138,14 +140,20 @@ class RemotePins {
   Mutex peers_mu_;  // makes them
   bool is_ending_ HYDRANT_GUARDED_BY(peers_mu_) = false;
 
-  // Bit per peer; for poll().
+  // Bit per peer; for poll(). Bits are set relaxed: any_due_ publishes them.
   MappedArray<std::atomic<uint64_t>> due_;
+  // Set by exchanges that release, taken back by one that acquires. Stores would do for what lies under a
+  // lock; but of two that set it the taker reads one, and a store by the second would end the release
+  // sequence of the first, whose bit could then be overlooked until something else is due.
   std::atomic<uint32_t> any_due_{0};
 
   mutable Mutex exports_mu_;
   RemoteExports exports_;  // guarded, but for its counters
   RemoteLeases leases_ HYDRANT_GUARDED_BY(exports_mu_);
+  // How far into the domain's GoneLog exports were made zombies. Written under exports_mu_, released after
+  // the zombies are counted; acquired by look_for_gone(), so that quiet(), which comes next, sees them.
   std::atomic<uint64_t> gone_seen_{0};
+  // Relaxed: a hint. Who overlooks a shortage sees the next one.
   std::atomic<uint64_t> starved_seen_{0};
   // What poll() says to the peer as a target.
   struct Dues {

@@ -92,7 +92,7 @@ Status RemotePins::admit(uint32_t from, const Move& move, MemoryRange* range) no
     }
   }
   leases_.grant(from, range->len);
-  if (leases_.has_change()) any_due_.store(1, std::memory_order_release);
+  if (leases_.has_change()) note_any_due();
   return Status::kOk;
 }
 
@@ -330,7 +330,7 @@ int RemotePins::run_deferred() noexcept {
 
 bool RemotePins::look_for_gone() noexcept {
   const GoneLog& gone = domain_.gone();
-  if (gone.count() == gone_seen_.load(std::memory_order_relaxed)) return false;
+  if (gone.count() == gone_seen_.load(std::memory_order_acquire)) return false;
   bool any = false;
   MutexLock lock(exports_mu_);
   uint64_t from = gone_seen_.load(std::memory_order_relaxed);
@@ -341,7 +341,7 @@ bool RemotePins::look_for_gone() noexcept {
   } else {
     for (; from != to; ++from) any = exports_.doom(gone.at(from)) || any;
   }
-  gone_seen_.store(to, std::memory_order_relaxed);
+  gone_seen_.store(to, std::memory_order_release);
   if (!any) return false;
   for (uint32_t peer = 0; peer < config_.ranks; ++peer) {
     if (exports_.has_recalls(peer)) note_due(peer);

@@ -169,5 +169,41 @@ TEST(RemoteThreads, ThreadsShareAnEnd) {
   }
 }
 
+// Whoever hears "quiet" may write where a peer has written: for the thread sanitizer, which sees whether what
+// quiet() reads without a lock orders the two. Once with nothing exported afterwards, once with more.
+TEST(RemoteThreads, QuietOrdersWhatPeersWroteBefore) {
+  for (int more = 0; more < 2; ++more) {
+    RemoteWorld world(exact());
+    auto& target = world[1];
+    RemoteResult a, b;
+    remote_pin(world, 0, 1, target.arena.addr(3), kPage, &a);
+    if (more != 0) remote_pin(world, 0, 1, target.arena.addr(9), kPage, &b);
+    world.settle();
+    ASSERT_TRUE(a.held());
+    std::byte& byte = *target.arena.page(3);
+    std::atomic<bool> told{false};
+    Threads threads;
+    threads.start([&] {
+      (void)hydrant_invalidate(target.domain, target.arena.page(3), kPage);
+      EXPECT_EQ(hydrant_remote_quiet(target.end), GASNET_ERR_NOT_READY);
+      told.store(true, std::memory_order_relaxed);
+      EXPECT_TRUE(wait_until([&] { return hydrant_remote_quiet(target.end) == GASNET_OK; }));
+      byte = std::byte{2};
+    });
+    threads.start([&] {
+      byte = std::byte{1};
+      EXPECT_TRUE(wait_until([&] { return told.load(std::memory_order_relaxed); }));
+      hydrant_remote_release(a.pin);
+      EXPECT_TRUE(wait_until([&] {
+        world.settle();
+        return world.stats(1).zombies == 0;
+      }));
+    });
+    threads.join();
+    EXPECT_EQ(byte, std::byte{2});
+    if (b.held()) hydrant_remote_release(b.pin);
+  }
+}
+
 }  // namespace
 }  // namespace hydrant::testing
