@@ -5,6 +5,7 @@
 #include "firehose/pin_handle.hpp"
 #include "firehose/watch/monitor.hpp"
 
+#include <cstddef>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -22,6 +23,9 @@ struct Entry {
   bool claimed = false;
 };
 Entry g_entries[kMaxDomains];  // generation, claimed: guarded by registry_mutex()
+// Of peers' domains. Written under registry_mutex(); relaxed where it is read without: a place that has just
+// become free may be overlooked once, and one that has just gone is not found.
+std::atomic<uint32_t> g_free_peer_places{kMaxDomains - kMaxClientDomains};
 // Places from here on were never used.
 std::atomic<uint32_t> g_places{0};
 // A page that reads 0 in a child: how far the tables have been reset there.
@@ -30,6 +34,16 @@ constexpr uint32_t kNotReset = 0, kResetting = 1, kReset = 2;
 bool g_wipes = false;  // such pages do read 0 there, and so do the slots of inherited domains
 constexpr uint64_t kResetDeadlineNs = 1'000'000'000;
 pthread_once_t g_fork_once = PTHREAD_ONCE_INIT;
+
+// Under registry_mutex(), or in a child.
+void set_claimed(Entry& entry, bool claimed) noexcept {
+  const bool of_peer = &entry - g_entries >= static_cast<ptrdiff_t>(kMaxClientDomains);
+  if (of_peer && entry.claimed != claimed) {
+    const uint32_t free = g_free_peer_places.load(std::memory_order_relaxed);
+    g_free_peer_places.store(claimed ? free - 1 : free + 1, std::memory_order_relaxed);
+  }
+  entry.claimed = claimed;
+}
 
 // First the locks under which memory may be mapped or allocated: their holders may wait for the
 // monitor's reader, which waits for domains.
@@ -70,7 +84,7 @@ void reset_in_child() {
     // One that was beginning or ending has nobody in the child who would go on with it.
     if (entry.handle.load(std::memory_order_relaxed) != 0) continue;
     entry.domain.store(nullptr, std::memory_order_relaxed);
-    entry.claimed = false;
+    set_claimed(entry, false);
   }
   g_reset->store(kReset, std::memory_order_release);
 }
@@ -141,13 +155,15 @@ Domain* domain_of(const RegionSlot* slot) noexcept {
 uint64_t claim_domain_handle(DomainOf whose) noexcept {
   install_fork_handlers();
   notice_unannounced_fork();
-  MutexLock lock(registry_mutex());
   const bool client = whose == DomainOf::kClient;
+  // Asked for at each pin of a peer that has none: without the lock, and without the search.
+  if (!client && g_free_peer_places.load(std::memory_order_relaxed) == 0) return 0;
+  MutexLock lock(registry_mutex());
   const uint32_t end = client ? kMaxClientDomains : kMaxDomains;
   for (uint32_t i = client ? 0 : kMaxClientDomains; i < end; ++i) {
     Entry& entry = g_entries[i];
     if (entry.claimed) continue;
-    entry.claimed = true;
+    set_claimed(entry, true);
     if (i >= g_places.load(std::memory_order_relaxed)) {
       g_places.store(i + 1, std::memory_order_release);
     }
@@ -160,7 +176,7 @@ uint64_t claim_domain_handle(DomainOf whose) noexcept {
 
 void abandon_domain_handle(uint64_t handle) noexcept {
   MutexLock lock(registry_mutex());
-  g_entries[handle % kMaxDomains].claimed = false;
+  set_claimed(g_entries[handle % kMaxDomains], false);
 }
 
 void publish_domain(std::unique_ptr<Domain> domain) noexcept {
@@ -200,7 +216,7 @@ void forget_domain(std::unique_ptr<Domain> domain) noexcept {
     MutexLock lock(registry_mutex());
     Entry& entry = g_entries[domain->handle() % kMaxDomains];
     entry.domain.store(nullptr, std::memory_order_relaxed);
-    entry.claimed = false;
+    set_claimed(entry, false);
   }
   domain.reset();
 }

@@ -78,14 +78,25 @@ class RemotePeer::Asker final : public Registrar {
 
 Status RemotePeer::create(RemotePins& end, uint32_t peer,
                           std::unique_ptr<RemotePeer>* out) noexcept {
+  // A place first: where there is none, each pin of such a peer comes here, and shall cost nothing but that.
+  const uint64_t handle = claim_domain_handle(DomainOf::kPeer);
+  if (handle == 0) {
+    return fail(Status::kResource,
+                "this process has caches of the memory of %u peers already, in all its ends: that "
+                "is the limit; reach rank %u by messages",
+                kMaxDomains - kMaxClientDomains, peer);
+  }
   out->reset(new (std::nothrow) RemotePeer(end, peer));
-  if (*out == nullptr) return fail(Status::kResource, "no memory for a peer");
-  const Status status = (*out)->make_domain();
-  if (status != Status::kOk) out->reset();
+  const Status status = *out != nullptr ? (*out)->make_domain(handle)
+                                        : fail(Status::kResource, "no memory for a peer");
+  if (status != Status::kOk) {
+    out->reset();
+    abandon_domain_handle(handle);
+  }
   return status;
 }
 
-Status RemotePeer::make_domain() noexcept HYDRANT_NO_TSA {
+Status RemotePeer::make_domain(uint64_t handle) noexcept HYDRANT_NO_TSA {
   const RemoteConfig& config = end_.config();
   const DomainConfig& local = end_.domain().config();
   id_offset_ = align_up(end_.domain().registrar().traits().key_bytes, sizeof(uint64_t));
@@ -109,19 +120,11 @@ Status RemotePeer::make_domain() noexcept HYDRANT_NO_TSA {
       !releases_.map(size_t{2} * slots + kMostInTransit)) {
     return fail(Status::kResource, "no memory for the cache of a peer's memory");
   }
-  const uint64_t handle = claim_domain_handle(DomainOf::kPeer);
-  if (handle == 0) {
-    return fail(Status::kResource, "this process has caches of the memory of %u peers already",
-                kMaxDomains - kMaxClientDomains);
-  }
   std::unique_ptr<Domain> domain(new (std::nothrow)
                                      Domain(mine, std::move(asker), std::move(policy), handle));
   Status status =
       domain != nullptr ? domain->set_up() : fail(Status::kResource, "no memory for a domain");
-  if (status != Status::kOk) {
-    abandon_domain_handle(handle);
-    return status;
-  }
+  if (status != Status::kOk) return status;
   domain_ = domain.get();
   handle_ = handle;
   announce_domain(*domain);

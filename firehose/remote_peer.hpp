@@ -124,7 +124,8 @@ class RemotePeer {
   static constexpr size_t kWorthAMessage = 64;
 
   RemotePeer(RemotePins& end, uint32_t peer) noexcept : end_(end), peer_(peer) {}
-  Status make_domain() noexcept;
+  // On failure the handle is still the caller's.
+  Status make_domain(uint64_t handle) noexcept;
 
   Status start(RemoteRequest* request, const hydrant_remote_call_t& call) noexcept;
   size_t write_args(RemoteRequest& request, const hydrant_remote_call_t& call) noexcept;

@@ -189,7 +189,8 @@ typedef struct hydrant_remote_call {
  * Errors: BAD_ARG (this rank itself, no such peer, len 0, wraps around, no remote right or an unknown one,
  *   unknown bits in call->flags, arguments too long); NOT_READY (what this process may have of the peer is
  *   held, or it said so; use messages, or try again); REFUSED (the memory cannot be pinned there: remembered
- *   for a second); RESOURCE (more than max_region_bytes, or no memory); BROKEN (the peer is gone); NOT_INIT.
+ *   for a second); RESOURCE (more than max_region_bytes, no memory, or this process has caches of 1984 peers
+ *   already, in all its ends); BROKEN (the peer is gone); NOT_INIT.
  * Cost: hit: some 50 instructions, no lock, no shared write, no system call. Miss: one round trip, in which
  *   the target registers at most once. */
 HYDRANT_API int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,

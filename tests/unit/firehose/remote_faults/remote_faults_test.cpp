@@ -322,5 +322,46 @@ TEST_F(RemoteFaults, RegistrationsThatFailAtRandom) {
   }
 }
 
+// Every pin of such a peer is refused, so that nothing may be made for it first; and a place that is free
+// again is taken.
+TEST_F(RemoteFaults, APeerThatThereIsNoPlaceForCostsNoAllocation) {
+  constexpr uint32_t kPlaces = 1984;
+  RemoteWorld::Settings settings;
+  settings.ranks = kPlaces + 8;
+  settings.present = 1;
+  settings.pages = 4;
+  settings.options.max_peer_regions = 1;
+  hydrant_domain_t domain = 0;
+  const auto ask = [](RemoteWorld& world, uint32_t peer) {
+    hydrant_pin_t pin{};
+    return hydrant_remote_pin(world[0].end, peer, 16 * kPage, kPage, HYDRANT_REMOTE_WRITE, nullptr,
+                              &pin);
+  };
+  {
+    RemoteWorld world(settings);
+    for (uint32_t peer = 1; peer <= kPlaces; ++peer)
+      ASSERT_EQ(ask(world, peer), GASNET_OK) << peer << ": " << hydrant_error_text();
+    const int before = g_allocations;
+    for (int i = 0; i < 100; ++i) {
+      ASSERT_EQ(ask(world, kPlaces + 1), GASNET_ERR_RESOURCE);
+      ASSERT_EQ(hydrant_pin_status(hydrant_try_remote_pin(world[0].end, kPlaces + 2, 16 * kPage,
+                                                          kPage, HYDRANT_REMOTE_WRITE)),
+                GASNET_ERR_RESOURCE);
+    }
+    EXPECT_EQ(g_allocations, before);
+    EXPECT_NE(std::strstr(hydrant_error_text(), "1984 peers already"), nullptr)
+        << hydrant_error_text();
+    // Domains have places of their own.
+    hydrant_domain_options_t options;
+    hydrant_domain_options_init(&options);
+    options.registrar = &world[0].registrar.table;
+    options.watch = HYDRANT_WATCH_CLIENT;
+    ASSERT_EQ(hydrant_domain_create(&options, &domain), GASNET_OK);
+    ASSERT_EQ(hydrant_domain_destroy(domain, 0), GASNET_OK);
+    world.rebuild();
+    EXPECT_EQ(ask(world, kPlaces + 1), GASNET_OK) << hydrant_error_text();
+  }
+}
+
 }  // namespace
 }  // namespace hydrant::testing
