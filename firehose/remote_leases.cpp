@@ -104,15 +104,6 @@ void RemoteLeases::ask(uint32_t peer, uint64_t bytes) noexcept {
   lend(peer, p.held + bytes - p.lease, 0);
 }
 
-uint32_t RemoteLeases::fattest() const noexcept {
-  uint32_t found = ranks_;
-  for (uint32_t peer = 0; peer < ranks_; ++peer) {
-    if (peers_[peer].held == 0) continue;
-    if (found == ranks_ || peers_[peer].held > peers_[found].held) found = peer;
-  }
-  return found;
-}
-
 bool RemoteLeases::take_change(uint32_t* peer) noexcept {
   if (cut_count_ == 0) return false;
   for (uint32_t i = 0; i < ranks_; ++i) {

@@ -42,8 +42,17 @@ class RemoteLeases {
   uint64_t lent() const noexcept { return lent_; }
   // The largest lease that a peer can ever have.
   uint64_t most_of_one() const noexcept { return base_ + pool_; }
-  // The peer whose idle firehoses are worth asking for: it has most. `ranks` if nobody has any.
-  uint32_t fattest() const noexcept;
+  // The peer whose idle firehoses are worth asking for: it has most, of those that `skip` does not pass over.
+  // `ranks` if nobody has any.
+  template <class Skip>
+  uint32_t fattest(const Skip& skip) const noexcept {
+    uint32_t found = ranks_;
+    for (uint32_t peer = 0; peer < ranks_; ++peer) {
+      if (peers_[peer].held == 0 || skip(peer)) continue;
+      if (found == ranks_ || peers_[peer].held > peers_[found].held) found = peer;
+    }
+    return found;
+  }
   // A peer other than the last asker whose lease was cut and that has to be told; false: none.
   bool take_change(uint32_t* peer) noexcept;
   bool has_change() const noexcept { return cut_count_ != 0; }

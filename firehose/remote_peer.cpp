@@ -494,7 +494,7 @@ void RemotePeer::give_up(Status why) noexcept {
     lists[1] = unsent_.take_all();
     lists[2] = waiting_.take_all();
     release_count_ = 0;
-    urgent_ = false;
+    urgent_ = reclaiming_ = false;
     under_way_ = 0;
     ++ended_;
   }

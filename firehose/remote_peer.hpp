@@ -141,6 +141,9 @@ class RemotePeer {
   // Moves up to `room` ids into `ids`; answers how many.
   size_t take_releases(uint64_t* ids, size_t room) noexcept HYDRANT_EXCLUDES(mu_);
   void put_back(const uint64_t* ids, size_t n) noexcept HYDRANT_EXCLUDES(mu_);
+  size_t take_releases_locked(uint64_t* ids, size_t room) noexcept HYDRANT_REQUIRES(mu_);
+  // Behind the last of them also what ends a RECLAIM.
+  size_t take_releases_and_end(uint64_t* ids, size_t room) noexcept HYDRANT_EXCLUDES(mu_);
   // Sends what was given back, a message at most; false: nothing went.
   bool send_releases(uint32_t lane, void* reply_to) noexcept;
   void take_back(MemoryRange range) noexcept;
@@ -167,6 +170,8 @@ class RemotePeer {
   size_t release_count_ HYDRANT_GUARDED_BY(mu_) = 0;
   uint64_t ask_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;
   bool urgent_ HYDRANT_GUARDED_BY(mu_) = false;  // what is given back is waited for
+  // A RECLAIM has come, and the peer is not told yet that all which that gave up is given back.
+  bool reclaiming_ HYDRANT_GUARDED_BY(mu_) = false;
   // What was taken back is held, asked for, or on its way out: it is waited for. Written under mu_.
   std::atomic<bool> recalling_{false};
   uint64_t take_backs_ HYDRANT_GUARDED_BY(mu_) = 0;

@@ -158,6 +158,8 @@ class RemotePins {
   // What poll() says to the peer as a target.
   struct Dues {
     uint64_t reclaim_bytes;
+    uint64_t reclaimed_at;  // the domain's count of shortages when it was asked for room
+    bool reclaiming;        // ... and it has not said that this is done
     bool lease;
     bool gone;
   };

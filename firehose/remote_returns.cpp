@@ -28,12 +28,26 @@ void RemotePeer::add_release(uint64_t id) noexcept {
   if (due) end_.note_due(peer_);
 }
 
-size_t RemotePeer::take_releases(uint64_t* ids, size_t room) noexcept {
-  MutexLock lock(mu_);
+size_t RemotePeer::take_releases_locked(uint64_t* ids, size_t room) noexcept {
   const size_t n = std::min(room, release_count_);
   release_count_ -= n;
   std::copy_n(releases_.data() + release_count_, n, ids);
-  if (release_count_ == 0) urgent_ = false;
+  if (release_count_ == 0) urgent_ = reclaiming_;
+  return n;
+}
+
+size_t RemotePeer::take_releases(uint64_t* ids, size_t room) noexcept {
+  MutexLock lock(mu_);
+  return take_releases_locked(ids, room);
+}
+
+size_t RemotePeer::take_releases_and_end(uint64_t* ids, size_t room) noexcept {
+  MutexLock lock(mu_);
+  size_t n = take_releases_locked(ids, room - 1);
+  if (reclaiming_ && release_count_ == 0) {
+    reclaiming_ = urgent_ = false;
+    ids[n++] = kReclaimed;
+  }
   return n;
 }
 
@@ -41,6 +55,10 @@ void RemotePeer::put_back(const uint64_t* ids, size_t n) noexcept {
   {
     MutexLock lock(mu_);
     if (is_gone_) return;
+    if (n != 0 && ids[n - 1] == kReclaimed) {
+      reclaiming_ = true;
+      --n;
+    }
     n = std::min(n, releases_.size() - release_count_);
     std::copy_n(ids, n, releases_.data() + release_count_);
     release_count_ += n;
@@ -51,7 +69,7 @@ void RemotePeer::put_back(const uint64_t* ids, size_t n) noexcept {
 
 bool RemotePeer::send_releases(uint32_t lane, void* reply_to) noexcept {
   uint64_t ids[kMostIds];
-  const size_t n = take_releases(ids, kMostIds);
+  const size_t n = take_releases_and_end(ids, kMostIds);
   if (n == 0) return false;
   Message message;
   message.add(header(Type::kRelease, n));
@@ -67,7 +85,7 @@ void RemotePeer::hurry(void* reply_to) noexcept {
   bool any = false;
   {
     MutexLock lock(mu_);
-    any = release_count_ != 0;
+    any = release_count_ != 0 || reclaiming_;
     urgent_ = urgent_ || any;
   }
   if (any && reply_to != nullptr) (void)send_releases(HYDRANT_LANE_REPLY, reply_to);
@@ -94,6 +112,10 @@ void RemotePeer::on_lease(const Lease& lease, void* reply_to) noexcept {
 
 void RemotePeer::on_reclaim(uint64_t bytes, void* reply_to) noexcept {
   domain_->give_up(bytes);
+  {
+    MutexLock lock(mu_);
+    reclaiming_ = !is_gone_;
+  }
   hurry(reply_to);
 }
 

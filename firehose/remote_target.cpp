@@ -16,6 +16,8 @@ namespace {
 constexpr size_t kMostRecalls = 16;  // of a message: fits the shortest
 constexpr size_t kMostIdle = 16;     // given back with a move, and dropped for it
 constexpr uint64_t kLeastReclaim = 64 * 1024;
+// Who leaves so many shortages without an answer is busy elsewhere: others are asked.
+constexpr uint64_t kPatience = 64;
 
 }  // namespace
 
@@ -65,6 +67,11 @@ void RemotePins::give_back(uint32_t from, const std::byte* ids, size_t n,
   for (size_t i = 0; i < n; ++i) {
     uint64_t id = 0;
     std::memcpy(&id, ids + i * sizeof id, sizeof id);
+    if (id == kReclaimed) {
+      MutexLock lock(exports_mu_);
+      dues_[from].reclaiming = false;
+      continue;
+    }
     const RegionSlot* slot = end_export(from, id, true);
     if (slot != nullptr && idle_count < kMostIdle) idle[idle_count++] = slot;
   }
@@ -350,14 +357,18 @@ bool RemotePins::look_for_gone() noexcept {
 }
 
 // A pin of this process's memory found no room, or a peer's move did: whoever has most here is asked for some
-// of what he does not use.
+// of what he does not use; once, until he has said that it is done. One shortage is many failed pins.
 void RemotePins::look_for_hunger() noexcept {
   const uint64_t starved = domain_.starved();
   if (starved == starved_seen_.load(std::memory_order_relaxed)) return;
   starved_seen_.store(starved, std::memory_order_relaxed);
   MutexLock lock(exports_mu_);
-  const uint32_t peer = leases_.fattest();
-  if (peer == config_.ranks || dues_[peer].reclaim_bytes != 0) return;
+  const uint32_t peer = leases_.fattest([&](uint32_t of) HYDRANT_NO_TSA {
+    return dues_[of].reclaiming && starved >= dues_[of].reclaimed_at + kPatience;
+  });
+  if (peer == config_.ranks || dues_[peer].reclaiming) return;
+  dues_[peer].reclaiming = true;
+  dues_[peer].reclaimed_at = starved;
   dues_[peer].reclaim_bytes = std::max(leases_.held(peer) / 4, kLeastReclaim);
   note_due(peer);
 }
@@ -409,6 +420,9 @@ int RemotePins::send_target_things(uint32_t peer) noexcept {
     if (send(peer, HYDRANT_LANE_REQUEST, nullptr, message) == Status::kOk) {
       counts_.reclaims.fetch_add(1, std::memory_order_relaxed);
       ++did;
+    } else {
+      MutexLock lock(exports_mu_);
+      dues_[peer].reclaiming = false;
     }
   }
   if (tell) {

@@ -33,6 +33,9 @@ struct Header {
   uint32_t count;  // of what follows the body, by type
 };
 
+// Among the ids of a release, behind the others: all that the last RECLAIM got is given back. No id is 0.
+inline constexpr uint64_t kReclaimed = 0;
+
 // Behind it: `count` ids that are given back, then args_len bytes.
 struct Move {
   uint64_t number;                   // the initiator's, for the reply

@@ -31,11 +31,26 @@ RemoteWorld::Settings settings_of(const RemoteScenario& scenario) {
   settings.options.max_peer_regions = 16;
   settings.options.max_firehoses = 64;
   settings.options.budget_bytes = scenario.budget_pages * kPage;
+  settings.domain_bytes = scenario.domain_pages * kPage;
   settings.options.base_percent = scenario.base_percent;
   settings.options.flags = scenario.flags;
   settings.options.remote = [](void*, uint32_t, const hydrant_region_t*, hydrant_range_t,
                                const void*, size_t, void*, size_t) -> size_t { return 0; };
   return settings;
+}
+
+uint64_t count_of(const RemoteMessage& message) {
+  remote_wire::Header header{};
+  std::memcpy(&header, message.bytes.data(), sizeof header);
+  return header.count;
+}
+
+// A release whose last id says that what was wanted is given back.
+bool ends_reclaim(const RemoteMessage& message) {
+  uint64_t last = 0;
+  if (message.type() != static_cast<uint8_t>(remote_wire::Type::kRelease)) return false;
+  std::memcpy(&last, message.bytes.data() + message.bytes.size() - sizeof last, sizeof last);
+  return last == remote_wire::kReclaimed;
 }
 
 bool contains(const auto& list, const auto& what) {
@@ -54,8 +69,8 @@ void RemoteExplorer::wrong(const std::string& what) {
 }
 
 std::string RemoteExplorer::text(const Action& action) {
-  static const char* const kNames[] = {"deliver", "pin",    "release",   "lose",
-                                       "poll",    "refuse", "duplicate", "evict"};
+  static const char* const kNames[] = {"deliver", "pin",       "release", "lose",  "poll",
+                                       "refuse",  "duplicate", "evict",   "starve"};
   std::string out = kNames[static_cast<size_t>(action.kind)];
   out += "@" + std::to_string(action.end);
   if (action.kind == Kind::kDeliver || action.kind == Kind::kDuplicate) {
@@ -82,7 +97,7 @@ void RemoteExplorer::begin() {
   oldest_.assign(ranks, std::vector<uint64_t>(kPages, 0));
   floor_ = oldest_;
   live_ids_.assign(ranks, 0);
-  refusals_ = duplicates_ = evictions_ = 0;
+  refusals_ = duplicates_ = evictions_ = shortages_ = 0;
   begun_at_ = now_ns();
   twice_ = 0;
   trail_.clear();
@@ -118,6 +133,7 @@ std::vector<RemoteExplorer::Action> RemoteExplorer::enabled() const {
     if (refusals_ < scenario_.refusals && dirty_[end]) out.push_back({Kind::kRefuse, end, 0});
   }
   if (evictions_ < scenario_.evictions) out.push_back({Kind::kEvict, 0, 0});
+  if (shortages_ < scenario_.shortages) out.push_back({Kind::kStarve, scenario_.ranks - 1, 0});
   return out;
 }
 
@@ -177,6 +193,14 @@ void RemoteExplorer::lose(uint32_t loss) {
   hydrant_invalidate(rank.domain, rank.arena.page(of.page), of.pages * kPage);
 }
 
+// A pin of its own, for which there is room or not.
+void RemoteExplorer::starve() {
+  auto& rank = (*world_)[scenario_.ranks - 1];
+  ++shortages_;
+  const hydrant_pin_t pin = hydrant_pin(rank.domain, rank.arena.page(kPages - 1), kPage, 0);
+  if (pin.region != nullptr) (void)hydrant_release(pin);
+}
+
 // The last look may have been at the end of the execution before.
 void RemoteExplorer::note_recall(uint32_t end) {
   if (recalled_at_[end] == 0) recalled_at_[end] = begun_at_;
@@ -203,13 +227,12 @@ void RemoteExplorer::deliver(size_t i) {
   const auto type = static_cast<remote_wire::Type>(message.type());
   const uint32_t once = names_[i] & ~kCopy;
   if (type == remote_wire::Type::kMove || (type == remote_wire::Type::kRelease && twice_ != once)) {
-    remote_wire::Header header{};
-    std::memcpy(&header, message.bytes.data(), sizeof header);
-    if (header.count > live_ids_[message.to] && scenario_.books)
-      wrong("a firehose was given back twice");
-    live_ids_[message.to] -= std::min<uint64_t>(header.count, live_ids_[message.to]);
+    const uint64_t ids = count_of(message) - (ends_reclaim(message) ? 1 : 0);
+    if (ids > live_ids_[message.to] && scenario_.books) wrong("a firehose was given back twice");
+    live_ids_[message.to] -= std::min(ids, live_ids_[message.to]);
     if (contains(names_, once | kCopy)) twice_ = once;  // the other one counts no more
   }
+  if (type == remote_wire::Type::kReclaim) ++findings_.reclaims;
   if (type == remote_wire::Type::kRecall) {
     ++findings_.recalls;
     note_recall(message.to);
@@ -245,6 +268,7 @@ bool RemoteExplorer::step(const Action& action) {
       ++refusals_;
       world_->refuse(action.end, 1);
       break;
+    case Kind::kStarve: starve(); break;
     case Kind::kEvict:
       ++evictions_;
       note_recall(0);
@@ -289,6 +313,21 @@ void RemoteExplorer::check() {
     if (scenario_.budget_pages != 0 && stats.exported_bytes > scenario_.budget_pages * kPage)
       wrong("rank " + std::to_string(end) + " exports more than its budget");
     if (stats.zombies > stats.exports) wrong("more zombies than exports");
+  }
+  if (scenario_.shortages != 0) check_reclaims();
+}
+
+// Nobody is asked for room again before he has said that he is done.
+void RemoteExplorer::check_reclaims() {
+  std::vector<uint32_t> wanted(size_t{scenario_.ranks} * scenario_.ranks, 0);
+  for (size_t i = 0; i < world_->pending(); ++i) {
+    const RemoteMessage& message = world_->message(i);
+    const bool asks = message.type() == static_cast<uint8_t>(remote_wire::Type::kReclaim);
+    if (!asks && !ends_reclaim(message)) continue;
+    const uint32_t target = asks ? message.from : message.to;
+    const uint32_t peer = asks ? message.to : message.from;
+    if (++wanted[target * scenario_.ranks + peer] > 1)
+      wrong("rank " + std::to_string(peer) + " is asked for room that it is asked for already");
   }
 }
 

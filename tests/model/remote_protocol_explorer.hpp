@@ -33,13 +33,15 @@ struct RemoteScenario {
   std::vector<Loss> losses;       // memory that goes away; of one end: in this order
   uint64_t budget_pages = 0;      // for all peers of an end; 0: plenty
   uint32_t base_percent = 100;
-  uint32_t flags = 0;       // HYDRANT_REMOTE_INLINE_*
-  uint32_t refusals = 0;    // sends that find no room, wherever
-  uint32_t duplicates = 0;  // releases that arrive twice, which no messenger may do
-  uint32_t evictions = 0;   // times the first rank gives everything back
-  bool fresh_ends = false;  // each execution has its own: where what is lent would be remembered
-  bool books = true;        // exports and firehoses are counted against each other in every state
-  size_t depth = 0;         // steps that are chosen; the rest of an execution takes its course
+  uint32_t flags = 0;         // HYDRANT_REMOTE_INLINE_*
+  uint32_t refusals = 0;      // sends that find no room, wherever
+  uint32_t duplicates = 0;    // releases that arrive twice, which no messenger may do
+  uint32_t evictions = 0;     // times the first rank gives everything back
+  uint32_t shortages = 0;     // pins of its own memory that the last rank tries
+  uint64_t domain_pages = 0;  // that an end may have registered, for itself and peers; 0: plenty
+  bool fresh_ends = false;    // each execution has its own: where what is lent would be remembered
+  bool books = true;          // exports and firehoses are counted against each other in every state
+  size_t depth = 0;           // steps that are chosen; the rest of an execution takes its course
 };
 
 struct RemoteFindings {
@@ -48,7 +50,7 @@ struct RemoteFindings {
   uint64_t steps = 0;
   bool complete = false;
   std::string violation;  // "" or what is wrong, and the steps that lead there
-  uint64_t hits = 0, answers = 0, recalls = 0, not_now = 0;
+  uint64_t hits = 0, answers = 0, recalls = 0, not_now = 0, reclaims = 0;
 };
 
 class RemoteExplorer {
@@ -70,6 +72,7 @@ class RemoteExplorer {
     kRefuse,
     kDuplicate,
     kEvict,
+    kStarve,
   };
   struct Action {
     Kind kind;
@@ -96,6 +99,8 @@ class RemoteExplorer {
   void release(uint32_t request);
   void lose(uint32_t loss);
   void poll(uint32_t end);
+  void starve();
+  void check_reclaims();
   void note_recall(uint32_t end);
   void wait_for_drain(uint32_t end);
   void deliver(size_t i);
@@ -121,7 +126,7 @@ class RemoteExplorer {
   std::vector<std::vector<uint64_t>> oldest_,
       floor_;                       // by rank and page: least serial, and said quiet
   std::vector<uint64_t> live_ids_;  // by rank: exports that a reply has told, less those given back
-  uint32_t refusals_ = 0, duplicates_ = 0, evictions_ = 0;
+  uint32_t refusals_ = 0, duplicates_ = 0, evictions_ = 0, shortages_ = 0;
   uint64_t begun_at_ = 0;
   uint32_t twice_ = 0;  // the message of which a copy has arrived
   std::vector<Action> trail_;

@@ -139,18 +139,33 @@ RemoteScenario leases() {
   return s;
 }
 
+// The target wants room for itself, again and again.
+RemoteScenario shortages() {
+  RemoteScenario s;
+  s.name = "two pages idle, the target wants one, three times";
+  s.requests = {{0, 1, 1}, {0, 1, 2}, {0, 1, 1}};
+  s.losses = {{1, 1}};
+  s.budget_pages = s.domain_pages = 2;
+  s.shortages = 3;
+  s.depth = 10;
+  return s;
+}
+
 const std::vector<RemoteScenario>& scenarios() {
   static const std::vector<RemoteScenario> all = {
       one_page(),      two_pages_in_turn(), two_initiators(), both_ways(),
       lost_twice(),    overlapping(),       no_room_now(),    at_once(),
-      with_function(), given_back(),        told_twice(),     leases()};
+      with_function(), given_back(),        told_twice(),     leases(),
+      shortages()};
   return all;
 }
 
 void report(const RemoteScenario& s, const RemoteFindings& f) {
-  std::printf("%s: %zu executions%s, %zu steps, %zu orders left out, %zu hits, %zu recalls\n",
-              s.name, size_t{f.executions}, f.complete ? " (all)" : "", size_t{f.steps},
-              size_t{f.pruned}, size_t{f.hits}, size_t{f.recalls});
+  std::printf(
+      "%s: %zu executions%s, %zu steps, %zu orders left out, %zu hits, %zu recalls, %zu "
+      "reclaims\n",
+      s.name, size_t{f.executions}, f.complete ? " (all)" : "", size_t{f.steps}, size_t{f.pruned},
+      size_t{f.hits}, size_t{f.recalls}, size_t{f.reclaims});
 }
 
 class RemoteProtocol : public ::testing::TestWithParam<size_t> {};
@@ -167,6 +182,9 @@ TEST_P(RemoteProtocol, EveryInterleaving) {
   EXPECT_TRUE(f.complete || is_long()) << f.executions << " executions were not all";
   EXPECT_GT(f.executions, kSanitized ? 50u : 1000u);
   EXPECT_GT(f.recalls, kSanitized ? 10u : 500u);
+  if (s.shortages != 0) {
+    EXPECT_GT(f.reclaims, kSanitized ? 10u : 500u);
+  }
 }
 
 // Longer histories, at random.

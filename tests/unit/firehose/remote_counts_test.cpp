@@ -330,6 +330,113 @@ TEST(RemoteQuotas, IdleFirehosesMakeRoomForTheTarget) {
   expect_nothing_left(world);
 }
 
+size_t pending_of(RemoteWorld& world, uint8_t type, uint32_t to) {
+  size_t n = 0;
+  for (size_t i = 0; i < world.pending(); ++i)
+    n += world.message(i).type() == type && world.message(i).to == to;
+  return n;
+}
+
+// A pin of the target's own that finds no room, as often as somebody would try.
+void starve(RemoteWorld& world, uint32_t rank, int times) {
+  for (int i = 0; i < times; ++i) {
+    const hydrant_pin_t mine =
+        hydrant_pin(world[rank].domain, world[rank].arena.page(100), 8 * kPage, 0);
+    if (mine.region != nullptr) hydrant_release(mine);
+    hydrant_remote_poll(world[rank].end);
+  }
+}
+
+// However many pins fail meanwhile, and however many messages the answer takes.
+TEST(RemoteQuotas, APeerIsAskedForRoomOnceUntilItHasGivenThatBack) {
+  constexpr uint8_t kReclaim = 7;
+  constexpr size_t kPages = 512;
+  RemoteWorld::Settings settings = exact();
+  settings.domain_bytes = kPages * kPage;
+  settings.options.budget_bytes = kPages * kPage;
+  settings.options.base_percent = 100;
+  settings.pages = 2 * kPages;
+  RemoteWorld world(settings);
+  for (size_t page = 0; page < kPages; ++page) use(world, 0, 1, 2 * page);
+  ASSERT_EQ(world.stats(1).exports, kPages);
+  starve(world, 1, 30);
+  EXPECT_EQ(pending_of(world, kReclaim, 0), 1u);
+  world.deliver();
+  starve(world, 1, 5);
+  while (world.pending() != 0) {  // the rest of a quarter comes with polls, 48 a message
+    world.deliver();
+    EXPECT_EQ(pending_of(world, kReclaim, 0), 0u);
+    if (world.stats(1).exports > kPages - kPages / 4) starve(world, 1, 1);
+    hydrant_remote_poll(world[0].end);
+  }
+  EXPECT_EQ(world.stats(1).reclaims, 1u);
+  EXPECT_EQ(world.stats(1).exports, kPages - kPages / 4);
+  // The room is there now. The next shortage asks anew.
+  std::vector<RemoteResult> held(kPages / 4);
+  for (size_t i = 0; i < held.size(); ++i) {
+    remote_pin(world, 0, 1, world[1].arena.addr(2 * i), kPage, &held[i]);
+    world.settle();
+  }
+  starve(world, 1, 3);
+  EXPECT_EQ(pending_of(world, kReclaim, 0), 1u);
+  world.settle();
+  EXPECT_EQ(world.stats(1).reclaims, 2u);
+  for (const RemoteResult& result : held) {
+    if (result.held()) hydrant_remote_release(result.pin);
+  }
+  expect_nothing_left(world);
+}
+
+// All of it is in use, or the answer finds no room at first, or moves take it along: the answer comes.
+TEST(RemoteQuotas, AReclaimThatGetsNothingIsAnsweredToo) {
+  constexpr uint8_t kReclaim = 7;
+  RemoteWorld::Settings settings = exact();
+  settings.domain_bytes = 16 * kPage;
+  settings.options.budget_bytes = 16 * kPage;
+  settings.options.base_percent = 100;
+  RemoteWorld world(settings);
+  std::vector<RemoteResult> held(16);
+  for (size_t i = 0; i < held.size(); ++i) {
+    remote_pin(world, 0, 1, world[1].arena.addr(2 * i), kPage, &held[i]);
+    world.settle();
+    ASSERT_TRUE(held[i].held());
+  }
+  for (uint64_t round = 1; round <= 6; ++round) {
+    starve(world, 1, 10);
+    ASSERT_EQ(pending_of(world, kReclaim, 0), 1u);
+    ASSERT_EQ(world.pending(), 1u);
+    if (round > 3) world.refuse(0, static_cast<int>(round) - 3);
+    world.deliver();
+    world.settle();
+    EXPECT_EQ(world.stats(1).reclaims, round);
+  }
+  EXPECT_EQ(world.stats(0).releases_alone, 6u) << "one answer each";
+  EXPECT_EQ(world.stats(1).exports, 16u);
+  for (const RemoteResult& result : held) hydrant_remote_release(result.pin);
+  expect_nothing_left(world);
+}
+
+TEST(RemoteQuotas, WhoDoesNotAnswerIsPassedOver) {
+  constexpr uint8_t kReclaim = 7;
+  RemoteWorld::Settings settings = exact(3);
+  settings.domain_bytes = 32 * kPage;
+  settings.options.budget_bytes = 32 * kPage;
+  settings.options.base_percent = 100;
+  RemoteWorld world(settings);
+  for (size_t page = 0; page < 16; ++page) use(world, 0, 2, 2 * page);
+  for (size_t page = 0; page < 15; ++page) use(world, 1, 2, 2 * (20 + page));
+  starve(world, 2, 63);
+  EXPECT_EQ(pending_of(world, kReclaim, 0), 1u);
+  EXPECT_EQ(pending_of(world, kReclaim, 1), 0u);
+  starve(world, 2, 200);
+  EXPECT_EQ(pending_of(world, kReclaim, 0), 1u) << "not again";
+  EXPECT_EQ(pending_of(world, kReclaim, 1), 1u) << "instead of it";
+  world.settle();
+  EXPECT_EQ(world.stats(2).reclaims, 2u);
+  starve(world, 2, 1);
+  expect_nothing_left(world);
+}
+
 TEST(RemoteQuotas, BeyondTheZombiesNothingIsExported) {
   RemoteWorld::Settings settings = exact();
   settings.options.zombie_bytes = 2 * kPage;

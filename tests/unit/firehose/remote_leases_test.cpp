@@ -90,12 +90,14 @@ TEST(RemoteLeases, WhatIsLentToAPeerThatIsGoneIsFree) {
 TEST(RemoteLeases, TheFattestHasMost) {
   RemoteLeases leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
-  EXPECT_EQ(leases.fattest(), 4u) << "nobody has any";
+  const auto nobody = [](uint32_t) { return false; };
+  EXPECT_EQ(leases.fattest(nobody), 4u) << "nobody has any";
   leases.grant(1, kPage);
   leases.grant(3, 2 * kPage);
-  EXPECT_EQ(leases.fattest(), 3u);
+  EXPECT_EQ(leases.fattest(nobody), 3u);
   leases.give_back(3, 2 * kPage);
-  EXPECT_EQ(leases.fattest(), 1u);
+  EXPECT_EQ(leases.fattest(nobody), 1u);
+  EXPECT_NE(leases.fattest([](uint32_t peer) { return peer == 1; }), 1u) << "passed over";
 }
 
 TEST(RemoteLeases, NobodyGetsAnythingOfNothing) {
