@@ -26,7 +26,7 @@ inline const void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<co
 }  // namespace
 
 hydrant_pin_t hydrant_fh_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr, size_t len) {
-  check_face_call(fh, shape, "firehose_local_pin");
+  check_face_call(fh, shape, FaceCall::kWaits, "firehose_local_pin");
   // A registration for a client with FH_MAY_MERGE needs to know the range that was asked for.
   const hydrant_pin_t pin = fh->client.may_merge == nullptr
                                 ? hydrant_pin(fh->domain, pointer(addr), len, kFaceAccess)
@@ -38,17 +38,20 @@ hydrant_pin_t hydrant_fh_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t a
 
 hydrant_pin_t hydrant_fh_try_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
                                        size_t len) {
-  check_face_call(fh, shape, "firehose_try_local_pin");
+  check_face_call(fh, shape, FaceCall::kLooks, "firehose_try_local_pin");
   return hydrant_try_pin(fh->domain, pointer(addr), len, kFaceAccess);
 }
 
 hydrant_pin_t hydrant_fh_partial_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
                                            size_t len) {
-  check_face_call(fh, shape, "firehose_partial_local_pin");
+  check_face_call(fh, shape, FaceCall::kLooks, "firehose_partial_local_pin");
   return hydrant_partial_pin(fh->domain, pointer(addr), len, kFaceAccess);
 }
 
 void hydrant_fh_release(hydrant_pin_t pin) {
+#if HYDRANT_DEBUG
+  check_face_rules(FaceCall::kGivesBack, "firehose_release");
+#endif
   if (pin.region == nullptr) face_fatal("firehose_release: this request was released before");
   // NOT_INIT: its firehose has ended, or it was taken before a fork; nothing is left to release.
   if (hydrant_release(pin) == GASNET_ERR_BAD_ARG) {
@@ -57,7 +60,7 @@ void hydrant_fh_release(hydrant_pin_t pin) {
 }
 
 void hydrant_fh_invalidate(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr, size_t len) {
-  check_face_call(fh, shape, "firehose_local_invalidate");
+  check_face_call(fh, shape, FaceCall::kWaits, "firehose_local_invalidate");
   if (hydrant_invalidate(fh->domain, pointer(addr), len) != GASNET_OK) {
     face_fatal("firehose_local_invalidate: %s", hydrant_error_text());
   }
@@ -65,41 +68,42 @@ void hydrant_fh_invalidate(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr, siz
 
 void hydrant_fh_poll(hydrant_fh_t* fh) {
   if (fh == nullptr || fh->domain == 0) refuse_face_call(fh, 0, "firehose_poll");
+  check_face_rules(FaceCall::kWaits, "firehose_poll");
   static_cast<void>(hydrant_poll(fh->domain));
   if (fh->remote != nullptr) fh->remote->poll();
 }
 
 void* hydrant_fh_request_new(size_t bytes) {
-  void* request = std::malloc(bytes);
+  void* request = make_request(bytes);
   if (request == nullptr) face_fatal("firehose: out of memory for a request of %zu bytes", bytes);
   return request;
 }
 
-void hydrant_fh_request_free(void* request) { std::free(request); }
+void hydrant_fh_request_free(void* request) { drop_request(request); }
 
 hydrant_pin_t hydrant_fh_try_remote_pin(hydrant_fh_t* fh, uint32_t shape, uint32_t node,
                                         uintptr_t addr, size_t len) {
-  check_face_call(fh, shape, "firehose_try_remote_pin");
+  check_face_call(fh, shape, FaceCall::kLooks, "firehose_try_remote_pin");
   if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_try_remote_pin");
   return fh->remote->try_pin(node, addr, len);
 }
 
 hydrant_pin_t hydrant_fh_partial_remote_pin(hydrant_fh_t* fh, uint32_t shape, uint32_t node,
                                             uintptr_t addr, size_t len) {
-  check_face_call(fh, shape, "firehose_partial_remote_pin");
+  check_face_call(fh, shape, FaceCall::kLooks, "firehose_partial_remote_pin");
   if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_partial_remote_pin");
   return fh->remote->partial_pin(node, addr, len);
 }
 
 hydrant_pin_t hydrant_fh_remote_hit(hydrant_fh_t* fh, uint32_t shape, uint32_t node, uintptr_t addr,
                                     size_t len) {
-  check_face_call(fh, shape, "firehose_remote_pin");
+  check_face_call(fh, shape, FaceCall::kWaits, "firehose_remote_pin");
   if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_remote_pin");
   return fh->remote->hit(node, addr, len);
 }
 
 hydrant_pin_t hydrant_fh_remote_pin(hydrant_fh_t* fh, uint32_t shape, const hydrant_fh_ask_t* ask) {
-  check_face_call(fh, shape, "firehose_remote_pin");
+  check_face_call(fh, shape, FaceCall::kWaits, "firehose_remote_pin");
   if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_remote_pin");
   return fh->remote->pin(*ask);
 }

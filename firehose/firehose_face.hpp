@@ -11,6 +11,7 @@
 #include "firehose/firehose_face_limits.hpp"
 #include "firehose/firehose_face_registrar.hpp"
 #include "firehose/firehose_face_remote.hpp"
+#include "firehose/firehose_face_rules.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -50,10 +51,13 @@ inline constexpr uint32_t kFaceAccess =
 [[noreturn]] void refuse_face_call(const hydrant_fh_t* fh, uint32_t shape,
                                    const char* function) noexcept;
 
-inline void check_face_call(const hydrant_fh_t* fh, uint32_t shape, const char* function) noexcept {
+inline void check_face_call(const hydrant_fh_t* fh, uint32_t shape, FaceCall call,
+                            const char* function) noexcept {
   if (fh == nullptr || fh->client.shape != shape) refuse_face_call(fh, shape, function);
 #if HYDRANT_DEBUG
-  FaceRemote::check_not_in_handler(function);
+  check_face_rules(call, function);
+#else
+  static_cast<void>(call);
 #endif
 }
 

@@ -254,6 +254,7 @@ hydrant_fh_t* hydrant_fh_init(hydrant_fh_t* before, const hydrant_fh_client_t* c
                               uintptr_t max_pinnable_memory, size_t max_regions,
                               size_t max_region_size, const void* prepinned, size_t num_prepinned,
                               uint32_t flags, hydrant_fh_limits_t* limits) {
+  check_face_rules(FaceCall::kWaits, "firehose_init");
   if (before != nullptr && before->domain == 0) {
     face_fatal(
         "firehose_init after firehose_fini: the first firehose_init must have been given "
@@ -276,6 +277,7 @@ hydrant_fh_t* hydrant_fh_init(hydrant_fh_t* before, const hydrant_fh_client_t* c
 }
 
 hydrant_fh_t* hydrant_fh_fini(hydrant_fh_t* fh) {
+  check_face_rules(FaceCall::kWaits, "firehose_fini");
   if (fh == nullptr || fh->domain == 0)
     face_fatal("firehose_fini: not between firehose_init and firehose_fini");
   if (fh->verbose) say_end(*fh);

@@ -1,7 +1,7 @@
 #include "firehose/firehose_face_registrar.hpp"
 
 #include "firehose/base/log.hpp"
-#include "firehose/firehose_face_remote.hpp"
+#include "firehose/firehose_face_rules.hpp"
 
 #include <algorithm>
 #include <array>
@@ -114,9 +114,10 @@ bool FaceRegistrar::grown(MemoryRange range) const noexcept {
 int FaceRegistrar::pin(MemoryRange range, void* key) noexcept {
   RegionList list(client_);
   list.append(range, nullptr);
+  const FaceScope inside(FaceInside::kMove);
   const int answer = client_.move(nullptr, 0, list.data(), 1);
   if (answer == GASNET_ERR_NOT_READY) return answer;
-  const bool for_peer = FaceRemote::serves_a_peer();
+  const bool for_peer = is_inside_face(FaceInside::kHandler);
   if (answer != 0) {
     last_failure_.store(answer, std::memory_order_relaxed);
     if (for_peer) {
@@ -160,6 +161,7 @@ void FaceRegistrar::unpin(const hydrant_range_t* ranges, const void* const* keys
         list.append({ranges[i].addr, ranges[i].len}, key);
       }
     }
+    const FaceScope inside(FaceInside::kMove);
     const int answer = client_.move(list.data(), list.count(), nullptr, 0);
     if (answer != 0) face_fatal("firehose_move_callback answered %d for unpinning", answer);
   }

@@ -25,16 +25,6 @@ constexpr uint64_t kLastRetryNs = 2 * kMillisecond;
 constexpr uint32_t kEnableRemoteCallback = 0x02;  // FIREHOSE_FLAG_ENABLE_REMOTE_CALLBACK
 constexpr std::align_val_t kOpAlign{HYDRANT_FH_MAX_ALIGN};
 
-// This thread is inside deliver().
-thread_local uint32_t t_serving = 0;
-
-struct Serving {
-  Serving() noexcept { ++t_serving; }
-  ~Serving() { --t_serving; }
-  Serving(const Serving&) = delete;
-  Serving& operator=(const Serving&) = delete;
-};
-
 // Without a poll of the client's, other threads make the progress.
 void pause_between_tries(bool polled) noexcept {
   if (polled) {
@@ -262,6 +252,7 @@ size_t FaceRemote::make_args_thunk(void* context, void* args, size_t room) {
   auto* op = static_cast<FaceRemoteOp*>(context);
   const FaceRemote& self = *op->of;
   if (!op->args_made) {
+    const FaceScope inside(FaceInside::kArgs);
     op->args_len = self.fh_.client.make_args(&op->ask, op->args());
     if (op->args_len > self.fh_.client.args_bytes || op->args_len > room) {
       face_fatal(
@@ -441,7 +432,7 @@ int FaceRemote::send_thunk(void* user, uint32_t peer, uint32_t lane, void* reply
 }
 
 void FaceRemote::deliver(uint32_t from, const void* message, size_t len, void* reply_to) noexcept {
-  const Serving serving;
+  const FaceScope inside(FaceInside::kHandler);
   if (hydrant_remote_deliver(end_, from, message, len, reply_to) == GASNET_ERR_BAD_ARG)
     face_fatal("firehose: %s", hydrant_error_text());
 }
@@ -454,20 +445,10 @@ size_t FaceRemote::remote_thunk(void* user, uint32_t from, const hydrant_region_
   std::memcpy(region.data() + sizeof pinned->addr, &pinned->len, sizeof pinned->len);
   if (client.client_bytes != 0)
     std::memcpy(region.data() + client.client_offset, pinned->key, client.client_bytes);
+  const FaceScope inside(FaceInside::kRemote);
   const int answer = client.remote(from, region.data(), args, args_len);
   if (answer != 0) face_fatal("firehose_remote_callback answered %d for node %u", answer, from);
   return 0;
-}
-
-bool FaceRemote::serves_a_peer() noexcept { return t_serving != 0; }
-
-void FaceRemote::check_not_in_handler(const char* function) noexcept {
-  if (t_serving == 0) return;
-  face_fatal(
-      "%s: called while this thread serves a message of firehose's, in a callback that runs in an "
-      "AM "
-      "handler; only firehose_release may be called there",
-      function);
 }
 
 }  // namespace hydrant

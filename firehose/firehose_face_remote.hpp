@@ -74,11 +74,6 @@ class FaceRemote {
   // What it did, for GASNET_FIREHOSE_VERBOSE.
   void say_end() noexcept;
 
-  // Aborts inside a message that this thread is serving.
-  static void check_not_in_handler(const char* function) noexcept;
-  // This thread serves a peer: what it pins is for that one.
-  static bool serves_a_peer() noexcept;
-
  private:
   static int send_thunk(void* user, uint32_t peer, uint32_t lane, void* reply_to,
                         const void* message, size_t len);

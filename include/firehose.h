@@ -25,8 +25,9 @@
  *
  * Errors: there are no error returns. What cannot go on prints why and calls abort().
  * Threads: firehose_init and firehose_fini from one thread while no other uses firehose; the rest from
- * any thread, concurrently. Nothing but firehose_release may be called in an AM handler, and nothing at
- * all inside a callback that firehose runs.
+ * any thread, concurrently. Nothing but firehose_release may be called in an AM handler, nothing at all in
+ * firehose_move_callback, and nothing that waits or sends in the remote and args callbacks; a completion
+ * callback outside of handlers may call everything. A library with HYDRANT_DEBUG checks this.
  * One firehose per linked image (program or shared library).
  *
  * C99 and C++, GNU-compatible compilers.

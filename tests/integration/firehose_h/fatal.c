@@ -115,6 +115,42 @@ static void released_twice(void) {
   firehose_release(&request, 1);
   firehose_release(&request, 1);
 }
+/* Those from here on with HYDRANT_DEBUG only, where it is not said otherwise. */
+static void released_twice_of_ours(void) {
+  const firehose_request_t* first;
+  const firehose_request_t* again;
+  start();
+  first = again = firehose_local_pin(network_page(0), PAGE, NULL);
+  firehose_release(&first, 1);
+  firehose_release(&again, 1);
+}
+static void released_by_copy(void) {
+  firehose_request_t mine, copy;
+  const firehose_request_t* request;
+  start();
+  request = firehose_local_pin(network_page(0), PAGE, &mine);
+  copy = mine;
+  firehose_release(&request, 1);
+  request = &copy;
+  firehose_release(&request, 1);
+}
+static void release_one(void) {
+  static firehose_request_t mine;
+  const firehose_request_t* request = &mine;
+  firehose_release(&request, 1);
+}
+static void look_around(void) { firehose_try_local_pin(network_page(9), PAGE, NULL); }
+static void forget_one(void) { firehose_local_invalidate(network_page(9), PAGE); }
+static void pin_with(void (*call)(void)) {
+  start();
+  call_in_move(call);
+  firehose_local_pin(network_page(0), PAGE, NULL);
+}
+static void release_in_move(void) { pin_with(release_one); }
+static void look_in_move(void) { pin_with(look_around); }
+static void invalidate_in_move(void) { pin_with(forget_one); }
+static void fini_in_move(void) { pin_with(firehose_fini); }
+
 static void budget_contradiction(void) {
   setenv("GASNET_FIREHOSE_MAXVICTIM_M", "1G", 1);
   start();
@@ -152,6 +188,13 @@ static const struct {
     {"wraps", wraps, "wraps around"},
     {"move_fails", move_fails, "firehose_move_callback answered 5"},
     {"released_twice", released_twice, "was released before"},
+    {"released_twice_of_ours", released_twice_of_ours, "was released before"},
+    {"released_by_copy", released_by_copy, "firehose_release: this request is not held"},
+    {"release_in_move", release_in_move, "firehose_release: called inside firehose_move_callback"},
+    {"look_in_move", look_in_move, "firehose_try_local_pin: called inside firehose_move_callback"},
+    {"invalidate_in_move", invalidate_in_move,
+     "firehose_local_invalidate: called inside firehose_move_callback"},
+    {"fini_in_move", fini_in_move, "firehose_fini: called inside firehose_move_callback"},
     {"budget_contradiction", budget_contradiction, "GASNET_FIREHOSE_MAXVICTIM_M"},
 };
 

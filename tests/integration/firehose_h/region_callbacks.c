@@ -7,10 +7,12 @@
 static unsigned long next_registration = 1;
 static size_t network_limit = SIZE_MAX;
 static int failure;
+static void (*in_move)(void);
 static size_t refused_registrations;
 
 void fail_next_pin(int answer) { failure = answer; }
 void limit_network(size_t bytes) { network_limit = bytes; }
+void call_in_move(void (*call)(void)) { in_move = call; }
 size_t refusals(void) { return refused_registrations; }
 
 static int pin_one(firehose_region_t* region) {
@@ -34,6 +36,7 @@ int firehose_move_callback(gex_Rank_t node, const firehose_region_t* unpin_list,
                            firehose_region_t* pin_list, size_t pin_num) {
   size_t i;
   CHECK(node == FIREHOSE_MYNODE);
+  if (in_move != NULL) in_move();
   for (i = 0; i < unpin_num; ++i) {
     const firehose_region_t* region = &unpin_list[i];
     CHECK(region->client.addr == region->addr && region->client.len == region->len);

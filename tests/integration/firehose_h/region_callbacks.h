@@ -9,6 +9,8 @@
 void fail_next_pin(int answer);
 /* The network takes no more bytes than this: "not now" beyond. */
 void limit_network(size_t bytes);
+/* The next move callback calls this first. */
+void call_in_move(void (*call)(void));
 /* Registrations that came to nothing because memory was forbidden. */
 size_t refusals(void);
 /* The request's key is the one that its region was registered with. */

@@ -20,6 +20,8 @@ static uint64_t next_registration = 1;
 
 /* ---- callbacks ---- */
 
+static void (*forbidden)(void); /* what node 0 does where it must not */
+
 int firehose_move_callback(gex_Rank_t node, const firehose_region_t* unpin_list, size_t unpin_num,
                            firehose_region_t* pin_list, size_t pin_num) {
   size_t i;
@@ -48,6 +50,7 @@ int firehose_move_callback(gex_Rank_t node, const firehose_region_t* unpin_list,
 int firehose_remote_callback(gex_Rank_t node, const firehose_region_t* pin_list, size_t num_pinned,
                              firehose_remotecallback_args_t* args) {
   size_t i;
+  if (peer_me == 0) forbidden();
   CHECK(peer_me == 1 && node == 0 && num_pinned == 1);
   CHECK(network_is_pinned(pin_list->addr, pin_list->len));
 #ifdef FIREHOSE_CLIENT_T
@@ -434,22 +437,107 @@ static void start_forbidden(void) { peer_start(ask_for_forbidden_memory, serve, 
 static void unusable_keys_are_not_given_away(void) {
   check_aborts(start_forbidden, "FH_MAY_MERGE refuses");
 }
-#else
-static void pin_in_handler(void* context, const firehose_request_t* request, int all_local_hit) {
-  (void)context, (void)request, (void)all_local_hit;
-  firehose_local_pin(network_page(3), PAGE, NULL);
+#endif
+
+/* ---- what may not be called in a callback; with HYDRANT_DEBUG only ---- */
+
+static void call_local_pin(void) { firehose_local_pin(network_page(3), PAGE, NULL); }
+static void call_poll(void) { firehose_poll(); }
+static void call_remote_pin(void) {
+  firehose_remote_pin(1 - peer_me, network_page(4), PAGE, HIT, NULL, NULL, completed, NULL);
 }
-static void run_pin_in_handler(void) {
+static size_t forbidden_args(void* context, firehose_remotecallback_args_t* args) {
+  if (peer_me == 0) forbidden();
+  return make_args(context, args);
+}
+static void in_args(void) {
   begin();
-  firehose_remote_pin(1, network_page(50), PAGE, 0, NULL, NULL, pin_in_handler, NULL);
+  firehose_remote_pin(1, network_page(50), PAGE, CALL, NULL, forbidden_args, completed, NULL);
+}
+
+#ifdef FIREHOSE_COMPLETION_IN_HANDLER
+static void call_invalidate(void) { firehose_local_invalidate(network_page(3), PAGE); }
+static void call_try(void) { firehose_try_remote_pin(1 - peer_me, network_page(4), PAGE, 0, NULL); }
+static void in_completion(void* context, const firehose_request_t* request, int all_local_hit) {
+  (void)context, (void)request, (void)all_local_hit;
+  forbidden();
+}
+static void in_handler(void) {
+  begin();
+  firehose_remote_pin(1, network_page(50), PAGE, 0, NULL, NULL, in_completion, NULL);
   for (;;) client_poll();
 }
-static void start_pin_in_handler(void) { peer_start(run_pin_in_handler, serve, end); }
-/* With HYDRANT_DEBUG only. */
-static void pins_in_handlers_are_fatal(void) {
-  check_aborts(start_pin_in_handler, "called while this thread serves a message");
+#else
+/* What a completion callback may do outside of a handler: all of it. */
+static unsigned completions;
+static void in_completion(void* context, const firehose_request_t* request, int all_local_hit) {
+  const firehose_request_t* local = firehose_local_pin(network_page(3), PAGE, NULL);
+  (void)context, (void)all_local_hit;
+  firehose_release(&local, 1);
+  firehose_poll();
+  call_remote_pin();
+  firehose_release(&request, 1);
+  ++completions;
+}
+static void in_handler(void) {
+  begin();
+  firehose_remote_pin(1, network_page(50), PAGE, 0, NULL, NULL, in_completion, NULL);
+  while (completions == 0) {
+    client_poll();
+    firehose_poll();
+  }
+  fprintf(stderr, "allowed in firehose_poll\n");
+  abort();
 }
 #endif
+
+/* Node 1 asks, and node 0 is who must not go on. */
+static void ask_node_0(void) {
+  answer_t answer = {NULL, 0, 0};
+  begin();
+  firehose_remote_pin(0, network_page(50), PAGE, CALL, NULL, make_args, completed, &answer);
+  for (;;) {
+    client_poll();
+    firehose_poll();
+  }
+}
+static void in_remote_callback(void) {
+  begin();
+  for (;;) {
+    client_poll();
+    firehose_poll();
+  }
+}
+
+static void start_in_args(void) { peer_start(in_args, serve, end); }
+static void start_in_handler(void) { peer_start(in_handler, serve, end); }
+static void start_in_remote_callback(void) { peer_start(in_remote_callback, ask_node_0, end); }
+
+static void check_forbidden(void (*run)(void), void (*call)(void), const char* text) {
+  forbidden = call;
+  check_aborts(run, text);
+}
+
+static void calls_in_callbacks_are_fatal(void) {
+#ifdef FIREHOSE_COMPLETION_IN_HANDLER
+  const char* const handler = "called while this thread serves a message";
+  check_forbidden(start_in_handler, call_try, handler);
+  check_forbidden(start_in_handler, call_local_pin, handler);
+  check_forbidden(start_in_handler, call_remote_pin, handler);
+  check_forbidden(start_in_handler, call_poll, handler);
+  check_forbidden(start_in_handler, call_invalidate, handler);
+  check_forbidden(start_in_remote_callback, call_try, handler);
+#else
+  const char* const remote = "called inside firehose_remote_callback";
+  check_forbidden(start_in_handler, NULL, "allowed in firehose_poll");
+  check_forbidden(start_in_remote_callback, call_local_pin, remote);
+  check_forbidden(start_in_remote_callback, call_remote_pin, remote);
+  check_forbidden(start_in_remote_callback, call_poll, remote);
+#endif
+  check_forbidden(start_in_args, call_local_pin, "called inside a remote_args_callback");
+  check_forbidden(start_in_args, call_remote_pin, "called inside a remote_args_callback");
+  check_forbidden(start_in_args, call_poll, "called inside a remote_args_callback");
+}
 
 static const struct {
   const char* name;
@@ -468,9 +556,8 @@ static const struct {
     {"wrong_calls_are_fatal", wrong_calls_are_fatal, 0},
 #ifdef FIREHOSE_CLIENT_T
     {"unusable_keys_are_not_given_away", unusable_keys_are_not_given_away, 1},
-#else
-    {"pins_in_handlers_are_fatal", pins_in_handlers_are_fatal, 1},
 #endif
+    {"calls_in_callbacks_are_fatal", calls_in_callbacks_are_fatal, 1},
 };
 
 static void (*body)(void);
