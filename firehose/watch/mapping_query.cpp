@@ -50,6 +50,7 @@ bool parse_line(const char* line, Mapping* out) {
   const bool has_file = !(p[0] == '0' && (p[1] == ' ' || p[1] == '\0'));
   out->range = {numbers[0], numbers[1] - numbers[0]};
   out->anonymous_private = is_private && !has_file;
+  out->file_private = is_private && has_file;
   return numbers[1] > numbers[0];
 }
 
@@ -72,8 +73,10 @@ bool MappingQuery::find_quickly(uintptr_t addr, Mapping* out) const noexcept {
   query.query_addr = addr;
   if (ioctl(fd_, kProcmapQuery, &query) != 0) return false;
   out->range = {query.vma_start, query.vma_end - query.vma_start};
-  out->anonymous_private = (query.vma_flags & kVmaShared) == 0 && query.inode == 0 &&
-                           query.dev_major == 0 && query.dev_minor == 0;
+  const bool is_private = (query.vma_flags & kVmaShared) == 0;
+  const bool has_file = query.inode != 0 || query.dev_major != 0 || query.dev_minor != 0;
+  out->anonymous_private = is_private && !has_file;
+  out->file_private = is_private && has_file;
   return true;
 }
 

@@ -9,6 +9,7 @@ namespace hydrant {
 struct Mapping {
   MemoryRange range;
   bool anonymous_private;  // no file behind it, not shared: nobody else can change or shrink it
+  bool file_private;       // of a file, but what is written to it is this process's alone
 };
 
 class MappingQuery {

@@ -14,8 +14,8 @@ constexpr int kTries = 8;
 
 }  // namespace
 
-// Registers the mapping at addr; *end is where it ends. False if it cannot be watched, or changes all
-// the time.
+// Registers the mapping at addr, where that is needed; *end is where it ends. False if it cannot be watched,
+// or changes all the time.
 bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
   for (int tries = 0; tries < kTries; ++tries) {
     uint64_t changes_before = 0;
@@ -24,7 +24,13 @@ bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
       changes_before = changes_;
     }
     Mapping before{};
-    if (!mappings_.find(addr, &before) || !before.anonymous_private) return false;
+    if (!mappings_.find(addr, &before)) return false;
+    if (before.file_private && statics_.valid() && statics_.covers(before.range)) {
+      // The program's initialised variables: no report will come, and none is needed.
+      *end = before.range.end();
+      return true;
+    }
+    if (!before.anonymous_private) return false;
     if (!userfault_.watch(before.range)) return false;
     // Once it is registered every change of it is reported; what was found before may have been replaced.
     Mapping after{};

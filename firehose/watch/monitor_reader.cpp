@@ -4,6 +4,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/watch/monitor.hpp"
 #include "firehose/watch/mutant.hpp"
+#include "firehose/watch/static_memory.hpp"
 
 #include <cerrno>
 #include <csignal>
@@ -82,6 +83,7 @@ bool Monitor::start() noexcept {
       hooks_ = hooks;
     }
   }
+  statics_ = find_static_memory();
   running_.store(true, std::memory_order_release);
   log_info("watching memory with userfaultfd, one reader thread, %s",
            hooks_complete()

@@ -140,6 +140,8 @@ bool run_part(const char* part, int argc, char** argv) {
     hunt_stale(number(argc, argv, 2), whole(argc, argv, 3), argv[4]);
   } else if (is("messages")) {
     count_messages();
+  } else if (is("variables")) {
+    use_variables();
   } else if (is("absent")) {
     hits_without_target();
   } else if (is("deaf")) {

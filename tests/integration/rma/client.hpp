@@ -84,6 +84,8 @@ void on_note(gex_Token_t token, int32_t what, int32_t slot, int32_t generation, 
              int32_t low);
 // What a hit and a miss send.
 void count_messages();
+// Puts between static arrays hit like others.
+void use_variables();
 // The target calls nothing meanwhile.
 void hits_without_target();
 // Rank 1 has a firehose on memory that rank 0 releases, and polls no sooner than after so long.

@@ -161,6 +161,48 @@ void count_messages() {
   }
 }
 
+namespace {
+
+// In a mapping of the program's file.
+std::byte initialised[64 * kPage] = {std::byte{1}};
+
+hydrant_stats_t own_statistics() {
+  hydrant_stats_t stats{};
+  stats.size = sizeof stats;
+  if (hydrant_get_stats(hydrant::firehose().domain, &stats) != GASNET_OK) wrong("no statistics");
+  return stats;
+}
+
+}  // namespace
+
+// Static memory at both ends: pinned and asked for once, as other memory is.
+void use_variables() {
+  std::byte* far = initialised + 7;
+  std::byte* const near = initialised + 32 * kPage + 9;
+  if (me == 1) std::memcpy(area(1, kMapped), &far, sizeof far);
+  barrier();
+  if (me == 0) {
+    gex_RMA_GetBlocking(team, &far, 1, area(1, kMapped), sizeof far, 0);
+    const Case one{"a put between variables", true, 50000, HYDRANT_PATH_RENDEZVOUS};
+    for (size_t at = 0; at < one.bytes; ++at) near[at] = byte_of(at);
+    const Book first;
+    transfer(one, far, near);
+    expect(one.what, first, one.path, 1, 1, 0);
+    const Book second;
+    const hydrant_stats_t mine = own_statistics();
+    for (int hit = 0; hit < 50; ++hit) transfer(one, far, near);
+    expect("more of them", second, HYDRANT_PATH_FIREHOSE, 50, 0, 50);
+    const hydrant_stats_t now = own_statistics();
+    if (now.pins != mine.pins)
+      wrong("this end's variables were pinned %llu times again",
+            static_cast<unsigned long long>(now.pins - mine.pins));
+  }
+  barrier();
+  for (size_t at = 0; me == 1 && at < 50000; ++at) {
+    if (initialised[7 + at] != byte_of(at)) wrong("byte %zu is another", at);
+  }
+}
+
 // Rank 1 looks at its memory until a word of it says that everything has come; it calls nothing of the
 // library.
 void hits_without_target() {

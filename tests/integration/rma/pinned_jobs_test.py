@@ -88,6 +88,11 @@ class PinnedJobs(RmaTestCase):
                 with self.subTest(variant=variant, **variables):
                     self.holds(variant, 2, "messages", HYDRANT_INJECT=NETWORK, **NO_MORE, **variables)
 
+    def test_variables_of_the_program_hit_too(self):
+        for variables in ({}, {"FIREHOSE_MODE": "page"}):
+            with self.subTest(**variables):
+                self.holds("par", 2, "variables", HYDRANT_INJECT=NETWORK, **NO_MORE, **variables)
+
     def test_statistics_have_what_became_of_firehoses(self):
         with tempfile.TemporaryDirectory() as folder:
             self.holds("par", 2, "neighbours", "0.1", HYDRANT_INJECT=NETWORK,

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/mman.h>
+
 namespace hydrant::testing {
 namespace {
 
@@ -30,6 +32,41 @@ TEST_F(PinCacheCoverage, FileInThePlaceOfWatchedMemoryIsNotWatched) {
     unmap(8);
     map(8);
   }
+}
+
+// Initialised variables of the program are mapped from its file, and neighbours of others that are not.
+std::byte g_initialised[40 * kPage] = {std::byte{1}};
+std::byte g_zeroed[40 * kPage];
+
+TEST_F(PinCacheCoverage, VariablesOfTheProgramAreCached) {
+  create(watching());
+  for (std::byte* const variable : {g_initialised, g_zeroed}) {
+    variable[17 * kPage] = std::byte{2};
+    uint32_t answer = ~0u;
+    ASSERT_EQ(hydrant_coverage(domain_, variable, sizeof g_zeroed, &answer), GASNET_OK);
+    EXPECT_TRUE(answer == HYDRANT_COVERAGE_CHECKED || answer == HYDRANT_COVERAGE_WATCHED)
+        << hydrant_coverage_name(answer);
+  }
+}
+
+// Constants, the code, and what other files are mapped there or elsewhere are not.
+TEST_F(PinCacheCoverage, OtherPartsOfTheProgramAreNot) {
+  create(watching());
+  static const std::byte constant[4 * kPage] = {std::byte{1}};
+  uint32_t answer = ~0u;
+  ASSERT_EQ(hydrant_coverage(domain_, constant, sizeof constant, &answer), GASNET_OK);
+  EXPECT_EQ(answer, HYDRANT_COVERAGE_NONE);
+  ASSERT_EQ(hydrant_coverage(domain_, reinterpret_cast<const void*>(&hydrant_coverage), 1, &answer),
+            GASNET_OK);
+  EXPECT_EQ(answer, HYDRANT_COVERAGE_NONE);
+  // Shared memory in the place of a variable is seen by others.
+  alignas(kPage) static std::byte place[3 * kPage] = {std::byte{1}};
+  const MemoryFile file(1);
+  ASSERT_EQ(
+      mmap(place + kPage, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.fd(), 0),
+      place + kPage);
+  ASSERT_EQ(hydrant_coverage(domain_, place, sizeof place, &answer), GASNET_OK);
+  EXPECT_EQ(answer, HYDRANT_COVERAGE_NONE);
 }
 
 }  // namespace
