@@ -52,6 +52,8 @@ void test_sizes(void);
 void test_negotiated(void);
 void test_flood(void);
 void test_threads(void);
+void test_turns(void);
+void test_once(void);
 void test_segments(void);
 void test_publish(void);
 void test_exit(const char* how);

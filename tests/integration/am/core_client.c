@@ -152,6 +152,10 @@ int main(int argc, char** argv) {
       test_flood();
     else if (!strcmp(which, "threads"))
       test_threads();
+    else if (!strcmp(which, "turns"))
+      test_turns();
+    else if (!strcmp(which, "once"))
+      test_once();
     else if (!strcmp(which, "segments"))
       test_segments();
     else if (!strcmp(which, "exit"))

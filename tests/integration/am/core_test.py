@@ -75,6 +75,12 @@ class CoreTest(unittest.TestCase):
     def test_many_threads(self):
         self.each("threads", sizes=(1, 3), modes=["par", "par_debug"])
 
+    def test_threads_that_take_turns(self):
+        self.each("turns", sizes=(1, 3), modes=["parsync", "par", "par_debug"])
+
+    def test_each_argument_is_evaluated_once(self):
+        self.each("once", sizes=(1, 2))
+
     def test_locks_keep_handlers_and_threads_apart(self):
         self.each("locks", sizes=(1, 2, 4))
 

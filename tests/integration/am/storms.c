@@ -1,5 +1,6 @@
 /* Everybody sends to everybody, from one thread or several; and all the ways to end. */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -79,6 +80,36 @@ void test_threads(void) {
   for (int i = 0; i < THREADS; ++i) CHECK(!pthread_join(threads[i], NULL));
   GASNET_BLOCKUNTIL(gasnett_atomic_read(&requests, 0) == THREADS * THREAD_ROUNDS * size);
 #endif
+}
+
+/* Threads that call in turn, as PARSYNC wants it: which of them is inside changes with every call. */
+enum { TURNS = 40, TURN_ROUNDS = 10 };
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+static void* take_turns(void* salt) {
+  int over = 0;
+  for (int i = 0; i < TURNS; ++i) {
+    CHECK(!pthread_mutex_lock(&turn));
+    storm(TURN_ROUNDS, (unsigned)(uintptr_t)salt);
+    CHECK(!pthread_mutex_unlock(&turn));
+  }
+  while (!over) {
+    CHECK(!pthread_mutex_lock(&turn));
+    CHECK(gasnet_AMPoll() == GASNET_OK);
+    over = gasnett_atomic_read(&replies, 0) == THREADS * TURNS * TURN_ROUNDS / 2 * size;
+    CHECK(!pthread_mutex_unlock(&turn));
+    if (!over) sched_yield();
+  }
+  return NULL;
+}
+
+void test_turns(void) {
+  pthread_t threads[THREADS];
+  enlist_all();
+  for (uintptr_t i = 0; i < THREADS; ++i)
+    CHECK(!pthread_create(&threads[i], NULL, take_turns, (void*)i));
+  for (int i = 0; i < THREADS; ++i) CHECK(!pthread_join(threads[i], NULL));
+  GASNET_BLOCKUNTIL(gasnett_atomic_read(&requests, 0) == THREADS * TURNS * TURN_ROUNDS * size);
 }
 
 static void* leave(void* code) {

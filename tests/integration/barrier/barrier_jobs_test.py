@@ -79,6 +79,16 @@ class BarrierJobs(unittest.TestCase):
                     self.assertIn("rank 2 of 3 has not come", text)
         self.assertNotIn("still waits", self.holds(3, "late", HYDRANT_WAIT_WARN="0"))
 
+    def test_the_builds_default_is_used(self):
+        for name in ("AMDISSEM", "AMCENTRAL"):
+            for chosen, used in (({}, name), ({"GASNET_BARRIER": "auto"}, name),
+                                 ({"GASNET_BARRIER": "SHM"}, "SHM")):
+                with self.subTest(name, **chosen):
+                    status, text = run_job(f"{CLIENT}_{name}", 2, "late", seconds=SECONDS,
+                                           HYDRANT_WAIT_WARN="20ms", **chosen)
+                    self.assertEqual((status, "all held" in text), (0, True), text)
+                    self.assertRegex(text, rf"still waits in gasnet_barrier \({used}\)")
+
     def test_misuse_ends_the_job_with_a_text(self):
         texts = {
             "wait": "gasnet_barrier_wait without a gasnet_barrier_notify before it",

@@ -122,6 +122,27 @@ TEST_P(RmaNetwork, OneEventForManyAndForARegion) {
   });
 }
 
+// As many as fit start without waiting for any to end; of more, so many are waited for.
+TEST_P(RmaNetwork, ABurstAsLongAsTheDepthDoesNotStall) {
+  // Elsewhere other things run out first: buffers, credits.
+  if (std::string_view(GetParam().path) != "direct") return;
+  constexpr size_t kBurst = 20;
+  std::vector<std::byte> far(kBurst * 5000);
+  std::vector<std::byte> near = pattern(far.size());
+  for (const auto& [depth, started] : {std::pair{"4", size_t{4}}, {"20", kBurst}, {"64", kBurst}}) {
+    choose({{"HYDRANT_PATH", GetParam().path}, {"GASNET_NETWORKDEPTH", depth}});
+    in_new_thread([&] {
+      std::vector<gex_Event_t> events;
+      for (size_t i = 0; i < kBurst; ++i)
+        events.push_back(gasnet_put_nb_bulk(kPeer, &far[i * 5000], &near[i * 5000], 5000));
+      EXPECT_EQ(network->under_way(), started)
+          << "nothing that was started has ended, depth " << depth;
+      gex_Event_WaitAll(events.data(), events.size(), 0);
+      EXPECT_EQ(far, near);
+    });
+  }
+}
+
 TEST_P(RmaNetwork, DepthAndThrottleBoundWhatIsUnderWay) {
   std::vector<std::byte> far(100000);
   std::vector<std::byte> near = pattern(far.size());
