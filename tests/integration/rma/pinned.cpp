@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -239,7 +240,19 @@ void hits_without_target() {
   barrier();
 }
 
+namespace {
+
+volatile std::sig_atomic_t told = 0;
+
+void wait_until_told(double seconds) {
+  for (const double end = now_s() + seconds; told == 0 && now_s() < end;) usleep(10000);
+}
+
+}  // namespace
+
+// SIGUSR1 says to rank 0 that rank 1 is deaf by now, and to rank 1 that it has been for long enough.
 void recall_from_deaf(double seconds) {
+  std::signal(SIGUSR1, [](int) { told = 1; });
   std::printf("rank %u of %u by %d\n", me, size, static_cast<int>(getpid()));
   std::fflush(stdout);
   void* mine = nullptr;
@@ -259,8 +272,9 @@ void recall_from_deaf(double seconds) {
   if (me == 1) {
     std::printf("deaf\n");
     std::fflush(stdout);
-    usleep(static_cast<useconds_t>(seconds * 1e6));
+    wait_until_told(seconds);
   } else if (me == 0) {
+    wait_until_told(60);
     if (munmap(mine, 16 * kPage) != 0) wrong("munmap");
     // munmap() waits for nobody; whoever is told something must not reach that memory any more.
     const hydrant_remote_stats_t before = remote_statistics();

@@ -191,12 +191,23 @@ class PinnedJobs(RmaTestCase):
     # ---- peers that are deaf, and peers that are gone ----
 
     def test_a_peer_that_does_not_give_back_is_waited_for(self):
-        said = self.holds("par", 3, "deaf", "0.7", HYDRANT_INJECT=NETWORK, HYDRANT_WAIT_WARN="200ms")
-        self.assertRegex(said, r"still waiting for peers to give back 4096 bytes")
+        job = Job(Clients("par"), "fork", 3, "deaf", "60", HYDRANT_INJECT=NETWORK, HYDRANT_WAIT_WARN="200ms")
+        job.wait_for("deaf\n")
+        os.kill(job.pids()[0], signal.SIGUSR1)
+        wanted = "still waiting for peers to give back 4096 bytes"
+        deadline = time.monotonic() + 60
+        while wanted not in job.read(job.errors) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(job.pids()[1], signal.SIGUSR1)
+        code, output, errors = job.wait()
+        self.assertEqual((code, GOOD in output), (0, True), output + errors)
+        self.assertIn(wanted, errors)
+        self.assertEqual(job.wait_until_gone(), [])
 
     def test_a_killed_peer_that_does_not_give_back_ends_the_job(self):
         job = Job(Clients("par"), "fork", 3, "deaf", "100", HYDRANT_INJECT=NETWORK)
         job.wait_for("deaf\n")
+        os.kill(job.pids()[0], signal.SIGUSR1)
         time.sleep(random.Random(SEED).uniform(0, 0.3))
         self.kill_and_look(job, 1)
 
