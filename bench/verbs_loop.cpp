@@ -1,0 +1,264 @@
+// The bare loop that bench/verbs_instruction_count runs under valgrind: puts, gets and messages between two
+// ranks of one process, over the tests' stand-in for libibverbs, and nothing else.
+//
+//   verbs_loop WHAT single|threaded OPERATIONS     OPERATIONS is a multiple of 64
+//
+// WHAT: put, get (8 bytes, one at a time, each over before the next), put_window, get_window (16 under way),
+// flood (requests of 16 bytes of head, 16 at a time), round_trip (a request, and the reply to it).
+//
+// Prints one JSON object: what was done, by the stand-in's books.
+#include "firehose/base/thread.hpp"
+#include "rdma/ibv/ibv_transport.hpp"
+#include "tests/fakes/fake_ibverbs.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <string>
+
+using hydrant::Incoming;
+using hydrant::Lane;
+using hydrant::MemoryRange;
+using hydrant::Rank;
+using hydrant::Receiver;
+using hydrant::Status;
+using hydrant::Transport;
+
+namespace {
+
+constexpr uint32_t kHeadBytes = 16;
+constexpr uint32_t kWindow = 16;
+constexpr uint32_t kBudget = 32;
+
+uint64_t told = 0;
+uint64_t delivered = 0;
+
+}  // namespace
+
+// What is counted is what these call, their own few instructions included; told_of() and Sink::deliver() stand
+// for the caller and are left out. C names, so that the script finds them.
+extern "C" {
+Status from_put(Transport& transport, const Transport::Pinned& remote,
+                const Transport::Pinned& local, Transport::Completion* completion);
+Status from_get(Transport& transport, const Transport::Pinned& remote,
+                const Transport::Pinned& local, Transport::Completion* completion);
+Status from_post(Transport& transport, Rank peer, Lane lane, const void* head);
+uint32_t from_poll(Transport& transport, Receiver& receiver);
+Status to_post(Transport& transport, Rank peer, Lane lane, const void* head);
+uint32_t to_poll(Transport& transport, Receiver& receiver);
+void told_of(Transport::Completion& completion, Status status) noexcept;
+void taken_in(const Incoming& message) noexcept;
+}
+
+[[gnu::noinline]] Status from_put(Transport& transport, const Transport::Pinned& remote,
+                                  const Transport::Pinned& local,
+                                  Transport::Completion* completion) {
+  return transport.put_pinned(1, remote, local, 8, completion);
+}
+[[gnu::noinline]] Status from_get(Transport& transport, const Transport::Pinned& remote,
+                                  const Transport::Pinned& local,
+                                  Transport::Completion* completion) {
+  return transport.get_pinned(1, remote, local, 8, completion);
+}
+[[gnu::noinline]] Status from_post(Transport& transport, Rank peer, Lane lane, const void* head) {
+  return transport.post(peer, lane, 7, head, kHeadBytes);
+}
+[[gnu::noinline]] uint32_t from_poll(Transport& transport, Receiver& receiver) {
+  return transport.poll(receiver, kBudget, false);
+}
+[[gnu::noinline]] Status to_post(Transport& transport, Rank peer, Lane lane, const void* head) {
+  return transport.post(peer, lane, 7, head, kHeadBytes);
+}
+[[gnu::noinline]] uint32_t to_poll(Transport& transport, Receiver& receiver) {
+  return transport.poll(receiver, kBudget, false);
+}
+[[gnu::noinline]] void told_of(Transport::Completion&, Status status) noexcept {
+  if (status == Status::kOk) ++told;
+}
+[[gnu::noinline]] void taken_in(const Incoming& message) noexcept {
+  if (message.head_room == kHeadBytes) ++delivered;
+}
+
+namespace {
+
+class Sink final : public Receiver {
+ public:
+  void deliver(const Incoming& message) noexcept override { taken_in(message); }
+};
+
+using Cards = std::map<std::pair<Rank, std::string>, std::string>;
+
+class LoopBootstrap final : public hydrant::Bootstrap {
+ public:
+  LoopBootstrap(Cards& cards, Rank rank) : cards_(cards) {
+    place_.rank = rank;
+    place_.size = 2;
+    place_.node_ranks = {rank};
+  }
+  const char* name() const noexcept override { return "loop"; }
+  const hydrant::JobPlace& place() const noexcept override { return place_; }
+  Status put(std::string_view key, std::span<const std::byte> card) noexcept override {
+    cards_[{place_.rank, std::string(key)}] = {reinterpret_cast<const char*>(card.data()),
+                                               card.size()};
+    return Status::kOk;
+  }
+  Status fence(uint64_t) noexcept override { return Status::kOk; }
+  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+             uint64_t) noexcept override {
+    const std::string& found = cards_[{rank, std::string(key)}];
+    *bytes = found.size();
+    std::memcpy(card.data(), found.data(), found.size());
+    return found.empty() ? Status::kNotReady : Status::kOk;
+  }
+  void leave(int, uint64_t) noexcept override {}
+
+ private:
+  Cards& cards_;
+  hydrant::JobPlace place_;
+};
+
+[[noreturn]] void give_up(const char* what) {
+  std::cerr << "verbs_loop: " << what << ": " << hydrant::last_error_text() << "\n";
+  std::exit(1);
+}
+
+// One registered page of a rank, and its key as the rank's own and as a peer's.
+struct Page {
+  explicit Page(Transport& transport) : registrar(transport.make_registrar()) {
+    const MemoryRange range{reinterpret_cast<uintptr_t>(memory), sizeof memory};
+    std::byte blob[64];
+    size_t bytes = sizeof blob;
+    if (registrar == nullptr ||
+        registrar->pin(range, hydrant::Access::kRemoteRead | hydrant::Access::kRemoteWrite, key) !=
+            Status::kOk ||
+        registrar->export_key(range, key, blob, &bytes) != Status::kOk ||
+        registrar->import_key(blob, bytes, imported) != Status::kOk)
+      give_up("no registration");
+  }
+  ~Page() { (void)registrar->unpin({reinterpret_cast<uintptr_t>(memory), sizeof memory}, key); }
+  Page(const Page&) = delete;
+  Page& operator=(const Page&) = delete;
+
+  std::unique_ptr<hydrant::Registrar> registrar;
+  alignas(4096) std::byte memory[4096] = {};
+  std::byte key[64] = {};
+  std::byte imported[64] = {};
+};
+
+struct Loop {
+  Transport& from;
+  Transport& to;
+  Sink sink;
+  const std::byte head[kHeadBytes] = {};
+
+  void connect() {
+    const uint64_t deadline = hydrant::now_ns() + 10'000'000'000;
+    while (from.post(1, Lane::kRequest, 7, head, kHeadBytes) != Status::kOk ||
+           to.post(0, Lane::kRequest, 7, head, kHeadBytes) != Status::kOk) {
+      if (hydrant::now_ns() > deadline) give_up("the two ranks do not connect");
+      settle(4);
+    }
+    settle(64);
+  }
+  void settle(uint32_t rounds) {
+    for (uint32_t i = 0; i < rounds; ++i) {
+      from.poll(sink, kBudget, false);
+      to.poll(sink, kBudget, false);
+    }
+  }
+  void move(bool is_put, uint32_t window, uint64_t operations) {
+    Page remote(to);
+    Page local(from);
+    const Transport::Pinned there{reinterpret_cast<uintptr_t>(remote.memory), remote.imported};
+    const Transport::Pinned here{reinterpret_cast<uintptr_t>(local.memory), local.key};
+    Transport::Completion completion{&told_of};
+    for (uint64_t i = 0; i < operations; i += window) {
+      for (uint32_t k = 0; k < window; ++k) {
+        const Status status = is_put ? from_put(from, there, here, &completion)
+                                     : from_get(from, there, here, &completion);
+        if (status != Status::kOk) give_up("an operation is not taken");
+      }
+      while (told < i + window) from_poll(from, sink);
+    }
+  }
+  void flood(uint64_t operations) {
+    for (uint64_t i = 0; i < operations; i += kWindow) {
+      for (uint32_t k = 0; k < kWindow; ++k) {
+        if (from_post(from, 1, Lane::kRequest, head) != Status::kOk)
+          give_up("a message is not taken");
+      }
+      const uint64_t wanted = delivered + kWindow;
+      while (delivered < wanted) to_poll(to, sink);
+      from_poll(from, sink);
+    }
+  }
+  void round_trip(uint64_t operations) {
+    for (uint64_t i = 0; i < operations; ++i) {
+      if (from_post(from, 1, Lane::kRequest, head) != Status::kOk)
+        give_up("a request is not taken");
+      uint64_t wanted = delivered + 1;
+      while (delivered < wanted) to_poll(to, sink);
+      if (to_post(to, 0, Lane::kReply, head) != Status::kOk) give_up("a reply is not taken");
+      ++wanted;
+      while (delivered < wanted) from_poll(from, sink);
+    }
+  }
+  bool run(const std::string& what, uint64_t operations) {
+    if (what == "put" || what == "put_window") {
+      move(true, what == "put" ? 1 : kWindow, operations);
+    } else if (what == "get" || what == "get_window") {
+      move(false, what == "get" ? 1 : kWindow, operations);
+    } else if (what == "flood") {
+      flood(operations);
+    } else if (what == "round_trip") {
+      round_trip(operations);
+    } else {
+      return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc == 4 ? argv[2] : "";
+  const uint64_t operations = argc == 4 ? std::strtoull(argv[3], nullptr, 10) : 0;
+  const char* usage =
+      "usage: verbs_loop put|get|put_window|get_window|flood|round_trip single|threaded "
+      "OPERATIONS (a multiple of 64)\n";
+  if ((mode != "single" && mode != "threaded") || operations == 0 || operations % 64 != 0) {
+    std::cerr << usage;
+    return 2;
+  }
+  hydrant::fake_verbs::add_device({});
+  hydrant::IbvTransport::Options options;
+  options.single_threaded = mode == "single";
+  options.greeting_ns = 1'000'000;
+  options.probe_ns = 0;  // by the clock, and this machine's is not valgrind's
+  Cards cards;
+  LoopBootstrap bootstraps[] = {LoopBootstrap(cards, 0), LoopBootstrap(cards, 1)};
+  std::unique_ptr<hydrant::IbvTransport> ranks[2];
+  for (Rank rank = 0; rank < 2; ++rank) {
+    if (hydrant::IbvTransport::open(bootstraps[rank], options, &ranks[rank]) != Status::kOk)
+      give_up("no transport");
+  }
+  Loop loop{*ranks[0], *ranks[1], {}};
+  loop.connect();
+  told = delivered = 0;
+  const hydrant::fake_verbs::Traffic before = hydrant::fake_verbs::traffic();
+  if (!loop.run(argv[1], operations)) {
+    std::cerr << usage;
+    return 2;
+  }
+  const hydrant::fake_verbs::Traffic after = hydrant::fake_verbs::traffic();
+  std::cout << "{\"operations\": " << operations << ", \"writes\": " << after.writes - before.writes
+            << ", \"reads\": " << after.reads - before.reads
+            << ", \"sends\": " << after.sends - before.sends
+            << ", \"signalled\": " << after.signalled - before.signalled
+            << ", \"inlined\": " << after.inline_sends - before.inline_sends
+            << ", \"delivered\": " << delivered
+            << ", \"not_ready\": " << after.not_ready + after.overruns + after.bad_keys << "}\n";
+  return 0;
+}
