@@ -36,8 +36,8 @@ uint64_t delivered = 0;
 
 }  // namespace
 
-// What is counted is what these call, their own few instructions included; told_of() and Sink::deliver() stand
-// for the caller and are left out. C names, so that the script finds them.
+// What is counted is what these call, their own few instructions included; told_of() and taken_in() stand for
+// the caller and are left out. C names, so that the script finds them.
 extern "C" {
 Status from_put(Transport& transport, const Transport::Pinned& remote,
                 const Transport::Pinned& local, Transport::Completion* completion);

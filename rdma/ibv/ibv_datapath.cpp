@@ -5,6 +5,7 @@
 #include "rdma/ibv/ibv_transport.hpp"
 
 #include <cstring>
+#include <new>
 
 namespace hydrant {
 
@@ -14,12 +15,11 @@ using ibv::SendRecord;
 
 namespace {
 
-// A message with a cell takes two entries of the send queue, and one is kept for telling of credits.
-constexpr uint32_t kMostEntries = 3;
-
 ibv_sge piece_of(const std::byte* data, uint32_t bytes, uint32_t lkey) noexcept {
   return {reinterpret_cast<uintptr_t>(data), bytes, lkey};
 }
+
+uint32_t flags_of(Lane lane) noexcept { return lane == Lane::kReply ? Header::kReplyLane : 0; }
 
 }  // namespace
 
@@ -37,7 +37,7 @@ Status IbvTransport::may_send(Peer& peer, Lane lane) noexcept {
       peer.sent[index] - peer.acknowledged[index].load(std::memory_order_acquire);
   if (under_way >= options_.credits) [[unlikely]]
     return Status::kNotReady;
-  if (room_in_queue(peer) < kMostEntries || peer.free_slot_count == 0) [[unlikely]]
+  if (room_in_queue(peer) < kKeptEntries || peer.free_slot_count == 0) [[unlikely]]
     return Status::kNotReady;
   return Status::kOk;
 }
@@ -75,6 +75,29 @@ Status IbvTransport::reserve(Rank rank, Lane lane, uint32_t bytes,
   return Status::kOk;
 }
 
+// A message that is handed over inline leaves its slot at once: none is taken.
+Status IbvTransport::post(Rank rank, Lane lane, uint32_t tag, const void* head,
+                          uint32_t bytes) noexcept HYDRANT_NO_TSA {
+  Peer* const peer = peer_of(rank);
+  if (peer == nullptr || uint64_t{bytes} + ibv::kHeaderBytes > options_.inline_bytes) [[unlikely]]
+    return Transport::post(rank, lane, tag, head, bytes);
+  const Guard guard(peer->lock, threaded_);
+  if (const Status status = may_send(*peer, lane); status != Status::kOk) [[unlikely]]
+    return status;
+  const uint32_t slot = peer->free_slots[peer->free_slot_count - 1];
+  std::byte* const message = slot_of(*peer, slot);
+  if (bytes != 0) std::memcpy(message + ibv::kHeaderBytes, head, bytes);
+  write_header(*peer, message, tag | flags_of(lane) << 24, bytes);
+  ibv_send_wr& work = peer->message.work;
+  peer->message.piece.addr = reinterpret_cast<uintptr_t>(message);
+  peer->message.piece.length = ibv::kHeaderBytes + bytes;
+  work.send_flags = IBV_SEND_INLINE;
+  ++peer->sent[static_cast<uint32_t>(lane)];
+  (void)next_record(*peer, &work, false);
+  (void)hand_over(*peer, &work, 1);
+  return Status::kOk;
+}
+
 void IbvTransport::commit(Outgoing& room, uint32_t tag) noexcept {
   finish_commit(room, tag, nullptr, 0);
 }
@@ -90,8 +113,7 @@ inline void IbvTransport::finish_commit(Outgoing& room, uint32_t tag, const Cell
   const auto lane = static_cast<Lane>(room.state[1] & 0xff);
   const auto slot = static_cast<uint32_t>(room.state[1] >> 8);
   const auto head_bytes = static_cast<uint32_t>(room.state[2]);
-  const uint32_t flags =
-      (lane == Lane::kReply ? Header::kReplyLane : 0) | (cell != nullptr ? Header::kHasCell : 0);
+  const uint32_t flags = flags_of(lane) | (cell != nullptr ? Header::kHasCell : 0);
   const uint32_t word = tag | flags << 24;
   bool stalls = false;
   if (peer.state.load(std::memory_order_acquire) == Peer::State::kLost) [[unlikely]] {
@@ -113,52 +135,32 @@ inline void IbvTransport::finish_commit(Outgoing& room, uint32_t tag, const Cell
 
 // ---- posting ----
 
-// The record of the next entry of the send queue; `request` is to be posted as that entry. Entries that
-// nobody waits for are told of in passing, by the next one that is.
-SendRecord& IbvTransport::next_record(Peer& peer, ibv_send_wr* request, bool signal) noexcept {
-  SendRecord& record = peer.records[peer.posted % options_.send_depth];
-  record.position = peer.posted;
-  record.operation = nullptr;
-  record.slot = record.cell = SendRecord::kNone;
-  ++peer.posted;
-  request->wr_id = reinterpret_cast<uintptr_t>(&record) | 1;
-  if (signal || peer.posted - peer.signalled >= options_.send_depth / 4) {
-    request->send_flags |= IBV_SEND_SIGNALED;
-    peer.signalled = peer.posted;
-  }
-  return record;
-}
-
-// False: the adapter takes nothing any more. What was to be posted never is: its records stay until the
-// queue pair, which is shut now, has told of those before.
-bool IbvTransport::hand_over(Peer& peer, ibv_send_wr* first, uint32_t count) noexcept {
-  ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(peer.queue.get(), first, &bad);
-  if (error == 0) [[likely]]
-    return true;
+// Of the last `count` requests those from `bad` on were not taken; the queue pair takes nothing any more.
+[[gnu::noinline]] void IbvTransport::take_back(Peer& peer, const ibv_send_wr* bad, uint32_t count,
+                                               int error) noexcept {
   uint32_t refused = 0;
-  for (const ibv_send_wr* request = bad != nullptr ? bad : first; request != nullptr;
-       request = request->next)
-    ++refused;
+  for (const ibv_send_wr* request = bad; request != nullptr; request = request->next) ++refused;
   if (refused > count) refused = count;
   log_error("%s: what is sent to rank %u is not taken: %s", port_.name, peer.rank,
             errno_text(error));
   for (uint32_t i = 0; i < refused; ++i) {
-    SendRecord& record = peer.records[(peer.posted - 1) % options_.send_depth];
-    if (record.slot != SendRecord::kNone) give_slot_back(peer, record.slot);
-    if (record.cell != SendRecord::kNone)
-      drop_cell(peer.rank, record.lane, {nullptr, 0, record.cell});
-    --peer.posted;
+    SendRecord& record = peer.records[--peer.posted & record_mask_];
+    if (record.holds == SendRecord::Holds::kMessage) give_message_back(peer, record);
   }
   if (peer.signalled > peer.posted) peer.signalled = peer.posted;
   peer.is_shut.store(true, std::memory_order_release);
   add_chore(peer);
-  return false;
 }
 
-inline void IbvTransport::write_header(Peer& peer, uint32_t slot, uint32_t word,
+void IbvTransport::give_message_back(Peer& peer, SendRecord& record) noexcept {
+  give_slot_back(peer, record.slot);
+  if (record.cell != SendRecord::kNone)
+    drop_cell(peer.rank, static_cast<Lane>(record.lane), {nullptr, 0, record.cell});
+}
+
+inline void IbvTransport::write_header(Peer& peer, std::byte* message, uint32_t word,
                                        uint32_t head_bytes) noexcept {
-  Header header;
+  Header& header = *new (message) Header;
   header.word = word;
   header.from = self_;
   header.head_bytes = static_cast<uint16_t>(head_bytes);
@@ -171,7 +173,6 @@ inline void IbvTransport::write_header(Peer& peer, uint32_t slot, uint32_t word,
     header.taken[i] = static_cast<uint16_t>(taken);
     peer.told[i].store(taken, std::memory_order_relaxed);
   }
-  std::memcpy(slot_of(peer, slot), &header, sizeof header);
 }
 
 void IbvTransport::send_message(Peer& peer, Lane lane, uint32_t slot, uint32_t word,
@@ -186,24 +187,27 @@ void IbvTransport::send_message(Peer& peer, Lane lane, uint32_t slot, uint32_t w
     count = 2;
   }
   SendRecord& record = next_record(peer, &peer.message.work, cell != nullptr);
-  record.slot = static_cast<uint16_t>(slot);
-  if (cell != nullptr) [[unlikely]] {
-    record.lane = lane;
-    record.cell = static_cast<uint16_t>(cell->index);
-  }
-  if (!hand_over(peer, first, count)) [[unlikely]]
-    return;
-  if (bytes <= options_.inline_bytes) {
-    // It has left its slot.
-    record.slot = SendRecord::kNone;
+  if (cell == nullptr && bytes <= options_.inline_bytes) {
+    // It leaves its slot at once.
     give_slot_back(peer, slot);
+  } else {
+    hold_message(record, lane, slot, cell);
   }
+  (void)hand_over(peer, first, count);
+}
+
+inline void IbvTransport::hold_message(SendRecord& record, Lane lane, uint32_t slot,
+                                       const Cell* cell) noexcept {
+  record.holds = SendRecord::Holds::kMessage;
+  record.slot = static_cast<uint16_t>(slot);
+  record.lane = static_cast<uint8_t>(lane);
+  record.cell = cell != nullptr ? static_cast<uint16_t>(cell->index) : SendRecord::kNone;
 }
 
 // The message in `slot` with its header, in peer.message; how long it is.
 inline uint32_t IbvTransport::prepare_message(Peer& peer, uint32_t slot, uint32_t word,
                                               uint32_t head_bytes) noexcept {
-  write_header(peer, slot, word, head_bytes);
+  write_header(peer, slot_of(peer, slot), word, head_bytes);
   const uint32_t bytes = ibv::kHeaderBytes + head_bytes;
   peer.message.piece.addr = reinterpret_cast<uintptr_t>(slot_of(peer, slot));
   peer.message.piece.length = bytes;
@@ -262,7 +266,7 @@ bool IbvTransport::send_control(Peer& peer) noexcept {
   const uint32_t slot = peer.free_slots[--peer.free_slot_count];
   (void)prepare_message(peer, slot, Header::kControl << 24, 0);
   SendRecord& record = next_record(peer, &peer.message.work, false);
-  record.slot = static_cast<uint16_t>(slot);
+  hold_message(record, Lane::kRequest, slot, nullptr);
   ++peer.sent[ibv::kControlLane];
   counts_.control.fetch_add(1, std::memory_order_relaxed);
   (void)hand_over(peer, &peer.message.work, 1);

@@ -5,16 +5,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace hydrant {
 
 using ibv::Operation;
 using ibv::Peer;
+using ibv::SendRecord;
 
 namespace {
-
-// Entries of the send queue that operations leave to messages.
-constexpr uint32_t kKept = 3;
 
 uint32_t local_key(const std::byte* key) noexcept {
   IbvKey loaded;
@@ -32,61 +31,108 @@ uint32_t remote_key(const std::byte* key) noexcept {
 
 Status IbvTransport::put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                                 Completion* completion) noexcept {
-  return begin(true, peer, remote, local, bytes, completion);
+  return begin<true>(peer, remote, local, bytes, completion);
 }
 
 Status IbvTransport::get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                                 Completion* completion) noexcept {
-  return begin(false, peer, remote, local, bytes, completion);
+  return begin<false>(peer, remote, local, bytes, completion);
 }
 
-// Without any lock.
-Status IbvTransport::begin(bool is_put, Rank rank, const Pinned& remote, const Pinned& local,
-                           size_t bytes, Completion* completion) noexcept {
-  Peer* peer = peer_of(rank);
-  if (peer == nullptr) [[unlikely]]
-    return contact(rank);
-  const bool is_inline = is_put && bytes <= options_.inline_bytes;
-  if (remote.key == nullptr || (local.key == nullptr && !is_inline)) [[unlikely]]
+inline bool IbvTransport::takes_operation(const Peer& peer) const noexcept {
+  return peer.state.load(std::memory_order_acquire) == Peer::State::kOpen &&
+         peer.first_waiting == nullptr && used_in_queue(peer) < operation_room_;
+}
+
+// What is one work request: it needs no Operation, its record holds all there is. Without any lock.
+template <bool kIsPut>
+inline Status IbvTransport::begin(Rank rank, const Pinned& remote, const Pinned& local,
+                                  size_t bytes, Completion* completion) noexcept {
+  Peer* const peer = peer_of(rank);
+  const bool is_inline = kIsPut && bytes <= options_.inline_bytes;
+  if (peer == nullptr || remote.key == nullptr || (local.key == nullptr && !is_inline) ||
+      bytes > max_piece_) [[unlikely]]
+    return begin_otherwise(kIsPut, rank, remote, local, bytes, completion);
+  const Guard guard(peer->lock, threaded_);
+  if (!takes_operation(*peer)) [[unlikely]]
+    return why_no_operation(*peer);
+  SendRecord& record = peer->records[peer->posted & record_mask_];
+  record.position = peer->posted;
+  record.completion = completion;
+  record.holds = SendRecord::Holds::kOperation;
+  peer->signalled = ++peer->posted;
+  Peer::Request& request = peer->operation;
+  request.piece.addr = local.addr;
+  request.piece.length = static_cast<uint32_t>(bytes);
+  if (!is_inline) request.piece.lkey = local_key(local.key);
+  request.work.wr_id = reinterpret_cast<uintptr_t>(&record) | 1;
+  request.work.num_sge = bytes != 0 ? 1 : 0;
+  request.work.opcode = kIsPut ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+  request.work.send_flags = IBV_SEND_SIGNALED | (is_inline ? IBV_SEND_INLINE : 0);
+  request.work.wr.rdma.remote_addr = remote.addr;
+  request.work.wr.rdma.rkey = remote_key(remote.key);
+  if (hand_over(*peer, &request.work, 1)) [[likely]]
+    return Status::kOk;
+  // It ends when the peer is lost, which is soon.
+  return begin_waiting(*peer, kIsPut, remote, local, bytes, completion) != nullptr
+             ? Status::kOk
+             : Status::kNotReady;
+}
+
+// What is not: first contact, more than the device takes at once, no key. Without any lock.
+[[gnu::noinline]] Status IbvTransport::begin_otherwise(bool is_put, Rank rank, const Pinned& remote,
+                                                       const Pinned& local, size_t bytes,
+                                                       Completion* completion) noexcept {
+  Peer* const peer = peer_of(rank);
+  if (peer == nullptr) return contact(rank);
+  if (remote.key == nullptr ||
+      (local.key == nullptr && !(is_put && bytes <= options_.inline_bytes)))
     return fail(Status::kBadArg, "memory without a key");
-  bool waits = false;
   {
     const Guard guard(peer->lock, threaded_);
-    const Peer::State state = peer->state.load(std::memory_order_acquire);
-    if (state != Peer::State::kOpen) [[unlikely]]
-      return state == Peer::State::kLost ? why_lost(*peer) : Status::kNotReady;
-    if (peer->first_waiting != nullptr || room_in_queue(*peer) <= kKept) [[unlikely]]
+    if (!takes_operation(*peer)) return why_no_operation(*peer);
+    if (begin_waiting(*peer, is_put, remote, local, bytes, completion) == nullptr)
       return Status::kNotReady;
-    Operation* operation = nullptr;
-    {
-      const Guard pool(operation_lock_, threaded_);
-      operation = free_operations_;
-      if (operation == nullptr) [[unlikely]]
-        return Status::kNotReady;
-      free_operations_ = operation->next;
-    }
-    *operation = Operation{.completion = completion,
-                           .peer = peer,
-                           .local = local.addr,
-                           .remote = remote.addr,
-                           .left = bytes,
-                           .lkey = local.key != nullptr ? local_key(local.key) : 0,
-                           .rkey = remote_key(remote.key),
-                           .is_put = is_put};
-    if (!post_pieces(*peer, *operation)) [[unlikely]] {
-      peer->first_waiting = peer->last_waiting = operation;
-      waits = true;
-    }
+    advance_operations(*peer);
+    if (peer->first_waiting == nullptr) return Status::kOk;
   }
-  if (waits) [[unlikely]]
-    add_chore(*peer);
+  add_chore(*peer);
   return Status::kOk;
+}
+
+[[gnu::noinline]] Status IbvTransport::why_no_operation(const Peer& peer) const noexcept {
+  return peer.state.load(std::memory_order_acquire) == Peer::State::kLost ? why_lost(peer)
+                                                                          : Status::kNotReady;
+}
+
+// The operation as the only one that waits; null: there are as many as there may be.
+[[gnu::noinline]] Operation* IbvTransport::begin_waiting(Peer& peer, bool is_put,
+                                                         const Pinned& remote, const Pinned& local,
+                                                         size_t bytes,
+                                                         Completion* completion) noexcept {
+  Operation* operation = nullptr;
+  {
+    const Guard pool(operation_lock_, threaded_);
+    operation = free_operations_;
+    if (operation == nullptr) return nullptr;
+    free_operations_ = operation->next;
+  }
+  *operation = Operation{.completion = completion,
+                         .peer = &peer,
+                         .local = local.addr,
+                         .remote = remote.addr,
+                         .left = bytes,
+                         .lkey = local.key != nullptr ? local_key(local.key) : 0,
+                         .rkey = remote_key(remote.key),
+                         .is_put = is_put};
+  peer.first_waiting = peer.last_waiting = operation;
+  return operation;
 }
 
 // True: all of it is posted.
 bool IbvTransport::post_pieces(Peer& peer, Operation& operation) noexcept {
   do {
-    if (room_in_queue(peer) <= kKept) return false;
+    if (room_in_queue(peer) <= kKeptEntries) return false;
     const auto bytes = static_cast<uint32_t>(std::min<size_t>(operation.left, max_piece_));
     const bool is_last = bytes == operation.left;
     peer.operation.piece = {operation.local, bytes, operation.lkey};
@@ -96,7 +142,9 @@ bool IbvTransport::post_pieces(Peer& peer, Operation& operation) noexcept {
     request.send_flags = operation.is_put && bytes <= options_.inline_bytes ? IBV_SEND_INLINE : 0;
     request.wr.rdma.remote_addr = operation.remote;
     request.wr.rdma.rkey = operation.rkey;
-    next_record(peer, &request, is_last).operation = &operation;
+    SendRecord& record = next_record(peer, &request, is_last);
+    record.operation = &operation;
+    record.holds = SendRecord::Holds::kPiece;
     if (!hand_over(peer, &request, 1)) return false;
     ++operation.under_way;
     operation.local += bytes;
@@ -115,27 +163,39 @@ void IbvTransport::advance_operations(Peer& peer) noexcept {
   }
 }
 
+// Ends operations that are not all posted; true: there are some to tell of, and maybe more. Without any lock.
+bool IbvTransport::give_up_waiting(Peer& peer, Finished* finished) noexcept {
+  const Guard guard(peer.lock, threaded_);
+  while (peer.first_waiting != nullptr && !finished->is_full()) {
+    Operation& operation = *std::exchange(peer.first_waiting, peer.first_waiting->next);
+    operation.is_posted = true;
+    operation.status = Status::kBroken;
+    if (operation.under_way == 0) end_operation(operation, finished);
+  }
+  if (peer.first_waiting == nullptr) peer.last_waiting = nullptr;
+  return finished->count != 0;
+}
+
 void IbvTransport::finish_piece(Operation& operation, Status status, Finished* finished) noexcept {
   --operation.under_way;
   // The first error says why; those that follow only say that all is over.
   if (operation.status == Status::kOk) operation.status = status;
-  if (operation.is_posted && operation.under_way == 0) finished->add(&operation);
+  if (operation.is_posted && operation.under_way == 0) end_operation(operation, finished);
+}
+
+void IbvTransport::end_operation(Operation& operation, Finished* finished) noexcept {
+  finished->add(operation.completion, operation.status);
+  const Guard pool(operation_lock_, threaded_);
+  operation.next = free_operations_;
+  free_operations_ = &operation;
 }
 
 // Without any lock: who is told may begin the next operation.
-uint32_t IbvTransport::tell(const Finished& finished) noexcept {
-  uint32_t count = 0;
-  for (Operation* operation = finished.first; operation != nullptr; ++count) {
-    Completion* const completion = operation->completion;
-    const Status status = operation->status;
-    Operation* const next = operation->next;
-    {
-      const Guard pool(operation_lock_, threaded_);
-      operation->next = free_operations_;
-      free_operations_ = operation;
-    }
+uint32_t IbvTransport::tell(Finished& finished) noexcept {
+  const uint32_t count = std::exchange(finished.count, 0);
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto& [completion, status] = finished.ones[i];
     if (completion != nullptr) completion->done(*completion, status);
-    operation = next;
   }
   return count;
 }

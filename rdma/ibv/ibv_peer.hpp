@@ -18,7 +18,8 @@ namespace hydrant::ibv {
 
 struct Peer;
 
-// A put or get between pinned memory. Under its peer's lock.
+// A put or get between pinned memory that is longer than what the device takes in one message, or that waits.
+// Under its peer's lock.
 struct Operation {
   Transport::Completion* completion = nullptr;
   Peer* peer = nullptr;
@@ -37,19 +38,32 @@ struct Operation {
 // What stands at one position of a send queue: given back when that position is over.
 struct SendRecord {
   static constexpr uint16_t kNone = UINT16_MAX;
+  enum class Holds : uint8_t {
+    kNothing,
+    kMessage,    // a slot, and maybe a cell
+    kOperation,  // all of a put or get: `completion`, which may be null
+    kPiece,      // a piece of one: `operation`
+  };
 
   Peer* peer = nullptr;
   uint64_t position = 0;
-  Operation* operation = nullptr;
+  union {
+    Transport::Completion* completion = nullptr;
+    Operation* operation;
+  };
   uint16_t slot = kNone;
   uint16_t cell = kNone;  // of the lane below
-  Lane lane = Lane::kRequest;
+  uint8_t lane = 0;
+  Holds holds = Holds::kNothing;
 };
+static_assert(sizeof(SendRecord) == 32);
 
 // A buffer of the shared receive queue, with the message that is in it.
 struct Received {
+  // Prebuilt: what posts it again.
+  ibv_recv_wr work = {};
+  ibv_sge piece = {};
   std::byte* data = nullptr;
-  uint32_t lkey = 0;
   Received* next = nullptr;
   Peer* peer =
       nullptr;  // whose message is in it, or was: it gets the credit back; null: nobody does
@@ -108,11 +122,11 @@ struct Peer {
 
   // ---- sending: under `lock` ----
   SpinFlag lock;
-  uint64_t posted = 0;  // positions of the send queue, ever
-  uint64_t over = 0;
-  bool has_failed = false;  // its queue pair has told of an error
-  uint64_t probed = 0;      // `posted` when the peer was last probed, or would have been
-  uint64_t signalled = 0;   // the position behind the last one that will be told of
+  uint64_t posted = 0;            // positions of the send queue, ever
+  std::atomic<uint64_t> over{0};  // moved by whoever drains the completion queue
+  bool has_failed = false;        // its queue pair has told of an error
+  uint64_t probed = 0;            // `posted` when the peer was last probed, or would have been
+  uint64_t signalled = 0;         // the position behind the last one that will be told of
   std::unique_ptr<SendRecord[]> records;
   // Prebuilt: what is posted differs in little.
   struct Request {

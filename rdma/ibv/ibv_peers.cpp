@@ -106,13 +106,13 @@ Status IbvTransport::fill_peer(Peer& peer) noexcept {
   }
   if (status != Status::kOk) return status;
   peer.received.reset(new (std::nothrow) Received[count]);
-  peer.records.reset(new (std::nothrow) ibv::SendRecord[options_.send_depth]);
+  peer.records.reset(new (std::nothrow) ibv::SendRecord[record_mask_ + 1]);
   peer.free_slots.reset(new (std::nothrow) uint16_t[slots]);
   peer.landing_free_after.reset(new (std::nothrow) uint64_t[kLaneCount * options_.landings]());
   if (peer.received == nullptr || peer.records == nullptr || peer.free_slots == nullptr ||
       peer.landing_free_after == nullptr)
     return fail(Status::kResource, "no memory for a peer's messages");
-  for (uint32_t i = 0; i < options_.send_depth; ++i) peer.records[i].peer = &peer;
+  for (uint32_t i = 0; i <= record_mask_; ++i) peer.records[i].peer = &peer;
   for (Peer::Request* request : {&peer.message, &peer.cell, &peer.operation}) {
     request->work.sg_list = &request->piece;
     request->work.num_sge = 1;
@@ -123,8 +123,12 @@ Status IbvTransport::fill_peer(Peer& peer) noexcept {
   peer.cell.work.next = &peer.message.work;
   for (uint32_t i = slots; i-- != 0;) give_slot_back(peer, i);
   for (uint32_t i = 0; i < count; ++i) {
-    peer.received[i].data = slot_of(peer, slots + i);
-    peer.received[i].lkey = peer.buffers.lkey();
+    Received& received = peer.received[i];
+    received.data = slot_of(peer, slots + i);
+    received.piece = {reinterpret_cast<uintptr_t>(received.data), slot_bytes_, peer.buffers.lkey()};
+    received.work.wr_id = reinterpret_cast<uintptr_t>(&received);
+    received.work.sg_list = &received.piece;
+    received.work.num_sge = 1;
   }
   return Status::kOk;
 }
@@ -244,15 +248,8 @@ void IbvTransport::lose(Peer& peer, const char* reason) noexcept {
       drop_cell(peer.rank, lane, stalled.cell);
       give_slot_back(peer, stalled.slot);
     }
-    while (ibv::Operation* operation = peer.first_waiting) {
-      peer.first_waiting = operation->next;
-      operation->is_posted = true;
-      operation->status = Status::kBroken;
-      if (operation->under_way == 0) finished.add(operation);
-    }
-    peer.last_waiting = nullptr;
   }
-  tell(finished);
+  while (give_up_waiting(peer, &finished)) tell(finished);
 }
 
 void IbvTransport::lose_all(const char* reason) noexcept {

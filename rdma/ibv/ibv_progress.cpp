@@ -27,73 +27,96 @@ Status status_of(ibv_wc_status status) noexcept {
   }
 }
 
+SendRecord& record_of(const ibv_wc& completion) noexcept {
+  return *reinterpret_cast<SendRecord*>(completion.wr_id - 1);
+}
+
 }  // namespace
 
 // False: another thread is at it. *told: operations that are over.
 bool IbvTransport::drain(uint32_t* told) noexcept HYDRANT_NO_TSA {
   if (threaded_ && !drain_lock_.try_lock()) return false;
-  *told = drain_locked();
-  if (threaded_) drain_lock_.unlock();
-  return true;
-}
-
-uint32_t IbvTransport::drain_locked() noexcept {
   ibv_wc completions[kBatch];
   const int count = ibv_poll_cq(queue_.get(), kBatch, completions);
+  uint32_t over = 0;
+  for (int i = 0; i < count; ++i) {
+    if ((completions[i].wr_id & 1) != 0) {
+      over += finish_send(completions[i]);
+    } else {
+      take_in(completions[i]);
+    }
+  }
+  *told = over;
   if (count < 0) [[unlikely]] {
     static RateLimit limit(RateLimit::kSecond);
     log_warning(limit, "%s: the completion queue cannot be read", port_.name);
     lose_all("the completion queue cannot be read");
-    return 0;
   }
+  if (threaded_) drain_lock_.unlock();
+  return true;
+}
+
+// ---- sends ----
+
+// The usual: an operation that is all there is to tell of. Only whoever drains moves `over`: no lock.
+inline uint32_t IbvTransport::finish_send(const ibv_wc& completion) noexcept {
+  const SendRecord& record = record_of(completion);
+  Peer& peer = *record.peer;
+  if (completion.status != IBV_WC_SUCCESS || record.holds != SendRecord::Holds::kOperation ||
+      record.position != peer.over.load(std::memory_order_relaxed)) [[unlikely]]
+    return finish_sends(completion);
+  Completion* const told = record.completion;
+  peer.over.store(record.position + 1, std::memory_order_release);
+  if (told != nullptr) told->done(*told, Status::kOk);
+  return 1;
+}
+
+// A completion tells of its own entry and of all before it.
+[[gnu::noinline]] uint32_t IbvTransport::finish_sends(const ibv_wc& completion) noexcept {
+  SendRecord& last = record_of(completion);
+  Peer& peer = *last.peer;
+  const Status status = status_of(completion.status);
+  const uint64_t end = last.position;
+  Finished finished;
   uint32_t told = 0;
-  for (int i = 0; i < count; ++i) {
-    if ((completions[i].wr_id & 1) != 0) {
-      told += finish_sends(completions[i]);
-    } else {
-      take_in(completions[i]);
+  for (bool is_last = false; !is_last; told += tell(finished)) {
+    bool is_first_error = false;
+    {
+      const Guard guard(peer.lock, threaded_);
+      uint64_t over = peer.over.load(std::memory_order_relaxed);
+      for (; over < end && !finished.is_full(); ++over) {
+        SendRecord& record = peer.records[over & record_mask_];
+        if (record.holds != SendRecord::Holds::kNothing)
+          retire(peer, record, peer.has_failed ? Status::kBroken : Status::kOk, &finished);
+      }
+      is_last = over == end && !finished.is_full();
+      if (is_last) {
+        retire(peer, last, status, &finished);
+        ++over;
+        if (status != Status::kOk) is_first_error = !std::exchange(peer.has_failed, true);
+      }
+      peer.over.store(over, std::memory_order_release);
+    }
+    if (is_first_error) [[unlikely]] {
+      const char* text = ibv_wc_status_str(completion.status);
+      if (peer.state.load(std::memory_order_acquire) != Peer::State::kLost)
+        log_warning("%s port %u: what was sent to rank %u at %s has failed: %s (%#x)", port_.name,
+                    port_.number, peer.rank, text_of(peer.card.address).text, text,
+                    completion.vendor_err);
+      lose(peer, text);
     }
   }
   return told;
 }
 
-// ---- sends ----
-
-// A completion tells of its own entry and of all before it.
-uint32_t IbvTransport::finish_sends(const ibv_wc& completion) noexcept {
-  auto& last = *reinterpret_cast<SendRecord*>(completion.wr_id & ~uint64_t{1});
-  Peer& peer = *last.peer;
-  const Status status = status_of(completion.status);
-  Finished finished;
-  bool is_first_error = false;
-  {
-    const Guard guard(peer.lock, threaded_);
-    const uint64_t end = last.position;
-    for (; peer.over < end; ++peer.over) {
-      retire(peer, peer.records[peer.over % options_.send_depth],
-             peer.has_failed ? Status::kBroken : Status::kOk, &finished);
-    }
-    retire(peer, last, status, &finished);
-    ++peer.over;
-    if (status != Status::kOk) is_first_error = !std::exchange(peer.has_failed, true);
-  }
-  if (is_first_error) [[unlikely]] {
-    const char* text = ibv_wc_status_str(completion.status);
-    if (peer.state.load(std::memory_order_acquire) != Peer::State::kLost)
-      log_warning("%s port %u: what was sent to rank %u at %s has failed: %s (%#x)", port_.name,
-                  port_.number, peer.rank, text_of(peer.card.address).text, text,
-                  completion.vendor_err);
-    lose(peer, text);
-  }
-  return tell(finished);
-}
-
 void IbvTransport::retire(Peer& peer, SendRecord& record, Status status,
                           Finished* finished) noexcept {
-  if (record.slot != SendRecord::kNone) give_slot_back(peer, record.slot);
-  if (record.cell != SendRecord::kNone)
-    drop_cell(peer.rank, record.lane, {nullptr, 0, record.cell});
-  if (record.operation != nullptr) finish_piece(*record.operation, status, finished);
+  switch (record.holds) {
+    case SendRecord::Holds::kNothing: break;
+    case SendRecord::Holds::kMessage: give_message_back(peer, record); break;
+    case SendRecord::Holds::kOperation: finished->add(record.completion, status); break;
+    case SendRecord::Holds::kPiece: finish_piece(*record.operation, status, finished); break;
+  }
 }
 
 // ---- receives ----
@@ -101,10 +124,9 @@ void IbvTransport::retire(Peer& peer, SendRecord& record, Status status,
 void IbvTransport::take_in(const ibv_wc& completion) noexcept {
   auto& received = *reinterpret_cast<Received*>(completion.wr_id);
   received.peer = nullptr;
-  Header header;
+  const Header& header = ibv::header_in(received.data);
   Peer* peer = nullptr;
   if (completion.status == IBV_WC_SUCCESS && completion.byte_len >= ibv::kHeaderBytes) [[likely]] {
-    std::memcpy(&header, received.data, sizeof header);
     peer = peer_of(header.from);
     // Who it is from is known from the queue pair; what the message says must agree.
     if (peer != nullptr && peer->queue->qp_num != completion.qp_num) peer = nullptr;
@@ -163,41 +185,31 @@ Peer* IbvTransport::peer_of_queue(uint32_t number) const noexcept {
   return nullptr;
 }
 
-// Posts buffers again, and counts the credits of those whose messages were in them; at most kVisitMost.
-void IbvTransport::recycle(Received* const* received, uint32_t count) noexcept {
-  ibv_recv_wr requests[kVisitMost];
-  ibv_sge pieces[kVisitMost];
-  for (uint32_t i = 0; i < count; ++i) {
-    pieces[i] = {reinterpret_cast<uintptr_t>(received[i]->data), slot_bytes_, received[i]->lkey};
-    requests[i] = {.wr_id = reinterpret_cast<uintptr_t>(received[i]),
-                   .next = i + 1 < count ? &requests[i + 1] : nullptr,
-                   .sg_list = &pieces[i],
-                   .num_sge = 1};
-  }
-  // Afterwards they are the adapter's: whose they were is noted before.
-  Peer* owners[kVisitMost];
-  uint32_t counters[kVisitMost];
-  for (uint32_t i = 0; i < count; ++i) {
-    owners[i] = received[i]->peer;
-    counters[i] = received[i]->counter;
-  }
+// Posts again the buffers of the list `first`, and counts the credits: one of the owner's for each.
+void IbvTransport::recycle(Received& first, uint32_t count, Peer* owner,
+                           uint32_t counter) noexcept {
   ibv_recv_wr* bad = nullptr;
-  uint32_t posted = count;
-  const int error = ibv_post_srq_recv(receives_.get(), requests, &bad);
+  // Afterwards they are the adapter's.
+  const int error = ibv_post_srq_recv(receives_.get(), &first.work, &bad);
   if (error != 0) [[unlikely]] {
-    posted = bad != nullptr ? static_cast<uint32_t>(bad - requests) : 0;
     static RateLimit limit(RateLimit::kSecond);
     log_warning(limit, "%s: receive buffers cannot be posted: %s; trying again", port_.name,
                 errno_text(error));
-    const Guard guard(unposted_lock_, threaded_);
-    for (uint32_t i = posted; i < count; ++i) {
-      received[i]->next = unposted_.load(std::memory_order_relaxed);
-      unposted_.store(received[i], std::memory_order_relaxed);
-    }
+    count -= keep_unposted(bad != nullptr ? bad : &first.work);
   }
-  for (uint32_t i = 0; i < posted; ++i) {
-    if (owners[i] != nullptr) owners[i]->taken[counters[i]].fetch_add(1, std::memory_order_release);
+  if (owner != nullptr && count != 0)
+    owner->taken[counter].fetch_add(count, std::memory_order_release);
+}
+
+uint32_t IbvTransport::keep_unposted(ibv_recv_wr* first) noexcept {
+  const Guard guard(unposted_lock_, threaded_);
+  uint32_t count = 0;
+  for (; first != nullptr; first = first->next, ++count) {
+    auto& received = *reinterpret_cast<Received*>(first->wr_id);
+    received.next = unposted_.load(std::memory_order_relaxed);
+    unposted_.store(&received, std::memory_order_relaxed);
   }
+  return count;
 }
 
 void IbvTransport::recycle_unposted() noexcept {

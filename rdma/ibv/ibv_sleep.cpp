@@ -133,7 +133,7 @@ void IbvTransport::probe() noexcept HYDRANT_NO_TSA {
     Peer* peer = peer_of(rank);
     if (peer == nullptr || (threaded_ && !peer->lock.try_lock())) continue;
     // What is under way and will be told of is a probe itself.
-    const bool is_told = peer->signalled == peer->posted && peer->over != peer->posted;
+    const bool is_told = peer->signalled == peer->posted && used_in_queue(*peer) != 0;
     if (peer->state.load(std::memory_order_acquire) == Peer::State::kOpen &&
         peer->posted == peer->probed && !is_told) {
       send_tail(*peer);
@@ -162,7 +162,7 @@ bool IbvTransport::is_quiet(Peer& peer) noexcept HYDRANT_NO_TSA {
   if (threaded_ && !peer.lock.try_lock()) return false;
   bool quiet = true;
   if (peer.state.load(std::memory_order_acquire) == Peer::State::kOpen) {
-    quiet = peer.posted == peer.over && peer.first_waiting == nullptr &&
+    quiet = used_in_queue(peer) == 0 && peer.first_waiting == nullptr &&
             !peer.stalled[0].is_there && !peer.stalled[1].is_there;
     if (peer.signalled != peer.posted) send_tail(peer);
   }

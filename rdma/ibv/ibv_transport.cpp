@@ -8,6 +8,7 @@
 #include "rdma/ibv/ibv_registrar.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -180,6 +181,8 @@ Status IbvTransport::open_queues() noexcept {
 // What the device takes inline is told only by making a queue pair.
 Status IbvTransport::measure_inline() noexcept {
   options_.send_depth = std::min(options_.send_depth, std::max(port_.max_sends, 1u));
+  record_mask_ = std::bit_ceil(options_.send_depth) - 1;
+  operation_room_ = std::max(options_.send_depth, kKeptEntries) - kKeptEntries;
   int error = 0;
   for (uint32_t bytes = std::min(options_.inline_bytes, message_bytes());;
        bytes = bytes > 32 ? bytes / 2 : 0) {

@@ -44,7 +44,7 @@ class IbvTransport final : public FarTransport {
     uint32_t landings = 4;        // cells of one lane under way to one peer
     uint32_t send_depth = 64;     // entries of a peer's send queue
     uint32_t inline_bytes = 256;  // sent by the processor, not fetched by the adapter, if it can
-    uint32_t operations = 256;    // puts and gets under way
+    uint32_t operations = 256;  // puts and gets under way that wait, or are longer than one message
     uint64_t connect_ns = 60'000'000'000;
     uint64_t probe_ns = 2'000'000'000;  // a peer to which nothing goes is asked so often; 0: never
     uint64_t greeting_ns = 20'000'000;  // until the first greeting is repeated
@@ -73,6 +73,8 @@ class IbvTransport final : public FarTransport {
   uint32_t inline_bytes() const noexcept override { return options_.eager_bytes; }
   uint32_t cell_bytes() const noexcept override { return options_.cell_bytes; }
 
+  Status post(Rank peer, Lane lane, uint32_t tag, const void* head,
+              uint32_t bytes) noexcept override;
   // Also kNotReady: the peer is not connected yet, or a cell or a put before it waits for room. kBroken also
   // when it has not answered for connect_ns.
   Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override;
@@ -139,6 +141,9 @@ class IbvTransport final : public FarTransport {
   static constexpr uint32_t kPollsBetweenGreetings = 16;
   static constexpr uint32_t kPollsBetweenProbes = 256;  // ... and looks at the clock for them
   static constexpr uint32_t kPollsBetweenEvents = 4096;
+  // Entries of the send queue that operations leave to messages: one with a cell takes two, and one is for
+  // telling of credits.
+  static constexpr uint32_t kKeptEntries = 3;
 
   // Locks where there may be more threads than one.
   class Guard {
@@ -159,10 +164,15 @@ class IbvTransport final : public FarTransport {
   };
   // Operations that are over, to be told of when no lock is held.
   struct Finished {
-    ibv::Operation* first = nullptr;
-    void add(ibv::Operation* operation) noexcept {
-      operation->next = first;
-      first = operation;
+    struct One {
+      Completion* completion;
+      Status status;
+    };
+    One ones[kBatch];
+    uint32_t count = 0;
+    bool is_full() const noexcept { return count == kBatch; }
+    void add(Completion* completion, Status status) noexcept {
+      ones[count++] = {completion, status};
     }
   };
   struct CellPool {
@@ -225,20 +235,48 @@ class IbvTransport final : public FarTransport {
   std::byte* slot_of(const Peer& peer, uint32_t slot) const noexcept {
     return peer.buffers.data() + size_t{slot} * slot_bytes_;
   }
+  static uint64_t used_in_queue(const Peer& peer) noexcept {
+    return peer.posted - peer.over.load(std::memory_order_acquire);
+  }
   uint32_t room_in_queue(const Peer& peer) const noexcept {
-    return options_.send_depth - static_cast<uint32_t>(peer.posted - peer.over);
+    return options_.send_depth - static_cast<uint32_t>(used_in_queue(peer));
   }
   uint32_t next_landing(const Peer& peer, Lane lane) const noexcept;
   bool has_landing(Peer& peer, Lane lane) noexcept;
-  void write_header(Peer& peer, uint32_t slot, uint32_t word, uint32_t head_bytes) noexcept;
+  void write_header(Peer& peer, std::byte* message, uint32_t word, uint32_t head_bytes) noexcept;
   void send_message(Peer& peer, Lane lane, uint32_t slot, uint32_t word, uint32_t head_bytes,
                     const Cell* cell, uint32_t payload_bytes) noexcept;
   uint32_t prepare_message(Peer& peer, uint32_t slot, uint32_t word, uint32_t head_bytes) noexcept;
   bool prepare_cell(Peer& peer, Lane lane, uint32_t slot, const Cell& cell,
                     uint32_t payload_bytes) noexcept;
   bool send_control(Peer& peer) noexcept;
-  ibv::SendRecord& next_record(Peer& peer, ibv_send_wr* request, bool signal) noexcept;
-  bool hand_over(Peer& peer, ibv_send_wr* first, uint32_t count) noexcept;
+  static void hold_message(ibv::SendRecord& record, Lane lane, uint32_t slot,
+                           const Cell* cell) noexcept;
+  void give_message_back(Peer& peer, ibv::SendRecord& record) noexcept;
+  // The record of the next entry of the send queue; `request` is to be posted as that entry. Entries that
+  // nobody waits for are told of in passing, by the next one that is.
+  ibv::SendRecord& next_record(Peer& peer, ibv_send_wr* request, bool signal) noexcept {
+    ibv::SendRecord& record = peer.records[peer.posted & record_mask_];
+    record.position = peer.posted;
+    record.holds = ibv::SendRecord::Holds::kNothing;
+    ++peer.posted;
+    request->wr_id = reinterpret_cast<uintptr_t>(&record) | 1;
+    if (signal || peer.posted - peer.signalled >= options_.send_depth / 4) {
+      request->send_flags |= IBV_SEND_SIGNALED;
+      peer.signalled = peer.posted;
+    }
+    return record;
+  }
+  // False: the adapter takes nothing any more, and all that was not taken is as if it had not been posted.
+  bool hand_over(Peer& peer, ibv_send_wr* first, uint32_t count) noexcept {
+    ibv_send_wr* bad = nullptr;
+    const int error = ibv_post_send(peer.queue.get(), first, &bad);
+    if (error == 0) [[likely]]
+      return true;
+    take_back(peer, bad != nullptr ? bad : first, count, error);
+    return false;
+  }
+  void take_back(Peer& peer, const ibv_send_wr* bad, uint32_t count, int error) noexcept;
   void give_slot_back(Peer& peer, uint32_t slot) noexcept {
     peer.free_slots[peer.free_slot_count++] = static_cast<uint16_t>(slot);
   }
@@ -248,37 +286,50 @@ class IbvTransport final : public FarTransport {
   void probe() noexcept;
 
   // ibv_operations.cpp
-  Status begin(bool is_put, Rank rank, const Pinned& remote, const Pinned& local, size_t bytes,
+  template <bool kIsPut>
+  Status begin(Rank rank, const Pinned& remote, const Pinned& local, size_t bytes,
                Completion* completion) noexcept;
+  Status begin_otherwise(bool is_put, Rank rank, const Pinned& remote, const Pinned& local,
+                         size_t bytes, Completion* completion) noexcept;
+  bool takes_operation(const Peer& peer) const noexcept;
+  Status why_no_operation(const Peer& peer) const noexcept;
+  ibv::Operation* begin_waiting(Peer& peer, bool is_put, const Pinned& remote, const Pinned& local,
+                                size_t bytes, Completion* completion) noexcept;
   bool post_pieces(Peer& peer, ibv::Operation& operation) noexcept;
   void advance_operations(Peer& peer) noexcept;
+  bool give_up_waiting(Peer& peer, Finished* finished) noexcept;
   void finish_piece(ibv::Operation& operation, Status status, Finished* finished) noexcept;
-  uint32_t tell(const Finished& finished) noexcept;
+  void end_operation(ibv::Operation& operation, Finished* finished) noexcept;
+  uint32_t tell(Finished& finished) noexcept;
 
   // ibv_progress.cpp: what the completion queue says
   bool drain(uint32_t* told) noexcept;
-  uint32_t drain_locked() noexcept;
+  uint32_t finish_send(const ibv_wc& completion) noexcept;
   uint32_t finish_sends(const ibv_wc& completion) noexcept;
   void retire(Peer& peer, ibv::SendRecord& record, Status status, Finished* finished) noexcept;
   void take_in(const ibv_wc& completion) noexcept;
   void hear_credits(Peer& peer, const ibv::Header& header) noexcept;
   bool makes_sense(const ibv::Header& header, uint32_t bytes) const noexcept;
   Peer* peer_of_queue(uint32_t number) const noexcept;
-  void recycle(ibv::Received* const* received, uint32_t count) noexcept;
+  void recycle(ibv::Received& first, uint32_t count, Peer* owner, uint32_t counter) noexcept;
   void recycle(ibv::Received& received) noexcept {
-    ibv::Received* one = &received;
-    recycle(&one, 1);
+    received.work.next = nullptr;
+    recycle(received, 1, received.peer, received.counter);
   }
+  uint32_t keep_unposted(ibv_recv_wr* first) noexcept;
   void recycle_unposted() noexcept;
   void add_chore(Peer& peer) noexcept;
   void do_chores() noexcept;
   bool do_chore(Peer& peer) noexcept;
 
   // ibv_delivery.cpp
+  uint32_t deliver(Receiver& receiver, uint32_t budget, bool replies_only, uint32_t polls) noexcept;
   uint32_t deliver_lane(Lane lane, Receiver& receiver, uint32_t budget) noexcept;
   uint32_t deliver_from(Peer& peer, Lane lane, Receiver& receiver, uint32_t budget) noexcept;
   void enqueue(Peer& peer, Lane lane, ibv::Received& received) noexcept;
   void make_ready(Peer& peer, Lane lane) noexcept;
+  static bool take_arrivals(ibv::Arrivals& arrivals) noexcept;
+  void keep_house(uint32_t polls) noexcept;
   bool any_arrival() const noexcept;
 
   // ibv_sleep.cpp
@@ -295,6 +346,8 @@ class IbvTransport final : public FarTransport {
   uint32_t ranks_ = 0;
   uint32_t slot_bytes_ = 0;  // of a message
   uint32_t max_piece_ = 0;
+  uint32_t record_mask_ = 0;     // of the position in a send queue: which record
+  uint32_t operation_room_ = 0;  // entries of a send queue beyond which no operation is taken
   uint64_t nonce_ = 0;
   ibv::Port port_;
   bool is_open_ = false;  // port_ is

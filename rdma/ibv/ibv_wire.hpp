@@ -95,4 +95,9 @@ struct Header {
 inline constexpr uint32_t kHeaderBytes = 24;
 static_assert(sizeof(Header) == kHeaderBytes);
 
+// Of the message that begins at `data`, 8-byte aligned.
+inline const Header& header_in(const std::byte* data) noexcept {
+  return *static_cast<const Header*>(static_cast<const void*>(data));
+}
+
 }  // namespace hydrant::ibv
