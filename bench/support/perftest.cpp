@@ -1,0 +1,103 @@
+#include "bench/support/perftest.hpp"
+
+#include "firehose/base/thread.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sstream>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+extern char** environ;
+
+namespace hydrant::bench {
+namespace {
+
+constexpr uint64_t kMostNs = 20'000'000'000;
+constexpr uint64_t kConnectNs = 1'000'000'000;
+constexpr timespec kPause{0, 50'000'000};
+constexpr double kMegabyte = 1048576.0;  // as perftest counts
+
+// What the program writes, until it ends or the deadline; *status is as waitpid(2) has it. Not by fork(): the
+// caller has registered memory.
+bool run(std::vector<std::string> arguments, uint64_t deadline_ns, std::string* output,
+         int* status) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return false;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  pid_t child = -1;
+  const int error = posix_spawnp(&child, pointers[0], &actions, nullptr, pointers.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  for (bool is_open = error == 0; is_open;) {
+    pollfd fd{ends[0], POLLIN, 0};
+    const uint64_t now = now_ns();
+    const int ready =
+        now < deadline_ns ? poll(&fd, 1, static_cast<int>((deadline_ns - now) / 1'000'000) + 1) : 0;
+    if (ready <= 0) {
+      kill(child, SIGKILL);
+      break;
+    }
+    char text[4096];
+    const ssize_t bytes = read(ends[0], text, sizeof text);
+    is_open = bytes > 0;
+    if (is_open) output->append(text, static_cast<size_t>(bytes));
+  }
+  close(ends[0]);
+  if (error == 0) waitpid(child, status, 0);
+  return error == 0;
+}
+
+// The line that begins with the number of bytes: of latencies bytes, iterations, least, most, typical, ...; of
+// bandwidths bytes, iterations, peak, average, ...
+double figure_of(const PerftestCall& call, const std::string& output) {
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    double numbers[5] = {};
+    size_t count = 0;
+    while (count < 5 && words >> numbers[count]) ++count;
+    if (count < 4 || numbers[0] != call.bytes) continue;
+    if (call.is_latency) return count == 5 ? numbers[4] * 1e3 : -1;
+    return numbers[3] > 0 ? call.bytes / (numbers[3] * kMegabyte) * 1e9 : -1;
+  }
+  return -1;
+}
+
+}  // namespace
+
+double run_perftest(const PerftestCall& call, const PerftestPlace& place, bool is_server) {
+  const std::string path = place.folder.empty() ? call.program : place.folder + "/" + call.program;
+  std::vector<std::string> arguments = {path, "-F",
+                                        "-d", place.device,
+                                        "-i", std::to_string(place.port),
+                                        "-x", std::to_string(place.gid_index),
+                                        "-p", std::to_string(place.tcp_port),
+                                        "-s", std::to_string(call.bytes),
+                                        "-n", std::to_string(call.iterations)};
+  if (!is_server) arguments.emplace_back("127.0.0.1");
+  const uint64_t begin = now_ns();
+  for (;;) {
+    std::string output;
+    int status = -1;
+    if (!run(arguments, begin + kMostNs, &output, &status)) return -1;
+    const bool is_good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (is_good) return is_server ? 0 : figure_of(call, output);
+    const bool is_late = now_ns() > begin + kConnectNs;
+    if (is_server || is_late) return -1;
+    nanosleep(&kPause, nullptr);
+  }
+}
+
+}  // namespace hydrant::bench

@@ -1,0 +1,134 @@
+#include "bench/support/raw_loops.hpp"
+
+namespace hydrant::bench {
+namespace {
+
+constexpr uint32_t kWord = 8;
+constexpr uint32_t kMessage = 32;
+constexpr uint32_t kUntold = RawVerbs::kUntold;
+// Sends that the other end has not said that it has taken in; it does for every kAnswered.
+constexpr uint64_t kMostSends = 96;
+constexpr uint64_t kAnswered = 32;
+
+}  // namespace
+
+volatile uint64_t& RawLoops::word(size_t offset) const {
+  return *static_cast<volatile uint64_t*>(static_cast<void*>(verbs_.memory() + offset));
+}
+
+// The nth of a kind; one of kUntold is signalled, and looked for before the next one of those.
+bool RawLoops::small_write(uint32_t to, size_t there, uint64_t nth) {
+  const bool is_signalled = nth % kUntold == 0;
+  if (is_signalled && !verbs_.wait_for_all(to)) return false;
+  return verbs_.write(to, kSource, there, kWord, is_signalled);
+}
+
+bool RawLoops::blocking(bool is_put, uint64_t rounds) {
+  if (!first_) return true;
+  for (uint64_t i = 0; i < rounds; ++i) {
+    const bool posted = is_put ? verbs_.write(peer_, kSource, kBlocks, kWord, true)
+                               : verbs_.read(peer_, kBlocks, kBlocks, kWord);
+    if (!posted || !verbs_.wait_for_all(peer_)) return false;
+  }
+  return true;
+}
+
+bool RawLoops::visible(uint64_t rounds) {
+  for (uint64_t i = 0; i < rounds; ++i) {
+    ++turns_;
+    if (!first_) {
+      while (word(kFlag) != turns_) {
+      }
+    }
+    word(kSource) = turns_;
+    if (!small_write(peer_, kFlag, turns_)) return false;
+    if (first_) {
+      while (word(kFlag) != turns_) {
+      }
+    }
+  }
+  return verbs_.wait_for_all(peer_);
+}
+
+bool RawLoops::round_trip(uint64_t rounds) {
+  for (uint64_t i = 0; i < rounds; ++i) {
+    const uint64_t next = verbs_.received(peer_) + 1;
+    if (first_ && !verbs_.send(peer_, kMessage, i % kUntold == 0)) return false;
+    while (verbs_.received(peer_) < next) {
+      if (!verbs_.poll(peer_)) return false;
+    }
+    if (!first_ && !verbs_.send(peer_, kMessage, i % kUntold == 0)) return false;
+  }
+  return verbs_.wait_for_all(peer_);
+}
+
+bool RawLoops::window(bool is_put, uint32_t block, uint32_t under_way, uint64_t count) {
+  if (!first_) return true;
+  for (uint64_t i = 0; i < count; ++i) {
+    while (verbs_.signalled(peer_) - verbs_.told(peer_) >= under_way) {
+      if (!verbs_.poll(peer_)) return false;
+    }
+    const size_t at = kBlocks + (i % under_way) * block;
+    if (!(is_put ? verbs_.write(peer_, at, at, block, true) : verbs_.read(peer_, at, at, block)))
+      return false;
+  }
+  return verbs_.wait_for_all(peer_);
+}
+
+bool RawLoops::put_rate(uint64_t count) {
+  if (!first_) return true;
+  constexpr uint64_t kMostUntold = RawVerbs::kDepth / kUntold / 2;
+  for (uint64_t i = 0; i < count; ++i) {
+    const bool is_signalled = i % kUntold == kUntold - 1 || i + 1 == count;
+    if (!verbs_.write(peer_, kSource, kBlocks, kWord, is_signalled)) return false;
+    while (is_signalled && verbs_.signalled(peer_) - verbs_.told(peer_) > kMostUntold) {
+      if (!verbs_.poll(peer_)) return false;
+    }
+  }
+  return verbs_.wait_for_all(peer_);
+}
+
+bool RawLoops::flood(uint64_t count) {
+  const uint64_t before = verbs_.received(peer_);
+  const uint64_t answers = count / kAnswered;
+  if (!first_) {
+    uint64_t answered = 0;
+    while (verbs_.received(peer_) - before < count) {
+      if (!verbs_.poll(peer_)) return false;
+      for (; answered < (verbs_.received(peer_) - before) / kAnswered; ++answered) {
+        if (!verbs_.send(peer_, kMessage, true)) return false;
+      }
+    }
+    return verbs_.wait_for_all(peer_);
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    while (i - (verbs_.received(peer_) - before) * kAnswered >= kMostSends) {
+      if (!verbs_.poll(peer_)) return false;
+    }
+    if (!verbs_.send(peer_, kMessage, i % kUntold == kUntold - 1 || i + 1 == count)) return false;
+  }
+  while (verbs_.received(peer_) - before < answers) {
+    if (!verbs_.poll(peer_)) return false;
+  }
+  return verbs_.wait_for_all(peer_);
+}
+
+// Dissemination: in round k each tells the one 2^k further on, and waits for the one 2^k before.
+bool RawLoops::barriers(uint64_t count) {
+  for (uint64_t i = 0; i < count; ++i) {
+    word(kSource) = ++generation_;
+    uint32_t round = 0;
+    for (uint32_t distance = 1; distance < ranks_; distance *= 2, ++round) {
+      const size_t mailbox = kMailbox + round * 64;
+      if (!small_write((rank_ + distance) % ranks_, mailbox, generation_)) return false;
+      while (word(mailbox) < generation_) {
+      }
+    }
+  }
+  for (uint32_t distance = 1; distance < ranks_; distance *= 2) {
+    if (!verbs_.wait_for_all((rank_ + distance) % ranks_)) return false;
+  }
+  return true;
+}
+
+}  // namespace hydrant::bench

@@ -1,0 +1,214 @@
+#include "bench/support/raw_verbs.hpp"
+
+#include "firehose/base/errno_text.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
+
+namespace hydrant::bench {
+namespace {
+
+constexpr uint32_t kSequence = 0x123;
+constexpr int kBatch = 16;
+
+}  // namespace
+
+RawVerbs::RawVerbs(uint32_t peers, size_t bytes) : bytes_(bytes) {
+  const char* wanted = std::getenv("HYDRANT_IBV_PORTS");
+  if (ibv::open_port(wanted != nullptr ? wanted : "", &port_) != Status::kOk) {
+    why_ = last_error_text();
+    return;
+  }
+  is_open_ = true;
+  links_.resize(peers);
+  mapped_ = bytes + size_t{peers} * kDepth * kMessage;
+  void* mapped = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (mapped == MAP_FAILED) {
+    fail("no memory", errno);
+    return;
+  }
+  memory_ = static_cast<std::byte*>(mapped);
+  registration_ =
+      ibv_reg_mr(port_.device.pd, mapped, mapped_,
+                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  if (registration_ == nullptr) {
+    fail("memory cannot be registered", errno);
+    return;
+  }
+  for (uint32_t peer = 0; peer < peers; ++peer) {
+    if (!open_link(peer)) return;
+  }
+}
+
+RawVerbs::~RawVerbs() {
+  for (const Link& link : links_) {
+    if (link.pair != nullptr) ibv_destroy_qp(link.pair);
+    if (link.completions != nullptr) ibv_destroy_cq(link.completions);
+  }
+  if (registration_ != nullptr) ibv_dereg_mr(registration_);
+  if (memory_ != nullptr) munmap(memory_, mapped_);
+  if (is_open_) close_ibv_device(port_.device);
+}
+
+bool RawVerbs::fail(const char* what, int error) {
+  if (why_.empty()) why_ = std::string(what) + ": " + errno_text(error);
+  return false;
+}
+
+bool RawVerbs::open_link(uint32_t peer) {
+  Link& link = links_[peer];
+  link.completions = ibv_create_cq(port_.device.context, 2 * kDepth, nullptr, nullptr, 0);
+  if (link.completions == nullptr) return fail("no completion queue", errno);
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = attributes.recv_cq = link.completions;
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.cap.max_send_wr = attributes.cap.max_recv_wr = kDepth;
+  attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
+  attributes.cap.max_inline_data = kInline;
+  link.pair = ibv_create_qp(port_.device.pd, &attributes);
+  if (link.pair == nullptr) return fail("no queue pair", errno);
+  ibv_qp_attr state{};
+  state.qp_state = IBV_QPS_INIT;
+  state.port_num = port_.number;
+  state.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  const int error = ibv_modify_qp(
+      link.pair, &state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  if (error != 0) return fail("a queue pair does not start", error);
+  for (uint32_t i = 0; i < kDepth; ++i) {
+    if (!post_receive(link, peer * kDepth + i)) return false;
+  }
+  return true;
+}
+
+RawVerbs::Card RawVerbs::card(uint32_t peer) const {
+  return {.queue = links_[peer].pair->qp_num,
+          .sequence = kSequence,
+          .lid = port_.lid,
+          .rkey = registration_->rkey,
+          .memory = reinterpret_cast<uintptr_t>(memory_),
+          .gid = port_.gid};
+}
+
+bool RawVerbs::connect(uint32_t peer, const Card& card) {
+  Link& link = links_[peer];
+  link.there = card;
+  ibv_qp_attr state{};
+  state.qp_state = IBV_QPS_RTR;
+  state.path_mtu = port_.mtu;
+  state.dest_qp_num = card.queue;
+  state.rq_psn = card.sequence;
+  state.max_dest_rd_atomic = 16;
+  state.min_rnr_timer = 12;
+  state.ah_attr.dlid = static_cast<uint16_t>(card.lid);
+  state.ah_attr.port_num = port_.number;
+  if (port_.is_ethernet) {
+    state.ah_attr.is_global = 1;
+    state.ah_attr.grh.dgid = card.gid;
+    state.ah_attr.grh.sgid_index = port_.gid_index;
+    state.ah_attr.grh.hop_limit = 64;
+  }
+  int error = ibv_modify_qp(link.pair, &state,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (error == 0) {
+    state.qp_state = IBV_QPS_RTS;
+    state.sq_psn = kSequence;
+    state.timeout = 14;
+    state.retry_cnt = 6;
+    state.rnr_retry = 7;
+    state.max_rd_atomic = 16;
+    error = ibv_modify_qp(link.pair, &state,
+                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                              IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+  }
+  return error == 0 || fail("a queue pair does not connect", error);
+}
+
+bool RawVerbs::post_receive(Link& link, uint64_t buffer) {
+  ibv_sge piece{reinterpret_cast<uintptr_t>(memory_ + bytes_ + buffer * kMessage), kMessage,
+                registration_->lkey};
+  ibv_recv_wr request{};
+  request.wr_id = buffer << 1 | 1;
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(link.pair, &request, &bad);
+  return error == 0 || fail("a receive buffer is not taken", error);
+}
+
+bool RawVerbs::post(uint32_t peer, ibv_send_wr& request, bool is_signalled) {
+  Link& link = links_[peer];
+  if (is_signalled) {
+    request.send_flags |= IBV_SEND_SIGNALED;
+    ++link.signalled;
+  }
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(link.pair, &request, &bad);
+  return error == 0 || fail("a request is not taken", error);
+}
+
+bool RawVerbs::write(uint32_t peer, size_t here, size_t there, uint32_t bytes, bool is_signalled) {
+  ibv_sge piece{reinterpret_cast<uintptr_t>(memory_ + here), bytes, registration_->lkey};
+  ibv_send_wr request{};
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = bytes <= kInline ? IBV_SEND_INLINE : 0;
+  request.wr.rdma.remote_addr = links_[peer].there.memory + there;
+  request.wr.rdma.rkey = links_[peer].there.rkey;
+  return post(peer, request, is_signalled);
+}
+
+bool RawVerbs::read(uint32_t peer, size_t here, size_t there, uint32_t bytes) {
+  ibv_sge piece{reinterpret_cast<uintptr_t>(memory_ + here), bytes, registration_->lkey};
+  ibv_send_wr request{};
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_READ;
+  request.wr.rdma.remote_addr = links_[peer].there.memory + there;
+  request.wr.rdma.rkey = links_[peer].there.rkey;
+  return post(peer, request, true);
+}
+
+bool RawVerbs::send(uint32_t peer, uint32_t bytes, bool is_signalled) {
+  ibv_sge piece{reinterpret_cast<uintptr_t>(memory_), bytes, registration_->lkey};
+  ibv_send_wr request{};
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = IBV_SEND_INLINE;
+  return post(peer, request, is_signalled);
+}
+
+bool RawVerbs::poll(uint32_t peer) {
+  Link& link = links_[peer];
+  ibv_wc completions[kBatch];
+  const int count = ibv_poll_cq(link.completions, kBatch, completions);
+  if (count < 0) return fail("a completion queue cannot be read", EIO);
+  for (int i = 0; i < count; ++i) {
+    if (completions[i].status != IBV_WC_SUCCESS) {
+      if (why_.empty()) why_ = ibv_wc_status_str(completions[i].status);
+      return false;
+    }
+    if ((completions[i].wr_id & 1) == 0) {
+      ++link.told;
+    } else {
+      ++link.received;
+      if (!post_receive(link, completions[i].wr_id >> 1)) return false;
+    }
+  }
+  return true;
+}
+
+bool RawVerbs::wait_for_all(uint32_t peer) {
+  while (links_[peer].told < links_[peer].signalled) {
+    if (!poll(peer)) return false;
+  }
+  return true;
+}
+
+}  // namespace hydrant::bench

@@ -1,0 +1,419 @@
+// What puts, gets, messages and barriers cost over verbs, in us, beside a raw loop of the same work over queue
+// pairs of the benchmark's own, and beside perftest's programs (ib_write_lat and its kin) where they are
+// installed. Run it as a job; rank 0 asks, rank 1 answers, all take part in barriers:
+//
+//   tests/verbs/run -- build/release/bin/hydrant-run -n 2 build/release/bench/verbs_compare
+//   hydrant-run -n 2 verbs_compare [--repetitions N] [--json FILE] [--quick] [--rows TEXT] [--perftest FOLDER]
+//
+// Ranks talk by verbs, as HYDRANT_TRANSPORT=ibv has it, unless that says otherwise.
+//
+//   put_8, get_8       blocking, complete when acknowledged; one signalled write or read and a poll of its queue
+//   visible_put_8      a put that the peer sees and answers by a put, halved; the same by writes; ib_write_lat
+//   am_round_trip      a Short request and its Short reply; a send and a send; twice ib_send_lat
+//   put_64k, get_64k   16 under way; the same raw; ib_write_bw, ib_read_bw
+//   put_rate_8         puts without events and one wait for all; unsignalled writes
+//   am_flood           Short requests, until the last has arrived; sends of 32 bytes, credits by sends
+//   barrier            gex_Coll_BarrierBlocking; dissemination by writes
+//
+// Every repetition runs each row's columns in turn, the raw loop first every other time; figures are medians
+// over the repetitions, ratios medians of the ratios within each. Over an emulated device (Soft-RoCE in a
+// guest) figures are the emulation's: only the ratios say something.
+#define GASNET_SEQ 1
+#include "bench/support/perftest.hpp"
+#include "bench/support/raw_loops.hpp"
+#include "bench/support/rma_rows.hpp"
+#include "bench/support/verbs_report.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace {
+
+using hydrant::now_ns;
+using hydrant::bench::PerftestCall;
+using hydrant::bench::RawLoops;
+using hydrant::bench::RawVerbs;
+using hydrant::bench::VerbsRow;
+
+constexpr uint32_t kBlock = 64 << 10;
+constexpr uint32_t kWindow = 16;
+constexpr size_t kFlag = 0;
+constexpr size_t kSource = 128;
+constexpr size_t kBlocks = 4096;
+constexpr size_t kSegment = kBlocks + size_t{kBlock} * kWindow + 4096 * 15;
+
+enum Handler : gex_AM_Index_t { kPing = 200, kPong, kCount, kCard, kSay };
+
+struct Options {
+  uint32_t repetitions = 9;
+  std::string json_file;
+  std::string rows;
+  std::string perftest;
+  bool quick = false;
+};
+
+struct Job {
+  gex_Client_t client = GEX_CLIENT_INVALID;
+  gex_EP_t endpoint = GEX_EP_INVALID;
+  gex_TM_t team = GEX_TM_INVALID;
+  gex_Segment_t segment = GEX_SEGMENT_INVALID;
+  gex_Rank_t rank = 0, size = 1, peer = 0;
+  bool asks = false;
+  std::byte* mine = nullptr;
+  std::byte* theirs = nullptr;
+};
+Job job;
+uint64_t answers = 0;
+uint64_t arrivals = 0;
+std::vector<RawVerbs::Card> cards;
+uint32_t cards_there = 0;
+uint32_t said = 0;
+bool all_good = true;
+
+void ping(gex_Token_t token) { gex_AM_ReplyShort0(token, kPong, 0); }
+void pong(gex_Token_t) { ++answers; }
+void count(gex_Token_t) { ++arrivals; }
+void take_card(gex_Token_t token, void* data, size_t bytes) {
+  gex_Token_Info_t info;
+  gex_Token_Info(token, &info, GEX_TI_SRCRANK);
+  if (bytes == sizeof(RawVerbs::Card)) std::memcpy(&cards[info.gex_srcrank], data, bytes);
+  ++cards_there;
+}
+void take_word(gex_Token_t, gex_AM_Arg_t is_good) {
+  all_good = all_good && is_good != 0;
+  ++said;
+}
+
+void barrier() { gex_Coll_BarrierBlocking(job.team, 0); }
+
+// Whether it is good on all ranks; all call it.
+bool agree(bool is_good) {
+  barrier();
+  all_good = true;
+  said = 0;
+  barrier();
+  for (gex_Rank_t rank = 0; rank < job.size; ++rank)
+    gex_AM_RequestShort1(job.team, rank, kSay, 0, is_good ? 1 : 0);
+  GASNET_BLOCKUNTIL(said == job.size);
+  return all_good;
+}
+
+// ---- the library's side: like RawLoops, both ranks of the pair call them ----
+
+volatile uint64_t& flag() {
+  return *static_cast<volatile uint64_t*>(static_cast<void*>(job.mine + kFlag));
+}
+
+void blocking(bool is_put, uint64_t rounds) {
+  if (!job.asks) return;
+  for (uint64_t i = 0; i < rounds; ++i) {
+    if (is_put) {
+      gex_RMA_PutBlocking(job.team, job.peer, job.theirs + kBlocks, job.mine + kSource, 8, 0);
+    } else {
+      gex_RMA_GetBlocking(job.team, job.mine + kSource, job.peer, job.theirs + kBlocks, 8, 0);
+    }
+  }
+}
+
+void visible(uint64_t rounds) {
+  static uint64_t turns = 0;
+  for (uint64_t i = 0; i < rounds; ++i) {
+    ++turns;
+    if (!job.asks) GASNET_BLOCKUNTIL(flag() == turns);
+    std::memcpy(job.mine + kSource, &turns, sizeof turns);
+    gex_RMA_PutNBI(job.team, job.peer, job.theirs + kFlag, job.mine + kSource, sizeof turns,
+                   GEX_EVENT_NOW, 0);
+    if (job.asks) GASNET_BLOCKUNTIL(flag() == turns);
+  }
+  gex_NBI_Wait(GEX_EC_ALL, 0);
+}
+
+void round_trip(uint64_t rounds) {
+  if (!job.asks) return;
+  for (uint64_t i = 0; i < rounds; ++i) {
+    const uint64_t wanted = answers + 1;
+    gex_AM_RequestShort0(job.team, job.peer, kPing, 0);
+    GASNET_BLOCKUNTIL(answers == wanted);
+  }
+}
+
+void window(bool is_put, uint64_t blocks) {
+  if (!job.asks) return;
+  gex_Event_t events[kWindow] = {};
+  for (uint64_t i = 0; i < blocks; ++i) {
+    gex_Event_t& event = events[i % kWindow];
+    if (i >= kWindow) gex_Event_Wait(event);
+    const size_t at = kBlocks + (i % kWindow) * kBlock;
+    event = is_put ? gex_RMA_PutNB(job.team, job.peer, job.theirs + at, job.mine + at, kBlock,
+                                   GEX_EVENT_DEFER, 0)
+                   : gex_RMA_GetNB(job.team, job.mine + at, job.peer, job.theirs + at, kBlock, 0);
+  }
+  for (uint64_t i = blocks < kWindow ? 0 : blocks - kWindow; i < blocks; ++i)
+    gex_Event_Wait(events[i % kWindow]);
+}
+
+void put_rate(uint64_t puts) {
+  if (!job.asks) return;
+  for (uint64_t i = 0; i < puts; ++i)
+    gex_RMA_PutNBI(job.team, job.peer, job.theirs + kBlocks, job.mine + kSource, 8, GEX_EVENT_DEFER,
+                   0);
+  gex_NBI_Wait(GEX_EC_ALL, 0);
+}
+
+void flood(uint64_t messages) {
+  static uint64_t wanted = 0;
+  wanted += messages;
+  if (job.asks) {
+    const uint64_t answered = answers + 1;
+    for (uint64_t i = 0; i < messages; ++i) gex_AM_RequestShort0(job.team, job.peer, kCount, 0);
+    gex_AM_RequestShort0(job.team, job.peer, kPing, 0);
+    GASNET_BLOCKUNTIL(answers == answered);
+  } else {
+    GASNET_BLOCKUNTIL(arrivals == wanted);
+  }
+}
+
+void barriers(uint64_t times) {
+  for (uint64_t i = 0; i < times; ++i) barrier();
+}
+
+// ---- rows ----
+
+struct Spec {
+  const char* name;
+  uint64_t rounds;
+  double share;  // of a round's time that the figure is
+  bool is_for_all;
+  std::function<void(uint64_t)> ours;
+  std::function<bool(RawLoops&, uint64_t)> raw;
+  PerftestCall perftest;
+  double perftest_times;
+  const char* goal_of;
+  double goal;
+};
+
+std::vector<Spec> make_specs() {
+  const PerftestCall none;
+  const PerftestCall write_lat{"ib_write_lat", 8, 1000, true};
+  const PerftestCall send_lat{"ib_send_lat", 8, 1000, true};
+  const PerftestCall write_bw{"ib_write_bw", kBlock, 200, false};
+  const PerftestCall read_bw{"ib_read_bw", kBlock, 200, false};
+  return {
+      {"put_8", 500, 1, false, [](uint64_t n) { blocking(true, n); },
+       [](RawLoops& raw, uint64_t n) { return raw.blocking(true, n); }, none, 1, "raw", 1.05},
+      {"get_8", 500, 1, false, [](uint64_t n) { blocking(false, n); },
+       [](RawLoops& raw, uint64_t n) { return raw.blocking(false, n); }, none, 1, "raw", 1.05},
+      {"visible_put_8", 500, 0.5, false, visible,
+       [](RawLoops& raw, uint64_t n) { return raw.visible(n); }, write_lat, 1, "perftest", 1.05},
+      {"am_round_trip", 500, 1, false, round_trip,
+       [](RawLoops& raw, uint64_t n) { return raw.round_trip(n); }, send_lat, 2, "perftest", 1.10},
+      {"put_64k", 64, 1, false, [](uint64_t n) { window(true, n); },
+       [](RawLoops& raw, uint64_t n) { return raw.window(true, kBlock, kWindow, n); }, write_bw, 1,
+       "perftest", 1 / 0.98},
+      {"get_64k", 64, 1, false, [](uint64_t n) { window(false, n); },
+       [](RawLoops& raw, uint64_t n) { return raw.window(false, kBlock, kWindow, n); }, read_bw, 1,
+       "perftest", 1 / 0.98},
+      {"put_rate_8", 1024, 1, false, put_rate,
+       [](RawLoops& raw, uint64_t n) { return raw.put_rate(n); }, none, 1, "raw", 1.05},
+      {"am_flood", 1024, 1, false, flood, [](RawLoops& raw, uint64_t n) { return raw.flood(n); },
+       none, 1, "raw", 1.05},
+      {"barrier", 200, 1, true, barriers, [](RawLoops& raw, uint64_t n) { return raw.barriers(n); },
+       none, 1, "raw", 1.05},
+  };
+}
+
+// ns per operation, as rank 0 sees it; below 0 if it has failed here.
+double sample(const Spec& spec, uint64_t rounds, const std::function<bool(uint64_t)>& run) {
+  const bool takes_part = spec.is_for_all || job.rank < 2;
+  barrier();
+  bool is_good = !takes_part || run(1 + rounds / 50);
+  barrier();
+  const uint64_t begin = now_ns();
+  if (takes_part && is_good) is_good = run(rounds);
+  const auto ns = static_cast<double>(now_ns() - begin);
+  return is_good ? ns / static_cast<double>(rounds) * spec.share : -1;
+}
+
+struct Table {
+  Options options;
+  std::unique_ptr<RawVerbs> verbs;
+  std::unique_ptr<RawLoops> raw;
+  std::string no_perftest;
+  uint32_t perftest_runs = 0;
+
+  double sample_perftest(const Spec& spec) {
+    if (spec.perftest.program.empty() || !no_perftest.empty()) return -1;
+    const hydrant::ibv::Port& port = verbs->port();
+    const hydrant::bench::PerftestPlace place{.folder = options.perftest,
+                                              .device = port.name,
+                                              .port = port.number,
+                                              .gid_index = port.gid_index,
+                                              .tcp_port = 18515 + perftest_runs++ % 1000};
+    barrier();
+    double ns = 0;
+    if (job.rank < 2) ns = hydrant::bench::run_perftest(spec.perftest, place, job.rank == 1);
+    if (!agree(ns >= 0)) {
+      no_perftest = spec.perftest.program + " cannot be run (Debian: perftest; --perftest FOLDER)";
+      return -1;
+    }
+    return ns * spec.perftest_times;
+  }
+
+  // False, on all ranks: a queue pair has failed.
+  bool repeat(const Spec& spec, VerbsRow& row, bool is_warm, bool raw_first) {
+    const uint64_t rounds = options.quick ? spec.rounds / 8 : spec.rounds;
+    const auto run_raw = [&](uint64_t n) { return spec.raw(*raw, n); };
+    const auto run_ours = [&](uint64_t n) {
+      spec.ours(n);
+      return true;
+    };
+    const double early = raw_first ? sample(spec, rounds, run_raw) : 0;
+    const double ours = sample(spec, rounds, run_ours);
+    const double bare = raw_first ? early : sample(spec, rounds, run_raw);
+    if (!agree(bare >= 0)) return false;
+    const double theirs = sample_perftest(spec);
+    if (!is_warm) return true;
+    row.ns.push_back(ours);
+    row.raw_ns.push_back(bare);
+    if (theirs > 0) row.perftest_ns.push_back(theirs);
+    return true;
+  }
+
+  bool run(std::vector<VerbsRow>* rows) {
+    std::vector<Spec> specs;
+    for (Spec& spec : make_specs()) {
+      if (std::string(spec.name).find(options.rows) == std::string::npos) continue;
+      rows->push_back({spec.name, spec.goal_of, spec.goal, spec.perftest.program, {}, {}, {}, {}});
+      specs.push_back(std::move(spec));
+    }
+    hydrant::bench::PathWatch paths;
+    for (uint32_t r = 0; r <= options.repetitions; ++r) {  // the first one warms up
+      for (size_t i = 0; i < specs.size(); ++i) {
+        paths.look();
+        if (!repeat(specs[i], rows->at(i), r != 0, r % 2 == 1)) return false;
+        if (r == 1) rows->at(i).path = paths.look();
+      }
+    }
+    return true;
+  }
+};
+
+// ---- start ----
+
+Options parse(int argc, char** argv) {
+  CLI::App app(hydrant::bench::kAbout);
+  Options options;
+  app.add_option("--repetitions", options.repetitions, "Of the whole table, interleaved")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--json", options.json_file, "Also to this file, samples included");
+  app.add_option("--rows", options.rows, "Only rows whose names contain this");
+  app.add_option("--perftest", options.perftest, "Folder of ib_write_lat and its kin; else PATH");
+  app.add_flag("--quick", options.quick, "An eighth of the work");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    constexpr int kUsage = 2;
+    if (job.rank == 0) app.exit(error);
+    barrier();
+    gasnet_exit(error.get_exit_code() == 0 ? 0 : kUsage);
+  }
+  return options;
+}
+
+bool start(int* argc, char*** argv) {
+  const auto entry = [](Handler index, auto* function, gex_Flags_t flags, unsigned arguments) {
+    return gex_AM_Entry_t{static_cast<gex_AM_Index_t>(index),
+                          reinterpret_cast<gex_AM_Fn_t>(function),
+                          flags,
+                          arguments,
+                          nullptr,
+                          nullptr};
+  };
+  gex_AM_Entry_t handlers[] = {
+      entry(kPing, ping, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0),
+      entry(kPong, pong, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REPLY, 0),
+      entry(kCount, count, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0),
+      entry(kCard, take_card, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, 0),
+      entry(kSay, take_word, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 1),
+  };
+  if (gex_Client_Init(&job.client, &job.endpoint, &job.team, "VERBS", argc, argv, 0) != GASNET_OK ||
+      gex_EP_RegisterHandlers(job.endpoint, handlers, std::size(handlers)) != GASNET_OK ||
+      gex_Segment_Attach(&job.segment, job.team, kSegment / 4096 * 4096) != GASNET_OK)
+    return false;
+  job.rank = gex_TM_QueryRank(job.team);
+  job.size = gex_TM_QuerySize(job.team);
+  job.peer = job.rank ^ 1;
+  job.asks = job.rank == 0;
+  cards.resize(job.size);
+  return true;
+}
+
+void find_segments() {
+  void* address = nullptr;
+  gex_Segment_QueryBound(job.team, job.rank, &address, nullptr, nullptr);
+  job.mine = static_cast<std::byte*>(address);
+  gex_Segment_QueryBound(job.team, job.rank < 2 ? job.peer : 0, &address, nullptr, nullptr);
+  job.theirs = static_cast<std::byte*>(address);
+}
+
+// On all ranks or none: queue pairs of our own between all of them.
+bool open_raw(Table& table) {
+  table.verbs = std::make_unique<RawVerbs>(job.size, RawLoops::bytes_for(kBlock, kWindow));
+  RawVerbs& verbs = *table.verbs;
+  bool is_good = agree(verbs.works());
+  if (is_good) {
+    for (gex_Rank_t rank = 0; rank < job.size; ++rank) {
+      RawVerbs::Card card = verbs.card(rank);
+      gex_AM_RequestMedium0(job.team, rank, kCard, &card, sizeof card, GEX_EVENT_NOW, 0);
+    }
+    GASNET_BLOCKUNTIL(cards_there == job.size);
+    for (gex_Rank_t rank = 0; rank < job.size && is_good; ++rank)
+      is_good = verbs.connect(rank, cards[rank]);
+    is_good = agree(is_good);
+  }
+  if (!verbs.works())
+    std::fprintf(stderr, "verbs_compare: rank %u: %s\n", job.rank, verbs.why().c_str());
+  table.raw = std::make_unique<RawLoops>(verbs, job.rank, job.size);
+  return is_good;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  constexpr int kUsage = 2;
+  setenv("HYDRANT_TRANSPORT", "ibv", 0);
+  if (!start(&argc, &argv)) return 1;
+  Table table;
+  table.options = parse(argc, argv);
+  if (job.size < 2) {
+    std::fprintf(stderr, "verbs_compare: one rank; two are needed\n");
+    gasnet_exit(kUsage);
+  }
+  find_segments();
+  std::vector<VerbsRow> rows;
+  if (!open_raw(table)) gasnet_exit(1);
+  if (!table.run(&rows)) {
+    std::fprintf(stderr, "verbs_compare: rank %u: the raw loop has failed: %s\n", job.rank,
+                 table.verbs->why().c_str());
+    gasnet_exit(1);
+  }
+  if (rows.empty()) {
+    if (job.rank == 0)
+      std::fprintf(stderr, "verbs_compare: no row has '%s' in its name\n",
+                   table.options.rows.c_str());
+    barrier();
+    gasnet_exit(kUsage);
+  }
+  bool is_written = true;
+  if (job.rank == 0) {
+    is_written = hydrant::bench::report_verbs(job.size, table.verbs->port().name, rows,
+                                              table.no_perftest, table.options.json_file);
+  }
+  barrier();
+  gasnet_exit(is_written ? 0 : 1);
+}
