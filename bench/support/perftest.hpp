@@ -22,7 +22,7 @@ struct PerftestPlace {
 };
 
 // Runs it to its end, 20 s at most: as the server, or as the client that connects to one on this machine,
-// which it tries for a second. What it says of one operation, in ns: the typical latency, or the time that one
+// which it tries for 8 s. What it says of one operation, in ns: the typical latency, or the time that one
 // takes at the average bandwidth. 0 for a server, below 0 if it cannot be run or says nothing of the kind.
 double run_perftest(const PerftestCall& call, const PerftestPlace& place, bool is_server);
 

@@ -3,9 +3,9 @@
 
   guest.py [options] -- PROGRAM [ARGUMENT...]
 
-The guest has busybox, PROGRAM and each --file at the absolute paths that they have here, the shared
-libraries that those need, and nothing else of this machine. PROGRAM without a slash is a command of the
-guest (sh, for example). The program's output and errors come out together. Nothing is kept: the guest's
+The guest has busybox, PROGRAM, each ARGUMENT that is a program's path (what a launcher is to start) and each
+--file at the absolute paths that they have here, the shared libraries that those need, and nothing else of
+this machine. PROGRAM without a slash is a command of the guest (sh, for example). The program's output and errors come out together. Nothing is kept: the guest's
 files are in its memory.
 
 With --peer there is a second guest, guest 1, with the same files and settings, joined with guest 0 by two
@@ -77,13 +77,16 @@ def build_initramfs(options, chosen):
     for module in modules:
         files.add(f"/job/{module.name}", module.read_bytes())
     files.add("/job/modules", "".join(f"/job/{module.name}\n" for module in modules).encode())
-    program = options.program[0]
     if options.setup:
         files.add("/job/setup", pathlib.Path(options.setup).read_bytes())
-    for path in options.file + ([program] if "/" in program else []):
+    for path in options.file + [text for text in options.program if is_program(text)]:
         files.add_program(path)
     add_job(files, options)
     return files.bytes()
+
+
+def is_program(text):
+    return "/" in text and os.path.isfile(text) and os.access(text, os.X_OK)
 
 
 def add_job(files, options):
@@ -93,9 +96,7 @@ def add_job(files, options):
                 "seconds": options.seconds}
     files.add("/job/settings", "".join(f"{name}={shlex.quote(str(value))}\n"
                                        for name, value in settings.items()).encode())
-    program = options.program
-    if "/" in program[0]:
-        program = [os.path.abspath(program[0])] + program[1:]
+    program = [os.path.abspath(text) if is_program(text) else text for text in options.program]
     exports = "".join(f"export {shlex.quote(entry)}\n" for entry in options.environment)
     files.add("/job/command", f"{exports}exec {shlex.join(program)}\n".encode())
 
