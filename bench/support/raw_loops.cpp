@@ -52,7 +52,7 @@ bool RawLoops::visible(uint64_t rounds) {
 
 bool RawLoops::round_trip(uint64_t rounds) {
   for (uint64_t i = 0; i < rounds; ++i) {
-    const uint64_t next = verbs_.received(peer_) + 1;
+    const uint64_t next = ++expected_;
     if (first_ && !verbs_.send(peer_, kMessage, i % kUntold == 0)) return false;
     while (verbs_.received(peer_) < next) {
       if (!verbs_.poll(peer_)) return false;
@@ -89,8 +89,9 @@ bool RawLoops::put_rate(uint64_t count) {
 }
 
 bool RawLoops::flood(uint64_t count) {
-  const uint64_t before = verbs_.received(peer_);
+  const uint64_t before = expected_;
   const uint64_t answers = count / kAnswered;
+  expected_ += first_ ? answers : count;
   if (!first_) {
     uint64_t answered = 0;
     while (verbs_.received(peer_) - before < count) {

@@ -43,6 +43,8 @@ class RawLoops {
   const bool first_;
   uint64_t generation_ = 0;  // of barriers
   uint64_t turns_ = 0;       // of visible()
+  // Messages of the peer, ever: one may be there before it is asked for.
+  uint64_t expected_ = 0;
 };
 
 }  // namespace hydrant::bench
