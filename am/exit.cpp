@@ -246,6 +246,15 @@ void end_job(int code) noexcept {
   _exit(code);
 }
 
+void peer_is_lost(Rank rank, const char* why) noexcept {
+  const Job& the_job = job();
+  if (the_job.ending.load(std::memory_order_acquire) ||
+      the_job.exiting.load(std::memory_order_acquire))
+    return;
+  log_error("rank %u ends the job: %s", the_job.rank(), why);
+  end_listener().on_death(rank, 0);
+}
+
 bool is_over() noexcept {
   if (!job().ending.load(std::memory_order_acquire)) return false;
   const uint64_t since = ending_since_ns.load(std::memory_order_relaxed);

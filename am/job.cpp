@@ -60,6 +60,7 @@ Status wire_up(int* argc, char*** argv) noexcept {
     status = make_transport(*the_job.bootstrap, the_job.bootstrap_mu, the_job.single_threaded,
                             &the_job.transport);
   }
+  if (the_job.transport != nullptr) the_job.transport->tell_of_losses(peer_is_lost);
   the_job.transport_to_wake.store(the_job.transport.get(), std::memory_order_release);
   choose_wait_mode(ranks_here);
   if (status == Status::kOk) status = start_extended();

@@ -98,6 +98,10 @@ class MixedTransport final : public Transport {
   void rouse(Rank peer) noexcept override { to(peer).rouse(peer); }
   void wake() noexcept override { near_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override;
+  void tell_of_losses(Lost lost) noexcept override {
+    near_->tell_of_losses(lost);
+    far_->tell_of_losses(lost);
+  }
   void bury(Rank peer) noexcept override { to(peer).bury(peer); }
 
  private:

@@ -57,6 +57,7 @@ class SendOnlyTransport final : public Transport {
   void rouse(Rank peer) noexcept override { inside_->rouse(peer); }
   void wake() noexcept override { inside_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override { inside_->flush(deadline_ns); }
+  void tell_of_losses(Lost lost) noexcept override { inside_->tell_of_losses(lost); }
   void bury(Rank peer) noexcept override { inside_->bury(peer); }
 
  private:

@@ -250,6 +250,11 @@ void IbvTransport::lose(Peer& peer, const char* reason) noexcept {
     }
   }
   while (give_up_waiting(peer, &finished)) tell(finished);
+  // Who was buried is known to be gone.
+  if (lost_ != nullptr && !buried_[peer.rank].load(std::memory_order_acquire)) {
+    (void)why_lost(peer);
+    lost_(peer.rank, last_error_text());
+  }
 }
 
 void IbvTransport::lose_all(const char* reason) noexcept {

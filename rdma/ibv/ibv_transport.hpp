@@ -109,6 +109,7 @@ class IbvTransport final : public FarTransport {
   void rouse(Rank) noexcept override {}  // no rank shares memory with this one by this transport
   void wake() noexcept override;
   void flush(uint64_t deadline_ns) noexcept override;
+  void tell_of_losses(Lost lost) noexcept override { lost_ = lost; }
   void bury(Rank peer) noexcept override;
 
   // What the slow paths did, for tests and for people.
@@ -342,6 +343,7 @@ class IbvTransport final : public FarTransport {
   Bootstrap& bootstrap_;
   Options options_;
   const bool threaded_;
+  Lost lost_ = nullptr;
   Rank self_ = 0;
   uint32_t ranks_ = 0;
   uint32_t slot_bytes_ = 0;  // of a message

@@ -358,5 +358,31 @@ TEST_F(IbvFailures, BuffersThatCannotBePostedArePostedLater) {
   EXPECT_EQ(fake_verbs::traffic().receives_left, before);
 }
 
+
+// Once for each, with rank and reason; nobody is told of those that he has buried himself.
+std::vector<std::pair<Rank, std::string>> told_of_losses;
+
+TEST_F(IbvFailures, WhoeverAsksIsToldOfLosses) {
+  told_of_losses.clear();
+  IbvWorld world(3);
+  world[0].transport->tell_of_losses([](Rank rank, const char* why) noexcept {
+    told_of_losses.emplace_back(rank, why);
+  });
+  for (const Rank to : {1U, 2U}) {
+    ASSERT_EQ(world.send(0, to, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();
+    ASSERT_TRUE(world.arrived(to, 1));
+  }
+  fake_verbs::fail_work(IBV_WC_RETRY_EXC_ERR);
+  ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
+  world[0].transport->flush(testing::in_seconds(10));
+  ASSERT_TRUE(world.until([&] { return !told_of_losses.empty(); }));
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  world[0].transport->bury(2);
+  ASSERT_TRUE(world.until([&] { return world[0].transport->counts().lost == 2; }));
+  ASSERT_EQ(told_of_losses.size(), 1U);
+  EXPECT_EQ(told_of_losses[0].first, 1U);
+  EXPECT_THAT(told_of_losses[0].second, HasSubstr("rank 1 is gone: "));
+}
+
 }  // namespace
 }  // namespace hydrant
