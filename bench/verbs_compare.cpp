@@ -1,24 +1,27 @@
-// What puts, gets, messages and barriers cost over verbs, in us, beside a raw loop of the same work over queue
-// pairs of the benchmark's own, and beside perftest's programs (ib_write_lat and its kin) where they are
-// installed. Run it as a job; rank 0 asks, rank 1 answers, all take part in barriers:
+// What puts, gets, messages and barriers cost over verbs, in us, beside a raw loop of the same work over
+// queue pairs of the benchmark's own, and beside perftest's programs (ib_write_lat and its kin) where they
+// are installed. Run it as a job; rank 0 asks, rank 1 answers, all take part in barriers:
 //
 //   tests/verbs/run -- build/release/bin/hydrant-run -n 2 build/release/bench/verbs_compare
-//   hydrant-run -n 2 verbs_compare [--repetitions N] [--json FILE] [--quick] [--rows TEXT] [--perftest FOLDER]
+//   hydrant-run -n 2 verbs_compare [--repetitions N] [--json FILE] [--quick] [--rows TEXT]
+//                                  [--perftest FOLDER]
 //
 // Ranks talk by verbs, as HYDRANT_TRANSPORT=ibv has it, unless that says otherwise.
 //
-//   put_8, get_8       blocking, complete when acknowledged; one signalled write or read and a poll of its queue
-//   visible_put_8      a put that the peer sees and answers by a put, halved; the same by writes; ib_write_lat
+//   put_8, get_8       blocking, complete when acknowledged; one signalled write or read, and a poll of
+//                      its queue
+//   visible_put_8      a put that the peer sees and answers by a put, halved; the same by writes;
+//                      ib_write_lat
 //   am_round_trip      a Short request and its Short reply; a send and a send; twice ib_send_lat
 //   put_64k, get_64k   16 under way; the same raw; ib_write_bw, ib_read_bw
 //   put_rate_8         puts without events and one wait for all; unsignalled writes
 //   am_flood           Short requests, until the last has arrived; sends of 32 bytes, credits by sends
 //   barrier            gex_Coll_BarrierBlocking; dissemination by writes
 //
-// Every repetition runs each row's columns in turn, the raw loop first every other time. Figures are medians over
-// the repetitions, each of which is the median of single operations, or of batches where many are under way;
-// ratios are medians of the ratios within each. Over an emulated device (Soft-RoCE in a guest) figures are the
-// emulation's: only the ratios say something.
+// Every repetition runs each row's columns in turn, the raw loop first every other time. Figures are
+// medians over the repetitions, each of which is the median of single operations, or of batches where many
+// are under way; ratios are medians of the ratios within each. Over an emulated device (Soft-RoCE in a
+// guest) figures are the emulation's: only the ratios say something.
 #define GASNET_SEQ 1
 #include "bench/support/perftest.hpp"
 #include "bench/support/raw_loops.hpp"
@@ -230,8 +233,8 @@ std::vector<Spec> make_specs() {
   };
 }
 
-// ns per operation, the median of batches, as rank 0 sees them: who loses its processor for a while does so in
-// one of them. perftest's "typical" is a median, too. Below 0 if it has failed here.
+// ns per operation, the median of batches, as rank 0 sees them: who loses its processor for a while does so
+// in one of them. perftest's "typical" is a median, too. Below 0 if it has failed here.
 double sample(const Spec& spec, uint64_t rounds, const std::function<bool(uint64_t)>& run) {
   const bool takes_part = spec.is_for_all || job.rank < 2;
   barrier();

@@ -59,8 +59,8 @@ bool run(std::vector<std::string> arguments, uint64_t deadline_ns, std::string* 
   return error == 0;
 }
 
-// The line that begins with the number of bytes: of latencies bytes, iterations, least, most, typical, ...; of
-// bandwidths bytes, iterations, peak, average, ...
+// The line that begins with the number of bytes: of latencies bytes, iterations, least, most, typical, ...;
+// of bandwidths bytes, iterations, peak, average, ...
 double figure_of(const PerftestCall& call, const std::string& output) {
   std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);) {

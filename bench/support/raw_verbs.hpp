@@ -32,8 +32,8 @@ class RawVerbs {
     ibv_gid gid = {};
   };
 
-  // With `bytes` of registered memory, and a queue pair for each of `peers`. works() is false if that cannot be
-  // had; why() says what is missing.
+  // With `bytes` of registered memory, and a queue pair for each of `peers`. works() is false if that
+  // cannot be had; why() says what is missing.
   RawVerbs(uint32_t peers, size_t bytes);
   ~RawVerbs();
   RawVerbs(const RawVerbs&) = delete;

@@ -5,8 +5,8 @@
 
 The guest has busybox, PROGRAM, each ARGUMENT that is a program's path (what a launcher is to start) and each
 --file at the absolute paths that they have here, the shared libraries that those need, and nothing else of
-this machine. PROGRAM without a slash is a command of the guest (sh, for example). The program's output and errors come out together. Nothing is kept: the guest's
-files are in its memory.
+this machine. PROGRAM without a slash is a command of the guest (sh, for example). The program's output and
+errors come out together. Nothing is kept: the guest's files are in its memory.
 
 With --peer there is a second guest, guest 1, with the same files and settings, joined with guest 0 by two
 Ethernet links (eth0 and eth1; --setup gives them addresses: it and the commands see $guest, 0 or 1). What it
