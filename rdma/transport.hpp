@@ -205,8 +205,8 @@ class Transport {
   // Before this process ends: until all that was committed is beyond its reach, or the deadline. Takes no
   // lock for which it would have to wait longer.
   virtual void flush(uint64_t /*deadline_ns*/) noexcept {}
-  // `lost` is called once for each peer that the network says is gone, by whoever finds out: perhaps in a call
-  // of this class, which it may not call but for bury() and wake(). Set before ranks talk.
+  // `lost` is called once for each peer that the network says is gone, by whoever finds out: perhaps in a
+  // call of this class, which it may not call but for bury() and wake(). Set before ranks talk.
   using Lost = void (*)(Rank peer, const char* why) noexcept;
   virtual void tell_of_losses(Lost /*lost*/) noexcept {}
   // Nobody will hear of `peer` again: its rings are drained no more, sends to it answer kBroken, after the

@@ -114,7 +114,7 @@ class Monitor {
   std::atomic<const char*> reason_{nullptr};
   Userfault userfault_;
   MappingQuery mappings_;
-  MemoryRange statics_{};  // find_static_memory(); set before running_
+  MemoryRange statics_{};             // find_static_memory(); set before running_
   hydrant_hooks_t* hooks_ = nullptr;  // set before running_
   // 1 bit per 2 MiB of user addresses; never cleared.
   MappedArray<std::atomic<uint64_t>> blocks_;

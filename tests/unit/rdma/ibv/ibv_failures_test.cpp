@@ -358,16 +358,14 @@ TEST_F(IbvFailures, BuffersThatCannotBePostedArePostedLater) {
   EXPECT_EQ(fake_verbs::traffic().receives_left, before);
 }
 
-
 // Once for each, with rank and reason; nobody is told of those that he has buried himself.
 std::vector<std::pair<Rank, std::string>> told_of_losses;
 
 TEST_F(IbvFailures, WhoeverAsksIsToldOfLosses) {
   told_of_losses.clear();
   IbvWorld world(3);
-  world[0].transport->tell_of_losses([](Rank rank, const char* why) noexcept {
-    told_of_losses.emplace_back(rank, why);
-  });
+  world[0].transport->tell_of_losses(
+      [](Rank rank, const char* why) noexcept { told_of_losses.emplace_back(rank, why); });
   for (const Rank to : {1U, 2U}) {
     ASSERT_EQ(world.send(0, to, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();
     ASSERT_TRUE(world.arrived(to, 1));
