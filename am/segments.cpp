@@ -125,7 +125,8 @@ Status map_node(const std::vector<uint64_t>& starts, uint64_t size, std::byte** 
   Status status = Status::kOk;
   if (place.node_rank == 0) status = make_memory(bytes, &made);
   int fd = made;
-  if (status == Status::kOk && place.node_ranks.size() > 1) {
+  // Also where this rank is alone on its node: others are not, and it holds a fence of the whole job.
+  if (status == Status::kOk && place.size > 1) {
     status = share_fd(*job().bootstrap, kSegmentsFd, made, &fd, now_ns() + kAttachNs);
   }
   if (status == Status::kOk) status = reserve(fd, starts[place.node_rank], size);

@@ -14,6 +14,8 @@
 namespace hydrant {
 namespace {
 
+constexpr uint64_t kWaitNs = 60'000'000'000;
+
 Status inject(const Injection& injection, const JobPlace& place,
               std::unique_ptr<Transport>* transport) noexcept {
   if (injection.has_network) {
@@ -73,9 +75,13 @@ Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_thr
   }
   Status status = Status::kOk;
   std::unique_ptr<Transport> near;
-  // (The injected network has a thread.)
-  if (choice != "ibv" && place.node_ranks.size() > 1)
+  if (choice != "ibv" && place.node_ranks.size() > 1) {
+    // (The injected network has a thread.)
     status = make_node_transport(bootstrap, single_threaded && !injection.has_network, &near);
+  } else if (choice != "ibv") {
+    // The ranks of another node may be several, and the fence by which they share memory is everybody's.
+    status = bootstrap.fence(now_ns() + kWaitNs);
+  }
   std::unique_ptr<FarTransport> far;
   if (status == Status::kOk && wants_far)
     status = make_far_transport(bootstrap, bootstrap_mu, single_threaded, &far);
