@@ -42,6 +42,8 @@ def parse_arguments():
     parser.add_argument("--user", choices=USERS, default="root", help="(default: %(default)s)")
     parser.add_argument("--memlock", default="unlimited", metavar="KIB", help="its RLIMIT_MEMLOCK")
     parser.add_argument("--file", action="append", default=[], metavar="PATH", help="this file too")
+    parser.add_argument("--python", action="store_true",
+                        help="python3 too, with what tests use of its library")
     parser.add_argument("--module", action="append", default=[], metavar="NAME",
                         help="load this kernel module before, and all that it needs")
     parser.add_argument("--setup", metavar="FILE",
@@ -81,6 +83,8 @@ def build_initramfs(options, chosen):
         files.add("/job/setup", pathlib.Path(options.setup).read_bytes())
     for path in options.file + [text for text in options.program if is_program(text)]:
         files.add_program(path)
+    if options.python:
+        files.add_python()
     add_job(files, options)
     return files.bytes()
 

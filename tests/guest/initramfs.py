@@ -1,9 +1,17 @@
 """The guest's root file system: an archive in memory ("newc"), files at the paths that they have here."""
+import importlib.util
+import marshal
 import os
 import pathlib
 import re
 import stat
 import subprocess
+import sys
+
+# What tests import; what these need comes with them.
+PYTHON_MODULES = ("ctypes.util", "encodings.ascii", "encodings.latin_1", "json", "pathlib", "random", "re",
+                  "resource", "shutil", "signal", "site", "subprocess", "tempfile", "time", "unittest.main",
+                  "uuid")
 
 
 class Initramfs:
@@ -21,6 +29,19 @@ class Initramfs:
         self.add(path, path.read_bytes(), executable=os.access(path, os.X_OK))
         for library in libraries_of(path):
             self.add(library, pathlib.Path(library).read_bytes(), executable=True)
+
+    def add_python(self):
+        """This interpreter, at /usr/bin/python3 too, and the modules of its library that tests need. They are
+        compiled, because to compile them takes seconds there."""
+        interpreter = os.path.realpath(sys.executable)
+        self.add_program(interpreter)
+        self.add_link("/usr/bin/python3", interpreter)
+        for name, path in python_files(interpreter):
+            if path.endswith(".py"):
+                self.add(path, pathlib.Path(path).read_bytes())
+                self.add(importlib.util.cache_from_source(path), compiled(name, path))
+            else:
+                self.add_program(path)
 
     def add(self, path, data=b"", executable=False):
         self._add_parents(path)
@@ -58,6 +79,24 @@ class Initramfs:
 
 def padded(data):
     return data + b"\0" * (-len(data) % 4)
+
+
+def python_files(interpreter):
+    """(name, file) of each module of the interpreter's library that PYTHON_MODULES need."""
+    program = (f"import sys, {', '.join(PYTHON_MODULES)}\n"
+               "for name, module in sys.modules.items():\n"
+               "    spec, file = (getattr(module, it, None) for it in ('__spec__', '__file__'))\n"
+               "    if file: print(spec.name if spec else name, file)\n")
+    listed = subprocess.run([interpreter, "-I", "-c", program], capture_output=True, text=True, check=True)
+    # By its file's name: os.path is posixpath too.
+    return sorted({path: (name, path) for name, path in map(str.split, listed.stdout.splitlines())}.values())
+
+
+def compiled(name, path):
+    """What is in a .pyc that is never compared with its source."""
+    code = importlib.util.spec_from_file_location(name, path).loader.get_code(name)
+    unchecked = 1
+    return importlib.util.MAGIC_NUMBER + unchecked.to_bytes(4, "little") + bytes(8) + marshal.dumps(code)
 
 
 def libraries_of(path):
