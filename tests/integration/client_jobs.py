@@ -1,15 +1,27 @@
-"""Runs a client of the API as a job that forks its own ranks (GASNET_PSHM_NODES)."""
+"""Runs a client of the API as a job that forks its own ranks (GASNET_PSHM_NODES), or as launch/over.py has
+it."""
 import os
+import pathlib
 import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "launch"))
+import over  # noqa: E402  (the path has to be there first)
 
 
 def run_job(client, ranks, *arguments, seconds=60, **extra):
     """(exit status, everything that was printed) of one job, which is ended after so many seconds."""
     env = {name: value for name, value in os.environ.items()
            if not name.startswith(("GASNET_", "HYDRANT_", "FIREHOSE_"))}
-    env.update(GASNET_PSHM_NODES=str(ranks), **extra)
-    with subprocess.Popen([client, *arguments], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True) as job:
+    env.update(**over.variables(), **extra)
+    start = []
+    if over.launcher("fork") == "fork":
+        env["GASNET_PSHM_NODES"] = str(ranks)
+    else:
+        start = [over.hydrant_run(client), "-n", str(ranks), *over.options(ranks)]
+    seconds *= over.PATIENCE
+    with subprocess.Popen([*start, client, *arguments], env=env, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as job:
         try:
             text, _ = job.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:

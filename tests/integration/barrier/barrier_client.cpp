@@ -1,5 +1,6 @@
-// A client of GASNet's barriers and events. Its argument names what it does; it ends with 0 if all held, and
-// with a line that begins with "WRONG" if not. barrier_jobs_test.py runs it as jobs of several ranks.
+// A client of GASNet's barriers and events. Its arguments name what it does, and how often, for
+// rules, agreed and events; it ends with 0 if all held, and with a line that begins with "WRONG" if not.
+// barrier_jobs_test.py runs it as jobs of several ranks.
 #include <gasnet.h>
 #include <gasnetex.h>
 
@@ -99,10 +100,10 @@ int pass(const Argument& notified, const Argument& waited, uint32_t way) {
   return gasnet_barrier_wait(waited.id, waited.flags);
 }
 
-void rules() {
+void rules(uint64_t rounds) {
   std::mt19937 common(4711);  // the same on all ranks
   std::mt19937 own(me + 1);   // how this rank goes about it
-  for (uint64_t i = 1; i <= 3000; ++i) {
+  for (uint64_t i = 1; i <= rounds; ++i) {
     std::set<int> names;
     bool mismatch = false;
     Argument mine{};
@@ -129,8 +130,8 @@ void rules() {
 }
 
 // All anonymous or all named in turn: what HYDRANT_BARRIER_STRICT=0 promises.
-void agreed() {
-  for (int i = 1; i <= 2000; ++i) {
+void agreed(int rounds) {
+  for (int i = 1; i <= rounds; ++i) {
     const int flags = i % 2 == 0 ? 0 : GASNET_BARRIERFLAG_ANONYMOUS;
     const bool odd = i % 7 == 0 && me == static_cast<gex_Rank_t>(i) % size;
     const int answer = gasnet_barrier(i, flags | (odd ? GASNET_BARRIERFLAG_MISMATCH : 0));
@@ -140,9 +141,9 @@ void agreed() {
 
 // ---- GASNet-EX ----
 
-void events() {
+void events(int rounds) {
   uint64_t count = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     gex_Event_t events[8];
     const uint64_t first = count + 1;
     for (gex_Event_t& event : events) {
@@ -272,12 +273,14 @@ int main(int argc, char** argv) {
   attach();
   gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED);
   const char* what = argc > 1 ? argv[1] : "";
+  const int wanted = argc > 2 ? std::atoi(argv[2]) : 0;
+  const auto rounds = [wanted](int usual) { return wanted > 0 ? wanted : usual; };
   if (std::strcmp(what, "rules") == 0)
-    rules();
+    rules(static_cast<uint64_t>(rounds(3000)));
   else if (std::strcmp(what, "agreed") == 0)
-    agreed();
+    agreed(rounds(2000));
   else if (std::strcmp(what, "events") == 0)
-    events();
+    events(rounds(300));
   else if (std::strcmp(what, "messages") == 0)
     messages();
   else if (std::strcmp(what, "late") == 0)

@@ -8,7 +8,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from client_jobs import run_job  # noqa: E402  (the path has to be there first)
+from client_jobs import over, run_job  # noqa: E402  (the path has to be there first)
 
 CLIENT = ""
 SECONDS = 100
@@ -32,6 +32,14 @@ class BroadcastJobs(unittest.TestCase):
 
     def test_few_operations_under_way(self):
         self.holds(3, "many", 20, HYDRANT_PATH="am", GASNET_NETWORKDEPTH="1")
+
+    @unittest.skipIf(over.OVER, "the network is what there is")
+    def test_buffers_that_are_freed_between_pinned_memory(self):
+        for ranks in (2, 3, 5):
+            self.holds(ranks, "many", 40, HYDRANT_INJECT="delay=20us,bandwidth=2G,pins")
+        # Little room: what one get asks for is one buffer.
+        self.holds(3, "many", 40, HYDRANT_INJECT="delay=20us,pins", FIREHOSE_BUDGET="32K",
+                   FIREHOSE_REMOTE_BUDGET="8K", HYDRANT_BOUNCE_MAX="4096", HYDRANT_BOUNCE_POOL="16K")
 
     def test_polls_are_enough(self):
         for path in PATHS:

@@ -9,10 +9,12 @@ import tempfile
 import time
 import uuid
 
+import over
+
 SKIPPED = 77
 MARKER = "HYDRANT_TEST_MARKER"
 # Far beyond what anything here takes: a hang is a failure, not a wait.
-LIMIT = 120
+LIMIT = 120 * over.PATIENCE
 # More ranks than cores is what Open MPI asks a flag for, and running as root another.
 MPIRUN = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
 HYDRA = ["mpiexec.hydra"]
@@ -31,11 +33,13 @@ class Build:
 
     def foreign_launchers(self):
         """Those that are installed, with the library by which this build talks to them."""
+        found = ["mpirun"] if shutil.which(MPIRUN[0]) and self.has_pmix() else []
+        return found + (["hydra"] if shutil.which(HYDRA[0]) and ctypes.util.find_library("pmi2") else [])
+
+    def has_pmix(self):
         said = subprocess.run([self.probe, "place"], capture_output=True, text=True, check=False,
                               env={**os.environ, "HYDRANT_BOOTSTRAP": "pmix"}).stderr
-        has_pmix = "cannot be loaded" not in said and "was built without" not in said
-        found = ["mpirun"] if shutil.which(MPIRUN[0]) and has_pmix else []
-        return found + (["hydra"] if shutil.which(HYDRA[0]) and ctypes.util.find_library("pmi2") else [])
+        return "cannot be loaded" not in said and "was built without" not in said
 
 
 class Job:
@@ -45,10 +49,11 @@ class Job:
         self.marker = uuid.uuid4().hex
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith(("GASNET_", "HYDRANT_", "PMI", "OMPI", "SLURM"))}
-        environment.update({MARKER: self.marker, "LC_ALL": "C", **variables})
+        environment.update({MARKER: self.marker, "LC_ALL": "C", **over.variables(), **variables})
+        launcher = over.launcher(launcher)
         count = ["-n", str(size)]
         start = {
-            "hydrant-run": [build.hydrant_run, *count, *options],
+            "hydrant-run": [build.hydrant_run, *count, *over.options(size), *options],
             "mpirun": [*MPIRUN, *count, *options],
             "hydra": [*HYDRA, *count, *options],
         }.get(launcher, [])

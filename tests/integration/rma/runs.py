@@ -9,7 +9,8 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "launch"))
-from jobs import Job  # noqa: E402  (the path has to be there first)
+import over  # noqa: E402  (the path has to be there first)
+from jobs import Job  # noqa: E402
 
 LONG = bool(os.environ.get("HYDRANT_TEST_LONG"))
 SEED = int(os.environ.get("HYDRANT_TEST_SEED") or (random.randrange(1 << 31) if LONG else 1))
@@ -24,7 +25,7 @@ class Clients:
     folder = ""
 
     def __init__(self, variant):
-        self.hydrant_run = ""
+        self.hydrant_run = over.hydrant_run(self.folder) if over.OVER else ""
         self.probe = str(pathlib.Path(self.folder) / f"rma_client_{variant}")
 
 
