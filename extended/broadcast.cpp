@@ -7,10 +7,13 @@
 #include "am/thread_state.hpp"
 #include "am/token.hpp"
 #include "am/waiting.hpp"
+#include "extended/bounce_pool.hpp"
 #include "extended/event.hpp"
+#include "extended/firehose_binding.hpp"
 #include "extended/handlers.hpp"
 #include "extended/rma.hpp"
 #include "extended/rma_events.hpp"
+#include "extended/rma_path.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 
@@ -23,8 +26,14 @@ using namespace hydrant;
 
 namespace {
 
-// What a get moves at once: whoever drives a broadcast is kept no longer than that takes.
-constexpr size_t kPieceBytes = size_t{64} << 10;
+// What a get moves at once: whoever drives a broadcast is kept no longer than that takes. One message, or one
+// buffer: what a transfer sends after its first piece it may wait for, and polls.
+size_t piece_bytes() noexcept {
+  constexpr size_t kMost = size_t{64} << 10;
+  const size_t most = std::min(kMost, paths().medium_max);
+  const size_t buffer = firehose_is_on() ? bounce_buffer_bytes() : 0;
+  return buffer != 0 ? std::min(most, buffer) : most;
+}
 
 // One broadcast on this rank, from the first that is heard of it to the event's end.
 struct Broadcast {
@@ -141,7 +150,7 @@ class Broadcasts {
         broadcast.is_done = say(broadcast.root, kBroadcastDoneHandler, broadcast);
         return;
       }
-      const size_t bytes = std::min(kPieceBytes, broadcast.bytes - broadcast.asked);
+      const size_t bytes = std::min(piece_bytes(), broadcast.bytes - broadcast.asked);
       const Status status = transfer({.direction = Direction::kGet,
                                       .peer = broadcast.root,
                                       .remote = broadcast.source + broadcast.asked,

@@ -199,6 +199,13 @@ void add_firehose_handlers() noexcept {
                      GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY, "mapping's reply");
 }
 
+bool exports_are_settled() noexcept {
+  if (!firehose_is_on() || hydrant_remote_quiet(the_firehose.end) != GASNET_ERR_NOT_READY)
+    return true;
+  (void)hydrant_remote_poll(the_firehose.end);
+  return hydrant_remote_quiet(the_firehose.end) != GASNET_ERR_NOT_READY;
+}
+
 void settle_exports() noexcept {
   if (!firehose_is_on() || hydrant_remote_quiet(the_firehose.end) != GASNET_ERR_NOT_READY) return;
   if (handler_depth != 0) {

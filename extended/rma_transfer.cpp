@@ -108,7 +108,11 @@ Status transfer(const Transfer& what, Pieces& pieces) noexcept {
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]
     return no_state();
   const Paths& ways = paths(what.peer);
-  settle_exports();
+  if (what.immediate) {
+    if (!exports_are_settled()) return Status::kNotReady;
+  } else {
+    settle_exports();
+  }
   if (copy_here(*thread, ways, what)) return Status::kOk;
   own(pieces, thread);
   const bool is_self = what.peer == job().rank();
