@@ -19,7 +19,7 @@ namespace hydrant {
 Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
                       std::unique_ptr<Transport>* transport) noexcept;
 
-// The transport between the ranks of this node, of which there are several. Collective over the node, and with
+// The transport between the ranks of this node, of which there are several. Collective over the node, with
 // one fence of the whole job. Errors: kResource, kBroken, as above.
 Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
                            std::unique_ptr<Transport>* transport) noexcept;
