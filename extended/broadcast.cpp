@@ -271,6 +271,8 @@ extern "C" gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* 
                                             const void* source, size_t bytes, gex_Flags_t) {
   check_call(tm, root, dest, source, bytes);
   if (bytes == 0) return GEX_EVENT_INVALID;
+  // Others get the data by what they know of this memory.
+  settle_exports();
   if (root == job().rank() && dest != source) std::memmove(dest, source, bytes);
   if (job().size() == 1) return GEX_EVENT_INVALID;
   hydrant_event* event = take_event();
