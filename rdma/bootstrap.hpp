@@ -31,6 +31,8 @@ struct JobPlace {
   uint32_t node_count = 1;
   std::vector<Rank> node_ranks = {0};  // the ranks of this node, this one included
   uint32_t node_rank = 0;              // index of this process in node_ranks
+  // The first rank of each node, by node; empty if the launcher does not tell.
+  std::vector<Rank> leaders = {0};
 };
 
 class Bootstrap {

@@ -91,9 +91,13 @@ void fill_place(std::span<const uint32_t> nodes, JobPlace* place) {
   // Nodes may have any numbers; ours count from 0 in the order of the first rank on each.
   std::vector<uint32_t> seen;
   place->node_ranks.clear();
+  place->leaders.clear();
   const uint32_t own = nodes[place->rank];
   for (Rank rank = 0; rank < nodes.size(); ++rank) {
-    if (std::find(seen.begin(), seen.end(), nodes[rank]) == seen.end()) seen.push_back(nodes[rank]);
+    if (std::find(seen.begin(), seen.end(), nodes[rank]) == seen.end()) {
+      seen.push_back(nodes[rank]);
+      place->leaders.push_back(rank);
+    }
     if (nodes[rank] != own) continue;
     if (rank == place->rank) place->node_rank = static_cast<uint32_t>(place->node_ranks.size());
     place->node_ranks.push_back(rank);

@@ -1,6 +1,8 @@
 #include "rdma/bootstrap_pmix.hpp"
 
+#include "firehose/base/log.hpp"
 #include "rdma/bootstrap_alone.hpp"
+#include "rdma/bootstrap_pmi2_text.hpp"
 #include "rdma/bounded_caller.hpp"
 
 #include <pmix.h>
@@ -80,6 +82,7 @@ class PmixBootstrap final : public Bootstrap {
     pmix_status_t error = PMIX_SUCCESS;
     pmix_proc_t process{};
     pmix_value_t* value = nullptr;
+    std::vector<uint32_t> nodes;
   };
   template <class Call>
   Status ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer,
@@ -89,6 +92,7 @@ class PmixBootstrap final : public Bootstrap {
                    std::shared_ptr<Answer>* answer) noexcept;
   Status get_number(const char* key, uint64_t deadline_ns, uint32_t* number) noexcept;
   Status read_place(uint64_t deadline_ns) noexcept;
+  Status read_leaders(uint64_t deadline_ns) noexcept;
 
   Library library_{};
   pmix_proc_t self_{};
@@ -189,6 +193,7 @@ Status PmixBootstrap::read_place(uint64_t deadline_ns) noexcept {
   }
   place_.node_rank = static_cast<uint32_t>(self - place_.node_ranks.begin());
   if (place_.node_ranks.size() == place_.size) return Status::kOk;  // one node
+  place_.leaders.clear();
   status = get_number(PMIX_NUM_NODES, deadline_ns, &place_.node_count);
   if (status != Status::kOk) return status;
   status = get_value(self_.rank, PMIX_NODEID, deadline_ns, &got);
@@ -198,6 +203,42 @@ Status PmixBootstrap::read_place(uint64_t deadline_ns) noexcept {
                 library_.error_string(got->error));
   }
   place_.node = got->value->data.uint32;
+  return read_leaders(deadline_ns);
+}
+
+// The node of each rank, which the launcher tells every process at its start: nothing is asked of other nodes.
+// Without it, or if it disagrees with the list of neighbours, the job does without leaders.
+Status PmixBootstrap::read_leaders(uint64_t deadline_ns) noexcept {
+  std::shared_ptr<Answer> got;
+  const Status status = ask(
+      "PMIx_Get", deadline_ns, &got,
+      [library = library_, self = self_, size = place_.size](Answer& answer) {
+        pmix_info_t limit{};
+        std::strncpy(limit.key, PMIX_TIMEOUT, PMIX_MAX_KEYLEN);
+        limit.value.type = PMIX_INT;
+        limit.value.data.integer = 2;
+        for (Rank rank = 0; rank < size; ++rank) {
+          pmix_proc_t of = self;
+          of.rank = rank;
+          pmix_value_t* value = nullptr;
+          const pmix_status_t error = library.get(&of, PMIX_NODEID, &limit, 1, &value);
+          const bool good = error == PMIX_SUCCESS && value != nullptr && value->type == PMIX_UINT32;
+          if (good) answer.nodes.push_back(value->data.uint32);
+          free_value(value);
+          if (!good) return error;
+        }
+        return static_cast<pmix_status_t>(PMIX_SUCCESS);
+      });
+  if (status != Status::kOk) return status;
+  JobPlace told = place_;
+  if (got->nodes.size() == place_.size) fill_place(got->nodes, &told);
+  if (got->nodes.size() != place_.size || told.node_ranks != place_.node_ranks ||
+      told.node_count != place_.node_count) {
+    log_info("the launcher (PMIx) does not tell which rank is on which node: %s",
+             library_.error_string(got->error));
+    return Status::kOk;
+  }
+  place_ = told;
   return Status::kOk;
 }
 

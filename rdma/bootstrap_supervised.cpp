@@ -38,6 +38,8 @@ JobPlace place_of(Rank rank, Rank size, uint32_t nodes) {
   place.node_ranks.resize(first_of(place.node + 1) - first);
   std::iota(place.node_ranks.begin(), place.node_ranks.end(), first);
   place.node_rank = rank - first;
+  place.leaders.clear();
+  for (uint32_t node = 0; node < nodes; ++node) place.leaders.push_back(first_of(node));
   return place;
 }
 

@@ -86,6 +86,8 @@ TEST(PlaceOf, NodesHoldNeighboursAndAllRanksOnce) {
         ASSERT_LT(place.node, nodes);
         ASSERT_LT(place.node_rank, place.node_ranks.size());
         EXPECT_EQ(place.node_ranks[place.node_rank], rank);
+        ASSERT_EQ(place.leaders.size(), nodes);
+        EXPECT_EQ(place.leaders[place.node], place.node_ranks.front());
         for (const Rank neighbour : place.node_ranks)
           EXPECT_EQ(place_of(neighbour, size, nodes).node, place.node);
         ++counts[place.node];
