@@ -120,7 +120,8 @@ bool give_way(uint32_t misses) noexcept {
 
 void sleep_announced(bool needed, const Awaited& awaited) noexcept {
   if (needed) {
-    job().transport->sleep(now_ns() + kSleepNs, {.holds = must_stay_awake, .context = &awaited});
+    const uint64_t longest_ns = awaited.longest_ns != 0 ? awaited.longest_ns : kSleepNs;
+    job().transport->sleep(now_ns() + longest_ns, {.holds = must_stay_awake, .context = &awaited});
   }
   sleepers.fetch_sub(1, std::memory_order_relaxed);
 }

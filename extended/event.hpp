@@ -21,6 +21,7 @@ enum class WaitsFor : uint8_t {
   kUnknown,
   kOtherProcessors,
   kThisProcessor,  // somebody needs the one of the calling thread: looking is in vain
+  kAdapter,        // one that writes here and wakes nobody
 };
 
 }  // namespace hydrant

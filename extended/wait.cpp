@@ -17,6 +17,8 @@ constexpr uint64_t kSpinNs = 50'000;
 // Whoever needs the processor has come by then, unless other programs take it: then a sleep gets it back
 // sooner than a yield.
 constexpr uint64_t kYieldNs = 200'000;
+// Between two looks at what an adapter writes.
+constexpr uint64_t kAdapterNs = 200'000;
 
 // Polls in vain before a rank that has served another one yields, where ranks outnumber processors.
 constexpr uint32_t kPollsForMore = 20;
@@ -70,7 +72,7 @@ void give_processor_away(bool crowded) noexcept {
 }
 
 void wait_patiently(const WaitFor& what) noexcept {
-  const Awaited awaited{.holds = what.ready, .context = what.context};
+  Awaited awaited{.holds = what.ready, .context = what.context};
   const bool crowded = !spinning_pays();
   const uint64_t begin_ns = now_ns();
   uint64_t idle_since_ns = begin_ns;
@@ -97,6 +99,7 @@ void wait_patiently(const WaitFor& what) noexcept {
     if (!was_idle) idle_since_ns = now;
     was_idle = true;
     if (now - idle_since_ns >= (yields ? kYieldNs : kSpinNs)) {
+      awaited.longest_ns = what.where(what.context) == WaitsFor::kAdapter ? kAdapterNs : 0;
       // As if all its polls had been in vain: it announces that this thread sleeps, if it may.
       if (give_way(UINT32_MAX)) sleep_announced(!what.done(what.context), awaited);
     }

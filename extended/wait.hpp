@@ -26,7 +26,7 @@ void give_processor_away(bool crowded) noexcept;
 
 // True if looking is in vain as long as this thread keeps its processor.
 inline bool is_hopeless(WaitsFor where, bool crowded) noexcept {
-  return where == WaitsFor::kThisProcessor || (where == WaitsFor::kUnknown && crowded);
+  return where == WaitsFor::kThisProcessor || (where != WaitsFor::kOtherProcessors && crowded);
 }
 
 // What is waited for. `done` may do what helps; `ready` only looks, just before a sleep; `where` says
