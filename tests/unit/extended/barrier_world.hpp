@@ -4,6 +4,7 @@
 
 #include "extended/barrier_messages.hpp"
 #include "extended/barrier_shm.hpp"
+#include "tests/unit/extended/rdma_network.hpp"
 
 #include <array>
 #include <deque>
@@ -15,22 +16,22 @@
 
 namespace hydrant::test {
 
-// SHM with the radix that is its number, or an algorithm by messages.
+// SHM with the radix that is its number, an algorithm by messages, or RDMA with as many ranks on each node.
 struct Algorithm {
-  enum Kind { kShm, kDissemination, kCentral } kind = kShm;
+  enum Kind { kShm, kDissemination, kCentral, kRdma } kind = kShm;
   uint32_t radix = 0;  // 0: as many as there are ranks
 
   std::string name() const {
     if (kind == kDissemination) return "Dissemination";
     if (kind == kCentral) return "Central";
+    if (kind == kRdma) return radix == 0 ? "RdmaOneNode" : "Rdma" + std::to_string(radix);
     return radix == 0 ? "ShmFlat" : "ShmRadix" + std::to_string(radix);
   }
 };
-inline const Algorithm kAlgorithms[] = {{Algorithm::kShm, 0},
-                                        {Algorithm::kShm, 2},
-                                        {Algorithm::kShm, 3},
-                                        {Algorithm::kDissemination, 0},
-                                        {Algorithm::kCentral, 0}};
+inline const Algorithm kAlgorithms[] = {
+    {Algorithm::kShm, 0},           {Algorithm::kShm, 2},     {Algorithm::kShm, 3},
+    {Algorithm::kDissemination, 0}, {Algorithm::kCentral, 0}, {Algorithm::kRdma, 1},
+    {Algorithm::kRdma, 2},          {Algorithm::kRdma, 3},    {Algorithm::kRdma, 0}};
 
 // The lines of all ranks, as a transport would give them.
 class SharedLines {
@@ -58,7 +59,12 @@ class BarrierWorld {
  public:
   // `room`: messages that fit between two ranks.
   BarrierWorld(Algorithm algorithm, uint32_t size, size_t room = 4)
-      : size_(size), room_(room), lines_(size), queues_(size_t{size} * size) {
+      : size_(size),
+        room_(room),
+        is_rdma_(algorithm.kind == Algorithm::kRdma),
+        lines_(size),
+        network_(size, algorithm.radix == 0 ? size : algorithm.radix, room),
+        queues_(size_t{size} * size) {
     for (Rank rank = 0; rank < size; ++rank) posts_.push_back(std::make_unique<Post>(*this, rank));
     for (Rank rank = 0; rank < size; ++rank) engines_.push_back(make(algorithm, rank));
   }
@@ -70,6 +76,7 @@ class BarrierWorld {
 
   // Delivers the oldest message from one rank to another; false if there is none, or it was refused.
   bool deliver(Rank from, Rank to) {
+    if (is_rdma_) return network_.deliver(from, to, bytewise ? ++delivered_ % 8 + 1 : 8);
     Sent message;
     {
       const std::lock_guard lock(mu_);
@@ -82,14 +89,17 @@ class BarrierWorld {
     return true;
   }
   void deliver_all_to(Rank to) {
-    if (receivers_.empty()) return;
+    if (!has_messages()) return;
     for (Rank from = 0; from < size_; ++from) {
       while (deliver(from, to)) {
       }
     }
   }
-  bool has_messages() const { return !receivers_.empty(); }
+  bool has_active_messages() const { return !receivers_.empty(); }
+  bool has_messages() const { return is_rdma_ || !receivers_.empty(); }
+  RdmaNetwork& network() { return network_; }
 
+  bool bytewise = false;  // RDMA's words
   std::atomic<uint64_t> refused{0};
   std::atomic<uint64_t> sent{0};
   std::atomic<uint64_t> sent_with_id{0};
@@ -125,6 +135,7 @@ class BarrierWorld {
                             .lines = lines_.all(),
                             .transport = nullptr});
     }
+    if (is_rdma_) return std::make_unique<RdmaBarrier>(network_.place_of(rank));
     std::unique_ptr<MessageBarrier> engine;
     if (algorithm.kind == Algorithm::kCentral) {
       engine = std::make_unique<CentralBarrier>(rank, size_, *posts_[rank]);
@@ -137,7 +148,10 @@ class BarrierWorld {
 
   uint32_t size_;
   size_t room_;
+  bool is_rdma_;
+  uint32_t delivered_ = 0;
   SharedLines lines_;
+  RdmaNetwork network_;
   std::mutex mu_;
   std::vector<std::deque<Sent>> queues_;
   std::vector<std::unique_ptr<Post>> posts_;

@@ -54,7 +54,9 @@ struct Kind {
 constexpr Kind kKinds[] = {{"Counted", true, {Algorithm::kShm, 0}},
                            {"QueuedShm", false, {Algorithm::kShm, 2}},
                            {"QueuedDissemination", false, {Algorithm::kDissemination, 0}},
-                           {"QueuedCentral", false, {Algorithm::kCentral, 0}}};
+                           {"QueuedCentral", false, {Algorithm::kCentral, 0}},
+                           {"QueuedRdma1", false, {Algorithm::kRdma, 1}},
+                           {"QueuedRdma2", false, {Algorithm::kRdma, 2}}};
 
 class TeamBarrierTest : public testing::TestWithParam<Kind> {};
 

@@ -1,0 +1,211 @@
+#include "extended/barrier_rdma.hpp"
+
+#include "extended/barrier_shm.hpp"
+#include "firehose/base/log.hpp"
+
+#include <utility>
+
+namespace hydrant {
+
+using board_word::is_of;
+using board_word::name_in;
+
+RdmaBarrier::RdmaBarrier(Place place)
+    : place_(std::move(place)), rounds_(rounds_of(place_.nodes)), epoch_(place_.epoch) {}
+
+// ---- this rank ----
+
+void RdmaBarrier::start(BarrierName mine, bool /*no_names*/) noexcept {
+  const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+  epoch_.store(epoch, std::memory_order_relaxed);
+  BarrierBoard::Place& place = arrival(epoch & 1, place_.index);
+  place.processor.store(processor_word(), std::memory_order_relaxed);
+  place.word.store(board_word::make(epoch, mine), std::memory_order_seq_cst);
+  (void)advance(true);
+}
+
+bool RdmaBarrier::has_result(uint32_t epoch, uint64_t* word) const noexcept {
+  *word = place_.board->results[epoch & 1].word.load(std::memory_order_acquire);
+  return is_of(*word, epoch);
+}
+
+bool RdmaBarrier::finish(BarrierName* all) noexcept {
+  const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
+  uint64_t word = 0;
+  if (!has_result(epoch, &word)) {
+    if (advance(false) == 0 || !has_result(epoch, &word)) return false;
+  }
+  *all = name_in(word);
+  return true;
+}
+
+uint32_t RdmaBarrier::drive() noexcept {
+  uint64_t word = 0;
+  return has_result(epoch_.load(std::memory_order_relaxed), &word) ? 0 : advance(false);
+}
+
+// ---- the node ----
+
+// A guess, without the lock. Whether all ranks have come is asked one by one: who waits for the first that is
+// missing reads its line, and nothing else changes.
+bool RdmaBarrier::can_advance() const noexcept {
+  const BarrierBoard& board = *place_.board;
+  const uint32_t epoch = board.drive.finished.load(std::memory_order_relaxed) + 1;
+  const uint32_t step = board.drive.step.load(std::memory_order_relaxed);
+  if (step == 0) {
+    const uint32_t next = board.drive.next.load(std::memory_order_relaxed);
+    return next < ranks_here() &&
+           is_of(arrival(epoch & 1, next).word.load(std::memory_order_seq_cst), epoch);
+  }
+  if (step > rounds_) return false;
+  if (board.drive.sent.load(std::memory_order_relaxed) == 0)
+    return !refused_.load(std::memory_order_relaxed);
+  return is_of(board.mail[epoch & 1][step - 1].load(std::memory_order_relaxed), epoch);
+}
+
+inline bool RdmaBarrier::try_lock() noexcept {
+  return place_.board->drive.busy.exchange(1, std::memory_order_seq_cst) == 0;
+}
+
+// How many steps were made. Who has just come tries the lock whatever it sees, and if somebody has it, leaves its
+// arrival to him: he looks again after he has let go.
+uint32_t RdmaBarrier::advance(bool has_just_come) noexcept {
+  uint32_t steps = 0;
+  bool published = false;
+  refused_.store(false, std::memory_order_relaxed);
+  while ((has_just_come || can_advance()) && try_lock()) {
+    has_just_come = false;
+    steps += advance_locked(&published);
+    place_.board->drive.busy.exchange(0, std::memory_order_seq_cst);
+  }
+  if (published) rouse_others();
+  return steps;
+}
+
+uint32_t RdmaBarrier::advance_locked(bool* published) noexcept {
+  BarrierBoard::Drive& drive = place_.board->drive;
+  const uint32_t epoch = drive.finished.load(std::memory_order_relaxed) + 1;
+  uint32_t steps = 0;
+  if (drive.step.load(std::memory_order_relaxed) == 0 && !gather(epoch, &steps)) return steps;
+  if (!exchange_mail(epoch, &steps)) return steps;
+  publish(epoch);
+  *published = true;
+  return steps + 1;
+}
+
+// True once all ranks of the node have come.
+bool RdmaBarrier::gather(uint32_t epoch, uint32_t* steps) noexcept {
+  BarrierBoard::Drive& drive = place_.board->drive;
+  uint32_t next = drive.next.load(std::memory_order_relaxed);
+  const uint32_t before = next;
+  BarrierName joined = name_in(drive.joined.load(std::memory_order_relaxed));
+  for (; next < ranks_here(); ++next) {
+    const uint64_t word = arrival(epoch & 1, next).word.load(std::memory_order_seq_cst);
+    if (!is_of(word, epoch)) break;
+    joined = join(joined, name_in(word));
+  }
+  *steps += next - before;
+  drive.joined.store(board_word::make(epoch, joined), std::memory_order_relaxed);
+  drive.next.store(next, std::memory_order_relaxed);
+  if (next < ranks_here()) return false;
+  drive.sent.store(0, std::memory_order_relaxed);
+  drive.step.store(1, std::memory_order_relaxed);
+  return true;
+}
+
+// True once the last round is over.
+bool RdmaBarrier::exchange_mail(uint32_t epoch, uint32_t* steps) noexcept {
+  BarrierBoard::Drive& drive = place_.board->drive;
+  uint32_t step = drive.step.load(std::memory_order_relaxed);
+  uint64_t joined = drive.joined.load(std::memory_order_relaxed);
+  for (; step <= rounds_; ++*steps) {
+    if (drive.sent.load(std::memory_order_relaxed) == 0) {
+      const Status status = place_.mail->post(epoch & 1, step - 1, joined);
+      if (status != Status::kOk) [[unlikely]] {
+        refused_.store(true, std::memory_order_relaxed);
+        if (status != Status::kNotReady && !std::exchange(has_complained_, true)) {
+          log_warning("%s: the barrier does not reach another node: %s", name(), last_error_text());
+        }
+        return false;
+      }
+      drive.sent.store(1, std::memory_order_relaxed);
+      ++*steps;
+    }
+    const uint64_t word = place_.board->mail[epoch & 1][step - 1].load(std::memory_order_acquire);
+    if (!is_of(word, epoch)) return false;
+    joined = board_word::make(epoch, join(name_in(joined), name_in(word)));
+    drive.joined.store(joined, std::memory_order_relaxed);
+    drive.sent.store(0, std::memory_order_relaxed);
+    drive.step.store(++step, std::memory_order_relaxed);
+  }
+  return true;
+}
+
+// The machine stands at the next epoch before anybody can see the result and come to it: what they see of it would
+// make them wait for the holder of the lock otherwise.
+void RdmaBarrier::publish(uint32_t epoch) noexcept {
+  BarrierBoard::Drive& drive = place_.board->drive;
+  const uint64_t joined = drive.joined.load(std::memory_order_relaxed);
+  drive.joined.store(0, std::memory_order_relaxed);
+  drive.next.store(0, std::memory_order_relaxed);
+  drive.step.store(0, std::memory_order_relaxed);
+  drive.finished.store(epoch, std::memory_order_relaxed);
+  place_.board->results[epoch & 1].word.store(joined, std::memory_order_release);
+}
+
+void RdmaBarrier::rouse_others() noexcept {
+  if (place_.transport == nullptr) return;
+  for (uint32_t index = 0; index < ranks_here(); ++index) {
+    if (index != place_.index) place_.transport->rouse(place_.ranks[index]);
+  }
+}
+
+// ---- waiting ----
+
+// Nothing is ready while another rank drives: it may be stopped, and then there is nothing to be awake for.
+bool RdmaBarrier::ready() const noexcept {
+  uint64_t word = 0;
+  if (has_result(epoch_.load(std::memory_order_relaxed), &word)) return true;
+  return place_.board->drive.busy.load(std::memory_order_relaxed) == 0 && can_advance();
+}
+
+WaitsFor RdmaBarrier::waits_for() const noexcept {
+  BarrierBoard& board = *place_.board;
+  const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
+  uint64_t word = 0;
+  if (has_result(epoch, &word)) return WaitsFor::kOtherProcessors;
+  if (rounds_ != 0) {
+    const uint64_t me = uint64_t{epoch} << 32 | (place_.index + 1);
+    uint64_t watcher = board.watcher.load(std::memory_order_relaxed);
+    if (watcher == me) return WaitsFor::kAdapter;
+    if (watcher >> 32 != epoch &&
+        board.watcher.compare_exchange_strong(watcher, me, std::memory_order_relaxed))
+      return WaitsFor::kAdapter;
+  }
+  if (board.drive.step.load(std::memory_order_relaxed) != 0) return WaitsFor::kUnknown;
+  const uint64_t here = processor_word();
+  for (uint32_t index = 0; index < ranks_here(); ++index) {
+    if (is_of(arrival(epoch & 1, index).word.load(std::memory_order_relaxed), epoch)) continue;
+    // Where it came last time.
+    if (arrival((epoch & 1) ^ 1, index).processor.load(std::memory_order_relaxed) == here)
+      return WaitsFor::kThisProcessor;
+  }
+  return WaitsFor::kOtherProcessors;
+}
+
+// Those of this node; if all are here, the node whose mail has not come, or somebody it waits for itself.
+void RdmaBarrier::find_missing(std::vector<Rank>* missing) const {
+  missing->clear();
+  const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
+  uint64_t word = 0;
+  if (has_result(epoch, &word)) return;
+  for (uint32_t index = 0; index < ranks_here(); ++index) {
+    if (!is_of(arrival(epoch & 1, index).word.load(std::memory_order_relaxed), epoch))
+      missing->push_back(place_.ranks[index]);
+  }
+  const uint32_t step = place_.board->drive.step.load(std::memory_order_relaxed);
+  if (missing->empty() && step != 0 && step <= place_.sources.size())
+    missing->push_back(place_.sources[step - 1]);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,379 @@
+// What is particular to the barrier by RDMA: its words, refused posts, who has to be awake, one writer per word; and
+// every interleaving of small jobs.
+#include "tests/unit/extended/barrier_world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+
+namespace hydrant {
+namespace {
+
+using test::RdmaNetwork;
+
+constexpr BarrierName kNames[] = {{NameState::kAnonymous, 0},
+                                  {NameState::kNamed, 0},
+                                  {NameState::kNamed, 0xffffffff},
+                                  {NameState::kNamed, 0x80000001},
+                                  {NameState::kMismatch, 0}};
+
+// ---- words ----
+
+TEST(BoardWord, NamesComeBack) {
+  for (const uint32_t epoch : {1u, 2u, 3u, 0x3fffffu, 0x400000u, 0x7fffffffu, 0xffffffffu, 0u}) {
+    for (const BarrierName name : kNames) {
+      const uint64_t word = board_word::make(epoch, name);
+      EXPECT_TRUE(board_word::is_of(word, epoch));
+      EXPECT_EQ(board_word::name_in(word), name);
+      EXPECT_FALSE(board_word::is_of(word, epoch + 1));
+      EXPECT_FALSE(board_word::is_of(word, epoch + 2));
+      EXPECT_FALSE(board_word::is_of(word, epoch - 2));
+    }
+  }
+}
+
+TEST(BoardWord, ZeroMemoryIsNoWordOfTheFirstEpochs) {
+  EXPECT_FALSE(board_word::is_of(0, 1));
+  EXPECT_FALSE(board_word::is_of(0, 2));
+}
+
+// Whatever bytes of a word have come, in any order, over the word that was there two epochs before.
+TEST(BoardWord, AWordInPartsIsNotThere) {
+  for (const uint32_t epoch : {1u, 2u, 3u, 4u, 5u, 0x400001u, 0xffffffffu, 0u, 1u}) {
+    for (const BarrierName before : kNames) {
+      for (const BarrierName now : kNames) {
+        const uint64_t old = epoch > 2 || epoch == 0 ? board_word::make(epoch - 2, before) : 0;
+        const uint64_t word = board_word::make(epoch, now);
+        for (uint32_t parts = 0; parts < 255; ++parts) {
+          uint64_t mask = 0;
+          for (uint32_t byte = 0; byte < 8; ++byte)
+            mask |= (parts >> byte & 1) != 0 ? uint64_t{0xff} << 8 * byte : 0;
+          ASSERT_FALSE(board_word::is_of((word & mask) | (old & ~mask), epoch)) << parts;
+        }
+      }
+    }
+  }
+}
+
+// ---- jobs ----
+
+class Job {
+ public:
+  Job(uint32_t size, uint32_t per_node, uint32_t epoch = 0, size_t room = 8)
+      : network(size, per_node, room) {
+    for (uint32_t node = 0; node < network.nodes(); ++node)
+      network.board(node).drive.finished.store(epoch);
+    for (Rank rank = 0; rank < size; ++rank)
+      ranks.push_back(std::make_unique<RdmaBarrier>(network.place_of(rank, epoch)));
+  }
+  void start(Rank rank, BarrierName name = {}) { ranks[rank]->start(name, false); }
+  bool finish(Rank rank) {
+    BarrierName all;
+    return ranks[rank]->finish(&all);
+  }
+  void deliver_all() {
+    for (Rank rank = 0; rank < ranks.size(); ++rank) {
+      while (network.deliver(0, rank)) {
+      }
+    }
+  }
+  RdmaNetwork network;
+  std::vector<std::unique_ptr<RdmaBarrier>> ranks;
+};
+
+TEST(RdmaBarrier, EpochsWrapAround) {
+  Job job(5, 2, 0xffff'fff9);
+  for (uint32_t barrier = 0; barrier < 14; ++barrier) {
+    const BarrierName name{NameState::kNamed, barrier};
+    for (Rank rank = 0; rank < 4; ++rank) job.start(rank, name);
+    for (int look = 0; look < 8; ++look) {
+      job.deliver_all();
+      for (Rank rank = 0; rank < 4; ++rank) ASSERT_FALSE(job.finish(rank)) << barrier;
+    }
+    job.start(4, name);
+    std::set<Rank> over;
+    for (int look = 0; look < 8; ++look) {
+      job.deliver_all();
+      for (Rank rank = 0; rank < 5; ++rank) {
+        BarrierName all;
+        if (!job.ranks[rank]->finish(&all)) continue;
+        EXPECT_EQ(all, name);
+        over.insert(rank);
+      }
+    }
+    ASSERT_EQ(over.size(), 5u) << barrier;
+  }
+  EXPECT_EQ(job.ranks[0]->epoch(), 7u);
+}
+
+// All three of two nodes have notified, and none of them calls anything until its wait.
+TEST(RdmaBarrier, OfTwoNodesNobodyHasToPollOnceAllHaveNotified) {
+  for (const uint32_t per_node : {1u, 2u}) {
+    Job job(2 * per_node, per_node);
+    for (int barrier = 0; barrier < 5; ++barrier) {
+      for (Rank rank = 0; rank < 2 * per_node; ++rank) job.start(rank);
+      job.deliver_all();
+      // One look each, in any order, is enough: what had to be sent was sent by whoever came last.
+      for (Rank rank = 2 * per_node; rank-- != 0;) EXPECT_TRUE(job.finish(rank)) << rank;
+    }
+  }
+}
+
+// The rank that never polls between notify and wait does not hold up the others, as long as one of its node looks.
+TEST(RdmaBarrier, ARankThatDoesNotPollHoldsUpNobodyButWhereItIsAlone) {
+  Job job(8, 2);  // four nodes, two rounds
+  for (int barrier = 0; barrier < 4; ++barrier) {
+    for (Rank rank = 0; rank < 8; ++rank) job.start(rank);
+    const Rank deaf = barrier * 2 % 8;
+    std::set<Rank> over;
+    for (int look = 0; look < 8; ++look) {
+      job.deliver_all();
+      for (Rank rank = 0; rank < 8; ++rank)
+        if (rank != deaf && job.finish(rank)) over.insert(rank);
+    }
+    EXPECT_EQ(over.size(), 7u) << "without " << deaf;
+    EXPECT_TRUE(job.finish(deaf));
+  }
+  // Where it is alone, its neighbour's second round needs it.
+  Job alone(4, 1);
+  for (Rank rank = 0; rank < 4; ++rank) alone.start(rank);
+  for (int look = 0; look < 8; ++look) {
+    alone.deliver_all();
+    for (const Rank rank : {1u, 2u, 3u}) (void)alone.finish(rank);
+  }
+  EXPECT_FALSE(alone.finish(2));  // whose mail of round 1 comes from rank 0
+  EXPECT_TRUE(alone.ranks[0]->needs_driving());
+  EXPECT_GT(alone.ranks[0]->drive(), 0u);
+  alone.deliver_all();
+  for (const Rank rank : {0u, 1u, 2u, 3u}) EXPECT_TRUE(alone.finish(rank)) << rank;
+}
+
+TEST(RdmaBarrier, ARefusedPostIsRepeatedByAnyRankOfTheNode) {
+  Job job(4, 2);
+  job.network.is_down = true;
+  for (Rank rank = 0; rank < 4; ++rank) job.start(rank);
+  for (int look = 0; look < 3; ++look) {
+    for (Rank rank = 0; rank < 4; ++rank) EXPECT_FALSE(job.finish(rank));
+  }
+  EXPECT_EQ(job.network.posted, 0u);
+  EXPECT_FALSE(job.ranks[1]->ready());  // looking in vain would keep it awake
+  job.network.is_down = false;
+  EXPECT_FALSE(job.finish(0));
+  EXPECT_EQ(job.ranks[3]->drive(), 1u);
+  job.deliver_all();
+  for (Rank rank = 0; rank < 4; ++rank) EXPECT_TRUE(job.finish(rank));
+  EXPECT_EQ(job.network.posted, 2u);
+}
+
+TEST(RdmaBarrier, OneWordPerNodeAndRound) {
+  Job job(10, 2);  // five nodes, three rounds
+  for (int barrier = 1; barrier <= 6; ++barrier) {
+    for (Rank rank = 0; rank < 10; ++rank) job.start(rank);
+    for (int look = 0; look < 12; ++look) {
+      job.deliver_all();
+      for (Rank rank = 0; rank < 10; ++rank) (void)job.finish(rank);
+    }
+    EXPECT_EQ(job.network.posted, 15u * static_cast<uint32_t>(barrier));
+  }
+}
+
+TEST(RdmaBarrier, OneRankOfANodeWatchesTheAdapter) {
+  Job job(6, 3);
+  for (int barrier = 0; barrier < 3; ++barrier) {
+    for (const Rank rank : {0u, 1u, 2u}) job.start(rank);
+    EXPECT_EQ(job.ranks[1]->waits_for(), WaitsFor::kAdapter);
+    EXPECT_NE(job.ranks[0]->waits_for(), WaitsFor::kAdapter);
+    EXPECT_NE(job.ranks[2]->waits_for(), WaitsFor::kAdapter);
+    EXPECT_EQ(job.ranks[1]->waits_for(), WaitsFor::kAdapter);
+    std::vector<Rank> missing;
+    job.ranks[0]->find_missing(&missing);
+    EXPECT_EQ(missing, (std::vector<Rank>{3}));  // the first of the node that has not come
+    for (const Rank rank : {3u, 4u, 5u}) job.start(rank);
+    job.deliver_all();
+    for (Rank rank = 0; rank < 6; ++rank) EXPECT_TRUE(job.finish(rank));
+    EXPECT_EQ(job.ranks[1]->waits_for(), WaitsFor::kOtherProcessors);
+  }
+}
+
+// Whoever finds the lock taken leaves: its arrival must not be forgotten by the holder. Nobody looks twice here.
+TEST(RdmaBarrier, NoArrivalIsLeftLyingThoughAllComeAtOnce) {
+  constexpr uint32_t kRanks = 3;
+  constexpr uint32_t kBarriers = HYDRANT_DEBUG != 0 ? 3000 : 20000;
+  Job job(kRanks, kRanks);  // one node: whoever comes last publishes
+  std::atomic<uint32_t> come{0};
+  std::atomic<uint32_t> gone{0};
+  std::atomic<uint32_t> missed{0};
+  std::vector<std::thread> threads;
+  for (Rank rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      for (uint32_t barrier = 1; barrier <= kBarriers; ++barrier) {
+        job.start(rank);
+        ++come;
+        while (come < kRanks * barrier) std::this_thread::yield();
+        const uint64_t word = job.network.board(0).results[barrier & 1].word.load();
+        missed += board_word::is_of(word, barrier) ? 0 : 1;
+        ++gone;
+        while (gone < kRanks * barrier) std::this_thread::yield();
+        while (!job.finish(rank)) std::this_thread::yield();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(missed, 0u);
+}
+
+// ---- every interleaving ----
+
+// What a step is: a rank comes, looks or drives; a word, or a byte of it, arrives. All states of so many barriers.
+class Explorer {
+ public:
+  Explorer(uint32_t size, uint32_t per_node, uint32_t barriers, uint32_t bytes)
+      : size_(size), per_node_(per_node), barriers_(barriers), bytes_(bytes) {}
+
+  // How many states there are.
+  size_t run() {
+    Job first(size_, per_node_);
+    State begin = keep(first, std::vector<uint32_t>(size_), std::vector<uint32_t>(size_));
+    std::deque<State> todo{begin};
+    seen_.insert(begin.text());
+    while (!todo.empty() && !testing::Test::HasFailure()) {
+      const State state = todo.front();
+      todo.pop_front();
+      size_t successors = 0;
+      for (Rank rank = 0; rank < size_; ++rank) {
+        for (uint32_t what = 0; what < 3; ++what) {
+          State next;
+          if (!step(state, rank, what, &next)) continue;
+          if (next.text() == state.text()) continue;
+          ++successors;
+          if (seen_.insert(next.text()).second) todo.push_back(next);
+        }
+      }
+      if (successors == 0) {
+        ++ends_;
+        for (Rank rank = 0; rank < size_; ++rank)
+          EXPECT_EQ(state.finished[rank], barriers_) << "stuck: rank " << rank;
+      }
+      if (seen_.size() > 3'000'000) ADD_FAILURE() << "too many states";
+    }
+    EXPECT_EQ(ends_, 1u);
+    return seen_.size();
+  }
+
+ private:
+  struct State {
+    std::vector<std::string> boards;
+    std::vector<std::deque<RdmaNetwork::Sent>> queues;  // places are of no board that is left
+    std::vector<std::string> offsets;
+    std::vector<uint32_t> started;
+    std::vector<uint32_t> finished;
+    std::string text() const {
+      std::string all;
+      for (const std::string& board : boards) all += board;
+      for (size_t i = 0; i < queues.size(); ++i) {
+        all += '|' + offsets[i];
+        for (const auto& sent : queues[i])
+          all += std::to_string(sent.word) + ',' + std::to_string(sent.done) + ';';
+      }
+      for (Rank rank = 0; rank < started.size(); ++rank)
+        all += ' ' + std::to_string(started[rank]) + '-' + std::to_string(finished[rank]);
+      return all;
+    }
+  };
+
+  // Each rank brings a name of its own in odd barriers, and the same in even ones.
+  static BarrierName name_of(Rank rank, uint32_t barrier) {
+    return {NameState::kNamed, barrier % 2 != 0 ? rank % 2 + 1 : 5};
+  }
+  BarrierName all_of(uint32_t barrier) const {
+    BarrierName all;
+    for (Rank rank = 0; rank < size_; ++rank) all = join(all, name_of(rank, barrier));
+    return all;
+  }
+
+  size_t board_bytes() const { return BarrierBoard::bytes(per_node_); }
+  State keep(Job& job, std::vector<uint32_t> started, std::vector<uint32_t> finished) const {
+    State state{{}, job.network.queues(), {}, std::move(started), std::move(finished)};
+    for (uint32_t node = 0; node < job.network.nodes(); ++node) {
+      for (uint32_t index = 0; index < per_node_; ++index) {
+        // Where ranks ran is no part of it.
+        for (const uint32_t parity : {0u, 1u})
+          job.network.board(node).arrival(parity, index, per_node_).processor.store(0);
+      }
+      state.boards.emplace_back(reinterpret_cast<const char*>(&job.network.board(node)),
+                                board_bytes());
+    }
+    // A place as an offset from the board of its node.
+    for (size_t i = 0; i < state.queues.size(); ++i) {
+      BarrierBoard& board = job.network.board(static_cast<uint32_t>(i % job.network.nodes()));
+      std::string offsets;
+      for (auto& sent : state.queues[i]) {
+        sent.first = static_cast<uint32_t>(sent.word % 8);
+        const auto offset = sent.place - &board.mail[0][0];
+        offsets += std::to_string(offset) + ':';
+        sent.place = reinterpret_cast<std::atomic<uint64_t>*>(uintptr_t(offset));
+      }
+      state.offsets.push_back(offsets);
+    }
+    return state;
+  }
+
+  bool step(const State& from, Rank rank, uint32_t what, State* to) {
+    if (what == 0 && (from.started[rank] != from.finished[rank] || from.started[rank] == barriers_))
+      return false;
+    if (what == 1 && from.started[rank] == from.finished[rank]) return false;
+    Job job(size_, per_node_);
+    for (uint32_t node = 0; node < job.network.nodes(); ++node)
+      std::memcpy(static_cast<void*>(&job.network.board(node)), from.boards[node].data(),
+                  board_bytes());
+    job.network.queues() = from.queues;
+    for (size_t i = 0; i < from.queues.size(); ++i) {
+      BarrierBoard& board = job.network.board(static_cast<uint32_t>(i % job.network.nodes()));
+      for (auto& sent : job.network.queues()[i])
+        sent.place = &board.mail[0][0] + reinterpret_cast<uintptr_t>(sent.place);
+    }
+    RdmaBarrier engine(job.network.place_of(rank, from.started[rank]));
+    std::vector<uint32_t> started = from.started;
+    std::vector<uint32_t> finished = from.finished;
+    if (what == 0) {
+      ++started[rank];
+      engine.start(name_of(rank, started[rank]), false);
+    } else if (what == 1) {
+      BarrierName all;
+      if (engine.finish(&all)) {
+        ++finished[rank];
+        EXPECT_EQ(all, all_of(finished[rank]));
+        for (Rank other = 0; other < size_; ++other) EXPECT_GE(started[other], finished[rank]);
+      }
+    } else {
+      // A word from this rank to any node that has one under way.
+      bool any = false;
+      for (uint32_t node = 0; node < job.network.nodes() && !any; ++node) {
+        auto& queue = job.network.queues()[size_t{rank} * job.network.nodes() + node];
+        if (queue.empty()) continue;
+        any = job.network.deliver(rank, node * per_node_, bytes_);
+      }
+      if (!any) return false;
+    }
+    *to = keep(job, std::move(started), std::move(finished));
+    return true;
+  }
+
+  const uint32_t size_;
+  const uint32_t per_node_;
+  const uint32_t barriers_;
+  const uint32_t bytes_;
+  std::set<std::string> seen_;
+  size_t ends_ = 0;
+};
+
+TEST(RdmaBarrierExplorer, TwoNodesOfOne) { EXPECT_GT(Explorer(2, 1, 5, 8).run(), 50u); }
+TEST(RdmaBarrierExplorer, TwoNodesOfOneWordsInParts) { EXPECT_GT(Explorer(2, 1, 5, 3).run(), 50u); }
+TEST(RdmaBarrierExplorer, TwoNodesOfTwo) { EXPECT_GT(Explorer(4, 2, 3, 8).run(), 300u); }
+TEST(RdmaBarrierExplorer, ThreeNodesOfOne) { EXPECT_GT(Explorer(3, 1, 3, 8).run(), 300u); }
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,131 @@
+// Boards of nodes in one process, and adapters between them that write when the test says so: in order from one rank
+// to one node, in any order otherwise, and if the test likes, byte by byte.
+#pragma once
+
+#include "extended/barrier_rdma.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace hydrant::test {
+
+class RdmaNetwork {
+ public:
+  // Ranks 0 to size-1, `per_node` on each node but maybe the last; `room`: words under way from a rank to a node.
+  RdmaNetwork(uint32_t size, uint32_t per_node, size_t room)
+      : size_(size), per_node_(per_node), room_(room) {
+    nodes_ = (size + per_node - 1) / per_node;
+    for (uint32_t node = 0; node < nodes_; ++node) boards_.push_back(make_board(per_node));
+    for (Rank rank = 0; rank < size; ++rank) mails_.push_back(std::make_unique<Mail>(*this, rank));
+    queues_.resize(size_t{size} * nodes_);
+  }
+
+  uint32_t nodes() const { return nodes_; }
+  uint32_t node_of(Rank rank) const { return rank / per_node_; }
+  BarrierBoard& board(uint32_t node) { return *boards_[node]; }
+
+  RdmaBarrier::Place place_of(Rank rank, uint32_t epoch = 0) {
+    const uint32_t node = node_of(rank);
+    RdmaBarrier::Place place{.nodes = nodes_,
+                             .ranks = {},
+                             .index = rank % per_node_,
+                             .sources = {},
+                             .board = &board(node),
+                             .mail = mails_[rank].get(),
+                             .epoch = epoch};
+    for (Rank one = node * per_node_; one < std::min(size_, (node + 1) * per_node_); ++one)
+      place.ranks.push_back(one);
+    for (uint32_t reach = 1; reach < nodes_; reach *= 2)
+      place.sources.push_back((node + nodes_ - reach) % nodes_ * per_node_);
+    return place;
+  }
+
+  // The oldest word from rank `from`, or from the next one that has sent any, to the node of `to` arrives, or only
+  // the next `bytes` bytes of it; false if there is none.
+  bool deliver(Rank from, Rank to, uint32_t bytes = 8) {
+    const std::lock_guard lock(mu_);
+    for (Rank rank = from; rank < from + size_; ++rank) {
+      auto& queue = queues_[size_t{rank % size_} * nodes_ + node_of(to)];
+      if (queue.empty()) continue;
+      if (write(queue.front(), bytes)) queue.pop_front();
+      return true;
+    }
+    return false;
+  }
+
+  std::atomic<bool> is_down{false};  // every post is refused
+  std::atomic<uint64_t> posted{0};
+
+  struct Sent {
+    std::atomic<uint64_t>* place = nullptr;
+    uint64_t word = 0;
+    uint32_t first = 0;
+    uint32_t done = 0;
+  };
+  // By rank and node. For tests that keep and restore them; nobody else is there then.
+  std::vector<std::deque<Sent>>& queues() { return queues_; }
+
+ private:
+  struct Mail final : BarrierMail {
+    Mail(RdmaNetwork& of, Rank from) : network(of), rank(from) {}
+    Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept override {
+      return network.post(rank, parity, round, word);
+    }
+    RdmaNetwork& network;
+    Rank rank;
+  };
+  struct Free {
+    void operator()(BarrierBoard* board) const noexcept { std::free(board); }
+  };
+  using Board = std::unique_ptr<BarrierBoard, Free>;
+
+  // True: all of it is there.
+  static bool write(Sent& sent, uint32_t bytes) {
+    if (bytes >= 8 && sent.done == 0) {
+      sent.place->store(sent.word, std::memory_order_release);
+      return true;
+    }
+    // Each byte once, from any of the eight on, in one of four orders.
+    for (; bytes > 0 && sent.done < 8; --bytes, ++sent.done) {
+      const uint32_t byte = (sent.first + sent.done * (sent.first / 8 * 2 + 1)) % 8;
+      auto* at = reinterpret_cast<uint8_t*>(sent.place) + byte;
+      __atomic_store_n(at, static_cast<uint8_t>(sent.word >> 8 * byte), __ATOMIC_RELEASE);
+    }
+    return sent.done == 8;
+  }
+
+  static Board make_board(uint32_t ranks) {
+    const size_t bytes = BarrierBoard::bytes(ranks);
+    void* memory = std::aligned_alloc(64, bytes);
+    std::memset(memory, 0, bytes);
+    return Board(static_cast<BarrierBoard*>(memory));
+  }
+
+  Status post(Rank from, uint32_t parity, uint32_t round, uint64_t word) noexcept {
+    const std::lock_guard lock(mu_);
+    const uint32_t to = (node_of(from) + (1u << round)) % nodes_;
+    auto& queue = queues_[size_t{from} * nodes_ + to];
+    if (is_down || queue.size() >= room_) return Status::kNotReady;
+    ++posted;
+    queue.push_back({.place = &board(to).mail[parity][round],
+                     .word = word,
+                     .first = static_cast<uint32_t>(posted % 32)});
+    return Status::kOk;
+  }
+
+  const uint32_t size_;
+  const uint32_t per_node_;
+  const size_t room_;
+  uint32_t nodes_ = 0;
+  std::mutex mu_;
+  std::vector<Board> boards_;
+  std::vector<std::unique_ptr<Mail>> mails_;
+  std::vector<std::deque<Sent>> queues_;
+};
+
+}  // namespace hydrant::test
