@@ -4,7 +4,9 @@
 #include "am/job.hpp"
 #include "am/send.hpp"
 #include "am/token.hpp"
+#include "extended/barrier_boards.hpp"
 #include "extended/barrier_messages.hpp"
+#include "extended/barrier_rdma.hpp"
 #include "extended/handlers.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
@@ -22,8 +24,8 @@ constinit Barriers* the_barriers = nullptr;
 
 namespace {
 
-enum class Kind : uint32_t { kShm, kDissemination, kCentral };
-constexpr const char* kKindNames[] = {"SHM", "AMDISSEM", "AMCENTRAL"};
+enum class Kind : uint32_t { kShm, kDissemination, kCentral, kRdma };
+constexpr const char* kKindNames[] = {"SHM", "AMDISSEM", "AMCENTRAL", "RDMADISSEM"};
 constexpr const char* kWhich[] = {"GASNet-1's barrier", "the teams' barrier"};
 constexpr uint32_t kWhichBit = uint32_t{1} << 31;
 
@@ -72,6 +74,9 @@ void on_named_barrier(gex_Token_t token, int32_t bits, int32_t id) {
   receive(token, bits, static_cast<uint32_t>(id));
 }
 
+// Null without RDMADISSEM.
+constinit BarrierBoards* boards = nullptr;
+
 // ---- choice ----
 
 bool is(std::string_view chosen, std::string_view name) noexcept { return chosen == name; }
@@ -79,8 +84,8 @@ bool is(std::string_view chosen, std::string_view name) noexcept { return chosen
 Kind kind_called(std::string_view chosen) noexcept {
   if (is(chosen, "auto")) chosen = HYDRANT_BARRIER_DEFAULT;
   if (is(chosen, "AMCENTRAL")) return Kind::kCentral;
-  if (is(chosen, "AMDISSEM") || is(chosen, "DISSEM") || is(chosen, "RDMADISSEM"))
-    return Kind::kDissemination;
+  if (is(chosen, "AMDISSEM") || is(chosen, "DISSEM")) return Kind::kDissemination;
+  if (is(chosen, "RDMADISSEM")) return Kind::kRdma;
   return Kind::kShm;
 }
 
@@ -96,9 +101,17 @@ std::vector<BarrierLines> lines_of_all(uint32_t which) {
   return lines;
 }
 
+// What ranks that share no memory get if nobody says: not over an injected network, where memory to pin is what is
+// measured.
 Kind choose_kind() {
   const Kind wanted = kind_called(knob_choice(Knob::kBarrier));
-  if (wanted != Kind::kShm || job().size() == 1 || !lines_of_all(0).empty()) return wanted;
+  const bool is_shared = job().size() == 1 || !lines_of_all(0).empty();
+  if (wanted != Kind::kRdma && (wanted != Kind::kShm || is_shared)) return wanted;
+  const bool is_named = wanted == Kind::kRdma;
+  if (!is_named && *knob_text(Knob::kInject) != '\0') return Kind::kDissemination;
+  const std::string obstacle = is_shared ? "all ranks share memory" : BarrierBoards::obstacle();
+  if (obstacle.empty()) return Kind::kRdma;
+  log_info("barriers: AMDISSEM in place of RDMADISSEM: %s", obstacle.c_str());
   return Kind::kDissemination;
 }
 
@@ -122,6 +135,7 @@ std::unique_ptr<BarrierEngine> make_engine(Kind kind, uint32_t which) {
                                                           .lines = lines_of_all(which),
                                                           .transport = the_job.transport.get()});
   }
+  if (kind == Kind::kRdma) return std::make_unique<RdmaBarrier>(boards->place(which));
   std::unique_ptr<MessageBarrier> engine;
   if (kind == Kind::kDissemination) {
     engine = std::make_unique<DisseminationBarrier>(rank, size, posts[which]);
@@ -148,6 +162,7 @@ struct Choice {
   Kind kind = Kind::kShm;
   uint32_t radix = 0;
   uint32_t strict = 0;
+  uint32_t nodes = 0;  // RDMADISSEM: that it is among
 };
 constexpr const char* kChoiceCard = "barrier";
 constexpr uint64_t kCardNs = 30'000'000'000;
@@ -166,21 +181,30 @@ Status start_barriers() noexcept {
                                 "named barrier");
   const Kind kind = choose_kind();
   const bool strict = knob_number(Knob::kBarrierStrict) != 0;
-  the_barriers = new Barriers{.named = NamedBarrier(make_engine(kind, 0), the_job.progress, strict),
-                              .team = make_team_barrier(kind)};
-  my_choice = {
-      .kind = kind, .radix = kind == Kind::kShm ? radix_of_job() : 0, .strict = strict ? 1u : 0u};
+  my_choice = {.kind = kind,
+               .radix = kind == Kind::kShm ? radix_of_job() : 0,
+               .strict = strict ? 1u : 0u,
+               .nodes = kind == Kind::kRdma ? BarrierBoards::nodes() : 0};
+  // Before anything that ranks do together: whoever has chosen otherwise finds out.
   if (the_job.rank() == 0 && the_job.size() > 1) {
     const Status put = the_job.bootstrap->put(kChoiceCard, std::as_bytes(std::span(&my_choice, 1)));
     if (put != Status::kOk) return put;
   }
+  if (kind == Kind::kRdma) {
+    boards = new BarrierBoards();
+    if (const Status made = boards->make(); made != Status::kOk) return made;
+  }
+  the_barriers = new Barriers{.named = NamedBarrier(make_engine(kind, 0), the_job.progress, strict),
+                              .team = make_team_barrier(kind)};
   log_info("barriers: %s among %u ranks%s", the_barriers->named.engine().name(), the_job.size(),
            strict ? "" : ", not strict");
   return Status::kOk;
 }
 
+namespace {
+
 // Ranks that differ would wait for each other for ever.
-Status agree_on_barriers() noexcept {
+Status agree_with_first() noexcept {
   const Job& the_job = job();
   if (the_job.rank() == 0) return Status::kOk;
   Choice theirs;
@@ -190,12 +214,20 @@ Status agree_on_barriers() noexcept {
   if (got != Status::kOk) return got;
   if (std::memcmp(&theirs, &my_choice, sizeof theirs) == 0) return Status::kOk;
   return fail(Status::kBadArg,
-              "the barrier of rank 0 is %s (radix %u, strict %u), and that of rank %u is %s (%u, "
-              "%u): GASNET_BARRIER, HYDRANT_BARRIER_RADIX and HYDRANT_BARRIER_STRICT have to be "
-              "the same everywhere",
-              theirs.kind <= Kind::kCentral ? kKindNames[static_cast<uint32_t>(theirs.kind)] : "?",
-              theirs.radix, theirs.strict, the_job.rank(),
-              kKindNames[static_cast<uint32_t>(my_choice.kind)], my_choice.radix, my_choice.strict);
+              "the barrier of rank 0 is %s (radix %u, strict %u, %u nodes), and that of rank %u is "
+              "%s (%u, %u, %u): GASNET_BARRIER, HYDRANT_BARRIER_RADIX and HYDRANT_BARRIER_STRICT "
+              "have to be the same everywhere, and so has HYDRANT_TRANSPORT",
+              theirs.kind <= Kind::kRdma ? kKindNames[static_cast<uint32_t>(theirs.kind)] : "?",
+              theirs.radix, theirs.strict, theirs.nodes, the_job.rank(),
+              kKindNames[static_cast<uint32_t>(my_choice.kind)], my_choice.radix, my_choice.strict,
+              my_choice.nodes);
+}
+
+}  // namespace
+
+Status agree_on_barriers() noexcept {
+  const Status agreed = agree_with_first();
+  return agreed == Status::kOk && boards != nullptr ? boards->connect() : agreed;
 }
 
 }  // namespace hydrant

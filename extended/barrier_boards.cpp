@@ -1,0 +1,228 @@
+#include "extended/barrier_boards.hpp"
+
+#include "am/job.hpp"
+#include "firehose/base/config.hpp"
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/node_channel.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <span>
+#include <string_view>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kWaitNs = 60'000'000'000;
+// After the node's memory and the segments.
+constexpr uint32_t kBoardsFd = 3;
+constexpr const char* kCard = "barrier-board";
+constexpr const char* kInstead = "GASNET_BARRIER=AMDISSEM does without";
+
+// Where a node's boards are, and the blob that makes a key of them.
+struct BoardCard {
+  static constexpr size_t kMostBlob = 512;
+  uint64_t boards[BarrierBoards::kBarriers] = {};
+  uint64_t blob_bytes = 0;
+  std::byte blob[kMostBlob] = {};
+};
+static_assert(sizeof(BoardCard) <= Bootstrap::kMaxCardBytes);
+
+// True: every rank is a node of its own. The same everywhere.
+bool is_flat() noexcept {
+  return job().place().node_count == 1 || knob_choice(Knob::kTransport) == "ibv";
+}
+
+// The nodes of the barrier.
+struct Grouping {
+  uint32_t nodes = 1;
+  uint32_t node = 0;
+  std::vector<Rank> ranks;
+  uint32_t index = 0;
+
+  static Grouping of_job() {
+    const JobPlace& place = job().place();
+    if (is_flat()) {
+      return {.nodes = place.size, .node = place.rank, .ranks = {place.rank}, .index = 0};
+    }
+    return {.nodes = place.node_count,
+            .node = place.node,
+            .ranks = place.node_ranks,
+            .index = place.node_rank};
+  }
+  static Rank leader(uint64_t node) {
+    return is_flat() ? static_cast<Rank>(node) : job().place().leaders[node];
+  }
+  Rank target(uint32_t round) const { return leader((node + (uint64_t{1} << round)) % nodes); }
+  Rank source(uint32_t round) const {
+    return leader((uint64_t{node} + nodes - (uint64_t{1} << round)) % nodes);
+  }
+};
+
+size_t whole_pages(size_t bytes) noexcept {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+// Nobody waits for the end of a write; a peer that is lost is found out by its transport.
+void note_failure(Transport::Completion&, Status status) noexcept {
+  if (status == Status::kOk) return;
+  static constinit RateLimit limit(RateLimit::kSecond);
+  log_warning(limit, "a barrier's word for another node was not written (%s)", status_name(status));
+}
+// One for all: nothing is kept in it.
+constinit Transport::Completion completion = {.done = note_failure};
+
+}  // namespace
+
+uint32_t BarrierBoards::nodes() { return Grouping::of_job().nodes; }
+
+std::string BarrierBoards::obstacle() {
+  const Job& the_job = job();
+  const Transport* transport = the_job.transport.get();
+  const JobPlace& place = the_job.place();
+  if (transport == nullptr) return "there is one rank";
+  if (!is_flat() && place.leaders.size() != place.node_count)
+    return std::string("the launcher (") + the_job.bootstrap->name() +
+           ") does not tell which ranks are first on their nodes";
+  const Grouping grouping = Grouping::of_job();
+  for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round) {
+    const Rank rank = grouping.target(round);
+    if ((transport->abilities_with(rank) & Transport::kPinned) == 0)
+      return std::string(transport->name()) + " does not write to pinned memory of rank " +
+             std::to_string(rank);
+  }
+  if (transport->pinned_inline_bytes() < sizeof(uint64_t))
+    return std::string(transport->name()) + " writes no eight bytes from unpinned memory";
+  return "";
+}
+
+size_t BarrierBoards::board_offset(uint32_t which) const noexcept {
+  return which * BarrierBoard::bytes(ranks_here_);
+}
+
+Status BarrierBoards::map_memory(size_t bytes) noexcept {
+  int fd = -1;
+  int flags =
+      MAP_SHARED | MAP_ANONYMOUS;  // not private: a fork would part it from what is registered
+  Status status = Status::kOk;
+  if (!is_flat()) {
+    flags = MAP_SHARED;
+    int made = -1;
+    if (job().place().node_rank == 0) {
+      constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+      made = memfd_create("hydrant barriers", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+      if (made < 0 || ftruncate(made, static_cast<off_t>(bytes)) != 0 ||
+          fcntl(made, F_ADD_SEALS, kSeals) != 0)
+        status = fail(Status::kResource, "no memory file of %zu bytes for barriers: %s; %s", bytes,
+                      errno_text(errno), kInstead);
+    }
+    if (status == Status::kOk)
+      status = share_fd(*job().bootstrap, kBoardsFd, made, &fd, now_ns() + kWaitNs);
+    if (made >= 0) close(made);
+  }
+  if (status != Status::kOk) return status;
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (mapped == MAP_FAILED)
+    status = fail(Status::kResource, "%zu bytes for barriers cannot be mapped: %s; %s", bytes,
+                  errno_text(errno), kInstead);
+  if (fd >= 0) close(fd);
+  if (status == Status::kOk) memory_ = static_cast<std::byte*>(mapped);
+  return status;
+}
+
+Status BarrierBoards::register_memory(size_t bytes) noexcept {
+  const RegistrarTraits& traits = registrar_->traits();
+  const MemoryRange range{reinterpret_cast<uintptr_t>(memory_), bytes};
+  if (!traits.exports || traits.export_bytes > BoardCard::kMostBlob ||
+      bytes % traits.granule_bytes != 0 || range.addr % traits.granule_bytes != 0)
+    return fail(
+        Status::kUnsupported,
+        "%s pins %zu bytes at a time, with blobs of %u: barriers need %zu and at most %zu; %s",
+        traits.name, traits.granule_bytes, traits.export_bytes, bytes, BoardCard::kMostBlob,
+        kInstead);
+  key_.resize(traits.key_bytes);
+  Status status = registrar_->pin(range, Access::kLocalWrite | Access::kRemoteWrite, key_.data());
+  BoardCard card;
+  size_t blob_bytes = sizeof card.blob;
+  if (status == Status::kOk)
+    status = registrar_->export_key(range, key_.data(), card.blob, &blob_bytes);
+  if (status != Status::kOk) {
+    const std::string why = last_error_text();
+    return fail(status, "the memory for barriers (%zu bytes) is not pinned: %s; %s", bytes,
+                why.c_str(), kInstead);
+  }
+  card.blob_bytes = blob_bytes;
+  for (uint32_t which = 0; which < kBarriers; ++which)
+    card.boards[which] = range.addr + board_offset(which);
+  return job().bootstrap->put(kCard, std::as_bytes(std::span(&card, 1)));
+}
+
+Status BarrierBoards::make() noexcept {
+  const Grouping grouping = Grouping::of_job();
+  ranks_here_ = static_cast<uint32_t>(grouping.ranks.size());
+  for (uint32_t which = 0; which < kBarriers; ++which) {
+    mails_[which].boards = this;
+    mails_[which].which = which;
+  }
+  const size_t bytes = whole_pages(board_offset(kBarriers));
+  Status status = map_memory(bytes);
+  if (status != Status::kOk) return status;
+  registrar_ = job().transport->make_registrar();
+  if (registrar_ == nullptr) {
+    const std::string why = last_error_text();
+    return fail(Status::kUnsupported, "barriers cannot pin memory: %s; %s", why.c_str(), kInstead);
+  }
+  return grouping.index == 0 ? register_memory(bytes) : Status::kOk;
+}
+
+Status BarrierBoards::connect() noexcept {
+  const Grouping grouping = Grouping::of_job();
+  Status status = Status::kOk;
+  for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round) {
+    Target& target = targets_.emplace_back();
+    target.rank = grouping.target(round);
+    BoardCard card;
+    size_t bytes = 0;
+    status = job().bootstrap->get(target.rank, kCard, std::as_writable_bytes(std::span(&card, 1)),
+                                  &bytes, now_ns() + kWaitNs);
+    if (status != Status::kOk) return status;
+    if (bytes != sizeof card || card.blob_bytes > sizeof card.blob)
+      return fail(Status::kBroken, "rank %u has put a card of %zu bytes for its barriers",
+                  target.rank, bytes);
+    for (uint32_t which = 0; which < kBarriers; ++which) target.boards[which] = card.boards[which];
+    target.key.resize(registrar_->traits().key_bytes);
+    status = registrar_->import_key(card.blob, card.blob_bytes, target.key.data());
+    if (status != Status::kOk) return status;
+  }
+  return status;
+}
+
+RdmaBarrier::Place BarrierBoards::place(uint32_t which) {
+  const Grouping grouping = Grouping::of_job();
+  void* board = memory_ + board_offset(which);
+  RdmaBarrier::Place place{.nodes = grouping.nodes,
+                           .ranks = grouping.ranks,
+                           .index = grouping.index,
+                           .sources = {},
+                           .board = static_cast<BarrierBoard*>(board),
+                           .mail = &mails_[which],
+                           .transport = job().transport.get()};
+  for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round)
+    place.sources.push_back(grouping.source(round));
+  return place;
+}
+
+Status BarrierBoards::Mail::post(uint32_t parity, uint32_t round, uint64_t word) noexcept {
+  const Target& target = boards->targets_[round];
+  const uint64_t place = target.boards[which] + BarrierBoard::mail_offset(parity, round);
+  return job().transport->put_pinned(target.rank, {.addr = place, .key = target.key.data()},
+                                     {.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr},
+                                     sizeof word, &completion);
+}
+
+}  // namespace hydrant
