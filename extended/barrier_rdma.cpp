@@ -3,6 +3,7 @@
 #include "extended/barrier_shm.hpp"
 #include "firehose/base/log.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace hydrant {
@@ -203,9 +204,10 @@ void RdmaBarrier::find_missing(std::vector<Rank>* missing) const {
     if (!is_of(arrival(epoch & 1, index).word.load(std::memory_order_relaxed), epoch))
       missing->push_back(place_.ranks[index]);
   }
+  if (!missing->empty() || rounds_ == 0) return;
+  // (0: it is just being found out that all are here.)
   const uint32_t step = place_.board->drive.step.load(std::memory_order_relaxed);
-  if (missing->empty() && step != 0 && step <= place_.sources.size())
-    missing->push_back(place_.sources[step - 1]);
+  missing->push_back(place_.sources[step == 0 ? 0 : std::min(step, rounds_) - 1]);
 }
 
 }  // namespace hydrant
