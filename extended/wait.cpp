@@ -4,6 +4,7 @@
 #include "firehose/base/config.hpp"
 #include "firehose/base/thread.hpp"
 
+#include <algorithm>
 #include <immintrin.h>
 #include <sched.h>
 
@@ -17,8 +18,10 @@ constexpr uint64_t kSpinNs = 50'000;
 // Whoever needs the processor has come by then, unless other programs take it: then a sleep gets it back
 // sooner than a yield.
 constexpr uint64_t kYieldNs = 200'000;
-// Between two looks at what an adapter writes.
-constexpr uint64_t kAdapterNs = 200'000;
+// Between two looks at what an adapter writes: a quarter of what was waited so far, within these. The wait gets
+// no longer than by that, and a long one costs little.
+constexpr uint64_t kLeastNapNs = 20'000;
+constexpr uint64_t kMostNapNs = 500'000;
 
 // Polls in vain before a rank that has served another one yields, where ranks outnumber processors.
 constexpr uint32_t kPollsForMore = 20;
@@ -99,7 +102,8 @@ void wait_patiently(const WaitFor& what) noexcept {
     if (!was_idle) idle_since_ns = now;
     was_idle = true;
     if (now - idle_since_ns >= (yields ? kYieldNs : kSpinNs)) {
-      awaited.longest_ns = what.where(what.context) == WaitsFor::kAdapter ? kAdapterNs : 0;
+      const bool naps = what.where(what.context) == WaitsFor::kAdapter;
+      awaited.longest_ns = naps ? std::clamp((now - begin_ns) / 4, kLeastNapNs, kMostNapNs) : 0;
       // As if all its polls had been in vain: it announces that this thread sleeps, if it may.
       if (give_way(UINT32_MAX)) sleep_announced(!what.done(what.context), awaited);
     }
