@@ -342,9 +342,10 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .type = KnobType::kChoice,
      .unit = "",
      .default_text = "auto",
-     .effect = "How barriers are done, the same on all ranks: through shared memory, or by Active "
-               "Messages in rounds (DISSEM and RDMADISSEM mean the same) or through rank 0; auto "
-               "is what the library was built with (HYDRANT_BARRIER_DEFAULT), normally SHM.",
+     .effect = "How barriers are done, the same on all ranks: through shared memory, by Active "
+               "Messages in rounds (DISSEM means the same) or through rank 0, or by RDMA between "
+               "nodes; auto is what the library was built with (HYDRANT_BARRIER_DEFAULT), normally "
+               "SHM, and between nodes RDMADISSEM where it can be.",
      .choices = "auto|SHM|AMDISSEM|AMCENTRAL|DISSEM|RDMADISSEM"},
     {.knob = Knob::kBarrierStrict,
      .name = "HYDRANT_BARRIER_STRICT",
