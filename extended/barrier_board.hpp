@@ -1,11 +1,12 @@
-// What the ranks of one node, and the adapters of other nodes, write for RdmaBarrier: memory that all ranks of the
-// node map, zero at first. Nothing here acts; the protocol is in barrier_rdma.hpp.
+// What the ranks of one node, and the adapters of other nodes, write for RdmaBarrier: memory that all ranks
+// of the node map, zero at first. Nothing here acts; the protocol is in barrier_rdma.hpp.
 //
-// Words. A name travels in eight bytes of seven bits each; the top bit of every byte is the epoch's phase, which
-// changes from one use of the place to the next. A word counts as there when all eight bytes have the phase, so one
-// that is seen half written, in whatever order its bytes arrive, is not there yet: nothing is asked of an adapter
-// but that it writes each byte once. (The specification of InfiniBand promises no more than that. Adapters write
-// eight aligned bytes at once; rxe copies with the kernel's memcpy, which may copy bytewise.)
+// Words. A name travels in eight bytes of seven bits each; the top bit of every byte is the epoch's phase,
+// which changes from one use of the place to the next. A word counts as there when all eight bytes have the
+// phase, so one that is seen half written, in whatever order its bytes arrive, is not there yet: nothing is
+// asked of an adapter but that it writes each byte once. (The specification of InfiniBand promises no more
+// than that. Adapters write eight aligned bytes at once; rxe copies with the kernel's memcpy, which may copy
+// bytewise.)
 #pragma once
 
 #include "extended/barrier_name.hpp"

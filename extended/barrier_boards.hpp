@@ -1,11 +1,12 @@
-// What RdmaBarrier needs of this process's job: which ranks share a board, its memory, and how words are written to
-// the boards of other nodes.
+// What RdmaBarrier needs of this process's job: which ranks share a board, its memory, and how words are
+// written to the boards of other nodes.
 //
-// The first rank of a node makes the memory, registers it, and puts its addresses and key on a card. Every rank of
-// the node may write to other nodes' boards, each by its own connections: to as many nodes as there are rounds.
+// The first rank of a node makes the memory, registers it, and puts its addresses and key on a card. Every
+// rank of the node may write to other nodes' boards, each by its own connections: to as many nodes as there
+// are rounds.
 //
-// Where ranks talk by verbs only (HYDRANT_TRANSPORT=ibv, or one node whose ranks share no memory) each rank is a node
-// of its own.
+// Where ranks talk by verbs only (HYDRANT_TRANSPORT=ibv, or one node whose ranks share no memory) each rank
+// is a node of its own.
 //
 // There until the process ends, like the transport that it is registered with.
 #pragma once
@@ -28,13 +29,14 @@ class BarrierBoards {
   // GASNet-1's barrier and the teams'.
   static constexpr uint32_t kBarriers = 2;
 
-  // Why this job cannot have them, or an empty text. The same on all ranks, as far as their adapters are alike.
+  // Why this job cannot have them, or an empty text. The same on all ranks, as far as their adapters are
+  // alike.
   static std::string obstacle();
   // As obstacle(), of their number alone: how many nodes the barrier is among.
   static uint32_t nodes();
 
-  // Requires: no obstacle. Collective over the job, before its fence. Errors: kResource, kUnsupported; kNotReady and
-  // kBroken as share_fd().
+  // Requires: no obstacle. Collective over the job, before its fence. Errors: kResource, kUnsupported;
+  // kNotReady and kBroken as share_fd().
   Status make() noexcept;
   // Behind the fence. Errors: as Bootstrap::get() and Registrar::import_key().
   Status connect() noexcept;

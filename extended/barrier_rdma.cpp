@@ -68,8 +68,8 @@ inline bool RdmaBarrier::try_lock() noexcept {
   return place_.board->drive.busy.exchange(1, std::memory_order_seq_cst) == 0;
 }
 
-// How many steps were made. Who has just come tries the lock whatever it sees, and if somebody has it, leaves its
-// arrival to him: he looks again after he has let go.
+// How many steps were made. Who has just come tries the lock whatever it sees, and if somebody has it,
+// leaves its arrival to him: he looks again after he has let go.
 uint32_t RdmaBarrier::advance(bool has_just_come) noexcept {
   uint32_t steps = 0;
   bool published = false;
@@ -142,8 +142,8 @@ bool RdmaBarrier::exchange_mail(uint32_t epoch, uint32_t* steps) noexcept {
   return true;
 }
 
-// The machine stands at the next epoch before anybody can see the result and come to it: what they see of it would
-// make them wait for the holder of the lock otherwise.
+// The machine stands at the next epoch before anybody can see the result and come to it: what they see of it
+// would make them wait for the holder of the lock otherwise.
 void RdmaBarrier::publish(uint32_t epoch) noexcept {
   BarrierBoard::Drive& drive = place_.board->drive;
   const uint64_t joined = drive.joined.load(std::memory_order_relaxed);

@@ -101,8 +101,8 @@ std::vector<BarrierLines> lines_of_all(uint32_t which) {
   return lines;
 }
 
-// What ranks that share no memory get if nobody says: not over an injected network, where memory to pin is what is
-// measured.
+// What ranks that share no memory get if nobody says: not over an injected network, where memory to pin is
+// what is measured.
 Kind choose_kind() {
   const Kind wanted = kind_called(knob_choice(Knob::kBarrier));
   const bool is_shared = job().size() == 1 || !lines_of_all(0).empty();

@@ -18,8 +18,8 @@ constexpr uint64_t kSpinNs = 50'000;
 // Whoever needs the processor has come by then, unless other programs take it: then a sleep gets it back
 // sooner than a yield.
 constexpr uint64_t kYieldNs = 200'000;
-// Between two looks at what an adapter writes: a quarter of what was waited so far, within these. The wait gets
-// no longer than by that, and a long one costs little.
+// Between two looks at what an adapter writes: a quarter of what was waited so far, within these. The wait
+// gets no longer than by that, and a long one costs little.
 constexpr uint64_t kLeastNapNs = 20'000;
 constexpr uint64_t kMostNapNs = 500'000;
 

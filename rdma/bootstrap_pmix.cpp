@@ -206,8 +206,8 @@ Status PmixBootstrap::read_place(uint64_t deadline_ns) noexcept {
   return read_leaders(deadline_ns);
 }
 
-// The node of each rank, which the launcher tells every process at its start: nothing is asked of other nodes.
-// Without it, or if it disagrees with the list of neighbours, the job does without leaders.
+// The node of each rank, which the launcher tells every process at its start: nothing is asked of other
+// nodes. Without it, or if it disagrees with the list of neighbours, the job does without leaders.
 Status PmixBootstrap::read_leaders(uint64_t deadline_ns) noexcept {
   std::shared_ptr<Answer> got;
   const Status status = ask(

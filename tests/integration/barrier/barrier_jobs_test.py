@@ -17,6 +17,8 @@ ALGORITHMS = {
     "SHM in rounds": {"GASNET_BARRIER": "SHM", "HYDRANT_BARRIER_RADIX": "2"},
     "AMDISSEM": {"GASNET_BARRIER": "AMDISSEM"},
     "AMCENTRAL": {"GASNET_BARRIER": "AMCENTRAL"},
+    # Each rank a node of its own, over a network that writes into pinned memory.
+    "RDMADISSEM": {"GASNET_BARRIER": "RDMADISSEM", "HYDRANT_INJECT": "delay=1us,pins=64M"},
 }
 ROUNDS = {}  # as the client has it
 if over.OVER:
@@ -58,12 +60,22 @@ class BarrierJobs(unittest.TestCase):
     def test_many_ranks(self):
         self.holds(9, "rules")
         self.holds(9, "events", HYDRANT_BARRIER_RADIX="3")
-        self.holds(9, "events", GASNET_BARRIER="RDMADISSEM")
+        for what in ("rules", "events"):
+            self.holds(9, what, **ALGORITHMS["RDMADISSEM"])
 
     def test_not_strict(self):
         for name, extra in ALGORITHMS.items():
             with self.subTest(name):
                 self.holds(3, "agreed", HYDRANT_BARRIER_STRICT="0", **extra)
+
+    def test_says_what_it_has_in_place_of_rdma(self):
+        named = {"GASNET_BARRIER": "RDMADISSEM"}
+        for extra, text in ((ALGORITHMS["RDMADISSEM"], "barriers: RDMADISSEM among 2 ranks"),
+                            (named, "AMDISSEM in place of RDMADISSEM: all ranks share memory"),
+                            ({"HYDRANT_INJECT": "send_only", **named}, "AMDISSEM in place of RDMADISSEM"),
+                            ({"HYDRANT_INJECT": "delay=1us,pins=64M"}, "barriers: AMDISSEM among 2 ranks")):
+            with self.subTest(**extra):
+                self.assertIn(text, self.holds(2, "agreed", HYDRANT_LOG="info", **extra))
 
     def test_threads_that_sleep(self):
         # They do, if the wait mode lets them: nobody spins for long with a limit this small.

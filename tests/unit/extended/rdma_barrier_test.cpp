@@ -1,5 +1,5 @@
-// What is particular to the barrier by RDMA: its words, refused posts, who has to be awake, one writer per word; and
-// every interleaving of small jobs.
+// What is particular to the barrier by RDMA: its words, refused posts, who has to be awake, one writer per
+// word; and every interleaving of small jobs.
 #include "tests/unit/extended/barrier_world.hpp"
 
 #include <gtest/gtest.h>
@@ -122,7 +122,8 @@ TEST(RdmaBarrier, OfTwoNodesNobodyHasToPollOnceAllHaveNotified) {
   }
 }
 
-// The rank that never polls between notify and wait does not hold up the others, as long as one of its node looks.
+// The rank that never polls between notify and wait does not hold up the others, as long as one of its node
+// looks.
 TEST(RdmaBarrier, ARankThatDoesNotPollHoldsUpNobodyButWhereItIsAlone) {
   Job job(8, 2);  // four nodes, two rounds
   for (int barrier = 0; barrier < 4; ++barrier) {
@@ -198,7 +199,8 @@ TEST(RdmaBarrier, OneRankOfANodeWatchesTheAdapter) {
   }
 }
 
-// Whoever finds the lock taken leaves: its arrival must not be forgotten by the holder. Nobody looks twice here.
+// Whoever finds the lock taken leaves: its arrival must not be forgotten by the holder. Nobody looks twice
+// here.
 TEST(RdmaBarrier, NoArrivalIsLeftLyingThoughAllComeAtOnce) {
   constexpr uint32_t kRanks = 3;
   constexpr uint32_t kBarriers = HYDRANT_DEBUG != 0 ? 3000 : 20000;
@@ -227,7 +229,8 @@ TEST(RdmaBarrier, NoArrivalIsLeftLyingThoughAllComeAtOnce) {
 
 // ---- every interleaving ----
 
-// What a step is: a rank comes, looks or drives; a word, or a byte of it, arrives. All states of so many barriers.
+// What a step is: a rank comes, looks or drives; a word, or a byte of it, arrives. All states of so many
+// barriers.
 class Explorer {
  public:
   Explorer(uint32_t size, uint32_t per_node, uint32_t barriers, uint32_t bytes)

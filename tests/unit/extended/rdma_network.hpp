@@ -1,5 +1,5 @@
-// Boards of nodes in one process, and adapters between them that write when the test says so: in order from one rank
-// to one node, in any order otherwise, and if the test likes, byte by byte.
+// Boards of nodes in one process, and adapters between them that write when the test says so: in order from
+// one rank to one node, in any order otherwise, and if the test likes, byte by byte.
 #pragma once
 
 #include "extended/barrier_rdma.hpp"
@@ -16,7 +16,8 @@ namespace hydrant::test {
 
 class RdmaNetwork {
  public:
-  // Ranks 0 to size-1, `per_node` on each node but maybe the last; `room`: words under way from a rank to a node.
+  // Ranks 0 to size-1, `per_node` on each node but maybe the last; `room`: words under way from a rank to a
+  // node.
   RdmaNetwork(uint32_t size, uint32_t per_node, size_t room)
       : size_(size), per_node_(per_node), room_(room) {
     nodes_ = (size + per_node - 1) / per_node;
@@ -45,8 +46,8 @@ class RdmaNetwork {
     return place;
   }
 
-  // The oldest word from rank `from`, or from the next one that has sent any, to the node of `to` arrives, or only
-  // the next `bytes` bytes of it; false if there is none.
+  // The oldest word from rank `from`, or from the next one that has sent any, to the node of `to` arrives,
+  // or only the next `bytes` bytes of it; false if there is none.
   bool deliver(Rank from, Rank to, uint32_t bytes = 8) {
     const std::lock_guard lock(mu_);
     for (Rank rank = from; rank < from + size_; ++rank) {
