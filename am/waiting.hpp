@@ -17,8 +17,8 @@ uint32_t poll_replies() noexcept;
 struct Awaited {
   bool (*holds)(const void* context) noexcept = nullptr;
   const void* context = nullptr;
-  uint64_t longest_ns =
-      0;  // of one sleep, where it may come without anybody being woken; 0: as long as any
+  // Of one sleep, where it may come without anybody being woken; 0: as long as any.
+  uint64_t longest_ns = 0;
 };
 
 // The two halves of what a Waiter does after polls in vain, for a condition that only the caller can look at.
