@@ -67,6 +67,18 @@ class Bootstrap {
   virtual int watch_fd() const noexcept { return -1; }
   virtual Word heed() noexcept { return {}; }
 
+  // Where the launcher watches nothing (watch_fd() is -1) but carries words between nodes: a descriptor that
+  // becomes readable when a rank has relayed its exit, which heed() reads; else -1. One rank of each node
+  // hears it, and the first rank of the job is heard: who waits for more waits for the launcher.
+  virtual int relay_fd() const noexcept { return -1; }
+  // Tells ranks of other nodes that this process ends the job with `code`, before leave(). `is_first`: no
+  // other rank of this node has told. Never waits longer than the deadline; any thread, once.
+  virtual void relay(int code, bool is_first, uint64_t deadline_ns) noexcept {
+    static_cast<void>(code);
+    static_cast<void>(is_first);
+    static_cast<void>(deadline_ns);
+  }
+
   // Tells the launcher that this process ends the job with `code`. The process must end soon after.
   // Never waits longer than the deadline; safe to call from any thread, once.
   virtual void leave(int code, uint64_t deadline_ns) noexcept = 0;

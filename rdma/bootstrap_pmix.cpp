@@ -3,6 +3,7 @@
 #include "firehose/base/log.hpp"
 #include "rdma/bootstrap_alone.hpp"
 #include "rdma/bootstrap_pmi2_text.hpp"
+#include "rdma/bootstrap_pmix_exits.hpp"
 #include "rdma/bounded_caller.hpp"
 
 #include <pmix.h>
@@ -20,6 +21,7 @@ namespace {
 constexpr char kLibrary[] = "libpmix.so.2";
 constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kPatienceNs = 30 * kSecond;
+constexpr uint64_t kRelayNs = kSecond;  // what is left of two seconds is for the good-bye
 
 struct Library {
   decltype(&PMIx_Init) init;
@@ -29,6 +31,7 @@ struct Library {
   decltype(&PMIx_Fence) fence;
   decltype(&PMIx_Get) get;
   decltype(&PMIx_Error_string) error_string;
+  PmixExits::Functions exits;
 };
 
 template <class Function>
@@ -49,7 +52,9 @@ Status load(Library* library) noexcept {
       find(handle, "PMIx_Finalize", &library->finalize) &&
       find(handle, "PMIx_Put", &library->put) && find(handle, "PMIx_Commit", &library->commit) &&
       find(handle, "PMIx_Fence", &library->fence) && find(handle, "PMIx_Get", &library->get) &&
-      find(handle, "PMIx_Error_string", &library->error_string);
+      find(handle, "PMIx_Error_string", &library->error_string) &&
+      find(handle, "PMIx_Publish_nb", &library->exits.publish) &&
+      find(handle, "PMIx_Lookup_nb", &library->exits.lookup);
   if (!all) return fail(Status::kUnsupported, "%s lacks functions of PMIx", kLibrary);
   return Status::kOk;
 }
@@ -73,6 +78,9 @@ class PmixBootstrap final : public Bootstrap {
   Status fence(uint64_t deadline_ns) noexcept override;
   Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
              uint64_t deadline_ns) noexcept override;
+  int relay_fd() const noexcept override { return exits_ != nullptr ? exits_->fd() : -1; }
+  Word heed() noexcept override;
+  void relay(int code, bool is_first, uint64_t deadline_ns) noexcept override;
   void leave(int code, uint64_t deadline_ns) noexcept override;
 
  private:
@@ -93,11 +101,13 @@ class PmixBootstrap final : public Bootstrap {
   Status get_number(const char* key, uint64_t deadline_ns, uint32_t* number) noexcept;
   Status read_place(uint64_t deadline_ns) noexcept;
   Status read_leaders(uint64_t deadline_ns) noexcept;
+  Status open_exits(uint64_t deadline_ns) noexcept;
 
   Library library_{};
   pmix_proc_t self_{};
   JobPlace place_;
   BoundedCaller caller_;
+  PmixExits* exits_ = nullptr;  // null on one node
 };
 
 template <class Call>
@@ -128,6 +138,7 @@ Status PmixBootstrap::open(uint64_t deadline_ns) noexcept {
   }
   self_ = got->process;
   status = read_place(deadline_ns);
+  if (status == Status::kOk && place_.node_count > 1) status = open_exits(deadline_ns);
   // Whoever has said hello must say good-bye, or the launcher takes the exit for a crash.
   if (status != Status::kOk) leave(1, deadline_ns);
   return status;
@@ -242,6 +253,22 @@ Status PmixBootstrap::read_leaders(uint64_t deadline_ns) noexcept {
   return Status::kOk;
 }
 
+Status PmixBootstrap::open_exits(uint64_t deadline_ns) noexcept {
+  PmixExits& exits = PmixExits::of_process();
+  Status status = exits.open(library_.exits, self_, place_.size);
+  if (status != Status::kOk) return status;
+  exits_ = &exits;
+  if (place_.node_rank != 0) return Status::kOk;  // its node's first rank hears for it
+  std::shared_ptr<Answer> got;
+  status = ask("PMIx_Lookup", deadline_ns, &got, [&exits](Answer&) { return exits.listen(); });
+  if (status != Status::kOk) return status;
+  if (got->error != PMIX_SUCCESS) {
+    log_info("ranks of other nodes are heard of from the launcher alone: PMIx_Lookup: %s",
+             library_.error_string(got->error));
+  }
+  return Status::kOk;
+}
+
 // The library's own keys begin with "pmix"; ours must not.
 std::string full_key(std::string_view key) { return "hydrant/" + std::string(key); }
 
@@ -295,6 +322,19 @@ Status PmixBootstrap::get(Rank rank, std::string_view key, std::span<std::byte> 
   }
   const std::span<const char> found(value->data.bo.bytes, value->data.bo.size - 1);
   return copy_card(std::as_bytes(found), card, bytes);
+}
+
+Bootstrap::Word PmixBootstrap::heed() noexcept {
+  Word word;
+  if (exits_ != nullptr && exits_->read(&word.rank, &word.code)) word.kind = Word::Kind::kExit;
+  return word;
+}
+
+void PmixBootstrap::relay(int code, bool is_first, uint64_t deadline_ns) noexcept {
+  if (exits_ == nullptr) return;
+  const uint64_t deadline = std::min(deadline_ns, now_ns() + kRelayNs);
+  if (is_first) caller_.call([exits = exits_, code] { exits->tell(code); }, deadline);
+  exits_->settle(deadline);
 }
 
 // The launcher learns the code from the exit of this process; without this call it would count as a crash.

@@ -26,15 +26,27 @@ static_assert(sizeof(WordsCard) == 56);
 
 struct Message {
   uint32_t magic = kMagic;
-  Rank rank = 0;
+  Rank sender = 0;
+  Rank rank = 0;  // whose exit it is: the sender's, or that of a rank of another node
   int32_t code = 0;
 };
+
+// What stands in an address in a rank's place.
+constexpr uint32_t kDeathClaim = UINT32_MAX;
+constexpr uint32_t kExitClaim = UINT32_MAX - 1;
+
+bool claim_name(const RandomName& name, uint32_t number, int* held) noexcept {
+  const AbstractAddress address = abstract_address(name, number);
+  *held = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  return *held >= 0 && bind(*held, address.get(), address.bytes) == 0;
+}
 
 }  // namespace
 
 NodeWords::~NodeWords() {
   if (socket_ >= 0) close(socket_);
   if (claim_ >= 0) close(claim_);
+  if (exit_claim_ >= 0) close(exit_claim_);
   for (const Peer& peer : peers_) {
     if (peer.pidfd >= 0) close(peer.pidfd);
   }
@@ -100,9 +112,13 @@ Status NodeWords::open(Bootstrap& bootstrap, uint64_t deadline_ns,
 }
 
 bool NodeWords::claim(const Peer& peer) noexcept {
-  const AbstractAddress address = abstract_address(peer.name, UINT32_MAX);
-  claim_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  return claim_ >= 0 && bind(claim_, address.get(), address.bytes) == 0;
+  return claim_name(peer.name, kDeathClaim, &claim_);
+}
+
+// The first rank's name is everybody's.
+bool NodeWords::claim_exit() noexcept {
+  const bool is_first = peers_.empty() || rank_ < peers_.front().rank;
+  return claim_name(is_first ? name_ : peers_.front().name, kExitClaim, &exit_claim_);
 }
 
 bool NodeWords::read(Rank* rank, int* code) noexcept {
@@ -124,7 +140,7 @@ bool NodeWords::read(Rank* rank, int* code) noexcept {
         about != nullptr && about->cmsg_level == SOL_SOCKET && about->cmsg_type == SCM_CREDENTIALS;
     if (credentials) std::memcpy(&sender, CMSG_DATA(about), sizeof sender);
     const auto peer = std::find_if(peers_.begin(), peers_.end(),
-                                   [&](const Peer& one) { return one.rank == message.rank; });
+                                   [&](const Peer& one) { return one.rank == message.sender; });
     // The kernel says who sent it: nobody can end the job in the name of a rank.
     const bool good = bytes == sizeof message && message.magic == kMagic && credentials &&
                       peer != peers_.end() && sender.pid == peer->pid;
@@ -135,8 +151,8 @@ bool NodeWords::read(Rank* rank, int* code) noexcept {
   }
 }
 
-void NodeWords::tell(int code) const noexcept {
-  const Message message{.rank = rank_, .code = code};
+void NodeWords::tell(Rank rank, int code) const noexcept {
+  const Message message{.sender = rank_, .rank = rank, .code = code};
   for (const Peer& peer : peers_) {
     const AbstractAddress address = abstract_address(peer.name, peer.rank);
     sendto(socket_, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL, address.get(),

@@ -37,15 +37,18 @@ class NodeWords {
 
   // Readable when somebody has said something.
   int fd() const noexcept { return socket_; }
-  // Takes one message that is of a rank of this node; false if there is none.
+  // Takes one message that a rank of this node has sent; false if there is none. `rank` is whose exit it is.
   bool read(Rank* rank, int* code) noexcept;
 
   // True in one of the ranks that ask, the first: it speaks of the end of `peer`, the others are silent.
   bool claim(const Peer& peer) noexcept;
 
-  // Tells all others of the node that this rank ends the job. Never waits: who cannot take a message has ten
+  // True in one of the ranks that leave, the first: it tells other nodes. Any thread, once.
+  bool claim_exit() noexcept;
+
+  // Tells all others of the node that `rank`, this one or one of another node, ends the job. Never waits: who cannot take a message has ten
   // of them already.
-  void tell(int code) const noexcept;
+  void tell(Rank rank, int code) const noexcept;
 
  private:
   NodeWords() = default;
@@ -54,6 +57,7 @@ class NodeWords {
 
   int socket_ = -1;
   int claim_ = -1;  // a name that only one process can have
+  int exit_claim_ = -1;
   Rank rank_ = kNoRank;
   RandomName name_{};
   std::vector<Peer> peers_;

@@ -94,7 +94,10 @@ ExitWatch::~ExitWatch() {
 
 void ExitWatch::leave(int code, uint64_t deadline_ns) noexcept {
   left_.store(true);
-  if (words_ != nullptr) words_->tell(code);
+  if (words_ != nullptr) {
+    words_->tell(bootstrap_.place().rank, code);
+    bootstrap_.relay(code, words_->claim_exit(), deadline_ns);
+  }
   bootstrap_.leave(code, deadline_ns);
 }
 
@@ -119,9 +122,11 @@ void ExitWatch::serve_launcher() noexcept {
 }
 
 void ExitWatch::serve_words() noexcept {
-  constexpr size_t kFirstPeer = 3;
-  std::vector<pollfd> polled = {
-      {wake_, POLLIN, 0}, {words_->fd(), POLLIN, 0}, {parent_, POLLIN, 0}};
+  constexpr size_t kFirstPeer = 4;
+  std::vector<pollfd> polled = {{wake_, POLLIN, 0},
+                                {words_->fd(), POLLIN, 0},
+                                {parent_, POLLIN, 0},
+                                {bootstrap_.relay_fd(), POLLIN, 0}};
   for (const auto& peer : words_->peers()) polled.push_back({peer.pidfd, POLLIN, 0});
   while (!stop_.load()) {
     const int ready = poll(polled.data(), polled.size(), time_left_ms());
@@ -129,6 +134,7 @@ void ExitWatch::serve_words() noexcept {
     end_myself(end_.step(now_ns()));
     if (ready <= 0) continue;
     heed_words();
+    if (polled[3].revents != 0) heed_relayed();
     if (polled[2].revents != 0) {
       polled[2].fd = -1;
       heed_parent();
@@ -191,6 +197,19 @@ void ExitWatch::heed_words() noexcept {
     }
     end_.leave(rank, code, now_ns());
     listener_.on_exit_requested(rank, code);
+  }
+}
+
+// Words of ranks of this node have come by themselves; the others of this node do not hear these.
+void ExitWatch::heed_relayed() noexcept {
+  const std::vector<Rank>& here = bootstrap_.place().node_ranks;
+  for (;;) {
+    const Bootstrap::Word word = bootstrap_.heed();
+    if (word.kind != Bootstrap::Word::Kind::kExit) return;
+    if (std::binary_search(here.begin(), here.end(), word.rank)) continue;
+    words_->tell(word.rank, word.code);
+    end_.leave(word.rank, word.code, now_ns());
+    listener_.on_exit_requested(word.rank, word.code);
   }
 }
 
