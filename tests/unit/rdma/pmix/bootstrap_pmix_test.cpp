@@ -1,0 +1,118 @@
+// How an exit crosses nodes by PMIx. Each case is a process of its own, as what PMIx calls is one object of a process.
+#include "rdma/bootstrap_pmix.hpp"
+
+#include "firehose/base/thread.hpp"
+#include "tests/unit/rdma/pmix/fake_pmix.hpp"
+
+#include <gtest/gtest.h>
+
+#include <poll.h>
+
+namespace hydrant {
+namespace {
+
+using testing::fake_pmix::Board;
+using Kind = Bootstrap::Word::Kind;
+namespace fake = testing::fake_pmix;
+
+uint64_t soon() { return now_ns() + 20'000'000'000; }
+
+bool is_readable(int fd, int timeout_ms) {
+  pollfd polled{fd, POLLIN, 0};
+  return poll(&polled, 1, timeout_ms) == 1;
+}
+
+class Pmix : public ::testing::Test {
+ protected:
+  void open(Rank rank, Board board) {
+    fake::start(rank, board);
+    ASSERT_EQ(open_pmix(soon(), &bootstrap_), Status::kOk) << last_error_text();
+    ASSERT_EQ(bootstrap_->place().node_count, 2U);
+  }
+  void TearDown() override {
+    if (bootstrap_ == nullptr) return;
+    bootstrap_->leave(0, soon());
+    EXPECT_TRUE(fake::finalized());
+    EXPECT_EQ(bootstrap_->heed().kind, Kind::kNothing);
+  }
+  void expect_word(Rank rank, int code) {
+    ASSERT_TRUE(is_readable(bootstrap_->relay_fd(), 20'000));
+    const Bootstrap::Word word = bootstrap_->heed();
+    EXPECT_EQ(word.kind, Kind::kExit);
+    EXPECT_EQ(word.rank, rank);
+    EXPECT_EQ(word.code, code);
+  }
+
+  std::unique_ptr<Bootstrap> bootstrap_;
+};
+
+TEST_F(Pmix, TheFirstRankOfANodeHearsAnExit) {
+  open(0, Board::kCarries);
+  EXPECT_EQ(fake::lookups(), 1);
+  EXPECT_EQ(bootstrap_->heed().kind, Kind::kNothing);
+  fake::publish(fake::kNamespace, 3, 0, 1);
+  expect_word(3, 0);
+}
+
+TEST_F(Pmix, OthersOfTheNodeDoNotAsk) {
+  open(3, Board::kCarries);
+  EXPECT_EQ(fake::lookups(), 0);
+}
+
+TEST_F(Pmix, AnAnswerThatComesTwiceIsTwoWords) {
+  open(1, Board::kCarries);
+  fake::publish(fake::kNamespace, 2, 5, 2);
+  expect_word(2, 5);
+  expect_word(2, 5);
+}
+
+TEST_F(Pmix, WordsOfOtherJobsAndOfNobodyAreNone) {
+  open(0, Board::kCarries);
+  fake::publish("job-2", 3, 0, 1);
+  bootstrap_->relay(0, false, soon());  // until it has been answered
+  EXPECT_EQ(bootstrap_->heed().kind, Kind::kNothing);
+}
+
+TEST_F(Pmix, ARankThatIsNotThereIsNobody) {
+  open(0, Board::kCarries);
+  fake::publish(fake::kNamespace, 4, 0, 1);
+  bootstrap_->relay(0, false, soon());
+  EXPECT_EQ(bootstrap_->heed().kind, Kind::kNothing);
+}
+
+TEST_F(Pmix, AnExitIsPublishedAndNotHeardByWhoLeaves) {
+  open(0, Board::kCarries);
+  bootstrap_->relay(0, true, soon());
+  EXPECT_EQ(fake::published(), 0);
+  EXPECT_EQ(bootstrap_->heed().kind, Kind::kNothing);
+}
+
+TEST_F(Pmix, WhoIsNotTheFirstOfItsNodePublishesNothing) {
+  open(2, Board::kCarries);
+  bootstrap_->relay(7, false, soon());
+  EXPECT_EQ(fake::published(), -1);
+}
+
+TEST_F(Pmix, AWaitThatTimesOutIsBegunAgain) {
+  open(0, Board::kTimesOutOnce);
+  const uint64_t deadline = soon();
+  while (fake::lookups() < 2 && now_ns() < deadline) poll(nullptr, 0, 1);
+  fake::publish(fake::kNamespace, 1, 0, 1);
+  expect_word(1, 0);
+}
+
+TEST_F(Pmix, ALauncherWithoutABoardIsNoError) {
+  open(0, Board::kUnsupported);
+  bootstrap_->relay(0, true, soon());
+  EXPECT_EQ(fake::published(), -1);
+}
+
+// The good-bye is said all the same.
+TEST_F(Pmix, ALauncherThatDoesNotAnswerIsWaitedForUntilTheDeadline) {
+  open(0, Board::kSilent);
+  bootstrap_->relay(0, true, now_ns() + 20'000'000);
+  EXPECT_EQ(fake::published(), 0);
+}
+
+}  // namespace
+}  // namespace hydrant

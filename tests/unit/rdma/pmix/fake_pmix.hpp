@@ -1,0 +1,23 @@
+// A libpmix.so.2 for one process: a rank of a job on two nodes, with a board where words are published. The test is
+// the launcher and the other ranks; PMIx's answers come in a thread of its own.
+#pragma once
+
+#include <pmix.h>
+
+#include <cstdint>
+
+namespace hydrant::testing::fake_pmix {
+
+enum class Board : uint32_t { kCarries, kUnsupported, kSilent, kTimesOutOnce };
+
+// Rank `rank` of four; 0 and 2 are on node 0, 1 and 3 on node 1. Before PMIx_Init.
+void start(uint32_t rank, Board board);
+// Another rank publishes that it leaves; `times` can repeat the answer, as no launcher should.
+void publish(const char* name_space, uint32_t rank, int code, int times);
+// The code that this process has published; -1 before.
+int published();
+int lookups();
+bool finalized();
+constexpr char kNamespace[] = "job-1";
+
+}  // namespace hydrant::testing::fake_pmix
