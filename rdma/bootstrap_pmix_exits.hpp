@@ -1,8 +1,11 @@
-// Words of exits between the nodes of a job by PMIx: the first rank that leaves publishes it, and one rank of each
-// node has asked for what will be published. PMIx's events would be made for this, but Open MPI 4.1 with PMIx 4.2
+// Words of exits between the nodes of a job by PMIx: the first rank that leaves publishes it, and one rank of
+// each
+// node has asked for what will be published. PMIx's events would be made for this, but Open MPI 4.1 with PMIx
+// 4.2
 // stands still for ever after the first event of a rank (docs/launching.md).
 //
-// PMIx calls back in a thread of its own, until the process is gone: what it writes to is one object per process
+// PMIx calls back in a thread of its own, until the process is gone: what it writes to is one object per
+// process
 // that is never destroyed. It hands over through a pipe and never waits.
 //
 // Threads: fd() and read() belong to one thread, open() and listen() come before all others.
@@ -27,7 +30,8 @@ class PmixExits {
 
   // `self` is this process in its job of `size` ranks. Errors: kResource: no pipe.
   Status open(const Functions& functions, const pmix_proc_t& self, Rank size) noexcept;
-  // Asks PMIx for the word of another rank, and does not wait for it: PMIX_SUCCESS, or what PMIx has against that.
+  // Asks PMIx for the word of another rank, and does not wait for it: PMIX_SUCCESS, or what PMIx has against
+  // that.
   pmix_status_t listen() noexcept;
   // Publishes that this process leaves with `code`; the answer is waited for by settle().
   pmix_status_t tell(int code) noexcept;

@@ -46,7 +46,8 @@ class NodeWords {
   // True in one of the ranks that leave, the first: it tells other nodes. Any thread, once.
   bool claim_exit() noexcept;
 
-  // Tells all others of the node that `rank`, this one or one of another node, ends the job. Never waits: who cannot take a message has ten
+  // Tells all others of the node that `rank`, this one or one of another node, ends the job. Never waits: who
+  // cannot take a message has ten
   // of them already.
   void tell(Rank rank, int code) const noexcept;
 

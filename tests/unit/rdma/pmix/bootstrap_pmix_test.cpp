@@ -1,4 +1,5 @@
-// How an exit crosses nodes by PMIx. Each case is a process of its own, as what PMIx calls is one object of a process.
+// How an exit crosses nodes by PMIx. Each case is a process of its own, as what PMIx calls is one object of a
+// process.
 #include "rdma/bootstrap_pmix.hpp"
 
 #include "firehose/base/thread.hpp"

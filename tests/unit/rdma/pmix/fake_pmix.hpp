@@ -1,4 +1,5 @@
-// A libpmix.so.2 for one process: a rank of a job on two nodes, with a board where words are published. The test is
+// A libpmix.so.2 for one process: a rank of a job on two nodes, with a board where words are published. The
+// test is
 // the launcher and the other ranks; PMIx's answers come in a thread of its own.
 #pragma once
 
