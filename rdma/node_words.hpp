@@ -37,7 +37,8 @@ class NodeWords {
 
   // Readable when somebody has said something.
   int fd() const noexcept { return socket_; }
-  // Takes one message that a rank of this node has sent; false if there is none. `rank` is whose exit it is.
+  // Takes one message that a rank of this node has sent; false if there is none. *rank ends the job, the
+  // sender or a rank of another node.
   bool read(Rank* rank, int* code) noexcept;
 
   // True in one of the ranks that ask, the first: it speaks of the end of `peer`, the others are silent.
@@ -47,8 +48,7 @@ class NodeWords {
   bool claim_exit() noexcept;
 
   // Tells all others of the node that `rank`, this one or one of another node, ends the job. Never waits: who
-  // cannot take a message has ten
-  // of them already.
+  // cannot take a message has ten of them already.
   void tell(Rank rank, int code) const noexcept;
 
  private:
