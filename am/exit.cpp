@@ -4,8 +4,10 @@
 #include "am/start_extended.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
+#include "rdma/launch/job_end.hpp"
 #include "rdma/process_watch.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -25,8 +27,10 @@ constexpr uint64_t kFlushNs = 500'000'000;
 constexpr uint64_t kFlushMessagesNs = 200'000'000;
 constexpr uint64_t kStartNs = 60'000'000'000;
 
-// How long a rank that waits for others goes on when the job is being ended.
+// How long a rank that waits for others goes on when the job is being ended. After an exit with 0 it is half
+// of what ranks that compute are left alone: what it waits for may be on its way, and slow.
 constexpr uint64_t kPatienceNs = 200'000'000;
+uint64_t peaceful_patience_ns = kPatienceNs;
 
 std::atomic<int> requested_code{0};
 std::atomic<uint64_t> ending_since_ns{0};
@@ -215,6 +219,7 @@ void install(int number, void (*handler)(int), int flags) noexcept {
 
 Status watch_the_end() noexcept {
   job_pid = getpid();
+  peaceful_patience_ns = std::max(kPatienceNs, launch::exit_times(job().place().size).kill_ns / 4);
   on_exit(on_process_exit, nullptr);
   install(SIGQUIT, on_quit, 0);
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
@@ -258,7 +263,8 @@ void peer_is_lost(Rank rank, const char* why) noexcept {
 bool is_over() noexcept {
   if (!job().ending.load(std::memory_order_acquire)) return false;
   const uint64_t since = ending_since_ns.load(std::memory_order_relaxed);
-  return since != 0 && now_ns() - since > kPatienceNs;
+  const bool is_peaceful = requested_code.load(std::memory_order_relaxed) == 0;
+  return since != 0 && now_ns() - since > (is_peaceful ? peaceful_patience_ns : kPatienceNs);
 }
 
 void follow_the_end() noexcept {
