@@ -217,7 +217,8 @@ void settle_exports() noexcept {
   uint64_t warn_at = warn_ns != 0 ? now_ns() + warn_ns : UINT64_MAX;
   // (In the child of a fork there is no end any more.)
   while (hydrant_remote_quiet(the_firehose.end) == GASNET_ERR_NOT_READY) {
-    if (is_over()) return;
+    // Who goes on would tell others of memory that a peer may still write to.
+    if (is_over()) follow_the_end();
     waiter.polled(poll_all());
     if (now_ns() < warn_at) continue;
     warn_at = now_ns() + warn_ns;
