@@ -24,8 +24,9 @@ ROUNDS = {}  # as the client has it
 if over.OVER:
     # What others have reached is asked for by gets.
     ROUNDS = {"rules": 60, "agreed": 200, "events": 8}
-    # The default is AMDISSEM where ranks share no memory.
-    del ALGORITHMS["SHM in rounds"], ALGORITHMS["AMDISSEM"]
+    # The default is RDMADISSEM where ranks share no memory.
+    del ALGORITHMS["SHM in rounds"]
+    ALGORITHMS["RDMADISSEM"] = {"GASNET_BARRIER": "RDMADISSEM"}
 
 
 def run(ranks, *arguments, **extra):
@@ -68,6 +69,7 @@ class BarrierJobs(unittest.TestCase):
             with self.subTest(name):
                 self.holds(3, "agreed", HYDRANT_BARRIER_STRICT="0", **extra)
 
+    @unittest.skipIf(over.OVER, "about networks of HYDRANT_INJECT")
     def test_says_what_it_has_in_place_of_rdma(self):
         named = {"GASNET_BARRIER": "RDMADISSEM"}
         for extra, text in ((ALGORITHMS["RDMADISSEM"], "barriers: RDMADISSEM among 2 ranks"),
