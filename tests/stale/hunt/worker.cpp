@@ -38,6 +38,7 @@ Worker::Worker(Ground& ground, uint32_t index)
       only_bystander_(index < ground.options.bystander_threads &&
                       ground.cache.survives_bystanders()) {
   if (pipe2(pipe_, O_NONBLOCK | O_CLOEXEC) != 0) pipe_[0] = pipe_[1] = -1;
+  if (!only_bystander_) ground.owners.fetch_add(1, std::memory_order_relaxed);
   blocks_.reserve(ground.options.blocks);
   holds_.reserve(kMostHolds);
 }
@@ -57,9 +58,14 @@ void Worker::run(uint64_t operations) {
   if (only_bystander_) ground_.exchange.close(index_);
   while (!ground_.stop.load(std::memory_order_relaxed) &&
          (operations == 0 || count(kOperations) < operations)) {
-    if (operation()) add(kOperations);
+    if (operation()) {
+      add(kOperations);
+    } else if (only_bystander_ && ground_.owners.load(std::memory_order_relaxed) == 0) {
+      break;  // nobody will map anything again
+    }
     add_one(done_);
   }
+  if (!only_bystander_) ground_.owners.fetch_sub(1, std::memory_order_relaxed);
   doing("done");
 }
 

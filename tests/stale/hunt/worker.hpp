@@ -32,6 +32,7 @@ struct Ground {
   bool forks = false;
   bool trims = false;
   std::atomic<bool> stop{false};
+  std::atomic<uint32_t> owners{0};  // that have not ended: without them bystanders may find nothing
 
   std::mutex findings_mutex;
   std::vector<std::string> findings;  // under findings_mutex
