@@ -211,7 +211,10 @@ TEST_F(MonitorThreads, WithoutItsDescriptorNothingIsCovered) {
                              std::chrono::seconds(5));
               if (!known) return "still said to be covered";
               if (the_monitor().reason()[0] == '\0') return "no reason";
-              if (!listener.told_of(memory, 0, 2)) return "not told to forget what was kept";
+              // (It says so first, and tells then.)
+              const bool told = wait_until([&] { return listener.told_of(memory, 0, 2); },
+                                           std::chrono::seconds(5));
+              if (!told) return "not told to forget what was kept";
               const uint64_t begun = processor_ns();
               timespec ts{0, 200'000'000};
               nanosleep(&ts, nullptr);
