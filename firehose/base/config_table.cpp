@@ -217,8 +217,7 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .effect =
          "firehose.h: memory a process is willing to pin for its peers; 0 derives it from what "
          "the client passes to firehose_init. In a job: a segment of at most this size is pinned "
-         "whole "
-         "when it is first used, and stays so; a larger one where it is used.",
+         "whole when it is first used, and stays so; a larger one where it is used.",
      .max = kMaxSize,
      .plain_scale = kMiB},
     {.knob = Knob::kGasnetMaxVictimM,
@@ -483,8 +482,8 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .unit = "",
      .default_text = "auto",
      .effect = "What ranks talk by, the same on all: auto is shared memory within a node and verbs "
-               "between "
-               "nodes; shm is shared memory alone; ibv is verbs alone, within a node as well.",
+               "between nodes; shm is shared memory alone; ibv is verbs alone, within a node as "
+               "well.",
      .choices = "auto|shm|ibv"},
     {.knob = Knob::kIbvPorts,
      .name = "HYDRANT_IBV_PORTS",
@@ -501,8 +500,8 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .unit = "",
      .default_text = "14",
      .effect = "How long a verbs adapter waits for an answer before it repeats a packet: 4.096 us "
-               "times 2 "
-               "to the power of this, 67 ms for 14. After seven such times the peer is lost.",
+               "times 2 to the power of this, 67 ms for 14. After seven such times the peer is "
+               "lost.",
      .min = 8,
      .max = 22},
     {.knob = Knob::kInject,

@@ -1,6 +1,7 @@
 #include "tests/support/mapped_memory.hpp"
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
@@ -26,11 +27,21 @@ void must(bool done) {
   if (!done) std::abort();
 }
 
+// Where to ask for memory: below everything that the kernel places itself, which looks downwards from the top
+// for the first gap that is large enough. So nobody's allocation lands in what a test unmaps. Below 2 GiB, where
+// AddressSanitizer's own memory begins.
+void* low_place(size_t bytes) {
+  constexpr uintptr_t kLowest = 0x10000000, kSpan = 0x60000000;
+  static std::atomic<uintptr_t> next{0};
+  return reinterpret_cast<void*>(kLowest + next.fetch_add(bytes + 16 * kPage) % kSpan);
+}
+
 }  // namespace
 
 MappedMemory::MappedMemory(size_t pages) : pages_(pages), mine_(new std::atomic<bool>[pages]) {
   set_mine(0, pages, true);
-  void* all = mmap(nullptr, (pages + 2) * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const size_t bytes = (pages + 2) * kPage;
+  void* all = mmap(low_place(bytes), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   must(all != MAP_FAILED);
   begin_ = static_cast<std::byte*>(all) + kPage;
 }
