@@ -1,0 +1,80 @@
+// What the parts of the puts and gets between pinned memory share: one that is under way, and what a move of
+// ours carries. The way of a hit is in rma_pinned.cpp, that of those that wait in rma_pinned_waiting.cpp, the
+// target's part in rma_pinned_target.cpp.
+#pragma once
+
+#include <hydrant/remote_pin.h>
+
+#include "extended/bounce_pool.hpp"
+#include "extended/pieces.hpp"
+#include "extended/rma.hpp"
+#include "firehose/base/status.hpp"
+#include "rdma/transport.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+class RmaThread;
+
+// One that is under way: the transport's, the end's of the remote pins, or on the list of those that can go
+// on.
+struct PinnedPiece : Transport::Completion {
+  enum class State : uint8_t {
+    kAsking,  // a move is under way
+    kPinned,  // both ends are: to be posted
+    kPosted,
+    kMessages,  // by Active Messages, `sent` bytes so far, counted by `messages`
+  };
+  Transfer part;
+  Pieces* pieces = nullptr;
+  RmaThread* home = nullptr;
+  hydrant_pin_t remote{};
+  hydrant_pin_t local{};
+  BounceBuffer buffer{};
+  size_t sent = 0;
+  Pieces messages;
+  int status = 0;  // what the move answered
+  State state = State::kPinned;
+  bool called = false;  // the target has done it, or says in `fault` that it could not
+  bool fault = false;
+  std::byte small[64];  // of a put that needs no local key
+  PinnedPiece* next = nullptr;
+};
+
+// What a move of ours carries.
+struct MoveArgs {
+  enum Kind : uint32_t { kPut = 1, kGet = 2, kPutBack = 3 };
+  uint32_t kind;
+  uint32_t key_bytes;  // kPutBack: of the blob behind this
+  uint64_t dest;       // kPutBack
+};
+enum AnswerByte : uint8_t { kDone = 0, kFault = 1, kNotDone = 2 };
+
+constexpr uint32_t kPutAccess = HYDRANT_REMOTE_WRITE | HYDRANT_REMOTE_READ;
+
+inline void* local_of(PinnedPiece& piece) noexcept {
+  if (piece.buffer.addr != nullptr) return piece.buffer.addr;
+  return piece.part.local;
+}
+
+// The data of a put, wherever it was kept.
+inline std::byte* source_of(PinnedPiece& piece) noexcept {
+  if (piece.buffer.addr != nullptr) return static_cast<std::byte*>(piece.buffer.addr);
+  return piece.part.local != nullptr ? piece.part.local : piece.small;
+}
+
+// Ends the piece's operation, and gives back what it held.
+void end(PinnedPiece* piece, Status status) noexcept;
+
+// kNotReady: later. Others: it is posted, or on its way by messages.
+Status post(PinnedPiece& piece) noexcept;
+
+// Whoever polls next takes it.
+void hand_back(PinnedPiece* piece) noexcept;
+
+// What a move for this piece would carry.
+hydrant_remote_call_t call_for(PinnedPiece& piece) noexcept;
+
+}  // namespace hydrant
