@@ -28,8 +28,8 @@ void must(bool done) {
 }
 
 // Where to ask for memory: below everything that the kernel places itself, which looks downwards from the top
-// for the first gap that is large enough. So nobody's allocation lands in what a test unmaps. Below 2 GiB, where
-// AddressSanitizer's own memory begins.
+// for the first gap that is large enough. So nobody's allocation lands in what a test unmaps. Below 2 GiB,
+// where AddressSanitizer's own memory begins.
 void* low_place(size_t bytes) {
   constexpr uintptr_t kLowest = 0x10000000, kSpan = 0x60000000;
   static std::atomic<uintptr_t> next{0};
