@@ -4,6 +4,7 @@
 
 #include "am/job.hpp"
 #include "extended/event.hpp"
+#include "extended/firehose_binding.hpp"
 #include "extended/known_memory.hpp"
 #include "extended/rma.hpp"
 #include "extended/rma_events.hpp"
@@ -88,6 +89,7 @@ Status start_all(Ops ops, Direction direction, Pieces& pieces) noexcept {
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers())
     return fail(Status::kResource, "no memory for what a thread keeps for puts and gets");
+  settle_exports();
   std::array<Transport::Piece, kMostTogether> run;
   while (!ops.empty()) {
     const size_t together = find_run(*thread, ops, run);

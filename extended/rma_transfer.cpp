@@ -156,6 +156,7 @@ Status fill(Rank peer, uintptr_t remote, int value, size_t bytes, Pieces& pieces
     return no_state();
   const Paths& ways = paths(peer);
   const bool is_self = peer == job().rank();
+  settle_exports();
   if (is_self ? ways.self : ways.mapped) {
     if (std::byte* here = mapped_here(*thread, peer, remote, bytes); here != nullptr) {
       std::memset(here, value, bytes);

@@ -140,6 +140,31 @@ TEST_F(RmaPinned, ASmallSegmentIsGrantedWhole) {
   });
 }
 
+// A store into a peer's memory tells it as much as a message does: not before the peers, be they others than
+// that one, have given back what is gone here.
+TEST_F(RmaPinned, WhatIsMappedIsWrittenOnceNobodyHasWhatIsGone) {
+  in_new_thread([&] {
+    constexpr size_t kBytes = 8192;
+    std::byte* const gone = map(kBytes);
+    std::byte* const mapped = map(kBytes);
+    ASSERT_EQ(hydrant_vouch(the_firehose.domain, gone, kBytes), GASNET_OK);
+    uint64_t word = 5;
+    gex_RMA_PutBlocking(team(), kPeer, gone, &word, sizeof word, 0);
+    transport->maps = true;
+    hydrant_remote_stats_t stats{};
+    stats.size = sizeof stats;
+    ASSERT_EQ(hydrant_remote_get_stats(the_firehose.end, &stats), GASNET_OK);
+    ASSERT_GT(stats.exports, 0u);
+    const uint64_t recalled = stats.recalled;
+    ASSERT_EQ(hydrant_invalidate(the_firehose.domain, gone, kBytes), GASNET_OK);
+    gasnet_memset(kPeer, mapped, 7, kBytes);
+    EXPECT_EQ(mapped[kBytes - 1], std::byte{7});
+    ASSERT_EQ(hydrant_remote_get_stats(the_firehose.end, &stats), GASNET_OK);
+    EXPECT_EQ(stats.recalled, recalled + 1);
+    EXPECT_EQ(stats.zombies, 0u);
+  });
+}
+
 TEST_F(RmaPinned, MemoryThatCannotBePinnedIsReachedAllTheSame) {
   loop->refuses_pins = true;
   in_new_thread([&] {
