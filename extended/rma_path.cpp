@@ -104,8 +104,9 @@ const uint8_t* find_kinds(const Transport& transport, uint32_t first, uint32_t* 
 
 void choose_paths() noexcept {
   Paths paths;
-  // A program with checks has them all made here, and so has one whose pointers may be a device's.
-  paths.inlined = !job().debug && find_pointer_query() == nullptr;
+  // A program with checks has them all made here, and so has one whose pointers may be a device's. With
+  // firehoses a put has to look first whether somebody still has what was released here (settle_exports()).
+  paths.inlined = !job().debug && find_pointer_query() == nullptr && !firehose_is_on();
   const Transport* transport = job().transport.get();
   paths.am_long[0] = knob_number(Knob::kUseLongPuts) != 0;
   paths.am_long[1] = knob_number(Knob::kUseLongGets) != 0;

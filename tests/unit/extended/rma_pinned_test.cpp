@@ -150,6 +150,7 @@ TEST_F(RmaPinned, WhatIsMappedIsWrittenOnceNobodyHasWhatIsGone) {
     ASSERT_EQ(hydrant_vouch(the_firehose.domain, gone, kBytes), GASNET_OK);
     uint64_t word = 5;
     gex_RMA_PutBlocking(team(), kPeer, gone, &word, sizeof word, 0);
+    EXPECT_EQ(hydrant_my_peers.count, 0u) << "the caller's own stores look at nothing";
     transport->maps = true;
     hydrant_remote_stats_t stats{};
     stats.size = sizeof stats;
