@@ -285,7 +285,10 @@ int hydrant_remote_destroy(hydrant_remote_t remote) {
   RemotePins* end = find_end(remote);
   if (end == nullptr) return GASNET_ERR_NOT_INIT;
   end->shut_down();
-  g_entries[remote % kMaxEnds].handle.store(0, std::memory_order_release);
+  {
+    MutexLock lock(g_mu);  // has_remote_end() may be looking at it
+    g_entries[remote % kMaxEnds].handle.store(0, std::memory_order_release);
+  }
   delete end;
   unclaim(remote);
   return GASNET_OK;

@@ -205,5 +205,22 @@ TEST(RemoteThreads, QuietOrdersWhatPeersWroteBefore) {
   }
 }
 
+// Who ends a domain looks whether any end serves it, and others end theirs meanwhile: for the thread
+// sanitizer.
+TEST(RemoteThreads, EndsOfOthersEndWhileADomainIsToEnd) {
+  RemoteWorld other(exact());  // first: its ends are looked at before those of `world`
+  RemoteWorld world(exact());
+  std::atomic<bool> over{false};
+  Threads threads;
+  threads.start([&] {
+    for (int round = 0; round < 500; ++round) other.rebuild();
+    over.store(true);
+  });
+  while (!over.load()) {
+    ASSERT_EQ(hydrant_domain_destroy(world[0].domain, HYDRANT_FINI_UNPIN), GASNET_ERR_BAD_ARG)
+        << "an end serves it";
+  }
+}
+
 }  // namespace
 }  // namespace hydrant::testing
