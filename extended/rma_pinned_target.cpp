@@ -51,7 +51,7 @@ size_t serve_move(void*, uint32_t from, const hydrant_region_t* pinned, hydrant_
       if (rest_len != asked.len) return answer_byte(answer, room, kNotDone);
       return answer_byte(answer, room, write_own(asked.addr, rest, asked.len) ? kDone : kFault);
     case MoveArgs::kGet: {
-      if (room < asked.len + 1) return answer_byte(answer, room, kNotDone);
+      if (asked.len >= room) return answer_byte(answer, room, kNotDone);
       std::byte* to = static_cast<std::byte*>(answer) + 1;
       const void* data = read_own(asked.addr, to, asked.len);
       if (data == nullptr) return answer_byte(answer, room, kFault);

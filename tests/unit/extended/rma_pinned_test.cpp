@@ -166,6 +166,18 @@ TEST_F(RmaPinned, WhatIsMappedIsWrittenOnceNobodyHasWhatIsGone) {
   });
 }
 
+// What a peer may say: all of the address space but one byte is a range.
+TEST_F(RmaPinned, AGetOfMoreThanAnAnswerHoldsIsNotDone) {
+  const uint32_t get[4] = {2, 0, 0, 0};  // MoveArgs
+  std::byte answer[64] = {};
+  for (const size_t bytes : {sizeof answer, SIZE_MAX}) {
+    EXPECT_EQ(
+        serve_move(nullptr, kPeer, nullptr, {1, bytes}, get, sizeof get, answer, sizeof answer),
+        1u);
+    EXPECT_EQ(answer[0], std::byte{2}) << bytes;
+  }
+}
+
 TEST_F(RmaPinned, MemoryThatCannotBePinnedIsReachedAllTheSame) {
   loop->refuses_pins = true;
   in_new_thread([&] {
