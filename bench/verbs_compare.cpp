@@ -302,7 +302,8 @@ struct Table {
     std::vector<Spec> specs;
     for (Spec& spec : make_specs()) {
       if (std::string(spec.name).find(options.rows) == std::string::npos) continue;
-      rows->push_back({spec.name, spec.goal_of, spec.goal, spec.perftest.program, {}, {}, {}, {}});
+      const std::string perftest = (spec.perftest_times == 2 ? "2 x " : "") + spec.perftest.program;
+      rows->push_back({spec.name, spec.goal_of, spec.goal, perftest, {}, {}, {}, {}});
       specs.push_back(std::move(spec));
     }
     hydrant::bench::PathWatch paths;
