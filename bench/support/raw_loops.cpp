@@ -1,5 +1,7 @@
 #include "bench/support/raw_loops.hpp"
 
+#include <algorithm>
+
 namespace hydrant::bench {
 namespace {
 
@@ -36,16 +38,11 @@ bool RawLoops::blocking(bool is_put, uint64_t rounds) {
 bool RawLoops::visible(uint64_t rounds) {
   for (uint64_t i = 0; i < rounds; ++i) {
     ++turns_;
-    if (!first_) {
-      while (word(kFlag) != turns_) {
-      }
-    }
+    const auto has_come = [this] { return word(kFlag) == turns_; };
+    if (!first_ && !verbs_.look_until(has_come)) return false;
     word(kSource) = turns_;
     if (!small_write(peer_, kFlag, turns_)) return false;
-    if (first_) {
-      while (word(kFlag) != turns_) {
-      }
-    }
+    if (first_ && !verbs_.look_until(has_come)) return false;
   }
   return verbs_.wait_for_all(peer_);
 }
@@ -54,9 +51,7 @@ bool RawLoops::round_trip(uint64_t rounds) {
   for (uint64_t i = 0; i < rounds; ++i) {
     const uint64_t next = ++expected_;
     if (first_ && !verbs_.send(peer_, kMessage, i % kUntold == 0)) return false;
-    while (verbs_.received(peer_) < next) {
-      if (!verbs_.poll(peer_)) return false;
-    }
+    if (!verbs_.poll_until(peer_, [&] { return verbs_.received(peer_) >= next; })) return false;
     if (!first_ && !verbs_.send(peer_, kMessage, i % kUntold == 0)) return false;
   }
   return verbs_.wait_for_all(peer_);
@@ -65,9 +60,8 @@ bool RawLoops::round_trip(uint64_t rounds) {
 bool RawLoops::window(bool is_put, uint32_t block, uint32_t under_way, uint64_t count) {
   if (!first_) return true;
   for (uint64_t i = 0; i < count; ++i) {
-    while (verbs_.signalled(peer_) - verbs_.told(peer_) >= under_way) {
-      if (!verbs_.poll(peer_)) return false;
-    }
+    const auto has_room = [&] { return verbs_.signalled(peer_) - verbs_.told(peer_) < under_way; };
+    if (!verbs_.poll_until(peer_, has_room)) return false;
     const size_t at = kBlocks + (i % under_way) * block;
     if (!(is_put ? verbs_.write(peer_, at, at, block, true) : verbs_.read(peer_, at, at, block)))
       return false;
@@ -81,9 +75,10 @@ bool RawLoops::put_rate(uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
     const bool is_signalled = i % kUntold == kUntold - 1 || i + 1 == count;
     if (!verbs_.write(peer_, kSource, kBlocks, kWord, is_signalled)) return false;
-    while (is_signalled && verbs_.signalled(peer_) - verbs_.told(peer_) > kMostUntold) {
-      if (!verbs_.poll(peer_)) return false;
-    }
+    const auto has_room = [&] {
+      return verbs_.signalled(peer_) - verbs_.told(peer_) <= kMostUntold;
+    };
+    if (is_signalled && !verbs_.poll_until(peer_, has_room)) return false;
   }
   return verbs_.wait_for_all(peer_);
 }
@@ -93,25 +88,27 @@ bool RawLoops::flood(uint64_t count) {
   const uint64_t answers = count / kAnswered;
   expected_ += first_ ? answers : count;
   if (!first_) {
-    uint64_t answered = 0;
-    while (verbs_.received(peer_) - before < count) {
-      if (!verbs_.poll(peer_)) return false;
-      for (; answered < (verbs_.received(peer_) - before) / kAnswered; ++answered) {
+    // Some may be there before they are asked for, be it all, or some of the next flood.
+    for (uint64_t answered = 0;;) {
+      const uint64_t taken = std::min(verbs_.received(peer_) - before, count);
+      for (; answered < taken / kAnswered; ++answered) {
         if (!verbs_.send(peer_, kMessage, true)) return false;
       }
+      if (taken == count) break;
+      const auto has_more = [&] { return verbs_.received(peer_) - before > taken; };
+      if (!verbs_.poll_until(peer_, has_more)) return false;
     }
     return verbs_.wait_for_all(peer_);
   }
   for (uint64_t i = 0; i < count; ++i) {
-    while (i - (verbs_.received(peer_) - before) * kAnswered >= kMostSends) {
-      if (!verbs_.poll(peer_)) return false;
-    }
+    const auto has_room = [&] {
+      return i - (verbs_.received(peer_) - before) * kAnswered < kMostSends;
+    };
+    if (!verbs_.poll_until(peer_, has_room)) return false;
     if (!verbs_.send(peer_, kMessage, i % kUntold == kUntold - 1 || i + 1 == count)) return false;
   }
-  while (verbs_.received(peer_) - before < answers) {
-    if (!verbs_.poll(peer_)) return false;
-  }
-  return verbs_.wait_for_all(peer_);
+  const auto are_answered = [&] { return verbs_.received(peer_) - before >= answers; };
+  return verbs_.poll_until(peer_, are_answered) && verbs_.wait_for_all(peer_);
 }
 
 // Dissemination: in round k each tells the one 2^k further on, and waits for the one 2^k before.
@@ -122,8 +119,7 @@ bool RawLoops::barriers(uint64_t count) {
     for (uint32_t distance = 1; distance < ranks_; distance *= 2, ++round) {
       const size_t mailbox = kMailbox + round * 64;
       if (!small_write((rank_ + distance) % ranks_, mailbox, generation_)) return false;
-      while (word(mailbox) < generation_) {
-      }
+      if (!verbs_.look_until([&] { return word(mailbox) >= generation_; })) return false;
     }
   }
   for (uint32_t distance = 1; distance < ranks_; distance *= 2) {

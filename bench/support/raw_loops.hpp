@@ -1,6 +1,6 @@
 // The loops of verbs_compare over bare queue pairs: what the library's operations are measured beside. Both
 // ranks of a pair call each of them, all ranks barriers(); `first` is the one that asks. False once a queue
-// pair has failed.
+// pair has failed, or nothing has come from the other end for 20 s.
 #pragma once
 
 #include "bench/support/raw_verbs.hpp"

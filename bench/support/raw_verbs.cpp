@@ -1,6 +1,7 @@
 #include "bench/support/raw_verbs.hpp"
 
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/thread.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,8 +14,15 @@ namespace {
 
 constexpr uint32_t kSequence = 0x123;
 constexpr int kBatch = 16;
+constexpr uint64_t kPatienceNs = 20'000'000'000;
 
 }  // namespace
+
+bool Patience::is_late() {
+  const uint64_t now = now_ns();
+  if (deadline_ns_ == 0) deadline_ns_ = now + kPatienceNs;
+  return now >= deadline_ns_;
+}
 
 RawVerbs::RawVerbs(uint32_t peers, size_t bytes) : bytes_(bytes) {
   const char* wanted = std::getenv("HYDRANT_IBV_PORTS");
@@ -56,6 +64,13 @@ RawVerbs::~RawVerbs() {
 
 bool RawVerbs::fail(const char* what, int error) {
   if (why_.empty()) why_ = std::string(what) + ": " + errno_text(error);
+  return false;
+}
+
+bool RawVerbs::give_up() {
+  if (why_.empty())
+    why_ = "nothing has come for " + std::to_string(kPatienceNs / 1'000'000'000) +
+           " s: the other end has failed, or does not run";
   return false;
 }
 
@@ -200,13 +215,6 @@ bool RawVerbs::poll(uint32_t peer) {
       ++link.received;
       if (!post_receive(link, completions[i].wr_id >> 1)) return false;
     }
-  }
-  return true;
-}
-
-bool RawVerbs::wait_for_all(uint32_t peer) {
-  while (links_[peer].told < links_[peer].signalled) {
-    if (!poll(peer)) return false;
   }
   return true;
 }

@@ -15,6 +15,18 @@
 
 namespace hydrant::bench {
 
+// Of a wait for the other end, which may have failed: counts looks, and asks the clock now and then.
+class Patience {
+ public:
+  bool is_over() { return ++looks_ % kLooksPerClock == 0 && is_late(); }
+
+ private:
+  static constexpr uint64_t kLooksPerClock = 65536;
+  bool is_late();
+  uint64_t looks_ = 0;
+  uint64_t deadline_ns_ = 0;  // from the first look at the clock on
+};
+
 class RawVerbs {
  public:
   static constexpr uint32_t kDepth = 128;   // entries of a send queue, and receive buffers
@@ -58,7 +70,28 @@ class RawVerbs {
   uint64_t received(uint32_t peer) const { return links_[peer].received; }
   // Signalled requests, ever: told() reaches it.
   uint64_t signalled(uint32_t peer) const { return links_[peer].signalled; }
-  bool wait_for_all(uint32_t peer);
+  bool wait_for_all(uint32_t peer) {
+    return poll_until(peer, [&] { return told(peer) >= signalled(peer); });
+  }
+  // Polls the peer's queue until `holds`; false also if it does not for longer than any of this takes.
+  template <typename Condition>
+  bool poll_until(uint32_t peer, const Condition& holds) {
+    Patience patience;
+    while (!holds()) {
+      if (!poll(peer)) return false;
+      if (patience.is_over()) return give_up();
+    }
+    return true;
+  }
+  // The same for what the other end writes to this one's memory.
+  template <typename Condition>
+  bool look_until(const Condition& holds) {
+    Patience patience;
+    while (!holds()) {
+      if (patience.is_over()) return give_up();
+    }
+    return true;
+  }
 
  private:
   struct Link {
@@ -71,6 +104,7 @@ class RawVerbs {
   };
 
   bool fail(const char* what, int error);
+  bool give_up();
   bool open_link(uint32_t peer);
   bool post(uint32_t peer, ibv_send_wr& request, bool is_signalled);
   bool post_receive(Link& link, uint64_t buffer);
