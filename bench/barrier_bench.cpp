@@ -1,8 +1,8 @@
 // What a barrier costs, in ns; among the ranks of one node beside the raw floor, a line that ranks 0 and 1
 // hand to and fro. Run it as a job:
 //
-// hydrant-run -n N [--nodes M] barrier_bench [--repetitions R] [--json FILE] [--quick] GASNET_PSHM_NODES=N
-// barrier_bench
+//   hydrant-run -n N [--nodes M] barrier_bench [--repetitions R] [--json FILE] [--quick]
+//   GASNET_PSHM_NODES=N barrier_bench
 //
 // Every repetition runs the floor and each row in turn; figures are medians over the repetitions, ratios are
 // medians of the ratios within each. Not included: what a rank computes between notify and wait.

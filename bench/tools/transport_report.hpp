@@ -85,7 +85,7 @@ inline Json describe_ports(const MachineLimits&, std::string* why) {
 
 #endif
 
-// {"ports": [...], "near": name, "far": name or null, "far_reason": null or text}
+// {"ports": [...], "near": name or null, "far": name or null, "reason": text where either is null, else null}
 inline Json describe_transports(const MachineLimits& limits) {
   std::string why;
   Json report;
