@@ -98,7 +98,8 @@ struct Peer {
 
   Rank rank = 0;
   std::atomic<State> state{State::kConnecting};
-  std::atomic<const char*> reason{"it was not there"};  // why it is lost: a literal
+  // Why it is lost: a literal, set before `state` says so.
+  std::atomic<const char*> reason{nullptr};
   std::atomic<bool> is_shut{
       false};  // its queue pair takes nothing any more: to be lost by the next poll
 

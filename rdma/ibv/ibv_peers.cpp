@@ -229,7 +229,9 @@ Status IbvTransport::connect(Peer& peer, const ibv::Greeting& greeting) noexcept
 // Nothing more goes to it. What is under way comes back by the completion queue, as failed; what is not
 // posted yet is given up here. By a thread that polls and holds no lock of the peer.
 void IbvTransport::lose(Peer& peer, const char* reason) noexcept {
-  peer.reason.store(reason, std::memory_order_relaxed);
+  // The first reason is why: what fails or is buried afterwards only follows from it.
+  const char* none = nullptr;
+  peer.reason.compare_exchange_strong(none, reason, std::memory_order_relaxed);
   if (peer.state.exchange(Peer::State::kLost, std::memory_order_acq_rel) == Peer::State::kLost)
     return;
   counts_.lost.fetch_add(1, std::memory_order_relaxed);

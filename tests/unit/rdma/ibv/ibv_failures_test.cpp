@@ -151,6 +151,11 @@ TEST_F(IbvFailures, APeerThatIsGoneIsBrokenForAllThatIsUnderWay) {
   for (uint32_t i = 0; i < IbvTransport::Options().cells; ++i)
     EXPECT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 8, &cell), Status::kOk);
   world[0].transport->flush(testing::in_seconds(10));
+  // Why it is gone is still said when the job has buried it.
+  world[0].transport->bury(1);
+  world[0].poll();
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_THAT(last_error_text(), HasSubstr("rank 1 is gone: transport retry counter exceeded"));
 }
 
 // Nothing goes to it, nothing comes: without a probe nobody would ever know.
