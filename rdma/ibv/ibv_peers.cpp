@@ -42,8 +42,7 @@ Status IbvTransport::make_peer(Rank rank, const ibv::Card& card, Peer** made) no
                 "HYDRANT_IBV_PORTS",
                 rank, port_.is_ethernet ? "InfiniBand" : "Ethernet",
                 port_.is_ethernet ? "Ethernet" : "InfiniBand");
-  if (const Status status = make_room_for_peer(); status != Status::kOk)
-    return add_context(status, "first contact with rank %u", rank);
+  if (const Status status = make_room_for_peer(); status != Status::kOk) return status;
   std::unique_ptr<Peer> peer(new (std::nothrow) Peer);
   if (peer == nullptr) return fail(Status::kResource, "no memory for rank %u", rank);
   peer->rank = rank;
@@ -51,7 +50,7 @@ Status IbvTransport::make_peer(Rank rank, const ibv::Card& card, Peer** made) no
   Status status = fill_peer(*peer);
   if (status == Status::kOk) status = make_address(*peer);
   if (status == Status::kOk) status = make_queue_pair(*peer);
-  if (status != Status::kOk) return add_context(status, "first contact with rank %u", rank);
+  if (status != Status::kOk) return status;
 
   // From here on its buffers may be anybody's, and nothing is taken back.
   const uint32_t count = receives_per_peer();

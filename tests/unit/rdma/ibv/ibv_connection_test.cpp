@@ -12,6 +12,7 @@ namespace {
 
 using fake_verbs::Call;
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::IbvRank;
 using testing::IbvWorld;
@@ -233,6 +234,7 @@ TEST_F(IbvConnection, TheDevicesLimitsAreSaid) {
     world.connect(0, 1);
     EXPECT_EQ(world.send(0, 2, Lane::kRequest, 1, "abcd"), Status::kResource);
     EXPECT_THAT(last_error_text(), HasSubstr("1 peers have them all"));
+    EXPECT_THAT(last_error_text(), EndsWith("each): fewer credits; first contact with rank 2"));
   }
   fake_verbs::reset();
   fake_verbs::add_device({.max_cqe = 160});
