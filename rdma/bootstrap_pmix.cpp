@@ -21,7 +21,6 @@ namespace {
 constexpr char kLibrary[] = "libpmix.so.2";
 constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kPatienceNs = 30 * kSecond;
-constexpr uint64_t kRelayNs = kSecond;  // what is left of two seconds is for the good-bye
 
 struct Library {
   decltype(&PMIx_Init) init;
@@ -332,7 +331,9 @@ Bootstrap::Word PmixBootstrap::heed() noexcept {
 
 void PmixBootstrap::relay(int code, bool is_first, uint64_t deadline_ns) noexcept {
   if (exits_ == nullptr) return;
-  const uint64_t deadline = std::min(deadline_ns, now_ns() + kRelayNs);
+  // Half of the time is for the good-bye.
+  const uint64_t now = now_ns();
+  const uint64_t deadline = now + (std::max(deadline_ns, now) - now) / 2;
   if (is_first) caller_.call([exits = exits_, code] { exits->tell(code); }, deadline);
   exits_->settle(deadline);
 }
