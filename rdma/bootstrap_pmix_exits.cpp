@@ -12,6 +12,8 @@ namespace hydrant {
 namespace {
 
 constexpr int kForEver = 1'000'000'000;  // seconds
+constexpr uint64_t kEarlyNs = 1'000'000'000;
+constexpr int kMostEarly = 3;
 
 void set_info(pmix_info_t* info, const char* key, int value) noexcept {
   *info = {};
@@ -63,6 +65,7 @@ pmix_status_t PmixExits::listen() noexcept {
   {
     const MutexLock lock(mutex_);
     ++unanswered_;
+    asked_ns_ = now_ns();
   }
   const pmix_status_t status = functions_.lookup(keys_, wanted_, 3, &on_found, this);
   if (status != PMIX_SUCCESS) answered();  // on_found() is not called then
@@ -95,10 +98,17 @@ void PmixExits::on_published(pmix_status_t, void* self) {
 
 void PmixExits::on_found(pmix_status_t answer, pmix_pdata_t data[], size_t count, void* self) {
   auto& exits = *static_cast<PmixExits*>(self);
-  // Launchers that count the seconds in their own way are asked again.
-  if (answer == PMIX_ERR_TIMEOUT) exits.listen();
+  if (answer == PMIX_ERR_TIMEOUT && exits.may_ask_again()) exits.listen();
   for (size_t i = 0; answer == PMIX_SUCCESS && i < count; ++i) exits.hear(data[i]);
   exits.answered();
+}
+
+// Launchers that count the seconds in their own way are asked again, but not without end those that do not
+// wait at all.
+bool PmixExits::may_ask_again() noexcept {
+  const MutexLock lock(mutex_);
+  early_ = now_ns() - asked_ns_ < kEarlyNs ? early_ + 1 : 0;
+  return early_ < kMostEarly;
 }
 
 void PmixExits::hear(const pmix_pdata_t& data) const noexcept {

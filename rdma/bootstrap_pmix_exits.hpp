@@ -1,12 +1,9 @@
 // Words of exits between the nodes of a job by PMIx: the first rank that leaves publishes it, and one rank of
-// each
-// node has asked for what will be published. PMIx's events would be made for this, but Open MPI 4.1 with PMIx
-// 4.2
-// stands still for ever after the first event of a rank (docs/launching.md).
+// each node has asked for what will be published. PMIx's events would be made for this, but Open MPI 4.1 with
+// PMIx 4.2 stands still for ever after the first event of a rank (docs/launching.md).
 //
 // PMIx calls back in a thread of its own, until the process is gone: what it writes to is one object per
-// process
-// that is never destroyed. It hands over through a pipe and never waits.
+// process that is never destroyed. It hands over through a pipe and never waits.
 //
 // Threads: fd() and read() belong to one thread, open() and listen() come before all others.
 #pragma once
@@ -52,6 +49,7 @@ class PmixExits {
   static void on_published(pmix_status_t answer, void* self);
   static void on_found(pmix_status_t answer, pmix_pdata_t data[], size_t count, void* self);
   void hear(const pmix_pdata_t& data) const noexcept;
+  bool may_ask_again() noexcept;
   void answered() noexcept;
 
   Functions functions_{};
@@ -66,6 +64,8 @@ class PmixExits {
   Mutex mutex_;
   CondVar changed_;
   int unanswered_ HYDRANT_GUARDED_BY(mutex_) = 0;
+  uint64_t asked_ns_ HYDRANT_GUARDED_BY(mutex_) = 0;
+  int early_ HYDRANT_GUARDED_BY(mutex_) = 0;  // answers in a row that were no wait
 };
 
 }  // namespace hydrant

@@ -1,7 +1,6 @@
 // One small thread per rank that hears when the job is to end, whatever the program is doing: from our
 // supervisor, or, under another launcher, from the other ranks of the node and from the kernel, and from
-// ranks
-// of other nodes as far as the launcher carries words (Bootstrap::relay()).
+// ranks of other nodes as far as the launcher carries words (Bootstrap::relay()).
 //
 // Under another launcher the thread also ends this process if the program does not: there is no supervisor
 // to do it. The times and steps are those of rdma/launch/job_end.hpp; SIGQUIT is sent only to programs that

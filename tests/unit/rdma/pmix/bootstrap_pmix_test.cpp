@@ -102,6 +102,12 @@ TEST_F(Pmix, AWaitThatTimesOutIsBegunAgain) {
   expect_word(1, 0);
 }
 
+TEST_F(Pmix, ALauncherThatNeverWaitsIsNotAskedForEver) {
+  open(0, Board::kNeverWaits);
+  bootstrap_->relay(0, false, soon());  // until nothing is asked any more
+  EXPECT_EQ(fake::lookups(), 3);
+}
+
 TEST_F(Pmix, ALauncherWithoutABoardIsNoError) {
   open(0, Board::kUnsupported);
   bootstrap_->relay(0, true, soon());

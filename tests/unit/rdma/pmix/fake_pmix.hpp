@@ -9,7 +9,7 @@
 
 namespace hydrant::testing::fake_pmix {
 
-enum class Board : uint32_t { kCarries, kUnsupported, kSilent, kTimesOutOnce };
+enum class Board : uint32_t { kCarries, kUnsupported, kSilent, kTimesOutOnce, kNeverWaits };
 
 // Rank `rank` of four; 0 and 2 are on node 0, 1 and 3 on node 1. Before PMIx_Init.
 void start(uint32_t rank, Board board);
