@@ -258,6 +258,8 @@ void peer_is_lost(Rank rank, const char* why) noexcept {
     return;
   log_error("rank %u ends the job: %s", the_job.rank(), why);
   end_listener().on_death(rank, 0);
+  // A program that computes, or polls until something comes, does not look at the end.
+  if (exit_watch != nullptr) exit_watch->lose(rank, requested_code.load(std::memory_order_relaxed));
 }
 
 bool is_over() noexcept {

@@ -101,6 +101,14 @@ void ExitWatch::leave(int code, uint64_t deadline_ns) noexcept {
   bootstrap_.leave(code, deadline_ns);
 }
 
+void ExitWatch::lose(Rank rank, int code) noexcept {
+  if (!running_) return;
+  lost_code_.store(code, std::memory_order_relaxed);
+  lost_.store(rank, std::memory_order_release);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof one);
+}
+
 void* ExitWatch::serve(void* self) {
   auto& watch = *static_cast<ExitWatch*>(self);
   if (watch.words_ != nullptr) {
@@ -114,7 +122,11 @@ void* ExitWatch::serve(void* self) {
 void ExitWatch::serve_launcher() noexcept {
   pollfd polled[] = {{wake_, POLLIN, 0}, {bootstrap_.watch_fd(), POLLIN, 0}};
   while (!stop_.load()) {
-    if (poll(polled, 2, -1) <= 0 || stop_.load()) continue;
+    const int ready = poll(polled, 2, time_left_ms());
+    if (stop_.load()) return;
+    heed_loss();
+    end_myself(end_.step(now_ns()));
+    if (ready <= 0) continue;
     bool more = true;
     if (polled[1].revents != 0) heed_launcher(&more);
     if (!more) polled[1].fd = -1;
@@ -131,6 +143,7 @@ void ExitWatch::serve_words() noexcept {
   while (!stop_.load()) {
     const int ready = poll(polled.data(), polled.size(), time_left_ms());
     if (stop_.load()) return;
+    heed_loss();
     end_myself(end_.step(now_ns()));
     if (ready <= 0) continue;
     heed_words();
@@ -176,6 +189,14 @@ void ExitWatch::heed_parent() noexcept {
   constexpr int kCode = 1;
   end_.leave(kNoRank, kCode, now_ns());
   listener_.on_launcher_gone();
+}
+
+void ExitWatch::heed_loss() noexcept {
+  const Rank rank = lost_.exchange(kNoRank, std::memory_order_acquire);
+  if (rank == kNoRank) return;
+  uint64_t wakes = 0;
+  [[maybe_unused]] const ssize_t bytes = read(wake_, &wakes, sizeof wakes);
+  end_.leave(rank, lost_code_.load(std::memory_order_relaxed), now_ns());
 }
 
 void ExitWatch::heed_launcher(bool* more) noexcept {

@@ -4,7 +4,8 @@
 //
 // Under another launcher the thread also ends this process if the program does not: there is no supervisor
 // to do it. The times and steps are those of rdma/launch/job_end.hpp; SIGQUIT is sent only to programs that
-// catch it, the others leave and exit with the job's code at that point.
+// catch it, the others leave and exit with the job's code at that point. Under any launcher it does the same
+// when this process has found out by itself that a rank is gone (lose()): then nobody else may know.
 //
 // The thread sleeps until there is something to say. It is named "hydrant-ctl", takes no signals, and costs
 // 64 KiB of stack.
@@ -58,6 +59,10 @@ class ExitWatch {
   // Bootstrap::leave(). Never waits longer than the deadline. Any thread, callbacks included, once.
   void leave(int code, uint64_t deadline_ns) noexcept;
 
+  // The network says that `rank` is gone: the watch ends this process as if that rank had left with `code`,
+  // unless the program ends first. The listener is not told. Never waits. Any thread; the first call counts.
+  void lose(Rank rank, int code) noexcept;
+
  private:
   ExitWatch(Bootstrap& bootstrap, Listener& listener) noexcept;
   Status start_thread() noexcept;
@@ -69,6 +74,7 @@ class ExitWatch {
   void heed_relayed() noexcept;
   void heed_process(NodeWords::Peer& peer) noexcept;
   void heed_parent() noexcept;
+  void heed_loss() noexcept;
   int time_left_ms() const noexcept;
   void end_myself(launch::JobEnd::Step step) noexcept;
 
@@ -77,8 +83,10 @@ class ExitWatch {
   std::unique_ptr<NodeWords> words_;  // null where the launcher speaks
   std::atomic<bool> stop_{false};     // written before wake_ is, read after it was
   std::atomic<bool> left_{false};     // this process has left, or is about to
-  launch::JobEnd end_;                // the thread's; with words_ only
-  int parent_ = -1;                   // pidfd of whoever started this process; with words_ only
+  std::atomic<Rank> lost_{kNoRank};   // set after lost_code_, before wake_ is written
+  std::atomic<int> lost_code_{0};
+  launch::JobEnd end_;  // the thread's; with words_, or after lose()
+  int parent_ = -1;     // pidfd of whoever started this process; with words_ only
   int wake_ = -1;
   bool running_ = false;
   pthread_t thread_{};

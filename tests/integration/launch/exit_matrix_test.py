@@ -92,6 +92,9 @@ class ExitMatrix(unittest.TestCase):
                   prints=r"(?s)(?=.*rank 1 hears death of rank 0: 9)(?=.*rank 2 hears death of rank 0: 9)"
                          r"(?=.*rank 3 hears death of rank 0: 9)", GASNET_EXITTIMEOUT="20")
 
+    def test_who_has_lost_another_by_the_network_ends_though_it_spins(self):
+        self.each(3, "watch", "fence", "1:lose=2", "spin", code=6)
+
     def test_death_after_leaving_counts(self):
         self.each(2, "watch", "fence", "0:say_leave=0", "0:abort", "sleep=0.2", code=134,
                   says=r"rank 0 \(pid \d+\) was killed by signal 6 .*")

@@ -78,6 +78,9 @@ class Launchers(unittest.TestCase):
     def test_sigquit_may_be_caught(self):
         self.each(2, "watch", "deaf", "exit_on=3", "fence", "1:leave=5", "spin", code=5)
 
+    def test_who_has_lost_another_by_the_network_ends_though_it_spins(self):
+        self.each(3, "watch", "fence", "1:lose=2", "spin", code=6)
+
     def test_exit_without_leaving(self):
         self.each(3, "watch", "fence", "1:_exit=3", "spin", code=None)
 

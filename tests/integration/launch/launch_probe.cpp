@@ -238,6 +238,7 @@ class Probe {
       {"memory", [](Probe& p) { p.measure_memory(); }},
       {"share", [](Probe& p) { p.share_memory(); }},
       {"watch", [](Probe& p) { p.watch(); }},
+      {"lose", [](Probe& p) { p.watch_->lose(static_cast<Rank>(p.number()), 6); }},
       {"deaf", [](Probe& p) { p.listener_.deaf = true; }},
       {"fence", [](Probe& p) { p.fence_until(); }},
       {"barrier", [](Probe& p) { p.check_barrier(); }},
