@@ -33,9 +33,10 @@ SendRecord& record_of(const ibv_wc& completion) noexcept {
 
 }  // namespace
 
-// False: another thread is at it. *told: operations that are over.
-bool IbvTransport::drain(uint32_t* told) noexcept HYDRANT_NO_TSA {
-  if (threaded_ && !drain_lock_.try_lock()) return false;
+// How many completions there were; less than 0: another thread is at it, or they cannot be read. *told:
+// operations that are over.
+int IbvTransport::drain(uint32_t* told) noexcept HYDRANT_NO_TSA {
+  if (threaded_ && !drain_lock_.try_lock()) return -1;
   ibv_wc completions[kBatch];
   const int count = ibv_poll_cq(queue_.get(), kBatch, completions);
   uint32_t over = 0;
@@ -53,7 +54,7 @@ bool IbvTransport::drain(uint32_t* told) noexcept HYDRANT_NO_TSA {
     lose_all("the completion queue cannot be read");
   }
   if (threaded_) drain_lock_.unlock();
-  return true;
+  return count;
 }
 
 // ---- sends ----

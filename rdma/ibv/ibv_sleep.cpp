@@ -56,7 +56,8 @@ bool IbvTransport::arm() noexcept {
                               ibv_req_notify_cq(datagram_completions_.get(), 0) != 0))
     return false;
   uint32_t told = 0;
-  if (!drain(&told) || told != 0 || shake_hands() != 0) return false;
+  // Any completion may be what this thread waits for: credits and room in a queue are told of by nothing else.
+  if (drain(&told) != 0 || shake_hands() != 0) return false;
   return !any_arrival() && chores_.load(std::memory_order_relaxed) == nullptr &&
          unposted_.load(std::memory_order_relaxed) == nullptr;
 }
@@ -187,7 +188,7 @@ void IbvTransport::flush(uint64_t deadline_ns) noexcept HYDRANT_NO_TSA {
     }
     if (quiet || now_ns() >= deadline_ns) return;
     uint32_t told = 0;
-    if (!is_held && drain(&told)) do_chores();
+    if (!is_held && drain(&told) >= 0) do_chores();
     const timespec pause = time_of(kFlushPauseNs);
     if (told == 0) nanosleep(&pause, nullptr);
   }

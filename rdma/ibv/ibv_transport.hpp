@@ -304,7 +304,7 @@ class IbvTransport final : public FarTransport {
   uint32_t tell(Finished& finished) noexcept;
 
   // ibv_progress.cpp: what the completion queue says
-  bool drain(uint32_t* told) noexcept;
+  int drain(uint32_t* told) noexcept;
   uint32_t finish_send(const ibv_wc& completion) noexcept;
   uint32_t finish_sends(const ibv_wc& completion) noexcept;
   void retire(Peer& peer, ibv::SendRecord& record, Status status, Finished* finished) noexcept;

@@ -84,6 +84,25 @@ TEST_F(IbvSleep, DoesNotBeginWhenSomethingHasCome) {
   EXPECT_TRUE(world.arrived(1, 1));
 }
 
+// Whoever waits for room has it when its peer has told of credits, which is no message to be delivered.
+TEST_F(IbvSleep, DoesNotBeginWhenCreditsHaveCome) {
+  IbvWorld world(2);
+  world.connect(0, 1);
+  for (int i = 0; i < 100; ++i) world.poll_all();  // until there is nothing to be taken in
+  while (world[0].try_send(1, Lane::kRequest, 1, "abcdefgh") == Status::kOk) {
+  }
+  world[0].transport->flush(testing::in_seconds(10));
+  world[0].poll();
+  ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kNotReady);
+  const uint64_t before = world[0].transport->counts().sleeps;
+  world[1].poll();
+  ASSERT_GE(world[1].transport->counts().control, 1U);
+  world[1].transport->flush(testing::in_seconds(10));
+  world[0].transport->sleep(now_ns() + 1'000'000'000);
+  EXPECT_EQ(world[0].transport->counts().sleeps, before);
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
+}
+
 TEST_F(IbvSleep, DoesNotBeginWhenTheCheckHolds) {
   IbvWorld world(2);
   bool asked = false;
