@@ -14,8 +14,8 @@ namespace hydrant {
 
 // Null in *transport if there is one rank only. Collective over the job; ranks may talk after the next fence.
 // The transport may ask `bootstrap` at any time from then on, and holds `bootstrap_mu` while it does.
-// Errors: kBadArg: HYDRANT_INJECT; kUnsupported: ranks that cannot be reached, with the reason; kResource: no
-// memory; kBroken: a rank is missing.
+// Errors: kBadArg: HYDRANT_INJECT or HYDRANT_IBV_PORTS; kUnsupported: ranks that cannot be reached, with the
+// reason; kResource: no memory; kBroken: a rank is missing.
 Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
                       std::unique_ptr<Transport>* transport) noexcept;
 
@@ -25,7 +25,7 @@ Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
                            std::unique_ptr<Transport>* transport) noexcept;
 
 // The transport to any rank by verbs. `bootstrap` outlives it. Errors: kUnsupported: no device, or the
-// library was built without rdma-core.
+// library was built without rdma-core; kBadArg: HYDRANT_IBV_PORTS; kResource.
 Status make_verbs_transport(Bootstrap& bootstrap, bool single_threaded,
                             std::unique_ptr<FarTransport>* transport) noexcept;
 

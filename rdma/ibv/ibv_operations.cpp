@@ -190,7 +190,7 @@ void IbvTransport::end_operation(Operation& operation, Finished* finished) noexc
   free_operations_ = &operation;
 }
 
-// Without any lock: who is told may begin the next operation.
+// Without a peer's lock: who is told may ask of the peer, but begins nothing (Transport::Completion).
 uint32_t IbvTransport::tell(Finished& finished) noexcept {
   const uint32_t count = std::exchange(finished.count, 0);
   for (uint32_t i = 0; i < count; ++i) {
