@@ -47,6 +47,20 @@ class Pmix : public ::testing::Test {
   std::unique_ptr<Bootstrap> bootstrap_;
 };
 
+TEST_F(Pmix, NodesAreNumberedByTheirFirstRanks) {
+  open(3, Board::kCarries);
+  EXPECT_EQ(bootstrap_->place().leaders, (std::vector<Rank>{0, 1}));
+  EXPECT_EQ(bootstrap_->place().node, 1U);
+  EXPECT_EQ(bootstrap_->place().node_ranks, (std::vector<Rank>{1, 3}));
+  EXPECT_EQ(bootstrap_->place().node_rank, 1U);
+}
+
+TEST_F(Pmix, ALauncherThatHidesTheNodesOfOthersIsNoError) {
+  open(3, Board::kHidesNodes);
+  EXPECT_TRUE(bootstrap_->place().leaders.empty());
+  EXPECT_EQ(bootstrap_->place().node_ranks, (std::vector<Rank>{1, 3}));
+}
+
 TEST_F(Pmix, TheFirstRankOfANodeHearsAnExit) {
   open(0, Board::kCarries);
   EXPECT_EQ(fake::lookups(), 1);

@@ -111,7 +111,7 @@ pmix_status_t PMIx_Fence(const pmix_proc_t*, size_t, const pmix_info_t*, size_t)
   return PMIX_SUCCESS;
 }
 
-pmix_status_t PMIx_Get(const pmix_proc_t*, const char* name, const pmix_info_t*, size_t,
+pmix_status_t PMIx_Get(const pmix_proc_t* of, const char* name, const pmix_info_t*, size_t,
                        pmix_value_t** value) {
   if (std::strcmp(name, PMIX_LOCAL_PEERS) == 0) {
     *value = make_number(0);
@@ -121,8 +121,9 @@ pmix_status_t PMIx_Get(const pmix_proc_t*, const char* name, const pmix_info_t*,
     *value = make_number(4);
   } else if (std::strcmp(name, PMIX_NUM_NODES) == 0) {
     *value = make_number(2);
-  } else if (std::strcmp(name, PMIX_NODEID) == 0) {
-    *value = make_number(self % 2);
+  } else if (std::strcmp(name, PMIX_NODEID) == 0 &&
+             (of->rank == self || board != Board::kHidesNodes)) {
+    *value = make_number(7 - of->rank % 2);
   } else {
     return PMIX_ERR_NOT_FOUND;
   }

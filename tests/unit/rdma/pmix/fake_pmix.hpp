@@ -9,9 +9,17 @@
 
 namespace hydrant::testing::fake_pmix {
 
-enum class Board : uint32_t { kCarries, kUnsupported, kSilent, kTimesOutOnce, kNeverWaits };
+enum class Board : uint32_t {
+  kCarries,
+  kUnsupported,
+  kSilent,
+  kTimesOutOnce,
+  kNeverWaits,
+  kHidesNodes
+};
 
-// Rank `rank` of four; 0 and 2 are on node 0, 1 and 3 on node 1. Before PMIx_Init.
+// Rank `rank` of four; 0 and 2 are on a node, 1 and 3 on another. The launcher's numbers of them are 7 and 6;
+// with kHidesNodes it tells a rank's node to that rank alone. Before PMIx_Init.
 void start(uint32_t rank, Board board);
 // Another rank publishes that it leaves; `times` can repeat the answer, as no launcher should.
 void publish(const char* name_space, uint32_t rank, int code, int times);
