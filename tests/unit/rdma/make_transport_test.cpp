@@ -1,0 +1,111 @@
+// What ranks talk by: what is refused and why, and who holds the fence by which neighbours share memory.
+#include "rdma/make_transport.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace hydrant {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CountingBootstrap final : public Bootstrap {
+ public:
+  explicit CountingBootstrap(const JobPlace& place) : place_(place) {}
+  const char* name() const noexcept override { return "test"; }
+  const JobPlace& place() const noexcept override { return place_; }
+  Status put(std::string_view, std::span<const std::byte>) noexcept override { return Status::kOk; }
+  Status fence(uint64_t) noexcept override {
+    ++fences;
+    return fence_answers;
+  }
+  Status get(Rank, std::string_view, std::span<std::byte>, size_t*, uint64_t) noexcept override {
+    return fail(Status::kBroken, "nobody is asked for cards");
+  }
+  void leave(int, uint64_t) noexcept override {}
+
+  uint32_t fences = 0;
+  Status fence_answers = Status::kOk;
+
+ private:
+  const JobPlace place_;
+};
+
+class MakeTransport : public ::testing::Test {
+ protected:
+  // No machine has this one, and libraries without verbs do not look.
+  void SetUp() override { ASSERT_EQ(setenv("HYDRANT_IBV_PORTS", "nosuchdevice", 1), 0); }
+  void TearDown() override {
+    for (const char* name : {"HYDRANT_IBV_PORTS", "HYDRANT_TRANSPORT", "HYDRANT_INJECT"})
+      EXPECT_EQ(unsetenv(name), 0);
+  }
+  // Rank 0 of so many, on its node with the first ones.
+  static JobPlace place(Rank size, std::vector<Rank> here, uint32_t nodes) {
+    JobPlace made;
+    made.size = size;
+    made.node_count = nodes;
+    made.node_ranks = std::move(here);
+    return made;
+  }
+  Status make(CountingBootstrap& bootstrap) {
+    const Status status = make_transport(bootstrap, mu_, true, &transport_);
+    EXPECT_EQ(transport_, nullptr);
+    return status;
+  }
+
+ private:
+  Mutex mu_;
+  std::unique_ptr<Transport> transport_;
+};
+
+TEST_F(MakeTransport, OneRankNeedsNone) {
+  ASSERT_EQ(setenv("HYDRANT_TRANSPORT", "ibv", 1), 0);
+  CountingBootstrap bootstrap(place(1, {0}, 1));
+  EXPECT_EQ(make(bootstrap), Status::kOk);
+  EXPECT_EQ(bootstrap.fences, 0U);
+}
+
+TEST_F(MakeTransport, SharedMemoryAloneDoesNotReachOtherNodes) {
+  ASSERT_EQ(setenv("HYDRANT_TRANSPORT", "shm", 1), 0);
+  CountingBootstrap bootstrap(place(5, {0, 1}, 3));
+  EXPECT_EQ(make(bootstrap), Status::kUnsupported);
+  EXPECT_THAT(last_error_text(), AllOf(HasSubstr("reaches the 2 ranks of this node"),
+                                       HasSubstr("5 on 3 nodes"), HasSubstr("auto or ibv")));
+  EXPECT_EQ(bootstrap.fences, 0U);
+}
+
+TEST_F(MakeTransport, ANetworkIsInjectedOverSharedMemoryOnly) {
+  ASSERT_EQ(setenv("HYDRANT_INJECT", "delay=7us", 1), 0);
+  CountingBootstrap apart(place(2, {0}, 2));
+  EXPECT_EQ(make(apart), Status::kBadArg);
+  EXPECT_THAT(last_error_text(), HasSubstr("HYDRANT_INJECT puts a network over shared memory"));
+  ASSERT_EQ(setenv("HYDRANT_TRANSPORT", "ibv", 1), 0);
+  CountingBootstrap together(place(2, {0, 1}, 1));
+  EXPECT_EQ(make(together), Status::kBadArg);
+}
+
+// Its neighbours would wait for ever if it did not: the fence is the whole job's.
+TEST_F(MakeTransport, WhoIsAloneOnItsNodeHoldsTheFenceOfThoseWhoAreNot) {
+  CountingBootstrap bootstrap(place(3, {0}, 2));
+  EXPECT_EQ(make(bootstrap), Status::kUnsupported);
+  EXPECT_THAT(last_error_text(),
+              HasSubstr("rank 0 reaches ranks on other nodes (3 ranks, 2 nodes) by verbs: "));
+  EXPECT_EQ(bootstrap.fences, 1U);
+  bootstrap.fence_answers = Status::kBroken;
+  EXPECT_EQ(make(bootstrap), Status::kBroken);
+}
+
+TEST_F(MakeTransport, VerbsAloneShareNothing) {
+  ASSERT_EQ(setenv("HYDRANT_TRANSPORT", "ibv", 1), 0);
+  CountingBootstrap bootstrap(place(2, {0, 1}, 1));
+  EXPECT_EQ(make(bootstrap), Status::kUnsupported);
+  EXPECT_THAT(last_error_text(),
+              HasSubstr("HYDRANT_TRANSPORT=ibv asks for verbs between the 2 ranks of this node: "));
+  EXPECT_EQ(bootstrap.fences, 0U);
+}
+
+}  // namespace
+}  // namespace hydrant
