@@ -1,0 +1,28 @@
+#!/usr/bin/python3
+"""Runs lost_client: whatever a rank does that has lost another, the job ends and says why.
+
+lost_jobs_test.py PATH_OF_LOST_CLIENT
+"""
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from client_jobs import run_job  # noqa: E402  (the path has to be there first)
+
+CLIENT = ""
+
+
+class Lost(unittest.TestCase):
+    def test_the_job_ends_with_the_reason(self):
+        for what in ("poll", "compute", "wait"):
+            with self.subTest(what=what):
+                status, text = run_job(CLIENT, 3, what, seconds=20)
+                self.assertNotIn("it did not end", text)
+                self.assertEqual(status, 1, text)
+                self.assertIn("rank 1 ends the job: a test says that rank 0 is gone", text)
+
+
+if __name__ == "__main__":
+    CLIENT = sys.argv.pop(1)
+    unittest.main()
