@@ -80,7 +80,9 @@ int reply(Sending& message, hydrant_token* token, gex_Event_t* lc_opt, const cha
 // Most Shorts have nothing about them that check() or send() would have to say anything to. They go
 // straight to the transport; everything else, and who finds no room, takes the general way.
 bool is_plain(const Job& the_job, unsigned nargs) noexcept {
-  return the_job.state.load(std::memory_order_acquire) != JobState::kNew && !the_job.careful &&
+  const bool is_careful =
+      the_job.careful && (the_job.debug || the_job.may_tell == nullptr || !the_job.may_tell());
+  return the_job.state.load(std::memory_order_acquire) != JobState::kNew && !is_careful &&
          nargs <= kMaxArgs;
 }
 

@@ -38,6 +38,8 @@ struct Job {
   // Runs before this rank tells others anything, in handlers as well; set before the job is wired. What it
   // makes true, they may rely on when they are told. Null: nothing.
   void (*before_telling)() noexcept = nullptr;
+  // True: it has nothing to do now. There where it is, and cheap.
+  bool (*may_tell)() noexcept = nullptr;
   // Puts as much of a Long's payload as it can into memory of `peer`, from its front on: `*done` bytes, which
   // are there before a message sent later is delivered, and have left `source`. `may_wait`: it may poll.
   // Null: there is no such way. Errors: kBroken.

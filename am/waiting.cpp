@@ -79,6 +79,13 @@ uint32_t poll_all() noexcept {
   return events;
 }
 
+uint32_t poll_network() noexcept {
+  Job& the_job = job();
+  const uint32_t events = the_job.transport->poll(am_receiver(), poll_budget(), false);
+  if (events != 0 && !the_job.single_threaded) tell_sleepers();
+  return events;
+}
+
 uint32_t poll_replies() noexcept {
   Job& the_job = job();
   Transport* transport = the_job.transport.get();

@@ -9,6 +9,9 @@ namespace hydrant {
 
 // Everything that can be done now; how many things happened. Not in handlers.
 uint32_t poll_all() noexcept;
+// The same of what the network brings alone: what modules have registered (progress.hpp) has to wait for
+// somebody's poll_all().
+uint32_t poll_network() noexcept;
 // What a handler may do: take replies.
 uint32_t poll_replies() noexcept;
 

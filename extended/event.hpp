@@ -22,6 +22,7 @@ enum class WaitsFor : uint8_t {
   kOtherProcessors,
   kThisProcessor,  // somebody needs the one of the calling thread: looking is in vain
   kAdapter,        // one that writes here and wakes nobody
+  kPolls,          // nobody: polls bring it, of whichever thread
 };
 
 }  // namespace hydrant

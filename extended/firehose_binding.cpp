@@ -151,6 +151,7 @@ void start_firehose() noexcept {
                   hydrant_key_bytes(options.domain)};
   job().progress.add(progress, &the_firehose);  // (null stands for a free row)
   job().before_telling = settle_exports;
+  job().may_tell = exports_are_quiet;
   job().careful = true;
 }
 
@@ -199,15 +200,19 @@ void add_firehose_handlers() noexcept {
                      GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY, "mapping's reply");
 }
 
+// (In the child of a fork there is no end any more.)
+bool exports_are_quiet() noexcept {
+  return !firehose_is_on() || hydrant_remote_quiet(the_firehose.end) != GASNET_ERR_NOT_READY;
+}
+
 bool exports_are_settled() noexcept {
-  if (!firehose_is_on() || hydrant_remote_quiet(the_firehose.end) != GASNET_ERR_NOT_READY)
-    return true;
+  if (exports_are_quiet()) return true;
   (void)hydrant_remote_poll(the_firehose.end);
-  return hydrant_remote_quiet(the_firehose.end) != GASNET_ERR_NOT_READY;
+  return exports_are_quiet();
 }
 
 void settle_exports() noexcept {
-  if (!firehose_is_on() || hydrant_remote_quiet(the_firehose.end) != GASNET_ERR_NOT_READY) return;
+  if (exports_are_quiet()) return;
   if (handler_depth != 0) {
     (void)hydrant_remote_poll(the_firehose.end);
     return;
@@ -215,8 +220,7 @@ void settle_exports() noexcept {
   Waiter waiter;
   const uint64_t warn_ns = knob_number(Knob::kJobWaitWarn);
   uint64_t warn_at = warn_ns != 0 ? now_ns() + warn_ns : UINT64_MAX;
-  // (In the child of a fork there is no end any more.)
-  while (hydrant_remote_quiet(the_firehose.end) == GASNET_ERR_NOT_READY) {
+  while (!exports_are_quiet()) {
     // Who goes on would tell others of memory that a peer may still write to.
     if (is_over()) follow_the_end();
     waiter.polled(poll_all());

@@ -41,6 +41,8 @@ void add_firehose_handlers() noexcept;
 // Before this rank tells another anything: until no peer can reach memory that this process has released.
 // Polls; in a handler it says what is gone, and does not wait. Cost: two loads while nothing is exported.
 void settle_exports() noexcept;
+// Whether that is so now.
+bool exports_are_quiet() noexcept;
 // The same for those who may not poll, because they hold a lock that handlers take: false: not now.
 bool exports_are_settled() noexcept;
 

@@ -15,7 +15,7 @@ bool is_done(void* context) noexcept { return static_cast<Pieces*>(context)->all
 bool is_done_too(const void* context) noexcept {
   return static_cast<const Pieces*>(context)->all_done();
 }
-WaitsFor where(const void*) noexcept { return WaitsFor::kUnknown; }
+WaitsFor where(const void*) noexcept { return WaitsFor::kPolls; }
 void complain(const void* context) { complain_of(*static_cast<const Pieces*>(context)); }
 
 }  // namespace
@@ -87,7 +87,7 @@ Status failure_of(const Pieces& pieces) noexcept {
 
 Status wait_for(Pieces& pieces) noexcept {
   const auto done = [&pieces]() noexcept { return pieces.all_done(); };
-  if (!done() && !look_quickly(done, []() noexcept { return WaitsFor::kUnknown; })) {
+  if (!done() && !look_quickly(done, []() noexcept { return WaitsFor::kPolls; })) {
     wait_patiently({.done = is_done,
                     .ready = is_done_too,
                     .where = where,

@@ -5,6 +5,7 @@
 #include "extended/known_memory.hpp"
 #include "extended/rma.hpp"
 #include "extended/rma_events.hpp"
+#include "extended/rma_pinned.hpp"
 
 using namespace hydrant;
 
@@ -32,7 +33,8 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 // What is not known to be mapped. Functions of their own, so that those above need no frame.
 [[gnu::noinline]] int put_blocking(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                                    size_t bytes, gex_Flags_t flags) noexcept {
-  if (put_by_kernel(tm, rank, dest, source, bytes)) return GASNET_OK;
+  if (put_by_kernel(tm, rank, dest, source, bytes) || put_hit(tm, rank, dest, source, bytes))
+    return GASNET_OK;
   const Transfer what = put_of(dest, source, bytes, flags);
   return finish_blocking(tm, rank, what, "gex_RMA_PutBlocking");
 }
@@ -59,7 +61,8 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 }
 [[gnu::noinline]] int get_blocking(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source,
                                    size_t bytes, gex_Flags_t flags) noexcept {
-  if (get_by_kernel(tm, rank, dest, source, bytes)) return GASNET_OK;
+  if (get_by_kernel(tm, rank, dest, source, bytes) || get_hit(tm, rank, dest, source, bytes))
+    return GASNET_OK;
   const Transfer what = get_of(dest, source, bytes, flags);
   return finish_blocking(tm, rank, what, "gex_RMA_GetBlocking");
 }

@@ -12,6 +12,7 @@ namespace {
 
 bool pieces_are_done(hydrant_event& event) noexcept { return event.pieces.all_done(); }
 bool pieces_are_ready(const hydrant_event& event) noexcept { return event.pieces.all_done(); }
+WaitsFor pieces_come_by_polls(const hydrant_event&) noexcept { return WaitsFor::kPolls; }
 void complain_of_event(const hydrant_event& event) { complain_of(event.pieces); }
 
 }  // namespace
@@ -21,6 +22,7 @@ hydrant_event* take_pieces_event() noexcept {
   if (event == nullptr) return nullptr;
   event->is_done = pieces_are_done;
   event->is_ready = pieces_are_ready;
+  event->waits_for = pieces_come_by_polls;
   event->complain = complain_of_event;
   return event;
 }

@@ -175,16 +175,16 @@ void on_got_long(gex_Token_t, void*, size_t, int32_t low, int32_t high, int32_t,
 
 }  // namespace
 
+bool has_room(const RmaThread& thread, const Pieces& pieces) noexcept {
+  return thread.under_way() < paths().depth && pieces.under_way() < pieces.most;
+}
+
 Status make_room(RmaThread& thread, const Pieces& pieces, bool immediate) noexcept {
-  const uint64_t depth = paths().depth;
-  const auto is_full = [&] {
-    return thread.under_way() >= depth || pieces.under_way() >= pieces.most;
-  };
-  if (!is_full()) [[likely]]
+  if (has_room(thread, pieces)) [[likely]]
     return Status::kOk;
   if (immediate) return Status::kNotReady;
   Waiter waiter;
-  while (is_full()) {
+  while (!has_room(thread, pieces)) {
     if (is_over()) return fail(Status::kBroken, "the job is ending");
     waiter.polled(poll_all());
   }

@@ -27,6 +27,8 @@ Status send_one_message(const Transfer& part, Pieces& pieces) noexcept;
 Status fill_by_messages(RmaThread& thread, Rank peer, uintptr_t remote, int value, size_t bytes,
                         Pieces& pieces) noexcept;
 
+// Whether the thread, and `pieces`, may start one more.
+bool has_room(const RmaThread& thread, const Pieces& pieces) noexcept;
 // Polls until the thread, and `pieces`, may start one more. Errors: kNotReady: `immediate`, and there is no
 // room; kBroken: the job is ending.
 Status make_room(RmaThread& thread, const Pieces& pieces, bool immediate) noexcept;

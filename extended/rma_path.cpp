@@ -80,7 +80,7 @@ namespace {
 void choose_paths(Paths& paths, uint32_t abilities) noexcept {
   const bool one_sided = (abilities & Transport::kOneSided) != 0;
   const bool at_once = (abilities & Transport::kCompletesAtOnce) != 0;
-  paths.mapped = true;
+  paths.mapped = (abilities & Transport::kMapped) != 0;
   paths.cma = one_sided && at_once;
   paths.pinned = firehose_is_on() && (abilities & Transport::kPinned) != 0;
   paths.maps_files = one_sided && at_once;
@@ -131,6 +131,8 @@ void choose_paths() noexcept {
     the_paths[kind] = paths;
     choose_paths(the_paths[kind], abilities[kind]);
     if (forced != "auto") force(the_paths[kind], forced);
+    the_paths[kind].hits =
+        the_paths[kind].pinned && !job().debug && find_pointer_query() == nullptr;
   }
 }
 

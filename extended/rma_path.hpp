@@ -52,6 +52,7 @@ struct Paths {
   bool mapped = false;
   bool cma = false;
   bool pinned = false;
+  bool hits = false;  // ... and callers of blocking ones need no more checks than those of a hit
   bool maps_files = false;  // of the ranks of this node (rma_mapped.hpp)
   bool direct = false;
   bool bounce = false;

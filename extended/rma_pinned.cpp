@@ -8,6 +8,7 @@
 #include "extended/rma_messages.hpp"
 #include "extended/rma_pinned_piece.hpp"
 #include "extended/rma_thread.hpp"
+#include "firehose/remote_hit.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -19,8 +20,6 @@ namespace {
 
 // Registering less than this costs more than copying it (0010, 0016).
 constexpr size_t kLeastPinned = 16384;
-// A piece: what a network's queue takes at once is the transport's business.
-constexpr size_t kLongestPiece = size_t{4} << 20;
 
 PinnedPiece* take_piece(RmaThread& thread) noexcept {
   PinnedPiece* piece = thread.pinned.take();
@@ -114,28 +113,40 @@ Status post(PinnedPiece& piece) noexcept {
 
 namespace {
 
+// What the local end has to grant; for a get also that the target puts it there, should it miss.
+uint32_t local_access(const Transfer& part) noexcept {
+  if (part.is_put()) return HYDRANT_LOCAL_READ;
+  return job().transport->abilities_with(part.peer) & Transport::kPutsBeforeMessages
+             ? HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_WRITE
+             : HYDRANT_LOCAL_WRITE;
+}
+
+// It has left its source when it is posted.
+bool needs_no_key(const Transfer& part) noexcept {
+  return part.is_put() && part.bytes <= sizeof PinnedPiece::small &&
+         part.bytes <= job().transport->pinned_inline_bytes();
+}
+
+// A source that its owner may change as soon as the call returns is kept, should the network refuse the
+// put later. From here on other threads may have the piece.
+void keep_source(PinnedPiece& piece) noexcept {
+  Transfer& part = piece.part;
+  if (!part.is_put() || !part.source_is_free) return;
+  std::memcpy(piece.small, part.local, part.bytes);
+  part.local = nullptr;
+}
+
 // Pins the piece's local memory, or finds a buffer, and shortens the piece to what that holds. kNotReady:
 // there is no buffer now.
 Status prepare_local(PinnedPiece& piece) noexcept {
   Transfer& part = piece.part;
-  const size_t keyless =
-      std::min<size_t>(job().transport->pinned_inline_bytes(), sizeof piece.small);
-  if (part.is_put() && part.bytes <= keyless) {
-    // A source that its owner may change as soon as the call returns is kept, should the network refuse the
-    // put later. From here on other threads may have the piece.
-    if (part.source_is_free) {
-      std::memcpy(piece.small, part.local, part.bytes);
-      part.local = nullptr;
-    }
+  if (needs_no_key(part)) {
+    keep_source(piece);
     return Status::kOk;
   }
   if (!(part.is_put() && part.source_is_free)) {
     // (A get that misses small has its data in the answer, or from a buffer.)
-    const uint32_t access =
-        part.is_put() ? HYDRANT_LOCAL_READ
-        : job().transport->abilities_with(part.peer) & Transport::kPutsBeforeMessages
-            ? HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_WRITE
-            : HYDRANT_LOCAL_WRITE;
+    const uint32_t access = local_access(part);
     piece.local = part.bytes >= kLeastPinned
                       ? hydrant_pin(firehose().domain, part.local, part.bytes, access)
                       : hydrant_try_pin(firehose().domain, part.local, part.bytes, access);
@@ -154,6 +165,21 @@ Status prepare_local(PinnedPiece& piece) noexcept {
 // it.
 Path path_of_miss(const hydrant_remote_call_t& call) noexcept {
   return call.flags != 0 ? Path::kInMove : Path::kRendezvous;
+}
+
+// Both ends are pinned, and the piece is counted: under way at return, or uncounted and given back.
+Status launch(PinnedPiece* piece, Pieces& pieces) noexcept {
+  piece->state = PinnedPiece::State::kPinned;
+  const Status status = post(*piece);
+  if (status == Status::kOk) [[likely]]
+    return status;
+  if (status == Status::kBroken) {
+    uncount_start(pieces);
+    give(piece);
+    return status;
+  }
+  hand_back(piece);
+  return Status::kOk;
 }
 
 Status start(RmaThread& thread, const Transfer& what, Pieces& pieces, size_t* bytes,
@@ -190,19 +216,44 @@ Status start(RmaThread& thread, const Transfer& what, Pieces& pieces, size_t* by
   }
   *path = Path::kFirehose;
   piece->remote = pin;
-  piece->state = PinnedPiece::State::kPinned;
-  status = post(*piece);
-  if (status == Status::kOk) return status;
-  if (status == Status::kBroken) {
-    uncount_start(pieces);
-    give(piece);
-    return status;
-  }
-  hand_back(piece);
-  return Status::kOk;
+  return launch(piece, pieces);
+}
+
+// What a hit needs of the local end: nothing, or memory that is pinned. False: it is neither.
+bool find_local(PinnedPiece& piece) noexcept {
+  const Transfer& part = piece.part;
+  if (needs_no_key(part)) return true;
+  if (part.is_put() && part.source_is_free) return false;
+  piece.local = hit_local(firehose().domain, part.local, part.bytes, local_access(part));
+  return piece.local.region != nullptr;
 }
 
 }  // namespace
+
+bool start_hit(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept {
+  if (what.bytes > kLongestPiece || !has_room(thread, pieces)) return false;
+  const hydrant_pin_t remote = hit_remote(firehose().end, what.peer, what.remote, what.bytes,
+                                          what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
+  if (remote.region == nullptr) return false;
+  PinnedPiece* piece = take_piece(thread);
+  if (piece == nullptr) {
+    (void)hydrant_remote_release(remote);
+    return false;
+  }
+  piece->remote = remote;
+  piece->part = what;
+  piece->pieces = &pieces;
+  if (!find_local(*piece)) {
+    give(piece);
+    return false;
+  }
+  keep_source(*piece);
+  count_start(pieces, what.peer);
+  if (launch(piece, pieces) != Status::kOk) [[unlikely]]
+    return false;
+  thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
+  return true;
+}
 
 Status transfer_pinned(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept {
   if (!firehose_is_on()) return fail_plainly(Status::kUnsupported, "no memory can be pinned");

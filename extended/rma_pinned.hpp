@@ -23,6 +23,14 @@ namespace hydrant {
 // Errors: as transfer(); kUnsupported: none of it is under way, take messages.
 Status transfer_pinned(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept;
 
+// The usual: there are firehoses on both ends, and room. True: it is under way. False: nothing is, take
+// transfer_pinned(), which also finds out what is wrong. Cost: some 200 instructions, and the transport's.
+bool start_hit(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept;
+// The same, waiting for it; for what check_transfer() would let pass, if it was asked. Nothing is counted as
+// under way.
+bool put_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept;
+bool get_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept;
+
 // What operations that waited can do now; how many got on. Part of each poll.
 uint32_t go_on_with_pinned() noexcept;
 

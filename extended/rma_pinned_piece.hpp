@@ -52,6 +52,8 @@ struct MoveArgs {
 };
 enum AnswerByte : uint8_t { kDone = 0, kFault = 1, kNotDone = 2 };
 
+// A piece: what a network's queue takes at once is the transport's business.
+constexpr size_t kLongestPiece = size_t{4} << 20;
 constexpr uint32_t kPutAccess = HYDRANT_REMOTE_WRITE | HYDRANT_REMOTE_READ;
 
 inline void* local_of(PinnedPiece& piece) noexcept {

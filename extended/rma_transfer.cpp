@@ -116,6 +116,7 @@ Status transfer(const Transfer& what, Pieces& pieces) noexcept {
   if (copy_here(*thread, ways, what)) return Status::kOk;
   own(pieces, thread);
   const bool is_self = what.peer == job().rank();
+  if (ways.pinned && !is_self && start_hit(*thread, what, pieces)) return Status::kOk;
   if (ways.maps_files && !is_self) {
     if (copy_by_mapping(*thread, what)) return Status::kOk;
     note_unmapped(*thread, what.peer, what.remote, what.bytes);

@@ -17,6 +17,7 @@ namespace hydrant {
 // Rounds of looks before wait_patiently(), some 0.5 us each. Where ranks outnumber processors, who is waited
 // for elsewhere may stand behind somebody who looks, too.
 inline constexpr uint32_t kQuickPolls = 32;
+inline constexpr uint32_t kLooksPerPoll = 8;
 inline constexpr uint32_t kQuickPollsIfCrowded = 4;
 
 // To whoever else can run here now. Where there are processors for all (not `crowded`), a rank that does so
@@ -42,12 +43,23 @@ struct WaitFor {
 // The slow part: polls, and looks, until it is done.
 void wait_patiently(const WaitFor& what) noexcept;
 
+// For what only polls bring, as a put's acknowledgement: looking between them would keep it waiting, by 0.1 us
+// on average where a pause takes 25 ns.
+template <typename Done>
+inline bool poll_quickly(Done&& done) noexcept {
+  for (uint32_t i = 0; i < kQuickPolls * kLooksPerPoll; ++i) {
+    poll_all();
+    if (done()) return true;
+  }
+  return false;
+}
+
 // Something between the ranks of a node takes some 100 ns if all are there: look that long before anything
 // slow, polling now and then. The pause between looks leaves the line to whoever is about to write it.
 template <typename Done, typename Where>
 inline bool look_quickly(Done&& done, Where&& where) noexcept {
-  constexpr uint32_t kLooksPerPoll = 8;
   const bool crowded = !spinning_pays();
+  if (!crowded && where() == WaitsFor::kPolls) return poll_quickly(done);
   const uint32_t polls = crowded ? kQuickPollsIfCrowded : kQuickPolls;
   for (uint32_t i = 0; i < polls; ++i) {
     poll_all();

@@ -238,6 +238,15 @@ hydrant_pin_t look(uint64_t handle, uint32_t peer, uint32_t access, Pin pin) noe
 
 }  // namespace
 
+hydrant_pin_t hydrant::hit_remote(hydrant_remote_t handle, uint32_t peer, uintptr_t addr,
+                                  size_t len, uint32_t access) noexcept {
+  const RemotePins* end = find_end(handle);
+  const RemotePeer* known = end != nullptr ? end->known_peer(peer) : nullptr;
+  if (known == nullptr) return {};
+  const RegionSlot* slot = hold_beside_window(known->domain_handle(), addr, addr + len - 1, access);
+  return slot != nullptr ? make_pin(known->domain(), slot) : hydrant_pin_t{};
+}
+
 bool hydrant::has_remote_end(const Domain& domain) noexcept {
   MutexLock lock(g_mu);
   for (const Entry& entry : g_entries) {

@@ -131,6 +131,7 @@ class Transport {
     kCompletesAtOnce = 2,     // ... and are over when they return
     kPutsBeforeMessages = 4,  // what was put is there before a message committed later is delivered
     kPinned = 8,              // put_pinned() and get_pinned() exist
+    kMapped = 16,             // mapped() may answer; without it, nobody asks
   };
   virtual uint32_t abilities() const noexcept { return 0; }
   // The same of one peer, for transports that are two: abilities() are then all that any peer has.

@@ -34,7 +34,7 @@ inline Json describe_port(const ibv::PortReport& report, const MachineLimits& li
               {"chosen", false},
               {"reason", report.is_usable ? Json() : Json(report.reason)}};
   if (!report.is_usable) return row;
-  const IbvTransport::Needs needs = IbvTransport::needs_of({}, port);
+  const IbvTransport::Needs needs = IbvTransport::needs_of(IbvTransport::chosen_options(), port);
   row["link"] = port.is_ethernet ? "ethernet" : "infiniband";
   row["gid_index"] = port.gid_index;
   row["gid"] = gid_text(port.gid);

@@ -76,6 +76,8 @@ enum class Knob : uint32_t {
   kTransport,
   kIbvPorts,
   kIbvTimeout,
+  kIbvCredits,
+  kAmEager,
   kInject,
   kEnd,  // not a knob
 };

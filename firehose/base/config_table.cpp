@@ -504,6 +504,26 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
                "lost.",
      .min = 8,
      .max = 22},
+    {.knob = Knob::kIbvCredits,
+     .name = "HYDRANT_IBV_CREDITS",
+     .type = KnobType::kCount,
+     .unit = "",
+     .default_text = "32",
+     .effect =
+         "Messages of each lane, requests and replies, that may be under way to one peer over "
+         "verbs, the same on all ranks. Each costs a receive buffer per lane and peer.",
+     .min = 4,
+     .max = 4096},
+    {.knob = Knob::kAmEager,
+     .name = "HYDRANT_AM_EAGER",
+     .type = KnobType::kSize,
+     .unit = "",
+     .default_text = "488",
+     .effect = "The longest message over verbs, arguments and payload together, that is one send, "
+               "the same on all ranks; the payload of a longer one is written into a buffer of the "
+               "peer first. Rounded up to a multiple of 8.",
+     .min = 128,
+     .max = 65528},
     {.knob = Knob::kInject,
      .name = "HYDRANT_INJECT",
      .type = KnobType::kText,

@@ -44,6 +44,15 @@ Status IbvTransport::open(Bootstrap& bootstrap, const Options& options,
   return Status::kOk;
 }
 
+IbvTransport::Options IbvTransport::chosen_options() noexcept {
+  Options options;
+  options.eager_bytes = static_cast<uint32_t>((knob_number(Knob::kAmEager) + 7) / 8 * 8);
+  options.credits = static_cast<uint32_t>(knob_number(Knob::kIbvCredits));
+  // Both lanes find room before they are short of credits.
+  options.send_depth = std::max(options.send_depth, 2 * options.credits);
+  return options;
+}
+
 Status IbvTransport::check_options() noexcept {
   const Options& o = options_;
   if (o.timeout > 31)

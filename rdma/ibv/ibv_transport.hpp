@@ -52,6 +52,8 @@ class IbvTransport final : public FarTransport {
     uint8_t timeout = 0;
     bool has_channel = true;  // sleep() may wait in the kernel; else it naps
   };
+  // Those above, as the knobs want them.
+  static Options chosen_options() noexcept;
   // What a process takes of a port that it talks by.
   struct Needs {
     uint64_t bytes_at_start = 0;  // registered

@@ -55,7 +55,7 @@ class ShmTransport final : public Transport {
 
   // By memcpy where the memory is mapped here, else by the kernel (peer_memory.hpp).
   uint32_t abilities() const noexcept override {
-    return kOneSided | kCompletesAtOnce | kPutsBeforeMessages;
+    return kOneSided | kCompletesAtOnce | kPutsBeforeMessages | kMapped;
   }
   Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
              Completion* completion) noexcept override;

@@ -25,6 +25,7 @@ class PinnedFixture : public RmaFixture {
     EXPECT_EQ(hydrant_domain_destroy(the_firehose.domain, HYDRANT_FINI_UNPIN), GASNET_OK);
     the_firehose = {};
     job().before_telling = nullptr;
+    job().may_tell = nullptr;
     job().careful = false;
     RmaFixture::TearDown();
   }

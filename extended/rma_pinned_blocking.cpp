@@ -1,0 +1,125 @@
+// The short way of a put or get that waits, across a network and between firehoses: what is kept of it is on
+// the caller's stack.
+#include "am/job.hpp"
+#include "am/thread_state.hpp"
+#include "am/waiting.hpp"
+#include "extended/firehose_binding.hpp"
+#include "extended/rma_pinned.hpp"
+#include "extended/rma_pinned_piece.hpp"
+#include "extended/rma_thread.hpp"
+#include "extended/wait.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/remote_hit.hpp"
+
+#include <atomic>
+
+namespace hydrant {
+namespace {
+
+// What the transport reports to. Whoever polls tells it; that is the last touch.
+struct Awaiting : Transport::Completion {
+  static constexpr int kUnderWay = -1;
+  explicit Awaiting(Rank rank) noexcept : peer(rank) { done = on_done; }
+  static void on_done(Completion& completion, Status status) noexcept {
+    static_cast<Awaiting&>(completion).status.store(to_c(status), std::memory_order_release);
+  }
+  bool is_over() const noexcept { return status.load(std::memory_order_acquire) != kUnderWay; }
+
+  Rank peer;
+  std::atomic<int> status{kUnderWay};
+};
+
+// What wait_patiently() asks about.
+bool is_over(void* context) noexcept { return static_cast<Awaiting*>(context)->is_over(); }
+bool is_ready(const void* context) noexcept {
+  return static_cast<const Awaiting*>(context)->is_over();
+}
+WaitsFor where(const void*) noexcept { return WaitsFor::kPolls; }
+void complain(const void* context) {
+  log_warning("a blocking put or get with rank %u has not completed: is the network there?",
+              static_cast<const Awaiting*>(context)->peer);
+}
+
+// Looks of a wait at the network alone. What modules have to do can wait for one operation, not for all.
+constexpr uint32_t kQuickLooks = 64;
+
+[[gnu::noinline]] void wait_longer(Awaiting& operation) noexcept {
+  const auto done = [&operation]() noexcept { return operation.is_over(); };
+  if (look_quickly(done, []() noexcept { return WaitsFor::kPolls; })) return;
+  wait_patiently({.done = is_over,
+                  .ready = is_ready,
+                  .where = where,
+                  .complain = complain,
+                  .context = &operation});
+}
+
+inline void wait_for(Awaiting& operation) noexcept {
+  if (should_poll_anyway()) poll_all();
+  if (spinning_pays()) {
+    for (uint32_t i = 0; i < kQuickLooks; ++i) {
+      if (operation.is_over()) return;
+      (void)poll_network();
+    }
+  }
+  if (!operation.is_over()) wait_longer(operation);
+}
+
+// Nothing about it that a longer way would have to look at.
+bool may_go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, uintptr_t local,
+            size_t bytes) noexcept {
+  if (tm != &hydrant_world || rank >= job().size() || handler_depth != 0) return false;
+  return paths(rank).hits && rank != job().rank() && bytes - 1 < kLongestPiece && local != 0 &&
+         remote != 0 && local + bytes - 1 >= local && remote + bytes - 1 >= remote &&
+         exports_are_quiet();
+}
+
+template <Direction kDirection>
+inline bool go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* local, size_t bytes) noexcept {
+  constexpr bool kIsPut = kDirection == Direction::kPut;
+  const auto here = reinterpret_cast<uintptr_t>(local);
+  RmaThread* thread = RmaThread::mine();
+  if (!may_go(tm, rank, remote, here, bytes) || thread == nullptr || !thread->has_peers())
+    return false;
+  Transport& transport = *job().transport;
+  const hydrant_pin_t remote_pin =
+      hit_remote(firehose().end, rank, remote, bytes, kIsPut ? kPutAccess : HYDRANT_REMOTE_READ);
+  if (remote_pin.region == nullptr) return false;
+  hydrant_pin_t local_pin{};
+  const bool needs_key = !kIsPut || bytes > transport.pinned_inline_bytes();
+  if (needs_key) {
+    local_pin = hit_local(firehose().domain, local, bytes,
+                          kIsPut ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE);
+  }
+  Awaiting operation(rank);
+  Status status = Status::kUnsupported;
+  if (!needs_key || local_pin.region != nullptr) {
+    const Transport::Pinned there{remote, static_cast<const std::byte*>(remote_pin.region->key)};
+    const Transport::Pinned mine{
+        here, needs_key ? static_cast<const std::byte*>(local_pin.region->key) : nullptr};
+    status = kIsPut ? transport.put_pinned(rank, there, mine, bytes, &operation)
+                    : transport.get_pinned(rank, there, mine, bytes, &operation);
+  }
+  if (status == Status::kOk) {
+    wait_for(operation);
+    status = static_cast<Status>(operation.status.load(std::memory_order_relaxed));
+  }
+  (void)hydrant_remote_release(remote_pin);
+  if (local_pin.region != nullptr) (void)hydrant_release(local_pin);
+  if (status != Status::kOk) [[unlikely]]
+    return false;
+  thread->count(kDirection, rank, Path::kFirehose, bytes);
+  return true;
+}
+
+}  // namespace
+
+bool put_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept {
+  return go<Direction::kPut>(tm, rank, reinterpret_cast<uintptr_t>(dest), const_cast<void*>(source),
+                             bytes);
+}
+
+bool get_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept {
+  return go<Direction::kGet>(tm, rank, reinterpret_cast<uintptr_t>(source), dest, bytes);
+}
+
+}  // namespace hydrant
