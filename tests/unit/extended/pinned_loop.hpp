@@ -81,7 +81,8 @@ class PinnedLoop final : public LoopNetwork {
   }();
 
   uint32_t abilities() const noexcept override {
-    return kPinned | (puts_are_ordered ? uint32_t{kPutsBeforeMessages} : 0);
+    return kPinned | (puts_are_ordered ? uint32_t{kPutsBeforeMessages} : 0) |
+           (maps ? uint32_t{kMapped} : 0);
   }
   uint32_t depth() const noexcept override { return most; }
   std::unique_ptr<Registrar> make_registrar() noexcept override {

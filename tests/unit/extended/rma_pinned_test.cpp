@@ -152,16 +152,40 @@ TEST_F(RmaPinned, WhatIsMappedIsWrittenOnceNobodyHasWhatIsGone) {
     gex_RMA_PutBlocking(team(), kPeer, gone, &word, sizeof word, 0);
     EXPECT_EQ(hydrant_my_peers.count, 0u) << "the caller's own stores look at nothing";
     transport->maps = true;
+    choose({});
     hydrant_remote_stats_t stats{};
     stats.size = sizeof stats;
     ASSERT_EQ(hydrant_remote_get_stats(the_firehose.end, &stats), GASNET_OK);
     ASSERT_GT(stats.exports, 0u);
     const uint64_t recalled = stats.recalled;
     ASSERT_EQ(hydrant_invalidate(the_firehose.domain, gone, kBytes), GASNET_OK);
+    const uint64_t written = count_of(1, HYDRANT_PATH_MAPPED).put_ops;
     gasnet_memset(kPeer, mapped, 7, kBytes);
     EXPECT_EQ(mapped[kBytes - 1], std::byte{7});
+    EXPECT_EQ(count_of(1, HYDRANT_PATH_MAPPED).put_ops, written + 1);
     ASSERT_EQ(hydrant_remote_get_stats(the_firehose.end, &stats), GASNET_OK);
     EXPECT_EQ(stats.recalled, recalled + 1);
+    EXPECT_EQ(stats.zombies, 0u);
+  });
+}
+
+// So does a message, on its shortest way.
+TEST_F(RmaPinned, AShortLeavesOnceNobodyHasWhatIsGone) {
+  in_new_thread([&] {
+    constexpr size_t kBytes = 8192;
+    std::byte* const gone = map(kBytes);
+    ASSERT_EQ(hydrant_vouch(the_firehose.domain, gone, kBytes), GASNET_OK);
+    uint64_t word = 5;
+    gex_RMA_PutBlocking(team(), kPeer, gone, &word, sizeof word, 0);
+    hydrant_remote_stats_t stats{};
+    stats.size = sizeof stats;
+    ASSERT_EQ(hydrant_remote_get_stats(the_firehose.end, &stats), GASNET_OK);
+    ASSERT_GT(stats.exports, 0u);
+    ASSERT_EQ(hydrant_invalidate(the_firehose.domain, gone, kBytes), GASNET_OK);
+    EXPECT_FALSE(exports_are_quiet());
+    ASSERT_EQ(hydrant_request_short(team(), kPeer, kShort0, 0, 0, nullptr), GASNET_OK);
+    EXPECT_TRUE(exports_are_quiet());
+    ASSERT_EQ(hydrant_remote_get_stats(the_firehose.end, &stats), GASNET_OK);
     EXPECT_EQ(stats.zombies, 0u);
   });
 }
