@@ -43,8 +43,8 @@ struct WaitFor {
 // The slow part: polls, and looks, until it is done.
 void wait_patiently(const WaitFor& what) noexcept;
 
-// For what only polls bring, as a put's acknowledgement: looking between them would keep it waiting, by 0.1 us
-// on average where a pause takes 25 ns.
+// For what only polls bring, as a put's acknowledgement: looking between them would keep it waiting, by
+// 0.1 us on average where a pause takes 25 ns.
 template <typename Done>
 inline bool poll_quickly(Done&& done) noexcept {
   for (uint32_t i = 0; i < kQuickPolls * kLooksPerPoll; ++i) {

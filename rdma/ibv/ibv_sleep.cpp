@@ -56,7 +56,8 @@ bool IbvTransport::arm() noexcept {
                               ibv_req_notify_cq(datagram_completions_.get(), 0) != 0))
     return false;
   uint32_t told = 0;
-  // Any completion may be what this thread waits for: credits and room in a queue are told of by nothing else.
+  // Any completion may be what this thread waits for: credits and room in a queue are told of by nothing
+  // else.
   if (drain(&told) != 0 || shake_hands() != 0) return false;
   return !any_arrival() && chores_.load(std::memory_order_relaxed) == nullptr &&
          unposted_.load(std::memory_order_relaxed) == nullptr;

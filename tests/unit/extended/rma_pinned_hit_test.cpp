@@ -1,5 +1,5 @@
-// Blocking puts and gets between firehoses: the short way, and what becomes of it when the network does not take
-// the operation, or refuses it on its way.
+// Blocking puts and gets between firehoses: the short way, and what becomes of it when the network does not
+// take the operation, or refuses it on its way.
 #include "extended/rma_pinned.hpp"
 #include "tests/unit/extended/pinned_fixture.hpp"
 

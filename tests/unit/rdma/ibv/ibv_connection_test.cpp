@@ -1,4 +1,5 @@
 // How ranks find each other over the fake: greetings that are lost, repeated, forged or from elsewhere.
+#include "tests/unit/firehose/base/scoped_env.hpp"
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
 
@@ -44,6 +45,27 @@ TEST_F(IbvConnection, NeedsAreWhatIsRegistered) {
     EXPECT_EQ(fake_verbs::registered_bytes(), 2 * (needs.bytes_at_start + needs.bytes_per_peer));
     EXPECT_EQ(needs.most_peers, 32767U / 136U);
   }
+}
+
+TEST_F(IbvConnection, SizesAreThoseOfTheKnobs) {
+  {
+    const ScopedEnv eager("HYDRANT_AM_EAGER", "301");
+    const ScopedEnv credits("HYDRANT_IBV_CREDITS", "100");
+    IbvTransport::Options options = IbvTransport::chosen_options();
+    EXPECT_EQ(options.eager_bytes, 304u);
+    EXPECT_EQ(options.credits, 100u);
+    EXPECT_EQ(options.send_depth, 200u);
+    options.single_threaded = true;
+    IbvWorld world(2, options);
+    EXPECT_EQ(world[0].transport->inline_bytes(), 304u);
+    ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, std::string(304, 'x')), Status::kOk)
+        << last_error_text();
+    ASSERT_TRUE(world.arrived(1, 1));
+  }
+  const IbvTransport::Options options = IbvTransport::chosen_options();
+  EXPECT_EQ(options.eager_bytes, IbvTransport::Options().eager_bytes);
+  EXPECT_EQ(options.credits, IbvTransport::Options().credits);
+  EXPECT_EQ(options.send_depth, IbvTransport::Options().send_depth);
 }
 
 TEST_F(IbvConnection, LostGreetingsAreRepeated) {
