@@ -5,6 +5,7 @@
 #include "am/exit.hpp"
 #include "am/job_environment.hpp"
 #include "am/neighbourhood.hpp"
+#include "am/progress_thread.hpp"
 #include "am/segment_size.hpp"
 #include "am/segments.hpp"
 #include "am/start_extended.hpp"
@@ -147,6 +148,7 @@ extern "C" int hydrant_client_init(gex_Client_t* client_p, gex_EP_t* ep_p, gex_T
   if (!is_wired()) status = start_job(argc, argv, *info);
   if (status == Status::kOk) status = make_client(name, flags);
   if (status != Status::kOk) return report(status, "gex_Client_Init", true);
+  start_progress_thread();
   if (client_p != nullptr) *client_p = &the_job.client;
   if (ep_p != nullptr) *ep_p = &the_job.endpoint;
   if (tm_p != nullptr) *tm_p = &hydrant_world;

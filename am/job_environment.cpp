@@ -28,6 +28,7 @@ constexpr ToolsJob kToolsJob = {
 // What a job reads; the pin cache's are another library's.
 constexpr Knob kOfTheJob[] = {Knob::kLog,
                               Knob::kPollMax,
+                              Knob::kProgressThread,
                               Knob::kSupernodeMaxsize,
                               Knob::kBootstrap,
                               Knob::kStopWarn,

@@ -133,6 +133,11 @@ void sleep_announced(bool needed, const Awaited& awaited) noexcept {
   sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
+void sleep_till_told() noexcept {
+  const Awaited nothing;
+  job().transport->sleep(now_ns() + kSleepNs, {.holds = must_stay_awake, .context = &nothing});
+}
+
 void Waiter::pause(uint32_t misses, const Awaited& awaited) noexcept {
   if (give_way(misses)) sleep_announced(true, awaited);
 }

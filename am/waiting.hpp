@@ -30,6 +30,10 @@ struct Awaited {
 bool give_way(uint32_t misses) noexcept;
 void sleep_announced(bool needed, const Awaited& awaited = {}) noexcept;
 
+// For a thread that waits for nothing of its own: until something comes to this process, or some ms. Other
+// threads need not tell it what their handlers did.
+void sleep_till_told() noexcept;
+
 // To whoever else can run here; the ranks of the node see that this one does not.
 void yield_processor() noexcept;
 // True if the rank that this one exchanged a message with last seems to run on another processor. Where ranks

@@ -48,6 +48,7 @@ enum class Knob : uint32_t {
   kGasnetVerbose,
   kGasnetTableScale,
   kPollMax,
+  kProgressThread,
   kSupernodeMaxsize,
   kBootstrap,
   kStopWarn,

@@ -272,6 +272,13 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .effect = "Most Active Messages that one poll runs; what is left waits for the next.",
      .min = 1,
      .max = uint64_t{1} << 20},
+    {.knob = Knob::kProgressThread,
+     .name = "HYDRANT_PROGRESS_THREAD",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "n",
+     .effect = "A thread of the library polls while the client's compute, and runs handlers beside "
+               "them: clients compiled with GASNET_PAR only."},
     {.knob = Knob::kSupernodeMaxsize,
      .name = "GASNET_SUPERNODE_MAXSIZE",
      .type = KnobType::kCount,

@@ -1,6 +1,5 @@
 // Rank 1 is told that rank 0 is gone, as a network would tell it. Then all ranks do for ever what the
-// argument
-// says: "poll", "compute" or "wait". lost_jobs_test.py runs it.
+// argument says: "poll", "compute" or "wait". lost_jobs_test.py runs it.
 #include <gasnet.h>
 #include <gasnetex.h>
 

@@ -1,0 +1,40 @@
+#!/usr/bin/python3
+"""Runs progress_client: with HYDRANT_PROGRESS_THREAD a rank that computes answers, in jobs with threads.
+
+progress_jobs_test.py FOLDER_OF_THE_CLIENTS
+"""
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from client_jobs import run_job  # noqa: E402  (the path has to be there first)
+
+FOLDER = pathlib.Path()
+
+
+class Progress(unittest.TestCase):
+    def run_client(self, mode, ranks, patience=20, **settings):
+        return run_job(str(FOLDER / f"progress_client_{mode}"), ranks, str(patience), seconds=60, **settings)
+
+    def test_a_rank_that_computes_answers(self):
+        for network in ("", "delay=5us,depth=16,pins"):
+            for ranks in (2, 3):
+                with self.subTest(network=network, ranks=ranks):
+                    status, text = self.run_client("par", ranks, HYDRANT_PROGRESS_THREAD="y", HYDRANT_INJECT=network)
+                    self.assertEqual(status, 0, text)
+                    self.assertIn("answered", text)
+
+    def test_without_the_thread_it_does_not(self):
+        status, text = self.run_client("par", 2, patience=2)
+        self.assertNotEqual(status, 0, text)
+        self.assertIn("rank 1: not in 2 s", text)
+
+    def test_a_client_for_one_thread_is_told(self):
+        _, text = self.run_client("seq", 2, patience=2, HYDRANT_PROGRESS_THREAD="y")
+        self.assertIn("Compile it with GASNET_PAR", text)
+
+
+if __name__ == "__main__":
+    FOLDER = pathlib.Path(sys.argv.pop(1))
+    unittest.main()
