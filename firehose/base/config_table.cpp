@@ -514,7 +514,7 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
     {.knob = Knob::kIbvCredits,
      .name = "HYDRANT_IBV_CREDITS",
      .type = KnobType::kCount,
-     .unit = "",
+     .unit = "messages",
      .default_text = "32",
      .effect =
          "Messages of each lane, requests and replies, that may be under way to one peer over "
@@ -524,7 +524,7 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
     {.knob = Knob::kAmEager,
      .name = "HYDRANT_AM_EAGER",
      .type = KnobType::kSize,
-     .unit = "",
+     .unit = "bytes",
      .default_text = "488",
      .effect = "The longest message over verbs, arguments and payload together, that is one send, "
                "the same on all ranks; the payload of a longer one is written into a buffer of the "
