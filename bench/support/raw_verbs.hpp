@@ -3,7 +3,7 @@
 // registered block of memory for all of them.
 #pragma once
 
-#include "rdma/ibv/ibv_port.hpp"
+#include "rdma/ibv/ibv_port_choice.hpp"
 
 #include <infiniband/verbs.h>
 

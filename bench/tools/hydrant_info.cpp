@@ -84,12 +84,17 @@ std::string describe_usable_port(const Json& row) {
                              : "InfiniBand, LID " + std::to_string(row.at("lid").get<uint32_t>());
   const auto peers = row.at("most_peers").get<uint64_t>();
   const auto peers_by_memlock = row.at("most_peers_by_memlock").get<uint64_t>();
-  std::string text = std::string(row.at("chosen").get<bool>() ? "chosen" : "usable") + "; " + at +
-                     "; MTU " + std::to_string(row.at("mtu_bytes").get<uint32_t>()) +
-                     "; a process can talk to " +
-                     std::to_string(std::min(peers, peers_by_memlock)) +
-                     " others by it, and registers " + size_text(row.at("bytes_at_start")) +
-                     " at the start and " + size_text(row.at("bytes_per_peer")) + " for each";
+  std::string text = row.at("chosen").get<bool>() ? "chosen"
+                     : row.at("left_out").is_null()
+                         ? "usable"
+                         : "usable, not chosen: " + text_of(row, "left_out");
+  text += "; distance " + (row.at("distance").is_null()
+                               ? "not known"
+                               : std::to_string(row.at("distance").get<uint32_t>()));
+  text += "; " + at + "; MTU " + std::to_string(row.at("mtu_bytes").get<uint32_t>()) +
+          "; a process can talk to " + std::to_string(std::min(peers, peers_by_memlock)) +
+          " others by it, and registers " + size_text(row.at("bytes_at_start")) +
+          " at the start and " + size_text(row.at("bytes_per_peer")) + " for each";
   if (peers_by_memlock < peers) text += "; more with a higher memlock limit (ulimit -l)";
   return text;
 }

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 #if HYDRANT_HAVE_IBV
+#include "rdma/ibv/ibv_port_choice.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
+#include "rdma/ibv/port_distance.hpp"
 
 #include <arpa/inet.h>
 #endif
@@ -28,11 +30,14 @@ inline std::string gid_text(const ibv_gid& gid) {
 
 inline Json describe_port(const ibv::PortReport& report, const MachineLimits& limits) {
   const ibv::Port& port = report.port;
-  Json row = {{"device", port.name},
-              {"port", port.number},
-              {"usable", report.is_usable},
-              {"chosen", false},
-              {"reason", report.is_usable ? Json() : Json(report.reason)}};
+  Json row = {
+      {"device", port.name},
+      {"port", port.number},
+      {"usable", report.is_usable},
+      {"chosen", report.is_chosen},
+      {"distance", report.distance == ibv::kUnknownDistance ? Json() : Json(report.distance)},
+      {"reason", report.is_usable ? Json() : Json(report.reason)},
+      {"left_out", report.left_out.empty() ? Json() : Json(report.left_out)}};
   if (!report.is_usable) return row;
   const IbvTransport::Needs needs = IbvTransport::needs_of(IbvTransport::chosen_options(), port);
   row["link"] = port.is_ethernet ? "ethernet" : "infiniband";
@@ -57,22 +62,10 @@ inline Json describe_port(const ibv::PortReport& report, const MachineLimits& li
 
 inline Json describe_ports(const MachineLimits& limits, std::string* why) {
   Json rows = Json::array();
-  for (const ibv::PortReport& report : ibv::list_ports(why))
-    rows.push_back(describe_port(report, limits));
   const std::string wanted(knob_text(Knob::kIbvPorts));
-  ibv::Port chosen;
-  if (ibv::open_port(wanted.c_str(), &chosen) != Status::kOk) {
-    *why = last_error_text();
-    return rows;
-  }
-  for (Json& row : rows) {
-    if (row["device"] != chosen.name || row["port"] != chosen.number) continue;
-    row["chosen"] = true;
-    // The knob may ask for another than the best.
-    row["gid_index"] = chosen.gid_index;
-    row["gid"] = gid_text(chosen.gid);
-  }
-  close_ibv_device(chosen.device);
+  const ibv::PortReports reports = ibv::report_ports(wanted.c_str(), 1);
+  for (const ibv::PortReport& report : reports.all) rows.push_back(describe_port(report, limits));
+  *why = reports.why;
   return rows;
 }
 
@@ -95,7 +88,10 @@ inline Json describe_transports(const MachineLimits& limits) {
   const std::string wanted(knob_choice(Knob::kTransport));
   const bool far_is_asked = wanted != "shm";
   if (!far_is_asked) {
-    for (Json& row : report["ports"]) row["chosen"] = false;
+    for (Json& row : report["ports"]) {
+      row["chosen"] = false;
+      if (row["usable"]) row["left_out"] = "HYDRANT_TRANSPORT=shm";
+    }
   }
   report["near"] = wanted != "ibv" ? Json("shm") : has_port ? Json("ibv") : Json();
   report["far"] = far_is_asked && has_port ? Json("ibv") : Json();

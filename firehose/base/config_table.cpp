@@ -499,7 +499,8 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .default_text = "",
      .effect =
          "The verbs device, port and address (GID index) that a process talks by: the first of "
-         "these that can be used, or, without it, the first port that is up; * is any device.",
+         "these that can be used; * is any device. Without it: of the ports on the same network as "
+         "the first that is up the nearest to the process.",
      .choices = "DEVICE[:PORT[:GID]],..."},
     {.knob = Knob::kIbvTimeout,
      .name = "HYDRANT_IBV_TIMEOUT",

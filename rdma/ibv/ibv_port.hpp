@@ -1,8 +1,5 @@
-// Which device, port and address (GID) this process talks by, and what that port can do.
-//
-// HYDRANT_IBV_PORTS names what may be taken, in the order of preference: DEVICE[:PORT[:GID]], several
-// separated by commas, "*" for any device. Without it: the first port that is up. The first that works is
-// taken; several ports at once (rails) are not there yet.
+// A device, a port of it and the port's address (GID), and what that port can do. Which ports a process
+// takes of those that there are: ibv_port_choice.hpp.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -11,8 +8,6 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 namespace hydrant::ibv {
 
@@ -35,18 +30,14 @@ struct Port {
   uint32_t max_queue_pairs = 0;
 };
 
-// Opens what `wanted` names; "" is any. Errors: kUnsupported: nothing that it names can be used, with the
-// reason for the last one tried; kBadArg: `wanted` makes no sense. *port is unchanged on failure.
-Status open_port(const char* wanted, Port* port) noexcept;
+inline constexpr uint32_t kAny = UINT32_MAX;
 
-// Every port of every device, for people: what open_port() finds of it when nothing else is asked for. Their
-// devices are closed again. Empty with *why where there is none.
-struct PortReport {
-  Port port;  // without an open device; as far as it could be asked
-  bool is_usable = false;
-  std::string reason;  // why it is not
-};
-std::vector<PortReport> list_ports(std::string* why);
+// Opens a device and asks it what all its ports have in common, and how many these are. Errors:
+// kUnsupported, with the reason.
+Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept;
+// Port `number` of the open device, by the GID `gid_index` or, with kAny, the best. Errors: kUnsupported,
+// with the reason why it cannot be talked by; what is known of it is in *port all the same.
+Status read_port(uint32_t number, uint32_t gid_index, Port* port) noexcept;
 
 // For RoCE: how good a GID is, 0 for none. Version 2 (routable, by UDP) before version 1; an IPv4 address
 // before a global one of IPv6 before a link-local one, which needs more than an address to be reached.

@@ -5,6 +5,7 @@
 #include "firehose/base/config.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "rdma/ibv/ibv_port_choice.hpp"
 #include "rdma/ibv/ibv_registrar.hpp"
 
 #include <algorithm>

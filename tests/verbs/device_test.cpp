@@ -1,6 +1,6 @@
 // The guest's device and the library's own functions, without a fake in between.
 #include "firehose/base/machine_limits.hpp"
-#include "rdma/ibv/ibv_port.hpp"
+#include "rdma/ibv/ibv_port_choice.hpp"
 #include "rdma/ibv/ibv_registrar.hpp"
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/verbs/device_counters.hpp"

@@ -1,4 +1,5 @@
 // How ranks find each other over the fake: greetings that are lost, repeated, forged or from elsewhere.
+#include "rdma/ibv/ibv_port_choice.hpp"
 #include "tests/unit/firehose/base/scoped_env.hpp"
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"

@@ -1,5 +1,4 @@
-#include "rdma/ibv/ibv_port.hpp"
-
+#include "rdma/ibv/ibv_port_choice.hpp"
 #include "tests/fakes/fake_ibverbs.hpp"
 
 #include <gmock/gmock.h>
@@ -126,15 +125,15 @@ TEST_F(IbvPort, InfiniBandNeedsNoGid) {
 }
 
 TEST_F(IbvPort, AllPortsAreListedWithWhatIsWrong) {
-  std::string why;
-  EXPECT_TRUE(list_ports(&why).empty());
-  EXPECT_THAT(why, HasSubstr("no verbs device"));
+  EXPECT_TRUE(report_ports("", 1).all.empty());
+  EXPECT_THAT(report_ports("", 1).why, HasSubstr("no verbs device"));
   fake_verbs::fail_call(Call::kGetDeviceList, ENOSYS);
-  EXPECT_TRUE(list_ports(&why).empty());
-  EXPECT_THAT(why, HasSubstr("ib_uverbs"));
+  EXPECT_TRUE(report_ports("", 1).all.empty());
+  fake_verbs::fail_call(Call::kGetDeviceList, ENOSYS, 2);
+  EXPECT_THAT(report_ports("x", 1).why, HasSubstr("ib_uverbs"));
   fake_verbs::add_device({.name = "down0", .state = IBV_PORT_DOWN});
   fake_verbs::add_device({.name = "two0", .ports = 2, .gids = {kLinkLocal, kIpv4}});
-  const std::vector<PortReport> reports = list_ports(&why);
+  const std::vector<PortReport> reports = report_ports("", 1).all;
   ASSERT_EQ(reports.size(), 3U);
   EXPECT_STREQ(reports[0].port.name, "down0");
   EXPECT_FALSE(reports[0].is_usable);
@@ -150,7 +149,7 @@ TEST_F(IbvPort, AllPortsAreListedWithWhatIsWrong) {
   }
   EXPECT_TRUE(fake_verbs::live().none());
   fake_verbs::fail_call(Call::kOpenDevice, EACCES);
-  EXPECT_THAT(list_ports(&why)[0].reason, HasSubstr("down0"));
+  EXPECT_THAT(report_ports("", 1).all[0].reason, HasSubstr("down0"));
   EXPECT_TRUE(fake_verbs::live().none());
 }
 
