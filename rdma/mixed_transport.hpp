@@ -61,6 +61,8 @@ class MixedTransport final : public Transport {
 
   uint32_t abilities() const noexcept override { return near_->abilities() | far_->abilities(); }
   uint32_t abilities_with(Rank peer) const noexcept override { return to(peer).abilities(); }
+  uint32_t rails() const noexcept override { return far_->rails(); }
+  uint32_t rails_with(Rank peer) const noexcept override { return to(peer).rails_with(peer); }
   // (Operations of the near one complete at once.)
   uint32_t depth() const noexcept override { return far_->depth(); }
   Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,

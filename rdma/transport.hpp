@@ -136,6 +136,10 @@ class Transport {
   virtual uint32_t abilities() const noexcept { return 0; }
   // The same of one peer, for transports that are two: abilities() are then all that any peer has.
   virtual uint32_t abilities_with(Rank /*peer*/) const noexcept { return abilities(); }
+  // Ports by which long puts and gets go at once, and so many with one peer: as far as is known of it, so
+  // perhaps less before it is connected.
+  virtual uint32_t rails() const noexcept { return 1; }
+  virtual uint32_t rails_with(Rank /*peer*/) const noexcept { return rails(); }
   // Most operations that may be under way at once; 0 where they complete at once.
   virtual uint32_t depth() const noexcept { return 0; }
 

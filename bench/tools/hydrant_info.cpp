@@ -84,7 +84,9 @@ std::string describe_usable_port(const Json& row) {
                              : "InfiniBand, LID " + std::to_string(row.at("lid").get<uint32_t>());
   const auto peers = row.at("most_peers").get<uint64_t>();
   const auto peers_by_memlock = row.at("most_peers_by_memlock").get<uint64_t>();
-  std::string text = row.at("chosen").get<bool>() ? "chosen"
+  const bool is_further = row.at("chosen").get<bool>() && row.at("place").get<uint32_t>() != 0;
+  std::string text = is_further ? "chosen, for long puts and gets beside the first"
+                     : row.at("chosen").get<bool>() ? "chosen"
                      : row.at("left_out").is_null()
                          ? "usable"
                          : "usable, not chosen: " + text_of(row, "left_out");

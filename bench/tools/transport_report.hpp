@@ -4,6 +4,7 @@
 #include "firehose/base/config.hpp"
 #include "firehose/base/machine_limits.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,18 +29,22 @@ inline std::string gid_text(const ibv_gid& gid) {
   return inet_ntop(AF_INET6, gid.raw, text, sizeof text) != nullptr ? text : "?";
 }
 
-inline Json describe_port(const ibv::PortReport& report, const MachineLimits& limits) {
+// Of `rails` that are chosen in all.
+inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
+                          const MachineLimits& limits) {
   const ibv::Port& port = report.port;
   Json row = {
       {"device", port.name},
       {"port", port.number},
       {"usable", report.is_usable},
       {"chosen", report.is_chosen},
+      {"place", report.is_chosen ? Json(report.place) : Json()},
       {"distance", report.distance == ibv::kUnknownDistance ? Json() : Json(report.distance)},
       {"reason", report.is_usable ? Json() : Json(report.reason)},
       {"left_out", report.left_out.empty() ? Json() : Json(report.left_out)}};
   if (!report.is_usable) return row;
-  const IbvTransport::Needs needs = IbvTransport::needs_of(IbvTransport::chosen_options(), port);
+  const IbvTransport::Needs needs =
+      IbvTransport::needs_of(IbvTransport::chosen_options(), port, std::max(rails, 1U));
   row["link"] = port.is_ethernet ? "ethernet" : "infiniband";
   row["gid_index"] = port.gid_index;
   row["gid"] = gid_text(port.gid);
@@ -63,8 +68,11 @@ inline Json describe_port(const ibv::PortReport& report, const MachineLimits& li
 inline Json describe_ports(const MachineLimits& limits, std::string* why) {
   Json rows = Json::array();
   const std::string wanted(knob_text(Knob::kIbvPorts));
-  const ibv::PortReports reports = ibv::report_ports(wanted.c_str(), 1);
-  for (const ibv::PortReport& report : reports.all) rows.push_back(describe_port(report, limits));
+  const ibv::PortReports reports = ibv::report_ports(wanted.c_str(), ibv::kMostRails);
+  uint32_t rails = 0;
+  for (const ibv::PortReport& report : reports.all) rails += report.is_chosen ? 1 : 0;
+  for (const ibv::PortReport& report : reports.all)
+    rows.push_back(describe_port(report, rails, limits));
   *why = reports.why;
   return rows;
 }
@@ -90,6 +98,7 @@ inline Json describe_transports(const MachineLimits& limits) {
   if (!far_is_asked) {
     for (Json& row : report["ports"]) {
       row["chosen"] = false;
+      row["place"] = nullptr;
       if (row["usable"]) row["left_out"] = "HYDRANT_TRANSPORT=shm";
     }
   }

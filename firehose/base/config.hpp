@@ -76,6 +76,7 @@ enum class Knob : uint32_t {
   kStats,
   kTransport,
   kIbvPorts,
+  kIbvStripeMin,
   kIbvTimeout,
   kIbvCredits,
   kAmEager,

@@ -498,10 +498,20 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .unit = "",
      .default_text = "",
      .effect =
-         "The verbs device, port and address (GID index) that a process talks by: the first of "
-         "these that can be used; * is any device. Without it: of the ports on the same network as "
-         "the first that is up the nearest to the process.",
+         "The verbs devices, ports and addresses (GID indices) that a process talks by: all that "
+         "can be used, four at most; * is any device. Messages go by the first, long puts and gets "
+         "by all. Without it: of the ports on the same network as the first that is up the nearest "
+         "to the process.",
      .choices = "DEVICE[:PORT[:GID]],..."},
+    {.knob = Knob::kIbvStripeMin,
+     .name = "HYDRANT_IBV_STRIPE_MIN",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "1M",
+     .effect = "Puts and gets from this length on go by all verbs ports of a process, in equal "
+               "shares; messages to that peer wait until such a put is over.",
+     .min = 65536,
+     .max = kMaxSize},
     {.knob = Knob::kIbvTimeout,
      .name = "HYDRANT_IBV_TIMEOUT",
      .type = KnobType::kCount,

@@ -31,8 +31,10 @@ Status IbvTransport::may_send(Peer& peer, Lane lane) noexcept {
   if (state != Peer::State::kOpen) [[unlikely]]
     return state == Peer::State::kLost ? why_lost(peer) : Status::kNotReady;
   // Puts are there before what is committed later; and a lane keeps its order.
-  if (peer.stalled[index].is_there || peer.first_waiting != nullptr) [[unlikely]]
+  if (peer.stalled[index].is_there) [[unlikely]]
     return Status::kNotReady;
+  if (peer.held != 0) [[unlikely]]
+    return hold_back(peer);
   const uint64_t under_way =
       peer.sent[index] - peer.acknowledged[index].load(std::memory_order_acquire);
   if (under_way >= options_.credits) [[unlikely]]
@@ -40,6 +42,15 @@ Status IbvTransport::may_send(Peer& peer, Lane lane) noexcept {
   if (room_in_queue(peer) < kKeptEntries || peer.free_slot_count == 0) [[unlikely]]
     return Status::kNotReady;
   return Status::kOk;
+}
+
+// Whom a put in shares keeps waiting has a turn before others follow it; see rails_for().
+[[gnu::noinline]] Status IbvTransport::hold_back(Peer& peer) noexcept {
+  if (peer.held >= Peer::kHeldByShare) {
+    peer.rails->unstriped = ibv::PeerRails::kUnstriped;
+    peer.rails->messages = peer.sent[0] + peer.sent[1];
+  }
+  return Status::kNotReady;
 }
 
 uint32_t IbvTransport::next_landing(const Peer& peer, Lane lane) const noexcept {

@@ -25,7 +25,7 @@ uint32_t IbvTransport::poll(Receiver& receiver, uint32_t budget, bool replies_on
     recycle_unposted();
   if (any_arrival()) done += deliver(receiver, budget, replies_only, polls);
   if (chores_.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
-    do_chores();
+    done += do_chores();
   return done;
 }
 

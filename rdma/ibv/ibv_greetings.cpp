@@ -30,7 +30,7 @@ Status IbvTransport::contact(Rank rank) noexcept {
     return fail(Status::kBroken, "rank %u is gone: the job has buried it", rank);
   const MutexLock lock(contact_mu_);
   if (peer_of(rank) != nullptr) return Status::kNotReady;
-  std::byte bytes[ibv::kCardBytes + 1];
+  std::byte bytes[ibv::kMostCardBytes + 1];
   size_t length = 0;
   Status status = bootstrap_.get(rank, kCardKey, bytes, &length, now_ns() + kCardNs);
   if (status == Status::kNotReady)
@@ -60,13 +60,7 @@ void IbvTransport::start_connecting(Peer& peer) noexcept {
 bool IbvTransport::greet(Peer& peer) noexcept {
   if (datagram_sends_ == kDatagramSends) return false;
   Greeting greeting;
-  greeting.card.address.nonce = nonce_;
-  greeting.card.address.datagram_queue = datagrams_->qp_num;
-  greeting.card.address.lid = port_.lid;
-  greeting.card.address.mtu = static_cast<uint8_t>(port_.mtu);
-  greeting.card.address.is_ethernet = port_.is_ethernet ? 1 : 0;
-  greeting.card.address.gid = port_.gid;
-  greeting.card.geometry = geometry();
+  greeting.card = own_card(std::min(rail_count_, peer.card.rail_count));
   greeting.to_nonce = peer.card.address.nonce;
   greeting.from = self_;
   greeting.to = peer.rank;
@@ -75,12 +69,15 @@ bool IbvTransport::greet(Peer& peer) noexcept {
   greeting.landing = reinterpret_cast<uintptr_t>(peer.landings.data());
   greeting.landing_key = peer.landings.rkey();
   greeting.heard = peer.heard;
-  greeting.open = peer.state.load(std::memory_order_acquire) == Peer::State::kOpen;
+  greeting.open = is_settled(peer);
+  name_rails(peer, &greeting);
 
-  std::byte* slot = datagram_memory_.data() +
-                    size_t{kDatagrams + next_datagram_ % kDatagramSends} * kDatagramBytes;
+  std::byte* slot = datagram_memory_.data() + size_t{kDatagrams + next_datagram_ % kDatagramSends} *
+                                                  datagram_bytes(rail_count_);
   ibv::encode_greeting(greeting, slot);
-  ibv_sge piece{reinterpret_cast<uintptr_t>(slot), ibv::kGreetingBytes, datagram_memory_.lkey()};
+  const size_t bytes = ibv::greeting_bytes(greeting.card.rail_count);
+  ibv_sge piece{reinterpret_cast<uintptr_t>(slot), static_cast<uint32_t>(bytes),
+                datagram_memory_.lkey()};
   ibv_send_wr request{};
   request.wr_id = kDatagrams;
   request.sg_list = &piece;
@@ -105,8 +102,9 @@ bool IbvTransport::greet(Peer& peer) noexcept {
 }
 
 Status IbvTransport::post_datagram_receive(uint32_t index) noexcept {
-  std::byte* buffer = datagram_memory_.data() + size_t{index} * kDatagramBytes;
-  ibv_sge piece{reinterpret_cast<uintptr_t>(buffer), kDatagramBytes, datagram_memory_.lkey()};
+  const uint32_t room = datagram_bytes(rail_count_);
+  std::byte* buffer = datagram_memory_.data() + size_t{index} * room;
+  ibv_sge piece{reinterpret_cast<uintptr_t>(buffer), room, datagram_memory_.lkey()};
   ibv_recv_wr request{};
   request.wr_id = index;
   request.sg_list = &piece;
@@ -138,8 +136,8 @@ void IbvTransport::hear(const ibv_wc& completion) noexcept {
   Greeting greeting;
   Status status = Status::kBadArg;
   if (completion.status == IBV_WC_SUCCESS && completion.byte_len >= kGrhBytes &&
-      completion.byte_len <= kDatagramBytes) {
-    const std::byte* buffer = datagram_memory_.data() + size_t{index} * kDatagramBytes;
+      completion.byte_len <= datagram_bytes(rail_count_)) {
+    const std::byte* buffer = datagram_memory_.data() + size_t{index} * datagram_bytes(rail_count_);
     status = ibv::decode_greeting({buffer + kGrhBytes, completion.byte_len - kGrhBytes}, &greeting);
     if (status == Status::kOk && (greeting.to != self_ || greeting.to_nonce != nonce_ ||
                                   greeting.from >= ranks_ || greeting.from == self_)) {
@@ -179,8 +177,17 @@ void IbvTransport::answer(const Greeting& greeting) noexcept {
     lose(*peer, "its queue pair could not be connected");
     return;
   }
-  if (greeting.heard) now_open(*peer);
+  if (greeting.heard) {
+    learn_rails(*peer, greeting);
+    now_open(*peer);
+  }
   if (!greeting.open) (void)greet(*peer);
+}
+
+// Nothing is left to be asked of the peer.
+bool IbvTransport::is_settled(const Peer& peer) noexcept {
+  return peer.state.load(std::memory_order_acquire) == Peer::State::kOpen &&
+         (peer.rails == nullptr || peer.rails->is_known);
 }
 
 // The peer can receive. Also called when a message has come: whoever sends has heard.
@@ -194,8 +201,12 @@ void IbvTransport::repeat_greetings(uint64_t now) noexcept {
   uint64_t next_ns = UINT64_MAX;
   for (Peer** link = &connecting_; *link != nullptr;) {
     Peer& peer = **link;
-    bool is_over = peer.state.load(std::memory_order_acquire) != Peer::State::kConnecting;
-    if (!is_over && now >= peer.gives_up_ns) {
+    const bool is_connecting =
+        peer.state.load(std::memory_order_acquire) == Peer::State::kConnecting;
+    bool is_over =
+        !is_connecting && (is_settled(peer) || now >= peer.gives_up_ns ||
+                           peer.state.load(std::memory_order_acquire) == Peer::State::kLost);
+    if (is_connecting && now >= peer.gives_up_ns) {
       log_warning(
           "rank %u at %s has not answered for %llu ms: %s port %u, its queue for greetings %u",
           peer.rank, text_of(peer.card.address).text,
@@ -223,14 +234,24 @@ void IbvTransport::repeat_greetings(uint64_t now) noexcept {
 // ---- what the device says of itself ----
 
 void IbvTransport::read_events() noexcept {
+  for (uint32_t i = 0; i < ports_.count; ++i) {
+    bool is_read = false;
+    for (uint32_t j = 0; j < i; ++j)
+      is_read |= ports_.all[j].device.context == ports_.all[i].device.context;
+    if (!is_read) read_events_of(ports_.all[i]);
+  }
+}
+
+// Of the device of `port`.
+void IbvTransport::read_events_of(const ibv::Port& port) noexcept {
   ibv_async_event event{};
-  while (ibv_get_async_event(port_.device.context, &event) == 0) {
+  while (ibv_get_async_event(port.device.context, &event) == 0) {
     const char* text = ibv_event_type_str(event.event_type);
     switch (event.event_type) {
       case IBV_EVENT_DEVICE_FATAL:
       case IBV_EVENT_CQ_ERR:
       case IBV_EVENT_SRQ_ERR:
-        log_error("verbs device %s has failed: %s", port_.name, text);
+        log_error("verbs device %s has failed: %s", port.name, text);
         lose_all("the verbs device has failed");
         break;
       case IBV_EVENT_QP_FATAL:
@@ -245,10 +266,13 @@ void IbvTransport::read_events() noexcept {
       }
       case IBV_EVENT_PORT_ERR:
         // What is under way waits as long as the queue pairs repeat their packets, and then fails.
-        if (event.element.port_num == port_.number)
-          log_warning("%s port %u is down", port_.name, port_.number);
+        for (uint32_t i = 0; i < ports_.count; ++i) {
+          const ibv::Port& down = ports_.all[i];
+          if (down.device.context == port.device.context && down.number == event.element.port_num)
+            log_warning("%s port %u is down", down.name, down.number);
+        }
         break;
-      default: log_debug("%s: %s", port_.name, text); break;
+      default: log_debug("%s: %s", port.name, text); break;
     }
     ibv_ack_async_event(&event);
   }

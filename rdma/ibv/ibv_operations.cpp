@@ -27,6 +27,11 @@ uint32_t remote_key(const std::byte* key) noexcept {
   return loaded.rkey;
 }
 
+void none_waits(Peer& peer) noexcept {
+  peer.last_waiting = nullptr;
+  peer.held &= ~Peer::kHeldByWaiting;
+}
+
 }  // namespace
 
 Status IbvTransport::put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
@@ -51,7 +56,7 @@ inline Status IbvTransport::begin(Rank rank, const Pinned& remote, const Pinned&
   Peer* const peer = peer_of(rank);
   const bool is_inline = kIsPut && bytes <= options_.inline_bytes;
   if (peer == nullptr || remote.key == nullptr || (local.key == nullptr && !is_inline) ||
-      bytes > max_piece_) [[unlikely]]
+      bytes > max_at_once_) [[unlikely]]
     return begin_otherwise(kIsPut, rank, remote, local, bytes, completion);
   const Guard guard(peer->lock, threaded_);
   if (!takes_operation(*peer)) [[unlikely]]
@@ -91,10 +96,13 @@ inline Status IbvTransport::begin(Rank rank, const Pinned& remote, const Pinned&
   {
     const Guard guard(peer->lock, threaded_);
     if (!takes_operation(*peer)) return why_no_operation(*peer);
-    if (begin_waiting(*peer, is_put, remote, local, bytes, completion) == nullptr)
-      return Status::kNotReady;
+    const uint32_t rails = bytes >= options_.stripe_bytes ? rails_for(*peer, is_put) : 0;
+    if (rails != 0 && rails_wait(*peer, rails)) return Status::kNotReady;
+    Operation* const operation = begin_waiting(*peer, is_put, remote, local, bytes, completion);
+    if (operation == nullptr) return Status::kNotReady;
+    if (rails != 0) add_shares(*peer, *operation, rails, remote, local, bytes);
     advance_operations(*peer);
-    if (peer->first_waiting == nullptr) return Status::kOk;
+    if (peer->first_waiting == nullptr && rails == 0) return Status::kOk;
   }
   add_chore(*peer);
   return Status::kOk;
@@ -126,6 +134,7 @@ inline Status IbvTransport::begin(Rank rank, const Pinned& remote, const Pinned&
                          .rkey = remote_key(remote.key),
                          .is_put = is_put};
   peer.first_waiting = peer.last_waiting = operation;
+  peer.held |= Peer::kHeldByWaiting;
   return operation;
 }
 
@@ -159,7 +168,7 @@ void IbvTransport::advance_operations(Peer& peer) noexcept {
   while (Operation* operation = peer.first_waiting) {
     if (!post_pieces(peer, *operation)) return;
     peer.first_waiting = operation->next;
-    if (peer.first_waiting == nullptr) peer.last_waiting = nullptr;
+    if (peer.first_waiting == nullptr) none_waits(peer);
   }
 }
 
@@ -172,7 +181,7 @@ bool IbvTransport::give_up_waiting(Peer& peer, Finished* finished) noexcept {
     operation.status = Status::kBroken;
     if (operation.under_way == 0) end_operation(operation, finished);
   }
-  if (peer.first_waiting == nullptr) peer.last_waiting = nullptr;
+  if (peer.first_waiting == nullptr) none_waits(peer);
   return finished->count != 0;
 }
 

@@ -2,6 +2,7 @@
 // for the transport's life.
 #pragma once
 
+#include "rdma/ibv/ibv_rails.hpp"
 #include "rdma/ibv/ibv_wire.hpp"
 #include "rdma/ibv/verbs_memory.hpp"
 #include "rdma/ibv/verbs_objects.hpp"
@@ -18,8 +19,19 @@ namespace hydrant::ibv {
 
 struct Peer;
 
+// What the end of a work request is to who waits for it.
+inline Status status_of(ibv_wc_status status) noexcept {
+  switch (status) {
+    case IBV_WC_SUCCESS: return Status::kOk;
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_LOC_PROT_ERR: return Status::kRefused;
+    default: return Status::kBroken;
+  }
+}
+
 // A put or get between pinned memory that is longer than what the device takes in one message, or that waits.
-// Under its peer's lock.
+// Under its peer's lock. One that is cut over rails (ibv_rails.hpp) has here what goes by the first port.
 struct Operation {
   Transport::Completion* completion = nullptr;
   Peer* peer = nullptr;
@@ -28,7 +40,7 @@ struct Operation {
   size_t left = 0;  // bytes that are not posted yet
   uint32_t lkey = 0;
   uint32_t rkey = 0;
-  uint32_t under_way = 0;  // pieces that are posted and not over
+  uint32_t under_way = 0;  // pieces that are posted and not over, and shares that are not over
   bool is_put = false;
   bool is_posted = false;  // all of it
   Status status = Status::kOk;
@@ -102,6 +114,7 @@ struct Peer {
   std::atomic<const char*> reason{nullptr};
   std::atomic<bool> is_shut{
       false};  // its queue pair takes nothing any more: to be lost by the next poll
+  const char* shut_reason = "its queue pair takes nothing more";
 
   Card card;  // constant once the peer is published
 
@@ -126,6 +139,7 @@ struct Peer {
   uint64_t posted = 0;            // positions of the send queue, ever
   std::atomic<uint64_t> over{0};  // moved by whoever drains the completion queue
   bool has_failed = false;        // its queue pair has told of an error
+  bool last_is_told = false;      // it is lost, and the end of its send queue will be told of
   uint64_t probed = 0;            // `posted` when the peer was last probed, or would have been
   uint64_t signalled = 0;         // the position behind the last one that will be told of
   std::unique_ptr<SendRecord[]> records;
@@ -146,6 +160,11 @@ struct Peer {
   std::array<Stalled, kLaneCount> stalled;
   Operation* first_waiting = nullptr;  // operations that are not all posted
   Operation* last_waiting = nullptr;
+  // Not 0: messages wait. kHeldByWaiting while an operation waits, and kHeldByShare for each share of a put.
+  uint64_t held = 0;
+  static constexpr uint64_t kHeldByWaiting = 1;
+  static constexpr uint64_t kHeldByShare = 2;
+  std::unique_ptr<PeerRails> rails;  // null: one port, or one of the two ranks has one
 
   // ---- credits ----
   // Messages that the peer is done with: raised by what it says. Read by senders.

@@ -1,6 +1,7 @@
 // What belongs to one peer: made at first contact, connected, lost.
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "rdma/ibv/ibv_queue_pair.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
 
 #include <algorithm>
@@ -15,13 +16,6 @@ using ibv::Received;
 
 namespace {
 
-// A packet is sent again six times: a peer whose machine is gone is known to be after half a second, or a few
-// where an adapter waits longer than it is told. Not seven: to rxe of Linux 6.1 that means for ever.
-constexpr uint8_t kRetries = 6;
-// For ever: credits see to it that this never happens.
-constexpr uint8_t kReceiverRetries = 7;
-constexpr uint8_t kReceiverTimer = 12;  // 0.64 ms
-constexpr uint32_t kReads = 16;
 constexpr uint8_t kHops = 64;
 
 }  // namespace
@@ -51,6 +45,8 @@ Status IbvTransport::make_peer(Rank rank, const ibv::Card& card, Peer** made) no
   if (status == Status::kOk) status = make_address(*peer);
   if (status == Status::kOk) status = make_queue_pair(*peer);
   if (status != Status::kOk) return status;
+
+  make_peer_rails(*peer);
 
   // From here on its buffers may be anybody's, and nothing is taken back.
   const uint32_t count = receives_per_peer();
@@ -165,61 +161,28 @@ Status IbvTransport::make_queue_pair(Peer& peer) noexcept {
     return fail(Status::kResource,
                 "%s gives no queue pair: %s (it has %u in all; memlock: ulimit -l)", port_.name,
                 errno_text(errno), port_.max_queue_pairs);
-  ibv_qp_attr state{};
-  state.qp_state = IBV_QPS_INIT;
-  state.port_num = port_.number;
-  state.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  const int error =
-      ibv_modify_qp(peer.queue.get(), &state,
-                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (error != 0)
-    return fail(Status::kResource, "%s: a queue pair does not start: %s", port_.name,
-                errno_text(error));
-  peer.first_sequence = static_cast<uint32_t>(now_ns() / 64) & 0xff'ffff;
-  return Status::kOk;
+  peer.first_sequence = ibv::draw_sequence();
+  return ibv::start_queue_pair(peer.queue.get(), port_);
 }
 
 // To the queue pair that the greeting names.
 Status IbvTransport::connect(Peer& peer, const ibv::Greeting& greeting) noexcept {
   const ibv::Address& there = greeting.card.address;
-  ibv_qp_attr state{};
-  state.qp_state = IBV_QPS_RTR;
-  state.path_mtu = std::min(port_.mtu, static_cast<ibv_mtu>(there.mtu));
-  state.dest_qp_num = greeting.queue_pair;
-  state.rq_psn = greeting.sequence;
-  state.max_dest_rd_atomic = static_cast<uint8_t>(std::clamp(port_.max_reads_in, 1u, kReads));
-  state.min_rnr_timer = kReceiverTimer;
-  state.ah_attr.dlid = there.lid;
-  state.ah_attr.port_num = port_.number;
-  if (port_.is_ethernet) {
-    state.ah_attr.is_global = 1;
-    state.ah_attr.grh.dgid = there.gid;
-    state.ah_attr.grh.sgid_index = port_.gid_index;
-    state.ah_attr.grh.hop_limit = kHops;
-  }
-  int error = ibv_modify_qp(peer.queue.get(), &state,
-                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-  if (error == 0) {
-    state.qp_state = IBV_QPS_RTS;
-    state.sq_psn = peer.first_sequence;
-    state.timeout = options_.timeout;
-    state.retry_cnt = kRetries;
-    state.rnr_retry = kReceiverRetries;
-    state.max_rd_atomic = static_cast<uint8_t>(
-        std::clamp(std::min(port_.max_reads_out, port_.max_reads_in), 1u, kReads));
-    error = ibv_modify_qp(peer.queue.get(), &state,
-                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                              IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
-  }
-  if (error != 0)
-    return fail(Status::kBroken,
-                "%s port %u cannot connect to rank %u: %s (GID index %u; choose "
-                "another with HYDRANT_IBV_PORTS)",
-                port_.name, port_.number, peer.rank, errno_text(error), port_.gid_index);
+  const Status status = ibv::connect_queue_pair({.queue = peer.queue.get(),
+                                                 .port = &port_,
+                                                 .own_sequence = peer.first_sequence,
+                                                 .timeout = options_.timeout,
+                                                 .peer = peer.rank,
+                                                 .gid = there.gid,
+                                                 .lid = there.lid,
+                                                 .mtu = there.mtu,
+                                                 .number = greeting.queue_pair,
+                                                 .sequence = greeting.sequence});
+  if (status != Status::kOk) return status;
   peer.their_landings = greeting.landing;
   peer.their_landing_key = greeting.landing_key;
   peer.heard = true;
+  connect_rails(peer, greeting);
   return Status::kOk;
 }
 
@@ -240,6 +203,7 @@ void IbvTransport::lose(Peer& peer, const char* reason) noexcept {
   if (error != 0)
     log_warning("%s: the queue pair to rank %u cannot be shut: %s", port_.name, peer.rank,
                 errno_text(error));
+  shut_rails(peer);
   Finished finished;
   {
     const Guard guard(peer.lock, threaded_);
@@ -249,13 +213,29 @@ void IbvTransport::lose(Peer& peer, const char* reason) noexcept {
       drop_cell(peer.rank, lane, stalled.cell);
       give_slot_back(peer, stalled.slot);
     }
+    (void)tell_of_the_last(peer);
   }
   while (give_up_waiting(peer, &finished)) tell(finished);
+  (void)give_up_shares(peer);
   // Who was buried is known to be gone.
   if (lost_ != nullptr && !buried_[peer.rank].load(std::memory_order_acquire)) {
     (void)why_lost(peer);
     lost_(peer.rank, last_error_text());
   }
+}
+
+// Of a lost peer: what the adapter has carried out unasked at the end of the send queue it tells of to nobody.
+// So one thing more is posted, which comes back behind it. True: there is nothing (more) of that kind.
+bool IbvTransport::tell_of_the_last(Peer& peer) noexcept {
+  if (peer.last_is_told || used_in_queue(peer) == 0) return true;
+  if (room_in_queue(peer) == 0) {
+    add_chore(peer);
+    return false;
+  }
+  // (One that is not taken cannot be waited for.)
+  peer.last_is_told = true;
+  send_tail(peer);
+  return true;
 }
 
 void IbvTransport::lose_all(const char* reason) noexcept {

@@ -18,9 +18,6 @@
 
 namespace hydrant::ibv {
 
-// So many ports are used at once, at most.
-inline constexpr uint32_t kMostRails = 4;
-
 // Those of one device share its context and protection domain.
 struct Ports {
   Port all[kMostRails];

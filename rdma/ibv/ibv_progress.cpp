@@ -14,18 +14,9 @@ using ibv::Header;
 using ibv::Peer;
 using ibv::Received;
 using ibv::SendRecord;
+using ibv::status_of;
 
 namespace {
-
-Status status_of(ibv_wc_status status) noexcept {
-  switch (status) {
-    case IBV_WC_SUCCESS: return Status::kOk;
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_REM_INV_REQ_ERR:
-    case IBV_WC_LOC_PROT_ERR: return Status::kRefused;
-    default: return Status::kBroken;
-  }
-}
 
 SendRecord& record_of(const ibv_wc& completion) noexcept {
   return *reinterpret_cast<SendRecord*>(completion.wr_id - 1);
@@ -236,7 +227,9 @@ void IbvTransport::add_chore(Peer& peer) noexcept {
   chores_.store(&peer, std::memory_order_release);
 }
 
-void IbvTransport::do_chores() noexcept {
+// Answers how many operations are over because of it.
+uint32_t IbvTransport::do_chores() noexcept {
+  const uint32_t told = rail_count_ != 0 ? drain_rails() : 0;
   Peer* next = nullptr;
   {
     const Guard guard(chore_lock_, threaded_);
@@ -247,13 +240,17 @@ void IbvTransport::do_chores() noexcept {
     peer->has_chore.store(false, std::memory_order_release);
     if (!do_chore(*peer)) add_chore(*peer);
   }
+  return told;
 }
 
 // True: nothing is left to be done.
 bool IbvTransport::do_chore(Peer& peer) noexcept {
-  if (peer.is_shut.load(std::memory_order_acquire)) lose(peer, "its queue pair takes nothing more");
+  if (peer.is_shut.load(std::memory_order_acquire)) lose(peer, peer.shut_reason);
   const Guard guard(peer.lock, threaded_);
-  if (peer.state.load(std::memory_order_acquire) != Peer::State::kOpen) return true;
+  // What goes by rails is looked after until it is over, or has come back.
+  const Peer::State state = peer.state.load(std::memory_order_acquire);
+  if (state == Peer::State::kLost && !tell_of_the_last(peer)) return false;
+  if (state != Peer::State::kOpen) return peer.rails == nullptr || peer.rails->shares == 0;
   bool is_done = true;
   for (const Lane lane : {Lane::kReply, Lane::kRequest}) {
     ibv::Stalled& stalled = peer.stalled[static_cast<uint32_t>(lane)];
@@ -267,6 +264,10 @@ bool IbvTransport::do_chore(Peer& peer) noexcept {
     }
   }
   advance_operations(peer);
+  if (peer.rails != nullptr) [[unlikely]] {
+    advance_rails(peer);
+    if (peer.rails->shares != 0) is_done = false;
+  }
   if (peer.first_waiting != nullptr) is_done = false;
   if (credit_is_due(peer) && !send_control(peer)) is_done = false;
   return is_done;

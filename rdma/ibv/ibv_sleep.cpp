@@ -72,14 +72,19 @@ void IbvTransport::doze(uint64_t deadline_ns) noexcept {
   if (channel_ == nullptr) until = std::min(until, now + kNapNs);
   if (until <= now) return;
   counts_.sleeps.fetch_add(1, std::memory_order_relaxed);
-  pollfd fds[3] = {{wake_fd_, POLLIN, 0},
-                   {port_.device.context->async_fd, POLLIN, 0},
-                   {channel_ != nullptr ? channel_->fd : -1, POLLIN, 0}};
+  pollfd fds[3 + ibv::kMostRails - 1] = {{wake_fd_, POLLIN, 0},
+                                         {port_.device.context->async_fd, POLLIN, 0},
+                                         {channel_ != nullptr ? channel_->fd : -1, POLLIN, 0}};
+  nfds_t count = 3;
+  for (uint32_t i = 0; i < rail_count_; ++i)
+    fds[count++] = {rails_[i].port.device.context->async_fd, POLLIN, 0};
   const timespec left = time_of(until - now);
-  const int ready = ppoll(fds, 3, &left, nullptr);
+  const int ready = ppoll(fds, count, &left, nullptr);
   probe();
   if (ready <= 0) return;
-  if (fds[1].revents != 0) read_events();
+  bool any_event = fds[1].revents != 0;
+  for (nfds_t i = 3; i < count; ++i) any_event |= fds[i].revents != 0;
+  if (any_event) read_events();
   // This thread may have something else to do now: others that sleep must ask for word themselves.
   if (fds[2].revents != 0 && hear_channel() && sleepers_.load(std::memory_order_seq_cst) > 1) {
     const uint64_t one = 1;
@@ -165,7 +170,8 @@ bool IbvTransport::is_quiet(Peer& peer) noexcept HYDRANT_NO_TSA {
   bool quiet = true;
   if (peer.state.load(std::memory_order_acquire) == Peer::State::kOpen) {
     quiet = used_in_queue(peer) == 0 && peer.first_waiting == nullptr &&
-            !peer.stalled[0].is_there && !peer.stalled[1].is_there;
+            (peer.rails == nullptr || peer.rails->shares == 0) && !peer.stalled[0].is_there &&
+            !peer.stalled[1].is_there;
     if (peer.signalled != peer.posted) send_tail(peer);
   }
   if (threaded_) peer.lock.unlock();
@@ -189,7 +195,7 @@ void IbvTransport::flush(uint64_t deadline_ns) noexcept HYDRANT_NO_TSA {
     }
     if (quiet || now_ns() >= deadline_ns) return;
     uint32_t told = 0;
-    if (!is_held && drain(&told) >= 0) do_chores();
+    if (!is_held && drain(&told) >= 0) told += do_chores();
     const timespec pause = time_of(kFlushPauseNs);
     if (told == 0) nanosleep(&pause, nullptr);
   }

@@ -1,12 +1,13 @@
 // What is set up once and torn down. Peers: ibv_peers.cpp; their connection: ibv_greetings.cpp; posting:
-// ibv_datapath.cpp, ibv_operations.cpp; completions: ibv_progress.cpp; delivery: ibv_delivery.cpp.
+// ibv_datapath.cpp, ibv_operations.cpp; completions: ibv_progress.cpp; delivery: ibv_delivery.cpp; ports
+// beside the first: ibv_rails.cpp, ibv_rail_peers.cpp.
 #include "rdma/ibv/ibv_transport.hpp"
 
 #include "firehose/base/config.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
-#include "rdma/ibv/ibv_port_choice.hpp"
 #include "rdma/ibv/ibv_registrar.hpp"
+#include "rdma/ibv/rail_registrar.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -94,19 +95,28 @@ Status IbvTransport::init() noexcept {
   if (options_.timeout == 0)
     options_.timeout = static_cast<uint8_t>(knob_number(Knob::kIbvTimeout));
   const char* ports = options_.ports != nullptr ? options_.ports : knob_text(Knob::kIbvPorts);
-  if (const Status status = ibv::open_port(ports, &port_); status != Status::kOk) return status;
-  is_open_ = true;
+  if (const Status status = ibv::open_ports(ports, ibv::kMostRails, &ports_); status != Status::kOk)
+    return status;
+  port_ = ports_.all[0];
   next_probe_ns_.store(options_.probe_ns != 0 ? now_ns() + options_.probe_ns : UINT64_MAX,
                        std::memory_order_relaxed);
-  max_piece_ = std::max(port_.max_message_bytes, 1u);
+  max_at_once_ = max_piece_ = std::max(port_.max_message_bytes, 1u);
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_fd_ < 0)
     return fail(Status::kResource, "no descriptor to wake sleepers by: %s", errno_text(errno));
   Status status = open_queues();
+  if (status == Status::kOk && ports_.count > 1) open_rails();
   if (status == Status::kOk) status = open_memory();
   if (status == Status::kOk) status = open_datagrams();
   if (status != Status::kOk) return status;
 
+  std::byte bytes[ibv::kMostCardBytes];
+  ibv::encode_card(own_card(rail_count_), bytes);
+  return bootstrap_.put(kCardKey, {bytes, ibv::card_bytes(rail_count_)});
+}
+
+// With so many of the rails.
+ibv::Card IbvTransport::own_card(uint32_t rails) const noexcept {
   ibv::Card card;
   card.address.nonce = nonce_;
   card.address.datagram_queue = datagrams_->qp_num;
@@ -115,9 +125,13 @@ Status IbvTransport::init() noexcept {
   card.address.is_ethernet = port_.is_ethernet ? 1 : 0;
   card.address.gid = port_.gid;
   card.geometry = geometry();
-  std::byte bytes[ibv::kCardBytes];
-  ibv::encode_card(card, bytes);
-  return bootstrap_.put(kCardKey, bytes);
+  card.rail_count = rails;
+  for (uint32_t i = 0; i < rails; ++i) {
+    const ibv::Port& port = rails_[i].port;
+    card.rails[i] = {port.gid, port.lid, static_cast<uint8_t>(port.mtu),
+                     static_cast<uint8_t>(port.is_ethernet ? 1 : 0)};
+  }
+  return card;
 }
 
 ibv::Geometry IbvTransport::geometry() const noexcept {
@@ -125,14 +139,16 @@ ibv::Geometry IbvTransport::geometry() const noexcept {
           static_cast<uint16_t>(options_.landings)};
 }
 
-IbvTransport::Needs IbvTransport::needs_of(const Options& options, const ibv::Port& port) noexcept {
+IbvTransport::Needs IbvTransport::needs_of(const Options& options, const ibv::Port& port,
+                                           uint32_t rails) noexcept {
   const uint64_t receives = uint64_t{kLaneCount} * options.credits + kControlCredits;
   const uint64_t slots = options.send_depth + kLaneCount + 1;
   const uint64_t completions = receives + options.send_depth;
   Needs needs;
   const auto pages = [](uint64_t bytes) { return ibv::VerbsMemory::registered_bytes(bytes); };
   needs.bytes_at_start = kLaneCount * pages(uint64_t{options.cells} * options.cell_bytes) +
-                         pages(uint64_t{kDatagrams + kDatagramSends} * kDatagramBytes);
+                         pages(uint64_t{kDatagrams + kDatagramSends} * datagram_bytes(rails - 1)) +
+                         (rails - 1) * pages(1);
   needs.bytes_per_peer = pages((slots + receives) * slot_bytes(options)) +
                          pages(uint64_t{kLaneCount} * options.landings * options.cell_bytes);
   needs.most_peers = static_cast<uint32_t>(
@@ -230,7 +246,7 @@ Status IbvTransport::open_memory() noexcept {
       pool.free[pool.free_count++] = static_cast<uint16_t>(i);
   }
   return datagram_memory_.open(port_.device.pd,
-                               size_t{kDatagrams + kDatagramSends} * kDatagramBytes,
+                               size_t{kDatagrams + kDatagramSends} * datagram_bytes(rail_count_),
                                IBV_ACCESS_LOCAL_WRITE, "greetings");
 }
 
@@ -277,7 +293,10 @@ Status IbvTransport::open_datagrams() noexcept {
 IbvTransport::~IbvTransport() {
   // First what the adapter does, then the memory that it does it to.
   const MutexLock lock(contact_mu_);
-  for (Peer* peer = first_peer_; peer != nullptr; peer = peer->next) peer->queue.reset();
+  for (Peer* peer = first_peer_; peer != nullptr; peer = peer->next) {
+    peer->queue.reset();
+    peer->rails.reset();
+  }
   datagrams_.reset();
   receives_.reset();
   while (first_peer_ != nullptr) {
@@ -288,11 +307,19 @@ IbvTransport::~IbvTransport() {
   channel_.reset();
   datagram_memory_.close();
   for (CellPool& pool : cells_) pool.memory.close();
-  if (is_open_) close_ibv_device(port_.device);
+  close_rails();
+  close_ports(ports_);
   if (wake_fd_ >= 0) close(wake_fd_);
 }
 
 std::unique_ptr<Registrar> IbvTransport::make_registrar() noexcept {
+  if (rail_count_ != 0) {
+    ibv_pd* domains[ibv::kMostRails] = {};
+    for (uint32_t i = 0; i <= rail_count_; ++i) domains[i] = ports_.all[i].device.pd;
+    std::unique_ptr<Registrar> made;
+    if (RailRegistrar::create({domains, rail_count_ + 1}, &made) != Status::kOk) return nullptr;
+    return made;
+  }
   std::unique_ptr<IbvRegistrar> made;
   if (IbvRegistrar::create(port_.device.pd, &made) != Status::kOk) return nullptr;
   return made;
@@ -312,6 +339,7 @@ IbvTransport::Counts IbvTransport::counts() const noexcept {
   now.stalls = counts_.stalls.load(std::memory_order_relaxed);
   now.lost = counts_.lost.load(std::memory_order_relaxed);
   now.sleeps = counts_.sleeps.load(std::memory_order_relaxed);
+  now.striped = counts_.striped.load(std::memory_order_relaxed);
   return now;
 }
 

@@ -18,7 +18,7 @@
 #include "rdma/bootstrap.hpp"
 #include "rdma/far_transport.hpp"
 #include "rdma/ibv/ibv_peer.hpp"
-#include "rdma/ibv/ibv_port.hpp"
+#include "rdma/ibv/ibv_port_choice.hpp"
 #include "rdma/ibv/ibv_wire.hpp"
 #include "rdma/ibv/verbs_memory.hpp"
 #include "rdma/ibv/verbs_objects.hpp"
@@ -50,6 +50,8 @@ class IbvTransport final : public FarTransport {
     uint64_t greeting_ns = 20'000'000;  // until the first greeting is repeated
     // 4.096 us << timeout until a packet is sent again. 0: HYDRANT_IBV_TIMEOUT, 14 (67 ms) by default.
     uint8_t timeout = 0;
+    // Puts and gets from this length on are cut over the rails. 0: HYDRANT_IBV_STRIPE_MIN, 1 MiB by default.
+    size_t stripe_bytes = 0;
     bool has_channel = true;  // sleep() may wait in the kernel; else it naps
   };
   // Those above, as the knobs want them.
@@ -60,7 +62,8 @@ class IbvTransport final : public FarTransport {
     uint64_t bytes_per_peer = 0;  // registered, at first contact
     uint32_t most_peers = 0;      // that the port's queues have room for
   };
-  static Needs needs_of(const Options& options, const ibv::Port& port) noexcept;
+  // With `rails` ports in all, of which this is the first.
+  static Needs needs_of(const Options& options, const ibv::Port& port, uint32_t rails = 1) noexcept;
   // The card that open() puts into `bootstrap`; ranks may talk after the fence that follows. The bootstrap
   // must outlive the transport, which asks it at first contact, under its own lock.
   static constexpr const char* kCardKey = "ibv";
@@ -92,6 +95,8 @@ class IbvTransport final : public FarTransport {
   Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
 
   uint32_t abilities() const noexcept override { return kPutsBeforeMessages | kPinned; }
+  uint32_t rails() const noexcept override { return rail_count_ + 1; }
+  uint32_t rails_with(Rank peer) const noexcept override;
   uint32_t depth() const noexcept override { return options_.operations; }
   std::unique_ptr<Registrar> make_registrar() noexcept override;
   uint32_t pinned_inline_bytes() const noexcept override { return options_.inline_bytes; }
@@ -124,6 +129,7 @@ class IbvTransport final : public FarTransport {
     uint64_t stalls = 0;     // cells that had to wait for a landing cell
     uint64_t lost = 0;       // peers
     uint64_t sleeps = 0;
+    uint64_t striped = 0;  // puts and gets that went by several rails
   };
   Counts counts() const noexcept;
   const ibv::Port& port() const noexcept { return port_; }
@@ -135,8 +141,10 @@ class IbvTransport final : public FarTransport {
   static constexpr uint32_t kDatagrams = 128;
   static constexpr uint32_t kDatagramSends = 32;
   static constexpr uint32_t kGrhBytes = 40;  // what stands before a datagram in its buffer
-  static constexpr uint32_t kDatagramBytes = 192;
-  static_assert(kGrhBytes + ibv::kGreetingBytes <= kDatagramBytes);
+  // Of a rank with so many rails: who greets it names no more.
+  static constexpr uint32_t datagram_bytes(uint32_t rails) noexcept {
+    return (kGrhBytes + static_cast<uint32_t>(ibv::greeting_bytes(rails)) + 63) / 64 * 64;
+  }
   static constexpr uint32_t kGreetingKey = 0x48594452;  // what datagrams to a rank must bear
   static constexpr uint32_t kBatch = 16;
   // From one peer at a time, so that one cannot use up the budget of a poll alone.
@@ -203,6 +211,7 @@ class IbvTransport final : public FarTransport {
   }
   uint32_t message_bytes() const noexcept { return options_.eager_bytes + ibv::kHeaderBytes; }
   ibv::Geometry geometry() const noexcept;
+  ibv::Card own_card(uint32_t rails) const noexcept;
   Peer* peer_of(Rank rank) const noexcept {
     return rank < ranks_ ? peers_[rank].load(std::memory_order_acquire) : nullptr;
   }
@@ -214,8 +223,9 @@ class IbvTransport final : public FarTransport {
   Status fill_peer(Peer& peer) noexcept;
   Status make_queue_pair(Peer& peer) noexcept;
   Status make_address(Peer& peer) noexcept;
-  Status connect(Peer& peer, const ibv::Greeting& greeting) noexcept;
+  Status connect(Peer& peer, const ibv::Greeting& greeting) noexcept HYDRANT_REQUIRES(contact_mu_);
   void lose(Peer& peer, const char* reason) noexcept;
+  bool tell_of_the_last(Peer& peer) noexcept;
   void lose_all(const char* reason) noexcept;
   Status why_lost(const Peer& peer) const noexcept;
 
@@ -229,11 +239,14 @@ class IbvTransport final : public FarTransport {
   void repeat_greetings(uint64_t now) noexcept HYDRANT_REQUIRES(contact_mu_);
   void start_connecting(Peer& peer) noexcept HYDRANT_REQUIRES(contact_mu_);
   void now_open(Peer& peer) noexcept;
+  static bool is_settled(const Peer& peer) noexcept;
   void read_events() noexcept;
+  void read_events_of(const ibv::Port& port) noexcept;
   void bury_waiting() noexcept;
 
   // ibv_datapath.cpp: posting
   Status may_send(Peer& peer, Lane lane) noexcept;
+  static Status hold_back(Peer& peer) noexcept;
   void finish_commit(Outgoing& room, uint32_t tag, const Cell* cell, uint32_t bytes) noexcept;
   std::byte* slot_of(const Peer& peer, uint32_t slot) const noexcept {
     return peer.buffers.data() + size_t{slot} * slot_bytes_;
@@ -305,6 +318,32 @@ class IbvTransport final : public FarTransport {
   void end_operation(ibv::Operation& operation, Finished* finished) noexcept;
   uint32_t tell(Finished& finished) noexcept;
 
+  // ibv_rails.cpp, ibv_rail_peers.cpp: the ports beside the first
+  void open_rails() noexcept;
+  Status open_rail(ibv::Rail& rail) noexcept;
+  void close_rails() noexcept;
+  void make_peer_rails(Peer& peer) noexcept HYDRANT_REQUIRES(contact_mu_);
+  Status make_rail(Peer& peer, uint32_t index) noexcept HYDRANT_REQUIRES(contact_mu_);
+  Status make_room_on_rail(ibv::Rail& rail) noexcept HYDRANT_REQUIRES(contact_mu_);
+  void connect_rails(Peer& peer, const ibv::Greeting& greeting) noexcept
+      HYDRANT_REQUIRES(contact_mu_);
+  void learn_rails(Peer& peer, const ibv::Greeting& greeting) noexcept
+      HYDRANT_REQUIRES(contact_mu_);
+  void name_rails(const Peer& peer, ibv::Greeting* greeting) const noexcept
+      HYDRANT_REQUIRES(contact_mu_);
+  void shut_rails(Peer& peer) noexcept;
+  static uint32_t rails_for(Peer& peer, bool is_put) noexcept;
+  static bool rails_wait(const Peer& peer, uint32_t rails) noexcept;
+  void add_shares(Peer& peer, ibv::Operation& operation, uint32_t rails, const Pinned& remote,
+                  const Pinned& local, size_t bytes) noexcept;
+  void advance_rails(Peer& peer) noexcept;
+  bool advance_rail(Peer& peer, uint32_t index) noexcept;
+  bool post_on_rail(Peer& peer, uint32_t index, ibv_send_wr* request, ibv::Share* over) noexcept;
+  uint32_t drain_rails() noexcept;
+  uint32_t finish_on_rail(const ibv_wc& completion) noexcept;
+  void end_share(Peer& peer, const ibv::Share& share, Status status, Finished* finished) noexcept;
+  uint32_t give_up_shares(Peer& peer) noexcept;
+
   // ibv_progress.cpp: what the completion queue says
   int drain(uint32_t* told) noexcept;
   uint32_t finish_send(const ibv_wc& completion) noexcept;
@@ -322,7 +361,7 @@ class IbvTransport final : public FarTransport {
   uint32_t keep_unposted(ibv_recv_wr* first) noexcept;
   void recycle_unposted() noexcept;
   void add_chore(Peer& peer) noexcept;
-  void do_chores() noexcept;
+  uint32_t do_chores() noexcept;
   bool do_chore(Peer& peer) noexcept;
 
   // ibv_delivery.cpp
@@ -350,11 +389,17 @@ class IbvTransport final : public FarTransport {
   uint32_t ranks_ = 0;
   uint32_t slot_bytes_ = 0;  // of a message
   uint32_t max_piece_ = 0;
+  size_t max_at_once_ = 0;  // an operation of no more bytes is one work request, by the first port
   uint32_t record_mask_ = 0;     // of the position in a send queue: which record
   uint32_t operation_room_ = 0;  // entries of a send queue beyond which no operation is taken
   uint64_t nonce_ = 0;
-  ibv::Port port_;
-  bool is_open_ = false;  // port_ is
+  ibv::Port port_;    // the first
+  ibv::Ports ports_;  // all, open
+
+  ibv::Rail rails_[ibv::kMostRails - 1];
+  uint32_t rail_count_ = 0;
+  SpinFlag rails_lock_;  // taken by try_lock only: whoever has it takes their completions in
+  std::unique_ptr<ibv::Share[]> shares_;  // for each operation one per rail
 
   ibv::Channel channel_;
   ibv::CompletionQueue queue_;
@@ -402,7 +447,7 @@ class IbvTransport final : public FarTransport {
 
   struct AtomicCounts {
     std::atomic<uint64_t> connected{0}, greetings{0}, strangers{0}, control{0}, probes{0},
-        stalls{0}, lost{0}, sleeps{0};
+        stalls{0}, lost{0}, sleeps{0}, striped{0};
   };
   AtomicCounts counts_;
 };

@@ -7,6 +7,7 @@
 
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap.hpp"
+#include "rdma/ibv/ibv_port.hpp"
 
 #include <infiniband/verbs.h>
 
@@ -43,13 +44,28 @@ struct AddressText {
 };
 AddressText text_of(const Address& address) noexcept;
 
+// Where a port beside the first is reached (ibv_rails.hpp).
+struct RailAddress {
+  ibv_gid gid = {};
+  uint16_t lid = 0;
+  uint8_t mtu = 0;
+  uint8_t is_ethernet = 0;
+};
+
 struct Card {
   Address address;
   Geometry geometry;
+  uint32_t rail_count = 0;  // beside the first port
+  RailAddress rails[kMostRails - 1];
 };
 
-inline constexpr size_t kCardBytes = 64;
-// Writes kCardBytes.
+inline constexpr size_t kCardBytes = 64;  // of a rank with one port
+inline constexpr size_t kCardRailBytes = 24;
+constexpr size_t card_bytes(uint32_t rail_count) noexcept {
+  return kCardBytes + rail_count * kCardRailBytes;
+}
+inline constexpr size_t kMostCardBytes = card_bytes(kMostRails - 1);
+// Writes card_bytes().
 void encode_card(const Card& card, std::byte* out) noexcept;
 // Errors: kBadArg, with a text that says what is wrong. *card is unchanged on failure.
 Status decode_card(std::span<const std::byte> in, Card* card) noexcept;
@@ -58,7 +74,15 @@ Status decode_card(std::span<const std::byte> in, Card* card) noexcept;
 // greeting of its own. `heard`: the sender knows the receiver's queue pair, and its own can receive.
 // `open`: the sender knows that the receiver can, too, and asks no more.
 struct Greeting {
-  Card card;  // of the sender
+  // The queue pair of one rail.
+  struct Rail {
+    uint32_t queue_pair = 0;  // 0: there is none
+    uint32_t sequence = 0;
+    uint32_t fence_key = 0;
+    uint64_t fence = 0;     // address of what its fences read
+    bool is_ready = false;  // with `heard`: it can receive
+  };
+  Card card;  // of the sender; with no more rails than the receiver has
   uint64_t to_nonce = 0;
   Rank from = 0;
   Rank to = 0;
@@ -68,9 +92,17 @@ struct Greeting {
   uint64_t landing = 0;  // address of the landing cells, first those for requests
   bool heard = false;
   bool open = false;
+  Rail rails[kMostRails - 1];  // card.rail_count of them
 };
 
-inline constexpr size_t kGreetingBytes = 112;
+inline constexpr size_t kGreetingBytes = 112;  // between ranks with one port
+inline constexpr size_t kGreetingRailBytes = 24;
+constexpr size_t greeting_bytes(uint32_t rail_count) noexcept {
+  return kGreetingBytes + rail_count * (kCardRailBytes + kGreetingRailBytes);
+}
+// A datagram holds that much on any port.
+static_assert(greeting_bytes(kMostRails - 1) <= 256);
+// Writes greeting_bytes().
 void encode_greeting(const Greeting& greeting, std::byte* out) noexcept;
 Status decode_greeting(std::span<const std::byte> in, Greeting* greeting) noexcept;
 

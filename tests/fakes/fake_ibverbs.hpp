@@ -108,6 +108,8 @@ Registration last_registration();
 
 // Nothing moves any more, or again.
 void hold(bool held);
+// Nothing that was posted on this device does.
+void hold_device(const char* name, bool held);
 // The n-th send, write or read that a connected queue pair carries out from now on fails so.
 void fail_work(ibv_wc_status status, uint64_t nth = 1);
 // The next `count` datagrams get lost; of those to queue pair `to`, if it is not 0.
@@ -133,6 +135,11 @@ struct Traffic {
   size_t most_completions = 0;
 };
 Traffic traffic();
+// What connected queue pairs of this device have carried out, and how many bytes that were.
+struct DeviceTraffic {
+  uint64_t sends = 0, writes = 0, reads = 0, bytes = 0;
+};
+DeviceTraffic traffic_of(const char* device);
 
 // Forgets what a test has left registered on purpose; and everything that could not be given back.
 void drop_registrations();

@@ -194,6 +194,16 @@ void fail_work_of(FakeQp& qp, ibv_wc_status status) {
   flush(qp);
 }
 
+void count_work(const FakeQp& qp, const Work& work) {
+  DeviceTraffic& traffic = fake_verbs::fake_of(qp.verbs.context)->device->traffic;
+  switch (work.request.opcode) {
+    case IBV_WR_SEND: ++traffic.sends; break;
+    case IBV_WR_RDMA_READ: ++traffic.reads; break;
+    default: ++traffic.writes; break;
+  }
+  traffic.bytes += length_of(work);
+}
+
 void run_connected(FakeQp& qp) {
   World& w = world();
   while (!qp.work.empty() && qp.verbs.state == IBV_QPS_RTS) {
@@ -222,6 +232,7 @@ void run_connected(FakeQp& qp) {
     }
     const Work work = std::move(qp.work.front());
     qp.work.pop_front();
+    count_work(qp, work);
     complete_send(qp, work, IBV_WC_SUCCESS);
   }
 }
@@ -259,6 +270,7 @@ void run() {
   World& w = world();
   if (w.is_held) return;
   for (const auto& [number, qp] : w.qps) {
+    if (fake_of(qp->verbs.context)->device->is_held) continue;
     if (qp->verbs.qp_type == IBV_QPT_UD) {
       run_datagrams(*qp);
     } else {
@@ -282,6 +294,14 @@ void hold(bool held) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   w.is_held = held;
+}
+
+void hold_device(const char* name, bool held) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  for (const auto& device : w.devices) {
+    if (std::strcmp(device->facts.name, name) == 0) device->is_held = held;
+  }
 }
 
 void fail_work(ibv_wc_status status, uint64_t nth) {
@@ -335,6 +355,15 @@ void forge(ibv_qp* to, const void* data, uint32_t bytes) {
   const std::lock_guard<std::mutex> lock(w.mu);
   const auto* first = static_cast<const std::byte*>(data);
   (void)put_into_buffer(*fake_of(to), {first, first + bytes}, 0);
+}
+
+DeviceTraffic traffic_of(const char* device) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  for (const auto& one : w.devices) {
+    if (std::strcmp(one->facts.name, device) == 0) return one->traffic;
+  }
+  return {};
 }
 
 Traffic traffic() {

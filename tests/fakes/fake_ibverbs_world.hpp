@@ -20,11 +20,13 @@ namespace hydrant::fake_verbs {
 struct FakeDevice {
   ibv_device verbs{};  // first: an ibv_device* of ours is a FakeDevice*
   Device facts;
+  bool is_held = false;
+  DeviceTraffic traffic;
 };
 
 struct FakeContext {
   verbs_context verbs{};
-  const FakeDevice* device = nullptr;
+  FakeDevice* device = nullptr;
   std::deque<ibv_async_event> events;
 };
 

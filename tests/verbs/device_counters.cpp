@@ -9,8 +9,9 @@
 namespace hydrant::testing {
 namespace {
 
-uint64_t counter(const char* name) {
-  std::ifstream file(std::string("/sys/class/infiniband/rxe0/ports/1/hw_counters/") + name);
+uint64_t counter(const char* device, const char* name) {
+  std::ifstream file(std::string("/sys/class/infiniband/") + device + "/ports/1/hw_counters/" +
+                     name);
   uint64_t value = 0;
   EXPECT_TRUE(file >> value) << name;
   return value;
@@ -18,12 +19,13 @@ uint64_t counter(const char* name) {
 
 }  // namespace
 
-DeviceCounters read_device_counters() {
+DeviceCounters read_device_counters(const char* device) {
   // What is read is kept until the tick is over, of which the guest has 250 a second.
   const timespec ticks{0, 20'000'000};
   nanosleep(&ticks, nullptr);
-  return {counter("sent_pkts"), counter("rcvd_rnr_err") + counter("send_rnr_err"),
-          counter("rdma_sends"), counter("completer_retry_err")};
+  return {counter(device, "sent_pkts"),
+          counter(device, "rcvd_rnr_err") + counter(device, "send_rnr_err"),
+          counter(device, "rdma_sends"), counter(device, "completer_retry_err")};
 }
 
 }  // namespace hydrant::testing

@@ -1,4 +1,4 @@
-// What the guest's verbs device has counted, from /sys/class/infiniband/rxe0/ports/1/hw_counters.
+// What a verbs device of the guest has counted, from /sys/class/infiniband/DEVICE/ports/1/hw_counters.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,6 @@ struct DeviceCounters {
   uint64_t sends = 0;      // RDMA sends that the device has carried out
   uint64_t repeated = 0;   // times that the device has begun to send again
 };
-DeviceCounters read_device_counters();
+DeviceCounters read_device_counters(const char* device = "rxe0");
 
 }  // namespace hydrant::testing

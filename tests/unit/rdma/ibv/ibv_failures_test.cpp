@@ -244,6 +244,28 @@ TEST_F(IbvFailures, AnOperationThatIsHalfPostedEndsOnce) {
   EXPECT_EQ(told.status, Status::kBroken);
 }
 
+// The last of its pieces that were posted are carried out, and nobody is told of them.
+TEST_F(IbvFailures, AnOperationThatIsHalfCarriedOutEndsWhenThePeerIsBuried) {
+  fake_verbs::reset();
+  fake_verbs::add_device({.max_message = 64});
+  IbvTransport::Options options = IbvWorld::single();
+  options.send_depth = 16;
+  IbvWorld world(2, options);
+  world.connect(0, 1);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, 8192);
+  PinnedMemory there(*world[1].transport, Access::kRemoteWrite, 8192);
+  for (int i = 0; i < 20; ++i) world.poll_all();
+  Told told;
+  ASSERT_EQ(world[0].transport->put_pinned(1, there.for_peer(), here.local(), 8192, &told),
+            Status::kOk);
+  world[1].poll();
+  world[0].transport->bury(1);
+  ASSERT_TRUE(world.until([&] { return told.times != 0; }));
+  world.poll_all();
+  EXPECT_EQ(told.times, 1U);
+  EXPECT_EQ(told.status, Status::kBroken);
+}
+
 TEST_F(IbvFailures, BuriedPeersAreHeardNoMore) {
   IbvWorld world(3);
   world.connect(0, 1);

@@ -101,6 +101,86 @@ TEST(IbvWire, WhatCannotBeIsRefused) {
   EXPECT_EQ(read.address.nonce, 0U) << "unchanged on failure";
 }
 
+Greeting sample_of_rails(uint32_t rails) {
+  Greeting greeting = sample_greeting();
+  greeting.card.rail_count = rails;
+  for (uint32_t i = 0; i < rails; ++i) {
+    greeting.card.rails[i] = {{}, static_cast<uint16_t>(0x0a0b + i), IBV_MTU_2048, 1};
+    greeting.card.rails[i].gid.raw[15] = static_cast<uint8_t>(i + 1);
+    greeting.rails[i] = {0x111111 * (i + 1), 0x10 + i, 0xcafe0000 + i, 0x7f0000001000U * (i + 1),
+                         i % 2 == 0};
+  }
+  return greeting;
+}
+
+TEST(IbvWire, RailsComeBackAsTheyWere) {
+  for (uint32_t rails = 0; rails < kMostRails; ++rails) {
+    std::byte bytes[greeting_bytes(kMostRails - 1)];
+    const Greeting made = sample_of_rails(rails);
+    encode_greeting(made, bytes);
+    Greeting read;
+    ASSERT_EQ(decode_greeting({bytes, greeting_bytes(rails)}, &read), Status::kOk)
+        << last_error_text();
+    EXPECT_EQ(read.card.rail_count, rails);
+    for (uint32_t i = 0; i < rails; ++i) {
+      EXPECT_EQ(read.card.rails[i].gid.raw[15], i + 1);
+      EXPECT_EQ(read.card.rails[i].lid, 0x0a0b + i);
+      EXPECT_EQ(read.card.rails[i].mtu, IBV_MTU_2048);
+      EXPECT_EQ(read.card.rails[i].is_ethernet, 1);
+      EXPECT_EQ(read.rails[i].queue_pair, made.rails[i].queue_pair);
+      EXPECT_EQ(read.rails[i].sequence, made.rails[i].sequence);
+      EXPECT_EQ(read.rails[i].fence_key, made.rails[i].fence_key);
+      EXPECT_EQ(read.rails[i].fence, made.rails[i].fence);
+      EXPECT_EQ(read.rails[i].is_ready, made.rails[i].is_ready);
+    }
+  }
+}
+
+TEST(IbvWire, LayoutOfARailIsFixed) {
+  std::byte bytes[greeting_bytes(1)];
+  encode_greeting(sample_of_rails(1), bytes);
+  const unsigned char card[kCardRailBytes] = {0, 0, 0, 0, 0,    0,    0, 0, 0, 0, 0, 0,
+                                              0, 0, 0, 1, 0x0b, 0x0a, 4, 1, 0, 0, 0, 0};
+  const unsigned char rail[kGreetingRailBytes] = {0x11, 0x11, 0x11, 0,    0x10, 0,    0, 0,
+                                                  0,    0,    0xfe, 0xca, 1,    0,    0, 0,
+                                                  0,    0x10, 0,    0,    0,    0x7f, 0, 0};
+  EXPECT_EQ(std::memcmp(bytes + 48 + kCardBytes, card, sizeof card), 0);
+  EXPECT_EQ(std::memcmp(bytes + 48 + kCardBytes + sizeof card, rail, sizeof rail), 0);
+}
+
+TEST(IbvWire, RailsThatCannotBeAreRefused) {
+  std::byte bytes[greeting_bytes(kMostRails)];
+  Greeting read;
+  Card card;
+  encode_greeting(sample_of_rails(2), bytes);
+  for (const size_t length : {greeting_bytes(0), greeting_bytes(1), greeting_bytes(2) - 1,
+                              greeting_bytes(3), greeting_bytes(4)})
+    EXPECT_EQ(decode_greeting({bytes, length}, &read), Status::kBadArg) << length;
+  encode_card(sample_of_rails(2).card, bytes);
+  EXPECT_EQ(decode_card({bytes, card_bytes(1)}, &card), Status::kBadArg);
+  EXPECT_THAT(last_error_text(), HasSubstr("3 ports"));
+  bytes[6] = std::byte{kMostRails};
+  EXPECT_EQ(decode_card({bytes, card_bytes(kMostRails)}, &card), Status::kBadArg);
+  EXPECT_THAT(last_error_text(), HasSubstr("4 are the most"));
+  // Any reserved bit, a packet size or a queue pair that cannot be.
+  const auto refused = [&](size_t at, uint8_t value) {
+    encode_greeting(sample_of_rails(2), bytes);
+    bytes[at] = std::byte{value};
+    return decode_greeting({bytes, greeting_bytes(2)}, &read) == Status::kBadArg;
+  };
+  constexpr size_t kSecond = 48 + kCardBytes + kCardRailBytes;
+  EXPECT_TRUE(refused(kSecond + 18, 0));
+  EXPECT_TRUE(refused(kSecond + 18, 6));
+  EXPECT_TRUE(refused(kSecond + 19, 2));
+  EXPECT_TRUE(refused(kSecond + 23, 1));
+  constexpr size_t kEnds = 48 + card_bytes(2) + kGreetingRailBytes;
+  EXPECT_TRUE(refused(kEnds + 3, 1));
+  EXPECT_TRUE(refused(kEnds + 7, 1));
+  EXPECT_TRUE(refused(kEnds + 12, 2));
+  EXPECT_TRUE(refused(kEnds + 15, 1));
+  EXPECT_FALSE(refused(kEnds + 12, 1));
+}
+
 TEST(IbvWire, AddressesAreCalledWhatPeopleCallThem) {
   Address address;
   address.lid = 5;
@@ -117,21 +197,21 @@ TEST(IbvWire, AddressesAreCalledWhatPeopleCallThem) {
 // Any bytes: a status, never anything else; and what is accepted is written again as it was read.
 TEST(IbvWire, AnyBytesAreDecodedOrRefused) {
   std::mt19937 random(1);
-  std::byte good[kGreetingBytes];
-  encode_greeting(sample_greeting(), good);
   uint32_t accepted = 0;
-  for (int round = 0; round < 20000; ++round) {
-    std::byte bytes[kGreetingBytes];
-    std::memcpy(bytes, good, sizeof bytes);
+  for (uint32_t round = 0; round < 40000; ++round) {
+    const uint32_t rails = round % kMostRails;
+    const size_t length = greeting_bytes(rails);
+    std::byte bytes[greeting_bytes(kMostRails - 1)];
+    encode_greeting(sample_of_rails(rails), bytes);
     const uint64_t changes = 1 + random() % 3;
     for (uint64_t i = 0; i < changes; ++i)
-      bytes[random() % sizeof bytes] = static_cast<std::byte>(random());
+      bytes[random() % length] = static_cast<std::byte>(random());
     Greeting greeting;
-    if (decode_greeting(bytes, &greeting) != Status::kOk) continue;
+    if (decode_greeting({bytes, length}, &greeting) != Status::kOk) continue;
     ++accepted;
-    std::byte again[kGreetingBytes];
+    std::byte again[sizeof bytes];
     encode_greeting(greeting, again);
-    ASSERT_EQ(std::memcmp(bytes, again, sizeof bytes), 0);
+    ASSERT_EQ(std::memcmp(bytes, again, length), 0);
   }
   EXPECT_GT(accepted, 1000U);
 }
