@@ -18,6 +18,8 @@
 //   am_flood           Short requests, until the last has arrived; sends of 32 bytes, credits by sends
 //   barrier            gex_Coll_BarrierBlocking; dissemination by writes
 //
+// Who waits spins, on both sides of a comparison.
+//
 // Every repetition runs each row's columns in turn, the raw loop first every other time. Figures are
 // medians over the repetitions, each of which is the median of single operations, or of batches where many
 // are under way; ratios are medians of the ratios within each. Over an emulated device (Soft-RoCE in a
@@ -360,6 +362,7 @@ bool start(int* argc, char*** argv) {
       gex_EP_RegisterHandlers(job.endpoint, handlers, std::size(handlers)) != GASNET_OK ||
       gex_Segment_Attach(&job.segment, job.team, kSegment / 4096 * 4096) != GASNET_OK)
     return false;
+  gasnet_set_waitmode(GASNET_WAIT_SPIN);
   job.rank = gex_TM_QueryRank(job.team);
   job.size = gex_TM_QuerySize(job.team);
   job.peer = job.rank ^ 1;

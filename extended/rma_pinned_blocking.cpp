@@ -55,12 +55,8 @@ constexpr uint32_t kQuickLooks = 64;
 
 inline void wait_for(Awaiting& operation) noexcept {
   if (should_poll_anyway()) poll_all();
-  if (spinning_pays()) {
-    for (uint32_t i = 0; i < kQuickLooks; ++i) {
-      if (operation.is_over()) return;
-      (void)poll_network();
-    }
-  }
+  const uint32_t looks = spinning_pays() ? kQuickLooks : 1;
+  for (uint32_t i = 0; i < looks && !operation.is_over(); ++i) (void)poll_network();
   if (!operation.is_over()) wait_longer(operation);
 }
 

@@ -46,10 +46,12 @@ void wait_patiently(const WaitFor& what) noexcept;
 // For what only polls bring, as a put's acknowledgement: looking between them would keep it waiting, by
 // 0.1 us on average where a pause takes 25 ns.
 template <typename Done>
-inline bool poll_quickly(Done&& done) noexcept {
-  for (uint32_t i = 0; i < kQuickPolls * kLooksPerPoll; ++i) {
+inline bool poll_quickly(Done&& done, bool crowded) noexcept {
+  const uint32_t polls = crowded ? kQuickPollsIfCrowded : kQuickPolls * kLooksPerPoll;
+  for (uint32_t i = 0; i < polls; ++i) {
     poll_all();
     if (done()) return true;
+    if (crowded) give_processor_away(true);
   }
   return false;
 }
@@ -59,7 +61,7 @@ inline bool poll_quickly(Done&& done) noexcept {
 template <typename Done, typename Where>
 inline bool look_quickly(Done&& done, Where&& where) noexcept {
   const bool crowded = !spinning_pays();
-  if (!crowded && where() == WaitsFor::kPolls) return poll_quickly(done);
+  if (where() == WaitsFor::kPolls) return poll_quickly(done, crowded);
   const uint32_t polls = crowded ? kQuickPollsIfCrowded : kQuickPolls;
   for (uint32_t i = 0; i < polls; ++i) {
     poll_all();

@@ -55,6 +55,9 @@ def parse_arguments():
                         help="the second guest may end before the first, which is a failure otherwise")
     parser.add_argument("--huge-pages", type=int, default=0, metavar="N", help="reserve so many of 2 MiB")
     parser.add_argument("--processors", type=int, default=2)
+    parser.add_argument("--clock", choices=machine.CLOCKS, default="time",
+                        help="what the guest's clock goes by: time, or instructions, one for each ns, whatever else\n"
+                        "this machine does meanwhile; one processor then (default: %(default)s)")
     parser.add_argument("--memory", default="2G")
     parser.add_argument("--seconds", type=int, default=120,
                         help="deadline, the start included (default: %(default)s)")
@@ -157,7 +160,8 @@ def main():
         return SKIPPED
     run = machine.run(chosen.unpacked_image(), build_initramfs(options, chosen),
                       guests=2 if options.peer else 1, may_end=options.peer_may_end,
-                      processors=options.processors, memory=options.memory, seconds=options.seconds,
+                      processors=options.processors, clock=options.clock, memory=options.memory,
+                      seconds=options.seconds,
                       on_output=Screen().show)
     print(f"guest: kernel {chosen.version}, {run.seconds:.1f} s, {run.processor_seconds:.1f} s of processor "
           f"time, exit status {run.ends[0].status}", flush=True)

@@ -12,6 +12,7 @@ import select
 import socket
 import subprocess
 import time
+import typing
 
 QEMU = "qemu-system-x86_64"
 # The ports by which /init gives out what the program writes, and its exit status.
@@ -20,7 +21,7 @@ OUTPUT_PORT, STATUS_PORT = "output", "status"
 # ends QEMU. acpi_pm: QEMU derives it from this machine's clock. The processor's counter is calibrated at
 # start, and on a busy machine that has gone wrong by a factor of ten, with every deadline in the guest.
 KERNEL_LINE = ("console=ttyS0 quiet panic=-1 rdinit=/init nokaslr mitigations=off nowatchdog audit=0 "
-               "random.trust_cpu=on clocksource=acpi_pm no_timer_check")
+               "random.trust_cpu=on no_timer_check")
 
 
 # What a guest has for cards where there are two: their order is that of the slots, eth0 first.
@@ -44,11 +45,24 @@ class Run:
     processor_seconds: float
 
 
+class Clock(typing.NamedTuple):
+    options: list[str]
+    source: str  # what the kernel reads
+
+
+# What the guest's clock goes by. By instructions, one for each ns: a figure is the same however busy this
+# machine is, and says what was executed, the kernel's part included.
+CLOCKS = {
+    "time": Clock(["-accel", "tcg,thread=multi"], "acpi_pm"),
+    "instructions": Clock(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off,align=off"], "tsc"),
+}
+
+
 class Machine:
     """One guest, which runs from the start. `guest` is what its init gets as $guest; `links` are descriptors
     of datagram sockets, one for each Ethernet card, whose other ends are the other guest's."""
 
-    def __init__(self, stack, kernel_fd, initramfs_fd, *, guest, links, processors, memory, on_output):
+    def __init__(self, stack, kernel_fd, initramfs_fd, *, guest, links, processors, clock, memory, on_output):
         self._console_fd, self._status_fd = memory_file(stack), memory_file(stack)
         self._on_output = on_output
         paths = {fd: f"/proc/self/fd/{fd}"
@@ -57,9 +71,9 @@ class Machine:
             "setpriv", "--pdeathsig", "KILL", QEMU, "-nodefaults", "-no-user-config", "-no-reboot",
             "-display", "none", "-M", "q35,sata=off,smbus=off,usb=off,hpet=off", "-cpu", "max",
             # Emulated even where /dev/kvm is: timings unlike this machine's own are what a guest is for.
-            "-accel", "tcg,thread=multi", "-smp", str(processors), "-m", memory,
+            *CLOCKS[clock].options, "-smp", str(1 if clock == "instructions" else processors), "-m", memory,
             "-kernel", paths[kernel_fd], "-initrd", paths[initramfs_fd],
-            "-append", f"{KERNEL_LINE} guest={guest}",
+            "-append", f"{KERNEL_LINE} clocksource={CLOCKS[clock].source} guest={guest}",
             "-chardev", f"file,id=console,path={paths[self._console_fd]},append=on",
             "-serial", "chardev:console",
             "-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
@@ -103,7 +117,7 @@ class Machine:
                    contents(self._console_fd).decode(errors="replace"))
 
 
-def run(kernel_image, initramfs, *, guests, may_end, processors, memory, seconds, on_output):
+def run(kernel_image, initramfs, *, guests, may_end, processors, clock, memory, seconds, on_output):
     """Boots one guest, or two with Ethernet links between them, and waits until the first is off or the time
     over; then the other one is ended. If that one is off before, so is the first, unless it may end.
     on_output gets a guest's number and bytes that it has written."""
@@ -118,7 +132,7 @@ def run(kernel_image, initramfs, *, guests, may_end, processors, memory, seconds
                     stack.enter_context(end)
                     of_guest.append(end.fileno())
         machines = [Machine(stack, kernel_fd, initramfs_fd, guest=guest, links=links[guest],
-                            processors=processors, memory=memory,
+                            processors=processors, clock=clock, memory=memory,
                             on_output=functools.partial(on_output, guest))
                     for guest in range(guests)]
         timed_out = not listen(machines, started + seconds, may_end)
