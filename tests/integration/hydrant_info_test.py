@@ -175,9 +175,6 @@ class HydrantInfo(unittest.TestCase):
         for row in rows:
             self.assertEqual(row["usable"], row["traits"] is not None)
             self.assertEqual(row["usable"], row["reason"] is None)
-            # Of each port that can be used it is said why it is not, where it is not.
-            self.assertEqual(row["left_out"] is not None, row["usable"] and not row["chosen"])
-            self.assertTrue(row["distance"] is None or row["distance"] >= 10)
             self.assertTrue(row["usable"] or len(row["reason"]) > 10, row)
         self.assertLessEqual(sum(row["chosen"] for row in rows), 1)
 
