@@ -224,7 +224,7 @@ void IbvTransport::lose(Peer& peer, const char* reason) noexcept {
   }
 }
 
-// Of a lost peer: what the adapter has carried out unasked at the end of the send queue it tells of to nobody.
+// Of a lost peer: what the adapter has carried out unasked at the end of the send queue it tells nobody of.
 // So one thing more is posted, which comes back behind it. True: there is nothing (more) of that kind.
 bool IbvTransport::tell_of_the_last(Peer& peer) noexcept {
   if (peer.last_is_told || used_in_queue(peer) == 0) return true;

@@ -24,6 +24,7 @@ using ibv::RailRecord;
 namespace {
 
 constexpr uint32_t kLeastDepth = 16;
+constexpr size_t kLeastStripe = 65536;  // no share is empty, or could do without a key
 constexpr uint32_t kPeersAtFirst = 8;
 
 }  // namespace
@@ -32,6 +33,7 @@ constexpr uint32_t kPeersAtFirst = 8;
 
 void IbvTransport::open_rails() noexcept {
   if (options_.stripe_bytes == 0) options_.stripe_bytes = knob_number(Knob::kIbvStripeMin);
+  options_.stripe_bytes = std::max(options_.stripe_bytes, kLeastStripe);
   shares_.reset(new (std::nothrow) ibv::Share[size_t{options_.operations} * (ibv::kMostRails - 1)]);
   if (shares_ == nullptr) {
     log_warning("no memory for several verbs ports: one is used");
@@ -46,7 +48,7 @@ void IbvTransport::open_rails() noexcept {
       rails_[i].completions.reset();
     }
   }
-  max_at_once_ = std::min<size_t>(max_piece_, std::max<size_t>(options_.stripe_bytes, 1) - 1);
+  max_at_once_ = std::min<size_t>(max_piece_, options_.stripe_bytes - 1);
 }
 
 // Its place among the rails stays, whatever becomes of it: peers have theirs at the same one.

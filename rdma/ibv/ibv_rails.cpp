@@ -1,5 +1,5 @@
-// Long puts and gets, cut over the rails: posting, and what the rails' completion queues say. Under the lock of
-// the peer, but where it says otherwise. Setting up and connection: ibv_rail_peers.cpp.
+// Long puts and gets, cut over the rails: posting, and what the rails' completion queues say. Under the lock
+// of the peer, but where it says otherwise. Setting up and connection: ibv_rail_peers.cpp.
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "rdma/ibv/ibv_registrar.hpp"
@@ -41,8 +41,8 @@ bool is_in(uint32_t rails, uint32_t index) noexcept { return (rails >> index & 1
 
 // ---- beginning ----
 
-// Those by which a long put or get goes now; 0: by the first port alone. Messages wait until a put in shares is
-// over. One that has been refused because of it must not wait for ever behind others that are begun
+// Those by which a long put or get goes now; 0: by the first port alone. Messages wait until a put in shares
+// is over. One that has been refused because of it must not wait for ever behind others that are begun
 // meanwhile: they keep to the first queue pair, whose order holds, until a message has been sent, or so many
 // of them have been.
 uint32_t IbvTransport::rails_for(Peer& peer, bool is_put) noexcept {
@@ -90,6 +90,7 @@ void IbvTransport::add_shares(Peer& peer, ibv::Operation& operation, uint32_t ra
                  .is_put = operation.is_put};
     ++operation.under_way;
     ++peer.rails->shares;
+    shares_under_way_.fetch_add(1, std::memory_order_relaxed);
     if (operation.is_put) peer.held += Peer::kHeldByShare;
     peer.rails->rails[i].waiting = &shares[i];
   }
@@ -223,6 +224,7 @@ uint32_t IbvTransport::finish_on_rail(const ibv_wc& completion) noexcept {
 void IbvTransport::end_share(Peer& peer, const Share& share, Status status,
                              Finished* finished) noexcept {
   --peer.rails->shares;
+  shares_under_way_.fetch_sub(1, std::memory_order_relaxed);
   if (share.is_put) peer.held -= Peer::kHeldByShare;
   finish_piece(*share.operation, status, finished);
 }
@@ -242,8 +244,8 @@ uint32_t IbvTransport::give_up_shares(Peer& peer) noexcept {
   return tell(finished);
 }
 
-// Of a peer that is lost. What has been carried out unasked is told of by nobody: so one thing more is posted,
-// which comes back as soon as all before it has. Without any lock.
+// Of a peer that is lost. What has been carried out unasked is told of by nobody: so one thing more is
+// posted, which comes back as soon as all before it has. Without any lock.
 void IbvTransport::shut_rails(Peer& peer) noexcept {
   if (peer.rails == nullptr) return;
   for (uint32_t i = 0; i < rail_count_; ++i) {

@@ -51,7 +51,10 @@ void IbvTransport::sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept
 // Asks for word of the next completion, then looks for those that came before. False: there is something to
 // do.
 bool IbvTransport::arm() noexcept {
-  if (any_buried_.load(std::memory_order_acquire)) return false;
+  // (The end of shares is told of by no channel.)
+  if (any_buried_.load(std::memory_order_acquire) ||
+      shares_under_way_.load(std::memory_order_relaxed) != 0)
+    return false;
   if (channel_ != nullptr && (ibv_req_notify_cq(queue_.get(), 0) != 0 ||
                               ibv_req_notify_cq(datagram_completions_.get(), 0) != 0))
     return false;

@@ -50,7 +50,7 @@ class IbvTransport final : public FarTransport {
     uint64_t greeting_ns = 20'000'000;  // until the first greeting is repeated
     // 4.096 us << timeout until a packet is sent again. 0: HYDRANT_IBV_TIMEOUT, 14 (67 ms) by default.
     uint8_t timeout = 0;
-    // Puts and gets from this length on are cut over the rails. 0: HYDRANT_IBV_STRIPE_MIN, 1 MiB by default.
+    // Puts and gets from this length on are cut over the rails, 64 KiB at least. 0: HYDRANT_IBV_STRIPE_MIN.
     size_t stripe_bytes = 0;
     bool has_channel = true;  // sleep() may wait in the kernel; else it naps
   };
@@ -399,7 +399,8 @@ class IbvTransport final : public FarTransport {
   ibv::Rail rails_[ibv::kMostRails - 1];
   uint32_t rail_count_ = 0;
   SpinFlag rails_lock_;  // taken by try_lock only: whoever has it takes their completions in
-  std::unique_ptr<ibv::Share[]> shares_;  // for each operation one per rail
+  std::unique_ptr<ibv::Share[]> shares_;       // for each operation one per rail
+  std::atomic<uint32_t> shares_under_way_{0};  // of all peers: nobody sleeps meanwhile
 
   ibv::Channel channel_;
   ibv::CompletionQueue queue_;

@@ -149,6 +149,25 @@ TEST_F(IbvRails, AMessageDoesNotWaitForAGet) {
   EXPECT_EQ(told.status, Status::kOk);
 }
 
+// The further rails have no channel that would wake a sleeper.
+TEST_F(IbvRails, NobodySleepsWhileSharesAreUnderWay) {
+  add_devices(2);
+  IbvWorld world(2, rail_options());
+  ASSERT_TRUE(settle(world, 2));
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
+  PinnedMemory there(*world[1].transport, kTarget, kMiB);
+  Told told;
+  const Transport::Pinned remote = there.for_peer();
+  ASSERT_EQ(world[0].transport->get_pinned(1, remote, here.local(), kMiB, &told), Status::kOk);
+  for (uint32_t i = 0; told.times == 0 && i < 1000; ++i) {
+    EXPECT_FALSE(world[0].transport->prepare_sleep());
+    world[0].transport->sleep(testing::in_seconds(10));
+    world[0].poll();
+  }
+  EXPECT_EQ(told.times, 1U);
+  EXPECT_EQ(world[0].transport->counts().sleeps, 0U);
+}
+
 TEST_F(IbvRails, SeveralInSharesAreUnderWayAtOnce) {
   add_devices(2);
   IbvWorld world(2, rail_options());
