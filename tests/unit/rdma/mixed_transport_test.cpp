@@ -65,6 +65,7 @@ class FakeFar final : public FarTransport {
   }
   uint32_t abilities() const noexcept override { return kPinned | kPutsBeforeMessages; }
   uint32_t depth() const noexcept override { return 7; }
+  uint32_t rails() const noexcept override { return 3; }
   uint32_t pinned_inline_bytes() const noexcept override { return 33; }
   uint32_t poll(Receiver& receiver, uint32_t budget, bool) noexcept override {
     uint32_t told = 0;
@@ -165,6 +166,9 @@ TEST_F(Mixed, PromisesArePerPeer) {
   EXPECT_EQ(both->abilities_with(3), Transport::kPinned | Transport::kPutsBeforeMessages);
   EXPECT_EQ(both->abilities(), near->abilities() | both->abilities_with(3));
   EXPECT_EQ(both->depth(), 7u);
+  EXPECT_EQ(both->rails(), 3u);
+  EXPECT_EQ(both->rails_with(3), 3u);
+  EXPECT_EQ(both->rails_with(1), 1u);
   EXPECT_EQ(both->pinned_inline_bytes(), 33u);
   std::string there(8, '.');
   ASSERT_EQ(both->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
