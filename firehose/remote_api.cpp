@@ -389,7 +389,8 @@ int hydrant_remote_evict(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
   RemotePins* end = find_end(remote);
   if (end == nullptr) return GASNET_ERR_NOT_INIT;
   RemotePeer* found = end->known_peer(peer);
-  if (found != nullptr) found->evict({addr, len});
+  if (found == nullptr) return to_c(end->check_peer(peer));  // nothing was ever asked of it
+  found->evict({addr, len});
   return GASNET_OK;
 }
 

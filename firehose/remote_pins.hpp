@@ -57,7 +57,11 @@ class RemotePins {
   RemotePeer* known_peer(uint32_t peer) const noexcept {
     return peer < config_.ranks ? peers_[peer].load(std::memory_order_acquire) : nullptr;
   }
-  // Errors: kBadArg: no such peer, or this rank itself; kBroken: it is gone; kResource.
+  // kBadArg, with a text: no such peer, or this rank itself.
+  Status check_peer(uint32_t peer) const noexcept {
+    return is_peer(peer) ? Status::kOk : no_peer(peer, ", which has no firehoses of its own");
+  }
+  // Errors: kBadArg: as check_peer(); kBroken: it is gone; kResource.
   Status peer(uint32_t peer, RemotePeer** out) noexcept;
 
   Status deliver(uint32_t from, const void* message, size_t len, void* reply_to) noexcept;

@@ -210,7 +210,8 @@ HYDRANT_API size_t hydrant_remote_max_args(hydrant_remote_t remote);
 /* Asks for a firehose that nobody waits for. OK, or as hydrant_remote_pin(). */
 HYDRANT_API int hydrant_remote_prefetch(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
                                         size_t len, uint32_t access);
-/* Gives back the firehoses that overlap the range, or do so when their last hold ends. */
+/* Gives back the firehoses that overlap the range, when their last hold ends. OK too if there are none.
+ * Errors: BAD_ARG: this rank itself, no such peer; NOT_INIT. */
 HYDRANT_API int hydrant_remote_evict(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
                                      size_t len);
 

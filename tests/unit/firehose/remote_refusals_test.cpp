@@ -58,6 +58,16 @@ TEST(RemoteRefusals, WhatCannotBeAskedForIsRefusedAndStartsNothing) {
   EXPECT_EQ(world.pending(), 0u);
 }
 
+TEST(RemoteRefusals, OnlyAPeersFirehosesAreEvicted) {
+  RemoteWorld world(exact());
+  EXPECT_EQ(hydrant_remote_evict(world[0].end, 0, 0, SIZE_MAX), GASNET_ERR_BAD_ARG);
+  EXPECT_TRUE(says({"rank 0 of 2", "this process"}));
+  EXPECT_EQ(hydrant_remote_evict(world[0].end, 2, 0, SIZE_MAX), GASNET_ERR_BAD_ARG);
+  EXPECT_TRUE(says({"no rank 2", "0 to 1"}));
+  EXPECT_EQ(hydrant_remote_evict(world[0].end, 1, 0, SIZE_MAX), GASNET_OK) << "it has none yet";
+  EXPECT_EQ(world.pending(), 0u);
+}
+
 // Rights that only the memory's own process can use, hit or miss.
 TEST(RemoteRefusals, RightsThatAreNoRemoteOnesAreRefused) {
   RemoteWorld world(exact());
