@@ -82,9 +82,12 @@ void RemotePins::give_back(uint32_t from, const std::byte* ids, size_t n,
 Status RemotePins::admit(uint32_t from, const Move& move, MemoryRange* range) noexcept {
   MutexLock lock(exports_mu_);
   if (exports_.zombie_bytes() >= config_.zombie_bytes && exports_.zombies() != 0) {
-    return fail(Status::kNotReady,
-                "%llu bytes that peers may still use are gone: nothing more is exported",
-                static_cast<unsigned long long>(exports_.zombie_bytes()));
+    return fail(
+        Status::kNotReady,
+        "%llu bytes that peers may still use are gone, the limit is %llu: nothing more is "
+        "exported until they have given back; raise zombie_bytes or FIREHOSE_REMOTE_ZOMBIES",
+        static_cast<unsigned long long>(exports_.zombie_bytes()),
+        static_cast<unsigned long long>(config_.zombie_bytes));
   }
   const bool is_short = (move.flags & kShort) != 0;
   const bool wanted = leases_.admit(from, move.wanted_len, is_short);
@@ -148,7 +151,9 @@ void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept
   if (ok && served->id == 0) {
     (void)domain_.release(slot);
     served->status =
-        fail(Status::kNotReady, "peers have %u firehoses here, and more are not to be had",
+        fail(Status::kNotReady,
+             "peers have the %u firehoses that there may be here; raise max_firehoses or "
+             "FIREHOSE_REMOTE_MAX",
              config_.max_firehoses);
   }
   if (served->id != 0 && !is_still_there(served->memory, gone)) {
