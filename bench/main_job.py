@@ -163,6 +163,9 @@ class Job:
         while True:
             try:
                 return child.wait(timeout=1)
+            except KeyboardInterrupt:
+                child.terminate()
+                raise
             except subprocess.TimeoutExpired:
                 spent = time.monotonic() - begin
                 if sys.stdout.isatty():
@@ -243,4 +246,8 @@ class Job:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\nStopped before the end: no report was written.", file=sys.stderr)
+        sys.exit(130)
