@@ -65,15 +65,17 @@ namespace {
 
 constinit std::atomic<uint64_t> refused{0};
 
-bool is_refusal(Status status) noexcept {
-  return status == Status::kRefused || status == Status::kUnsupported;
-}
+}  // namespace
+
+void note_refusal() noexcept { refused.fetch_add(1, std::memory_order_relaxed); }
+
+namespace {
 
 void on_completion(Transport::Completion& completion, Status status) noexcept {
   auto* piece = static_cast<PinnedPiece*>(&completion);
   if (is_refusal(status)) {
     // The peer took it back, and we had not heard: messages find the memory that is there now.
-    refused.fetch_add(1, std::memory_order_relaxed);
+    note_refusal();
     piece->state = PinnedPiece::State::kMessages;
     hand_back(piece);
     return;
@@ -104,7 +106,7 @@ Status post(PinnedPiece& piece) noexcept {
           ? transport.put_pinned(piece.part.peer, remote, local, piece.part.bytes, &piece)
           : transport.get_pinned(piece.part.peer, remote, local, piece.part.bytes, &piece);
   if (status == Status::kOk) return status;
-  if (is_refusal(status)) refused.fetch_add(1, std::memory_order_relaxed);
+  if (is_refusal(status)) note_refusal();
   piece.state = is_refusal(status) ? PinnedPiece::State::kMessages : PinnedPiece::State::kPinned;
   return status;
 }

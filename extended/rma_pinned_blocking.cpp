@@ -87,7 +87,7 @@ inline bool go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* local, size
                           kIsPut ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE);
   }
   Awaiting operation(rank);
-  Status status = Status::kUnsupported;
+  Status status = Status::kNotReady;  // nothing is asked of the network
   if (!needs_key || local_pin.region != nullptr) {
     const Transport::Pinned there{remote, static_cast<const std::byte*>(remote_pin.region->key)};
     const Transport::Pinned mine{
@@ -101,8 +101,10 @@ inline bool go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* local, size
   }
   (void)hydrant_remote_release(remote_pin);
   if (local_pin.region != nullptr) (void)hydrant_release(local_pin);
-  if (status != Status::kOk) [[unlikely]]
+  if (status != Status::kOk) [[unlikely]] {
+    if (is_refusal(status)) note_refusal();
     return false;
+  }
   thread->count(kDirection, rank, Path::kFirehose, bytes);
   return true;
 }

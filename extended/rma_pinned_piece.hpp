@@ -67,6 +67,13 @@ inline std::byte* source_of(PinnedPiece& piece) noexcept {
   return piece.part.local != nullptr ? piece.part.local : piece.small;
 }
 
+// The peer has taken back what was to be used, or nobody can use it: messages can.
+inline bool is_refusal(Status status) noexcept {
+  return status == Status::kRefused || status == Status::kUnsupported;
+}
+// For refused_puts_and_gets().
+void note_refusal() noexcept;
+
 // Ends the piece's operation, and gives back what it held.
 void end(PinnedPiece* piece, Status status) noexcept;
 

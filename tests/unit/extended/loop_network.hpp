@@ -27,6 +27,7 @@ class LoopNetwork : public FakeTransport {
   Order order = Order::kFirst;
   uint32_t most = 64;          // under way at once
   bool frozen = false;         // nothing completes
+  uint32_t late_polls = 0;     // so many deliver messages alone
   uint64_t refused_call = 0;   // counted from 1: this put(), get() or send answers `refusal`, ...
   uint64_t refused_calls = 1;  // ... and so many in all
   Status refusal = Status::kOk;
@@ -59,8 +60,10 @@ class LoopNetwork : public FakeTransport {
 
   uint32_t poll(Receiver& receiver, uint32_t, bool replies_only) noexcept override {
     if (frozen) return 0;
+    const bool is_late = late_polls != 0;
+    if (is_late) --late_polls;
     if (const uint32_t events =
-            complete_one() + (delivers() ? deliver_one(receiver, replies_only) : 0);
+            (is_late ? 0 : complete_one()) + (delivers() ? deliver_one(receiver, replies_only) : 0);
         events != 0) {
       idle_polls_ = 0;
       return events;

@@ -1,6 +1,7 @@
 // This process as rank 0 of a job whose rank 1 is reached over a PinnedLoop, with firehoses.
 #pragma once
 
+#include "am/waiting.hpp"
 #include "extended/firehose_binding.hpp"
 #include "tests/unit/extended/pinned_loop.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"
@@ -21,6 +22,10 @@ class PinnedFixture : public RmaFixture {
     choose({});
   }
   void TearDown() override {
+    // Whatever was held is given back: else a firehose would stay.
+    EXPECT_EQ(hydrant_remote_evict(the_firehose.end, kPeer, 4096, SIZE_MAX / 2), GASNET_OK);
+    for (int polls = 0; statistics().exports != 0 && polls < 1000; ++polls) poll_all();
+    EXPECT_EQ(statistics().exports, 0u) << "firehoses that nobody gives back";
     (void)hydrant_remote_destroy(the_firehose.end);
     EXPECT_EQ(hydrant_domain_destroy(the_firehose.domain, HYDRANT_FINI_UNPIN), GASNET_OK);
     the_firehose = {};
@@ -33,6 +38,12 @@ class PinnedFixture : public RmaFixture {
     auto owned = std::make_unique<PinnedLoop>();
     loop = owned.get();
     return owned;
+  }
+  static hydrant_remote_stats_t statistics() {
+    hydrant_remote_stats_t stats{};
+    stats.size = sizeof stats;
+    EXPECT_EQ(hydrant_remote_get_stats(the_firehose.end, &stats), GASNET_OK);
+    return stats;
   }
   static std::byte* map(size_t bytes) {
     void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

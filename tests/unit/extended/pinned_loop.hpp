@@ -14,19 +14,20 @@ namespace hydrant::test {
 // What both ends have pinned, which are the same process.
 class PinnedRanges {
  public:
-  uint64_t add(MemoryRange range) {
+  uint64_t add(MemoryRange range, Access access) {
     const std::lock_guard lock(mu_);
-    ranges_[++last_] = range;
+    ranges_[++last_] = {range, bits(access)};
     return last_;
   }
   bool remove(uint64_t key) {
     const std::lock_guard lock(mu_);
     return ranges_.erase(key) == 1;
   }
-  bool covers(uint64_t key, MemoryRange range) {
+  bool covers(uint64_t key, MemoryRange range, uint32_t need) {
     const std::lock_guard lock(mu_);
     const auto found = ranges_.find(key);
-    return found != ranges_.end() && found->second.covers(range);
+    return found != ranges_.end() && found->second.range.covers(range) &&
+           (need & ~found->second.access) == 0;
   }
   size_t size() {
     const std::lock_guard lock(mu_);
@@ -36,7 +37,11 @@ class PinnedRanges {
  private:
   std::mutex mu_;
   uint64_t last_ = 0;
-  std::map<uint64_t, MemoryRange> ranges_;
+  struct Pinned {
+    MemoryRange range;
+    uint32_t access = 0;
+  };
+  std::map<uint64_t, Pinned> ranges_;
 };
 
 class LoopRegistrar final : public Registrar {
@@ -48,9 +53,9 @@ class LoopRegistrar final : public Registrar {
     traits_.granule_bytes = 4096;
   }
   const RegistrarTraits& traits() const noexcept override { return traits_; }
-  Status pin(MemoryRange range, Access, std::byte* key) noexcept override {
+  Status pin(MemoryRange range, Access access, std::byte* key) noexcept override {
     if (refuses_) return fail(Status::kRefused, "refused by the test");
-    const uint64_t number = ranges_->add(range);
+    const uint64_t number = ranges_->add(range, access);
     std::memcpy(key, &number, sizeof number);
     return Status::kOk;
   }
@@ -74,11 +79,16 @@ class PinnedLoop final : public LoopNetwork {
   uint32_t inline_bytes_without_key = 64;
   bool puts_are_ordered = true;
   uint32_t refused_from_now = 0;  // so many operations are refused when they arrive
+  std::function<void()> at_post;  // before an operation is taken
   // One for all networks of the process: the library's buffers are pinned once, by the first.
   std::shared_ptr<PinnedRanges> ranges = [] {
     static const auto all = std::make_shared<PinnedRanges>();
     return all;
   }();
+
+  // ---- what a test looks at ----
+  uint64_t without_key = 0;  // operations whose local end had none and needs one
+  size_t longest = 0;
 
   uint32_t abilities() const noexcept override {
     return kPinned | (puts_are_ordered ? uint32_t{kPutsBeforeMessages} : 0) |
@@ -93,7 +103,8 @@ class PinnedLoop final : public LoopNetwork {
                     Completion* completion) noexcept override {
     Posted one{reinterpret_cast<void*>(remote.addr), reinterpret_cast<const void*>(local.addr),
                bytes, completion};
-    one.allows = check(remote, local, bytes);
+    note(local, bytes, inline_bytes_without_key);
+    one.allows = check(remote, HYDRANT_REMOTE_WRITE, local, 0, bytes);
     // What needs no key has left its source at return. (So have the library's buffers, which have none where
     // the pool was made for another network, by an earlier test of this program.)
     if (local.key == nullptr) {
@@ -106,7 +117,8 @@ class PinnedLoop final : public LoopNetwork {
                     Completion* completion) noexcept override {
     Posted one{reinterpret_cast<void*>(local.addr), reinterpret_cast<const void*>(remote.addr),
                bytes, completion};
-    one.allows = check(remote, local, bytes);
+    note(local, bytes, 0);
+    one.allows = check(remote, HYDRANT_REMOTE_READ, local, HYDRANT_LOCAL_WRITE, bytes);
     return start(one, one.to);
   }
 
@@ -121,16 +133,24 @@ class PinnedLoop final : public LoopNetwork {
     std::memcpy(&value, key, sizeof value);
     return value;
   }
-  std::function<bool()> check(const Pinned& remote, const Pinned& local, size_t bytes) {
+  void note(const Pinned& local, size_t bytes, size_t most_without_key) {
+    if (at_post) at_post();
+    if (local.key == nullptr && bytes > most_without_key) ++without_key;
+    longest = std::max(longest, bytes);
+  }
+  // (Adapters read local memory without having to be allowed to.)
+  std::function<bool()> check(const Pinned& remote, uint32_t remote_need, const Pinned& local,
+                              uint32_t local_need, size_t bytes) {
     const uint64_t there = number(remote.key);
     const uint64_t here = local.key != nullptr ? number(local.key) : 0;
-    return [this, there, here, far = MemoryRange{remote.addr, bytes},
+    return [this, there, here, remote_need, local_need, far = MemoryRange{remote.addr, bytes},
             near = MemoryRange{local.addr, bytes}] {
       if (refused_from_now != 0) {
         --refused_from_now;
         return false;
       }
-      return ranges->covers(there, far) && (here == 0 || ranges->covers(here, near));
+      return ranges->covers(there, far, remote_need) &&
+             (here == 0 || ranges->covers(here, near, local_need));
     };
   }
 };
