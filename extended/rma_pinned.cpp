@@ -239,6 +239,7 @@ bool start_hit(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept
   if (remote.region == nullptr) return false;
   PinnedPiece* piece = take_piece(thread);
   if (piece == nullptr) {
+    uncount_hit(remote);
     (void)hydrant_remote_release(remote);
     return false;
   }
@@ -246,6 +247,7 @@ bool start_hit(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept
   piece->part = what;
   piece->pieces = &pieces;
   if (!find_local(*piece)) {
+    uncount_hit(remote);
     give(piece);
     return false;
   }

@@ -90,8 +90,9 @@ inline bool go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* local, size
   Status status = Status::kNotReady;  // nothing is asked of the network
   if (!needs_key || local_pin.region != nullptr) {
     const Transport::Pinned there{remote, static_cast<const std::byte*>(remote_pin.region->key)};
-    const Transport::Pinned mine{
-        here, needs_key ? static_cast<const std::byte*>(local_pin.region->key) : nullptr};
+    const Transport::Pinned mine{here, local_pin.region != nullptr
+                                           ? static_cast<const std::byte*>(local_pin.region->key)
+                                           : nullptr};
     status = kIsPut ? transport.put_pinned(rank, there, mine, bytes, &operation)
                     : transport.get_pinned(rank, there, mine, bytes, &operation);
   }
@@ -99,12 +100,15 @@ inline bool go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* local, size
     wait_for(operation);
     status = static_cast<Status>(operation.status.load(std::memory_order_relaxed));
   }
-  (void)hydrant_remote_release(remote_pin);
-  if (local_pin.region != nullptr) (void)hydrant_release(local_pin);
   if (status != Status::kOk) [[unlikely]] {
     if (is_refusal(status)) note_refusal();
-    return false;
+    uncount_hit(remote_pin);
+    if (local_pin.region != nullptr) uncount_hit(local_pin);
   }
+  (void)hydrant_remote_release(remote_pin);
+  if (local_pin.region != nullptr) (void)hydrant_release(local_pin);
+  if (status != Status::kOk) [[unlikely]]
+    return false;
   thread->count(kDirection, rank, Path::kFirehose, bytes);
   return true;
 }

@@ -84,8 +84,10 @@ TEST_F(RmaPinnedHit, MemoryThatIsPinnedOnOneEndOnlyTakesTheLongWay) {
     const uint64_t refused = refused_puts_and_gets();
     near_ = map(kArea);
     for (const size_t bytes : kSizes) {
+      const uint64_t found = statistics().hits;
       EXPECT_EQ(move(true, bytes, 5), "");
       EXPECT_EQ(move(false, bytes, 6), "");
+      EXPECT_EQ(statistics().hits, found + 2) << "each was found once: " << bytes;
     }
     near_ = pinned;
     far_ = map(kArea);
