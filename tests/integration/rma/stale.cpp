@@ -1,7 +1,9 @@
 #include "tests/integration/rma/stale.hpp"
 
 #include "extended/firehose_binding.hpp"
+#include "extended/rma_path.hpp"
 #include "extended/rma_pinned.hpp"
+#include "extended/rma_thread.hpp"
 #include "firehose/watch/mutant.hpp"
 
 #include <algorithm>
@@ -236,7 +238,9 @@ void write_second_half(gex_Rank_t owner, uint32_t slot, Far& far) {
     note(owner, kStarted, slot, far.generation);
     return;
   }
-  if (!keeps_address(way_of(slot)) || !has_firehose(owner, far)) {
+  // (Who has no room for one more polls until there is.)
+  const bool has_room = hydrant::RmaThread::mine()->under_way() < hydrant::paths(owner).depth;
+  if (!keeps_address(way_of(slot)) || !has_room || !has_firehose(owner, far)) {
     gex_Event_Wait(put());
     note(owner, kStarted, slot, far.generation);
     return;
