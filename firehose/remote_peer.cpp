@@ -242,22 +242,32 @@ Status RemotePeer::start(RemoteRequest* request, const hydrant_remote_call_t& ca
   return send_move(request);
 }
 
-// The reply may come, and the request be gone, before send() returns.
+// The reply may come, or the peer be said to be gone, before send() returns: the request is gone then, but for
+// what is being sent.
 Status RemotePeer::send_move(RemoteRequest* request) noexcept {
   const uint64_t number = request->number;
   bool is_gone = false;
   {
     MutexLock lock(mu_);
     is_gone = is_gone_;  // give_up() was here, and does not come again
-    if (!is_gone) moves_.push(request);
+    if (!is_gone) {
+      request->users.store(2, std::memory_order_relaxed);
+      moves_.push(request);
+    }
   }
   const Status status = is_gone ? fail(Status::kBroken, "rank %u is gone", peer_)
                                 : end_.send(peer_, HYDRANT_LANE_REQUEST, nullptr, request->message);
-  if (status == Status::kOk) return status;
   if (!is_gone) {
+    if (status == Status::kOk) {
+      request->drop();
+      return status;
+    }
     MutexLock lock(mu_);
-    request = moves_.take(number);
-    if (request == nullptr) return Status::kOk;  // answered by give_up()
+    if (moves_.take(number) == nullptr) {
+      request->drop();
+      return Status::kOk;  // answered by give_up()
+    }
+    request->users.store(1, std::memory_order_relaxed);
     if (status == Status::kNotReady) {
       unsent_.push_front(request);
     } else {
@@ -293,7 +303,7 @@ void RemotePeer::complete(RemoteRequest* request, Status status, const RegionSlo
   request->pin = status == Status::kOk ? make_pin(*domain_, slot) : failed_pin(status);
   if (request->done == nullptr) {
     if (status == Status::kOk) (void)hydrant_remote_release(request->pin);
-    delete request;
+    request->drop();
     return;
   }
   end_.finish(request, answer, answer_len);

@@ -32,10 +32,17 @@ struct RemoteRequest {
   hydrant_remote_done_fn done = nullptr;
   void* context = nullptr;
   Domain::Distant distant;
-  remote_wire::Message message;  // the move until it is sent; then room for an answer that waits
+  remote_wire::Message message;  // the move
+  remote_wire::Message answer;   // one that waits
   // For the callback, when it waits for poll().
   hydrant_pin_t pin{};
   hydrant_remote_outcome_t outcome{};
+  // Whoever answers it, and meanwhile who sends its move: the messenger may still be reading that when the
+  // peer is said to be gone.
+  std::atomic<uint32_t> users{1};
+  void drop() noexcept {
+    if (users.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
 };
 
 // First come, first served. The owner's lock.

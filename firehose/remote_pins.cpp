@@ -240,18 +240,17 @@ void RemotePins::finish(RemoteRequest* request, const std::byte* answer,
     request->outcome.answer = answer;
     request->outcome.answer_len = answer_len;
     request->done(request->context, request->pin, &request->outcome);
-    delete request;
+    request->drop();
     return;
   }
-  request->message.clear();
-  if (answer_len != 0 && !request->message.reserve(answer_len)) {
+  if (answer_len != 0 && !request->answer.reserve(answer_len)) {
     // Without what was answered the request has failed.
     if (request->pin.region != nullptr) (void)hydrant_remote_release(request->pin);
     request->pin = {nullptr, GASNET_ERR_RESOURCE};
     request->outcome.status = GASNET_ERR_RESOURCE;
     answer_len = 0;
   }
-  request->message.add(answer, answer_len);
+  request->answer.add(answer, answer_len);
   {
     MutexLock lock(done_mu_);
     done_.push(request);
@@ -269,10 +268,10 @@ int RemotePins::run_done() noexcept {
   while (list != nullptr) {
     RemoteRequest* request = list;
     list = request->next;
-    request->outcome.answer = request->message.data();
-    request->outcome.answer_len = request->message.size();
+    request->outcome.answer = request->answer.data();
+    request->outcome.answer_len = request->answer.size();
     request->done(request->context, request->pin, &request->outcome);
-    delete request;
+    request->drop();
     ++ran;
   }
   return ran;

@@ -61,6 +61,7 @@ int RemoteWorld::send(void* user, uint32_t peer, uint32_t lane, void* /*reply_to
                       const void* message, size_t len) {
   auto& rank = *static_cast<Rank*>(user);
   RemoteWorld& world = *rank.world;
+  if (world.before_reading) world.before_reading();
   const auto* bytes = static_cast<const std::byte*>(message);
   RemoteMessage copy{rank.rank, peer, lane, {bytes, bytes + len}};
   {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -77,6 +78,9 @@ class RemoteWorld {
   void refuse_at(int n, int code);
   // Every n-th; 0: none.
   void refuse_each(int n) { refuse_each_ = n; }
+
+  // Runs in each send before the message is read, in whichever thread.
+  std::function<void()> before_reading;
 
   hydrant_remote_stats_t stats(uint32_t rank) const;
 

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
+#include <vector>
 
 namespace hydrant::testing {
 namespace {
@@ -56,6 +58,38 @@ TEST(RemoteThreads, WhatWentAwayWhileAMoveWasServedIsNotGranted) {
   EXPECT_GT(met, 0);
 }
 #endif
+
+// The peer is said to be gone while a messenger has not read the move yet: its request is answered, and the
+// message stays until send() returns.
+TEST(RemoteThreads, AMoveIsThereUntilItIsSent) {
+  for (const uint32_t flags : {uint32_t{0}, uint32_t{HYDRANT_REMOTE_INLINE_DONE}}) {
+    RemoteWorld::Settings settings = exact();
+    settings.options.flags = flags;
+    RemoteWorld world(settings);
+    const std::vector<std::byte> args(3000, std::byte{0x5a});
+    bool is_gone = false;
+    world.before_reading = [&] {
+      if (std::exchange(is_gone, true)) return;
+      Threads threads;
+      threads.start([&world] {
+        EXPECT_EQ(hydrant_remote_peer_gone(world[0].end, 1), GASNET_OK);
+        hydrant_remote_poll(world[0].end);
+      });
+    };
+    RemoteResult a;
+    remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a, HYDRANT_REMOTE_WRITE,
+               HYDRANT_REMOTE_CALL, args.data(), args.size());
+    ASSERT_TRUE(a.done);
+    EXPECT_EQ(a.status, HYDRANT_ERR_BROKEN);
+    ASSERT_EQ(world.pending(), 1u);
+    const std::vector<std::byte>& sent = world.message(0).bytes;
+    ASSERT_GT(sent.size(), args.size());
+    EXPECT_EQ(sent[0], std::byte{0x46});
+    EXPECT_EQ(sent[1], std::byte{0x48});
+    EXPECT_TRUE(std::equal(args.rbegin(), args.rend(), sent.rbegin()));
+    world.settle();
+  }
+}
 
 // Pins that meet the end of their peer are answered all the same, once each.
 TEST(RemoteThreads, PinsBesideTheEndOfTheirPeerAreAnswered) {
