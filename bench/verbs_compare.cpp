@@ -15,6 +15,7 @@
 //   am_round_trip      a Short request and its Short reply; a send and a send; twice ib_send_lat
 //   put_64k, get_64k   16 under way; the same raw; ib_write_bw, ib_read_bw
 //   put_rate_8         puts without events and one wait for all; unsignalled writes
+//   put_many_8         per put of hydrant_put_many() with 16; a list of 16 writes, one of them signalled
 //   am_flood           Short requests, until the last has arrived; sends of 32 bytes, credits by sends
 //   barrier            gex_Coll_BarrierBlocking; dissemination by writes
 //
@@ -25,6 +26,8 @@
 // are under way; ratios are medians of the ratios within each. Over an emulated device (Soft-RoCE in a
 // guest) figures are the emulation's: only the ratios say something.
 #define GASNET_SEQ 1
+#include <hydrant/rma.h>
+
 #include "bench/support/perftest.hpp"
 #include "bench/support/raw_loops.hpp"
 #include "bench/support/rma_rows.hpp"
@@ -172,6 +175,19 @@ void put_rate(uint64_t puts) {
   gex_NBI_Wait(GEX_EC_ALL, 0);
 }
 
+void put_many(uint64_t puts) {
+  if (!job.asks) return;
+  hydrant_rma_op_t ops[kWindow] = {};
+  for (hydrant_rma_op_t& op : ops) {
+    op.rank = job.peer;
+    op.local = job.mine + kSource;
+    op.remote = job.theirs + kBlocks;
+    op.bytes = 8;
+  }
+  for (uint64_t i = 0; i < puts; i += kWindow)
+    (void)hydrant_put_many(ops, kWindow, size_t{8} * kWindow, nullptr);
+}
+
 void flood(uint64_t messages) {
   static uint64_t wanted = 0;
   wanted += messages;
@@ -228,6 +244,8 @@ std::vector<Spec> make_specs() {
        "perftest", 1 / 0.98},
       {"put_rate_8", 1024, 16, 1, false, put_rate,
        [](RawLoops& raw, uint64_t n) { return raw.put_rate(n); }, none, 1, "raw", 1.05},
+      {"put_many_8", 1024, 64, 1, false, put_many,
+       [](RawLoops& raw, uint64_t n) { return raw.put_lists(kWindow, n); }, none, 1, "raw", 1.05},
       {"am_flood", 1024, 16, 1, false, flood,
        [](RawLoops& raw, uint64_t n) { return raw.flood(n); }, none, 1, "raw", 1.05},
       {"barrier", 200, 200, 1, true, barriers,

@@ -8,6 +8,7 @@
 #include "extended/known_memory.hpp"
 #include "extended/rma.hpp"
 #include "extended/rma_events.hpp"
+#include "extended/rma_pinned.hpp"
 #include "extended/rma_thread.hpp"
 
 #include <algorithm>
@@ -85,6 +86,23 @@ Status copy_run(RmaThread& thread, Rank peer, Direction direction,
   return Status::kOk;
 }
 
+// Operations at the front that go by firehoses, which are at hand: those of one rank are told to its adapter
+// together. How many were started.
+size_t start_run_of_hits(RmaThread& thread, Ops ops, Direction direction, Pieces& pieces) noexcept {
+  const Rank peer = ops[0].rank;
+  if (!paths(peer).pinned || peer == job().rank()) return 0;
+  // Those that have some under way are owned by this thread, and completions read this.
+  if (pieces.thread != &thread) pieces.thread = &thread;
+  std::array<Transfer, kMostHits> run;
+  size_t count = 0;
+  while (count < std::min(ops.size(), kMostHits) && ops[count].rank == peer &&
+         ops[count].bytes != 0) {
+    run[count] = transfer_of(ops[count], direction);
+    run[count++].peer = peer;
+  }
+  return start_hits(thread, std::span(run).first(count), pieces);
+}
+
 Status start_all(Ops ops, Direction direction, Pieces& pieces) noexcept {
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers())
@@ -102,6 +120,10 @@ Status start_all(Ops ops, Direction direction, Pieces& pieces) noexcept {
       }
       if (status != Status::kUnsupported) return status;
       // One of them cannot be done this way; each on its own finds out which.
+    }
+    if (const size_t started = start_run_of_hits(*thread, ops, direction, pieces); started != 0) {
+      ops = ops.subspan(started);
+      continue;
     }
     for (size_t i = 0; i < std::max<size_t>(together, 1); ++i) {
       Transfer what = transfer_of(ops[i], direction);

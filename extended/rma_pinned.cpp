@@ -85,10 +85,8 @@ void on_completion(Transport::Completion& completion, Status status) noexcept {
   end(piece, status);
 }
 
-}  // namespace
-
-Status post(PinnedPiece& piece) noexcept {
-  Transport& transport = *job().transport;
+// What the transport is to be told of it; from now on it is under way, unless the transport says no.
+Transport::PinnedOperation operation_of(PinnedPiece& piece) noexcept {
   const Transport::Pinned remote{piece.part.remote,
                                  static_cast<const std::byte*>(piece.remote.region->key)};
   Transport::Pinned local{reinterpret_cast<uintptr_t>(local_of(piece)), nullptr};
@@ -101,10 +99,18 @@ Status post(PinnedPiece& piece) noexcept {
   }
   piece.done = on_completion;
   piece.state = PinnedPiece::State::kPosted;
-  const Status status =
-      piece.part.is_put()
-          ? transport.put_pinned(piece.part.peer, remote, local, piece.part.bytes, &piece)
-          : transport.get_pinned(piece.part.peer, remote, local, piece.part.bytes, &piece);
+  return {remote, local, piece.part.bytes, &piece};
+}
+
+}  // namespace
+
+Status post(PinnedPiece& piece) noexcept {
+  Transport& transport = *job().transport;
+  const Transport::PinnedOperation one = operation_of(piece);
+  const Rank peer = piece.part.peer;
+  const Status status = piece.part.is_put()
+                            ? transport.put_pinned(peer, one.remote, one.local, one.bytes, &piece)
+                            : transport.get_pinned(peer, one.remote, one.local, one.bytes, &piece);
   if (status == Status::kOk) return status;
   if (is_refusal(status)) note_refusal();
   piece.state = is_refusal(status) ? PinnedPiece::State::kMessages : PinnedPiece::State::kPinned;
@@ -230,18 +236,17 @@ bool find_local(PinnedPiece& piece) noexcept {
   return piece.local.region != nullptr;
 }
 
-}  // namespace
-
-bool start_hit(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept {
-  if (what.bytes > kLongestPiece || !has_room(thread, pieces)) return false;
+// A piece that holds firehoses on both ends and is counted; null: they are not at hand, or there is no room.
+PinnedPiece* prepare_hit(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept {
+  if (what.bytes > kLongestPiece || !has_room(thread, pieces)) return nullptr;
   const hydrant_pin_t remote = hit_remote(firehose().end, what.peer, what.remote, what.bytes,
                                           what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
-  if (remote.region == nullptr) return false;
+  if (remote.region == nullptr) return nullptr;
   PinnedPiece* piece = take_piece(thread);
   if (piece == nullptr) {
     uncount_hit(remote);
     (void)hydrant_remote_release(remote);
-    return false;
+    return nullptr;
   }
   piece->remote = remote;
   piece->part = what;
@@ -249,14 +254,46 @@ bool start_hit(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept
   if (!find_local(*piece)) {
     uncount_hit(remote);
     give(piece);
-    return false;
+    return nullptr;
   }
   keep_source(*piece);
   count_start(pieces, what.peer);
-  if (launch(piece, pieces) != Status::kOk) [[unlikely]]
-    return false;
+  return piece;
+}
+
+}  // namespace
+
+bool start_hit(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept {
+  PinnedPiece* const piece = prepare_hit(thread, what, pieces);
+  if (piece == nullptr || launch(piece, pieces) != Status::kOk) return false;
   thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
   return true;
+}
+
+size_t start_hits(RmaThread& thread, std::span<const Transfer> list, Pieces& pieces) noexcept {
+  PinnedPiece* prepared[kMostHits];
+  Transport::PinnedOperation operations[kMostHits];
+  size_t count = 0;
+  for (; count < std::min(list.size(), kMostHits); ++count) {
+    prepared[count] = prepare_hit(thread, list[count], pieces);
+    if (prepared[count] == nullptr) break;
+    operations[count] = operation_of(*prepared[count]);
+  }
+  if (count == 0) return 0;
+  Transport& transport = *job().transport;
+  const std::span all(operations, count);
+  const Transfer& first = list[0];
+  size_t started = first.is_put() ? transport.put_pinned_list(first.peer, all)
+                                  : transport.get_pinned_list(first.peer, all);
+  while (started < count && launch(prepared[started], pieces) == Status::kOk) ++started;
+  // (What could not be launched is given back.)
+  for (size_t i = started + 1; i < count; ++i) {
+    uncount_start(pieces);
+    give(prepared[i]);
+  }
+  for (const Transfer& what : list.first(started))
+    thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
+  return started;
 }
 
 Status transfer_pinned(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept {

@@ -18,6 +18,9 @@
 #include "extended/rma.hpp"
 #include "extended/rma_path.hpp"
 
+#include <cstddef>
+#include <span>
+
 namespace hydrant {
 
 // Errors: as transfer(); kUnsupported: none of it is under way, take messages.
@@ -26,6 +29,10 @@ Status transfer_pinned(RmaThread& thread, const Transfer& what, Pieces& pieces) 
 // The usual: there are firehoses on both ends, and room. True: it is under way. False: nothing is, take
 // transfer_pinned(), which also finds out what is wrong. Cost: some 200 instructions, and the transport's.
 bool start_hit(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept;
+// The same of several with one peer in one direction; how many, from the front. The transport is told of them
+// together.
+inline constexpr size_t kMostHits = 16;
+size_t start_hits(RmaThread& thread, std::span<const Transfer> list, Pieces& pieces) noexcept;
 // The same, waiting for it; for what check_transfer() would let pass, if it was asked. Nothing is counted as
 // under way.
 bool put_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept;

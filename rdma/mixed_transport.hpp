@@ -92,6 +92,13 @@ class MixedTransport final : public Transport {
     return to(peer).get_pinned(peer, remote, local, bytes, completion);
   }
 
+  size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override {
+    return to(peer).put_pinned_list(peer, list);
+  }
+  size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override {
+    return to(peer).get_pinned_list(peer, list);
+  }
+
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;
   void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;

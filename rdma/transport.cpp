@@ -34,4 +34,22 @@ Status Transport::get_pinned(Rank, const Pinned&, const Pinned&, size_t, Complet
   return fail_plainly(Status::kUnsupported, "this transport pins no memory");
 }
 
+size_t Transport::put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept {
+  size_t count = 0;
+  for (const PinnedOperation& one : list) {
+    if (put_pinned(peer, one.remote, one.local, one.bytes, one.completion) != Status::kOk) break;
+    ++count;
+  }
+  return count;
+}
+
+size_t Transport::get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept {
+  size_t count = 0;
+  for (const PinnedOperation& one : list) {
+    if (get_pinned(peer, one.remote, one.local, one.bytes, one.completion) != Status::kOk) break;
+    ++count;
+  }
+  return count;
+}
+
 }  // namespace hydrant

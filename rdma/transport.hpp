@@ -184,6 +184,16 @@ class Transport {
                             Completion* completion) noexcept;
   virtual Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                             Completion* completion) noexcept;
+  // Several with one peer, which the adapter is told of together where it can be. Answers how many, from the
+  // front, are under way; why the next is not, its own call tells.
+  struct PinnedOperation {
+    Pinned remote;
+    Pinned local;
+    size_t bytes = 0;
+    Completion* completion = nullptr;
+  };
+  virtual size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept;
+  virtual size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept;
 
   // ---- progress ----
   // Delivers at most `budget` messages of the reply lane and, unless `replies_only`, of the request lane

@@ -83,6 +83,15 @@ bool RawLoops::put_rate(uint64_t count) {
   return verbs_.wait_for_all(peer_);
 }
 
+bool RawLoops::put_lists(uint32_t together, uint64_t count) {
+  if (!first_) return true;
+  for (uint64_t i = 0; i < count; i += together) {
+    if (!verbs_.write_list(peer_, kSource, kBlocks, kWord, together) || !verbs_.wait_for_all(peer_))
+      return false;
+  }
+  return true;
+}
+
 bool RawLoops::flood(uint64_t count) {
   const uint64_t before = expected_;
   const uint64_t answers = count / kAnswered;

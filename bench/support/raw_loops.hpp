@@ -31,6 +31,8 @@ class RawLoops {
   bool round_trip(uint64_t rounds);  // a send, answered by a send
   bool window(bool is_put, uint32_t block, uint32_t under_way, uint64_t count);
   bool put_rate(uint64_t count);
+  // `together` at a time, complete when acknowledged.
+  bool put_lists(uint32_t together, uint64_t count);
   bool flood(uint64_t count);  // sends; the other end says how many it has taken in
   bool barriers(uint64_t count);
 

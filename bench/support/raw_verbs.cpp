@@ -178,6 +178,27 @@ bool RawVerbs::write(uint32_t peer, size_t here, size_t there, uint32_t bytes, b
   return post(peer, request, is_signalled);
 }
 
+bool RawVerbs::write_list(uint32_t peer, size_t here, size_t there, uint32_t bytes,
+                          uint32_t count) {
+  Link& link = links_[peer];
+  ibv_sge piece{reinterpret_cast<uintptr_t>(memory_ + here), bytes, registration_->lkey};
+  ibv_send_wr requests[kUntold] = {};
+  for (uint32_t i = 0; i < count; ++i) {
+    requests[i].sg_list = &piece;
+    requests[i].num_sge = 1;
+    requests[i].opcode = IBV_WR_RDMA_WRITE;
+    requests[i].send_flags = bytes <= kInline ? IBV_SEND_INLINE : 0;
+    requests[i].wr.rdma.remote_addr = link.there.memory + there;
+    requests[i].wr.rdma.rkey = link.there.rkey;
+    requests[i].next = i + 1 < count ? &requests[i + 1] : nullptr;
+  }
+  requests[count - 1].send_flags |= IBV_SEND_SIGNALED;
+  ++link.signalled;
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(link.pair, requests, &bad);
+  return error == 0 || fail("a list of requests is not taken", error);
+}
+
 bool RawVerbs::read(uint32_t peer, size_t here, size_t there, uint32_t bytes) {
   ibv_sge piece{reinterpret_cast<uintptr_t>(memory_ + here), bytes, registration_->lkey};
   ibv_send_wr request{};

@@ -61,6 +61,8 @@ class RawVerbs {
   // All of these are false once something has failed: why().
   // Posts one; a read or write is between the same two offsets in `here` and there.
   bool write(uint32_t peer, size_t here, size_t there, uint32_t bytes, bool is_signalled);
+  // `count` of them, at most kUntold, in one list of which the last is signalled.
+  bool write_list(uint32_t peer, size_t here, size_t there, uint32_t bytes, uint32_t count);
   bool read(uint32_t peer, size_t here, size_t there, uint32_t bytes);
   bool send(uint32_t peer, uint32_t bytes, bool is_signalled);
   // Polls the peer's queue once, at most 16 entries.

@@ -49,6 +49,63 @@ inline bool IbvTransport::takes_operation(const Peer& peer) const noexcept {
          peer.first_waiting == nullptr && used_in_queue(peer) < operation_room_;
 }
 
+// The request of an operation, and the record that stands for it at the end of the send queue. Not signalled.
+template <bool kIsPut>
+inline void IbvTransport::build(Peer& peer, Peer::Request& request,
+                                const PinnedOperation& operation) noexcept {
+  const bool is_inline = kIsPut && operation.bytes <= options_.inline_bytes;
+  SendRecord& record = peer.records[peer.posted & record_mask_];
+  record.position = peer.posted;
+  record.completion = operation.completion;
+  record.holds = SendRecord::Holds::kOperation;
+  ++peer.posted;
+  request.piece.addr = operation.local.addr;
+  request.piece.length = static_cast<uint32_t>(operation.bytes);
+  if (!is_inline) request.piece.lkey = local_key(operation.local.key);
+  request.work.wr_id = reinterpret_cast<uintptr_t>(&record) | 1;
+  request.work.num_sge = operation.bytes != 0 ? 1 : 0;
+  request.work.opcode = kIsPut ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+  request.work.send_flags = is_inline ? IBV_SEND_INLINE : 0;
+  request.work.wr.rdma.remote_addr = operation.remote.addr;
+  request.work.wr.rdma.rkey = remote_key(operation.remote.key);
+}
+
+// Those at the front that are one work request each.
+template <bool kIsPut>
+size_t IbvTransport::begin_list(Rank rank, std::span<const PinnedOperation> list) noexcept {
+  Peer* const peer = peer_of(rank);
+  if (peer == nullptr) return 0;
+  Peer::Request requests[kBatch];
+  const Guard guard(peer->lock, threaded_);
+  const uint64_t before = peer->posted;
+  uint32_t count = 0;
+  for (; count < std::min<size_t>(list.size(), kBatch); ++count) {
+    const PinnedOperation& one = list[count];
+    const bool is_inline = kIsPut && one.bytes <= options_.inline_bytes;
+    if (one.remote.key == nullptr || (one.local.key == nullptr && !is_inline) ||
+        one.bytes > max_at_once_ || !takes_operation(*peer))
+      break;
+    Peer::Request& request = requests[count];
+    request.work.sg_list = &request.piece;
+    build<kIsPut>(*peer, request, one);
+    if (count != 0) requests[count - 1].work.next = &request.work;
+  }
+  if (count == 0) return 0;
+  requests[count - 1].work.send_flags |= IBV_SEND_SIGNALED;
+  peer->signalled = peer->posted;
+  // What is taken of a list that is not taken whole is told of when the peer is lost, which is soon.
+  (void)hand_over(*peer, &requests[0].work, count);
+  return static_cast<size_t>(peer->posted - before);
+}
+
+size_t IbvTransport::put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept {
+  return begin_list<true>(peer, list);
+}
+
+size_t IbvTransport::get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept {
+  return begin_list<false>(peer, list);
+}
+
 // What is one work request: it needs no Operation, its record holds all there is. Without any lock.
 template <bool kIsPut>
 inline Status IbvTransport::begin(Rank rank, const Pinned& remote, const Pinned& local,
@@ -61,21 +118,10 @@ inline Status IbvTransport::begin(Rank rank, const Pinned& remote, const Pinned&
   const Guard guard(peer->lock, threaded_);
   if (!takes_operation(*peer)) [[unlikely]]
     return why_no_operation(*peer);
-  SendRecord& record = peer->records[peer->posted & record_mask_];
-  record.position = peer->posted;
-  record.completion = completion;
-  record.holds = SendRecord::Holds::kOperation;
-  peer->signalled = ++peer->posted;
   Peer::Request& request = peer->operation;
-  request.piece.addr = local.addr;
-  request.piece.length = static_cast<uint32_t>(bytes);
-  if (!is_inline) request.piece.lkey = local_key(local.key);
-  request.work.wr_id = reinterpret_cast<uintptr_t>(&record) | 1;
-  request.work.num_sge = bytes != 0 ? 1 : 0;
-  request.work.opcode = kIsPut ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-  request.work.send_flags = IBV_SEND_SIGNALED | (is_inline ? IBV_SEND_INLINE : 0);
-  request.work.wr.rdma.remote_addr = remote.addr;
-  request.work.wr.rdma.rkey = remote_key(remote.key);
+  build<kIsPut>(*peer, request, {remote, local, bytes, completion});
+  request.work.send_flags |= IBV_SEND_SIGNALED;
+  peer->signalled = peer->posted;
   if (hand_over(*peer, &request.work, 1)) [[likely]]
     return Status::kOk;
   // It ends when the peer is lost, which is soon.

@@ -105,6 +105,9 @@ class IbvTransport final : public FarTransport {
                     Completion* completion) noexcept override;
   Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                     Completion* completion) noexcept override;
+  // As one list of work requests, of which the last is signalled, as far as there is room for them.
+  size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override;
+  size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override;
 
   // Completions count as well.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
@@ -302,6 +305,10 @@ class IbvTransport final : public FarTransport {
   void probe() noexcept;
 
   // ibv_operations.cpp
+  template <bool kIsPut>
+  void build(Peer& peer, Peer::Request& request, const PinnedOperation& operation) noexcept;
+  template <bool kIsPut>
+  size_t begin_list(Rank rank, std::span<const PinnedOperation> list) noexcept;
   template <bool kIsPut>
   Status begin(Rank rank, const Pinned& remote, const Pinned& local, size_t bytes,
                Completion* completion) noexcept;

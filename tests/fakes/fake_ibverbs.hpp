@@ -127,6 +127,7 @@ struct Traffic {
   uint64_t sends = 0, writes = 0, reads = 0, datagrams = 0;
   uint64_t inline_sends = 0;   // of sends and writes
   uint64_t signalled = 0;      // of all
+  uint64_t posts = 0;          // calls of ibv_post_send(), each with one or several of them
   uint64_t not_ready = 0;      // a send found no receive buffer
   uint64_t overruns = 0;       // a completion found no room
   uint64_t bad_keys = 0;       // local ones: a breach of the rules by the sender

@@ -94,6 +94,7 @@ int post_one(FakeQp& qp, const ibv_send_wr& request) {
 int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
+  ++w.traffic.posts;
   for (; request != nullptr; request = request->next) {
     *bad = request;
     if (const int error = post_one(*fake_of(qp), *request)) return error;
