@@ -109,10 +109,8 @@ size_t put_copy(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes
 
 Status put_long_payload(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes,
                         bool may_wait, size_t* done) noexcept {
-  constexpr uint32_t kNeeded = Transport::kPinned | Transport::kPutsBeforeMessages;
   *done = 0;
-  if (!firehose_is_on() || (job().transport->abilities_with(peer) & kNeeded) != kNeeded)
-    return Status::kOk;
+  if (!firehose_is_on() || !pinned_puts_come_first(peer)) return Status::kOk;
   Status status = Status::kOk;
   if (may_wait && bytes >= kLeastUncopied) {
     status = put_uncopied(peer, dest, source, bytes);

@@ -39,6 +39,12 @@ uint64_t depth_of(Knob knob, uint64_t most, const char* limit) noexcept {
 void force(Paths& paths, std::string_view forced) noexcept {
   paths.inlined = false;
   if (forced == "mapped") return;
+  if (forced == "nic") {
+    // With this peer, too, where there is an adapter at all.
+    paths.pinned = firehose_is_on();
+    if (paths.pinned) paths.mapped = paths.cma = paths.maps_files = false;
+    return;
+  }
   paths.maps_files = paths.maps_files && forced == "firehose";
   paths.mapped = false;
   if (forced == "cma") return;
@@ -134,6 +140,11 @@ void choose_paths() noexcept {
     the_paths[kind].hits =
         the_paths[kind].pinned && !job().debug && find_pointer_query() == nullptr;
   }
+}
+
+bool pinned_puts_come_first(Rank peer) noexcept {
+  constexpr uint32_t kNeeded = Transport::kPinned | Transport::kPutsBeforeMessages;
+  return (job().transport->abilities_with(peer) & kNeeded) == kNeeded;
 }
 
 std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes) noexcept {

@@ -70,6 +70,11 @@ const Paths& paths(Rank peer) noexcept;
 const Paths& paths() noexcept;
 void choose_paths() noexcept;
 
+// Whether what is put between pinned memory of this rank and `peer` is there before a message that is sent
+// later:
+// not where the two go by different transports.
+bool pinned_puts_come_first(Rank peer) noexcept;
+
 // Where [remote, remote+bytes) of `peer` is mapped in this process; null if it is not.
 class RmaThread;
 std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes) noexcept;

@@ -124,9 +124,8 @@ namespace {
 // What the local end has to grant; for a get also that the target puts it there, should it miss.
 uint32_t local_access(const Transfer& part) noexcept {
   if (part.is_put()) return HYDRANT_LOCAL_READ;
-  return job().transport->abilities_with(part.peer) & Transport::kPutsBeforeMessages
-             ? HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_WRITE
-             : HYDRANT_LOCAL_WRITE;
+  return pinned_puts_come_first(part.peer) ? HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_WRITE
+                                           : HYDRANT_LOCAL_WRITE;
 }
 
 // It has left its source when it is posted.

@@ -27,8 +27,7 @@ AnswerByte put_back(uint32_t from, const hydrant_region_t& pinned, hydrant_range
                     const MoveArgs& args, const std::byte* blob) noexcept {
   Transport& transport = *job().transport;
   alignas(16) std::byte key[4096];
-  if ((transport.abilities() & Transport::kPutsBeforeMessages) == 0 ||
-      firehose().key_bytes > sizeof key ||
+  if (!pinned_puts_come_first(from) || firehose().key_bytes > sizeof key ||
       hydrant_import_key(firehose().domain, blob, args.key_bytes, key) != GASNET_OK)
     return kNotDone;
   const Transport::Pinned remote{static_cast<uintptr_t>(args.dest), key};

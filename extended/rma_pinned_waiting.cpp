@@ -203,8 +203,7 @@ hydrant_remote_call_t call_for(PinnedPiece& piece) noexcept {
   if (part.bytes <= in_move_max(part.direction)) {
     call.flags = HYDRANT_REMOTE_CALL_ANYWAY;
     call.make_args = part.is_put() ? write_put : write_get;
-  } else if (!part.is_put() && piece.local.region != nullptr &&
-             (job().transport->abilities_with(part.peer) & Transport::kPutsBeforeMessages) != 0) {
+  } else if (!part.is_put() && piece.local.region != nullptr && pinned_puts_come_first(part.peer)) {
     call.flags = HYDRANT_REMOTE_CALL;
     call.make_args = write_put_back;
   }

@@ -80,23 +80,24 @@ class MixedTransport final : public Transport {
     return to(peer).get_pieces(peer, pieces);
   }
 
-  // Memory is pinned for the far one.
+  // Memory is pinned for the far one, which reaches the ranks of this node as well: by the adapter, for those
+  // who want that (abilities_with() does not say so).
   std::unique_ptr<Registrar> make_registrar() noexcept override { return far_->make_registrar(); }
   uint32_t pinned_inline_bytes() const noexcept override { return far_->pinned_inline_bytes(); }
   Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                     Completion* completion) noexcept override {
-    return to(peer).put_pinned(peer, remote, local, bytes, completion);
+    return far_->put_pinned(peer, remote, local, bytes, completion);
   }
   Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                     Completion* completion) noexcept override {
-    return to(peer).get_pinned(peer, remote, local, bytes, completion);
+    return far_->get_pinned(peer, remote, local, bytes, completion);
   }
 
   size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override {
-    return to(peer).put_pinned_list(peer, list);
+    return far_->put_pinned_list(peer, list);
   }
   size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override {
-    return to(peer).get_pinned_list(peer, list);
+    return far_->get_pinned_list(peer, list);
   }
 
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
@@ -111,7 +112,10 @@ class MixedTransport final : public Transport {
     near_->tell_of_losses(lost);
     far_->tell_of_losses(lost);
   }
-  void bury(Rank peer) noexcept override { to(peer).bury(peer); }
+  void bury(Rank peer) noexcept override {
+    if (is_near(peer)) near_->bury(peer);
+    far_->bury(peer);
+  }
 
  private:
   MixedTransport(std::unique_ptr<Transport> near, std::unique_ptr<FarTransport> far) noexcept;

@@ -384,7 +384,7 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .effect = "Puts and gets take this path wherever it can carry them, and the next one that can "
                "where it cannot, in the order of put_get.md's table, which says what each value "
                "does; for experiments and tests.",
-     .choices = "auto|mapped|cma|firehose|direct|bounce|am|am_medium|am_long"},
+     .choices = "auto|mapped|cma|firehose|nic|direct|bounce|am|am_medium|am_long"},
     {.knob = Knob::kPutInMoveMax,
      .name = "HYDRANT_PUT_IN_MOVE_MAX",
      .type = KnobType::kSize,

@@ -40,6 +40,7 @@ NETWORKS = {
     "a fixed split, never merged": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_REMOTE_BASE": "100",
                                     "FIREHOSE_REMOTE_MERGE": "1", "FIREHOSE_REMOTE_STREAM": "1",
                                     "FIREHOSE_REMOTE_BUDGET": "128K"},
+    "by the adapter within a node, too": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "nic"},
     "nothing is watched": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_WATCH": "none"},
 }
 NETWORKS = over.ways(NETWORKS)
@@ -52,6 +53,7 @@ HUNTS = {
     "little room": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_REMOTE_BUDGET": "96K"},
     "small zombies": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_REMOTE_ZOMBIES": "4K"},
     "nothing in moves": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PUT_IN_MOVE_MAX": "0"},
+    "by the adapter within a node, too": {"HYDRANT_INJECT": NETWORK, "HYDRANT_PATH": "nic"},
 }
 HUNTS = over.ways(HUNTS)
 PLAIN = over.way({"HYDRANT_INJECT": NETWORK})

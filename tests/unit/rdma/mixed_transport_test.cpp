@@ -25,6 +25,7 @@ class FakeFar final : public FarTransport {
     std::atomic<uint32_t> arriving{0};
     std::atomic<uint32_t> prepared{0};
     bool has_duty = false;  // prepare_sleep() says no
+    std::vector<Rank> put_to, got_from;
     bool has_word = true;
     bool word_comes_early = false;  // right after prepare_sleep()
     bool is_flushed = false;
@@ -67,6 +68,16 @@ class FakeFar final : public FarTransport {
   uint32_t depth() const noexcept override { return 7; }
   uint32_t rails() const noexcept override { return 3; }
   uint32_t pinned_inline_bytes() const noexcept override { return 33; }
+  Status put_pinned(Rank peer, const Pinned&, const Pinned&, size_t,
+                    Completion*) noexcept override {
+    seen_.put_to.push_back(peer);
+    return Status::kOk;
+  }
+  Status get_pinned(Rank peer, const Pinned&, const Pinned&, size_t,
+                    Completion*) noexcept override {
+    seen_.got_from.push_back(peer);
+    return Status::kOk;
+  }
   uint32_t poll(Receiver& receiver, uint32_t budget, bool) noexcept override {
     uint32_t told = 0;
     for (; told < budget && seen_.arriving != 0; ++told) {
@@ -153,6 +164,22 @@ TEST_F(Mixed, EachPeerIsReachedByItsOwn) {
   EXPECT_EQ(seen.buried, (std::vector<Rank>{3}));
   both->flush(0);
   EXPECT_TRUE(seen.is_flushed);
+}
+
+// For those who want the adapter within a node, too (HYDRANT_PATH=nic), which nobody is promised.
+TEST_F(Mixed, PinnedMemoryOfAnyRankIsReachedByTheFarOne) {
+  const Transport::PinnedOperation list[2] = {};
+  for (const Rank peer : {Rank{1}, Rank{3}}) {
+    EXPECT_EQ(both->put_pinned(peer, {}, {}, 8, nullptr), Status::kOk);
+    EXPECT_EQ(both->get_pinned(peer, {}, {}, 8, nullptr), Status::kOk);
+    EXPECT_EQ(both->put_pinned_list(peer, list), 2u);
+    EXPECT_EQ(both->get_pinned_list(peer, list), 2u);
+  }
+  EXPECT_EQ(seen.put_to, (std::vector<Rank>{1, 1, 1, 3, 3, 3}));
+  EXPECT_EQ(seen.got_from, seen.put_to);
+  EXPECT_EQ(both->abilities_with(1) & Transport::kPinned, 0u);
+  both->bury(1);
+  EXPECT_EQ(seen.buried, (std::vector<Rank>{1}));
 }
 
 TEST_F(Mixed, PromisesArePerPeer) {
