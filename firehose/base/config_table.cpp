@@ -536,7 +536,7 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .name = "HYDRANT_AM_EAGER",
      .type = KnobType::kSize,
      .unit = "bytes",
-     .default_text = "488",
+     .default_text = "1000",
      .effect = "The longest message over verbs, arguments and payload together, that is one send, "
                "the same on all ranks; the payload of a longer one is written into a buffer of the "
                "peer first. Rounded up to a multiple of 8.",

@@ -37,7 +37,7 @@ class IbvTransport final : public FarTransport {
   struct Options {
     const char* ports = nullptr;  // in its place; null: HYDRANT_IBV_PORTS
     bool single_threaded = false;
-    uint32_t eager_bytes = 488;   // head and inline payload of a message, at most
+    uint32_t eager_bytes = 1000;  // head and inline payload of a message, at most
     uint32_t credits = 32;        // messages of one lane under way to one peer
     uint32_t cell_bytes = 16384;  // a multiple of 64
     uint32_t cells = 16;          // of one lane that are being filled or under way
