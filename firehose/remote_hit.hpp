@@ -56,7 +56,8 @@ inline hydrant_pin_t hit_local(hydrant_domain_t domain, const void* addr, size_t
   const RegionSlot* slot = hold_beside_window(domain, first, first + len - 1, access);
   return slot != nullptr ? hydrant_pin_t{slot->as_public(), issue_ticket()} : hydrant_pin_t{};
 }
-// Of a hold that the calling thread has just taken by one of these and gives back unused: the longer way finds
+// Of a hold that the calling thread has just taken by one of these and gives back unused: the longer way
+// finds
 // the same memory, and counts that.
 inline void uncount_hit(const hydrant_pin_t& pin) noexcept {
   const RegionSlot* slot = RegionSlot::from_public(pin.region);

@@ -242,7 +242,8 @@ Status RemotePeer::start(RemoteRequest* request, const hydrant_remote_call_t& ca
   return send_move(request);
 }
 
-// The reply may come, or the peer be said to be gone, before send() returns: the request is answered then, but
+// The reply may come, or the peer be said to be gone, before send() returns: the request is answered then,
+// but
 // its message is there.
 Status RemotePeer::send_move(RemoteRequest* request) noexcept {
   const uint64_t number = request->number;

@@ -56,8 +56,8 @@ def parse_arguments():
     parser.add_argument("--huge-pages", type=int, default=0, metavar="N", help="reserve so many of 2 MiB")
     parser.add_argument("--processors", type=int, default=2)
     parser.add_argument("--clock", choices=machine.CLOCKS, default="time",
-                        help="what the guest's clock goes by: time, or instructions, one for each ns, whatever else\n"
-                        "this machine does meanwhile; one processor then (default: %(default)s)")
+                        help="what the guest's clock goes by: time, or instructions, one for each ns,\n"
+                        "whatever else this machine does; one processor then (default: %(default)s)")
     parser.add_argument("--memory", default="2G")
     parser.add_argument("--seconds", type=int, default=120,
                         help="deadline, the start included (default: %(default)s)")

@@ -15,13 +15,15 @@ FOLDER = pathlib.Path()
 
 class Progress(unittest.TestCase):
     def run_client(self, mode, ranks, patience=20, **settings):
-        return run_job(str(FOLDER / f"progress_client_{mode}"), ranks, str(patience), seconds=60, **settings)
+        client = str(FOLDER / f"progress_client_{mode}")
+        return run_job(client, ranks, str(patience), seconds=60, **settings)
 
     def test_a_rank_that_computes_answers(self):
         for network in ("", "delay=5us,depth=16,pins"):
             for ranks in (2, 3):
                 with self.subTest(network=network, ranks=ranks):
-                    status, text = self.run_client("par", ranks, HYDRANT_PROGRESS_THREAD="y", HYDRANT_INJECT=network)
+                    status, text = self.run_client("par", ranks, HYDRANT_PROGRESS_THREAD="y",
+                                                   HYDRANT_INJECT=network)
                     self.assertEqual(status, 0, text)
                     self.assertIn("answered", text)
 
