@@ -71,8 +71,7 @@ const Paths& paths() noexcept;
 void choose_paths() noexcept;
 
 // Whether what is put between pinned memory of this rank and `peer` is there before a message that is sent
-// later:
-// not where the two go by different transports.
+// later: not where the two go by different transports.
 bool pinned_puts_come_first(Rank peer) noexcept;
 
 // Where [remote, remote+bytes) of `peer` is mapped in this process; null if it is not.

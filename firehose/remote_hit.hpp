@@ -57,8 +57,7 @@ inline hydrant_pin_t hit_local(hydrant_domain_t domain, const void* addr, size_t
   return slot != nullptr ? hydrant_pin_t{slot->as_public(), issue_ticket()} : hydrant_pin_t{};
 }
 // Of a hold that the calling thread has just taken by one of these and gives back unused: the longer way
-// finds
-// the same memory, and counts that.
+// finds the same memory, and counts that.
 inline void uncount_hit(const hydrant_pin_t& pin) noexcept {
   const RegionSlot* slot = RegionSlot::from_public(pin.region);
   ThreadDomain* state = state_of(slot->tag.load(std::memory_order_relaxed));

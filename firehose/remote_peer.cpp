@@ -243,8 +243,7 @@ Status RemotePeer::start(RemoteRequest* request, const hydrant_remote_call_t& ca
 }
 
 // The reply may come, or the peer be said to be gone, before send() returns: the request is answered then,
-// but
-// its message is there.
+// but its message is there.
 Status RemotePeer::send_move(RemoteRequest* request) noexcept {
   const uint64_t number = request->number;
   bool is_gone = false;
