@@ -12,6 +12,7 @@ that has a verbs device (tests/verbs/run), and HYDRANT_* and GASNET_* of the env
 import argparse
 import collections
 import concurrent.futures
+import itertools
 import os
 import pathlib
 import re
@@ -201,15 +202,22 @@ def build(args, source, mode, debug):
     return binary if os.path.exists(binary) else None
 
 
-def check(args, program, columns):
-    """A row of the table: its cells, and whether all of each passed."""
-    binaries = [build(args, program.source, mode, debug) if mode in program.modes else ""
-                for mode, debug in columns]
-    starts = [Start(program, binary, ranks) for binary in binaries if binary
+def binaries_of(args, program, columns):
+    """One per column: None where it does not compile, "" where the program is not for that mode."""
+    return [build(args, program.source, mode, debug) if mode in program.modes else ""
+            for mode, debug in columns]
+
+
+def check(args, group, columns):
+    """The rows of the table for programs of one source: for each its cells, and whether all of each passed.
+    They go to one guest: its start takes longer than most of them."""
+    starts = [Start(program, binary, ranks) for program in group
+              for binary in binaries_of(args, program, columns) if binary
               for ranks in program.ranks if not args.ranks or ranks in args.ranks]
     became = list(zip(starts, run_all(args, starts)))
-    return [cell(args, binary, [(start, end) for start, end in became if start.binary == binary])
-            for binary in binaries]
+    return [[cell(args, binary, [(start, end) for start, end in became
+                                 if start.program == program and start.binary == binary])
+             for binary in binaries_of(args, program, columns)] for program in group]
 
 
 def cell(args, binary, became):
@@ -240,10 +248,12 @@ def print_table(args, programs, modes):
           " |\n|---|" + "---|" * len(columns))
     all_passed = True
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for program, row in zip(programs, pool.map(lambda p: check(args, p, columns), programs)):
-            name = " ".join([program.source, *program.arguments])
-            print(f"| `{name}` | " + " | ".join(text for text, _ in row) + " |", flush=True)
-            all_passed = all_passed and all(passed for _, passed in row)
+        groups = [list(group) for _, group in itertools.groupby(programs, lambda p: p.source)]
+        for group, rows in zip(groups, pool.map(lambda g: check(args, g, columns), groups)):
+            for program, cells in zip(group, rows):
+                name = " ".join([program.source, *program.arguments])
+                print(f"| `{name}` | " + " | ".join(text for text, _ in cells) + " |", flush=True)
+                all_passed = all_passed and all(passed for _, passed in cells)
     return all_passed
 
 
