@@ -275,6 +275,8 @@ def main():
     parser.add_argument("--modes", nargs="+", choices=ALL_MODES + TOOLS_MODES, help="only these")
     parser.add_argument("--ranks", nargs="+", type=int, help="only these")
     parser.add_argument("--only", nargs="+", default=[""], help="programs whose name contains one of these")
+    parser.add_argument("--arguments", nargs="+", metavar="WORD",
+                        help="for the chosen programs, instead of theirs: fewer rounds")
     args = parser.parse_args()
     args.run = args.run or args.build / "bin/hydrant-run"
     args.run_options = [f"--{option}" for option in args.run_options]
@@ -283,6 +285,8 @@ def main():
         parser.error(f"{args.gasnet} has no tests/test.h: give the folder of GASNet 2025.8.0")
     programs = [p for p in PROGRAMS if any(part in p.source for part in args.only) and
                 (p.may_be_cxx or not args.cxx)]
+    if args.arguments:
+        programs = [p._replace(arguments=tuple(args.arguments)) for p in programs]
     all_passed = True
     with tempfile.TemporaryDirectory() as folder:
         args.work = folder
