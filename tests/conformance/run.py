@@ -170,7 +170,8 @@ def run_in_guest(args, starts):
     with open(script, "w", encoding="utf-8") as lines:
         for start in starts:
             variables = [f"{name}={value}" for name, value in start.program.environment.items()]
-            lines.write(f"{shlex.join(['env', *variables, *start.command(args)])}; echo; echo {mark} $?\n")
+            lines.write(f"{shlex.join(['env', *variables, *start.command(args)])}; status=$?\n"
+                        f"echo; echo {mark} $status\n")
     passed_on = [f"{name}={value}" for name, value in os.environ.items()
                  if name.startswith(("HYDRANT_", "GASNET_"))]
     seconds = 60 + (args.timeout + 10) * len(starts)
