@@ -6,7 +6,7 @@ passes when it compiles, ends with exit status 0 (testexit: with the status that
 line with ERROR or "fatal signal". The table goes to standard output, as docs/conformance.md has it: the rank
 counts that passed, and what became of the others; the output of what failed goes to --logs. Programs run
 with the environment of this one: HYDRANT_PATH=am run.py ... With --guest they run in a machine of their own
-that has a verbs device (tests/verbs/run), and HYDRANT_* and GASNET_* of the environment go there with them.
+that has a verbs device (tests/verbs/run), with what the environment has of HYDRANT_*, FIREHOSE_*, GASNET_*.
 """
 
 import argparse
@@ -163,27 +163,38 @@ def run_here(args, start):
     return done.returncode, done.stdout + done.stderr
 
 
+def guest_script(args, starts, mark):
+    """Runs them one after the other; the exit status of each stands behind what it wrote, after the mark."""
+    lines = []
+    for start in starts:
+        variables = [f"{name}={value}" for name, value in start.program.environment.items()]
+        lines += [f"{shlex.join(['env', *variables, *start.command(args)])}; status=$?",
+                  f"echo; echo {mark} $status"]
+    return "\n".join([*lines, ""])
+
+
+def said_in_guest(text, mark, count):
+    """Of each of so many starts its exit status and what it wrote."""
+    parts = re.split(rf"\n{mark} (\d+)\r?\n", text)
+    found = [(int(status), said) for said, status in zip(parts[::2], parts[1::2])]
+    # What the guest did not come to.
+    return found + [(TIMED_OUT, parts[-1])] * (count - len(found))
+
+
 def run_in_guest(args, starts):
-    """The same of each, in one guest: exit statuses stand behind what was written, after a mark."""
+    """What run_here() answers of each, in one guest."""
     mark = uuid.uuid4().hex
-    script = f"{args.work}/{mark}.sh"
-    with open(script, "w", encoding="utf-8") as lines:
-        for start in starts:
-            variables = [f"{name}={value}" for name, value in start.program.environment.items()]
-            lines.write(f"{shlex.join(['env', *variables, *start.command(args)])}; status=$?\n"
-                        f"echo; echo {mark} $status\n")
+    script = pathlib.Path(f"{args.work}/{mark}.sh")
+    script.write_text(guest_script(args, starts, mark))
     passed_on = [f"{name}={value}" for name, value in os.environ.items()
-                 if name.startswith(("HYDRANT_", "GASNET_"))]
+                 if name.startswith(("HYDRANT_", "GASNET_", "FIREHOSE_"))]
     seconds = 60 + (args.timeout + 10) * len(starts)
     files = {script, f"{args.run}", *(start.binary for start in starts)}
     command = [f"{ROOT}/tests/verbs/run", "--seconds", str(int(seconds)),
                *(f"--file={path}" for path in files), *(f"--environment={text}" for text in passed_on),
-               "--", "sh", script]
+               "--", "sh", f"{script}"]
     text = subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
-    parts = re.split(rf"\n{mark} (\d+)\r?\n", text)
-    found = [(int(status), said) for said, status in zip(parts[::2], parts[1::2])]
-    # What the guest did not come to.
-    return found + [(TIMED_OUT, parts[-1])] * (len(starts) - len(found))
+    return said_in_guest(text, mark, len(starts))
 
 
 def run_all(args, starts):

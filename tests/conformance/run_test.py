@@ -1,0 +1,56 @@
+#!/usr/bin/python3
+"""run_test.py: what run.py makes of programs that end in different ways, also of those in a guest."""
+import pathlib
+import subprocess
+import tempfile
+import types
+import unittest
+
+import run
+
+# In place of hydrant-run: the last argument is what a shell does.
+LAUNCHER = '#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n'
+
+
+class RunTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="hydrant-conformance-")
+        self.addCleanup(folder.cleanup)
+        launcher = pathlib.Path(folder.name) / "launcher"
+        launcher.write_text(LAUNCHER)
+        launcher.chmod(0o755)
+        self.args = types.SimpleNamespace(run=launcher, run_options=[], timeout=10, guest=True)
+
+    def start(self, text, **more):
+        return run.Start(run.Program("testit.c", (text,), **more), "/bin/true", 2)
+
+    def outcomes(self, starts):
+        """As from a guest, whose shell is this machine's."""
+        script = run.guest_script(self.args, starts, "MARK")
+        text = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60).stdout
+        return [start.judge(*end) for start, end in zip(starts, run.said_in_guest(text, "MARK", len(starts)))]
+
+    def test_the_status_is_the_programs(self):
+        starts = [self.start("echo fine"), self.start("exit 3"), self.start("exit 3", status=3),
+                  self.start("echo x", status=3), self.start("exit 124"),
+                  self.start("kill -SEGV $$", status=139)]
+        expected = ["", "exit 3", "", "exit 0", "hangs", ""]
+        self.assertEqual(self.outcomes(starts), expected)
+        self.assertEqual([start.judge(*run.run_here(self.args, start)) for start in starts[:5]], expected[:5])
+
+    def test_lines_with_error(self):
+        self.assertEqual(self.outcomes([self.start("echo rank 0: ERROR: wrong"), self.start("echo none"),
+                                        self.start("printf ERROR", may_complain=True)]), ["ERROR", "", ""])
+
+    def test_the_environment_of_a_program_is_its_own(self):
+        check = 'test "$HYDRANT_TEST_WORD" = "a b"'
+        self.assertEqual(self.outcomes([self.start(check, environment={"HYDRANT_TEST_WORD": "a b"}),
+                                        self.start(check)]), ["", "exit 1"])
+
+    def test_what_a_guest_did_not_come_to_hangs(self):
+        self.assertEqual(run.said_in_guest("one\n\nMARK 0\ntwo", "MARK", 3),
+                         [(0, "one\n"), (run.TIMED_OUT, "two"), (run.TIMED_OUT, "two")])
+
+
+if __name__ == "__main__":
+    unittest.main()
