@@ -2,6 +2,8 @@
 // that are gone are refused when the data arrives, as an adapter would.
 #pragma once
 
+#include <hydrant/pin_cache.h>
+
 #include "firehose/base/registrar.hpp"
 #include "tests/unit/extended/loop_network.hpp"
 
