@@ -73,9 +73,10 @@ template <Direction kDirection>
 inline bool go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* local, size_t bytes) noexcept {
   constexpr bool kIsPut = kDirection == Direction::kPut;
   const auto here = reinterpret_cast<uintptr_t>(local);
+  if (!may_go(tm, rank, remote, here, bytes)) return false;
+  // Not before: what a thread has is as large as the job is, which is not known until it is wired.
   RmaThread* thread = RmaThread::mine();
-  if (!may_go(tm, rank, remote, here, bytes) || thread == nullptr || !thread->has_peers())
-    return false;
+  if (thread == nullptr || !thread->has_peers()) return false;
   Transport& transport = *job().transport;
   const hydrant_pin_t remote_pin =
       hit_remote(firehose().end, rank, remote, bytes, kIsPut ? kPutAccess : HYDRANT_REMOTE_READ);

@@ -259,5 +259,23 @@ TEST_F(RmaAllocations, NthFails) {
   EXPECT_GE(end_threads(), 10u) << "nothing allocates";
 }
 
+class RmaWrongCalls : public test::RmaFixture {};
+
+// What a thread keeps is as large as the job, which is not known before there is one: calls that cannot be
+// carried out must not make it.
+TEST_F(RmaWrongCalls, MakeNoStateOfTheThread) {
+  in_new_thread([&] {
+    uint64_t word = 0;
+    const gex_Rank_t nobody = job().size();
+    EXPECT_EQ(hydrant_put_blocking(team(), nobody, &word, &word, sizeof word, 0),
+              GASNET_ERR_BAD_ARG);
+    EXPECT_EQ(hydrant_get_blocking(team(), &word, nobody, &word, sizeof word, 0),
+              GASNET_ERR_BAD_ARG);
+    EXPECT_EQ(hydrant_my_peers.count, 0u);
+    EXPECT_EQ(hydrant_put_blocking(team(), kPeer, &word, &word, sizeof word, 0), GASNET_OK);
+    EXPECT_EQ(hydrant_my_peers.count, job().size());
+  });
+}
+
 }  // namespace
 }  // namespace hydrant
