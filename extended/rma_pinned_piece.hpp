@@ -1,6 +1,6 @@
 // What the parts of the puts and gets between pinned memory share: one that is under way, and what a move of
-// ours carries. The way of a hit is in rma_pinned.cpp, that of a blocking one in rma_pinned_blocking.cpp, that
-// of those that wait in rma_pinned_waiting.cpp, the target's part in rma_pinned_target.cpp.
+// ours carries. The way of a hit is in rma_pinned.cpp, that of a blocking one in rma_pinned_blocking.cpp,
+// that of those that wait in rma_pinned_waiting.cpp, the target's part in rma_pinned_target.cpp.
 #pragma once
 
 #include <hydrant/remote_pin.h>
