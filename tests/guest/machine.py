@@ -125,16 +125,20 @@ def run(kernel_image, initramfs, *, guests, may_end, processors, clock, memory, 
     with contextlib.ExitStack() as stack:
         kernel_fd, initramfs_fd = (memory_file(stack, data) for data in (kernel_image, initramfs))
         links = [[] for _ in range(guests)]
+        sockets = stack.enter_context(contextlib.ExitStack())
         if guests == 2:
             for _ in range(LINKS):
                 # Frames are datagrams between two sockets without a name: nothing is in the file system.
                 for end, of_guest in zip(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM), links):
-                    stack.enter_context(end)
+                    sockets.enter_context(end)
                     of_guest.append(end.fileno())
         machines = [Machine(stack, kernel_fd, initramfs_fd, guest=guest, links=links[guest],
                             processors=processors, clock=clock, memory=memory,
                             on_output=functools.partial(on_output, guest))
                     for guest in range(guests)]
+        # Once a guest is off nobody may hold its ends: they would fill up, and the other one's cards would wait for
+        # room instead of losing what they send.
+        sockets.close()
         timed_out = not listen(machines, started + seconds, may_end)
         for machine in machines:
             machine.end()
