@@ -136,8 +136,8 @@ def run(kernel_image, initramfs, *, guests, may_end, processors, clock, memory, 
                             processors=processors, clock=clock, memory=memory,
                             on_output=functools.partial(on_output, guest))
                     for guest in range(guests)]
-        # Once a guest is off nobody may hold its ends: they would fill up, and the other one's cards would wait for
-        # room instead of losing what they send.
+        # Once a guest is off nobody may hold its ends: they would fill up, and the other one's cards would
+        # wait for room instead of losing what they send.
         sockets.close()
         timed_out = not listen(machines, started + seconds, may_end)
         for machine in machines:

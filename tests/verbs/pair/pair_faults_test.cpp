@@ -130,8 +130,7 @@ TEST_F(PairFaults, StoppedForSeconds) {
 // Run by itself, because a machine is gone afterwards (tests/verbs/pair/power_off).
 class PairPowerOff : public PairFaults {
  protected:
-  // At once, as if its power went: QEMU ends where a machine would start again. An orderly end takes down devices
-  // that carry traffic, and a kernel that gets stuck in that has an adapter that still answers.
+  // At once, as if its power went: QEMU ends where a machine would start again.
   static void turn_off() { std::ofstream("/proc/sysrq-trigger") << 'b' << std::flush; }
 };
 
