@@ -140,8 +140,9 @@ struct Peer {
   std::atomic<uint64_t> over{0};  // moved by whoever drains the completion queue
   bool has_failed = false;        // its queue pair has told of an error
   bool last_is_told = false;      // it is lost, and the end of its send queue will be told of
-  uint64_t probed = 0;            // `posted` when the peer was last probed, or would have been
-  uint64_t signalled = 0;         // the position behind the last one that will be told of
+  Stillness stillness;
+  uint64_t probed = 0;     // `posted` when the peer was last probed, or would have been
+  uint64_t signalled = 0;  // the position behind the last one that will be told of
   std::unique_ptr<SendRecord[]> records;
   // Prebuilt: what is posted differs in little.
   struct Request {

@@ -8,9 +8,6 @@
 namespace hydrant::ibv {
 namespace {
 
-// A packet is sent again six times: a peer whose machine is gone is known to be after half a second, or a few
-// where an adapter waits longer than it is told. Not seven: to rxe of Linux 6.1 that means for ever.
-constexpr uint8_t kRetries = 6;
 // For ever: credits see to it that this never happens.
 constexpr uint8_t kReceiverRetries = 7;
 constexpr uint8_t kReceiverTimer = 12;  // 0.64 ms

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "rdma/ibv/ibv_port.hpp"
+#include "rdma/ibv/stillness.hpp"
 #include "rdma/ibv/verbs_memory.hpp"
 #include "rdma/ibv/verbs_objects.hpp"
 
@@ -64,6 +65,7 @@ struct PeerRail {
   uint64_t over = 0;
   uint64_t signalled = 0;  // the position behind the last one that will be told of
   bool has_failed = false;
+  Stillness stillness;
   std::unique_ptr<RailRecord[]> records;
   Share* waiting = nullptr;  // not all posted yet
   // Why the peer is lost because of this rail. Written once, before it is.

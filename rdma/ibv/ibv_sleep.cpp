@@ -2,6 +2,8 @@
 // process goes.
 #include "rdma/ibv/ibv_transport.hpp"
 
+#include "firehose/base/log.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
@@ -150,8 +152,31 @@ void IbvTransport::probe() noexcept HYDRANT_NO_TSA {
       counts_.probes.fetch_add(1, std::memory_order_relaxed);
     }
     peer->probed = peer->posted;
+    shut_if_still(*peer);
     if (threaded_) peer->lock.unlock();
   }
+}
+
+// What was posted is over, well or badly, when the adapter has made its retries; that is taken for granted
+// everywhere else. One that goes on saying nothing would be waited for without an end.
+void IbvTransport::shut_if_still(Peer& peer) noexcept {
+  if (peer.state.load(std::memory_order_acquire) != Peer::State::kOpen) return;
+  const uint64_t patience = options_.hang_ns / options_.probe_ns + 1;
+  bool is_still = peer.stillness.looks(used_in_queue(peer) != 0,
+                                       peer.over.load(std::memory_order_relaxed)) > patience;
+  for (uint32_t i = 0; peer.rails != nullptr && i < rail_count_; ++i) {
+    ibv::PeerRail& end = peer.rails->rails[i];
+    if (end.stillness.looks(end.signalled > end.over, end.over) > patience) is_still = true;
+  }
+  if (!is_still || peer.is_shut.load(std::memory_order_relaxed)) return;
+  log_warning(
+      "%s port %u: nothing of what was sent to rank %u at %s was carried out at %llu looks, and "
+      "nothing has failed",
+      port_.name, port_.number, peer.rank, text_of(peer.card.address).text,
+      static_cast<unsigned long long>(patience));
+  peer.shut_reason = "the adapter carries out nothing of what is sent to it, and does not say why";
+  peer.is_shut.store(true, std::memory_order_release);
+  add_chore(peer);
 }
 
 // ---- the end ----

@@ -6,6 +6,7 @@
 #include "firehose/base/config.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "rdma/ibv/ibv_queue_pair.hpp"
 #include "rdma/ibv/ibv_registrar.hpp"
 #include "rdma/ibv/rail_registrar.hpp"
 
@@ -33,6 +34,7 @@ uint32_t slot_bytes(const IbvTransport::Options& options) noexcept {
   return (options.eager_bytes + ibv::kHeaderBytes + kLineBytes - 1) / kLineBytes * kLineBytes;
 }
 // So many peers before the completion queue is enlarged for the first time.
+constexpr uint64_t kLeastHangNs = 60'000'000'000;
 constexpr uint32_t kPeersAtFirst = 8;
 
 }  // namespace
@@ -94,6 +96,10 @@ Status IbvTransport::init() noexcept {
   }
   if (options_.timeout == 0)
     options_.timeout = static_cast<uint8_t>(knob_number(Knob::kIbvTimeout));
+  // An adapter may take four times what is asked for before it sends a packet again.
+  if (options_.hang_ns == 0)
+    options_.hang_ns =
+        std::max(kLeastHangNs, 4 * (ibv::kRetries + 1) * (uint64_t{4096} << options_.timeout));
   const char* ports = options_.ports != nullptr ? options_.ports : knob_text(Knob::kIbvPorts);
   if (const Status status = ibv::open_ports(ports, ibv::kMostRails, &ports_); status != Status::kOk)
     return status;

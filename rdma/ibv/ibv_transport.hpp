@@ -47,6 +47,8 @@ class IbvTransport final : public FarTransport {
     uint32_t operations = 256;  // puts and gets under way that wait, or are longer than one message
     uint64_t connect_ns = 60'000'000'000;
     uint64_t probe_ns = 2'000'000'000;  // a peer to which nothing goes is asked so often; 0: never
+    // An adapter that carries out nothing for so long hangs. 0: a minute, or longer than it may retry.
+    uint64_t hang_ns = 0;
     uint64_t greeting_ns = 20'000'000;  // until the first greeting is repeated
     // 4.096 us << timeout until a packet is sent again. 0: HYDRANT_IBV_TIMEOUT, 14 (67 ms) by default.
     uint8_t timeout = 0;
@@ -303,6 +305,7 @@ class IbvTransport final : public FarTransport {
   bool credit_is_due(const Peer& peer) const noexcept;
   void send_tail(Peer& peer) noexcept;
   void probe() noexcept;
+  void shut_if_still(Peer& peer) noexcept;
 
   // ibv_operations.cpp
   template <bool kIsPut>

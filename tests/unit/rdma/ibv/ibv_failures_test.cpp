@@ -177,6 +177,28 @@ TEST_F(IbvFailures, ASilentPeerThatIsGoneIsFoundByProbes) {
   EXPECT_EQ(world[0].transport->counts().lost, 1U);
 }
 
+// Neither carried out nor refused, as by a link that takes nothing more: the adapter never gives up.
+TEST_F(IbvFailures, AnAdapterThatHangsIsNotWaitedForWithoutAnEnd) {
+  IbvTransport::Options options = IbvWorld::single();
+  options.probe_ns = 2'000'000;
+  options.hang_ns = 40'000'000;
+  IbvWorld world(2, options);
+  world.connect(0, 1);
+  // For longer than that nothing goes but probes, which are carried out.
+  ASSERT_TRUE(world.until([&] { return world[0].transport->counts().probes >= 30; }));
+  EXPECT_EQ(world[0].transport->counts().lost, 0U);
+  fake_verbs::hold(true);
+  ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kOk);
+  ::testing::internal::CaptureStderr();
+  const bool is_lost = world.until([&] { return world[0].transport->counts().lost != 0; });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("nothing of what was sent to rank 1"));
+  EXPECT_TRUE(is_lost);
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_THAT(last_error_text(), HasSubstr("rank 1 is gone: the adapter carries out nothing"));
+  fake_verbs::hold(false);
+}
+
 TEST_F(IbvFailures, OthersGoOnWhenOneIsGone) {
   IbvWorld world(3);
   world.connect(0, 1);
