@@ -8,6 +8,7 @@
 #include <new>
 #include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 #include <utility>
 
 namespace hydrant {
@@ -137,6 +138,8 @@ void* MixedTransport::run_thread(void* self) noexcept {
     if (::poll(&word, 1, kThreadLooksMs) <= 0) continue;
     mixed.far_->take_word();
     mixed.near_->wake();
+    // The descriptor of a device that is gone is always ready, and there is nothing to take from it.
+    if ((word.revents & POLLIN) == 0) usleep(kNapNs / 1000);
   }
   return nullptr;
 }

@@ -1,11 +1,13 @@
 // Rank 1 is told that rank 0 is gone, as a network would tell it. Then all ranks do for ever what the
 // argument says: "poll", "compute" or "wait". lost_jobs_test.py runs it.
+// With a second argument, "off", rank 1 turns its machine off instead: tests/verbs/pair/power_off.
 #include <gasnet.h>
 #include <gasnetex.h>
 
 #include "am/exit.hpp"
 
 #include <cstring>
+#include <fstream>
 
 int main(int argc, char** argv) {
   gex_Client_t client;
@@ -14,7 +16,21 @@ int main(int argc, char** argv) {
   if (gex_Client_Init(&client, &endpoint, &team, "lost_client", &argc, &argv, 0) != GASNET_OK)
     return 2;
   const char* what = argc > 1 ? argv[1] : "";
-  if (gex_TM_QueryRank(team) == 1) hydrant::peer_is_lost(0, "a test says that rank 0 is gone");
+  const bool is_off = argc > 2 && std::strcmp(argv[2], "off") == 0;
+  if (is_off) {
+    gasnet_barrier_notify(0, GASNET_BARRIERFLAG_ANONYMOUS);
+    if (gasnet_barrier_wait(0, GASNET_BARRIERFLAG_ANONYMOUS) != GASNET_OK) return 2;
+    // Who waits sleeps.
+    if (gasnet_set_waitmode(GASNET_WAIT_BLOCK) != GASNET_OK) return 2;
+  }
+  if (gex_TM_QueryRank(team) == 1) {
+    if (is_off) {
+      // At once: the machine starts again, and QEMU ends where one would.
+      std::ofstream("/proc/sysrq-trigger") << 'b' << std::flush;
+    } else {
+      hydrant::peer_is_lost(0, "a test says that rank 0 is gone");
+    }
+  }
   for (volatile bool never = false;;) {
     if (std::strcmp(what, "poll") == 0) gasnet_AMPoll();
     if (std::strcmp(what, "wait") == 0) GASNET_BLOCKUNTIL(never);
