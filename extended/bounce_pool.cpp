@@ -13,6 +13,7 @@
 #include <atomic>
 #include <bit>
 #include <memory>
+#include <new>
 
 namespace hydrant {
 namespace {
@@ -36,7 +37,9 @@ std::unique_ptr<Registrar> make_pool_registrar() noexcept {
   Transport* transport = job().transport.get();
   if (transport != nullptr && (transport->abilities() & Transport::kPinned) != 0)
     return transport->make_registrar();
-  return std::make_unique<NoRegistrar>();
+  std::unique_ptr<Registrar> none(new (std::nothrow) NoRegistrar);
+  if (none == nullptr) (void)fail(Status::kResource, "no memory for a registrar");
+  return none;
 }
 
 // Pool and registrar live as long as the process: threads may be inside when it ends.

@@ -40,7 +40,7 @@ inline void on_payload1(gex_Token_t token, void* payload, size_t bytes, int32_t 
   note(token, payload, bytes, {a});
 }
 
-class JobFixture : public testing::Test {
+class JobFixture : public ::testing::Test {
  protected:
   static constexpr gex_AM_Index_t kShort0 = 200;
   static constexpr gex_AM_Index_t kShort2 = 201;

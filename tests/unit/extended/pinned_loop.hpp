@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 
 namespace hydrant::test {
@@ -99,7 +100,9 @@ class PinnedLoop final : public LoopNetwork {
   }
   uint32_t depth() const noexcept override { return most; }
   std::unique_ptr<Registrar> make_registrar() noexcept override {
-    return std::make_unique<LoopRegistrar>(ranges, refuses_pins);
+    std::unique_ptr<Registrar> made(new (std::nothrow) LoopRegistrar(ranges, refuses_pins));
+    if (made == nullptr) (void)fail(Status::kResource, "no memory for a registrar");
+    return made;
   }
   uint32_t pinned_inline_bytes() const noexcept override { return inline_bytes_without_key; }
   Status put_pinned(Rank, const Pinned& remote, const Pinned& local, size_t bytes,
