@@ -7,6 +7,7 @@
 #include "am/token.hpp"
 #include "am/waiting.hpp"
 #include "extended/handlers.hpp"
+#include "extended/on_demand.hpp"
 #include "extended/registrar_door.hpp"
 #include "extended/rma_pinned.hpp"
 #include "firehose/base/config.hpp"
@@ -149,6 +150,7 @@ void start_firehose() noexcept {
   }
   the_firehose = {options.domain, end, hydrant_remote_max_args(end),
                   hydrant_key_bytes(options.domain)};
+  forget_on_demand_keys();
   job().progress.add(progress, &the_firehose);  // (null stands for a free row)
   job().before_telling = settle_exports;
   job().may_tell = exports_are_quiet;

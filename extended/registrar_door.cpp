@@ -37,6 +37,9 @@ int import_key(void* user, const void* blob, size_t len, void* key) {
   return told(registrar_of(user).import_key(bytes_of(blob), len, bytes_of(key)));
 }
 void drop_import(void* user, const void* key) { registrar_of(user).drop_import(bytes_of(key)); }
+int implicit_key(void* user, uint32_t access, void* key) {
+  return told(registrar_of(user).implicit_key(static_cast<Access>(access), bytes_of(key)));
+}
 void forget_in_child(void* user) { registrar_of(user).forget_in_child(); }
 void destroy(void* user) { delete &registrar_of(user); }
 
@@ -69,6 +72,7 @@ hydrant_registrar_t registrar_functions(std::unique_ptr<Registrar> registrar) no
     functions.import_key = import_key;
     functions.drop_import = drop_import;
   }
+  functions.implicit_key = implicit_key;
   functions.forget_in_child = forget_in_child;
   functions.destroy = destroy;
   functions.user = registrar.release();

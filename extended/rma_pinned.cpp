@@ -5,6 +5,7 @@
 #include "am/waiting.hpp"
 #include "extended/bounce_pool.hpp"
 #include "extended/firehose_binding.hpp"
+#include "extended/on_demand.hpp"
 #include "extended/rma_messages.hpp"
 #include "extended/rma_pinned_piece.hpp"
 #include "extended/rma_thread.hpp"
@@ -27,6 +28,7 @@ PinnedPiece* take_piece(RmaThread& thread) noexcept {
   if (piece == nullptr) return nullptr;
   piece->home = &thread;
   piece->remote = piece->local = {};
+  piece->local_key = nullptr;
   piece->buffer = {};
   piece->sent = 0;
   piece->called = piece->fault = false;
@@ -94,6 +96,8 @@ Transport::PinnedOperation operation_of(PinnedPiece& piece) noexcept {
     local.key = piece.buffer.key;
   } else if (piece.local.region != nullptr) {
     local.key = static_cast<const std::byte*>(piece.local.region->key);
+  } else if (piece.local_key != nullptr) {
+    local.key = piece.local_key;
   } else if (piece.part.local == nullptr) {
     local.addr = reinterpret_cast<uintptr_t>(piece.small);
   }
@@ -143,8 +147,8 @@ void keep_source(PinnedPiece& piece) noexcept {
   part.local = nullptr;
 }
 
-// Pins the piece's local memory, or finds a buffer, and shortens the piece to what that holds. kNotReady:
-// there is no buffer now.
+// Pins the piece's local memory, has the adapter page it, or finds a buffer, and shortens the piece to what
+// that holds. kNotReady: there is no buffer now.
 Status prepare_local(PinnedPiece& piece) noexcept {
   Transfer& part = piece.part;
   if (needs_no_key(part)) {
@@ -158,6 +162,10 @@ Status prepare_local(PinnedPiece& piece) noexcept {
                       ? hydrant_pin(firehose().domain, part.local, part.bytes, access)
                       : hydrant_try_pin(firehose().domain, part.local, part.bytes, access);
     if (piece.local.region != nullptr) return Status::kOk;
+    if (part.bytes >= kLeastPinned) {
+      piece.local_key = on_demand_key(hydrant_pin_status(piece.local), part.direction, part.bytes);
+      if (piece.local_key != nullptr) return Status::kOk;
+    }
   }
   const size_t most = bounce_buffer_bytes();
   if (most == 0) return fail_plainly(Status::kUnsupported, "there is no pool of buffers");

@@ -7,7 +7,8 @@
 //   another miss                                   -> rendezvous: posted when the answer is here
 //   the target says no, or not now                 -> Active Messages
 //
-//   local memory: pinned if that pays, else through a buffer of the library.
+//   local memory: pinned if that pays; where there is no room for that now, by an adapter that pages
+//   (on_demand.hpp); else through a buffer of the library.
 //
 // An operation that waits belongs to nobody: callbacks put it where whoever polls next takes it, for its
 // thread may have handed its event to another and ended.

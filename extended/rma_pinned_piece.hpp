@@ -32,6 +32,7 @@ struct PinnedPiece : Transport::Completion {
   RmaThread* home = nullptr;
   hydrant_pin_t remote{};
   hydrant_pin_t local{};
+  const std::byte* local_key = nullptr;  // of memory that is not pinned: on_demand.hpp
   BounceBuffer buffer{};
   size_t sent = 0;
   Pieces messages;

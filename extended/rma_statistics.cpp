@@ -4,6 +4,7 @@
 
 #include "am/job.hpp"
 #include "extended/firehose_binding.hpp"
+#include "extended/on_demand.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
@@ -125,7 +126,10 @@ void write_rma_statistics() noexcept {
   write_rows(file);
   fprintf(file, "\n  ],\n  \"firehoses\": [");
   write_firehoses(file);
-  const bool is_whole = fprintf(file, "\n  ]\n}\n") > 0 && ferror(file) == 0;
+  const OnDemandCounts on_demand = on_demand_counts();
+  fprintf(file, "\n  ],\n  \"on_demand\": {\"ops\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
+          on_demand.ops, on_demand.bytes);
+  const bool is_whole = fprintf(file, "\n}\n") > 0 && ferror(file) == 0;
   if (fclose(file) != 0 || !is_whole)
     log_warning("HYDRANT_STATS: %s: %s", name.c_str(), errno_text(errno));
 }

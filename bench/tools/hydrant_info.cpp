@@ -97,6 +97,8 @@ std::string describe_usable_port(const Json& row) {
           "; a process can talk to " + std::to_string(std::min(peers, peers_by_memlock)) +
           " others by it, and registers " + size_text(row.at("bytes_at_start")) +
           " at the start and " + size_text(row.at("bytes_per_peer")) + " for each";
+  if (row.at("on_demand_paging").get<bool>())
+    text += "; pages on demand what cannot be pinned (HYDRANT_IBV_ODP)";
   if (peers_by_memlock < peers) text += "; more with a higher memlock limit (ulimit -l)";
   return text;
 }

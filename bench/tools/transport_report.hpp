@@ -51,6 +51,7 @@ inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
   row["lid"] = port.lid;
   row["mtu_bytes"] = 128U << port.mtu;
   row["max_message_bytes"] = port.max_message_bytes;
+  row["on_demand_paging"] = report.on_demand;
   row["most_peers"] = needs.most_peers;
   row["bytes_at_start"] = needs.bytes_at_start;
   row["bytes_per_peer"] = needs.bytes_per_peer;

@@ -79,6 +79,7 @@ enum class Knob : uint32_t {
   kIbvStripeMin,
   kIbvTimeout,
   kIbvCredits,
+  kIbvOdp,
   kAmEager,
   kInject,
   kEnd,  // not a knob

@@ -532,6 +532,16 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
          "verbs, the same on all ranks. Each costs a receive buffer per lane and peer.",
      .min = 4,
      .max = 4096},
+    {.knob = Knob::kIbvOdp,
+     .name = "HYDRANT_IBV_ODP",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "fallback",
+     .effect =
+         "What becomes of the local memory of a put or get that cannot be pinned now, memlock "
+         "being used up for instance: paged by the verbs adapter where all adapters in use "
+         "can, or always copied through buffers.",
+     .choices = "fallback|off"},
     {.knob = Knob::kAmEager,
      .name = "HYDRANT_AM_EAGER",
      .type = KnobType::kSize,

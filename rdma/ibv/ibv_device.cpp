@@ -97,7 +97,10 @@ Status read_ibv_facts(ibv_context* context, DeviceFacts* facts) noexcept {
   }
   read.atomics = basic.atomic_cap != IBV_ATOMIC_NONE;
   constexpr uint64_t kImplicit = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
-  read.implicit_odp = (attributes.odp_caps.general_caps & kImplicit) == kImplicit;
+  constexpr uint32_t kPutAndGet = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;
+  const ibv_odp_caps& paging = attributes.odp_caps;
+  read.implicit_odp = (paging.general_caps & kImplicit) == kImplicit &&
+                      (paging.per_transport_caps.rc_odp_caps & kPutAndGet) == kPutAndGet;
   *facts = read;
   return Status::kOk;
 }

@@ -28,7 +28,8 @@ struct DeviceFacts {
   size_t max_region_bytes = SIZE_MAX;
   uint64_t max_regions = UINT64_MAX;
   bool atomics = false;
-  bool implicit_odp = false;  // one registration can stand for all of memory
+  bool implicit_odp =
+      false;  // one registration can stand for all of memory, for writes and reads (RC)
 };
 
 // Errors: kUnsupported (the device does not answer).

@@ -224,6 +224,8 @@ void read_all(PortReports* reports, const char* root) {
       continue;
     }
     const OpenDevice device = report.port.device;
+    DeviceFacts facts;
+    report.on_demand = read_ibv_facts(device.context, &facts) == Status::kOk && facts.implicit_odp;
     for (uint32_t number = 1; number <= count; ++number) {
       report.port.device = device;
       report.is_usable = read_port(number, kAny, &report.port) == Status::kOk;

@@ -37,8 +37,9 @@ void close_ports(const Ports& ports) noexcept;
 struct PortReport {
   Port port;  // without an open device; as far as it could be asked
   bool is_usable = false;
-  std::string reason;     // why it is not
-  uint32_t distance = 0;  // kUnknownDistance: not known
+  std::string reason;      // why it is not
+  uint32_t distance = 0;   // kUnknownDistance: not known
+  bool on_demand = false;  // its adapter can page for puts and gets
   bool is_chosen = false;
   uint32_t place = 0;    // among the chosen, from 0
   std::string left_out;  // why it is not chosen although it can be used

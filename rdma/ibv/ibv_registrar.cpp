@@ -248,7 +248,8 @@ Status IbvRegistrar::implicit_key(Access access, std::byte* key) noexcept {
   if (!implicit_odp_) {
     return fail(
         Status::kUnsupported,
-        "%s has no key for all of memory: the device or its driver lacks implicit on-demand paging",
+        "%s has no key for all of memory: the device or its driver lacks implicit on-demand paging "
+        "for RDMA writes and reads",
         device_name_);
   }
   if (!includes(traits_.supported, access)) {

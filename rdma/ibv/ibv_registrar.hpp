@@ -63,7 +63,8 @@ class IbvRegistrar final : public Registrar {
   Status import_key(const std::byte* blob, size_t len, std::byte* key) noexcept override;
 
   // One on-demand registration of the whole address space per set of rights, made when first asked for
-  // and kept. Errors: kUnsupported where the device has no implicit on-demand paging.
+  // and kept. Errors: kUnsupported where the device has no implicit on-demand paging for RDMA writes and
+  // reads.
   Status implicit_key(Access access, std::byte* key) noexcept override;
 
   // Closes the child's copy of the device's descriptor, which would keep the parent's registrations

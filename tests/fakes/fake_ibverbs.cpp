@@ -67,6 +67,8 @@ int query_extended(ibv_context* context, const ibv_query_device_ex_input* /*inpu
   std::memset(attr, 0, size);
   fill(fake->device->facts, &attr->orig_attr);
   if (fake->device->facts.odp) attr->odp_caps.general_caps |= IBV_ODP_SUPPORT;
+  if (fake->device->facts.odp)
+    attr->odp_caps.per_transport_caps.rc_odp_caps = fake->device->facts.rc_odp;
   if (fake->device->facts.implicit_odp) attr->odp_caps.general_caps |= IBV_ODP_SUPPORT_IMPLICIT;
   return 0;
 }

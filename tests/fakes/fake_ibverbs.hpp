@@ -62,6 +62,7 @@ struct Device {
   bool atomics = true;
   bool odp = false;
   bool implicit_odp = false;
+  uint32_t rc_odp = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;  // where there is any
   bool extended = true;  // false: a provider of old, without query_device_ex
   int ports = 1;
   ibv_port_state state = IBV_PORT_ACTIVE;

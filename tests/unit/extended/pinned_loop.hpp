@@ -48,18 +48,33 @@ class PinnedRanges {
   std::map<uint64_t, Pinned> ranges_;
 };
 
+// What a test decides, and sees, of a registrar.
+struct LoopPins {
+  bool refuses = false;
+  Status refusal = Status::kRefused;
+  bool pages = false;          // there are keys of all memory
+  uint64_t implicit_keys = 0;  // that were asked for
+};
+
 class LoopRegistrar final : public Registrar {
  public:
-  LoopRegistrar(std::shared_ptr<PinnedRanges> ranges, const bool& refuses)
-      : ranges_(std::move(ranges)), refuses_(refuses) {
+  LoopRegistrar(std::shared_ptr<PinnedRanges> ranges, LoopPins& pins)
+      : ranges_(std::move(ranges)), pins_(pins) {
     traits_.name = "loop";
     traits_.key_bytes = sizeof(uint64_t);
     traits_.granule_bytes = 4096;
   }
   const RegistrarTraits& traits() const noexcept override { return traits_; }
   Status pin(MemoryRange range, Access access, std::byte* key) noexcept override {
-    if (refuses_) return fail(Status::kRefused, "refused by the test");
+    if (pins_.refuses) return fail(pins_.refusal, "refused by the test");
     const uint64_t number = ranges_->add(range, access);
+    std::memcpy(key, &number, sizeof number);
+    return Status::kOk;
+  }
+  Status implicit_key(Access access, std::byte* key) noexcept override {
+    ++pins_.implicit_keys;
+    if (!pins_.pages) return fail(Status::kUnsupported, "no paging in this test");
+    const uint64_t number = ranges_->add({1, SIZE_MAX - 1}, access);
     std::memcpy(key, &number, sizeof number);
     return Status::kOk;
   }
@@ -72,14 +87,14 @@ class LoopRegistrar final : public Registrar {
 
  private:
   std::shared_ptr<PinnedRanges> ranges_;
-  const bool& refuses_;
+  LoopPins& pins_;
   RegistrarTraits traits_;
 };
 
 class PinnedLoop final : public LoopNetwork {
  public:
   // ---- what a test sets ----
-  bool refuses_pins = false;
+  LoopPins pins;
   uint32_t inline_bytes_without_key = 64;
   bool puts_are_ordered = true;
   uint32_t refused_from_now = 0;  // so many operations are refused when they arrive
@@ -100,7 +115,7 @@ class PinnedLoop final : public LoopNetwork {
   }
   uint32_t depth() const noexcept override { return most; }
   std::unique_ptr<Registrar> make_registrar() noexcept override {
-    std::unique_ptr<Registrar> made(new (std::nothrow) LoopRegistrar(ranges, refuses_pins));
+    std::unique_ptr<Registrar> made(new (std::nothrow) LoopRegistrar(ranges, pins));
     if (made == nullptr) (void)fail(Status::kResource, "no memory for a registrar");
     return made;
   }

@@ -204,7 +204,7 @@ TEST_F(RmaPinned, AGetOfMoreThanAnAnswerHoldsIsNotDone) {
 }
 
 TEST_F(RmaPinned, MemoryThatCannotBePinnedIsReachedAllTheSame) {
-  loop->refuses_pins = true;
+  loop->pins.refuses = true;
   in_new_thread([&] {
     std::byte* const far = map(1 << 20);
     const uint64_t hits = operations_by(HYDRANT_PATH_FIREHOSE);
