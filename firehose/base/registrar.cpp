@@ -31,4 +31,11 @@ Status Registrar::implicit_key(Access /*access*/, std::byte* /*key*/) noexcept {
   return fail(Status::kUnsupported, "registrar %s has no key for all of memory", traits().name);
 }
 
+Status Registrar::pin_dmabuf(int /*fd*/, uint64_t /*offset*/, MemoryRange /*range*/,
+                             Access /*access*/, std::byte* /*key*/) noexcept {
+  return fail(Status::kUnsupported,
+              "registrar %s takes memory of the host alone; dma-bufs need a verbs device",
+              traits().name);
+}
+
 }  // namespace hydrant

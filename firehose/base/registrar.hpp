@@ -109,6 +109,16 @@ class Registrar {
   // A key that is good for any address (on-demand paging); kUnsupported where there is none.
   virtual Status implicit_key(Access access, std::byte* key) noexcept;
 
+  // Registers memory of a device (a GPU's, say) that its driver lends as a dma-buf: `range.len` bytes from
+  // `offset` on of the buffer behind `fd`, which may be closed afterwards. Operations and peers then name it
+  // by `range`, whose address is the caller's choice; all are multiples of the granule. The key is like one
+  // of pin(): unpin(), export_key(). The cache does not call this: whoever has device
+  // memory does, and says himself when it goes away.
+  // Errors: kUnsupported - this registrar, library, kernel or driver has no dma-bufs, with what is needed;
+  //         kBadArg - no such descriptor, a bad offset; others as pin(). Nothing is charged to memlock.
+  virtual Status pin_dmabuf(int fd, uint64_t offset, MemoryRange range, Access access,
+                            std::byte* key) noexcept;
+
   // The child of a fork calls this once before anything else: drop descriptors that would keep the
   // parent's pins alive. Keys from before are dead in the child. Must only make async-signal-safe calls.
   virtual void forget_in_child() noexcept {}

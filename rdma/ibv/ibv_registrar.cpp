@@ -19,6 +19,10 @@
 #include <unistd.h>
 #include <utility>
 
+// In libibverbs from rdma-core 34 on. Weak, so that a program runs with an older one, too: null there.
+extern "C" ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova,
+                                     int fd, int access) __attribute__((weak));
+
 namespace hydrant {
 namespace {
 
@@ -189,7 +193,7 @@ Status IbvRegistrar::register_range(void* addr, size_t len, unsigned flags, ibv_
   return Status::kOk;
 }
 
-Status IbvRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexcept {
+Status IbvRegistrar::check_wish(MemoryRange range, Access access) const noexcept {
   if (range.len > traits_.max_region_bytes) {
     return fail(Status::kResource, "%s registers at most %zu bytes at once, not %zu", device_name_,
                 traits_.max_region_bytes, range.len);
@@ -197,12 +201,66 @@ Status IbvRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexc
   if (!includes(traits_.supported, access)) {
     return fail(Status::kRefused, "%s has no remote atomic operations", device_name_);
   }
+  return Status::kOk;
+}
+
+Status IbvRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexcept {
+  Status status = check_wish(range, access);
+  if (status != Status::kOk) return status;
   ibv_mr* mr = nullptr;
   auto* addr = reinterpret_cast<void*>(range.addr);
-  const Status status = register_range(addr, range.len, verbs_access(access), &mr);
+  status = register_range(addr, range.len, verbs_access(access), &mr);
   if (status != Status::kOk) return status;
   store_key({mr, mr->lkey, mr->rkey}, key);
   return Status::kOk;
+}
+
+Status IbvRegistrar::pin_dmabuf(int fd, uint64_t offset, MemoryRange range, Access access,
+                                std::byte* key) noexcept {
+  Status status = check_wish(range, access);
+  if (status != Status::kOk) return status;
+  const uint64_t in_page = traits_.granule_bytes - 1;
+  if (range.len == 0 || ((offset | range.addr | range.len) & in_page) != 0) {
+    return fail(
+        Status::kBadArg,
+        "%zu bytes from offset %#llx on of a dma-buf, named %#lx: there have to be some, and "
+        "all three whole pages of %zu bytes",
+        range.len, static_cast<unsigned long long>(offset), static_cast<unsigned long>(range.addr),
+        traits_.granule_bytes);
+  }
+  ibv_pd* pd = nullptr;
+  status = current_pd(&pd);
+  if (status != Status::kOk) return status;
+  errno = ENOSYS;
+  ibv_mr* mr = nullptr;
+  if (&ibv_reg_dmabuf_mr != nullptr) {
+    mr = ibv_reg_dmabuf_mr(pd, offset, range.len, range.addr, fd,
+                           static_cast<int>(verbs_access(access)));
+  }
+  if (mr != nullptr) {
+    store_key({mr, mr->lkey, mr->rkey}, key);
+    return Status::kOk;
+  }
+  switch (const int error = errno) {
+    case ENOSYS:
+    case ENOTTY:
+    case EOPNOTSUPP:
+    case EPROTONOSUPPORT:
+      return fail(Status::kUnsupported,
+                  "%s does not register memory of other devices: %s. It needs rdma-core 34, Linux "
+                  "5.12, and a driver of the adapter that takes dma-bufs",
+                  device_name_, errno_text(error));
+    case EBADF:
+    case EINVAL:
+      return fail(
+          Status::kBadArg,
+          "%s does not register %zu bytes from offset %#llx on of descriptor %d: %s (is it a "
+          "dma-buf, and as long as that?)",
+          device_name_, range.len, static_cast<unsigned long long>(offset), fd, errno_text(error));
+    default:
+      return registration_failed(error, reinterpret_cast<void*>(range.addr), range.len,
+                                 device_name_);
+  }
 }
 
 UnpinResult IbvRegistrar::unpin(MemoryRange range, const std::byte* key) noexcept {

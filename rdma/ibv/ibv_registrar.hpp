@@ -67,6 +67,10 @@ class IbvRegistrar final : public Registrar {
   // reads.
   Status implicit_key(Access access, std::byte* key) noexcept override;
 
+  // ibv_reg_dmabuf_mr(), where libibverbs has it. No budget and no cache knows of it.
+  Status pin_dmabuf(int fd, uint64_t offset, MemoryRange range, Access access,
+                    std::byte* key) noexcept override;
+
   // Closes the child's copy of the device's descriptor, which would keep the parent's registrations
   // alive. The next pin in the child opens the device again; in a caller's protection domain, which is
   // the parent's, it answers kNotInit.
@@ -84,6 +88,8 @@ class IbvRegistrar final : public Registrar {
   Status read_traits(ibv_context* context) noexcept;
   Status open_device(const char* wanted) noexcept HYDRANT_REQUIRES(mu_);
   Status current_pd(ibv_pd** pd) noexcept;
+  // Whether `range` and `access` can be had of this device at all.
+  Status check_wish(MemoryRange range, Access access) const noexcept;
   Status register_range(void* addr, size_t len, unsigned flags, ibv_mr** mr) noexcept;
 
   // Constant once the factory functions have returned.

@@ -64,11 +64,12 @@ void RailRegistrar::store(const IbvKey* of_devices, std::byte* key) const noexce
     std::memcpy(key + port * sizeof(IbvKey), &of_devices[device_of_[port]], sizeof(IbvKey));
 }
 
-Status RailRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexcept {
+template <typename One>
+Status RailRegistrar::pin_with_all(MemoryRange range, std::byte* key, One one) noexcept {
   IbvKey keys[kMostRails];
   for (uint32_t i = 0; i < devices_; ++i) {
     auto* made = reinterpret_cast<std::byte*>(&keys[i]);
-    const Status status = registrars_[i]->pin(range, access, made);
+    const Status status = one(*registrars_[i], made);
     if (status == Status::kOk) continue;
     char why[512];
     std::snprintf(why, sizeof why, "%s", last_error_text());
@@ -84,6 +85,19 @@ Status RailRegistrar::pin(MemoryRange range, Access access, std::byte* key) noex
   }
   store(keys, key);
   return Status::kOk;
+}
+
+Status RailRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexcept {
+  return pin_with_all(range, key, [&](IbvRegistrar& registrar, std::byte* made) {
+    return registrar.pin(range, access, made);
+  });
+}
+
+Status RailRegistrar::pin_dmabuf(int fd, uint64_t offset, MemoryRange range, Access access,
+                                 std::byte* key) noexcept {
+  return pin_with_all(range, key, [&](IbvRegistrar& registrar, std::byte* made) {
+    return registrar.pin_dmabuf(fd, offset, range, access, made);
+  });
 }
 
 UnpinResult RailRegistrar::unpin(MemoryRange range, const std::byte* key) noexcept {

@@ -34,11 +34,16 @@ class RailRegistrar final : public Registrar {
                     size_t* len) noexcept override;
   Status import_key(const std::byte* blob, size_t len, std::byte* key) noexcept override;
   Status implicit_key(Access access, std::byte* key) noexcept override;
+  Status pin_dmabuf(int fd, uint64_t offset, MemoryRange range, Access access,
+                    std::byte* key) noexcept override;
   void forget_in_child() noexcept override;
 
  private:
   RailRegistrar() noexcept = default;
   void read_traits() noexcept;
+  // `one(registrar, key)` with each device; all or none.
+  template <typename One>
+  Status pin_with_all(MemoryRange range, std::byte* key, One one) noexcept;
   // Writes the keys of all ports, given those of the devices.
   void store(const IbvKey* of_devices, std::byte* key) const noexcept;
   // The key of the port by which device `i` was found first.

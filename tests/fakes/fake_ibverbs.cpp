@@ -83,10 +83,12 @@ int check_registration(const void* addr, size_t len, unsigned access) {
   return 0;
 }
 
-ibv_mr* register_memory(ibv_pd* pd, void* addr, size_t len, unsigned access) {
+ibv_mr* register_memory(ibv_pd* pd, void* addr, size_t len, unsigned access,
+                        Call call = Call::kRegMr, int error_now = 0) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
-  if (const int error = enter(Call::kRegMr)) return refuse<ibv_mr>(error);
+  if (const int error = enter(call)) return refuse<ibv_mr>(error);
+  if (error_now != 0) return refuse<ibv_mr>(error_now);
   if (!w.pds.contains(pd)) return refuse<ibv_mr>(EBADF);
   if (const int error = check_registration(addr, len, access)) return refuse<ibv_mr>(error);
   const uint32_t key = w.next_key++;
@@ -281,6 +283,21 @@ ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, uint64_t iova,
                          unsigned int access) {
   if (iova != reinterpret_cast<uintptr_t>(addr)) return refuse<ibv_mr>(EINVAL);
   return register_memory(pd, addr, length, access);
+}
+
+// As the kernel does: whoever names it says by `iova` what its addresses are.
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+                          int access) {
+  int error = 0;
+  if (!fake_of(pd->context)->device->facts.dmabuf) {
+    error = EOPNOTSUPP;
+  } else if (fcntl(fd, F_GETFD) == -1) {
+    error = EBADF;
+  } else if (((offset ^ iova) & 4095) != 0) {
+    error = EINVAL;
+  }
+  return register_memory(pd, reinterpret_cast<void*>(iova), length, static_cast<unsigned>(access),
+                         Call::kRegDmabufMr, error);
 }
 
 int ibv_dereg_mr(ibv_mr* mr) {

@@ -24,6 +24,7 @@ enum class Call : uint32_t {
   kAllocPd,
   kDeallocPd,
   kRegMr,
+  kRegDmabufMr,
   kDeregMr,
   kQueryPort,
   kQueryGid,
@@ -63,6 +64,7 @@ struct Device {
   bool odp = false;
   bool implicit_odp = false;
   uint32_t rc_odp = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;  // where there is any
+  bool dmabuf = true;    // its driver registers them; any open file passes for one
   bool extended = true;  // false: a provider of old, without query_device_ex
   int ports = 1;
   ibv_port_state state = IBV_PORT_ACTIVE;
