@@ -2,6 +2,8 @@
 
 #include "am/job.hpp"
 #include "am/start_extended.hpp"
+#include "am/tools/debugger.hpp"
+#include "am/tools/signal_names.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/launch/job_end.hpp"
@@ -163,6 +165,7 @@ void on_fault(int number) {
                              hydrant_job_info.rank, sigabbrev_np(number), number);
   (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
   flush_standard_streams();
+  if (number != SIGQUIT) (void)show_the_end(false);
   signal(number, SIG_DFL);
   raise(number);
 }
@@ -198,10 +201,16 @@ void on_request_to_end(int number) {
 
 bool left_to_the_client(int number) noexcept {
   const char* list = std::getenv("GASNET_NO_CATCH_SIGNAL");
-  if (list == nullptr || *list == '\0') return false;
+  if (list == nullptr) return false;
   if (std::strcmp(list, "*") == 0) return true;
-  const char* name = sigabbrev_np(number);
-  return name != nullptr && std::strstr(list, name) != nullptr;
+  while (*list != '\0') {
+    const size_t length = std::strcspn(list, ",");
+    char name[32];
+    std::snprintf(name, sizeof name, "%.*s", static_cast<int>(length), list);
+    if (signal_of_name(name) == number) return true;
+    list += length + (list[length] == ',' ? 1 : 0);
+  }
+  return false;
 }
 
 void install(int number, void (*handler)(int), int flags) noexcept {

@@ -9,6 +9,7 @@
 #include "am/segment_size.hpp"
 #include "am/segments.hpp"
 #include "am/start_extended.hpp"
+#include "am/tools/debugger.hpp"
 #include "am/waiting.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
@@ -44,6 +45,7 @@ Status wire_up(int* argc, char*** argv) noexcept {
   hydrant_job_info.rank = place.rank;
   hydrant_job_info.size = place.size;
   lend_job_to_tools();
+  prepare_debugging();
   if (const Status status = watch_the_end(); status != Status::kOk) return status;
   const auto ranks_here = static_cast<uint32_t>(place.node_ranks.size());
   Status status = choose_max_segment(ranks_here);
@@ -94,6 +96,8 @@ Status start_job(int* argc, char*** argv, const hydrant_client_info& info) noexc
   log_info("rank %u of %u by %s, %s, transport %s", the_job.rank(), the_job.size(),
            the_job.bootstrap->name(), kModeNames[info.thread_mode],
            the_job.transport != nullptr ? the_job.transport->name() : "none");
+  // All ranks are there: who looks at one of them for minutes does not let the others run into a deadline.
+  freeze_if_set("GASNET_FREEZE");
   return Status::kOk;
 }
 
@@ -125,6 +129,7 @@ void fatal(const char* format, ...) noexcept {
   const int bytes =
       snprintf(line, sizeof line, "*** FATAL ERROR (rank %u): %s\n", hydrant_job_info.rank, text);
   (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
+  (void)show_the_end(false);
   std::abort();
 }
 

@@ -1,9 +1,11 @@
 #include "am/job_environment.hpp"
 
+#include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/env.h>
 #include <hydrant/gasnet/system.h>
 
 #include "am/segment_size.hpp"
+#include "am/tools/debugger.hpp"
 #include "am/tools/job_hooks.hpp"
 #include "firehose/base/config.hpp"
 
@@ -65,6 +67,15 @@ constexpr Knob kOfTheJob[] = {Knob::kLog,
 }  // namespace
 
 void lend_job_to_tools() noexcept { set_tools_job(&kToolsJob); }
+
+void prepare_debugging() noexcept {
+  const char* const wish = gasnet_getenv("GASNET_BACKTRACE");
+  if (wish != nullptr && *wish != '\0') {
+    hydrant_tools_backtrace_init("");
+  } else {
+    install_debugging_signals();
+  }
+}
 
 void show_environment() noexcept {
   if (displays() == 0) return;

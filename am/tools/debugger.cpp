@@ -8,6 +8,7 @@
 #include "am/tools/console.hpp"
 #include "am/tools/signal_names.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <ctime>
@@ -64,6 +65,22 @@ void install(const char* variable, hydrant_tools_sighandlerfn_t handler) noexcep
 void install_debugging_signals() noexcept {
   install("GASNET_BACKTRACE_SIGNAL", &backtrace_on_signal);
   install("GASNET_FREEZE_SIGNAL", &freeze_on_signal);
+}
+
+void freeze_if_set(const char* variable) noexcept {
+  if (hydrant_tools_getenv_yesno_withdefault(variable, 0) != 0)
+    hydrant_tools_freezeForDebuggerNow(&hydrant_tools_frozen, "hydrant_tools_frozen");
+}
+
+bool show_the_end(bool mentions) noexcept {
+  // Relaxed: nothing else hangs on it.
+  constinit static std::atomic_flag is_ending;
+  if (is_ending.test_and_set(std::memory_order_relaxed)) return false;
+  hydrant_tools_freezeForDebuggerErr();
+  const char* const wish = hydrant_tools_getenv("GASNET_BACKTRACE");
+  if (mentions || (wish != nullptr && *wish != '\0'))
+    (void)hydrant_tools_print_backtrace_ifenabled(STDERR_FILENO);
+  return true;
 }
 
 }  // namespace hydrant

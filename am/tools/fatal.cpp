@@ -3,8 +3,8 @@
 #include <hydrant/gasnet/misc.h>
 
 #include "am/tools/console.hpp"
+#include "am/tools/debugger.hpp"
 
-#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -16,16 +16,9 @@ namespace {
 constexpr const char* kLabel = "FATAL ERROR";
 constexpr size_t kPlaceBytes = 512;
 
-// Set by the first thread that fails; another (or the same, out of a backtrace) only aborts. Relaxed:
-// nothing else hangs on it.
-constinit std::atomic_flag g_is_ending;
-
+// Another thread that fails meanwhile, or the same out of a backtrace, only aborts.
 [[noreturn]] void end_process() noexcept {
-  if (!g_is_ending.test_and_set(std::memory_order_relaxed)) {
-    hydrant_tools_freezeForDebuggerErr();
-    (void)hydrant_tools_print_backtrace_ifenabled(STDERR_FILENO);
-    hydrant_tools_flush_streams();
-  }
+  if (show_the_end(true)) hydrant_tools_flush_streams();
   std::abort();
 }
 
