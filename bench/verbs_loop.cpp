@@ -4,6 +4,7 @@
 //   verbs_loop WHAT single|threaded OPERATIONS     OPERATIONS is a multiple of 64
 //
 // WHAT: put, get (8 bytes, one at a time, each over before the next), put_window, get_window (16 under way),
+// prepared, prepared_get, prepared_window, prepared_get_window (the same, of requests that are made beforehand),
 // flood (requests of 16 bytes of head, 16 at a time), round_trip (a request, and the reply to it).
 //
 // Prints one JSON object: what was done, by the stand-in's books.
@@ -43,6 +44,8 @@ Status from_put(Transport& transport, const Transport::Pinned& remote,
                 const Transport::Pinned& local, Transport::Completion* completion);
 Status from_get(Transport& transport, const Transport::Pinned& remote,
                 const Transport::Pinned& local, Transport::Completion* completion);
+Status from_prepared(Transport::Prepared& operation, const std::byte* remote_key,
+                     const std::byte* local_key, Transport::Completion* completion);
 Status from_post(Transport& transport, Rank peer, Lane lane, const void* head);
 uint32_t from_poll(Transport& transport, Receiver& receiver);
 Status to_post(Transport& transport, Rank peer, Lane lane, const void* head);
@@ -60,6 +63,11 @@ void taken_in(const Incoming& message) noexcept;
                                   const Transport::Pinned& local,
                                   Transport::Completion* completion) {
   return transport.get_pinned(1, remote, local, 8, completion);
+}
+[[gnu::noinline]] Status from_prepared(Transport::Prepared& operation, const std::byte* remote_key,
+                                       const std::byte* local_key,
+                                       Transport::Completion* completion) {
+  return operation.start(remote_key, local_key, completion);
 }
 [[gnu::noinline]] Status from_post(Transport& transport, Rank peer, Lane lane, const void* head) {
   return transport.post(peer, lane, 7, head, kHeadBytes);
@@ -182,6 +190,26 @@ struct Loop {
       while (told < i + window) from_poll(from, sink);
     }
   }
+  void move_prepared(bool is_put, uint32_t window, uint64_t operations) {
+    Page remote(to);
+    Page local(from);
+    const auto there = reinterpret_cast<uintptr_t>(remote.memory);
+    const auto here = reinterpret_cast<uintptr_t>(local.memory);
+    std::unique_ptr<Transport::Prepared> prepared[kWindow];
+    for (uint32_t k = 0; k < window; ++k) {
+      prepared[k] =
+          is_put ? from.prepare_put(1, there, here, 8) : from.prepare_get(1, there, here, 8);
+      if (prepared[k] == nullptr) give_up("an operation is not prepared");
+    }
+    Transport::Completion completion{&told_of};
+    for (uint64_t i = 0; i < operations; i += window) {
+      for (uint32_t k = 0; k < window; ++k) {
+        const Status status = from_prepared(*prepared[k], remote.imported, local.key, &completion);
+        if (status != Status::kOk) give_up("an operation is not taken");
+      }
+      while (told < i + window) from_poll(from, sink);
+    }
+  }
   void flood(uint64_t operations) {
     for (uint64_t i = 0; i < operations; i += kWindow) {
       for (uint32_t k = 0; k < kWindow; ++k) {
@@ -209,6 +237,10 @@ struct Loop {
       move(true, what == "put" ? 1 : kWindow, operations);
     } else if (what == "get" || what == "get_window") {
       move(false, what == "get" ? 1 : kWindow, operations);
+    } else if (what == "prepared" || what == "prepared_window") {
+      move_prepared(true, what == "prepared" ? 1 : kWindow, operations);
+    } else if (what == "prepared_get" || what == "prepared_get_window") {
+      move_prepared(false, what == "prepared_get" ? 1 : kWindow, operations);
     } else if (what == "flood") {
       flood(operations);
     } else if (what == "round_trip") {
@@ -226,8 +258,8 @@ int main(int argc, char** argv) {
   const std::string mode = argc == 4 ? argv[2] : "";
   const uint64_t operations = argc == 4 ? std::strtoull(argv[3], nullptr, 10) : 0;
   const char* usage =
-      "usage: verbs_loop put|get|put_window|get_window|flood|round_trip single|threaded "
-      "OPERATIONS (a multiple of 64)\n";
+      "usage: verbs_loop put|get|put_window|get_window|prepared|prepared_get|prepared_window|"
+      "prepared_get_window|flood|round_trip single|threaded OPERATIONS (a multiple of 64)\n";
   if ((mode != "single" && mode != "threaded") || operations == 0 || operations % 64 != 0) {
     std::cerr << usage;
     return 2;

@@ -99,6 +99,14 @@ class MixedTransport final : public Transport {
   size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override {
     return far_->get_pinned_list(peer, list);
   }
+  std::unique_ptr<Prepared> prepare_put(Rank peer, uintptr_t remote, uintptr_t local,
+                                        size_t bytes) noexcept override {
+    return far_->prepare_put(peer, remote, local, bytes);
+  }
+  std::unique_ptr<Prepared> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
+                                        size_t bytes) noexcept override {
+    return far_->prepare_get(peer, remote, local, bytes);
+  }
 
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;

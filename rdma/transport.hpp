@@ -194,6 +194,24 @@ class Transport {
   };
   virtual size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept;
   virtual size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept;
+  // One that is carried out again and again, and whose request is made beforehand; by one thread at a time. It
+  // may be deleted while it is under way, and not after the transport.
+  class Prepared {
+   public:
+    virtual ~Prepared() = default;
+    // As put_pinned() or get_pinned(), with the keys that the two ends have now.
+    virtual Status start(const std::byte* remote_key, const std::byte* local_key,
+                         Completion* completion) noexcept = 0;
+  };
+  // Null: there is nothing to be made beforehand, or no memory for it; put_pinned() and get_pinned() do it.
+  virtual std::unique_ptr<Prepared> prepare_put(Rank /*peer*/, uintptr_t /*remote*/,
+                                                uintptr_t /*local*/, size_t /*bytes*/) noexcept {
+    return nullptr;
+  }
+  virtual std::unique_ptr<Prepared> prepare_get(Rank /*peer*/, uintptr_t /*remote*/,
+                                                uintptr_t /*local*/, size_t /*bytes*/) noexcept {
+    return nullptr;
+  }
 
   // ---- progress ----
   // Delivers at most `budget` messages of the reply lane and, unless `replies_only`, of the request lane

@@ -44,11 +44,6 @@ Status IbvTransport::get_pinned(Rank peer, const Pinned& remote, const Pinned& l
   return begin<false>(peer, remote, local, bytes, completion);
 }
 
-inline bool IbvTransport::takes_operation(const Peer& peer) const noexcept {
-  return peer.state.load(std::memory_order_acquire) == Peer::State::kOpen &&
-         peer.first_waiting == nullptr && used_in_queue(peer) < operation_room_;
-}
-
 // The request of an operation, and the record that stands for it at the end of the send queue. Not signalled.
 template <bool kIsPut>
 inline void IbvTransport::build(Peer& peer, Peer::Request& request,

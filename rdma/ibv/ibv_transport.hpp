@@ -110,6 +110,11 @@ class IbvTransport final : public FarTransport {
   // As one list of work requests, of which the last is signalled, as far as there is room for them.
   size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override;
   size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override;
+  // Of a peer that has been talked to, and what is one work request.
+  std::unique_ptr<Prepared> prepare_put(Rank peer, uintptr_t remote, uintptr_t local,
+                                        size_t bytes) noexcept override;
+  std::unique_ptr<Prepared> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
+                                        size_t bytes) noexcept override;
 
   // Completions count as well.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
@@ -307,6 +312,11 @@ class IbvTransport final : public FarTransport {
   void probe() noexcept;
   void shut_if_still(Peer& peer) noexcept;
 
+  // ibv_prepared.cpp
+  class PreparedRequest;
+  std::unique_ptr<Prepared> prepare(bool is_put, Rank rank, uintptr_t remote, uintptr_t local,
+                                    size_t bytes) noexcept;
+
   // ibv_operations.cpp
   template <bool kIsPut>
   void build(Peer& peer, Peer::Request& request, const PinnedOperation& operation) noexcept;
@@ -317,7 +327,10 @@ class IbvTransport final : public FarTransport {
                Completion* completion) noexcept;
   Status begin_otherwise(bool is_put, Rank rank, const Pinned& remote, const Pinned& local,
                          size_t bytes, Completion* completion) noexcept;
-  bool takes_operation(const Peer& peer) const noexcept;
+  bool takes_operation(const Peer& peer) const noexcept {
+    return peer.state.load(std::memory_order_acquire) == Peer::State::kOpen &&
+           peer.first_waiting == nullptr && used_in_queue(peer) < operation_room_;
+  }
   Status why_no_operation(const Peer& peer) const noexcept;
   ibv::Operation* begin_waiting(Peer& peer, bool is_put, const Pinned& remote, const Pinned& local,
                                 size_t bytes, Completion* completion) noexcept;

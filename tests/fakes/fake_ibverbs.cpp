@@ -112,6 +112,7 @@ void reset() {
   w.work_fails_in = 0;
   w.datagrams_to_lose = 0;
   w.traffic = {};
+  w.last_posted = {};
 }
 
 void add_device(const Device& device) {
@@ -155,6 +156,12 @@ Registration last_registration() {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   return w.last;
+}
+
+LastPosted last_posted() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  return w.last_posted;
 }
 
 void drop_registrations() {

@@ -139,6 +139,13 @@ struct Traffic {
   size_t most_completions = 0;
 };
 Traffic traffic();
+// The last request that was posted to a send queue, and where it lay.
+struct LastPosted {
+  const ibv_send_wr* at = nullptr;
+  ibv_send_wr request = {};
+  ibv_sge piece = {};  // the first, if there is one
+};
+LastPosted last_posted();
 // What connected queue pairs of this device have carried out, and how many bytes that were.
 struct DeviceTraffic {
   uint64_t sends = 0, writes = 0, reads = 0, bytes = 0;

@@ -86,6 +86,7 @@ int post_one(FakeQp& qp, const ibv_send_wr& request) {
   }
   if ((request.send_flags & IBV_SEND_SIGNALED) != 0) ++w.traffic.signalled;
   work.position = qp.posted++;
+  w.last_posted = {&request, request, request.num_sge > 0 ? *request.sg_list : ibv_sge{}};
   qp.work.push_back(std::move(work));
   if (qp.verbs.state == IBV_QPS_ERR) flush_pair(&qp.verbs);
   return 0;

@@ -115,6 +115,7 @@ struct World {
   uint32_t datagrams_to_lose = 0;
   uint32_t losing_queue = 0;
   Traffic traffic;
+  LastPosted last_posted;
 };
 
 World& world();
