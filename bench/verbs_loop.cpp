@@ -4,7 +4,7 @@
 //   verbs_loop WHAT single|threaded OPERATIONS     OPERATIONS is a multiple of 64
 //
 // WHAT: put, get (8 bytes, one at a time, each over before the next), put_window, get_window (16 under way),
-// prepared, prepared_get, prepared_window, prepared_get_window (the same, of requests that are made beforehand),
+// prepared, prepared_get, prepared_window, prepared_get_window (the same, of requests that were made before),
 // flood (requests of 16 bytes of head, 16 at a time), round_trip (a request, and the reply to it).
 //
 // Prints one JSON object: what was done, by the stand-in's books.

@@ -1,8 +1,8 @@
 // Persistent operations, and hints about firehoses.
 //
 // An operation keeps what stays true: that its memory lies in a segment which is mapped here, for the life of
-// the job. What a firehose is good for may change between two starts, so each asks the cache again, which is
-// a hit if nothing did.
+// the job; and, towards a network between pinned memory, its piece and the network's request. What a firehose
+// is good for may change between two starts, so each asks the cache again, which is a hit if nothing did.
 #include <hydrant/persistent.h>
 
 #include "am/job.hpp"
@@ -13,8 +13,10 @@
 #include "extended/rma.hpp"
 #include "extended/rma_path.hpp"
 #include "extended/rma_pinned.hpp"
+#include "extended/rma_pinned_piece.hpp"
 #include "extended/rma_thread.hpp"
 
+#include <memory>
 #include <new>
 
 using namespace hydrant;
@@ -23,6 +25,7 @@ struct hydrant_operation_s {
   Transfer what;
   std::byte* mapped = nullptr;  // the remote memory, where it is mapped for good
   Pieces pieces;
+  std::unique_ptr<KeptPiece> kept;  // null: it is not between pinned memory, or too long
 };
 
 namespace {
@@ -45,10 +48,24 @@ int make(gex_Rank_t rank, const Transfer& wanted, hydrant_operation_t* operation
   const bool is_self = what.peer == job().rank();
   if (what.bytes != 0 && (is_self ? paths().self : paths(what.peer).mapped))
     made->mapped = mapped_here(*thread, what.peer, what.remote, what.bytes);
-  if (what.bytes != 0 && made->mapped == nullptr && !is_self)
+  if (what.bytes != 0 && made->mapped == nullptr && !is_self) {
+    if (paths(what.peer).pinned && what.bytes <= kLongestPiece)
+      made->kept.reset(new (std::nothrow) KeptPiece);
+    if (made->kept != nullptr) keep(*made->kept, what, made->pieces);
     (void)prefetch(what.peer, what.remote, what.bytes);
+  }
   *operation = made;
   return GASNET_OK;
+}
+
+// True: it is under way. False: transfer() finds out what is in the way.
+bool start_again(hydrant_operation_s& operation) noexcept {
+  RmaThread* thread = RmaThread::mine();
+  if (thread == nullptr || !thread->has_peers()) [[unlikely]]
+    return false;
+  settle_exports();
+  operation.pieces.thread = thread;
+  return start_kept(*thread, *operation.kept);
 }
 
 Status begin(hydrant_operation_s& operation) noexcept {
@@ -60,6 +77,7 @@ Status begin(hydrant_operation_s& operation) noexcept {
   operation.pieces.returns_errors = true;
   const Transfer& what = operation.what;
   if (what.bytes == 0) return Status::kOk;
+  if (operation.kept != nullptr && start_again(operation)) return Status::kOk;
   if (operation.mapped == nullptr) return transfer(what, operation.pieces);
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]

@@ -39,6 +39,7 @@ void give(PinnedPiece* piece) noexcept {
   if (piece->remote.region != nullptr) (void)hydrant_remote_release(piece->remote);
   if (piece->local.region != nullptr) (void)hydrant_release(piece->local);
   if (piece->buffer.addr != nullptr) give_bounce_buffer(piece->buffer.addr);
+  if (piece->is_kept) return;
   if (Adopted<RmaThread>::is_mine(piece->home)) {
     piece->home->pinned.give_mine(piece);
   } else {
@@ -106,6 +107,11 @@ Transport::PinnedOperation operation_of(PinnedPiece& piece) noexcept {
   return {remote, local, piece.part.bytes, &piece};
 }
 
+void not_posted(PinnedPiece& piece, Status status) noexcept {
+  if (is_refusal(status)) note_refusal();
+  piece.state = is_refusal(status) ? PinnedPiece::State::kMessages : PinnedPiece::State::kPinned;
+}
+
 }  // namespace
 
 Status post(PinnedPiece& piece) noexcept {
@@ -115,9 +121,7 @@ Status post(PinnedPiece& piece) noexcept {
   const Status status = piece.part.is_put()
                             ? transport.put_pinned(peer, one.remote, one.local, one.bytes, &piece)
                             : transport.get_pinned(peer, one.remote, one.local, one.bytes, &piece);
-  if (status == Status::kOk) return status;
-  if (is_refusal(status)) note_refusal();
-  piece.state = is_refusal(status) ? PinnedPiece::State::kMessages : PinnedPiece::State::kPinned;
+  if (status != Status::kOk) not_posted(piece, status);
   return status;
 }
 
@@ -182,10 +186,8 @@ Path path_of_miss(const hydrant_remote_call_t& call) noexcept {
   return call.flags != 0 ? Path::kInMove : Path::kRendezvous;
 }
 
-// Both ends are pinned, and the piece is counted: under way at return, or uncounted and given back.
-Status launch(PinnedPiece* piece, Pieces& pieces) noexcept {
-  piece->state = PinnedPiece::State::kPinned;
-  const Status status = post(*piece);
+// A piece that is counted, and what its post was answered: under way at return, or uncounted and given back.
+Status launched(PinnedPiece* piece, Pieces& pieces, Status status) noexcept {
   if (status == Status::kOk) [[likely]]
     return status;
   if (status == Status::kBroken) {
@@ -195,6 +197,12 @@ Status launch(PinnedPiece* piece, Pieces& pieces) noexcept {
   }
   hand_back(piece);
   return Status::kOk;
+}
+
+// Both ends are pinned, and the piece is counted. The same.
+Status launch(PinnedPiece* piece, Pieces& pieces) noexcept {
+  piece->state = PinnedPiece::State::kPinned;
+  return launched(piece, pieces, post(*piece));
 }
 
 Status start(RmaThread& thread, const Transfer& what, Pieces& pieces, size_t* bytes,
@@ -268,11 +276,70 @@ PinnedPiece* prepare_hit(RmaThread& thread, const Transfer& what, Pieces& pieces
   return piece;
 }
 
+// Once the two have talked, which they have where there is a firehose.
+[[gnu::noinline]] void ask_for_request(KeptPiece& kept) noexcept {
+  const Transfer& what = kept.piece.part;
+  const auto local = reinterpret_cast<uintptr_t>(what.local);
+  Transport& transport = *job().transport;
+  kept.is_asked = true;
+  kept.request = what.is_put() ? transport.prepare_put(what.peer, what.remote, local, what.bytes)
+                               : transport.prepare_get(what.peer, what.remote, local, what.bytes);
+}
+
+Status post_kept(KeptPiece& kept, const std::byte* local_key) noexcept {
+  PinnedPiece& piece = kept.piece;
+  if (!kept.is_asked) [[unlikely]]
+    ask_for_request(kept);
+  if (kept.request == nullptr) return post(piece);
+  piece.state = PinnedPiece::State::kPosted;
+  const auto* remote_key = static_cast<const std::byte*>(piece.remote.region->key);
+  const Status status = kept.request->start(remote_key, local_key, &piece);
+  if (status != Status::kOk) [[unlikely]]
+    not_posted(piece, status);
+  return status;
+}
+
 }  // namespace
 
 bool start_hit(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept {
   PinnedPiece* const piece = prepare_hit(thread, what, pieces);
   if (piece == nullptr || launch(piece, pieces) != Status::kOk) return false;
+  thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
+  return true;
+}
+
+void keep(KeptPiece& kept, const Transfer& what, Pieces& pieces) noexcept {
+  kept.piece.part = what;
+  kept.piece.pieces = &pieces;
+  kept.piece.done = on_completion;
+  kept.piece.is_kept = true;
+  // (Its source stays as it is while it is under way: nothing has to be kept of that.)
+  kept.needs_key = !what.is_put() || what.bytes > job().transport->pinned_inline_bytes();
+}
+
+bool start_kept(RmaThread& thread, KeptPiece& kept) noexcept {
+  PinnedPiece& piece = kept.piece;
+  const Transfer& what = piece.part;
+  Pieces& pieces = *piece.pieces;
+  if (!has_room(thread, pieces)) return false;
+  piece.remote = hit_remote(firehose().end, what.peer, what.remote, what.bytes,
+                            what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
+  if (piece.remote.region == nullptr) return false;
+  const std::byte* local_key = nullptr;
+  if (kept.needs_key) {
+    piece.local = hit_local(firehose().domain, what.local, what.bytes,
+                            what.is_put() ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE);
+    if (piece.local.region == nullptr) {
+      uncount_hit(piece.remote);
+      (void)hydrant_remote_release(piece.remote);
+      return false;
+    }
+    local_key = static_cast<const std::byte*>(piece.local.region->key);
+  }
+  piece.sent = 0;
+  count_start(pieces, what.peer);
+  const Status status = post_kept(kept, local_key);
+  if (launched(&piece, pieces, status) != Status::kOk) return false;
   thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
   return true;
 }

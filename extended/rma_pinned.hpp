@@ -34,6 +34,11 @@ bool start_hit(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept
 // together.
 inline constexpr size_t kMostHits = 16;
 size_t start_hits(RmaThread& thread, std::span<const Transfer> list, Pieces& pieces) noexcept;
+// The same of a persistent operation, which has its piece with it. keep(): once; start_kept(): nothing of it is
+// under way. Between the end and the next start it holds nothing.
+struct KeptPiece;
+void keep(KeptPiece& kept, const Transfer& what, Pieces& pieces) noexcept;
+bool start_kept(RmaThread& thread, KeptPiece& kept) noexcept;
 // The same, waiting for it; for what check_transfer() would let pass, if it was asked. Nothing is counted as
 // under way.
 bool put_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept;

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace hydrant {
 
@@ -40,7 +41,8 @@ struct PinnedPiece : Transport::Completion {
   State state = State::kPinned;
   bool called = false;  // the target has done it, or says in `fault` that it could not
   bool fault = false;
-  std::byte small[64];  // of a put that needs no local key
+  bool is_kept = false;  // by its operation, which outlives what is under way: it is of no pool
+  std::byte small[64];   // of a put that needs no local key
   PinnedPiece* next = nullptr;
 };
 
@@ -72,6 +74,13 @@ inline std::byte* source_of(PinnedPiece& piece) noexcept {
 inline bool is_refusal(Status status) noexcept {
   return status == Status::kRefused || status == Status::kUnsupported;
 }
+// A piece that is kept, its request, and what it needs of the local end.
+struct KeptPiece {
+  PinnedPiece piece;
+  std::unique_ptr<Transport::Prepared> request;  // null: none, or not asked for yet
+  bool is_asked = false;
+  bool needs_key = true;
+};
 // For refused_puts_and_gets().
 void note_refusal() noexcept;
 

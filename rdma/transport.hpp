@@ -194,8 +194,8 @@ class Transport {
   };
   virtual size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept;
   virtual size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept;
-  // One that is carried out again and again, and whose request is made beforehand; by one thread at a time. It
-  // may be deleted while it is under way, and not after the transport.
+  // One that is carried out again and again, and whose request is made beforehand; by one thread at a time.
+  // It may be deleted while it is under way, and not after the transport.
   class Prepared {
    public:
     virtual ~Prepared() = default;

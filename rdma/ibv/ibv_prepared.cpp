@@ -1,5 +1,5 @@
-// Puts and gets whose work request is made once. What a start changes of it: which record its completion names,
-// and the keys.
+// Puts and gets whose work request is made once. What a start changes of it: which record its completion
+// names, and the keys.
 //
 // Keys are written anew by each start, and not compared: that costs as much, and no start can be wrong about
 // memory that was pinned anew meanwhile.

@@ -98,6 +98,7 @@ class PinnedLoop final : public LoopNetwork {
   uint32_t inline_bytes_without_key = 64;
   bool puts_are_ordered = true;
   uint32_t refused_from_now = 0;  // so many operations are refused when they arrive
+  bool prepares = true;
   std::function<void()> at_post;  // before an operation is taken
   // One for all networks of the process: the library's buffers are pinned once, by the first.
   std::shared_ptr<PinnedRanges> ranges = [] {
@@ -108,6 +109,9 @@ class PinnedLoop final : public LoopNetwork {
   // ---- what a test looks at ----
   uint64_t without_key = 0;  // operations whose local end had none and needs one
   size_t longest = 0;
+  uint64_t prepared = 0;        // requests that were made, ...
+  uint64_t prepared_alive = 0;  // ... are there, ...
+  uint64_t again = 0;           // ... and how often they were started
 
   uint32_t abilities() const noexcept override {
     return kPinned | (puts_are_ordered ? uint32_t{kPutsBeforeMessages} : 0) |
@@ -151,6 +155,16 @@ class PinnedLoop final : public LoopNetwork {
     ++lists;
     return Transport::get_pinned_list(peer, list);
   }
+  std::unique_ptr<Prepared> prepare_put(Rank peer, uintptr_t remote, uintptr_t local,
+                                        size_t bytes) noexcept override {
+    return prepares ? std::make_unique<LoopPrepared>(*this, true, peer, remote, local, bytes)
+                    : nullptr;
+  }
+  std::unique_ptr<Prepared> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
+                                        size_t bytes) noexcept override {
+    return prepares ? std::make_unique<LoopPrepared>(*this, false, peer, remote, local, bytes)
+                    : nullptr;
+  }
   // ---- what a test looks at ----
   uint64_t lists = 0;
 
@@ -160,6 +174,33 @@ class PinnedLoop final : public LoopNetwork {
   bool delivers() const noexcept override { return !puts_are_ordered || under_way() == 0; }
 
  private:
+  class LoopPrepared final : public Prepared {
+   public:
+    LoopPrepared(PinnedLoop& loop, bool is_put, Rank peer, uintptr_t remote, uintptr_t local,
+                 size_t bytes)
+        : loop_(loop), is_put_(is_put), peer_(peer), remote_(remote), local_(local), bytes_(bytes) {
+      ++loop_.prepared;
+      ++loop_.prepared_alive;
+    }
+    ~LoopPrepared() override { --loop_.prepared_alive; }
+    Status start(const std::byte* remote_key, const std::byte* local_key,
+                 Completion* completion) noexcept override {
+      ++loop_.again;
+      const Pinned remote{remote_, remote_key};
+      const Pinned local{local_, local_key};
+      return is_put_ ? loop_.put_pinned(peer_, remote, local, bytes_, completion)
+                     : loop_.get_pinned(peer_, remote, local, bytes_, completion);
+    }
+
+   private:
+    PinnedLoop& loop_;
+    const bool is_put_;
+    const Rank peer_;
+    const uintptr_t remote_;
+    const uintptr_t local_;
+    const size_t bytes_;
+  };
+
   static uint64_t number(const std::byte* key) {
     uint64_t value = 0;
     std::memcpy(&value, key, sizeof value);
