@@ -107,6 +107,10 @@ class MixedTransport final : public Transport {
                                         size_t bytes) noexcept override {
     return far_->prepare_get(peer, remote, local, bytes);
   }
+  Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
+                      Completion* completion) noexcept override {
+    return far_->start_atomic(peer, remote, local, what, completion);
+  }
 
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;

@@ -34,6 +34,11 @@ Status Transport::get_pinned(Rank, const Pinned&, const Pinned&, size_t, Complet
   return fail_plainly(Status::kUnsupported, "this transport pins no memory");
 }
 
+Status Transport::start_atomic(Rank, const Pinned&, const Pinned&, const Atomic&,
+                               Completion*) noexcept {
+  return fail_plainly(Status::kUnsupported, "this transport has no remote atomic operations");
+}
+
 size_t Transport::put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept {
   size_t count = 0;
   for (const PinnedOperation& one : list) {

@@ -132,6 +132,7 @@ class Transport {
     kPutsBeforeMessages = 4,  // what was put is there before a message committed later is delivered
     kPinned = 8,              // put_pinned() and get_pinned() exist
     kMapped = 16,             // mapped() may answer; without it, nobody asks
+    kAtomics = 32,            // start_atomic() exists
   };
   virtual uint32_t abilities() const noexcept { return 0; }
   // The same of one peer, for transports that are two: abilities() are then all that any peer has.
@@ -212,6 +213,23 @@ class Transport {
                                                 uintptr_t /*local*/, size_t /*bytes*/) noexcept {
     return nullptr;
   }
+
+  // Reads a word of a peer and changes it, as one step to all others that do so by the same adapter. Not to
+  // its processors, nor to put_pinned(): all who change a word while others may have to come this way.
+  struct Atomic {
+    enum class Kind : uint32_t {
+      kFetchAdd,     // adds `operand`
+      kCompareSwap,  // stores `operand` if the word is `expected`
+    };
+    Kind kind = Kind::kFetchAdd;
+    uint64_t operand = 0;
+    uint64_t expected = 0;
+  };
+  // On the 8 bytes at `remote`, a multiple of 8, in memory that is pinned with Access::kRemoteAtomic. What was
+  // there before is in the 8 bytes at `local` when `completion` is told kOk. Reports as get_pinned() does.
+  // Errors: those of get_pinned(); kUnsupported: without kAtomics; kBadArg: no multiple of 8, no key.
+  virtual Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local,
+                              const Atomic& what, Completion* completion) noexcept;
 
   // ---- progress ----
   // Delivers at most `budget` messages of the reply lane and, unless `replies_only`, of the request lane

@@ -81,6 +81,7 @@ Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept 
   port->max_reads_in = positive(device.max_qp_rd_atom);
   port->max_reads_out = positive(device.max_qp_init_rd_atom);
   port->max_queue_pairs = positive(device.max_qp);
+  port->atomics = device.atomic_cap;
   *ports = device.phys_port_cnt;
   return Status::kOk;
 }

@@ -25,9 +25,10 @@ struct Port {
   uint32_t max_completions = 0;  // entries of one completion queue
   uint32_t max_receives = 0;     // entries of one shared receive queue
   uint32_t max_sends = 0;        // entries of one send queue
-  uint32_t max_reads_in = 1;     // RDMA reads under way at once, as their target
+  uint32_t max_reads_in = 1;     // RDMA reads and atomics under way at once, as their target
   uint32_t max_reads_out = 1;    // ... and as their initiator
   uint32_t max_queue_pairs = 0;
+  ibv_atomic_cap atomics = IBV_ATOMIC_NONE;
 };
 
 inline constexpr uint32_t kAny = UINT32_MAX;

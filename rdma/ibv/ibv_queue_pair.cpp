@@ -11,6 +11,7 @@ namespace {
 // For ever: credits see to it that this never happens.
 constexpr uint8_t kReceiverRetries = 7;
 constexpr uint8_t kReceiverTimer = 12;  // 0.64 ms
+// Under way at once, atomics among them: adapters keep to it by themselves.
 constexpr uint32_t kReads = 16;
 constexpr uint8_t kHops = 64;
 
@@ -23,6 +24,7 @@ Status start_queue_pair(ibv_qp* queue, const Port& port) noexcept {
   state.qp_state = IBV_QPS_INIT;
   state.port_num = port.number;
   state.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  if (port.atomics != IBV_ATOMIC_NONE) state.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
   const int error = ibv_modify_qp(
       queue, &state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (error == 0) return Status::kOk;

@@ -104,6 +104,8 @@ Status IbvTransport::init() noexcept {
   if (const Status status = ibv::open_ports(ports, ibv::kMostRails, &ports_); status != Status::kOk)
     return status;
   port_ = ports_.all[0];
+  has_atomics_ = std::all_of(ports_.all, ports_.all + ports_.count,
+                             [](const ibv::Port& port) { return port.atomics != IBV_ATOMIC_NONE; });
   next_probe_ns_.store(options_.probe_ns != 0 ? now_ns() + options_.probe_ns : UINT64_MAX,
                        std::memory_order_relaxed);
   max_at_once_ = max_piece_ = std::max(port_.max_message_bytes, 1u);

@@ -96,7 +96,9 @@ class IbvTransport final : public FarTransport {
   void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
   Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
 
-  uint32_t abilities() const noexcept override { return kPutsBeforeMessages | kPinned; }
+  uint32_t abilities() const noexcept override {
+    return kPutsBeforeMessages | kPinned | (has_atomics_ ? uint32_t{kAtomics} : 0);
+  }
   uint32_t rails() const noexcept override { return rail_count_ + 1; }
   uint32_t rails_with(Rank peer) const noexcept override;
   uint32_t depth() const noexcept override { return options_.operations; }
@@ -115,6 +117,10 @@ class IbvTransport final : public FarTransport {
                                         size_t bytes) noexcept override;
   std::unique_ptr<Prepared> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
                                         size_t bytes) noexcept override;
+
+  // By the first port. kBroken also: the adapter has not taken it.
+  Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
+                      Completion* completion) noexcept override;
 
   // Completions count as well.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
@@ -317,6 +323,9 @@ class IbvTransport final : public FarTransport {
   std::unique_ptr<Prepared> prepare(bool is_put, Rank rank, uintptr_t remote, uintptr_t local,
                                     size_t bytes) noexcept;
 
+  // ibv_atomics.cpp
+  Status check_atomic(const Pinned& remote, const Pinned& local) const noexcept;
+
   // ibv_operations.cpp
   template <bool kIsPut>
   void build(Peer& peer, Peer::Request& request, const PinnedOperation& operation) noexcept;
@@ -415,6 +424,7 @@ class IbvTransport final : public FarTransport {
   size_t max_at_once_ = 0;  // an operation of no more bytes is one work request, by the first port
   uint32_t record_mask_ = 0;     // of the position in a send queue: which record
   uint32_t operation_room_ = 0;  // entries of a send queue beyond which no operation is taken
+  bool has_atomics_ = false;     // all devices have: memory is registered with each of them
   uint64_t nonce_ = 0;
   ibv::Port port_;    // the first
   ibv::Ports ports_;  // all, open

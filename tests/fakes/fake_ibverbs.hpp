@@ -127,7 +127,7 @@ void send_stray(uint32_t to, const void* data, uint32_t bytes);
 void forge(ibv_qp* to, const void* data, uint32_t bytes);
 
 struct Traffic {
-  uint64_t sends = 0, writes = 0, reads = 0, datagrams = 0;
+  uint64_t sends = 0, writes = 0, reads = 0, datagrams = 0, atomics = 0;
   uint64_t inline_sends = 0;   // of sends and writes
   uint64_t signalled = 0;      // of all
   uint64_t posts = 0;          // calls of ibv_post_send(), each with one or several of them

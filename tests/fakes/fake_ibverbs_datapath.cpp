@@ -76,7 +76,7 @@ int post_one(FakeQp& qp, const ibv_send_wr& request) {
   work.pieces.assign(request.sg_list, request.sg_list + request.num_sge);
   work.request.sg_list = nullptr;
   if ((request.send_flags & IBV_SEND_INLINE) != 0) {
-    if (request.opcode == IBV_WR_RDMA_READ) return EINVAL;
+    if (request.opcode == IBV_WR_RDMA_READ || is_atomic(request)) return EINVAL;
     for (const ibv_sge& piece : work.pieces) {
       const auto* from = reinterpret_cast<const std::byte*>(piece.addr);
       work.data.insert(work.data.end(), from, from + piece.length);

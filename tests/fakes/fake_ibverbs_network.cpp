@@ -119,6 +119,38 @@ bool gather(const FakeQp& qp, const Work& work, std::vector<std::byte>* data) {
 
 enum class Outcome { kDone, kBlocked, kFailed };
 
+// On a word of `there`; what it was before goes to the piece.
+Outcome change_word(const FakeQp& qp, const FakeQp& there, const Work& work,
+                    ibv_wc_status* status) {
+  World& w = world();
+  const auto& what = work.request.wr.atomic;
+  if (what.remote_addr % sizeof(uint64_t) != 0) {
+    *status = IBV_WC_REM_INV_REQ_ERR;
+    return Outcome::kFailed;
+  }
+  if (!remote_allows(there, what.rkey, what.remote_addr, sizeof(uint64_t),
+                     IBV_ACCESS_REMOTE_ATOMIC)) {
+    *status = IBV_WC_REM_ACCESS_ERR;
+    return Outcome::kFailed;
+  }
+  if (length_of(work) != sizeof(uint64_t) ||
+      !local_allows(qp, work.pieces[0], IBV_ACCESS_LOCAL_WRITE)) {
+    ++w.traffic.bad_keys;
+    *status = IBV_WC_LOC_PROT_ERR;
+    return Outcome::kFailed;
+  }
+  uint64_t& word = *reinterpret_cast<uint64_t*>(what.remote_addr);
+  const uint64_t before = word;
+  if (work.request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    word = before + what.compare_add;
+  } else if (before == what.compare_add) {
+    word = what.swap;
+  }
+  std::memcpy(reinterpret_cast<void*>(work.pieces[0].addr), &before, sizeof before);
+  ++w.traffic.atomics;
+  return Outcome::kDone;
+}
+
 // Into a receive buffer of `there`.
 Outcome put_into_buffer(FakeQp& there, const std::vector<std::byte>& data, uint32_t offset) {
   World& w = world();
@@ -143,6 +175,11 @@ Outcome put_into_buffer(FakeQp& there, const std::vector<std::byte>& data, uint3
 
 Outcome carry_out(FakeQp& qp, FakeQp& there, const Work& work, ibv_wc_status* status) {
   World& w = world();
+  if (is_atomic(work.request)) {
+    const Outcome outcome = change_word(qp, there, work, status);
+    if (outcome == Outcome::kFailed && *status != IBV_WC_LOC_PROT_ERR) flush(there);
+    return outcome;
+  }
   const uint64_t bytes = length_of(work);
   std::vector<std::byte> data;
   if (work.request.opcode != IBV_WR_RDMA_READ && !gather(qp, work, &data)) {
@@ -199,6 +236,8 @@ void count_work(const FakeQp& qp, const Work& work) {
   switch (work.request.opcode) {
     case IBV_WR_SEND: ++traffic.sends; break;
     case IBV_WR_RDMA_READ: ++traffic.reads; break;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+    case IBV_WR_ATOMIC_CMP_AND_SWP: break;  // of the whole network's books alone
     default: ++traffic.writes; break;
   }
   traffic.bytes += length_of(work);

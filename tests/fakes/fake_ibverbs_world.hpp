@@ -69,6 +69,11 @@ struct FakeAh {
   ibv_ah verbs{};
 };
 
+inline bool is_atomic(const ibv_send_wr& request) {
+  return request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ||
+         request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+}
+
 // What is posted and not carried out yet.
 struct Work {
   ibv_send_wr request{};

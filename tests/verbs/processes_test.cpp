@@ -127,6 +127,85 @@ TEST(VerbsProcesses, AllTalkToAllAndPutIntoEachOthersMemory) {
   EXPECT_EQ(read_device_counters().not_ready, before.not_ready);
 }
 
+// Two add to words of a third at once, by numbers that no other order of the same would sum up to, and one word
+// is added to by compare and swap. Nothing gets lost, and every answer was seen by one of them.
+TEST(VerbsProcesses, TwoAddToWordsOfAThirdAtOnce) {
+  constexpr uint64_t kCount = 500;
+  const std::vector<int> ends = run_ranks(3, [](SharedJob& shared, Rank rank) {
+    Here here(shared, rank, 3, 2'000'000'000);
+    if (here.transport == nullptr) return 1;
+    if ((here.transport->abilities() & Transport::kAtomics) == 0) return 2;
+    PinnedMemory memory(*here.transport, Access::kRemoteAtomic | Access::kRemoteRead, 4096);
+    const auto word = [&](size_t at) {
+      uint64_t now = 0;
+      std::memcpy(&now, memory.data.get() + at, sizeof now);
+      return now;
+    };
+    auto& owners = shared.slots[0].words;
+    std::byte blob[64];
+    size_t length = sizeof blob;
+    if (memory.registrar->export_key({memory.address(), 4096}, memory.key.data(), blob, &length) !=
+            Status::kOk ||
+        length > 56)
+      return 3;
+    if (rank == 0) {
+      for (size_t i = 0; i < length / 8; ++i) {
+        uint64_t part = 0;
+        std::memcpy(&part, blob + 8 * i, 8);
+        owners[i].store(part);
+      }
+      owners[7].store(1);
+      if (!here.until([&] {
+            return shared.slots[1].words[0].load() != 0 && shared.slots[2].words[0].load() != 0;
+          }))
+        return 4;
+      return word(0) == kCount * (1 + (uint64_t{1} << 32)) && word(8) == 2 * kCount ? 0 : 5;
+    }
+    if (!here.until([&] { return owners[7].load() != 0; })) return 6;
+    for (size_t i = 0; i < length / 8; ++i) {
+      const uint64_t part = owners[i].load();
+      std::memcpy(blob + 8 * i, &part, 8);
+    }
+    std::byte key[64];
+    if (memory.registrar->import_key(blob, length, key) != Status::kOk) return 7;
+    uint64_t address = 0;
+    std::memcpy(&address, blob + 8, 8);
+    const auto change = [&](size_t at, const Transport::Atomic& what, uint64_t* before) {
+      Told told;
+      Status status = Status::kNotReady;
+      if (!here.until([&] {
+            status =
+                here.transport->start_atomic(0, {address + at, key}, memory.local(), what, &told);
+            return status != Status::kNotReady;
+          }) ||
+          status != Status::kOk || !here.until([&] { return told.times != 0; }) ||
+          told.status != Status::kOk)
+        return false;
+      *before = word(0);
+      return true;
+    };
+    using Kind = Transport::Atomic::Kind;
+    const uint64_t mine = rank == 1 ? 1 : uint64_t{1} << 32;
+    const uint32_t shift = rank == 1 ? 0 : 32;
+    uint64_t before = 0;
+    for (uint64_t i = 0; i < kCount; ++i) {
+      if (!change(0, {Kind::kFetchAdd, mine, 0}, &before)) return 8;
+      // What this one has added is there, and nothing more of it.
+      if ((before >> shift & UINT32_MAX) != i) return 9;
+    }
+    uint64_t guess = 0;
+    for (uint64_t i = 0; i < kCount;) {
+      if (!change(8, {Kind::kCompareSwap, guess + 1, guess}, &before)) return 10;
+      if (before == guess) ++i;
+      guess = before == guess ? guess + 1 : before;
+    }
+    here.transport->flush(testing::in_seconds(kLongSeconds));
+    shared.slots[rank].words[0].store(1);
+    return 0;
+  });
+  for (const int end : ends) EXPECT_EQ(end, 0);
+}
+
 TEST(VerbsProcesses, WhoIsKilledIsFoundByTheOthers) {
   const std::vector<int> ends = run_ranks(3, [](SharedJob& shared, Rank rank) {
     Here here(shared, rank, 3, 200'000'000);

@@ -1,0 +1,252 @@
+// Atomic operations on a peer's word, over the fake.
+#include "tests/unit/rdma/ibv/ibv_world.hpp"
+#include "tests/unit/rdma/ibv/verbs_fixture.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+
+namespace hydrant {
+namespace {
+
+using fake_verbs::Call;
+using fake_verbs::last_posted;
+using fake_verbs::LastPosted;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::IbvWorld;
+using testing::PinnedMemory;
+using testing::Told;
+using Atomic = Transport::Atomic;
+
+constexpr size_t kBytes = 4096;
+constexpr Access kWords = Access::kRemoteAtomic | Access::kRemoteRead | Access::kRemoteWrite;
+constexpr uint64_t kMost = UINT64_MAX;
+
+Atomic add(uint64_t operand) { return {Atomic::Kind::kFetchAdd, operand, 0}; }
+Atomic swap(uint64_t expected, uint64_t operand) {
+  return {Atomic::Kind::kCompareSwap, operand, expected};
+}
+
+class IbvAtomics : public testing::VerbsTest {
+ protected:
+  struct Pair {
+    explicit Pair(Access rights = kWords)
+        : world(2),
+          here(*world[0].transport, Access::kLocalWrite, kBytes),
+          there(*world[1].transport, rights, kBytes) {
+      world.connect(0, 1);
+      (void)there.for_peer();
+    }
+    static uint64_t word_of(const PinnedMemory& memory, size_t at) {
+      uint64_t word = 0;
+      std::memcpy(&word, memory.data.get() + at, sizeof word);
+      return word;
+    }
+    void set(size_t at, uint64_t word) { std::memcpy(there.data.get() + at, &word, sizeof word); }
+    uint64_t word(size_t at) const { return word_of(there, at); }
+    uint64_t before(size_t at = 0) const { return word_of(here, at); }
+    Status start(size_t at, const Atomic& what, Told* told, size_t result = 0) {
+      return world[0].transport->start_atomic(1, {there.address() + at, there.imported.data()},
+                                              here.local(result), what, told);
+    }
+    Status carry_out(size_t at, const Atomic& what) {
+      Told told;
+      const Status begun = world.insist([&] { return start(at, what, &told); });
+      if (begun != Status::kOk) return begun;
+      EXPECT_TRUE(world.until([&] { return told.times != 0; }));
+      EXPECT_EQ(told.times, 1U);
+      return told.status;
+    }
+    IbvWorld world;
+    PinnedMemory here;
+    PinnedMemory there;
+  };
+};
+
+TEST_F(IbvAtomics, AddsAndAnswersWhatWasThere) {
+  Pair pair;
+  EXPECT_NE(pair.world[0].transport->abilities() & Transport::kAtomics, 0U);
+  pair.set(64, 40);
+  pair.set(72, 7);
+  ASSERT_EQ(pair.carry_out(64, add(2)), Status::kOk) << last_error_text();
+  EXPECT_EQ(pair.before(), 40U);
+  EXPECT_EQ(pair.word(64), 42U);
+  ASSERT_EQ(pair.carry_out(64, add(kMost)), Status::kOk);
+  EXPECT_EQ(pair.before(), 42U);
+  EXPECT_EQ(pair.word(64), 41U) << "modulo 2^64";
+  EXPECT_EQ(pair.word(56), 0U);
+  EXPECT_EQ(pair.word(72), 7U);
+  EXPECT_EQ(pair.before(8), 0U);
+  EXPECT_EQ(fake_verbs::traffic().atomics, 2U);
+}
+
+TEST_F(IbvAtomics, SwapsIfItIsWhatWasExpected) {
+  Pair pair;
+  pair.set(0, 5);
+  ASSERT_EQ(pair.carry_out(0, swap(5, kMost - 1)), Status::kOk);
+  EXPECT_EQ(pair.before(), 5U);
+  EXPECT_EQ(pair.word(0), kMost - 1);
+  ASSERT_EQ(pair.carry_out(0, swap(5, 9)), Status::kOk);
+  EXPECT_EQ(pair.before(), kMost - 1) << "the answer says that nothing was stored";
+  EXPECT_EQ(pair.word(0), kMost - 1);
+}
+
+TEST_F(IbvAtomics, WhatIsPostedIsWhatWasAskedFor) {
+  Pair pair;
+  ASSERT_EQ(pair.carry_out(8, add(3)), Status::kOk);
+  const LastPosted sum = last_posted();
+  EXPECT_EQ(sum.request.opcode, IBV_WR_ATOMIC_FETCH_AND_ADD);
+  EXPECT_EQ(sum.request.send_flags, unsigned{IBV_SEND_SIGNALED});
+  EXPECT_EQ(sum.request.wr.atomic.remote_addr, pair.there.address() + 8);
+  EXPECT_EQ(sum.request.wr.atomic.compare_add, 3U);
+  EXPECT_EQ(sum.piece.addr, pair.here.address());
+  EXPECT_EQ(sum.piece.length, 8U);
+  ASSERT_EQ(pair.carry_out(16, swap(1, 2)), Status::kOk);
+  const LastPosted exchange = last_posted();
+  EXPECT_EQ(exchange.request.opcode, IBV_WR_ATOMIC_CMP_AND_SWP);
+  EXPECT_EQ(exchange.request.wr.atomic.compare_add, 1U);
+  EXPECT_EQ(exchange.request.wr.atomic.swap, 2U);
+  EXPECT_EQ(exchange.request.wr.atomic.rkey, sum.request.wr.atomic.rkey);
+}
+
+// As many as there is room for, each with a place of its own for its answer, and puts and gets between them.
+TEST_F(IbvAtomics, ManyAreUnderWayAtOnce) {
+  Pair pair;
+  uint64_t sum = 0;
+  for (uint32_t round = 0; round < 3; ++round) {
+    fake_verbs::hold(true);
+    std::array<Told, 65> told;
+    size_t taken = 0;
+    for (; taken < told.size(); ++taken) {
+      const Status status = taken % 5 == 4
+                                ? pair.world[0].transport->get_pinned(
+                                      1, {pair.there.address() + 2048, pair.there.imported.data()},
+                                      pair.here.local(2048), 8, &told.at(taken))
+                                : pair.start(0, add(1), &told.at(taken), 8 * taken);
+      if (status == Status::kNotReady) break;
+      ASSERT_EQ(status, Status::kOk);
+    }
+    ASSERT_LT(taken, 65U);
+    EXPECT_GE(taken, 50U);
+    fake_verbs::hold(false);
+    ASSERT_TRUE(pair.world.until([&] { return told.at(taken - 1).times != 0; }));
+    for (size_t i = 0; i < taken; ++i) {
+      EXPECT_EQ(told.at(i).times, 1U);
+      EXPECT_EQ(told.at(i).status, Status::kOk);
+      if (i % 5 != 4) {
+        EXPECT_EQ(pair.before(8 * i), sum++) << i;
+      }
+    }
+  }
+  EXPECT_EQ(pair.word(0), sum);
+}
+
+TEST_F(IbvAtomics, AWordThatIsNotAlignedIsABadArgument) {
+  Pair pair;
+  Told told;
+  for (const size_t at : {size_t{1}, size_t{4}, size_t{7}}) {
+    EXPECT_EQ(pair.start(at, add(1), &told), Status::kBadArg);
+    EXPECT_THAT(last_error_text(), HasSubstr("has to be a multiple of 8"));
+  }
+  const uint64_t posts = fake_verbs::traffic().posts;
+  IbvTransport& transport = *pair.world[0].transport;
+  EXPECT_EQ(
+      transport.start_atomic(1, {pair.there.address(), nullptr}, pair.here.local(), add(1), &told),
+      Status::kBadArg);
+  EXPECT_EQ(transport.start_atomic(1, {pair.there.address(), pair.there.imported.data()},
+                                   {pair.here.address(), nullptr}, add(1), &told),
+            Status::kBadArg);
+  EXPECT_EQ(fake_verbs::traffic().posts, posts);
+  EXPECT_EQ(told.times, 0U);
+  EXPECT_EQ(pair.carry_out(0, add(1)), Status::kOk) << "nothing has gone wrong";
+}
+
+TEST_F(IbvAtomics, WhereTheDeviceHasNoneTheyAreNotOffered) {
+  fake_verbs::reset();
+  fake_verbs::add_device({.atomics = false});
+  Pair pair(Access::kRemoteRead | Access::kRemoteWrite);
+  EXPECT_EQ(pair.world[0].transport->abilities() & Transport::kAtomics, 0U);
+  Told told;
+  EXPECT_EQ(pair.start(0, add(1), &told), Status::kUnsupported);
+  EXPECT_THAT(last_error_text(), AllOf(HasSubstr("fake0"), HasSubstr("atomic_cap")));
+  EXPECT_EQ(told.times, 0U);
+  // Nor can memory be pinned for them.
+  std::byte key[64];
+  EXPECT_EQ(pair.there.registrar->pin({pair.there.address(), kBytes}, Access::kRemoteAtomic, key),
+            Status::kRefused);
+}
+
+// Memory is registered with every rail's device, so all of them have to have them.
+TEST_F(IbvAtomics, OneDeviceOfSeveralWithoutThemIsEnough) {
+  fake_verbs::add_device({.name = "fake1", .atomics = false, .gids = {fake_verbs::ipv4_gid(2)}});
+  IbvTransport::Options options = IbvWorld::single();
+  options.ports = "fake0,fake1";
+  IbvWorld world(1, options);
+  ASSERT_EQ(world[0].transport->rails(), 2U);
+  EXPECT_EQ(world[0].transport->abilities() & Transport::kAtomics, 0U);
+}
+
+TEST_F(IbvAtomics, MemoryThatIsNotPinnedForThemIsRefusedAndEndsTheConnection) {
+  Pair pair(Access::kRemoteRead | Access::kRemoteWrite);
+  EXPECT_EQ(pair.carry_out(0, add(1)), Status::kRefused);
+  EXPECT_EQ(pair.word(0), 0U);
+  Told told;
+  EXPECT_EQ(pair.start(0, add(1), &told), Status::kBroken);
+  EXPECT_THAT(last_error_text(), HasSubstr("rank 1 is gone"));
+}
+
+TEST_F(IbvAtomics, WhatTheAdapterDoesNotTakeIsNotUnderWay) {
+  Pair pair;
+  Told told;
+  fake_verbs::fail_call(Call::kPostSend, ENOMEM);
+  EXPECT_EQ(pair.start(0, add(1), &told), Status::kBroken);
+  EXPECT_THAT(last_error_text(), HasSubstr("takes nothing more"));
+  EXPECT_TRUE(pair.world.until([&] { return pair.world[0].transport->counts().lost == 1; }));
+  EXPECT_EQ(told.times, 0U);
+  EXPECT_EQ(pair.word(0), 0U);
+}
+
+TEST_F(IbvAtomics, AnErrorOnItsWayIsTold) {
+  Pair pair;
+  fake_verbs::fail_work(IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(pair.carry_out(0, add(1)), Status::kBroken);
+  EXPECT_EQ(pair.before(), 0U);
+}
+
+TEST_F(IbvAtomics, APeerThatIsGoneIsSaidToBe) {
+  Pair pair;
+  Told before;
+  fake_verbs::hold(true);
+  ASSERT_EQ(pair.start(0, add(1), &before), Status::kOk);
+  pair.world[0].transport->bury(1);
+  pair.world.poll_all();
+  Told after;
+  EXPECT_EQ(pair.start(0, add(1), &after), Status::kBroken);
+  EXPECT_THAT(last_error_text(), HasSubstr("rank 1 is gone"));
+  fake_verbs::hold(false);
+  ASSERT_TRUE(pair.world.until([&] { return before.times != 0; }));
+  EXPECT_EQ(before.status, Status::kBroken);
+  EXPECT_EQ(after.times, 0U);
+}
+
+TEST_F(IbvAtomics, FirstContactIsMadeForThem) {
+  IbvWorld world(2);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
+  PinnedMemory there(*world[1].transport, kWords, kBytes);
+  const Transport::Pinned word = there.for_peer();
+  Told told;
+  EXPECT_EQ(world[0].transport->start_atomic(1, word, here.local(), add(1), &told),
+            Status::kNotReady);
+  ASSERT_EQ(world.insist([&] {
+    return world[0].transport->start_atomic(1, word, here.local(), add(1), &told);
+  }),
+            Status::kOk);
+  ASSERT_TRUE(world.until([&] { return told.times != 0; }));
+  EXPECT_EQ(told.status, Status::kOk);
+}
+
+}  // namespace
+}  // namespace hydrant
