@@ -34,8 +34,8 @@ bool start_hit(RmaThread& thread, const Transfer& what, Pieces& pieces) noexcept
 // together.
 inline constexpr size_t kMostHits = 16;
 size_t start_hits(RmaThread& thread, std::span<const Transfer> list, Pieces& pieces) noexcept;
-// The same of a persistent operation, which has its piece with it. keep(): once; start_kept(): nothing of it is
-// under way. Between the end and the next start it holds nothing.
+// The same of a persistent operation, which has its piece with it. keep(): once; start_kept(): while nothing
+// of it is under way. Between its end and the next start it holds nothing.
 struct KeptPiece;
 void keep(KeptPiece& kept, const Transfer& what, Pieces& pieces) noexcept;
 bool start_kept(RmaThread& thread, KeptPiece& kept) noexcept;

@@ -225,8 +225,8 @@ class Transport {
     uint64_t operand = 0;
     uint64_t expected = 0;
   };
-  // On the 8 bytes at `remote`, a multiple of 8, in memory that is pinned with Access::kRemoteAtomic. What was
-  // there before is in the 8 bytes at `local` when `completion` is told kOk. Reports as get_pinned() does.
+  // On the 8 bytes at `remote`, a multiple of 8, in memory that is pinned with Access::kRemoteAtomic. What
+  // was there before is in the 8 bytes at `local` when `completion` is told kOk. Reports like get_pinned().
   // Errors: those of get_pinned(); kUnsupported: without kAtomics; kBadArg: no multiple of 8, no key.
   virtual Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local,
                               const Atomic& what, Completion* completion) noexcept;

@@ -93,10 +93,12 @@ std::string describe_usable_port(const Json& row) {
   text += "; distance " + (row.at("distance").is_null()
                                ? "not known"
                                : std::to_string(row.at("distance").get<uint32_t>()));
-  text += "; " + at + "; MTU " + std::to_string(row.at("mtu_bytes").get<uint32_t>()) +
-          "; a process can talk to " + std::to_string(std::min(peers, peers_by_memlock)) +
-          " others by it, and registers " + size_text(row.at("bytes_at_start")) +
-          " at the start and " + size_text(row.at("bytes_per_peer")) + " for each";
+  text +=
+      "; " + at + "; MTU " + std::to_string(row.at("mtu_bytes").get<uint32_t>()) + "; " +
+      (row.at("atomics").is_null() ? "no atomics" : "atomics (" + text_of(row, "atomics") + ")") +
+      "; a process can talk to " + std::to_string(std::min(peers, peers_by_memlock)) +
+      " others by it, and registers " + size_text(row.at("bytes_at_start")) + " at the start and " +
+      size_text(row.at("bytes_per_peer")) + " for each";
   if (row.at("on_demand_paging").get<bool>())
     text += "; pages on demand what cannot be pinned (HYDRANT_IBV_ODP)";
   if (peers_by_memlock < peers) text += "; more with a higher memlock limit (ulimit -l)";

@@ -52,6 +52,9 @@ inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
   row["mtu_bytes"] = 128U << port.mtu;
   row["max_message_bytes"] = port.max_message_bytes;
   row["on_demand_paging"] = report.on_demand;
+  row["atomics"] = port.atomics == IBV_ATOMIC_NONE  ? Json()
+                   : port.atomics == IBV_ATOMIC_HCA ? Json("adapter")
+                                                    : Json("global");
   row["most_peers"] = needs.most_peers;
   row["bytes_at_start"] = needs.bytes_at_start;
   row["bytes_per_peer"] = needs.bytes_per_peer;

@@ -127,8 +127,8 @@ TEST(VerbsProcesses, AllTalkToAllAndPutIntoEachOthersMemory) {
   EXPECT_EQ(read_device_counters().not_ready, before.not_ready);
 }
 
-// Two add to words of a third at once, by numbers that no other order of the same would sum up to, and one word
-// is added to by compare and swap. Nothing gets lost, and every answer was seen by one of them.
+// Two add to a word of a third at once, each in its own half of it, and count up another one by compare and
+// swap. Nothing gets lost, and each is answered what it has added so far.
 TEST(VerbsProcesses, TwoAddToWordsOfAThirdAtOnce) {
   constexpr uint64_t kCount = 500;
   const std::vector<int> ends = run_ranks(3, [](SharedJob& shared, Rank rank) {
