@@ -173,7 +173,7 @@ inline void IbvTransport::write_header(Peer& peer, std::byte* message, uint32_t 
                                        uint32_t head_bytes) noexcept {
   Header& header = *new (message) Header;
   header.word = word;
-  header.from = self_;
+  header.from = peer.known_as;
   header.head_bytes = static_cast<uint16_t>(head_bytes);
   for (std::atomic<uint32_t>& untold : peer.untold_landings) {
     // Before the look at what is taken, where receivers count last: none is forgotten.

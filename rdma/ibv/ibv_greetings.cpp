@@ -20,28 +20,42 @@ constexpr uint64_t kLongestIntervalNs = 500'000'000;
 
 }  // namespace
 
-// Asks the launcher for the rank's card, makes a queue pair, and greets.
+// Asks the launcher for the card of a rank of this job.
+Status IbvTransport::read_card(Rank rank, ibv::Card* card) noexcept {
+  std::byte bytes[ibv::kMostCardBytes + 1];
+  size_t length = 0;
+  const Status status = bootstrap_.get(rank, kCardKey, bytes, &length, now_ns() + kCardNs);
+  if (status == Status::kNotReady)
+    return fail(Status::kBroken, "rank %u has no card of verbs: it talks by something else", rank);
+  if (status != Status::kOk) return status;
+  if (ibv::decode_card({bytes, std::min(length, sizeof bytes)}, card) != Status::kOk)
+    return Status::kBroken;
+  return card->group == 0 ? Status::kOk
+                          : fail(Status::kBroken, "rank %u has the card of another job", rank);
+}
+
+// Asks for the peer's card, makes a queue pair, and greets.
 Status IbvTransport::contact(Rank rank) noexcept {
   if (rank == self_)
     return fail(Status::kBadArg, "a message to oneself does not go through the transport");
-  if (rank >= ranks_)
-    return fail(Status::kBadArg, "rank %u does not exist; the job has %u", rank, ranks_);
+  const uint32_t joined = joined_count_.load(std::memory_order_acquire);
+  if (rank >= ranks_ + joined)
+    return fail(Status::kBadArg, "rank %u does not exist; the job has %u, and %u have been joined",
+                rank, ranks_, joined);
   if (buried_[rank].load(std::memory_order_acquire))
     return fail(Status::kBroken, "rank %u is gone: the job has buried it", rank);
   const MutexLock lock(contact_mu_);
   if (peer_of(rank) != nullptr) return Status::kNotReady;
-  std::byte bytes[ibv::kMostCardBytes + 1];
-  size_t length = 0;
-  Status status = bootstrap_.get(rank, kCardKey, bytes, &length, now_ns() + kCardNs);
-  if (status == Status::kNotReady)
-    return fail(Status::kBroken, "rank %u has no card of verbs: it talks by something else", rank);
-  ibv::Card card;
-  if (status == Status::kOk) {
-    status = ibv::decode_card({bytes, std::min(length, sizeof bytes)}, &card);
-    if (status != Status::kOk) status = Status::kBroken;
-  }
   Peer* peer = nullptr;
-  if (status == Status::kOk) status = make_peer(rank, card, &peer);
+  Status status = Status::kOk;
+  if (rank >= ranks_) {
+    const ibv::GroupCard& theirs = joined_[rank - ranks_];
+    status = make_peer(rank, theirs.rank, theirs.card, &peer);
+  } else {
+    ibv::Card card;
+    status = read_card(rank, &card);
+    if (status == Status::kOk) status = make_peer(rank, rank, card, &peer);
+  }
   if (status != Status::kOk) return add_context(status, "first contact with rank %u", rank);
   start_connecting(*peer);
   return Status::kNotReady;
@@ -61,9 +75,11 @@ bool IbvTransport::greet(Peer& peer) noexcept {
   if (datagram_sends_ == kDatagramSends) return false;
   Greeting greeting;
   greeting.card = own_card(std::min(rail_count_, peer.card.rail_count));
+  if (peer.card.group != 0) greeting.card.group = group_;
   greeting.to_nonce = peer.card.address.nonce;
   greeting.from = self_;
-  greeting.to = peer.rank;
+  greeting.to = peer.their_rank;
+  greeting.known_as = peer.rank;
   greeting.queue_pair = peer.queue->qp_num;
   greeting.sequence = peer.first_sequence;
   greeting.landing = reinterpret_cast<uintptr_t>(peer.landings.data());
@@ -91,8 +107,8 @@ bool IbvTransport::greet(Peer& peer) noexcept {
   const int error = ibv_post_send(datagrams_.get(), &request, &bad);
   if (error != 0) {
     static RateLimit limit(RateLimit::kSecond);
-    log_warning(limit, "%s: a greeting to rank %u cannot be sent: %s; trying again", port_.name,
-                peer.rank, errno_text(error));
+    log_warning(limit, "%s: a greeting to %s cannot be sent: %s; trying again", port_.name,
+                name_of(peer).text, errno_text(error));
     return false;
   }
   ++datagram_sends_;
@@ -134,21 +150,18 @@ void IbvTransport::hear(const ibv_wc& completion) noexcept {
   }
   const auto index = static_cast<uint32_t>(completion.wr_id);
   Greeting greeting;
-  Status status = Status::kBadArg;
+  Rank from = kNoRank;
   if (completion.status == IBV_WC_SUCCESS && completion.byte_len >= kGrhBytes &&
       completion.byte_len <= datagram_bytes(rail_count_)) {
     const std::byte* buffer = datagram_memory_.data() + size_t{index} * datagram_bytes(rail_count_);
-    status = ibv::decode_greeting({buffer + kGrhBytes, completion.byte_len - kGrhBytes}, &greeting);
-    if (status == Status::kOk && (greeting.to != self_ || greeting.to_nonce != nonce_ ||
-                                  greeting.from >= ranks_ || greeting.from == self_)) {
-      status = fail(Status::kBadArg, "a greeting from rank %u to rank %u of another job",
-                    greeting.from, greeting.to);
-    }
+    const size_t bytes = completion.byte_len - kGrhBytes;
+    if (ibv::decode_greeting({buffer + kGrhBytes, bytes}, &greeting) == Status::kOk)
+      from = sender_of(greeting);
   }
   // The buffer is empty from here on.
   if (post_datagram_receive(index) != Status::kOk) log_warning("%s", last_error_text());
-  if (status == Status::kOk) {
-    answer(greeting);
+  if (from != kNoRank) {
+    answer(greeting, from);
     return;
   }
   counts_.strangers.fetch_add(1, std::memory_order_relaxed);
@@ -156,13 +169,13 @@ void IbvTransport::hear(const ibv_wc& completion) noexcept {
     log_debug("verbs: a datagram is ignored: %s", last_error_text());
 }
 
-void IbvTransport::answer(const Greeting& greeting) noexcept {
-  if (buried_[greeting.from].load(std::memory_order_acquire)) return;
-  Peer* peer = peer_of(greeting.from);
+void IbvTransport::answer(const Greeting& greeting, Rank from) noexcept {
+  if (buried_[from].load(std::memory_order_acquire)) return;
+  Peer* peer = peer_of(from);
   if (peer == nullptr) {
-    if (make_peer(greeting.from, greeting.card, &peer) != Status::kOk) {
+    if (make_peer(from, greeting.from, greeting.card, &peer) != Status::kOk) {
       static RateLimit limit(RateLimit::kSecond);
-      log_warning(limit, "rank %u cannot be connected: %s", greeting.from, last_error_text());
+      log_warning(limit, "rank %u cannot be connected: %s", from, last_error_text());
       return;
     }
     start_connecting(*peer);
@@ -207,11 +220,10 @@ void IbvTransport::repeat_greetings(uint64_t now) noexcept {
         !is_connecting && (is_settled(peer) || now >= peer.gives_up_ns ||
                            peer.state.load(std::memory_order_acquire) == Peer::State::kLost);
     if (is_connecting && now >= peer.gives_up_ns) {
-      log_warning(
-          "rank %u at %s has not answered for %llu ms: %s port %u, its queue for greetings %u",
-          peer.rank, text_of(peer.card.address).text,
-          static_cast<unsigned long long>(options_.connect_ns / 1'000'000), port_.name,
-          port_.number, peer.card.address.datagram_queue);
+      log_warning("%s at %s has not answered for %llu ms: %s port %u, its queue for greetings %u",
+                  name_of(peer).text, text_of(peer.card.address).text,
+                  static_cast<unsigned long long>(options_.connect_ns / 1'000'000), port_.name,
+                  port_.number, peer.card.address.datagram_queue);
       lose(peer, "it has not answered when it was to be connected");
       is_over = true;
     }
@@ -260,7 +272,7 @@ void IbvTransport::read_events_of(const ibv::Port& port) noexcept {
       case IBV_EVENT_PATH_MIG_ERR: {
         auto* peer = static_cast<Peer*>(event.element.qp->qp_context);
         if (peer == nullptr) break;
-        log_warning("the queue pair to rank %u has failed: %s", peer->rank, text);
+        log_warning("the queue pair to %s has failed: %s", name_of(*peer).text, text);
         lose(*peer, "its queue pair has failed");
         break;
       }

@@ -105,10 +105,16 @@ struct Arrivals {
 inline constexpr uint32_t kControlLane = 2;  // index of what tells of credits, behind the two lanes
 inline constexpr uint32_t kCounters = 3;
 
+// What people call a peer: "rank 1", or for one of another group "peer 5 (rank 1 of group 1f00...)".
+struct PeerName {
+  char text[64] = "";
+};
+
 struct Peer {
   enum class State : uint32_t { kConnecting, kOpen, kLost };
 
-  Rank rank = 0;
+  Rank rank = 0;      // its number here
+  Rank known_as = 0;  // our number there, in the header of each message; known once it is `heard`
   std::atomic<State> state{State::kConnecting};
   // Why it is lost: a literal, set before `state` says so.
   std::atomic<const char*> reason{nullptr};
@@ -120,6 +126,7 @@ struct Peer {
 
   // ---- connection: under the transport's contact lock ----
   AddressHandle address;
+  Rank their_rank = 0;          // in its own group
   uint32_t first_sequence = 0;  // of ours
   bool heard = false;           // its queue pair is known, ours can receive
   uint64_t next_greeting_ns = 0;

@@ -20,8 +20,7 @@ constexpr uint8_t kHops = 64;
 
 }  // namespace
 
-// Everything is there before the peer is shown to others; what was made until an error is given back.
-Status IbvTransport::make_peer(Rank rank, const ibv::Card& card, Peer** made) noexcept {
+Status IbvTransport::check_settings(Rank rank, const ibv::Card& card) const noexcept {
   if (card.geometry != geometry()) {
     return fail(Status::kBroken,
                 "rank %u has other settings than this one: messages of %u bytes, not %u; cells of "
@@ -36,12 +35,21 @@ Status IbvTransport::make_peer(Rank rank, const ibv::Card& card, Peer** made) no
                 "HYDRANT_IBV_PORTS",
                 rank, port_.is_ethernet ? "InfiniBand" : "Ethernet",
                 port_.is_ethernet ? "Ethernet" : "InfiniBand");
-  if (const Status status = make_room_for_peer(); status != Status::kOk) return status;
+  return Status::kOk;
+}
+
+// Everything is there before the peer is shown to others; what was made until an error is given back.
+Status IbvTransport::make_peer(Rank rank, Rank their_rank, const ibv::Card& card,
+                               Peer** made) noexcept {
+  Status status = check_settings(rank, card);
+  if (status == Status::kOk) status = make_room_for_peer();
+  if (status != Status::kOk) return status;
   std::unique_ptr<Peer> peer(new (std::nothrow) Peer);
   if (peer == nullptr) return fail(Status::kResource, "no memory for rank %u", rank);
   peer->rank = rank;
+  peer->their_rank = their_rank;
   peer->card = card;
-  Status status = fill_peer(*peer);
+  status = fill_peer(*peer);
   if (status == Status::kOk) status = make_address(*peer);
   if (status == Status::kOk) status = make_queue_pair(*peer);
   if (status != Status::kOk) return status;
@@ -181,6 +189,7 @@ Status IbvTransport::connect(Peer& peer, const ibv::Greeting& greeting) noexcept
   if (status != Status::kOk) return status;
   peer.their_landings = greeting.landing;
   peer.their_landing_key = greeting.landing_key;
+  peer.known_as = greeting.known_as;
   peer.heard = true;
   connect_rails(peer, greeting);
   return Status::kOk;
@@ -201,7 +210,7 @@ void IbvTransport::lose(Peer& peer, const char* reason) noexcept {
   state.qp_state = IBV_QPS_ERR;
   const int error = ibv_modify_qp(peer.queue.get(), &state, IBV_QP_STATE);
   if (error != 0)
-    log_warning("%s: the queue pair to rank %u cannot be shut: %s", port_.name, peer.rank,
+    log_warning("%s: the queue pair to %s cannot be shut: %s", port_.name, name_of(peer).text,
                 errno_text(error));
   shut_rails(peer);
   Finished finished;
@@ -239,25 +248,25 @@ bool IbvTransport::tell_of_the_last(Peer& peer) noexcept {
 }
 
 void IbvTransport::lose_all(const char* reason) noexcept {
-  for (uint32_t rank = 0; rank < ranks_; ++rank) {
+  for (uint32_t rank = 0; rank < places_; ++rank) {
     if (Peer* peer = peer_of(rank)) lose(*peer, reason);
   }
 }
 
 Status IbvTransport::why_lost(const Peer& peer) const noexcept {
-  return fail(Status::kBroken, "rank %u is gone: %s (its address was %s)", peer.rank,
+  return fail(Status::kBroken, "%s is gone: %s (its address was %s)", name_of(peer).text,
               peer.reason.load(std::memory_order_relaxed), text_of(peer.card.address).text);
 }
 
 void IbvTransport::bury(Rank rank) noexcept {
-  if (rank >= ranks_) return;
+  if (rank >= ranks_ + joined_count_.load(std::memory_order_acquire)) return;
   buried_[rank].store(true, std::memory_order_release);
   any_buried_.store(true, std::memory_order_release);
 }
 
 void IbvTransport::bury_waiting() noexcept {
   if (!any_buried_.exchange(false, std::memory_order_acq_rel)) return;
-  for (uint32_t rank = 0; rank < ranks_; ++rank) {
+  for (uint32_t rank = 0; rank < places_; ++rank) {
     if (!buried_[rank].load(std::memory_order_acquire)) continue;
     if (Peer* peer = peer_of(rank)) lose(*peer, "the job has buried it");
   }

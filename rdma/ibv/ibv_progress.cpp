@@ -92,8 +92,8 @@ inline uint32_t IbvTransport::finish_send(const ibv_wc& completion) noexcept {
     if (is_first_error) [[unlikely]] {
       const char* text = ibv_wc_status_str(completion.status);
       if (peer.state.load(std::memory_order_acquire) != Peer::State::kLost)
-        log_warning("%s port %u: what was sent to rank %u at %s has failed: %s (%#x)", port_.name,
-                    port_.number, peer.rank, text_of(peer.card.address).text, text,
+        log_warning("%s port %u: what was sent to %s at %s has failed: %s (%#x)", port_.name,
+                    port_.number, name_of(peer).text, text_of(peer.card.address).text, text,
                     completion.vendor_err);
       lose(peer, text);
     }
@@ -128,8 +128,9 @@ void IbvTransport::take_in(const ibv_wc& completion) noexcept {
     recycle(received);
     if (peer == nullptr || completion.status == IBV_WC_WR_FLUSH_ERR) return;
     const bool is_message = completion.status == IBV_WC_SUCCESS;
-    log_error("%s port %u: what came from rank %u cannot be taken in: %s", port_.name, port_.number,
-              peer->rank, is_message ? "it is no message" : ibv_wc_status_str(completion.status));
+    log_error("%s port %u: what came from %s cannot be taken in: %s", port_.name, port_.number,
+              name_of(*peer).text,
+              is_message ? "it is no message" : ibv_wc_status_str(completion.status));
     lose(*peer,
          is_message ? "it has sent what is no message" : ibv_wc_status_str(completion.status));
     return;
@@ -170,7 +171,7 @@ void IbvTransport::hear_credits(Peer& peer, const Header& header) noexcept {
 
 // For errors only.
 Peer* IbvTransport::peer_of_queue(uint32_t number) const noexcept {
-  for (uint32_t rank = 0; rank < ranks_; ++rank) {
+  for (uint32_t rank = 0; rank < places_; ++rank) {
     Peer* peer = peer_of(rank);
     if (peer != nullptr && peer->queue->qp_num == number) return peer;
   }

@@ -63,7 +63,7 @@ Status IbvTransport::open_rail(Rail& rail) noexcept {
     return fail(Status::kResource, "its send queues have %u entries, %u are the least", rail.depth,
                 kLeastDepth);
   rail.mask = std::bit_ceil(rail.depth) - 1;
-  const uint32_t others = std::max(ranks_, 2u) - 1;
+  const uint32_t others = std::max(places_, 2u) - 1;
   rail.capacity = static_cast<uint32_t>(std::min<uint64_t>(
       uint64_t{std::min(others, kPeersAtFirst)} * rail.depth, port.max_completions));
   errno = 0;

@@ -141,7 +141,7 @@ void IbvTransport::probe() noexcept HYDRANT_NO_TSA {
   if (now < due || !next_probe_ns_.compare_exchange_strong(due, now + options_.probe_ns,
                                                            std::memory_order_relaxed))
     return;
-  for (uint32_t rank = 0; rank < ranks_; ++rank) {
+  for (uint32_t rank = 0; rank < places_; ++rank) {
     Peer* peer = peer_of(rank);
     if (peer == nullptr || (threaded_ && !peer->lock.try_lock())) continue;
     // What is under way and will be told of is a probe itself.
@@ -210,7 +210,7 @@ void IbvTransport::flush(uint64_t deadline_ns) noexcept HYDRANT_NO_TSA {
   for (;;) {
     bool quiet = true;
     bool is_held = false;
-    for (uint32_t rank = 0; rank < ranks_; ++rank) {
+    for (uint32_t rank = 0; rank < places_; ++rank) {
       Peer* peer = peer_of(rank);
       if (peer == nullptr) continue;
       if (!is_quiet(*peer)) quiet = false;

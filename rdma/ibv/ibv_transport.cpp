@@ -1,6 +1,6 @@
 // What is set up once and torn down. Peers: ibv_peers.cpp; their connection: ibv_greetings.cpp; posting:
 // ibv_datapath.cpp, ibv_operations.cpp; completions: ibv_progress.cpp; delivery: ibv_delivery.cpp; ports
-// beside the first: ibv_rails.cpp, ibv_rail_peers.cpp.
+// beside the first: ibv_rails.cpp, ibv_rail_peers.cpp; processes of other groups: ibv_groups.cpp.
 #include "rdma/ibv/ibv_transport.hpp"
 
 #include "firehose/base/config.hpp"
@@ -36,6 +36,7 @@ uint32_t slot_bytes(const IbvTransport::Options& options) noexcept {
 // So many peers before the completion queue is enlarged for the first time.
 constexpr uint64_t kLeastHangNs = 60'000'000'000;
 constexpr uint32_t kPeersAtFirst = 8;
+constexpr uint32_t kMostJoined = 65536;
 
 }  // namespace
 
@@ -74,6 +75,9 @@ Status IbvTransport::check_options() noexcept {
                 "%u credits (4 to 4096), %u landing cells (2 to 256), %u cells (1 to 4096), a send "
                 "queue of %u (16 to 16384), %u operations (1 or more)",
                 o.credits, o.landings, o.cells, o.send_depth, o.operations);
+  if (o.most_joined > kMostJoined)
+    return fail(Status::kBadArg, "room for %u processes of other groups: %u are the most",
+                o.most_joined, kMostJoined);
   return Status::kOk;
 }
 
@@ -82,14 +86,21 @@ Status IbvTransport::init() noexcept {
   const JobPlace& place = bootstrap_.place();
   self_ = place.rank;
   ranks_ = place.size;
+  places_ = ranks_ + options_.most_joined;
   slot_bytes_ = slot_bytes(options_);
   if (getrandom(&nonce_, sizeof nonce_, GRND_NONBLOCK) != sizeof nonce_)
     nonce_ = now_ns() ^ static_cast<uint64_t>(getpid()) << 40;
-  peers_.reset(new (std::nothrow) std::atomic<Peer*>[ranks_] {});
-  buried_.reset(new (std::nothrow) std::atomic<bool>[ranks_] {});
+  nonce_ = std::max<uint64_t>(nonce_, 1);
+  peers_.reset(new (std::nothrow) std::atomic<Peer*>[places_] {});
+  buried_.reset(new (std::nothrow) std::atomic<bool>[places_] {});
   operations_.reset(new (std::nothrow) ibv::Operation[options_.operations]);
+  {
+    const MutexLock lock(contact_mu_);
+    joined_.reset(new (std::nothrow) ibv::GroupCard[options_.most_joined]);
+    if (joined_ == nullptr) peers_.reset();
+  }
   if (peers_ == nullptr || buried_ == nullptr || operations_ == nullptr)
-    return fail(Status::kResource, "no memory for a transport between %u ranks", ranks_);
+    return fail(Status::kResource, "no memory for a transport between %u ranks", places_);
   for (uint32_t i = 0; i < options_.operations; ++i) {
     operations_[i].next = free_operations_;
     free_operations_ = &operations_[i];
@@ -177,7 +188,7 @@ Status IbvTransport::open_queues() noexcept {
   if (fcntl(context->async_fd, F_SETFL, fcntl(context->async_fd, F_GETFL) | O_NONBLOCK) != 0)
     return fail(Status::kResource, "%s: its events cannot be read without waiting: %s", port_.name,
                 errno_text(errno));
-  const uint32_t others = std::max(ranks_, 2u) - 1;
+  const uint32_t others = std::max(places_, 2u) - 1;
   const uint64_t wanted = std::min<uint64_t>(
       uint64_t{std::min(others, kPeersAtFirst)} * completions_per_peer(), port_.max_completions);
   if (wanted < completions_per_peer())
@@ -342,6 +353,7 @@ IbvTransport::Counts IbvTransport::counts() const noexcept {
   now.connected = counts_.connected.load(std::memory_order_relaxed);
   now.greetings = counts_.greetings.load(std::memory_order_relaxed);
   now.strangers = counts_.strangers.load(std::memory_order_relaxed);
+  now.early = counts_.early.load(std::memory_order_relaxed);
   now.control = counts_.control.load(std::memory_order_relaxed);
   now.probes = counts_.probes.load(std::memory_order_relaxed);
   now.stalls = counts_.stalls.load(std::memory_order_relaxed);

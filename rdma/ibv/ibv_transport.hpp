@@ -17,6 +17,7 @@
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap.hpp"
 #include "rdma/far_transport.hpp"
+#include "rdma/ibv/ibv_group_card.hpp"
 #include "rdma/ibv/ibv_peer.hpp"
 #include "rdma/ibv/ibv_port_choice.hpp"
 #include "rdma/ibv/ibv_wire.hpp"
@@ -29,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 namespace hydrant {
 
@@ -55,6 +57,9 @@ class IbvTransport final : public FarTransport {
     // Puts and gets from this length on are cut over the rails, 64 KiB at least. 0: HYDRANT_IBV_STRIPE_MIN.
     size_t stripe_bytes = 0;
     bool has_channel = true;  // sleep() may wait in the kernel; else it naps
+    // Processes of other groups that can be joined in the transport's life: for each a place in tables, and
+    // room for a peer in the shared receive queue.
+    uint32_t most_joined = 0;
   };
   // Those above, as the knobs want them.
   static Options chosen_options() noexcept;
@@ -135,11 +140,26 @@ class IbvTransport final : public FarTransport {
   void tell_of_losses(Lost lost) noexcept override { lost_ = lost; }
   void bury(Rank peer) noexcept override;
 
+  // ---- groups that meet (ibv_groups.cpp) ----
+  static constexpr size_t kMostGroupCardBytes = ibv::kMostGroupCardBytes;
+  // What a process of another group needs to connect to this one, *bytes long; after the fence. To be handed
+  // on by a path of the application's own. Any thread. Errors: kBadArg: no room; those of Bootstrap::get().
+  Status group_card(std::span<std::byte> blob, size_t* bytes) noexcept
+      HYDRANT_EXCLUDES(contact_mu_);
+  // numbers[i]: by which the process of cards[i] is a peer of this one from now on, behind the own ranks; who
+  // has been joined before keeps the number. Both sides join: a greeting of a process that is not joined here
+  // is not answered, and repeated for connect_ns. bury() leaves one; its number stays taken. Any thread. On
+  // failure nobody is joined. Errors: kBadArg: no such card, or one of this group; kBroken: other settings,
+  // as at first contact; kResource: more than Options::most_joined; those of Bootstrap::get().
+  Status join(std::span<const std::span<const std::byte>> cards, std::span<Rank> numbers) noexcept
+      HYDRANT_EXCLUDES(contact_mu_);
+
   // What the slow paths did, for tests and for people.
   struct Counts {
     uint64_t connected = 0;
     uint64_t greetings = 0;  // sent
-    uint64_t strangers = 0;  // datagrams that made no sense
+    uint64_t strangers = 0;  // datagrams that were ignored
+    uint64_t early = 0;      // of them, greetings of processes that are not joined here
     uint64_t control = 0;    // messages that only told of credits
     uint64_t probes = 0;     // writes of nothing, to hear whether the peer is there
     uint64_t stalls = 0;     // cells that had to wait for a landing cell
@@ -229,11 +249,12 @@ class IbvTransport final : public FarTransport {
   ibv::Geometry geometry() const noexcept;
   ibv::Card own_card(uint32_t rails) const noexcept;
   Peer* peer_of(Rank rank) const noexcept {
-    return rank < ranks_ ? peers_[rank].load(std::memory_order_acquire) : nullptr;
+    return rank < places_ ? peers_[rank].load(std::memory_order_acquire) : nullptr;
   }
 
   // ibv_peers.cpp: a peer's objects
-  Status make_peer(Rank rank, const ibv::Card& card, Peer** made) noexcept
+  Status check_settings(Rank rank, const ibv::Card& card) const noexcept;
+  Status make_peer(Rank rank, Rank their_rank, const ibv::Card& card, Peer** made) noexcept
       HYDRANT_REQUIRES(contact_mu_);
   Status make_room_for_peer() noexcept HYDRANT_REQUIRES(contact_mu_);
   Status fill_peer(Peer& peer) noexcept;
@@ -247,10 +268,11 @@ class IbvTransport final : public FarTransport {
 
   // ibv_greetings.cpp: who is connected how
   Status contact(Rank rank) noexcept HYDRANT_EXCLUDES(contact_mu_);
+  Status read_card(Rank rank, ibv::Card* card) noexcept HYDRANT_REQUIRES(contact_mu_);
   bool greet(Peer& peer) noexcept HYDRANT_REQUIRES(contact_mu_);
   uint32_t shake_hands() noexcept HYDRANT_EXCLUDES(contact_mu_);
   void hear(const ibv_wc& completion) noexcept HYDRANT_REQUIRES(contact_mu_);
-  void answer(const ibv::Greeting& greeting) noexcept HYDRANT_REQUIRES(contact_mu_);
+  void answer(const ibv::Greeting& greeting, Rank from) noexcept HYDRANT_REQUIRES(contact_mu_);
   Status post_datagram_receive(uint32_t index) noexcept HYDRANT_REQUIRES(contact_mu_);
   void repeat_greetings(uint64_t now) noexcept HYDRANT_REQUIRES(contact_mu_);
   void start_connecting(Peer& peer) noexcept HYDRANT_REQUIRES(contact_mu_);
@@ -259,6 +281,15 @@ class IbvTransport final : public FarTransport {
   void read_events() noexcept;
   void read_events_of(const ibv::Port& port) noexcept;
   void bury_waiting() noexcept;
+
+  // ibv_groups.cpp: processes of other groups
+  Status learn_group() noexcept HYDRANT_REQUIRES(contact_mu_);
+  Status admit(std::span<const std::byte> blob, uint32_t* count, Rank* number) noexcept
+      HYDRANT_REQUIRES(contact_mu_);
+  Rank number_of(uint64_t group, Rank rank, uint32_t count) const noexcept
+      HYDRANT_REQUIRES(contact_mu_);
+  Rank sender_of(const ibv::Greeting& greeting) noexcept HYDRANT_REQUIRES(contact_mu_);
+  static ibv::PeerName name_of(const Peer& peer) noexcept;
 
   // ibv_datapath.cpp: posting
   Status may_send(Peer& peer, Lane lane) noexcept;
@@ -419,6 +450,7 @@ class IbvTransport final : public FarTransport {
   Lost lost_ = nullptr;
   Rank self_ = 0;
   uint32_t ranks_ = 0;
+  uint32_t places_ = 0;      // of peers: the ranks, and who can be joined
   uint32_t slot_bytes_ = 0;  // of a message
   uint32_t max_piece_ = 0;
   size_t max_at_once_ = 0;  // an operation of no more bytes is one work request, by the first port
@@ -443,7 +475,8 @@ class IbvTransport final : public FarTransport {
   ibv::QueuePair datagrams_;
   CellPool cells_[kLaneCount];
 
-  std::unique_ptr<std::atomic<Peer*>[]> peers_;  // by rank; null: not talked to yet
+  std::unique_ptr<std::atomic<Peer*>[]>
+      peers_;  // by rank, then those joined; null: not talked to yet
   std::unique_ptr<std::atomic<bool>[]> buried_;
   std::atomic<bool> any_buried_{false};
 
@@ -454,6 +487,11 @@ class IbvTransport final : public FarTransport {
   Peer* connecting_ HYDRANT_GUARDED_BY(contact_mu_) = nullptr;
   uint32_t datagram_sends_ HYDRANT_GUARDED_BY(contact_mu_) = 0;  // under way
   uint32_t next_datagram_ HYDRANT_GUARDED_BY(contact_mu_) = 0;
+  uint64_t group_ HYDRANT_GUARDED_BY(contact_mu_) =
+      0;  // what this job is called; 0: not asked for yet
+  // By number, less the ranks; joined_count_ of them.
+  std::unique_ptr<ibv::GroupCard[]> joined_ HYDRANT_GUARDED_BY(contact_mu_);
+  std::atomic<uint32_t> joined_count_{0};
   std::atomic<uint32_t> connecting_count_{0};
   std::atomic<uint64_t> next_greeting_ns_{UINT64_MAX};
 
@@ -480,7 +518,7 @@ class IbvTransport final : public FarTransport {
   int wake_fd_ = -1;
 
   struct AtomicCounts {
-    std::atomic<uint64_t> connected{0}, greetings{0}, strangers{0}, control{0}, probes{0},
+    std::atomic<uint64_t> connected{0}, greetings{0}, strangers{0}, early{0}, control{0}, probes{0},
         stalls{0}, lost{0}, sleeps{0}, striped{0};
   };
   AtomicCounts counts_;

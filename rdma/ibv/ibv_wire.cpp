@@ -1,11 +1,11 @@
 // The layouts of card and greeting: little-endian, fixed.
 //
 //    card      0  magic "HYIC"     greeting   0  magic "HYIG"
-//              4  version, 1                  4  version, 1
+//              4  version, 2                  4  version, 2
 //              6  how many rails              6  flags
 //              8  address (32)                8  from, to
 //             40  geometry (12)              16  nonce of the receiver
-//             52  zero                       24  queue pair, sequence, landing key, zero
+//             52  group, zero (4)            24  queue pair, sequence, landing key, known as
 //             64  the rails (24 each):       40  landing
 //                 GID (16), LID, MTU,        48  the sender's card (64, and 24 for each rail)
 //                 link layer, zero               its rails (24 each): queue pair, sequence, fence key,
@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint32_t kCardMagic = 0x43495948;
 constexpr uint32_t kGreetingMagic = 0x47495948;
-constexpr uint16_t kVersion = 1;
+constexpr uint16_t kVersion = 2;
 constexpr uint16_t kHeard = 1;
 constexpr uint16_t kOpen = 2;
 constexpr uint32_t kRailReady = 1;
@@ -109,7 +109,7 @@ void encode_card(const Card& card, std::byte* out) noexcept {
   writer.put(card.geometry.cell_bytes, 4);
   writer.put(card.geometry.credits, 2);
   writer.put(card.geometry.landings, 2);
-  writer.put(0, 8);
+  writer.put(card.group, 8);
   writer.put(0, 4);
   for (uint32_t i = 0; i < card.rail_count; ++i) {
     const RailAddress& rail = card.rails[i];
@@ -173,11 +173,10 @@ Status decode_card(std::span<const std::byte> in, Card* card) noexcept {
   reader.get(&read.geometry.cell_bytes);
   reader.get(&read.geometry.credits);
   reader.get(&read.geometry.landings);
-  uint64_t rest = 0;
   uint32_t last = 0;
-  reader.get(&rest);
+  reader.get(&read.group);
   reader.get(&last);
-  if ((rest | last) != 0 || address.is_ethernet > 1)
+  if (last != 0 || address.is_ethernet > 1)
     return fail(Status::kBadArg, "a card of verbs with reserved bytes that are not zero");
   if (address.mtu < IBV_MTU_256 || address.mtu > IBV_MTU_4096)
     return fail(Status::kBadArg, "a card of verbs with a packet size that does not exist (%u)",
@@ -201,7 +200,7 @@ void encode_greeting(const Greeting& greeting, std::byte* out) noexcept {
   writer.put(greeting.queue_pair, 4);
   writer.put(greeting.sequence, 4);
   writer.put(greeting.landing_key, 4);
-  writer.put(0, 4);
+  writer.put(greeting.known_as, 4);
   writer.put(greeting.landing, 8);
   encode_card(greeting.card, writer.here());
   Writer rails(writer.here() + card_bytes(greeting.card.rail_count));
@@ -254,16 +253,15 @@ Status decode_greeting(std::span<const std::byte> in, Greeting* greeting) noexce
       status != Status::kOk)
     return status;
   Greeting read;
-  uint32_t zero = 0;
   reader.get(&read.from);
   reader.get(&read.to);
   reader.get(&read.to_nonce);
   reader.get(&read.queue_pair);
   reader.get(&read.sequence);
   reader.get(&read.landing_key);
-  reader.get(&zero);
+  reader.get(&read.known_as);
   reader.get(&read.landing);
-  if (flags > (kHeard | kOpen) || zero != 0)
+  if (flags > (kHeard | kOpen))
     return fail(Status::kBadArg, "a greeting of verbs with reserved bits that are not zero");
   if (read.queue_pair > 0xff'ffff || read.sequence > 0xff'ffff)
     return fail(Status::kBadArg, "a greeting of verbs for a queue pair that cannot be (%#x)",

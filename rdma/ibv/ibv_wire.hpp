@@ -55,6 +55,9 @@ struct RailAddress {
 struct Card {
   Address address;
   Geometry geometry;
+  // Of the process's group, to processes of another: what its rank 0 has drawn. 0: one job, as the launcher's
+  // cards are.
+  uint64_t group = 0;
   uint32_t rail_count = 0;  // beside the first port
   RailAddress rails[kMostRails - 1];
 };
@@ -84,11 +87,12 @@ struct Greeting {
   };
   Card card;  // of the sender; with no more rails than the receiver has
   uint64_t to_nonce = 0;
-  Rank from = 0;
+  Rank from = 0;  // each in its own group
   Rank to = 0;
   uint32_t queue_pair = 0;
   uint32_t sequence = 0;  // of its first packet
   uint32_t landing_key = 0;
+  Rank known_as = 0;     // the number by which the receiver is a peer of the sender
   uint64_t landing = 0;  // address of the landing cells, first those for requests
   bool heard = false;
   bool open = false;
@@ -113,7 +117,7 @@ struct Header {
   static constexpr uint32_t kHasCell = 4;
 
   uint32_t word = 0;  // tag, and the flags in the highest byte
-  Rank from = 0;
+  Rank from = 0;      // the number by which the sender is a peer of the receiver
   // How many messages of the receiver the sender is done with, modulo 2^16: requests, replies, control.
   uint16_t taken[3] = {};
   uint16_t head_bytes = 0;

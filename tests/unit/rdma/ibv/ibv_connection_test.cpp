@@ -188,6 +188,7 @@ TEST_F(IbvConnection, StrayDatagramsAreCountedAndIgnored) {
   greeting.card = card;
   greeting.from = 0;
   greeting.to = 1;
+  greeting.known_as = 1;
   greeting.to_nonce = card.address.nonce + 1;  // of another job
   ibv::encode_greeting(greeting, bytes);
   fake_verbs::send_stray(queue, bytes, sizeof bytes);
@@ -213,7 +214,7 @@ TEST_F(IbvConnection, AGreetingOfAProcessThatWasReplacedIsIgnored) {
   greeting.card = card;
   greeting.card.address.nonce = 99;
   greeting.to_nonce = card.address.nonce;
-  greeting.to = 1;
+  greeting.to = greeting.known_as = 1;
   std::byte bytes[ibv::kGreetingBytes];
   ibv::encode_greeting(greeting, bytes);
   fake_verbs::send_stray(card.address.datagram_queue, bytes, sizeof bytes);

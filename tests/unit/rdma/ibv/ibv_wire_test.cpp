@@ -17,6 +17,7 @@ Card sample_card() {
   card.address = {0x1122334455667788, 0xabcdef, 0x1234, IBV_MTU_1024, 1, {}};
   for (uint8_t i = 0; i < 16; ++i) card.address.gid.raw[i] = i;
   card.geometry = {512, 16384, 32, 4};
+  card.group = 0x1112131415161718;
   return card;
 }
 
@@ -29,6 +30,7 @@ Greeting sample_greeting() {
   greeting.queue_pair = 0x123456;
   greeting.sequence = 0x654321;
   greeting.landing_key = 0xdeadbeef;
+  greeting.known_as = 0x0a0b0c0d;
   greeting.landing = 0x7f0012345000;
   greeting.heard = true;
   return greeting;
@@ -38,10 +40,10 @@ TEST(IbvWire, CardLayoutIsFixed) {
   std::byte bytes[kCardBytes];
   encode_card(sample_card(), bytes);
   const unsigned char expected[kCardBytes] = {
-      'H',  'Y',  'I',  'C', 1,    0,    0,  0,  0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
-      0xef, 0xcd, 0xab, 0,   0x34, 0x12, 3,  1,  0,    1,    2,    3,    4,    5,    6,    7,
-      8,    9,    10,   11,  12,   13,   14, 15, 0,    2,    0,    0,    0,    0x40, 0,    0,
-      32,   0,    4,    0,   0,    0,    0,  0,  0,    0,    0,    0,    0,    0,    0,    0};
+      'H',  'Y',  'I',  'C', 2,    0,    0,    0,    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
+      0xef, 0xcd, 0xab, 0,   0x34, 0x12, 3,    1,    0,    1,    2,    3,    4,    5,    6,    7,
+      8,    9,    10,   11,  12,   13,   14,   15,   0,    2,    0,    0,    0,    0x40, 0,    0,
+      32,   0,    4,    0,   0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0,    0,    0,    0};
   EXPECT_EQ(std::memcmp(bytes, expected, sizeof bytes), 0);
   Card card;
   ASSERT_EQ(decode_card(bytes, &card), Status::kOk) << last_error_text();
@@ -62,6 +64,8 @@ TEST(IbvWire, GreetingComesBackAsItWas) {
   EXPECT_EQ(greeting.queue_pair, 0x123456U);
   EXPECT_EQ(greeting.sequence, 0x654321U);
   EXPECT_EQ(greeting.landing_key, 0xdeadbeefU);
+  EXPECT_EQ(greeting.known_as, 0x0a0b0c0dU);
+  EXPECT_EQ(greeting.card.group, 0x1112131415161718U);
   EXPECT_EQ(greeting.landing, 0x7f0012345000U);
   EXPECT_TRUE(greeting.heard);
   EXPECT_FALSE(greeting.open);
@@ -78,7 +82,7 @@ TEST(IbvWire, WrongLengthsVersionsAndMagicNumbersAreRefused) {
   EXPECT_EQ(decode_card({bytes, kCardBytes}, &card), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("magic"));
   encode_card(sample_card(), bytes);
-  bytes[4] = std::byte{2};
+  bytes[4] = std::byte{1};
   EXPECT_EQ(decode_card({bytes, kCardBytes}, &card), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("all ranks must run the same library"));
 }

@@ -1,0 +1,161 @@
+// Groups that were started apart, each with a launcher of its own, in this thread: what they hand each other
+// are their cards.
+#pragma once
+
+#include "tests/unit/rdma/ibv/ibv_world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hydrant::testing {
+
+using Blob = std::vector<std::byte>;
+
+inline Blob group_card_of(IbvRank& process) {
+  Blob blob(IbvTransport::kMostGroupCardBytes);
+  size_t bytes = 0;
+  EXPECT_EQ(process.transport->group_card(blob, &bytes), Status::kOk) << last_error_text();
+  blob.resize(bytes);
+  return blob;
+}
+
+inline ibv::GroupCard read_card(const Blob& blob) {
+  ibv::GroupCard card;
+  EXPECT_EQ(ibv::decode_group_card(blob, &card), Status::kOk) << last_error_text();
+  return card;
+}
+
+inline Blob written(const ibv::GroupCard& card) {
+  Blob blob(ibv::group_card_bytes(card.card.rail_count));
+  ibv::encode_group_card(card, blob.data());
+  return blob;
+}
+
+inline std::vector<Blob> group_cards_of(IbvWorld& world) {
+  std::vector<Blob> cards;
+  for (auto& rank : world.ranks) cards.push_back(group_card_of(*rank));
+  return cards;
+}
+
+inline Status join(IbvRank& process, const std::vector<Blob>& cards, std::vector<Rank>* numbers) {
+  const std::vector<std::span<const std::byte>> spans(cards.begin(), cards.end());
+  numbers->assign(cards.size(), kNoRank);
+  return process.transport->join(spans, *numbers);
+}
+
+inline IbvTransport::Options joining(uint32_t most, IbvTransport::Options options) {
+  options.most_joined = most;
+  return options;
+}
+
+// Two groups.
+struct Meeting {
+  Meeting(Rank first, Rank second, const IbvTransport::Options& options = IbvWorld::single())
+      : a(first, joining(second, options)), b(second, joining(first, options)) {}
+  // All of both, each in its own order: those of `a` as listed, those of `b` the last first.
+  void join_all() {
+    std::vector<Blob> of_a = group_cards_of(a);
+    const std::vector<Blob> of_b = group_cards_of(b);
+    std::reverse(of_a.begin(), of_a.end());
+    for (auto& rank : a.ranks) join_one(*rank, of_b);
+    for (auto& rank : b.ranks) join_one(*rank, of_a);
+  }
+  static void join_one(IbvRank& process, const std::vector<Blob>& cards) {
+    std::vector<Rank> numbers;
+    ASSERT_EQ(join(process, cards, &numbers), Status::kOk) << last_error_text();
+    const Rank own = process.bootstrap.place().size;
+    for (Rank i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], own + i);
+  }
+  // By which number rank `to` of the other group is a peer.
+  Rank from_a(Rank to) const { return static_cast<Rank>(a.ranks.size()) + to; }
+  Rank from_b(Rank to) const { return static_cast<Rank>(b.ranks.size() + a.ranks.size()) - 1 - to; }
+  void poll_all() {
+    for (IbvWorld* world : {&a, &b}) {
+      for (auto& rank : world->ranks) {
+        if (rank != nullptr) rank->poll();
+      }
+    }
+  }
+  bool until(const std::function<bool()>& holds) {
+    const uint64_t deadline = in_seconds(10);
+    while (!holds()) {
+      if (now_ns() > deadline) return false;
+      poll_all();
+    }
+    return true;
+  }
+  Status insist(const std::function<Status()>& attempt) {
+    Status status = Status::kNotReady;
+    (void)until([&] { return (status = attempt()) != Status::kNotReady; });
+    return status;
+  }
+  Status send(IbvRank& from, Rank to, Lane lane, const std::string& text) {
+    return insist([&] { return from.try_send(to, lane, 1, text); });
+  }
+
+  IbvWorld a;
+  IbvWorld b;
+};
+
+// Everybody to everybody, both lanes, with and without a cell: the text says who writes, the number must
+// agree.
+inline void all_talk_to_all(Meeting& meeting) {
+  struct Process {
+    IbvRank* rank;
+    std::string name;
+    std::vector<std::pair<Rank, std::string>> peers;  // number and name
+  };
+  std::vector<Process> all;
+  const auto name = [](char group, Rank rank) { return group + std::to_string(rank); };
+  const auto a = static_cast<Rank>(meeting.a.ranks.size());
+  const auto b = static_cast<Rank>(meeting.b.ranks.size());
+  for (Rank i = 0; i < a; ++i) {
+    Process& one = all.emplace_back(Process{meeting.a.ranks[i].get(), name('a', i), {}});
+    for (Rank j = 0; j < a; ++j) {
+      if (j != i) one.peers.emplace_back(j, name('a', j));
+    }
+    for (Rank j = 0; j < b; ++j) one.peers.emplace_back(meeting.from_a(j), name('b', j));
+  }
+  for (Rank i = 0; i < b; ++i) {
+    Process& one = all.emplace_back(Process{meeting.b.ranks[i].get(), name('b', i), {}});
+    for (Rank j = 0; j < b; ++j) {
+      if (j != i) one.peers.emplace_back(j, name('b', j));
+    }
+    for (Rank j = 0; j < a; ++j) one.peers.emplace_back(meeting.from_b(j), name('a', j));
+  }
+  for (Process& from : all) {
+    for (const auto& [number, to] : from.peers) {
+      const std::string text = from.name + to;
+      ASSERT_EQ(meeting.send(*from.rank, number, Lane::kRequest, text), Status::kOk)
+          << text << last_error_text();
+      const Rank peer = number;
+      ASSERT_EQ(meeting.insist([&] {
+        return from.rank->try_send_cell(peer, Lane::kReply, 2, text, text + text);
+      }),
+                Status::kOk)
+          << text << last_error_text();
+    }
+  }
+  for (Process& to : all) {
+    ASSERT_TRUE(meeting.until([&] { return to.rank->inbox.count >= 2 * to.peers.size(); }));
+    std::multiset<std::string> expected;
+    std::multiset<std::string> found;
+    for (const auto& [number, from] : to.peers) {
+      expected.insert(std::to_string(number) + " " + from + to.name + " ");
+      expected.insert(std::to_string(number) + " " + from + to.name + " " + from + to.name + from +
+                      to.name);
+    }
+    for (const Inbox::Letter& letter : to.rank->inbox.letters)
+      found.insert(std::to_string(letter.from) + " " + letter.head + " " + letter.payload);
+    EXPECT_EQ(found, expected) << to.name;
+  }
+}
+
+}  // namespace hydrant::testing
