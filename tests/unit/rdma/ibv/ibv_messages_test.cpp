@@ -323,7 +323,9 @@ TEST_F(IbvMessages, SaysWhatItCanDo) {
   IbvWorld world(2);
   const IbvTransport& transport = *world[0].transport;
   EXPECT_STREQ(transport.name(), "ibv");
-  EXPECT_EQ(transport.abilities(), Transport::kPinned | Transport::kPutsBeforeMessages);
+  // (Both the fake and rxe have atomics.)
+  EXPECT_EQ(transport.abilities(),
+            Transport::kPinned | Transport::kPutsBeforeMessages | Transport::kAtomics);
   EXPECT_EQ(transport.shared_block(1), nullptr);
   EXPECT_EQ(transport.mapped(1, 0x1000, 8), nullptr);
   EXPECT_EQ(world[0].transport->add_segment(1, 0x1000, 0x1000, nullptr), Status::kOk);
