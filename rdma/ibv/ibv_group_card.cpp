@@ -8,6 +8,8 @@
 //        checksum of all before it (8)
 #include "rdma/ibv/ibv_group_card.hpp"
 
+#include "rdma/little_endian.hpp"
+
 namespace hydrant::ibv {
 namespace {
 
@@ -16,15 +18,8 @@ constexpr uint16_t kVersion = 1;
 constexpr size_t kCardAt = 16;
 constexpr size_t kSumBytes = 8;
 
-void put(std::byte* out, uint64_t value, size_t bytes) noexcept {
-  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(value >> (8 * i));
-}
-
-uint64_t get(const std::byte* in, size_t bytes) noexcept {
-  uint64_t value = 0;
-  for (size_t i = 0; i < bytes; ++i) value |= std::to_integer<uint64_t>(in[i]) << (8 * i);
-  return value;
-}
+using little_endian::get;
+using little_endian::put;
 
 // FNV-1a: finds damage, keeps nobody out.
 uint64_t sum_of(std::span<const std::byte> bytes) noexcept {

@@ -1,5 +1,7 @@
 #include "rdma/ibv/ibv_key_blob.hpp"
 
+#include "rdma/little_endian.hpp"
+
 namespace hydrant {
 namespace {
 
@@ -8,15 +10,8 @@ constexpr uint16_t kVersion = 1;
 // Registrations are whole pages; no machine has smaller ones.
 constexpr uintptr_t kPageMask = 4095;
 
-void put(std::byte* out, uint64_t value, size_t bytes) noexcept {
-  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(value >> (8 * i));
-}
-
-uint64_t get(const std::byte* in, size_t bytes) noexcept {
-  uint64_t value = 0;
-  for (size_t i = 0; i < bytes; ++i) value |= std::to_integer<uint64_t>(in[i]) << (8 * i);
-  return value;
-}
+using little_endian::get;
+using little_endian::put;
 
 }  // namespace
 

@@ -1,5 +1,7 @@
 #include "rdma/shm/shm_key.hpp"
 
+#include "rdma/little_endian.hpp"
+
 #include <climits>
 #include <cstring>
 
@@ -12,15 +14,8 @@ constexpr uint64_t kPageMask = kLeastPageBytes - 1;
 // Offsets of files are signed.
 constexpr uint64_t kMostOffset = INT64_MAX;
 
-void put(std::byte* out, uint64_t value, size_t bytes) noexcept {
-  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(value >> (8 * i));
-}
-
-uint64_t get(const std::byte* in, size_t bytes) noexcept {
-  uint64_t value = 0;
-  for (size_t i = 0; i < bytes; ++i) value |= std::to_integer<uint64_t>(in[i]) << (8 * i);
-  return value;
-}
+using little_endian::get;
+using little_endian::put;
 
 }  // namespace
 

@@ -1,9 +1,12 @@
 #!/usr/bin/python3
-"""check_documented.py knobs|errors ROOT: a table in the code and its page name the same things.
+"""check_documented.py knobs|errors|files ROOT: pages name what is in the tree, and all of it.
 
-knobs   names in firehose/base/config*.cpp and docs/env_vars.md
-errors  macros of include/gasnet_errors.h and docs/error_codes.md
-A page names something in the first cell of a table row or in a heading, in back quotes.
+knobs   names in firehose/base/config*.cpp and docs/env_vars.md are the same
+errors  macros of include/gasnet_errors.h and docs/error_codes.md are
+files   every path in back quotes that begins with a folder of the tree, and every link to a file, leads
+        somewhere (a program stands for its source); every page right in docs/ names the files it is about
+A page names a knob or error in the first cell of a table row or in a heading, in back quotes. Tables of
+docs/coverage/ name what is planned, too: check_coverage.py has them.
 """
 import pathlib
 import re
@@ -13,6 +16,36 @@ KNOB = re.compile(r'"((?:FIREHOSE|HYDRANT|GASNET)_[A-Z0-9_]*[A-Z0-9])"')
 ERROR = re.compile(r"^#define ((?:GASNET|HYDRANT)_(?:OK|ERR_\w+)) ", re.MULTILINE)
 COMMENT = re.compile(r"//.*")
 DOCUMENTED = re.compile(r"^(?:\| *|#+ *)`((?:FIREHOSE|HYDRANT|GASNET)_[A-Z0-9_]+)`", re.MULTILINE)
+
+PATH = re.compile(r"`([A-Za-z]\w*/[\w./*-]*)`")
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+# Built by another folder than the one that it is named by.
+PROGRAMS = {"bench/stale_hunt": "tests/stale/hunt"}
+
+
+def missing_files(root):
+    """(what is wrong, how many names were looked at)"""
+    folders = {path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("build")}
+    pages = [page for page in sorted(root.rglob("*.md")) if page.relative_to(root).parts[0] in folders
+             or page.parent == root]
+    wrong, count = [], 0
+    for page in pages:
+        name = page.relative_to(root)
+        if name.parts[:2] == ("docs", "coverage"):
+            continue
+        text = page.read_text()
+        paths = [path for path in PATH.findall(text) if path.split("/")[0] in folders]
+        links = LINK.findall(text)
+        count += len(paths) + len(links)
+        for path in paths:
+            kept = PROGRAMS.get(path, path).rstrip("/")
+            if not any(root.glob(kept)) and not any(root.glob(kept + ".c*")):
+                wrong.append(f"{name}: names {path}, which does not exist")
+        wrong += [f"{name}: a link to {link}, which does not exist" for link in links
+                  if not (page.parent / link).exists()]
+        if name.parts[:-1] == ("docs",) and not paths and not links:
+            wrong.append(f"{name}: does not name the files that it is about")
+    return wrong, count
 
 
 def read(root, kind):
@@ -25,6 +58,10 @@ def read(root, kind):
 
 def main():
     root = pathlib.Path(sys.argv[2])
+    if sys.argv[1] == "files":
+        wrong, count = missing_files(root)
+        print("\n".join([*wrong, f"{count} names of files looked at"]))
+        return 1 if wrong or not count else 0
     place, pattern, files, page = read(root, sys.argv[1])
     code = "\n".join(COMMENT.sub("", path.read_text()) for path in files)
     known = set(pattern.findall(code))

@@ -139,6 +139,76 @@ class Format(Tree):
         self.assert_finds((status, output), "firehose/a.cpp")
 
 
+class Style(Tree):
+    def check(self):
+        return self.run_check("check_style.py", self.root)
+
+    def lines(self, count, word="work"):
+        return "".join(f"  {word}({i});\n" for i in range(count))
+
+    def test_clean_tree_passes(self):
+        self.assert_clean(self.check())
+
+    def test_eight_lines_twice(self):
+        self.write("am/a.cpp", "void a() {\n" + self.lines(8) + "}\n")
+        self.write("am/b.cpp", "void b() {\n  // the same\n\n" + self.lines(8) + "}\n")
+        self.assert_finds(self.check(), "am/a.cpp:2, am/b.cpp:4: the same 8 lines")
+
+    def test_eight_lines_twice_in_one_file(self):
+        self.write("am/a.cpp", self.lines(8) + "x();\n" + self.lines(8))
+        self.assert_finds(self.check(), "am/a.cpp:1, am/a.cpp:10: the same 8 lines")
+
+    def test_six_lines_in_three_places(self):
+        for name in "ab":
+            self.write(f"am/{name}.cpp", self.lines(6) + f"{name}();\n")
+        self.assert_clean(self.check())
+        self.write("rdma/c.hpp", self.lines(6) + "c();\n")
+        self.assert_finds(self.check(), "the same 6 lines")
+
+    def test_declarations_that_override_are_no_copies(self):
+        for name in "ab":
+            self.write(f"am/{name}.hpp", "".join(f"  int f{i}() override;\n" for i in range(9)))
+        self.assert_clean(self.check())
+
+    def test_many_small_files(self):
+        for i in range(20):
+            self.write(f"rdma/long{i}.cpp", self.lines(30, f"work{i}"))
+        for i in range(2):
+            self.write(f"rdma/short{i}.cpp", f"int short{i};\n")
+        self.write("rdma/ibv/device.cpp", self.lines(40, "open"))
+        self.assert_clean(self.check())
+        self.write("rdma/short2.cpp", "int short2;\n")
+        self.assert_finds(self.check(), "rdma: 3 of 24 sources have less than 30 lines")
+
+    def test_globals_without_a_reason_or_a_variable(self):
+        header = "#pragma once\nextern constinit std::atomic<int> a_count;\n"
+        self.write("am/a.hpp", header + "extern thread_local int b [[gnu::hot]];\nextern int c[kMost];\n")
+        for variable in ("a_count", "b", "c"):
+            self.assert_finds(self.check(), f"am/a.hpp: {variable} is a global variable")
+        self.write("am/a.hpp", header)
+        self.write("tests/lint/globals.txt", "am/a.hpp a_count\n")
+        self.assert_finds(self.check(), "does not say why")
+        self.write("tests/lint/globals.txt", "# why\nam/a.hpp a_count counted by all\n")
+        self.assert_clean(self.check())
+        self.write("tests/lint/globals.txt", "am/a.hpp a_count by all\nam/a.hpp gone by all\n")
+        self.assert_finds(self.check(), "gone is not declared in am/a.hpp")
+
+    def test_types_that_one_source_needs(self):
+        self.write("am/a.hpp", "struct Lonely {\n  int a;\n};\nint use(int);\n")
+        self.assert_finds(self.check(), "am/a.hpp: Lonely is needed by nobody alone")
+        self.write("am/a.cpp", "Lonely one;\n")
+        self.assert_finds(self.check(), "Lonely is needed by am/a.cpp alone")
+        for user in ("am/b.cpp", "tests/b.cpp", "am/b.hpp"):
+            path = self.write(user, "// why\nLonely two;\n")
+            self.assert_clean(self.check())
+            path.unlink()
+        self.write("am/a.hpp", "struct Lonely {\n  int a;\n};\nint use(Lonely);\n")
+        self.assert_clean(self.check())
+
+    def test_an_empty_tree(self):
+        self.assertEqual(self.run_check("check_style.py", self.root / "none")[0], 1)
+
+
 class Documented(Tree):
     def test_clean_tree_passes(self):
         for kind in ("knobs", "errors"):
@@ -153,6 +223,42 @@ class Documented(Tree):
     def test_undocumented_error(self):
         self.write("include/gasnet_errors.h", "#define HYDRANT_ERR_NEW 1 /* */\n")
         self.assert_finds(self.run_check("check_documented.py", "errors", self.root), "HYDRANT_ERR_NEW")
+
+
+class DocumentedFiles(Tree):
+    """Pages name files that exist."""
+
+    def check(self, name="docs/page.md", text=""):
+        self.write("bench/hit_bench.cpp", "int main() {}\n")
+        self.write("docs/env_vars.md", "`firehose/base/config_table.cpp` has them\n")
+        self.write("docs/error_codes.md", "`include/gasnet_errors.h`\n")
+        self.write(name, text)
+        return self.run_check("check_documented.py", "files", self.root)
+
+    def test_clean_tree_passes(self):
+        text = ("`firehose/` `am/wire.hpp` `firehose/*.cpp` `bench/hit_bench` `and/or` `build/x` "
+                "[knobs](env_vars.md#all) [out](https://a.b/c)\n")
+        self.assert_clean(self.check(text=text))
+
+    def test_files_and_folders_that_are_gone(self):
+        for gone in ("firehose/gone.cpp", "am/gone/", "extended/gone*.cpp", "bench/gone_bench"):
+            self.assert_finds(self.check(text=f"See `{gone}`.\n"), f"docs/page.md: names {gone}, which")
+
+    def test_pages_anywhere(self):
+        for name in ("README.md", "docs/decisions/0001.md", "am/README.md"):
+            self.assert_finds(self.check(name, "`am/gone.cpp`\n"), f"{name}: names am/gone.cpp")
+
+    def test_links_that_lead_nowhere(self):
+        self.assert_finds(self.check(text="[a](gone.md#b) `am/`\n"), "a link to gone.md, which")
+
+    def test_a_page_that_names_nothing(self):
+        self.assert_finds(self.check(text="All is well.\n"), "docs/page.md: does not name the files")
+
+    def test_a_tree_without_pages(self):
+        for page in ("docs/env_vars.md", "docs/error_codes.md"):
+            (self.root / page).unlink()
+        outcome = self.run_check("check_documented.py", "files", self.root)
+        self.assertEqual(outcome[0], 1, outcome[1])
 
 
 class Headers(Tree):

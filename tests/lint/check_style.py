@@ -1,0 +1,90 @@
+#!/usr/bin/python3
+"""check_style.py ROOT: what a reader would otherwise have to watch for, in firehose, rdma, am and extended.
+
+copies   no eight lines of code in a row stand in two places, and no six in three: what is done again is
+         called, and a reader verifies it once (declarations that override do not count)
+files    at most a tenth of a folder's sources, where there are 20 or more, are shorter than 30 lines:
+         routines that belong together share a file
+globals  every variable that a header declares stands in globals.txt with the reason why it is one
+types    a struct, class or scoped enum of a header is named by another header, by two sources, or in its own
+         header again: what one source alone needs is in that source
+"""
+import collections
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+FOLDERS = ("firehose", "rdma", "am", "extended")
+IDLE = re.compile(r"^(#.*|[{}();]*|(public|private|protected):|(inline )?namespace\b.*|.* override;)$")
+GLOBAL = re.compile(r'^\s*extern (?!")[^;({]*?(\w+)(?:\[.*\])?(?: asm\(.*| \[\[.*)?(?:;|$)', re.MULTILINE)
+TYPE = re.compile(r"^(?:struct|class|enum class) (?:\[\[\w+\]\] |alignas\(\w+\) )?(\w+)(?: final)?"
+                  r"(?: *:[^;{]*)? \{", re.MULTILINE)
+
+
+def code_of(text):
+    return re.sub(r"//.*", "", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
+
+
+def copies(files, length, most):
+    """Runs of so many lines that stand in more than `most` places: one message for each copied part."""
+    places = collections.defaultdict(list)
+    for name, text in files.items():
+        lines = [(i, " ".join(line.split())) for i, line in enumerate(code_of(text).split("\n"), 1)]
+        lines = [(i, line) for i, line in lines if not IDLE.match(line)]
+        for k in range(len(lines) - length + 1):
+            places[tuple(line for _, line in lines[k:k + length])].append((name, lines[k][0]))
+    reported = set()
+    for at in places.values():
+        where = frozenset(name for name, _ in at)
+        if len(at) > most and where not in reported:
+            reported.add(where)
+            yield f"{', '.join(f'{name}:{line}' for name, line in at)}: the same {length} lines"
+
+
+def small_files(files):
+    for folder in FOLDERS:
+        sizes = [text.count("\n") for name, text in files.items()
+                 if name.startswith(folder + "/") and name.endswith(".cpp")]
+        small = sum(size < 30 for size in sizes)
+        if len(sizes) >= 20 and 10 * small > len(sizes):
+            yield (f"{folder}: {small} of {len(sizes)} sources have less than 30 lines: put together what "
+                   "belongs together")
+
+
+def unexplained_globals(files, reasons):
+    found = {(name, variable) for name, text in files.items() if name.endswith(".hpp")
+             for variable in GLOBAL.findall(code_of(text))}
+    for name, variable in sorted(found - set(reasons)):
+        yield f"{name}: {variable} is a global variable, and globals.txt does not say why"
+    for name, variable in sorted(set(reasons) - found):
+        yield f"globals.txt: {variable} is not declared in {name}"
+
+
+def lonely_types(files, words):
+    for name, text in files.items():
+        for kind in TYPE.findall(text) if name.endswith(".hpp") else ():
+            users = [other for other, named in words.items() if other != name and kind in named]
+            own = len(re.findall(rf"\b{kind}\b", code_of(text)))
+            if own == 1 and len(users) < 2 and not any(user.endswith((".hpp", ".h")) for user in users):
+                yield f"{name}: {kind} is needed by {users[0] if users else 'nobody'} alone"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    read = {str(path.relative_to(root)): path.read_text(encoding="utf-8")
+            for folder in (*FOLDERS, "tests", "bench")
+            for path in sorted((root / folder).rglob("*")) if path.suffix in (".cpp", ".hpp")}
+    files = {name: text for name, text in read.items() if name.split("/")[0] in FOLDERS}
+    listed = root / "tests/lint/globals.txt"
+    rows = [line.split(None, 2) for line in listed.read_text().splitlines()] if listed.exists() else []
+    reasons = [(row[0], row[1]) for row in rows if len(row) == 3 and row[0] != "#"]
+    words = {name: set(re.findall(r"\w+", code_of(text))) for name, text in read.items()}
+    found = [*copies(files, 8, 1), *copies(files, 6, 2), *small_files(files),
+             *unexplained_globals(files, reasons), *lonely_types(files, words)]
+    print("\n".join([*found, f"{len(files)} files looked at"]))
+    return 1 if found or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
