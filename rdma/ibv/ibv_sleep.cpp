@@ -1,8 +1,7 @@
 // Waiting in the kernel; whether peers are there; and the end: what is committed has arrived before this
 // process goes.
-#include "rdma/ibv/ibv_transport.hpp"
-
 #include "firehose/base/log.hpp"
+#include "rdma/ibv/ibv_transport.hpp"
 
 #include <algorithm>
 #include <cerrno>
