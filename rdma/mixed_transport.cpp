@@ -30,7 +30,7 @@ constexpr uint32_t kFar = 2;
 MixedTransport::MixedTransport(std::unique_ptr<Transport> near,
                                std::unique_ptr<FarTransport> far) noexcept
     : near_(std::move(near)), far_(std::move(far)) {
-  (void)snprintf(name_, sizeof name_, "%s+%s", near_->name(), far_->name());
+  if (snprintf(name_, sizeof name_, "%s+%s", near_->name(), far_->name()) < 0) name_[0] = '\0';
 }
 
 Status MixedTransport::open(std::unique_ptr<Transport> near, std::unique_ptr<FarTransport> far,
