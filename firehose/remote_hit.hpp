@@ -22,14 +22,20 @@ inline ThreadDomain* state_of(uint64_t handle) noexcept {
   return state != nullptr && state->handle == handle ? state : nullptr;
 }
 
-// A hold on the region that the thread's table proposes; null: look further.
+// A hold on the region that the thread's table proposes, in either of its places; null: look further. (Where
+// regions are smaller than the table's blocks the second place is as frequent as the first.)
 inline const RegionSlot* hold_beside_window(uint64_t handle, uintptr_t first, uintptr_t last,
                                             uint32_t need) noexcept {
   ThreadDomain* state = state_of(handle);
   if (state == nullptr || last < first) return nullptr;
   const size_t entry = (first >> state->shift) & (state->table.size() - 1);
   const RegionSlot* slot = state->table[entry];
-  if (!hold_if_open(*slot, state->counts[slot->index], first, last, need)) return nullptr;
+  if (!hold_if_open(*slot, state->counts[slot->index], first, last, need)) [[unlikely]] {
+    slot = state->second_choice(first);
+    if (slot->index == kNoRegion ||
+        !hold_if_open(*slot, state->counts[slot->index], first, last, need))
+      return nullptr;
+  }
   ThreadCounters::add(state->hits());
   return slot;
 }

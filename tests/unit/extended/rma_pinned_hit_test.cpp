@@ -1,5 +1,6 @@
 // Blocking puts and gets between firehoses: the short way, and what becomes of it when the network does not
 // take the operation, or refuses it on its way.
+#include "firehose/remote_hit.hpp"
 #include "tests/unit/extended/pinned_hit_fixture.hpp"
 
 namespace hydrant {
@@ -96,6 +97,27 @@ TEST_F(RmaPinnedHit, MemoryThatIsPinnedOnOneEndOnlyTakesTheLongWay) {
       EXPECT_EQ(move(false, bytes, 8), "");
     }
     EXPECT_EQ(refused_puts_and_gets(), refused);
+  });
+}
+
+// Two firehoses on pages of one block of the thread's table: one of them is in the second place there.
+TEST_F(RmaPinnedHit, SmallFirehosesBesideEachOtherAreBothAtHand) {
+  in_new_thread([&] {
+    constexpr size_t kBlock = 65536;
+    std::byte* const all = map(2 * kBlock);
+    const auto start = (reinterpret_cast<uintptr_t>(all) + kBlock - 1) / kBlock * kBlock;
+    const uintptr_t places[] = {start, start + kBlock / 2};
+    near_ = map_vouched(kArea);
+    for (int i = 0; i < 2; ++i) {
+      for (const uintptr_t place : places)
+        gex_RMA_PutBlocking(team(), kPeer, reinterpret_cast<void*>(place), near_, 8, 0);
+    }
+    EXPECT_EQ(statistics().firehoses, 2u);
+    for (const uintptr_t place : places) {
+      const hydrant_pin_t pin = hit_remote(firehose().end, kPeer, place, 8, HYDRANT_REMOTE_WRITE);
+      EXPECT_NE(pin.region, nullptr) << "page " << (place - start) / 4096;
+      if (pin.region != nullptr) (void)hydrant_remote_release(pin);
+    }
   });
 }
 
