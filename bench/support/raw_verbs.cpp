@@ -167,14 +167,26 @@ bool RawVerbs::post(uint32_t peer, ibv_send_wr& request, bool is_signalled) {
 }
 
 bool RawVerbs::write(uint32_t peer, size_t here, size_t there, uint32_t bytes, bool is_signalled) {
-  ibv_sge piece{reinterpret_cast<uintptr_t>(memory_ + here), bytes, registration_->lkey};
+  const Card& card = links_[peer].there;
+  return write_any(peer, memory_ + here, registration_->lkey, card.memory + there, card.rkey, bytes,
+                   is_signalled);
+}
+
+bool RawVerbs::write_to(uint32_t peer, const std::byte* from, uint32_t lkey, uint64_t to,
+                        uint32_t rkey, uint32_t bytes) {
+  return write_any(peer, from, lkey, to, rkey, bytes, true);
+}
+
+bool RawVerbs::write_any(uint32_t peer, const std::byte* from, uint32_t lkey, uint64_t to,
+                         uint32_t rkey, uint32_t bytes, bool is_signalled) {
+  ibv_sge piece{reinterpret_cast<uintptr_t>(from), bytes, lkey};
   ibv_send_wr request{};
   request.sg_list = &piece;
   request.num_sge = 1;
   request.opcode = IBV_WR_RDMA_WRITE;
   request.send_flags = bytes <= kInline ? IBV_SEND_INLINE : 0;
-  request.wr.rdma.remote_addr = links_[peer].there.memory + there;
-  request.wr.rdma.rkey = links_[peer].there.rkey;
+  request.wr.rdma.remote_addr = to;
+  request.wr.rdma.rkey = rkey;
   return post(peer, request, is_signalled);
 }
 

@@ -61,6 +61,9 @@ class RawVerbs {
   // All of these are false once something has failed: why().
   // Posts one; a read or write is between the same two offsets in `here` and there.
   bool write(uint32_t peer, size_t here, size_t there, uint32_t bytes, bool is_signalled);
+  // Signalled, between any memory that both sides have registered in the domains of their ports.
+  bool write_to(uint32_t peer, const std::byte* from, uint32_t lkey, uint64_t to, uint32_t rkey,
+                uint32_t bytes);
   // `count` of them, at most kUntold, in one list of which the last is signalled.
   bool write_list(uint32_t peer, size_t here, size_t there, uint32_t bytes, uint32_t count);
   bool read(uint32_t peer, size_t here, size_t there, uint32_t bytes);
@@ -108,6 +111,8 @@ class RawVerbs {
   bool fail(const char* what, int error);
   bool give_up();
   bool open_link(uint32_t peer);
+  bool write_any(uint32_t peer, const std::byte* from, uint32_t lkey, uint64_t to, uint32_t rkey,
+                 uint32_t bytes, bool is_signalled);
   bool post(uint32_t peer, ibv_send_wr& request, bool is_signalled);
   bool post_receive(Link& link, uint64_t buffer);
 
