@@ -1,6 +1,7 @@
 // What puts, gets, messages and barriers cost over verbs, in us, beside a raw loop of the same work over
-// queue pairs of the benchmark's own, and beside perftest's programs (ib_write_lat and its kin) where they
-// are installed. Run it as a job; rank 0 asks, rank 1 answers, all take part in barriers:
+// queue pairs of the benchmark's own, and beside perftest's programs (ib_write_lat and its kin) and
+// ucx_perftest over UCX's lower layer (uct, rc_verbs) where they are installed. Run it as a job; rank 0
+// asks, rank 1 answers, all take part in barriers:
 //
 //   tests/verbs/run -- build/release/bin/hydrant-run -n 2 build/release/bench/verbs_compare
 //   hydrant-run -n 2 verbs_compare [--repetitions N] [--json FILE] [--quick] [--rows TEXT]
@@ -11,9 +12,10 @@
 //   put_8, get_8       blocking, complete when acknowledged; one signalled write or read, and a poll of
 //                      its queue
 //   visible_put_8      a put that the peer sees and answers by a put, halved; the same by writes;
-//                      ib_write_lat
-//   am_round_trip      a Short request and its Short reply; a send and a send; twice ib_send_lat
-//   put_64k, get_64k   16 under way; the same raw; ib_write_bw, ib_read_bw
+//                      ib_write_lat; put_lat
+//   am_round_trip      a Short request and its Short reply, while the other side waits for messages; a send
+//                      and a send; twice ib_send_lat, which posts receives again as all do; twice am_lat
+//   put_64k, get_64k   16 under way; the same raw; ib_write_bw, ib_read_bw; put_bw, get
 //   put_rate_8         puts without events and one wait for all; unsignalled writes
 //   put_many_8         per put of hydrant_put_many() with 16; a list of 16 writes, one of them signalled
 //   am_flood           Short requests, until the last has arrived; sends of 32 bytes, credits by sends
@@ -46,8 +48,10 @@ namespace {
 
 using hydrant::now_ns;
 using hydrant::bench::PerftestCall;
+using hydrant::bench::PerftestPlace;
 using hydrant::bench::RawLoops;
 using hydrant::bench::RawVerbs;
+using hydrant::bench::UctCall;
 using hydrant::bench::VerbsRow;
 
 constexpr uint32_t kBlock = 64 << 10;
@@ -78,6 +82,7 @@ struct Job {
   std::byte* theirs = nullptr;
 };
 Job job;
+uint64_t pings = 0;
 uint64_t answers = 0;
 uint64_t arrivals = 0;
 std::vector<RawVerbs::Card> cards;
@@ -85,7 +90,10 @@ uint32_t cards_there = 0;
 uint32_t said = 0;
 bool all_good = true;
 
-void ping(gex_Token_t token) { gex_AM_ReplyShort0(token, kPong, 0); }
+void ping(gex_Token_t token) {
+  gex_AM_ReplyShort0(token, kPong, 0);
+  ++pings;
+}
 void pong(gex_Token_t) { ++answers; }
 void count(gex_Token_t) { ++arrivals; }
 void take_card(gex_Token_t token, void* data, size_t bytes) {
@@ -143,8 +151,14 @@ void visible(uint64_t rounds) {
   gex_NBI_Wait(GEX_EC_ALL, 0);
 }
 
+// Who answers waits for messages and nothing else, as perftest's programs do.
 void round_trip(uint64_t rounds) {
-  if (!job.asks) return;
+  static uint64_t asked = 0;
+  asked += rounds;
+  if (!job.asks) {
+    GASNET_BLOCKUNTIL(pings >= asked);
+    return;
+  }
   for (uint64_t i = 0; i < rounds; ++i) {
     const uint64_t wanted = answers + 1;
     gex_AM_RequestShort0(job.team, job.peer, kPing, 0);
@@ -216,7 +230,8 @@ struct Spec {
   std::function<void(uint64_t)> ours;
   std::function<bool(RawLoops&, uint64_t)> raw;
   PerftestCall perftest;
-  double perftest_times;
+  UctCall uct;
+  double perftest_times;  // so many of either are one of ours
   const char* goal_of;
   double goal;
 };
@@ -224,32 +239,42 @@ struct Spec {
 std::vector<Spec> make_specs() {
   const PerftestCall none;
   const PerftestCall write_lat{"ib_write_lat", 8, 300, true};
-  const PerftestCall send_lat{"ib_send_lat", 8, 300, true};
+  const PerftestCall send_lat{"ib_send_lat", 8, 300, true, 128};
+  const UctCall no_uct;
+  const UctCall put_lat{"put_lat", 8, 300, "short", 1, true};
+  const UctCall am_lat{"am_lat", 8, 300, "short", 1, true};
+  const UctCall put_bw{"put_bw", kBlock, 64, "zcopy", kWindow, false};
+  const UctCall get_bw{"get", kBlock, 64, "zcopy", kWindow, false};
   const PerftestCall write_bw{"ib_write_bw", kBlock, 64, false};
   const PerftestCall read_bw{"ib_read_bw", kBlock, 64, false};
   return {
       {"put_8", 400, 400, 1, false, [](uint64_t n) { blocking(true, n); },
-       [](RawLoops& raw, uint64_t n) { return raw.blocking(true, n); }, none, 1, "raw", 1.05},
+       [](RawLoops& raw, uint64_t n) { return raw.blocking(true, n); }, none, no_uct, 1, "raw",
+       1.05},
       {"get_8", 400, 400, 1, false, [](uint64_t n) { blocking(false, n); },
-       [](RawLoops& raw, uint64_t n) { return raw.blocking(false, n); }, none, 1, "raw", 1.05},
+       [](RawLoops& raw, uint64_t n) { return raw.blocking(false, n); }, none, no_uct, 1, "raw",
+       1.05},
       {"visible_put_8", 400, 400, 0.5, false, visible,
-       [](RawLoops& raw, uint64_t n) { return raw.visible(n); }, write_lat, 1, "perftest", 1.05},
+       [](RawLoops& raw, uint64_t n) { return raw.visible(n); }, write_lat, put_lat, 1, "perftest",
+       1.05},
       {"am_round_trip", 400, 400, 1, false, round_trip,
-       [](RawLoops& raw, uint64_t n) { return raw.round_trip(n); }, send_lat, 2, "perftest", 1.10},
+       [](RawLoops& raw, uint64_t n) { return raw.round_trip(n); }, send_lat, am_lat, 2, "perftest",
+       1.10},
       {"put_64k", 128, 4, 1, false, [](uint64_t n) { window(true, n); },
-       [](RawLoops& raw, uint64_t n) { return raw.window(true, kBlock, kWindow, n); }, write_bw, 1,
-       "perftest", 1 / 0.98},
+       [](RawLoops& raw, uint64_t n) { return raw.window(true, kBlock, kWindow, n); }, write_bw,
+       put_bw, 1, "perftest", 1 / 0.98},
       {"get_64k", 128, 4, 1, false, [](uint64_t n) { window(false, n); },
-       [](RawLoops& raw, uint64_t n) { return raw.window(false, kBlock, kWindow, n); }, read_bw, 1,
-       "perftest", 1 / 0.98},
+       [](RawLoops& raw, uint64_t n) { return raw.window(false, kBlock, kWindow, n); }, read_bw,
+       get_bw, 1, "perftest", 1 / 0.98},
       {"put_rate_8", 1024, 16, 1, false, put_rate,
-       [](RawLoops& raw, uint64_t n) { return raw.put_rate(n); }, none, 1, "raw", 1.05},
+       [](RawLoops& raw, uint64_t n) { return raw.put_rate(n); }, none, no_uct, 1, "raw", 1.05},
       {"put_many_8", 1024, 64, 1, false, put_many,
-       [](RawLoops& raw, uint64_t n) { return raw.put_lists(kWindow, n); }, none, 1, "raw", 1.05},
+       [](RawLoops& raw, uint64_t n) { return raw.put_lists(kWindow, n); }, none, no_uct, 1, "raw",
+       1.05},
       {"am_flood", 1024, 16, 1, false, flood,
-       [](RawLoops& raw, uint64_t n) { return raw.flood(n); }, none, 1, "raw", 1.05},
+       [](RawLoops& raw, uint64_t n) { return raw.flood(n); }, none, no_uct, 1, "raw", 1.05},
       {"barrier", 200, 200, 1, true, barriers,
-       [](RawLoops& raw, uint64_t n) { return raw.barriers(n); }, none, 1, "raw", 1.05},
+       [](RawLoops& raw, uint64_t n) { return raw.barriers(n); }, none, no_uct, 1, "raw", 1.05},
   };
 }
 
@@ -276,26 +301,44 @@ struct Table {
   Options options;
   std::unique_ptr<RawVerbs> verbs;
   std::unique_ptr<RawLoops> raw;
-  std::string no_perftest;
+  std::string no_perftest, no_uct;
   uint32_t perftest_runs = 0;
 
-  double sample_perftest(const Spec& spec) {
-    if (spec.perftest.program.empty() || !no_perftest.empty()) return -1;
+  // Both sides of what `run` is one side of. Below 0: it cannot be done.
+  double sample_programs(const std::function<double(const PerftestPlace&)>& run) {
     const hydrant::ibv::Port& port = verbs->port();
     constexpr int kAttempts = 3;  // on a busy machine the two may miss each other
     for (int i = 0; i < kAttempts; ++i) {
-      const hydrant::bench::PerftestPlace place{.folder = options.perftest,
-                                                .device = port.name,
-                                                .port = port.number,
-                                                .gid_index = port.gid_index,
-                                                .tcp_port = 18515 + perftest_runs++ % 1000};
+      const PerftestPlace place{.folder = options.perftest,
+                                .device = port.name,
+                                .port = port.number,
+                                .gid_index = port.gid_index,
+                                .tcp_port = 18515 + perftest_runs++ % 1000};
       barrier();
       double ns = 0;
-      if (job.rank < 2) ns = hydrant::bench::run_perftest(spec.perftest, place, job.rank == 1);
-      if (agree(ns >= 0)) return ns * spec.perftest_times;
+      if (job.rank < 2) ns = run(place);
+      if (agree(ns >= 0)) return ns;
     }
-    no_perftest = spec.perftest.program + " cannot be run (Debian: perftest; --perftest FOLDER)";
     return -1;
+  }
+  double sample_perftest(const Spec& spec) {
+    if (spec.perftest.program.empty() || !no_perftest.empty()) return -1;
+    const double ns = sample_programs([&](const PerftestPlace& place) {
+      return hydrant::bench::run_perftest(spec.perftest, place, job.rank == 1);
+    });
+    if (ns < 0)
+      no_perftest = spec.perftest.program + " cannot be run (Debian: perftest; --perftest FOLDER)";
+    return ns * spec.perftest_times;
+  }
+  double sample_uct(const Spec& spec) {
+    if (spec.uct.test.empty() || !no_uct.empty()) return -1;
+    const double ns = sample_programs([&](const PerftestPlace& place) {
+      return hydrant::bench::run_uct(spec.uct, place, job.rank == 1);
+    });
+    if (ns < 0)
+      no_uct = "ucx_perftest -x rc_verbs -t " + spec.uct.test +
+               " cannot be run (Debian: ucx-utils; --perftest FOLDER)";
+    return ns * spec.perftest_times;
   }
 
   // False, on all ranks: a queue pair has failed.
@@ -311,10 +354,12 @@ struct Table {
     const double bare = raw_first ? early : sample(spec, rounds, run_raw);
     if (!agree(bare >= 0)) return false;
     const double theirs = sample_perftest(spec);
+    const double ucts = sample_uct(spec);
     if (!is_warm) return true;
     row.ns.push_back(ours);
     row.raw_ns.push_back(bare);
     if (theirs > 0) row.perftest_ns.push_back(theirs);
+    if (ucts > 0) row.uct_ns.push_back(ucts);
     return true;
   }
 
@@ -322,8 +367,13 @@ struct Table {
     std::vector<Spec> specs;
     for (Spec& spec : make_specs()) {
       if (std::string(spec.name).find(options.rows) == std::string::npos) continue;
-      const std::string perftest = (spec.perftest_times == 2 ? "2 x " : "") + spec.perftest.program;
-      rows->push_back({spec.name, spec.goal_of, spec.goal, perftest, {}, {}, {}, {}});
+      const std::string times = spec.perftest_times == 2 ? "2 x " : "";
+      VerbsRow& row = rows->emplace_back();
+      row.name = spec.name;
+      row.goal_of = spec.goal_of;
+      row.goal = spec.goal;
+      row.perftest = times + spec.perftest.program;
+      row.uct = times + spec.uct.test;
       specs.push_back(std::move(spec));
     }
     hydrant::bench::PathWatch paths;
@@ -347,7 +397,8 @@ Options parse(int argc, char** argv) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--json", options.json_file, "Also to this file, samples included");
   app.add_option("--rows", options.rows, "Only rows whose names contain this");
-  app.add_option("--perftest", options.perftest, "Folder of ib_write_lat and its kin; else PATH");
+  app.add_option("--perftest", options.perftest,
+                 "Folder of ib_write_lat and its kin, and of ucx_perftest; else PATH");
   app.add_flag("--quick", options.quick, "An eighth of the work");
   try {
     app.parse(argc, argv);
@@ -447,8 +498,9 @@ int main(int argc, char** argv) {
   }
   bool is_written = true;
   if (job.rank == 0) {
-    is_written = hydrant::bench::report_verbs(job.size, table.verbs->port().name, rows,
-                                              table.no_perftest, table.options.json_file);
+    is_written =
+        hydrant::bench::report_verbs(job.size, table.verbs->port().name, rows, table.no_perftest,
+                                     table.no_uct, table.options.json_file);
   }
   barrier();
   gasnet_exit(is_written ? 0 : 1);

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 extern char** environ;
@@ -75,17 +76,23 @@ double figure_of(const PerftestCall& call, const std::string& output) {
   return -1;
 }
 
-}  // namespace
+// The line of the results: iterations, median, average and overall time of one, ...
+double figure_of(const UctCall& call, const std::string& output) {
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string first;
+    double numbers[4] = {};
+    size_t count = 0;
+    if (!(words >> first) || first != "Final:") continue;
+    while (count < 4 && words >> numbers[count]) ++count;
+    return count == 4 ? (call.is_latency ? numbers[1] : numbers[3]) * 1e3 : -1;
+  }
+  return -1;
+}
 
-double run_perftest(const PerftestCall& call, const PerftestPlace& place, bool is_server) {
-  const std::string path = place.folder.empty() ? call.program : place.folder + "/" + call.program;
-  std::vector<std::string> arguments = {path, "-F",
-                                        "-d", place.device,
-                                        "-i", std::to_string(place.port),
-                                        "-x", std::to_string(place.gid_index),
-                                        "-p", std::to_string(place.tcp_port),
-                                        "-s", std::to_string(call.bytes),
-                                        "-n", std::to_string(call.iterations)};
+template <typename Call>
+double run_side(const Call& call, std::vector<std::string> arguments, bool is_server) {
   if (!is_server) arguments.emplace_back("127.0.0.1");
   const uint64_t begin = now_ns();
   for (;;) {
@@ -98,6 +105,44 @@ double run_perftest(const PerftestCall& call, const PerftestPlace& place, bool i
     if (is_server || is_late) return -1;
     nanosleep(&kPause, nullptr);
   }
+}
+
+std::string path_of(const PerftestPlace& place, const std::string& program) {
+  return place.folder.empty() ? program : place.folder + "/" + program;
+}
+
+}  // namespace
+
+double run_perftest(const PerftestCall& call, const PerftestPlace& place, bool is_server) {
+  std::vector<std::string> arguments = {path_of(place, call.program),
+                                        "-F",
+                                        "-d",
+                                        place.device,
+                                        "-i",
+                                        std::to_string(place.port),
+                                        "-x",
+                                        std::to_string(place.gid_index),
+                                        "-p",
+                                        std::to_string(place.tcp_port),
+                                        "-s",
+                                        std::to_string(call.bytes),
+                                        "-n",
+                                        std::to_string(call.iterations)};
+  if (call.receives != 0) {
+    arguments.emplace_back("-r");
+    arguments.push_back(std::to_string(call.receives));
+  }
+  return run_side(call, std::move(arguments), is_server);
+}
+
+double run_uct(const UctCall& call, const PerftestPlace& place, bool is_server) {
+  return run_side(
+      call,
+      {path_of(place, "ucx_perftest"), "-d", place.device + ":" + std::to_string(place.port), "-x",
+       "rc_verbs", "-t", call.test, "-D", call.layout, "-O", std::to_string(call.under_way), "-p",
+       std::to_string(place.tcp_port), "-s", std::to_string(call.bytes), "-n",
+       std::to_string(call.iterations), "-w", std::to_string(call.iterations / 10)},
+      is_server);
 }
 
 }  // namespace hydrant::bench

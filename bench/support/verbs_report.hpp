@@ -16,7 +16,8 @@ struct VerbsRow {
   double goal = 1.05;    // at most so many times that
   std::string perftest;  // what the column is, "2 x ib_send_lat"
   std::string path;      // by which the library says that it went
-  std::vector<double> ns, raw_ns, perftest_ns;
+  std::string uct;       // the same of ucx_perftest's, "2 x am_lat"
+  std::vector<double> ns, raw_ns, perftest_ns, uct_ns;
 };
 
 inline double median_ratio(const std::vector<double>& ours, const std::vector<double>& theirs) {
@@ -42,6 +43,12 @@ inline nlohmann::json describe(const VerbsRow& row) {
     out["perftest_samples_ns"] = row.perftest_ns;
     out["times_perftest"] = median_ratio(row.ns, row.perftest_ns);
   }
+  if (!row.uct_ns.empty()) {
+    out["uct"] = row.uct;
+    out["uct_ns"] = median(row.uct_ns);
+    out["uct_samples_ns"] = row.uct_ns;
+    out["times_uct"] = median_ratio(row.ns, row.uct_ns);
+  }
   const char* by = row.goal_of == "perftest" ? "times_perftest" : "times_raw";
   if (out.contains(by)) out["meets_goal"] = out[by].get<double>() <= row.goal;
   return out;
@@ -51,11 +58,13 @@ inline void print_row(const VerbsRow& row, const nlohmann::json& line) {
   std::printf("%-18s %-9s %10.2f %10.2f %6.2f", row.name.c_str(), row.path.c_str(),
               line["ns"].get<double>() / 1e3, line["raw_ns"].get<double>() / 1e3,
               line["times_raw"].get<double>());
-  if (line.contains("perftest_ns")) {
-    std::printf(" %10.2f %6.2f", line["perftest_ns"].get<double>() / 1e3,
-                line["times_perftest"].get<double>());
-  } else {
-    std::printf(" %10s %6s", "-", "-");
+  for (const std::string of : {"perftest", "uct"}) {
+    if (line.contains(of + "_ns")) {
+      std::printf(" %10.2f %6.2f", line[of + "_ns"].get<double>() / 1e3,
+                  line["times_" + of].get<double>());
+    } else {
+      std::printf(" %10s %6s", "-", "-");
+    }
   }
   const char* verdict = line.contains("meets_goal") ? (line["meets_goal"] ? "yes" : "NO") : "-";
   std::printf("  <= %.2f x %-8s %s\n", row.goal, row.goal_of.c_str(), verdict);
@@ -63,7 +72,8 @@ inline void print_row(const VerbsRow& row, const nlohmann::json& line) {
 
 // The table on standard output, and the JSON file if one was asked for; false if that cannot be written.
 inline bool report_verbs(uint32_t ranks, const std::string& port, const std::vector<VerbsRow>& rows,
-                         const std::string& no_perftest, const std::string& json_file) {
+                         const std::string& no_perftest, const std::string& no_uct,
+                         const std::string& json_file) {
   nlohmann::json out = {{"ranks", ranks}, {"port", port}, {"rows", nlohmann::json::array()}};
   std::printf(
       "%u ranks over %s; us per operation, medians of %zu, ratios medians of the ratios within "
@@ -73,8 +83,12 @@ inline bool report_verbs(uint32_t ranks, const std::string& port, const std::vec
     std::printf("no perftest column: %s\n", no_perftest.c_str());
     out["no_perftest"] = no_perftest;
   }
-  std::printf("%-18s %-9s %10s %10s %6s %10s %6s  %s\n", "row", "path", "ours", "raw", "x",
-              "perftest", "x", "goal");
+  if (!no_uct.empty()) {
+    std::printf("no UCT column: %s\n", no_uct.c_str());
+    out["no_uct"] = no_uct;
+  }
+  std::printf("%-18s %-9s %10s %10s %6s %10s %6s %10s %6s  %s\n", "row", "path", "ours", "raw", "x",
+              "perftest", "x", "UCT", "x", "goal");
   for (const VerbsRow& row : rows) {
     const nlohmann::json line = describe(row);
     out["rows"].push_back(line);
