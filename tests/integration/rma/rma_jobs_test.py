@@ -153,7 +153,8 @@ class RmaJobs(RmaTestCase):
                 rows = written.pop("put_get")
                 firehoses = written.pop("firehoses")
                 transport, kinds = ("ibv", ["pinned"]) if over.OVER else ("shm", [])
-                self.assertEqual(written, {"rank": rank, "size": 2, "transport": transport})
+                self.assertEqual(written, {"rank": rank, "size": 2, "transport": transport,
+                                           "on_demand": {"ops": 0, "bytes": 0}})
                 self.assertEqual([one["kind"] for one in firehoses], kinds)
                 peer, count, size = 1 - rank, 3 + rank, 1000 + rank
                 wanted = [row(rank, "self", gets=(1, size)), row(peer, "inlined", puts=(5, 40)),

@@ -110,7 +110,7 @@ void PairJob::take_message(const Incoming& message, uint32_t index) {
   // A put was sent before this message: it must be there.
   if (message.lane == Lane::kReply || index % kPutEvery != 0) return;
   const std::byte* put = memory_->data.get() + kWindow + puts_seen_ % kSlots * kPutBytes;
-  if (!is_filled(put, kPutBytes, seed_of(other(), kOfPut, puts_seen_)))
+  if (!is_filled(put, put_bytes_, seed_of(other(), kOfPut, puts_seen_)))
     complain("the put before message", index);
   ++puts_seen_;
 }
@@ -147,8 +147,8 @@ Status PairJob::move(uint32_t number) {
       [&] { return number - puts_told_ < kSlots || process.transport->counts().lost != 0; });
   if (!has_room) return fail(Status::kNotReady, "the peer does not take puts");
   const size_t slot = number % kSlots * kPutBytes;
-  fill(memory_->data.get() + kSource + slot, kPutBytes, seed_of(self(), kOfPut, number));
-  std::memset(memory_->data.get() + kGot, 0, kPutBytes);
+  fill(memory_->data.get() + kSource + slot, put_bytes_, seed_of(self(), kOfPut, number));
+  std::memset(memory_->data.get() + kGot, 0, put_bytes_);
   Told put;
   Told get;
   const auto begin = [&](bool is_put, Told& told) {
@@ -156,10 +156,10 @@ Status PairJob::move(uint32_t number) {
     (void)process.until([&] {
       status = is_put ? process.transport->put_pinned(
                             other(), {their_memory_ + kWindow + slot, their_key_.data()},
-                            memory_->local(kSource + slot), kPutBytes, &told)
+                            memory_->local(kSource + slot), put_bytes_, &told)
                       : process.transport->get_pinned(other(),
                                                       {their_memory_ + kShown, their_key_.data()},
-                                                      memory_->local(kGot), kPutBytes, &told);
+                                                      memory_->local(kGot), put_bytes_, &told);
       return status != Status::kNotReady;
     });
     return status;
@@ -179,7 +179,7 @@ Status PairJob::move(uint32_t number) {
   if (get_status != Status::kOk) return get_status;
   if (put.status != Status::kOk) return put.status;
   if (get.status != Status::kOk) return get.status;
-  if (!is_filled(memory_->data.get() + kGot, kPutBytes, seed_of(other(), kOfShown, 0)))
+  if (!is_filled(memory_->data.get() + kGot, put_bytes_, seed_of(other(), kOfShown, 0)))
     complain("what was got, number", number);
   return Status::kOk;
 }

@@ -38,6 +38,10 @@ class PairJob : public ::testing::Test {
   static constexpr uint8_t kTimeout = 16;
   static constexpr unsigned kRetryMs = 1500;  // ... less what a late timer may take
 
+  static constexpr size_t kPutBytes = 32768;  // longer than many packets
+  // How long the puts and gets of an exchange are, at most that.
+  size_t put_bytes_ = kPutBytes;
+
   std::unique_ptr<Bootstrap> bootstrap;
   RankProcess process;
 
@@ -45,7 +49,6 @@ class PairJob : public ::testing::Test {
   static constexpr uint32_t kSlots = 4;       // puts that the peer has not seen yet
   static constexpr uint32_t kPutEvery = 8;    // messages
   static constexpr uint32_t kAhead = 16;      // messages: a put is seen before others need its slot
-  static constexpr size_t kPutBytes = 32768;  // ... longer than many packets
   static constexpr size_t kWindow = 0;        // what the peer puts into
   static constexpr size_t kSource = kWindow + kSlots * kPutBytes;  // what this rank puts
   static constexpr size_t kShown = kSource + kSlots * kPutBytes;   // what the peer gets
