@@ -49,8 +49,8 @@ TEST_F(PairFaults, OneInAHundredLost) {
 }
 
 TEST_F(PairFaults, OneInTwentyLost) {
-  // To rxe each packet found missing is a retry, until a whole message is acknowledged: of 32 packets with one
-  // in twenty lost, more than the retries go missing once in some hundred puts.
+  // To rxe each packet found missing is a retry, until a whole message is acknowledged: of 32 packets with
+  // one in twenty lost, more go missing now and then than there are retries.
   put_bytes_ = 4096;
   talk_over("loss 5%", 200);
   EXPECT_GT(faults_.dropped(), 0U);

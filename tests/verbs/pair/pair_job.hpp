@@ -46,10 +46,10 @@ class PairJob : public ::testing::Test {
   RankProcess process;
 
  private:
-  static constexpr uint32_t kSlots = 4;       // puts that the peer has not seen yet
-  static constexpr uint32_t kPutEvery = 8;    // messages
-  static constexpr uint32_t kAhead = 16;      // messages: a put is seen before others need its slot
-  static constexpr size_t kWindow = 0;        // what the peer puts into
+  static constexpr uint32_t kSlots = 4;     // puts that the peer has not seen yet
+  static constexpr uint32_t kPutEvery = 8;  // messages
+  static constexpr uint32_t kAhead = 16;    // messages: a put is seen before others need its slot
+  static constexpr size_t kWindow = 0;      // what the peer puts into
   static constexpr size_t kSource = kWindow + kSlots * kPutBytes;  // what this rank puts
   static constexpr size_t kShown = kSource + kSlots * kPutBytes;   // what the peer gets
   static constexpr size_t kGot = kShown + kPutBytes;               // what this rank has got
