@@ -122,6 +122,11 @@ void print_transports(const Json& report) {
               row.at("usable").get<bool>() ? describe_usable_port(row)
                                            : "not usable: " + text_of(row, "reason"));
   }
+  for (const Json& row : report.at("passed_by")) {
+    if (row.at("reason") == report.at("reason")) continue;  // said above
+    print_row(text_of(row, "item"), kNames,
+              "passed by, though HYDRANT_IBV_PORTS has it: " + text_of(row, "reason"));
+  }
 }
 
 std::string cgroup_text(const Json& limits) {
@@ -220,16 +225,18 @@ void print_unknown_variables(const Json& rows) {
 }
 
 void print_knobs(const Json& rows, bool explain) {
+  // Texts may be longer: they move what stands behind them.
+  constexpr size_t kLongestValue = 16;
   heading("Environment variables");
   size_t names = 0;
   size_t values = 0;
   for (const Json& row : rows) {
     names = std::max(names, text_of(row, "name").size());
-    values = std::max(values, text_of(row, "value").size());
+    values = std::max(values, std::min(text_of(row, "value").size(), kLongestValue));
   }
   for (const Json& row : rows) {
     std::string value = text_of(row, "value");
-    value.resize(values, ' ');
+    value.resize(std::max(values, value.size()), ' ');
     print_row(text_of(row, "name"), names, value + "  " + origin_of(row));
     if (!explain) continue;
     std::printf("      ");

@@ -167,7 +167,9 @@ inline Json describe_knobs(const Json& registrars) {
     char text[96];
     char accepted[160];
     rows.push_back({{"name", info.name},
-                    {"value", format_knob(knob, value.number, text, sizeof text)},
+                    {"value", info.type == KnobType::kText
+                                  ? knob_text(knob)
+                                  : format_knob(knob, value.number, text, sizeof text)},
                     {"number", value.number},
                     {"origin", knob_origin_name(value.origin)},
                     {"rejected", value.rejected != nullptr ? Json(value.rejected) : Json()},

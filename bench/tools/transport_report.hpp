@@ -69,7 +69,7 @@ inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
   return row;
 }
 
-inline Json describe_ports(const MachineLimits& limits, std::string* why) {
+inline Json describe_ports(const MachineLimits& limits, Json* passed_by, std::string* why) {
   Json rows = Json::array();
   const std::string wanted(knob_text(Knob::kIbvPorts));
   const ibv::PortReports reports = ibv::report_ports(wanted.c_str(), ibv::kMostRails);
@@ -77,24 +77,29 @@ inline Json describe_ports(const MachineLimits& limits, std::string* why) {
   for (const ibv::PortReport& report : reports.all) rails += report.is_chosen ? 1 : 0;
   for (const ibv::PortReport& report : reports.all)
     rows.push_back(describe_port(report, rails, limits));
+  for (const auto& [item, reason] : reports.passed_by)
+    passed_by->push_back({{"item", item}, {"reason", reason}});
   *why = reports.why;
   return rows;
 }
 
 #else
 
-inline Json describe_ports(const MachineLimits&, std::string* why) {
+inline Json describe_ports(const MachineLimits&, Json*, std::string* why) {
   *why = "not built: libibverbs was absent or switched off (HYDRANT_WITH_IBV)";
   return Json::array();
 }
 
 #endif
 
-// {"ports": [...], "near": name or null, "far": name or null, "reason": text where either is null, else null}
+// {"ports": [...], "passed_by": items of HYDRANT_IBV_PORTS that give no port, "near": name or null,
+// "far": name or null, "reason": text where either is null, else null}
 inline Json describe_transports(const MachineLimits& limits) {
   std::string why;
   Json report;
-  report["ports"] = describe_ports(limits, &why);
+  Json passed_by = Json::array();
+  report["ports"] = describe_ports(limits, &passed_by, &why);
+  report["passed_by"] = passed_by;
   bool has_port = false;
   for (const Json& row : report["ports"]) has_port |= row.at("chosen").get<bool>();
   const std::string wanted(knob_choice(Knob::kTransport));

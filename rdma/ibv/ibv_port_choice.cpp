@@ -174,24 +174,46 @@ std::string distance_text(uint32_t distance) {
   return distance == kUnknownDistance ? "not known" : std::to_string(distance);
 }
 
+bool names(const std::string& text, const Port& port) {
+  Wanted item;
+  return read_wanted(text, &item) == Status::kOk && item.names(port.name) &&
+         item.names(port.number);
+}
+
 bool is_named(std::string_view wanted, const Port& port) {
   while (!wanted.empty()) {
-    Wanted item;
-    if (read_wanted(take_until(&wanted, ','), &item) != Status::kOk) return false;
-    if (item.names(port.name) && item.names(port.number)) return true;
+    if (names(std::string(take_until(&wanted, ',')), port)) return true;
   }
   return false;
 }
 
+// Items by which alone there would be no port.
+std::vector<PortReports::PassedBy> find_passed_by(std::string_view wanted, const char* root) {
+  std::vector<PortReports::PassedBy> passed_by;
+  while (!wanted.empty()) {
+    const std::string item(take_until(&wanted, ','));
+    Ports ports;
+    if (open_ports(item.c_str(), 1, &ports, root) == Status::kOk) {
+      close_ports(ports);
+    } else {
+      passed_by.push_back({item, last_error_text()});
+    }
+  }
+  return passed_by;
+}
+
 // Of a port that can be used, and is not chosen.
 std::string why_left_out(const PortReport& report, const char* wanted, uint32_t most,
-                         const PortReport& first_usable, const Ports& chosen,
-                         uint32_t chosen_distance) {
+                         const PortReport& first_usable, const PortReports& reports,
+                         const Ports& chosen, uint32_t chosen_distance) {
   const Port& first = chosen.all[0];
   if (wanted[0] != '\0') {
     if (!is_named(wanted, report.port)) return "HYDRANT_IBV_PORTS does not name it";
     if (report.port.is_ethernet != first.is_ethernet)
       return "its link is of another kind than that of " + named(first);
+    for (const PortReports::PassedBy& one : reports.passed_by) {
+      if (names(one.item, report.port)) return "not as '" + one.item + "': " + one.reason;
+    }
     if (chosen.count < most) return "it could not be opened when it was to be chosen";
     return "HYDRANT_IBV_PORTS names " + std::to_string(most) +
            " before it, and more are not used at once";
@@ -284,6 +306,7 @@ void close_ports(const Ports& ports) noexcept {
 PortReports report_ports(const char* wanted, uint32_t most, const char* root) {
   PortReports reports;
   read_all(&reports, root);
+  if (!reports.all.empty()) reports.passed_by = find_passed_by(wanted, root);
   Ports chosen;
   if (open_ports(wanted, most, &chosen, root) != Status::kOk) {
     if (!reports.all.empty() || wanted[0] != '\0') reports.why = last_error_text();
@@ -308,7 +331,8 @@ PortReports report_ports(const char* wanted, uint32_t most, const char* root) {
   }
   for (PortReport& report : reports.all) {
     if (report.is_usable && !report.is_chosen)
-      report.left_out = why_left_out(report, wanted, most, *first_usable, chosen, distance);
+      report.left_out =
+          why_left_out(report, wanted, most, *first_usable, reports, chosen, distance);
   }
   close_ports(chosen);
   return reports;

@@ -45,7 +45,13 @@ struct PortReport {
   std::string left_out;  // why it is not chosen although it can be used
 };
 struct PortReports {
+  // An item of the knob by which no port can be had.
+  struct PassedBy {
+    std::string item;
+    std::string reason;
+  };
   std::vector<PortReport> all;
+  std::vector<PassedBy> passed_by;
   std::string why;  // why none is chosen
 };
 PortReports report_ports(const char* wanted, uint32_t most, const char* root = "");

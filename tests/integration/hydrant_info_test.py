@@ -84,6 +84,8 @@ class Transports(unittest.TestCase):
         self.assertIsNone(transports["far"])
         self.assertFalse(any(row["chosen"] for row in transports["ports"]))
         self.assertNotEqual(transports["reason"], "")
+        if any(row["usable"] for row in transports["ports"]):
+            self.assertEqual([row["item"] for row in transports["passed_by"]], ["nosuch0"])
 
     def test_people_are_told_the_same(self):
         text = run(HYDRANT_TRANSPORT="shm").stdout
@@ -201,11 +203,12 @@ class HydrantInfo(unittest.TestCase):
         self.assertFalse(rows["uring"]["chosen"])
 
     def test_knobs_have_value_and_origin(self):
-        document = report(GASNET_FIREHOSE_M="64", FIREHOSE_WAIT_WARN="250ms")
+        document = report(GASNET_FIREHOSE_M="64", FIREHOSE_WAIT_WARN="250ms", HYDRANT_IBV_PORTS="nosuch0:1")
         self.assertEqual(knob(document, "GASNET_FIREHOSE_M")["number"], 64 << 20)
         self.assertEqual(knob(document, "GASNET_FIREHOSE_M")["value"], "64M")
         self.assertEqual(knob(document, "FIREHOSE_WAIT_WARN")["value"], "250ms")
         self.assertEqual(knob(document, "FIREHOSE_WAIT_WARN")["origin"], "environment")
+        self.assertEqual(knob(document, "HYDRANT_IBV_PORTS")["value"], "nosuch0:1")
         self.assertEqual(knob(document, "FIREHOSE_MERGE")["origin"], "default")
 
     def test_bad_values_and_unknown_names_are_reported_beside_the_document(self):

@@ -231,6 +231,17 @@ TEST_F(IbvPortChoice, ReportSaysWhyTheRestIsLeftOut) {
   EXPECT_EQ(reports.all[0].place, 1U);
   EXPECT_TRUE(reports.all[0].is_chosen);
 
+  EXPECT_TRUE(reports.passed_by.empty());
+
+  reports = report_ports("near1,near0:1:77,nosuch0", kMostRails, sys_.root());
+  EXPECT_TRUE(reports.all[2].is_chosen);
+  EXPECT_THAT(reports.all[1].left_out,
+              HasSubstr("not as 'near0:1:77': near0 port 1 has no GID 77"));
+  ASSERT_EQ(reports.passed_by.size(), 2U);
+  EXPECT_EQ(reports.passed_by[0].item, "near0:1:77");
+  EXPECT_EQ(reports.passed_by[1].item, "nosuch0");
+  EXPECT_THAT(reports.passed_by[1].reason, HasSubstr("no verbs device 'nosuch0'"));
+
   reports = report_ports("none", kMostRails, sys_.root());
   EXPECT_THAT(reports.why, HasSubstr("'none'"));
   EXPECT_EQ(reports.all[0].left_out, reports.why);
