@@ -24,7 +24,8 @@ Status IbvTransport::check_settings(Rank rank, const ibv::Card& card) const noex
   if (card.geometry != geometry()) {
     return fail(Status::kBroken,
                 "rank %u has other settings than this one: messages of %u bytes, not %u; cells of "
-                "%u, not %u; %u credits, not %u; %u landing cells, not %u",
+                "%u, not %u; %u credits, not %u; %u landing cells, not %u (HYDRANT_AM_EAGER and "
+                "HYDRANT_IBV_CREDITS have to be the same on all ranks)",
                 rank, card.geometry.message_bytes, message_bytes(), card.geometry.cell_bytes,
                 options_.cell_bytes, card.geometry.credits, options_.credits,
                 card.geometry.landings, options_.landings);
@@ -74,7 +75,7 @@ Status IbvTransport::make_room_for_peer() noexcept HYDRANT_NO_TSA {
   if (peers * receives_per_peer() > port_.max_receives)
     return fail(Status::kResource,
                 "%s: the shared receive queue holds %u buffers, %u peers have them all (%u each): "
-                "fewer credits",
+                "fewer credits (HYDRANT_IBV_CREDITS)",
                 port_.name, port_.max_receives, peer_count_, receives_per_peer());
   const uint64_t needed = peers * completions_per_peer();
   if (needed <= completions_) return Status::kOk;
@@ -82,7 +83,7 @@ Status IbvTransport::make_room_for_peer() noexcept HYDRANT_NO_TSA {
     return fail(
         Status::kResource,
         "%s: a completion queue holds at most %u entries, %u peers have them all (%u each): "
-        "fewer credits, or a shorter send queue",
+        "fewer credits (HYDRANT_IBV_CREDITS), or a shorter send queue",
         port_.name, port_.max_completions, peer_count_, completions_per_peer());
   const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(needed * 2, port_.max_completions));
   // Nobody may read from it meanwhile.

@@ -51,6 +51,24 @@ void IbvTransport::open_rails() noexcept {
   max_at_once_ = std::min<size_t>(max_piece_, options_.stripe_bytes - 1);
 }
 
+// For people who wonder which of several were taken.
+void IbvTransport::say_ports() const noexcept {
+  if (!log_enabled(LogLevel::kInfo)) return;
+  const ibv::Card card = own_card(rail_count_);
+  log_info("verbs: rank %u talks by %s port %u at %s, GID index %u", self_, port_.name,
+           port_.number, text_of(card.address).text, port_.gid_index);
+  for (uint32_t i = 0; i < rail_count_; ++i) {
+    if (rails_[i].completions == nullptr) continue;  // left out, and said
+    const ibv::Port& port = rails_[i].port;
+    log_info(
+        "verbs: rank %u puts and gets by %s port %u at %s, GID index %u, too", self_, port.name,
+        port.number,
+        ibv::text_of({.lid = port.lid, .is_ethernet = card.rails[i].is_ethernet, .gid = port.gid})
+            .text,
+        port.gid_index);
+  }
+}
+
 // Its place among the rails stays, whatever becomes of it: peers have theirs at the same one.
 Status IbvTransport::open_rail(Rail& rail) noexcept {
   const ibv::Port& port = rail.port;

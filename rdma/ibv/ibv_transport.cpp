@@ -129,6 +129,7 @@ Status IbvTransport::init() noexcept {
   if (status == Status::kOk) status = open_datagrams();
   if (status != Status::kOk) return status;
 
+  say_ports();
   std::byte bytes[ibv::kMostCardBytes];
   ibv::encode_card(own_card(rail_count_), bytes);
   return bootstrap_.put(kCardKey, {bytes, ibv::card_bytes(rail_count_)});
@@ -192,11 +193,10 @@ Status IbvTransport::open_queues() noexcept {
   const uint64_t wanted = std::min<uint64_t>(
       uint64_t{std::min(others, kPeersAtFirst)} * completions_per_peer(), port_.max_completions);
   if (wanted < completions_per_peer())
-    return fail(
-        Status::kResource,
-        "%s: a completion queue holds at most %u entries, one peer needs %u: fewer credits, "
-        "or a shorter send queue",
-        port_.name, port_.max_completions, completions_per_peer());
+    return fail(Status::kResource,
+                "%s: a completion queue holds at most %u entries, one peer needs %u: fewer credits "
+                "(HYDRANT_IBV_CREDITS), or a shorter send queue",
+                port_.name, port_.max_completions, completions_per_peer());
   errno = 0;
   queue_.reset(ibv_create_cq(context, static_cast<int>(wanted), this, channel_.get(), 0));
   if (queue_ == nullptr)
@@ -213,7 +213,7 @@ Status IbvTransport::open_queues() noexcept {
   if (attributes.attr.max_wr < receives_per_peer())
     return fail(Status::kResource,
                 "%s: a shared receive queue holds at most %u buffers, one peer needs %u: fewer "
-                "credits",
+                "credits (HYDRANT_IBV_CREDITS)",
                 port_.name, port_.max_receives, receives_per_peer());
   port_.max_receives = attributes.attr.max_wr;
   receives_.reset(ibv_create_srq(port_.device.pd, &attributes));

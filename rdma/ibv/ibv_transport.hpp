@@ -383,6 +383,7 @@ class IbvTransport final : public FarTransport {
 
   // ibv_rails.cpp, ibv_rail_peers.cpp: the ports beside the first
   void open_rails() noexcept;
+  void say_ports() const noexcept;
   Status open_rail(ibv::Rail& rail) noexcept;
   void close_rails() noexcept;
   void make_peer_rails(Peer& peer) noexcept HYDRANT_REQUIRES(contact_mu_);

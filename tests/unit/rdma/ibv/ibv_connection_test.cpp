@@ -258,7 +258,7 @@ TEST_F(IbvConnection, TheDevicesLimitsAreSaid) {
     world.connect(0, 1);
     EXPECT_EQ(world.send(0, 2, Lane::kRequest, 1, "abcd"), Status::kResource);
     EXPECT_THAT(last_error_text(), HasSubstr("1 peers have them all"));
-    EXPECT_THAT(last_error_text(), EndsWith("each): fewer credits; first contact with rank 2"));
+    EXPECT_THAT(last_error_text(), EndsWith("(HYDRANT_IBV_CREDITS); first contact with rank 2"));
   }
   fake_verbs::reset();
   fake_verbs::add_device({.max_cqe = 160});
