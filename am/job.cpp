@@ -134,8 +134,9 @@ void fatal(const char* format, ...) noexcept {
 }
 
 int report(Status status, const char* call, bool always) noexcept {
-  if (status != Status::kOk && status != Status::kNotReady &&
-      (always || gex_System_GetVerboseErrors() != 0)) {
+  // (An init that others keep waiting until its deadline is "not now", too.)
+  if (status != Status::kOk &&
+      (always || (status != Status::kNotReady && gex_System_GetVerboseErrors() != 0))) {
     log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
   }
   return to_c(status);
