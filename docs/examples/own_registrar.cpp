@@ -76,7 +76,8 @@ int main() {
       std::printf("pinned with keys %u and %u\n", key.local, key.remote);
     }  // the hold ends here, the registration does not
     const hydrant_stats_t stats = domain.stats();
-    std::printf("hits %llu, misses %llu\n", static_cast<unsigned long long>(stats.hits),
+    std::printf("hits %llu, misses %llu\n",
+                static_cast<unsigned long long>(stats.hits + stats.refills),
                 static_cast<unsigned long long>(stats.misses));
   }
   std::printf("registered %u, deregistered %u\n", device.registered.load(),

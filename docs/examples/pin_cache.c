@@ -70,8 +70,9 @@ int main(void) {
 
   stats.size = sizeof stats;
   hydrant_get_stats(domain, &stats);
-  printf("hits %llu, misses %llu, registrations %llu\n", (unsigned long long)stats.hits,
-         (unsigned long long)stats.misses, (unsigned long long)stats.pins);
+  printf("hits %llu, misses %llu, registrations %llu\n",
+         (unsigned long long)(stats.hits + stats.refills), (unsigned long long)stats.misses,
+         (unsigned long long)stats.pins);
   hydrant_release(pinned_bounce);
   return hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN) == GASNET_OK ? 0 : 1;
 }
