@@ -157,12 +157,13 @@ void IbvTransport::probe() noexcept HYDRANT_NO_TSA {
 }
 
 // What was posted is over, well or badly, when the adapter has made its retries; that is taken for granted
-// everywhere else. One that goes on saying nothing would be waited for without an end.
+// everywhere else. One that goes on saying nothing would be waited for without an end. (Of messages that are
+// not signalled it has nothing to say: a rank that sends few of them hears of many at once, and late.)
 void IbvTransport::shut_if_still(Peer& peer) noexcept {
   if (peer.state.load(std::memory_order_acquire) != Peer::State::kOpen) return;
   const uint64_t patience = options_.hang_ns / options_.probe_ns + 1;
-  bool is_still = peer.stillness.looks(used_in_queue(peer) != 0,
-                                       peer.over.load(std::memory_order_relaxed)) > patience;
+  const uint64_t over = peer.over.load(std::memory_order_relaxed);
+  bool is_still = peer.stillness.looks(peer.signalled > over, over) > patience;
   for (uint32_t i = 0; peer.rails != nullptr && i < rail_count_; ++i) {
     ibv::PeerRail& end = peer.rails->rails[i];
     if (end.stillness.looks(end.signalled > end.over, end.over) > patience) is_still = true;

@@ -9,9 +9,9 @@ namespace hydrant::ibv {
 // Counted in looks, not in time: a process that is stopped does not look.
 class Stillness {
  public:
-  // How many looks in a row have found something under way and nothing over since the look before.
-  uint32_t looks(bool is_under_way, uint64_t over) noexcept {
-    looks_ = is_under_way && over == over_ ? looks_ + 1 : 0;
+  // How many looks in a row have found something that will be told of, and nothing over since the last one.
+  uint32_t looks(bool is_awaited, uint64_t over) noexcept {
+    looks_ = is_awaited && over == over_ ? looks_ + 1 : 0;
     over_ = over;
     return looks_;
   }

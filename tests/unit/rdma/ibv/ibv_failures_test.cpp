@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <unistd.h>
 
 namespace hydrant {
 namespace {
@@ -197,6 +198,24 @@ TEST_F(IbvFailures, AnAdapterThatHangsIsNotWaitedForWithoutAnEnd) {
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(), HasSubstr("rank 1 is gone: the adapter carries out nothing"));
   fake_verbs::hold(false);
+}
+
+// Messages are told of in passing, one of so many: who sends one between any two looks has nothing over for
+// all of them.
+TEST_F(IbvFailures, WhoSendsNowAndThenIsNotTakenForOneWhoseAdapterHangs) {
+  IbvTransport::Options options = IbvWorld::single();
+  options.probe_ns = 1'000'000;
+  options.hang_ns = 3'000'000;
+  IbvWorld world(2, options);
+  world.connect(0, 1);
+  for (uint32_t sent = 0; sent < options.send_depth; ++sent) {
+    ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
+    usleep(static_cast<useconds_t>(options.probe_ns / 1000 + 100));
+    (void)world[0].transport->prepare_sleep();  // looks
+    world.poll_all();
+  }
+  EXPECT_TRUE(world.arrived(1, options.send_depth));
+  EXPECT_EQ(world[0].transport->counts().lost, 0U);
 }
 
 TEST_F(IbvFailures, OthersGoOnWhenOneIsGone) {
