@@ -5,7 +5,7 @@ copies   no eight lines of code in a row stand in two places, and no six in thre
          called, and a reader verifies it once (declarations that override do not count)
 files    at most a tenth of a folder's sources, where there are 20 or more, are shorter than 30 lines:
          routines that belong together share a file
-globals  every variable that a header declares stands in globals.txt with the reason why it is one
+globals  every variable that a header declares, `extern` or `inline`, stands in globals.txt with the reason why it is one
 types    a struct, class or scoped enum of a header is named by another header, by two sources, or in its own
          header again: what one source alone needs is in that source
 """
@@ -18,6 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 FOLDERS = ("firehose", "rdma", "am", "extended")
 IDLE = re.compile(r"^(#.*|[{}();]*|(public|private|protected):|(inline )?namespace\b.*|.* override;)$")
 GLOBAL = re.compile(r'^\s*extern (?!")[^;({]*?(\w+)(?:\[.*\])?(?: asm\(.*| \[\[.*)?(?:;|$)', re.MULTILINE)
+INLINE = re.compile(r"^inline (?!constexpr |namespace )[^;({=\n]*?(\w+)(?:\[[^\]]*\])?(?:\{| =|;)", re.MULTILINE)
 TYPE = re.compile(r"^(?:struct|class|enum class) (?:\[\[\w+\]\] |alignas\(\w+\) )?(\w+)(?: final)?"
                   r"(?: *:[^;{]*)? \{", re.MULTILINE)
 
@@ -54,7 +55,7 @@ def small_files(files):
 
 def unexplained_globals(files, reasons):
     found = {(name, variable) for name, text in files.items() if name.endswith(".hpp")
-             for variable in GLOBAL.findall(code_of(text))}
+             for pattern in (GLOBAL, INLINE) for variable in pattern.findall(code_of(text))}
     for name, variable in sorted(found - set(reasons)):
         yield f"{name}: {variable} is a global variable, and globals.txt does not say why"
     for name, variable in sorted(set(reasons) - found):

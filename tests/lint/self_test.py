@@ -193,6 +193,15 @@ class Style(Tree):
         self.write("tests/lint/globals.txt", "am/a.hpp a_count by all\nam/a.hpp gone by all\n")
         self.assert_finds(self.check(), "gone is not declared in am/a.hpp")
 
+    def test_inline_globals_without_a_reason(self):
+        header = "#pragma once\ninline constexpr int kSize[] = {1};\ninline int f(int a) { return a; }\n"
+        self.write("am/a.hpp", header)
+        self.assert_clean(self.check())
+        header += "inline std::atomic<int> d{0};\ninline constinit int e[kMost + 1]{};\n"
+        self.write("am/a.hpp", header + "inline const int* const g[1] = {&d};\ninline int h;\n")
+        for variable in "degh":
+            self.assert_finds(self.check(), f"am/a.hpp: {variable} is a global variable")
+
     def test_types_that_one_source_needs(self):
         self.write("am/a.hpp", "struct Lonely {\n  int a;\n};\nint use(int);\n")
         self.assert_finds(self.check(), "am/a.hpp: Lonely is needed by nobody alone")
