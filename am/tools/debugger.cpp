@@ -26,6 +26,11 @@ constexpr long kLookEveryNs = 100'000'000;
 // What SIGCONT clears. Written before the handler is installed, so the handler finds it set.
 volatile int* volatile g_flag = &hydrant_tools_frozen;
 
+void pause_a_little() noexcept {
+  const timespec pause{0, kLookEveryNs};
+  (void)::nanosleep(&pause, nullptr);
+}
+
 void go_on(int) { __atomic_store_n(g_flag, 0, __ATOMIC_RELAXED); }
 
 void unblock(int signal) noexcept {
@@ -73,10 +78,18 @@ void freeze_if_set(const char* variable) noexcept {
 }
 
 bool show_the_end(bool mentions) noexcept {
-  // Relaxed: nothing else hangs on it.
-  constinit static std::atomic_flag is_ending;
-  if (is_ending.test_and_set(std::memory_order_relaxed)) return false;
+  // Relaxed: nothing else hangs on them.
+  constinit static std::atomic<pid_t> first{0};
+  constinit static std::atomic<bool> has_waited{false};
+  const pid_t self = ::gettid();
+  pid_t before = 0;
+  if (!first.compare_exchange_strong(before, self, std::memory_order_relaxed)) {
+    // Threads of one process often fail together: none takes the first one away from whoever looks at it.
+    while (before != self && !has_waited.load(std::memory_order_relaxed)) pause_a_little();
+    return false;
+  }
   hydrant_tools_freezeForDebuggerErr();
+  has_waited.store(true, std::memory_order_relaxed);
   const char* const wish = hydrant_tools_getenv("GASNET_BACKTRACE");
   if (mentions || (wish != nullptr && *wish != '\0'))
     (void)hydrant_tools_print_backtrace_ifenabled(STDERR_FILENO);
@@ -95,10 +108,7 @@ void hydrant_tools_freezeForDebuggerNow(volatile int* flag, const char* flagsymn
                            "host=%s pid=%d\n    To go on, attach a debugger and set '%s' to 0, or "
                            "send SIGCONT",
                            hydrant_tools_gethostname(), static_cast<int>(::getpid()), flagsymname);
-  while (__atomic_load_n(flag, __ATOMIC_RELAXED) != 0) {
-    const timespec pause{0, hydrant::kLookEveryNs};
-    (void)::nanosleep(&pause, nullptr);
-  }
+  while (__atomic_load_n(flag, __ATOMIC_RELAXED) != 0) hydrant::pause_a_little();
   (void)hydrant_tools_reghandler(SIGCONT, before);
 }
 

@@ -15,6 +15,8 @@
 #include <thread>
 #include <unistd.h>
 
+extern "C" volatile int hydrant_tools_frozen;
+
 namespace {
 
 std::atomic<bool> g_client_works{true};
@@ -184,6 +186,25 @@ TEST_F(Debugging, FreezesOnErrorUntilSigcont) {
         gasnett_fatalerror("stop here");
       },
       testing::KilledBySignal(SIGABRT), "stop here\n.*frozen for debugger.*pid=[0-9]+");
+}
+
+// Whoever looks at the first keeps it.
+TEST_F(Debugging, AnErrorOfAnotherThreadWaitsForTheFirst) {
+  setenv("GASNET_FREEZE_ON_ERROR", "1", 1);
+  EXPECT_EXIT(
+      {
+        std::thread([] { gasnett_fatalerror("the first"); }).detach();
+        while (hydrant_tools_frozen == 0) std::this_thread::yield();
+        std::thread([] { gasnett_fatalerror("the second"); }).detach();
+        usleep(500'000);
+        static constexpr char kText[] = "nobody has gone\n";
+        (void)!write(STDERR_FILENO, kText, sizeof kText - 1);
+        for (;;) {
+          kill(getpid(), SIGCONT);
+          usleep(50'000);
+        }
+      },
+      testing::KilledBySignal(SIGABRT), "nobody has gone\n");
 }
 
 TEST_F(Debugging, HandlersAreExchanged) {
