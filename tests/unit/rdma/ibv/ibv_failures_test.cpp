@@ -333,6 +333,41 @@ TEST_F(IbvFailures, BuriedBeforeTheFirstContactIsNeverConnected) {
   EXPECT_EQ(fake_verbs::connected_pairs().size(), 1U) << "rank 1's alone";
 }
 
+// The queue pair says who it is from, whatever the message says.
+TEST_F(IbvFailures, AMessageAsFromAnotherPeerEndsTheConnectionOfWhoeverSentIt) {
+  IbvWorld world(3);
+  world.connect(0, 1);
+  ibv_qp* const from_1 = fake_verbs::connected_pairs().front();  // the older pair is rank 0's
+  world.connect(0, 2);
+  ibv::Header header;
+  header.from = 2;
+  fake_verbs::forge(from_1, &header, sizeof header);
+  ::testing::internal::CaptureStderr();
+  world.poll_all();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("from rank 1"));
+  EXPECT_EQ(world[0].inbox.count, 0U);
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_EQ(world.send(0, 2, Lane::kRequest, 1, "abcd"), Status::kOk);
+}
+
+// Without a wish of its own it is a minute, so many looks.
+TEST_F(IbvFailures, AnAdapterIsGivenAMinute) {
+  IbvTransport::Options options = IbvWorld::single();
+  options.probe_ns = 1'000'000;
+  options.timeout = 8;
+  IbvWorld world(2, options);
+  world.connect(0, 1);
+  fake_verbs::hold(true);
+  ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kOk);
+  for (uint32_t looks = 0; looks < 50; ++looks) {
+    usleep(static_cast<useconds_t>(options.probe_ns / 1000 + 100));
+    (void)world[0].transport->prepare_sleep();
+    world[0].poll();
+  }
+  EXPECT_EQ(world[0].transport->counts().lost, 0U);
+  fake_verbs::hold(false);
+}
+
 TEST_F(IbvFailures, NonsenseFromAPeerEndsItsConnection) {
   ibv::Header header;
   header.from = 1;

@@ -232,6 +232,30 @@ TEST_F(IbvRailFailures, ACutRailLosesThePeerAndIsNamed) {
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("rank 1 is gone"), HasSubstr("fake1 port 1")));
 }
 
+// The first port carries out all that it is given, probes included.
+TEST_F(IbvRailFailures, AFurtherPortThatHangsIsNotWaitedForWithoutAnEnd) {
+  add_devices(2);
+  IbvTransport::Options options = rail_options();
+  options.probe_ns = 2'000'000;
+  options.hang_ns = 20'000'000;
+  IbvWorld world(2, options);
+  ASSERT_TRUE(settle(world, 2));
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
+  PinnedMemory there(*world[1].transport, kTarget, kBytes);
+  fake_verbs::hold_device("fake1", true);
+  Told told;
+  ASSERT_EQ(world[0].transport->put_pinned(1, there.for_peer(), here.local(), kBytes, &told),
+            Status::kOk);
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(world.until([&] { return world[0].transport->counts().lost != 0; }));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("nothing has failed"));
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_THAT(last_error_text(), HasSubstr("the adapter carries out nothing"));
+  fake_verbs::hold_device("fake1", false);
+  EXPECT_TRUE(world.until([&] { return told.times != 0; }));
+  EXPECT_EQ(told.status, Status::kBroken);
+}
+
 // Its pieces have been carried out, or have not, and nobody has been told of them.
 TEST_F(IbvRailFailures, BuriedHalfWayEndsOnce) {
   for (const bool is_put : {true, false}) {
