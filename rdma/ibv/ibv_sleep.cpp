@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <ctime>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -163,18 +164,28 @@ void IbvTransport::shut_if_still(Peer& peer) noexcept {
   if (peer.state.load(std::memory_order_acquire) != Peer::State::kOpen) return;
   const uint64_t patience = options_.hang_ns / options_.probe_ns + 1;
   const uint64_t over = peer.over.load(std::memory_order_relaxed);
-  bool is_still = peer.stillness.looks(peer.signalled > over, over) > patience;
+  const ibv::Port* still =
+      peer.stillness.looks(peer.signalled > over, over) > patience ? &port_ : nullptr;
+  const char* reason =
+      "the adapter carries out nothing of what is sent to it, and does not say why";
   for (uint32_t i = 0; peer.rails != nullptr && i < rail_count_; ++i) {
     ibv::PeerRail& end = peer.rails->rails[i];
-    if (end.stillness.looks(end.signalled > end.over, end.over) > patience) is_still = true;
+    if (end.stillness.looks(end.signalled > end.over, end.over) <= patience || still != nullptr)
+      continue;
+    still = &rails_[i].port;
+    if (peer.is_shut.load(std::memory_order_relaxed)) return;
+    std::snprintf(end.refusal, sizeof end.refusal,
+                  "%s port %u carries out nothing of what is sent to it, and does not say why",
+                  still->name, still->number);
+    reason = end.refusal;
   }
-  if (!is_still || peer.is_shut.load(std::memory_order_relaxed)) return;
+  if (still == nullptr || peer.is_shut.load(std::memory_order_relaxed)) return;
   log_warning(
-      "%s port %u: nothing of what was sent to rank %u at %s was carried out at %llu looks, and "
+      "%s port %u: nothing of what was sent to %s at %s was carried out at %llu looks, and "
       "nothing has failed",
-      port_.name, port_.number, peer.rank, text_of(peer.card.address).text,
+      still->name, still->number, name_of(peer).text, text_of(peer.card.address).text,
       static_cast<unsigned long long>(patience));
-  peer.shut_reason = "the adapter carries out nothing of what is sent to it, and does not say why";
+  peer.shut_reason = reason;
   peer.is_shut.store(true, std::memory_order_release);
   add_chore(peer);
 }
