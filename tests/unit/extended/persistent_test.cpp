@@ -121,13 +121,14 @@ TEST_F(Persistent, WhatIsUnderWayIsHeld) {
   }
 }
 
+// More than once: nothing is left of the first time.
 TEST_F(Persistent, WhatTheNetworkRefusesOnItsWayComesByMessages) {
   in_new_thread([&] {
     warm();
     for (const size_t bytes : {size_t{8}, size_t{3000}, size_t{100000}}) {
       for (const bool is_put : {true, false}) {
         hydrant_operation_t operation = make(is_put, bytes);
-        for (unsigned round = 0; round < 3; ++round) {
+        for (unsigned round = 0; round < 5; ++round) {
           renew(is_put, bytes, round);
           const uint64_t refused = refused_puts_and_gets();
           const uint64_t before = hits();
