@@ -66,7 +66,8 @@ Status IbvTransport::start_atomic(Rank rank, const Pinned& remote, const Pinned&
   record.holds = SendRecord::Holds::kOperation;
   if (hand_over(*peer, &request, 1)) return Status::kOk;
   // Done twice it would be wrong, so nobody tries again.
-  return fail(Status::kBroken, "rank %u is gone: its queue pair takes nothing more", rank);
+  return fail(Status::kBroken, "%s is gone: its queue pair takes nothing more",
+              name_of(*peer).text);
 }
 
 }  // namespace hydrant

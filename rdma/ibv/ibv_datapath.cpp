@@ -152,7 +152,7 @@ inline void IbvTransport::finish_commit(Outgoing& room, uint32_t tag, const Cell
   uint32_t refused = 0;
   for (const ibv_send_wr* request = bad; request != nullptr; request = request->next) ++refused;
   if (refused > count) refused = count;
-  log_error("%s: what is sent to rank %u is not taken: %s", port_.name, peer.rank,
+  log_error("%s: what is sent to %s is not taken: %s", port_.name, name_of(peer).text,
             errno_text(error));
   for (uint32_t i = 0; i < refused; ++i) {
     SendRecord& record = peer.records[--peer.posted & record_mask_];

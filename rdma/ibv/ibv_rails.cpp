@@ -153,8 +153,8 @@ bool IbvTransport::post_on_rail(Peer& peer, uint32_t index, ibv_send_wr* request
   if (is_told) request->send_flags = IBV_SEND_SIGNALED;
   ibv_send_wr* bad = nullptr;
   if (const int error = ibv_post_send(end.queue.get(), request, &bad); error != 0) {
-    log_error("%s port %u: what is sent to rank %u is not taken: %s", rail.port.name,
-              rail.port.number, peer.rank, errno_text(error));
+    log_error("%s port %u: what is sent to %s is not taken: %s", rail.port.name, rail.port.number,
+              name_of(peer).text, errno_text(error));
     if (!peer.is_shut.load(std::memory_order_relaxed)) {
       std::snprintf(end.refusal, sizeof end.refusal,
                     "its queue pair on %s port %u takes nothing more", rail.port.name,
@@ -209,8 +209,8 @@ uint32_t IbvTransport::finish_on_rail(const ibv_wc& completion) noexcept {
   uint32_t told = tell(finished);
   if (is_first_error && peer.state.load(std::memory_order_acquire) != Peer::State::kLost) {
     const char* text = ibv_wc_status_str(completion.status);
-    log_warning("%s port %u: what was sent to rank %u at %s has failed: %s (%#x)", port.name,
-                port.number, peer.rank, text_of(peer.card.address).text, text,
+    log_warning("%s port %u: what was sent to %s at %s has failed: %s (%#x)", port.name,
+                port.number, name_of(peer).text, text_of(peer.card.address).text, text,
                 completion.vendor_err);
     std::snprintf(end.failure, sizeof end.failure, "%s, on %s port %u", text, port.name,
                   port.number);
@@ -254,8 +254,8 @@ void IbvTransport::shut_rails(Peer& peer) noexcept {
     ibv_qp_attr state{};
     state.qp_state = IBV_QPS_ERR;
     if (const int error = ibv_modify_qp(end.queue.get(), &state, IBV_QP_STATE); error != 0)
-      log_warning("%s port %u: the queue pair to rank %u cannot be shut: %s", rails_[i].port.name,
-                  rails_[i].port.number, peer.rank, errno_text(error));
+      log_warning("%s port %u: the queue pair to %s cannot be shut: %s", rails_[i].port.name,
+                  rails_[i].port.number, name_of(peer).text, errno_text(error));
   }
   const Guard guard(peer.lock, threaded_);
   for (uint32_t i = 0; i < rail_count_; ++i) {

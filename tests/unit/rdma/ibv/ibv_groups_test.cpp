@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <thread>
 
@@ -206,6 +207,18 @@ TEST_F(IbvGroups, AProcessOfTheOtherGroupThatIsGoneIsLostAlone) {
     return meeting.a[1].inbox.letters.back().head == "goes on" &&
            meeting.b[0].inbox.letters.back().head == "goes on";
   }));
+}
+
+TEST_F(IbvGroups, WhatTheAdapterDoesNotTakeNamesWhomItIsFor) {
+  Meeting meeting(2, 2);
+  meeting.join_all();
+  IbvRank& here = meeting.a[0];
+  ASSERT_EQ(meeting.send(here, 3, Lane::kRequest, "a"), Status::kOk) << last_error_text();
+  ::testing::internal::CaptureStderr();
+  fake_verbs::fail_call(fake_verbs::Call::kPostSend, ENOMEM);
+  (void)here.try_send(3, Lane::kRequest, 1, "a");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("sent to peer 3 (rank 1 of group"));
 }
 
 TEST_F(IbvGroups, WhoIsLeftIsHeardNoMore) {
