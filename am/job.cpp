@@ -96,8 +96,7 @@ Status start_job(int* argc, char*** argv, const hydrant_client_info& info) noexc
   log_info("rank %u of %u by %s, %s, transport %s", the_job.rank(), the_job.size(),
            the_job.bootstrap->name(), kModeNames[info.thread_mode],
            the_job.transport != nullptr ? the_job.transport->name() : "none");
-  // All ranks are there: who looks at one of them for minutes does not let the others run into a deadline of
-  // their start. (That of a first contact over verbs begins when another goes on.)
+  // All ranks are there: who looks at one of them for minutes does not let the others run into a deadline.
   freeze_if_set("GASNET_FREEZE");
   return Status::kOk;
 }

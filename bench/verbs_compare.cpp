@@ -245,8 +245,8 @@ std::vector<Spec> make_specs() {
   const UctCall am_lat{"am_lat", 8, 300, "short", 1, true};
   const UctCall put_bw{"put_bw", kBlock, 64, "zcopy", kWindow, false};
   const UctCall get_bw{"get", kBlock, 64, "zcopy", kWindow, false};
-  const PerftestCall write_bw{"ib_write_bw", kBlock, 64, false};
-  const PerftestCall read_bw{"ib_read_bw", kBlock, 64, false};
+  const PerftestCall write_bw{"ib_write_bw", kBlock, 64, false, 0, kWindow};
+  const PerftestCall read_bw{"ib_read_bw", kBlock, 64, false, 0, kWindow};
   return {
       {"put_8", 400, 400, 1, false, [](uint64_t n) { blocking(true, n); },
        [](RawLoops& raw, uint64_t n) { return raw.blocking(true, n); }, none, no_uct, 1, "raw",

@@ -190,7 +190,12 @@ Status BarrierBoards::connect() noexcept {
     size_t bytes = 0;
     status = job().bootstrap->get(target.rank, kCard, std::as_writable_bytes(std::span(&card, 1)),
                                   &bytes, now_ns() + kWaitNs);
-    if (status != Status::kOk) return status;
+    if (status != Status::kOk)
+      return add_context(
+          status,
+          "barriers with rank %u, by RDMA (HYDRANT_TRANSPORT and GASNET_BARRIER have "
+          "to be the same on all ranks)",
+          target.rank);
     if (bytes != sizeof card || card.blob_bytes > sizeof card.blob)
       return fail(Status::kBroken, "rank %u has put a card of %zu bytes for its barriers",
                   target.rank, bytes);
@@ -220,9 +225,14 @@ RdmaBarrier::Place BarrierBoards::place(uint32_t which) {
 Status BarrierBoards::Mail::post(uint32_t parity, uint32_t round, uint64_t word) noexcept {
   const Target& target = boards->targets_[round];
   const uint64_t place = target.boards[which] + BarrierBoard::mail_offset(parity, round);
-  return job().transport->put_pinned(target.rank, {.addr = place, .key = target.key.data()},
-                                     {.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr},
-                                     sizeof word, &completion);
+  const Status status = job().transport->put_pinned(
+      target.rank, {.addr = place, .key = target.key.data()},
+      {.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr}, sizeof word, &completion);
+  if (status == Status::kOk) [[likely]]
+    refusals.note_success();
+  else
+    refusals.note(target.rank, status, now_ns());
+  return status;
 }
 
 }  // namespace hydrant

@@ -11,7 +11,9 @@
 // There until the process ends, like the transport that it is registered with.
 #pragma once
 
+#include "am/exit.hpp"
 #include "extended/barrier_rdma.hpp"
+#include "extended/refusals.hpp"
 #include "firehose/base/registrar.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/transport.hpp"
@@ -49,6 +51,7 @@ class BarrierBoards {
     Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept override;
     BarrierBoards* boards = nullptr;
     uint32_t which = 0;
+    Refusals refusals{peer_is_lost};
   };
   // The node that round k's word goes to.
   struct Target {

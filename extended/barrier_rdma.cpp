@@ -1,7 +1,6 @@
 #include "extended/barrier_rdma.hpp"
 
 #include "extended/barrier_shm.hpp"
-#include "firehose/base/log.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -124,9 +123,6 @@ bool RdmaBarrier::exchange_mail(uint32_t epoch, uint32_t* steps) noexcept {
       const Status status = place_.mail->post(epoch & 1, step - 1, joined);
       if (status != Status::kOk) [[unlikely]] {
         refused_.store(true, std::memory_order_relaxed);
-        if (status != Status::kNotReady && !std::exchange(has_complained_, true)) {
-          log_warning("%s: the barrier does not reach another node: %s", name(), last_error_text());
-        }
         return false;
       }
       drive.sent.store(1, std::memory_order_relaxed);

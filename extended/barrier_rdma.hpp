@@ -61,7 +61,8 @@ namespace hydrant {
 class BarrierMail {
  public:
   // Has `word` written into mail[parity][round] of the board of the node that stands 2^round behind. kOk: it
-  // will be there, whatever this rank does. Others: not sent; kNotReady: try again.
+  // will be there, whatever this rank does. Others: not sent, to be tried again: whoever implements it ends
+  // the job if that cannot help.
   virtual Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept = 0;
 
  protected:
@@ -125,7 +126,6 @@ class RdmaBarrier final : public BarrierEngine {
   std::atomic<uint32_t> epoch_;
   // The last post of this rank was refused: only to try again would tell more.
   std::atomic<bool> refused_{false};
-  bool has_complained_ = false;  // under the lock
 };
 
 }  // namespace hydrant

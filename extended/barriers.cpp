@@ -1,6 +1,7 @@
 // Which barrier this job gets, and how the messages of those that need any travel.
 #include "extended/barriers.hpp"
 
+#include "am/exit.hpp"
 #include "am/job.hpp"
 #include "am/send.hpp"
 #include "am/token.hpp"
@@ -8,6 +9,7 @@
 #include "extended/barrier_messages.hpp"
 #include "extended/barrier_rdma.hpp"
 #include "extended/handlers.hpp"
+#include "extended/refusals.hpp"
 #include "firehose/base/config.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
@@ -46,11 +48,18 @@ class Post final : public BarrierPost {
                              .args = args,
                              .immediate = true};
     // What cannot be sent because the job ends is not missed.
-    return hydrant::send(sending) == Status::kOk;
+    const Status status = hydrant::send(sending);
+    if (status != Status::kOk) [[unlikely]] {
+      refusals_.note(peer, status, now_ns());
+      return false;
+    }
+    refusals_.note_success();
+    return true;
   }
 
  private:
   uint32_t which_;
+  Refusals refusals_{peer_is_lost};
 };
 constinit Post posts[2] = {Post(0), Post(1)};
 

@@ -42,14 +42,27 @@ std::unique_ptr<Registrar> make_pool_registrar() noexcept {
   return none;
 }
 
+// Of what may be registered in all, the cache of pins takes seven eighths.
+constexpr uint64_t kPartForPool = 16;
+
+// As the knobs want it; where nobody has asked for so much, no more than there is room for.
+void choose_sizes(const RegistrarTraits& traits, BufferPoolOptions* options) noexcept {
+  const KnobValue wanted = read_knob(Knob::kBouncePool);
+  const size_t largest = std::bit_floor(knob_number(Knob::kBounceMax));
+  options->total_bytes = std::max<size_t>(wanted.number, 2 * largest);
+  const uint64_t room = std::max(traits.max_charge_bytes / kPartForPool, uint64_t{2 * kSmallBytes});
+  if (wanted.origin == KnobOrigin::kDefault && options->total_bytes > room)
+    options->total_bytes = static_cast<size_t>(room);
+  options->largest_bytes = std::min(largest, std::bit_floor(options->total_bytes / 2));
+  options->smallest_bytes = std::min(kSmallBytes, options->largest_bytes);
+}
+
 // Pool and registrar live as long as the process: threads may be inside when it ends.
 BufferPool* make_pool() noexcept {
   std::unique_ptr<Registrar> registrar = make_pool_registrar();
   BufferPoolOptions options;
   options.name = "bounce buffers";
-  options.largest_bytes = std::bit_floor(knob_number(Knob::kBounceMax));
-  options.smallest_bytes = std::min(kSmallBytes, options.largest_bytes);
-  options.total_bytes = std::max<size_t>(knob_number(Knob::kBouncePool), 2 * options.largest_bytes);
+  if (registrar != nullptr) choose_sizes(registrar->traits(), &options);
   options.shares = {};
   options.shares[0] = 1;
   const int classes =
@@ -58,8 +71,10 @@ BufferPool* make_pool() noexcept {
   options.larger_classes = BufferPoolOptions::kMaxClasses;
   std::unique_ptr<BufferPool> pool;
   if (registrar == nullptr || BufferPool::create(*registrar, options, &pool) != Status::kOk) {
-    log_warning("puts and gets do without buffers of their own and go by messages: %s",
-                last_error_text());
+    log_warning(
+        "puts and gets do without buffers of their own (HYDRANT_BOUNCE_POOL) and go by "
+        "messages: %s",
+        last_error_text());
     return nullptr;
   }
   (void)registrar.release();

@@ -13,8 +13,8 @@ void freeze_if_set(const char* variable) noexcept;
 
 // For a process that is about to die of an error: waits (GASNET_FREEZE_ON_ERROR) and writes a backtrace
 // (GASNET_BACKTRACE; where it is not set, `mentions` says so). False: the second time, which is the abort()
-// that follows, another thread, or an error in here: nothing is done, and another thread waits while the first
-// one waits.
+// that follows, another thread, or an error in here: nothing is done, and another thread waits while the
+// first one waits.
 bool show_the_end(bool mentions) noexcept;
 
 }  // namespace hydrant

@@ -132,6 +132,10 @@ double run_perftest(const PerftestCall& call, const PerftestPlace& place, bool i
     arguments.emplace_back("-r");
     arguments.push_back(std::to_string(call.receives));
   }
+  if (call.under_way != 0) {
+    arguments.emplace_back("-t");
+    arguments.push_back(std::to_string(call.under_way));
+  }
   return run_side(call, std::move(arguments), is_server);
 }
 

@@ -12,8 +12,9 @@ struct PerftestCall {
   uint32_t bytes = 8;
   uint32_t iterations = 1000;
   bool is_latency = true;
-  uint32_t receives =
-      0;  // buffers that it posts at first; of fewer than iterations it posts each again
+  // Buffers that it posts at first; of fewer than iterations it posts each again. 0: its default.
+  uint32_t receives = 0;
+  uint32_t under_way = 0;  // sends; 0: its default
 };
 
 // ucx_perftest over UCX's lower layer, uct, by its transport rc_verbs.

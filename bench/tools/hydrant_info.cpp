@@ -93,6 +93,11 @@ std::string describe_usable_port(const Json& row) {
   text += "; distance " + (row.at("distance").is_null()
                                ? "not known"
                                : std::to_string(row.at("distance").get<uint32_t>()));
+  if (peers_by_memlock == 0)
+    text +=
+        "; memlock is too small to talk to anybody by it: " + size_text(row.at("bytes_at_start")) +
+        " are registered at the start and " + size_text(row.at("bytes_per_peer")) +
+        " for each peer, in seven eighths of the limit (ulimit -l)";
   text +=
       "; " + at + "; MTU " + std::to_string(row.at("mtu_bytes").get<uint32_t>()) + "; " +
       (row.at("atomics").is_null() ? "no atomics" : "atomics (" + text_of(row, "atomics") + ")") +
@@ -101,7 +106,8 @@ std::string describe_usable_port(const Json& row) {
       size_text(row.at("bytes_per_peer")) + " for each";
   if (row.at("on_demand_paging").get<bool>())
     text += "; pages on demand what cannot be pinned (HYDRANT_IBV_ODP)";
-  if (peers_by_memlock < peers) text += "; more with a higher memlock limit (ulimit -l)";
+  if (peers_by_memlock != 0 && peers_by_memlock < peers)
+    text += "; more with a higher memlock limit (ulimit -l)";
   return text;
 }
 

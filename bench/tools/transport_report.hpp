@@ -60,11 +60,8 @@ inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
   row["bytes_per_peer"] = needs.bytes_per_peer;
   // What memlock leaves room for, where it counts.
   uint64_t peers = needs.most_peers;
-  if (!limits.memlock_lifted && limits.memlock_bytes != kUnlimited) {
-    peers = limits.memlock_bytes < needs.bytes_at_start
-                ? 0
-                : (limits.memlock_bytes - needs.bytes_at_start) / needs.bytes_per_peer;
-  }
+  if (!limits.memlock_lifted && limits.memlock_bytes != kUnlimited)
+    peers = needs.peers_within(limits.memlock_bytes);
   row["most_peers_by_memlock"] = peers;
   return row;
 }

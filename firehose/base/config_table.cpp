@@ -408,7 +408,8 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .type = KnobType::kSize,
      .unit = "bytes",
      .default_text = "4M",
-     .effect = "Memory of all those buffers; made when first needed. When they are all in use, "
+     .effect = "Memory of all those buffers; made when first needed. By default no more than "
+               "a sixteenth of what memlock leaves to puts and gets. When they are all in use, "
                "puts and gets wait or take the next path.",
      .min = 4096,
      .max = uint64_t{64} << 30},
@@ -500,7 +501,8 @@ constexpr std::array<KnobInfo, kKnobCount> kTable = {{
      .effect =
          "The verbs devices, ports and addresses (GID indices) that a process talks by: all that "
          "can be used, four at most; * is any device. Messages go by the first, long puts and gets "
-         "by all. Without it: of the ports on the same network as the first that is up the nearest "
+         "by all. An item of another form is an error of init. Without it: of the ports on the "
+         "same network as the first that is up the nearest "
          "to the process.",
      .choices = "DEVICE[:PORT[:GID]],..."},
     {.knob = Knob::kIbvStripeMin,

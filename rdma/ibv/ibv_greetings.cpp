@@ -63,7 +63,8 @@ Status IbvTransport::contact(Rank rank) noexcept {
 
 void IbvTransport::start_connecting(Peer& peer) noexcept {
   peer.greeting_interval_ns = options_.greeting_ns;
-  peer.gives_up_ns = now_ns() + options_.connect_ns;
+  peer.greeted_since_ns = now_ns();
+  peer.gives_up_ns = peer.greeted_since_ns + options_.connect_ns;
   peer.next_connecting = connecting_;
   connecting_ = &peer;
   connecting_count_.fetch_add(1, std::memory_order_relaxed);
@@ -220,12 +221,18 @@ void IbvTransport::repeat_greetings(uint64_t now) noexcept {
         !is_connecting && (is_settled(peer) || now >= peer.gives_up_ns ||
                            peer.state.load(std::memory_order_acquire) == Peer::State::kLost);
     if (is_connecting && now >= peer.gives_up_ns) {
-      log_warning("%s at %s has not answered for %llu ms: %s port %u, its queue for greetings %u",
+      const bool asks_on = peer.rank < ranks_ && !options_.gives_silent_ranks_up;
+      log_warning("%s at %s has not answered for %llu ms: %s port %u, its queue for greetings %u%s",
                   name_of(peer).text, text_of(peer.card.address).text,
-                  static_cast<unsigned long long>(options_.connect_ns / 1'000'000), port_.name,
-                  port_.number, peer.card.address.datagram_queue);
-      lose(peer, "it has not answered when it was to be connected");
-      is_over = true;
+                  static_cast<unsigned long long>((now - peer.greeted_since_ns) / 1'000'000),
+                  port_.name, port_.number, peer.card.address.datagram_queue,
+                  asks_on ? "; it computes, is stopped, or cannot be reached: asking on" : "");
+      if (asks_on) {
+        peer.gives_up_ns = now + options_.connect_ns;
+      } else {
+        lose(peer, "it has not answered when it was to be connected");
+        is_over = true;
+      }
     }
     if (is_over) {
       *link = peer.next_connecting;

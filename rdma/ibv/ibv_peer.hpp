@@ -131,6 +131,7 @@ struct Peer {
   bool heard = false;           // its queue pair is known, ours can receive
   uint64_t next_greeting_ns = 0;
   uint64_t greeting_interval_ns = 0;
+  uint64_t greeted_since_ns = 0;
   uint64_t gives_up_ns = 0;
   Peer* next_connecting = nullptr;
 

@@ -36,8 +36,13 @@ std::string_view take_until(std::string_view* text, char separator) noexcept {
   return taken;
 }
 
+std::string_view without_blanks(std::string_view text) noexcept {
+  const size_t first = std::min(text.find_first_not_of(' '), text.size());
+  return text.substr(first, text.find_last_not_of(' ') + 1 - first);
+}
+
 Status read_wanted(std::string_view item, Wanted* wanted) noexcept {
-  std::string_view rest = item;
+  std::string_view rest = without_blanks(item);
   wanted->device = take_until(&rest, ':');
   const bool has_port = !rest.empty();
   const std::string_view port = take_until(&rest, ':');

@@ -149,6 +149,11 @@ Status IbvRegistrar::read_traits(ibv_context* context) noexcept {
   return Status::kOk;
 }
 
+void IbvRegistrar::keep_back(uint64_t bytes) noexcept {
+  uint64_t& most = traits_.max_charge_bytes;
+  if (most != kUnlimited) most -= std::min(most, bytes);
+}
+
 IbvRegistrar::~IbvRegistrar() {
   const MutexLock lock(mu_);
   for (ibv_mr* mr : implicit_) {

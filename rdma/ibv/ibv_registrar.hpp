@@ -52,6 +52,9 @@ class IbvRegistrar final : public Registrar {
   IbvRegistrar& operator=(const IbvRegistrar&) = delete;
 
   const RegistrarTraits& traits() const noexcept override { return traits_; }
+  // So much of what the account allows others will take: no part of max_charge_bytes any more. Before its
+  // first use.
+  void keep_back(uint64_t bytes) noexcept;
 
   // Rights that write remotely include the local right to write, as verbs demand.
   // EFAULT, EINVAL and EOPNOTSUPP are kRefused; ENOMEM and EAGAIN kNotReady; others kBroken.

@@ -6,6 +6,7 @@
 #include "firehose/base/config.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/machine_limits.hpp"
 #include "rdma/ibv/ibv_queue_pair.hpp"
 #include "rdma/ibv/ibv_registrar.hpp"
 #include "rdma/ibv/rail_registrar.hpp"
@@ -177,6 +178,16 @@ IbvTransport::Needs IbvTransport::needs_of(const Options& options, const ibv::Po
   return needs;
 }
 
+uint64_t IbvTransport::Needs::peers_within(uint64_t limit) const noexcept {
+  const uint64_t room = limit - limit / kPartForPins;
+  return room < bytes_at_start ? 0 : (room - bytes_at_start) / bytes_per_peer;
+}
+
+uint64_t IbvTransport::Needs::kept_of(uint64_t limit, uint32_t peers) const noexcept {
+  const uint64_t wanted = bytes_at_start + uint64_t{std::min(peers, most_peers)} * bytes_per_peer;
+  return std::min(wanted, limit - limit / kPartForPins);
+}
+
 Status IbvTransport::open_queues() noexcept {
   ibv_context* context = port_.device.context;
   if (options_.has_channel) {
@@ -331,16 +342,23 @@ IbvTransport::~IbvTransport() {
   if (wake_fd_ >= 0) close(wake_fd_);
 }
 
+// Peers may be met when what is pinned for puts and gets is as much as it may be.
 std::unique_ptr<Registrar> IbvTransport::make_registrar() noexcept {
+  const MachineLimits machine = read_machine_limits();
+  const Needs needs = needs_of(options_, port_, rail_count_ + 1);
+  const uint64_t kept =
+      machine.memlock_lifted ? 0 : needs.kept_of(machine.memlock_bytes, places_ - 1);
   if (rail_count_ != 0) {
     ibv_pd* domains[ibv::kMostRails] = {};
     for (uint32_t i = 0; i <= rail_count_; ++i) domains[i] = ports_.all[i].device.pd;
     std::unique_ptr<Registrar> made;
-    if (RailRegistrar::create({domains, rail_count_ + 1}, &made) != Status::kOk) return nullptr;
+    if (RailRegistrar::create({domains, rail_count_ + 1}, &made, kept) != Status::kOk)
+      return nullptr;
     return made;
   }
   std::unique_ptr<IbvRegistrar> made;
   if (IbvRegistrar::create(port_.device.pd, &made) != Status::kOk) return nullptr;
+  made->keep_back(kept);
   return made;
 }
 

@@ -47,7 +47,11 @@ class IbvTransport final : public FarTransport {
     uint32_t send_depth = 64;     // entries of a peer's send queue
     uint32_t inline_bytes = 256;  // sent by the processor, not fetched by the adapter, if it can
     uint32_t operations = 256;  // puts and gets under way that wait, or are longer than one message
+    // Of a peer that has not answered greetings for so long a warning says so, and a joined one is given up.
+    // A rank of the job may compute, or be stopped: it is asked on, and if it is gone the launcher says so;
+    // unless:
     uint64_t connect_ns = 60'000'000'000;
+    bool gives_silent_ranks_up = false;
     uint64_t probe_ns = 2'000'000'000;  // a peer to which nothing goes is asked so often; 0: never
     // An adapter that carries out nothing for so long hangs. 0: a minute, or longer than it may retry.
     uint64_t hang_ns = 0;
@@ -68,6 +72,13 @@ class IbvTransport final : public FarTransport {
     uint64_t bytes_at_start = 0;  // registered
     uint64_t bytes_per_peer = 0;  // registered, at first contact
     uint32_t most_peers = 0;      // that the port's queues have room for
+
+    // How many peers can be talked to where `limit` bytes may be registered. A part is left to memory that
+    // is put to and got from (kPartForPins).
+    uint64_t peers_within(uint64_t limit) const noexcept;
+    // What of `limit` is to be kept for so many peers.
+    uint64_t kept_of(uint64_t limit, uint32_t peers) const noexcept;
+    static constexpr uint64_t kPartForPins = 8;  // an eighth
   };
   // With `rails` ports in all, of which this is the first.
   static Needs needs_of(const Options& options, const ibv::Port& port, uint32_t rails = 1) noexcept;

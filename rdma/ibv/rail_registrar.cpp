@@ -23,8 +23,8 @@ IbvKey load(const std::byte* key, uint32_t port) noexcept {
 
 }  // namespace
 
-Status RailRegistrar::create(std::span<ibv_pd* const> domains,
-                             std::unique_ptr<Registrar>* out) noexcept {
+Status RailRegistrar::create(std::span<ibv_pd* const> domains, std::unique_ptr<Registrar>* out,
+                             uint64_t kept_bytes) noexcept {
   if (domains.empty() || domains.size() > kMostRails)
     return fail(Status::kBadArg, "a registrar of %zu ports: 1 to %u", domains.size(), kMostRails);
   std::unique_ptr<RailRegistrar> made(new (std::nothrow) RailRegistrar);
@@ -40,6 +40,7 @@ Status RailRegistrar::create(std::span<ibv_pd* const> domains,
     }
     made->device_of_[made->ports_++] = device;
   }
+  made->registrars_[0]->keep_back(kept_bytes);
   made->read_traits();
   *out = std::move(made);
   return Status::kOk;

@@ -23,8 +23,9 @@ namespace hydrant {
 class RailRegistrar final : public Registrar {
  public:
   // One domain for each port, at least one and at most ibv::kMostRails; they must outlive the registrar.
-  // Errors: those of IbvRegistrar::create().
-  static Status create(std::span<ibv_pd* const> domains, std::unique_ptr<Registrar>* out) noexcept;
+  // `kept_bytes`: as IbvRegistrar::keep_back(). Errors: those of IbvRegistrar::create().
+  static Status create(std::span<ibv_pd* const> domains, std::unique_ptr<Registrar>* out,
+                       uint64_t kept_bytes = 0) noexcept;
 
   const RegistrarTraits& traits() const noexcept override { return traits_; }
   Status pin(MemoryRange range, Access access, std::byte* key) noexcept override;

@@ -9,16 +9,19 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "launch"))
 import over  # noqa: E402  (the path has to be there first)
 
 
-def run_job(client, ranks, *arguments, seconds=60, **extra):
-    """(exit status, everything that was printed) of one job, which is ended after so many seconds."""
+def run_job(client, ranks, *arguments, seconds=60, by_rank="", **extra):
+    """(exit status, everything that was printed) of one job, which is ended after so many seconds. `by_rank`:
+    assignments of the shell that differ from rank to rank, by $HYDRANT_JOB_RANK."""
     env = {name: value for name, value in os.environ.items()
            if not name.startswith(("GASNET_", "HYDRANT_", "FIREHOSE_"))}
     env.update(**over.variables(), **extra)
     start = []
-    if over.launcher("fork") == "fork":
+    if over.launcher("fork") == "fork" and not by_rank:
         env["GASNET_PSHM_NODES"] = str(ranks)
     else:
         start = [over.hydrant_run(client), "-n", str(ranks), *over.options(ranks)]
+    if by_rank:
+        start += ["sh", "-c", f'{by_rank} exec "$0" "$@"']
     seconds *= over.PATIENCE
     with subprocess.Popen([*start, client, *arguments], env=env, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True) as job:

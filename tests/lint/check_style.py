@@ -5,7 +5,7 @@ copies   no eight lines of code in a row stand in two places, and no six in thre
          called, and a reader verifies it once (declarations that override do not count)
 files    at most a tenth of a folder's sources, where there are 20 or more, are shorter than 30 lines:
          routines that belong together share a file
-globals  every variable that a header declares, `extern` or `inline`, stands in globals.txt with the reason why
+globals  every variable that a header declares, `extern` or `inline`, is in globals.txt with the reason why
          it is one
 types    a struct, class or scoped enum of a header is named by another header, by two sources, or in its own
          header again: what one source alone needs is in that source

@@ -111,6 +111,17 @@ class BarrierJobs(unittest.TestCase):
                     self.assertEqual((status, "all held" in text), (0, True), text)
                     self.assertRegex(text, rf"still waits in gasnet_barrier \({used}\)")
 
+    @unittest.skipUnless(over.OVER, "about settings of queue pairs")
+    def test_a_rank_that_cannot_be_talked_to_ends_the_job(self):
+        for name in ("RDMADISSEM", "AMDISSEM"):
+            with self.subTest(name):
+                status, text = run(2, "agreed", by_rank="HYDRANT_IBV_CREDITS=$((16 + HYDRANT_JOB_RANK))",
+                                   GASNET_BARRIER=name)
+                self.assertNotIn("did not end", text)
+                self.assertNotEqual(status, 0, text)
+                self.assertRegex(text, r"rank [01] ends the job: rank [01] has other settings than this one"
+                                       r".* \(HYDRANT_AM_EAGER and HYDRANT_IBV_CREDITS have to be")
+
     def test_misuse_ends_the_job_with_a_text(self):
         texts = {
             "wait": "gasnet_barrier_wait without a gasnet_barrier_notify before it",

@@ -48,6 +48,26 @@ TEST_F(IbvConnection, NeedsAreWhatIsRegistered) {
   }
 }
 
+// Where memlock counts: the peers' share comes first, and something is left to be pinned.
+TEST_F(IbvConnection, WhatIsKeptForPeersIsWhatTheyNeed) {
+  constexpr uint64_t kKiB = 1024;
+  IbvTransport::Needs needs;
+  needs.bytes_at_start = 544 * kKiB;
+  needs.bytes_per_peer = 268 * kKiB;
+  needs.most_peers = 240;
+  EXPECT_EQ(needs.peers_within(64 * kKiB), 0U);
+  EXPECT_EQ(needs.peers_within(621 * kKiB), 0U);
+  EXPECT_EQ(needs.peers_within(1024 * kKiB), 1U);
+  EXPECT_EQ(needs.peers_within(4800 * kKiB), 13U);
+  EXPECT_EQ(needs.kept_of(4800 * kKiB, 1), 812 * kKiB);
+  EXPECT_EQ(needs.kept_of(4800 * kKiB, 1000), 4200 * kKiB);
+  EXPECT_EQ(needs.kept_of(uint64_t{1} << 40, 1000), (544 + 240 * 268) * kKiB);
+  for (const uint64_t limit : {1024 * kKiB, 4800 * kKiB, 65536 * kKiB}) {
+    const auto peers = static_cast<uint32_t>(needs.peers_within(limit));
+    EXPECT_EQ(needs.kept_of(limit, peers), needs.bytes_at_start + peers * needs.bytes_per_peer);
+  }
+}
+
 TEST_F(IbvConnection, SizesAreThoseOfTheKnobs) {
   {
     const ScopedEnv eager("HYDRANT_AM_EAGER", "301");
@@ -125,6 +145,7 @@ TEST_F(IbvConnection, IdleRanksHaveNoQueuePairs) {
 TEST_F(IbvConnection, WhoDoesNotAnswerIsGivenUp) {
   IbvTransport::Options options = IbvWorld::single();
   options.connect_ns = 30'000'000;
+  options.gives_silent_ranks_up = true;
   IbvWorld world(2, options);
   const uint64_t deadline = testing::in_seconds(10);
   Status status = Status::kNotReady;
@@ -135,6 +156,24 @@ TEST_F(IbvConnection, WhoDoesNotAnswerIsGivenUp) {
   EXPECT_EQ(status, Status::kBroken);
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("rank 1 is gone"), HasSubstr("not answered")));
   EXPECT_EQ(world[0].transport->counts().lost, 1U);
+}
+
+// It may compute, or be looked at in a debugger.
+TEST_F(IbvConnection, ARankThatIsSilentForLongIsAskedOn) {
+  IbvTransport::Options options = IbvWorld::single();
+  options.connect_ns = 20'000'000;
+  IbvWorld world(2, options);
+  ::testing::internal::CaptureStderr();
+  for (const uint64_t until = now_ns() + 5 * options.connect_ns; now_ns() < until;) {
+    ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
+    world[0].poll();  // rank 1 does not poll
+  }
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      AllOf(HasSubstr("rank 1 at"), HasSubstr("has not answered for"), HasSubstr("asking on")));
+  EXPECT_EQ(world[0].transport->counts().lost, 0U);
+  ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
+  EXPECT_TRUE(world.arrived(1, 1));
 }
 
 TEST_F(IbvConnection, ARankThatHasNoCardIsBroken) {

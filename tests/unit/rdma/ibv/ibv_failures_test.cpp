@@ -28,6 +28,7 @@ class IbvFailures : public testing::VerbsTest {
     for (Rank rank = 0; rank < 2; ++rank) {
       IbvTransport::Options options = IbvWorld::single();
       options.connect_ns = 200'000'000;
+      options.gives_silent_ranks_up = true;
       options.probe_ns = 10'000'000;
       ranks.push_back(std::make_unique<IbvRank>(box, rank, 2, options));
       if (ranks.back()->opened != Status::kOk) return ranks.back()->opened;

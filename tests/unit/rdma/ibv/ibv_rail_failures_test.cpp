@@ -36,6 +36,7 @@ class IbvRailFailures : public testing::RailTest {
     for (Rank rank = 0; rank < 2; ++rank) {
       IbvTransport::Options options = rail_options();
       options.connect_ns = 100'000'000;
+      options.gives_silent_ranks_up = true;
       options.send_depth = 16;
       ranks.push_back(std::make_unique<IbvRank>(box, rank, 2, options));
       if (ranks.back()->opened != Status::kOk) return ranks.back()->opened;
@@ -188,6 +189,7 @@ TEST_F(IbvRailFailures, ARailThatOneSideCannotConnectIsUsedByNeither) {
     add_devices(2);
     IbvTransport::Options options = rail_options();
     options.connect_ns = 50'000'000;
+    options.gives_silent_ranks_up = true;
     IbvWorld world(2, options);
     ::testing::internal::CaptureStderr();
     fake_verbs::fail_call(Call::kModifyQp, EINVAL, nth);

@@ -244,7 +244,7 @@ TEST_F(IbvRails, MoreThanTheQueuesHoldWaits) {
 
 TEST_F(IbvRails, RanksWithMoreAndFewerPortsUseTheSmallerNumber) {
   add_devices(4);
-  const std::array<const char*, 3> ports = {"*", "fake0", "fake0,fake1"};
+  const std::array<const char*, 3> ports = {"*", "fake0", " fake0, fake1 "};
   for (Rank a = 0; a < ports.size(); ++a) {
     for (Rank b = 0; b < ports.size(); ++b) {
       const uint32_t counts[] = {4, 1, 2};

@@ -1,0 +1,25 @@
+#include "extended/refusals.hpp"
+
+#include "firehose/base/log.hpp"
+#include "firehose/base/status.hpp"
+
+#include <cstdio>
+
+namespace hydrant {
+
+void Refusals::note(Rank peer, Status status, uint64_t now) noexcept {
+  if (status == Status::kOk || status == Status::kNotReady) return;
+  uint64_t since = 0;
+  const bool is_first = since_ns_.compare_exchange_strong(since, now, std::memory_order_relaxed);
+  if (status == Status::kBroken || (!is_first && now - since >= kMostNs)) {
+    // What ends the job may fail in its turn, and say so.
+    char why[512];
+    snprintf(why, sizeof why, "%s", last_error_text());
+    lost_(peer, why);
+  } else if (is_first) {
+    log_warning("a message to rank %u cannot be sent: %s; trying again for %u s", peer,
+                last_error_text(), static_cast<unsigned>(kMostNs / 1'000'000'000));
+  }
+}
+
+}  // namespace hydrant

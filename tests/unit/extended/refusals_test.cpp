@@ -1,0 +1,70 @@
+// Messages of the library's own that are refused: for a while, for good, for too long.
+#include "extended/refusals.hpp"
+
+#include "firehose/base/status.hpp"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct Lost {
+  Rank peer;
+  std::string why;
+};
+std::vector<Lost> lost;
+void note_lost(Rank peer, const char* why) noexcept { lost.push_back({peer, why}); }
+
+class RefusalsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { lost.clear(); }
+  // What was written.
+  std::string refuse(Status status, uint64_t now) {
+    (void)fail(status, "no %s", "room");
+    ::testing::internal::CaptureStderr();
+    refusals.note(3, status, now);
+    return ::testing::internal::GetCapturedStderr();
+  }
+
+  static constexpr uint64_t kStart = 1000;
+  Refusals refusals{note_lost};
+};
+
+TEST_F(RefusalsTest, WhatHasToWaitIsNoRefusal) {
+  EXPECT_EQ(refuse(Status::kNotReady, kStart), "");
+  EXPECT_EQ(refuse(Status::kNotReady, kStart + 10 * Refusals::kMostNs), "");
+  EXPECT_THAT(lost, IsEmpty());
+}
+
+TEST_F(RefusalsTest, WhatIsForGoodIsToldAtOnce) {
+  EXPECT_EQ(refuse(Status::kBroken, kStart), "");
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].peer, 3U);
+  EXPECT_EQ(lost[0].why, "no room");
+}
+
+TEST_F(RefusalsTest, WhatMayPassIsAWarningOnceAndToldWhenItDoesNot) {
+  EXPECT_THAT(refuse(Status::kResource, kStart),
+              HasSubstr("a message to rank 3 cannot be sent: no room; trying again for 30 s"));
+  EXPECT_EQ(refuse(Status::kResource, kStart + Refusals::kMostNs - 1), "");
+  EXPECT_THAT(lost, IsEmpty());
+  EXPECT_EQ(refuse(Status::kResource, kStart + Refusals::kMostNs), "");
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].why, "no room");
+}
+
+TEST_F(RefusalsTest, ASuccessStartsTheTimeAnew) {
+  EXPECT_NE(refuse(Status::kResource, kStart), "");
+  refusals.note_success();
+  EXPECT_NE(refuse(Status::kResource, kStart + 2 * Refusals::kMostNs), "");
+  EXPECT_THAT(lost, IsEmpty());
+}
+
+}  // namespace
+}  // namespace hydrant
