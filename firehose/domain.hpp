@@ -330,6 +330,7 @@ class Domain {
   // Retires unheld regions worth at least the shortage, or none at all.
   bool evict_locked(uint64_t bytes, uint32_t regions, RegionQueue* victims) HYDRANT_REQUIRES(mu_);
   bool victims_may_suffice_locked(uint64_t bytes, uint32_t regions) HYDRANT_REQUIRES(mu_);
+  size_t smallest_first_locked(RegionIndex* batch, size_t n, uint64_t bytes) HYDRANT_REQUIRES(mu_);
   void choose_victims_locked(uint64_t bytes, uint32_t regions, RegionQueue* chosen, uint64_t* got)
       HYDRANT_REQUIRES(mu_);
   void give_back_locked(Reservation* reservation) HYDRANT_REQUIRES(mu_);

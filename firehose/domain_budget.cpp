@@ -95,6 +95,20 @@ size_t Domain::keep_likely_victims_locked(RegionIndex* batch, size_t n) {
   return kept;
 }
 
+// Puts those first that cost least if they are used after all, where nobody knows that yet: one that suffices,
+// the smaller the better, or the largest. Answers how many there are.
+size_t Domain::smallest_first_locked(RegionIndex* batch, size_t n, uint64_t bytes) {
+  const size_t more = policy_->evict(batch, kBatch / 2);
+  n = keep_likely_victims_locked(batch, std::max(n, more));
+  std::sort(batch, batch + n, [&](RegionIndex a, RegionIndex b) {
+    const bool a_is_enough = infos_[a].charge >= bytes;
+    const bool b_is_enough = infos_[b].charge >= bytes;
+    if (a_is_enough != b_is_enough) return a_is_enough;
+    return a_is_enough ? infos_[a].charge < infos_[b].charge : infos_[a].charge > infos_[b].charge;
+  });
+  return n;
+}
+
 // Moves unheld regions from the policy to `chosen` until they are worth enough or none is left.
 void Domain::choose_victims_locked(uint64_t bytes, uint32_t regions, RegionQueue* chosen,
                                    uint64_t* got) {
@@ -117,6 +131,7 @@ void Domain::choose_victims_locked(uint64_t bytes, uint32_t regions, RegionQueue
       ++usable;
     }
     if (usable == 0) {
+      if (config_.distant) n = smallest_first_locked(batch, n, bytes > *got ? bytes - *got : 0);
       watch_more_locked();
       for (size_t i = 0; i < n; ++i) shut_locked(batch[i]);
       fence_locked();

@@ -2,6 +2,8 @@
 
 #include "firehose/watch/mutant.hpp"
 
+#include <algorithm>
+
 namespace hydrant {
 
 bool RemoteExports::set_up(uint32_t most, uint32_t ranks) noexcept {
@@ -28,6 +30,9 @@ uint64_t RemoteExports::add(const RegionSlot* slot, MemoryRange range, uint64_t 
   e.generation = generation;
   e.once = once;
   e.checked = checked;
+  e.before = peers_[peer].newest;
+  if (e.before != kEnd) entries_[e.before].after = index;
+  peers_[peer].newest = index;
   ++peers_[peer].count;
   bytes_ += charge;
   count_.fetch_add(1, std::memory_order_seq_cst);  // with GoneLog::count()
@@ -65,6 +70,8 @@ void RemoteExports::end(uint32_t index, Export* out) noexcept {
   if (e.checked) checked_.fetch_sub(1, std::memory_order_relaxed);
   count_.fetch_sub(1, std::memory_order_release);
   bytes_ -= e.charge;
+  if (e.before != kEnd) entries_[e.before].after = e.after;
+  (e.after != kEnd ? entries_[e.after].before : peers_[e.peer].newest) = e.before;
   --peers_[e.peer].count;
   e.slot = nullptr;
   e.next = free_;
@@ -111,6 +118,28 @@ bool RemoteExports::release_any(uint32_t peer, uint32_t* from, Export* out) noex
     return true;
   }
   return false;
+}
+
+MemoryRange RemoteExports::beside_others(uint32_t peer, MemoryRange needed,
+                                         MemoryRange most) const noexcept {
+  // What is cut off may have had the rest of another one in it.
+  bool cut = true;
+  for (int pass = 0; cut && pass < kMostPasses; ++pass) {
+    cut = false;
+    uint32_t seen = 0;
+    for (uint32_t i = peers_[peer].newest; i != kEnd && seen < kMostSeen; i = entries_[i].before) {
+      ++seen;
+      const MemoryRange theirs = entries_[i].range;
+      if (!theirs.overlaps(most) || most.covers(theirs)) continue;
+      const uintptr_t from =
+          theirs.end() <= needed.addr ? std::max(most.addr, theirs.end()) : most.addr;
+      const uintptr_t end =
+          theirs.addr >= needed.end() ? std::min(most.end(), theirs.addr) : most.end();
+      cut = cut || from != most.addr || end != most.end();
+      most = {from, end - from};
+    }
+  }
+  return most;
 }
 
 void RemoteExports::make_zombie(uint32_t index) noexcept {

@@ -29,7 +29,9 @@ class RemoteExports {
     uint64_t charge;
     uint32_t peer;
     uint32_t generation;
-    uint32_t next;     // free, or to be recalled: of the same list
+    uint32_t next;    // free, or to be recalled: of the same list
+    uint32_t before;  // of its peer's, by age
+    uint32_t after;
     bool once : 1;     // was never cached: nothing to recall
     bool checked : 1;  // only the kernel says that its memory goes away
     bool zombie : 1;
@@ -56,6 +58,10 @@ class RemoteExports {
   // left to tell(). From 0: false if there is none.
   bool release_any(uint32_t peer, uint32_t* from, Export* out) noexcept;
   uint32_t count_of(uint32_t peer) const noexcept { return peers_[peer].count; }
+  // The part of `most` around `needed` that overlaps no firehose of the peer, but such as lie in `most`: who
+  // is granted that gives those up. Nearly so: of a peer with more than kMostSeen firehoses only those that
+  // are newest are seen, and there is an end to the passes. Cost: a line of memory for each.
+  MemoryRange beside_others(uint32_t peer, MemoryRange needed, MemoryRange most) const noexcept;
 
   // Those in the range are zombies from now on, and listed. True if there was one.
   bool doom(MemoryRange gone) noexcept;
@@ -80,8 +86,11 @@ class RemoteExports {
 
  private:
   static constexpr uint32_t kEnd = 0;  // entry 0 is never used
+  static constexpr uint32_t kMostSeen = 1024;
+  static constexpr int kMostPasses = 4;
   struct OfPeer {
     uint32_t recalls;  // list
+    uint32_t newest;   // list, by `before`
     uint32_t count;
   };
 

@@ -135,7 +135,12 @@ void RemotePins::serve(uint32_t from, const Move& move, Served* served) noexcept
     charge = range.len;
     if (ok && !dues_[from].gone) {
       // More than was asked for counts, too, or is not granted: a peer would hold what it has no quota for.
-      const size_t extra = served->memory.range.len - range.len;
+      // What overlaps other firehoses of the peer would count twice.
+      size_t extra = served->memory.range.len - range.len;
+      if (extra != 0 && leases_.fits(from, extra)) {
+        served->memory.range = exports_.beside_others(from, range, served->memory.range);
+        extra = served->memory.range.len - range.len;
+      }
       if (!leases_.fits(from, extra)) {
         served->memory.range = range;
       } else if (extra != 0) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace hydrant {
@@ -127,6 +128,30 @@ TEST_F(RemoteExportsTable, AZombieThatComesBackIsListedNoMore) {
   EXPECT_EQ(exports_.zombies(), 2u);
   EXPECT_TRUE(release(anew, 1));
   EXPECT_EQ(exports_.zombies(), 2u) << "that one was none";
+}
+
+TEST_F(RemoteExportsTable, WhatIsGrantedBesideIsCutWhereItWouldOverlap) {
+  const auto beside = [&](uintptr_t page, uintptr_t first, size_t pages) {
+    const MemoryRange cut =
+        exports_.beside_others(1, {page * kPage, kPage}, {first * kPage, pages * kPage});
+    return std::pair(cut.addr / kPage, cut.len / kPage);
+  };
+  const uint64_t below = add(1, 8, 4);  // 8 to 11
+  const uint64_t above = add(1, 30, 20);
+  add(2, 18, 5);  // another peer's
+  EXPECT_EQ(beside(20, 10, 30), std::pair(uintptr_t{12}, size_t{18}));
+  EXPECT_EQ(beside(20, 12, 18), std::pair(uintptr_t{12}, size_t{18})) << "they only touch";
+  EXPECT_EQ(beside(20, 4, 60), std::pair(uintptr_t{4}, size_t{60})) << "both lie in it";
+  EXPECT_EQ(beside(20, 4, 30), std::pair(uintptr_t{4}, size_t{26})) << "one lies in it";
+  EXPECT_EQ(beside(10, 10, 10), std::pair(uintptr_t{10}, size_t{10})) << "it is what is needed";
+  // What is cut off had a part of another one in it.
+  const uint64_t across = add(1, 10, 4);  // 10 to 13
+  EXPECT_EQ(beside(20, 9, 20), std::pair(uintptr_t{14}, size_t{15}));
+  EXPECT_TRUE(release(across, 1));
+  EXPECT_TRUE(release(below, 1));
+  EXPECT_EQ(beside(20, 10, 30), std::pair(uintptr_t{10}, size_t{20}));
+  EXPECT_TRUE(release(above, 1));
+  EXPECT_EQ(beside(20, 10, 30), std::pair(uintptr_t{10}, size_t{30}));
 }
 
 TEST_F(RemoteExportsTable, AllOfAPeerCanBeTakenBack) {

@@ -1,0 +1,70 @@
+// Working sets that just fit what a peer lends: firehoses that overlap would be charged twice.
+#include "tests/support/remote_world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace hydrant::testing {
+namespace {
+
+constexpr size_t kLeasePages = 1024;
+// Of these some miss without what keeps firehoses apart, others without what gives up small ones first.
+constexpr uint32_t kFirstSeed = 7, kLastSeed = 19;
+
+// Two ends, of which one asks the other for parts of pages at random places, one at a time.
+class RandomPins {
+ public:
+  explicit RandomPins(uint32_t seed) : random_(seed), world_(settings()) {}
+
+  // From nothing: asks for each page of the first `pages` nine times, on average. The rate of hits of the
+  // last quarter.
+  double hits_of(size_t pages) {
+    EXPECT_EQ(hydrant_remote_evict(world_[0].end, 1, world_[1].arena.addr(0), kLeasePages * kPage),
+              GASNET_OK);
+    world_.settle();
+    std::uniform_int_distribution<size_t> page(0, pages - 1);
+    const size_t pins = 9 * pages;
+    uint64_t before = 0;
+    for (size_t i = 0; i < pins; ++i) {
+      if (i == pins - pins / 4) before = world_.stats(0).hits;
+      RemoteResult result;
+      remote_pin(world_, 0, 1, world_[1].arena.addr(page(random_)) + 64, 8, &result);
+      world_.settle();
+      EXPECT_TRUE(result.held());
+      (void)hydrant_remote_release(result.pin);
+    }
+    return static_cast<double>(world_.stats(0).hits - before) / static_cast<double>(pins / 4);
+  }
+
+ private:
+  // Half of what a target may pin is lent.
+  static RemoteWorld::Settings settings() {
+    RemoteWorld::Settings settings;
+    settings.pages = 2 * kLeasePages;
+    settings.domain_bytes = 2 * kLeasePages * kPage;
+    settings.inline_delivery = true;
+    return settings;
+  }
+
+  std::mt19937 random_;
+  RemoteWorld world_;
+};
+
+// What smaller sets have left registered at the target overlaps: grants of all of it would, too.
+TEST(RemoteOverlap, ASetOfTheWholeLeaseIsHitAfterSmallerOnes) {
+  for (uint32_t seed = kFirstSeed; seed <= kLastSeed; ++seed) {
+    RandomPins pins(seed);
+    for (const size_t percent : {10, 25, 50, 75, 90, 100, 100})
+      EXPECT_GE(pins.hits_of(kLeasePages * percent / 100), 0.98) << seed << ": " << percent;
+  }
+}
+
+TEST(RemoteOverlap, WhatIsTooLargeIsHitInPart) {
+  RandomPins pins(1);
+  EXPECT_GE(pins.hits_of(kLeasePages * 5 / 4), 0.75);
+  EXPECT_GE(pins.hits_of(kLeasePages * 2), 0.45);
+}
+
+}  // namespace
+}  // namespace hydrant::testing
