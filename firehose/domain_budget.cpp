@@ -95,8 +95,8 @@ size_t Domain::keep_likely_victims_locked(RegionIndex* batch, size_t n) {
   return kept;
 }
 
-// Puts those first that cost least if they are used after all, where nobody knows that yet: one that suffices,
-// the smaller the better, or the largest. Answers how many there are.
+// Puts those first that cost least if they are used after all, where nobody knows that yet: one that
+// suffices, the smaller the better, or the largest. Answers how many there are.
 size_t Domain::smallest_first_locked(RegionIndex* batch, size_t n, uint64_t bytes) {
   const size_t more = policy_->evict(batch, kBatch / 2);
   n = keep_likely_victims_locked(batch, std::max(n, more));
