@@ -51,7 +51,8 @@ class PagedMemory {
  protected:
   struct Registration {
     std::atomic<uint64_t> serial{0};  // 0: none
-    size_t page = 0, pages = 0;
+    // Atomic: a mutant has them read when it is gone, and the next one begins.
+    std::atomic<size_t> page{0}, pages{0};
     std::array<std::atomic<void*>, kMostPages> objects{};
     UringRun run{};
   };
