@@ -220,7 +220,11 @@ Status agree_with_first() noexcept {
   size_t bytes = 0;
   const Status got = the_job.bootstrap->get(
       0, kChoiceCard, std::as_writable_bytes(std::span(&theirs, 1)), &bytes, now_ns() + kCardNs);
-  if (got != Status::kOk) return got;
+  if (got != Status::kOk)
+    return add_context(
+        got,
+        "what rank 0 has chosen for barriers (HYDRANT_TRANSPORT has to be the same on all "
+        "ranks)");
   if (std::memcmp(&theirs, &my_choice, sizeof theirs) == 0) return Status::kOk;
   return fail(Status::kBadArg,
               "the barrier of rank 0 is %s (radix %u, strict %u, %u nodes), and that of rank %u is "

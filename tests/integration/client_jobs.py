@@ -11,7 +11,7 @@ import over  # noqa: E402  (the path has to be there first)
 
 def run_job(client, ranks, *arguments, seconds=60, by_rank="", **extra):
     """(exit status, everything that was printed) of one job, which is ended after so many seconds. `by_rank`:
-    assignments of the shell that differ from rank to rank, by $HYDRANT_JOB_RANK."""
+    what the shell is to set, different from rank to rank by $HYDRANT_JOB_RANK."""
     env = {name: value for name, value in os.environ.items()
            if not name.startswith(("GASNET_", "HYDRANT_", "FIREHOSE_"))}
     env.update(**over.variables(), **extra)

@@ -122,6 +122,14 @@ class BarrierJobs(unittest.TestCase):
                 self.assertRegex(text, r"rank [01] ends the job: rank [01] has other settings than this one"
                                        r".* \(HYDRANT_AM_EAGER and HYDRANT_IBV_CREDITS have to be")
 
+    @unittest.skipUnless(over.OVER == "ibv", "about ranks that talk by different transports")
+    def test_ranks_with_another_transport_end_the_job_with_a_text(self):
+        status, text = run(2, "agreed",
+                           by_rank="[ $HYDRANT_JOB_RANK = 1 ] || export HYDRANT_TRANSPORT=shm;")
+        self.assertNotIn("did not end", text)
+        self.assertNotEqual(status, 0, text)
+        self.assertIn("HYDRANT_TRANSPORT has to be the same on all ranks", text)
+
     def test_misuse_ends_the_job_with_a_text(self):
         texts = {
             "wait": "gasnet_barrier_wait without a gasnet_barrier_notify before it",
