@@ -78,9 +78,12 @@ int PagedMemory::unpin_range(uintptr_t addr, size_t len, const void* key) {
   return HYDRANT_UNPIN_DONE;
 }
 
+// What is begun while the pages are being replaced may have the new ones: its writes show which, not its
+// number.
 uint64_t PagedMemory::replace(size_t page, size_t pages) {
+  const uint64_t serial = next_serial_.load();
   replace_pages(page, pages);
-  return next_serial_.load();
+  return serial;
 }
 
 void PagedMemory::condemn(size_t page, size_t pages, uint64_t serial) {
