@@ -9,9 +9,12 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -109,6 +112,17 @@ void write_firehoses(FILE* file) noexcept {
   }
 }
 
+void write_transport(FILE* file) noexcept {
+  std::array<Transport::Count, 32> rows;
+  const Transport* transport = job().transport.get();
+  const size_t count = transport != nullptr ? transport->list_counts(rows) : 0;
+  const char* separator = "";
+  for (const Transport::Count& row : std::span(rows).first(std::min(count, rows.size()))) {
+    fprintf(file, "%s\"%s\": %" PRIu64, separator, row.name, row.value);
+    separator = ", ";
+  }
+}
+
 }  // namespace
 
 void write_rma_statistics() noexcept {
@@ -129,6 +143,9 @@ void write_rma_statistics() noexcept {
   const OnDemandCounts on_demand = on_demand_counts();
   fprintf(file, "\n  ],\n  \"on_demand\": {\"ops\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
           on_demand.ops, on_demand.bytes);
+  fprintf(file, ",\n  \"transport_counts\": {");
+  write_transport(file);
+  fprintf(file, "}");
   const bool is_whole = fprintf(file, "\n}\n") > 0 && ferror(file) == 0;
   if (fclose(file) != 0 || !is_whole)
     log_warning("HYDRANT_STATS: %s: %s", name.c_str(), errno_text(errno));

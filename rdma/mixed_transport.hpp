@@ -112,6 +112,10 @@ class MixedTransport final : public Transport {
     return far_->start_atomic(peer, remote, local, what, completion);
   }
 
+  size_t list_counts(std::span<Count> rows) const noexcept override {
+    return far_->list_counts(rows);  // the near one has none
+  }
+
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;
   void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;

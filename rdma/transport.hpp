@@ -231,6 +231,14 @@ class Transport {
   virtual Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local,
                               const Atomic& what, Completion* completion) noexcept;
 
+  // What it has done beside the messages and operations it was asked for, by name (literals), for people who
+  // look for a cause. Answers how many rows it has, of which it wrote those that there was room for.
+  struct Count {
+    const char* name = "";
+    uint64_t value = 0;
+  };
+  virtual size_t list_counts(std::span<Count> /*rows*/) const noexcept { return 0; }
+
   // ---- progress ----
   // Delivers at most `budget` messages of the reply lane and, unless `replies_only`, of the request lane
   // to `receiver`; answers how many.

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <iterator>
 #include <new>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -379,6 +380,18 @@ IbvTransport::Counts IbvTransport::counts() const noexcept {
   now.sleeps = counts_.sleeps.load(std::memory_order_relaxed);
   now.striped = counts_.striped.load(std::memory_order_relaxed);
   return now;
+}
+
+size_t IbvTransport::list_counts(std::span<Count> rows) const noexcept {
+  const Counts now = counts();
+  const Count all[] = {
+      {"connected", now.connected}, {"greetings", now.greetings}, {"strangers", now.strangers},
+      {"early", now.early},         {"control", now.control},     {"probes", now.probes},
+      {"stalls", now.stalls},       {"lost", now.lost},           {"sleeps", now.sleeps},
+      {"striped", now.striped},
+  };
+  std::copy_n(all, std::min(rows.size(), std::size(all)), rows.begin());
+  return std::size(all);
 }
 
 // ---- cells ----

@@ -179,6 +179,7 @@ class IbvTransport final : public FarTransport {
     uint64_t striped = 0;  // puts and gets that went by several rails
   };
   Counts counts() const noexcept;
+  size_t list_counts(std::span<Count> rows) const noexcept override;
   const ibv::Port& port() const noexcept { return port_; }
 
  private:

@@ -152,6 +152,9 @@ class RmaJobs(RmaTestCase):
                 written = json.loads(pathlib.Path(folder, name).read_text())
                 rows = written.pop("put_get")
                 firehoses = written.pop("firehoses")
+                counts = written.pop("transport_counts")
+                self.assertEqual(counts.get("connected"), 1 if over.OVER else None, counts)
+                self.assertEqual(counts.get("lost"), 0 if over.OVER else None, counts)
                 transport, kinds = ("ibv", ["pinned"]) if over.OVER else ("shm", [])
                 self.assertEqual(written, {"rank": rank, "size": 2, "transport": transport,
                                            "on_demand": {"ops": 0, "bytes": 0}})
