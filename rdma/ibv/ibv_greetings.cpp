@@ -43,20 +43,23 @@ Status IbvTransport::contact(Rank rank) noexcept {
     return fail(Status::kBadArg, "rank %u does not exist; the job has %u, and %u have been joined",
                 rank, ranks_, joined);
   if (buried_[rank].load(std::memory_order_acquire))
-    return fail(Status::kBroken, "rank %u is gone: the job has buried it", rank);
+    return fail(Status::kBroken, "%s %u is gone: the job has buried it",
+                rank < ranks_ ? "rank" : "peer", rank);
   const MutexLock lock(contact_mu_);
   if (peer_of(rank) != nullptr) return Status::kNotReady;
   Peer* peer = nullptr;
   Status status = Status::kOk;
+  ibv::PeerName who = name_of(rank, rank, 0);
   if (rank >= ranks_) {
     const ibv::GroupCard& theirs = joined_[rank - ranks_];
+    who = name_of(rank, theirs.rank, theirs.card.group);
     status = make_peer(rank, theirs.rank, theirs.card, &peer);
   } else {
     ibv::Card card;
     status = read_card(rank, &card);
     if (status == Status::kOk) status = make_peer(rank, rank, card, &peer);
   }
-  if (status != Status::kOk) return add_context(status, "first contact with rank %u", rank);
+  if (status != Status::kOk) return add_context(status, "first contact with %s", who.text);
   start_connecting(*peer);
   return Status::kNotReady;
 }
@@ -176,7 +179,8 @@ void IbvTransport::answer(const Greeting& greeting, Rank from) noexcept {
   if (peer == nullptr) {
     if (make_peer(from, greeting.from, greeting.card, &peer) != Status::kOk) {
       static RateLimit limit(RateLimit::kSecond);
-      log_warning(limit, "rank %u cannot be connected: %s", from, last_error_text());
+      log_warning(limit, "%s cannot be connected: %s",
+                  name_of(from, greeting.from, greeting.card.group).text, last_error_text());
       return;
     }
     start_connecting(*peer);

@@ -68,8 +68,8 @@ Status IbvTransport::admit(std::span<const std::byte> blob, uint32_t* count,
                 "rank in all its life",
                 card.rank, static_cast<unsigned long long>(card.card.group));
   }
-  if (const Status status = check_settings(ranks_ + *count, card.card); status != Status::kOk)
-    return status;
+  const ibv::PeerName who = name_of(ranks_ + *count, card.rank, card.card.group);
+  if (const Status status = check_settings(who, card.card); status != Status::kOk) return status;
   if (*count == options_.most_joined)
     return fail(Status::kResource,
                 "no room for more than %u processes of other groups "
@@ -127,13 +127,13 @@ Rank IbvTransport::sender_of(const ibv::Greeting& greeting) noexcept {
   return kNoRank;
 }
 
-ibv::PeerName IbvTransport::name_of(const Peer& peer) noexcept {
+ibv::PeerName IbvTransport::name_of(Rank number, Rank their_rank, uint64_t group) noexcept {
   ibv::PeerName name;
-  if (peer.card.group == 0) {
-    std::snprintf(name.text, sizeof name.text, "rank %u", peer.rank);
+  if (group == 0) {
+    std::snprintf(name.text, sizeof name.text, "rank %u", number);
   } else {
-    std::snprintf(name.text, sizeof name.text, "peer %u (rank %u of group %016llx)", peer.rank,
-                  peer.their_rank, static_cast<unsigned long long>(peer.card.group));
+    std::snprintf(name.text, sizeof name.text, "peer %u (rank %u of group %016llx)", number,
+                  their_rank, static_cast<unsigned long long>(group));
   }
   return name;
 }

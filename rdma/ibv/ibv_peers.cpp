@@ -20,21 +20,22 @@ constexpr uint8_t kHops = 64;
 
 }  // namespace
 
-Status IbvTransport::check_settings(Rank rank, const ibv::Card& card) const noexcept {
+Status IbvTransport::check_settings(const ibv::PeerName& who,
+                                    const ibv::Card& card) const noexcept {
   if (card.geometry != geometry()) {
     return fail(Status::kBroken,
-                "rank %u has other settings than this one: messages of %u bytes, not %u; cells of "
+                "%s has other settings than this one: messages of %u bytes, not %u; cells of "
                 "%u, not %u; %u credits, not %u; %u landing cells, not %u (HYDRANT_AM_EAGER and "
                 "HYDRANT_IBV_CREDITS have to be the same on all ranks)",
-                rank, card.geometry.message_bytes, message_bytes(), card.geometry.cell_bytes,
+                who.text, card.geometry.message_bytes, message_bytes(), card.geometry.cell_bytes,
                 options_.cell_bytes, card.geometry.credits, options_.credits,
                 card.geometry.landings, options_.landings);
   }
   if ((card.address.is_ethernet != 0) != port_.is_ethernet)
     return fail(Status::kBroken,
-                "rank %u talks by %s, this one by %s: choose with "
+                "%s talks by %s, this one by %s: choose with "
                 "HYDRANT_IBV_PORTS",
-                rank, port_.is_ethernet ? "InfiniBand" : "Ethernet",
+                who.text, port_.is_ethernet ? "InfiniBand" : "Ethernet",
                 port_.is_ethernet ? "Ethernet" : "InfiniBand");
   return Status::kOk;
 }
@@ -42,11 +43,12 @@ Status IbvTransport::check_settings(Rank rank, const ibv::Card& card) const noex
 // Everything is there before the peer is shown to others; what was made until an error is given back.
 Status IbvTransport::make_peer(Rank rank, Rank their_rank, const ibv::Card& card,
                                Peer** made) noexcept {
-  Status status = check_settings(rank, card);
+  const ibv::PeerName who = name_of(rank, their_rank, card.group);
+  Status status = check_settings(who, card);
   if (status == Status::kOk) status = make_room_for_peer();
   if (status != Status::kOk) return status;
   std::unique_ptr<Peer> peer(new (std::nothrow) Peer);
-  if (peer == nullptr) return fail(Status::kResource, "no memory for rank %u", rank);
+  if (peer == nullptr) return fail(Status::kResource, "no memory for %s", who.text);
   peer->rank = rank;
   peer->their_rank = their_rank;
   peer->card = card;
@@ -150,8 +152,8 @@ Status IbvTransport::make_address(Peer& peer) noexcept {
   errno = 0;
   peer.address.reset(ibv_create_ah(port_.device.pd, &attributes));
   if (peer.address == nullptr)
-    return fail(Status::kResource, "%s cannot address rank %u: %s (no route to it?)", port_.name,
-                peer.rank, errno_text(errno));
+    return fail(Status::kResource, "%s cannot address %s: %s (no route to it?)", port_.name,
+                name_of(peer).text, errno_text(errno));
   return Status::kOk;
 }
 
@@ -177,11 +179,12 @@ Status IbvTransport::make_queue_pair(Peer& peer) noexcept {
 // To the queue pair that the greeting names.
 Status IbvTransport::connect(Peer& peer, const ibv::Greeting& greeting) noexcept {
   const ibv::Address& there = greeting.card.address;
+  const ibv::PeerName who = name_of(peer);
   const Status status = ibv::connect_queue_pair({.queue = peer.queue.get(),
                                                  .port = &port_,
                                                  .own_sequence = peer.first_sequence,
                                                  .timeout = options_.timeout,
-                                                 .peer = peer.rank,
+                                                 .peer = who.text,
                                                  .gid = there.gid,
                                                  .lid = there.lid,
                                                  .mtu = there.mtu,

@@ -66,7 +66,7 @@ Status connect_queue_pair(const Joint& joint) noexcept {
   }
   if (error == 0) return Status::kOk;
   return fail(Status::kBroken,
-              "%s port %u cannot connect to rank %u: %s (GID index %u; choose "
+              "%s port %u cannot connect to %s: %s (GID index %u; choose "
               "another with HYDRANT_IBV_PORTS)",
               port.name, port.number, joint.peer, errno_text(error), port.gid_index);
 }

@@ -26,9 +26,9 @@ struct Joint {
   ibv_qp* queue = nullptr;
   const Port* port = nullptr;
   uint32_t own_sequence = 0;
-  uint8_t timeout = 0;  // as in IbvTransport::Options
-  Rank peer = 0;
-  ibv_gid gid = {};  // theirs, as all that follows
+  uint8_t timeout = 0;    // as in IbvTransport::Options
+  const char* peer = "";  // what people call it
+  ibv_gid gid = {};       // theirs, as all that follows
   uint16_t lid = 0;
   uint8_t mtu = 0;
   uint32_t number = 0;

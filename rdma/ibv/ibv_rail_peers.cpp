@@ -120,8 +120,8 @@ void IbvTransport::make_peer_rails(Peer& peer) noexcept {
   for (uint32_t i = 0; i < both; ++i) {
     if (rails_[i].completions == nullptr || make_rail(peer, i) == Status::kOk) continue;
     peer.rails->rails[i].queue.reset();
-    log_warning("%s port %u is not used to talk to rank %u: %s", rails_[i].port.name,
-                rails_[i].port.number, peer.rank, last_error_text());
+    log_warning("%s port %u is not used to talk to %s: %s", rails_[i].port.name,
+                rails_[i].port.number, name_of(peer).text, last_error_text());
   }
 }
 
@@ -186,11 +186,12 @@ void IbvTransport::connect_rails(Peer& peer, const Greeting& greeting) noexcept 
     PeerRail& end = peer.rails->rails[i];
     if (end.queue == nullptr || greeting.rails[i].queue_pair == 0) continue;
     const ibv::RailAddress& there = greeting.card.rails[i];
+    const ibv::PeerName who = name_of(peer);
     const Status status = ibv::connect_queue_pair({.queue = end.queue.get(),
                                                    .port = &rails_[i].port,
                                                    .own_sequence = end.first_sequence,
                                                    .timeout = options_.timeout,
-                                                   .peer = peer.rank,
+                                                   .peer = who.text,
                                                    .gid = there.gid,
                                                    .lid = there.lid,
                                                    .mtu = there.mtu,

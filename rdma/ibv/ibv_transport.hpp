@@ -265,7 +265,7 @@ class IbvTransport final : public FarTransport {
   }
 
   // ibv_peers.cpp: a peer's objects
-  Status check_settings(Rank rank, const ibv::Card& card) const noexcept;
+  Status check_settings(const ibv::PeerName& who, const ibv::Card& card) const noexcept;
   Status make_peer(Rank rank, Rank their_rank, const ibv::Card& card, Peer** made) noexcept
       HYDRANT_REQUIRES(contact_mu_);
   Status make_room_for_peer() noexcept HYDRANT_REQUIRES(contact_mu_);
@@ -301,7 +301,10 @@ class IbvTransport final : public FarTransport {
   Rank number_of(uint64_t group, Rank rank, uint32_t count) const noexcept
       HYDRANT_REQUIRES(contact_mu_);
   Rank sender_of(const ibv::Greeting& greeting) noexcept HYDRANT_REQUIRES(contact_mu_);
-  static ibv::PeerName name_of(const Peer& peer) noexcept;
+  static ibv::PeerName name_of(Rank number, Rank their_rank, uint64_t group) noexcept;
+  static ibv::PeerName name_of(const Peer& peer) noexcept {
+    return name_of(peer.rank, peer.their_rank, peer.card.group);
+  }
 
   // ibv_datapath.cpp: posting
   Status may_send(Peer& peer, Lane lane) noexcept;

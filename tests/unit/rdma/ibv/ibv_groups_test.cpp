@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using testing::Blob;
+using ::testing::ContainsRegex;
 using testing::group_card_of;
 using testing::group_cards_of;
 using ::testing::HasSubstr;
@@ -219,6 +220,26 @@ TEST_F(IbvGroups, WhatTheAdapterDoesNotTakeNamesWhomItIsFor) {
   (void)here.try_send(3, Lane::kRequest, 1, "a");
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("sent to peer 3 (rank 1 of group"));
+}
+
+TEST_F(IbvGroups, WhoCannotBeConnectedIsNamed) {
+  Meeting meeting(2, 2);
+  meeting.join_all();
+  const auto is_named = HasSubstr("peer 3 (rank 1 of group");
+  IbvRank& here = meeting.a[0];
+  fake_verbs::fail_call(fake_verbs::Call::kCreateQp, ENOMEM);
+  EXPECT_EQ(here.try_send(3, Lane::kRequest, 1, "a"), Status::kResource);
+  EXPECT_THAT(last_error_text(), is_named);
+  fake_verbs::fail_call(fake_verbs::Call::kCreateAh, ENETUNREACH);
+  EXPECT_EQ(here.try_send(3, Lane::kRequest, 1, "a"), Status::kResource);
+  EXPECT_THAT(last_error_text(), AllOf(HasSubstr("cannot address peer 3 (rank 1"), is_named));
+  // Who is greeted cannot either.
+  EXPECT_EQ(here.try_send(3, Lane::kRequest, 1, "a"), Status::kNotReady);
+  fake_verbs::fail_call(fake_verbs::Call::kCreateQp, ENOMEM);
+  ::testing::internal::CaptureStderr();
+  ASSERT_EQ(meeting.send(here, 3, Lane::kRequest, "a"), Status::kOk) << last_error_text();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ContainsRegex("peer [23] \\(rank 0 of group [0-9a-f]*\\) cannot be connected"));
 }
 
 TEST_F(IbvGroups, WhoIsLeftIsHeardNoMore) {

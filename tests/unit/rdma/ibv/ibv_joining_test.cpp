@@ -130,7 +130,8 @@ TEST_F(IbvJoining, OtherSettingsAndLinksAreRefusedWhenJoining) {
   std::vector<Rank> numbers;
   card.card.geometry.credits = 7;
   EXPECT_EQ(join(meeting.a[0], {written(card)}, &numbers), Status::kBroken);
-  EXPECT_THAT(last_error_text(), HasSubstr("7 credits, not 32"));
+  EXPECT_THAT(last_error_text(), AllOf(HasSubstr("peer 1 (rank 0 of group"),
+                                       HasSubstr("7 credits, not 32"), HasSubstr("on all ranks)")));
   card = read_card(group_card_of(meeting.b[0]));
   card.card.address.is_ethernet = 0;
   EXPECT_EQ(join(meeting.a[0], {written(card)}, &numbers), Status::kBroken);
