@@ -15,7 +15,7 @@ static_assert(kKnobCount <= 64, "one bit per knob in g_warned");
 
 // Bit i: a bad value of knob i has been reported. Relaxed: it only decides who writes a line.
 std::atomic<uint64_t> g_warned{0};
-std::atomic<bool> g_names_checked{false};
+std::atomic<bool> g_environment_checked{false};
 
 bool parse_by_type(const KnobInfo& info, const char* text, uint64_t* value) noexcept {
   switch (info.type) {
@@ -97,7 +97,11 @@ Status parse_knob(Knob knob, const char* text, uint64_t* value) noexcept {
 }
 
 KnobValue read_knob(Knob knob) noexcept {
-  if (!g_names_checked.exchange(true, std::memory_order_relaxed)) warn_unknown_names();
+  if (!g_environment_checked.exchange(true, std::memory_order_relaxed)) {
+    warn_unknown_names();
+    // Those that nothing reads before there is trouble would otherwise be told of in the middle of it.
+    for (size_t i = 0; i < kKnobCount; ++i) static_cast<void>(read_knob(knob_at(i)));
+  }
   const KnobInfo& info = knob_info(knob);
   KnobValue value;
   // The table's own texts always parse: the unit test tries them all.
@@ -158,7 +162,7 @@ const char* format_knob(Knob knob, uint64_t value, char* text, size_t room) noex
 
 void reset_config_warnings() noexcept {
   g_warned.store(0, std::memory_order_relaxed);
-  g_names_checked.store(false, std::memory_order_relaxed);
+  g_environment_checked.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace hydrant

@@ -124,7 +124,8 @@ const KnobInfo& knob_info(Knob knob) noexcept;
 constexpr Knob knob_at(size_t index) noexcept { return static_cast<Knob>(index); }
 
 // The value in force: the environment's if it is set and acceptable, else the default. A variable that
-// is set to the empty string counts as not set. The process's first call also warns of unknown names.
+// is set to the empty string counts as not set. The process's first call also warns of unknown names, and of
+// all values that are not acceptable.
 KnobValue read_knob(Knob knob) noexcept;
 inline uint64_t knob_number(Knob knob) noexcept { return read_knob(knob).number; }
 // The chosen name of a kChoice knob ("uring"); points into the table and is followed by '|' or the end.

@@ -15,6 +15,7 @@
 namespace hydrant {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -195,6 +196,20 @@ TEST_F(ConfigTest, UnknownNamesAreReportedOncePerProcess) {
       GetCapturedStderr(),
       "hydrant: warning: environment variable FIREHOSE_BUGDET is unknown and ignored; did you mean "
       "FIREHOSE_BUDGET?\n");
+}
+
+// What nobody reads before there is trouble is told of at the start, too.
+TEST_F(ConfigTest, BadValuesAreReportedWhenAnyKnobIsRead) {
+  const ScopedEnv choice("HYDRANT_IBV_ODP", "maybe");
+  const ScopedEnv size("FIREHOSE_BUDGET", "lots");
+  CaptureStderr();
+  read_knob(Knob::kMode);
+  EXPECT_THAT(GetCapturedStderr(), AllOf(HasSubstr("HYDRANT_IBV_ODP=\"maybe\" is not accepted"),
+                                         HasSubstr("FIREHOSE_BUDGET=\"lots\" is not accepted")));
+  CaptureStderr();
+  read_knob(Knob::kIbvOdp);
+  read_knob(Knob::kBudget);
+  EXPECT_THAT(GetCapturedStderr(), IsEmpty()) << "once";
 }
 
 TEST_F(ConfigTest, UnknownNameFarFromAnyKnobGetsNoSuggestion) {
