@@ -182,7 +182,7 @@ std::vector<Row> make_rows(std::vector<JobRow>* named) {
     const char* kind = is_flood ? "flood" : "round_trip";
     rows.push_back({0, is_flood});
     named->push_back({std::string("short_") + kind, {}, {}});
-    for (const size_t bytes : {8, 64, 128, 256, 512, 1024, 4096, 16384, 65536}) {
+    for (const size_t bytes : {8u, 64u, 128u, 256u, 512u, 1024u, 4096u, 16384u, 65536u}) {
       rows.push_back({bytes, is_flood});
       named->push_back({"medium_" + std::to_string(bytes) + "_" + kind, {}, {}});
     }

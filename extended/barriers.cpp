@@ -28,7 +28,6 @@ namespace {
 
 enum class Kind : uint32_t { kShm, kDissemination, kCentral, kRdma };
 constexpr const char* kKindNames[] = {"SHM", "AMDISSEM", "AMCENTRAL", "RDMADISSEM"};
-constexpr const char* kWhich[] = {"GASNet-1's barrier", "the teams' barrier"};
 constexpr uint32_t kWhichBit = uint32_t{1} << 31;
 
 // By which; null where the engine needs no messages.

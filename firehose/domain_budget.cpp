@@ -100,7 +100,7 @@ size_t Domain::keep_likely_victims_locked(RegionIndex* batch, size_t n) {
 size_t Domain::smallest_first_locked(RegionIndex* batch, size_t n, uint64_t bytes) {
   const size_t more = policy_->evict(batch, kBatch / 2);
   n = keep_likely_victims_locked(batch, std::max(n, more));
-  std::sort(batch, batch + n, [&](RegionIndex a, RegionIndex b) {
+  std::sort(batch, batch + n, [&](RegionIndex a, RegionIndex b) HYDRANT_NO_TSA {
     const bool a_is_enough = infos_[a].charge >= bytes;
     const bool b_is_enough = infos_[b].charge >= bytes;
     if (a_is_enough != b_is_enough) return a_is_enough;

@@ -6,13 +6,17 @@
 #if __has_include(<sys/sdt.h>)
 #define SDT_USE_VARIADIC 1
 #include <sys/sdt.h>
-// One argument list: the macros' own casts are not ours to mend.
+// One argument list: the macros' own casts are not ours to mend. (A warning that Clang has not.)
+#ifdef __clang__
+#define HYDRANT_PROBE_CASTS
+#else
+#define HYDRANT_PROBE_CASTS _Pragma("GCC diagnostic ignored \"-Wuseless-cast\"")
+#endif
 #define HYDRANT_PROBE(name, ...)                                                          \
   do {                                                                                    \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wold-style-cast\"") \
         _Pragma("GCC diagnostic ignored \"-Wsign-conversion\"")                           \
-            _Pragma("GCC diagnostic ignored \"-Wuseless-cast\"")                          \
-                STAP_PROBEV(hydrant, name, __VA_ARGS__);                                  \
+            HYDRANT_PROBE_CASTS STAP_PROBEV(hydrant, name, __VA_ARGS__);                  \
     _Pragma("GCC diagnostic pop")                                                         \
   } while (0)
 #else

@@ -76,7 +76,7 @@ void edge() {
     (cross_constant<kBytes>(peer, end), ...);
   }
   (std::index_sequence<1, 2, 3, 4, 8, 15, 16, 17, 24, 32, 63, 64, 65, 128>{});
-  for (const size_t bytes : {2, 7, 16, 17, 64, 100, 5000}) cross_any(peer, end, bytes);
+  for (const size_t bytes : {2u, 7u, 16u, 17u, 64u, 100u, 5000u}) cross_any(peer, end, bytes);
 }
 
 }  // namespace rma_client

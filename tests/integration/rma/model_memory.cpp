@@ -14,13 +14,13 @@ constexpr std::byte kGuardByte{0xa5};
 constexpr size_t kPage = 4096;
 
 constexpr size_t kConstantBytes = 256 << 10;
-constexpr std::array<std::byte, kConstantBytes> make_constants() {
-  std::array<std::byte, kConstantBytes> bytes{};
-  for (size_t i = 0; i < kConstantBytes; ++i)
-    bytes[i] = static_cast<std::byte>((i * 0x85ebca6bu) >> 11);
-  return bytes;
+using Constants = std::array<uint64_t, kConstantBytes / sizeof(uint64_t)>;
+constexpr Constants make_constants() {
+  Constants words{};
+  for (size_t i = 0; i < words.size(); ++i) words[i] = (i + 1) * 0x9e3779b97f4a7c15u;
+  return words;
 }
-constinit const std::array<std::byte, kConstantBytes> kConstants = make_constants();
+constinit const Constants kConstants = make_constants();
 
 // Not a memset: the order of stores is nobody's promise, but that each is over is.
 void randomise(std::byte* at, size_t bytes, Random& random) {
@@ -39,7 +39,7 @@ Local::Local(Kind kind, size_t bytes, Random& random, SegmentRoom& room)
     : kind_(kind), bytes_(bytes) {
   const size_t shift = below(random, 64);
   if (kind_ == kConstant && bytes + shift <= kConstantBytes) {
-    data_ = const_cast<std::byte*>(kConstants.data()) + shift;
+    data_ = reinterpret_cast<std::byte*>(const_cast<uint64_t*>(kConstants.data())) + shift;
     return;
   }
   base_bytes_ = bytes + 2 * kGuard + shift;

@@ -132,7 +132,7 @@ TEST(RdmaBarrier, OfTwoNodesNobodyHasToPollOnceAllHaveNotified) {
 // looks.
 TEST(RdmaBarrier, ARankThatDoesNotPollHoldsUpNobodyButWhereItIsAlone) {
   Job job(8, 2);  // four nodes, two rounds
-  for (int barrier = 0; barrier < 4; ++barrier) {
+  for (uint32_t barrier = 0; barrier < 4; ++barrier) {
     for (Rank rank = 0; rank < 8; ++rank) job.start(rank);
     const Rank deaf = barrier * 2 % 8;
     std::set<Rank> over;

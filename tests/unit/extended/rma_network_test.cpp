@@ -131,7 +131,7 @@ TEST_P(RmaNetwork, ABurstAsLongAsTheDepthDoesNotStall) {
   std::vector<std::byte> near = pattern(far.size());
   for (const auto& [depth, started] : {std::pair{"4", size_t{4}}, {"20", kBurst}, {"64", kBurst}}) {
     choose({{"HYDRANT_PATH", GetParam().path}, {"GASNET_NETWORKDEPTH", depth}});
-    in_new_thread([&] {
+    in_new_thread([&, depth = depth, started = started] {
       std::vector<gex_Event_t> events;
       for (size_t i = 0; i < kBurst; ++i)
         events.push_back(gasnet_put_nb_bulk(kPeer, &far[i * 5000], &near[i * 5000], 5000));
@@ -151,7 +151,7 @@ TEST_P(RmaNetwork, DepthAndThrottleBoundWhatIsUnderWay) {
     choose({{"HYDRANT_PATH", GetParam().path},
             {"GASNET_NETWORKDEPTH", depth},
             {"GASNET_NBI_THROTTLE", throttle}});
-    in_new_thread([&] {
+    in_new_thread([&, bound_nb = bound_nb, bound_nbi = bound_nbi] {
       for (const auto& [nbi, is_put] :
            {std::pair{false, true}, {true, true}, {false, false}, {true, false}}) {
         const auto bound = static_cast<size_t>(nbi ? bound_nbi : bound_nb);

@@ -55,7 +55,7 @@ class RandomPins {
 TEST(RemoteOverlap, ASetOfTheWholeLeaseIsHitAfterSmallerOnes) {
   for (uint32_t seed = kFirstSeed; seed <= kLastSeed; ++seed) {
     RandomPins pins(seed);
-    for (const size_t percent : {10, 25, 50, 75, 90, 100, 100})
+    for (const size_t percent : {10u, 25u, 50u, 75u, 90u, 100u, 100u})
       EXPECT_GE(pins.hits_of(kLeasePages * percent / 100), 0.98) << seed << ": " << percent;
   }
 }

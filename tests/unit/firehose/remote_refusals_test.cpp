@@ -76,7 +76,7 @@ TEST(RemoteRefusals, RightsThatAreNoRemoteOnesAreRefused) {
   remote_pin(world, 0, 1, addr, kPage, &cached, HYDRANT_ACCESS_ALL);
   world.settle();
   ASSERT_TRUE(cached.held());
-  for (const size_t page : {3, 5}) {
+  for (const size_t page : {3u, 5u}) {
     for (const uint32_t access : {uint32_t{HYDRANT_LOCAL_READ}, uint32_t{HYDRANT_LOCAL_WRITE}}) {
       const uintptr_t at = world[1].arena.addr(page);
       hydrant_pin_t pin{};

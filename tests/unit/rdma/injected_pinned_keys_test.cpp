@@ -26,7 +26,7 @@ struct Marked {
 
 TEST(InjectedPinnedKeys, OfThePeerDieWithItsPin) {
   for (const bool is_put : {true, false}) {
-    for (const size_t bytes : {8, 1000}) {
+    for (const size_t bytes : {8u, 1000u}) {
       for (const bool is_late : {true, false}) {
         for (const bool again : {true, false}) {
           SCOPED_TRACE(::testing::Message() << is_put << bytes << is_late << again);

@@ -146,7 +146,9 @@ TEST(ShmRegistrar, AnyBlobIsMappedOrRefused) {
     std::string bad = blob;
     for (int changes = static_cast<int>(random() % 3); changes >= 0; --changes) {
       const size_t at = random() % bad.size();
-      bad[at] = static_cast<char>(random() % 4 == 0 ? random() : bad[at] ^ (1 << random() % 8));
+      bad[at] = static_cast<char>(random() % 4 == 0
+                                      ? random()
+                                      : static_cast<unsigned char>(bad[at]) ^ (1u << random() % 8));
     }
     if (random() % 8 == 0) bad.resize(random() % (bad.size() + 8));
     const Import import(*registrar, bad);
