@@ -122,9 +122,11 @@ bool ThreadDomain::resize_table(const RegionSlot* null_slot, size_t entries,
 }
 
 size_t ThreadDomain::second_index(uintptr_t addr) const noexcept {
-  // Fibonacci hashing of the block number: spreads the power-of-two strides that collide at first.
-  const uint64_t hash = (uint64_t{addr} >> shift) * 0x9e3779b97f4a7c15u;
-  return static_cast<size_t>(hash >> 32) & (table.size() - 1);
+  // Fibonacci hashing of the block number: spreads the power-of-two strides that collide at first. Never
+  // their first place, where two would drive each other out for ever.
+  const uint64_t block = uint64_t{addr} >> shift;
+  const uint64_t hash = (block * 0x9e3779b97f4a7c15u) >> 32;
+  return static_cast<size_t>(block ^ (hash | 1)) & (table.size() - 1);
 }
 
 const RegionSlot* ThreadDomain::second_choice(uintptr_t addr) const noexcept {
