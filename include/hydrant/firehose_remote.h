@@ -98,6 +98,8 @@ FIREHOSE_HANDLERENTRY_T hydrant_fh_handlers[3] __attribute__((weak, visibility("
      GEX_FLAG_AM_REPLY | GEX_FLAG_AM_MEDIUM, 0, HYDRANT_FH_NULL, "firehose reply"},
     {0, HYDRANT_FH_NULL, 0, 0, HYDRANT_FH_NULL, HYDRANT_FH_NULL}};
 
+HYDRANT_GASNET_BEGIN
+
 /* Waits for credit where it has to, as Active Messages do. */
 static inline int hydrant_fh_call_send(uint32_t node, uint32_t lane, void* reply_to,
                                        const void* message, size_t len) {
@@ -111,6 +113,8 @@ static inline int hydrant_fh_call_send(uint32_t node, uint32_t lane, void* reply
   }
   return GASNET_OK;
 }
+
+HYDRANT_GASNET_END
 
 #endif
 
