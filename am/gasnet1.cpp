@@ -7,6 +7,7 @@
 #include "am/thread_state.hpp"
 #include "am/token.hpp"
 
+#include <algorithm>
 #include <vector>
 
 using namespace hydrant;
@@ -18,6 +19,7 @@ constexpr gex_Flags_t kAnyUse = GEX_FLAG_AM_SHORT | GEX_FLAG_AM_MEDLONG | GEX_FL
 
 Status add_legacy_handlers(gasnet_handlerentry_t* table, int count) noexcept {
   std::vector<gex_AM_Entry_t> entries;
+  entries.reserve(static_cast<size_t>(std::max(count, 0)));
   for (int i = 0; i < count; ++i) {
     entries.push_back({.gex_index = table[i].index,
                        .gex_fnptr = table[i].fnptr,

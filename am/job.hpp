@@ -70,6 +70,7 @@ struct Job {
 // Made by the compiler and never destroyed, so that job() is an address and no call.
 union JobHolder {
   constexpr JobHolder() noexcept : the_job() {}
+  // NOLINTNEXTLINE(modernize-use-equals-default): a union with such a member has no default one
   ~JobHolder() {}
   Job the_job;
 };

@@ -51,7 +51,7 @@ constexpr uint32_t payload_offset(Category category, uint32_t nargs) noexcept {
 inline void write_args(std::byte* head, Category category, uint32_t nargs,
                        const int32_t* args) noexcept {
   std::byte* to = head + args_offset(category);
-  for (uint32_t i = 0; i < nargs; ++i) std::memcpy(to + 4 * i, args + i, 4);
+  for (uint32_t i = 0; i < nargs; ++i) std::memcpy(to + size_t{4} * i, args + i, 4);
 }
 inline void write_length(std::byte* head, Category category, uint32_t bytes) noexcept {
   std::memcpy(head + (category == Category::kLong ? 8 : 0), &bytes, 4);

@@ -187,7 +187,7 @@ Status hold(const Sending& message) noexcept {
   held.tag = tag_of(message);
   held.dest = message.dest;
   held.bytes = message.bytes;
-  if (message.nargs != 0) std::memcpy(held.args.data(), message.args, 4 * message.nargs);
+  if (message.nargs != 0) std::memcpy(held.args.data(), message.args, size_t{4} * message.nargs);
   if (message.category == Category::kLong && message.bytes != 0) {
     std::memmove(message.dest, message.source, message.bytes);
   } else if (message.category == Category::kMedium) {

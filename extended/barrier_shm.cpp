@@ -27,7 +27,7 @@ BarrierLines barrier_lines(const Transport& transport, Rank rank, uint32_t which
   if (block == nullptr) return {};
   BarrierLines lines;
   for (uint32_t parity = 0; parity < 2; ++parity) {
-    void* line = block + 128 * parity + 64 * which;
+    void* line = block + size_t{128} * parity + size_t{64} * which;
     lines.of_parity[parity] = static_cast<std::atomic<uint64_t>*>(line);
   }
   return lines;

@@ -199,11 +199,14 @@ Status start_barriers() noexcept {
     if (put != Status::kOk) return put;
   }
   if (kind == Kind::kRdma) {
-    boards = new BarrierBoards();
+    boards = new (std::nothrow) BarrierBoards();
+    if (boards == nullptr) return fail(Status::kResource, "no memory for barriers");
     if (const Status made = boards->make(); made != Status::kOk) return made;
   }
-  the_barriers = new Barriers{.named = NamedBarrier(make_engine(kind, 0), the_job.progress, strict),
-                              .team = make_team_barrier(kind)};
+  the_barriers = new (std::nothrow)
+      Barriers{.named = NamedBarrier(make_engine(kind, 0), the_job.progress, strict),
+               .team = make_team_barrier(kind)};
+  if (the_barriers == nullptr) return fail(Status::kResource, "no memory for barriers");
   log_info("barriers: %s among %u ranks%s", the_barriers->named.engine().name(), the_job.size(),
            strict ? "" : ", not strict");
   return Status::kOk;

@@ -247,6 +247,7 @@ Status Domain::pin_many(const hydrant_range_t* ranges, size_t n, Access need,
   if (status != Status::kOk) return status;
   ThreadDomain* thread = enter();
   const Want like = make_want({ranges[0].addr, ranges[0].len}, need, Effort::kRegister, thread);
+  // NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI): each range has a part
   auto* wanted = static_cast<MemoryRange*>(std::calloc(total, sizeof(MemoryRange)));
   auto* held = static_cast<const RegionSlot**>(std::calloc(total, sizeof(RegionSlot*)));
   if (wanted == nullptr || held == nullptr) {

@@ -16,7 +16,7 @@ namespace {
 
 // What the client's callback gets at once; GASNet's region mode passes at most 5.
 constexpr size_t kBatch = 32;
-constexpr size_t kMaxRegionBytes = 2 * HYDRANT_FH_MAX_ALIGN;
+constexpr size_t kMaxRegionBytes = size_t{2} * HYDRANT_FH_MAX_ALIGN;
 
 // The range of the Asking object of this thread; null if there is none.
 thread_local const MemoryRange* t_asked = nullptr;

@@ -440,7 +440,7 @@ void FaceRemote::deliver(uint32_t from, const void* message, size_t len, void* r
 size_t FaceRemote::remote_thunk(void* user, uint32_t from, const hydrant_region_t* pinned,
                                 hydrant_range_t, const void* args, size_t args_len, void*, size_t) {
   const hydrant_fh_client_t& client = static_cast<FaceRemote*>(user)->fh_.client;
-  alignas(HYDRANT_FH_MAX_ALIGN) std::array<std::byte, 2 * HYDRANT_FH_MAX_ALIGN> region{};
+  alignas(HYDRANT_FH_MAX_ALIGN) std::array<std::byte, size_t{2} * HYDRANT_FH_MAX_ALIGN> region{};
   std::memcpy(region.data(), &pinned->addr, sizeof pinned->addr);
   std::memcpy(region.data() + sizeof pinned->addr, &pinned->len, sizeof pinned->len);
   if (client.client_bytes != 0)

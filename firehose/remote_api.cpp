@@ -266,7 +266,7 @@ void hydrant_remote_options_init_sized(hydrant_remote_options_t* options, size_t
 
 int hydrant_remote_create(const hydrant_remote_options_t* given, hydrant_remote_t* remote) {
   if (remote == nullptr) return to_c(fail(Status::kBadArg, "remote is NULL"));
-  hydrant_remote_options_t options;
+  hydrant_remote_options_t options{};
   Status status = read_options(given, &options);
   if (status != Status::kOk) return to_c(status);
   Domain* domain = find_domain(options.domain);
@@ -379,7 +379,7 @@ size_t hydrant_remote_max_args(hydrant_remote_t remote) {
 
 int hydrant_remote_prefetch(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, size_t len,
                             uint32_t access) {
-  hydrant_pin_t pin;
+  hydrant_pin_t pin{};
   const int code = hydrant_remote_pin(remote, peer, addr, len, access, nullptr, &pin);
   if (code == GASNET_OK && pin.region != nullptr) return hydrant_remote_release(pin);
   return code;

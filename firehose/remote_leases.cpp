@@ -9,7 +9,7 @@ namespace {
 constexpr uint64_t kRecent = 64;
 // A lease grows by this part of itself at least.
 constexpr uint64_t kGrowth = 2;
-constexpr uint64_t kLeastGrowth = 64 * 1024;
+constexpr uint64_t kLeastGrowth = 64u << 10;
 
 }  // namespace
 

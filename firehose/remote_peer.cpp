@@ -309,6 +309,23 @@ void RemotePeer::complete(RemoteRequest* request, Status status, const RegionSlo
   end_.finish(request, answer, answer_len);
 }
 
+// A request that has waited becomes a move of its own. Its callback hears of a failure: nobody else does.
+void RemotePeer::start_waiting(RemoteRequest* request) noexcept {
+  const auto done = request->done;
+  void* const context = request->context;
+  const Status status = start(request, {});
+  if (status == Status::kOk) return;
+  auto* failed = new (std::nothrow) RemoteRequest;
+  if (failed == nullptr) {
+    const hydrant_remote_outcome_t outcome{to_c(status), 0, nullptr, 0};
+    if (done != nullptr) done(context, failed_pin(status), &outcome);
+    return;
+  }
+  failed->done = done;
+  failed->context = context;
+  complete(failed, status, nullptr, false, nullptr, 0);
+}
+
 // Requests that wait for somebody else's move: most are hits by now. Only outside of delivery may others
 // become moves of their own; their arguments were theirs if they had made a move at once.
 void RemotePeer::serve_waiting(bool may_send) noexcept {
@@ -328,21 +345,7 @@ void RemotePeer::serve_waiting(bool may_send) noexcept {
     if (may_send) {
       status = domain_->begin_distant(request->range, request->access, &request->distant, &slot);
       if (request->distant.begun()) {
-        // (Its callback has to hear of a failure: nobody else does.)
-        RemoteRequest copy;
-        copy.done = request->done;
-        copy.context = request->context;
-        status = start(request, {});
-        if (status == Status::kOk) continue;
-        auto* failed = new (std::nothrow) RemoteRequest;
-        if (failed == nullptr) {
-          const hydrant_remote_outcome_t outcome{to_c(status), 0, nullptr, 0};
-          if (copy.done != nullptr) copy.done(copy.context, failed_pin(status), &outcome);
-          continue;
-        }
-        failed->done = copy.done;
-        failed->context = copy.context;
-        complete(failed, status, nullptr, false, nullptr, 0);
+        start_waiting(request);
         continue;
       }
     } else {

@@ -141,6 +141,7 @@ class RemotePeer {
   void complete(RemoteRequest* request, Status status, const RegionSlot* slot, bool called,
                 const std::byte* answer, size_t answer_len) noexcept;
   void serve_waiting(bool may_send) noexcept;
+  void start_waiting(RemoteRequest* request) noexcept;
   Status import(const remote_wire::Reply& reply, const std::byte* blob, std::byte* key) noexcept;
   void adopt_lease(uint64_t bytes, uint32_t number) noexcept;
 

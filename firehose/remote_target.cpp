@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostRecalls = 16;  // of a message: fits the shortest
 constexpr size_t kMostIdle = 16;     // given back with a move, and dropped for it
-constexpr uint64_t kLeastReclaim = 64 * 1024;
+constexpr uint64_t kLeastReclaim = 64u << 10;
 // Who leaves so many shortages without an answer is busy elsewhere: others are asked.
 constexpr uint64_t kPatience = 64;
 

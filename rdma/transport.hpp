@@ -102,6 +102,7 @@ class Transport {
     Outgoing room;
     const Status status = reserve(peer, lane, bytes, &room);
     if (status != Status::kOk) return status;
+    // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): reserve() has made room
     if (bytes != 0) std::memcpy(room.head, head, bytes);
     commit(room, tag);
     return Status::kOk;

@@ -86,6 +86,7 @@ size_t hydrant_tools_format_putvgetv(char* buf, const void* tm, uint32_t rank, s
   used = append(buf, kHeadingBytes, used, "; dst: ");
   (void)hydrant_tools_format_memveclist(buf + used, dstcount, dstlist);
   used += std::strlen(buf + used);
+  // NOLINTNEXTLINE(bugprone-not-null-terminated-result): what follows is
   std::memcpy(buf + used, "; src: ", 7);
   (void)hydrant_tools_format_memveclist(buf + used + 7, srccount, srclist);
   return bytes;
@@ -116,6 +117,7 @@ size_t hydrant_tools_format_putigeti(char* buf, const void* tm, uint32_t rank, s
   used = append(buf, kHeadingBytes, used, "; dst: ");
   (void)hydrant_tools_format_addrlist(buf + used, dstcount, dstlist, dstlen);
   used += std::strlen(buf + used);
+  // NOLINTNEXTLINE(bugprone-not-null-terminated-result): what follows is
   std::memcpy(buf + used, "; src: ", 7);
   (void)hydrant_tools_format_addrlist(buf + used + 7, srccount, srclist, srclen);
   return bytes;

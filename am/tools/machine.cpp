@@ -64,13 +64,13 @@ int hydrant_tools_cpu_count(void) {
   return count > 0 ? static_cast<int>(count) : 0;
 }
 
-uint64_t hydrant_tools_getPhysMemSz(int failureIsFatal) {
+uint64_t hydrant_tools_getPhysMemSz(int failure_is_fatal) {
   const long pages = ::sysconf(_SC_PHYS_PAGES);
   const long page_bytes = ::sysconf(_SC_PAGESIZE);
   if (pages > 0 && page_bytes > 0) {
     return static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes);
   }
-  if (failureIsFatal) gasnett_fatalerror("the size of physical memory is unknown");
+  if (failure_is_fatal) gasnett_fatalerror("the size of physical memory is unknown");
   return 0;
 }
 

@@ -17,6 +17,7 @@ int hydrant_tools_ticks_are_tsc = 0;
 namespace hydrant {
 namespace {
 
+// NOLINTNEXTLINE(modernize-use-using): __extension__ is for typedefs
 __extension__ typedef unsigned __int128 Wide;
 
 // Nanoseconds per tick are kept as a multiple of 2^-52: exact to better than a part in 10^12 at every

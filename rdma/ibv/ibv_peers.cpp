@@ -114,7 +114,8 @@ Status IbvTransport::fill_peer(Peer& peer) noexcept {
   peer.received.reset(new (std::nothrow) Received[count]);
   peer.records.reset(new (std::nothrow) ibv::SendRecord[record_mask_ + 1]);
   peer.free_slots.reset(new (std::nothrow) uint16_t[slots]);
-  peer.landing_free_after.reset(new (std::nothrow) uint64_t[kLaneCount * options_.landings]());
+  peer.landing_free_after.reset(new (std::nothrow)
+                                    uint64_t[size_t{kLaneCount} * options_.landings]());
   if (peer.received == nullptr || peer.records == nullptr || peer.free_slots == nullptr ||
       peer.landing_free_after == nullptr)
     return fail(Status::kResource, "no memory for a peer's messages");

@@ -111,8 +111,8 @@ Status IbvTransport::init() noexcept {
     options_.timeout = static_cast<uint8_t>(knob_number(Knob::kIbvTimeout));
   // An adapter may take four times what is asked for before it sends a packet again.
   if (options_.hang_ns == 0)
-    options_.hang_ns =
-        std::max(kLeastHangNs, 4 * (ibv::kRetries + 1) * (uint64_t{4096} << options_.timeout));
+    options_.hang_ns = std::max(
+        kLeastHangNs, uint64_t{4} * (ibv::kRetries + 1) * (uint64_t{4096} << options_.timeout));
   const char* ports = options_.ports != nullptr ? options_.ports : knob_text(Knob::kIbvPorts);
   if (const Status status = ibv::open_ports(ports, ibv::kMostRails, &ports_); status != Status::kOk)
     return status;

@@ -112,8 +112,9 @@ std::string find_program(const std::string& program) {
   int error = ENOENT;
   for (size_t at = 0; at <= rest.size();) {
     const size_t end = std::min(rest.find(':', at), rest.size());
-    const std::string folder = end > at ? rest.substr(at, end - at) : ".";
-    if (runs(folder + "/" + program)) return folder + "/" + program;
+    std::string found = end > at ? rest.substr(at, end - at) : ".";
+    found.append("/").append(program);
+    if (runs(found)) return found;
     if (errno == EACCES) error = EACCES;
     at = end + 1;
   }
@@ -193,6 +194,7 @@ void hold_stdio() {
 }  // namespace
 }  // namespace hydrant::launch
 
+// NOLINTNEXTLINE(bugprone-exception-escape): what is left is a lack of memory, which ends it
 int main(int argc, char** argv) {
   using namespace hydrant::launch;
   hold_stdio();

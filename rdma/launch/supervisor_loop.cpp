@@ -138,11 +138,10 @@ void Supervisor::read_words(Rank rank) noexcept {
       case Received::kMessage: break;
     }
     Word word;
-    if (!read_word(message, &word)) {
-      complain(rank);
-    } else if (word.kind == WordKind::kLeave) {
+    const bool is_word = read_word(message, &word);
+    if (is_word && word.kind == WordKind::kLeave) {
       left(rank, word.code);
-    } else if (word.kind == WordKind::kStartFailure) {
+    } else if (is_word && word.kind == WordKind::kStartFailure) {
       start_failed(rank, word.code);
     } else {
       complain(rank);

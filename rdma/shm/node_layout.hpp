@@ -27,7 +27,8 @@ inline constexpr uint32_t kRingLines[kLaneCount] = {256, 128};
 inline constexpr uint32_t kPairRingBytes = (kRingLines[0] + kRingLines[1]) * kLineBytes;
 // 1 KiB of payload behind the longest head.
 inline constexpr uint32_t kMaxMessageLines = 18;
-inline constexpr uint32_t kMaxInlineBytes = kMaxMessageLines * kLineBytes - sizeof(uint64_t);
+inline constexpr uint32_t kMaxInlineBytes =
+    kMaxMessageLines * kLineBytes - uint32_t{sizeof(uint64_t)};
 static_assert(kMaxInlineBytes >= 1024 + Transport::kMaxHeadBytes);
 // The reader tells its position when it has taken a quarter of the ring. A message and the lines skipped
 // before it must fit beside what it has not told.
@@ -170,7 +171,7 @@ class NodeLayout {
   constexpr uint64_t cell(uint32_t from, Lane lane, uint32_t index) const noexcept {
     const uint64_t first = pool(from, lane) + kReceiptsBytes;
     if (index < kSmallCells) return first + uint64_t{index} * kCellClasses[0].bytes;
-    return first + kSmallCells * kCellClasses[0].bytes +
+    return first + uint64_t{kSmallCells} * kCellClasses[0].bytes +
            uint64_t{index - kSmallCells} * kCellClasses[1].bytes;
   }
   constexpr uint64_t pool(uint32_t from, Lane lane) const noexcept {

@@ -39,8 +39,8 @@ HYDRANT_TOOLS_BEGIN
 
 /* Processors that are online, counting each hardware thread; 0 if unknown. */
 int hydrant_tools_cpu_count(void);
-/* Bytes of the machine's memory; unknown is 0, or a fatal error if `failureIsFatal`. */
-uint64_t hydrant_tools_getPhysMemSz(int failureIsFatal);
+/* Bytes of the machine's memory; unknown is 0, or a fatal error if `failure_is_fatal`. */
+uint64_t hydrant_tools_getPhysMemSz(int failure_is_fatal);
 /* The name that gethostname() gives. */
 const char* hydrant_tools_gethostname(void);
 /* Absolute path of the program that runs; "" if unknown. */
