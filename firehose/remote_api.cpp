@@ -158,6 +158,7 @@ Status make_config(const hydrant_remote_options_t& options, const DomainConfig& 
   config->rank = options.rank;
   config->ranks = options.ranks;
   config->flags = options.flags;
+  // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): read_options() has looked
   config->messenger = *options.messenger;
   config->remote = options.remote;
   config->user = options.user;

@@ -106,8 +106,8 @@ ParsedInteger parse_decimal(const char* p, bool is_negative, uint64_t unit,
 int show_in(uint64_t magnitude, char* buf, size_t bufsz, const char* sign) noexcept {
   for (const char letter : {'T', 'G', 'M', 'K'}) {
     const uint64_t unit = unit_bytes(letter);
-    // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): these letters are units
     if (magnitude >= 10 * unit || (magnitude >= unit && magnitude % unit == 0)) {
+      // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): these letters are units
       return std::snprintf(buf, bufsz, "%s%" PRIu64 " %cB", sign, magnitude / unit, letter);
     }
   }

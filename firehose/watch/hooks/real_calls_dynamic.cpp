@@ -40,8 +40,8 @@ constexpr RealCalls make_fallback() {
   calls.process_madvise = raw_process_madvise;
   return calls;
 }
-constinit const RealCalls fallback = make_fallback();
-constinit const RealLoaderCalls no_loader_fallback = {};
+constinit const RealCalls kFallback = make_fallback();
+constinit const RealLoaderCalls kNoLoaderFallback = {};
 
 template <typename Table>
 Table& table_of();
@@ -58,11 +58,11 @@ template <typename Table>
 const Table& fallback_in();
 template <>
 const RealCalls& fallback_in<RealCalls>() {
-  return fallback;
+  return kFallback;
 }
 template <>
 const RealLoaderCalls& fallback_in<RealLoaderCalls>() {
-  return no_loader_fallback;
+  return kNoLoaderFallback;
 }
 
 // The first value of each member of `real`.
