@@ -71,7 +71,7 @@ class Pmi2Bootstrap final : public Bootstrap {
     int numbers[4] = {};
     std::array<char, kValueRoom> value{};
   };
-  // Runs call(answer) in the library's thread. Errors: kBroken, naming `what`.
+  // Runs call(answer) in the library's thread; *answer is null on failure. Errors: kBroken, naming `what`.
   template <class Call>
   Status ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer,
              Call call) noexcept;
@@ -88,6 +88,7 @@ constexpr uint64_t kPatienceNs = 30'000'000'000;
 template <class Call>
 Status Pmi2Bootstrap::ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer,
                           Call call) noexcept {
+  answer->reset();
   auto made = std::make_shared<Answer>();
   if (!caller_.call([made, call] { made->error = call(*made); }, deadline_ns)) {
     return fail(Status::kBroken,
@@ -108,7 +109,7 @@ Status Pmi2Bootstrap::open(uint64_t deadline_ns) noexcept {
     int* numbers = answer.numbers;
     return library.init(&numbers[0], &numbers[1], &numbers[2], &numbers[3]);
   });
-  if (status != Status::kOk) return status;
+  if (got == nullptr) return status;
   const int size = got->numbers[1];
   const int rank = got->numbers[2];
   if (got->error != kSuccess || size < 1 || rank < 0 || rank >= size) {
@@ -120,7 +121,7 @@ Status Pmi2Bootstrap::open(uint64_t deadline_ns) noexcept {
     return library.job_attribute("PMI_process_mapping", answer.value.data(),
                                  static_cast<int>(answer.value.size()), &answer.numbers[0]);
   });
-  if (status != Status::kOk) return status;
+  if (got == nullptr) return status;
   if (got->error != kSuccess || got->numbers[0] == 0) {
     return fail(Status::kBroken,
                 "the launcher (PMI-2) does not say which ranks share a node: error %d", got->error);
@@ -151,7 +152,7 @@ Status Pmi2Bootstrap::put(std::string_view key, std::span<const std::byte> card)
                  [library = library_, name = piece_name(place_.rank, key, piece), value](Answer&) {
                    return library.put(name.data(), value.c_str());
                  });
-    if (status == Status::kOk && got->error != kSuccess) {
+    if (got != nullptr && got->error != kSuccess) {
       status = fail(Status::kBroken, "PMI2_KVS_Put(\"%.*s\") answers %d",
                     static_cast<int>(key.size()), key.data(), got->error);
     }
@@ -171,7 +172,7 @@ Status Pmi2Bootstrap::fence(uint64_t deadline_ns) noexcept {
                     static_cast<int>(answer.value.size()), &answer.numbers[0]);
         return kSuccess;
       });
-  if (status != Status::kOk || got->error == kSuccess) return status;
+  if (got == nullptr || got->error == kSuccess) return status;
   return fail(Status::kBroken, "PMI2_KVS_Fence answers %d", got->error);
 }
 
@@ -184,7 +185,7 @@ Status Pmi2Bootstrap::get_piece(Rank rank, std::string_view key, uint32_t piece,
             return library.get(nullptr, kNoHint, name.data(), answer.value.data(),
                                static_cast<int>(answer.value.size()), &answer.numbers[0]);
           });
-  if (status != Status::kOk) return status;
+  if (got == nullptr) return status;
   if (got->error != kSuccess) {
     return fail(Status::kNotReady, "rank %u has put no card \"%.*s\" before the last fence", rank,
                 static_cast<int>(key.size()), key.data());

@@ -112,6 +112,7 @@ class PmixBootstrap final : public Bootstrap {
 template <class Call>
 Status PmixBootstrap::ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer,
                           Call call) noexcept {
+  answer->reset();
   auto made = std::make_shared<Answer>();
   if (!caller_.call([made, call] { made->error = call(*made); }, deadline_ns)) {
     return fail(Status::kBroken,
@@ -131,7 +132,7 @@ Status PmixBootstrap::open(uint64_t deadline_ns) noexcept {
   status = ask("PMIx_Init", deadline_ns, &got, [library = library_](Answer& answer) {
     return library.init(&answer.process, nullptr, 0);
   });
-  if (status != Status::kOk) return status;
+  if (got == nullptr) return status;
   if (got->error != PMIX_SUCCESS) {
     return fail(Status::kBroken, "PMIx_Init: %s", library_.error_string(got->error));
   }
@@ -165,7 +166,7 @@ Status PmixBootstrap::get_value(pmix_rank_t rank, const char* key, uint64_t dead
 Status PmixBootstrap::get_number(const char* key, uint64_t deadline_ns, uint32_t* number) noexcept {
   std::shared_ptr<Answer> got;
   const Status status = get_value(PMIX_RANK_WILDCARD, key, deadline_ns, &got);
-  if (status != Status::kOk) return status;
+  if (got == nullptr) return status;
   if (got->error != PMIX_SUCCESS || got->value == nullptr || got->value->type != PMIX_UINT32) {
     return fail(Status::kBroken, "the launcher (PMIx) does not answer \"%s\": %s", key,
                 library_.error_string(got->error));
@@ -207,7 +208,7 @@ Status PmixBootstrap::read_place(uint64_t deadline_ns) noexcept {
   status = get_number(PMIX_NUM_NODES, deadline_ns, &place_.node_count);
   if (status != Status::kOk) return status;
   status = get_value(self_.rank, PMIX_NODEID, deadline_ns, &got);
-  if (status != Status::kOk) return status;
+  if (got == nullptr) return status;
   if (got->error != PMIX_SUCCESS || got->value == nullptr || got->value->type != PMIX_UINT32) {
     return fail(Status::kBroken, "the launcher (PMIx) does not number its nodes: %s",
                 library_.error_string(got->error));
@@ -260,7 +261,7 @@ Status PmixBootstrap::open_exits(uint64_t deadline_ns) noexcept {
   if (place_.node_rank != 0) return Status::kOk;  // its node's first rank hears for it
   std::shared_ptr<Answer> got;
   status = ask("PMIx_Lookup", deadline_ns, &got, [&exits](Answer&) { return exits.listen(); });
-  if (status != Status::kOk) return status;
+  if (got == nullptr) return status;
   if (got->error != PMIX_SUCCESS) {
     log_info("ranks of other nodes are heard of from the launcher alone: PMIx_Lookup: %s",
              library_.error_string(got->error));
@@ -287,7 +288,7 @@ Status PmixBootstrap::put(std::string_view key, std::span<const std::byte> card)
                  value.data.bo.size = copy.size();
                  return library.put(PMIX_GLOBAL, name.c_str(), &value);
                });
-  if (status == Status::kOk && got->error != PMIX_SUCCESS) {
+  if (got != nullptr && got->error != PMIX_SUCCESS) {
     status = fail(Status::kBroken, "PMIx_Put(\"%.*s\"): %s", static_cast<int>(key.size()),
                   key.data(), library_.error_string(got->error));
   }
@@ -301,7 +302,7 @@ Status PmixBootstrap::fence(uint64_t deadline_ns) noexcept {
     const pmix_status_t error = library.commit();
     return error == PMIX_SUCCESS ? library.fence(nullptr, 0, nullptr, 0) : error;
   });
-  if (status != Status::kOk || got->error == PMIX_SUCCESS) return status;
+  if (got == nullptr || got->error == PMIX_SUCCESS) return status;
   return fail(Status::kBroken, "PMIx_Fence: %s", library_.error_string(got->error));
 }
 

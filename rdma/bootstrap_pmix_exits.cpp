@@ -17,7 +17,7 @@ constexpr int kMostEarly = 3;
 
 void set_info(pmix_info_t* info, const char* key, int value) noexcept {
   *info = {};
-  std::strncpy(info->key, key, PMIX_MAX_KEYLEN);
+  std::memcpy(info->key, key, strnlen(key, PMIX_MAX_KEYLEN));
   info->value.type = PMIX_INT;
   info->value.data.integer = value;
 }

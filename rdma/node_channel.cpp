@@ -108,7 +108,8 @@ std::string name_ranks(const std::vector<Rank>& ranks) {
 
 Status serve_members(const JobPlace& place, int listener, const LeaderCard& card, int fd,
                      uint64_t deadline_ns) noexcept {
-  std::vector<Rank> missing(place.node_ranks.begin() + 1, place.node_ranks.end());
+  std::vector<Rank> missing = place.node_ranks;
+  missing.erase(missing.begin());  // this one
   while (!missing.empty()) {
     if (!launch::wait_readable(listener, deadline_ns)) {
       return fail(Status::kNotReady, "%s of this node did not come for the shared descriptor",

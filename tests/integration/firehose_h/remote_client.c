@@ -80,6 +80,7 @@ typedef struct {
 
 static void completed(void* context, const firehose_request_t* request, int all_local_hit) {
   answer_t* answer = (answer_t*)context;
+  CHECK(answer != NULL);
   CHECK(request->node == 1);
   answer->request = request;
   answer->all_local_hit = all_local_hit;

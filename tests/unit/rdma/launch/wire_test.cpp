@@ -15,7 +15,9 @@ namespace hydrant::launch {
 namespace {
 
 std::vector<std::byte> join(std::span<const std::byte> head, std::span<const std::byte> tail = {}) {
-  std::vector<std::byte> all(head.begin(), head.end());
+  std::vector<std::byte> all;
+  all.reserve(head.size() + tail.size());
+  all.insert(all.end(), head.begin(), head.end());
   all.insert(all.end(), tail.begin(), tail.end());
   return all;
 }
