@@ -50,3 +50,16 @@ if(HYDRANT_SANITIZE)
                       -fno-sanitize=vptr -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HYDRANT_SANITIZE})
 endif()
+
+# ccache serves a clone in another folder as well: paths below the source folder are made relative, in debug
+# information too, so that what it serves is what the compiler would have made here.
+if(HYDRANT_CCACHE)
+  find_program(HYDRANT_CCACHE_PROGRAM ccache)
+  if(HYDRANT_CCACHE_PROGRAM)
+    foreach(language IN ITEMS C CXX)
+      set(CMAKE_${language}_COMPILER_LAUNCHER env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+                                              "${HYDRANT_CCACHE_PROGRAM}")
+    endforeach()
+    add_compile_options("-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.")
+  endif()
+endif()
