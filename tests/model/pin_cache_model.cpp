@@ -22,11 +22,6 @@ std::string failed(const char* what, int status) {
   return std::string(what) + ": " + hydrant_status_name(status) + " (" + hydrant_error_text() + ")";
 }
 
-uint64_t test_seed() {
-  if (const char* seed = std::getenv("HYDRANT_TEST_SEED")) return std::strtoull(seed, nullptr, 0);
-  return (uint64_t{std::random_device{}()} << 16) | 1;
-}
-
 uint64_t test_factor() {
   const char* wanted = std::getenv("HYDRANT_TEST_LONG");
   return wanted != nullptr && wanted[0] == '1' ? 20 : 1;

@@ -17,8 +17,6 @@
 
 namespace hydrant::model {
 
-// HYDRANT_TEST_SEED, or a new one each time.
-uint64_t test_seed();
 // 20 with HYDRANT_TEST_LONG=1, else 1.
 uint64_t test_factor();
 

@@ -2,9 +2,10 @@
 // refuse and fail. HYDRANT_TEST_SEED repeats a run, HYDRANT_TEST_LONG=1 makes it twenty times longer.
 #include "tests/model/pin_cache_model.hpp"
 
+#include "tests/support/test_seed.hpp"
+
 #include <gtest/gtest.h>
 
-#include <iostream>
 #include <string>
 
 namespace hydrant::model {
@@ -46,8 +47,7 @@ const ModelSetup kSetups[] = {
 class PinCacheModelTest : public ::testing::TestWithParam<ModelSetup> {};
 
 TEST_P(PinCacheModelTest, RandomOperationsAgreeWithNaiveMap) {
-  const uint64_t seed = test_seed();
-  std::cout << "HYDRANT_TEST_SEED=" << seed << '\n';
+  const uint64_t seed = testing::test_seed();
   PinCacheModel model(GetParam(), seed);
   const uint64_t steps = kSteps * test_factor();
   for (uint64_t i = 0; i < steps; ++i) {

@@ -2,6 +2,7 @@
 // and every invalidation promises. HYDRANT_TEST_SEED and HYDRANT_TEST_LONG as in pin_cache_model_test.cpp;
 // a seed repeats the choices, not the interleaving.
 #include "tests/model/pin_cache_model.hpp"
+#include "tests/support/test_seed.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <iostream>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -266,8 +266,7 @@ class PinCacheThreadsModel : public ::testing::TestWithParam<ModelSetup> {
 };
 
 TEST_P(PinCacheThreadsModel, HoldsStayPinnedAndInvalidatedMemoryIsNotHit) {
-  const uint64_t seed = test_seed();
-  std::cout << "HYDRANT_TEST_SEED=" << seed << '\n';
+  const uint64_t seed = testing::test_seed();
   Common c(GetParam(), seed);
   c.registrar.watch_limits(c.setup.budget_pages * kPage, c.setup.max_regions);
   if (c.setup.slow) c.registrar.sleep_in_pins(std::chrono::microseconds(50));

@@ -4,6 +4,7 @@
 
 #include "tests/stale/hunt/hydrant_cache.hpp"
 #include "tests/stale/hunt/mutants.hpp"
+#include "tests/support/test_seed.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,6 @@
 #include <cstdlib>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <random>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -34,7 +34,7 @@ constexpr double kMutantSeconds = 100;
 uint64_t chosen_seed() {
   const char* text = std::getenv("STALE_HUNT_SEED");
   if (text != nullptr) return std::strtoull(text, nullptr, 10);
-  return std::random_device{}() | 1;
+  return testing::test_seed();
 }
 
 HuntOptions short_hunt(uint64_t operations = kOperations) {

@@ -6,10 +6,9 @@
 #include "tests/stale/trace/call_watch.hpp"
 #include "tests/stale/trace/recording_cache.hpp"
 #include "tests/stale/trace/verdict.hpp"
+#include "tests/support/test_seed.hpp"
 
 #include <gtest/gtest.h>
-
-#include <random>
 
 namespace hydrant::stale {
 namespace {
@@ -65,7 +64,7 @@ class StaleTrace : public ::testing::Test {
         verdict_.explained, verdict_.calls_on_kept - verdict_.explained, verdict_.undecided);
   }
 
-  const uint64_t seed_ = std::random_device{}() | 1;
+  const uint64_t seed_ = testing::test_seed();
   TraceLog* log_ = nullptr;
   TraceVerdict verdict_;
 };

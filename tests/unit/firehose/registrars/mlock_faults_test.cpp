@@ -1,6 +1,7 @@
 // The mlock registrar over system calls that are played: which pages are locked, exactly, and what is left
 // when any one call fails.
 #include "firehose/registrars/mlock_registrar.hpp"
+#include "tests/support/test_seed.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
 #include <gtest/gtest.h>
@@ -115,7 +116,7 @@ int gone_runs(const int* counts, size_t first, size_t n) {
 }
 
 TEST_F(MlockFaults, RandomPinsAndPiecesAgreeWithACounterPerPage) {
-  const unsigned seed = std::random_device{}();
+  const auto seed = static_cast<unsigned>(testing::test_seed());
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   constexpr int kErrors[] = {ENOMEM, EAGAIN, EINVAL, EFAULT};

@@ -1,5 +1,7 @@
 #include "firehose/registrars/page_counts.hpp"
 
+#include "tests/support/test_seed.hpp"
+
 #include <gtest/gtest.h>
 
 #include <random>
@@ -50,7 +52,7 @@ TEST(PageCounts, AFreshRangeIsOneIntervalWhateverItsLength) {
 
 TEST(PageCounts, AgreesWithAnArrayOfCounters) {
   constexpr size_t kPages = 64;
-  const unsigned seed = std::random_device{}();
+  const auto seed = static_cast<unsigned>(testing::test_seed());
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   PageCounts counts;

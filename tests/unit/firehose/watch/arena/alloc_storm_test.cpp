@@ -3,6 +3,7 @@
 // found.
 #include <hydrant/alloc.h>
 
+#include "tests/support/test_seed.hpp"
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/watch/arena/fake_monitor.hpp"
 #include "tests/unit/firehose/watch/arena/tagged.hpp"
@@ -142,7 +143,7 @@ class Storm {
 
 TEST(AllocStorm, NoMemoryIsHandedOutTwiceOrEmptiedInUse) {
   FakeMonitor::instance().appear();
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = testing::test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::atomic<int> faults{0};
   Exchange exchange;

@@ -1,5 +1,7 @@
 #include "firehose/watch/arena/span_table.hpp"
 
+#include "tests/support/test_seed.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -84,7 +86,7 @@ TEST_F(SpanTableTest, FindKnowsFirstAndLastPages) {
 }
 
 TEST_F(SpanTableTest, RandomUseNeverOverlapsAndJoinsUpAgain) {
-  const unsigned seed = std::random_device{}();
+  const auto seed = static_cast<unsigned>(testing::test_seed());
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   std::vector<int> owner(kPages, 0);
