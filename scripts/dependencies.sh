@@ -1,13 +1,14 @@
 # shellcheck shell=bash
-# Sourced by ./run and ./test: what has to be installed (Debian 12's names), and the building of a preset.
+# Sourced by ./run and ./test: lists required packages (Debian 12's names), and builds presets.
 
-# who needs it (run: both scripts, test: ./test, all: ./test --all), package, why
+# Each line: needed by (run: both scripts, test: ./test, all: ./test --all), package, purpose
 hydrant_packages='
 run  g++                 the compiler
 run  cmake               the build
 run  ninja-build         the build
+test ccache              builds that are quick the second time (optional)
 run  pkg-config          finds the libraries below
-run  liburing-dev        the uring registrar: the one dependency of libfirehose
+run  liburing-dev        the uring registrar: the only dependency of libfirehose
 run  libibverbs-dev      the ibv registrar (optional)
 run  libpmix-dev         jobs under mpirun and srun (optional)
 run  systemtap-sdt-dev   static probes in libhydrant (optional)
@@ -20,7 +21,8 @@ run  python3             the main job and some tests
 run  python3-matplotlib  its plots
 test libgtest-dev        tests/
 test libgmock-dev        tests/
-test binutils            lint: readelf and nm
+test binutils            lint: readelf and nm; addr2line, by which backtraces name functions and lines
+test gdb                 the test of GASNET_BACKTRACE_TYPE=GDB (optional)
 test clang-format        lint: formatting
 test valgrind            counts the instructions of a hit
 test qemu-system-x86     the guests: docs/guest.md
@@ -36,7 +38,8 @@ all  clang-tidy          static checks
 all  libclang-rt-14-dev  its sanitizers
 '
 
-# hydrant_install WHO... installs what is missing for these. Without root: prints the line to type.
+# hydrant_install NAME... installs the missing packages of these (run, test, all). Without root: prints the
+# command.
 hydrant_install() {
   local missing=() who package _why
   while read -r who package _why; do
@@ -47,7 +50,7 @@ hydrant_install() {
   [ ${#missing[@]} -gt 0 ] || return 0
   local line="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
   if ! command -v apt-get >/dev/null; then
-    echo "This is no Debian system. Install what these packages hold, then use --no-install:" >&2
+    echo "This is not a Debian system. Install the contents of these packages, then use --no-install:" >&2
     echo "  ${missing[*]}" >&2
     return 1
   fi
@@ -60,13 +63,13 @@ hydrant_install() {
   hydrant_logged build/logs/install.log env DEBIAN_FRONTEND=noninteractive sh -c "$line"
 }
 
-# hydrant_fetch_kernel: the guests', unpacked in build/guest if none is installed. No error without it.
+# hydrant_fetch_kernel: unpacks the guests' kernel in build/guest if none is installed. A failure is no error.
 hydrant_fetch_kernel() {
   hydrant_logged build/logs/kernel.log "$(hydrant_python)" tests/guest/kernel.py --fetch build/guest ||
     echo "Tests in emulated machines are skipped." >&2
 }
 
-# hydrant_logged LOG COMMAND... runs it with its output in LOG; on failure shows the end of that.
+# hydrant_logged LOG COMMAND... runs COMMAND with its output in LOG; on failure shows the end of LOG.
 hydrant_logged() {
   local log=$1
   shift
@@ -74,8 +77,22 @@ hydrant_logged() {
   "$@" >"$log" 2>&1 </dev/null && return 0
   echo "Failed: $*" >&2
   tail -n 40 "$log" >&2
-  echo "(all of it: $log)" >&2
+  echo "(full log: $log)" >&2
   return 1
+}
+
+# hydrant_followed TEXT LOG COMMAND... runs COMMAND, which writes LOG, and prints its progress meanwhile.
+hydrant_followed() {
+  local text=$1 log=$2 status=0 follower
+  shift 2
+  mkdir -p "$(dirname "$log")"
+  : >"$log"
+  "$(hydrant_python)" scripts/test_progress.py "$text" "$log" &
+  follower=$!
+  "$@" || status=$?
+  kill $follower 2>/dev/null || true
+  wait $follower 2>/dev/null || true
+  return $status
 }
 
 # hydrant_build PRESET configures and builds build/PRESET.
@@ -87,10 +104,11 @@ hydrant_build() {
     return 1
   done
   hydrant_logged "build/logs/$1.configure.log" cmake --preset "$1" &&
-    hydrant_logged "build/logs/$1.build.log" cmake --build --preset "$1"
+    hydrant_followed "$1: building" "build/logs/$1.build.log" \
+      hydrant_logged "build/logs/$1.build.log" cmake --build --preset "$1"
 }
 
-# The distribution's Python first: the packages above are for that one.
+# Prefers the distribution's Python: the packages above are for it.
 hydrant_python() {
   if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else command -v python3; fi
 }
