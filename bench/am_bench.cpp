@@ -1,15 +1,16 @@
-// What an Active Message costs between the ranks of a node, in ns, beside the raw floor (a line
-// that the same two processors hand to and fro) and UCX's Active Messages over shared memory, where
-// UCX is installed. Run it as a job of an even number of ranks; 0 talks with 1, 2 with 3, at the
-// same time:
+// Question: what does an Active Message cost between the ranks of a node?
+//
+// Unit: ns. Compared with the raw floor (a cache line that the same two processors pass back and forth) and,
+// where UCX is installed, with UCX's Active Messages over shared memory. Run it as a job of an even number of
+// ranks; rank 0 talks with rank 1, 2 with 3 and so on, at the same time:
 //
 //   hydrant-run -n 2 am_bench [--repetitions N] [--json FILE] [--quick]
 //   GASNET_PSHM_NODES=4 am_bench
 //
-// Every repetition runs the floor and each row in turn; figures are medians over the repetitions,
-// ratios medians of the ratios within each. round_trip: request and reply of that size. flood: one
-// way, per message, until the last one has arrived. Ranks are bound to one processor each, unless
-// there are more ranks than processors.
+// Each repetition runs the floor and all rows in turn. Figures are medians over the repetitions, ratios are
+// medians of the ratios within each. round_trip: a request and a reply of that size. flood: one way, per
+// message, until the last one has arrived. Each rank is bound to a processor, unless there are more ranks
+// than processors.
 #define GASNET_SEQ 1
 #include <gasnetex.h>
 
@@ -51,7 +52,7 @@ struct Job {
   gex_Rank_t rank = 0;
   gex_Rank_t size = 1;
   gex_Rank_t peer = 0;
-  bool asks = false;  // of each pair one asks, the other serves
+  bool asks = false;  // one rank of each pair sends requests, the other serves
   bool crowded = false;
 };
 Job job;
@@ -85,7 +86,7 @@ gex_AM_Entry_t entry(Handler index, Function* function, gex_Flags_t flags, const
 
 void barrier() { gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED); }
 
-// ns per round trip, or per message of a flood. Bytes 0: Shorts.
+// ns per round trip, or per message of a flood. 0 bytes means a Short.
 double round_trip(size_t bytes, uint64_t rounds) {
   barrier();
   const uint64_t begin = now_ns();
@@ -120,14 +121,14 @@ double flood(size_t bytes, uint64_t messages) {
   } else {
     GASNET_BLOCKUNTIL(arrivals == wanted);
   }
-  barrier();  // the asking rank's figure ends when all have arrived
+  barrier();  // the requesting rank stops the clock when all have arrived
   return static_cast<double>(now_ns() - begin) / static_cast<double>(messages);
 }
 
 #if HYDRANT_HAVE_UCX
 std::unique_ptr<hydrant::bench::UcxAm> ucx;
 
-// Addresses travel by our own messages. False, on both sides, if either has no UCX.
+// Exchanges UCX addresses by Active Messages. False on both sides if either has no UCX.
 bool open_ucx() {
   ucx = std::make_unique<hydrant::bench::UcxAm>();
   const std::vector<std::byte> none(1);
@@ -227,15 +228,15 @@ int main(int argc, char** argv) {
   const hydrant::bench::JobOptions options =
       hydrant::bench::parse_job_options(argc, argv, job.rank == 0);
   if (job.size % 2 != 0) {
-    if (job.rank == 0)
-      std::fprintf(stderr, "am_bench: %u ranks; an even number is needed\n", job.size);
+    if (job.rank == 0) std::fprintf(stderr, "am_bench: %u ranks: use an even number\n", job.size);
     barrier();
     gasnet_exit(2);
   }
   void* mapped = nullptr;
   gex_Segment_QueryBound(job.team, job.rank & ~1u, nullptr, &mapped, nullptr);
   if (mapped == nullptr) {
-    std::fprintf(stderr, "am_bench: the segment of rank %u is not mapped here\n", job.rank & ~1u);
+    std::fprintf(stderr, "am_bench: the segment of rank %u is not mapped in this process\n",
+                 job.rank & ~1u);
     return 1;
   }
   LineFloor floor{
@@ -248,7 +249,7 @@ int main(int argc, char** argv) {
   std::vector<double> floors;
   std::vector<JobRow> results;
   const std::vector<Row> rows = make_rows(&results);
-  for (uint32_t r = 0; r <= options.repetitions; ++r) {  // the first one warms up
+  for (uint32_t r = 0; r <= options.repetitions; ++r) {  // repetition 0 warms up
     barrier();
     const double floor_ns = floor.run(20000 / scale);
     if (r > 0) floors.push_back(floor_ns);

@@ -1,14 +1,14 @@
-// Question: what does memory from libhydrant_alloc cost, and what does it save when it is registered?
+// Question: what does memory from libhydrant_alloc cost, and how much does it save at registration?
 //
 // Unit: nanoseconds per call or pair of calls (column Time). Beside each row, taken in turn with it in the
 // same repetition (columns ours_ns, bare_ns, extra_ns = ours - bare, ratio = ours / bare):
-//   alloc_free   hydrant_alloc + hydrant_free; bare: malloc + free of the program. Nothing is touched
+//   alloc_free   hydrant_alloc + hydrant_free; bare: malloc + free of the program. Memory is not touched
 //   free_pinned  hydrant_free of memory that a cache has registered (uring, released before); bare:
-//                hydrant_free of as much memory that it has not. The goal is extra_ns <= 1000
+//                hydrant_free of as much unregistered memory. The goal is extra_ns <= 1000
 //   pin          registration of memory from the arena; bare: of small pages. times_cheaper = 1 / ratio;
 //                the goal is 20 at 64 MiB, where the kernel coalesces huge pages. via:bare is the system
-//                call alone, via:cache is hydrant_pin on memory that the cache does not know
-//   /backend:NAME/bytes:N    which allocator is behind it; HYDRANT_ALLOC_BACKEND=extents for the other one
+//                call alone, via:cache is hydrant_pin of memory that is not yet cached
+//   /backend:NAME/bytes:N    NAME is the allocator; HYDRANT_ALLOC_BACKEND=extents selects the other
 //
 // Not included: page faults (memory is touched before it is registered or freed), unregistering.
 #include <hydrant/alloc.h>
@@ -43,7 +43,7 @@ hydrant_domain_options_t uring_options() {
   hydrant_domain_options_init(&options);
   options.registrar_name = "uring";
   options.budget_bytes = 512 * kMiB;
-  options.merge_bytes = 1;  // every pin is of the size that the row says
+  options.merge_bytes = 1;  // no merging: every pin has the row's size
   return options;
 }
 
@@ -102,7 +102,8 @@ void free_pinned(benchmark::State& state, size_t bytes) {
         hydrant_poll(domain.get());
       }
       const hydrant_pin_t still = hydrant_try_pin(domain.get(), p, bytes, HYDRANT_LOCAL_WRITE);
-      if ((still.region != nullptr) != registered) failure = "not registered as it should be";
+      if ((still.region != nullptr) != registered)
+        failure = "the memory's registration state is wrong";
       hydrant_release(still);
       return nanoseconds([&] { hydrant_free(p); });
     };
@@ -128,7 +129,7 @@ struct Buffers {
   Buffers& operator=(const Buffers&) = delete;
   ~Buffers() {
     hydrant_free(arena);
-    (void)hydrant_alloc_trim();  // the next row is to find fresh memory, too
+    (void)hydrant_alloc_trim();  // so that the next row gets fresh memory
   }
 
   size_t huge_before;
@@ -148,7 +149,7 @@ void pin_both(benchmark::State& state, size_t bytes, Pin&& pin, Unpin&& unpin) {
   for (auto _ : state) {
     double ours = 0.0;
     double bare = 0.0;
-    // Several in a row, and the first does not count: it would pay for the caches that the other side
+    // Takes several samples in a row and drops the first, which would pay for caches that the other side
     // emptied.
     const auto group = [&](void* p) {
       std::vector<double> each;
@@ -168,7 +169,7 @@ void pin_both(benchmark::State& state, size_t bytes, Pin&& pin, Unpin&& unpin) {
   samples.report(state);
   set_counter(state, "times_cheaper", median(ratios));
   if (!good) return state.SkipWithError("registration failed");
-  if (!buffers.has_huge_pages) state.SkipWithError("the kernel gave no huge pages");
+  if (!buffers.has_huge_pages) state.SkipWithError("the kernel provided no huge pages");
 }
 
 void pin_bare(benchmark::State& state, size_t bytes) {

@@ -1,10 +1,12 @@
-// What a barrier costs, in ns; among the ranks of one node beside the raw floor, a line that ranks 0 and 1
-// hand to and fro. Run it as a job:
+// Question: what does a barrier cost?
+//
+// Unit: ns. Within one node it is compared with the raw floor: a cache line that ranks 0 and 1 pass back and
+// forth. Run it as a job:
 //
 //   hydrant-run -n N [--nodes M] barrier_bench [--repetitions R] [--json FILE] [--quick]
 //   GASNET_PSHM_NODES=N barrier_bench
 //
-// Every repetition runs the floor and each row in turn; figures are medians over the repetitions, ratios are
+// Each repetition runs the floor and all rows in turn. Figures are medians over the repetitions, ratios are
 // medians of the ratios within each. Not included: what a rank computes between notify and wait.
 #define GASNET_SEQ 1
 #include <gasnetex.h>
@@ -78,8 +80,8 @@ int main(int argc, char** argv) {
   std::vector<double> floors;
   std::vector<JobRow> rows;
   for (const Row& row : kRows) rows.push_back({row.name, {}, {}});
-  for (uint32_t r = 0; r <= options.repetitions; ++r) {  // the first one warms up
-    // Ranks beyond the two of the floor sleep in a barrier meanwhile.
+  for (uint32_t r = 0; r <= options.repetitions; ++r) {  // repetition 0 warms up
+    // Ranks other than the two of the floor meanwhile sleep in a barrier.
     gex_Coll_BarrierBlocking(team, 0);
     const double floor_ns =
         one_node && ranks > 1 && rank < 2 ? floor.run(options.quick ? 2000 : 20000) : 0;

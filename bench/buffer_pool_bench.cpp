@@ -1,28 +1,28 @@
 // Question: what does it cost to take a pre-pinned buffer from the pool and to return it?
 //
-// Unit: nanoseconds per take+return *per thread* (column Time, "real_time" in the JSON), whatever the
-// number of threads: the time handed to Google Benchmark is multiplied by it. p50_ns is the median of
-// batches of 4096, which mostly were not interrupted.
+// Unit: nanoseconds per take+return *per thread* (column Time, "real_time" in the JSON). Google Benchmark
+// divides by the number of threads, so the time that it is given is multiplied by it. p50_ns is the median of
+// batches of 4096, most of which were not interrupted.
 //
 // Rows   PATTERN/SUBJECT/bytes:SIZE/threads:T
 //        pair       take one, return it
-//        burst      take 32, return 32: past the magazines, so that the stack is part of it
-//        handoff    one thread takes, another returns: through a ring, which is part of every subject's row
-//        exhausted  a take that answers "not now", everything being out
+//        burst      take 32, return 32: more than a magazine, so that the stack takes part
+//        handoff    one thread takes, another returns: through a ring, which every subject's row includes
+//        exhausted  a take that answers "not now" because all buffers are out
 // Subject pool          the pool with its default magazines
 //         stack         the same pool without magazines: the shared stack alone
 //         malloc        malloc and free of the same size
 //         mutex_list    a vector of free buffers under a std::mutex
-//         floor         pair, burst: a locked increment and decrement of a line of the thread's own;
+//         floor         pair, burst: a locked increment and decrement in a cache line of the thread;
 //                       handoff: the ring alone
 //
-// Not included: making the pool (mapping, page faults, registration; the registrar here does nothing), using
-// the memory, which no row touches, and a thread's first call. Raids do not happen in these rows (`raided`
+// Not included: creating the pool (mapping, page faults, registration; the registrar does nothing here),
+// using the memory, which no row touches, and a thread's first call. These rows cause no raids (`raided`
 // would show them). FIREHOSE_MEMBARRIER=n in the environment measures owners with a full fence.
 #include "bench/support/bench_main.hpp"
 #include "bench/support/machine.hpp"
 #include "bench/support/memory.hpp"
-#include "firehose/base/buffer_pool.hpp"
+#include "firehose/base/buffer_pool/buffer_pool.hpp"
 
 #include <atomic>
 #include <cstdio>
@@ -35,7 +35,7 @@
 namespace hydrant::bench {
 namespace {
 
-constexpr size_t kBatch = 4096;  // between two looks at the clock
+constexpr size_t kBatch = 4096;  // between two readings of the clock
 constexpr size_t kBurst = 32;
 constexpr uint32_t kBuffers = 1024;
 constexpr size_t kSizes[] = {4 * kKiB, 64 * kKiB};
@@ -50,7 +50,7 @@ class NoRegistrar final : public Registrar {
   RegistrarTraits traits_{};
 };
 
-// ---- subjects: take() answers null when there is nothing ----
+// ---- subjects: take() answers null if no buffer is free ----
 
 class Pool {
  public:
@@ -125,7 +125,7 @@ class MutexList {
   std::vector<void*> free_;
 };
 
-// Everything is out.
+// A subject all of whose buffers are out.
 template <typename Subject>
 class Drained : public Subject {
  public:
@@ -161,7 +161,7 @@ class Nothing {
   static bool give_back(void*) { return true; }
 };
 
-// ---- patterns: kBatch takes and returns; false when one was refused ----
+// ---- patterns: kBatch takes and returns; false if one failed ----
 
 struct Pair {
   template <typename Subject>
@@ -193,7 +193,7 @@ struct Burst {
   }
 };
 
-// A ring between two threads. Both yield when they wait: the machine may have other things to do.
+// A ring between two threads. Both yield while they wait, for machines with few processors.
 class Ring {
  public:
   void put(void* addr) {
@@ -267,10 +267,10 @@ void measure(benchmark::State& state, Subject& subject) {
   using benchmark::Counter;
   state.counters["p50_ns"] = Counter(quantile(batch_ns, 0.50), Counter::kAvgThreads);
   if constexpr (requires { subject.raided(); }) set_counter(state, "raided", subject.raided());
-  if (!good) state.SkipWithError("a buffer was refused, or found where there was none");
+  if (!good) state.SkipWithError("a take failed, or succeeded on an empty pool");
 }
 
-// The subject is made when its first thread comes, and stays: all repetitions measure the same one.
+// The first thread creates the subject; all repetitions measure that one.
 template <typename Pattern, typename Subject>
 void add_row(const std::string& name, size_t bytes, const std::vector<int>& threads) {
   struct Shared {

@@ -1,39 +1,40 @@
-// Question: what do puts cost into a peer's memory that has to be registered first? What the firehose paper
-// of 2003 asked (Bell and Bonachea, "A New DMA Registration Strategy for Pinning-Based High Performance
-// Networks"), over this library's remote pins alone.
+// Question: what do puts cost into a peer's memory that has to be registered first? This repeats the
+// comparison of the firehose paper of 2003 (Bell and Bonachea, "A New DMA Registration Strategy for
+// Pinning-Based High Performance Networks") on this library's remote pins.
 //
-// Unit: nanoseconds per put, on clocks of their own: one thread runs all ranks in turn, each rank's clock
-// advances by the real time of what it does (protocol, look-ups, registrations by uring, or mlock) and jumps
-// to the arrival of what it waits for. A message takes `delay` to the other side, and so do a put's bytes,
-// which the target's adapter copies, and the news that they are there; the wire carries 200 Gbit/s. Machines
-// with such a wire would show the same; this way the figures do not depend on the number of cores, or on who
-// else uses them.
+// Unit: nanoseconds per put, on simulated clocks. One thread runs all ranks in turn. Each rank's clock
+// advances by the real time of its work (protocol, look-ups, registrations by uring or mlock) and jumps to
+// the arrival of the message that it waits for. A message takes `delay` to the other side, as do a put's
+// bytes, which the target's adapter copies, and the completion. The wire carries 200 Gbit/s. So the figures
+// do not depend on the number of cores or on other load.
 //
-// sweep     random puts of 8 bytes, one at a time, and of 64 KiB, 8 under way, to a working set of 10 to 400
+// sweep     random puts of 8 bytes, one at a time, and of 64 KiB, 8 in flight, to a working set of 10 to 400
 //           percent of what the target may pin (16 MiB, or an eighth of the limit on locked memory), by
-//             firehose          hydrant_remote_pin; 8 bytes travel inside of the move if there is one
-//             rendezvous_unpin  ask, the target registers, put, tell it to unregister
-//             rendezvous_keep   the same, but the target's registrations are cached by this library
+//             firehose          hydrant_remote_pin; 8 bytes travel inside the move if there is one
+//             rendezvous_unpin  request, the target registers, put, tell the target to unregister
+//             rendezvous_keep   the same, but this library caches the target's registrations
 //             bounce            copy through registered buffers on both sides
-//             pin_everything    all registered at the start: the line that no budget lets anybody keep
+//             pin_everything    all registered at the start: the bound, which ignores the budget
 //           uniform, and (zipf) some places much more often than others
 // kernels   the puts of Cannon's matrix multiplication and of a bitonic sort, on 16 ranks, from a cold start
-// sharing   1 to 8 initiators, the same pages: how often is a page registered?
-// leases    6 of 64 peers use the target's memory: what they hit with quotas that are lent, and with a fixed
-//           split
+// sharing   1 to 8 initiators put to the same pages: how often is a page registered?
+// leases    6 of 64 peers use the target's memory: their hits with quotas that are lent, and with a fixed
+//           division
 //
 // Goals: firehose within 5 % of pin_everything where the set fits, and not slower than either rendezvous
-// anywhere; a page is registered about once; leases give 1.5 times the hits. A cell that misses one says NO.
+// anywhere; a page is registered about once; leases give 1.5 times the hits. A cell that misses a goal says
+// NO.
 //
 // firehose_bench [--repetitions N] [--wire GBITS] [--json FILE] [--quick]
 //
 // Figures are medians over the repetitions, in which all ways take turns; ratios are medians of the ratios
-// within each. Time during which the system gave the core to others is no rank's. Each put of the sweep is
-// seen to have arrived.
+// within each. Time in which the system ran other processes on the core does not count. Each put of the sweep
+// is checked for arrival.
 //
-// Not included: registering the source (it is registered in all cases but bounce, which copies); memory's own
-// bandwidth (--wire 0 takes the copies' real time for the wire's); an adapter's doorbells and completions:
-// posting a put and hearing of its end is some 70 ns here, the time of pin_everything without delay.
+// Not included: registering the source (registered in all cases but bounce, which copies); the bandwidth of
+// memory itself (--wire 0 uses the real time of the copies as the wire's); an adapter's doorbells and
+// completions: posting a put and polling its completion costs about 70 ns here, the time of pin_everything
+// without delay.
 #include "bench/support/put_report.hpp"
 
 #include <CLI/CLI.hpp>
@@ -111,12 +112,13 @@ int main(int argc, char** argv) {
   constexpr int kUsage = 2;
   CLI::App app(kAbout);
   Options options;
-  app.add_option("--repetitions", options.repetitions, "Of every cell, interleaved")
+  app.add_option("--repetitions", options.repetitions, "Repetitions of every cell, interleaved")
       ->check(CLI::Range(1, 1000));
   app.add_option("--wire", options.wire_gbits,
-                 "The wire's rate in Gbit/s; 0: as quickly as memory is copied")
+                 "Rate of the wire in Gbit/s; 0: the speed of the memory copy")
       ->check(CLI::Range(0.0, 1e6));
-  app.add_option("--json", options.json_file, "Also to this file, samples included");
+  app.add_option("--json", options.json_file,
+                 "Also write the results, with all samples, to this file");
   app.add_flag("--quick", options.quick, "Fewer cells and shorter kernels");
   try {
     app.parse(argc, argv);
@@ -125,8 +127,9 @@ int main(int argc, char** argv) {
     return error.get_exit_code() == 0 ? 0 : kUsage;
   }
   if (put_budget_bytes() == 0) {
-    std::fprintf(stderr,
-                 "firehose_bench: the limit on locked memory (ulimit -l) is too low: 512 KiB\n");
+    std::fprintf(
+        stderr,
+        "firehose_bench: the limit on locked memory (ulimit -l) is too low: 512 KiB are needed\n");
     return 1;
   }
   const Json out = measure(options);

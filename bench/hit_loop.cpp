@@ -1,11 +1,11 @@
-// The bare loop that bench/instruction_count runs under valgrind: holds and releases of pinned, vouched
-// memory and nothing else. No benchmark library, no peers.
+// The loop that bench/instruction_count runs under valgrind: holds and releases of pinned, vouched memory
+// only, without a benchmark library or peers.
 //
 //   hit_loop count REGIONS OPERATIONS       one thread; for callgrind
 //   hit_loop trace REGIONS OPERATIONS HOW   four threads, one after the other; for lackey's memory trace
 //
-// Prints one JSON object: what was done, by the cache's own counters, and where to find the traced sections.
-// HOW is `plain`, or a mutant that the checks must catch: `locked` also counts hits with a locked increment
+// Prints one JSON object: the cache's counters and the addresses of the traced sections.
+// HOW is `plain`, or a mutant that the checks must catch: `locked` adds to each hit a locked increment
 // of a shared line, `stored` with a plain one.
 #include "bench/support/domain.hpp"
 #include "bench/support/memory.hpp"
@@ -25,7 +25,7 @@ constexpr size_t kRegionBytes = 64 * hydrant::bench::kKiB;
 constexpr size_t kThreads = 4;
 constexpr int kMostVisits = 16;
 
-// A store to begin or end says in the trace where a thread's section starts and stops.
+// Stores to begin and end mark a thread's section in the trace.
 struct alignas(128) Marker {
   volatile uint64_t begin;
   alignas(128) volatile uint64_t end;
@@ -36,8 +36,8 @@ alignas(128) volatile uint64_t shared_count;
 
 }  // namespace
 
-// What is measured is all that hit_section() calls; its own instructions and stack are the loop's. C names,
-// so that the script finds them.
+// The measurement covers the callees of hit_section(); its own instructions and stack belong to the loop. C
+// names, so that the script finds the functions.
 extern "C" {
 bool hit_section(hydrant_domain_t domain, const std::byte* memory, uint32_t regions,
                  uint64_t operations, void (*extra)(void), uint64_t thread);
@@ -70,7 +70,7 @@ void stored_extra(void);
 
 namespace {
 
-// What the cache counted over some sections.
+// The cache's counters over some sections.
 struct Counts {
   uint64_t hits = 0, refills = 0, misses = 0;
   bool good = true;
@@ -83,8 +83,8 @@ struct Loop {
   uint64_t operations;
   void (*extra)(void);
 
-  // Visits every region until the calling thread knows them all: the first visit registers, later ones fill
-  // the thread's table, which may grow on the way.
+  // Visits every region until the calling thread's table has them all. The first visit registers, later ones
+  // fill the table, which may grow meanwhile.
   bool warm_up() const {
     bool good = true;
     for (int round = 0; round < kMostVisits; ++round) {
@@ -114,8 +114,8 @@ struct Loop {
   }
 };
 
-// One thread at a time, all of them alive until the last has finished: none can take over what another
-// left behind.
+// Runs the threads one after the other, and keeps all alive until the last has finished, so that none
+// inherits the state of an earlier one.
 void run_threads(const Loop& loop, Counts& counts) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -138,7 +138,7 @@ hydrant_domain_options_t options(const hydrant_registrar_t* registrar, uint32_t 
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
   options.registrar = registrar;
-  options.watch = HYDRANT_WATCH_NONE;  // so that only what is vouched for can be a hit
+  options.watch = HYDRANT_WATCH_NONE;  // so that only vouched memory can be a hit
   options.budget_bytes = uint64_t{1} << 40;
   options.max_regions = regions + 64;
   return options;

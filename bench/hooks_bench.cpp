@@ -1,20 +1,19 @@
 // Question: what do libfirehose_hooks.so's hooks add to calls on memory that was never pinned?
 //
-// Unit: nanoseconds per call (column Time: with the hooks). Each row asks two processes in turn, both this
-// program started again, one with the hooks preloaded and one without:
+// Unit: nanoseconds per call (column Time: with the hooks). Each row measures in two processes in turn, both
+// this program started again, one with the hooks preloaded and one without:
 //   ours_ns   with the hooks; bare_ns without; extra_ns = ours_ns - bare_ns (medians of a repetition)
-// /monitor:1 has a monitor, and a block far away was pinned once, so that every hook looks; in /monitor:0
-// no cache was ever made. Without the hooks in the process nothing of them is there to cost anything: that is
-// bare_ns.
+// /monitor:1 has a monitor, and a distant block was pinned once, so that every hook runs its checks.
+// /monitor:0 never had a cache. Without the hooks library the hooks cost nothing: that is bare_ns.
 //
-// Rows  mmap, munmap             of 64 KiB, never touched
+// Rows  mmap, munmap             64 KiB, never touched
 //       madvise                  MADV_DONTNEED of the same
 //       malloc_64, free_64       1000 in a row: malloc's caches, bins and the end of the heap
-//       malloc_free_64           in turn: what a program's inner loop does
+//       malloc_free_64           alternating, as in a program's inner loop
 //       malloc_free_64_thread    the same in the arena of another thread
-//       malloc_1MiB, free_1MiB   each a mapping of its own (libc's threshold is held where it starts)
+//       malloc_1MiB, free_1MiB   each its own mapping (libc's threshold is fixed at its initial value)
 //
-// Not included: what the monitor's calls cost once memory was pinned (invalidate_bench), process start.
+// Not included: the cost of the monitor's calls once memory was pinned (invalidate_bench), process start.
 #include <hydrant/monitor.h>
 
 #include "bench/support/bench_main.hpp"
@@ -45,7 +44,7 @@ void* map_one() {
   return mmap(nullptr, kMapBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-// Nanoseconds per call: of the first kind of call, or of the second, which undoes it.
+// Nanoseconds per call of the first kind, or of the second, which undoes the first.
 template <typename First, typename Second>
 double batch(size_t count, bool first_is_timed, First&& first, Second&& second) {
   static std::vector<void*> places(1000);
@@ -78,7 +77,7 @@ double malloc_free_64() {
   return ns / kCount;
 }
 
-// The start of a thread is synced wherever its stack lies.
+// True while a thread starts: its new stack makes the hooks call sync().
 bool thread_starts = false;
 
 struct Row {
@@ -106,7 +105,7 @@ const Row kRows[] = {
        double ns = 0.0;
        thread_starts = true;
        std::thread([&] {
-         free(malloc(kSmallBytes));  // the arena's heap, as a whole
+         free(malloc(kSmallBytes));  // maps the arena's heap
          thread_starts = false;
          ns = malloc_free_64();
        }).join();
@@ -116,7 +115,7 @@ const Row kRows[] = {
     {"free_1MiB", [] { return malloc_batch(100, kLargeBytes, false); }},
 };
 
-// A quiet monitor: nothing is ever unread.
+// Installs a quiet monitor, which never has unread events.
 void give_monitor(hydrant_hooks_t* hooks) {
   static uint64_t blocks[(size_t{1} << (47 - HYDRANT_MONITOR_BLOCK_SHIFT)) / 64];
   static const uint64_t sequence = 0;
@@ -128,7 +127,7 @@ void give_monitor(hydrant_hooks_t* hooks) {
   monitor.blocks = blocks;
   monitor.sequence = &sequence;
   monitor.removals = &removals;
-  // Never called: that would be a measurement of something else.
+  // Must not be called: that would measure something else.
   monitor.settle = monitor.files_changed = [] { std::abort(); };
   monitor.sync = [] {
     if (!thread_starts) std::abort();
@@ -136,7 +135,7 @@ void give_monitor(hydrant_hooks_t* hooks) {
   __atomic_store_n(&hooks->monitor, &monitor, __ATOMIC_RELEASE);
 }
 
-// The child: answers each row's number on its standard input by a sample on its standard output.
+// The child: reads row numbers from standard input and writes a sample for each to standard output.
 int serve(const std::string& kind) {
   auto* hooks = static_cast<hydrant_hooks_t*>(dlsym(RTLD_DEFAULT, "hydrant_hooks_1"));
   if ((hooks != nullptr) != (kind != "bare")) return 2;
@@ -156,7 +155,7 @@ class Child : public ServingChild {
   explicit Child(const std::string& kind)
       : ServingChild(kind, kind == "bare" ? "" : HYDRANT_HOOKS_LIBRARY) {}
 
-  // Nanoseconds, or less than 0: the child is not there any more.
+  // Nanoseconds; negative if the child has ended.
   double ask(int row) const {
     double ns = -1.0;
     return send(&row, sizeof row) && receive(&ns, sizeof ns) ? ns : -1.0;
@@ -181,7 +180,7 @@ void compare(benchmark::State& state, int row, const std::string& kind) {
     state.SetIterationTime(std::max(ours_ns, 0.0) * 1e-9);
   }
   samples.report(state);
-  if (!good) state.SkipWithError("a child ended: no hooks in it, or they called a quiet monitor");
+  if (!good) state.SkipWithError("a child ended: it has no hooks, or they called a quiet monitor");
 }
 
 void add_all_rows() {

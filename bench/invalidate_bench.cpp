@@ -1,34 +1,34 @@
-// Question: what does it cost that a pin cache is told when memory goes away, layer by layer?
+// Question: what does it cost to notify a pin cache that memory was released, layer by layer?
 //
 // Unit: nanoseconds per call (column Time: the median). All rows release, acquire or invalidate whole
-// mappings of 64 KiB whose pages are there, each in a process of its own kind (this program started again):
-//   ours_ns, ours_p99_ns   the call where the layer works
+// mappings of 64 KiB with resident pages. Each kind runs in its own process (this program started again):
+//   ours_ns, ours_p99_ns   the call with the layer
 //   bare_ns, bare_p99_ns   the same call without it, in turn with it; extra_ns = ours_ns - bare_ns
-//   later_ns               hydrant_poll() after it, in which what was forgotten is deregistered (median)
+//   later_ns               hydrant_poll() after it, which deregisters the dropped regions (median)
 //
 // Rows  release/CALL/memory:KIND/layer:LAYER
 //         CALL    munmap, madvise (MADV_DONTNEED)
 //         KIND    never   never pinned; bare: a process without a cache
-//                 cached  pinned, nobody holds it; bare: pinned by the bare registration, no cache
+//                 cached  pinned but not held; bare: pinned by the bare registration, no cache
 //                 held    pinned and held; bare: as for cached
 //         LAYER   checked  the kernel alone: userfaultfd and the reader thread
 //                 watched  with the hooks preloaded
 //       acquire/mmap/layer:watched   of addresses that had been pinned: passes sync(). bare: no cache
-//       explicit/invalidate/memory:KIND   hydrant_invalidate(), no monitor. KIND unknown: nothing is
-//                 pinned there. cached: it deregisters at once; bare is that system call alone
-//       arena/free/bytes:N           hydrant_free() of an extent that is registered; bare: of one that is
-//                 not. The goal is extra_ns <= 1000. arena_bench has other sizes and what it saves
-//       beside/CALL/layer:LAYER      of cached memory while another thread registers 64 MiB and drops it,
-//                 again and again: ours in the same cache, bare with a ring of its own, where no lock of a
-//                 cache can be. alone_ns, alone_p99_ns: without that thread. registration_us: how long one
-//                 such registration takes.
-//                 plain_ns, plain_p99_ns (munmap): beside that ring in a process without cache and reader,
-//                 so what the kernel makes a release wait for. Per call, of the reader thread, beside the
-//                 same cache and beside the ring: ours_sleeps, bare_sleeps: how often it slept (1: only for
-//                 the next report; a lock would be one more); ours_run_ns, bare_run_ns: time on a processor;
-//                 ours_ready_ns, bare_ready_ns: time in which it could have run and others did.
+//       explicit/invalidate/memory:KIND   hydrant_invalidate(), no monitor. KIND unknown: no region is pinned
+//                 there. cached: it deregisters at once; bare is that system call alone
+//       arena/free/bytes:N           hydrant_free() of a registered extent; bare: of an unregistered one. The
+//                 goal is extra_ns <= 1000. arena_bench has other sizes and the savings
+//       beside/CALL/layer:LAYER      of cached memory while another thread registers and unregisters 64 MiB
+//                 repeatedly: ours in the same cache, bare with its own ring, where no lock of a cache is
+//                 involved. alone_ns, alone_p99_ns: without that thread. registration_us: duration of one
+//                 such registration.
+//                 plain_ns, plain_p99_ns (munmap): beside that ring in a process without cache and reader, so
+//                 how long the kernel makes a release wait. The rest is per call and about the reader thread,
+//                 beside the same cache and beside the ring: ours_sleeps, bare_sleeps: how often it slept (1:
+//                 only for the next report; waiting for a lock adds one); ours_run_ns, bare_run_ns: time on a
+//                 processor; ours_ready_ns, bare_ready_ns: time in which it was runnable but did not run.
 //
-// Of calls on memory that was never pinned hooks_bench has more: mmap, and the malloc family.
+// hooks_bench has more calls on memory that was never pinned: mmap, and the malloc family.
 //
 // Not included: page faults, the registrations themselves, the start of the reader.
 #include <hydrant/alloc.h>
@@ -99,7 +99,7 @@ hydrant_domain_options_t options_for(const std::string& kind) {
   hydrant_domain_options_init(&options);
   options.registrar_name = "uring";
   options.budget_bytes = kBigBytes + 16 * kMiB;
-  options.merge_bytes = 1;  // every pin is of the size that the row says
+  options.merge_bytes = 1;  // no merging: every pin has the row's size
   options.watch = kind == "client" ? HYDRANT_WATCH_CLIENT : HYDRANT_WATCH_AUTO;
   return options;
 }
@@ -135,13 +135,13 @@ class Subject {
         static_cast<double>(after.ready_ns - before.ready_ns) / kSamplesPerRound;
     if (other) {
       answer->registration_us = other->stop() * 1e-3;
-      if (answer->registration_us < 0) failure_ = "the other thread could not register";
+      if (answer->registration_us < 0) failure_ = "the other thread failed to register";
     }
     failure_.copy(answer->failure, sizeof answer->failure - 1);
   }
 
  private:
-  // "" if this process has the layer that the kind is named for; starts the reader, on no core in particular.
+  // Answers "" if this process has the layer of that kind, else the reason. Starts the reader, unbound.
   std::string what_is_lacking(const std::string& kind) const {
     if (kind == "client") return "";
     const bool arena = kind == "arena";
@@ -166,17 +166,18 @@ class Subject {
     if (p == nullptr) return fail("mmap");
     if (arena) {
       std::memset(p, 1, bytes);
-      forget(p, bytes);  // registered from its last life, maybe
+      forget(p, bytes);  // a registration from an earlier mapping may remain
     }
     const hydrant_pin_t held = prepare(request, p);
     if (!failure_.empty()) return;
     *ns = nanoseconds([&] { call(request.call, p, bytes); });
     if (domain_) {
       *later_ns = nanoseconds([&] { hydrant_poll(domain_->get()); });
-      // What an arena frees stays registered: that is what it is for.
-      if (!arena && is_hit(p, bytes)) return fail("the cache still has what it was to forget");
+      // Memory that an arena frees stays registered: the purpose of an arena.
+      if (!arena && is_hit(p, bytes))
+        return fail("the cache still has a region that it should have dropped");
     } else if (request.state != State::kNever) {
-      ring_->unpin(0);  // or was the call that was measured
+      ring_->unpin(0);  // no effect if the measured call has done it
     }
     if (held.region != nullptr && request.state == State::kHeld) hydrant_release(held);
     if (request.call == Call::kMunmap || arena) return;
@@ -254,7 +255,7 @@ int serve(const std::string& kind) {
 // ---- the parent ----
 
 struct Side {
-  std::string kind;  // of the child; "": this side has no samples
+  std::string kind;  // kind of child; "": this side has no samples
   Request request;
 };
 
@@ -319,7 +320,7 @@ class Samples {
   std::unique_ptr<ServingChild> child_;
   std::vector<double> ns_;
   std::vector<double> later_ns_;
-  std::vector<double> registration_us_;  // this and the rest: one of each round
+  std::vector<double> registration_us_;  // here and below: one value per round
   std::vector<double> sleeps_;
   std::vector<double> run_ns_;
   std::vector<double> ready_ns_;

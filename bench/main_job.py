@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""The main job: every question of bench/ on this machine, one readable report.
+"""The main job: runs every benchmark on this machine and writes one readable report.
 
-Runs the benchmark programs of a release build one after the other, shows what it is doing, prints a summary
-and leaves behind, under build/report/: report.md (all tables), report.json (samples, medians, goals),
-hit_cost.png, sweep.png, put_get.png, firehose.png and raw/ (each program's own JSON). Exit status 1 if a
-program failed; a figure that misses its goal is printed, and is no failure.
+Runs the benchmark programs of a release build one after the other, shows progress, prints a summary and
+writes to build/report/: report.md (all tables), report.json (samples, medians, goals), hit_cost.png,
+sweep.png, put_get.png, firehose.png and raw/ (each program's own JSON). Exit status 1 if a program failed.
+A figure that misses its goal is printed, but is not a failure.
 """
 import argparse
 import json
@@ -14,11 +14,11 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from report import coherence, exchange, messages, plots, remote, summary, tables  # noqa: E402
+from report import coherence, exchange, messages, remote, summary, tables  # noqa: E402
 from report.machine import Machine  # noqa: E402
 from report.samples import Rows, quartiles  # noqa: E402
 
-DEADLINE_SECONDS = 900  # of one program; the longest takes a minute in the normal size
+DEADLINE_SECONDS = 900  # limit for one program; the longest takes a minute in the normal size
 
 QUICK_HITS = "^(hydrant/(region|page)|ucx|floor/(empty|locked))/regions"
 QUICK_MISSES = "bytes:(4096|1048576)/pages:small/others:0|^stall/.*pause_us:1000"
@@ -48,29 +48,37 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--build", default="build/release", help="build directory (default: %(default)s)")
     parser.add_argument("--report", default="build/report",
-                        help="where the report goes (default: %(default)s)")
+                        help="directory of the report (default: %(default)s)")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick",
-                      help="about twenty seconds")
-    size.add_argument("--full", dest="size", action="store_const", const="full", help="more repetitions")
+                      help="take about twenty seconds")
+    size.add_argument("--full", dest="size", action="store_const", const="full", help="run more repetitions")
+    parser.add_argument("--keep-plot", metavar="FILE", help="also draw the hit-cost plot, small, to FILE")
     parser.set_defaults(size="normal")
     options = parser.parse_args()
-    job = Job(options)
+    try:  # fails before the measurements, not after them
+        from report import plots  # pylint: disable=import-outside-toplevel
+    except ImportError as error:
+        print(f"main_job.py: cannot draw the plots: {error}. "
+              "On Debian: apt-get install python3-matplotlib", file=sys.stderr)
+        return 2
+    job = Job(options, plots)
     failed = job.run()
     job.report()
     return 1 if failed else 0
 
 
 class Job:
-    def __init__(self, options):
+    def __init__(self, options, plots):
         self.options = options
+        self.plots = plots
         self.bench = os.path.join(options.build, "bench")
         self.raw = os.path.join(options.report, "raw")
         self.machine = Machine(options.build)
         self.rows = Rows()
         self.jobs = {"am_bench": [], "barrier_bench": [], "rma_bench": [], "firehose_bench": []}
         self.instructions = None
-        self.instruction_text = "not run in this size"
+        self.instruction_text = "not run at this size"
         self.failures = []
         self.started = time.monotonic()
         os.makedirs(self.raw, exist_ok=True)
@@ -113,7 +121,7 @@ class Job:
             (["--quick"] if self.options.size == "quick" else [])
 
     def _run_table(self, title, program, command, out, environment):
-        """A program that writes one JSON object."""
+        """Runs a program that writes one JSON object."""
         text = self._step(title, command, out, environment=environment)
         if text is None:
             return
@@ -141,7 +149,7 @@ class Job:
     def _step(self, title, command, out, accepted=(0,), environment=None):
         """Runs one program under the progress line; its output, or None if it failed."""
         if os.path.exists(out):
-            os.remove(out)  # never report what an earlier run left
+            os.remove(out)  # prevents reporting results of an earlier run
         begin = time.monotonic()
         try:
             with open(out + ".log", "w+", encoding="utf-8") as log, \
@@ -190,7 +198,7 @@ class Job:
                     remote.remote(self.jobs["firehose_bench"])]
         parts = [self._heading()] + [f"## {title}\n\n{text}" for title, text, _ in sections]
         parts.insert(2, f"## Instructions of a hit\n\n{self.instruction_text}\n\n"
-                        "Goal: at most 35 per hold + release, no locked one, no store to a line another "
+                        "Goal: at most 35 per hold + release, no locked one, no store to a line that another "
                         "thread reads.")
         if self.failures:
             parts.append("## Failed\n\n" + "\n\n".join(self.failures))
@@ -235,13 +243,16 @@ class Job:
             json.dump({"size": self.options.size, "context": self.rows.context, "goals": facts,
                        "jobs": self.jobs, "instructions": self.instructions, "skipped": self.rows.skipped,
                        "failures": self.failures, "real_time_ns": summary}, file, indent=1)
-        for draw, source, name in ((plots.hit_cost, self.rows, "hit_cost.png"),
-                                   (plots.sweep, self.rows, "sweep.png"),
-                                   (plots.exchange, self.jobs["rma_bench"], "put_get.png"),
-                                   (plots.firehose, self.jobs["firehose_bench"], "firehose.png")):
+        for draw, source, name in ((self.plots.hit_cost, self.rows, "hit_cost.png"),
+                                   (self.plots.sweep, self.rows, "sweep.png"),
+                                   (self.plots.exchange, self.jobs["rma_bench"], "put_get.png"),
+                                   (self.plots.firehose, self.jobs["firehose_bench"], "firehose.png")):
             path = os.path.join(folder, name)
             if draw(source, path):
                 files.append(path)
+        kept = self.options.keep_plot
+        if kept and self.plots.hit_cost(self.rows, kept, self.plots.SMALL_DPI):
+            files.append(kept)
         return files
 
 

@@ -1,38 +1,37 @@
-// Question: what does an ordinary user with 8 MiB of memlock (ulimit -l, the default of many systems) get
-// out of a pin cache whose working set is 64 MiB? Everything has to succeed, and to be no slower than
+// Question: what does an ordinary user with 8 MiB of memlock (ulimit -l, the default of many systems) gain
+// from a pin cache with a working set of 64 MiB? Everything has to succeed, and must not be slower than
 // copying everything through buffers that are pinned once.
 //
-// Unit: nanoseconds of processor time per use (column Time: ours, the transfer included). Nothing here
-// waits, so that on an idle machine it is the time that passes. A use makes a random range of the working
-// set usable, moves it into a pipe or out of it, in turn, through the pinned pages (READ_FIXED,
-// WRITE_FIXED), and gives it back:
-//   ours  asks a CopyDuel (firehose/base/copy_duel.hpp), which learns by trying whether uses of that length
-//         go to hydrant_pin, to hydrant_try_pin, or to the pool at once. What is "not now" is copied
-//   pool  everything is copied through the same pool (firehose/base/buffer_pool)
-// They take turns in one process, over the same memory, with the same uses, and every sample has others.
-// The process is this program started again, with 8 MiB of memlock and no privileges, as a user of its
-// own. Nothing is set but that limit: the budget is what the library makes of it, and the pool and the
-// rings are charged to the same account, so that the kernel has the last word. The pins of the last
-// kOutstanding uses are held, as those of transfers under way would be. Measured is what comes after the
-// duel has learnt: kLearningUses of each power of two of lengths.
+// Unit: nanoseconds of processor time per use (column Time: ours, transfer included). No operation here
+// waits, so on an idle machine this equals elapsed time. A use makes a random range of the working set
+// usable, moves it alternately into a pipe or out of it through the pinned pages (READ_FIXED, WRITE_FIXED),
+// and releases it:
+//   ours  asks a CopyDuel (base/machine/copy_duel.hpp), which learns by trials whether uses of that length
+//         should call hydrant_pin or hydrant_try_pin, or use the pool at once. "Not now" leads to a copy
+//   pool  copies everything through the same pool (firehose/base/buffer_pool)
+// They alternate in one process, over the same memory and with the same uses; every sample has different
+// uses. The process is this program started again, with 8 MiB of memlock and no privileges, as a separate
+// user. Nothing else is configured: the library chooses the budget, and the pool and the rings count against
+// the same account, so the kernel may still refuse. The pins of the last kOutstanding uses are held, like
+// those of transfers in flight. The measurement starts after the duel has learnt: kLearningUses of each power
+// of two of lengths.
 //
 // Rows  memlock/bytes:SIZE/access:HOW/pages:KIND
-//         SIZE   of a use; mixed: 4 KiB to 1 MiB, equally likely on a log scale
+//         SIZE   of a use; mixed: 4 KiB to 1 MiB, uniform on a log scale
 //         HOW    random: anywhere. hot: nine of ten uses in 4 MiB of the 64. sequential: one after another
 //         KIND   small, or huge: the kernel charges whole huge pages of 2 MiB
 // Counters: ours_gib_s, pool_gib_s, ratio = ours / pool; ours_usable_ns, pool_usable_ns, usable_ratio =
-// pool / ours: without the transfer, which a network card does by itself. The kernel's own transfer
-// copies, at the cost of the processor that asks, and what has just been copied into the pool's buffer
-// lies in its cache: to the pool the transfer is cheaper. The goal is 1 for the first, which the duel is
-// told to shorten. copied_percent of the uses of ours, registrations_per_use, budget_kib at the end,
-// kernel_said_no: registrations for which the kernel had no budget. Any failure makes the row an error
-// that begins with "failed:".
+// pool / ours: without the transfer, which a network adapter does by itself. The kernel's transfer copies on
+// the calling processor, whose cache holds the data that was just copied into the pool's buffer, so the
+// transfer is cheaper for the pool. The goal is 1 for the first ratio, which the duel optimises.
+// copied_percent of the uses of ours, registrations_per_use, budget_kib at the end, kernel_said_no:
+// registrations for which the kernel had no budget. Any failure makes the row an error that begins with
+// "failed:".
 //
-// --quick: more and shorter samples, and fewer uses to learn from, for an emulated machine, whose clock
-// counts what the machine below does meanwhile. --no-pins: ours copies everything, too, so that the ratios
-// show what this program can tell apart.
+// --quick: more and shorter samples, and fewer learning uses, for an emulated machine, whose clock includes
+// other load of its host. --no-pins: ours copies everything, too, which shows the resolution of the ratios.
 //
-// Every use is checked, outside of the time: all bytes that arrived are compared.
+// Every use is checked outside the measured time: all bytes that arrived are compared.
 #include <hydrant/pin_cache.h>
 
 #include "bench/support/bench_main.hpp"
@@ -43,9 +42,9 @@
 #include "bench/support/ordinary_user.hpp"
 #include "bench/support/paired.hpp"
 #include "bench/support/serving_child.hpp"
-#include "firehose/base/buffer_pool.hpp"
-#include "firehose/base/copy_duel.hpp"
-#include "firehose/registrars/uring_registrar.hpp"
+#include "firehose/base/buffer_pool/buffer_pool.hpp"
+#include "firehose/base/machine/copy_duel.hpp"
+#include "firehose/registrars/uring/uring_registrar.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -78,13 +77,13 @@ struct Request {
   uint32_t huge = 0;
   How how = How::kRandom;
   uint32_t sample = 0;
-  uint64_t bytes = 0;  // of a use; 0: mixed
+  uint64_t bytes = 0;  // length of a use; 0: mixed
   uint64_t sample_bytes = 0;
 };
 
 struct Answer {
   char failure[400] = "";
-  double usable_ns = 0.0;  // making memory usable, and giving it back
+  double usable_ns = 0.0;  // making memory usable, and releasing it
   double move_ns = 0.0;
   double bytes = 0.0;
   double uses = 0.0;
@@ -96,14 +95,14 @@ struct Answer {
 
 // ---- the child ----
 
-// Of this thread, in the processor.
+// Processor time of this thread.
 double cpu_ns() {
   timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
 }
 
-// What looking at that clock costs, twice: it is a system call.
+// The cost of reading that clock twice: it is a system call.
 double cost_of_a_look() {
   std::vector<double> looks;
   for (int i = 0; i < 1000; ++i) {
@@ -119,8 +118,8 @@ struct Use {
   bool outgoing;
 };
 
-// A pipe that takes the largest use: what is written through pinned pages comes out here, and what is put in
-// here is read through pinned pages. Nothing of it waits, so that the kernel moves the data in the caller.
+// A pipe that holds the largest use. Data written through pinned pages comes out of it, and data put into it
+// is read through pinned pages. No operation blocks, so the kernel moves the data in the caller.
 class Wire {
  public:
   Wire() {
@@ -134,7 +133,7 @@ class Wire {
     close(ends_[0]);
     close(ends_[1]);
   }
-  // Of the pinned side: writes go into the one, reads come out of the other.
+  // The pinned side writes into the first end and reads from the second.
   int into() const { return ends_[1]; }
   int out_of() const { return ends_[0]; }
   bool put(const void* bytes, size_t len) const { return write_all(ends_[1], bytes, len); }
@@ -144,7 +143,7 @@ class Wire {
   int ends_[2] = {-1, -1};
 };
 
-// The working set, and a copy of what it must hold.
+// The working set, and a copy of its expected contents.
 class WorkingSet {
  public:
   explicit WorkingSet(bool huge)
@@ -160,7 +159,7 @@ class WorkingSet {
   std::byte* at(size_t offset) const { return memory_.at(offset); }
   int end_for(Use use) const { return use.outgoing ? wire_.into() : wire_.out_of(); }
 
-  // Before a transfer: what is to come in lies in the wire, different from what is there.
+  // Before an incoming transfer: fills the wire with data that differs from the memory.
   bool prepare(Use use) {
     if (use.outgoing) return true;
     ++serial_;
@@ -169,7 +168,7 @@ class WorkingSet {
     }
     return wire_.put(mirror_.at(use.offset), use.len);
   }
-  // After it: every byte is where it should be.
+  // After a transfer: checks that every byte arrived.
   bool arrived(Use use) {
     const std::byte* there = at(use.offset);
     if (use.outgoing) {
@@ -208,7 +207,7 @@ class Mover {
   explicit Mover(bool huge) : set_(huge) {
     Status status = Status::kOk;
     registrar_ = make_uring_registrar(UringOptions{}, &status);
-    // Some kernels give back late what the processes of the row before had pinned.
+    // Some kernels return the charges of the previous row's processes with a delay.
     for (int tries = 0; status == Status::kOk && pool_ == nullptr && tries < 2000; ++tries) {
       if (tries != 0) usleep(1000);
       const Status made = BufferPool::create(*registrar_, pool_options(), &pool_);
@@ -224,7 +223,7 @@ class Mover {
   }
 
   void move(Use use, bool through_pool) {
-    if (!set_.prepare(use)) fail("the wire took not all");
+    if (!set_.prepare(use)) fail("the wire did not take all bytes");
     const double start = cpu_ns();
     move_ns_ = 0.0;
     through_pool ? copy(use) : move_ours(use);
@@ -232,9 +231,9 @@ class Mover {
     total_.move_ns += move_ns_ - look_ns_;
     total_.bytes += static_cast<double>(use.len);
     total_.uses += 1.0;
-    if (!set_.arrived(use)) fail("what arrived is not what was sent");
+    if (!set_.arrived(use)) fail("the received bytes differ from the sent ones");
   }
-  // Of all uses so far.
+  // Totals of all uses so far.
   Answer total() const {
     Answer total = total_;
     const hydrant_stats_t stats = domain_->stats();
@@ -295,17 +294,17 @@ class Mover {
   std::unique_ptr<UringRegistrar> registrar_;
   std::unique_ptr<BufferPool> pool_;
   std::optional<Domain> domain_;
-  hydrant_pin_t held_[kOutstanding] = {};  // of the last uses; null: that one was copied
+  hydrant_pin_t held_[kOutstanding] = {};  // pins of the last uses; null: that use was copied
   hydrant_pin_t* now_held_ = nullptr;
   uint64_t uses_ = 0;
   CopyDuel duel_;
   Answer total_;
-  double move_ns_ = 0.0;  // of the last use
+  double move_ns_ = 0.0;  // time of the last transfer
   const double look_ns_ = cost_of_a_look();
   std::string why_;
 };
 
-// The uses of a sample; every sample of both sides has the same.
+// The uses of a sample, the same for both sides.
 std::vector<Use> uses_of(const Request& request) {
   std::mt19937_64 random(request.sample);
   const size_t page = page_bytes();
@@ -367,11 +366,11 @@ int serve() {
 
 // ---- the parent ----
 
-// What one side did in one repetition, sample by sample.
+// The results of one side in one repetition, by sample.
 struct Sums {
   std::vector<double> gib_s;
   std::vector<double> usable_ns;  // per use
-  std::vector<double> total_ns;   // likewise
+  std::vector<double> total_ns;   // per use
   double uses = 0.0, copied = 0.0, registrations = 0.0, refused = 0.0, budget_kib = 0.0;
 
   void add(const Answer& answer) {
@@ -387,7 +386,7 @@ struct Sums {
   }
 };
 
-// Of two samples each, one of them the first of its pair: whoever comes second finds warm caches.
+// Each ratio covers two samples, one of each order, because the second of a pair finds warm caches.
 double median_ratio(const std::vector<double>& above, const std::vector<double>& below) {
   std::vector<double> ratios;
   for (size_t i = 1; i < above.size(); i += 2) {
@@ -410,7 +409,7 @@ void report(benchmark::State& state, const Sums& ours, const Sums& pool) {
   set_counter(state, "budget_kib", ours.budget_kib);
 }
 
-Request g_like;  // what the options ask for
+Request g_like;  // template with the options' values
 
 void measure(benchmark::State& state, Request request) {
   request.sample_bytes = g_like.sample_bytes;

@@ -1,10 +1,10 @@
-// Question: what does it cost to hold and release memory that is pinned already?
+// Question: what does it cost to hold and release memory that is already pinned?
 //
-// Unit: nanoseconds per hold+release *per thread* (column Time, "real_time" in the JSON), whatever the
-// number of threads. Google Benchmark divides by the threads' summed iterations, so the time handed to
-// it is multiplied by the number of threads; "cpu_time" is its own and agrees unless threads sleep or are
-// interrupted. Time is a mean; p50_ns and p99_ns are quantiles of batches of 4096 holds. A batch is over in
-// 20 us and more, so the median one was not interrupted: that is what reports should show.
+// Unit: nanoseconds per hold+release *per thread* (column Time, "real_time" in the JSON), for any number of
+// threads. Google Benchmark divides by the threads' summed iterations, so the time that it is given is
+// multiplied by the number of threads; "cpu_time" is its own and agrees unless threads sleep or are
+// interrupted. Time is a mean; p50_ns and p99_ns are quantiles of batches of 4096 holds. A batch takes at
+// least 20 us, so the median batch was not interrupted: reports should show p50_ns.
 //
 // Rows   hydrant/region, hydrant/page       64 KiB regions at a 128 KiB stride, random order
 //        hydrant/page4k                     the same with 4 KiB buckets at an 8 KiB stride
@@ -12,14 +12,16 @@
 //        hydrant/region-key, ucx-key        the holder also reads the region's key, as a sender does
 //        ucx                                ucs_rcache_get + ucs_rcache_region_put (support/ucx_peer.hpp)
 //        floor/empty                        the loop alone
-//        floor/private                      a plain increment and decrement in memory of the thread's own
-//        floor/locked                       a locked increment and decrement of a count per region:
-//                                           the least any cache with shared reference counts can do
+//        floor/private                      a plain increment and decrement in memory of the thread
+//        floor/locked                       a locked increment and decrement of a count per region: the least
+//                                           cost of any cache with shared reference counts
+//
+// The program links the hooks, like programs that link by firehose.pc: hits are those of the default domain.
 //
 // Not included: registration (the registrar does nothing, the memory is only reserved), a thread's first
-// look at a region (every thread visits all of them before the clock starts), using the memory.
-// All rows walk the same precomputed stream; the loop is part of every row and is shown as floor/empty.
-// Threads share all regions, each starts elsewhere in the stream and stays on its own core.
+// access to a region (every thread visits all of them before the clock starts), using the memory. All rows
+// walk the same precomputed stream; the loop is part of every row, and floor/empty shows its cost. Threads
+// share all regions. Each starts elsewhere in the stream and stays on its own core.
 #include "bench/support/bench_main.hpp"
 #include "bench/support/domain.hpp"
 #include "bench/support/machine.hpp"
@@ -33,11 +35,11 @@
 namespace hydrant::bench {
 namespace {
 
-constexpr size_t kBatch = 4096;   // holds between two looks at the clock: 20 us and more
-constexpr int kWarmUpPasses = 3;  // until the thread's own table knows every region
+constexpr size_t kBatch = 4096;   // holds between two readings of the clock: at least 20 us
+constexpr int kWarmUpPasses = 3;  // until the thread's own table has every region
 constexpr uint32_t kRegionCounts[] = {1, 16, 1024, 65536};
 
-// Where the regions of a row lie and which part of them is held, in the stream's order.
+// The regions of a row, and the part of them that is held.
 struct Layout {
   uint32_t regions;
   size_t region_bytes;
@@ -71,7 +73,7 @@ class Population {
   std::vector<uint32_t> indices_;
 };
 
-// One thing to measure. hold_release() says whether the hold was got.
+// Measures one subject. hold_release() tells whether the hold succeeded.
 template <typename Subject>
 void measure(benchmark::State& state, Subject& subject) {
   const OnCore here(state.thread_index());
@@ -99,8 +101,8 @@ void measure(benchmark::State& state, Subject& subject) {
   using benchmark::Counter;
   state.counters["p50_ns"] = Counter(quantile(batch_ns, 0.50), Counter::kAvgThreads);
   state.counters["p99_ns"] = Counter(quantile(batch_ns, 0.99), Counter::kAvgThreads);
-  if (!good) state.SkipWithError("a hold was refused");
-  if (!subject.only_hits()) state.SkipWithError("something was registered while hits were timed");
+  if (!good) state.SkipWithError("a hold failed");
+  if (!subject.only_hits()) state.SkipWithError("a registration occurred while hits were timed");
 }
 
 class HydrantHits {
@@ -133,13 +135,32 @@ class HydrantHits {
  private:
   static constexpr uint32_t kAccess = HYDRANT_LOCAL_WRITE;
 
+  // The default watch option, which allows unchecked hits in a program that links the hooks, as this one
+  // does. If the kernel cannot report releases, the client has to.
+  static uint32_t watch_here(const Population& population) {
+    static const uint32_t watch = [&] {
+      const hydrant_registrar_t registrar = noop_registrar();
+      hydrant_domain_options_t options;
+      hydrant_domain_options_init(&options);
+      options.registrar = &registrar;
+      const Domain domain(options);
+      uint32_t coverage = HYDRANT_COVERAGE_NONE;
+      hydrant_coverage(domain.get(), population.base(), population.layout().hold_bytes, &coverage);
+      if (coverage == HYDRANT_COVERAGE_WATCHED) return HYDRANT_WATCH_DEFAULT;
+      std::fprintf(stderr, "memory is %s here: the measured domains use watch = client\n",
+                   hydrant_coverage_name(coverage));
+      return HYDRANT_WATCH_CLIENT;
+    }();
+    return watch;
+  }
+
   static hydrant_domain_options_t options(const Population& population, uint32_t mode) {
     static const hydrant_registrar_t registrar = noop_registrar();
     hydrant_domain_options_t options;
     hydrant_domain_options_init(&options);
-    options.watch = HYDRANT_WATCH_CLIENT;
     options.registrar = &registrar;
     options.mode = mode;
+    options.watch = watch_here(population);
     options.budget_bytes = uint64_t{1} << 40;
     options.max_regions = population.layout().regions + 1024;
     options.bucket_bytes = mode == HYDRANT_MODE_PAGE ? population.layout().region_bytes : 0;
@@ -202,8 +223,8 @@ const Population& population(Layout layout) {
   return *made.back();
 }
 
-// Registers a row for every thread count. The subject is made when its first thread comes, and stays:
-// all repetitions of all thread counts measure the same cache.
+// Registers a row for every thread count. The first thread creates the subject; all repetitions of all thread
+// counts measure the same cache.
 template <typename Subject, typename... Arguments>
 void add_rows(const std::string& prefix, Layout layout, Arguments... arguments) {
   struct Shared {
@@ -268,7 +289,7 @@ void describe_peers() { benchmark::AddCustomContext("peers", "ucx ucs_rcache: " 
 void add_ucx_rows(uint32_t) {}
 void describe_peers() {
   benchmark::AddCustomContext("peers", "none");
-  benchmark::AddCustomContext("peers_absent", "ucx (built without libucx-dev)");
+  benchmark::AddCustomContext("peers_absent", "ucx (" HYDRANT_UCX_ABSENT ")");
 }
 
 #endif

@@ -1,20 +1,20 @@
-// Question: how much memory does the cache itself take, per region and per thread?
+// Question: how much memory does the cache itself use, per region and per thread?
 //
-// Unit: bytes, in the counters; column Time is nanoseconds per first look at a region, threads running one
-// after the other, and is beside the point.
+// Unit: bytes, in the counters. Column Time, nanoseconds per first access to a region with threads running
+// one after the other, is not the subject.
 //   shared_bytes_per_region  the domain's tables, as the cache counts them
 //   thread_bytes             tables of one thread that has touched every region, as the cache counts them
 //   thread_bytes_per_region  the same, per region
-//   resident_per_region      what the kernel says the process grew by, per region, all threads included
+//   resident_per_region      growth of the resident process, per region, all threads included
 //
 // Rows  memory/region|page/regions:R/bytes:LENGTH/threads:T
-//       memory/.../capacity:default/threads:1   a domain whose max_regions nobody set; else it is about R
+//       memory/.../capacity:default/threads:1   a domain with the default max_regions; else it is about R
 //       memory/.../[keys:12/][order:random|descending/]threads:T   keys as large as uring's (8 bytes
-//       otherwise); the order in which regions are first used (ascending otherwise). Random order leaves the
-//       chunks of the region table three quarters full, which is the worst.
+//       otherwise); the order of first uses (ascending otherwise). Random order leaves the chunks of the
+//       region table three quarters full, which is the worst case.
 //
-// Not included: the pinned memory, and what the kernel or a device needs for a registration (the registrar
-// does nothing). Threads are alive together when the bytes are counted.
+// Not included: the pinned memory, and the memory that a kernel or device needs for a registration (the
+// registrar does nothing). Threads are alive together when the bytes are counted.
 #include "bench/support/bench_main.hpp"
 #include "bench/support/domain.hpp"
 #include "bench/support/machine.hpp"

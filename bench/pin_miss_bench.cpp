@@ -1,23 +1,25 @@
-// Question: what does the cache add to a registration, and does a registration disturb those who hit?
+// Question: what does the cache add to a registration, and does a registration slow down hits of other
+// threads?
 //
-// Unit: nanoseconds per call (column Time), real pins. Beside each row, taken in turn with it in the same
-// repetition over the same memory and with as many other regions in the table, the bare call:
+// Unit: nanoseconds per call (column Time), real pins. Each row is compared with the bare call, which
+// alternates with it in the same repetition, over the same memory and with as many other regions in the
+// table:
 //   bare_ns   io_uring_register_buffers_update_tag on a ring just large enough, or mlock / munlock
-//   ours_ns   the same statistic of ours; extra_ns = ours_ns - bare_ns, ratio = ours_ns / bare_ns
+//   ours_ns   the same statistic with the cache; extra_ns = ours_ns - bare_ns, ratio = ours_ns / bare_ns
 //
-// Rows  first_pin           hydrant_pin of memory the cache does not know
+// Rows  first_pin           hydrant_pin of memory that is not cached
 //       pin_after_eviction  hydrant_pin with the budget full: bare is clear one slot + register another
-//       release_unpin       hydrant_release of memory that may not be cached, so that it is unpinned at
-//                           once (watch = HYDRANT_WATCH_NONE): bare is clear the slot. unpinned_share
-//                           says how many were, in fact
-//       stall               hits beside another thread that registers 64 MiB again and again
+//       release_unpin       hydrant_release of memory that may not be cached, so that it is unpinned at once
+//                           (watch = HYDRANT_WATCH_NONE): bare is clear the slot. unpinned_share is the share
+//                           that was in fact unpinned
+//       stall               hits beside another thread that registers 64 MiB repeatedly
 //                           (support/stall.hpp)
 //   /REGISTRAR/bytes:N/pages:small|huge/others:N    others: 4 KiB regions that stay pinned meanwhile
 //
 // Not included: page faults (memory is touched before), the unpinning after a first pin, using the memory.
-// ours_ns and bare_ns are medians of the samples of one repetition. Evictions come in batches: there one
-// sample is the mean of as many pins as `group`, not of one. The number of samples is fixed per row, since
-// what is not timed (pinning before a release) may cost a thousand times what is.
+// ours_ns and bare_ns are medians of the samples of one repetition. Evictions come in batches, so there a
+// sample is the mean of `group` pins. The number of samples per row is fixed, because untimed work (pinning
+// before a release) may cost a thousand times the timed work.
 #include "bench/support/bare_pins.hpp"
 #include "bench/support/bench_main.hpp"
 #include "bench/support/domain.hpp"
@@ -53,7 +55,7 @@ struct Row {
   }
 };
 
-// Where the other regions lie: every second page, so that they never become neighbours.
+// Addresses of the other regions: every second page, so that they are never adjacent.
 std::byte* other(size_t index) {
   static const Memory memory(4096 * 2 * kOtherBytes, PageKind::kSmall);
   return memory.at(index * 2 * kOtherBytes);
@@ -66,11 +68,11 @@ hydrant_domain_options_t options_for(const Row& row, uint64_t budget_bytes, uint
   options.registrar_name = row.registrar();
   options.budget_bytes = budget_bytes;
   options.max_regions = regions;
-  options.merge_bytes = 1;  // neighbours stay apart: every pin is of the size that the row says
+  options.merge_bytes = 1;  // no merging: every pin has the row's size
   return options;
 }
 
-// What one region of the row costs of a budget: io_uring is charged for whole huge pages.
+// The charge of a region of the row: io_uring is charged for whole huge pages.
 size_t charge_bytes(const Row& row) {
   return row.uring && row.pages == PageKind::kHuge ? std::max(row.bytes, kHugePageBytes)
                                                    : row.bytes;
@@ -84,8 +86,8 @@ unsigned ring_slots(const Row& row) {
       std::bit_ceil(std::max<size_t>(row.others + budget_regions(row), kSmallRingSlots)));
 }
 
-// A domain and a bare ring with the same other regions pinned. The others of ours are held, so that
-// evictions take only what the row itself pinned.
+// A domain and a bare ring with the same other regions pinned. The domain's other regions are held, so that
+// evictions take only the row's own pins.
 class Rig {
  public:
   Rig(const Row& row, const hydrant_domain_options_t& options)
@@ -93,7 +95,7 @@ class Rig {
     for (size_t i = 0; i < others_; ++i) {
       holds_.push_back(hydrant_pin(domain_.get(), other(i), kOtherBytes, kAccess));
       check(holds_.back().region != nullptr);
-      // mlock has one table per process: what our domain locked is the bare call's population as well.
+      // mlock state is per process: pages that the domain locked also count for the bare call.
       if (row.uring) {
         check_bare(bare_.pin(static_cast<unsigned>(i), other(i), kOtherBytes));
       }
@@ -103,7 +105,7 @@ class Rig {
   Rig(const Rig&) = delete;
   Rig& operator=(const Rig&) = delete;
 
-  // Notes the first thing that went wrong, in the words of who failed.
+  // Records the first failure, with the text of the failing side.
   void check(bool good) {
     if (!good) note(hydrant_error_text());
   }
@@ -112,7 +114,7 @@ class Rig {
   }
   void check_pages(const Memory& memory, PageKind pages) {
     if (pages != PageKind::kHuge) return;
-    if (huge_page_bytes_in_use() < memory.bytes() / 2) note("the kernel gave no huge pages");
+    if (huge_page_bytes_in_use() < memory.bytes() / 2) note("the kernel provided no huge pages");
   }
   bool good() const { return failure_.empty(); }
   void report(benchmark::State& state) const {
@@ -122,7 +124,7 @@ class Rig {
   hydrant_domain_t domain() const { return domain_.get(); }
   hydrant_stats_t stats() const { return domain_.stats(); }
   BarePins& bare() { return bare_; }
-  // The bare ring's slot for the index-th region of the row itself, behind the others.
+  // The bare ring's slot for the index-th region of the row itself, after the others.
   unsigned own_slot(size_t index) const { return static_cast<unsigned>(others_ + index); }
 
  private:
@@ -137,8 +139,8 @@ class Rig {
   std::string failure_;
 };
 
-// Over how many places a row goes, so that not only one page is warm. Each row has new memory: mlock of a
-// part of a huge page takes the huge page apart.
+// The number of places that a row uses, so that more than one page is warm. Each row has new memory, because
+// mlock of a part of a huge page splits it.
 size_t place_count(const Row& row) { return std::clamp<size_t>(64 * kMiB / row.bytes, 2, 64); }
 
 void first_pin(benchmark::State& state, const Row& row) {
@@ -178,7 +180,7 @@ void pin_after_eviction(benchmark::State& state, const Row& row) {
   const OnCore here(0);
   const size_t full = budget_regions(row);
   const size_t group = std::min<size_t>(64, full);
-  // Each side has memory of its own: locks of the same page would not add up.
+  // Each side has its own memory: locks of the same page would not add up.
   const size_t places = full + (full + 1) / 2;
   const Memory memory(2 * places * row.bytes, row.pages);
   Rig rig(row, options_for(row, full * charge_bytes(row) + row.others * kOtherBytes, 0));
@@ -190,7 +192,7 @@ void pin_after_eviction(benchmark::State& state, const Row& row) {
   }
   size_t ours_next = 0;
   auto ours_once = [&] {
-    // A policy may keep what a plain queue would have dropped; a hit is no sample.
+    // A policy may keep regions that a plain queue would have evicted; a hit is not a sample.
     for (size_t tries = 0; tries < places; ++tries, ++ours_next) {
       const hydrant_pin_t kept =
           hydrant_try_pin(rig.domain(), place(ours_next), row.bytes, kAccess);
@@ -220,7 +222,7 @@ void pin_after_eviction(benchmark::State& state, const Row& row) {
   size_t turn = 0;
   const uint64_t before = rig.stats().evictions;
   while (state.KeepRunningBatch(static_cast<int64_t>(group))) {
-    // To the end: all repetitions of a row must have the same number of iterations.
+    // Runs to the end: all repetitions of a row must have the same number of iterations.
     if (!rig.good()) continue;
     double ours = 0.0;
     double bare = 0.0;
@@ -285,8 +287,8 @@ void release_unpin(benchmark::State& state, const Row& row) {
 
 using Body = void (*)(benchmark::State&, const Row&);
 
-// Samples per repetition: some 10 ms of registering. An even number: who comes first finds cold
-// what the kernel keeps of the pages, and 64 MiB of huge pages then cost half as much again.
+// Samples per repetition: about 10 ms of registering. An even number, because the first side finds the
+// kernel's page data cold, and 64 MiB of huge pages then cost half as much again.
 int64_t sample_count(const Row& row) {
   return std::clamp<int64_t>(static_cast<int64_t>(64 * kMiB / row.bytes), 6, 512);
 }
@@ -310,7 +312,7 @@ void add_all_rows() {
       for (const PageKind pages : {PageKind::kSmall, PageKind::kHuge}) {
         for (const size_t others : {size_t{0}, size_t{4096}}) {
           const Row row{uring, bytes, pages, others};
-          // Ours and the bare call's.
+          // Charges of both sides.
           const uint64_t charge = charge_bytes(row);
           const uint64_t population = 2 * others * kOtherBytes;
           add_row("first_pin", first_pin, row, population + 2 * charge);

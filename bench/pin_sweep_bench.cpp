@@ -1,24 +1,23 @@
-// Question: how should memory be made usable for a device when the working set does not fit the budget?
-// The comparison that the firehose paper made in 2003 (Bell and Bonachea, "A New DMA Registration Strategy
-// for Pinning-Based High Performance Networks"), with io_uring's real pins in the place of a network card's.
+// Question: how should memory be made usable for a device when the working set exceeds the budget? Repeats
+// the comparison of the firehose paper of 2003 (Bell and Bonachea, "A New DMA Registration Strategy for
+// Pinning-Based High Performance Networks") with io_uring's real pins in place of a network adapter's.
 //
 // Unit: nanoseconds per use (column Time). A use takes a random range of 4 KiB to 1 MiB (whole pages, sizes
-// equally likely on a log scale, place uniform) of a working set of `set` percent of the budget, makes it
-// usable, and gives it back.
+// uniform on a log scale, uniform place) of a working set of `set` percent of the budget, makes it usable,
+// and releases it.
 //
 // Rows  sweep/STRATEGY/set:PERCENT
-//       firehose        hydrant_pin + hydrant_release within the budget; what is "not now" is copied
-//       firehose_page   the same in page mode with buckets of 64 KiB, as the paper's firehose had them
+//       firehose        hydrant_pin + hydrant_release within the budget; copies on "not now"
+//       firehose_page   the same in page mode with buckets of 64 KiB, as in the paper
 //       register        register and unregister for every use
 //       copy            copy into a buffer that is pinned once
-//       pin_everything  the whole working set pinned before the clock starts: no budget can do this past
-//                       100 %; it is the line that the others are held against
+//       pin_everything  the whole working set pinned before the clock starts: the bound for the others, which
+//                       exceeds the budget beyond 100 %
 //
-// Not included: moving the data. It costs every strategy the same and would drown the question, so it is
-// sampled: after each 32 timed uses one more use, not timed, writes its range to a file in memory through the
-// pinned pages (WRITE_FIXED), and the file is compared with what the memory must hold (`moved_kib`). The one
-// pin of pin_everything is not included either. The working set is walked once, then used at random for a
-// while, before the clock starts.
+// Not included: moving the data, which costs every strategy the same. It is sampled: after each 32 timed uses
+// an untimed use writes its range to a file in memory through the pinned pages (WRITE_FIXED), and the file is
+// compared with the expected contents (`moved_kib`). The single pin of pin_everything is not included either.
+// Before the clock starts the working set is walked once and then used at random for a while.
 #include "bench/support/bare_pins.hpp"
 #include "bench/support/bench_main.hpp"
 #include "bench/support/domain.hpp"
@@ -43,16 +42,16 @@ constexpr size_t kBucketBytes = 64 * kKiB;
 constexpr int kSetPercents[] = {10, 25, 50, 75, 90, 100, 125, 150, 200, 300, 400};
 constexpr size_t kUsesPerMove = 32;
 constexpr int kTimedUses = 2048;
-constexpr int kWarmUpUses =
-    2048;  // what a first walk in large pieces leaves settles into what random uses want
+// Random uses that replace the large regions of the first walk by the regions that random uses need.
+constexpr int kWarmUpUses = 2048;
 
-// 64 MiB, or what an ordinary user's limit leaves room for.
+// 64 MiB, or as much as an ordinary user's limit allows.
 size_t budget_bytes() {
   return static_cast<size_t>(std::min<uint64_t>(64 * kMiB, memlock_bytes() / 2)) &
          ~(kLargestUse - 1);
 }
 
-// Every 8 bytes of the working set say where they are, so that wrong pages cannot look right.
+// Every 8 bytes of the working set depend on their offset, so that wrong pages are detected.
 uint64_t word_at(size_t offset) { return (offset / 8 + 1) * 0x9e3779b97f4a7c15ULL; }
 
 const Memory& working_set() {
@@ -68,7 +67,7 @@ const Memory& working_set() {
   return memory;
 }
 
-// A file in memory to which pinned pages are written, and read back from.
+// A file in memory to which pinned pages are written and from which they are read back.
 class Sink {
  public:
   Sink() : file_(memfd_create("bench-sink", MFD_CLOEXEC)) {
@@ -119,8 +118,8 @@ std::vector<Use> random_uses(size_t set_bytes, size_t count) {
   return uses;
 }
 
-// One way to make a range usable. with_range() makes it so, moves it to `sink` if there is one, and gives it
-// back; false if anything failed, and failure() says what.
+// A way to make a range usable. with_range() does so, moves the range to `sink` if given, and releases it.
+// False if any step failed; failure() then has the cause.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -221,7 +220,7 @@ class Firehose : public Strategy {
   }
 
  private:
-  // One pin and one write for each piece that has a key of its own.
+  // A pin and a write for each piece with its own key.
   bool move(Use use, const Sink& sink) {
     const size_t end = use.offset + use.len;
     bool good = true;
@@ -269,7 +268,7 @@ void sweep(benchmark::State& state, int percent) {
   size_t moved_bytes = 0;
   double uses_done = 0.0;
   while (state.KeepRunningBatch(kUsesPerMove)) {
-    // To the end: all repetitions of a row must have the same number of iterations.
+    // Runs to the end: all repetitions of a row must have the same number of iterations.
     if (!good) continue;
     const uint64_t start = now_ns();
     for (size_t i = 0; i < kUsesPerMove; ++i) good &= strategy.with_range(take(), nullptr);
@@ -287,11 +286,11 @@ void sweep(benchmark::State& state, int percent) {
               static_cast<double>(strategy.copies() - copied) / std::max(uses_done, 1.0));
   set_counter(state, "moved_kib", static_cast<double>(moved_bytes / kKiB));
   if (good) return;
-  state.SkipWithError(strategy.failure().empty() ? "the file does not hold what the memory holds"
+  state.SkipWithError(strategy.failure().empty() ? "the file's contents differ from the memory"
                                                  : strategy.failure().c_str());
 }
 
-// `locked_percent`: how much of the budget the strategy locks at most, beside one largest use.
+// `locked_percent`: the most of the budget that the strategy locks, beside one largest use.
 template <typename Kind>
 void add_row(const std::string& strategy, int percent, int locked_percent) {
   std::string refusal = uring_refusal();

@@ -1,27 +1,28 @@
-// Question: is one region size that adapts as good as the best fixed one?
+// Question: is one adaptive region size as good as the best fixed size?
 //
 // Unit: nanoseconds of the thread's processor time per use of 32 KiB (column Time), real pins (uring). A use
-// is hydrant_pin + hydrant_release. Nothing here waits, so that processor time is the cost, and a busy
-// machine does not drown the question.
-// A fixed size of N bytes: what is registered is rounded out to multiples of N (it is the granule of the same
-// registrar) and nothing merges. Sizes smaller than a use cut it up, and each part is pinned by itself.
+// is hydrant_pin + hydrant_release. No operation waits, so processor time is the cost, even on a busy
+// machine. A fixed size of N bytes: registrations are rounded out to multiples of N (the granule of the same
+// registrar), and regions do not merge. Sizes smaller than a use divide it, and each part is pinned by
+// itself.
 //
-// Rows  sweep_fits   once over 64 MiB in order, budget for all of it; nothing is pinned before
+// Rows  sweep_fits   once over 64 MiB in order, budget for all of it, no earlier pins
 //       sweep_half   the same with half the budget, so that half of it evicts
 //       random       32 KiB at random places, multiples of 32 KiB, of 128 MiB; budget 64 MiB
-//       huge_random  the same of memory in huge pages, budget for half of those
-// Column Time is that of the adaptive size; counters BYTES_ns and adaptive_ns have those of all sizes, which
-// take turns in each repetition, in another order each time. After the rows a table shows for each question
-// every size's median, the fixed size with the best one, and how the adaptive one compares with it: the
-// median of the ratios of each repetition, since both were measured in the same second.
+//       huge_random  the same in huge pages, budget for half of them
+// Column Time is that of the adaptive size. Counters BYTES_ns and adaptive_ns have the times of all sizes,
+// which take turns in each repetition, in a different order each time. After the rows a table shows for each
+// question every size's median, the best fixed size, and the adaptive size relative to it: the median of the
+// ratios of each repetition, because both were measured in the same second.
 //
-// Not included: page faults (memory is touched before), unpinning what is left at the end, moving the data.
+// Not included: page faults (memory is touched before), unpinning the remaining regions at the end, moving
+// the data.
 #include "bench/support/bench_main.hpp"
 #include "bench/support/domain.hpp"
 #include "bench/support/limits.hpp"
 #include "bench/support/machine.hpp"
 #include "bench/support/memory.hpp"
-#include "firehose/registrars/uring_registrar.hpp"
+#include "firehose/registrars/uring/uring_registrar.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -45,7 +46,7 @@ struct Question {
   size_t budget_bytes;
   PageKind pages;
   bool random;
-  double bound;  // how much slower than the best fixed size it may be
+  double bound;  // the largest allowed ratio to the best fixed size
 };
 constexpr Question kQuestions[] = {
     {"sweep_fits", 64 * kMiB, 68 * kMiB, PageKind::kSmall, false, 1.05},
@@ -62,7 +63,7 @@ std::map<std::string, std::map<size_t, std::vector<double>>>& results() {
   return all;
 }
 
-// The working set, at a multiple of the largest size and whole ones of them.
+// The working set, aligned to the largest size and a whole multiple of it.
 std::byte* memory_for(PageKind pages) {
   static const Memory small(132 * kMiB, PageKind::kSmall);
   static const Memory huge(132 * kMiB, PageKind::kHuge);
@@ -71,7 +72,7 @@ std::byte* memory_for(PageKind pages) {
   return memory.at((4 * kMiB - start % (4 * kMiB)) % (4 * kMiB));
 }
 
-// Where the uses are, in order. The same for every size.
+// The places of the uses in order, the same for every size.
 const std::vector<uint32_t>& order_of(const Question& question) {
   static std::map<const Question*, std::vector<uint32_t>> all;
   std::vector<uint32_t>& order = all[&question];
@@ -87,7 +88,7 @@ const std::vector<uint32_t>& order_of(const Question& question) {
   return order;
 }
 
-// The uring registrar behind the C door, with another granule. The domain owns it.
+// The uring registrar behind the C interface, with another granule. The domain owns it.
 hydrant_registrar_t uring_with_granule(size_t granule) {
   Status status = Status::kOk;
   hydrant_registrar_t door{};
@@ -131,7 +132,7 @@ hydrant_domain_options_t options_for(const Question& question, size_t size,
   return options;
 }
 
-// Every part is held until the last one is, as a use needs all of it.
+// Holds all parts before it releases any, because a use needs all of them.
 bool use_place(hydrant_domain_t domain, const std::byte* place, size_t size) {
   if (size == kAdaptive || size >= kUse) {
     return hydrant_release(hydrant_pin(domain, place, kUse, HYDRANT_LOCAL_WRITE)) == GASNET_OK;
@@ -159,7 +160,7 @@ bool warm_up(hydrant_domain_t domain) {
   return hydrant_flush(domain) == GASNET_OK && good;
 }
 
-// In a new domain: neither its tables nor the thread's know anything. Random use settles before it is timed.
+// Runs in a new domain with empty tables. Random use settles before it is timed.
 void run_once(const Question& question, size_t size, Counts* counts) {
   std::byte* const memory = memory_for(question.pages);
   const std::vector<uint32_t>& order = order_of(question);
@@ -185,13 +186,13 @@ void run_once(const Question& question, size_t size, Counts* counts) {
   counts->wasted_bytes += static_cast<double>(after.wasted_bytes - before.wasted_bytes);
 }
 
-// One sample of every size, one after the other, in an order that changes: the machine's slow moments fall on
-// all alike, and a ratio is of two that ran in the same second.
+// Takes a sample of every size, one after the other, in a changing order: slow phases of the machine affect
+// all alike, and each ratio compares samples of the same second.
 void row(benchmark::State& state, const Question& question) {
   const OnCore here(0);
   (void)memory_for(question.pages);
   if (question.pages == PageKind::kHuge && huge_page_bytes_in_use() < question.set_bytes / 2) {
-    return state.SkipWithError("the kernel gave no huge pages");
+    return state.SkipWithError("the kernel provided no huge pages");
   }
   static std::mt19937 random(3);
   std::vector<size_t> sizes(std::begin(kSizes), std::end(kSizes));
@@ -246,7 +247,7 @@ double ratio_to(const std::vector<double>& ours, const std::vector<double>& othe
   return median(ratios);
 }
 
-// To standard error: standard output may be JSON.
+// Prints to standard error, because standard output may be JSON.
 void print_comparison() {
   utsname system{};
   uname(&system);

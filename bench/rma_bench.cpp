@@ -1,20 +1,22 @@
-// What puts and gets cost between two ranks of a node, in ns per operation, by size, form and path, beside
-// the bare copy of the same pages (memcpy; process_vm_readv and process_vm_writev where the memory is not
-// mapped) and UCX's put and get over shared memory, where UCX is installed. Run it as a job of two ranks;
-// rank 0 works, rank 1 waits in a barrier and serves:
+// Question: what do puts and gets cost between two ranks of a node?
+//
+// Unit: ns per operation, by size, form and path. Compared with the bare copy of the same pages (memcpy;
+// process_vm_readv and process_vm_writev if the memory is not mapped) and, where UCX is installed, with UCX's
+// put and get over shared memory. Run it as a job of two ranks; rank 0 works, rank 1 waits in a barrier and
+// serves:
 //
 //   hydrant-run -n 2 rma_bench [--repetitions N] [--json FILE] [--quick] [--rows TEXT]
 //   HYDRANT_PATH=am hydrant-run -n 2 rma_bench
 //
-// A row is MEMORY_DIRECTION_FORM_BYTES. segment: the other rank's segment, mapped here; heap: memory of
-// its heap. constant: blocking, a size that the compiler knows; blocking: any size; nbiN, nbN, manyN: N
-// operations and one wait, without events, for an array of events, by hydrant_put_many. The path is what the
-// library's counters say that the row's operations took; HYDRANT_PATH forces one. Sizes are powers of two
-// up to 512 and odd above, up to 64 MiB.
+// A row is MEMORY_DIRECTION_FORM_BYTES. segment: the other rank's segment, mapped here; heap: memory of its
+// heap. constant: blocking, with a size that the compiler knows; blocking: any size; nbiN: N operations
+// without events and one wait; nbN: N operations with an array of events; manyN: N operations by
+// hydrant_put_many. The path is taken from the library's counters for the row's operations; HYDRANT_PATH
+// forces one. Sizes are powers of two up to 512 and odd above, up to 64 MiB.
 //
-// Each row is first seen to move the right bytes. Every repetition then runs each row, its floor
-// and its peer in turn; figures are medians over the repetitions, ratios medians of the ratios
-// within each. Both ranks are bound to one processor each.
+// Each row first checks that it moves the right bytes. Each repetition then runs each row, its floor and its
+// peer in turn. Figures are medians over the repetitions, ratios are medians of the ratios within each. Each
+// rank is bound to a processor.
 #define GASNET_SEQ 1
 #include "bench/support/copy_floor.hpp"
 #include "bench/support/rma_report.hpp"
@@ -44,7 +46,7 @@ using hydrant::bench::RmaRow;
 
 constexpr gex_AM_Index_t kCard = 200;
 
-// What one rank tells the other before anything is measured.
+// The data that ranks exchange before the measurement.
 struct Card {
   pid_t pid = 0;
   std::byte* heap = nullptr;
@@ -61,7 +63,7 @@ struct Job {
   std::byte* heap = nullptr;
   std::byte* local = nullptr;
   std::byte* peer_segment = nullptr;
-  std::byte* mapped_segment = nullptr;  // null: not here
+  std::byte* mapped_segment = nullptr;  // null: not mapped here
   Card peer_card;
 };
 Job job;
@@ -75,16 +77,16 @@ void take_card(gex_Token_t, void* data, size_t bytes) {
   received.assign(first, first + bytes);
 }
 
-// Both sides call it.
+// Sends `mine` to the peer and answers the peer's data. Both sides call it.
 std::vector<std::byte> exchange(const void* mine, size_t bytes) {
-  gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED);  // the last one has been read
+  gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED);  // the peer has read the previous message
   gex_AM_RequestMedium0(job.team, job.peer, kCard, const_cast<void*>(mine), bytes, GEX_EVENT_NOW,
                         0);
   GASNET_BLOCKUNTIL(!received.empty());
   return std::exchange(received, {});
 }
 
-// The other one may need this one's processor for UCX's sake, too.
+// Yields while it waits: the peer may need this processor, also for UCX.
 void barrier() {
   gex_Event_t event = gex_Coll_BarrierNB(job.team, 0);
   for (uint32_t looks = 0; gex_Event_Test(event) != GASNET_OK; ++looks) {
@@ -118,14 +120,14 @@ bool start(int* argc, char*** argv) {
   return true;
 }
 
-// False, with a line: there is no memory for it.
+// Allocates and attaches memory. False, with a message, if there is not enough.
 bool make_memory(size_t bytes) {
   job.heap = map_pages(bytes);
   job.local = map_pages(bytes);
   void* mine = nullptr;
   if (job.heap == nullptr || job.local == nullptr ||
       gex_Segment_Attach(&job.segment, job.team, bytes) != GASNET_OK) {
-    std::fprintf(stderr, "rma_bench: rank %u has no room for three times %zu bytes\n", job.rank,
+    std::fprintf(stderr, "rma_bench: rank %u cannot allocate three times %zu bytes\n", job.rank,
                  bytes);
     return false;
   }
@@ -143,7 +145,7 @@ bool make_memory(size_t bytes) {
   return true;
 }
 
-// False, on both sides, if either has no UCX.
+// False on both sides if either has no UCX.
 bool open_ucx([[maybe_unused]] size_t bytes) {
 #if HYDRANT_HAVE_UCX
   ucx = std::make_unique<hydrant::bench::UcxRma>(job.heap, bytes);
@@ -163,9 +165,9 @@ bool open_ucx([[maybe_unused]] size_t bytes) {
 #endif
 }
 
-// ---- one sample of each: ns per operation; 0 if it cannot be ----
+// ---- one sample of each: ns per operation; 0 if not possible ----
 
-// Once before the clock starts: what comes first in a row would fetch the memory for those after it.
+// Runs once before the clock starts: otherwise the first sample of a row would warm the cache for the others.
 template <typename Run>
 double timed(const RmaRow& row, uint64_t batches, Run run) {
   constexpr size_t kNoCacheKeeps = size_t{8} << 20;
@@ -189,7 +191,7 @@ double sample_ours(const RmaRow& row, uint64_t batches) {
   });
 }
 
-// One operation of the row at a time, at the places of the batch.
+// The floor: copies of the row's size, one at a time, at the places of the batch.
 double sample_floor(const RmaRow& row, uint64_t batches) {
   if (row.memory == Memory::kHeap) {
     return timed(row, batches, [&](uint64_t times) {
@@ -239,7 +241,7 @@ double sample_ucx([[maybe_unused]] const RmaRow& row, [[maybe_unused]] uint64_t 
 void measure(std::vector<RmaResult>& results, uint32_t repetitions, bool with_ucx, bool quick) {
   const double sample_ns = quick ? 1e5 : 2.5e5;
   hydrant::bench::PathWatch paths;
-  for (uint32_t r = 0; r <= repetitions; ++r) {  // the first one warms up, and finds out how many
+  for (uint32_t r = 0; r <= repetitions; ++r) {  // repetition 0 warms up and finds the batch sizes
     for (RmaResult& result : results) {
       barrier();
       if (job.rank == 0) {
@@ -282,7 +284,7 @@ int main(int argc, char** argv) {
   const hydrant::bench::RmaOptions options =
       hydrant::bench::parse_rma_options(argc, argv, job.rank == 0);
   if (job.size != 2) {
-    if (job.rank == 0) std::fprintf(stderr, "rma_bench: %u ranks; two are needed\n", job.size);
+    if (job.rank == 0) std::fprintf(stderr, "rma_bench: %u ranks: use two\n", job.size);
     gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED);
     gasnet_exit(2);
   }

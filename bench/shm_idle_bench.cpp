@@ -1,6 +1,6 @@
-// What idle rings and sleep cost, which the constants of ShmTransport rest on: a poll that finds nothing,
-// by the number of active rings; a review that retires rings (one membarrier beside a spinning process);
-// a bell; and a round trip of two processes that sleep after every message.
+// Question: what do idle rings and sleeping cost? The constants of ShmTransport rest on these figures: a poll
+// that finds no message, by the number of active rings; a review that retires rings (one membarrier beside a
+// spinning process); a bell; and a round trip of two processes that sleep after every message.
 //
 //   shm_idle_bench          one JSON object on standard output, ns; medians of 9
 #include "rdma/shm/node_fence.hpp"
@@ -98,7 +98,7 @@ void empty_polls(int fd, Member& reader) {
       Member(fd, active + 1).send(0);
       reader.transport->poll(counter, 10, false);
     }
-    // Few enough times that no review comes between.
+    // Few enough repetitions that no review occurs meanwhile.
     const double ns = median_ns(400, [&] { reader.transport->poll(counter, 10, false); });
     std::printf("  \"empty_poll_of_%u\": %.1f,\n", reader.transport->active_rings(), ns);
   }
@@ -151,7 +151,7 @@ int main() {
   int two = -1;
   require(shm::NodeMemory::create(kRanks, &two));
   Member sleeper(two, 0);
-  // A reader that retires its ring after each message, in this process: the price of the edge alone.
+  // A reader that retires its ring after each message, in this process: the cost of the transition alone.
   Member sender(two, 1);
   Counter counter;
   std::printf("  \"message_with_bell_and_retirement\": %.0f,\n", median_ns(200, [&] {

@@ -2,12 +2,12 @@
 //
 // Unit: nanoseconds per call. A second process owns shared memory of libhydrant_alloc, exports a key and
 // sleeps.
-//   copy/via:map/bytes:N     memcpy into it where the imported key has it; bare: memcpy into small pages of
-//                            this process. The goal is ratio <= 1.05 (0.95 of memcpy's bandwidth)
+//   copy/via:map/bytes:N     memcpy into it through the imported key's mapping; bare: memcpy into small pages
+//                            of this process. The goal is ratio <= 1.05 (0.95 of memcpy's bandwidth)
 //   copy/via:kernel/bytes:N  process_vm_writev into the same memory; bare: the same memcpy
-//   import/new               the first key of a file, and its end: opened, checked, mapped, unmapped; bare:
-//                            a key that lies in a mapping that is there, and its end
-//   pin                      a pin of shared memory, exported, and its end; bare: nothing, so ours_ns is it
+//   import/new               import and drop of the first key of a file: open, check, map, unmap; bare: a key
+//                            within an existing mapping
+//   pin                      pin, export and unpin of shared memory; bare is empty, so ours_ns is the cost
 //
 // ours_ns, bare_ns and ratio = ours / bare are medians of samples taken in turn in one repetition.
 // Not included: page faults of a new mapping (rows of copy touch all of it first), messages.
@@ -18,7 +18,7 @@
 #include "bench/support/memory.hpp"
 #include "bench/support/paired.hpp"
 #include "firehose/base/status.hpp"
-#include "rdma/shm/kernel_copy.hpp"
+#include "rdma/shm/memory/kernel_copy.hpp"
 #include "rdma/shm/shm_registrar.hpp"
 
 #include <cstring>
@@ -51,7 +51,7 @@ bool export_range(shm::ShmRegistrar& registrar, MemoryRange range, Blob& blob) {
          registrar.unpin(range, key) == UnpinResult::kDone;
 }
 
-// The owner, until this object goes.
+// The owner process; ends with this object.
 class Owner {
  public:
   Owner() {
@@ -101,7 +101,7 @@ Owner& the_owner() {
   return owner;
 }
 
-// `copy(offset)` moves `bytes` to the owner's memory.
+// `copy(offset)` copies `bytes` to the owner's memory.
 template <typename Copy>
 void compare(benchmark::State& state, size_t bytes, const Memory& source, Copy&& copy) {
   const OnCore here(0);

@@ -1,10 +1,10 @@
-// What a message through the shared-memory transport costs, without Active Messages above it: round trips
-// and floods between two processes on two processors, in ns, beside the raw floor: two lines that the same
-// two processes hand to and fro.
+// Question: what does a message through the shared-memory transport cost, without Active Messages above it?
+// Round trips and floods between two processes on two processors, in ns, compared with the raw floor: two
+// cache lines that the same processes pass back and forth.
 //
 //   shm_ring_bench [REPETITIONS]       default 9; one JSON object on standard output
 //
-// Every repetition runs the floor and each row in turn; figures are medians over the repetitions, ratios
+// Each repetition runs the floor and all rows in turn. Figures are medians over the repetitions, ratios
 // are medians of the ratios within each.
 #include "rdma/shm/shm_transport.hpp"
 
@@ -30,8 +30,8 @@ constexpr uint32_t kBudget = 32;
 struct alignas(128) Turn {
   std::atomic<uint64_t> value{0};
 };
-// How long a line takes depends on where in the shared cache it belongs: the floor goes through as many
-// places as a ring does.
+// The cost of a line depends on its place in the shared cache, so the floor uses as many places as a ring
+// does.
 constexpr uint32_t kPlaces = 256;
 struct Shared {
   Turn ping[kPlaces], pong[kPlaces];
@@ -47,13 +47,13 @@ class Counter final : public Receiver {
   }
   uint64_t count = 0;
   uint64_t sum = 0;
-  uint32_t touched = 1;  // how many bytes are looked at, one per line
+  uint32_t touched = 1;  // how many bytes are read, one per line
 };
 
 struct Row {
   const char* name;
-  uint32_t bytes;  // of head and payload in the ring
-  uint32_t cell;   // of payload in a cell
+  uint32_t bytes;  // head and payload in the ring
+  uint32_t cell;   // payload in a cell
   bool flood;
   uint32_t rounds;
 };
@@ -211,7 +211,7 @@ void run_side(Shared& shared, int fd, uint32_t rank, int repetitions, bool threa
   Side side(shared, *transport, rank);
   std::vector<double> floors;
   std::vector<std::vector<double>> rows(std::size(kRows));
-  for (int r = -1; r < repetitions; ++r) {  // the first one warms up
+  for (int r = -1; r < repetitions; ++r) {  // repetition -1 warms up
     std::vector<double> figures;
     const double floor = side.floor();
     for (const Row& row : kRows) figures.push_back(side.measure(row));

@@ -1,11 +1,10 @@
-// Is any pin ever stale? Threads get, change and give back memory in every way, pin it, and move data
-// through the pins; tests/stale/hunt/hunt.hpp says how a stale pin shows and why only the cache can be
-// at fault. This is the long run of what the tests do for seconds, and the same with mutants of the
-// library.
+// Is any pin ever stale? Threads allocate, change and release memory in every way, pin it, and move data
+// through the pins. tests/stale/hunt/hunt.hpp explains how a stale pin shows and why only the cache can cause
+// it. This program runs for long what the tests run for seconds, also with mutants of the library.
 //
-// The last line says: operations N, opportunities N, stale N, mutants N caught of N. With --json standard
-// output is one JSON document, which has the same under "summary", and that line goes to standard error.
-// Exit status: 0 clean; 1 not clean, or too few opportunities; 2 usage; 77 this machine has no io_uring.
+// The last line is: operations N, opportunities N, stale N, mutants N caught of N. With --json standard
+// output is one JSON document with the same under "summary", and the line goes to standard error.
+// Exit status: 0 clean; 1 not clean, or too few opportunities; 2 usage; 77 no io_uring on this machine.
 #include "bench/support/hunt_report.hpp"
 #include "tests/stale/hunt/hydrant_cache.hpp"
 #include "tests/stale/hunt/mutants.hpp"
@@ -36,67 +35,80 @@ struct Arguments {
   std::string watch = "auto", mode = "region", sources = "all";
   std::string mutant, mutants = "all";
   std::string preload;
+  std::string raw = "no";
   bool hooks = false, no_hunt = false, mixed = false, peer = false;
   bool json = false, list = false, quiet = false;
-  // Of 1000 operations, pins of an address that had been cached in an earlier life.
+  // Pins of an address that was cached before an earlier unmapping, per 1000 operations.
   uint32_t least_opportunities = 10;
 };
 
 void add_hunt_options(CLI::App& app, Arguments& a) {
-  app.add_option("--minutes", a.minutes, "How long")->check(CLI::PositiveNumber);
-  app.add_option("--seconds", a.hunt.seconds, "How long; 30 if nothing is said")
+  app.add_option("--minutes", a.minutes, "Length of the hunt in minutes")
       ->check(CLI::PositiveNumber);
-  app.add_option("--operations", a.hunt.operations, "How many operations, by all threads together")
+  app.add_option("--seconds", a.hunt.seconds, "Length of the hunt in seconds; default 30")
       ->check(CLI::PositiveNumber);
-  app.add_option("--threads", a.hunt.threads, "Threads")->check(CLI::Range(1, 64));
-  app.add_option("--seed", a.hunt.seed, "Seed of the random numbers; chosen and printed if absent");
+  app.add_option("--operations", a.hunt.operations, "Number of operations of all threads together")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--threads", a.hunt.threads, "Number of threads")->check(CLI::Range(1, 64));
+  app.add_option("--seed", a.hunt.seed,
+                 "Seed of the random numbers; chosen and printed by default");
   app.add_option("--watch", a.watch, "The domain's watch option")
       ->check(CLI::IsMember({"auto", "client", "none", "default"}));
   app.add_option("--mode", a.mode, "region or page")->check(CLI::IsMember({"region", "page"}));
   app.add_option("--budget", a.cache.budget_bytes, "The domain's budget in bytes")
       ->transform(CLI::AsSizeValue(false));
+  app.add_flag(
+         "--busy-mutex", a.cache.busy_mutex,
+         "Let invalidations find the cache's mutex held, as under load or in a signal handler")
+      ->disable_flag_override();
   app.add_option("--sources", a.sources, "Kinds of memory: see --list; 'all', 'a,b', or '-a,-b'");
-  app.add_option("--slots", a.hunt.slots, "Places for mappings")->check(CLI::Range(1, 16384));
-  app.add_option("--blocks", a.hunt.blocks, "Blocks that a thread owns at most")
+  app.add_option("--slots", a.hunt.slots, "Number of address slots for mappings")
+      ->check(CLI::Range(1, 16384));
+  app.add_option("--blocks", a.hunt.blocks, "Most blocks that a thread owns")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--forks-one-in", a.hunt.forks_one_in, "Operations to one fork")
+  app.add_option("--forks-one-in", a.hunt.forks_one_in, "Operations per fork")
       ->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--forget", a.hunt.forget_per_mille,
-                 "With --watch=client: forget so many of 1000 announcements, on purpose")
+                 "With --watch=client: deliberately skip this many of 1000 announcements")
       ->check(CLI::Range(0, 1000));
+  app.add_option("--raw", a.raw,
+                 "Map and unmap also by system calls that the hooks do not see: in turns, so that "
+                 "no two overlap; or racing, where stale pins before the library's first detection "
+                 "are counted separately")
+      ->check(CLI::IsMember({"no", "turns", "racing"}));
   app.add_option("--least-opportunities", a.least_opportunities,
-                 "Per 1000 operations; fewer are a failure");
+                 "Required opportunities per 1000 operations; fewer are a failure");
 }
 
 void add_options(CLI::App& app, Arguments& a) {
   add_hunt_options(app, a);
   app.add_flag("--mixed", a.mixed,
-               "In rounds of at most 20 s: as said, in the other mode, with few places and "
-               "bystanders that "
-               "are stopped anywhere, with a budget that is always full")
+               "Run rounds of at most 20 s: as given, in the other mode, with few slots and "
+               "bystanders that are stopped anywhere, with a budget that is always full; then, "
+               "in builds with mutants, these again with --busy-mutex")
       ->disable_flag_override();
   app.add_flag("--peer", a.peer,
-               "Afterwards the same kinds of memory, as far as UCX knows them, with its cache, for "
-               "as long")
+               "Afterwards hunt as long in UCX's cache, with the kinds of memory that "
+               "UCX supports")
       ->disable_flag_override();
-  app.add_flag("--hooks", a.hooks, "With libfirehose_hooks.so preloaded")->disable_flag_override();
+  app.add_flag("--hooks", a.hooks, "Run with libfirehose_hooks.so preloaded")
+      ->disable_flag_override();
   app.add_option("--preload", a.preload,
-                 "With these libraries preloaded, an allocator for example (separated by blanks)");
+                 "Preload these libraries, for example an allocator (separated by blanks)");
   app.add_option(
       "--mutants", a.mutants,
-      "Which defects of the library to switch on after the hunt, one by one, each in a process of "
-      "its own: 'all', as if nothing is said, 'none' or 'a,b'");
-  app.add_option("--mutant-seconds", a.mutant_seconds, "How long each defect may stay unnoticed");
-  app.add_flag("--only-mutants", a.no_hunt, "No hunt of the library as it is")
+      "Defects of the library to enable after the hunt, one at a time, each in its own process: "
+      "'all' (default), 'none' or 'a,b'");
+  app.add_option("--mutant-seconds", a.mutant_seconds, "Time limit for detecting each defect");
+  app.add_flag("--only-mutants", a.no_hunt, "Skip the hunt in the unmodified library")
       ->disable_flag_override();
   app.add_option("--mutant", a.mutant,
-                 "Switch this defect on in this process, and run the hunt that must find it");
-  app.add_flag("--json", a.json, "One JSON document in place of all other output")
+                 "Enable this defect in this process and run the hunt that must find it");
+  app.add_flag("--json", a.json, "Write one JSON document in place of all other output")
       ->disable_flag_override();
-  app.add_flag("--quiet", a.quiet, "No progress, which a terminal gets, on standard error")
+  app.add_flag("--quiet", a.quiet, "Suppress the progress line on standard error")
       ->disable_flag_override();
-  app.add_flag("--list", a.list, "Say which sources and mutants there are, and end")
-      ->disable_flag_override();
+  app.add_flag("--list", a.list, "List the sources and mutants, and exit")->disable_flag_override();
 }
 
 int list() {
@@ -112,7 +124,7 @@ int list() {
   return 0;
 }
 
-// What the last line says, and whether all is well.
+// The contents of the last line, and the verdict.
 struct Outcome {
   HuntCounts counts;
   unsigned mutants = 0, caught = 0;
@@ -137,7 +149,7 @@ Json summary(const Outcome& outcome) {
           {"clean", outcome.good}};
 }
 
-// False: this machine cannot hunt.
+// False if this machine cannot run the hunt.
 bool hunt(Arguments& a, Outcome* outcome) {
   if (!a.quiet && isatty(STDERR_FILENO) != 0) a.hunt.progress = show_progress;
   std::string error;
@@ -187,7 +199,7 @@ void hunt_mutants(const Arguments& a, Outcome* outcome) {
   }
 }
 
-// What a peer's cache finds says nothing about ours: it changes neither the last line nor the exit status.
+// The result of a peer's cache changes neither the last line nor the exit status.
 void hunt_peer(const Arguments& a, Outcome* outcome) {
   SourceSet sources = a.hunt.sources;
   for (const Source ours :
@@ -207,11 +219,11 @@ void hunt_peer(const Arguments& a, Outcome* outcome) {
   }
 }
 
-// Makes this process the hunt of one defect. Answers an exit status, or -1 to go on.
+// Turns this process into the hunt for one defect. Answers an exit status, or -1 to continue.
 int become_mutant(Arguments& a) {
   const MutantHunt* mutant = find_mutant_hunt(a.mutant);
   if (mutant == nullptr || !has_mutants()) {
-    std::fprintf(stderr, "--mutant: no such defect in this build\n");
+    std::fprintf(stderr, "--mutant: this build has no such defect: see --list\n");
     return kUsage;
   }
   std::string reason;
@@ -221,6 +233,7 @@ int become_mutant(Arguments& a) {
   }
   const HuntOptions given = a.hunt;
   a.hunt = mutant->hunt;
+  a.cache = mutant->cache;
   a.hunt.seed = given.seed;
   a.hunt.seconds = given.seconds;
   a.hunt.operations = given.operations;
@@ -229,7 +242,7 @@ int become_mutant(Arguments& a) {
   return -1;
 }
 
-// The first of the names, separated by commas, that no defect has; "" if there is none.
+// The first name of a comma-separated list that is not a defect; "" if all are.
 std::string unknown_mutant(const std::string& names) {
   if (names == "all" || names == "none") return "";
   for (size_t from = 0; from <= names.size();) {
@@ -241,16 +254,17 @@ std::string unknown_mutant(const std::string& names) {
   return "";
 }
 
-// What is wrong about the arguments together; "" if nothing is.
+// The conflict between arguments; "" if there is none.
 std::string wrong_arguments(const Arguments& a) {
   const std::string unknown = unknown_mutant(a.mutants);
-  if (!unknown.empty()) return "--mutants: " + unknown + " is none of them, see --list";
+  if (!unknown.empty()) return "--mutants: " + unknown + " is unknown: see --list";
   if (a.no_hunt && a.mutants == "none") return "--only-mutants with --mutants=none hunts nothing";
+  if (a.cache.busy_mutex && !has_mutants()) return "--busy-mutex: this build cannot simulate it";
   if (a.hunt.forget_per_mille != 0 && a.watch != "client") return "--forget needs --watch=client";
   return "";
 }
 
-// What CLI11 cannot check. Answers an exit status, or -1 to go on.
+// Checks that CLI11 cannot do. Answers an exit status, or -1 to continue.
 int prepare(Arguments& a, char** argv) {
   std::string error;
   if (!parse_sources(a.sources, &a.hunt.sources, &error)) {
@@ -270,6 +284,7 @@ int prepare(Arguments& a, char** argv) {
   }
   parse_watch(a.watch, &a.cache.watch);
   a.cache.mode = a.mode == "page" ? HYDRANT_MODE_PAGE : HYDRANT_MODE_REGION;
+  if (a.raw != "no") a.hunt.raw = a.raw == "turns" ? RawCalls::kInTurn : RawCalls::kRacing;
   if (a.minutes > 0) a.hunt.seconds = a.minutes * 60;
   if (a.hunt.seconds <= 0 && a.hunt.operations == 0) a.hunt.seconds = kDefaultSeconds;
   if (a.hunt.seed == 0) a.hunt.seed = std::random_device{}() | 1;

@@ -1,17 +1,16 @@
-// The hunt for stale pins with UCX's registration cache (ucs_rcache of libucs, as its transports use
-// it) as the subject: its own memory hooks on, the registrations made by the same io_uring calls as
-// ours. What it finds is what it finds; it says nothing about UCX's use with a device that faults, or
-// of memory kinds that are left out.
+// The hunt for stale pins in UCX's registration cache (ucs_rcache of libucs, used like its transports use
+// it), with UCX's own memory hooks and registrations by the same io_uring calls as this library's. The result
+// says nothing about UCX with a device that can fault, or about the kinds of memory that are left out.
 //
-// With --ours the subject is our cache, while UCX's is busy in the same process with the same
-// memory and all its hooks installed: neither may hinder the other.
+// With --ours it hunts in this library's cache, while UCX's cache works in the same process on the same
+// memory with all its hooks installed: neither may disturb the other.
 //
-// A program of its own, because UCX installs its hooks where it is loaded. stale_hunt --peer runs it.
-// Left out unless asked for: files in memory (UCX does not say that it watches those), what belongs to
-// our library (owner, arena, vouched), and forks. The last line is stale_hunt's. Exit status: 0 if the
-// hunt ran, whatever it found in UCX's cache; 1 if --ours was not clean; 2 usage; 77 no io_uring or UCX.
+// A separate program, because UCX installs its hooks when it is loaded. stale_hunt --peer runs it. Left out
+// by default: files in memory (UCX does not claim to watch those), sources that belong to this library
+// (owner, arena, vouched), and forks. The last line is that of stale_hunt. Exit status: 0 if the hunt ran,
+// whatever it found in UCX's cache; 1 if --ours was not clean; 2 usage; 77 no io_uring or UCX.
 #include "bench/support/hunt_report.hpp"
-#include "firehose/registrars/uring_registrar.hpp"
+#include "firehose/registrars/uring/uring_registrar.hpp"
 #include "tests/stale/hunt/hunt.hpp"
 #include "tests/stale/hunt/hydrant_cache.hpp"
 
@@ -25,7 +24,7 @@
 #include <random>
 #include <sys/mman.h>
 
-// The C headers use constructs that C++ warns about; they are not ours.
+// UCX's C headers contain constructs that C++ compilers warn about.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
 #pragma GCC diagnostic ignored "-Wold-style-cast"
@@ -84,7 +83,7 @@ class UcxCache final : public Cache {
 
   PinAnswer pin(How how, Range range, Hold* hold) override {
     if (how == How::kTry || how == How::kPartial)
-      return PinAnswer::kNotNow;  // it has no such calls
+      return PinAnswer::kNotNow;  // ucs_rcache has no such calls
     ucs_rcache_region_t* region = nullptr;
     const ucs_status_t status = ucs_rcache_get(cache_, reinterpret_cast<void*>(range.addr),
                                                range.len, PROT_READ | PROT_WRITE, nullptr, &region);
@@ -138,8 +137,7 @@ class UcxCache final : public Cache {
   ucs_rcache_t* cache_ = nullptr;
 };
 
-// UCX 1.13 stands before mremap() with a function of four arguments, and its fifth, the address to
-// move to, is lost.
+// UCX 1.13 interposes mremap() with a function of four arguments and loses the fifth, the new address.
 bool moves_where_told() {
   constexpr size_t kBytes = 8192;
   constexpr int kHow = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -153,7 +151,7 @@ bool moves_where_told() {
   return moved == to;
 }
 
-// Our cache, beside one of UCX's that is asked for the same memory each time.
+// This library's cache, beside a UCX cache that pins the same memory each time.
 class BesideUcx final : public Cache {
  public:
   BesideUcx(std::unique_ptr<Cache> ours, UcxCache* ucx) : ours_(std::move(ours)), ucx_(*ucx) {}
@@ -162,7 +160,8 @@ class BesideUcx final : public Cache {
   bool wants_announcements() const override { return ours_->wants_announcements(); }
   Coverage coverage(Range range) override { return ours_->coverage(range); }
   bool survives_bystanders() const override { return ours_->survives_bystanders(); }
-  bool survives_fork() const override { return false; }  // UCX's cache does not
+  bool survives_handlers() const override { return false; }  // UCX's own hooks would run in them
+  bool survives_fork() const override { return false; }      // UCX's cache does not
 
   PinAnswer pin(How how, Range range, Hold* hold) override {
     Hold theirs{};
@@ -197,15 +196,16 @@ int main_of(int argc, char** argv) {
   options.seed = std::random_device{}() | 1;
   std::string sources = "-memfd,-vouched,-owner,-arena,-fork";
   bool ours = false;
-  app.add_option("--seconds", options.seconds, "How long");
-  app.add_option("--operations", options.operations, "How many operations");
-  app.add_option("--threads", options.threads, "Threads")->check(CLI::Range(1, 64));
-  app.add_option("--slots", options.slots, "Places for mappings")->check(CLI::Range(1, 16384));
-  app.add_option("--blocks", options.blocks, "Blocks that a thread owns at most")
+  app.add_option("--seconds", options.seconds, "Length of the hunt in seconds");
+  app.add_option("--operations", options.operations, "Number of operations");
+  app.add_option("--threads", options.threads, "Number of threads")->check(CLI::Range(1, 64));
+  app.add_option("--slots", options.slots, "Number of address slots for mappings")
+      ->check(CLI::Range(1, 16384));
+  app.add_option("--blocks", options.blocks, "Most blocks that a thread owns")
       ->check(CLI::Range(1, 4096));
   app.add_option("--seed", options.seed, "Seed of the random numbers");
   app.add_option("--sources", sources, "Kinds of memory, as for stale_hunt");
-  app.add_flag("--ours", ours, "Our cache, beside UCX's at work in the same process");
+  app.add_flag("--ours", ours, "Hunt in this library's cache, beside UCX's in the same process");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -223,7 +223,7 @@ int main_of(int argc, char** argv) {
   UcxCache cache(std::move(uring));
   if (!cache.works()) return skip("ucs_rcache_create failed");
   if (options.sources.has(Source::kOnto) && !moves_where_told()) {
-    std::printf("skipped onto: with UCX's hooks mremap() does not move where it is told to\n");
+    std::printf("skipped onto: with UCX's hooks mremap() ignores the new address\n");
     options.sources.drop(Source::kOnto);
   }
   std::unique_ptr<Cache> beside;

@@ -1,32 +1,34 @@
-// What puts, gets, messages and barriers cost over verbs, in us, beside a raw loop of the same work over
-// queue pairs of the benchmark's own, and beside perftest's programs (ib_write_lat and its kin) and
-// ucx_perftest over UCX's lower layer (uct, rc_verbs) where they are installed. Run it as a job; rank 0
-// asks, rank 1 answers, all take part in barriers:
+// Question: what do puts, gets, messages and barriers cost over verbs?
+//
+// Unit: us. Compared with a raw loop of the same work over the benchmark's own queue pairs, and, where
+// installed, with perftest's programs (ib_write_lat and similar) and ucx_perftest over UCX's lower layer
+// (uct, rc_verbs). Run it as a job; rank 0 sends requests, rank 1 answers, all ranks take part in barriers:
 //
 //   tests/verbs/run -- build/release/bin/hydrant-run -n 2 build/release/bench/verbs_compare
 //   hydrant-run -n 2 verbs_compare [--repetitions N] [--json FILE] [--quick] [--rows TEXT]
 //                                  [--perftest FOLDER]
 //
-// Ranks talk by verbs, as HYDRANT_TRANSPORT=ibv has it, unless that says otherwise.
+// Ranks use verbs (HYDRANT_TRANSPORT=ibv) unless that variable is set.
 //
 //   put_8, get_8       blocking, complete when acknowledged; one signalled write or read, and a poll of
 //                      its queue
 //   visible_put_8      a put that the peer sees and answers by a put, halved; the same by writes;
-//                      ib_write_lat; put_lat
+//   ib_write_lat;
+//                      put_lat
 //   am_round_trip      a Short request and its Short reply, while the other side waits for messages; a send
-//                      and a send; twice ib_send_lat, which posts receives again as all do; twice am_lat
-//   put_64k, get_64k   16 under way; the same raw; ib_write_bw, ib_read_bw; put_bw, get
+//                      and a send; twice ib_send_lat, which also reposts receives; twice am_lat
+//   put_64k, get_64k   16 in flight; the same raw; ib_write_bw, ib_read_bw; put_bw, get
 //   put_rate_8         puts without events and one wait for all; unsignalled writes
 //   put_many_8         per put of hydrant_put_many() with 16; a list of 16 writes, one of them signalled
 //   am_flood           Short requests, until the last has arrived; sends of 32 bytes, credits by sends
 //   barrier            gex_Coll_BarrierBlocking; dissemination by writes
 //
-// Who waits spins, on both sides of a comparison.
+// Waiting is spinning on both sides of a comparison.
 //
-// Every repetition runs each row's columns in turn, the raw loop first every other time. Figures are
-// medians over the repetitions, each of which is the median of single operations, or of batches where many
-// are under way; ratios are medians of the ratios within each. Over an emulated device (Soft-RoCE in a
-// guest) figures are the emulation's: only the ratios say something.
+// Each repetition runs each row's columns in turn, with the raw loop first every other time. Figures are
+// medians over the repetitions, each of which is the median of single operations, or of batches if many are
+// in flight. Ratios are medians of the ratios within each. Over an emulated device (Soft-RoCE in a guest) the
+// figures are those of the emulation: only the ratios are meaningful.
 #define GASNET_SEQ 1
 #include <hydrant/rma.h>
 
@@ -102,14 +104,14 @@ void take_card(gex_Token_t token, void* data, size_t bytes) {
   if (bytes == sizeof(RawVerbs::Card)) std::memcpy(&cards[info.gex_srcrank], data, bytes);
   ++cards_there;
 }
-void take_word(gex_Token_t, gex_AM_Arg_t is_good) {
+void take_notices(gex_Token_t, gex_AM_Arg_t is_good) {
   all_good = all_good && is_good != 0;
   ++said;
 }
 
 void barrier() { gex_Coll_BarrierBlocking(job.team, 0); }
 
-// Whether it is good on all ranks; all call it.
+// True if `is_good` on all ranks; a collective call.
 bool agree(bool is_good) {
   barrier();
   all_good = true;
@@ -151,7 +153,7 @@ void visible(uint64_t rounds) {
   gex_NBI_Wait(GEX_EC_ALL, 0);
 }
 
-// Who answers waits for messages and nothing else, as perftest's programs do.
+// The answering rank only waits for messages, as perftest's programs do.
 void round_trip(uint64_t rounds) {
   static uint64_t asked = 0;
   asked += rounds;
@@ -225,13 +227,13 @@ struct Spec {
   const char* name;
   uint64_t rounds;
   uint64_t batches;
-  double share;  // of a round's time that the figure is
+  double share;  // fraction of a round's time that the figure reports
   bool is_for_all;
   std::function<void(uint64_t)> ours;
   std::function<bool(RawLoops&, uint64_t)> raw;
   PerftestCall perftest;
   UctCall uct;
-  double perftest_times;  // so many of either are one of ours
+  double perftest_times;  // number of the peer's operations per operation of ours
   const char* goal_of;
   double goal;
 };
@@ -278,8 +280,8 @@ std::vector<Spec> make_specs() {
   };
 }
 
-// ns per operation, the median of batches, as rank 0 sees them: who loses its processor for a while does so
-// in one of them. perftest's "typical" is a median, too. Below 0 if it has failed here.
+// ns per operation, the median of batches, measured by rank 0: a rank that loses its processor affects only
+// one batch. perftest's "typical" is a median, too. Negative if it has failed.
 double sample(const Spec& spec, uint64_t rounds, const std::function<bool(uint64_t)>& run) {
   const bool takes_part = spec.is_for_all || job.rank < 2;
   barrier();
@@ -304,10 +306,10 @@ struct Table {
   std::string no_perftest, no_uct;
   uint32_t perftest_runs = 0;
 
-  // Both sides of what `run` is one side of. Below 0: it cannot be done.
+  // Runs both sides of a peer's program; `run` runs one. Negative if not possible.
   double sample_programs(const std::function<double(const PerftestPlace&)>& run) {
     const hydrant::ibv::Port& port = verbs->port();
-    constexpr int kAttempts = 3;  // on a busy machine the two may miss each other
+    constexpr int kAttempts = 3;  // on a busy machine the two sides may fail to connect
     for (int i = 0; i < kAttempts; ++i) {
       const PerftestPlace place{.folder = options.perftest,
                                 .device = port.name,
@@ -341,7 +343,7 @@ struct Table {
     return ns * spec.perftest_times;
   }
 
-  // False, on all ranks: a queue pair has failed.
+  // False on all ranks if a queue pair has failed.
   bool repeat(const Spec& spec, VerbsRow& row, bool is_warm, bool raw_first) {
     const uint64_t rounds = options.quick ? spec.rounds / 8 : spec.rounds;
     const auto run_raw = [&](uint64_t n) { return spec.raw(*raw, n); };
@@ -377,7 +379,7 @@ struct Table {
       specs.push_back(std::move(spec));
     }
     hydrant::bench::PathWatch paths;
-    for (uint32_t r = 0; r <= options.repetitions; ++r) {  // the first one warms up
+    for (uint32_t r = 0; r <= options.repetitions; ++r) {  // repetition 0 warms up
       for (size_t i = 0; i < specs.size(); ++i) {
         paths.look();
         if (!repeat(specs[i], rows->at(i), r != 0, r % 2 == 1)) return false;
@@ -393,12 +395,14 @@ struct Table {
 Options parse(int argc, char** argv) {
   CLI::App app(hydrant::bench::kAbout);
   Options options;
-  app.add_option("--repetitions", options.repetitions, "Of the whole table, interleaved")
+  app.add_option("--repetitions", options.repetitions,
+                 "Repetitions of the whole table, interleaved")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--json", options.json_file, "Also to this file, samples included");
+  app.add_option("--json", options.json_file,
+                 "Also write the results, with all samples, to this file");
   app.add_option("--rows", options.rows, "Only rows whose names contain this");
   app.add_option("--perftest", options.perftest,
-                 "Folder of ib_write_lat and its kin, and of ucx_perftest; else PATH");
+                 "Folder of ib_write_lat and similar programs, and of ucx_perftest; default: PATH");
   app.add_flag("--quick", options.quick, "An eighth of the work");
   try {
     app.parse(argc, argv);
@@ -425,7 +429,7 @@ bool start(int* argc, char*** argv) {
       entry(kPong, pong, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REPLY, 0),
       entry(kCount, count, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0),
       entry(kCard, take_card, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, 0),
-      entry(kSay, take_word, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 1),
+      entry(kSay, take_notices, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 1),
   };
   if (gex_Client_Init(&job.client, &job.endpoint, &job.team, "VERBS", argc, argv, 0) != GASNET_OK ||
       gex_EP_RegisterHandlers(job.endpoint, handlers, std::size(handlers)) != GASNET_OK ||
@@ -448,7 +452,7 @@ void find_segments() {
   job.theirs = static_cast<std::byte*>(address);
 }
 
-// On all ranks or none: queue pairs of our own between all of them.
+// Opens the benchmark's own queue pairs between all ranks; succeeds on all ranks or none.
 bool open_raw(Table& table) {
   table.verbs = std::make_unique<RawVerbs>(job.size, RawLoops::bytes_for(kBlock, kWindow));
   RawVerbs& verbs = *table.verbs;
@@ -478,7 +482,7 @@ int main(int argc, char** argv) {
   Table table;
   table.options = parse(argc, argv);
   if (job.size < 2) {
-    std::fprintf(stderr, "verbs_compare: one rank; two are needed\n");
+    std::fprintf(stderr, "verbs_compare: one rank: use two or more\n");
     gasnet_exit(kUsage);
   }
   find_segments();

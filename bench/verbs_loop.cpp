@@ -1,13 +1,13 @@
-// The bare loop that bench/verbs_instruction_count runs under valgrind: puts, gets and messages between two
-// ranks of one process, over the tests' stand-in for libibverbs, and nothing else.
+// The loop that bench/verbs_instruction_count runs under valgrind: puts, gets and messages between two ranks
+// of one process, over the tests' fake libibverbs.
 //
 //   verbs_loop WHAT single|threaded OPERATIONS     OPERATIONS is a multiple of 64
 //
-// WHAT: put, get (8 bytes, one at a time, each over before the next), put_window, get_window (16 under way),
-// prepared, prepared_get, prepared_window, prepared_get_window (the same, of requests that were made before),
-// flood (requests of 16 bytes of head, 16 at a time), round_trip (a request, and the reply to it).
+// WHAT: put, get (8 bytes, one at a time, each completed before the next), put_window, get_window (16 in
+// flight), prepared, prepared_get, prepared_window, prepared_get_window (the same, with requests prepared in
+// advance), flood (requests of 16 bytes of head, 16 at a time), round_trip (a request and its reply).
 //
-// Prints one JSON object: what was done, by the stand-in's books.
+// Prints one JSON object with the fake's counters.
 #include "firehose/base/thread.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
 #include "tests/fakes/fake_ibverbs.hpp"
@@ -37,8 +37,8 @@ uint64_t delivered = 0;
 
 }  // namespace
 
-// What is counted is what these call, their own few instructions included; told_of() and taken_in() stand for
-// the caller and are left out. C names, so that the script finds them.
+// The script counts the callees of these functions and their own few instructions. told_of() and taken_in()
+// stand for the caller and are excluded. C names, so that the script finds them.
 extern "C" {
 Status from_put(Transport& transport, const Transport::Pinned& remote,
                 const Transport::Pinned& local, Transport::Completion* completion);
@@ -99,27 +99,27 @@ using Cards = std::map<std::pair<Rank, std::string>, std::string>;
 
 class LoopBootstrap final : public hydrant::Bootstrap {
  public:
-  LoopBootstrap(Cards& cards, Rank rank) : cards_(cards) {
+  LoopBootstrap(Cards& endpoints, Rank rank) : cards_(endpoints) {
     place_.rank = rank;
     place_.size = 2;
     place_.node_ranks = {rank};
   }
   const char* name() const noexcept override { return "loop"; }
   const hydrant::JobPlace& place() const noexcept override { return place_; }
-  Status put(std::string_view key, std::span<const std::byte> card) noexcept override {
-    cards_[{place_.rank, std::string(key)}] = {reinterpret_cast<const char*>(card.data()),
-                                               card.size()};
+  Status put(std::string_view key, std::span<const std::byte> endpoint) noexcept override {
+    cards_[{place_.rank, std::string(key)}] = {reinterpret_cast<const char*>(endpoint.data()),
+                                               endpoint.size()};
     return Status::kOk;
   }
   Status fence(uint64_t) noexcept override { return Status::kOk; }
-  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+  Status get(Rank rank, std::string_view key, std::span<std::byte> endpoint, size_t* bytes,
              uint64_t) noexcept override {
     const std::string& found = cards_[{rank, std::string(key)}];
     *bytes = found.size();
-    std::memcpy(card.data(), found.data(), found.size());
+    std::memcpy(endpoint.data(), found.data(), found.size());
     return found.empty() ? Status::kNotReady : Status::kOk;
   }
-  void leave(int, uint64_t) noexcept override {}
+  void leave(int, hydrant::Leaving, uint64_t) noexcept override {}
 
  private:
   Cards& cards_;
@@ -131,7 +131,7 @@ class LoopBootstrap final : public hydrant::Bootstrap {
   std::exit(1);
 }
 
-// One registered page of a rank, and its key as the rank's own and as a peer's.
+// A registered page of a rank, with its local key and the key imported by the peer.
 struct Page {
   explicit Page(Transport& transport) : registrar(transport.make_registrar()) {
     const MemoryRange range{reinterpret_cast<uintptr_t>(memory), sizeof memory};
@@ -142,7 +142,7 @@ struct Page {
             Status::kOk ||
         registrar->export_key(range, key, blob, &bytes) != Status::kOk ||
         registrar->import_key(blob, bytes, imported) != Status::kOk)
-      give_up("no registration");
+      give_up("cannot register a page");
   }
   ~Page() { (void)registrar->unpin({reinterpret_cast<uintptr_t>(memory), sizeof memory}, key); }
   Page(const Page&) = delete;
@@ -164,7 +164,8 @@ struct Loop {
     const uint64_t deadline = hydrant::now_ns() + 10'000'000'000;
     while (from.post(1, Lane::kRequest, 7, head, kHeadBytes) != Status::kOk ||
            to.post(0, Lane::kRequest, 7, head, kHeadBytes) != Status::kOk) {
-      if (hydrant::now_ns() > deadline) give_up("the two ranks do not connect");
+      if (hydrant::now_ns() > deadline)
+        give_up("the two ranks do not connect within the time limit");
       settle(4);
     }
     settle(64);
@@ -185,7 +186,7 @@ struct Loop {
       for (uint32_t k = 0; k < window; ++k) {
         const Status status = is_put ? from_put(from, there, here, &completion)
                                      : from_get(from, there, here, &completion);
-        if (status != Status::kOk) give_up("an operation is not taken");
+        if (status != Status::kOk) give_up("cannot post an operation");
       }
       while (told < i + window) from_poll(from, sink);
     }
@@ -199,13 +200,13 @@ struct Loop {
     for (uint32_t k = 0; k < window; ++k) {
       prepared[k] =
           is_put ? from.prepare_put(1, there, here, 8) : from.prepare_get(1, there, here, 8);
-      if (prepared[k] == nullptr) give_up("an operation is not prepared");
+      if (prepared[k] == nullptr) give_up("cannot prepare an operation");
     }
     Transport::Completion completion{&told_of};
     for (uint64_t i = 0; i < operations; i += window) {
       for (uint32_t k = 0; k < window; ++k) {
         const Status status = from_prepared(*prepared[k], remote.imported, local.key, &completion);
-        if (status != Status::kOk) give_up("an operation is not taken");
+        if (status != Status::kOk) give_up("cannot post an operation");
       }
       while (told < i + window) from_poll(from, sink);
     }
@@ -214,7 +215,7 @@ struct Loop {
     for (uint64_t i = 0; i < operations; i += kWindow) {
       for (uint32_t k = 0; k < kWindow; ++k) {
         if (from_post(from, 1, Lane::kRequest, head) != Status::kOk)
-          give_up("a message is not taken");
+          give_up("cannot post a message");
       }
       const uint64_t wanted = delivered + kWindow;
       while (delivered < wanted) to_poll(to, sink);
@@ -223,11 +224,10 @@ struct Loop {
   }
   void round_trip(uint64_t operations) {
     for (uint64_t i = 0; i < operations; ++i) {
-      if (from_post(from, 1, Lane::kRequest, head) != Status::kOk)
-        give_up("a request is not taken");
+      if (from_post(from, 1, Lane::kRequest, head) != Status::kOk) give_up("cannot post a request");
       uint64_t wanted = delivered + 1;
       while (delivered < wanted) to_poll(to, sink);
-      if (to_post(to, 0, Lane::kReply, head) != Status::kOk) give_up("a reply is not taken");
+      if (to_post(to, 0, Lane::kReply, head) != Status::kOk) give_up("cannot post a reply");
       ++wanted;
       while (delivered < wanted) from_poll(from, sink);
     }
@@ -267,14 +267,14 @@ int main(int argc, char** argv) {
   hydrant::fake_verbs::add_device({});
   hydrant::IbvTransport::Options options;
   options.single_threaded = mode == "single";
-  options.greeting_ns = 1'000'000;
-  options.probe_ns = 0;  // by the clock, and this machine's is not valgrind's
-  Cards cards;
-  LoopBootstrap bootstraps[] = {LoopBootstrap(cards, 0), LoopBootstrap(cards, 1)};
+  options.handshake_ns = 1'000'000;
+  options.probe_ns = 0;  // probes follow the clock, which runs differently under valgrind
+  Cards endpoints;
+  LoopBootstrap bootstraps[] = {LoopBootstrap(endpoints, 0), LoopBootstrap(endpoints, 1)};
   std::unique_ptr<hydrant::IbvTransport> ranks[2];
   for (Rank rank = 0; rank < 2; ++rank) {
     if (hydrant::IbvTransport::open(bootstraps[rank], options, &ranks[rank]) != Status::kOk)
-      give_up("no transport");
+      give_up("cannot open the transport");
   }
   Loop loop{*ranks[0], *ranks[1], {}};
   loop.connect();

@@ -1,32 +1,31 @@
 // Question: what do puts cost over verbs into a peer's memory that has to be registered first? The sweep of
-// firehose_bench between two processes, by queue pairs and with ibv_reg_mr. Run it as a job of two:
+// firehose_bench between two processes, over queue pairs and with ibv_reg_mr. Run it as a job of two:
 //
 //   tests/verbs/run -- build/release/bin/hydrant-run -n 2 build/release/bench/verbs_sweep_bench
 //   hydrant-run -n 2 verbs_sweep_bench [--repetitions N] [--budget MIB] [--json FILE] [--quick]
 //                                      [--sets PERCENT,...] [--sizes BYTES,...]
 //
-// Unit: us per put. Random puts of 8 bytes, one at a time, and of 64 KiB, 8 under way, to a working set of 10
+// Unit: us per put. Random puts of 8 bytes, one at a time, and of 64 KiB, 8 in flight, to a working set of 10
 // to 400 percent of what the target may pin (4 MiB), by
 //   firehose          the library's puts: a hit is one RDMA write
-//   rendezvous_unpin  ask, the target registers, write, tell it to unregister
-//   rendezvous_keep   the same, but the target's registrations are cached by this library
+//   rendezvous_unpin  request, the target registers, write, tell the target to unregister
+//   rendezvous_keep   the same, but this library caches the target's registrations
 //   bounce            copy: a Medium of 8 bytes; 64 KiB through registered buffers on both sides
-//   pin_everything    writes to a segment that was registered at the start: a raw loop, and no budget
+//   pin_everything    writes to a segment that was registered at the start: a raw loop without a budget
 //
-// What is asked goes by Active Messages, as the library's own requests do, and the writes of all but firehose
-// by a queue pair of the benchmark's own, without a library around them. Who waits spins, or, with one
-// processor for both, gives it away.
+// Requests are Active Messages, like the library's own. All ways but firehose write through the benchmark's
+// own queue pair. Waiting is spinning; if both ranks share a processor, the waiting rank yields it.
 //
 // Goals: firehose within 5 % of pin_everything where the set fits, and not slower than either rendezvous
-// anywhere; a cell that misses one says NO. A sample is the mean of its puts, figures are medians of the
+// anywhere; a cell that misses a goal says NO. A sample is the mean of its puts. Figures are medians of the
 // samples, in each of which all ways take turns in random order over the same places; ratios are medians of
-// the ratios within each. What is cached is settled before the first. After each sample the target looks for
-// what should be there.
+// the ratios within each. The caches settle before the first sample. After each sample the target checks that
+// the data arrived.
 //
-// Not included: registering the source. Over an emulated device figures are the emulation's: only ratios say
-// something, and by time only those of a machine with nothing else to do. In a guest whose clock counts
-// instructions (tests/verbs/run --clock instructions) a put's figure is all that both ranks, their kernel and
-// the adapter execute for it, whatever else the machine does.
+// Not included: registering the source. Over an emulated device the figures are those of the emulation: only
+// ratios are meaningful, and ratios of times only on an otherwise idle machine. In a guest whose clock counts
+// instructions (tests/verbs/run --clock instructions) a put's figure is the number of instructions that both
+// ranks, their kernel and the adapter execute for it, independent of other load.
 #define GASNET_SEQ 1
 #include <hydrant/rma.h>
 
@@ -53,7 +52,7 @@ struct Options {
   bool quick = false;
 };
 
-// What rank 1 says after a sample.
+// The report of rank 1 after a sample.
 struct Report {
   std::array<uint64_t, 3> registrations;
   uint64_t is_good;
@@ -111,19 +110,20 @@ void barrier() { gex_Coll_BarrierBlocking(job.team, 0); }
   gasnet_exit(code);
 }
 
-// Every rank has the same arguments and sets the same; read before the job starts.
+// Parses before the job starts. Every rank has the same arguments and sets the same variables.
 Options parse(int argc, char** argv, int* code) {
   CLI::App app(kAbout);
   Options options;
-  app.add_option("--repetitions", options.repetitions, "Of every cell, interleaved")
+  app.add_option("--repetitions", options.repetitions, "Repetitions of every cell, interleaved")
       ->check(CLI::Range(1, 1000));
   app.add_option("--budget", options.budget_mib, "MiB that the target may pin")
       ->check(CLI::Range(1, 256));
-  app.add_option("--json", options.json_file, "Also to this file, samples included");
+  app.add_option("--json", options.json_file,
+                 "Also write the results, with all samples, to this file");
   app.add_option("--sets", options.percents, "Working sets, percent of the budget")
       ->delimiter(',')
       ->check(CLI::Range(1, 1000));
-  app.add_option("--sizes", options.sizes, "8, 65536")
+  app.add_option("--sizes", options.sizes, "Sizes of puts: 8, 65536")
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<size_t>{8, kLongestSweepPut}));
   app.add_flag("--quick", options.quick, "A quarter of the puts");
@@ -137,7 +137,7 @@ Options parse(int argc, char** argv, int* code) {
   return options;
 }
 
-// Peers may have all of the budget; what the library needs for its own buffers comes on top.
+// Peers may use the whole budget; the library's own buffers are added to it.
 void set_limits(const Options& options) {
   constexpr uint32_t kOwnMib = 1;
   setenv("HYDRANT_TRANSPORT", "ibv", 0);
@@ -182,7 +182,7 @@ bool start(int* argc, char*** argv, const Options& options) {
   job.peer = job.rank ^ 1;
   job.budget_bytes = options.budget_mib * kMiB;
   if (gex_TM_QuerySize(job.team) != 2) {
-    job.why = "two ranks are needed";
+    job.why = "the job has another number of ranks: use two";
     leave(2);
   }
   void* address = nullptr;
@@ -222,7 +222,7 @@ struct Sweep {
   std::array<uint64_t, 3> registrations_before = {};
   uint64_t stamp = 1;
 
-  // Pages at which puts begin, the same on both ranks.
+  // Pages where puts begin, the same on both ranks.
   std::vector<uint32_t> places(const PutCell& cell, size_t puts, std::mt19937_64& random) const {
     const size_t grain = std::max(cell.bytes, page_bytes());
     const size_t count =
@@ -247,7 +247,7 @@ struct Sweep {
     });
   }
 
-  // ns per put of rank 0's, and what rank 1 says.
+  // Rank 0's ns per put; also receives the report of rank 1.
   double sample(size_t way, const PutCell& cell, const std::vector<uint32_t>& pages) {
     stamp_sources(cell.bytes);
     barrier();
@@ -260,7 +260,7 @@ struct Sweep {
       const uint32_t wanted = reports + 1;
       gex_AM_RequestShort0(job.team, job.peer, kEnd, 0);
       GASNET_BLOCKUNTIL(reports == wanted);
-      if (report.is_good == 0) job.fail(put_way_name(kAllPutWays[way]), "the data is not there");
+      if (report.is_good == 0) job.fail(put_way_name(kAllPutWays[way]), "the data has not arrived");
     } else {
       static uint32_t wanted = 0;
       ++wanted;

@@ -1,7 +1,7 @@
-# Everything that comes from outside, found once. Required: liburing. The rest is optional, or needed
-# only by tests and benchmarks. All of it is in Debian's archive.
+# Finds all external dependencies. Required: liburing. The others are optional, or needed only by tests and
+# benchmarks. All are in Debian's archive.
 
-# Ends the configuration unless `found`, with Debian's name of what is missing and what else can be done.
+# Ends the configuration unless `found`, naming the missing Debian package and the alternatives.
 function(hydrant_require found what package otherwise)
   if(NOT found)
     message(FATAL_ERROR "Hydrant: ${what} is missing. On Debian: apt-get install ${package}${otherwise}")
@@ -32,9 +32,9 @@ function(hydrant_find_optional name module package)
 endfunction()
 
 hydrant_find_optional(IBV libibverbs libibverbs-dev)
-# The header alone: libpmix is loaded when a launcher of its kind is there.
+# Only the header: libpmix is loaded at run time under a launcher that provides PMIx.
 hydrant_find_optional(PMIX pmix libpmix-dev)
-# jemalloc's archive, not its shared library, which would take the place of malloc.
+# Uses jemalloc's archive: its shared library would replace malloc.
 hydrant_find_optional(JEMALLOC jemalloc>=5.3 libjemalloc-dev)
 if(HYDRANT_HAVE_JEMALLOC)
   pkg_get_variable(HYDRANT_JEMALLOC_INCLUDE jemalloc includedir)
@@ -45,8 +45,12 @@ if(HYDRANT_HAVE_JEMALLOC)
     set(HYDRANT_HAVE_JEMALLOC 0)
   endif()
 endif()
+set(HYDRANT_UCX_ABSENT "built without libucx-dev")
 if(HYDRANT_BUILD_BENCHES)
   hydrant_find_optional(UCX ucx-ucs libucx-dev)
+  if(HYDRANT_HAVE_UCX)
+    include(HydrantUcx)
+  endif()
   find_package(benchmark QUIET)
   hydrant_require("${benchmark_FOUND}" "Google Benchmark" libbenchmark-dev
                   ", or leave the benchmarks out with -DHYDRANT_BUILD_BENCHES=OFF")
@@ -64,7 +68,7 @@ if(HYDRANT_BUILD_TESTS)
   find_package(GTest QUIET)
   hydrant_require("${GTest_FOUND}" GoogleTest "libgtest-dev libgmock-dev"
                   ", or leave the tests out with -DHYDRANT_BUILD_TESTS=OFF")
-  # The distribution's interpreter first: its packages are the ones that scripts/dependencies.sh installs.
+  # Prefers the distribution's interpreter: scripts/dependencies.sh installs its packages.
   find_program(HYDRANT_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
   find_program(HYDRANT_PYTHON python3 REQUIRED)
 endif()

@@ -1,15 +1,15 @@
-# The installation as build files for GASNet expect it: fragments of makefiles, pkg-config and link names for
-# each network's name and thread mode. They all stand for one library; a network's name and a mode are macros
-# that the client is compiled with. Paths lead back from the file itself, so that the tree may be moved.
+# Installs the files that build systems for GASNet expect: makefile fragments, pkg-config files and library
+# names for each network and thread mode. All lead to the same library: network and mode are macros of the
+# client's compilation. Paths are relative to the file itself, so that the tree may be moved.
 
-# hydrant_path_back(OUT FOLDER): the way from FOLDER, below the prefix, to the prefix.
+# hydrant_path_back(OUT FOLDER): the relative path from FOLDER, below the prefix, to the prefix.
 function(hydrant_path_back out folder)
   file(RELATIVE_PATH up "/prefix/${folder}" "/prefix")
   string(REGEX REPLACE "/$" "" up "${up}")
   set(${out} "${up}" PARENT_SCOPE)
 endfunction()
 
-# A compiler that the search path has goes by its name.
+# Compilers in the search path are written by name.
 function(hydrant_compiler_name out compiler)
   get_filename_component(name "${compiler}" NAME)
   find_program(found NAMES "${name}" NO_CACHE)
@@ -55,6 +55,15 @@ function(hydrant_install_gasnet_layout)
       hydrant_install_link(hydrant ${name} hydrant)
     endforeach()
   endforeach()
+  foreach(network IN ITEMS smp ibv)
+    hydrant_install_from(gasnet_core.h "${include}/${network}-conduit" gasnet_core.h hydrant)
+    if(TARGET hydrant-run)
+      set(program gasnetrun_${network})
+      configure_file("${PROJECT_SOURCE_DIR}/cmake/gasnetrun.in" "${PROJECT_BINARY_DIR}/gasnet/${program}" @ONLY)
+      install(PROGRAMS "${PROJECT_BINARY_DIR}/gasnet/${program}" DESTINATION "${CMAKE_INSTALL_BINDIR}"
+              COMPONENT hydrant)
+    endif()
+  endforeach()
   foreach(mode IN ITEMS seq par)
     set(thread_defines "-DGASNETT_THREAD_SINGLE")
     if(mode STREQUAL "par")
@@ -67,7 +76,7 @@ function(hydrant_install_gasnet_layout)
 endfunction()
 
 if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
-  message(STATUS "Hydrant: no layout in GASNet's manner where folders are not below the prefix")
+  message(STATUS "Hydrant: GASNet's layout is not installed, because folders are not below the prefix")
 else()
   hydrant_install_gasnet_layout()
 endif()

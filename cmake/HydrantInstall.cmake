@@ -1,5 +1,6 @@
-# `cmake --install`: the public headers, libfirehose and libhydrant with what goes with them, pkg-config files
-# and the CMake package. All paths inside are relative, so that the tree may be moved or installed under another --prefix.
+# `cmake --install`: the public headers, libfirehose and libhydrant with their parts, pkg-config files and the
+# CMake package. All paths inside are relative, so that the tree may be moved or installed under another
+# --prefix.
 include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Hydrant")
@@ -8,12 +9,12 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_
 install(TARGETS firehose_shared firehose_static EXPORT HydrantFirehose)
 install(EXPORT HydrantFirehose FILE HydrantFirehoseTargets.cmake NAMESPACE Hydrant::
         DESTINATION "${package_dir}")
-# The hooks are a component of their own, which may be left out: no other target needs them.
-install(TARGETS firehose_hooks firehose_hooks_static EXPORT HydrantHooks COMPONENT hooks)
+# The hooks are part of the component: programs that link either library link the hooks, too, by default.
+install(TARGETS firehose_hooks firehose_hooks_static EXPORT HydrantHooks)
 install(EXPORT HydrantHooks FILE HydrantHooksTargets.cmake NAMESPACE Hydrant::
-        DESTINATION "${package_dir}" COMPONENT hooks)
+        DESTINATION "${package_dir}")
 
-# The allocator, another component that may be left out; jemalloc behind it where that was built.
+# The allocator, an optional component, with jemalloc behind it if that was built.
 install(TARGETS hydrant_alloc_shared hydrant_alloc_static EXPORT HydrantAlloc COMPONENT alloc)
 if(TARGET hydrant_alloc_jemalloc)
   install(TARGETS hydrant_alloc_jemalloc EXPORT HydrantAlloc COMPONENT alloc)
@@ -21,13 +22,14 @@ endif()
 install(EXPORT HydrantAlloc FILE HydrantAllocTargets.cmake NAMESPACE Hydrant::
         DESTINATION "${package_dir}" COMPONENT alloc)
 
-# The GASNet tools alone, for programs that use gasnet_tools.h and nothing else of GASNet's API.
+# The GASNet tools alone, for programs that use only gasnet_tools.h of GASNet's API.
 install(TARGETS hydrant_tools_shared hydrant_tools_static EXPORT HydrantTools COMPONENT tools)
 install(EXPORT HydrantTools FILE HydrantToolsTargets.cmake NAMESPACE Hydrant::
         DESTINATION "${package_dir}" COMPONENT tools)
 
 # libhydrant: GASNet's API.
 install(TARGETS hydrant_shared hydrant_static EXPORT HydrantHydrant COMPONENT hydrant)
+install(TARGETS hydrant_injected LIBRARY COMPONENT hydrant NAMELINK_SKIP)
 install(EXPORT HydrantHydrant FILE HydrantHydrantTargets.cmake NAMESPACE Hydrant::
         DESTINATION "${package_dir}" COMPONENT hydrant)
 
@@ -37,9 +39,10 @@ configure_package_config_file(
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/HydrantConfigVersion.cmake"
                                  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/HydrantConfig.cmake"
-              "${PROJECT_BINARY_DIR}/HydrantConfigVersion.cmake" DESTINATION "${package_dir}")
+              "${PROJECT_BINARY_DIR}/HydrantConfigVersion.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/HydrantDefault.cmake" DESTINATION "${package_dir}")
 
-# pkg-config: ${pcfiledir} leads back to the prefix, whatever that is in the end.
+# pkg-config: ${pcfiledir} leads back to the prefix, wherever it is moved.
 if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
   set(pc_prefix "${CMAKE_INSTALL_PREFIX}")
   set(pc_libdir "${CMAKE_INSTALL_FULL_LIBDIR}")
@@ -51,14 +54,57 @@ else()
   set(pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
   set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
-configure_file("${CMAKE_CURRENT_LIST_DIR}/firehose.pc.in" "${PROJECT_BINARY_DIR}/firehose.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/firehose.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+# hydrant_pc_libraries(OUT NAME): the link options for static links of the package found as
+# NAME, from pkg-config.
+function(hydrant_pc_libraries out name)
+  set(libraries "")
+  foreach(word IN LISTS ${name}_STATIC_LDFLAGS)
+    string(REGEX REPLACE "^-L" "" folder "${word}")
+    if(NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+      string(APPEND libraries " ${word}")
+    endif()
+  endforeach()
+  set(${out} "${libraries}" PARENT_SCOPE)
+endfunction()
+# Not Requires.private: with it --cflags would need these packages, which only static links use.
+hydrant_pc_libraries(uring_private LIBURING)
+set(verbs_private "")
+if(TARGET hydrant_ibv)
+  hydrant_pc_libraries(verbs_private IBV)
+endif()
+
+# The hooks as a single link option, which neither libtool nor CMake splits, before the library, and marked as
+# needed although the program may call none of its functions by name. For -static the linker's --wrap
+# redirects the calls; the archive is repeated after libraries that may call dlopen().
+set(hooks_link "-Wl,--push-state,--no-as-needed,-lfirehose_hooks,--pop-state")
 get_target_property(hooks_wrap_flags firehose_hooks_static HYDRANT_WRAP_FLAGS)
+set(hooks_static_link "-Wl,-u,hydrant_hooks_1 ${hooks_wrap_flags}")
+
+# hydrant_install_pc(TEMPLATE PACKAGE...): installs TEMPLATE.pc, and TEMPLATE_nohooks.pc for programs and
+# libraries without the hooks. Further arguments go to install().
+function(hydrant_install_pc template)
+  foreach(suffix IN ITEMS "" _nohooks)
+    set(pc_name ${template}${suffix})
+    set(pc_without "")
+    set(pc_hooks "${hooks_link} ")
+    set(pc_hooks_private "${hooks_static_link}")
+    set(pc_hooks_last " -lfirehose_hooks")
+    if(suffix)
+      set(pc_without ", without the hooks: each hit asks the kernel")
+      set(pc_hooks "")
+      set(pc_hooks_private "")
+      set(pc_hooks_last "")
+    endif()
+    configure_file("${PROJECT_SOURCE_DIR}/cmake/${template}.pc.in" "${PROJECT_BINARY_DIR}/${pc_name}.pc" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/${pc_name}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" ${ARGN})
+  endforeach()
+endfunction()
+hydrant_install_pc(firehose)
+hydrant_install_pc(hydrant COMPONENT hydrant)
 configure_file("${CMAKE_CURRENT_LIST_DIR}/firehose_hooks.pc.in"
                "${PROJECT_BINARY_DIR}/firehose_hooks.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/firehose_hooks.pc"
-        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT hooks)
-# Programs name jemalloc's library although they use no symbol of it, so that it is loaded when they start.
+install(FILES "${PROJECT_BINARY_DIR}/firehose_hooks.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+# Programs link jemalloc's library although they use no symbol of it, so that it is loaded at program start.
 set(pc_jemalloc "")
 if(TARGET hydrant_alloc_jemalloc)
   set(pc_jemalloc "-Wl,--push-state,--no-as-needed,-lhydrant_alloc_jemalloc,--pop-state")
@@ -69,8 +115,11 @@ install(FILES "${PROJECT_BINARY_DIR}/hydrant_alloc.pc"
 configure_file("${CMAKE_CURRENT_LIST_DIR}/hydrant_tools.pc.in" "${PROJECT_BINARY_DIR}/hydrant_tools.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/hydrant_tools.pc"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT tools)
-configure_file("${CMAKE_CURRENT_LIST_DIR}/hydrant.pc.in" "${PROJECT_BINARY_DIR}/hydrant.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/hydrant.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
-        COMPONENT hydrant)
+
+# Documentation for users and for build systems that expect share/doc.
+install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/CHANGELOG.md"
+        DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+        PATTERN CMakeLists.txt EXCLUDE)
 
 include(HydrantGasnetLayout)

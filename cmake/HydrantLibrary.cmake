@@ -1,20 +1,15 @@
-# libhydrant: GASNet's API, put together from the objects of its layers. hydrant_static and hydrant_shared;
-# Hydrant::hydrant is the one that BUILD_SHARED_LIBS chooses. The pin cache is in it, with its C functions: one
-# library is what build files for GASNet link.
+# libhydrant: GASNet's API, assembled from the objects of its layers, as hydrant_static and hydrant_shared;
+# Hydrant::hydrant is the one that BUILD_SHARED_LIBS selects. It contains the pin cache with its C functions,
+# because build files for GASNet link a single library.
 
 set(layers hydrant_base_objects hydrant_firehose_objects hydrant_bootstrap hydrant_shm hydrant_transports
            hydrant_am_objects hydrant_am_tools hydrant_extended)
 set(verbs_of_build "")
 set(verbs_installed "")
-# As the installed build files name it.
-set(hydrant_verbs_package "")
-set(hydrant_verbs_flag "")
 if(TARGET hydrant_ibv)
   list(APPEND layers hydrant_ibv)
   set(verbs_of_build PkgConfig::IBV)
   set(verbs_installed ibverbs)
-  set(hydrant_verbs_package " libibverbs")
-  set(hydrant_verbs_flag " -libverbs")
 endif()
 set(objects "")
 foreach(layer IN LISTS layers)
@@ -29,11 +24,12 @@ target_link_libraries(hydrant_static PUBLIC $<BUILD_INTERFACE:$<LINK_ONLY:PkgCon
 add_library(hydrant_shared SHARED ${objects})
 target_link_libraries(hydrant_shared PRIVATE PkgConfig::LIBURING ${verbs_of_build} m Threads::Threads ${CMAKE_DL_LIBS})
 set(export_list "${PROJECT_SOURCE_DIR}/am/libhydrant.map")
-# nodelete: threads keep state of the library until they end, and one is the library's own.
+# nodelete: threads of the program keep state of the library until they end, and the library
+# has a thread of its own.
 target_link_options(
   hydrant_shared PRIVATE "LINKER:--version-script=${export_list}" LINKER:-z,nodelete
   LINKER:-Bsymbolic-functions LINKER:-z,now LINKER:--as-needed)
-if(NOT HYDRANT_SANITIZE)  # a sanitizer may leave its own symbols to the program
+if(NOT HYDRANT_SANITIZE)  # with a sanitizer the program may define its symbols
   target_link_options(hydrant_shared PRIVATE LINKER:-z,defs)
 endif()
 set_target_properties(hydrant_shared PROPERTIES LINK_DEPENDS "${export_list}" VERSION ${PROJECT_VERSION}
@@ -46,8 +42,8 @@ foreach(kind IN ITEMS static shared)
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   add_library(Hydrant::hydrant_${kind} ALIAS hydrant_${kind})
 endforeach()
-if(BUILD_SHARED_LIBS)
-  add_library(Hydrant::hydrant ALIAS hydrant_shared)
-else()
-  add_library(Hydrant::hydrant ALIAS hydrant_static)
-endif()
+# Loaded by both when HYDRANT_INJECT is set.
+add_dependencies(hydrant_static hydrant_injected)
+add_dependencies(hydrant_shared hydrant_injected)
+target_link_options(hydrant_static PUBLIC "$<BUILD_INTERFACE:LINKER:-rpath,$<TARGET_FILE_DIR:hydrant_injected>>")
+hydrant_add_default(hydrant GLOBAL)

@@ -1,19 +1,22 @@
+// gex_Coll_BroadcastNB: the messages between root and receivers, and the gets of the pieces
+// (rma_transfer.cpp). Progress comes from poll_all() and from waits for the event.
 #include "extended/broadcast.hpp"
 
-#include "am/exit.hpp"
-#include "am/hsl.hpp"
-#include "am/job.hpp"
-#include "am/send.hpp"
-#include "am/thread_state.hpp"
-#include "am/token.hpp"
-#include "am/waiting.hpp"
-#include "extended/bounce_pool.hpp"
-#include "extended/event.hpp"
-#include "extended/firehose_binding.hpp"
+#include "am/job/exit.hpp"
+#include "am/job/job.hpp"
+#include "am/message/send.hpp"
+#include "am/message/token.hpp"
+#include "am/progress/hsl.hpp"
+#include "am/progress/one_thread.hpp"
+#include "am/progress/thread_state.hpp"
+#include "am/progress/waiting.hpp"
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/event/event.hpp"
 #include "extended/handlers.hpp"
-#include "extended/rma.hpp"
-#include "extended/rma_events.hpp"
-#include "extended/rma_path.hpp"
+#include "extended/rma/bounce_pool.hpp"
+#include "extended/rma/rma.hpp"
+#include "extended/rma/rma_events.hpp"
+#include "extended/rma/rma_path.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 
@@ -26,8 +29,7 @@ using namespace hydrant;
 
 namespace {
 
-// What a get moves at once: whoever drives a broadcast is kept no longer than that takes. One message, or one
-// buffer: what a transfer sends after its first piece it may wait for, and polls.
+// Bytes of one get: one message or one buffer, so that transfer() does not wait for room and poll.
 size_t piece_bytes() noexcept {
   constexpr size_t kMost = size_t{64} << 10;
   const size_t most = std::min(kMost, paths().medium_max);
@@ -35,28 +37,28 @@ size_t piece_bytes() noexcept {
   return buffer != 0 ? std::min(most, buffer) : most;
 }
 
-// One broadcast on this rank, from the first that is heard of it to the event's end.
+// One broadcast on this rank, from its first message or call until its event is complete.
 struct Broadcast {
   uint64_t number = 0;
-  bool is_called = false;  // by this rank's client; until then only `source` is known
+  bool is_called = false;  // the client has called it here; until then only `source` is known
   bool is_root = false;
   Rank root = 0;
   std::byte* dest = nullptr;
   size_t bytes = 0;
   uintptr_t source = 0;  // the root's address; 0: not known yet
-  size_t asked = 0;      // bytes that were asked for
-  Rank told = 0;         // root: ranks below it know
-  Rank answers = 0;      // root: that have it
+  size_t asked = 0;      // bytes requested so far
+  Rank told = 0;         // root: ranks below it have the address
+  Rank answers = 0;      // root: number of acknowledgements
   bool is_done = false;
-  Pieces* pieces = nullptr;  // the event's
+  CompletionCounter* pieces = nullptr;  // the event's
   Broadcast* next = nullptr;
 };
 
 class Broadcasts {
  public:
-  // Errors: null: no memory.
+  // Returns null if there is no memory.
   Broadcast* begin(Rank root, void* dest, const void* source, size_t bytes,
-                   Pieces& pieces) noexcept {
+                   CompletionCounter& pieces) noexcept {
     const MutexLock lock(mu_);
     Broadcast* made = find_locked(++begun_);
     if (made == nullptr) {
@@ -75,7 +77,7 @@ class Broadcasts {
     return made;
   }
 
-  // True: it is over, and `broadcast` is gone.
+  // Returns true if the broadcast is complete; then `broadcast` has been deleted.
   bool finish(Broadcast& broadcast) noexcept {
     const MutexLock lock(mu_);
     if (!broadcast.is_done) step_locked(broadcast);
@@ -88,7 +90,7 @@ class Broadcasts {
     return true;
   }
 
-  // Whether finish() would get on.
+  // True if finish() would make progress.
   bool is_ready(const Broadcast& broadcast) noexcept {
     const MutexLock lock(mu_);
     if (broadcast.is_done) return true;
@@ -108,13 +110,13 @@ class Broadcasts {
     const MutexLock lock(mu_);
     Broadcast* broadcast = find_locked(number);
     if (broadcast == nullptr || !broadcast->is_root)
-      fatal("an answer came to a broadcast that this rank did not start");
+      fatal("received an acknowledgement of a broadcast that this rank did not start");
     ++broadcast->answers;
     broadcast->is_done = broadcast->answers + 1 == job().size();
   }
 
  private:
-  // Makes one that is not there. Null: no memory.
+  // Creates the broadcast if it does not exist. Null: no memory.
   Broadcast* find_locked(uint64_t number) noexcept HYDRANT_REQUIRES(mu_) {
     for (Broadcast* known = first_; known != nullptr; known = known->next) {
       if (known->number == number) return known;
@@ -127,7 +129,7 @@ class Broadcasts {
     return made;
   }
 
-  // Does what can be done without waiting; polls nothing, so no handler runs meanwhile.
+  // Makes all steps that are possible without waiting. Does not poll, so no handler runs inside.
   void step_locked(Broadcast& broadcast) noexcept HYDRANT_REQUIRES(mu_) {
     if (broadcast.is_root) {
       tell_locked(broadcast);
@@ -144,7 +146,7 @@ class Broadcasts {
   }
 
   void get_locked(Broadcast& broadcast) noexcept HYDRANT_REQUIRES(mu_) {
-    // One piece after the other, each of whichever thread comes by.
+    // One piece after the other; whichever thread polls starts the next one.
     while (broadcast.pieces->all_done()) {
       if (broadcast.asked == broadcast.bytes) {
         broadcast.is_done = say(broadcast.root, kBroadcastDoneHandler, broadcast);
@@ -160,14 +162,14 @@ class Broadcasts {
                                      *broadcast.pieces);
       if (status == Status::kNotReady) return;
       if (status != Status::kOk) {
-        // The job is ending, or the root's memory is not what it said: answer() tells which, or ends it.
+        // Either the job is ending, or the root's memory is invalid; answer() reports it or ends the job.
         (void)answer(status, "gex_Coll_BroadcastNB");
       }
       broadcast.asked += bytes;
     }
   }
 
-  // False: there is no room now. What cannot be sent because the job ends is not missed.
+  // Returns false if there is no room now. Failures because the job is ending are ignored.
   static bool say(Rank peer, uint32_t handler, const Broadcast& broadcast) noexcept {
     const auto low = [](uint64_t word) {
       return static_cast<int32_t>(static_cast<uint32_t>(word));
@@ -180,7 +182,7 @@ class Broadcasts {
 
   static uint32_t drive(void* self) noexcept {
     auto& all = *static_cast<Broadcasts*>(self);
-    // Whoever has the mutex does it.
+    // If the mutex is taken, its holder makes the steps.
     if (!all.mu_.try_lock()) return 0;
     for (Broadcast* each = all.first_; each != nullptr; each = each->next) {
       if (each->is_called && !each->is_done) all.step_locked(*each);
@@ -195,7 +197,7 @@ class Broadcasts {
 };
 
 Broadcasts& broadcasts() noexcept {
-  // Lives as long as the process: threads may be inside when it ends.
+  // Lives as long as the process, because threads may be using it at process exit.
   alignas(Broadcasts) static std::byte place[sizeof(Broadcasts)];
   static Broadcasts* const all = new (place) Broadcasts;
   return *all;
@@ -218,9 +220,9 @@ void complain_of_event(const hydrant_event& event) {
     log_warning("gex_Coll_BroadcastNB: %u of %u other ranks have the data of rank %u",
                 broadcast.answers, job().size() - 1, broadcast.root);
   } else if (broadcast.source == 0) {
-    log_warning("gex_Coll_BroadcastNB: rank %u, the root, has not come", broadcast.root);
+    log_warning("gex_Coll_BroadcastNB: rank %u, the root, has not called it", broadcast.root);
   } else {
-    log_warning("gex_Coll_BroadcastNB: %zu of %zu bytes are asked for; is rank %u polling?",
+    log_warning("gex_Coll_BroadcastNB: %zu of %zu bytes are requested; is rank %u polling?",
                 broadcast.asked, broadcast.bytes, broadcast.root);
   }
 }
@@ -246,10 +248,12 @@ void check_call(gex_TM_t tm, gex_Rank_t root, const void* dest, const void* sour
   if (handler_depth != 0) fatal("%s in a handler", kCall);
   if (job().debug) check_no_locks(kCall);
   // The primordial team is the only one.
-  if (tm != &hydrant_world) fatal("%s: %p is no team of this job", kCall, static_cast<void*>(tm));
-  if (root >= job().size()) fatal("%s: the root is rank %u of %u", kCall, root, job().size());
+  if (tm != &hydrant_world)
+    fatal("%s: %p is not a team of this job", kCall, static_cast<void*>(tm));
+  if (root >= job().size())
+    fatal("%s: the root rank %u does not exist; the job has %u ranks", kCall, root, job().size());
   if (bytes != 0 && (dest == nullptr || (root == job().rank() && source == nullptr)))
-    fatal("%s: %zu bytes, and an address is null", kCall, bytes);
+    fatal("%s: an address is NULL, and the length is %zu bytes", kCall, bytes);
 }
 
 }  // namespace
@@ -269,9 +273,10 @@ void start_broadcasts() noexcept {
 
 extern "C" gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* dest,
                                             const void* source, size_t bytes, gex_Flags_t) {
+  const InCall in_call("gex_Coll_BroadcastNB");
   check_call(tm, root, dest, source, bytes);
   if (bytes == 0) return GEX_EVENT_INVALID;
-  // Others get the data by what they know of this memory.
+  // Receivers access this memory by the firehoses that they have, so released memory must be settled first.
   settle_exports();
   if (root == job().rank() && dest != source) std::memmove(dest, source, bytes);
   if (job().size() == 1) return GEX_EVENT_INVALID;

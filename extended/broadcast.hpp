@@ -1,16 +1,16 @@
-// gex_Coll_BroadcastNB among all ranks of the job: the root says where its data is, every other rank gets it
-// from there in pieces (rma.hpp: by whatever path) and says when it has it. Nothing is sent that nobody waits
-// for, so a rank that comes late costs nobody memory.
+// gex_Coll_BroadcastNB over all ranks of the job. The root sends the address of its data. Every other
+// rank gets the data from there in pieces (rma.hpp: on any path) and then acknowledges. Data moves only
+// when a receiver asks for it, so a late rank needs no buffers elsewhere.
 //
-// Broadcasts have numbers, and every rank makes the same calls in the same order. Several may be outstanding.
-// Threads: any; one mutex, never held while handlers run.
+// Broadcasts are numbered, because every rank makes the same calls in the same order. Several may be
+// outstanding. Threads: any; one mutex, never held while handlers run.
 #pragma once
 
 #include "firehose/base/status.hpp"
 
 namespace hydrant {
 
-// Once per process, when rank, size and transport are there.
+// Called once per process, after rank, size and transport are set.
 void start_broadcasts() noexcept;
 
 }  // namespace hydrant

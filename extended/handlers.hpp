@@ -1,12 +1,13 @@
-// The extended API's own Active Message handlers, 1 to 127: the same on every rank, since all run one build.
+// Indices of the extended API's own Active Message handlers, 1 to 127. The same on every rank, because
+// all ranks run one build.
 #pragma once
 
 #include <cstdint>
 
 namespace hydrant {
 
-inline constexpr uint32_t kBarrierHandler = 1;       // without an id
-inline constexpr uint32_t kNamedBarrierHandler = 2;  // with one
+inline constexpr uint32_t kBarrierHandler = 1;       // message without an id
+inline constexpr uint32_t kNamedBarrierHandler = 2;  // message with an id
 
 // Put and get (rma_messages.cpp).
 inline constexpr uint32_t kPutMediumHandler = 3;

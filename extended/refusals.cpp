@@ -1,3 +1,4 @@
+// Decides when a refused message ends the job. Called by barriers.cpp and barrier_boards.cpp.
 #include "extended/refusals.hpp"
 
 #include "firehose/base/log.hpp"
@@ -12,7 +13,7 @@ void Refusals::note(Rank peer, Status status, uint64_t now) noexcept {
   uint64_t since = 0;
   const bool is_first = since_ns_.compare_exchange_strong(since, now, std::memory_order_relaxed);
   if (status == Status::kBroken || (!is_first && now - since >= kMostNs)) {
-    // What ends the job may fail in its turn, and say so.
+    // Copied, because ending the job may overwrite the error text.
     char why[512];
     snprintf(why, sizeof why, "%s", last_error_text());
     lost_(peer, why);

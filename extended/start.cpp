@@ -1,8 +1,9 @@
-#include "am/start_extended.hpp"
-#include "extended/barriers.hpp"
+// Start and end of the extended API: the functions that am/job/job.cpp and am/job/exit.cpp call.
+#include "am/job/start_extended.hpp"
+#include "extended/barrier/barriers.hpp"
 #include "extended/broadcast.hpp"
-#include "extended/rma.hpp"
-#include "extended/rma_statistics.hpp"
+#include "extended/rma/rma.hpp"
+#include "extended/rma/rma_statistics.hpp"
 
 namespace hydrant {
 

@@ -1,42 +1,45 @@
 /* firehose.h - GASNet's firehose API, version 0x101, over Hydrant's pin cache.
  *
- * A client written for GASNet's firehose compiles against this header with the firehose_fwd.h it has:
- * that file says what the client is, and this header turns it into arguments of the one library. So page
- * clients and region clients, with keys of any size up to 64 bytes, link the same libfirehose, and no
- * symbol named firehose_* is exported by it. docs/firehose_h.md: a first client, and every difference.
+ * A client written for GASNet's firehose compiles against this header and its own firehose_fwd.h. That
+ * file describes the client; this header passes the description as arguments to the library. So page
+ * clients and region clients, with keys of any size up to 64 bytes, link the same libfirehose. The
+ * library exports no symbol named firehose_*. docs/firehose_h.md has a first client and lists every
+ * difference from GASNet.
  *
  * firehose_fwd.h, found on the include path, defines
  *   FIREHOSE_PAGE or FIREHOSE_REGION   fixed buckets without keys, or intervals (exactly one)
  *   FIREHOSE_CLIENT_T                  region only, optional: firehose_client_t is a key of <= 64 bytes
  *   firehose_remotecallback_args_t     a type: arguments of the remote callback
  * and may define FH_BUCKET_SIZE (default GASNET_PAGESIZE, else the page size), FH_MAY_MERGE(client*),
- * FH_MAXVICTIM_TO_PHYSMEM_RATIO (0.25), FIREHOSE_AMPOLL(), FIREHOSE_COMPLETION_IN_HANDLER,
- * FIREHOSE_REMOTE_CALLBACK_IN_HANDLER, and, of our own, FIREHOSE_MYNODE (an expression, default 0, the
- * rank in FIREHOSE_TM, or gasneti_mynode), FIREHOSE_NODE_T and FIREHOSE_HANDLERENTRY_T (names of types; see
- * below).
+ * FH_MAXVICTIM_TO_PHYSMEM_RATIO (0.25), FIREHOSE_AMPOLL(), FIREHOSE_COMPLETION_IN_HANDLER and
+ * FIREHOSE_REMOTE_CALLBACK_IN_HANDLER. Hydrant adds FIREHOSE_MYNODE (an expression; default: the rank
+ * in FIREHOSE_TM, gasneti_mynode, or 0), FIREHOSE_NODE_T and FIREHOSE_HANDLERENTRY_T (names of types;
+ * see below).
  *
- * Remote pins need a way to send. In GASNet's tree that is there; a client of gasnetex.h includes it in
- * firehose_fwd.h and defines FIREHOSE_TM, an expression for its primordial team; any other one defines
+ * Remote pins need a way to send messages. In GASNet's source tree it exists already. A client of
+ * gasnetex.h includes that header in firehose_fwd.h and defines FIREHOSE_TM, an expression for its
+ * primordial team. Any other client defines
  *   FIREHOSE_SEND_REQUEST(node, message, len)           sends; GASNET_OK, GASNET_ERR_NOT_READY: no room now
  *   FIREHOSE_SEND_REPLY(reply_to, node, message, len)   the same, while the request reply_to is served
  *   FIREHOSE_NODES, FIREHOSE_MYNODE                     expressions: how many nodes, and which is this one
  *   FIREHOSE_MAX_MESSAGE                                longest message, 512 or more
- * and hands what arrives to firehose_deliver(). Without any of this firehose pins for local use alone.
+ * and passes arriving messages to firehose_deliver(). Without a way to send, firehose pins local memory
+ * only.
  *
- * Errors: there are no error returns. What cannot go on prints why and calls abort().
- * Threads: firehose_init and firehose_fini from one thread while no other uses firehose; the rest from
- * any thread, concurrently. Nothing but firehose_release may be called in an AM handler, nothing at all in
- * firehose_move_callback, and nothing that waits or sends in the remote and args callbacks; a completion
- * callback outside of handlers may call everything. A library with HYDRANT_DEBUG checks this.
- * One firehose per linked image (program or shared library).
+ * Errors: no function returns an error. A fatal condition prints its cause and calls abort().
+ * Threads: call firehose_init and firehose_fini from one thread while no other thread uses firehose; the
+ * other functions from any thread, concurrently. AM handlers may call only firehose_release.
+ * firehose_move_callback may call nothing. The remote and args callbacks may call nothing that waits or
+ * sends. A completion callback outside of handlers may call everything. A library built with HYDRANT_DEBUG
+ * checks these rules. Each linked image (program or shared library) has one firehose.
  *
  * C99 and C++, GNU-compatible compilers.
  */
 #ifndef FIREHOSE_H
 #define FIREHOSE_H
 
-/* In GASNet's tree a conduit's firehose_fwd.h builds on its internal header. The client's file comes after
- * everything that it may lean on. */
+/* In GASNet's tree a conduit's firehose_fwd.h needs the conduit's internal header. firehose_fwd.h comes
+ * last because it may use all of the headers above it. */
 /* clang-format off */
 #if defined(__has_include)
 #if __has_include(<gasnet_internal.h>)
@@ -61,10 +64,10 @@
 #error "firehose_fwd.h: FH_MAY_MERGE asks about a key, so it needs FIREHOSE_CLIENT_T"
 #endif
 
-/* ---- types that GASNet's headers define, where none of them is there -------------------------------- */
+/* ---- GASNet's types, defined here if no GASNet header defines them ---------------------------------- */
 
 #if defined(FIREHOSE_NODE_T) && defined(FIREHOSE_HANDLERENTRY_T)
-/* firehose_fwd.h has named its own. */
+/* firehose_fwd.h has named its own types. */
 #elif defined(GEX_SPEC_VERSION_MAJOR)
 #define FIREHOSE_NODE_T gex_Rank_t
 #define FIREHOSE_HANDLERENTRY_T gex_AM_Entry_t
@@ -72,7 +75,7 @@
 #define FIREHOSE_NODE_T gasnet_node_t
 #define FIREHOSE_HANDLERENTRY_T gasnet_handlerentry_t
 #else
-/* A header that defines them too leaves them out when this macro is there. */
+/* Headers that would define the same types leave them out if this macro is defined. */
 #define HYDRANT_GASNET_MINIMAL_TYPES 1
 typedef uint32_t gex_Rank_t;
 typedef gex_Rank_t gasnet_node_t;
@@ -88,7 +91,8 @@ typedef struct {
 #define FIREHOSE_HANDLERENTRY_T gex_AM_Entry_t
 #endif
 
-/* Is there a way to send? The calls of GASNet-EX are macros in GASNet and functions in Hydrant. */
+/* HYDRANT_FH_SENDS: the client can send messages. The GASNet-EX calls are macros in GASNet and
+ * functions in Hydrant. */
 #if defined(FIREHOSE_SEND_REQUEST)
 #define HYDRANT_FH_SENDS 1
 #if !defined(FIREHOSE_SEND_REPLY) || !defined(FIREHOSE_NODES) || !defined(FIREHOSE_MAX_MESSAGE) || \
@@ -132,7 +136,7 @@ extern "C" {
 struct _firehose_private_t;
 typedef struct _firehose_private_t firehose_private_t;
 
-/* A pinned range that is yours until firehose_release(): it contains what you asked for and may be larger;
+/* A pinned range, held until firehose_release(). It contains the requested range and may be larger;
  * addr and len are multiples of the bucket size. Read only. */
 typedef struct _firehose_request_t {
   uint16_t flags; /* opaque */
@@ -142,7 +146,7 @@ typedef struct _firehose_request_t {
   firehose_private_t* internal; /* opaque */
   uint64_t hydrant_hold;        /* opaque */
 #ifdef FIREHOSE_CLIENT_T
-  firehose_client_t client; /* what your move callback wrote when this memory was pinned */
+  firehose_client_t client; /* written by the move callback when this memory was pinned */
 #endif
 } firehose_request_t;
 
@@ -155,13 +159,13 @@ typedef struct _firehose_region_t {
 } firehose_region_t;
 
 typedef struct _firehose_info_t {
-  size_t max_RemotePinSize; /* longest range of firehose_remote_pin; 0: there are no remote pins */
-  size_t max_LocalPinSize;  /* longest range of firehose_local_pin and firehose_try_local_pin */
-  size_t max_RemoteRegions; /* so many of max_RemotePinSize of one node fit; 0: bytes decide */
-  size_t max_LocalRegions;  /* this many regions of max_LocalPinSize fit at once; 0: bytes decide */
+  size_t max_RemotePinSize; /* longest range of firehose_remote_pin in bytes; 0: no remote pins */
+  size_t max_LocalPinSize;  /* longest range of firehose_local_pin in bytes */
+  size_t max_RemoteRegions; /* regions of max_RemotePinSize per node; 0: only bytes limit */
+  size_t max_LocalRegions;  /* regions of max_LocalPinSize at once; 0: only bytes limit */
 } firehose_info_t;
 
-/* Names of the remote part that clients mention before they use it. */
+/* Types of the remote part, which clients may name without using it. */
 typedef void (*firehose_completed_fn_t)(void* context, const firehose_request_t* req,
                                         int allLocalHit);
 typedef size_t (*firehose_remotecallback_args_fn_t)(void* context,
@@ -173,24 +177,24 @@ typedef size_t (*firehose_remotecallback_args_fn_t)(void* context,
 #define FIREHOSE_INIT_FLAG_UNPIN_ON_FINI 0x02 /* firehose_fini unpins what firehose pinned */
 #define FIREHOSE_INIT_FLAG_MAY_REINIT 0x04    /* firehose_init may follow firehose_fini */
 
-/* ---- what you write --------------------------------------------------------------------------------- */
+/* ---- callbacks that the client defines -------------------------------------------------------------- */
 
-/* Unpins the one list, then pins the other and writes the `client` of each of its regions; pin_num is 0
- * or 1 here, and a call has one of the two lists. Runs on any thread, concurrently with itself, without
- * any lock of ours; must not call firehose. Answers 0; GASNET_ERR_NOT_READY if pinning lacks a resource
- * that unpinning would free (the cache then evicts and asks again); anything else is fatal, unless the
- * range was larger than the client asked for: then the exact range is tried. */
+/* Unpins `unpin_list` or pins `pin_list` and writes the `client` field of each pinned region. Each call
+ * has one of the two lists; pin_num is 0 or 1. Runs on any thread, concurrently with itself, without a
+ * library lock; must not call firehose. Returns 0, or GASNET_ERR_NOT_READY if pinning lacks a resource
+ * that unpinning would free: the cache then evicts and calls again. Any other code is fatal, unless the
+ * range was larger than the client's request: then the exact range is tried. */
 extern int firehose_move_callback(FIREHOSE_NODE_T node, const firehose_region_t* unpin_list,
                                   size_t unpin_num, firehose_region_t* pin_list, size_t pin_num);
 
-/* Runs at the target of a remote pin with FIREHOSE_FLAG_ENABLE_REMOTE_CALLBACK, after `pin_list`, one
- * region, was pinned and before `node`, which asked for it, hears of that; in an AM handler only with
- * FIREHOSE_REMOTE_CALLBACK_IN_HANDLER, else in firehose_poll() or in a pin that waits. `args` is a copy of
- * what remote_args_callback wrote there, zeros behind it. Answers 0; anything else is fatal. Need not be
- * defined by a client without remote pins. */
+/* Runs at the target of a remote pin with FIREHOSE_FLAG_ENABLE_REMOTE_CALLBACK. `pin_list`, one region,
+ * is pinned by then; the requester `node` gets the reply only afterwards. Runs in an AM handler only
+ * with FIREHOSE_REMOTE_CALLBACK_IN_HANDLER, else in firehose_poll() or in a pin that waits. `args` is a
+ * copy of the data that remote_args_callback wrote, padded with zeros. Returns 0; any other code is
+ * fatal. A client without remote pins need not define this function. */
 extern int firehose_remote_callback(FIREHOSE_NODE_T node, const firehose_region_t* pin_list,
                                     size_t num_pinned, firehose_remotecallback_args_t* args);
-/* Never called: with remote pins, a client that wants them does not compile. */
+/* Never called. A client that uses remote pins and defines one of these macros fails to compile. */
 #ifdef FIREHOSE_BIND_CALLBACK
 extern int firehose_bind_callback(FIREHOSE_NODE_T node, firehose_region_t* bind_list,
                                   size_t bind_num);
@@ -208,9 +212,9 @@ extern int firehose_unexport_callback(FIREHOSE_NODE_T node, const firehose_regio
                                       size_t unexport_num);
 #endif
 
-/* ---- how it is wired (nothing here is for clients) -------------------------------------------------- */
+/* ---- internal: not for clients ---------------------------------------------------------------------- */
 
-/* Casts that neither language's warnings mind. */
+/* Casts that neither C nor C++ warns about. */
 #ifdef __cplusplus
 #define HYDRANT_FH_POINTER(type, pointer) \
   reinterpret_cast<type>(reinterpret_cast<uintptr_t>(pointer))
@@ -222,7 +226,7 @@ extern int firehose_unexport_callback(FIREHOSE_NODE_T node, const firehose_regio
 #define HYDRANT_FH_NULL NULL
 #endif
 
-typedef void (*hydrant_fh_function_t)(void); /* any */
+typedef void (*hydrant_fh_function_t)(void); /* a function of any type */
 
 #ifdef FIREHOSE_PAGE
 #define HYDRANT_FH_MODE HYDRANT_MODE_PAGE
@@ -236,14 +240,16 @@ typedef void (*hydrant_fh_function_t)(void); /* any */
 #endif
 #define HYDRANT_FH_THIS_SHAPE HYDRANT_FH_SHAPE(HYDRANT_FH_MODE, HYDRANT_FH_CLIENT_BYTES)
 
-/* A negative size here means: firehose_client_t is larger than 64 bytes, or aligned more strictly. */
+/* A negative array size here means that firehose_client_t is larger than 64 bytes or aligned to more
+ * than 64 bytes. */
 typedef char hydrant_fh_client_t_is_too_large[HYDRANT_FH_CLIENT_BYTES <= HYDRANT_FH_MAX_CLIENT_BYTES
                                                   ? 1
                                                   : -1];
 typedef char hydrant_fh_client_t_is_aligned_too_strictly
     [sizeof(firehose_region_t) <= 2 * HYDRANT_FH_MAX_ALIGN ? 1 : -1];
 
-/* Weak and hidden: the files of one program or shared library share it, others have their own. */
+/* Weak and hidden: the files of one program or shared library share this variable; each image has its
+ * own. */
 extern hydrant_fh_t* hydrant_fh_instance __attribute__((weak, visibility("hidden")));
 hydrant_fh_t* hydrant_fh_instance __attribute__((weak, visibility("hidden"))) = HYDRANT_FH_NULL;
 
@@ -255,7 +261,7 @@ static inline int hydrant_fh_call_move(const void* unpin, size_t unpin_num, void
 }
 #ifdef FH_MAY_MERGE
 static inline int hydrant_fh_call_may_merge(const void* key) {
-  firehose_client_t client; /* a copy: the macro may want one that it could write to */
+  firehose_client_t client; /* a copy, because the macro may take a pointer to non-const */
   memcpy(&client, key, sizeof client);
   return FH_MAY_MERGE(&client) ? 1 : 0;
 }
@@ -264,7 +270,7 @@ static inline int hydrant_fh_call_may_merge(const void* key) {
 static inline void hydrant_fh_call_poll(void) { FIREHOSE_AMPOLL(); }
 #endif
 
-#define HYDRANT_FH_FLAG_OURS 0x01 /* of firehose_request_t: the library provided the storage */
+#define HYDRANT_FH_FLAG_OURS 0x01 /* in firehose_request_t: the library allocated the storage */
 
 static inline const firehose_request_t* hydrant_fh_fill(FIREHOSE_NODE_T node, hydrant_pin_t pin,
                                                         firehose_request_t* req, uint16_t flags) {
@@ -280,7 +286,7 @@ static inline const firehose_request_t* hydrant_fh_fill(FIREHOSE_NODE_T node, hy
   return req;
 }
 
-/* Turns what a call that may refuse has found into a request. */
+/* Converts the result of a call that may find nothing into a request, or NULL. */
 static inline const firehose_request_t* hydrant_fh_answer_of(FIREHOSE_NODE_T node,
                                                              hydrant_pin_t pin,
                                                              firehose_request_t* req) {
@@ -299,21 +305,23 @@ static inline const firehose_request_t* hydrant_fh_answer(hydrant_pin_t pin,
 
 /* ---- init, fini, progress --------------------------------------------------------------------------- */
 
-/* The AM handlers to register before firehose_init, ended by an entry without a function; registering writes
- * their indices into the table. Empty for clients that send nothing, or by themselves. */
+/* The AM handlers that the client registers before firehose_init; an entry without a function ends the
+ * table. Registration writes the handlers' indices into the table. The table is empty for clients that
+ * send nothing or use FIREHOSE_SEND_REQUEST. */
 static inline FIREHOSE_HANDLERENTRY_T* firehose_get_handlertable(void) {
 #if defined(HYDRANT_FH_SENDS) && !defined(FIREHOSE_SEND_REQUEST)
   return hydrant_fh_handlers;
 #else
-  static FIREHOSE_HANDLERENTRY_T table[1]; /* static: zero */
+  static FIREHOSE_HANDLERENTRY_T table[1]; /* static, so all zero */
   return table;
 #endif
 }
 
-/* Starts firehose with at most this many bytes, in this many regions of this size; zero lifts a limit (the
- * library then follows the machine). FIREHOSE_PAGE: both region arguments must be 0. Prepinned regions
- * are pinned already by the client, are never unpinned, may be larger than max_LocalPinSize, and must be
- * whole buckets; the list is copied. GASNET_FIREHOSE_* variables override (docs/firehose_h.md). */
+/* Starts firehose with at most max_pinnable_memory bytes, in at most max_regions regions of
+ * max_region_size bytes; 0 lifts a limit (the library then uses the machine's limits). With
+ * FIREHOSE_PAGE both region arguments must be 0. The client has already pinned the prepinned regions:
+ * the library never unpins or forgets them. They may be larger than max_LocalPinSize and must be whole
+ * buckets; the list is copied. GASNET_FIREHOSE_* variables override the arguments (docs/firehose_h.md). */
 static inline void firehose_init(uintptr_t max_pinnable_memory, size_t max_regions,
                                  size_t max_region_size, const firehose_region_t* prepinned_regions,
                                  size_t num_prepinned, uint32_t flags, firehose_info_t* info) {
@@ -346,6 +354,7 @@ static inline void firehose_init(uintptr_t max_pinnable_memory, size_t max_regio
 #ifdef FIREHOSE_AMPOLL
   client.poll = hydrant_fh_call_poll;
 #endif
+  client.node = FIREHOSE_MYNODE;
 #ifdef HYDRANT_FH_SENDS
   hydrant_fh_describe_remote(&client, flags);
 #endif
@@ -359,13 +368,14 @@ static inline void firehose_init(uintptr_t max_pinnable_memory, size_t max_regio
   info->max_LocalRegions = limits.local_regions;
 }
 
-/* Ends firehose; not collective. Requests still held are void afterwards. */
+/* Ends firehose; not collective. Requests still held become invalid. */
 static inline void firehose_fini(void) {
   hydrant_fh_instance = hydrant_fh_fini(hydrant_fh_instance);
 }
 
-/* Progress of the remote part, and callbacks that wait for it. Not in AM handlers. A client with remote pins
- * calls it wherever it polls, also where both kinds of its callbacks run in handlers. */
+/* Makes progress on remote pins and runs their pending callbacks. Not legal in AM handlers. A client
+ * with remote pins calls it in its own poll loop. If both callbacks of the client may run in handlers,
+ * a call after each arriving message is enough. No effect before firehose_init and after firehose_fini. */
 #if defined(FIREHOSE_REMOTE_CALLBACK_IN_HANDLER) && defined(FIREHOSE_COMPLETION_IN_HANDLER) && \
     !defined(HYDRANT_FH_SENDS)
 #define firehose_poll()
@@ -373,7 +383,7 @@ static inline void firehose_fini(void) {
 static inline void firehose_poll(void) { hydrant_fh_poll(hydrant_fh_instance); }
 #endif
 
-/* How firehose_init would split this much memory without LOCAL_ONLY, environment included. */
+/* How firehose_init would split this much memory without LOCAL_ONLY; applies the environment variables. */
 static inline void firehose_get_params(uintptr_t max_pinnable_memory, uintptr_t* M,
                                        uintptr_t* Maxvictim) {
 #if defined(FH_MAXVICTIM_TO_PHYSMEM_RATIO)
@@ -386,12 +396,13 @@ static inline void firehose_get_params(uintptr_t max_pinnable_memory, uintptr_t*
 
 /* ---- pins ------------------------------------------------------------------------------------------- */
 
-/* All three: `req` is your storage for the answer, which is then that pointer, or NULL to have the library
- * provide it until the release. [addr, addr+len) must not wrap around and must not be empty. */
+/* In all three functions `req` is the client's storage for the result, which is then that pointer. With
+ * NULL the library provides the storage until the release. [addr, addr+len) must not be empty and must
+ * not wrap around. */
 
-/* Pins the range, or finds it pinned. Never NULL: waits until there is budget, polling FIREHOSE_AMPOLL;
- * after FIREHOSE_WAIT_WARN it says who holds what, and goes on waiting. Do not call it while you hold
- * requests whose release depends on this one. */
+/* Pins the range, or finds it pinned. Never returns NULL: waits until there is budget, polling
+ * FIREHOSE_AMPOLL. After FIREHOSE_WAIT_WARN it prints which requests hold the budget and continues
+ * to wait. Do not call it while holding requests whose release depends on this call. */
 static inline const firehose_request_t* firehose_local_pin(uintptr_t addr, size_t len,
                                                            firehose_request_t* req) {
   const hydrant_pin_t pin =
@@ -401,22 +412,22 @@ static inline const firehose_request_t* firehose_local_pin(uintptr_t addr, size_
   return hydrant_fh_fill(FIREHOSE_MYNODE, pin, req, HYDRANT_FH_FLAG_OURS);
 }
 
-/* The range if all of it is pinned now, else NULL. Never pins, never waits. */
+/* Returns the range if all of it is pinned now, else NULL. Never pins, never waits. */
 static inline const firehose_request_t* firehose_try_local_pin(uintptr_t addr, size_t len,
                                                                firehose_request_t* req) {
   return hydrant_fh_answer(
       hydrant_fh_try_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len), req);
 }
 
-/* A pinned region that contains the lowest pinned page of the range; NULL if none of it is pinned. The
- * range may be of any length. Never pins, never waits. */
+/* Returns a pinned region that contains the lowest pinned page of the range, or NULL if no page of it
+ * is pinned. The range may have any length. Never pins, never waits. */
 static inline const firehose_request_t* firehose_partial_local_pin(uintptr_t addr, size_t len,
                                                                    firehose_request_t* req) {
   return hydrant_fh_answer(
       hydrant_fh_partial_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len), req);
 }
 
-/* Gives requests back, in any order, from any thread, also in an AM handler. */
+/* Releases requests in any order, from any thread, also in an AM handler. */
 static inline void firehose_release(firehose_request_t const** reqs, int numreqs) {
   int i;
   for (i = 0; i < numreqs; ++i) {
@@ -424,14 +435,14 @@ static inline void firehose_release(firehose_request_t const** reqs, int numreqs
     hydrant_pin_t pin;
     pin.region = HYDRANT_FH_POINTER(const hydrant_region_t*, req->internal);
     pin.hold = req->hydrant_hold;
-    req->internal = HYDRANT_FH_NULL; /* so that a second release is noticed */
+    req->internal = HYDRANT_FH_NULL; /* lets the library detect a second release */
     if (req->flags & HYDRANT_FH_FLAG_OURS) hydrant_fh_request_free(req);
     hydrant_fh_release(pin);
   }
 }
 
-/* Not GASNet's: call it before memory that may be pinned is unmapped, moved or punched. What is held stays
- * pinned until its last release, but is not found again. */
+/* Hydrant's extension: call it before memory that may be pinned is unmapped, moved or hole-punched.
+ * Held regions stay pinned until their last release, but later pins do not find them. */
 static inline void firehose_local_invalidate(uintptr_t addr, size_t len) {
   hydrant_fh_invalidate(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len);
 }

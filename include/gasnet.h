@@ -1,6 +1,5 @@
-/* gasnet.h - GASNet-1 (specification 1.8) over the same implementation as gasnetex.h, which it includes
- * with gasnet_tools.h.
- */
+/* gasnet.h - GASNet-1 (specification 1.8), implemented by the same library as gasnetex.h. Includes
+ * gasnetex.h and gasnet_tools.h. */
 #ifndef _INCLUDED_GASNET_H
 #define _INCLUDED_GASNET_H
 
@@ -12,7 +11,7 @@
 HYDRANT_GASNET_BEGIN
 
 #define GASNET_VERSION GASNET_SPEC_VERSION_MAJOR
-/* No name of the specification, but one that GASNet's own testlegacy reads. */
+/* Not part of the specification: GASNet's own testlegacy program reads this name. */
 #define gasneti_mynode (hydrant_job_info.rank)
 
 typedef gex_AM_Index_t gasnet_handler_t;
@@ -27,28 +26,29 @@ typedef struct {
   size_t len;
 } gasnet_memvec_t;
 
-/* ---- life ---- */
+/* ---- init and attach ---- */
 int hydrant_gasnet1_init(int* argc, char*** argv, const struct hydrant_client_info* info);
-/* Wires the job up and takes the library's own arguments out of argv. Errors: GASNET_ERR_NOT_INIT if
- * called twice or if the job cannot be wired up. */
+/* Connects the processes of the job and removes the library's own arguments from argv. Errors:
+ * GASNET_ERR_NOT_INIT if called twice or if the job cannot be connected. */
 static inline int gasnet_init(int* argc, char*** argv) {
   static const struct hydrant_client_info info = {HYDRANT_GASNET_LAYOUT, HYDRANT_THREAD_MODE,
                                                   HYDRANT_SEGMENT_MODE, HYDRANT_HSL_DEBUG,
-                                                  GASNET_CONFIG_STRING};
+                                                  HYDRANT_CLIENT_CONFIG};
   return hydrant_gasnet1_init(argc, argv, &info);
 }
-/* Collective. `segsize`: a multiple of GASNET_PAGESIZE, 0 counts as one page; `minheapoffset` must be the
- * same on all ranks and is otherwise ignored: segments do not lie in the heap. */
+/* Collective. `segsize` is in bytes, a multiple of GASNET_PAGESIZE; 0 counts as one page.
+ * `minheapoffset` must be the same on all ranks and is otherwise ignored, because segments do not lie
+ * in the heap. */
 int gasnet_attach(gasnet_handlerentry_t* table, int numentries, uintptr_t segsize,
                   uintptr_t minheapoffset);
 void gasnet_QueryGexObjects(gex_Client_t* client_p, gex_EP_t* endpoint_p, gex_TM_t* tm_p,
                             gex_Segment_t* segment_p);
 #define gasnet_mynode() gex_System_QueryJobRank()
 #define gasnet_nodes() gex_System_QueryJobSize()
-/* The rank, as a variable, for GASNet's own test programs. */
+/* The rank as a variable, for GASNet's own test programs. */
 #define gasneti_mynode (hydrant_job_info.rank)
 
-/* ---- no-interrupt sections: handlers run in calls of the library only ---- */
+/* ---- no-interrupt sections: handlers run only inside library calls ---- */
 void gasnet_hold_interrupts(void);
 void gasnet_resume_interrupts(void);
 
@@ -121,7 +121,7 @@ HYDRANT_GASNET1_CALLS(14)
 HYDRANT_GASNET1_CALLS(15)
 HYDRANT_GASNET1_CALLS(16)
 
-/* ---- names without a count ---- */
+/* ---- macros that count the arguments ---- */
 #define HYDRANT_ARGS_AFTER_2(...)                                                                 \
   HYDRANT_PICK(__VA_ARGS__, x, x, x, x, x, x, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, \
                1, 0, x, x)

@@ -1,6 +1,5 @@
-/* gasnet_coll.h - collectives: the broadcast. The barriers are in gasnetex.h; reductions are not in this
- * version.
- */
+/* gasnet_coll.h - collectives: the broadcast. The barriers are in gasnetex.h; this version has no
+ * reductions. */
 #ifndef _INCLUDED_GASNET_COLL_H
 #define _INCLUDED_GASNET_COLL_H
 
@@ -8,12 +7,12 @@
 
 HYDRANT_GASNET_BEGIN
 
-/* Copies `bytes` bytes from `source` of `root` to `dest` of every rank, the root's own included; there `dest`
- * may be `source`, elsewhere `source` is not looked at. Collective: all ranks make the same calls in the same
- * order, with the same root and length. The event is complete when this rank's `dest` is written and, at the
- * root, `source` may be used again; that says nothing about other ranks. Not legal in handlers.
- * Errors: no such team or rank, null with a length: the job ends. Threads: any, one call at a time.
- * Source: GASNet-EX 0.19, "Collectives". */
+/* Copies `bytes` bytes from `source` of rank `root` to `dest` of every rank, the root included. At the
+ * root `dest` may equal `source`; other ranks' `source` is ignored. Collective: all ranks make the same
+ * calls in the same order, with the same root and length. The event completes when this rank's `dest`
+ * is written and, at the root, `source` may be reused; it says nothing about other ranks. Not legal in
+ * handlers. Errors: an invalid team or rank, or a null pointer with a length, ends the job. Threads:
+ * any, one call at a time. Source: GASNet-EX 0.19, "Collectives". */
 gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* dest, const void* source,
                                  size_t bytes, gex_Flags_t flags);
 

@@ -1,13 +1,12 @@
-/* gasnet_config.h - what GASNet's configure step would have found out, fixed for this implementation.
+/* gasnet_config.h - the results of GASNet's configure step, fixed for this implementation.
  *
- * Versions of the API that is followed, sizes of the machine as preprocessor integers, and the pieces
- * from which GASNET_CONFIG_STRING (gasnetex.h) and GASNETT_CONFIG_STRING (gasnet_tools.h) are put
- * together. Usable from C99 and C++, in #if, in any order with other headers; includes nothing.
- */
+ * Versions of the API, sizes of the machine as preprocessor integers, and the pieces of
+ * GASNET_CONFIG_STRING (gasnetex.h) and GASNETT_CONFIG_STRING (gasnet_tools.h). Usable from C99 and
+ * C++, in #if, in any order with other headers; includes nothing. */
 #ifndef GASNET_CONFIG_H
 #define GASNET_CONFIG_H
 
-/* The release of GASNet whose interfaces these headers follow, and the versions of its three
+/* The GASNet release whose interfaces these headers follow, and the versions of its three
  * specifications. */
 #define GASNET_RELEASE_VERSION_MAJOR 2025
 #define GASNET_RELEASE_VERSION_MINOR 8
@@ -20,7 +19,7 @@
 #define GASNETT_SPEC_VERSION_MAJOR 1
 #define GASNETT_SPEC_VERSION_MINOR 20
 
-/* Bytes of a page of virtual memory. A conservative value where the kernel chooses among several. */
+/* Page size in bytes; the largest common one where the kernel supports several. */
 #if defined(__x86_64__) || defined(__i386__)
 #define GASNET_PAGESIZE 4096
 #define HYDRANT_PAGESHIFT 12
@@ -29,14 +28,15 @@
 #define HYDRANT_PAGESHIFT 16
 #endif
 
-/* Bytes of the cache lines that processors share. */
+/* Cache line size in bytes. */
 #if defined(__powerpc64__) || (defined(__aarch64__) && defined(__APPLE__))
 #define HYDRANT_CACHE_LINE_BYTES 128
 #else
 #define HYDRANT_CACHE_LINE_BYTES 64
 #endif
 
-/* Client threads of one process that may call at a time, in modes with threads. */
+/* Maximum number of client threads per process that may call the library at the same time, in threaded
+ * modes. */
 #define HYDRANT_MAX_THREADS 256
 
 #if defined(__x86_64__)
@@ -51,7 +51,7 @@
 #define HYDRANT_SYSTEM_TUPLE "unknown-unknown-linux-gnu"
 #endif
 
-/* Sizes, and how size_t is printed, as client sources spell it. */
+/* Type sizes and the printf formats for size_t, under the names that client sources use. */
 #ifndef SIZEOF_INT
 #define SIZEOF_INT 4
 #define SIZEOF_LONG 8
@@ -64,7 +64,7 @@
 #define PRIxSZ "zx"
 #endif
 
-/* Threads are always there. Client sources ask for these names. */
+/* Threads are always available. Client sources test these names. */
 #ifndef HAVE_PTHREAD_H
 #define HAVE_PTHREAD_H 1
 #endif
@@ -72,7 +72,7 @@
 #define HAVE_MMAP 1
 #endif
 
-/* Pieces of the configuration strings: identifiers, to be made strings by their user. */
+/* CompletionCounter of the configuration strings: identifiers, which users of these macros stringify. */
 #define HYDRANT_CONFIG_RELEASE 2025.8.0
 #if defined(__LP64__)
 #define HYDRANT_CONFIG_PTR 64bit

@@ -1,16 +1,15 @@
-/* gasnet_fwd.h - the constants and plain types of GASNet-EX that a client may put into its own headers.
+/* gasnet_fwd.h - the constants and plain types of GASNet-EX that a client may use in its own headers.
  *
- * Needs no thread mode, includes only the C library's integer types, defines nothing but constants and
- * typedefs. Everything here is also in gasnetex.h. Values are ours; the names and what they mean are
- * GASNet-EX's (specification 0.19).
- */
+ * Needs no thread mode, includes only the C library's integer types, and defines only constants and
+ * typedefs. gasnetex.h includes it. Names and meanings are GASNet-EX's (specification 0.19); the values
+ * are Hydrant's own. */
 #ifndef GASNET_FWD_H
 #define GASNET_FWD_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A position in, or the size of, an ordered set of ranks. */
+/* A rank in an ordered set of ranks, or the number of ranks. */
 typedef uint32_t gex_Rank_t;
 #define GEX_RANK_INVALID (~(gex_Rank_t)0)
 
@@ -20,14 +19,14 @@ typedef struct {
   gex_EP_Index_t gex_ep_index;
 } gex_EP_Location_t;
 
-/* An address or, with the proper flag, an offset. */
+/* An address or, with an OFFSET flag, an offset into the segment. */
 typedef void* gex_Addr_t;
 
 /* ---- events ---- */
 typedef struct hydrant_event* gex_Event_t;
 #define GEX_EVENT_INVALID ((gex_Event_t)(uintptr_t)0) /* already complete */
 #define GEX_EVENT_NO_OP ((gex_Event_t)(uintptr_t)1)   /* nothing was started (GEX_FLAG_IMMEDIATE) */
-/* In place of a pointer to an event: when the source may be used again. */
+/* Passed in place of a pointer to an event; says when the source may be reused. */
 #define GEX_EVENT_NOW ((gex_Event_t*)(uintptr_t)1)
 #define GEX_EVENT_DEFER ((gex_Event_t*)(uintptr_t)2)
 #define GEX_EVENT_GROUP ((gex_Event_t*)(uintptr_t)3)
@@ -71,11 +70,11 @@ typedef uint32_t gex_OP_t;
 #define GEX_OP_USER (1U << 25)
 #define GEX_OP_USER_NC (1U << 26)
 #define GEX_OP_CSWAP GEX_OP_FCAS
-/* The twin that fetches the old value, and back; of operations that have one. */
+/* Convert between an operation and its fetching variant; valid for operations that have both. */
 #define GEX_OP_TO_FETCHING(op) ((op) << 12)
 #define GEX_OP_TO_NONFETCHING(op) ((op) >> 12)
 
-/* ---- flags: disjoint among those that one call takes ---- */
+/* ---- flags: those that one call accepts are disjoint ---- */
 typedef uint32_t gex_Flags_t;
 /* starting communication */
 #define GEX_FLAG_IMMEDIATE (1U << 0)
@@ -112,7 +111,7 @@ typedef uint32_t gex_Flags_t;
 /* gex_Client_Init */
 #define GEX_FLAG_USES_GASNET1 (1U << 0)
 #define GEX_FLAG_DEFER_THREADS (1U << 1)
-/* making and ending teams */
+/* creating and destroying teams */
 #define GEX_FLAG_TM_SCRATCH_SIZE_MIN (1U << 0)
 #define GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED (1U << 1)
 #define GEX_FLAG_TM_GLOBAL_SCRATCH (1U << 2)

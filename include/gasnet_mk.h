@@ -1,6 +1,5 @@
-/* gasnet_mk.h - kinds of memory: the host's (GEX_MK_HOST, in gasnetex.h) is the only one. Kinds for
- * accelerators are not in this version, so no GASNET_HAVE_MK_CLASS_* is defined.
- */
+/* gasnet_mk.h - memory kinds. The only kind is host memory (GEX_MK_HOST, in gasnetex.h). This version
+ * has no kinds for accelerators, so it defines no GASNET_HAVE_MK_CLASS_*. */
 #ifndef _INCLUDED_GASNET_MK_H
 #define _INCLUDED_GASNET_MK_H
 

@@ -1,5 +1,4 @@
-/* gasnet_ratomic.h - remote atomics: not in this version.
- */
+/* gasnet_ratomic.h - remote atomics: not in this version. */
 #ifndef _INCLUDED_GASNET_RATOMIC_H
 #define _INCLUDED_GASNET_RATOMIC_H
 

@@ -1,14 +1,14 @@
 /* gasnet_tools.h - the GASNet tools: gasnett_* and GASNETT_*, with or without the rest of GASNet's API.
  *
- * Atomics, timers, memory barriers, locks, pointers per thread, settings, backtraces, annotations.
- * Follows the GASNet tools specification 1.20. Link libhydrant_tools, or libhydrant, which has them
- * too; never both.
+ * Atomics, timers, memory barriers, locks, per-thread pointers, settings, backtraces, annotations.
+ * Follows the GASNet tools specification 1.20. Link either libhydrant_tools or libhydrant, which
+ * contains the tools; never both.
  *
- * A client of gasnetex.h includes that first; others may define one of GASNETT_THREAD_SAFE,
- * GASNETT_THREAD_SINGLE and GASNETT_LITE_MODE (<hydrant/gasnet/mode.h>). Lite mode has what comes
- * before the #if below. Many names are macros: no address may be taken of them. gasnett_run_diagnostics and
- * gasnett_diagnostic_gethandlers are not in this version. docs/tools.md says what differs from GASNet's
- * own.
+ * A client of gasnetex.h includes that header first. Other clients may define one of
+ * GASNETT_THREAD_SAFE, GASNETT_THREAD_SINGLE and GASNETT_LITE_MODE (<hydrant/gasnet/mode.h>). Lite mode
+ * has only the names that precede the #if below. Many names are macros, so they have no address. This
+ * version lacks gasnett_run_diagnostics and gasnett_diagnostic_gethandlers. docs/tools.md lists the
+ * differences from GASNet.
  */
 #ifndef HYDRANT_GASNET_TOOLS_H
 #define HYDRANT_GASNET_TOOLS_H
@@ -50,8 +50,8 @@
       GASNETT_THREAD_MODEL) "," _STRINGIFY(GASNETT_TIMER_CONFIG) "," _STRINGIFY(                 \
       GASNETT_MEMBAR_CONFIG)
 
-/* A library whose inlined parts differ from these headers lacks this variable: the program does not
- * link or load. */
+/* A link or load error on this variable means that the library's inlined parts differ from these
+ * headers. */
 #define GASNETT_LINKCONFIG_IDIOTCHECK(name) _CONCAT(hydrant_tools_linkconfig_, name)
 HYDRANT_TOOLS_BEGIN
 extern const int GASNETT_LINKCONFIG_IDIOTCHECK(ABI_1);
@@ -66,6 +66,7 @@ HYDRANT_TOOLS_END
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/env.h>
 #include <hydrant/gasnet/formatters.h>
+#include <hydrant/gasnet/ident_text.h>
 #include <hydrant/gasnet/locks.h>
 #include <hydrant/gasnet/misc.h>
 #include <hydrant/gasnet/threadkeys.h>
@@ -74,6 +75,14 @@ HYDRANT_TOOLS_END
 #define GASNETT_CONFIG_STRING                                                     \
   HYDRANT_TOOLS_LITE_CONFIG "," _STRINGIFY(GASNETT_ATOMIC_CONFIG) "," _STRINGIFY( \
       GASNETT_ATOMIC32_CONFIG) "," _STRINGIFY(GASNETT_ATOMIC64_CONFIG)
+
+/* The tools' share of the identification strings; hydrant/gasnet/idents.h has the others. */
+HYDRANT_IDENT(tools_mode, "$GASNetToolsThreadModel: " _STRINGIFY(GASNETT_THREAD_MODEL) " $")
+HYDRANT_IDENT(tools_config, "$GASNetToolsConfig: " GASNETT_CONFIG_STRING " $")
+HYDRANT_IDENT(build_id, "$GASNetBuildId: hydrant-0.1 $")
+HYDRANT_IDENT(configure_args, "$GASNetConfigureArgs: " GASNETT_CONFIGURE_ARGS " $")
+HYDRANT_IDENT(system_tuple, "$GASNetSystemTuple: " GASNETT_SYSTEM_TUPLE " $")
+HYDRANT_IDENT(compiler, "$GASNetCompilerID: " GASNETT_PLATFORM_COMPILER_IDSTR " $")
 #endif
 
 #endif

@@ -1,5 +1,4 @@
-/* gasnet_vis.h - vector, indexed and strided put and get: VIS is not in this version.
- */
+/* gasnet_vis.h - vector, indexed and strided put and get (VIS): not in this version. */
 #ifndef _INCLUDED_GASNET_VIS_H
 #define _INCLUDED_GASNET_VIS_H
 

@@ -1,14 +1,14 @@
-/* gasnetex.h - the GASNet-EX API (specification 0.19), as far as this version has it: the core (jobs,
- * endpoints, teams, segments, Active Messages, events, barriers, locks), and put and get. README's table says
- * what works.
+/* gasnetex.h - the GASNet-EX API (specification 0.19), as far as this version implements it: the core
+ * (jobs, endpoints, teams, segments, Active Messages, events, barriers, locks), put and get. README has
+ * a table of what works.
  *
- * Define GASNET_SEQ, GASNET_PARSYNC or GASNET_PAR first (hydrant/gasnet/modes.h); include it before
- * gasnet_tools.h. C99 and C++.
+ * Define GASNET_SEQ, GASNET_PARSYNC or GASNET_PAR first (hydrant/gasnet/modes.h). Include this header
+ * before gasnet_tools.h. C99 and C++.
  */
 #ifndef _INCLUDED_GASNETEX_H
 #define _INCLUDED_GASNETEX_H
 
-/* Clients rely on these to arrive with it. */
+/* Clients rely on getting these headers through this one. */
 #include <gasnet_errors.h>
 #include <hydrant/gasnet/am.h>
 #include <hydrant/gasnet/am_calls.h>

@@ -9,9 +9,9 @@ namespace hydrant {
 class FarTransport : public Transport {
  public:
   // Readable when something has come since the last prepare_sleep(); -1 if nobody is ever told.
-  virtual int word_fd() const noexcept = 0;
+  virtual int notice_fd() const noexcept = 0;
   // Makes it unreadable. By any thread, in the mode for one as well.
-  virtual void take_word() noexcept = 0;
+  virtual void take_notices() noexcept = 0;
   // Before a thread sleeps: has word sent of what comes from now on, and does what must not wait for a poll.
   // False: there is something to do now.
   virtual bool prepare_sleep() noexcept = 0;

@@ -1,10 +1,9 @@
 #include "rdma/make_transport.hpp"
 
-#include "firehose/base/config.hpp"
-#include "rdma/guarded_bootstrap.hpp"
-#include "rdma/injected_transport.hpp"
+#include "rdma/bootstrap/guarded_bootstrap.hpp"
+#include "rdma/config/job_knobs.hpp"
+#include "rdma/injection.hpp"
 #include "rdma/mixed_transport.hpp"
-#include "rdma/send_only_transport.hpp"
 
 #include <new>
 #include <string>
@@ -15,22 +14,6 @@ namespace hydrant {
 namespace {
 
 constexpr uint64_t kWaitNs = 60'000'000'000;
-
-Status inject(const Injection& injection, const JobPlace& place,
-              std::unique_ptr<Transport>* transport) noexcept {
-  if (injection.has_network) {
-    std::unique_ptr<Transport> inside = std::move(*transport);
-    const Status status = InjectedTransport::open(std::move(inside), place,
-                                                  {.network = injection.network}, transport);
-    if (status != Status::kOk) return status;
-  }
-  if (injection.send_only) {
-    std::unique_ptr<Transport> inside = std::move(*transport);
-    transport->reset(new (std::nothrow) SendOnlyTransport(std::move(inside)));
-    if (*transport == nullptr) return fail(Status::kResource, "no memory for a transport");
-  }
-  return Status::kOk;
-}
 
 Status make_far_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
                           std::unique_ptr<FarTransport>* far) noexcept {
@@ -58,7 +41,7 @@ Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_thr
   if (const Status status = read_injection(&injection); status != Status::kOk) return status;
   const JobPlace& place = bootstrap.place();
   if (place.size == 1) return Status::kOk;
-  const std::string_view choice = knob_choice(Knob::kTransport);
+  const std::string_view choice = knob_choice(JobKnob::kTransport);
   const bool is_one_node = place.node_ranks.size() == place.size;
   if (!is_one_node && choice == "shm") {
     return fail(

@@ -4,7 +4,7 @@
 
 #include "firehose/base/status.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/bootstrap.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/far_transport.hpp"
 #include "rdma/transport.hpp"
 
@@ -15,7 +15,7 @@ namespace hydrant {
 // Null in *transport if there is one rank only. Collective over the job; ranks may talk after the next fence.
 // The transport may ask `bootstrap` at any time from then on, and holds `bootstrap_mu` while it does.
 // Errors: kBadArg: HYDRANT_INJECT or HYDRANT_IBV_PORTS; kUnsupported: ranks that cannot be reached, with the
-// reason; kResource: no memory; kBroken: a rank is missing.
+// reason, or read_injection()'s; kResource: no memory; kBroken: a rank is missing.
 Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
                       std::unique_ptr<Transport>* transport) noexcept;
 

@@ -103,7 +103,7 @@ uint32_t MixedTransport::poll(Receiver& receiver, uint32_t budget, bool replies_
 // What comes from afar between prepare_sleep() and the near one's sleep makes the thread call wake(), which
 // that sleep finds out.
 void MixedTransport::sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept {
-  const bool is_told = far_->word_fd() >= 0 && has_thread();
+  const bool is_told = far_->notice_fd() >= 0 && has_thread();
   if (!far_->prepare_sleep()) return;
   near_->sleep(is_told ? deadline_ns : std::min(deadline_ns, now_ns() + kNapNs), check);
 }
@@ -134,9 +134,9 @@ bool MixedTransport::has_thread() noexcept {
 void* MixedTransport::run_thread(void* self) noexcept {
   auto& mixed = *static_cast<MixedTransport*>(self);
   while (!mixed.ends_.load(std::memory_order_relaxed)) {
-    pollfd word = {mixed.far_->word_fd(), POLLIN, 0};
+    pollfd word = {mixed.far_->notice_fd(), POLLIN, 0};
     if (::poll(&word, 1, kThreadLooksMs) <= 0) continue;
-    mixed.far_->take_word();
+    mixed.far_->take_notices();
     mixed.near_->wake();
     // The descriptor of a device that is gone is always ready, and there is nothing to take from it.
     if ((word.revents & POLLIN) == 0) usleep(kNapNs / 1000);

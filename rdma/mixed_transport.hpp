@@ -10,7 +10,7 @@
 #pragma once
 
 #include "firehose/base/thread.hpp"
-#include "rdma/bootstrap.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/far_transport.hpp"
 #include "rdma/transport.hpp"
 
@@ -121,16 +121,16 @@ class MixedTransport final : public Transport {
   void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;
   void yield() noexcept override { near_->yield(); }
   bool is_answer_near() const noexcept override { return near_->is_answer_near(); }
-  void rouse(Rank peer) noexcept override { to(peer).rouse(peer); }
+  void wake_peer(Rank peer) noexcept override { to(peer).wake_peer(peer); }
   void wake() noexcept override { near_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override;
-  void tell_of_losses(Lost lost) noexcept override {
-    near_->tell_of_losses(lost);
-    far_->tell_of_losses(lost);
+  void set_peer_lost(Lost lost) noexcept override {
+    near_->set_peer_lost(lost);
+    far_->set_peer_lost(lost);
   }
-  void bury(Rank peer) noexcept override {
-    if (is_near(peer)) near_->bury(peer);
-    far_->bury(peer);
+  void disconnect(Rank peer) noexcept override {
+    if (is_near(peer)) near_->disconnect(peer);
+    far_->disconnect(peer);
   }
 
  private:

@@ -16,8 +16,12 @@
 namespace hydrant {
 
 struct SharedFile {
-  MemoryRange range;    // all of it that is mapped in one piece around the address asked for
-  int descriptor = -1;  // somebody else's, open for the life of the process
+  MemoryRange range;  // all of it that is mapped in one piece around the address asked for
+  // Open for the life of the process. The program may close it and open a file of its own under the number:
+  // each use looks whether it still is the file of this device and inode.
+  int descriptor = -1;
+  uint64_t device = 0;
+  uint64_t inode = 0;
   uint64_t offset = 0;  // of range.addr in the file
 };
 

@@ -17,7 +17,7 @@
 
 #include "firehose/base/registrar.hpp"
 #include "firehose/base/status.hpp"
-#include "rdma/bootstrap.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -259,19 +259,19 @@ class Transport {
   virtual bool is_answer_near() const noexcept { return false; }
   // Makes the threads of `peer` leave sleep(), if it is on this node: what this rank has stored before is
   // seen by them, or by the check that they make. Two loads if nobody there sleeps.
-  virtual void rouse(Rank peer) noexcept = 0;
+  virtual void wake_peer(Rank peer) noexcept = 0;
   // Makes every thread of this process leave sleep(). Async-signal-safe.
   virtual void wake() noexcept = 0;
   // Before this process ends: until all that was committed is beyond its reach, or the deadline. Takes no
   // lock for which it would have to wait longer.
   virtual void flush(uint64_t /*deadline_ns*/) noexcept {}
   // `lost` is called once for each peer that the network says is gone, by whoever finds out: perhaps in a
-  // call of this class, which it may not call but for bury() and wake(). Set before ranks talk.
+  // call of this class, which it may not call but for disconnect() and wake(). Set before ranks talk.
   using Lost = void (*)(Rank peer, const char* why) noexcept;
-  virtual void tell_of_losses(Lost /*lost*/) noexcept {}
+  virtual void set_peer_lost(Lost /*lost*/) noexcept {}
   // Nobody will hear of `peer` again: its rings are drained no more, sends to it answer kBroken, after the
   // next poll at the latest. By any thread, in the mode for one as well.
-  virtual void bury(Rank peer) noexcept = 0;
+  virtual void disconnect(Rank peer) noexcept = 0;
 };
 
 }  // namespace hydrant

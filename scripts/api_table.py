@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""api_table.py [--write] [--cc CC] ROOT: README's table of GASNet's names, from the headers of include/.
+"""api_table.py [--write] [--cc CC] ROOT: the table of GASNet's names in docs/api_status.md, from the headers.
 
-Without --write, fails if the table in README.md is another one than the headers give; with it, replaces it. A
-name is present if a header declares or defines it for a client; it is not in this version if the header only says so
-(HYDRANT_LATER). Numbers of arguments are folded: Short[M] stands for Short0 to Short16.
+Without --write the script fails if the page's table differs from the headers of include/; with it, the script
+replaces the table. A name is implemented if a header declares or defines it for a client. A name is not implemented
+if the header marks it HYDRANT_LATER. Numbers of arguments are folded: Short[M] stands for Short0 to Short16.
 """
 import argparse
 import pathlib
@@ -15,7 +15,7 @@ BEGIN = "<!-- scripts/api_table.py writes this table from the headers -->\n"
 END = "<!-- end of the table -->"
 HEADERS = ("gasnetex.h", "gasnet.h", "gasnet_coll.h", "gasnet_vis.h", "gasnet_ratomic.h", "gasnet_mk.h",
            "gasnet_tools.h")
-# Rows: title, the names' beginning. The first that fits takes a name.
+# Rows: title, prefix of the names. A name belongs to the first row that matches.
 GROUPS = [
     ("Clients", r"gex_Client_"),
     ("Endpoints", r"gex_EP_"),
@@ -38,7 +38,8 @@ GROUPS = [
     ("GASNet-1: handler-safe locks", r"gasnet_hsl_"),
     ("GASNet-1: the rest", r"gasnet_"),
 ]
-TOOLS_TITLE = "Tools, [docs/tools.md](docs/tools.md)"
+PAGE = "docs/api_status.md"
+TOOLS_TITLE = "Tools, [tools.md](tools.md)"
 MARKER = re.compile(r'^# \d+ "(.*?)"')
 LATER = re.compile(r"\blong\s+(\w+)\s*\([. ]*\)\s*__attribute__\s*\(\(__error__\(")
 CALLABLE = re.compile(r"\b((?:gex|gasnett?)_\w+)\s*\(")
@@ -76,7 +77,7 @@ def fold(name):
 
 
 def cell(names, prefix):
-    """The beginning that names share up to a "_", then the rest of each."""
+    """The common prefix of the names up to a "_", then the rest of each name."""
     prefix = prefix[:prefix.rindex("_") + 1]
     stems = sorted({fold(name)[len(prefix):] for name in names})
     return f"`{prefix}` " + " ".join(f"`{stem}`" for stem in stems) if stems else ""
@@ -84,7 +85,7 @@ def cell(names, prefix):
 
 def table(root, compiler):
     present, later = names_of(root, compiler)
-    yield "| | present | not in this version |"
+    yield "| | implemented | not implemented |"
     yield "|---|---|---|"
     for title, prefix in GROUPS:
         row = [{name for name in names if name.startswith(prefix)} for names in (present, later)]
@@ -104,15 +105,15 @@ def main():
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     wanted = "\n".join(table(arguments.root, arguments.cc)) + "\n"
-    readme = arguments.root / "README.md"
-    before, found, rest = readme.read_text().partition(BEGIN)
+    page = arguments.root / PAGE
+    before, found, rest = page.read_text().partition(BEGIN)
     written, end, after = rest.partition(END)
     if not found or not end:
-        sys.exit("README.md has no place for the table")
+        sys.exit(f"{PAGE} has no marks for the table: {BEGIN.strip()} and {END}")
     if arguments.write:
-        readme.write_text(before + BEGIN + wanted + END + after)
+        page.write_text(before + BEGIN + wanted + END + after)
     elif written != wanted:
-        print(f"README.md has another table than the headers; scripts/api_table.py --write {arguments.root}")
+        print(f"The table in {PAGE} differs from the headers. Repair: scripts/api_table.py --write {arguments.root}")
         print(wanted)
         return 1
     print(f"{wanted.count(chr(10))} lines looked at")

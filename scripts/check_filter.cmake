@@ -1,2 +1,3 @@
-# cmake -DFILTER=... -P check_filter.cmake: fails unless FILTER is a regular expression of CMake's, as ctest -R is.
+# cmake -DFILTER=... -P check_filter.cmake: fails unless FILTER is a valid regular expression, as
+# for ctest -R.
 string(REGEX MATCH "${FILTER}" ignored "a name")

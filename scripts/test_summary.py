@@ -1,10 +1,9 @@
 #!/usr/bin/python3
-"""test_summary.py REPORT LOGS: sums up what ./test leaves, REPORT/<preset>.xml (JUnit, from ctest) or
+"""test_summary.py REPORT LOGS: summarises the results of ./test: REPORT/<preset>.xml (JUnit, from ctest) or
 REPORT/<preset>.broken (a reason) for each preset.
 
-Prints what failed with its output, what was skipped with its reason, and a last line
-`N passed, N failed, N skipped`. Exit status 1 if something failed or nothing ran. A skip that gives no
-reason counts as a failure.
+Prints failures with their output, skips with their reasons, and a last line `N passed, N failed, N skipped`.
+Exit status 1 if a test failed or no test ran. A skip without a reason counts as a failure.
 """
 import pathlib
 import re
@@ -12,7 +11,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 OUTPUT_LINES = 40
-# "3/9 Test #7: name ....***Timeout  60.01 sec": how a test ended, which the JUnit file leaves out.
+# "3/9 Test #7: name ....***Timeout  60.01 sec": the result of a test, which the JUnit file omits.
 ENDED = re.compile(r"Test +#\d+: (\S+) \.*(.*?) +[\d.]+ sec")
 
 
@@ -26,7 +25,7 @@ def skip_reason(output):
 
 
 def read_case(case, ended):
-    """One <testcase> as (verdict, text); `ended` is ctest's word for a failure."""
+    """A <testcase> as (verdict, text); `ended` is ctest's description of a failure."""
     output = case.findtext("system-out") or ""
     if case.get("status") == "run":
         return "passed", ""

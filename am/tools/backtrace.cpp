@@ -1,4 +1,6 @@
-// Backtraces: glibc's unwinder and the dynamic linker's names, or a client's own mechanism.
+// Backtraces by one of three mechanisms: glibc's unwinder (names and lines from symbolizer.cpp, else
+// from the dynamic linker), gdb(1), or the client's own function. Called by fatal errors (fatal.cpp,
+// debugger.cpp) and by clients.
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/env.h>
 
@@ -6,6 +8,8 @@
 #include "am/tools/debugger.hpp"
 #include "am/tools/job_hooks.hpp"
 #include "am/tools/rank_list.hpp"
+#include "am/tools/symbolizer.hpp"
+#include "firehose/base/cancellation.hpp"
 
 #include <array>
 #include <atomic>
@@ -17,9 +21,10 @@
 #include <execinfo.h>
 #include <initializer_list>
 #include <strings.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
-// Null where no client defines one.
+// Null unless the client defines the variable.
 extern "C" __attribute__((weak)) gasnett_backtrace_type_t hydrant_tools_backtrace_user;
 
 namespace hydrant {
@@ -29,9 +34,9 @@ constexpr int kMaxFrames = 100;
 constexpr int kOwnFrames = 1;
 constexpr size_t kLineBytes = 1024;
 
-// "#3  0x7f12 in name+0x1c (file)". The address before the return address is in the calling function
-// for certain.
-void write_frame(int fd, int number, void* frame) noexcept {
+// Formats "#3  0x7f12 in name at file.c:12 (object+0x1c)". Looks up the address before the return
+// address, which always lies in the calling function. `known` may be null.
+void write_frame(int fd, int number, void* frame, const CodePlace* known) noexcept {
   char line[kLineBytes];
   constexpr size_t kRoom = sizeof line - 1;
   const auto address = reinterpret_cast<uintptr_t>(frame);
@@ -40,10 +45,14 @@ void write_frame(int fd, int number, void* frame) noexcept {
   used = append(line, kRoom, used, "#%-3d 0x%016zx", number, static_cast<size_t>(address));
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(address - 1), &info) != 0) {
-    if (info.dli_sname != nullptr) {
+    if (known != nullptr && known->name[0] != '\0') {
+      used = append(line, kRoom, used, " in %s", known->name);
+    } else if (info.dli_sname != nullptr) {
       used = append(line, kRoom, used, " in %s+0x%zx", info.dli_sname,
                     static_cast<size_t>(address - reinterpret_cast<uintptr_t>(info.dli_saddr)));
     }
+    if (known != nullptr && known->place[0] != '\0')
+      used = append(line, kRoom, used, " at %s", known->place);
     if (info.dli_fname != nullptr) {
       used = append(line, kRoom, used, " (%s+0x%zx)", info.dli_fname,
                     static_cast<size_t>(address - reinterpret_cast<uintptr_t>(info.dli_fbase)));
@@ -56,12 +65,34 @@ void write_frame(int fd, int number, void* frame) noexcept {
 [[gnu::noinline]] int write_execinfo(int fd) noexcept {
   std::array<void*, kMaxFrames> frames;
   const int count = ::backtrace(frames.data(), kMaxFrames);
+  static_assert(kMaxFrames <= kMostPlaces);
+  const CodePlace* const known = find_code_places(frames.data(), count);
   for (int i = kOwnFrames; i < count; ++i) {
-    write_frame(fd, i - kOwnFrames, frames[static_cast<size_t>(i)]);
+    write_frame(fd, i - kOwnFrames, frames[static_cast<size_t>(i)],
+                known != nullptr ? known + i : nullptr);
   }
   return count > kOwnFrames ? 0 : 1;
 }
 
+// Writes the backtrace of all threads, by a gdb that attaches to this process.
+int write_gdb(int fd) noexcept {
+  constexpr uint64_t kLimitNs = 60'000'000'000;
+  constexpr const char* kPrograms[] = {"gdb", nullptr};
+  char pid[16];
+  std::snprintf(pid, sizeof pid, "%d", static_cast<int>(::getpid()));
+  const char* const arguments[] = {"-nx",  "-batch", "-iex", "set debuginfod enabled off",
+                                   "-p",   pid,      "-ex",  "thread apply all backtrace",
+                                   nullptr};
+  // Allows the attach if the kernel restricts ptrace to ancestors.
+  (void)::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+  const CancellationOff guard;
+  const pid_t child = run_helper(kPrograms, arguments, fd);
+  const bool is_done = child > 0 && await_helper(child, kLimitNs);
+  (void)::prctl(PR_SET_PTRACER, 0, 0, 0, 0);
+  return is_done ? 0 : 1;
+}
+
+constexpr gasnett_backtrace_type_t kGdb = {"GDB", &write_gdb, 1};
 constexpr gasnett_backtrace_type_t kExecinfo = {"EXECINFO", &write_execinfo, 1};
 
 const gasnett_backtrace_type_t* user_mechanism() noexcept {
@@ -69,16 +100,16 @@ const gasnett_backtrace_type_t* user_mechanism() noexcept {
   return user != nullptr && user->name != nullptr && user->fnp != nullptr ? user : nullptr;
 }
 
-// Without allocation: this also runs in broken processes.
+// Must not allocate: it also runs in damaged processes.
 void write_default_list(char* list, size_t room) noexcept {
   const auto* const user = user_mechanism();
-  std::snprintf(list, room, "%s%s%s", kExecinfo.name, user != nullptr ? "," : "",
+  std::snprintf(list, room, "%s,%s%s%s", kExecinfo.name, kGdb.name, user != nullptr ? "," : "",
                 user != nullptr ? user->name : "");
 }
 
 const gasnett_backtrace_type_t* find_mechanism(const char* name, size_t len) noexcept {
   const auto* const user = user_mechanism();
-  for (const gasnett_backtrace_type_t* known : {&kExecinfo, user}) {
+  for (const gasnett_backtrace_type_t* known : {&kExecinfo, &kGdb, user}) {
     if (known != nullptr && std::strlen(known->name) == len &&
         strncasecmp(known->name, name, len) == 0) {
       return known;
@@ -87,7 +118,7 @@ const gasnett_backtrace_type_t* find_mechanism(const char* name, size_t len) noe
   return nullptr;
 }
 
-// Tries the mechanisms of the list in order; those that do (or do not) cope with threads only.
+// Tries the mechanisms of the list in order, but only those with (or without) thread support.
 bool try_listed(const char* list, bool with_threads, int fd) noexcept {
   while (*list != '\0') {
     const size_t len = std::strcspn(list, ",");
@@ -109,7 +140,8 @@ bool is_set(const char* name, bool otherwise) noexcept {
 }
 
 int print_if_enabled(int fd) {
-  constinit static std::atomic_flag is_said;  // relaxed: decides who writes a line, nothing else
+  constinit static std::atomic_flag
+      is_said;  // relaxed: only selects the thread that writes the line
   if (!is_set("GASNET_BACKTRACE", false)) {
     if (!is_said.test_and_set(std::memory_order_relaxed)) {
       console_message("NOTICE", "set GASNET_BACKTRACE=1 to see a backtrace here");
@@ -124,10 +156,11 @@ int print_if_enabled(int fd) {
 }
 
 void warn_of_unknown(const char* list) noexcept {
+  if (tools_rank() > 0) return;  // the first rank warns for all
   for (; *list != '\0'; list += std::strspn(list, ",")) {
     const size_t len = std::strcspn(list, ",");
     if (find_mechanism(list, len) == nullptr) {
-      console_message("WARNING", "GASNET_BACKTRACE_TYPE: there is no mechanism '%.*s' here",
+      console_message("WARNING", "GASNET_BACKTRACE_TYPE: unknown backtrace mechanism '%.*s'",
                       static_cast<int>(len), list);
     }
     list += len;
@@ -150,13 +183,14 @@ int hydrant_tools_print_backtrace(int fd) {
 }
 
 void hydrant_tools_backtrace_init(const char* exename) {
-  (void)exename;  // frames say which file they are in
+  (void)exename;  // frames contain their file's name
   char usual[64];
   hydrant::write_default_list(usual, sizeof usual);
   (void)hydrant_tools_getenv_yesno_withdefault("GASNET_BACKTRACE", 0);
   (void)hydrant_tools_getenv_yesno_withdefault("GASNET_BACKTRACE_MT", 1);
   hydrant::warn_of_unknown(hydrant_tools_getenv_withdefault("GASNET_BACKTRACE_TYPE", usual));
-  // The first call loads the unwinder, which allocates: not to be left to a broken process.
+  // The first call loads the unwinder, which allocates. Do it now, because a damaged process may not be
+  // able to.
   void* frame = nullptr;
   (void)::backtrace(&frame, 1);
   hydrant::install_debugging_signals();

@@ -1,4 +1,4 @@
-// Checksums and counts of zero bytes, a word at a time.
+// Checksums and counts of zero bytes, computed a word at a time. Called by clients through gasnet_tools.h.
 #include <hydrant/gasnet/misc.h>
 
 #include <cstring>
@@ -21,7 +21,7 @@ constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;
 
 uint64_t mix(uint64_t sum, uint64_t word) noexcept {
   sum = (sum ^ word) * kMultiplier;
-  return sum ^ (sum >> 29);  // products carry upwards only
+  return sum ^ (sum >> 29);  // multiplication carries only upwards, so mix downwards
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ uint64_t mix(uint64_t sum, uint64_t word) noexcept {
 uint64_t hydrant_tools_checksum(const void* p, int numbytes) {
   auto left = static_cast<size_t>(numbytes);
   const auto* at = static_cast<const unsigned char*>(p);
-  uint64_t sum = hydrant::mix(0, left);  // so that zeros at the end count
+  uint64_t sum = hydrant::mix(0, left);  // makes trailing zeros count
   for (; left >= sizeof sum; left -= sizeof sum, at += sizeof sum) {
     sum = hydrant::mix(sum, hydrant::load(at));
   }

@@ -1,3 +1,4 @@
+// Decides whether the time-stamp counter is usable as a clock. Called by timers.cpp at the first tick.
 #include "am/tools/clock.hpp"
 
 #include <cstddef>
@@ -20,7 +21,7 @@ bool processor_says_invariant() noexcept {
   return __get_cpuid(kPowerLeaf, &eax, &ebx, &ecx, &edx) != 0 && (edx & kInvariantBit) != 0;
 }
 
-// Whether `word` is among the blank-separated words of a file; `otherwise` if it cannot be read.
+// True if `word` is one of the blank-separated words of a file; `otherwise` if the file cannot be read.
 bool file_has_word(const char* path, const char* word, bool otherwise) noexcept {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return otherwise;
@@ -44,7 +45,8 @@ bool file_has_word(const char* path, const char* word, bool otherwise) noexcept 
 
 bool tsc_is_steady() noexcept {
 #if defined(__x86_64__)
-  // Guests often hide the processor's bit although their kernel tells the time with the counter.
+  // Virtual machines often hide the processor's bit, although the guest kernel uses the counter as its
+  // clock.
 #define HYDRANT_CLOCKSOURCE "/sys/devices/system/clocksource/clocksource0/"
   if (file_has_word(HYDRANT_CLOCKSOURCE "current_clocksource", "tsc", false)) return true;
   return processor_says_invariant() &&

@@ -1,4 +1,4 @@
-// The counters behind ticks, raw.
+// Raw access to the counters behind ticks.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ inline uint64_t read_tsc() noexcept {
 #endif
 }
 
-// Whether the time-stamp counter advances at one rate, on all processors, for ever: what the processor
-// says, unless the kernel found otherwise. False where there is none. Cost: one cpuid, one small file.
+// True if the time-stamp counter advances at one constant rate on all processors: as reported by the
+// processor, unless the kernel found otherwise. False without a counter. Cost: one cpuid, one small
+// file.
 bool tsc_is_steady() noexcept;
 
 }  // namespace hydrant

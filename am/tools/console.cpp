@@ -1,3 +1,4 @@
+// Formats messages and writes each with one write(2). Called by all other files of the tools.
 #include "am/tools/console.hpp"
 
 #include "am/tools/job_hooks.hpp"
@@ -32,7 +33,7 @@ void write_whole(int fd, const char* text, size_t len) noexcept {
   while (len > 0) {
     const ssize_t done = ::write(fd, text, len);
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) break;  // nobody is left to tell
+    if (done <= 0) break;  // the reader is gone
     text += done;
     len -= static_cast<size_t>(done);
   }
@@ -43,7 +44,7 @@ void console_message_va(const char* label, const char* place, const char* format
                         va_list args) noexcept {
   const int saved_errno = errno;
   char line[kConsoleBytes];
-  constexpr size_t kRoom = sizeof line - 1;  // for the line break
+  constexpr size_t kRoom = sizeof line - 1;  // one byte for the line break
   size_t used = append(line, kRoom, 0, "*** %s", label);
   if (const int rank = tools_rank(); rank >= 0)
     used = append(line, kRoom, used, " (rank %d)", rank);

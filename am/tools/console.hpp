@@ -1,4 +1,4 @@
-// Lines of the tools on standard error: "*** LABEL (rank N): text". One write(2) per message.
+// Messages of the tools on standard error: "*** LABEL (rank N): text". One write(2) per message.
 //
 // Threads: any; also in signal handlers, as far as vsnprintf() may be called there. errno is preserved.
 #pragma once
@@ -8,19 +8,19 @@
 
 namespace hydrant {
 
-// Bytes of a message at most; the rest is cut.
+// Maximum size of a message in bytes; longer messages are cut.
 inline constexpr size_t kConsoleBytes = 2048;
 
 [[gnu::format(printf, 2, 3)]] void console_message(const char* label, const char* format,
                                                    ...) noexcept;
-// `place` may be null or "": nothing; otherwise it is written before the text.
+// Writes `place` before the text, unless it is null or "".
 [[gnu::format(printf, 3, 0)]] void console_message_va(const char* label, const char* place,
                                                       const char* format, va_list args) noexcept;
-// Everything, in spite of signals and full pipes; errors are ignored.
+// Writes all bytes, in spite of signals and full pipes; errors are ignored.
 void write_whole(int fd, const char* text, size_t len) noexcept;
 
-// snprintf() that appends: `used` bytes of `line` are taken, at most `room` may be. Returns the bytes
-// now taken.
+// Like snprintf(), but appends: `used` of the `room` bytes of `line` are in use. Returns the new number
+// of used bytes.
 [[gnu::format(printf, 4, 5)]] size_t append(char* line, size_t room, size_t used,
                                             const char* format, ...) noexcept;
 

@@ -1,4 +1,5 @@
-// Freezing until a debugger, or somebody with SIGCONT, lets the process go on.
+// Freezes the process until a debugger clears a flag or SIGCONT arrives. Called at start-up, on signals
+// and before fatal exits (fatal.cpp, am/job/exit.cpp).
 #include "am/tools/debugger.hpp"
 
 #include <hydrant/gasnet/debugging.h>
@@ -14,7 +15,7 @@
 #include <ctime>
 #include <unistd.h>
 
-// Clear it in the debugger. Global, so that debuggers find it by its name.
+// A debugger clears this flag. Global, so that debuggers find it by its name.
 extern "C" __attribute__((visibility("default"))) volatile int hydrant_tools_frozen;
 volatile int hydrant_tools_frozen = 0;
 
@@ -23,7 +24,7 @@ namespace {
 
 constexpr long kLookEveryNs = 100'000'000;
 
-// What SIGCONT clears. Written before the handler is installed, so the handler finds it set.
+// The flag that SIGCONT clears. Written before the handler is installed, so the handler sees it.
 volatile int* volatile g_flag = &hydrant_tools_frozen;
 
 void pause_a_little() noexcept {
@@ -59,7 +60,7 @@ void install(const char* variable, hydrant_tools_sighandlerfn_t handler) noexcep
   if (name == nullptr || *name == '\0') return;
   const int signal = signal_of_name(name);
   if (signal == 0) {
-    hydrant_tools_fatalerror_nopos("%s=%s: no signal has this name (say SIGUSR1, for example)",
+    hydrant_tools_fatalerror_nopos("%s=%s: unknown signal name; use, for example, SIGUSR1",
                                    variable, name);
   }
   (void)hydrant_tools_reghandler(signal, handler);
@@ -78,13 +79,14 @@ void freeze_if_set(const char* variable) noexcept {
 }
 
 bool show_the_end(bool mentions) noexcept {
-  // Relaxed: nothing else hangs on them.
+  // Relaxed: they order no other data.
   constinit static std::atomic<pid_t> first{0};
   constinit static std::atomic<bool> has_waited{false};
   const pid_t self = ::gettid();
   pid_t before = 0;
   if (!first.compare_exchange_strong(before, self, std::memory_order_relaxed)) {
-    // Threads of one process often fail together: none takes the first one away from whoever looks at it.
+    // Threads of one process often fail together. The others wait here, so that none ends the process
+    // while the first thread is being debugged.
     while (before != self && !has_waited.load(std::memory_order_relaxed)) pause_a_little();
     return false;
   }
@@ -99,22 +101,24 @@ bool show_the_end(bool mentions) noexcept {
 }  // namespace hydrant
 
 void hydrant_tools_freezeForDebuggerNow(volatile int* flag, const char* flagsymname) {
-  // Relaxed: whoever clears it hands nothing else over.
+  // Relaxed: the writer that clears the flag passes no other data.
   __atomic_store_n(flag, 1, __ATOMIC_RELAXED);
   hydrant::g_flag = flag;
   const auto before = hydrant_tools_reghandler(SIGCONT, &hydrant::go_on);
   hydrant::unblock(SIGCONT);
-  hydrant::console_message("Process frozen for debugger",
-                           "host=%s pid=%d\n    To go on, attach a debugger and set '%s' to 0, or "
-                           "send SIGCONT",
-                           hydrant_tools_gethostname(), static_cast<int>(::getpid()), flagsymname);
+  hydrant::console_message(
+      "Process frozen for debugger",
+      "host=%s pid=%d\n    To continue, attach a debugger and set '%s' to 0, or "
+      "send SIGCONT",
+      hydrant_tools_gethostname(), static_cast<int>(::getpid()), flagsymname);
   while (__atomic_load_n(flag, __ATOMIC_RELAXED) != 0) hydrant::pause_a_little();
   (void)hydrant_tools_reghandler(SIGCONT, before);
 }
 
 void hydrant_tools_freezeForDebuggerErr(void) {
   const char* const text = hydrant_tools_getenv("GASNET_FREEZE_ON_ERROR");
-  // Not the function that ends the program when it does not understand a setting: it may be what is ending.
+  // Do not use getenv_yesno here: it ends the program on an invalid value, and this may be part of that
+  // end.
   if (text == nullptr || (*text != '1' && *text != 'y' && *text != 'Y')) return;
   hydrant_tools_freezeForDebuggerNow(&hydrant_tools_frozen, "hydrant_tools_frozen");
 }

@@ -1,20 +1,22 @@
-// What the environment asks for so that people can look into a process: signals that freeze it or write a
-// backtrace, a pause at the start, and what comes before it dies of an error.
+// Settings for debugging a process: signals that freeze it or write a backtrace, a pause at the start,
+// and output before it dies of an error.
 #pragma once
 
 namespace hydrant {
 
-// Installs the signals that GASNET_BACKTRACE_SIGNAL and GASNET_FREEZE_SIGNAL name, if any. Errors: an
-// unknown name is a fatal error.
+// Installs handlers for the signals in GASNET_BACKTRACE_SIGNAL and GASNET_FREEZE_SIGNAL, if any.
+// Errors: an unknown signal name is fatal.
 void install_debugging_signals() noexcept;
 
-// Waits for a debugger, or for SIGCONT, if `variable` says yes. Errors: neither yes nor no is fatal.
+// Waits for a debugger or SIGCONT if the variable is yes. Errors: a value that is neither yes nor no is
+// fatal.
 void freeze_if_set(const char* variable) noexcept;
 
-// For a process that is about to die of an error: waits (GASNET_FREEZE_ON_ERROR) and writes a backtrace
-// (GASNET_BACKTRACE; where it is not set, `mentions` says so). False: the second time, which is the abort()
-// that follows, another thread, or an error in here: nothing is done, and another thread waits while the
-// first one waits.
+// Call it before the process dies of an error: waits (GASNET_FREEZE_ON_ERROR) and writes a backtrace
+// (GASNET_BACKTRACE). If that is unset, `mentions` prints a hint about it.
+//
+// Does the work once. Later calls return false: the abort() that follows, another thread, or an error
+// inside this function. Another thread first waits until the first thread's freeze is over.
 bool show_the_end(bool mentions) noexcept;
 
 }  // namespace hydrant

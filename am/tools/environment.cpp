@@ -1,5 +1,5 @@
-// Settings and their display. Every name is displayed once; what is asked for before it is known
-// whether this rank displays is kept and shown as soon as it is.
+// Settings and their display (GASNET_VERBOSEENV). Each name is displayed once. Lines are queued until
+// the job knows whether this rank displays settings. Called by clients and by the job's start.
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/env.h>
 
@@ -29,7 +29,7 @@ struct Displayed {
   char* pending_line;  // null once written
 };
 
-// Grows by one entry per name that is displayed; never shrinks.
+// One entry per displayed name; never shrinks.
 struct DisplayList {
   Mutex mutex;
   Displayed* first HYDRANT_GUARDED_BY(mutex) = nullptr;
@@ -37,9 +37,9 @@ struct DisplayList {
 };
 constinit DisplayList g_displayed;
 
-// A text from malloc(): the only length that is certain to be enough.
+// Allocates the text, because its length is not bounded.
 char* format_line(const char* key, const char* value, const char* note) noexcept {
-  constexpr int kColumns = 55;  // notes stand under each other
+  constexpr int kColumns = 55;  // column at which notes end
   int width = kColumns - static_cast<int>(std::strlen(key) + std::strlen(value));
   if (width < 10) width = 10;
   char* line = nullptr;
@@ -75,7 +75,7 @@ void display(const char* key, const char* value, const char* note) noexcept {
     if (entry == nullptr || key_copy == nullptr) {
       std::free(entry);
       std::free(key_copy);
-      return;  // a display is not worth an error
+      return;  // no memory: skip the line
     }
     *entry = {nullptr, key_copy, format_line(key, value, note)};
     if (g_displayed.first == nullptr) g_displayed.end = &g_displayed.first;
@@ -85,7 +85,7 @@ void display(const char* key, const char* value, const char* note) noexcept {
   if (shows > 0) write_pending_locked();
 }
 
-// A number beside the text that it was read from, unless they are the same.
+// Displays a number together with the text that it was parsed from, if they differ.
 void display_number(const char* key, const char* number, bool is_default) noexcept {
   const char* const raw = hydrant_tools_getenv(key);
   if (is_default || raw == nullptr || std::strcmp(raw, number) == 0) {
@@ -98,7 +98,7 @@ void display_number(const char* key, const char* number, bool is_default) noexce
   std::free(both);
 }
 
-// 1, 0 or -1 if it is neither.
+// Returns 1, 0, or -1 if the text is neither.
 int parse_yes_no(const char* text) noexcept {
   for (const char* yes : {"y", "yes", "1"}) {
     if (strcasecmp(text, yes) == 0) return 1;
@@ -109,15 +109,15 @@ int parse_yes_no(const char* text) noexcept {
   return -1;
 }
 
-// Once per name, however often the setting is read.
+// Warns once per name, however often the setting is read.
 void warn_of_rest(const char* key, const char* text, const ParsedInteger& parsed) noexcept {
   constinit static Mutex mutex;
   static char last_key[128];
   const MutexLock lock(mutex);
   if (std::strncmp(last_key, key, sizeof last_key - 1) == 0) return;
   std::snprintf(last_key, sizeof last_key, "%s", key);
-  console_message("WARNING", "%s=%s: '%s' is not understood; %" PRId64 " is used", key, text,
-                  parsed.rest, parsed.value);
+  console_message("WARNING", "%s=%s: '%s' is not a unit and is ignored; %" PRId64 " is used", key,
+                  text, parsed.rest, parsed.value);
 }
 
 }  // namespace
@@ -148,7 +148,7 @@ int hydrant_tools_verboseenv(void) {
 char* hydrant_tools_getenv_withdefault(const char* keyname, const char* defaultval) {
   char* const value = hydrant_tools_getenv(keyname);
   hydrant_tools_envstr_display(keyname, value != nullptr ? value : defaultval, value == nullptr);
-  // The specification's type: the caller's own default comes back as it was given.
+  // The specification's return type is not const; the caller's default is returned unchanged.
   return value != nullptr ? value : const_cast<char*>(defaultval);
 }
 
@@ -161,7 +161,8 @@ int hydrant_tools_getenv_yesno_withdefault(const char* keyname, int defaultval) 
   const int answer = hydrant::parse_yes_no(text);
   if (answer < 0) {
     hydrant_tools_fatalerror_nopos(
-        "%s=%s: say Y, YES, y, yes or 1, or N, NO, n, no or 0, or leave it unset", keyname, text);
+        "%s=%s: invalid value; set Y, YES, y, yes or 1, or N, NO, n, no or 0, or unset it", keyname,
+        text);
   }
   hydrant_tools_envstr_display(keyname, answer ? "YES" : "NO", 0);
   return answer;

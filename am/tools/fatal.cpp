@@ -1,4 +1,4 @@
-// Ends of programs: message, freeze, backtrace, abort.
+// Fatal errors: message, freeze, backtrace, abort. Called by clients and all parts of the tools.
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/misc.h>
 
@@ -16,13 +16,13 @@ namespace {
 constexpr const char* kLabel = "FATAL ERROR";
 constexpr size_t kPlaceBytes = 512;
 
-// Another thread that fails meanwhile, or the same out of a backtrace, only aborts.
+// If another thread fails at the same time, or the backtrace itself fails, this only aborts.
 [[noreturn]] void end_process() noexcept {
   if (show_the_end(true)) hydrant_tools_flush_streams();
   std::abort();
 }
 
-// The directory of a source file says little and is long.
+// Omits the directory of a source file, which is long and uninformative.
 const char* base_name(const char* file) noexcept {
   const char* base = file;
   for (const char* p = file; *p != '\0'; ++p) {
@@ -54,7 +54,7 @@ void hydrant_tools_fatalerror_nopos(const char* format, ...) {
 }
 
 void hydrant_tools_unreachable(const char* function, const char* file, int line) {
-  hydrant_tools_fatalerror(function, file, line, "reached what gasnett_unreachable() excludes");
+  hydrant_tools_fatalerror(function, file, line, "gasnett_unreachable() was reached");
 }
 
 void hydrant_tools_killmyprocess(int exitcode) { ::_exit(exitcode); }
@@ -62,7 +62,7 @@ void hydrant_tools_killmyprocess(int exitcode) { ::_exit(exitcode); }
 char* hydrant_tools_current_loc(const char* function, const char* file, int line) {
   char* text = nullptr;
   if (asprintf(&text, "%s() at %s:%d", function, file, line) < 0) {
-    hydrant_tools_fatalerror(function, file, line, "no memory for the text of a place");
+    hydrant_tools_fatalerror(function, file, line, "no memory for the text of a source position");
   }
   return text;
 }

@@ -1,5 +1,5 @@
-// Texts of transfers' arguments. Every element takes at most kElementBytes, every heading at most
-// kHeadingBytes: the sizes that clients ask for before are those bounds.
+// Texts for the arguments of transfers. An element takes at most kElementBytes and a heading at most
+// kHeadingBytes; the *_bufsz() functions return these bounds. Called by clients through gasnet_tools.h.
 #include <hydrant/gasnet/formatters.h>
 
 #include "am/tools/console.hpp"

@@ -1,3 +1,4 @@
+// The pointer to the running job's hooks. Set once by am/job/job_environment.cpp, read by the other tools.
 #include "am/tools/job_hooks.hpp"
 
 #include <atomic>
@@ -6,7 +7,8 @@ namespace hydrant {
 namespace {
 
 constexpr ToolsJob kNoJob;
-// Released by set_tools_job(), acquired by every reader: the hooks behind it are constant.
+// Stored with release by set_tools_job(), loaded with acquire by every reader: the hooks themselves are
+// constant.
 constinit std::atomic<const ToolsJob*> g_job{&kNoJob};
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What a running job lends to the tools. Without it (programs that use the tools alone) they ask the process.
+// Hooks through which a running job supplies its rank and environment to the tools. Programs without a
+// job use the process's own environment.
 //
 // Threads: set_tools_job() once while the job starts, before other threads use the tools.
 #pragma once
@@ -6,16 +7,16 @@
 namespace hydrant {
 
 struct ToolsJob {
-  // The job's environment: the value, or null if not set. Null: getenv().
+  // Value of a variable of the job's environment, or null if unset. A null hook means getenv().
   char* (*get_environment)(const char* name) noexcept = nullptr;
-  // Whether this rank displays settings: 1 yes, 0 no, -1 not known yet (they are kept until it is).
-  // Null: every process does that finds GASNET_VERBOSEENV set.
+  // Whether this rank displays settings: 1 yes, 0 no, -1 not known yet (settings are queued until it
+  // is). With a null hook every process displays them if GASNET_VERBOSEENV is set.
   int (*displays_environment)() noexcept = nullptr;
-  // This process' rank, shown in messages; -1 not known yet.
+  // This process's rank, shown in messages; -1 not known yet.
   int (*rank)() noexcept = nullptr;
 };
 
-// `job` must live as long as the process; null takes it away.
+// `job` must live as long as the process; null removes the hooks.
 void set_tools_job(const ToolsJob* job) noexcept;
 // Never null.
 const ToolsJob* tools_job() noexcept;

@@ -1,7 +1,8 @@
-// Locks that are not inlined, and the checked forms that GASNET_DEBUG clients use.
+// Lock functions that are not inlined, and the checked variants for GASNET_DEBUG clients. Called
+// through hydrant/gasnet/locks.h.
 //
-// A mutex remembers its holder. A reader/writer lock has no room for its readers, so every thread
-// remembers what it holds itself.
+// A mutex stores its holder. A reader/writer lock has no room for its readers, so each thread keeps a
+// list of the locks that it holds.
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/locks.h>
 
@@ -21,7 +22,7 @@ pthread_rwlock_t* posix(hydrant_tools_rwlock_t* lock) noexcept {
 
 uintptr_t self() noexcept { return static_cast<uintptr_t>(pthread_self()); }
 
-// Relaxed: a thread only asks whether it is the holder itself, and it would have written that itself.
+// Relaxed: a thread only compares with itself, and it has written its own value.
 uintptr_t owner_of(const hydrant_tools_mutex_t* mutex) noexcept {
   return __atomic_load_n(&mutex->owner, __ATOMIC_RELAXED);
 }
@@ -39,7 +40,7 @@ void require(bool holds, const char* otherwise, const void* lock, const char* wh
 
 enum Hold : int { kNone = 0, kReading = 1, kWriting = 2, kEither = 3 };
 
-// The reader/writer locks that this thread holds, in no order.
+// The reader/writer locks that this thread holds, unordered.
 class HeldLocks {
  public:
   HeldLocks() = default;
@@ -58,7 +59,7 @@ class HeldLocks {
     if (count_ == room_) {
       room_ = room_ == 0 ? 8 : 2 * room_;
       entries_ = static_cast<Entry*>(std::realloc(entries_, room_ * sizeof(Entry)));
-      if (entries_ == nullptr) gasnett_fatalerror("no memory to remember %zu locks", room_);
+      if (entries_ == nullptr) gasnett_fatalerror("no memory for a list of %zu held locks", room_);
     }
     entries_[count_++] = {lock, hold};
   }
@@ -109,7 +110,7 @@ void hydrant_tools_mutex_init(hydrant_tools_mutex_t* mutex) {
 }
 
 int hydrant_tools_mutex_destroy(hydrant_tools_mutex_t* mutex) {
-  // POSIX leaves it undefined to destroy a locked mutex, so ask first.
+  // Destroying a locked mutex is undefined in POSIX, so test it first.
   if (const int error = pthread_mutex_trylock(&mutex->mutex); error != 0) return error;
   pthread_mutex_unlock(&mutex->mutex);
   return pthread_mutex_destroy(&mutex->mutex);
@@ -122,7 +123,7 @@ void hydrant_tools_mutex_destroy_checked(hydrant_tools_mutex_t* mutex, const cha
 void hydrant_tools_mutex_lock_checked(hydrant_tools_mutex_t* mutex, const char* where) {
   require(hydrant::owner_of(mutex) != hydrant::self(),
           "this thread holds the mutex already: it is not recursive", mutex, where);
-  require(pthread_mutex_lock(&mutex->mutex) == 0, "pthread_mutex_lock() fails", mutex, where);
+  require(pthread_mutex_lock(&mutex->mutex) == 0, "pthread_mutex_lock() failed", mutex, where);
   hydrant::set_owner(mutex, hydrant::self());
 }
 
@@ -138,7 +139,7 @@ void hydrant_tools_mutex_unlock_checked(hydrant_tools_mutex_t* mutex, const char
   require(hydrant::owner_of(mutex) == hydrant::self(), "unlocks a mutex that it does not hold",
           mutex, where);
   hydrant::set_owner(mutex, 0);
-  require(pthread_mutex_unlock(&mutex->mutex) == 0, "pthread_mutex_unlock() fails", mutex, where);
+  require(pthread_mutex_unlock(&mutex->mutex) == 0, "pthread_mutex_unlock() failed", mutex, where);
 }
 
 void hydrant_tools_mutex_assert(const hydrant_tools_mutex_t* mutex, int locked, const char* where) {
@@ -156,7 +157,7 @@ void hydrant_tools_cond_destroy(hydrant_tools_cond_t* cond) { pthread_cond_destr
 
 void hydrant_tools_cond_wait_alone(hydrant_tools_cond_t* cond, hydrant_tools_mutex_t* mutex) {
   (void)mutex;
-  gasnett_fatalerror("the only thread waits for condition %p: nobody can wake it",
+  gasnett_fatalerror("the only thread waits for condition %p, which no thread can signal",
                      static_cast<void*>(cond));
 }
 
@@ -164,7 +165,7 @@ void hydrant_tools_cond_wait_checked(hydrant_tools_cond_t* cond, hydrant_tools_m
                                      const char* where) {
   hydrant_tools_mutex_assert(mutex, 1, where);
   hydrant::set_owner(mutex, 0);
-  require(pthread_cond_wait(&cond->cond, &mutex->mutex) == 0, "pthread_cond_wait() fails", mutex,
+  require(pthread_cond_wait(&cond->cond, &mutex->mutex) == 0, "pthread_cond_wait() failed", mutex,
           where);
   hydrant::set_owner(mutex, hydrant::self());
 }
@@ -178,7 +179,7 @@ void hydrant_tools_rwlock_destroy(hydrant_tools_rwlock_t* rwlock) {
 }
 
 void hydrant_tools_rwlock_rdlock(hydrant_tools_rwlock_t* rwlock) {
-  // EAGAIN: as many readers as can be counted. One of them will leave.
+  // EAGAIN: too many readers; retry until one unlocks.
   while (pthread_rwlock_rdlock(posix(rwlock)) == EAGAIN) sched_yield();
 }
 
@@ -200,7 +201,7 @@ void hydrant_tools_rwlock_unlock(hydrant_tools_rwlock_t* rwlock) {
 
 void hydrant_tools_rwlock_destroy_checked(hydrant_tools_rwlock_t* rwlock, const char* where) {
   hydrant_tools_rwlock_assert(rwlock, hydrant::kNone, where);
-  // glibc destroys a held lock without a word, so ask whether it is free.
+  // glibc destroys a held lock silently, so test whether it is free.
   require(pthread_rwlock_trywrlock(posix(rwlock)) == 0,
           "destroys a reader/writer lock that another thread holds", rwlock, where);
   hydrant_tools_rwlock_unlock(rwlock);

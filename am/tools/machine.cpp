@@ -1,4 +1,5 @@
-// Questions about the machine and the process.
+// Properties of the machine and the process: processors, memory, names, limits, standard streams.
+// Called by clients through gasnet_tools.h.
 #include <climits>
 #include <cstdio>
 #include <fcntl.h>
@@ -29,7 +30,7 @@ constexpr LimitName kLimits[] = {{RLIMIT_CPU, "RLIMIT_CPU"},
                                  {RLIMIT_RSS, "RLIMIT_RSS"},
                                  {RLIMIT_AS, "RLIMIT_AS"}};
 
-// Filled by pthread_once(), constant from then on.
+// Filled by pthread_once(), constant afterwards.
 char g_host_name[HOST_NAME_MAX + 1];
 char g_exe_name[PATH_MAX];
 
@@ -70,7 +71,7 @@ uint64_t hydrant_tools_getPhysMemSz(int failure_is_fatal) {
   if (pages > 0 && page_bytes > 0) {
     return static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes);
   }
-  if (failure_is_fatal) gasnett_fatalerror("the size of physical memory is unknown");
+  if (failure_is_fatal) gasnett_fatalerror("cannot determine the size of physical memory");
   return 0;
 }
 
@@ -128,7 +129,7 @@ void hydrant_tools_close_streams(void) {
   (void)std::fflush(stdout);
   (void)std::fflush(stderr);
   const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  // Replaced, not closed: the next file that is opened must not become standard output.
+  // Replaced, not closed: otherwise the next opened file would become standard output.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (nowhere >= 0)
       (void)::dup2(nowhere, fd);

@@ -1,3 +1,4 @@
+// Parses and formats numbers with units. Called by environment.cpp, tsc_rate.cpp and clients.
 #include "am/tools/numbers.hpp"
 
 #include <hydrant/gasnet/debugging.h>
@@ -14,7 +15,7 @@ namespace {
 
 constexpr int64_t kHexadecimalFrom = int64_t{1} << 50;
 
-// The locale must not decide what a setting means, so no <cctype>.
+// No <cctype>, because the locale must not change the meaning of a setting.
 constexpr bool is_blank(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 constexpr char upper(char c) noexcept {
@@ -31,7 +32,7 @@ const char* skip_blanks(const char* p) noexcept {
   return p;
 }
 
-// Bytes of a unit's letter, 0 if it is none.
+// Bytes of a unit's letter, or 0 if it is no unit.
 constexpr uint64_t unit_bytes(char letter) noexcept {
   switch (upper(letter)) {
     case 'B': return 1;
@@ -43,7 +44,8 @@ constexpr uint64_t unit_bytes(char letter) noexcept {
   }
 }
 
-// Moves *p behind "K", "KB", "KiB" or "B" and returns its bytes; 0, and *p unchanged, without any.
+// Moves *p behind "K", "KB", "KiB" or "B" and returns the unit's bytes. Without a unit returns 0 and
+// leaves *p unchanged.
 uint64_t take_unit(const char** p) noexcept {
   const uint64_t bytes = unit_bytes(**p);
   if (bytes == 0) return 0;
@@ -62,12 +64,12 @@ int64_t saturated(double value) noexcept {
   return static_cast<int64_t>(value);
 }
 
-// Hexadecimal texts are bit patterns: what does not fit is lost at the top, and the sign is the top bit.
+// Hexadecimal texts are bit patterns: excess high digits are dropped, and the top bit is the sign.
 ParsedInteger parse_hexadecimal(const char* p, bool is_negative, uint64_t unit,
                                 bool has_units) noexcept {
   uint64_t bits = 0;
   while (digit_value(*p) < 16) bits = bits * 16 + static_cast<uint64_t>(digit_value(*p++));
-  // "0x1B" has no unit: B is a digit. "0x1 KB" and "0x1K" have one.
+  // In "0x1B" B is a digit, not a unit. "0x1 KB" and "0x1K" have a unit.
   const char* rest = skip_blanks(p);
   if (has_units) {
     if (const uint64_t named = take_unit(&rest); named != 0) unit = named;
@@ -102,7 +104,7 @@ ParsedInteger parse_decimal(const char* p, bool is_negative, uint64_t unit,
   return {is_negative ? -value : value, skip_blanks(rest)};
 }
 
-// The unit in which `magnitude` is shown: exact, or at least 10 of it.
+// Formats `magnitude` in the largest unit that divides it or fits at least 10 times.
 int show_in(uint64_t magnitude, char* buf, size_t bufsz, const char* sign) noexcept {
   for (const char letter : {'T', 'G', 'M', 'K'}) {
     const uint64_t unit = unit_bytes(letter);

@@ -1,4 +1,4 @@
-// Texts to numbers, with what the callers need to complain: where the number ends.
+// Conversion of texts to numbers. The result includes the end of the number, for error messages.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,14 @@ namespace hydrant {
 
 struct ParsedInteger {
   int64_t value;
-  const char* rest;  // what was not used: "" if all was; null if there was no text
+  const char* rest;  // unparsed text: "" if all was used; null if the text was null
 };
 
 // As hydrant_tools_parse_int() in <hydrant/gasnet/env.h>.
 ParsedInteger parse_integer(const char* text, uint64_t default_unit_bytes) noexcept;
 
-// A decimal number or a fraction of two, nothing else. False, and *value unchanged, otherwise.
+// Parses a decimal number or a fraction of two, without trailing text. Otherwise returns false and
+// leaves *value unchanged.
 bool parse_double(const char* text, double* value) noexcept;
 
 }  // namespace hydrant

@@ -1,3 +1,4 @@
+// Parses rank lists such as "0,2-4". Called by backtrace.cpp for GASNET_BACKTRACE_NODES.
 #include "am/tools/rank_list.hpp"
 
 #include <cstdlib>

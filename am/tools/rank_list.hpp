@@ -1,9 +1,9 @@
-// Sets of ranks in settings: "0,2-4,6"; "*", "" and no text at all are everybody.
+// Sets of ranks in settings, such as "0,2-4,6"; "*", "" and null mean all ranks.
 #pragma once
 
 namespace hydrant {
 
-// Texts that are no list contain nobody.
+// An invalid list contains no rank.
 bool rank_list_contains(const char* list, int rank) noexcept;
 
 }  // namespace hydrant

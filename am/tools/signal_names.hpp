@@ -1,9 +1,9 @@
-// Signals by name.
+// Translates signal names to numbers.
 #pragma once
 
 namespace hydrant {
 
-// "SIGUSR1", "USR1", in either case, or a number; 0 for what is no signal.
+// Accepts "SIGUSR1", "USR1" (in either case) or a number; returns 0 for an invalid name.
 int signal_of_name(const char* name) noexcept;
 
 }  // namespace hydrant

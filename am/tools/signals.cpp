@@ -1,3 +1,4 @@
+// Signal names, and installation of signal handlers. Called by debugger.cpp, am/job/exit.cpp and clients.
 #include <hydrant/gasnet/debugging.h>
 
 #include "am/tools/signal_names.hpp"
@@ -59,7 +60,7 @@ hydrant_tools_sighandlerfn_t hydrant_tools_reghandler(int sigtocatch,
   sigemptyset(&wanted.sa_mask);
   struct sigaction before = {};
   if (::sigaction(sigtocatch, &wanted, &before) != 0) {
-    hydrant_tools_fatalerror_nopos("no handler can be installed for signal %d (%s): %s", sigtocatch,
+    hydrant_tools_fatalerror_nopos("cannot install a handler for signal %d (%s): %s", sigtocatch,
                                    hydrant_tools_signame_fromval(sigtocatch),
                                    hydrant::errno_text(errno));
   }

@@ -1,4 +1,5 @@
-// Ticks: where they come from is decided by the first call, what they are worth by the first conversion.
+// Ticks of gasnet_tools.h. The first call selects the counter (clock.cpp); the first conversion
+// determines its rate (tsc_rate.cpp).
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/env.h>
 #include <hydrant/gasnet/timers.h>
@@ -20,17 +21,18 @@ namespace {
 // NOLINTNEXTLINE(modernize-use-using): __extension__ is for typedefs
 __extension__ typedef unsigned __int128 Wide;
 
-// Nanoseconds per tick are kept as a multiple of 2^-52: exact to better than a part in 10^12 at every
-// rate, and a product with any tick count fits into 128 bits.
+// Nanoseconds per tick as a multiple of 2^-52: accurate to better than 10^-12 at every rate, and the
+// product with any tick count fits into 128 bits.
 constexpr int kFractionBits = 52;
 
 enum class Source : int { kUndecided, kTsc, kClock };
 
 struct Ticks {
   Mutex mutex;
-  // Released once under the mutex; acquired by whoever finds it decided, with `setting` and `first`.
+  // Stored once with release, under the mutex. An acquire load that finds it decided also sees
+  // `setting` and `first`.
   std::atomic<Source> source{Source::kUndecided};
-  // Likewise; 0 until the first conversion.
+  // Stored and loaded likewise; 0 until the first conversion.
   std::atomic<uint64_t> scaled_ns{0};
   RateSetting setting{};
   TscSample first{};
@@ -90,13 +92,13 @@ Accuracy measure_accuracy() noexcept {
     }
     last = now;
   }
-  // The quickest of several rounds: during the others the thread was interrupted.
+  // Takes the fastest of several rounds, because interruptions lengthen the others.
   uint64_t round = UINT64_MAX;
   for (int rounds = 0; rounds < 20; ++rounds) {
     const uint64_t round_begin = hydrant_tools_ticks_now();
     for (uint64_t i = 0; i < kCalls; ++i) {
       last = hydrant_tools_ticks_now();
-      __asm__ __volatile__("" : : "r"(last));  // every call is made
+      __asm__ __volatile__("" : : "r"(last));  // keeps the call
     }
     if (last - round_begin < round) round = last - round_begin;
   }

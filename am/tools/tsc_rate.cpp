@@ -1,3 +1,5 @@
+// Measures the rate of the time-stamp counter, or reads it from GASNET_TSC_RATE or /proc/cpuinfo, and
+// checks the error against the tolerances. Called by timers.cpp.
 #include "am/tools/tsc_rate.hpp"
 
 #include <hydrant/gasnet/debugging.h>
@@ -22,15 +24,15 @@ namespace {
 constexpr double kMinHz = 1e6;
 constexpr double kMaxHz = 1e11;
 constexpr uint64_t kIntervalNs = 10'000'000;
-constexpr int kIntervals = 10;         // of them at most, while the error is too large
-constexpr double kTolerance = 0.0005;  // what GASNet's own test of its timers allows
+constexpr int kIntervals = 10;         // maximum number of intervals, while the error is too large
+constexpr double kTolerance = 0.0005;  // the tolerance of GASNet's own timer test
 constexpr double kHardTolerance = 0.02;
 constexpr int kReadings = 10;
 
 struct Tolerances {
   double soft;
   double hard;
-  // The stricter of those that are on (not 0), or 0.
+  // The stricter of the active (nonzero) tolerances, or 0.
   double aim() const noexcept {
     if (soft > 0 && hard > 0) return std::min(soft, hard);
     return std::max(soft, hard);
@@ -48,20 +50,20 @@ double read_tolerance(const char* variable, double otherwise) noexcept {
 void judge(double error, const Tolerances& allowed, const char* what) noexcept {
   if (allowed.hard > 0 && error > allowed.hard) {
     hydrant_tools_fatalerror_nopos(
-        "%s on %s: off by %g, GASNET_TSC_RATE_HARD_TOLERANCE is %g. Set GASNET_TSC_RATE=clock to "
-        "tell "
-        "the time by the system's clock",
+        "%s on %s: the relative error %g exceeds GASNET_TSC_RATE_HARD_TOLERANCE, %g. Set "
+        "GASNET_TSC_RATE=clock to use the system's clock",
         what, hydrant_tools_gethostname(), error, allowed.hard);
   }
   if (allowed.soft > 0 && error > allowed.soft) {
-    console_message("WARNING", "%s on %s: off by %g, GASNET_TSC_RATE_TOLERANCE is %g", what,
+    console_message("WARNING",
+                    "%s on %s: the relative error %g exceeds GASNET_TSC_RATE_TOLERANCE, %g", what,
                     hydrant_tools_gethostname(), error, allowed.soft);
   }
 }
 
 struct Measurement {
   double ns_per_count;
-  double error;  // relative, at most
+  double error;  // relative upper bound
 };
 
 Measurement measure(const TscSample& first, double aim) noexcept {
@@ -82,7 +84,7 @@ Measurement measure(const TscSample& first, double aim) noexcept {
   return best;
 }
 
-// "model name : ... @ 2.30GHz", else "cpu MHz : 2300.000"; 0 if neither is there.
+// Finds "model name : ... @ 2.30GHz", else "cpu MHz : 2300.000"; 0 if neither exists.
 double hz_of_cpuinfo() noexcept {
   std::FILE* const file = std::fopen("/proc/cpuinfo", "re");
   if (file == nullptr) return 0;
@@ -107,7 +109,7 @@ double hz_of_cpuinfo() noexcept {
 }  // namespace
 
 TscSample sample_tsc() noexcept {
-  // The tightest of several: between the two readings of the others the thread was interrupted.
+  // Takes the tightest of several readings, because interruptions widen the others.
   TscSample best{0, 0, UINT64_MAX};
   for (int i = 0; i < kReadings; ++i) {
     const uint64_t before = read_tsc();
@@ -130,7 +132,8 @@ RateSetting read_rate_setting() noexcept {
   const auto hz = static_cast<double>(parsed.value);
   if (*parsed.rest != '\0' || hz < kMinHz || hz > kMaxHz) {
     hydrant_tools_fatalerror_nopos(
-        "GASNET_TSC_RATE=%s: say walltime, cpuinfo, clock, or counts per second from 1000000 to "
+        "GASNET_TSC_RATE=%s: invalid value; set walltime, cpuinfo, clock, or counts per second "
+        "from 1000000 to "
         "100000000000 without a unit",
         text);
   }
@@ -150,7 +153,7 @@ double ns_per_count(const TscSample& first, const RateSetting& setting) noexcept
   } else {
     const double hz = setting.source == RateSource::kGiven ? setting.hz : hz_of_cpuinfo();
     if (!(hz >= kMinHz && hz <= kMaxHz)) {
-      hydrant_tools_fatalerror_nopos("GASNET_TSC_RATE=cpuinfo: /proc/cpuinfo names no rate");
+      hydrant_tools_fatalerror_nopos("GASNET_TSC_RATE=cpuinfo: /proc/cpuinfo contains no rate");
     }
     result = 1e9 / hz;
     if (allowed.aim() > 0) {
@@ -159,7 +162,7 @@ double ns_per_count(const TscSample& first, const RateSetting& setting) noexcept
     }
   }
   if (is_verbose) {
-    console_message("TICKS", "%.6f MHz, known after %.1f ms", 1e3 / result,
+    console_message("TICKS", "%.6f MHz, measured in %.1f ms", 1e3 / result,
                     static_cast<double>(clock_ns(CLOCK_MONOTONIC_RAW) - first.ns) * 1e-6);
   }
   return result;

@@ -1,11 +1,11 @@
-// How many nanoseconds one count of the time-stamp counter takes: measured, or as the user says.
+// The duration of one count of the time-stamp counter in nanoseconds: measured, or set by the user.
 #pragma once
 
 #include <cstdint>
 
 namespace hydrant {
 
-// What GASNET_TSC_RATE asks for.
+// The value of GASNET_TSC_RATE.
 enum class RateSource { kMeasured, kCpuinfo, kGiven, kNoTsc };
 
 struct RateSetting {
@@ -13,20 +13,20 @@ struct RateSetting {
   double hz;  // kGiven only
 };
 
-// Errors: a text that is none of walltime, wallclock, cpuinfo, clock or a rate from 10^6 to 10^11 is fatal.
+// Errors: fatal unless the value is walltime, wallclock, cpuinfo, clock or a rate from 10^6 to 10^11 Hz.
 RateSetting read_rate_setting() noexcept;
 
 // The counter and CLOCK_MONOTONIC_RAW at one moment.
 struct TscSample {
   uint64_t tsc;
   uint64_t ns;
-  uint64_t uncertainty;  // counts between the two readings at most
+  uint64_t uncertainty;  // maximum counts between the two readings
 };
 TscSample sample_tsc() noexcept;
 
-// Nanoseconds per count. Sleeps until at least 10 ms (up to ten times as long where the machine is
-// noisy) have passed since `first`. Errors: beyond GASNET_TSC_RATE_TOLERANCE a warning, beyond
-// ..._HARD_TOLERANCE the end of the program.
+// Nanoseconds per count. Sleeps until at least 10 ms have passed since `first`, up to 100 ms on a noisy
+// machine. Errors: an error above GASNET_TSC_RATE_TOLERANCE is a warning; above ..._HARD_TOLERANCE it
+// is fatal.
 double ns_per_count(const TscSample& first, const RateSetting& setting) noexcept;
 
 }  // namespace hydrant

@@ -1,13 +1,13 @@
 /* am_compare.c - Active Messages between pairs of ranks, to be compiled against any implementation
- * of GASNet-EX and run in turn: docs/core_api.md has the figures of ours and of GASNet's
- * smp-conduit. Not a part of the build.
+ * of GASNet-EX and run in turn: docs/core_api.md has the figures of Hydrant and of GASNet's
+ * smp-conduit. Not part of the build.
  *
  *   cc -O2 -D_GNU_SOURCE -DGASNET_SEQ=1 am_compare.c <include and library flags of one> -o am_compare
  *   GASNET_PSHM_NODES=2 ./am_compare [ROUNDS]
  *
  * Prints medians of 11 repetitions, ns. A round trip is a request and its reply of the same size; a
  * flood is one way, per message, until the last has arrived. Two ranks are bound to processors 0
- * and 1; of more, 0 talks with 1, 2 with 3 and so on, at the same time and unbound, and 0 reports.
+ * and 1; with more ranks, 0 talks with 1, 2 with 3 and so on, at once and unbound; 0 reports.
  */
 #include <gasnetex.h>
 
@@ -60,7 +60,7 @@ static int ascending(const void* a, const void* b) {
 
 static void barrier(void) { gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED); }
 
-/* bytes < 0: a Short. */
+/* bytes < 0 means a Short. */
 static void request(int bytes, int short_handler, int medium_handler, int i) {
   if (bytes < 0) {
     gex_AM_RequestShort1(team, peer, (gex_AM_Index_t)short_handler, 0, i);
@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   rank = gex_TM_QueryRank(team);
   peer = rank ^ 1;
   if (gex_TM_QuerySize(team) % 2 != 0) {
-    fprintf(stderr, "am_compare: %u ranks; pairs are needed\n", (unsigned)gex_TM_QuerySize(team));
+    fprintf(stderr, "am_compare: %u ranks: use an even number\n", (unsigned)gex_TM_QuerySize(team));
     gasnet_exit(2);
   }
   if (gex_TM_QuerySize(team) == 2) {

@@ -1,15 +1,14 @@
 /* rma_compare.c - Puts and gets between two ranks of a node, to be compiled against any implementation
- * of GASNet-EX and run in turn: docs/decisions/0020-put-get.md has the figures of ours and of
- * GASNet's smp-conduit. Not a part of the build.
+ * of GASNet-EX and run in turn: docs/decisions/0020-put-get.md has the figures of Hydrant and of
+ * GASNet's smp-conduit. Not part of the build.
  *
  *   cc -O2 -D_GNU_SOURCE -DGASNET_SEQ=1 rma_compare.c <include and library flags of one> -o rma_compare
  *   GASNET_PSHM_NODES=2 ./rma_compare [ROUNDS [ROW]]
  *
- * Prints medians of 11 repetitions of all rows, in ns per operation; of copies between the segments also
+ * Prints medians of 11 repetitions of all rows, in ns per operation; for copies between the segments also
  * a memcpy of the same bytes, taken in turn, and the median of the ratios. ROW: only rows of that name,
- * and without repetitions, for those who count instructions. Rank 0 works, rank 1 waits in a barrier;
- * both are bound to a
- * processor.
+ * without repetitions, for counting instructions. Rank 0 works, rank 1 waits in a barrier; each is bound to
+ * a processor.
  */
 #include <gasnetex.h>
 
@@ -24,8 +23,8 @@ enum { kRepetitions = 11, kBatch = 256, kRows = 64 };
 
 static gex_TM_t team;
 static gex_Rank_t peer;
-static char *theirs, *mine; /* segments: the other rank's, at its address, and our own */
-static char* mapped;        /* theirs, as we see it */
+static char *theirs, *mine; /* segments: the peer's, at its own address, and this rank's */
+static char* mapped;        /* the peer's segment as mapped in this process */
 static volatile uint64_t sink;
 static volatile size_t hidden_bytes;
 
@@ -35,7 +34,7 @@ static double now_ns(void) {
   return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Loops of their own, so that one can count their instructions. bytes: of a variable size. */
+/* Separate functions, so that their instructions can be counted. bytes: for rows of variable size. */
 #define LOOP(name, body)                                                  \
   static __attribute__((noinline)) void name(size_t bytes, long rounds) { \
     const gex_TM_t tm = team;                                             \
@@ -145,7 +144,7 @@ static void measure(int count, long rounds) {
   }
 }
 
-/* Who works keeps its processor, where that is allowed. */
+/* Binds the rank to a processor, with real-time priority if permitted. */
 static void bind(gex_Rank_t rank) {
   const struct sched_param priority = {.sched_priority = 1};
   cpu_set_t set;

@@ -1,4 +1,4 @@
-"""Tables of the report on small limits and on memory that goes away. Losing rows too."""
+"""Report tables on small memlock limits and on released memory, including rows that miss their goals."""
 from report.samples import duration, quartiles, verdict
 from report.tables import render
 
@@ -51,15 +51,15 @@ def memlock(rows):
     text = [render(MEMLOCK_HEADER, body),
             "", "An ordinary user, 8 MiB of memlock, 64 MiB of memory: the cache, with what is 'not now' "
             "copied through pre-pinned buffers, against copying everything through them.",
-            "GiB/s of processor time with the transfer, which the kernel does by copying; 'usable' is what "
-            "it costs to make memory ready for a device and to give it back, which is all that a network "
-            "card leaves to the processor.",
+            "GiB/s of processor time with the transfer, which the kernel does by copying; 'usable' is the "
+            "cost of making memory ready for a device and releasing it, which is all of the processor's "
+            "work with a network adapter.",
             f"Every byte was compared on arrival; rows with a failure: {len(failed)}."]
     return "8 MiB of memlock, a working set of 64 MiB", "\n".join(text), facts
 
 
 def invalidation_rows(rows):
-    """What being told costs, layer by layer, and the facts that have goals."""
+    """The cost of notifications by layer, and the facts that have goals."""
     body, facts = [], []
     for name in sorted(one for prefix in RELEASES for one in rows.matching(prefix)):
         if name in rows.skipped:
@@ -77,7 +77,7 @@ def invalidation_rows(rows):
 
 
 def beside_rows(rows):
-    """Invalidations while another thread registers 64 MiB again and again."""
+    """Invalidations while another thread registers 64 MiB repeatedly."""
     body, facts = [], []
     for name in rows.matching("beside/"):
         if name in rows.skipped:
@@ -98,7 +98,7 @@ INVALIDATION_HEADER = ["what", "median", "p99", "without", "p99", "more", "later
 
 
 def invalidation(rows):
-    """(title, text, facts) of what it costs that memory goes away."""
+    """(title, text, facts) of the cost of releasing memory."""
     body, facts = invalidation_rows(rows)
     beside, more_facts = beside_rows(rows)
     text = [render(INVALIDATION_HEADER, body),
@@ -110,4 +110,4 @@ def invalidation(rows):
             "", "'beside bare calls' is the control: that thread uses a ring of its own, and no cache. 'no "
             "wait': the median is less than half a registration, which is what waiting for a lock held "
             "across it would cost on average."]
-    return "Memory that goes away: what it costs to say so", "\n".join(text), facts + more_facts
+    return "Released memory: the cost of notifying the cache", "\n".join(text), facts + more_facts

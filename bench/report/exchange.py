@@ -1,9 +1,9 @@
-"""Tables and plot of the report on puts and gets between two ranks of a node. Losing rows too."""
+"""Report tables and plot on puts and gets within a node, including rows that miss their goals."""
 from report.samples import duration, quartiles, verdict
 from report.tables import render
 
-BULK_GOAL = 0.97     # of memcpy, 4 to 64 KiB, mapped memory
-MEBIBYTE_GOAL = 0.95  # of memcpy where 1 MiB is mapped, of the bare system call where it is not
+BULK_GOAL = 0.97     # share of memcpy's speed: 4 to 64 KiB, mapped memory
+MEBIBYTE_GOAL = 0.95  # share for 1 MiB: of memcpy's if mapped, else of the bare system call's
 FORMS = ("nbi", "nb", "many")
 
 HEADER = ["row", "path", "ours", "GiB/s", "floor", "x floor", "UCX", "x UCX"]
@@ -17,7 +17,7 @@ def _cells(row):
 
 
 def facts_of(table):
-    """The goals that a run of rma_bench can judge: blocking, no path forced."""
+    """The goals that apply to a run of rma_bench: blocking operations without a forced path."""
     facts = []
     if table["forced_path"] != "auto":
         return facts
@@ -39,7 +39,7 @@ def facts_of(table):
 
 
 def exchange(tables_of_jobs):
-    """(title, text, facts) of rma_bench, one table for each path that was forced."""
+    """(title, text, facts) of rma_bench, one table per forced path."""
     parts, facts = [], []
     for table in tables_of_jobs:
         path = table["forced_path"]
@@ -59,7 +59,7 @@ def exchange(tables_of_jobs):
 
 
 def short(tables_of_jobs):
-    """The console's section."""
+    """The section for the console."""
     wanted = {(memory, direction, form, size)
               for memory in ("segment", "heap") for direction in ("put", "get")
               for form, size in (("constant", 8), ("blocking", 8), ("blocking", 4099), ("blocking", 65521),

@@ -1,4 +1,4 @@
-"""What the report says about the machine it ran on, and what hydrant-info would change there."""
+"""The report's lines about the machine, and hydrant-info's advice."""
 import json
 import os
 import platform
@@ -8,7 +8,7 @@ ENOUGH_LOCKED_BYTES = 256 << 20  # the largest working set of the sweep
 
 
 class Machine:
-    """Looked at once, before anything runs."""
+    """Facts about the machine, collected once before the benchmarks run."""
 
     def __init__(self, build):
         self.info_program = os.path.join(build, "bin", "hydrant-info")
@@ -24,7 +24,7 @@ class Machine:
         return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
 
     def heading(self):
-        """Lines about the machine, and what of it spoils the figures."""
+        """Lines about the machine, with notes on conditions that distort the figures."""
         limits = self.info.get("limits", {})
         locked = limits.get("memlock_bytes")
         if limits.get("memlock_lifted") or (limits and locked is None):
@@ -38,27 +38,27 @@ class Machine:
                          "cores). Where threads compete for a core, stalls, longest hits and rows of all "
                          "cores say little.")
         if self.cores == 1:
-            lines.append("NOTE: one core: nothing here shows how threads disturb each other.")
+            lines.append("NOTE: one core: these figures do not show how threads affect each other.")
         lines += self._caching()
         lines += [f"Registrar {one['name']} is not used: {one['reason']}"
                   for one in self.info.get("registrars", []) if not one["usable"]]
         return lines
 
     def _caching(self):
-        """What caching this machine allows, in two lines at most; the rest is hydrant-info's."""
+        """The kinds of memory that can be cached here, in at most two lines; hydrant-info has the rest."""
         watching = self.info.get("watching")
         if not watching:
             return []
         rows = {row["memory"]: row for row in watching["coverage"]}
         plain, hooked = (rows["anonymous"][key] or "not known" for key in ("without_hooks", "with_hooks"))
-        words = {"checked": "cached, each use asks the kernel", "watched": "cached, hits free of checks",
+        words = {"checked": "cached, each use queries the kernel", "watched": "cached, hits free of checks",
                  "none": "not cached"}
         lines = [f"Caching here (watch = auto): anonymous memory {words.get(plain, plain)}; with the hooks "
                  f"library {words.get(hooked, hooked)}; arenas {rows['arena']['without_hooks']}; files "
                  f"{words.get(rows['files']['without_hooks'], rows['files']['without_hooks'])}"]
         if not watching["userfaultfd"]["available"]:
             lines.append(f"No userfaultfd: {watching['userfaultfd']['reason']}")
-        lines += [f"To raise it: {text}" for text in watching["advice"]]
+        lines += [f"To improve it: {text}" for text in watching["advice"]]
         return lines
 
     def limits_are_low(self):
@@ -69,7 +69,7 @@ class Machine:
                           for one in self.info.get("registrars", []))
 
     def advice(self):
-        """hydrant-info's own words, without the table of variables; "" if nothing holds the cache back."""
+        """Output of hydrant-info without the table of variables; "" if no limit affects the cache."""
         if not self.limits_are_low():
             return ""
         try:

@@ -1,14 +1,14 @@
-"""Tables of the report on Active Messages and barriers between the ranks of a node. Losing rows too."""
+"""Report tables on Active Messages and barriers within a node, including rows that miss their goals."""
 import json
 
 from report.tables import render
 
 ROUND_TRIP_GOAL = 1.6  # times the floor
-CLIFF_GOAL = 1.15  # a Medium of 256 bytes beside one of 8
+CLIFF_GOAL = 1.15  # ratio of a Medium of 256 bytes to one of 8
 
 
 def load(path):
-    """What a job's program has written: one JSON object."""
+    """Reads the JSON object that a job's program has written."""
     with open(path, encoding="utf-8") as file:
         return json.load(file)
 
@@ -22,7 +22,7 @@ def _judge(value, goal):
 
 
 def facts_of_messages(table):
-    """The goals that a run of am_bench can judge."""
+    """The goals that apply to a run of am_bench."""
     facts = []
     short = _row(table, "short_round_trip")
     if short and table["ranks"] == 2:
@@ -50,7 +50,7 @@ def messages(tables_of_jobs):
     """(title, text, facts) of am_bench, one table for each number of ranks."""
     parts, facts = [], []
     for table in tables_of_jobs:
-        parts.append(f"{table['ranks']} ranks; the floor, a line handed to and fro: "
+        parts.append(f"{table['ranks']} ranks; the floor, a line passed back and forth: "
                      f"{table['floor_round_trip_ns']:.0f} ns.\n\n" +
                      render(HEADER, [_cells(row) for row in table["rows"]]))
         facts += facts_of_messages(table)
@@ -71,8 +71,8 @@ def barriers(tables_of_jobs):
 
 
 def short(tables_of_messages, tables_of_barriers):
-    """The console's section."""
-    lines = ["Active Messages and barriers, ns (medians; x floor: a line handed to and fro)"]
+    """The section for the console."""
+    lines = ["Active Messages and barriers, ns (medians; x floor: a line passed back and forth)"]
     body = []
     wanted = ("short_round_trip", "short_flood", "medium_256_round_trip", "medium_65536_flood")
     for table in tables_of_messages:

@@ -10,11 +10,13 @@ from report.exchange import series  # noqa: E402
 from report.samples import gib_per_s, quartiles, thread_counts  # noqa: E402
 from report.tables import HIT_GOALS_NS, REGIONS  # noqa: E402
 
+DPI, SMALL_DPI = 130, 80  # the small one suits a file that is kept in the repository: under 60 kB
+
 OURS, OURS_2, PEER, FLOOR, OTHER = "#0b6e99", "#5fb0cf", "#c8553d", "#8a8a8a", "#d9a441"
 
 
-def hit_cost(rows, path):
-    """One panel per number of threads; bars by number of regions, whiskers are quartiles. False if empty."""
+def hit_cost(rows, path, dpi=DPI):
+    """A panel per number of threads; bars by number of regions, whiskers are quartiles. False if empty."""
     threads = thread_counts(rows)
     if not threads:
         return False
@@ -43,9 +45,9 @@ def hit_cost(rows, path):
                   bbox_to_anchor=(0.5, 0.03))
     figure.text(0.5, 0.015, "Bars are medians, whiskers quartiles over the repetitions.", ha="center",
                 fontsize=8, color="#404040")
-    figure.suptitle("What a hit costs", fontsize=13, fontweight="bold")
+    figure.suptitle("Cost of a hit", fontsize=13, fontweight="bold")
     figure.tight_layout(rect=(0, 0.09, 1, 1))
-    _save(figure, path)
+    _save(figure, path, dpi)
     return True
 
 
@@ -58,7 +60,7 @@ def _bars(panel, rows, prefix, threads, label, colour, offset, width):
         panel.bar(i + offset, middle, width * 0.94, color=colour, label=label if i == 0 else None,
                   yerr=[[middle - low], [high - middle]], zorder=3,
                   error_kw={"linewidth": 0.9, "ecolor": "#303030"})
-        if prefix.startswith("hydrant/"):  # inside, where the line of the goal does not cross it
+        if prefix.startswith("hydrant/"):  # inside the bar, where the line of the goal does not cross it
             panel.annotate(_short(middle), (i + offset, low), xytext=(0, -10), textcoords="offset points",
                            ha="center", fontsize=7, color="white", zorder=5)
         else:
@@ -152,7 +154,7 @@ REMOTE_STYLES = {  # way -> colour, marker
 
 
 def firehose(tables_of_runs, path):
-    """Latency and bandwidth over the working set, a column for each delay. False if there is nothing."""
+    """Latency and bandwidth by working set, a column per delay. False if there is nothing to draw."""
     if not tables_of_runs:
         return False
     table = tables_of_runs[-1]
@@ -193,6 +195,6 @@ def _style(panel, minor=True):
     panel.spines[["top", "right"]].set_visible(False)
 
 
-def _save(figure, path):
-    figure.savefig(path, dpi=130)
+def _save(figure, path, dpi=DPI):
+    figure.savefig(path, dpi=dpi)
     plt.close(figure)

@@ -1,4 +1,4 @@
-"""Tables and plot of the report on puts by remote pins. Losing cells too."""
+"""Report tables and plot on puts over remote pins, including cells that miss their goals."""
 from report.samples import duration, gib_per_s
 from report.tables import render
 
@@ -106,7 +106,7 @@ def remote(tables_of_runs):
 
 
 def short(tables_of_runs):
-    """The console's section."""
+    """The section for the console."""
     body = []
     for table in tables_of_runs:
         for cell in table["sweep"]:
@@ -129,7 +129,7 @@ def short(tables_of_runs):
 
 
 def series(table, size, delay_us, way):
-    """[(percent, ns)] of the plot."""
+    """[(percent, ns)] for the plot."""
     return [(cell["percent"], cell["ways"][way]["ns"]) for cell in table["sweep"]
             if cell["bytes"] == size and cell["delay_us"] == delay_us and cell["pattern"] == "uniform" and
             "ns" in cell["ways"][way]]

@@ -30,7 +30,7 @@ class Rows:
         return [entry.get(key, 0.0) for entry in self.samples.get(row, [])]
 
     def holds(self, row):
-        """Of a row of pin_hit_bench: ns per hold+release, the median batch of each repetition."""
+        """For a row of pin_hit_bench: ns per hold+release of the median batch of each repetition."""
         return self.values(row, "p50_ns")
 
     def median(self, row, key="real_time"):
@@ -42,7 +42,7 @@ class Rows:
 
 
 def tidy(name):
-    """Google Benchmark's decorations are the same for all rows."""
+    """Strips Google Benchmark's decorations, which are the same for all rows."""
     return "/".join(part for part in name.split("/")
                     if part != "manual_time" and not part.startswith("iterations:"))
 
@@ -76,7 +76,7 @@ def difference_low(ours, theirs, rounds=2000):
 
 
 def verdict(value, bound, low=None):
-    """Whether `value` is at most `bound`. Within a tenth of it, an interval that reaches it decides."""
+    """Whether `value` is at most `bound`. Within a tenth of it, an interval that reaches it suffices."""
     if value is None:
         return "not run"
     if value <= bound:
@@ -92,12 +92,12 @@ def thread_counts(rows):
 
 
 def gib_per_s(size, ns):
-    """The one unit of bandwidth of all reports."""
+    """Bandwidth in GiB/s, the unit of all reports."""
     return size / ns * 1e9 / 2**30
 
 
 def duration(ns):
-    """A time for people."""
+    """Formats a time for display."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if abs(ns) >= size:
             return f"{ns / size:.3g} {unit}"

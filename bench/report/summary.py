@@ -1,4 +1,4 @@
-"""What ./run prints: the rows that answer each question, at most WIDTH columns; report.md has everything."""
+"""The console output of ./run: the most important rows of each table, at most WIDTH columns wide."""
 import math
 import textwrap
 
@@ -17,7 +17,7 @@ def wrap(text):
 
 
 def summary(rows, instruction_text, facts):
-    """The sections of the console, as one text."""
+    """All sections for the console as one text."""
     parts = [_hits(rows), "Instructions of a hit\n" + wrap(instruction_text), _misses(rows, facts),
              _stalls(rows), _sweep(rows), _memlock(rows), _invalidation(rows), _memory(rows),
              _verdicts(facts)]
@@ -25,7 +25,7 @@ def summary(rows, instruction_text, facts):
 
 
 def _section(title, header, body, *notes):
-    """"" without rows: the program did not run, and the report says why."""
+    """A section; "" without rows, when the program did not run and the report has the reason."""
     return "\n".join([title, tables.render(header, body), *map(wrap, notes)]) if body else ""
 
 
@@ -82,7 +82,8 @@ def _stalls(rows):
                      *(duration(rows.median(name, key) * 1e3)
                        for key in ("longest_alone_us", "longest_beside_us"))])
     return _section("Stalls: share of the time in hits over 20 us beside a thread that registers 64 MiB",
-                    ["who, pause (us)", "alone", "beside", "points", "longest alone", "longest beside"], body,
+                    ["case, pause (us)",
+                     "alone", "beside", "points", "longest alone", "longest beside"], body,
                     "points (goal <= 2): median of each repetition's own difference.")
 
 
@@ -117,9 +118,9 @@ def _invalidation(rows):
             if cells[1] != "skipped" and not cells[0].startswith("release/madvise")]
     waits = [[cells[0], cells[3], cells[5], cells[7]] for cells in coherence.beside_rows(rows)[0]
              if cells[1] != "skipped"]
-    parts = [_section("Memory that goes away: what it costs that the cache is told (64 KiB)",
+    parts = [_section("Released memory: the cost of notifying the cache (64 KiB)",
                       ["what", "median", "p99", "without", "p99", "more"], body),
-             _section("The same beside a thread that registers 64 MiB again and again (medians)",
+             _section("The same beside a thread that registers 64 MiB repeatedly (medians)",
                       ["what", "beside bare calls", "beside the cache's", "one registration"], waits)]
     return "\n\n".join(part for part in parts if part)
 
@@ -138,7 +139,7 @@ def _memory(rows):
 
 
 def _short_name(name):
-    """Without what the heading says."""
+    """Strips text that the heading has."""
     return tables.memory_row_name(name).replace("/regions:65536", "").removesuffix("/threads:1")
 
 

@@ -1,11 +1,11 @@
-"""The tables of the report: ours, floors, peers, ratios, the goal beside each. Losing rows too."""
+"""The report's tables: ours, floors, peers, ratios and goals, including rows that miss their goals."""
 import math
 
 from report.samples import difference_low, duration, quartiles, ratio_interval, thread_counts, verdict
 
 REGIONS = (1, 16, 1024, 65536)
 HIT_GOALS_NS = {1: 5.0, 1024: 6.0, 65536: 20.0}
-THREAD_GOAL = 1.1        # all cores beside one core
+THREAD_GOAL = 1.1        # ratio of all cores to one core
 PEER_GOAL = 10.0         # geometric mean over the best peer
 FIRST_PIN_EXTRA_NS = 1000.0
 FIRST_PIN_RATIO, FIRST_PIN_RATIO_FROM = 1.05, 64 * 1024
@@ -34,8 +34,8 @@ def hits(rows):
     text = [render(["regions x threads", "ours, region mode", "ours, page mode", "UCX rcache",
                     "locked inc+dec", "empty loop", "UCX / ours", "goal (ns)", "kept", "vs 1 thread",
                     "kept"], body),
-            "", "ns per hold + release per thread: median (quartiles) over the repetitions of each one's "
-            "median batch.", "'kept' looks at the slower of the two modes."]
+            "", "ns per hold + release per thread: median (quartiles) over the repetitions of the "
+            "median batches.", "'kept' looks at the slower of the two modes."]
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         text.append(f"Geometric mean of UCX / ours (slower mode) over {len(ratios)} rows: {mean:.1f} "
@@ -127,7 +127,7 @@ def _miss_row(rows, name, operation, facts):
     extra = factor = ""
     if operation == "first_pin":
         extra = verdict(ours - bare, FIRST_PIN_EXTRA_NS)
-        # A microsecond is little beside the scatter of a call that takes a thousand of them.
+        # For a call of a millisecond a difference of a microsecond is within its scatter.
         if extra == "NO" and ours <= 1.1 * bare and difference_low(
                 rows.values(name, "ours_ns"), rows.values(name, "bare_ns")) <= FIRST_PIN_EXTRA_NS:
             extra = "within noise"
@@ -158,10 +158,10 @@ def stalls(rows):
         body.append([name.removeprefix("stall/"), f"{rows.median(name, 'share_alone'):.2f} %",
                      f"{rows.median(name, 'share_beside'):.2f} %", f"{grows:+.2f}", kept,
                      duration(alone * 1e3), duration(beside * 1e3), longest])
-    text = [render(["who", "alone", "beside", "points (goal <= 2)", "kept", "longest alone", "longest beside",
-                    "no longer"], body),
+    text = [render(["case", "alone", "beside", "points (goal <= 2)", "kept", "longest alone",
+                    "longest beside", "no longer"], body),
             "", "Share of the time that lies in hits over 20 us, alone and beside a thread that registers "
-            "64 MiB again and again,", "with pauses of pause_us between. 'hydrant-beside-bare' is the "
+            "64 MiB repeatedly,", "with pauses of pause_us between. 'hydrant-beside-bare' is the "
             "control: the other thread calls the kernel without any cache.",
             "'alone' and 'beside' are medians over the repetitions, 'points' is the median of each "
             "repetition's own difference, which need not be the difference of the two medians."]
@@ -214,7 +214,7 @@ def memory(rows):
             continue
         shared = rows.median(name, "shared_bytes_per_region")
         touch = rows.median(name, "thread_bytes_per_region")
-        large = "regions:65536" in name  # small tables are their fixed part
+        large = "regions:65536" in name  # small tables are dominated by their fixed part
         kept = (verdict(shared, BYTES_PER_REGION), verdict(touch, BYTES_PER_TOUCH)) if large else ("", "")
         if large:
             facts += [{"what": name + " shared bytes per region", "value": shared, "goal": BYTES_PER_REGION,
@@ -231,5 +231,5 @@ def memory(rows):
             "region table three quarters full, which is the worst).",
             "Bytes per region per thread: 4 of hold count, for which the goal was set, and the thread's "
             "translation table (8 KiB to FIREHOSE_THREAD_TABLE, 1 MiB), with which it is missed; that table "
-            "is what lets hits do without a look at the shared one."]
+            "lets most hits do without the shared one."]
     return "Memory: the cache's own tables", "\n".join(text), facts

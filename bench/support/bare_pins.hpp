@@ -1,5 +1,5 @@
-// The registration calls themselves, with no cache around them: what a miss has to be compared with.
-// Not thread-safe: one thread per object.
+// The bare registration calls without a cache, for comparison with a miss. Not thread-safe: one thread per
+// object.
 #pragma once
 
 #include <liburing.h>
@@ -14,7 +14,7 @@
 
 namespace hydrant::bench {
 
-// Registering costs more in a larger table: a bare ring is made just large enough for its row.
+// Registering costs more in a larger table: so a bare ring is just large enough for its row.
 constexpr unsigned kSmallRingSlots = 256;
 
 // io_uring registered buffers, one slot at a time.
@@ -32,13 +32,13 @@ class BareRing {
     if (error_ == 0) io_uring_queue_exit(&ring_);
   }
 
-  // 0, or what io_uring_setup or the sparse table answered (negative errno).
+  // 0, or the negative errno of io_uring_setup or of the sparse table.
   int error() const { return error_; }
 
   // False with errno set if the kernel refused.
   bool pin(unsigned slot, void* addr, size_t len) { return update(slot, {addr, len}); }
   bool unpin(unsigned slot) { return update(slot, {nullptr, 0}); }
-  // The same for an ordinary user who has just closed another ring: some kernels give its charge back late.
+  // Like pin(), but retries: some kernels return the charge of a ring that was just closed with a delay.
   bool pin_patiently(unsigned slot, void* addr, size_t len) {
     for (int tries = 0; tries < 2000; ++tries) {
       if (pin(slot, addr, len)) return true;
@@ -76,7 +76,7 @@ class BareRing {
   int error_ = 0;
 };
 
-// Either call behind one face. Slots are small numbers chosen by the caller.
+// Pins with io_uring or mlock through the same functions. The caller chooses small numbers as slots.
 class BarePins {
  public:
   BarePins(bool uring, unsigned slots) : uring_(uring), ring_(uring ? slots : 1) {}

@@ -1,5 +1,5 @@
-// What every benchmark program's main() does: defaults that make comparisons fair, and a context that
-// names the peers. The defaults come before the user's flags, so that the user's win.
+// main() of every benchmark program: defaults for fair comparisons, and a context that names the peers. The
+// user's flags come after the defaults and override them.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -13,7 +13,7 @@
 
 namespace hydrant::bench {
 
-// What a program measures and in which unit: the comment at its head, which the build turns into this.
+// The comment at the head of the program, as text: what it measures, and in which unit. The build makes it.
 extern const char* const kAbout;
 
 inline void print_help() {
@@ -21,8 +21,8 @@ inline void print_help() {
   benchmark::PrintDefaultHelp();
 }
 
-// Interleaved repetitions: the machine's slow minutes fall on every row alike. Raw samples stay in the
-// JSON beside median and spread.
+// Interleaves repetitions at random, so that slow phases of the machine affect all rows alike. The JSON keeps
+// raw samples beside median and spread.
 inline int run_program(int argc, char** argv, const char* min_time) {
   std::string repetitions = "--benchmark_repetitions=9";
   std::string interleave = "--benchmark_enable_random_interleaving=true";
@@ -33,9 +33,15 @@ inline int run_program(int argc, char** argv, const char* min_time) {
   arguments.push_back(nullptr);
   benchmark::Initialize(&count, arguments.data(), print_help);
   if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 1;
-  benchmark::RunSpecifiedBenchmarks();
+  const size_t matched = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
-  return 0;
+  if (matched != 0) return 0;
+  constexpr int kUsage = 2;
+  std::fprintf(stderr,
+               "%s: no row matches the filter, so nothing was measured; "
+               "--benchmark_list_tests names the rows\n",
+               argv[0]);
+  return kUsage;
 }
 
 // Sets a counter, unless it is 0: Google Benchmark would write the variation of a counter that is always 0 as
@@ -44,8 +50,8 @@ inline void set_counter(benchmark::State& state, const std::string& name, double
   if (value != 0.0) state.counters[name] = value;
 }
 
-// A reproducible order in which each of `count` things comes equally often and neighbours in time are
-// not neighbours in memory; at least `min_length` long.
+// A reproducible order, at least `min_length` long, in which each of `count` items occurs equally often, and
+// consecutive items are not adjacent in memory.
 inline std::vector<uint32_t> shuffled_stream(uint32_t count, size_t min_length, uint32_t seed) {
   std::vector<uint32_t> stream;
   std::mt19937 random(seed);
@@ -58,7 +64,7 @@ inline std::vector<uint32_t> shuffled_stream(uint32_t count, size_t min_length, 
   return stream;
 }
 
-// The value that the fraction `at` of the values lie below; 0 for none.
+// The quantile `at` (0 to 1) of the values; 0 for none.
 inline double quantile(std::vector<double> values, double at) {
   if (values.empty()) return 0.0;
   const auto index = static_cast<std::ptrdiff_t>(at * static_cast<double>(values.size() - 1));

@@ -1,4 +1,4 @@
-// The least that an operation of rma_bench can cost: the copy itself, between the same pages.
+// The lower bound for operations of rma_bench: the copy itself, between the same pages.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace hydrant::bench {
 
-// The bare copy of mapped memory: loads and stores where the size is a constant, the C library's else.
+// The bare copy of mapped memory: inline loads and stores for constant sizes, else the C library's memcpy.
 class MappedFloor {
  public:
   static void run(std::byte* to, const std::byte* from, size_t bytes, uint64_t rounds) {
@@ -40,7 +40,7 @@ class MappedFloor {
   }
 };
 
-// process_vm_writev and process_vm_readv without anything around them. False if the kernel refuses.
+// Calls process_vm_writev or process_vm_readv directly. False if the kernel refuses.
 inline bool copy_by_kernel(pid_t pid, std::byte* local, std::byte* remote, size_t bytes,
                            bool is_put, uint64_t rounds) {
   for (uint64_t i = 0; i < rounds; ++i) {

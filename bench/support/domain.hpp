@@ -1,4 +1,4 @@
-// A domain whose registrar does nothing: what is left is the cache itself.
+// A domain whose registrar does nothing, to measure the cache alone.
 #pragma once
 
 #include <hydrant/pin_cache.h>
@@ -23,7 +23,7 @@ inline hydrant_registrar_t noop_registrar() {
   return registrar;
 }
 
-// Owns a domain; stops the program with the cache's own words if there is none.
+// Owns a domain; exits with the cache's error text if creation fails.
 class Domain {
  public:
   explicit Domain(const hydrant_domain_options_t& options) {

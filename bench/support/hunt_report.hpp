@@ -1,4 +1,4 @@
-// How the programs that hunt for stale pins tell what they found: for people, and as JSON.
+// Reports of the programs that hunt for stale pins, as text and as JSON.
 #pragma once
 
 #include "tests/stale/hunt/hunt.hpp"
@@ -42,6 +42,8 @@ inline Json to_json(const HuntResult& result) {
           {"checks", c.checks},
           {"late_checks", c.late_checks},
           {"contests", c.contests},
+          {"raw_calls", c.raw_calls},
+          {"stale_before_checked", c.stale_before_checked},
           {"children", c.children},
           {"pins_by_coverage", coverage},
           {"sources", sources},
@@ -65,6 +67,11 @@ inline void print(const HuntResult& result) {
               " mapped before the last owner's release had returned; %" PRIu64 " children\n",
               result.seconds, c.pins, c.not_now, c.refused, c.checks, c.late_checks, c.contests,
               c.children);
+  if (c.raw_calls != 0) {
+    std::printf("%" PRIu64 " raw calls; %" PRIu64
+                " stale pins before the library detected the first one\n",
+                c.raw_calls, c.stale_before_checked);
+  }
   std::printf("pins by coverage:");
   for (size_t i = 0; i < kCoverages; ++i) {
     std::printf(" %s %" PRIu64, coverage_name(static_cast<Coverage>(i)), c.pins_by_coverage[i]);
@@ -72,7 +79,7 @@ inline void print(const HuntResult& result) {
   std::printf("\n");
   for (const std::string& text : result.findings) std::printf("FOUND %s\n", text.c_str());
   if (c.unwatched_kept != 0) {
-    std::printf("%" PRIu64 " times memory that nothing watches was kept\n", c.unwatched_kept);
+    std::printf("%" PRIu64 " times unwatched memory stayed cached\n", c.unwatched_kept);
   }
   if (c.broken != 0) std::printf("%" PRIu64 " broken pins, moves or children\n", c.broken);
   if (!result.failure.empty()) std::printf("The hunt failed: %s\n", result.failure.c_str());

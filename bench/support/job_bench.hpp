@@ -1,5 +1,5 @@
-// What programs that run as a job share: their arguments, the raw floor between two ranks, and their report.
-// The including program has chosen a thread mode.
+// Shared by programs that run as a job: arguments, the raw floor between two ranks, and the report. The
+// including program defines the thread mode.
 #pragma once
 
 #include <gasnetex.h>
@@ -30,14 +30,16 @@ struct JobOptions {
   bool quick = false;
 };
 
-// Every rank gets the same arguments; one of them speaks. Ends the job at --help and at a mistake.
+// Every rank gets the same arguments; the rank with `speaks` prints. Ends the job at --help and on errors.
 inline JobOptions parse_job_options(int argc, char** argv, bool speaks) {
   CLI::App app(kAbout);
   JobOptions options;
-  app.add_option("--repetitions", options.repetitions, "Of the whole table, interleaved")
+  app.add_option("--repetitions", options.repetitions,
+                 "Repetitions of the whole table, interleaved")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--json", options.json_file, "Also to this file, samples included");
-  app.add_flag("--quick", options.quick, "A tenth of the work");
+  app.add_option("--json", options.json_file,
+                 "Also write the results, with all samples, to this file");
+  app.add_flag("--quick", options.quick, "Do a tenth of the work");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -52,14 +54,14 @@ inline bool is_crowded(uint32_t ranks) {
   return static_cast<long>(ranks) > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-// Two lines in memory that both sides have mapped, which they hand to and fro.
+// Two cache lines in memory that both sides map; they pass them back and forth.
 struct LineFloor {
   struct alignas(128) Line {
     std::atomic<uint64_t> value{0};
   };
-  Line* lines = nullptr;  // two, zero at first
-  bool first = false;     // of the two ranks
-  bool crowded = false;   // more ranks than processors: the other may need this one
+  Line* lines = nullptr;  // two lines, initially zero
+  bool first = false;     // true on the first of the two ranks
+  bool crowded = false;   // more ranks than processors: yields while waiting
   uint64_t base = 0;
 
   // ns per round trip. Both sides call it.
@@ -106,8 +108,7 @@ inline nlohmann::json describe(const JobRow& row, const std::vector<double>& flo
   return out;
 }
 
-// The table on standard output, and the JSON file if one was asked for; ends the job if that
-// cannot be written.
+// Prints the table and writes the JSON file if requested; ends the job if the file cannot be written.
 inline void report_job(uint32_t ranks, const std::vector<JobRow>& rows,
                        const std::vector<double>& floors, const std::string& json_file) {
   nlohmann::json out = {{"ranks", ranks},
@@ -115,8 +116,8 @@ inline void report_job(uint32_t ranks, const std::vector<JobRow>& rows,
                         {"floor_round_trip_ns", median(floors)},
                         {"floor_samples_ns", floors},
                         {"rows", nlohmann::json::array()}};
-  const bool has_floor = median(floors) > 0;  // a line needs two
-  std::printf("%u rank%s; floor (a line handed to and fro): ", ranks, ranks == 1 ? "" : "s");
+  const bool has_floor = median(floors) > 0;  // the floor needs two ranks
+  std::printf("%u rank%s; floor (a line passed back and forth): ", ranks, ranks == 1 ? "" : "s");
   has_floor ? std::printf("%.0f ns\n", median(floors)) : std::printf("none\n");
   std::printf("%-26s %9s %9s %9s %8s %9s %7s\n", "row", "ns", "best", "worst", "x floor", "UCX ns",
               "x UCX");

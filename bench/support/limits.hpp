@@ -1,4 +1,4 @@
-// What this machine lets a benchmark pin.
+// Limits of this machine on pinning, and reasons to skip rows.
 #pragma once
 
 #include "bench/support/bare_pins.hpp"
@@ -25,7 +25,7 @@ inline bool memlock_is_unlimited() {
   return ((capabilities >> kCapIpcLock) & 1) != 0;
 }
 
-// Bytes this process may pin; UINT64_MAX where nothing limits it.
+// Bytes that this process may pin; UINT64_MAX without a limit.
 inline uint64_t memlock_bytes() {
   if (memlock_is_unlimited()) return UINT64_MAX;
   rlimit limit{};
@@ -33,7 +33,7 @@ inline uint64_t memlock_bytes() {
   return limit.rlim_cur;
 }
 
-// "" if `bytes` may be pinned beside what a benchmark needs itself, else why not.
+// "" if this process may pin `bytes`, else the reason.
 inline std::string memlock_refusal(uint64_t bytes) {
   const uint64_t limit = memlock_bytes();
   if (bytes <= limit) return "";
@@ -41,7 +41,7 @@ inline std::string memlock_refusal(uint64_t bytes) {
          " KiB of locked memory, the limit (ulimit -l) is " + std::to_string(limit >> 10) + " KiB";
 }
 
-// "" if io_uring works here, else why not.
+// "" if io_uring works here, else the reason.
 inline std::string uring_refusal() {
   static const int error = BareRing(16).error();
   if (error == 0) return "";

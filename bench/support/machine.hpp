@@ -9,7 +9,7 @@
 
 namespace hydrant::bench {
 
-// The cores this process may use, as it was started.
+// The cores that this process was allowed to use when it started.
 inline const std::vector<int>& usable_cores() {
   static const std::vector<int> cores = [] {
     std::vector<int> found;
@@ -34,7 +34,7 @@ inline std::vector<int> thread_counts() {
   return counts;
 }
 
-// Keeps the calling thread on the index-th usable core while it lives.
+// Binds the calling thread to the index-th usable core during this object's lifetime.
 class OnCore {
  public:
   explicit OnCore(int index) {

@@ -1,4 +1,4 @@
-// Memory for the benchmarks: address space that is only reserved, and pages that are really there.
+// Memory for the benchmarks: reserved address space, and resident pages.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ inline const char* page_kind_name(PageKind kind) {
   return kind == PageKind::kHuge ? "huge" : "small";
 }
 
-// A private anonymous mapping that starts on a huge-page boundary. kReserved has no pages and no
-// access; the others are touched once, so that no page fault is part of a measurement.
+// A private anonymous mapping that starts on a huge-page boundary. kReserved has no pages and no access. The
+// others are touched once, so that measurements include no page fault.
 class Memory {
  public:
   Memory(size_t bytes, PageKind kind)
@@ -61,7 +61,7 @@ class Memory {
   uintptr_t start_ = 0;
 };
 
-// Bytes of this process that are in transparent huge pages now; 0 where the kernel does not say.
+// Bytes of this process in transparent huge pages; 0 if the kernel does not report it.
 inline size_t huge_page_bytes_in_use() {
   std::FILE* file = std::fopen("/proc/self/smaps_rollup", "r");
   if (file == nullptr) return 0;

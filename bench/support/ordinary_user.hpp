@@ -1,4 +1,4 @@
-// Makes this process that of an ordinary user with a small memlock limit, for good: what most users have.
+// Turns this process permanently into that of an ordinary user with a small memlock limit.
 #pragma once
 
 #include "bench/support/limits.hpp"
@@ -14,9 +14,9 @@
 
 namespace hydrant::bench {
 
-// "", or why it cannot be done. Root becomes a user whom nobody else is: the kernel charges io_uring's
-// registrations to the user, across processes. Others stay who they are, with whatever they have pinned
-// elsewhere. Call it before the first ring and the first thread.
+// Answers "" or the reason of a failure. Root changes to a user id that no other process uses, because the
+// kernel charges io_uring's registrations to the user, across processes. Other users keep their id, with
+// whatever they have pinned elsewhere. Call it before the first ring and the first thread.
 inline std::string become_ordinary_user(uint64_t memlock_bytes) {
   const rlimit limit{memlock_bytes, memlock_bytes};
   if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0) {
@@ -27,9 +27,9 @@ inline std::string become_ordinary_user(uint64_t memlock_bytes) {
     if (setgroups(0, nullptr) != 0 || setresgid(id, id, id) != 0 || setresuid(id, id, id) != 0) {
       return "cannot become user " + std::to_string(id) + ": " + std::strerror(errno);
     }
-    prctl(PR_SET_DUMPABLE, 1);  // its own /proc belongs to it again, as any user's does
+    prctl(PR_SET_DUMPABLE, 1);  // restores access to its own /proc files
   }
-  return memlock_is_unlimited() ? "CAP_IPC_LOCK stays, so that no limit counts" : "";
+  return memlock_is_unlimited() ? "the process keeps CAP_IPC_LOCK, so no limit applies" : "";
 }
 
 }  // namespace hydrant::bench

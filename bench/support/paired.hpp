@@ -1,4 +1,4 @@
-// Two things measured in turn: what a ratio needs so that a slow minute of the machine falls on both.
+// Measures two subjects in turn, so that slow phases of the machine affect both and their ratio stays valid.
 #pragma once
 
 #include "bench/support/bench_main.hpp"
@@ -11,7 +11,7 @@
 
 namespace hydrant::bench {
 
-// Samples of one repetition, taken in pairs, and what is reported of them.
+// The samples of one repetition, taken in pairs, and the statistics that are reported.
 class PairedSamples {
  public:
   void add(double ours_ns, double bare_ns) {
@@ -39,7 +39,7 @@ double nanoseconds(Call&& call) {
   return static_cast<double>(now_ns() - start);
 }
 
-// Runs the two in turn, the second one first every other time: whoever comes second finds warm caches.
+// Runs both, in alternating order, because the second one finds warm caches.
 template <typename First, typename Second>
 void alternate(size_t turn, First&& first, Second&& second) {
   if (turn % 2 == 0) {

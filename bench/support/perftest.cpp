@@ -1,3 +1,4 @@
+// Starts perftest's programs and ucx_perftest as child processes and parses their output; for verbs_compare.
 #include "bench/support/perftest.hpp"
 
 #include "firehose/base/thread.hpp"
@@ -22,10 +23,10 @@ namespace {
 constexpr uint64_t kMostNs = 20'000'000'000;
 constexpr uint64_t kConnectNs = 8'000'000'000;
 constexpr timespec kPause{0, 50'000'000};
-constexpr double kMegabyte = 1048576.0;  // as perftest counts
+constexpr double kMegabyte = 1048576.0;  // perftest's definition
 
-// What the program writes, until it ends or the deadline; *status is as waitpid(2) has it. Not by fork(): the
-// caller has registered memory.
+// Runs a program and collects its output until it ends or the deadline passes; *status is that of waitpid(2).
+// Uses posix_spawn instead of fork(), because the caller has registered memory.
 bool run(std::vector<std::string> arguments, uint64_t deadline_ns, std::string* output,
          int* status) {
   int ends[2];
@@ -60,8 +61,8 @@ bool run(std::vector<std::string> arguments, uint64_t deadline_ns, std::string* 
   return error == 0;
 }
 
-// The line that begins with the number of bytes: of latencies bytes, iterations, least, most, typical, ...;
-// of bandwidths bytes, iterations, peak, average, ...
+// Parses the line that begins with the number of bytes. Latencies: bytes, iterations, min, max, typical, ...;
+// bandwidths: bytes, iterations, peak, average, ...
 double figure_of(const PerftestCall& call, const std::string& output) {
   std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);) {
@@ -76,7 +77,7 @@ double figure_of(const PerftestCall& call, const std::string& output) {
   return -1;
 }
 
-// The line of the results: iterations, median, average and overall time of one, ...
+// Parses the line of results: iterations, then median, average and overall time of an operation, ...
 double figure_of(const UctCall& call, const std::string& output) {
   std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);) {

@@ -1,5 +1,5 @@
-// One side of a perftest program (Debian: perftest), or of UCX's (Debian: ucx-utils), as a process of its
-// own, and what it says.
+// Runs one side of a perftest program (Debian: perftest) or of ucx_perftest (Debian: ucx-utils) as a child
+// process, and returns its result.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ struct PerftestCall {
   uint32_t bytes = 8;
   uint32_t iterations = 1000;
   bool is_latency = true;
-  // Buffers that it posts at first; of fewer than iterations it posts each again. 0: its default.
+  // Receive buffers that it posts initially; fewer than iterations are reposted. 0: the program's default.
   uint32_t receives = 0;
-  uint32_t under_way = 0;  // sends; 0: its default
+  uint32_t under_way = 0;  // outstanding sends; 0: the program's default
 };
 
-// ucx_perftest over UCX's lower layer, uct, by its transport rc_verbs.
+// ucx_perftest over UCX's lower layer, uct, with its transport rc_verbs.
 struct UctCall {
   std::string test;  // "put_lat"
   uint32_t bytes = 8;
@@ -35,11 +35,11 @@ struct PerftestPlace {
   uint32_t tcp_port = 18515;
 };
 
-// Runs it to its end, 20 s at most: as the server, or as the client that connects to one on this machine,
-// which it tries for 8 s. What it says of one operation, in ns: the typical latency, or the time that one
-// takes at the average bandwidth. 0 for a server, below 0 if it cannot be run or says nothing of the kind.
+// Runs it to its end, for at most 20 s: as the server, or as the client, which tries for 8 s to connect to a
+// server on this machine. Answers the ns per operation: the typical latency, or the time at the average
+// bandwidth. 0 for a server; negative if it cannot be run or prints no result.
 double run_perftest(const PerftestCall& call, const PerftestPlace& place, bool is_server);
-// The same; the address is UCX's own choice.
+// The same for ucx_perftest; UCX chooses the address.
 double run_uct(const UctCall& call, const PerftestPlace& place, bool is_server);
 
 }  // namespace hydrant::bench

@@ -1,4 +1,4 @@
-// Puts over remote pins: the library as a network layer would use it, with a messenger over the wires.
+// Puts over remote pins, as a network layer would use the library, with a messenger over the simulated wires.
 #include <hydrant/remote_pin.h>
 
 #include "bench/support/domain.hpp"
@@ -119,7 +119,7 @@ class Firehose final : public PutStrategy {
     hydrant_remote_poll(ranks_[rank].end);
   }
 
-  static inline Firehose* running_ = nullptr;  // whose message is being delivered
+  static inline Firehose* running_ = nullptr;  // the instance whose message is being delivered
   std::deque<Rank> ranks_;
 };
 

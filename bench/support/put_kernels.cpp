@@ -1,3 +1,4 @@
+// Communication of Cannon's multiplication, bitonic sort, page sharing and leases; firehose_bench calls it.
 #include "bench/support/put_kernels.hpp"
 
 #include "bench/support/limits.hpp"
@@ -9,15 +10,15 @@
 namespace hydrant::bench {
 namespace {
 
-constexpr uint32_t kSide = 4, kRanks = kSide * kSide;  // of the kernels
+constexpr uint32_t kSide = 4, kRanks = kSide * kSide;  // ranks of the kernels
 constexpr uint32_t kWindow = 8;
 constexpr size_t kBlockRow = 1 * kKiB, kBlockRows = 128, kBlock = kBlockRow * kBlockRows;
-constexpr size_t kPiece = 2 * kKiB, kKeys = 512 * kKiB;  // of a rank, to sort
+constexpr size_t kPiece = 2 * kKiB, kKeys = 512 * kKiB;  // keys of a rank, in bytes
 constexpr uint64_t kRankBudget = 16 * kMiB;
 
 using Programs = std::vector<std::vector<PutOp>>;
 
-// Memory of all ranks that anything is put to, and what is put.
+// Memory of all ranks: the targets of puts, and their data.
 struct Stage {
   Stage(size_t rank_bytes, double rate)
       : of_rank(rank_bytes), wire_rate(rate), memory(kRanks * rank_bytes, PageKind::kSmall) {}
@@ -47,7 +48,7 @@ void add_puts(const Stage& stage, uint32_t from, uint32_t to, size_t offset, siz
   }
 }
 
-// A rank has blocks of A and B that it works on, and room for the next ones: they take turns.
+// Each rank has two buffers for blocks of A and B, which alternate: one in use, one for the next block.
 std::vector<Programs> cannon(const Stage& stage, int multiplications) {
   std::vector<Programs> rounds;
   for (uint32_t step = 0; step < kSide * static_cast<uint32_t>(multiplications); ++step) {
@@ -64,7 +65,7 @@ std::vector<Programs> cannon(const Stage& stage, int multiplications) {
   return rounds;
 }
 
-// Each step all keys go to the partner, into the half that it does not sort from.
+// In each step all keys go to the partner, into the buffer that it does not sort from.
 std::vector<Programs> bitonic(const Stage& stage, int sorts) {
   std::vector<Programs> rounds;
   uint32_t step = 0;
@@ -120,7 +121,7 @@ void run_kernel(const char* name, const Stage& stage, std::vector<Programs> roun
   }
 }
 
-// Puts of 8 bytes to random places of `set`, `count` of them from each rank but 0, to 0.
+// Puts of 8 bytes to rank 0: `count` from each other rank, to random places of its set.
 Programs random_puts(uint32_t ranks, size_t count, std::mt19937_64* random, const std::byte* source,
                      const std::vector<hydrant_range_t>& sets) {
   Programs programs(ranks);

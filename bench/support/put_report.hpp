@@ -1,4 +1,4 @@
-// Tables of firehose_bench on standard output, and the same as JSON: goals beside, losing cells marked.
+// Tables of firehose_bench on standard output, and as JSON, with goals; cells that miss a goal are marked.
 #pragma once
 
 #include "bench/support/bench_main.hpp"
@@ -19,10 +19,10 @@ namespace hydrant::bench {
 using Json = nlohmann::ordered_json;
 
 inline constexpr double kOfPinEverything = 0.95;  // operations per second, while the set fits
-inline constexpr double kLeasedHits = 1.5;        // times those of a fixed split
+inline constexpr double kLeasedHits = 1.5;        // times those of a fixed division
 inline constexpr double kRegistrationsPerPage = 1.1;
 
-// How many times as fast as `theirs` `ours` is, in each repetition.
+// The speed of `ours` relative to `theirs`, by repetition.
 inline std::vector<double> speedups(const PutSamples& ours, const PutSamples& theirs) {
   std::vector<double> ratios;
   for (size_t i = 0; i < std::min(ours.ns.size(), theirs.ns.size()); ++i)
@@ -30,7 +30,7 @@ inline std::vector<double> speedups(const PutSamples& ours, const PutSamples& th
   return ratios;
 }
 
-// A percent is not to be told from noise; within a tenth of the goal the upper quartile decides.
+// A ratio one percent below the goal counts as noise; within a tenth of it the upper quartile decides.
 inline const char* judge(const std::vector<double>& ratios, double goal) {
   if (ratios.empty()) return "not run";
   if (median(ratios) >= goal) return "yes";

@@ -1,3 +1,5 @@
+// The ways of putting data that firehose_bench compares, and their common part; put_firehose.cpp has the
+// last.
 #include "bench/support/put_strategy.hpp"
 
 #include "bench/support/domain.hpp"
@@ -16,7 +18,7 @@ constexpr uint32_t kMostIdleRounds = 100'000;
 
 }  // namespace
 
-// ---- what all have in common --------------------------------------------------------------------------
+// ---- common to all ways --------------------------------------------------------------------------
 
 PutStrategy::PutStrategy(const PutSetting& setting)
     : setting_(setting),
@@ -53,10 +55,10 @@ void PutStrategy::complete(PutOp& op) noexcept {
   ++completed_;
 }
 
-// Nothing is under way and nobody may start: perhaps somebody has something to send.
+// No message is in flight and no put can start: polls all ranks for deferred sends.
 bool PutStrategy::wait_idly(uint32_t* idle_rounds) {
   if (++*idle_rounds > kMostIdleRounds) {
-    fail("run", "puts are under way, and nothing is on its way any more");
+    fail("run", "puts are incomplete, but no message is in flight");
     return false;
   }
   for (uint32_t rank = 0; rank < setting_.ranks; ++rank) {
@@ -179,7 +181,7 @@ class PinEverything final : public PutStrategy {
   BarePins pins_;
 };
 
-// Asks the target before each put, and tells it when it is done.
+// Sends the target a request before each put, and a notification after it.
 class Rendezvous : public PutStrategy {
  public:
   using PutStrategy::PutStrategy;
@@ -192,10 +194,10 @@ class Rendezvous : public PutStrategy {
   };
   struct Grant {
     PutOp* op;
-    hydrant_pin_t pin;  // what has to be given back
+    hydrant_pin_t pin;  // the pin to release
     bool granted;
   };
-  // At the target.
+  // These run at the target.
   virtual bool acquire(uint32_t rank, std::byte* at, size_t len, hydrant_pin_t* pin) noexcept = 0;
   virtual void give_back(uint32_t rank, hydrant_pin_t pin) noexcept = 0;
 
@@ -232,7 +234,7 @@ class Rendezvous : public PutStrategy {
   }
 };
 
-// The bare registration and its end, nothing else.
+// Bare registration and unregistration at the target.
 class RendezvousUnpin final : public Rendezvous {
  public:
   explicit RendezvousUnpin(const PutSetting& setting) : Rendezvous(setting) {
@@ -284,7 +286,7 @@ class RendezvousUnpin final : public Rendezvous {
   uint64_t registrations_ = 0;
 };
 
-// This library's own cache of local pins at the target.
+// The target registers through this library's cache of local pins.
 class RendezvousKeep final : public Rendezvous {
  public:
   explicit RendezvousKeep(const PutSetting& setting) : Rendezvous(setting) {

@@ -1,4 +1,4 @@
-// Ways to put data into memory of other ranks, over a WireWorld: what firehose_bench compares.
+// Interface of the ways to put data into other ranks' memory over a WireWorld; firehose_bench compares them.
 #pragma once
 
 #include <hydrant/pin_cache.h>
@@ -20,12 +20,12 @@ struct PutOp {
   std::byte* at;  // at the target
   const std::byte* data;
   size_t len;
-  // The strategy's.
+  // For the strategy.
   uint32_t slot;
   hydrant_pin_t pin;
 };
 
-// Memory of a rank that others put to.
+// Memory of a rank that is the target of puts.
 struct TargetMemory {
   uint32_t rank;
   std::byte* start;
@@ -33,21 +33,21 @@ struct TargetMemory {
 };
 
 struct PutSetting {
-  uint32_t ranks = 2;         // that there are
-  uint32_t job_ranks = 0;     // that the protocol believes in, if more
-  uint32_t window = 1;        // puts under way at once, of each rank
-  size_t largest = 8;         // put
-  double wire_rate = 0.0;     // bytes per ns; 0: as quickly as the bytes are copied
-  uint64_t budget_bytes = 0;  // that each rank may keep pinned
-  uint32_t base_percent = 0;  // of remote pins; 0: the default
+  uint32_t ranks = 2;         // number of simulated ranks
+  uint32_t job_ranks = 0;     // job size as seen by the protocol, if larger
+  uint32_t window = 1;        // outstanding puts per rank
+  size_t largest = 8;         // largest put in bytes
+  double wire_rate = 0.0;     // bytes per ns; 0: the speed of the copy
+  uint64_t budget_bytes = 0;  // pinned bytes allowed per rank
+  uint32_t base_percent = 0;  // FIREHOSE_REMOTE_BASE; 0: the default
   std::vector<TargetMemory> memory;
 };
 
 struct PutCounts {
   uint64_t messages = 0;       // not counting the puts themselves
   uint64_t registrations = 0;  // at the targets
-  uint64_t hits =
-      0;  // firehose: puts that asked nobody; rendezvous: requests for what was registered
+  // firehose: puts without a message; rendezvous: requests for memory that was registered.
+  uint64_t hits = 0;
   uint64_t bounced = 0;  // copied through buffers because nothing could be pinned
 };
 
@@ -59,22 +59,22 @@ class PutStrategy : private WireWorld::Ranks {
   PutStrategy& operator=(const PutStrategy&) = delete;
 
   void set_delay(uint64_t ns) { world_.set_delay(ns); }
-  // Each rank does its puts, in order, with as many under way as the window allows; then everything that is
-  // on its way arrives. Nanoseconds until the last put was complete.
+  // Each rank does its puts in order, with as many outstanding as the window allows; then all messages are
+  // delivered. Answers the nanoseconds until the last put was complete.
   double run(std::vector<std::vector<PutOp>>& programs);
-  // "" if all went well so far.
+  // "" if no failure occurred so far.
   const std::string& failure() const { return failure_; }
   virtual PutCounts counts() const = 0;
 
  protected:
-  // Own kinds of messages start here; those below are this class's.
+  // Message kinds of derived classes start here; lower ones belong to this class.
   static constexpr uint32_t kOwnKinds = 16;
 
-  // In the initiator's time; complete() ends it.
+  // Starts a put, in the initiator's time; complete() ends it.
   virtual void start(PutOp& op) noexcept = 0;
   virtual void on_own_message(uint32_t /*rank*/, uint32_t /*from*/, uint32_t /*kind*/,
                               const std::byte* /*bytes*/, size_t /*len*/) noexcept {}
-  // A put of this strategy's was done; the default completes it.
+  // Called when a posted put is done; the default completes the operation.
   virtual void on_put(PutOp& op) noexcept { complete(op); }
   virtual void poll(uint32_t /*rank*/) noexcept {}
 
@@ -82,7 +82,7 @@ class PutStrategy : private WireWorld::Ranks {
   const WireWorld& world() const { return world_; }
   const PutSetting& setting() const { return setting_; }
   void post(PutOp& op) { world_.post(op.to, {op.at, op.data, op.len, &op, false}); }
-  // Copies through buffers on both sides; the bytes of a short put are in the message.
+  // Copies through buffers on both sides; a short put travels inside the message.
   void bounce(PutOp& op) noexcept;
   void complete(PutOp& op) noexcept;
   void fail(const char* what, const char* why);
@@ -116,19 +116,19 @@ class PutStrategy : private WireWorld::Ranks {
 enum class PutWay {
   kFirehose,
   kRendezvousUnpin,  // the target registers for each put
-  kRendezvousKeep,   // the target caches what it registered, and is asked for each put
+  kRendezvousKeep,   // the target caches registrations, and gets a request for each put
   kBounce,
   kPinEverything,  // once, without a budget
 };
 const char* put_way_name(PutWay way);
-// The others have no hits to count.
+// Ways with a cache; the others have no hits.
 constexpr bool asks_a_cache(PutWay way) {
   return way == PutWay::kFirehose || way == PutWay::kRendezvousKeep;
 }
 std::unique_ptr<PutStrategy> make_put_strategy(PutWay way, const PutSetting& setting);
 std::unique_ptr<PutStrategy> make_firehose_strategy(const PutSetting& setting);
 
-// Options of the domain that a rank's memory is in, whatever the strategy.
+// Options of the domain that a rank's memory is in, for all strategies.
 hydrant_domain_options_t put_domain_options(uint64_t budget_bytes);
 
 }  // namespace hydrant::bench

@@ -1,3 +1,4 @@
+// Random puts to working sets around the budget, in all ways in turn; firehose_bench calls it.
 #include "bench/support/put_sweep.hpp"
 
 #include "bench/support/limits.hpp"
@@ -17,7 +18,7 @@ constexpr size_t kWarmUps = 8;  // puts per page or place that fits the budget
 constexpr size_t kFewWarmUps = 256;
 constexpr uint64_t kMark = 0x9e3779b97f4a7c15u;
 
-// Where the puts go: a page and 8 bytes in it, or a multiple of the put.
+// Chooses the targets of puts: 8 bytes within a page, or a multiple of the put's size.
 class Places {
  public:
   Places(size_t set_bytes, size_t put_bytes, bool zipf)
@@ -51,7 +52,7 @@ class Places {
   std::vector<size_t> order_;
 };
 
-// One way, with a target of its own, and what it has cached.
+// A way with its own target and cache.
 class Lane {
  public:
   Lane(PutWay way, const PutSweepPlan& plan, size_t bytes, size_t set_bytes, std::byte* memory,
@@ -83,7 +84,7 @@ class Lane {
   }
 
  private:
-  // Both ends of each put are looked at: nothing there before, the data after.
+  // Checks the target of each put before and after it.
   double run(size_t puts) {
     std::vector<std::vector<PutOp>> programs(1);
     programs[0].reserve(puts);
@@ -104,7 +105,7 @@ class Lane {
     if (std::memcmp(op.at, op.data, 8) == 0 &&
         std::memcmp(op.at + op.len - 8, op.data + op.len - 8, 8) == 0)
       return;
-    if (wrong_.empty()) wrong_ = "the target does not hold what was put there";
+    if (wrong_.empty()) wrong_ = "the target does not hold the data of a put";
   }
 
   const size_t bytes_;
@@ -115,7 +116,7 @@ class Lane {
   std::string wrong_;
 };
 
-// All cells of one size of put and one working set: they share what is cached.
+// Measures all cells of one size and one working set, which share their caches.
 void run_set(const PutSweepPlan& plan, size_t bytes, unsigned percent,
              const std::vector<std::unique_ptr<Memory>>& memory, const Memory& source,
              std::vector<PutCell>* cells) {
@@ -171,7 +172,7 @@ uint64_t put_budget_bytes() {
 std::vector<PutCell> run_put_sweep(const PutSweepPlan& plan) {
   const OnCore here(0);
   const unsigned largest = *std::max_element(plan.percents.begin(), plan.percents.end());
-  // The same pages for all, which registrations by uring allow: mlock's would not be each one's own.
+  // uring: all ways share the same pages. mlock: each way needs its own, because locks of a page do not nest.
   std::vector<std::unique_ptr<Memory>> memory(uring_refusal().empty() ? 1 : kPutWays);
   for (auto& one : memory) {
     one = std::make_unique<Memory>(static_cast<size_t>(plan.budget_bytes) * largest / 100,

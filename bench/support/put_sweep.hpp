@@ -1,4 +1,4 @@
-// Random puts to a working set that may be larger than the budget: every way beside every other.
+// Random puts to a working set that may exceed the budget, in all ways in turn.
 #pragma once
 
 #include "bench/support/put_strategy.hpp"
@@ -18,19 +18,19 @@ inline constexpr std::array<PutWay, kPutWays> kAllPutWays = {
 
 struct PutSweepPlan {
   uint64_t budget_bytes = 0;
-  std::vector<size_t> bytes;       // of a put
-  std::vector<unsigned> percents;  // working set, of the budget
+  std::vector<size_t> bytes;       // sizes of puts
+  std::vector<unsigned> percents;  // working sets, in percent of the budget
   std::vector<uint64_t> delays_ns;
-  bool zipf = false;  // places are used as unevenly as by Zipf's law, exponent 0.99; else all alike
+  bool zipf = false;       // places follow Zipf's law, exponent 0.99; else uniform
   double wire_rate = 0.0;  // see PutSetting
   uint32_t repetitions = 9;
   size_t work = 1;  // multiplies the puts of a sample
 };
 
 struct PutSamples {
-  std::vector<double> ns;  // per put, of each repetition
+  std::vector<double> ns;                                                 // per put, by repetition
   double messages = 0.0, registrations = 0.0, hits = 0.0, bounced = 0.0;  // per put
-  std::string refusal;  // why there are no samples
+  std::string refusal;  // the reason if there are no samples
 };
 
 struct PutCell {
@@ -41,9 +41,9 @@ struct PutCell {
   std::array<PutSamples, kPutWays> ways;
 };
 
-// Puts that are under way at once: 1 of 8 bytes (their latency), else several (their bandwidth).
+// Outstanding puts: 1 of 8 bytes (measures latency), else several (bandwidth).
 uint32_t put_window(size_t bytes);
-// What each rank may pin in these programs on this machine.
+// Bytes that each rank may pin in these programs on this machine.
 uint64_t put_budget_bytes();
 
 std::vector<PutCell> run_put_sweep(const PutSweepPlan& plan);

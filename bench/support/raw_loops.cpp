@@ -1,3 +1,4 @@
+// The raw loops of verbs_compare over RawVerbs: the same work as the library's operations.
 #include "bench/support/raw_loops.hpp"
 
 #include <algorithm>
@@ -8,7 +9,7 @@ namespace {
 constexpr uint32_t kWord = 8;
 constexpr uint32_t kMessage = 32;
 constexpr uint32_t kUntold = RawVerbs::kUntold;
-// Sends that the other end has not said that it has taken in; it does for every kAnswered.
+// Most sends without an acknowledgement; the receiver acknowledges every kAnswered messages.
 constexpr uint64_t kMostSends = 96;
 constexpr uint64_t kAnswered = 32;
 
@@ -18,7 +19,7 @@ volatile uint64_t& RawLoops::word(size_t offset) const {
   return *static_cast<volatile uint64_t*>(static_cast<void*>(verbs_.memory() + offset));
 }
 
-// The nth of a kind; one of kUntold is signalled, and looked for before the next one of those.
+// Posts the nth write. Every kUntold-th is signalled, and awaited before the next signalled one.
 bool RawLoops::small_write(uint32_t to, size_t there, uint64_t nth) {
   const bool is_signalled = nth % kUntold == 0;
   if (is_signalled && !verbs_.wait_for_all(to)) return false;
@@ -97,7 +98,7 @@ bool RawLoops::flood(uint64_t count) {
   const uint64_t answers = count / kAnswered;
   expected_ += first_ ? answers : count;
   if (!first_) {
-    // Some may be there before they are asked for, be it all, or some of the next flood.
+    // Some messages may have arrived already, even all of them, or some of the next flood.
     for (uint64_t answered = 0;;) {
       const uint64_t taken = std::min(verbs_.received(peer_) - before, count);
       for (; answered < taken / kAnswered; ++answered) {
@@ -120,7 +121,7 @@ bool RawLoops::flood(uint64_t count) {
   return verbs_.poll_until(peer_, are_answered) && verbs_.wait_for_all(peer_);
 }
 
-// Dissemination: in round k each tells the one 2^k further on, and waits for the one 2^k before.
+// Dissemination: in round k each rank notifies the one 2^k ahead and waits for the one 2^k behind.
 bool RawLoops::barriers(uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
     word(kSource) = ++generation_;

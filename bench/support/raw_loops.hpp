@@ -1,6 +1,6 @@
-// The loops of verbs_compare over bare queue pairs: what the library's operations are measured beside. Both
-// ranks of a pair call each of them, all ranks barriers(); `first` is the one that asks. False once a queue
-// pair has failed, or nothing has come from the other end for 20 s.
+// The loops of verbs_compare over bare queue pairs, as the baseline of the library's operations. Both ranks
+// of a pair call each of them, all ranks call barriers(); rank 0 of the pair is the requester. False once a
+// queue pair has failed, or if the peer sends nothing for 20 s.
 #pragma once
 
 #include "bench/support/raw_verbs.hpp"
@@ -12,9 +12,9 @@ namespace hydrant::bench {
 
 class RawLoops {
  public:
-  // Of the registered memory, on each rank.
-  static constexpr size_t kSource = 0;     // what small operations carry
-  static constexpr size_t kFlag = 128;     // what the peer writes to be answered
+  // Offsets in the registered memory of each rank.
+  static constexpr size_t kSource = 0;     // source of small operations
+  static constexpr size_t kFlag = 128;     // flag that the peer writes to request an answer
   static constexpr size_t kMailbox = 256;  // a line per round of a barrier
   static constexpr size_t kRounds = 16;
   static constexpr size_t kBlocks = 4096;
@@ -31,9 +31,9 @@ class RawLoops {
   bool round_trip(uint64_t rounds);  // a send, answered by a send
   bool window(bool is_put, uint32_t block, uint32_t under_way, uint64_t count);
   bool put_rate(uint64_t count);
-  // `together` at a time, complete when acknowledged.
+  // Posts lists of `together` puts; each list is complete when acknowledged.
   bool put_lists(uint32_t together, uint64_t count);
-  bool flood(uint64_t count);  // sends; the other end says how many it has taken in
+  bool flood(uint64_t count);  // sends; the receiver acknowledges them
   bool barriers(uint64_t count);
 
  private:
@@ -45,7 +45,7 @@ class RawLoops {
   const bool first_;
   uint64_t generation_ = 0;  // of barriers
   uint64_t turns_ = 0;       // of visible()
-  // Messages of the peer, ever: one may be there before it is asked for.
+  // Total messages expected from the peer: one may arrive before it is awaited.
   uint64_t expected_ = 0;
 };
 

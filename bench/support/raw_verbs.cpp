@@ -1,3 +1,4 @@
+// Bare queue pairs over libibverbs for verbs_compare and verbs_sweep_bench.
 #include "bench/support/raw_verbs.hpp"
 
 #include "firehose/base/errno_text.hpp"
@@ -36,7 +37,7 @@ RawVerbs::RawVerbs(uint32_t peers, size_t bytes) : bytes_(bytes) {
   void* mapped = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (mapped == MAP_FAILED) {
-    fail("no memory", errno);
+    fail("cannot allocate memory", errno);
     return;
   }
   memory_ = static_cast<std::byte*>(mapped);
@@ -44,7 +45,7 @@ RawVerbs::RawVerbs(uint32_t peers, size_t bytes) : bytes_(bytes) {
       ibv_reg_mr(port_.device.pd, mapped, mapped_,
                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
   if (registration_ == nullptr) {
-    fail("memory cannot be registered", errno);
+    fail("cannot register memory", errno);
     return;
   }
   for (uint32_t peer = 0; peer < peers; ++peer) {
@@ -69,15 +70,15 @@ bool RawVerbs::fail(const char* what, int error) {
 
 bool RawVerbs::give_up() {
   if (why_.empty())
-    why_ = "nothing has come for " + std::to_string(kPatienceNs / 1'000'000'000) +
-           " s: the other end has failed, or does not run";
+    why_ = "no completion for " + std::to_string(kPatienceNs / 1'000'000'000) +
+           " s: the peer has failed or does not run";
   return false;
 }
 
 bool RawVerbs::open_link(uint32_t peer) {
   Link& link = links_[peer];
   link.completions = ibv_create_cq(port_.device.context, 2 * kDepth, nullptr, nullptr, 0);
-  if (link.completions == nullptr) return fail("no completion queue", errno);
+  if (link.completions == nullptr) return fail("cannot create a completion queue", errno);
   ibv_qp_init_attr attributes{};
   attributes.send_cq = attributes.recv_cq = link.completions;
   attributes.qp_type = IBV_QPT_RC;
@@ -85,14 +86,14 @@ bool RawVerbs::open_link(uint32_t peer) {
   attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
   attributes.cap.max_inline_data = kInline;
   link.pair = ibv_create_qp(port_.device.pd, &attributes);
-  if (link.pair == nullptr) return fail("no queue pair", errno);
+  if (link.pair == nullptr) return fail("cannot create a queue pair", errno);
   ibv_qp_attr state{};
   state.qp_state = IBV_QPS_INIT;
   state.port_num = port_.number;
   state.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   const int error = ibv_modify_qp(
       link.pair, &state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (error != 0) return fail("a queue pair does not start", error);
+  if (error != 0) return fail("cannot initialise a queue pair", error);
   for (uint32_t i = 0; i < kDepth; ++i) {
     if (!post_receive(link, peer * kDepth + i)) return false;
   }
@@ -140,7 +141,7 @@ bool RawVerbs::connect(uint32_t peer, const Card& card) {
                           IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                               IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
   }
-  return error == 0 || fail("a queue pair does not connect", error);
+  return error == 0 || fail("cannot connect a queue pair", error);
 }
 
 bool RawVerbs::post_receive(Link& link, uint64_t buffer) {
@@ -152,7 +153,7 @@ bool RawVerbs::post_receive(Link& link, uint64_t buffer) {
   request.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_recv(link.pair, &request, &bad);
-  return error == 0 || fail("a receive buffer is not taken", error);
+  return error == 0 || fail("cannot post a receive buffer", error);
 }
 
 bool RawVerbs::post(uint32_t peer, ibv_send_wr& request, bool is_signalled) {
@@ -163,7 +164,7 @@ bool RawVerbs::post(uint32_t peer, ibv_send_wr& request, bool is_signalled) {
   }
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(link.pair, &request, &bad);
-  return error == 0 || fail("a request is not taken", error);
+  return error == 0 || fail("cannot post a request", error);
 }
 
 bool RawVerbs::write(uint32_t peer, size_t here, size_t there, uint32_t bytes, bool is_signalled) {
@@ -208,7 +209,7 @@ bool RawVerbs::write_list(uint32_t peer, size_t here, size_t there, uint32_t byt
   ++link.signalled;
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(link.pair, requests, &bad);
-  return error == 0 || fail("a list of requests is not taken", error);
+  return error == 0 || fail("cannot post a list of requests", error);
 }
 
 bool RawVerbs::read(uint32_t peer, size_t here, size_t there, uint32_t bytes) {
@@ -236,7 +237,7 @@ bool RawVerbs::poll(uint32_t peer) {
   Link& link = links_[peer];
   ibv_wc completions[kBatch];
   const int count = ibv_poll_cq(link.completions, kBatch, completions);
-  if (count < 0) return fail("a completion queue cannot be read", EIO);
+  if (count < 0) return fail("cannot poll a completion queue", EIO);
   for (int i = 0; i < count; ++i) {
     if (completions[i].status != IBV_WC_SUCCESS) {
       if (why_.empty()) why_ = ibv_wc_status_str(completions[i].status);

@@ -1,9 +1,9 @@
-// Queue pairs of the benchmark's own, by libibverbs and nothing else: what a program would do that needs one
-// operation and no library. One reliable connection per peer, each with a completion queue of its own; one
-// registered block of memory for all of them.
+// Queue pairs directly over libibverbs, as in a program that needs a single operation and no library. One
+// reliable connection per peer, each with its own completion queue, and one registered block of memory for
+// all.
 #pragma once
 
-#include "rdma/ibv/ibv_port_choice.hpp"
+#include "rdma/ibv/device/ibv_port_choice.hpp"
 
 #include <infiniband/verbs.h>
 
@@ -15,7 +15,8 @@
 
 namespace hydrant::bench {
 
-// Of a wait for the other end, which may have failed: counts looks, and asks the clock now and then.
+// A time limit for waiting on a peer that may have failed. Counts polls and reads the clock only now and
+// then.
 class Patience {
  public:
   bool is_over() { return ++looks_ % kLooksPerClock == 0 && is_late(); }
@@ -24,7 +25,7 @@ class Patience {
   static constexpr uint64_t kLooksPerClock = 65536;
   bool is_late();
   uint64_t looks_ = 0;
-  uint64_t deadline_ns_ = 0;  // from the first look at the clock on
+  uint64_t deadline_ns_ = 0;  // set at the first reading of the clock
 };
 
 class RawVerbs {
@@ -32,9 +33,10 @@ class RawVerbs {
   static constexpr uint32_t kDepth = 128;   // entries of a send queue, and receive buffers
   static constexpr uint32_t kInline = 64;   // bytes that are sent inline
   static constexpr uint32_t kMessage = 64;  // bytes of a receive buffer
-  static constexpr uint32_t kUntold = 16;   // of unsignalled requests one of so many is signalled
+  static constexpr uint32_t kUntold =
+      16;  // one in so many otherwise unsignalled requests is signalled
 
-  // What a peer needs: of the queue pair for it.
+  // The address that a peer needs: that of the queue pair for it.
   struct Card {
     uint32_t queue = 0;
     uint32_t sequence = 0;
@@ -44,8 +46,8 @@ class RawVerbs {
     ibv_gid gid = {};
   };
 
-  // With `bytes` of registered memory, and a queue pair for each of `peers`. works() is false if that
-  // cannot be had; why() says what is missing.
+  // Allocates `bytes` of registered memory and a queue pair for each of `peers`. On failure works() is false
+  // and why() has the reason.
   RawVerbs(uint32_t peers, size_t bytes);
   ~RawVerbs();
   RawVerbs(const RawVerbs&) = delete;
@@ -58,27 +60,27 @@ class RawVerbs {
   Card card(uint32_t peer) const;
   bool connect(uint32_t peer, const Card& card);
 
-  // All of these are false once something has failed: why().
-  // Posts one; a read or write is between the same two offsets in `here` and there.
+  // All of these answer false after a failure; why() has the reason.
+  // Posts a request; `here` and `there` are offsets in the local and the remote memory.
   bool write(uint32_t peer, size_t here, size_t there, uint32_t bytes, bool is_signalled);
-  // Signalled, between any memory that both sides have registered in the domains of their ports.
+  // A signalled write between any memory that is registered with the two ports.
   bool write_to(uint32_t peer, const std::byte* from, uint32_t lkey, uint64_t to, uint32_t rkey,
                 uint32_t bytes);
-  // `count` of them, at most kUntold, in one list of which the last is signalled.
+  // Posts `count` writes, at most kUntold, as one list whose last entry is signalled.
   bool write_list(uint32_t peer, size_t here, size_t there, uint32_t bytes, uint32_t count);
   bool read(uint32_t peer, size_t here, size_t there, uint32_t bytes);
   bool send(uint32_t peer, uint32_t bytes, bool is_signalled);
   // Polls the peer's queue once, at most 16 entries.
   bool poll(uint32_t peer);
-  // What has been told of, ever: signalled requests, and messages; their buffers are posted again.
+  // Total completions of signalled requests, and of messages; receive buffers are reposted.
   uint64_t told(uint32_t peer) const { return links_[peer].told; }
   uint64_t received(uint32_t peer) const { return links_[peer].received; }
-  // Signalled requests, ever: told() reaches it.
+  // Total signalled requests posted; told() catches up with it.
   uint64_t signalled(uint32_t peer) const { return links_[peer].signalled; }
   bool wait_for_all(uint32_t peer) {
     return poll_until(peer, [&] { return told(peer) >= signalled(peer); });
   }
-  // Polls the peer's queue until `holds`; false also if it does not for longer than any of this takes.
+  // Polls the peer's queue until holds() is true; false at the time limit, too.
   template <typename Condition>
   bool poll_until(uint32_t peer, const Condition& holds) {
     Patience patience;
@@ -88,7 +90,7 @@ class RawVerbs {
     }
     return true;
   }
-  // The same for what the other end writes to this one's memory.
+  // The same for conditions on memory that the peer writes.
   template <typename Condition>
   bool look_until(const Condition& holds) {
     Patience patience;
@@ -120,7 +122,7 @@ class RawVerbs {
   ibv::Port port_;
   bool is_open_ = false;
   std::byte* memory_ = nullptr;
-  size_t bytes_ = 0;  // of the caller's; the receive buffers come behind
+  size_t bytes_ = 0;  // of the caller's part; the receive buffers follow
   size_t mapped_ = 0;
   ibv_mr* registration_ = nullptr;
   std::vector<Link> links_;

@@ -1,5 +1,5 @@
-// What the monitor's reader thread has done so far, from /proc: tells waits for a processor and for the
-// kernel from waits for a lock, which would be sleeps beside the one before each report.
+// Statistics of the monitor's reader thread from /proc. They distinguish waiting for a processor or the
+// kernel from waiting for a lock, which would add sleeps to the one before each report.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace hydrant::bench {
 
 struct ThreadCounts {
   uint64_t run_ns = 0;    // on a processor
-  uint64_t ready_ns = 0;  // ready to run, and others ran
-  uint64_t sleeps = 0;    // how often it gave up the processor to wait for something
+  uint64_t ready_ns = 0;  // ready to run, but not running
+  uint64_t sleeps = 0;    // voluntary context switches
 };
 
-// Costs some system calls. All 0 where there is no such thread.
+// Costs some system calls. All 0 if there is no such thread.
 class ReaderThread {
  public:
   ThreadCounts counts() {

@@ -1,6 +1,5 @@
-// A thread that registers a large piece of memory and drops it, again and again, on the second core: through
-// a cache, or with a ring of its own, which is the control (what is seen beside it is the kernel's doing, no
-// cache's).
+// A thread on the second core that repeatedly registers and unregisters a large piece of memory: through a
+// cache, or with its own ring as the control, whose effects are the kernel's and not a cache's.
 #pragma once
 
 #include <hydrant/pin_cache.h>
@@ -18,8 +17,7 @@ namespace hydrant::bench {
 
 class RepeatedRegistration {
  public:
-  // A `domain` of 0 is a ring of its own. Returns when the first registration is over. The memory outlives
-  // this object.
+  // `domain` 0 means an own ring. Returns after the first registration. The memory must outlive this object.
   explicit RepeatedRegistration(const Memory& memory, hydrant_domain_t domain = 0)
       : memory_(memory), domain_(domain), thread_([this] { run(); }) {
     while (done_.load(std::memory_order_relaxed) == 0) std::this_thread::yield();
@@ -28,7 +26,7 @@ class RepeatedRegistration {
   RepeatedRegistration& operator=(const RepeatedRegistration&) = delete;
   ~RepeatedRegistration() { stop(); }
 
-  // Median nanoseconds of a registration, or less than 0 if one failed.
+  // Median nanoseconds of a registration, negative if one failed.
   double stop() {
     running_.store(false, std::memory_order_relaxed);
     if (thread_.joinable()) thread_.join();
@@ -61,8 +59,8 @@ class RepeatedRegistration {
   const Memory& memory_;
   hydrant_domain_t domain_;
   BareRing ring_;
-  bool good_ = true;        // the thread's until it is joined
-  std::vector<double> ns_;  // likewise
+  bool good_ = true;        // owned by the thread until it is joined
+  std::vector<double> ns_;  // as good_
   std::atomic<bool> running_{true};
   std::atomic<uint64_t> done_{0};
   std::thread thread_;  // last: it uses all the others

@@ -1,4 +1,4 @@
-// What rma_bench is asked, and what it answers: a table, and a JSON file with the samples.
+// Options of rma_bench, and its results: a table, and a JSON file with the samples.
 #pragma once
 
 #include "bench/support/job_bench.hpp"
@@ -13,19 +13,21 @@ namespace hydrant::bench {
 struct RmaOptions {
   uint32_t repetitions = 9;
   std::string json_file;
-  std::string rows;  // in their names; "" for all
+  std::string rows;  // rows whose names contain this; "" for all
   bool quick = false;
 };
 
-// Every rank gets the same arguments; one of them speaks. Ends the job at --help and at a mistake.
+// Every rank gets the same arguments; the rank with `speaks` prints. Ends the job at --help and on errors.
 inline RmaOptions parse_rma_options(int argc, char** argv, bool speaks) {
   CLI::App app(kAbout);
   RmaOptions options;
-  app.add_option("--repetitions", options.repetitions, "Of the whole table, interleaved")
+  app.add_option("--repetitions", options.repetitions,
+                 "Repetitions of the whole table, interleaved")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--json", options.json_file, "Also to this file, samples included");
+  app.add_option("--json", options.json_file,
+                 "Also write the results, with all samples, to this file");
   app.add_option("--rows", options.rows, "Only rows whose names contain this");
-  app.add_flag("--quick", options.quick, "Less of the work, sizes up to 4 MiB");
+  app.add_flag("--quick", options.quick, "Do less work, with sizes up to 4 MiB");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -36,7 +38,7 @@ inline RmaOptions parse_rma_options(int argc, char** argv, bool speaks) {
   return options;
 }
 
-// Samples in ns per operation; those of floor and UCX are 0 where there is none.
+// Samples in ns per operation; those of floor and UCX are 0 if absent.
 struct RmaResult {
   RmaRow row;
   std::string path;
@@ -92,8 +94,7 @@ inline void print_pair(const nlohmann::json& line, const char* value, const char
   }
 }
 
-// The table on standard output, and the JSON file if one was asked for; ends the job if that
-// cannot be written.
+// Prints the table and writes the JSON file if requested; ends the job if the file cannot be written.
 inline void report_rma(const std::vector<RmaResult>& results, const RmaOptions& options) {
   const char* forced = std::getenv("HYDRANT_PATH");
   nlohmann::json out = {{"ranks", 2},

@@ -1,5 +1,5 @@
-// The rows of rma_bench: what one operation, or one batch of them, looks like in each form that the API has.
-// The including program has chosen a thread mode.
+// The rows of rma_bench: an operation, or a batch of them, in each form of the API. The including program
+// defines the thread mode.
 #pragma once
 
 #include <gasnetex.h>
@@ -14,7 +14,7 @@
 
 namespace hydrant::bench {
 
-// Where the other rank's memory lies: in its segment, which is mapped here, or in its heap, which is not.
+// The other rank's memory: its segment, which is mapped here, or its heap, which is not.
 enum class Memory : uint32_t { kSegment, kHeap };
 inline const char* name_of(Memory memory) {
   return memory == Memory::kSegment ? "segment" : "heap";
@@ -37,7 +37,7 @@ struct RmaRow {
   bool is_put;
   Form form;
   size_t bytes;
-  size_t batch;  // operations that are waited for together
+  size_t batch;  // operations completed by one wait
 
   std::string name() const {
     std::string text = std::string(name_of(memory)) + (is_put ? "_put_" : "_get_") + name_of(form);
@@ -46,7 +46,7 @@ struct RmaRow {
   }
 };
 
-// Powers of two to a cache line and eight; then none, so that nothing depends on alignment.
+// Powers of two up to 512; then odd sizes, so that results do not depend on alignment.
 inline std::vector<size_t> rma_sizes(size_t most) {
   std::vector<size_t> sizes;
   for (size_t bytes = 1; bytes <= 512; bytes *= 2) sizes.push_back(bytes);
@@ -79,7 +79,7 @@ inline std::vector<RmaRow> rma_rows(size_t most) {
   return rows;
 }
 
-// The two ends of an operation. Those of a batch lie one after the other.
+// Source and target of an operation. Those of a batch are contiguous.
 struct RmaPlaces {
   gex_TM_t team;
   gex_Rank_t peer;
@@ -89,7 +89,7 @@ struct RmaPlaces {
 
 namespace detail {
 
-// By value: a reference would be read again after each operation, which may have written anything.
+// By value: a reference would be reloaded after each operation, which may write any memory.
 template <size_t kBytes>
 void run_constant(const RmaPlaces at, const bool is_put, const uint64_t rounds) {
   if (is_put) {
@@ -165,7 +165,7 @@ inline void run_many(const RmaPlaces& at, const RmaRow& row, uint64_t batches) {
 
 }  // namespace detail
 
-// `batches` times the row's batch.
+// Runs `batches` batches of the row.
 inline void run_row(const RmaPlaces& at, const RmaRow& row, uint64_t batches) {
   switch (row.form) {
     case Form::kConstant: return detail::run_constant(at, row, batches);
@@ -176,13 +176,13 @@ inline void run_row(const RmaPlaces& at, const RmaRow& row, uint64_t batches) {
   }
 }
 
-// How many batches take about `sample_ns`, by what a few took.
+// The number of batches that take about `sample_ns`, from a measured time per operation.
 inline uint64_t batches_for(const RmaRow& row, double ns_per_operation, double sample_ns) {
   const double batch_ns = ns_per_operation * static_cast<double>(row.batch) + 1;
   return static_cast<uint64_t>(std::clamp(sample_ns / batch_ns, 1.0, 1e6));
 }
 
-// Whether one batch of the row moves what it should: there by the row or by plain puts, back by the other.
+// Checks one batch of the row: data goes there and back, once by the row and once by plain puts or gets.
 inline bool row_moves_data(const RmaPlaces& at, const RmaRow& row) {
   const size_t bytes = row.bytes * row.batch;
   const auto word = [&](size_t i) { return static_cast<std::byte>(i * 7 + i / 251 + row.bytes); };
@@ -204,7 +204,7 @@ inline bool row_moves_data(const RmaPlaces& at, const RmaRow& row) {
   return true;
 }
 
-// Which paths carried operations of this process since the last call, "inlined" or "cma+am_medium".
+// The paths of this process's operations since the last call, such as "inlined" or "cma+am_medium".
 class PathWatch {
  public:
   std::string look() {

@@ -1,8 +1,8 @@
-// This program started again to answer requests: for what must be measured in a process of another kind, one
-// with a library preloaded for example, while the rows of both are interleaved here.
+// Starts this program again as a child that answers requests: for measurements in another kind of process,
+// for example one with a preloaded library, interleaved with the rows of this process.
 //
-// The child is started as "PROGRAM --serve=KIND" and talks on its standard input and output. The parent
-// ignores SIGPIPE: a child that ended is an answer.
+// The child runs as "PROGRAM --serve=KIND" and communicates over its standard input and output. The parent
+// ignores SIGPIPE and treats a child that has ended as a failed request.
 #pragma once
 
 #include <cerrno>
@@ -17,7 +17,7 @@
 
 namespace hydrant::bench {
 
-// All bytes or none: false when the other end is gone.
+// Writes all bytes; false if the other end has closed.
 inline bool write_all(int file, const void* bytes, size_t count) {
   const auto* at = static_cast<const char*>(bytes);
   while (count != 0) {
@@ -45,7 +45,7 @@ inline bool read_all(int file, void* bytes, size_t count) {
 // Not thread-safe: one thread per object.
 class ServingChild {
  public:
-  // `preload` is the library to preload, "" for none, whatever this process has preloaded.
+  // `preload` is the library to preload, "" for none, even if this process has one preloaded.
   ServingChild(const std::string& kind, const std::string& preload) {
     signal(SIGPIPE, SIG_IGN);
     int requests[2];
@@ -84,7 +84,7 @@ class ServingChild {
   ServingChild(const ServingChild&) = delete;
   ServingChild& operator=(const ServingChild&) = delete;
 
-  // False: the child is not there any more.
+  // False if the child has ended.
   bool send(const void* bytes, size_t count) const { return write_all(request_, bytes, count); }
   bool receive(void* bytes, size_t count) const { return read_all(answer_, bytes, count); }
 

@@ -1,3 +1,5 @@
+// Rows that measure whether a registration in one thread stalls hits in another (stall.hpp); pin_miss_bench
+// adds them.
 #include "bench/support/stall.hpp"
 
 #include "bench/support/bare_pins.hpp"
@@ -31,9 +33,9 @@ constexpr uint64_t kLongNs = 20'000;
 constexpr uint64_t kSliceNs = 40'000'000;
 constexpr int kPairs = 3;
 
-// Every hit of one kind of slice.
+// A histogram of all hits of one kind of slice.
 struct Histogram {
-  std::array<uint64_t, 40> count{};  // by bit width of the nanoseconds
+  std::array<uint64_t, 40> count{};  // counts by bit width of the nanoseconds
   uint64_t hits = 0;
   uint64_t total_ns = 0;
   uint64_t long_ns = 0;
@@ -59,7 +61,7 @@ struct Histogram {
   }
 };
 
-// A cache under test: hit(i) on one of kHitRegions regions; churn() registers and drops 64 MiB.
+// A cache under test: hit(i) on one of kHitRegions regions; churn() registers and unregisters 64 MiB.
 class Subject {
  public:
   virtual ~Subject() = default;
@@ -104,7 +106,7 @@ class HydrantSubject : public Subject {
   Domain domain_;
 };
 
-// The registering thread: runs while `running`, counts what it did.
+// The registering thread: runs until stop() and counts its registrations.
 class Registering {
  public:
   Registering(Subject& subject, std::chrono::microseconds pause)
@@ -202,7 +204,7 @@ void add_rows(const std::string& name, const MakeSubject& make) {
 
 #if HYDRANT_HAVE_UCX
 
-// Registers with io_uring for UCX. Calls may come from both threads, at most one at a time: UCX holds its
+// Registers with io_uring for UCX. Both threads may call, one at a time: UCX holds its
 // lock for writing.
 class RingRegistration : public UcxRegistration {
  public:
@@ -249,9 +251,7 @@ void add_ucx_rows() {
 
 #else
 
-void add_ucx_rows() {
-  benchmark::AddCustomContext("peers_absent", "ucx (built without libucx-dev)");
-}
+void add_ucx_rows() { benchmark::AddCustomContext("peers_absent", "ucx (" HYDRANT_UCX_ABSENT ")"); }
 
 #endif
 

@@ -1,3 +1,4 @@
+// UCX's Active Messages through UCP over shared memory; am_bench measures them beside the library's.
 #include "bench/support/ucx_am.hpp"
 
 #include <cstring>
@@ -15,7 +16,7 @@ ucp_worker_h worker(void* handle) { return static_cast<ucp_worker_h>(handle); }
 UcxAm::UcxAm() : answer_(65536) {
   ucp_config_t* config = nullptr;
   if (ucp_config_read(nullptr, nullptr, &config) != UCS_OK) {
-    why_ = "no configuration";
+    why_ = "cannot read UCX's configuration";
     return;
   }
   ucp_config_modify(config, "TLS", "posix,self");
@@ -35,7 +36,7 @@ UcxAm::UcxAm() : answer_(65536) {
   worker_parameters.thread_mode = UCS_THREAD_MODE_SINGLE;
   ucp_worker_h made = nullptr;
   if (ucp_worker_create(context, &worker_parameters, &made) != UCS_OK) {
-    why_ = "no worker";
+    why_ = "cannot create a UCP worker";
     return;
   }
   ucp_am_handler_param_t handler = {};
@@ -51,7 +52,7 @@ UcxAm::UcxAm() : answer_(65536) {
   size_t bytes = 0;
   if (ucp_worker_set_am_recv_handler(made, &handler) != UCS_OK ||
       ucp_worker_get_address(made, &address, &bytes) != UCS_OK) {
-    why_ = "no handler, or no address";
+    why_ = "cannot set a handler or get the worker's address";
     ucp_worker_destroy(made);
     return;
   }
@@ -62,7 +63,7 @@ UcxAm::UcxAm() : answer_(65536) {
 }
 
 UcxAm::~UcxAm() {
-  // The other side may be gone: nothing is waited for.
+  // Does not wait for the peer, which may have ended.
   if (worker_ != nullptr) ucp_worker_destroy(worker(worker_));
   if (context_ != nullptr) ucp_cleanup(static_cast<ucp_context_h>(context_));
 }

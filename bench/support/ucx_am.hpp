@@ -14,18 +14,18 @@ class UcxAm {
   UcxAm(const UcxAm&) = delete;
   UcxAm& operator=(const UcxAm&) = delete;
 
-  // False: UCX or its shared-memory transport does not work here; why() says it.
+  // False if UCX or its shared-memory transport does not work here; why() has the reason.
   bool works() const { return worker_ != nullptr; }
   const char* why() const { return why_; }
 
-  // To be given to the other rank, and taken from it.
+  // The address for the peer; connect() takes the peer's.
   const std::vector<std::byte>& address() const { return address_; }
   bool connect(const std::vector<std::byte>& peer_address);
 
-  // Sends a message with `bytes` of payload. `answer`: the other side replies with a message as long.
+  // Sends a message with `bytes` of payload. `answer`: the peer replies with a message of the same length.
   void send(const void* payload, size_t bytes, bool answer);
   void progress();
-  // Messages that came, answers and others.
+  // Total messages received, replies included.
   uint64_t received() const { return received_; }
 
  private:

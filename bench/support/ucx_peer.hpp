@@ -1,7 +1,7 @@
 // UCX's registration cache (ucs_rcache of libucs) as a peer, through its installed header
-// <ucs/memory/rcache.h>: the same calls that UCX's own transports make. Built with the settings of those
-// transports' defaults (no limit on regions or bytes), except that no memory events are asked for: the
-// domains of ours beside it have no watcher either, so both leave coherence to the caller.
+// <ucs/memory/rcache.h> and the same calls as UCX's own transports. It has the transports' default settings
+// (no limit on regions or bytes), but without memory events: the domains beside it have no watcher either, so
+// coherence is left to the caller in both.
 #pragma once
 
 #if HYDRANT_HAVE_UCX
@@ -13,7 +13,7 @@
 #include <string>
 #include <sys/mman.h>
 
-// The C headers use constructs that C++ warns about; they are not ours.
+// UCX's C headers contain constructs that C++ compilers warn about.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
 #pragma GCC diagnostic ignored "-Wold-style-cast"
@@ -28,7 +28,7 @@ extern "C" {
 
 namespace hydrant::bench {
 
-// What really pins, for a UcxCache. The default does nothing.
+// The registration calls behind a UcxCache. The default does nothing.
 class UcxRegistration {
  public:
   virtual ~UcxRegistration() = default;
@@ -36,7 +36,7 @@ class UcxRegistration {
   virtual void unpin(uint32_t /*slot*/) {}
 };
 
-// One ucs_rcache. Threads: get() and put() from any thread, as ucs_rcache itself.
+// A ucs_rcache. Threads: get() and put() from any thread, as for ucs_rcache itself.
 class UcxCache {
  public:
   struct Region {
@@ -69,7 +69,7 @@ class UcxCache {
   bool works() const { return cache_ != nullptr; }
   uint64_t registrations() const { return registrations_; }
 
-  // A hold, or nullptr.
+  // Takes a hold, or answers nullptr.
   Region* get(void* addr, size_t len) {
     ucs_rcache_region_t* region = nullptr;
     if (ucs_rcache_get(cache_, addr, len, PROT_READ | PROT_WRITE, nullptr, &region) != UCS_OK) {
@@ -78,7 +78,7 @@ class UcxCache {
     return reinterpret_cast<Region*>(region);
   }
   void put(Region* region) { ucs_rcache_region_put(cache_, &region->super); }
-  // Drops the region from the cache, with the caller's hold on it.
+  // Drops the region from the cache, and the caller's hold on it.
   void invalidate(Region* region) {
     ucs_rcache_region_invalidate(
         cache_, &region->super, [](void*) {}, nullptr);
@@ -108,7 +108,7 @@ class UcxCache {
   uint64_t registrations_ = 0;
 };
 
-// Where the measured library lies, for the output's context.
+// Path of the measured library, for the output's context.
 inline std::string ucx_library() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&ucs_rcache_create), &info) == 0) return "unknown";

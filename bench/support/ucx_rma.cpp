@@ -1,3 +1,4 @@
+// UCX's puts and gets through UCP between two ranks of a node; rma_bench measures them beside the library's.
 #include "bench/support/ucx_rma.hpp"
 
 #include <cstring>
@@ -34,7 +35,7 @@ UcxRma::UcxRma(std::byte* heap, size_t bytes) {
 bool UcxRma::open() {
   ucp_config_t* config = nullptr;
   if (ucp_config_read(nullptr, nullptr, &config) != UCS_OK) {
-    why_ = "no configuration";
+    why_ = "cannot read UCX's configuration";
     return false;
   }
   ucp_config_modify(config, "TLS", "posix,cma,self");
@@ -56,12 +57,12 @@ bool UcxRma::open() {
   ucp_address_t* address = nullptr;
   size_t bytes = 0;
   if (ucp_worker_create(made, &worker_parameters, &made_worker) != UCS_OK) {
-    why_ = "no worker";
+    why_ = "cannot create a UCP worker";
     return false;
   }
   worker_ = made_worker;
   if (ucp_worker_get_address(made_worker, &address, &bytes) != UCS_OK) {
-    why_ = "no address";
+    why_ = "cannot get the worker's address";
     return false;
   }
   const auto* first = reinterpret_cast<const std::byte*>(address);
@@ -90,7 +91,7 @@ bool UcxRma::map(Target& target, std::byte* address, size_t bytes) {
   size_t key_bytes = 0;
   if (ucp_mem_query(handle, &attributes) != UCS_OK ||
       ucp_rkey_pack(context(context_), handle, &key, &key_bytes) != UCS_OK) {
-    why_ = "no key for memory";
+    why_ = "cannot create a key for memory";
     return false;
   }
   target.address = static_cast<std::byte*>(attributes.address);
@@ -102,7 +103,7 @@ bool UcxRma::map(Target& target, std::byte* address, size_t bytes) {
 }
 
 UcxRma::~UcxRma() {
-  // The other side may be gone: nothing is waited for.
+  // Does not wait for the peer, which may have ended.
   for (Target& target : targets_) {
     if (target.peer_key != nullptr) ucp_rkey_destroy(static_cast<ucp_rkey_h>(target.peer_key));
   }

@@ -1,6 +1,5 @@
-// UCX's puts and gets between two ranks of a node, as a peer for rma_bench: memory that UCX has
-// allocated, which its shared-memory transport maps, and memory of the heap, which it copies by the
-// kernel.
+// UCX's puts and gets between two ranks of a node, as a peer for rma_bench: to memory that UCX has allocated,
+// which its shared-memory transport maps, and to heap memory, which it copies through the kernel.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +11,22 @@ namespace hydrant::bench {
 
 class UcxRma {
  public:
-  // `heap` of `bytes` bytes, and as much allocated by UCX, become targets.
+  // Makes `bytes` bytes at `heap`, and as many allocated by UCX, targets of the peer.
   UcxRma(std::byte* heap, size_t bytes);
   ~UcxRma();
   UcxRma(const UcxRma&) = delete;
   UcxRma& operator=(const UcxRma&) = delete;
 
-  // False: UCX or one of its transports does not work here; why() says it.
+  // False if UCX or one of its transports does not work here; why() has the reason.
   bool works() const { return works_; }
   const std::string& why() const { return why_; }
 
-  // Opaque: to be given to the other rank, and taken from it.
+  // Opaque data for the peer; connect() takes the peer's.
   std::vector<std::byte> card() const;
   bool connect(const std::vector<std::byte>& peer_card);
 
-  // Starts `count` operations of `bytes` bytes on memory that lies one after the other, and waits until they
-  // are complete at the peer. heap: the peer's heap, else its allocated memory.
+  // Runs `count` operations of `bytes` bytes on contiguous memory and waits until they are complete at the
+  // peer. heap: the target is the peer's heap, else its allocated memory.
   bool run(bool heap, bool is_put, std::byte* local, size_t bytes, size_t count);
   void progress();
 

@@ -1,6 +1,6 @@
-// Ways to put data into the segment of rank 1 that may have to be registered first, over verbs: what
-// verbs_sweep_bench compares. Rank 0 puts; rank 1 answers what it is asked by Active Messages, the same that
-// the library's own moves are. The including program has chosen a thread mode.
+// Ways to put data over verbs into the segment of rank 1, which may have to be registered first;
+// verbs_sweep_bench compares them. Rank 0 puts. Rank 1 answers requests that are Active Messages, like the
+// library's own. The including program defines the thread mode.
 #pragma once
 
 #include <hydrant/rma.h>
@@ -9,9 +9,9 @@
 #include "bench/support/memory.hpp"
 #include "bench/support/put_strategy.hpp"
 #include "bench/support/raw_verbs.hpp"
-#include "extended/firehose_binding.hpp"
-#include "extended/registrar_door.hpp"
-#include "rdma/ibv/ibv_registrar.hpp"
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/binding/registrar_adapter.hpp"
+#include "rdma/ibv/registrar/ibv_registrar.hpp"
 
 #include <array>
 #include <cstring>
@@ -27,7 +27,7 @@ namespace hydrant::bench {
 inline constexpr uint32_t kSweepWindow = 8;
 inline constexpr size_t kLongestSweepPut = 64 * kKiB;
 
-// What both ranks know.
+// State of the job, on both ranks.
 struct SweepJob {
   gex_TM_t team = GEX_TM_INVALID;
   gex_Rank_t rank = 0, peer = 1;
@@ -37,7 +37,7 @@ struct SweepJob {
   RawVerbs* verbs = nullptr;
   ibv_mr* registration = nullptr;  // of the whole segment, in the domain of `verbs`
   uint32_t their_key = 0;
-  bool is_crowded = false;  // one processor for both: who waits gives it away
+  bool is_crowded = false;  // both ranks share a processor: a waiting rank yields it
   bool has_failed = false;
   std::string why;
 
@@ -47,14 +47,14 @@ struct SweepJob {
   }
 };
 
-// Handlers, by what comes: the program has a table of them. Arguments are slot, page, and what else there is.
+// Handlers, named after their messages. Arguments are slot, page, and those in the comments.
 enum SweepHandler : gex_AM_Index_t {
-  kSweepAsk = 220,  // page, bytes, whether to keep
-  kSweepGrant,      // key, whether there is one
-  kSweepFinished,   // whether to keep
-  kSweepShort,      // page; 8 bytes that belong there
-  kSweepLanded,     // page, bytes, which lie in the landing buffer of the slot
-  kSweepCopied,     // nothing else
+  kSweepAsk = 220,  // page, bytes, keep the registration
+  kSweepGrant,      // key, success
+  kSweepFinished,   // keep the registration
+  kSweepShort,      // page; the payload is the 8 bytes to store
+  kSweepLanded,     // page, bytes; the data is in the slot's landing buffer
+  kSweepCopied,     // no further arguments
   kSweepFirstFree
 };
 
@@ -65,7 +65,7 @@ class SweepTarget {
   explicit SweepTarget(SweepJob& job) : job_(job) {
     std::unique_ptr<IbvRegistrar> registrar;
     if (IbvRegistrar::create(job.verbs->port().device.pd, &registrar) != Status::kOk) {
-      job.fail("a registrar for rendezvous_keep", hydrant_error_text());
+      job.fail("creating a registrar for rendezvous_keep", hydrant_error_text());
       return;
     }
     const hydrant_registrar_t functions = registrar_functions(std::move(registrar));
@@ -93,7 +93,7 @@ class SweepTarget {
     std::memcpy(job_.mine + size_t{page} * page_bytes(), data, bytes);
     gex_AM_ReplyShort1(token, kSweepCopied, 0, static_cast<gex_AM_Arg_t>(slot));
   }
-  // Registrations, ever, of each way that makes any.
+  // Total registrations of each way that registers.
   std::array<uint64_t, 3> registrations() const {
     hydrant_stats_t stats{};
     stats.size = sizeof stats;
@@ -137,7 +137,7 @@ class SweepTarget {
 
 // ---- rank 0 -------------------------------------------------------------------------------------------
 
-// Puts to pages of the working set, as many under way as there are slots.
+// A way to put to pages of the working set, with one outstanding put per slot.
 class SweepWay {
  public:
   explicit SweepWay(SweepJob& job) : job_(job) {}
@@ -145,7 +145,7 @@ class SweepWay {
   SweepWay(const SweepWay&) = delete;
   SweepWay& operator=(const SweepWay&) = delete;
 
-  // Returns when all are complete.
+  // Puts to all `pages`; returns when all are complete.
   void run(const std::vector<uint32_t>& pages, size_t bytes, uint32_t window) {
     bytes_ = bytes;
     free_.clear();
@@ -165,10 +165,10 @@ class SweepWay {
       under_way = window - free_.size();
     }
   }
-  // What handlers hear.
+  // Called by the message handlers.
   virtual void granted(uint32_t /*slot*/, uint32_t /*key*/, bool /*is_there*/) {}
   virtual void copied(uint32_t /*slot*/) {}
-  // Ever: puts that asked nobody, and puts that were copied because nothing could be pinned.
+  // Totals: puts without a request, and puts that were copied because pinning failed.
   virtual uint64_t hits() const { return 0; }
   virtual uint64_t bounced() const { return bounced_; }
 
@@ -215,7 +215,7 @@ class SweepFirehose final : public SweepWay {
     is_busy_[slot] = true;
   }
   void look() override {
-    gasnet_AMPoll();  // which tests do not
+    gasnet_AMPoll();  // tests of events do not poll
     (void)gex_Event_TestSome(events_, kSweepWindow, 0);
     for (uint32_t slot = 0; slot < kSweepWindow; ++slot) {
       if (!is_busy_[slot] || events_[slot] != GEX_EVENT_INVALID) continue;
@@ -228,10 +228,10 @@ class SweepFirehose final : public SweepWay {
   bool is_busy_[kSweepWindow] = {};
 };
 
-// What the others share: writes by a queue pair of their own, which end in order.
+// Base of the other ways: writes through the benchmark's queue pair, which complete in order.
 class SweepRaw : public SweepWay {
  public:
-  // Of the memory of `verbs`: buffers to put from, and buffers to put to.
+  // Layout of the memory of `verbs`: source buffers, then landing buffers.
   static constexpr size_t kLanding = kSweepWindow * kLongestSweepPut;
   static constexpr size_t kBuffers = 2 * kLanding;
 
@@ -247,7 +247,7 @@ class SweepRaw : public SweepWay {
     const auto bytes = static_cast<uint32_t>(bytes_);
     if (!job_.verbs->write_to(job_.peer, source(slot), job_.registration->lkey,
                               reinterpret_cast<uintptr_t>(to), rkey, bytes))
-      return job_.fail("a write", job_.verbs->why().c_str());
+      return job_.fail("writing", job_.verbs->why().c_str());
     posted_.push_back(slot);
   }
   void bounce(uint32_t slot, uint32_t page) {
@@ -264,18 +264,18 @@ class SweepRaw : public SweepWay {
     std::memcpy(job_.verbs->memory() + buffer, source(slot), bytes_);
     is_bouncing_[slot] = true;
     if (!job_.verbs->write(job_.peer, buffer, kLanding + buffer, bytes, true))
-      return job_.fail("a write", job_.verbs->why().c_str());
+      return job_.fail("writing", job_.verbs->why().c_str());
     posted_.push_back(slot);
   }
   void look() override {
     if (!posted_.empty() && !job_.verbs->poll(job_.peer))
-      return job_.fail("a write", job_.verbs->why().c_str());
+      return job_.fail("writing", job_.verbs->why().c_str());
     for (; ended_ < job_.verbs->told(job_.peer); ++ended_) end_of_write();
     if (waiting_ != 0) gasnet_AMPoll();
   }
   virtual void written(uint32_t slot) { complete(slot); }
 
-  uint64_t waiting_ = 0;  // for answers
+  uint64_t waiting_ = 0;  // answers awaited
   uint32_t pages_[kSweepWindow] = {};
 
  private:
@@ -292,7 +292,7 @@ class SweepRaw : public SweepWay {
 
   std::deque<uint32_t> posted_;
   bool is_bouncing_[kSweepWindow] = {};
-  uint64_t ended_ = 0;  // of what the queue pair has told, which all ways share
+  uint64_t ended_ = 0;  // completions of the shared queue pair that were handled
 };
 
 class SweepRendezvous final : public SweepRaw {

@@ -1,4 +1,4 @@
-// What verbs_compare answers: a table, and a JSON file with the samples. The including program has chosen a
+// Results of verbs_compare: a table, and a JSON file with the samples. The including program defines the
 // thread mode.
 #pragma once
 
@@ -12,11 +12,11 @@ namespace hydrant::bench {
 // Samples in ns per operation; a column that was not measured is empty.
 struct VerbsRow {
   std::string name;
-  std::string goal_of;   // what the goal is about: "raw" or "perftest"
-  double goal = 1.05;    // at most so many times that
-  std::string perftest;  // what the column is, "2 x ib_send_lat"
-  std::string path;      // by which the library says that it went
-  std::string uct;       // the same of ucx_perftest's, "2 x am_lat"
+  std::string goal_of;   // the baseline of the goal: "raw" or "perftest"
+  double goal = 1.05;    // largest allowed ratio to it
+  std::string perftest;  // contents of the column, such as "2 x ib_send_lat"
+  std::string path;      // path reported by the library
+  std::string uct;       // the same for ucx_perftest, such as "2 x am_lat"
   std::vector<double> ns, raw_ns, perftest_ns, uct_ns;
 };
 
@@ -70,7 +70,7 @@ inline void print_row(const VerbsRow& row, const nlohmann::json& line) {
   std::printf("  <= %.2f x %-8s %s\n", row.goal, row.goal_of.c_str(), verdict);
 }
 
-// The table on standard output, and the JSON file if one was asked for; false if that cannot be written.
+// Prints the table and writes the JSON file if requested; false if the file cannot be written.
 inline bool report_verbs(uint32_t ranks, const std::string& port, const std::vector<VerbsRow>& rows,
                          const std::string& no_perftest, const std::string& no_uct,
                          const std::string& json_file) {

@@ -1,5 +1,4 @@
-// What verbs_sweep_bench answers: a table, the cells that miss a goal by name, and the same as JSON with the
-// samples.
+// Results of verbs_sweep_bench: a table, the names of the cells that miss a goal, and JSON with the samples.
 #pragma once
 
 #include "bench/support/put_report.hpp"
@@ -38,7 +37,7 @@ inline Json report_verbs_sweep(const std::vector<PutCell>& cells) {
       std::printf(
           "\n%s, us per put by set / budget\n%5s | %8s %8s %8s %8s %8s | %13s %13s %13s | "
           "%5s %6s %6s\n",
-          bytes == 8 ? "8 bytes, one at a time" : "64 KiB, 8 under way", "set", "firehose", "unpin",
+          bytes == 8 ? "8 bytes, one at a time" : "64 KiB, 8 in flight", "set", "firehose", "unpin",
           "keep", "bounce", "pin all", "x unpin >=1", "x keep >=1", "x all >=0.95", "hits", "regs",
           "copies");
     }
@@ -54,7 +53,7 @@ inline Json report_verbs_sweep(const std::vector<PutCell>& cells) {
     std::printf(" | %5.3f %6.3f %6.3f\n", ours.hits, ours.registrations, ours.bounced);
     out.push_back(line);
   }
-  std::printf("\n%zu verdicts lost\n", lost);
+  std::printf("\n%zu goals missed\n", lost);
   for (const Json& line : out) {
     for (const char* key : {"of_rendezvous_unpin", "of_rendezvous_keep", "of_pin_everything"}) {
       if (!line.contains(key) || line[key]["kept"] != "NO") continue;

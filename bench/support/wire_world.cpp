@@ -1,3 +1,4 @@
+// The simulated clocks and wires of firehose_bench (wire_world.hpp); PutStrategy drives it.
 #include "bench/support/wire_world.hpp"
 
 #include "bench/support/machine.hpp"
@@ -81,11 +82,11 @@ void WireWorld::post(uint32_t to, const Put& put) {
   schedule(clocks_[running_] + spent() + delay_, parcel);
 }
 
-// The adapter's part of a put.
+// Simulates the target's adapter: copies a put's bytes and schedules its completion.
 void WireWorld::carry(uint64_t time, Parcel* parcel) {
   const Put& put = parcel->put;
   uint64_t& busy_until = wire_free_[size_t{parcel->from} * clocks_.size() + parcel->to];
-  // (Shorter copies take less than looking at the clock.)
+  // Shorter copies take less time than reading the clock.
   const bool is_timed = rate_ == 0.0 && put.len >= kTimedCopy;
   const uint64_t begin = is_timed ? now_ns() : 0;
   std::memcpy(put.to, put.from, put.len);

@@ -1,14 +1,14 @@
-// Ranks of one process, each with a clock of its own, and the wires between them.
+// Simulated ranks in one process, each with its own clock, and the wires between them.
 //
-// One thread runs all ranks, a piece at a time. A rank's clock advances by the real time that its pieces take
-// and jumps to the arrival of what it waits for: nothing sleeps or spins. Ranks that work at the same time do
-// so on their clocks as they would on machines of their own, whatever the cores of this one do meanwhile: a
-// piece that is long is asked how much of it the thread did not run.
+// One thread runs all ranks, a piece of work at a time. A rank's clock advances by the real time of its
+// pieces and jumps to the arrival of the message that it waits for, so no rank sleeps or spins. Ranks that
+// work at the same time do so on their own clocks, like separate machines, whatever the load of this one: of
+// a long piece, the time in which the thread did not run is subtracted.
 //
-// A message arrives `delay` after it was sent. The bytes of a put arrive `delay` after it was posted and are
-// copied by the adapter of the target, one put after the other from each initiator; the initiator hears of it
-// `delay` later. The copy takes no rank's time; the wire is taken for as long as its rate says, or for the
-// copy's real time.
+// A message arrives `delay` after it was sent. The bytes of a put arrive `delay` after it was posted. The
+// target's adapter copies them, one put after the other from each initiator, and the initiator sees the
+// completion `delay` later. The copy uses no rank's time. The wire is busy for as long as its rate requires,
+// or for the copy's real time.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,15 @@ namespace hydrant::bench {
 
 class WireWorld {
  public:
-  // What the ranks do with what arrives. Called in the rank's time.
+  // Callbacks of the ranks for arrivals, called in the rank's time.
   class Ranks {
    public:
     virtual ~Ranks() = default;
     virtual void on_message(uint32_t rank, uint32_t from, uint32_t kind, const std::byte* bytes,
                             size_t len) noexcept = 0;
-    // At the initiator, of a put.
+    // Completion of a put, at the initiator.
     virtual void on_put_done(void* context) noexcept = 0;
-    // At the target, of a put that was to be announced there.
+    // Arrival of an announced put, at the target.
     virtual void on_put_landed(uint32_t rank, uint32_t from, void* context) noexcept = 0;
   };
   struct Put {
@@ -46,26 +46,26 @@ class WireWorld {
   WireWorld& operator=(const WireWorld&) = delete;
 
   void set_delay(uint64_t ns) { delay_ = ns; }
-  // Bytes per ns; 0: as quickly as the copy.
+  // Bytes per ns; 0: the speed of the copy.
   void set_rate(double rate) { rate_ = rate; }
   uint64_t clock(uint32_t rank) const { return clocks_[rank]; }
-  // All clocks to the latest one; nothing is under way.
+  // Sets all clocks to the latest one. Requires: no message in flight.
   uint64_t align_clocks();
-  // A rank that waits for real time to pass.
+  // Advances the clock of a rank that waits for time to pass.
   void add(uint32_t rank, uint64_t ns) { clocks_[rank] += ns; }
 
-  // A piece of a rank's time.
+  // enter() starts a piece of a rank's work, leave() ends it.
   void enter(uint32_t rank);
   void leave();
   uint32_t running() const { return running_; }
 
-  // By the rank that runs.
+  // Called by the running rank.
   void send(uint32_t to, uint32_t kind, const void* bytes, size_t len);
   void post(uint32_t to, const Put& put);
 
-  // When the next thing arrives; kNever if nothing is under way.
+  // Time of the next arrival; kNever if no message is in flight.
   uint64_t next_arrival() const { return events_.empty() ? kNever : events_.top().time; }
-  // Lets it arrive. Answers at which rank.
+  // Delivers the next arrival; answers its rank.
   uint32_t step();
 
   uint64_t messages() const { return messages_; }
@@ -89,9 +89,9 @@ class WireWorld {
     }
   };
 
-  // Of the piece that runs.
+  // Time of the current piece so far.
   uint64_t spent();
-  // Of what passed since the last call the thread did not run for so long.
+  // Time since the last call in which the thread did not run.
   uint64_t take_stolen(uint64_t now);
   Parcel* take_parcel();
   void schedule(uint64_t time, Parcel* parcel);
@@ -102,10 +102,10 @@ class WireWorld {
   double rate_ = 0.0;
   uint32_t running_ = 0;
   uint64_t mark_ = 0;
-  uint64_t looked_at_ = 0, worked_at_ = 0;  // of take_stolen()
+  uint64_t looked_at_ = 0, worked_at_ = 0;  // for take_stolen()
   uint64_t messages_ = 0, puts_ = 0, numbers_ = 0;
   std::vector<uint64_t> clocks_;
-  std::vector<uint64_t> wire_free_;  // from * ranks + to: when its last copy has ended
+  std::vector<uint64_t> wire_free_;  // index from * ranks + to: end of the wire's last copy
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Parcel*> free_;
   std::vector<std::vector<Parcel>> parcels_;

@@ -1,6 +1,7 @@
-// hydrant-info: what there is on this machine, what would be chosen, why not the rest, and what to change.
+// hydrant-info: reports what works on this machine, what would be chosen, why the rest is unusable, and
+// remedies. machine_report.hpp collects the facts as one JSON document; this file prints them as tables.
 #include "bench/tools/machine_report.hpp"
-#include "firehose/base/config_grammar.hpp"
+#include "firehose/base/config/config_grammar.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -43,9 +44,14 @@ std::string size_text(const Json& bytes) {
                              sizeof text);
 }
 
+// For memory sizes, where null means unknown, not unlimited.
+std::string known_size_text(const Json& bytes) {
+  return bytes.is_null() ? "not known" : size_text(bytes);
+}
+
 std::string text_of(const Json& row, const char* field) { return row.at(field).get<std::string>(); }
 
-// "regions up to 256 GiB, at most 348160 of them; keys of 12 bytes": only what limits.
+// "regions up to 256 GiB, at most 348160 of them; keys of 12 bytes": lists only existing limits.
 std::string describe_usable(const Json& row) {
   const Json& traits = row.at("traits");
   std::string text = row.at("chosen").get<bool>() ? "usable, the default" : "usable";
@@ -63,13 +69,13 @@ std::string describe_usable(const Json& row) {
   const auto key_bytes = traits.at("key_bytes").get<uint32_t>();
   text += key_bytes == 0 ? "; no keys" : "; keys of " + std::to_string(key_bytes) + " bytes";
   if (traits.value("charge_comes_back_late", false)) {
-    text += "; this kernel gives charges back late";
+    text += "; this kernel returns charges with a delay";
   }
   return text;
 }
 
 void print_registrars(const Json& rows) {
-  heading("Registrars (what pins memory)");
+  heading("Registrars (ways to pin memory)");
   for (const Json& row : rows) {
     const bool usable = row.at("usable").get<bool>();
     print_row(text_of(row, "name"), 8,
@@ -94,18 +100,18 @@ std::string describe_usable_port(const Json& row) {
                                ? "not known"
                                : std::to_string(row.at("distance").get<uint32_t>()));
   if (peers_by_memlock == 0)
-    text +=
-        "; memlock is too small to talk to anybody by it: " + size_text(row.at("bytes_at_start")) +
-        " are registered at the start and " + size_text(row.at("bytes_per_peer")) +
-        " for each peer, in seven eighths of the limit (ulimit -l)";
+    text += "; memlock is too small to connect to a peer through it: " +
+            size_text(row.at("bytes_at_start")) + " are registered at the start and " +
+            size_text(row.at("bytes_per_peer")) +
+            " for each peer, in seven eighths of the limit (ulimit -l)";
   text +=
       "; " + at + "; MTU " + std::to_string(row.at("mtu_bytes").get<uint32_t>()) + "; " +
       (row.at("atomics").is_null() ? "no atomics" : "atomics (" + text_of(row, "atomics") + ")") +
-      "; a process can talk to " + std::to_string(std::min(peers, peers_by_memlock)) +
-      " others by it, and registers " + size_text(row.at("bytes_at_start")) + " at the start and " +
-      size_text(row.at("bytes_per_peer")) + " for each";
+      "; a process can connect to " + std::to_string(std::min(peers, peers_by_memlock)) +
+      " peers through it, and registers " + size_text(row.at("bytes_at_start")) +
+      " at the start and " + size_text(row.at("bytes_per_peer")) + " for each";
   if (row.at("on_demand_paging").get<bool>())
-    text += "; pages on demand what cannot be pinned (HYDRANT_IBV_ODP)";
+    text += "; uses on-demand paging for memory that cannot be pinned (HYDRANT_IBV_ODP)";
   if (peers_by_memlock != 0 && peers_by_memlock < peers)
     text += "; more with a higher memlock limit (ulimit -l)";
   return text;
@@ -113,13 +119,12 @@ std::string describe_usable_port(const Json& row) {
 
 void print_transports(const Json& report) {
   constexpr size_t kNames = 16;
-  heading("Transports (what ranks talk by)");
+  heading("Transports (between ranks)");
   const Json& near = report.at("near");
   const Json& far = report.at("far");
   const std::string reason = report.at("reason").is_null() ? "" : text_of(report, "reason");
-  print_row("within a node", kNames,
-            near.is_null() ? "nothing: " + reason : near.get<std::string>());
-  print_row("between nodes", kNames, far.is_null() ? "nothing: " + reason : far.get<std::string>());
+  print_row("within a node", kNames, near.is_null() ? "none: " + reason : near.get<std::string>());
+  print_row("between nodes", kNames, far.is_null() ? "none: " + reason : far.get<std::string>());
   for (const Json& row : report.at("ports")) {
     const auto number = row.at("port").get<uint32_t>();
     std::string name = text_of(row, "device");
@@ -129,14 +134,15 @@ void print_transports(const Json& report) {
                                            : "not usable: " + text_of(row, "reason"));
   }
   for (const Json& row : report.at("passed_by")) {
-    if (row.at("reason") == report.at("reason")) continue;  // said above
+    if (row.at("reason") == report.at("reason")) continue;  // printed above
     print_row(text_of(row, "item"), kNames,
-              "passed by, though HYDRANT_IBV_PORTS has it: " + text_of(row, "reason"));
+              "skipped, although HYDRANT_IBV_PORTS lists it: " + text_of(row, "reason"));
   }
 }
 
 std::string cgroup_text(const Json& limits) {
   const auto version = limits.at("cgroup_version").get<uint32_t>();
+  if (!limits.at("cgroup_known").get<bool>()) return "not known: /proc/self/cgroup cannot be read";
   if (version == 0) return "no control group limits memory";
   return size_text(limits.at("cgroup_limit_bytes")) + ", in use " +
          size_text(limits.at("cgroup_used_bytes")) + " (version " + std::to_string(version) + ", " +
@@ -152,11 +158,11 @@ void print_limits(const Json& limits) {
   print_row("memlock", kNames, memlock);
   print_row("control group", kNames, cgroup_text(limits));
   print_row("memory", kNames,
-            size_text(limits.at("memory_total_bytes")) + ", available " +
-                size_text(limits.at("memory_available_bytes")));
+            known_size_text(limits.at("memory_total_bytes")) + ", available " +
+                known_size_text(limits.at("memory_available_bytes")));
   print_row("pages", kNames,
             size_text(limits.at("page_bytes")) + ", huge " +
-                size_text(limits.at("huge_page_bytes")) +
+                known_size_text(limits.at("huge_page_bytes")) +
                 ", transparent huge pages: " + text_of(limits, "transparent_huge_pages"));
   print_row("processors", kNames, std::to_string(limits.at("cpus").get<uint32_t>()));
   print_row("kernel", kNames, text_of(limits, "kernel"));
@@ -170,7 +176,30 @@ void print_budget(const Json& budget) {
   print_row(size_text(budget.at("bytes")), 8, text_of(budget, "text"));
 }
 
-// What people call the kinds of memory in the document.
+void print_segments(const Json& segments) {
+  constexpr size_t kNames = 16;
+  heading("Segments of a job");
+  const Json& most = segments.at("most");
+  print_row("largest", kNames,
+            most.at("bytes").is_null() ? "none: " + text_of(most, "text")
+                                       : size_text(most.at("bytes")) +
+                                             " for a single rank here: " + text_of(most, "text"));
+  print_row("huge pages", kNames, text_of(segments.at("huge_pages"), "text"));
+}
+
+void print_gasnet_variables(const Json& rows, bool explain) {
+  heading("Other variables with GASNet's names");
+  size_t names = 0;
+  for (const Json& row : rows) names = std::max(names, text_of(row, "name").size());
+  for (const Json& row : rows) {
+    const std::string value = text_of(row, "value");
+    print_row(text_of(row, "name"), names,
+              (value.empty() ? "not set" : value) + "  " + text_of(row, "origin") +
+                  (explain ? "; " + text_of(row, "effect") : ""));
+  }
+}
+
+// Display names for the kinds of memory in the document.
 const char* memory_name(const std::string& memory) {
   if (memory == "anonymous") return "mmap, anonymous";
   if (memory == "malloc") return "malloc";
@@ -182,14 +211,14 @@ const char* memory_name(const std::string& memory) {
 const char* coverage_text(const Json& coverage) {
   if (coverage.is_null()) return "not known";
   if (coverage == "none") return "not cached";
-  if (coverage == "checked") return "cached, each use asks the kernel";
+  if (coverage == "checked") return "cached, each use queries the kernel";
   if (coverage == "watched" || coverage == "arena") return "cached, hits free of checks";
   return coverage.get_ref<const std::string&>().c_str();
 }
 
 void print_watching(const Json& watching) {
   constexpr size_t kNames = 18;
-  heading(("What is cached of memory that the program says nothing about (watch = " +
+  heading(("Caching of memory if the program does not choose (watch = " +
            text_of(watching, "watch") + ")")
               .c_str());
   print_row("", kNames, "without the hooks library          with it");
@@ -207,11 +236,11 @@ void print_watching(const Json& watching) {
   text += hooks.at("library").is_null() ? "; not found" : "; " + text_of(hooks, "library");
   print_row("hooks library", kNames, text);
   for (const Json& advice : watching.at("advice")) {
-    print_row("to raise it", kNames, advice.get<std::string>());
+    print_row("to improve it", kNames, advice.get<std::string>());
   }
 }
 
-// "environment", and what became of a setting that does not count.
+// "environment" or "default", and why a setting has no effect.
 std::string origin_of(const Json& row) {
   if (!row.at("rejected").is_null()) {
     return "default, because \"" + text_of(row, "rejected") + "\" is not accepted: it takes " +
@@ -231,7 +260,7 @@ void print_unknown_variables(const Json& rows) {
 }
 
 void print_knobs(const Json& rows, bool explain) {
-  // Texts may be longer: they move what stands behind them.
+  // Longer texts shift the columns after them.
   constexpr size_t kLongestValue = 16;
   heading("Environment variables");
   size_t names = 0;
@@ -251,7 +280,7 @@ void print_knobs(const Json& rows, bool explain) {
     print_wrapped(
         "Takes " + text_of(row, "accepted") + "; default " + text_of(row, "default") + ".", 6);
   }
-  if (!explain) std::printf("  (--verbose says what each does)\n");
+  if (!explain) std::printf("  (--verbose explains each)\n");
 }
 
 void print_for_people(const Json& report, bool explain) {
@@ -260,31 +289,33 @@ void print_for_people(const Json& report, bool explain) {
   print_transports(report.at("transports"));
   print_limits(report.at("limits"));
   print_budget(report.at("default_budget"));
+  print_segments(report.at("segments"));
   print_watching(report.at("watching"));
   print_knobs(report.at("knobs"), explain);
+  print_gasnet_variables(report.at("segments").at("gasnet_variables"), explain);
   print_unknown_variables(report.at("unknown_variables"));
 }
 
 int run(int argc, char** argv) {
   CLI::App app{
-      "Says which registrars work on this machine and why the others do not, by what ranks would "
-      "talk, which "
-      "limits hold, what memory is cached and what would raise that, and the value and origin of "
+      "Reports which registrars work on this machine and why the others do not, the transports "
+      "between ranks, "
+      "limits, which memory is cached and how to improve that, and the value and origin of "
       "every "
       "environment variable.",
       "hydrant-info"};
   bool json = false;
   bool verbose = false;
   app.add_flag("--json", json, "One JSON document instead of tables")->disable_flag_override();
-  app.add_flag("-v,--verbose", verbose, "Say what each variable does and takes")
+  app.add_flag("-v,--verbose", verbose, "Explain the effect and values of each variable")
       ->disable_flag_override();
-  bool probing = false;  // for itself: the same in a process with, or without, the hooks
+  bool probing = false;  // internal: this program as a child with, or without, the hooks
   app.add_flag(kProbeFlag, probing)->group("");
   app.set_version_flag("--version", std::string("hydrant-info ") + HYDRANT_VERSION);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // CLI11 has a code of its own for every mistake; shells and scripts expect 2 for all of them.
+    // CLI11 has a different code for each error; shells and scripts expect 2 for all.
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
   const Json report = probing ? probe() : collect(HYDRANT_VERSION);

@@ -1,23 +1,28 @@
-// What hydrant-info knows, as one JSON document; the tables for people are made from the same document,
-// so that the two cannot disagree. Sizes are bytes, null where nothing limits.
+// Collects hydrant-info's facts in one JSON document. The tables are made from the same document, so that the
+// two cannot disagree. Sizes are bytes; null means no limit, or for memory and pages that the size is
+// unknown.
 #pragma once
 
+#include "bench/tools/segments_report.hpp"
 #include "bench/tools/transport_report.hpp"
 #include "bench/tools/watching_report.hpp"
-#include "firehose/base/config.hpp"
-#include "firehose/base/machine_limits.hpp"
+#include "firehose/base/config/knobs.hpp"
+#include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/registrars/registrar_factory.hpp"
 
 #include <cstdint>
 #include <string>
+#include <unistd.h>
 #if HYDRANT_HAVE_IBV
-#include "rdma/ibv/ibv_registrar.hpp"
+#include "rdma/ibv/registrar/ibv_registrar.hpp"
 #endif
 
 #include <nlohmann/json.hpp>
 
 namespace hydrant::info {
 
+// 0 means that the number could not be read.
+inline Json known_or_null(uint64_t bytes) { return bytes == 0 ? Json() : Json(bytes); }
 inline Json bytes_or_null(uint64_t bytes) { return bytes == kUnlimited ? Json() : Json(bytes); }
 
 inline const char* scope_name(ChargeScope scope) {
@@ -59,7 +64,7 @@ inline Json describe_registrar(const char* name, const char* reason,
   return row;
 }
 
-// The registrar over verbs lives outside libfirehose: a domain takes it from the caller, never by name.
+// The verbs registrar is not part of libfirehose: callers pass it to a domain; it cannot be chosen by name.
 #if HYDRANT_HAVE_IBV
 inline Json describe_ibv() {
   std::unique_ptr<IbvRegistrar> registrar;
@@ -77,7 +82,7 @@ inline Json describe_ibv() {
 }
 #endif
 
-// All registrars. `chosen` is the one that a domain takes when it names none; *max_charge is its limit.
+// Describes all registrars. `chosen` marks the default of a domain; *max_charge is its limit.
 inline Json describe_registrars(uint64_t* max_charge) {
   const std::string wanted(knob_choice(Knob::kRegistrar));
   *max_charge = kUnlimited;
@@ -102,21 +107,22 @@ inline Json describe_limits(const MachineLimits& limits) {
   return {{"memlock_bytes", bytes_or_null(limits.memlock_bytes)},
           {"memlock_hard_bytes", bytes_or_null(limits.memlock_hard_bytes)},
           {"memlock_lifted", limits.memlock_lifted},
+          {"cgroup_known", access("/proc/self/cgroup", R_OK) == 0},
           {"cgroup_version", limits.cgroup_version},
           {"cgroup_path", limits.cgroup_path},
           {"cgroup_limit_bytes", bytes_or_null(limits.cgroup_limit_bytes)},
           {"cgroup_used_bytes", limits.cgroup_used_bytes},
-          {"memory_total_bytes", limits.memory_total_bytes},
-          {"memory_available_bytes", limits.memory_available_bytes},
+          {"memory_total_bytes", known_or_null(limits.memory_total_bytes)},
+          {"memory_available_bytes", bytes_or_null(limits.memory_available_bytes)},
           {"page_bytes", limits.page_bytes},
-          {"huge_page_bytes", limits.huge_page_bytes},
+          {"huge_page_bytes", known_or_null(limits.huge_page_bytes)},
           {"transparent_huge_pages", limits.thp_mode},
           {"cpus", limits.cpu_count},
           {"kernel", limits.kernel_release},
           {"membarrier", limits.membarrier}};
 }
 
-// What a domain's budget is when the program leaves it open.
+// The budget of a domain if the program does not set it.
 inline Json describe_budget(const MachineLimits& limits, uint64_t registrar_max_charge) {
   const BudgetDecision machine = default_budget(limits, registrar_max_charge);
   const uint64_t asked = knob_number(Knob::kBudget);
@@ -131,13 +137,13 @@ inline Json describe_budget(const MachineLimits& limits, uint64_t registrar_max_
   return budget;
 }
 
-// Why a setting of the environment has no effect although it is accepted; null where it has.
-inline Json knob_note(Knob knob, const KnobValue& value, const Json& registrars) {
+// The reason why an accepted setting of the environment has no effect; null if it has one.
+inline Json knob_note(const KnobInfo& knob, const KnobValue& value, const Json& registrars) {
   if (value.origin != KnobOrigin::kEnvironment) return {};
-  if (knob == Knob::kBucket && value.number != 0 && knob_number(Knob::kMode) == 0) {
+  if (&knob == &knob_info(Knob::kBucket) && value.number != 0 && knob_number(Knob::kMode) == 0) {
     return "no effect in region mode: set FIREHOSE_MODE=page, or the program does";
   }
-  if (knob != Knob::kMode || value.number == 0) return {};
+  if (&knob != &knob_info(Knob::kMode) || value.number == 0) return {};
   for (const Json& row : registrars) {
     if (!row.at("chosen").get<bool>() || row.at("traits").at("key_bytes").get<uint32_t>() == 0)
       continue;
@@ -160,26 +166,24 @@ inline Json describe_unknown_variables() {
 
 inline Json describe_knobs(const Json& registrars) {
   Json rows = Json::array();
-  for (size_t i = 0; i < kKnobCount; ++i) {
-    const Knob knob = knob_at(i);
-    const KnobInfo& info = knob_info(knob);
-    const KnobValue value = read_knob(knob);
+  for_each_knob([&](const KnobInfo& info) {
+    const KnobValue value = read_knob(info);
     char text[96];
     char accepted[160];
     rows.push_back({{"name", info.name},
                     {"value", info.type == KnobType::kText
-                                  ? knob_text(knob)
-                                  : format_knob(knob, value.number, text, sizeof text)},
+                                  ? knob_text(info)
+                                  : format_knob(info, value.number, text, sizeof text)},
                     {"number", value.number},
                     {"origin", knob_origin_name(value.origin)},
                     {"rejected", value.rejected != nullptr ? Json(value.rejected) : Json()},
-                    {"note", knob_note(knob, value, registrars)},
+                    {"note", knob_note(info, value, registrars)},
                     {"default", info.default_text},
                     {"type", knob_type_name(info.type)},
                     {"unit", info.unit},
-                    {"accepted", describe_accepted(knob, accepted, sizeof accepted)},
+                    {"accepted", describe_accepted(info, accepted, sizeof accepted)},
                     {"effect", info.effect}});
-  }
+  });
   return rows;
 }
 
@@ -191,6 +195,7 @@ inline Json collect(const char* version) {
   report["transports"] = describe_transports(limits);
   report["limits"] = describe_limits(limits);
   report["default_budget"] = describe_budget(limits, max_charge);
+  report["segments"] = describe_segments();
   report["watching"] = describe_watching(limits);
   report["knobs"] = describe_knobs(report.at("registrars"));
   report["unknown_variables"] = describe_unknown_variables();

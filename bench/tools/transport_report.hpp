@@ -1,17 +1,18 @@
-// By what the ranks of a job on this machine would talk, and why not by the rest: for hydrant-info.
+// hydrant-info's facts about transports: which one the ranks of a job on this machine would use, and why not
+// others.
 #pragma once
 
-#include "firehose/base/config.hpp"
-#include "firehose/base/machine_limits.hpp"
+#include "firehose/base/machine/machine_limits.hpp"
+#include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 #if HYDRANT_HAVE_IBV
-#include "rdma/ibv/ibv_port_choice.hpp"
+#include "rdma/ibv/device/ibv_port_choice.hpp"
+#include "rdma/ibv/device/port_distance.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
-#include "rdma/ibv/port_distance.hpp"
 
 #include <arpa/inet.h>
 #endif
@@ -29,7 +30,7 @@ inline std::string gid_text(const ibv_gid& gid) {
   return inet_ntop(AF_INET6, gid.raw, text, sizeof text) != nullptr ? text : "?";
 }
 
-// Of `rails` that are chosen in all.
+// `rails` is the number of chosen ports.
 inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
                           const MachineLimits& limits) {
   const ibv::Port& port = report.port;
@@ -58,7 +59,7 @@ inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
   row["most_peers"] = needs.most_peers;
   row["bytes_at_start"] = needs.bytes_at_start;
   row["bytes_per_peer"] = needs.bytes_per_peer;
-  // What memlock leaves room for, where it counts.
+  // The number of peers that memlock allows, if it applies.
   uint64_t peers = needs.most_peers;
   if (!limits.memlock_lifted && limits.memlock_bytes != kUnlimited)
     peers = needs.peers_within(limits.memlock_bytes);
@@ -68,7 +69,7 @@ inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
 
 inline Json describe_ports(const MachineLimits& limits, Json* passed_by, std::string* why) {
   Json rows = Json::array();
-  const std::string wanted(knob_text(Knob::kIbvPorts));
+  const std::string wanted(knob_text(JobKnob::kIbvPorts));
   const ibv::PortReports reports = ibv::report_ports(wanted.c_str(), ibv::kMostRails);
   uint32_t rails = 0;
   for (const ibv::PortReport& report : reports.all) rails += report.is_chosen ? 1 : 0;
@@ -89,8 +90,8 @@ inline Json describe_ports(const MachineLimits&, Json*, std::string* why) {
 
 #endif
 
-// {"ports": [...], "passed_by": items of HYDRANT_IBV_PORTS that give no port, "near": name or null,
-// "far": name or null, "reason": text where either is null, else null}
+// {"ports": [...], "passed_by": items of HYDRANT_IBV_PORTS that match no usable port, "near": name or null,
+// "far": name or null, "reason": text if either is null, else null}
 inline Json describe_transports(const MachineLimits& limits) {
   std::string why;
   Json report;
@@ -99,7 +100,7 @@ inline Json describe_transports(const MachineLimits& limits) {
   report["passed_by"] = passed_by;
   bool has_port = false;
   for (const Json& row : report["ports"]) has_port |= row.at("chosen").get<bool>();
-  const std::string wanted(knob_choice(Knob::kTransport));
+  const std::string wanted(knob_choice(JobKnob::kTransport));
   const bool far_is_asked = wanted != "shm";
   if (!far_is_asked) {
     for (Json& row : report["ports"]) {

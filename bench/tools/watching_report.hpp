@@ -1,13 +1,13 @@
-// What hydrant-info knows about watching: how memory of each kind would be cached here, with and without the
-// hooks library, why not better, and what would change that. Asked of the library itself, in this process and
-// in a child of the other kind (PROGRAM --probe-coverage).
+// hydrant-info's facts about watching: how memory of each kind would be cached here, with and without the
+// hooks library, and remedies. They come from the library itself, in this process and in a child of the other
+// kind (PROGRAM --probe-coverage).
 #pragma once
 
 #include <hydrant/monitor.h>
 #include <hydrant/pin_cache.h>
 
-#include "firehose/base/config.hpp"
-#include "firehose/base/machine_limits.hpp"
+#include "firehose/base/config/knobs.hpp"
+#include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/watch/hooks_abi.h"
 
 #include <nlohmann/json.hpp>
@@ -36,7 +36,7 @@ using Json = nlohmann::ordered_json;
 inline constexpr const char* kProbeFlag = "--probe-coverage";
 inline constexpr const char* kHooksName = "libfirehose_hooks.so";
 
-// A domain that pins nothing.
+// A domain with a registrar that does nothing.
 class ProbeDomain {
  public:
   explicit ProbeDomain(uint32_t watch) {
@@ -56,7 +56,7 @@ class ProbeDomain {
   ~ProbeDomain() {
     if (works_) hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN);
   }
-  // Null when the library cannot say.
+  // Null if the library cannot tell.
   Json coverage(const void* addr, size_t len) const {
     uint32_t coverage = HYDRANT_COVERAGE_NONE;
     if (!works_ || addr == nullptr || addr == MAP_FAILED ||
@@ -87,7 +87,7 @@ inline Json coverage_of_malloc(const ProbeDomain& domain) {
   return coverage;
 }
 
-// What an allocator gets that announces its memory, as libhydrant_alloc does.
+// The coverage of memory from an allocator that announces it, like libhydrant_alloc.
 inline Json coverage_of_arena(const ProbeDomain& domain) {
   const hydrant_monitor_t* monitor = hydrant_monitor(HYDRANT_MONITOR_VERSION);
   void* p = mmap(nullptr, kProbeBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -124,7 +124,7 @@ inline const hydrant_hooks_t* hooks_here() {
   return static_cast<const hydrant_hooks_t*>(dlsym(RTLD_DEFAULT, "hydrant_hooks_1"));
 }
 
-// Names of the families of functions that resolve to the hooks, or that do not.
+// Names of the families of functions in `mask`.
 inline Json families(uint32_t mask) {
   constexpr const char* kNames[] = {"mmap", "malloc", "threads", "loader", "files"};
   Json names = Json::array();
@@ -134,7 +134,7 @@ inline Json families(uint32_t mask) {
   return names;
 }
 
-// What a probing child says on its standard output.
+// The document that a probing child prints.
 inline Json probe() {
   const hydrant_hooks_t* hooks = hooks_here();
   return {{"coverage", coverage_here()},
@@ -150,7 +150,7 @@ inline Json probe_child(const std::string& preload) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
-  // What it complains about has been said, or is the loader's opinion of a library that is not there.
+  // Discards its messages: repeated warnings, or the loader's about a missing library.
   posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   std::string variable = "LD_PRELOAD=" + preload;
   std::vector<char*> environment{variable.data()};
@@ -177,7 +177,7 @@ inline Json probe_child(const std::string& preload) {
   return answer.is_object() ? answer : Json();
 }
 
-// The hooks library that belongs to this program: installed or built beside it, else what the loader finds.
+// The hooks library that belongs to this program: installed or built beside it, else found by the loader.
 inline std::string find_hooks_library() {
   char self[4096];
   const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -194,7 +194,7 @@ inline std::string find_hooks_library() {
   return kHooksName;
 }
 
-// The first number behind `field` in a small file; -1 if it is not there.
+// The first number after `field` in a small file; -1 if missing.
 inline int number_in(const char* path, const char* field) {
   std::FILE* file = std::fopen(path, "re");
   if (file == nullptr) return -1;
@@ -209,7 +209,7 @@ inline int number_in(const char* path, const char* field) {
   return number;
 }
 
-// Why there is no userfaultfd, as far as it can be told from outside; "" if there is one.
+// The reason why userfaultfd is unavailable, as far as it can be determined; "" if it is available.
 inline std::string why_no_userfaultfd(int seccomp) {
   const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
   if (fd >= 0) {
@@ -225,7 +225,8 @@ inline std::string why_no_userfaultfd(int seccomp) {
     case ENOSYS:
       return "This kernel has no userfaultfd (CONFIG_USERFAULTFD), or a sandbox hides it." + filter;
     case EINVAL:
-      return "This kernel's userfaultfd knows no user-mode-only faults: Linux 5.11 does.";
+      return "This kernel's userfaultfd does not support user-mode-only faults, which need Linux "
+             "5.11.";
     default: return std::string("userfaultfd: ") + std::strerror(errno) + ".";
   }
 }
@@ -234,43 +235,45 @@ inline Json describe_userfaultfd(bool available) {
   const int seccomp = number_in("/proc/self/status", "Seccomp:");
   const int sysctl = number_in("/proc/sys/vm/unprivileged_userfaultfd", "");
   std::string reason = available ? "" : why_no_userfaultfd(seccomp);
-  if (!available && reason.empty()) reason = "The kernel's reports could not be started.";
-  return {{"available", available},
-          {"reason", available ? Json() : Json(reason)},
-          // Not needed: the library asks for faults of user mode alone, which everybody may have.
-          {"sysctl_unprivileged_userfaultfd", sysctl < 0 ? Json() : Json(sysctl)},
-          {"seccomp_filter", seccomp == 2}};
+  if (!available && reason.empty()) reason = "Cannot start the kernel's reports.";
+  return {
+      {"available", available},
+      {"reason", available ? Json() : Json(reason)},
+      // Informational only: the library needs user-mode faults only, which require no privilege.
+      {"sysctl_unprivileged_userfaultfd", sysctl < 0 ? Json() : Json(sysctl)},
+      {"seccomp_filter", seccomp == 2}};
 }
 
-// What would raise what caching is allowed, most rewarding first.
+// Remedies that allow more caching, most effective first.
 inline Json advice(const Json& watching, const MachineLimits& limits) {
   Json list = Json::array();
   const Json& hooks = watching.at("hooks");
   const bool off = watching.at("watch") == "none";
   if (off) {
     list.push_back(
-        "FIREHOSE_WATCH=none is in force: only memory from libhydrant_alloc, and what the program "
-        "vouches for, is cached. Unset it, or say auto.");
+        "FIREHOSE_WATCH=none is in force: only memory from libhydrant_alloc and memory that the "
+        "program "
+        "vouches for is cached. Unset it, or set it to auto.");
   }
   if (!watching.at("userfaultfd").at("available").get<bool>()) {
     list.push_back(
         watching.at("userfaultfd").at("reason").get<std::string>() +
-        " Until then only memory from libhydrant_alloc and what the program vouches for, or "
+        " Until then only memory from libhydrant_alloc and memory that the program vouches for, or "
         "invalidates itself, is cached.");
   } else if (!off && !hooks.at("present").get<bool>()) {
     if (hooks.at("library").is_null()) {
       list.push_back(std::string(kHooksName) +
                      " was not found: install it and preload or link it; " +
-                     "without it each use of cached memory asks the kernel (0.3 us).");
+                     "without it each use of cached memory queries the kernel (0.3 us).");
     } else {
       list.push_back(
           "Start programs with LD_PRELOAD=" + hooks.at("library").get<std::string>() +
-          ", or link Hydrant::hooks: each use of cached memory is then free of a question to "
-          "the kernel (0.3 us).");
+          ", or link them by pkg-config --libs firehose or Hydrant::firehose: each use of cached "
+          "memory then saves a query to the kernel (0.3 us).");
     }
   } else if (!off && !hooks.at("missing").empty()) {
     list.push_back("Some functions do not resolve to the hooks (" + hooks.at("missing").dump() +
-                   "): another library stands before them; preload " + kHooksName + " first.");
+                   "): another library interposes them; preload " + kHooksName + " first.");
   }
   if (!limits.memlock_lifted && limits.memlock_bytes != kUnlimited) {
     list.push_back("At most " + std::to_string(limits.memlock_bytes >> 10) +

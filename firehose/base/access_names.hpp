@@ -1,4 +1,4 @@
-// Access rights in words, for messages: "local_write+remote_read". No allocation.
+// Names of access rights for messages: "local_write+remote_read". No allocation.
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
@@ -26,7 +26,7 @@ class AccessNames {
   constexpr void append(std::string_view word) noexcept {
     for (const char c : word) text_[used_++] = c;
   }
-  char text_[64] = {};  // all names and the signs between them are 52 bytes
+  char text_[64] = {};  // all names joined by '+' take 52 bytes
   size_t used_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// The words for an errno, for messages: "Cannot allocate memory". A constant text, so that it may be asked
-// for from any thread, unlike strerror(3); never null.
+// The text of an errno for messages: "Cannot allocate memory". A constant string, so it is safe from any
+// thread, unlike strerror(3); never null.
 #pragma once
 
 #include <cstring>

@@ -1,7 +1,8 @@
-// Formats a message on the stack and writes it whole.
+// Formats a message on the stack and writes it to standard error with one write(2). All components call it.
 #include "firehose/base/log.hpp"
 
-#include "firehose/base/config.hpp"
+#include "firehose/base/cancellation.hpp"
+#include "firehose/base/config/knobs.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <cerrno>
@@ -15,7 +16,7 @@ namespace {
 constexpr size_t kLineBytes = 1024;
 constexpr int kUnset = -1;
 
-// Written by log_level() and set_log_level(), read by everybody. Relaxed: no other data hangs on it.
+// Written by log_level() and set_log_level(), read by all threads. Relaxed: it publishes no other data.
 std::atomic<int> g_level{kUnset};
 
 const char* level_name(LogLevel level) noexcept {
@@ -28,7 +29,7 @@ const char* level_name(LogLevel level) noexcept {
   return "message";
 }
 
-// snprintf's answer as the bytes that are really there.
+// Converts snprintf's result to the number of bytes in the buffer.
 size_t written(int answer, size_t room) noexcept {
   if (answer < 0 || room == 0) return 0;
   const auto wanted = static_cast<size_t>(answer);
@@ -36,11 +37,11 @@ size_t written(int answer, size_t room) noexcept {
 }
 
 void write_all(const char* line, size_t len) noexcept {
-  // The first call takes the whole line except when a pipe is nearly full or a signal cuts in.
+  // The first call writes the whole line, unless a pipe is nearly full or a signal interrupts it.
   while (len > 0) {
     const ssize_t done = ::write(STDERR_FILENO, line, len);
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return;  // nobody left to tell
+    if (done <= 0) return;  // standard error is closed
     line += done;
     len -= static_cast<size_t>(done);
   }
@@ -48,6 +49,7 @@ void write_all(const char* line, size_t len) noexcept {
 
 [[gnu::format(printf, 3, 0)]] void write_line(LogLevel level, uint64_t suppressed,
                                               const char* format, va_list args) noexcept {
+  const CancellationOff guard;
   const int saved_errno = errno;
   char line[kLineBytes];
   size_t used =
@@ -63,7 +65,7 @@ void write_all(const char* line, size_t len) noexcept {
     const auto c = static_cast<unsigned char>(line[i]);
     if (c < 0x20 || c == 0x7f) line[i] = ' ';
   }
-  line[used] = '\n';  // takes the place of the terminator: used < kLineBytes always
+  line[used] = '\n';  // replaces the terminator: used < kLineBytes
   write_all(line, used + 1);
   errno = saved_errno;
 }
@@ -74,7 +76,7 @@ LogLevel log_level() noexcept {
   int level = g_level.load(std::memory_order_relaxed);
   if (level != kUnset) [[likely]]
     return static_cast<LogLevel>(level);
-  // The default goes in first: reading the knob may itself want to warn, of its own value for one.
+  // Stores the default first: reading the knob may itself log a warning.
   if (!g_level.compare_exchange_strong(level, static_cast<int>(LogLevel::kWarning),
                                        std::memory_order_relaxed)) {
     return static_cast<LogLevel>(level);
@@ -101,7 +103,7 @@ bool RateLimit::pass(uint64_t now, uint64_t* suppressed) noexcept {
   return true;
 }
 
-// Four bodies alike, because a va_list cannot be made in a shared variadic helper without repeating it.
+// Four similar bodies: each variadic function has to create its own va_list.
 void log_error(const char* format, ...) noexcept {
   if (!log_enabled(LogLevel::kError)) return;
   va_list args;

@@ -1,4 +1,4 @@
-// Address ranges and access rights: the two words that every door of the cache speaks.
+// Address ranges and access rights, the two basic types of every cache interface.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace hydrant {
 
-// What a registration lets be done with the memory. Bits, combined with |. Local read is always part
-// of a registration and has no bit: an empty set asks for it alone.
+// The rights of a registration, as bits combined with |. Every registration includes local read, which has
+// no bit: an empty set means local read alone.
 enum class Access : uint32_t {
   kLocalRead = 0,
   kLocalWrite = 1,

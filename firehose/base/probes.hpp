@@ -1,12 +1,12 @@
-// Static probes for bpftrace, perf and gdb: a nop each while nobody looks. Provider `hydrant`;
-// docs/put_get.md lists names and arguments. Nothing where <sys/sdt.h> (Debian: systemtap-sdt-dev)
-// was missing at build time.
+// Static probes for bpftrace, perf and gdb; a probe is one nop while no tracer is attached. Provider
+// `hydrant`; docs/put_get.md lists names and arguments. Empty if <sys/sdt.h> (Debian: systemtap-sdt-dev) was
+// missing at build time.
 #pragma once
 
 #if __has_include(<sys/sdt.h>)
 #define SDT_USE_VARIADIC 1
 #include <sys/sdt.h>
-// One argument list: the macros' own casts are not ours to mend. (A warning that Clang has not.)
+// The macros of <sys/sdt.h> contain casts that trigger these warnings. Clang lacks the first.
 #ifdef __clang__
 #define HYDRANT_PROBE_CASTS
 #else

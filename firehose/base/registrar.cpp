@@ -1,4 +1,4 @@
-// Defaults of the optional parts of the registrar door.
+// Defaults for the optional methods of Registrar. The cache calls them for registrars that do not override.
 #include "firehose/base/registrar.hpp"
 
 #include <algorithm>
@@ -34,8 +34,7 @@ Status Registrar::implicit_key(Access /*access*/, std::byte* /*key*/) noexcept {
 Status Registrar::pin_dmabuf(int /*fd*/, uint64_t /*offset*/, MemoryRange /*range*/,
                              Access /*access*/, std::byte* /*key*/) noexcept {
   return fail(Status::kUnsupported,
-              "registrar %s takes memory of the host alone; dma-bufs need a verbs device",
-              traits().name);
+              "registrar %s pins host memory only: dma-bufs need a verbs device", traits().name);
 }
 
 }  // namespace hydrant

@@ -1,12 +1,12 @@
-// The registrar door: how the pin cache asks for memory to be pinned. The cache owns this interface;
-// networks and kernels stand behind it (firehose/registrars/, rdma/ibv/, or a client's own through
+// The registrar interface: how the pin cache asks for memory to be pinned. The cache owns it; networks and
+// kernels implement it (firehose/registrars/, rdma/ibv/, or a client's own through
 // include/hydrant/pin_cache.h). Read docs/pin_cache.md, "Writing a registrar", next.
 //
-// Contract, for whoever implements it:
+// Contract of an implementation:
 //  * every method may be called concurrently from any thread;
 //  * the cache never holds one of its locks across a call;
-//  * a method must not call back into the domain it serves, and must return in bounded time;
-//  * a failing call changes nothing and leaves its text with hydrant::fail();
+//  * a method must not call the domain that it serves, and must return in bounded time;
+//  * a failing call changes no state and records its text with hydrant::fail();
 //  * the same pages may be pinned by several overlapping live registrations: each is undone on its own.
 #pragma once
 
@@ -18,9 +18,9 @@
 
 namespace hydrant {
 
-// Who else spends from the account that charge() is paid from.
+// The scope of the account that charge() counts against.
 enum class ChargeScope : uint32_t {
-  kNone,     // nothing is limited
+  kNone,     // no limit
   kProcess,  // mlock, verbs: RLIMIT_MEMLOCK of this process
   kUser,     // io_uring: RLIMIT_MEMLOCK of this user, across processes
   kDevice,   // a table of the device
@@ -38,7 +38,7 @@ struct RegistrarTraits {
   size_t granule_bytes = 4096;  // ranges passed to pin() are multiples of this; power of two
   size_t max_region_bytes = SIZE_MAX;
   uint64_t max_regions = UINT64_MAX;
-  uint64_t max_charge_bytes = UINT64_MAX;  // what the account allows in all, as probed at start
+  uint64_t max_charge_bytes = UINT64_MAX;  // total that the account allows, as probed at startup
   ChargeScope charge_scope = ChargeScope::kNone;
   AddressKind address_kind = AddressKind::kHost;
   Access supported = Access::kAll;
@@ -46,25 +46,25 @@ struct RegistrarTraits {
   bool exports = false;    // export_key() and import_key() work
   uint32_t export_bytes = 0;  // largest blob of export_key(); at most 65536
   bool asynchronous = false;  // pin_async() may answer kNotReady and complete later
-  // Not 0, a power of two: blocks of this size, at multiples of it, that charge() counts whole although only
-  // a part is asked for, are as well pinned whole: that costs less than a few of their parts.
+  // 0, or a power of two: the size of aligned blocks that charge() always counts whole. Pinning such a block
+  // whole costs less than pinning a few of its parts.
   size_t block_bytes = 0;
-  // Hints for policies, from the registrar's own measurement or a guess; 0 = unknown.
+  // Hints for policies, measured by the registrar or guessed; 0 = unknown.
   uint32_t pin_base_ns = 0;
   uint32_t pin_page_ns = 0;
   uint32_t unpin_base_ns = 0;
 };
 
 enum class UnpinResult : uint32_t {
-  kDone,     // the charge is back
-  kPending,  // undone, but the kernel gives the charge back later: see pending_charge()
+  kDone,     // the charge is returned
+  kPending,  // undone, but the kernel returns the charge later: see pending_charge()
   kBroken,   // could not be undone; the text says why; the charge is lost
 };
 
 class Registrar {
  public:
-  // Completion of pin_async(): runs on any thread, never inside pin_async() itself when that
-  // answered anything but kNotReady. `key` is only read during the call.
+  // Completion of pin_async(). Runs on any thread, but never inside a pin_async() that answers something
+  // other than kNotReady. `key` is valid during the call.
   using PinDone = void (*)(void* context, Status status, const std::byte* key);
 
   virtual ~Registrar() = default;
@@ -89,42 +89,46 @@ class Registrar {
   // Must not depend on what is already pinned. Called before each pin, so make it cheap.
   virtual uint64_t charge(MemoryRange range) const noexcept { return range.len; }
 
-  // Bytes unpinned but not yet given back by the kernel. The cache counts them against its budget.
+  // Bytes that are unpinned but still charged by the kernel. The cache counts them against its budget.
   virtual uint64_t pending_charge() noexcept { return 0; }
+
+  // Counts events after which live pins cannot be undone one by one: the program closed a descriptor of the
+  // library. They stay pinned; the cache then releases everything that is not held. Any thread.
+  virtual uint64_t losses() const noexcept { return 0; }
 
   // Starts a pin. kOk: done, `key` is written. kNotReady: `done` will be called exactly once.
   // Others as pin(). The default pins synchronously.
   virtual Status pin_async(MemoryRange range, Access access, std::byte* key, PinDone done,
                            void* context) noexcept;
 
-  // Turns a live key into at most traits().export_bytes for another process; *len is room in, size out.
-  // kBadArg where the room is too small: *len is then a size that is enough.
+  // Serialises a live key for another process into at most traits().export_bytes; *len is room in, size out.
+  // kBadArg if the room is too small: *len is then a sufficient size.
   virtual Status export_key(MemoryRange range, const std::byte* key, std::byte* blob,
                             size_t* len) noexcept;
   // Turns a peer's blob into a local key. All input is untrusted: malformed blobs are kBadArg.
   virtual Status import_key(const std::byte* blob, size_t len, std::byte* key) noexcept;
-  // Ends the use of a key that import_key() wrote: what it may have mapped goes away.
+  // Releases a key that import_key() wrote, with any mapping that it made.
   virtual void drop_import(const std::byte* /*key*/) noexcept {}
 
-  // A key that is good for any address (on-demand paging); kUnsupported where there is none.
+  // Writes a key that is valid for any address (on-demand paging); kUnsupported if there is none.
   virtual Status implicit_key(Access access, std::byte* key) noexcept;
 
-  // Registers memory of a device (a GPU's, say) that its driver lends as a dma-buf: `range.len` bytes from
-  // `offset` on of the buffer behind `fd`, which may be closed afterwards. Operations and peers then name it
-  // by `range`, whose address is the caller's choice; all are multiples of the granule. The key is like one
-  // of pin(): unpin(), export_key(). The cache does not call this: whoever has device
-  // memory does, and says himself when it goes away.
-  // Errors: kUnsupported - this registrar, library, kernel or driver has no dma-bufs, with what is needed;
-  //         kBadArg - no such descriptor, a bad offset; others as pin(). Nothing is charged to memlock.
+  // Registers device memory (of a GPU, say) that its driver exports as a dma-buf: `range.len` bytes from
+  // `offset` of the buffer behind `fd`, which may be closed afterwards. Operations and peers then use the
+  // addresses of `range`, which the caller chooses. All values are multiples of the granule. The key works
+  // with unpin() and export_key() as one of pin(). The cache does not call this: the owner of the device
+  // memory does, and must unpin before the memory goes away.
+  // Errors: kUnsupported - registrar, library, kernel or driver lack dma-bufs; the text says what is needed;
+  //         kBadArg - invalid descriptor or offset; others as pin(). Nothing is charged to memlock.
   virtual Status pin_dmabuf(int fd, uint64_t offset, MemoryRange range, Access access,
                             std::byte* key) noexcept;
 
-  // The child of a fork calls this once before anything else: drop descriptors that would keep the
-  // parent's pins alive. Keys from before are dead in the child. Must only make async-signal-safe calls.
+  // The child of a fork calls this once before anything else: close descriptors that would keep the
+  // parent's pins alive. Earlier keys are invalid in the child. May only make async-signal-safe calls.
   virtual void forget_in_child() noexcept {}
 
-  // A domain lives on this from now on, so that a client behind it is told of its end. A registrar that was
-  // never adopted belongs to its client as before.
+  // A domain calls this when it starts to use the registrar, so that a client's registrar gets its end
+  // callback. A registrar that was never adopted still belongs to the client.
   virtual void adopt() noexcept {}
 };
 

@@ -1,4 +1,4 @@
-// Status names and the per-thread error text. No allocation, no locks.
+// Status names and the per-thread error text, used by every layer. No locks.
 #include "firehose/base/status.hpp"
 
 #include <cstdarg>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kTextBytes = 512;
 
-// The last text: `literal` if not null, else what is written in `text`.
+// The last error text: `literal` if not null, else `text`.
 struct ErrorText {
   const char* literal;
   char text[kTextBytes];
@@ -21,9 +21,9 @@ struct ErrorText {
   const char* shown() const noexcept { return literal != nullptr ? literal : text; }
 };
 
-// The text lives behind a pthread key rather than in thread_local storage: libfirehose may use at
-// most 64 bytes of static TLS (it must be loadable with dlopen), and those belong to the hit path.
-// Allocated at a thread's first failure, freed when the thread ends.
+// A pthread key leads to the text, not thread_local storage: libfirehose may use at most 64 bytes of static
+// TLS (it must be loadable with dlopen), and the hit path uses those. Allocated at a thread's first failure,
+// freed when the thread ends.
 pthread_key_t g_text_key;
 pthread_once_t g_text_once = PTHREAD_ONCE_INIT;
 bool g_text_usable = false;
@@ -51,7 +51,7 @@ Status fail(Status status, const char* format, ...) noexcept {
   if (error == nullptr) return status;
   va_list args;
   va_start(args, format);
-  // An argument may be the text that is there.
+  // An argument may point to the current text.
   char text[kTextBytes];
   std::vsnprintf(text, sizeof text, format, args);
   va_end(args);
@@ -135,11 +135,11 @@ const char* status_description(Status status) noexcept {
       return "used before init, after fini, or with a handle from before a fork";
     case Status::kResource: return "cannot ever fit, or memory ran out";
     case Status::kBadArg: return "an argument is outside its documented range";
-    case Status::kNotReady: return "not now: try again, poll, or take a fallback";
+    case Status::kNotReady: return "not now: try again, poll, or use a fallback";
     case Status::kBarrierMismatch: return "barrier identifiers disagree between ranks";
     case Status::kRefused: return "this memory cannot be registered with this access right";
     case Status::kBroken: return "the registrar, device or peer failed for good";
-    case Status::kUnsupported: return "not offered here";
+    case Status::kUnsupported: return "not supported here";
   }
   return "unknown status";
 }

@@ -1,8 +1,8 @@
-// One status set for every layer, with GASNet's numbers, and the text that explains the last failure.
+// The status codes of every layer, with GASNet's numbers, and the text that explains the last failure.
 //
-// Three kinds, never mixed up: a caller's error (kBadArg, kNotInit), "not now" (kNotReady: never
-// logged, never counted as a failure), and something refused or broken (kRefused, kResource, kBroken).
-// The place that detects a failure writes the text with fail(); callers may add one line of context.
+// Three kinds of failure: a caller's error (kBadArg, kNotInit); "not now" (kNotReady: never logged, never
+// counted as a failure); refused or broken (kRefused, kResource, kBroken). The code that detects a failure
+// writes the text with fail(); callers may add one line of context.
 #pragma once
 
 #include <gasnet_errors.h>
@@ -25,15 +25,14 @@ enum class [[nodiscard]] Status : int{
 
 // The symbolic name as written in gasnet_errors.h ("GASNET_ERR_BAD_ARG"); never null.
 const char* status_name(Status status) noexcept;
-// One sentence for people; never null.
+// A one-line description for display; never null.
 const char* status_description(Status status) noexcept;
 
-// Records why the calling thread's current operation fails (printf-style, cut at 511 bytes) and
-// returns `status`, so that a failing branch is one line. Never allocates. Replaces the last text.
+// Records why the calling thread's current operation fails (printf-style, cut at 511 bytes), in place of the
+// last text, and returns `status`. Allocates at most once per thread: see reserve_error_text().
 [[gnu::format(printf, 2, 3)]] Status fail(Status status, const char* format, ...) noexcept;
 
-// The same for a literal, for answers that are part of a fast path: the text is remembered by its address,
-// nothing is formatted.
+// Like fail(), for fast paths: remembers the address of a literal and formats nothing.
 Status fail_with_literal(Status status, const char* literal) noexcept;
 template <size_t kBytes>
 Status fail_plainly(Status status, const char (&literal)[kBytes]) noexcept {
@@ -43,15 +42,15 @@ Status fail_plainly(Status status, const char (&literal)[kBytes]) noexcept {
 // Appends "; <context>" to the calling thread's text and returns `status`.
 [[gnu::format(printf, 2, 3)]] Status add_context(Status status, const char* format, ...) noexcept;
 
-// Makes room for the calling thread's text now, so that fail() does not allocate later.
+// Allocates the calling thread's text now, so that fail() does not allocate later.
 void reserve_error_text() noexcept;
 
 // The calling thread's last text; "" if none. Valid until this thread fails again.
 const char* last_error_text() noexcept;
 void clear_error_text() noexcept;
 
-// Hides the calling thread's text for as long as it lives, unless a new one is written meanwhile: tells
-// whether foreign code explained its failure. Cost: one look-up, no copy.
+// Hides the calling thread's text during its lifetime, to tell whether foreign code explained its failure.
+// Restores it unless a new text was written. Cost: one look-up, no copy.
 class FreshErrorText {
  public:
   FreshErrorText() noexcept;

@@ -42,7 +42,7 @@ class HYDRANT_CAPABILITY("mutex") Mutex {
     return pthread_mutex_trylock(&mutex_) == 0;
   }
   void unlock() noexcept HYDRANT_RELEASE() { pthread_mutex_unlock(&mutex_); }
-  // Makes the mutex free whatever its state. Only for the one thread of a new process.
+  // Unlocks the mutex whatever its state. Only for the single thread of a forked child.
   void reset_in_child() noexcept { mutex_ = PTHREAD_MUTEX_INITIALIZER; }
 
  private:

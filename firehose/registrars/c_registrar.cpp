@@ -1,3 +1,5 @@
+// Implements Registrar on top of a client's hydrant_registrar_t. Creation of a domain makes it; the cache
+// then calls it on misses and evictions.
 #include "firehose/registrars/c_registrar.hpp"
 
 #include <algorithm>
@@ -15,9 +17,9 @@ namespace {
 constexpr uint32_t kMaxKeyBytes = 4096;
 constexpr uint32_t kMaxExportBytes = 65536;
 constexpr size_t kNameBytes = 32;
-// The struct up to its required functions: nobody can be older than that.
+// The struct up to its required functions: no client can have an older one.
 constexpr size_t kOldestSize = offsetof(hydrant_registrar_t, unpin_many);
-// Larger than any struct of ours will be: a `size` beyond it is an uninitialised one.
+// Larger than any future version of the struct: a `size` beyond it is uninitialised.
 constexpr size_t kAbsurdSize = 4096;
 
 static_assert(sizeof(MemoryRange) == sizeof(hydrant_range_t) &&
@@ -34,7 +36,7 @@ Status bad_field(const char* field, const char* rule) noexcept {
 }
 
 Status check_values(const hydrant_registrar_t& f) noexcept {
-  // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): copy_struct() has written all of it
+  // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): copy_struct() initialises all of it
   if (f.pin == nullptr) return bad_field("pin", "is required");
   if (f.unpin == nullptr) return bad_field("unpin", "is required");
   if (f.key_bytes > kMaxKeyBytes) return bad_field("key_bytes", "is more than 4096");
@@ -57,27 +59,28 @@ Status check_values(const hydrant_registrar_t& f) noexcept {
   }
   if (f.export_bytes > kMaxExportBytes) return bad_field("export_bytes", "is more than 65536");
   if ((f.export_key == nullptr) != (f.import_key == nullptr)) {
-    return bad_field("export_key and import_key", "come together or not at all");
+    return bad_field("export_key and import_key", "must both be set or both be null");
   }
   if (f.export_key != nullptr && f.export_bytes == 0) {
-    return bad_field("export_bytes", "is 0 although there is an export_key");
+    return bad_field("export_bytes", "is 0 although export_key is set");
   }
   return Status::kOk;
 }
 
-// Copies what the client's version of the struct has.
+// Copies the fields of the client's version of the struct; the others become zero.
 Status copy_struct(const hydrant_registrar_t* from, hydrant_registrar_t* to) noexcept {
-  if (from == nullptr) return fail(Status::kBadArg, "no hydrant_registrar_t was given");
+  if (from == nullptr)
+    return fail(Status::kBadArg, "the hydrant_registrar_t is a null pointer: pass a registrar");
   if (from->size < kOldestSize || from->size > kAbsurdSize) {
     return bad_field("size", "is not sizeof(hydrant_registrar_t)");
   }
   const auto* bytes = reinterpret_cast<const unsigned char*>(from);
   for (size_t i = sizeof *to; i < from->size; ++i) {
     if (bytes[i] != 0) {
-      return fail(
-          Status::kUnsupported,
-          "hydrant_registrar_t: %zu bytes, of which this library knows %zu; the rest is in use",
-          from->size, sizeof *to);
+      return fail(Status::kUnsupported,
+                  "hydrant_registrar_t: %zu bytes, but this library knows only %zu, and later "
+                  "fields are not zero",
+                  from->size, sizeof *to);
     }
   }
   *to = hydrant_registrar_t{};
@@ -113,7 +116,7 @@ class CRegistrar final : public Registrar {
   void adopt() noexcept override { adopted_ = true; }
 
  private:
-  // A pin_async() on its way; freed by its completion.
+  // A pin_async() in progress; complete() frees it.
   struct Pending {
     const CRegistrar* self;
     MemoryRange range;
@@ -153,7 +156,7 @@ CRegistrar::CRegistrar(const hydrant_registrar_t& functions) noexcept : f_(funct
   traits_.unpin_base_ns = f_.unpin_base_ns;
 }
 
-// What the client's function said through hydrant_set_error_text(), if anything, comes first.
+// Fails with the given text. If the client's function called hydrant_set_error_text(), its text comes first.
 // Requires: a FreshErrorText since before the call.
 [[gnu::format(printf, 2, 3)]] Status explain(Status status, const char* format, ...) noexcept {
   char text[256];
@@ -165,7 +168,7 @@ CRegistrar::CRegistrar(const hydrant_registrar_t& functions) noexcept : f_(funct
   return explained ? add_context(status, "%s", text) : fail(status, "%s", text);
 }
 
-// A code of the client's pin function, with a text.
+// Converts a code of the client's pin function to a Status with a text.
 Status CRegistrar::pin_status(int code, MemoryRange range) const noexcept {
   const auto status = static_cast<Status>(code);
   const auto addr = static_cast<unsigned long long>(range.addr);
@@ -175,13 +178,13 @@ Status CRegistrar::pin_status(int code, MemoryRange range) const noexcept {
     case GASNET_ERR_NOT_READY:
     case GASNET_ERR_RESOURCE:
     case HYDRANT_ERR_BROKEN:
-      return explain(status, "registrar %s answered %s to pinning [0x%llx, +%zu)", name_,
+      return explain(status, "registrar %s returned %s from pinning [0x%llx, +%zu)", name_,
                      status_name(status), addr, range.len);
     default:
       return explain(
           Status::kBroken,
-          "registrar %s answered %d to pinning [0x%llx, +%zu), which is no answer to pin", name_,
-          code, addr, range.len);
+          "registrar %s answered %d to pinning [0x%llx, +%zu), which is not a valid result of pin",
+          name_, code, addr, range.len);
   }
 }
 
@@ -199,8 +202,8 @@ Status CRegistrar::key_status(int code, const char* call) const noexcept {
       return explain(status, "registrar %s answered %s to %s", name_, status_name(status), call);
     case Status::kBarrierMismatch: break;
   }
-  return fail(Status::kBroken, "registrar %s answered %d to %s, which is no answer to it", name_,
-              code, call);
+  return fail(Status::kBroken, "registrar %s answered %d to %s, which is not a valid result of it",
+              name_, code, call);
 }
 
 UnpinResult CRegistrar::unpin_result(int code) const noexcept {
@@ -211,8 +214,9 @@ UnpinResult CRegistrar::unpin_result(int code) const noexcept {
       (void)explain(Status::kBroken, "registrar %s could not unpin", name_);
       return UnpinResult::kBroken;
     default:
-      (void)fail(Status::kBroken, "registrar %s answered %d to unpin, which is no answer to it",
-                 name_, code);
+      (void)fail(Status::kBroken,
+                 "registrar %s answered %d to unpin, which is not a valid result of unpin", name_,
+                 code);
       return UnpinResult::kBroken;
   }
 }
@@ -247,11 +251,13 @@ Status CRegistrar::pin_async(MemoryRange range, Access access, std::byte* key, P
                              void* context) noexcept {
   if (f_.pin_async == nullptr) return pin(range, access, key);
   auto* pending = new (std::nothrow) Pending{this, range, done, context};
-  if (pending == nullptr) return fail(Status::kResource, "no memory for an asynchronous pin");
+  if (pending == nullptr)
+    return fail(Status::kResource,
+                "out of memory for an asynchronous pin: free memory, or raise ulimit -v");
   const FreshErrorText fresh;
   const int code =
       f_.pin_async(f_.user, range.addr, range.len, bits(access), key, &complete, pending);
-  // From here on the completion owns `pending`, and may have run already on another thread.
+  // The completion owns `pending` now; it may already have run on another thread.
   if (code == GASNET_ERR_NOT_READY) return Status::kNotReady;
   delete pending;
   return pin_status(code, range);
@@ -261,7 +267,7 @@ void CRegistrar::complete(void* context, int status, const void* key) {
   auto* pending = static_cast<Pending*>(context);
   const Pending pin = *pending;
   delete pending;
-  const FreshErrorText fresh;  // whatever this thread said last was about something else
+  const FreshErrorText fresh;  // hides this thread's earlier text, which is unrelated
   pin.done(pin.context, pin.self->pin_status(status, pin.range),
            static_cast<const std::byte*>(key));
 }
@@ -275,7 +281,7 @@ Status CRegistrar::export_key(MemoryRange range, const std::byte* key, std::byte
   const Status status =
       key_status(f_.export_key(f_.user, range.addr, range.len, key, blob, &used), "export_key");
   if (status == Status::kBadArg && room < traits_.export_bytes) {
-    // A function that does not say how much it needs never needs more than it announced.
+    // If the function did not report the size that it needs, export_bytes is enough.
     *len = used > room ? std::min<size_t>(used, traits_.export_bytes) : traits_.export_bytes;
     return add_context(status, "there is room for %zu bytes, %zu are enough", room, *len);
   }
@@ -313,7 +319,9 @@ std::unique_ptr<Registrar> make_c_registrar(const hydrant_registrar_t* functions
   if (*status == Status::kOk) *status = check_values(copy);
   if (*status != Status::kOk) return nullptr;
   std::unique_ptr<Registrar> registrar(new (std::nothrow) CRegistrar(copy));
-  if (registrar == nullptr) *status = fail(Status::kResource, "no memory for a registrar");
+  if (registrar == nullptr)
+    *status =
+        fail(Status::kResource, "out of memory for a registrar: free memory, or raise ulimit -v");
   return registrar;
 }
 

@@ -1,5 +1,5 @@
-// Adapts a client's own registration calls (hydrant_registrar_t in hydrant/pin_cache.h) to the registrar
-// door: checks the struct once, copies it, and turns its codes into Status with a text.
+// Adapts a client's registration functions (hydrant_registrar_t in hydrant/pin_cache.h) to the Registrar
+// interface: validates and copies the struct, and converts its result codes to Status with a text.
 #pragma once
 
 #include <hydrant/pin_cache.h>
@@ -10,11 +10,11 @@
 
 namespace hydrant {
 
-// The adapter copies the struct and calls its destroy(), if any, at its own end, once it was adopted; before
-// that, and after a failure, the registrar is the client's. `size` may be smaller than today's: what an older
-// client does not know counts as zero; or larger, if what we do not know is zero.
+// The adapter copies the struct. Once adopted it calls the struct's destroy(), if any, when it is destroyed
+// itself; before that, and after a failure, the client still owns the registrar. `size` may be smaller than
+// the current struct (missing fields count as zero), or larger if all unknown fields are zero.
 // Errors: kBadArg (a required function is missing, a value out of range; the text names the field);
-// kUnsupported (device addresses, a newer struct that asks for what is unknown here); kResource.
+// kUnsupported (device addresses, or unknown fields that are not zero); kResource.
 std::unique_ptr<Registrar> make_c_registrar(const hydrant_registrar_t* functions,
                                             Status* status) noexcept;
 

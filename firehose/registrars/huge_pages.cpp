@@ -1,3 +1,4 @@
+// Queries the kernel's page map for huge pages and caches the answers. UringRegistrar::charge() calls it.
 #include "firehose/registrars/huge_pages.hpp"
 
 #include <bit>
@@ -11,8 +12,8 @@
 namespace hydrant {
 namespace {
 
-// Linux 6.7's PAGEMAP_SCAN (Documentation/admin-guide/mm/pagemap.rst), spelt out because Debian 12's
-// headers are older.
+// Linux 6.7's PAGEMAP_SCAN (Documentation/admin-guide/mm/pagemap.rst). Defined here because Debian 12's
+// headers lack it.
 struct PageRegion {
   uint64_t start, end, categories;
 };
@@ -25,10 +26,10 @@ constexpr unsigned long kPagemapScan = _IOWR('f', 16, PagemapScan);
 
 constexpr uint32_t kTimeBits = 27;
 constexpr uint64_t kTimeMask = (uint64_t{1} << kTimeBits) - 1;
-// Units of 2^26 ns: an answer is good in the unit it was given in and the next, 67 to 134 ms.
+// Units of 2^26 ns: an answer is valid in its own unit and the next, 67 to 134 ms.
 constexpr uint32_t kTimeShift = 26;
 
-// Never 0 mod 2^27 in the first days of a machine's life, and harmless when it is: see is_huge().
+// May be 0, like an unwritten entry: harmless, see is_huge().
 uint64_t coarse_time() noexcept {
   timespec ts{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
@@ -79,19 +80,22 @@ HugePages::HugePages() noexcept {
     close(fd);
     return;
   }
+  identity_.note(fd);
   pagemap_fd_.store(fd, std::memory_order_relaxed);
 }
 
 HugePages::~HugePages() {
   const int fd = pagemap_fd_.load(std::memory_order_relaxed);
-  if (fd >= 0) close(fd);
+  if (identity_.is(fd)) close(fd);  // not a file that the program has opened under its number
 }
 
 void HugePages::reopen_in_child() noexcept {
   const int fd = pagemap_fd_.load(std::memory_order_relaxed);
   if (fd < 0) return;
-  close(fd);
-  pagemap_fd_.store(open_pagemap(), std::memory_order_relaxed);
+  if (identity_.is(fd)) close(fd);
+  const int own = open_pagemap();
+  identity_.note(own);
+  pagemap_fd_.store(own, std::memory_order_relaxed);
 }
 
 uint64_t HugePages::charge(MemoryRange range) const noexcept {
@@ -111,7 +115,7 @@ bool HugePages::is_huge(uintptr_t addr) const noexcept {
   std::atomic<uint64_t>& entry = entries_[(block ^ (block >> 10)) % kEntries];
   const uint64_t word = entry.load(std::memory_order_relaxed);
   const uint64_t age = (now - (word >> 1)) & kTimeMask;
-  // An entry never written looks like block 0, where nothing can be mapped.
+  // An unwritten entry looks like block 0, where no memory can be mapped.
   if (word >> (kTimeBits + 1) == block && age <= 1) return (word & 1) != 0;
   const bool huge = ask_kernel(addr);
   entry.store(block << (kTimeBits + 1) | now << 1 | (huge ? 1u : 0u), std::memory_order_relaxed);
@@ -121,9 +125,10 @@ bool HugePages::is_huge(uintptr_t addr) const noexcept {
 bool HugePages::ask_kernel(uintptr_t addr) const noexcept {
   bool huge = false;
   const size_t page = page_bytes();
-  const bool asked =
-      scan(pagemap_fd_.load(std::memory_order_relaxed), addr & ~(page - 1), page, &huge);
-  return asked && huge;
+  const int fd = pagemap_fd_.load(std::memory_order_relaxed);
+  const bool asked = scan(fd, addr & ~(page - 1), page, &huge);
+  return asked && huge &&
+         identity_.has_mark(fd);  // the descriptor may name another process's page map by now
 }
 
 }  // namespace hydrant

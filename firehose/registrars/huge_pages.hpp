@@ -1,13 +1,13 @@
-// How much the kernel charges for pinning part of a huge page: all of it. Answers, cheaply and
-// approximately, whether the edges of a range lie in huge pages.
+// Computes the kernel's charge for pinning part of a huge page: the whole huge page. Tells cheaply and
+// approximately whether the edges of a range lie in huge pages.
 //
-// Known by asking the kernel (PAGEMAP_SCAN, Linux 6.7) and remembering the answer per huge page for
-// about 0.1 s. Not seen, so that the charge is then understated as the plain length: kernels before 6.7,
-// memory that becomes huge when it is first touched by the pin itself, folios between a page and a
-// huge page, and 1-GiB pages beyond their part of 2 MiB. An understatement costs a refused pin
-// (kNotReady), never a wrong one.
+// It asks the kernel (PAGEMAP_SCAN, Linux 6.7) and caches the answer per huge page for about 0.1 s. In some
+// cases it does not know and understates the charge as the plain length: kernels before 6.7; memory that the
+// pin itself touches first and that then becomes huge; folios between a page and a huge page; 1-GiB pages
+// beyond their part of 2 MiB. An understatement causes a refused pin (kNotReady), never a wrong one.
 #pragma once
 
+#include "firehose/base/machine/file_identity.hpp"
 #include "firehose/base/memory_range.hpp"
 
 #include <atomic>
@@ -24,27 +24,27 @@ class HugePages {
   HugePages& operator=(const HugePages&) = delete;
 
   // `range.len`, plus the rest of the huge pages at its two ends. Any thread.
-  // Cost: nothing for ranges of whole huge pages; else about 10 ns an end, 0.5 us when it must ask.
+  // Cost: zero for ranges of whole huge pages; else about 10 ns per end, 0.6 us when it asks the kernel.
   uint64_t charge(MemoryRange range) const noexcept;
 
-  // Whether the kernel can be asked at all.
+  // Whether the kernel can be asked. If the program closes the descriptor, all pages count as small.
   bool known() const noexcept { return pagemap_fd_.load(std::memory_order_relaxed) >= 0; }
   size_t huge_bytes() const noexcept { return size_t{1} << huge_shift_; }
 
-  // The child of a fork: the descriptor shows the parent's memory, so another is opened.
-  // Async-signal-safe.
+  // For the child of a fork: replaces the descriptor, which shows the parent's memory. Async-signal-safe.
   void reopen_in_child() noexcept;
 
  private:
   bool is_huge(uintptr_t addr) const noexcept;
   bool ask_kernel(uintptr_t addr) const noexcept;
 
-  // One word per entry: block number, when it was asked, the answer. Written and read relaxed by any
-  // thread: a word is complete in itself, and losing one costs a question.
+  // A word per entry: block number, time of the query, answer. Relaxed, by any thread: a word is complete
+  // in itself, and a lost one costs one query.
   static constexpr size_t kEntries = 1024;
   mutable std::atomic<uint64_t> entries_[kEntries] = {};
-  // Written at construction and in the only thread of a fork's child; relaxed for that reason.
+  // Relaxed: written only at construction and in the single thread of a forked child.
   std::atomic<int> pagemap_fd_{-1};
+  FileIdentity identity_;  // of pagemap_fd_; written with it
   uint32_t huge_shift_ = 21;
 };
 

@@ -1,3 +1,4 @@
+// Reads RLIMIT_MEMLOCK, CAP_IPC_LOCK and /proc counters for the registrars' limits and error texts.
 #include "firehose/registrars/memlock.hpp"
 
 #include <cstdio>
@@ -13,7 +14,7 @@
 namespace hydrant {
 namespace {
 
-// The inode of the initial user namespace: fixed in the kernel (include/linux/proc_ns.h).
+// The inode of the initial user namespace, a constant of the kernel (include/linux/proc_ns.h).
 constexpr ino_t kInitialUserNamespace = 0xEFFFFFFD;
 
 bool has_effective_ipc_lock() noexcept {
@@ -29,7 +30,7 @@ bool in_initial_user_namespace() noexcept {
   return stat("/proc/self/ns/user", &info) == 0 && info.st_ino == kInitialUserNamespace;
 }
 
-// Reads all of a small /proc file that fits; always terminated.
+// Reads as much of a small /proc file as fits; always terminated.
 size_t read_file(const char* path, char* text, size_t text_bytes) noexcept {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return text[0] = '\0', 0;

@@ -1,3 +1,4 @@
+// The real system calls behind MlockCalls. The mlock registrar uses them; tests substitute failing ones.
 #include "firehose/registrars/mlock_calls.hpp"
 
 #include <cerrno>
@@ -16,7 +17,7 @@
 namespace hydrant {
 namespace {
 
-// The system calls themselves: the sanitizers replace the libc functions by ones that lock nothing.
+// Direct system calls: sanitizers replace the libc functions by ones that lock nothing.
 int lock(MemoryRange range, bool on_fault) noexcept {
   const long answer = on_fault ? syscall(SYS_mlock2, range.addr, range.len, MLOCK_ONFAULT)
                                : syscall(SYS_mlock, range.addr, range.len);
@@ -32,8 +33,12 @@ int populate(MemoryRange range, bool writing) noexcept {
   return madvise(reinterpret_cast<void*>(range.addr), range.len, advice) == 0 ? 0 : errno;
 }
 
+int mapped(MemoryRange range, MappedRun each, void* context) noexcept {
+  return for_each_mapped(range, each, context) ? 0 : ENOENT;
+}
+
 }  // namespace
 
-constinit const MlockCalls kMlockCalls = {&lock, &unlock, &populate};
+constinit const MlockCalls kMlockCalls = {&lock, &unlock, &populate, &mapped};
 
 }  // namespace hydrant

@@ -1,22 +1,26 @@
-// The system calls beneath the mlock registrar, as a table, so that a test can fail each of them.
+// The system calls of the mlock registrar as a table, so that a test can make each of them fail.
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
+#include "firehose/watch/mapping_query.hpp"
 
 namespace hydrant {
 
 // Every call answers 0 or a positive errno. Any thread.
 struct MlockCalls {
-  // Locks what is mapped in `range`. `on_fault` (Linux 4.4): what is not resident is locked when it comes,
-  // and nothing is brought in; else all of it is made resident before the call returns.
+  // Locks the mapped memory of `range`. With `on_fault` (Linux 4.4) pages are locked when they become
+  // resident, and none is brought in. Otherwise all pages are resident when the call returns.
   int (*lock)(MemoryRange range, bool on_fault) noexcept;
   int (*unlock)(MemoryRange range) noexcept;
-  // Makes `range` resident, locked or not (Linux 5.14). EINVAL where the mapping does not allow reading, or
-  // writing if `writing`.
+  // Makes `range` resident, locked or not (Linux 5.14). EINVAL if the mapping forbids reading, or forbids
+  // writing and `writing` is set.
   int (*populate)(MemoryRange range, bool writing) noexcept;
+  // Calls each(context, run) for the mapped parts of `range` in address order, adjacent ones joined. Answers
+  // an errno if the kernel cannot be asked.
+  int (*mapped)(MemoryRange range, MappedRun each, void* context) noexcept;
 };
 
-// The kernel's.
+// The table of real system calls.
 extern const MlockCalls kMlockCalls;
 
 }  // namespace hydrant

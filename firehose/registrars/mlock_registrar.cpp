@@ -1,3 +1,5 @@
+// The mlock registrar: the fallback when io_uring is unavailable. The cache calls pin() on a miss and unpin()
+// on an eviction; page_counts.hpp counts overlapping pins, mlock_calls.hpp makes the system calls.
 #include "firehose/registrars/mlock_registrar.hpp"
 
 #include "firehose/base/errno_text.hpp"
@@ -14,26 +16,41 @@ namespace hydrant {
 namespace {
 
 constexpr int kRetries = 16;
+// How often unlock_pages() queries the mappings again when they change meanwhile.
+constexpr int kMostDepth = 4;
+// How long a pin waits until its pages have been unlocked: a terabyte of small pages takes 30 s.
+constexpr uint64_t kUnlockPatienceNs = 60'000'000'000;
 constexpr Access kWriting = Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteAtomic;
 
 void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<void*>(addr); }
 
 unsigned long long ull(uint64_t value) noexcept { return value; }
 
-// MS_ASYNC does nothing on Linux but to look whether all of the range is mapped.
+// On Linux, MS_ASYNC only checks whether the whole range is mapped.
 bool is_mapped(MemoryRange range) noexcept {
   return msync(pointer(range.addr), range.len, MS_ASYNC) == 0;
 }
 
-// A positive errno of locking `range`.
+Status fail_unmapped(MemoryRange range) noexcept {
+  return fail(Status::kRefused, "mlock: [0x%llx, +%zu) is not all mapped: pin mapped memory only",
+              ull(range.addr), range.len);
+}
+
+Status fail_no_pages(int error, MemoryRange range) noexcept {
+  return fail(Status::kNotReady,
+              "mlock: the kernel has no memory to make [0x%llx, +%zu) resident (%s): free memory, "
+              "or raise the control group's limit, and try again",
+              ull(range.addr), range.len, errno_text(error));
+}
+
+// Converts a positive errno of locking `range` to a status with a text.
 Status explain_lock(int error, MemoryRange range) noexcept {
   if (error != ENOMEM && error != EPERM && error != EAGAIN) {
     return fail(Status::kBroken, "mlock of [0x%llx, +%zu) failed: %s", ull(range.addr), range.len,
                 errno_text(error));
   }
   if (!is_mapped(range)) {
-    return fail(Status::kRefused, "mlock: [0x%llx, +%zu) is not all mapped", ull(range.addr),
-                range.len);
+    return fail_unmapped(range);
   }
   const MemlockLimit limit = read_memlock_limit();
   const uint64_t usable = limit.usable_bytes();
@@ -41,38 +58,38 @@ Status explain_lock(int error, MemoryRange range) noexcept {
   char advice[256];
   describe_memlock(limit, advice, sizeof advice);
   if (range.len > usable) {
-    return fail(Status::kResource, "mlock: %zu bytes are more than may ever be locked: %s",
-                range.len, advice);
+    return fail(Status::kResource, "mlock: [0x%llx, +%zu) is more than may ever be locked: %s",
+                ull(range.addr), range.len, advice);
   }
   if (locked > usable - range.len) {
-    return fail(Status::kNotReady, "mlock: no budget to lock %zu bytes beside %llu: %s", range.len,
-                ull(locked), advice);
+    return fail(Status::kNotReady,
+                "mlock: no budget to lock [0x%llx, +%zu) beside %llu locked bytes: %s",
+                ull(range.addr), range.len, ull(locked), advice);
   }
   if (error == EAGAIN) {
-    return fail(Status::kNotReady, "mlock: the kernel has no memory for %zu bytes (EAGAIN)",
-                range.len);
+    return fail_no_pages(error, range);
   }
   return fail(Status::kRefused,
               "mlock: [0x%llx, +%zu) cannot be made resident (%s): no access rights, "
-              "a device, or too many mappings",
+              "a device, or too many mappings (vm.max_map_count); pin ordinary memory, or copy",
               ull(range.addr), range.len, errno_text(error));
 }
 
-// A positive errno of making `range` resident once it is locked.
+// Converts a positive errno of populating the locked `range` to a status with a text.
 Status explain_populate(int error, MemoryRange range, bool writing) noexcept {
   if (!is_mapped(range)) {
-    return fail(Status::kRefused, "mlock: [0x%llx, +%zu) is not all mapped", ull(range.addr),
-                range.len);
+    return fail_unmapped(range);
   }
   if (error == EINVAL) {
-    return fail(Status::kRefused, "mlock: [0x%llx, +%zu) is not all %s", ull(range.addr), range.len,
-                writing ? "writable" : "readable");
+    return fail(Status::kRefused, "mlock: [0x%llx, +%zu) is not all %s: %s", ull(range.addr),
+                range.len, writing ? "writable" : "readable",
+                writing ? "request rights that do not write, or copy" : "mprotect() it, or copy");
   }
   if (error == ENOMEM || error == EAGAIN || error == EINTR) {
-    return fail(Status::kNotReady, "mlock: the kernel has no memory for %zu bytes (%s)", range.len,
-                errno_text(error));
+    return fail_no_pages(error, range);
   }
-  return fail(Status::kRefused, "mlock: [0x%llx, +%zu) cannot be made resident: %s",
+  return fail(Status::kRefused,
+              "mlock: [0x%llx, +%zu) cannot be made resident: %s; pin ordinary memory, or copy",
               ull(range.addr), range.len, errno_text(error));
 }
 
@@ -93,21 +110,34 @@ class MlockRegistrar final : public Registrar {
  private:
   int try_on(MemoryRange page) noexcept;
   Status lock_pages(MemoryRange range, Access access) noexcept;
-  // errno of munlock, 0 if all went well. What is not mapped any more took its lock with it.
-  int unlock_pages(MemoryRange range) noexcept;
-  // Takes one count back and unlocks what nobody wants. errno of munlock, 0 if all went well.
-  int release_locked(MemoryRange range) noexcept HYDRANT_REQUIRES(mu_);
+  // Unlocks the mapped parts of `range`. errno of munlock, 0 on success. Unmapping already released the rest.
+  int unlock_pages(MemoryRange range, int depth = 0) noexcept;
+  int unlock_each_page(MemoryRange range) noexcept;
+  // Adds one to the count of each page. kNotReady if pages of it were being unlocked for too long.
+  Status count(MemoryRange range) noexcept HYDRANT_EXCLUDES(mu_);
+  // Subtracts one from the count of each page and unlocks pages with count 0. *error is the errno of munlock,
+  // 0 on success. False if not all of `range` is counted.
+  bool release(MemoryRange range, int* error) noexcept HYDRANT_EXCLUDES(mu_);
+  bool being_unlocked(MemoryRange range) const noexcept HYDRANT_REQUIRES(mu_);
 
   const MlockCalls calls_;
   RegistrarTraits traits_;
-  // What the kernel can do; settled by start(). Locking makes resident, too, unless it is on fault.
+  // Features of the kernel; start() sets them. Without on_fault_ locking also makes pages resident.
   bool can_populate_ = false;
   bool on_fault_ = false;
-  // The counts, and munlock(): a count that falls to 0 and the unlocking are one step, or a pin that
-  // comes between would lose its lock. mlock() runs outside, after its count is up, and over all of the
-  // range: whoever counted a page first may not have locked it yet, or may fail.
+  // System calls run outside mu_, because munlock() of a large range takes milliseconds. A pin counts first,
+  // then calls mlock() over its whole range: the pin that counted a page first may not have locked it yet, or
+  // may fail. A count's fall to 0 and the unlocking must look atomic to pins of the same pages, or those
+  // would lose their lock. Such pins wait for unlocking_ to end; other pins proceed.
   Mutex mu_;
+  CondVar unlocked_;
   std::unique_ptr<PageCounts> counts_ HYDRANT_GUARDED_BY(mu_);  // made by the first pin
+  struct Unlocking {
+    MemoryRange range;
+    Unlocking* next;
+  };
+  // An entry for each thread inside release().
+  Unlocking* unlocking_ HYDRANT_GUARDED_BY(mu_) = nullptr;
 };
 
 MlockRegistrar::~MlockRegistrar() {
@@ -126,17 +156,19 @@ Status MlockRegistrar::start() noexcept {
   traits_.divisible = true;
   void* page = mmap(nullptr, traits_.granule_bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return fail(Status::kResource, "no memory to try mlock on");
+  if (page == MAP_FAILED)
+    return fail(Status::kResource,
+                "cannot map a page for a trial of mlock: free memory, or raise ulimit -v");
   const int error = try_on({reinterpret_cast<uintptr_t>(page), traits_.granule_bytes});
   munmap(page, traits_.granule_bytes);
-  // A full account is no reason to give up: what fills it may go away.
+  // An account that is full now may have room later, so this is not a failure.
   if (error == 0 || (error == ENOMEM && limit.bytes >= traits_.granule_bytes)) return Status::kOk;
   char advice[256];
   describe_memlock(limit, advice, sizeof advice);
   return fail(Status::kUnsupported, "mlock does not work here: %s; %s", errno_text(error), advice);
 }
 
-// Finds out what the kernel can do and how long it takes. The errno of locking a page.
+// Probes the kernel's features and measures costs. Answers the errno of locking a page.
 int MlockRegistrar::try_on(MemoryRange page) noexcept {
   can_populate_ = calls_.populate(page, true) == 0;
   uint64_t start_ns = now_ns();
@@ -157,16 +189,35 @@ Status MlockRegistrar::pin(MemoryRange range, Access access, std::byte* /*key*/)
     return fail(Status::kBadArg, "mlock: [0x%llx, +%zu) is not a range of whole pages",
                 ull(range.addr), range.len);
   }
-  {
-    MutexLock lock(mu_);
-    if (counts_ == nullptr) counts_ = std::make_unique<PageCounts>();
-    counts_->add(range);
-  }
-  const Status status = lock_pages(range, access);
-  if (status == Status::kOk) return status;
-  MutexLock lock(mu_);
-  (void)release_locked(range);
+  Status status = count(range);
+  if (status != Status::kOk) return status;
+  status = lock_pages(range, access);
+  int ignored = 0;
+  if (status != Status::kOk) (void)release(range, &ignored);
   return status;
+}
+
+bool MlockRegistrar::being_unlocked(MemoryRange range) const noexcept {
+  for (const Unlocking* one = unlocking_; one != nullptr; one = one->next) {
+    if (one->range.overlaps(range)) return true;
+  }
+  return false;
+}
+
+Status MlockRegistrar::count(MemoryRange range) noexcept {
+  MutexLock lock(mu_);
+  uint64_t deadline_ns = 0;
+  while (being_unlocked(range)) {
+    if (deadline_ns == 0) deadline_ns = now_ns() + kUnlockPatienceNs;
+    if (unlocked_.wait_until(mu_, deadline_ns) || now_ns() < deadline_ns) continue;
+    return fail(Status::kNotReady,
+                "mlock: another thread has been unlocking pages of [0x%llx, +%zu) for %llu s: "
+                "pin again later",
+                ull(range.addr), range.len, ull(kUnlockPatienceNs / 1'000'000'000u));
+  }
+  if (counts_ == nullptr) counts_ = std::make_unique<PageCounts>();
+  counts_->add(range);
+  return Status::kOk;
 }
 
 Status MlockRegistrar::lock_pages(MemoryRange range, Access access) noexcept {
@@ -180,36 +231,62 @@ Status MlockRegistrar::lock_pages(MemoryRange range, Access access) noexcept {
   return error == 0 ? Status::kOk : explain_populate(error, range, writing);
 }
 
-int MlockRegistrar::unlock_pages(MemoryRange range) noexcept {
-  int error = calls_.unlock(range);
-  if (error != ENOMEM) return error;
-  // munlock stops at the first hole: what lies behind one needs a call of its own.
+// munlock stops at the first hole, so memory with holes takes one call per mapped run.
+int MlockRegistrar::unlock_pages(MemoryRange range, int depth) noexcept {
+  const int error = calls_.unlock(range);
+  // Below the first level the range was mapped, but other threads may have unmapped parts meanwhile.
+  if (error != ENOMEM || (depth > 0 && is_mapped(range))) return error;
+  if (depth == kMostDepth) return unlock_each_page(range);
+  struct Work {
+    MlockRegistrar* self;
+    int depth;
+    int worst;
+  } work{this, depth + 1, 0};
+  const auto each = [](void* context, MemoryRange run) {
+    auto* w = static_cast<Work*>(context);
+    const int failed = w->self->unlock_pages(run, w->depth);
+    if (failed != 0) w->worst = failed;
+  };
+  return calls_.mapped(range, each, &work) == 0 ? work.worst : unlock_each_page(range);
+}
+
+// Fallback if the kernel cannot report the mappings, or if they keep changing.
+int MlockRegistrar::unlock_each_page(MemoryRange range) noexcept {
   const size_t page_bytes = traits_.granule_bytes;
   for (uintptr_t page = range.addr; page < range.end(); page += page_bytes) {
-    error = calls_.unlock({page, page_bytes});
+    const int error = calls_.unlock({page, page_bytes});
     if (error != 0 && error != ENOMEM) return error;
   }
   return 0;
 }
 
-int MlockRegistrar::release_locked(MemoryRange range) noexcept {
-  int worst = 0;
-  counts_->remove(range, [this, &worst](MemoryRange gone) noexcept {
-    const int error = unlock_pages(gone);
-    if (error != 0) worst = error;
+bool MlockRegistrar::release(MemoryRange range, int* error) noexcept {
+  *error = 0;
+  PageCounts gone;
+  Unlocking mine{};
+  {
+    MutexLock lock(mu_);
+    if (counts_ == nullptr || !counts_->covers(range)) return false;
+    counts_->remove_to(range, &gone);
+    if (gone.intervals() == 0) return true;
+    mine = {gone.bounds(), unlocking_};
+    unlocking_ = &mine;
+  }
+  gone.clear([this, error](MemoryRange stretch) noexcept {
+    const int failed = unlock_pages(stretch);
+    if (failed != 0) *error = failed;
   });
-  return worst;
+  MutexLock lock(mu_);
+  Unlocking** link = &unlocking_;
+  while (*link != &mine) link = &(*link)->next;
+  *link = mine.next;
+  unlocked_.notify_all();
+  return true;
 }
 
 UnpinResult MlockRegistrar::unpin(MemoryRange range, const std::byte* /*key*/) noexcept {
   int error = 0;
-  bool pinned = false;
-  if (range.valid()) {
-    MutexLock lock(mu_);
-    pinned = counts_ != nullptr && counts_->covers(range);
-    if (pinned) error = release_locked(range);
-  }
-  if (!pinned) {
+  if (!range.valid() || !release(range, &error)) {
     (void)fail(Status::kBroken, "mlock: [0x%llx, +%zu) is not all pinned", ull(range.addr),
                range.len);
     return UnpinResult::kBroken;
@@ -223,7 +300,9 @@ UnpinResult MlockRegistrar::unpin(MemoryRange range, const std::byte* /*key*/) n
 // The child of a fork inherits no locks.
 void MlockRegistrar::forget_in_child() noexcept {
   mu_.reset_in_child();
-  // Forgotten, not freed: freeing is not async-signal-safe, and another thread may have been inside.
+  unlocked_.reset_in_child();
+  unlocking_ = nullptr;
+  // Leaked, because freeing is not async-signal-safe and another thread may have been inside.
   (void)counts_.release();
 }
 
@@ -232,7 +311,8 @@ void MlockRegistrar::forget_in_child() noexcept {
 std::unique_ptr<Registrar> make_mlock_registrar(Status* status, const MlockCalls& calls) noexcept {
   std::unique_ptr<MlockRegistrar> registrar(new (std::nothrow) MlockRegistrar(calls));
   if (registrar == nullptr) {
-    *status = fail(Status::kResource, "no memory for the mlock registrar");
+    *status = fail(Status::kResource,
+                   "out of memory for the mlock registrar: free memory, or raise ulimit -v");
     return nullptr;
   }
   *status = registrar->start();

@@ -1,20 +1,24 @@
-// Pins memory with mlock(2): pages stay in memory, but not necessarily at one physical place, and a
-// range that is unmapped and mapped again is no longer locked. Good for what only must not be paged
-// out, and as the fallback where io_uring is not allowed; no key, no proof of staleness.
+// Pins memory with mlock(2). Locked pages stay resident but may move physically, and memory that is unmapped
+// and mapped again is no longer locked. For memory that only must not be paged out, and as the fallback where
+// io_uring is unavailable. It has no keys and cannot detect stale pins.
 //
-// mlock does not nest, so pages are counted (page_counts.hpp); a pin may be undone in pieces. Pins run
-// concurrently; unpins take turns, because munlock must not overtake a new pin. Pages that the program has
-// locked itself lose that lock with their last pin.
+// mlock does not nest, so a count is kept for each run of pages (page_counts.hpp); a pin may be undone in
+// pieces. Pins and unpins run concurrently, but a pin waits while its pages are being unlocked. Pages that
+// the program locked itself lose that lock with their last pin. The child of a fork inherits no locks. Parts
+// of a huge page can be locked and unlocked. hugetlbfs pages are never paged out; locking them has no effect.
 //
-// Rights. From Linux 5.14 on the pages are first locked as they are, then made resident with the right that
-// was asked for: memory that may not be written (or read) is refused, and one walk over the pages does
-// both. A pin without a writing right leaves memory that was never touched as the shared page of zeros until
-// somebody writes. Older kernels lock and make resident in one call, and check no writing right.
+// Rights. Since Linux 5.14 pages are first locked on fault and then populated with the requested right. This
+// refuses memory that may not be written (or read), in a single page walk. A pin without a writing right
+// leaves untouched memory as the shared zero page until its first write. On older kernels one call locks and
+// populates, and no writing right is checked.
 //
-// Cost: one mlock, plus about 0.2 us, whatever the length.
+// Cost: one mlock plus about 0.2 us at any length: O(log n + runs touched) for n runs of different counts,
+// each 64 bytes of heap. An unpin or a refused pin makes one munlock per run whose count becomes 0. If parts
+// were unmapped, it asks the kernel for the mappings (mapping_query.hpp) and makes one munlock per mapped
+// run; without /proc, one per page.
 //
-// Charge: RLIMIT_MEMLOCK of this process, in an account of its own; a page once, however often pinned, so
-// that charge(), which counts each pin, errs on the safe side.
+// Charge: RLIMIT_MEMLOCK of this process, in an account separate from other registrars. The kernel charges a
+// page once, however often it is pinned. charge() counts each pin, so it may overstate but never understate.
 #pragma once
 
 #include "firehose/base/registrar.hpp"
@@ -24,8 +28,8 @@
 
 namespace hydrant {
 
-// Locks a page to see whether it may.
-// Errors: kUnsupported (no page may be locked; the text says what to change), kResource (memory).
+// Locks one page as a trial.
+// Errors: kUnsupported (locking is not allowed; the text says what to change), kResource (out of memory).
 std::unique_ptr<Registrar> make_mlock_registrar(Status* status,
                                                 const MlockCalls& calls = kMlockCalls) noexcept;
 

@@ -1,3 +1,4 @@
+// A map of intervals with counts; the mlock registrar counts overlapping pins with it.
 #include "firehose/registrars/page_counts.hpp"
 
 #include <algorithm>
@@ -5,8 +6,8 @@
 
 namespace hydrant {
 
-// Makes `at` a boundary if it lies inside an interval. Answers the first interval that starts there
-// or later.
+// Splits the interval that contains `at`, so that `at` becomes a boundary. Answers the first interval that
+// starts there or later.
 PageCounts::Map::iterator PageCounts::split(uintptr_t at) {
   auto next = intervals_.lower_bound(at);
   if (next == intervals_.begin() || (next != intervals_.end() && next->first == at)) return next;
@@ -34,7 +35,20 @@ void PageCounts::add(MemoryRange range) {
   join(range);
 }
 
-// Joins equal neighbours within `range` and at its edges, so that the map does not grow for ever.
+void PageCounts::remove_to(MemoryRange range, PageCounts* gone) {
+  const auto first = split(range.addr);
+  const auto last = split(range.end());
+  for (auto it = first; it != last;) {
+    if (--it->second.count > 0) {
+      ++it;
+    } else {
+      gone->intervals_.insert(gone->intervals_.end(), intervals_.extract(it++));
+    }
+  }
+  join(range);
+}
+
+// Joins equal neighbours within `range` and at its edges, which bounds the size of the map.
 void PageCounts::join(MemoryRange range) {
   auto it = intervals_.lower_bound(range.addr);
   if (it != intervals_.begin()) --it;

@@ -1,4 +1,4 @@
-// How often each page is locked: what turns mlock, which does not nest, into pins that do.
+// Counts how often each page is locked. mlock does not nest; with these counts its pins do.
 //
 // Disjoint intervals with a count each, in address order; pages with count 0 are not listed, and
 // neighbours with equal counts are one interval. Not thread-safe.
@@ -14,12 +14,12 @@ namespace hydrant {
 
 class PageCounts {
  public:
-  // Counts every page of `range` up by one. Requires: range.valid(), not reaching the top of the
+  // Adds one to the count of every page of `range`. Requires: range.valid(), not reaching the top of the
   // address space. Cost: O(log n + intervals touched); allocates.
   void add(MemoryRange range);
 
-  // Counts every page of `range` down by one and calls gone(MemoryRange) for each stretch that nobody
-  // locks any more. Requires: covers(range).
+  // Subtracts one from the count of every page of `range` and calls gone(MemoryRange) for each run whose
+  // count becomes 0. Requires: covers(range).
   template <class Gone>
   void remove(MemoryRange range, Gone gone) {
     const auto first = split(range.addr);
@@ -35,16 +35,26 @@ class PageCounts {
     join(range);
   }
 
-  // Forgets everything; calls gone(MemoryRange) for each interval.
+  // Subtracts one from the count of every page of `range` and moves the runs whose count becomes 0 to `gone`;
+  // the counts in `gone` are meaningless. Requires: covers(range), and `gone` is empty. Allocates at most the
+  // two boundaries of `range`.
+  void remove_to(MemoryRange range, PageCounts* gone);
+
+  // Empties the map; calls gone(MemoryRange) for each interval.
   template <class Gone>
   void clear(Gone gone) {
     for (const auto& [start, interval] : intervals_) gone(MemoryRange{start, interval.end - start});
     intervals_.clear();
   }
 
-  // Whether every page of `range` is counted at least once.
+  // Whether every page of `range` has a count of at least one.
   bool covers(MemoryRange range) const;
   size_t intervals() const noexcept { return intervals_.size(); }
+  // The range from the first to the last counted page. Requires: intervals() != 0.
+  MemoryRange bounds() const noexcept {
+    const uintptr_t first = intervals_.begin()->first;
+    return {first, intervals_.rbegin()->second.end - first};
+  }
 
  private:
   struct Interval {

@@ -1,3 +1,4 @@
+// Creates and probes the registrars that ship with libfirehose. Domain creation and hydrant-info call it.
 #include "firehose/registrars/registrar_factory.hpp"
 
 #include "firehose/base/log.hpp"
@@ -33,8 +34,8 @@ Status make_auto(NamedRegistrar* out) noexcept {
   char why[512];
   std::snprintf(why, sizeof why, "%s", last_error_text());
   const Status status = make_mlock(out);
-  if (status != Status::kOk) return add_context(status, "nor does uring: %s", why);
-  log_warning("registrar uring is not usable, taking mlock (no real pins): %s", why);
+  if (status != Status::kOk) return add_context(status, "uring does not work either: %s", why);
+  log_warning("registrar uring is unusable, using mlock instead (pages may still move): %s", why);
   return status;
 }
 
@@ -49,13 +50,15 @@ static_assert(std::size(kEntries) == kShippedRegistrars);
 }  // namespace
 
 Status make_registrar(const char* name, NamedRegistrar* out) noexcept {
-  if (name == nullptr) return fail(Status::kBadArg, "no registrar was named");
+  if (name == nullptr)
+    return fail(Status::kBadArg,
+                "the registrar's name is a null pointer: pass uring, mlock or auto");
   if (std::strcmp(name, "auto") == 0) return make_auto(out);
   for (const Entry& entry : kEntries) {
     if (std::strcmp(name, entry.name) == 0) return entry.make(out);
   }
   return fail(Status::kUnsupported,
-              "unknown registrar '%s': there are uring, mlock and auto; others are passed as "
+              "unknown registrar '%s': use uring, mlock or auto; pass others as "
               "options.registrar",
               name);
 }

@@ -1,22 +1,22 @@
-// The registrars that ship with libfirehose, by name, and what each can do on this machine.
+// Creates the registrars that ship with libfirehose by name, and probes them on this machine.
 #pragma once
 
 #include "firehose/base/registrar.hpp"
-#include "firehose/registrars/uring_registrar.hpp"
+#include "firehose/registrars/uring/uring_registrar.hpp"
 
 #include <array>
 #include <memory>
 
 namespace hydrant {
 
-// A registrar, and the same object by its own type where that offers more than the door.
+// A registrar, and a typed pointer to the same object if it has methods beyond Registrar.
 struct NamedRegistrar {
   std::unique_ptr<Registrar> registrar;
-  UringRegistrar* uring = nullptr;  // null if it is another one
+  UringRegistrar* uring = nullptr;  // null if it is not a UringRegistrar
 };
 
-// "uring", "mlock", or "auto": uring if it works here, else mlock, with one warning that says why and
-// what to change; if neither works, the text has both reasons.
+// `name`: "uring", "mlock", or "auto". auto is uring if it works here, else mlock with one warning that gives
+// the reason and the remedy. If neither works, the error text has both reasons.
 // Errors: kBadArg (null), kUnsupported (unknown name; cannot work here), kResource. *out is unchanged on
 // failure. Cost: about a millisecond.
 Status make_registrar(const char* name, NamedRegistrar* out) noexcept;
@@ -24,12 +24,12 @@ Status make_registrar(const char* name, NamedRegistrar* out) noexcept;
 struct RegistrarProbe {
   const char* name = "";
   bool usable = false;
-  char reason[512] = "";  // why it is not usable and what to change; "" if it is
-  // The rest is filled in if it is usable. traits.name is `name`.
+  char reason[512] = "";  // why it is unusable and what to change; "" if usable
+  // Valid only if usable. traits.name equals `name`.
   RegistrarTraits traits;
-  bool charge_comes_back_late = false;  // uring
+  bool charge_comes_back_late = false;  // uring: the kernel returns charges with a delay
   bool knows_huge_pages = false;        // uring: charges of huge pages are known, not guessed
-  bool default_choice = false;          // what "auto" takes
+  bool default_choice = false;          // "auto" chooses it
 };
 
 inline constexpr size_t kShippedRegistrars = 2;

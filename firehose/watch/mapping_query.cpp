@@ -1,5 +1,6 @@
 #include "firehose/watch/mapping_query.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -20,6 +21,7 @@ struct ProcmapQuery {
 static_assert(sizeof(ProcmapQuery) == 104);
 constexpr unsigned long kProcmapQuery = _IOWR('f', 17, ProcmapQuery);
 constexpr uint64_t kVmaShared = 8;
+constexpr uint64_t kContainingOrNext = 0x10;
 
 // Parses one line of /proc/self/maps: "start-end perms offset major:minor inode path".
 bool parse_line(const char* line, Mapping* out) {
@@ -54,7 +56,101 @@ bool parse_line(const char* line, Mapping* out) {
   return numbers[1] > numbers[0];
 }
 
+// Calls more(mapping) for each line of /proc/self/maps until it answers false. False without /proc.
+template <class More>
+bool read_text(More more) noexcept {
+  // A descriptor of its own, because reading moves the position that all threads share.
+  const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  char buffer[8192];
+  size_t have = 0;
+  bool wanted = true;
+  while (wanted) {
+    const ssize_t got = ::read(fd, buffer + have, sizeof buffer - 1 - have);
+    if (got <= 0) break;
+    have += static_cast<size_t>(got);
+    buffer[have] = '\0';
+    char* line = buffer;
+    for (char* end = nullptr; wanted && (end = std::strchr(line, '\n')) != nullptr;
+         line = end + 1) {
+      *end = '\0';
+      Mapping mapping{};
+      if (parse_line(line, &mapping)) wanted = more(mapping);
+    }
+    have -= static_cast<size_t>(line - buffer);
+    std::memmove(buffer, line, have);
+    if (have == sizeof buffer - 1) have = 0;  // a line longer than the buffer: not one that we need
+  }
+  ::close(fd);
+  return true;
+}
+
+// Joins neighbours of `within` and passes each run on once.
+class RunTeller {
+ public:
+  RunTeller(MemoryRange within, MappedRun each, void* context) noexcept
+      : within_(within), each_(each), context_(context) {}
+  ~RunTeller() { tell(); }
+  RunTeller(const RunTeller&) = delete;
+  RunTeller& operator=(const RunTeller&) = delete;
+
+  // Mappings come in address order. False when no further one can be of interest.
+  bool add(MemoryRange mapping) noexcept {
+    if (mapping.addr > within_.last()) return false;
+    if (mapping.last() < within_.addr) return true;
+    const uintptr_t start = std::max(mapping.addr, within_.addr);
+    const uintptr_t last = std::min(mapping.last(), within_.last());
+    if (run_.len == 0 || start != run_.end()) {
+      tell();
+      run_.addr = start;
+    }
+    run_.len = last - run_.addr + 1;
+    return last != within_.last();
+  }
+
+ private:
+  void tell() noexcept {
+    if (run_.len != 0) each_(context_, run_);
+    run_.len = 0;
+  }
+
+  const MemoryRange within_;
+  const MappedRun each_;
+  void* const context_;
+  MemoryRange run_;
+};
+
+// 0, or the errno by which the kernel says that it has no such question.
+int ask_for_runs(MemoryRange within, RunTeller& runs) noexcept {
+  const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  int error = 0;
+  for (uintptr_t at = within.addr;;) {
+    ProcmapQuery query{};
+    query.size = sizeof query;
+    query.query_flags = kContainingOrNext;
+    query.query_addr = at;
+    if (ioctl(fd, kProcmapQuery, &query) != 0) {
+      error = errno == ENOENT ? 0 : errno;  // nothing lies behind
+      break;
+    }
+    if (!runs.add({query.vma_start, query.vma_end - query.vma_start})) break;
+    at = query.vma_end;
+  }
+  ::close(fd);
+  return error;
+}
+
 }  // namespace
+
+bool for_each_mapped(MemoryRange within, MappedRun each, void* context) noexcept {
+  {
+    RunTeller runs(within, each, context);
+    if (ask_for_runs(within, runs) == 0) return true;
+  }
+  RunTeller runs(within, each, context);
+  return read_text([&](const Mapping& mapping) noexcept { return runs.add(mapping.range); });
+}
 
 bool MappingQuery::open() noexcept {
   fd_ = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -71,7 +167,10 @@ bool MappingQuery::find_quickly(uintptr_t addr, Mapping* out) const noexcept {
   ProcmapQuery query{};
   query.size = sizeof query;
   query.query_addr = addr;
-  if (ioctl(fd_, kProcmapQuery, &query) != 0) return false;
+  const int error = ioctl(fd_, kProcmapQuery, &query) == 0 ? 0 : errno;
+  // Another process's maps may have come under the number.
+  errno = identity_.has_mark(fd_) ? error : EBADF;
+  if (errno != 0) return false;
   out->range = {query.vma_start, query.vma_end - query.vma_start};
   const bool is_private = (query.vma_flags & kVmaShared) == 0;
   const bool has_file = query.inode != 0 || query.dev_major != 0 || query.dev_minor != 0;
@@ -81,37 +180,20 @@ bool MappingQuery::find_quickly(uintptr_t addr, Mapping* out) const noexcept {
 }
 
 bool MappingQuery::find(uintptr_t addr, Mapping* out) const noexcept {
-  return find_quickly(addr, out) || (errno == ENOTTY && find_in_text(addr, out));
+  if (fd_ < 0) return false;
+  return find_quickly(addr, out) ||
+         ((errno == ENOTTY || errno == EBADF) && find_in_text(addr, out));
 }
 
 bool MappingQuery::find_in_text(uintptr_t addr, Mapping* out) const noexcept {
-  // A descriptor of its own, because reading moves the position that all threads share.
-  const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  char buffer[8192];
-  size_t have = 0;
   bool found = false;
-  for (;;) {
-    const ssize_t got = ::read(fd, buffer + have, sizeof buffer - 1 - have);
-    if (got <= 0) break;
-    have += static_cast<size_t>(got);
-    buffer[have] = '\0';
-    char* line = buffer;
-    bool passed = false;
-    for (char* end = nullptr; (end = std::strchr(line, '\n')) != nullptr; line = end + 1) {
-      *end = '\0';
-      if (!parse_line(line, out)) continue;
-      passed = out->range.addr > addr;
-      found = !passed && addr <= out->range.last();
-      if (found || passed) break;
-    }
-    if (found || passed) break;
-    have -= static_cast<size_t>(line - buffer);
-    std::memmove(buffer, line, have);
-    if (have == sizeof buffer - 1) have = 0;  // a line longer than the buffer: not one that we need
-  }
-  ::close(fd);
-  return found;
+  const bool read = read_text([&](const Mapping& mapping) noexcept {
+    if (mapping.range.last() < addr) return true;
+    found = mapping.range.addr <= addr;
+    if (found) *out = mapping;
+    return false;
+  });
+  return read && found;
 }
 
 }  // namespace hydrant

@@ -2,17 +2,27 @@
 // monitor_cover.cpp.
 #include "firehose/watch/monitor.hpp"
 
+#include "firehose/base/brief_lock.hpp"
+#include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/watch_windows.hpp"
 #include "firehose/watch/mutant.hpp"
 
+#include <algorithm>
 #include <dlfcn.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace hydrant {
 namespace {
 
 constexpr uint64_t kSyncDeadlineNs = 1'000'000'000;
+constexpr size_t kPageBytes = 4096;
 constexpr int kYields = 16;
+// Many waiting threads that look every 20 us would leave no processor to those that they wait for.
+constexpr long kShortestSleepNs = 20'000;
+constexpr long kLongestSleepNs = 2'000'000;
 
 // Waits a little longer each time.
 class Pause {
@@ -20,6 +30,7 @@ class Pause {
   explicit Pause(uint64_t timeout_ns) noexcept : timeout_ns_(timeout_ns) {}
   // False when the time is up.
   bool again() noexcept {
+    if (timeout_ns_ == 0) return false;
     if (tries_++ < kYields) {
       sched_yield();
       return true;
@@ -27,15 +38,18 @@ class Pause {
     const uint64_t now = now_ns();
     if (begun_ns_ == 0) begun_ns_ = now;
     if (now - begun_ns_ >= timeout_ns_) return false;
-    timespec ts{0, 20'000};
+    timespec ts{0, sleep_ns_};
     nanosleep(&ts, nullptr);
+    sleep_ns_ = std::min(2 * sleep_ns_, kLongestSleepNs);
     return true;
   }
 
  private:
+  const CancellationOff guard_;
   const uint64_t timeout_ns_;
   uint64_t begun_ns_ = 0;
   int tries_ = 0;
+  long sleep_ns_ = kShortestSleepNs;
 };
 
 }  // namespace
@@ -52,13 +66,37 @@ bool Monitor::settle(uint64_t timeout_ns) noexcept {
   return true;
 }
 
-bool Monitor::quiet(uint64_t timeout_ns) noexcept {
-  if (!running_.load(std::memory_order_acquire)) return true;
-  if (userfault_.change_under_way()) {
+// Where many threads release memory, some change is always under way. A grace period waits only for the
+// changes that have begun, by calls that are inside a hook now. The number separates them from calls that
+// begin later. It is 0 where changes may come from outside all hooks: raw calls, and joining a thread whose
+// stack is watched.
+uint64_t Monitor::begin_grace_period() noexcept {
+  if (!looks_for_raw_changes() || has_stacks_.load(std::memory_order_relaxed)) return 0;
+  return removals_.fetch_add(1, std::memory_order_seq_cst) + 1;
+}
+
+// The sequence when all changes that are pending now have been read, up to a reading's fill, and told.
+uint64_t Monitor::next_reading_done() const noexcept {
+  // A reading that is under way may have begun before they were pending.
+  return (sequence_.load(std::memory_order_seq_cst) + 3) & ~uint64_t{1};
+}
+
+bool Monitor::quiet(MemoryRange range, uint64_t timeout_ns) noexcept {
+  if (running_.load(std::memory_order_acquire) && userfault_.change_under_way()) {
     Pause pause(timeout_ns);
+    const uint64_t number = begin_grace_period();
+    // A signal handler that comes here has interrupted a call that waits for nothing in the kernel.
+    const auto own = static_cast<uint32_t>(syscall(SYS_gettid));
+    HookedCallsUnderWay::Wait wait{number, range, own, true};
+    // When the calls have returned, what is under way belongs to later calls, or is the first raw change:
+    // that is read next. 0: they have not returned.
+    uint64_t done = 0;
     do {
+      if (number != 0 && done == 0 && hooked_calls_.have_returned(wait)) done = next_reading_done();
+      if (done != 0 && sequence_.load(std::memory_order_acquire) >= done) return true;
       if (!pause.again()) return false;
-    } while (userfault_.change_under_way());
+      // When its descriptor was closed, change_under_way() is true until the reader notices.
+    } while (running_.load(std::memory_order_acquire) && userfault_.change_under_way());
   }
   // In this order: what is no longer under way was taken, and was taken with an odd sequence.
   return settle(timeout_ns);
@@ -66,7 +104,8 @@ bool Monitor::quiet(uint64_t timeout_ns) noexcept {
 
 void Monitor::sync() noexcept {
   if (is_mutant(Mutant::kNoSync)) return;
-  if (quiet(kSyncDeadlineNs)) return;
+  if (quiet(kAllMemory, kSyncDeadlineNs)) return;
+  const CancellationOff guard;
   static RateLimit limit(RateLimit::kSecond);
   log_warning(limit,
               "memory is released faster than the monitor can follow, or its thread does not run: "
@@ -74,11 +113,34 @@ void Monitor::sync() noexcept {
   tell(kAllMemory);
 }
 
-void Monitor::tell(MemoryRange range) noexcept {
-  MutexLock lock(clients_mu_);
-  for (const Client& client : clients_) {
-    if (client.used) client.is.forget(client.is.context, range.addr, range.len);
+// Entries of these addresses are of an earlier life, whose release has begun: it is under way, or has been
+// read, or the caches know. In the first two cases the range is no longer taken for watched, and then
+// forgotten, so that the caller need not wait for the report, which does no harm when it comes. give_back()
+// goes by the set, and does not let the reader read: beside it the caller waits.
+void Monitor::sync(MemoryRange range) noexcept {
+  if (is_mutant(Mutant::kNoSync)) return;
+  if (!range.valid() || range.last() > kAllMemory.last()) return sync();
+  const bool waits = running_.load(std::memory_order_acquire) && userfault_.change_under_way();
+  if (!waits && settle(kSyncDeadlineNs)) return;
+  const CancellationOff guard;
+  replaced(round_out(range, kPageBytes));
+  if (giving_back_.load(std::memory_order_seq_cst)) sync();
+}
+
+// seq_cst, as in unsubscribe(): either this sees that the client leaves, or it is waited for.
+template <class Call>
+void Monitor::each_client(const Call& call) noexcept {
+  for (Client& client : clients_) {
+    if (client.state.load(std::memory_order_relaxed) != kUsed) continue;
+    client.inside.fetch_add(1, std::memory_order_seq_cst);
+    if (client.state.load(std::memory_order_seq_cst) == kUsed) call(client);
+    client.inside.fetch_sub(1, std::memory_order_release);
   }
+}
+
+void Monitor::tell(MemoryRange range) noexcept {
+  each_client(
+      [&](const Client& client) { client.is.forget(client.is.context, range.addr, range.len); });
 }
 
 void Monitor::invalidate(MemoryRange range) noexcept {
@@ -86,38 +148,61 @@ void Monitor::invalidate(MemoryRange range) noexcept {
   tell(range);
 }
 
-// An unmapping that nobody reported, told by who did it.
+// What is registered with the kernel has changed, and that could not be entered.
+void Monitor::lose_watched() noexcept {
+  changes_.fetch_add(1, std::memory_order_seq_cst);
+  watched_lost_.store(true, std::memory_order_seq_cst);
+}
+
+void Monitor::drop_lost_locked() {
+  if (!watched_lost_.load(std::memory_order_seq_cst)) return;  // after giving_back_, in sync()
+  if (watched_lost_.exchange(false, std::memory_order_seq_cst)) watched_.clear();
+}
+
+// A hook reports an unmapping that the kernel did not report. It may run in a handler that interrupts the
+// holder of the mutex.
 void Monitor::replaced(MemoryRange range) noexcept {
   if (!range.valid()) return;
-  {
-    MutexLock lock(ranges_mu_);
-    ++changes_;
+  if (lock_briefly(ranges_mu_)) {
+    drop_lost_locked();
+    changes_.fetch_add(1, std::memory_order_relaxed);
     if (!watched_.remove(range)) watched_.clear();
+    ranges_mu_.unlock();
+  } else {
+    lose_watched();
   }
   tell(range);
 }
 
 void Monitor::forget_vouched() noexcept {
-  MutexLock lock(clients_mu_);
-  for (const Client& client : clients_) {
-    if (client.used) client.is.forget_vouched(client.is.context);
-  }
+  each_client([](const Client& client) { client.is.forget_vouched(client.is.context); });
 }
 
 bool Monitor::pinned(MemoryRange range) noexcept {
   if (!range.valid()) return false;
-  MutexLock lock(clients_mu_);
-  for (const Client& client : clients_) {
-    if (client.used && client.is.pinned(client.is.context, range.addr, range.len) != 0) return true;
-  }
-  return false;
+  bool found = false;
+  each_client([&](const Client& client) {
+    found = found || client.is.pinned(client.is.context, range.addr, range.len) != 0;
+  });
+  return found;
+}
+
+void Monitor::end_free_hits() noexcept {
+  each_client([](const Client& client) {
+    const auto end = client.end_free_hits.load(std::memory_order_acquire);
+    if (end != nullptr) return end(client.is.context);
+    client.is.forget(client.is.context, kAllMemory.addr, kAllMemory.len);
+  });
 }
 
 int Monitor::subscribe(const hydrant_monitor_client_t& client) noexcept {
-  MutexLock lock(clients_mu_);
   for (size_t i = 0; i < kMostClients; ++i) {
-    if (clients_[i].used) continue;
-    clients_[i] = {client, true};
+    uint32_t free = kFree;
+    if (!clients_[i].state.compare_exchange_strong(free, kBeingWritten, std::memory_order_acquire))
+      continue;
+    clients_[i].is = client;
+    clients_[i].end_free_hits.store(nullptr, std::memory_order_relaxed);
+    clients_[i].state.store(kUsed, std::memory_order_seq_cst);
     return static_cast<int>(i);
   }
   return -1;
@@ -125,8 +210,12 @@ int Monitor::subscribe(const hydrant_monitor_client_t& client) noexcept {
 
 void Monitor::unsubscribe(int number) noexcept {
   if (number < 0 || number >= static_cast<int>(kMostClients)) return;
-  MutexLock lock(clients_mu_);
-  clients_[number].used = false;
+  Client& client = clients_[number];
+  client.state.store(kLeaving, std::memory_order_seq_cst);
+  // A client's functions do not wait; one that a handler has interrupted ends after the handler.
+  Pause pause(UINT64_MAX);
+  while (client.inside.load(std::memory_order_seq_cst) != 0) (void)pause.again();
+  client.state.store(kFree, std::memory_order_release);
 }
 
 bool Monitor::add_arena(MemoryRange range) noexcept {
@@ -203,14 +292,27 @@ const uint64_t* Monitor::removals() const noexcept {
 
 void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {
   start_mu_.reset_in_child();
+  watching_mu_.reset_in_child();
+  reading_mu_.reset_in_child();
   ranges_mu_.reset_in_child();
-  clients_mu_.reset_in_child();
+  for (Client& client : clients_) {
+    client.inside.store(0, std::memory_order_relaxed);
+    // The thread that was about to enter or remove it does not exist in the child.
+    if (client.state.load(std::memory_order_relaxed) != kUsed)
+      client.state.store(kFree, std::memory_order_relaxed);
+  }
   running_.store(false, std::memory_order_relaxed);
-  refused_ = false;
+  refused_.store(false, std::memory_order_relaxed);
   userfault_.close();  // the parent's
   mappings_.close();
   watched_.clear();
   removed_.clear();
+  watched_lost_.store(false, std::memory_order_relaxed);
+  late_count_ = 0;
+  giving_back_.store(false, std::memory_order_relaxed);
+  g_watch_windows.reset_in_child();
+  behind_.store(false, std::memory_order_relaxed);
+  stacks_.clear();
   // The reader may have been at work when its process was copied.
   const uint64_t sequence = sequence_.load(std::memory_order_relaxed);
   sequence_.store((sequence + 1) & ~uint64_t{1}, std::memory_order_release);

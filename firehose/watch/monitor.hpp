@@ -12,16 +12,25 @@
 //    reader.
 //  - A removal is reported before it happens: what was removed is not cacheable until its caller has
 //    returned, which only the hooks can tell (removed_ranges.hpp).
+//  - Hits without a check rest on every acquisition passing a hook. A change that no hooked call explains
+//    proves that some do not: from then on hits are checked (monitor_raw.cpp).
 //
-// Locks: the reader takes ranges_mu_ (a leaf) and clients_mu_, under which the caches' functions run
-// and take their own mutex. Nobody waits for the reader while holding any of these, nor allocates,
-// frees or registers. Around a fork nothing of this is held; see borrowed_lock.hpp.
+// Locks: a thread that releases memory sleeps in the kernel until the reader has read, and may do so in a
+// signal handler, whatever the interrupted code holds. So the reader waits for no mutex that a handler
+// can find held:
+//  - The reader calls the caches without a lock, and they work without their own mutex (the client's
+//    functions, monitor.h).
+//  - The reader tries ranges_mu_ (a leaf) for a short time, and postpones a change that it cannot enter:
+//    `behind_` keeps memory from being cached meanwhile, and `watched_lost_` makes the next holder drop the
+//    set.
+//  - start_mu_ and the mutexes of give_back() are held with all signals blocked.
 #pragma once
 
 #include <hydrant/monitor.h>
 
+#include "firehose/base/range_set.hpp"
 #include "firehose/base/thread.hpp"
-#include "firehose/range_set.hpp"
+#include "firehose/watch/hooked_calls_under_way.hpp"
 #include "firehose/watch/hooks_abi.h"
 #include "firehose/watch/mapping_query.hpp"
 #include "firehose/watch/removed_ranges.hpp"
@@ -29,11 +38,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <sys/types.h>
 
 namespace hydrant {
 
 class Monitor {
  public:
+  static constexpr MemoryRange kAllMemory{4096, UINTPTR_MAX - 65536};
   constexpr Monitor() noexcept = default;
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
@@ -48,22 +59,27 @@ class Monitor {
     return reason != nullptr ? reason : "";
   }
 
-  int subscribe(const hydrant_monitor_client_t& client) noexcept HYDRANT_EXCLUDES(clients_mu_);
-  void unsubscribe(int number) noexcept HYDRANT_EXCLUDES(clients_mu_);
+  int subscribe(const hydrant_monitor_client_t& client) noexcept;
+  void unsubscribe(int number) noexcept;
+  bool tell_when_checked(int number, void (*end)(void* context)) noexcept;
   uint32_t cover(MemoryRange range, bool only_arenas) noexcept;
   void note_pinned(MemoryRange range) noexcept;
 
   // False at the deadline.
   bool settle(uint64_t timeout_ns) noexcept;
-  bool quiet(uint64_t timeout_ns) noexcept;
+  // Waits for releases that may be of this range.
+  bool quiet(MemoryRange range, uint64_t timeout_ns) noexcept;
   // quiet(), or everything is forgotten.
   void sync() noexcept;
+  // The range is new to the caller. Waits for no call: if a release is under way, the range is forgotten.
+  void sync(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
 
-  void invalidate(MemoryRange range) noexcept HYDRANT_EXCLUDES(clients_mu_);
-  void replaced(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_)
-      HYDRANT_EXCLUDES(clients_mu_);
-  void forget_vouched() noexcept HYDRANT_EXCLUDES(clients_mu_);
-  bool pinned(MemoryRange range) noexcept HYDRANT_EXCLUDES(clients_mu_);
+  void invalidate(MemoryRange range) noexcept;
+  void replaced(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void forget_vouched() noexcept;
+  bool pinned(MemoryRange range) noexcept;
+  // Stops watching what no cache has any more (monitor_give_back.cpp).
+  void give_back() noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool add_arena(MemoryRange range) noexcept;
   void drop_arena(MemoryRange range) noexcept;
 
@@ -75,12 +91,14 @@ class Monitor {
   const uint64_t* blocks() const noexcept;
   const uint64_t* sequence() const noexcept;
   const uint64_t* removals() const noexcept;
+  const uint32_t* checked() const noexcept;
+  const uint64_t* raw_changes() const noexcept;
 
  private:
   static constexpr size_t kMostClients = 64;
   static constexpr size_t kMostArenas = 4096;
   static constexpr size_t kMostRanges = 65536;
-  static constexpr MemoryRange kAllMemory{4096, UINTPTR_MAX - 65536};
+  static constexpr size_t kMostLate = 256;
 
   struct Arena {
     std::atomic<uintptr_t> addr{0};  // 0: free
@@ -94,23 +112,47 @@ class Monitor {
   static void* reader_main(void* self);
   void read_forever() noexcept;
   void stop_watching() noexcept;
-  void take_changes() noexcept HYDRANT_EXCLUDES(ranges_mu_) HYDRANT_EXCLUDES(clients_mu_);
-  void apply(const MemoryChange& change) noexcept HYDRANT_EXCLUDES(ranges_mu_)
-      HYDRANT_EXCLUDES(clients_mu_);
-  void tell(MemoryRange range) noexcept HYDRANT_EXCLUDES(clients_mu_);
+  void take_changes() noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void apply(const MemoryChange& change) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void enter_locked(const MemoryChange& change, uint64_t removal) HYDRANT_REQUIRES(ranges_mu_);
+  void put_off(const MemoryChange& change, uint64_t removal) noexcept;
+  bool enter_late(bool impatient) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void tell(MemoryRange range) noexcept;
+  template <class Call>
+  void each_client(const Call& call) noexcept;
+
+  bool looks_for_raw_changes() const noexcept;
+  void note_stacks(MemoryRange mapping) noexcept HYDRANT_REQUIRES(ranges_mu_);
+  bool is_of_stack(const MemoryChange& change) const noexcept HYDRANT_REQUIRES(ranges_mu_);
+  bool may_be_hooked() noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool is_explained(const MemoryChange& change) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool knows_caller(const MemoryChange& removal) noexcept;
+  void check_all_hits() noexcept;
+  void end_free_hits() noexcept;
+  static void report_raw(const MemoryChange& change) noexcept;
+  const MemoryChange* look_for_raw(const MemoryChange* changes, size_t n) noexcept;
 
   bool in_arena(MemoryRange range) const noexcept;
   bool watch(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool watch_mapping(uintptr_t addr, uintptr_t* end) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool register_mapping(uintptr_t addr, Mapping* found, bool* needed) noexcept
+      HYDRANT_REQUIRES(watching_mu_);
   bool removal_under_way(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool catches_up() noexcept;
+  void drop_lost_locked() HYDRANT_REQUIRES(ranges_mu_);
+  void lose_watched() noexcept;
+  bool next_to_give_back_locked(uintptr_t* from, MemoryRange* range) HYDRANT_REQUIRES(ranges_mu_);
+  bool give_back_some(uintptr_t* from) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool callers_returned(uint64_t removal) const noexcept;
+  uint64_t begin_grace_period() noexcept;
+  uint64_t next_reading_done() const noexcept;
   bool hooks_complete() const noexcept;
   bool in_libc_heap(MemoryRange range) const noexcept;
 
-  Mutex start_mu_;  // outermost: held while the reader is started
+  Mutex start_mu_;  // outermost: held, with signals blocked, while the reader is started
   std::atomic<bool> running_{false};
   std::atomic<bool> reader_begun_{false};
-  bool refused_ HYDRANT_GUARDED_BY(start_mu_) = false;
+  std::atomic<bool> refused_{false};  // written under start_mu_
   std::atomic<const char*> reason_{nullptr};
   Userfault userfault_;
   MappingQuery mappings_;
@@ -122,20 +164,49 @@ class Monitor {
 
   // Odd while changes were taken and not everybody has forgotten. Written by the reader alone.
   alignas(64) std::atomic<uint64_t> sequence_{0};
-  // Number of the newest removal taken, from 1. Written by the reader alone.
+  // Nonzero, for good: no hit on memory that the kernel watches is free.
+  std::atomic<uint32_t> checked_{0};
+  std::atomic<uint64_t> raw_changes_{0};  // seen while hits were free
+  HookedCallsUnderWay hooked_calls_;      // used by the reader only, except next_stack()
+
+  // Number of the newest removal taken, or of the newest grace period, from 1.
   alignas(64) std::atomic<uint64_t> removals_{0};
+
+  // Registrations with the userfaultfd, and their end: see give_back(). Order: watching_mu_, reading_mu_,
+  // ranges_mu_. The reader takes only reading_mu_, to read and apply; other threads take it with signals
+  // blocked.
+  Mutex watching_mu_, reading_mu_;
 
   alignas(64) Mutex ranges_mu_;
   RangeSet watched_ HYDRANT_GUARDED_BY(ranges_mu_);  // registered with the userfaultfd
   RemovedRanges removed_ HYDRANT_GUARDED_BY(ranges_mu_);
-  uint64_t changes_ HYDRANT_GUARDED_BY(ranges_mu_) = 0;  // applied so far
+  // Changes applied so far. Without the mutex the reader writes this first and watched_lost_ second, so that
+  // a miss that has dropped the set sees that its earlier answers may be outdated.
+  std::atomic<uint64_t> changes_{0};
+  // give_back() goes on, and may stop watching what it found in watched_ before.
+  std::atomic<bool> giving_back_{false};
+  std::atomic<bool> watched_lost_{false};  // watched_ has ranges too many: the next holder drops it
+  // Changes that the reader could not enter yet, for the reader only; behind_: there are some.
+  struct Late {
+    MemoryChange change;
+    uint64_t removal;
+  };
+  Late late_[kMostLate] = {};
+  size_t late_count_ = 0;
+  std::atomic<bool> behind_{false};
+  // Mappings in which threads were found to live: libc unmaps them in whatever thread joins another.
+  RangeSet stacks_ HYDRANT_GUARDED_BY(ranges_mu_);  // the thread descriptors in watched memory
+  std::atomic<bool> has_stacks_{false};
 
-  Mutex clients_mu_;
+  // Without a lock: any number of threads call a client, and so do handlers that interrupt them.
+  enum ClientState : uint32_t { kFree, kBeingWritten, kUsed, kLeaving };
   struct Client {
     hydrant_monitor_client_t is;
-    bool used;
+    std::atomic<void (*)(void* context)> end_free_hits{nullptr};  // null: it has none
+    std::atomic<uint32_t> state{kFree};
+    std::atomic<uint32_t> inside{0};  // calls of its functions; counted before `state` is looked at
   };
-  Client clients_[kMostClients] HYDRANT_GUARDED_BY(clients_mu_) = {};
+  Client clients_[kMostClients] = {};
 
   // Without a lock: allocators add and drop under locks of their own, also while somebody forks.
   Arena arenas_[kMostArenas];

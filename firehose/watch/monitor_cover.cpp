@@ -1,43 +1,65 @@
 // What may be cached, and how.
+#include "firehose/base/brief_lock.hpp"
+#include "firehose/base/table_space.hpp"
+#include "firehose/base/watch_windows.hpp"
 #include "firehose/watch/monitor.hpp"
 #include "firehose/watch/mutant.hpp"
-
-#include <cerrno>
-#include <csignal>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace hydrant {
 namespace {
 
 constexpr int kTries = 8;
+// How long a miss waits for the reader to enter what it had to put off: some polls of its.
+constexpr int kCatchUpNaps = 100;
+constexpr long kCatchUpNapNs = 50'000;
+
+// The time in which a new table must not be mapped into what was looked up and is not registered yet.
+class WatchWindow {
+ public:
+  WatchWindow() noexcept { g_watch_windows.open(); }
+  ~WatchWindow() { g_watch_windows.close(); }
+  WatchWindow(const WatchWindow&) = delete;
+  WatchWindow& operator=(const WatchWindow&) = delete;
+};
 
 }  // namespace
+
+// Looks up the mapping at addr and registers it, where that is needed. False if it cannot be watched.
+bool Monitor::register_mapping(uintptr_t addr, Mapping* found, bool* needed) noexcept {
+  const WatchWindow window;
+  if (!mappings_.find(addr, found)) return false;
+  // The program's initialised variables: no report will come, and none is needed.
+  *needed = !(found->file_private && statics_.valid() && statics_.covers(found->range));
+  if (!*needed) return true;
+  // Tables would be watched for their neighbour's sake.
+  if (!found->anonymous_private || g_table_space.overlaps(found->range)) return false;
+  g_watch_windows.announce(found->range);
+  if (is_mutant(Mutant::kNone)) mutant_delay();  // another thread may map a table here
+  return userfault_.watch(found->range);
+}
 
 // Registers the mapping at addr, where that is needed; *end is where it ends. False if it cannot be watched,
 // or changes all the time.
 bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
+  // What is registered here is not given back before it is known as watched: see give_back().
+  const MutexLock watching(watching_mu_);
   for (int tries = 0; tries < kTries; ++tries) {
-    uint64_t changes_before = 0;
-    {
-      MutexLock lock(ranges_mu_);
-      changes_before = changes_;
-    }
+    const uint64_t changes_before = changes_.load(std::memory_order_seq_cst);
     Mapping before{};
-    if (!mappings_.find(addr, &before)) return false;
-    if (before.file_private && statics_.valid() && statics_.covers(before.range)) {
-      // The program's initialised variables: no report will come, and none is needed.
-      *end = before.range.end();
-      return true;
-    }
-    if (!before.anonymous_private) return false;
-    if (!userfault_.watch(before.range)) return false;
+    bool needed = false;
+    if (!register_mapping(addr, &before, &needed)) return false;
+    *end = before.range.end();
+    if (!needed) return true;
     // Once it is registered every change of it is reported; what was found before may have been replaced.
     Mapping after{};
     if (!mappings_.find(addr, &after) || !after.anonymous_private) return false;
     MutexLock lock(ranges_mu_);
-    if (changes_ != changes_before || !after.range.covers(before.range)) continue;
-    *end = before.range.end();
+    drop_lost_locked();
+    if (changes_.load(std::memory_order_seq_cst) != changes_before ||
+        !after.range.covers(before.range)) {
+      continue;
+    }
+    note_stacks(before.range);
     if (watched_.add(before.range)) return true;
     watched_.clear();  // full of fragments: what is still used will be entered again
     // The set is a memory of what was registered; when it is full, that is done again.
@@ -50,6 +72,7 @@ bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
 bool Monitor::watch(MemoryRange range) noexcept {
   {
     MutexLock lock(ranges_mu_);
+    drop_lost_locked();
     if (watched_.covers(range)) return true;
   }
   // Several mappings side by side, as the kernel sees them, may be one buffer to the program.
@@ -64,31 +87,31 @@ bool Monitor::watch(MemoryRange range) noexcept {
 // True when every call that was under way when this removal was reported has returned.
 bool Monitor::callers_returned(uint64_t removal) const noexcept {
   if (hooks_ == nullptr || !hooks_complete()) return false;
-  const uint32_t count = __atomic_load_n(&hooks_->thread_count, __ATOMIC_ACQUIRE);
-  for (uint32_t i = 0; i < count; ++i) {
-    const hydrant_hooks_thread_t& thread = hooks_->threads[i];
-    const uint64_t entered = __atomic_load_n(&thread.entered, __ATOMIC_ACQUIRE);
-    if (entered == 0 || entered >= removal) continue;
-    const auto tid = static_cast<pid_t>(__atomic_load_n(&thread.tid, __ATOMIC_ACQUIRE));
-    if (tid == 0) continue;
-    // A thread that is ending stays entered; it is over when the kernel does not know it any more.
-    if (__atomic_load_n(&thread.ending, __ATOMIC_ACQUIRE) != 0 &&
-        syscall(SYS_tgkill, getpid(), tid, 0) != 0 && errno == ESRCH) {
-      continue;
-    }
-    return false;
+  HookedCallsUnderWay::Wait wait{removal, kAllMemory, 0, false};
+  return hooked_calls_.have_returned(wait);
+}
+
+// Waits until the reader has entered the changes it had postponed; false if it does not in time.
+bool Monitor::catches_up() noexcept {
+  for (int naps = 0; behind_.load(std::memory_order_acquire); ++naps) {
+    if (naps == kCatchUpNaps) return false;
+    const timespec nap{0, kCatchUpNapNs};
+    nanosleep(&nap, nullptr);
   }
   return true;
 }
 
 bool Monitor::removal_under_way(MemoryRange range) noexcept {
   if (is_mutant(Mutant::kRemovedCacheable)) return false;
+  if (!catches_up()) return true;
   uint64_t newest = 0;
   {
     MutexLock lock(ranges_mu_);
+    if (is_mutant(Mutant::kNone)) mutant_delay();  // a handler may come here
     newest = removed_.newest(range);
   }
   if (newest == 0) return false;
+  if (newest == RemovedRanges::kCallerUnknown) return true;
   if (!callers_returned(newest)) return true;
   MutexLock lock(ranges_mu_);
   removed_.forget_up_to(newest);
@@ -100,8 +123,7 @@ bool Monitor::hooks_complete() const noexcept {
          __atomic_load_n(&hooks_->overflowed, __ATOMIC_ACQUIRE) == 0;
 }
 
-// Heaps of libc's malloc beside its main one are mapped and unmapped inside libc, past every hook,
-// while other threads take memory from them.
+// Memory of libc's malloc that is mapped and unmapped inside libc, past every hook, and cannot be marked.
 bool Monitor::in_libc_heap(MemoryRange range) const noexcept {
   const uint64_t* heaps = hooks_->heap_blocks;
   if (heaps == nullptr) return true;
@@ -119,7 +141,8 @@ uint32_t Monitor::cover(MemoryRange range, bool only_arenas) noexcept {
   if (is_mutant(Mutant::kUnwatched)) return HYDRANT_COVER_WATCHED;
   if (!start() || !watch(range)) return HYDRANT_COVER_NONE;
   if (removal_under_way(range)) return HYDRANT_COVER_NONE;
-  return hooks_complete() && !in_libc_heap(range) ? HYDRANT_COVER_WATCHED : HYDRANT_COVER_CHECKED;
+  const bool is_free = hooks_complete() && checked_.load(std::memory_order_relaxed) == 0;
+  return is_free && !in_libc_heap(range) ? HYDRANT_COVER_WATCHED : HYDRANT_COVER_CHECKED;
 }
 
 }  // namespace hydrant

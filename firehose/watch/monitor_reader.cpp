@@ -1,11 +1,16 @@
 // The thread that reads the kernel's reports. It never allocates, never waits for anybody who
 // allocates, frees or registers, and never deregisters: whoever releases memory sleeps in the kernel
 // until it has read, with whatever locks an allocator holds.
+#include "firehose/base/brief_lock.hpp"
+#include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/signals_blocked.hpp"
+#include "firehose/watch/hooks_state.hpp"
 #include "firehose/watch/monitor.hpp"
 #include "firehose/watch/mutant.hpp"
 #include "firehose/watch/static_memory.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <poll.h>
@@ -19,9 +24,12 @@ constexpr size_t kBlockWords = (uint64_t{1} << 47 >> HYDRANT_MONITOR_BLOCK_SHIFT
 constexpr size_t kReaderStack = 256 << 10;
 constexpr uint64_t kBeginDeadlineNs = 5'000'000'000;
 constexpr size_t kMostRemoved = 16384;
+constexpr size_t kMostStacks = 4096;
 // How long a release may stand still after somebody has closed the descriptor and opened something idle
 // under its number: poll() looks the number up again when it wakes, and sleeps on.
 constexpr int kLongestPollMs = 200;
+// While postponed changes wait to be entered.
+constexpr int kBehindPollMs = 1;
 
 bool drops(MemoryChange::Kind kind) {
   switch (kind) {
@@ -39,7 +47,8 @@ extern "C" __attribute__((weak)) hydrant_hooks_t hydrant_hooks_1;
 bool Monitor::map_tables() noexcept {
   if (tables_mapped_.load(std::memory_order_relaxed)) return true;  // a child's, who keeps them
   MutexLock lock(ranges_mu_);
-  if (watched_.map(kMostRanges) && removed_.map(kMostRemoved) && blocks_.map(kBlockWords)) {
+  if (watched_.map(kMostRanges) && removed_.map(kMostRemoved) && stacks_.map(kMostStacks) &&
+      blocks_.map(kBlockWords)) {
     tables_mapped_.store(true, std::memory_order_release);
     show_blocks();
     return true;
@@ -50,6 +59,8 @@ bool Monitor::map_tables() noexcept {
 
 bool Monitor::start() noexcept {
   if (running_.load(std::memory_order_acquire)) return true;
+  if (refused_.load(std::memory_order_acquire)) return false;
+  const SignalsBlocked blocked;
   MutexLock lock(start_mu_);
   if (running_.load(std::memory_order_relaxed)) return true;
   if (refused_) return false;
@@ -81,14 +92,19 @@ bool Monitor::start() noexcept {
                                     __ATOMIC_ACQUIRE) ||
         nobody == face) {
       hooks_ = hooks;
+      hooked_calls_.look_into(hooks);
     }
   }
   statics_ = find_static_memory();
+  const bool asked = knob_choice(Knob::kHits) == "checked";
+  if (asked) checked_.store(1, std::memory_order_seq_cst);
   running_.store(true, std::memory_order_release);
-  log_info("watching memory with userfaultfd, one reader thread, %s",
-           hooks_complete()
-               ? "and the hooks library: hits are free of checks"
-               : "without the hooks library: each use of cached memory asks the kernel (0.3 us)");
+  const char* why =
+      asked ? "FIREHOSE_HITS is checked" : why_hits_are_checked(hooks, hooks_ != nullptr);
+  log_info("watching memory with userfaultfd, one reader thread; %s%s",
+           why == nullptr ? "the hooks are in force: hits are free of checks"
+                          : "each use of cached memory asks the kernel (0.3 us): ",
+           why == nullptr ? "" : why);
   return true;
 }
 
@@ -128,16 +144,20 @@ void* Monitor::reader_main(void* self) {
 void Monitor::read_forever() noexcept {
   for (;;) {
     pollfd reports{userfault_.descriptor(), POLLIN, 0};
-    const int ready = ::poll(&reports, 1, kLongestPollMs);
+    const int ready = ::poll(&reports, 1, late_count_ != 0 ? kBehindPollMs : kLongestPollMs);
     if (ready < 0 && errno != EINTR) return;
     // Before anything is read: the number may be another file's by now.
     if (!userfault_.usable()) return stop_watching();
+    if (late_count_ != 0) (void)enter_late(false);
     if (ready > 0) take_changes();
   }
 }
 
-// Nothing will be reported any more.
+// The kernel's reports have ended. The sequence is odd until every cache has forgotten everything, so that
+// settle() waits for that.
 void Monitor::stop_watching() noexcept {
+  const uint64_t odd = sequence_.load(std::memory_order_relaxed) + 1;
+  sequence_.store(odd, std::memory_order_seq_cst);
   {
     MutexLock lock(start_mu_);
     refused_ = true;
@@ -148,48 +168,93 @@ void Monitor::stop_watching() noexcept {
     userfault_.abandon();
     running_.store(false, std::memory_order_release);
   }
-  {
-    MutexLock lock(ranges_mu_);
-    watched_.clear();
-    removed_.clear();
-    ++changes_;
-  }
+  lose_watched();
   tell(kAllMemory);
+  sequence_.store(odd + 1, std::memory_order_release);
   static RateLimit once(RateLimit::kOnce);
   log_warning(once, "memory is no longer watched: %s", reason());
 }
 
 void Monitor::take_changes() noexcept {
-  MemoryChange changes[16];
+  const MutexLock reading(reading_mu_);
+  (void)running_.load(std::memory_order_acquire);  // pairs with start(): shows hooks_
+  MemoryChange changes[Userfault::kAtOnce];
   size_t n = 0;
   if (is_mutant(Mutant::kLateReader)) {
-    n = userfault_.read(changes, 16);
+    n = userfault_.read(changes, Userfault::kAtOnce);
     mutant_delay();
   }
   const uint64_t odd = sequence_.load(std::memory_order_relaxed) + 1;
   sequence_.store(odd, std::memory_order_seq_cst);
-  if (n == 0) n = userfault_.read(changes, 16);
+  // A raw change's caller wakes when the change is read, and must not find free hits then.
+  const bool looks = looks_for_raw_changes();
+  if (looks) hooked_calls_.begin_reading();
+  if (looks && !is_mutant(Mutant::kReadFirst) && !may_be_hooked()) check_all_hits();
+  if (n == 0) n = userfault_.read(changes, Userfault::kAtOnce);
   mutant_delay();
+  const MemoryChange* raw = looks ? look_for_raw(changes, n) : nullptr;
   for (size_t i = 0; i < n; ++i) apply(changes[i]);
   sequence_.store(odd + 1, std::memory_order_release);
+  if (raw != nullptr) report_raw(*raw);
+}
+
+void Monitor::enter_locked(const MemoryChange& change, uint64_t removal) {
+  if (change.kind == MemoryChange::Kind::kRemoved) return removed_.add(change.range, removal);
+  // The set only saves registrations: without it they are repeated.
+  if (!watched_.remove(change.range)) watched_.clear();
+  // The addresses may have a new owner: a removal in its memory is over when its caller has returned, which
+  // the hooks tell.
+  hooks_complete() ? removed_.forget_unknown(change.range) : removed_.forget(change.range);
+  if (!stacks_.remove(change.range)) stacks_.clear();
+  if (change.kind == MemoryChange::Kind::kMoved && !watched_.remove(change.to)) watched_.clear();
+}
+
+// The mutex's holder is interrupted, and its handler may wait for this thread.
+void Monitor::put_off(const MemoryChange& change, uint64_t removal) noexcept {
+  if (change.kind != MemoryChange::Kind::kRemoved) lose_watched();
+  if (late_count_ < kMostLate) {
+    late_[late_count_++] = {change, removal};
+  } else if (change.kind == MemoryChange::Kind::kRemoved) {
+    // The last removal grows to cover both, which keeps more memory from being cached. An unmapping is left
+    // out: its memory stays removed.
+    Late& last = late_[kMostLate - 1];
+    if (last.change.kind == MemoryChange::Kind::kRemoved) {
+      const uintptr_t first = std::min(last.change.range.addr, change.range.addr);
+      const uintptr_t end = std::max(last.change.range.end(), change.range.end());
+      last = {{MemoryChange::Kind::kRemoved, {first, end - first}, {}}, removal};
+    } else {
+      last = {change, removal};
+    }
+  }
+  // Before any cache forgets the range: a later miss must not rely on the sets.
+  behind_.store(true, std::memory_order_release);
+}
+
+// Enters the postponed changes, in the order in which they were reported.
+bool Monitor::enter_late(bool impatient) noexcept {
+  if (!lock_briefly(ranges_mu_, impatient)) return false;
+  for (size_t i = 0; i < late_count_; ++i) enter_locked(late_[i].change, late_[i].removal);
+  late_count_ = 0;
+  behind_.store(false, std::memory_order_release);
+  ranges_mu_.unlock();
+  return true;
 }
 
 void Monitor::apply(const MemoryChange& change) noexcept {
   if (drops(change.kind)) return;
-  {
-    MutexLock lock(ranges_mu_);
-    ++changes_;
-    if (change.kind == MemoryChange::Kind::kRemoved) {
-      const uint64_t number = removals_.load(std::memory_order_relaxed) + 1;
-      removed_.add(change.range, number);
-      removals_.store(number, std::memory_order_release);
-    } else {
-      // The set is a memory of what was registered; without it that is done again.
-      if (!watched_.remove(change.range)) watched_.clear();
-      removed_.forget(change.range);
-      if (change.kind == MemoryChange::Kind::kMoved && !watched_.remove(change.to))
-        watched_.clear();
-    }
+  uint64_t removal = 0;
+  if (change.kind == MemoryChange::Kind::kRemoved) {
+    removal = removals_.fetch_add(1, std::memory_order_release) + 1;
+    if (!knows_caller(change)) removal = RemovedRanges::kCallerUnknown;
+  }
+  const bool caught_up = late_count_ == 0 || enter_late(true);
+  if (caught_up && lock_briefly(ranges_mu_)) {
+    drop_lost_locked();
+    changes_.fetch_add(1, std::memory_order_relaxed);
+    enter_locked(change, removal);
+    ranges_mu_.unlock();
+  } else {
+    put_off(change, removal);
   }
   tell(change.range);
   if (change.kind == MemoryChange::Kind::kMoved) tell(change.to);

@@ -27,6 +27,12 @@ const MutantInfo& mutant_info(Mutant mutant) noexcept {
       {"early-acknowledgement", "a recall is acknowledged while operations are under way"},
       {"no-quarantine", "memory that peers use is deregistered before they have given it back"},
       {"keep-pending", "an invalidation forgets registrations that are under way"},
+      {"forget-awaiting", "a peer that waits for room is not remembered"},
+      {"deaf-to-room", "a peer that is told of room passes it over"},
+      {"no-marks", "what is told without the mutex leaves the gates open"},
+      {"read-first", "a release past the hooks is read before free hits end"},
+      {"hits-stay-free", "a release past the hooks leaves free what may be hit"},
+      {"open-free", "regions are opened for free hits after those have ended"},
   }};
   return kTable[static_cast<size_t>(mutant)];
 }
@@ -34,6 +40,7 @@ const MutantInfo& mutant_info(Mutant mutant) noexcept {
 #if HYDRANT_MUTANTS
 std::atomic<int> g_mutant{0};
 std::atomic<unsigned> g_mutant_delay_us{0};
+std::atomic<bool> g_busy_mutex{false};
 std::atomic<unsigned> g_patience{1};
 
 void mutant_delay() noexcept {

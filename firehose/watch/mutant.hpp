@@ -28,6 +28,12 @@ enum class Mutant : int {
   kEarlyAcknowledgement,  // a recall is acknowledged while operations are under way
   kNoQuarantine,          // memory that peers use is deregistered before they have given it back
   kKeepPending,           // an invalidation forgets registrations that are under way
+  kForgetAwaiting,        // the target does not remember peers that wait for room
+  kDeafToRoom,            // the initiator ignores room notices
+  kNoMarks,               // an invalidation without the mutex leaves gates open
+  kReadFirst,             // a raw release is read before hits are checked
+  kHitsStayFree,          // raw releases do not end free hits
+  kOpenFree,              // what is opened once hits are checked is opened for free hits
   kCount
 };
 
@@ -49,6 +55,12 @@ inline bool is_mutant(Mutant mutant) noexcept {
 }
 // Widens a window that only real mutants leave open. Sleeps when some delay is set, mutant or not.
 void mutant_delay() noexcept;
+// Invalidations find every domain's mutex held, as under load or in a signal handler.
+extern std::atomic<bool> g_busy_mutex;
+inline void set_busy_mutex(bool busy) noexcept {
+  g_busy_mutex.store(busy, std::memory_order_relaxed);
+}
+inline bool is_mutex_busy() noexcept { return g_busy_mutex.load(std::memory_order_relaxed); }
 // Times the library's own patience with its reader: for tests on machines where threads may not run for long.
 extern std::atomic<unsigned> g_patience;
 inline void set_patience(unsigned times) noexcept {
@@ -60,6 +72,7 @@ inline uint64_t with_patience(uint64_t ns) noexcept {
 #else
 constexpr bool is_mutant(Mutant) noexcept { return false; }
 inline void mutant_delay() noexcept {}
+constexpr bool is_mutex_busy() noexcept { return false; }
 constexpr uint64_t with_patience(uint64_t ns) noexcept { return ns; }
 #endif
 

@@ -54,23 +54,36 @@ void RemovedRanges::add(MemoryRange range, uint64_t number) noexcept {
   replace(from, to, &merged, 1);
 }
 
-void RemovedRanges::forget(MemoryRange range) noexcept {
+void RemovedRanges::forget_where(MemoryRange range, bool only_unknown) noexcept {
   if (count_ == 0) return;
   if (count_ + 1 >= entries_.size()) join_closest();  // a hole in the middle of one makes two
+  const auto goes = [only_unknown](const Entry& e) {
+    return !only_unknown || e.number == kCallerUnknown;
+  };
   const size_t from = first_ending_after(range.addr);
-  size_t to = from;
-  Entry rest[2];
-  size_t n = 0;
-  for (; to < count_ && entries_[to].range.addr <= range.last(); ++to) {
-    const Entry& e = entries_[to];
-    if (e.range.addr < range.addr) {
-      rest[n++] = {{e.range.addr, range.addr - e.range.addr}, e.number};
+  size_t kept = from;
+  size_t at = from;
+  for (; at < count_ && entries_[at].range.addr <= range.last(); ++at) {
+    Entry e = entries_[at];
+    if (goes(e)) {
+      const bool stays_below = e.range.addr < range.addr;
+      const bool stays_above = e.range.last() > range.last();
+      const Entry above{{range.end(), e.range.last() - range.last()}, e.number};
+      if (stays_below && stays_above) {
+        const Entry both[2] = {{{e.range.addr, range.addr - e.range.addr}, e.number}, above};
+        return replace(at, at + 1, both, 2);
+      }
+      if (stays_below) {
+        e.range.len = range.addr - e.range.addr;
+      } else if (stays_above) {
+        e = above;
+      } else {
+        continue;
+      }
     }
-    if (e.range.last() > range.last()) {
-      rest[n++] = {{range.end(), e.range.last() - range.last()}, e.number};
-    }
+    entries_[kept++] = e;
   }
-  if (to != from) replace(from, to, rest, n);
+  replace(kept, at, nullptr, 0);
 }
 
 uint64_t RemovedRanges::newest(MemoryRange range) const noexcept {
@@ -80,6 +93,13 @@ uint64_t RemovedRanges::newest(MemoryRange range) const noexcept {
     newest = std::max(newest, entries_[i].number);
   }
   return newest;
+}
+
+MemoryRange RemovedRanges::first_in(MemoryRange range) const noexcept {
+  const size_t i = first_ending_after(range.addr);
+  if (i == count_ || entries_[i].range.addr > range.last()) return {};
+  const uintptr_t first = std::max(range.addr, entries_[i].range.addr);
+  return {first, std::min(range.last(), entries_[i].range.last()) - first + 1};
 }
 
 void RemovedRanges::forget_up_to(uint64_t number) noexcept {

@@ -6,8 +6,8 @@
 // neighbours become one, which is safe and only keeps more memory uncached. Guarded by the monitor.
 #pragma once
 
+#include "firehose/base/mapped_array.hpp"
 #include "firehose/base/memory_range.hpp"
-#include "firehose/mapped_array.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -18,11 +18,17 @@ class RemovedRanges {
  public:
   [[nodiscard]] bool map(size_t most) noexcept { return entries_.map(most); }
 
+  // The number of a removal with an unknown caller: it is over when other memory is mapped there.
+  static constexpr uint64_t kCallerUnknown = UINT64_MAX;
   void add(MemoryRange range, uint64_t number) noexcept;
   // The memory is another one now, or not there.
-  void forget(MemoryRange range) noexcept;
+  void forget(MemoryRange range) noexcept { forget_where(range, false); }
+  // The same, but only of removals with an unknown caller.
+  void forget_unknown(MemoryRange range) noexcept { forget_where(range, true); }
   // The newest removal that overlaps the range; 0 if none does.
   uint64_t newest(MemoryRange range) const noexcept;
+  // The first part of the range that was removed; its length is 0 if there is none.
+  MemoryRange first_in(MemoryRange range) const noexcept;
   // The callers of all removals up to this number have returned.
   void forget_up_to(uint64_t number) noexcept;
 
@@ -35,6 +41,7 @@ class RemovedRanges {
     uint64_t number;
   };
   size_t first_ending_after(uintptr_t addr) const noexcept;
+  void forget_where(MemoryRange range, bool only_unknown) noexcept;
   void replace(size_t from, size_t to, const Entry* with, size_t n) noexcept;
   void join_closest() noexcept;
 

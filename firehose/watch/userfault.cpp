@@ -15,8 +15,6 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kAtOnce = 32;
-
 const char* reason_of(int error) {
   switch (error) {
     case EPERM:
@@ -60,11 +58,17 @@ void Userfault::close() noexcept {
 }
 
 bool Userfault::watch(MemoryRange range) const noexcept {
+  if (!identity_.has_mark(descriptor())) return false;
   uffdio_register request{};
   request.range.start = range.addr;
   request.range.len = range.len;
   request.mode = UFFDIO_REGISTER_MODE_WP;
-  return ioctl(descriptor(), UFFDIO_REGISTER, &request) == 0;
+  return ioctl(descriptor(), UFFDIO_REGISTER, &request) == 0 && identity_.has_mark(descriptor());
+}
+
+bool Userfault::unwatch(MemoryRange range) const noexcept {
+  uffdio_range request{range.addr, range.len};
+  return ioctl(descriptor(), UFFDIO_UNREGISTER, &request) == 0;
 }
 
 // Asks for what is impossible: the kernel looks for changes first (EAGAIN), and then refuses (EINVAL).
@@ -74,7 +78,11 @@ int Userfault::probe() const noexcept {
   return ioctl(descriptor(), UFFDIO_WRITEPROTECT, &request) == 0 ? 0 : errno;
 }
 
-bool Userfault::change_under_way() const noexcept { return probe() != EINVAL; }
+// A userfaultfd of the program's gives the same answer. The mark is read after the probe: a descriptor that
+// is ours now was ours then.
+bool Userfault::change_under_way() const noexcept {
+  return probe() != EINVAL || !identity_.has_mark(descriptor());
+}
 
 bool Userfault::usable() const noexcept {
   const int error = probe();

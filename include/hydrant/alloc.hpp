@@ -1,10 +1,10 @@
-// hydrant/alloc.hpp - hydrant/alloc.h for containers: a std::pmr memory resource and an allocator.
+// hydrant/alloc.hpp - hydrant/alloc.h for C++ containers: a std::pmr memory resource and an allocator.
 //
 //     std::pmr::vector<double> field(hydrant::alloc::resource());
 //     std::vector<double, hydrant::alloc::Allocator<double>> other(1 << 20);
 //
-// Header only, C++17. Memory, threads and cost are those of hydrant/alloc.h. Refusals are std::bad_alloc,
-// or the end of the program where exceptions are off.
+// Header only, C++17. Memory, threads and cost are those of hydrant/alloc.h. Errors: std::bad_alloc, or
+// std::abort() if exceptions are disabled.
 #ifndef HYDRANT_ALLOC_HPP
 #define HYDRANT_ALLOC_HPP
 
@@ -36,7 +36,7 @@ inline void* allocate(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace detail
 
-// Private memory. Stateless: all of them are equal.
+// Private memory. Stateless: all objects are equal.
 class Resource final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
@@ -46,20 +46,21 @@ class Resource final : public std::pmr::memory_resource {
     hydrant_free(p);
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
-    // One object per program and library that includes this; without type information it cannot be more.
+    // Each program or library that includes this header has one object. Without RTTI only identity can
+    // be compared.
     return this == &other;
   }
 };
 
-// The same object every time; lives until the process ends.
+// Returns the same object every time; it lives until the process ends.
 inline std::pmr::memory_resource* resource() noexcept {
-  // Never destroyed: containers of static storage may outlive what is.
+  // Never destroyed, because static containers may outlive static objects.
   alignas(Resource) static unsigned char storage[sizeof(Resource)];
   static std::pmr::memory_resource* const made = ::new (static_cast<void*>(storage)) Resource;
   return made;
 }
 
-// For standard containers. Stateless: all of them are equal, of whatever type.
+// For standard containers. Stateless: all objects are equal, whatever their type.
 template <class T>
 class Allocator {
  public:

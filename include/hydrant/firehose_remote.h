@@ -1,16 +1,16 @@
-/* hydrant/firehose_remote.h - the remote part of firehose.h: how messages travel, the AM handlers, and the
- * remote pins. firehose.h includes it; include that.
+/* hydrant/firehose_remote.h - the remote part of firehose.h: message transport, AM handlers and remote
+ * pins. Clients include firehose.h, which includes this file.
  *
- * Three kinds of clients:
- *   FIREHOSE_SEND_REQUEST is defined: messages go by the client's own macros (firehose.h names them all), and
- *     what arrives is handed to firehose_deliver().
- *   GASNet-EX is there, and FIREHOSE_TM or GASNet's internal header: messages are Mediums, and the client
- *     registers the handlers of firehose_get_handlertable().
- *   Neither: the table is empty, and a remote pin is an error when it is compiled (or, with
- *     FIREHOSE_REMOTE_ABORTS defined, when it runs, as GASNet says of LOCAL_ONLY).
+ * There are three kinds of clients:
+ *   FIREHOSE_SEND_REQUEST is defined: messages go by the client's own macros (listed in firehose.h), and the
+ *     client passes arriving messages to firehose_deliver().
+ *   GASNet-EX is available, with FIREHOSE_TM or GASNet's internal header: messages are AM Mediums, and the
+ *     client registers the handlers of firehose_get_handlertable().
+ *   Neither: the handler table is empty and a remote pin is a compile-time error, or, with
+ *     FIREHOSE_REMOTE_ABORTS defined, a run-time abort (GASNet's rule for LOCAL_ONLY).
  */
 #if !defined(FIREHOSE_API_VERSION)
-#include <firehose.h> /* which includes this file where its turn has come */
+#include <firehose.h> /* includes this file at the right place */
 #endif
 
 #ifndef HYDRANT_FIREHOSE_REMOTE_H
@@ -18,11 +18,11 @@
 
 #if defined(HYDRANT_FH_SENDS)
 
-/* ---- what the library calls ------------------------------------------------------------------------- */
+/* ---- callbacks that the library calls --------------------------------------------------------------- */
 
 static inline int hydrant_fh_call_remote(uint32_t node, const void* region, const void* args,
                                          size_t args_len) {
-  firehose_remotecallback_args_t copy; /* aligned */
+  firehose_remotecallback_args_t copy; /* an aligned copy */
   memset(&copy, 0, sizeof copy);
   memcpy(&copy, args, args_len < sizeof copy ? args_len : sizeof copy);
   return firehose_remote_callback(node, HYDRANT_FH_POINTER(const firehose_region_t*, region), 1,
@@ -54,9 +54,10 @@ static inline int hydrant_fh_call_send(uint32_t node, uint32_t lane, void* reply
 #define HYDRANT_FH_NODES (FIREHOSE_NODES)
 #define HYDRANT_FH_MAX_MESSAGE (FIREHOSE_MAX_MESSAGE)
 
-/* Not GASNet's: a message that node `from` sent with FIREHOSE_SEND_REQUEST or FIREHOSE_SEND_REPLY has
- * arrived. `reply_to`: what FIREHOSE_SEND_REPLY needs to answer a request, or NULL where that cannot be (the
- * answer then is a request of its own). From any thread; messages may arrive in any order. */
+/* Hydrant's extension: the client calls it for each message that arrived from node `from`, sent with
+ * FIREHOSE_SEND_REQUEST or FIREHOSE_SEND_REPLY. `reply_to` is the handle that FIREHOSE_SEND_REPLY needs
+ * to answer a request. If it is NULL, the answer goes as a separate request. Call from any thread;
+ * messages may arrive in any order. */
 static inline void firehose_deliver(FIREHOSE_NODE_T from, const void* message, size_t len,
                                     void* reply_to) {
   hydrant_fh_deliver(hydrant_fh_instance, from, message, len, reply_to);
@@ -75,7 +76,8 @@ static inline void firehose_deliver(FIREHOSE_NODE_T from, const void* message, s
   (gex_AM_LUBRequestMedium() < gex_AM_LUBReplyMedium() ? gex_AM_LUBRequestMedium() \
                                                        : gex_AM_LUBReplyMedium())
 
-/* The client writes the indices that it was given. Shared by the files of one image, as the instance is. */
+/* Registration writes the assigned indices here. All files of one image share this table, as they share
+ * the instance. */
 extern FIREHOSE_HANDLERENTRY_T hydrant_fh_handlers[3] __attribute__((weak, visibility("hidden")));
 
 static inline FIREHOSE_NODE_T hydrant_fh_sender(gex_Token_t token) {
@@ -98,9 +100,19 @@ FIREHOSE_HANDLERENTRY_T hydrant_fh_handlers[3] __attribute__((weak, visibility("
      GEX_FLAG_AM_REPLY | GEX_FLAG_AM_MEDIUM, 0, HYDRANT_FH_NULL, "firehose reply"},
     {0, HYDRANT_FH_NULL, 0, 0, HYDRANT_FH_NULL, HYDRANT_FH_NULL}};
 
-HYDRANT_GASNET_BEGIN
+/* The calls of GASNet-EX may be macros that contain C casts. */
+#ifdef __cplusplus
+#define HYDRANT_FH_CASTS_BEGIN \
+  _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wold-style-cast\"")
+#define HYDRANT_FH_CASTS_END _Pragma("GCC diagnostic pop")
+#else
+#define HYDRANT_FH_CASTS_BEGIN
+#define HYDRANT_FH_CASTS_END
+#endif
 
-/* Waits for credit where it has to, as Active Messages do. */
+HYDRANT_FH_CASTS_BEGIN
+
+/* Waits for credit if necessary, as Active Messages do. */
 static inline int hydrant_fh_call_send(uint32_t node, uint32_t lane, void* reply_to,
                                        const void* message, size_t len) {
   void* source = HYDRANT_FH_POINTER(void*, message);
@@ -114,7 +126,7 @@ static inline int hydrant_fh_call_send(uint32_t node, uint32_t lane, void* reply
   return GASNET_OK;
 }
 
-HYDRANT_GASNET_END
+HYDRANT_FH_CASTS_END
 
 #endif
 
@@ -126,7 +138,6 @@ static inline void hydrant_fh_describe_remote(hydrant_fh_client_t* client, uint3
   }
 #endif
   (void)flags;
-  client->node = FIREHOSE_MYNODE;
   client->nodes = HYDRANT_FH_NODES;
   client->max_message_bytes = HYDRANT_FH_MAX_MESSAGE;
   client->args_bytes = sizeof(firehose_remotecallback_args_t);
@@ -144,9 +155,10 @@ static inline void hydrant_fh_describe_remote(hydrant_fh_client_t* client, uint3
 
 /* ---- remote pins ------------------------------------------------------------------------------------ */
 
-/* Not in AM handlers, and not of this node itself. `req` as in firehose_local_pin(). */
+/* All three: not legal in AM handlers, and not for this node itself. `req` as in firehose_local_pin(). */
 
-/* The range if this node has a firehose for all of it, else NULL. Never sends, never waits. `flags` is 0. */
+/* Returns the range if this node has a firehose for all of it, else NULL. Never sends, never waits.
+ * `flags` is 0. */
 static inline const firehose_request_t* firehose_try_remote_pin(FIREHOSE_NODE_T node,
                                                                 uintptr_t addr, size_t len,
                                                                 uint32_t flags,
@@ -157,7 +169,7 @@ static inline const firehose_request_t* firehose_try_remote_pin(FIREHOSE_NODE_T 
   return hydrant_fh_answer_of(node, pin, req);
 }
 
-/* A region that contains the lowest page of the range that this node has a firehose for, or NULL. Never
+/* Returns a region with the lowest page of the range for which this node has a firehose, or NULL. Never
  * sends, never waits. */
 static inline const firehose_request_t* firehose_partial_remote_pin(FIREHOSE_NODE_T node,
                                                                     uintptr_t addr, size_t len,
@@ -169,15 +181,16 @@ static inline const firehose_request_t* firehose_partial_remote_pin(FIREHOSE_NOD
   return hydrant_fh_answer_of(node, pin, req);
 }
 
-/* Makes memory of another node usable by RDMA until the release.
- * A hit with FIREHOSE_FLAG_RETURN_IF_PINNED: answers the request, and calls nothing. A hit without: calls
- * `callback` with allLocalHit before it returns, and answers NULL. A miss: answers NULL, and calls `callback`
- * later, on any thread; in a handler only with FIREHOSE_COMPLETION_IN_HANDLER, else in firehose_poll().
- * With FIREHOSE_FLAG_ENABLE_REMOTE_CALLBACK, `remote_args_callback` is called before a miss returns if this
- * request itself asks the node, and firehose_remote_callback() runs there with what it wrote; allLocalHit
- * says whether that did NOT happen. Waits, polling FIREHOSE_AMPOLL, only while as much as this node may have
- * of the other one is held; what the other node declines is asked again by firehose_poll() until it
- * succeeds. len is at most max_RemotePinSize. */
+/* Makes memory of another node usable by RDMA until the release; len is at most max_RemotePinSize bytes.
+ * A hit with FIREHOSE_FLAG_RETURN_IF_PINNED returns the request and calls no callback. A hit without
+ * that flag calls `callback` with allLocalHit before it returns NULL. A miss returns NULL and calls
+ * `callback` later, on any thread: in a handler only with FIREHOSE_COMPLETION_IN_HANDLER, else in
+ * firehose_poll().
+ * FIREHOSE_FLAG_ENABLE_REMOTE_CALLBACK: if this request itself sends a message to the node,
+ * `remote_args_callback` runs before the call returns, and firehose_remote_callback() runs on the node
+ * with those arguments. allLocalHit tells that this did NOT happen.
+ * Waits, polling FIREHOSE_AMPOLL, only while this node's whole share of the other node's budget is
+ * held. firehose_poll() repeats requests that the other node declines, until they succeed. */
 static inline const firehose_request_t* firehose_remote_pin(
     FIREHOSE_NODE_T node, uintptr_t addr, size_t len, uint32_t flags, firehose_request_t* req,
     firehose_remotecallback_args_fn_t remote_args_callback, firehose_completed_fn_t callback,
@@ -205,7 +218,7 @@ static inline const firehose_request_t* firehose_remote_pin(
   }
 }
 
-#else /* there is no way to send */
+#else /* no way to send */
 
 #if defined(FIREHOSE_REMOTE_ABORTS)
 #define HYDRANT_FH_REMOTE static inline __attribute__((noreturn, unused))

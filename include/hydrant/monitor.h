@@ -1,16 +1,17 @@
-/* hydrant/monitor.h - the process's monitor of memory that goes away, for allocators and interposers.
+/* hydrant/monitor.h - the process's monitor of released memory, for allocators and interposers.
  *
- * Pin caches must forget memory before its addresses mean something else. One monitor per process hears of it
- * and tells every cache (domain) that watches. libfirehose contains a monitor and exports hydrant_monitor();
- * the copy that the dynamic linker finds first serves all others. Who hands out memory, or takes it back,
- * finds it without linking it:
+ * Pin caches must forget memory before its addresses are reused. One monitor per process receives
+ * release events and notifies every subscribed cache (domain). libfirehose contains a monitor and
+ * exports hydrant_monitor(). If several copies are loaded, all use the one that the dynamic linker
+ * finds first. An allocator finds the monitor without linking it:
  *
  *     typedef const hydrant_monitor_t* (*find_monitor)(uint32_t);
  *     find_monitor find = (find_monitor)dlsym(RTLD_DEFAULT, "hydrant_monitor");
  *     const hydrant_monitor_t* monitor = find ? find(HYDRANT_MONITOR_VERSION) : NULL;
  *
- * Threads: every function from any thread, also while the caller holds locks of its own, an allocator's for
- * example: none allocates, frees, registers, deregisters or calls back. None is async-signal-safe.
+ * Threads: every function from any thread, even while the caller holds its own locks, for example an
+ * allocator's. No function allocates, frees, registers, deregisters or calls back. None is
+ * async-signal-safe.
  * C99 and C++. Includes only <stddef.h> and <stdint.h>.
  */
 #ifndef HYDRANT_MONITOR_H
@@ -23,33 +24,35 @@
 extern "C" {
 #endif
 
-/* Changes when a member changes its meaning; new members are added at the end. */
+/* Incremented when a member changes its meaning; new members are added at the end. */
 #define HYDRANT_MONITOR_VERSION 1u
 
-/* 2 MiB blocks of the address space that were ever pinned by a watching cache: one bit each, bit a >> 21 of
- * addresses below 2^47. Set for good before the pin may be hit; so memory whose bits are clear needs no
- * call. */
+/* Bitmap of 2 MiB blocks that were ever pinned by a watching cache: bit a >> 21, for addresses below
+ * 2^47. A bit is set before the pin can be hit and stays set. Releases of memory whose bits are clear
+ * need no call. */
 #define HYDRANT_MONITOR_BLOCK_SHIFT 21
 
-/* How a cache may use what it caches of some memory. */
-#define HYDRANT_COVER_NONE 0u /* not at all: nothing would say that this memory goes away */
-#define HYDRANT_COVER_CHECKED \
-  1u /* releases are reported: quiet() before each look into the cache */
-#define HYDRANT_COVER_WATCHED 2u /* and new memory passes sync(): no check needed */
-#define HYDRANT_COVER_ARENA 3u   /* its owner says everything in time: no check needed */
+/* How a cache may cache a range of memory; the result of cover(). */
+#define HYDRANT_COVER_NONE 0u    /* not at all: no source reports the release of this memory */
+#define HYDRANT_COVER_CHECKED 1u /* releases are reported: call quiet() before each cache lookup */
+#define HYDRANT_COVER_WATCHED 2u /* and new mappings pass sync(): no check needed */
+#define HYDRANT_COVER_ARENA 3u   /* its owner reports every release in time: no check needed */
 
-/* Flag of cover(): ask nothing of the kernel, start nothing. */
+/* Flag of cover(): do not ask the kernel and do not start the reader thread. */
 #define HYDRANT_COVER_ONLY_ARENAS 1u
 
-/* A cache that wants to be told. Both functions are called from any thread, also under an allocator's locks:
- * they must not allocate, free, register, deregister, or wait for anybody who does. */
+/* A cache that wants notifications. Its functions are called from any thread, several at a time, even
+ * under an allocator's locks and in signal handlers. They must not allocate, free, register, deregister
+ * or wait. They must not wait for a mutex either: its holder may be the code that the signal handler
+ * interrupted. */
 typedef struct hydrant_monitor_client {
   void* context;
-  /* Forgets [addr, addr+len): afterwards no look into the cache finds what was there. */
+  /* Forgets [addr, addr+len): later lookups do not find the registrations made before the call. */
   void (*forget)(void* context, uintptr_t addr, size_t len);
-  /* Forgets all that is cached on the client's word alone. */
+  /* Forgets all memory that is cached only because of hydrant_vouch(). */
   void (*forget_vouched)(void* context);
-  /* Nonzero if any of [addr, addr+len) is registered or being registered. */
+  /* Nonzero if any part of [addr, addr+len) is registered or being registered, or if this cannot be
+   * determined now. */
   int (*pinned)(void* context, uintptr_t addr, size_t len);
 } hydrant_monitor_client_t;
 
@@ -58,67 +61,100 @@ typedef struct hydrant_monitor_s {
   uint32_t version; /* HYDRANT_MONITOR_VERSION */
   uint32_t reserved;
 
-  const uint64_t* blocks; /* see HYDRANT_MONITOR_BLOCK_SHIFT; NULL while nothing was ever pinned */
-  /* Odd while the reader has taken changes from the kernel and the caches have not forgotten them all. */
+  const uint64_t* blocks; /* see HYDRANT_MONITOR_BLOCK_SHIFT; NULL before the first pin */
+  /* Odd while the reader has read events from the kernel that the caches have not all processed. */
   const uint64_t* sequence;
-  /* Number of the last removal (MADV_DONTNEED and the like) that the reader took; starts at 1. */
+  /* Number of the last removal (MADV_DONTNEED and similar) that the reader has read; starts at 1. */
   const uint64_t* removals;
 
   /* Makes every watching cache forget [addr, addr+len), which is about to go away or has gone. An
-   * allocator calls it before it discards pages that stay its own, and again afterwards: a registration of
-   * neighbouring memory may have been extended over them in between. Registrations end later, from the
-   * caches' own calls. Cost: about 50 ns and 100 ns per region forgotten. */
+   * allocator that discards its own pages calls it before the discard and again afterwards: in between,
+   * a registration of neighbouring memory may have been extended over them. The caches deregister
+   * later, from their own calls.
+   * Cost: about 50 ns, and 100 ns per region forgotten. */
   void (*invalidate)(uintptr_t addr, size_t len);
 
-  /* Nonzero if some watching cache has [addr, addr+len) or part of it registered or held. */
+  /* Nonzero if a watching cache has any part of [addr, addr+len) registered or held, or if this cannot
+   * be determined now. */
   int (*pinned)(uintptr_t addr, size_t len);
 
-  /* Says that [addr, addr+len) is an allocator's that calls invalidate() before any of it is unmapped,
-   * punched, purged or moved, until drop_arena(). 0, or nonzero when no more ranges (4096) can be noted:
-   * such memory is then treated as any other. Whole pages. drop_arena() comes before the range is
-   * unmapped, and invalidates. */
+  /* Declares [addr, addr+len), whole pages, as an arena, until drop_arena(). The allocator then calls
+   * invalidate() before any part of it is unmapped, hole-punched, purged or moved. Call drop_arena()
+   * before the range is unmapped; it invalidates the range.
+   * Returns 0, or nonzero if the table of 4096 arenas is full: such memory is treated like any other. */
   int (*add_arena)(uintptr_t addr, size_t len);
   void (*drop_arena)(uintptr_t addr, size_t len);
 
-  /* Returns when the caches have forgotten all that the kernel had reported before: *sequence was even once.
-   * Enough after a call that released memory has returned, because the kernel lets it return only then. */
+  /* Returns when the caches have processed every event that the kernel had reported before: *sequence
+   * was even once. This suffices after a releasing system call, because the kernel returns from it only
+   * then. */
   void (*settle)(void);
-  /* The same, and no release is under way in any other thread: what the caller got from the kernel before is
-   * new memory to every cache afterwards. Cost: one system call, 0.3 us, when all is quiet. */
+  /* Like settle(), and also waits until no release is under way in another thread. Afterwards every
+   * cache treats memory that the caller had received from the kernel before as new.
+   * Cost: one system call, 0.3 us, without pending events. */
   void (*sync)(void);
-  /* Forgets all that is cached on the client's word, because a file may have shrunk under it. */
+  /* Forgets all memory cached because of hydrant_vouch(), because a file may have shrunk under it. */
   void (*files_changed)(void);
 
   /* ---- for caches ---- */
 
-  /* Tells this cache from now on; the struct is copied. A number from 0 up, or -1: 64 caches are told
-   * already. */
+  /* Subscribes a cache; the struct is copied. Returns a number from 0 up, or -1 if 64 caches are
+   * subscribed. */
   int (*subscribe)(const hydrant_monitor_client_t* client);
-  /* Returns when none of the client's functions is running or will be called. */
+  /* Unsubscribes; returns when no function of the client is running or will be called. */
   void (*unsubscribe)(int number);
-  /* Has the kernel report releases of [addr, addr+len) and answers how it may be cached:
-   * HYDRANT_COVER_*. Call it after the registration is known as pending to forget(), and before it
-   * begins. Starts the reader thread, unless flags is HYDRANT_COVER_ONLY_ARENAS.
-   * Cost: 50 ns; some 5 us for a mapping seen for the first time. */
+  /* Asks the kernel to report releases of [addr, addr+len) and returns how the range may be cached:
+   * HYDRANT_COVER_*. Call it after forget() can see the pending registration, and before the
+   * registration begins. Starts the reader thread, unless flags is HYDRANT_COVER_ONLY_ARENAS.
+   * Cost: 50 ns; about 5 us for a mapping seen for the first time. */
   uint32_t (*cover)(uintptr_t addr, size_t len, uint32_t flags);
-  /* Sets the bits of `blocks`. Before quiet() at the end of a registration. */
+  /* Sets the bits of `blocks`. Call it before quiet() at the end of a registration. */
   void (*note_pinned)(uintptr_t addr, size_t len);
-  /* As sync(), but gives up after timeout_ns: nonzero then, and nothing cached may be used or made now. */
+  /* Like sync(), but gives up after timeout_ns and returns nonzero: no cached registration may then be
+   * used or added. */
   int (*quiet)(uint64_t timeout_ns);
-  /* Starts the reader if it can be. 0, or nonzero: reason() says why the kernel's reports are not to be
-   * had. */
+  /* Starts the reader thread if possible. Returns 0, or nonzero if the kernel cannot report releases;
+   * reason() tells why. */
   int (*start)(void);
-  /* "" while the kernel's reports are to be had or were not asked for. Static text. */
+  /* "" while the kernel's reports are available or were not requested. Static text. */
   const char* (*reason)(void);
 
   /* ---- for hooks ---- */
 
-  /* Other memory was mapped over [addr, addr+len), and the kernel does not report that: as invalidate(), and
-   * what was known of the mappings there is found out anew. Where `size` ends before it: invalidate(). */
+  /* Like invalidate(), for other memory mapped over [addr, addr+len) by a call that the kernel does not
+   * report. Also discards what the monitor knew of the mappings there. Call invalidate() instead if
+   * `size` ends before this member. */
   void (*replaced)(uintptr_t addr, size_t len);
+
+  /* ---- for caches; present only if `size` extends past them ---- */
+
+  /* Stops the kernel's reports for memory of which no cache has a registration, so that the program may
+   * register it with a userfaultfd of its own. Cost: 1 to 2 us for each mapping. */
+  void (*give_back)(void);
+
+  /* Nonzero permanently from the first release on that the hooks missed, and from the start with
+   * FIREHOSE_HITS=checked. HYDRANT_COVER_WATCHED memory then counts as HYDRANT_COVER_CHECKED. */
+  const uint32_t* checked;
+  /* Number of releases that the hooks missed; counted only until `checked` is set. */
+  const uint64_t* raw_changes;
+  /* Registers end_free_hits(context), called once when `checked` is set; `context` is that of the
+   * subscribe() struct. After it returns, lookups that do not call quiet() must not find memory covered
+   * as WATCHED. It must not wait for a lock. Without it, forget() is called for all memory.
+   * Returns nonzero if there is no such number. */
+  int (*tell_when_checked)(int number, void (*end_free_hits)(void* context));
+
+  /* Like quiet(), but only for releases of [addr, addr+len). For the end of a registration of that range. */
+  int (*quiet_range)(uintptr_t addr, size_t len, uint64_t timeout_ns);
+
+  /* ---- for hooks; present only if `size` extends past it ---- */
+
+  /* Like sync(), for the memory [addr, addr+len) alone, which the caller has just received from the kernel.
+   * Does not wait for other threads' calls: while a release is under way, every cache forgets the range. */
+  void (*sync_range)(uintptr_t addr, size_t len);
 } hydrant_monitor_t;
 
-/* NULL when this library has no monitor of that version. The answer is valid until the process ends. */
+/* Returns NULL if this library has no monitor of that version. The result is valid until the process
+ * ends. */
 #if defined(__GNUC__)
 __attribute__((visibility("default")))
 #endif

@@ -1,5 +1,5 @@
-// hydrant/pin_cache.hpp - the pin cache of hydrant/pin_cache.h for C++17 and later: holds and domains that
-// end with their scope, callables for callbacks, a base class for registrars of your own.
+// hydrant/pin_cache.hpp - hydrant/pin_cache.h for C++17 and later: pins and domains that end with their
+// scope, callables as callbacks, and a base class for the client's own registrars.
 //
 //     namespace pins = hydrant::pin_cache;
 //     pins::Domain domain(options);                   // options.registrar_name = "uring"; ...
@@ -10,13 +10,14 @@
 //       ... pin.status(), pin.error(): copy through a bounce buffer ...
 //     }
 //
-// Header only, over the C functions: their contracts (units, errors, waits, cost) hold word for word, and
-// only what differs is said here. Rights, modes and codes are the C constants. Compiles with and without
-// exceptions and type information; no exception leaves through the library: callables and registrars that
-// throw end the program. Out of memory: pin_async() answers GASNET_ERR_RESOURCE, std::vector does as ever.
+// Header only, over the C functions. Their contracts (units, errors, waits, cost) apply unchanged; only
+// differences are documented here. Rights, modes and codes are the C constants. Compiles with and
+// without exceptions and RTTI. No exception may pass through the library: callables and registrars that
+// throw end the program. Out of memory, pin_async() returns GASNET_ERR_RESOURCE; std::vector behaves as
+// usual.
 //
-// Threads: any thread may call any const function of a Domain, and release a Pin that another took. One
-// object is not to be moved, assigned or destroyed while another thread uses it.
+// Threads: any thread may call const functions of a Domain, and release a Pin that another thread took.
+// Do not move, assign or destroy an object while another thread uses it.
 #ifndef HYDRANT_PIN_CACHE_HPP
 #define HYDRANT_PIN_CACHE_HPP
 
@@ -35,13 +36,13 @@
 
 namespace hydrant::pin_cache {
 
-// A hold, given back at the end of its scope, or the reason why there is none. May outlive its domain; from
-// then on only status(), moving, release() and the end of the scope are allowed, and they do nothing.
+// A hold that is released at the end of its scope, or the reason why there is none. May outlive its
+// domain; then only status(), moving, release() and destruction are allowed, and have no effect.
 class [[nodiscard]] Pin {
  public:
-  // No hold: status() is GASNET_ERR_NOT_INIT. So is a pin that was moved from or released.
+  // No hold: status() is GASNET_ERR_NOT_INIT, as for a pin that was moved from or released.
   Pin() noexcept = default;
-  // Takes over a hold, or a refusal, of the C functions.
+  // Takes ownership of a hold, or stores a failure, of the C functions.
   explicit Pin(hydrant_pin_t pin) noexcept : pin_(pin) {}
   Pin(Pin&& other) noexcept : pin_(other.detach()) {}
   Pin& operator=(Pin&& other) noexcept {
@@ -57,21 +58,21 @@ class [[nodiscard]] Pin {
 
   explicit operator bool() const noexcept { return pin_.region != nullptr; }
   int status() const noexcept { return hydrant_pin_status(pin_); }
-  // Why there is no hold; "" if there is one. Ask on the thread that asked for the pin, and before its next
-  // failure: see hydrant_error_text().
+  // Why there is no hold; "" if there is one. Call it on the thread that tried to pin, before the
+  // thread's next failure: see hydrant_error_text().
   const char* error() const noexcept {
     if (*this) return "";
     const bool nothing = pin_.hold == kNothing || pin_.hold == 0;
     return nothing ? "nothing is pinned here: empty, moved from or released" : hydrant_error_text();
   }
 
-  // The registered range, which contains what was asked for; 0 without a hold.
+  // The registered range, which contains the requested range; 0 without a hold.
   std::uintptr_t addr() const noexcept { return *this ? pin_.region->addr : 0; }
   std::size_t len() const noexcept { return *this ? pin_.region->len : 0; }
   // The registrar's key; null without a hold, without keys, and for a pin of several parts.
   const void* key() const noexcept { return *this ? pin_.region->key : nullptr; }
-  // The key as the type that the registrar writes, T{} where key() is null. Requires: sizeof(T) is no more
-  // than the domain's key_bytes(), which is asserted unless NDEBUG is defined.
+  // The key as a T; T{} if key() is null. sizeof(T) must not exceed the domain's key_bytes(), which is
+  // asserted unless NDEBUG is defined.
   template <class T>
   T key_as() const noexcept {
     static_assert(std::is_trivially_copyable_v<T>, "a key is bytes");
@@ -82,20 +83,22 @@ class [[nodiscard]] Pin {
     std::memcpy(&value, bytes, sizeof value);
     return value;
   }
-  // Regions with a key of their own: 1, in page mode one per bucket, 0 without a hold. Cost: a look-up.
+  // The number of regions with their own key: 1, in page mode one per bucket, 0 without a hold. Cost: a
+  // table lookup.
   std::size_t parts() const noexcept { return hydrant_pin_parts(pin_, 0, nullptr); }
-  // Part i; all zero if there is none.
+  // Part i; all zero if it does not exist.
   hydrant_region_t part(std::size_t i) const noexcept {
     hydrant_region_t region{};
     (void)hydrant_pin_parts(pin_, i, &region);
     return region;
   }
 
-  // The key for another process: *len is the room, then the size, or after GASNET_ERR_BAD_ARG what is enough.
+  // Writes the key for another process: *len is the buffer size, then the blob size, or the required
+  // size after GASNET_ERR_BAD_ARG.
   int export_key(void* blob, std::size_t* len) const noexcept {
     return hydrant_export_key(pin_, blob, len);
   }
-  // Moves bytes of the pinned range to or from a file, through the pin itself ("uring" only).
+  // Move bytes of the pinned range to or from a file through the pinned pages ("uring" only).
   int write_file(const void* from, std::size_t len, int fd, std::uint64_t offset) const noexcept {
     return hydrant_uring_move(pin_, from, len, fd, offset, 1);
   }
@@ -103,31 +106,32 @@ class [[nodiscard]] Pin {
     return hydrant_uring_move(pin_, to, len, fd, offset, 0);
   }
 
-  // Gives the hold back now and answers what hydrant_release() says; OK if there is none.
+  // Releases the hold now and returns the result of hydrant_release(); OK without a hold.
   int release() noexcept { return *this ? hydrant_release(detach()) : GASNET_OK; }
-  // The hold for the C functions; it stays yours, or with detach() becomes the caller's to release.
+  // The hold, for the C functions. get() keeps ownership; after detach() the caller must release the hold.
   hydrant_pin_t get() const noexcept { return pin_; }
   hydrant_pin_t detach() noexcept { return std::exchange(pin_, hydrant_pin_t{nullptr, kNothing}); }
 
  private:
-  // Told apart from a refusal by a bit that hydrant_pin_status() does not look at.
+  // Marks an empty pin by a bit that hydrant_pin_status() ignores.
   static constexpr std::uint64_t kNothing = (std::uint64_t{1} << 32) | GASNET_ERR_NOT_INIT;
   hydrant_pin_t pin_{nullptr, kNothing};
 };
 
-// All the ranges, or none and the reason.
+// Pins of all ranges, or no pins and the reason.
 struct [[nodiscard]] PinMany {
   int status = GASNET_OK;
-  std::vector<Pin> pins;  // pins[i] answers ranges[i]; empty unless status is OK
+  std::vector<Pin> pins;  // pins[i] is the pin of ranges[i]; empty unless status is OK
   explicit operator bool() const noexcept { return status == GASNET_OK; }
 };
 
-// Your own registration calls: derive, and name the object in DomainOptions::registrar. The contract of each
-// function is that of its namesake in hydrant_registrar_t: concurrent calls from any thread, no call back
-// into the domain but invalidate(). All are noexcept, and so must be what overrides them.
+// Base class for the client's own registrar: derive from it and set DomainOptions::registrar. Each
+// function has the contract of the same function in hydrant_registrar_t: concurrent calls from any
+// thread, and no calls into the domain except invalidate(). All functions are noexcept, and so must be
+// their overrides.
 class Registrar {
  public:
-  // Constant facts, zero for the defaults of hydrant_registrar_t.
+  // Constant properties; zero selects the default of hydrant_registrar_t.
   struct Facts {
     const char* name = "client";
     std::uint32_t key_bytes = 0;
@@ -149,13 +153,13 @@ class Registrar {
   Registrar& operator=(const Registrar&) = delete;
   virtual ~Registrar() = default;
 
-  // Asked once per domain, when that is created.
+  // Called once per domain, at its creation.
   virtual Facts facts() const noexcept = 0;
   virtual int pin(std::uintptr_t addr, std::size_t len, std::uint32_t access,
                   void* key) noexcept = 0;
   virtual int unpin(std::uintptr_t addr, std::size_t len, const void* key) noexcept = 0;
 
-  // Undoes n pins, one after the other unless you know better, and answers the worst result.
+  // Undoes n pins and returns the worst result. The default calls unpin() for each.
   virtual int unpin_many(const hydrant_range_t* ranges, const void* const* keys,
                          std::size_t n) noexcept {
     int worst = HYDRANT_UNPIN_DONE;
@@ -181,12 +185,12 @@ class Registrar {
   virtual int implicit_key(std::uint32_t /*access*/, void* /*key*/) noexcept {
     return HYDRANT_ERR_UNSUPPORTED;
   }
-  // In the child of a fork; async-signal-safe calls only.
+  // Runs in the child of a fork; may make async-signal-safe calls only.
   virtual void forget_in_child() noexcept {}
-  // A domain is done with this registrar: it has ended. Not called where it could not be created.
+  // A domain that used this registrar has ended. Not called if the domain could not be created.
   virtual void domain_ended() noexcept {}
 
-  // This object as the C functions know it. Cost: one indirect call more for each function.
+  // This object as a C struct. Cost: one more indirect call for each function.
   hydrant_registrar_t c_struct() noexcept {
     const Facts facts = this->facts();
     hydrant_registrar_t c{};
@@ -256,10 +260,10 @@ class Registrar {
   }
 };
 
-// hydrant_domain_options_t with its defaults: set what differs. Nothing here is owned.
+// hydrant_domain_options_t with its defaults; set the fields that differ. Owns no object.
 struct DomainOptions {
   const char* name = nullptr;
-  // At most one of these three; none: FIREHOSE_REGISTRAR, or "auto".
+  // At most one of the next three; without any: FIREHOSE_REGISTRAR, or "auto".
   const char* registrar_name = nullptr;
   Registrar* registrar = nullptr;  // must outlive the domain
   const hydrant_registrar_t* c_registrar = nullptr;
@@ -279,7 +283,7 @@ struct DomainOptions {
   std::uint32_t prepinned_access = 0;
   std::size_t stream_bytes = 0;
 
-  // For hydrant_domain_create(); `registrar` is left out, see Registrar::c_struct().
+  // For hydrant_domain_create(); leaves out `registrar`, see Registrar::c_struct().
   hydrant_domain_options_t c_struct() const noexcept {
     hydrant_domain_options_t c;
     hydrant_domain_options_init(&c);
@@ -305,12 +309,12 @@ struct DomainOptions {
   }
 };
 
-// A cache over one registrar, ended with its scope: everything is unpinned, held regions included.
+// A cache over one registrar that ends with its scope: all regions are unpinned, held regions included.
 class Domain {
  public:
-  // No domain: status() is GASNET_ERR_NOT_INIT, and so answers every call. So is one that was moved from.
+  // No domain: status() and every call return GASNET_ERR_NOT_INIT, as for a domain that was moved from.
   Domain() noexcept = default;
-  // status() and error() say whether it worked. Errors and cost: hydrant_domain_create().
+  // status() and error() tell whether the creation succeeded. Errors and cost: hydrant_domain_create().
   explicit Domain(const DomainOptions& options) noexcept : status_(create(options, &handle_)) {}
   Domain(Domain&& other) noexcept
       : handle_(std::exchange(other.handle_, 0)),
@@ -327,11 +331,11 @@ class Domain {
 
   explicit operator bool() const noexcept { return handle_ != 0; }
   int status() const noexcept { return status_; }
-  // Why the creation failed, on the thread that tried and before its next failure; "" if it did not.
+  // Why the creation failed; "" if it succeeded. Call it on the creating thread, before its next failure.
   const char* error() const noexcept { return *this ? "" : hydrant_error_text(); }
   // For the C functions; 0 if there is no domain. Do not destroy it.
   hydrant_domain_t handle() const noexcept { return handle_; }
-  // Ends the domain now, and says how. No other thread may be inside a call. OK if there is none.
+  // Ends the domain now and returns the status; OK if there is none. No other thread may be inside a call.
   int end(std::uint32_t flags = HYDRANT_FINI_UNPIN) noexcept {
     if (handle_ == 0) return GASNET_OK;
     const int status = hydrant_domain_destroy(handle_, flags);
@@ -350,14 +354,14 @@ class Domain {
   Pin partial_pin(const void* addr, std::size_t len, std::uint32_t access) const noexcept {
     return Pin(hydrant_partial_pin(handle_, addr, len, access));
   }
-  // Waits no longer than `timeout`: not at all if that is negative, without end from 292 years up.
+  // Waits at most `timeout`: not at all if that is negative, without limit from 292 years up.
   template <class Rep, class Period>
   Pin pin_wait(const void* addr, std::size_t len, std::uint32_t access,
                std::chrono::duration<Rep, Period> timeout) const noexcept {
     return Pin(hydrant_pin_wait(handle_, addr, len, access, to_ns(timeout)));
   }
 
-  // All or none. The vectors are made before anything is pinned.
+  // All or none. Allocates the vectors before pinning.
   PinMany pin_many(const hydrant_range_t* ranges, std::size_t n, std::uint32_t access) const {
     std::vector<hydrant_pin_t> raw(n);
     PinMany answer;
@@ -371,8 +375,8 @@ class Domain {
     return pin_many(ranges.data(), ranges.size(), access);
   }
 
-  // Calls done(Pin) once, now or from poll(), or at the end of the domain with GASNET_ERR_NOT_INIT. On any
-  // answer but OK it is not called, and destroyed. Cost: one allocation beside the pin.
+  // Calls done(Pin) once: now, from poll(), or at the end of the domain with GASNET_ERR_NOT_INIT. If
+  // the result is not OK, `done` is destroyed without a call. Cost: one allocation beside the pin.
   template <class Done>
   [[nodiscard]] int pin_async(const void* addr, std::size_t len, std::uint32_t access,
                               Done&& done) const {
@@ -385,7 +389,7 @@ class Domain {
     }
     const int status =
         hydrant_pin_async(handle_, addr, len, access, &run_done<Callable>, callable.get());
-    if (status == GASNET_OK) (void)callable.release();  // run_done() has deleted it, or will
+    if (status == GASNET_OK) (void)callable.release();  // run_done() deletes it
     return status;
   }
 
@@ -398,11 +402,11 @@ class Domain {
   int unvouch(const void* addr, std::size_t len) const noexcept {
     return hydrant_unvouch(handle_, addr, len);
   }
-  // How many callbacks ran, or minus a status.
+  // Returns the number of callbacks that ran, or minus a status.
   int poll() const noexcept { return hydrant_poll(handle_); }
   int flush() const noexcept { return hydrant_flush(handle_); }
 
-  // A peer's blob (untrusted) as a key; `key` has room for key_bytes().
+  // Converts a peer's blob (untrusted) into a key; `key` needs key_bytes() bytes.
   int import_key(const void* blob, std::size_t len, void* key) const noexcept {
     return hydrant_import_key(handle_, blob, len, key);
   }
@@ -417,7 +421,7 @@ class Domain {
     if (hydrant_get_stats(handle_, &stats) != GASNET_OK) stats = hydrant_stats_t{};
     return stats;
   }
-  // Valid until the domain ends; "" without one.
+  // Valid until the domain ends; "" without a domain.
   const char* registrar_name() const noexcept { return hydrant_registrar_name(handle_); }
   std::uint32_t key_bytes() const noexcept { return hydrant_key_bytes(handle_); }
 

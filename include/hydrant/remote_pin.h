@@ -1,12 +1,13 @@
 /* hydrant/remote_pin.h - pins in the memory of other processes, for authors of network layers.
  *
- * A firehose is the right to use, one-sidedly, memory that a peer keeps pinned. This process caches those it
- * has: a remote pin that hits sends nothing; one that misses costs one round trip, a move, which carries
- * the request, what is given back for it, and, if you like, arguments or data of yours. The peer may take
- * firehoses back (a recall), because the memory goes away or its budget is wanted.
+ * A firehose is the right to access, one-sidedly, memory that a peer keeps pinned. Each process caches
+ * its firehoses. A remote pin that hits sends no message. A miss costs one round trip, called a move.
+ * The move carries the request, firehoses that are given up for it, and optional arguments or data. The
+ * peer may take firehoses back (a recall), because the memory goes away or its budget is needed.
  *
- * You bring a domain (pin_cache.h), from which peers' pins are served, and a messenger: a function that
- * sends a message to a peer, which there goes to hydrant_remote_deliver().
+ * The client supplies a domain (pin_cache.h), which serves the pins of peers, and a messenger: a
+ * function that sends a message to a peer. The receiver passes each message to
+ * hydrant_remote_deliver().
  *
  *     hydrant_remote_options_t options;
  *     hydrant_remote_options_init(&options);
@@ -19,24 +20,24 @@
  *     ...
  *     hydrant_pin_t pin;
  *     status = hydrant_remote_pin(remote, peer, addr, len, HYDRANT_REMOTE_WRITE, &call, &pin);
- *     if (status != GASNET_OK)  ... not now, or never: send the data by messages ...
+ *     if (status != GASNET_OK)  ... not now, or never: send the data in messages instead ...
  *     else if (pin.region)      ... a hit: write by RDMA, with pin.region->key; when that is complete:
  *                                   hydrant_remote_release(pin) ...
  *     else                      ... a move is under way: call.done() will be called once ...
  *
- * What a pin answers: a region of the peer's address space that contains what was asked for, whose key is
- * what your registrar's import_key made of the blob that the peer's export_key wrote (without these two: the
- * peer's key as it is).
+ * A successful pin is a region of the peer's address space that contains the requested range. Its key
+ * is the result of the local registrar's import_key for the blob of the peer's export_key; without
+ * these two functions it is the peer's key itself.
  *
- * Coherence: while anybody holds or caches a firehose the peer keeps that memory registered. When it is
- * unmapped or freed there (the peer's domain hears of it as for local pins) the firehoses on it are
- * recalled: no later pin finds them, operations under way end, and only then is it deregistered. free() and
- * munmap() wait for none of this: until then writes go to the pages that were there (a zombie). Whoever tells
- * others about memory that it has released and got again makes sure first that nobody writes to what was
- * there before: hydrant_remote_quiet().
+ * Coherence: a peer keeps memory registered while any process holds or caches a firehose on it. When
+ * the memory is unmapped or freed there, the peer's domain notices as for local pins and recalls the
+ * firehoses: no later pin finds them, operations under way end, and only then is the memory
+ * deregistered. free() and munmap() do not wait for this: until then writes go to the old pages (a
+ * zombie). Before a process publishes memory that it released and got again, it must wait until no peer
+ * can write to the old pages: hydrant_remote_quiet().
  *
- * Threads: every function from any thread. Nothing here waits for a peer. docs/remote_pins.md has the
- * protocol, its wire format, and why it cannot deadlock.
+ * Threads: every function from any thread. No function waits for a peer. docs/remote_pins.md describes
+ * the protocol, its wire format, and why it cannot deadlock.
  *
  * C99 and C++.
  */
@@ -49,78 +50,84 @@
 extern "C" {
 #endif
 
-/* An end of the protocol: an index and a generation, never a pointer. 0 is none. */
+/* An endpoint of the protocol: an index and a generation, never a pointer. 0 is invalid. */
 typedef uint64_t hydrant_remote_t;
 
-/* ---- the messenger door ------------------------------------------------------------------------------ */
+/* ---- the messenger interface ------------------------------------------------------------------------- */
 
-/* Lanes. A delivered request may be answered by one reply; a delivered reply makes nobody send. */
+/* Lanes. A delivered request may send one reply; a delivered reply causes no message. */
 #define HYDRANT_LANE_REQUEST 0u
 #define HYDRANT_LANE_REPLY 1u
 
-/* The least that max_message_bytes may be. */
+/* The minimum of max_message_bytes. */
 #define HYDRANT_REMOTE_LEAST_MESSAGE 512u
 
-/* Your way to send. Messages must arrive once each, unchanged, in any order. */
+/* The client's transport. It must deliver each message once, unchanged; the order is free. */
 typedef struct hydrant_messenger {
   size_t size; /* sizeof(hydrant_messenger_t) */
   void* user;
   size_t max_message_bytes; /* longest message, HYDRANT_REMOTE_LEAST_MESSAGE or more */
-  /* Sends `len` bytes to `peer`; they are yours to copy before it returns. Never waits.
-   * HYDRANT_LANE_REPLY: called inside hydrant_remote_deliver() of a request, at most once, with the
-   * `reply_to` that was given there. Answers GASNET_OK; GASNET_ERR_NOT_READY: no room now (it is tried again
-   * by hydrant_remote_poll(), as a request); HYDRANT_ERR_BROKEN: the peer is gone. Called from whichever
-   * threads are inside this library, concurrently, never with a lock of ours held. It must not call back
-   * into the same end, but for hydrant_remote_deliver(). Required. */
+  /* Sends `len` bytes to `peer`; must copy them before it returns. Never waits. Required. Called from
+   * any thread inside this library, concurrently, without a library lock. It must not call the same
+   * endpoint, except hydrant_remote_deliver().
+   * HYDRANT_LANE_REPLY: called inside hydrant_remote_deliver() of a request, at most once, with its
+   * `reply_to`.
+   * Returns GASNET_OK; GASNET_ERR_NOT_READY: no room now (hydrant_remote_poll() sends it again, as a
+   * request); HYDRANT_ERR_BROKEN: the peer is gone. */
   int (*send)(void* user, uint32_t peer, uint32_t lane, void* reply_to, const void* message,
               size_t len);
 } hydrant_messenger_t;
 
-/* ---- an end ------------------------------------------------------------------------------------------ */
+/* ---- endpoints --------------------------------------------------------------------------------------- */
 
-/* Runs at the target of a move, after its memory is pinned and before the reply leaves: `pinned` is the
- * registration (key and all) and `asked` the range that was asked for. `args` came with the move. What is
- * written to `answer`, at most `room` bytes, goes back with the reply: answer how many.
- * pinned is NULL if the memory could not be pinned; only requests with HYDRANT_REMOTE_CALL_ANYWAY get here
- * then. What is pinned stays registered until the function has returned, whatever becomes of the peer.
- * May use the domain, not this end. */
+/* Runs at the target of a move, after the memory is pinned and before the reply is sent. `pinned` is
+ * the registration with its key, `asked` the requested range, `args` the move's arguments. The function
+ * writes at most `room` bytes to `answer`, which the reply carries, and returns their number. The
+ * memory stays registered until the function returns, even if the peer dies. May use the domain, but
+ * not this endpoint.
+ * pinned is NULL if the memory could not be pinned; only requests with HYDRANT_REMOTE_CALL_ANYWAY call
+ * the function then. */
 typedef size_t (*hydrant_remote_fn)(void* user, uint32_t from, const hydrant_region_t* pinned,
                                     hydrant_range_t asked, const void* args, size_t args_len,
                                     void* answer, size_t room);
 
-/* Where callbacks may run; without the flag only inside hydrant_remote_poll(). */
-#define HYDRANT_REMOTE_INLINE_DONE 1u /* completions: also inside hydrant_remote_deliver() */
-#define HYDRANT_REMOTE_INLINE_REMOTE \
-  2u /* the target's function: also inside hydrant_remote_deliver() */
+/* A peer that declined a request may have room now: try again. Runs inside hydrant_remote_deliver(),
+ * even of a reply: it must not send. */
+typedef void (*hydrant_remote_room_fn)(void* user, uint32_t peer);
 
-/* Zero or NULL in a field means its default. Start from hydrant_remote_options_init(). All ranks need the
- * same kind of registrar and the same max_message_bytes; the rest may differ. */
+/* Flags that let callbacks run outside of hydrant_remote_poll(). */
+#define HYDRANT_REMOTE_INLINE_DONE 1u   /* completions: also inside hydrant_remote_deliver() */
+#define HYDRANT_REMOTE_INLINE_REMOTE 2u /* target functions: also inside hydrant_remote_deliver() */
+
+/* Zero or NULL in a field selects its default. Initialise with hydrant_remote_options_init(). All ranks
+ * need the same kind of registrar and the same max_message_bytes; the rest may differ. */
 typedef struct hydrant_remote_options {
   size_t size;                          /* sizeof(hydrant_remote_options_t) */
   const char* name;                     /* for messages; copied, at most 31 bytes */
-  hydrant_domain_t domain;              /* of this process's memory. Must outlive the end */
-  uint32_t rank, ranks;                 /* this one, and how many there are: up to 65536 */
+  hydrant_domain_t domain;              /* of this process's memory. Must outlive the endpoint */
+  uint32_t rank, ranks;                 /* this rank, and the number of ranks: up to 65536 */
   const hydrant_messenger_t* messenger; /* copied */
   hydrant_remote_fn remote;             /* for requests with HYDRANT_REMOTE_CALL */
-  void* user;                           /* its first argument */
+  void* user;                           /* first argument of `remote` and `room` */
   uint32_t flags;                       /* HYDRANT_REMOTE_INLINE_* */
   /* As a target. */
-  /* Most that peers may keep pinned here, all of them; default half the domain's. BAD_ARG where it, or what
-   * any one peer can ever have of it, is less than the domain pins at least (granule, bucket). */
+  /* Most bytes that all peers together may keep pinned here; default half the domain's budget. BAD_ARG
+   * if it, or the most that one peer can get of it, is less than the domain's smallest pin (granule,
+   * bucket). */
   uint64_t budget_bytes;
-  uint32_t max_firehoses; /* most at once; default the domain's regions */
-  /* Of the budget so much is split evenly between the peers, and theirs for sure; the rest is lent to those
-   * who use it, and taken back for others. Default 50; 100: a fixed split. */
+  uint32_t max_firehoses; /* most exports at once; default: the domain's max_regions */
+  /* Percentage of the budget that is split evenly between the peers and guaranteed to them. The rest is
+   * lent on demand and reclaimed for other peers. Default 50; 100: a fixed split. */
   uint32_t base_percent;
-  /* Most memory that is gone and not yet given back by all peers; beyond it nothing more is exported.
-   * Default a quarter of budget_bytes. */
+  /* Most bytes of released memory that peers have not yet given back (zombies); beyond it no memory is
+   * exported. Default a quarter of budget_bytes. */
   uint64_t zombie_bytes;
   /* As an initiator. */
-  uint32_t max_peer_regions; /* most firehoses of one peer; default 4096 */
-  size_t max_region_bytes;   /* longest range of one move; default 1 GiB */
-  size_t merge_bytes; /* neighbours become one firehose up to this; default 1 MiB; 1: never */
-  size_t
-      stream_bytes; /* misses that follow each other ask for more, up to this; default 1 MiB; 1: never */
+  uint32_t max_peer_regions; /* most firehoses per peer; default 4096 */
+  size_t max_region_bytes;   /* longest range of one move, bytes; default 1 GiB */
+  size_t merge_bytes;  /* neighbours merge into one firehose up to this; default 1 MiB; 1: never */
+  size_t stream_bytes; /* read-ahead of consecutive misses, up to this; default 1 MiB; 1: never */
+  hydrant_remote_room_fn room; /* for hydrant_remote_await_room(), or NULL */
 } hydrant_remote_options_t;
 
 HYDRANT_API void hydrant_remote_options_init_sized(hydrant_remote_options_t* options, size_t size);
@@ -128,124 +135,145 @@ static inline void hydrant_remote_options_init(hydrant_remote_options_t* options
   hydrant_remote_options_init_sized(options, sizeof *options);
 }
 
-/* Errors: BAD_ARG; NOT_INIT (the domain); RESOURCE (memory; 64 ends at once). *remote is unchanged on
- * failure. FIREHOSE_REMOTE_* variables fill fields left at their default (docs/env_vars.md). */
+/* Creates an endpoint. *remote is unchanged on failure. FIREHOSE_REMOTE_* variables fill fields left at
+ * their default (docs/env_vars.md).
+ * Errors: BAD_ARG; NOT_INIT (the domain); RESOURCE (memory; more than 64 endpoints). */
 HYDRANT_API int hydrant_remote_create(const hydrant_remote_options_t* options,
                                       hydrant_remote_t* remote);
-/* Ends it, on this side alone: peers are told nothing, so that they have to have stopped before. Moves under
- * way complete with NOT_INIT. No other thread may be inside a call on it. What peers held here is released,
- * and what this process held of them is void. */
+/* Ends an endpoint, on this side only. Peers get no message, so they must have stopped before. Moves
+ * under way complete with NOT_INIT. No other thread may be inside a call on it. Memory that peers held
+ * here is released; firehoses on peers' memory become invalid. */
 HYDRANT_API int hydrant_remote_destroy(hydrant_remote_t remote);
 
-/* A message that a peer's messenger was given. `reply_to`: for your send(), if this is a request and may
- * still be replied to; else NULL, and the answer goes as a request. Errors: BAD_ARG, with a text, for what
- * cannot be a message of this protocol: nothing has changed then. NOT_INIT. */
+/* Processes a message that the peer `from` sent. `reply_to` is for the local send(), if this is a
+ * request that may still be replied to. If it is NULL, the answer goes as a request.
+ * Errors: BAD_ARG, with a text, for a malformed message, which has no effect; NOT_INIT. */
 HYDRANT_API int hydrant_remote_deliver(hydrant_remote_t remote, uint32_t from, const void* message,
                                        size_t len, void* reply_to);
 
-/* Sends what waits, takes back what is gone, runs callbacks that wait. Answers how much of it there was, or
- * minus a status. Cost: a few loads when there is nothing to do. */
+/* Sends queued messages, deregisters recalled memory and runs pending callbacks. Returns the number of
+ * these actions, or minus a status. Cost: a few loads without pending work. */
 HYDRANT_API int hydrant_remote_poll(hydrant_remote_t remote);
 
-/* The peer has died, or is unreachable for good: what it held is released, what is held of it is gone,
- * moves under way complete with BROKEN, and so does every later pin. */
+/* Declares the peer dead or permanently unreachable. Releases memory that it held here and drops the
+ * firehoses on its memory. Moves under way and all later pins complete with BROKEN. */
 HYDRANT_API int hydrant_remote_peer_gone(hydrant_remote_t remote, uint32_t peer);
 
 /* ---- remote pins ------------------------------------------------------------------------------------- */
 
 typedef struct hydrant_remote_outcome {
-  int status;         /* GASNET_OK, or why there is no pin */
+  int status;         /* GASNET_OK, or the reason why there is no pin */
   int called;         /* nonzero: the target's function has run for this request */
-  const void* answer; /* what it answered; only valid during the call */
+  const void* answer; /* the function's answer; valid only during the callback */
   size_t answer_len;
 } hydrant_remote_outcome_t;
 
-/* Runs once for a request that was under way, on any thread. On success the pin is yours to release. Any
- * call is allowed but hydrant_remote_destroy() and, in an INLINE_DONE callback, those that send:
- * hydrant_remote_pin() and poll(). */
+/* Runs once, on any thread, for a request that was under way. On success the client must release the
+ * pin. Any call is allowed except hydrant_remote_destroy(). An INLINE_DONE callback must also not call
+ * the functions that send: hydrant_remote_pin() and poll(). */
 typedef void (*hydrant_remote_done_fn)(void* context, hydrant_pin_t pin,
                                        const hydrant_remote_outcome_t* outcome);
 
 #define HYDRANT_REMOTE_CALL 1u /* run the target's function, if a move is made for this request */
-#define HYDRANT_REMOTE_CALL_ANYWAY 2u /* ... also where the memory could not be pinned */
+#define HYDRANT_REMOTE_CALL_ANYWAY 2u /* ... even if the memory could not be pinned */
 
-/* What goes with a request; all of it may be 0. */
+/* Optional parts of a request; all may be 0. */
 typedef struct hydrant_remote_call {
   hydrant_remote_done_fn done;
   void* context;
   uint32_t flags; /* HYDRANT_REMOTE_CALL* */
-  /* For the target's function, copied before the call returns; at most hydrant_remote_max_args(). */
+  /* Arguments of the target's function, copied before the call returns; at most
+   * hydrant_remote_max_args(). */
   const void* args;
   size_t args_len;
-  /* Instead: called, before the call returns, if a move is made. Writes at most `room` bytes; how many? */
+  /* Alternative to args: called, before the call returns, if a move is made. Writes at most `room`
+   * bytes and returns their number. */
   size_t (*make_args)(void* context, void* args, size_t room);
 } hydrant_remote_call_t;
 
-/* Makes [addr, addr+len) of `peer` usable with `access` until released: HYDRANT_REMOTE_READ,
- * HYDRANT_REMOTE_WRITE or both (and the peer's own rights beside them, if you like).
- * OK, and pin->region: it is yours, nothing was sent, `call` is not used. OK, and no pin->region: a move is
- * under way, or somebody else's that covers it (then the target's function does not run for this request);
- * call->done will run once. Other codes: nothing was started, and it will not run.
- * Errors: BAD_ARG (this rank itself, no such peer, len 0, wraps around, no remote right or an unknown one,
- *   unknown bits in call->flags, arguments too long); NOT_READY (what this process may have of the peer is
- *   held, or it said so; use messages, or try again); REFUSED (the memory cannot be pinned there: remembered
- *   for a second); RESOURCE (more than max_region_bytes, no memory, or this process has caches of 1984 peers
- *   already, in all its ends); BROKEN (the peer is gone); NOT_INIT.
- * Cost: hit: some 50 instructions, no lock, no shared write, no system call. Miss: one round trip, in which
- *   the target registers at most once. */
+/* Makes [addr, addr+len) of `peer` usable with `access` until released. `access` is
+ * HYDRANT_REMOTE_READ, HYDRANT_REMOTE_WRITE or both, and optionally local rights of the peer.
+ * Returns OK with pin->region: a hit; no message was sent and `call` is not used. OK without
+ * pin->region: a move is under way and call->done will run once. If another request's move covers the
+ * range, the target's function does not run for this request. Other codes: no move was started and
+ * call->done will not run.
+ * Errors: BAD_ARG (this rank itself, invalid peer, len 0, wrap-around, no remote right or an unknown
+ * one, unknown bits in call->flags, arguments too long); NOT_READY (this process's share of the peer's
+ * memory is held, or the peer declined: use messages, or hydrant_remote_await_room()); REFUSED (the
+ * memory cannot be pinned there; remembered for a second); RESOURCE (more than max_region_bytes, or
+ * than the peer can ever grant; no memory; or caches of 1984 peers already exist in this process);
+ * BROKEN (the peer is gone); NOT_INIT.
+ * Cost: a hit takes about 50 instructions, without lock, shared write or system call. A miss takes one
+ * round trip, in which the target registers at most once. */
 HYDRANT_API int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
                                    size_t len, uint32_t access, const hydrant_remote_call_t* call,
                                    hydrant_pin_t* pin);
-/* Takes a hold if there is a firehose for all of it, else NOT_READY. Never sends. */
+/* Takes a hold if there is a firehose for the whole range, else returns NOT_READY. Never sends. */
 HYDRANT_API hydrant_pin_t hydrant_try_remote_pin(hydrant_remote_t remote, uint32_t peer,
                                                  uintptr_t addr, size_t len, uint32_t access);
-/* Takes a hold on the first part of it that there is a firehose for, else NOT_READY. Never sends. */
+/* Takes a hold on the first part of the range that has a firehose, else returns NOT_READY. Never sends. */
 HYDRANT_API hydrant_pin_t hydrant_partial_remote_pin(hydrant_remote_t remote, uint32_t peer,
                                                      uintptr_t addr, size_t len, uint32_t access);
-/* As hydrant_release(), which also works, and quicker where local and remote pins take turns. */
+/* Like hydrant_release(), which is also allowed; faster if local and remote pins alternate. */
 HYDRANT_API int hydrant_remote_release(hydrant_pin_t pin);
 
-/* Longest arguments, and longest answer, that a move can carry. 0 if the end is not live. */
+/* Longest arguments, and longest answer, of a move in bytes. 0 if the endpoint is not live. */
 HYDRANT_API size_t hydrant_remote_max_args(hydrant_remote_t remote);
-/* Asks for a firehose that nobody waits for. OK, or as hydrant_remote_pin(). */
+/* Requests a firehose without taking a hold. Returns OK, or as hydrant_remote_pin(). */
 HYDRANT_API int hydrant_remote_prefetch(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
                                         size_t len, uint32_t access);
-/* Gives back the firehoses that overlap the range, when their last hold ends. OK too if there are none.
- * Errors: BAD_ARG: this rank itself, no such peer; NOT_INIT. */
+/* Gives up the firehoses that overlap the range when their last hold ends. OK if there are none.
+ * Errors: BAD_ARG: this rank itself, or an invalid peer; NOT_INIT. */
 HYDRANT_API int hydrant_remote_evict(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
                                      size_t len);
 
+/* Flags: the peer answers even while it has no room. */
+#define HYDRANT_REMOTE_ANSWER_AT_ONCE 1u
+
+/* Asks the peer, after NOT_READY from the call or in the outcome, for a message when it may have room
+ * for this range. options.room then runs once, but not if the peer dies. It may run early, so that the
+ * next pin is declined again. With several waiting ranges, the shortest is notified first; call again
+ * for the others. Sends no message while an answer is pending. Not legal inside callbacks of this
+ * endpoint.
+ * The peer looks for room in its hydrant_remote_poll(). With HYDRANT_REMOTE_ANSWER_AT_ONCE it looks
+ * once and answers. That flag serves clients whose peers poll only when a message has arrived: they
+ * call this function in each poll while they wait.
+ * Errors: BAD_ARG; NOT_READY (the messenger has no room); BROKEN; NOT_INIT; RESOURCE. */
+HYDRANT_API int hydrant_remote_await_room(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
+                                          size_t len, uint32_t access, uint32_t flags);
+
 /* ---- coherence --------------------------------------------------------------------------------------- */
 
-/* OK: no peer can reach memory that was released here before the call. NOT_READY: recalls are on their way
- * or have to be sent: poll until it is OK. Cost: one load while nothing is exported; with exports two loads,
- * and 0.3 us where only the kernel watches some of them. */
+/* OK: no peer can access memory that was released here before the call. NOT_READY: recalls are pending;
+ * poll until it is OK.
+ * Cost: one load while no memory is exported; with exports two loads, and 0.3 us if only the kernel
+ * watches some of them. */
 HYDRANT_API int hydrant_remote_quiet(hydrant_remote_t remote);
 
-/* ---- what it is doing -------------------------------------------------------------------------------- */
+/* ---- statistics -------------------------------------------------------------------------------------- */
 
 typedef struct hydrant_remote_stats {
   size_t size; /* in: sizeof(hydrant_remote_stats_t) */
   /* as an initiator */
-  uint64_t hits;  /* pins that sent nothing */
+  uint64_t hits;  /* pins that sent no message */
   uint64_t moves; /* requests sent */
-  uint64_t joins; /* pins that waited for another's move */
+  uint64_t joins; /* pins that waited for another request's move */
   uint64_t not_ready, refusals;
-  uint64_t evictions;                 /* firehoses given up for others */
-  uint64_t recalled;                  /* firehoses taken back */
+  uint64_t evictions;                 /* firehoses given up to make room */
+  uint64_t recalled;                  /* firehoses that peers took back */
   uint64_t firehoses, firehose_bytes; /* now */
   /* as a target */
   uint64_t served;                /* moves answered */
-  uint64_t declined;              /* of them: with "not now" */
-  uint64_t recalls;               /* firehoses asked back because their memory went away */
-  uint64_t reclaims;              /* times peers were asked for room */
-  uint64_t exports;               /* firehoses that peers have here, now */
-  uint64_t exported_bytes;        /* what they are charged */
-  uint64_t lent_bytes;            /* leases in force, beyond the base quotas */
-  uint64_t zombies, zombie_bytes; /* exports of memory that is gone, now */
+  uint64_t declined;              /* of `served`: with NOT_READY */
+  uint64_t recalls;               /* firehoses recalled because their memory went away */
+  uint64_t reclaims;              /* times peers were asked to give up firehoses for room */
+  uint64_t exports;               /* firehoses that peers hold or cache here, now */
+  uint64_t exported_bytes;        /* their charge, bytes */
+  uint64_t lent_bytes;            /* lent beyond the base quotas, bytes */
+  uint64_t zombies, zombie_bytes; /* exports of released memory, now */
   /* messages sent */
   uint64_t requests, replies;
-  uint64_t releases_alone; /* requests that only gave back */
+  uint64_t releases_alone; /* requests that only give firehoses back */
 } hydrant_remote_stats_t;
 
 HYDRANT_API int hydrant_remote_get_stats(hydrant_remote_t remote, hydrant_remote_stats_t* stats);

@@ -1,3 +1,4 @@
+// Answers the requests of ranks: hello, put and get of cards, fence. The supervisor's loop calls it.
 #include "rdma/launch/call_desk.hpp"
 
 #include <algorithm>
@@ -98,7 +99,7 @@ void CallDesk::forget(Rank rank) noexcept {
 
 void CallDesk::give_up(Rank rank) noexcept {
   const Waiting one = waiting_[rank];
-  // Before it is taken out: a rank in the fence is not one that is missing.
+  // Before removing the rank: a rank that waits in the fence is not missing.
   std::string text = end_reason_;
   if (text.empty()) {
     text = one.what == Wait::kFence ? missing_text()
@@ -119,12 +120,12 @@ std::string CallDesk::missing_text() const {
     text += (missing == 1 ? "" : ", ") + std::to_string(rank);
   }
   if (missing > kNamed) text += " and " + std::to_string(missing - kNamed) + " more";
-  return (missing == 1 ? "rank " : "ranks ") + text + " did not come to the fence";
+  return (missing == 1 ? "rank " : "ranks ") + text + " did not reach the fence";
 }
 
 void CallDesk::expire(uint64_t now) noexcept {
   if (now < next_ns_) return;
-  // Two rounds: who waits in the fence counts as present for all whose time is over.
+  // Two rounds: expired ranks in the fence still count as present in each other's messages.
   std::vector<Rank> over;
   next_ns_ = UINT64_MAX;
   for (Rank rank = 0; rank < waiting_.size(); ++rank) {

@@ -1,6 +1,6 @@
-// Answers what ranks ask for: stores and hands out cards, holds those who wait for a card or in a fence,
-// and tells them at their deadline who is missing. No system call: the supervisor brings requests and
-// the time, and sends the answers.
+// Answers requests of ranks: stores and returns cards, queues ranks that wait for a card or in a fence, and
+// at a deadline reports which ranks are missing. No system call: the supervisor passes requests and the time,
+// and sends the answers.
 #pragma once
 
 #include "rdma/launch/card_store.hpp"
@@ -13,7 +13,7 @@
 
 namespace hydrant::launch {
 
-// Who sends the answers.
+// Sends the answers: the supervisor, or a test.
 class Answerer {
  public:
   virtual void answer(Rank to, const Reply& reply, std::span<const std::byte> tail) noexcept = 0;
@@ -27,17 +27,17 @@ class CallDesk {
   CallDesk(Rank size, Answerer& answerer)
       : answerer_(answerer), store_(size), waiting_(size), joined_(size) {}
 
-  // Takes a request of `rank`. A rank that asks again while it waits has given up the first call.
+  // Handles a request of `rank`. A second request while the first waits cancels the first.
   void take(Rank rank, const Request& request, std::span<const std::byte> card,
             uint64_t now) noexcept;
-  // Answers those whose deadline has come.
+  // Answers requests whose deadline has passed.
   void expire(uint64_t now) noexcept;
-  // The earliest deadline; UINT64_MAX if nobody waits.
+  // The earliest deadline; UINT64_MAX if no rank waits.
   uint64_t next_ns() const noexcept { return next_ns_; }
 
-  // The job ends for this reason: nobody waits any more, from now on.
+  // The job ends for this reason: fails all waiting requests, and all later ones.
   void end(std::string reason) noexcept;
-  // Drops what `rank` waits for: it is gone.
+  // Drops the waiting request of `rank`, which has ended.
   void forget(Rank rank) noexcept;
 
   bool joined(Rank rank) const noexcept { return joined_[rank]; }

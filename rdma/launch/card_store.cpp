@@ -1,3 +1,4 @@
+// Stores the cards that ranks publish; call_desk.cpp puts and finds them.
 #include "rdma/launch/card_store.hpp"
 
 namespace hydrant::launch {
@@ -12,8 +13,9 @@ Status CardStore::put(Rank rank, std::string_view key, std::span<const std::byte
     return Status::kOk;
   }
   if (cards.size() == kMaxCardsPerRank) {
-    return fail(Status::kResource, "rank %u has put %zu cards already, as many as there may be",
-                rank, kMaxCardsPerRank);
+    return fail(Status::kResource,
+                "rank %u has published %zu cards, which is the limit: cannot store another", rank,
+                kMaxCardsPerRank);
   }
   cards.push_back({std::string(key), std::move(bytes)});
   return Status::kOk;

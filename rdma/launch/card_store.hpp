@@ -1,8 +1,8 @@
-// The cards of all ranks, in the supervisor only: who reads one asks for it.
+// The cards of all ranks. Only the supervisor has them: ranks read a card by a request.
 #pragma once
 
 #include "firehose/base/status.hpp"
-#include "rdma/bootstrap.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
 
 #include <cstddef>
 #include <span>
@@ -14,20 +14,22 @@ namespace hydrant::launch {
 
 class CardStore {
  public:
-  // A rank has few cards: a list per rank is enough. Limits what a rank gone wild can take.
-  static constexpr size_t kMaxCardsPerRank = 64;
+  // Bounds the memory that a faulty rank can use. Ranks have few cards, so a list per rank suffices; rank 0
+  // may have up to 256 more for its environment.
+  static constexpr size_t kMaxCardsPerRank = 384;
 
   explicit CardStore(Rank size) : ranks_(size) {}
 
-  // Replaces a card of the same key. Errors: kResource: too many keys.
+  // Stores a card, in place of one with the same key. Errors: kResource (too many keys).
   Status put(Rank rank, std::string_view key, std::span<const std::byte> card) noexcept;
-  // Null data if there is none. Valid until the next put.
+  // The card; null data if there is none. Valid until the next put.
   std::span<const std::byte> find(Rank rank, std::string_view key) const noexcept;
 
  private:
   struct Card {
     std::string key;
-    std::vector<std::byte> bytes;  // with one byte more, so that an empty card is not a missing one
+    std::vector<std::byte>
+        bytes;  // with one extra byte, so that an empty card differs from a missing one
   };
   std::vector<std::vector<Card>> ranks_;
 };

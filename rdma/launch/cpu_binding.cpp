@@ -1,3 +1,4 @@
+// Chooses CPUs for ranks (hydrant-run --bind core); the forked child calls apply().
 #include "rdma/launch/cpu_binding.hpp"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 namespace hydrant::launch {
 namespace {
 
-// The first CPU of the core that `cpu` belongs to; itself if that is not known.
+// The first CPU of the core of `cpu`; `cpu` itself if the core is unknown.
 int first_of_core(int cpu) noexcept {
   char path[96];
   std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",

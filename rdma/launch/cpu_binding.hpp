@@ -1,7 +1,7 @@
-// Which CPU each rank runs on, if it is to stay on one.
+// Assigns each rank a CPU, if ranks are to be bound.
 #pragma once
 
-#include "rdma/bootstrap.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
 
 #include <vector>
 
@@ -11,10 +11,10 @@ class CpuBinding {
  public:
   // Binds nothing.
   CpuBinding() = default;
-  // The CPUs that this process may use: one of each core first, then their siblings.
+  // The CPUs that this process may use: first one CPU of each core, then the siblings.
   static CpuBinding by_core() noexcept;
 
-  // Binds the calling process, which is to be `rank`; ranks beyond the number of CPUs begin again.
+  // Binds the calling process, which becomes `rank`; further ranks wrap around to the first CPU.
   void apply(Rank rank) const noexcept;
   const std::vector<int>& cpus() const noexcept { return cpus_; }
 

@@ -1,4 +1,5 @@
-// hydrant-run: starts the processes of a job on this machine.
+// hydrant-run: parses options, forks the ranks through a Supervisor, and executes the program in each child.
+#include "firehose/base/config/config.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/launch/cpu_binding.hpp"
@@ -39,57 +40,59 @@ struct Options {
 const char kFooter[] =
     "The exit code is 128 + the signal if a process was killed, else the first code that was not "
     "0. A\n"
-    "process that exits, or calls gasnet_exit, ends the job: the others are told at once, get "
-    "SIGQUIT after\n"
-    "0.25 s, and are killed after GASNET_EXITTIMEOUT. HYDRANT_JOB_RANK and HYDRANT_JOB_SIZE are "
-    "set for\n"
-    "each process. Standard input goes to rank 0. Ctrl-C and SIGTERM go to every process; the "
-    "second time\n"
-    "they are killed. 2: wrong options; 126, 127: the program cannot be run; 124: --timeout.";
+    "process that exits, or calls gasnet_exit, ends the job: the other processes are notified at "
+    "once, get SIGQUIT\n"
+    "after 0.25 s, and are killed after GASNET_EXITTIMEOUT. HYDRANT_JOB_RANK and "
+    "HYDRANT_JOB_SIZE are set\n"
+    "for each process. Standard input goes to rank 0. Ctrl-C and SIGTERM are forwarded to every "
+    "process; the\n"
+    "second one kills them. Other exit codes: 2: wrong options; 126, 127: the program cannot be "
+    "run; 124: --timeout.";
 
 std::string check_variable(const std::string& text) {
   const size_t equals = text.find('=');
   return equals == 0 || equals == text.npos ? "\"" + text + "\" is not VAR=VALUE" : "";
 }
 
-// Before it is read as a number, of which a reader would say only that it is none.
+// Checked as text, because CLI11's own message for a bad number does not give the range.
 std::string check_ranks(const std::string& text) {
   Rank size = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, size);
   if (error == std::errc{} && stop == end && size >= 1 && size <= kMaxRanks) return "";
-  return "\"" + text + "\": a whole number from 1 to " + std::to_string(kMaxRanks) + " is accepted";
+  return "\"" + text + "\": expected a whole number from 1 to " + std::to_string(kMaxRanks) +
+         " is accepted";
 }
 
 void declare(CLI::App* app, Options* options) {
   app->footer(kFooter);
   app->add_option("-n,--ranks", options->size,
-                  "How many processes: 1 to " + std::to_string(kMaxRanks))
+                  "Number of processes: 1 to " + std::to_string(kMaxRanks))
       ->required()
       ->check(check_ranks, "")
       ->type_name("N");
   app->add_option("--nodes", options->nodes,
-                  "The ranks, in groups of neighbours, take themselves to be on so many machines: "
-                  "what is said "
-                  "between two groups goes by the network. For tests")
+                  "For tests: divide the ranks into this many groups that act as separate "
+                  "machines and communicate "
+                  "over the network")
       ->check(check_ranks, "")
       ->type_name("N")
       ->capture_default_str();
   app->add_option("-E,--env", options->variables,
-                  "Set a variable for the processes; may be repeated")
+                  "Set an environment variable for the processes; may be repeated")
       ->type_name("VAR=VALUE")
       ->allow_extra_args(false)
       ->check(check_variable);
-  app->add_option(
-         "--bind", options->bind,
-         "none: processes run on any CPU; core: each on a core of its own, as far as there are any")
+  app->add_option("--bind", options->bind,
+                  "none: no binding; core: bind each process to a core, wrapping around if there "
+                  "are too few")
       ->check(CLI::IsMember({"none", "core"}))
       ->capture_default_str();
-  app->add_option("--timeout", options->timeout_s, "End the job after this long; 0 means never")
+  app->add_option("--timeout", options->timeout_s, "End the job after this time; 0 means never")
       ->check(CLI::Range(0.0, 1e9))
       ->type_name("SECONDS")
       ->capture_default_str();
-  app->add_flag("--verbose", options->verbose, "Say what starts and how it ends");
+  app->add_flag("--verbose", options->verbose, "Report the start and end of each process");
   app->add_option("program", options->command, "The program and its arguments")
       ->required()
       ->type_name("[ARGUMENTS]");
@@ -97,8 +100,12 @@ void declare(CLI::App* app, Options* options) {
   app->prefix_command(false);
 }
 
-// Where `program` lies, as execvp(3) would look; "" with errno.
+// Finds `program` in the same way as execvp(3); "" with errno.
 std::string find_program(const std::string& program) {
+  if (program.empty()) {
+    errno = ENOENT;
+    return "";
+  }
   const auto runs = [](const std::string& path) {
     struct stat info {};
     if (access(path.c_str(), X_OK) != 0 || stat(path.c_str(), &info) != 0) return false;
@@ -122,7 +129,7 @@ std::string find_program(const std::string& program) {
   return "";
 }
 
-// Becomes the program. Says why to the supervisor if it cannot.
+// Executes the program in this process. On failure reports the errno to the supervisor.
 [[noreturn]] void become_program(const Options& options, const std::string& path, Rank rank,
                                  const RankEnds& ends) {
   Word word{.kind = WordKind::kStartFailure, .rank = rank, .code = ENOMEM};
@@ -146,14 +153,15 @@ std::string find_program(const std::string& program) {
 
 int run_job(const Options& options) {
   if (options.nodes > options.size) {
-    std::fprintf(stderr, "hydrant-run: --nodes %u is more than there are ranks: %u\n",
-                 options.nodes, options.size);
+    std::fprintf(stderr, "hydrant-run: --nodes %u exceeds the number of ranks, %u\n", options.nodes,
+                 options.size);
     return kExitUsage;
   }
   const std::string path = find_program(options.command[0]);
   if (path.empty()) {
     const int error = errno;
-    std::fprintf(stderr, "hydrant-run: cannot run %s: %s\n", options.command[0].c_str(),
+    std::fprintf(stderr, "hydrant-run: cannot run %s: %s\n",
+                 options.command[0].empty() ? "\"\"" : options.command[0].c_str(),
                  errno_text(error));
     return error == ENOENT || error == ENOTDIR ? kExitNotFound : kExitNotExecutable;
   }
@@ -184,7 +192,7 @@ int run_job(const Options& options) {
   return supervisor->run();
 }
 
-// A closed descriptor 0, 1 or 2 would become one of ours, and what is printed would go there.
+// Opens closed descriptors 0, 1 and 2: otherwise a socket could get that number and receive output.
 void hold_stdio() {
   for (int fd = 0; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
@@ -194,10 +202,11 @@ void hold_stdio() {
 }  // namespace
 }  // namespace hydrant::launch
 
-// NOLINTNEXTLINE(bugprone-exception-escape): what is left is a lack of memory, which ends it
+// NOLINTNEXTLINE(bugprone-exception-escape): only std::bad_alloc remains, which ends the process
 int main(int argc, char** argv) {
   using namespace hydrant::launch;
   hold_stdio();
+  hydrant::leave_unknown_names_to_ranks();
   Options options;
   CLI::App app("Starts N processes of a program on this machine as one job, and ends them as one.",
                "hydrant-run");

@@ -1,26 +1,27 @@
+// The state machine of a job's end; supervisor_end.cpp feeds it events and carries out its steps.
 #include "rdma/launch/job_end.hpp"
 
-#include "firehose/base/config.hpp"
+#include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
 
 namespace hydrant::launch {
 namespace {
 
-constexpr int kSignalBase = 128;   // as shells have it
-constexpr int kTimeoutCode = 124;  // as timeout(1) has it
-constexpr int kCodeMask = 0xff;    // what wait(2) passes on
+constexpr int kSignalBase = 128;   // convention of shells
+constexpr int kTimeoutCode = 124;  // convention of timeout(1)
+constexpr int kCodeMask = 0xff;    // the bits that wait(2) returns
 
 }  // namespace
 
 ExitTimes exit_times(uint32_t ranks) noexcept {
   ExitTimes times;
-  times.kill_ns = knob_number(Knob::kGasnetExitTimeout);
+  times.kill_ns = knob_number(JobKnob::kGasnetExitTimeout);
   if (times.kill_ns == 0) {
-    // An hour per rank at most: the product fits in 64 bits.
-    const uint64_t computed = knob_number(Knob::kGasnetExitTimeoutMin) +
-                              ranks * knob_number(Knob::kGasnetExitTimeoutFactor);
-    times.kill_ns = std::min(computed, knob_number(Knob::kGasnetExitTimeoutMax));
+    // The factor is at most an hour, so the product fits in 64 bits.
+    const uint64_t computed = knob_number(JobKnob::kGasnetExitTimeoutMin) +
+                              ranks * knob_number(JobKnob::kGasnetExitTimeoutFactor);
+    times.kill_ns = std::min(computed, knob_number(JobKnob::kGasnetExitTimeoutMax));
   }
   times.quit_ns = std::min(times.quit_ns, times.kill_ns);
   return times;

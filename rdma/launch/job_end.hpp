@@ -1,27 +1,27 @@
-// How a job ends: which exit code survives, and who is asked to go when. No system call and no clock:
-// the supervisor says what it saw and when, and does what it is told.
+// Decides how a job ends: its exit code, and when remaining ranks get signals. No system call and no clock:
+// the supervisor reports events with their times and carries out the steps.
 //
-// The end begins with the first of these: a rank leaves (with any code), a rank dies of a signal, a rank
-// exits without having left, the supervisor is asked to stop. Others then have until quit_ns before
-// those that have not left get SIGQUIT, and until kill_ns before whoever is still there is killed. After
-// an exit with 0 the others are probably about to do the same, and have half of kill_ns before SIGQUIT.
+// The end begins with the first of these events: a rank leaves (with any code), a rank dies of a signal, a
+// rank exits without leaving, the supervisor is asked to stop. Ranks that have not left after quit_ns get
+// SIGQUIT, and ranks that still run after kill_ns are killed. After an exit with 0 the others will probably
+// exit as well, so they have half of kill_ns before SIGQUIT.
 //
-// The code: that of the first event that is not an exit with 0; 128 + signal for a signal. What a rank
-// did because it was sent SIGQUIT or SIGKILL here does not count.
+// The job's code is that of the first event other than an exit with 0; 128 + signal for a signal. Codes that
+// result from the supervisor's own SIGQUIT or SIGKILL do not count.
 #pragma once
 
-#include "rdma/bootstrap.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
 
 #include <cstdint>
 
 namespace hydrant::launch {
 
 struct ExitTimes {
-  uint64_t quit_ns = 250'000'000;    // after the beginning of the end
-  uint64_t kill_ns = 2'000'000'000;  // after the same, never before quit_ns
+  uint64_t quit_ns = 250'000'000;    // measured from the first event
+  uint64_t kill_ns = 2'000'000'000;  // also from the first event; at least quit_ns
 };
 
-// By GASNET_EXITTIMEOUT and its _MAX, _MIN and _FACTOR.
+// The times from GASNET_EXITTIMEOUT and its _MAX, _MIN and _FACTOR.
 ExitTimes exit_times(uint32_t ranks) noexcept;
 
 class JobEnd {
@@ -30,26 +30,28 @@ class JobEnd {
 
   explicit JobEnd(const ExitTimes& times) noexcept : times_(times) {}
 
-  // Each answers true if this is the beginning of the end.
+  // These report an event and answer true if it begins the end.
   bool leave(Rank rank, int code, uint64_t now) noexcept;
   bool die(Rank rank, int signal, uint64_t now) noexcept;
-  // Somebody sent `signal` to the supervisor. It is passed on, and SIGQUIT would be too much.
+  // The supervisor received `signal`. It is forwarded to the ranks, so they get no SIGQUIT.
   bool ask(int signal, uint64_t now) noexcept;
-  // The time allowed for the whole job is over.
+  // The time limit of the job has expired.
   bool time_out(uint64_t now) noexcept;
 
   bool begun() const noexcept { return cause_ != Cause::kNone; }
   Cause cause() const noexcept { return cause_; }
-  // An exit with 0: who is ended by force may have had something to finish.
+  // The end began with an exit with 0, so ranks that are killed may lose unfinished work.
   bool peaceful() const noexcept { return cause_ == Cause::kExit && code_ == 0; }
-  Rank rank() const noexcept { return rank_; }     // who began it; kNoRank if nobody of the job
-  int code() const noexcept { return code_; }      // what the job ends with, as far as is known
+  Rank rank() const noexcept {
+    return rank_;
+  }  // the rank whose event began the end; kNoRank if none
+  int code() const noexcept { return code_; }      // the job's exit code so far
   int signal() const noexcept { return signal_; }  // kDeath, kRequest
 
-  // What is due now. Each is answered once.
+  // The step that is due now; each is answered once.
   enum class Step : uint32_t { kNothing, kQuit, kKill };
   Step step(uint64_t now) noexcept;
-  // When to ask again; UINT64_MAX if nothing is to come.
+  // When to call step() again; UINT64_MAX if no step remains.
   uint64_t next_ns() const noexcept;
   void kill_now(uint64_t now) noexcept;
 

@@ -1,3 +1,4 @@
+// Writes and parses HYDRANT_JOB_WIRE: hydrant_run.cpp writes it, the bootstrap of a rank reads it.
 #include "rdma/launch/job_environment.hpp"
 
 #include "firehose/base/errno_text.hpp"
@@ -13,7 +14,7 @@
 namespace hydrant::launch {
 namespace {
 
-// The inode of a socket, 0 if the descriptor is none.
+// The inode of a socket; 0 if the descriptor is not a socket.
 uint64_t socket_inode(int fd) noexcept {
   struct stat info {};
   if (fd < 0 || fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) return 0;
@@ -52,7 +53,7 @@ Status read_job_environment(JobWire* wire) noexcept {
                   &got.nodes, &got.ends.calls, &got.ends.words, &calls_inode, &words_inode, &used);
   if (fields != 7 || text[used] != '\0' || got.rank >= got.size || got.size > kMaxRanks ||
       got.nodes == 0 || got.nodes > got.size) {
-    return fail(Status::kBadArg, "%s=\"%.100s\" is not what hydrant-run of this version sets",
+    return fail(Status::kBadArg, "%s=\"%.100s\" was not set by this version of hydrant-run",
                 kWireVariable, text);
   }
   const bool ours = calls_inode != 0 && words_inode != 0 &&
@@ -63,8 +64,9 @@ Status read_job_environment(JobWire* wire) noexcept {
   if (ours) return Status::kOk;
   return fail(
       Status::kBroken,
-      "the environment is that of rank %u of %u under hydrant-run, but this process does not hold "
-      "its connection: a rank has started it, or something between closed descriptors; as a job "
+      "this process has the environment of rank %u of %u under hydrant-run, but not its "
+      "connection: "
+      "a rank has started it, or a program between them closed the descriptors; to run it as a job "
       "of its own: env -u %s, then the command",
       got.rank, got.size, kWireVariable);
 }

@@ -1,9 +1,10 @@
-// Starting: limits, signals, forking. supervisor_loop.cpp serves, supervisor_end.cpp ends.
+// Starts a job: limits, signals, forks. hydrant-run and GASNET_PSHM_NODES call it; supervisor_loop.cpp then
+// serves the ranks, and supervisor_end.cpp ends them.
 #include "rdma/launch/supervisor.hpp"
 
-#include "firehose/base/config.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
+#include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -21,16 +22,17 @@
 namespace hydrant::launch {
 namespace {
 
-constexpr rlim_t kOwnDescriptors = 64;  // beside two per rank: the program's own, and some room
+constexpr rlim_t kOwnDescriptors =
+    64;  // beside two per rank: descriptors of the program, and reserve
 constexpr int kFirstFreeDescriptor = 3;
 
-// Signals that mean something to the supervisor. All others are held back, but for those that stop a process
-// and those that a fault of its own raises.
+// Signals that the supervisor handles. It blocks all others, except those that stop or continue a process and
+// those of its own faults.
 constexpr int kTaken[] = {SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2};
 constexpr int kNotHeld[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGSEGV,
                             SIGBUS,  SIGFPE,  SIGILL,  SIGABRT};
 
-// The same descriptor, above those of stdio, whatever this process has closed.
+// Moves a descriptor above those of stdio, which this process may have closed.
 int above_stdio(int fd) noexcept {
   if (fd < 0 || fd >= kFirstFreeDescriptor) return fd;
   const int lifted = fcntl(fd, F_DUPFD_CLOEXEC, kFirstFreeDescriptor);
@@ -52,7 +54,7 @@ void close_if_open(int* fd) noexcept {
   *fd = -1;
 }
 
-// Standard input goes to rank 0; who else reads finds the end.
+// Standard input goes to rank 0; other ranks read end-of-file.
 void take_stdin_away() noexcept {
   if (fcntl(STDIN_FILENO, F_GETFD) < 0) return;
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -68,7 +70,7 @@ Supervisor::Supervisor(const SupervisorOptions& options)
       desk_(options.size, *this),
       end_(exit_times(options.size)),
       ranks_(options.size),
-      stop_warn_ns_(knob_number(Knob::kStopWarn)) {}
+      stop_warn_ns_(knob_number(JobKnob::kStopWarn)) {}
 
 Supervisor::~Supervisor() {
   for (RankState& state : ranks_) {
@@ -84,8 +86,7 @@ Supervisor::~Supervisor() {
 Status Supervisor::create(const SupervisorOptions& options,
                           std::unique_ptr<Supervisor>* supervisor) noexcept {
   if (options.size == 0 || options.size > kMaxRanks) {
-    return fail(Status::kBadArg,
-                "a job cannot have %u processes on this machine: 1 to %u are possible",
+    return fail(Status::kBadArg, "a job cannot have %u processes on this machine: use 1 to %u",
                 options.size, kMaxRanks);
   }
   std::unique_ptr<Supervisor> made(new Supervisor(options));
@@ -96,18 +97,25 @@ Status Supervisor::create(const SupervisorOptions& options,
 
 Status Supervisor::raise_descriptor_limit() noexcept {
   const rlim_t needed = 2 * static_cast<rlim_t>(options_.size) + kOwnDescriptors;
-  getrlimit(RLIMIT_NOFILE, &old_descriptors_);
+  if (getrlimit(RLIMIT_NOFILE, &old_descriptors_) != 0) {
+    return fail(Status::kResource, "cannot read the limit of descriptors: getrlimit(): %s",
+                errno_text(errno));
+  }
   if (old_descriptors_.rlim_cur >= needed) return Status::kOk;
   if (old_descriptors_.rlim_max < needed) {
-    return fail(
-        Status::kResource,
-        "%u processes need %llu descriptors, and the limit is %llu; raise it with ulimit -n, or "
-        "start at most %llu",
-        options_.size, static_cast<unsigned long long>(needed),
-        static_cast<unsigned long long>(old_descriptors_.rlim_max),
-        static_cast<unsigned long long>(old_descriptors_.rlim_max > kOwnDescriptors
-                                            ? (old_descriptors_.rlim_max - kOwnDescriptors) / 2
-                                            : 0));
+    const rlim_t room = old_descriptors_.rlim_max;
+    const rlim_t most = room > kOwnDescriptors ? (room - kOwnDescriptors) / 2 : 0;
+    char remedy[64] = "";
+    if (most > 0) {
+      std::snprintf(remedy, sizeof remedy, ", or start at most %llu",
+                    static_cast<unsigned long long>(most));
+    }
+    return fail(Status::kResource,
+                "a job of %u process%s needs %llu descriptors here, and the hard limit is %llu%s; "
+                "raise it (ulimit -Hn, LimitNOFILE=, /etc/security/limits.conf)%s",
+                options_.size, options_.size == 1 ? "" : "es",
+                static_cast<unsigned long long>(needed), static_cast<unsigned long long>(room),
+                most == 0 ? ", too low for a job of any size" : "", remedy);
   }
   const rlimit raised{needed, old_descriptors_.rlim_max};
   if (setrlimit(RLIMIT_NOFILE, &raised) != 0) {
@@ -124,7 +132,7 @@ Status Supervisor::prepare() noexcept {
   sigset_t taken;
   sigemptyset(&taken);
   for (const int signal : kTaken) {
-    // What this process was started to ignore (nohup) stays ignored, by the ranks as well.
+    // A signal that was ignored at startup (nohup) stays ignored, also in the ranks.
     struct sigaction action {};
     sigaction(signal, nullptr, &action);
     if (signal == SIGCHLD || action.sa_handler != SIG_IGN) sigaddset(&taken, signal);
@@ -132,7 +140,10 @@ Status Supervisor::prepare() noexcept {
   epoll_ = above_stdio(epoll_create1(EPOLL_CLOEXEC));
   signals_ = above_stdio(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
   if (epoll_ < 0 || signals_ < 0) {
-    return fail(Status::kResource, "no descriptors for the supervisor: %s", errno_text(errno));
+    return fail(Status::kResource,
+                "cannot open descriptors for the supervisor: %s; raise the limit of descriptors "
+                "(ulimit -n)",
+                errno_text(errno));
   }
   epoll_event event{.events = EPOLLIN, .data = {.u64 = UINT64_MAX}};
   epoll_ctl(epoll_, EPOLL_CTL_ADD, signals_, &event);
@@ -145,7 +156,7 @@ void Supervisor::take_signals() noexcept {
   sigfillset(&held);
   for (const int signal : kNotHeld) sigdelset(&held, signal);
   pthread_sigmask(SIG_SETMASK, &held, &old_mask_);
-  // Ignored, children would be reaped without a word.
+  // If SIGCHLD were ignored, the kernel would discard the exit statuses of children.
   struct sigaction child {};
   child.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &child, &old_child_action_);
@@ -164,7 +175,9 @@ Supervisor::Side Supervisor::start(Rank rank, RankEnds* ends) noexcept {
   RankEnds made;
   if (!make_pair(&state.calls, &made.calls) || !make_pair(&state.words, &made.words)) {
     static_cast<void>(
-        fail(Status::kResource, "no sockets for rank %u: %s", rank, errno_text(errno)));
+        fail(Status::kResource,
+             "socketpair() for rank %u failed: %s; raise the limit of descriptors (ulimit -n)",
+             rank, errno_text(errno)));
     close_if_open(&made.calls);
     close_if_open(&made.words);
     return Side::kFailed;
@@ -200,7 +213,7 @@ Supervisor::Side Supervisor::start(Rank rank, RankEnds* ends) noexcept {
 
 void Supervisor::become_child(pid_t parent, Rank rank, RankEnds* ends) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // It may have gone before that call; then somebody else is the parent by now.
+  // If the parent died before that call, another process is the parent now.
   if (getppid() != parent) _exit(1);
   if (rank != 0) take_stdin_away();
   setrlimit(RLIMIT_NOFILE, &old_descriptors_);
@@ -229,7 +242,7 @@ void Supervisor::say(const char* format, ...) noexcept {
   size_t bytes = static_cast<size_t>(start + std::max(text, 0));
   bytes = std::min(bytes, sizeof line - 2);
   line[bytes++] = '\n';
-  // Nobody may be reading any more: a job is not kept alive by that.
+  // A reader that no longer reads must not keep the job alive.
   constexpr int kPatienceMs = 100;
   pollfd out{STDERR_FILENO, POLLOUT, 0};
   if (poll(&out, 1, kPatienceMs) == 1) {

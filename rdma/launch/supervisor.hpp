@@ -1,18 +1,19 @@
-// The process that stands above the ranks of a job on one machine: it forks them, answers their calls,
-// notices how each of them ends, and ends the others. One thread and one loop, which sleeps until a
-// socket, a signal or a deadline has something for it. It never waits for a rank.
+// The parent process of a job's ranks on one machine: it forks them, answers their requests, detects how each
+// ends, and ends the others. One thread and one event loop, which sleeps until a socket, a signal or a
+// deadline is ready. It never blocks on a rank.
 //
 // hydrant-run executes a program in each child. With GASNET_PSHM_NODES the children return from
 // open_bootstrap() and the process that called it stays here.
 //
-// A rank is one child process, or a process below it (a shell script that runs the program): who says hello
-// counts as the rank, too, and is ended with it.
+// A rank is a child process or a descendant of it (a shell script that runs the program). The descendant that
+// sends hello counts as the rank, too, and is ended together with the child.
 //
-// A child gets SIGKILL when its supervisor is gone, however that ended.
+// A child gets SIGKILL when its supervisor ends, for whatever reason.
 #pragma once
 
+#include "firehose/base/machine/oom_kills.hpp"
 #include "firehose/base/status.hpp"
-#include "rdma/bootstrap.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/launch/call_desk.hpp"
 #include "rdma/launch/job_end.hpp"
 #include "rdma/launch/wire.hpp"
@@ -31,13 +32,13 @@ namespace hydrant::launch {
 inline constexpr Rank kMaxRanks = 4096;
 
 struct SupervisorOptions {
-  const char* program = "hydrant";  // what its messages begin with
+  const char* program = "hydrant";  // prefix of its messages
   Rank size = 1;
   uint64_t timeout_ns = 0;  // for the whole job; 0: none
   bool verbose = false;
 };
 
-// A rank's ends of its two sockets, close-on-exec and never 0, 1 or 2.
+// The rank's ends of its two sockets, close-on-exec and never 0, 1 or 2.
 struct RankEnds {
   int calls = -1;
   int words = -1;
@@ -45,23 +46,23 @@ struct RankEnds {
 
 class Supervisor final : public Answerer {
  public:
-  // Takes over the signals of this process. Errors: kBadArg: no such size; kResource: too few descriptors,
-  // with how many are needed and may be had.
+  // Takes over the signals of this process. Errors: kBadArg: invalid size; kResource: too few descriptors;
+  // the text has the number needed and the limit.
   static Status create(const SupervisorOptions& options,
                        std::unique_ptr<Supervisor>* supervisor) noexcept;
   ~Supervisor();
 
-  // Forks rank `rank`; call it for 0, 1, 2 and so on. In the child, signals and limits are as they were, and
-  // the object must be destroyed. Errors (kFailed, with a text): no more processes or descriptors.
+  // Forks rank `rank`; call it for 0, 1, 2 and so on. The child gets its original signals and limits back and
+  // must destroy the object. kFailed, with a text: no more processes or descriptors.
   enum class Side : uint32_t { kParent, kChild, kFailed };
   Side start(Rank rank, RankEnds* ends) noexcept;
 
   // Serves until every rank has ended; answers the job's exit code.
   int run() noexcept;
-  // Kills what has been started and reaps it.
+  // Kills and reaps the ranks that were started.
   void abandon() noexcept;
 
-  // One line on standard error, behind the program's name.
+  // Writes one line to standard error, after the program's name.
   [[gnu::format(printf, 2, 3)]] void say(const char* format, ...) noexcept;
 
  private:
@@ -69,15 +70,17 @@ class Supervisor final : public Answerer {
     pid_t pid = 0;  // 0: not started, or reaped
     int calls = -1;
     int words = -1;
-    int below = -1;  // pidfd of the process that said hello, if that is not the child itself
+    int below = -1;  // pidfd of the descendant that sent hello; -1 if the child itself did
+    pid_t below_pid = 0;
     bool left = false;
+    bool gave_up = false;  // it was waiting for others when it left
     bool quit_sent = false;
     bool kill_sent = false;
     bool complained = false;
     bool start_failed = false;
     bool stop_said = false;
     uint64_t stopped_ns = 0;
-    std::vector<std::byte> unsent;  // an answer that found no room
+    std::vector<std::byte> unsent;  // an answer that did not fit into the socket
   };
 
   explicit Supervisor(const SupervisorOptions& options);
@@ -106,7 +109,11 @@ class Supervisor final : public Answerer {
   void ended(Rank rank, const siginfo_t& info) noexcept;
   void exited(Rank rank, pid_t pid, int code) noexcept;
   void died(Rank rank, pid_t pid, int signal, bool dumped) noexcept;
-  void left(Rank rank, int code) noexcept;
+  void left(Rank rank, int code, Leaving how) noexcept;
+  void say_how_it_left(Rank rank, int code, Leaving how) noexcept;
+  static bool is_on_its_way(const RankState& state) noexcept;
+  bool must_give_up(uint64_t now) noexcept;
+  void say_who_waited() noexcept;
   void start_failed(Rank rank, int error) noexcept;
   void check_joined() noexcept;
   void begin_end() noexcept;
@@ -117,16 +124,19 @@ class Supervisor final : public Answerer {
   void end_remaining(JobEnd::Step step) noexcept;
 
   const SupervisorOptions options_;
+  const OomCounts oom_before_ = read_oom_counts();
   CallDesk desk_;
   JobEnd end_;
   std::vector<RankState> ranks_;
   std::unordered_map<pid_t, Rank> by_pid_;
   uint32_t running_ = 0;
   uint32_t stopped_ = 0;
-  Rank never_joined_ = kNoRank;  // one that exited with 0 and without a hello
+  Rank never_joined_ = kNoRank;  // a rank that exited with 0 without a hello
   pid_t never_joined_pid_ = 0;
   uint64_t job_deadline_ns_ = UINT64_MAX;
-  uint64_t give_up_ns_ = UINT64_MAX;
+  uint64_t give_up_ns_ = UINT64_MAX;    // when killed ranks are checked again
+  uint64_t last_look_ns_ = UINT64_MAX;  // when these checks end
+  bool is_end_said_ = false;  // the reason for an end that began with an exit with 0 was logged
   uint64_t stop_warn_ns_ = 0;
   int epoll_ = -1;
   int signals_ = -1;

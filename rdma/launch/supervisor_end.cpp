@@ -1,12 +1,15 @@
-// Ending: what is made of every way in which a rank can end, and how the others are ended.
+// Ends a job: evaluates how each rank ended, logs the cause, and signals the remaining ranks. Called by the
+// loop in supervisor_loop.cpp; job_end.cpp decides the times and the exit code.
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
+#include "rdma/exit/process_end.hpp"
 #include "rdma/launch/supervisor.hpp"
-#include "rdma/process_end.hpp"
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <poll.h>
 #include <string>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -16,13 +19,28 @@ namespace hydrant::launch {
 namespace {
 
 constexpr uint64_t kGiveUpNs =
-    10'000'000'000;                 // after SIGKILL: only the kernel can hold a process so long
-constexpr int kNotFoundCode = 127;  // as shells have it
+    10'000'000'000;  // after SIGKILL, which only the kernel can delay so long
+// A killed process may still free its memory, 1 TiB in some minutes: the interval of checks, and their total.
+constexpr uint64_t kLookAgainNs = 1'000'000'000;
+constexpr uint64_t kFreeingNs = 600'000'000'000;
+constexpr int kNotFoundCode = 127;  // convention of shells
 constexpr int kNotExecutableCode = 126;
 
 const char* signal_text(int signal) noexcept {
   const char* text = sigdescr_np(signal);
   return text != nullptr ? text : "unknown signal";
+}
+
+// Signals of faults, for which a backtrace helps.
+bool is_fault(int signal) noexcept {
+  return signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL;
+}
+
+// Whether ranks print no backtrace, but would with GASNET_BACKTRACE=1.
+bool hides_backtraces() noexcept {
+  const char* wish = std::getenv("GASNET_BACKTRACE");
+  const bool is_wanted = wish != nullptr && std::strchr("nN0", *wish) == nullptr;
+  return !is_wanted && std::getenv("GASNET_NO_CATCH_SIGNAL") == nullptr;
 }
 
 bool ends_a_job(int signal) noexcept { return signal != SIGUSR1 && signal != SIGUSR2; }
@@ -46,9 +64,9 @@ void Supervisor::reap() noexcept {
   settle(std::move(seen));
 }
 
-// A rank that is killed closes its sockets first, and another may see that, give up and exit before the
-// kernel tells of the death that caused it all. So before a failure is taken for the first, those that are
-// already dying are waited for: that takes them no time of their own.
+// A killed rank closes its sockets first. Another rank may see that and exit before the kernel reports the
+// death that caused it. So before the first failure is evaluated, this waits for ranks that are already
+// dying, which is short.
 void Supervisor::collect_dying(std::vector<siginfo_t>* seen) noexcept {
   if (end_.begun()) return;
   constexpr uint64_t kPatienceNs = 100'000'000;
@@ -67,14 +85,15 @@ void Supervisor::collect_dying(std::vector<siginfo_t>* seen) noexcept {
   }
 }
 
-// Deaths by a signal come before exits: the exits of the others may be their consequence.
+// Handles deaths by a signal before exits, because an exit may be a consequence of a death.
 void Supervisor::settle(std::vector<siginfo_t> seen) noexcept {
   std::stable_partition(seen.begin(), seen.end(), [](const siginfo_t& info) {
     return info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
   });
   for (const siginfo_t& info : seen) {
     const auto known = by_pid_.find(info.si_pid);
-    if (known == by_pid_.end()) continue;  // a child from before this was a supervisor
+    if (known == by_pid_.end())
+      continue;  // a child that was forked before this became a supervisor
     ended(known->second, info);
   }
 }
@@ -90,7 +109,7 @@ void Supervisor::ended(Rank rank, const siginfo_t& info) noexcept {
     return;
   }
   if (info.si_code == CLD_CONTINUED) return;
-  read_words(rank);  // its last words say whether it left
+  read_words(rank);  // its last messages tell whether it left
   const pid_t pid = state.pid;
   by_pid_.erase(pid);
   state.pid = 0;
@@ -115,16 +134,17 @@ void Supervisor::exited(Rank rank, pid_t pid, int code) noexcept {
     never_joined_pid_ = pid;
     return check_joined();
   }
-  if (!end_.leave(rank, code, now_ns())) return;
-  if (code != 0) {
+  const bool was_clean = end_.code() == 0;
+  const bool begins = end_.leave(rank, code, now_ns());
+  if (was_clean && end_.code() != 0) {
     say("rank %u (pid %d) exited with code %d; the job is ended", rank, static_cast<int>(pid),
         code);
   }
-  begin_end();
+  if (begins) begin_end();
 }
 
-// A program that never joins is none of ours, and its exit with 0 ends nobody else. But a rank that is gone
-// would be missed for ever by those that have joined.
+// A program that never joins does not use this library, and its exit with 0 ends no other rank. But if other
+// ranks have joined, they would wait for it for ever.
 void Supervisor::check_joined() noexcept {
   if (never_joined_ == kNoRank || desk_.joined_count() == 0 || end_.begun()) return;
   end_.leave(never_joined_, 1, now_ns());
@@ -149,28 +169,47 @@ void Supervisor::died(Rank rank, pid_t pid, int signal, bool dumped) noexcept {
   const bool first = end_.code() == 0;
   const bool begins = end_.die(rank, signal, now_ns());
   if (first || options_.verbose) {
-    say("rank %u (pid %d) was killed by signal %d (%s%s); the job is ended", rank,
-        static_cast<int>(pid), signal, signal_text(signal), dumped ? ", core dumped" : "");
+    char memory[kOomText] = "";
+    if (signal == SIGKILL) (void)describe_oom_kills(oom_before_, memory, sizeof memory);
+    const bool hint = is_fault(signal) && desk_.joined(rank) && hides_backtraces();
+    say("rank %u (pid %d) was killed by signal %d (%s%s)%s; the job is ended%s", rank,
+        static_cast<int>(pid), signal, signal_text(signal), dumped ? ", core dumped" : "", memory,
+        hint ? " (GASNET_BACKTRACE=1 shows where it was)" : "");
   }
   if (begins) begin_end();
 }
 
-void Supervisor::left(Rank rank, int code) noexcept {
+void Supervisor::left(Rank rank, int code, Leaving how) noexcept {
   ranks_[rank].left = true;
+  ranks_[rank].gave_up = how == Leaving::kGaveUp;
   if (code != 0) {
     std::vector<siginfo_t> dying;
     collect_dying(&dying);
     settle(std::move(dying));
   }
   if (options_.verbose) say("rank %u leaves with code %d", rank, code);
-  if (end_.leave(rank, code, now_ns())) begin_end();
+  const bool was_clean = end_.code() == 0;
+  const bool begins = end_.leave(rank, code, now_ns());
+  if (was_clean && end_.code() != 0) say_how_it_left(rank, code, how);
+  if (begins) begin_end();
+}
+
+void Supervisor::say_how_it_left(Rank rank, int code, Leaving how) noexcept {
+  const int pid = static_cast<int>(ranks_[rank].pid);
+  switch (how) {
+    case Leaving::kGasnetExit:
+      return say("rank %u (pid %d) called gasnet_exit(%d); the job is ended", rank, pid, code);
+    case Leaving::kExit:
+      return say("rank %u (pid %d) exited with code %d; the job is ended", rank, pid, code);
+    case Leaving::kGaveUp: return;  // the rank has logged the reason
+  }
 }
 
 void Supervisor::start_failed(Rank rank, int error) noexcept {
   ranks_[rank].start_failed = true;
   const int code = error == ENOENT ? kNotFoundCode : kNotExecutableCode;
   if (!end_.leave(rank, code, now_ns())) return;
-  say("rank %u cannot be started: %s", rank, errno_text(error));
+  say("cannot start rank %u: %s", rank, error > 0 ? errno_text(error) : "unknown error");
   begin_end();
   end_.kill_now(now_ns());
 }
@@ -191,10 +230,10 @@ void Supervisor::begin_end() noexcept {
                   .rank = who,
                   .code = end_.code(),
                   .signal = death ? end_.signal() : 0};
-  // The signal itself tells the ranks of a request.
+  // A request's signal is forwarded to the ranks, so they need no message.
   if (end_.cause() == JobEnd::Cause::kRequest) return;
   for (Rank rank = 0; rank < ranks_.size(); ++rank) {
-    // An empty socket has room for one word: nothing is lost here.
+    // The socket always has room for one message: none is lost.
     if (rank != who && ranks_[rank].words >= 0) send_message(ranks_[rank].words, bytes_of(word));
   }
 }
@@ -205,10 +244,10 @@ void Supervisor::pass_on(int signal, bool children_have_it) noexcept {
   }
   if (!ends_a_job(signal)) return;
   if (end_.ask(signal, now_ns())) {
-    say("got signal %d (%s); the job is ended", signal, signal_text(signal));
+    say("received signal %d (%s); the job is ended", signal, signal_text(signal));
     begin_end();
   } else if (end_.cause() == JobEnd::Cause::kRequest) {
-    end_.kill_now(now_ns());  // whoever asks twice means it
+    end_.kill_now(now_ns());  // a second request kills at once
   }
 }
 
@@ -217,16 +256,30 @@ void Supervisor::send_signal(RankState& state, int signal) noexcept {
   if (state.below >= 0) syscall(SYS_pidfd_send_signal, state.below, signal, nullptr, 0);
 }
 
+// The process already ends and frees its memory; no signal can change or speed that up.
+bool Supervisor::is_on_its_way(const RankState& state) noexcept {
+  if (process_is_ending(state.pid)) return true;
+  if (state.below < 0) return false;
+  pollfd below{state.below, POLLIN, 0};
+  return poll(&below, 1, 0) == 0 && process_is_ending(state.below_pid);
+}
+
 void Supervisor::end_remaining(JobEnd::Step step) noexcept {
   if (step == JobEnd::Step::kNothing) return;
   const bool kill_all = step == JobEnd::Step::kKill;
-  Rank first = kNoRank;
+  Rank first = kNoRank;  // the first rank that did not follow
+  Rank stuck = kNoRank;  // a rank that left but still runs
   uint32_t late = 0;
   for (Rank rank = 0; rank < ranks_.size(); ++rank) {
     RankState& state = ranks_[rank];
     if (state.pid == 0) continue;
-    if (!kill_all && state.left) continue;  // it is on its way
-    if (!state.quit_sent && late++ == 0) first = rank;
+    if (!kill_all && state.left) continue;  // about to end by itself
+    if (is_on_its_way(state)) continue;
+    if (state.left) {
+      stuck = rank;
+    } else if (!state.quit_sent && late++ == 0) {
+      first = rank;
+    }
     (kill_all ? state.kill_sent : state.quit_sent) = true;
     send_signal(state, kill_all ? SIGKILL : SIGQUIT);
     if (options_.verbose) {
@@ -234,13 +287,56 @@ void Supervisor::end_remaining(JobEnd::Step step) noexcept {
           kill_all ? "SIGKILL" : "SIGQUIT");
     }
   }
-  // Whoever ends with 0 should have waited for the others: say whose work may be lost.
-  if (late > 0 && end_.peaceful()) {
+  // A rank that exits with 0 should have waited for the others: names one whose work may be lost.
+  if (late > 0 && end_.peaceful() && !is_end_said_) {
+    is_end_said_ = true;
     say("rank %u exited with code 0, and %u of the others did not follow (rank %u%s); they are "
-        "ended",
+        "killed",
         end_.rank(), late, first, late > 1 ? " and others" : "");
   }
-  if (kill_all) give_up_ns_ = now_ns() + kGiveUpNs;
+  if (stuck != kNoRank && end_.peaceful() && !is_end_said_ && process_ends_can_be_seen()) {
+    is_end_said_ = true;
+    say("rank %u (pid %d) has left the job, as others have, but still runs: it may be in an exit "
+        "handler; it is killed",
+        stuck, static_cast<int>(ranks_[stuck].pid));
+  }
+  if (!kill_all) return;
+  give_up_ns_ = now_ns() + kGiveUpNs;
+  last_look_ns_ = now_ns() + kFreeingNs;
+}
+
+// After an exit with 0, ranks that waited for that rank end by themselves: logs how many there were.
+void Supervisor::say_who_waited() noexcept {
+  if (!end_.peaceful() || is_end_said_) return;
+  uint32_t count = 0;
+  Rank first = kNoRank;
+  for (Rank rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank].gave_up && count++ == 0) first = rank;
+  }
+  if (count == 0) return;
+  say("rank %u exited with code 0 while %u of the others waited for messages, barriers or puts "
+      "(rank %u%s); the job is ended",
+      end_.rank(), count, first, count > 1 ? " and others" : "");
+}
+
+bool Supervisor::must_give_up(uint64_t now) noexcept {
+  uint32_t freeing = 0;
+  Rank first = kNoRank;
+  for (Rank rank = 0; rank < ranks_.size(); ++rank) {
+    const RankState& state = ranks_[rank];
+    if (state.pid == 0) continue;
+    if (first == kNoRank) first = rank;
+    if (is_on_its_way(state)) ++freeing;
+  }
+  if (freeing > 0 && now < last_look_ns_) {
+    give_up_ns_ = now + kLookAgainNs;
+    return false;
+  }
+  say("cannot end %u processes (rank %u, pid %d%s): the kernel does not release them%s", running_,
+      first, first != kNoRank ? static_cast<int>(ranks_[first].pid) : 0,
+      running_ > 1 ? " and others" : "",
+      freeing > 0 ? ", and has been freeing their memory for 600 s" : "");
+  return true;
 }
 
 void Supervisor::warn_stopped(uint64_t now) noexcept {

@@ -1,4 +1,5 @@
-// Serving: sockets, signals, deadlines.
+// The event loop of the supervisor: sockets, signals and deadlines. run() is called once all ranks are
+// forked.
 #include "firehose/base/thread.hpp"
 #include "rdma/launch/supervisor.hpp"
 
@@ -18,7 +19,7 @@ constexpr uint64_t kSignalTag = UINT64_MAX;
 constexpr int kEventsAtOnce = 64;
 
 int pidfd_of(pid_t pid) noexcept {
-  return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));  // close-on-exec by nature
+  return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));  // pidfds are close-on-exec
 }
 
 }  // namespace
@@ -26,17 +27,15 @@ int pidfd_of(pid_t pid) noexcept {
 int Supervisor::run() noexcept {
   while (running_ > 0) {
     const uint64_t now = now_ns();
-    if (now >= give_up_ns_) {
-      say("%u processes cannot be ended: the kernel holds them", running_);
-      break;
-    }
+    if (now >= give_up_ns_ && must_give_up(now)) break;
     wait_for_events(now);
     keep_time(now_ns());
   }
-  // What said hello from below a child that is gone.
+  // Descendants that sent hello may outlive their child.
   for (RankState& state : ranks_) {
     if (state.below >= 0) send_signal(state, SIGKILL);
   }
+  say_who_waited();
   return end_.code();
 }
 
@@ -62,7 +61,7 @@ void Supervisor::wait_for_events(uint64_t now) noexcept {
   }
   epoll_event events[kEventsAtOnce];
   const int count = epoll_wait(epoll_, events, kEventsAtOnce, timeout_ms);
-  // Signals last: what a rank said before it died comes before its death.
+  // Signals last, so that messages of a rank are handled before its death.
   bool signalled = false;
   for (int i = 0; i < count; ++i) {
     if (events[i].data.u64 == kSignalTag) {
@@ -96,11 +95,11 @@ void Supervisor::drop(int* fd) noexcept {
 void Supervisor::complain(Rank rank) noexcept {
   if (ranks_[rank].complained) return;
   ranks_[rank].complained = true;
-  say("rank %u (pid %d) sent a message that is none of ours; such messages are ignored", rank,
+  say("rank %u (pid %d) sent a malformed message; such messages are ignored", rank,
       static_cast<int>(ranks_[rank].pid));
 }
 
-// One message at a time: a rank that talks without end must not keep the others waiting.
+// Reads a single message, so that a rank that sends continuously cannot starve the others.
 void Supervisor::read_calls(Rank rank) noexcept {
   RankState& state = ranks_[rank];
   if (state.calls < 0) return;
@@ -109,7 +108,7 @@ void Supervisor::read_calls(Rank rank) noexcept {
   int pid = 0;
   switch (receive_message(state.calls, &room, &message, &pid)) {
     case Received::kNothing: return;
-    case Received::kEnd:  // what follows from it follows from the death of the process
+    case Received::kEnd:  // the death of the process is handled separately
       return drop(&state.calls);
     case Received::kMessage: break;
   }
@@ -124,7 +123,9 @@ void Supervisor::read_calls(Rank rank) noexcept {
 }
 
 void Supervisor::note_sender(RankState& state, pid_t pid) noexcept {
-  if (pid > 0 && pid != state.pid) state.below = pidfd_of(pid);
+  if (pid <= 0 || pid == state.pid) return;
+  state.below = pidfd_of(pid);
+  state.below_pid = pid;
 }
 
 void Supervisor::read_words(Rank rank) noexcept {
@@ -140,7 +141,7 @@ void Supervisor::read_words(Rank rank) noexcept {
     Word word;
     const bool is_word = read_word(message, &word);
     if (is_word && word.kind == WordKind::kLeave) {
-      left(rank, word.code);
+      left(rank, word.code, word.how);
     } else if (is_word && word.kind == WordKind::kStartFailure) {
       start_failed(rank, word.code);
     } else {
@@ -153,7 +154,7 @@ void Supervisor::answer(Rank to, const Reply& reply, std::span<const std::byte> 
   RankState& state = ranks_[to];
   if (state.calls < 0) return;
   if (!state.unsent.empty())
-    return;  // it asks faster than it reads: it has given up the call before
+    return;  // the rank sent a new request before it read the answer: it has cancelled that call
   if (send_message(state.calls, bytes_of(reply), tail) != EAGAIN) return;
   const auto head = bytes_of(reply);
   state.unsent.assign(head.begin(), head.end());
@@ -180,7 +181,7 @@ void Supervisor::read_signals() noexcept {
     if (signal == SIGCHLD) {
       reap();
     } else {
-      // A terminal sends to the whole process group, the ranks included.
+      // A terminal sends the signal to the whole process group, so the ranks have it already.
       pass_on(signal, info.ssi_code == SI_KERNEL && signal != SIGALRM);
     }
   }
@@ -191,7 +192,7 @@ void Supervisor::keep_time(uint64_t now) noexcept {
   if (now >= job_deadline_ns_) {
     job_deadline_ns_ = UINT64_MAX;
     if (end_.time_out(now)) {
-      say("the job has run for %.3g s, as long as it may; it is ended",
+      say("the job has run for %.3g s, its time limit; it is ended",
           static_cast<double>(options_.timeout_ns) / 1e9);
       begin_end();
     }

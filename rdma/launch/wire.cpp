@@ -1,3 +1,4 @@
+// Encodes, checks, sends and receives the messages between a rank and its supervisor (wire.hpp).
 #include "rdma/launch/wire.hpp"
 
 #include "firehose/base/thread.hpp"
@@ -12,7 +13,7 @@
 namespace hydrant::launch {
 namespace {
 
-// The head of type T at the beginning of `message`; false if that is too short or not ours.
+// Reads the head of type T of `message`; false if too short, or if the magic differs.
 template <class T>
 bool read_head(std::span<const std::byte> message, T* head) noexcept {
   if (message.size() < sizeof(T)) return false;
@@ -30,7 +31,7 @@ bool wait_for(int fd, short events, uint64_t deadline_ns) noexcept {
     pollfd one{fd, events, 0};
     const int ready = ppoll(&one, 1, &time, nullptr);
     if (ready > 0)
-      return true;  // an error or the end of the connection counts: the caller will see it
+      return true;  // also for an error or the end of the connection: the caller's next call reports it
     if (ready == 0) return false;
     if (errno != EINTR) return true;
   }
@@ -94,6 +95,7 @@ bool read_word(std::span<const std::byte> message, Word* word) noexcept {
   Word got;
   if (message.size() != sizeof got || !read_head(message, &got)) return false;
   if (got.kind < WordKind::kExit || got.kind > WordKind::kStartFailure) return false;
+  if (got.how > Leaving::kGaveUp) return false;
   *word = got;
   return true;
 }
@@ -107,7 +109,7 @@ bool set_key(std::string_view key, Request* request) noexcept {
 
 int send_message(int fd, std::span<const std::byte> head,
                  std::span<const std::byte> tail) noexcept {
-  // sendmsg() takes both for reading only, whatever iovec says.
+  // sendmsg() only reads them, although iovec is not const.
   iovec parts[2] = {{const_cast<std::byte*>(head.data()), head.size()},
                     {const_cast<std::byte*>(tail.data()), tail.size()}};
   msghdr message{};
@@ -143,10 +145,10 @@ Received receive_message(int fd, MessageRoom* room, std::span<const std::byte>* 
       std::memcpy(&sender, CMSG_DATA(part_head), sizeof sender);
       *pid = sender.pid;
     } else if (part_head->cmsg_type == SCM_RIGHTS) {
-      close_all(part_head);  // nobody sends descriptors here: do not keep what comes anyway
+      close_all(part_head);  // no valid message has descriptors: closes unexpected ones
     }
   }
-  // No message of ours is empty, so nothing is the end of the connection.
+  // Valid messages are never empty, so 0 bytes mean the end of the connection.
   if (bytes == 0) return Received::kEnd;
   *got = std::span<const std::byte>(*room).first(static_cast<size_t>(bytes));
   return Received::kMessage;

@@ -1,17 +1,17 @@
-// What a rank and its supervisor say to each other. Two sockets per rank, both SOCK_SEQPACKET, so that a
-// message is whole or not there:
+// The messages between a rank and its supervisor. Each rank has two sockets of type SOCK_SEQPACKET, which
+// deliver whole messages:
 //
-//   calls   the rank asks (Request, card behind it), the supervisor answers with the same id (Reply, card
-//           or text behind it). One call at a time.
-//   words   what nobody asked for: the supervisor's Word to the rank, the rank's leave and start failure
-//           (also as Word) to the supervisor.
+//   calls   requests of the rank (Request, followed by a card) and the supervisor's answer with the same id
+//           (Reply, followed by a card or text). One call at a time.
+//   words   one-way messages of type Word: exits and deaths to the rank; leave and start failure to the
+//           supervisor.
 //
-// Both sides are on one machine and of one version: the magic holds it. What is received is checked in
-// full before anything of it is used.
+// Both sides are on one machine and of one version, which the magic ensures. Receivers validate a message
+// completely before they use any of it.
 #pragma once
 
 #include "firehose/base/status.hpp"
-#include "rdma/bootstrap.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
 
 #include <array>
 #include <cstddef>
@@ -21,8 +21,9 @@
 
 namespace hydrant::launch {
 
-inline constexpr uint32_t kMagic = 0x48594431;  // "HYD1": changes with any of the structures
-inline constexpr size_t kKeyRoom = 32;          // with its zero
+inline constexpr uint32_t kMagic =
+    0x48594432;                         // "HYD2": changes with every change of the structures
+inline constexpr size_t kKeyRoom = 32;  // including the terminator
 inline constexpr size_t kTextRoom = 512;
 
 enum class RequestKind : uint32_t { kHello = 1, kPut, kGet, kFence };
@@ -31,10 +32,10 @@ struct Request {
   uint32_t magic = kMagic;
   RequestKind kind = RequestKind::kHello;
   uint32_t id = 0;
-  Rank rank = 0;  // kGet: whose card
-  uint64_t deadline_ns =
-      0;  // kGet, kFence: of CLOCK_MONOTONIC, which all processes of a machine share
-  uint32_t card_bytes = 0;  // kPut: what follows
+  Rank rank = 0;  // kGet: the owner of the card
+  // kGet, kFence: of CLOCK_MONOTONIC, which all processes of a machine share.
+  uint64_t deadline_ns = 0;
+  uint32_t card_bytes = 0;  // kPut: length of the card that follows
   uint32_t zero = 0;
   char key[kKeyRoom] = {};
 };
@@ -44,7 +45,7 @@ struct Reply {
   uint32_t magic = kMagic;
   uint32_t id = 0;
   int32_t status = 0;  // a Status
-  uint32_t bytes = 0;  // what follows: the card if kOk, else a text without a zero
+  uint32_t bytes = 0;  // length of what follows: the card if kOk, else a text without terminator
 };
 static_assert(sizeof(Reply) == 16);
 
@@ -61,14 +62,16 @@ struct Word {
   Rank rank = 0;
   int32_t code = 0;
   int32_t signal = 0;
+  Leaving how = Leaving::kExit;  // kLeave
 };
-static_assert(sizeof(Word) == 20);
+static_assert(sizeof(Word) == 24);
 
 inline constexpr size_t kMaxMessage = sizeof(Request) + Bootstrap::kMaxCardBytes;
-using MessageRoom = std::array<std::byte, kMaxMessage + 1>;  // one more: too long is seen
+using MessageRoom =
+    std::array<std::byte, kMaxMessage + 1>;  // one extra byte detects messages that are too long
 
-// A request and the card that follows it, or a reply and what follows it. False unless every field is one
-// that the other side may send; *tail points into `message`.
+// Parse a request and its card, a reply and its tail, or a word. False unless every field is valid for the
+// sending side; *tail points into `message`.
 bool read_request(std::span<const std::byte> message, Request* request,
                   std::span<const std::byte>* tail) noexcept;
 bool read_reply(std::span<const std::byte> message, Reply* reply,
@@ -80,12 +83,12 @@ bool set_key(std::string_view key, Request* request) noexcept;
 
 // ---- sockets ----
 
-// Sends head and tail as one message and never blocks. Errors: the errno (EAGAIN: no room now), 0 if sent.
+// Sends head and tail as one message, without blocking. 0 if sent, else the errno (EAGAIN: no room now).
 int send_message(int fd, std::span<const std::byte> head,
                  std::span<const std::byte> tail = {}) noexcept;
 
-// Receives one message without waiting. `got` is what came, empty if nothing did; *pid, if not null, becomes
-// the sender's pid as this process sees it (needs SO_PASSCRED), 0 if unknown.
+// Receives one message without waiting. `got` is the message, empty if there is none. *pid, if not null,
+// becomes the sender's pid in this process's namespace (needs SO_PASSCRED), 0 if unknown.
 enum class Received : uint32_t { kMessage, kNothing, kEnd };
 Received receive_message(int fd, MessageRoom* room, std::span<const std::byte>* got,
                          int* pid = nullptr) noexcept;

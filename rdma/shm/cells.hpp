@@ -4,7 +4,7 @@
 // when no free cell is left, the oldest cell first; then more memory is taken; then it is "not now".
 #pragma once
 
-#include "rdma/shm/node_memory.hpp"
+#include "rdma/shm/memory/node_memory.hpp"
 #include "rdma/spin_flag.hpp"
 
 #include <cstdint>

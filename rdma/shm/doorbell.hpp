@@ -2,7 +2,7 @@
 // futex when its threads sleep. Rung by a sender that finds a ring's attention word idle.
 #pragma once
 
-#include "rdma/shm/node_layout.hpp"
+#include "rdma/shm/memory/node_layout.hpp"
 
 #include <cstdint>
 

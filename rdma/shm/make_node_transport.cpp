@@ -1,7 +1,7 @@
 // The node's shared memory, made by its first rank and handed to the others, and the transport over it.
 #include "firehose/base/thread.hpp"
+#include "rdma/exit/node_channel.hpp"
 #include "rdma/make_transport.hpp"
-#include "rdma/node_channel.hpp"
 #include "rdma/shm/shm_transport.hpp"
 
 #include <new>

@@ -1,7 +1,7 @@
 #include "rdma/shm/node_fence.hpp"
 
-#include "firehose/base/config.hpp"
-#include "firehose/base/membarrier.hpp"
+#include "firehose/base/config/knobs.hpp"
+#include "firehose/base/machine/membarrier.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <linux/membarrier.h>

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "rdma/shm/doorbell.hpp"
-#include "rdma/shm/node_layout.hpp"
+#include "rdma/shm/memory/node_layout.hpp"
 #include "rdma/spin_flag.hpp"
 
 #include <algorithm>

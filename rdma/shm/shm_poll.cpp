@@ -1,7 +1,7 @@
 // The receiving side. Everything read from shared memory is checked here before it is used; a peer whose
 // memory makes no sense is buried with one line of text.
 #include "firehose/base/log.hpp"
-#include "firehose/base/membarrier.hpp"
+#include "firehose/base/machine/membarrier.hpp"
 #include "rdma/shm/shm_transport.hpp"
 
 #include <algorithm>
@@ -179,10 +179,10 @@ inline bool ShmTransport::knows_cell(InRing& ring, uint32_t from, Lane lane,
 
 void ShmTransport::distrust(uint32_t from, const char* what, uint64_t value) noexcept {
   log_error(
-      "rank %u has spoilt the memory that it shares with us (%s is %#llx): nothing more comes "
-      "from it",
+      "rank %u has corrupted the memory that it shares with this rank (%s is %#llx): nothing more "
+      "comes from it",
       node_ranks_[from], what, static_cast<unsigned long long>(value));
-  bury_index(from);
+  disconnect_index(from);
 }
 
 }  // namespace hydrant

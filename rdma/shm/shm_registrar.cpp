@@ -1,9 +1,9 @@
 #include "rdma/shm/shm_registrar.hpp"
 
 #include "firehose/base/errno_text.hpp"
-#include "firehose/base/machine_limits.hpp"
+#include "firehose/base/machine/machine_limits.hpp"
+#include "rdma/exit/process_end.hpp"
 #include "rdma/node_registrar.hpp"
-#include "rdma/process_end.hpp"
 #include "rdma/shared_files.hpp"
 
 #include <cerrno>
@@ -70,7 +70,16 @@ Status ShmRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexc
   const uint64_t offset = file.offset + (range.addr - file.range.addr);
   struct stat status {};
   const int seals = fcntl(file.descriptor, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(file.descriptor, &status) != 0) {
+  // After the question about seals: what is that file here was it then.
+  if (fstat(file.descriptor, &status) != 0 || status.st_dev != file.device ||
+      status.st_ino != file.inode) {
+    return fail(
+        Status::kRefused,
+        "[%#lx, +%zu) cannot be mapped by peers any more: the program has closed "
+        "descriptor %d, its memory file; close only descriptors that the program has opened",
+        ul(range.addr), range.len, file.descriptor);
+  }
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return fail(Status::kRefused,
                 "the file of [%#lx, +%zu), descriptor %d, is no memory file that keeps its size",
                 ul(range.addr), range.len, file.descriptor);

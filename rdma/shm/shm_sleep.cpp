@@ -4,7 +4,7 @@
 // The reader sets the word, makes every processor pass a barrier (or, where it cannot, its senders use
 // locked instructions on the word), and then looks at the ring once more: either it sees the message or
 // the sender sees the word.
-#include "firehose/base/membarrier.hpp"
+#include "firehose/base/machine/membarrier.hpp"
 #include "rdma/shm/node_fence.hpp"
 #include "rdma/shm/shm_transport.hpp"
 
@@ -111,7 +111,7 @@ bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_h
   }
   if (announced != nullptr) *announced = shm::announce_sleep(self_);
   if (!any) {
-    // Bells are read with an order of their own; what a peer has stored before rouse() is not.
+    // Bells are read with an order of their own; what a peer has stored before wake_peer() is not.
     if (announced != nullptr) (void)fence();
     return true;
   }
@@ -223,7 +223,7 @@ bool ShmTransport::is_answer_near() const noexcept {
   return there != 0 && there != self_.processor.load(std::memory_order_relaxed);
 }
 
-void ShmTransport::rouse(Rank peer) noexcept {
+void ShmTransport::wake_peer(Rank peer) noexcept {
   const uint32_t index = node_index(peer);
   if (index >= ranks_) return;
   shm::RankArea& area = memory_.area(index);

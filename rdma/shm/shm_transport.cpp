@@ -86,7 +86,7 @@ inline void ShmTransport::finish(OutRing& ring, bool polled) noexcept HYDRANT_NO
     *status = reserve_slow(ring, lines);
     if (*status != Status::kOk) {
       if (threaded_) ring.lock.unlock();
-      if (*status == Status::kBroken) bury_index(to);
+      if (*status == Status::kBroken) disconnect_index(to);
       return nullptr;
     }
   }
@@ -139,11 +139,11 @@ Status ShmTransport::reserve_slow(OutRing& ring, uint32_t lines) noexcept {
     case OutRing::Room::kCorrupt: break;
   }
   log_error(
-      "rank %u has spoilt the memory that it shares with us (its place in a ring is beyond "
-      "ours): nothing more goes to it",
+      "rank %u has corrupted the memory that it shares with this rank (its place in a ring is "
+      "beyond ours): nothing more goes to it",
       node_ranks_[ring.to()]);
   ring.lose();
-  return fail(Status::kBroken, "rank %u has spoilt the memory that it shares with us",
+  return fail(Status::kBroken, "rank %u has corrupted the memory that it shares with this rank",
               node_ranks_[ring.to()]);
 }
 
@@ -285,10 +285,10 @@ void ShmTransport::lose_out(OutRing& ring) noexcept HYDRANT_NO_TSA {
   if (threaded_) ring.lock.unlock();
 }
 
-void ShmTransport::bury(Rank peer) noexcept {
+void ShmTransport::disconnect(Rank peer) noexcept {
   const uint32_t index = node_index(peer);
   if (index >= ranks_ || index == memory_.node_rank()) return;
-  if (threaded_) return bury_index(index);
+  if (threaded_) return disconnect_index(index);
   // Whoever calls is not the one thread that sends, and that one takes no locks: it does its part itself,
   // at its next poll, which a bell of our own makes look, or where it finds no room.
   if (!stop_hearing(index)) return;
@@ -297,7 +297,7 @@ void ShmTransport::bury(Rank peer) noexcept {
   shm::ring_bell(self_, memory_.node_rank(), Lane::kRequest);
 }
 
-void ShmTransport::bury_index(uint32_t index) noexcept {
+void ShmTransport::disconnect_index(uint32_t index) noexcept {
   if (stop_hearing(index)) take_back(index);
 }
 

@@ -13,8 +13,8 @@
 #pragma once
 
 #include "rdma/shm/cells.hpp"
-#include "rdma/shm/node_memory.hpp"
-#include "rdma/shm/peer_memory.hpp"
+#include "rdma/shm/memory/node_memory.hpp"
+#include "rdma/shm/memory/peer_memory.hpp"
 #include "rdma/shm/ring.hpp"
 #include "rdma/transport.hpp"
 
@@ -70,9 +70,9 @@ class ShmTransport final : public Transport {
   void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;
   void yield() noexcept override;
   bool is_answer_near() const noexcept override;
-  void rouse(Rank peer) noexcept override;
+  void wake_peer(Rank peer) noexcept override;
   void wake() noexcept override;
-  void bury(Rank peer) noexcept override;
+  void disconnect(Rank peer) noexcept override;
 
   // What the slow paths did, for tests and for people.
   struct Counts {
@@ -124,7 +124,7 @@ class ShmTransport final : public Transport {
   void finish(shm::OutRing& ring, bool polled) noexcept;
   Status copy(Rank peer, shm::CopyWay way, std::span<const Piece> pieces) noexcept;
   void warm_next_cell(shm::CellPool& pool, Lane lane, uint32_t cell, uint32_t bytes) noexcept;
-  void bury_index(uint32_t index) noexcept;
+  void disconnect_index(uint32_t index) noexcept;
   bool stop_hearing(uint32_t index) noexcept;
   void take_back(uint32_t index) noexcept;
   bool take_back_waiting() noexcept;
@@ -170,7 +170,7 @@ class ShmTransport final : public Transport {
   // Rings that are looked at, and ranks that may be heard. Set and cleared by locked instructions.
   alignas(64) Bits active_[kLaneCount][kWords] = {};
   Bits living_[kWords] = {};
-  // Dead of which bury() left what is the sending thread's alone to that thread.
+  // Dead of which disconnect() left what is the sending thread's alone to that thread.
   Bits dead_[kWords] = {};
   std::atomic<bool> any_dead_{false};
   // Relaxed, lossy: they decide when, not whether.

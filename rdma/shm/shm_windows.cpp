@@ -1,7 +1,8 @@
 #include "rdma/shm/shm_windows.hpp"
 
 #include "firehose/base/errno_text.hpp"
-#include "rdma/shm/foreign_file.hpp"
+#include "rdma/guarded_memory.hpp"
+#include "rdma/shm/memory/foreign_file.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -35,23 +36,21 @@ Piece piece_around(uint64_t offset, size_t len, uint64_t file_bytes) noexcept {
 // Huge pages of the file can be mapped whole only where the addresses begin at one, too.
 void* map_aligned(const Piece& piece, bool writable, int fd) noexcept {
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  const size_t more = piece.len + kHugePage;
-  void* raw = mmap(nullptr, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (raw == MAP_FAILED) return nullptr;
-  const auto start = reinterpret_cast<uintptr_t>(raw);
-  const uintptr_t addr = (start + kHugePage - 1) & ~(kHugePage - 1);
-  auto* const wanted = reinterpret_cast<std::byte*>(addr);
+  const size_t bytes = (piece.len + kLeastPageBytes - 1) & ~(kLeastPageBytes - 1);
+  std::byte* wanted = nullptr;
+  if (reserve_guarded(bytes, kHugePage, GuardSize::kLeast,
+                      {.what = "window of another process's memory"}, &wanted) != Status::kOk) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   void* made = mmap(wanted, piece.len, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd,
                     static_cast<off_t>(piece.offset));
   if (made == MAP_FAILED) {
     const int why = errno;
-    munmap(raw, more);
+    (void)release_guarded(wanted);
     errno = why;
     return nullptr;
   }
-  if (addr > start) munmap(raw, addr - start);
-  const uintptr_t end = (addr + piece.len + kLeastPageBytes - 1) & ~(kLeastPageBytes - 1);
-  if (start + more > end) munmap(reinterpret_cast<void*>(end), start + more - end);
   // A child writes into nobody's memory by mistake, and keeps none of it. The second is a wish.
   (void)madvise(made, piece.len, MADV_DONTFORK);
   (void)madvise(made, piece.len, MADV_HUGEPAGE);
@@ -95,7 +94,8 @@ Status ShmWindows::open_window_locked(const ShmBlob& blob, const FileId& id, Map
   if (table.windows.size() - table.unused.size() >= kMostWindows) close_idle_locked(0, gone);
   if (table.windows.size() - table.unused.size() >= kMostWindows) {
     return fail(Status::kNotReady,
-                "%u mappings of other processes' memory are in use: no more are made",
+                "%u mappings of other processes' memory are in use, which is the limit: release "
+                "pins of their memory",
                 kMostWindows);
   }
   ForeignFile file;
@@ -209,8 +209,10 @@ void ShmWindows::close_idle_locked(uint32_t kept, Mappings* gone) noexcept {
 }
 
 void ShmWindows::unmap(const Mappings& gone) noexcept {
-  for (const Mapping& mapping : gone)
-    (void)munmap(reinterpret_cast<void*>(mapping.addr), mapping.len);
+  for (const Mapping& mapping : gone) {
+    auto* const start = reinterpret_cast<std::byte*>(mapping.addr);
+    if (!release_guarded(start)) (void)munmap(start, mapping.len);
+  }
 }
 
 ShmWindows::Counts ShmWindows::counts() noexcept {

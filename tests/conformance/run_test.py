@@ -1,11 +1,13 @@
 #!/usr/bin/python3
-"""run_test.py: what run.py makes of programs that end in different ways, also of those in a guest."""
+"""run_test.py: what run.py and conduit.py make of programs that end in different ways, also in a guest."""
 import pathlib
 import subprocess
 import tempfile
 import types
 import unittest
 
+import conduit
+import conduit_guest
 import run
 
 # In place of hydrant-run: the last argument is what a shell does.
@@ -50,6 +52,33 @@ class RunTest(unittest.TestCase):
     def test_what_a_guest_did_not_come_to_hangs(self):
         self.assertEqual(run.said_in_guest("one\n\nMARK 0\ntwo", "MARK", 3),
                          [(0, "one\n"), (run.TIMED_OUT, "two"), (run.TIMED_OUT, "two")])
+
+
+class ConduitTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="hydrant-conformance-")
+        self.addCleanup(folder.cleanup)
+        # In place of a program: what its spawner's options stand before is what a shell does.
+        self.program = pathlib.Path(folder.name) / "program"
+        self.program.write_text('#!/bin/sh\nshift 3\nexec sh -c "$@"\n')
+        self.program.chmod(0o755)
+
+    def test_what_became_of_programs(self):
+        texts = ["echo fine", "exit 3", "echo ERROR", "exec sleep 60", 'test "$GASNET_FIREHOSE_R" = 4']
+        starts = [conduit_guest.Start(self.program, [text], "crossed", "") for text in texts]
+        script = run.guest_script(types.SimpleNamespace(timeout=1), starts, "MARK")
+        text = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60).stdout
+        ended = run.said_in_guest(text, "MARK", len(starts))
+        became = [start.judge(*end) for start, end in zip(starts, ended)]
+        self.assertEqual(became, ["", "exit 3", "ERROR", "hangs", ""])
+
+    def test_which_firehose_a_program_contains(self):
+        ours, theirs = f"0 T {conduit.OURS}\n", f"0 T {conduit.THEIRS}\n"
+        self.assertEqual(conduit.problem_of(ours, "ours"), "")
+        self.assertEqual(conduit.problem_of(theirs, "gasnet"), "")
+        for symbols, firehose in ((ours, "gasnet"), (theirs, "ours"), (ours + theirs, "ours"),
+                                  ("", "gasnet")):
+            self.assertNotEqual(conduit.problem_of(symbols, firehose), "")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-// The header wraps these in macros or gives them inline forms; the fakes are the functions themselves.
+// The header wraps these in macros or gives them inline forms; the fakes define the functions themselves.
 #undef ibv_reg_mr
 #undef ibv_get_device_list
 
@@ -34,7 +34,7 @@ int enter(Call call) {
 
 FakeContext* fake_of(ibv_context* context) {
   auto* fake = reinterpret_cast<FakeContext*>(verbs_get_ctx(context));
-  if (fake == nullptr) std::abort();  // not a context that ibv_open_device() below has made
+  if (fake == nullptr) std::abort();  // not a context from ibv_open_device() below
   return fake;
 }
 
@@ -59,7 +59,7 @@ int query_extended(ibv_context* context, const ibv_query_device_ex_input* /*inpu
   const std::lock_guard<std::mutex> lock(w.mu);
   if (const int error = enter(Call::kQueryDevice)) return error;
   const FakeContext* fake = fake_of(context);
-  // Providers without the extended query make the library fall back to the plain one.
+  // Simulates a provider without the extended query: the library falls back to the plain one.
   if (!fake->device->facts.extended) {
     --w.calls[static_cast<size_t>(Call::kQueryDevice)];
     return EOPNOTSUPP;
@@ -73,7 +73,7 @@ int query_extended(ibv_context* context, const ibv_query_device_ex_input* /*inpu
   return 0;
 }
 
-// What the kernel's ib_check_mr_access() and an empty range are answered with.
+// The kernel's answer to invalid rights (ib_check_mr_access()) and to an empty range.
 int check_registration(const void* addr, size_t len, unsigned access) {
   const bool remote_write = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
   if (remote_write && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
@@ -292,7 +292,7 @@ ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, uint64_t iova,
   return register_memory(pd, addr, length, access);
 }
 
-// As the kernel does: whoever names it says by `iova` what its addresses are.
+// As in the kernel: `iova` defines the addresses under which the memory is accessed.
 ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
                           int access) {
   int error = 0;

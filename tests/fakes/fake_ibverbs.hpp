@@ -1,11 +1,11 @@
-// A stand-in for libibverbs: its own definitions of the functions that rdma/ibv calls, linked into the
-// test program and therefore found before the library's. One process-wide set of imaginary devices on one
-// imaginary network: queue pairs of this process reach each other.
+// A fake libibverbs: defines the functions that rdma/ibv calls. Linked into the test program, its definitions
+// are found before the library's. It has one process-wide set of simulated devices on one simulated network:
+// queue pairs of this process reach each other.
 //
-// It keeps count of what is alive, checks what the kernel or a device would check (rights, keys, states,
-// room in queues, a second deregistration), and fails the n-th call of any function on request. What is
-// posted moves when anybody looks at a completion queue, in order per queue pair, and not before.
-// Threads: the verbs, any; set-up and questions, between tests or from one thread.
+// It counts live objects, makes the checks of the kernel or a device (rights, keys, states, room in queues,
+// double deregistration), and makes the n-th call of any function fail on request. Posted work is carried out
+// when any thread polls a completion queue, in order per queue pair, and not before.
+// Threads: verbs from any; set-up and queries between tests or from one thread.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -63,9 +63,9 @@ struct Device {
   bool atomics = true;
   bool odp = false;
   bool implicit_odp = false;
-  uint32_t rc_odp = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;  // where there is any
-  bool dmabuf = true;    // its driver registers them; any open file passes for one
-  bool extended = true;  // false: a provider of old, without query_device_ex
+  uint32_t rc_odp = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;  // capabilities if ODP is offered
+  bool dmabuf = true;    // the driver registers dma-bufs; any open file counts as one
+  bool extended = true;  // false: an old provider, without query_device_ex
   int ports = 1;
   ibv_port_state state = IBV_PORT_ACTIVE;
   bool ethernet = true;
@@ -78,13 +78,13 @@ struct Device {
   uint32_t max_inline = 512;
 };
 
-// Forgets everything; no device is present afterwards.
+// Resets all state; no device is present afterwards.
 void reset();
 void add_device(const Device& device);
 
 // The n-th call from now on (1 = the next) fails with this errno; the others pass.
 void fail_call(Call call, int error, uint64_t nth = 1);
-// How often it was called since reset().
+// Number of calls since reset().
 uint64_t calls(Call call);
 
 struct Live {
@@ -95,10 +95,10 @@ struct Live {
   }
 };
 Live live();
-// Of all registrations that there are.
+// Total bytes of all live registrations.
 size_t registered_bytes();
 
-// The last registration that worked.
+// The last successful registration.
 struct Registration {
   uintptr_t addr;
   size_t len;
@@ -109,54 +109,54 @@ Registration last_registration();
 
 // ---- the network ----
 
-// Nothing moves any more, or again.
+// Stops or resumes the whole network.
 void hold(bool held);
-// Nothing that was posted on this device does.
+// Stops or resumes work that was posted on this device.
 void hold_device(const char* name, bool held);
-// The n-th send, write or read that a connected queue pair carries out from now on fails so.
+// The n-th send, write or read of connected queue pairs from now on fails with this status.
 void fail_work(ibv_wc_status status, uint64_t nth = 1);
-// The next `count` datagrams get lost; of those to queue pair `to`, if it is not 0.
+// Drops the next `count` datagrams, or only those to queue pair `to` if it is not 0.
 void lose_datagrams(uint32_t count, uint32_t to = 0);
-// Comes to whoever asks this context for events.
+// Queues an asynchronous event on this context.
 void raise_event(ibv_context* context, ibv_event_type type, int port, ibv_qp* qp);
-// The connected queue pairs that there are, the oldest first.
+// All connected queue pairs, the oldest first.
 std::vector<ibv_qp*> connected_pairs();
-// A datagram to queue pair `to`, from nowhere.
+// Delivers a datagram without a sender to queue pair `to`.
 void send_stray(uint32_t to, const void* data, uint32_t bytes);
-// A message on the queue pair that is connected to `to`, as if its owner had sent it.
+// Sends a message to `to`, as if the owner of its connected queue pair had sent it.
 void forge(ibv_qp* to, const void* data, uint32_t bytes);
 
 struct Traffic {
   uint64_t sends = 0, writes = 0, reads = 0, datagrams = 0, atomics = 0;
-  uint64_t inline_sends = 0;   // of sends and writes
-  uint64_t signalled = 0;      // of all
-  uint64_t posts = 0;          // calls of ibv_post_send(), each with one or several of them
+  uint64_t inline_sends = 0;   // inline sends and writes
+  uint64_t signalled = 0;      // signalled requests of all kinds
+  uint64_t posts = 0;          // calls of ibv_post_send(), each with one or several requests
   uint64_t not_ready = 0;      // a send found no receive buffer
   uint64_t overruns = 0;       // a completion found no room
-  uint64_t bad_keys = 0;       // local ones: a breach of the rules by the sender
-  uint64_t too_early = 0;      // something came for a queue pair that could not receive
+  uint64_t bad_keys = 0;       // invalid local keys: an error of the sender
+  uint64_t too_early = 0;      // messages for a queue pair that was not ready to receive
   uint64_t receives_left = 0;  // buffers in shared receive queues now
   size_t most_completions = 0;
 };
 Traffic traffic();
-// The last request that was posted to a send queue, and where it lay.
+// The last request that was posted to a send queue, and its address.
 struct LastPosted {
   const ibv_send_wr* at = nullptr;
   ibv_send_wr request = {};
   ibv_sge piece = {};  // the first, if there is one
 };
 LastPosted last_posted();
-// What connected queue pairs of this device have carried out, and how many bytes that were.
+// Operations and bytes of this device's connected queue pairs.
 struct DeviceTraffic {
   uint64_t sends = 0, writes = 0, reads = 0, bytes = 0;
 };
 DeviceTraffic traffic_of(const char* device);
 
-// Forgets what a test has left registered on purpose; and everything that could not be given back.
+// drop_registrations() discards registrations that a test left on purpose; forget_all() discards everything.
 void drop_registrations();
 void forget_all();
 
-// A context and domain opened by hand, as a client that brings its own would.
+// Opens a context and a protection domain by hand, like a client with its own.
 ibv_context* open_first();
 ibv_pd* alloc_pd(ibv_context* context);
 void close(ibv_context* context, ibv_pd* pd);

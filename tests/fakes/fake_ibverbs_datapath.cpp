@@ -1,4 +1,5 @@
-// What is called through the context: posting, and looking at completions.
+// Verbs that are called through the context: posting and polling. They queue work; fake_ibverbs_network.cpp
+// runs it.
 #include "tests/fakes/fake_ibverbs.hpp"
 #include "tests/fakes/fake_ibverbs_world.hpp"
 

@@ -1,4 +1,4 @@
-// What moves between queue pairs, and what tests ask of it. What posts: fake_ibverbs_datapath.cpp.
+// Carries out queued work between queue pairs, and implements the network controls for tests.
 #include "tests/fakes/fake_ibverbs.hpp"
 #include "tests/fakes/fake_ibverbs_world.hpp"
 
@@ -69,7 +69,7 @@ void flush(FakeQp& qp) {
   qp.buffers.clear();
 }
 
-// Whether a registration allows this.
+// Whether a registration covers the range and grants the rights.
 bool allows(const ibv_mr* mr, uint64_t addr, uint64_t bytes, unsigned rights) {
   const auto first = reinterpret_cast<uintptr_t>(mr->addr);
   return addr >= first && addr + bytes <= first + mr->length &&
@@ -100,7 +100,7 @@ uint64_t length_of(const Work& work) {
   return bytes;
 }
 
-// What is sent, fetched now; false if a local key does not allow it.
+// Reads the data to send; false if a local key does not permit it.
 bool gather(const FakeQp& qp, const Work& work, std::vector<std::byte>* data) {
   if ((work.request.send_flags & IBV_SEND_INLINE) != 0) {
     *data = work.data;
@@ -119,7 +119,7 @@ bool gather(const FakeQp& qp, const Work& work, std::vector<std::byte>* data) {
 
 enum class Outcome { kDone, kBlocked, kFailed };
 
-// On a word of `there`; what it was before goes to the piece.
+// Executes an atomic operation on 8 bytes of `there`; writes the old value to the local piece.
 Outcome change_word(const FakeQp& qp, const FakeQp& there, const Work& work,
                     ibv_wc_status* status) {
   World& w = world();
@@ -151,7 +151,7 @@ Outcome change_word(const FakeQp& qp, const FakeQp& there, const Work& work,
   return Outcome::kDone;
 }
 
-// Into a receive buffer of `there`.
+// Writes data into a receive buffer of `there`.
 Outcome put_into_buffer(FakeQp& there, const std::vector<std::byte>& data, uint32_t offset) {
   World& w = world();
   auto* srq = reinterpret_cast<FakeSrq*>(there.verbs.srq);
@@ -237,7 +237,7 @@ void count_work(const FakeQp& qp, const Work& work) {
     case IBV_WR_SEND: ++traffic.sends; break;
     case IBV_WR_RDMA_READ: ++traffic.reads; break;
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
-    case IBV_WR_ATOMIC_CMP_AND_SWP: break;  // of the whole network's books alone
+    case IBV_WR_ATOMIC_CMP_AND_SWP: break;  // counted for the whole network only
     default: ++traffic.writes; break;
   }
   traffic.bytes += length_of(work);
@@ -320,7 +320,7 @@ void run() {
 
 void flush_pair(ibv_qp* qp) { flush(*fake_of(qp)); }
 
-// ---- what tests ask for ----
+// ---- controls for tests ----
 
 Gid ipv4_gid(uint8_t last) {
   Gid made;

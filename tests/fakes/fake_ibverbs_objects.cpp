@@ -1,4 +1,4 @@
-// The library's functions that make, change and end queues, and that tell of ports and events.
+// The verbs that create, change and destroy queues, and that report ports and events.
 #include "tests/fakes/fake_ibverbs_world.hpp"
 
 #include <infiniband/verbs.h>
@@ -14,13 +14,13 @@ using namespace hydrant::fake_verbs;
 
 namespace {
 
-// Takes one count from a descriptor that others may have emptied.
+// Takes a count from an eventfd, which may be empty.
 bool take_signal(int fd) {
   uint64_t count = 0;
   return ::read(fd, &count, sizeof count) == sizeof count;
 }
 
-// What the kernel would say to this change.
+// The kernel's answer to this state change.
 int check_change(const FakeQp& qp, const ibv_qp_attr& to, int mask) {
   const ibv_qp_state from = qp.verbs.state;
   if ((mask & IBV_QP_STATE) == 0) return EINVAL;

@@ -1,4 +1,4 @@
-// What the files of the fake share: its world, and the objects in it.
+// State shared by the sources of the fake: the world, and the objects in it.
 #pragma once
 
 #include "tests/fakes/fake_ibverbs.hpp"
@@ -18,7 +18,7 @@
 namespace hydrant::fake_verbs {
 
 struct FakeDevice {
-  ibv_device verbs{};  // first: an ibv_device* of ours is a FakeDevice*
+  ibv_device verbs{};  // first member: an ibv_device* of the fake is a FakeDevice*
   Device facts;
   bool is_held = false;
   DeviceTraffic traffic;
@@ -46,8 +46,8 @@ struct FakeCq {
   ibv_cq verbs{};
   struct Entry {
     ibv_wc wc;
-    uint32_t sender = 0;    // the queue pair whose send queue it gives room in; 0: none
-    uint64_t position = 0;  // and up to where
+    uint32_t sender = 0;    // the queue pair whose send queue it frees; 0: none
+    uint64_t position = 0;  // position up to which it frees
   };
   std::deque<Entry> entries;
   size_t capacity = 0;
@@ -74,11 +74,11 @@ inline bool is_atomic(const ibv_send_wr& request) {
          request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 }
 
-// What is posted and not carried out yet.
+// A posted request that has not been carried out.
 struct Work {
   ibv_send_wr request{};
   std::vector<ibv_sge> pieces;
-  std::vector<std::byte> data;  // taken at once, if inline
+  std::vector<std::byte> data;  // copied at posting, if inline
   uint64_t position = 0;
 };
 
@@ -92,7 +92,7 @@ struct FakeQp {
   std::deque<Work> work;
   std::deque<Buffer> buffers;
   uint64_t posted = 0;
-  uint64_t over = 0;  // as far as somebody has been told
+  uint64_t over = 0;  // position up to which completions were polled
 };
 
 struct World {
@@ -125,7 +125,7 @@ struct World {
 
 World& world();
 
-// Counts a call; the errno with which it is to fail, or 0. Needs the lock.
+// Counts a call; answers the errno to fail with, or 0. Requires the lock.
 int enter(Call call);
 
 template <typename T>
@@ -135,11 +135,11 @@ T* refuse(int error) {
 }
 
 FakeContext* fake_of(ibv_context* context);
-// The operations that are called through the context.
+// Fills in the operations that are called through the context.
 void fill_operations(verbs_context* context);
-// Everything that can move does. Needs the lock.
+// Carries out all work that can progress. Requires the lock.
 void run();
-// What is posted on a queue pair that has failed comes back as flushed. Needs the lock.
+// Completes the work of a failed queue pair as flushed. Requires the lock.
 void flush_pair(ibv_qp* qp);
 
 }  // namespace hydrant::fake_verbs

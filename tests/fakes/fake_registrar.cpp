@@ -1,3 +1,4 @@
+// The fake registrar: pins nothing, checks each call, and injects faults.
 #include "tests/fakes/fake_registrar.hpp"
 
 #include "firehose/base/thread.hpp"
@@ -42,7 +43,7 @@ std::string text_of(MemoryRange range) {
 
 }  // namespace
 
-// An asynchronous pin under way.
+// An asynchronous pin in progress.
 struct FakeRegistrar::Order {
   MemoryRange range;
   Access access;
@@ -88,7 +89,7 @@ struct FakeRegistrar::State {
   void violate(const std::string& text) {
     if (violations++ == 0) first_violation = text;
   }
-  // The planned answer of this call; kOk if it is to proceed.
+  // The planned answer of this call; kOk if it may proceed.
   Status planned(FakeCall call) {
     Plan& plan = plans[static_cast<size_t>(call)];
     if (plan.countdown == 0 || --plan.countdown > 0) return Status::kOk;
@@ -156,12 +157,13 @@ Status FakeRegistrar::admit(MemoryRange range, Access access) {
     return fail(Status::kBadArg, "fake: not a range of whole granules");
   }
   if (range.len > options_.max_region_bytes) {
-    return fail(Status::kResource, "fake: %zu bytes are more than a region may have", range.len);
+    return fail(Status::kResource, "fake: %zu bytes exceed the largest region", range.len);
   }
-  if (!includes(options_.supported, access)) return fail(Status::kRefused, "fake: no such right");
+  if (!includes(options_.supported, access))
+    return fail(Status::kRefused, "fake: unsupported right");
   for (const State::Refusal& refusal : state_->refusals) {
     if (refusal.range.overlaps(range) && (refusal.always || bits(refusal.rights & access) != 0)) {
-      return fail(Status::kRefused, "fake: refused as the test wants it");
+      return fail(Status::kRefused, "fake: refused at the test's request");
     }
   }
   return Status::kOk;
@@ -200,7 +202,7 @@ Status FakeRegistrar::pin(MemoryRange range, Access access, std::byte* key) noex
     std::lock_guard lock(state_->mu);
     ++state_->pin_calls;
     Status status = state_->planned(FakeCall::kPin);
-    if (status != Status::kOk) return fail(status, "fake: this call was to fail");
+    if (status != Status::kOk) return fail(status, "fake: planned failure");
     status = admit(range, access);
     if (status != Status::kOk) return status;
     hook = state_->hook;
@@ -218,7 +220,7 @@ UnpinResult FakeRegistrar::unpin(MemoryRange range, const std::byte* key) noexce
   std::lock_guard lock(s.mu);
   ++s.unpin_calls;
   if (s.planned(FakeCall::kUnpin) != Status::kOk) {
-    (void)fail(Status::kBroken, "fake: this call was to fail");
+    (void)fail(Status::kBroken, "fake: planned failure");
     return UnpinResult::kBroken;
   }
   uint64_t bytes = 0;
@@ -234,7 +236,7 @@ UnpinResult FakeRegistrar::unpin(MemoryRange range, const std::byte* key) noexce
   return UnpinResult::kPending;
 }
 
-// Takes the pin out. Requires: state_->mu held.
+// Removes the pin. Requires: state_->mu held.
 bool FakeRegistrar::leave(MemoryRange range, const std::byte* key, uint64_t* charge_bytes) {
   State& s = *state_;
   if (!range.valid()) return false;
@@ -283,7 +285,7 @@ void FakeRegistrar::complete(const Order& order, Status status) {
   if (status == Status::kOk) {
     status = pin(order.range, order.access, key.data());
   } else {
-    status = fail(status, "fake: completed with a failure, as the test wants it");
+    status = fail(status, "fake: completed with a failure at the test's request");
   }
   order.done(order.context, status, status == Status::kOk ? key.data() : nullptr);
   std::lock_guard lock(state_->mu);
@@ -350,7 +352,7 @@ Status FakeRegistrar::import_key(const std::byte* blob, size_t len, std::byte* k
 }
 
 void FakeRegistrar::forget_in_child() noexcept {
-  // Forgotten, not freed: a thread of the parent may have been inside.
+  // Leaked, because a thread of the parent may have been inside.
   (void)state_.release();
   state_ = std::move(spare_);
 }
@@ -441,7 +443,7 @@ bool FakeRegistrar::is_pinned(MemoryRange range, Access access, const std::byte*
 std::string FakeRegistrar::leftovers() const {
   std::string text;
   if (live_pins() != 0) text += std::to_string(live_pins()) + " pins are live; ";
-  if (under_way() != 0) text += std::to_string(under_way()) + " pins are under way; ";
+  if (under_way() != 0) text += std::to_string(under_way()) + " pins are in progress; ";
   if (violations() != 0) text += "violation: " + first_violation() + "; ";
   return text;
 }

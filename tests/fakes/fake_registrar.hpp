@@ -1,9 +1,9 @@
-// A registrar for tests and benchmarks that pins nothing: it counts, checks, delays and fails as told.
+// A registrar for tests and benchmarks that pins nothing: it counts, checks, delays and fails on request.
 //
-// Checked always (but in the fast mode): each unpin matches exactly one live pin of the same range and
-// key; keys are those handed out; ranges are whole granules; a pin undone in pieces (divisible) is undone
-// once everywhere. A breach is recorded, not fatal: violations() and first_violation() tell, and a
-// fixture's TearDown asserts that there are none, and live_pins() == 0.
+// Checks (except in the fast mode): each unpin matches exactly one live pin of the same range and key; keys
+// are those that pin() wrote; ranges are whole granules; a pin that is undone in pieces (divisible) is undone
+// once everywhere. A violation is recorded, not fatal: a fixture's TearDown asserts violations() == 0 and
+// live_pins() == 0, and first_violation() has the text.
 //
 // Faults: fail_call() makes the n-th call fail; refuse_rights() and refuse_range() refuse like read-only or
 // special memory; charge_limit makes the account full; pending_charges keeps the charge of unpinned
@@ -29,7 +29,7 @@ enum class FakeCompletion {
 
 struct FakeOptions {
   const char* name = "fake";
-  uint32_t key_bytes = 16;  // 0 to 4096; the first 8 bytes tell pins apart, the rest is a pattern
+  uint32_t key_bytes = 16;  // 0 to 4096; the first 8 bytes identify the pin, the rest is a pattern
   size_t granule_bytes = 4096;
   size_t max_region_bytes = SIZE_MAX;
   uint64_t max_regions = UINT64_MAX;   // beyond it pin() answers kNotReady
@@ -41,8 +41,8 @@ struct FakeOptions {
   uint64_t pin_delay_ns = 0;     // pin() sleeps this long; from 0 to 20 us it spins instead
   uint64_t unpin_delay_ns = 0;
   FakeCompletion completion = FakeCompletion::kImmediate;
-  // Every call does nothing and answers kOk; keys are not written; no counting, no checks, no shared
-  // line: for benchmarks of hits.
+  // Every call does nothing and answers kOk; keys are not written; no counting, no checks, no shared cache
+  // line. For benchmarks of hits.
   bool fast = false;
 };
 
@@ -51,10 +51,11 @@ enum class FakeCall { kPin, kUnpin };
 class FakeRegistrar final : public Registrar {
  public:
   explicit FakeRegistrar(const FakeOptions& options = {});
-  // Completes what is under way (kFromThread) or fails it with kBroken (kWhenTold).
+  // Completes pins in progress (kFromThread) or fails them with kBroken (kWhenTold).
   ~FakeRegistrar() override;
 
-  // ---- the door -----------------------------------------------------------------------------------
+  // ---- the Registrar interface
+  // -----------------------------------------------------------------------------------
   const RegistrarTraits& traits() const noexcept override { return traits_; }
   Status pin(MemoryRange range, Access access, std::byte* key) noexcept override;
   UnpinResult unpin(MemoryRange range, const std::byte* key) noexcept override;
@@ -68,29 +69,29 @@ class FakeRegistrar final : public Registrar {
   Status import_key(const std::byte* blob, size_t len, std::byte* key) noexcept override;
   void forget_in_child() noexcept override;
 
-  // ---- what to do ---------------------------------------------------------------------------------
-  // The n-th call of this kind from now (1 = the next), and with `repeat` each n-th, does nothing and
-  // answers `status`; a failing unpin answers kBroken, whatever the status. n == 0: none fails.
+  // ---- settings ---------------------------------------------------------------------------------
+  // The n-th call of this kind from now (1 = the next), and with `repeat` every n-th, has no effect and
+  // answers `status`. A failing unpin always answers kBroken. n == 0: none fails.
   void fail_call(FakeCall call, uint64_t n, Status status = Status::kBroken, bool repeat = false);
-  // Pins that ask for any of these rights are refused where they overlap `range`.
+  // Refuses pins with any of these rights that overlap `range`.
   void refuse_rights(Access rights, MemoryRange range);
-  // Every pin that overlaps is refused, like unmapped memory.
+  // Refuses every pin that overlaps `range`, like unmapped memory.
   void refuse_range(MemoryRange range);
-  void allow_all();  // forgets both
+  void allow_all();  // clears both
   void set_charge_limit(uint64_t bytes);
   // Charges `per_block` for every block that a range touches, like huge pages. 0: the plain length.
   void set_charge_block(uint64_t block_bytes);
-  // Runs inside pin(), after the checks and before the pin is live, without a lock: for a test that
-  // invalidates at the worst moment. Null: none.
+  // Runs inside pin(), after the checks and before the pin is live, without a lock: for tests that invalidate
+  // at the worst moment. Null: none.
   void set_pin_hook(std::function<void(MemoryRange, Access)> hook);
-  // Gives back at most `bytes` of what is unpinned but still charged; answers how much.
+  // Returns at most `bytes` of pending charges; answers how much.
   uint64_t give_back(uint64_t bytes = UINT64_MAX);
-  // kWhenTold: completes the oldest pin under way, as pin() would do now, or with `status` if it is not
+  // kWhenTold: completes the oldest pin in progress, as pin() would now, or with `status` if it is not
   // kOk. False if there is none.
   bool complete_one(Status status = Status::kOk);
   size_t complete_all();
 
-  // ---- what happened ------------------------------------------------------------------------------
+  // ---- counters ------------------------------------------------------------------------------
   uint64_t live_pins() const;
   uint64_t live_bytes() const;
   uint64_t charged_bytes() const;  // pending ones included
@@ -102,7 +103,7 @@ class FakeRegistrar final : public Registrar {
   std::string first_violation() const;  // "" if none
   // Whether a live pin with at least these rights covers the range and has this key (null: any key).
   bool is_pinned(MemoryRange range, Access access, const std::byte* key = nullptr) const;
-  // "" if nothing is live, nothing is under way and nothing was violated; else what is wrong:
+  // "" if no pin is live or in progress and no rule was violated; else the problems:
   //     EXPECT_EQ(fake.leftovers(), "");
   std::string leftovers() const;
 

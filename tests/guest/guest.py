@@ -1,19 +1,19 @@
 #!/usr/bin/python3
-"""Runs one program in a machine of its own: Debian's kernel under emulation (QEMU), without root or devices.
+"""Runs a program in an emulated machine: Debian's kernel under emulation (QEMU), without root or devices.
 
   guest.py [options] -- PROGRAM [ARGUMENT...]
 
-The guest has busybox, PROGRAM, each ARGUMENT that is a program's path (what a launcher is to start) and each
---file at the absolute paths that they have here, the shared libraries that those need, and nothing else of
-this machine. PROGRAM without a slash is a command of the guest (sh, for example). The program's output and
-errors come out together. Nothing is kept: the guest's files are in its memory.
+The guest has busybox, PROGRAM, each ARGUMENT that is a program's path (for a launcher) and each --file, all
+at the same absolute paths as here, their shared libraries, and nothing else of this machine. PROGRAM without
+a slash is a command of the guest (sh, for example). The program's output and errors are merged. Nothing is
+kept: the guest's files are in its memory.
 
-With --peer there is a second guest, guest 1, with the same files and settings, joined with guest 0 by two
-Ethernet links (eth0 and eth1; --setup gives them addresses: it and the commands see $guest, 0 or 1). What it
-writes is shown with "guest 1: " before it. It is ended when guest 0 has ended.
+With --peer there is a second guest, guest 1, with the same files and settings, connected to guest 0 by two
+Ethernet links (eth0 and eth1; --setup assigns addresses: it and the commands see $guest, 0 or 1). Its output
+has the prefix "guest 1: ". It is ended when guest 0 has ended.
 
-Exit status: the program's, except that its 77 is made 1, because nothing that a guest lacks is a reason to
-skip; 77 no QEMU, busybox or kernel here, 124 the deadline, 125 the guest itself failed.
+Exit status: the program's, except that its 77 becomes 1, because a guest lacks nothing that could justify a
+skip; 77 without QEMU, busybox or a kernel here; 124 at the deadline; 125 if the guest itself failed.
 """
 import argparse
 import os
@@ -30,7 +30,7 @@ from initramfs import Initramfs
 SKIPPED, TIMED_OUT, BROKEN = 77, 124, 125
 HERE = pathlib.Path(__file__).resolve().parent
 KERNEL_FOLDER = HERE.parent.parent / "build" / "guest"
-# For the ports that machine.py listens to, and random numbers.
+# Modules for the ports that machine.py reads, and for random numbers.
 MODULES = ["virtio_pci", "virtio_console", "virtio_rng"]
 LINK_MODULES = ["virtio_net"]
 USERS = {"root": 0, "user": 1000}
@@ -41,28 +41,30 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--user", choices=USERS, default="root", help="(default: %(default)s)")
     parser.add_argument("--memlock", default="unlimited", metavar="KIB", help="its RLIMIT_MEMLOCK")
-    parser.add_argument("--file", action="append", default=[], metavar="PATH", help="this file too")
+    parser.add_argument("--file", action="append", default=[], metavar="PATH",
+                        help="copy this file into the guest")
     parser.add_argument("--python", action="store_true",
-                        help="python3 too, with what tests use of its library")
+                        help="copy python3, with the library modules that tests use")
     parser.add_argument("--module", action="append", default=[], metavar="NAME",
-                        help="load this kernel module before, and all that it needs")
+                        help="load this kernel module and its dependencies before")
     parser.add_argument("--setup", metavar="FILE",
-                        help="shell commands that root's shell reads before, devices for example")
+                        help="shell commands to source as root before, for example to create devices")
     parser.add_argument("--environment", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--peer", metavar="COMMAND",
-                        help="a second guest, where root's shell reads this while PROGRAM runs in the first")
+                        help="start a second guest that sources this as root while PROGRAM runs in the first")
     parser.add_argument("--peer-may-end", action="store_true",
-                        help="the second guest may end before the first, which is a failure otherwise")
-    parser.add_argument("--huge-pages", type=int, default=0, metavar="N", help="reserve so many of 2 MiB")
+                        help="allow the second guest to end before the first, which is otherwise a failure")
+    parser.add_argument("--huge-pages", type=int, default=0, metavar="N",
+                        help="reserve this many huge pages of 2 MiB")
     parser.add_argument("--processors", type=int, default=2)
     parser.add_argument("--clock", choices=machine.CLOCKS, default="time",
-                        help="what the guest's clock goes by: time, or instructions, one for each ns,\n"
-                        "whatever else this machine does; one processor then (default: %(default)s)")
+                        help="the base of the guest's clock: time, or executed instructions, one per ns,\n"
+                        "independent of other load; then only one processor (default: %(default)s)")
     parser.add_argument("--memory", default="2G")
     parser.add_argument("--seconds", type=int, default=120,
-                        help="deadline, the start included (default: %(default)s)")
+                        help="deadline, including the start (default: %(default)s)")
     parser.add_argument("--kernel", action="append", metavar="FOLDER",
-                        help="where boot/ and lib/modules/ of the kernel are (default: / and build/guest)")
+                        help="folder with boot/ and lib/modules/ of the kernel (default: / and build/guest)")
     parser.add_argument("program", nargs="+")
     return parser.parse_args()
 
@@ -109,7 +111,7 @@ def add_job(files, options):
 
 
 class Screen:
-    """Shows what guests write: guest 0 as it comes, the other one in lines that say whose they are."""
+    """Prints the guests' output: guest 0's unchanged, the other one's in lines with a prefix."""
 
     def __init__(self):
         self._begun = b""
@@ -128,7 +130,7 @@ def show_console(guest, what, end):
 
 
 def judge(run, options):
-    """The exit status of this program, with what there is to say about it."""
+    """The exit status of this program; prints messages about unexpected ends."""
     first = run.ends[0]
     for guest, end in enumerate(run.ends[1:], 1):
         if end.is_own and not options.peer_may_end:
@@ -141,7 +143,7 @@ def judge(run, options):
         show_console(0, what, first)
         return TIMED_OUT if run.timed_out else BROKEN
     if first.status == SKIPPED:
-        print("guest: the program was skipped, which is a failure here", file=sys.stderr)
+        print("guest: the program was skipped, which counts as a failure", file=sys.stderr)
         return 1
     return first.status
 

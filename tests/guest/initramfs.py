@@ -1,4 +1,4 @@
-"""The guest's root file system: an archive in memory ("newc"), files at the paths that they have here."""
+"""The guest's root file system: an archive in memory ("newc") with files at the same paths as on the host."""
 import importlib.util
 import marshal
 import os
@@ -8,14 +8,14 @@ import stat
 import subprocess
 import sys
 
-# What tests import; what these need comes with them.
+# Modules that tests import; their dependencies are added.
 PYTHON_MODULES = ("ctypes.util", "encodings.ascii", "encodings.latin_1", "json", "pathlib", "random", "re",
                   "resource", "shutil", "signal", "site", "subprocess", "tempfile", "time", "unittest.main",
                   "uuid")
 
 
 class Initramfs:
-    """Collects files; bytes() is the archive. Everything belongs to root and may be read by everybody."""
+    """Collects files; bytes() is the archive. All files belong to root and are world-readable."""
 
     def __init__(self):
         self._parts = []
@@ -23,16 +23,16 @@ class Initramfs:
         self._inode = 0
 
     def add_program(self, path):
-        """A file that the guest is to find at its absolute path, with the libraries it needs if it is a
-        program or a library. Links are followed: what a link names is there under the link's name."""
+        """Adds a file under its absolute path, with its libraries if it is a program or library. Symbolic
+        links are followed: the target is stored under the link's name."""
         path = pathlib.Path(os.path.abspath(path))
         self.add(path, path.read_bytes(), executable=os.access(path, os.X_OK))
         for library in libraries_of(path):
             self.add(library, pathlib.Path(library).read_bytes(), executable=True)
 
     def add_python(self):
-        """This interpreter, at /usr/bin/python3 too, and the modules of its library that tests need. They are
-        compiled, because to compile them takes seconds there."""
+        """Adds this interpreter, also as /usr/bin/python3, and the library modules that tests need. They are
+        compiled here, because compiling in the guest takes seconds."""
         interpreter = os.path.realpath(sys.executable)
         self.add_program(interpreter)
         self.add_link("/usr/bin/python3", interpreter)
@@ -88,19 +88,19 @@ def python_files(interpreter):
                "    spec, file = (getattr(module, it, None) for it in ('__spec__', '__file__'))\n"
                "    if file: print(spec.name if spec else name, file)\n")
     listed = subprocess.run([interpreter, "-I", "-c", program], capture_output=True, text=True, check=True)
-    # By its file's name: os.path is posixpath too.
+    # Keyed by file name, because a module may have two names (os.path is posixpath).
     return sorted({path: (name, path) for name, path in map(str.split, listed.stdout.splitlines())}.values())
 
 
 def compiled(name, path):
-    """What is in a .pyc that is never compared with its source."""
+    """The contents of a .pyc that is never compared with its source."""
     code = importlib.util.spec_from_file_location(name, path).loader.get_code(name)
     unchecked = 1
     return importlib.util.MAGIC_NUMBER + unchecked.to_bytes(4, "little") + bytes(8) + marshal.dumps(code)
 
 
 def libraries_of(path):
-    """The absolute paths of what a program or library needs, its loader included; none if it is neither."""
+    """Absolute paths of the libraries of a program or library, with its loader; empty for other files."""
     with open(path, "rb") as file:
         if file.read(4) != b"\x7fELF":
             return []

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""The guest's kernel: Debian 12's, where it is installed, or its package unpacked into a folder of ours.
+"""The guest's kernel: Debian 12's, installed, or its package unpacked into a folder of this project.
 
 As a program: `kernel.py --fetch FOLDER` downloads the package with apt and unpacks it there, unless a kernel
-is installed or lies there already. Needs no root; the lists that apt-get update makes must be there.
+is installed or already in the folder. Needs no root, but the lists of apt-get update.
 """
 import argparse
 import lzma
@@ -15,7 +15,7 @@ import tempfile
 
 SERIES = "6.1."
 META_PACKAGE = "linux-image-amd64"
-# Of 400 MB of modules, what a guest without devices can have a use for.
+# The useful part of 400 MB of modules for a guest without devices.
 WANTED = ["./boot/vmlinuz-*"] + [f"./lib/modules/*/kernel/{folder}/*" for folder in (
     "arch/x86/crypto", "crypto", "lib", "net", "fs/9p", "fs/fuse", "fs/overlayfs", "fs/netfs", "fs/fscache",
     "drivers/block", "drivers/char", "drivers/infiniband", "drivers/net", "drivers/virtio")]
@@ -23,11 +23,11 @@ DOWNLOAD_SECONDS = 300
 
 
 class NoKernel(Exception):
-    """There is none; the text says what to do."""
+    """No kernel was found; the text has the remedy."""
 
 
 class Kernel:
-    """One kernel with its modules; `root` is the folder that holds boot/ and lib/modules/."""
+    """A kernel with its modules; `root` is the folder with boot/ and lib/modules/."""
 
     def __init__(self, root, version):
         self.version = version
@@ -36,8 +36,8 @@ class Kernel:
                        for path in (root / "lib/modules" / version / "kernel").rglob("*.ko")}
 
     def modules(self, names):
-        """The files of these modules and of all that they need, each after what it needs. What is built
-        into the kernel has no file: such a name is passed over, and so is one that is misspelt."""
+        """The files of these modules and their dependencies, dependencies first. Modules that are built into
+        the kernel have no file: such names are skipped, and so are misspelt ones."""
         ordered = {}
         for name in names:
             self._add(name.replace("-", "_"), ordered)
@@ -47,15 +47,16 @@ class Kernel:
         path = self._files.get(name)
         if path is None or name in ordered:
             return
-        # The package has no modules.dep, which depmod makes at installation; but each module says itself.
+        # modules.dep is missing in the package (depmod makes it at installation), but each module lists its
+        # own.
         needs = re.search(rb"\0depends=([^\0]*)\0", path.read_bytes())
         for need in filter(None, (needs.group(1) if needs else b"").decode().split(",")):
             self._add(need.replace("-", "_"), ordered)
         ordered[name] = path
 
     def unpacked_image(self):
-        """The kernel as an ELF file, which QEMU enters directly: where processors are emulated, the kernel's
-        unpacking of itself is the longest part of a start. The image as it is if it is not packed so."""
+        """The kernel as an ELF file, which QEMU enters directly: under emulation the kernel's own unpacking
+        takes most of a start. Returns the image unchanged if it is packed differently."""
         image = self.image.read_bytes()
         sectors = image[0x1f1] or 4  # as the boot protocol has it: 0 means 4
         offset, length = struct.unpack_from("<II", image, 0x248)
@@ -74,7 +75,7 @@ def find(*roots):
     found = []
     for root in map(pathlib.Path, roots):
         for folder in (root / "lib/modules").glob(SERIES + "*"):
-            # Cloud kernels lack most modules, realtime ones schedule differently.
+            # Skips cloud kernels, which lack most modules, and realtime ones, which schedule differently.
             image = root / "boot" / f"vmlinuz-{folder.name}"
             if re.fullmatch(r"[\d.-]+-amd64", folder.name) and image.exists():
                 found.append((version_key(folder.name), root, folder.name))
@@ -100,7 +101,7 @@ def fetch(folder):
     depends = run("apt-cache", "depends", "--important", META_PACKAGE)
     package = re.search(r"Depends: (linux-image-" + re.escape(SERIES) + r"\S+)", depends)
     if package is None:
-        raise NoKernel(f"{META_PACKAGE} is no kernel {SERIES}x here, or apt has no lists of packages")
+        raise NoKernel(f"{META_PACKAGE} is not a kernel {SERIES}x here, or apt has no package lists")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         run("apt-get", "download", package.group(1), cwd=scratch)
@@ -110,7 +111,7 @@ def fetch(folder):
         with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE) as tarred:
             run("tar", "-x", "-C", unpacked, "--no-same-owner", "--wildcards", *WANTED,
                 stdin=tarred.stdout)
-        # Modules first: a kernel without them is not taken for one.
+        # Moves the modules first: find() ignores a kernel without modules.
         for part in ("lib", "boot"):
             (unpacked / part).rename(folder / part)
 

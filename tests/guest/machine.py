@@ -1,7 +1,7 @@
-"""One run of an emulated machine, or of two: started, listened to, and gone at its deadline at the latest.
+"""A run of one or two emulated machines: starts them, passes on their output, ends them at a deadline.
 
-Nothing is left behind, not even when this process is killed: the kernel kills QEMU when its parent dies, and
-what QEMU reads and writes are descriptors, never files.
+It leaves no process or file behind, even if this process is killed: the kernel kills QEMU when its parent
+dies, and QEMU reads and writes only descriptors, never files.
 """
 import contextlib
 import dataclasses
@@ -15,22 +15,22 @@ import time
 import typing
 
 QEMU = "qemu-system-x86_64"
-# The ports by which /init gives out what the program writes, and its exit status.
+# The ports on which /init sends the program's output and its exit status.
 OUTPUT_PORT, STATUS_PORT = "output", "status"
-# nokaslr, mitigations=off, no watchdog: what costs time and tests nothing here. panic=-1: reboot, which
-# ends QEMU. acpi_pm: QEMU derives it from this machine's clock. The processor's counter is calibrated at
-# start, and on a busy machine that has gone wrong by a factor of ten, with every deadline in the guest.
+# nokaslr, mitigations=off, no watchdog: they cost time without testing anything here. panic=-1: reboot, which
+# ends QEMU. acpi_pm: QEMU derives this clock from the host's. The processor's counter is calibrated at start,
+# which on a busy machine has been wrong by a factor of ten, and with it every deadline in the guest.
 KERNEL_LINE = ("console=ttyS0 quiet panic=-1 rdinit=/init nokaslr mitigations=off nowatchdog audit=0 "
                "random.trust_cpu=on no_timer_check")
 
 
-# What a guest has for cards where there are two: their order is that of the slots, eth0 first.
+# Ethernet cards of each of two guests, in the order of their slots, eth0 first.
 LINKS = 2
 
 
 @dataclasses.dataclass
 class End:
-    """How a guest ended; status is None if it has not said one, is_own if nobody ended it from outside."""
+    """How a guest ended; status is None if it reported none, is_own if it was not ended from outside."""
     status: int | None
     is_own: bool
     console: str
@@ -38,7 +38,7 @@ class End:
 
 @dataclasses.dataclass
 class Run:
-    """Of all guests; the deadline was that of the first."""
+    """The result of all guests; the first one's deadline applies."""
     ends: list[End]
     timed_out: bool
     seconds: float
@@ -50,8 +50,8 @@ class Clock(typing.NamedTuple):
     source: str  # what the kernel reads
 
 
-# What the guest's clock goes by. By instructions, one for each ns: a figure is the same however busy this
-# machine is, and says what was executed, the kernel's part included.
+# The base of the guest's clock. With instructions, one per ns, a figure is independent of the host's load and
+# counts executed instructions, the kernel's included.
 CLOCKS = {
     "time": Clock(["-accel", "tcg,thread=multi"], "acpi_pm"),
     "instructions": Clock(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off,align=off"], "tsc"),
@@ -59,7 +59,7 @@ CLOCKS = {
 
 
 class Machine:
-    """One guest, which runs from the start. `guest` is what its init gets as $guest; `links` are descriptors
+    """A guest, started at construction. `guest` is what its init gets as $guest; `links` are descriptors
     of datagram sockets, one for each Ethernet card, whose other ends are the other guest's."""
 
     def __init__(self, stack, kernel_fd, initramfs_fd, *, guest, links, processors, clock, memory, on_output):
@@ -70,10 +70,10 @@ class Machine:
         command = [
             "setpriv", "--pdeathsig", "KILL", QEMU, "-nodefaults", "-no-user-config", "-no-reboot",
             "-display", "none", "-M", "q35,sata=off,smbus=off,usb=off,hpet=off", "-cpu", "max",
-            # Emulated even where /dev/kvm is: timings unlike this machine's own are what a guest is for.
-            # Room for a second processor: of a machine that can have only one QEMU leaves out barriers, cuts
-            # locked instructions into steps, though its devices run beside the processor: a notice to a
-            # card can get lost, and then the card sends no more.
+            # Emulated even with /dev/kvm: a guest is meant to have other timings than the host. maxcpus is at
+            # least two: for a machine with a single processor QEMU omits barriers and splits locked
+            # instructions, although its devices run concurrently. Then a notification to a card can get lost,
+            # and the card stops sending.
             *CLOCKS[clock].options,
             "-smp", "1" if clock == "instructions" else f"{processors},maxcpus={max(processors, 2)}",
             "-m", memory,
@@ -82,7 +82,7 @@ class Machine:
             "-chardev", f"file,id=console,path={paths[self._console_fd]},append=on",
             "-serial", "chardev:console",
             "-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
-            # By its path: QEMU takes a stdio without input for one that nobody listens to.
+            # Opened by path: QEMU treats a stdio without input as closed.
             "-chardev", "file,id=output,path=/proc/self/fd/1,append=on",
             "-device", f"virtserialport,chardev=output,name={OUTPUT_PORT}",
             "-chardev", f"file,id=status,path={paths[self._status_fd]},append=on",
@@ -99,14 +99,14 @@ class Machine:
         self.ended_itself = False
 
     def listen(self):
-        """Passes on what has come; False if there is nothing more to come, because it is ending."""
+        """Passes on new output; False at its end, when the guest is ending."""
         data = os.read(self.pipe, 65536)
         if data:
             self._on_output(data)
         return bool(data)
 
     def wait(self, seconds):
-        """Until it is off; False if it is not by then."""
+        """Waits until the guest is off; False if it is not in time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(max(1, seconds))
             self.ended_itself = True
@@ -124,8 +124,8 @@ class Machine:
 
 def run(kernel_image, initramfs, *, guests, may_end, processors, clock, memory, seconds, on_output):
     """Boots one guest, or two with Ethernet links between them, and waits until the first is off or the time
-    over; then the other one is ended. If that one is off before, so is the first, unless it may end.
-    on_output gets a guest's number and bytes that it has written."""
+    is over; then ends the other one. If that one ends before, the first is ended, too, unless may_end.
+    on_output gets a guest's number and its output."""
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         kernel_fd, initramfs_fd = (memory_file(stack, data) for data in (kernel_image, initramfs))
@@ -133,7 +133,7 @@ def run(kernel_image, initramfs, *, guests, may_end, processors, clock, memory, 
         sockets = stack.enter_context(contextlib.ExitStack())
         if guests == 2:
             for _ in range(LINKS):
-                # Frames are datagrams between two sockets without a name: nothing is in the file system.
+                # Frames are datagrams between two unnamed sockets, without files.
                 for end, of_guest in zip(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM), links):
                     sockets.enter_context(end)
                     of_guest.append(end.fileno())
@@ -141,8 +141,8 @@ def run(kernel_image, initramfs, *, guests, may_end, processors, clock, memory, 
                             processors=processors, clock=clock, memory=memory,
                             on_output=functools.partial(on_output, guest))
                     for guest in range(guests)]
-        # Once a guest is off nobody may hold its ends: they would fill up, and the other one's cards would
-        # wait for room instead of losing what they send.
+        # Closes the host's ends: otherwise, after one guest is off, the other one's cards would wait for room
+        # in full sockets instead of dropping frames.
         sockets.close()
         timed_out = not listen(machines, started + seconds, may_end)
         for machine in machines:
@@ -153,14 +153,14 @@ def run(kernel_image, initramfs, *, guests, may_end, processors, clock, memory, 
 
 
 def listen(machines, deadline, may_end):
-    """Passes on what they write until the first is off, or one that must not; False at the deadline."""
+    """Passes on the guests' output until the first ends, or one that must not end; False at the deadline."""
     listened_to = {machine.pipe: machine for machine in machines}
     while (left := deadline - time.monotonic()) > 0:
         for pipe in select.select(list(listened_to), [], [], left)[0]:
             machine = listened_to[pipe]
             if machine.listen():
                 continue
-            # It has closed its output, and so is ending.
+            # The guest has closed its output, so it is ending.
             is_off = machine.wait(deadline - time.monotonic())
             if machine is machines[0] or not may_end:
                 return is_off

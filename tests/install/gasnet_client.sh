@@ -72,6 +72,11 @@ for mode in seq par; do
   "$program"
 done
 
+# HYDRANT_INJECT's library is found beside libhydrant, or by the run path of a program with the archive.
+if [ "$method" = pkg_config ]; then
+  HYDRANT_INJECT=delay=1us run_job "$folder/smp-par" smp par
+fi
+
 # GASNet-1, in each mode; and without the names of GASNet's build: hydrant.pc, and the mode by hand. No mode,
 # or two, is an error that says so.
 if [ "$method" = pkg_config ]; then

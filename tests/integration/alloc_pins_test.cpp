@@ -1,6 +1,6 @@
-// libhydrant_alloc and libfirehose in one program, real pins: memory of the arena is cached without a
-// watcher, registered once over many lives of an allocation, and never handed out with a registration of
-// pages it lost.
+// libhydrant_alloc and libfirehose in one program, with real pins: memory of the arena is cached
+// without the kernel's reports, registered once over many allocations, and never returned with a
+// registration of pages that it lost.
 #include <hydrant/alloc.h>
 #include <hydrant/pin_cache.h>
 
@@ -24,7 +24,7 @@ class AllocPins : public ::testing::TestWithParam<bool> {
     hydrant_domain_options_t options;
     hydrant_domain_options_init(&options);
     options.registrar_name = "uring";
-    // Arenas and vouched memory alone: nothing but the arena's own word can make this a hit.
+    // Caches only arenas and vouched memory: so only the arena's announcements can make this a hit.
     options.watch = HYDRANT_WATCH_NONE;
     if (hydrant_domain_create(&options, &domain_) != GASNET_OK) {
       GTEST_SKIP() << "no io_uring here: " << hydrant_error_text();
@@ -41,7 +41,7 @@ class AllocPins : public ::testing::TestWithParam<bool> {
     void* p = GetParam() ? hydrant_alloc_shared(1, kBytes) : hydrant_alloc(kBytes);
     return static_cast<char*>(p);
   }
-  // Pins all of it, writes its first and last byte to a file through the registration, and answers them.
+  // Pins all of it, writes its first and last byte to a file through the registration, and returns them.
   std::string through_the_pin(const char* p) {
     const hydrant_pin_t pin = hydrant_pin(domain_, p, kBytes, HYDRANT_LOCAL_WRITE);
     if (pin.region == nullptr) return hydrant_error_text();
@@ -72,7 +72,7 @@ class AllocPins : public ::testing::TestWithParam<bool> {
   std::unique_ptr<std::FILE, Close> file_;
 };
 
-TEST_P(AllocPins, ArenaIsItsOwnWatcher) {
+TEST_P(AllocPins, ArenaAnnouncesItsOwnReleases) {
   char* p = allocate();
   ASSERT_NE(p, nullptr);
   uint32_t coverage = 0;
@@ -81,7 +81,7 @@ TEST_P(AllocPins, ArenaIsItsOwnWatcher) {
   hydrant_free(p);
 }
 
-TEST_P(AllocPins, RegisteredOnceOverManyLives) {
+TEST_P(AllocPins, MemoryIsRegisteredOnceOverManyAllocations) {
   char* p = allocate();
   ASSERT_NE(p, nullptr);
   expect_through(p, 'a', 'b');
@@ -97,13 +97,14 @@ TEST_P(AllocPins, RegisteredOnceOverManyLives) {
     p = next;
     expect_through(p, life, static_cast<char>(life + 1));
   }
-  // Wherever the allocator puts it, registered memory stays; it needs no more than one registration a place.
+  // Registered memory stays registered wherever the allocator places it: at most one registration per
+  // place.
   EXPECT_LE(pins(), before + static_cast<uint64_t>(elsewhere));
   EXPECT_LE(elsewhere, 10);
   hydrant_free(p);
 }
 
-TEST_P(AllocPins, WhatWasEmptiedIsRegisteredAnew) {
+TEST_P(AllocPins, EmptiedMemoryIsRegisteredAgain) {
   char* p = allocate();
   ASSERT_NE(p, nullptr);
   for (char life = 'a'; life < 'k'; ++life) {
@@ -111,7 +112,7 @@ TEST_P(AllocPins, WhatWasEmptiedIsRegisteredAnew) {
     expect_through(p, life, 'z');
     EXPECT_GT(pins(), before);
     hydrant_free(p);
-    // The cache lets go of it, so it is emptied; the next life has other pages at the same addresses.
+    // The cache drops it, so it is emptied; the next allocation has other pages at the same addresses.
     EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
     EXPECT_GE(hydrant_alloc_trim(), kBytes - 2 * kMiB);
     p = allocate();

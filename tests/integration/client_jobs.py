@@ -1,17 +1,17 @@
-"""Runs a client of the API as a job that forks its own ranks (GASNET_PSHM_NODES), or as launch/over.py has
-it."""
+"""Runs a client of the API as a job that forks its own ranks (GASNET_PSHM_NODES), or over the transport that
+launch/over.py selects."""
 import os
 import pathlib
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "launch"))
-import over  # noqa: E402  (the path has to be there first)
+import over  # the path must be set first
 
 
 def run_job(client, ranks, *arguments, seconds=60, by_rank="", **extra):
-    """(exit status, everything that was printed) of one job, which is ended after so many seconds. `by_rank`:
-    what the shell is to set, different from rank to rank by $HYDRANT_JOB_RANK."""
+    """(exit status, all output) of one job, which is ended after a time limit. `by_rank`: shell assignments
+    that may use $HYDRANT_JOB_RANK, so that they differ between ranks."""
     env = {name: value for name, value in os.environ.items()
            if not name.startswith(("GASNET_", "HYDRANT_", "FIREHOSE_"))}
     env.update(**over.variables(), **extra)

@@ -1,14 +1,15 @@
 #!/usr/bin/python3
 """hydrant_info_test.py BUILD_FOLDER
 
-Runs hydrant-info as people and scripts do: the JSON document, the tables, values from the
-environment, wrong arguments, a closed output.
+Runs hydrant-info like users and scripts: the JSON document, the tables, values from the environment, wrong
+arguments, a closed output.
 """
 import ctypes
 import json
 import os
 import pathlib
 import platform
+import re
 import resource
 import struct
 import subprocess
@@ -21,7 +22,7 @@ PROGRAM = None
 
 
 def refuse_userfaultfd(errno):
-    """For the child of a fork: a seccomp filter, as containers have, under which userfaultfd fails so."""
+    """For the child of a fork: a seccomp filter, as in containers, under which userfaultfd fails."""
     number = {"x86_64": 323, "aarch64": 282}[platform.machine()]
     load_number, is_equal, answer = 0x20, 0x15, 0x06
     filters = [(load_number, 0, 0, 0), (is_equal, 0, 1, number), (answer, 0, 0, 0x00050000 | errno),
@@ -37,7 +38,7 @@ def refuse_userfaultfd(errno):
 
 def run(*arguments, stdout=subprocess.PIPE, before=None, **variables):
     environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", **variables}
-    # Sanitizer options and library paths of the test run count for the program too.
+    # Sanitizer options and library paths of the test run apply to the program too.
     environment |= {k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")}
     return subprocess.run([PROGRAM, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True,
                           env=environment, timeout=60, preexec_fn=before)
@@ -59,9 +60,9 @@ def coverage(document, memory, hooks="without_hooks"):
 
 
 class Transports(unittest.TestCase):
-    """What ranks would talk by. Whether there is a device is the machine's business."""
+    """The transport between ranks. Whether there is a device depends on the machine."""
 
-    def test_what_is_chosen_agrees_with_the_ports_and_with_the_reason(self):
+    def test_chosen_transport_agrees_with_ports_and_reason(self):
         transports = report()["transports"]
         chosen = [row for row in transports["ports"] if row["chosen"]]
         self.assertEqual(transports["near"], "shm")
@@ -69,11 +70,11 @@ class Transports(unittest.TestCase):
         self.assertEqual(bool(chosen), transports["reason"] is None)
         for row in transports["ports"]:
             self.assertEqual(row["usable"], row["reason"] is None)
-            # Of each port that can be used it is said why it is not, where it is not.
+            # Each usable port that is left out has a reason.
             self.assertEqual(row["left_out"] is not None, row["usable"] and not row["chosen"])
             self.assertTrue(row["distance"] is None or row["distance"] >= 10)
 
-    def test_settings_count(self):
+    def test_settings_change_the_transport(self):
         transports = report(HYDRANT_TRANSPORT="shm")["transports"]
         self.assertEqual([transports["near"], transports["far"], transports["reason"]],
                          ["shm", None, "HYDRANT_TRANSPORT=shm"])
@@ -87,15 +88,15 @@ class Transports(unittest.TestCase):
         if any(row["usable"] for row in transports["ports"]):
             self.assertEqual([row["item"] for row in transports["passed_by"]], ["nosuch0"])
 
-    def test_people_are_told_the_same(self):
+    def test_tables_agree_with_the_document(self):
         text = run(HYDRANT_TRANSPORT="shm").stdout
         self.assertIn("within a node     shm", text)
-        self.assertIn("between nodes     nothing: HYDRANT_TRANSPORT=shm", text)
+        self.assertIn("between nodes     none: HYDRANT_TRANSPORT=shm", text)
 
 
 class Watching(unittest.TestCase):
-    """What is cached here, and what would raise that. What the machine allows is its own business: the
-    document must agree with itself, and with what is taken away on purpose."""
+    """What is cached here, and how to improve that. The machine's abilities vary: the document must
+    agree with itself, and with abilities that the test removes on purpose."""
 
     def setUp(self):
         self.document = report()
@@ -111,9 +112,10 @@ class Watching(unittest.TestCase):
             self.assertIn(coverage(self.document, "files", hooks), ("none", None))
         if available and self.watching["hooks"]["library"] and not self.watching["hooks"]["missing"]:
             self.assertEqual(coverage(self.document, "anonymous", "with_hooks"), "watched")
-            self.assertEqual(coverage(self.document, "malloc_in_threads", "with_hooks"), "checked")
+            # Heaps of other threads are recognised if libc has room for that (glibc 2.35).
+            self.assertIn(coverage(self.document, "malloc_in_threads", "with_hooks"), ("watched", "checked"))
 
-    def test_hooks_that_are_preloaded_are_seen_and_not_advised(self):
+    def test_preloaded_hooks_are_recognised(self):
         library = self.watching["hooks"]["library"]
         if library is None:
             self.skipTest("the hooks library is not built")
@@ -125,7 +127,7 @@ class Watching(unittest.TestCase):
         if self.watching["userfaultfd"]["available"]:
             self.assertIn("LD_PRELOAD=" + library, json.dumps(self.watching["advice"]))
 
-    def test_a_seccomp_filter_is_named_and_leaves_arenas_alone(self):
+    def test_seccomp_filter_is_named_and_arenas_stay_covered(self):
         if platform.machine() not in ("x86_64", "aarch64"):
             self.skipTest("the system call's number here is not known to this test")
         for errno, word in ((1, "not permitted"), (38, "has no userfaultfd")):
@@ -143,7 +145,7 @@ class Watching(unittest.TestCase):
             self.assertEqual(coverage(document, "arena"), "arena")
             self.assertIn(userfault["reason"], document["watching"]["advice"][0])
 
-    def test_watching_that_is_switched_off_is_said_and_honoured(self):
+    def test_disabled_watching_is_reported_and_respected(self):
         self.assertEqual(self.watching["watch"], "auto")
         document = report(FIREHOSE_WATCH="none")
         watching = document["watching"]
@@ -161,13 +163,58 @@ class Watching(unittest.TestCase):
         advised = "1024 KiB can be locked" in json.dumps(document["watching"]["advice"])
         self.assertEqual(advised, not document["limits"]["memlock_lifted"])
 
-    def test_tables_say_it_in_words(self):
+    def test_tables_describe_the_coverage(self):
         text = " ".join(run().stdout.split())
         for words in ("libhydrant_alloc cached, hits free of checks", "files, shared not cached",
                       "userfaultfd " + ("works" if self.watching["userfaultfd"]["available"] else "")):
             self.assertIn(words, text)
         for advice in self.watching["advice"]:
             self.assertIn(" ".join(advice.split()), text)
+
+
+class Segments(unittest.TestCase):
+    """Maximum size of segments, and how to raise it."""
+
+    def test_largest_segment_is_a_share_of_available_memory(self):
+        most = report()["segments"]["most"]
+        self.assertGreater(most["available_bytes"], 0)
+        self.assertLessEqual(most["bytes"], most["available_bytes"])
+        self.assertIn("GASNET_MAX_SEGSIZE=SIZE allows more", most["text"])
+        self.assertTrue(most["limited_by"])
+
+    def test_environment_may_exceed_available_memory(self):
+        most = report(GASNET_MAX_SEGSIZE="1T")["segments"]["most"]
+        self.assertEqual(most["bytes"], 1 << 40)
+        bad = report(GASNET_MAX_SEGSIZE="nan")["segments"]["most"]
+        self.assertIsNone(bad["bytes"])
+        self.assertIn("GASNET_MAX_SEGSIZE is 'nan'", bad["text"])
+
+    def test_huge_pages_agree_with_the_kernel(self):
+        pages = report()["segments"]["huge_pages"]
+        try:
+            words = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled").read_text()
+            mode = words[words.index("[") + 1:words.index("]")]
+        except (OSError, ValueError):
+            mode = "unknown"
+        self.assertEqual(pages["shmem_enabled"], mode)
+        self.assertEqual(pages["possible"], mode in ("always", "within_size", "advise", "force"))
+
+    def test_each_of_gasnets_names_in_the_pages_is_shown(self):
+        document = report(GASNET_BACKTRACE="1")
+        rows = {row["name"]: row for row in document["segments"]["gasnet_variables"]}
+        backtrace = rows["GASNET_BACKTRACE"]
+        self.assertEqual((backtrace["value"], backtrace["origin"]), ("1", "environment"))
+        shown = set(rows) | {row["name"] for row in document["knobs"]}
+        docs = pathlib.Path(__file__).resolve().parents[2] / "docs"
+        written = set()
+        for page in ("env_vars.md", "tools.md"):
+            for line in (docs / page).read_text().splitlines():
+                written.update(re.findall(r"^\| `?(GASNET_[A-Z_]+)`? \|", line))
+        written -= {"GASNET_PARSYNC", "GASNET_DEBUG"}  # macros
+        self.assertEqual(written - shown, set())
+        text = run().stdout
+        for name in rows:
+            self.assertIn(name, text)
 
 
 class HydrantInfo(unittest.TestCase):
@@ -248,8 +295,8 @@ class HydrantInfo(unittest.TestCase):
             self.assertIn(row["name"], text)
         for row in document["registrars"]:
             self.assertIn(f"  {row['name']} ", text)
-        self.assertNotIn("at once; 0 takes it from", text)
-        self.assertIn("at once; 0 takes it from", run("--verbose").stdout)
+        self.assertNotIn("at once; 0 derives it from", text)
+        self.assertIn("at once; 0 derives it from", run("--verbose").stdout)
         self.assertLessEqual(max(len(line) for line in text.splitlines()), 120)
 
     def test_help_and_version_succeed(self):

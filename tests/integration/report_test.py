@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """report_test.py BUILD_FOLDER (not used)
 
-The report of ./run from made-up samples: the summary fits the screen, goals are judged as they are meant,
-rows of programs that did not run are left out.
+The report of ./run from made-up samples: the summary fits the screen, goals are judged correctly, rows of
+programs that did not run are omitted.
 """
 import pathlib
 import sys
@@ -16,7 +16,7 @@ REPETITIONS = 9
 
 
 def rows_of(entries):
-    """{row: {counter: value}} as REPETITIONS equal samples each; a list is taken sample by sample."""
+    """{row: {counter: value}} as REPETITIONS equal samples each; a list gives the samples one by one."""
     rows = Rows()
     for name, counters in entries.items():
         for i in range(REPETITIONS):
@@ -76,7 +76,7 @@ def everything():
 
 
 def verdicts_of(entries):
-    """Goal -> verdict of the one first pin in `entries`."""
+    """Goal -> verdict for the single first pin in `entries`."""
     facts = tables.misses(rows_of(entries))[2]
     return {fact["goal"]: fact["kept"] for fact in facts}
 
@@ -89,8 +89,8 @@ class Report(unittest.TestCase):
         text = summary.summary(rows, "hold + release: " + "33.00 instructions " * 20, facts)
         for line in text.splitlines():
             self.assertLessEqual(len(line), 100, line)
-        for heading in ("Hits", "Misses", "Stalls", "Sweep", "8 MiB", "Memory that", "The same", "Memory:",
-                        "Goals"):
+        for heading in ("Hits", "Misses", "Stalls", "Sweep", "8 MiB", "Released memory", "The same",
+                        "Memory:", "Goals"):
             self.assertIn("\n" + heading, "\n" + text)
 
     def test_sections_without_rows_are_left_out(self):

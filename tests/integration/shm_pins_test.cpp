@@ -1,6 +1,6 @@
-// Remote pins over the shared-memory registrar: two processes, each with a domain of its shared memory and an
-// end of the protocol, messages over a socket. A put is a copy into the peer's memory; what the peer frees
-// meanwhile stays until it is given back.
+// Remote pins over the shared-memory registrar: two processes, each with a domain of its shared memory
+// and an endpoint, messages over a socket. A put is a copy into the peer's memory. Memory that the peer
+// frees meanwhile stays until the firehose is given back.
 #include <hydrant/alloc.h>
 #include <hydrant/monitor.h>
 #include <hydrant/pin_cache.h>
@@ -30,7 +30,7 @@ using shm::ShmRegistrar;
 constexpr size_t kBytes = size_t{8} << 20;
 constexpr size_t kMessageBytes = 4096;
 
-// One process's end; the other's is at the other end of the socket.
+// The endpoint of one process; the other process has the other end of the socket.
 class End {
  public:
   End(uint32_t rank, int socket) : rank_(rank), socket_(socket) {
@@ -39,7 +39,7 @@ class End {
     hydrant_domain_options_t of_domain;
     hydrant_domain_options_init(&of_domain);
     of_domain.registrar = &door;
-    // What an arena says itself is all there is to know of its memory.
+    // Only the arena's own announcements determine what is cached.
     of_domain.watch = HYDRANT_WATCH_NONE;
     EXPECT_EQ(hydrant_domain_create(&of_domain, &domain_), GASNET_OK) << hydrant_error_text();
     hydrant_messenger_t messenger{};
@@ -86,7 +86,7 @@ class End {
     });
   }
 
-  // A firehose of the peer's memory; none with a failed expectation.
+  // Returns a firehose on the peer's memory; without one an expectation fails.
   hydrant_pin_t pin(uintptr_t addr, size_t len) {
     struct Waiting {
       bool done = false;
@@ -144,10 +144,10 @@ uint64_t emptied_shared_bytes() {
   return stats.shared.emptied_bytes;
 }
 
-// Does what it is told, and polls: a letter and a number.
-//   a: allocates, says where;  f: frees;  t: trims, says how many bytes of shared memory went back
-//   r, w: says the byte there, writes '!' there;  i: recalls it, as the arena does of too much
-//   z: says how many exports are of memory that is gone;  e: says how many there are;  q: leaves
+// Executes commands, and polls: a letter and a number.
+//   a: allocates, returns the address;  f: frees;  t: trims, returns the freed bytes of shared memory
+//   r, w: returns the byte there, writes '!' there;  i: recalls it, as the arena does with too much memory
+//   z: returns the number of exports of released memory;  e: of all exports;  q: ends
 void serve(Talk& talk, int socket) {
   End end(1, socket);
   char* p = nullptr;
@@ -211,7 +211,7 @@ class ShmPins : public ::testing::Test {
     return std::strtoull(said.c_str(), nullptr, 10);
   }
 
-  // The peer's memory is recalled and freed while a firehose is held: is it kept, with what is in it?
+  // The peer's memory is recalled and freed while a firehose is held: returns true if its contents survive.
   bool freed_memory_is_kept(hydrant_pin_t* pin) {
     *pin = end_->pin(addr_, kBytes);
     char* const here = End::mapped(*pin, addr_, kBytes);
@@ -229,7 +229,7 @@ class ShmPins : public ::testing::Test {
   uintptr_t addr_ = 0;
 };
 
-TEST_F(ShmPins, APutIsACopy) {
+TEST_F(ShmPins, PutIsACopy) {
   const hydrant_pin_t pin = end_->pin(addr_ + 100, 5000);
   char* const here = End::mapped(pin, addr_ + 100, 5000);
   ASSERT_NE(here, nullptr);
@@ -269,7 +269,7 @@ TEST_F(ShmPins, OtherMemoryIsRefused) {
     *static_cast<Waiting*>(context) = {true, outcome->status};
   };
   hydrant_pin_t pin{};
-  // The same program at the same addresses: this is a variable of the peer's, too.
+  // The same program at the same addresses: this variable also exists in the peer.
   ASSERT_EQ(hydrant_remote_pin(end_->end(), 1, reinterpret_cast<uintptr_t>(&mutant_info), 64,
                                HYDRANT_REMOTE_WRITE, &call, &pin),
             GASNET_OK);
@@ -277,8 +277,8 @@ TEST_F(ShmPins, OtherMemoryIsRefused) {
   EXPECT_EQ(waiting.status, HYDRANT_ERR_REFUSED);
 }
 
-// Freed, and never recalled: the peer's domain keeps it registered, and the arena its pages.
-TEST_F(ShmPins, FreedMemoryIsSeenByBothAndUsedAgain) {
+// Freed without a recall: the peer's domain keeps it registered, and the arena keeps its pages.
+TEST_F(ShmPins, FreedMemoryStaysVisibleAndIsReused) {
   const hydrant_pin_t pin = end_->pin(addr_, kBytes);
   char* const here = End::mapped(pin, addr_, kBytes);
   ASSERT_NE(here, nullptr);
@@ -297,12 +297,12 @@ TEST_F(ShmPins, FreedMemoryIsSeenByBothAndUsedAgain) {
   EXPECT_EQ(hydrant_release(pin), GASNET_OK);
 }
 
-TEST_F(ShmPins, RecalledMemoryGoesWhenItIsGivenBack) {
+TEST_F(ShmPins, RecalledMemoryIsFreedAfterTheRelease) {
   hydrant_pin_t pin{};
   ASSERT_TRUE(freed_memory_is_kept(&pin));
   EXPECT_EQ(ask_number("z"), 1u);
   char* const here = End::mapped(pin, addr_);
-  // A late write is seen by whoever has the memory now.
+  // A late write is visible to the next owner of the memory.
   ASSERT_EQ(ask_number("a"), addr_);
   *here = 'l';
   EXPECT_EQ(peer_->ask("r0"), "l");
@@ -313,7 +313,7 @@ TEST_F(ShmPins, RecalledMemoryGoesWhenItIsGivenBack) {
   EXPECT_EQ(end_->registrar().windows().windows, 0u);
 }
 
-TEST_F(ShmPins, AnOwnerThatIsKilledLeavesWhatIsMapped) {
+TEST_F(ShmPins, KilledOwnerLeavesMappedMemory) {
   const hydrant_pin_t pin = end_->pin(addr_, kBytes);
   char* const here = End::mapped(pin, addr_, kBytes);
   ASSERT_NE(here, nullptr);
@@ -327,7 +327,7 @@ TEST_F(ShmPins, AnOwnerThatIsKilledLeavesWhatIsMapped) {
 }
 
 #if HYDRANT_MUTANTS
-// The tests above could not fail otherwise.
+// Without the quarantine, the tests above must fail.
 class ShmPinsMutant : public ShmPins {
  protected:
   void SetUp() override {
@@ -340,7 +340,7 @@ class ShmPinsMutant : public ShmPins {
   }
 };
 
-TEST_F(ShmPinsMutant, WithoutQuarantineTheMemoryGoesWhileItIsMapped) {
+TEST_F(ShmPinsMutant, WithoutQuarantineMappedMemoryIsFreed) {
   hydrant_pin_t pin{};
   EXPECT_FALSE(freed_memory_is_kept(&pin));
   EXPECT_EQ(hydrant_release(pin), GASNET_OK);

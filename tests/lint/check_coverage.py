@@ -3,13 +3,13 @@
 
 Usage: check_coverage.py [ROOT] [--ripe | --self-test]
 
-ROOT is the repository (default: two folders above this file). Every row has an id of its own, numbered
-without gaps, and one of three states. A "done" row names a place and a test that exist in the tree, and
-every identifier it puts in backticks occurs in one of the files it names; an "against" row gives its
-reason; the head table of docs/coverage.md counts right. It cannot tell whether a test proves its point.
+ROOT is the repository (default: two folders above this file). Every row has a unique id, numbered without
+gaps, and one of three states. A "done" row names a place and a test that exist in the tree, and every
+identifier in its backticks occurs in one of the files it names; an "against" row gives its reason; the head
+table of docs/coverage.md has the right counts. The check cannot tell whether a test proves its point.
 
---ripe lists the rows that are "not yet" although all they name exists: candidates for "done" (exit 0).
---self-test breaks a small table in every way this script knows and fails unless each break is found.
+--ripe lists the rows that are "not yet" although all their files exist: candidates for "done" (exit 0).
+--self-test breaks a small table in every way that this script detects, and fails unless each is found.
 Exit status: 0 clean, 1 findings (one "file:line: text" each), 2 wrong use.
 """
 
@@ -33,7 +33,7 @@ STATES = ("done", "not yet", "against")
 
 
 class Row:
-    """One point of a table: where it stands and its five cells."""
+    """A row of a table: its location and its five cells."""
 
     def __init__(self, page, line, prefix, number, cells):
         self.page, self.line, self.prefix, self.number = page, line, prefix, number
@@ -78,7 +78,7 @@ def read_page(root, page, problems):
 
 
 def check_numbering(rows, problems):
-    """Ids are unique over all pages, one prefix a page, 1, 2, 3, ... in order."""
+    """Ids are unique over all pages: one prefix per page, numbered 1, 2, 3, ... in order."""
     seen, prefix_of = {}, {}
     for row in rows:
         where, name = f"docs/{row.page}:{row.line}", f"{row.prefix}-{row.number}"
@@ -92,7 +92,7 @@ def check_numbering(rows, problems):
 
 
 def check_form(row, report):
-    """What every row needs, whatever its state."""
+    """Checks that apply to every row."""
     if len(row.point.split()) < 2:
         report("the point is missing")
     against = AGAINST.match(row.state)
@@ -110,7 +110,7 @@ def check_form(row, report):
 
 
 def check_done(root, row, report):
-    """A done row can be looked up: its files exist and mention what the row says is in them."""
+    """The files of a done row exist and contain the identifiers that the row names."""
     places, words = paths_and_words(row.place)
     tests, _ = paths_and_words(row.test)
     for path in places + tests:
@@ -125,7 +125,7 @@ def check_done(root, row, report):
 
 
 def check_head(lines, rows, problems):
-    """The head table: one line a page, and a total, each with the right counts."""
+    """The head table has one line per page and a total, with the right counts."""
     counted, expected_pages = set(), {row.page for row in rows}
     for number, line in enumerate(lines, 1):
         match = HEAD_ROW.match(line)
@@ -187,7 +187,7 @@ GOOD_PAGE = """| id | point | place | test | state |
 | ON-2 | A point for later. | `am/later.cpp`, `GASNET_KNOB` | `tests/later_test.cpp` | not yet |
 | ON-3 | A point we refuse. | - | - | against, because there is no such hardware |
 """
-# What is replaced in the good page or head, by what, and a part of the finding that must appear.
+# Text to replace in the good page or head, its replacement, and a part of the expected finding.
 BREAKS = [
     ("| ON-2 |", "| ON-1 |", "already used"),
     ("| ON-2 |", "| ON-7 |", "does not follow"),

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""check_documented.py knobs|errors|files ROOT: pages name what is in the tree, and all of it.
+"""check_documented.py knobs|errors|files ROOT: documentation and tree agree.
 
-knobs   names in firehose/base/config*.cpp and docs/env_vars.md are the same
-errors  macros of include/gasnet_errors.h and docs/error_codes.md are
-files   every path in back quotes that begins with a folder of the tree, and every link to a file, leads
-        somewhere (a program stands for its source); every page right in docs/ names the files it is about
+knobs   the knob tables (config/*knobs.cpp) and docs/env_vars.md have the same names
+errors  include/gasnet_errors.h and docs/error_codes.md have the same macros
+files   every path in back quotes that begins with a folder of the tree, and every link to a file, exists (a
+        program stands for its source); every page directly in docs/ names the files it is about
 A page names a knob or error in the first cell of a table row or in a heading, in back quotes. Tables of
-docs/coverage/ name what is planned, too: check_coverage.py has them.
+docs/coverage/ also name planned files: check_coverage.py checks them.
 """
 import pathlib
 import re
@@ -19,12 +19,12 @@ DOCUMENTED = re.compile(r"^(?:\| *|#+ *)`((?:FIREHOSE|HYDRANT|GASNET)_[A-Z0-9_]+
 
 PATH = re.compile(r"`([A-Za-z]\w*/[\w./*-]*)`")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
-# Built by another folder than the one that it is named by.
+# Programs whose sources are in another folder than their name suggests.
 PROGRAMS = {"bench/stale_hunt": "tests/stale/hunt"}
 
 
 def missing_files(root):
-    """(what is wrong, how many names were looked at)"""
+    """(errors, number of checked names)"""
     folders = {path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("build")}
     pages = [page for page in sorted(root.rglob("*.md")) if page.relative_to(root).parts[0] in folders
              or page.parent == root]
@@ -50,8 +50,9 @@ def missing_files(root):
 
 def read(root, kind):
     if kind == "knobs":
-        files = sorted((root / "firehose/base").glob("config*.cpp"))
-        return "firehose/base/config*.cpp", KNOB, files, root / "docs/env_vars.md"
+        folders = (root / "firehose/base/config", root / "rdma/config")
+        files = sorted(path for folder in folders for path in folder.glob("*knobs.cpp"))
+        return "the knob tables", KNOB, files, root / "docs/env_vars.md"
     header = root / "include/gasnet_errors.h"
     return "include/gasnet_errors.h", ERROR, [header], root / "docs/error_codes.md"
 

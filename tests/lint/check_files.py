@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """check_files.py ROOT: limits on source files.
 
-Fails on more than 1000 lines (two topics), on lines over 110 columns (.clang-format ends code at 100,
-comments may go on a little) and on blanks at line ends; names files over 400 lines.
+Fails on more than 1000 lines (two topics), on lines over 110 columns (.clang-format breaks code at 100,
+comments may be longer) and on trailing blanks; lists files over 400 lines.
 """
 import sys
 
@@ -16,7 +16,7 @@ MAX_COLUMNS = 110
 def faults(name, text):
     lines = text.split("\n")
     if len(lines) > MAX_LINES:
-        yield f"{name}: {len(lines)} lines, more than {MAX_LINES}: split it by topic"
+        yield f"{name}: {len(lines)} lines, more than {MAX_LINES}: split the file by topic"
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_COLUMNS:
             yield f"{name}:{number}: {len(line)} columns, more than {MAX_COLUMNS}"

@@ -1,8 +1,7 @@
 #!/usr/bin/python3
-"""check_format.py ROOT: every C and C++ source is as clang-format 14 would write it.
+"""check_format.py ROOT: every C and C++ source is formatted by clang-format 14.
 
-Other versions of clang-format differ in details: without version 14 the check is skipped
-(status 77).
+Other versions of clang-format differ in details: without version 14 the check is skipped (status 77).
 """
 import shutil
 import subprocess

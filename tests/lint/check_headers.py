@@ -2,9 +2,10 @@
 """check_headers.py public|internal ROOT --cc CC --cxx CXX [COMPILER OPTIONS...]
 
 Every header compiles alone and twice in a row, without a warning: public C headers as C99, C++17 and C++20,
-public C++ headers as C++17 and C++20, all other *.hpp as C++20. firehose.h and its remote part once per
-client below clients/, because the client's firehose_fwd.h is part of them; what includes gasnetex.h's modes
-once per mode.
+public C++ headers as C++17 and C++20, all other *.hpp as C++20. firehose.h and its remote part are compiled
+once per client below clients/, because the client's firehose_fwd.h is part of them; headers that include
+gasnetex.h's modes are compiled once per mode. A compilation is limited in processor time, so that a busy
+machine is no defect.
 """
 import argparse
 import concurrent.futures
@@ -21,13 +22,15 @@ C_OPTIONS = ["-x", "c", "-std=c99", "-Wstrict-prototypes"]
 CXX_OPTIONS = ["-x", "c++", "-Wold-style-cast", "-Wnon-virtual-dtor"]
 CXX_STANDARDS = ("-std=c++17", "-std=c++20")
 OPTIONS = ["-fsyntax-only", "-Werror", "-Wall", "-Wextra", "-pedantic", "-Wshadow", "-Wconversion"]
+# Sixty seconds of processor time for one header.
+LIMITED = ["sh", "-c", "ulimit -t 60; exec \"$@\"", "sh"]
 INTERNAL_FOLDERS = ("firehose", "rdma", "am", "extended", "bench", "tests")
 
 
 CLIENTS = sorted((pathlib.Path(__file__).parent / "clients").iterdir())
 
 
-# As the library is compiled, and C headers' inlined functions cast.
+# The library's options, without warnings about casts in inlined functions of C headers.
 GASNET_USER = ["-DGASNET_PAR=1", "-Wno-old-style-cast"]
 QUOTED = re.compile(r'^#include "(.+)"', re.MULTILINE)
 MODES = ("GASNET_SEQ", "GASNET_PARSYNC", "GASNET_PAR")
@@ -35,7 +38,7 @@ INCLUDE = re.compile(r"^#include <(.+)>", re.MULTILINE)
 
 
 def wants_mode(include, name):
-    """Whether a public header cannot do without the client's thread mode."""
+    """Whether a public header needs the client's thread mode."""
     if str(name) == "hydrant/gasnet/modes.h":
         return True
     path = include / name
@@ -60,7 +63,7 @@ def public_jobs(arguments):
 
 @functools.lru_cache(maxsize=None)
 def uses_gasnet(root, name):
-    """Whether an internal header cannot do without GASNet's modes: by itself or by what it includes."""
+    """Whether an internal header, or one that it includes, needs GASNet's modes."""
     path = root / name
     text = path.read_text() if path.exists() else ""
     return (any(wants_mode(root / "include", header) for header in INCLUDE.findall(text)) or
@@ -76,10 +79,10 @@ def internal_jobs(arguments):
 
 
 def compile_header(job):
-    """The compiler's complaint about one header, or ""."""
+    """The compiler's error for one header, or ""."""
     header, command, options = job
     text = f"#include {header}\n#include {header}\ntypedef int not_empty;\n"
-    result = subprocess.run([*command, *OPTIONS, *options, "-"], input=text, text=True,
+    result = subprocess.run([*LIMITED, *command, *OPTIONS, *options, "-"], input=text, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if result.returncode == 0:
         return ""

@@ -1,13 +1,14 @@
 #!/usr/bin/python3
-"""check_library.py CHECK FILE...: what libfirehose and libfirehose_hooks show to the outside.
+"""check_library.py CHECK FILE...: checks symbols and dependencies of the built libraries.
 
-exports LIB.so LIST   the dynamic symbols are those of LIST, and all of them are hydrant_*, gex_* or gasnet_*
-archive LIB.a         no strong global symbol but those and what is in namespace hydrant
-apart LIB.a LIB.a     no name is inline in one of them and not in the other
+exports LIB.so LIST   the dynamic symbols are those of LIST, and all are hydrant_*, gex_* or gasnet_*
+archive LIB.a         no strong global symbol except those and symbols in namespace hydrant
+apart LIB.a LIB.a     no name is inline in only one of them
 tls LIB.so [BYTES]    at most 64 bytes of static thread-local storage (or BYTES), or dlopen() may fail: glibc
-                      keeps 512 for all libraries that come late
-needed LIB.so [NAME...]  ldd names no library but the five that are allowed, and those of these names
-hooks LIB.so MAP      the dynamic symbols are those of the version script; needs libc and the loader alone,
+                      keeps 512 for all libraries that are loaded late
+needed LIB.so [NAME...]  ldd lists only the five allowed libraries and those of these names
+cancellation LIST LIB.a...  each object that calls a cancellation point of libc is in LIST with its protection
+hooks LIB.so MAP      the dynamic symbols are those of the version script; needs only libc and the loader,
                       and no function that finds thread-local storage (it may allocate)
 """
 import re
@@ -42,7 +43,7 @@ def check_exports(library, list_file):
     yield from (f"{name}: exported, but not in the list" for name in sorted(exported - listed))
     yield from (f"{name}: in the list, but not exported" for name in sorted(listed - exported))
     foreign = (name for name in sorted(exported) if not OUR_C_NAME.match(name))
-    yield from (f"{name}: exported without our prefix" for name in foreign)
+    yield from (f"{name}: exported without the project's prefix" for name in foreign)
     if not exported:
         yield f"{library} exports nothing"
 
@@ -52,14 +53,14 @@ def check_archive(archive):
     if not found:
         yield f"{archive} defines nothing"
     for kind, name in found:
-        # A weak one that every object with static probes has, by convention.
+        # A weak symbol that every object with static probes has, by convention.
         is_shared_inline = kind in "WVu" and (name.startswith("_Z") or name == "_.stapsdt.base")
         if not is_shared_inline and not OURS.match(name):
             yield f"{name} ({kind}): may clash with a client's own name"
 
 
 def check_apart(one, other):
-    """Both have the floor, from the same files, so that its names are of the same kind in both."""
+    """Both contain the base layer from the same files, so its names must be of the same kind in both."""
     found = [symbols("--defined-only", "--extern-only", archive) for archive in (one, other)]
     if not all(found):
         yield f"{one} or {other} defines nothing"
@@ -84,7 +85,41 @@ def check_needed(library, *more):
     yield from (f"{library} needs {name}" for name in names
                 if not ALLOWED.match(name) and name.split(".so")[0] not in more)
     if not any(name.startswith("libc.") for name in names):
-        yield f"ldd {library} says nothing of libc"
+        yield f"ldd {library} does not list libc"
+
+
+# POSIX's cancellation points and glibc's additional ones that the library could call.
+CANCELLATION_POINTS = frozenset("""
+    accept accept4 clock_nanosleep close closedir connect creat dlopen epoll_pwait epoll_wait
+    fallocate fclose fcntl fdatasync fflush fgetc fgets fopen fprintf fputc fputs fread fscanf
+    __isoc99_fscanf fsync fwrite getaddrinfo getline getrandom ibv_close_device ibv_get_async_event
+    ibv_get_cq_event ibv_open_device io_uring_wait_cqe_timeout lockf msgrcv msync nanosleep open
+    open64 openat opendir pause poll popen ppoll pread preadv printf pselect pthread_cond_clockwait
+    pthread_cond_timedwait pthread_cond_wait pthread_join pwrite pwritev read readdir readv recv
+    recvfrom recvmsg select sem_clockwait sem_timedwait sem_wait send sendmsg sendto sigwait sleep
+    splice system tcdrain usleep vprintf wait waitid waitpid write writev""".split())
+
+
+def check_cancellation(list_file, *archives):
+    with open(list_file) as lines:
+        rows = [line.split(None, 1) for line in lines if line.strip() and not line.startswith("#")]
+    listed = {row[0] for row in rows if len(row) == 2}
+    yield from (f"{row[0]}: the list gives no protection for it" for row in rows if len(row) != 2)
+    found = {}
+    for line in run("nm", "-A", "--undefined-only", *archives).splitlines():
+        place, _, name = line.rpartition(" ")
+        if not place:  # a heading, of one of several archives
+            continue
+        if name.split("@")[0] in CANCELLATION_POINTS:
+            found.setdefault(place.split(":")[1].split(".")[0], set()).add(name)
+    if not found:
+        yield f"{' '.join(archives)}: no call of a cancellation point"
+    for source in sorted(set(found) - listed):
+        calls = ", ".join(sorted(found[source]))
+        yield (f"{source}.cpp calls {calls}, which can end a cancelled thread: put a CancellationOff around "
+               f"it, and add the protection to {list_file}")
+    yield from (f"{source}: in the list, but calls no cancellation point"
+                for source in sorted(listed - set(found)))
 
 
 def check_hooks(library, map_file):
@@ -110,6 +145,7 @@ CHECKS = {
     "tls": check_tls,
     "needed": check_needed,
     "hooks": check_hooks,
+    "cancellation": check_cancellation,
 }
 
 

@@ -1,14 +1,13 @@
 #!/usr/bin/python3
-"""check_style.py ROOT: what a reader would otherwise have to watch for, in firehose, rdma, am and extended.
+"""check_style.py ROOT: duplication, file sizes, globals and types in firehose, rdma, am and extended.
 
-copies   no eight lines of code in a row stand in two places, and no six in three: what is done again is
-         called, and a reader verifies it once (declarations that override do not count)
-files    at most a tenth of a folder's sources, where there are 20 or more, are shorter than 30 lines:
-         routines that belong together share a file
-globals  every variable that a header declares, `extern` or `inline`, is in globals.txt with the reason why
-         it is one
-types    a struct, class or scoped enum of a header is named by another header, by two sources, or in its own
-         header again: what one source alone needs is in that source
+copies   no eight lines of code occur in two places, and no six in three: repeated code becomes a
+         function that a reader verifies once (declarations that override do not count)
+files    at most a tenth of a folder's sources, if there are 20 or more, are shorter than 30 lines: routines
+         that belong together share a file
+globals  every variable that a header declares, `extern` or `inline`, is in globals.txt with a reason
+types    a struct, class or scoped enum of a header is used by another header, by two sources, or elsewhere in
+         its own header: a type for a single source belongs in that source
 """
 import collections
 import pathlib
@@ -30,7 +29,7 @@ def code_of(text):
 
 
 def copies(files, length, most):
-    """Runs of so many lines that stand in more than `most` places: one message for each copied part."""
+    """Runs of `length` lines that occur in more than `most` places: one message for each copied part."""
     places = collections.defaultdict(list)
     for name, text in files.items():
         lines = [(i, " ".join(line.split())) for i, line in enumerate(code_of(text).split("\n"), 1)]
@@ -51,7 +50,7 @@ def small_files(files):
                  if name.startswith(folder + "/") and name.endswith(".cpp")]
         small = sum(size < 30 for size in sizes)
         if len(sizes) >= 20 and 10 * small > len(sizes):
-            yield (f"{folder}: {small} of {len(sizes)} sources have less than 30 lines: put together what "
+            yield (f"{folder}: {small} of {len(sizes)} sources have less than 30 lines: combine what "
                    "belongs together")
 
 
@@ -59,7 +58,7 @@ def unexplained_globals(files, reasons):
     found = {(name, variable) for name, text in files.items() if name.endswith(".hpp")
              for pattern in (GLOBAL, INLINE) for variable in pattern.findall(code_of(text))}
     for name, variable in sorted(found - set(reasons)):
-        yield f"{name}: {variable} is a global variable, and globals.txt does not say why"
+        yield f"{name}: {variable} is a global variable without a reason in globals.txt"
     for name, variable in sorted(set(reasons) - found):
         yield f"globals.txt: {variable} is not declared in {name}"
 
@@ -70,7 +69,7 @@ def lonely_types(files, words):
             users = [other for other, named in words.items() if other != name and kind in named]
             own = len(re.findall(rf"\b{kind}\b", code_of(text)))
             if own == 1 and len(users) < 2 and not any(user.endswith((".hpp", ".h")) for user in users):
-                yield f"{name}: {kind} is needed by {users[0] if users else 'nobody'} alone"
+                yield f"{name}: {kind} is used only by {users[0] if users else 'its declaration'}"
 
 
 def main():

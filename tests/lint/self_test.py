@@ -15,7 +15,7 @@ CLEAN_TREE = {
     "include/gasnet_errors.h": "#define GASNET_OK 0 /* done */\n",
     "include/hydrant/face.h": "#include <gasnet_errors.h>\n#include <stddef.h>\n",
     "firehose/base/floor.hpp": "#pragma once\n#include <gasnet_errors.h>\n",
-    "firehose/base/config_table.cpp": 'const char* kName = "FIREHOSE_BUDGET";\n',
+    "firehose/base/config/knobs.cpp": 'const char* kName = "FIREHOSE_BUDGET";\n',
     "firehose/cache.cpp": '#include "firehose/base/floor.hpp"\n',
     "firehose/registrars/ring.cpp": "#include <liburing.h>\n",
     "rdma/transport.hpp": "#pragma once\n",
@@ -106,7 +106,7 @@ class Layers(Tree):
         self.assert_break("firehose/a.cpp", "#include <gasnetex.h>", "does not belong here")
 
     def test_angled_project_include(self):
-        self.assert_break("firehose/a.cpp", "#include <firehose/base/floor.hpp>", "are quoted")
+        self.assert_break("firehose/a.cpp", "#include <firehose/base/floor.hpp>", "quote project includes")
 
     def test_quoted_public_include(self):
         self.assert_break("include/a.h", '#include "gasnet_errors.h"', "include with <...>")
@@ -187,7 +187,7 @@ class Style(Tree):
             self.assert_finds(self.check(), f"am/a.hpp: {variable} is a global variable")
         self.write("am/a.hpp", header)
         self.write("tests/lint/globals.txt", "am/a.hpp a_count\n")
-        self.assert_finds(self.check(), "does not say why")
+        self.assert_finds(self.check(), "without a reason")
         self.write("tests/lint/globals.txt", "# why\nam/a.hpp a_count counted by all\n")
         self.assert_clean(self.check())
         self.write("tests/lint/globals.txt", "am/a.hpp a_count by all\nam/a.hpp gone by all\n")
@@ -204,9 +204,9 @@ class Style(Tree):
 
     def test_types_that_one_source_needs(self):
         self.write("am/a.hpp", "struct Lonely {\n  int a;\n};\nint use(int);\n")
-        self.assert_finds(self.check(), "am/a.hpp: Lonely is needed by nobody alone")
+        self.assert_finds(self.check(), "am/a.hpp: Lonely is used only by its declaration")
         self.write("am/a.cpp", "Lonely one;\n")
-        self.assert_finds(self.check(), "Lonely is needed by am/a.cpp alone")
+        self.assert_finds(self.check(), "Lonely is used only by am/a.cpp")
         for user in ("am/b.cpp", "tests/b.cpp", "am/b.hpp"):
             path = self.write(user, "// why\nLonely two;\n")
             self.assert_clean(self.check())
@@ -218,15 +218,68 @@ class Style(Tree):
         self.assertEqual(self.run_check("check_style.py", self.root / "none")[0], 1)
 
 
+class Language(Tree):
+    """Unclear words and openings in comments and string literals of the listed paths."""
+
+    def check(self, name="am/a.cpp", text="", listed=("am",)):
+        self.write(name, text)
+        listing = self.write("clean.txt", "# comment\n" + "".join(path + "\n" for path in listed))
+        return self.run_check("check_language.py", self.root, listing)
+
+    def test_plain_texts_pass(self):
+        self.assert_clean(self.check(text="// The sender waits; one of its peers answers.\n"
+                                          "// Nothing\nint whom = 1'000;  // see above\n"
+                                          'const char* text = "the peer is gone";\n'))
+
+    def test_each_word(self):
+        words = ("who", "Whoever", "whom", "nobody", "somebody", "anybody", "is told of", "word of",
+                 "in vain", "be had")
+        for word in words:
+            for text in (f"// the peer {word} it\n", f"int a;  // {word}\n", f"/* a\n * {word} */\n",
+                         f'f("a \\" {word}");\n', f'f(R"(a " {word})");\n'):
+                self.assert_finds(self.check(text=text), f'"{word}"')
+        self.assert_clean(self.check(text="int nobody = whom + whole;\n"))
+
+    def test_each_opening(self):
+        for word in ("What", "Those", "One", "Nothing", "Where", "Of"):
+            self.assert_finds(self.check(text=f"int a;\n// {word} is kept.\n"), f'opens with "{word}"')
+            self.assert_finds(self.check(text=f"/* {word} is kept. */\n"), f'opens with "{word}"')
+            self.assert_clean(self.check(text=f"// The cache keeps it.\n// {word} is kept.\n"))
+            self.assert_clean(self.check(text=f'f("{word} is kept");\n'))
+        self.assert_clean(self.check(text="// Often, Offset, Whatever\n"))
+
+    def test_other_languages(self):
+        for name, text in (("am/a.py", '"""What it is."""\n'), ("am/a.py", "a = 1  # One more\n"),
+                           ("am/CMakeLists.txt", "# Where it is\n"), ("am/a.pc.in", "# Of it\n"),
+                           ("am/run", "#!/bin/sh\n# Nothing\n"), ("am/a.map", "/* Those */\n")):
+            self.assert_finds(self.check(name, text), f"{name}:")
+            self.write(name, "")
+        for name, text in (("am/a.py", 'a = "nobody"\n'), ("am/run", '#!/bin/sh\necho "nobody"\n')):
+            self.assert_finds(self.check(name, text), '"nobody"')
+            self.write(name, "")
+        self.assert_clean(self.check("am/run", '#!/bin/sh\necho "$who ${who}"\n'))
+
+    def test_only_listed_paths_count(self):
+        self.assert_clean(self.check("rdma/a.cpp", "// nobody\n"))
+        self.assert_finds(self.check("am/b/c.cpp", "// nobody\n"), "am/b/c.cpp:1")
+        self.assert_clean(self.check("am/b/c.cpp", "// nobody\n", ("am", "! am/b/c.cpp")))
+        self.assert_clean(self.check("am/b/c.cpp", "// nobody\n", ("am", "! am/b")))
+        self.assert_finds(self.check("am/b/c.cpp", "// nobody\n", ("am/b/c.cpp",)), "am/b/c.cpp:1")
+
+    def test_paths_that_are_gone(self):
+        self.assert_finds(self.check(listed=("am", "gone")), "clean.txt: gone does not exist")
+        self.assert_finds(self.check(listed=()), "0 files looked at")
+
+
 class Documented(Tree):
     def test_clean_tree_passes(self):
         for kind in ("knobs", "errors"):
             self.assert_clean(self.run_check("check_documented.py", kind, self.root))
 
     def test_undocumented_knob(self):
-        self.write("firehose/base/config_table.cpp", 'const char* k = "FIREHOSE_NEW";\n')
+        self.write("firehose/base/config/knobs.cpp", 'const char* k = "FIREHOSE_NEW";\n')
         outcome = self.run_check("check_documented.py", "knobs", self.root)
-        self.assert_finds(outcome, "FIREHOSE_NEW: in firehose/base/config*.cpp, but not")
+        self.assert_finds(outcome, "FIREHOSE_NEW: in the knob tables, but not")
         self.assert_finds(outcome, "FIREHOSE_BUDGET: in docs/env_vars.md, but not")
 
     def test_undocumented_error(self):
@@ -239,7 +292,7 @@ class DocumentedFiles(Tree):
 
     def check(self, name="docs/page.md", text=""):
         self.write("bench/hit_bench.cpp", "int main() {}\n")
-        self.write("docs/env_vars.md", "`firehose/base/config_table.cpp` has them\n")
+        self.write("docs/env_vars.md", "`firehose/base/config/knobs.cpp` has them\n")
         self.write("docs/error_codes.md", "`include/gasnet_errors.h`\n")
         self.write(name, text)
         return self.run_check("check_documented.py", "files", self.root)
@@ -302,7 +355,7 @@ class Headers(Tree):
 
 
 class ApiTable(Tree):
-    """scripts/api_table.py, which compares README's table with the headers."""
+    """scripts/api_table.py, which compares the table in docs/api_status.md with the headers."""
 
     HEADERS = ("gasnet", "gasnet_coll", "gasnet_vis", "gasnet_ratomic", "gasnet_mk", "gasnet_tools")
     LATER = "extern long gex_EP_Later() __attribute__((__error__(\"later\")));\n"
@@ -312,8 +365,9 @@ class ApiTable(Tree):
         for header in self.HEADERS:
             self.write(f"include/{header}.h", "")
         self.header("int gex_EP_Create(int a);\n#define gex_EP_Short(x) 1\nint hydrant_a(void);\n")
-        self.write("README.md", "a\n<!-- scripts/api_table.py writes this table from the headers -->\n"
-                                "<!-- end of the table -->\nb\n")
+        self.write("docs/api_status.md",
+                   "a\n<!-- scripts/api_table.py writes this table from the headers -->\n"
+                   "<!-- end of the table -->\nb\n")
         self.assert_clean(self.check("--write"))
 
     def header(self, text):
@@ -325,17 +379,49 @@ class ApiTable(Tree):
 
     def test_table_as_written(self):
         self.assert_clean(self.check())
-        text = (self.root / "README.md").read_text()
+        text = (self.root / "docs/api_status.md").read_text()
         self.assertIn("| Endpoints | `gex_EP_` `Create` `Short` | `gex_EP_` `Later` |\n", text)
         self.assertTrue(text.startswith("a\n") and text.endswith("-->\nb\n"))
 
     def test_name_that_came(self):
         self.header("int gex_EP_Create(int a);\n#define gex_EP_Short(x) 1\nint gex_EP_New(void);\n")
-        self.assert_finds(self.check(), "another table")
+        self.assert_finds(self.check(), "differs from the headers")
 
     def test_name_without_a_row(self):
         self.header("int gex_Other(int a);\n")
         self.assert_finds(self.check(), "no row for gex_Other")
+
+
+class Upcalls(Tree):
+    """check_upcalls.py over object files of am and rdma."""
+
+    def compile(self, source, text):
+        self.write(source, text)
+        folder, name = source.split("/", 1)
+        output = self.root / f"build/{folder}/CMakeFiles/{folder}.dir/{name}.o"
+        output.parent.mkdir(parents=True, exist_ok=True)
+        self.assert_clean(self.run_command(CXX, "-c", self.root / source, "-o", output))
+
+    def check(self, layers="am include\nrdma include\n", upcalls=""):
+        self.write("tests/lint/layers.txt", layers)
+        self.write("tests/lint/upcalls.txt", "# comment\n" + upcalls)
+        self.compile("am/job.cpp", "void start(); void begin() { start(); }\n")
+        self.compile("rdma/start.cpp", "void start() {}\n")
+        return self.run_check("check_upcalls.py", self.root, self.root / "build")
+
+    def test_calls_of_a_lower_folder(self):
+        self.assert_clean(self.check(layers="am include rdma\nrdma include\n"))
+
+    def test_upcall(self):
+        outcome = self.check()
+        self.assert_finds(outcome, "am may not use rdma:")
+        self.assert_finds(outcome, "am/job.cpp uses start() of rdma/start.cpp")
+
+    def test_listed_upcall(self):
+        self.assert_clean(self.check(upcalls="am rdma the reason\n"))
+        self.assert_finds(self.check(upcalls="am rdma\n"), "am rdma has no reason")
+        unused = "am rdma the reason\nrdma am another\n"
+        self.assert_finds(self.check(upcalls=unused), "upcalls.txt: rdma does not use am")
 
 
 class Library(Tree):
@@ -367,7 +453,7 @@ class Library(Tree):
         functions = "".join(f'extern "C" int {name}() {{ return 1; }}\n' for name in names)
         self.assert_clean(self.exports(functions, names))
         foreign = self.exports('extern "C" int other() { return 1; }\n', ["other"])
-        self.assert_finds(foreign, "without our prefix")
+        self.assert_finds(foreign, "without the project's prefix")
 
     def test_archive(self):
         ours = "namespace hydrant { int a() { return 1; } struct B { B(); int c; }; B::B() {} }\n"
@@ -396,6 +482,19 @@ class Library(Tree):
         self.assert_clean(self.run_check("check_library.py", "tls", library, "72"))
         self.assert_finds(self.run_check("check_library.py", "tls", library, "71"), "at most 71")
 
+    def test_cancellation_points(self):
+        text = "#include <unistd.h>\nnamespace hydrant { void a(); void a() { (void)pause(); } }\n"
+        archive = self.archive(text, "sleeps.a")
+        listed = self.write("points.txt", "# comment\nlib  its own guard\n")
+        self.assert_clean(self.run_check("check_library.py", "cancellation", listed, archive))
+        others = self.write("points.txt", "other  its guard\n")
+        outcome = self.run_check("check_library.py", "cancellation", others, archive)
+        self.assert_finds(outcome, "lib.cpp calls pause")
+        self.assert_finds(outcome, "other: in the list, but calls no cancellation point")
+        listed = self.write("points.txt", "lib\n")
+        outcome = self.run_check("check_library.py", "cancellation", listed, archive)
+        self.assert_finds(outcome, "gives no protection")
+
     def test_needed_libraries(self):
         text = "#include <cstdio>\nint a() { return std::puts(\"\"); }\n"
         self.assert_clean(self.run_check("check_library.py", "needed", self.build(text)))
@@ -419,7 +518,7 @@ class Library(Tree):
 
 
 class Summary(Tree):
-    """scripts/test_summary.py, which says what ./test says."""
+    """scripts/test_summary.py, which writes the summary of ./test."""
 
     def summarise(self, *cases, log=""):
         self.write("report/dev.xml", f"<testsuite>{''.join(cases)}</testsuite>")
@@ -464,6 +563,35 @@ class Summary(Tree):
 
     def test_nothing_ran_fails(self):
         self.assert_finds(self.summarise(), "No test ran.")
+
+
+class Progress(Tree):
+    """scripts/test_progress.py, which follows a build or a run of tests."""
+
+    def followed(self, *parts):
+        """What it prints of a log that grows by PARTS, each longer than it looks away."""
+        log = self.root / "run.log"
+        script = ROOT / "scripts/test_progress.py"
+        follower = subprocess.Popen([sys.executable, "-B", script, "dev: testing", log],
+                                    stdout=subprocess.PIPE, text=True)
+        lines = []
+        try:
+            for part in parts:
+                with open(log, "a") as file:
+                    file.write(part)
+                lines.append(follower.stdout.readline())
+        finally:
+            follower.terminate()
+            rest, _ = follower.communicate(timeout=30)
+        self.assertEqual((rest, follower.returncode), ("", 0))
+        return lines
+
+    def test_steps_of_ctest_and_of_ninja(self):
+        first, second, last = self.followed(
+            " 1/10 Test #7: a .. Passed\n", "[5/10] Building 9/9 b.o\n", "10/10 Test #8: c\nTotal\n")
+        self.assertRegex(first, r"^dev: testing: 1 of 10, \d+ s, about \d+ s left$")
+        self.assertRegex(second, r"^dev: testing: 5 of 10, \d+ s, about \d+ s left$")
+        self.assertRegex(last, r"^dev: testing: 10 of 10, \d+ s$")
 
 
 if __name__ == "__main__":

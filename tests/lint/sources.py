@@ -1,4 +1,4 @@
-"""The files that the checks of this folder look at."""
+"""Finds the files that the checks of this folder read."""
 import pathlib
 
 FOLDERS = ("include", "firehose", "rdma", "am", "extended", "bench", "tests", "docs/examples")

@@ -1,5 +1,5 @@
-// The steps of the hold/close protocol, one enabled step at a time: see hold_protocol_model.hpp for the
-// rules and for what a state is.
+// The state machine of the hold/close protocol, one enabled step at a time. hold_protocol_model.hpp has the
+// rules and the state.
 #pragma once
 
 #include "tests/model/hold_protocol_model.hpp"
@@ -43,7 +43,7 @@ class Machine {
     if (State next = s; closer_step(next)) visit(static_cast<int>(300 + s.closer), next);
   }
 
-  // "" or what is wrong in this state.
+  // "" or the violation in this state.
   static const char* violation(const State& s) {
     if (s.wrong_hold == kNobodysSlot) return "a hold on a slot that is free";
     if (s.wrong_hold == kOutsideBounds) return "a hold on bytes outside the slot's region";
@@ -99,7 +99,7 @@ class Machine {
     begin_plan(s, t);
   }
 
-  // The other holder's mail can be taken between two plans; a hold in it is given back here.
+  // Takes the other holder's mail between two plans, and releases a hold in it.
   bool take_mail(State& s, size_t t) {
     const size_t other = 1 - t;
     const bool between = s.step[t] == kHolderDone || s.step[t] == kPost;
@@ -149,7 +149,7 @@ class Machine {
     return true;
   }
 
-  // The checks passed: from here on the thread relies on the slot's region, whichever that is in truth.
+  // The checks passed: the thread now relies on the region that is really in the slot.
   bool believe(State& s, size_t t, const HoldPlan& plan) {
     seen_.hold = true;
     if (s.slot_of == 2) seen_.hold_of_second = true;
@@ -221,7 +221,7 @@ class Machine {
     return go(s, next);
   }
 
-  // Reads one count; the sum is not one instant.
+  // Reads a single count: the sum is not atomic.
   bool add_count(State& s, CloserStep next) const {
     const bool forgotten = mutant(Mutant::kForgottenThread) && s.next_holder == kHolders - 1;
     if (!forgotten) s.sum = static_cast<int8_t>(s.sum + s.memory[kCount + s.next_holder]);
@@ -242,7 +242,7 @@ class Machine {
       seen_.reopened = true;
       return go(s, kReopen);
     }
-    if (s.tries == 0) return go(s, kCloserDone);  // stays dead: nobody may come to harm by that
+    if (s.tries == 0) return go(s, kCloserDone);  // stays dead, which must be harmless
     --s.tries;
     return go(s, kSum);
   }
@@ -280,7 +280,7 @@ class Machine {
     if (!store(s, kCloser, gate ? kGate : kDenied, as_signed(gate ? bounds.last : bounds.denied))) {
       return false;
     }
-    if (gate != gate_first) {  // that was the last of the two
+    if (gate != gate_first) {  // the second region
       seen_.reused = true;
       s.tries = 1;
       s.was_held = 0;

@@ -1,21 +1,22 @@
-// The hold/close protocol of the pin cache, written down as a machine small enough to be explored: what a
-// state is, what the threads want to do, and which rules can be left out. It shares no code with the
-// cache: the rules are repeated here by hand, so that a wrong rule is found even where the code follows
-// it faithfully. hold_protocol_machine.hpp has the steps, hold_protocol_test.cpp walks through all of them.
+// The hold/close protocol of the pin cache as a state machine that is small enough for exhaustive search: the
+// state, the plans of the threads, and the rules that can be left out. It shares no code with the cache: the
+// rules are written again by hand, so that a wrong rule is found even if the code implements it faithfully.
+// hold_protocol_machine.hpp has the steps, hold_protocol_test.cpp explores them.
 //
-// Memory   one slot {addr, gate, denied}, one count per holder, one mailbox per holder. Every store goes
-//          to the storing thread's FIFO buffer first and reaches memory at some later step; a thread's
-//          loads happen in program order (x86 does not reorder loads) and see memory, since no thread
-//          here loads what it stores itself (a count's single writer remembers its value).
+// Memory   one slot {addr, gate, denied}, one count per holder, one mailbox per holder. Every store first
+// enters the
+//          storing thread's FIFO buffer and reaches memory at a later step. A thread's loads happen in
+//          program order (x86 does not reorder loads) and read memory: no thread here loads its own stores
+//          (the single writer of a count remembers its value).
 // hold     count[t] += 1; load addr, load gate, load denied; a check that fails: count[t] -= 1
-// release  count[t] -= 1, where t is the thread that gives the hold back, whoever took it
+// release  count[t] -= 1, where t is the thread that releases the hold, not the one that took it
 // close    gate = 0; fence; sum of the counts; if not 0: reopen, or stay closed and sum again later
 // free     addr = all ones; the registration is undone
 // reuse    fence; the sum is again 0 (the quarantine); then addr, denied and, last, gate of the next range
 // fence    membarrier: the own buffer is empty, then the others' are emptied one after the other
 //
-// Wrong is: a check passes on a slot that is free, has other bounds, or denies the right; or the slot's
-// registration is undone or its slot given away while somebody relies on it.
+// Violations: a check passes on a slot that is free, has other bounds, or denies the right; or the slot's
+// registration is undone, or its slot reused, while a thread relies on it.
 #pragma once
 
 #include <array>
@@ -33,34 +34,34 @@ inline constexpr size_t kBufferLength = 6;
 inline constexpr uint8_t kNoAddr = 255;
 inline constexpr uint8_t kWrite = 1;
 
-// What a range looks like in the slot. Range 0 is there first, range 1 takes the slot over.
+// The slot's contents for a range. Range 0 has the slot first, range 1 reuses it.
 struct Bounds {
   uint8_t addr;
   uint8_t last;
   uint8_t denied;
 };
 
-// One attempt of a holder to use the bytes [first, last].
+// An attempt of a holder to use the bytes [first, last].
 struct HoldPlan {
   uint8_t first;
   uint8_t last;
   uint8_t access;
-  bool hand_over = false;  // the other holder gives it back; at most one such plan per holder
+  bool hand_over = false;  // the other holder releases it; at most one such plan per holder
 };
 
 enum class IfHeld : uint8_t { kReopen, kStayClosed };
 
-// Rules that can be left out, to show that the search finds the damage.
+// Rules that can be left out, to show that the search finds the violation.
 enum class Mutant : uint8_t {
   kNone,
   kNoFence,            // close: sum without a fence
-  kLocalFence,         // close: the fence empties the closer's own buffer alone
-  kCheckBeforePost,    // hold: look at the slot first, count afterwards
-  kNoSum,              // close: undo whatever the counts say
+  kLocalFence,         // close: the fence empties only the closer's own buffer
+  kCheckBeforePost,    // hold: check the slot first, count afterwards
+  kNoSum,              // close: undo regardless of the counts
   kForgottenThread,    // close: a thread's counts are left out of the sum
   kNoQuarantine,       // reuse: neither second fence nor second sum
   kNoQuarantineFence,  // reuse: second sum without its fence
-  kNoQuarantineSum,    // reuse: second fence, but nobody looks at the counts
+  kNoQuarantineSum,    // reuse: second fence without the second sum
   kNoAddrWipe,         // free: the old addr stays in the slot
   kGateBeforeRights,   // reuse: gate is written before denied
 };
@@ -103,7 +104,7 @@ enum CloserStep : uint8_t {
   kCloserDone
 };
 
-// How a hold can be wrong from its first moment (State::wrong_hold; 0 is right).
+// Ways in which a hold is wrong from its start (State::wrong_hold; 0 is right).
 enum WrongHold : uint8_t { kNobodysSlot = 1, kOutsideBounds, kDeniedRight };
 
 struct Store {
@@ -111,7 +112,7 @@ struct Store {
   int8_t value;
 };
 
-// Bytes only and no padding, so that states are compared and hashed as they lie in memory.
+// Bytes only and no padding, so that states can be compared and hashed as bytes.
 struct State {
   std::array<int8_t, kVariables> memory;
   std::array<std::array<Store, kBufferLength>, kThreads> buffer;
@@ -120,7 +121,7 @@ struct State {
   std::array<int8_t, kHolders> own_count;
   uint8_t closer, next_holder, tries, range, was_held;
   int8_t sum;
-  // Ghosts: what is true, as opposed to what the threads can see. 0 is none, else the range + 1.
+  // Ghost variables: the truth, which the threads cannot see. 0 is none, else the range + 1.
   std::array<uint8_t, kHolders> believes, believes_in_mail;
   uint8_t slot_of;
   uint8_t wrong_hold;
@@ -131,7 +132,7 @@ struct State {
 static_assert(sizeof(State) == kVariables + kThreads * kBufferLength * 2 + kThreads + 4 * kHolders +
                                    6 + 2 * kHolders + 4);
 
-// What the search came by at least once: one that never gets there proves nothing.
+// Events that the search has to reach at least once; otherwise it proves nothing.
 struct Sightings {
   bool hold = false, hold_of_second = false, denied = false, handed_over = false;
   bool reopened = false, drained = false, undone = false, quarantined = false, reused = false;

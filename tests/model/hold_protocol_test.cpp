@@ -1,6 +1,6 @@
-// Every interleaving of two holders and one closer, with store buffers (hold_protocol_model.hpp has the
-// rules): nobody ever holds what is undone or what is another's. Then each rule is left out in turn, and
-// the same search must find the damage: a rule whose absence goes unnoticed would be untested.
+// Explores every interleaving of two holders and one closer, with store buffers (hold_protocol_model.hpp has
+// the rules): no thread ever holds a region that is undone or a slot of another region. Then each rule is
+// left out in turn, and the same search must find a violation: otherwise the rule would be untested.
 #include "tests/model/hold_protocol_machine.hpp"
 #include "tests/model/hold_protocol_model.hpp"
 
@@ -22,11 +22,11 @@ struct Hash {
 
 struct Findings {
   size_t states = 0;
-  std::string violation;  // "" or what is wrong and the steps that lead there
+  std::string violation;  // "" or the violation and the steps that lead to it
   Sightings seen;
 };
 
-// Depth first, each state once; stops at the first violation.
+// Depth-first search that visits each state once and stops at the first violation.
 class Search {
  public:
   explicit Search(const Scenario& scenario) : machine_(scenario) {}
@@ -83,7 +83,7 @@ Scenario scenario(const std::array<Bounds, 2>& ranges, IfHeld if_held,
   return s;
 }
 
-// The first holder's hold is given back by the second one.
+// The second holder releases the first one's hold.
 Scenario handing_over(const std::array<Bounds, 2>& ranges, IfHeld if_held,
                       Mutant mutant = Mutant::kNone) {
   Scenario s = scenario(ranges, if_held, mutant);
@@ -93,7 +93,7 @@ Scenario handing_over(const std::array<Bounds, 2>& ranges, IfHeld if_held,
   return s;
 }
 
-// The second holder wants to write to the second range, which denies it.
+// The second holder tries to write to the second range, which denies it.
 Scenario denied_writer(const std::array<Bounds, 2>& ranges, Mutant mutant = Mutant::kNone) {
   Scenario s = scenario(ranges, IfHeld::kReopen, mutant);
   s.plans[0] = {use(ranges, 0)};
@@ -109,21 +109,21 @@ Findings explore(const Scenario& s) {
 
 class HoldProtocol : public ::testing::TestWithParam<std::array<Bounds, 2>> {};
 
-TEST_P(HoldProtocol, NobodyHoldsWhatIsUndoneWhenHeldSlotsReopen) {
+TEST_P(HoldProtocol, NoHoldOnAnUndoneRegionWhenHeldSlotsReopen) {
   const Findings f = explore(scenario(GetParam(), IfHeld::kReopen));
   EXPECT_EQ(f.violation, "");
   EXPECT_TRUE(f.seen.hold && f.seen.reopened && f.seen.undone && f.seen.reused);
   EXPECT_TRUE(f.seen.quarantined && f.seen.hold_of_second);
 }
 
-TEST_P(HoldProtocol, NobodyHoldsWhatIsUndoneWhenHeldSlotsDie) {
+TEST_P(HoldProtocol, NoHoldOnAnUndoneRegionWhenHeldSlotsDie) {
   const Findings f = explore(scenario(GetParam(), IfHeld::kStayClosed));
   EXPECT_EQ(f.violation, "");
   EXPECT_TRUE(f.seen.hold && f.seen.drained && f.seen.undone && f.seen.reused);
   EXPECT_TRUE(f.seen.quarantined && f.seen.hold_of_second);
 }
 
-TEST_P(HoldProtocol, HoldsMayBeGivenBackByAnotherThread) {
+TEST_P(HoldProtocol, AnotherThreadMayReleaseAHold) {
   for (const IfHeld if_held : {IfHeld::kReopen, IfHeld::kStayClosed}) {
     const Findings f = explore(handing_over(GetParam(), if_held));
     EXPECT_EQ(f.violation, "");

@@ -1,12 +1,12 @@
-// Every interleaving of a rank that sends and one that goes idle and sleeps, with store buffers
-// (docs/wire_format_shm.md, "An idle ring is heard", "A sleeper is woken"): nobody sleeps for ever over a
-// message. Then each rule is left out in turn, and the same search must find the loss.
+// Explores every interleaving of a sending rank and one that goes idle and sleeps, with store buffers
+// (docs/wire_format_shm.md, "An idle ring is heard", "A sleeper is woken"): no rank sleeps for ever while a
+// message waits. Then each rule is left out in turn, and the same search must find the lost wakeup.
 //
-// It shares no code with rdma/shm: the rules are repeated here by hand. Memory: how many messages are in the
-// ring, whether the ring is looked at (attention), the bell, the sleep word, and a word that the sender
-// stores before it rouses the other (a barrier's). Stores of the sender go to its FIFO buffer and reach
-// memory at some later step; loads happen in program order and see memory; a locked instruction empties the
-// own buffer first; membarrier empties the other's.
+// It shares no code with rdma/shm: the rules are written again by hand. Memory: the number of messages in the
+// ring, whether the reader polls the ring (attention), the bell, the sleep word, and a word that the sender
+// stores before it wakes the other (that of a barrier). Stores of the sender enter its FIFO buffer and reach
+// memory at a later step. Loads happen in program order and read memory. A locked instruction first empties
+// the own buffer; membarrier empties the other thread's.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -22,16 +22,16 @@ constexpr uint8_t kMessages = 2;
 enum class Mode : uint8_t { kMembarrier, kConfirm };
 enum class Mutant : uint8_t {
   kNone,
-  kNoBarrier,            // the reader looks for the last time without membarrier
-  kBarrierForRingsOnly,  // ... or with it only if a ring has gone idle
+  kNoBarrier,            // the reader's last check has no membarrier
+  kBarrierForRingsOnly,  // the reader's last check has it only if a ring has gone idle
   kPlainLook,            // the sender confirms with a plain load
-  kNoLastLook,           // the reader does not look at the ring again
-  kNoLookAtBells,        // ... nor at the bells once it has announced its sleep
-  kAnnounceLast,         // it announces its sleep after all its looks
-  kBellAfterSleepers     // the sender looks for sleepers before it rings
+  kNoLastLook,           // the reader does not check the ring again
+  kNoLookAtBells,        // the reader does not check the bells after it announced its sleep
+  kAnnounceLast,         // the reader announces its sleep after all its checks
+  kBellAfterSleepers     // the sender checks for sleepers before it rings
 };
 
-// A rouse at the end would make up for what was lost before it, so it comes first as well.
+// A wake-up at the end would hide an earlier loss, so it is also tried first.
 enum class Order : uint8_t { kMessagesFirst, kWordFirst };
 
 enum Sender : uint8_t { kStore, kLook, kSwap, kRing, kSeek, kWake, kWord, kRouse, kSent };
@@ -54,8 +54,8 @@ struct State {
   uint8_t messages = 0, attention = 0, bell = 0, sleep = 0, word = 0;
   // the sender
   uint8_t step = kStore, sent = 0, buffered = 0, seen_sleep = 0;
-  uint8_t buffer[kMessages + 1] = {};  // how many messages; 0: the word
-  uint8_t rung = 0;                    // kBellAfterSleepers: it has looked for sleepers
+  uint8_t buffer[kMessages + 1] = {};  // a number of messages; 0: the word
+  uint8_t rung = 0;                    // kBellAfterSleepers: it has checked for sleepers
   // the reader
   uint8_t at = kPoll, got = 0, got_word = 0, active = 0, announced = 0, retired = 0, woken = 0;
 
@@ -68,7 +68,7 @@ class Search {
  public:
   Search(Mode mode, Order order, Mutant mutant) : mode_(mode), order_(order), mutant_(mutant) {}
 
-  // "" or where everybody is when somebody sleeps over something.
+  // "" or the state in which a rank sleeps although a message or word waits.
   std::string run() {
     State start;
     if (order_ == Order::kWordFirst) start.step = kWord;
@@ -106,7 +106,7 @@ class Search {
     s.buffer[--s.buffered] = 0;
     return true;
   }
-  // Locked instructions wait until the own buffer is empty.
+  // Whether the own buffer is empty, as locked instructions require.
   static bool drained(const State& s) { return s.buffered == 0; }
   static void put(State& s, uint8_t what) { s.buffer[s.buffered++] = what; }
   void next_message(State& s) const {
@@ -227,7 +227,7 @@ class Search {
     s.sleep |= 1;
     s.announced = s.sleep;
   }
-  // One thing at a time.
+  // Handles a single event.
   static bool poll(State& s) {
     if (s.bell != 0) {
       s.bell = 0;
@@ -251,7 +251,7 @@ class Search {
   bool slept_ = false;
 };
 
-TEST(IdleProtocol, NobodySleepsForEverOverAMessage) {
+TEST(IdleProtocol, NoRankSleepsForEverWhileAMessageWaits) {
   for (const Mode mode : {Mode::kMembarrier, Mode::kConfirm}) {
     for (const Order order : {Order::kMessagesFirst, Order::kWordFirst}) {
       Search search(mode, order, Mutant::kNone);

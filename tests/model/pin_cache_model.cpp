@@ -1,3 +1,5 @@
+// The model's operations on pins, and the checks of their answers. pin_cache_model_test.cpp calls step() in a
+// loop.
 #include "tests/model/pin_cache_model.hpp"
 
 #include <algorithm>
@@ -65,11 +67,11 @@ std::string PinCacheModel::create() {
   return status == GASNET_OK ? "" : failed("create", status);
 }
 
-// ---- requests and what may be answered ----
+// ---- requests and their permitted answers ----
 
 PinCacheModel::Request PinCacheModel::random_request() {
   const size_t bytes = arena_.pages() * kPage;
-  // Starts cluster in a few pages, so that ranges meet again and stay cached.
+  // Starts cluster in a few pages, so that ranges repeat and stay cached.
   const size_t start = random(2) ? random(bytes) : random(8) * 5 * kPage + random(kPage);
   size_t len = 1 + random(random(3) ? kPage : kMostPages * kPage);
   len = std::min(len, bytes - start);
@@ -95,7 +97,7 @@ bool PinCacheModel::overlaps_refusal(const Request& request) const {
   return false;
 }
 
-// Whether the requests could not all be held even by an empty cache.
+// Whether even an empty cache could not hold all the requests.
 bool PinCacheModel::too_large(const std::vector<Request>& requests) const {
   uint64_t pages = 0, regions = 0;
   for (const Request& request : requests) {
@@ -121,7 +123,7 @@ uint64_t PinCacheModel::pages_touching(const Request& request) const {
   return pages;
 }
 
-// Whether there is room for the requests beside all that is held: "not now" would be wrong.
+// Whether the requests fit beside all current holds, so that "not now" would be wrong.
 bool PinCacheModel::must_fit(const std::vector<Request>& requests) const {
   if (setup_.late_charges || setup_.key_bytes == 0) return false;
   uint64_t pages = 0, regions = held_regions_.size();
@@ -130,7 +132,7 @@ bool PinCacheModel::must_fit(const std::vector<Request>& requests) const {
     const Pages wanted = pages_of(request);
     pages += wanted.count;
     regions += setup_.mode == HYDRANT_MODE_PAGE ? wanted.count / granule() : 1;
-    // Among several, the hold on one may be on a larger region, which then is in the others' way.
+    // With several requests, a hold on one may be on a larger region and take room from the others.
     if (requests.size() > 1) pages += pages_touching(request);
   }
   return pages <= setup_.budget_pages && regions <= setup_.max_regions;
@@ -146,19 +148,20 @@ std::string PinCacheModel::check_failure(int status, const std::vector<Request>&
     case GASNET_ERR_NOT_READY:
       ++tally_.not_ready;
       if (requests.size() == 1 && too_large(requests)) return failed("it will never fit", status);
-      return failing || !must_fit(requests) ? "" : failed("there is room", status) + describe();
+      return failing || !must_fit(requests) ? ""
+                                            : failed("although there is room", status) + describe();
     case HYDRANT_ERR_REFUSED:
       ++tally_.refused;
-      return refusal ? "" : failed("nothing is refused", status);
+      return refusal ? "" : failed("although no page refuses", status);
     case GASNET_ERR_RESOURCE:
       ++tally_.too_large;
-      return too_large(requests) ? "" : failed("it is small enough", status);
-    case HYDRANT_ERR_BROKEN: return failing ? "" : failed("nothing is broken", status);
+      return too_large(requests) ? "" : failed("although it is small enough", status);
+    case HYDRANT_ERR_BROKEN: return failing ? "" : failed("although the registrar works", status);
     default: return failed("unexpected answer", status);
   }
 }
 
-// What is registered and what of it is held, for messages.
+// Describes registrations and holds, for messages.
 std::string PinCacheModel::describe() const {
   std::string text = "; registered pages:";
   for (const auto& region : registrar_.registrations()) {
@@ -173,7 +176,7 @@ std::string PinCacheModel::describe() const {
   return text;
 }
 
-// ---- taking and giving back ----
+// ---- pins and releases ----
 
 void PinCacheModel::account(hydrant_pin_t pin, int delta) {
   testing::for_each_part(pin, [&](const hydrant_region_t& part) {
@@ -209,7 +212,7 @@ std::string PinCacheModel::pin_one() {
   if (setup_.watch == HYDRANT_WATCH_NONE || random(4) != 0) return "";
   const hydrant_pin_t again = hydrant_try_pin(domain_, addr, request.len, request.access);
   if (again.region == nullptr)
-    return failed("try_pin of what was just pinned", hydrant_pin_status(again));
+    return failed("try_pin of memory that was just pinned", hydrant_pin_status(again));
   return take(again, request);
 }
 
@@ -218,7 +221,7 @@ std::string PinCacheModel::try_one() {
   const auto* addr = reinterpret_cast<const void*>(request.addr);
   const uint64_t calls = registrar_.pin_calls();
   const hydrant_pin_t pin = hydrant_try_pin(domain_, addr, request.len, request.access);
-  if (registrar_.pin_calls() != calls) return "try_pin registered something";
+  if (registrar_.pin_calls() != calls) return "try_pin registered memory";
   if (pin.region != nullptr) return take(pin, request);
   const int status = hydrant_pin_status(pin);
   if (status == GASNET_ERR_RESOURCE && too_large({request})) return "";
@@ -246,7 +249,7 @@ std::string PinCacheModel::partial_one() {
         hydrant_try_pin(domain_, reinterpret_cast<const void*>(a), 1, request.access);
     if (lower.region == nullptr) continue;
     (void)hydrant_release(lower);
-    return "partial_pin passed over a page that is pinned";
+    return "partial_pin skipped a pinned page";
   }
   return "";
 }
@@ -278,7 +281,7 @@ std::string PinCacheModel::pin_several() {
 }
 
 std::string PinCacheModel::before_release(const Held& held) {
-  // Invalidated meanwhile or not: what is held stays registered as it is.
+  // A held region stays registered unchanged, even if it was invalidated meanwhile.
   const Request& r = held.request;
   const std::string wrong = check_hold(registrar_, held.pin, r.addr, r.len, r.access);
   if (!wrong.empty()) return "while held: " + wrong;
@@ -344,7 +347,7 @@ std::string PinCacheModel::step() {
     }
     draw -= choice.per_mille;
   }
-  return "the weights do not add up";
+  return "the weights do not sum up to the total";
 }
 
 std::string PinCacheModel::finish() {
@@ -353,7 +356,8 @@ std::string PinCacheModel::finish() {
   }
   registrar_.settle();
   if (std::string wrong = flush(); !wrong.empty()) return wrong;
-  if (registrar_.live() != 0) return "something is registered after the last release and flush";
+  if (registrar_.live() != 0)
+    return "a region is still registered after the last release and flush";
   if (std::string wrong = check_stats(); !wrong.empty()) return wrong;
   const int status = hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN);
   domain_ = 0;

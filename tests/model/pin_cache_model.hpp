@@ -1,5 +1,5 @@
-// Random operations on one pin cache, checked after each step against a naive map of what is held and of
-// what was invalidated when. Single-threaded; pin_cache_model_threads_test.cpp has the other one.
+// Random operations on a pin cache, checked after each step against a naive map of holds and invalidations.
+// Single-threaded; pin_cache_model_threads_test.cpp has the version with threads.
 #pragma once
 
 #include <hydrant/pin_cache.h>
@@ -20,10 +20,10 @@ namespace hydrant::model {
 // 20 with HYDRANT_TEST_LONG=1, else 1.
 uint64_t test_factor();
 
-// A call that failed, in words.
+// The text of a failed call.
 std::string failed(const char* what, int status);
 
-// One configuration of the cache and of the trouble its registrar makes.
+// A configuration of the cache, and of the faults of its registrar.
 struct ModelSetup {
   const char* name;
   uint32_t mode = HYDRANT_MODE_REGION;
@@ -36,9 +36,9 @@ struct ModelSetup {
   size_t bucket_pages = 1;
   uint32_t key_bytes = 8;
   uint32_t eager_access = 0;
-  bool refusing = false;           // some pages refuse to be written, some everything
-  uint32_t failing_per_mille = 0;  // registrations that fail for no reason
-  bool slow = false;               // registrations take their time (threads only)
+  bool refusing = false;           // some pages refuse writing rights, some all rights
+  uint32_t failing_per_mille = 0;  // random failures of registrations
+  bool slow = false;               // registrations are slow (threads only)
   bool late_charges = false;       // unpins answer PENDING and settle at some poll
 };
 
@@ -53,11 +53,11 @@ class PinCacheModel {
   PinCacheModel(const PinCacheModel&) = delete;
   PinCacheModel& operator=(const PinCacheModel&) = delete;
 
-  // One random operation; "" or what was wrong.
+  // Runs a random operation; "" or the error.
   std::string step();
-  // Releases everything and checks that nothing is left; "" or what was wrong.
+  // Releases everything and checks that no registration is left; "" or the error.
   std::string finish();
-  // What the run came by, so that a test can see that it was about something.
+  // Counts of outcomes, so that a test can check that the run reached them.
   struct Tally {
     uint64_t pins = 0, cached = 0, not_ready = 0, refused = 0, too_large = 0, invalidations = 0;
   };
@@ -116,12 +116,13 @@ class PinCacheModel {
   testing::Arena arena_;
   testing::TestRegistrar registrar_;
   hydrant_domain_t domain_ = 0;
-  uint64_t pins_before_ = 0, unpins_before_ = 0;  // the registrar's, when the domain was made
+  uint64_t pins_before_ = 0,
+           unpins_before_ = 0;  // the registrar's counts when the domain was created
   std::vector<Held> held_;
-  std::map<RegionName, uint64_t> held_regions_;  // with the number of holds of this test
-  std::vector<uint64_t> oldest_;   // by page: the least serial that may still be found
-  std::vector<uint32_t> refused_;  // by page: rights, or TestRegistrar::kAnyAccess
-  std::vector<bool> vouched_;      // by page
+  std::map<RegionName, uint64_t> held_regions_;  // with this test's number of holds
+  std::vector<uint64_t> oldest_;                 // by page: the least serial that may still be hit
+  std::vector<uint32_t> refused_;                // by page: rights, or TestRegistrar::kAnyAccess
+  std::vector<bool> vouched_;                    // by page
   std::string broken_at_start_;
   Tally tally_;
 };

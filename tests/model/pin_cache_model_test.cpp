@@ -1,5 +1,5 @@
-// Random operations against a naive pin map, in both modes, with room and without, with registrars that
-// refuse and fail. HYDRANT_TEST_SEED repeats a run, HYDRANT_TEST_LONG=1 makes it twenty times longer.
+// Random operations against a naive pin map, in both modes, with large and small budgets, with registrars
+// that refuse and fail. HYDRANT_TEST_SEED repeats a run, HYDRANT_TEST_LONG=1 makes it twenty times longer.
 #include "tests/model/pin_cache_model.hpp"
 
 #include "tests/support/test_seed.hpp"
@@ -19,7 +19,7 @@ const ModelSetup kSetups[] = {
     {.name = "RegionTiny", .budget_pages = 6, .max_regions = 4},
     {.name = "RegionFewSlots", .max_regions = 3},
     {.name = "RegionNeverMerging", .merge_pages = 0},
-    // Many regions that overlap in part.
+    // Many regions that partly overlap.
     {.name = "RegionOverlapping", .budget_pages = 4096, .max_regions = 4096, .merge_pages = 0},
     {.name = "RegionSmallRegions", .max_region_pages = 4},
     {.name = "RegionWithoutKeys", .key_bytes = 0},

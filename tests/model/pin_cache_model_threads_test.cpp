@@ -1,6 +1,6 @@
-// Random operations from threads that come and go, with holds that change hands, against what every hold
-// and every invalidation promises. HYDRANT_TEST_SEED and HYDRANT_TEST_LONG as in pin_cache_model_test.cpp;
-// a seed repeats the choices, not the interleaving.
+// Random operations from threads that start and end, with holds that change hands, checked against the
+// guarantees of every hold and every invalidation. HYDRANT_TEST_SEED and HYDRANT_TEST_LONG as in
+// pin_cache_model_test.cpp; a seed repeats the choices, not the interleaving.
 #include "tests/model/pin_cache_model.hpp"
 #include "tests/support/test_seed.hpp"
 
@@ -33,10 +33,10 @@ struct Held {
   uintptr_t addr;
   size_t len;
   uint32_t access;
-  bool noted;  // the registrar's books know that it is held
+  bool noted;  // the registrar has recorded the hold
 };
 
-// What the threads of one test share.
+// State shared by the threads of one test.
 struct Common {
   Common(const ModelSetup& chosen, uint64_t) : setup(chosen), registrar(arena, chosen.key_bytes) {}
 
@@ -63,7 +63,7 @@ class Worker {
 
   void run(uint64_t steps) {
     for (uint64_t i = 0; i < steps && c_.registrar.problems().empty(); ++i) step();
-    // Some holds outlive their thread, in other hands.
+    // Some holds outlive their thread: another thread takes them.
     while (!mine_.empty()) random(2) ? hand_on() : release();
   }
 
@@ -94,7 +94,7 @@ class Worker {
             false};
   }
 
-  // The serials that count for `h`: read before the pin, so that a later invalidation does not confuse.
+  // The least serials for `h`, read before the pin, so that a later invalidation does not affect the check.
   std::array<uint64_t, kPages> oldest_now(const Held& h) const {
     std::array<uint64_t, kPages> oldest{};
     const size_t last = c_.arena.index(h.addr + h.len - 1);
@@ -106,8 +106,8 @@ class Worker {
     const std::string text =
         check_hold(c_.registrar, h.pin, h.addr, h.len, h.access, oldest.data());
     if (!text.empty()) wrong("after pin: " + text);
-    // Half of the threads leave no trace outside the cache while they hold: the books' locked
-    // instructions would act as fences.
+    // Half of the threads record no holds: the locked instructions of the records would act as fences and
+    // could hide missing ones.
     h.noted = !quiet_;
     if (h.noted) note(h, +1);
     ++c_.holds;
@@ -278,7 +278,7 @@ TEST_P(PinCacheThreadsModel, HoldsStayPinnedAndInvalidatedMemoryIsNotHit) {
   for (int round = 0; round < rounds; ++round) {
     std::vector<std::thread> threads;
     for (uint64_t i = 0; i < kWorkers; ++i) {
-      // Lives of different lengths, so that threads end while others are busy.
+      // Threads run for different numbers of steps, so that some end while others are busy.
       const uint64_t steps = kStepsPerThread * (i + 1) / kWorkers;
       threads.emplace_back([&c, i, round, steps, seed] {
         Worker(c, seed + static_cast<uint64_t>(round) * kWorkers + i).run(steps);
@@ -300,10 +300,10 @@ TEST_P(PinCacheThreadsModel, HoldsStayPinnedAndInvalidatedMemoryIsNotHit) {
     }
     return !left.empty();
   };
-  // Waiting requests get their turn as holds go; their own holds come back through handed_on.
+  // Waiting requests are served as holds are released; their own holds return through handed_on.
   c.registrar.fail_pins(0, seed);
-  // A registrar that failed may have made the budget small for a while: what waits longer is answered by
-  // destroy.
+  // A registrar that failed may have reduced the budget for a while: destroy answers requests that still
+  // wait.
   const bool failed = c.setup.failing_per_mille != 0;
   const bool served = testing::wait_until(
       [&] {

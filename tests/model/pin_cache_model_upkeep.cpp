@@ -1,4 +1,4 @@
-// The operations of the model that are not pins: invalidations, promises, polls, statistics, new domains.
+// The model's operations other than pins: invalidations, vouching, polls, statistics, new domains.
 #include "tests/model/pin_cache_model.hpp"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ std::string PinCacheModel::poll() {
   return "";
 }
 
-// Some pages become read-only, some become a hole, the others are ordinary again.
+// Makes some pages read-only, some refuse all rights, and the others ordinary again.
 std::string PinCacheModel::change_refusals() {
   if (!setup_.refusing) return "";
   registrar_.refuse_nothing();
@@ -106,7 +106,7 @@ std::string PinCacheModel::check_stats() {
   if (s.live_holds < held_.size() || s.live_holds > most) {
     return differs("live_holds", s.live_holds, held_.size());
   }
-  // A registrar that has no budget may make it smaller than asked for.
+  // A registrar without room may have reduced the budget.
   const uint64_t budget = setup_.budget_pages * kPage;
   const bool may_shrink = setup_.failing_per_mille != 0;
   if (may_shrink ? s.budget_bytes > budget : s.budget_bytes != budget) {
@@ -125,13 +125,14 @@ std::string PinCacheModel::destroy_and_create() {
   for (const Held& held : orphans) account(held.pin, -1);
   const int status = hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN);
   if (status != GASNET_OK) return failed("destroy", status);
-  if (registrar_.live() != 0) return "something is still registered after destroy";
+  if (registrar_.live() != 0) return "a region is still registered after destroy";
   registrar_.settle();
   if (std::string wrong = create(); !wrong.empty()) return wrong;
   std::fill(vouched_.begin(), vouched_.end(), false);
   for (const Held& held : orphans) {
     const int answer = hydrant_release(held.pin);
-    if (answer != GASNET_ERR_NOT_INIT) return failed("release of a pin of a gone domain", answer);
+    if (answer != GASNET_ERR_NOT_INIT)
+      return failed("release of a pin of a destroyed domain", answer);
   }
   return "";
 }

@@ -1,7 +1,8 @@
+// Runs executions of a remote-pin history step by step, checks each state, and chooses the next interleaving.
 #include "tests/model/remote_protocol_explorer.hpp"
 
 #include "firehose/base/thread.hpp"
-#include "firehose/remote_wire.hpp"
+#include "firehose/remote/remote_wire.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr size_t kPages = 8;
 constexpr uint32_t kCopy = 1u << 31;
-// Between polls that look for holds that have ended: firehose/remote_peer.cpp.
+// Interval of polls that check for ended holds, as in firehose/remote/initiator/remote_replies.cpp.
 constexpr uint64_t kDrainNs = 21'000;
 constexpr int kMostRounds = 200;
 
@@ -45,7 +46,7 @@ uint64_t count_of(const RemoteMessage& message) {
   return header.count;
 }
 
-// A release whose last id says that what was wanted is given back.
+// Whether a release's last id says that a reclaim is complete.
 bool ends_reclaim(const RemoteMessage& message) {
   uint64_t last = 0;
   if (message.type() != static_cast<uint8_t>(remote_wire::Type::kRelease)) return false;
@@ -59,8 +60,14 @@ bool contains(const auto& list, const auto& what) {
 
 }  // namespace
 
-RemoteExplorer::RemoteExplorer(const RemoteScenario& scenario)
-    : scenario_(scenario), world_(new RemoteWorld(settings_of(scenario))) {}
+RemoteExplorer::RemoteExplorer(const RemoteScenario& scenario) : scenario_(scenario) {
+  RemoteWorld::Settings settings = settings_of(scenario);
+  settings.options.user = this;
+  settings.room = [](void* user, uint32_t end, uint32_t peer) {
+    static_cast<RemoteExplorer*>(user)->hear_of_room(end, peer);
+  };
+  world_ = std::make_unique<RemoteWorld>(settings);
+}
 
 void RemoteExplorer::wrong(const std::string& what) {
   if (!findings_.violation.empty()) return;
@@ -69,8 +76,8 @@ void RemoteExplorer::wrong(const std::string& what) {
 }
 
 std::string RemoteExplorer::text(const Action& action) {
-  static const char* const kNames[] = {"deliver", "pin",       "release", "lose",  "poll",
-                                       "refuse",  "duplicate", "evict",   "starve"};
+  static const char* const kNames[] = {"deliver", "pin",       "release", "lose",   "poll",
+                                       "refuse",  "duplicate", "evict",   "starve", "free"};
   std::string out = kNames[static_cast<size_t>(action.kind)];
   out += "@" + std::to_string(action.end);
   if (action.kind == Kind::kDeliver || action.kind == Kind::kDuplicate) {
@@ -99,6 +106,12 @@ void RemoteExplorer::begin() {
   live_ids_.assign(ranks, 0);
   refusals_ = duplicates_ = evictions_ = shortages_ = 0;
   begun_at_ = now_ns();
+  if (scenario_.own_pages != 0) {
+    auto& rank = (*world_)[ranks - 1];
+    own_ = hydrant_pin(rank.domain, rank.arena.page(kPages - scenario_.own_pages),
+                       scenario_.own_pages * kPage, 0);
+    if (own_.region == nullptr) wrong("the last rank cannot pin its own memory");
+  }
   twice_ = 0;
   trail_.clear();
 }
@@ -133,6 +146,7 @@ std::vector<RemoteExplorer::Action> RemoteExplorer::enabled() const {
     if (refusals_ < scenario_.refusals && dirty_[end]) out.push_back({Kind::kRefuse, end, 0});
   }
   if (evictions_ < scenario_.evictions) out.push_back({Kind::kEvict, 0, 0});
+  if (own_.region != nullptr) out.push_back({Kind::kFree, scenario_.ranks - 1, 0});
   if (shortages_ < scenario_.shortages) out.push_back({Kind::kStarve, scenario_.ranks - 1, 0});
   return out;
 }
@@ -159,6 +173,7 @@ void RemoteExplorer::ask(uint32_t request) {
     to.result.pin = pin;
     to.result.status = outcome->status;
     to.result.done = true;
+    to.waits = outcome->status == GASNET_ERR_NOT_READY;
   };
   call.context = &running;
   call.flags = of.flags;
@@ -169,7 +184,8 @@ void RemoteExplorer::ask(uint32_t request) {
   if (running.result.code != GASNET_OK) {
     ++running.answers;
     running.result.done = true;
-    if (running.result.code != GASNET_ERR_NOT_READY) wrong("a pin failed for good");
+    if (running.result.code != GASNET_ERR_NOT_READY) wrong("a pin failed permanently");
+    running.waits = true;
     ++findings_.not_now;
   } else if (pin.region != nullptr) {
     ++running.answers;
@@ -193,7 +209,7 @@ void RemoteExplorer::lose(uint32_t loss) {
   hydrant_invalidate(rank.domain, rank.arena.page(of.page), of.pages * kPage);
 }
 
-// A pin of its own, for which there is room or not.
+// The last rank pins its own memory, whether there is room or not.
 void RemoteExplorer::starve() {
   auto& rank = (*world_)[scenario_.ranks - 1];
   ++shortages_;
@@ -201,14 +217,53 @@ void RemoteExplorer::starve() {
   if (pin.region != nullptr) (void)hydrant_release(pin);
 }
 
-// The last look may have been at the end of the execution before.
+void RemoteExplorer::free_own() {
+  if (hydrant_release(own_) != GASNET_OK) wrong("a release failed");
+  own_ = {};
+}
+
+// Waits for room, as a client does in each poll.
+void RemoteExplorer::await_room(uint32_t end) {
+  if (scenario_.own_pages == 0) return;
+  for (uint32_t i = 0; i < running_.size(); ++i) {
+    const auto& of = scenario_.requests[i];
+    if (of.from != end || !running_[i].waits) continue;
+    const int code = hydrant_remote_await_room(
+        (*world_)[end].end, of.to, (*world_)[of.to].arena.addr(of.page), of.pages * kPage,
+        HYDRANT_REMOTE_WRITE, scenario_.answers_at_once ? HYDRANT_REMOTE_ANSWER_AT_ONCE : 0);
+    if (code != GASNET_OK) wrong("cannot wait for room");
+  }
+}
+
+// Repeats a waiting request as a new one.
+void RemoteExplorer::hear_of_room(uint32_t end, uint32_t peer) {
+  for (uint32_t i = 0; i < running_.size(); ++i) {
+    const auto& of = scenario_.requests[i];
+    if (of.from != end || of.to != peer || !running_[i].waits) continue;
+    running_[i] = {};
+    ++findings_.told_of_room;
+  }
+}
+
+bool RemoteExplorer::awaits() const {
+  return scenario_.own_pages != 0 &&
+         std::any_of(running_.begin(), running_.end(), [](const Running& r) { return r.waits; });
+}
+
+// The last check may have been at the end of the previous execution.
 void RemoteExplorer::note_recall(uint32_t end) {
   if (recalled_at_[end] == 0) recalled_at_[end] = begun_at_;
 }
 
-// So that what a poll does depends on the choices alone.
+// Waits, so that the effect of a poll depends on the choices alone.
 void RemoteExplorer::wait_for_drain(uint32_t end) {
-  if (recalled_at_[end] == 0) return;
+  if (recalled_at_[end] == 0) {
+    // The target checks for room at this interval.
+    const uint64_t begun = now_ns();
+    while (awaits() && now_ns() - begun < kDrainNs) {
+    }
+    return;
+  }
   while (now_ns() - recalled_at_[end] < kDrainNs) {
   }
   recalled_at_[end] = now_ns();
@@ -217,8 +272,9 @@ void RemoteExplorer::wait_for_drain(uint32_t end) {
 void RemoteExplorer::poll(uint32_t end) {
   wait_for_drain(end);
   hydrant_remote_poll((*world_)[end].end);
+  await_room(end);
   dirty_[end] = false;
-  // What has gone away by now, nobody may use any more.
+  // Memory lost before this point must not be used from now on.
   if (hydrant_remote_quiet((*world_)[end].end) == GASNET_OK) floor_[end] = oldest_[end];
 }
 
@@ -228,9 +284,9 @@ void RemoteExplorer::deliver(size_t i) {
   const uint32_t once = names_[i] & ~kCopy;
   if (type == remote_wire::Type::kMove || (type == remote_wire::Type::kRelease && twice_ != once)) {
     const uint64_t ids = count_of(message) - (ends_reclaim(message) ? 1 : 0);
-    if (ids > live_ids_[message.to] && scenario_.books) wrong("a firehose was given back twice");
+    if (ids > live_ids_[message.to] && scenario_.books) wrong("a firehose was released twice");
     live_ids_[message.to] -= std::min(ids, live_ids_[message.to]);
-    if (contains(names_, once | kCopy)) twice_ = once;  // the other one counts no more
+    if (contains(names_, once | kCopy)) twice_ = once;  // the other copy does not count
   }
   if (type == remote_wire::Type::kReclaim) ++findings_.reclaims;
   if (type == remote_wire::Type::kRecall) {
@@ -241,7 +297,7 @@ void RemoteExplorer::deliver(size_t i) {
   world_->deliver(i);
 }
 
-// False: the action is not there, so that something depends on more than the choices.
+// False if the action is not enabled: then the state depends on more than the choices.
 bool RemoteExplorer::step(const Action& action) {
   trail_.push_back(action);
   ++findings_.steps;
@@ -269,6 +325,7 @@ bool RemoteExplorer::step(const Action& action) {
       world_->refuse(action.end, 1);
       break;
     case Kind::kStarve: starve(); break;
+    case Kind::kFree: free_own(); break;
     case Kind::kEvict:
       ++evictions_;
       note_recall(0);
@@ -280,7 +337,7 @@ bool RemoteExplorer::step(const Action& action) {
   return true;
 }
 
-// ---- what must hold in every state ---------------------------------------------------------------------
+// ---- invariants of every state ---------------------------------------------------------------------
 
 void RemoteExplorer::check() {
   for (uint32_t i = 0; i < running_.size(); ++i) {
@@ -293,22 +350,22 @@ void RemoteExplorer::check() {
     const uint64_t serial = rank.registrar.serial_of(region.key);
     const uintptr_t addr = rank.arena.addr(of.page);
     if (region.addr > addr || region.addr + region.len < addr + of.pages * kPage)
-      wrong("pin " + std::to_string(i) + " does not cover what was asked for");
-    // A longer registration may stand behind a firehose; its own range is what the reply said.
+      wrong("pin " + std::to_string(i) + " does not cover the request");
+    // The registration behind a firehose may be longer than the firehose, whose range is in the reply.
     if (!rank.registrar.is_live_around(serial, region.addr, region.len, HYDRANT_REMOTE_WRITE))
-      wrong("pin " + std::to_string(i) + " is held, and its memory is not registered any more");
+      wrong("pin " + std::to_string(i) + " is held, but its memory is not registered any more");
     for (size_t page = of.page; page < of.page + of.pages; ++page) {
       if (serial < floor_[of.to][page])
-        wrong("pin " + std::to_string(i) + " reaches memory that was said to be out of reach");
+        wrong("pin " + std::to_string(i) + " reaches memory that was reported as out of reach");
     }
   }
   for (uint32_t end = 0; end < scenario_.ranks; ++end) {
     const hydrant_remote_stats_t stats = world_->stats(end);
-    // (What a reply that waits has granted is not known here.)
+    // Excludes cases with unsent replies, whose grants are not visible here.
     const bool untold = scenario_.refusals != 0 || scenario_.requests[0].flags != 0;
     if (scenario_.books && !untold && stats.exports != live_ids_[end]) {
       wrong("rank " + std::to_string(end) + " has " + std::to_string(stats.exports) +
-            " exports, and peers have " + std::to_string(live_ids_[end]));
+            " exports, but peers have " + std::to_string(live_ids_[end]));
     }
     if (scenario_.budget_pages != 0 && stats.exported_bytes > scenario_.budget_pages * kPage)
       wrong("rank " + std::to_string(end) + " exports more than its budget");
@@ -317,7 +374,7 @@ void RemoteExplorer::check() {
   if (scenario_.shortages != 0) check_reclaims();
 }
 
-// Nobody is asked for room again before he has said that he is done.
+// A peer gets no second reclaim before it has reported that the first is complete.
 void RemoteExplorer::check_reclaims() {
   std::vector<uint32_t> wanted(size_t{scenario_.ranks} * scenario_.ranks, 0);
   for (size_t i = 0; i < world_->pending(); ++i) {
@@ -327,14 +384,15 @@ void RemoteExplorer::check_reclaims() {
     const uint32_t target = asks ? message.from : message.to;
     const uint32_t peer = asks ? message.to : message.from;
     if (++wanted[target * scenario_.ranks + peer] > 1)
-      wrong("rank " + std::to_string(peer) + " is asked for room that it is asked for already");
+      wrong("rank " + std::to_string(peer) + " gets a second reclaim for the same room");
   }
 }
 
 void RemoteExplorer::run_to_rest() {
+  if (own_.region != nullptr) free_own();
   bool busy = true;
   for (int round = 0; busy; ++round) {
-    if (round == kMostRounds) return wrong("it does not come to rest");
+    if (round >= kMostRounds) return wrong("the execution does not come to rest");
     busy = false;
     while (!names_.empty() && round < kMostRounds) {
       busy = true;
@@ -344,20 +402,24 @@ void RemoteExplorer::run_to_rest() {
     }
     for (uint32_t i = 0; i < running_.size(); ++i) {
       if (running_[i].result.held() && !running_[i].released) release(i);
+      if (scenario_.own_pages != 0 && !running_[i].asked) ask(i), busy = true;
     }
     for (uint32_t end = 0; end < scenario_.ranks; ++end) {
       wait_for_drain(end);
       busy = hydrant_remote_poll((*world_)[end].end) > 0 || busy;
+      await_room(end);
     }
     look_at_new_messages();
     busy = busy || !names_.empty();
   }
-  // No hold is left that a recall would wait for.
+  // No hold remains that a recall would wait for.
   recalled_at_.assign(scenario_.ranks, 0);
 }
 
 void RemoteExplorer::check_rest() {
   for (uint32_t i = 0; i < running_.size(); ++i) {
+    if (scenario_.own_pages != 0 && running_[i].waits)
+      wrong("request " + std::to_string(i) + " waits although there is room");
     if (running_[i].asked && running_[i].answers != 1) {
       wrong("request " + std::to_string(i) + " was answered " +
             std::to_string(running_[i].answers) + " times");
@@ -365,14 +427,14 @@ void RemoteExplorer::check_rest() {
   }
   for (uint32_t end = 0; end < scenario_.ranks; ++end) {
     if (hydrant_remote_quiet((*world_)[end].end) != GASNET_OK)
-      wrong("rank " + std::to_string(end) + " waits for ever for what it has recalled");
+      wrong("rank " + std::to_string(end) + " waits for ever for recalled memory");
   }
   for (uint32_t end = 0; end < scenario_.ranks; ++end) {
     for (uint32_t peer = 0; peer < scenario_.ranks; ++peer)
       hydrant_remote_evict((*world_)[end].end, peer, 0, SIZE_MAX);
     const hydrant_remote_stats_t stats = world_->stats(end);
     if (stats.firehoses != 0) wrong("idle firehoses outlive their eviction");
-    // Those that longer ones have replaced go with the next look.
+    // Firehoses that longer ones have replaced end at the next check.
     if (stats.firehose_bytes != 0) recalled_at_[end] = now_ns();
   }
   run_to_rest();
@@ -386,7 +448,7 @@ void RemoteExplorer::check_rest() {
     }
     auto& rank = (*world_)[end];
     hydrant_flush(rank.domain);
-    if (rank.registrar.live() != 0) wrong("something is pinned though nobody has it");
+    if (rank.registrar.live() != 0) wrong("memory is pinned without a user");
     if (const std::string problems = rank.registrar.take_problems(); !problems.empty())
       wrong(problems);
   }
@@ -401,7 +463,7 @@ void RemoteExplorer::finish() {
   for (const Running& running : running_) findings_.answers += running.answers;
 }
 
-// ---- all of them ---------------------------------------------------------------------------------------
+// ---- all executions ---------------------------------------------------------------------------------------
 
 bool RemoteExplorer::choose(Node* node) const {
   for (const Action& action : node->enabled) {
@@ -418,7 +480,7 @@ RemoteFindings RemoteExplorer::explore(uint64_t most_executions) {
   for (bool more = true; more && findings_.executions < most_executions;) {
     begin();
     for (const Node& node : path) {
-      if (!step(node.chosen)) wrong("a step of the last execution is not there again");
+      if (!step(node.chosen)) wrong("a step of the last execution is not enabled again");
     }
     if (!path.empty()) check();
     bool pruned = false;

@@ -1,10 +1,11 @@
-// Every interleaving of a small history of remote pins, over the real ends: which message arrives next, who
-// pins, releases, polls or loses memory next. Executions are repeated from their beginning with the choices
-// of the last one but for its last open choice.
+// Explores every interleaving of a small history of remote pins, with the real ends: which message arrives
+// next, and which rank pins, releases, polls or loses memory next. Each execution restarts from the beginning
+// and repeats the choices of the previous one up to its last open choice.
 //
-// Not explored twice: two steps at different ends commute (each touches its own end, and what it sends may
-// arrive at any time), so that of their two orders one is enough. Sleep sets do that; they leave out
-// transitions, never states, and every check is one of states. A poll that can find nothing new is no choice.
+// Partial-order reduction: two steps at different ends commute (each touches only its own end, and its
+// messages may arrive at any time), so one of their orders suffices. Sleep sets implement this; they omit
+// transitions, never states, and every check is one of states. A poll that cannot find new work is not a
+// choice.
 #pragma once
 
 #include "tests/support/remote_world.hpp"
@@ -29,28 +30,32 @@ struct RemoteScenario {
   };
   const char* name = "";
   uint32_t ranks = 2;
-  std::vector<Request> requests;  // of one end: in this order
-  std::vector<Loss> losses;       // memory that goes away; of one end: in this order
-  uint64_t budget_pages = 0;      // for all peers of an end; 0: plenty
+  std::vector<Request> requests;  // those of one end happen in this order
+  std::vector<Loss> losses;       // released memory; those of one end happen in this order
+  uint64_t budget_pages = 0;      // of an end for all peers; 0: ample
   uint32_t base_percent = 100;
-  uint32_t flags = 0;         // HYDRANT_REMOTE_INLINE_*
-  uint32_t refusals = 0;      // sends that find no room, wherever
-  uint32_t duplicates = 0;    // releases that arrive twice, which no messenger may do
-  uint32_t evictions = 0;     // times the first rank gives everything back
-  uint32_t shortages = 0;     // pins of its own memory that the last rank tries
-  uint64_t domain_pages = 0;  // that an end may have registered, for itself and peers; 0: plenty
-  bool fresh_ends = false;    // each execution has its own: where what is lent would be remembered
-  bool books = true;          // exports and firehoses are counted against each other in every state
-  size_t depth = 0;           // steps that are chosen; the rest of an execution takes its course
+  uint32_t flags = 0;       // HYDRANT_REMOTE_INLINE_*
+  uint32_t refusals = 0;    // number of sends that find no room
+  uint32_t duplicates = 0;  // number of releases that arrive twice, which messengers must not do
+  uint32_t evictions = 0;   // how often the first rank releases everything
+  uint32_t shortages = 0;   // number of pins of its own memory by the last rank
+  // The last rank first holds this many pages of its own, and releases them at some step. A declined rank
+  // waits for room and repeats its request when it is notified.
+  size_t own_pages = 0;
+  bool answers_at_once = false;  // a waiting rank asks at each poll and always gets an answer
+  uint64_t domain_pages = 0;     // pages that an end may register, for itself and peers; 0: ample
+  bool fresh_ends = false;       // each execution creates new ends, because ends remember leases
+  bool books = true;             // compare exports with firehoses in every state
+  size_t depth = 0;  // number of chosen steps; the rest of an execution is deterministic
 };
 
 struct RemoteFindings {
-  uint64_t executions = 0;  // to their end
-  uint64_t pruned = 0;      // begun, and found to be another order of one that is known
+  uint64_t executions = 0;  // complete ones
+  uint64_t pruned = 0;      // stopped as equivalent to a known execution
   uint64_t steps = 0;
   bool complete = false;
-  std::string violation;  // "" or what is wrong, and the steps that lead there
-  uint64_t hits = 0, answers = 0, recalls = 0, not_now = 0, reclaims = 0;
+  std::string violation;  // "" or the violation, and the steps that lead to it
+  uint64_t hits = 0, answers = 0, recalls = 0, not_now = 0, reclaims = 0, told_of_room = 0;
 };
 
 class RemoteExplorer {
@@ -59,7 +64,7 @@ class RemoteExplorer {
 
   // Depth first, until the first violation.
   RemoteFindings explore(uint64_t most_executions);
-  // So many executions whose choices are random.
+  // Runs executions with random choices.
   RemoteFindings wander(uint64_t executions, uint64_t seed);
 
  private:
@@ -73,10 +78,11 @@ class RemoteExplorer {
     kDuplicate,
     kEvict,
     kStarve,
+    kFree,  // the last rank releases its own pages
   };
   struct Action {
     Kind kind;
-    uint32_t end;  // the one that is touched
+    uint32_t end;  // the end that the action touches
     uint32_t arg;  // request, loss, or message
     friend bool operator==(const Action&, const Action&) = default;
   };
@@ -88,6 +94,7 @@ class RemoteExplorer {
     testing::RemoteResult result;
     bool asked = false, released = false;
     uint32_t answers = 0;
+    bool waits = false;  // declined, and not yet notified of room
   };
 
   void begin();
@@ -100,6 +107,10 @@ class RemoteExplorer {
   void lose(uint32_t loss);
   void poll(uint32_t end);
   void starve();
+  void free_own();
+  void await_room(uint32_t end);
+  void hear_of_room(uint32_t end, uint32_t peer);
+  bool awaits() const;
   void check_reclaims();
   void note_recall(uint32_t end);
   void wait_for_drain(uint32_t end);
@@ -116,19 +127,21 @@ class RemoteExplorer {
   RemoteFindings findings_;
   std::mt19937_64 random_;
 
-  // Of the execution under way.
+  // State of the current execution.
   std::vector<Running> running_;
-  std::vector<uint32_t> names_;        // of the messages under way, by place
-  std::vector<uint32_t> sent_;         // by pair: how many
-  std::vector<bool> dirty_;            // by end: poll() may find something
-  std::vector<uint64_t> recalled_at_;  // by end: of the last poll, if there was a recall; else 0
-  std::vector<size_t> next_loss_;      // by end
+  std::vector<uint32_t> names_;  // names of the messages in flight, by position
+  std::vector<uint32_t> sent_;   // number of messages sent, by pair
+  std::vector<bool> dirty_;      // by end: poll() may find something
+  std::vector<uint64_t>
+      recalled_at_;                // by end: time of the last poll if there was a recall, else 0
+  std::vector<size_t> next_loss_;  // by end
   std::vector<std::vector<uint64_t>> oldest_,
-      floor_;                       // by rank and page: least serial, and said quiet
-  std::vector<uint64_t> live_ids_;  // by rank: exports that a reply has told, less those given back
+      floor_;  // by rank and page: least serial, and that at the last quiet report
+  std::vector<uint64_t> live_ids_;  // by rank: exports in delivered replies, minus released ones
+  hydrant_pin_t own_{};             // pin of the last rank
   uint32_t refusals_ = 0, duplicates_ = 0, evictions_ = 0, shortages_ = 0;
   uint64_t begun_at_ = 0;
-  uint32_t twice_ = 0;  // the message of which a copy has arrived
+  uint32_t twice_ = 0;  // the message whose copy has arrived
   std::vector<Action> trail_;
 };
 

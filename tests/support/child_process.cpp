@@ -1,3 +1,4 @@
+// Forks or clones a child, runs the body, and returns its report through a pipe with a deadline.
 #include "tests/support/child_process.hpp"
 
 #include "tests/support/test_registrar.hpp"
@@ -17,7 +18,7 @@
 namespace hydrant::testing {
 namespace {
 
-// Distinguishes "ended by _exit after the report" from a crash or an exit() somewhere inside.
+// Exit code of a child that reported; distinguishes it from a crash or an exit() inside the body.
 constexpr int kReported = 42;
 
 [[noreturn]] void report_and_leave(const std::function<std::string()>& body, int pipe) {
@@ -49,12 +50,12 @@ bool read_report(int pipe, std::string& text) {
 
 std::string run_in_child(const std::function<std::string()>& body, ChildKind kind) {
   int ends[2];
-  if (pipe(ends) != 0) return "no pipe";
+  if (pipe(ends) != 0) return "pipe() failed";
   std::fflush(nullptr);
   const auto pid = static_cast<pid_t>(
       kind == ChildKind::kFork ? fork()
                                : syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
-  if (pid < 0) return "no child";
+  if (pid < 0) return "cannot create the child";
   if (pid == 0) {
     close(ends[0]);
     report_and_leave(body, ends[1]);
@@ -65,17 +66,18 @@ std::string run_in_child(const std::function<std::string()>& body, ChildKind kin
   close(ends[0]);
   if (!in_time) kill(pid, SIGKILL);
   int status = 0;
-  if (waitpid(pid, &status, 0) != pid) return "the child is lost";
-  if (!in_time) return "the child did not end in time; it said: " + text;
-  if (WIFSIGNALED(status)) return "the child died of " + std::string(strsignal(WTERMSIG(status)));
+  if (waitpid(pid, &status, 0) != pid) return "waitpid() failed";
+  if (!in_time) return "the child did not end in time; its report: " + text;
+  if (WIFSIGNALED(status))
+    return "the child was killed by " + std::string(strsignal(WTERMSIG(status)));
   if (WEXITSTATUS(status) != kReported) {
-    return "the child left with " + std::to_string(WEXITSTATUS(status)) + ": " + text;
+    return "the child exited with " + std::to_string(WEXITSTATUS(status)) + ": " + text;
   }
   return text;
 }
 
 std::string become_ordinary_user(uint64_t memlock_bytes) {
-  if (geteuid() != 0) return "not root, cannot take a user id of its own";
+  if (geteuid() != 0) return "not root: cannot change the user id";
   const rlimit limit{memlock_bytes, memlock_bytes};
   if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "setrlimit: " + std::string(strerror(errno));
   const auto id = static_cast<uid_t>(50000 + getpid() % 10000);

@@ -1,4 +1,4 @@
-// Runs a piece of a test in a process of its own: forks, dropped privileges, crashes.
+// Runs a piece of a test in a separate process: for forks, dropped privileges and crashes.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,20 @@
 
 namespace hydrant::testing {
 
-// How the child comes to be.
+// How the child is created.
 enum class ChildKind : uint8_t {
   kFork,      // fork(): atfork handlers run
-  kRawClone,  // the clone system call: no handler runs, and libc does not know
+  kRawClone,  // the clone system call: no handler runs, and libc is not involved
 };
 
-// Runs body() in a child and answers what it returned ("" is success), or how the child ended instead.
-// The child leaves with _exit(): nothing of the test program runs twice. Requires: no other threads that
-// the body needs. Never waits longer than a minute.
+// Runs body() in a child and answers its result ("" is success), or how the child ended instead. The child
+// leaves with _exit(), so no part of the test program runs twice. Requires: the body needs no other threads.
+// Waits at most a minute.
 std::string run_in_child(const std::function<std::string()>& body,
                          ChildKind kind = ChildKind::kFork);
 
-// Gives up root for a user id of this process alone, with this much RLIMIT_MEMLOCK; "" or why not.
-// For the child only.
+// For the child only: changes from root to a user id that only this process has, with this RLIMIT_MEMLOCK. ""
+// or the reason of a failure.
 std::string become_ordinary_user(uint64_t memlock_bytes);
 
 }  // namespace hydrant::testing

@@ -1,3 +1,4 @@
+// Memory, files and system-call filters for tests of coherence.
 #include "tests/support/mapped_memory.hpp"
 
 #include <array>
@@ -27,9 +28,9 @@ void must(bool done) {
   if (!done) std::abort();
 }
 
-// Where to ask for memory: below everything that the kernel places itself, which looks downwards from the top
-// for the first gap that is large enough. So nobody's allocation lands in what a test unmaps. Below 2 GiB,
-// where AddressSanitizer's own memory begins.
+// Chooses an address below those that the kernel chooses, which searches downwards from the top for a large
+// enough gap. So no other allocation lands in memory that a test unmaps. Below 2 GiB, where
+// AddressSanitizer's memory begins.
 void* low_place(size_t bytes) {
   constexpr uintptr_t kLowest = 0x10000000, kSpan = 0x60000000;
   static std::atomic<uintptr_t> next{0};
@@ -112,7 +113,7 @@ std::string refuse_system_call(long number, int error, uint32_t ioctl_request) {
   const uint32_t refusal =
       error != 0 ? SECCOMP_RET_ERRNO | static_cast<uint32_t>(error) : SECCOMP_RET_KILL_PROCESS;
   constexpr auto kNumber = static_cast<uint32_t>(offsetof(seccomp_data, nr));
-  // The low half of the second argument; little-endian machines only.
+  // Offset of the low half of the second argument, on little-endian machines.
   constexpr auto kRequest = static_cast<uint32_t>(offsetof(seccomp_data, args) + sizeof(uint64_t));
   const uint8_t any_request = ioctl_request == 0 ? 1 : 0;
   std::array<sock_filter, 6> program = {{

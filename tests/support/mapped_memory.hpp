@@ -1,4 +1,4 @@
-// Memory of a test that is mapped, unmapped, moved and mapped again in one place that nobody else gets.
+// Test memory that is mapped, unmapped, moved and mapped again at addresses that no other code uses.
 #pragma once
 
 #include "tests/support/test_registrar.hpp"
@@ -12,11 +12,11 @@
 
 namespace hydrant::testing {
 
-// Pages between two inaccessible ones, a mapping of their own in the kernel's eyes. While they are unmapped
-// the addresses are free for anybody; map() answers whether it got them back.
+// Pages between two inaccessible ones, a separate mapping for the kernel. While they are unmapped other code
+// could take the addresses; map() answers whether it got them back.
 class MappedMemory {
  public:
-  // Without pages: reserved, inaccessible.
+  // Initially without pages: reserved and inaccessible.
   explicit MappedMemory(size_t pages);
   ~MappedMemory();
   MappedMemory(const MappedMemory&) = delete;
@@ -27,13 +27,13 @@ class MappedMemory {
   std::byte* page(size_t i = 0) const { return begin_ + i * kPage; }
   uintptr_t addr(size_t i = 0) const { return reinterpret_cast<uintptr_t>(page(i)); }
 
-  // Replaces what is there by private anonymous memory, or by a file's, in one call.
+  // Replaces the pages by private anonymous memory, or by a file's pages, in one system call.
   void replace(size_t page, size_t n, int protection = PROT_READ | PROT_WRITE);
   void replace_by_file(size_t page, size_t n, int fd, int flags = MAP_SHARED);
   void unmap(size_t page, size_t n);
-  // Private anonymous memory where nothing is mapped. False if somebody else is there.
+  // Maps private anonymous memory at unmapped addresses. False if they are in use.
   [[nodiscard]] bool map(size_t page, size_t n);
-  // The test has unmapped or moved these itself: they are nobody's, or not ours any more.
+  // Tells the object that the test itself has unmapped or moved these pages.
   void disown(size_t page, size_t n) { set_mine(page, n, false); }
 
  private:
@@ -41,11 +41,11 @@ class MappedMemory {
 
   size_t pages_;
   std::byte* begin_;
-  // By page: to be unmapped at the end. Threads may share out the pages.
+  // By page: unmap it in the destructor. Different threads may use different pages.
   std::unique_ptr<std::atomic<bool>[]> mine_;
 };
 
-// A file without a name, of so many pages. Closes itself.
+// A memory file of `pages` pages. The destructor closes it.
 class MemoryFile {
  public:
   explicit MemoryFile(size_t pages);
@@ -58,11 +58,11 @@ class MemoryFile {
   int fd_;
 };
 
-// "" where this process may have a userfaultfd, asked of the kernel and not of the library; else why not.
+// "" if this process may open a userfaultfd, according to the kernel; else the reason.
 std::string why_no_userfaultfd();
 
-// For a child process only: from now on the system call answers `error`. With ioctl_request not 0 only that
-// request of ioctl() does. With error 0 it ends the process. "" or why not.
+// For a child process only: makes the system call fail with `error` from now on, or kill the process if
+// `error` is 0. If ioctl_request is not 0, only that request of ioctl(). "" or the reason of a failure.
 std::string refuse_system_call(long number, int error, uint32_t ioctl_request = 0);
 
 }  // namespace hydrant::testing

@@ -1,3 +1,4 @@
+// A child process that serves a test over a socket pair.
 #include "tests/support/other_process.hpp"
 
 #include <cstdio>
@@ -73,7 +74,7 @@ void OtherProcess::kill() {
 }
 
 std::string OtherProcess::end() {
-  if (pid_ <= 0) return "it is gone already";
+  if (pid_ <= 0) return "it has ended already";
   int status = 0;
   pid_t ended = 0;
   for (int waits = 0; ended == 0 && waits < kMinuteMs / kWaitMs; ++waits) {
@@ -85,8 +86,8 @@ std::string OtherProcess::end() {
     return "it did not end in time";
   }
   pid_ = -1;
-  if (WIFSIGNALED(status)) return "it died of " + std::string(strsignal(WTERMSIG(status)));
-  return WEXITSTATUS(status) == 0 ? "" : "it left with " + std::to_string(WEXITSTATUS(status));
+  if (WIFSIGNALED(status)) return "it was killed by " + std::string(strsignal(WTERMSIG(status)));
+  return WEXITSTATUS(status) == 0 ? "" : "it exited with " + std::to_string(WEXITSTATUS(status));
 }
 
 }  // namespace hydrant::testing

@@ -1,4 +1,4 @@
-// A process beside the test's own that serves it: memory of another process that tests map, and kill.
+// A second process that serves a test: tests map its memory, and kill it.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace hydrant::testing {
 
-// The end of a socket that keeps messages apart. Nothing waits longer than a minute.
+// An end of a socket that preserves message boundaries. Every wait is limited to a minute.
 class Talk {
  public:
   explicit Talk(int fd) : fd_(fd) {}
@@ -16,20 +16,20 @@ class Talk {
   Talk(const Talk&) = delete;
   Talk& operator=(const Talk&) = delete;
 
-  // False when the other end is gone, or the message is too long for a socket.
+  // Sends a message. False if the other end has closed, or the message is too long for the socket.
   bool say(const void* bytes, size_t len);
   bool say(const std::string& text) { return say(text.data(), text.size()); }
-  // The next message; "" when the other end is gone or says nothing for a minute.
+  // The next message; "" if the other end has closed or sends no message for a minute.
   std::string hear();
-  // Whether there is one now.
+  // Whether a message is available now.
   bool has_word();
 
  private:
   int fd_;
 };
 
-// Forks; the child runs body(talk) and leaves with _exit(): nothing of the test program runs twice. Requires
-// no other threads that the body needs. Ended with SIGKILL, if not before, when this object goes.
+// Forks; the child runs body(talk) and leaves with _exit(), so no part of the test program runs twice.
+// Requires: the body needs no other threads. The destructor kills the child if it still runs.
 class OtherProcess {
  public:
   explicit OtherProcess(const std::function<void(Talk&)>& body);
@@ -40,9 +40,9 @@ class OtherProcess {
   Talk& talk() { return talk_; }
   std::string ask(const std::string& text) { return talk_.say(text) ? talk_.hear() : ""; }
   pid_t pid() const { return pid_; }
-  // kill -9, and waits until it is gone.
+  // Sends SIGKILL and waits until the process has ended.
   void kill();
-  // Waits for it: "" if it left by itself, with 0, or how it ended.
+  // Waits for the process: "" if it exited by itself with 0, else how it ended.
   std::string end();
 
  private:

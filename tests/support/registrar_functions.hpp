@@ -1,4 +1,4 @@
-// A registrar of the project as the functions that a domain takes. It must outlive the domain.
+// Wraps a Registrar of the project as a hydrant_registrar_t. The Registrar must outlive the domain.
 #pragma once
 
 #include <hydrant/pin_cache.h>

@@ -1,3 +1,4 @@
+// Delivers remote-pin messages between the ends of one process in the order that a test chooses.
 #include "tests/support/remote_world.hpp"
 
 #include <cstdlib>
@@ -20,6 +21,7 @@ RemoteWorld::RemoteWorld(const Settings& settings) : settings_(settings) {
     domain.watch = HYDRANT_WATCH_CLIENT;
     domain.mode = settings.domain_mode;
     domain.merge_bytes = settings.domain_merge_bytes;
+    domain.max_region_bytes = settings.domain_region_bytes;
     domain.budget_bytes = settings.domain_bytes != 0 ? settings.domain_bytes : 1024 * kMiB;
     if (hydrant_domain_create(&domain, &rank.domain) != GASNET_OK) std::abort();
   }
@@ -39,6 +41,14 @@ void RemoteWorld::make_ends() {
     options.rank = rank->rank;
     options.ranks = settings_.ranks;
     options.messenger = &messenger;
+    if (settings_.room != nullptr) {
+      options.user = rank.get();
+      options.room = [](void* user, uint32_t peer) {
+        const Rank& told = *static_cast<Rank*>(user);
+        const Settings& of = told.world->settings_;
+        of.room(of.options.user, told.rank, peer);
+      };
+    }
     if (hydrant_remote_create(&options, &rank->end) != GASNET_OK) std::abort();
   }
 }
@@ -87,7 +97,7 @@ int RemoteWorld::send(void* user, uint32_t peer, uint32_t lane, void* /*reply_to
 
 void RemoteWorld::hand_over(const RemoteMessage& message) {
   Rank& to = *ranks_[message.to];
-  // Whether a request may still be replied to is the messenger's word; any pointer will do for yes.
+  // A non-null reply_to means that the request may be answered; any pointer will do.
   void* reply_to = message.lane == HYDRANT_LANE_REQUEST ? this : nullptr;
   const int code = hydrant_remote_deliver(to.end, message.from, message.bytes.data(),
                                           message.bytes.size(), reply_to);

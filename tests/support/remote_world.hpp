@@ -1,7 +1,8 @@
-// Several ends of the remote-pin protocol in one process: a messenger that keeps messages until it is told to
-// deliver one, in any order, so that a test chooses every interleaving. It never drops or duplicates.
+// Several ends of the remote-pin protocol in one process. The messenger queues messages until the test
+// delivers them, in any order, so that a test chooses every interleaving. It never drops or duplicates
+// messages.
 //
-// Threads: send from any; deliver from any, one at a time per world unless the test has its own order.
+// Threads: send from any; deliver from any, one at a time per world unless the test orders deliveries itself.
 #pragma once
 
 #include <hydrant/remote_pin.h>
@@ -39,15 +40,18 @@ class RemoteWorld {
   };
   struct Settings {
     uint32_t ranks = 2;
-    uint32_t present = 0;                // the first so many are made; 0: all
-    size_t pages = 256;                  // of each rank's arena
+    uint32_t present = 0;                // number of ranks that exist at first; 0: all
+    size_t pages = 256;                  // pages of each rank's arena
     uint64_t domain_bytes = 0;           // budget; 0: plenty
-    hydrant_remote_options_t options{};  // what is not 0 counts
+    hydrant_remote_options_t options{};  // fields that are not 0 apply
     uint32_t domain_mode = HYDRANT_MODE_REGION;
-    size_t domain_merge_bytes = 0;  // 0: the default
+    size_t domain_merge_bytes = 0;   // 0: the default
+    size_t domain_region_bytes = 0;  // the largest; 0: the default
     size_t max_message_bytes = 4096;
-    uint32_t key_bytes = 8;        // of the registrars: 8 or more, or 0
+    uint32_t key_bytes = 8;        // key size of the registrars: 8 or more, or 0
     bool inline_delivery = false;  // send() delivers before it returns
+    // Replaces options.room; `rank` is the notified rank.
+    void (*room)(void* options_user, uint32_t rank, uint32_t peer) = nullptr;
   };
   explicit RemoteWorld(const Settings& settings);
   RemoteWorld() : RemoteWorld(Settings{}) {}
@@ -58,28 +62,28 @@ class RemoteWorld {
   Rank& operator[](uint32_t rank) { return *ranks_[rank]; }
   uint32_t size() const { return static_cast<uint32_t>(ranks_.size()); }
 
-  // Messages under way.
+  // Number of messages in flight.
   size_t pending() const;
   const RemoteMessage& message(size_t i) const { return queue_[i]; }
-  // Delivers the i-th that is under way; its reply, if there is one, is under way then.
+  // Delivers message i; a reply to it is then in flight.
   void deliver(size_t i = 0);
-  // Delivers and polls until nothing is left to do.
+  // Delivers and polls until no work is left.
   void settle();
   void poll_all();
-  // A message that nobody sent, or one that comes again.
+  // Injects a message that no rank sent, or a duplicate.
   void inject(RemoteMessage message);
-  // Ends all ends, drops what is under way, and begins anew over the same domains.
+  // Destroys all ends, drops messages in flight, and creates new ends over the same domains.
   void rebuild();
-  // The next n sends of this rank find no room, or (broken) no peer.
+  // The next n sends of this rank fail with `code`: no room now, or a broken peer.
   void refuse(uint32_t rank, int n, int code = GASNET_ERR_NOT_READY);
-  // Nothing finds room that is sent to this rank, until `size()` is said instead.
+  // All sends to this rank find no room, until deafen(size()).
   void deafen(uint32_t rank) { deaf_ = rank; }
-  // The n-th send of all from now, 1 is the next.
+  // Makes the n-th send of any rank from now fail; 1 is the next.
   void refuse_at(int n, int code);
-  // Every n-th; 0: none.
+  // Makes every n-th send fail; 0: none.
   void refuse_each(int n) { refuse_each_ = n; }
 
-  // Runs in each send before the message is read, in whichever thread.
+  // Runs in each send before the message is read, in the sending thread.
   std::function<void()> before_reading;
 
   hydrant_remote_stats_t stats(uint32_t rank) const;
@@ -101,7 +105,7 @@ class RemoteWorld {
   int sends_ = 0;
 };
 
-// What became of a request.
+// The result of a request.
 struct RemoteResult {
   int code = -1;  // of the call
   bool done = false;
@@ -112,7 +116,7 @@ struct RemoteResult {
   bool held() const { return pin.region != nullptr; }
 };
 
-// Asks `from` for memory of `to`; `result` must stay until it is done.
+// Rank `from` requests memory of rank `to`; `result` must live until it is done.
 void remote_pin(RemoteWorld& world, uint32_t from, uint32_t to, uintptr_t addr, size_t len,
                 RemoteResult* result, uint32_t access = HYDRANT_REMOTE_WRITE, uint32_t flags = 0,
                 const void* args = nullptr, size_t args_len = 0);

@@ -1,3 +1,4 @@
+// The registrar of the cache's unit tests: records registrations and holds, injects faults, checks holds.
 #include "tests/support/test_registrar.hpp"
 
 #include <cstdio>
@@ -17,7 +18,7 @@ std::string text_of(uintptr_t addr, size_t len) {
   return text;
 }
 
-// Filler behind the serial, so that a key copied in part is noticed.
+// Filler after the serial, which detects keys that were copied only in part.
 std::byte filler(uint64_t serial, size_t i) {
   return static_cast<std::byte>((serial * 31 + i * 7) & 0xff);
 }
@@ -105,7 +106,7 @@ void TestRegistrar::pass_gate() {
   ++stopped_calls_;
   gate_changed_.notify_all();
   if (!gate_changed_.wait_for(lock, kDeadline, [&] { return !stopped_; })) {
-    problem_locked("a stopped pin was never let go");
+    problem_locked("a stopped pin was not released in time");
   }
   --stopped_calls_;
 }
@@ -140,7 +141,7 @@ bool TestRegistrar::complete_async(int status) {
 
 int TestRegistrar::pin(uintptr_t addr, size_t len, uint32_t access, void* key) {
   ++pin_calls_;
-  // Numbered at the start: what was begun before an invalidation must not be found after it.
+  // Numbered at the start: a pin that began before an invalidation must not be found after it.
   const uint64_t serial = new_serial();
   pass_gate();
   if (const int64_t us = pin_sleep_us_.load(); us != 0) {
@@ -157,11 +158,11 @@ int TestRegistrar::answer_locked(uintptr_t addr, size_t len, uint32_t access) {
   const size_t granule = table.granule_bytes != 0 ? table.granule_bytes : kPage;
   if (len == 0 || addr % granule != 0 || len % granule != 0 || !arena_.contains(addr, len) ||
       (access & ~HYDRANT_ACCESS_ALL) != 0) {
-    problem_locked("asked to pin " + text_of(addr, len) + " access " + std::to_string(access));
+    problem_locked("requested to pin " + text_of(addr, len) + " access " + std::to_string(access));
     return HYDRANT_ERR_BROKEN;
   }
   if (table.max_region_bytes != 0 && len > table.max_region_bytes) {
-    problem_locked("asked to pin more than the largest region: " + text_of(addr, len));
+    problem_locked("requested to pin more than the largest region: " + text_of(addr, len));
   }
   if (fail_at_ != 0 && --fail_at_ == 0) return fail_status_;
   if (fail_per_mille_ != 0) {
@@ -181,7 +182,7 @@ int TestRegistrar::answer_locked(uintptr_t addr, size_t len, uint32_t access) {
 uint64_t TestRegistrar::new_serial() {
   for (;;) {
     const uint64_t serial = next_serial_.fetch_add(1);
-    if (card(serial).live_serial.load(relaxed) == 0) return serial;  // its place is free
+    if (card(serial).live_serial.load(relaxed) == 0) return serial;  // its card is free
   }
 }
 
@@ -210,7 +211,7 @@ int TestRegistrar::unpin(uintptr_t addr, size_t len, const void* key) {
   return locked([&] {
     const uint64_t serial = find_locked(addr, len, key);
     if (serial == 0) {
-      problem_locked("unpin of what is not registered: " + text_of(addr, len));
+      problem_locked("unpin of an unregistered range: " + text_of(addr, len));
       return HYDRANT_UNPIN_BROKEN;
     }
     Card& c = card(serial);

@@ -1,6 +1,5 @@
-// A registrar behind the public C door that keeps books about every registration and every hold, an arena
-// of memory to pin through it, and the check of all that a hold promises. Nothing here looks inside the
-// cache.
+// A registrar behind the public C interface that records every registration and every hold, an arena of
+// memory to pin through it, and a check of all guarantees of a hold. It does not look inside the cache.
 #pragma once
 
 #include <hydrant/pin_cache.h>
@@ -22,15 +21,15 @@ namespace hydrant::testing {
 
 inline constexpr size_t kPage = 4096;
 inline constexpr size_t kMiB = size_t{1} << 20;
-// No wait of a test is longer; generous, because sanitizers and shared machines are slow.
+// The longest wait of a test; generous, because sanitizers and shared machines are slow.
 inline constexpr std::chrono::seconds kDeadline{60};
-// How many times longer the waits for much work may be: HYDRANT_TEST_PATIENCE, for emulated machines.
+// Factor for the time limits of long work: HYDRANT_TEST_PATIENCE, for emulated machines.
 inline int patience() {
   const char* wanted = std::getenv("HYDRANT_TEST_PATIENCE");
   const int times = wanted != nullptr ? std::atoi(wanted) : 1;
   return times > 1 ? times : 1;
 }
-// Tries until `condition` holds; false at the deadline.
+// Polls until condition() is true; false at the deadline.
 template <typename Condition>
 bool wait_until(Condition condition, std::chrono::nanoseconds longest = kDeadline) {
   const auto end = std::chrono::steady_clock::now() + longest;
@@ -41,7 +40,7 @@ bool wait_until(Condition condition, std::chrono::nanoseconds longest = kDeadlin
   return true;
 }
 
-// Anonymous memory that starts at a multiple of kAlignment, with nothing accessible around it.
+// Anonymous memory that starts at a multiple of kAlignment, with inaccessible memory around it.
 class Arena {
  public:
   static constexpr size_t kAlignment = 64 * kPage;
@@ -65,14 +64,14 @@ class Arena {
   std::byte* base_;
 };
 
-// A registrar that pins nothing and remembers everything. Each call of pin gets a new serial number, which
-// the key carries. Mistakes of the cache are collected as text: problems() is "" if there were none.
+// A registrar that pins nothing and records everything. Each pin gets a new serial number, which is part of
+// its key. Errors of the cache are collected as text: problems() is "" if there were none.
 //
-// Threads: all functions from any thread. Looking up a serial takes no lock and orders nothing, so that
-// the checks do not hide a missing order in the cache from the thread sanitizer.
+// Threads: all functions from any thread. Looking up a serial takes no lock and orders nothing, so that the
+// checks do not hide missing synchronisation of the cache from the thread sanitizer.
 class TestRegistrar {
  public:
-  static constexpr uint32_t kAnyAccess = ~0u;  // refuse(): whatever the right
+  static constexpr uint32_t kAnyAccess = ~0u;  // refuse(): for any right
   struct Registration {
     uintptr_t addr;
     size_t len;
@@ -81,27 +80,27 @@ class TestRegistrar {
 
   explicit TestRegistrar(const Arena& arena, uint32_t key_bytes = 8);
 
-  // The C struct to hand to hydrant_domain_create(); may be edited before.
+  // The C struct for hydrant_domain_create(); a test may edit it before.
   hydrant_registrar_t table{};
 
-  // -- faults, all from the next call on --
+  // -- faults, which apply from the next call on --
   void fail_pin(uint64_t nth, int status);  // the nth pin from now (1 is the next) answers `status`
   void fail_pins(uint32_t per_mille,
-                 uint64_t seed);  // at random: NOT_READY, or BROKEN now and then
+                 uint64_t seed);  // random failures: NOT_READY, sometimes BROKEN
   void refuse(uintptr_t addr, size_t len, uint32_t rights);
   void refuse_nothing();
-  void allow_bytes(uint64_t bytes);  // beyond: NOT_READY
+  void allow_bytes(uint64_t bytes);  // more than this: NOT_READY
   void answer_unpins(int result) { unpin_answer_ = result; }
-  void settle() { pending_ = 0; }  // what was unpinned as PENDING is no longer charged
+  void settle() { pending_ = 0; }  // returns the charges of PENDING unpins
   void sleep_in_pins(std::chrono::microseconds time) { pin_sleep_us_ = time.count(); }
-  // Pins wait inside the registrar until let_pins_go(); wait_for_stopped(n): n calls are in there.
+  // Pins block inside the registrar until let_pins_go(); wait_for_stopped(n) waits for n blocked calls.
   void stop_pins();
   void let_pins_go();
   bool wait_for_stopped(uint64_t n);
-  // pin_async: "not now", completed by complete_async() from whatever thread calls that.
+  // pin_async answers NOT_READY; complete_async() completes it in the calling thread.
   void offer_async();
   bool complete_async(int status);
-  // Reports a problem when more than this is ever registered at once.
+  // Records a problem if more than this is registered at once.
   void watch_limits(uint64_t bytes, uint64_t regions);
 
   // -- books --
@@ -116,19 +115,19 @@ class TestRegistrar {
   std::vector<Registration> registrations() const;
   std::string problems() const;
   void problem(const std::string& what) const;
-  std::string take_problems();  // and forgets them: for tests that provoke some
-  // What was left alone by HYDRANT_FINI_KEEP, or belongs to a parent process, is forgotten.
+  std::string take_problems();  // clears them: for tests that provoke problems
+  // Drops records of registrations that HYDRANT_FINI_KEEP left or that belong to a parent process.
   void forget_all();
 
   // -- keys and holds --
   uint64_t serial_of(const void* key) const;  // 0: not a key of this registrar
   bool is_live(uint64_t serial, uintptr_t addr, size_t len, uint32_t access) const;
-  // The same of a part: peers may be granted less than the registration.
+  // The same for a part of the registration: peers may be granted less than all of it.
   bool is_live_around(uint64_t serial, uintptr_t addr, size_t len, uint32_t access) const;
-  // "" if this part of a pin is registered with this right and carries no outdated serial.
+  // "" if this part of a pin is registered with this right and has no outdated serial.
   std::string check_part(const hydrant_region_t& part, uint32_t access,
                          const uint64_t* oldest) const;
-  // Tells the books that a hold is relied upon: an unpin of what is held becomes a problem.
+  // Records that a hold is in use, so that an unpin of its region becomes a problem.
   void note_hold(const hydrant_region_t& region, int delta);
 
   const Arena& arena() const { return arena_; }
@@ -141,7 +140,7 @@ class TestRegistrar {
   }
   static constexpr auto relaxed = std::memory_order_relaxed;
   static constexpr size_t kCards = size_t{1} << 16;
-  // What is known of one serial, found without a lock at serial % kCards.
+  // Facts about a serial, found without a lock at index serial % kCards.
   struct Card {
     std::atomic<uint64_t> live_serial{0};
     std::atomic<uintptr_t> addr{0};
@@ -199,7 +198,7 @@ class TestRegistrar {
   std::unique_ptr<std::atomic<int32_t>[]> page_pins_, page_holds_;
 };
 
-// Checks all that a hold on [addr, addr+len) promises; "" if it keeps it. `oldest` (by page of the arena,
+// Checks all guarantees of a hold on [addr, addr+len); "" if they are met. `oldest` (by page of the arena,
 // or null) is the least serial that a region with this page may carry. Takes no lock.
 std::string check_hold(const TestRegistrar& registrar, hydrant_pin_t pin, uintptr_t addr,
                        size_t len, uint32_t access, const uint64_t* oldest = nullptr);

@@ -27,7 +27,7 @@ class Threads {
     });
   }
 
-  // Waits for all of them; ends the program when one does not come back.
+  // Waits for all threads; aborts the program if one does not end in time.
   void join() {
     if (!wait_until([this] { return running_.load() == 0; }, kDeadline * patience())) {
       std::fprintf(stderr, "%d threads of the test did not end\n", running_.load());

@@ -1,3 +1,4 @@
+// Reads the hardware counters of the guest's verbs device from sysfs.
 #include "tests/verbs/device_counters.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ uint64_t counter(const char* device, const char* name) {
 }  // namespace
 
 DeviceCounters read_device_counters(const char* device) {
-  // What is read is kept until the tick is over, of which the guest has 250 a second.
+  // The kernel caches the counters for one tick of 4 ms.
   const timespec ticks{0, 20'000'000};
   nanosleep(&ticks, nullptr);
   return {counter(device, "sent_pkts"),

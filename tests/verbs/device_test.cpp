@@ -1,7 +1,7 @@
-// The guest's device and the library's own functions, without a fake in between.
-#include "firehose/base/machine_limits.hpp"
-#include "rdma/ibv/ibv_port_choice.hpp"
-#include "rdma/ibv/ibv_registrar.hpp"
+// Tests of the guest's device and the library's own verbs functions, without a fake.
+#include "firehose/base/machine/machine_limits.hpp"
+#include "rdma/ibv/device/ibv_port_choice.hpp"
+#include "rdma/ibv/registrar/ibv_registrar.hpp"
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/verbs/device_counters.hpp"
 
@@ -25,7 +25,7 @@ TEST(VerbsDevice, PortAndAddressAreChosen) {
   ASSERT_EQ(ibv::open_port("", &port), Status::kOk) << last_error_text();
   EXPECT_STREQ(port.name, "rxe0");
   EXPECT_TRUE(port.is_ethernet);
-  EXPECT_EQ(port.gid_index, 1) << "not the link-local one";
+  EXPECT_EQ(port.gid_index, 1) << "the address must not be the link-local one";
   EXPECT_EQ(port.mtu, IBV_MTU_4096);
   EXPECT_GE(port.max_message_bytes, 1U << 20);
   close_ibv_device(port.device);
@@ -49,7 +49,7 @@ TEST(VerbsDevice, MemoryIsRegistered) {
   EXPECT_NE(key.mr, nullptr);
   EXPECT_EQ(registrar->unpin({first, 2 * page}, bytes), UnpinResult::kDone);
 
-  // Read-only memory is a source, never a target; what is not there is neither.
+  // Read-only memory can be a source but not a target; unmapped memory can be neither.
   ASSERT_EQ(mprotect(mapped, 2 * page, PROT_READ), 0);
   EXPECT_EQ(registrar->pin({first, page}, Access::kRemoteRead, bytes), Status::kOk)
       << last_error_text();
@@ -60,8 +60,8 @@ TEST(VerbsDevice, MemoryIsRegistered) {
   EXPECT_EQ(registrar->implicit_key(Access::kLocalRead, bytes), Status::kUnsupported);
 }
 
-// Counted by the device: a put is one write and no message.
-TEST(VerbsDevice, APutIsNoMessage) {
+// By the device's counters a put is a single write without a message.
+TEST(VerbsDevice, APutSendsNoMessage) {
   IbvWorld world(2);
   world.connect(0, 1);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
@@ -77,12 +77,12 @@ TEST(VerbsDevice, APutIsNoMessage) {
   }
   const DeviceCounters after = read_device_counters();
   EXPECT_EQ(after.sends, before.sends);
-  // One packet there, one acknowledgement back.
+  // A packet for the write, and an acknowledgement.
   EXPECT_GE(after.sent - before.sent, kPuts);
   EXPECT_LE(after.sent - before.sent, 2 * kPuts);
 }
 
-TEST(VerbsDevice, APeerThatIsGoneIsFound) {
+TEST(VerbsDevice, ALostPeerIsDetected) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 100'000'000;
   IbvWorld world(2, options);

@@ -1,8 +1,8 @@
-// Ranks that are processes, forked by a test, which find each other through memory that they share.
+// Ranks as processes that a test forks; they exchange addresses through shared memory.
 #pragma once
 
 #include "firehose/base/thread.hpp"
-#include "rdma/bootstrap.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
 
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ struct SharedJob {
   static constexpr Rank kMost = 8;
   struct Slot {
     size_t bytes = 0;
-    std::byte card[Bootstrap::kMaxCardBytes];
-    // What a test tells others, by index.
+    std::byte endpoint[Bootstrap::kMaxCardBytes];
+    // Values that a test's ranks exchange, by index.
     std::atomic<uint64_t> words[8];
   };
   std::atomic<uint32_t> arrived{0};
@@ -39,10 +39,10 @@ class ForkedBootstrap final : public Bootstrap {
   }
   const char* name() const noexcept override { return "test"; }
   const JobPlace& place() const noexcept override { return place_; }
-  Status put(std::string_view, std::span<const std::byte> card) noexcept override {
+  Status put(std::string_view, std::span<const std::byte> endpoint) noexcept override {
     SharedJob::Slot& slot = job_.slots[place_.rank];
-    std::memcpy(slot.card, card.data(), card.size());
-    slot.bytes = card.size();
+    std::memcpy(slot.endpoint, endpoint.data(), endpoint.size());
+    slot.bytes = endpoint.size();
     return Status::kOk;
   }
   Status fence(uint64_t deadline_ns) noexcept override {
@@ -53,22 +53,22 @@ class ForkedBootstrap final : public Bootstrap {
     }
     return Status::kOk;
   }
-  Status get(Rank rank, std::string_view, std::span<std::byte> card, size_t* bytes,
+  Status get(Rank rank, std::string_view, std::span<std::byte> endpoint, size_t* bytes,
              uint64_t) noexcept override {
     const SharedJob::Slot& slot = job_.slots[rank];
-    *bytes = std::min(slot.bytes, card.size());
-    std::memcpy(card.data(), slot.card, *bytes);
+    *bytes = std::min(slot.bytes, endpoint.size());
+    std::memcpy(endpoint.data(), slot.endpoint, *bytes);
     return *bytes != 0 ? Status::kOk : Status::kNotReady;
   }
-  void leave(int, uint64_t) noexcept override {}
+  void leave(int, Leaving, uint64_t) noexcept override {}
 
  private:
   SharedJob& job_;
   JobPlace place_;
 };
 
-// Runs body(job, rank) in `size` processes; what each ended with, as waitpid(2) has it. All are gone
-// afterwards: who takes longer than a minute is killed.
+// Runs body(job, rank) in `size` processes; answers each one's status as of waitpid(2). Processes that run
+// for more than a minute are killed.
 inline std::vector<int> run_ranks(Rank size, const std::function<int(SharedJob&, Rank)>& body) {
   void* mapped =
       mmap(nullptr, sizeof(SharedJob), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -1,5 +1,5 @@
-// Two jobs of two processes that were started apart, over the guest's device: their cards travel over a
-// socket between the two, and in each job as messages.
+// Two separately started jobs of two processes connect over the guest's device. Their endpoint addresses
+// travel over a socket between the jobs, and as messages within each job.
 #include "rdma/ibv/ibv_transport.hpp"
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/verbs/device_counters.hpp"
@@ -27,11 +27,11 @@ using testing::PinnedMemory;
 using testing::SharedJob;
 using testing::Told;
 
-constexpr Rank kRanks = 2;  // of each group
+constexpr Rank kRanks = 2;  // ranks of each group
 constexpr uint64_t kCount = 100;
 enum Tag : uint32_t { kCard = 1, kOthersCards, kNumbered, kKey, kLast };
 
-// What each group has for itself alone, and the socket.
+// Each group's private state, and the socket between them.
 struct TwoJobs {
   TwoJobs() {
     for (SharedJob*& job : jobs) {
@@ -59,7 +59,7 @@ struct TwoJobs {
   int sockets[2] = {-1, -1};
 };
 
-// One process of one group. Numbers of the other's are those that its rank 0 has told.
+// A process of a group. Numbers of the other group's ranks are those that rank 0 has sent.
 struct Process : testing::RankProcess {
   Process(SharedJob& job, Rank rank, uint64_t probe_ns) : bootstrap(job, rank, kRanks), self(rank) {
     IbvTransport::Options options;
@@ -78,35 +78,36 @@ struct Process : testing::RankProcess {
       }
     };
   }
-  ~Process() { transport.reset(); }  // before what it asks at first contact
+  ~Process() { transport.reset(); }  // before the bootstrap, which it uses at first contact
   std::string wait_for(Rank from, Tag tag) {
     (void)until([&] { return !letters[from][tag].empty(); });
     return letters[from][tag];
   }
-  // This one's card to rank 0, those of the other group from it, by the socket.
+  // Sends this process's endpoint address to rank 0, and gets the other group's endpoint addresses, which
+  // come over the socket.
   bool meet(int socket) {
-    std::byte card[IbvTransport::kMostGroupCardBytes];
+    std::byte endpoint[IbvTransport::kMostGroupAddressBytes];
     size_t bytes = 0;
-    if (transport->group_card(card, &bytes) != Status::kOk) return false;
-    std::string cards(reinterpret_cast<const char*>(card), bytes);
+    if (transport->group_address(endpoint, &bytes) != Status::kOk) return false;
+    std::string endpoints(reinterpret_cast<const char*>(endpoint), bytes);
     if (self == 0) {
-      cards += wait_for(1, kCard);
-      if (cards.size() != kRanks * bytes) return false;
-      std::string answer(cards.size() + 1, '\0');
-      if (::send(socket, cards.data(), cards.size(), MSG_NOSIGNAL) < 0) return false;
+      endpoints += wait_for(1, kCard);
+      if (endpoints.size() != kRanks * bytes) return false;
+      std::string answer(endpoints.size() + 1, '\0');
+      if (::send(socket, endpoints.data(), endpoints.size(), MSG_NOSIGNAL) < 0) return false;
       const ssize_t received = recv(socket, answer.data(), answer.size(), 0);
-      if (received != static_cast<ssize_t>(cards.size())) return false;
-      cards = answer.substr(0, cards.size());
-      if (send(1, Lane::kRequest, kOthersCards, cards) != Status::kOk) return false;
+      if (received != static_cast<ssize_t>(endpoints.size())) return false;
+      endpoints = answer.substr(0, endpoints.size());
+      if (send(1, Lane::kRequest, kOthersCards, endpoints) != Status::kOk) return false;
     } else {
-      if (send(0, Lane::kRequest, kCard, cards) != Status::kOk) return false;
-      cards = wait_for(0, kOthersCards);
-      if (cards.size() != kRanks * bytes) return false;
+      if (send(0, Lane::kRequest, kCard, endpoints) != Status::kOk) return false;
+      endpoints = wait_for(0, kOthersCards);
+      if (endpoints.size() != kRanks * bytes) return false;
     }
     std::array<std::span<const std::byte>, kRanks> list;
     for (Rank i = 0; i < kRanks; ++i)
-      list[i] = std::as_bytes(std::span(cards)).subspan(i * bytes, bytes);
-    if (self == 1) std::swap(list[0], list[1]);  // each side numbers by itself
+      list[i] = std::as_bytes(std::span(endpoints)).subspan(i * bytes, bytes);
+    if (self == 1) std::swap(list[0], list[1]);  // each process chooses its own numbering
     std::array<Rank, kRanks> numbers{};
     if (transport->join(list, numbers) != Status::kOk) return false;
     if (self == 1) std::swap(numbers[0], numbers[1]);
@@ -128,7 +129,7 @@ int talk(TwoJobs& two, SharedJob& shared, Rank index) {
   Process here(*two.jobs[group], index % kRanks, 2'000'000'000);
   if (here.transport == nullptr) return 1;
   if (!here.meet(two.sockets[group])) {
-    std::printf("process %u does not meet: %s\n", index, last_error_text());
+    std::printf("process %u cannot join the other group: %s\n", index, last_error_text());
     return 2;
   }
   for (uint64_t i = 0; i < kCount; ++i) {
@@ -148,7 +149,7 @@ int talk(TwoJobs& two, SharedJob& shared, Rank index) {
   if (!here.until(all_are_there)) return 4;
   if (here.wrong != 0 || here.next[here.self] != 0) return 5;
 
-  // A word into the memory of the process of the same rank in the other group, by a key that it has sent.
+  // Puts a word into the memory of the same rank in the other group, with a key that it has sent.
   PinnedMemory memory(*here.transport, Access::kRemoteWrite, 4096);
   const Rank other = here.theirs[here.self];
   std::string key(72, '\0');
@@ -183,7 +184,7 @@ int talk(TwoJobs& two, SharedJob& shared, Rank index) {
   };
   if (!here.until([&] { return told.times != 0 && word() != 0; })) return 11;
   if (told.status != Status::kOk || word() != (index + kRanks) % (2 * kRanks) + 100) return 12;
-  // Nobody goes while others still need him.
+  // Waits until no process needs this one any more.
   here.transport->flush(testing::in_seconds(kLongSeconds));
   shared.slots[index].words[0].store(1);
   const auto all_are_done = [&] {
@@ -194,7 +195,7 @@ int talk(TwoJobs& two, SharedJob& shared, Rank index) {
   return here.until(all_are_done) ? 0 : 13;
 }
 
-TEST(VerbsGroups, MeetByASocketAndTalkAllToAll) {
+TEST(VerbsGroups, ConnectThroughASocketAndExchangeAllToAll) {
   TwoJobs two;
   ASSERT_TRUE(two.sockets[0] >= 0 && two.jobs[0] != nullptr && two.jobs[1] != nullptr);
   const testing::DeviceCounters before = testing::read_device_counters();
@@ -205,8 +206,8 @@ TEST(VerbsGroups, MeetByASocketAndTalkAllToAll) {
   EXPECT_EQ(testing::read_device_counters().not_ready, before.not_ready);
 }
 
-// Whoever of the other group is killed is lost, and nobody else.
-TEST(VerbsGroups, OneOfTheOtherGroupIsKilled) {
+// Only the killed process of the other group is reported as lost.
+TEST(VerbsGroups, AKilledRankOfTheOtherGroupIsDetected) {
   TwoJobs two;
   ASSERT_TRUE(two.sockets[0] >= 0 && two.jobs[0] != nullptr && two.jobs[1] != nullptr);
   const std::vector<int> ends = testing::run_ranks(2 * kRanks, [&](SharedJob& shared, Rank index) {
@@ -239,7 +240,7 @@ TEST(VerbsGroups, OneOfTheOtherGroupIsKilled) {
     };
     if (!all_have(0, 2 * kRanks)) return 5;
     if (index == 3) raise(SIGKILL);
-    // They send nothing: the probe tells them.
+    // No rank sends, so only the probe can detect it.
     if (!here.until([&] { return here.transport->counts().lost == 1; })) return 6;
     const Rank gone = group == 1 ? 1 : here.theirs[1];
     if (here.send(gone, Lane::kRequest, kLast, "12345678") != Status::kBroken) return 7;

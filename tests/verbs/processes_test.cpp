@@ -1,5 +1,5 @@
-// Ranks that are processes, over the guest's device: all of them talk to all, one is killed, one is stopped,
-// one may pin next to nothing.
+// Ranks as processes, over the guest's device: all-to-all traffic, a killed rank, a stopped rank, and a rank
+// with very little memlock.
 #include "rdma/ibv/ibv_transport.hpp"
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/verbs/device_counters.hpp"
@@ -27,7 +27,7 @@ using testing::run_ranks;
 using testing::SharedJob;
 using testing::Told;
 
-// One process's end.
+// The transport of one process.
 struct Here : testing::RankProcess {
   Here(SharedJob& shared, Rank rank, Rank size, uint64_t probe_ns) : bootstrap(shared, rank, size) {
     IbvTransport::Options options;
@@ -35,8 +35,8 @@ struct Here : testing::RankProcess {
     options.probe_ns = probe_ns;
     open(bootstrap, options);
   }
-  ~Here() { transport.reset(); }  // before what it asks at first contact
-  // The value, and 4 KiB of it in a cell.
+  ~Here() { transport.reset(); }  // before the bootstrap, which it uses at first contact
+  // Sends the value, and optionally 4 KiB of it in a cell.
   Status send(Rank to, Lane lane, uint64_t value, bool has_cell) {
     const std::string_view head(reinterpret_cast<const char*>(&value), sizeof value);
     const std::string payload(has_cell ? 4096 : 0, static_cast<char>(value));
@@ -75,7 +75,7 @@ TEST(VerbsProcesses, AllTalkToAllAndPutIntoEachOthersMemory) {
     if (!here.until([&] { return here.inbox.count == 2 * kCount * (kRanks - 1); })) return 3;
     if (wrong != 0) return 4;
 
-    // A word of each into the memory of the next, whose key is handed on by hand.
+    // Each rank puts a word into the memory of the next; the test passes the key.
     PinnedMemory memory(*here.transport, Access::kRemoteWrite, 4096);
     std::byte blob[64];
     size_t length = sizeof blob;
@@ -112,7 +112,7 @@ TEST(VerbsProcesses, AllTalkToAllAndPutIntoEachOthersMemory) {
     };
     if (!here.until([&] { return told.times != 0 && word() != 0; })) return 9;
     if (told.status != Status::kOk || word() != (rank + kRanks - 1) % kRanks + 100) return 10;
-    // Nobody goes while others still need him.
+    // Waits until no rank needs this one any more.
     here.transport->flush(testing::in_seconds(kLongSeconds));
     shared.slots[rank].words[6].store(1);
     return here.until([&] {
@@ -127,9 +127,9 @@ TEST(VerbsProcesses, AllTalkToAllAndPutIntoEachOthersMemory) {
   EXPECT_EQ(read_device_counters().not_ready, before.not_ready);
 }
 
-// Two add to a word of a third at once, each in its own half of it, and count up another one by compare and
-// swap. Nothing gets lost, and each is answered what it has added so far.
-TEST(VerbsProcesses, TwoAddToWordsOfAThirdAtOnce) {
+// Two ranks concurrently add to their halves of a word at a third rank, and increment another word by compare
+// and swap. No update is lost, and each answer has the caller's earlier additions.
+TEST(VerbsProcesses, TwoRanksUpdateWordsOfAThirdConcurrently) {
   constexpr uint64_t kCount = 500;
   const std::vector<int> ends = run_ranks(3, [](SharedJob& shared, Rank rank) {
     Here here(shared, rank, 3, 2'000'000'000);
@@ -190,7 +190,7 @@ TEST(VerbsProcesses, TwoAddToWordsOfAThirdAtOnce) {
     uint64_t before = 0;
     for (uint64_t i = 0; i < kCount; ++i) {
       if (!change(0, {Kind::kFetchAdd, mine, 0}, &before)) return 8;
-      // What this one has added is there, and nothing more of it.
+      // The answer has exactly this rank's earlier additions.
       if ((before >> shift & UINT32_MAX) != i) return 9;
     }
     uint64_t guess = 0;
@@ -206,14 +206,14 @@ TEST(VerbsProcesses, TwoAddToWordsOfAThirdAtOnce) {
   for (const int end : ends) EXPECT_EQ(end, 0);
 }
 
-TEST(VerbsProcesses, WhoIsKilledIsFoundByTheOthers) {
+TEST(VerbsProcesses, AKilledRankIsDetectedByTheOthers) {
   const std::vector<int> ends = run_ranks(3, [](SharedJob& shared, Rank rank) {
     Here here(shared, rank, 3, 200'000'000);
     if (here.transport == nullptr) return 1;
     const Rank next = (rank + 1) % 3;
     if (here.send(next, Lane::kRequest, 1, false) != Status::kOk) return 2;
     if (!here.until([&] { return here.inbox.count == 1; })) return 3;
-    // All are connected both ways before anything happens.
+    // Waits until all are connected both ways.
     shared.slots[rank].words[0].store(1);
     if (!here.until([&] {
           return shared.slots[0].words[0].load() + shared.slots[1].words[0].load() +
@@ -222,11 +222,11 @@ TEST(VerbsProcesses, WhoIsKilledIsFoundByTheOthers) {
         }))
       return 4;
     if (rank == 1) raise(SIGKILL);
-    // They send nothing: the probe tells them.
+    // No rank sends, so only the probe can detect it.
     if (!here.until([&] { return here.transport->counts().lost == 1; })) return 5;
     if (here.send(1, Lane::kRequest, 2, false) != Status::kBroken) return 6;
     if (std::strstr(last_error_text(), "rank 1 is gone") == nullptr) return 7;
-    // The two that are left go on.
+    // The two surviving ranks continue.
     if (here.send(2 - rank, Lane::kRequest, 3, true) != Status::kOk) return 8;
     if (!here.until([&] { return here.inbox.count == 2; })) return 9;
     here.transport->flush(testing::in_seconds(kLongSeconds));
@@ -239,7 +239,7 @@ TEST(VerbsProcesses, WhoIsKilledIsFoundByTheOthers) {
   EXPECT_EQ(ends[2], 0);
 }
 
-TEST(VerbsProcesses, WhoIsStoppedForSecondsIsNotDead) {
+TEST(VerbsProcesses, ARankStoppedForSecondsIsNotDead) {
   const std::vector<int> ends = run_ranks(2, [](SharedJob& shared, Rank rank) {
     Here here(shared, rank, 2, 100'000'000);
     if (here.transport == nullptr) return 1;
@@ -252,7 +252,7 @@ TEST(VerbsProcesses, WhoIsStoppedForSecondsIsNotDead) {
     if (!here.until([&] { return shared.slots[1].words[0].load() != 0; })) return 5;
     const auto other = static_cast<pid_t>(shared.slots[1].words[0].load());
     kill(other, SIGSTOP);
-    // As many messages as there are credits for, and silence for five seconds.
+    // Sends as many messages as there are credits, then is silent for five seconds.
     uint32_t sent = 0;
     for (; sent < IbvTransport::Options().credits - 1; ++sent) {
       if (here.send(1, Lane::kRequest, sent, false) != Status::kOk) return 6;
@@ -270,8 +270,8 @@ TEST(VerbsProcesses, WhoIsStoppedForSecondsIsNotDead) {
   for (const int end : ends) EXPECT_EQ(end, 0);
 }
 
-// Run as an ordinary user with 64 KiB (verbs.memlock).
-TEST(VerbsMemlock, TooLittleIsSaidWithWhatToRaise) {
+// Runs as an ordinary user with 64 KiB of memlock (verbs.memlock).
+TEST(VerbsMemlock, TooLittleMemlockIsReportedWithTheRemedy) {
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
   ASSERT_EQ(limit.rlim_cur, 64U << 10);

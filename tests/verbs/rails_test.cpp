@@ -1,5 +1,5 @@
-// Two devices as rails, in a guest that has them (setup_rails): the devices' own counters say what went by
-// which.
+// Two devices as rails, in a guest with two devices (setup_rails): their counters show the path of each
+// operation.
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/verbs/device_counters.hpp"
 
@@ -41,7 +41,7 @@ class VerbsRails : public ::testing::Test {
   }
 };
 
-TEST_F(VerbsRails, LongPutsAndGetsGoByBothAndArriveWhole) {
+TEST_F(VerbsRails, LongPutsAndGetsUseBothAndArriveComplete) {
   IbvWorld world(2, options());
   ASSERT_TRUE(settle(world));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 5 * kMiB);
@@ -61,7 +61,7 @@ TEST_F(VerbsRails, LongPutsAndGetsGoByBothAndArriveWhole) {
       ASSERT_TRUE(world.until([&] { return told.times != 0; }));
       EXPECT_EQ(told.status, Status::kOk);
       EXPECT_EQ(std::memcmp(there.data.get() + 7, here.data.get() + 3, bytes), 0) << bytes;
-      // Half of the packets each. Answers and repeated ones come on top.
+      // Each device sends half of the packets, plus acknowledgements and retransmissions.
       const uint64_t half = bytes / 2 / kPacket;
       EXPECT_GE(read_device_counters("rxe0").sent - before[0].sent, half - 2);
       EXPECT_GE(read_device_counters("rxe1").sent - before[1].sent, half - 2);
@@ -71,7 +71,7 @@ TEST_F(VerbsRails, LongPutsAndGetsGoByBothAndArriveWhole) {
   EXPECT_EQ(world[0].transport->counts().lost, 0U);
 }
 
-TEST_F(VerbsRails, MessagesAndShortPutsKeepToTheFirst) {
+TEST_F(VerbsRails, MessagesAndShortPutsUseOnlyTheFirst) {
   IbvWorld world(2, options());
   ASSERT_TRUE(settle(world));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
@@ -85,7 +85,7 @@ TEST_F(VerbsRails, MessagesAndShortPutsKeepToTheFirst) {
   EXPECT_EQ(read_device_counters("rxe1").sent, before.sent);
 }
 
-TEST_F(VerbsRails, WhatWasPutIsThereBeforeALaterMessage) {
+TEST_F(VerbsRails, APutArrivesBeforeALaterMessage) {
   IbvWorld world(2, options());
   ASSERT_TRUE(settle(world));
   constexpr size_t kBytes = 2 * kMiB;

@@ -1,4 +1,4 @@
-// A rank that is this process, talking by verbs: what tests over the guest's device share.
+// Shared by tests over the guest's device: a verbs rank in this process.
 #pragma once
 
 #include "rdma/ibv/ibv_transport.hpp"
@@ -10,19 +10,20 @@
 
 namespace hydrant::testing {
 
-// What a test's longest wait is; only a failure takes as long.
+// The longest wait of a test; only failures take as long.
 inline constexpr double kLongSeconds = 40;
 
 struct RankProcess {
-  // Opens the transport, and meets the other ranks; on failure a line says why, and `transport` is null.
+  // Opens the transport and waits for the other ranks. On failure prints the reason and leaves `transport`
+  // null.
   void open(Bootstrap& bootstrap, const IbvTransport::Options& options) {
     if (IbvTransport::open(bootstrap, options, &transport) == Status::kOk &&
         bootstrap.fence(in_seconds(kLongSeconds)) == Status::kOk)
       return;
-    std::printf("rank %u does not start: %s\n", bootstrap.place().rank, last_error_text());
+    std::printf("rank %u cannot start: %s\n", bootstrap.place().rank, last_error_text());
     transport.reset();
   }
-  // Polls until it holds; false after a long time.
+  // Polls until holds() is true; false at the time limit.
   template <typename Holds>
   bool until(Holds holds) {
     const uint64_t deadline = in_seconds(kLongSeconds);
@@ -67,7 +68,7 @@ struct RankProcess {
 
   std::unique_ptr<IbvTransport> transport;
   Inbox inbox;
-  bool sleeps = false;  // in the kernel where there is nothing to do; else it stays awake
+  bool sleeps = false;  // sleep in the kernel when idle; else poll
 };
 
 }  // namespace hydrant::testing

@@ -1,3 +1,5 @@
+// The arenas of the process: chooses jemalloc or the library's heap, and handles forks and monitors.
+// c_api.cpp calls it; it calls jemalloc's table or extent_heap.cpp, both of which use page_store.cpp.
 #include "firehose/watch/arena/arenas.hpp"
 
 #include "firehose/watch/arena/fatal.hpp"
@@ -15,7 +17,7 @@ namespace {
 
 constinit Arenas g_arenas;
 
-// ---- what jemalloc asks of the store ----
+// ---- the store's functions for jemalloc ----
 
 MemoryRange range_at(void* addr, size_t bytes) noexcept {
   return {reinterpret_cast<uintptr_t>(addr), bytes};
@@ -40,9 +42,9 @@ constexpr JemallocPages kPages = {
 
 // ---- forks ----
 //
-// Handlers that were registered last run first before a fork. jemalloc registers its own when it starts;
-// it cannot start before this library's constructor has run, which it depends on. So its locks are taken
-// before ours, in the order in which its hooks take them.
+// fork() runs handlers in reverse order of registration. jemalloc registers its handlers when it starts,
+// which is after this library's constructor, on which it depends. So a fork takes jemalloc's locks before
+// this library's, in the same order as jemalloc's extent hooks.
 [[gnu::constructor]] void register_fork_handlers() noexcept {
   (void)pthread_atfork([] { g_arenas.before_fork(); }, [] { g_arenas.after_fork(); },
                        [] { g_arenas.after_fork_in_child(); });
@@ -50,7 +52,7 @@ constexpr JemallocPages kPages = {
 
 Reservation& reservation_of(const void* p) noexcept {
   Reservation* found = address_map().find(p);
-  if (found == nullptr) fatal("not memory of this library", p);
+  if (found == nullptr) fatal("not allocated by this library", p);
   return *found;
 }
 
@@ -59,8 +61,8 @@ Reservation& reservation_of(const void* p) noexcept {
 Arenas& Arenas::instance() noexcept { return g_arenas; }
 
 void Arenas::choose() noexcept {
-  // Without a lock: those of the dynamic linker and of jemalloc are wanted. Threads that come at once all
-  // find the same.
+  // Takes no lock: the calls below need the locks of the dynamic linker and of jemalloc. Concurrent threads
+  // reach the same result.
   char reason[kReasonBytes] = "";
   const char* wish = std::getenv("HYDRANT_ALLOC_BACKEND");
   const JemallocTable* found = nullptr;
@@ -73,7 +75,7 @@ void Arenas::choose() noexcept {
     private_store_.set_keep_bytes(0);
     const int error = found->start(&kPages);
     (void)std::snprintf(reason, sizeof reason,
-                        error == 0 ? "jemalloc %s" : "jemalloc %s makes no arena: error %d",
+                        error == 0 ? "jemalloc %s" : "jemalloc %s cannot create an arena: error %d",
                         found->version, error);
     if (error != 0) {
       found = nullptr;

@@ -1,10 +1,10 @@
-// The arenas of the process: private memory from jemalloc or our own heap, shared memory from our own
-// heap alone; which of them it is and why; the monitor they tell; and what happens to them in a fork.
+// The arenas of the process. Private memory comes from jemalloc or the library's own heap, shared memory from
+// the own heap only. Chooses the backend and records why, announces memory to the monitor, handles forks.
 //
-// Shared memory never comes from jemalloc, which keeps its records inside its arenas: the child of a
-// fork, where that memory is not mapped, would trip over them.
+// Shared memory never comes from jemalloc: jemalloc keeps its records inside its arenas, and in the child of
+// a fork, where shared arenas are not mapped, it would fault on them.
 //
-// Locks, in order: jemalloc's or a heap's, a store's. None is held while symbols are looked up.
+// Locks, in order: jemalloc's or a heap's, then a store's. Symbols are looked up without any of these locks.
 #pragma once
 
 #include "firehose/watch/arena/extent_heap.hpp"
@@ -16,7 +16,7 @@
 
 namespace hydrant::arena {
 
-// More than any machine has; small enough that sums of a few cannot wrap.
+// More than any machine has, but sums of several cannot wrap.
 constexpr size_t kMostBytes = size_t{1} << 46;
 
 class Arenas {
@@ -25,13 +25,13 @@ class Arenas {
   Arenas(const Arenas&) = delete;
   Arenas& operator=(const Arenas&) = delete;
 
-  // The one of this library.
+  // The instance of this library.
   static Arenas& instance() noexcept;
 
   // Requires: bytes in 1..kMostBytes, alignment a power of two up to kMostBytes.
   void* allocate(size_t bytes, size_t alignment) noexcept;
   void* allocate_shared(size_t bytes, size_t alignment) noexcept;
-  // Requires: p is an allocation; anything else ends the program with a message.
+  // Requires: p is an allocation; any other pointer aborts the program with a message.
   void release(void* p) noexcept;
   void* reallocate(void* p, size_t bytes) noexcept;
   size_t usable_bytes(const void* p) noexcept;
@@ -49,27 +49,27 @@ class Arenas {
   void after_fork() noexcept;
   void after_fork_in_child() noexcept;
 
-  // For jemalloc's hooks.
+  // For jemalloc's extent hooks.
   PageStore& private_store() noexcept { return private_store_; }
 
  private:
-  // Free memory that our own heaps keep, so that what is used again at once is not emptied in between.
-  // jemalloc decides by itself how long to wait.
+  // Free memory that the own heaps keep, so that memory that is soon reused is not emptied in between.
+  // jemalloc has its own delay.
   static constexpr size_t kKeepBytes = size_t{64} << 20;
   static constexpr size_t kReasonBytes = 320;
 
-  // Free memory that peers may keep mapped. What is private no peer has mapped: caches keep it as they like.
+  // Limit on free shared memory that peers keep mapped. Private memory has no such limit: no peer maps it.
   static constexpr size_t kMostKeptBytes = size_t{1} << 30;
 
   enum class Choice : uint8_t { kNone, kJemalloc, kExtents };
 
   const JemallocTable* jemalloc() noexcept {
-    // Pairs with the release in choose(): the table and the reason are seen with it.
+    // Pairs with the release in choose(), which publishes the table and the reason.
     if (choice_.load(std::memory_order_acquire) == Choice::kNone) choose();
     return table_;
   }
   void choose() noexcept;
-  // Announces what was reserved before the caller of an allocation sees any of it.
+  // Announces newly reserved memory before an allocation returns part of it.
   void announce_fresh() noexcept {
     const bool private_grew = private_store_.take_unannounced();
     const bool shared_grew = shared_store_.take_unannounced();
@@ -89,7 +89,7 @@ class Arenas {
   std::atomic<bool> monitor_known_{false};
   Mutex choice_mu_;                       // a leaf
   const JemallocTable* table_ = nullptr;  // written once, under choice_mu_, before choice_
-  char reason_[kReasonBytes] = {};        // the same
+  char reason_[kReasonBytes] = {};        // as table_
 };
 
 }  // namespace hydrant::arena

@@ -1,4 +1,4 @@
-// The C functions of hydrant/alloc.h: arguments are checked here, and nowhere below.
+// The C functions of hydrant/alloc.h. Only this file checks arguments; arenas.cpp does the work.
 #include <gasnet_errors.h>
 #include <hydrant/alloc.h>
 
@@ -22,14 +22,14 @@ namespace {
 
 Arenas& arenas() noexcept { return Arenas::instance(); }
 
-// The size to ask for: something for nothing. 0 with ENOMEM if it is more than there is.
+// The size to allocate, at least 1. 0 with ENOMEM if it exceeds kMostBytes.
 size_t checked_bytes(size_t bytes) noexcept {
   if (bytes <= kMostBytes) return std::max<size_t>(bytes, 1);
   errno = ENOMEM;
   return 0;
 }
 
-// The alignment to ask for; 0 with EINVAL or ENOMEM.
+// The alignment to use; 0 with EINVAL or ENOMEM.
 size_t checked_alignment(size_t alignment, size_t bytes) noexcept {
   if (!std::has_single_bit(alignment)) {
     errno = EINVAL;
@@ -62,7 +62,7 @@ void* hydrant_calloc(size_t count, size_t bytes) {
   size_t all = 0;
   if (__builtin_mul_overflow(count, bytes, &all)) all = SIZE_MAX;
   void* p = hydrant_alloc(all);
-  // Always: memory that a cache has registered is not emptied when it is freed, and comes back as it was.
+  // Always needed: freed memory that a cache has registered keeps its old contents.
   if (p != nullptr) std::memset(p, 0, all);
   return p;
 }
@@ -98,6 +98,7 @@ void* hydrant_alloc_shared(size_t alignment, size_t bytes) {
 int hydrant_alloc_shared_location(const void* addr, hydrant_alloc_location_t* location) {
   const Reservation* in = address_map().find(addr);
   if (in == nullptr || in->file < 0 || in->lost || location == nullptr) return GASNET_ERR_BAD_ARG;
+  if (!in->identity.is(in->file)) return GASNET_ERR_BAD_ARG;  // the program has closed it
   location->fd = in->file;
   location->reserved = 0;
   location->offset = reinterpret_cast<uintptr_t>(addr) - in->addr;

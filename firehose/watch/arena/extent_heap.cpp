@@ -1,3 +1,5 @@
+// The library's own allocator: slabs of small objects and spans of pages. Arenas calls it without jemalloc
+// and for shared memory; it takes pages from page_store.cpp.
 #include "firehose/watch/arena/extent_heap.hpp"
 
 #include "firehose/watch/arena/fatal.hpp"
@@ -12,7 +14,7 @@ namespace {
 
 constexpr size_t kBitsPerWord = 64;
 
-// Grown at a time, so that the spans of a heap lie together.
+// Least growth, so that the spans of a heap are contiguous.
 constexpr size_t kLeastGrowthPages = 4 * kBlockPages;
 
 size_t object_index(const Span& slab, const void* p) noexcept {
@@ -68,7 +70,7 @@ Span* ExtentHeap::make_slab_locked(unsigned size_class) noexcept {
   slab->used = 0;
   slab->capacity = static_cast<uint16_t>(slab->bytes() / class_bytes(size_class));
   std::memset(slab->bits, 0, sizeof slab->bits);
-  // Objects that do not exist are in use for ever.
+  // Bits beyond the capacity stay set.
   for (size_t i = slab->capacity; i < kMaxSlabObjects; ++i)
     slab->bits[i / kBitsPerWord] |= bit_of(i);
   slab->kind = SpanKind::kSlab;
@@ -94,7 +96,7 @@ bool ExtentHeap::grow_locked(size_t pages, size_t alignment) noexcept {
   if (addr == 0) return false;
   Reservation* in = address_map().find(reinterpret_cast<const void*>(addr));
   Span* span = spans_.make(in, addr, wanted / kPageBytes, SpanKind::kFree);
-  if (span == nullptr) return false;  // the addresses are lost, which costs nothing
+  if (span == nullptr) return false;  // leaks only address space
   spans_.give(span);
   return true;
 }
@@ -102,14 +104,14 @@ bool ExtentHeap::grow_locked(size_t pages, size_t alignment) noexcept {
 void ExtentHeap::give_pages_locked(Span* span) noexcept {
   const MemoryRange range = range_of(*span);
   spans_.give(span);
-  // Last, and still under our mutex: nobody may commit these pages in between.
+  // Last, and still under mu_: no other thread may commit these pages before.
   store_.decommit(range);
 }
 
 Span* ExtentHeap::checked_locked(const void* p, const Reservation& in) noexcept {
   const auto addr = reinterpret_cast<uintptr_t>(p);
   Span* span = SpanTable::find(in, addr);
-  if (span == nullptr || span->kind == SpanKind::kFree) fatal("not allocated, or free already", p);
+  if (span == nullptr || span->kind == SpanKind::kFree) fatal("not allocated, or freed already", p);
   if (span->kind == SpanKind::kLarge) {
     if (addr != span->addr) fatal("not the start of an allocation", p);
     return span;
@@ -117,7 +119,7 @@ Span* ExtentHeap::checked_locked(const void* p, const Reservation& in) noexcept 
   const size_t index = object_index(*span, p);
   const bool at_start = (addr - span->addr) % class_bytes(span->size_class) == 0;
   if (!at_start || index >= span->capacity) fatal("not the start of an allocation", p);
-  if ((span->bits[index / kBitsPerWord] & bit_of(index)) == 0) fatal("free already", p);
+  if ((span->bits[index / kBitsPerWord] & bit_of(index)) == 0) fatal("freed already", p);
   return span;
 }
 
@@ -134,7 +136,7 @@ void ExtentHeap::release(void* p, const Reservation& in) noexcept {
   in_use_bytes_ -= class_bytes(size_class);
   span->bits[index / kBitsPerWord] &= ~bit_of(index);
   if (span->used-- == span->capacity) slabs_[size_class].push(span);
-  // One empty slab of a class stays, or the next allocation would cut it out again.
+  // Keeps one empty slab per class, so that the next allocation need not create it again.
   const bool is_only = slabs_[size_class].first() == span && span->next == nullptr;
   if (span->used != 0 || is_only) return;
   slabs_[size_class].remove(span);
@@ -161,7 +163,7 @@ bool ExtentHeap::resize_large_locked(Span* span, size_t pages) noexcept {
   const size_t before = span->pages;
   const uintptr_t tail = span->addr + std::min(pages, before) * kPageBytes;
   if (pages < before) {
-    if (!spans_.shrink(span, pages)) return true;  // it holds more than asked for: no harm
+    if (!spans_.shrink(span, pages)) return true;  // keeping the larger size is harmless
     in_use_bytes_ -= (before - pages) * kPageBytes;
     store_.decommit({tail, (before - pages) * kPageBytes});
   } else if (pages > before) {

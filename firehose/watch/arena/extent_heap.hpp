@@ -1,12 +1,12 @@
-// ExtentHeap: the allocator of our own. Small memory comes from slabs of one size class, the rest is
+// ExtentHeap: the library's own allocator. Small objects come from slabs of one size class, larger ones are
 // whole pages.
 //
-// Simple on purpose: one mutex, no caches per thread. It serves where jemalloc cannot be loaded, and all
-// memory that other processes map. What it knows of an allocation lies outside the memory it hands out: a
-// device or a peer that writes late into freed memory cannot damage it.
+// Deliberately simple: one mutex, no per-thread caches. It is the backend if jemalloc cannot be loaded, and
+// for all shared memory. Its records lie outside the memory that it hands out, so a late write of a device or
+// peer into freed memory cannot corrupt them.
 //
-// Threads: any. Cost: an uncontended mutex and some ten nanoseconds; fresh pages cost what the kernel takes.
-// A pointer that is not an allocation, or is freed twice, ends the program with a message.
+// Threads: any. Cost: an uncontended mutex and about ten nanoseconds; fresh pages add the kernel's cost.
+// An invalid pointer or a double free aborts the program with a message.
 #pragma once
 
 #include "firehose/base/thread.hpp"
@@ -26,10 +26,10 @@ class ExtentHeap {
 
   // Null with errno ENOMEM. Requires: bytes in 1..kMostBytes, alignment a power of two up to kMostBytes.
   void* allocate(size_t bytes, size_t alignment) noexcept HYDRANT_EXCLUDES(mu_);
-  // Requires of all these: p lies in `in`, a reservation of this heap's store.
+  // These require: p lies in `in`, a reservation of this heap's store.
   void release(void* p, const Reservation& in) noexcept HYDRANT_EXCLUDES(mu_);
   size_t usable_bytes(const void* p, const Reservation& in) noexcept HYDRANT_EXCLUDES(mu_);
-  // Makes it hold `bytes`, where it is. False if it has to move.
+  // Resizes the allocation in place. False if it has to move.
   bool resize(void* p, const Reservation& in, size_t bytes) noexcept HYDRANT_EXCLUDES(mu_);
 
   size_t in_use_bytes() noexcept HYDRANT_EXCLUDES(mu_);
@@ -51,7 +51,7 @@ class ExtentHeap {
   PageStore& store_;
   Mutex mu_;
   SpanTable spans_ HYDRANT_GUARDED_BY(mu_);
-  SpanList slabs_[kSizeClasses] HYDRANT_GUARDED_BY(mu_);  // with room for one object at least
+  SpanList slabs_[kSizeClasses] HYDRANT_GUARDED_BY(mu_);  // slabs with at least one free object
   size_t in_use_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;
 };
 

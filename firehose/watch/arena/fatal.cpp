@@ -1,3 +1,4 @@
+// Aborts with a message. The heap and the store call it when a pointer or a record is invalid.
 #include "firehose/watch/arena/fatal.hpp"
 
 #include <cstdio>
@@ -10,7 +11,7 @@ void fatal(const char* what, const void* p) noexcept {
   char text[200];
   int length = std::snprintf(text, sizeof text, "libhydrant_alloc: %s: %p\n", what, p);
   if (length < 0 || length >= static_cast<int>(sizeof text)) length = sizeof text - 1;
-  // Nothing can be done about a message that cannot be written.
+  // A failed write has no remedy here.
   const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(length));
   static_cast<void>(written);
   std::abort();

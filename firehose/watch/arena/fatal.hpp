@@ -1,4 +1,4 @@
-// The end of a program that damaged an arena.
+// Aborts a program that passed an invalid pointer or corrupted an arena.
 #pragma once
 
 namespace hydrant::arena {

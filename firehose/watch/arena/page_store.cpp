@@ -1,5 +1,8 @@
+// Reserves address space for an arena, announces it to the monitor, and empties idle blocks. The heaps and
+// jemalloc's hooks call it.
 #include "firehose/watch/arena/page_store.hpp"
 
+#include "firehose/base/raw_memory.hpp"
 #include "firehose/watch/arena/fatal.hpp"
 #include "firehose/watch/arena/system_calls.hpp"
 
@@ -11,7 +14,7 @@ namespace {
 
 constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 
-// errno is the caller's: free() must not change it.
+// Preserves errno: free() must not change it.
 class KeepErrno {
  public:
   KeepErrno() noexcept : errno_(errno) {}
@@ -23,29 +26,42 @@ class KeepErrno {
   int errno_;
 };
 
-// A mapping that starts at a huge page: one block too many is mapped, and what hangs over is cut off.
-uintptr_t map_aligned(size_t bytes, int file) noexcept {
-  const size_t more = bytes + kBlockBytes;
-  const uintptr_t raw = sys_map(0, more, file < 0 ? kReadWrite : PROT_NONE, 0, -1);
+// Inaccessible memory on both sides of a reservation: an overrun faults.
+constexpr size_t kGuardBytes = size_t{16} << 20;
+
+// Maps memory that starts at a huge page, between guards. Reserves one block too many and unmaps the excess.
+uintptr_t map_between(size_t guard, size_t bytes, int file) noexcept {
+  const size_t more = bytes + kBlockBytes + 2 * guard;
+  const uintptr_t raw = sys_map(0, more, PROT_NONE, 0, -1);
   if (raw == 0) return 0;
-  const uintptr_t addr = round_up(raw, kBlockBytes);
-  if (addr > raw) (void)sys_unmap(raw, addr - raw);
-  if (raw + more > addr + bytes) (void)sys_unmap(addr + bytes, raw + more - addr - bytes);
-  if (file < 0 || sys_map(addr, bytes, kReadWrite, MAP_FIXED, file) == addr) return addr;
-  (void)sys_unmap(addr, bytes);
+  const uintptr_t addr = round_up(raw + guard, kBlockBytes);
+  const uintptr_t end = addr + bytes + guard;
+  if (addr - guard > raw) (void)sys_unmap(raw, addr - guard - raw);
+  if (raw + more > end) (void)sys_unmap(end, raw + more - end);
+  if (sys_map(addr, bytes, kReadWrite, MAP_FIXED, file) == addr) return addr;
+  (void)sys_unmap(addr - guard, bytes + 2 * guard);
   return 0;
 }
 
-// The reservation's own record and tables, in one mapping beside it: what peers or devices write into the
-// arena never lies next to what the allocator believes.
+// Falls back to a page on each side: a limit on address space (ulimit -v) may leave no room for more.
+uintptr_t map_aligned(size_t bytes, int file, size_t* guard) noexcept {
+  *guard = kGuardBytes;
+  const uintptr_t addr = map_between(kGuardBytes, bytes, file);
+  if (addr != 0) return addr;
+  *guard = kPageBytes;
+  return map_between(kPageBytes, bytes, file);
+}
+
+// The reservation's record and tables, in a separate mapping: stray writes of peers or devices into the arena
+// cannot reach the allocator's records.
 Reservation* make_record(size_t bytes) noexcept {
   const size_t blocks = bytes / kBlockBytes;
   const size_t head = round_up(sizeof(Reservation), alignof(Span*));
   const size_t page_table = blocks * kBlockPages * sizeof(Span*);
-  const uintptr_t at = sys_map(0, round_up(head + page_table + blocks * sizeof(Block), kPageBytes),
-                               kReadWrite, 0, -1);
-  if (at == 0) return nullptr;
-  auto* record = reinterpret_cast<Reservation*>(at);
+  void* made = raw_map(round_up(head + page_table + blocks * sizeof(Block), kPageBytes));
+  if (made == nullptr) return nullptr;
+  const auto at = reinterpret_cast<uintptr_t>(made);
+  auto* record = static_cast<Reservation*>(made);
   record->bytes = bytes;
   record->pages = reinterpret_cast<Span**>(at + head);
   record->blocks = reinterpret_cast<Block*>(at + head + page_table);
@@ -56,10 +72,10 @@ void drop_record(Reservation* record) noexcept {
   const size_t blocks = record->bytes / kBlockBytes;
   const uintptr_t end = reinterpret_cast<uintptr_t>(record->blocks + blocks);
   const auto at = reinterpret_cast<uintptr_t>(record);
-  (void)sys_unmap(at, round_up(end - at, kPageBytes));
+  raw_unmap(record, round_up(end - at, kPageBytes));
 }
 
-// Calls visit(block, pages of it in range) for each block that range lies in.
+// Calls visit(block, number of its pages in `range`) for each block that `range` touches.
 template <class Visit>
 void for_each_block(const Reservation& in, MemoryRange range, Visit&& visit) noexcept {
   for (uintptr_t at = range.addr; at < range.end();) {
@@ -78,7 +94,7 @@ Reservation& reservation_of(MemoryRange range, const PageStore* store) noexcept 
   return *found;
 }
 
-// Takes every address of the range that nobody has: where others were quicker, block by block.
+// Reserves all free addresses of the range: in one call, or block by block if parts are taken.
 void occupy(uintptr_t addr, size_t bytes) noexcept {
   if (sys_map(addr, bytes, PROT_NONE, MAP_FIXED_NOREPLACE, -1) != 0) return;
   for (size_t at = 0; at < bytes; at += kBlockBytes) {
@@ -86,14 +102,15 @@ void occupy(uintptr_t addr, size_t bytes) noexcept {
   }
 }
 
-// Finds addresses for it and enters it in the map. False when there are none.
+// Maps the reservation and enters it in the address map. False if there are no addresses.
 bool place(Reservation* made) noexcept {
-  // In the child of a fork addresses may be free whose pointers still mean the parent's memory: not those.
+  // In the child of a fork, addresses of lost reservations may be free, but old pointers still refer to them.
   for (int tries = 0; tries < 8; ++tries) {
-    made->addr = map_aligned(made->bytes, made->file);
+    size_t guard = 0;
+    made->addr = map_aligned(made->bytes, made->file, &guard);
     if (made->addr == 0) return false;
     if (address_map().add(made)) return true;
-    (void)sys_unmap(made->addr, made->bytes);
+    (void)sys_unmap(made->addr - guard, made->bytes + 2 * guard);
     occupy(made->addr, made->bytes);
   }
   return false;
@@ -127,7 +144,7 @@ Reservation* PageStore::reserve_locked(size_t least_bytes) noexcept {
   const size_t like_before =
       std::clamp(counts_.reserved_bytes, kLeastReservation, kMostReservation);
   Reservation* made = reserve_exactly_locked(std::max(least_bytes, like_before));
-  // A limit on address space (ulimit -v) may leave room for what is needed now.
+  // A limit on address space (ulimit -v) may still have room for the least size.
   if (made == nullptr && least_bytes < like_before) made = reserve_exactly_locked(least_bytes);
   if (made == nullptr) errno = ENOMEM;
   return made;
@@ -140,12 +157,13 @@ Reservation* PageStore::reserve_exactly_locked(size_t bytes) noexcept {
   made->store = this;
   made->file = kind_ == Kind::kShared ? sys_memory_file("hydrant_alloc", bytes) : -1;
   const bool has_file = made->file >= 0;
+  if (has_file) made->identity.note(made->file);
   if ((kind_ == Kind::kShared && !has_file) || !place(made)) {
     if (has_file) sys_close(made->file);
     drop_record(made);
     return nullptr;
   }
-  // Both are wishes: a kernel without huge pages refuses the one, none refuses the other.
+  // Both may fail without harm: a kernel without huge pages refuses the first, none the second.
   (void)sys_advise(made->addr, bytes, MADV_HUGEPAGE);
   if (has_file) (void)sys_advise(made->addr, bytes, MADV_DONTFORK);
   made->next = newest_;
@@ -162,7 +180,7 @@ void PageStore::announce_locked(const Reservation& reservation) noexcept {
     unannounced_.store(true, std::memory_order_relaxed);
     return;
   }
-  // What was cached of these addresses in an earlier life, and is not forgotten yet.
+  // Drops regions that are still cached from an earlier mapping at these addresses.
   monitor_->sync();
   if (monitor_->add_arena(reservation.addr, reservation.bytes) == 0) {
     counts_.unannounced_bytes -= reservation.bytes;
@@ -229,7 +247,7 @@ size_t PageStore::empty_idle_locked() noexcept {
     }
   }
   counts_.emptied_bytes += emptied;
-  // What had to stay is no reason to look again before as much has come together once more.
+  // Blocks that had to stay do not trigger the next round: it starts after keep_bytes_ more idle bytes.
   limit_bytes_ = counts_.idle_bytes + keep_bytes_;
   return emptied;
 }
@@ -252,11 +270,23 @@ void PageStore::note_kept_locked(Reservation& reservation, size_t index) noexcep
     unrecalled_bytes_ += kBlockBytes;
     return;
   }
-  // Nothing of it is in use, and nothing is emptied yet: who uses it still writes where it always did.
+  // The block is idle but keeps its pages for now, so a late write still reaches the same memory.
   monitor_->invalidate(reservation.addr + index * kBlockBytes, kBlockBytes);
   block.recalled = true;
   ++counts_.recalls;
 }
+
+namespace {
+
+// Punches a hole in the file. If the program has closed the descriptor, its number may name another file, so
+// the mapping is used instead; the kernel refuses that for locked pages.
+bool punch(const Reservation& reservation, size_t offset, size_t bytes) noexcept {
+  return reservation.identity.is(reservation.file)
+             ? sys_punch(reservation.file, offset, bytes)
+             : sys_advise(reservation.addr + offset, bytes, MADV_REMOVE);
+}
+
+}  // namespace
 
 bool PageStore::empty_locked(Reservation& reservation, size_t first, size_t count) noexcept {
   const size_t offset = first * kBlockBytes;
@@ -264,13 +294,13 @@ bool PageStore::empty_locked(Reservation& reservation, size_t first, size_t coun
   const uintptr_t addr = reservation.addr + offset;
   if (monitor_ != nullptr) {
     monitor_->invalidate(addr, bytes);
-    // Registered since it was looked at, and in use: it stays until that is over.
+    // Registered since the last check and in use: stays until released.
     if (monitor_->pinned(addr, bytes) != 0) return false;
   }
   const bool done = reservation.file < 0 ? sys_advise(addr, bytes, MADV_DONTNEED)
-                                         : sys_punch(reservation.file, offset, bytes);
+                                         : punch(reservation, offset, bytes);
   if (monitor_ != nullptr) monitor_->invalidate(addr, bytes);
-  if (!done) return false;  // locked by mlock(), for example: it stays, and is tried again
+  if (!done) return false;  // for example locked by mlock(): stays, and a later round retries
   for (size_t i = first; i < first + count; ++i) {
     reservation.blocks[i].touched = false;
     reservation.blocks[i].recalled = false;
@@ -292,7 +322,7 @@ void PageStore::after_fork_in_child() noexcept {
       if (r->lost) continue;
       r->lost = true;
       occupy(r->addr, r->bytes);
-      sys_close(r->file);
+      if (r->identity.is(r->file)) sys_close(r->file);
     }
     counts_ = {};
     limit_bytes_ = keep_bytes_;

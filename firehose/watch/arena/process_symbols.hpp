@@ -1,9 +1,8 @@
-// What else is in this process: the monitor of a pin cache, and jemalloc. Two files implement this: one
-// for the shared library, which asks the dynamic linker, one for the static library, which may be in a
-// program without one.
+// Finds other libraries of the process: the monitor of a pin cache, and jemalloc. Two sources implement it:
+// the shared library asks the dynamic linker; the static library may be in a program without one.
 //
-// Neither function may be called with a lock held: the dynamic linker's lock is held while constructors
-// run, and these may allocate.
+// Call these without any lock: the dynamic linker holds its lock while constructors run, and constructors may
+// allocate.
 #pragma once
 
 #include <hydrant/monitor.h>
@@ -14,10 +13,10 @@
 
 namespace hydrant::arena {
 
-// Null while there is none.
+// Null if there is none yet.
 const hydrant_monitor_t* find_monitor_symbol() noexcept;
 
-// Null if it is not to be had, and then why, in at most `room` bytes.
+// Null if unavailable; `reason` then has the cause, in at most `room` bytes.
 const JemallocTable* find_jemalloc(char* reason, size_t room) noexcept;
 
 }  // namespace hydrant::arena

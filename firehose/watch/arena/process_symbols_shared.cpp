@@ -1,11 +1,12 @@
+// process_symbols.hpp for the shared library: asks the dynamic linker. Arenas::choose() calls it.
 #include "firehose/watch/arena/process_symbols.hpp"
 
 #include <cstdio>
 #include <cstring>
 #include <dlfcn.h>
 
-// Bound when this library is loaded: finds a libfirehose that was loaded with it but is not visible to
-// everybody.
+// Resolved when this library is loaded: finds a libfirehose that was loaded together with it but is not in
+// the global scope.
 #pragma weak hydrant_monitor
 
 namespace hydrant::arena {
@@ -26,7 +27,7 @@ const hydrant_monitor_t* find_monitor_symbol() noexcept {
 const JemallocTable* find_jemalloc(char* reason, size_t room) noexcept {
   void* table = dlsym(RTLD_DEFAULT, kJemallocSymbol);
   if (table == nullptr) {
-    // Looked for beside this library first ($ORIGIN). Never unloaded: threads keep caches of it.
+    // Searches beside this library first ($ORIGIN). Never unloaded: threads have caches of it.
     void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library != nullptr) table = dlsym(library, kJemallocSymbol);
   }
@@ -42,7 +43,8 @@ const JemallocTable* find_jemalloc(char* reason, size_t room) noexcept {
   }
   const auto* found = static_cast<const JemallocTable*>(table);
   if (found->abi == kJemallocAbi) return found;
-  (void)std::snprintf(reason, room, "%s is of another version", kLibrary);
+  (void)std::snprintf(reason, room, "%s has another version: install both libraries from one build",
+                      kLibrary);
   return nullptr;
 }
 

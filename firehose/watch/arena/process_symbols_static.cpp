@@ -1,8 +1,9 @@
+// process_symbols.hpp for the static library, without the dynamic linker and without jemalloc.
 #include "firehose/watch/arena/process_symbols.hpp"
 
 #include <cstdio>
 
-// There if the program links libfirehose, in whichever way.
+// Defined if the program links libfirehose, statically or dynamically.
 #pragma weak hydrant_monitor
 
 namespace hydrant::arena {
@@ -12,8 +13,9 @@ const hydrant_monitor_t* find_monitor_symbol() noexcept {
 }
 
 const JemallocTable* find_jemalloc(char* reason, size_t room) noexcept {
-  // Its malloc could not be hidden in an archive.
-  (void)std::snprintf(reason, room, "libhydrant_alloc.a has no jemalloc; the shared library has");
+  // An archive could not hide jemalloc's malloc.
+  (void)std::snprintf(
+      reason, room, "libhydrant_alloc.a does not contain jemalloc: link the shared library for it");
   return nullptr;
 }
 

@@ -1,6 +1,7 @@
+// The radix map from addresses to reservations; free() and the C functions look pointers up in it.
 #include "firehose/watch/arena/reservation.hpp"
 
-#include "firehose/watch/arena/system_calls.hpp"
+#include "firehose/base/raw_memory.hpp"
 
 namespace hydrant::arena {
 
@@ -13,13 +14,12 @@ AddressMap::Leaf* AddressMap::leaf_of(uintptr_t block) noexcept {
   std::atomic<Leaf*>& root = leaves_[block >> kBits];
   Leaf* leaf = root.load(std::memory_order_acquire);
   if (leaf != nullptr) return leaf;
-  const uintptr_t made = sys_map(0, sizeof(Leaf), PROT_READ | PROT_WRITE, 0, -1);
-  if (made == 0) return nullptr;
-  // Fresh pages are zero, which is what an empty leaf is.
-  auto* fresh = reinterpret_cast<Leaf*>(made);
-  // Another store may have been faster; then its leaf is everybody's.
+  // Fresh pages are zero, and so is an empty leaf.
+  auto* fresh = static_cast<Leaf*>(raw_map(sizeof(Leaf)));
+  if (fresh == nullptr) return nullptr;
+  // Another store may have been faster; then all use its leaf.
   if (root.compare_exchange_strong(leaf, fresh, std::memory_order_acq_rel)) return fresh;
-  (void)sys_unmap(made, sizeof(Leaf));
+  raw_unmap(fresh, sizeof(Leaf));
   return leaf;
 }
 

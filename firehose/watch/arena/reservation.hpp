@@ -1,6 +1,8 @@
-// A reservation: a contiguous piece of address space, huge-page aligned, from which an arena hands out pages.
-// And the map from an address to the reservation it lies in.
+// A reservation: a contiguous piece of address space, aligned to huge pages, from which an arena hands out
+// pages. Also the map from an address to its reservation.
 #pragma once
+
+#include "firehose/base/machine/file_identity.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -12,7 +14,8 @@ class PageStore;
 struct Span;
 
 constexpr size_t kPageBytes = 4096;
-constexpr unsigned kBlockShift = 21;  // a huge page, and the unit in which memory is given back
+constexpr unsigned kBlockShift =
+    21;  // a huge page, and the unit in which memory returns to the kernel
 constexpr size_t kBlockBytes = size_t{1} << kBlockShift;
 constexpr size_t kBlockPages = kBlockBytes / kPageBytes;
 
@@ -21,32 +24,33 @@ constexpr size_t round_up(size_t value, size_t granule) noexcept {
   return (value + granule - 1) & ~(granule - 1);
 }
 
-// One huge page of a reservation.
+// A huge page of a reservation.
 struct Block {
   uint16_t used_pages;  // 0 to kBlockPages
-  bool touched;         // was in use since it was last emptied: may hold memory
-  bool recalled;        // not in use, and caches were told to give it up
+  bool touched;         // used since it was last emptied: may hold memory
+  bool recalled;        // not in use, and recalled from caches
 };
 
-// Lives as long as the process. Written under the lock of its store, but for `pages`, which belongs to
-// the heap above; addr, bytes, store and file never change, except that the child of a fork sets `lost`.
+// Lives as long as the process. Guarded by its store's lock, except `pages`, which belongs to the heap. addr,
+// bytes, store and file are constant; the child of a fork sets `lost`.
 struct Reservation {
   uintptr_t addr;
   size_t bytes;
-  size_t handed_bytes;  // from the start: handed out by the store, now or once
+  size_t handed_bytes;  // length of the prefix that the store has handed out so far
   PageStore* store;
-  int file;           // -1: private memory
-  bool lost;          // the parent's shared memory, not mapped here
-  Reservation* next;  // in its store
-  Block* blocks;      // bytes / kBlockBytes of them
-  Span** pages;       // bytes / kPageBytes of them; unused under jemalloc
+  int file;               // -1: private memory
+  FileIdentity identity;  // of `file`
+  bool lost;              // the parent's shared memory, not mapped here
+  Reservation* next;      // in its store
+  Block* blocks;          // bytes / kBlockBytes of them
+  Span** pages;           // bytes / kPageBytes of them; unused under jemalloc
 
   uintptr_t end() const noexcept { return addr + bytes; }
   Block& block_at(uintptr_t a) const noexcept { return blocks[(a - addr) >> kBlockShift]; }
 };
 
-// Every address below 2^47 to its reservation, in two steps of 13 bits over 2-MiB blocks. Threads: find()
-// from any thread, without a lock; add() under a store's lock (of different stores at once, too).
+// Maps every address below 2^47 to its reservation, in two levels of 13 bits over 2-MiB blocks. Threads:
+// find() from any thread without a lock; add() under a store's lock, concurrently for different stores.
 class AddressMap {
  public:
   constexpr AddressMap() noexcept = default;
@@ -54,13 +58,13 @@ class AddressMap {
   Reservation* find(const void* p) const noexcept {
     const uintptr_t block = reinterpret_cast<uintptr_t>(p) >> kBlockShift;
     if (block >> (2 * kBits) != 0) return nullptr;
-    // Pairs with the release in add(): the leaf is zero or holds what was added.
+    // Pairs with the release in add(): the leaf is zero or has the entries of add().
     const Leaf* leaf = leaves_[block >> kBits].load(std::memory_order_acquire);
     return leaf == nullptr ? nullptr
                            : leaf->at[block & (kSlots - 1)].load(std::memory_order_acquire);
   }
-  // False when there is no memory for it, or a reservation is there already, one that was lost in a fork;
-  // then nothing changed. Never removed.
+  // False, without any change, if memory ran out or a reservation that was lost in a fork is at these
+  // addresses. Entries are never removed.
   [[nodiscard]] bool add(Reservation* reservation) noexcept;
 
  private:
@@ -74,7 +78,7 @@ class AddressMap {
   std::atomic<Leaf*> leaves_[kSlots] = {};
 };
 
-// The one of this library.
+// The map of this library.
 AddressMap& address_map() noexcept;
 
 }  // namespace hydrant::arena

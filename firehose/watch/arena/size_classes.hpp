@@ -1,4 +1,4 @@
-// The sizes in which the extent heap hands out small memory, and how everything else is aligned.
+// Size classes of the extent heap's small objects, and the alignment of larger allocations.
 #pragma once
 
 #include "firehose/watch/arena/reservation.hpp"
@@ -11,7 +11,7 @@ namespace hydrant::arena {
 
 constexpr size_t kLeastAlignment = 16;  // of max_align_t
 constexpr size_t kMaxSmallBytes = 16384;
-// 16 to 128 by 16, then four to each doubling: at most a fifth is lost.
+// 16 to 128 in steps of 16, then four classes per doubling: at most a fifth is wasted.
 constexpr unsigned kSizeClasses = 36;
 
 // Requires: 0 < bytes <= kMaxSmallBytes.
@@ -30,14 +30,14 @@ static_assert(class_of(1) == 0 && class_of(16) == 0 && class_of(17) == 1 && clas
 static_assert(class_of(kMaxSmallBytes) == kSizeClasses - 1);
 static_assert(class_bytes(kSizeClasses - 1) == kMaxSmallBytes && class_bytes(8) == 160);
 
-// A slab holds objects of one class. 1024 objects at most, so that its bits are part of its record.
+// A slab holds objects of one class. At most 1024 objects, so that its bitmap fits its record.
 constexpr size_t slab_pages(unsigned index) noexcept { return index < 12 ? 4 : 16; }
 constexpr size_t kMaxSlabObjects = 1024;
 static_assert(class_bytes(12) == 320 &&
               slab_pages(12) * kPageBytes / class_bytes(12) < kMaxSlabObjects);
 
-// Large memory begins at a page, so that two allocations never share a pinned one; memory of a huge page and
-// more at a huge page, so that it is registered by huge pages.
+// Large allocations start at a page, so that two never share a pinned page. Those of a huge page or more
+// start at a huge page, so that they are registered in huge pages.
 constexpr size_t natural_alignment(size_t bytes) noexcept {
   if (bytes >= kBlockBytes) return kBlockBytes;
   return bytes > kMaxSmallBytes ? kPageBytes : kLeastAlignment;

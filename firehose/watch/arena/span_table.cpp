@@ -1,3 +1,4 @@
+// Creates, finds, splits and merges spans for an ExtentHeap.
 #include "firehose/watch/arena/span_table.hpp"
 
 #include "firehose/watch/arena/system_calls.hpp"
@@ -46,7 +47,7 @@ Span* SpanTable::make(Reservation* in, uintptr_t addr, size_t pages, SpanKind ki
 }
 
 void SpanTable::retire(Span* span) noexcept {
-  span->reservation = nullptr;  // find() knows it by this
+  span->reservation = nullptr;  // marks it as retired for find()
   span->next = spare_;
   spare_ = span;
 }
@@ -63,7 +64,7 @@ void SpanTable::enter(Span* span) noexcept {
 
 Span* SpanTable::find(const Reservation& in, uintptr_t addr) noexcept {
   Span* span = entry(in, addr);
-  // An entry in the middle of a span is left over from an earlier one, whose record may serve another by now.
+  // Entries inside a span are stale: they belong to an earlier span, whose record may be reused.
   if (span == nullptr || span->reservation != &in || addr < span->addr || addr >= span->end()) {
     return nullptr;
   }
@@ -94,7 +95,7 @@ Span* SpanTable::find_free(size_t pages, size_t alignment) const noexcept {
   return nullptr;
 }
 
-// Leaves the first pages in `span` and answers a new span of the rest, of the same kind; null without memory.
+// Shortens `span` to its first pages and answers a new span of the rest; null if out of memory.
 Span* SpanTable::cut(Span* span, size_t pages) noexcept {
   Span* rest =
       make(span->reservation, span->addr + pages * kPageBytes, span->pages - pages, span->kind);

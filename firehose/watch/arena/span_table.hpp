@@ -1,5 +1,5 @@
-// Spans: runs of pages of one reservation, in use or free; and the free ones in order of size.
-// Not thread-safe: part of an ExtentHeap, under its mutex.
+// Spans: runs of pages of one reservation, in use or free. Free ones are binned by size. Not thread-safe:
+// part of an ExtentHeap, under its mutex.
 #pragma once
 
 #include "firehose/watch/arena/reservation.hpp"
@@ -16,10 +16,10 @@ struct Span {
   uintptr_t addr;
   size_t pages;
   Reservation* reservation;
-  Span* next;  // in a list of free spans, or of slabs with room
+  Span* next;  // in a list of free spans, or of slabs with free objects
   Span* previous;
   SpanKind kind;
-  // Of a slab; the bits of objects in use.
+  // For slabs only; `bits` marks the objects in use.
   uint8_t size_class;
   uint16_t used;
   uint16_t capacity;
@@ -29,7 +29,7 @@ struct Span {
   uintptr_t end() const noexcept { return addr + bytes(); }
 };
 
-// A list through next and previous.
+// A doubly linked list through next and previous.
 class SpanList {
  public:
   Span* first() const noexcept { return first_; }
@@ -44,31 +44,32 @@ class SpanTable {
  public:
   constexpr SpanTable() noexcept = default;
 
-  // A record for [addr, addr + pages), entered in the reservation's page table; null without memory.
+  // Creates a span for [addr, addr + pages) and enters it in the reservation's page table; null if out of
+  // memory.
   Span* make(Reservation* in, uintptr_t addr, size_t pages, SpanKind kind) noexcept;
-  // The span that the address lies in: any address of a slab, first or last page of the others. Null if none.
+  // The span of an address: any page of a slab, the first or last page of other spans. Null if none.
   static Span* find(const Reservation& in, uintptr_t addr) noexcept;
 
-  // Enters it in the page table again, because it became a slab.
+  // Enters all pages of a new slab in the page table.
   static void enter(Span* span) noexcept;
 
-  // A free span of at least so many pages, one of whose pages begins at the alignment with room behind
-  // it; taken out of the free ones and cut to exactly that. Null if there is none.
+  // Removes a free span of exactly `pages` pages at that alignment, split off a larger one if need be. Null
+  // if there is none.
   Span* take(size_t pages, size_t alignment) noexcept;
-  // Makes it free, joined with its free neighbours.
+  // Frees the span and merges it with its free neighbours.
   void give(Span* span) noexcept;
-  // Cuts a large span to its first pages; what is left over is given. False without memory: nothing happened.
+  // Shortens a large span to its first pages and frees the rest. False, without a change, if out of memory.
   bool shrink(Span* span, size_t pages) noexcept;
-  // Lengthens a large span into the free pages behind it. False if they are too few.
+  // Extends a large span into the free pages behind it. False if they are too few.
   bool extend(Span* span, size_t pages) noexcept;
 
-  // In the child of a fork: as new. The records stay where they are, unused.
+  // In the child of a fork: empties the table and leaks its records.
   void forget_all() noexcept { *this = SpanTable(); }
 
  private:
   // Four to each doubling of pages, up to 2^35 pages.
   static constexpr unsigned kBins = 4 * 34;
-  // How many spans of a bin that may be too small are looked at before a larger one is broken up.
+  // How many spans of a bin of possibly too small ones are tried before a larger span is split.
   static constexpr unsigned kPatience = 32;
 
   static unsigned bin_of(size_t pages) noexcept;

@@ -1,11 +1,10 @@
-// The kernel's calls for address space, made directly.
+// Direct system calls for address space.
 //
-// libfirehose_hooks.so stands before mmap, munmap, madvise and fallocate by symbol and makes the caller
-// wait for the monitor's reader. What happens to an arena's memory the monitor hears from the arena
-// itself, in time, so the detour would only cost; and an allocator that waits there with its lock held
-// would make every thread wait.
+// libfirehose_hooks.so interposes mmap, munmap, madvise and fallocate and makes the caller wait for the
+// monitor's reader. An arena reports its changes to the monitor itself, so that wait would be wasted. An
+// allocator that waited with its lock held would also block every other thread.
 //
-// All of them preserve errno where they answer success, and are async-signal-safe.
+// On success they preserve errno. All are async-signal-safe.
 #pragma once
 
 #include <cerrno>
@@ -20,7 +19,8 @@
 
 namespace hydrant::arena {
 
-// 0 when refused, with errno set. fd < 0: private anonymous memory. Nothing is charged before it is touched.
+// 0 when refused, with errno set. fd < 0: private anonymous memory. Memory is charged when it is first
+// touched.
 inline uintptr_t sys_map(uintptr_t wanted, size_t bytes, int protection, int flags,
                          int fd) noexcept {
   const int kind = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
@@ -33,13 +33,13 @@ inline bool sys_unmap(uintptr_t addr, size_t bytes) noexcept {
 inline bool sys_advise(uintptr_t addr, size_t bytes, int advice) noexcept {
   return syscall(SYS_madvise, addr, bytes, advice) == 0;
 }
-// The file keeps its size; what was there reads as zero.
+// The file keeps its size; the punched part reads as zero.
 inline bool sys_punch(int fd, size_t offset, size_t bytes) noexcept {
   return syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes) == 0;
 }
 
-// A memory file of exactly this size for ever, so that nobody who maps it can take pages away from under
-// others by shrinking it. -1 when refused.
+// A memory file of fixed size: sealed, so that no process that maps it can remove pages of others by
+// shrinking it. -1 when refused.
 inline int sys_memory_file(const char* name, size_t bytes) noexcept {
   const long fd = syscall(SYS_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;

@@ -38,6 +38,14 @@ hydrant_hooks_t hydrant_hooks_object = {
     .overflowed = 0,
     .heap_blocks = hydrant::hooks::heap_blocks,
     .monitor = nullptr,
+    .libc_blocks = hydrant::hooks::libc_blocks,
+    .main_heap_low = &hydrant::hooks::libc_heap.low,
+    .main_heap_high = &hydrant::hooks::libc_heap.high,
+    .ended_stacks = hydrant::hooks::ended_stacks,
+    .ended_stack_count = hydrant::hooks::kEndedStacks,
+    .endings = 0,
+    .endings_over = 0,
+    .reserved = 0,
 };
 extern __typeof__(hydrant_hooks_object) hydrant_hooks_1
     __attribute__((alias("hydrant_hooks_object"), visibility("default")));

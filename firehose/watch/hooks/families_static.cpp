@@ -1,17 +1,43 @@
 // In a static program the linker's --wrap has made every <name> ours, or the option was not given:
 // then <name> and __wrap_<name> are two functions. One name of each family stands for it: the options come
 // together.
+//
+// In a program with a dynamic loader --wrap reaches only the objects that it was linked from. Its libraries
+// call libc past the hooks, so the archive claims nothing there.
 #include "firehose/watch/hooks/allocator_check.hpp"
 #include "firehose/watch/hooks/families.hpp"
 #include "firehose/watch/hooks/hooks_object.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
 
+#include <link.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+// libc's own functions, under names that programs leave alone; absent from other C libraries.
+#define HYDRANT_LIBC_CALL(name) \
+  extern "C" decltype(hook_##name) libc_##name __asm__("__" #name) __attribute__((weak));
+HYDRANT_LIBC_CALL(mmap)
+HYDRANT_LIBC_CALL(munmap)
+HYDRANT_LIBC_CALL(mremap)
+HYDRANT_LIBC_CALL(madvise)
+#undef HYDRANT_LIBC_CALL
+
 namespace hydrant::hooks {
 namespace {
+
+int look_at_first_object(dl_phdr_info* object, size_t, void* found) {
+  for (int i = 0; i < object->dlpi_phnum; ++i) {
+    if (object->dlpi_phdr[i].p_type == PT_INTERP) *static_cast<bool*>(found) = true;
+  }
+  return 1;  // the program comes first, and is enough
+}
+
+bool has_dynamic_loader() {
+  bool found = false;
+  dl_iterate_phdr(&look_at_first_object, &found);
+  return found;
+}
 
 template <typename Called, typename Hook>
 uint32_t if_same(uint32_t family, Called* called, Hook* hook) {
@@ -20,6 +46,17 @@ uint32_t if_same(uint32_t family, Called* called, Hook* hook) {
   __asm__ volatile("" : "+r"(a));
   const auto b = reinterpret_cast<uintptr_t>(hook);
   return a == b ? family : 0;
+}
+
+// A program that defines one of these itself calls it past the hooks from where it is defined.
+bool maps_are_libcs() {
+  return real.mmap == libc_mmap && real.munmap == libc_munmap && real.mremap == libc_mremap &&
+         real.madvise == libc_madvise;
+}
+
+uint32_t map_family() {
+  if (!maps_are_libcs()) return 0;
+  return if_same(HYDRANT_HOOKS_MAP | HYDRANT_HOOKS_LOADER, mmap, hook_mmap);
 }
 
 uint32_t malloc_family() {
@@ -32,8 +69,9 @@ uint32_t malloc_family() {
 }  // namespace
 
 uint32_t working_families() {
+  if (has_dynamic_loader()) return 0;
   // To ask for dlopen() would be to link it.
-  return if_same(HYDRANT_HOOKS_MAP | HYDRANT_HOOKS_LOADER, mmap, hook_mmap) | malloc_family() |
+  return map_family() | malloc_family() |
          if_same(HYDRANT_HOOKS_THREADS, pthread_create, hook_pthread_create) |
          if_same(HYDRANT_HOOKS_FILES, ftruncate, hook_ftruncate);
 }

@@ -68,8 +68,18 @@ HYDRANT_HOOKED_CALLS(HYDRANT_DECLARE_HOOK)
 HYDRANT_HOOKED_LOADER_CALLS(HYDRANT_DECLARE_HOOK)
 #undef HYDRANT_DECLARE_HOOK
 
-// Exports hook_<hook> under the name <name>. After the hook's definition, in the same file.
-#define HYDRANT_EXPORT_HOOK_AS(name, hook)                                             \
-  extern "C" decltype(hook_##hook) exported_##name __asm__(HYDRANT_HOOKS_PREFIX #name) \
+// Exports hook_<hook> under the name <name>. After the hook's definition, in the same file. The shared
+// library has __wrap_<name> as well, for programs that are linked dynamically with the options for static
+// ones.
+#define HYDRANT_EXPORT_HOOK_AS(name, hook)                              \
+  extern "C" decltype(hook_##hook) wrap_##name __asm__("__wrap_" #name) \
+      __attribute__((alias("hook_" #hook), visibility("default")));     \
+  HYDRANT_EXPORT_PLAIN(name, hook)
+#ifdef HYDRANT_HOOKS_SHARED
+#define HYDRANT_EXPORT_PLAIN(name, hook)                          \
+  extern "C" decltype(hook_##hook) exported_##name __asm__(#name) \
       __attribute__((alias("hook_" #hook), visibility("default")))
+#else
+#define HYDRANT_EXPORT_PLAIN(name, hook) static_assert(true)
+#endif
 #define HYDRANT_EXPORT_HOOK(name) HYDRANT_EXPORT_HOOK_AS(name, name)

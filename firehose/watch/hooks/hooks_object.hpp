@@ -19,8 +19,8 @@ inline const hydrant_monitor_t* monitor() {
   return __atomic_load_n(&hydrant_hooks_object.monitor, __ATOMIC_ACQUIRE);
 }
 
-// A page of ours that was never the program's and never will be; null where the kernel refuses. Threads: any,
-// in any state: one bare system call. errno is kept.
+// A page that never was the program's and never will be; null where the kernel refuses. Threads: any, in any
+// state: only system calls. errno is kept.
 void* take_private_page();
 void drop_private_page(void* page);
 inline constexpr size_t kPrivatePageBytes = 4096;

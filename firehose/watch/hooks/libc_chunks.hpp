@@ -4,6 +4,9 @@
 // whether the block is a mapping of its own, lies in the heap of another arena than the main one, or in the
 // main arena, that is at the break. Checked with glibc 2.36; allocator_check.cpp tries it when the library is
 // loaded, and the whole family is given up where it does not hold.
+//
+// Heaps come and go inside libc, and new ones may lie where old ones lay. Each that was seen is marked in its
+// own memory: a heap without the mark is new, whatever was at its address before.
 #pragma once
 
 #include "firehose/watch/hooks/watched_call.hpp"
@@ -15,26 +18,59 @@ inline constexpr size_t kChunkOtherArena = 4;  // in a heap, one of the blocks o
 inline constexpr size_t kChunkFlags = 7;       // the lowest says that the chunk before it is in use
 inline constexpr size_t kChunkHeaderBytes = 16;
 
+// Whether a heap has room for a mark: a word at its start that libc does not use.
+enum class HeapMarks : uint32_t { kUnknown, kUsed, kImpossible };
+
 struct LibcHeap {
   uint32_t readable;  // nonzero: malloc is libc's and its chunks look as written above
+  HeapMarks marks;    // decided with the first heap
   uintptr_t low;      // the break before the first call of malloc
   uintptr_t high;     // memory of the main arena below this was synced after the kernel gave it
 };
 // NOLINTNEXTLINE(bugprone-dynamic-static-initializers): constinit
 extern constinit LibcHeap libc_heap;
 inline constexpr uintptr_t kEndOfAddresses = uintptr_t{1} << 47;
+inline constexpr size_t kBlockWords = (kEndOfAddresses >> HYDRANT_HOOKS_HEAP_SHIFT) / 64;
 // NOLINTNEXTLINE(bugprone-dynamic-static-initializers): constinit
-extern constinit uint64_t heap_blocks[(kEndOfAddresses >> HYDRANT_HOOKS_HEAP_SHIFT) / 64];
+extern constinit uint64_t heap_blocks[kBlockWords];
+// NOLINTNEXTLINE(bugprone-dynamic-static-initializers): constinit
+extern constinit uint64_t libc_blocks[kBlockWords];
+
+// What libc writes at the start of a heap (glibc 2.35 and later). The last word is padding, and holds our
+// mark. The mark disappears with the heap: new memory reads as 0 there.
+inline constexpr uintptr_t kHeapBytes = uintptr_t{1} << HYDRANT_HOOKS_HEAP_SHIFT;
+struct HeapStart {
+  uintptr_t arena, previous;
+  size_t size, accessible, page;
+  uint64_t mark;
+};
+inline constexpr uint64_t kHeapMark = 0x7061'6568'2d64'7968;
+inline HeapStart* heap_start(uintptr_t chunk) {
+  return reinterpret_cast<HeapStart*>(chunk & ~(kHeapBytes - 1));
+}
 
 void note_libc_heap_start();
 
 inline size_t chunk_word(const void* memory) { return *(static_cast<const size_t*>(memory) - 1); }
 
 inline bool is_known_heap(uintptr_t addr) {
+  if (__atomic_load_n(&libc_heap.marks, __ATOMIC_ACQUIRE) == HeapMarks::kUsed) [[likely]]
+    return __atomic_load_n(&heap_start(addr)->mark, __ATOMIC_ACQUIRE) == kHeapMark;
   if (addr >= kEndOfAddresses) [[unlikely]]
     return false;
   const uintptr_t block = addr >> HYDRANT_HOOKS_HEAP_SHIFT;
   return __atomic_load_n(&heap_blocks[block / 64], __ATOMIC_RELAXED) >> block % 64 & 1;
+}
+
+// What libc unmaps or moves when it releases this block: the mapping, if the block is one of its own.
+inline Released own_mapping(const void* memory) {
+  if (memory == nullptr || libc_heap.readable == 0) return {};
+  const size_t* words = static_cast<const size_t*>(memory);
+  if ((words[-1] & kChunkMapped) == 0) [[likely]]
+    return {};
+  // An aligned block begins behind the start of its mapping; the word below the size says how far.
+  const uintptr_t chunk = reinterpret_cast<uintptr_t>(memory) - kChunkHeaderBytes;
+  return {chunk - words[-2], words[-2] + (words[-1] & ~kChunkFlags)};
 }
 
 // Memory that libc has taken from the kernel since the last look, or that may be.
@@ -57,6 +93,15 @@ inline void* handed_out(void* memory) {
     return memory;
   }
   note_chunk(chunk, word);
+  return memory;
+}
+
+// The same for a block that may have grown in place: of a mapping of its own, `before`, only the rest is new.
+inline void* handed_out_again(void* memory, Released before) {
+  if (memory == nullptr || before.len == 0) return handed_out(memory);
+  const Released now = own_mapping(memory);
+  if (now.addr != before.addr) return handed_out(memory);
+  if (now.len > before.len) acquired(before.addr + before.len, now.len - before.len);
   return memory;
 }
 

@@ -1,7 +1,8 @@
 // dlopen() and its like map and unmap inside the loader, past every symbol.
 //
 // They run constructors and destructors of the program, so a thread does not count as being inside a release
-// meanwhile: what those call is hooked itself, and the loader's own calls are unmappings, not removals.
+// meanwhile: what those call is hooked itself, and the loader's own calls are unmappings, not removals. Its
+// record says that the loader may unmap something.
 // Constructors that use new static memory through the cache run before the sync.
 #include "firehose/watch/hooks/loader_call.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
@@ -11,8 +12,30 @@ using hydrant::hooks::acquired_somewhere;
 using hydrant::hooks::call_on_behalf;
 using hydrant::hooks::LoaderCall;
 using hydrant::hooks::real_loader;
+using hydrant::hooks::this_thread;
+using hydrant::hooks::Thread;
 
 namespace {
+
+// During its life its thread is inside the loader; at its end every cache knows what the loader unmapped.
+class Loading {
+ public:
+  Loading() : thread_(this_thread()) { add(1); }
+  ~Loading() {
+    hydrant::hooks::settle_if_needed();
+    add(UINT32_MAX);
+  }
+  Loading(const Loading&) = delete;
+  Loading& operator=(const Loading&) = delete;
+
+ private:
+  // One writer: the thread itself.
+  void add(uint32_t n) {
+    __atomic_store_n(&thread_->loading, __atomic_load_n(&thread_->loading, __ATOMIC_RELAXED) + n,
+                     __ATOMIC_RELEASE);
+  }
+  Thread* thread_;
+};
 
 void* as_pointer(uintptr_t word) { return reinterpret_cast<void*>(word); }
 
@@ -25,6 +48,7 @@ LoaderCall as_loader_call(Function* function) {
 
 // A path with a slash in it depends on the caller, too: RPATHs are inherited by what is loaded.
 void* hook_dlopen(const char* file, int mode) {
+  const Loading loading;
   void* got = as_pointer(
       call_on_behalf(__builtin_return_address(0), as_loader_call(real_loader.dlopen),
                      reinterpret_cast<uintptr_t>(file), static_cast<uintptr_t>(mode), 0));
@@ -34,6 +58,7 @@ void* hook_dlopen(const char* file, int mode) {
 HYDRANT_EXPORT_HOOK(dlopen);
 
 void* hook_dlmopen(long name_space, const char* file, int mode) {
+  const Loading loading;
   void* got =
       as_pointer(call_on_behalf(__builtin_return_address(0), as_loader_call(real_loader.dlmopen),
                                 static_cast<uintptr_t>(name_space),
@@ -44,8 +69,7 @@ void* hook_dlmopen(long name_space, const char* file, int mode) {
 HYDRANT_EXPORT_HOOK(dlmopen);
 
 int hook_dlclose(void* handle) {
-  const int result = real_loader.dlclose(handle);
-  hydrant::hooks::settle_if_needed();
-  return result;
+  const Loading loading;
+  return real_loader.dlclose(handle);
 }
 HYDRANT_EXPORT_HOOK(dlclose);

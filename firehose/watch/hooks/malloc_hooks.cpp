@@ -6,7 +6,10 @@
 #include "firehose/watch/hooks/watched_call.hpp"
 
 using hydrant::hooks::handed_out;
+using hydrant::hooks::handed_out_again;
+using hydrant::hooks::own_mapping;
 using hydrant::hooks::real;
+using hydrant::hooks::Released;
 using hydrant::hooks::releasing;
 
 void* hook_malloc(size_t size) {
@@ -20,17 +23,20 @@ void* hook_calloc(size_t count, size_t size) {
 HYDRANT_EXPORT_HOOK(calloc);
 
 void* hook_realloc(void* memory, size_t size) {
-  return handed_out(releasing([&] { return real.realloc(memory, size); }));
+  const Released before = own_mapping(memory);
+  return handed_out_again(releasing(before, [&] { return real.realloc(memory, size); }), before);
 }
 HYDRANT_EXPORT_HOOK(realloc);
 
 void* hook_reallocarray(void* memory, size_t count, size_t size) {
-  return handed_out(releasing([&] { return real.reallocarray(memory, count, size); }));
+  const Released before = own_mapping(memory);
+  return handed_out_again(releasing(before, [&] { return real.reallocarray(memory, count, size); }),
+                          before);
 }
 HYDRANT_EXPORT_HOOK(reallocarray);
 
 void hook_free(void* memory) {
-  releasing([&] { real.free(memory); });
+  releasing(own_mapping(memory), [&] { real.free(memory); });
 }
 HYDRANT_EXPORT_HOOK(free);
 // Programs linked long ago call free() by this name.

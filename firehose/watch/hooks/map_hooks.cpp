@@ -10,28 +10,75 @@ using hydrant::hooks::acquired;
 using hydrant::hooks::acquired_somewhere;
 using hydrant::hooks::file_changes;
 using hydrant::hooks::forgotten;
+using hydrant::hooks::kAnything;
 using hydrant::hooks::KeepErrno;
 using hydrant::hooks::real;
+using hydrant::hooks::Released;
+using hydrant::hooks::released;
 using hydrant::hooks::releasing;
 using hydrant::hooks::replaced;
 
+namespace {
+
+// Of huge pages from a pool the kernel rounds the length up to whole ones, whose size is not known here. They
+// lie at multiples of it, and the smallest have 64 KiB.
+bool may_be_rounded_up(const void* addr, size_t len) {
+  constexpr size_t kSmallestHugePage = size_t{64} << 10;
+  return reinterpret_cast<uintptr_t>(addr) % kSmallestHugePage == 0 && len % kSmallestHugePage != 0;
+}
+
+Released mapped_over(const void* addr, size_t len, bool may_be_huge) {
+  return may_be_huge && may_be_rounded_up(addr, len) ? kAnything : released(addr, len);
+}
+
+void acquired_pages(const void* addr, size_t len, bool may_be_huge) {
+  may_be_huge&& may_be_rounded_up(addr, len) ? acquired_somewhere() : acquired(addr, len);
+}
+
+}  // namespace
+
 // With MAP_FIXED it also releases.
 void* hook_mmap(void* addr, size_t len, int protection, int flags, int fd, off_t offset) {
-  void* got = releasing([&] { return real.mmap(addr, len, protection, flags, fd, offset); });
-  if (got != MAP_FAILED) acquired(got, len);
+  const bool may_be_huge = (flags & MAP_HUGETLB) != 0 || (flags & MAP_ANONYMOUS) == 0;
+  const Released may = (flags & MAP_FIXED) != 0 ? mapped_over(addr, len, may_be_huge) : Released{};
+  void* got = releasing(may, [&] { return real.mmap(addr, len, protection, flags, fd, offset); });
+  if (got != MAP_FAILED) acquired_pages(got, len, may_be_huge);
   return got;
 }
 HYDRANT_EXPORT_HOOK(mmap);
 HYDRANT_EXPORT_HOOK_AS(mmap64, mmap);
 
 int hook_munmap(void* addr, size_t len) {
-  return releasing([&] { return real.munmap(addr, len); });
+  return releasing(released(addr, len), [&] { return real.munmap(addr, len); });
 }
 HYDRANT_EXPORT_HOOK(munmap);
 
+namespace {
+
+// One note for a mapping that moves to a given address: both places, and what lies between them.
+Released both_places(const void* old_addr, size_t old_len, const void* new_addr, size_t new_len) {
+  const auto a = reinterpret_cast<uintptr_t>(old_addr);
+  const auto b = reinterpret_cast<uintptr_t>(new_addr);
+  const uintptr_t first = a < b ? a : b;
+  const uintptr_t end = a + old_len > b + new_len ? a + old_len : b + new_len;
+  return may_be_rounded_up(new_addr, new_len) ? kAnything : Released{first, end - first};
+}
+
+}  // namespace
+
 void* hook_mremap(void* old_addr, size_t old_len, size_t new_len, int flags, void* new_addr) {
-  void* got = releasing([&] { return real.mremap(old_addr, old_len, new_len, flags, new_addr); });
-  if (got != MAP_FAILED) acquired(got, new_len);
+  const bool is_told = (flags & MREMAP_FIXED) != 0;
+  const Released may =
+      is_told ? both_places(old_addr, old_len, new_addr, new_len) : released(old_addr, old_len);
+  void* got =
+      releasing(may, [&] { return real.mremap(old_addr, old_len, new_len, flags, new_addr); });
+  if (got == MAP_FAILED) return got;
+  // In place only what lies behind the old end is new. Huge pages do not grow in place.
+  if (got != old_addr) {
+    acquired_pages(got, new_len, true);
+  } else if (new_len > old_len) {
+    acquired(static_cast<const char*>(got) + old_len, new_len - old_len);
+  }
   return got;
 }
 HYDRANT_EXPORT_HOOK(mremap);
@@ -42,22 +89,23 @@ constexpr int kGuardInstall = 102;
 }  // namespace
 
 int hook_madvise(void* addr, size_t len, int advice) {
-  const int result = releasing([&] { return real.madvise(addr, len, advice); });
+  const int result =
+      releasing(released(addr, len), [&] { return real.madvise(addr, len, advice); });
   if (advice == kGuardInstall) forgotten(addr, len);
   return result;
 }
 HYDRANT_EXPORT_HOOK(madvise);
 
 int hook_posix_madvise(void* addr, size_t len, int advice) {
-  return releasing([&] { return real.posix_madvise(addr, len, advice); });
+  return releasing(released(addr, len), [&] { return real.posix_madvise(addr, len, advice); });
 }
 HYDRANT_EXPORT_HOOK(posix_madvise);
 
 // May be this process's own memory: newer kernels let a process drop its pages by this call.
 ssize_t hook_process_madvise(int pid_fd, const iovec* ranges, size_t count, int advice,
                              unsigned flags) {
-  const ssize_t result =
-      releasing([&] { return real.process_madvise(pid_fd, ranges, count, advice, flags); });
+  const ssize_t result = releasing(
+      kAnything, [&] { return real.process_madvise(pid_fd, ranges, count, advice, flags); });
   // Of another process it was in vain, and harmless.
   for (size_t i = 0; advice == kGuardInstall && i < count; ++i) {
     forgotten(ranges[i].iov_base, ranges[i].iov_len);
@@ -67,8 +115,9 @@ ssize_t hook_process_madvise(int pid_fd, const iovec* ranges, size_t count, int 
 HYDRANT_EXPORT_HOOK(process_madvise);
 
 int hook_remap_file_pages(void* addr, size_t len, int protection, size_t page, int flags) {
-  const int result =
-      releasing([&] { return real.remap_file_pages(addr, len, protection, page, flags); });
+  const int result = releasing(released(addr, len), [&] {
+    return real.remap_file_pages(addr, len, protection, page, flags);
+  });
   if (result == 0) acquired(addr, len);
   return result;
 }
@@ -94,7 +143,7 @@ void forget_under_segment(int id, uintptr_t addr, bool attached) {
 }  // namespace
 
 void* hook_shmat(int id, const void* addr, int flags) {
-  void* got = releasing([&] { return real.shmat(id, addr, flags); });
+  void* got = releasing(kAnything, [&] { return real.shmat(id, addr, flags); });
   const bool attached = got != MAP_FAILED;
   if ((flags & SHM_REMAP) != 0 && addr != nullptr) {
     const uintptr_t lowest = static_cast<uintptr_t>(SHMLBA);  // SHM_RND rounds down to it
@@ -108,7 +157,7 @@ HYDRANT_EXPORT_HOOK(shmat);
 
 int hook_shmdt(const void* addr) {
   file_changes();
-  const int result = releasing([&] { return real.shmdt(addr); });
+  const int result = releasing(kAnything, [&] { return real.shmdt(addr); });
   file_changes();
   return result;
 }
@@ -116,15 +165,22 @@ HYDRANT_EXPORT_HOOK(shmdt);
 
 int hook_brk(void* end) {
   char* before = static_cast<char*>(real.sbrk(0));
-  const int result = releasing([&] { return real.brk(end); });
   auto* after = static_cast<char*>(end);
+  const Released may =
+      after < before ? released(after, static_cast<size_t>(before - after)) : Released{};
+  const int result = releasing(may, [&] { return real.brk(end); });
   if (result == 0 && after > before) acquired(before, static_cast<size_t>(after - before));
   return result;
 }
 HYDRANT_EXPORT_HOOK(brk);
 
 void* hook_sbrk(intptr_t increment) {
-  void* before = releasing([&] { return real.sbrk(increment); });
+  Released may{};
+  if (increment < 0) {
+    const char* now = static_cast<const char*>(real.sbrk(0));
+    may = released(now + increment, static_cast<size_t>(-increment));
+  }
+  void* before = releasing(may, [&] { return real.sbrk(increment); });
   if (increment > 0 && before != MAP_FAILED) acquired(before, static_cast<size_t>(increment));
   return before;
 }

@@ -3,6 +3,9 @@
 #include "firehose/watch/hooks/libc_chunks.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #define HYDRANT_DECLARE_REAL(name, result, parameters) \
   extern "C" result real_##name parameters __asm__("__real_" #name);
 HYDRANT_HOOKED_CALLS(HYDRANT_DECLARE_REAL)
@@ -16,10 +19,27 @@ namespace hydrant::hooks {
 constinit RealCalls real = {HYDRANT_HOOKED_CALLS(HYDRANT_REAL)};
 #undef HYDRANT_REAL
 
+namespace {
+
+// Where the memory begins that ends at the break. libc has taken some of it before any constructor runs; a
+// libc that is loaded takes its first when the hooks are there.
+uintptr_t begin_of_heap(uintptr_t end) {
+  constexpr uintptr_t kPage = 4096;
+  unsigned char resident = 0;
+  uintptr_t begin = (end + kPage - 1) & ~(kPage - 1);
+  while (syscall(SYS_mincore, begin - kPage, kPage, &resident) == 0) begin -= kPage;
+  return begin;
+}
+
+}  // namespace
+
 bool malloc_is_libcs() { return libc_malloc != nullptr && real.malloc == libc_malloc; }
 
 void resolve_real_calls() {
-  if (malloc_is_libcs()) note_libc_heap_start();
+  if (!malloc_is_libcs()) return;
+  note_libc_heap_start();
+  const KeepErrno keep;
+  __atomic_store_n(&libc_heap.low, begin_of_heap(libc_heap.low), __ATOMIC_RELEASE);
 }
 
 }  // namespace hydrant::hooks

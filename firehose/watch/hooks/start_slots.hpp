@@ -13,6 +13,7 @@ struct Start {
     thrd_start_t c11_main;
   };
   void* argument;
+  bool on_own_stack;  // memory of the program, which libc does not unmap
   uint64_t taken;
 };
 

@@ -7,18 +7,21 @@
 
 using hydrant::hooks::acquired_somewhere;
 using hydrant::hooks::give_start;
+using hydrant::hooks::kAnything;
 using hydrant::hooks::real;
 using hydrant::hooks::releasing;
 using hydrant::hooks::Start;
 using hydrant::hooks::take_start;
 using hydrant::hooks::this_thread;
+using hydrant::hooks::Thread;
 
 namespace {
 
 Start begin_thread(void* slot) {
   const Start start = *static_cast<Start*>(slot);
   give_start(static_cast<Start*>(slot));
-  this_thread();  // from now on libfirehose sees when the thread ends
+  Thread* record = this_thread();  // from now on libfirehose sees when the thread ends
+  if (start.on_own_stack) __atomic_store_n(&record->stack, uint64_t{0}, __ATOMIC_RELEASE);
   acquired_somewhere();
   return start;
 }
@@ -35,6 +38,18 @@ int run_c11_thread(void* slot) {
 
 }  // namespace
 
+namespace {
+
+// Without a stack of its own an attribute's address is null, from which the size is subtracted.
+bool names_stack(const pthread_attr_t* attributes) {
+  void* lowest = nullptr;
+  size_t bytes = 0;
+  return attributes != nullptr && pthread_attr_getstack(attributes, &lowest, &bytes) == 0 &&
+         reinterpret_cast<uintptr_t>(lowest) + bytes != 0;
+}
+
+}  // namespace
+
 // May unmap the stacks of threads that ended.
 int hook_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                         void* (*start_main)(void*), void* argument) {
@@ -42,8 +57,9 @@ int hook_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
   if (slot == nullptr) return EAGAIN;
   slot->pthread_main = start_main;
   slot->argument = argument;
-  const int result =
-      releasing([&] { return real.pthread_create(thread, attributes, run_pthread, slot); });
+  slot->on_own_stack = names_stack(attributes);
+  const int result = releasing(
+      kAnything, [&] { return real.pthread_create(thread, attributes, run_pthread, slot); });
   if (result != 0) give_start(slot);
   return result;
 }
@@ -54,7 +70,9 @@ int hook_thrd_create(thrd_t* thread, thrd_start_t start_main, void* argument) {
   if (slot == nullptr) return thrd_nomem;
   slot->c11_main = start_main;
   slot->argument = argument;
-  const int result = releasing([&] { return real.thrd_create(thread, run_c11_thread, slot); });
+  slot->on_own_stack = false;
+  const int result =
+      releasing(kAnything, [&] { return real.thrd_create(thread, run_c11_thread, slot); });
   if (result != thrd_success) give_start(slot);
   return result;
 }

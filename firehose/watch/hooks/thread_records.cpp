@@ -11,6 +11,7 @@ namespace hydrant::hooks {
 
 constinit thread_local Thread* own_record = nullptr;
 alignas(64) constinit Thread records[kMaxThreads] = {};
+constinit uint64_t ended_stacks[kEndedStacks] = {};
 
 namespace {
 
@@ -35,6 +36,24 @@ uint64_t* claim_word(Thread& record) {
 
 bool is_gone(uint32_t tid) { return syscall(SYS_tgkill, getpid(), tid, 0) != 0 && errno == ESRCH; }
 
+// libc keeps stacks of ended threads, and unmaps them inside calls that are not hooked.
+void keep_ended_stack(uint64_t stack) {
+  if (stack == 0) return;
+  constexpr uint64_t kGolden = 0x9e37'79b9'7f4a'7c15;
+  const uint64_t hash = (stack >> 12) * kGolden;
+  uint64_t* const places[2] = {&ended_stacks[hash >> 32 & (kEndedStacks - 1)],
+                               &ended_stacks[hash >> 48 & (kEndedStacks - 1)]};
+  for (uint64_t* place : places) {
+    uint64_t found = 0;
+    if (__atomic_compare_exchange_n(place, &found, stack, false, __ATOMIC_RELEASE,
+                                    __ATOMIC_RELAXED) ||
+        found == stack) {
+      return;
+    }
+  }
+  __atomic_store_n(places[0], stack, __ATOMIC_RELEASE);
+}
+
 // Nobody's record, or that of a thread that the kernel no longer knows, becomes the calling thread's.
 bool claim(Thread& record, uint32_t tid, bool only_ended) {
   uint64_t seen = __atomic_load_n(claim_word(record), __ATOMIC_ACQUIRE);
@@ -44,12 +63,21 @@ bool claim(Thread& record, uint32_t tid, bool only_ended) {
     // A thread with our own number that had a record is gone, whatever the kernel says of us.
     if (owner.tid != tid && !is_gone(owner.tid)) return false;
   }
+  // Before the record is another's: a reader that misses the thread that ended finds another count.
+  const bool has_ended = owner.tid != 0 && owner.ending != 0;
+  if (has_ended) __atomic_fetch_add(&hydrant_hooks_object.endings_over, 1, __ATOMIC_ACQ_REL);
   if (!__atomic_compare_exchange_n(claim_word(record), &seen,
                                    __builtin_bit_cast(uint64_t, Claim{tid, 1}), false,
                                    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    if (has_ended) __atomic_fetch_sub(&hydrant_hooks_object.endings_over, 1, __ATOMIC_ACQ_REL);
     return false;
   }
+  keep_ended_stack(__atomic_load_n(&record.stack, __ATOMIC_RELAXED));
+  __atomic_store_n(&record.len, uint64_t{0}, __ATOMIC_RELEASE);
+  __atomic_store_n(&record.inner_len, uint64_t{0}, __ATOMIC_RELEASE);
+  __atomic_store_n(&record.stack, uint64_t{0}, __ATOMIC_RELEASE);
   __atomic_store_n(&record.entered, uint64_t{0}, __ATOMIC_RELEASE);
+  __atomic_store_n(&record.loading, uint32_t{0}, __ATOMIC_RELEASE);
   __atomic_store_n(&record.ending, uint32_t{0}, __ATOMIC_RELEASE);
   return true;
 }
@@ -81,6 +109,7 @@ void begin_end(void* own) {
   const hydrant_monitor_t* watching = monitor();
   const uint64_t removals =
       watching != nullptr ? __atomic_load_n(watching->removals, __ATOMIC_ACQUIRE) : 1;
+  __atomic_fetch_add(&hydrant_hooks_object.endings, 1, __ATOMIC_ACQ_REL);
   __atomic_store_n(&record->entered, removals, __ATOMIC_RELEASE);
   __atomic_store_n(&record->ending, uint32_t{1}, __ATOMIC_RELEASE);
 }
@@ -115,6 +144,10 @@ Thread* take_record() {
     return own_record;
   }
   own_record = record;  // first: the next call may allocate, and comes back here through malloc
+  // The first thread's descriptor does not lie on its stack, and neither is ever unmapped.
+  const bool is_first = tid == static_cast<uint32_t>(getpid());
+  __atomic_store_n(&record->stack, is_first ? uint64_t{0} : uint64_t{pthread_self()},
+                   __ATOMIC_RELEASE);
   if (!watch_for_end(record)) {
     __atomic_store_n(&hydrant_hooks_object.overflowed, uint32_t{1}, __ATOMIC_RELEASE);
   }
@@ -129,6 +162,7 @@ void keep_only_own_record() {
   if (own_record == &shared_record) own_record = nullptr;
   if (own_record != nullptr) own_record->tid = static_cast<uint32_t>(syscall(SYS_gettid));
   hydrant_hooks_object.overflowed = 0;
+  hydrant_hooks_object.endings = hydrant_hooks_object.endings_over = 0;
 }
 
 }  // namespace hydrant::hooks

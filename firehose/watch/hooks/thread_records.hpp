@@ -17,6 +17,9 @@ using Thread = hydrant_hooks_thread_t;
 inline constexpr uint32_t kMaxThreads = 4096;
 // NOLINTNEXTLINE(bugprone-dynamic-static-initializers): constinit
 extern constinit Thread records[kMaxThreads];
+inline constexpr uint32_t kEndedStacks = 1024;
+// NOLINTNEXTLINE(bugprone-dynamic-static-initializers): constinit
+extern constinit uint64_t ended_stacks[kEndedStacks];
 
 // Null before the thread's first hooked call.
 // NOLINTNEXTLINE(bugprone-dynamic-static-initializers): constinit

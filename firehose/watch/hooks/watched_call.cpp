@@ -1,9 +1,8 @@
 #include "firehose/watch/hooks/watched_call.hpp"
 
+#include "firehose/base/raw_memory.hpp"
+
 #include <cerrno>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace hydrant::hooks {
 namespace {
@@ -36,14 +35,12 @@ KeepErrno::~KeepErrno() { errno = saved_; }
 
 void* take_private_page() {
   const KeepErrno keep;
-  const long got = syscall(SYS_mmap, nullptr, kPrivatePageBytes, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return got == -1 ? nullptr : reinterpret_cast<void*>(got);
+  return raw_map(kPrivatePageBytes);
 }
 
 void drop_private_page(void* page) {
   const KeepErrno keep;
-  syscall(SYS_munmap, page, kPrivatePageBytes);
+  raw_unmap(page, kPrivatePageBytes);
 }
 
 void settle(const hydrant_monitor_t* watching) {
@@ -51,14 +48,16 @@ void settle(const hydrant_monitor_t* watching) {
   watching->settle();
 }
 
-void sync(const hydrant_monitor_t* watching) {
+void sync(const hydrant_monitor_t* watching, uintptr_t addr, size_t len) {
   const KeepErrno keep;
+  constexpr size_t kNeeded = offsetof(hydrant_monitor_t, sync_range) + sizeof watching->sync_range;
+  if (len != SIZE_MAX && watching->size >= kNeeded) return watching->sync_range(addr, len);
   watching->sync();
 }
 
 void check_acquired(const hydrant_monitor_t* watching, const uint64_t* blocks, uintptr_t addr,
                     size_t len) {
-  if (may_be_pinned(blocks, addr, len)) sync(watching);
+  if (may_be_pinned(blocks, addr, len)) sync(watching, addr, len);
 }
 
 void forgotten_if_pinned(uintptr_t addr, size_t len) {

@@ -11,8 +11,8 @@ namespace hydrant::hooks {
 
 // The slow halves; all of them keep errno.
 void settle(const hydrant_monitor_t* watching);
-void sync(const hydrant_monitor_t* watching);
-// Calls sync() if any 2-MiB block of the range was ever pinned.
+void sync(const hydrant_monitor_t* watching, uintptr_t addr, size_t len);
+// Calls the monitor if any 2-MiB block of the range was ever pinned.
 void check_acquired(const hydrant_monitor_t* watching, const uint64_t* blocks, uintptr_t addr,
                     size_t len);
 
@@ -24,23 +24,62 @@ inline void settle_if_needed() {
     settle(watching);
 }
 
+// What a call may release beside memory of libc's own heaps.
+struct Released {
+  uintptr_t addr = 0;
+  size_t len = 0;
+};
+inline constexpr Released kAnything{0, HYDRANT_HOOKS_ANYTHING};
+inline Released released(const void* addr, size_t len) {
+  return {reinterpret_cast<uintptr_t>(addr), len};
+}
+
 // While it lives its thread is inside a call that may release memory; afterwards what was released is known
-// to every cache. Of calls inside calls the outermost counts: also of those that a signal handler makes.
+// to every cache. Of calls inside calls the outermost counts: also of those that a signal handler makes. Each
+// notes what it may release.
 class Inside {
  public:
-  Inside() : thread_(this_thread()), is_outermost_(load(&thread_->entered) == 0) {
-    // The reader of removals sees the mark before it sees what the call does: the kernel's locks are between.
-    if (is_outermost_) __atomic_store_n(&thread_->entered, removals(), __ATOMIC_RELEASE);
+  explicit Inside(Released may)
+      : thread_(this_thread()), is_outermost_(load(&thread_->entered) == 0), noted_(may.len != 0) {
+    // The reader of changes sees mark and note before it sees what the call does: the kernel's locks are
+    // between. The mark comes first: a signal handler that runs before the mark is set ends with the note
+    // erased, and one that runs after it notes its own calls as inner ones.
+    if (is_outermost_) {
+      __atomic_store_n(&thread_->entered, removals(), __ATOMIC_RELEASE);
+      __atomic_signal_fence(__ATOMIC_SEQ_CST);
+      if (noted_) note(&thread_->addr, may);
+    } else if (noted_) {
+      // The length goes over "anything": a handler that interrupts this leaves the address alone, and no
+      // other thread combines words of two notes.
+      outer_len_ = load(&thread_->inner_len);
+      __atomic_store_n(&thread_->inner_len, HYDRANT_HOOKS_ANYTHING, __ATOMIC_RELEASE);
+      __atomic_signal_fence(__ATOMIC_SEQ_CST);
+      if (outer_len_ == 0) note(&thread_->inner_addr, may);
+    }
   }
+  // The mark goes last: until the reader is through with what it has read, it finds the caller's note.
   ~Inside() {
-    if (is_outermost_) __atomic_store_n(&thread_->entered, uint64_t{0}, __ATOMIC_RELEASE);
     settle_if_needed();
+    if (is_outermost_) {
+      __atomic_store_n(&thread_->entered, uint64_t{0}, __ATOMIC_RELEASE);
+      if (noted_) store(&thread_->len, 0);
+    } else if (noted_) {
+      __atomic_store_n(&thread_->inner_len, outer_len_, __ATOMIC_RELEASE);
+    }
   }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
 
  private:
   static uint64_t load(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+  static void store(uint64_t* word, uint64_t value) {
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+  }
+  // Address and length lie side by side.
+  static void note(uint64_t* at, Released may) {
+    store(at, may.addr);
+    __atomic_store_n(at + 1, may.len, __ATOMIC_RELEASE);
+  }
   static uint64_t removals() {
     const hydrant_monitor_t* watching = monitor();
     return watching != nullptr ? __atomic_load_n(watching->removals, __ATOMIC_ACQUIRE) : 1;
@@ -48,13 +87,19 @@ class Inside {
 
   Thread* thread_;
   bool is_outermost_;
+  bool noted_;
+  uint64_t outer_len_ = 0;
 };
 
-// Makes a call that may release memory.
+// Makes a call that may release memory: nothing but libc's own, or what `may` says.
+template <typename Call>
+inline auto releasing(Released may, Call&& call) {
+  const Inside inside(may);
+  return call();
+}
 template <typename Call>
 inline auto releasing(Call&& call) {
-  const Inside inside;
-  return call();
+  return releasing(Released{}, call);
 }
 
 // [addr, addr+len) came from the kernel: it is not returned to the program while a release of the same

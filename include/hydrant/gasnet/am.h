@@ -1,8 +1,9 @@
-/* hydrant/gasnet/am.h - Active Messages: handlers, limits, tokens, negotiated payload, progress. The calls
- * that send are in am_calls.h.
+/* hydrant/gasnet/am.h - Active Messages: handlers, limits, tokens, negotiated payload, progress. The
+ * sending calls are in am_calls.h.
  *
- * A handler runs in a call of this process's own (poll, wait, or a send that has to wait for credit), gets
- * the payload in place until it returns, and may send at most one reply, if it serves a request.
+ * A handler runs inside a library call of this process: a poll, a wait, or a send that waits for
+ * credit. It may read the payload in place until it returns. A request handler may send at most one
+ * reply.
  */
 #ifndef HYDRANT_GASNET_AM_H
 #define HYDRANT_GASNET_AM_H
@@ -14,12 +15,12 @@ HYDRANT_GASNET_BEGIN
 
 typedef uint8_t gex_AM_Index_t;
 typedef int32_t gex_AM_Arg_t;
-/* Any function that returns void: cast to it, and declared as the kind of message asks. */
+/* Any function that returns void, cast to this type; its parameters depend on the kind of message. */
 typedef void (*gex_AM_Fn_t)();
 typedef struct hydrant_token* gex_Token_t;
 
 typedef struct {
-  gex_AM_Index_t gex_index; /* 0: the highest free one, written back */
+  gex_AM_Index_t gex_index; /* 0: the library assigns the highest free index and stores it here */
   gex_AM_Fn_t gex_fnptr;
   gex_Flags_t gex_flags; /* GEX_FLAG_AM_SHORT.. | GEX_FLAG_AM_REQUEST.. */
   unsigned int gex_nargs;
@@ -27,8 +28,9 @@ typedef struct {
   const char* gex_name;
 } gex_AM_Entry_t;
 
-/* Local. Errors: GASNET_ERR_BAD_ARG for an index below GEX_AM_INDEX_BASE, one that is taken, too many
- * arguments or flags that name no category: nothing is registered then. */
+/* Registers handlers; local.
+ * Errors: GASNET_ERR_BAD_ARG for an index below GEX_AM_INDEX_BASE or already in use, too many
+ * arguments, or flags without a category; then no handler is registered. */
 int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t* table, size_t numentries);
 
 /* ---- limits, in bytes ---- */
@@ -51,7 +53,7 @@ size_t gex_AM_LUBReplyLong(void);
 size_t gex_AM_LUBRequestMedium(void);
 size_t gex_AM_LUBReplyMedium(void);
 
-/* ---- what a handler can ask of its token ---- */
+/* ---- information about a message, for its handler ---- */
 typedef struct {
   gex_Rank_t gex_srcrank;
   gex_EP_t gex_ep;
@@ -66,10 +68,10 @@ typedef uint32_t gex_TI_t;
 #define GEX_TI_IS_REQ 8u
 #define GEX_TI_IS_LONG 16u
 #define GEX_TI_ALL 31u
-/* Fills everything; the answer says which fields are valid: all of them. */
+/* Fills all fields, whatever `mask` says, and returns GEX_TI_ALL. */
 gex_TI_t gex_Token_Info(gex_Token_t token, gex_Token_Info_t* info, gex_TI_t mask);
 
-/* ---- negotiated payload: prepare, write, then commit or cancel in the same thread ---- */
+/* ---- negotiated payload: prepare, write the payload, then commit or cancel in the same thread ---- */
 typedef struct hydrant_srcdesc* gex_AM_SrcDesc_t;
 struct hydrant_srcdesc {
   void* addr;
@@ -98,21 +100,23 @@ int gex_AM_CancelRequestMedium(gex_AM_SrcDesc_t sd, gex_Flags_t flags);
 int gex_AM_CancelReplyMedium(gex_AM_SrcDesc_t sd, gex_Flags_t flags);
 int gex_AM_CancelRequestLong(gex_AM_SrcDesc_t sd, gex_Flags_t flags);
 int gex_AM_CancelReplyLong(gex_AM_SrcDesc_t sd, gex_Flags_t flags);
-/* A buffer of the library's saves a copy of Mediums. */
+/* A buffer from the library saves a copy of Mediums. */
 #define GASNET_NATIVE_NP_ALLOC_REQ_MEDIUM 1
 #define GASNET_NATIVE_NP_ALLOC_REP_MEDIUM 1
 
 /* ---- progress ---- */
-/* Runs what has come, at most HYDRANT_POLL_MAX handlers. Answers GASNET_OK. Not in handlers. */
+/* Polls the network and runs at most HYDRANT_POLL_MAX handlers. Returns GASNET_OK. Not legal in
+ * handlers. */
 int gasnet_AMPoll(void);
-/* The same; answers how many things happened. */
+/* Like gasnet_AMPoll(); returns the number of events processed. */
 uint32_t hydrant_am_poll(void);
-/* After `misses` polls in vain: spins or yields a little, as gasnet_set_waitmode() says. Not 0: it is time to
- * sleep. Whoever changes what is waited for sees that; look once more, then hydrant_sleep(). */
+/* Backs off after `misses` polls without events: spins or yields, as set by gasnet_set_waitmode().
+ * Returns nonzero when it is time to sleep. The caller then checks its condition once more, so that no
+ * wakeup is lost, and calls hydrant_sleep(). */
 int hydrant_give_way(uint32_t misses);
 void hydrant_sleep(int needed);
 
-/* Waits until `cond`, which handlers make true, in whichever thread they run. */
+/* Waits until `cond` is true. Handlers make it true, in any thread. */
 #define GASNET_BLOCKUNTIL(cond)                                    \
   do {                                                             \
     uint32_t hydrant_misses_ = 0;                                  \

@@ -1,10 +1,11 @@
 /* hydrant/gasnet/am_calls.h - the calls that send Active Messages, with 0 to 16 arguments.
  *
- * Each name with a count is an inlined function over one library function per kind; the names without a
- * count are macros that count. All answer 0, or not 0 if GEX_FLAG_IMMEDIATE was passed and there was no room.
- * `lc_opt`: GEX_EVENT_NOW, GEX_EVENT_GROUP (requests only) or where to put an event; the source of a Medium
- * or Long that fits is copied before the call returns, so the event is then GEX_EVENT_INVALID.
- * Requests wait for credit by polling, which runs handlers; replies wait by running reply handlers only.
+ * Each name with a count is an inline function over one library function per kind; the names without a
+ * count are macros that count their arguments. All return 0, or nonzero if GEX_FLAG_IMMEDIATE was
+ * passed and there was no room. `lc_opt`: GEX_EVENT_NOW, GEX_EVENT_GROUP (requests only) or the place
+ * for an event. The library copies the source of a Medium or Long that fits before the call returns, so
+ * the event is then GEX_EVENT_INVALID. Requests wait for credit by polling, which runs handlers;
+ * replies wait by running reply handlers only.
  */
 #ifndef HYDRANT_GASNET_AM_CALLS_H
 #define HYDRANT_GASNET_AM_CALLS_H
@@ -29,12 +30,14 @@ int hydrant_reply_medium(gex_Token_t token, gex_AM_Index_t handler, const void* 
 int hydrant_reply_long(gex_Token_t token, gex_AM_Index_t handler, const void* source, size_t nbytes,
                        void* dest, gex_Event_t* lc_opt, gex_Flags_t flags, unsigned int nargs,
                        const gex_AM_Arg_t* args);
-/* `is_reply`, `is_long` say which call it is: a descriptor of another one is refused with a text. */
+/* `is_reply` and `is_long` identify the calling function; a descriptor from another kind of prepare
+ * call is refused with a text. */
 int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_t handler,
                    size_t nbytes, void* dest, gex_Flags_t flags, unsigned int nargs,
                    const gex_AM_Arg_t* args);
 
-/* HYDRANT_PARAMS_n: ", gex_AM_Arg_t a0, ..."; HYDRANT_ARRAY_n: those as an array named `args`. */
+/* HYDRANT_PARAMS_n: ", gex_AM_Arg_t a0, ..."; HYDRANT_ARRAY_n: the same parameters as an array named
+ * `args`. */
 #define HYDRANT_PARAMS_0
 #define HYDRANT_PARAMS_1 , gex_AM_Arg_t a0
 #define HYDRANT_PARAMS_2 , gex_AM_Arg_t a0, gex_AM_Arg_t a1
@@ -186,13 +189,13 @@ HYDRANT_AM_CALLS(14)
 HYDRANT_AM_CALLS(15)
 HYDRANT_AM_CALLS(16)
 
-/* ---- names without a count ---- */
+/* ---- macros that count the arguments ---- */
 #define HYDRANT_JOIN_(a, b, c) a##b##c
 #define HYDRANT_JOIN(a, b, c) HYDRANT_JOIN_(a, b, c)
 #define HYDRANT_PICK(p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13, p14, p15, p16, p17, \
                      p18, p19, p20, p21, p22, p23, p24, pick, ...)                               \
   pick
-/* How many arguments stand behind the first 3, 4, ...: */
+/* The number of arguments after the first 3, 4, ... */
 #define HYDRANT_ARGS_AFTER_3(...)                                                                 \
   HYDRANT_PICK(__VA_ARGS__, x, x, x, x, x, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, \
                0, x, x, x)

@@ -1,9 +1,10 @@
 /* hydrant/gasnet/annotations.h - annotations of functions, branches and texts, and small syntax helpers.
  *
- * Each name expands to the compiler's way of saying it, or to nothing where there is none. The client may
- * define GASNETT_USE_<FEATURE> (below) to 0 or 1 before inclusion where it knows better than this header.
- * Prefixes stand before a declaration, GASNETT_NORETURN and GASNETT_MALLOC also after it; the ...P(name)
- * forms are for compilers that want a pragma, expand to nothing here and take no semicolon. No cost.
+ * Each name expands to the compiler's attribute or builtin, or to nothing if the compiler lacks it. The
+ * client may override the detection: define GASNETT_USE_<FEATURE> (below) to 0 or 1 before inclusion.
+ * Prefixes stand before a declaration; GASNETT_NORETURN and GASNETT_MALLOC may also follow it. The
+ * ...P(name) forms are for compilers that need a pragma; they expand to nothing here and take no
+ * semicolon. No cost.
  */
 #ifndef HYDRANT_GASNET_ANNOTATIONS_H
 #define HYDRANT_GASNET_ANNOTATIONS_H
@@ -31,12 +32,12 @@
 #define GASNETT_EXTERNC extern
 #define HYDRANT_TOOLS_CAST(type, value) ((type)(value))
 #endif
-/* Around the library's declarations: seen from outside whatever -fvisibility says, for those that the
- * client defines too. */
+/* Enclose the library's declarations: default visibility, whatever -fvisibility says, because the
+ * client defines some of them too. */
 #define HYDRANT_TOOLS_BEGIN GASNETT_BEGIN_EXTERNC _Pragma("GCC visibility push(default)")
 #define HYDRANT_TOOLS_END _Pragma("GCC visibility pop") GASNETT_END_EXTERNC
 
-/* What the compiler understands, unless the client has said so. */
+/* Features of the compiler, unless the client has defined them. */
 #if defined(__GNUC__)
 #define HYDRANT_TOOLS_GNU 1
 #else
@@ -108,7 +109,7 @@
 #endif
 #endif
 
-/* GASNETT_INLINE(f): before the definition of f, instead of `static inline`; demands that f is inlined. */
+/* GASNETT_INLINE(f) replaces `static inline` before the definition of f and forces inlining. */
 #if GASNETT_USE_GCC_ATTRIBUTE_ALWAYSINLINE
 #define GASNETT_INLINE(fnname) __attribute__((__always_inline__)) static inline
 #else
@@ -185,7 +186,7 @@
 #define HYDRANT_TOOLS_MAY_ALIAS
 #endif
 
-/* Around a whole declaration of a function like printf: `fmtarg` and `firstvararg` count from 1. */
+/* Encloses the whole declaration of a function like printf; `fmtarg` and `firstvararg` count from 1. */
 #if GASNETT_USE_GCC_ATTRIBUTE_FORMAT
 #define GASNETT_FORMAT_PRINTF(fnname, fmtarg, firstvararg, declarator) \
   __attribute__((__format__(__printf__, fmtarg, firstvararg))) declarator
@@ -199,7 +200,7 @@
 #define GASNETT_FORMAT_PRINTF_FUNCPTR(fnname, fmtarg, firstvararg, declarator) declarator
 #endif
 
-/* After the last statement of a case that goes on into the next one; no semicolon. */
+/* Follows the last statement of a case that falls through; no semicolon. */
 #if GASNETT_USE_CXX11_ATTRIBUTE_FALLTHROUGH
 #define GASNETT_FALLTHROUGH [[fallthrough]];
 #elif defined(__GNUC__)
@@ -208,7 +209,7 @@
 #define GASNETT_FALLTHROUGH
 #endif
 
-/* Branches: the value is expr's, as 0 or 1. if_pf and if_pt take the place of `if`. */
+/* Branch prediction: the value is that of expr, as 0 or 1. if_pf and if_pt replace `if`. */
 #if GASNETT_USE_BUILTIN_EXPECT
 #define GASNETT_PREDICT_TRUE(expr) __builtin_expect(!!(expr), 1)
 #define GASNETT_PREDICT_FALSE(expr) __builtin_expect(!!(expr), 0)
@@ -227,7 +228,7 @@
 #define gasnett_constant_p(expr) 0
 #endif
 
-/* Evaluates every argument once and throws the values away. */
+/* Evaluate every argument once and discard the values. */
 #define GASNETT_UNUSED_ARGS1(a1) ((void)(a1))
 #define GASNETT_UNUSED_ARGS2(a1, a2) ((void)(a1), (void)(a2))
 #define GASNETT_UNUSED_ARGS3(a1, a2, a3) ((void)(a1), (void)(a2), (void)(a3))
@@ -240,8 +241,8 @@
 #define GASNETT_UNUSED_ARGS8(a1, a2, a3, a4, a5, a6, a7, a8) \
   (GASNETT_UNUSED_ARGS7(a1, a2, a3, a4, a5, a6, a7), (void)(a8))
 
-/* GASNETT_IDENT(name, "text"); at global scope: the text can be found in the program, even after unused
- * data was thrown away. `name` is any identifier that the file does not use otherwise. */
+/* GASNETT_IDENT(name, "text"); at global scope puts a text into the program, which the linker keeps
+ * even with --gc-sections. `name` is any identifier unused in the file. */
 #if defined(__has_attribute)
 #if __has_attribute(__retain__)
 #define HYDRANT_TOOLS_RETAIN __attribute__((__retain__))
@@ -255,7 +256,7 @@
 
 #define GASNETT_CURRENT_FUNCTION __func__
 
-/* The compiler that read this header: there is no other at configure time. */
+/* The compiler that reads this header; no other compiler is known at configure time. */
 #define GASNETT_PLATFORM_COMPILER_IDSTR PLATFORM_COMPILER_IDSTR
 #define GASNETT_PLATFORM_COMPILER_FAMILYID PLATFORM_COMPILER_FAMILYID
 #define GASNETT_PLATFORM_COMPILER_ID PLATFORM_COMPILER_ID

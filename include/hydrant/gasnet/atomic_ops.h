@@ -1,12 +1,13 @@
 /* hydrant/gasnet/atomic_ops.h - the operations behind gasnett_atomic*: 32 and 64 bits, strong and weak.
  *
- * Not for clients: <hydrant/gasnet/atomics.h> gives these their names and explains the flags. Strong
- * operations are atomic always; weak ones are plain loads and stores, for programs with one thread.
+ * Not for clients: <hydrant/gasnet/atomics.h> names these operations and explains the flags. Strong
+ * operations are always atomic; weak operations are plain loads and stores, for programs with one
+ * thread.
  *
- * Flags are constants almost always, so that all tests of them disappear. On x86-64 a read is one load; a
- * set is one store, or one xchg where it asks for a full fence; everything else is one locked instruction,
- * which is a full fence already: a flag then only keeps the compiler from reordering. Elsewhere flags
- * become fences of their own before and after a relaxed operation.
+ * Flags are almost always constants, so the compiler removes all tests of them. On x86-64 a read is one
+ * load. A set is one store, or one xchg with a full fence. Every other operation is one locked
+ * instruction, which is a full fence already: a flag then only prevents compiler reordering. Other
+ * machines get separate fences before and after a relaxed operation.
  */
 #ifndef HYDRANT_GASNET_ATOMIC_OPS_H
 #define HYDRANT_GASNET_ATOMIC_OPS_H
@@ -28,7 +29,7 @@
 
 HYDRANT_TOOLS_BEGIN
 
-/* The exact storage of an integer of the width; may_alias because clients may point one at a double. */
+/* An integer of exactly this width; may_alias because clients may cast a pointer to a double to it. */
 typedef struct {
   uint32_t value;
 } HYDRANT_TOOLS_MAY_ALIAS hydrant_tools_atomic32_t;
@@ -57,7 +58,7 @@ void hydrant_tools_fence_after(int flags) {
 }
 
 #if defined(__x86_64__)
-/* Around read-modify-writes: nothing, because the order given to the operation itself says it all. */
+/* Empty on x86-64, because the memory order of the read-modify-write itself suffices. */
 #define HYDRANT_TOOLS_RMW_BEFORE(flags) ((void)0)
 #define HYDRANT_TOOLS_RMW_AFTER(flags) ((void)0)
 #define HYDRANT_TOOLS_RMW_AFTER_TEST(flags, outcome) ((void)0)
@@ -72,9 +73,8 @@ void hydrant_tools_fence_after(int flags) {
   } while (0)
 #endif
 
-/* One read-modify-write: relaxed without flags, in order with everything around it with any. Spelt
- * twice because compilers want the order of an atomic operation as a constant even when they do not
- * optimise. */
+/* One read-modify-write: relaxed without flags, sequentially consistent with any flag. Written twice
+ * because compilers need a constant memory order even without optimisation. */
 #define HYDRANT_TOOLS_RMW(result, flags, builtin, ...) \
   do {                                                 \
     HYDRANT_TOOLS_RMW_BEFORE(flags);                   \
@@ -153,7 +153,7 @@ void hydrant_tools_fence_after(int flags) {
     return done;                                                                           \
   }
 
-/* `W` names the operations, `A` the type. Flags ask for nothing where there is one thread. */
+/* `W` names the operations, `A` the type. With one thread the flags have no effect. */
 #define HYDRANT_TOOLS_DEFINE_WEAK(W, A, T)                                                 \
   GASNETT_INLINE(W##_read) T W##_read(const A##_t* p, int flags) {                         \
     (void)flags;                                                                           \

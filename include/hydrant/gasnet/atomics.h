@@ -1,12 +1,11 @@
-/* hydrant/gasnet/atomics.h - gasnett_atomic*: atomic integers, with the fences that the caller asks for.
- *
+/* hydrant/gasnet/atomics.h - gasnett_atomic*: atomic integers with optional fences.
  * Three types, two strengths, the same operations for each:
  *   gasnett_atomic_        at least 24 bits by the specification, 32 here
  *   gasnett_atomic32_      exactly a uint32_t, also laid over an int32_t or float
  *   gasnett_atomic64_      exactly a uint64_t, also laid over an int64_t or double
  *   gasnett_strongatomic_, gasnett_strongatomic32_, gasnett_strongatomic64_
- * The first three are plain, non-atomic operations in a program without threads (mode.h); the strong
- * ones are atomic always, also towards signal handlers and between processes.
+ * The first three are plain, non-atomic operations in a program without threads (mode.h). The strong
+ * types are always atomic, also towards signal handlers and between processes.
  *
  *   X_t                        the type; X_init(value) its static initialiser
  *   value X_read(p, flags)     void X_set(p, value, flags)
@@ -54,7 +53,7 @@
 #define GASNETT_ATOMIC_ACQ_IF_TRUE GASNETT_ATOMIC_RMB_POST_IF_TRUE
 #define GASNETT_ATOMIC_ACQ_IF_FALSE GASNETT_ATOMIC_RMB_POST_IF_FALSE
 
-/* Values of gasnett_atomic_t, unsigned and read as signed. */
+/* Values of gasnett_atomic_t: as unsigned, and reinterpreted as signed. */
 #define gasnett_atomic_val_t uint32_t
 #define gasnett_atomic_sval_t int32_t
 #define GASNETT_ATOMIC_MAX (HYDRANT_TOOLS_CAST(uint32_t, UINT32_MAX))

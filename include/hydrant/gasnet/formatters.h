@@ -1,11 +1,10 @@
-/* hydrant/gasnet/formatters.h - texts that describe arguments of vector, indexed and strided transfers,
- * and sets of data types, operations and token fields. For messages of programs that also include
+/* hydrant/gasnet/formatters.h - texts for the arguments of vector, indexed and strided transfers, and
+ * for sets of data types, operations and token fields. For messages of programs that also include
  * gasnetex.h.
  *
- * gasnett_format_X_bufsz(counts) is the size of buffer that gasnett_format_X(buf, ...) may fill, final
- * zero included.
- * gasnett_format_{dt,op,ti}(buf, value) return the bytes that they need; with a null buffer they only
- * do that.
+ * gasnett_format_X(buf, ...) needs a buffer of gasnett_format_X_bufsz(counts) bytes, final zero
+ * included. gasnett_format_{dt,op,ti}(buf, value) return the bytes that they need; with a null buffer
+ * they write nothing.
  *
  * Errors   none. Threads: any. Cost: one snprintf() per element; nothing is left out of long lists.
  */
@@ -19,8 +18,8 @@
 
 HYDRANT_TOOLS_BEGIN
 
-/* What a list of blocks amounts to. Sizes in bytes; minaddr to the last byte of the last block; all 0
- * for none. */
+/* Summary of a list of blocks. Sizes in bytes; maxaddr is the last byte of the last block; all fields
+ * are 0 for an empty list. */
 typedef struct {
   size_t minsz;
   size_t maxsz;
@@ -29,18 +28,18 @@ typedef struct {
   const void* maxaddr;
 } hydrant_tools_blocks_t;
 
-/* A bit (or several) and what to call it. */
+/* One or several bits and their name. */
 typedef struct {
   uint64_t bits;
   const char* name;
 } hydrant_tools_bit_name_t;
 
-/* Lists of gex_Memvec_t are passed as pointers to their first field, an address, followed by a size_t
- * length. */
+/* A list of gex_Memvec_t is passed as a pointer to its first field, an address, which a size_t length
+ * follows. */
 size_t hydrant_tools_format_memveclist_bufsz(size_t count);
 hydrant_tools_blocks_t hydrant_tools_format_memveclist(char* buf, size_t count, const void* list);
 size_t hydrant_tools_format_putvgetv_bufsz(size_t dstcount, size_t srccount);
-/* These return the bytes that the transfer moves. `tm` and `rank` are only shown. */
+/* Return the bytes that the transfer moves. `tm` and `rank` are only shown. */
 size_t hydrant_tools_format_putvgetv(char* buf, const void* tm, uint32_t rank, size_t dstcount,
                                      const void* dstlist, size_t srccount, const void* srclist);
 
@@ -55,14 +54,14 @@ size_t hydrant_tools_format_putigeti(char* buf, const void* tm, uint32_t rank, s
 size_t hydrant_tools_format_strides_bufsz(size_t count);
 void hydrant_tools_format_strides(char* buf, size_t count, const ptrdiff_t* list);
 size_t hydrant_tools_format_putsgets_bufsz(size_t stridelevels);
-/* `stats` is unused and there for GASNet's sake. */
+/* `stats` is unused; GASNet's signature has it. */
 size_t hydrant_tools_format_putsgets(char* buf, void* stats, const void* tm, uint32_t rank,
                                      const void* dstaddr, const ptrdiff_t dststrides[],
                                      const void* srcaddr, const ptrdiff_t srcstrides[],
                                      size_t elemsz, const size_t count[], size_t stridelevels);
 
-/* "NAME|NAME|0x40" of the names whose bits are all in `value` and of what is left; "0" of 0. Returns
- * the bytes needed. */
+/* Formats "NAME|NAME|0x40": the names whose bits are all in `value`, and the remaining bits; "0" for 0.
+ * Returns the bytes needed. */
 size_t hydrant_tools_format_bits(char* buf, uint64_t value, const hydrant_tools_bit_name_t* names,
                                  size_t name_count);
 
@@ -83,7 +82,7 @@ HYDRANT_TOOLS_END
 #define gasnett_format_putsgets_bufsz hydrant_tools_format_putsgets_bufsz
 #define gasnett_format_putsgets hydrant_tools_format_putsgets
 
-/* The tables stand here because the constants are gasnetex.h's. */
+/* These tables are in the header because the constants are defined by gasnetex.h. */
 #define HYDRANT_TOOLS_BIT(constant) \
   { HYDRANT_TOOLS_CAST(uint64_t, constant), #constant }
 #define HYDRANT_TOOLS_FORMAT_BITS(buf, value, names)                         \

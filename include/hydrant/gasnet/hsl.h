@@ -1,8 +1,9 @@
 /* hydrant/gasnet/hsl.h - handler-safe locks, under GASNet-EX's and GASNet-1's names.
  *
- * Held briefly, released in the reverse order, never across a poll or a message; a handler releases all
- * before it replies or returns. A debug client's misuse ends the job with a text. In SEQ without GASNET_DEBUG
- * they are nothing: handlers run in the one thread's own calls.
+ * Hold them briefly, release them in reverse order, and do not poll or send while holding one. A
+ * handler releases all before it replies or returns. With GASNET_DEBUG, misuse ends the job with a
+ * text. In SEQ mode without GASNET_DEBUG the calls are empty, because handlers run inside the only
+ * thread's own calls.
  */
 #ifndef HYDRANT_GASNET_HSL_H
 #define HYDRANT_GASNET_HSL_H
@@ -15,12 +16,12 @@
 HYDRANT_GASNET_BEGIN
 
 typedef struct hydrant_hsl {
-  volatile uint32_t state;   /* 0 free, 1 held, 2 held and somebody sleeps */
-  uint32_t tag;              /* debug: that it is a lock */
+  volatile uint32_t state;   /* 0 free, 1 held, 2 held with sleeping waiters */
+  uint32_t tag;              /* debug: marks a valid lock */
   void* owner;               /* debug: the holder's thread */
-  struct hydrant_hsl* outer; /* debug: what this thread locked before */
+  struct hydrant_hsl* outer; /* debug: the lock that this thread took before */
   uint64_t since;            /* debug: when it was locked, ns */
-  uint64_t depth;            /* debug: how many handlers the holder was in */
+  uint64_t depth;            /* debug: number of handlers around the lock call */
 } gex_HSL_t;
 #define HYDRANT_HSL_TAG 0x48534c31U
 #define GEX_HSL_INITIALIZER \
@@ -59,7 +60,7 @@ static inline void gex_HSL_Unlock(gex_HSL_t* hsl) {
   hydrant_hsl_unlock(hsl, HYDRANT_HSL_DEBUG);
 #endif
 }
-/* GASNET_OK if it is locked now, GASNET_ERR_NOT_READY if somebody else holds it. */
+/* GASNET_OK if the lock was taken, GASNET_ERR_NOT_READY if another thread holds it. */
 static inline int gex_HSL_Trylock(gex_HSL_t* hsl) {
 #if HYDRANT_HSL_NOTHING
   (void)hsl;

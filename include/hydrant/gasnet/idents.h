@@ -1,13 +1,10 @@
-/* hydrant/gasnet/idents.h - what programs that look at a client's binary search for: "$Key: value $".
- * Every object that includes gasnetex.h carries them.
- */
+/* hydrant/gasnet/idents.h - identification strings "$Key: value $" that tools search for in a client's
+ * binary. Every program with an object that includes gasnetex.h contains each string once. */
 #ifndef HYDRANT_GASNET_IDENTS_H
 #define HYDRANT_GASNET_IDENTS_H
 
+#include <hydrant/gasnet/ident_text.h>
 #include <hydrant/gasnet/modes.h>
-
-#define HYDRANT_IDENT(name, text) \
-  static const char hydrant_ident_##name[] __attribute__((__used__)) = text;
 
 HYDRANT_IDENT(mode, "$GASNetThreadModel: GASNET_" HYDRANT_THREAD_MODE_STR " $")
 HYDRANT_IDENT(segment, "$GASNetSegment: GASNET_SEGMENT_" HYDRANT_SEGMENT_MODE_STR " $")
@@ -18,6 +15,8 @@ HYDRANT_IDENT(version, "$GASNetAPIVersion: 1.8 $")
 HYDRANT_IDENT(core_name, "$GASNetCoreLibraryName: " GASNET_CORE_NAME_STR " $")
 HYDRANT_IDENT(core_version, "$GASNetCoreLibraryVersion: " GASNET_CORE_VERSION_STR " $")
 HYDRANT_IDENT(extended_name, "$GASNetExtendedLibraryName: " GASNET_EXTENDED_NAME_STR " $")
+HYDRANT_IDENT(pshm, "$GASNetPSHM: HYDRANT $")
+HYDRANT_IDENT(max_segsize, "$GASNetDefaultMaxSegsizeStr: 0.85/H $")
 HYDRANT_IDENT(extended_version, "$GASNetExtendedLibraryVersion: " GASNET_EXTENDED_VERSION_STR " $")
 
 #endif

@@ -1,5 +1,5 @@
-/* hydrant/gasnet/later.h - names that a later version has: a call of one is a compile-time error that
- * says so; nothing is defined.
+/* hydrant/gasnet/later.h - names of a later version. A call of such a name is a compile-time error with
+ * a text; no function is defined.
  */
 #ifndef HYDRANT_GASNET_LATER_H
 #define HYDRANT_GASNET_LATER_H
@@ -7,7 +7,7 @@
 #if defined(__cplusplus)
 #define HYDRANT_LATER(name, text) extern "C" long name(...) __attribute__((__error__(text)));
 #else
-/* Without a prototype: whatever it is called with, this is the error. */
+/* No prototype, so that a call with any arguments gives this error. */
 #define HYDRANT_LATER(name, text)                                           \
   _Pragma("GCC diagnostic push")                                            \
       _Pragma("GCC diagnostic ignored \"-Wstrict-prototypes\"") extern long \

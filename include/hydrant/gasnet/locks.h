@@ -4,9 +4,9 @@
  * gasnett_cond_t    init destroy wait signal broadcast
  * gasnett_rwlock_t  init destroy rdlock wrlock tryrdlock trywrlock unlock, assert{,rd,wr}locked,
  *                   assertunlocked
- * Static initialisers GASNETT_{MUTEX,COND,RWLOCK}_INITIALIZER. Never recursive, not for memory shared
- * between processes. Signal and broadcast while holding the mutex that waiters use; waits may end
- * without reason.
+ * Static initialisers GASNETT_{MUTEX,COND,RWLOCK}_INITIALIZER. Locks are never recursive and must not
+ * lie in memory shared between processes. Signal and broadcast while holding the waiters' mutex; waits
+ * may end spuriously.
  *
  * Errors   trylock and the like return 0, or EBUSY (readers also EAGAIN). Misuse ends a GASNET_DEBUG
  *          program with gasnett_fatalerror (relock, unlock by another thread, destroying a held lock,
@@ -37,7 +37,7 @@ typedef struct {
   pthread_cond_t cond;
 } hydrant_tools_cond_t;
 
-/* A pthread_rwlock_t, which strict C99 does not show: the library asserts size and alignment. */
+/* A pthread_rwlock_t, which strict C99 does not declare: the library asserts size and alignment. */
 typedef struct {
   uint64_t rwlock[7];
 } hydrant_tools_rwlock_t;
@@ -70,7 +70,7 @@ void hydrant_tools_rwlock_wrlock_checked(hydrant_tools_rwlock_t* rwlock, const c
 int hydrant_tools_rwlock_tryrdlock_checked(hydrant_tools_rwlock_t* rwlock, const char* where);
 int hydrant_tools_rwlock_trywrlock_checked(hydrant_tools_rwlock_t* rwlock, const char* where);
 void hydrant_tools_rwlock_unlock_checked(hydrant_tools_rwlock_t* rwlock, const char* where);
-/* `held`: 0 not at all, 1 for reading, 2 for writing, 3 either way. */
+/* `held`: 0 not held, 1 for reading, 2 for writing, 3 for either. */
 void hydrant_tools_rwlock_assert(const hydrant_tools_rwlock_t* rwlock, int held, const char* where);
 
 HYDRANT_TOOLS_END
@@ -88,7 +88,7 @@ HYDRANT_TOOLS_END
   }
 
 #define gasnett_mutex_init(pl) hydrant_tools_mutex_init(pl)
-/* Returns pthread's error number, for example of a locked mutex, and checks nothing. */
+/* Returns pthread's error number, for example for a locked mutex, without checks. */
 #define gasnett_mutex_destroy_ignoreerr(pl) hydrant_tools_mutex_destroy(pl)
 #define gasnett_cond_init(pc) hydrant_tools_cond_init(pc)
 #define gasnett_cond_destroy(pc) hydrant_tools_cond_destroy(pc)
@@ -152,7 +152,7 @@ HYDRANT_TOOLS_END
 #endif
 #endif
 
-/* Nobody could wake the only thread: without threads this says so and ends the program. */
+/* Without threads no other thread can signal, so a wait prints an error and ends the program. */
 #if !HYDRANT_TOOLS_TRUE_LOCKS
 #define gasnett_cond_wait(pc, pl) hydrant_tools_cond_wait_alone(pc, pl)
 #elif HYDRANT_TOOLS_DEBUG

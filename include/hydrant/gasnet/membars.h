@@ -1,12 +1,12 @@
 /* hydrant/gasnet/membars.h - memory barriers between the threads of a process.
  *
- * gasnett_local_wmb()  stores before it are seen by everybody before stores after it
- * gasnett_local_rmb()  loads after it see at least what loads before it saw
- * gasnett_local_mb()   nothing passes it in either direction, a load after it does not pass a store before it
- * gasnett_weak_*()     the same, and nothing at all in a program without threads
- * gasnett_compiler_fence()  only the compiler keeps the order
+ * gasnett_local_wmb()  orders stores before it ahead of stores after it, as every processor sees them
+ *   gasnett_local_rmb()  orders loads before it ahead of loads after it
+ *   gasnett_local_mb()   orders all loads and stores, including a store before it and a load after it
+ *   gasnett_weak_*()     the same, and no effect in a program without threads
+ *   gasnett_compiler_fence()  prevents compiler reordering only
  *
- * They order plain loads and stores, not those of instructions that go round the caches.
+ * They order plain loads and stores, not non-temporal ones, which bypass the caches.
  * Threads  any, also in signal handlers.
  * Cost     x86-64: wmb and rmb no instruction (the processor keeps these orders), mb one locked instruction
  *          on the stack, about 5 ns. Elsewhere the compiler's fences.
@@ -69,7 +69,7 @@ HYDRANT_TOOLS_END
 #define gasnett_weak_rmb() ((void)0)
 #define gasnett_weak_mb() ((void)0)
 #endif
-/* In the body of a loop that waits for another thread's store: one `pause`, and a compiler fence. */
+/* For the body of a loop that waits for another thread's store: one `pause` and a compiler fence. */
 #define gasnett_spinloop_hint() hydrant_tools_spinloop_hint()
 
 #endif

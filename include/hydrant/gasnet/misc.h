@@ -1,6 +1,6 @@
-/* hydrant/gasnet/misc.h - questions about the machine, small data helpers, standard streams, limits.
+/* hydrant/gasnet/misc.h - properties of the machine, small data helpers, standard streams, limits.
  *
- * Threads  any. Cost: what is asked of the machine is asked once and remembered.
+ * Threads  any. Cost: properties of the machine are read once and cached.
  * Source   GASNet tools specification 1.20, "System properties", "Miscellaneous tools".
  */
 #ifndef HYDRANT_GASNET_MISC_H
@@ -37,45 +37,45 @@
 
 HYDRANT_TOOLS_BEGIN
 
-/* Processors that are online, counting each hardware thread; 0 if unknown. */
+/* Online processors, counting each hardware thread; 0 if unknown. */
 int hydrant_tools_cpu_count(void);
-/* Bytes of the machine's memory; unknown is 0, or a fatal error if `failure_is_fatal`. */
+/* Bytes of physical memory; if unknown, 0 or (with `failure_is_fatal`) a fatal error. */
 uint64_t hydrant_tools_getPhysMemSz(int failure_is_fatal);
-/* The name that gethostname() gives. */
+/* The result of gethostname(). */
 const char* hydrant_tools_gethostname(void);
-/* Absolute path of the program that runs; "" if unknown. */
+/* Absolute path of the running program; "" if unknown. */
 const char* hydrant_tools_exe_name(void);
-/* Binds the calling thread to processor `rank` modulo the number of processors that are online. 0 if
- * done. */
+/* Binds the calling thread to processor `rank` modulo the number of online processors. Returns 0 on
+ * success. */
 int hydrant_tools_set_affinity(int rank);
-/* Raises a soft limit (RLIMIT_*) to the hard one; non-zero if it stands there now. A false
- * GASNET_MAXIMIZE_<desc> leaves the limit alone and succeeds. */
+/* Raises a soft limit (RLIMIT_*) to the hard limit; returns nonzero if it is there now. If
+ * GASNET_MAXIMIZE_<desc> is false, leaves the limit alone and succeeds. */
 int hydrant_tools_maximize_rlimit(int res, const char* lim_desc);
-/* Processor time, data, stack, resident and address space; non-zero if all could be raised. */
+/* The same for processor time, data, stack, resident and address space; nonzero if all succeeded. */
 int hydrant_tools_maximize_rlimits(void);
-/* Zeroed, private, page-aligned memory straight from the kernel, or MAP_FAILED; give it back with
- * munmap(). */
+/* Zeroed, private, page-aligned memory from the kernel, or MAP_FAILED; release it with munmap(). */
 void* hydrant_tools_mmap(uintptr_t size);
 
-/* Best efforts: errors are ignored. After closing, the standard streams lead nowhere (/dev/null). */
+/* Best effort: errors are ignored. After closing, the standard streams refer to /dev/null. */
 void hydrant_tools_flush_streams(void);
 void hydrant_tools_close_streams(void);
 
-/* 64 bits that differ for data that differs by accident; no cryptography. Equal on all machines of a
- * byte order. */
+/* A 64-bit checksum against accidental changes, not cryptographic. The same on all machines with the
+ * same byte order. */
 uint64_t hydrant_tools_checksum(const void* p, int numbytes);
-/* How many of the bytes are 0; the second copies them too (no overlap). About 8 bytes at a time. */
+/* Count the bytes that are 0; the second function also copies them (no overlap). About 8 bytes at a
+ * time. */
 size_t hydrant_tools_count0s(const void* p, size_t numbytes);
 size_t hydrant_tools_count0s_copy(void* GASNETT_RESTRICT dst, const void* GASNETT_RESTRICT src,
                                   size_t numbytes);
 
-/* Lines that say why this build is slow; "" if it is not. */
+/* Lines that list why this build is slow; "" if it is not. */
 const char* hydrant_tools_performance_warning_str(void);
 /* The release whose interfaces the library follows: "2025.8.0", and major * 10^6 + minor * 10^4 + patch. */
 const char* hydrant_tools_release_version_str(void);
 uint64_t hydrant_tools_release_version(void);
 
-/* Sets the top bit of each byte that is 0 and clears all others; carries never cross a byte. */
+/* Sets the top bit of each zero byte and clears all other bits; carries never cross a byte. */
 GASNETT_INLINE(hydrant_tools_zero_bytes)
 uint64_t hydrant_tools_zero_bytes(uint64_t x) {
   const uint64_t low7 = UINT64_C(0x7f7f7f7f7f7f7f7f);
@@ -83,13 +83,14 @@ uint64_t hydrant_tools_zero_bytes(uint64_t x) {
 }
 GASNETT_INLINE(hydrant_tools_count0s_uint64)
 int hydrant_tools_count0s_uint64(uint64_t x) {
-  /* Ones in the lowest bits of the bytes, summed into the highest byte. */
+  /* One bit per zero byte, moved to the byte's lowest bit; the multiplication sums them in the highest
+   * byte. */
   return HYDRANT_TOOLS_CAST(
       int, ((hydrant_tools_zero_bytes(x) >> 7) * UINT64_C(0x0101010101010101)) >> 56);
 }
 GASNETT_INLINE(hydrant_tools_count0s_uint32)
 int hydrant_tools_count0s_uint32(uint32_t x) {
-  return hydrant_tools_count0s_uint64(x) - 4; /* the upper four */
+  return hydrant_tools_count0s_uint64(x) - 4; /* the upper four bytes are zero */
 }
 
 HYDRANT_TOOLS_END
@@ -121,8 +122,8 @@ HYDRANT_TOOLS_END
 #define gasnett_sched_yield() ((void)sched_yield())
 #define gasnett_isLittleEndian() (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 
-/* Copies of a constant small size, which compilers do better than a function. The value forms move the
- * `nbytes` (1 to 8) low-order bytes of an integer; VALUE_RETURN ends the function that it stands in. */
+/* Copies of a small constant size, where compilers do better than a function. The value forms move the
+ * `nbytes` (1 to 8) low-order bytes of an integer. VALUE_RETURN returns from the enclosing function. */
 #define GASNETT_FAST_ALIGNED_MEMCPY(dest, src, nbytes) ((void)memcpy(dest, src, nbytes))
 #define GASNETT_FAST_UNALIGNED_MEMCPY(dest, src, nbytes) ((void)memcpy(dest, src, nbytes))
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

@@ -1,12 +1,13 @@
-/* hydrant/gasnet/mode.h - what the client asked for: threads or not, debug or not.
+/* hydrant/gasnet/mode.h - the client's choices: threads or not, debug or not.
  *
- * Threads: GASNETT_THREAD_SAFE, GASNETT_THREAD_SINGLE or GASNETT_LITE_MODE, at most one, defined by the
- * client; GASNET_PAR implies the first, GASNET_SEQ and GASNET_PARSYNC the second. Without any of them:
- * thread-safe if _REENTRANT or _THREAD_SAFE is defined or <pthread.h> was included before, else single.
- * Lite mode is neutral about threads and offers timers, memory barriers and annotations only.
+ * Threads: the client defines at most one of GASNETT_THREAD_SAFE, GASNETT_THREAD_SINGLE and
+ * GASNETT_LITE_MODE. GASNET_PAR implies the first, GASNET_SEQ and GASNET_PARSYNC the second. Without
+ * any of these, the mode is thread-safe if _REENTRANT or _THREAD_SAFE is defined or <pthread.h> was
+ * included before, else single. Lite mode works with and without threads and offers only timers, memory
+ * barriers and annotations.
  *
- * Debug: GASNET_DEBUG by the client turns checks on in what is inlined into it; otherwise GASNET_NDEBUG
- * becomes defined. One library serves every combination.
+ * Debug: GASNET_DEBUG, defined by the client, enables checks in inlined code; otherwise this header
+ * defines GASNET_NDEBUG. One library serves every combination.
  *
  * After inclusion: one of the three names is 1, GASNETT_THREAD_MODEL is PAR, SEQ or LITE (unquoted), and
  * HYDRANT_TOOLS_THREADS is 1 if several threads of the client may exist (so also for PARSYNC), else 0.

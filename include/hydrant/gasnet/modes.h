@@ -1,7 +1,7 @@
-/* hydrant/gasnet/modes.h - what a client chooses by macros before it includes gasnetex.h, and what it
- * can ask of the headers at compile time. One library serves every choice.
+/* hydrant/gasnet/modes.h - macros that a client defines before it includes gasnetex.h, and properties
+ * that it can test at compile time. One library serves every choice.
  *
- *   GASNET_SEQ, GASNET_PARSYNC, GASNET_PAR    exactly one: who of the client's threads calls the library
+ *   GASNET_SEQ, GASNET_PARSYNC, GASNET_PAR    exactly one: which client threads call the library
  *   GASNET_SEGMENT_FAST, _LARGE, _EVERYTHING  at most one (default FAST): what a client may assume; any
  *                                             memory of any rank is a legal target in all three
  *   GASNET_DEBUG or GASNET_NDEBUG             default NDEBUG: checks in inlined code
@@ -13,8 +13,9 @@
 
 #include <gasnet_config.h>
 
-/* Around declarations of the library's functions. A handler is declared as f(), which has no prototype; C's
- * casts are all that inlined functions have, which g++ lets pass within extern "C", and Clang does not. */
+/* Enclose declarations of the library's functions. Two warnings are disabled. A handler is declared as
+ * f(), without a prototype. Inline functions use C casts, about which g++ is silent within extern "C",
+ * but Clang is not. */
 #ifdef __cplusplus
 #define HYDRANT_GASNET_BEGIN                                             \
   extern "C" {                                                           \
@@ -76,7 +77,14 @@
 #define HYDRANT_SEGMENT_MODE_STR "FAST"
 #endif
 
-/* The network that a client's build files chose is a name: every one of them is the same library. */
+/* The network of a client's build files is only a name, because every name selects the same library. A
+ * client built with GASNET_CONDUIT_SMP assumes one node, so it is refused on several nodes. */
+#if defined(GASNET_CONDUIT_SMP) && !defined(GASNET_CONDUIT_IBV)
+#define HYDRANT_CLIENT_CONFIG GASNET_CONFIG_STRING HYDRANT_ONE_NODE_CONFIG
+#else
+#define HYDRANT_CLIENT_CONFIG GASNET_CONFIG_STRING
+#endif
+#define HYDRANT_ONE_NODE_CONFIG ",onenode"
 #if !defined(GASNET_CONDUIT_SMP) && !defined(GASNET_CONDUIT_IBV)
 #define GASNET_CONDUIT_SMP 1
 #endif
@@ -101,7 +109,7 @@
 #define GASNET_MAXNODES 0x7fffffffU
 #define GASNET_MAXEPS 1
 #define GEX_AM_INDEX_BASE 128
-/* Handlers run in the client's own calls only. */
+/* Handlers run only inside the client's own calls. */
 #define GASNET_HIDDEN_AM_CONCURRENCY_LEVEL 0
 #define GASNET_SUPPORTS_TI_SRCRANK 1
 #define GASNET_SUPPORTS_TI_EP 1

@@ -1,8 +1,8 @@
 /* hydrant/gasnet/objects.h - clients, endpoints, segments and teams: GASNet-EX's opaque handles.
  *
- * A handle is a pointer to a structure whose first words are public here, so that queries cost a load.
- * HYDRANT_GASNET_LAYOUT is their version: gex_Client_Init() compares the client's with the library's.
- * Queries are legal anywhere, in handlers too; threads: any.
+ * A handle points to a structure whose first fields are public here, so that queries cost one load.
+ * HYDRANT_GASNET_LAYOUT is the layout's version: gex_Client_Init() compares the client's with the
+ * library's. Queries are legal anywhere, also in handlers; threads: any.
  */
 #ifndef HYDRANT_GASNET_OBJECTS_H
 #define HYDRANT_GASNET_OBJECTS_H
@@ -60,7 +60,7 @@ struct hydrant_team {
   gex_Flags_t flags;
   const void* cdata;
 };
-/* The primordial team, once a client is initialised: its ranks are the job's. */
+/* The primordial team, valid after the client is initialised: its ranks are the job's. */
 extern struct hydrant_team hydrant_world;
 
 /* ---- queries ---- */
@@ -80,7 +80,7 @@ static inline gex_Flags_t gex_TM_QueryFlags(gex_TM_t tm) { return tm->flags; }
 static inline gex_Rank_t gex_TM_QueryRank(gex_TM_t tm) { return tm->rank; }
 static inline gex_Rank_t gex_TM_QuerySize(gex_TM_t tm) { return tm->size; }
 
-/* ---- one pointer of the client's per object, null at first ---- */
+/* ---- one client pointer per object, null at first ---- */
 static inline void gex_Client_SetCData(gex_Client_t client, const void* val) {
   client->cdata = val;
 }
@@ -96,16 +96,17 @@ static inline void* gex_Segment_QueryCData(gex_Segment_t seg) {
 static inline void gex_TM_SetCData(gex_TM_t tm, const void* val) { tm->cdata = val; }
 static inline void* gex_TM_QueryCData(gex_TM_t tm) { return (void*)(uintptr_t)tm->cdata; }
 
-/* ---- life ---- */
-struct hydrant_client_info { /* what the headers that a client was compiled with say */
+/* ---- creation ---- */
+struct hydrant_client_info { /* the settings of the headers that a client was compiled with */
   uint32_t layout;
   uint32_t thread_mode;
   uint32_t segment_mode;
   uint32_t debug;
-  const char* config;
+  const char* config; /* HYDRANT_CLIENT_CONFIG */
 };
-/* Errors: GASNET_ERR_BAD_ARG for headers of another layout (the text names both), GASNET_ERR_NOT_INIT
- * after a failed wire-up, GASNET_ERR_RESOURCE if called twice. */
+/* Starts the job.
+ * Errors: GASNET_ERR_BAD_ARG if the headers have another layout (the text names both versions),
+ * GASNET_ERR_NOT_INIT if the job could not be connected, GASNET_ERR_RESOURCE if called twice. */
 int hydrant_client_init(gex_Client_t* client_p, gex_EP_t* ep_p, gex_TM_t* tm_p, const char* name,
                         int* argc, char*** argv, gex_Flags_t flags,
                         const struct hydrant_client_info* info);
@@ -119,14 +120,14 @@ static inline int gex_Client_Init(gex_Client_t* client_p, gex_EP_t* ep_p, gex_TM
 #else
                                                   0,
 #endif
-                                                  GASNET_CONFIG_STRING};
+                                                  HYDRANT_CLIENT_CONFIG};
   return hydrant_client_init(client_p, ep_p, tm_p, client_name, argc, argv, flags, &info);
 }
 
-/* Collective over the primordial team, once per process: memory of `size` bytes (a multiple of
- * GASNET_PAGESIZE, not 0, at most gasnet_getMaxLocalSegmentSize()), mapped by all ranks of the node. */
+/* Collective over the primordial team, once per process. Allocates `size` bytes (a multiple of
+ * GASNET_PAGESIZE, not 0, at most gasnet_getMaxLocalSegmentSize()), which all ranks of the node map. */
 int gex_Segment_Attach(gex_Segment_t* segment_p, gex_TM_t tm, uintptr_t size);
-/* A segment of the client's memory [addr, addr+size), or of new memory if addr is null. Local. */
+/* Makes a segment of the client's memory [addr, addr+size), or of new memory if addr is null. Local. */
 int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t addr,
                        uintptr_t size, gex_MK_t kind, gex_Flags_t flags);
 void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t flags);
@@ -135,15 +136,15 @@ int gex_EP_Create(gex_EP_t* ep_p, gex_Client_t client, gex_EP_Capabilities_t cap
                   gex_Flags_t flags);
 int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags);
 int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_Flags_t flags);
-/* Where the bound segment of (tm, rank) is: for its owner, here (null if not mapped), and its size (0 if
- * there is none that this process knows of). Each output may be null. */
+/* Queries the bound segment of (tm, rank): its address in the owner, its address here (null if not
+ * mapped), and its size (0 if this process knows of no segment). Each output may be null. */
 gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p,
                                        void** localaddr_p, uintptr_t* size_p, gex_Flags_t flags);
 int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p, void** localaddr_p,
                            uintptr_t* size_p);
 
 /* ---- teams ---- */
-/* A name for one endpoint of any rank, without communication: bit 0 is set, then the two indices. */
+/* Names one endpoint of any rank, without communication: bit 0 is set, above it are the two indices. */
 static inline gex_TM_t gex_TM_Pair(gex_EP_t local_ep, gex_EP_Index_t remote_ep_index) {
   return (gex_TM_t)(((uintptr_t)local_ep->index << 32) | ((uintptr_t)remote_ep_index << 8) | 1);
 }

@@ -1,9 +1,9 @@
-/* hydrant/gasnet/platform.h - PLATFORM_*: which compiler, system and processor this is, for #if.
+/* hydrant/gasnet/platform.h - PLATFORM_*: macros for the compiler, system and processor, for use in #if.
  *
- * Names and meanings are those of GASNet's portable platform header. A name of a compiler, system or
- * processor is 1 where it applies and undefined elsewhere, so `#if PLATFORM_OS_LINUX` works either way.
- * Only what Hydrant can be compiled with is told apart; the rest is UNKNOWN. Where the original header
- * was included first, its definitions stand; included later, it replaces these by its own.
+ * Names and meanings are those of GASNet's portable platform header. The macro of a compiler, system or
+ * processor is 1 if it applies and undefined otherwise, so `#if PLATFORM_OS_LINUX` always works. Only
+ * platforms that can compile Hydrant are distinguished; others are UNKNOWN. If the original header was
+ * included first, its definitions are used; included later, it replaces these definitions.
  */
 #ifndef HYDRANT_GASNET_PLATFORM_H
 #define HYDRANT_GASNET_PLATFORM_H
@@ -62,7 +62,8 @@
 #define PLATFORM_COMPILER_VERSION_LT(maj, min, pat) \
   PLATFORM_COMPILER_VERSION < PLATFORM_COMPILER_VERSION_INT(maj, min, pat)
 
-/* Unlike FAMILYID, tells the C++ compiler of a family from its C compiler. LANGLVL is the standard's date. */
+/* Unlike FAMILYID, distinguishes the C++ compiler of a family from its C compiler. LANGLVL is the
+ * standard's date. */
 #ifdef __cplusplus
 #define PLATFORM_COMPILER_ID (10000 + PLATFORM_COMPILER_FAMILYID)
 #define PLATFORM_COMPILER_CXX_LANGLVL __cplusplus

@@ -1,22 +1,24 @@
 /* hydrant/gasnet/rma.h - put and get: one-sided copies between this process and any memory of any rank.
  *
- * Blocking calls return when the data is there; NB gives an event, NBI counts for gex_NBI_Wait() of the
- * calling thread. `bytes` may be 0 (nothing is touched) and anything up to SIZE_MAX; alignment is free; the
- * two ranges must not overlap. No byte outside the target range is ever written.
+ * Blocking calls return when the copy is complete. NB calls return an event; NBI calls count for
+ * gex_NBI_Wait() of the calling thread. `bytes` may be 0 (no memory is accessed) to SIZE_MAX. Any
+ * alignment is allowed; the two ranges must not overlap. No byte outside the target range is ever
+ * written.
  *
- * lc_opt says when the source of a put may be used again: GEX_EVENT_NOW (on return, at every size),
- * GEX_EVENT_DEFER (with the operation itself), GEX_EVENT_GROUP (NBI: gex_NBI_Wait(GEX_EC_LC)), or where to
- * put an event of its own. Not legal in handlers.
+ * lc_opt tells when the source of a put may be reused: GEX_EVENT_NOW (on return, at every size),
+ * GEX_EVENT_DEFER (when the operation completes), GEX_EVENT_GROUP (NBI: after gex_NBI_Wait(GEX_EC_LC)),
+ * or the place for a separate event. Not legal in handlers.
  *
- * GEX_FLAG_IMMEDIATE: GEX_EVENT_NO_OP, or not 0 from the others, if it cannot start without waiting.
- * Errors: what is wrong about the call itself (no such rank, null with a length, a range that wraps around)
- * and memory that is not there end the job with one line, unless HYDRANT_ON_FAULT=return: then
- * GASNET_ERR_BAD_ARG, or nothing from those that return no code. Threads: any; implicit operations are the
- * calling thread's.
+ * GEX_FLAG_IMMEDIATE: if the call cannot start without waiting, NB returns GEX_EVENT_NO_OP and the
+ * others return nonzero.
+ * Errors: wrong arguments (invalid rank, null with a length, a range that wraps around) and unmapped
+ * memory end the job with a one-line message. With HYDRANT_ON_FAULT=return, calls return
+ * GASNET_ERR_BAD_ARG instead, if they return a code.
+ * Threads: any; implicit operations belong to the calling thread.
  *
- * Cost: to memory that is mapped here (a segment of a rank of this node), up to HYDRANT_RMA_INLINE bytes of
- * a constant size are stores in the caller, and more than two words a memcpy() there; docs/put_get.md has the
- * rest. Source: GASNet-EX 0.19, "RMA".
+ * Cost: for memory that is mapped here (a segment of a rank of this node), copies of a constant size up
+ * to HYDRANT_RMA_INLINE bytes are stores in the caller. Other copies of more than two words are a
+ * memcpy() in the caller. docs/put_get.md describes the rest. Source: GASNet-EX 0.19, "RMA".
  */
 #ifndef HYDRANT_GASNET_RMA_H
 #define HYDRANT_GASNET_RMA_H
@@ -28,34 +30,34 @@
 
 HYDRANT_GASNET_BEGIN
 
-/* The widest value that travels in a register. */
+/* The widest value that a register holds. */
 typedef uint64_t gex_RMA_Value_t;
 #define SIZEOF_GEX_RMA_VALUE_T 8
 
-/* ---- what inlined calls read and count ---- */
+/* ---- per-thread data of inlined calls ---- */
 #define HYDRANT_RMA_INLINE 64
-/* Operations that were inlined: by size where that is a power of two, which is one addition; else all
+/* Counts of inlined operations. Powers of two are counted by size, which takes one addition; all others
  * together. */
 struct hydrant_small_counts {
   uint64_t of_size[7]; /* 1, 2, 4, ... 64 bytes */
   uint64_t others, other_bytes;
 };
-/* Operations by the path that they took: docs/put_get.md names the paths. */
+/* Operations per path; docs/put_get.md names the paths. */
 #define HYDRANT_RMA_PATHS 11
 struct hydrant_path_counts {
   uint64_t ops, bytes;
 };
-/* What a thread knows of one rank, and has done with it. Written by its thread alone. */
+/* What a thread knows about one rank, and counts of its operations there. Written by its thread only. */
 struct hydrant_peer {
-  uintptr_t addr;  /* of the segment that is mapped here, for its owner */
-  uintptr_t size;  /* bytes; 0: none, or not looked up yet */
-  uintptr_t small; /* offsets below it have HYDRANT_RMA_INLINE bytes behind them; 0 if size is */
-  intptr_t shift;  /* what to add to its owner's addresses to get ours */
+  uintptr_t addr;  /* of the segment that is mapped here, in its owner's address space */
+  uintptr_t size;  /* bytes; 0: no segment, or not looked up yet */
+  uintptr_t small; /* offsets below it are followed by HYDRANT_RMA_INLINE bytes; 0 if size is 0 */
+  intptr_t shift;  /* added to an owner's address, gives the address here */
   struct hydrant_small_counts small_counts[2];                  /* puts, gets */
-  struct hydrant_path_counts path_counts[2][HYDRANT_RMA_PATHS]; /* the same */
-  uint64_t unused[62];                                          /* 1024 bytes: a shift finds it */
+  struct hydrant_path_counts path_counts[2][HYDRANT_RMA_PATHS]; /* puts, gets */
+  uint64_t unused[62]; /* pads to 1024 bytes: a shift finds it */
 };
-/* By thread; `count` is 0 until the thread has called something that is not inlined. */
+/* Per thread; `count` is 0 until the thread first calls a function that is not inlined. */
 struct hydrant_peers {
   struct hydrant_peer* first;
   gex_Rank_t count;
@@ -67,14 +69,15 @@ extern __thread struct hydrant_peers hydrant_my_peers
 #define HYDRANT_RMA_IS_SMALL(bytes) 0
 #define HYDRANT_RMA_IS_COPIED(bytes) 0
 #else
-/* The library copies two words and less so that an aligned one is one store, whatever memcpy() does. */
+/* The library copies two words or less, so that an aligned word is one store; memcpy() does not
+ * guarantee that. */
 #define HYDRANT_RMA_IS_COPIED(bytes) ((bytes) > 16)
 #define HYDRANT_RMA_IS_SMALL(bytes) \
   (__builtin_constant_p(bytes) && (bytes) != 0 && (bytes) <= HYDRANT_RMA_INLINE)
 #endif
 #define HYDRANT_RMA_LIKELY(condition) __builtin_expect(!!(condition), 1)
 
-/* The peer, if HYDRANT_RMA_INLINE bytes at `addr` are mapped here; else null. */
+/* Returns the peer if HYDRANT_RMA_INLINE bytes at `addr` are mapped here, else null. */
 static inline struct hydrant_peer* hydrant_small_peer(gex_TM_t tm, gex_Rank_t rank,
                                                       const void* addr) {
   struct hydrant_peer* peer;
@@ -88,13 +91,14 @@ static inline void hydrant_small_count(struct hydrant_small_counts* counts, size
     counts->of_size[__builtin_ctzl(bytes)] += 1;
   } else {
     counts->others += 1;
-    /* One vector addition instead of two scalar ones waits for the last one's store. */
+    /* Prevents one vector addition instead of two scalar ones: it would wait for the last addition's
+     * store. */
     __asm__("" : "+m"(counts->others));
     counts->other_bytes += bytes;
   }
 }
-/* Stores and loads of the caller's stay on their side of the copy: the processor keeps their order, the
- * compiler has to be told. */
+/* Keeps the caller's stores and loads on their side of the copy. The processor keeps their order; the
+ * compiler needs this fence. */
 #define HYDRANT_RMA_FENCE() __asm__ __volatile__("" ::: "memory")
 static inline void hydrant_small_put(struct hydrant_peer* peer, void* dest, const void* source,
                                      size_t bytes) {
@@ -111,7 +115,7 @@ static inline void hydrant_small_get(struct hydrant_peer* peer, void* dest, cons
   hydrant_small_count(&peer->small_counts[1], bytes);
 }
 
-/* Of any size: the peer, if all of it is mapped here and there is a `local`; else null. */
+/* For any size: returns the peer if the whole range is mapped here and `local` is not null, else null. */
 static inline struct hydrant_peer* hydrant_mapped_peer(gex_TM_t tm, gex_Rank_t rank,
                                                        const void* addr, const void* local,
                                                        size_t bytes) {
@@ -122,17 +126,18 @@ static inline struct hydrant_peer* hydrant_mapped_peer(gex_TM_t tm, gex_Rank_t r
   offset = (uintptr_t)addr - peer->addr;
   return offset < peer->size && bytes <= peer->size - offset ? peer : NULL;
 }
-#define HYDRANT_RMA_MAPPED 2 /* its place in path_counts */
+#define HYDRANT_RMA_MAPPED 2 /* index in path_counts */
 static inline void hydrant_path_count(struct hydrant_path_counts* counts, size_t bytes) {
   counts->ops += bytes != 0;
-  /* As above. */
+  /* Prevents a vector addition, as in hydrant_small_count(). */
   __asm__("" : "+m"(counts->ops));
   counts->bytes += bytes;
 }
-/* A pointer whose object the compiler does not know: a small variable beside a length that is none of the
- * compiler's business would be a warning, because copies of this way are longer. */
+/* Hides a pointer's object from the compiler. Otherwise it warns about a small variable with an unknown
+ * length, although copies that come here are longer. */
 #define HYDRANT_RMA_ANY_OBJECT(pointer) __asm__("" : "+r"(pointer))
-/* Copies if it can; 0 if it cannot. Counted first: nothing has to be kept across the call. */
+/* Copies if the memory is mapped here, else returns 0. Counts first, so no value must survive the call
+ * of memcpy(). */
 static inline int hydrant_copied_put(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                                      size_t bytes) {
   struct hydrant_peer* peer = hydrant_mapped_peer(tm, rank, dest, source, bytes);
@@ -155,7 +160,7 @@ static inline int hydrant_copied_get(gex_TM_t tm, gex_Rank_t rank, void* dest, c
   HYDRANT_RMA_FENCE();
   return 1;
 }
-/* The inlined ways together; `bytes` is most often a constant. 0 if the library has to. */
+/* Both inlined ways; `bytes` is usually a constant. Returns 0 if the library must do the copy. */
 static inline int hydrant_inlined_put(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                                       size_t bytes) {
   if (HYDRANT_RMA_IS_SMALL(bytes)) {
@@ -176,14 +181,15 @@ static inline int hydrant_inlined_get(gex_TM_t tm, gex_Rank_t rank, void* dest, 
   }
   return HYDRANT_RMA_IS_COPIED(bytes) && hydrant_copied_get(tm, rank, dest, source, bytes);
 }
-/* From a variable of its own: `value`, whose address the library gets, would go through memory. */
+/* `value` is copied to this function's parameter. The original, whose address the library may take,
+ * would live in memory. */
 static inline int hydrant_inlined_value(gex_TM_t tm, gex_Rank_t rank, void* dest,
                                         gex_RMA_Value_t value, size_t bytes) {
   return HYDRANT_RMA_IS_SMALL(bytes) && bytes <= SIZEOF_GEX_RMA_VALUE_T &&
          hydrant_inlined_put(tm, rank, dest, &value, bytes);
 }
 
-/* ---- the library's part ---- */
+/* ---- library functions for all other cases ---- */
 int hydrant_put_blocking(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes,
                          gex_Flags_t flags);
 gex_Event_t hydrant_put_nb(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
@@ -242,7 +248,7 @@ static inline int gex_RMA_GetNBI(gex_TM_t tm, void* dest, gex_Rank_t rank, gex_A
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error the first bytes of an integer have to be its low-order ones
 #endif
-/* Ends the job, or says what is wrong and answers 0 (HYDRANT_ON_FAULT). */
+/* Ends the job, or reports the wrong size and returns 0 (HYDRANT_ON_FAULT). */
 size_t hydrant_wrong_value(size_t bytes);
 static inline size_t hydrant_value_bytes(size_t bytes) {
   return HYDRANT_RMA_LIKELY(bytes - 1 < SIZEOF_GEX_RMA_VALUE_T) ? bytes
@@ -268,7 +274,7 @@ static inline gex_RMA_Value_t gex_RMA_GetBlockingVal(gex_TM_t tm, gex_Rank_t ran
                                                      gex_Flags_t flags) {
   gex_RMA_Value_t value = 0;
   if (HYDRANT_RMA_IS_SMALL(bytes) && bytes <= SIZEOF_GEX_RMA_VALUE_T) {
-    /* As above. */
+    /* A separate variable, so that `value` does not live in memory: see hydrant_inlined_value(). */
     gex_RMA_Value_t loaded = 0;
     if (hydrant_inlined_get(tm, rank, &loaded, source, bytes)) return loaded;
   }

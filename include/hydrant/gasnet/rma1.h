@@ -1,8 +1,9 @@
-/* hydrant/gasnet/rma1.h - GASNet-1's put and get: other names for those of rma.h, over all ranks of the job.
+/* hydrant/gasnet/rma1.h - GASNet-1's put and get: other names for the calls of rma.h, over all ranks of
+ * the job.
  *
- * Puts: dest, source; gets: dest, rank, source. The source of a put may be used again on return, but for
- * the _bulk ones that are not blocking: theirs with the operation. _nb gives a handle, _nbi counts for
- * gasnet_wait_syncnbi_*(). The try_ calls poll, then look; the _nopoll ones only look.
+ * Puts take (dest, source), gets (dest, rank, source). The source of a put may be reused on return;
+ * nonblocking _bulk puts allow it only after the operation. _nb calls return a handle; _nbi calls count
+ * for gasnet_wait_syncnbi_*(). The try_ calls poll and then test; the _nopoll calls only test.
  */
 #ifndef HYDRANT_GASNET_RMA1_H
 #define HYDRANT_GASNET_RMA1_H
@@ -16,7 +17,7 @@ typedef gex_Event_t gasnet_handle_t;
 typedef gex_RMA_Value_t gasnet_register_value_t;
 #define SIZEOF_GASNET_REGISTER_VALUE_T SIZEOF_GEX_RMA_VALUE_T
 #define GASNET_INVALID_HANDLE GEX_EVENT_INVALID
-/* A value that is on its way; synced once, by gasnet_wait_syncnb_valget(), in any thread. */
+/* A pending value; any thread may sync it once, by gasnet_wait_syncnb_valget(). */
 typedef struct hydrant_valget* gasnet_valget_handle_t;
 
 /* ---- put ---- */

@@ -1,8 +1,8 @@
-/* hydrant/gasnet/timers.h - wall-clock time of fine grain and low cost.
+/* hydrant/gasnet/timers.h - wall-clock time with fine granularity and low cost.
  *
- * A tick is one count of the processor's time-stamp counter where that advances at one rate on all
- * processors, and one nanosecond of CLOCK_MONOTONIC elsewhere (or with GASNET_TSC_RATE=clock); which
- * of them is decided once, at the first call. Ticks of two processes must not be compared.
+ * A tick is one count of the processor's time-stamp counter if that has one constant rate on all
+ * processors, else (or with GASNET_TSC_RATE=clock) one nanosecond of CLOCK_MONOTONIC. The first call
+ * decides which. Ticks of two processes must not be compared.
  *
  * Units    ticks; conversions are linear and say nanoseconds or microseconds.
  * Errors   none returned; an impossible GASNET_TSC_RATE* ends the program (gasnett_fatalerror).
@@ -27,7 +27,7 @@ HYDRANT_TOOLS_BEGIN
 
 typedef uint64_t hydrant_tools_tick_t;
 
-/* 1 once ticks are known to be the time-stamp counter's; written once, by the library. */
+/* 1 once ticks are known to be the time-stamp counter's; only the library writes it, once. */
 extern int hydrant_tools_ticks_are_tsc;
 
 hydrant_tools_tick_t hydrant_tools_ticks_now_slowly(void);
@@ -41,7 +41,7 @@ int hydrant_tools_nsleep(uint64_t ns_delay);
 GASNETT_INLINE(hydrant_tools_ticks_now)
 hydrant_tools_tick_t hydrant_tools_ticks_now(void) {
 #if defined(__x86_64__)
-  /* Relaxed: the flag says how to read a counter, and guards no data. */
+  /* Relaxed: the flag selects the counter and protects no data. */
   if (GASNETT_PREDICT_TRUE(__atomic_load_n(&hydrant_tools_ticks_are_tsc, __ATOMIC_RELAXED)))
     return __builtin_ia32_rdtsc();
 #endif
@@ -57,8 +57,8 @@ HYDRANT_TOOLS_END
 /* Rounded down. Differences of conversions and conversions of differences agree to one unit. */
 #define gasnett_ticks_to_ns(ticks) hydrant_tools_ticks_to_ns(ticks)
 #define gasnett_ticks_to_us(ticks) hydrant_tools_ticks_to_us(ticks)
-/* Microseconds, > 0, measured at the first call (about 1 ms): the smallest step that ticks were seen to
- * make, and what a call of gasnett_ticks_now() takes. */
+/* Microseconds, > 0, measured at the first call (about 1 ms): the smallest observed step of ticks, and
+ * the duration of gasnett_ticks_now(). */
 #define gasnett_tick_granularityus() hydrant_tools_tick_granularityus()
 #define gasnett_tick_overheadus() hydrant_tools_tick_overheadus()
 /* Microseconds since 1970, as the system sets its clock: may jump. */

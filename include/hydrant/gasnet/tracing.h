@@ -1,9 +1,8 @@
-/* hydrant/gasnet/tracing.h - GASNet's trace and statistics log: the names, without effect.
+/* hydrant/gasnet/tracing.h - GASNet's trace and statistics log: names without effect.
  *
- * Nothing is logged, as in a GASNet that was configured without --enable-trace and --enable-stats.
- * Formats are still checked by the compiler; arguments of GASNETT_TRACE_PRINTF and its kin are
- * evaluated, other arguments are not. Masks are "" and GASNETT_TRACE_GETSOURCELINE leaves what it is
- * given alone.
+ * No log is written, as in a GASNet configured without --enable-trace and --enable-stats. The compiler
+ * still checks formats. GASNETT_TRACE_PRINTF and its variants evaluate their arguments; the other
+ * macros do not. Masks are "" and GASNETT_TRACE_GETSOURCELINE leaves its arguments unchanged.
  * Cost     the evaluation of arguments.
  */
 #ifndef HYDRANT_GASNET_TRACING_H
@@ -18,6 +17,9 @@ GASNETT_FORMAT_PRINTF(hydrant_tools_no_trace, 1, 2,
 static inline void hydrant_tools_no_trace(const char* format, ...) { (void)format; }
 
 HYDRANT_TOOLS_END
+
+/* GASNet's own name, which clients use. */
+#define _gasnett_trace_printf_noop hydrant_tools_no_trace
 
 #define GASNETT_TRACE_SETSOURCELINE(file, line) ((void)0)
 #define GASNETT_TRACE_GETSOURCELINE(pfile, pline) ((void)0)

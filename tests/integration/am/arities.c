@@ -1,4 +1,4 @@
-/* All numbers of arguments, kinds and directions, in both APIs: values and signs arrive. */
+/* All numbers of arguments, kinds and directions, in both APIs: checks values and signs. */
 #include "client.h"
 
 #define P0
@@ -61,7 +61,7 @@ enum { REQ_SHORT, REQ_MEDIUM, REQ_LONG, REP_SHORT, REP_MEDIUM, REP_LONG, KINDS }
 static gex_AM_Index_t handler[KINDS][17];
 static volatile unsigned replies;
 
-/* Negative for odd positions. */
+/* Negative values at odd positions. */
 static gex_AM_Arg_t value(int i) { return (i & 1) ? -0x7ffffff0 - i : 0x01020304 * (i + 1); }
 
 static void check_args(const gex_AM_Arg_t* got, int n) {

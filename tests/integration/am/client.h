@@ -1,4 +1,5 @@
-/* What the cases of core_client.c share: the job's objects, checks, and where each rank's memory is. */
+/* Shared by the cases of core_client.c: the job's objects, checks, and the address of each rank's
+ * memory. */
 #ifndef CLIENT_H
 #define CLIENT_H
 
@@ -11,15 +12,15 @@
 
 #define MAX_RANKS 8
 #define SEGMENT_BYTES (2u << 20)
-#define AREA_BYTES ((size_t)128 << 10) /* of a sender, in the segment of a receiver */
+#define AREA_BYTES ((size_t)128 << 10) /* of each sender, in the segment of a receiver */
 
 extern gex_TM_t team;
 extern gex_EP_t endpoint;
 extern gex_Client_t client;
 extern gex_Rank_t me, size;
-extern char* segment[MAX_RANKS]; /* as their owners have them */
+extern char* segment[MAX_RANKS]; /* addresses in their owners */
 
-/* A failed check ends the job with 99. */
+/* A failed check ends the job with code 99. */
 #define CHECK(cond)                                                                             \
   do {                                                                                          \
     if (!(cond)) {                                                                              \
@@ -42,7 +43,7 @@ static inline int holds(const void* at, size_t bytes, unsigned seed) {
   }
   return 1;
 }
-/* Where `from` may write in the segment of `to`. */
+/* The area in the segment of `to` where `from` may write. */
 static inline char* area(gex_Rank_t to, gex_Rank_t from, int is_reply) {
   return segment[to] + (from * 2 + (is_reply ? 1 : 0)) * AREA_BYTES;
 }
@@ -54,10 +55,19 @@ void test_flood(void);
 void test_threads(void);
 void test_turns(void);
 void test_once(void);
+void test_handler_waits(const char* which);
 void test_segments(void);
 void test_publish(void);
 void test_exit(const char* how);
 void test_locks(void);
 void test_lock_misuse(const char* what);
+void test_intruder(const char* how, const char* what);
+void test_cancelled(void);
+void test_overrun(const char* op, const char* end, size_t reach, size_t from);
+void test_overrun_caught(const char* when);
+void test_outside(const char* op);
+void test_lazy_segment(uintptr_t bytes);
+void test_lazy_stream(uintptr_t bytes);
+void test_all_touched(uintptr_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* core_client CASE [DETAIL]: one case of the core API, by the public headers alone. */
+/* core_client CASE [DETAIL]: one case of the core API, using only the public headers. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -22,7 +22,7 @@ static void attach(void) {
   CHECK(before == 0);
   CHECK(gex_Segment_Attach(&own, team, SEGMENT_BYTES) == GASNET_OK);
 #if GASNET_SEGMENT_EVERYTHING
-  /* All memory is a segment: agree on some by a message to everybody, in publish order. */
+  /* All memory is a segment: each rank announces an area by a message to all ranks. */
   CHECK(own == GEX_SEGMENT_INVALID);
 #else
   for (gex_Rank_t rank = 0; rank < size; ++rank) {
@@ -58,7 +58,7 @@ static void tell_addresses(void) {
 }
 #endif
 
-/* Two system calls are refused from now on, as in containers. */
+/* Makes two system calls fail from now on, as in containers. */
 static void forbid(int one, int other) {
   struct sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -82,7 +82,7 @@ static void on_question(gex_Token_t token) {
   CHECK(gex_AM_ReplyShort0(token, on_answer_index, 0) == 0);
 }
 
-/* Rank 0 attaches at once; the others want something of it first. */
+/* Rank 0 attaches at once; the other ranks first request a reply from it. */
 static void ask_before_attach(void) {
   gex_AM_Entry_t rows[] = {
       {0, (gex_AM_Fn_t)on_question, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0, NULL, "question"},
@@ -115,14 +115,37 @@ int main(int argc, char** argv) {
     gex_Segment_t own;
     if (gex_Segment_Attach(&own, team, bytes) != GASNET_OK) gasnet_exit(42);
     memset(gex_Segment_QueryAddr(own), 1, bytes);
+  } else if (!strcmp(which, "overrun")) { /* OP END REACH FROM */
+    test_overrun(argv[2], argv[3], strtoull(argv[4], NULL, 0), strtoull(argv[5], NULL, 0));
+  } else if (!strcmp(which, "overrun-caught")) {
+    test_overrun_caught(argv[2]);
+  } else if (!strcmp(which, "outside")) {
+    test_outside(argv[2]);
+  } else if (!strcmp(which, "lazy-segment")) {
+    test_lazy_segment(strtoull(argv[2], NULL, 0));
+  } else if (!strcmp(which, "lazy-stream")) {
+    test_lazy_stream(strtoull(argv[2], NULL, 0));
+  } else if (!strcmp(which, "all-touched")) {
+    test_all_touched(strtoull(argv[2], NULL, 0));
   } else if (!strcmp(which, "limits")) {
     printf("rank %u: local %zu global %zu\n", (unsigned)me, (size_t)gasnet_getMaxLocalSegmentSize(),
            (size_t)gasnet_getMaxGlobalSegmentSize());
-  } else if (!strcmp(which, "heap-offset")) { /* of rank 0, and what every other adds to it */
+  } else if (!strcmp(which, "getenv")) {
+    const char* names[] = {"TEST_ALL", "TEST_SOME", "HYDRANT_JOB_RANK"};
+    for (int i = 0; i < 3; ++i) {
+      const char* got = gasnet_getenv(names[i]);
+      const char* tools = gasnett_getenv(names[i]);
+      const char* own = getenv(names[i]);
+      CHECK((got == NULL) == (tools == NULL) && (got == NULL || !strcmp(got, tools)));
+      printf("rank %u: %s is %s, own %s\n", (unsigned)me, names[i], got == NULL ? "-" : got,
+             own == NULL ? "-" : own);
+    }
+  } else if (!strcmp(which,
+                     "heap-offset")) { /* of rank 0, and the increment for every other rank */
     const uintptr_t more = me == 0 ? 0 : (uintptr_t)strtoull(argv[2], NULL, 0);
     if (gasnet_attach(NULL, 0, SEGMENT_BYTES, 3 * GASNET_PAGESIZE + more) != GASNET_OK)
       gasnet_exit(42);
-  } else if (!strcmp(which, "line")) { /* and no other before TEST_FILE is there */
+  } else if (!strcmp(which, "line")) { /* no rank prints another line before TEST_FILE exists */
     printf("rank %u says a line\n", (unsigned)me);
     for (int i = 0; access(getenv("TEST_FILE"), F_OK) != 0; ++i) {
       CHECK(i < 6000);
@@ -154,6 +177,8 @@ int main(int argc, char** argv) {
       test_threads();
     else if (!strcmp(which, "turns"))
       test_turns();
+    else if (!strcmp(which, "handler-waits"))
+      test_handler_waits(argv[2]);
     else if (!strcmp(which, "once"))
       test_once();
     else if (!strcmp(which, "segments"))
@@ -164,6 +189,10 @@ int main(int argc, char** argv) {
       test_locks();
     else if (!strcmp(which, "misused-lock"))
       test_lock_misuse(argv[2]);
+    else if (!strcmp(which, "intruder"))
+      test_intruder(argv[2], argv[3]);
+    else if (!strcmp(which, "cancelled"))
+      test_cancelled();
     else if (strcmp(which, "early") != 0)
       return 97;
   }

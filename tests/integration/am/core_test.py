@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """core_test.py BUILD_FOLDER
 
-The core API as a client sees it, in every thread mode, by hydrant-run and by GASNET_PSHM_NODES: values,
-payloads, floods, segments, locks, and every way to end. Times are limits only.
+The core API as a client sees it, in every thread mode, started by hydrant-run and by GASNET_PSHM_NODES:
+values, payloads, floods, segments, locks, and every way to end. Times are only limits.
 """
 import os
 import pathlib
@@ -13,7 +13,7 @@ import unittest
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent / "launch"))
-import over  # noqa: E402  (the path has to be there first)
+import over  # the path must be set first
 from jobs import Build, Job  # noqa: E402
 
 ROOT = sys.argv.pop()
@@ -21,7 +21,7 @@ MODES = ["seq", "parsync", "par", "seq_debug", "par_debug"]
 
 
 class ClientBuild(Build):
-    """One of the clients in place of launch's probe."""
+    """Uses one of the clients in place of launch_probe."""
 
     def __init__(self, mode):
         super().__init__(ROOT)
@@ -57,44 +57,74 @@ class CoreTest(unittest.TestCase):
     def test_every_number_of_arguments(self):
         self.each("arities", sizes=(1, 2, 4))
 
-    def test_every_number_of_arguments_where_all_memory_is_a_segment(self):
+    def test_every_number_of_arguments_with_segment_everything(self):
         self.each("arities", modes=["seq_everything"])
 
     def test_payloads_of_all_sizes(self):
-        self.each("sizes", modes=["seq", "par_debug", "seq_everything"])
+        # Includes Longs to memory outside of segments.
+        self.each("sizes", modes=["seq", "par_debug", "seq_everything"], HYDRANT_SEGMENT_CHECK="n")
 
-    def test_payloads_where_nobody_may_write_into_others(self):
+    def test_payloads_without_cross_memory_attach(self):
         self.each("sizes", sizes=(2, 3), modes=["seq", "par"], TEST_NO_CMA="1")
 
-    def test_attach_serves_those_who_come_later(self):
+    def test_attach_serves_late_ranks(self):
         self.each("early", sizes=(2, 4), modes=["seq", "par"])
 
     def test_negotiated_payload(self):
         self.each("negotiated", modes=["seq", "par", "par_debug"])
 
-    def test_everybody_floods_everybody(self):
+    def test_all_ranks_flood_all_ranks(self):
         self.each("flood", sizes=(1, 4), modes=["seq", "par"])
 
     def test_many_threads(self):
         self.each("threads", sizes=(1, 3), modes=["par", "par_debug"])
 
-    def test_threads_that_take_turns(self):
-        self.each("turns", sizes=(1, 3), modes=["parsync", "par", "par_debug"])
+    def test_threads_taking_turns(self):
+        self.each("turns", sizes=(1, 3), modes=["parsync", "parsync_debug", "par", "par_debug"])
+
+    def test_a_second_thread_is_named_in_debug_programs_of_one_thread(self):
+        me = r"is called by thread \d+ \('intruder'\), while thread \d+ \('core_client_[a-z_]*'\)"
+        calls = {"poll": "gasnet_AMPoll", "request": "gex_AM_RequestShort", "put": "gex_RMA_PutBlocking",
+                 "wait": "gex_NBI_Wait", "barrier": "gasnet_barrier_notify"}
+        texts = {("seq_debug", "beside"): "is inside gex_AM_RequestShort: .* Compile it with GASNET_PAR",
+                 ("seq_debug", "alone"): "has started the job: .* Compile it with GASNET_PAR",
+                 ("parsync_debug", "beside"):
+                     "is inside gex_AM_RequestShort: .* or compile it with GASNET_PAR"}
+        for (mode, how), text in texts.items():
+            for what, call in calls.items():
+                with self.subTest(mode=mode, how=how, what=what):
+                    code, output, errors = self.start(mode, LAUNCHERS[-1], 2, "intruder", how, what)
+                    self.assertNotEqual(code, 0, output + errors)
+                    self.assertRegex(errors, rf"FATAL ERROR \(rank 0\): {call} {me} {text}")
+
+    def test_cancelled_threads(self):
+        self.each("cancelled", sizes=(1, 2, 3), modes=["par", "par_debug"])
+
+    def test_waits_in_a_handler_without_pending_operations(self):
+        for how in ("all", "some", "nbi", "nbi-test", "syncnbi", "region"):
+            for size in (1, 2):
+                with self.subTest(how=how, size=size):
+                    self.passes("par", size, "handler-waits", how)
+        for how in ("all", "nbi", "region"):
+            with self.subTest(how=how, debug=True):
+                code, _, errors = self.start("seq_debug", LAUNCHERS[0], 1, "handler-waits", how)
+                self.assertEqual(code, 134, errors)
+                self.assertRegex(errors, r"gex_\w+ in a handler, where waiting is not allowed")
 
     def test_each_argument_is_evaluated_once(self):
         self.each("once", sizes=(1, 2))
 
-    def test_locks_keep_handlers_and_threads_apart(self):
+    def test_locks_exclude_handlers_and_threads(self):
         self.each("locks", sizes=(1, 2, 4))
 
-    def test_locks_that_are_misused(self):
-        texts = {"none": "gex_HSL_Lock: it was never initialised",
+    def test_misused_locks_end_the_job(self):
+        texts = {"none": "gex_HSL_Lock: the lock was never initialised",
                  "twice": "gex_HSL_Lock: this thread holds the lock already",
                  "try-twice": "gex_HSL_Trylock: this thread holds the lock already",
                  "free": "gex_HSL_Unlock: this thread does not hold the lock",
                  "foreign": "gex_HSL_Unlock: this thread does not hold the lock",
                  "order": "gex_HSL_Unlock: locks are released in the reverse order",
-                 "init-twice": "gex_HSL_Init: it is initialised already",
+                 "init-twice": "gex_HSL_Init: the lock is initialised already",
                  "destroy-held": "gex_HSL_Destroy: the lock is held",
                  "destroyed": "gex_HSL_Lock: the lock was destroyed",
                  "handler": "a handler returns with a handler-safe lock held",
@@ -114,14 +144,14 @@ class CoreTest(unittest.TestCase):
         output = self.passes("par_debug", 2, "misused-lock", "long")
         self.assertRegex(output, r"gex_HSL_Unlock: the lock was held for \d+\.\d s")
 
-    def test_heap_offsets_that_differ_are_refused(self):
+    def test_different_heap_offsets_are_refused(self):
         self.passes("seq", 3, "heap-offset", "0")
         code, output, errors = self.start("seq", LAUNCHERS[0], 3, "heap-offset", "4096")
         self.assertEqual(code, 42, output + errors)
         self.assertRegex(errors, "minheapoffset is (12288 here and 16384 on rank [12]"
                                  "|16384 here and 12288 on rank 0); it must be the same")
 
-    def test_a_line_is_seen_before_its_rank_ends(self):
+    def test_output_lines_appear_before_the_rank_ends(self):
         for launcher in LAUNCHERS:
             with self.subTest(launcher=launcher), tempfile.TemporaryDirectory() as folder:
                 go_on = pathlib.Path(folder, "go_on")
@@ -142,7 +172,7 @@ class CoreTest(unittest.TestCase):
     def test_the_clients_own_segment_is_bound_and_published(self):
         self.each("publish", modes=["seq", "par_debug"])
 
-    def test_longs_where_supernodes_are_one_rank(self):
+    def test_longs_with_supernodes_of_one_rank(self):
         self.passes("seq", 2, "sizes", GASNET_SUPERNODE_MAXSIZE="1")
 
     def test_exits(self):
@@ -156,7 +186,7 @@ class CoreTest(unittest.TestCase):
                     code, output, errors = self.start(mode, launcher, size, "exit", how)
                     self.assertEqual(code, expected, output + errors)
 
-    def test_an_exit_with_zero_that_others_do_not_follow(self):
+    def test_exit_with_zero_ends_ranks_that_do_not_follow(self):
         for launcher in LAUNCHERS + Build(ROOT).foreign_launchers():
             for how in ("zero-spin", "zero-wait"):
                 with self.subTest(launcher=launcher, how=how):
@@ -167,8 +197,8 @@ class CoreTest(unittest.TestCase):
                     if how == "zero-spin":
                         self.assertRegex(errors, r"rank 0 exited with code 0, and .* did not follow")
 
-    # No exit may end by being killed: the launcher is told to be patient.
-    def test_exits_within_exits(self):
+    # No exit may end by a kill: the launcher waits long enough.
+    def test_nested_exits(self):
         for how, expected in {"interrupted": 29, "late": 30, "child": 31}.items():
             for mode, size in (("par", 2), ("seq", 1)):
                 with self.subTest(how=how, mode=mode):
@@ -179,64 +209,64 @@ class CoreTest(unittest.TestCase):
                     if how == "late":
                         self.assertEqual(output.count("leaves late"), size, output + errors)
 
-    def test_an_exit_writes_out_the_clients_files(self):
+    def test_exit_flushes_the_clients_files(self):
         with tempfile.NamedTemporaryFile() as file:
             code, output, errors = self.start("seq", LAUNCHERS[0], 2, "exit", "file", TEST_FILE=file.name)
             self.assertEqual(code, 27, output + errors)
             self.assertEqual(file.read(), b"all of it")
 
-    def test_a_quit_from_elsewhere_is_no_success(self):
+    def test_external_sigquit_is_a_failure(self):
         for size in (1, 2):
             code, _, errors = self.start("seq", LAUNCHERS[0], size, "exit", "quit")
             self.assertEqual(code, 131, errors)
 
-    def test_an_interrupted_rank_ends_the_job_the_clients_way(self):
+    def test_interrupt_runs_the_clients_sigquit_handler(self):
         for size in (1, 2):
             for how, expected in {"interrupt": 130, "interrupt-caught": 29}.items():
                 with self.subTest(how=how, size=size):
                     code, _, errors = self.start("seq", LAUNCHERS[0], size, "exit", how)
                     self.assertEqual(code, expected, errors)
 
-    def test_a_rank_killed_in_a_flood_is_named(self):
+    def test_rank_killed_in_a_flood_is_named(self):
         for launcher in LAUNCHERS:
             code, _, errors = self.start("seq", launcher, 3, "exit", "killed")
             self.assertEqual(code, 137)
             self.assertRegex(errors, r"rank 2 .*signal 9")
             self.assertNotIn("HYDRANT_ERR_BROKEN", errors, "the job's end is no error of a call")
 
-    def test_limits_are_one_for_all(self):
+    def test_limits_are_equal_on_all_ranks(self):
         output = self.passes("seq", 3, "limits")
         globals_ = {line.split()[-1] for line in output.splitlines() if " global " in line}
         self.assertEqual(len(globals_), 1, output)
         output = self.passes("seq", 3, "limits", GASNET_MAX_SEGSIZE="64MB/P")
         self.assertEqual(output.count(f"local {64 << 20} global {64 << 20}"), 3, output)
 
-    def test_a_limit_that_is_no_size(self):
+    def test_invalid_segment_limit_is_refused(self):
         code, _, errors = self.start("seq", LAUNCHERS[0], 2, "limits", GASNET_MAX_SEGSIZE="nan")
         self.assertEqual(code, 98)
         self.assertIn("GASNET_MAX_SEGSIZE is 'nan'", errors)
 
-    def test_errors_are_explained_unless_the_client_wants_silence(self):
+    def test_errors_are_printed_unless_disabled(self):
         output = self.passes("seq", 2, "verbose")
-        self.assertEqual(output.count("the most endpoints is 1"), 2, output)
-        self.assertEqual(output.count("no table"), 2, output)
+        self.assertEqual(output.count("the limit of 1 endpoint"), 2, output)
+        self.assertEqual(output.count("the table is NULL"), 2, output)
         output = self.passes("seq", 2, "verbose", "silently")
         self.assertNotIn("gex_EP_", output)
 
-    def test_segments_that_cannot_be(self):
-        for bytes_, text in (("5000", "multiple of 4096"), ("0", "not 0"), (str(1 << 43), "the most is")):
+    def test_invalid_segment_sizes_are_refused(self):
+        for bytes_, text in (("5000", "multiple of 4096"), ("0", "not 0"), (str(1 << 43), "exceeds the")):
             code, _, errors = self.start("seq", LAUNCHERS[0], 2, "big-segment", bytes_)
             self.assertEqual(code, 42, errors)
             self.assertIn(text, errors)
 
-    def test_more_memory_than_there_is(self):
+    def test_segments_larger_than_memory(self):
         code, _, errors = self.start("seq", LAUNCHERS[0], 2, "big-segment", str(1 << 42),
-                                     GASNET_MAX_SEGSIZE="4096GB/P")
+                                     GASNET_MAX_SEGSIZE="4096GB/P", HYDRANT_SEGMENT_COMMIT="y")
         self.assertEqual(code, 42, errors)
         self.assertRegex(errors, r"need \d+ bytes, and \d+ are available")
 
     @unittest.skipIf(over.OVER == "mixed", "a node maps no more than its own ranks' segments")
-    def test_an_address_space_that_is_too_small(self):
+    def test_too_small_address_space(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
         code, _, errors = self.start("seq", "fork", 2, "big-segment", str(640 << 20), before=limit)
@@ -244,16 +274,16 @@ class CoreTest(unittest.TestCase):
         self.assertIn("cannot be mapped", errors)
 
     @unittest.skipIf(over.OVER == "mixed", "hydrant-run raises the limit that it was started with")
-    def test_an_init_that_fails_says_why(self):
+    def test_failed_init_prints_its_cause(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
         code, _, errors = self.start("seq", "fork", 2, "limits", before=limit)
         self.assertEqual(code, 98, errors)
-        self.assertIn("2 processes need 68 descriptors, and the limit is 40", errors)
+        self.assertIn("a job of 2 processes needs 68 descriptors here, and the hard limit is 40", errors)
 
-    def test_what_init_lacks_is_said(self):
+    def test_init_names_missing_resources(self):
         texts = {"DESCRIPTORS": "eventfd.*: Operation not permitted"}
-        if not over.OVER:  # shared memory
+        if not over.OVER:  # with shared memory
             texts["MEMORY"] = "memfd_create: Operation not permitted"
             texts["PAGES"] = r"the node's memory needs \d+ bytes .* available"
         for name, text in texts.items():
@@ -264,9 +294,9 @@ class CoreTest(unittest.TestCase):
                     self.assertRegex(errors, text)
 
     @unittest.skipUnless("hydrant-run" in LAUNCHERS, "ranks of one fork have one environment")
-    def test_barriers_that_differ_end_in_init(self):
+    def test_different_barriers_fail_in_init(self):
         client = ClientBuild("seq").probe
-        # Where ranks share no memory SHM is AMDISSEM.
+        # If ranks share no memory, SHM means AMDISSEM.
         pairs = [("AMDISSEM", "AMCENTRAL")]
         if not over.OVER:
             pairs += [("AMCENTRAL", "SHM"), ("SHM", "AMDISSEM")]
@@ -281,12 +311,12 @@ class CoreTest(unittest.TestCase):
                 self.assertEqual(code, 98, output + errors)
                 self.assertRegex(errors, f"barrier of rank 0 is {zero} .*that of rank 1 is {one} ")
 
-    def test_ticks_are_calibrated_before_anybody_times_anything(self):
-        # The client never looks at ticks.
+    def test_ticks_are_calibrated_during_init(self):
+        # The client itself never reads ticks.
         text = self.passes("seq", 2, "limits", GASNET_TSC_VERBOSE="1")
         if "MHz" not in text:
             self.skipTest("ticks are the system's clock here")
-        self.assertEqual(text.count("known after"), 2, text)
+        self.assertEqual(text.count("measured in"), 2, text)
 
     def test_verboseenv_shows_settings_once(self):
         output = self.passes("seq", 3, "limits", GASNET_VERBOSEENV="1", GASNET_MAX_SEGSIZE="64MB/P",

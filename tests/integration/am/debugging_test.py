@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """debugging_test.py BUILD_FOLDER
 
-Jobs that wait for a debugger: at their start, at a signal, before they die of an error. SIGCONT stands for
+Jobs that wait for a debugger: at their start, at a signal, before they die of an error. SIGCONT replaces
 the debugger.
 """
 import os
@@ -14,10 +14,10 @@ import unittest
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent / "launch"))
-from jobs import LIMIT, Build, Job  # noqa: E402  (the path has to be there first)
+from jobs import LIMIT, Build, Job  # the path must be set first
 
 ROOT = sys.argv.pop()
-FROZEN = re.compile(r"Process frozen for debugger \(rank (\d+)\): host=\S+ pid=(\d+)\n +To go on, .*SIGCONT")
+FROZEN = re.compile(r"Process frozen for debugger \(rank (\d+)\): host=\S+ pid=(\d+)\n +To .*SIGCONT")
 SIZE = 2
 
 
@@ -34,7 +34,7 @@ class DebuggingTest(unittest.TestCase):
         self.addCleanup(self.job.kill_all)
 
     def frozen(self, count):
-        """[(rank, pid)] of those that wait, once there are so many lines."""
+        """Waits for `count` lines; returns [(rank, pid)] of the waiting ranks."""
         deadline = time.monotonic() + LIMIT
         while True:
             found = FROZEN.findall(self.job.read(self.job.errors))
@@ -51,7 +51,7 @@ class DebuggingTest(unittest.TestCase):
         self.assertEqual(self.job.wait_until_gone(), [])
         return output, errors
 
-    def test_all_ranks_wait_at_their_start_and_go_on_one_by_one(self):
+    def test_ranks_freeze_at_start_and_continue_one_by_one(self):
         self.start("limits", GASNET_FREEZE="1")
         ranks = dict(self.frozen(SIZE))
         self.assertEqual(sorted(ranks), list(range(SIZE)))
@@ -62,18 +62,18 @@ class DebuggingTest(unittest.TestCase):
         self.assertEqual(output.count(" done\n"), SIZE, output + errors)
         self.assertEqual(len(FROZEN.findall(errors)), SIZE)
 
-    def test_no_is_no(self):
+    def test_value_no_does_not_freeze(self):
         for value in ("0", "no"):
             self.start("limits", GASNET_FREEZE=value)
             self.assertNotIn("frozen", self.ends(0)[1])
 
-    def test_what_is_neither_yes_nor_no_is_an_error(self):
+    def test_values_other_than_yes_and_no_are_errors(self):
         self.start("limits", GASNET_FREEZE="perhaps", size=1)
         _, errors = self.ends(134)
         self.assertIn("GASNET_FREEZE", errors)
 
-    # A rank that dies ends the job, whoever waits.
-    def test_those_that_wait_end_with_the_job(self):
+    # A rank that dies ends the job, even if other ranks wait.
+    def test_frozen_ranks_end_with_the_job(self):
         self.start("limits", GASNET_FREEZE="y")
         os.kill(dict(self.frozen(SIZE))[1], signal.SIGKILL)
         self.ends(137)
@@ -86,7 +86,7 @@ class DebuggingTest(unittest.TestCase):
         os.kill(pid, signal.SIGCONT)
         self.ends(0)
 
-    def test_a_fatal_error_waits_once(self):
+    def test_fatal_error_freezes_once(self):
         self.start("misused-lock", "none", mode="seq_debug", GASNET_FREEZE_ON_ERROR="1", size=1)
         (_, pid), = self.frozen(1)
         self.assertIn("FATAL ERROR (rank 0)", self.job.read(self.job.errors))
@@ -94,7 +94,7 @@ class DebuggingTest(unittest.TestCase):
         _, errors = self.ends(134)
         self.assertEqual(len(FROZEN.findall(errors)), 1, errors)
 
-    def test_a_fault_waits_and_shows_where(self):
+    def test_fault_freezes_and_prints_a_backtrace(self):
         self.start("limits", GASNET_FREEZE="1", GASNET_FREEZE_ON_ERROR="1", GASNET_BACKTRACE="1", size=1)
         (_, pid), = self.frozen(1)
         os.kill(pid, signal.SIGSEGV)
@@ -104,18 +104,19 @@ class DebuggingTest(unittest.TestCase):
         _, errors = self.ends(139)
         self.assertRegex(errors, r"#0 +0x[0-9a-f]+")
 
-    def test_signals_are_left_alone_by_any_of_their_names(self):
+    def test_excluded_signals_are_recognised_by_every_name(self):
         cases = {"SIGSEGV": True, "segv": True, "BUS,11": True, "*": True, "sigsegv,sigbus": True,
                  "SEGVX": False, "1": False, "BUS": False, "": False}
         for names, is_left in cases.items():
             with self.subTest(names=names):
-                self.start("limits", GASNET_FREEZE="1", GASNET_NO_CATCH_SIGNAL=names, size=1)
+                self.start("limits", GASNET_FREEZE="1", GASNET_NO_CATCH_SIGNAL=names, GASNET_BACKTRACE="1",
+                           size=1)
                 (_, pid), = self.frozen(1)
                 os.kill(pid, signal.SIGSEGV)
                 _, errors = self.ends(139)
                 self.assertEqual("Caught a fatal signal" not in errors, is_left, errors)
 
-    def test_an_error_that_nobody_wants_to_see_is_as_short_as_ever(self):
+    def test_error_without_settings_prints_no_backtrace(self):
         self.start("misused-lock", "none", mode="seq_debug", size=1)
         _, errors = self.ends(134)
         self.assertNotRegex(errors, "frozen|BACKTRACE|#0")

@@ -1,4 +1,4 @@
-/* Handler-safe locks: what they keep apart, and what ends a debug client's job. */
+/* Handler-safe locks: mutual exclusion, and misuse that ends a debug client's job. */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -8,13 +8,13 @@
 #define WORKERS 3
 
 static gex_HSL_t lock = GEX_HSL_INITIALIZER;
-/* Guarded: equal whenever the lock is free. */
+/* Guarded by the lock: equal whenever the lock is free. */
 static volatile uint64_t first, second;
 static volatile uint64_t by_trylock;
 static volatile uint32_t handled;
 static gex_AM_Index_t step_index;
 
-/* With the lock held. */
+/* Called with the lock held. */
 static void step_guarded(void) {
   CHECK(first == second);
   first = first + 1;
@@ -95,14 +95,14 @@ void test_locks(void) {
 #ifdef GASNET_PAR
   for (int i = 0; i < WORKERS; ++i) CHECK(!pthread_join(workers[i], NULL));
 #endif
-  /* Each rank's handlers run as often as it sends: everybody sends to everybody by turns. */
+  /* Every rank sends to all ranks in turn, so each rank's handlers run as often as it sends. */
   const uint64_t sent_to_each = (uint64_t)threads * ROUNDS;
   CHECK(ROUNDS % size == 0);
   GASNET_BLOCKUNTIL(handled == sent_to_each);
   BARRIER();
   CHECK(guarded_steps() == 2 * sent_to_each);
   CHECK(by_trylock == sent_to_each / 2);
-  /* Two at a time, released in the reverse order. */
+  /* Two locks at a time, released in reverse order. */
   gasnet_hsl_lock(&lock);
   CHECK(gasnet_hsl_trylock(&other) == GASNET_OK);
 #ifdef GASNET_PAR

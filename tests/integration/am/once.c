@@ -1,4 +1,4 @@
-/* Calls may be macros, and yet each argument is evaluated once. */
+/* Calls may be macros, but each argument must be evaluated once. */
 #include "client.h"
 
 static gex_AM_Index_t on_once_index, on_more_index;
@@ -17,7 +17,7 @@ static void on_more(gex_Token_t token, void* payload, size_t bytes, gex_AM_Arg_t
 
 static int evaluated = 0;
 static void look(void) { ++evaluated; }
-/* An argument that says how often it was looked at. */
+/* An argument that counts its evaluations. */
 #define ONCE(value) (look(), (value))
 #define EVALUATES(n, call)   \
   do {                       \
@@ -47,7 +47,7 @@ void test_once(void) {
       6, gex_AM_RequestShort(ONCE(team), ONCE(to), ONCE(on_once_index), ONCE(0), ONCE(5), ONCE(6)));
   EVALUATES(8, gex_AM_RequestMedium(ONCE(team), ONCE(to), ONCE(on_more_index), ONCE(near), ONCE(1),
                                     ONCE(GEX_EVENT_NOW), ONCE(0), ONCE(7)));
-  /* The condition is looked at once more after each poll, as it must; its own steps are the caller's. */
+  /* The condition is evaluated after each poll, so it counts its own evaluations. */
   GASNET_BLOCKUNTIL((++polls, gasnett_atomic_read(&arrived, 0) == 5));
   CHECK(polls > 0);
   EVALUATES(4, (gasnet_put(ONCE(to), ONCE(far), ONCE(near), ONCE(8)), 0));
@@ -67,7 +67,7 @@ void test_once(void) {
   EVALUATES(6, gex_RMA_GetBlocking(ONCE(team), ONCE(near), ONCE(to), ONCE(far), ONCE(16), ONCE(0)));
   EVALUATES(1, (gasnet_hsl_lock(ONCE(&lock)), 0));
   EVALUATES(1, (gasnet_hsl_unlock(ONCE(&lock)), 0));
-  /* With steps in the arguments, as programs have them. */
+  /* Arguments with side effects. */
   gasnet_put(to, far, at++, 1);
   CHECK(at == near + 1);
   gasnet_put(looked++ == 0 ? to : size, far, near, 1);

@@ -1,10 +1,9 @@
-/* Payloads: all sizes, into segments, heap and stack of the peer; negotiated ones; and segments
- * themselves. */
+/* Payloads of all sizes to segment, heap and stack of the peer; negotiated payloads; and segments. */
 #include "client.h"
 
 static gex_AM_Index_t on_payload_index, on_done_index, on_reply_index;
 static volatile unsigned done;
-static char* volatile target; /* of this rank, for its peer's Longs outside of segments */
+static char* volatile target; /* of this rank, for Longs to memory outside of segments */
 static char* volatile peers_target;
 
 static void on_payload(gex_Token_t token, void* payload, size_t bytes, gex_AM_Arg_t seed) {
@@ -24,7 +23,7 @@ static void on_reply(gex_Token_t token, void* payload, size_t bytes, gex_AM_Arg_
   CHECK(holds(payload, bytes, (unsigned)seed));
   ++done;
 }
-/* Answers with a negotiated reply as long as it is asked to be. */
+/* Replies with a negotiated message of the requested length. */
 static void on_ask(gex_Token_t token, void* payload, size_t bytes, gex_AM_Arg_t seed) {
   CHECK(holds(payload, bytes, (unsigned)seed));
   gex_AM_SrcDesc_t sd = gex_AM_PrepareReplyMedium(token, NULL, bytes, bytes, NULL, 0, 1);
@@ -61,7 +60,7 @@ static void send_medium(gex_Rank_t to, char* data, size_t bytes) {
   fill(data, bytes, (unsigned)bytes);
   CHECK(gex_AM_RequestMedium1(team, to, on_payload_index, data, bytes, GEX_EVENT_NOW, 0,
                               (gex_AM_Arg_t)bytes) == 0);
-  memset(data, 0, bytes); /* local completion was waited for */
+  memset(data, 0, bytes); /* local completion was awaited */
   GASNET_BLOCKUNTIL(done == before + 1);
 }
 static void send_long(gex_Rank_t to, char* data, size_t bytes, char* where) {
@@ -92,7 +91,7 @@ void test_sizes(void) {
   for (size_t i = 0; i < sizeof longs / sizeof longs[0]; ++i) {
     if (longs[i] <= STACK_BYTES) send_long(to, data, longs[i], area(to, me, 0));
   }
-  /* Memory that is no segment. */
+  /* Memory outside of segments. */
   for (int where = 0; where < 2; ++where) {
     char* heap = (char*)malloc(STACK_BYTES);
     target = where == 0 ? heap : on_stack;
@@ -125,7 +124,8 @@ void test_negotiated(void) {
       fill(gex_AM_SrcDescAddr(sd), bytes, 3);
       gex_AM_CommitRequestMedium1(sd, on_ask_index, bytes, 3);
       GASNET_BLOCKUNTIL(done == before + 1);
-      /* The client's own buffer, by the call that may fail; a Long; and one that is thought better of. */
+      /* Three negotiated messages: with the client's own buffer and a call that may fail, a Long, and a
+       * cancelled one. */
       char* own = (char*)malloc(bytes + 1);
       gex_Event_t lc;
       fill(own, bytes, 9);
@@ -190,11 +190,11 @@ void test_publish(void) {
   uintptr_t bytes = 1;
   const uintptr_t mine = (me + 1) * (uintptr_t)GASNET_PAGESIZE;
   CHECK(gex_Segment_Create(&own, client, NULL, mine, GEX_MK_HOST, 0) == GASNET_OK);
-  CHECK(gex_EP_PublishBoundSegment(team, NULL, 0, 0) == GASNET_OK); /* nothing is bound yet */
+  CHECK(gex_EP_PublishBoundSegment(team, NULL, 0, 0) == GASNET_OK); /* no segment is bound yet */
   gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, (me + 1) % size, NULL, NULL, &bytes, 0));
   CHECK(bytes == 0);
   CHECK(gex_EP_BindSegment(endpoint, own, 0) == GASNET_OK);
-  const size_t count = me != size - 1 || size == 1; /* the last one has something to hide */
+  const size_t count = me != size - 1 || size == 1; /* the last rank does not publish */
   CHECK(gex_EP_PublishBoundSegment(team, &endpoint, count, 0) == GASNET_OK);
   for (gex_Rank_t rank = 0; rank < size; ++rank) {
     gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, rank, &owner, NULL, &bytes, 0));

@@ -1,4 +1,4 @@
-/* Everybody sends to everybody, from one thread or several; and all the ways to end. */
+/* All ranks send to all ranks, from one thread or several; and all the ways to end. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -39,7 +39,7 @@ static void enlist_all(void) {
   BARRIER();
 }
 
-/* Nobody polls of its own will: sending has to. */
+/* No rank polls explicitly: sending must poll. */
 static void storm(unsigned rounds, unsigned salt) {
   char data[3000];
   for (unsigned i = 0; i < rounds; ++i) {
@@ -82,7 +82,7 @@ void test_threads(void) {
 #endif
 }
 
-/* Threads that call in turn, as PARSYNC wants it: which of them is inside changes with every call. */
+/* PARSYNC threads that take turns: every call may come from another thread. */
 enum { TURNS = 40, TURN_ROUNDS = 10 };
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
@@ -128,7 +128,7 @@ static void leave_by_signal(int number) {
   (void)number;
   gasnet_exit(98);
 }
-/* While the thread that exits waits for somebody who reads. */
+/* Interrupts the exiting thread while it waits for another thread that reads. */
 static void be_interrupted_in_exit(void) {
   const struct itimerval soon = {{0, 20000}, {0, 20000}};
   pthread_t reader;
@@ -140,14 +140,14 @@ static void be_interrupted_in_exit(void) {
   CHECK(!setitimer(ITIMER_REAL, &soon, NULL));
   gasnet_exit(29);
 }
-/* exit(3) calls it, and what the library has registered before it. */
+/* exit(3) runs this destructor, and the library's earlier exit hook. */
 static int leaves_late = 0;
 __attribute__((destructor)) static void leave_late(void) {
   if (!leaves_late) return;
   fprintf(stdout, "rank %u leaves late", (unsigned)me);
   gasnet_exit(98);
 }
-/* A child of a rank is no rank. */
+/* A child of a rank is not a rank. */
 static void fork_one_that_exits(void) {
   int status = 0;
   const pid_t child = fork();
@@ -186,7 +186,7 @@ void test_exit(const char* how) {
   } else if (!strcmp(how, "spin")) {
     if (me == 0) gasnet_exit(26);
     spin();
-  } else if (!strcmp(how, "zero-spin")) { /* what is buffered has to be seen all the same */
+  } else if (!strcmp(how, "zero-spin")) { /* buffered output must still appear */
     printf("rank %u was here", (unsigned)me);
     if (me == 0) gasnet_exit(0);
     spin();
@@ -215,9 +215,9 @@ void test_exit(const char* how) {
   } else if (!strcmp(how, "child")) {
     fork_one_that_exits();
     BARRIER();
-    usleep(500000); /* the others would have been told by then */
+    usleep(500000); /* the other ranks would have been notified by then */
     gasnet_exit(31);
-  } else if (!strcmp(how, "quit")) { /* somebody else's SIGQUIT */
+  } else if (!strcmp(how, "quit")) { /* a SIGQUIT from outside */
     if (me == 0) raise(SIGQUIT);
     GASNET_BLOCKUNTIL(0);
   } else if (!strcmp(how, "interrupt") || !strcmp(how, "interrupt-caught")) {
@@ -228,7 +228,7 @@ void test_exit(const char* how) {
       spin();
     }
     GASNET_BLOCKUNTIL(0);
-  } else if (!strcmp(how, "killed")) { /* in the middle of a flood */
+  } else if (!strcmp(how, "killed")) { /* during a flood */
     if (me == size - 1) {
       storm(100, me);
       raise(SIGKILL);

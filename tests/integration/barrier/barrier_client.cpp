@@ -1,6 +1,6 @@
-// A client of GASNet's barriers and events. Its arguments name what it does, and how often, for
-// rules, agreed and events; it ends with 0 if all held, and with a line that begins with "WRONG" if not.
-// barrier_jobs_test.py runs it as jobs of several ranks.
+// A client of GASNet's barriers and events. Its arguments select the test and, for rules, agreed and
+// events, the number of rounds. It ends with 0 if all checks passed, else with a line that begins with
+// "WRONG". barrier_jobs_test.py runs it as jobs of several ranks.
 #include <gasnet.h>
 #include <gasnetex.h>
 
@@ -33,11 +33,11 @@ gex_Rank_t size;
   gasnet_exit(3);
 }
 
-// ---- what every rank shows the others: how many barriers it has reached ----
+// ---- published by every rank: the number of barriers that it has reached ----
 
 struct Reached {
-  void* address;                  // as the rank has it
-  std::atomic<uint64_t>* mapped;  // here; null on another node
+  void* address;                  // address in the owner
+  std::atomic<uint64_t>* mapped;  // address here; null on another node
 };
 std::vector<Reached> reached;
 
@@ -67,7 +67,7 @@ void check_all_reached(uint64_t count) {
   }
 }
 
-// ---- names, against the rules written down once more ----
+// ---- names, against an independent statement of the rules ----
 
 struct Argument {
   int id;
@@ -102,7 +102,7 @@ int pass(const Argument& notified, const Argument& waited, uint32_t way) {
 
 void rules(uint64_t rounds) {
   std::mt19937 common(4711);  // the same on all ranks
-  std::mt19937 own(me + 1);   // how this rank goes about it
+  std::mt19937 own(me + 1);   // selects this rank's own calls
   for (uint64_t i = 1; i <= rounds; ++i) {
     std::set<int> names;
     bool mismatch = false;
@@ -129,7 +129,7 @@ void rules(uint64_t rounds) {
   }
 }
 
-// All anonymous or all named in turn: what HYDRANT_BARRIER_STRICT=0 promises.
+// All anonymous or all named in turn, as HYDRANT_BARRIER_STRICT=0 requires.
 void agreed(int rounds) {
   for (int i = 1; i <= rounds; ++i) {
     const int flags = i % 2 == 0 ? 0 : GASNET_BARRIERFLAG_ANONYMOUS;
@@ -160,7 +160,7 @@ void events(int rounds) {
     }
     if (round % 4 == 1) gex_Event_WaitAll(events, 8, 0);
     if (round % 4 == 2) {
-      // More ranks than processors: a loop that keeps its processor keeps the others from coming.
+      // If ranks outnumber processors, a loop that keeps its processor delays the other ranks.
       while (gex_Event_TestAll(events, 8, 0) != GASNET_OK) {
         gasnet_AMPoll();
         usleep(10);
@@ -191,14 +191,14 @@ void events(int rounds) {
   if (gex_NBI_Test(GEX_EC_ALL, 0) != GASNET_OK) wrong("gex_NBI_Test");
   gex_NBI_Wait(GEX_EC_AM, 0);
   if (gex_Event_Test(GEX_EVENT_INVALID) != GASNET_OK) wrong("gex_Event_Test(GEX_EVENT_INVALID)");
-  // Both kinds, one after the other.
+  // Both kinds alternate.
   for (int i = 0; i < 200; ++i) {
     gex_Coll_BarrierBlocking(team, 0);
     gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED);
   }
 }
 
-// ---- messages are served by those who wait, and by those who never have to ----
+// ---- messages are served during waits, and by calls that need not wait ----
 
 std::atomic<uint32_t> replies{0};
 enum Handlers : gex_AM_Index_t { kAsk = 200, kAnswer = 201, kMisuse = 202 };
@@ -218,7 +218,7 @@ void messages() {
   }
 }
 
-// ---- the last one comes late ----
+// ---- one rank arrives late ----
 
 void late() {
   for (int kind = 0; kind < 2; ++kind) {
@@ -243,7 +243,7 @@ void misuse(const char* what) {
   if (std::strcmp(what, "team") == 0) gex_Coll_BarrierBlocking(GEX_TM_INVALID, 0);
   if (std::strcmp(what, "no_op") == 0) gex_Event_Test(GEX_EVENT_NO_OP);
   if (std::strcmp(what, "twice") == 0) {
-    // Nobody else comes yet: this rank gets a real event.
+    // The other ranks have not arrived: this rank gets a real event.
     gex_Event_t event = GEX_EVENT_INVALID;
     if (me == 0) event = gex_Coll_BarrierNB(team, 0);
     if (me != 0) usleep(200'000);

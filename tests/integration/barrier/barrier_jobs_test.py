@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs barrier_client as jobs of 1 to 4 and of 9 ranks, with every algorithm, and looks at what comes out.
+"""Runs barrier_client as jobs of 1 to 4 and of 9 ranks, with every algorithm, and checks the output.
 
 barrier_jobs_test.py PATH_OF_BARRIER_CLIENT
 """
@@ -8,7 +8,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from client_jobs import over, run_job  # noqa: E402  (the path has to be there first)
+from client_jobs import over, run_job  # the path must be set first
 
 CLIENT = ""
 SECONDS = 60
@@ -17,14 +17,14 @@ ALGORITHMS = {
     "SHM in rounds": {"GASNET_BARRIER": "SHM", "HYDRANT_BARRIER_RADIX": "2"},
     "AMDISSEM": {"GASNET_BARRIER": "AMDISSEM"},
     "AMCENTRAL": {"GASNET_BARRIER": "AMCENTRAL"},
-    # Each rank a node of its own, over a network that writes into pinned memory.
+    # Each rank is its own node, over a network that writes into pinned memory.
     "RDMADISSEM": {"GASNET_BARRIER": "RDMADISSEM", "HYDRANT_INJECT": "delay=1us,pins=64M"},
 }
-ROUNDS = {}  # as the client has it
+ROUNDS = {}  # as in the client
 if over.OVER:
-    # What others have reached is asked for by gets.
+    # Gets read the progress of other ranks.
     ROUNDS = {"rules": 60, "agreed": 200, "events": 8}
-    # The default is RDMADISSEM where ranks share no memory.
+    # The default is RDMADISSEM if ranks share no memory.
     del ALGORITHMS["SHM in rounds"]
     ALGORITHMS["RDMADISSEM"] = {"GASNET_BARRIER": "RDMADISSEM"}
 
@@ -70,7 +70,7 @@ class BarrierJobs(unittest.TestCase):
                 self.holds(3, "agreed", HYDRANT_BARRIER_STRICT="0", **extra)
 
     @unittest.skipIf(over.OVER, "about networks of HYDRANT_INJECT")
-    def test_says_what_it_has_in_place_of_rdma(self):
+    def test_log_names_the_replacement_of_rdma(self):
         named = {"GASNET_BARRIER": "RDMADISSEM"}
         for extra, text in ((ALGORITHMS["RDMADISSEM"], "barriers: RDMADISSEM among 2 ranks"),
                             (named, "AMDISSEM in place of RDMADISSEM: all ranks share memory"),
@@ -79,8 +79,8 @@ class BarrierJobs(unittest.TestCase):
             with self.subTest(**extra):
                 self.assertIn(text, self.holds(2, "agreed", HYDRANT_LOG="info", **extra))
 
-    def test_threads_that_sleep(self):
-        # They do, if the wait mode lets them: nobody spins for long with a limit this small.
+    def test_sleeping_threads(self):
+        # They sleep if the wait mode allows it: with a limit this small no rank spins for long.
         self.holds(2, "late")
 
     def test_unknown_algorithm_names_the_choices(self):
@@ -89,7 +89,7 @@ class BarrierJobs(unittest.TestCase):
             self.assertIn(name, text)
         self.assertNotIn("warning", self.holds(2, "agreed", GASNET_BARRIER="dissem"))
 
-    def test_says_who_is_missing(self):
+    def test_warning_names_missing_ranks(self):
         for name, extra in ALGORITHMS.items():
             with self.subTest(name):
                 text = self.holds(3, "late", HYDRANT_WAIT_WARN="100ms", **extra)
@@ -97,7 +97,7 @@ class BarrierJobs(unittest.TestCase):
                 self.assertRegex(text, "still waits in gasnet_barrier" + who)
                 self.assertRegex(text, "still waits in gex_Coll_Barrier" + who)
                 if name == "default" and not over.OVER:
-                    self.assertIn("rank 2 of 3 has not come", text)
+                    self.assertIn("rank 2 of 3 has not arrived", text)
         self.assertNotIn("still waits", self.holds(3, "late", HYDRANT_WAIT_WARN="0"))
 
     @unittest.skipIf(over.OVER, "about programs that were built with other defaults: one network shows it")
@@ -112,7 +112,7 @@ class BarrierJobs(unittest.TestCase):
                     self.assertRegex(text, rf"still waits in gasnet_barrier \({used}\)")
 
     @unittest.skipUnless(over.OVER, "about settings of queue pairs")
-    def test_a_rank_that_cannot_be_talked_to_ends_the_job(self):
+    def test_unreachable_rank_ends_the_job(self):
         for name in ("RDMADISSEM", "AMDISSEM"):
             with self.subTest(name):
                 status, text = run(2, "agreed", by_rank="HYDRANT_IBV_CREDITS=$((16 + HYDRANT_JOB_RANK))",
@@ -134,10 +134,10 @@ class BarrierJobs(unittest.TestCase):
         texts = {
             "wait": "gasnet_barrier_wait without a gasnet_barrier_notify before it",
             "try": "gasnet_barrier_try without a gasnet_barrier_notify before it",
-            "notify": "gasnet_barrier_notify: there was a notify before",
+            "notify": "gasnet_barrier_notify: the previous notify had no wait",
             "handler": "gasnet_barrier_notify in a handler",
-            "team": "is no team of this job",
-            "no_op": "GEX_EVENT_NO_OP is no event",
+            "team": "is not a team of this job",
+            "no_op": "GEX_EVENT_NO_OP is not an event",
             "twice": "this event was synced before",
             "early": "gasnet_barrier_notify before a client is initialised",
         }

@@ -1,6 +1,6 @@
-// Broadcasts of random roots, lengths and buffers, several outstanding at a time, against what every rank
-// knows they must bring. Ends with 0 and "all held", or with a line that begins with "WRONG".
-// Arguments: what to do ("many", "polled", "root", "null"), and how many rounds.
+// Broadcasts with random roots, lengths and buffers, several outstanding at a time, against data that
+// every rank can compute. Ends with 0 and "all held", or with a line that begins with "WRONG".
+// Arguments: the test ("many", "polled", "root", "null"), and the number of rounds.
 #include <gasnetex.h>
 
 #include <cstdio>
@@ -58,7 +58,7 @@ struct Broadcast {
   }
 };
 
-// `common` says the same on all ranks, `own` does not.
+// `common` is equal on all ranks, `own` is not.
 void run_many(int rounds) {
   std::mt19937 common(7);
   std::mt19937 own(me);
@@ -76,19 +76,19 @@ void run_many(int rounds) {
       gex_Event_WaitAll(events.data(), count, 0);
     }
     for (size_t i = 0; i < count; ++i) all[i].check();
-    // The root's buffers are its own again, before others have checked theirs.
+    // The root may reuse its buffers before other ranks have checked theirs.
     for (size_t i = 0; i < count; ++i) all[i].source.assign(all[i].source.size(), 0x11);
   }
 }
 
-// The other ranks compute: nothing but polls may be needed of them.
+// The other ranks compute: the broadcast must need only their polls.
 void run_polled(int rounds) {
   std::vector<unsigned char> data(100'000, static_cast<unsigned char>(me == 0 ? 0x5a : 0));
   for (int round = 0; round < rounds; ++round) {
     const gex_Event_t event =
         gex_Coll_BroadcastNB(team, 0, data.data(), data.data(), data.size(), 0);
     if (me == 0) gex_Event_Wait(event);
-    // Rank 0 gets here only if the others got their data by polling, not by waiting.
+    // Rank 0 gets here only if the other ranks received their data by polling, not by waiting.
     const gex_Event_t barrier = gex_Coll_BarrierNB(team, 0);
     gex_Event_Wait(barrier);
     if (me != 0) gex_Event_Wait(event);

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs broadcast_client as jobs of 1 to 5 ranks, by every path that the data may take.
+"""Runs broadcast_client as jobs of 1 to 5 ranks, on every path of the data.
 
 broadcast_jobs_test.py PATH_OF_BROADCAST_CLIENT
 """
@@ -8,7 +8,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from client_jobs import over, run_job  # noqa: E402  (the path has to be there first)
+from client_jobs import over, run_job  # the path must be set first
 
 CLIENT = ""
 SECONDS = 100
@@ -34,10 +34,10 @@ class BroadcastJobs(unittest.TestCase):
         self.holds(3, "many", 20, HYDRANT_PATH="am", GASNET_NETWORKDEPTH="1")
 
     @unittest.skipIf(over.OVER, "the network is what there is")
-    def test_buffers_that_are_freed_between_pinned_memory(self):
+    def test_freed_buffers_between_pinned_memory(self):
         for ranks in (2, 3, 5):
             self.holds(ranks, "many", 40, HYDRANT_INJECT="delay=20us,bandwidth=2G,pins")
-        # Little room: what one get asks for is one buffer.
+        # Little room: one get uses one buffer.
         self.holds(3, "many", 40, HYDRANT_INJECT="delay=20us,pins", FIREHOSE_BUDGET="32K",
                    FIREHOSE_REMOTE_BUDGET="8K", HYDRANT_BOUNCE_MAX="4096", HYDRANT_BOUNCE_POOL="16K")
 
@@ -45,8 +45,8 @@ class BroadcastJobs(unittest.TestCase):
         for path in PATHS:
             self.holds(3, "polled", 5, HYDRANT_PATH=path)
 
-    def test_mistakes_end_the_job(self):
-        for what, text in {"root": "rank 2 of 2", "null": "an address is null"}.items():
+    def test_wrong_calls_end_the_job(self):
+        for what, text in {"root": "the root rank 2 does not exist", "null": "an address is NULL"}.items():
             status, output = run(2, what, "1")
             self.assertNotEqual(status, 0)
             self.assertIn("gex_Coll_BroadcastNB", output)

@@ -1,10 +1,10 @@
-/* A client of firehose.h in a program that is also linked to a library with the same function names. */
+/* A client of firehose.h in a program that also links a library with the same function names. */
 #include <firehose.h>
 
 #include "check.h"
 
 extern int other_firehose_calls;
-/* In a file without firehose.h: calls the other library's functions by the same names. */
+/* In a file without firehose.h: these names call the other library's functions. */
 extern void call_the_other(void);
 
 static int moves;

@@ -1,4 +1,4 @@
-/* The part of beside_other that knows only the other library. */
+/* The part of beside_other that uses only the other library. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-/* What the C programs of this folder share: checks that end the program, a call that must abort with a
- * text, and a choice of scenario by name. Header only. */
+/* Shared by the C programs of this folder: checks that end the program, calls that must abort with a
+ * text, and selection of a scenario by name. Header only. */
 #ifndef TESTS_FIREHOSE_H_CHECK_H
 #define TESTS_FIREHOSE_H_CHECK_H
 
@@ -23,12 +23,12 @@ typedef struct {
   void (*run)(void);
 } scenario_t;
 
-/* Runs the scenario that argv names; 0 if it passed. */
+/* Runs the scenario named in argv; returns 0 if it passed. */
 static inline int run_scenario(const scenario_t* all, size_t n, int argc, char** argv) {
   size_t i;
   for (i = 0; argc == 2 && i < n; ++i) {
     if (strcmp(all[i].name, argv[1]) != 0) continue;
-    alarm(120); /* nothing here waits for long: a hang is a failure */
+    alarm(120); /* a hang is a failure, because no scenario waits for long */
     all[i].run();
     return 0;
   }
@@ -37,7 +37,7 @@ static inline int run_scenario(const scenario_t* all, size_t n, int argc, char**
   return 2;
 }
 
-/* Runs `run` in a child and reads what it writes to standard error; *status is what waitpid() said. */
+/* Runs `run` in a child and reads its standard error; *status is from waitpid(). */
 static inline void run_and_read(void (*run)(void), char* text, size_t room, int* status) {
   FILE* output = tmpfile();
   pid_t child;
@@ -71,6 +71,19 @@ static inline void check_says(void (*run)(void), const char* expected) {
   run_and_read(run, text, sizeof text, &status);
   if (status != 0 || !strstr(text, expected)) {
     fprintf(stderr, "expected success and \"%s\"; status %d, output:\n%s\n", expected, status,
+            text);
+    _exit(1);
+  }
+}
+
+static inline void check_says_once(void (*run)(void), const char* expected) {
+  char text[8192];
+  const char* first;
+  int status;
+  run_and_read(run, text, sizeof text, &status);
+  first = strstr(text, expected);
+  if (status != 0 || !first || strstr(first + 1, expected)) {
+    fprintf(stderr, "expected success and \"%s\" once; status %d, output:\n%s\n", expected, status,
             text);
     _exit(1);
   }

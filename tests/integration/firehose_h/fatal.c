@@ -1,4 +1,4 @@
-/* A region client that does what it must not: each case must end the program with a text that explains. */
+/* A region client with forbidden calls: each case must end the program with an explanation. */
 #include "check.h"
 #include "deferred.h"
 #include "network.h"
@@ -115,7 +115,7 @@ static void released_twice(void) {
   firehose_release(&request, 1);
   firehose_release(&request, 1);
 }
-/* Those from here on with HYDRANT_DEBUG only, where it is not said otherwise. */
+/* The following cases need HYDRANT_DEBUG, unless noted otherwise. */
 static void released_twice_of_ours(void) {
   const firehose_request_t* first;
   const firehose_request_t* again;

@@ -1,4 +1,4 @@
-/* Starts firehose, and has its callbacks. The handlers were registered in the other file. */
+/* Starts firehose and defines its callbacks. The other file registers the handlers. */
 #include "gasnet_client.h"
 
 #include "check.h"
@@ -9,7 +9,7 @@ static uint32_t next_key = 1;
 
 client_counts_t client_counts(void) { return counts; }
 
-/* Of the segment; other memory (the sources of puts) is only counted. */
+/* Counts pages of the segment; other memory (the sources of puts) only as bytes. */
 static void count_pages(const firehose_region_t* region, int change) {
   gex_Segment_t segment = gex_EP_QuerySegment(gex_TM_QueryEP(client_team));
   const uintptr_t start = (uintptr_t)gex_Segment_QueryAddr(segment);

@@ -1,4 +1,4 @@
-/* The two files of gasnet_client: C, where firehose is started, and C++, where it is used. */
+/* Shared by the two files of gasnet_client: the C file starts firehose, the C++ file uses it. */
 #ifndef TESTS_FIREHOSE_H_GASNET_CLIENT_H
 #define TESTS_FIREHOSE_H_GASNET_CLIENT_H
 

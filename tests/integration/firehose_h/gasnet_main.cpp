@@ -1,5 +1,6 @@
-// A job whose ranks put words into each other's segments, as a conduit that pins would: a remote pin, then a
-// local one, then the put; a word whose remote pin misses travels with the move. Run by hydrant-run.
+// A job whose ranks put words into each other's segments, like a pinning conduit: a remote pin, then a
+// local pin, then the put. If the remote pin misses, the word travels with the move. Run by
+// hydrant-run.
 #include <cstdlib>
 #include <deque>
 #include <random>
@@ -18,7 +19,7 @@ uint32_t ranks;
 uint64_t words_out[512];  // sources, one word per put
 std::vector<uint64_t*> segments;
 
-// One put, from its remote pin until its release.
+// One put, from its remote pin to its release.
 struct Put {
   uint32_t to;
   uint64_t* at;
@@ -42,10 +43,10 @@ void completed(void* context, const firehose_request_t* request, int all_local_h
   CHECK(request->node == put->to && request->client.rkey / 1000000 == put->to);
   put->remote = request;
   if (all_local_hit != 0) {
-    pinned.push_back(put);  // maybe in a handler, where nothing is pinned
+    pinned.push_back(put);  // possibly in a handler, where pinning is forbidden
     return;
   }
-  firehose_release(&put->remote, 1);  // the word is there
+  firehose_release(&put->remote, 1);  // the word has arrived
   delete put;
   --in_flight;
   ++moved;
@@ -62,7 +63,7 @@ void start_put(uint32_t to, size_t page, uint64_t word) {
   pinned.push_back(put);
 }
 
-// Remote before local: the pin of the source comes second.
+// The remote pin comes first, then the pin of the source.
 void finish_puts() {
   while (!pinned.empty()) {
     Put* put = pinned.front();
@@ -84,7 +85,7 @@ void poll() {
   finish_puts();
 }
 
-// The others may share this core.
+// Other ranks may share this processor.
 void poll_and_yield() {
   poll();
   sched_yield();
@@ -97,15 +98,15 @@ void barrier() {
 
 void put_words(size_t steps) {
   std::mt19937 random(17 + me);
-  // The last word that this rank has put to a page of another one.
+  // The last word that this rank has put to each page of another rank.
   std::vector<uint64_t> last(size_t{ranks} * CLIENT_PAGES, 0);
   const auto own = reinterpret_cast<uintptr_t>(segments[me]);
   for (size_t step = 1; step <= steps; ++step) {
     const auto to = static_cast<uint32_t>((me + 1 + random() % (ranks - 1)) % ranks);
-    // Half of them near each other, so that some hit.
+    // Half of them near each other, so that some pins hit.
     const size_t page = random() % (random() % 2 == 0 ? 24 : size_t{CLIENT_PAGES});
     uint64_t& word = last[to * CLIENT_PAGES + page];
-    // Two puts to one word under way have no order.
+    // Two concurrent puts to one word are unordered.
     while (in_flight != 0 && (word != 0 || in_flight > 6)) poll_and_yield();
     word = step * 100 + me;
     start_put(to, page, word);

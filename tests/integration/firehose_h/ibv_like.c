@@ -1,4 +1,4 @@
-/* A conduit's way of using firehose: types and rank from GASNet's internal header, several rails per key,
+/* Uses firehose like a conduit: types and rank from GASNet's internal header, several rails per key,
  * requests collected and released together while polling. */
 #include <firehose.h>
 
@@ -48,7 +48,7 @@ extern int firehose_remote_callback(gex_Rank_t node, const firehose_region_t* pi
 
 int main(void) {
   const size_t region = 128 * 1024;
-  const uintptr_t memory = (uintptr_t)0x10000000; /* nothing is touched */
+  const uintptr_t memory = (uintptr_t)0x10000000; /* this memory is never accessed */
   gex_AM_Entry_t* table = firehose_get_handlertable();
   int handlers = 0;
   int i;

@@ -1,5 +1,5 @@
-/* A client as a shared library of its own, compiled once for pages and once for regions (IMAGE is its
- * name). Hidden names: its move callback is not the other's. */
+/* A client as a shared library, compiled once for pages and once for regions (IMAGE is its name). Its
+ * names are hidden, so the two move callbacks are separate. */
 #include <firehose.h>
 
 #include "check.h"

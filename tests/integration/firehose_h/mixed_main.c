@@ -1,4 +1,4 @@
-/* Half of a client whose two files were compiled with different firehose_fwd.h: this one for pages. */
+/* Half of a client whose two files use different firehose_fwd.h: this file is for pages. */
 #include <firehose.h>
 
 #include "check.h"

@@ -1,4 +1,4 @@
-/* The other half: for regions with keys. Reading a key here would read memory that no key is in. */
+/* The other half, for regions with keys. Reading a key here would read memory without a key. */
 #include <firehose.h>
 
 void pin_with_other_shape(void);

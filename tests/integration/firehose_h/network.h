@@ -1,5 +1,5 @@
-/* A pretended network: an arena of memory, and a count per page of the registrations that cover it. It
- * checks every registration and deregistration that a client's move callback passes on. */
+/* A simulated network: an arena of memory, and a count of registrations per page. It checks every
+ * registration and deregistration that a client's move callback requests. */
 #ifndef TESTS_FIREHOSE_H_NETWORK_H
 #define TESTS_FIREHOSE_H_NETWORK_H
 
@@ -17,11 +17,11 @@ uintptr_t network_start(void);
 /* Address of page i of the arena. */
 uintptr_t network_page(size_t i);
 
-/* The memory of [first, first+n) pages cannot be registered. */
+/* Makes the memory of [first, first+n) pages unregistrable. */
 void network_forbid(size_t first, size_t n);
 int network_forbidden(uintptr_t addr, size_t len);
 
-/* End the program when memory outside the arena is named or not registered. */
+/* End the program if the memory is outside the arena, or not registered. */
 void network_pin(uintptr_t addr, size_t len);
 void network_unpin(uintptr_t addr, size_t len);
 

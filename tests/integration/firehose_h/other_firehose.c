@@ -1,5 +1,5 @@
-/* Another library that defines GASNet's names, as GASNet's own firehose does. Its functions do something
- * else, so that a call that ends up in the wrong library is noticed. */
+/* Another library that defines GASNet's names, like GASNet's own firehose. Its functions behave
+ * differently, so that a call into the wrong library is detected. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* A page client, with buckets of two pages: scenarios of firehose.h, one per run. */
+/* A page client with buckets of two pages: scenarios of firehose.h, one per run. */
 #include "check.h"
 #include "deferred.h"
 #include "network.h"
@@ -127,7 +127,7 @@ static void prepinned_stay(void) {
   CHECK(network_counts().pins == 1);
   for (i = 0; i < 64; ++i) drop(pin(8 * i, 4));
   drop(pin(1000, 32));
-  drop(pin(600, 16)); /* what max_LocalPinSize promises, beside the prepinned */
+  drop(pin(600, 16)); /* max_LocalPinSize, besides the prepinned regions */
   CHECK(network_counts().most_bytes <= 48 * BUCKET);
   firehose_fini();
   CHECK(network_counts().bytes == 32 * BUCKET && network_is_pinned(own.addr, own.len));

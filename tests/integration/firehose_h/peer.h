@@ -1,5 +1,5 @@
-/* Two processes, node 0 and node 1, that are clients of firehose.h with remote pins: messages over a socket
- * pair, and words that both see. Their memory (network.h) has the same addresses. */
+/* Two processes, node 0 and node 1, both clients of firehose.h with remote pins: messages over a socket
+ * pair, and words in shared memory. Their memory (network.h) has the same addresses. */
 #ifndef TESTS_FIREHOSE_H_PEER_H
 #define TESTS_FIREHOSE_H_PEER_H
 
@@ -24,20 +24,20 @@ int peer_send(uint32_t node, uint32_t lane, const void* message, size_t len);
 #define FIREHOSE_NODES 2
 #define FIREHOSE_MYNODE peer_me
 #define FIREHOSE_MAX_MESSAGE 4096
-/* Delivers what has come, and releases what the test has set aside for it (deferred.h). */
+/* Delivers received messages, and releases requests that the test has set aside (deferred.h). */
 extern void client_poll(void);
 #define FIREHOSE_AMPOLL() client_poll()
 
-/* Delivers messages that have come; called by client_poll(). */
+/* Delivers received messages; called by client_poll(). */
 void peer_receive(void);
 
-/* What node 1 is to do beside serving; 0 when it is done. */
+/* Commands for node 1; 0 when the command is done. */
 enum {
-  PEER_PIN = 1,        /* pins [addr, addr+len) for itself, and holds it */
-  PEER_RELEASE = 2,    /* what it held */
+  PEER_PIN = 1,        /* pins [addr, addr+len) for itself and holds it */
+  PEER_RELEASE = 2,    /* releases what it holds */
   PEER_INVALIDATE = 3, /* its memory at [addr, addr+len) goes away */
   PEER_FORBID = 4,     /* the page at addr cannot be registered */
-  PEER_DEAF = 5,       /* polls no more until the next command */
+  PEER_DEAF = 5,       /* stops polling until the next command */
   PEER_STOP = 6
 };
 
@@ -46,19 +46,19 @@ typedef struct {
   uintptr_t addr;
   size_t len;
   int ready[2];
-  /* Of node 1: bytes, and calls. */
+  /* Of node 1: bytes and calls. */
   uint64_t registered, deregistered, remote_callbacks;
-  uint64_t messages[2]; /* that each node has sent */
+  uint64_t messages[2]; /* sent by each node */
 } peer_words_t;
 extern peer_words_t* peer_words;
 #define PEER_LOAD(word) __atomic_load_n(&peer_words->word, __ATOMIC_ACQUIRE)
 
-/* Forks. Node 1 runs `serve` until it is stopped; node 0 runs `run`, stops node 1 and checks that it ended
- * well. Both run `end` when neither needs the other any more. */
+/* Forks. Node 1 runs `serve` until it is stopped. Node 0 runs `run`, stops node 1 and checks its exit
+ * status. Both run `end` when neither needs the other any more. */
 void peer_start(void (*run)(void), void (*serve)(void), void (*end)(void));
-/* Both have come here. */
+/* A barrier of both nodes. */
 void peer_meet(void);
-/* Has node 1 do it, and waits until it is done. */
+/* Sends a command to node 1 and waits until it is done. */
 void peer_do(int command, uintptr_t addr, size_t len);
 
 #ifdef __cplusplus

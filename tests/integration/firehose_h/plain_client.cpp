@@ -1,5 +1,5 @@
-// The least that a client can be, in C++: regions without keys and nothing to poll; here with several
-// threads that come and go, without limits, and over a fork.
+// The minimal client, in C++: regions without keys and no poll function. Runs several threads that come
+// and go, without limits, and across a fork.
 #include <firehose.h>
 
 #include <random>
@@ -21,14 +21,14 @@ namespace {
 constexpr uint32_t kFlags = FIREHOSE_INIT_FLAG_LOCAL_ONLY | FIREHOSE_INIT_FLAG_UNPIN_ON_FINI;
 constexpr size_t kSteps = 20000;
 
-// Pins, checks and releases at random; requests outlive the step in which they were made.
+// Pins, checks and releases at random; requests outlive the step that made them.
 void use_memory(unsigned seed, size_t pages, size_t longest) {
   std::mt19937 random(seed);
   std::vector<const firehose_request_t*> held;
   for (size_t step = 0; step < kSteps; ++step) {
     const size_t len = (1 + random() % longest) * NETWORK_PAGE;
     const uintptr_t addr = network_page(random() % pages);
-    // Holding one already, so only what cannot wait: firehose.h's rule against deadlock.
+    // A thread that holds requests must not wait: firehose.h's rule against deadlock.
     const firehose_request_t* request = held.empty() ? firehose_local_pin(addr, len, nullptr)
                                                      : firehose_try_local_pin(addr, len, nullptr);
     if (request != nullptr) {
@@ -49,7 +49,7 @@ void use_memory(unsigned seed, size_t pages, size_t longest) {
 void threads_share_a_small_budget() {
   network_start();
   firehose_info_t info;
-  // Room for what four threads may hold at once by waiting, and not much more.
+  // Room for the pins that four threads may hold while waiting, and little more.
   firehose_init(64 * NETWORK_PAGE, 64, 8 * NETWORK_PAGE, nullptr, 0, kFlags, &info);
   for (unsigned round = 0; round < 2; ++round) {
     std::vector<std::thread> threads;
@@ -76,7 +76,7 @@ void zero_lifts_limits() {
   CHECK(network_counts().bytes == 0);
 }
 
-// A hold taken before a fork is the parent's: in the child its release does nothing.
+// A hold taken before a fork is the parent's: its release in the child has no effect.
 void child_of_a_fork_starts_empty() {
   network_start();
   firehose_init(1 << 20, 64, 1 << 18, nullptr, 0, kFlags, nullptr);

@@ -1,4 +1,4 @@
-/* The region client's callbacks, in a file of their own as in a conduit. */
+/* The region client's callbacks, in a separate file as in a conduit. */
 #include "region_callbacks.h"
 
 #include "check.h"
@@ -24,7 +24,7 @@ static int pin_one(firehose_region_t* region) {
   region->client.len = region->len;
   if (network_forbidden(region->addr, region->len)) {
     ++refused_registrations;
-    return 0; /* the key says so */
+    return 0; /* the key marks the failure */
   }
   network_pin(region->addr, region->len);
   region->client.registration = __atomic_fetch_add(&next_registration, 1, __ATOMIC_RELAXED);

@@ -5,15 +5,15 @@
 
 #define FIREHOSE_TEST_PAGE ((size_t)4096)
 
-/* The move callback answers this for pins from now on; 0 ends it. */
+/* The move callback returns this code for pins from now on; 0 ends it. */
 void fail_next_pin(int answer);
-/* The network takes no more bytes than this: "not now" beyond. */
+/* Limits the network to this many bytes; beyond it pins return "not now". */
 void limit_network(size_t bytes);
-/* The next move callback calls this first. */
+/* The next move callback calls this function first. */
 void call_in_move(void (*call)(void));
-/* Registrations that came to nothing because memory was forbidden. */
+/* Number of registrations that failed because the memory was forbidden. */
 size_t refusals(void);
-/* The request's key is the one that its region was registered with. */
+/* True if the request's key is the one of its region's registration. */
 int key_is_right(const firehose_request_t* request);
 
 #endif

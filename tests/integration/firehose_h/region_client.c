@@ -13,7 +13,7 @@
 
 static firehose_info_t info;
 
-/* Budget for `regions` regions of `pages` pages. */
+/* Starts firehose with a budget for `regions` regions of `pages` pages. */
 static void start(size_t regions, size_t pages, uint32_t flags) {
   network_start();
   firehose_init(regions * pages * PAGE, regions, pages * PAGE, NULL, 0, flags, &info);
@@ -104,7 +104,7 @@ static void blocked_pin_polls(void) {
   firehose_fini();
 }
 
-/* The pin that blocks can only go on when the text has been seen, so a silent wait hangs and fails. */
+/* The blocked pin can continue only after the report was read, so a silent wait hangs and fails. */
 static void read_report(int from) {
   const char* const wanted[] = {"firehose_local_pin has waited", "pinned", "by thread",
                                 "and 4 more"};
@@ -159,7 +159,7 @@ static void fini_unpins_on_request_only(void) {
   CHECK(firehose_try_local_pin(network_page(0), PAGE, NULL) == NULL);
   drop(pin(100, 4));
   CHECK(firehose_local_pin(network_page(200), 4 * PAGE, &held) ==
-        &held); /* unpinned all the same */
+        &held); /* unpinned nevertheless */
   firehose_fini();
   CHECK(network_counts().unpins == 2 && !network_is_pinned(network_page(200), PAGE));
 }
@@ -177,15 +177,14 @@ static void prepinned_stay(void) {
   own[1].len = PAGE;
   for (i = 0; i < 2; ++i) own[i].client.registration = 500 + i;
   firehose_init(33 * PAGE + 16 * PAGE, 2 + 4, 4 * PAGE, own, 2, LOCAL | UNPIN, &info);
-  memset(own, 0xFF, sizeof own); /* the list is ours again */
+  memset(own, 0xFF, sizeof own); /* the list belongs to the client again */
   CHECK(info.max_LocalRegions == 4 && info.max_LocalPinSize == 4 * PAGE);
   request = firehose_local_pin(network_page(1010), 4 * PAGE, NULL);
   CHECK(request->client.registration == 500 && request->addr == network_page(1000));
   CHECK(request->len == 32 * PAGE);
   drop(request);
-  for (i = 0; i < 32; ++i)
-    drop(pin(8 * i, 4)); /* all four regions of the budget, again and again */
-  for (i = 0; i < 4; ++i) held[i] = pin(8 * i, 4); /* what max_LocalRegions promises */
+  for (i = 0; i < 32; ++i) drop(pin(8 * i, 4));    /* all four regions of the budget, repeatedly */
+  for (i = 0; i < 4; ++i) held[i] = pin(8 * i, 4); /* max_LocalRegions */
   request = firehose_try_local_pin(network_page(2000) + 1, 1, NULL);
   CHECK(request != NULL && request->client.registration == 501);
   drop(request);

@@ -20,7 +20,7 @@ static uint64_t next_registration = 1;
 
 /* ---- callbacks ---- */
 
-static void (*forbidden)(void); /* what node 0 does where it must not */
+static void (*forbidden)(void); /* the forbidden action of node 0 */
 
 int firehose_move_callback(gex_Rank_t node, const firehose_region_t* unpin_list, size_t unpin_num,
                            firehose_region_t* pin_list, size_t pin_num) {
@@ -36,7 +36,7 @@ int firehose_move_callback(gex_Rank_t node, const firehose_region_t* unpin_list,
   }
   for (i = 0; i < pin_num; ++i) {
 #ifdef FIREHOSE_CLIENT_T
-    if (network_forbidden(pin_list[i].addr, pin_list[i].len)) continue; /* the key says so: 0 */
+    if (network_forbidden(pin_list[i].addr, pin_list[i].len)) continue; /* the key is 0 */
     pin_list[i].client.registration = next_registration++;
     pin_list[i].client.addr = pin_list[i].addr;
 #endif
@@ -56,7 +56,7 @@ int firehose_remote_callback(gex_Rank_t node, const firehose_region_t* pin_list,
 #ifdef FIREHOSE_CLIENT_T
   CHECK(pin_list->client.registration != 0 && pin_list->client.addr == pin_list->addr);
 #endif
-  /* The data that a small put would bring along. */
+  /* The data of a small put in the arguments. */
   for (i = 0; i < sizeof args->data; ++i) CHECK(args->data[i] == (unsigned char)(args->number + i));
   CHECK(args->number != 0);
   __atomic_fetch_add(&peer_words->remote_callbacks, 1, __ATOMIC_RELEASE);
@@ -155,7 +155,7 @@ static void check_request(const firehose_request_t* request, size_t page, size_t
 #endif
 }
 
-/* A pin of node 1's memory, however long it takes. */
+/* Pins memory of node 1, however long that takes. */
 static const firehose_request_t* pin(size_t page, size_t pages, answer_t* answer) {
   const firehose_request_t* now;
   memset(answer, 0, sizeof *answer);
@@ -220,7 +220,7 @@ static void arguments_arrive_before_the_reply(void) {
   wait_for(&answer);
   CHECK(!answer.all_local_hit && PEER_LOAD(remote_callbacks) == 1);
   drop(answer.request);
-  /* Nobody is asked, so nothing is called there, and nobody makes arguments. */
+  /* The other node gets no message, so no callback runs there and no arguments are made. */
   answer.calls = 0;
   CHECK(!firehose_remote_pin(1, network_page(5), PAGE, CALL, NULL, make_args, completed, &answer));
   CHECK(answer.calls == 1 && answer.all_local_hit);
@@ -259,7 +259,7 @@ static void limits_are_promises(void) {
   CHECK(info.max_RemoteRegions == PER_NODE / LARGEST);
   for (i = 0; i < info.max_RemoteRegions; ++i) held[n++] = pin(16 * i, LARGEST, &answer);
 #endif
-  /* Beside them the other node can pin what it was promised for itself. */
+  /* The other node can still pin its own guaranteed share. */
   peer_do(PEER_PIN, network_page(1000), LARGEST * PAGE);
   peer_do(PEER_PIN, network_page(1100), LARGEST * PAGE);
   peer_do(PEER_RELEASE, 0, 0);
@@ -281,13 +281,13 @@ static void held_quota_makes_pins_wait(void) {
   firehose_release(held, PER_NODE / LARGEST - 1);
 }
 
-/* Node 1 needs all its budget for itself: it says "not now" until it does not. */
+/* Node 1 holds all its budget for itself: it declines until it releases it. */
 static void fill_node_1(void) {
   size_t i;
   for (i = 0; i < (PER_NODE + MINE) / LARGEST; ++i)
     peer_do(PEER_PIN, network_page(1000 + 16 * i), LARGEST * PAGE);
 }
-/* What this node has of node 1 and does not use makes room for pins that block there. */
+/* Firehoses that this node does not use make room for blocked pins on node 1. */
 static void idle_firehoses_go_back_when_wanted(void) {
   answer_t answer;
   size_t i;
@@ -316,7 +316,7 @@ static void declined_pins_succeed_later(void) {
   peer_do(PEER_RELEASE, 0, 0);
   wait_for(&answer);
   wait_for(&joined);
-  /* Arguments are only made before the call returns, so who joined has none, whichever came first. */
+  /* Arguments are made only before the call returns, so a joined request has none, whichever came first. */
   CHECK(joined.all_local_hit && args_made == 1);
   CHECK(PEER_LOAD(remote_callbacks) == (answer.all_local_hit ? 0 : 1));
   check_request(answer.request, 5, 1);
@@ -337,7 +337,7 @@ static void memory_that_goes_is_recalled(void) {
     firehose_poll();
   }
   request = answer.request;
-  /* What is held stays registered there until it is released. */
+  /* Held memory stays registered there until its release. */
   peer_do(PEER_INVALIDATE, network_page(40), 4 * PAGE);
   for (;;) {
     const firehose_request_t* more = firehose_try_remote_pin(1, network_page(40), PAGE, 0, NULL);
@@ -346,7 +346,7 @@ static void memory_that_goes_is_recalled(void) {
     client_poll();
     firehose_poll();
   }
-  while (PEER_LOAD(deregistered) == 0) client_poll(), firehose_poll(); /* of the first */
+  while (PEER_LOAD(deregistered) == 0) client_poll(), firehose_poll(); /* of the first request */
   CHECK(PEER_LOAD(deregistered) + 4 * PAGE == PEER_LOAD(registered));
   drop(request);
   while (PEER_LOAD(deregistered) != PEER_LOAD(registered)) client_poll(), firehose_poll();
@@ -422,7 +422,7 @@ static void wrong_calls_are_fatal(void) {
   check_aborts(pin_self, "that is this node");
   check_aborts(try_nobody, "there is no such node");
   check_aborts(pin_nobody, "firehose_remote_pin of");
-  /* (Children of this process have no end of their own: what they may reach is checked before it is used.) */
+  /* Children of this process have no endpoint: arguments are checked before the endpoint is used. */
   check_aborts(abort_long, "more than max_RemotePinSize");
   check_aborts(abort_without_args, "there is no remote_args_callback");
 }
@@ -469,7 +469,7 @@ static void in_handler(void) {
   for (;;) client_poll();
 }
 #else
-/* What a completion callback may do outside of a handler: all of it. */
+/* A completion callback outside of a handler may call everything. */
 static unsigned completions;
 static void in_completion(void* context, const firehose_request_t* request, int all_local_hit) {
   const firehose_request_t* local = firehose_local_pin(network_page(3), PAGE, NULL);
@@ -492,7 +492,7 @@ static void in_handler(void) {
 }
 #endif
 
-/* Node 1 asks, and node 0 is who must not go on. */
+/* Node 1 sends a request, and node 0 must stop. */
 static void ask_node_0(void) {
   answer_t answer = {NULL, 0, 0};
   begin();
@@ -543,7 +543,7 @@ static void calls_in_callbacks_are_fatal(void) {
 static const struct {
   const char* name;
   void (*run)(void);
-  int alone; /* forks by itself */
+  int alone; /* the scenario forks itself */
 } scenarios[] = {
     {"hits_send_nothing", hits_send_nothing, 0},
     {"arguments_arrive_before_the_reply", arguments_arrive_before_the_reply, 0},

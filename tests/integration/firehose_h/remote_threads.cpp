@@ -1,6 +1,6 @@
-// Two processes of several threads each that pin each other's memory and their own, in C++, while memory
-// goes away beneath them. What is registered is in words that both see, so that whoever holds a request
-// checks that the other process has not deregistered it.
+// Two processes with several threads each pin each other's memory and their own, in C++, while memory
+// is invalidated. Registrations are recorded in shared words, so the holder of a request can check that
+// the other process has not deregistered the memory.
 #include <firehose.h>
 
 #include <atomic>
@@ -96,7 +96,7 @@ void work(unsigned seed) {
   }
 }
 
-// Both nodes do the same.
+// Both nodes run the same code.
 void run() {
   firehose_info_t info;
 #ifdef FIREHOSE_PAGE
@@ -136,7 +136,7 @@ int firehose_move_callback(gex_Rank_t, const firehose_region_t* unpin_list, size
 
 int firehose_remote_callback(gex_Rank_t, const firehose_region_t*, size_t,
                              firehose_remotecallback_args_t*) {
-  return -1;  // nobody asks for it
+  return -1;  // no test uses it
 }
 
 void client_poll() { peer_receive(); }

@@ -1,4 +1,4 @@
-/* A client that asks for a remote pin. Without REMOTE_ABORTS this must not compile, and must say why. */
+/* A client with a remote pin. Without REMOTE_ABORTS it must not compile, and the error must tell why. */
 #ifdef REMOTE_ABORTS
 #define FIREHOSE_REMOTE_ABORTS
 #endif

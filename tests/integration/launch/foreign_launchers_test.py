@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """foreign_launchers_test.py BUILD_FOLDER
 
-The same jobs under Open MPI's mpirun (PMIx) and MPICH's mpiexec (PMI-2), as far as they are installed; and
-what a process does that a launcher started and nobody wires up.
+The same jobs under Open MPI's mpirun (PMIx) and MPICH's mpiexec (PMI-2), if they are installed; and processes
+that a launcher started without connecting them.
 """
 import os
 import subprocess
@@ -20,7 +20,7 @@ LAUNCHERS = BUILD.foreign_launchers()
 @unittest.skipUnless(LAUNCHERS, "neither mpirun with PMIx nor mpiexec.hydra with PMI-2 is installed")
 class Launchers(unittest.TestCase):
     def each(self, size, *steps, code, prints=None, says=None):
-        """`code` is one, or None where launchers answer each in its own way, but never 0."""
+        """`code` is a status, a tuple of acceptable ones, or None for any but 0."""
         for launcher in LAUNCHERS:
             with self.subTest(launcher=launcher, steps=steps):
                 before = leftovers()
@@ -30,7 +30,7 @@ class Launchers(unittest.TestCase):
                 if code is None:
                     self.assertNotEqual(got, 0, output + errors)
                 else:
-                    self.assertEqual(got, code, output + errors)
+                    self.assertIn(got, code if isinstance(code, tuple) else (code,), output + errors)
                 self.assertEqual(job.wait_until_gone(), [])
                 self.assertEqual(new_leftovers(before), set())
                 self.assertNotIn("FAILED", output)
@@ -39,7 +39,7 @@ class Launchers(unittest.TestCase):
                 if says is not None:
                     self.assertRegex(errors, says)
 
-    def test_place_is_that_of_the_launcher(self):
+    def test_place_agrees_with_the_launcher(self):
         for launcher in LAUNCHERS:
             job = Job(BUILD, launcher, 2, "place", "watch", "fence")
             code, output, errors = job.wait()
@@ -58,27 +58,30 @@ class Launchers(unittest.TestCase):
     def test_one_process(self):
         self.each(1, "watch", "cards", "share", code=0)
 
-    def test_a_code_survives(self):
+    def test_exit_code_is_passed_on(self):
         self.each(3, "watch", "fence", "leave=7", code=7)
 
-    def test_one_leaves_others_sleep(self):
+    def test_one_rank_leaves_while_others_sleep(self):
         self.each(3, "watch", "fence", "1:leave=7", "sleep", code=7)
 
-    def test_one_leaves_others_spin(self):
+    def test_one_rank_leaves_while_others_spin(self):
         self.each(2, "watch", "fence", "1:leave=7", "spin", code=7,
                   prints="rank 0 hears exit of rank 1: 7")
 
-    def test_one_leaves_with_zero_others_spin(self):
+    def test_one_rank_leaves_with_zero_while_others_spin(self):
         self.each(3, "watch", "fence", "1:leave=0", "spin", code=0,
                   says="rank 1 exited with code 0, and rank [02]")
 
-    def test_programs_that_do_not_end_are_ended(self):
+    def test_programs_that_do_not_end_are_killed(self):
         self.each(2, "watch", "deaf", "ignore=3", "fence", "1:leave=7", "spin", code=7)
 
     def test_sigquit_may_be_caught(self):
-        self.each(2, "watch", "deaf", "exit_on=3", "fence", "1:leave=5", "spin", code=5)
+        # The handler's _exit() closes the connection to the launcher without a goodbye. Hydra makes that
+        # status 1 if it sees the closed connection before the exit code.
+        self.each(2, "watch", "deaf", "exit_on=3", "fence", "1:leave=5", "spin", code=(1, 5),
+                  says="rank 1 exited with code 5; the job is ended")
 
-    def test_who_has_lost_another_by_the_network_ends_though_it_spins(self):
+    def test_spinning_rank_ends_after_the_network_reports_a_death(self):
         self.each(3, "watch", "fence", "1:lose=2", "spin", code=6)
 
     def test_exit_without_leaving(self):
@@ -87,8 +90,9 @@ class Launchers(unittest.TestCase):
     def test_a_killed_rank_ends_the_job(self):
         self.each(3, "watch", "fence", "1:kill=9", "spin", code=None)
 
-    def test_a_killed_rank_is_named_by_a_survivor_that_has_the_time(self):
-        # Both launchers kill as well, and may be faster than the line; their first signals are held off.
+    def test_surviving_rank_names_a_killed_rank(self):
+        # Both launchers also kill, and may be faster than the line; so the ranks ignore their first
+        # signals.
         for launcher in LAUNCHERS:
             job = Job(BUILD, launcher, 2, "ignore=15", "place", "watch", "deaf", "fence",
                       "1:kill=9", "sleep")
@@ -108,7 +112,7 @@ class Mismatch(unittest.TestCase):
         self.assertIn(f"type: {command} {BUILD.probe} place", errors)
         self.assertEqual(errors.count("\n"), 1, errors)
 
-    def test_a_launcher_that_says_more_is_an_error_with_the_command(self):
+    def test_launcher_with_more_ranks_is_an_error_with_a_remedy(self):
         self.refused("mpirun -n 4", OMPI_COMM_WORLD_SIZE="4")
         self.refused("mpirun -n 4", OMPI_COMM_WORLD_SIZE="4", PMIX_NAMESPACE="none", PMIX_RANK="0")
         self.refused("srun --mpi=pmix -n 4", SLURM_PROCID="0", SLURM_NTASKS="4")
@@ -117,7 +121,7 @@ class Mismatch(unittest.TestCase):
         self.refused("flux run -o pmi=pmix -n 4", FLUX_TASK_RANK="0", FLUX_JOB_SIZE="4")
         self.refused("mpiexec --pmi=pmix -n 4", PALS_RANKID="3")
 
-    def test_it_can_be_overruled(self):
+    def test_launcher_detection_can_be_overridden(self):
         job = Job(BUILD, "alone", 1, "place", SLURM_PROCID="0", SLURM_NTASKS="4",
                   HYDRANT_BOOTSTRAP="alone")
         self.assertEqual(job.wait()[0], 0)
@@ -127,7 +131,7 @@ class Mismatch(unittest.TestCase):
         self.assertEqual(code, 0, errors)
         self.assertIn("of 2 by fork", output)
 
-    def test_a_job_inside_a_rank_is_refused(self):
+    def test_job_inside_a_rank_is_refused(self):
         if not BUILD.has_hydrant_run():
             self.skipTest("no hydrant-run in this build")
         # The inner shell's child has the environment, but python closes the descriptors.
@@ -135,16 +139,16 @@ class Mismatch(unittest.TestCase):
         done = subprocess.run([BUILD.hydrant_run, "-n", "2", sys.executable, "-c", inner],
                               capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 98, done.stderr)
-        self.assertIn("does not hold its connection", done.stderr)
+        self.assertIn("but not its connection", done.stderr)
 
-    def test_a_launcher_that_is_asked_for_and_not_there(self):
+    def test_requested_launcher_is_missing(self):
         starts = {"hydrant_run": "hydrant-run -n 2", "fork": "GASNET_PSHM_NODES=2"}
         starts.update({LIBRARIES[one][0]: {"mpirun": "mpirun -n 2", "hydra": "mpiexec.hydra -n 2"}[one]
                        for one in LAUNCHERS})
         for choice, start in starts.items():
             self.refused(start, HYDRANT_BOOTSTRAP=choice)
 
-    def test_bad_numbers_of_processes(self):
+    def test_invalid_numbers_of_processes(self):
         for value in ("99999", "-1", "two"):
             job = Job(BUILD, "alone", 1, "place", GASNET_PSHM_NODES=value)
             code, output, errors = job.wait()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """hydrant_run_test.py BUILD_FOLDER
 
-The program hydrant-run itself: options, limits, programs that cannot be run, programs that are none of ours.
+The program hydrant-run itself: options, limits, programs that cannot be run, programs without Hydrant.
 """
 import os
 import resource
@@ -30,7 +30,7 @@ class HydrantRun(unittest.TestCase):
         self.assertIn(text, errors)
         self.assertTrue(errors.startswith("hydrant-run: "), errors)
 
-    def test_help_says_everything(self):
+    def test_help_lists_all_options(self):
         code, output, errors = run("--help")
         self.assertEqual((code, errors), (0, ""))
         for word in ("--ranks", "--env", "--bind", "--timeout", "--verbose", "program", "exit code",
@@ -41,7 +41,8 @@ class HydrantRun(unittest.TestCase):
         self.refused(2, "1 to 4096", "-n", "0", "true")
         self.refused(2, "1 to 4096", "-n", "4097", "true")
         for number in ("-1", "two", "2.5", "99999999999", "0x2"):
-            self.refused(2, f'"{number}": a whole number from 1 to 4096', f"--ranks={number}", "true")
+            self.refused(2, f'"{number}": expected a whole number from 1 to 4096', f"--ranks={number}",
+                         "true")
         self.refused(2, "ranks", "true")
         self.refused(2, "program", "-n", "2")
         self.refused(2, "not VAR=VALUE", "-n", "2", "-E", "A", "true")
@@ -50,6 +51,7 @@ class HydrantRun(unittest.TestCase):
     def test_programs_that_cannot_be_run(self):
         self.refused(127, "cannot run no-such-program: No such file", "-n", "3", "no-such-program")
         self.refused(127, "cannot run /no/such: No such file", "-n", "3", "/no/such")
+        self.refused(127, 'cannot run "": No such file', "-n", "3", "")
         self.refused(126, "cannot run /etc/passwd: Permission denied", "-n", "3", "/etc/passwd")
         self.refused(126, "cannot run /tmp: Permission denied", "-n", "3", "/tmp")
 
@@ -62,13 +64,21 @@ class HydrantRun(unittest.TestCase):
             code, _, errors = run("-n", "3", path)
             self.assertEqual(code, 127)
             self.assertRegex(errors,
-                             r"^hydrant-run: rank \d cannot be started: No such file or directory\n$")
+                             r"^hydrant-run: cannot start rank \d: No such file or directory\n$")
 
     def test_too_few_descriptors(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
-        self.refused(1, "64 processes need 192 descriptors, and the limit is 100", "-n", "64",
-                     "true", before=limit)
+        self.refused(1, "a job of 64 processes needs 192 descriptors here, and the hard limit is 100",
+                     "-n", "64", "true", before=limit)
+
+    def test_too_few_descriptors_for_any_job(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+        code, output, errors = run("-n", "2", "true", before=limit)
+        self.assertEqual((code, output), (1, ""), errors)
+        self.assertIn("the hard limit is 40, too low for a job of any size; raise it", errors)
+        self.assertNotIn("at most", errors)
 
     def test_the_limit_of_the_ranks_is_as_it_was(self):
         def limit():
@@ -77,7 +87,7 @@ class HydrantRun(unittest.TestCase):
         code, output, _ = run("-n", "64", "sh", "-c", "ulimit -Sn", before=limit)
         self.assertEqual((code, output), (0, "100\n" * 64))
 
-    def test_programs_that_are_none_of_ours(self):
+    def test_programs_without_hydrant(self):
         self.assertEqual(run("-n", "4", "true"), (0, "", ""))
         code, output, _ = run("-n", "3", "sh", "-c", "echo $HYDRANT_JOB_RANK/$HYDRANT_JOB_SIZE $A",
                               "--", A="no")
@@ -88,7 +98,7 @@ class HydrantRun(unittest.TestCase):
         self.assertEqual(code, 5)
         self.assertIn("rank 1", errors)
 
-    def test_options_of_the_program_are_its_own(self):
+    def test_options_after_the_program_are_passed_on(self):
         code, output, _ = run("-n", "1", "echo", "-n", "--verbose", "--help")
         self.assertEqual((code, output), (0, "--verbose --help"))
 

@@ -1,4 +1,4 @@
-"""Starts jobs of launch_probe and looks at what they leave behind."""
+"""Starts jobs of launch_probe and checks what they leave behind."""
 import ctypes.util
 import os
 import pathlib
@@ -13,15 +13,15 @@ import over
 
 SKIPPED = 77
 MARKER = "HYDRANT_TEST_MARKER"
-# Far beyond what anything here takes: a hang is a failure, not a wait.
+# Far beyond the duration of any test: a hang is a failure, not a wait.
 LIMIT = 120 * over.PATIENCE
-# More ranks than cores is what Open MPI asks a flag for, and running as root another.
+# Open MPI needs a flag for more ranks than cores, and another for root.
 MPIRUN = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
 HYDRA = ["mpiexec.hydra"]
 
 
 class Build:
-    """Where the programs of a build lie."""
+    """Paths of the programs of a build."""
 
     def __init__(self, folder):
         folder = pathlib.Path(folder)
@@ -32,7 +32,7 @@ class Build:
         return os.access(self.hydrant_run, os.X_OK)
 
     def foreign_launchers(self):
-        """Those that are installed, with the library by which this build talks to them."""
+        """Installed launchers for which this build has the library."""
         found = ["mpirun"] if shutil.which(MPIRUN[0]) and self.has_pmix() else []
         return found + (["hydra"] if shutil.which(HYDRA[0]) and ctypes.util.find_library("pmi2") else [])
 
@@ -80,11 +80,11 @@ class Job:
 
     @staticmethod
     def read(file):
-        # Not seek(): the processes write at the offset that they share with this file.
+        # Not seek(): the processes write at the file offset that they share.
         return os.pread(file.fileno(), 1 << 24, 0).decode()
 
     def wait_for(self, text, count=1):
-        """Until the output holds `text` so many times."""
+        """Waits until the output contains `text` `count` times."""
         deadline = time.monotonic() + LIMIT
         while self.read_shared().count(text) < count:
             if time.monotonic() > deadline or self.process.poll() is not None:
@@ -96,12 +96,12 @@ class Job:
         return self.printed if self.output.closed else self.read(self.output)
 
     def pids(self):
-        """rank -> pid, from what `place` prints."""
+        """rank -> pid, parsed from the output of `place`."""
         lines = [line.split() for line in self.read_shared().splitlines() if " by " in line]
         return {int(words[1]): int(words[-1]) for words in lines}
 
     def survivors(self):
-        """Processes of this job that still run, found by the marker in their environment."""
+        """Processes of this job that still run, found by a marker in their environment."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
@@ -114,7 +114,7 @@ class Job:
         return found
 
     def wait_until_gone(self):
-        """The processes that are left after a while; [] is good."""
+        """The processes that are left after a while; [] is success."""
         deadline = time.monotonic() + LIMIT
         while self.survivors() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -130,7 +130,7 @@ class Job:
 
 
 def leftovers():
-    """Names that a job could leave: files in /dev/shm and /tmp, abstract sockets."""
+    """Names that a job could leave behind: files in /dev/shm and /tmp, abstract sockets."""
     names = {str(path) for folder in ("/dev/shm", "/tmp") for path in pathlib.Path(folder).iterdir()
              if "hydrant" in path.name}
     with open("/proc/net/unix", encoding="ascii", errors="replace") as sockets:
@@ -138,7 +138,7 @@ def leftovers():
 
 
 def new_leftovers(before):
-    """Those that were not there before and do not go away; other tests' come and go."""
+    """New names that stay; names of other tests come and go."""
     deadline = time.monotonic() + LIMIT
     kept = leftovers() - before
     while kept and time.monotonic() < deadline:

@@ -1,10 +1,11 @@
-// A rank that does what its arguments say, one after the other: "[RANKS:]VERB[=VALUE]", where RANKS is a
-// rank or "a-b". Without the runtime above, this is all that a job needs.
+// A rank that executes its arguments in order: "[RANKS:]VERB[=VALUE]", where RANKS is a rank or "a-b".
+// It is a complete job without the layers above rdma/.
 #include "firehose/base/status.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/bootstrap.hpp"
-#include "rdma/node_channel.hpp"
-#include "rdma/process_watch.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/exit/node_channel.hpp"
+#include "rdma/exit/process_end.hpp"
+#include "rdma/exit/process_watch.hpp"
 
 #include <csignal>
 #include <cstdio>
@@ -14,8 +15,10 @@
 #include <malloc.h>
 #include <map>
 #include <memory>
+#include <sched.h>
 #include <string>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 namespace {
@@ -39,8 +42,8 @@ void require(Status status, const char* what) {
   if (status != Status::kOk) give_up(what);
 }
 
-// Ends the process when it is told to, as a runtime does. An exit with 0 leaves it time: it is probably about
-// to leave as well.
+// Ends the process on request, as a runtime does. An exit with 0 leaves it time, because it is probably
+// about to leave itself.
 class Listener final : public ExitWatch::Listener {
  public:
   void on_exit_requested(Rank rank, int code) noexcept override { end("exit", rank, code, code); }
@@ -50,7 +53,7 @@ class Listener final : public ExitWatch::Listener {
   void on_launcher_gone() noexcept override { end("launcher gone", 0, 0, 1); }
 
   Rank own = 0;
-  bool deaf = false;  // says what it hears and goes on
+  bool deaf = false;  // only prints events and continues
   std::function<void(int)> leave;
 
  private:
@@ -102,12 +105,12 @@ class Probe {
     return place().rank >= first && place().rank <= (got == 2 ? last : first);
   }
 
-  // As a runtime leaves: its watch tells everybody, or the launcher alone.
+  // Leaves like a runtime: through its watch, or directly to the launcher.
   void leave(int code) {
     if (watch_ != nullptr) {
-      watch_->leave(code, soon(10));
+      watch_->leave(code, hydrant::Leaving::kExit, soon(10));
     } else {
-      bootstrap_->leave(code, soon(10));
+      bootstrap_->leave(code, hydrant::Leaving::kExit, soon(10));
     }
   }
 
@@ -120,7 +123,7 @@ class Probe {
     std::fflush(stdout);
   }
 
-  // Every rank puts cards of several sizes, and reads those of all others.
+  // Every rank puts cards of several sizes and reads those of all other ranks.
   void exchange_cards() {
     constexpr size_t kSizes[] = {0, 1, 599, 600, 601, Bootstrap::kMaxCardBytes};
     const auto fill = [](Rank rank, size_t bytes) {
@@ -144,7 +147,7 @@ class Probe {
     }
   }
 
-  // What the reading of every card costs in memory of this process.
+  // Memory that this process needs to read all cards.
   void measure_memory() {
     std::byte room[Bootstrap::kMaxCardBytes] = {};
     require(bootstrap_->put("memory", room), "put");
@@ -187,7 +190,7 @@ class Probe {
     std::fflush(stdout);
   }
 
-  // A rank that comes late holds up all others.
+  // A rank that arrives late delays all others.
   void check_barrier() {
     for (int round = 0; round < 5; ++round) {
       const bool late = static_cast<Rank>(round) % place().size == place().rank;
@@ -223,6 +226,48 @@ class Probe {
     std::exit(number());
   }
 
+  void show_pid() {
+    const pid_t pid = getpid();
+    require(bootstrap_->put("pid", std::as_bytes(std::span(&pid, 1))), "put");
+  }
+
+  // Exits without leaving, and takes long to free its memory: it has idle priority on the processor of
+  // a busy process.
+  [[noreturn]] void exit_slowly() {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
+    sched_setaffinity(0, sizeof one, &one);
+    const pid_t self = getpid();
+    if (fork() == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      alarm(20);
+      for (volatile bool forever = getppid() == self; forever;) {
+      }
+      _exit(0);
+    }
+    const size_t bytes = static_cast<size_t>(number()) << 20;
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(memory, bytes, MADV_NOHUGEPAGE);
+    std::memset(memory, 1, bytes);
+    const sched_param none{};
+    sched_setscheduler(0, SCHED_IDLE, &none);
+    _exit(0);
+  }
+
+  void await_exit() {
+    pid_t pid = 0;
+    size_t got = 0;
+    require(bootstrap_->get(static_cast<Rank>(number()), "pid",
+                            std::as_writable_bytes(std::span(&pid, 1)), &got, soon()),
+            "get");
+    const uint64_t deadline = soon();
+    while (!hydrant::process_is_ending(pid)) {
+      if (hydrant::now_ns() > deadline) give_up("it does not end");
+      sleep_for(0.001);
+    }
+  }
+
   static void sleep_for(double seconds) {
     const timespec time{
         static_cast<time_t>(seconds),
@@ -249,6 +294,9 @@ class Probe {
       {"kill", [](Probe& p) { std::raise(p.number()); }},
       {"ignore", [](Probe& p) { std::signal(p.number(), SIG_IGN); }},
       {"exit_on", [](Probe& p) { std::signal(p.number(), [](int) { _exit(5); }); }},
+      {"show_pid", [](Probe& p) { p.show_pid(); }},
+      {"exit_slowly", [](Probe& p) { p.exit_slowly(); }},
+      {"await_exit", [](Probe& p) { p.await_exit(); }},
       {"sleep", [](Probe& p) { sleep_for(p.seconds()); }},
       {"abort", [](Probe&) { std::abort(); }},
       {"read",
@@ -279,7 +327,7 @@ class Probe {
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  // Before wire-up: what a program may do without joining.
+  // Before the job is connected: actions that need no job.
   for (int i = 1; i < argc; ++i) {
     const std::string step = argv[i];
     const char* rank = std::getenv("HYDRANT_JOB_RANK");

@@ -1,45 +1,46 @@
-"""By which transport the jobs of these tests talk: HYDRANT_TEST_OVER, in the environment of the tests.
+"""The transport of the jobs in these tests: HYDRANT_TEST_OVER, in the environment of the tests.
 
   (unset)  as the library chooses: shared memory
   ibv      verbs between all ranks (HYDRANT_TRANSPORT=ibv)
   mixed    the ranks are on two nodes (hydrant-run --nodes 2): shared memory within them, verbs between them
 
-HYDRANT_TEST_PATIENCE=N makes limits of time N times as long: emulated processors are slow.
+HYDRANT_TEST_PATIENCE=N multiplies time limits by N, for slow emulated processors.
 """
 import os
 import pathlib
 
 OVER = os.environ.get("HYDRANT_TEST_OVER", "")
 PATIENCE = int(os.environ.get("HYDRANT_TEST_PATIENCE") or 1)
-# Up to Linux 6.1 adapters may read what its owner may not (PROT_NONE): the kernel pins it all the same.
+# Up to Linux 6.1 adapters may read memory that its owner may not (PROT_NONE), because the kernel pins
+# it anyway.
 READS_ALL = bool(OVER)
 if OVER not in ("", "ibv", "mixed"):
     raise ValueError(f"HYDRANT_TEST_OVER={OVER} is none of ibv, mixed")
 
 
 def variables():
-    """That every job has: an emulated adapter may answer late on a busy machine, and is not gone then."""
+    """Variables of every job: an emulated adapter may answer late on a busy machine without being dead."""
     patient = {"HYDRANT_IBV_TIMEOUT": "17"} if OVER else {}
     return {"HYDRANT_TRANSPORT": "ibv", **patient} if OVER == "ibv" else patient
 
 
 def launcher(name):
-    """Who starts a job that `name` was to start: only hydrant-run says that there are two nodes."""
+    """The launcher in place of `name`: only hydrant-run can simulate two nodes."""
     return "hydrant-run" if OVER == "mixed" and name == "fork" else name
 
 
 def nodes(size):
-    """That a job of so many ranks has."""
+    """Number of nodes of a job with `size` ranks."""
     return 2 if OVER == "mixed" and size > 1 else 1
 
 
 def options(size):
-    """Of hydrant-run, for so many ranks."""
+    """Options of hydrant-run for `size` ranks."""
     return ["--nodes", str(nodes(size))] if nodes(size) > 1 else []
 
 
 def hydrant_run(program):
-    """The one of the build that `program` is from."""
+    """The hydrant-run of the build that contains `program`."""
     for folder in pathlib.Path(program).resolve().parents:
         if os.access(folder / "bin/hydrant-run", os.X_OK):
             return str(folder / "bin/hydrant-run")
@@ -47,8 +48,8 @@ def hydrant_run(program):
 
 
 def way(table):
-    """These variables of a job, over this transport: a network of HYDRANT_INJECT between pinned memory is the
-    real one here. None if there is no such network."""
+    """The variables of a job for this transport: the real network replaces one of HYDRANT_INJECT between
+    pinned memory. None if there is no such network."""
     injected = table.get("HYDRANT_INJECT")
     if not OVER or injected in (None, "send_only"):
         return table
@@ -58,7 +59,7 @@ def way(table):
 
 
 def ways(tables):
-    """Of these tables of variables (a list, or by name) those that there are here, each once."""
+    """The variables of these tables (a list, or by name) that apply here, each once."""
     named = tables if isinstance(tables, dict) else dict(enumerate(tables))
     kept = {}
     for name, table in named.items():

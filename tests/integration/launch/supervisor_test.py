@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """supervisor_test.py BUILD_FOLDER
 
-What the supervisor does beside exit codes: signals from outside, its own death, stopped ranks, random
-kills. HYDRANT_TEST_LONG=1 makes 1000 kills of 20.
+The supervisor besides exit codes: signals from outside, its own death, stopped ranks, random kills.
+HYDRANT_TEST_LONG=1 makes 1000 kills instead of 20.
 """
 import os
 import random
@@ -38,11 +38,11 @@ class Supervisor(unittest.TestCase):
                     job.process.send_signal(number)
                     code, _, errors = job.wait()
                     self.assertEqual(code, 128 + number, errors)
-                    self.assertIn(f"got signal {int(number)}", errors)
+                    self.assertIn(f"received signal {int(number)}", errors)
                     self.assertEqual(errors.count("\n"), 1, errors)
                     self.assertEqual(job.wait_until_gone(), [])
 
-    def test_ranks_that_end_well_on_a_signal_end_the_job_well(self):
+    def test_ranks_that_exit_with_zero_on_a_signal_end_the_job_with_zero(self):
         for launcher in LAUNCHERS:
             job = self.start(launcher, 2, "exit_on=15", "fence", "print=ready", "sleep")
             job.wait_for("ready", 2)
@@ -59,20 +59,20 @@ class Supervisor(unittest.TestCase):
             job.process.terminate()
             self.assertEqual(job.wait()[0], 143)
 
-    def test_usr1_is_passed_on_and_ends_nothing(self):
+    def test_usr1_is_passed_on_without_ending_the_job(self):
         for launcher in LAUNCHERS:
             job = self.start(launcher, 2, "ignore=10", "fence", "print=ready", "fence", "1:sleep=0.3")
             job.wait_for("ready", 2)
             job.process.send_signal(signal.SIGUSR1)
             self.assertEqual(job.wait()[0], 0)
 
-    def test_death_of_the_supervisor_leaves_nobody(self):
+    def test_death_of_the_supervisor_ends_all_ranks(self):
         for launcher in LAUNCHERS:
             job = self.start(launcher, 4, "watch", "fence", "spin")
             job.process.kill()
             self.assertEqual(job.wait_until_gone(), [])
 
-    def test_death_of_the_supervisor_while_it_starts_leaves_nobody(self):
+    def test_death_of_the_starting_supervisor_ends_all_ranks(self):
         for launcher in LAUNCHERS:
             for delay_ms in range(0, 40, 8):
                 job = Job(BUILD, launcher, 16, "watch", "fence", "spin")
@@ -100,7 +100,7 @@ class Supervisor(unittest.TestCase):
             self.assertEqual(job.wait()[0], 6)
             self.assertEqual(job.wait_until_gone(), [])
 
-    def test_random_kills_leave_nothing(self):
+    def test_random_kills_leave_no_process(self):
         generator = random.Random(os.environ.get("HYDRANT_TEST_SEED", "1"))
         before = leftovers()
         for round_number in range(KILLS):

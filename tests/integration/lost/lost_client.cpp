@@ -1,10 +1,10 @@
-// Rank 1 is told that rank 0 is gone, as a network would tell it. Then all ranks do for ever what the
-// argument says: "poll", "compute" or "wait". lost_jobs_test.py runs it.
-// With a second argument, "off", rank 1 turns its machine off instead: tests/verbs/pair/power_off.
+// Rank 1 learns that rank 0 is dead, as a network would report it. Then all ranks do for ever what the
+// argument tells: "poll", "compute" or "wait". Run by lost_jobs_test.py. With a second argument, "off",
+// rank 1 turns its machine off instead: tests/verbs/pair/power_off.
 #include <gasnet.h>
 #include <gasnetex.h>
 
-#include "am/exit.hpp"
+#include "am/job/exit.hpp"
 
 #include <cstring>
 #include <fstream>
@@ -20,12 +20,12 @@ int main(int argc, char** argv) {
   if (is_off) {
     gasnet_barrier_notify(0, GASNET_BARRIERFLAG_ANONYMOUS);
     if (gasnet_barrier_wait(0, GASNET_BARRIERFLAG_ANONYMOUS) != GASNET_OK) return 2;
-    // Who waits sleeps.
+    // Waiting ranks must sleep.
     if (gasnet_set_waitmode(GASNET_WAIT_BLOCK) != GASNET_OK) return 2;
   }
   if (gex_TM_QueryRank(team) == 1) {
     if (is_off) {
-      // At once: the machine starts again, and QEMU ends where one would.
+      // At once: the machine reboots, and QEMU exits instead.
       std::ofstream("/proc/sysrq-trigger") << 'b' << std::flush;
     } else {
       hydrant::peer_is_lost(0, "a test says that rank 0 is gone");

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs lost_client: whatever a rank does that has lost another, the job ends and says why.
+"""Runs lost_client: if a rank loses a peer, the job ends and reports why, whatever the ranks do.
 
 lost_jobs_test.py PATH_OF_LOST_CLIENT
 """
@@ -8,7 +8,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from client_jobs import run_job  # noqa: E402  (the path has to be there first)
+from client_jobs import run_job  # the path must be set first
 
 CLIENT = ""
 

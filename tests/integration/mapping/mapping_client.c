@@ -1,6 +1,6 @@
-/* mapping_client [private]: every rank puts to an arena of its neighbour, again and again, gets it back,
- * frees and reuses what the neighbour has mapped, says how much went which way. "private": malloc's memory
- * instead, which nobody can map. */
+/* mapping_client [private]: every rank repeatedly puts to an arena of its neighbour and gets the data
+ * back, frees and reuses memory that the neighbour has mapped, and prints the counts per path.
+ * "private": uses malloc's memory, which cannot be mapped. */
 #include <gasnet.h>
 #include <gasnetex.h>
 #include <hydrant/alloc.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs mapping_client as jobs of 2 and 3 ranks: shared arenas are mapped when they are used again, other
+"""Runs mapping_client as jobs of 2 and 3 ranks: shared arenas are mapped when they are used repeatedly, other
 memory is not.
 
 mapping_jobs_test.py PATH_OF_MAPPING_CLIENT
@@ -10,14 +10,14 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from client_jobs import run_job  # noqa: E402  (the path has to be there first)
+from client_jobs import run_job  # the path must be set first
 
 CLIENT = ""
 
 
 class MappingJobs(unittest.TestCase):
     def counts(self, ranks, *arguments, **extra):
-        """(operations by the kernel, through mappings) of the rank that has fewest of the second."""
+        """(operations by the kernel, through mappings) of the rank with the fewest mapped operations."""
         status, text = run_job(CLIENT, ranks, *arguments, **extra)
         self.assertEqual((status, text.count("all held")), (0, ranks), text)
         found = re.findall(r"cma (\d+) firehose (\d+)", text)
@@ -32,16 +32,16 @@ class MappingJobs(unittest.TestCase):
     def test_other_memory_is_not(self):
         self.assertEqual(self.counts(2, "private"), (1024, 0))
 
-    def test_nor_where_another_path_is_wanted(self):
+    def test_no_mappings_with_another_path(self):
         cma, mapped = self.counts(2, HYDRANT_PATH="cma")
         self.assertGreaterEqual(cma, 1024)
         self.assertEqual(mapped, 0)
         self.assertEqual(self.counts(2, HYDRANT_PATH="am"), (0, 0))
 
-    def test_where_mappings_are_wanted_the_kernel_copies_the_rest(self):
+    def test_with_forced_mappings_the_kernel_copies_the_rest(self):
         cma, mapped = self.counts(2, HYDRANT_PATH="firehose")
         self.assertGreater(mapped, 0)
-        self.assertGreaterEqual(cma + mapped, 1024)  # the client's segment, too
+        self.assertGreaterEqual(cma + mapped, 1024)  # includes the client's segment
         cma, mapped = self.counts(2, "private", HYDRANT_PATH="firehose")
         self.assertGreaterEqual(cma, 1024)
         self.assertEqual(mapped, 0)

@@ -1,5 +1,6 @@
-// Rank 1 computes until rank 0 has had from it what needs a poll there: a reply, and with networks of pinned
-// memory, puts and gets that miss; or so many seconds as the argument says. progress_jobs_test.py runs it.
+// Rank 1 computes until rank 0 has completed operations that need polls at rank 1: a reply and, over
+// pinned networks, puts and gets that miss. The argument is the maximum number of seconds. Run by
+// progress_jobs_test.py.
 #include <gasnet.h>
 #include <gasnetex.h>
 
@@ -22,7 +23,7 @@ void ask(gex_Token_t token) { gex_AM_ReplyShort0(token, 201, 0); }
 void answer(gex_Token_t) { answers = answers + 1; }
 void tell(gex_Token_t) { is_told = true; }
 
-// As long as the handler of rank 0's last message has not run; no call of GASNet.
+// Computes without GASNet calls until the handler of rank 0's last message has run.
 bool compute() {
   timespec begin{};
   clock_gettime(CLOCK_MONOTONIC, &begin);

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs progress_client: with HYDRANT_PROGRESS_THREAD a rank that computes answers, in jobs with threads.
+"""Runs progress_client: with HYDRANT_PROGRESS_THREAD a computing rank answers, in jobs with threads.
 
 progress_jobs_test.py FOLDER_OF_THE_CLIENTS
 """
@@ -8,7 +8,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from client_jobs import run_job  # noqa: E402  (the path has to be there first)
+from client_jobs import run_job  # the path must be set first
 
 FOLDER = pathlib.Path()
 
@@ -18,7 +18,7 @@ class Progress(unittest.TestCase):
         client = str(FOLDER / f"progress_client_{mode}")
         return run_job(client, ranks, str(patience), seconds=60, **settings)
 
-    def test_a_rank_that_computes_answers(self):
+    def test_computing_rank_answers(self):
         for network in ("", "delay=5us,depth=16,pins"):
             for ranks in (2, 3):
                 with self.subTest(network=network, ranks=ranks):
@@ -27,12 +27,12 @@ class Progress(unittest.TestCase):
                     self.assertEqual(status, 0, text)
                     self.assertIn("answered", text)
 
-    def test_without_the_thread_it_does_not(self):
+    def test_computing_rank_does_not_answer_without_the_thread(self):
         status, text = self.run_client("par", 2, patience=2)
         self.assertNotEqual(status, 0, text)
         self.assertIn("rank 1: not in 2 s", text)
 
-    def test_a_client_for_one_thread_is_told(self):
+    def test_single_threaded_client_gets_a_warning(self):
         _, text = self.run_client("seq", 2, patience=2, HYDRANT_PROGRESS_THREAD="y")
         self.assertIn("Compile it with GASNET_PAR", text)
 

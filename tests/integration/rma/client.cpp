@@ -1,5 +1,5 @@
-// rma_client PART ARGUMENT...: a client of put and get that does what its first argument says;
-// rma_jobs_test.py runs it as jobs of several ranks. See main() for the parts.
+// rma_client PART ARGUMENT...: a client of put and get that runs the part named by its first argument.
+// rma_jobs_test.py runs it as jobs of several ranks. main() lists the parts.
 #include "tests/integration/rma/client.hpp"
 
 #include <atomic>
@@ -40,13 +40,9 @@ void on_put(gex_Token_t) {
 }
 
 void attach() {
-  // What lies behind the segment is nobody's then: the kernel maps downwards.
-  void* const behind =
-      mmap(nullptr, size_t{4} << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   gex_Segment_t segment;
   if (gex_Segment_Attach(&segment, team, kAreaBytes[kSegment] + kOwnSegmentBytes) != GASNET_OK)
     wrong("attach");
-  if (behind != MAP_FAILED) munmap(behind, size_t{4} << 20);
 #ifdef GASNET_SEGMENT_EVERYTHING
   areas[me][kSegment] =
       static_cast<std::byte*>(std::calloc(1, kAreaBytes[kSegment] + kOwnSegmentBytes));
@@ -56,7 +52,7 @@ void attach() {
   segment_behind = areas[me][kSegment] + kAreaBytes[kSegment];
 }
 
-// `stack` is a part of main()'s frame.
+// Publishes this rank's areas; `stack` is part of main()'s frame.
 void show_memory(std::byte* stack) {
   attach();
   void* mapped = mmap(nullptr, kAreaBytes[kMapped], PROT_READ | PROT_WRITE,
@@ -163,7 +159,7 @@ bool run_part(const char* part, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace rma_client;
-  // Written by others, all of it.
+  // Written completely by other ranks.
   alignas(64) std::byte stack[kAreaBytes[kStack]];
   __asm__ volatile("" : : "r"(stack) : "memory");
   if (gex_Client_Init(&client, &endpoint, &team, "rma_client", &argc, &argv, 0) != GASNET_OK)

@@ -1,6 +1,6 @@
-// The counts by path and peer are those of the operations that were made; and what operations leave behind
-// is used again.
-#include "extended/event.hpp"
+// The counts by path and peer equal the executed operations, and objects of completed operations are
+// reused.
+#include "extended/event/event.hpp"
 #include "tests/integration/rma/client.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace rma_client {
 namespace {
 
 struct Table {
-  hydrant_path_counts_t rows[kMostRanks + 1][HYDRANT_PATH_COUNT];  // the last: all ranks
+  hydrant_path_counts_t rows[kMostRanks + 1][HYDRANT_PATH_COUNT];  // the last row: all ranks
 
   void read() {
     for (gex_Rank_t rank = 0; rank <= size; ++rank) {
@@ -46,7 +46,7 @@ void add(hydrant_path_counts_t& sum, const hydrant_path_counts_t& now,
   sum.get_bytes += now.get_bytes - before.get_bytes;
 }
 
-// `made` is all that happened since `before`, with `peer`, on paths that `expected` names.
+// Checks that `made` is the sum of all operations since `before` with `peer`, on the paths in `expected`.
 void check(const char* what, const Table& before, gex_Rank_t peer, const char* expected,
            const hydrant_path_counts_t& made) {
   Table now;
@@ -74,7 +74,7 @@ void check(const char* what, const Table& before, gex_Rank_t peer, const char* e
   }
 }
 
-// Puts and gets of many sizes in all forms; what was made of them.
+// Puts and gets of many sizes in all forms; returns what was executed.
 hydrant_path_counts_t some_of_each(gex_Rank_t peer, Area which) {
   hydrant_path_counts_t made = {};
   std::vector<std::byte> local(60000);
@@ -92,7 +92,7 @@ hydrant_path_counts_t some_of_each(gex_Rank_t peer, Area which) {
     made.get_bytes += 3 * bytes;
     gex_NBI_Wait(GEX_EC_ALL, 0);
   }
-  // Nothing is no operation's bytes.
+  // An operation of 0 bytes has no bytes to count.
   const hydrant_rma_op_t ops[] = {{peer, far, local.data(), 100},
                                   {peer, far + 200, local.data(), 50}};
   if (hydrant_put_many(ops, 2, 150, nullptr) != GASNET_OK) wrong("put_many");
@@ -143,7 +143,7 @@ void measure(const char* what, gex_Rank_t peer, const char* expected, Make&& mak
 
 void counts(const Expected& expected) {
   const gex_Rank_t peer = (me + 1) % size;
-  // A thread has to know the peer for its calls to be inlined.
+  // A thread must know the peer before its calls are inlined.
   char byte = 0;
   gasnet_put(peer, area(peer, kSegment), &byte, 1);
   measure("segment", peer, expected.segment, [&] { return some_of_each(peer, kSegment); });
@@ -169,7 +169,7 @@ void counts(const Expected& expected) {
     wrong("hydrant_query_path takes what is wrong");
 }
 
-// ---- what is used again ----
+// ---- reuse of objects ----
 
 namespace {
 
@@ -202,7 +202,7 @@ void many_events(gex_Rank_t peer, int rounds) {
 
 void recycling() {
   const gex_Rank_t peer = (me + 1) % size;
-  // Threads that come after others have ended, too.
+  // Includes threads that start after others have ended.
   const auto all_of_it = [&](int rounds) {
     many_events(peer, rounds);
     std::thread([&] { many_events(peer, rounds / 4); }).join();

@@ -1,4 +1,4 @@
-// Memory of a device as the near side of puts and gets, in a program whose driver says which that is.
+// Device memory as the local side of puts and gets, in a program whose fake driver reports it.
 #include "tests/integration/rma/client.hpp"
 #include "tests/integration/rma/fake_cuda_driver.h"
 
@@ -47,7 +47,7 @@ void use_device(const char* direction, const char* place, const char* size_name)
     const bool is_self = std::string_view(place) == "self";
     const gex_Rank_t rank = is_self ? me : size - 1;
     std::byte* const far = area(rank, std::string_view(place) == "mapped" ? kSegment : kHeap);
-    // From the first call on, a thread that may inline knows where the peer's segment is.
+    // After its first call a thread may inline, because it knows the peer's segment.
     uint64_t word = 1;
     gasnet_put(rank, far, &word, sizeof word);
     if (std::string_view(direction) == "put") {

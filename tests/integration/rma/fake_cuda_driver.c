@@ -1,5 +1,5 @@
-/* What the library asks of a CUDA driver, in a program that has none: addresses that no process has memory at
- * are a device's, everything else is unknown to it. */
+/* The CUDA call that the library uses, in a program without a driver: addresses below all mappable
+ * memory are device memory, all other addresses are unknown. */
 #include "tests/integration/rma/fake_cuda_driver.h"
 
 #include <stdint.h>

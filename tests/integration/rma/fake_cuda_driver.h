@@ -1,4 +1,4 @@
-/* Where the memory of a device would be: below all that a process may map. */
+/* The address range of fake device memory: below all memory that a process may map. */
 #ifndef FAKE_CUDA_DRIVER_H
 #define FAKE_CUDA_DRIVER_H
 

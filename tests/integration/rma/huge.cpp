@@ -1,5 +1,5 @@
-// Operations of more than 4 GiB, in little memory: one block is mapped over and over, and the part beyond
-// 4 GiB is memory of its own, so a length that was cut to 32 bits shows.
+// Operations of more than 4 GiB in little memory: one block is mapped repeatedly, and the part beyond 4
+// GiB is separate memory, so that a length truncated to 32 bits is detected.
 #include "tests/integration/rma/client.hpp"
 
 #include <cstdio>
@@ -32,7 +32,7 @@ std::byte* make_range() {
   return range;
 }
 
-// All bytes that are not the same memory.
+// Visits all bytes that are different memory.
 template <typename Visit>
 void each_byte(std::byte* range, Visit visit) {
   for (size_t i = 0; i < kBlock; ++i) visit(range[i], i);

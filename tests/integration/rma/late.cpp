@@ -1,5 +1,5 @@
-// Calls that come late: in destructors of thread-local objects and of keys, after main(), and in a process
-// that gets no more memory.
+// Late calls: in destructors of thread-local objects and of pthread keys, after main(), and in a
+// process without free memory.
 #include "tests/integration/rma/client.hpp"
 
 #include <cstdio>
@@ -37,7 +37,7 @@ struct AtThreadEnd {
   bool used = false;
 };
 
-// Made before the library's own, so destroyed after what it had of that kind.
+// Constructed before the library's thread-local objects, so destroyed after them.
 void be_a_thread(pthread_key_t first, pthread_key_t second) {
   static thread_local AtThreadEnd last;
   last.used = true;
@@ -69,7 +69,7 @@ void late() {
 }
 
 void starved() {
-  // Adopts what the thread needs.
+  // Makes the thread adopt its state.
   char byte = 0;
   gasnet_put((me + 1) % size, area((me + 1) % size, kHeap), &byte, 1);
   barrier();

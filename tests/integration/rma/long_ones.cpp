@@ -1,5 +1,5 @@
-// Operations that are larger than what one message carries, between segments; and a few of known sizes for
-// the statistics that are written at the end.
+// Operations larger than one message between segments; and operations of known sizes for the statistics
+// file.
 #include "tests/integration/rma/client.hpp"
 
 #include <cstring>
@@ -9,7 +9,7 @@ namespace rma_client {
 namespace {
 
 constexpr size_t kLong = (size_t{9} << 20) + 5;
-constexpr size_t kFrom = (size_t{4} << 20) + 3;  // into the segment, which has 16 MiB
+constexpr size_t kFrom = (size_t{4} << 20) + 3;  // offset in the segment of 16 MiB
 static_assert(kFrom + kLong + 64 < kAreaBytes[kSegment] + kOwnSegmentBytes);
 
 uint8_t byte_at(size_t i, unsigned seed) {
@@ -43,7 +43,7 @@ hydrant_path_counts_t counts_with(gex_Rank_t peer, const char* path) {
   }
   return sum;
 }
-// One more, of kLong bytes, by `path`, and by no other.
+// Expects exactly one more operation, of kLong bytes, on `path`.
 void expect_one_more(bool is_put, gex_Rank_t peer, const char* path, hydrant_path_counts_t wanted,
                      const hydrant_path_counts_t& all) {
   (is_put ? wanted.put_ops : wanted.get_ops) += 1;
@@ -74,7 +74,7 @@ void long_ones(const char* put_path, const char* get_path) {
   const gex_Rank_t peer = (me + 1) % size;
   std::byte* const near = area(me, kSegment) + kFrom;
   std::byte* const far = area(peer, kSegment) + kFrom;
-  // In turns: everybody writes into the segments of two.
+  // In turns, because every rank writes into the segments of two ranks.
   for (gex_Rank_t turn = 0; turn < size; ++turn) {
     for (unsigned form = 0; form < 3; ++form) {
       clear(near);
@@ -106,7 +106,7 @@ void long_ones(const char* put_path, const char* get_path) {
   }
 }
 
-// rma_jobs_test.py knows what this does.
+// rma_jobs_test.py expects exactly these operations.
 void statistics() {
   const gex_Rank_t peer = (me + 1) % size;
   const volatile size_t bytes = 1000 + me;

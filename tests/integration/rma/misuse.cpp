@@ -1,5 +1,5 @@
-// What must not be done, and peers that are not there: every case either ends the job with a text or prints
-// what the call answered and goes on.
+// Wrong calls and dead peers: every case either ends the job with a text, or prints the result and
+// continues.
 #include "tests/integration/rma/client.hpp"
 
 #include <cstdio>
@@ -16,10 +16,10 @@ namespace {
 
 constexpr size_t kRange = 3 * 65536;
 
-// Of rank 1: memory, then none; and memory that nobody may write.
+// Memory of rank 1: partly mapped, unmapped, and read-only.
 struct BadMemory {
-  std::byte* ends;  // kRange bytes are there, as many behind it are not
-  std::byte* none;  // kRange bytes that are not
+  std::byte* ends;  // kRange bytes are mapped, the next kRange bytes are not
+  std::byte* none;  // kRange unmapped bytes
   std::byte* read_only;
 };
 BadMemory bad;
@@ -44,7 +44,7 @@ void show_bad_memory() {
   barrier();
 }
 
-// `far` of the last rank cannot be put to (or got from), in the form `how`.
+// Accesses `far` of the last rank, which must fail, in the form `how`.
 void touch(std::string_view how, bool is_put, std::byte* far, size_t bytes) {
   const gex_Rank_t peer = size - 1;
   std::byte* const near = own_segment();
@@ -152,7 +152,7 @@ const Case kCases[] = {
     {"wrap_self", [] { answered(gex_RMA_PutBlocking(team, me, high(), own_segment(), 100, 0)); }},
     {"wrap_length",
      [] {
-       // A compiler that knows the length refuses it.
+       // Volatile, because a compiler that knows the length refuses it.
        const volatile size_t too_much = SIZE_MAX - 5;
        answered(gex_RMA_GetBlocking(team, own_segment(), size - 1, heap(), too_much, 0));
      }},
@@ -166,7 +166,7 @@ const Case kCases[] = {
     {"no_op_leaf", [] { (void)gex_Event_QueryLeaf(GEX_EVENT_NO_OP, GEX_EC_LC); }},
     {"second_sync",
      [] {
-       // Long enough to be under way, where puts are.
+       // Long enough to be under way on return, if puts can be.
        const gex_Event_t event = gex_RMA_PutNB(team, size - 1, heap(), own_segment(),
                                                size_t{1} << 20, GEX_EVENT_DEFER, 0);
        if (event == GEX_EVENT_INVALID) wrong("there is no event to sync twice");
@@ -203,7 +203,7 @@ void misuse(const char* what) {
       one.act();
     }
     if (!found) wrong("no case %s", what);
-    // Life goes on.
+    // Later operations work.
     uint64_t word = 4711;
     gasnet_put(size - 1, area(size - 1, kHeap), &word, sizeof word);
     word = 0;
@@ -217,7 +217,7 @@ void stream() {
   std::fflush(stdout);
   std::byte* const near = own_segment();
   constexpr size_t kSizes[] = {8, 3000, 65536, 700000, 4 << 20};
-  // The script kills long before; if it does not, this ends by itself.
+  // The script kills a rank much earlier; otherwise this loop ends by itself.
   const double end = now_s() + 60;
   for (uint32_t i = 0; now_s() < end; ++i) {
     const gex_Rank_t peer = (me + i) % size;

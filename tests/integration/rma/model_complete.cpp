@@ -1,4 +1,4 @@
-// How the model's operations end, and the model itself.
+// Completion of the model's operations, and the model itself.
 #include "tests/integration/rma/model_worker.hpp"
 
 #include <algorithm>
@@ -31,12 +31,12 @@ void Worker::wait_by_other_thread(gex_Event_t event) {
   mailbox_.post(event, &synced);
   for (size_t looks = 0; !synced.load(std::memory_order_acquire); ++looks) {
     gasnet_AMPoll();
-    // Nobody else may be there any more.
+    // Other threads may have ended.
     if (looks > 50) mailbox_.serve();
   }
 }
 
-// ---- what was complete ----
+// ---- checks after completion ----
 
 void Worker::finish_operations(std::vector<Operation>& operations) {
   for (Operation& operation : operations) {
@@ -68,7 +68,7 @@ void Worker::complete_event(size_t index) {
   finish_group(group);
 }
 
-// ---- some of them, in an array with holes ----
+// ---- some events, in an array with holes ----
 
 void Worker::complete_array() {
   std::shuffle(groups_.begin(), groups_.end(), random_);
@@ -107,7 +107,7 @@ void Worker::complete_array() {
   groups_ = std::move(left);
 }
 
-// ---- without events ----
+// ---- implicit operations ----
 
 void Worker::complete_implicit() {
   const bool puts = chance(2);
@@ -242,7 +242,7 @@ void model(uint64_t seed, uint64_t threads, uint64_t operations, double seconds)
       --running;
     });
   }
-  // Others may need this rank.
+  // Other ranks may need polls of this rank.
   while (running != 0) {
     gasnet_AMPoll();
     std::this_thread::yield();

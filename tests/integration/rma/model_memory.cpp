@@ -22,7 +22,7 @@ constexpr Constants make_constants() {
 }
 constinit const Constants kConstants = make_constants();
 
-// Not a memset: the order of stores is nobody's promise, but that each is over is.
+// Not a memset, because stores may happen in any order; only their completion is guaranteed.
 void randomise(std::byte* at, size_t bytes, Random& random) {
   uint64_t word = random();
   size_t i = 0;
@@ -51,7 +51,7 @@ Local::Local(Kind kind, size_t bytes, Random& random, SegmentRoom& room)
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) wrong("mmap of %zu bytes", base_bytes_);
     base_ = static_cast<std::byte*>(map);
-    // Whoever reads or writes beyond the end gets a signal.
+    // Accesses beyond the end raise a signal.
     if (mprotect(base_ + base_bytes_, kPage, PROT_NONE) != 0) wrong("mprotect");
     data_ = base_ + base_bytes_ - bytes;
   } else {

@@ -1,4 +1,4 @@
-// The near side of the model's operations, and what it expects on the far side.
+// Local memory of the model's operations, and the expected contents of remote memory.
 #pragma once
 
 #include "tests/integration/rma/client.hpp"
@@ -12,12 +12,12 @@ namespace rma_client {
 using Random = std::mt19937_64;
 inline size_t below(Random& random, size_t limit) { return limit == 0 ? 0 : random() % limit; }
 
-// The bytes of an area before anything was put: not all alike, so that a byte that was moved shows.
+// The initial byte of an area. Varies, so that a moved byte is detected.
 inline std::byte initial_byte(uint32_t which, size_t offset) {
   return static_cast<std::byte>((offset * 0x9e3779b1u >> 13) + which);
 }
 
-// A piece of memory of this process for one operation, with bytes around it that must not change.
+// Local memory of one operation, surrounded by guard bytes that must not change.
 class Local {
  public:
   enum Kind : uint32_t { kHeapBlock, kBeforeHole, kOwnSegment, kConstant, kKinds };
@@ -35,7 +35,7 @@ class Local {
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   bool is_constant() const { return kind_ == kConstant; }
-  // As a caller does who may use it again. Ends the job if the bytes around it have changed.
+  // Overwrites the memory, as a caller may after completion. Ends the job if the guard bytes have changed.
   void scribble();
   void check_guards() const;
   void release();
@@ -44,14 +44,14 @@ class Local {
   void swap(Local& other) noexcept;
 
   Kind kind_ = kHeapBlock;
-  std::byte* base_ = nullptr;  // null: nothing
+  std::byte* base_ = nullptr;  // null: empty
   size_t base_bytes_ = 0;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
   SegmentRoom* room_ = nullptr;
 };
 
-// A thread's part of its rank's segment: handed out from the front, free again when all of it is.
+// A thread's part of its rank's segment: allocated from the front, freed as a whole.
 class SegmentRoom {
  public:
   SegmentRoom(std::byte* first, size_t bytes) : first_(first), bytes_(bytes) {}
@@ -73,18 +73,19 @@ class SegmentRoom {
   size_t out_ = 0;
 };
 
-// The part of one area of one rank that one thread of one rank alone writes. Neighbouring slices share words.
+// The part of one area of one rank that only one thread of one rank writes. Neighbouring slices share
+// words.
 struct Slice {
   gex_Rank_t rank = 0;
   Area which = kSegment;
   size_t first = 0;              // offset in the area
-  std::vector<std::byte> holds;  // what is there when everything started is complete
+  std::vector<std::byte> holds;  // contents when all started operations are complete
 
   Slice(gex_Rank_t owner, Area an_area, size_t index, size_t slices);
   std::byte* at(size_t offset) const { return area(rank, which) + first + offset; }
 };
 
-// 0, a few bytes, sizes around powers of two and pages, and anything up to `most`.
+// Returns 0, a few bytes, sizes around powers of two and pages, or anything up to `most`.
 size_t random_size(Random& random, size_t most);
 
 }  // namespace rma_client

@@ -1,4 +1,4 @@
-// How the model's operations start.
+// Start of the model's operations.
 #include "tests/integration/rma/model_worker.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace rma_client {
 
-// ---- what an operation is about ----
+// ---- choice of an operation ----
 
 bool Worker::conflicts(const Operation& wanted) const {
   const auto meets = [&](const std::vector<Operation>& others) {
@@ -30,10 +30,10 @@ Worker::Operation Worker::choose(bool is_put, size_t most) {
     const size_t room = operation.slice->holds.size();
     operation.bytes = random_size(random_, std::min(most, room));
     operation.first = below(random_, room - operation.bytes + 1);
-    // The ends, where others' slices begin.
+    // The ends of a slice, where other slices begin.
     if (chance(8)) operation.first = chance(2) ? 0 : room - operation.bytes;
     if (!conflicts(operation)) break;
-    // Nothing implicit may be synced in a region: one without bytes has no conflicts.
+    // In a region implicit operations cannot be synced; an operation of 0 bytes has no conflicts.
     if (tries >= 8 && in_region_) operation.bytes = 0;
     if (tries >= 8 && in_region_) break;
     if (tries >= 8) complete_all();
@@ -147,7 +147,7 @@ Worker::Group Worker::start_get_with_event(Operation get) {
 }
 
 void Worker::hand_over(Group group) {
-  // Complete already, as copies are.
+  // Complete already, if the path copies.
   if (group.event == GEX_EVENT_INVALID) {
     finish_group(group);
   } else {
@@ -157,7 +157,7 @@ void Worker::hand_over(Group group) {
 void Worker::put_with_event() { hand_over(start_put_with_event(choose(true, SIZE_MAX))); }
 void Worker::get_with_event() { hand_over(start_get_with_event(choose(false, SIZE_MAX))); }
 
-// Operations outlive the thread that started them: any thread syncs.
+// Operations outlive the thread that started them: any thread may sync them.
 void Worker::from_ended_thread() {
   Operation operation = choose(chance(2), size_t{1} << 20);
   Group group;
@@ -168,7 +168,7 @@ void Worker::from_ended_thread() {
   hand_over(std::move(group));
 }
 
-// ---- without ----
+// ---- implicit ----
 
 void Worker::put_implicit() {
   Operation put = choose(true, SIZE_MAX);
@@ -235,7 +235,7 @@ void Worker::many() {
   Group group;
   for (size_t left = below(random_, 40); left > 0; --left) {
     Operation operation = choose(is_put, chance(20) ? size_t{1} << 20 : 4096);
-    // choose() may have completed what is in groups_, and knows nothing of this list.
+    // choose() may have completed operations in groups_, but it does not know this list.
     const auto meets = [&](const Operation& other) {
       return is_put && other.slice == operation.slice &&
              other.first < operation.first + operation.bytes &&
@@ -283,7 +283,7 @@ void Worker::values() {
     return;
   }
   std::memcpy(&value, operation.local.data(), bytes);
-  // What is above counts for nothing.
+  // Higher bytes of the value are ignored.
   const gex_RMA_Value_t whole = bytes < 8 ? value | random_() << (8 * bytes) : value;
   note_put(operation);
   if (in_region_ || chance(3)) {
@@ -301,7 +301,7 @@ void Worker::values() {
 
 void Worker::fill() {
   Operation put = choose(true, SIZE_MAX);
-  const int value = static_cast<int>(below(random_, 1000)) - 300;  // the low-order byte counts
+  const int value = static_cast<int>(below(random_, 1000)) - 300;  // only the low-order byte counts
   const gex_Rank_t rank = put.slice->rank;
   note_fill(put, value);
   if (in_region_ || chance(3)) {
@@ -317,7 +317,7 @@ void Worker::fill() {
   }
 }
 
-// ---- sizes that the compiler knows: these are inlined ----
+// ---- sizes that the compiler knows, which are inlined ----
 
 namespace {
 template <size_t kBytes>

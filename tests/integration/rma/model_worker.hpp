@@ -1,5 +1,5 @@
-// One thread of the model: starts random operations on its own slices of everybody's memory, completes them
-// in any order and by any of the calls that can, and knows what every byte has to hold.
+// One thread of the model. It starts random operations on its own slices of all ranks' memory,
+// completes them in any order by any suitable call, and knows the expected value of every byte.
 #pragma once
 
 #include "tests/integration/rma/model_memory.hpp"
@@ -11,11 +11,11 @@
 
 namespace rma_client {
 
-// Events that other threads of this process shall sync.
+// Events that other threads of this process sync.
 class Mailbox {
  public:
   void post(gex_Event_t event, std::atomic<bool>* synced);
-  // Syncs one, if there is one.
+  // Syncs one event, if there is one.
   bool serve();
 
  private:
@@ -31,7 +31,7 @@ class Worker {
  public:
   Worker(uint64_t seed, uint64_t thread, uint64_t threads, Mailbox& mailbox);
   void step();
-  // Completes everything and compares all slices.
+  // Completes all operations and compares all slices.
   void finish();
 
  private:
@@ -62,7 +62,8 @@ class Worker {
   void many();
   void from_ended_thread();
 
-  // Free of conflicts with what is under way. Local memory only where `kind` says so.
+  // Chooses an operation without conflicts with those under way. Allocates local memory only if `kind`
+  // demands it.
   Operation choose(bool is_put, size_t most);
   bool conflicts(const Operation& wanted) const;
   void note_put(const Operation& put);

@@ -1,5 +1,5 @@
-// Two ranks write bytes side by side, in one word and in one line, by puts and fills of all small sizes: no
-// byte ever holds what its writer did not put there last.
+// Two ranks write adjacent bytes, in one word and in one cache line, by puts and fills of all small
+// sizes. Each byte must hold the last value of its own writer.
 #include "tests/integration/rma/client.hpp"
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 namespace rma_client {
 namespace {
 
-constexpr size_t kRange = 256;  // bytes of each area that are fought for
+constexpr size_t kRange = 256;  // bytes of each area that both ranks write
 
 // Stripes of `width` bytes belong to the ranks in turn.
 void write_stripes(gex_Rank_t owner, Area which, size_t width, unsigned round) {
@@ -48,7 +48,7 @@ void write_stripes(gex_Rank_t owner, Area which, size_t width, unsigned round) {
 
 void neighbours(double seconds) {
   constexpr size_t kWidths[] = {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 33, 64};
-  // All ranks stop at the same width: a rank's word says when the others may.
+  // All ranks stop at the same width: a message of rank 0 allows it.
   const double end = now_s() + seconds;
   unsigned rounds = 0;
   for (bool more = true; more;) {
@@ -60,7 +60,7 @@ void neighbours(double seconds) {
         }
         ++rounds;
       }
-      // Widths do not mix: their stripes overlap.
+      // Widths must not mix, because their stripes overlap.
       barrier();
     }
     // Rank 0 decides.

@@ -1,5 +1,4 @@
-// Near memory of every kind over whatever network: stacks, constants, what is mapped read-only, odd
-// addresses.
+// Local memory of every kind over any network: stacks, constants, read-only mappings, odd addresses.
 #include "tests/integration/rma/client.hpp"
 
 #include <algorithm>
@@ -29,7 +28,7 @@ uint8_t constant_at(size_t i) { return static_cast<uint8_t>(i * 13 + (i >> 8)); 
 
 gex_Rank_t peer_of_mine() { return (me + 1) % size; }
 
-// A get of `bytes` to `to`: a part of the peer's memory, which holds constant_at().
+// Gets `bytes` bytes to `to`, from the part of the peer's memory that holds constant_at().
 void get_to(std::byte* to, size_t bytes, size_t offset, const char* what) {
   gex_RMA_GetBlocking(team, to, peer_of_mine(), area(peer_of_mine(), kMapped) + offset, bytes, 0);
   for (size_t i = 0; i < bytes; ++i) {
@@ -38,7 +37,7 @@ void get_to(std::byte* to, size_t bytes, size_t offset, const char* what) {
   }
 }
 
-// Frames come and go at the same addresses; what is beside the target must not change.
+// Stack frames reuse the same addresses; memory beside the target must not change.
 template <size_t kBytes>
 [[gnu::noinline]] void get_to_stack(size_t offset) {
   struct Frame {
@@ -64,7 +63,7 @@ template <size_t kBytes>
   filler[1] = filler[0];
 }
 
-// A put of constant bytes and back.
+// Puts constant bytes and gets them back.
 void put_from(const void* from, size_t bytes, size_t first, gex_Event_t* lc_opt, const char* what) {
   const gex_Rank_t peer = peer_of_mine();
   std::byte* const far = area(peer, kHeap) + 4095;
@@ -124,7 +123,7 @@ void odd_memory(const char* network) {
       put_from(made_so + 2, bytes, 2, lc_opt, "a put of read-only memory");
     }
   }
-  // Nothing.
+  // Operations of 0 bytes.
   const gex_Rank_t peer = peer_of_mine();
   gex_RMA_PutBlocking(team, peer, nullptr, nullptr, 0, 0);
   gex_RMA_GetBlocking(team, nullptr, peer, area(peer, kHeap), 0, 0);

@@ -1,4 +1,4 @@
-// Puts and gets that are made once and carried out again and again.
+// Persistent puts and gets: prepared once and executed repeatedly.
 #include <hydrant/persistent.h>
 
 #include "tests/integration/rma/client.hpp"
@@ -39,7 +39,7 @@ uint64_t all_operations() {
   return sum;
 }
 
-// To and from `far` of `peer`, several times each.
+// Transfers to and from `far` of `peer`, several times each.
 void there_and_back(gex_Rank_t peer, std::byte* far, size_t bytes) {
   std::vector<std::byte> source(bytes);
   std::vector<std::byte> target(bytes + 1, std::byte{0x77});
@@ -47,7 +47,7 @@ void there_and_back(gex_Rank_t peer, std::byte* far, size_t bytes) {
   hydrant_operation_t get = nullptr;
   good(hydrant_put_init(peer, far, source.data(), bytes, &put), "put_init");
   good(hydrant_get_init(peer, far, target.data(), bytes, &get), "get_init");
-  // It was never started.
+  // The operation was never started.
   good(hydrant_wait(put), "wait for nothing");
   good(hydrant_test(get), "test of nothing");
   for (unsigned round = 0; round < 6; ++round) {
@@ -61,7 +61,7 @@ void there_and_back(gex_Rank_t peer, std::byte* far, size_t bytes) {
       while (code == GASNET_ERR_NOT_READY) code = hydrant_test(put);
       good(code, "test");
     }
-    // What was there is given back: the next start finds it out.
+    // The firehose is given up: the next start must handle that.
     if (round == 2) good(hydrant_evict(peer, far, bytes), "evict");
     if (round == 4) good(hydrant_prefetch(peer, far, bytes), "prefetch");
     good(hydrant_start_all(&get, 1), "start of a get");
@@ -73,9 +73,9 @@ void there_and_back(gex_Rank_t peer, std::byte* far, size_t bytes) {
       if (target[i] != value_of(i, round))
         wrong("%zu bytes, round %u: byte %zu differs", bytes, round, i);
     }
-    if (target[bytes] != std::byte{0x77}) wrong("a byte behind it was written");
+    if (target[bytes] != std::byte{0x77}) wrong("the get wrote a byte beyond the buffer");
   }
-  // Freed while it is under way: it is complete then.
+  // Freeing an operation that is under way waits for it.
   for (size_t i = 0; i < bytes; ++i) source[i] = value_of(i, 9);
   good(hydrant_start(put), "start");
   good(hydrant_operation_free(&put), "free");
@@ -106,7 +106,7 @@ void several_at_once(gex_Rank_t peer, std::byte* far) {
     for (hydrant_operation_t put : puts) good(hydrant_wait(put), "wait");
     good(hydrant_start_all(gets, kCount), "start_all");
     for (hydrant_operation_t get : gets) good(hydrant_wait(get), "wait");
-    if (target != source) wrong("several at once, round %u: something else came back", round);
+    if (target != source) wrong("several at once, round %u: the data differ", round);
   }
   good(hydrant_start_all(nullptr, 0), "start_all of nothing");
   for (size_t i = 0; i < kCount; ++i) {
@@ -115,7 +115,7 @@ void several_at_once(gex_Rank_t peer, std::byte* far) {
   }
 }
 
-// Made by one thread, carried out by another, and by one after that; started and waited for by the same.
+// Created by one thread, executed by another, and by a third; started and awaited by the same thread.
 void by_other_threads(gex_Rank_t peer, std::byte* far) {
   uint64_t source = 1;
   uint64_t target = 0;
@@ -131,7 +131,7 @@ void by_other_threads(gex_Rank_t peer, std::byte* far) {
       good(hydrant_start(get), "start");
       good(hydrant_wait(get), "wait");
     }).join();
-    if (target != source) wrong("by another thread: something else came back");
+    if (target != source) wrong("by another thread: the data differ");
   }
   std::thread([&] {
     good(hydrant_operation_free(&put), "free");
@@ -146,23 +146,23 @@ void misused(gex_Rank_t peer, std::byte* far) {
   constexpr int kBad = GASNET_ERR_BAD_ARG;
   bad(hydrant_put_init(size, far, near.data(), 8, &none), kBad, "no rank", "does not exist");
   bad(hydrant_get_init(peer, nullptr, near.data(), 8, &none), kBad, "null",
-      "remote address is null");
-  bad(hydrant_put_init(peer, far, nullptr, 8, &none), kBad, "null", "local address is null");
+      "remote address is NULL");
+  bad(hydrant_put_init(peer, far, nullptr, 8, &none), kBad, "null", "local address is NULL");
   bad(hydrant_put_init(peer, high, near.data(), 100, &none), kBad, "wrap", "wrap around");
-  bad(hydrant_put_init(peer, far, near.data(), 8, nullptr), kBad, "nowhere", "null");
-  if (none != nullptr) wrong("an operation was made of what is wrong");
-  bad(hydrant_start(nullptr), kBad, "start", "null");
-  bad(hydrant_wait(nullptr), kBad, "wait", "null");
-  bad(hydrant_test(nullptr), kBad, "test", "null");
-  bad(hydrant_start_all(nullptr, 2), kBad, "start_all", "null");
-  bad(hydrant_start_all(&none, 1), kBad, "start_all", "null");
+  bad(hydrant_put_init(peer, far, near.data(), 8, nullptr), kBad, "no operation", "is NULL");
+  if (none != nullptr) wrong("an invalid call created an operation");
+  bad(hydrant_start(nullptr), kBad, "start", "is NULL");
+  bad(hydrant_wait(nullptr), kBad, "wait", "is NULL");
+  bad(hydrant_test(nullptr), kBad, "test", "is NULL");
+  bad(hydrant_start_all(nullptr, 2), kBad, "start_all", "is NULL");
+  bad(hydrant_start_all(&none, 1), kBad, "start_all", "is NULL");
   bad(hydrant_prefetch(size, far, 8), kBad, "prefetch", "rank");
   bad(hydrant_evict(size, far, 8), kBad, "evict", "rank");
   bad(hydrant_prefetch(peer, high, 100), kBad, "prefetch", "wrap around");
   bad(hydrant_evict(peer, high, 100), kBad, "evict", "wrap around");
   good(hydrant_evict(peer, nullptr, 0), "evict of nothing");
-  good(hydrant_prefetch(me, far, 8), "prefetch of its own");
-  // Twice: the second is refused while the first is under way, and changes nothing.
+  good(hydrant_prefetch(me, far, 8), "prefetch of own memory");
+  // The second start is refused while the first is under way, and changes nothing.
   hydrant_operation_t put = nullptr;
   good(hydrant_put_init(peer, far, near.data(), near.size(), &put), "put_init");
   good(hydrant_start(put), "start");
@@ -173,7 +173,7 @@ void misused(gex_Rank_t peer, std::byte* far) {
   good(hydrant_operation_free(&put), "free");
 }
 
-// The owner's memory goes and comes, at the same address: rounds of the others find what is there.
+// The owner replaces memory at the same address: the other ranks' next rounds find the new memory.
 void after_it_went_away() {
   constexpr size_t kBytes = 65536;
   constexpr unsigned kRounds = 6;
@@ -213,7 +213,7 @@ void after_it_went_away() {
 void persistent() {
   const gex_Rank_t peer = (me + 1) % size;
   for (size_t bytes : kSizes) {
-    // The heap has it all twice, and an odd address.
+    // The range crosses a page boundary at an odd address.
     there_and_back(peer, area(peer, kSegment) + 1, bytes);
     there_and_back(peer, area(peer, kHeap) + 4095, bytes);
     there_and_back(me, area(me, kStatic) + 1, bytes);

@@ -1,7 +1,7 @@
-// Between pinned memory: what a hit and a miss send, hits while the target is not there, and a target that
-// has to wait for whoever does not poll.
-#include "extended/firehose_binding.hpp"
-#include "extended/rma_pinned.hpp"
+// Between pinned memory: messages of hits and misses, hits while the target is inactive, and a target
+// that must wait for a peer that does not poll.
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
 #include "tests/integration/rma/client.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ hydrant_remote_stats_t remote_statistics() {
   return stats;
 }
 
-// What rank 0 and its peer sent for puts and gets, and how rank 0's went.
+// Messages of rank 0 and its peer for puts and gets, and the paths of rank 0's operations.
 struct Book {
   hydrant_remote_stats_t mine;
   hydrant_path_counts_t paths[HYDRANT_PATH_COUNT];
@@ -41,7 +41,8 @@ struct Book {
   }
 };
 
-// Since `before`: `operations` by `path` and no other, with so many requests of this rank, no reply, hits.
+// Expects `operations` operations on `path` and no other since `before`, with that many requests of
+// this rank, no reply, and that many hits.
 void expect(const char* what, const Book& before, hydrant_path_t path, uint64_t operations,
             uint64_t requests, uint64_t hits) {
   const Book now;
@@ -73,7 +74,7 @@ struct Case {
   size_t bytes;
   hydrant_path_t path;
 };
-// Small: at most HYDRANT_PUT_IN_MOVE_MAX, 4096. A large get's data is put by the target before it answers.
+// Small: at most HYDRANT_PUT_IN_MOVE_MAX, 4096. For a large get the target puts the data before it answers.
 constexpr Case kMisses[] = {
     {"a small put", true, 100, HYDRANT_PATH_IN_MOVE},
     {"a small get", false, 100, HYDRANT_PATH_IN_MOVE},
@@ -93,7 +94,7 @@ void transfer(const Case& one, std::byte* far, std::byte* near) {
   }
 }
 
-// What is asked for lies in one page more than it needs, if it does not start with one.
+// A range that does not start at a page boundary needs one page more.
 void initiate() {
   std::vector<std::byte> near(65536);
   for (uint32_t i = 0; i < std::size(kMisses); ++i) {
@@ -110,7 +111,7 @@ void initiate() {
     for (int hit = 0; hit < 50; ++hit) transfer(one, far, near.data());
     expect(one.what, after, HYDRANT_PATH_FIREHOSE, 50, 0, 50);
   }
-  // Asked for before it is needed.
+  // Prefetched before use.
   std::byte* const far = area(1, kMapped) + std::size(kMisses) * kApart;
   const Book before;
   if (hydrant_prefetch(1, far, 100) != GASNET_OK) wrong("hydrant_prefetch");
@@ -126,7 +127,7 @@ void initiate() {
   if (asked.mine.requests != before.mine.requests + 1) wrong("a prefetch is not one request");
   gex_RMA_PutBlocking(team, 1, far, near.data(), 100, 0);
   expect("a put after a prefetch", asked, HYDRANT_PATH_FIREHOSE, 1, 0, 1);
-  // Given back: a miss again, and what is given back goes with it or alone.
+  // After an eviction the next access misses; the move carries the returned firehose, or it is sent alone.
   if (hydrant_evict(1, far, 100) != GASNET_OK) wrong("hydrant_evict");
   gex_RMA_PutBlocking(team, 1, far, near.data(), 100, 0);
   if (remote_statistics().moves != asked.mine.moves + 1) wrong("after hydrant_evict it still hits");
@@ -135,7 +136,7 @@ void initiate() {
 
 }  // namespace
 
-// Rank 0 works on memory of rank 1, whose own counts say how many messages it got and sent.
+// Rank 0 works on memory of rank 1, whose own counters record received and sent messages.
 void count_messages() {
   for (uint32_t i = 0; i < std::size(kMisses) && me == 1; ++i) {
     for (size_t at = 0; !kMisses[i].is_put && at < kMisses[i].bytes; ++at)
@@ -176,7 +177,7 @@ hydrant_stats_t own_statistics() {
 
 }  // namespace
 
-// Static memory at both ends: pinned and asked for once, as other memory is.
+// Static memory at both ends is pinned and requested once, like other memory.
 void use_variables() {
   std::byte* far = initialised + 7;
   std::byte* const near = initialised + 32 * kPage + 9;
@@ -204,8 +205,7 @@ void use_variables() {
   }
 }
 
-// Rank 1 looks at its memory until a word of it says that everything has come; it calls nothing of the
-// library.
+// Rank 1 reads its memory until a word shows that everything has arrived; it makes no library calls.
 void hits_without_target() {
   constexpr uint64_t kOperations = 500;
   auto* const word = static_cast<std::atomic<uint64_t>*>(static_cast<void*>(area(1, kMapped)));
@@ -229,7 +229,7 @@ void hits_without_target() {
       } else {
         gex_Event_Wait(gex_RMA_PutNB(team, 1, word, &i, 8, GEX_EVENT_NOW, 0));
       }
-      if (i == kOperations) break;  // rank 1 goes on now
+      if (i == kOperations) break;  // rank 1 continues now
       uint64_t got = 0;
       gex_RMA_GetBlocking(team, &got, 1, word, 8, 0);
       if (got != i) wrong("%llu came back", static_cast<unsigned long long>(got));
@@ -250,7 +250,7 @@ void wait_until_told(double seconds) {
 
 }  // namespace
 
-// SIGUSR1 says to rank 0 that rank 1 is deaf by now, and to rank 1 that it has been for long enough.
+// SIGUSR1 tells rank 0 that rank 1 has stopped polling, and tells rank 1 to continue.
 void recall_from_deaf(double seconds) {
   std::signal(SIGUSR1, [](int) { told = 1; });
   std::printf("rank %u of %u by %d\n", me, size, static_cast<int>(getpid()));
@@ -276,13 +276,13 @@ void recall_from_deaf(double seconds) {
   } else if (me == 0) {
     wait_until_told(60);
     if (munmap(mine, 16 * kPage) != 0) wrong("munmap");
-    // munmap() waits for nobody; whoever is told something must not reach that memory any more.
+    // munmap() does not wait; but a rank that gets a message must not reach the old memory.
     const hydrant_remote_stats_t before = remote_statistics();
     uint64_t value = 1;
     gasnet_put(2, area(2, kHeap), &value, sizeof value);
     const hydrant_remote_stats_t now = remote_statistics();
     const bool is_bad = before.exports == 0 || now.zombies != 0 || now.recalls == 0;
-    // Where the job ends, nobody waits; and this rank ends with it.
+    // If the job ends, this wait ends too, with this rank.
     if (is_bad) usleep(3'000'000);
     if (is_bad)
       wrong("%llu exports before, %llu zombies now, %llu recalls",

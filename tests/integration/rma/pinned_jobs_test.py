@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """pinned_jobs_test.py FOLDER_OF_CLIENTS
 
-Runs rma_client as jobs over networks that move data between pinned memory alone: the model by firehoses
-with much and with hardly any room, what hits and misses send, memory that goes away under firehoses (with the
-library as it is, and with each of its mutants), persistent operations, near memory of every kind, a region
-that is larger than memory, and peers that are deaf, or killed in the middle of moves and recalls.
-HYDRANT_TEST_LONG=1 makes it long, HYDRANT_TEST_SEED=N repeats a run. Times are limits only.
+Runs rma_client as jobs over networks that move data only between pinned memory: the model by firehoses with
+much and with hardly any room, messages of hits and misses, memory that goes away under firehoses (with the
+library as it is, and with each of its mutants), persistent operations, local memory of every kind, a region
+that is larger than memory, and peers that do not poll, or are killed during moves and recalls.
+HYDRANT_TEST_LONG=1 makes it long, HYDRANT_TEST_SEED=N repeats a run. Times are only limits.
 """
 import json
 import os
@@ -19,7 +19,7 @@ import unittest
 from runs import GOOD, LONG, SEED, Clients, Job, RmaTestCase, main, over
 
 NETWORK = "delay=20us,bandwidth=2G,pins"
-# A few pages at either end, of a local domain and of what peers may have; everything misses.
+# A few pages at either end, for the local domain and for peers' pins; everything misses.
 TIGHT = {"FIREHOSE_BUDGET": "32K", "FIREHOSE_REMOTE_BUDGET": "8K", "HYDRANT_BOUNCE_MAX": "4096",
          "HYDRANT_BOUNCE_POOL": "16K"}
 NETWORKS = {
@@ -44,7 +44,7 @@ NETWORKS = {
     "nothing is watched": {"HYDRANT_INJECT": NETWORK, "FIREHOSE_WATCH": "none"},
 }
 NETWORKS = over.ways(NETWORKS)
-# What is pinned is what was asked for, in pages.
+# Pins exactly the requested pages.
 NO_MORE = {"FIREHOSE_REMOTE_MERGE": "1", "FIREHOSE_REMOTE_STREAM": "1"}
 HUNTS = {
     "slow": {"HYDRANT_INJECT": "delay=20us,bandwidth=20M,pins"},
@@ -80,14 +80,14 @@ class PinnedJobs(RmaTestCase):
             with self.subTest(name):
                 self.holds("par", 2, "neighbours", "0.3", **NETWORKS[name])
 
-    def test_events_and_pieces_are_used_again(self):
+    def test_events_and_pieces_are_reused(self):
         for name in {"much room", "a few pages, nothing in moves", "one at a time"} & set(NETWORKS):
             with self.subTest(name):
                 self.holds("par", 2, "recycling", **NETWORKS[name])
 
-    # ---- what is sent ----
+    # ---- messages sent ----
 
-    def test_a_hit_sends_nothing_and_a_miss_is_one_round_trip(self):
+    def test_hit_sends_nothing_and_miss_takes_one_round_trip(self):
         for variables in ({}, {"FIREHOSE_MODE": "page"}, {"HYDRANT_PATH": "firehose"}):
             for variant in ("par", "par_debug", "par_everything"):
                 with self.subTest(variant=variant, **variables):
@@ -98,7 +98,7 @@ class PinnedJobs(RmaTestCase):
             with self.subTest(**variables):
                 self.holds("par", 2, "variables", **PLAIN, **NO_MORE, **variables)
 
-    def test_statistics_have_what_became_of_firehoses(self):
+    def test_statistics_contain_firehoses(self):
         with tempfile.TemporaryDirectory() as folder:
             self.holds("par", 2, "neighbours", "0.1", **PLAIN,
                        HYDRANT_STATS=f"json:{folder}/%r")
@@ -114,12 +114,12 @@ class PinnedJobs(RmaTestCase):
     def test_hits_do_not_need_the_target(self):
         self.holds("par", 2, "absent", **PLAIN)
 
-    # ---- memory that goes away ----
+    # ---- unmapped memory during a job ----
 
     def hunt(self, ranks, seed, seconds, mutant, **variables):
         return self.run_job("par", ranks, "stale", str(seconds), str(seed), mutant, **NO_MORE, **variables)
 
-    def test_no_put_reaches_what_was_there_before(self):
+    def test_no_put_reaches_earlier_memory(self):
         for index, (name, variables) in enumerate(HUNTS.items()):
             for ranks in (2, 4):
                 with self.subTest(name, ranks=ranks):
@@ -128,7 +128,7 @@ class PinnedJobs(RmaTestCase):
                     rows = [[int(number) for number in row] for row in HUNTED.findall(text)]
                     self.assertEqual(len(rows), ranks, text)
                     puts, hits, under_way, held, recalls, reused, refused = map(sum, zip(*rows))
-                    # Each of the things that it is about has happened.
+                    # Each kind of event has happened.
                     for number in (puts, hits, under_way, held, recalls, reused):
                         self.assertGreater(number, 0, text)
                     self.assertEqual(refused, 0, text)
@@ -143,7 +143,7 @@ class PinnedJobs(RmaTestCase):
                 self.assertEqual(code, 3, text)
                 self.assertRegex(text, r"WRONG \(rank \d\): STALE")
 
-    # ---- persistent operations, and near memory of every kind ----
+    # ---- persistent operations and kinds of local memory ----
 
     def test_persistent_operations(self):
         ways = [{}, {"HYDRANT_PATH": "am"}, {"HYDRANT_PATH": "cma"}, {"HYDRANT_INJECT": "delay=20us"},
@@ -153,7 +153,7 @@ class PinnedJobs(RmaTestCase):
                 self.holds("par", 1 + index % 3, "persistent", **way)
         self.holds("par_debug", 2, "persistent", **PLAIN)
 
-    def test_near_memory_of_every_kind(self):
+    def test_local_memory_of_every_kind(self):
         self.holds("par", 2, "odd", "pinned", **PLAIN)
         pages = {"HYDRANT_INJECT": "delay=10us,pins", "FIREHOSE_MODE": "page"}
         self.holds("par", 2, "odd", "pinned", **over.way(pages))
@@ -169,9 +169,9 @@ class PinnedJobs(RmaTestCase):
         self.assertEqual(len(exported), 2, said)
         self.assertLessEqual(max(exported), 2 << 20)
 
-    # ---- memory that is not there ----
+    # ---- targets without memory ----
 
-    def test_memory_that_is_not_there(self):
+    def test_unmapped_memory(self):
         fault = r"bytes at 0x[0-9a-f]+ of rank 1 cannot be reached"
         ways = [{}, {"HYDRANT_PUT_IN_MOVE_MAX": "0"}, TIGHT]
         index = 0
@@ -194,14 +194,14 @@ class PinnedJobs(RmaTestCase):
                 self.assertNotEqual(code, 0, text)
                 self.assertRegex(text, r"FATAL ERROR \(rank 0\): .*" + fault)
 
-    # ---- peers that are deaf, and peers that are gone ----
+    # ---- unresponsive and lost peers ----
 
     @unittest.skipIf(over.OVER == "mixed", "rank 1 is a neighbour of rank 0, and has no firehoses on it")
-    def test_a_peer_that_does_not_give_back_is_waited_for(self):
+    def test_peer_that_does_not_release_is_awaited(self):
         job = Job(Clients("par"), "fork", 3, "deaf", "60", **PLAIN, HYDRANT_WAIT_WARN="200ms")
         job.wait_for("deaf\n")
         os.kill(job.pids()[0], signal.SIGUSR1)
-        wanted = "still waiting for peers to give back 4096 bytes"
+        wanted = "still waiting for peers to release 4096 bytes"
         deadline = time.monotonic() + 60
         while wanted not in job.read(job.errors) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -212,7 +212,7 @@ class PinnedJobs(RmaTestCase):
         self.assertEqual(job.wait_until_gone(), [])
 
     @unittest.skipIf(over.OVER == "mixed", "rank 1 is a neighbour of rank 0, and has no firehoses on it")
-    def test_a_killed_peer_that_does_not_give_back_ends_the_job(self):
+    def test_killed_peer_that_does_not_release_ends_the_job(self):
         job = Job(Clients("par"), "fork", 3, "deaf", "100", **PLAIN)
         job.wait_for("deaf\n")
         os.kill(job.pids()[0], signal.SIGUSR1)

@@ -1,4 +1,4 @@
-"""What the tests of rma_client share: its variants, and jobs of them that have to hold.
+"""Shared by the tests of rma_client: its variants, and jobs that must succeed.
 
 HYDRANT_TEST_LONG=1 makes it long, HYDRANT_TEST_SEED=N repeats a run of the model. Times are limits only.
 """
@@ -9,18 +9,18 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "launch"))
-import over  # noqa: E402  (the path has to be there first)
+import over  # the path must be set first
 from jobs import Job  # noqa: E402
 
 LONG = bool(os.environ.get("HYDRANT_TEST_LONG"))
 SEED = int(os.environ.get("HYDRANT_TEST_SEED") or (random.randrange(1 << 31) if LONG else 1))
-# Steps and threads of a run of the model, and seconds after which it may stop early: slow builds take less.
+# Steps and threads of a run of the model, and seconds after which it may stop early on slow builds.
 STEPS, THREADS, SECONDS = ("20000", "4", "20") if LONG else ("300", "2", "4")
 GOOD = "all held\n"
 
 
 class Clients:
-    """What jobs.py takes for a build, with one of the clients in place of launch's probe."""
+    """Replaces jobs.Build, with one of the clients in place of launch_probe."""
 
     folder = ""
 
@@ -31,7 +31,9 @@ class Clients:
 
 class RmaTestCase(unittest.TestCase):
     def run_job(self, variant, ranks, *steps, **variables):
-        """(exit code as a shell shows it, everything that was printed); nothing of the job is left."""
+        """(exit code as a shell shows it, all output); checks that no process of the job is left."""
+        # These clients put to all of their memory.
+        variables.setdefault("HYDRANT_SEGMENT_CHECK", "n")
         job = Job(Clients(variant), "fork", ranks, *steps, **variables)
         code, output, errors = job.wait()
         self.assertEqual(job.wait_until_gone(), [])
@@ -50,6 +52,6 @@ class RmaTestCase(unittest.TestCase):
 
 
 def main():
-    """Tests with the clients in the folder that is the first argument."""
+    """Runs the tests with the clients in the folder of the first argument."""
     Clients.folder = sys.argv.pop(1)
     unittest.main("__main__", verbosity=2)

@@ -1,6 +1,6 @@
-// A region that is many times the machine's memory, of which little is touched: whatever is pinned of it for
-// others is given back for the next.
-#include "extended/firehose_binding.hpp"
+// A region many times larger than the machine's memory, of which little is accessed: pins for peers are
+// recalled to make room for the next ones.
+#include "extended/binding/firehose_binding.hpp"
 #include "tests/integration/rma/client.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ uint64_t word_of(size_t place, uint64_t seed, size_t i) {
 
 }  // namespace
 
-// Every rank writes to places of its own in its neighbour's region, and reads them back later.
+// Every rank writes to its own places in its neighbour's region, and reads them back later.
 void sparse(double seconds, uint64_t seed) {
   const size_t bytes = (2 * memory_bytes() + (size_t{1} << 30)) & ~size_t{4095};
   void* const mine = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -39,9 +39,9 @@ void sparse(double seconds, uint64_t seed) {
   barrier();
 
   std::mt19937_64 chance(seed * 16 + me);
-  std::map<size_t, size_t> written;  // place in words, of 8192 each: how many words
+  std::map<size_t, size_t> written;  // offset in words, of 8192 each: number of words
   constexpr size_t kPlaceWords = 8192;
-  constexpr size_t kMostPlaces = 1000;  // 64 MiB are touched at the most
+  constexpr size_t kMostPlaces = 1000;  // at most 64 MiB are accessed
   constexpr size_t kSizes[] = {1, 16, 200, 1500, 8192};
   std::vector<uint64_t> buffer(kPlaceWords);
   const double end = now_s() + seconds;

@@ -1,9 +1,9 @@
 #include "tests/integration/rma/stale.hpp"
 
-#include "extended/firehose_binding.hpp"
-#include "extended/rma_path.hpp"
-#include "extended/rma_pinned.hpp"
-#include "extended/rma_thread.hpp"
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
+#include "extended/rma/rma_path.hpp"
+#include "extended/rma/rma_thread.hpp"
 #include "firehose/watch/mutant.hpp"
 
 #include <algorithm>
@@ -22,30 +22,30 @@ namespace {
 
 enum Note : int32_t { kTold, kDone, kGo, kStarted, kNothing, kEnough };
 
-// Of this rank's slots.
+// This rank's slot.
 struct Owned {
   std::byte* at = nullptr;
   uint32_t generation = 1;
-  uint32_t done = 0;     // peers
-  uint32_t started = 0;  // the same
-  bool gone = false;     // it said "go"
+  uint32_t done = 0;     // peers that are done
+  uint32_t started = 0;  // peers that have started the second half
+  bool gone = false;     // "go" was sent
 };
-// Of another's.
+// A slot of another rank.
 struct Far {
   std::byte* at = nullptr;
   uint32_t generation = 0;
-  uint32_t written = 0;  // generation whose first half is
+  uint32_t written = 0;  // generation of the written first half
   bool go = false;
-  bool is_new = false;  // told, and not touched since
+  bool is_new = false;  // announced, and not accessed since
   bool same_place = false;
   gex_Event_t under_way = GEX_EVENT_INVALID;
-  hydrant_pin_t held{};  // an operation that has not begun to move anything
+  hydrant_pin_t held{};  // keeps the firehose held without moving data
   uint64_t held_until = 0;
 };
 
 Owned owned[kSlots];
 Far others[kMostRanks][kSlots];
-// What peers tell by puts, as they tell it: {address, generation}.
+// Announcements that peers send by puts: {address, generation}.
 struct Told {
   std::atomic<uint64_t> at;
   std::atomic<uint64_t> generation;
@@ -56,12 +56,12 @@ Told* board(gex_Rank_t rank) {
 
 std::mt19937_64 chance;
 uint64_t puts = 0;
-uint64_t reuses = 0;  // of an address on which peers had firehoses
+uint64_t reuses = 0;  // addresses reused while peers had firehoses on them
 uint64_t left_under_way = 0;
 uint64_t held = 0;
 uint64_t turn = 0;
 constexpr uint64_t kTurnsHeld = 10;
-uint32_t satisfied = 0;  // ranks that have seen all that this is about
+uint32_t satisfied = 0;  // ranks that have seen every kind of event
 std::vector<uint64_t> sources[kMostRanks][kSlots];
 
 hydrant_remote_stats_t statistics_now() {
@@ -116,7 +116,7 @@ void check(const Owned& mine, uint32_t slot) {
   }
 }
 
-// By a message, or by puts: the address, and then the generation.
+// Announces by a message or by puts: the address, and then the generation.
 void tell(const Owned& mine, uint32_t slot) {
   for (gex_Rank_t rank = 0; rank < size; ++rank) {
     if (rank == me) continue;
@@ -132,7 +132,7 @@ void tell(const Owned& mine, uint32_t slot) {
   }
 }
 
-// Whoever waits here for others may not let them wait for him.
+// Releases held firehoses before this rank waits for others, to avoid a deadlock.
 void let_go() {
   for (auto& of_rank : others) {
     for (Far& far : of_rank) {
@@ -147,7 +147,7 @@ void renew(Owned& mine, uint32_t slot) {
   const uint64_t recalls = statistics_now().recalls;
   std::byte* const before = mine.at;
   mine.at = change_memory(way_of(slot), mine.at);
-  // Whoever is told anything from here on reaches the new memory alone.
+  // From here on, announcements must lead to the new memory only.
   note((me + 1) % size, kNothing, slot, 0);
   if (mine.at == before && statistics_now().recalls != recalls) ++reuses;
   ++mine.generation;
@@ -173,9 +173,9 @@ bool serve(Owned& mine, uint32_t slot) {
   return false;
 }
 
-// ---- the others -------------------------------------------------------------------------------------------
+// ---- the other ranks --------------------------------------------------------------------------------------
 
-// On this rank's slice, which is a page.
+// Holds a firehose on this rank's slice, which is a page.
 hydrant_pin_t hold(gex_Rank_t owner, const Far& far) {
   return hydrant_try_remote_pin(hydrant::firehose().end, owner,
                                 reinterpret_cast<uintptr_t>(far.at) + 8 * me * slice_words(),
@@ -197,15 +197,15 @@ void fill_source(std::vector<uint64_t>& source, gex_Rank_t owner, uint32_t slot,
 void write_first_half(gex_Rank_t owner, uint32_t slot, Far& far) {
   gex_Event_Wait(far.under_way);
   far.under_way = GEX_EVENT_INVALID;
-  // Each slot has pages of its own, so nothing but a put to it brings a firehose. (What malloc() hands out
-  // again was never unmapped, and may have one.)
+  // Each slot has its own pages, so only a put to it creates a firehose. (Memory that malloc() reuses
+  // was never unmapped, so it may have one.)
   if (far.is_new && far.same_place && way_of(slot) != Way::kMalloc && has_firehose(owner, far))
     wrong("STALE: slot %u of rank %u is new, and its firehose is from before", slot, owner);
   far.is_new = false;
   const size_t first = me * slice_words();
   std::vector<uint64_t>& source = sources[owner][slot];
   fill_source(source, owner, slot, far.generation, first);
-  constexpr size_t kPieces[] = {1, 8, 13, 64, 2};  // words
+  constexpr size_t kPieces[] = {1, 8, 13, 64, 2};  // in words
   size_t done = 0;
   for (uint32_t i = 0; done < half_words(); ++i) {
     const size_t words = std::min(kPieces[i % std::size(kPieces)], half_words() - done);
@@ -229,8 +229,8 @@ void write_second_half(gex_Rank_t owner, uint32_t slot, Far& far) {
     return gex_RMA_PutNB(team, owner, far.at + 8 * first, source.data(), 8 * half_words(),
                          GEX_EVENT_DEFER, 0);
   };
-  // The network keeps puts and messages of a pair in order, so that one that waits shows more than one
-  // that is under way.
+  // The network keeps puts and messages of a pair in order, so an operation that is held back tests
+  // more than one that is under way.
   if (way_of(slot) != Way::kMalloc && chance() % 2 == 0) {
     far.held = hold(owner, far);
     far.held_until = turn + kTurnsHeld;
@@ -238,16 +238,16 @@ void write_second_half(gex_Rank_t owner, uint32_t slot, Far& far) {
     note(owner, kStarted, slot, far.generation);
     return;
   }
-  // (Who has no room for one more polls until there is.)
+  // Without room this thread would poll until there is some.
   const bool has_room = hydrant::RmaThread::mine()->under_way() < hydrant::paths(owner).depth;
   if (!keeps_address(way_of(slot)) || !has_room || !has_firehose(owner, far)) {
     gex_Event_Wait(put());
     note(owner, kStarted, slot, far.generation);
     return;
   }
-  // What is put before a message is there before it, so the message goes first. Only a put by the firehose
-  // may be under way then, for messages reach what is there when they come: nothing between the look and
-  // the put takes a recall.
+  // Puts arrive before later messages, so the message is sent first. Afterwards only a put by the
+  // firehose may be under way, because messages access the memory that exists at their arrival. Between
+  // the check and the put no recall can be processed.
   note(owner, kStarted, slot, far.generation);
   if (!has_firehose(owner, far)) return;
   hydrant_path_counts_t before;
@@ -281,7 +281,7 @@ bool work(gex_Rank_t owner, uint32_t slot) {
   return false;
 }
 
-// All that the test wants to have happened, here.
+// True if every kind of event has happened on this rank.
 bool has_seen_all() {
   if (puts == 0 || reuses == 0 || left_under_way == 0 || held == 0) return false;
   const hydrant_remote_stats_t stats = statistics_now();

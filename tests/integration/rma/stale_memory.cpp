@@ -15,7 +15,7 @@ std::byte* map(std::byte* where, size_t bytes, int prot) {
   return static_cast<std::byte*>(at);
 }
 
-// Whole pages, so that no other block of the heap shares them.
+// Whole pages, so that no other heap block shares them.
 std::byte* allocate() {
   void* at = nullptr;
   if (posix_memalign(&at, 4096, kSlotBytes) != 0) wrong("no memory");
@@ -34,14 +34,14 @@ std::byte* change_memory(Way way, std::byte* now) {
   switch (way) {
     case Way::kMapOver: return map(now, kSlotBytes, PROT_READ | PROT_WRITE);
     case Way::kDontNeed:
-      // What the injected network pins is locked, and that is how locked pages are dropped.
+      // The injected network locks pinned memory; this call drops locked pages.
       if (madvise(now, kSlotBytes, MADV_DONTNEED) != 0 &&
           madvise(now, kSlotBytes, kDontNeedLocked) != 0)
         wrong("madvise");
       return now;
     case Way::kRemap:
       if (munmap(now, kSlotBytes) != 0) wrong("munmap");
-      // Nothing of this program takes the place: a single thread maps here.
+      // No other thread maps memory here, so the address is still free.
       return map(now, kSlotBytes, PROT_READ | PROT_WRITE);
     default: std::free(now); return allocate();
   }

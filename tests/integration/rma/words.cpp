@@ -1,5 +1,5 @@
-// A word is one store: while one rank writes one of two values into an aligned word of another rank's mapped
-// segment, the other never reads anything but one of them.
+// A word is one store: while one rank writes one of two values into an aligned word of another rank's
+// mapped segment, the other rank must read only these values.
 #include "tests/integration/rma/client.hpp"
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace rma_client {
 namespace {
 
-constexpr double kLimit_s = 60;  // after which something is wrong
+constexpr double kLimit_s = 60;  // a longer run is an error
 constexpr size_t kFarWord = 256;
 constexpr size_t kDone = 512;   // the writer has written its last
 constexpr size_t kSeen = 1024;  // the reader has seen both values
@@ -21,7 +21,7 @@ constexpr const char* kFormNames[kForms] = {"a constant size", "a size at run ti
 
 template <typename Word>
 void put_word(Form form, gex_Rank_t reader, std::byte* far, Word word) {
-  // Unknown to the compiler; that other lengths would not fit must not be a warning of the headers.
+  // Volatile, so that the headers' other sizes cause no compiler warning.
   const volatile size_t bytes = sizeof word;
   switch (form) {
     case kConstant: gex_RMA_PutBlocking(team, reader, far, &word, sizeof word, 0); break;
@@ -36,7 +36,7 @@ template <typename Word>
 void write_words(Form form, gex_Rank_t reader, double seconds) {
   std::byte* const base = area(reader, kSegment);
   const double start = now_s();
-  // Until it was worth it: the reader may not have had its turn.
+  // Until the reader has seen both values; it may not have run before.
   while (now_s() < start + seconds || gasnet_get_val(reader, base + kSeen, 1) == 0) {
     for (int i = 0; i < 500; ++i) {
       put_word<Word>(form, reader, base + kFarWord, 0);
@@ -63,7 +63,7 @@ void read_words(Form form) {
       if (now != 0 && now != kOnes)
         wrong("%s, %zu bytes: half a word is there: %llx", kFormNames[form], sizeof now,
               static_cast<unsigned long long>(now));
-      // What was there before counts for nothing.
+      // Ignore the initial contents.
       ones_seen |= now == kOnes;
       zeros_seen |= ones_seen && now == 0;
     }
@@ -102,7 +102,7 @@ void words(double seconds) {
     meet<uint32_t>(form, each);
     meet<uint16_t>(form, each);
     if (me != 0) continue;
-    // Both ways are seen to; a debug client has one.
+    // Both ways must be used; a debug client has only one.
     const bool is_inlined = puts_by(HYDRANT_PATH_INLINED) > inlined + 1000;
     const bool is_mapped = puts_by(HYDRANT_PATH_MAPPED) > mapped + 1000;
     const bool may_inline = getenv("HYDRANT_PATH") == nullptr;

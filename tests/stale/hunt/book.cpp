@@ -1,3 +1,4 @@
+// Records lives and pinned addresses of a hunt; workers write it, reports read it.
 #include "tests/stale/hunt/book.hpp"
 
 #include "tests/stale/hunt/random.hpp"
@@ -26,7 +27,7 @@ Life Book::begin(Source source, uintptr_t addr, size_t len, uint32_t thread, uin
 
 std::string Book::describe(Life life) const {
   const LifeRow& row = lives_[life % kLives];
-  if (life == 0 || row.life.load(relaxed) != life) return "of which nothing is known any more";
+  if (life == 0 || row.life.load(relaxed) != life) return "whose record has been overwritten";
   const uint32_t who = row.thread_and_source.load(relaxed);
   char text[160];
   std::snprintf(text, sizeof text, "%s [%#" PRIxPTR ", +%zu) of thread %u, operation %" PRIu64,

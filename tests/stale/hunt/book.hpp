@@ -1,8 +1,8 @@
-// What a hunt remembers about lives and addresses: who lived where, for reports, and which addresses
-// were pinned in which life, to count the pins that could have gone wrong.
+// Records of a hunt: the life of each address range, for reports, and the addresses that were pinned in each
+// life, to count the pins that could have been stale.
 //
-// Threads: all functions from any thread, without locks. Tables are of fixed size and forget old
-// entries: reports then say less and fewer opportunities are counted, never more.
+// Threads: all functions from any thread, without locks. The tables have a fixed size and overwrite old
+// entries: then reports have less detail and fewer opportunities are counted, never more.
 #pragma once
 
 #include "tests/stale/hunt/source_set.hpp"
@@ -23,21 +23,22 @@ class Book {
  public:
   Book() : lives_(new LifeRow[kLives]), pages_(new std::atomic<uint64_t>[kPages]()) {}
 
-  // A new life of [addr, addr+len), begun by operation `operation` of `thread`.
+  // Starts a new life of [addr, addr+len), by operation `operation` of `thread`.
   Life begin(Source source, uintptr_t addr, size_t len, uint32_t thread, uint64_t operation);
-  // "mmap [0x.., +8192) of thread 2, operation 123", or that it was too long ago.
+  // "mmap [0x.., +8192) of thread 2, operation 123", or that the record was overwritten.
   std::string describe(Life life) const;
 
-  // Says that the page of `addr` is pinned in this life by a cache that may keep it. True if it was pinned
-  // before in an earlier life: had the cache not noticed that life's end, this pin would be stale.
+  // Records that the page of `addr` is pinned in this life by a cache that may keep the pin. True if it was
+  // pinned in an earlier life: if the cache had missed the end of that life, this pin would be stale.
   bool note_pin(uintptr_t addr, Life life);
 
  private:
   static constexpr size_t kLives = size_t{1} << 16;
   static constexpr size_t kPages = size_t{1} << 18;
-  static constexpr unsigned kLifeBits = 29;  // of a page's word; the page's number is above
+  static constexpr unsigned kLifeBits =
+      29;  // bits of a page's word; the page's number is in the upper bits
 
-  // Relaxed atomics: read by whoever reports while the row's next life may be written.
+  // Relaxed atomics: a report may read the row while another thread writes its next life.
   struct LifeRow {
     std::atomic<Life> life{0};
     std::atomic<uintptr_t> addr{0};

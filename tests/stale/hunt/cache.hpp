@@ -1,4 +1,4 @@
-// The cache under test, as a hunt sees it: ours in each of its settings, or a peer's.
+// The interface of the cache under test: this library's in different settings, or a peer's.
 //
 // Threads: every function from any thread.
 #pragma once
@@ -16,13 +16,14 @@ struct Range {
   bool contains(Range other) const { return other.addr >= addr && other.end() <= end(); }
 };
 
-// Which call takes the hold.
+// The call that takes the hold.
 enum class How : uint8_t { kPin, kTry, kWait, kAsync, kPartial, kMany };
 
 struct Hold {
   const void* object = nullptr;  // null: no hold
   uint64_t word = 0;
-  Range registered;  // all that the hold covers
+  Range registered;          // the range that the hold covers
+  bool was_checked = false;  // Cache::hits_are_checked() when the hold was requested
   explicit operator bool() const { return object != nullptr; }
 };
 
@@ -38,28 +39,33 @@ class Cache {
   virtual ~Cache() = default;
   virtual const char* name() const = 0;
 
-  // True: it keeps whatever was pinned until announce() says that it goes away.
+  // True if the cache keeps pinned memory until announce() reports its release.
   virtual bool wants_announcements() const = 0;
-  // What keeps a pin of this range cached past its last hold, by the cache's own account.
+  // The reason why the cache may keep a pin of this range past its last hold, as it reports itself.
   virtual Coverage coverage(Range range) = 0;
-  // Whether threads may pin memory of others that may go away in that moment, and whether children of a fork
-  // may use the cache.
+  // Whether threads may pin memory of other threads that may be released at that moment, and whether children
+  // of a fork may use the cache.
   virtual bool survives_bystanders() const = 0;
   virtual bool survives_fork() const = 0;
+  // Whether signal handlers may release memory without an announcement while their thread is inside the
+  // cache.
+  virtual bool survives_handlers() const { return false; }
+  // Whether the cache has detected an unreported release, and checks hits since then.
+  virtual bool hits_are_checked() const { return false; }
 
-  // kPartial answers a hold on some part of the range.
+  // kPartial takes a hold on some part of the range.
   virtual PinAnswer pin(How how, Range range, Hold* hold) = 0;
-  // Of the calling thread's last pin that was answered as broken: what the cache said.
+  // The cache's error text for the calling thread's last broken pin.
   virtual std::string error_text() const { return "no text"; }
-  // All or none.
+  // Takes holds on all ranges, or on none.
   virtual PinAnswer pin_many(const Range* ranges, size_t n, Hold* holds) = 0;
   virtual void release(const Hold& hold) = 0;
-  // Moves bytes of a hold to a file (or pipe), or from it, through the registration. False with a text.
+  // Moves bytes of a hold to or from a file (or pipe) through the registration. False with a text.
   virtual bool move(const Hold& hold, Range bytes, int file, bool to_file, std::string* error) = 0;
   virtual void announce(Range range) = 0;
-  // False: no room for more vouched ranges, or the cache has no such thing.
+  // False if there is no room for more vouched ranges, or the cache does not support them.
   virtual bool vouch(Range range, bool on) = 0;
-  // A system call that was to release the range did not: for those that keep books of calls.
+  // Reports that a system call failed to release the range, for caches that record calls.
   virtual void call_failed(Range /*range*/) {}
   virtual void poll() = 0;
   virtual void flush() = 0;

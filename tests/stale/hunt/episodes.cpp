@@ -1,4 +1,4 @@
-// Threads whose stacks are pinned, and children of a fork.
+// Episodes of a worker: threads whose stacks are pinned, and children of a fork.
 #include "tests/stale/hunt/worker.hpp"
 
 #include <alloca.h>
@@ -23,7 +23,7 @@ constexpr int kStaleExit = 70;
 constexpr int kUselessExit = 71;
 constexpr time_t kChildSeconds = 60;
 
-// The child has ended: its status; or it was killed at the deadline.
+// Waits for the child and writes its status. False if it was killed at the deadline.
 bool wait_for(pid_t child, int* status) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -41,7 +41,7 @@ bool wait_for(pid_t child, int* status) {
   return true;
 }
 
-// A supply for what the episodes own: nobody else ever sees these blocks.
+// A placeholder supply for blocks of the episodes, which are never handed over.
 class NoSupply final : public Supply {
  public:
   bool get(Worker&, Block*) override { return false; }
@@ -51,7 +51,7 @@ NoSupply g_no_supply;
 
 }  // namespace
 
-// The thread stands in for the worker, which waits for it: never two at once.
+// The new thread acts for the worker, which waits for it: never two at once.
 bool Worker::thread_episode() {
   doing("thread");
   pthread_attr_t attributes;
@@ -69,8 +69,8 @@ void* Worker::stack_main(void* worker) {
   return nullptr;
 }
 
-// What this thread pins is its stack. libc keeps some stacks for the next thread, emptied by
-// MADV_DONTNEED, and unmaps others.
+// Pins the new thread's stack. libc keeps some stacks for later threads, emptied by MADV_DONTNEED, and unmaps
+// others.
 void Worker::on_stack() {
   const auto start = reinterpret_cast<uintptr_t>(alloca(kBufferBytes + kCellBytes));
   Block block;
@@ -80,11 +80,39 @@ void Worker::on_stack() {
   block.life = begin(Source::kStack, block.range);
   const size_t checks = random_.between(1, 4);
   for (size_t i = 0; i < checks; ++i) check(block);
-  // A stack that libc keeps may be used again as it is.
+  // libc may reuse a stack with its contents.
   leaving(block.range, Fate::kUnknown);
 }
 
-// The parent goes on with its pinned memory while the child, whose cache is empty, pins its own.
+// Pins memory that the signal handler may replace at any moment; checks it only if it did not.
+bool Worker::handlers_memory() {
+  doing("memory of a handler");
+  constexpr How kWays[] = {How::kPin, How::kPin, How::kTry, How::kWait, How::kAsync};
+  const uint64_t lives = handler_->lives();
+  const size_t which = random_.below(Handler::kAreas);
+  Block block;
+  block.range = handler_->area(which);
+  if (block.range.len == 0) return false;
+  block.source = Source::kSignal;
+  block.supply = &g_no_supply;
+  const uintptr_t cell = choose_cell(block.range);
+  const Range range = choose_range(block.range, cell);
+  Hold hold;
+  if (take_hold(kWays[random_.below(std::size(kWays))], block, range, &hold) != PinAnswer::kHeld) {
+    return true;
+  }
+  const Handler::Away away;
+  if (handler_->lives() != lives) return cache_.release(hold), true;
+  if (lives != handlers_count_) handlers_lives_ = {};
+  handlers_count_ = lives;
+  if (handlers_lives_[which] == 0) handlers_lives_[which] = begin(Source::kSignal, block.range);
+  block.life = handlers_lives_[which];
+  note_pin(block, range, cell);
+  if (compare(hold, block, cell, true)) cache_.release(hold);
+  return true;
+}
+
+// The parent keeps its pinned memory; the child has an empty cache and pins its own.
 bool Worker::fork_episode() {
   doing("fork");
   const pid_t pid = fork();
@@ -110,7 +138,7 @@ void Worker::child() {
   in_child_ = " (child)";
   alarm(static_cast<unsigned>(kChildSeconds));
   holds_.clear();
-  // The parent's ends of the pipe: a tag of one must not be read by the other.
+  // Closes the parent's pipe: parent and child must not read each other's tags.
   close(pipe_[0]);
   close(pipe_[1]);
   if (pipe2(pipe_, O_NONBLOCK | O_CLOEXEC) != 0) _exit(kUselessExit);
@@ -123,12 +151,12 @@ void Worker::child() {
                                                                                      : kCleanExit);
 }
 
-// The same addresses again and again, in lives of the child's own, and memory that it has from its parent.
+// Pins memory inherited from the parent, and the same addresses repeatedly in the child's own lives.
 void Worker::child_hunt() {
   for (const Block& block : blocks_) {
     const bool is_private = block.slot != Windows::kNone && block.file < 0 &&
                             block.source != Source::kShm && block.source != Source::kShared;
-    // Some of it is not here: MADV_DONTFORK.
+    // Some memory is missing in the child: MADV_DONTFORK.
     void* memory = reinterpret_cast<void*>(block.range.addr);
     if (is_private && msync(memory, block.range.len, MS_ASYNC) == 0) check(block);
   }

@@ -11,12 +11,12 @@
 namespace hydrant::stale {
 
 struct Parcel {
-  Block block;         // empty: a hold alone, to be released
-  Hold hold;           // perhaps
-  uintptr_t cell = 0;  // where the hold is known to look at the block's page
+  Block block;         // empty: a hold only, to be released
+  Hold hold;           // optional
+  uintptr_t cell = 0;  // a cell of the block that the hold covers
 };
 
-// Threads: any. The mutex orders everything that the giver did with the block before what the taker does.
+// Threads: any. The mutex orders the giver's accesses to the block before the taker's.
 class Exchange {
  public:
   explicit Exchange(uint32_t threads) : threads_(threads), inboxes_(new Inbox[threads]) {}
@@ -36,7 +36,7 @@ class Exchange {
     *parcel = inbox.parcels[--inbox.count];
     return true;
   }
-  // Nothing comes in any more.
+  // Closes the inbox: no further parcels arrive.
   void close(uint32_t own) {
     const std::lock_guard lock(inboxes_[own].mutex);
     inboxes_[own].closed = true;

@@ -1,4 +1,4 @@
-/* The library that a hunt loads and unloads: its .bss is memory that only the dynamic loader maps. */
+/* A library that the hunt loads and unloads: only the dynamic loader maps its .bss. */
 #include <stddef.h>
 
 #define GUEST_BYTES (256 * 1024)

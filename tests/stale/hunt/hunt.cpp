@@ -1,3 +1,4 @@
+// Starts the workers of a hunt, watches their progress, and collects the result.
 #include "tests/stale/hunt/hunt.hpp"
 
 #include "tests/stale/hunt/stacks.hpp"
@@ -27,8 +28,10 @@ void add_supplies(Ground& ground, HuntResult* result) {
   Row rows[] = {
       {Source::kSmall, make_small_supply(sources)},
       {Source::kLarge, make_large_supply(sources)},
+      {Source::kHeap, make_heap_supply(sources)},
       {Source::kMmap, make_window_supply(sources, &ground.windows)},
-      {Source::kMmap, make_window_supply(sources, &ground.windows)},  // twice as often as others
+      {Source::kMmap,
+       make_window_supply(sources, &ground.windows)},  // chosen twice as often as others
       {Source::kMemfd, make_file_supply(sources, &ground.windows)},
       {Source::kVouched, make_vouched_supply(sources, &ground.vouched_windows)},
       {Source::kOwner, make_owner_supply(sources, &ground.owner_windows)},
@@ -48,6 +51,7 @@ void add_supplies(Ground& ground, HuntResult* result) {
     }
   }
   ground.stacks = sources.has(Source::kStack);
+  ground.signals = sources.has(Source::kSignal) && ground.cache.survives_handlers();
   ground.trims = sources.has(Source::kTrim);
   ground.forks = sources.has(Source::kFork) && ground.cache.survives_fork();
 }
@@ -86,7 +90,7 @@ class Party {
   }
 
  private:
-  // Until all have ended. Allocates nothing: see supply_break.cpp.
+  // Watches until all have ended. Must not allocate: see supply_break.cpp.
   void watch() {
     const auto begun = Clock::now();
     auto reported = begun, moved = begun;
@@ -97,6 +101,7 @@ class Party {
       if (options_.seconds > 0 && now - begun >= std::chrono::duration<double>(options_.seconds)) {
         ground_.stop = true;
       }
+      if (options_.stop_when_checked && ground_.cache.hits_are_checked()) ground_.stop = true;
       uint64_t sum = 0;
       for (auto& worker : workers_) sum += worker->done();
       if (sum != done) moved = now;
@@ -110,7 +115,8 @@ class Party {
   }
 
   [[noreturn]] void give_up() {
-    std::fprintf(stderr, "The hunt with seed %" PRIu64 " stands still:\n", options_.seed);
+    std::fprintf(stderr, "No progress in the hunt with seed %" PRIu64 " for a minute:\n",
+                 options_.seed);
     for (auto& worker : workers_) {
       std::fprintf(stderr, "  operation %" PRIu64 ", doing: %s\n", worker->operations(),
                    worker->doing());
@@ -131,6 +137,8 @@ void HuntCounts::add(const HuntCounts& other) {
   operations += other.operations;
   opportunities += other.opportunities;
   stale += other.stale;
+  stale_before_checked += other.stale_before_checked;
+  raw_calls += other.raw_calls;
   unwatched_kept += other.unwatched_kept;
   broken += other.broken;
   pins += other.pins;
@@ -151,7 +159,7 @@ void HuntCounts::add(const HuntCounts& other) {
 HuntResult run_hunt(const HuntOptions& options, Cache& cache) {
   HuntResult result;
   if (options.threads == 0 || (options.operations == 0 && options.seconds <= 0)) {
-    result.failure = "a hunt needs threads, and an end";
+    result.failure = "a hunt needs threads, and a limit of operations or seconds";
     return result;
   }
   Ground ground(options, cache);
@@ -159,19 +167,22 @@ HuntResult run_hunt(const HuntOptions& options, Cache& cache) {
   if (!ground.windows.reserve(options.slots, options.slot_bytes, 0) ||
       !ground.vouched_windows.reserve(fewer, options.slot_bytes, size_t{1} << 30) ||
       !ground.owner_windows.reserve(fewer, options.slot_bytes, size_t{2} << 30)) {
-    result.failure = "no address space for the windows";
+    result.failure = "cannot reserve address space for the windows";
     return result;
   }
   add_supplies(ground, &result);
   Party party(ground, options);
   if (!party.usable()) {
-    result.failure = "no file descriptors for the pipes";
+    result.failure = "cannot open file descriptors for the pipes";
     return result;
   }
+  choose_map_calls(options.raw);
+  const uint64_t raw_before = raw_calls_made();
   const auto begun = Clock::now();
   party.run();
   result.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
   result.counts = party.counts();
+  result.counts.raw_calls = raw_calls_made() - raw_before;
   result.findings = std::move(ground.findings);
   return result;
 }

@@ -1,22 +1,23 @@
-// The hunt for stale pins: threads get, change and give back memory in every way, pin it, and move data
-// through the registrations of the pins. Data that comes from, or goes to, another page than the one
-// that the owner of the memory sees is a stale pin.
+// The hunt for stale pins: threads allocate, change and release memory in every way, pin it, and move data
+// through the pins' registrations. If the data comes from, or goes to, another page than the one that the
+// owner of the memory sees, the pin is stale.
 //
-// Why a mismatch can only be the cache's fault. Every block of memory is owned by one thread at a time.
-// The owner alone writes to its bytes (registrations write only what it moves), and alone ends its
-// life. A block gets another owner in three ways: through a mutex (exchange.hpp), by the kernel (a
-// mapping that replaces nothing succeeds only where nothing is mapped), or by libc (malloc,
-// pthread_create, dlopen return memory of which they are sure). So between the owner's write and the
-// owner's read of a cell, nothing changes it but the move through the pin that the owner took in
-// between, or before in the same life: the kernel moves the bytes of the registration's page, and if
-// that page is the one mapped there, the owner reads what it expects. A pin of an earlier life has an
-// earlier page. Each check expects bytes that no other check of the hunt has ever written.
+// Why only the cache can cause a mismatch. Every block of memory has one owner at a time. Only the owner
+// writes to its bytes (registrations write only what the owner moves) and ends its life. Ownership passes in
+// three ways: through a mutex (exchange.hpp), by the kernel (a mapping that replaces nothing succeeds only at
+// unmapped addresses), or by libc (malloc, pthread_create and dlopen return memory that no other code uses).
+// So between the owner's write and its read of a cell, only the move through the owner's pin changes it,
+// where the pin was taken in between or earlier in the same life. The kernel moves the bytes of the
+// registration's page; if that page is the one mapped there, the owner reads the expected bytes. A pin of an
+// earlier life has an earlier page. Each check expects bytes that no other check of the hunt has ever
+// written.
 //
-// A hold that outlives its memory must keep the old page: before a life ends, a last tag is written
-// where holds of it look, and afterwards it is still found through them.
+// A hold that outlives its memory must keep the old page: before a life ends, the owner writes a last tag
+// where holds read, and the tag must still be found through them afterwards.
 #pragma once
 
 #include "tests/stale/hunt/cache.hpp"
+#include "tests/stale/hunt/map_calls.hpp"
 #include "tests/stale/hunt/source_set.hpp"
 
 #include <array>
@@ -30,38 +31,45 @@ namespace hydrant::stale {
 struct HuntOptions {
   uint64_t seed = 1;
   uint32_t threads = 4;
-  uint64_t operations = 0;  // by all threads together; 0: no limit
+  uint64_t operations = 0;  // of all threads together; 0: no limit
   double seconds = 0;       // 0: no limit. One of the two is given
   SourceSet sources = SourceSet::all();
-  // With a cache that wants announcements: so many of 1000 are forgotten, and must be found.
+  // With a cache that wants announcements: omits this many of 1000, which the hunt must detect.
   uint32_t forget_per_mille = 0;
   bool stop_when_stale = false;
-  uint32_t slots = 96;  // windows for mappings; fewer: more reuse and more collisions
+  // How windows are mapped and unmapped.
+  RawCalls raw = RawCalls::kNone;
+  // Stops when the cache has detected raw calls: from then on all hits are checked.
+  bool stop_when_checked = false;
+  uint32_t slots = 96;  // windows for mappings; fewer cause more reuse and collisions
   size_t slot_bytes = size_t{64} << 10;
   uint32_t blocks = 24;            // most that a thread owns at once
   uint32_t forks_one_in = 40'000;  // operations
-  // Of 1000 operations, pins of memory that another thread may be giving back (where the cache allows that).
+  // Per 1000 operations: pins of memory that another thread may be releasing (if the cache allows that).
   uint32_t bystanders_per_mille = 40;
-  // Of 100 new lives, those of which every page is looked up.
+  // Per 100 new lives: those in which every page is checked.
   uint32_t sweeps_percent = 8;
-  // So many of the threads do nothing but pin the memory of the others.
+  // Number of threads that only pin memory of other threads.
   uint32_t bystander_threads = 0;
-  // Threads that are stopped now and then wherever they are (stutter.hpp).
+  // Threads that are stopped now and then at any point (stutter.hpp).
   enum class Stopped : uint8_t { kNobody, kBystanders, kOwners } stopped = Stopped::kNobody;
   // Called about once a second from the thread that called run_hunt().
   std::function<void(const struct HuntCounts&)> progress;
 };
 
 struct HuntCounts {
-  uint64_t operations = 0;      // memory got, changed, given back or handed over; checks; children
-  uint64_t opportunities = 0;   // pins of addresses that had been cached in an earlier life
-  uint64_t stale = 0;           // checks that met another page
-  uint64_t unwatched_kept = 0;  // memory that nothing watches was kept past its last hold
-  uint64_t broken = 0;          // moves through a hold that failed, pins answered with an error
+  uint64_t operations = 0;  // memory allocated, changed, released or handed over; checks; children
+  uint64_t opportunities = 0;  // pins of addresses that were cached in an earlier life
+  uint64_t stale = 0;          // checks that reached another page
+  // With racing raw calls: stale pins that were taken before the cache had detected the first call.
+  uint64_t stale_before_checked = 0;
+  uint64_t raw_calls = 0;
+  uint64_t unwatched_kept = 0;  // unwatched memory that stayed cached past its last hold
+  uint64_t broken = 0;          // failed moves through a hold, and pins with an error
   uint64_t pins = 0, not_now = 0, refused = 0;
-  uint64_t checks = 0;       // moves compared
-  uint64_t late_checks = 0;  // of them, through holds that outlived their memory
-  uint64_t contests = 0;     // mappings made while the last owner's release had not returned
+  uint64_t checks = 0;       // compared moves
+  uint64_t late_checks = 0;  // part of them through holds that outlived their memory
+  uint64_t contests = 0;     // mappings made before the last owner's release had returned
   uint64_t children = 0;
   std::array<uint64_t, kSources> lives{}, opportunities_by_source{}, stale_by_source{};
   std::array<uint64_t, kCoverages> pins_by_coverage{};
@@ -71,16 +79,16 @@ struct HuntCounts {
 struct HuntResult {
   HuntCounts counts;
   double seconds = 0;
-  std::vector<std::string> findings;  // the first ones of each kind, in words
+  std::vector<std::string> findings;  // texts of the first ones of each kind
   std::vector<std::string> skipped;   // "hugetlb: no huge pages are set aside"
-  std::string failure;                // the hunt itself could not go on; "" normally
+  std::string failure;                // the hunt itself failed; "" normally
   bool clean() const {
     return failure.empty() && counts.stale == 0 && counts.unwatched_kept == 0 && counts.broken == 0;
   }
 };
 
-// Runs a hunt. No other may run in the process at the same time; malloc's thresholds are changed for good.
-// Ends the program with a message when no thread has done anything for a minute.
+// Runs a hunt. Only one may run in a process at a time; it changes malloc's thresholds permanently. Aborts
+// the program with a message if no thread makes progress for a minute.
 HuntResult run_hunt(const HuntOptions& options, Cache& cache);
 
 }  // namespace hydrant::stale

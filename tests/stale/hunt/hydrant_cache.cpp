@@ -1,6 +1,10 @@
+// Adapts this library's cache to the hunt's interface.
 #include "tests/stale/hunt/hydrant_cache.hpp"
 
+#include <hydrant/monitor.h>
+
 #include "firehose/base/thread.hpp"
+#include "firehose/watch/mutant.hpp"
 
 #include <atomic>
 #include <sched.h>
@@ -11,6 +15,10 @@ static_assert(static_cast<uint32_t>(Coverage::kNone) == HYDRANT_COVERAGE_NONE &&
               static_cast<uint32_t>(Coverage::kWatched) == HYDRANT_COVERAGE_WATCHED);
 
 namespace {
+
+#if !HYDRANT_MUTANTS
+void set_busy_mutex(bool) {}
+#endif
 
 constexpr uint64_t kWaitNs = 200'000;
 constexpr int kMostPolls = 100;
@@ -34,11 +42,11 @@ hydrant_pin_t pin_of(const Hold& hold) {
 }
 
 Hold hold_of(hydrant_pin_t pin) {
-  return {pin.region, pin.hold, {pin.region->addr, pin.region->len}};
+  return {pin.region, pin.hold, {pin.region->addr, pin.region->len}, false};
 }
 
-// A request of hydrant_pin_async(). Whoever waits for it loses patience where budget is held by others who
-// wait; then the callback, in whichever thread's poll it comes, releases the pin.
+// A request of hydrant_pin_async(). Its waiter gives up if other waiting requests hold the budget; then the
+// callback releases the pin, in the thread whose poll runs it.
 class Deferred {
  public:
   static void on_done(void* context, hydrant_pin_t pin) {
@@ -50,7 +58,7 @@ class Deferred {
   }
   bool done() const { return state_.load() == kDone; }
   hydrant_pin_t pin() const { return pin_; }
-  // Ends the waiter's interest. True: the callback has run after all, and the object is still the waiter's.
+  // Gives up waiting. True if the callback has run already; then the waiter still owns the object.
   bool abandon() { return state_.exchange(kAbandoned) == kDone; }
 
  private:
@@ -67,9 +75,13 @@ class HydrantCache final : public Cache {
 
   const char* name() const override { return "hydrant"; }
   bool wants_announcements() const override { return options_.watch == HYDRANT_WATCH_CLIENT; }
-  // A client that announces promises that no pin of that memory starts until it is gone.
+  // An announcing client promises that no pin of that memory starts until it is released.
   bool survives_bystanders() const override { return !wants_announcements(); }
   bool survives_fork() const override { return true; }
+  bool survives_handlers() const override { return !wants_announcements(); }
+  bool hits_are_checked() const override {
+    return __atomic_load_n(monitor_->checked, __ATOMIC_ACQUIRE) != 0;
+  }
   Coverage coverage(Range range) override {
     uint32_t coverage = HYDRANT_COVERAGE_NONE;
     hydrant_coverage(domain_, pointer(range), range.len, &coverage);
@@ -94,6 +106,7 @@ class HydrantCache final : public Cache {
 
   const HydrantCacheOptions options_;
   const hydrant_domain_t domain_;
+  const hydrant_monitor_t* const monitor_ = hydrant_monitor(HYDRANT_MONITOR_VERSION);
 };
 
 hydrant_pin_t HydrantCache::pin_async(Range range) {
@@ -103,19 +116,20 @@ hydrant_pin_t HydrantCache::pin_async(Range range) {
                                        &Deferred::on_done, deferred.get());
   none.hold = static_cast<uint64_t>(status == GASNET_OK ? GASNET_ERR_NOT_READY : status);
   if (status != GASNET_OK) return none;
-  // A poll tries everybody's deferred pins: on a busy machine so many of them take long.
+  // A poll tries the deferred pins of all threads, which may take long on a busy machine.
   const uint64_t deadline_ns = now_ns() + kMostPollingNs;
   for (int i = 0; i < kMostPolls && !deferred->done() && now_ns() < deadline_ns; ++i) {
     hydrant_poll(domain_);
     sched_yield();
   }
   if (deferred->done() || deferred->abandon()) return deferred->pin();
-  deferred.release();  // now the callback's
+  deferred.release();  // the callback owns it now
   return none;
 }
 
 PinAnswer HydrantCache::pin(How how, Range range, Hold* hold) {
   const void* addr = pointer(range);
+  const bool was_checked = hits_are_checked();
   hydrant_pin_t pin{};
   switch (how) {
     case How::kPin: pin = hydrant_pin(domain_, addr, range.len, HYDRANT_LOCAL_WRITE); break;
@@ -124,7 +138,7 @@ PinAnswer HydrantCache::pin(How how, Range range, Hold* hold) {
       pin = hydrant_pin_wait(domain_, addr, range.len, HYDRANT_LOCAL_WRITE, kWaitNs);
       break;
     case How::kAsync:
-      // A late answer would pin memory that was announced to go.
+      // A late answer would pin memory whose release was announced.
       pin = wants_announcements() ? hydrant_pin(domain_, addr, range.len, HYDRANT_LOCAL_WRITE)
                                   : pin_async(range);
       break;
@@ -135,6 +149,7 @@ PinAnswer HydrantCache::pin(How how, Range range, Hold* hold) {
   }
   if (pin.region == nullptr) return answer_of(hydrant_pin_status(pin));
   *hold = hold_of(pin);
+  hold->was_checked = was_checked;
   return PinAnswer::kHeld;
 }
 
@@ -143,10 +158,14 @@ PinAnswer HydrantCache::pin_many(const Range* ranges, size_t n, Hold* holds) {
   hydrant_range_t wanted[kMost] = {};
   hydrant_pin_t pins[kMost] = {};
   if (n > kMost) n = kMost;
+  const bool was_checked = hits_are_checked();
   for (size_t i = 0; i < n; ++i) wanted[i] = {ranges[i].addr, ranges[i].len};
   const int status = hydrant_pin_many(domain_, wanted, n, HYDRANT_LOCAL_WRITE, pins);
   if (status != GASNET_OK) return answer_of(status);
-  for (size_t i = 0; i < n; ++i) holds[i] = hold_of(pins[i]);
+  for (size_t i = 0; i < n; ++i) {
+    holds[i] = hold_of(pins[i]);
+    holds[i].was_checked = was_checked;
+  }
   return PinAnswer::kHeld;
 }
 
@@ -169,6 +188,7 @@ std::unique_ptr<Cache> make_hydrant_cache(const HydrantCacheOptions& options, st
   wanted.watch = options.watch;
   wanted.budget_bytes = options.budget_bytes;
   wanted.merge_bytes = options.merge_bytes;
+  set_busy_mutex(options.busy_mutex);
   hydrant_domain_t domain = 0;
   if (hydrant_domain_create(&wanted, &domain) != GASNET_OK) {
     *error = hydrant_error_text();

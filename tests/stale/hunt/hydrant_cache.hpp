@@ -1,4 +1,4 @@
-// Our cache as a hunt's subject.
+// This library's cache as the subject of a hunt.
 #pragma once
 
 #include <hydrant/pin_cache.h>
@@ -14,13 +14,14 @@ struct HydrantCacheOptions {
   uint32_t watch = HYDRANT_WATCH_AUTO;
   uint32_t mode = HYDRANT_MODE_REGION;
   uint64_t budget_bytes = 0;  // 0: the library's default
-  size_t merge_bytes = 0;     // the same
+  size_t merge_bytes = 0;     // 0: the library's default
+  bool busy_mutex = false;    // invalidations find the cache's mutex held; needs has_mutants()
 };
 
-// Over the uring registrar, through whose registrations data can be moved. Null with a text if there is none.
+// Uses the uring registrar, which can move data through registrations. Null with a text if unavailable.
 std::unique_ptr<Cache> make_hydrant_cache(const HydrantCacheOptions& options, std::string* error);
 
-// "auto", "client", "none", "default"; parse_watch answers false for other words.
+// "auto", "client", "none", "default"; parse_watch() answers false for other texts.
 const char* watch_name(uint32_t watch);
 bool parse_watch(const std::string& text, uint32_t* watch);
 

@@ -1,3 +1,4 @@
+// The hunts that find each deliberate defect, and the switch that enables a defect.
 #include "tests/stale/hunt/mutants.hpp"
 
 #include "firehose/watch/hooks_abi.h"
@@ -9,11 +10,14 @@ namespace hydrant::stale {
 namespace {
 
 constexpr uint32_t kDelayUs = 300;
-// Few places, so that many threads meet in each.
+// Few slots, so that many threads collide in each.
 constexpr uint32_t kFewSlots = 6;
 constexpr uint32_t kFewBlocks = 2;
 
 using Stopped = HuntOptions::Stopped;
+
+constexpr HydrantCacheOptions kBusyMutex{HYDRANT_WATCH_AUTO, HYDRANT_MODE_REGION, uint64_t{2} << 20,
+                                         0, true};
 
 struct Row {
   Mutant mutant;
@@ -24,27 +28,28 @@ struct Row {
   uint32_t bystander_threads = 0;
   Stopped stopped = Stopped::kNobody;
   size_t slot_bytes = size_t{64} << 10;
+  HydrantCacheOptions cache{};
 };
 
-// The reason for each row's memory stands behind it.
+// The comment before each row gives the reason for its sources.
 const Row kRows[] = {
-    // Only the reader hears of munmap.
+    // Only the reader thread sees munmap.
     {Mutant::kDropUnmap, Needs::kReader, 0, {Source::kMmap}, 24},
     {Mutant::kDropRemove, Needs::kReader, 0, {Source::kMmap, Source::kMadvise}, 24},
-    // A mapping that stays, emptied: the one change that is told as a REMAP alone.
+    // A mapping that stays but is emptied: the only change that is reported by REMAP alone.
     {Mutant::kDropRemap, Needs::kReader, 0, {Source::kMmap, Source::kOnto}, 24},
-    // Mapped again before, or just after, the munmap has returned.
+    // Memory that is mapped again before, or just after, the munmap returns.
     {Mutant::kLateReader, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots},
     {Mutant::kNoSettle, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots},
     {Mutant::kNoCheckedLookup, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots},
     {Mutant::kNoSync, Needs::kHooks, kDelayUs, {Source::kMmap}, kFewSlots},
-    // Registrations of bystanders that are under way while the memory goes. (There is no row for
-    // Mutant::kNoPublishCheck: a change that is in flight when a registration is published is told
-    // afterwards, and then finds it published; whoever owns the memory next looks only when it was told.
-    // The check saves work, and its absence shows nowhere. Nor one for Mutant::kNoCheckedTry, which needs a
-    // gate that is shut when it is looked at: unit tests have a budget and a policy for that.)
+    // Registrations of bystanders that are in progress while the memory is released. Mutant::kNoPublishCheck
+    // has no row: a change in flight when a registration is published is reported afterwards, and then finds
+    // it published; the memory's next owner looks only after the report. That check saves work, and its
+    // absence is not visible. Mutant::kNoCheckedTry has no row either: it needs a gate that is shut at the
+    // moment of the look-up, which unit tests set up with a budget and a policy.
     {Mutant::kKeepPending, Needs::kReader, 0, {Source::kMmap}, kFewSlots, 2, Stopped::kBystanders},
-    // Registered between the report of a removal and the removal, which takes its time over many pages.
+    // Memory registered between the report of a removal and the removal, which is slow over many pages.
     {Mutant::kRemovedCacheable,
      Needs::kReader,
      0,
@@ -53,6 +58,14 @@ const Row kRows[] = {
      2,
      Stopped::kNobody,
      size_t{4} << 20},
+    // Only the first raw call of a process can show it, so each hunt needs a new process.
+    {Mutant::kReadFirst, Needs::kHooks, kDelayUs, {Source::kMmap, Source::kFixed}, 24},
+    {.mutant = Mutant::kNoMarks,
+     .needs = Needs::kReader,
+     .delay_us = 0,
+     .sources = {Source::kMmap},
+     .slots = 24,
+     .cache = kBusyMutex},
     {Mutant::kDeafToArenas, Needs::kReader, 0, {Source::kOwner}, 24},
     {Mutant::kUnwatched, Needs::kReader, 0, {Source::kMemfd, Source::kShared, Source::kShm}, 24},
 };
@@ -70,9 +83,14 @@ std::vector<MutantHunt> make_hunts() {
     if (row.slots <= kFewSlots) hunt.hunt.blocks = kFewBlocks;
     if (row.bystander_threads != 0) hunt.hunt.sweeps_percent = 50;
     hunt.hunt.slot_bytes = row.slot_bytes;
+    hunt.cache = row.cache;
     hunt.hunt.bystander_threads = row.bystander_threads;
     hunt.hunt.stopped = row.stopped;
     hunt.hunt.stop_when_stale = true;
+    if (row.mutant == Mutant::kReadFirst) {
+      hunt.hunt.raw = RawCalls::kInTurn;
+      hunt.hunt.stop_when_checked = true;
+    }
     hunts.push_back(hunt);
   }
   return hunts;
@@ -112,7 +130,7 @@ bool has_needed(Needs needs, std::string* reason) {
   if (needs == Needs::kHooks) {
     const auto* hooks = static_cast<const hydrant_hooks_t*>(dlsym(RTLD_DEFAULT, "hydrant_hooks_1"));
     if (hooks != nullptr && hooks->families == HYDRANT_HOOKS_ALL) return true;
-    *reason = hooks == nullptr ? "libfirehose_hooks.so is not in this process"
+    *reason = hooks == nullptr ? "libfirehose_hooks.so is not loaded in this process"
                                : "the hooks do not see every family of functions here";
     return false;
   }

@@ -1,5 +1,5 @@
-// Which hunt finds which deliberate defect (firehose/watch/mutant.hpp): memory and a mix of operations
-// that the defect alone endangers.
+// Assigns to each deliberate defect (firehose/watch/mutant.hpp) a hunt that finds it: sources and operations
+// that the defect affects.
 #pragma once
 
 #include "tests/stale/hunt/hunt.hpp"
@@ -11,27 +11,28 @@
 
 namespace hydrant::stale {
 
-// What the process must have for the defect to be there at all.
+// Requirements of the process for the defect to have an effect.
 enum class Needs : uint8_t { kReader, kHooks };
 
 struct MutantHunt {
   std::string name;
   std::string what;
   Needs needs = Needs::kReader;
-  uint32_t delay_us = 0;  // how long the defective library sleeps where its windows are
-  HuntOptions hunt;       // without seed and end
+  uint32_t delay_us = 0;  // how long the defective library sleeps in its race windows
+  HuntOptions hunt;       // without seed and limits
+  HydrantCacheOptions cache;
 };
 
 // All defects but "none".
 const std::vector<MutantHunt>& mutant_hunts();
 const MutantHunt* find_mutant_hunt(const std::string& name);
 
-// Whether this build can switch them on (HYDRANT_MUTANTS).
+// Whether this build can enable them (HYDRANT_MUTANTS).
 bool has_mutants();
-// Switches the defect on in this process; "none" switches it off. False: not in this build.
+// Enables the defect in this process; "none" disables it. False if this build has no such defect.
 bool set_mutant_by_name(const std::string& name, uint32_t delay_us);
 
-// Whether this process has what is needed; if not, *reason says so.
+// Whether this process meets the requirement; if not, *reason has the cause.
 bool has_needed(Needs needs, std::string* reason);
 
 }  // namespace hydrant::stale

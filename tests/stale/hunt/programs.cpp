@@ -1,3 +1,4 @@
+// Starts hunts as separate programs and judges their output.
 #include "tests/stale/hunt/programs.hpp"
 
 #include <cerrno>
@@ -20,9 +21,9 @@ namespace hydrant::stale {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Set in a process that was started again. Not one of the library's names.
+// Set in a restarted process. Not a name of the library.
 constexpr char kRestarted[] = "STALE_HUNT_RESTARTED";
-// A hunt that does not end in its time plus this is killed.
+// A hunt is killed this long after its time limit.
 constexpr double kGraceSeconds = 60;
 constexpr int kSkippedStatus = 77;
 
@@ -32,7 +33,7 @@ std::string own_path() {
   return len > 0 ? std::string(path, static_cast<size_t>(len)) : "";
 }
 
-// This process's environment, with these libraries preloaded, and those that are already if `more`.
+// This process's environment with these libraries preloaded, in addition to the current ones if `more`.
 std::vector<std::string> environment_with(const std::string& libraries, bool more) {
   constexpr char kPreload[] = "LD_PRELOAD=";
   std::string preload = kPreload + libraries;
@@ -68,14 +69,14 @@ pid_t start(std::vector<std::string> arguments, std::vector<std::string> environ
   return error == 0 ? pid : -1;
 }
 
-// All that the process writes, until it closes its output; killed at the deadline.
+// Reads all output of the process until it closes it; kills the process at the deadline.
 std::string read_all(int from, pid_t pid, double seconds) {
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   std::string text;
   for (;;) {
     if (Clock::now() > end) {
       kill(pid, SIGKILL);
-      return text + "\nkilled: it did not end";
+      return text + "\nkilled at the deadline";
     }
     pollfd ready{from, POLLIN, 0};
     if (poll(&ready, 1, 100) <= 0) continue;
@@ -86,7 +87,7 @@ std::string read_all(int from, pid_t pid, double seconds) {
   }
 }
 
-// The first line that begins so, or "".
+// The first line with this beginning, or "".
 std::string line_with(const std::string& text, const std::string& beginning) {
   size_t at = text.find(beginning);
   while (at != std::string::npos && at != 0 && text[at - 1] != '\n') {
@@ -108,7 +109,7 @@ MutantRun judge(const std::string& output, int status) {
                   "operations %" SCNu64 ", opportunities %" SCNu64 ", stale %" SCNu64, &operations,
                   &opportunities, &stale) == 3;
   if (!ended || !WIFEXITED(status)) {
-    run.text = "it ended with wait status " + std::to_string(status) + ": " + output;
+    run.text = "the program ended with wait status " + std::to_string(status) + ": " + output;
     return run;
   }
   run.end = stale != 0 ? MutantEnd::kCaught : MutantEnd::kSurvived;
@@ -126,7 +127,7 @@ std::string restart_with(const std::string& libraries, char** argv) {
   std::vector<std::string> environment = environment_with(libraries, true);
   environment.push_back(std::string(kRestarted) + "=1");
   execve("/proc/self/exe", argv, pointers_to(environment).data());
-  return std::string("cannot start again: ") + std::strerror(errno);
+  return std::string("cannot restart this program: ") + std::strerror(errno);
 }
 
 ProgramEnd run_program(const std::vector<std::string>& arguments, const std::string& libraries,
@@ -134,7 +135,7 @@ ProgramEnd run_program(const std::vector<std::string>& arguments, const std::str
   ProgramEnd end;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
-    end.output = "no pipe";
+    end.output = "pipe2() failed";
     return end;
   }
   const pid_t pid = start(arguments, environment_with(libraries, false), ends[1]);
@@ -154,17 +155,21 @@ ProgramEnd run_program(const std::vector<std::string>& arguments, const std::str
 MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
                      double seconds) {
   const auto begun = Clock::now();
-  const ProgramEnd end =
-      run_program({program, "--mutant", mutant.name, "--seed", std::to_string(seed), "--seconds",
-                   std::to_string(seconds), "--least-opportunities", "0", "--quiet"},
-                  mutant.needs == Needs::kHooks ? hooks_library() : "", seconds);
   MutantRun run;
-  if (end.started) {
-    run = judge(end.output, end.status);
-  } else {
-    run.text = end.output;
-  }
-  run.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  do {
+    const ProgramEnd end =
+        run_program({program, "--mutant", mutant.name, "--seed", std::to_string(seed), "--seconds",
+                     std::to_string(seconds), "--least-opportunities", "0", "--quiet"},
+                    mutant.needs == Needs::kHooks ? hooks_library() : "", seconds);
+    if (end.started) {
+      run = judge(end.output, end.status);
+    } else {
+      run.text = end.output;
+    }
+    run.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+    ++seed;
+  } while (mutant.hunt.stop_when_checked && run.end == MutantEnd::kSurvived &&
+           run.seconds < seconds);
   return run;
 }
 

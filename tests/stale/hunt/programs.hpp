@@ -1,4 +1,4 @@
-// Hunts in processes of their own: with libraries preloaded, or with a defect that may end the process.
+// Hunts in separate processes: with preloaded libraries, or with a defect that may crash the process.
 #pragma once
 
 #include "tests/stale/hunt/mutants.hpp"
@@ -12,8 +12,8 @@ namespace hydrant::stale {
 // The hooks library of this build.
 std::string hooks_library();
 
-// Starts this program again, with the libraries (separated by blanks) preloaded, in place of this process.
-// Returns "" if it was started so already, else why it cannot be.
+// Restarts this program in place with the libraries (separated by blanks) preloaded. Returns "" if they
+// already are, else the reason of a failure.
 std::string restart_with(const std::string& libraries, char** argv);
 
 struct ProgramEnd {
@@ -31,14 +31,14 @@ enum class MutantEnd : uint8_t { kCaught, kSurvived, kSkipped, kFailed };
 struct MutantRun {
   MutantEnd end = MutantEnd::kFailed;
   double seconds = 0;
-  std::string text;  // what was found, or why not
+  std::string text;  // the finding, or the reason for none
 };
 
 // Runs the hunt of one mutant in `program`, a stale_hunt with mutants, for at most `seconds`.
 MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
                      double seconds);
 
-// The program with mutants that stands beside this one; this one itself if it has them.
+// Path of the program with mutants beside this one, or of this one if it has mutants.
 std::string program_with_mutants();
 std::string beside_this_program(const std::string& name);
 

@@ -1,4 +1,4 @@
-// Numbers that a printed seed repeats: xorshift64* behind a splitmix64 start.
+// Random numbers that are reproducible from a seed: xorshift64*, seeded by splitmix64.
 #pragma once
 
 #include <cstddef>

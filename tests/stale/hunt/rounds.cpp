@@ -1,3 +1,4 @@
+// Runs hunts in rounds with different settings of the cache and the hunt.
 #include "tests/stale/hunt/rounds.hpp"
 
 #include <algorithm>
@@ -66,6 +67,7 @@ HuntResult run_mixed_rounds(const HuntOptions& options, const HydrantCacheOption
     }
     round.hunt.seed = options.seed + i;
     kKinds[i % std::size(kKinds)](round);
+    round.cache.busy_mutex |= i / std::size(kKinds) % 2 != 0;
     if (options.progress) {
       round.hunt.progress = [&](const HuntCounts& counts) {
         HuntCounts all = sum.counts;

@@ -1,4 +1,4 @@
-// A hunt of our own cache: in one domain, or in rounds of different settings, each in a domain of its own.
+// Hunts in this library's cache: in one domain, or in rounds of different settings with a domain each.
 #pragma once
 
 #include "tests/stale/hunt/hunt.hpp"
@@ -8,12 +8,12 @@
 
 namespace hydrant::stale {
 
-// *error: why there is no such cache here; "" otherwise.
+// *error: the reason if the cache is unavailable, else "".
 HuntResult run_one_round(const HuntOptions& options, const HydrantCacheOptions& cache,
                          std::string* error);
 
-// Until the options' end: as said, in the other mode, with few places and bystanders that are stopped
-// anywhere, with a budget that is always full, and from the start again.
+// Repeats until the options' limit: as given, in the other mode, with few slots and bystanders that are
+// stopped anywhere, with a budget that is always full.
 HuntResult run_mixed_rounds(const HuntOptions& options, const HydrantCacheOptions& cache,
                             std::string* error);
 

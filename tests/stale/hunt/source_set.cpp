@@ -1,3 +1,4 @@
+// Names and descriptions of the hunt's memory sources, for --sources and --list.
 #include "tests/stale/hunt/source_set.hpp"
 
 #include <array>
@@ -13,6 +14,7 @@ constexpr std::array<Row, kSources> kRows = {{
     {"small", "malloc below its mmap threshold"},
     {"trim", "malloc_trim (with small)"},
     {"large", "malloc above it, realloc"},
+    {"heap", "malloc in secondary heaps, filled and emptied until libc unmaps them"},
     {"mmap", "private mappings; munmap, whole or in part, raced by mmap of the same address"},
     {"fixed", "MAP_FIXED over a mapping"},
     {"mremap", "mappings moved, grown, shrunk"},
@@ -21,15 +23,16 @@ constexpr std::array<Row, kSources> kRows = {{
     {"brk", "sbrk up and down"},
     {"huge", "transparent huge pages"},
     {"hugetlb", "MAP_HUGETLB"},
-    {"stack", "stacks of threads that come and go"},
-    {"loader", ".bss of libraries that come and go"},
+    {"stack", "stacks of threads that start and end"},
+    {"loader", ".bss of libraries that are loaded and unloaded"},
     {"arena", "libhydrant_alloc"},
-    {"owner", "mappings of an allocator that tells the process's monitor"},
+    {"owner", "mappings of an allocator that reports to the process's monitor"},
     {"shared", "shared anonymous mappings, MADV_REMOVE"},
     {"memfd", "files in memory, punched and shrunk"},
     {"shm", "System V segments"},
     {"vouched", "files in memory, vouched for"},
     {"fork", "children that pin memory of their own"},
+    {"signal", "mappings that a signal handler replaces at any point of its thread"},
 }};
 
 }  // namespace
@@ -53,7 +56,7 @@ bool parse_sources(const std::string& text, SourceSet* out, std::string* error) 
     size_t i = 0;
     while (i < kSources && word != kRows[i].name) ++i;
     if (i == kSources) {
-      *error = "'" + word + "' is no source; there are " + format_sources(SourceSet::all());
+      *error = "'" + word + "' is not a source: use " + format_sources(SourceSet::all());
       return false;
     }
     without ? set.drop(static_cast<Source>(i)) : set.add(static_cast<Source>(i));

@@ -1,4 +1,4 @@
-// Where a hunt's memory comes from and how it goes away. Names are those of the --sources option.
+// Sources of a hunt's memory, and how each releases it. Names are those of the --sources option.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@ enum class Source : uint8_t {
   kSmall,    // malloc below its mmap threshold
   kTrim,     // malloc_trim, beside kSmall
   kLarge,    // malloc above it: mapped and unmapped inside libc, realloc moves it there
+  kHeap,     // malloc in secondary heaps, which libc maps and unmaps
   kMmap,     // private anonymous mappings in fixed windows; munmap, whole or in part
   kFixed,    // MAP_FIXED over one's own mapping
   kMremap,   // moved, grown, shrunk
@@ -19,16 +20,17 @@ enum class Source : uint8_t {
   kMadvise,  // emptied by madvise, and every harmless advice
   kBrk,      // the end of the data segment, up and down
   kHuge,     // transparent huge pages
-  kHugetlb,  // MAP_HUGETLB, where huge pages are set aside
-  kStack,    // stacks of threads that come and go
-  kLoader,   // the .bss of libraries that come and go
-  kArena,    // libhydrant_alloc, where it is linked
-  kOwner,    // mappings of an allocator that tells the process's monitor (hydrant/monitor.h)
-  kShared,   // shared anonymous mappings, MADV_REMOVE          (nothing watches these four: a
+  kHugetlb,  // MAP_HUGETLB, if huge pages are reserved
+  kStack,    // stacks of threads that start and end
+  kLoader,   // the .bss of libraries that are loaded and unloaded
+  kArena,    // libhydrant_alloc, if it is linked
+  kOwner,    // mappings of an allocator that reports to the process's monitor (hydrant/monitor.h)
+  kShared,   // shared anonymous mappings, MADV_REMOVE          (kShared to kShm are not watched: a
   kMemfd,    // files in memory, punched and shrunk              cache must not keep them)
   kShm,      // System V segments
   kVouched,  // as kMemfd, vouched for, and announced before each change
   kFork,     // children that pin memory of their own
+  kSignal,   // mappings that a signal handler replaces at any point of its thread
   kCount
 };
 

@@ -1,3 +1,4 @@
+// Prints the stack of each thread without allocating, when a hunt makes no progress.
 #include "tests/stale/hunt/stacks.hpp"
 
 #include <atomic>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr int kSignal = SIGUSR2;
 constexpr int kFrames = 40;
-constexpr int kPauses = 100;  // of a millisecond
+constexpr int kPauses = 100;  // of a millisecond each
 std::atomic<int> g_shown{0};
 
 void show_own(int) {
@@ -25,13 +26,36 @@ void show_own(int) {
   ++g_shown;
 }
 
-// Before the program ends of it: where, and at what address.
+// Prints the mappings that lie within a distance of the address.
+void show_mappings(uintptr_t addr) {
+  constexpr uintptr_t kNear = uintptr_t{1} << 20;
+  const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  char line[256];
+  size_t n = 0;
+  char next = 0;
+  while (read(fd, &next, 1) == 1) {
+    if (n < sizeof line - 1) line[n++] = next;
+    if (next != '\n') continue;
+    line[n] = '\0';
+    char* dash = nullptr;
+    const uintptr_t first = std::strtoul(line, &dash, 16);
+    const uintptr_t end = dash != nullptr && *dash == '-' ? std::strtoul(dash + 1, nullptr, 16) : 0;
+    if (first < addr + kNear && addr < end + kNear) (void)!write(STDERR_FILENO, line, n);
+    n = 0;
+  }
+  close(fd);
+}
+
+// Prints place, address and neighbours of a fault before it ends the program.
 [[maybe_unused]] void show_fault(int signal, siginfo_t* info, void*) {
   char text[128];
-  const int n = std::snprintf(text, sizeof text, "signal %d in thread %ld at address %p:\n", signal,
-                              syscall(SYS_gettid), info->si_addr);
+  const int n =
+      std::snprintf(text, sizeof text, "signal %d (code %d) in thread %ld at address %p:\n", signal,
+                    info->si_code, syscall(SYS_gettid), info->si_addr);
   (void)!write(STDERR_FILENO, text, static_cast<size_t>(n));
   show_own(0);
+  show_mappings(reinterpret_cast<uintptr_t>(info->si_addr));
 }
 
 void copy_to_stderr(const char* path) {
@@ -71,7 +95,7 @@ void prepare_stacks() noexcept {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   struct sigaction fault {};
   fault.sa_sigaction = show_fault;
-  fault.sa_flags = SA_SIGINFO | static_cast<int>(SA_RESETHAND);  // and then the usual end
+  fault.sa_flags = SA_SIGINFO | static_cast<int>(SA_RESETHAND);  // the default action follows
   sigaction(SIGSEGV, &fault, nullptr);
   sigaction(SIGBUS, &fault, nullptr);
 #endif

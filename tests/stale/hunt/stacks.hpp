@@ -1,14 +1,14 @@
-// Where every thread of this process is, for a run that stands still.
+// Stacks of all threads of this process, for a run without progress.
 #pragma once
 
 namespace hydrant::stale {
 
-// Called once before there are threads: what show_stacks() needs is loaded then. From then on a
-// fault is shown, too.
+// Call it once before threads are started: it loads everything that show_stacks() needs, and installs a
+// handler that prints faults.
 void prepare_stacks() noexcept;
 
-// Writes each thread's stack, or the system call that one with blocked signals sits in, to stderr. Waits
-// at most 100 ms for each thread; allocates nothing.
+// Writes each thread's stack to stderr, or the system call of a thread that blocks signals. Waits at most 100
+// ms per thread; allocates nothing.
 void show_stacks() noexcept;
 
 }  // namespace hydrant::stale

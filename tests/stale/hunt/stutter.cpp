@@ -1,3 +1,4 @@
+// Stops a thread periodically by a timer signal whose handler sleeps.
 #include "tests/stale/hunt/stutter.hpp"
 
 #include <cerrno>
@@ -34,7 +35,7 @@ Stutter::Stutter(uint32_t period_us) {
   event._sigev_un._tid = gettid();
   if (timer_create(CLOCK_MONOTONIC, &event, &timer_) != 0) return;
   started_ = true;
-  // Not in step with anything.
+  // An odd period, so that it does not synchronise with other timers.
   const timespec period{0, static_cast<long>(period_us) * 1000 + 137};
   const itimerspec every{period, period};
   timer_settime(timer_, 0, &every, nullptr);

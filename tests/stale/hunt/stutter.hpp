@@ -1,8 +1,8 @@
-// Makes a thread stop now and then, wherever it is, for about as long as a preemption on a busy
-// machine: between two instructions that elsewhere follow each other at once, another thread can then
-// do all that it needs to. By a timer's signal and a handler that sleeps.
+// Stops a thread now and then at any point, for about as long as a preemption on a busy machine, by a timer
+// signal whose handler sleeps. Between two instructions that normally follow each other at once, other
+// threads can then run.
 //
-// Threads: an object belongs to the thread that made it, and stops that one.
+// Threads: an object stops the thread that created it.
 #pragma once
 
 #include <cstdint>

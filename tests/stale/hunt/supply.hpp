@@ -1,4 +1,4 @@
-// A supply: one way to get memory, change it and give it back.
+// A supply: a way to allocate memory, change it and release it.
 #pragma once
 
 #include "tests/stale/hunt/book.hpp"
@@ -17,49 +17,50 @@ namespace hydrant::stale {
 class Worker;
 class Supply;
 
-// Memory that one thread owns: it alone writes to it, pins it and gives it back, or hands it to another.
+// Memory owned by one thread, which alone writes, pins and releases it, or hands it to another thread.
 struct Block {
   Range range;  // usable bytes; whole cells
   Life life = 0;
   Source source = Source::kCount;
   Supply* supply = nullptr;
-  // The supply's own.
+  // For the supply.
   void* origin = nullptr;
   uint32_t slot = Windows::kNone;
   int file = -1;
   explicit operator bool() const { return supply != nullptr; }
 };
 
-// What becomes of the bytes when a range is left.
+// The fate of the pages when a range is released.
 enum class Fate : uint8_t {
-  kPagesGo,  // other pages will be at these addresses, and these belong to nobody: who holds them keeps them
-  kUnknown,  // or the pages are used again, elsewhere or by somebody else
+  kPagesGo,  // the addresses get other pages; the old pages are free, and live only through holds
+  kUnknown,  // the pages may be reused, elsewhere or by other code
 };
 
 class Supply {
  public:
   virtual ~Supply() = default;
-  // "" if it works here, else why not.
+  // "" if it works here, else the reason.
   virtual std::string unusable() const { return ""; }
-  // A block with a new life. False: not now.
+  // Allocates a block with a new life. False if not possible now.
   virtual bool get(Worker& worker, Block* block) = 0;
-  // Ends the block's life, or a part's, and begins another in the same block. False: there is no such way.
+  // Ends the life of the block or a part and begins another in the same block. False if not supported.
   virtual bool change(Worker& /*worker*/, Block& /*block*/) { return false; }
-  // False: kept for ever (nothing asked for releases it).
+  // False if the block is never released (no chosen source releases it).
   virtual bool can_give_back(const Block& /*block*/) const { return true; }
   virtual void give_back(Worker& worker, Block& block) = 0;
-  // False where the address's pages may stay the same from one life to the next (small malloc).
+  // False if an address may keep its page from one life to the next (small malloc).
   virtual bool replaces_pages() const { return true; }
 };
 
-// Everything below answers null when `sources` asks for none of it.
+// The functions below answer null if `sources` includes none of theirs.
 std::unique_ptr<Supply> make_small_supply(SourceSet sources);
 std::unique_ptr<Supply> make_large_supply(SourceSet sources);
+std::unique_ptr<Supply> make_heap_supply(SourceSet sources);
 std::unique_ptr<Supply> make_window_supply(SourceSet sources, Windows* windows);
 std::unique_ptr<Supply> make_file_supply(SourceSet sources, Windows* windows);
-// In windows of its own, as the next: they are an arena.
+// Uses separate windows, which form an arena.
 std::unique_ptr<Supply> make_owner_supply(SourceSet sources, Windows* windows);
-// In windows of its own, where no bystander comes: whoever announces must know of all pins.
+// Uses separate windows without bystanders: an announcing thread must know of all pins.
 std::unique_ptr<Supply> make_vouched_supply(SourceSet sources, Windows* windows);
 std::unique_ptr<Supply> make_break_supply(SourceSet sources);
 std::unique_ptr<Supply> make_huge_supply(SourceSet sources);

@@ -1,6 +1,7 @@
-// Private anonymous mappings in windows, and every way in which their pages go away.
+// Supplies of private anonymous mappings in windows, with every way of releasing their pages.
 #include <hydrant/monitor.h>
 
+#include "tests/stale/hunt/map_calls.hpp"
 #include "tests/stale/hunt/supply_windows.hpp"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
 class AnonymousSupply final : public WindowSupply {
  public:
   AnonymousSupply(SourceSet sources, Windows* windows) : WindowSupply(windows), sources_(sources) {}
-  // Whose windows are an arena: the monitor is told before anything in them goes away.
+  // For windows that form an arena: reports to the monitor before memory in them is released.
   AnonymousSupply(Windows* windows, const hydrant_monitor_t* monitor)
       : WindowSupply(windows),
         sources_({Source::kMmap, Source::kFixed, Source::kMremap, Source::kOnto, Source::kMadvise}),
@@ -64,21 +65,21 @@ class AnonymousSupply final : public WindowSupply {
   bool empty(Worker& worker, Block& block);
   bool advise(Worker& worker, Block& block);
   bool protect(Worker& worker, Block& block);
-  // What was said to go, goes.
+  // Replaces memory whose release was reported.
   static void replace(Range range) {
-    if (mmap(pointer(range.addr), range.len, PROT_READ | PROT_WRITE, kPrivate | MAP_FIXED, -1, 0) ==
-        MAP_FAILED) {
+    if (map_memory(pointer(range.addr), range.len, PROT_READ | PROT_WRITE, kPrivate | MAP_FIXED,
+                   -1) == MAP_FAILED) {
       std::abort();
     }
   }
-  // An mremap that fails has unmapped its target all the same, and whoever asked the kernel for any
-  // address since may live there. False: somebody does.
+  // A failed mremap has still unmapped its target, and a concurrent mmap at any address may have taken it.
+  // False if the addresses are taken.
   static bool fill_hole(Range range) { return map_new(range.addr, range.len, kPrivate, -1); }
   void leave(Worker& worker, Range range, Fate fate) const {
     worker.leaving(range, fate);
     if (monitor_ != nullptr) monitor_->invalidate(range.addr, range.len);
   }
-  // An arena's owner says it again: neighbours may have been registered together with it meanwhile.
+  // An arena's owner reports again: it may have been registered meanwhile together with a neighbour.
   void gone(Range range) const {
     if (monitor_ != nullptr) monitor_->invalidate(range.addr, range.len);
   }
@@ -108,7 +109,7 @@ bool AnonymousSupply::get(Worker& worker, Block* block) {
 
 void AnonymousSupply::give_back(Worker& worker, Block& block) {
   leave(worker, block.range, Fate::kPagesGo);
-  unmap_slot(worker, block, [&block] { munmap(pointer(block.range.addr), block.range.len); });
+  unmap_slot(worker, block, [&block] { unmap_memory(pointer(block.range.addr), block.range.len); });
 }
 
 bool AnonymousSupply::change(Worker& worker, Block& block) {
@@ -132,21 +133,21 @@ bool AnonymousSupply::change(Worker& worker, Block& block) {
   return false;
 }
 
-// A hole, and then new memory in it, unless somebody's mremap was faster.
+// Unmaps a part and maps new memory in the hole, unless another thread's mremap has taken it.
 bool AnonymousSupply::unmap_part(Worker& worker, Block& block) {
   const Range part = some_part(worker, block.range);
   leave(worker, part, Fate::kPagesGo);
-  munmap(pointer(part.addr), part.len);
+  unmap_memory(pointer(part.addr), part.len);
   gone(part);
   if (map_new(part.addr, part.len, kPrivate, -1)) {
     worker.check_part(block, part, source(Source::kMmap));
     return true;
   }
-  // What lies behind the hole goes too, and a block without a first page as well.
+  // Releases the part after the hole, too, and the whole block if its first page is lost.
   const Range rest{part.end(), block.range.end() - part.end()};
   if (rest.len != 0) {
     leave(worker, rest, Fate::kPagesGo);
-    munmap(pointer(rest.addr), rest.len);
+    unmap_memory(pointer(rest.addr), rest.len);
   }
   block.range.len = part.addr - block.range.addr;
   if (block.range.len != 0) return true;
@@ -167,7 +168,7 @@ bool AnonymousSupply::map_over(Worker& worker, Block& block) {
   return true;
 }
 
-// A mapping in another slot, to move something onto; kNone if there is none.
+// Maps memory in another slot as a target of mremap; kNone if no slot is available.
 uint32_t AnonymousSupply::map_target(Worker& worker, size_t len) {
   return map_somewhere(worker, len,
                        [len](uintptr_t addr) { return map_new(addr, len, kPrivate, -1); });
@@ -176,7 +177,7 @@ uint32_t AnonymousSupply::map_target(Worker& worker, size_t len) {
 bool AnonymousSupply::move_onto(Worker& worker, Block& block) {
   const uint32_t slot = map_target(worker, block.range.len);
   if (slot == Windows::kNone) return false;
-  // The mapping that is replaced has a life too: short, but pinned.
+  // The replaced mapping has a short life, too, and is pinned.
   Block target = block;
   target.slot = slot;
   target.range.addr = windows().addr(slot);
@@ -187,15 +188,15 @@ bool AnonymousSupply::move_onto(Worker& worker, Block& block) {
   void* moved = MAP_FAILED;
   unmap_slot(worker, block, [&] {
     const Range from = block.range;
-    moved = mremap(pointer(from.addr), from.len, from.len, MREMAP_MAYMOVE | MREMAP_FIXED,
-                   pointer(target.range.addr));
-    // Several mappings at once do not move, on most kernels. Whoever contests the slot waits for it to
-    // be empty.
+    moved = move_memory(pointer(from.addr), from.len, from.len, MREMAP_MAYMOVE | MREMAP_FIXED,
+                        pointer(target.range.addr));
+    // Most kernels do not move several mappings at once. Then the slot must be emptied, because a contender
+    // waits for that.
     if (moved != MAP_FAILED) return;
     worker.ground().cache.call_failed(from);
     worker.ground().cache.call_failed(target.range);
-    // What did not move stays and is lost: part of it may have moved (Linux 6.17 and later), and whoever
-    // contests the slot may have mapped something there since.
+    // The memory that did not move is lost: part of it may have moved (Linux 6.17 and later), and a contender
+    // for the slot may have mapped memory there since.
   });
   gone(target.range);
   block = target;
@@ -207,7 +208,7 @@ bool AnonymousSupply::move_onto(Worker& worker, Block& block) {
   return true;
 }
 
-// The pages go to another slot, the mapping stays, empty: two blocks.
+// Moves the pages to another slot; the old mapping stays, empty. The result is two blocks.
 bool AnonymousSupply::move_and_keep(Worker& worker, Block& block) {
   const uint32_t slot = map_target(worker, block.range.len);
   if (slot == Windows::kNone) return false;
@@ -216,8 +217,9 @@ bool AnonymousSupply::move_and_keep(Worker& worker, Block& block) {
   other.range.addr = windows().addr(slot);
   leave(worker, block.range, Fate::kUnknown);
   leave(worker, other.range, Fate::kPagesGo);
-  void* moved = mremap(pointer(block.range.addr), block.range.len, block.range.len,
-                       MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, pointer(other.range.addr));
+  void* moved =
+      move_memory(pointer(block.range.addr), block.range.len, block.range.len,
+                  MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, pointer(other.range.addr));
   if (moved == MAP_FAILED) {
     worker.ground().cache.call_failed(block.range);
     worker.ground().cache.call_failed(other.range);
@@ -237,14 +239,14 @@ bool AnonymousSupply::move_and_keep(Worker& worker, Block& block) {
   return false;
 }
 
-// Within the slot, in place.
+// Resizes the mapping in place, within the slot.
 bool AnonymousSupply::resize(Worker& worker, Block& block) {
   const size_t most = std::max(block.range.len, windows().slot_bytes());
   const size_t len = worker.random().between(1, most / kPageBytes) * kPageBytes;
   if (len < block.range.len) {
     leave(worker, {block.range.addr + len, block.range.len - len}, Fate::kPagesGo);
   }
-  if (mremap(pointer(block.range.addr), block.range.len, len, 0) == MAP_FAILED) return false;
+  if (move_memory(pointer(block.range.addr), block.range.len, len, 0) == MAP_FAILED) return false;
   const Range added{block.range.end(), len > block.range.len ? len - block.range.len : 0};
   block.range.len = len;
   if (block.slot != Windows::kNone) {
@@ -254,7 +256,7 @@ bool AnonymousSupply::resize(Worker& worker, Block& block) {
   return true;
 }
 
-// The kernel chooses where, most often outside the windows.
+// Grows the mapping at an address that the kernel chooses, mostly outside the windows.
 bool AnonymousSupply::grow_anywhere(Worker& worker, Block& block) {
   const size_t most = 4 * windows().slot_bytes();
   if (block.range.len >= most || block.slot == Windows::kNone) return false;
@@ -262,11 +264,11 @@ bool AnonymousSupply::grow_anywhere(Worker& worker, Block& block) {
   const size_t len = block.range.len + windows().slot_bytes();
   void* moved = MAP_FAILED;
   unmap_slot(worker, block, [&] {
-    moved = mremap(pointer(block.range.addr), block.range.len, len, MREMAP_MAYMOVE);
+    moved = move_memory(pointer(block.range.addr), block.range.len, len, MREMAP_MAYMOVE);
     if (moved != pointer(block.range.addr) && moved != MAP_FAILED) return;
-    // Grown where it was, or not at all. A rival waits for the slot, so it must go.
-    munmap(pointer(block.range.addr), moved == MAP_FAILED ? block.range.len : len);
-    moved = mmap(nullptr, len, PROT_READ | PROT_WRITE, kPrivate, -1, 0);
+    // The mapping did not move, but a contender waits for the slot, so unmaps it.
+    unmap_memory(pointer(block.range.addr), moved == MAP_FAILED ? block.range.len : len);
+    moved = map_memory(nullptr, len, PROT_READ | PROT_WRITE, kPrivate, -1);
   });
   if (moved == MAP_FAILED) return worker.forget(block), false;
   block.slot = Windows::kNone;
@@ -279,7 +281,7 @@ bool AnonymousSupply::empty(Worker& worker, Block& block) {
   const Range part = some_part(worker, block.range);
   leave(worker, part, Fate::kPagesGo);
   const int advice = worker.random().one_in(4) ? MADV_DONTNEED_LOCKED : MADV_DONTNEED;
-  if (madvise(pointer(part.addr), part.len, advice) != 0) replace(part);
+  if (advise_memory(pointer(part.addr), part.len, advice) != 0) replace(part);
   gone(part);
   if (part.len == block.range.len) {
     begin_again(worker, block, source(Source::kMadvise));
@@ -289,7 +291,7 @@ bool AnonymousSupply::empty(Worker& worker, Block& block) {
   return true;
 }
 
-// Advice that leaves the pages alone as long as they are pinned, or for good.
+// Gives advice that does not affect pinned pages.
 bool AnonymousSupply::advise(Worker& worker, Block& block) {
   static constexpr int kAdvice[] = {
       MADV_FREE,     MADV_PAGEOUT,    MADV_COLD,        MADV_WILLNEED,   MADV_NORMAL,
@@ -298,11 +300,11 @@ bool AnonymousSupply::advise(Worker& worker, Block& block) {
   };
   const Range part = some_part(worker, block.range);
   const size_t which = worker.random().below(std::size(kAdvice));
-  madvise(pointer(part.addr), part.len, kAdvice[which]);
+  advise_memory(pointer(part.addr), part.len, kAdvice[which]);
   return true;
 }
 
-// Away and back: the pages stay.
+// Removes and restores access rights: the pages stay.
 bool AnonymousSupply::protect(Worker& worker, Block& block) {
   const Range part = some_part(worker, block.range);
   mprotect(pointer(part.addr), part.len, worker.random().one_in(2) ? PROT_NONE : PROT_READ);

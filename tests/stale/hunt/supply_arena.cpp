@@ -1,4 +1,4 @@
-// Memory of libhydrant_alloc, where the process has it.
+// A supply of memory from libhydrant_alloc, if it is loaded.
 #include "tests/stale/hunt/worker.hpp"
 
 #include <dlfcn.h>
@@ -18,7 +18,7 @@ class ArenaSupply final : public Supply {
 
   std::string unusable() const override {
     return alloc_ == nullptr || realloc_ == nullptr || free_ == nullptr
-               ? "libhydrant_alloc is not in this process"
+               ? "libhydrant_alloc is not loaded in this process"
                : "";
   }
 
@@ -44,7 +44,7 @@ class ArenaSupply final : public Supply {
     free_(block.origin);
   }
 
-  // An arena keeps its pages as long as it can.
+  // An arena keeps its pages as long as possible.
   bool replaces_pages() const override { return false; }
 
  private:

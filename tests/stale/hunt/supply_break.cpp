@@ -1,8 +1,9 @@
-// The end of the data segment: one block, up and down, by whichever thread comes first.
+// A supply at the end of the data segment: a single block that grows and shrinks, for the first thread that
+// takes it.
 //
-// libc's malloc shares it. Its main heap grows only for the thread that called run_hunt(), which
-// allocates nothing meanwhile, and shrinks only in malloc_trim(), which takes break_mutex() too. If it
-// grew above the block after all, the block is kept for ever and the next one begins above.
+// libc's malloc shares the segment. Its main heap grows only in the thread that called run_hunt(), which
+// allocates nothing meanwhile, and shrinks only in malloc_trim(), which takes break_mutex(), too. If the heap
+// still grows above the block, the block is kept for ever and the next one begins above.
 #include "tests/stale/hunt/worker.hpp"
 
 #include <unistd.h>
@@ -30,7 +31,7 @@ class BreakSupply final : public Supply {
     return true;
   }
 
-  // Down and up again, in part.
+  // Shrinks the segment by a part of the block and grows it again.
   bool change(Worker& worker, Block& block) override {
     const std::lock_guard lock(break_mutex());
     if (!is_on_top(block)) return false;

@@ -1,5 +1,5 @@
-// Shared mappings in windows: shared anonymous memory, files in memory, System V segments. The kernel
-// reports neither what is punched out of a file, nor a file that shrinks, nor shmdt().
+// Supplies of shared mappings in windows: shared anonymous memory, files in memory, System V segments. The
+// kernel does not report holes punched into a file, shrinking files, or shmdt().
 #include "tests/stale/hunt/supply_windows.hpp"
 
 #include <fcntl.h>
@@ -39,7 +39,7 @@ bool FileSupply::map(Source source, uintptr_t addr, size_t len, int file) {
   const int segment = shmget(IPC_PRIVATE, len, IPC_CREAT | 0600);
   if (segment < 0) return false;
   const bool attached = shmat(segment, pointer(addr), 0) == pointer(addr);
-  shmctl(segment, IPC_RMID, nullptr);  // it goes with its last mapping
+  shmctl(segment, IPC_RMID, nullptr);  // freed with its last mapping
   return attached;
 }
 
@@ -60,7 +60,7 @@ bool FileSupply::get(Worker& worker, Block* block) {
     block->range = {windows().addr(block->slot), len};
     block->life = worker.begin(source, block->range);
     Cache& cache = worker.ground().cache;
-    // Without the cache's word that it may keep it, this is a file like any other.
+    // If the cache cannot vouch for it, treats it as an ordinary file.
     if (source == Source::kVouched && !cache.vouch(block->range, true))
       block->source = Source::kMemfd;
     return true;
@@ -81,13 +81,13 @@ bool FileSupply::punch(const Block& block, Range part) {
                    static_cast<off_t>(part.len)) == 0;
 }
 
-// The file's end moves down to the part, and up again.
+// Truncates the file to the start of the part, and extends it again.
 bool FileSupply::shrink(const Block& block, Range part) {
   return ftruncate(block.file, static_cast<off_t>(part.addr - block.range.addr)) == 0 &&
          ftruncate(block.file, static_cast<off_t>(block.range.len)) == 0;
 }
 
-// Of the same file: the same pages, at the same address.
+// Maps the same file pages again at the same address.
 bool FileSupply::map_again(const Block& block) {
   return mmap(pointer(block.range.addr), block.range.len, PROT_READ | PROT_WRITE,
               MAP_SHARED | MAP_FIXED, block.file, 0) != MAP_FAILED;

@@ -1,5 +1,4 @@
-// Huge pages: transparent ones in a few places of fixed addresses, and those that were set aside
-// (MAP_HUGETLB).
+// Supplies of huge pages: transparent ones at a few fixed addresses, and reserved ones (MAP_HUGETLB).
 #include "tests/stale/hunt/worker.hpp"
 
 #include <atomic>
@@ -16,11 +15,11 @@ constexpr size_t kPlaceBytes = 2 * kHugeBytes;
 constexpr uint32_t kPlaces = 4;
 constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
 
-// Fixed places, each owned by one thread at a time.
+// A supply of fixed places, each owned by one thread at a time.
 class PlacedSupply : public Supply {
  public:
   PlacedSupply(Source source, int flags) : source_(source), flags_(flags) {
-    // Above the hole's start: others get addresses from its top.
+    // Starts at the bottom of a hole: the kernel assigns addresses from its top.
     constexpr size_t kHole = size_t{1} << 30;
     void* hole = mmap(nullptr, kHole, PROT_NONE, kPrivate | MAP_NORESERVE, -1, 0);
     if (hole == MAP_FAILED) return;
@@ -51,7 +50,7 @@ class PlacedSupply : public Supply {
   }
 
   bool change(Worker& worker, Block& block) override {
-    // A huge page as a whole, or some small ones of it, which splits it.
+    // Replaces a whole huge page, or some of its small pages, which splits it.
     const bool small = source_ == Source::kHuge && worker.random().one_in(2);
     const size_t unit = small ? kPageBytes : kHugeBytes;
     const size_t from = worker.random().below(kPlaceBytes / unit) * unit;
@@ -82,7 +81,7 @@ class HugetlbSupply final : public PlacedSupply {
   std::string unusable() const override {
     void* memory = mmap(nullptr, kHugeBytes, PROT_READ | PROT_WRITE, kPrivate | MAP_HUGETLB, -1, 0);
     if (memory == MAP_FAILED) {
-      return std::string("no huge pages are set aside (vm.nr_hugepages): ") + std::strerror(errno);
+      return std::string("no huge pages are reserved (vm.nr_hugepages): ") + std::strerror(errno);
     }
     munmap(memory, kHugeBytes);
     return "";

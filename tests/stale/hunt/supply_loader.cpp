@@ -1,5 +1,5 @@
-// Libraries that come and go. Each thread has a copy of its own, in a file in memory: the loader would
-// give two threads that open one file the same memory.
+// A supply of libraries that are loaded and unloaded. Each thread has its own copy in a memory file, because
+// the loader maps a file only once for all threads.
 #include "tests/stale/hunt/worker.hpp"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// Memory of libc's malloc (or of whatever stands in for it): heaps that grow, shrink and are trimmed, and
-// blocks that libc maps and unmaps by itself, where no symbol shows.
+// Supplies from libc's malloc (or its replacement): heaps that grow, shrink and are trimmed, and blocks that
+// libc maps and unmaps internally, without calls of public symbols.
 #include "tests/stale/hunt/worker.hpp"
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 namespace hydrant::stale {
 namespace {
 
-// Fixed, because libc would adapt it: memory of more than this is mapped.
+// Threshold from which malloc maps memory. Set explicitly, because libc would adapt it.
 constexpr size_t kMapFrom = size_t{128} << 10;
 constexpr size_t kTrimFrom = size_t{64} << 10;
 constexpr size_t kSmallest = 2 * kCellBytes;
@@ -58,7 +58,7 @@ class LargeSupply final : public Supply {
     *block = block_of(worker, this, Source::kLarge, memory, len);
     return true;
   }
-  // realloc: mremap inside libc, in place or elsewhere.
+  // Calls realloc(), which uses mremap inside libc, in place or elsewhere.
   bool change(Worker& worker, Block& block) override {
     worker.leaving(block.range, Fate::kUnknown);
     const size_t len = length(worker);
@@ -68,7 +68,7 @@ class LargeSupply final : public Supply {
     return true;
   }
   void give_back(Worker& worker, Block& block) override {
-    // Other allocators, and sanitizers, may keep the pages.
+    // Other allocators and sanitizers may keep the pages.
     worker.leaving(block.range, Fate::kUnknown);
     std::free(block.origin);
   }
@@ -80,7 +80,55 @@ class LargeSupply final : public Supply {
   }
 };
 
+// Large blocks in a secondary heap that has no other blocks: the thread's first heap is full.
+class HeapSupply final : public Supply {
+ public:
+  ~HeapSupply() override {
+    for (void* memory : ballast_) std::free(memory);
+  }
+  bool get(Worker& worker, Block* block) override {
+    if (!has_ballast(worker)) return false;
+    const size_t len = worker.random().between(kMapFrom / 4, kMapFrom / 2);
+    void* memory = std::malloc(len);
+    if (memory == nullptr) return false;
+    *block = block_of(worker, this, Source::kHeap, memory, len);
+    return true;
+  }
+  void give_back(Worker& worker, Block& block) override {
+    worker.leaving(block.range, Fate::kUnknown);
+    std::free(block.origin);
+  }
+  bool replaces_pages() const override { return false; }
+
+ private:
+  static constexpr size_t kHeapBytes = size_t{64} << 20;
+
+  bool has_ballast(Worker& worker) {
+    const std::lock_guard lock(mutex_);
+    if (full_.size() <= worker.index()) full_.resize(worker.index() + 1);
+    if (full_[worker.index()]) return true;
+    full_[worker.index()] = true;
+    constexpr size_t kPiece = kMapFrom / 2;
+    for (size_t taken = 0; taken + kPiece < kHeapBytes; taken += kPiece) {
+      ballast_.push_back(std::malloc(kPiece - 64));
+    }
+    return true;
+  }
+
+  std::mutex mutex_;
+  std::vector<bool> full_;
+  std::vector<void*> ballast_;
+};
+
 }  // namespace
+
+std::unique_ptr<Supply> make_heap_supply(SourceSet sources) {
+  if (!sources.has(Source::kHeap)) return nullptr;
+  mallopt(M_TRIM_THRESHOLD, kTrimFrom);
+  mallopt(M_TOP_PAD, 0);
+  mallopt(M_MMAP_THRESHOLD, kMapFrom);
+  return std::make_unique<HeapSupply>();
+}
 
 std::unique_ptr<Supply> make_small_supply(SourceSet sources) {
   if (!sources.has_any({Source::kSmall, Source::kTrim})) return nullptr;

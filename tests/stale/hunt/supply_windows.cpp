@@ -1,4 +1,7 @@
+// Maps and unmaps memory in slots of windows, with contention between threads.
 #include "tests/stale/hunt/supply_windows.hpp"
+
+#include "tests/stale/hunt/map_calls.hpp"
 
 #include <ctime>
 #include <sched.h>
@@ -7,7 +10,7 @@
 namespace hydrant::stale {
 namespace {
 
-// How long a thread that is about to unmap waits for a rival, now and then.
+// How long an unmapping thread sometimes waits for a contender.
 constexpr int kRivalSpins = 2000;
 constexpr int kRivalTries = 50;
 
@@ -15,9 +18,10 @@ constexpr int kRivalTries = 50;
 
 bool WindowSupply::map_new(uintptr_t addr, size_t len, int flags, int file) {
   void* at = pointer(addr);
-  void* memory = mmap(at, len, PROT_READ | PROT_WRITE, flags | MAP_FIXED_NOREPLACE, file, 0);
+  void* memory = map_memory(at, len, PROT_READ | PROT_WRITE, flags | MAP_FIXED_NOREPLACE, file);
   if (memory == at) return true;
-  if (memory != MAP_FAILED) munmap(memory, len);  // kernels before 4.17 take the address as a hint
+  if (memory != MAP_FAILED)
+    unmap_memory(memory, len);  // kernels before 4.17 take the address as a hint
   return false;
 }
 
@@ -40,10 +44,10 @@ uint32_t WindowSupply::map_somewhere(Worker& worker, size_t len,
   const uintptr_t addr = windows_->addr(claim.slot);
   if (!claim.contested) {
     if (map(addr)) return windows_->set_extent(claim.slot, len), claim.slot;
-    windows_->give_up(claim.slot);  // something foreign lies there
+    windows_->give_up(claim.slot);  // other code has mapped memory there
     return Windows::kNone;
   }
-  // Its owner is on the way into munmap, or in it: this ends when it has returned at the latest.
+  // The owner is before or inside munmap. This loop ends at the latest when munmap has returned.
   for (int tries = 0;; ++tries) {
     const bool vacated = windows_->vacated(claim.slot);
     if (map(addr)) {
@@ -55,7 +59,7 @@ uint32_t WindowSupply::map_somewhere(Worker& worker, size_t len,
     if (vacated) break;
     if (tries < kRivalTries) {
       sched_yield();
-    } else {  // the owner may be a thread that runs only when nobody else wants to
+    } else {  // the owner's thread may need an idle processor to run
       const timespec pause{0, 20'000};
       nanosleep(&pause, nullptr);
     }

@@ -1,3 +1,4 @@
+// Writes, reads and describes the tags that identify lives of memory.
 #include "tests/stale/hunt/tag.hpp"
 
 #include "tests/stale/hunt/random.hpp"
@@ -9,7 +10,7 @@
 namespace hydrant::stale {
 namespace {
 
-// The kernel reads and writes the memory behind the compiler's back.
+// A compiler barrier: the kernel also reads and writes this memory.
 void memory_may_have_changed() { asm volatile("" ::: "memory"); }
 
 }  // namespace

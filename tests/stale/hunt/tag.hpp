@@ -1,9 +1,8 @@
-// What is written into memory, and into files, to tell the lives of an address apart.
+// Tags are written into memory, and into files, to distinguish the lives of an address.
 //
-// A life of memory begins when a thread gets it from the system (or empties it, with MADV_DONTNEED for
-// example) and ends when it gives it back (or empties it again). Every life has a number that is never
-// used again. A tag names the life, the address it was written for, and the check that wrote it, so
-// that no two checks of a hunt ever expect the same bytes.
+// A life of memory begins when a thread allocates it (or empties it, for example with MADV_DONTNEED) and ends
+// when it releases it (or empties it again). Every life has a unique number. A tag contains the life, its own
+// address, and the check that wrote it, so that no two checks of a hunt expect the same bytes.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +14,7 @@ namespace hydrant::stale {
 using Life = uint64_t;
 
 struct Tag {
-  uint64_t magic;  // of one hunt: made from its seed
+  uint64_t magic;  // of one hunt, derived from its seed
   uintptr_t addr;
   Life life;
   uint64_t check;  // number of the check within its thread, the thread above bit 48
@@ -27,7 +26,7 @@ static_assert(sizeof(Tag) == 32);
 inline constexpr size_t kCellBytes = 64;
 
 uint64_t magic_of(uint64_t seed);
-// By the processor, at whatever address; the compiler neither drops nor moves them.
+// Accesses by the processor at any address; the compiler neither omits nor reorders them.
 void write_tag(uintptr_t addr, const Tag& tag);
 Tag read_tag(uintptr_t addr);
 // "life 12 at 0x7f..", "zeros", or the bytes.

@@ -1,3 +1,4 @@
+// The state machine of the slots that a hunt maps and unmaps (windows.hpp).
 #include "tests/stale/hunt/windows.hpp"
 
 #include <sys/mman.h>
@@ -6,7 +7,7 @@ namespace hydrant::stale {
 namespace {
 
 constexpr int kTries = 16;
-// The kernel gives out addresses from the top of a hole: what lies this far below stays unused.
+// The kernel assigns addresses from the top of a hole: addresses this far below stay unused.
 constexpr size_t kHoleBytes = size_t{4} << 30;
 
 }  // namespace
@@ -16,7 +17,7 @@ bool Windows::reserve(uint32_t slots, size_t slot_bytes, size_t offset) {
       mmap(nullptr, kHoleBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (hole == MAP_FAILED) return false;
   munmap(hole, kHoleBytes);
-  // Not at the very start: what was mapped below it before may grow.
+  // Leaves a gap at the start: mappings below it may grow.
   const size_t huge = size_t{2} << 20;
   base_ = (reinterpret_cast<uintptr_t>(hole) + offset + 8 * huge) / huge * huge;
   slots_ = slots;

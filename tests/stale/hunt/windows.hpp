@@ -1,9 +1,9 @@
-// Addresses that a hunt maps and unmaps over and over: one range of the address space, cut into slots, each
+// Addresses that a hunt maps and unmaps repeatedly: a range of the address space, divided into slots, each
 // owned by one thread at a time.
 //
-// A thread that is about to unmap its slot says so first. Another may then contest the slot: it tries to map
-// something there, without replacing anything, until the kernel lets it. So the new mapping may come before
-// the old owner's munmap has returned, which is the moment that a cache must survive.
+// A thread announces that it is about to unmap its slot. Another thread may then contest the slot: it tries
+// to map memory there, without replacing anything, until the kernel permits it. So the new mapping may be
+// made before the old owner's munmap has returned, which is the moment that a cache must survive.
 //
 //     free --claim--> busy --leave--> leaving --left--> free
 //                      ^                 |
@@ -11,10 +11,9 @@
 //                      |                 v
 //                      +----won---- contested --left--> contested, vacated --lost--> free
 //
-// Ownership: busy: whoever claimed. leaving: the leaver, who touches nothing of it but for the system
-// call that releases it. contested: nobody owns the memory until a mapping that replaces nothing
-// succeeded; the kernel decides. An epoch in the state's word keeps a leaver that is late from changing
-// a later owner's state.
+// Ownership. busy: the claimant. leaving: the leaver, which only makes the system call that releases the
+// slot. contested: no thread, until a mapping that replaces nothing succeeds; the kernel decides. An epoch in
+// the state's word prevents a late leaver from changing a later owner's state.
 #pragma once
 
 #include "tests/stale/hunt/random.hpp"
@@ -33,44 +32,43 @@ class Windows {
 
   struct Claim {
     uint32_t slot = kNone;
-    bool contested = false;  // its owner may not have unmapped it yet
+    bool contested = false;  // the previous owner may not have unmapped it yet
   };
   struct Leave {
     uint32_t slot = kNone;
     uint64_t epoch = 0;
   };
 
-  // Looks for unused addresses; nothing is mapped there. Windows of different offsets, a GiB apart,
-  // keep out of each other's way. False without address space.
+  // Chooses unused addresses without mapping them. Windows with different offsets, a GiB apart, do not
+  // overlap. False without address space.
   bool reserve(uint32_t slots, size_t slot_bytes, size_t offset);
 
   uint32_t slots() const { return slots_; }
   size_t slot_bytes() const { return slot_bytes_; }
   uintptr_t addr(uint32_t slot) const { return base_ + slot * slot_bytes_; }
 
-  // A slot that somebody is leaving, or a free one; kNone after some tries.
+  // Claims a slot that its owner is leaving, or a free one; kNone after several tries.
   Claim claim(Random& random);
-  // A free one only.
+  // Claims a free slot only.
   uint32_t claim_free(Random& random);
-  // The claimant mapped a contested slot: it is busy.
+  // Reports that the claimant has mapped a contested slot, which is now busy.
   void won(uint32_t slot);
-  // True when the leaver of a contested slot has returned: if mapping fails now, then for another reason.
+  // True if the leaver of a contested slot has returned: if mapping fails now, it has another reason.
   bool vacated(uint32_t slot) const;
-  // A slot that is claimed, and contains nothing, is free again. Contested ones: only when vacated.
+  // Frees a claimed slot without a mapping. Contested slots: only when vacated.
   void give_up(uint32_t slot);
 
-  // Around the release of a busy slot's memory.
+  // Call leave() before and left() after the release of a busy slot's memory.
   Leave leave(uint32_t slot);
   void left(const Leave& leave);
-  // Whether somebody waits for the slot.
+  // Whether a contender waits for the slot.
   bool is_contested(const Leave& leave) const;
 
-  // How much of a busy slot is mapped, for bystanders.
+  // Records how much of a busy slot is mapped, for bystanders.
   void set_extent(uint32_t slot, size_t bytes) {
     extents_[slot].store(bytes, std::memory_order_relaxed);
   }
-  // Any slot that is busy now, and its extent; kNone if the first look finds none. Both may be out of
-  // date at once.
+  // Some busy slot and its extent; kNone if a single try finds none. Both may be outdated at once.
   uint32_t some_busy(Random& random, size_t* extent) const;
 
  private:
@@ -86,10 +84,10 @@ class Windows {
   uintptr_t base_ = 0;
   uint32_t slots_ = 0;
   size_t slot_bytes_ = 0;
-  // Sequentially consistent: they order nothing for the cache under test that mapping did not order already.
+  // Sequentially consistent: they add no order for the cache under test beyond that of the mapping calls.
   std::unique_ptr<std::atomic<uint64_t>[]> states_;
   std::unique_ptr<std::atomic<size_t>[]> extents_;  // relaxed, hints
-  // Slots that are being left now; hints.
+  // Slots that are being left; hints.
   std::array<std::atomic<uint32_t>, 8> leaving_{};
   std::atomic<uint32_t> next_hint_{0};
 };

@@ -1,3 +1,4 @@
+// Random operations of a hunt's thread: get, change, give back, hand over, hold, pin as a bystander.
 #include "tests/stale/hunt/worker.hpp"
 
 #include "tests/stale/hunt/stutter.hpp"
@@ -11,7 +12,7 @@
 namespace hydrant::stale {
 namespace {
 
-// A thousand operations are on average so many of each kind; what is left are checks.
+// Average number of operations of each kind in a thousand; the rest are checks.
 constexpr uint32_t kGets = 170;
 constexpr uint32_t kChanges = 120;
 constexpr uint32_t kGiveBacks = 160;
@@ -20,8 +21,10 @@ constexpr uint32_t kTakes = 20;
 constexpr uint32_t kHoldLooks = 50;
 constexpr uint32_t kManys = 20;
 constexpr uint32_t kUpkeeps = 10;
+constexpr uint32_t kHandlers = 50;
 
-// One operation of so many starts a thread; trims libc's heaps. They cost as much as hundreds of others.
+// The inverse of how often an operation starts a thread, or trims libc's heaps: they cost as much as
+// hundreds of others.
 constexpr uint32_t kThreadsOneIn = 400;
 constexpr uint32_t kTrimsOneIn = 2'000;
 
@@ -56,15 +59,17 @@ void Worker::run(uint64_t operations) {
     stutter.emplace(kStutterUs);
   }
   if (only_bystander_) ground_.exchange.close(index_);
+  if (ground_.signals && !only_bystander_) handler_.emplace(mix(ground_.options.seed) + ~index_);
   while (!ground_.stop.load(std::memory_order_relaxed) &&
          (operations == 0 || count(kOperations) < operations)) {
     if (operation()) {
       add(kOperations);
     } else if (only_bystander_ && ground_.owners.load(std::memory_order_relaxed) == 0) {
-      break;  // nobody will map anything again
+      break;  // all owners have ended
     }
     add_one(done_);
   }
+  handler_.reset();
   if (!only_bystander_) ground_.owners.fetch_sub(1, std::memory_order_relaxed);
   doing("done");
 }
@@ -89,6 +94,7 @@ bool Worker::operation() {
   if (is(kTakes)) return take_parcel();
   if (is(ground_.options.bystanders_per_mille) && cache_.survives_bystanders()) return bystander();
   if (is(kUpkeeps)) return upkeep();
+  if (handler_.has_value() && is(kHandlers)) return handlers_memory();
   if (blocks_.empty()) return get();
   if (is(kHoldLooks)) return look_at_hold();
   if (is(kChanges)) return change();
@@ -109,7 +115,7 @@ bool Worker::get() {
   block.supply = ground_.supplies[random_.below(ground_.supplies.size())].get();
   if (!block.supply->get(*this, &block)) return false;
   blocks_.push_back(block);
-  // New memory at an old address is where a stale pin shows.
+  // A stale pin shows on new memory at an old address.
   look_at_new(block);
   return true;
 }
@@ -135,7 +141,7 @@ bool Worker::give_back(size_t which) {
   blocks_.pop_back();
   Supply& supply = *block.supply;
   supply.give_back(*this, block);
-  // The same supply's next block is often at the same address.
+  // The supply's next block is often at the same address.
   if (!random_.one_in(3)) return true;
   Block next;
   next.supply = &supply;
@@ -162,7 +168,7 @@ bool Worker::hand_over() {
   const size_t which = random_.below(blocks_.size());
   Parcel parcel{blocks_[which], {}, 0};
   const Range range = parcel.block.range;
-  // One hold of the block goes with it, the others are given back: they are of no use to a non-owner.
+  // Passes one hold of the block along and releases the others, which a non-owner cannot use.
   for (size_t i = holds_.size(); i-- > 0;) {
     const Kept& kept = holds_[i];
     if (kept.orphan || !range.contains({kept.cell, 1})) continue;
@@ -191,7 +197,7 @@ bool Worker::take_parcel() {
   if (!ground_.exchange.take(index_, &parcel)) return false;
   if (parcel.block) {
     blocks_.push_back(parcel.block);
-    // Through the giver's hold, if there is one, in the taker's hands now.
+    // Checks through the giver's hold, if there is one, which the taker now owns.
     if (parcel.hold && !compare(parcel.hold, parcel.block, parcel.cell, true)) return true;
   }
   if (parcel.hold) cache_.release(parcel.hold);
@@ -207,8 +213,8 @@ bool Worker::look_at_hold() {
   return true;
 }
 
-// Pins memory of another thread without using it, while that may be going away: the owner must not find
-// that pin later, in another life.
+// Pins memory of another thread without using it, while that thread may be releasing it. The owner must not
+// hit this pin later, in another life.
 bool Worker::bystander() {
   doing("bystander");
   size_t extent = 0;
@@ -222,7 +228,7 @@ bool Worker::bystander() {
   return true;
 }
 
-// Not in one breath: the owners want the cache too.
+// Pauses afterwards, so that the owners can use the cache, too.
 bool Worker::bystander_and_pause() {
   const bool done = bystander();
   for (uint32_t i = random_.below(kMostPauses); i > 0; --i) __builtin_ia32_pause();
@@ -275,6 +281,7 @@ void Worker::add_counts(HuntCounts* sum) const {
   sum->operations += count(kOperations);
   sum->opportunities += count(kOpportunities);
   sum->stale += count(kStale);
+  sum->stale_before_checked += count(kStaleBefore);
   sum->unwatched_kept += count(kUnwatchedKept);
   sum->broken += count(kBroken);
   sum->pins += count(kPins);

@@ -1,7 +1,8 @@
-// One thread of a hunt: owns blocks, does random operations on them, and checks them through pins.
+// A thread of a hunt: owns blocks, does random operations on them, and checks them through pins.
 #pragma once
 
 #include "tests/stale/hunt/exchange.hpp"
+#include "tests/stale/hunt/handler.hpp"
 #include "tests/stale/hunt/hunt.hpp"
 #include "tests/stale/hunt/random.hpp"
 #include "tests/stale/hunt/supply.hpp"
@@ -11,12 +12,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace hydrant::stale {
 
-// What the threads of a hunt share.
+// State shared by the threads of a hunt.
 struct Ground {
   Ground(const HuntOptions& hunt, Cache& subject)
       : options(hunt), cache(subject), magic(magic_of(hunt.seed)), exchange(hunt.threads) {}
@@ -28,11 +30,13 @@ struct Ground {
   Windows windows, vouched_windows, owner_windows;
   Exchange exchange;
   std::vector<std::unique_ptr<Supply>> supplies;
-  bool stacks = false;  // threads come and go
+  bool stacks = false;  // start and end threads
   bool forks = false;
+  bool signals = false;  // let signal handlers replace memory
   bool trims = false;
   std::atomic<bool> stop{false};
-  std::atomic<uint32_t> owners{0};  // that have not ended: without them bystanders may find nothing
+  std::atomic<uint32_t> owners{
+      0};  // owners that have not ended: without them bystanders may find no memory
 
   std::mutex findings_mutex;
   std::vector<std::string> findings;  // under findings_mutex
@@ -45,14 +49,14 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // False when there is no pipe.
+  // False if the pipe could not be opened.
   bool usable() const { return pipe_[0] >= 0; }
-  // Until ground.stop, or `operations` are done (0: no limit).
+  // Runs until ground.stop, or until `operations` are done (0: no limit).
   void run(uint64_t operations);
-  // Gives everything back. After run(), when all other workers have ended theirs.
+  // Releases everything. Call it after run() of all workers has ended.
   void clean_up();
 
-  // -- for whoever watches, any thread --
+  // -- for the watching thread, from any thread --
   void add_counts(HuntCounts* sum) const;
   uint64_t operations() const { return count(kOperations); }
   const char* doing() const { return doing_.load(std::memory_order_relaxed); }
@@ -63,19 +67,19 @@ class Worker {
   Ground& ground() { return ground_; }
   uint32_t index() const { return index_; }
   void doing(const char* what) { doing_.store(what, std::memory_order_relaxed); }
-  // A new life of this memory.
+  // Starts a new life of this memory.
   Life begin(Source source, Range range);
-  // Before the system call that takes pages of `range` away: what a client must say is said, and holds
-  // that look into it are prepared.
+  // Call it before the system call that removes pages of `range`: makes the client's announcements, and
+  // prepares the holds on these pages.
   void leaving(Range range, Fate fate);
-  // The same for memory that only the client's word keeps cached: never forgotten.
+  // The same for vouched memory: its announcement is never omitted.
   void leaving_vouched(Range range, Fate fate);
-  // Checks one cell of this memory now.
+  // Checks a cell of this memory.
   void check(const Block& block);
   void check_part(const Block& block, Range part, Source source);
-  // Takes a block over; false when there is no room for more.
+  // Takes ownership of a block; false if there is no room for more.
   bool adopt(const Block& block);
-  // The block is no more: `block` is the worker's own record of it.
+  // Drops a block that no longer exists: `block` is the worker's own record of it.
   void forget(const Block& block);
   void count_contest() { add(kContests); }
 
@@ -84,6 +88,7 @@ class Worker {
     kOperations,
     kOpportunities,
     kStale,
+    kStaleBefore,
     kUnwatchedKept,
     kBroken,
     kPins,
@@ -96,18 +101,18 @@ class Worker {
     kCounters
   };
   static constexpr size_t kMostHolds = 8;
-  // A hold that is kept for a while.
+  // A hold that is kept for some time.
   struct Kept {
     Hold hold;
-    Life life = 0;  // that it was taken in
+    Life life = 0;  // the life in which it was taken
     Source source = Source::kCount;
     uintptr_t cell = 0;
-    Tag last;               // what is behind the hold, if `orphan`
-    bool orphan = false;    // its memory is gone, the page must still be there
-    uint64_t prepared = 0;  // which call of prepare_holds() made it one
+    Tag last;               // the expected tag behind the hold, if `orphan`
+    bool orphan = false;    // its memory was released, but the page must still exist
+    uint64_t prepared = 0;  // the call of prepare_holds() that made it an orphan
   };
 
-  // -- operations (worker.cpp); false: there was nothing to do --
+  // -- operations (worker.cpp); false if not applicable --
   bool operation();
   bool get();
   bool change();
@@ -119,6 +124,7 @@ class Worker {
   bool bystander();
   bool bystander_and_pause();
   bool upkeep();
+  bool handlers_memory();
   // -- episodes (episodes.cpp) --
   bool thread_episode();
   void on_stack();
@@ -144,14 +150,14 @@ class Worker {
   void prepare_holds(Range range, Fate fate);
   Tag new_tag(uintptr_t cell, Life life);
   void report(Counter kind, const std::string& text);
-  void report_stale(const char* what, Source source, uintptr_t cell, Life life, const Tag& expected,
-                    const Tag& found);
+  void report_stale(const char* what, const Hold& hold, Source source, uintptr_t cell, Life life,
+                    const Tag& expected, const Tag& found);
   void drain();
 
   uint64_t count(Counter counter) const {
     return counters_[counter].load(std::memory_order_relaxed);
   }
-  // One writer: no locked instruction is needed.
+  // A single writer, so no locked instruction is needed.
   static void add_one(std::atomic<uint64_t>& counter) {
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
@@ -166,13 +172,16 @@ class Worker {
   std::vector<Block> blocks_;
   std::vector<Kept> holds_;
   int pipe_[2] = {-1, -1};
+  std::optional<Handler> handler_;
+  std::array<Life, Handler::kAreas> handlers_lives_{};  // current lives of the areas
+  uint64_t handlers_count_ = 0;                         // Handler::lives() at that time
   const char* in_child_ = "";
 
-  // Written by the worker (or the thread or child that stands in for it), read by whoever watches.
+  // Written by the worker (or the thread or child that acts for it), read by the watching thread.
   std::array<std::atomic<uint64_t>, kCounters> counters_{};
   std::array<std::atomic<uint64_t>, kSources> lives_{}, opportunities_{}, stale_{};
   std::array<std::atomic<uint64_t>, kCoverages> pins_{};
-  std::atomic<uint64_t> done_{0};  // changes while it lives
+  std::atomic<uint64_t> done_{0};  // changes while the worker makes progress
   std::atomic<const char*> doing_{"start"};
 };
 

@@ -1,3 +1,4 @@
+// Pages of a rank, their replacement, and checked writes through registrations.
 #include "tests/stale/remote/paged_memory.hpp"
 
 #include <cstring>
@@ -34,9 +35,9 @@ std::string PagedMemory::problem() const {
 }
 
 int PagedMemory::pin_range(uintptr_t addr, size_t len, void* key) {
-  // Streams ask for what follows, and there may be nothing.
+  // Streams request the following pages, which may not exist.
   if (addr < base_ || addr + len > base_ + pages_ * kPageBytes) return HYDRANT_ERR_REFUSED;
-  // Numbered before anything of it is pinned: what was begun before a replacement is older than it.
+  // Numbered before pages are pinned: a pin that began before a replacement is older than it.
   const uint64_t serial = next_serial_.fetch_add(1);
   uint32_t index = 0;
   {
@@ -68,7 +69,7 @@ int PagedMemory::unpin_range(uintptr_t addr, size_t len, const void* key) {
   if (registration.serial.exchange(0) != read.serial ||
       registration.page != (addr - base_) / kPageBytes || registration.pages != len / kPageBytes) {
     const std::lock_guard lock(mu_);
-    problem_ = "a registration was undone twice, or another one was meant";
+    problem_ = "a registration was undone twice, or with a wrong key";
     return HYDRANT_UNPIN_BROKEN;
   }
   unpin(&registration);
@@ -78,7 +79,7 @@ int PagedMemory::unpin_range(uintptr_t addr, size_t len, const void* key) {
   return HYDRANT_UNPIN_DONE;
 }
 
-// What is begun while the pages are being replaced may have the new ones: its writes show which, not its
+// A registration that begins during the replacement may have the new pages: its writes show which, not its
 // number.
 uint64_t PagedMemory::replace(size_t page, size_t pages) {
   const uint64_t serial = next_serial_.load();
@@ -97,14 +98,16 @@ std::string PagedMemory::write(const void* key, size_t page, size_t cell, uint32
   if (read.index >= kRegistrations) return "not a key of this memory";
   Registration& registration = registrations_[read.index];
   const auto is_live = [&] { return registration.serial.load() == read.serial; };
-  if (!is_live()) return "the registration is gone while it is held";
-  if (read.serial < oldest_[page].load()) return "what was said to be out of reach was reached";
+  if (!is_live()) return "the registration was undone while it was held";
+  if (read.serial < oldest_[page].load())
+    return "memory that was reported as out of reach was reached";
   if (page < registration.page || page >= registration.page + registration.pages)
-    return "the registration does not reach so far";
+    return "the registration does not cover the page";
   if (!store(registration, page, cell, value)) return "the write through the registration failed";
   *visible = load(page, cell) == value;
-  if (!is_live()) return "the registration went away during a write";
-  if (read.serial < oldest_[page].load()) return "it was said to be out of reach during a write";
+  if (!is_live()) return "the registration was undone during a write";
+  if (read.serial < oldest_[page].load())
+    return "the memory was reported as out of reach during a write";
   return "";
 }
 
@@ -122,7 +125,7 @@ class ObjectMemory final : public PagedMemory {
     std::array<std::atomic<uint32_t>, kCells> cells{};
   };
 
-  // Objects stay for good: who writes to one that was replaced is to be noticed, not to crash.
+  // Objects are never freed, so that a write to a replaced one is detected and does not crash.
   Object* add() {
     const std::lock_guard lock(objects_mu_);
     objects_.push_back(std::make_unique<Object>());
@@ -180,8 +183,8 @@ class RingMemory final : public PagedMemory {
     if (!ring_->begin_unregister(range, registration->run)) return;
     (void)ring_->finish_unregister(registration->run.first, 1, UringRing::load_bytes(range.len));
   }
-  // In one call, so that nobody who looks at it through the processor finds a hole; past the thread
-  // sanitizer, which would take it for a write that looks race with.
+  // Replaces in one call, so that no processor access finds a hole. A raw system call, because the thread
+  // sanitizer would treat it as a write that races with reads.
   void replace_pages(size_t page, size_t pages) override {
     void* at = reinterpret_cast<void*>(addr(page));
     (void)syscall(SYS_mmap, at, pages * kPageBytes, PROT_READ | PROT_WRITE,
@@ -213,14 +216,14 @@ std::unique_ptr<PagedMemory> make_ring_memory(size_t pages, std::string* why) {
   int error = 0;
   std::unique_ptr<UringRing> ring = UringRing::open(kRegistrations, false, &error);
   if (ring == nullptr) {
-    *why = std::string("no ring: ") + std::strerror(-error);
+    *why = std::string("cannot create a ring: ") + std::strerror(-error);
     return nullptr;
   }
   const int fd = memfd_create("cells", MFD_CLOEXEC);
   void* memory = mmap(nullptr, pages * kPageBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (fd < 0 || memory == MAP_FAILED || ftruncate(fd, kPageBytes) != 0) {
-    *why = "no memory";
+    *why = "cannot map memory";
     return nullptr;
   }
   return std::make_unique<RingMemory>(pages, std::move(ring), fd, memory);

@@ -1,16 +1,15 @@
-// Memory of one rank of a hunt, page by page, and the registrar over it. Registrations carry serial numbers
-// in their keys; a write through a key, as a network card would make it, notices when its registration is
-// gone, when it is older than what was said to be out of reach, and when it lands in pages that were
-// replaced.
+// Memory of a rank of a hunt, page by page, and the registrar over it. Keys contain the serial numbers of
+// registrations. A write through a key, as a network adapter would do it, detects that its registration was
+// undone, that it is older than the limit of reachable memory, or that it lands in replaced pages.
 //
-// What a page is differs: an object that stands for it (fast), or a page that an io_uring keeps pinned.
+// A page is either an object that stands for it (fast) or a real page that an io_uring keeps pinned.
 //
 // Threads: all functions from any.
 #pragma once
 
 #include <hydrant/pin_cache.h>
 
-#include "firehose/registrars/uring_ring.hpp"
+#include "firehose/registrars/uring/uring_ring.hpp"
 
 #include <array>
 #include <atomic>
@@ -24,8 +23,8 @@
 namespace hydrant::stale {
 
 inline constexpr size_t kPageBytes = 4096;
-inline constexpr size_t kCells = 32;  // of a page: who writes at the same time uses different ones
-inline constexpr size_t kMostPages = 64;        // of one registration
+inline constexpr size_t kCells = 32;      // cells per page: concurrent writers use different ones
+inline constexpr size_t kMostPages = 64;  // pages per registration
 inline constexpr size_t kRegistrations = 4096;  // at once
 
 class PagedMemory {
@@ -39,11 +38,11 @@ class PagedMemory {
 
   size_t pages() const { return pages_; }
   uintptr_t addr(size_t page) const { return base_ + page * kPageBytes; }
-  // Other memory at the same addresses. Answers the serial that registrations of it have at least.
+  // Replaces the memory at these addresses. Answers the least serial of registrations of the new memory.
   uint64_t replace(size_t page, size_t pages);
-  // Registrations of less than this serial have to be out of reach.
+  // Declares that registrations with a lower serial are out of reach.
   void condemn(size_t page, size_t pages, uint64_t serial);
-  // "" or what is wrong with it. `visible`: whether the page has the value then.
+  // Writes through a key; "" or the error. `visible`: whether the page then has the value.
   std::string write(const void* key, size_t page, size_t cell, uint32_t value, bool* visible);
   size_t live() const { return live_.load(); }
   std::string problem() const;
@@ -51,7 +50,7 @@ class PagedMemory {
  protected:
   struct Registration {
     std::atomic<uint64_t> serial{0};  // 0: none
-    // Atomic: a mutant has them read when it is gone, and the next one begins.
+    // Atomic: with a mutant they are read while the next registration is being written.
     std::atomic<size_t> page{0}, pages{0};
     std::array<std::atomic<void*>, kMostPages> objects{};
     UringRun run{};
@@ -81,9 +80,9 @@ class PagedMemory {
   std::string problem_;
 };
 
-// Pages are objects.
+// Memory whose pages are objects.
 std::unique_ptr<PagedMemory> make_object_memory(size_t pages);
-// Pages are pages, and stay pinned by an io_uring. Null, with the reason, where that cannot be had.
+// Memory whose real pages an io_uring keeps pinned. Null, with the reason, if not available.
 std::unique_ptr<PagedMemory> make_ring_memory(size_t pages, std::string* why);
 
 }  // namespace hydrant::stale

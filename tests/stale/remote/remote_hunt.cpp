@@ -1,3 +1,4 @@
+// The ranks of a remote hunt: writes through remote pins, replacements, deliveries, and the checks.
 #include "tests/stale/remote/remote_hunt.hpp"
 
 #include "tests/support/threads.hpp"
@@ -12,7 +13,7 @@ using testing::Threads;
 
 namespace {
 
-constexpr size_t kLongest = 4;  // pages of one request
+constexpr size_t kLongest = 4;  // most pages of one request
 constexpr size_t kInARow = 16;
 constexpr uint32_t kKeepOneIn = 8;
 constexpr std::chrono::seconds kPatience{30};
@@ -66,7 +67,7 @@ bool RemoteHunt::set_up() {
     const auto* first = reinterpret_cast<const void*>(rank->memory->addr(0));
     (void)hydrant_coverage(rank->domain, first, options_.pages * kPageBytes, &coverage);
     if (coverage == HYDRANT_COVERAGE_NONE) {
-      result_.skipped = "nobody says here when memory goes away";
+      result_.skipped = "memory is not watched here";
       return false;
     }
     ranks_.push_back(std::move(rank));
@@ -112,7 +113,7 @@ int RemoteHunt::send(void* user, uint32_t peer, uint32_t lane, void*, const void
   return GASNET_OK;
 }
 
-// Any that is under way, not the oldest.
+// Delivers a random message in flight, not the oldest.
 bool RemoteHunt::deliver_one(Rank* rank, Random* random) {
   Message message;
   {
@@ -127,12 +128,13 @@ bool RemoteHunt::deliver_one(Rank* rank, Random* random) {
   void* reply_to = message.lane == HYDRANT_LANE_REQUEST ? this : nullptr;
   if (hydrant_remote_deliver(rank->end, message.from, message.bytes.data(), message.bytes.size(),
                              reply_to) != GASNET_OK) {
-    fail(std::string("a message was turned away: ") + hydrant_error_text());
+    fail(std::string("a message was rejected: ") + hydrant_error_text());
   }
   return true;
 }
 
-// ---- what a rank does -----------------------------------------------------------------------------------
+// ---- operations of a rank
+// -----------------------------------------------------------------------------------
 
 void RemoteHunt::use(Op* op) {
   Rank& to = *ranks_[op->to];
@@ -141,9 +143,10 @@ void RemoteHunt::use(Op* op) {
   const std::string wrong =
       to.memory->write(op->pin.region->key, op->page, op->cell, value, &visible);
   if (!wrong.empty()) return fail(wrong);
-  if (to.begun[op->page].load() != op->epoch) return;  // it is being replaced: either may be meant
+  if (to.begun[op->page].load() != op->epoch)
+    return;  // the page is being replaced: old and new memory are both valid
   checked_.fetch_add(1, std::memory_order_relaxed);
-  if (!visible) fail("a write went to pages that had been replaced before it began");
+  if (!visible) fail("a write reached pages that were replaced before it began");
 }
 
 void RemoteHunt::end(Op* op) {
@@ -156,7 +159,7 @@ void RemoteHunt::done(void* context, hydrant_pin_t pin, const hydrant_remote_out
   auto& op = *static_cast<Op*>(context);
   op.pin = pin;
   if (outcome->status != GASNET_OK) {
-    if (outcome->status != GASNET_ERR_NOT_READY) op.hunt->fail("a move failed for good");
+    if (outcome->status != GASNET_ERR_NOT_READY) op.hunt->fail("a move failed permanently");
     op.busy.store(false, std::memory_order_release);
     return;
   }
@@ -165,7 +168,7 @@ void RemoteHunt::done(void* context, hydrant_pin_t pin, const hydrant_remote_out
   op.hunt->end(&op);
 }
 
-// Several in a row to one place, as programs do: most of them hit.
+// Writes several times in a row to one place, as programs do: most of them hit.
 void RemoteHunt::write_somewhere(Rank* rank, Random* random) {
   const uint32_t peer = (rank->number + 1 + random->below(options_.ranks - 1)) % options_.ranks;
   const size_t pages = 1 + random->below(kLongest);
@@ -188,7 +191,7 @@ void RemoteHunt::write_somewhere(Rank* rank, Random* random) {
   }
 }
 
-// True: it hit, and the pin is still held.
+// True if it hit; the pin is then still held.
 bool RemoteHunt::write(Rank* rank, Op* op, size_t first, size_t pages) {
   const Rank& to = *ranks_[op->to];
   op->epoch = to.told[op->page].load();
@@ -198,7 +201,7 @@ bool RemoteHunt::write(Rank* rank, Op* op, size_t first, size_t pages) {
   hydrant_pin_t pin{};
   const int code = hydrant_remote_pin(rank->end, op->to, to.memory->addr(first), pages * kPageBytes,
                                       HYDRANT_REMOTE_WRITE, &call, &pin);
-  if (code == GASNET_OK && pin.region == nullptr) return false;  // done() has it
+  if (code == GASNET_OK && pin.region == nullptr) return false;  // done() completes it
   if (code != GASNET_OK) {
     if (code != GASNET_ERR_NOT_READY) fail(hydrant_error_text());
     op->busy.store(false, std::memory_order_release);
@@ -210,7 +213,7 @@ bool RemoteHunt::write(Rank* rank, Op* op, size_t first, size_t pages) {
   return true;
 }
 
-// For whichever rank: threads of the others may not run for long.
+// Delivers and polls for all ranks: other ranks' threads may not run for some time.
 void RemoteHunt::make_progress(Random* random) {
   for (auto& rank : ranks_) {
     (void)deliver_one(rank.get(), random);
@@ -235,7 +238,8 @@ void RemoteHunt::replace_some(Rank* rank, Random* random) {
     waited = true;
     make_progress(random);
     if (failed_.load(std::memory_order_relaxed)) return;
-    if (std::chrono::steady_clock::now() > deadline) return fail("quiet() never said yes");
+    if (std::chrono::steady_clock::now() > deadline)
+      return fail("hydrant_remote_quiet() did not become true in time");
   }
   rank->memory->condemn(first, pages, serial);
   for (size_t i = first; i < first + pages; ++i) rank->told[i].store(rank->begun[i].load());
@@ -246,7 +250,7 @@ void RemoteHunt::work(Rank* rank) {
   for (uint64_t turn = 0; !is_over(); ++turn) {
     write_somewhere(rank, &random);
     const bool replaces = random.one_in(options_.replace_one_in);
-    // (Others wait for what is held here while this one waits for others.)
+    // Releases holds before waiting: other ranks may wait for them.
     while (!rank->held.empty() && (replaces || random.one_in(4))) {
       use(rank->held.back());
       end(rank->held.back());
@@ -270,14 +274,15 @@ void RemoteHunt::help(uint32_t number) {
   }
 }
 
-// ---- the end --------------------------------------------------------------------------------------------
+// ---- end of the hunt
+// --------------------------------------------------------------------------------------------
 
 void RemoteHunt::come_to_rest() {
   Random random(options_.seed);
   for (int pass = 0; pass < 2; ++pass) {
     int idle = 0;
     for (int round = 0; idle < 10; ++round) {
-      if (round == kMostRounds) return fail("it does not come to rest");
+      if (round == kMostRounds) return fail("the hunt does not come to rest");
       bool any = false;
       for (auto& rank : ranks_) {
         while (deliver_one(rank.get(), &random)) any = true;
@@ -303,9 +308,9 @@ void RemoteHunt::come_to_rest() {
     result_.moves += stats.moves;
     result_.recalls += stats.recalls;
     if (stats.exports != 0 || stats.exported_bytes != 0 || stats.firehose_bytes != 0)
-      fail("exports or firehoses are left, and nobody has them");
+      fail("exports or firehoses are left without a user");
     hydrant_flush(rank->domain);
-    if (rank->memory->live() != 0) fail("memory is pinned, and nobody uses it");
+    if (rank->memory->live() != 0) fail("memory is pinned without a user");
     if (!rank->memory->problem().empty()) fail(rank->memory->problem());
   }
 }

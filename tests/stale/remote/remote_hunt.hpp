@@ -1,9 +1,10 @@
-// A hunt for stale pins across ends in one process: a thread for each rank, and some that deliver and poll
-// for all. Ranks write into each other's pages through remote pins, and now and then replace pages of their
-// own at the same addresses; once quiet() says that nobody reaches what was there, they tell the others.
+// A hunt for stale pins with several ends in one process: a thread for each rank, and helpers that deliver
+// and poll for all. Ranks write into each other's pages through remote pins, and now and then replace pages
+// of their own at the same addresses. Once quiet() confirms that no rank reaches the old pages, they announce
+// the new ones.
 //
-// Found are: writes through registrations that are gone, writes into what was said to be out of reach, and
-// writes that the owner of the pages does not see though he had told of them before.
+// The hunt detects writes through undone registrations, writes into memory that was reported as out of reach,
+// and writes that the pages' owner does not see although it had announced them before.
 #pragma once
 
 #include <hydrant/remote_pin.h>
@@ -21,26 +22,26 @@
 namespace hydrant::stale {
 
 struct RemoteHuntOptions {
-  uint64_t operations = 0;  // of all ranks: writes
+  uint64_t operations = 0;  // writes of all ranks
   uint32_t ranks = 3;
-  uint32_t helpers = 2;  // threads that deliver and poll for everybody
-  size_t pages = 48;     // of each rank
+  uint32_t helpers = 2;  // threads that deliver and poll for all ranks
+  size_t pages = 48;     // pages of each rank
   bool real_pins = false;
   uint32_t watch = HYDRANT_WATCH_CLIENT;
-  uint64_t budget_pages = 40;  // for all peers of a rank
+  uint64_t budget_pages = 40;  // budget of a rank for all its peers
   uint32_t base_percent = 50;
   uint32_t max_peer_regions = 24;
-  uint32_t replace_one_in = 10;  // rows of writes
+  uint32_t replace_one_in = 10;  // series of writes per replacement
   uint64_t seed = 1;
 };
 
 struct RemoteHuntResult {
-  std::string skipped;    // why there was no hunt
+  std::string skipped;    // the reason if the hunt did not run
   std::string violation;  // the first one
   uint64_t operations = 0, hits = 0, moves = 0, recalls = 0, reorderings = 0;
   uint64_t replacements = 0;
-  uint64_t opportunities = 0;  // replacements of pages that peers had firehoses on
-  uint64_t checked = 0;        // writes of which the owner had to see the value
+  uint64_t opportunities = 0;  // replacements of pages on which peers had firehoses
+  uint64_t checked = 0;        // writes whose value the owner had to see
 };
 
 class RemoteHunt {
@@ -50,12 +51,12 @@ class RemoteHunt {
   RemoteHuntResult run();
 
  private:
-  static constexpr size_t kOps = 8;  // of a rank at once
+  static constexpr size_t kOps = 8;  // concurrent operations of a rank
   struct Message {
     uint32_t from, lane;
     std::vector<std::byte> bytes;
   };
-  // One remote pin and what is written through it.
+  // A remote pin and the write through it.
   struct Op {
     RemoteHunt* hunt = nullptr;
     uint32_t from = 0, to = 0;
@@ -72,10 +73,10 @@ class RemoteHunt {
     hydrant_remote_t end = 0;
     std::mutex inbox_mu;
     std::vector<Message> inbox;
-    // By page: replacements begun, and told to others.
+    // By page: replacements begun, and announced.
     std::unique_ptr<std::atomic<uint64_t>[]> begun, told;
     Op ops[kOps];
-    std::vector<Op*> held;  // of the rank's own thread
+    std::vector<Op*> held;  // used by the rank's own thread
   };
 
   bool set_up();

@@ -1,4 +1,4 @@
-// Hunts for stale data behind remote pins, and the proof that they can find some.
+// Hunts for stale data behind remote pins; mutants show that the hunts find it.
 #include "tests/stale/remote/remote_hunt.hpp"
 
 #include "firehose/watch/mutant.hpp"
@@ -29,7 +29,7 @@ RemoteHuntResult hunt(const char* name, const RemoteHuntOptions& options) {
   const RemoteHuntResult result = of.run();
   std::printf(
       "%s: %zu operations, %zu hits, %zu moves, %zu recalls, %zu messages out of order; %zu "
-      "replacements, %zu of them of exported pages; %zu values looked for%s%s\n",
+      "replacements, %zu of them of exported pages; %zu values checked%s%s\n",
       name, size_t{result.operations}, size_t{result.hits}, size_t{result.moves},
       size_t{result.recalls}, size_t{result.reorderings}, size_t{result.replacements},
       size_t{result.opportunities}, size_t{result.checked}, result.violation.empty() ? "" : "; ",
@@ -52,7 +52,7 @@ TEST(RemoteHunt, AMillionWritesReachNoReplacedPage) {
   expect_clean(hunt("objects", options), options.operations);
 }
 
-TEST(RemoteHunt, WithRoomForFewAndAFixedSplit) {
+TEST(RemoteHunt, WithRoomForFewAndAFixedDivision) {
   RemoteHuntOptions options;
   options.operations = operations(150'000);
   options.budget_pages = 16;
@@ -72,7 +72,7 @@ TEST(RemoteHunt, PagesThatAreReallyPinned) {
   expect_clean(result, options.operations);
 }
 
-// Nobody calls hydrant_invalidate(): the kernel says what goes away.
+// Without calls of hydrant_invalidate(): the kernel reports releases.
 TEST(RemoteHunt, PagesThatTheKernelWatches) {
   RemoteHuntOptions options;
   options.operations = operations(40'000);

@@ -1,3 +1,4 @@
+// Watches a child's system calls with a seccomp listener and writes them to the trace.
 #include "tests/stale/trace/call_watch.hpp"
 
 #include <cerrno>
@@ -42,9 +43,9 @@ constexpr Call kCalls[] = {
     {SYS_remap_file_pages, "remap_file_pages"},
 };
 
-// A descriptor from which the calls can be read; -1 with errno.
+// Installs the filter; answers the descriptor that reports calls, or -1 with errno.
 int install_filter() {
-  // For each call: compare, and answer "ask".
+  // For each watched call: compare, and return "notify".
   sock_filter program[2 * std::size(kCalls) + 2] = {};
   size_t n = 0;
   program[n++] = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
@@ -76,7 +77,7 @@ bool send_descriptor(int to, int descriptor) {
   return sendmsg(to, &message, 0) == 1;
 }
 
-// -1 when the other side has closed without sending one.
+// Receives a descriptor; -1 if the other side has closed without sending one.
 int receive_descriptor(int from) {
   char byte = 0;
   iovec data{&byte, 1};
@@ -107,7 +108,7 @@ class Watcher {
  public:
   explicit Watcher(TraceLog& log) : log_(log), break_(reinterpret_cast<uintptr_t>(sbrk(0))) {}
 
-  // Notes calls until the child has ended; false at the deadline.
+  // Records calls until the child has ended; false at the deadline.
   bool watch(int listener, pid_t child, int* status) {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -149,7 +150,7 @@ class Watcher {
         }
         return;
       case SYS_mremap:
-        // Grown: where it was, or elsewhere.
+        // If the mapping grows, it may stay in place or move.
         if ((a[3] & MREMAP_FIXED) != 0) {
           add(Event::kCall, a[0], a[1]);
           add(Event::kCall, a[4], a[2]);
@@ -164,12 +165,12 @@ class Watcher {
         if (a[0] < break_) add(Event::kCall, a[0], break_ - a[0]);
         break_ = a[0];
         return;
-      default: return;  // shmdt and remap_file_pages: of shared memory alone, which is not kept
+      default: return;  // shmdt and remap_file_pages affect only shared memory, which is not kept
     }
   }
 
   TraceLog& log_;
-  uintptr_t break_;  // the child's, which starts with a copy of ours
+  uintptr_t break_;  // the child's program break, initially that of this process
 };
 
 }  // namespace
@@ -185,11 +186,11 @@ std::string run_watched(TraceLog& log, const std::function<int()>& body, int* st
                         bool* refused) {
   *refused = false;
   int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return "no socket pair";
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return "socketpair() failed";
   Watcher watcher(log);
   std::fflush(nullptr);
   const pid_t child = fork();
-  if (child < 0) return "no child";
+  if (child < 0) return "fork() failed";
   if (child == 0) {
     close(ends[0]);
     be_watched(ends[1], body);
@@ -210,7 +211,8 @@ std::string run_watched(TraceLog& log, const std::function<int()>& body, int* st
   }
   close(listener);
   if (!ended) return "the child did not end";
-  if (!WIFEXITED(wait_status)) return "the child died, wait status " + std::to_string(wait_status);
+  if (!WIFEXITED(wait_status))
+    return "the child was killed, wait status " + std::to_string(wait_status);
   *status = WEXITSTATUS(wait_status);
   return "";
 }

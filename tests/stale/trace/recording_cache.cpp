@@ -1,3 +1,4 @@
+// Wraps a cache and records pins and invalidations in the trace.
 #include "tests/stale/trace/recording_cache.hpp"
 
 #include <hydrant/monitor.h>
@@ -17,11 +18,12 @@ class RecordingCache final : public Cache {
       static_cast<RecordingCache*>(self)->log_.add(Event::kForgotten, {addr, len});
     };
     client.forget_vouched = [](void*) {};
-    client.pinned = [](void*, uintptr_t, size_t) { return 0; };
+    // Prevents releases at a flush: the log treats memory as kept from its first pin to its invalidation.
+    client.pinned = [](void*, uintptr_t, size_t) { return 1; };
     number_ = monitor_->subscribe(&client);
   }
   ~RecordingCache() override {
-    // What was released until now is told before the end of the trace.
+    // Reports all earlier releases before the end of the trace.
     monitor_->settle();
     log_.add(Event::kEnd, {});
     if (number_ >= 0) monitor_->unsubscribe(number_);
@@ -61,8 +63,8 @@ class RecordingCache final : public Cache {
   void flush() override { cache_.flush(); }
 
  private:
-  // Of the caller's own memory alone: what else was registered may go away at any moment. And only what
-  // the cache finds again: a registration that it may not keep is nothing to invalidate.
+  // Records pins of the caller's own memory only: other registered memory may be released at any moment. And
+  // only pins that the cache finds again: a registration that it may not keep needs no invalidation.
   void note(Range range, const Hold& hold) {
     const uintptr_t from = std::max(range.addr, hold.registered.addr);
     const uintptr_t end = std::min(range.end(), hold.registered.end());

@@ -1,4 +1,4 @@
-// A cache that notes in a trace what is pinned and what is forgotten.
+// A cache that records pins and invalidations in a trace.
 #pragma once
 
 #include "tests/stale/hunt/cache.hpp"
@@ -8,8 +8,8 @@
 
 namespace hydrant::stale {
 
-// Notes pins, announcements, and all that the process's monitor tells its caches while the object lives.
-// Bystanders are not wanted: their pins may be noted after the memory has gone.
+// Records pins, announcements, and the monitor's notifications while the object lives. Not for hunts with
+// bystanders: their pins could be recorded after the memory was released.
 std::unique_ptr<Cache> make_recording_cache(Cache& cache, TraceLog& log);
 
 }  // namespace hydrant::stale

@@ -1,3 +1,4 @@
+// The lock-free log in shared memory that hunt and watcher write.
 #include "tests/stale/trace/trace_log.hpp"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace hydrant::stale {
 TraceLog* TraceLog::make(size_t most) {
   void* memory = mmap(nullptr, sizeof(TraceLog) + most * sizeof(TraceRecord),
                       PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  // Zeros are empty records.
+  // Zero-filled records are empty.
   return memory == MAP_FAILED ? nullptr : new (memory) TraceLog(most);
 }
 

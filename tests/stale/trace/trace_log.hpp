@@ -1,9 +1,9 @@
-// What happened, in one order, written by two processes: the hunt (pins, invalidations) and whoever
-// watches its system calls. In memory that both map.
+// A log of events in one order, in memory shared by two processes: the hunt (pins, invalidations) and the
+// process that watches its system calls.
 //
-// Threads and processes: add() from any, without a lock. An event is in the log before what follows from
-// it can be: a call is noted before the kernel runs it, an invalidation before whoever waits for it goes
-// on, a pin after it was taken and before its owner lets the memory go.
+// Threads and processes: add() from any, without a lock. An event is logged before its consequences: a call
+// before the kernel runs it, an invalidation before waiters continue, a pin after it was taken and before its
+// owner releases the memory.
 #pragma once
 
 #include "tests/stale/hunt/cache.hpp"
@@ -17,11 +17,11 @@ namespace hydrant::stale {
 enum class Event : uint32_t {
   kNone,
   kPinned,     // a pin of memory that the cache may keep
-  kForgotten,  // the caches were told, or the client said, that the range goes away
+  kForgotten,  // the release of the range was reported to the caches or by the client
   kCall,       // a system call is about to release the range
-  kMaybe,      // it may release it, or leave it alone
-  kUnchanged,  // it failed, and the memory is what it was
-  kEnd,        // nothing is noted of invalidations any more
+  kMaybe,      // a system call may release the range
+  kUnchanged,  // the call failed, and the memory is unchanged
+  kEnd,        // invalidations are no longer recorded
 };
 
 struct TraceRecord {
@@ -33,13 +33,13 @@ struct TraceRecord {
 
 class TraceLog {
  public:
-  // In shared memory, which a fork passes on. Null without memory.
+  // Creates the log in shared memory, which forks inherit. Null if out of memory.
   static TraceLog* make(size_t most);
   static void unmake(TraceLog* log);
 
   void add(Event event, Range range, int32_t call = 0, int32_t thread = 0);
   size_t size() const;
-  // Events that found no room.
+  // Number of events that did not fit.
   size_t lost() const;
   const TraceRecord& at(size_t i) const { return records()[i]; }
 

@@ -1,5 +1,5 @@
-// Completeness: every system call that releases memory which the cache keeps is followed by an
-// invalidation, whoever made the call. And the judge of that can find fault.
+// Completeness: an invalidation follows every system call that releases memory which the cache keeps, from
+// whichever library the call comes. A mutant shows that the judge detects violations.
 #include "tests/stale/hunt/hunt.hpp"
 #include "tests/stale/hunt/hydrant_cache.hpp"
 #include "tests/stale/hunt/mutants.hpp"
@@ -22,7 +22,7 @@ class StaleTrace : public ::testing::Test {
  protected:
   void SetUp() override {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "sanitizers have an address space of their own to manage";
+    GTEST_SKIP() << "sanitizers manage their own address space";
 #endif
     log_ = TraceLog::make(kMostRecords);
     ASSERT_NE(log_, nullptr);
@@ -32,7 +32,7 @@ class StaleTrace : public ::testing::Test {
     if (log_ != nullptr) TraceLog::unmake(log_);
   }
 
-  // In the child, whose calls are watched.
+  // Runs in the child, whose calls are watched.
   int hunt(const std::string& mutant) {
     std::string error;
     const std::unique_ptr<Cache> cache = make_hydrant_cache({}, &error);

@@ -1,3 +1,4 @@
+// Replays a trace page by page and finds releases that no invalidation followed.
 #include "tests/stale/trace/verdict.hpp"
 
 #include "tests/stale/trace/call_watch.hpp"
@@ -15,8 +16,8 @@ constexpr size_t kMostTexts = 20;
 constexpr size_t kNever = SIZE_MAX;
 
 struct Page {
-  size_t pinned = kNever;    // the record that says so
-  size_t released = kNever;  // the call after which an invalidation is owed
+  size_t pinned = kNever;    // index of the record of the pin
+  size_t released = kNever;  // index of the call that requires an invalidation
 };
 
 class Judge {
@@ -54,7 +55,7 @@ class Judge {
     for (uintptr_t n = range.addr >> kPageShift; n <= (range.end() - 1) >> kPageShift; ++n)
       visit(n);
   }
-  // Ranges may be far larger than all that was pinned.
+  // Ranges may be far larger than all pinned memory.
   template <class Visit>
   void for_each_known(Range range, const Visit& visit) {
     const uintptr_t first = range.addr >> kPageShift;
@@ -107,7 +108,7 @@ class Judge {
   const TraceLog& log_;
   TraceVerdict verdict_;
   std::unordered_map<uintptr_t, Page> pages_;
-  std::unordered_set<size_t> guilty_;  // calls
+  std::unordered_set<size_t> guilty_;  // indices of calls
 };
 
 }  // namespace

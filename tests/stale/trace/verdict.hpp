@@ -1,4 +1,4 @@
-// Whether every call that released memory which a cache kept was followed by an invalidation in time.
+// Judges a trace: whether an invalidation followed every release of cached memory in time.
 #pragma once
 
 #include "tests/stale/trace/trace_log.hpp"
@@ -11,13 +11,12 @@ namespace hydrant::stale {
 
 struct TraceVerdict {
   size_t pins = 0, invalidations = 0;
-  size_t calls = 0;          // that release memory
-  size_t calls_on_kept = 0;  // of them, memory that a cache kept
-  size_t explained =
-      0;  // of them, those that an invalidation followed before the memory was pinned again
-  size_t undecided = 0;                  // growing moves that may have stayed where they were
-  size_t incomplete = 0;                 // records that were never finished
-  std::vector<std::string> unexplained;  // the first ones, in words
+  size_t calls = 0;                      // calls that release memory
+  size_t calls_on_kept = 0;              // part of them on memory that a cache kept
+  size_t explained = 0;                  // those followed by an invalidation before the next pin
+  size_t undecided = 0;                  // growing moves that may have stayed in place
+  size_t incomplete = 0;                 // records that were never completed
+  std::vector<std::string> unexplained;  // texts of the first ones
 };
 
 TraceVerdict judge(const TraceLog& log);

@@ -1,9 +1,8 @@
-// Calls that are wrong: each has its error, and none hangs. Then no-interrupt sections and
-// negotiated payload.
+// Wrong calls: each returns its error, and none hangs. Then no-interrupt sections and negotiated payload.
 #include <gasnet.h>
 
-#include "am/segments.hpp"
-#include "am/send.hpp"
+#include "am/message/send.hpp"
+#include "am/segment/segments.hpp"
 #include "tests/unit/am/job_fixture.hpp"
 
 namespace hydrant::test {
@@ -12,7 +11,7 @@ namespace {
 using Calls = JobFixture;
 using CallsDeathTest = JobFixture;
 
-// What report() writes has `words` in it.
+// Expects that the call returns `code` and that report() prints a text containing `words`.
 template <typename Call>
 void expect_error(int code, const char* words, Call call) {
   testing::internal::CaptureStderr();
@@ -21,7 +20,7 @@ void expect_error(int code, const char* words, Call call) {
   EXPECT_NE(said.find(words), std::string::npos) << said;
 }
 
-TEST_F(Calls, WhatIsWrongWithARequest) {
+TEST_F(Calls, InvalidRequestsAreRefused) {
   std::byte data[8] = {};
   std::byte dest[8];
   int32_t args[17] = {};
@@ -34,13 +33,13 @@ TEST_F(Calls, WhatIsWrongWithARequest) {
   });
   expect_error(GASNET_ERR_BAD_ARG, "17 arguments",
                [&] { return hydrant_request_short(team(), 1, kShort0, 0, 17, args); });
-  expect_error(GASNET_ERR_BAD_ARG, "a Medium of 4097 bytes; the most is 4096", [&] {
+  expect_error(GASNET_ERR_BAD_ARG, "a Medium payload of 4097 bytes exceeds the limit of 4096", [&] {
     return gex_AM_RequestMedium1(team(), 1, kMedium1, data, 4097, GEX_EVENT_NOW, 0, 1);
   });
-  expect_error(GASNET_ERR_BAD_ARG, "the most is 2147483647", [&] {
+  expect_error(GASNET_ERR_BAD_ARG, "exceeds the limit of 2147483647", [&] {
     return gex_AM_RequestLong1(team(), 1, kLong1, data, size_t{1} << 31, dest, GEX_EVENT_NOW, 0, 1);
   });
-  expect_error(GASNET_ERR_BAD_ARG, "lc_opt is null",
+  expect_error(GASNET_ERR_BAD_ARG, "lc_opt is NULL",
                [&] { return gex_AM_RequestMedium1(team(), 1, kMedium1, data, 8, nullptr, 0, 1); });
   expect_error(GASNET_ERR_BAD_ARG, "DEFER", [&] {
     return gex_AM_RequestMedium1(team(), 1, kMedium1, data, 8, GEX_EVENT_DEFER, 0, 1);
@@ -49,7 +48,7 @@ TEST_F(Calls, WhatIsWrongWithARequest) {
   EXPECT_EQ(transport->polls, 0u);
 }
 
-TEST_F(Calls, BeforeInitAndToAPeerThatIsGone) {
+TEST_F(Calls, CallsBeforeInitAndToADeadPeerFail) {
   transport->buried.insert(1);
   expect_error(to_c(Status::kBroken), "rank 1 is gone",
                [&] { return gex_AM_RequestShort0(team(), 1, kShort0, 0); });
@@ -59,12 +58,12 @@ TEST_F(Calls, BeforeInitAndToAPeerThatIsGone) {
   expect_error(GASNET_ERR_NOT_INIT, "no client", [&] { return gasnet_AMPoll(); });
   expect_error(GASNET_ERR_NOT_INIT, "no client",
                [&] { return gex_EP_RegisterHandlers(&job().endpoint, nullptr, 0); });
-  expect_error(GASNET_ERR_NOT_INIT, "gasnet_init comes first",
+  expect_error(GASNET_ERR_NOT_INIT, "call gasnet_init() first",
                [&] { return gasnet_attach(nullptr, 0, 4096, 0); });
   gex_Segment_t segment = GEX_SEGMENT_INVALID;
-  expect_error(GASNET_ERR_NOT_INIT, "gex_Client_Init comes first",
+  expect_error(GASNET_ERR_NOT_INIT, "call gex_Client_Init() first",
                [&] { return gex_Segment_Attach(&segment, team(), 4096); });
-  expect_error(GASNET_ERR_NOT_INIT, "attached first",
+  expect_error(GASNET_ERR_NOT_INIT, "no segment is attached",
                [&] { return gasnet_getSegmentInfo(nullptr, 0); });
   gex_Rank_t count = 7;
   gex_System_QueryMyPosition(nullptr, nullptr, &count, nullptr);
@@ -76,13 +75,13 @@ TEST_F(Calls, BeforeInitAndToAPeerThatIsGone) {
   EXPECT_EQ(size, 0u);
 }
 
-TEST_F(Calls, ASecondReplyAReplyToAReplyAndARequestInAHandler) {
+TEST_F(Calls, SecondRepliesRepliesToRepliesAndRequestsInHandlersFail) {
   in_handler = [&](gex_Token_t token) {
     if (calls.back().info.gex_is_req != 0) {
       EXPECT_EQ(gex_AM_ReplyShort0(token, kShort0, 0), GASNET_OK);
-      expect_error(GASNET_ERR_BAD_ARG, "replied to once",
+      expect_error(GASNET_ERR_BAD_ARG, "has replied already",
                    [&] { return gex_AM_ReplyShort0(token, kShort0, 0); });
-      expect_error(GASNET_ERR_BAD_ARG, "send no requests",
+      expect_error(GASNET_ERR_BAD_ARG, "must not send requests",
                    [&] { return gex_AM_RequestShort0(team(), 0, kShort0, 0); });
       std::byte data[4] = {};
       expect_error(GASNET_ERR_BAD_ARG, "GROUP", [&] {
@@ -99,7 +98,7 @@ TEST_F(Calls, ASecondReplyAReplyToAReplyAndARequestInAHandler) {
                [&] { return gex_AM_ReplyShort0(nullptr, kShort0, 0); });
 }
 
-TEST_F(Calls, AnImmediateReplyThatFoundNoRoomMayBeTriedAgain) {
+TEST_F(Calls, ImmediateReplyWithoutRoomCanBeRepeated) {
   in_handler = [&](gex_Token_t token) {
     transport->refusals = 1;
     EXPECT_NE(gex_AM_ReplyShort0(token, kShort0, GEX_FLAG_IMMEDIATE), GASNET_OK);
@@ -111,7 +110,7 @@ TEST_F(Calls, AnImmediateReplyThatFoundNoRoomMayBeTriedAgain) {
   EXPECT_EQ(transport->sent.size(), 1u);
 }
 
-TEST_F(Calls, ANoInterruptSectionPutsMessagesToOneselfOff) {
+TEST_F(Calls, NoInterruptSectionDelaysMessagesToThisRank) {
   auto data = pattern(50);
   std::vector<std::byte> memory(50);
   gasnet_hold_interrupts();
@@ -128,7 +127,7 @@ TEST_F(Calls, ANoInterruptSectionPutsMessagesToOneselfOff) {
   gasnet_resume_interrupts();
   ASSERT_EQ(calls.size(), 4u);
   EXPECT_EQ(calls[0].args, (std::vector<int32_t>{1, 2}));
-  EXPECT_EQ(calls[1].info.gex_is_req, 0) << "the reply follows at once";
+  EXPECT_EQ(calls[1].info.gex_is_req, 0) << "the reply is not delayed";
   EXPECT_EQ(calls[2].payload, pattern(50));
   EXPECT_EQ(calls[3].payload, pattern(50));
   EXPECT_EQ(calls[3].address, memory.data());
@@ -136,11 +135,11 @@ TEST_F(Calls, ANoInterruptSectionPutsMessagesToOneselfOff) {
   EXPECT_EQ(calls.size(), 5u);
 }
 
-TEST_F(CallsDeathTest, ResumeWithoutHold) {
+TEST_F(CallsDeathTest, ResumeWithoutHoldEndsTheJob) {
   EXPECT_DEATH(gasnet_resume_interrupts(), "without gasnet_hold_interrupts");
 }
 
-TEST_F(Calls, PrepareWriteCommitOfEverySize) {
+TEST_F(Calls, PreparedPayloadsOfEverySizeArrive) {
   for (const Rank peer : {0u, 1u}) {
     for (const size_t bytes : {0u, 1u, 100u, 300u, 4096u}) {
       gex_AM_SrcDesc_t sd =
@@ -158,16 +157,16 @@ TEST_F(Calls, PrepareWriteCommitOfEverySize) {
   }
 }
 
-TEST_F(Calls, ACancelledMessageGivesItsCellBack) {
+TEST_F(Calls, CancelReturnsTheCell) {
   gex_AM_SrcDesc_t sd = gex_AM_PrepareRequestMedium(team(), 1, nullptr, 1, 4096, nullptr, 0, 1);
   EXPECT_EQ(transport->cells_out, 1u);
   EXPECT_EQ(gex_AM_CancelRequestMedium(sd, 0), GASNET_OK);
   EXPECT_EQ(transport->cells_out, 0u);
-  expect_error(GASNET_ERR_BAD_ARG, "not what this thread prepared",
+  expect_error(GASNET_ERR_BAD_ARG, "not this thread's prepared message",
                [&] { return gex_AM_CancelRequestMedium(sd, 0); });
 }
 
-TEST_F(Calls, AnImmediatePrepareOrCommitWithoutRoomCanBeRepeated) {
+TEST_F(Calls, ImmediatePrepareAndCommitWithoutRoomCanBeRepeated) {
   transport->cell_refusals = 1;
   EXPECT_EQ(
       gex_AM_PrepareRequestMedium(team(), 1, nullptr, 1000, 4096, nullptr, GEX_FLAG_IMMEDIATE, 1),
@@ -185,8 +184,8 @@ TEST_F(Calls, AnImmediatePrepareOrCommitWithoutRoomCanBeRepeated) {
   EXPECT_EQ(calls[0].payload, pattern(1000));
 }
 
-// While a prepared request waits for credit, handlers run, and those may prepare replies of their own.
-TEST_F(Calls, ARequestThatWaitsInCommitKeepsItsPayloadWhenAHandlerPreparesAReply) {
+// While a prepared request waits for credit, handlers run, and they may prepare replies.
+TEST_F(Calls, HandlersReplyDoesNotOverwriteAWaitingRequestsPayload) {
   in_handler = [&](gex_Token_t token) {
     if (calls.size() != 1) return;
     gex_AM_SrcDesc_t reply = gex_AM_PrepareReplyMedium(token, nullptr, 100, 100, nullptr, 0, 1);
@@ -208,7 +207,7 @@ TEST_F(Calls, ARequestThatWaitsInCommitKeepsItsPayloadWhenAHandlerPreparesAReply
   EXPECT_EQ(calls[2].payload, pattern(100));
 }
 
-TEST_F(CallsDeathTest, NegotiatedPayloadMisused) {
+TEST_F(CallsDeathTest, MisuseOfNegotiatedPayloadEndsTheJob) {
   EXPECT_DEATH(
       {
         gex_AM_PrepareRequestMedium(team(), 1, nullptr, 1, 10, nullptr, 0, 1);
@@ -218,7 +217,7 @@ TEST_F(CallsDeathTest, NegotiatedPayloadMisused) {
   EXPECT_DEATH(gex_AM_PrepareRequestMedium(team(), 1, nullptr, 11, 10, nullptr, 0, 1),
                "least_payload");
   EXPECT_DEATH(gex_AM_PrepareRequestMedium(team(), 1, nullptr, 5000, 6000, nullptr, 0, 1),
-               "the most that can be asked is 4096");
+               "the limit is 4096");
   EXPECT_DEATH(gex_AM_PrepareRequestMedium(team(), 9, nullptr, 1, 10, nullptr, 0, 1),
                "rank 9 does not exist");
   EXPECT_DEATH(gex_AM_PrepareRequestMedium(team(), 1, nullptr, 1, 10, GEX_EVENT_NOW, 0, 1),
@@ -239,14 +238,14 @@ TEST_F(CallsDeathTest, NegotiatedPayloadMisused) {
   EXPECT_DEATH(gex_AM_PrepareRequestMedium(team(), 1, nullptr, 1, 10, nullptr, 0, 1), "no client");
 }
 
-TEST_F(Calls, BindingASegmentOfTheClients) {
+TEST_F(Calls, ClientsSegmentCanBeBoundOnce) {
   alignas(4096) static std::byte memory[8192];
   gex_Segment_t segment = GEX_SEGMENT_INVALID;
   ASSERT_EQ(gex_Segment_Create(&segment, &job().client, memory, sizeof memory, GEX_MK_HOST, 0),
             GASNET_OK);
-  expect_error(GASNET_ERR_BAD_ARG, "no segment of this client",
+  expect_error(GASNET_ERR_BAD_ARG, "does not belong to this client",
                [] { return gex_EP_BindSegment(&job().endpoint, GEX_SEGMENT_INVALID, 0); });
-  expect_error(GASNET_ERR_BAD_ARG, "unknown flags",
+  expect_error(GASNET_ERR_BAD_ARG, "flags is not 0",
                [&] { return gex_EP_BindSegment(&job().endpoint, segment, 1); });
   ASSERT_EQ(gex_EP_BindSegment(&job().endpoint, segment, 0), GASNET_OK);
   EXPECT_EQ(gex_EP_QuerySegment(&job().endpoint), segment);
@@ -263,7 +262,7 @@ TEST_F(Calls, BindingASegmentOfTheClients) {
   EXPECT_EQ(here, memory);
   EXPECT_EQ(size, sizeof memory);
   EXPECT_EQ(gex_EP_QueryBoundSegmentNB(team(), 1, nullptr, nullptr, &size, 0), GEX_EVENT_INVALID);
-  EXPECT_EQ(size, 0u) << "nobody has published anything";
+  EXPECT_EQ(size, 0u) << "no segment was published";
   job().endpoint.segment = nullptr;
   gex_Segment_Destroy(segment, 0);
 }

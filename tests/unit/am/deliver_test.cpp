@@ -1,5 +1,5 @@
-// Messages that come: whole ones reach their handlers, broken ones end the job with a text, and nothing is
-// read that does not belong to the message (AddressSanitizer sees that).
+// Received messages: complete ones reach their handlers, malformed ones end the job with a text, and no
+// byte beyond the message is read (AddressSanitizer checks that).
 #include "tests/unit/am/job_fixture.hpp"
 
 #include <random>
@@ -40,7 +40,7 @@ SentMessage deposit(void* dest, uint32_t bytes, size_t cell_bytes, uint32_t hand
 
 void arrive(const SentMessage& one) { FakeTransport::deliver(am_receiver(), one); }
 
-TEST_F(Deliver, AShortWithTheRoomItNeedsAndNoMore) {
+TEST_F(Deliver, ShortNeedsOnlyItsOwnRoom) {
   SentMessage one = message({.handler = kShort2, .nargs = 2}, 8);
   const int32_t args[] = {-1, INT32_MIN};
   write_args(one.head.data(), Category::kShort, 2, args);
@@ -53,7 +53,7 @@ TEST_F(Deliver, AShortWithTheRoomItNeedsAndNoMore) {
   EXPECT_STREQ(calls[0].info.gex_entry->gex_name, "noted");
 }
 
-TEST_F(Deliver, AMediumInACellThatItFillsAndAnEmptyOne) {
+TEST_F(Deliver, MediumsInFullAndEmptyCellsArrive) {
   SentMessage one = medium(64, 8, 64, true);
   one.payload = pattern(64);
   arrive(one);
@@ -63,7 +63,7 @@ TEST_F(Deliver, AMediumInACellThatItFillsAndAnEmptyOne) {
   EXPECT_TRUE(calls[1].payload.empty());
 }
 
-TEST_F(Deliver, DepositsAreWrittenAndOnlyTheOneWithAHandlerCallsIt) {
+TEST_F(Deliver, DepositsAreWrittenAndOnlyTheLastRunsAHandler) {
   std::vector<std::byte> memory(128);
   SentMessage piece = deposit(memory.data(), 64, 64);
   piece.payload = pattern(64);
@@ -78,66 +78,68 @@ TEST_F(Deliver, DepositsAreWrittenAndOnlyTheOneWithAHandlerCallsIt) {
   EXPECT_EQ(calls[0].info.gex_is_long, 1);
 }
 
-TEST_F(DeliverDeathTest, HeadsThatAreTooShort) {
+TEST_F(DeliverDeathTest, TooShortHeadsEndTheJob) {
   for (const Category category : {Category::kShort, Category::kMedium, Category::kLong}) {
     const uint32_t whole = head_bytes(category, 16);
     for (const uint32_t bytes : {0u, whole / 2, whole - 1}) {
       EXPECT_DEATH(arrive(message({.handler = 200, .nargs = 16, .category = category}, bytes)),
-                   "rank 1 sent a message that cannot be one");
+                   "malformed message from rank 1");
     }
   }
 }
 
-TEST_F(DeliverDeathTest, TooManyArgumentsAndACategoryThatDoesNotExist) {
-  EXPECT_DEATH(arrive(message({.handler = kShort0, .nargs = 17}, 120)), "cannot be one");
-  EXPECT_DEATH(arrive(message({.handler = kShort0, .nargs = 31}, 120)), "cannot be one");
+TEST_F(DeliverDeathTest, TooManyArgumentsAndInvalidCategoriesEndTheJob) {
+  EXPECT_DEATH(arrive(message({.handler = kShort0, .nargs = 17}, 120)), "malformed message");
+  EXPECT_DEATH(arrive(message({.handler = kShort0, .nargs = 31}, 120)), "malformed message");
   EXPECT_DEATH(arrive(message({.handler = kShort0, .category = static_cast<Category>(3)}, 120)),
-               "cannot be one");
+               "malformed message");
 }
 
-TEST_F(DeliverDeathTest, PayloadsLongerThanTheirRoom) {
+TEST_F(DeliverDeathTest, PayloadsLongerThanTheirRoomEndTheJob) {
   EXPECT_DEATH(arrive(medium(65, 8, 64, true)), "cell of 64");
-  EXPECT_DEATH(arrive(medium(UINT32_MAX, 8, 64, true)), "cannot be one");
-  EXPECT_DEATH(arrive(medium(1, 8, 0, false)), "cannot be one");
-  EXPECT_DEATH(arrive(medium(57, 64, 0, false)), "cannot be one");
-  EXPECT_DEATH(arrive(medium(UINT32_MAX, 240, 0, false)), "cannot be one");
+  EXPECT_DEATH(arrive(medium(UINT32_MAX, 8, 64, true)), "malformed message");
+  EXPECT_DEATH(arrive(medium(1, 8, 0, false)), "malformed message");
+  EXPECT_DEATH(arrive(medium(57, 64, 0, false)), "malformed message");
+  EXPECT_DEATH(arrive(medium(UINT32_MAX, 240, 0, false)), "malformed message");
   std::byte memory[64];
-  EXPECT_DEATH(arrive(deposit(memory, 65, 64)), "cannot be one");
-  EXPECT_DEATH(arrive(deposit(memory, 1, 0)), "cannot be one");
+  EXPECT_DEATH(arrive(deposit(memory, 65, 64)), "malformed message");
+  EXPECT_DEATH(arrive(deposit(memory, 1, 0)), "malformed message");
 }
 
-TEST_F(DeliverDeathTest, NobodyIsThere) {
-  EXPECT_DEATH(arrive(message({.handler = kNobody}, 0)), "handler 210, and nothing is registered");
-  EXPECT_DEATH(arrive(message({.handler = 0}, 0)), "handler 0, and nothing is registered");
+TEST_F(DeliverDeathTest, UnregisteredHandlersEndTheJob) {
+  EXPECT_DEATH(arrive(message({.handler = kNobody}, 0)), "handler 210, which is not registered");
+  EXPECT_DEATH(arrive(message({.handler = 0}, 0)), "handler 0, which is not registered");
   EXPECT_DEATH(arrive(message({.handler = kShort2, .nargs = 1}, 4)),
                "1 arguments for handler 201 \\(noted\\), which is registered with 2");
 }
 
-TEST_F(DeliverDeathTest, ADebugClientsHandlersAreCalledAsRegistered) {
+TEST_F(DeliverDeathTest, DebugClientsHandlersOfAnotherKindEndTheJob) {
   job().debug = true;
   EXPECT_DEATH(arrive(message({.handler = kMedium1, .nargs = 1}, 4)), "not registered for");
 }
 
-// Any tag over any bytes: accepted messages read nothing beyond their room. Handlers that would be called
-// are none (index 0 and below 128 have none), so whoever fits ends with a text, too.
+// Any tag over any bytes: accepted messages read no byte beyond their room. The handlers of valid messages do
+// not exist (index 0 and below 128), so those end with a text, too.
 TEST_F(DeliverDeathTest, RandomMessagesEndWithAText) {
   std::mt19937 random(7);
   for (int i = 0; i < 60; ++i) {
     SentMessage one;
     Tag tag = Tag::unpack(static_cast<uint32_t>(random()));
     tag.handler = 1 + static_cast<uint32_t>(random() % 100);
-    if (tag.category == Category::kLong) tag.deposit = false;  // a destination can be anything
+    if (tag.category == Category::kLong) tag.deposit = false;  // a random destination
     one.tag = tag.pack();
     one.head.resize(random() % 121);
     for (std::byte& byte : one.head)
       byte = static_cast<std::byte>(random() % 4 == 0 ? random() : 0);
     one.has_cell = random() % 2 == 0;
     if (one.has_cell) one.payload.resize(random() % 300);
-    EXPECT_DEATH(arrive(one), "FATAL ERROR \\(rank 0\\): rank 1 sent");
+    EXPECT_DEATH(arrive(one),
+                 "FATAL ERROR \\(rank 0\\): (rank 1 sent|malformed message from rank 1)");
   }
 }
 
-// The wire format, said again: has the message all that it promises? docs/wire_format_am.md.
+// An independent statement of the wire format: the message contains everything that it promises
+// (docs/wire_format_am.md).
 bool is_whole(const Tag& tag, const SentMessage& one) {
   const bool is_long = tag.category == Category::kLong;
   const size_t before_args = tag.category == Category::kShort ? 0 : is_long ? 12 : 4;
@@ -152,9 +154,9 @@ bool is_whole(const Tag& tag, const SentMessage& one) {
   return bytes == 0 || begin + bytes <= one.head.size();
 }
 
-// Garbage for handlers that exist, with lengths around the limits: what is whole is delivered, and all that
-// the handler is given can be read.
-TEST_F(Deliver, RandomMessagesForHandlersThatExist) {
+// Random messages for existing handlers, with lengths around the limits: complete ones are delivered,
+// and all bytes passed to the handler are readable.
+TEST_F(Deliver, RandomCompleteMessagesAreDelivered) {
   std::mt19937 random(11);
   std::vector<std::byte> memory(512);
   uint32_t delivered = 0;
@@ -174,7 +176,7 @@ TEST_F(Deliver, RandomMessagesForHandlersThatExist) {
       if (tag.category == Category::kLong)
         write_dest(one.head.data(), reinterpret_cast<uintptr_t>(memory.data()));
     }
-    // What is called needs no payload if nothing was deposited: only its address is given.
+    // Without a deposit the handler gets only the payload's address, so it needs no payload.
     if (!is_whole(tag, one) || (tag.category == Category::kLong && bytes > memory.size())) continue;
     arrive(one);
     ++delivered;
@@ -184,8 +186,8 @@ TEST_F(Deliver, RandomMessagesForHandlersThatExist) {
   EXPECT_GT(delivered, 10000u);
 }
 
-// ... and what is not whole ends with a text: as many as processes can be spent on.
-TEST_F(DeliverDeathTest, RandomMessagesThatAreNotWhole) {
+// ... and incomplete messages end with a text. As many as the time for child processes allows.
+TEST_F(DeliverDeathTest, RandomIncompleteMessagesEndTheJob) {
   std::mt19937 random(13);
   for (int refused = 0; refused < 40;) {
     Tag tag = Tag::unpack(static_cast<uint32_t>(random()));
@@ -194,7 +196,7 @@ TEST_F(DeliverDeathTest, RandomMessagesThatAreNotWhole) {
     for (std::byte& byte : one.head)
       byte = static_cast<std::byte>(random() % 2 == 0 ? random() % 64 : 0);
     if (tag.category <= Category::kLong && is_whole(tag, one)) continue;
-    EXPECT_DEATH(arrive(one), "rank 1 sent a message that cannot be one");
+    EXPECT_DEATH(arrive(one), "malformed message from rank 1");
     ++refused;
   }
 }

@@ -1,8 +1,8 @@
-// A transport that keeps what it is given, says "not now" as often as a test wants, and may lack
-// anything that transports may lack. Messages come out as a receiver would get them.
+// A fake transport that records messages, returns "not now" as often as a test wants, and may lack any
+// ability of a transport. It delivers messages as a receiver would get them.
 #pragma once
 
-#include "am/deliver.hpp"
+#include "am/message/deliver.hpp"
 #include "rdma/transport.hpp"
 
 #include <cstring>
@@ -17,8 +17,8 @@ struct SentMessage {
   Rank peer = 0;
   Lane lane = Lane::kRequest;
   uint32_t tag = 0;
-  std::vector<std::byte> head;     // as long as was reserved
-  std::vector<std::byte> payload;  // of the cell
+  std::vector<std::byte> head;     // with the reserved length
+  std::vector<std::byte> payload;  // contents of the cell
   bool has_cell = false;
 };
 
@@ -27,17 +27,17 @@ class FakeTransport : public Transport {
   static constexpr uint32_t kInline = 240;
   static constexpr uint32_t kCell = 4096;
 
-  // ---- what a test sets ----
-  uint32_t refusals = 0;       // so many reserve() and take_cell() answer kNotReady
-  uint32_t lets_through = 0;   // ... after so many that are not refused
-  uint32_t cell_refusals = 0;  // and so many take_cell() beyond that
+  // ---- settings of a test ----
+  uint32_t refusals = 0;       // number of reserve() and take_cell() calls that return kNotReady
+  uint32_t lets_through = 0;   // ... after this many successful ones
+  uint32_t cell_refusals = 0;  // and this many more take_cell() calls
   bool can_write = false;      // write() reaches the peer's memory
   Status write_fails = Status::kOk;
-  bool maps = false;  // mapped() answers the peer's own address
+  bool maps = false;  // mapped() returns the peer's own address
   std::set<Rank> buried;
   std::deque<SentMessage> arriving;  // what poll() delivers
 
-  // ---- what a test looks at ----
+  // ---- results ----
   std::vector<SentMessage> sent;
   uint32_t polls = 0;
   uint32_t reply_polls = 0;
@@ -119,12 +119,12 @@ class FakeTransport : public Transport {
     return 1;
   }
   void sleep(uint64_t, const SleepCheck&) noexcept override {}
-  void rouse(Rank) noexcept override {}
+  void wake_peer(Rank) noexcept override {}
   void wake() noexcept override {}
-  void bury(Rank peer) noexcept override { buried.insert(peer); }
+  void disconnect(Rank peer) noexcept override { buried.insert(peer); }
 
-  // As a receiver gets it: the head and the payload in blocks of their exact sizes, so that a look beyond
-  // their ends is seen by AddressSanitizer; heads at 8 modulo 16, as transports place them.
+  // Delivers head and payload in blocks of their exact sizes, so that AddressSanitizer detects reads
+  // beyond their ends. Heads lie at 8 modulo 16, as transports place them.
   static void deliver(Receiver& receiver, const SentMessage& message, Rank from = 1) noexcept {
     const size_t head_bytes = message.head.size();
     std::unique_ptr<std::byte[]> head(new std::byte[head_bytes + 8]);

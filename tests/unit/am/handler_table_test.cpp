@@ -1,5 +1,5 @@
 // The rules of registration.
-#include "am/handler_table.hpp"
+#include "am/message/handler_table.hpp"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ gex_AM_Entry_t row(unsigned index, unsigned nargs = 0,
           nullptr};
 }
 
-// Refused, with a text that has `words` in it, and nothing was registered.
+// Expects a refusal with a text containing `words`, and that no handler was registered.
 void expect_refused(HandlerTable& table, std::vector<gex_AM_Entry_t> rows, const char* words,
                     Status why = Status::kBadArg) {
   const std::vector<gex_AM_Entry_t> before = rows;
@@ -36,12 +36,12 @@ size_t used(const HandlerTable& table) {
   return count;
 }
 
-TEST(HandlerTable, FixedIndicesFirstThenTheHighestFreeInOrder) {
+TEST(HandlerTable, FixedIndicesComeFirstThenTheHighestFreeInOrder) {
   HandlerTable table;
   std::vector<gex_AM_Entry_t> rows = {row(0), row(254), row(0), row(128), row(0)};
   ASSERT_EQ(table.add(rows.data(), rows.size()), Status::kOk);
   EXPECT_EQ(rows[0].gex_index, 255);
-  EXPECT_EQ(rows[2].gex_index, 253);  // 254 was asked for by a row behind it
+  EXPECT_EQ(rows[2].gex_index, 253);  // a later row requests 254
   EXPECT_EQ(rows[4].gex_index, 252);
   EXPECT_EQ(rows[3].gex_index, 128);
   std::vector<gex_AM_Entry_t> more = {row(0)};
@@ -50,11 +50,11 @@ TEST(HandlerTable, FixedIndicesFirstThenTheHighestFreeInOrder) {
   EXPECT_EQ(table.at(251).gex_index, 251) << "the copy that tokens show has the index, too";
 }
 
-TEST(HandlerTable, AllOrNothing) {
+TEST(HandlerTable, RegistersAllEntriesOrNone) {
   HandlerTable table;
   expect_refused(table, {row(0), row(130), row(130)}, "taken");
   expect_refused(table, {row(200), row(127)}, "index 127");
-  expect_refused(table, {row(200), row(1)}, "clients have 128 to 255");
+  expect_refused(table, {row(200), row(1)}, "client indices are 128 to 255");
   expect_refused(table, {row(200), row(201, 17)}, "17 arguments");
   expect_refused(table, {row(200), row(201, 0, GEX_FLAG_AM_REQUEST)}, "category");
   expect_refused(table, {row(200), row(201, 0, GEX_FLAG_AM_SHORT)}, "neither request nor reply");
@@ -68,23 +68,23 @@ TEST(HandlerTable, AllOrNothing) {
   EXPECT_EQ(used(table), 1u);
 }
 
-TEST(HandlerTable, AllPlacesCanBeTakenAndNoMore) {
+TEST(HandlerTable, AllIndicesCanBeRegisteredAndNoMore) {
   HandlerTable table;
   std::vector<gex_AM_Entry_t> rows(128, row(0));
   ASSERT_EQ(table.add(rows.data(), rows.size()), Status::kOk);
   EXPECT_EQ(rows.front().gex_index, 255);
   EXPECT_EQ(rows.back().gex_index, 128);
-  expect_refused(table, {row(0)}, "beyond the 128 places", Status::kResource);
+  expect_refused(table, {row(0)}, "exceed the limit of 128", Status::kResource);
   EXPECT_EQ(table.add(nullptr, 0), Status::kOk);
 }
 
-TEST(HandlerTable, OneTooManyInOneTable) {
+TEST(HandlerTable, OneEntryTooManyIsRefused) {
   HandlerTable table;
   expect_refused(table, std::vector<gex_AM_Entry_t>(129, row(0)), "128", Status::kResource);
   EXPECT_EQ(used(table), 0u);
 }
 
-TEST(HandlerTable, TheLibrarysOwnDoNotCount) {
+TEST(HandlerTable, LibraryHandlersDoNotCount) {
   HandlerTable table;
   table.add_internal(1, reinterpret_cast<gex_AM_Fn_t>(nothing), 0, 0, "own");
   std::vector<gex_AM_Entry_t> rows(128, row(0));

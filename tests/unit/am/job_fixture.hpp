@@ -1,11 +1,11 @@
-// This process as rank 0 of a job of three, over a fake transport, with one handler per kind of message that
-// notes what it was called with.
+// This process as rank 0 of a job of three ranks, over a fake transport, with one handler per kind of
+// message that records its calls.
 #pragma once
 
 #include <hydrant/gasnet/am_calls.h>
 
-#include "am/job.hpp"
-#include "am/thread_state.hpp"
+#include "am/job/job.hpp"
+#include "am/progress/thread_state.hpp"
 #include "tests/unit/am/fake_transport.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ struct Call {
   gex_Token_Info_t info = {};
 };
 
-// What the handlers below do; reset by the fixture.
+// Calls recorded by the handlers below, and a hook inside them; reset by the fixture.
 inline std::vector<Call> calls;
 inline std::function<void(gex_Token_t)> in_handler;
 
@@ -69,7 +69,7 @@ class JobFixture : public ::testing::Test {
     in_handler = nullptr;
   }
   void TearDown() override {
-    EXPECT_EQ(transport->cells_out, 0u) << "a cell was neither sent nor given back";
+    EXPECT_EQ(transport->cells_out, 0u) << "a cell was neither sent nor returned";
     job().transport.reset();
     job().state = JobState::kNew;
   }
@@ -91,7 +91,7 @@ class JobFixture : public ::testing::Test {
   }
 
   gex_TM_t team() { return &hydrant_world; }
-  // Everything that was sent comes back as if rank 1 had sent it.
+  // Delivers every sent message to this process as if rank 1 had sent it.
   void deliver_sent() {
     std::vector<SentMessage> messages;
     messages.swap(transport->sent);

@@ -1,12 +1,12 @@
 // The layout of messages: tags and heads of every category and number of arguments.
-#include "am/message.hpp"
+#include "am/message/message.hpp"
 
 #include <gtest/gtest.h>
 
 namespace hydrant {
 namespace {
 
-TEST(Message, TagsComeBackAsTheyWerePacked) {
+TEST(Message, TagsSurvivePackingAndUnpacking) {
   for (const Category category : {Category::kShort, Category::kMedium, Category::kLong}) {
     for (uint32_t nargs = 0; nargs <= kMaxArgs; ++nargs) {
       for (uint32_t handler = 0; handler < 256; handler += 5) {
@@ -26,7 +26,7 @@ TEST(Message, TagsComeBackAsTheyWerePacked) {
   }
 }
 
-TEST(Message, HeadsHoldLengthDestinationAndArgumentsApart) {
+TEST(Message, HeadFieldsDoNotOverlap) {
   for (const Category category : {Category::kMedium, Category::kLong}) {
     for (uint32_t nargs = 0; nargs <= kMaxArgs; ++nargs) {
       alignas(8) std::byte head[Transport::kMaxHeadBytes + 8];
@@ -46,7 +46,7 @@ TEST(Message, HeadsHoldLengthDestinationAndArgumentsApart) {
   }
 }
 
-TEST(Message, PayloadsAreAlignedAndBehindTheHead) {
+TEST(Message, PayloadsAreAlignedAndFollowTheHead) {
   for (const Category category : {Category::kMedium, Category::kLong}) {
     for (uint32_t nargs = 0; nargs <= kMaxArgs; ++nargs) {
       const uint32_t offset = payload_offset(category, nargs);

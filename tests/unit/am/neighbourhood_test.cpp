@@ -1,5 +1,5 @@
-// How a host is cut into neighbourhoods.
-#include "am/neighbourhood.hpp"
+// Division of a host into neighbourhoods.
+#include "am/segment/neighbourhood.hpp"
 
 #include "firehose/base/status.hpp"
 
@@ -10,7 +10,7 @@
 namespace hydrant {
 namespace {
 
-// One node of several; keeps the last card.
+// One node of several; keeps the last published card.
 class FakeBootstrap final : public Bootstrap {
  public:
   JobPlace place_;
@@ -26,7 +26,7 @@ class FakeBootstrap final : public Bootstrap {
   Status get(Rank, std::string_view, std::span<std::byte>, size_t*, uint64_t) noexcept override {
     return Status::kNotReady;
   }
-  void leave(int, uint64_t) noexcept override {}
+  void leave(int, Leaving, uint64_t) noexcept override {}
 };
 
 std::vector<Rank> ranks_of(const std::vector<hydrant_rank_info>& infos) {
@@ -50,7 +50,7 @@ const Neighbourhood& cut(uint32_t ranks_here, uint32_t node_rank, uint32_t most)
   return neighbourhood();
 }
 
-TEST(Neighbourhood, WithoutALimitItIsTheHost) {
+TEST(Neighbourhood, WithoutALimitItIsTheWholeHost) {
   for (const uint32_t most : {0u, 5u, 6u, 1000u}) {
     const Neighbourhood& here = cut(5, 2, most);
     EXPECT_EQ(ranks_of(here.neighbours), (std::vector<Rank>{1, 3, 5, 7, 9}));
@@ -60,7 +60,7 @@ TEST(Neighbourhood, WithoutALimitItIsTheHost) {
   }
 }
 
-TEST(Neighbourhood, EveryCutOfEveryHostAgrees) {
+TEST(Neighbourhood, RanksAgreeOnEveryDivision) {
   for (uint32_t ranks = 1; ranks <= 9; ++ranks) {
     for (uint32_t most = 1; most <= ranks; ++most) {
       const uint32_t parts = (ranks + most - 1) / most;

@@ -1,5 +1,5 @@
 // The table of progress functions.
-#include "am/progress.hpp"
+#include "am/progress/progress.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ uint32_t count_tens(void* context) {
   return 2;
 }
 
-TEST(Progress, RunsWhatIsAddedUntilItIsRemoved) {
+TEST(Progress, RunsAFunctionUntilItsRemoval) {
   ProgressTable table;
   std::atomic<uint32_t> calls{0};
   EXPECT_EQ(table.run(), 0u);
@@ -31,7 +31,7 @@ TEST(Progress, RunsWhatIsAddedUntilItIsRemoved) {
   EXPECT_EQ(calls, 2u);
 }
 
-TEST(Progress, TheSamePairTwiceIsOne) {
+TEST(Progress, AddingAPairTwiceCountsOnce) {
   ProgressTable table;
   std::atomic<uint32_t> calls{0};
   table.add(count_up, &calls);
@@ -52,7 +52,7 @@ TEST(Progress, TwoFunctionsOfOneContextDoNotReplaceEachOther) {
   EXPECT_EQ(table.run(), 2u);
 }
 
-TEST(Progress, ComingAndGoingTakesNoRows) {
+TEST(Progress, AddingAndRemovingUsesNoMoreRows) {
   ProgressTable table;
   std::vector<std::atomic<uint32_t>> calls(ProgressTable::kRows);
   for (int round = 0; round < 100; ++round) {
@@ -63,10 +63,10 @@ TEST(Progress, ComingAndGoingTakesNoRows) {
   }
   std::atomic<uint32_t> one_more{0};
   table.add(count_up, &one_more);
-  EXPECT_EQ(table.run(), 0u) << "beyond kRows contexts nothing is called";
+  EXPECT_EQ(table.run(), 0u) << "functions beyond kRows contexts must not run";
 }
 
-TEST(Progress, FunctionsGetTheirOwnContextWhileOthersComeAndGo) {
+TEST(Progress, FunctionsGetTheirOwnContextDuringChanges) {
   ProgressTable table;
   std::atomic<uint32_t> ups{0};
   std::atomic<uint32_t> tens{0};
@@ -85,7 +85,7 @@ TEST(Progress, FunctionsGetTheirOwnContextWhileOthersComeAndGo) {
   }
   stop = true;
   for (std::thread& poller : pollers) poller.join();
-  EXPECT_EQ(tens % 10, 0u) << "a function ran with another one's context";
+  EXPECT_EQ(tens % 10, 0u) << "a function ran with another function's context";
 }
 
 }  // namespace

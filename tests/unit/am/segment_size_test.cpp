@@ -1,7 +1,12 @@
 // The grammar of GASNET_MAX_SEGSIZE.
-#include "am/segment_size.hpp"
+#include "am/segment/segment_size.hpp"
 
 #include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 namespace hydrant {
 namespace {
@@ -15,7 +20,7 @@ uint64_t parsed(const char* text, uint64_t available = 8 * kGiB, uint32_t ranks 
   return bytes;
 }
 
-TEST(SegmentSize, SizesAreOfAProcessUnlessTheySayHost) {
+TEST(SegmentSize, SizesCountPerProcessByDefault) {
   EXPECT_EQ(parsed("512MB/P"), 512 * kMiB);
   EXPECT_EQ(parsed("512MB"), 512 * kMiB);
   EXPECT_EQ(parsed("4GB/H"), kGiB);
@@ -27,19 +32,19 @@ TEST(SegmentSize, SizesAreOfAProcessUnlessTheySayHost) {
   EXPECT_EQ(parsed("2"), 2 * kMiB) << "a plain number above 1 is MiB";
 }
 
-TEST(SegmentSize, FractionsAreOfAHostUnlessTheySayProcess) {
+TEST(SegmentSize, FractionsCountPerHostByDefault) {
   EXPECT_EQ(parsed("0.5/H"), kGiB);
   EXPECT_EQ(parsed("0.5"), kGiB);
   EXPECT_EQ(parsed("0.5/P"), 4 * kGiB);
   EXPECT_EQ(parsed("1/H"), 2 * kGiB);
 }
 
-TEST(SegmentSize, WholePagesAndABound) {
+TEST(SegmentSize, SizesAreRoundedToPagesAndLimited) {
   EXPECT_EQ(parsed("10000B"), 8192u);
   EXPECT_EQ(parsed("1e30G"), uint64_t{1} << 44);
 }
 
-TEST(SegmentSize, WhatIsNoSizeIsRefusedWithATextThatShowsIt) {
+TEST(SegmentSize, InvalidSizesAreRefusedWithTheirText) {
   for (const char* text :
        {"",      "x",     "/",     "/P", "512MB/", "512MB/PP",      "512MB/Q", "-5M",
         "0",     "0.0/H", "5MBB",  "5Q", "5 M",    "nan",           "nan/H",   "inf",
@@ -52,10 +57,55 @@ TEST(SegmentSize, WhatIsNoSizeIsRefusedWithATextThatShowsIt) {
   }
 }
 
-TEST(SegmentSize, TooManyRanksForAHostsShareIsSaid) {
+TEST(SegmentSize, ShareBelowAPageIsRefused) {
   uint64_t bytes = 0;
   EXPECT_EQ(parse_segment_size("8K/H", kGiB, 3, &bytes), Status::kBadArg);
   EXPECT_NE(std::string(last_error_text()).find("3 ranks"), std::string::npos) << last_error_text();
+}
+
+// ---- available memory, read from files that imitate the kernel's ----
+
+class AvailableMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/hydrant_available_XXXXXX";
+    ASSERT_NE(mkdtemp(pattern), nullptr);
+    root_ = pattern;
+    write("/proc/meminfo",
+          "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\nCommitLimit: 3145728 kB\n"
+          "Committed_AS: 1048576 kB\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void write(const std::string& path, const std::string& text) {
+    const std::filesystem::path file = root_ + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  AvailableMemory found() { return find_available_memory(root_.c_str()); }
+
+  std::string root_;
+};
+
+TEST_F(AvailableMemoryTest, IsTheMachinesMemoryWithoutOtherLimits) {
+  write("/proc/sys/vm/overcommit_memory", "0\n");
+  EXPECT_EQ(found().bytes, 4 * kGiB);
+  EXPECT_STREQ(found().limited_by, "the machine's memory");
+}
+
+TEST_F(AvailableMemoryTest, IsLimitedByTheControlGroup) {
+  write("/proc/self/cgroup", "0::/job\n");
+  write("/proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  write("/sys/fs/cgroup/job/memory.max", "1073741824\n");
+  write("/sys/fs/cgroup/job/memory.current", "268435456\n");
+  EXPECT_EQ(found().bytes, kGiB / 4 * 3);
+  EXPECT_NE(std::string(found().limited_by).find("the control group /"), std::string::npos)
+      << found().limited_by;
+}
+
+TEST_F(AvailableMemoryTest, IsLimitedByTheCommitLimitWithoutOvercommit) {
+  write("/proc/sys/vm/overcommit_memory", "2\n");
+  EXPECT_EQ(found().bytes, 2 * kGiB);
+  EXPECT_NE(std::string(found().limited_by).find("overcommit_memory"), std::string::npos);
 }
 
 }  // namespace

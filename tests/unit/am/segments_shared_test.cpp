@@ -1,4 +1,4 @@
-// A segment is memory that the node's registrar can pin.
+// A segment is shared memory, so the node's registrar can pin it.
 #include <gasnetex.h>
 
 #include "rdma/node_registrar.hpp"
@@ -49,7 +49,7 @@ std::string pin_a_segment() {
   return address_by_node_key(key, addr + kBytes, 1) == nullptr ? "" : "a key of more than it has";
 }
 
-TEST(SegmentsShared, ASegmentCanBePinnedForTheNode) {
+TEST(SegmentsShared, SegmentCanBePinnedForTheNode) {
   EXPECT_EQ(testing::run_in_child(pin_a_segment), "");
 }
 

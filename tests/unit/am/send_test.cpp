@@ -1,5 +1,6 @@
-// The ways of a message through a transport that has no room, no cells or no reach into the peer's memory.
-#include "am/send.hpp"
+// The paths of a message through a transport without room, without cells or without access to the
+// peer's memory.
+#include "am/message/send.hpp"
 
 #include "tests/unit/am/job_fixture.hpp"
 
@@ -8,7 +9,7 @@ namespace {
 
 using Send = JobFixture;
 
-TEST_F(Send, WaitsForRoomByPollingAndComesThrough) {
+TEST_F(Send, PollsUntilThereIsRoom) {
   transport->refusals = 50;
   EXPECT_EQ(gex_AM_RequestShort2(team(), 1, kShort2, 0, 7, -7), GASNET_OK);
   EXPECT_GE(transport->polls, 50u);
@@ -34,8 +35,8 @@ TEST_F(Send, ImmediateDoesNotWaitOrPoll) {
   EXPECT_EQ(gex_AM_RequestShort0(team(), 1, kShort0, GEX_FLAG_IMMEDIATE), GASNET_OK);
 }
 
-// Nobody may find the payload of a Long that was not sent.
-TEST_F(Send, AnImmediateLongThatFindsNoRoomHasWrittenNothing) {
+// The payload of a Long that was not sent must not be visible.
+TEST_F(Send, ImmediateLongWithoutRoomWritesNothing) {
   const auto data = pattern(1000);
   std::vector<std::byte> memory(data.size());
   for (const bool maps : {true, false}) {
@@ -50,12 +51,12 @@ TEST_F(Send, AnImmediateLongThatFindsNoRoomHasWrittenNothing) {
   }
 }
 
-TEST_F(Send, AnImmediateLongThatHasBegunIsSentWhole) {
+TEST_F(Send, StartedImmediateLongIsSentCompletely) {
   const auto data = pattern(FakeTransport::kCell + 1000);
   for (const bool can_write : {false, true}) {
     std::vector<std::byte> memory(data.size());
     transport->can_write = can_write;
-    // The two pieces find room, the message itself does not.
+    // The two pieces find room, but the message itself does not.
     transport->lets_through = can_write ? 0 : 4;
     transport->refusals = 3;
     EXPECT_EQ(gex_AM_RequestLong1(team(), 1, kLong1, data.data(), data.size(), memory.data(),
@@ -69,7 +70,7 @@ TEST_F(Send, AnImmediateLongThatHasBegunIsSentWhole) {
   }
 }
 
-TEST_F(Send, ACellIsGivenBackWhenThePeerIsGone) {
+TEST_F(Send, CellIsReturnedWhenThePeerIsDead) {
   const auto data = pattern(3000);
   // take_cell() succeeds, reserve() does not.
   transport->buried.insert(2);
@@ -79,7 +80,7 @@ TEST_F(Send, ACellIsGivenBackWhenThePeerIsGone) {
   EXPECT_EQ(transport->cells_dropped, 1u);
 }
 
-TEST_F(Send, MediumsOfAllSizesArriveWholeAndAligned) {
+TEST_F(Send, MediumsOfAllSizesArriveCompleteAndAligned) {
   for (const size_t bytes :
        {0u, 1u, 7u, 15u, 16u, 100u, 200u, 216u, 220u, 223u, 224u, 225u, 1000u, 4096u}) {
     const auto data = pattern(bytes, static_cast<unsigned>(bytes));
@@ -96,7 +97,7 @@ TEST_F(Send, MediumsOfAllSizesArriveWholeAndAligned) {
   }
 }
 
-TEST_F(Send, ALongThatOnlyItsOwnerCanWriteTravelsInPiecesInOrder) {
+TEST_F(Send, LongToUnreachableMemoryIsSentInOrderedPieces) {
   const auto data = pattern(3 * FakeTransport::kCell + 5);
   std::vector<std::byte> memory(data.size());
   EXPECT_EQ(gex_AM_RequestLong1(team(), 1, kLong1, data.data(), data.size(), memory.data(),
@@ -120,7 +121,7 @@ TEST_F(Send, ALongThatOnlyItsOwnerCanWriteTravelsInPiecesInOrder) {
   EXPECT_EQ(calls[0].args, std::vector<int32_t>{11});
 }
 
-TEST_F(Send, ALongIntoMappedOrReachableMemoryIsOneMessage) {
+TEST_F(Send, LongToReachableMemoryIsOneMessage) {
   const auto data = pattern(10000);
   for (const bool maps : {true, false}) {
     std::vector<std::byte> memory(data.size());
@@ -137,7 +138,7 @@ TEST_F(Send, ALongIntoMappedOrReachableMemoryIsOneMessage) {
   EXPECT_EQ(transport->written_bytes, data.size());
 }
 
-TEST_F(Send, AnEmptyLongTouchesNoMemoryAndKeepsItsAddress) {
+TEST_F(Send, EmptyLongAccessesNoMemoryAndKeepsItsAddress) {
   void* nowhere = reinterpret_cast<void*>(uintptr_t{0x1230});
   ASSERT_EQ(gex_AM_RequestLong1(team(), 1, kLong1, nullptr, 0, nowhere, GEX_EVENT_NOW, 0, 1),
             GASNET_OK);
@@ -146,7 +147,7 @@ TEST_F(Send, AnEmptyLongTouchesNoMemoryAndKeepsItsAddress) {
   EXPECT_EQ(calls[0].address, nowhere);
 }
 
-TEST_F(Send, AWriteThatFailsIsAnErrorAndNothingIsSent) {
+TEST_F(Send, FailedWriteIsAnErrorAndNothingIsSent) {
   std::byte memory[8];
   transport->write_fails = Status::kBadArg;
   EXPECT_EQ(
@@ -155,8 +156,8 @@ TEST_F(Send, AWriteThatFailsIsAnErrorAndNothingIsSent) {
   EXPECT_TRUE(transport->sent.empty());
 }
 
-TEST_F(Send, RepliesWaitByTakingRepliesOnly) {
-  // A request waits behind the reply that is taken; it must not be run inside the handler.
+TEST_F(Send, WaitingRepliesPollOnlyReplies) {
+  // A request is queued behind the reply; it must not run inside the handler.
   in_handler = [&](gex_Token_t token) {
     if (calls.size() != 1) return;
     transport->refusals = 20;
@@ -173,7 +174,7 @@ TEST_F(Send, RepliesWaitByTakingRepliesOnly) {
   EXPECT_EQ(transport->sent[0].lane, Lane::kReply);
 }
 
-TEST_F(Send, ToOneselfTheHandlerRunsInsideTheCall) {
+TEST_F(Send, HandlerOfAMessageToThisRankRunsInsideTheCall) {
   std::vector<std::byte> memory(100);
   const auto data = pattern(100);
   in_handler = [](gex_Token_t token) {

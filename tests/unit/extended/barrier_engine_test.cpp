@@ -1,5 +1,5 @@
-// The algorithms under random interleavings, with messages that come late and rings without room, and with
-// ranks that are threads.
+// The barrier algorithms under random interleavings, with late messages and full rings, and with ranks
+// as threads.
 #include "tests/unit/extended/barrier_world.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ BarrierName random_name(std::mt19937& random) {
   }
 }
 
-// Ranks that take steps in random order, and what must hold after each.
+// Ranks that take steps in random order, and the invariants after each step.
 class Simulation {
  public:
   Simulation(Algorithm algorithm, uint32_t size, uint32_t seed)
@@ -39,7 +39,7 @@ class Simulation {
   void run(uint64_t barriers) {
     uint64_t steps = 0;
     for (uint64_t done = 0; done < barriers; ++steps) {
-      ASSERT_LT(steps, barriers * world_.size() * 2000) << "it does not get on";
+      ASSERT_LT(steps, barriers * world_.size() * 2000) << "no progress";
       step(barriers);
       if (testing::Test::HasFatalFailure()) return;
       done = *std::min_element(finished_.begin(), finished_.end());
@@ -74,7 +74,7 @@ class Simulation {
     BarrierName all;
     if (!world_.engine(rank).finish(&all)) {
       if (!world_.has_messages()) {
-        ASSERT_FALSE(missing.empty() && !ready) << "waits for nobody";
+        ASSERT_FALSE(missing.empty() && !ready) << "waits without a missing rank";
       }
       return;
     }
@@ -94,7 +94,7 @@ class Simulation {
   std::vector<std::vector<BarrierName>> names_;
 };
 
-TEST_P(BarrierEngineTest, NobodyPassesBeforeAllHaveCome) {
+TEST_P(BarrierEngineTest, NoRankPassesBeforeAllHaveArrived) {
   for (const uint32_t size : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 16u, 27u, 33u}) {
     for (uint32_t seed = 0; seed < 3; ++seed) {
       SCOPED_TRACE(testing::Message() << size << " ranks, seed " << seed);
@@ -105,7 +105,7 @@ TEST_P(BarrierEngineTest, NobodyPassesBeforeAllHaveCome) {
   }
 }
 
-TEST_P(BarrierEngineTest, NamesWhoIsMissing) {
+TEST_P(BarrierEngineTest, ListsMissingRanks) {
   BarrierWorld world(GetParam(), 4);
   std::vector<Rank> missing;
   for (const Rank rank : {0u, 2u}) world.engine(rank).start({}, false);
@@ -125,12 +125,12 @@ TEST_P(BarrierEngineTest, NamesWhoIsMissing) {
   }
 }
 
-// Ranks as threads, each with a second thread that drives.
-TEST_P(BarrierEngineTest, ThreadsSeeWhatWasWrittenBefore) {
+// Ranks as threads, each with a second thread that calls drive().
+TEST_P(BarrierEngineTest, EarlierStoresAreVisibleAfterTheBarrier) {
   constexpr uint32_t kRanks = 3;
   constexpr uint64_t kBarriers = HYDRANT_DEBUG != 0 ? 2000 : 10000;
   BarrierWorld world(GetParam(), kRanks);
-  // Plain memory: the barrier orders it.
+  // Plain memory: the barrier must order the accesses.
   struct alignas(64) Cell {
     uint64_t value = 0;
   };
@@ -175,10 +175,10 @@ TEST_P(BarrierEngineTest, ThreadsSeeWhatWasWrittenBefore) {
 INSTANTIATE_TEST_SUITE_P(All, BarrierEngineTest, testing::ValuesIn(kAlgorithms),
                          [](const auto& kind) { return kind.param.name(); });
 
-// ---- what is particular to one ----
+// ---- single algorithms ----
 
-TEST(ShmBarrier, EpochsWrapWithoutHarm) {
-  // The word of an epoch is never taken for that of the one before in the same line.
+TEST(ShmBarrier, EpochsMayWrapAround) {
+  // The word of an epoch never equals that of the previous epoch in the same line.
   for (const uint32_t epoch : {1u, 2u, 0x3fffffffu, 0x40000000u, 0xffffffffu, 0u}) {
     const uint64_t now = ShmBarrier::make_word(epoch, {});
     const uint64_t before = ShmBarrier::make_word(epoch - 2, {});
@@ -210,16 +210,16 @@ TEST(ShmBarrier, RadixFitsALine) {
   }
 }
 
-TEST(MessageBarrier, RefusesWhatNobodySends) {
+TEST(MessageBarrier, RefusesUnexpectedMessages) {
   BarrierWorld world({Algorithm::kDissemination, 0}, 4);
   BarrierWorld central({Algorithm::kCentral, 0}, 4);
   auto& dissemination = static_cast<MessageBarrier&>(world.engine(0));
   auto& centre = static_cast<MessageBarrier&>(central.engine(0));
   auto& other = static_cast<MessageBarrier&>(central.engine(2));
   EXPECT_FALSE(dissemination.receive(3, {.parity = 0, .round = 2, .name = {}}));  // no such round
-  EXPECT_FALSE(dissemination.receive(2, {.parity = 0, .round = 0, .name = {}}));  // not from there
+  EXPECT_FALSE(dissemination.receive(2, {.parity = 0, .round = 0, .name = {}}));  // wrong sender
   EXPECT_TRUE(dissemination.receive(3, {.parity = 0, .round = 0, .name = {}}));
-  EXPECT_FALSE(dissemination.receive(3, {.parity = 0, .round = 0, .name = {}}));  // twice
+  EXPECT_FALSE(dissemination.receive(3, {.parity = 0, .round = 0, .name = {}}));  // duplicate
   EXPECT_FALSE(centre.receive(0, {.parity = 0, .round = 0, .name = {}}));
   EXPECT_FALSE(centre.receive(4, {.parity = 0, .round = 0, .name = {}}));
   EXPECT_FALSE(centre.receive(1, {.parity = 0, .round = 1, .name = {}}));
@@ -229,7 +229,7 @@ TEST(MessageBarrier, RefusesWhatNobodySends) {
   EXPECT_TRUE(other.receive(0, {.parity = 0, .round = 0, .name = {}}));
 }
 
-TEST(MessageBarrier, BitsComeBack) {
+TEST(MessageBarrier, MessagesSurviveEncodingAndDecoding) {
   for (const uint32_t parity : {0u, 1u}) {
     for (const uint32_t round : {0u, 1u, 31u}) {
       for (const BarrierName name :

@@ -1,9 +1,9 @@
-// A job of several ranks in one process: engines of every algorithm, the lines they share, and messages that
-// are delivered when the test says so.
+// A job of several ranks in one process: engines of every algorithm, their shared lines, and messages
+// that are delivered when the test decides.
 #pragma once
 
-#include "extended/barrier_messages.hpp"
-#include "extended/barrier_shm.hpp"
+#include "extended/barrier/barrier_messages.hpp"
+#include "extended/barrier/barrier_shm.hpp"
 #include "tests/unit/extended/rdma_network.hpp"
 
 #include <array>
@@ -16,10 +16,10 @@
 
 namespace hydrant::test {
 
-// SHM with the radix that is its number, an algorithm by messages, or RDMA with as many ranks on each node.
+// An algorithm and its parameter: the radix of SHM, or the ranks per node of RDMA.
 struct Algorithm {
   enum Kind { kShm, kDissemination, kCentral, kRdma } kind = kShm;
-  uint32_t radix = 0;  // 0: as many as there are ranks
+  uint32_t radix = 0;  // 0: the number of ranks
 
   std::string name() const {
     if (kind == kDissemination) return "Dissemination";
@@ -33,7 +33,7 @@ inline const Algorithm kAlgorithms[] = {
     {Algorithm::kDissemination, 0}, {Algorithm::kCentral, 0}, {Algorithm::kRdma, 1},
     {Algorithm::kRdma, 2},          {Algorithm::kRdma, 3},    {Algorithm::kRdma, 0}};
 
-// The lines of all ranks, as a transport would give them.
+// The lines of all ranks, as a transport provides them.
 class SharedLines {
  public:
   explicit SharedLines(uint32_t size) : lines_(std::make_unique<Rank2[]>(size)), size_(size) {}
@@ -71,10 +71,10 @@ class BarrierWorld {
 
   uint32_t size() const { return size_; }
   BarrierEngine& engine(Rank rank) { return *engines_[rank]; }
-  // For whoever wants to own it; deliver() still reaches it.
+  // Transfers ownership of an engine; deliver() still reaches it.
   std::unique_ptr<BarrierEngine> release(Rank rank) { return std::move(engines_[rank]); }
 
-  // Delivers the oldest message from one rank to another; false if there is none, or it was refused.
+  // Delivers the oldest message from one rank to another; false if there is none, or if it was refused.
   bool deliver(Rank from, Rank to) {
     if (is_rdma_) return network_.deliver(from, to, bytewise ? ++delivered_ % 8 + 1 : 8);
     Sent message;
@@ -99,7 +99,7 @@ class BarrierWorld {
   bool has_messages() const { return is_rdma_ || !receivers_.empty(); }
   RdmaNetwork& network() { return network_; }
 
-  bool bytewise = false;  // RDMA's words
+  bool bytewise = false;  // delivers RDMA words in parts
   std::atomic<uint64_t> refused{0};
   std::atomic<uint64_t> sent{0};
   std::atomic<uint64_t> sent_with_id{0};
@@ -115,7 +115,7 @@ class BarrierWorld {
       const std::lock_guard lock(world.mu_);
       auto& queue = world.queues_[rank * world.size_ + peer];
       if (peer == rank || queue.size() >= world.room_) return false;
-      // Without an id, none arrives.
+      // Without an id in the message, the receiver gets 0.
       queue.push_back({message.bits(), message.with_id ? message.name.id : 0});
       ++world.sent;
       world.sent_with_id += message.with_id ? 1 : 0;

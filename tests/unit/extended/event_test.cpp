@@ -1,5 +1,5 @@
-// The pools of events: what is taken is nobody else's, what comes back is used again, from any thread.
-#include "extended/event.hpp"
+// The pools of events: a taken event is exclusive, a returned event is reused, in any thread.
+#include "extended/event/event.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 bool never(hydrant_event&) noexcept { return false; }
 
-TEST(EventPool, TakesEveryEventOnce) {
+TEST(EventPool, TakenEventsAreDistinct) {
   std::set<hydrant_event*> taken;
   for (int i = 0; i < 1000; ++i) {
     hydrant_event* event = take_event();
@@ -26,14 +26,14 @@ TEST(EventPool, TakesEveryEventOnce) {
   const uint64_t events = event_counts().events;
   for (hydrant_event* event : taken) {
     give_event(event);
-    EXPECT_EQ(event->is_done, nullptr) << "a second sync is found by this";
+    EXPECT_EQ(event->is_done, nullptr) << "marks a free event";
   }
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(taken.count(take_event()), 1u);
   for (hydrant_event* event : taken) give_event(event);
   EXPECT_EQ(event_counts().events, events);
 }
 
-TEST(EventPool, ComesBackFromOtherThreads) {
+TEST(EventPool, EventsReturnedByOtherThreadsAreReused) {
   uint64_t events = 0;
   for (int round = 0; round < 200; ++round) {
     std::vector<hydrant_event*> taken(100);
@@ -43,7 +43,7 @@ TEST(EventPool, ComesBackFromOtherThreads) {
     }).join();
     if (round == 10) events = event_counts().events;
   }
-  EXPECT_EQ(event_counts().events, events) << "it grows";
+  EXPECT_EQ(event_counts().events, events) << "the pool grew";
 }
 
 TEST(EventPool, PoolsOfEndedThreadsAreUsedAgain) {
@@ -60,7 +60,8 @@ TEST(EventPool, PoolsOfEndedThreadsAreUsedAgain) {
   for (hydrant_event* event : left) give_event(event);
 }
 
-// Threads that put what they take into a common bag and give back what they find there.
+// Threads exchange events through a common bag: they put in the events that they take, and release
+// those that they find.
 TEST(EventPool, ManyThreadsExchange) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 20000;

@@ -1,9 +1,9 @@
-// Longs over a network between pinned memory: whose payload the adapter carries, and what carries the rest.
-#include "extended/long_payload.hpp"
+// Longs over a network between pinned memory: which payloads the adapter carries, and how the rest is sent.
+#include "extended/binding/long_payload.hpp"
 
-#include "am/waiting.hpp"
-#include "extended/bounce_pool.hpp"
-#include "extended/rma_pinned.hpp"
+#include "am/progress/waiting.hpp"
+#include "extended/rma/bounce_pool.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
 #include "tests/unit/extended/pinned_fixture.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class LongPayload : public test::PinnedFixture {
     job().put_long = nullptr;
     PinnedFixture::TearDown();
   }
-  // Polls until the peer's handler has run so often.
+  // Polls until the peer's handler has run `count` times.
   void await(size_t count) {
     while (calls.size() < count) poll_all();
   }
@@ -40,8 +40,8 @@ class LongPayload : public test::PinnedFixture {
   size_t puts() const { return loop->locals.size(); }
 };
 
-// What the handler sees is all there, whatever the source has become since.
-TEST_F(LongPayload, IsPutWhereThereIsAFirehose) {
+// The handler sees the complete payload, although the source has changed since.
+TEST_F(LongPayload, IsPutIfAFirehoseIsCached) {
   in_new_thread([&] {
     for (const size_t bytes : {size_t{1}, size_t{64}, size_t{3000}, size_t{4096}, size_t{20001}}) {
       calls.clear();
@@ -60,7 +60,7 @@ TEST_F(LongPayload, IsPutWhereThereIsAFirehose) {
   });
 }
 
-TEST_F(LongPayload, WithoutAFirehoseGoesInMessagesAndAsksForOne) {
+TEST_F(LongPayload, WithoutAFirehoseUsesMessagesAndRequestsOne) {
   in_new_thread([&] {
     std::byte* const far = map(1 << 20);
     std::vector<std::byte> near = pattern(9000, 1);
@@ -77,8 +77,8 @@ TEST_F(LongPayload, WithoutAFirehoseGoesInMessagesAndAsksForOne) {
   });
 }
 
-// Large and pinned: no copy is made of it, and it has left when the call returns.
-TEST_F(LongPayload, LeavesFromWhereItIsPinned) {
+// A large pinned payload is not copied, and has been sent when the call returns.
+TEST_F(LongPayload, PinnedPayloadIsNotCopied) {
   in_new_thread([&] {
     constexpr size_t kBytes = 100000;
     std::byte* const far = map(1 << 20);
@@ -100,8 +100,8 @@ TEST_F(LongPayload, LeavesFromWhereItIsPinned) {
   });
 }
 
-// No room for puts, from the first on or from a later one on: messages carry the rest.
-TEST_F(LongPayload, ImmediateOnesPutWhatThereIsRoomFor) {
+// No room for puts, from the first or a later one on: messages carry the rest.
+TEST_F(LongPayload, ImmediateLongsUseTheRoomThereIs) {
   in_new_thread([&] {
     for (const uint32_t room : {0u, 1u, 2u}) {
       calls.clear();
@@ -120,8 +120,8 @@ TEST_F(LongPayload, ImmediateOnesPutWhatThereIsRoomFor) {
   });
 }
 
-// A handler cannot wait for buffers, and takes those that there are.
-TEST_F(LongPayload, RepliesOfHandlersArePutToo) {
+// A handler cannot wait for buffers, so it uses only free ones.
+TEST_F(LongPayload, PayloadsOfRepliesArePutToo) {
   in_new_thread([&] {
     std::byte* const far = map(1 << 20);
     constexpr size_t kBytes = 60000;
@@ -140,7 +140,7 @@ TEST_F(LongPayload, RepliesOfHandlersArePutToo) {
   });
 }
 
-TEST_F(LongPayload, WhereOrderIsNotPromisedMessagesCarryIt) {
+TEST_F(LongPayload, WithoutOrderingMessagesCarryThePayload) {
   in_new_thread([&] {
     loop->puts_are_ordered = false;
     std::byte* const far = map(1 << 20);

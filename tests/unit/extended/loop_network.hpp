@@ -1,9 +1,9 @@
-// A network in one process: rank 1 is this process once more. What is sent to it is delivered here as if it
-// had come from it, one-sided operations copy within the process when they complete, no sooner than a poll.
-// Calls and completions fail when a test says so.
+// A network in one process: rank 1 is this process itself. Messages to rank 1 are delivered here as if
+// rank 1 had sent them. One-sided operations copy within the process when they complete, at the
+// earliest in a poll. Calls and completions fail when a test demands it.
 #pragma once
 
-#include "am/deliver.hpp"
+#include "am/message/deliver.hpp"
 #include "tests/unit/am/fake_transport.hpp"
 
 #include <algorithm>
@@ -22,25 +22,25 @@ class LoopNetwork : public FakeTransport {
  public:
   enum class Order { kFirst, kLast, kRandom };
 
-  // ---- what a test sets ----
+  // ---- settings of a test ----
   bool one_sided = true;
   Order order = Order::kFirst;
-  uint32_t most = 64;          // under way at once
-  bool frozen = false;         // nothing completes
-  uint32_t late_polls = 0;     // so many deliver messages alone
-  uint64_t refused_call = 0;   // counted from 1: this put(), get() or send answers `refusal`, ...
-  uint64_t refused_calls = 1;  // ... and so many in all
+  uint32_t most = 64;          // maximum under way
+  bool frozen = false;         // no operation completes
+  uint32_t late_polls = 0;     // this many polls deliver only messages
+  uint64_t refused_call = 0;   // counted from 1: this put(), get() or send returns `refusal`, ...
+  uint64_t refused_calls = 1;  // ... and this many calls in all
   Status refusal = Status::kOk;
-  uint64_t broken_completion = 0;  // the same for what completions tell
+  uint64_t broken_completion = 0;  // the same for completions
   Status breakage = Status::kOk;
 
-  // ---- what a test looks at ----
+  // ---- results ----
   uint64_t calls = 0;
   uint64_t completions = 0;
   size_t most_under_way = 0;
   size_t under_way() const { return posted_.size(); }
-  std::set<const Completion*> records;  // that were ever used
-  std::vector<const void*> locals;      // of puts and gets, as they were posted
+  std::set<const Completion*> records;  // all completion objects seen
+  std::vector<const void*> locals;      // local addresses of puts and gets, as posted
 
   uint32_t abilities() const noexcept override { return one_sided ? uint32_t{kOneSided} : 0; }
   uint32_t depth() const noexcept override { return one_sided ? most : 0; }
@@ -81,8 +81,8 @@ class LoopNetwork : public FakeTransport {
     const void* from = nullptr;
     size_t bytes = 0;
     Completion* completion = nullptr;
-    std::function<bool()> allows = {};  // asked when the data arrives; empty: yes
-    std::vector<std::byte> copy = {};   // instead of `from`, if it is not empty
+    std::function<bool()> allows = {};  // evaluated when the data arrives; empty: yes
+    std::vector<std::byte> copy = {};   // used in place of `from`, if it is not empty
   };
   virtual bool has_one_sided() const noexcept { return one_sided; }
   virtual bool delivers() const noexcept { return true; }
@@ -100,7 +100,7 @@ class LoopNetwork : public FakeTransport {
  private:
   Status count_call(bool is_message) {
     ++calls;
-    // Nothing is out of a message's reach.
+    // Messages reach all memory.
     if (is_message && refusal == Status::kUnsupported) return Status::kOk;
     if (refusal == Status::kOk || calls < refused_call || calls >= refused_call + refused_calls)
       return Status::kOk;

@@ -1,6 +1,6 @@
-// GASNet-1's rules of names, for all ways in which three ranks can meet, against rules written down here
-// without a look at the implementation.
-#include "extended/named_barrier.hpp"
+// GASNet-1's rules of names, for all combinations of three ranks, against rules that are written here
+// independently of the implementation.
+#include "extended/barrier/named_barrier.hpp"
 
 #include "tests/unit/extended/barrier_world.hpp"
 
@@ -20,7 +20,7 @@ struct Argument {
   int id;
   int flags;
 };
-// Every kind of argument, with enough ids for three ranks to differ, equal ids among the nameless too.
+// Every kind of argument, with enough ids for three ranks to differ, and equal ids with anonymous flags.
 constexpr Argument kArguments[] = {
     {1, 0},
     {2, 0},
@@ -33,7 +33,7 @@ constexpr Argument kArguments[] = {
 };
 constexpr size_t kArgumentCount = std::size(kArguments);
 
-// ---- the rules, word by word ----
+// ---- the rules of the specification ----
 
 bool says_mismatch(const Argument& argument) {
   return (argument.flags & GASNET_BARRIERFLAG_MISMATCH) != 0;
@@ -70,7 +70,7 @@ class Ranks {
       barriers.push_back(
           std::make_unique<NamedBarrier>(world.release(rank), progress[rank], strict));
   }
-  // Everybody notifies, then everybody waits; answers of all.
+  // All ranks notify, then all wait; returns the results of all ranks.
   std::vector<bool> meet(const std::vector<Argument>& notified,
                          const std::vector<Argument>& waited) {
     const auto size = static_cast<Rank>(barriers.size());
@@ -78,7 +78,7 @@ class Ranks {
       barriers[rank]->notify(notified[rank].id, notified[rank].flags);
     std::vector<bool> matched(size);
     std::vector<bool> done(size);
-    // Enough rounds of looks for any algorithm with so few ranks.
+    // Enough polls for any algorithm with so few ranks.
     for (int look = 0; look < 20; ++look) {
       for (Rank rank = 0; rank < size; ++rank) {
         world.deliver_all_to(rank);
@@ -101,7 +101,7 @@ class Ranks {
 
 class NamedBarrierTest : public testing::TestWithParam<Algorithm> {};
 
-TEST_P(NamedBarrierTest, ThreeRanksMeetInEveryWay) {
+TEST_P(NamedBarrierTest, AllCombinationsOfThreeRanksFollowTheRules) {
   Ranks ranks(GetParam(), 3, true);
   size_t matches = 0;
   size_t cases = 0;
@@ -129,13 +129,13 @@ TEST_P(NamedBarrierTest, ThreeRanksMeetInEveryWay) {
     }
   }
   EXPECT_EQ(cases, 8u * 8 * 8 * 8);
-  // The oracle knows both answers.
+  // The test covers both results.
   EXPECT_GT(matches, cases / 10);
   EXPECT_LT(matches, 3 * cases);
   EXPECT_EQ(ranks.world.refused, 0u);
 }
 
-TEST_P(NamedBarrierTest, UnnamedPromiseStillTellsMismatches) {
+TEST_P(NamedBarrierTest, UnnamedBarriersStillReportMismatches) {
   Ranks ranks(GetParam(), 5, true);
   const Argument unnamed{0, GASNET_BARRIERFLAG_UNNAMED};
   std::vector<Argument> all(5, unnamed);
@@ -150,7 +150,7 @@ TEST_P(NamedBarrierTest, UnnamedPromiseStillTellsMismatches) {
   EXPECT_EQ(ranks.meet(all, all), std::vector<bool>(5, true));
 }
 
-TEST_P(NamedBarrierTest, NotStrictAnonymousCarriesNothing) {
+TEST_P(NamedBarrierTest, NonStrictAnonymousBarriersSendNoNames) {
   Ranks strict(GetParam(), 5, true);
   Ranks loose(GetParam(), 5, false);
   const std::vector<Argument> anonymous(5, {9, GASNET_BARRIERFLAG_ANONYMOUS});
@@ -160,7 +160,7 @@ TEST_P(NamedBarrierTest, NotStrictAnonymousCarriesNothing) {
   }
   EXPECT_EQ(strict.world.sent_with_id, strict.world.sent);
   EXPECT_EQ(loose.world.sent_with_id, 0u);
-  // Only the mismatch and who hears of it speak.
+  // Only the rank that passes the mismatch, and the rank that detects it, send names.
   std::vector<Argument> one = anonymous;
   one[3].flags |= GASNET_BARRIERFLAG_MISMATCH;
   const uint64_t before = loose.world.sent;
@@ -175,7 +175,7 @@ TEST_P(NamedBarrierTest, NotStrictAnonymousCarriesNothing) {
   EXPECT_EQ(id, 9);
 }
 
-TEST_P(NamedBarrierTest, AloneMatchesAtOnce) {
+TEST_P(NamedBarrierTest, OneRankMatchesAtOnce) {
   Ranks ranks(GetParam(), 1, true);
   NamedBarrier& barrier = *ranks.barriers[0];
   int id = 0;
@@ -194,10 +194,10 @@ TEST_P(NamedBarrierTest, AloneMatchesAtOnce) {
   EXPECT_FALSE(matched);
 }
 
-TEST_P(NamedBarrierTest, DrivesOthersOnlyWhileOpen) {
+TEST_P(NamedBarrierTest, PollsDriveTheBarrierOnlyWhileOpen) {
   Ranks ranks(GetParam(), 4, true);
   for (Rank rank = 0; rank < 4; ++rank) ranks.barriers[rank]->notify(0, 0);
-  // Nobody calls finish: polls alone get it through.
+  // No rank calls finish(): polls alone complete the barrier.
   for (int look = 0; look < 20; ++look) {
     for (Rank rank = 0; rank < 4; ++rank) {
       ranks.world.deliver_all_to(rank);

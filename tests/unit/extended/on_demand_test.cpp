@@ -1,7 +1,7 @@
-// Local memory that cannot be pinned now, over a network whose adapter may page.
-#include "extended/on_demand.hpp"
+// Local memory that cannot be pinned now, over a network whose adapter may support on-demand paging.
+#include "extended/rma/pinned/on_demand.hpp"
 
-#include "am/waiting.hpp"
+#include "am/progress/waiting.hpp"
 #include "tests/unit/extended/pinned_fixture.hpp"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class OnDemand : public test::PinnedFixture {
     loop->pins.refuses = false;
     PinnedFixture::TearDown();
   }
-  // One each, whole; how many of them the network moved from or to the caller's own memory.
+  // One put and one get of all bytes; returns how many of them used the caller's own memory.
   size_t put_and_get(size_t bytes, unsigned seed) {
     loop->locals.clear();
     const std::vector<std::byte> wanted = pattern(bytes, seed);
@@ -50,7 +50,7 @@ class OnDemand : public test::PinnedFixture {
   OnDemandCounts before;
 };
 
-TEST_F(OnDemand, CarriesWhatThereIsNoRoomToPin) {
+TEST_F(OnDemand, IsUsedWhenThereIsNoRoomToPin) {
   in_new_thread([&] {
     for (const Status refusal : {Status::kNotReady, Status::kResource}) {
       loop->pins.refuses = true;
@@ -65,7 +65,7 @@ TEST_F(OnDemand, CarriesWhatThereIsNoRoomToPin) {
   });
 }
 
-TEST_F(OnDemand, IsNotAskedForWhilePinningWorksNorAfterItWorksAgain) {
+TEST_F(OnDemand, IsNotUsedWhilePinningWorks) {
   in_new_thread([&] {
     EXPECT_EQ(put_and_get(kBytes, 1), 2u);
     EXPECT_EQ(loop->pins.implicit_keys, 0u);
@@ -79,8 +79,8 @@ TEST_F(OnDemand, IsNotAskedForWhilePinningWorksNorAfterItWorksAgain) {
   });
 }
 
-// It may not be there, or not be writable: a buffer finds that out without an adapter's fault.
-TEST_F(OnDemand, DoesNotCarryWhatCanNeverBePinned) {
+// Such memory may be unmapped or read-only: a bounce buffer detects that without an adapter's fault.
+TEST_F(OnDemand, IsNotUsedForMemoryThatCannotBePinned) {
   in_new_thread([&] {
     loop->pins.refuses = true;
     loop->pins.refusal = Status::kRefused;
@@ -90,7 +90,7 @@ TEST_F(OnDemand, DoesNotCarryWhatCanNeverBePinned) {
   });
 }
 
-TEST_F(OnDemand, WhatIsSmallIsCopied) {
+TEST_F(OnDemand, SmallTransfersAreCopied) {
   in_new_thread([&] {
     loop->pins.refuses = true;
     EXPECT_EQ(put_and_get(8192, 1), 0u);
@@ -98,7 +98,7 @@ TEST_F(OnDemand, WhatIsSmallIsCopied) {
   });
 }
 
-TEST_F(OnDemand, TheKnobForbidsIt) {
+TEST_F(OnDemand, CanBeDisabledByTheSetting) {
   choose({{"HYDRANT_IBV_ODP", "off"}});
   in_new_thread([&] {
     loop->pins.refuses = true;
@@ -108,7 +108,7 @@ TEST_F(OnDemand, TheKnobForbidsIt) {
   });
 }
 
-TEST_F(OnDemand, WhereThereIsNoneBuffersCarryItAndNobodyAsksAgain) {
+TEST_F(OnDemand, WithoutSupportBuffersAreUsedAfterOneRequest) {
   loop->pins.pages = false;
   in_new_thread([&] {
     loop->pins.refuses = true;
@@ -119,8 +119,8 @@ TEST_F(OnDemand, WhereThereIsNoneBuffersCarryItAndNobodyAsksAgain) {
   });
 }
 
-// The peer has taken its memory back: messages carry the rest, from where it is.
-TEST_F(OnDemand, ARefusedOneGoesByMessages) {
+// The peer has recalled its memory: messages carry the rest from the caller's memory.
+TEST_F(OnDemand, RefusedOperationUsesMessages) {
   in_new_thread([&] {
     loop->pins.refuses = true;
     loop->refused_from_now = 1;

@@ -1,5 +1,5 @@
-// Persistent operations between pinned memory: the network's request is made once, each start goes by what is
-// pinned then, and an operation that is not under way holds nothing.
+// Persistent operations between pinned memory: the network's request is prepared once, each start uses
+// the current pins, and an idle operation holds no resources.
 #include <hydrant/persistent.h>
 
 #include "tests/unit/extended/pinned_hit_fixture.hpp"
@@ -20,7 +20,7 @@ class Persistent : public test::PinnedHitFixture {
               GASNET_OK);
     return made;
   }
-  // Other data at the source, something else at the target.
+  // Fills the source with new data and the target with other data.
   void renew(bool is_put, size_t bytes, unsigned seed) {
     wanted_ = pattern(bytes, seed);
     std::copy(wanted_.begin(), wanted_.end(), is_put ? near_ : far_);
@@ -33,7 +33,7 @@ class Persistent : public test::PinnedHitFixture {
   std::vector<std::byte> wanted_;
 };
 
-TEST_F(Persistent, ItsRequestIsMadeOnceAndStartedAgain) {
+TEST_F(Persistent, RequestIsPreparedOnceAndRestarted) {
   in_new_thread([&] {
     warm();
     for (const size_t bytes : {size_t{1}, size_t{64}, size_t{65}, size_t{4096}, size_t{200000}}) {
@@ -45,7 +45,7 @@ TEST_F(Persistent, ItsRequestIsMadeOnceAndStartedAgain) {
         for (unsigned round = 0; round < 5; ++round) {
           renew(is_put, bytes, round);
           ASSERT_EQ(hydrant_start(operation), GASNET_OK);
-          // (What has left its source at return is not held here.)
+          // An operation that has read its source at return holds no local pin.
           EXPECT_EQ(holds(), is_put && bytes <= loop->inline_bytes_without_key ? 0u : 1u);
           EXPECT_EQ(hydrant_start(operation), GASNET_ERR_BAD_ARG) << "it is under way";
           ASSERT_EQ(hydrant_wait(operation), GASNET_OK);
@@ -63,8 +63,8 @@ TEST_F(Persistent, ItsRequestIsMadeOnceAndStartedAgain) {
   });
 }
 
-// The firehose was given back, or the target's memory went and new memory is there: an old key is refused.
-TEST_F(Persistent, AStartGoesByWhatIsPinnedNow) {
+// The firehose was given up, or the target's memory was replaced: an old key must not be used.
+TEST_F(Persistent, StartUsesTheCurrentPins) {
   in_new_thread([&] {
     warm();
     constexpr size_t kBytes = 8192;
@@ -88,15 +88,15 @@ TEST_F(Persistent, AStartGoesByWhatIsPinnedNow) {
           EXPECT_TRUE(has_come(is_put, kBytes)) << round;
         }
       }
-      EXPECT_GE(loop->again, again + 9) << "what is pinned anew is gone by again";
+      EXPECT_GE(loop->again, again + 9) << "new pins are used again";
       EXPECT_EQ(hydrant_operation_free(&operation), GASNET_OK);
     }
     EXPECT_EQ(refused_puts_and_gets(), refused);
   });
 }
 
-// Both ends' memory goes while it is under way: nothing is deregistered before it is over.
-TEST_F(Persistent, WhatIsUnderWayIsHeld) {
+// The memory of both ends is released while the operation is under way: no deregistration before its end.
+TEST_F(Persistent, OperationUnderWayHoldsItsMemory) {
   loop->puts_are_ordered = false;  // messages overtake it
   for (const bool is_put : {true, false}) {
     in_new_thread([&] {
@@ -121,8 +121,8 @@ TEST_F(Persistent, WhatIsUnderWayIsHeld) {
   }
 }
 
-// More than once: nothing is left of the first time.
-TEST_F(Persistent, WhatTheNetworkRefusesOnItsWayComesByMessages) {
+// Several times, so that no state of an earlier refusal remains.
+TEST_F(Persistent, OperationRefusedAfterThePostUsesMessages) {
   in_new_thread([&] {
     warm();
     for (const size_t bytes : {size_t{8}, size_t{3000}, size_t{100000}}) {
@@ -146,7 +146,7 @@ TEST_F(Persistent, WhatTheNetworkRefusesOnItsWayComesByMessages) {
   });
 }
 
-TEST_F(Persistent, WhatIsNotTakenIsPostedLaterOrByMessages) {
+TEST_F(Persistent, OperationNotAcceptedIsRetriedOrUsesMessages) {
   in_new_thread([&] {
     warm();
     for (const Status refusal : {Status::kRefused, Status::kNotReady}) {
@@ -171,19 +171,19 @@ TEST_F(Persistent, WhatIsNotTakenIsPostedLaterOrByMessages) {
   });
 }
 
-TEST_F(Persistent, APeerThatIsGoneIsAnError) {
+TEST_F(Persistent, DeadPeerIsAnError) {
   in_new_thread([&] {
     warm();
     hydrant_operation_t operation = make(true, 4096);
     ASSERT_EQ(hydrant_start(operation), GASNET_OK);
     ASSERT_EQ(hydrant_wait(operation), GASNET_OK);
-    // On its way.
+    // Under way.
     loop->breakage = Status::kBroken;
     loop->broken_completion = loop->completions + 1;
     ASSERT_EQ(hydrant_start(operation), GASNET_OK);
     EXPECT_EQ(hydrant_wait(operation), HYDRANT_ERR_BROKEN);
     EXPECT_EQ(holds(), 0u);
-    // Before it.
+    // Before the post.
     loop->refusal = Status::kBroken;
     loop->refused_call = loop->calls + 1;
     loop->refused_calls = 1000;
@@ -195,7 +195,7 @@ TEST_F(Persistent, APeerThatIsGoneIsAnError) {
   });
 }
 
-TEST_F(Persistent, FreedWhileItIsUnderWayItIsComplete) {
+TEST_F(Persistent, FreeWaitsForTheOperation) {
   in_new_thread([&] {
     warm();
     hydrant_operation_t operation = make(true, 4096);
@@ -214,7 +214,7 @@ TEST_F(Persistent, FreedWhileItIsUnderWayItIsComplete) {
   });
 }
 
-TEST_F(Persistent, WithoutARequestItGoesAsBefore) {
+TEST_F(Persistent, WorksWithoutAPreparedRequest) {
   loop->prepares = false;
   in_new_thread([&] {
     warm();
@@ -236,7 +236,7 @@ TEST_F(Persistent, WithoutARequestItGoesAsBefore) {
   });
 }
 
-// Started here, waited for there; by threads that are no more.
+// Started in one thread and awaited in another; the threads have ended.
 TEST_F(Persistent, AnyThreadMayStartIt) {
   hydrant_operation_t operation = nullptr;
   in_new_thread([&] {

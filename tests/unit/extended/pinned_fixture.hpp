@@ -1,8 +1,8 @@
 // This process as rank 0 of a job whose rank 1 is reached over a PinnedLoop, with firehoses.
 #pragma once
 
-#include "am/waiting.hpp"
-#include "extended/firehose_binding.hpp"
+#include "am/progress/waiting.hpp"
+#include "extended/binding/firehose_binding.hpp"
 #include "tests/unit/extended/pinned_loop.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"
 
@@ -22,10 +22,10 @@ class PinnedFixture : public RmaFixture {
     choose({});
   }
   void TearDown() override {
-    // Whatever was held is given back: else a firehose would stay.
+    // Every hold must have been released: otherwise a firehose would remain.
     EXPECT_EQ(hydrant_remote_evict(the_firehose.end, kPeer, 4096, SIZE_MAX / 2), GASNET_OK);
     for (int polls = 0; statistics().exports != 0 && polls < 1000; ++polls) poll_all();
-    EXPECT_EQ(statistics().exports, 0u) << "firehoses that nobody gives back";
+    EXPECT_EQ(statistics().exports, 0u) << "peers still hold firehoses";
     (void)hydrant_remote_destroy(the_firehose.end);
     EXPECT_EQ(hydrant_domain_destroy(the_firehose.domain, HYDRANT_FINI_UNPIN), GASNET_OK);
     the_firehose = {};

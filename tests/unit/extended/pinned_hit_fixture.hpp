@@ -1,7 +1,7 @@
-// Memory of both ends that is pinned, as the calling thread knows: what the short ways are for.
+// Memory that is pinned on both ends and known to the calling thread, as the fast paths need it.
 #pragma once
 
-#include "extended/rma_pinned.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
 #include "tests/unit/extended/pinned_fixture.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class PinnedHitFixture : public PinnedFixture {
     return counts.put_ops + counts.get_ops;
   }
   static constexpr size_t kArea = 1 << 20;
-  // Memory of both ends that is pinned, as this thread knows.
+  // Pins memory on both ends and makes this thread know it.
   void warm() {
     far_ = map(kArea);
     near_ = map_vouched(kArea);
@@ -27,11 +27,11 @@ class PinnedHitFixture : public PinnedFixture {
   }
   static std::byte* map_vouched(size_t bytes) {
     std::byte* const at = map(bytes);
-    // Where the kernel has to be asked whether memory is still there, a hit is no short way.
+    // Vouched memory: otherwise each hit would ask the kernel and take the slow path.
     EXPECT_EQ(hydrant_vouch(the_firehose.domain, at, bytes), GASNET_OK);
     return at;
   }
-  // "" or what is wrong: moves `bytes` there or back, and looks at the data.
+  // Moves `bytes` there or back and checks the data; returns "" or what is wrong.
   std::string move(bool is_put, size_t bytes, unsigned seed) {
     const std::vector<std::byte> wanted = pattern(bytes, seed);
     std::byte* const from = is_put ? near_ : far_;
@@ -53,7 +53,7 @@ class PinnedHitFixture : public PinnedFixture {
     hydrant_stats_t stats{};
     stats.size = sizeof stats;
     (void)hydrant_get_stats(the_firehose.domain, &stats);
-    // The peer is this process: what it has exported is held, too.
+    // The peer is this process, so its exports also count as holds.
     return stats.live_holds - statistics().exports;
   }
   std::byte* far_ = nullptr;

@@ -1,5 +1,5 @@
-// A LoopNetwork that moves data between pinned memory alone, and knows what is pinned: keys of registrations
-// that are gone are refused when the data arrives, as an adapter would.
+// A LoopNetwork that moves data only between pinned memory and tracks pins: like an adapter, it refuses
+// keys of ended registrations when the data arrives.
 #pragma once
 
 #include <hydrant/pin_cache.h>
@@ -15,7 +15,7 @@
 
 namespace hydrant::test {
 
-// What both ends have pinned, which are the same process.
+// The pinned ranges of both ends, which are the same process.
 class PinnedRanges {
  public:
   uint64_t add(MemoryRange range, Access access) {
@@ -48,12 +48,12 @@ class PinnedRanges {
   std::map<uint64_t, Pinned> ranges_;
 };
 
-// What a test decides, and sees, of a registrar.
+// Settings and results of the registrar.
 struct LoopPins {
   bool refuses = false;
   Status refusal = Status::kRefused;
-  bool pages = false;          // there are keys of all memory
-  uint64_t implicit_keys = 0;  // that were asked for
+  bool pages = false;          // on-demand paging: keys for all memory exist
+  uint64_t implicit_keys = 0;  // number of such keys requested
 };
 
 class LoopRegistrar final : public Registrar {
@@ -93,24 +93,25 @@ class LoopRegistrar final : public Registrar {
 
 class PinnedLoop final : public LoopNetwork {
  public:
-  // ---- what a test sets ----
+  // ---- settings of a test ----
   LoopPins pins;
   uint32_t inline_bytes_without_key = 64;
   bool puts_are_ordered = true;
-  uint32_t refused_from_now = 0;  // so many operations are refused when they arrive
+  uint32_t refused_from_now = 0;  // this many operations are refused at their arrival
   bool prepares = true;
-  std::function<void()> at_post;  // before an operation is taken
-  // One for all networks of the process: the library's buffers are pinned once, by the first.
+  std::function<void()> at_post;  // runs before an operation is accepted
+  // Shared by all networks of the process, because the library pins its buffers once, with the first
+  // network.
   std::shared_ptr<PinnedRanges> ranges = [] {
     static const auto all = std::make_shared<PinnedRanges>();
     return all;
   }();
 
-  // ---- what a test looks at ----
-  uint64_t without_key = 0;  // operations whose local end had none and needs one
+  // ---- results ----
+  uint64_t without_key = 0;  // operations whose local end needs a key but had none
   size_t longest = 0;
-  uint64_t prepared = 0;        // requests that were made, ...
-  uint64_t prepared_alive = 0;  // ... are there, ...
+  uint64_t prepared = 0;        // prepared requests that were created, ...
+  uint64_t prepared_alive = 0;  // ... still exist, ...
   uint64_t again = 0;           // ... and how often they were started
 
   uint32_t abilities() const noexcept override {
@@ -130,8 +131,8 @@ class PinnedLoop final : public LoopNetwork {
                bytes, completion};
     note(local, bytes, inline_bytes_without_key);
     one.allows = check(remote, HYDRANT_REMOTE_WRITE, local, 0, bytes);
-    // What needs no key has left its source at return. (So have the library's buffers, which have none where
-    // the pool was made for another network, by an earlier test of this program.)
+    // An operation without a key reads its source before it returns. That includes the library's
+    // buffers if an earlier test of this program created their pool for another network.
     if (local.key == nullptr) {
       const auto* from = static_cast<const std::byte*>(one.from);
       one.copy.assign(from, from + bytes);
@@ -165,12 +166,12 @@ class PinnedLoop final : public LoopNetwork {
     return prepares ? std::make_unique<LoopPrepared>(*this, false, peer, remote, local, bytes)
                     : nullptr;
   }
-  // ---- what a test looks at ----
+  // ---- results ----
   uint64_t lists = 0;
 
  protected:
   bool has_one_sided() const noexcept override { return true; }
-  // What was put is there before a message that was sent later.
+  // Puts arrive before messages that are sent later.
   bool delivers() const noexcept override { return !puts_are_ordered || under_way() == 0; }
 
  private:
@@ -211,7 +212,7 @@ class PinnedLoop final : public LoopNetwork {
     if (local.key == nullptr && bytes > most_without_key) ++without_key;
     longest = std::max(longest, bytes);
   }
-  // (Adapters read local memory without having to be allowed to.)
+  // Adapters read local memory without a permission check.
   std::function<bool()> check(const Pinned& remote, uint32_t remote_need, const Pinned& local,
                               uint32_t local_need, size_t bytes) {
     const uint64_t there = number(remote.key);

@@ -1,5 +1,5 @@
-// What is particular to the barrier by RDMA: its words, refused posts, who has to be awake, one writer per
-// word; and every interleaving of small jobs.
+// Properties of the RDMA barrier: its words, refused posts, which ranks must poll, one writer per word;
+// and every interleaving of small jobs.
 #include "tests/unit/extended/barrier_world.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ constexpr BarrierName kNames[] = {{NameState::kAnonymous, 0},
 
 // ---- words ----
 
-TEST(BoardWord, NamesComeBack) {
+TEST(BoardWord, NamesSurviveEncodingAndDecoding) {
   for (const uint32_t epoch : {1u, 2u, 3u, 0x3fffffu, 0x400000u, 0x7fffffffu, 0xffffffffu, 0u}) {
     for (const BarrierName name : kNames) {
       const uint64_t word = board_word::make(epoch, name);
@@ -35,13 +35,13 @@ TEST(BoardWord, NamesComeBack) {
   }
 }
 
-TEST(BoardWord, ZeroMemoryIsNoWordOfTheFirstEpochs) {
+TEST(BoardWord, ZeroMemoryIsNotAWordOfTheFirstEpochs) {
   EXPECT_FALSE(board_word::is_of(0, 1));
   EXPECT_FALSE(board_word::is_of(0, 2));
 }
 
-// Whatever bytes of a word have come, in any order, over the word that was there two epochs before.
-TEST(BoardWord, AWordInPartsIsNotThere) {
+// A word is incomplete until all bytes have arrived, in any order, over the word of two epochs before.
+TEST(BoardWord, PartialWordIsNotAccepted) {
   for (const uint32_t epoch : {1u, 2u, 3u, 4u, 5u, 0x400001u, 0xffffffffu, 0u, 1u}) {
     for (const BarrierName before : kNames) {
       for (const BarrierName now : kNames) {
@@ -74,7 +74,7 @@ class Job {
     BarrierName all;
     return ranks[rank]->finish(&all);
   }
-  // Whether the result is there, without doing anything for it.
+  // Tests for the result without driving the barrier.
   bool finish_without_help(Rank rank) {
     const uint32_t epoch = ranks[rank]->epoch();
     const uint32_t node = network.node_of(rank);
@@ -115,22 +115,22 @@ TEST(RdmaBarrier, EpochsWrapAround) {
   EXPECT_EQ(job.ranks[0]->epoch(), 7u);
 }
 
-// All three of two nodes have notified, and none of them calls anything until its wait.
-TEST(RdmaBarrier, OfTwoNodesNobodyHasToPollOnceAllHaveNotified) {
+// All ranks of two nodes have notified, and none of them calls the library before its wait.
+TEST(RdmaBarrier, TwoNodesNeedNoPollsOnceAllHaveNotified) {
   for (const uint32_t per_node : {1u, 2u}) {
     Job job(2 * per_node, per_node);
     for (int barrier = 0; barrier < 5; ++barrier) {
       for (Rank rank = 0; rank < 2 * per_node; ++rank) job.start(rank);
       job.deliver_all();
-      // One look each, in any order, is enough: what had to be sent was sent by whoever came last.
+      // One check each, in any order, is enough: the last arrival has sent everything.
       for (Rank rank = 2 * per_node; rank-- != 0;) EXPECT_TRUE(job.finish(rank)) << rank;
     }
   }
 }
 
-// The rank that never polls between notify and wait does not hold up the others, as long as one of its node
-// looks.
-TEST(RdmaBarrier, ARankThatDoesNotPollHoldsUpNobodyButWhereItIsAlone) {
+// A rank that does not poll between notify and wait does not delay the others, if another rank of its
+// node polls.
+TEST(RdmaBarrier, RankThatDoesNotPollDelaysOthersOnlyIfAloneOnItsNode) {
   Job job(8, 2);  // four nodes, two rounds
   for (uint32_t barrier = 0; barrier < 4; ++barrier) {
     for (Rank rank = 0; rank < 8; ++rank) job.start(rank);
@@ -144,21 +144,21 @@ TEST(RdmaBarrier, ARankThatDoesNotPollHoldsUpNobodyButWhereItIsAlone) {
     EXPECT_EQ(over.size(), 7u) << "without " << deaf;
     EXPECT_TRUE(job.finish(deaf));
   }
-  // Where it is alone, its neighbour's second round needs it.
+  // If a rank is alone on its node, its neighbour's second round depends on it.
   Job alone(4, 1);
   for (Rank rank = 0; rank < 4; ++rank) alone.start(rank);
   for (int look = 0; look < 8; ++look) {
     alone.deliver_all();
     for (const Rank rank : {1u, 2u, 3u}) (void)alone.finish(rank);
   }
-  EXPECT_FALSE(alone.finish(2));  // whose mail of round 1 comes from rank 0
+  EXPECT_FALSE(alone.finish(2));  // its mail of round 1 comes from rank 0
   EXPECT_TRUE(alone.ranks[0]->needs_driving());
   EXPECT_GT(alone.ranks[0]->drive(), 0u);
   alone.deliver_all();
   for (const Rank rank : {0u, 1u, 2u, 3u}) EXPECT_TRUE(alone.finish(rank)) << rank;
 }
 
-TEST(RdmaBarrier, ARefusedPostIsRepeatedByAnyRankOfTheNode) {
+TEST(RdmaBarrier, RefusedPostIsRepeatedByAnyRankOfTheNode) {
   Job job(4, 2);
   job.network.is_down = true;
   for (Rank rank = 0; rank < 4; ++rank) job.start(rank);
@@ -166,7 +166,7 @@ TEST(RdmaBarrier, ARefusedPostIsRepeatedByAnyRankOfTheNode) {
     for (Rank rank = 0; rank < 4; ++rank) EXPECT_FALSE(job.finish(rank));
   }
   EXPECT_EQ(job.network.posted, 0u);
-  EXPECT_FALSE(job.ranks[1]->ready());  // looking in vain would keep it awake
+  EXPECT_FALSE(job.ranks[1]->ready());  // a true result would only keep the rank awake
   job.network.is_down = false;
   EXPECT_FALSE(job.finish(0));
   EXPECT_EQ(job.ranks[3]->drive(), 1u);
@@ -197,7 +197,7 @@ TEST(RdmaBarrier, OneRankOfANodeWatchesTheAdapter) {
     EXPECT_EQ(job.ranks[1]->waits_for(), WaitsFor::kAdapter);
     std::vector<Rank> missing;
     job.ranks[0]->find_missing(&missing);
-    EXPECT_EQ(missing, (std::vector<Rank>{3}));  // the first of the node that has not come
+    EXPECT_EQ(missing, (std::vector<Rank>{3}));  // the first rank of the missing node
     for (const Rank rank : {3u, 4u, 5u}) job.start(rank);
     job.deliver_all();
     for (Rank rank = 0; rank < 6; ++rank) EXPECT_TRUE(job.finish(rank));
@@ -205,13 +205,13 @@ TEST(RdmaBarrier, OneRankOfANodeWatchesTheAdapter) {
   }
 }
 
-// Whoever finds the lock taken leaves: its arrival must not be forgotten by the holder. Two ranks come as
-// nearly at once as can be, and nobody looks after that.
-TEST(RdmaBarrier, NoArrivalIsLeftLyingThoughAllComeAtOnce) {
+// A rank that finds the lock taken leaves, and the holder must see its arrival. Two ranks arrive nearly
+// at the same time, and no rank polls afterwards.
+TEST(RdmaBarrier, NoArrivalIsLostWhenAllArriveAtOnce) {
   constexpr uint32_t kRanks = 2;
   constexpr uint32_t kBarriers = 200'000;
   constexpr auto kLongest = std::chrono::seconds(20);
-  Job job(kRanks, kRanks);  // one node: whoever comes last publishes
+  Job job(kRanks, kRanks);  // one node: the last arrival publishes the result
   const auto begin = std::chrono::steady_clock::now();
   std::atomic<uint32_t> come{0};
   std::atomic<uint32_t> missed{0};
@@ -239,9 +239,8 @@ TEST(RdmaBarrier, NoArrivalIsLeftLyingThoughAllComeAtOnce) {
   EXPECT_EQ(missed, 0u);
 }
 
-// Two threads of each rank, of three ranks on two nodes, all drive: a word is posted once, and no step is
-// lost.
-TEST(RdmaBarrier, WhoeverDrivesDrivesAlone) {
+// Two threads of each rank drive, three ranks on two nodes: each word is posted once, and no step is lost.
+TEST(RdmaBarrier, OneThreadDrivesAtATime) {
   constexpr uint32_t kRanks = 3;
   constexpr uint32_t kBarriers = 500;
   constexpr auto kLongest = std::chrono::seconds(60);
@@ -270,20 +269,20 @@ TEST(RdmaBarrier, WhoeverDrivesDrivesAlone) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_FALSE(ends) << "it does not get on";
+  EXPECT_FALSE(ends) << "no progress";
   EXPECT_EQ(job.network.posted, 2u * kBarriers);
 }
 
 // ---- every interleaving ----
 
-// What a step is: a rank comes, looks or drives; a word, or a byte of it, arrives. All states of so many
-// barriers.
+// Steps: a rank arrives, checks or drives; a word, or a byte of it, arrives. Explores all states of a
+// number of barriers.
 class Explorer {
  public:
   Explorer(uint32_t size, uint32_t per_node, uint32_t barriers, uint32_t bytes)
       : size_(size), per_node_(per_node), barriers_(barriers), bytes_(bytes) {}
 
-  // How many states there are.
+  // Returns the number of states.
   size_t run() {
     Job first(size_, per_node_);
     State begin = keep(first, std::vector<uint32_t>(size_), std::vector<uint32_t>(size_));
@@ -316,7 +315,7 @@ class Explorer {
  private:
   struct State {
     std::vector<std::string> boards;
-    std::vector<std::deque<RdmaNetwork::Sent>> queues;  // places are of no board that is left
+    std::vector<std::deque<RdmaNetwork::Sent>> queues;  // addresses are stored as offsets
     std::vector<std::string> offsets;
     std::vector<uint32_t> started;
     std::vector<uint32_t> finished;
@@ -334,7 +333,7 @@ class Explorer {
     }
   };
 
-  // Each rank brings a name of its own in odd barriers, and the same in even ones.
+  // In odd barriers ranks have different names, in even ones the same name.
   static BarrierName name_of(Rank rank, uint32_t barrier) {
     return {NameState::kNamed, barrier % 2 != 0 ? rank % 2 + 1 : 5};
   }
@@ -349,14 +348,14 @@ class Explorer {
     State state{{}, job.network.queues(), {}, std::move(started), std::move(finished)};
     for (uint32_t node = 0; node < job.network.nodes(); ++node) {
       for (uint32_t index = 0; index < per_node_; ++index) {
-        // Where ranks ran is no part of it.
+        // The processor of a rank is not part of the state.
         for (const uint32_t parity : {0u, 1u})
           job.network.board(node).arrival(parity, index, per_node_).processor.store(0);
       }
       state.boards.emplace_back(reinterpret_cast<const char*>(&job.network.board(node)),
                                 board_bytes());
     }
-    // A place as an offset from the board of its node.
+    // Replace an address by its offset from the board of its node.
     for (size_t i = 0; i < state.queues.size(); ++i) {
       BarrierBoard& board = job.network.board(static_cast<uint32_t>(i % job.network.nodes()));
       std::string offsets;
@@ -399,7 +398,7 @@ class Explorer {
         for (Rank other = 0; other < size_; ++other) EXPECT_GE(started[other], finished[rank]);
       }
     } else {
-      // A word from this rank to any node that has one under way.
+      // A word from this rank to any node for which one is under way.
       bool any = false;
       for (uint32_t node = 0; node < job.network.nodes() && !any; ++node) {
         auto& queue = job.network.queues()[size_t{rank} * job.network.nodes() + node];
@@ -421,7 +420,9 @@ class Explorer {
 };
 
 TEST(RdmaBarrierExplorer, TwoNodesOfOne) { EXPECT_GT(Explorer(2, 1, 5, 8).run(), 50u); }
-TEST(RdmaBarrierExplorer, TwoNodesOfOneWordsInParts) { EXPECT_GT(Explorer(2, 1, 5, 3).run(), 50u); }
+TEST(RdmaBarrierExplorer, TwoNodesOfOneWithPartialWords) {
+  EXPECT_GT(Explorer(2, 1, 5, 3).run(), 50u);
+}
 TEST(RdmaBarrierExplorer, TwoNodesOfTwo) { EXPECT_GT(Explorer(4, 2, 3, 8).run(), 300u); }
 TEST(RdmaBarrierExplorer, ThreeNodesOfOne) { EXPECT_GT(Explorer(3, 1, 3, 8).run(), 300u); }
 

@@ -1,8 +1,8 @@
-// Boards of nodes in one process, and adapters between them that write when the test says so: in order from
-// one rank to one node, in any order otherwise, and if the test likes, byte by byte.
+// Boards of several nodes in one process, and adapters between them that write when the test decides:
+// in order from one rank to one node, otherwise in any order, and optionally byte by byte.
 #pragma once
 
-#include "extended/barrier_rdma.hpp"
+#include "extended/barrier/barrier_rdma.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace hydrant::test {
 
 class RdmaNetwork {
  public:
-  // Ranks 0 to size-1, `per_node` on each node but maybe the last; `room`: words under way from a rank to a
-  // node.
+  // Ranks 0 to size-1, `per_node` on each node, perhaps fewer on the last; `room`: words under way from
+  // a rank to a node.
   RdmaNetwork(uint32_t size, uint32_t per_node, size_t room)
       : size_(size), per_node_(per_node), room_(room) {
     nodes_ = (size + per_node - 1) / per_node;
@@ -46,8 +46,8 @@ class RdmaNetwork {
     return place;
   }
 
-  // The oldest word from rank `from`, or from the next one that has sent any, to the node of `to` arrives,
-  // or only the next `bytes` bytes of it; false if there is none.
+  // Delivers the oldest word from rank `from`, or from the next rank that has sent one, to the node of
+  // `to`; or only its next `bytes` bytes. Returns false if there is none.
   bool deliver(Rank from, Rank to, uint32_t bytes = 8) {
     const std::lock_guard lock(mu_);
     for (Rank rank = from; rank < from + size_; ++rank) {
@@ -68,7 +68,7 @@ class RdmaNetwork {
     uint32_t first = 0;
     uint32_t done = 0;
   };
-  // By rank and node. For tests that keep and restore them; nobody else is there then.
+  // Queues by rank and node, for tests that save and restore them; no other thread may run then.
   std::vector<std::deque<Sent>>& queues() { return queues_; }
 
  private:
@@ -85,13 +85,13 @@ class RdmaNetwork {
   };
   using Board = std::unique_ptr<BarrierBoard, Free>;
 
-  // True: all of it is there.
+  // Returns true if the word is complete.
   static bool write(Sent& sent, uint32_t bytes) {
     if (bytes >= 8 && sent.done == 0) {
       sent.place->store(sent.word, std::memory_order_release);
       return true;
     }
-    // Each byte once, from any of the eight on, in one of four orders.
+    // Writes each byte once, starting with any of the eight, in one of four orders.
     for (; bytes > 0 && sent.done < 8; --bytes, ++sent.done) {
       const uint32_t byte = (sent.first + sent.done * (sent.first / 8 * 2 + 1)) % 8;
       auto* at = reinterpret_cast<uint8_t*>(sent.place) + byte;

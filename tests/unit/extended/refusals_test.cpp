@@ -1,4 +1,4 @@
-// Messages of the library's own that are refused: for a while, for good, for too long.
+// Refused messages of the library itself: temporary, permanent, and temporary for too long.
 #include "extended/refusals.hpp"
 
 #include "firehose/base/status.hpp"
@@ -24,7 +24,7 @@ void note_lost(Rank peer, const char* why) noexcept { lost.push_back({peer, why}
 class RefusalsTest : public ::testing::Test {
  protected:
   void SetUp() override { lost.clear(); }
-  // What was written.
+  // Notes a refusal; returns the log output.
   std::string refuse(Status status, uint64_t now) {
     (void)fail(status, "no %s", "room");
     ::testing::internal::CaptureStderr();
@@ -36,20 +36,20 @@ class RefusalsTest : public ::testing::Test {
   Refusals refusals{note_lost};
 };
 
-TEST_F(RefusalsTest, WhatHasToWaitIsNoRefusal) {
+TEST_F(RefusalsTest, NotReadyIsNotARefusal) {
   EXPECT_EQ(refuse(Status::kNotReady, kStart), "");
   EXPECT_EQ(refuse(Status::kNotReady, kStart + 10 * Refusals::kMostNs), "");
   EXPECT_THAT(lost, IsEmpty());
 }
 
-TEST_F(RefusalsTest, WhatIsForGoodIsToldAtOnce) {
+TEST_F(RefusalsTest, PermanentRefusalIsReportedAtOnce) {
   EXPECT_EQ(refuse(Status::kBroken, kStart), "");
   ASSERT_EQ(lost.size(), 1U);
   EXPECT_EQ(lost[0].peer, 3U);
   EXPECT_EQ(lost[0].why, "no room");
 }
 
-TEST_F(RefusalsTest, WhatMayPassIsAWarningOnceAndToldWhenItDoesNot) {
+TEST_F(RefusalsTest, TemporaryRefusalIsAWarningAndReportedIfItLasts) {
   EXPECT_THAT(refuse(Status::kResource, kStart),
               HasSubstr("a message to rank 3 cannot be sent: no room; trying again for 30 s"));
   EXPECT_EQ(refuse(Status::kResource, kStart + Refusals::kMostNs - 1), "");
@@ -59,7 +59,7 @@ TEST_F(RefusalsTest, WhatMayPassIsAWarningOnceAndToldWhenItDoesNot) {
   EXPECT_EQ(lost[0].why, "no room");
 }
 
-TEST_F(RefusalsTest, ASuccessStartsTheTimeAnew) {
+TEST_F(RefusalsTest, SuccessRestartsTheTimeLimit) {
   EXPECT_NE(refuse(Status::kResource, kStart), "");
   refusals.note_success();
   EXPECT_NE(refuse(Status::kResource, kStart + 2 * Refusals::kMostNs), "");

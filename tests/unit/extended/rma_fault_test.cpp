@@ -1,7 +1,7 @@
-// Puts and gets when something fails: the n-th call of the transport, the n-th completion, the n-th
-// allocation. Whatever fails, an answer of GASNET_OK means that the data is there, nothing hangs or is lost,
-// and the next operation is as good as ever.
-#include "am/waiting.hpp"
+// Puts and gets with failures: the n-th call of the transport, the n-th completion, the n-th
+// allocation. In every case GASNET_OK means that the data has arrived, no operation hangs or is lost,
+// and the next operation works.
+#include "am/progress/waiting.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"
 
 #include <gmock/gmock.h>
@@ -10,10 +10,10 @@
 #include <atomic>
 #include <new>
 
-// ---- allocations that may fail: those that the library makes ----
+// ---- allocations of the library that may fail ----
 
 namespace {
-// Counts down; the allocation that finds 1 fails. 0: none does.
+// Countdown: the allocation that finds 1 fails. 0: no failure.
 thread_local uint64_t fails_in = 0;
 thread_local uint64_t failures = 0;
 
@@ -55,12 +55,12 @@ using test::RmaFixture;
 
 constexpr size_t kBytes = 20000;
 
-// One operation of each form on fresh memory. `check`: whether an answer of GASNET_OK has to be true.
+// One operation of each form on fresh memory. `check`: verify the data after GASNET_OK.
 class Forms {
  public:
   explicit Forms(gex_TM_t team) : team_(team) {}
 
-  // The number of answers that were not GASNET_OK.
+  // Returns the number of results other than GASNET_OK.
   uint32_t run() {
     uint32_t refused = 0;
     refused += look(gex_RMA_PutBlocking(team_, 1, far_.data(), near_.data(), kBytes, 0), far_);
@@ -98,7 +98,7 @@ class Forms {
   }
 
  private:
-  // Calls without a code say it on standard error.
+  // Calls without a result code report errors on standard error.
   template <typename Act>
   static bool waited_without_error(Act act) {
     testing::internal::CaptureStderr();
@@ -110,7 +110,7 @@ class Forms {
   }
   uint32_t look(int code, std::vector<std::byte>& got) const {
     if (code == GASNET_OK) {
-      EXPECT_TRUE(got == wanted_) << "it said that it was done";
+      EXPECT_TRUE(got == wanted_) << "reported success without the data";
     }
     std::fill(got.begin(), got.end(), std::byte{0});
     return code == GASNET_OK ? 0 : 1;
@@ -130,7 +130,7 @@ class RmaFaults : public RmaFixture, public testing::WithParamInterface<const ch
     network->order = LoopNetwork::Order::kRandom;
     choose({{"HYDRANT_PATH", GetParam()}});
   }
-  // All is as it was before.
+  // Without failures all operations succeed again.
   void expect_health() {
     network->refusal = Status::kOk;
     network->breakage = Status::kOk;
@@ -149,10 +149,10 @@ class RmaFaults : public RmaFixture, public testing::WithParamInterface<const ch
   }
 };
 
-// A message reaches all memory, and completes nothing.
+// Messages reach all memory and have no completion that could fail.
 class OneSidedFaults : public RmaFaults {};
 
-TEST_P(RmaFaults, NthCallHasToBeMadeAgain) {
+TEST_P(RmaFaults, NthCallIsRepeatedAfterNotReady) {
   const uint64_t calls = calls_of_one_run();
   for (uint64_t n = 1; n <= calls; ++n) {
     in_new_thread([&] {
@@ -165,7 +165,7 @@ TEST_P(RmaFaults, NthCallHasToBeMadeAgain) {
   }
 }
 
-TEST_P(OneSidedFaults, NthCallCannotReachTheMemory) {
+TEST_P(OneSidedFaults, NthUnsupportedCallUsesMessages) {
   const uint64_t calls = calls_of_one_run();
   for (uint64_t n = 1; n <= calls; ++n) {
     in_new_thread([&] {
@@ -178,7 +178,7 @@ TEST_P(OneSidedFaults, NthCallCannotReachTheMemory) {
   }
 }
 
-TEST_P(OneSidedFaults, NthCompletionIsAFailure) {
+TEST_P(OneSidedFaults, NthFailedCompletionIsReported) {
   const uint64_t calls = calls_of_one_run();
   for (const Status breakage : {Status::kUnsupported, Status::kBroken}) {
     uint32_t refused = 0;
@@ -193,11 +193,11 @@ TEST_P(OneSidedFaults, NthCompletionIsAFailure) {
         expect_health();
       });
     }
-    EXPECT_GE(refused, 8u) << "failures were not told";
+    EXPECT_GE(refused, 8u) << "failures were not reported";
   }
 }
 
-TEST_P(OneSidedFaults, AFailedCompletionNamesRankAndRange) {
+TEST_P(OneSidedFaults, FailedCompletionNamesRankAndRange) {
   in_new_thread([&] {
     std::vector<std::byte> far(100);
     std::vector<std::byte> near(100);
@@ -220,8 +220,8 @@ INSTANTIATE_TEST_SUITE_P(Paths, OneSidedFaults, testing::Values("direct", "bounc
 
 class RmaAllocations : public RmaFixture {
  protected:
-  // A thread of its own, which ends with the test: none finds what another one left, so each has to make all
-  // that it needs. The allocation `n` of its first operations fails.
+  // Starts a new thread that lives until the end of the test, so that each thread must allocate all its
+  // state. The allocation `n` of its first operations fails.
   void start_thread(uint64_t n) {
     std::atomic<bool> done{false};
     threads_.emplace_back([&, n] {
@@ -251,19 +251,18 @@ class RmaAllocations : public RmaFixture {
   uint64_t failed_ = 0;
 };
 
-TEST_F(RmaAllocations, NthFails) {
+TEST_F(RmaAllocations, NthFailedAllocationIsTolerated) {
   for (const char* path : {"direct", "bounce", "am"}) {
     choose({{"HYDRANT_PATH", path}});
     for (uint64_t n = 1; n <= 25; ++n) start_thread(n);
   }
-  EXPECT_GE(end_threads(), 10u) << "nothing allocates";
+  EXPECT_GE(end_threads(), 10u) << "too few allocations";
 }
 
 class RmaWrongCalls : public test::RmaFixture {};
 
-// What a thread keeps is as large as the job, which is not known before there is one: calls that cannot be
-// carried out must not make it.
-TEST_F(RmaWrongCalls, MakeNoStateOfTheThread) {
+// The per-thread state depends on the job's size, so calls before the start of the job must not create it.
+TEST_F(RmaWrongCalls, DoNotCreateThreadState) {
   in_new_thread([&] {
     uint64_t word = 0;
     const gex_Rank_t nobody = job().size();

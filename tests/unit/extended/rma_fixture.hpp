@@ -4,9 +4,9 @@
 #include <hydrant/gasnet/rma1.h>
 #include <hydrant/rma.h>
 
-#include "extended/rma.hpp"
-#include "extended/rma_messages.hpp"
-#include "extended/rma_path.hpp"
+#include "extended/rma/rma.hpp"
+#include "extended/rma/rma_messages.hpp"
+#include "extended/rma/rma_path.hpp"
 #include "tests/unit/am/job_fixture.hpp"
 #include "tests/unit/extended/loop_network.hpp"
 
@@ -25,7 +25,7 @@ class RmaFixture : public JobFixture {
   using Knobs = std::vector<std::pair<const char*, const char*>>;
 
   void SetUp() override {
-    // These are asked for once per process.
+    // Settings that are read once per process.
     setenv("HYDRANT_ON_FAULT", "return", 1);
     setenv("HYDRANT_BOUNCE_MAX", "4096", 1);
     setenv("HYDRANT_BOUNCE_POOL", "32768", 1);
@@ -46,7 +46,7 @@ class RmaFixture : public JobFixture {
 
   virtual std::unique_ptr<LoopNetwork> make_network() { return std::make_unique<LoopNetwork>(); }
 
-  // The decision table with these; threads that start afterwards go by it.
+  // Rebuilds the decision table with these settings; threads that start afterwards use it.
   void choose(Knobs knobs) {
     for (const auto& [name, value] : knobs_) unsetenv(name);
     knobs_ = std::move(knobs);
@@ -56,7 +56,7 @@ class RmaFixture : public JobFixture {
     choose_paths();
   }
 
-  // What threads keep follows the decision table when they start.
+  // A thread's state follows the decision table at its start.
   static void in_new_thread(const std::function<void()>& act) { std::thread(act).join(); }
 
   static constexpr gex_Rank_t kPeer = 1;

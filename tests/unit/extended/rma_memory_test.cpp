@@ -1,4 +1,4 @@
-// Whose memory a network reads and writes: the client's own wherever the client leaves it alone.
+// Which memory a network reads and writes: the client's own memory if it does not change before completion.
 #include "tests/unit/extended/rma_fixture.hpp"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ class RmaMemory : public RmaFixture {
   }
 };
 
-TEST_F(RmaMemory, TheClientsOwnIsPostedWhereItStaysAsItIs) {
+TEST_F(RmaMemory, ClientMemoryIsPostedIfItStaysUnchanged) {
   in_new_thread([&] {
     for (const size_t bytes : {size_t{8}, size_t{100}, size_t{4096}, size_t{300001}}) {
       std::vector<std::byte> far(bytes);
@@ -46,7 +46,7 @@ TEST_F(RmaMemory, TheClientsOwnIsPostedWhereItStaysAsItIs) {
   });
 }
 
-TEST_F(RmaMemory, ACopyIsPostedWhereTheSourceIsFreeAtReturn) {
+TEST_F(RmaMemory, CopyIsPostedIfTheSourceIsFreeAtReturn) {
   in_new_thread([&] {
     for (const size_t bytes : {size_t{8}, size_t{100}, size_t{4096}, size_t{300001}}) {
       std::vector<std::byte> far(bytes);

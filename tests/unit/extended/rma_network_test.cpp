@@ -1,7 +1,7 @@
-// Puts and gets over a network whose operations take time: data, reuse of sources, bounds on what is
-// under way, what happens when there is no room, counts, and what is used again.
-#include "am/waiting.hpp"
-#include "extended/event.hpp"
+// Puts and gets over a network with delayed completion: data, reuse of sources, limits of operations
+// under way, behaviour without room, counts, and reuse of objects.
+#include "am/progress/waiting.hpp"
+#include "extended/event/event.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ TEST_P(RmaNetwork, SourcesMayChangeAtReturn) {
   });
 }
 
-TEST_P(RmaNetwork, GetsAreThereAfterTheWait) {
+TEST_P(RmaNetwork, GetsAreCompleteAfterTheWait) {
   in_new_thread([&] {
     for (const size_t bytes : kSizes) {
       const std::vector<std::byte> far = pattern(bytes, 9);
@@ -94,7 +94,7 @@ TEST_P(RmaNetwork, GetsAreThereAfterTheWait) {
   });
 }
 
-TEST_P(RmaNetwork, OneEventForManyAndForARegion) {
+TEST_P(RmaNetwork, RegionsAndManyOperationsShareOneEvent) {
   in_new_thread([&] {
     std::vector<std::byte> far(50 * 1000);
     std::vector<std::byte> near = pattern(far.size(), 2);
@@ -114,7 +114,7 @@ TEST_P(RmaNetwork, OneEventForManyAndForARegion) {
     for (size_t i = 0; i < 50; ++i) gasnet_get_nbi(&back[i * 1000], kPeer, &far[i * 1000], 1000);
     gasnet_memset_nbi(kPeer, &near[0], 0x77, 5000);
     event = gasnet_end_nbi_accessregion();
-    // Nothing of the region counts outside it.
+    // Operations of the region do not count outside of it.
     EXPECT_EQ(gex_NBI_Test(GEX_EC_ALL, 0), GASNET_OK);
     gex_Event_Wait(event);
     EXPECT_EQ(back, far);
@@ -122,9 +122,9 @@ TEST_P(RmaNetwork, OneEventForManyAndForARegion) {
   });
 }
 
-// As many as fit start without waiting for any to end; of more, so many are waited for.
-TEST_P(RmaNetwork, ABurstAsLongAsTheDepthDoesNotStall) {
-  // Elsewhere other things run out first: buffers, credits.
+// Operations up to the depth start without waiting for a completion; each further one waits for one.
+TEST_P(RmaNetwork, BurstUpToTheDepthDoesNotStall) {
+  // Other paths run out of buffers or credits first.
   if (std::string_view(GetParam().path) != "direct") return;
   constexpr size_t kBurst = 20;
   std::vector<std::byte> far(kBurst * 5000);
@@ -135,15 +135,14 @@ TEST_P(RmaNetwork, ABurstAsLongAsTheDepthDoesNotStall) {
       std::vector<gex_Event_t> events;
       for (size_t i = 0; i < kBurst; ++i)
         events.push_back(gasnet_put_nb_bulk(kPeer, &far[i * 5000], &near[i * 5000], 5000));
-      EXPECT_EQ(network->under_way(), started)
-          << "nothing that was started has ended, depth " << depth;
+      EXPECT_EQ(network->under_way(), started) << "no operation has completed, depth " << depth;
       gex_Event_WaitAll(events.data(), events.size(), 0);
       EXPECT_EQ(far, near);
     });
   }
 }
 
-TEST_P(RmaNetwork, DepthAndThrottleBoundWhatIsUnderWay) {
+TEST_P(RmaNetwork, DepthAndThrottleLimitOperationsUnderWay) {
   std::vector<std::byte> far(100000);
   std::vector<std::byte> near = pattern(far.size());
   for (const auto& [depth, throttle, bound_nb, bound_nbi] :
@@ -169,12 +168,12 @@ TEST_P(RmaNetwork, DepthAndThrottleBoundWhatIsUnderWay) {
         gex_Event_WaitAll(events.data(), events.size(), 0);
         gex_NBI_Wait(GEX_EC_ALL, 0);
         EXPECT_LE(network->most_under_way, bound);
-        // Nor less than may be.
+        // The limit is also reached.
         if (std::string_view(GetParam().path) != "am") {
           EXPECT_EQ(network->most_under_way, bound);
         }
       }
-      // An event that belonged to a region before is bounded like any other.
+      // An event that was used for a region before has the same limit as any other.
       for (int round = 0; round < 3; ++round) {
         gasnet_begin_nbi_accessregion();
         gasnet_put_nbi_bulk(kPeer, far.data(), near.data(), 50000);
@@ -189,7 +188,7 @@ TEST_P(RmaNetwork, DepthAndThrottleBoundWhatIsUnderWay) {
   }
 }
 
-TEST_P(RmaNetwork, ImmediateDoesAllOrNothing) {
+TEST_P(RmaNetwork, ImmediateOperationsStartCompletelyOrNotAtAll) {
   choose({{"HYDRANT_PATH", GetParam().path}, {"GASNET_NETWORKDEPTH", "1"}});
   in_new_thread([&] {
     std::vector<std::byte> far(100);
@@ -212,7 +211,7 @@ TEST_P(RmaNetwork, ImmediateDoesAllOrNothing) {
     network->frozen = false;
     gex_Event_Wait(first);
     gex_NBI_Wait(GEX_EC_ALL, 0);
-    EXPECT_EQ(std::count(other.begin(), other.end(), std::byte{0}), 100) << "some of it was put";
+    EXPECT_EQ(std::count(other.begin(), other.end(), std::byte{0}), 100) << "part of it was put";
     EXPECT_EQ(near, pattern(100));
     const gex_Event_t again = gex_RMA_PutNB(team(), kPeer, other.data(), near.data(), 100,
                                             GEX_EVENT_NOW, GEX_FLAG_IMMEDIATE);
@@ -222,7 +221,7 @@ TEST_P(RmaNetwork, ImmediateDoesAllOrNothing) {
   });
 }
 
-TEST_P(RmaNetwork, WhatIsUnderWayIsUsedAgain) {
+TEST_P(RmaNetwork, OperationObjectsAreReused) {
   std::vector<std::byte> far(20000);
   std::vector<std::byte> near(far.size());
   uint64_t events = 0;
@@ -246,7 +245,7 @@ TEST_P(RmaNetwork, WhatIsUnderWayIsUsedAgain) {
   EXPECT_EQ(network->records.size(), records);
 }
 
-TEST_P(RmaNetwork, AThreadThatEndsInARegionLeavesNoneBehind) {
+TEST_P(RmaNetwork, ThreadEndingInARegionLeavesNoRegion) {
   std::vector<std::byte> far(100);
   std::vector<std::byte> near = pattern(far.size());
   network->frozen = true;
@@ -276,11 +275,11 @@ std::string name_of(const testing::TestParamInfo<Way>& way) {
 }
 INSTANTIATE_TEST_SUITE_P(Ways, RmaNetwork, testing::ValuesIn(kWays), name_of);
 
-// ---- what does not depend on the order ----
+// ---- independent of the completion order ----
 
 class RmaCounts : public RmaFixture {};
 
-TEST_F(RmaCounts, DepthBeyondTheTransportsIsClampedWithALine) {
+TEST_F(RmaCounts, DepthBeyondTheTransportsIsLimitedWithAWarning) {
   network->most = 5;
   testing::internal::CaptureStderr();
   choose({{"GASNET_NETWORKDEPTH", "100"}});
@@ -291,7 +290,7 @@ TEST_F(RmaCounts, DepthBeyondTheTransportsIsClampedWithALine) {
   EXPECT_EQ(paths().nbi_depth, 5u);
 }
 
-TEST_F(RmaCounts, OneMessageAndOneAnswerPerPiece) {
+TEST_F(RmaCounts, OneMessageAndOneReplyPerPiece) {
   choose({{"HYDRANT_PATH", "am"}});
   in_new_thread([&] {
     std::vector<std::byte> far(100000);
@@ -315,14 +314,14 @@ TEST_F(RmaCounts, OneMessageAndOneAnswerPerPiece) {
   });
 }
 
-TEST_F(RmaCounts, ByThePathOfTheFirstByteAlsoWhereTheRestGoesAnotherWay) {
+TEST_F(RmaCounts, PathOfTheFirstByteCountsForAll) {
   choose({{"HYDRANT_PATH", "bounce"}});
   in_new_thread([&] {
     std::vector<std::byte> far(20000);
     std::vector<std::byte> near = pattern(far.size());
     const auto bounced = count_of(kPeer, HYDRANT_PATH_BOUNCE);
     const auto by_message = count_of(kPeer, HYDRANT_PATH_AM_MEDIUM);
-    // The third piece, and what follows, is out of the network's reach.
+    // From the third piece on the network cannot access the memory.
     network->refusal = Status::kUnsupported;
     network->refused_call = 3;
     gasnet_put(kPeer, far.data(), near.data(), far.size());

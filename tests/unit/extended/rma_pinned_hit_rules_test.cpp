@@ -1,8 +1,8 @@
-// What the short ways of puts and gets between firehoses may leave out, and what not: holds, rights, keys,
-// what peers have not given back, limits, and what a caller may not do.
-#include "am/waiting.hpp"
-#include "extended/rma_path.hpp"
-#include "extended/rma_pinned_piece.hpp"
+// Rules that the fast paths of puts and gets between firehoses must keep: holds, access rights, keys,
+// released memory that peers still hold, limits, and wrong calls.
+#include "am/progress/waiting.hpp"
+#include "extended/rma/pinned/rma_pinned_piece.hpp"
+#include "extended/rma/rma_path.hpp"
 #include "tests/unit/extended/pinned_hit_fixture.hpp"
 
 namespace hydrant {
@@ -16,7 +16,7 @@ class RmaPinnedHitRules : public test::PinnedHitFixture {
     return is_put ? gex_RMA_PutNB(team(), kPeer, far, near, bytes, GEX_EVENT_DEFER, 0)
                   : gex_RMA_GetNB(team(), near, kPeer, far, bytes, 0);
   }
-  // With an event or without waiting in between.
+  // Starts a transfer with an event, or several without waiting in between.
   void transfer(bool waits, bool is_put, std::byte* far, std::byte* near, size_t bytes) {
     if (!waits) {
       gex_Event_Wait(start(is_put, far, near, bytes));
@@ -28,8 +28,8 @@ class RmaPinnedHitRules : public test::PinnedHitFixture {
   }
 };
 
-// Both ends' memory goes while the operation is under way: nothing is deregistered before it is over.
-TEST_F(RmaPinnedHitRules, WhatIsUnderWayIsHeld) {
+// The memory of both ends is released while the operation is under way: no deregistration before its end.
+TEST_F(RmaPinnedHitRules, OperationUnderWayHoldsItsMemory) {
   loop->puts_are_ordered = false;  // messages overtake it
   for (const bool is_put : {true, false}) {
     for (const size_t bytes : {size_t{8}, size_t{4096}}) {
@@ -58,8 +58,9 @@ TEST_F(RmaPinnedHitRules, WhatIsUnderWayIsHeld) {
   }
 }
 
-// A put tells as much as a message does, and what a get brings may say that the memory can be used.
-TEST_F(RmaPinnedHitRules, NothingIsPostedBeforeNobodyHasWhatIsGone) {
+// A put announces data as a message does, and a get may fetch such an announcement. So both wait for
+// recalled memory.
+TEST_F(RmaPinnedHitRules, PostsWaitUntilReleasedMemoryIsGivenUp) {
   for (const bool is_put : {true, false}) {
     in_new_thread([&] {
       warm();
@@ -78,8 +79,8 @@ TEST_F(RmaPinnedHitRules, NothingIsPostedBeforeNobodyHasWhatIsGone) {
   }
 }
 
-// A firehose for reading is none for a put, nor memory that is pinned to be sent the target of a get.
-TEST_F(RmaPinnedHitRules, RightsAreAskedFor) {
+// A put must not use a firehose for reading, and a get must not use memory that was pinned for sending.
+TEST_F(RmaPinnedHitRules, AccessRightsAreChecked) {
   constexpr size_t kBytes = 20000;
   const uint64_t refused = refused_puts_and_gets();
   for (const bool waits : {true, false}) {
@@ -98,8 +99,8 @@ TEST_F(RmaPinnedHitRules, RightsAreAskedFor) {
   EXPECT_EQ(refused_puts_and_gets(), refused);
 }
 
-// One that ends with an error has not been done, whatever the error: it is done again, or the caller is told.
-TEST_F(RmaPinnedHitRules, AnErrorIsNoCompletion) {
+// An operation that ends with an error was not executed: it is repeated, or the caller gets the error.
+TEST_F(RmaPinnedHitRules, FailedOperationIsRepeatedOrReported) {
   for (const Status breakage : {Status::kBroken, Status::kBadArg, Status::kResource}) {
     in_new_thread([&] {
       warm();
@@ -118,8 +119,8 @@ TEST_F(RmaPinnedHitRules, AnErrorIsNoCompletion) {
   }
 }
 
-// ... nor what the network does not even take, where nobody waits yet.
-TEST_F(RmaPinnedHitRules, WhatIsNotTakenIsStartedAgain) {
+// ... and so is an operation that the network does not accept.
+TEST_F(RmaPinnedHitRules, OperationNotAcceptedIsRestarted) {
   in_new_thread([&] {
     warm();
     for (const Status refusal : {Status::kBroken, Status::kRefused, Status::kNotReady}) {
@@ -139,8 +140,8 @@ TEST_F(RmaPinnedHitRules, WhatIsNotTakenIsStartedAgain) {
   });
 }
 
-// Whose source may change at return: it is not sent from where it is, be that pinned.
-TEST_F(RmaPinnedHitRules, ASourceThatIsFreeIsKept) {
+// If the source may change at return, it must not be sent from its place, even if it is pinned.
+TEST_F(RmaPinnedHitRules, FreeSourceIsCopied) {
   in_new_thread([&] {
     warm();
     for (const size_t bytes : {size_t{8}, size_t{64}, size_t{65}, size_t{4096}}) {
@@ -154,14 +155,14 @@ TEST_F(RmaPinnedHitRules, ASourceThatIsFreeIsKept) {
   });
 }
 
-TEST_F(RmaPinnedHitRules, NoMoreThanTheDepthIsUnderWay) {
+TEST_F(RmaPinnedHitRules, DepthLimitsOperationsUnderWay) {
   choose({{"GASNET_NETWORKDEPTH", "2"}});
   in_new_thread([&] {
     warm();
     loop->most_under_way = 0;
     for (int i = 0; i < 10; ++i)
       EXPECT_EQ(gex_RMA_GetNBI(team(), near_ + 8 * i, kPeer, far_, 8, 0), GASNET_OK);
-    // Full: one that may not wait is not begun.
+    // No room: an immediate operation must not start.
     const gex_Event_t event = gex_RMA_GetNB(team(), near_, kPeer, far_, 8, GEX_FLAG_IMMEDIATE);
     EXPECT_EQ(event, GEX_EVENT_NO_OP);
     gex_NBI_Wait(GEX_EC_ALL, 0);
@@ -169,7 +170,7 @@ TEST_F(RmaPinnedHitRules, NoMoreThanTheDepthIsUnderWay) {
   });
 }
 
-TEST_F(RmaPinnedHitRules, ALongOneGoesInPieces) {
+TEST_F(RmaPinnedHitRules, LongTransferIsSplitIntoPieces) {
   constexpr size_t kBytes = kLongestPiece + 100000;
   in_new_thread([&] {
     std::byte* const far = map(kBytes);
@@ -180,7 +181,7 @@ TEST_F(RmaPinnedHitRules, ALongOneGoesInPieces) {
         hydrant_pin(the_firehose.domain, near, kBytes, HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_WRITE);
     ASSERT_NE(pin.region, nullptr);
     EXPECT_EQ(hydrant_release(pin), GASNET_OK);
-    // As one firehose is known what is longer than a piece.
+    // Make one firehose that is longer than a piece.
     for (int i = 0; i < 3; ++i) {
       hydrant_pin_t all =
           hydrant_try_remote_pin(the_firehose.end, kPeer, reinterpret_cast<uintptr_t>(far), kBytes,
@@ -201,8 +202,8 @@ uint32_t count_turns(void* turns) {
   return 0;
 }
 
-// Who never has to wait long serves others all the same.
-TEST_F(RmaPinnedHitRules, ModulesGetTheirTurn) {
+// A rank that never waits long still serves others.
+TEST_F(RmaPinnedHitRules, ProgressFunctionsStillRun) {
   static uint32_t turns = 0;
   job().progress.add(count_turns, &turns);
   in_new_thread([&] {
@@ -218,7 +219,7 @@ TEST_F(RmaPinnedHitRules, ModulesGetTheirTurn) {
   job().progress.remove(count_turns, &turns);
 }
 
-// What the long way refuses is not let through.
+// The fast path must refuse what the slow path refuses.
 TEST_F(RmaPinnedHitRules, WrongCallsAreRefused) {
   in_new_thread([&] {
     warm();
@@ -241,8 +242,8 @@ TEST_F(RmaPinnedHitRules, WrongCallsAreRefused) {
   });
 }
 
-// A debug client's calls have checks that the short way has not.
-TEST_F(RmaPinnedHitRules, ADebugClientHasNoShortWay) {
+// Calls of a debug client have checks that the fast path lacks.
+TEST_F(RmaPinnedHitRules, DebugClientHasNoFastPath) {
   EXPECT_TRUE(paths(kPeer).hits);
   job().debug = true;
   choose({});

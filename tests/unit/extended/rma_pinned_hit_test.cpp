@@ -1,6 +1,6 @@
-// Blocking puts and gets between firehoses: the short way, and what becomes of it when the network does not
-// take the operation, or refuses it on its way.
-#include "firehose/remote_hit.hpp"
+// Blocking puts and gets between firehoses: the fast path, and the fallback if the network does not
+// accept the operation or refuses it later.
+#include "firehose/remote/initiator/remote_hit.hpp"
 #include "tests/unit/extended/pinned_hit_fixture.hpp"
 
 namespace hydrant {
@@ -27,8 +27,8 @@ TEST_F(RmaPinnedHit, IsOneOperationAndNoMessage) {
   });
 }
 
-// What it reports to is the caller's: nobody's memory is taken for it.
-TEST_F(RmaPinnedHit, KeepsNothing) {
+// The completion object lies on the caller's stack: no memory is allocated.
+TEST_F(RmaPinnedHit, AllocatesNoMemory) {
   in_new_thread([&] {
     warm();
     const auto* here = static_cast<const std::byte*>(__builtin_frame_address(0));
@@ -43,7 +43,7 @@ TEST_F(RmaPinnedHit, KeepsNothing) {
   });
 }
 
-TEST_F(RmaPinnedHit, WhatTheNetworkDoesNotTakeGoesTheLongWay) {
+TEST_F(RmaPinnedHit, OperationNotAcceptedTakesTheSlowPath) {
   for (const Status refusal : {Status::kNotReady, Status::kRefused, Status::kUnsupported}) {
     in_new_thread([&] {
       warm();
@@ -61,7 +61,7 @@ TEST_F(RmaPinnedHit, WhatTheNetworkDoesNotTakeGoesTheLongWay) {
   }
 }
 
-TEST_F(RmaPinnedHit, WhatTheNetworkRefusesOnItsWayGoesTheLongWay) {
+TEST_F(RmaPinnedHit, OperationRefusedLaterTakesTheSlowPath) {
   in_new_thread([&] {
     warm();
     for (const size_t bytes : kSizes) {
@@ -78,7 +78,7 @@ TEST_F(RmaPinnedHit, WhatTheNetworkRefusesOnItsWayGoesTheLongWay) {
   });
 }
 
-TEST_F(RmaPinnedHit, MemoryThatIsPinnedOnOneEndOnlyTakesTheLongWay) {
+TEST_F(RmaPinnedHit, MemoryPinnedOnOneEndTakesTheSlowPath) {
   in_new_thread([&] {
     warm();
     std::byte* const pinned = near_;
@@ -100,8 +100,8 @@ TEST_F(RmaPinnedHit, MemoryThatIsPinnedOnOneEndOnlyTakesTheLongWay) {
   });
 }
 
-// Two firehoses on pages of one block of the thread's table: one of them is in the second place there.
-TEST_F(RmaPinnedHit, SmallFirehosesBesideEachOtherAreBothAtHand) {
+// Two firehoses on pages of one block of the thread's table: one of them uses the second slot.
+TEST_F(RmaPinnedHit, NeighbouringSmallFirehosesAreBothCached) {
   in_new_thread([&] {
     constexpr size_t kBlock = 65536;
     std::byte* const all = map(2 * kBlock);

@@ -1,8 +1,8 @@
-// Several puts or gets in one call, between firehoses: started together, and what is not at hand or not taken
-// each on its own.
+// Several puts or gets in one call between firehoses: started together; operations without a cached
+// firehose, or not accepted by the network, are started separately.
 #include <hydrant/rma.h>
 
-#include "extended/rma_pinned.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
 #include "tests/unit/extended/pinned_fixture.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class RmaPinnedMany : public test::PinnedFixture {
       gex_RMA_PutBlocking(team(), kPeer, far_, near_, kOps * kStride, 0);
       gex_RMA_GetBlocking(team(), near_, kPeer, far_, kOps * kStride, 0);
     }
-    // Each 64 KiB in its own right, as this thread remembers them.
+    // Make this thread know each 64 KiB block separately.
     for (size_t i = 0; i < kOps; ++i) {
       gex_RMA_PutBlocking(team(), kPeer, far_ + i * kStride, near_ + i * kStride, 100, 0);
       gex_RMA_GetBlocking(team(), near_ + i * kStride, kPeer, far_ + i * kStride, 100, 0);
@@ -66,7 +66,7 @@ class RmaPinnedMany : public test::PinnedFixture {
   std::byte* near_ = nullptr;
 };
 
-TEST_F(RmaPinnedMany, AreToldToTheNetworkTogether) {
+TEST_F(RmaPinnedMany, ArePostedAsOneList) {
   in_new_thread([&] {
     warm();
     for (const bool is_put : {true, false}) {
@@ -74,7 +74,7 @@ TEST_F(RmaPinnedMany, AreToldToTheNetworkTogether) {
         const uint64_t lists = loop->lists;
         const hydrant_path_counts_t before = count_of(1, HYDRANT_PATH_FIREHOSE);
         move(is_put, 1, with_event);
-        // One of no bytes is none, and ends a list: the first of all.
+        // An operation of 0 bytes ends a list; here it is the first one.
         EXPECT_EQ(loop->lists, lists + (kOps - 1 + kMostHits - 1) / kMostHits);
         const hydrant_path_counts_t after = count_of(1, HYDRANT_PATH_FIREHOSE);
         EXPECT_EQ(after.put_ops + after.get_ops, before.put_ops + before.get_ops + kOps - 1);
@@ -83,7 +83,7 @@ TEST_F(RmaPinnedMany, AreToldToTheNetworkTogether) {
   });
 }
 
-TEST_F(RmaPinnedMany, WhatIsNotTakenIsStartedOnItsOwn) {
+TEST_F(RmaPinnedMany, OperationsNotAcceptedAreStartedSeparately) {
   for (const Status refusal : {Status::kNotReady, Status::kRefused, Status::kUnsupported}) {
     in_new_thread([&] {
       warm();
@@ -101,7 +101,7 @@ TEST_F(RmaPinnedMany, WhatIsNotTakenIsStartedOnItsOwn) {
   }
 }
 
-TEST_F(RmaPinnedMany, WhatIsRefusedOnItsWayComesByMessages) {
+TEST_F(RmaPinnedMany, OperationsRefusedLaterUseMessages) {
   in_new_thread([&] {
     warm();
     for (const bool is_put : {true, false}) {
@@ -112,7 +112,7 @@ TEST_F(RmaPinnedMany, WhatIsRefusedOnItsWayComesByMessages) {
   });
 }
 
-TEST_F(RmaPinnedMany, WhatIsNotAtHandIsAskedFor) {
+TEST_F(RmaPinnedMany, MissingFirehosesAreRequested) {
   in_new_thread([&] {
     warm();
     std::byte* const pinned = far_;

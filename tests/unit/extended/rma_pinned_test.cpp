@@ -1,10 +1,10 @@
-// Puts and gets over a network between pinned memory: which way they go, what happens when it refuses what it
-// had granted, and persistent operations.
-#include "extended/rma_pinned.hpp"
+// Puts and gets over a network between pinned memory: the chosen path, behaviour when the network
+// refuses an earlier grant, and persistent operations.
+#include "extended/rma/pinned/rma_pinned.hpp"
 
 #include <hydrant/persistent.h>
 
-#include "am/waiting.hpp"
+#include "am/progress/waiting.hpp"
 #include "tests/unit/extended/pinned_fixture.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ uint64_t operations_by(hydrant_path_t path) {
 
 class RmaPinned : public test::PinnedFixture {};
 
-TEST_F(RmaPinned, DataComesWholeByMissesAndByHits) {
+TEST_F(RmaPinned, DataArrivesCompletelyOnMissesAndHits) {
   in_new_thread([&] {
     constexpr size_t kMost = 300001;
     std::byte* const far = map(size_t{4} << 20) + 4097;
@@ -58,13 +58,13 @@ TEST_F(RmaPinned, DataComesWholeByMissesAndByHits) {
   });
 }
 
-// The peer deregisters what this process still believes in; the source has changed since.
-TEST_F(RmaPinned, ARefusedPutSendsWhatItsSourceWas) {
+// The peer has deregistered memory whose firehose this process still caches; the source has changed since.
+TEST_F(RmaPinned, RefusedPutSendsItsOriginalData) {
   in_new_thread([&] {
     for (const size_t bytes : {size_t{8}, size_t{64}, size_t{65}, size_t{3000}}) {
       std::byte* const far = map(1 << 20);
       std::vector<std::byte> near = pattern(bytes, 1);
-      // The second finds the firehose, the third knows of it.
+      // The second put finds the firehose, the third one hits in the thread's table.
       for (int i = 0; i < 2; ++i) gex_RMA_PutBlocking(team(), kPeer, far, near.data(), bytes, 0);
       near = pattern(bytes, 2);
       const std::vector<std::byte> wanted = near;
@@ -82,7 +82,7 @@ TEST_F(RmaPinned, ARefusedPutSendsWhatItsSourceWas) {
   });
 }
 
-TEST_F(RmaPinned, ARefusedGetComesByMessages) {
+TEST_F(RmaPinned, RefusedGetUsesMessages) {
   in_new_thread([&] {
     std::byte* const far = map(1 << 20);
     for (const size_t bytes : {size_t{8}, size_t{3000}, size_t{100000}}) {
@@ -99,8 +99,8 @@ TEST_F(RmaPinned, ARefusedGetComesByMessages) {
   });
 }
 
-// Room for what has no key is the piece's, not the network's.
-TEST_F(RmaPinned, ANetworkMaySendMoreWithoutAKeyThanAPieceKeeps) {
+// The limit for data without a key is the piece's, not the network's.
+TEST_F(RmaPinned, NetworksInlineLimitMayExceedAPieces) {
   loop->inline_bytes_without_key = 4096;
   in_new_thread([&] {
     std::byte* const far = map(1 << 20);
@@ -119,7 +119,7 @@ TEST_F(RmaPinned, ANetworkMaySendMoreWithoutAKeyThanAPieceKeeps) {
 }
 
 // The peer is this process, whose segment is small enough or not.
-TEST_F(RmaPinned, ASmallSegmentIsGrantedWhole) {
+TEST_F(RmaPinned, SmallSegmentIsGrantedCompletely) {
   in_new_thread([&] {
     constexpr size_t kBytes = size_t{8} << 20;
     static hydrant_segment segments[2] = {};
@@ -141,9 +141,9 @@ TEST_F(RmaPinned, ASmallSegmentIsGrantedWhole) {
   });
 }
 
-// A store into a peer's memory tells it as much as a message does: not before the peers, be they others than
-// that one, have given back what is gone here.
-TEST_F(RmaPinned, WhatIsMappedIsWrittenOnceNobodyHasWhatIsGone) {
+// A store into a peer's memory announces data as a message does. So it must wait until all peers have
+// given up released memory of this process.
+TEST_F(RmaPinned, StoresWaitUntilReleasedMemoryIsGivenUp) {
   in_new_thread([&] {
     constexpr size_t kBytes = 8192;
     std::byte* const gone = map(kBytes);
@@ -151,7 +151,7 @@ TEST_F(RmaPinned, WhatIsMappedIsWrittenOnceNobodyHasWhatIsGone) {
     ASSERT_EQ(hydrant_vouch(the_firehose.domain, gone, kBytes), GASNET_OK);
     uint64_t word = 5;
     gex_RMA_PutBlocking(team(), kPeer, gone, &word, sizeof word, 0);
-    EXPECT_EQ(hydrant_my_peers.count, 0u) << "the caller's own stores look at nothing";
+    EXPECT_EQ(hydrant_my_peers.count, 0u) << "inline stores would check nothing";
     transport->maps = true;
     choose({});
     hydrant_remote_stats_t stats{};
@@ -170,8 +170,8 @@ TEST_F(RmaPinned, WhatIsMappedIsWrittenOnceNobodyHasWhatIsGone) {
   });
 }
 
-// So does a message, on its shortest way.
-TEST_F(RmaPinned, AShortLeavesOnceNobodyHasWhatIsGone) {
+// The same for a message on its fast path.
+TEST_F(RmaPinned, ShortsWaitUntilReleasedMemoryIsGivenUp) {
   in_new_thread([&] {
     constexpr size_t kBytes = 8192;
     std::byte* const gone = map(kBytes);
@@ -191,8 +191,8 @@ TEST_F(RmaPinned, AShortLeavesOnceNobodyHasWhatIsGone) {
   });
 }
 
-// What a peer may say: all of the address space but one byte is a range.
-TEST_F(RmaPinned, AGetOfMoreThanAnAnswerHoldsIsNotDone) {
+// A peer may request any range, even all of the address space but one byte.
+TEST_F(RmaPinned, GetLargerThanTheAnswerIsDeclined) {
   const uint32_t get[4] = {2, 0, 0, 0};  // MoveArgs
   std::byte answer[64] = {};
   for (const size_t bytes : {sizeof answer, SIZE_MAX}) {
@@ -203,7 +203,7 @@ TEST_F(RmaPinned, AGetOfMoreThanAnAnswerHoldsIsNotDone) {
   }
 }
 
-TEST_F(RmaPinned, MemoryThatCannotBePinnedIsReachedAllTheSame) {
+TEST_F(RmaPinned, MemoryThatCannotBePinnedUsesMessages) {
   loop->pins.refuses = true;
   in_new_thread([&] {
     std::byte* const far = map(1 << 20);
@@ -219,8 +219,8 @@ TEST_F(RmaPinned, MemoryThatCannotBePinnedIsReachedAllTheSame) {
   });
 }
 
-// A large get that misses is put by the target only where writes come before the message that follows them.
-TEST_F(RmaPinned, WithoutOrderALargeGetIsNotAnsweredByAPut) {
+// On a miss the target puts a large get only if puts arrive before the message that follows them.
+TEST_F(RmaPinned, WithoutOrderingLargeGetsAreNotAnsweredByPuts) {
   in_new_thread([&] {
     for (const bool ordered : {true, false}) {
       loop->puts_are_ordered = ordered;
@@ -239,7 +239,7 @@ TEST_F(RmaPinned, WithoutOrderALargeGetIsNotAnsweredByAPut) {
   });
 }
 
-TEST_F(RmaPinned, PersistentOperationsFindOutAnewWhatIsThere) {
+TEST_F(RmaPinned, PersistentOperationsUseTheCurrentFirehoses) {
   in_new_thread([&] {
     const size_t bytes = 8192;
     std::byte* const far = map(bytes);
@@ -249,8 +249,8 @@ TEST_F(RmaPinned, PersistentOperationsFindOutAnewWhatIsThere) {
     for (unsigned round = 1; round < 8; ++round) {
       const std::vector<std::byte> next = pattern(bytes, round);
       std::copy(next.begin(), next.end(), near.begin());
-      // The third starts after the firehose was given back, the fourth while new memory is there, others
-      // are refused by the network.
+      // The third start follows an eviction of the firehose, the fourth new memory at the target;
+      // others are refused by the network.
       if (round == 3) {
         EXPECT_EQ(hydrant_evict(kPeer, far, bytes), GASNET_OK);
       }
@@ -269,7 +269,7 @@ TEST_F(RmaPinned, PersistentOperationsFindOutAnewWhatIsThere) {
   });
 }
 
-TEST_F(RmaPinned, AHandlerStartsNoPersistentOperation) {
+TEST_F(RmaPinned, HandlersCannotStartPersistentOperations) {
   in_new_thread([&] {
     std::byte* const far = map(4096);
     uint64_t word = 0;

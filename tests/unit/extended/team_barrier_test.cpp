@@ -1,5 +1,6 @@
-// Barriers of teams: any number outstanding, complete in order, at none before all have begun it.
-#include "extended/team_barrier.hpp"
+// Barriers of teams: any number outstanding, complete in order, on no rank before all ranks have begun
+// them.
+#include "extended/barrier/team_barrier.hpp"
 
 #include "tests/unit/extended/barrier_world.hpp"
 
@@ -15,7 +16,7 @@ using test::Algorithm;
 using test::BarrierWorld;
 using test::SharedLines;
 
-// Both kinds for all ranks of a job.
+// Both kinds of barriers for all ranks of a job.
 class Teams {
  public:
   Teams(bool counted, Algorithm algorithm, uint32_t size, bool threaded = false)
@@ -66,7 +67,7 @@ TEST_P(TeamBarrierTest, ManyOutstandingCompleteInOrder) {
     Teams teams(GetParam().counted, GetParam().algorithm, size);
     std::mt19937 random(size);
     std::vector<uint64_t> begun(size);
-    std::vector<uint64_t> known(size);  // highest found done
+    std::vector<uint64_t> known(size);  // highest barrier known to be complete
     for (int step = 0; step < 20000; ++step) {
       const auto rank = static_cast<Rank>(random() % size);
       if (random() % 3 == 0) {
@@ -83,7 +84,7 @@ TEST_P(TeamBarrierTest, ManyOutstandingCompleteInOrder) {
         ASSERT_LE(number, all);
         known[rank] = std::max(known[rank], number);
       } else {
-        ASSERT_GT(number, known[rank]) << "what was done before is not done any more";
+        ASSERT_GT(number, known[rank]) << "a complete barrier became incomplete";
         std::vector<Rank> missing;
         teams.of(rank).find_missing(number, &missing);
         if (GetParam().counted) {
@@ -92,7 +93,7 @@ TEST_P(TeamBarrierTest, ManyOutstandingCompleteInOrder) {
       }
     }
     EXPECT_GT(*std::min_element(known.begin(), known.end()), 100u);
-    // Everybody comes to the end.
+    // All ranks reach the end.
     const uint64_t last = *std::max_element(begun.begin(), begun.end());
     for (Rank rank = 0; rank < size; ++rank) {
       while (begun[rank] < last) begun[rank] = teams.of(rank).begin();
@@ -122,7 +123,7 @@ TEST_P(TeamBarrierTest, ThreadsBeginAndWaitTogether) {
     for (uint32_t thread = 0; thread < kThreads; ++thread) {
       threads.emplace_back([&, rank] {
         for (uint32_t i = 0; i < kEach; ++i) {
-          ++begun[rank];  // before: it is an upper bound
+          ++begun[rank];  // incremented first, so that it is an upper bound
           const uint64_t number = teams.of(rank).begin();
           while (!teams.of(rank).is_done(number)) {
             teams.poll(rank);

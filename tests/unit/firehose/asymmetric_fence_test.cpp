@@ -1,5 +1,5 @@
 // The fence when the kernel begins to refuse membarrier after hits have come to rely on it.
-#include "firehose/asymmetric_fence.hpp"
+#include "firehose/hit/asymmetric_fence.hpp"
 
 #include "tests/support/child_process.hpp"
 #include "tests/support/threads.hpp"

@@ -1,5 +1,5 @@
 // Page mode's table against a map, and what it touches while it grows.
-#include "firehose/page_table.hpp"
+#include "firehose/cache/index/page_table.hpp"
 
 #include <gtest/gtest.h>
 

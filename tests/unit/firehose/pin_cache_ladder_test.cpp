@@ -4,7 +4,7 @@
 // fails, nothing leaks, and what the device was told to use was pinned while it was used.
 #include <hydrant/pin_cache.h>
 
-#include "firehose/base/buffer_pool.hpp"
+#include "firehose/base/buffer_pool/buffer_pool.hpp"
 #include "tests/fakes/fake_registrar.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 

@@ -2,7 +2,7 @@
 // later from the sum of the holds, says so, and loses neither budget nor slots over it.
 #include <hydrant/pin_cache.h>
 
-#include "firehose/domain_registry.hpp"
+#include "firehose/api/domain_registry.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
 #include <gmock/gmock.h>

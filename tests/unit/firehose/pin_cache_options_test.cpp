@@ -267,5 +267,78 @@ TEST_F(PinCacheOptions, PrepinnedRangesAreHitAndNeverUnpinned) {
   EXPECT_EQ(registrar_.unpins(), 0u) << "not ours to unpin";
 }
 
+// In region mode a range is one region, in page mode as many as it has buckets.
+class PinCachePrepinned : public PinCacheOptions, public ::testing::WithParamInterface<uint32_t> {
+ protected:
+  void create_prepinned(const TestRegistrar& registrar, Arena& arena, size_t pages) {
+    const void* const key_list[] = {&key_};
+    const hydrant_range_t range{arena.addr(0), pages * kPage};
+    hydrant_domain_options_t options = options_for(registrar);
+    options.mode = GetParam();
+    options.prepinned = &range;
+    options.prepinned_keys = key_list;
+    options.prepinned_count = 1;
+    create(options);
+  }
+  bool has_clients_key(hydrant_pin_t pin) const {
+    return pin.region != nullptr && std::memcmp(pin.region->key, &key_, sizeof key_) == 0;
+  }
+  const uint64_t key_ = 4711;
+};
+
+TEST_P(PinCachePrepinned, InvalidateAndFlushLeaveThemHeldOrNot) {
+  create_prepinned(registrar_, arena_, 8);
+  for (const bool is_held : {false, true}) {
+    const hydrant_pin_t held = is_held ? pin(2, 1) : hydrant_pin_t{};
+    EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(0), 8 * kPage), GASNET_OK);
+    EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(3), 1), GASNET_OK);
+    EXPECT_EQ(hydrant_invalidate(domain_, nullptr, SIZE_MAX), GASNET_OK);
+    EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
+    for (const size_t page : {0u, 2u, 7u}) {
+      const hydrant_pin_t again = pin(page, 1);
+      EXPECT_TRUE(has_clients_key(again)) << page;
+      EXPECT_EQ(hydrant_release(again), GASNET_OK);
+    }
+    if (is_held) {
+      EXPECT_TRUE(has_clients_key(held));
+      EXPECT_EQ(hydrant_release(held), GASNET_OK);
+    }
+  }
+  EXPECT_EQ(registrar_.pin_calls(), 0u);
+  EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN), GASNET_OK);
+  domain_ = 0;
+  EXPECT_EQ(registrar_.unpins(), 0u);
+}
+
+// What the domain registered itself is forgotten, however many prepinned regions lie before and behind it.
+TEST_P(PinCachePrepinned, InvalidateForgetsWhatLiesBesideThem) {
+  constexpr size_t kMany = 1200;
+  Arena arena(kMany + 8);
+  TestRegistrar registrar(arena, 8);
+  create_prepinned(registrar, arena, kMany);
+  const auto pin_page = [&](size_t page) {
+    return hydrant_pin(domain_, arena.page(page), kPage, HYDRANT_LOCAL_WRITE);
+  };
+  for (size_t page = kMany; page < kMany + 4; ++page) {
+    EXPECT_EQ(hydrant_release(pin_page(page)), GASNET_OK);
+  }
+  EXPECT_EQ(hydrant_invalidate(domain_, arena.page(0), (kMany + 8) * kPage), GASNET_OK);
+  for (size_t page = kMany; page < kMany + 4; ++page) {
+    EXPECT_EQ(hydrant_try_pin(domain_, arena.page(page), kPage, HYDRANT_LOCAL_WRITE).region,
+              nullptr);
+  }
+  for (size_t page = 0; page < kMany; page += 100) {
+    const hydrant_pin_t hit = pin_page(page);
+    EXPECT_TRUE(has_clients_key(hit));
+    EXPECT_EQ(hydrant_release(hit), GASNET_OK);
+  }
+  EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);  // what larger regions have replaced
+  EXPECT_EQ(registrar.live(), 0u) << "and unpinned";
+  destroy();
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, PinCachePrepinned,
+                         ::testing::Values(HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE));
+
 }  // namespace
 }  // namespace hydrant::testing

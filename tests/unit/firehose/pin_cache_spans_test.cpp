@@ -2,7 +2,7 @@
 // cost of regions.
 #include <hydrant/pin_cache.h>
 
-#include "firehose/span_table.hpp"
+#include "firehose/cache/page_mode/span_table.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 

@@ -299,10 +299,31 @@ TEST_F(PinCacheStreamsWatched, StaysInVouchedMemory) {
   map_file(64, file, MAP_SHARED, 64);
   create(watching());
   ASSERT_EQ(hydrant_vouch(domain_, arena_.page(64), 11 * kPage), GASNET_OK);
+  for (size_t i = 64; i < 128; ++i) *arena_.page(i) = std::byte{1};
   walk(64, 75);
   for (size_t i = 64; i < 75; ++i) EXPECT_TRUE(is_cached(i)) << i;
   EXPECT_FALSE(is_cached(75));
   EXPECT_GT(extended(), 0u);
+}
+
+// Such memory may be reserved and not there yet.
+TEST_F(PinCacheStreamsWatched, BringsNoPagesOfVouchedMemoryThatNoRequestNeeds) {
+  const MemoryFile file(64);
+  map_file(64, file, MAP_SHARED, 64);
+  create(watching());
+  ASSERT_EQ(hydrant_vouch(domain_, arena_.page(64), 64 * kPage), GASNET_OK);
+  walk(64, 80);
+  EXPECT_EQ(extended(), 0u);
+  EXPECT_FALSE(is_cached(80));
+  // What is there is as good as any memory, up to its end, in both directions.
+  for (size_t i = 80; i < 100; ++i) *arena_.page(i) = std::byte{1};
+  walk(80, 100);
+  EXPECT_GT(extended(), 0u);
+  EXPECT_FALSE(is_cached(100));
+  const uint64_t before = extended();
+  for (size_t i = 127; i >= 118; --i) (void)region(i);
+  EXPECT_EQ(extended(), before);
+  EXPECT_FALSE(is_cached(117));
 }
 
 // ---- memory that the kernel pins ----

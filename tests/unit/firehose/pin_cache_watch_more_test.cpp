@@ -2,6 +2,7 @@
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/child_process.hpp"
+#include "tests/support/descriptors.hpp"
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/watched_pin_cache.hpp"
 
@@ -12,8 +13,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <string>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
 
@@ -190,6 +194,34 @@ TEST_F(PinCacheWatchBeside, ReleasesGoOnWhenAllDescriptorsAreClosed) {
               return "";
             }),
             "");
+}
+
+// A userfaultfd of the program's own under the number answers every question as the cache's would.
+TEST_F(PinCacheWatchBeside, NoPinIsStaleUnderTheProgramsUserfaultfds) {
+  for (int trial = 0; trial < 5; ++trial) {
+    EXPECT_EQ(run_in_child([&]() -> std::string {
+                const OwnDescriptors own;
+                create(watching());
+                const uint64_t number = use(4);
+                const std::vector<int> numbers = own.close_others();
+                (void)OwnDescriptors::fill(numbers, [] {
+                  const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1);
+                  uffdio_api api{};
+                  api.api = UFFD_API;
+                  return fd >= 0 && ioctl(static_cast<int>(fd), UFFDIO_API, &api) == 0
+                             ? static_cast<int>(fd)
+                             : -1;
+                });
+                renew(4);
+                if (use(4) == number) return "a stale pin";
+                destroy();
+                for (const int fd : numbers) {
+                  if (!is_open(fd)) return "the cache closed what is not its own";
+                }
+                return "";
+              }),
+              "");
+  }
 }
 
 TEST_F(PinCacheWatchBeside, DefaultIsToWatch) {

@@ -1,4 +1,4 @@
-#include "firehose/region_table.hpp"
+#include "firehose/cache/index/region_table.hpp"
 
 #include <gtest/gtest.h>
 
@@ -109,6 +109,22 @@ TEST(SequenceLock, AWriterThatTheChildHasNotIsForgotten) {
   lock.begin_write();
   lock.end_write();
   EXPECT_TRUE(lock.read_was_clean(lock.begin_read()));
+}
+
+// Ranges that overlap without containing each other. A reader without the mutex shuts the gates of what it
+// finds.
+TEST(RegionTable, CollectsAllOverlappingRangesWithoutTheMutex) {
+  RegionTable table;
+  ASSERT_TRUE(table.map(kMost));
+  for (size_t n = 0; n < 200; ++n) {
+    table.insert({(n + 1) * kLen, 100 * kLen}, static_cast<RegionIndex>(n + 1));
+  }
+  RegionIndex found[256];
+  size_t count = 0;
+  const uintptr_t at = 151 * kLen;  // in ranges 52 to 151
+  ASSERT_TRUE(table.collect_unlocked(at, at + kLen - 1, found, 256, &count));
+  ASSERT_EQ(count, 100u);
+  for (size_t i = 0; i < count; ++i) EXPECT_EQ(found[i], 52 + i);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The table of what peers have here, and the list of what went away: alone, without messages.
-#include "firehose/remote_exports.hpp"
+#include "firehose/remote/target/remote_exports.hpp"
 
-#include "firehose/gone_log.hpp"
+#include "firehose/cache/coherence/gone_log.hpp"
 
 #include <gtest/gtest.h>
 
@@ -96,17 +96,17 @@ TEST_F(RemoteExportsTable, AFullTableSaysNo) {
 
 TEST_F(RemoteExportsTable, WhatGoesAwayIsListedForItsPeerOnce) {
   const uint64_t a = add(1, 10, 2), b = add(2, 11), c = add(1, 20);
-  EXPECT_FALSE(exports_.doom(MemoryRange{12 * kPage, kPage})) << "beside them";
-  EXPECT_TRUE(exports_.doom(MemoryRange{11 * kPage, 1}));
-  EXPECT_FALSE(exports_.doom(MemoryRange{11 * kPage, 1})) << "they are zombies already";
+  EXPECT_FALSE(exports_.invalidate(MemoryRange{12 * kPage, kPage})) << "beside them";
+  EXPECT_TRUE(exports_.invalidate(MemoryRange{11 * kPage, 1}));
+  EXPECT_FALSE(exports_.invalidate(MemoryRange{11 * kPage, 1})) << "they are zombies already";
   EXPECT_EQ(exports_.zombies(), 2u);
   EXPECT_EQ(exports_.zombie_bytes(), 3 * kPage);
   EXPECT_TRUE(exports_.has_recalls(1));
   EXPECT_EQ(recalls(1), std::vector<uint64_t>{a});
   EXPECT_EQ(recalls(2), std::vector<uint64_t>{b});
   EXPECT_FALSE(exports_.has_recalls(1));
-  EXPECT_TRUE(exports_.doom(c));
-  EXPECT_FALSE(exports_.doom(c));
+  EXPECT_TRUE(exports_.invalidate(c));
+  EXPECT_FALSE(exports_.invalidate(c));
   EXPECT_EQ(recalls(1), std::vector<uint64_t>{c});
   for (const uint64_t id : {a, c}) EXPECT_TRUE(release(id, 1));
   EXPECT_TRUE(release(b, 2));
@@ -117,7 +117,7 @@ TEST_F(RemoteExportsTable, WhatGoesAwayIsListedForItsPeerOnce) {
 TEST_F(RemoteExportsTable, AZombieThatComesBackIsListedNoMore) {
   uint64_t ids[4];
   for (uint64_t& id : ids) id = add(1, 10);
-  EXPECT_TRUE(exports_.doom(MemoryRange{10 * kPage, 1}));
+  EXPECT_TRUE(exports_.invalidate(MemoryRange{10 * kPage, 1}));
   EXPECT_TRUE(release(ids[1], 1));  // in the middle of the list
   EXPECT_TRUE(release(ids[3], 1));  // its head
   EXPECT_EQ(recalls(1), (std::vector<uint64_t>{ids[2], ids[0]}));

@@ -1,5 +1,5 @@
 // What peers may have of a target's memory: the arithmetic alone, without messages.
-#include "firehose/remote_leases.hpp"
+#include "firehose/remote/target/remote_leases.hpp"
 
 #include <gtest/gtest.h>
 
@@ -91,13 +91,13 @@ TEST(RemoteLeases, TheFattestHasMost) {
   RemoteLeases leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
   const auto nobody = [](uint32_t) { return false; };
-  EXPECT_EQ(leases.fattest(nobody), 4u) << "nobody has any";
+  EXPECT_EQ(leases.largest_holder(nobody), 4u) << "nobody has any";
   leases.grant(1, kPage);
   leases.grant(3, 2 * kPage);
-  EXPECT_EQ(leases.fattest(nobody), 3u);
+  EXPECT_EQ(leases.largest_holder(nobody), 3u);
   leases.give_back(3, 2 * kPage);
-  EXPECT_EQ(leases.fattest(nobody), 1u);
-  EXPECT_NE(leases.fattest([](uint32_t peer) { return peer == 1; }), 1u) << "passed over";
+  EXPECT_EQ(leases.largest_holder(nobody), 1u);
+  EXPECT_NE(leases.largest_holder([](uint32_t peer) { return peer == 1; }), 1u) << "passed over";
 }
 
 TEST(RemoteLeases, NobodyGetsAnythingOfNothing) {

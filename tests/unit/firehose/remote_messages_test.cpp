@@ -1,5 +1,5 @@
 // Messages that no end of this protocol sends: cut short, with flipped bits, at random, and lies.
-#include "firehose/remote_wire.hpp"
+#include "firehose/remote/remote_wire.hpp"
 #include "tests/support/remote_world.hpp"
 
 #include <gtest/gtest.h>
@@ -66,11 +66,16 @@ std::vector<RemoteMessage> samples() {
   }
   hydrant_invalidate(world[1].domain, world[1].arena.page(0), 32 * kPage);
   run();
-  all.push_back({1, 0, HYDRANT_LANE_REQUEST, bytes_of(header(Type::kLease), Lease{kPage, 9, 0})});
+  all.push_back(
+      {1, 0, HYDRANT_LANE_REQUEST, bytes_of(header(Type::kLease), Lease{kPage, kPage, 9, 0})});
   all.push_back({1, 0, HYDRANT_LANE_REQUEST, bytes_of(header(Type::kReclaim), Amount{kPage})});
   all.push_back({0, 1, HYDRANT_LANE_REQUEST, bytes_of(header(Type::kAsk), Amount{kPage})});
+  all.push_back({0, 1, HYDRANT_LANE_REQUEST,
+                 bytes_of(header(Type::kAwait),
+                          Await{world[1].arena.addr(0), kPage, HYDRANT_REMOTE_WRITE, 0})});
+  all.push_back({1, 0, HYDRANT_LANE_REPLY, bytes_of(header(Type::kRoom), Room{kNow, 0})});
   std::vector<RemoteMessage> out;
-  for (uint8_t type = 1; type <= 7; ++type) {
+  for (uint8_t type = 1; type <= 9; ++type) {
     const RemoteMessage* longest = nullptr;
     for (const RemoteMessage& message : all) {
       if (message.type() == type &&
@@ -169,7 +174,7 @@ TEST(RemoteMessages, RandomOnesDoNoDamage) {
     for (std::byte& byte : message.bytes) byte = static_cast<std::byte>(random());
     const size_t words = message.bytes.size() / 8;
     if (words != 0 && random() % 8 != 0) {
-      const Header fixed = header(static_cast<Type>(random() % 9), random() % 4);
+      const Header fixed = header(static_cast<Type>(random() % 11), random() % 4);
       std::memcpy(message.bytes.data(), &fixed, sizeof fixed);
     }
     for (size_t word = 1; word < words; ++word) {  // mostly small numbers, and addresses that exist

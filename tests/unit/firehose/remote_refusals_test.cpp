@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <string>
 
 namespace hydrant::testing {
 namespace {
@@ -56,6 +57,100 @@ TEST(RemoteRefusals, WhatCannotBeAskedForIsRefusedAndStartsNothing) {
   EXPECT_EQ(ask_with(), GASNET_ERR_BAD_ARG);
   EXPECT_TRUE(says({"0x9", "HYDRANT_REMOTE_CALL*"}));
   EXPECT_EQ(world.pending(), 0u);
+}
+
+// Never, and not "not now": the first request learns it from the peer's answer, later ones send nothing.
+TEST(RemoteRefusals, MoreThanThePeerCanEverGrantIsNoShortage) {
+  RemoteWorld::Settings settings = exact(3);
+  settings.options.budget_bytes = 8 * kPage;
+  settings.options.base_percent = 50;  // two peers: 2 pages each for sure, and 4 to be lent
+  RemoteWorld world(settings);
+  RemoteResult first;
+  RemoteResult joined;
+  remote_pin(world, 0, 1, world[1].arena.addr(0), 7 * kPage, &first);
+  remote_pin(world, 0, 1, world[1].arena.addr(0), 7 * kPage, &joined);
+  ASSERT_EQ(first.code, GASNET_OK) << "under way: nothing is known of the peer yet";
+  ASSERT_EQ(joined.code, GASNET_OK);
+  world.settle();
+  for (const RemoteResult* result : {&first, &joined}) {
+    ASSERT_TRUE(result->done);
+    EXPECT_EQ(result->status, GASNET_ERR_RESOURCE);
+    EXPECT_FALSE(result->held());
+  }
+  const uint64_t sent = world[0].sent[HYDRANT_LANE_REQUEST];
+  RemoteResult again;
+  remote_pin(world, 0, 1, world[1].arena.addr(0), 6 * kPage + 1, &again);
+  EXPECT_EQ(again.code, GASNET_ERR_RESOURCE);
+  EXPECT_TRUE(says({"rank 1", "+24577)", "24576 bytes", "in pieces", "FIREHOSE_REMOTE_BUDGET"}));
+  EXPECT_EQ(hydrant_remote_prefetch(world[0].end, 1, world[1].arena.addr(0), 7 * kPage,
+                                    HYDRANT_REMOTE_WRITE),
+            GASNET_ERR_RESOURCE);
+  EXPECT_EQ(world[0].sent[HYDRANT_LANE_REQUEST], sent);
+  RemoteResult fits;
+  // More than its lease, which grows when it asks.
+  for (int i = 0; i < 3 && !fits.held(); ++i) {
+    remote_pin(world, 0, 1, world[1].arena.addr(0), 6 * kPage, &fits);
+    world.settle();
+  }
+  EXPECT_EQ(fits.status, GASNET_OK);
+  if (fits.held()) hydrant_remote_release(fits.pin);
+}
+
+// The text of an answer names the limit: it is there when the callback runs.
+TEST(RemoteRefusals, TheAnswerNamesTheLimitOfThePeer) {
+  RemoteWorld::Settings settings = exact();
+  settings.options.budget_bytes = 4 * kPage;
+  settings.options.base_percent = 100;
+  settings.options.flags = HYDRANT_REMOTE_INLINE_DONE;
+  RemoteWorld world(settings);
+  std::string text;
+  hydrant_remote_call_t call{};
+  call.done = [](void* context, hydrant_pin_t, const hydrant_remote_outcome_t* outcome) {
+    EXPECT_EQ(outcome->status, GASNET_ERR_RESOURCE);
+    *static_cast<std::string*>(context) = hydrant_error_text();
+  };
+  call.context = &text;
+  hydrant_pin_t pin{};
+  ASSERT_EQ(hydrant_remote_pin(world[0].end, 1, world[1].arena.addr(0), 5 * kPage,
+                               HYDRANT_REMOTE_READ, &call, &pin),
+            GASNET_OK);
+  world.settle();
+  for (const char* word : {"rank 1", "+20480)", "16384 bytes", "FIREHOSE_REMOTE_BUDGET"})
+    EXPECT_NE(text.find(word), std::string::npos) << word << ": " << text;
+}
+
+// The peer's largest region is another limit, with another remedy.
+TEST(RemoteRefusals, MoreThanThePeersLargestRegionIsNoShortage) {
+  RemoteWorld::Settings settings = exact();
+  settings.domain_region_bytes = 4 * kPage;
+  RemoteWorld world(settings);
+  RemoteResult first;
+  remote_pin(world, 0, 1, world[1].arena.addr(0), 5 * kPage, &first);
+  world.settle();
+  EXPECT_EQ(first.status, GASNET_ERR_RESOURCE);
+  RemoteResult again;
+  remote_pin(world, 0, 1, world[1].arena.addr(0), 5 * kPage, &again);
+  EXPECT_EQ(again.code, GASNET_ERR_RESOURCE);
+  EXPECT_TRUE(says({"rank 1", "+20480)", "16384 bytes", "FIREHOSE_MAX_REGION_SIZE"}));
+}
+
+// An initiator that heard of its lease before any answer knows the limit from that.
+TEST(RemoteRefusals, WhatIsLentSaysTheLimitToo) {
+  RemoteWorld::Settings settings = exact(3);
+  settings.options.budget_bytes = 8 * kPage;
+  settings.options.base_percent = 100;
+  RemoteWorld world(settings);
+  RemoteResult held;
+  remote_pin(world, 0, 2, world[2].arena.addr(0), 4 * kPage, &held);
+  world.settle();
+  ASSERT_TRUE(held.held());
+  RemoteResult beyond;
+  remote_pin(world, 0, 2, world[2].arena.addr(8), kPage, &beyond);
+  EXPECT_EQ(beyond.code, GASNET_ERR_NOT_READY) << "held, and released one day";
+  RemoteResult never;
+  remote_pin(world, 0, 2, world[2].arena.addr(8), 5 * kPage, &never);
+  EXPECT_EQ(never.code, GASNET_ERR_RESOURCE) << "whatever is released";
+  hydrant_remote_release(held.pin);
 }
 
 TEST(RemoteRefusals, OnlyAPeersFirehosesAreEvicted) {

@@ -1,6 +1,6 @@
 // Slots outlive their domains: late releases are answered and never crash, and domains may come and go
 // for ever without using up the address space.
-#include "firehose/slot_arena.hpp"
+#include "firehose/hit/slot_arena.hpp"
 
 #include <hydrant/pin_cache.h>
 

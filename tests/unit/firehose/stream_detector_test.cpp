@@ -1,4 +1,4 @@
-#include "firehose/stream_detector.hpp"
+#include "firehose/cache/region/stream_detector.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The table by which a thread finds regions: its two places for an address.
-#include "firehose/region_slot.hpp"
-#include "firehose/thread_state.hpp"
+#include "firehose/hit/region_slot.hpp"
+#include "firehose/hit/thread_state.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rdma/bootstrap_hints.hpp"
+#include "rdma/bootstrap/bootstrap_hints.hpp"
 
 #include "rdma/launch/job_environment.hpp"
 

@@ -1,4 +1,4 @@
-#include "rdma/bootstrap_pmi2_text.hpp"
+#include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,8 @@ TEST(Base64, EveryLengthComesBack) {
 
 TEST(Base64, WhatIsNoneIsRefused) {
   std::vector<std::byte> back;
-  for (const char* text : {"A", "AAA", "A===", "====", "AA=A", "AA==AAAA", "AA!A", "AAAA\n"}) {
+  for (const char* text :
+       {"A", "AAA", "A===", "====", "AA=A", "AA==AAAA", "AA!A", "AAAA\n", "AB==", "AAB="}) {
     EXPECT_FALSE(decode_base64(text, &back)) << text;
   }
 }

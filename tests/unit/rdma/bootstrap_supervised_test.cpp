@@ -1,12 +1,15 @@
-#include "rdma/bootstrap_supervised.hpp"
+#include "rdma/bootstrap/bootstrap_supervised.hpp"
 
 #include "firehose/base/thread.hpp"
+#include "tests/support/descriptors.hpp"
 
 #include <gtest/gtest.h>
 
 #include <csignal>
 #include <functional>
+#include <string>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -144,8 +147,8 @@ TEST_F(SupervisedBootstrapTest, ASupervisorThatGoesIsAnError) {
             }),
             Status::kBroken);
   EXPECT_EQ(bootstrap_->fence(soon()), Status::kBroken);
-  EXPECT_EQ(bootstrap_->heed().kind, Bootstrap::Word::Kind::kLauncherGone);
-  bootstrap_->leave(0, soon());  // does not wait for anybody
+  EXPECT_EQ(bootstrap_->read_event().kind, Bootstrap::Event::Kind::kLauncherGone);
+  bootstrap_->leave(0, Leaving::kExit, soon());  // does not wait for anybody
 }
 
 TEST_F(SupervisedBootstrapTest, ASilentSupervisorIsGivenUp) {
@@ -195,16 +198,51 @@ TEST_F(SupervisedBootstrapTest, SignalsDoNotDisturbACall) {
 
 TEST_F(SupervisedBootstrapTest, WordsAreHeededOneAtATimeAndOddOnesPassedOver) {
   open();
-  EXPECT_EQ(bootstrap_->heed().kind, Bootstrap::Word::Kind::kNothing);
+  EXPECT_EQ(bootstrap_->read_event().kind, Bootstrap::Event::Kind::kNothing);
   const launch::Word death{.kind = launch::WordKind::kDeath, .rank = 2, .signal = 9};
   const launch::Word leave{.kind = launch::WordKind::kLeave, .rank = 2};
   EXPECT_EQ(launch::send_message(words_[1], launch::bytes_of(leave)), 0);
   EXPECT_EQ(launch::send_message(words_[1], launch::bytes_of(death)), 0);
-  EXPECT_EQ(bootstrap_->heed().kind, Bootstrap::Word::Kind::kNothing);
-  const auto word = bootstrap_->heed();
-  EXPECT_EQ(word.kind, Bootstrap::Word::Kind::kDeath);
+  EXPECT_EQ(bootstrap_->read_event().kind, Bootstrap::Event::Kind::kNothing);
+  const auto word = bootstrap_->read_event();
+  EXPECT_EQ(word.kind, Bootstrap::Event::Kind::kDeath);
   EXPECT_EQ(word.rank, 2u);
   EXPECT_EQ(word.signal, 9);
+}
+
+TEST_F(SupervisedBootstrapTest, FilesOfTheProgramUnderItsNumbersAreLeftAlone) {
+  open();
+  EXPECT_EQ(bootstrap_->supervisor(), getpid());
+  EXPECT_EQ(bootstrap_->watch_fd(), words_[0]);
+  const testing::ProgramsFiles program({calls_[0], words_[0]});
+  EXPECT_EQ(bootstrap_->watch_fd(), -1);
+  EXPECT_EQ(bootstrap_->supervisor(), getpid());
+  EXPECT_EQ(bootstrap_->read_event().kind, Bootstrap::Event::Kind::kNothing);
+  for (const Status status : {bootstrap_->fence(soon()), bootstrap_->put("key", {})}) {
+    EXPECT_EQ(status, Status::kBroken);
+    const std::string text = last_error_text();
+    EXPECT_NE(text.find("the program has closed descriptor " + std::to_string(calls_[0])),
+              text.npos)
+        << text;
+  }
+  bootstrap_->leave(0, Leaving::kExit, soon());
+  bootstrap_.reset();
+  EXPECT_EQ(program.harm(), "");
+}
+
+TEST_F(SupervisedBootstrapTest, ACallUnderWayHearsThatItsNumberWasClosed) {
+  open();
+  EXPECT_EQ(fence_while([&] {
+              const Request request = receive();
+              syscall(SYS_close,
+                      calls_[0]);  // past ThreadSanitizer, which reports the race of numbers
+              // The other end may be closed by now.
+              const Reply reply{.id = request.id, .status = to_c(Status::kOk), .bytes = 0};
+              (void)launch::send_message(calls_[1], launch::bytes_of(reply), {});
+            }),
+            Status::kBroken);
+  EXPECT_NE(std::string(last_error_text()).find("the program has closed descriptor"),
+            std::string::npos);
 }
 
 }  // namespace

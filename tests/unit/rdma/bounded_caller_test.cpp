@@ -1,4 +1,4 @@
-#include "rdma/bounded_caller.hpp"
+#include "rdma/bootstrap/bounded_caller.hpp"
 
 #include <gtest/gtest.h>
 

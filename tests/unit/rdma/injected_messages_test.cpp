@@ -188,7 +188,7 @@ TEST(InjectedMessages, TheBuriedGetNothingAndTheirCellsComeBack) {
   ASSERT_EQ(node.net->reserve(1, Lane::kReply, 8, &room), Status::kOk);
   Cell cell;
   ASSERT_EQ(node.net->take_cell(1, Lane::kReply, 8, &cell), Status::kOk);
-  node.net->bury(1);
+  node.net->disconnect(1);
   node.net->commit_with_cell(room, 1, cell, 8);
   EXPECT_EQ(node.send(1, Lane::kRequest, 1, 1), Status::kBroken);
   EXPECT_EQ(node.net->take_cell(1, Lane::kRequest, 8, &cell), Status::kOk);
@@ -209,7 +209,7 @@ TEST(InjectedMessages, APeerThatIsLostInsideIsLost) {
     status = node.send(1, Lane::kRequest, 1, 1);
     node.after(1000);
   }
-  EXPECT_NE(::testing::internal::GetCapturedStderr().find("spoilt"), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("corrupted"), std::string::npos);
   EXPECT_EQ(status, Status::kBroken);
 }
 
@@ -217,8 +217,8 @@ TEST(InjectedMessages, NobodyThereAndOneself) {
   InjectedNode node({});
   EXPECT_EQ(node.send(0, Lane::kRequest, 1, 1), Status::kBadArg);
   EXPECT_EQ(node.send(2, Lane::kRequest, 1, 1), Status::kBadArg);
-  node.net->bury(2);
-  node.net->rouse(1);
+  node.net->disconnect(2);
+  node.net->wake_peer(1);
   EXPECT_EQ(node.net->shared_block(1), nullptr);
   EXPECT_STREQ(node.net->name(), "injected");
 }

@@ -176,7 +176,7 @@ TEST(InjectedOperations, WithABuriedOneEndBroken) {
   Told second;
   ASSERT_EQ(node.net->put(1, at(target), source, 8, &first), Status::kOk);
   ASSERT_EQ(node.net->get(1, at(target), source, 8, &second), Status::kOk);
-  node.net->bury(1);
+  node.net->disconnect(1);
   EXPECT_EQ(node.after(0), 2u);
   EXPECT_EQ(first.status, Status::kBroken);
   EXPECT_EQ(second.status, Status::kBroken);
@@ -206,9 +206,9 @@ TEST(InjectedOperations, NeedOnesInside) {
     }
     uint32_t poll(Receiver&, uint32_t, bool) noexcept override { return 0; }
     void sleep(uint64_t deadline_ns, const SleepCheck&) noexcept override { slept = deadline_ns; }
-    void rouse(Rank) noexcept override {}
+    void wake_peer(Rank) noexcept override {}
     void wake() noexcept override {}
-    void bury(Rank) noexcept override {}
+    void disconnect(Rank) noexcept override {}
     uint64_t slept = 0;
   };
   auto owned = std::make_unique<Mute>(*pair.a.transport);

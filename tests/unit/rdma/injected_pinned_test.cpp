@@ -1,5 +1,5 @@
 // Puts and gets between pinned memory on the injected network: as late as others, and only what keys allow.
-#include "rdma/send_only_transport.hpp"
+#include "rdma/injected/send_only_transport.hpp"
 #include "tests/unit/rdma/injected_pins_world.hpp"
 
 namespace {
@@ -129,7 +129,7 @@ TEST(InjectedPinned, WithABuriedOneEndBroken) {
   Told second;
   ASSERT_EQ(node.put(0, 0, 100, &first), Status::kOk);
   ASSERT_EQ(node.get(0, 0, 100, &second), Status::kOk);
-  node.net->bury(1);
+  node.net->disconnect(1);
   EXPECT_EQ(node.after(0), 2u);
   EXPECT_EQ(first.status, Status::kBroken);
   EXPECT_EQ(second.status, Status::kBroken);

@@ -43,9 +43,9 @@ class Holding final : public Transport {
   }
   uint32_t poll(Receiver&, uint32_t, bool) noexcept override { return 0; }
   void sleep(uint64_t, const SleepCheck&) noexcept override {}
-  void rouse(Rank) noexcept override {}
+  void wake_peer(Rank) noexcept override {}
   void wake() noexcept override {}
-  void bury(Rank) noexcept override {}
+  void disconnect(Rank) noexcept override {}
 
   const std::unique_ptr<Transport> inside;
   std::atomic<bool> has_begun{false};

@@ -1,5 +1,5 @@
 // The injected network's registrations: what is locked, how much, under which number, and for how long.
-#include "rdma/injected_page_steps.hpp"
+#include "rdma/injected/injected_page_steps.hpp"
 #include "tests/unit/rdma/injected_pins_world.hpp"
 
 #include <random>

@@ -1,8 +1,8 @@
 // Memory to pin, the adapters that it is pinned for, and keys on their way between them.
 #pragma once
 
-#include "rdma/injected_keys.hpp"
-#include "rdma/injected_pins.hpp"
+#include "rdma/injected/injected_keys.hpp"
+#include "rdma/injected/injected_pins.hpp"
 #include "tests/unit/rdma/injected_world.hpp"
 
 #include <array>

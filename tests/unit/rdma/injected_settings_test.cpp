@@ -1,7 +1,8 @@
 // The grammar of HYDRANT_INJECT, and the times that follow from it.
-#include "rdma/injected_settings.hpp"
+#include "rdma/injected/injected_settings.hpp"
 
-#include "rdma/injected_wire.hpp"
+#include "rdma/injected/injected_wire.hpp"
+#include "rdma/injection.hpp"
 
 #include <gtest/gtest.h>
 

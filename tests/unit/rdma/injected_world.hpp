@@ -1,7 +1,7 @@
 // A rank behind an injected network, in this process: time passes when a test says so.
 #pragma once
 
-#include "rdma/injected_transport.hpp"
+#include "rdma/injected/injected_transport.hpp"
 #include "tests/unit/rdma/shm/node_world.hpp"
 
 #include <atomic>

@@ -25,7 +25,7 @@ class CountingBootstrap final : public Bootstrap {
   Status get(Rank, std::string_view, std::span<std::byte>, size_t*, uint64_t) noexcept override {
     return fail(Status::kBroken, "nobody is asked for cards");
   }
-  void leave(int, uint64_t) noexcept override {}
+  void leave(int, Leaving, uint64_t) noexcept override {}
 
   uint32_t fences = 0;
   Status fence_answers = Status::kOk;

@@ -92,13 +92,13 @@ class FakeFar final : public FarTransport {
   }
   using Transport::sleep;
   void sleep(uint64_t, const SleepCheck&) noexcept override { ADD_FAILURE() << "not slept in"; }
-  void rouse(Rank) noexcept override {}
+  void wake_peer(Rank) noexcept override {}
   void wake() noexcept override {}
   void flush(uint64_t) noexcept override { seen_.is_flushed = true; }
-  void bury(Rank peer) noexcept override { seen_.buried.push_back(peer); }
+  void disconnect(Rank peer) noexcept override { seen_.buried.push_back(peer); }
 
-  int word_fd() const noexcept override { return seen_.has_word ? seen_.fd : -1; }
-  void take_word() noexcept override {
+  int notice_fd() const noexcept override { return seen_.has_word ? seen_.fd : -1; }
+  void take_notices() noexcept override {
     uint64_t count = 0;
     (void)!::read(seen_.fd, &count, sizeof count);
   }
@@ -160,7 +160,7 @@ TEST_F(Mixed, EachPeerIsReachedByItsOwn) {
   both->drop_cell(3, Lane::kReply, cell);
   EXPECT_EQ(seen.cells_taken, (std::vector<Rank>{2, 3}));
   EXPECT_EQ(seen.cells_dropped, (std::vector<Rank>{3}));
-  both->bury(3);
+  both->disconnect(3);
   EXPECT_EQ(seen.buried, (std::vector<Rank>{3}));
   both->flush(0);
   EXPECT_TRUE(seen.is_flushed);
@@ -178,7 +178,7 @@ TEST_F(Mixed, PinnedMemoryOfAnyRankIsReachedByTheFarOne) {
   EXPECT_EQ(seen.put_to, (std::vector<Rank>{1, 1, 1, 3, 3, 3}));
   EXPECT_EQ(seen.got_from, seen.put_to);
   EXPECT_EQ(both->abilities_with(1) & Transport::kPinned, 0u);
-  both->bury(1);
+  both->disconnect(1);
   EXPECT_EQ(seen.buried, (std::vector<Rank>{1}));
 }
 

@@ -1,11 +1,15 @@
-#include "rdma/process_end.hpp"
+#include "rdma/exit/process_end.hpp"
 
 #include "firehose/base/thread.hpp"
 
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
 #include <poll.h>
+#include <pthread.h>
+#include <string>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,6 +55,44 @@ TEST(ProcessEnd, SignalsAndCodesAreReadWhileAndAfterTheProcessIsReaped) {
     EXPECT_TRUE(late.kind == expected || late.kind == ProcessEnd::Kind::kUnknown);
     close(pidfd);
   }
+}
+
+// Its other threads run on.
+TEST(ProcessEnd, AProcessWhoseFirstThreadHasEndedIsNotEnding) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    pthread_t thread;
+    static int out = ready[1];
+    const auto body = [](void*) -> void* {
+      while (process_start_time(getpid()) == 0) {
+      }
+      [[maybe_unused]] const ssize_t written = write(out, "x", 1);
+      for (;;) pause();
+    };
+    pthread_create(&thread, nullptr, body, nullptr);
+    syscall(SYS_exit, 0);  // this thread alone; pthread_exit() would unwind into the test's runner
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  // Until the first thread has ended; 'Z' is the state of one that has, while others run.
+  const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+  for (int i = 0; i < 6000; ++i) {
+    std::ifstream file(path);
+    std::string text;
+    std::getline(file, text);
+    if (text.find(") Z ") != std::string::npos) break;
+    usleep(10'000);
+  }
+  EXPECT_FALSE(process_is_ending(pid));
+  kill(pid, SIGKILL);
+  siginfo_t info{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(process_is_ending(pid));
+  waitpid(pid, nullptr, 0);
+  close(ready[0]);
+  close(ready[1]);
 }
 
 TEST(ProcessEnd, AProcessThatIsNotThereHasNoStart) {

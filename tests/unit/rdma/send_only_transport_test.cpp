@@ -1,5 +1,5 @@
 // The porting path: a transport of which only the messages are left.
-#include "rdma/send_only_transport.hpp"
+#include "rdma/injected/send_only_transport.hpp"
 
 #include "tests/unit/rdma/shm/node_world.hpp"
 
@@ -59,8 +59,8 @@ TEST(SendOnly, MessagesPassThrough) {
   EXPECT_EQ(only.poll(inbox, 10, false), 1u);
   only.wake();
   only.sleep(now_ns() + 1);
-  only.rouse(1);
-  only.bury(1);
+  only.wake_peer(1);
+  only.disconnect(1);
   EXPECT_EQ(only.poll(inbox, 10, false), 0u);
   EXPECT_EQ(only.reserve(1, Lane::kRequest, 8, &room), Status::kBroken);
 }

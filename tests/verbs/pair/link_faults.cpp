@@ -1,3 +1,4 @@
+// Applies netem to eth0 with tc, for the tests of a pair of guests.
 #include "tests/verbs/pair/link_faults.hpp"
 
 #include "firehose/base/thread.hpp"
@@ -12,9 +13,9 @@
 namespace hydrant::testing {
 namespace {
 
-// The guest's shell has a tc of its own, which knows nothing of netem.
+// Full path, because the tc of the guest's shell does not support netem.
 constexpr char kTc[] = "/job/tc qdisc ";
-constexpr char kTimes[] = "/tmp/cut";  // when a cut began and ended, by /proc/uptime
+constexpr char kTimes[] = "/tmp/cut";  // start and end of a cut, from /proc/uptime
 
 void run(const std::string& command) { EXPECT_EQ(std::system(command.c_str()), 0) << command; }
 
@@ -52,7 +53,7 @@ unsigned LinkFaults::wait_for_cut() {
     const timespec pause{0, 10'000'000};
     nanosleep(&pause, nullptr);
   }
-  ADD_FAILURE() << "the cut does not end";
+  ADD_FAILURE() << "the cut did not end in time";
   return 0;
 }
 
@@ -60,7 +61,8 @@ uint64_t LinkFaults::dropped() const {
   uint64_t count = 0;
   FILE* const told =
       popen("/job/tc -s qdisc show dev eth0 root | sed -n 's/.*dropped \\([0-9]*\\).*/\\1/p'", "r");
-  if (told == nullptr || std::fscanf(told, "%lu", &count) != 1) ADD_FAILURE() << "tc tells nothing";
+  if (told == nullptr || std::fscanf(told, "%lu", &count) != 1)
+    ADD_FAILURE() << "tc reports no drop counter";
   if (told != nullptr) pclose(told);
   return count;
 }

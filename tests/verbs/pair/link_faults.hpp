@@ -1,4 +1,5 @@
-// Faults of the link to the other machine, by the kernel's queueing discipline netem: of what leaves by eth0.
+// Faults of the link to the other machine, by the kernel's queueing discipline netem on packets that leave by
+// eth0.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,11 @@ class LinkFaults {
   LinkFaults(const LinkFaults&) = delete;
   LinkFaults& operator=(const LinkFaults&) = delete;
 
-  // `what` as tc(8) has it: "loss 3%". In its place from now on.
+  // Replaces the current fault by `what`, in the syntax of tc(8): "loss 3%".
   void set(const std::string& what);
-  // Cuts the link for at least so long, while this process goes on; wait_for_cut() says for how long.
+  // Starts to cut the link for at least this time, in the background; wait_for_cut() answers the actual time.
   void cut_for_ms(unsigned ms);
-  // Until the cut is over: how long it may have been, in milliseconds.
+  // Waits until the cut is over; answers its longest possible duration in milliseconds.
   unsigned wait_for_cut();
   // Packets that netem has dropped.
   uint64_t dropped() const;

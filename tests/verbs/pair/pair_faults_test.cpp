@@ -1,5 +1,5 @@
-// Ranks on two machines whose link loses, delays, reorders, repeats or damages packets, or is cut; and a rank
-// that is stopped. Nothing here counts on chance alone: what netem has dropped is asked for.
+// Ranks on two machines whose link loses, delays, reorders, duplicates or corrupts packets, or is cut; and a
+// stopped rank. The tests do not rely on chance: they check netem's drop counter.
 #include "tests/verbs/pair/link_faults.hpp"
 #include "tests/verbs/pair/pair_job.hpp"
 
@@ -22,7 +22,7 @@ using testing::PairJob;
 
 class PairFaults : public PairJob {
  protected:
-  // Connected first: how greetings get lost is PairTalk's.
+  // Connects first: PairTalk tests lost handshakes.
   void talk_over(const char* what, uint32_t count) {
     ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
     ASSERT_TRUE(meet());
@@ -49,8 +49,8 @@ TEST_F(PairFaults, OneInAHundredLost) {
 }
 
 TEST_F(PairFaults, OneInTwentyLost) {
-  // To rxe each packet found missing is a retry, until a whole message is acknowledged: of 32 packets with
-  // one in twenty lost, more go missing now and then than there are retries.
+  // rxe counts each missing packet as a retry until a whole message is acknowledged. With one in twenty of 32
+  // packets lost, there would sometimes be more losses than retries.
   put_bytes_ = 4096;
   talk_over("loss 5%", 200);
   EXPECT_GT(faults_.dropped(), 0U);
@@ -77,7 +77,7 @@ TEST_F(PairFaults, CutForLessThanTheRetries) {
     EXPECT_GT(faults_.dropped(), 0U);
     if (lasted > kRetryMs) std::printf("this machine is slow: the cut took %u ms\n", lasted);
   }
-  // Rank 1 does not know how long it was: rank 0 speaks for both.
+  // Rank 1 does not know the duration of the cut: rank 0 checks it for both.
   if (status == Status::kBroken && (self() == 1 || lasted > kRetryMs)) return;
   EXPECT_EQ(status, Status::kOk) << last_error_text();
   EXPECT_EQ(wrong(), "");
@@ -92,7 +92,7 @@ TEST_F(PairFaults, CutForMoreThanTheRetries) {
   EXPECT_EQ(status, Status::kBroken);
   EXPECT_EQ(wrong(), "");
   expect_lost();
-  // The link is back, and the peer stays lost.
+  // The link is up again, but the peer stays lost.
   ASSERT_TRUE(meet());
   EXPECT_GT(faults_.dropped(), 0U);
   faults_.remove();
@@ -100,8 +100,8 @@ TEST_F(PairFaults, CutForMoreThanTheRetries) {
   expect_lost();
 }
 
-// Who has nothing to send finds it out as well.
-TEST_F(PairFaults, CutWhileNothingGoes) {
+// A rank that sends nothing detects the loss, too.
+TEST_F(PairFaults, CutWhileIdle) {
   ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
   ASSERT_TRUE(meet());
   faults_.set("loss 100%");
@@ -130,14 +130,14 @@ TEST_F(PairFaults, StoppedForSeconds) {
   EXPECT_TRUE(meet());
 }
 
-// Run by itself, because a machine is gone afterwards (tests/verbs/pair/power_off).
+// Runs separately, because one machine is off afterwards (tests/verbs/pair/power_off).
 class PairPowerOff : public PairFaults {
  protected:
-  // At once, as if its power went: QEMU ends where a machine would start again.
+  // Reboots at once, which ends QEMU, like a power failure.
   static void turn_off() { std::ofstream("/proc/sysrq-trigger") << 'b' << std::flush; }
 };
 
-TEST_F(PairPowerOff, WhoIsLeftSaysWhoIsGone) {
+TEST_F(PairPowerOff, TheSurvivorNamesTheLostRank) {
   ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
   ASSERT_TRUE(meet());
   const Status status = exchange(20'000, [&](uint32_t i) {

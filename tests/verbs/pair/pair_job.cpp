@@ -1,3 +1,4 @@
+// Exchanges messages, puts and gets between two ranks, and checks their contents and order.
 #include "tests/verbs/pair/pair_job.hpp"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ constexpr uint32_t kKeyTag = 1;
 constexpr uint32_t kMessageTag = 2;
 constexpr uint32_t kCellTag = 3;
 
-// What messages begin with.
+// The start of each message.
 struct Head {
   uint32_t index;
   uint32_t puts_seen;
@@ -22,7 +23,7 @@ struct KeyMessage {
   std::byte blob[64];
 };
 
-// Bytes that differ with whose they are, what they belong to, and their place.
+// Fills bytes with a pattern that depends on the sender, the operation and the position.
 void fill(std::byte* bytes, size_t count, uint32_t seed) {
   uint32_t state = seed * 2654435761U + 1;
   for (size_t i = 0; i < count; ++i) {
@@ -49,7 +50,7 @@ uint32_t cell_bytes(uint32_t index) { return index % 5 == 4 ? index * 4099 % 163
 void PairJob::SetUp() {
   ASSERT_EQ(open_bootstrap(nullptr, nullptr, &bootstrap), Status::kOk) << last_error_text();
   const JobPlace& place = bootstrap->place();
-  ASSERT_EQ(place.size, 2U) << "to be started by mpirun -n 2 (tests/verbs/run_pair)";
+  ASSERT_EQ(place.size, 2U) << "start it with mpirun -n 2 (tests/verbs/run_pair)";
   ASSERT_EQ(place.node_count, 2U);
   ASSERT_EQ(place.node_ranks, std::vector<Rank>{place.rank});
   IbvTransport::Options options;
@@ -59,7 +60,7 @@ void PairJob::SetUp() {
   process.open(*bootstrap, options);
   ASSERT_NE(process.transport, nullptr);
   process.inbox.then = [this](const Incoming& message) { take(message); };
-  // One of them waits in the kernel, the other stays awake.
+  // Rank 1 waits in the kernel, rank 0 polls.
   process.sleeps = self() == 1;
   memory_ = std::make_unique<PinnedMemory>(
       *process.transport, Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteRead,
@@ -70,7 +71,7 @@ void PairJob::SetUp() {
 void PairJob::TearDown() {
   memory_.reset();
   process.transport.reset();
-  if (bootstrap != nullptr) bootstrap->leave(0, in_seconds(kLongSeconds));
+  if (bootstrap != nullptr) bootstrap->leave(0, Leaving::kExit, in_seconds(kLongSeconds));
 }
 
 void PairJob::complain(const char* what, uint64_t index) {
@@ -80,7 +81,7 @@ void PairJob::complain(const char* what, uint64_t index) {
 }
 
 void PairJob::take(const Incoming& message) {
-  if (message.from != other()) return complain("a message of somebody else", message.from);
+  if (message.from != other()) return complain("a message of another rank", message.from);
   if (message.tag == kKeyTag) {
     KeyMessage key;
     std::memcpy(&key, message.head, sizeof key);
@@ -140,12 +141,12 @@ Status PairJob::send_one(Lane lane, uint32_t index) {
                       {reinterpret_cast<const char*>(payload.data()), payload.size()});
 }
 
-// A put that the next message's receiver finds, and a get of what the peer shows. The put's source may change
-// when the put is over, and the peer's window when the peer has looked.
+// Does a put that the next message's receiver checks, and a get of the peer's shown data. The source may
+// change when the put is complete, and the peer's slot is reusable when the peer has checked it.
 Status PairJob::move(uint32_t number) {
   const bool has_room = process.until(
       [&] { return number - puts_told_ < kSlots || process.transport->counts().lost != 0; });
-  if (!has_room) return fail(Status::kNotReady, "the peer does not take puts");
+  if (!has_room) return fail(Status::kNotReady, "the peer does not acknowledge puts");
   const size_t slot = number % kSlots * kPutBytes;
   fill(memory_->data.get() + kSource + slot, put_bytes_, seed_of(self(), kOfPut, number));
   std::memset(memory_->data.get() + kGot, 0, put_bytes_);
@@ -166,13 +167,13 @@ Status PairJob::move(uint32_t number) {
   };
   const Status put_status = begin(true, put);
   const Status get_status = put_status == Status::kOk ? begin(false, get) : put_status;
-  // What is under way ends, whatever became of the peer: it is on this stack.
+  // Waits for both operations in any case, because they are on this stack.
   const bool is_over = process.until([&] {
     return (put_status != Status::kOk || put.times != 0) &&
            (get_status != Status::kOk || get.times != 0);
   });
   if (!is_over) {
-    std::printf("rank %u: a put or a get does not end\n", self());
+    std::printf("rank %u: a put or a get did not complete in time\n", self());
     std::abort();
   }
   if (put_status != Status::kOk) return put_status;
@@ -200,12 +201,12 @@ Status PairJob::exchange(uint32_t count, const std::function<void(uint32_t)>& be
     status = introduce();
     if (status != Status::kOk) return status;
     if (!process.until([&] { return their_memory_ != 0 || is_lost(); }))
-      return fail(Status::kNotReady, "the peer does not introduce itself");
+      return fail(Status::kNotReady, "the peer has not sent its key");
   }
   for (const uint32_t end = sent_ + count; sent_ < end; ++sent_) {
     const uint32_t i = sent_;
     if (before) before(i);
-    // Not far ahead of what has come: so messages go on until the last put is seen.
+    // Stays close to the received messages, so that messages continue until the last put is checked.
     (void)process.until(
         [&] { return (next_[0] + kAhead >= i && next_[1] + kAhead >= i) || is_lost(); });
     if (i % kPutEvery == 0) status = move(i / kPutEvery);
@@ -217,7 +218,8 @@ Status PairJob::exchange(uint32_t count, const std::function<void(uint32_t)>& be
   const bool all_came =
       process.until([&] { return (next_[0] >= sent_ && next_[1] >= sent_) || is_lost(); });
   if (is_lost()) return fail(Status::kBroken, "rank %u was lost", other());
-  if (!all_came) return fail(Status::kNotReady, "only %u and %u messages came", next_[0], next_[1]);
+  if (!all_came)
+    return fail(Status::kNotReady, "received only %u and %u messages", next_[0], next_[1]);
   process.transport->flush(in_seconds(kLongSeconds));
   return Status::kOk;
 }

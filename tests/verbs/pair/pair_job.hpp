@@ -1,8 +1,8 @@
-// Two ranks on two machines, started by a launcher: what the tests of a pair share. A launcher starts a
-// process of each rank once, so that each case needs a start of its own (tests/verbs/pair/cases).
+// Shared by the tests of a pair: two ranks on two machines, started by a launcher. A launcher starts each
+// rank's process once, so each case needs a new start (tests/verbs/pair/cases).
 #pragma once
 
-#include "rdma/bootstrap.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
 #include "tests/verbs/rank_process.hpp"
 
 #include <gtest/gtest.h>
@@ -22,37 +22,38 @@ class PairJob : public ::testing::Test {
 
   Rank self() const { return bootstrap->place().rank; }
   Rank other() const { return 1 - self(); }
-  // Until both ranks are here, by the launcher: nothing of it goes over the link that is tested.
+  // Waits for both ranks through the launcher, without traffic on the tested link.
   bool meet() const { return bootstrap->fence(in_seconds(kLongSeconds)) == Status::kOk; }
-  // Messages in both lanes, some with cells, and puts and gets between them, with a content that each
-  // receiver knows. Both ranks call it with the same count; `before(i)` is called before message i of each
-  // lane. kOk when all that was sent to this rank has come and its operations are over; for what came wrong,
-  // see wrong().
+  // Exchanges messages in both lanes, some with cells, and puts and gets between them, with contents that the
+  // receivers check. Both ranks call it with the same count; `before(i)` runs before message i of each lane.
+  // kOk when all messages to this rank have arrived and its operations are complete; wrong() has any errors.
   Status exchange(uint32_t count, const std::function<void(uint32_t)>& before = {});
   const std::string& wrong() const { return wrong_; }
-  // A put of so many bytes, to its end; after an exchange.
+  // Does a put of this many bytes and waits for its completion. Requires an earlier exchange.
   Status put_once(size_t bytes);
   static constexpr uint64_t kProbeNs = 200'000'000;
-  // The adapter repeats a packet after 0.27 s and gives up after 1.9 s: emulated machines may wait for a
+  // The adapter retransmits after 0.27 s and gives up after 1.9 s: emulated machines may wait for a
   // processor for longer than real ones.
   static constexpr uint8_t kTimeout = 16;
-  static constexpr unsigned kRetryMs = 1500;  // ... less what a late timer may take
+  static constexpr unsigned kRetryMs =
+      1500;  // the time until it gives up, less the delay of a late timer
 
   static constexpr size_t kPutBytes = 32768;  // longer than many packets
-  // How long the puts and gets of an exchange are, at most that.
+  // Length of the puts and gets of an exchange, at most kPutBytes.
   size_t put_bytes_ = kPutBytes;
 
   std::unique_ptr<Bootstrap> bootstrap;
   RankProcess process;
 
  private:
-  static constexpr uint32_t kSlots = 4;     // puts that the peer has not seen yet
-  static constexpr uint32_t kPutEvery = 8;  // messages
-  static constexpr uint32_t kAhead = 16;    // messages: a put is seen before others need its slot
-  static constexpr size_t kWindow = 0;      // what the peer puts into
-  static constexpr size_t kSource = kWindow + kSlots * kPutBytes;  // what this rank puts
-  static constexpr size_t kShown = kSource + kSlots * kPutBytes;   // what the peer gets
-  static constexpr size_t kGot = kShown + kPutBytes;               // what this rank has got
+  static constexpr uint32_t kSlots = 4;     // puts that the peer has not checked yet
+  static constexpr uint32_t kPutEvery = 8;  // messages per put
+  static constexpr uint32_t kAhead =
+      16;  // lead in messages: a put is checked before its slot is needed again
+  static constexpr size_t kWindow = 0;                             // target of the peer's puts
+  static constexpr size_t kSource = kWindow + kSlots * kPutBytes;  // source of this rank's puts
+  static constexpr size_t kShown = kSource + kSlots * kPutBytes;   // source of the peer's gets
+  static constexpr size_t kGot = kShown + kPutBytes;               // target of this rank's gets
   static constexpr size_t kAllBytes = kGot + kPutBytes;
 
   Status introduce();
@@ -66,9 +67,9 @@ class PairJob : public ::testing::Test {
   std::array<std::byte, 64> their_key_ = {};
   uintptr_t their_memory_ = 0;
   uint32_t sent_ = 0;               // messages of each lane
-  uint32_t next_[kLaneCount] = {};  // the message that must come next
-  uint32_t puts_seen_ = 0;          // of the peer
-  uint32_t puts_told_ = 0;          // of ours, that the peer has seen
+  uint32_t next_[kLaneCount] = {};  // index of the next expected message
+  uint32_t puts_seen_ = 0;          // puts of the peer that were checked
+  uint32_t puts_told_ = 0;          // puts of this rank that the peer has checked
   std::string wrong_;
 };
 

@@ -1,4 +1,4 @@
-// Ranks on two machines: first contact, messages, puts and gets, and what the devices count.
+// Ranks on two machines: first contact, messages, puts and gets, and the devices' counters.
 #include "tests/verbs/device_counters.hpp"
 #include "tests/verbs/pair/link_faults.hpp"
 #include "tests/verbs/pair/pair_job.hpp"
@@ -28,12 +28,12 @@ TEST_F(PairTalk, BothWaysInOrderAndUnchanged) {
   EXPECT_TRUE(meet());
 }
 
-// Each has greeted the other before either has heard anything.
-TEST_F(PairTalk, GreetingsThatCrossAreOneConnection) {
+// Each rank has sent its handshake before either has received one.
+TEST_F(PairTalk, CrossingHandshakesMakeOneConnection) {
   Outgoing room;
   ASSERT_EQ(process.transport->reserve(other(), Lane::kRequest, 8, &room), Status::kNotReady)
       << last_error_text();
-  EXPECT_GE(process.transport->counts().greetings, 1U);
+  EXPECT_GE(process.transport->counts().handshakes, 1U);
   ASSERT_TRUE(meet());
   EXPECT_EQ(exchange(40), Status::kOk) << last_error_text();
   EXPECT_EQ(wrong(), "");
@@ -41,15 +41,15 @@ TEST_F(PairTalk, GreetingsThatCrossAreOneConnection) {
   EXPECT_TRUE(meet());
 }
 
-// Greetings are datagrams, and nobody else repeats them.
-TEST_F(PairTalk, GreetingsThatAreLostAreRepeated) {
+// Handshakes are datagrams, so the transport itself has to repeat them.
+TEST_F(PairTalk, LostHandshakesAreRepeated) {
   LinkFaults faults;
   faults.set("loss 100%");
   Outgoing room;
   ASSERT_EQ(process.transport->reserve(other(), Lane::kRequest, 8, &room), Status::kNotReady)
       << last_error_text();
   ASSERT_TRUE(meet());
-  EXPECT_TRUE(process.until([&] { return process.transport->counts().greetings >= 3; }));
+  EXPECT_TRUE(process.until([&] { return process.transport->counts().handshakes >= 3; }));
   EXPECT_GE(faults.dropped(), 3U);
   EXPECT_EQ(process.transport->counts().connected, 0U);
   ASSERT_TRUE(meet());
@@ -76,7 +76,7 @@ TEST_F(PairTalk, APutIsOneWriteAndNoMessage) {
   EXPECT_EQ(after.sends, before.sends);
   EXPECT_EQ(after.not_ready, before.not_ready);
   if (self() == 0) {
-    // One packet there, and one back that is not ours.
+    // A packet for the write; the acknowledgement counts for the peer.
     EXPECT_GE(after.sent, before.sent + kPuts);
     EXPECT_LE(after.sent - before.sent, kPuts + after.repeated - before.repeated +
                                             process.transport->counts().probes - probes);

@@ -1,17 +1,17 @@
-// libhydrant_alloc_jemalloc: jemalloc, linked in whole and hidden, allocating from arenas of its own
-// whose pages come from libhydrant_alloc. It exports one symbol, a table of functions; malloc and its
-// family stay libc's.
+// libhydrant_alloc_jemalloc: jemalloc, linked statically with hidden symbols. It allocates from arenas whose
+// pages come from libhydrant_alloc. It exports one symbol, a table of functions that arenas.cpp calls; malloc
+// and its family stay libc's.
 //
-// Nothing here may use malloc, new or what calls them: inside this library those names mean jemalloc's, and
-// memory would come from arenas that nobody announced.
+// No code here may use malloc, new or their callers: inside this library those names are jemalloc's, and the
+// memory would come from arenas that were not announced to the monitor.
 //
-// What jemalloc is told:
-//  - Every allocation names one of our arenas and a thread cache of ours, so it never falls back to its own.
-//  - Its pages are never unmapped (dalloc and destroy are absent) and never emptied behind our back
-//    (purge_* are absent): what is free long enough it decommits, and the store decides what to do about
-//    that.
-//  - The store may leave decommitted memory as it is, so jemalloc must never rely on it being zero again.
-//    It would only for MALLOCX_ZERO, which is not used here.
+// How jemalloc is set up:
+//  - Every allocation names one of the arenas and thread caches below, so jemalloc never uses its own.
+//  - It never unmaps pages (no dalloc, no destroy hook) and never empties them by itself (no purge hooks). It
+//    decommits memory that is free long enough, and the store decides whether to empty it.
+//  - The store may keep the contents of decommitted memory, so jemalloc must not assume zeros. It would only
+//  for
+//    MALLOCX_ZERO, which is not used here.
 #include "firehose/watch/arena/jemalloc/jemalloc_abi.hpp"
 
 #include <jemalloc/jemalloc.h>
@@ -24,15 +24,15 @@
 #include <pthread.h>
 #include <unistd.h>
 
-// Read by jemalloc when it starts. oversize_threshold: no purging of large extents at once, they are what
-// is pinned. The name is jemalloc's.
+// jemalloc reads this name when it starts. oversize_threshold:0 disables immediate purging of large extents,
+// because those are the pinned ones.
 const char* malloc_conf =
     "narenas:1,tcache:false,background_thread:false,oversize_threshold:0,muzzy_decay_ms:0";
 
-// MALLOC_CONF in the environment is meant for the program's allocator, which may be another jemalloc.
-// NOLINTNEXTLINE(readability-identifier-naming): the linker's name for what stands before secure_getenv()
+// Hides MALLOC_CONF, which configures the program's allocator, possibly another jemalloc.
+// NOLINTNEXTLINE(readability-identifier-naming): the linker's name for a wrapper of secure_getenv()
 extern "C" char* __wrap_secure_getenv(const char* name);
-// NOLINTNEXTLINE(readability-identifier-naming): the same
+// NOLINTNEXTLINE(readability-identifier-naming): as above
 extern "C" char* __wrap_secure_getenv(const char* /*name*/) { return nullptr; }
 
 namespace hydrant::arena {
@@ -48,12 +48,13 @@ int g_start_error = EAGAIN;
 pthread_key_t g_thread_key;
 std::atomic<unsigned> g_next_arena{0};
 
-// ---- extent hooks: true means "not done" ----
+// ---- extent hooks: true means failure ----
 
 void* on_alloc(extent_hooks_t*, void* wanted, size_t bytes, size_t alignment, bool* zero,
                bool* commit,  // NOLINT(readability-non-const-parameter): jemalloc's type
                unsigned) {
-  if (wanted != nullptr) return nullptr;  // only ever a wish to grow in place
+  if (wanted != nullptr)
+    return nullptr;  // a request to grow in place, which jemalloc may be denied
   void* p = g_pages.grow(bytes, alignment);
   if (p == nullptr) return nullptr;
   *zero = true;
@@ -89,7 +90,7 @@ struct ThreadState {
   unsigned arena;
   unsigned cache;
 };
-// Static storage: this library has jemalloc's anyway.
+// Static storage: this library needs it for jemalloc anyway.
 thread_local constinit ThreadState t_state __attribute__((tls_model("initial-exec"))) = {};
 
 void end_thread(void*) {
@@ -103,7 +104,7 @@ void begin_thread() {
   t_state.arena = g_arenas[turn % g_arena_count];
   t_state.phase = ThreadPhase::kUncached;
   size_t size = sizeof t_state.cache;
-  // Refused beyond some 4000 threads, which then do without.
+  // Fails beyond about 4000 threads; further threads go without a cache.
   if (mallctl("tcache.create", &t_state.cache, &size, nullptr, 0) != 0) return;
   if (pthread_setspecific(g_thread_key, &t_state) != 0) return;
   t_state.phase = ThreadPhase::kCached;
@@ -125,7 +126,7 @@ int flags_for(size_t alignment) {
 
 void start_once() {
   g_arena_count = 0;
-  // Whatever /etc/malloc.conf says: a library starts no threads of which nobody knows.
+  // Overrides /etc/malloc.conf: the library must not start hidden threads.
   bool off = false;
   (void)mallctl("background_thread", nullptr, nullptr, &off, sizeof off);
   if (pthread_key_create(&g_thread_key, end_thread) != 0) return;
@@ -149,7 +150,7 @@ pthread_mutex_t g_start_lock = PTHREAD_MUTEX_INITIALIZER;
 bool g_started = false;
 
 int start(const JemallocPages* pages) {
-  // No lock of the dynamic linker is wanted below: jemalloc's own start was this library's constructor.
+  // The calls below take no lock of the dynamic linker: this library's constructor started jemalloc.
   pthread_mutex_lock(&g_start_lock);
   if (!g_started) {
     g_pages = *pages;
@@ -161,13 +162,13 @@ int start(const JemallocPages* pages) {
   return error;
 }
 
-// jemalloc counts its arenas before it takes the locks under which they are made: one that is made
-// in between it unlocks after the fork without having locked it. So none is made then. Handlers
-// that were registered last run first, and jemalloc registers its own when it starts.
+// jemalloc counts its arenas before it takes the locks under which they are created. An arena created in
+// between would be unlocked after the fork without having been locked. This lock prevents that. fork() runs
+// handlers in reverse order of registration, and jemalloc registers its own when it starts.
 [[gnu::constructor]] void register_fork_handlers() {
   unsigned arenas = 0;
   size_t size = sizeof arenas;
-  (void)mallctl("arenas.narenas", &arenas, &size, nullptr, 0);  // starts it
+  (void)mallctl("arenas.narenas", &arenas, &size, nullptr, 0);  // starts jemalloc
   (void)pthread_atfork([] { pthread_mutex_lock(&g_start_lock); },
                        [] { pthread_mutex_unlock(&g_start_lock); },
                        [] { g_start_lock = PTHREAD_MUTEX_INITIALIZER; });

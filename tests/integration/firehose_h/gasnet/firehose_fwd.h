@@ -1,5 +1,5 @@
-/* A client of GASNet-EX with remote pins over Active Messages: completions in handlers, remote callbacks in
- * firehose_poll(), as a conduit for InfiniBand has them. */
+/* A client of GASNet-EX with remote pins over Active Messages: completions in handlers, remote
+ * callbacks in firehose_poll(), as in an InfiniBand conduit. */
 #ifndef TEST_GASNET_FIREHOSE_FWD_H
 #define TEST_GASNET_FIREHOSE_FWD_H
 
@@ -13,7 +13,7 @@ typedef struct _firehose_client_t {
   uint32_t lkey, rkey;
 } firehose_client_t;
 
-/* A small put that travels with the move: its target writes it. */
+/* A small put that travels with the move; the target writes it. */
 typedef struct {
   uint64_t* at;
   uint64_t word;

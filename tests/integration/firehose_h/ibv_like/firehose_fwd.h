@@ -1,5 +1,5 @@
-/* Shaped like the header of a conduit inside GASNet's own tree: it leans on GASNet's internal header having
- * been included first, takes its page size, and asks a function of its own about merging. */
+/* Imitates a conduit's header inside GASNet's own tree: it needs GASNet's internal header before it,
+ * uses its page size, and calls its own function to decide about merging. */
 #ifndef TEST_IBV_LIKE_FIREHOSE_FWD_H
 #define TEST_IBV_LIKE_FIREHOSE_FWD_H
 

@@ -1,4 +1,4 @@
-/* As much of GASNet's internal header as a conduit's firehose files lean on: the names, nothing behind. */
+/* The names of GASNet's internal header that a conduit's firehose files use, without an implementation. */
 #ifndef _GASNET_INTERNAL_H
 #define _GASNET_INTERNAL_H
 

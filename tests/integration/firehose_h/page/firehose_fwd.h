@@ -1,4 +1,4 @@
-/* The page client of these tests: what GASNet's page-mode conduit (GM) had, with larger buckets. */
+/* The page client of these tests: like GASNet's page-mode conduit (GM), with larger buckets. */
 #ifndef TEST_PAGE_FIREHOSE_FWD_H
 #define TEST_PAGE_FIREHOSE_FWD_H
 
@@ -14,7 +14,7 @@ typedef struct _firehose_remotecallback_args_t {
   size_t nbytes;
 } firehose_remotecallback_args_t;
 
-/* Releases what the test has set aside for it. */
+/* Releases the request that the test has set aside. */
 extern void client_poll(void);
 #define FIREHOSE_AMPOLL() client_poll()
 

@@ -1,4 +1,4 @@
-/* The least that a client can say: intervals without keys, nothing to poll. */
+/* The minimal client header: intervals without keys, no poll function. */
 #ifndef TEST_PLAIN_FIREHOSE_FWD_H
 #define TEST_PLAIN_FIREHOSE_FWD_H
 

@@ -1,5 +1,5 @@
-/* The region client of these tests: the largest key, a registration that can be "not registrable", both
- * kinds of callbacks allowed in handlers (so firehose_poll() is a macro that does nothing). */
+/* The region client of these tests: the largest key, registrations that may be "not registrable", and
+ * both kinds of callbacks allowed in handlers (so firehose_poll() is an empty macro). */
 #ifndef TEST_REGION_FIREHOSE_FWD_H
 #define TEST_REGION_FIREHOSE_FWD_H
 
@@ -21,7 +21,7 @@ typedef char firehose_remotecallback_args_t;
 #define FIREHOSE_REMOTE_CALLBACK_IN_HANDLER
 #define FIREHOSE_MYNODE 7
 
-/* Takes a pointer that it could write to, as a conduit may. */
+/* Takes a pointer to non-const, as a conduit may. */
 static inline int client_is_valid(firehose_client_t* client) { return client->registration != 0; }
 #define FH_MAY_MERGE client_is_valid
 

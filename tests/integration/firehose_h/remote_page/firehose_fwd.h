@@ -1,4 +1,4 @@
-/* A page client with remote pins over messages of its own (peer.h), both kinds of callbacks in handlers. */
+/* A page client with remote pins over its own messages (peer.h), both kinds of callbacks in handlers. */
 #ifndef TEST_REMOTE_PAGE_FIREHOSE_FWD_H
 #define TEST_REMOTE_PAGE_FIREHOSE_FWD_H
 

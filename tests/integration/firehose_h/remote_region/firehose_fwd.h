@@ -1,4 +1,4 @@
-/* A region client with remote pins over messages of its own (peer.h): keys, a registration that can be "not
+/* A region client with remote pins over its own messages (peer.h): keys, registrations that may be "not
  * registrable", callbacks that wait for firehose_poll(). */
 #ifndef TEST_REMOTE_REGION_FIREHOSE_FWD_H
 #define TEST_REMOTE_REGION_FIREHOSE_FWD_H

@@ -1,5 +1,5 @@
-// Cases for the atomics of one thread mode. The including file has chosen the mode and defined HYDRANT_SUITE,
-// the suite's name.
+// Test cases for the atomics of one thread mode. The including file selects the mode and defines
+// HYDRANT_SUITE, the suite's name.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr int kAllFlags = GASNETT_ATOMIC_MB_PRE | GASNETT_ATOMIC_WMB_PRE | GASNETT_ATOMIC_RMB_PRE |
                           GASNETT_ATOMIC_MB_POST | GASNETT_ATOMIC_WMB_POST |
                           GASNETT_ATOMIC_RMB_POST;
-// None, each alone, and all: every branch of the flags.
+// No flag, each flag alone, and all flags: every branch of the implementation.
 constexpr int kFlags[] = {0,
                           GASNETT_ATOMIC_REL,
                           GASNETT_ATOMIC_ACQ,
@@ -29,7 +29,7 @@ constexpr int kFlags[] = {0,
                           GASNETT_ATOMIC_ACQ_IF_FALSE,
                           kAllFlags};
 
-// The same walk through every operation, for each type: X is the prefix of its names, T its value.
+// The same sequence of operations for each type: X is the prefix of the names, T the value type.
 #define HYDRANT_WALK(X, T)                                            \
   for (const int flags : kFlags) {                                    \
     X##_t a = X##_init(10);                                           \

@@ -7,8 +7,8 @@
 
 namespace {
 
-TEST(AtomicsSingle, WeakBarriersAreNothing) {
-  // Not statements of a type other than void, and usable in expressions.
+TEST(AtomicsSingle, WeakBarriersHaveNoEffect) {
+  // Expressions of type void.
   static_assert(std::is_void_v<decltype(gasnett_weak_mb())>);
   gasnett_weak_wmb();
   gasnett_weak_rmb();

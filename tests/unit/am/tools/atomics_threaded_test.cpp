@@ -1,4 +1,4 @@
-// The atomics of thread-safe mode, alone and between threads.
+// The atomics in thread-safe mode, in one thread and between threads.
 #define GASNETT_THREAD_SAFE 1
 #include <gasnet_tools.h>
 
@@ -37,7 +37,7 @@ TEST(AtomicsThreaded, NoUpdateIsLost) {
   EXPECT_EQ(gasnett_atomic64_read(&wide, 0), ((UINT64_C(1) << 32) + 1) * kThreads * kRounds);
 }
 
-TEST(AtomicsThreaded, SwapHandsOverEveryValueOnce) {
+TEST(AtomicsThreaded, SwapReturnsEveryValueOnce) {
   gasnett_atomic32_t box = gasnett_atomic32_init(0);
   gasnett_atomic64_t sum = gasnett_atomic64_init(0);
   in_threads([&](int id) {
@@ -61,9 +61,9 @@ TEST(AtomicsThreaded, DecrementAndTestHasOneWinner) {
   EXPECT_EQ(gasnett_atomic_read(&winners, 0), 1u);
 }
 
-// Plain data behind a flag. Under the thread sanitizer, flags that ordered nothing would be a reported
-// race.
-TEST(AtomicsThreaded, ReleaseAndAcquireCarryPlainData) {
+// Plain data guarded by a flag. The thread sanitizer reports a race if the flag does not order the
+// accesses.
+TEST(AtomicsThreaded, ReleaseAndAcquireOrderPlainData) {
   gasnett_atomic_t turn = gasnett_atomic_init(0);
   uint64_t data[2] = {0, 0};
   in_threads([&](int id) {
@@ -81,7 +81,7 @@ TEST(AtomicsThreaded, ReleaseAndAcquireCarryPlainData) {
   EXPECT_EQ(data[0], uint64_t{kThreads} * (kRounds / 10));
 }
 
-TEST(AtomicsThreaded, CompareAndSwapMakesALock) {
+TEST(AtomicsThreaded, CompareAndSwapImplementsALock) {
   gasnett_atomic_t lock = gasnett_atomic_init(0);
   uint64_t guarded = 0;
   in_threads([&](int) {
@@ -97,9 +97,9 @@ TEST(AtomicsThreaded, CompareAndSwapMakesALock) {
   EXPECT_EQ(guarded, uint64_t{kThreads} * kRounds);
 }
 
-// Of two threads that each store and then look, with a full fence between, at least one sees the
-// other's store.
-TEST(AtomicsThreaded, AFullFenceKeepsALoadBehindAStore) {
+// Store buffering: two threads each store and then load, with a full fence between. At least one must
+// see the other's store.
+TEST(AtomicsThreaded, FullFenceOrdersStoreBeforeLoad) {
   for (uint32_t round = 1; round <= 2000; ++round) {
     gasnett_atomic_t flag[2] = {gasnett_atomic_init(0), gasnett_atomic_init(0)};
     gasnett_atomic_t ready = gasnett_atomic_init(0);

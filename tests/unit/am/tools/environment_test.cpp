@@ -19,7 +19,7 @@ class Environment : public testing::Test {
   }
   static void set(const char* value) { gasnett_setenv("GASNET_TOOLS_TEST", value); }
 
-  // What `body` writes to standard error.
+  // Returns what `body` writes to standard error.
   template <typename Body>
   static std::string written_by(Body body) {
     testing::internal::CaptureStderr();
@@ -54,7 +54,8 @@ TEST_F(Environment, YesAndNo) {
 TEST_F(Environment, NeitherYesNorNoEndsTheProgram) {
   set("perhaps");
   EXPECT_EXIT((void)gasnett_getenv_yesno_withdefault("GASNET_TOOLS_TEST", 1),
-              testing::KilledBySignal(SIGABRT), "FATAL ERROR: GASNET_TOOLS_TEST=perhaps: say Y");
+              testing::KilledBySignal(SIGABRT),
+              "FATAL ERROR: GASNET_TOOLS_TEST=perhaps: invalid value");
 }
 
 TEST_F(Environment, Integers) {
@@ -63,7 +64,7 @@ TEST_F(Environment, Integers) {
   EXPECT_EQ(gasnett_getenv_int_withdefault("GASNET_TOOLS_TEST", -3, 1), 4 << 20);
 }
 
-TEST_F(Environment, WhatIsBehindANumberIsWarnedOfOnce) {
+TEST_F(Environment, TextAfterANumberCausesOneWarning) {
   set("12 monkeys");
   const auto ask = [] { EXPECT_EQ(gasnett_getenv_int_withdefault("GASNET_TOOLS_TEST", 1, 0), 12); };
   EXPECT_NE(written_by(ask).find("WARNING: GASNET_TOOLS_TEST=12 monkeys: 'monkeys'"),
@@ -80,7 +81,7 @@ TEST_F(Environment, Doubles) {
               testing::KilledBySignal(SIGABRT), "GASNET_TOOLS_TEST=half: neither a number");
 }
 
-TEST_F(Environment, NothingIsDisplayedUnasked) {
+TEST_F(Environment, DisplaysNothingByDefault) {
   EXPECT_FALSE(gasnett_verboseenv());
   EXPECT_EQ(written_by([] {
               gasnett_envstr_display("GASNET_QUIET", "x", 0);
@@ -114,7 +115,7 @@ TEST_F(Environment, EverySettingIsDisplayedOnce) {
 
 int g_displays = -1;
 
-TEST_F(Environment, AJobLendsItsEnvironmentAndItsRank) {
+TEST_F(Environment, JobSuppliesEnvironmentAndRank) {
   static constexpr hydrant::ToolsJob kJob{
       .get_environment = [](const char* name) noexcept -> char* {
         static char value[] = "the job's";
@@ -126,7 +127,7 @@ TEST_F(Environment, AJobLendsItsEnvironmentAndItsRank) {
   EXPECT_STREQ(gasnett_getenv("GASNET_TOOLS_TEST"), "the job's");
   EXPECT_EQ(gasnett_getenv("PATH"), nullptr);
   EXPECT_EQ(hydrant::tools_rank(), 3);
-  // Kept while nobody knows whether this rank displays, then written with the next one.
+  // Queued while it is unknown whether this rank displays settings, then written with the next one.
   EXPECT_EQ(written_by([] { gasnett_envstr_display("GASNET_EARLY", "1", 0); }), "");
   g_displays = 1;
   EXPECT_EQ(written_by([] { gasnett_envstr_display("GASNET_LATE", "2", 0); }),

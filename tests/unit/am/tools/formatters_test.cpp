@@ -1,4 +1,4 @@
-// Texts of transfers, with stand-ins for what gasnetex.h declares.
+// Texts of transfers, with stand-ins for gasnetex.h's declarations.
 #include <cstddef>
 #include <cstdint>
 
@@ -68,7 +68,7 @@ std::string bits(Format format, uint32_t value) {
   return text.data();
 }
 
-// The text, after a look at what was promised of its size.
+// Returns the text after a check of its promised size.
 std::string checked(const std::vector<char>& buffer) {
   const std::string text = buffer.data();
   EXPECT_LT(text.size(), buffer.size());
@@ -84,7 +84,7 @@ TEST(Formatters, Sets) {
   EXPECT_EQ(bits(gasnett_format_ti, GEX_TI_EP), "GEX_TI_EP");
 }
 
-TEST(Formatters, VectorsSayHowMuchTheyAre) {
+TEST(Formatters, VectorsShowTheirTotals) {
   char memory[100];
   const Memvec list[] = {{memory + 10, 20}, {memory + 50, 5}};
   std::vector<char> buffer(gasnett_format_memveclist_bufsz(2), 'x');

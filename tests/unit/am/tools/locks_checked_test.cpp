@@ -1,4 +1,4 @@
-// The locks as a thread-safe client with GASNET_DEBUG has them: every misuse ends the program and says where.
+// The locks in a thread-safe client with GASNET_DEBUG: every misuse ends the program with the position.
 #define GASNETT_THREAD_SAFE 1
 #define GASNET_DEBUG 1
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST_F(LocksChecked, CorrectUseIsNoMisuse) {
   gasnett_mutex_init(&mutex_);
 }
 
-TEST_F(LocksChecked, WaitingGivesTheMutexUpAndTakesItAgain) {
+TEST_F(LocksChecked, WaitReleasesTheMutexAndTakesItAgain) {
   bool is_set = false;
   gasnett_mutex_lock(&mutex_);
   std::thread other([&] {
@@ -70,7 +70,7 @@ TEST_F(LocksChecked, MutexMisuse) {
   HYDRANT_EXPECT_MISUSE(gasnett_cond_wait(&cond_, &mutex_), "should hold");
 }
 
-TEST_F(LocksChecked, RwlockKnowsWhatEachThreadHolds) {
+TEST_F(LocksChecked, RwlockTracksTheHoldsOfEachThread) {
   gasnett_rwlock_t more[20];
   for (auto& lock : more) {
     gasnett_rwlock_init(&lock);

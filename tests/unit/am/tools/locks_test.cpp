@@ -1,4 +1,4 @@
-// The locks as a thread-safe client without GASNET_DEBUG has them.
+// The locks in a thread-safe client without GASNET_DEBUG.
 #define GASNETT_THREAD_SAFE 1
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(Locks, TrylockSaysBusy) {
   EXPECT_EQ(gasnett_mutex_destroy_ignoreerr(&mutex), 0);
 }
 
-TEST(Locks, ConditionsHandOver) {
+TEST(Locks, ConditionsWakeWaiters) {
   gasnett_mutex_t mutex = GASNETT_MUTEX_INITIALIZER;
   gasnett_cond_t cond = GASNETT_COND_INITIALIZER;
   int turn = 0;

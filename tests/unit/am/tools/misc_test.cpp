@@ -40,7 +40,7 @@ TEST(Machine, AffinityBindsTheCallingThread) {
     const int cpu = sched_getcpu();
     ASSERT_TRUE(CPU_ISSET(static_cast<size_t>(cpu), &allowed));
     if (cpu >= gasnett_cpu_count())
-      return;  // numbers with holes: "modulo the count" names another one
+      return;  // gaps in the processor numbers: "modulo the count" selects another one
     ASSERT_EQ(gasnett_set_affinity(cpu + gasnett_cpu_count()), 0) << "modulo the count";
     cpu_set_t now;
     ASSERT_EQ(sched_getaffinity(0, sizeof now, &now), 0);
@@ -49,7 +49,7 @@ TEST(Machine, AffinityBindsTheCallingThread) {
   }).join();
 }
 
-TEST(Machine, LimitsAreRaisedUnlessTheUserSaysNo) {
+TEST(Machine, LimitsAreRaisedUnlessDisabled) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_CORE, &before), 0);
   rlimit low = before;
@@ -77,7 +77,7 @@ TEST(Machine, MappedMemoryIsZeroedAndAligned) {
   EXPECT_EQ(gasnett_mmap(UINTPTR_MAX / 2), MAP_FAILED);
 }
 
-TEST(Machine, ClosedStreamsLeadNowhere) {
+TEST(Machine, ClosedStreamsReferToDevNull) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -129,7 +129,7 @@ TEST(Bytes, ZerosOfWords) {
   EXPECT_EQ(gasnett_count0s_uint64_t(UINT64_C(0x0100010001000100)), 4) << "no carry between bytes";
 }
 
-TEST(Bytes, ChecksumsTellDataApart) {
+TEST(Bytes, ChecksumsDifferForDifferentData) {
   std::vector<unsigned char> data(100);
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>(i);
   for (const int len : {0, 1, 7, 8, 9, 100}) {
@@ -179,7 +179,7 @@ TEST(Annotations, UnusedArgumentsAreEvaluatedOnce) {
   EXPECT_TRUE(GASNETT_PREDICT_TRUE(count) && !GASNETT_PREDICT_FALSE(count - 8));
 }
 
-TEST(Tracing, IsNothing) {
+TEST(Tracing, HasNoEffect) {
   const char* file = "kept";
   unsigned line = 7;
   GASNETT_TRACE_GETSOURCELINE(&file, &line);

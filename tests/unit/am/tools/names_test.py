@@ -46,7 +46,7 @@ def main():
         missing = sorted(names - present)
         print(f"{mode}: {len(names)} names, missing: {' '.join(missing) or 'none'}")
         failed |= bool(missing) or len(names) < 20
-    # What lite mode promises not to have, or the modes would not differ.
+    # Lite mode must lack this name, or the modes would not differ.
     failed |= "gasnett_mutex_lock" in defined(compiler, include, MODES["lite"][0])
     return 1 if failed else 0
 

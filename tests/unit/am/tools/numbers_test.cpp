@@ -80,7 +80,7 @@ TEST(ParseInt, NothingIsZero) {
   EXPECT_EQ(gasnett_parse_int("many", 1), 0);
 }
 
-TEST(ParseInteger, SaysWhatIsLeft) {
+TEST(ParseInteger, ReturnsTheUnparsedText) {
   EXPECT_STREQ(hydrant::parse_integer("12abc", 0).rest, "abc");
   EXPECT_STREQ(hydrant::parse_integer("12 KBs", 1).rest, "s");
   EXPECT_STREQ(hydrant::parse_integer("12 KB ", 1).rest, "");

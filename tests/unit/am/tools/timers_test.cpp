@@ -15,8 +15,9 @@ uint64_t clock_now() {
   return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(ts.tv_nsec);
 }
 
-// Whether ticks and the system's clock agree on how long a sleep took: each is read around the other, so that
-// interruptions cannot make the outer interval the shorter one. A percent is for the clocks' different rates.
+// True if ticks and the system's clock agree on the duration of a sleep. Each clock is read around the
+// other, so interruptions cannot shorten the outer interval. One percent covers the clocks' different
+// rates.
 bool agrees_with_clock() {
   const uint64_t clock_outer = clock_now();
   const auto tick_outer = gasnett_ticks_now();
@@ -32,7 +33,7 @@ bool agrees_with_clock() {
          clock_outer_ns >= 20'000'000;
 }
 
-// Runs in a new process, because a process decides once where its ticks come from.
+// Runs in a new process, because a process selects its counter only once.
 [[noreturn]] void check_in_child(const char* rate) {
   setenv("GASNET_TSC_RATE", rate, 1);
   std::exit(agrees_with_clock() ? 0 : 1);
@@ -91,7 +92,7 @@ TEST(Timers, SleepOfNothingReturns) {
   EXPECT_GT(gasnett_gettimeofday_us(), UINT64_C(1'600'000'000'000'000));
 }
 
-TEST_F(TimersInChild, TheSystemsClockCanBeAskedFor) {
+TEST_F(TimersInChild, SystemClockCanBeSelected) {
   EXPECT_EXIT(
       {
         setenv("GASNET_TSC_RATE", "clock", 1);
@@ -103,16 +104,16 @@ TEST_F(TimersInChild, TheSystemsClockCanBeAskedFor) {
       testing::ExitedWithCode(0), "");
 }
 
-TEST_F(TimersInChild, TheRateIsMeasured) {
+TEST_F(TimersInChild, MeasuredRateIsAccurate) {
   EXPECT_EXIT(check_in_child("walltime"), testing::ExitedWithCode(0), "");
 }
 
-TEST_F(TimersInChild, VerboseSaysTheRate) {
+TEST_F(TimersInChild, VerbosePrintsTheRate) {
   EXPECT_EXIT(
       {
         setenv("GASNET_TSC_VERBOSE", "1", 1);
         (void)gasnett_ticks_now();
-        // Where there is no steady counter nothing is calibrated.
+        // Without a steady counter no calibration happens.
         if (!hydrant_tools_ticks_are_tsc) std::fputs("TICKS: none MHz", stderr);
         (void)gasnett_ticks_to_ns(1);
         std::exit(0);
@@ -120,26 +121,27 @@ TEST_F(TimersInChild, VerboseSaysTheRate) {
       testing::ExitedWithCode(0), "TICKS: .* MHz");
 }
 
-TEST_F(TimersInChild, ARateThatIsNoneIsRefused) {
+TEST_F(TimersInChild, InvalidRatesAreRefused) {
   for (const char* bad : {"fast", "3 GHz", "1000", "2G"}) {
-    EXPECT_EXIT(check_in_child(bad), testing::KilledBySignal(SIGABRT), "GASNET_TSC_RATE=.*: say");
+    EXPECT_EXIT(check_in_child(bad), testing::KilledBySignal(SIGABRT),
+                "GASNET_TSC_RATE=.*: invalid value");
   }
 }
 
-TEST_F(TimersInChild, AWrongRateIsFoundOut) {
+TEST_F(TimersInChild, WrongRateIsDetected) {
   EXPECT_EXIT(
       {
         setenv("GASNET_TSC_RATE", "90000000000", 1);
         (void)gasnett_ticks_now();
         if (!hydrant_tools_ticks_are_tsc)
-          gasnett_fatalerror_nopos("off by: no counter to be wrong");
+          gasnett_fatalerror_nopos("the relative error: no steady counter");
         (void)gasnett_ticks_to_ns(1);
         std::exit(0);
       },
-      testing::KilledBySignal(SIGABRT), "FATAL ERROR: .*off by");
+      testing::KilledBySignal(SIGABRT), "FATAL ERROR: .*the relative error");
 }
 
-TEST_F(TimersInChild, ToleranceOfZeroBelievesEverything) {
+TEST_F(TimersInChild, ToleranceOfZeroAcceptsEveryRate) {
   EXPECT_EXIT(
       {
         setenv("GASNET_TSC_RATE", "1000000000", 1);
@@ -151,7 +153,7 @@ TEST_F(TimersInChild, ToleranceOfZeroBelievesEverything) {
       testing::ExitedWithCode(0), "");
 }
 
-TEST_F(TimersInChild, AToleranceOutOfRangeIsRefused) {
+TEST_F(TimersInChild, InvalidToleranceIsRefused) {
   EXPECT_EXIT(
       {
         setenv("GASNET_TSC_RATE_TOLERANCE", "2", 1);

@@ -1,6 +1,6 @@
-// Longs and the library's buffers for their payload: made when the job starts, when they are first needed, or
-// not to be had. The pool is made once per process, so each case has a process of its own.
-#include "extended/rma.hpp"
+// Longs and the pool of buffers for their payload: created at job start, on first use, or not at all.
+// The pool exists once per process, so each case has its own process.
+#include "extended/rma/rma.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/unit/extended/pinned_fixture.hpp"
 
@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// ---- allocations: of the library, which has none that throw, and its mappings ----
+// ---- failing allocations of the library (none of which throw) and its mappings ----
 
 namespace {
 struct Counts {
@@ -24,7 +24,7 @@ struct Counts {
   uint64_t failed = 0;
 };
 std::atomic<bool> counting{false};
-uint64_t fail_from = 0;  // counted from 1; 0: none fails
+uint64_t fail_from = 0;  // counted from 1; 0: no failure
 uint64_t fail_to = 0;
 std::atomic<uint64_t> seen{0}, failed{0};
 
@@ -50,7 +50,7 @@ void* operator new[](size_t bytes, std::align_val_t align, const std::nothrow_t&
   return is_to_fail() ? nullptr : ::operator new[](bytes, align);
 }
 
-// In place of libc's, for this program alone: pools map their memory by it.
+// Replaces libc's function in this program, because pools map their memory with it.
 extern "C" long syscall(long number, ...) noexcept {
   using Function = long (*)(long, ...);
   static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "syscall"));
@@ -72,7 +72,7 @@ namespace {
 using test::calls;
 using test::pattern;
 
-// A job of this process, started as jobs are.
+// A job of this process, started like a real job.
 class World : public test::PinnedFixture {
  public:
   World() {
@@ -102,7 +102,7 @@ class World : public test::PinnedFixture {
     for (int i = 0; i < 20; ++i) poll_all();
     return far;
   }
-  // Whether it arrived whole, though its source changed as soon as it was free to.
+  // Returns "" if the Long arrived complete, although its source changed as soon as that was allowed.
   std::string send_long(std::byte* far, size_t bytes, gex_Flags_t flags = 0) {
     calls.clear();
     std::vector<std::byte> near = pattern(bytes, 3);
@@ -117,7 +117,7 @@ class World : public test::PinnedFixture {
   }
 };
 
-// What the child found wrong: its own words, or that an expectation did not hold.
+// Runs `body` in a child process; returns its text, or the failed expectation.
 std::string in_own_process(const char* prealloc, const std::function<std::string()>& body) {
   return testing::run_in_child([&] {
     if (prealloc != nullptr) {
@@ -131,7 +131,7 @@ std::string in_own_process(const char* prealloc, const std::function<std::string
   });
 }
 
-TEST(LongPool, IsMadeAtTheStartUnlessTheKnobSaysNot) {
+TEST(LongPool, IsCreatedAtStartUnlessDisabled) {
   struct {
     const char* prealloc;
     bool at_start;
@@ -147,8 +147,8 @@ TEST(LongPool, IsMadeAtTheStartUnlessTheKnobSaysNot) {
                                const std::string text = world.send_long(far, 9000);
                                counting = false;
                                EXPECT_EQ(world.pinned() - before, one.at_start ? 0u : 1u);
-                               EXPECT_GT(world.puts(), 0u) << "nothing went through the pool";
-                               // The pool's memory, its counters, and what else a first Long makes.
+                               EXPECT_GT(world.puts(), 0u) << "no put used the pool";
+                               // Allocations of the pool, its counters, and other state for the first Long.
                                EXPECT_EQ(seen == 0, one.at_start) << seen;
                                return text;
                              }),
@@ -157,12 +157,12 @@ TEST(LongPool, IsMadeAtTheStartUnlessTheKnobSaysNot) {
   }
 }
 
-// A Long whose source is neither pinned nor small, with allocations failing from the n-th on: one, or all
-// that follow. It is carried by what there is.
+// A Long whose source is neither pinned nor small, with failing allocations from the n-th on: one, or
+// all that follow. The remaining means must carry it.
 class LongPoolFaults : public ::testing::TestWithParam<const char*> {
  protected:
-  // Fails none, and says how many allocations there are from the start on, and how many before the Long.
-  // Answers "" or what went wrong.
+  // Without failures: counts the allocations from the start on, and those before the Long. Returns ""
+  // or an error text.
   std::string run(uint64_t from, uint64_t to, bool from_start, Counts* counts) {
     int pipe_ends[2];
     if (pipe(pipe_ends) != 0) return "no pipe";
@@ -187,12 +187,12 @@ class LongPoolFaults : public ::testing::TestWithParam<const char*> {
         }
       });
       counting = false;
-      if (said.empty()) said = world.send_long(far, 60000);  // as good as ever
+      if (said.empty()) said = world.send_long(far, 60000);  // still works
       const Counts told{seen, failed};
       (void)!write(pipe_ends[1], &told, sizeof told);
       return said;
     });
-    (void)!write(pipe_ends[1], "", 1);  // (so that a child that died leaves something to read)
+    (void)!write(pipe_ends[1], "", 1);  // a child that died leaves data to read
     if (read(pipe_ends[0], counts, sizeof *counts) != sizeof *counts) *counts = {};
     close(pipe_ends[0]);
     close(pipe_ends[1]);
@@ -200,12 +200,12 @@ class LongPoolFaults : public ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(LongPoolFaults, NthAllocationFails) {
+TEST_P(LongPoolFaults, NthFailedAllocationIsTolerated) {
   for (const bool from_start : {false, true}) {
     Counts none;
     ASSERT_EQ(run(0, 0, from_start, &none), "");
     uint64_t failed = 0;
-    // (One that fails may bring others about, so that there may be more of them than without.)
+    // A failed allocation may cause others, so there may be more of them than without failures.
     for (uint64_t n = 1; n <= none.seen + 8; ++n) {
       Counts one;
       EXPECT_EQ(run(n, n, from_start, &one), "") << "allocation " << n << " of " << none.seen;

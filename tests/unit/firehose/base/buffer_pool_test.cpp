@@ -1,6 +1,6 @@
 // One thread and a pool: sizes, memory, registration, "not now", statistics, misuse.
 // buffer_pool_threads_test.cpp has the threads, buffer_pool_fork_test.cpp the forks.
-#include "firehose/base/buffer_pool.hpp"
+#include "firehose/base/buffer_pool/buffer_pool.hpp"
 
 #include "tests/unit/firehose/base/buffer_pool_util.hpp"
 
@@ -167,7 +167,7 @@ TEST_F(BufferPoolSingle, EndsWithAWarningWhenBuffersAreOut) {
   ::testing::internal::CaptureStderr();
   pool_.reset();
   const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("2 buffers out"), std::string::npos) << said;
+  EXPECT_NE(said.find("2 buffers still out"), std::string::npos) << said;
 }
 
 TEST_F(BufferPoolSingle, BadOptionsAreNamed) {
@@ -187,7 +187,7 @@ TEST_F(BufferPoolSingle, BadOptionsAreNamed) {
   refused("a count beyond the classes", [](Options& o) { o.counts[2] = 1; });
   refused("a share beyond the classes",
           [](Options& o) { o.total_bytes = 1 << 20, o.shares[5] = 1; });
-  refused("nothing of the largest", [](Options& o) { o.counts[1] = 0; });
+  refused("largest size without buffers", [](Options& o) { o.counts[1] = 0; });
   refused("too many buffers", [](Options& o) { o.counts[0] = Options::kMaxBuffers; });
   refused("too many bytes", [](Options& o) { o.total_bytes = SIZE_MAX; });
   refused("too few bytes", [](Options& o) { o.total_bytes = 4096; });
@@ -306,9 +306,9 @@ TEST_F(BufferPoolSingle, SecondReturnIsNoticedWhereverTheBufferIs) {
     const PoolBuffer buffer = take(64);
     const PoolBuffer other = take(64);
     put_back(buffer);
-    expect_refused(*pool_, buffer.addr, "returned twice");
+    expect_refused(*pool_, buffer.addr, "returned before");
     put_back(other);
-    expect_refused(*pool_, buffer.addr, "returned twice");
+    expect_refused(*pool_, buffer.addr, "returned before");
     EXPECT_EQ(available(64), 64u) << "no buffer is there twice";
     pool_.reset();
   }
@@ -318,19 +318,19 @@ TEST_F(BufferPoolSingle, ForeignAddressesAreNoticed) {
   create(pool_options(64, {3, 0, 1}));
   const PoolBuffer buffer = take(256);
   int local = 0;
-  expect_refused(*pool_, nullptr, "not of this pool");
-  expect_refused(*pool_, &local, "not of this pool");
+  expect_refused(*pool_, nullptr, "does not belong");
+  expect_refused(*pool_, &local, "does not belong");
   expect_refused(*pool_, buffer.addr + 1, "not the start");
   expect_refused(*pool_, buffer.addr + 64, "not the start");
   const MemoryRange memory = pool_->memory();
   expect_refused(*pool_, reinterpret_cast<void*>(memory.end() - 64), "not the start");
-  expect_refused(*pool_, reinterpret_cast<void*>(memory.end()), "not of this pool");
+  expect_refused(*pool_, reinterpret_cast<void*>(memory.end()), "does not belong");
   put_back(buffer);
 }
 
 TEST_F(BufferPoolSingle, BufferThatWasNeverTakenIsNoticed) {
   create(pool_options(64, {8}));
-  expect_refused(*pool_, reinterpret_cast<void*>(pool_->memory().addr), "not out");
+  expect_refused(*pool_, reinterpret_cast<void*>(pool_->memory().addr), "returned before");
   EXPECT_TRUE(pool_->owns(reinterpret_cast<void*>(pool_->memory().addr)));
   EXPECT_FALSE(pool_->owns(&pool_));
   EXPECT_EQ(available(64), 8u);

@@ -1,5 +1,5 @@
 // A pool of real pins: what a device reads and writes through the registration is what the buffers hold.
-#include "firehose/registrars/uring_registrar.hpp"
+#include "firehose/registrars/uring/uring_registrar.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/unit/firehose/base/buffer_pool_util.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"

@@ -1,8 +1,8 @@
 // Pools for the tests: over a fake registrar that must be clean in the end.
 #pragma once
 
-#include "firehose/base/buffer_pool.hpp"
-#include "firehose/base/buffer_pool_layout.hpp"
+#include "firehose/base/buffer_pool/buffer_pool.hpp"
+#include "firehose/base/buffer_pool/buffer_pool_layout.hpp"
 #include "tests/fakes/fake_registrar.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "firehose/base/config_grammar.hpp"
+#include "firehose/base/config/config_grammar.hpp"
 
 #include <gtest/gtest.h>
 

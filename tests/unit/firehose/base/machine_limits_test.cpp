@@ -1,6 +1,6 @@
-#include "firehose/base/machine_limits.hpp"
+#include "firehose/base/machine/machine_limits.hpp"
 
-#include "firehose/base/cgroup_memory.hpp"
+#include "firehose/base/machine/cgroup_memory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -67,6 +67,7 @@ TEST_F(MachineLimitsTest, EmptyRootKeepsTheDefaults) {
   EXPECT_EQ(limits.cgroup_version, 0U);
   EXPECT_EQ(limits.cgroup_limit_bytes, kUnlimited);
   EXPECT_EQ(limits.memory_total_bytes, 0U);
+  EXPECT_EQ(limits.memory_available_bytes, kUnlimited) << "unknown is not 0";
   EXPECT_EQ(limits.huge_page_bytes, 0U);
   EXPECT_STREQ(limits.thp_mode, "unknown");
   EXPECT_FALSE(limits.memlock_lifted);
@@ -93,6 +94,7 @@ TEST_F(MachineLimitsTest, DamagedFilesCountAsUnread) {
   put("/proc/self/status", "CapEff:\tzzzz\n");
   const MachineLimits limits = read();
   EXPECT_EQ(limits.memory_total_bytes, 0U);
+  EXPECT_EQ(limits.memory_available_bytes, kUnlimited);
   EXPECT_EQ(limits.huge_page_bytes, 0U);
   EXPECT_STREQ(limits.thp_mode, "unknown");
   EXPECT_FALSE(limits.memlock_lifted);

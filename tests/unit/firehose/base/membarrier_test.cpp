@@ -1,5 +1,5 @@
 // The process's switch for membarrier(2). What is built on it is tested where it is: the fence, the pool.
-#include "firehose/base/membarrier.hpp"
+#include "firehose/base/machine/membarrier.hpp"
 
 #include <gtest/gtest.h>
 

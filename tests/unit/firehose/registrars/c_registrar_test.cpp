@@ -114,7 +114,7 @@ TEST(CRegistrar, BadFieldsAreNamed) {
   rejected("charge_scope", [](auto& t) { t.charge_scope = 4; });
   rejected("address_kind", [](auto& t) { t.address_kind = 2; });
   rejected("supported_access", [](auto& t) { t.supported_access = 16; });
-  rejected("together", [](auto& t) {
+  rejected("must both be set", [](auto& t) {
     t.import_key = [](void*, const void*, size_t, void*) { return GASNET_OK; };
   });
   auto status = Status::kOk;

@@ -1,6 +1,7 @@
 #include "firehose/registrars/huge_pages.hpp"
 
 #include "tests/support/child_process.hpp"
+#include "tests/support/descriptors.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
 #include <gtest/gtest.h>
@@ -58,6 +59,26 @@ TEST(HugePages, APartOfAHugePageIsChargedWhole) {
   madvise(reinterpret_cast<void*>(memory.all().addr), huge, MADV_DONTNEED);
   for (int i = 0; i < 100 && pages.charge(memory.part(1, 1)) != kPageBytes; ++i) usleep(10'000);
   EXPECT_EQ(pages.charge(memory.part(1, 1)), kPageBytes);
+}
+
+// The same file of /proc has the same inode, whoever opens it.
+TEST(HugePages, TheProgramsOwnPagemapIsNotClosed) {
+  EXPECT_EQ(testing::run_in_child([]() -> std::string {
+              const testing::OwnDescriptors own;
+              std::vector<int> numbers;
+              for (const bool in_child : {false, true}) {
+                HugePages pages;
+                if (!pages.known()) return "";
+                numbers = own.close_others();
+                (void)testing::OwnDescriptors::fill(
+                    numbers, [] { return open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC); });
+                if (in_child) pages.reopen_in_child();
+                const int number = numbers.front();
+                if (in_child && !testing::is_open(number)) return "closed in the child";
+              }
+              return testing::is_open(numbers.front()) ? "" : "closed at the end";
+            }),
+            "");
 }
 
 TEST(HugePages, AChildAsksAboutItsOwnMemory) {

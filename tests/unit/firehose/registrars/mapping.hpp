@@ -3,7 +3,7 @@
 
 #include "firehose/base/memory_range.hpp"
 #include "firehose/base/status.hpp"
-#include "firehose/registrars/uring_registrar.hpp"
+#include "firehose/registrars/uring/uring_registrar.hpp"
 
 #include <cstdlib>
 #include <cstring>

@@ -80,6 +80,11 @@ int play_populate(MemoryRange range, bool /*writing*/) noexcept {
   return kernel.count(kPopulate);
 }
 
+int play_mapped(MemoryRange range, MappedRun each, void* context) noexcept {
+  each(context, range);
+  return 0;
+}
+
 class MlockFaults : public ::testing::Test {
  protected:
   MlockFaults() { g_kernel = &kernel_; }
@@ -90,7 +95,8 @@ class MlockFaults : public ::testing::Test {
   void SetUp() override { make(); }
   void make() {
     auto status = Status::kOk;
-    mlock_ = make_mlock_registrar(&status, {&play_lock, &play_unlock, &play_populate});
+    mlock_ =
+        make_mlock_registrar(&status, {&play_lock, &play_unlock, &play_populate, &play_mapped});
     ASSERT_NE(mlock_, nullptr) << last_error_text();
   }
   Status pin(MemoryRange range, Access access = Access::kLocalWrite) {

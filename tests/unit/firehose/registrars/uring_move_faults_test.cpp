@@ -1,5 +1,5 @@
 // Moves whose submission the kernel does not take: what stays queued must not touch a later registration.
-#include "firehose/registrars/uring_ring.hpp"
+#include "firehose/registrars/uring/uring_ring.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Many rings: growth, choice, concurrency, ranges over 1 GiB.
-#include "firehose/registrars/uring_pool.hpp"
+#include "firehose/registrars/uring/uring_pool.hpp"
 
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"

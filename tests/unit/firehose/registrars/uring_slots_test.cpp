@@ -1,4 +1,4 @@
-#include "firehose/registrars/uring_slots.hpp"
+#include "firehose/registrars/uring/uring_slots.hpp"
 
 #include "tests/support/threads.hpp"
 

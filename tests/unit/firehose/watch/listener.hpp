@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 namespace hydrant::testing {
 
@@ -62,7 +63,7 @@ class Listener {
   void forget(MemoryRange range) {
     inside_ = true;
     (void)wait_until([this] { return !held_back_; });
-    // The monitor calls one at a time.
+    const std::lock_guard lock(mutex_);  // several threads may tell at a time
     const size_t n = count_.load(std::memory_order_relaxed);
     told_[n % kMost] = range;
     count_.store(n + 1, std::memory_order_release);
@@ -77,6 +78,7 @@ class Listener {
       [](void* self) { ++of(self).vouched_; },
       [](void* self, uintptr_t, size_t) { return of(self).pinned_.load(); }};
   int number_ = -1;
+  std::mutex mutex_;
   std::array<MemoryRange, kMost> told_{};
   std::atomic<size_t> count_{0}, vouched_{0};
   std::atomic<int> pinned_{0};

@@ -1,6 +1,7 @@
 #include "firehose/watch/mapping_query.hpp"
 
 #include "tests/support/child_process.hpp"
+#include "tests/support/descriptors.hpp"
 #include "tests/support/mapped_memory.hpp"
 #include "tests/support/threads.hpp"
 
@@ -21,6 +22,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <vector>
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
@@ -214,6 +216,66 @@ TEST_P(MappingQueryTest, FileWithAVeryLongNameHidesNobody) {
   EXPECT_EQ(fchdir(start), 0);
   close(start);
   EXPECT_EQ(rmdir(directory), 0);
+}
+
+// Neighbours joined, cut at the edges, in order.
+TEST_P(MappingQueryTest, MappedRunsAreToldOnceEach) {
+  MappedMemory memory(16);
+  memory.replace(0, 16);
+  ASSERT_EQ(mprotect(memory.page(4), 2 * kPage, PROT_READ), 0);  // a mapping of its own
+  memory.unmap(7, 2);
+  memory.unmap(12, 1);
+  EXPECT_EQ(with_query([&](const MappingQuery&) {
+              std::string runs;
+              const auto note = [](void* text, MemoryRange run) {
+                *static_cast<std::string*>(text) += text_of(run) + " ";
+              };
+              if (!for_each_mapped(part(memory, 2, 13), note, &runs))
+                return std::string("no /proc");
+              const std::string right = text_of(part(memory, 2, 5)) + " " +
+                                        text_of(part(memory, 9, 3)) + " " +
+                                        text_of(part(memory, 13, 2)) + " ";
+              if (runs != right) return runs + "not " + right;
+              runs.clear();
+              if (!for_each_mapped(part(memory, 7, 2), note, &runs)) return std::string("no /proc");
+              return runs.empty() ? runs : runs + "where nothing is mapped";
+            }),
+            "");
+}
+
+// The program has closed the descriptor, and asks about its parent under the number.
+TEST_P(MappingQueryTest, AnotherProcesssMapsUnderTheNumberAreNotBelieved) {
+  EXPECT_EQ(run_in_child([] {
+              const OwnDescriptors own;
+              return with_query([&](const MappingQuery& query) -> std::string {
+                const std::vector<int> numbers = own.close_others();
+                const std::string parent = "/proc/" + std::to_string(getppid()) + "/maps";
+                (void)OwnDescriptors::fill(numbers, [&] { return open(parent.c_str(), O_RDONLY); });
+                MappedMemory memory(4);
+                memory.replace(1, 2);
+                return expect(query, memory.addr(1), part(memory, 1, 2), true);
+              });
+            }),
+            "");
+}
+
+// The same file of /proc, opened by the program, has the same inode.
+TEST_P(MappingQueryTest, TheProgramsOwnMapsAreNotClosed) {
+  EXPECT_EQ(run_in_child([]() -> std::string {
+              const OwnDescriptors own;
+              std::vector<int> numbers;
+              const std::string wrong = with_query([&](const MappingQuery&) -> std::string {
+                numbers = own.close_others();
+                (void)OwnDescriptors::fill(numbers,
+                                           [] { return open("/proc/self/maps", O_RDONLY); });
+                return "";
+              });
+              for (const int number : numbers) {
+                if (!is_open(number)) return "closed";
+              }
+              return wrong;
+            }),
+            "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, MappingQueryTest, ::testing::Values(Path::kRequest, Path::kText),

@@ -211,6 +211,26 @@ TEST(RemovedRanges, HoleInTheMiddleLeavesBothEnds) {
   EXPECT_EQ(ranges.size(), 0u);
 }
 
+TEST(RemovedRanges, ThoseWithAKnownCallerOutlastAnUnmapping) {
+  constexpr uint64_t kUnknown = RemovedRanges::kCallerUnknown;
+  RemovedRanges ranges;
+  ASSERT_TRUE(ranges.map(16));
+  ranges.add(range_of(0, 4), 1);
+  ranges.add(range_of(8, 4), kUnknown);
+  ranges.add(range_of(16, 4), 2);
+  ranges.add(range_of(24, 4), kUnknown);
+  ranges.forget_unknown(range_of(2, 24));
+  EXPECT_EQ(ranges.newest(range_of(0, 8)), 1u);
+  EXPECT_EQ(ranges.newest(range_of(2, 2)), 1u);
+  EXPECT_EQ(ranges.newest(range_of(8, 4)), 0u);
+  EXPECT_EQ(ranges.newest(range_of(16, 4)), 2u);
+  EXPECT_EQ(ranges.newest(range_of(24, 2)), 0u);
+  EXPECT_EQ(ranges.newest(range_of(26, 2)), kUnknown);
+  EXPECT_EQ(ranges.size(), 3u);
+  ranges.forget_unknown(range_of(17, 1));
+  EXPECT_EQ(ranges.newest(range_of(17, 1)), 2u);
+}
+
 TEST(RemovedRanges, ForgettingWhatIsNotThereChangesNothing) {
   RemovedRanges ranges;
   ASSERT_TRUE(ranges.map(16));

@@ -371,6 +371,29 @@ TEST_F(UserfaultTest, AnotherFileUnderItsNumberIsLeftAlone) {
   for (const int fd : {number, ends[0], ends[1]}) close(fd);
 }
 
+// The program's own userfaultfd answers as this one would.
+TEST_F(UserfaultTest, AnotherUserfaultfdUnderItsNumberIsLeftAlone) {
+  Userfault programs;
+  const char* reason = "";
+  ASSERT_EQ(programs.open(&reason), Status::kOk) << reason;
+  EXPECT_FALSE(userfault_.change_under_way());
+  const int number = userfault_.descriptor();
+  ASSERT_EQ(dup2(programs.descriptor(), number), number);
+  EXPECT_TRUE(userfault_.change_under_way()) << "nothing is known";
+  EXPECT_FALSE(userfault_.usable());
+  MappedMemory other(4);
+  other.replace(0, 4);
+  EXPECT_FALSE(userfault_.watch({other.addr(), other.bytes()}));
+  Userfault third;
+  ASSERT_EQ(third.open(&reason), Status::kOk) << reason;
+  EXPECT_TRUE(third.watch({other.addr(), other.bytes()})) << "registered with the program's";
+  third.close();
+  userfault_.close();
+  EXPECT_NE(fcntl(number, F_GETFD), -1) << "it was the program's";
+  close(number);
+  programs.close();
+}
+
 // ---- refusals ----
 
 std::string open_says() {

@@ -221,7 +221,7 @@ TEST_F(IbvAtomics, APeerThatIsGoneIsSaidToBe) {
   Told before;
   fake_verbs::hold(true);
   ASSERT_EQ(pair.start(0, add(1), &before), Status::kOk);
-  pair.world[0].transport->bury(1);
+  pair.world[0].transport->disconnect(1);
   pair.world.poll_all();
   Told after;
   EXPECT_EQ(pair.start(0, add(1), &after), Status::kBroken);

@@ -1,5 +1,5 @@
-// How ranks find each other over the fake: greetings that are lost, repeated, forged or from elsewhere.
-#include "rdma/ibv/ibv_port_choice.hpp"
+// How ranks find each other over the fake: handshakes that are lost, repeated, forged or from elsewhere.
+#include "rdma/ibv/device/ibv_port_choice.hpp"
 #include "tests/unit/firehose/base/scoped_env.hpp"
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
@@ -21,13 +21,14 @@ using testing::IbvWorld;
 
 class IbvConnection : public testing::VerbsTest {};
 
-// What the card of a rank says, changed.
-void change_card(IbvWorld& world, Rank rank, const std::function<void(ibv::Card&)>& change) {
-  std::string& bytes = world.box.cards.at("ibv" + std::to_string(rank));
-  ibv::Card card;
-  ASSERT_EQ(ibv::decode_card(std::as_bytes(std::span(bytes)), &card), Status::kOk);
-  change(card);
-  ibv::encode_card(card, reinterpret_cast<std::byte*>(bytes.data()));
+// What the endpoint address of a rank says, changed.
+void change_card(IbvWorld& world, Rank rank,
+                 const std::function<void(ibv::EndpointAddress&)>& change) {
+  std::string& bytes = world.box.endpoints.at("ibv" + std::to_string(rank));
+  ibv::EndpointAddress endpoint;
+  ASSERT_EQ(ibv::decode_endpoint(std::as_bytes(std::span(bytes)), &endpoint), Status::kOk);
+  change(endpoint);
+  ibv::encode_endpoint(endpoint, reinterpret_cast<std::byte*>(bytes.data()));
 }
 
 // What hydrant-info tells people before a job runs.
@@ -89,7 +90,7 @@ TEST_F(IbvConnection, SizesAreThoseOfTheKnobs) {
   EXPECT_EQ(options.send_depth, IbvTransport::Options().send_depth);
 }
 
-TEST_F(IbvConnection, LostGreetingsAreRepeated) {
+TEST_F(IbvConnection, LostHandshakesAreRepeated) {
   for (const uint32_t lost : {1U, 2U, 3U, 5U}) {
     IbvWorld world(2);
     fake_verbs::lose_datagrams(lost);
@@ -100,7 +101,7 @@ TEST_F(IbvConnection, LostGreetingsAreRepeated) {
   }
 }
 
-TEST_F(IbvConnection, EveryLossOfCrossingGreetingsHeals) {
+TEST_F(IbvConnection, EveryLossOfCrossingHandshakesHeals) {
   for (uint32_t lost = 1; lost <= 6; ++lost) {
     IbvWorld world(2);
     (void)world[0].try_send(1, Lane::kRequest, 1, "a");
@@ -125,11 +126,12 @@ TEST_F(IbvConnection, EveryLossOfCrossingGreetingsHeals) {
 TEST_F(IbvConnection, NothingIsSentBeforeThePeerCanReceive) {
   for (uint32_t lost = 1; lost <= 5; ++lost) {
     IbvWorld world(2);
-    ibv::Card card;
-    ASSERT_EQ(ibv::decode_card(std::as_bytes(std::span(world.box.cards.at("ibv1"))), &card),
-              Status::kOk);
+    ibv::EndpointAddress endpoint;
+    ASSERT_EQ(
+        ibv::decode_endpoint(std::as_bytes(std::span(world.box.endpoints.at("ibv1"))), &endpoint),
+        Status::kOk);
     (void)world[1].try_send(0, Lane::kRequest, 1, "a");
-    fake_verbs::lose_datagrams(lost, card.address.datagram_queue);
+    fake_verbs::lose_datagrams(lost, endpoint.address.datagram_queue);
     ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();
     ASSERT_TRUE(world.arrived(1, 1));
   }
@@ -178,9 +180,9 @@ TEST_F(IbvConnection, ARankThatIsSilentForLongIsAskedOn) {
 
 TEST_F(IbvConnection, ARankThatHasNoCardIsBroken) {
   IbvWorld world(2);
-  world.box.cards.erase("ibv1");
+  world.box.endpoints.erase("ibv1");
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
-  EXPECT_THAT(last_error_text(), HasSubstr("no card of verbs"));
+  EXPECT_THAT(last_error_text(), HasSubstr("no verbs endpoint address"));
   world.box.get_fails = Status::kBroken;
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("launcher"), HasSubstr("rank 1")));
@@ -188,7 +190,7 @@ TEST_F(IbvConnection, ARankThatHasNoCardIsBroken) {
 
 TEST_F(IbvConnection, ForeignCardsAreRefusedWithAText) {
   IbvWorld world(2);
-  std::string& bytes = world.box.cards.at("ibv1");
+  std::string& bytes = world.box.endpoints.at("ibv1");
   const std::string good = bytes;
   bytes[0] = 'x';
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
@@ -201,7 +203,7 @@ TEST_F(IbvConnection, ForeignCardsAreRefusedWithAText) {
 
 TEST_F(IbvConnection, OtherSettingsAreRefusedWithAText) {
   IbvWorld world(2);
-  change_card(world, 1, [](ibv::Card& card) { card.geometry.credits = 7; });
+  change_card(world, 1, [](ibv::EndpointAddress& endpoint) { endpoint.geometry.credits = 7; });
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(),
               AllOf(HasSubstr("other settings"), HasSubstr("7 credits, not 32")));
@@ -210,53 +212,55 @@ TEST_F(IbvConnection, OtherSettingsAreRefusedWithAText) {
 
 TEST_F(IbvConnection, OtherLinksAreRefusedWithAText) {
   IbvWorld world(2);
-  change_card(world, 1, [](ibv::Card& card) { card.address.is_ethernet = 0; });
+  change_card(world, 1, [](ibv::EndpointAddress& endpoint) { endpoint.address.is_ethernet = 0; });
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(), HasSubstr("InfiniBand"));
 }
 
 TEST_F(IbvConnection, StrayDatagramsAreCountedAndIgnored) {
   IbvWorld world(2);
-  ibv::Card card;
-  ASSERT_EQ(ibv::decode_card(std::as_bytes(std::span(world.box.cards.at("ibv1"))), &card),
-            Status::kOk);
-  const uint32_t queue = card.address.datagram_queue;
+  ibv::EndpointAddress endpoint;
+  ASSERT_EQ(
+      ibv::decode_endpoint(std::as_bytes(std::span(world.box.endpoints.at("ibv1"))), &endpoint),
+      Status::kOk);
+  const uint32_t queue = endpoint.address.datagram_queue;
   fake_verbs::send_stray(queue, "nonsense", 8);
-  std::byte bytes[ibv::kGreetingBytes];
-  ibv::Greeting greeting;
-  greeting.card = card;
-  greeting.from = 0;
-  greeting.to = 1;
-  greeting.known_as = 1;
-  greeting.to_nonce = card.address.nonce + 1;  // of another job
-  ibv::encode_greeting(greeting, bytes);
+  std::byte bytes[ibv::kHandshakeBytes];
+  ibv::Handshake handshake;
+  handshake.endpoint = endpoint;
+  handshake.from = 0;
+  handshake.to = 1;
+  handshake.known_as = 1;
+  handshake.to_nonce = endpoint.address.nonce + 1;  // of another job
+  ibv::encode_handshake(handshake, bytes);
   fake_verbs::send_stray(queue, bytes, sizeof bytes);
-  greeting.to_nonce = card.address.nonce;
-  greeting.from = 2;  // no such rank
-  ibv::encode_greeting(greeting, bytes);
+  handshake.to_nonce = endpoint.address.nonce;
+  handshake.from = 2;  // no such rank
+  ibv::encode_handshake(handshake, bytes);
   fake_verbs::send_stray(queue, bytes, sizeof bytes);
-  greeting.from = 1;  // itself
-  ibv::encode_greeting(greeting, bytes);
+  handshake.from = 1;  // itself
+  ibv::encode_handshake(handshake, bytes);
   fake_verbs::send_stray(queue, bytes, sizeof bytes);
   ASSERT_TRUE(world.until([&] { return world[1].transport->counts().strangers == 4; }));
   EXPECT_EQ(fake_verbs::connected_pairs().size(), 0U);
   world.connect(0, 1);
 }
 
-TEST_F(IbvConnection, AGreetingOfAProcessThatWasReplacedIsIgnored) {
+TEST_F(IbvConnection, AHandshakeOfAProcessThatWasReplacedIsIgnored) {
   IbvWorld world(2);
   world.connect(0, 1);
-  ibv::Card card;
-  ASSERT_EQ(ibv::decode_card(std::as_bytes(std::span(world.box.cards.at("ibv1"))), &card),
-            Status::kOk);
-  ibv::Greeting greeting;
-  greeting.card = card;
-  greeting.card.address.nonce = 99;
-  greeting.to_nonce = card.address.nonce;
-  greeting.to = greeting.known_as = 1;
-  std::byte bytes[ibv::kGreetingBytes];
-  ibv::encode_greeting(greeting, bytes);
-  fake_verbs::send_stray(card.address.datagram_queue, bytes, sizeof bytes);
+  ibv::EndpointAddress endpoint;
+  ASSERT_EQ(
+      ibv::decode_endpoint(std::as_bytes(std::span(world.box.endpoints.at("ibv1"))), &endpoint),
+      Status::kOk);
+  ibv::Handshake handshake;
+  handshake.endpoint = endpoint;
+  handshake.endpoint.address.nonce = 99;
+  handshake.to_nonce = endpoint.address.nonce;
+  handshake.to = handshake.known_as = 1;
+  std::byte bytes[ibv::kHandshakeBytes];
+  ibv::encode_handshake(handshake, bytes);
+  fake_verbs::send_stray(endpoint.address.datagram_queue, bytes, sizeof bytes);
   ASSERT_TRUE(world.until([&] { return world[1].transport->counts().strangers == 1; }));
   EXPECT_EQ(world.send(1, 0, Lane::kRequest, 1, "abcd"), Status::kOk);
 }
@@ -353,7 +357,7 @@ TEST_F(IbvConnection, BadOptionsAreBadArguments) {
   EXPECT_TRUE(refused([](auto& o) { o.eager_bytes = 129; }));
   EXPECT_TRUE(refused([](auto& o) { o.cell_bytes = 100; }));
   EXPECT_TRUE(refused([](auto& o) { o.credits = 2; }));
-  EXPECT_TRUE(refused([](auto& o) { o.landings = 1; }));
+  EXPECT_TRUE(refused([](auto& o) { o.receive_slots = 1; }));
   EXPECT_TRUE(refused([](auto& o) { o.send_depth = 8; }));
   EXPECT_TRUE(refused([](auto& o) { o.operations = 0; }));
   EXPECT_TRUE(refused([](auto& o) { o.cells = 0; }));

@@ -1,5 +1,5 @@
-// Groups that meet, over the fake: who is called what, greetings that cross, come early, or are forged; peers
-// of the other group that are lost or left.
+// Groups that meet, over the fake: who is called what, handshakes that cross, come early, or are forged;
+// peers of the other group that are lost or left.
 #include "tests/unit/rdma/ibv/ibv_meeting.hpp"
 #include "tests/unit/rdma/ibv/ibv_rails_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
@@ -18,15 +18,15 @@ namespace {
 using ::testing::AllOf;
 using testing::Blob;
 using ::testing::ContainsRegex;
-using testing::group_card_of;
-using testing::group_cards_of;
+using testing::group_address_of;
+using testing::group_addresses_of;
 using ::testing::HasSubstr;
 using testing::IbvRank;
 using testing::IbvWorld;
 using testing::join;
 using testing::Meeting;
 using testing::PinnedMemory;
-using testing::read_card;
+using testing::read_endpoint;
 using testing::Told;
 
 class IbvGroups : public testing::VerbsTest {};
@@ -42,7 +42,7 @@ TEST_F(IbvGroups, EveryPairTalksBothWaysByItsOwnNumbers) {
   }
 }
 
-TEST_F(IbvGroups, EveryLossOfCrossingGreetingsHeals) {
+TEST_F(IbvGroups, EveryLossOfCrossingHandshakesHeals) {
   for (uint32_t lost = 0; lost <= 6; ++lost) {
     Meeting meeting(2, 2);
     meeting.join_all();
@@ -98,11 +98,11 @@ TEST_F(IbvGroups, PutsAndGetsGoByKeys) {
 }
 
 // Who is greeted before he has joined answers nothing; the other asks again, and is there when he has.
-TEST_F(IbvGroups, AGreetingBeforeTheJoinIsAskedAgain) {
+TEST_F(IbvGroups, AHandshakeBeforeTheJoinIsAskedAgain) {
   Meeting meeting(2, 2);
-  const std::vector<Blob> of_a = group_cards_of(meeting.a);
+  const std::vector<Blob> of_a = group_addresses_of(meeting.a);
   std::vector<Rank> numbers;
-  ASSERT_EQ(join(meeting.a[1], group_cards_of(meeting.b), &numbers), Status::kOk);
+  ASSERT_EQ(join(meeting.a[1], group_addresses_of(meeting.b), &numbers), Status::kOk);
   IbvRank& here = meeting.a[1];
   IbvRank& there = meeting.b[0];
   EXPECT_EQ(here.try_send(2, Lane::kRequest, 1, "early"), Status::kNotReady);
@@ -127,7 +127,7 @@ TEST_F(IbvGroups, WhoNeverJoinsIsGivenUp) {
   options.connect_ns = 30'000'000;
   Meeting meeting(1, 1, options);
   std::vector<Rank> numbers;
-  ASSERT_EQ(join(meeting.a[0], group_cards_of(meeting.b), &numbers), Status::kOk);
+  ASSERT_EQ(join(meeting.a[0], group_addresses_of(meeting.b), &numbers), Status::kOk);
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(meeting.send(meeting.a[0], 1, Lane::kRequest, "a"), Status::kBroken);
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("peer 1 (rank 0 of group"), HasSubstr("is gone"),
@@ -135,45 +135,45 @@ TEST_F(IbvGroups, WhoNeverJoinsIsGivenUp) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("peer 1 (rank 0 of group"));
 }
 
-TEST_F(IbvGroups, ForgedGreetingsAreIgnored) {
+TEST_F(IbvGroups, ForgedHandshakesAreIgnored) {
   Meeting meeting(2, 2);
-  const ibv::GroupCard to = read_card(group_card_of(meeting.a[1]));
-  const ibv::GroupCard from = read_card(group_card_of(meeting.b[1]));
+  const ibv::GroupAddress to = read_endpoint(group_address_of(meeting.a[1]));
+  const ibv::GroupAddress from = read_endpoint(group_address_of(meeting.b[1]));
   meeting.join_all();
   const IbvTransport& here = *meeting.a[1].transport;
-  ibv::Greeting greeting;
-  greeting.card = from.card;
-  greeting.from = 1;
-  greeting.to = 1;
-  greeting.to_nonce = to.card.address.nonce;
+  ibv::Handshake handshake;
+  handshake.endpoint = from.endpoint;
+  handshake.from = 1;
+  handshake.to = 1;
+  handshake.to_nonce = to.endpoint.address.nonce;
   uint64_t strangers = 0;
   const auto ignored = [&](bool is_early = false) {
-    std::byte bytes[ibv::kGreetingBytes];
-    ibv::encode_greeting(greeting, bytes);
-    fake_verbs::send_stray(to.card.address.datagram_queue, bytes, sizeof bytes);
+    std::byte bytes[ibv::kHandshakeBytes];
+    ibv::encode_handshake(handshake, bytes);
+    fake_verbs::send_stray(to.endpoint.address.datagram_queue, bytes, sizeof bytes);
     ++strangers;
     const uint64_t early = here.counts().early + (is_early ? 1 : 0);
     return meeting.until([&] { return here.counts().strangers == strangers; }) &&
            here.counts().early == early && fake_verbs::connected_pairs().empty();
   };
-  ++greeting.card.address.nonce;  // another process
+  ++handshake.endpoint.address.nonce;  // another process
   EXPECT_TRUE(ignored());
-  greeting.card = from.card;
-  greeting.card.group = 0;  // as of this group, by the other's numbers
-  greeting.from = 0;
-  greeting.known_as = 2;
+  handshake.endpoint = from.endpoint;
+  handshake.endpoint.group = 0;  // as of this group, by the other's numbers
+  handshake.from = 0;
+  handshake.known_as = 2;
   EXPECT_TRUE(ignored());
-  greeting.card.group = to.card.group;  // as of this group, by its name
-  greeting.known_as = 1;
+  handshake.endpoint.group = to.endpoint.group;  // as of this group, by its name
+  handshake.known_as = 1;
   EXPECT_TRUE(ignored(true));
-  greeting.card.group = from.card.group;  // a rank that is not joined
-  greeting.from = 2;
+  handshake.endpoint.group = from.endpoint.group;  // a rank that is not joined
+  handshake.from = 2;
   EXPECT_TRUE(ignored(true));
-  greeting.from = 1;
-  greeting.to = 0;
+  handshake.from = 1;
+  handshake.to = 0;
   EXPECT_TRUE(ignored());
-  greeting.to = 1;
-  ++greeting.to_nonce;
+  handshake.to = 1;
+  ++handshake.to_nonce;
   EXPECT_TRUE(ignored());
   all_talk_to_all(meeting);
 }
@@ -192,7 +192,7 @@ TEST_F(IbvGroups, AProcessOfTheOtherGroupThatIsGoneIsLostAlone) {
   meeting.join_all();
   all_talk_to_all(meeting);
   IbvRank& here = meeting.a[0];
-  here.transport->tell_of_losses(&hear_loss);
+  here.transport->set_peer_lost(&hear_loss);
   lost_rank = kNoRank;
   ::testing::internal::CaptureStderr();
   meeting.b.ranks[1].reset();
@@ -219,7 +219,7 @@ TEST_F(IbvGroups, WhatTheAdapterDoesNotTakeNamesWhomItIsFor) {
   fake_verbs::fail_call(fake_verbs::Call::kPostSend, ENOMEM);
   (void)here.try_send(3, Lane::kRequest, 1, "a");
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("sent to peer 3 (rank 1 of group"));
+              HasSubstr("requests to peer 3 (rank 1 of group"));
 }
 
 TEST_F(IbvGroups, WhoCannotBeConnectedIsNamed) {
@@ -245,12 +245,12 @@ TEST_F(IbvGroups, WhoCannotBeConnectedIsNamed) {
 TEST_F(IbvGroups, WhoIsLeftIsHeardNoMore) {
   Meeting meeting(2, 2);
   IbvRank& here = meeting.a[0];
-  here.transport->bury(2);  // nobody yet: nothing
+  here.transport->disconnect(2);  // nobody yet: nothing
   meeting.join_all();
   ASSERT_EQ(meeting.send(here, 2, Lane::kRequest, "a"), Status::kOk) << last_error_text();
   ASSERT_TRUE(meeting.until([&] { return meeting.b[0].inbox.count == 1; }));
-  here.transport->bury(2);
-  here.transport->bury(3);  // before the first contact
+  here.transport->disconnect(2);
+  here.transport->disconnect(3);  // before the first contact
   here.poll();
   for (const Rank peer : {2U, 3U}) {
     EXPECT_EQ(here.try_send(peer, Lane::kRequest, 1, "a"), Status::kBroken);
@@ -260,7 +260,7 @@ TEST_F(IbvGroups, WhoIsLeftIsHeardNoMore) {
   for (int i = 0; i < 100; ++i) meeting.poll_all();
   EXPECT_EQ(fake_verbs::connected_pairs().size(), 3U) << "three that have begun, none of a's to b1";
   std::vector<Rank> numbers;
-  ASSERT_EQ(join(here, group_cards_of(meeting.b), &numbers), Status::kOk);
+  ASSERT_EQ(join(here, group_addresses_of(meeting.b), &numbers), Status::kOk);
   EXPECT_EQ(numbers, (std::vector<Rank>{2, 3})) << "the numbers stay theirs";
   EXPECT_EQ(meeting.send(here, 1, Lane::kRequest, "a"), Status::kOk);
 }
@@ -276,7 +276,7 @@ TEST_F(IbvGroupRails, AreThoseThatBothHave) {
     if (!both) {
       meeting.b.ranks[0] = std::make_unique<IbvRank>(meeting.b.box, 0, 1, testing::joining(1, one));
     }
-    EXPECT_EQ(group_card_of(meeting.b[0]).size(), both ? 112U : 88U);
+    EXPECT_EQ(group_address_of(meeting.b[0]).size(), both ? 112U : 88U);
     meeting.join_all();
     all_talk_to_all(meeting);
     const uint32_t rails = both ? 2 : 1;
@@ -285,21 +285,22 @@ TEST_F(IbvGroupRails, AreThoseThatBothHave) {
   }
 }
 
-// Each process in a thread of its own, all beginning at once; one more of each group asks for its card and
-// joins again meanwhile.
+// Each process in a thread of its own, all beginning at once; one more of each group asks for its endpoint
+// address and joins again meanwhile.
 TEST_F(IbvGroups, ThreadsJoinAndTalkAtOnce) {
   constexpr uint64_t kCount = 100;
   IbvTransport::Options options = IbvWorld::single();
   options.single_threaded = false;
   Meeting meeting(2, 2, options);
-  const std::vector<Blob> cards[2] = {group_cards_of(meeting.a), group_cards_of(meeting.b)};
+  const std::vector<Blob> endpoints[2] = {group_addresses_of(meeting.a),
+                                          group_addresses_of(meeting.b)};
   const uint64_t deadline = testing::in_seconds(60);
   std::atomic<uint32_t> done{0};
   std::atomic<uint32_t> failed{0};
   std::vector<std::thread> threads;
   for (Rank i = 0; i < 4; ++i) {
     IbvRank& here = *(i < 2 ? meeting.a : meeting.b).ranks[i % 2];
-    const std::vector<Blob>& theirs = cards[i < 2 ? 1 : 0];
+    const std::vector<Blob>& theirs = endpoints[i < 2 ? 1 : 0];
     threads.emplace_back([&here, &theirs, &done, &failed, deadline] {
       std::vector<Rank> numbers;
       if (join(here, theirs, &numbers) != Status::kOk) ++failed;
@@ -317,14 +318,14 @@ TEST_F(IbvGroups, ThreadsJoinAndTalkAtOnce) {
   }
   for (Rank i = 0; i < 2; ++i) {
     IbvRank& here = *(i == 0 ? meeting.a : meeting.b).ranks[0];
-    const std::vector<Blob>& theirs = cards[1 - i];
+    const std::vector<Blob>& theirs = endpoints[1 - i];
     threads.emplace_back([&here, &theirs, &done, &failed, deadline] {
       while (done.load() < 4 && now_ns() < deadline) {
         std::vector<Rank> numbers;
         if (join(here, theirs, &numbers) != Status::kOk || numbers[1] != 3) ++failed;
-        Blob card(IbvTransport::kMostGroupCardBytes);
+        Blob endpoint(IbvTransport::kMostGroupAddressBytes);
         size_t bytes = 0;
-        if (here.transport->group_card(card, &bytes) != Status::kOk) ++failed;
+        if (here.transport->group_address(endpoint, &bytes) != Status::kOk) ++failed;
         sched_yield();
       }
     });

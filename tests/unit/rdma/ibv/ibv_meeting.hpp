@@ -1,5 +1,5 @@
 // Groups that were started apart, each with a launcher of its own, in this thread: what they hand each other
-// are their cards.
+// are their endpoint addresses.
 #pragma once
 
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
@@ -18,35 +18,36 @@ namespace hydrant::testing {
 
 using Blob = std::vector<std::byte>;
 
-inline Blob group_card_of(IbvRank& process) {
-  Blob blob(IbvTransport::kMostGroupCardBytes);
+inline Blob group_address_of(IbvRank& process) {
+  Blob blob(IbvTransport::kMostGroupAddressBytes);
   size_t bytes = 0;
-  EXPECT_EQ(process.transport->group_card(blob, &bytes), Status::kOk) << last_error_text();
+  EXPECT_EQ(process.transport->group_address(blob, &bytes), Status::kOk) << last_error_text();
   blob.resize(bytes);
   return blob;
 }
 
-inline ibv::GroupCard read_card(const Blob& blob) {
-  ibv::GroupCard card;
-  EXPECT_EQ(ibv::decode_group_card(blob, &card), Status::kOk) << last_error_text();
-  return card;
+inline ibv::GroupAddress read_endpoint(const Blob& blob) {
+  ibv::GroupAddress endpoint;
+  EXPECT_EQ(ibv::decode_group_address(blob, &endpoint), Status::kOk) << last_error_text();
+  return endpoint;
 }
 
-inline Blob written(const ibv::GroupCard& card) {
-  Blob blob(ibv::group_card_bytes(card.card.rail_count));
-  ibv::encode_group_card(card, blob.data());
+inline Blob written(const ibv::GroupAddress& endpoint) {
+  Blob blob(ibv::group_address_bytes(endpoint.endpoint.rail_count));
+  ibv::encode_group_address(endpoint, blob.data());
   return blob;
 }
 
-inline std::vector<Blob> group_cards_of(IbvWorld& world) {
-  std::vector<Blob> cards;
-  for (auto& rank : world.ranks) cards.push_back(group_card_of(*rank));
-  return cards;
+inline std::vector<Blob> group_addresses_of(IbvWorld& world) {
+  std::vector<Blob> endpoints;
+  for (auto& rank : world.ranks) endpoints.push_back(group_address_of(*rank));
+  return endpoints;
 }
 
-inline Status join(IbvRank& process, const std::vector<Blob>& cards, std::vector<Rank>* numbers) {
-  const std::vector<std::span<const std::byte>> spans(cards.begin(), cards.end());
-  numbers->assign(cards.size(), kNoRank);
+inline Status join(IbvRank& process, const std::vector<Blob>& endpoints,
+                   std::vector<Rank>* numbers) {
+  const std::vector<std::span<const std::byte>> spans(endpoints.begin(), endpoints.end());
+  numbers->assign(endpoints.size(), kNoRank);
   return process.transport->join(spans, *numbers);
 }
 
@@ -61,15 +62,15 @@ struct Meeting {
       : a(first, joining(second, options)), b(second, joining(first, options)) {}
   // All of both, each in its own order: those of `a` as listed, those of `b` the last first.
   void join_all() {
-    std::vector<Blob> of_a = group_cards_of(a);
-    const std::vector<Blob> of_b = group_cards_of(b);
+    std::vector<Blob> of_a = group_addresses_of(a);
+    const std::vector<Blob> of_b = group_addresses_of(b);
     std::reverse(of_a.begin(), of_a.end());
     for (auto& rank : a.ranks) join_one(*rank, of_b);
     for (auto& rank : b.ranks) join_one(*rank, of_a);
   }
-  static void join_one(IbvRank& process, const std::vector<Blob>& cards) {
+  static void join_one(IbvRank& process, const std::vector<Blob>& endpoints) {
     std::vector<Rank> numbers;
-    ASSERT_EQ(join(process, cards, &numbers), Status::kOk) << last_error_text();
+    ASSERT_EQ(join(process, endpoints, &numbers), Status::kOk) << last_error_text();
     const Rank own = process.bootstrap.place().size;
     for (Rank i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], own + i);
   }

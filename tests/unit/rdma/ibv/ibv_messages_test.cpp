@@ -130,25 +130,25 @@ TEST_F(IbvMessages, CellsArriveWholeAndInOrderWithTheirLane) {
   EXPECT_EQ(wrong, 0U);
 }
 
-TEST_F(IbvMessages, ACellWaitsForALandingCellAndHoldsItsLaneBack) {
+TEST_F(IbvMessages, ACellWaitsForAReceiveSlotAndHoldsItsLaneBack) {
   IbvWorld world(2);
   world.connect(0, 1);
-  const uint32_t landings = IbvTransport::Options().landings;
-  for (uint32_t i = 0; i <= landings; ++i) {
+  const uint32_t receive_slots = IbvTransport::Options().receive_slots;
+  for (uint32_t i = 0; i <= receive_slots; ++i) {
     ASSERT_EQ(world[0].try_send_cell(1, Lane::kRequest, i, word(i), "payload"), Status::kOk);
   }
   EXPECT_EQ(world[0].transport->counts().stalls, 1U);
   // Its lane waits, the other goes on.
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 99, word(99)), Status::kNotReady);
   EXPECT_EQ(world[0].try_send(1, Lane::kReply, 98, word(98)), Status::kOk);
-  ASSERT_TRUE(world.arrived(1, landings + 2));
+  ASSERT_TRUE(world.arrived(1, receive_slots + 2));
   ASSERT_EQ(world.send(0, 1, Lane::kRequest, 99, word(99)), Status::kOk);
-  ASSERT_TRUE(world.arrived(1, landings + 3));
+  ASSERT_TRUE(world.arrived(1, receive_slots + 3));
   std::vector<uint32_t> tags;
   for (const auto& letter : world[1].inbox.letters) {
     if (letter.lane == Lane::kRequest) tags.push_back(letter.tag);
   }
-  ASSERT_EQ(tags.size(), landings + 2);
+  ASSERT_EQ(tags.size(), receive_slots + 2);
   EXPECT_TRUE(std::is_sorted(tags.begin(), tags.end()));
 }
 
@@ -157,7 +157,7 @@ TEST_F(IbvMessages, ACellWaitsForALandingCellAndHoldsItsLaneBack) {
 TEST_F(IbvMessages, TheFewestCreditsStillFlow) {
   IbvTransport::Options options = IbvWorld::single();
   options.credits = 4;
-  options.landings = 2;
+  options.receive_slots = 2;
   options.cells = 3;
   options.send_depth = 16;
   IbvWorld world(2, options);

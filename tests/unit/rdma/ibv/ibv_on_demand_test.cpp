@@ -1,7 +1,7 @@
 // On-demand paging over the fake: which devices have what puts and gets need of it, and local memory that
 // nobody has registered.
-#include "rdma/ibv/ibv_port_choice.hpp"
-#include "rdma/ibv/ibv_registrar.hpp"
+#include "rdma/ibv/device/ibv_port_choice.hpp"
+#include "rdma/ibv/registrar/ibv_registrar.hpp"
 #include "tests/unit/rdma/ibv/ibv_rails_world.hpp"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // Which of several ports are taken: by distance where nobody names one, by name otherwise.
-#include "rdma/ibv/ibv_port_choice.hpp"
+#include "rdma/ibv/device/ibv_port_choice.hpp"
 
-#include "rdma/ibv/port_distance.hpp"
+#include "rdma/ibv/device/port_distance.hpp"
 #include "tests/fakes/fake_ibverbs.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "rdma/ibv/ibv_port_choice.hpp"
+#include "rdma/ibv/device/ibv_port_choice.hpp"
 #include "tests/fakes/fake_ibverbs.hpp"
 
 #include <gmock/gmock.h>

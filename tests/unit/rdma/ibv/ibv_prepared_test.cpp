@@ -218,7 +218,7 @@ TEST_F(IbvPrepared, APeerThatIsGoneIsSaidToBe) {
   Told before;
   fake_verbs::hold(true);
   ASSERT_EQ(pair.start(*operation, &before), Status::kOk);
-  pair.world[0].transport->bury(1);
+  pair.world[0].transport->disconnect(1);
   pair.world.poll_all();
   Told after;
   EXPECT_EQ(pair.start(*operation, &after), Status::kBroken);

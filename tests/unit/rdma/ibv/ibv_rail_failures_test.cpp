@@ -1,7 +1,7 @@
 // What fails over several ports: every call at every count, registrations of one device, a port that is cut,
 // peers that are buried half-way.
-#include "rdma/ibv/ibv_port_choice.hpp"
-#include "rdma/ibv/rail_registrar.hpp"
+#include "rdma/ibv/device/ibv_port_choice.hpp"
+#include "rdma/ibv/registrar/rail_registrar.hpp"
 #include "tests/unit/rdma/ibv/ibv_rails_world.hpp"
 
 #include <gmock/gmock.h>
@@ -173,7 +173,7 @@ TEST_F(IbvRailFailures, ARailThatGivesNoQueuePairIsNotUsedWithThatPeer) {
     ::testing::internal::CaptureStderr();
     ASSERT_TRUE(settle(world, 1)) << static_cast<int>(call);
     EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-                HasSubstr("fake1 port 1 is not used to talk to rank 1"));
+                HasSubstr("fake1 port 1 is not used for rank 1"));
     PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
     PinnedMemory there(*world[1].transport, kTarget, kBytes);
     ASSERT_EQ(put(world, there.for_peer(), here.local(), kBytes), Status::kOk);
@@ -251,9 +251,12 @@ TEST_F(IbvRailFailures, AFurtherPortThatHangsIsNotWaitedForWithoutAnEnd) {
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(world.until([&] { return world[0].transport->counts().lost != 0; }));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("fake1 port 1: nothing of what was sent to rank 1"));
+              HasSubstr("fake1 port 1: no request to rank 1"));
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
-  EXPECT_THAT(last_error_text(), HasSubstr("rank 1 is gone: fake1 port 1 carries out nothing"));
+  EXPECT_THAT(
+      last_error_text(),
+      HasSubstr(
+          "rank 1 is gone: the adapter reports no completions and no errors, on fake1 port 1"));
   fake_verbs::hold_device("fake1", false);
   EXPECT_TRUE(world.until([&] { return told.times != 0; }));
   EXPECT_EQ(told.status, Status::kBroken);
@@ -286,7 +289,7 @@ TEST_F(IbvRailFailures, BuriedHalfWayEndsOnce) {
       } else {
         for (uint32_t i = 0; i < moves; ++i) world[0].poll();
       }
-      transport.bury(1);
+      transport.disconnect(1);
       fake_verbs::hold_device("fake0", false);
       fake_verbs::hold_device("fake1", false);
       ASSERT_TRUE(world.until([&] { return told.times != 0; })) << is_put << moves;

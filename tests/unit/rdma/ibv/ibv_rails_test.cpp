@@ -306,16 +306,16 @@ TEST_F(IbvRails, RailsOfDifferentSubnetsAreNotJoined) {
 }
 
 // The datagrams that say which ends can receive are lost, and a message opens the connection instead.
-TEST_F(IbvRails, WhatGreetingsSayIsAskedForUntilItIsKnown) {
+TEST_F(IbvRails, WhatHandshakesSayIsAskedForUntilItIsKnown) {
   add_devices(2);
   IbvWorld world(2, rail_options());
-  const std::string& bytes = world.box.cards["ibv1"];
-  ibv::Card card;
-  ASSERT_EQ(ibv::decode_card(std::as_bytes(std::span(bytes.data(), bytes.size())), &card),
+  const std::string& bytes = world.box.endpoints["ibv1"];
+  ibv::EndpointAddress endpoint;
+  ASSERT_EQ(ibv::decode_endpoint(std::as_bytes(std::span(bytes.data(), bytes.size())), &endpoint),
             Status::kOk);
   ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "first"), Status::kNotReady);
-  ASSERT_TRUE(world.until([&] { return world[1].transport->counts().greetings != 0; }));
-  fake_verbs::lose_datagrams(1000, card.address.datagram_queue);
+  ASSERT_TRUE(world.until([&] { return world[1].transport->counts().handshakes != 0; }));
+  fake_verbs::lose_datagrams(1000, endpoint.address.datagram_queue);
   ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "first"), Status::kOk);
   ASSERT_TRUE(world.arrived(1, 1));
   ASSERT_TRUE(world.until([&] { return world[0].transport->rails_with(1) == 2; }));

@@ -1,4 +1,4 @@
-#include "rdma/ibv/ibv_wire.hpp"
+#include "rdma/ibv/wire/ibv_wire.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,125 +12,125 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Card sample_card() {
-  Card card;
-  card.address = {0x1122334455667788, 0xabcdef, 0x1234, IBV_MTU_1024, 1, {}};
-  for (uint8_t i = 0; i < 16; ++i) card.address.gid.raw[i] = i;
-  card.geometry = {512, 16384, 32, 4};
-  card.group = 0x1112131415161718;
-  return card;
+EndpointAddress sample_endpoint() {
+  EndpointAddress endpoint;
+  endpoint.address = {0x1122334455667788, 0xabcdef, 0x1234, IBV_MTU_1024, 1, {}};
+  for (uint8_t i = 0; i < 16; ++i) endpoint.address.gid.raw[i] = i;
+  endpoint.geometry = {512, 16384, 32, 4};
+  endpoint.group = 0x1112131415161718;
+  return endpoint;
 }
 
-Greeting sample_greeting() {
-  Greeting greeting;
-  greeting.card = sample_card();
-  greeting.to_nonce = 0x0102030405060708;
-  greeting.from = 3;
-  greeting.to = 9;
-  greeting.queue_pair = 0x123456;
-  greeting.sequence = 0x654321;
-  greeting.landing_key = 0xdeadbeef;
-  greeting.known_as = 0x0a0b0c0d;
-  greeting.landing = 0x7f0012345000;
-  greeting.heard = true;
-  return greeting;
+Handshake sample_handshake() {
+  Handshake handshake;
+  handshake.endpoint = sample_endpoint();
+  handshake.to_nonce = 0x0102030405060708;
+  handshake.from = 3;
+  handshake.to = 9;
+  handshake.queue_pair = 0x123456;
+  handshake.sequence = 0x654321;
+  handshake.slot_key = 0xdeadbeef;
+  handshake.known_as = 0x0a0b0c0d;
+  handshake.receive_slot = 0x7f0012345000;
+  handshake.heard = true;
+  return handshake;
 }
 
 TEST(IbvWire, CardLayoutIsFixed) {
-  std::byte bytes[kCardBytes];
-  encode_card(sample_card(), bytes);
-  const unsigned char expected[kCardBytes] = {
+  std::byte bytes[kEndpointBytes];
+  encode_endpoint(sample_endpoint(), bytes);
+  const unsigned char expected[kEndpointBytes] = {
       'H',  'Y',  'I',  'C', 2,    0,    0,    0,    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
       0xef, 0xcd, 0xab, 0,   0x34, 0x12, 3,    1,    0,    1,    2,    3,    4,    5,    6,    7,
       8,    9,    10,   11,  12,   13,   14,   15,   0,    2,    0,    0,    0,    0x40, 0,    0,
       32,   0,    4,    0,   0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0,    0,    0,    0};
   EXPECT_EQ(std::memcmp(bytes, expected, sizeof bytes), 0);
-  Card card;
-  ASSERT_EQ(decode_card(bytes, &card), Status::kOk) << last_error_text();
-  EXPECT_EQ(card.address.nonce, 0x1122334455667788U);
-  EXPECT_EQ(card.address.datagram_queue, 0xabcdefU);
-  EXPECT_EQ(card.address.gid.raw[15], 15);
-  EXPECT_EQ(card.geometry, sample_card().geometry);
+  EndpointAddress endpoint;
+  ASSERT_EQ(decode_endpoint(bytes, &endpoint), Status::kOk) << last_error_text();
+  EXPECT_EQ(endpoint.address.nonce, 0x1122334455667788U);
+  EXPECT_EQ(endpoint.address.datagram_queue, 0xabcdefU);
+  EXPECT_EQ(endpoint.address.gid.raw[15], 15);
+  EXPECT_EQ(endpoint.geometry, sample_endpoint().geometry);
 }
 
-TEST(IbvWire, GreetingComesBackAsItWas) {
-  std::byte bytes[kGreetingBytes];
-  encode_greeting(sample_greeting(), bytes);
-  Greeting greeting;
-  ASSERT_EQ(decode_greeting(bytes, &greeting), Status::kOk) << last_error_text();
-  EXPECT_EQ(greeting.to_nonce, 0x0102030405060708U);
-  EXPECT_EQ(greeting.from, 3U);
-  EXPECT_EQ(greeting.to, 9U);
-  EXPECT_EQ(greeting.queue_pair, 0x123456U);
-  EXPECT_EQ(greeting.sequence, 0x654321U);
-  EXPECT_EQ(greeting.landing_key, 0xdeadbeefU);
-  EXPECT_EQ(greeting.known_as, 0x0a0b0c0dU);
-  EXPECT_EQ(greeting.card.group, 0x1112131415161718U);
-  EXPECT_EQ(greeting.landing, 0x7f0012345000U);
-  EXPECT_TRUE(greeting.heard);
-  EXPECT_FALSE(greeting.open);
-  EXPECT_EQ(greeting.card.geometry, sample_card().geometry);
+TEST(IbvWire, HandshakeComesBackAsItWas) {
+  std::byte bytes[kHandshakeBytes];
+  encode_handshake(sample_handshake(), bytes);
+  Handshake handshake;
+  ASSERT_EQ(decode_handshake(bytes, &handshake), Status::kOk) << last_error_text();
+  EXPECT_EQ(handshake.to_nonce, 0x0102030405060708U);
+  EXPECT_EQ(handshake.from, 3U);
+  EXPECT_EQ(handshake.to, 9U);
+  EXPECT_EQ(handshake.queue_pair, 0x123456U);
+  EXPECT_EQ(handshake.sequence, 0x654321U);
+  EXPECT_EQ(handshake.slot_key, 0xdeadbeefU);
+  EXPECT_EQ(handshake.known_as, 0x0a0b0c0dU);
+  EXPECT_EQ(handshake.endpoint.group, 0x1112131415161718U);
+  EXPECT_EQ(handshake.receive_slot, 0x7f0012345000U);
+  EXPECT_TRUE(handshake.heard);
+  EXPECT_FALSE(handshake.open);
+  EXPECT_EQ(handshake.endpoint.geometry, sample_endpoint().geometry);
 }
 
 TEST(IbvWire, WrongLengthsVersionsAndMagicNumbersAreRefused) {
-  std::byte bytes[kGreetingBytes + 1] = {};
-  encode_greeting(sample_greeting(), bytes);
-  Greeting greeting;
-  for (const size_t length : {size_t{0}, kGreetingBytes - 1, kGreetingBytes + 1})
-    EXPECT_EQ(decode_greeting({bytes, length}, &greeting), Status::kBadArg);
-  Card card;
-  EXPECT_EQ(decode_card({bytes, kCardBytes}, &card), Status::kBadArg);
+  std::byte bytes[kHandshakeBytes + 1] = {};
+  encode_handshake(sample_handshake(), bytes);
+  Handshake handshake;
+  for (const size_t length : {size_t{0}, kHandshakeBytes - 1, kHandshakeBytes + 1})
+    EXPECT_EQ(decode_handshake({bytes, length}, &handshake), Status::kBadArg);
+  EndpointAddress endpoint;
+  EXPECT_EQ(decode_endpoint({bytes, kEndpointBytes}, &endpoint), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("magic"));
-  encode_card(sample_card(), bytes);
+  encode_endpoint(sample_endpoint(), bytes);
   bytes[4] = std::byte{1};
-  EXPECT_EQ(decode_card({bytes, kCardBytes}, &card), Status::kBadArg);
+  EXPECT_EQ(decode_endpoint({bytes, kEndpointBytes}, &endpoint), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("all ranks must run the same library"));
 }
 
 TEST(IbvWire, WhatCannotBeIsRefused) {
-  std::byte bytes[kGreetingBytes];
-  Card card = sample_card();
-  Card read;
-  card.address.mtu = 0;
-  encode_card(card, bytes);
-  EXPECT_EQ(decode_card({bytes, kCardBytes}, &read), Status::kBadArg);
-  card = sample_card();
-  card.address.datagram_queue = 0x1000000;
-  encode_card(card, bytes);
-  EXPECT_EQ(decode_card({bytes, kCardBytes}, &read), Status::kBadArg);
-  Greeting greeting = sample_greeting();
-  greeting.queue_pair = 0x1000000;
-  encode_greeting(greeting, bytes);
-  EXPECT_EQ(decode_greeting(bytes, &greeting), Status::kBadArg);
+  std::byte bytes[kHandshakeBytes];
+  EndpointAddress endpoint = sample_endpoint();
+  EndpointAddress read;
+  endpoint.address.mtu = 0;
+  encode_endpoint(endpoint, bytes);
+  EXPECT_EQ(decode_endpoint({bytes, kEndpointBytes}, &read), Status::kBadArg);
+  endpoint = sample_endpoint();
+  endpoint.address.datagram_queue = 0x1000000;
+  encode_endpoint(endpoint, bytes);
+  EXPECT_EQ(decode_endpoint({bytes, kEndpointBytes}, &read), Status::kBadArg);
+  Handshake handshake = sample_handshake();
+  handshake.queue_pair = 0x1000000;
+  encode_handshake(handshake, bytes);
+  EXPECT_EQ(decode_handshake(bytes, &handshake), Status::kBadArg);
   EXPECT_EQ(read.address.nonce, 0U) << "unchanged on failure";
 }
 
-Greeting sample_of_rails(uint32_t rails) {
-  Greeting greeting = sample_greeting();
-  greeting.card.rail_count = rails;
+Handshake sample_of_rails(uint32_t rails) {
+  Handshake handshake = sample_handshake();
+  handshake.endpoint.rail_count = rails;
   for (uint32_t i = 0; i < rails; ++i) {
-    greeting.card.rails[i] = {{}, static_cast<uint16_t>(0x0a0b + i), IBV_MTU_2048, 1};
-    greeting.card.rails[i].gid.raw[15] = static_cast<uint8_t>(i + 1);
-    greeting.rails[i] = {0x111111 * (i + 1), 0x10 + i, 0xcafe0000 + i, 0x7f0000001000U * (i + 1),
-                         i % 2 == 0};
+    handshake.endpoint.rails[i] = {{}, static_cast<uint16_t>(0x0a0b + i), IBV_MTU_2048, 1};
+    handshake.endpoint.rails[i].gid.raw[15] = static_cast<uint8_t>(i + 1);
+    handshake.rails[i] = {0x111111 * (i + 1), 0x10 + i, 0xcafe0000 + i, 0x7f0000001000U * (i + 1),
+                          i % 2 == 0};
   }
-  return greeting;
+  return handshake;
 }
 
 TEST(IbvWire, RailsComeBackAsTheyWere) {
   for (uint32_t rails = 0; rails < kMostRails; ++rails) {
-    std::byte bytes[greeting_bytes(kMostRails - 1)];
-    const Greeting made = sample_of_rails(rails);
-    encode_greeting(made, bytes);
-    Greeting read;
-    ASSERT_EQ(decode_greeting({bytes, greeting_bytes(rails)}, &read), Status::kOk)
+    std::byte bytes[handshake_bytes(kMostRails - 1)];
+    const Handshake made = sample_of_rails(rails);
+    encode_handshake(made, bytes);
+    Handshake read;
+    ASSERT_EQ(decode_handshake({bytes, handshake_bytes(rails)}, &read), Status::kOk)
         << last_error_text();
-    EXPECT_EQ(read.card.rail_count, rails);
+    EXPECT_EQ(read.endpoint.rail_count, rails);
     for (uint32_t i = 0; i < rails; ++i) {
-      EXPECT_EQ(read.card.rails[i].gid.raw[15], i + 1);
-      EXPECT_EQ(read.card.rails[i].lid, 0x0a0b + i);
-      EXPECT_EQ(read.card.rails[i].mtu, IBV_MTU_2048);
-      EXPECT_EQ(read.card.rails[i].is_ethernet, 1);
+      EXPECT_EQ(read.endpoint.rails[i].gid.raw[15], i + 1);
+      EXPECT_EQ(read.endpoint.rails[i].lid, 0x0a0b + i);
+      EXPECT_EQ(read.endpoint.rails[i].mtu, IBV_MTU_2048);
+      EXPECT_EQ(read.endpoint.rails[i].is_ethernet, 1);
       EXPECT_EQ(read.rails[i].queue_pair, made.rails[i].queue_pair);
       EXPECT_EQ(read.rails[i].sequence, made.rails[i].sequence);
       EXPECT_EQ(read.rails[i].fence_key, made.rails[i].fence_key);
@@ -141,43 +141,43 @@ TEST(IbvWire, RailsComeBackAsTheyWere) {
 }
 
 TEST(IbvWire, LayoutOfARailIsFixed) {
-  std::byte bytes[greeting_bytes(1)];
-  encode_greeting(sample_of_rails(1), bytes);
-  const unsigned char card[kCardRailBytes] = {0, 0, 0, 0, 0,    0,    0, 0, 0, 0, 0, 0,
-                                              0, 0, 0, 1, 0x0b, 0x0a, 4, 1, 0, 0, 0, 0};
-  const unsigned char rail[kGreetingRailBytes] = {0x11, 0x11, 0x11, 0,    0x10, 0,    0, 0,
-                                                  0,    0,    0xfe, 0xca, 1,    0,    0, 0,
-                                                  0,    0x10, 0,    0,    0,    0x7f, 0, 0};
-  EXPECT_EQ(std::memcmp(bytes + 48 + kCardBytes, card, sizeof card), 0);
-  EXPECT_EQ(std::memcmp(bytes + 48 + kCardBytes + sizeof card, rail, sizeof rail), 0);
+  std::byte bytes[handshake_bytes(1)];
+  encode_handshake(sample_of_rails(1), bytes);
+  const unsigned char endpoint[kEndpointRailBytes] = {0, 0, 0, 0, 0,    0,    0, 0, 0, 0, 0, 0,
+                                                      0, 0, 0, 1, 0x0b, 0x0a, 4, 1, 0, 0, 0, 0};
+  const unsigned char rail[kHandshakeRailBytes] = {0x11, 0x11, 0x11, 0,    0x10, 0,    0, 0,
+                                                   0,    0,    0xfe, 0xca, 1,    0,    0, 0,
+                                                   0,    0x10, 0,    0,    0,    0x7f, 0, 0};
+  EXPECT_EQ(std::memcmp(bytes + 48 + kEndpointBytes, endpoint, sizeof endpoint), 0);
+  EXPECT_EQ(std::memcmp(bytes + 48 + kEndpointBytes + sizeof endpoint, rail, sizeof rail), 0);
 }
 
 TEST(IbvWire, RailsThatCannotBeAreRefused) {
-  std::byte bytes[greeting_bytes(kMostRails)];
-  Greeting read;
-  Card card;
-  encode_greeting(sample_of_rails(2), bytes);
-  for (const size_t length : {greeting_bytes(0), greeting_bytes(1), greeting_bytes(2) - 1,
-                              greeting_bytes(3), greeting_bytes(4)})
-    EXPECT_EQ(decode_greeting({bytes, length}, &read), Status::kBadArg) << length;
-  encode_card(sample_of_rails(2).card, bytes);
-  EXPECT_EQ(decode_card({bytes, card_bytes(1)}, &card), Status::kBadArg);
+  std::byte bytes[handshake_bytes(kMostRails)];
+  Handshake read;
+  EndpointAddress endpoint;
+  encode_handshake(sample_of_rails(2), bytes);
+  for (const size_t length : {handshake_bytes(0), handshake_bytes(1), handshake_bytes(2) - 1,
+                              handshake_bytes(3), handshake_bytes(4)})
+    EXPECT_EQ(decode_handshake({bytes, length}, &read), Status::kBadArg) << length;
+  encode_endpoint(sample_of_rails(2).endpoint, bytes);
+  EXPECT_EQ(decode_endpoint({bytes, endpoint_bytes(1)}, &endpoint), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("3 ports"));
   bytes[6] = std::byte{kMostRails};
-  EXPECT_EQ(decode_card({bytes, card_bytes(kMostRails)}, &card), Status::kBadArg);
+  EXPECT_EQ(decode_endpoint({bytes, endpoint_bytes(kMostRails)}, &endpoint), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("4 are the most"));
   // Any reserved bit, a packet size or a queue pair that cannot be.
   const auto refused = [&](size_t at, uint8_t value) {
-    encode_greeting(sample_of_rails(2), bytes);
+    encode_handshake(sample_of_rails(2), bytes);
     bytes[at] = std::byte{value};
-    return decode_greeting({bytes, greeting_bytes(2)}, &read) == Status::kBadArg;
+    return decode_handshake({bytes, handshake_bytes(2)}, &read) == Status::kBadArg;
   };
-  constexpr size_t kSecond = 48 + kCardBytes + kCardRailBytes;
+  constexpr size_t kSecond = 48 + kEndpointBytes + kEndpointRailBytes;
   EXPECT_TRUE(refused(kSecond + 18, 0));
   EXPECT_TRUE(refused(kSecond + 18, 6));
   EXPECT_TRUE(refused(kSecond + 19, 2));
   EXPECT_TRUE(refused(kSecond + 23, 1));
-  constexpr size_t kEnds = 48 + card_bytes(2) + kGreetingRailBytes;
+  constexpr size_t kEnds = 48 + endpoint_bytes(2) + kHandshakeRailBytes;
   EXPECT_TRUE(refused(kEnds + 3, 1));
   EXPECT_TRUE(refused(kEnds + 7, 1));
   EXPECT_TRUE(refused(kEnds + 12, 2));
@@ -204,17 +204,17 @@ TEST(IbvWire, AnyBytesAreDecodedOrRefused) {
   uint32_t accepted = 0;
   for (uint32_t round = 0; round < 40000; ++round) {
     const uint32_t rails = round % kMostRails;
-    const size_t length = greeting_bytes(rails);
-    std::byte bytes[greeting_bytes(kMostRails - 1)];
-    encode_greeting(sample_of_rails(rails), bytes);
+    const size_t length = handshake_bytes(rails);
+    std::byte bytes[handshake_bytes(kMostRails - 1)];
+    encode_handshake(sample_of_rails(rails), bytes);
     const uint64_t changes = 1 + random() % 3;
     for (uint64_t i = 0; i < changes; ++i)
       bytes[random() % length] = static_cast<std::byte>(random());
-    Greeting greeting;
-    if (decode_greeting({bytes, length}, &greeting) != Status::kOk) continue;
+    Handshake handshake;
+    if (decode_handshake({bytes, length}, &handshake) != Status::kOk) continue;
     ++accepted;
     std::byte again[sizeof bytes];
-    encode_greeting(greeting, again);
+    encode_handshake(handshake, again);
     ASSERT_EQ(std::memcmp(bytes, again, length), 0);
   }
   EXPECT_GT(accepted, 1000U);

@@ -17,10 +17,10 @@
 
 namespace hydrant::testing {
 
-// What a launcher would do: cards by key and rank.
+// What a launcher would do: endpoint addresses by key and rank.
 struct CardBox {
   std::mutex mu;
-  std::map<std::string, std::string> cards;
+  std::map<std::string, std::string> endpoints;
   Status get_fails = Status::kOk;
 };
 
@@ -33,24 +33,24 @@ class BoxBootstrap final : public Bootstrap {
   }
   const char* name() const noexcept override { return "test"; }
   const JobPlace& place() const noexcept override { return place_; }
-  Status put(std::string_view key, std::span<const std::byte> card) noexcept override {
+  Status put(std::string_view key, std::span<const std::byte> endpoint) noexcept override {
     const std::lock_guard<std::mutex> lock(box_.mu);
-    box_.cards[std::string(key) + std::to_string(place_.rank)] = {
-        reinterpret_cast<const char*>(card.data()), card.size()};
+    box_.endpoints[std::string(key) + std::to_string(place_.rank)] = {
+        reinterpret_cast<const char*>(endpoint.data()), endpoint.size()};
     return Status::kOk;
   }
   Status fence(uint64_t) noexcept override { return Status::kOk; }
-  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+  Status get(Rank rank, std::string_view key, std::span<std::byte> endpoint, size_t* bytes,
              uint64_t) noexcept override {
     const std::lock_guard<std::mutex> lock(box_.mu);
     if (box_.get_fails != Status::kOk) return fail(box_.get_fails, "the launcher does not answer");
-    const auto found = box_.cards.find(std::string(key) + std::to_string(rank));
-    if (found == box_.cards.end()) return Status::kNotReady;
-    *bytes = std::min(found->second.size(), card.size());
-    std::memcpy(card.data(), found->second.data(), *bytes);
+    const auto found = box_.endpoints.find(std::string(key) + std::to_string(rank));
+    if (found == box_.endpoints.end()) return Status::kNotReady;
+    *bytes = std::min(found->second.size(), endpoint.size());
+    std::memcpy(endpoint.data(), found->second.data(), *bytes);
     return Status::kOk;
   }
-  void leave(int, uint64_t) noexcept override {}
+  void leave(int, Leaving, uint64_t) noexcept override {}
 
  private:
   CardBox& box_;
@@ -153,7 +153,7 @@ struct IbvWorld {
   static IbvTransport::Options single() {
     IbvTransport::Options options;
     options.single_threaded = true;
-    options.greeting_ns = 1'000'000;
+    options.handshake_ns = 1'000'000;
     return options;
   }
   IbvRank& operator[](Rank rank) { return *ranks[rank]; }

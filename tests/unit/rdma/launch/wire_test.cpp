@@ -100,6 +100,15 @@ TEST(Wire, RandomBytesAreReadWithoutHarm) {
   }
 }
 
+TEST(Wire, AWordSaysHowARankLeaves) {
+  Word word{.kind = WordKind::kLeave, .code = 7, .how = Leaving::kGasnetExit};
+  Word back;
+  ASSERT_TRUE(read_word(bytes_of(word), &back));
+  EXPECT_EQ(back.how, Leaving::kGasnetExit);
+  word.how = static_cast<Leaving>(3);
+  EXPECT_FALSE(read_word(bytes_of(word), &back));
+}
+
 class WireSockets : public ::testing::Test {
  protected:
   void SetUp() override {

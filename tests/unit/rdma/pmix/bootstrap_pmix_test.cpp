@@ -1,8 +1,9 @@
 // How an exit crosses nodes by PMIx. Each case is a process of its own, as what PMIx calls is one object of a
 // process.
-#include "rdma/bootstrap_pmix.hpp"
+#include "rdma/bootstrap/bootstrap_pmix.hpp"
 
 #include "firehose/base/thread.hpp"
+#include "tests/support/descriptors.hpp"
 #include "tests/unit/rdma/pmix/fake_pmix.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ namespace hydrant {
 namespace {
 
 using testing::fake_pmix::Board;
-using Kind = Bootstrap::Word::Kind;
+using Kind = Bootstrap::Event::Kind;
 namespace fake = testing::fake_pmix;
 
 uint64_t soon() { return now_ns() + 20'000'000'000; }
@@ -32,13 +33,13 @@ class Pmix : public ::testing::Test {
   }
   void TearDown() override {
     if (bootstrap_ == nullptr) return;
-    bootstrap_->leave(0, soon());
+    bootstrap_->leave(0, Leaving::kExit, soon());
     EXPECT_TRUE(fake::finalized());
-    EXPECT_EQ(bootstrap_->heed().kind, Kind::kNothing);
+    EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
   }
   void expect_word(Rank rank, int code) {
     ASSERT_TRUE(is_readable(bootstrap_->relay_fd(), 20'000));
-    const Bootstrap::Word word = bootstrap_->heed();
+    const Bootstrap::Event word = bootstrap_->read_event();
     EXPECT_EQ(word.kind, Kind::kExit);
     EXPECT_EQ(word.rank, rank);
     EXPECT_EQ(word.code, code);
@@ -64,7 +65,7 @@ TEST_F(Pmix, ALauncherThatHidesTheNodesOfOthersIsNoError) {
 TEST_F(Pmix, TheFirstRankOfANodeHearsAnExit) {
   open(0, Board::kCarries);
   EXPECT_EQ(fake::lookups(), 1);
-  EXPECT_EQ(bootstrap_->heed().kind, Kind::kNothing);
+  EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
   fake::publish(fake::kNamespace, 3, 0, 1);
   expect_word(3, 0);
 }
@@ -85,21 +86,21 @@ TEST_F(Pmix, WordsOfOtherJobsAndOfNobodyAreNone) {
   open(0, Board::kCarries);
   fake::publish("job-2", 3, 0, 1);
   bootstrap_->relay(0, false, soon());  // until it has been answered
-  EXPECT_EQ(bootstrap_->heed().kind, Kind::kNothing);
+  EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
 }
 
 TEST_F(Pmix, ARankThatIsNotThereIsNobody) {
   open(0, Board::kCarries);
   fake::publish(fake::kNamespace, 4, 0, 1);
   bootstrap_->relay(0, false, soon());
-  EXPECT_EQ(bootstrap_->heed().kind, Kind::kNothing);
+  EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
 }
 
 TEST_F(Pmix, AnExitIsPublishedAndNotHeardByWhoLeaves) {
   open(0, Board::kCarries);
   bootstrap_->relay(0, true, soon());
   EXPECT_EQ(fake::published(), 0);
-  EXPECT_EQ(bootstrap_->heed().kind, Kind::kNothing);
+  EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
 }
 
 TEST_F(Pmix, WhoIsNotTheFirstOfItsNodePublishesNothing) {
@@ -135,6 +136,22 @@ TEST_F(Pmix, ALauncherThatDoesNotAnswerIsWaitedForHalfOfTheTime) {
   bootstrap_->relay(0, true, deadline);
   EXPECT_LT(now_ns(), deadline);
   EXPECT_EQ(fake::published(), 0);
+}
+
+TEST_F(Pmix, AWordIsHeardThoughTheProgramHasClosedThePipe) {
+  const testing::OwnDescriptors own;
+  open(0, Board::kCarries);
+  const std::vector<int> ends = own.others();
+  ASSERT_EQ(ends.size(), 2U);
+  const testing::ProgramsFiles program(ends);
+  EXPECT_EQ(bootstrap_->relay_fd(), -1);
+  fake::publish(fake::kNamespace, 3, 4, 1);
+  const uint64_t deadline = soon();
+  Bootstrap::Event word;
+  while (word.kind == Kind::kNothing && now_ns() < deadline) word = bootstrap_->read_event();
+  EXPECT_EQ(word.rank, 3U);
+  EXPECT_EQ(word.code, 4);
+  EXPECT_EQ(program.harm(), "");
 }
 
 }  // namespace

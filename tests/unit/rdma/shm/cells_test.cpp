@@ -75,7 +75,7 @@ TEST(ShmCells, ComeBackOutOfOrder) {
     }
   }
   // Gone for good with its reader.
-  sender.transport->bury(1);
+  sender.transport->disconnect(1);
   for (uint32_t i = 0; i < kCellClasses[0].count / 2; ++i) {
     ASSERT_EQ(sender.try_send_cell(2, Lane::kRequest, 1, 4096, 2), Status::kOk);
   }

@@ -92,7 +92,7 @@ TEST(ShmFences, NoRingGoesIdleWhereTheBarrierFails) {
             "");
 }
 
-// rouse() relies on it, which has no fence of its own.
+// wake_peer() relies on it, which has no fence of its own.
 TEST(ShmFences, SleepersLookBehindABarrierWhetherOrNotTheyHaveRings) {
   if (!shm::NodeFence::switch_on()) GTEST_SKIP() << "no membarrier here: who rouses passes a fence";
   Pair pair;

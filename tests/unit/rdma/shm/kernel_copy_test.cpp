@@ -119,7 +119,7 @@ TEST(ShmKernelCopy, NobodyThereAndBuriedOnes) {
   char word[8] = {};
   EXPECT_EQ(pair.a.transport->put(2, address(word), word, 8, nullptr), Status::kBadArg);
   EXPECT_EQ(pair.a.transport->get(UINT32_MAX, address(word), word, 8, nullptr), Status::kBadArg);
-  pair.a.transport->bury(1);
+  pair.a.transport->disconnect(1);
   EXPECT_EQ(put(pair, word, word, 8), Status::kBroken);
   EXPECT_EQ(get(pair, word, word, 8), Status::kBroken);
 }

@@ -22,8 +22,8 @@ TEST(ShmPeers, OneThatIsBuriedIsNotHeardAndGetsNothing) {
   ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
   EXPECT_EQ(pair.poll_b(), 1u);
   ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
-  pair.b.transport->bury(0);
-  pair.b.transport->bury(0);
+  pair.b.transport->disconnect(0);
+  pair.b.transport->disconnect(0);
   EXPECT_EQ(pair.b.transport->counts().buried, 1u);
   EXPECT_EQ(pair.poll_b(), 0u);
   EXPECT_EQ(pair.b.try_send(0, Lane::kReply, 1, 1), Status::kBroken);
@@ -39,7 +39,7 @@ TEST(ShmPeers, OneThatIsBuriedIsNotHeardAndGetsNothing) {
 TEST(ShmPeers, OneMayBeBuriedByItsOwnMessage) {
   Pair pair;
   for (int i = 0; i < 5; ++i) ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
-  pair.inbox.then = [&](const Incoming& message) { pair.b.transport->bury(message.from); };
+  pair.inbox.then = [&](const Incoming& message) { pair.b.transport->disconnect(message.from); };
   EXPECT_EQ(pair.poll_b(), 1u);
   EXPECT_EQ(pair.poll_b(), 0u);
 }
@@ -55,7 +55,7 @@ TEST(ShmPeers, OneMayBeBuriedByAnotherThreadAtAnyTime) {
     std::atomic<int> sent{0};
     std::thread undertaker([&] {
       while (sent.load() <= round % 100) sched_yield();
-      self.transport->bury(1);
+      self.transport->disconnect(1);
     });
     Inbox inbox;
     Inbox others;
@@ -89,7 +89,7 @@ class ShmLies : public ::testing::Test {
   void TearDown() override {
     const std::string lines = ::testing::internal::GetCapturedStderr();
     if (buries_) {
-      EXPECT_NE(lines.find("rank 1 has spoilt"), std::string::npos);
+      EXPECT_NE(lines.find("rank 1 has corrupted"), std::string::npos);
     }
   }
   bool buries_ = false;
@@ -308,7 +308,7 @@ TEST(ShmPeers, KilledOneLeavesNothing) {
     // What it had sent whole is still there; what it had not is not seen.
     while (self.transport->poll(inbox, 16, false) != 0) {
     }
-    self.transport->bury(1);
+    self.transport->disconnect(1);
     EXPECT_EQ(self.transport->counts().buried, 1u);
     EXPECT_EQ(self.try_send(1, Lane::kRequest, 1, 1), Status::kBroken);
   }

@@ -4,6 +4,7 @@
 #include <hydrant/alloc.h>
 
 #include "tests/support/child_process.hpp"
+#include "tests/support/descriptors.hpp"
 #include "tests/unit/rdma/shm/shared_memory.hpp"
 
 namespace hydrant::testing {
@@ -85,6 +86,26 @@ TEST(SharedFiles, ArenasAreAskedByName) {
   EXPECT_FALSE(find_shared_file(reinterpret_cast<uintptr_t>(own), &found));
   hydrant_free(own);
   hydrant_free(shared);
+}
+
+// The program's file is one that could be mapped just as well.
+TEST(SharedFiles, AFileOfTheProgramUnderTheNumberIsNotForPeers) {
+  const MappedFile mapped(kPage, 0);
+  const MemoryFile of_program(kPage);
+  ASSERT_EQ(announce_shared_file(mapped.range, mapped.file.fd(), 0), Status::kOk);
+  SharedFile found;
+  ASSERT_TRUE(find_shared_file(mapped.range.addr, &found));
+  const auto registrar = make_shm_registrar();
+  std::byte key[sizeof(shm::ShmKey)];
+  EXPECT_EQ(registrar->pin(mapped.range, Access::kRemoteRead, key), Status::kOk);
+  ASSERT_EQ(dup2(of_program.fd(), found.descriptor), found.descriptor);
+  EXPECT_EQ(registrar->pin(mapped.range, Access::kRemoteRead, key), Status::kRefused);
+  EXPECT_NE(std::string(last_error_text()).find("the program has closed descriptor"),
+            std::string::npos)
+      << last_error_text();
+  EXPECT_TRUE(forget_shared_file(mapped.range));
+  EXPECT_TRUE(is_open(found.descriptor));
+  close(found.descriptor);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gasnet_errors.h>
 #include <hydrant/alloc.h>
 
+#include "tests/support/child_process.hpp"
 #include "tests/unit/firehose/watch/arena/tagged.hpp"
 
 #include <gtest/gtest.h>
@@ -9,14 +10,47 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace hydrant::testing {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
+
+// A file of the program's under the number of an arena's file that it has closed.
+TEST(AllocShared, AFileOfTheProgramsUnderTheNumberIsLeftAlone) {
+  EXPECT_EQ(run_in_child([]() -> std::string {
+              constexpr size_t kBytes = 16 * kMiB;
+              constexpr size_t kFileBytes = 64 * kMiB;
+              void* p = hydrant_alloc_shared(1, kBytes);
+              hydrant_alloc_location_t location{};
+              if (hydrant_alloc_shared_location(p, &location) != GASNET_OK) return "no location";
+              std::memset(p, 1, kBytes);
+              const int programs = memfd_create("program", MFD_CLOEXEC);
+              if (ftruncate(programs, kFileBytes) != 0) return "no file";
+              void* data =
+                  mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, programs, 0);
+              std::memset(data, 2, kFileBytes);
+              const int number = location.fd;
+              if (dup2(programs, number) != number) return "dup2";
+              if (hydrant_alloc_shared_location(p, &location) == GASNET_OK) {
+                return "the program's file is shown to peers";
+              }
+              hydrant_free(p);
+              if (hydrant_alloc_trim() < kBytes) return "the arena's memory was not given back";
+              for (size_t at = 0; at < kFileBytes; at += kMiB) {
+                if (static_cast<char*>(data)[at] != 2) return "the program's file was emptied";
+              }
+              return run_in_child([&]() -> std::string {
+                return fcntl(number, F_GETFD) >= 0 ? "" : "closed in the child";
+              });
+            }),
+            "");
+}
 
 TEST(AllocShared, LocationLeadsToTheSameBytes) {
   constexpr size_t kBytes = 5 * kMiB;
@@ -43,6 +77,29 @@ TEST(AllocShared, LocationLeadsToTheSameBytes) {
   EXPECT_GE(hydrant_alloc_trim(), 4 * kMiB);
   EXPECT_EQ(*seen, 0) << "what was given back is gone for the other process, too";
   munmap(view, location.file_bytes);
+}
+
+// An overrun of the arena's ends changes nothing of others.
+TEST(AllocShared, GuardsStandOnBothSides) {
+  constexpr size_t kGuard = 16 * kMiB;
+  auto* p = static_cast<char*>(hydrant_alloc_shared(4096, 100));
+  ASSERT_NE(p, nullptr);
+  hydrant_alloc_location_t location{};
+  ASSERT_EQ(hydrant_alloc_shared_location(p, &location), GASNET_OK);
+  char* const start = p - location.offset;
+  char* const end = start + location.file_bytes;
+  const auto is_readable = [](char* at) {
+    char got = 0;
+    const iovec local{&got, 1};
+    const iovec remote{at, 1};
+    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
+  };
+  EXPECT_TRUE(is_readable(start) && is_readable(end - 1));
+  for (const size_t beyond : {size_t{1}, size_t{4096}, 8 * kMiB, kGuard}) {
+    EXPECT_FALSE(is_readable(start - beyond)) << beyond;
+    EXPECT_FALSE(is_readable(end + beyond - 1)) << beyond;
+  }
+  hydrant_free(p);
 }
 
 TEST(AllocShared, FileKeepsItsSize) {

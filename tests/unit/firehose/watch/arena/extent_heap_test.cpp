@@ -76,8 +76,8 @@ TEST_F(ExtentHeapDeathTest, MisuseEndsTheProgramWithAMessage) {
   auto* large = static_cast<char*>(allocate(100'000));
   EXPECT_DEATH(release(small + 16), "libhydrant_alloc: not the start of an allocation: 0x");
   EXPECT_DEATH(release(large + 4096), "libhydrant_alloc: ");
-  EXPECT_DEATH((release(small), release(small)), "libhydrant_alloc: .*free already");
-  EXPECT_DEATH((release(large), release(large)), "libhydrant_alloc: .*free already");
+  EXPECT_DEATH((release(small), release(small)), "libhydrant_alloc: .*freed already");
+  EXPECT_DEATH((release(large), release(large)), "libhydrant_alloc: .*freed already");
   EXPECT_DEATH(store_.decommit({uintptr_t{1} << 30, kPageBytes}), "not this arena's");
 }
 

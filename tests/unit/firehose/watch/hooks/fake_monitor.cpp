@@ -38,6 +38,7 @@ struct Told {
 };
 Told invalidated;
 Told replacements;
+Told synced;
 
 void end_busy() {
   __atomic_and_fetch(&sequence, ~uint64_t{1}, __ATOMIC_ACQ_REL);
@@ -50,6 +51,10 @@ void settle() {
 void sync() {
   ++syncs;
   end_busy();
+}
+void sync_range(uintptr_t addr, size_t len) {
+  sync();
+  synced.note(addr, len);
 }
 void files_changed() {
   ++file_changes;
@@ -74,6 +79,7 @@ hydrant_monitor_t make_monitor() {
   made.drop_arena = on_range;
   made.settle = settle;
   made.sync = sync;
+  made.sync_range = sync_range;
   made.files_changed = files_changed;
   return made;
 }
@@ -101,7 +107,7 @@ FakeMonitor::FakeMonitor() {
   sequence = 0;
   removals = 1;
   syncs = settles = file_changes = others = 0;
-  invalidated.count = replacements.count = 0;
+  invalidated.count = replacements.count = synced.count = 0;
   __atomic_store_n(&hooks()->monitor, &monitor, __ATOMIC_RELEASE);
 }
 
@@ -138,6 +144,8 @@ bool FakeMonitor::was_invalidated(uintptr_t addr, size_t len) {
 bool FakeMonitor::was_replaced(uintptr_t addr, size_t len) {
   return replacements.covers(addr, len);
 }
+
+bool FakeMonitor::was_synced(uintptr_t addr, size_t len) { return synced.covers(addr, len); }
 
 Calls FakeMonitor::calls() { return {syncs, settles, file_changes, others}; }
 

@@ -44,6 +44,7 @@ class FakeMonitor {
   // Was it told so of all of this range, in one piece?
   static bool was_invalidated(uintptr_t addr, size_t len);
   static bool was_replaced(uintptr_t addr, size_t len);
+  static bool was_synced(uintptr_t addr, size_t len);
 };
 
 }  // namespace hydrant::testing

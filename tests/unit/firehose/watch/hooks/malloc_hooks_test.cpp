@@ -27,6 +27,14 @@ bool is_known_heap(const void* p) {
   return __atomic_load_n(&hooks()->heap_blocks[block / 64], __ATOMIC_ACQUIRE) >> block % 64 & 1;
 }
 
+// The sixth word of a heap, which libc does not use.
+uint64_t* mark_of_heap(const void* p) {
+  const uintptr_t start = reinterpret_cast<uintptr_t>(p) >> HYDRANT_HOOKS_HEAP_SHIFT
+                                                                << HYDRANT_HOOKS_HEAP_SHIFT;
+  return reinterpret_cast<uint64_t*>(start) + 5;
+}
+bool is_marked(const void* p) { return !is_known_heap(p) && *mark_of_heap(p) != 0; }
+
 class MallocHooks : public ::testing::Test {
  protected:
   static uint64_t syncs_of(const std::function<void()>& call) {
@@ -105,6 +113,19 @@ TEST_F(MallocHooks, ReallocThatMovesALargeBlockSyncs) {
   free(p);
 }
 
+// A sync may have the caches forget the range.
+TEST_F(MallocHooks, ABlockThatGrowsInPlaceSyncsOnlyWhatIsNew) {
+  auto* p = static_cast<char*>(malloc(kLarge));
+  ASSERT_NE(p, nullptr);
+  FakeMonitor::pin_everything();
+  auto* grown = static_cast<char*>(realloc(p, 2 * kLarge));
+  ASSERT_NE(grown, nullptr);
+  const auto addr = reinterpret_cast<uintptr_t>(grown);
+  EXPECT_EQ(FakeMonitor::was_synced(addr, 1), grown != p);
+  EXPECT_TRUE(FakeMonitor::was_synced(addr + 2 * kLarge - 1, 1));
+  free(grown);
+}
+
 TEST_F(MallocHooks, SmallBlocksSyncOnlyWhereTheHeapGrows) {
   FakeMonitor::pin_everything();
   sink = malloc(64);
@@ -144,7 +165,7 @@ TEST_F(MallocHooks, HeapsOfOtherArenasAreMarkedAndSyncedOnce) {
   std::thread([&] {
     void* p = nullptr;
     at_first = syncs_of([&] { p = malloc(1000); });
-    known = is_known_heap(p);
+    known = is_marked(p);
     later = syncs_of([&] {
       for (size_t i = 1; i < 100; ++i) {
         sink = malloc(i * 10);
@@ -158,34 +179,41 @@ TEST_F(MallocHooks, HeapsOfOtherArenasAreMarkedAndSyncedOnce) {
   EXPECT_EQ(later, 0u);
 }
 
-// What was cached there before the block was known as a heap would be hit without a check.
-TEST_F(MallocHooks, WhatReachesIntoANewHeapIsForgotten) {
-  for (const bool pinned : {false, true}) {
-    std::thread([&] {
-      void* p = malloc(1000);
-      const auto addr = reinterpret_cast<uintptr_t>(p);
-      const uintptr_t block = addr >> HYDRANT_HOOKS_HEAP_SHIFT;
-      ASSERT_TRUE(is_known_heap(p));
-      // As if it were new.
-      auto* words = const_cast<uint64_t*>(hooks()->heap_blocks);
-      __atomic_and_fetch(&words[block / 64], ~(uint64_t{1} << block % 64), __ATOMIC_RELEASE);
-      if (pinned) FakeMonitor::pin(p, 1);
-      sink = malloc(1000);
-      EXPECT_TRUE(is_known_heap(sink));
-      EXPECT_EQ(FakeMonitor::was_invalidated(block << HYDRANT_HOOKS_HEAP_SHIFT,
-                                             uintptr_t{1} << HYDRANT_HOOKS_HEAP_SHIFT),
-                pinned);
-      free(sink);
-      free(p);
-    }).join();
-  }
+// libc deletes a heap when its last block is freed, inside free(), and may map the next one at the same
+// address, inside malloc(): that one is new memory.
+TEST_F(MallocHooks, AHeapThatComesAgainIsSyncedAgain) {
+  FakeMonitor::pin_everything();
+  mallopt(M_TOP_PAD, 0);  // or the heap before would be kept as full as that
+  std::thread([] {
+    constexpr size_t kBytes = 100 << 10;  // less than what gets a mapping of its own
+    std::vector<void*> held;
+    held.reserve(2000);
+    held.push_back(malloc(kBytes));
+    const uint64_t* first = mark_of_heap(held[0]);
+    while (mark_of_heap(held.back()) == first && held.size() < 2000) held.push_back(malloc(kBytes));
+    const uint64_t* second = mark_of_heap(held.back());
+    ASSERT_NE(second, first);
+    EXPECT_NE(*second, 0u);
+    // Again and again: the last block of the second heap goes, and the heap with it.
+    for (int round = 0; round < 3; ++round) {
+      free(held.back());
+      const uint64_t syncs = syncs_of([&held] { held.back() = malloc(kBytes); });
+      EXPECT_EQ(syncs, 1u);
+      EXPECT_TRUE(is_marked(held.back()));
+    }
+    // Another block of a heap that is there is not.
+    void* more = nullptr;
+    EXPECT_EQ(syncs_of([&more] { more = malloc(kBytes); }), 0u);
+    free(more);
+    for (void* p : held) free(p);
+  }).join();
 }
 
 TEST_F(MallocHooks, HeapsAreMarkedWithoutAMonitorToo) {
   __atomic_store_n(&hooks()->monitor, nullptr, __ATOMIC_RELEASE);
   std::thread([] {
     void* p = malloc(1000);
-    EXPECT_TRUE(is_known_heap(p));
+    EXPECT_TRUE(is_marked(p));
     free(p);
   }).join();
 }

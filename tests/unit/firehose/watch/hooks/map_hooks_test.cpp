@@ -104,6 +104,36 @@ TEST_F(MapHooks, MremapIsSyncedWhereItArrives) {
   EXPECT_EQ(got, to);
 }
 
+// A sync may have the caches forget the range.
+TEST_F(MapHooks, AMappingThatGrowsInPlaceSyncsOnlyWhatIsNew) {
+  RawMapping area(2 * kBlock);
+  char* p = area.data();
+  ASSERT_EQ(munmap(p + kBlock, kBlock), 0);
+  FakeMonitor::pin_everything();
+  ASSERT_EQ(mremap(p, kBlock, kBlock + 3 * kPage, 0), p);
+  const auto addr = reinterpret_cast<uintptr_t>(p);
+  EXPECT_FALSE(FakeMonitor::was_synced(addr + kBlock - 1, 1));
+  EXPECT_TRUE(FakeMonitor::was_synced(addr + kBlock, 3 * kPage));
+}
+
+// The kernel rounds them up to whole huge pages if the file lies in a file system of these.
+TEST_F(MapHooks, AFileThatMayBeOfHugePagesIsSyncedAsAWhole) {
+  RawMapping area(2 * kBlock);
+  const auto place = (reinterpret_cast<uintptr_t>(area.data()) + kBlock - 1) / kBlock * kBlock;
+  const int file = memfd_create("pages", MFD_CLOEXEC);
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(ftruncate(file, static_cast<off_t>(kPage)), 0);
+  FakeMonitor::pin_everything();
+  EXPECT_EQ(syncs_of([&] {
+              void* got = mmap(reinterpret_cast<void*>(place), kPage, PROT_READ,
+                               MAP_SHARED | MAP_FIXED, file, 0);
+              EXPECT_EQ(got, reinterpret_cast<void*>(place));
+            }),
+            1u);
+  EXPECT_FALSE(FakeMonitor::was_synced(place, 1)) << "a range that may be too short";
+  close(file);
+}
+
 TEST_F(MapHooks, TheBreakIsSyncedWhereItGrows) {
   char* before = static_cast<char*>(sbrk(0));
   FakeMonitor::pin_everything();

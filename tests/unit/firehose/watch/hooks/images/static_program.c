@@ -30,6 +30,11 @@ static void sync_all(void) {
   syncs = syncs + 1;
   sequence &= ~(uint64_t)1;
 }
+static void sync_range(uintptr_t addr, size_t len) {
+  (void)addr;
+  (void)len;
+  sync_all();
+}
 static void invalidate(uintptr_t addr, size_t len) {
   (void)addr;
   (void)len;
@@ -51,7 +56,7 @@ static void* thread_main(void* argument) {
   *syncs_seen = syncs;
   memory = malloc(100);
   block = (uintptr_t)memory >> HYDRANT_HOOKS_HEAP_SHIFT;
-  EXPECT(hydrant_hooks_1.heap_blocks[block / 64] >> block % 64 & 1);
+  EXPECT(hydrant_hooks_1.libc_blocks[block / 64] >> block % 64 & 1);
   free(memory);
   return argument;
 }
@@ -73,6 +78,7 @@ int main(void) {
   monitor.invalidate = invalidate;
   monitor.settle = settle;
   monitor.sync = sync_all;
+  monitor.sync_range = sync_range;
   monitor.files_changed = files_changed;
   __atomic_store_n(&hydrant_hooks_1.monitor, &monitor, __ATOMIC_RELEASE);
 

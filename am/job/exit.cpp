@@ -1,0 +1,336 @@
+// The end of a process of a job: gasnet_exit(), exit(3), fatal signals, and the end of the job by
+// another rank. Announces the end to the launcher through ExitWatch (rdma/exit/process_watch.hpp), whose
+// control thread calls EndListener here.
+#include "am/job/exit.hpp"
+
+#include "am/job/job.hpp"
+#include "am/job/start_extended.hpp"
+#include "am/tools/debugger.hpp"
+#include "am/tools/signal_names.hpp"
+#include "firehose/base/cancellation.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/exit/process_watch.hpp"
+#include "rdma/launch/job_end.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <pthread.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kLeaveNs = 1'000'000'000;
+constexpr uint64_t kFlushNs = 500'000'000;
+// Time for sending messages that other ranks may wait for, such as the last message of a barrier.
+constexpr uint64_t kFlushMessagesNs = 200'000'000;
+constexpr uint64_t kStartNs = 60'000'000'000;
+
+// Grace period for a rank that waits for others while the job ends. After exit code 0 it is half of the
+// time that computing ranks get, because the awaited message may be on its way.
+constexpr uint64_t kPatienceNs = 200'000'000;
+uint64_t peaceful_patience_ns = kPatienceNs;
+
+std::atomic<int> requested_code{0};
+std::atomic<uint64_t> ending_since_ns{0};
+pid_t job_pid = 0;
+
+// The code that leave_once() announced, if exit(3) runs in this thread; exit(3) runs hooks that may
+// exit again.
+constexpr int kNoCode = -1;
+constinit thread_local int code_of_exit = kNoCode;
+
+// Flushes buffered output, except a stream that another thread is writing to.
+void flush_standard_streams() noexcept {
+  for (FILE* stream : {stdout, stderr}) {
+    if (ftrylockfile(stream) != 0) continue;
+    fflush_unlocked(stream);
+    funlockfile(stream);
+  }
+}
+
+std::atomic<bool> all_flushed{false};
+
+void* flush_all(void*) {
+  std::fflush(nullptr);
+  all_flushed.store(true, std::memory_order_release);
+  return nullptr;
+}
+
+// Flushes all files of the client, in a separate thread with a deadline: fflush(3) waits for the lock
+// of every stream, and another thread may hold one in fgets(3) for ever.
+void flush_streams() noexcept {
+  flush_standard_streams();
+  pthread_t thread;
+  if (pthread_create(&thread, nullptr, flush_all, nullptr) != 0) return;
+  pthread_detach(thread);
+  const uint64_t deadline = now_ns() + kFlushNs;
+  while (!all_flushed.load(std::memory_order_acquire) && now_ns() < deadline) {
+    const timespec pause_time = {.tv_sec = 0, .tv_nsec = 50'000};
+    nanosleep(&pause_time, nullptr);
+  }
+}
+
+// ---- events from the control thread ----
+
+void on_quit(int number, siginfo_t* info, void* context);
+
+// True if SIGQUIT has a handler that is not the library's.
+bool client_catches_quit() noexcept {
+  struct sigaction action = {};
+  sigaction(SIGQUIT, nullptr, &action);
+  return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN &&
+         action.sa_sigaction != on_quit;
+}
+
+class EndListener final : public ExitWatch::Listener {
+ public:
+  void on_exit_requested(Rank, int code) noexcept override { follow(code); }
+
+  void on_death(Rank rank, int signal) noexcept override {
+    // Sets `ending` first: a thread that gets kBroken must see that the job ends, and not only its peer.
+    job().ending.store(true, std::memory_order_release);
+    if (Transport* transport = job().transport_to_wake.load(std::memory_order_acquire))
+      transport->disconnect(rank);
+    follow(signal != 0 ? 128 + signal : 1);
+  }
+
+  void on_launcher_gone() noexcept override { _exit(1); }
+
+  bool program_catches_quit() noexcept override { return client_catches_quit(); }
+  // Marks the exit first: a gasnet_exit() in a client thread now comes too late.
+  void before_exit() noexcept override {
+    job().exiting.store(true, std::memory_order_relaxed);
+    flush_streams();
+  }
+
+ private:
+  static void follow(int code) noexcept {
+    Job& the_job = job();
+    requested_code.store(code, std::memory_order_relaxed);
+    uint64_t never = 0;
+    ending_since_ns.compare_exchange_strong(never, now_ns(), std::memory_order_relaxed);
+    the_job.ending.store(true, std::memory_order_release);
+    if (Transport* transport = the_job.transport_to_wake.load(std::memory_order_acquire))
+      transport->wake();
+  }
+};
+
+EndListener& end_listener() noexcept {
+  static EndListener listener;
+  return listener;
+}
+
+// Started once and never stopped: it must run until the process is gone.
+ExitWatch* exit_watch = nullptr;
+
+// A thread that waited for others ends this process because the job is ending.
+std::atomic<bool> has_given_up{false};
+
+// Announces the end to the launcher. Returns false if another thread did so before.
+bool leave_once(int code, Leaving how) noexcept {
+  const CancellationOff guard;
+  Job& the_job = job();
+  if (the_job.exiting.exchange(true)) return false;
+  end_extended();
+  the_job.ending.store(true, std::memory_order_relaxed);
+  if (Transport* transport = the_job.transport_to_wake.load(std::memory_order_acquire))
+    transport->flush(now_ns() + kFlushMessagesNs);
+  if (has_given_up.load(std::memory_order_relaxed)) how = Leaving::kGaveUp;
+  if (exit_watch != nullptr) {
+    exit_watch->leave(code, how, now_ns() + kLeaveNs);
+  } else if (the_job.bootstrap != nullptr) {
+    the_job.bootstrap->leave(code, how, now_ns() + kLeaveNs);
+  }
+  return true;
+}
+
+// Hook of exit(3) and of a return from main; the rest of exit(3) runs afterwards.
+void on_process_exit(int code, void*) {
+  if (getpid() == job_pid && leave_once(code, Leaving::kExit)) code_of_exit = code & 0xff;
+}
+
+// Blocks signals except faults. Otherwise a client's signal handler that calls exit would interrupt
+// this thread's exit and deadlock.
+void hold_back_signals() noexcept {
+  sigset_t held;
+  sigfillset(&held);
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&held, number);
+  pthread_sigmask(SIG_BLOCK, &held, nullptr);
+}
+
+// ---- signals ----
+
+bool is_asked_for(const char* variable) noexcept {
+  const char* text = std::getenv(variable);
+  return text != nullptr && *text != '\0' && std::strchr("nN0", *text) == nullptr;
+}
+
+// Prints the line that explains the output that follows. Without such output a supervisor reports the
+// death.
+void say_fault(int number) noexcept {
+  const bool shows = is_asked_for("GASNET_BACKTRACE");
+  const bool is_supervised = exit_watch != nullptr && exit_watch->is_supervised();
+  if (is_supervised && !shows && !is_asked_for("GASNET_FREEZE_ON_ERROR")) return;
+  char line[200];
+  const int bytes = snprintf(line, sizeof line, "*** Caught a fatal signal (rank %u): %s(%d)%s\n",
+                             hydrant_job_info.rank, sigabbrev_np(number), number,
+                             shows || number == SIGQUIT || number == SIGABRT
+                                 ? ""
+                                 : " (GASNET_BACKTRACE=1 shows where it was)");
+  (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
+  if (exit_watch != nullptr) exit_watch->death_is_said();
+}
+
+// Fault handler: reports the rank, then dies of the same signal, so that the launcher sees it.
+void on_fault(int number) {
+  say_fault(number);
+  flush_standard_streams();
+  if (number != SIGQUIT) (void)show_the_end(false);
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+// SIGQUIT: another rank ends the job while this one computes or could not be notified; or the user typed
+// ctrl-\, which is a death.
+void on_quit(int number, siginfo_t* info, void*) {
+  Job& the_job = job();
+  const bool is_unheard_end =
+      info->si_code == SI_USER && exit_watch != nullptr && exit_watch->ends_unheard(info->si_pid);
+  if (!the_job.ending.load(std::memory_order_acquire) && !is_unheard_end) {
+    on_fault(number);
+    return;
+  }
+  the_job.exiting.store(true, std::memory_order_relaxed);
+  flush_standard_streams();
+  _exit(requested_code.load(std::memory_order_relaxed));
+}
+
+// SIGINT and similar, sent to this rank only. If the client catches SIGQUIT, its handler ends the job.
+// The second signal, or the first without such a handler, kills the process.
+void on_request_to_end(int number) {
+  struct sigaction action = {};
+  action.sa_handler = SIG_DFL;
+  sigaction(number, &action, nullptr);
+  if (!client_catches_quit()) {
+    raise(number);
+    return;
+  }
+  char line[160];
+  const int bytes = snprintf(line, sizeof line, "*** Caught a signal (rank %u): %s(%d)\n",
+                             hydrant_job_info.rank, sigabbrev_np(number), number);
+  (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
+  raise(SIGQUIT);
+}
+
+bool left_to_the_client(int number) noexcept {
+  const char* list = std::getenv("GASNET_NO_CATCH_SIGNAL");
+  if (list == nullptr) return false;
+  if (std::strcmp(list, "*") == 0) return true;
+  while (*list != '\0') {
+    const size_t length = std::strcspn(list, ",");
+    char name[32];
+    std::snprintf(name, sizeof name, "%.*s", static_cast<int>(length), list);
+    if (signal_of_name(name) == number) return true;
+    list += length + (list[length] == ',' ? 1 : 0);
+  }
+  return false;
+}
+
+void install(int number, struct sigaction action) noexcept {
+  struct sigaction before = {};
+  if (sigaction(number, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) return;
+  if (left_to_the_client(number)) return;
+  sigemptyset(&action.sa_mask);
+  sigaction(number, &action, nullptr);
+}
+
+void install(int number, void (*handler)(int), int flags) noexcept {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  install(number, action);
+}
+
+void install_quit() noexcept {
+  struct sigaction action = {};
+  action.sa_sigaction = on_quit;
+  action.sa_flags = SA_SIGINFO;
+  install(SIGQUIT, action);
+}
+
+}  // namespace
+
+Status watch_the_end() noexcept {
+  job_pid = getpid();
+  peaceful_patience_ns = std::max(kPatienceNs, launch::exit_times(job().place().size).kill_ns / 4);
+  on_exit(on_process_exit, nullptr);
+  install_quit();
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+    install(number, on_fault, static_cast<int>(SA_RESETHAND | SA_NODEFER));
+  }
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) install(number, on_request_to_end, 0);
+  std::unique_ptr<ExitWatch> watch;
+  const Status status =
+      ExitWatch::start(*job().bootstrap, end_listener(), now_ns() + kStartNs, &watch);
+  exit_watch = watch.release();
+  return status;
+}
+
+bool catches_signal(int number) noexcept { return !left_to_the_client(number); }
+
+void end_job(int code) noexcept {
+  const CancellationOff guard;
+  hold_back_signals();
+  // The child of a fork is not a rank, so its end does not end the job.
+  const bool is_child = job_pid != 0 && getpid() != job_pid;
+  if (is_child || code_of_exit != kNoCode) {
+    flush_streams();
+    _exit(is_child ? code : code_of_exit);
+  }
+  if (!leave_once(code, Leaving::kGasnetExit)) {
+    // Another thread is ending the process already, so this thread must not return.
+    for (;;) pause();
+  }
+  // SIGQUIT from other ranks must not interrupt this exit.
+  signal(SIGQUIT, SIG_IGN);
+  flush_streams();
+  _exit(code);
+}
+
+void peer_is_lost(Rank rank, const char* why) noexcept {
+  const CancellationOff guard;
+  const Job& the_job = job();
+  if (the_job.ending.load(std::memory_order_acquire) ||
+      the_job.exiting.load(std::memory_order_acquire))
+    return;
+  log_error("rank %u ends the job: %s", the_job.rank(), why);
+  end_listener().on_death(rank, 0);
+  // Signals programs that compute, or poll without waiting in the library: they do not check `ending`.
+  if (exit_watch != nullptr) exit_watch->lose(rank, requested_code.load(std::memory_order_relaxed));
+}
+
+bool is_over() noexcept {
+  if (!job().ending.load(std::memory_order_acquire)) return false;
+  const uint64_t since = ending_since_ns.load(std::memory_order_relaxed);
+  const bool is_peaceful = requested_code.load(std::memory_order_relaxed) == 0;
+  return since != 0 && now_ns() - since > (is_peaceful ? peaceful_patience_ns : kPatienceNs);
+}
+
+void follow_the_end() noexcept {
+  has_given_up.store(true, std::memory_order_relaxed);
+  // The client's SIGQUIT handler may call gasnet_exit() itself.
+  if (client_catches_quit()) raise(SIGQUIT);
+  end_job(requested_code.load(std::memory_order_relaxed));
+}
+
+}  // namespace hydrant
+
+extern "C" void gasnet_exit(int exitcode) { hydrant::end_job(exitcode); }

@@ -1,0 +1,34 @@
+// How a process of a job ends: by gasnet_exit(), by returning from main, because another rank ends the
+// job, or by a signal. docs/launching.md has a table of the cases.
+#pragma once
+
+#include "firehose/base/status.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+
+namespace hydrant {
+
+// Starts the control thread and installs the exit hooks: handlers for signals that have no handler, and
+// the action after a return from main.
+Status watch_the_end() noexcept;
+
+// False if GASNET_NO_CATCH_SIGNAL names the signal: then the library must not install a handler for it.
+bool catches_signal(int number) noexcept;
+
+// Ends this process and the job. Callable in message handlers, in the client's signal handlers, from
+// several threads, and while the job is ending.
+[[noreturn]] void end_job(int code) noexcept;
+
+// True if the shutdown grace period has expired. During that period a rank continues, because it may
+// already have received everything it waits for, and may have output to print.
+bool is_over() noexcept;
+
+// Ends the job because a transport found `rank` dead, as if the launcher had reported the death. No
+// effect if the job is ending already: then the rank has only left first. Any thread. Has the type
+// Transport::Lost.
+void peer_is_lost(Rank rank, const char* why) noexcept;
+
+// For a waiting thread, when another process ends the job: raises SIGQUIT for the client's handler,
+// then ends.
+[[noreturn]] void follow_the_end() noexcept;
+
+}  // namespace hydrant

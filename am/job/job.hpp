@@ -1,0 +1,106 @@
+// The process's part of the job: the state that exists once per process. Statically allocated, filled
+// by the client's init, and never destroyed, because threads may be inside library calls at process
+// exit.
+//
+// State only advances: new -> wired (between init and attach) -> attached; `ending` may be set in any
+// state.
+#pragma once
+
+#include <hydrant/gasnet/objects.h>
+#include <hydrant/gasnet/system.h>
+
+#include "am/message/handler_table.hpp"
+#include "am/progress/progress.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/transport.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hydrant {
+
+enum class JobState : uint32_t { kNew, kWired, kAttached };
+inline constexpr uint32_t kEverything = 2;  // value of Job::segment_mode
+
+struct Job {
+  std::atomic<JobState> state{JobState::kNew};
+  // The job is ending: set by the control thread or by an exit call. Every wait checks it.
+  std::atomic<bool> ending{false};
+  // This process is exiting, by gasnet_exit() or otherwise.
+  std::atomic<bool> exiting{false};
+
+  bool single_threaded = true;  // SEQ and PARSYNC: at most one thread is inside the library
+  bool debug = false;           // the client was compiled with GASNET_DEBUG
+  // Handlers run with cancellation off. A SEQ program needs no guard: its only thread leaves no other behind.
+  bool guards_handlers = false;
+  bool checks_threads = false;  // debug and single_threaded: see one_thread.hpp
+  // Calls that send to other ranks run check_carefully() first: set for debug clients, or if
+  // before_telling is set.
+  bool careful = false;
+  // Runs before this rank sends a message or otherwise signals other ranks, also in handlers. It makes
+  // true the guarantees that they rely on after the message. Set before the job is wired; may be null.
+  void (*before_telling)() noexcept = nullptr;
+  // Returns true if before_telling has no work now. Set together with it; cheap.
+  bool (*may_tell)() noexcept = nullptr;
+  // Puts the first `*done` bytes of a Long's payload into memory of `peer`, as many as it can. They
+  // arrive before a message that is sent later, and `source` may be reused. `may_wait`: it may poll.
+  // Null if no transport can do this. Errors: kBroken.
+  Status (*put_long)(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes,
+                     bool may_wait, size_t* done) noexcept = nullptr;
+  uint32_t segment_mode = 0;  // 0 FAST, 1 LARGE, 2 EVERYTHING
+
+  std::unique_ptr<Bootstrap> bootstrap;
+  // Serialises calls of the bootstrap once several client threads may make them.
+  Mutex bootstrap_mu;
+  // Null when the job has one rank.
+  std::unique_ptr<Transport> transport;
+  // The same transport for the control thread, which starts before the transport exists.
+  std::atomic<Transport*> transport_to_wake{nullptr};
+  ProgressTable progress;
+
+  hydrant_client client = {};
+  hydrant_endpoint endpoint = {};
+  hydrant_segment segment = {};
+  HandlerTable handlers;
+  std::unique_ptr<std::string> client_name;
+
+  Rank rank() const noexcept { return hydrant_job_info.rank; }
+  Rank size() const noexcept { return hydrant_job_info.size; }
+  const JobPlace& place() const noexcept { return bootstrap->place(); }
+};
+
+// Initialised by the compiler and never destroyed, so that job() is an address and not a call.
+union JobHolder {
+  constexpr JobHolder() noexcept : the_job() {}
+  // NOLINTNEXTLINE(modernize-use-equals-default): a union with such a member has no default one
+  ~JobHolder() {}
+  Job the_job;
+};
+extern constinit JobHolder job_holder;
+
+// The process's only job; valid in every state.
+inline Job& job() noexcept { return job_holder.the_job; }
+
+inline bool is_wired() noexcept {
+  return job().state.load(std::memory_order_acquire) != JobState::kNew;
+}
+
+// Connects the process: rank, size, transport, control thread. Errors: as open_bootstrap(); kBadArg for
+// headers of another layout; kNotInit if called before.
+Status start_job(int* argc, char*** argv, const hydrant_client_info& info) noexcept;
+// Creates the client's objects. kResource if there is a client already.
+Status make_client(const char* name, gex_Flags_t flags) noexcept;
+
+// Reports an error that the program cannot handle, on standard error with the rank, and ends the
+// process and the job.
+[[noreturn, gnu::format(printf, 1, 2)]] void fatal(const char* format, ...) noexcept;
+
+// Converts an internal status to the result of a C function. Logs an error, unless
+// gex_System_SetVerboseErrors(0) was called; `always` ignores that setting.
+int report(Status status, const char* call, bool always = false) noexcept;
+
+}  // namespace hydrant

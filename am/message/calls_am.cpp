@@ -1,0 +1,223 @@
+// The C functions behind am_calls.h: check the arguments, describe the message, and call send()
+// (am/message/send.cpp). Most Shorts skip that and go straight to Transport::post().
+#include <hydrant/gasnet/am_calls.h>
+
+#include "am/job/job.hpp"
+#include "am/message/send.hpp"
+#include "am/message/token.hpp"
+#include "am/progress/hsl.hpp"
+#include "am/progress/one_thread.hpp"
+#include "am/progress/thread_state.hpp"
+#include "am/progress/waiting.hpp"
+#include "am/segment/segment_check.hpp"
+
+using namespace hydrant;
+
+namespace {
+
+// Local completion: sending copies the payload, so the source may be reused on return.
+void complete(gex_Event_t* lc_opt) noexcept {
+  if (reinterpret_cast<uintptr_t>(lc_opt) > reinterpret_cast<uintptr_t>(GEX_EVENT_GROUP)) {
+    *lc_opt = GEX_EVENT_INVALID;
+  }
+}
+
+// Checks common to all calls. Cheap: comparisons, and no loads beyond the job's state.
+Status check(const Sending& message, const gex_Event_t* lc_opt) noexcept {
+  if (!is_wired()) [[unlikely]]
+    return fail(Status::kNotInit, "no client is initialised");
+  if (job().careful) [[unlikely]]
+    check_carefully("an Active Message is sent");
+  if (message.nargs > kMaxArgs) [[unlikely]]
+    return fail(Status::kBadArg, "%u arguments exceed the limit of %u", message.nargs, kMaxArgs);
+  if (message.category == Category::kMedium && message.bytes > max_medium()) [[unlikely]]
+    return fail(Status::kBadArg, "a Medium payload of %zu bytes exceeds the limit of %zu",
+                message.bytes, max_medium());
+  if (message.category == Category::kLong && message.bytes > kMaxLong) [[unlikely]]
+    return fail(Status::kBadArg, "a Long payload of %zu bytes exceeds the limit of %zu",
+                message.bytes, kMaxLong);
+  if (message.category != Category::kShort && lc_opt == nullptr) [[unlikely]]
+    return fail(Status::kBadArg, "lc_opt is NULL; pass GEX_EVENT_NOW or the address of an event");
+  if (lc_opt == GEX_EVENT_DEFER && message.category != Category::kShort) [[unlikely]]
+    return fail(Status::kBadArg,
+                "GEX_EVENT_DEFER is not allowed for Active Messages; pass GEX_EVENT_NOW");
+  return Status::kOk;
+}
+
+int finish(Status status, gex_Event_t* lc_opt, const char* call) noexcept {
+  if (status == Status::kOk) [[likely]] {
+    complete(lc_opt);
+    return GASNET_OK;
+  }
+  if (status == Status::kNotReady) return GASNET_ERR_NOT_READY;
+  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
+  return report(status, call);
+}
+
+// With GASNET_DEBUG the target of a Long must lie in a segment.
+void check_target(const Sending& message, const char* call) noexcept {
+  if (message.category == Category::kLong && checks_segments() &&
+      check_in_segment(message.peer, reinterpret_cast<uintptr_t>(message.dest), message.bytes) !=
+          Status::kOk)
+    fatal("%s: %s", call, last_error_text());
+}
+
+int request(Sending& message, gex_TM_t tm, gex_Rank_t rank, gex_Event_t* lc_opt,
+            const char* call) noexcept {
+  const InCall in_call(call);
+  Status status = check(message, lc_opt);
+  if (status == Status::kOk && handler_depth != 0) [[unlikely]] {
+    status = fail(Status::kBadArg, "a handler must not send requests; it may send one reply");
+  }
+  if (status == Status::kOk) status = resolve(tm, rank, &message.peer);
+  if (status == Status::kOk) {
+    check_target(message, call);
+    status = send(message);
+  }
+  return finish(status, lc_opt, call);
+}
+
+int reply(Sending& message, hydrant_token* token, gex_Event_t* lc_opt, const char* call) noexcept {
+  const InCall in_call(call);
+  Status status = check(message, lc_opt);
+  if (status == Status::kOk && lc_opt == GEX_EVENT_GROUP) [[unlikely]]
+    status =
+        fail(Status::kBadArg, "GEX_EVENT_GROUP is not allowed for replies; pass GEX_EVENT_NOW");
+  if (status == Status::kOk && (token == nullptr || !token->is_request)) [[unlikely]]
+    status = fail(Status::kBadArg, "only the handler of a request may reply");
+  // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): without one it is not kOk
+  if (status == Status::kOk && token->replied) [[unlikely]]
+    status =
+        fail(Status::kBadArg, "the handler has replied already; a request gets at most one reply");
+  if (status == Status::kOk) {
+    message.peer = token->from;
+    message.lane = Lane::kReply;
+    check_target(message, call);
+    status = send(message);
+    if (status == Status::kOk) token->replied = true;
+  }
+  return finish(status, lc_opt, call);
+}
+
+// Most Shorts pass all checks of check() and send() trivially, so they go straight to the transport.
+// All other messages, and Shorts without room, take the general path.
+bool is_plain(const Job& the_job, unsigned nargs) noexcept {
+  const bool is_careful =
+      the_job.careful && (the_job.debug || the_job.may_tell == nullptr || !the_job.may_tell());
+  return the_job.state.load(std::memory_order_acquire) != JobState::kNew && !is_careful &&
+         nargs <= kMaxArgs;
+}
+
+// Sends a Short to another rank. kNotReady if there is no room.
+Status post_short(const Job& the_job, Rank peer, Lane lane, gex_AM_Index_t handler, unsigned nargs,
+                  const gex_AM_Arg_t* args) noexcept {
+  const Tag tag = {.handler = handler, .nargs = nargs, .category = Category::kShort};
+  return the_job.transport->post(peer, lane, tag.pack(), args, 4 * nargs);
+}
+
+Sending describe(Category category, gex_AM_Index_t handler, gex_Flags_t flags, unsigned nargs,
+                 const gex_AM_Arg_t* args) noexcept {
+  return {.category = category,
+          .handler = handler,
+          .nargs = nargs,
+          .args = args,
+          .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0};
+}
+
+}  // namespace
+
+extern "C" {
+
+int hydrant_request_short(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags,
+                          unsigned nargs, const gex_AM_Arg_t* args) {
+  const Job& the_job = job();
+  if (is_plain(the_job, nargs) && handler_depth == 0 && tm == &hydrant_world &&
+      rank < the_job.size() && rank != the_job.rank()) [[likely]] {
+    const Status status = post_short(the_job, rank, Lane::kRequest, handler, nargs, args);
+    if (status == Status::kOk) [[likely]]
+      return GASNET_OK;
+    if (status == Status::kNotReady && (flags & GEX_FLAG_IMMEDIATE) == 0)
+      poll_all();
+    else
+      return finish(status, nullptr, "gex_AM_RequestShort");
+  }
+  Sending message = describe(Category::kShort, handler, flags, nargs, args);
+  return request(message, tm, rank, nullptr, "gex_AM_RequestShort");
+}
+
+int hydrant_request_medium(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void* source,
+                           size_t nbytes, gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs,
+                           const gex_AM_Arg_t* args) {
+  Sending message = describe(Category::kMedium, handler, flags, nargs, args);
+  message.source = source;
+  message.bytes = nbytes;
+  return request(message, tm, rank, lc_opt, "gex_AM_RequestMedium");
+}
+
+int hydrant_request_long(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void* source,
+                         size_t nbytes, void* dest, gex_Event_t* lc_opt, gex_Flags_t flags,
+                         unsigned nargs, const gex_AM_Arg_t* args) {
+  Sending message = describe(Category::kLong, handler, flags, nargs, args);
+  message.source = source;
+  message.bytes = nbytes;
+  message.dest = dest;
+  return request(message, tm, rank, lc_opt, "gex_AM_RequestLong");
+}
+
+int hydrant_reply_short(gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t flags,
+                        unsigned nargs, const gex_AM_Arg_t* args) {
+  const Job& the_job = job();
+  if (is_plain(the_job, nargs) && token != nullptr && token->is_request && !token->replied &&
+      token->from != the_job.rank()) [[likely]] {
+    const Status status = post_short(the_job, token->from, Lane::kReply, handler, nargs, args);
+    token->replied = status == Status::kOk;
+    if (token->replied) [[likely]]
+      return GASNET_OK;
+    if (status == Status::kNotReady && (flags & GEX_FLAG_IMMEDIATE) == 0)
+      poll_replies();
+    else
+      return finish(status, nullptr, "gex_AM_ReplyShort");
+  }
+  Sending message = describe(Category::kShort, handler, flags, nargs, args);
+  return reply(message, token, nullptr, "gex_AM_ReplyShort");
+}
+
+int hydrant_reply_medium(gex_Token_t token, gex_AM_Index_t handler, const void* source,
+                         size_t nbytes, gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs,
+                         const gex_AM_Arg_t* args) {
+  Sending message = describe(Category::kMedium, handler, flags, nargs, args);
+  message.source = source;
+  message.bytes = nbytes;
+  return reply(message, token, lc_opt, "gex_AM_ReplyMedium");
+}
+
+int hydrant_reply_long(gex_Token_t token, gex_AM_Index_t handler, const void* source, size_t nbytes,
+                       void* dest, gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs,
+                       const gex_AM_Arg_t* args) {
+  Sending message = describe(Category::kLong, handler, flags, nargs, args);
+  message.source = source;
+  message.bytes = nbytes;
+  message.dest = dest;
+  return reply(message, token, lc_opt, "gex_AM_ReplyLong");
+}
+
+int gasnet_AMPoll(void) {
+  if (!is_wired())
+    return report(fail(Status::kNotInit, "no client is initialised"), "gasnet_AMPoll");
+  const InCall in_call("gasnet_AMPoll");
+  if (job().debug) check_no_locks("gasnet_AMPoll is called");
+  poll_all();
+  return GASNET_OK;
+}
+
+uint32_t hydrant_am_poll(void) {
+  const InCall in_call("GASNET_BLOCKUNTIL or a try_sync");
+  return poll_all();
+}
+int hydrant_give_way(uint32_t misses) { return give_way(misses) ? 1 : 0; }
+void hydrant_sleep(int needed) {
+  const InCall in_call("GASNET_BLOCKUNTIL");
+  sleep_announced(needed != 0);
+}
+
+}  // extern "C"

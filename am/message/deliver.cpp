@@ -1,0 +1,142 @@
+// Dispatches received Active Messages: checks the message, finds arguments and payload, and calls the
+// handler (call_handler.hpp). Called by the transport during poll_all(), and by send.cpp for messages
+// to this rank.
+#include "am/message/deliver.hpp"
+
+#include "am/job/job.hpp"
+#include "am/message/call_handler.hpp"
+#include "am/message/token.hpp"
+#include "am/progress/hsl.hpp"
+#include "am/progress/thread_state.hpp"
+#include "firehose/base/cancellation.hpp"
+
+#include <cstring>
+
+namespace hydrant {
+namespace {
+
+[[gnu::cold]] void refuse(const Tag& tag, const gex_AM_Entry_t& entry, Rank from, bool is_request) {
+  if (entry.gex_fnptr == nullptr) {
+    fatal(
+        "rank %u sent a %s for handler %u, which is not registered here: register it before ranks "
+        "communicate",
+        from, is_request ? "request" : "reply", tag.handler);
+  }
+  fatal("rank %u sent a %s with %u arguments for handler %u (%s), which is registered with %u",
+        from, is_request ? "request" : "reply", tag.nargs, tag.handler,
+        entry.gex_name != nullptr ? entry.gex_name : "no name", entry.gex_nargs);
+}
+
+// Debug clients: the kind of message must match the handler's registration.
+[[gnu::cold]] void check_use(const Tag& tag, const gex_AM_Entry_t& entry, Rank from,
+                             bool is_request) {
+  const gex_Flags_t category = tag.category == Category::kShort    ? GEX_FLAG_AM_SHORT
+                               : tag.category == Category::kMedium ? GEX_FLAG_AM_MEDIUM
+                                                                   : GEX_FLAG_AM_LONG;
+  const gex_Flags_t direction = is_request ? GEX_FLAG_AM_REQUEST : GEX_FLAG_AM_REPLY;
+  if ((entry.gex_flags & category) == 0 || (entry.gex_flags & direction) == 0) {
+    fatal(
+        "rank %u sent handler %u (%s) a message of a kind that it is not registered for (flags "
+        "%#x)",
+        from, tag.handler, entry.gex_name != nullptr ? entry.gex_name : "no name", entry.gex_flags);
+  }
+}
+
+// `call` runs the entry's function with the token.
+template <typename Call>
+inline void with_token(const Tag& tag, Rank from, bool is_request, Call call) noexcept {
+  const Job& the_job = job();
+  const gex_AM_Entry_t& entry = the_job.handlers.at(tag.handler);
+  if (entry.gex_nargs != tag.nargs || entry.gex_fnptr == nullptr) [[unlikely]] {
+    if (entry.gex_nargs != HandlerTable::kAnyNumber) refuse(tag, entry, from, is_request);
+  }
+  const bool debug = the_job.debug;
+  if (debug) [[unlikely]]
+    check_use(tag, entry, from, is_request);
+  hydrant_token token = {.from = from,
+                         .is_request = is_request,
+                         .is_long = tag.category == Category::kLong,
+                         .replied = false,
+                         .entry = &entry};
+  const auto run = [&]() noexcept {
+    ++handler_depth;
+    call(entry.gex_fnptr, &token);
+    if (debug) [[unlikely]]
+      check_no_locks("a handler returns");
+    --handler_depth;
+  };
+  if (!the_job.guards_handlers) return run();
+  // A cancellation inside the client's handler would end this thread in the middle of a poll, which
+  // other threads share.
+  const CancellationOff guard;
+  run();
+}
+
+void run_short(const Tag& tag, Rank from, bool is_request, const int32_t* args) noexcept {
+  with_token(tag, from, is_request, [&](gex_AM_Fn_t function, hydrant_token* token) noexcept {
+    call_handler<gex_Token_t>(function, tag.nargs, args, token);
+  });
+}
+
+void run_with_payload(const Tag& tag, Rank from, bool is_request, const int32_t* args,
+                      void* payload, size_t bytes) noexcept {
+  with_token(tag, from, is_request, [&](gex_AM_Fn_t function, hydrant_token* token) noexcept {
+    call_handler<gex_Token_t, void*, size_t>(function, tag.nargs, args, token, payload, bytes);
+  });
+}
+
+// Pointer to the arguments: heads are aligned to 8, and the offset is a multiple of 4.
+const int32_t* args_of(const Incoming& message, Category category) noexcept {
+  const void* place = message.head + args_offset(category);
+  return static_cast<const int32_t*>(place);
+}
+
+void deliver_with_payload(const Tag& tag, const Incoming& message, bool is_request) noexcept {
+  const uint32_t bytes = read_length(message.head, tag.category);
+  std::byte* payload = message.payload;
+  if (payload == nullptr) {
+    // The head is const because handlers must not write to it; the payload behind it is writable.
+    payload = const_cast<std::byte*>(message.head) + payload_offset(tag.category, tag.nargs);
+  }
+  if (tag.category == Category::kLong) {
+    auto* dest = reinterpret_cast<std::byte*>(read_dest(message.head));
+    if (tag.deposit) std::memcpy(dest, payload, bytes);
+    if (tag.deposit && tag.handler == 0) return;
+    payload = dest;
+  }
+  run_with_payload(tag, message.from, is_request, args_of(message, tag.category), payload, bytes);
+}
+
+}  // namespace
+
+void run_handler(const Tag& tag, Rank from, bool is_request, const int32_t* args, void* payload,
+                 size_t bytes) noexcept {
+  if (tag.category == Category::kShort) {
+    run_short(tag, from, is_request, args);
+  } else {
+    run_with_payload(tag, from, is_request, args, payload, bytes);
+  }
+}
+
+void AmReceiver::deliver(const Incoming& message) noexcept {
+  const Tag tag = Tag::unpack(message.tag);
+  if (!is_whole(tag, message)) [[unlikely]] {
+    fatal(
+        "malformed message from rank %u (tag %#x, %u bytes, cell of %u bytes): ranks of different "
+        "builds, or corrupt memory",
+        message.from, message.tag, message.head_room, message.payload_room);
+  }
+  const bool is_request = message.lane == Lane::kRequest;
+  if (tag.category == Category::kShort) {
+    run_short(tag, message.from, is_request, args_of(message, Category::kShort));
+  } else {
+    deliver_with_payload(tag, message, is_request);
+  }
+}
+
+AmReceiver& am_receiver() noexcept {
+  static AmReceiver receiver;
+  return receiver;
+}
+
+}  // namespace hydrant

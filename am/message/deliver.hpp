@@ -1,0 +1,23 @@
+// Dispatches a received Active Message to its handler.
+#pragma once
+
+#include <hydrant/gasnet/am.h>
+
+#include "am/message/message.hpp"
+#include "rdma/transport.hpp"
+
+namespace hydrant {
+
+// Receives the messages of the job's transport.
+class AmReceiver final : public Receiver {
+ public:
+  void deliver(const Incoming& message) noexcept override;
+};
+AmReceiver& am_receiver() noexcept;
+
+// Calls the handler that `tag` names, for a message from rank `from`. `payload` is the payload's
+// address in this process.
+void run_handler(const Tag& tag, Rank from, bool is_request, const int32_t* args, void* payload,
+                 size_t bytes) noexcept;
+
+}  // namespace hydrant

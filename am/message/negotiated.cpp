@@ -1,0 +1,251 @@
+// Negotiated payload: prepare allocates a buffer, the client writes into it, commit sends it with
+// send() (send.cpp).
+//
+// A Medium to another rank gets a cell of the transport, which commit sends without a copy. All other
+// messages use the thread's own buffer, or the client's, and commit is an ordinary send.
+#include <hydrant/gasnet/am_calls.h>
+
+#include "am/job/job.hpp"
+#include "am/message/send.hpp"
+#include "am/message/token.hpp"
+#include "am/progress/hsl.hpp"
+#include "am/progress/thread_state.hpp"
+#include "am/progress/waiting.hpp"
+#include "am/segment/segment_check.hpp"
+
+#include <algorithm>
+
+using namespace hydrant;
+
+namespace {
+
+// Requests and replies use different buffers: a request that waits for room runs handlers, which may
+// prepare replies.
+constexpr size_t own_buffer(bool is_reply) noexcept { return is_reply ? 3 : 2; }
+
+struct Preparing {
+  bool is_reply = false;
+  bool is_long = false;
+  Rank peer = 0;
+  hydrant_token* token = nullptr;
+  const void* client_buffer = nullptr;
+  size_t least = 0;
+  size_t most = 0;
+  gex_Event_t* lc_opt = nullptr;
+  bool immediate = false;
+  uint32_t nargs = 0;
+};
+
+const char* call_name(bool is_reply, bool is_long) noexcept {
+  return is_reply ? (is_long ? "gex_AM_PrepareReplyLong" : "gex_AM_PrepareReplyMedium")
+                  : (is_long ? "gex_AM_PrepareRequestLong" : "gex_AM_PrepareRequestMedium");
+}
+
+size_t limit(const Preparing& want) noexcept {
+  return want.is_long && want.client_buffer != nullptr ? kMaxLong
+         : want.is_long                                ? ThreadState::kBufferBytes
+                                                       : max_medium();
+}
+
+Status check(const Preparing& want, const SourceDescriptor& source) noexcept {
+  if (!is_wired()) return fail(Status::kNotInit, "no client is initialised");
+  if (job().careful) check_carefully("an Active Message is prepared");
+  if (source.in_use) {
+    return fail(Status::kBadArg,
+                "this thread has prepared a message already; commit or cancel it first");
+  }
+  if (want.nargs > kMaxArgs)
+    return fail(Status::kBadArg, "%u arguments exceed the limit of %u", want.nargs, kMaxArgs);
+  if (want.least > want.most || want.least > limit(want)) {
+    return fail(Status::kBadArg, "least_payload is %zu, most_payload %zu; the limit is %zu",
+                want.least, want.most, limit(want));
+  }
+  if ((want.client_buffer == nullptr) != (want.lc_opt == nullptr)) {
+    return fail(Status::kBadArg, "lc_opt belongs to client_buf: both or neither may be NULL");
+  }
+  if (want.lc_opt == GEX_EVENT_DEFER || (want.is_reply && want.lc_opt == GEX_EVENT_GROUP)) {
+    return fail(Status::kBadArg, "GEX_EVENT_%s is not allowed for %s",
+                want.lc_opt == GEX_EVENT_DEFER ? "DEFER" : "GROUP",
+                want.is_reply ? "replies" : "Active Messages");
+  }
+  if (want.is_reply && (want.token == nullptr || !want.token->is_request))
+    return fail(Status::kBadArg, "only the handler of a request may reply");
+  if (want.is_reply && want.token->replied)
+    return fail(Status::kBadArg,
+                "the handler has replied already; a request gets at most one reply");
+  if (!want.is_reply && handler_depth != 0)
+    return fail(Status::kBadArg, "a handler must not send requests; it may send one reply");
+  return Status::kOk;
+}
+
+// Finds a buffer for the payload: a cell for a Medium to another rank, else the thread's buffer.
+Status find_room(const Preparing& want, size_t bytes, SourceDescriptor* source) noexcept {
+  source->has_cell = false;
+  if (want.client_buffer != nullptr) {
+    source->addr = const_cast<void*>(want.client_buffer);
+    source->size = bytes;
+    return Status::kOk;
+  }
+  Transport* transport = job().transport.get();
+  if (!want.is_long && want.peer != job().rank() && bytes > transport->inline_bytes_to(want.peer)) {
+    const Lane lane = want.is_reply ? Lane::kReply : Lane::kRequest;
+    Waiter waiter;
+    Status status =
+        transport->take_cell(want.peer, lane, static_cast<uint32_t>(bytes), &source->cell);
+    while (status == Status::kNotReady && !want.immediate) {
+      waiter.polled(want.is_reply ? poll_replies() : poll_all());
+      status = transport->take_cell(want.peer, lane, static_cast<uint32_t>(bytes), &source->cell);
+    }
+    if (status != Status::kOk) return status;
+    source->has_cell = true;
+    source->addr = source->cell.data;
+    source->size = std::min<size_t>(source->cell.bytes, want.most);
+    return Status::kOk;
+  }
+  source->addr = own_thread_state().buffer(own_buffer(want.is_reply));
+  source->size = bytes;
+  return source->addr != nullptr ? Status::kOk : fail(Status::kResource, "no memory for a message");
+}
+
+gex_AM_SrcDesc_t prepare(Preparing& want) noexcept {
+  SourceDescriptor& source = own_thread_state().source;
+  Status status = check(want, source);
+  if (want.is_reply && status == Status::kOk) want.peer = want.token->from;
+  if (status == Status::kOk) status = find_room(want, std::min(want.most, limit(want)), &source);
+  if (status == Status::kNotReady) return GEX_AM_SRCDESC_NO_OP;
+  if (status != Status::kOk) {
+    if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed))
+      wait_for_the_end();
+    // prepare cannot return a status: the descriptor "no operation" means "not now".
+    fatal("%s: %s", call_name(want.is_reply, want.is_long), last_error_text());
+  }
+  source.in_use = true;
+  source.is_reply = want.is_reply;
+  source.is_long = want.is_long;
+  source.nargs = want.nargs;
+  source.peer = want.peer;
+  source.token = want.token;
+  source.lc_opt = want.lc_opt;
+  return &source;
+}
+
+Preparing describe(bool is_long, const void* client_buf, size_t least, size_t most,
+                   gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs) noexcept {
+  return {.is_long = is_long,
+          .client_buffer = client_buf,
+          .least = least,
+          .most = most,
+          .lc_opt = lc_opt,
+          .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0,
+          .nargs = nargs};
+}
+
+gex_AM_SrcDesc_t prepare_request(gex_TM_t tm, gex_Rank_t rank, Preparing want) noexcept {
+  if (!is_wired()) fatal("%s: no client is initialised", call_name(false, want.is_long));
+  if (const Status status = resolve(tm, rank, &want.peer); status != Status::kOk) {
+    fatal("%s: %s", call_name(false, want.is_long), last_error_text());
+  }
+  return prepare(want);
+}
+
+gex_AM_SrcDesc_t prepare_reply(gex_Token_t token, Preparing want) noexcept {
+  want.is_reply = true;
+  want.token = token;
+  return prepare(want);
+}
+
+int cancel(gex_AM_SrcDesc_t sd, bool is_reply, bool is_long) noexcept {
+  SourceDescriptor& source = own_thread_state().source;
+  if (sd != &source || !source.in_use || source.is_reply != is_reply || source.is_long != is_long) {
+    return report(
+        fail(Status::kBadArg,
+             "the descriptor is not this thread's prepared message, or is of another kind"),
+        "gex_AM_Cancel");
+  }
+  if (source.has_cell)
+    job().transport->drop_cell(source.peer, is_reply ? Lane::kReply : Lane::kRequest, source.cell);
+  source.in_use = false;
+  return GASNET_OK;
+}
+
+}  // namespace
+
+extern "C" {
+
+gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm, gex_Rank_t rank, const void* client_buf,
+                                             size_t least, size_t most, gex_Event_t* lc_opt,
+                                             gex_Flags_t flags, unsigned nargs) {
+  return prepare_request(tm, rank, describe(false, client_buf, least, most, lc_opt, flags, nargs));
+}
+
+gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm, gex_Rank_t rank, const void* client_buf,
+                                           size_t least, size_t most, void*, gex_Event_t* lc_opt,
+                                           gex_Flags_t flags, unsigned nargs) {
+  return prepare_request(tm, rank, describe(true, client_buf, least, most, lc_opt, flags, nargs));
+}
+
+gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token, const void* client_buf, size_t least,
+                                           size_t most, gex_Event_t* lc_opt, gex_Flags_t flags,
+                                           unsigned nargs) {
+  return prepare_reply(token, describe(false, client_buf, least, most, lc_opt, flags, nargs));
+}
+
+gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void* client_buf, size_t least,
+                                         size_t most, void*, gex_Event_t* lc_opt, gex_Flags_t flags,
+                                         unsigned nargs) {
+  return prepare_reply(token, describe(true, client_buf, least, most, lc_opt, flags, nargs));
+}
+
+int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_t handler,
+                   size_t nbytes, void* dest, gex_Flags_t flags, unsigned nargs,
+                   const gex_AM_Arg_t* args) {
+  SourceDescriptor& source = own_thread_state().source;
+  if (sd != &source || !source.in_use || source.is_reply != (is_reply != 0) ||
+      source.is_long != (is_long != 0)) {
+    fatal(
+        "gex_AM_Commit: the descriptor is not this thread's prepared message, or is of another "
+        "kind");
+  }
+  if (nbytes > source.size || nargs != source.nargs) {
+    fatal("gex_AM_Commit: %zu bytes and %u arguments; the prepare call allowed %zu and %u", nbytes,
+          nargs, source.size, source.nargs);
+  }
+  if (source.is_long && checks_segments() &&
+      check_in_segment(source.peer, reinterpret_cast<uintptr_t>(dest), nbytes) != Status::kOk)
+    fatal("gex_AM_Commit: %s", last_error_text());
+  // Frees the descriptor before the handler runs: the handler of a message to this process may prepare
+  // its reply.
+  const SourceDescriptor kept = source;
+  source.in_use = false;
+  const Status status = send({.peer = kept.peer,
+                              .lane = kept.is_reply ? Lane::kReply : Lane::kRequest,
+                              .category = kept.is_long ? Category::kLong : Category::kMedium,
+                              .handler = handler,
+                              .nargs = nargs,
+                              .args = args,
+                              .source = kept.addr,
+                              .bytes = nbytes,
+                              .dest = dest,
+                              .cell = kept.has_cell ? &kept.cell : nullptr,
+                              .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0});
+  if (status == Status::kNotReady) {
+    source = kept;
+    return GASNET_ERR_NOT_READY;
+  }
+  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
+  if (status != Status::kOk) fatal("gex_AM_Commit: %s", last_error_text());
+  if (kept.token != nullptr) kept.token->replied = true;
+  if (reinterpret_cast<uintptr_t>(kept.lc_opt) > reinterpret_cast<uintptr_t>(GEX_EVENT_GROUP)) {
+    *kept.lc_opt = GEX_EVENT_INVALID;
+  }
+  return GASNET_OK;
+}
+
+int gex_AM_CancelRequestMedium(gex_AM_SrcDesc_t sd, gex_Flags_t) {
+  return cancel(sd, false, false);
+}
+int gex_AM_CancelReplyMedium(gex_AM_SrcDesc_t sd, gex_Flags_t) { return cancel(sd, true, false); }
+int gex_AM_CancelRequestLong(gex_AM_SrcDesc_t sd, gex_Flags_t) { return cancel(sd, false, true); }
+int gex_AM_CancelReplyLong(gex_AM_SrcDesc_t sd, gex_Flags_t) { return cancel(sd, true, true); }
+
+}  // extern "C"

@@ -1,0 +1,286 @@
+// Sends Active Messages: reserves room in the transport (waiting by polling if it is full), writes the
+// message and commits it. Called by calls_am.cpp, gasnet1.cpp, negotiated.cpp and extended/. Messages
+// to this rank go straight to run_handler() (deliver.cpp).
+#include "am/message/send.hpp"
+
+#include "am/job/exit.hpp"
+#include "am/job/job.hpp"
+#include "am/message/deliver.hpp"
+#include "am/progress/thread_state.hpp"
+#include "am/progress/waiting.hpp"
+#include "am/segment/segment_check.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+// Polls, so that `lane` may get room; kBroken if the job's grace period is over.
+Status wait_for_room(Lane lane, Waiter& waiter) noexcept {
+  if (is_over()) return fail(Status::kBroken, "the job is ending");
+  const uint32_t events = lane == Lane::kRequest ? poll_all() : poll_replies();
+  waiter.polled(events);
+  return Status::kOk;
+}
+
+// Repeats `attempt` until it returns anything but kNotReady.
+template <typename Attempt>
+Status insist(const Sending& message, Attempt attempt) noexcept {
+  Status status = attempt();
+  if (status != Status::kNotReady || message.immediate) [[likely]]
+    return status;
+  Waiter waiter;
+  while (status == Status::kNotReady) {
+    if (const Status room = wait_for_room(message.lane, waiter); room != Status::kOk) return room;
+    status = attempt();
+  }
+  return status;
+}
+
+Tag tag_of(const Sending& message) noexcept {
+  return {.handler = message.handler, .nargs = message.nargs, .category = message.category};
+}
+
+Status send_short(Transport& transport, const Sending& message) noexcept {
+  Outgoing room;
+  const Status status = insist(message, [&] {
+    return transport.reserve(message.peer, message.lane, 4 * message.nargs, &room);
+  });
+  if (status != Status::kOk) [[unlikely]]
+    return status;
+  write_args(room.head, Category::kShort, message.nargs, message.args);
+  transport.commit(room, tag_of(message).pack());
+  return Status::kOk;
+}
+
+// Reserves room, writes the head, and the payload too if it is sent inline.
+Status reserve_and_write(Transport& transport, const Sending& message, uint32_t inline_payload,
+                         Outgoing* room) noexcept {
+  const uint32_t offset = payload_offset(message.category, message.nargs);
+  const uint32_t bytes =
+      inline_payload != 0 ? offset + inline_payload : head_bytes(message.category, message.nargs);
+  const Status status =
+      insist(message, [&] { return transport.reserve(message.peer, message.lane, bytes, room); });
+  if (status != Status::kOk) [[unlikely]]
+    return status;
+  if (message.category == Category::kLong) {
+    write_dest(room->head, reinterpret_cast<uintptr_t>(message.dest));
+  }
+  write_length(room->head, message.category, static_cast<uint32_t>(message.bytes));
+  write_args(room->head, message.category, message.nargs, message.args);
+  if (inline_payload != 0) std::memcpy(room->head + offset, message.source, inline_payload);
+  return Status::kOk;
+}
+
+// Sends `message` with its payload, behind the head or in a cell.
+Status send_with_payload(Transport& transport, const Sending& message, const Tag& tag) noexcept {
+  Outgoing room;
+  const auto bytes = static_cast<uint32_t>(message.bytes);
+  const uint32_t inline_bytes = payload_offset(message.category, message.nargs) + bytes;
+  if (message.cell == nullptr && inline_bytes <= transport.inline_bytes_to(message.peer))
+      [[likely]] {
+    if (const Status status = reserve_and_write(transport, message, bytes, &room);
+        status != Status::kOk)
+      return status;
+    transport.commit(room, tag.pack());
+    return Status::kOk;
+  }
+  Cell cell;
+  if (message.cell != nullptr) {
+    cell = *message.cell;
+  } else {
+    if (const Status status = insist(
+            message, [&] { return transport.take_cell(message.peer, message.lane, bytes, &cell); });
+        status != Status::kOk)
+      return status;
+    std::memcpy(cell.data, message.source, bytes);
+  }
+  if (const Status status = reserve_and_write(transport, message, 0, &room);
+      status != Status::kOk) {
+    if (message.cell == nullptr) transport.drop_cell(message.peer, message.lane, cell);
+    return status;
+  }
+  transport.commit_with_cell(room, tag.pack(), cell, bytes);
+  return Status::kOk;
+}
+
+// Sends the payload of a Long whose destination only the owner can access: in pieces without a handler,
+// which the receiver copies to the destination in the lane's order.
+Status deposit(Transport& transport, const Sending& message) noexcept {
+  const size_t most = transport.cell_bytes();
+  for (size_t done = 0; done < message.bytes; done += most) {
+    Sending piece = message;
+    piece.handler = 0;
+    piece.nargs = 0;
+    piece.immediate = message.immediate && done == 0;
+    piece.source = static_cast<const std::byte*>(message.source) + done;
+    piece.dest = static_cast<std::byte*>(message.dest) + done;
+    piece.bytes = std::min(most, message.bytes - done);
+    Tag tag = tag_of(piece);
+    tag.deposit = true;
+    if (const Status status = send_with_payload(transport, piece, tag); status != Status::kOk)
+      return status;
+  }
+  return Status::kOk;
+}
+
+// Lets the adapter put as much of the payload as it can; deposits the rest.
+Status put_or_deposit(Transport& transport, const Sending& message) noexcept {
+  size_t done = 0;
+  if (job().put_long != nullptr) {
+    const bool may_wait = !message.immediate && handler_depth == 0;
+    const auto* source = static_cast<const std::byte*>(message.source);
+    const Status status = job().put_long(message.peer, reinterpret_cast<uintptr_t>(message.dest),
+                                         source, message.bytes, may_wait, &done);
+    if (status != Status::kOk) return status;
+  }
+  if (done == message.bytes) return Status::kOk;
+  Sending rest = message;
+  // After a partial put the message must be completed, so the rest waits for room.
+  rest.immediate = message.immediate && done == 0;
+  rest.source = static_cast<const std::byte*>(message.source) + done;
+  rest.dest = static_cast<std::byte*>(message.dest) + done;
+  rest.bytes -= done;
+  return deposit(transport, rest);
+}
+
+// Ends the job: the range leaves the segment, so the owner would fault.
+[[noreturn, gnu::cold]] void refuse_long(const Sending& message) noexcept {
+  char relation[kSegmentRelationText];
+  const auto dest = reinterpret_cast<uintptr_t>(message.dest);
+  fatal("cannot write a Long of %zu bytes to %#zx of rank %u%s", message.bytes,
+        static_cast<size_t>(dest), message.peer,
+        relate_to_segment(message.peer, dest, message.bytes, relation, sizeof relation));
+}
+
+// The payload reaches the peer's memory before the message that runs its handler. An immediate Long
+// returns kNotReady only if no byte was written; after a partial write it waits for room.
+Status send_long(Transport& transport, const Sending& message) noexcept {
+  const Sending* head = &message;
+  Sending patient;
+  Outgoing room;
+  bool has_room = false;
+  if (message.bytes != 0) {
+    const auto dest = reinterpret_cast<uintptr_t>(message.dest);
+    void* mapped = transport.mapped(message.peer, dest, message.bytes);
+    if (mapped != nullptr) [[likely]] {
+      if (message.immediate) [[unlikely]] {
+        if (const Status status = reserve_and_write(transport, message, 0, &room);
+            status != Status::kOk)
+          return status;
+        has_room = true;
+      }
+      std::memcpy(mapped, message.source, message.bytes);
+    } else {
+      Status status = transport.write(message.peer, dest, message.source, message.bytes);
+      if (status == Status::kUnsupported) {
+        if (leaves_segment(message.peer, dest, message.bytes)) [[unlikely]]
+          refuse_long(message);
+        status = put_or_deposit(transport, message);
+      }
+      if (status != Status::kOk) return status;
+      if (message.immediate) [[unlikely]] {
+        patient = message;
+        patient.immediate = false;
+        head = &patient;
+      }
+    }
+  }
+  if (!has_room) {
+    if (const Status status = reserve_and_write(transport, *head, 0, &room); status != Status::kOk)
+      return status;
+  }
+  transport.commit(room, tag_of(message).pack());
+  return Status::kOk;
+}
+
+// In a no-interrupt section: copies the payload and queues the message until the section ends.
+Status hold(const Sending& message) noexcept {
+  HeldMessage held;
+  held.tag = tag_of(message);
+  held.dest = message.dest;
+  held.bytes = message.bytes;
+  if (message.nargs != 0) std::memcpy(held.args.data(), message.args, size_t{4} * message.nargs);
+  if (message.category == Category::kLong && message.bytes != 0) {
+    std::memmove(message.dest, message.source, message.bytes);
+  } else if (message.category == Category::kMedium) {
+    held.payload.reset(new (std::nothrow) std::byte[message.bytes + 1]);
+    if (held.payload == nullptr)
+      return fail(Status::kResource, "no memory for a message to this process itself");
+    if (message.bytes != 0) std::memcpy(held.payload.get(), message.source, message.bytes);
+  }
+  own_thread_state().held_messages.push_back(std::move(held));
+  return Status::kOk;
+}
+
+}  // namespace
+
+size_t max_medium() noexcept {
+  const Transport* transport = job().transport.get();
+  // Messages to this process itself pass through the thread's buffer.
+  constexpr size_t kMost = ThreadState::kBufferBytes;
+  return transport != nullptr ? std::min<size_t>(transport->cell_bytes(), kMost) : kMost;
+}
+
+Status send(const Sending& message) noexcept {
+  Job& the_job = job();
+  if (message.peer == the_job.rank()) return send_to_self(message);
+  Transport& transport = *the_job.transport;
+  switch (message.category) {
+    case Category::kShort: return send_short(transport, message);
+    case Category::kMedium: return send_with_payload(transport, message, tag_of(message));
+    case Category::kLong: return send_long(transport, message);
+  }
+  return Status::kBadArg;
+}
+
+Status send_to_self(const Sending& message) noexcept {
+  const bool is_request = message.lane == Lane::kRequest;
+  if (is_request && own_thread_state().held_interrupts != 0) [[unlikely]]
+    return hold(message);
+  void* payload = message.dest;
+  if (message.category == Category::kMedium) {
+    // A copy, because the handler may write to its payload. Request and reply use different buffers.
+    ThreadState& thread = own_thread_state();
+    payload = thread.buffer(is_request ? 0 : 1);
+    if (payload == nullptr)
+      return fail(Status::kResource, "no memory for a message to this process itself");
+    if (message.bytes != 0) std::memcpy(payload, message.source, message.bytes);
+  } else if (message.category == Category::kLong && message.bytes != 0) {
+    std::memmove(message.dest, message.source, message.bytes);
+  }
+  run_handler(tag_of(message), job().rank(), is_request, message.args, payload, message.bytes);
+  return Status::kOk;
+}
+
+void run_held_messages() noexcept {
+  // Moved out first, because a handler may hold and resume again.
+  std::vector<HeldMessage> messages;
+  messages.swap(own_thread_state().held_messages);
+  for (HeldMessage& message : messages) {
+    void* payload = message.tag.category == Category::kLong ? message.dest : message.payload.get();
+    run_handler(message.tag, job().rank(), true, message.args.data(), payload, message.bytes);
+  }
+}
+
+Status resolve(gex_TM_t tm, gex_Rank_t rank, Rank* peer) noexcept {
+  // The rank of a pair is a job rank, as in the only team.
+  if (rank >= job().size()) [[unlikely]] {
+    return fail(Status::kBadArg, "rank %u does not exist; the job has %u ranks", rank,
+                job().size());
+  }
+  if (tm == GEX_TM_INVALID) [[unlikely]]
+    return fail(Status::kBadArg, "the team is GEX_TM_INVALID");
+  if ((reinterpret_cast<uintptr_t>(tm) & 1) != 0 && (reinterpret_cast<uintptr_t>(tm) >> 8) != 0)
+      [[unlikely]] {
+    return fail(Status::kBadArg, "endpoints other than the first (index 0) do not exist");
+  }
+  *peer = rank;
+  return Status::kOk;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,47 @@
+// Sends Active Messages: one path for both APIs, for requests and replies, to other ranks and to this one.
+#pragma once
+
+#include <hydrant/gasnet/am.h>
+
+#include "am/message/message.hpp"
+#include "am/message/token.hpp"
+#include "rdma/transport.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+// Describes a message to send.
+struct Sending {
+  Rank peer = 0;
+  Lane lane = Lane::kRequest;
+  Category category = Category::kShort;
+  uint32_t handler = 0;
+  uint32_t nargs = 0;
+  const int32_t* args = nullptr;
+  const void* source = nullptr;
+  size_t bytes = 0;
+  void* dest = nullptr;        // Long
+  const Cell* cell = nullptr;  // negotiated payload: contains the payload; send() consumes it
+  bool immediate = false;
+};
+
+// Sends the message. Without `immediate` it waits for room by polling; replies poll only replies.
+// Errors: kNotReady: immediate, and there is no room; kBroken: the peer is gone, or the job is ending.
+Status send(const Sending& message) noexcept;
+
+// Runs the handler of a message to this process in the calling thread. In a no-interrupt section it
+// queues a request for run_held_messages(). Errors: kResource: no memory for a copy.
+Status send_to_self(const Sending& message) noexcept;
+// Runs the queued messages at the end of the calling thread's no-interrupt section. Not in handlers.
+void run_held_messages() noexcept;
+
+// Translates (tm, rank) into a rank of the job. Errors: kBadArg.
+Status resolve(gex_TM_t tm, gex_Rank_t rank, Rank* peer) noexcept;
+
+// Maximum payloads in bytes. A Long may be sent in several pieces.
+inline constexpr size_t kMaxLong = 0x7fffffff;
+size_t max_medium() noexcept;
+
+}  // namespace hydrant

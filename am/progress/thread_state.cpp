@@ -1,0 +1,22 @@
+// Per-thread buffers of messages to this rank, and the handler depth. Used by send.cpp, negotiated.cpp
+// and deliver.cpp.
+#include "am/progress/thread_state.hpp"
+
+#include <new>
+
+namespace hydrant {
+
+constinit thread_local uint32_t handler_depth = 0;
+
+std::byte* ThreadState::buffer(size_t which) noexcept {
+  constexpr size_t kAlignment = 64;
+  if (buffers[which] == nullptr) {
+    buffers[which].reset(new (std::nothrow) std::byte[kBufferBytes + kAlignment]);
+  }
+  std::byte* start = buffers[which].get();
+  if (start == nullptr) return nullptr;
+  const auto address = reinterpret_cast<uintptr_t>(start);
+  return start + ((kAlignment - address % kAlignment) % kAlignment);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,64 @@
+// Per-thread state: handler depth, negotiated message, and buffers for messages to this rank itself.
+// Created at the thread's first use, freed when the thread ends.
+#pragma once
+
+#include <hydrant/gasnet/am.h>
+
+#include "am/message/message.hpp"
+#include "rdma/transport.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace hydrant {
+
+// A negotiated message between prepare and commit. gex_AM_SrcDescAddr() reads the public base.
+struct SourceDescriptor : hydrant_srcdesc {
+  bool in_use = false;
+  bool is_reply = false;
+  bool is_long = false;
+  bool has_cell = false;  // addr points into `cell`
+  uint32_t nargs = 0;
+  Rank peer = 0;                   // for a request
+  hydrant_token* token = nullptr;  // for a reply
+  gex_Event_t* lc_opt = nullptr;
+  Cell cell = {};
+};
+
+// Nesting depth of handlers in the calling thread. Not in ThreadState, because every delivery counts it.
+extern constinit thread_local uint32_t handler_depth [[gnu::tls_model("initial-exec")]];
+
+// A message to this process itself, queued until the end of a no-interrupt section, with its own copies
+// of arguments and payload.
+struct HeldMessage {
+  Tag tag;
+  std::array<int32_t, kMaxArgs> args = {};
+  void* dest = nullptr;  // Long
+  std::unique_ptr<std::byte[]> payload;
+  size_t bytes = 0;
+};
+
+struct ThreadState {
+  uint32_t held_interrupts = 0;
+  std::vector<HeldMessage> held_messages;  // in sending order
+  SourceDescriptor source;
+  // Buffers for messages to this rank (request, reply) and for negotiated payloads (request, reply):
+  // kBufferBytes each, allocated on first use.
+  static constexpr size_t kBufferBytes = 65536;
+  std::array<std::unique_ptr<std::byte[]>, 4> buffers;
+
+  // Returns a 64-byte aligned buffer; null if memory ran out.
+  std::byte* buffer(size_t which) noexcept;
+};
+
+// The calling thread's state. The name must differ from libfirehose's this_thread(): if both libraries
+// are linked statically without inlining, the linker would merge the two functions.
+inline ThreadState& own_thread_state() noexcept {
+  static thread_local ThreadState state;
+  return state;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,68 @@
+// Computes this rank's host and neighbourhood from the bootstrap's placement, and publishes them in the
+// job's store. Called during start-up by wire_up() (job.cpp) and by queries (system.cpp,
+// calls_segment.cpp).
+#include "am/segment/neighbourhood.hpp"
+
+#include "am/job/job.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace hydrant {
+namespace {
+
+constexpr const char* kCard = "whereabouts";
+constexpr uint64_t kWaitNs = 10'000'000'000;
+
+struct Whereabouts {
+  Rank host = 0;
+  uint32_t supernode = 0;
+};
+
+Whereabouts whereabouts(Rank rank) noexcept {
+  Whereabouts found = {.host = rank, .supernode = rank};
+  size_t bytes = 0;
+  const MutexLock lock(job().bootstrap_mu);
+  (void)job().bootstrap->get(rank, kCard, std::as_writable_bytes(std::span(&found, 1)), &bytes,
+                             now_ns() + kWaitNs);
+  return found;
+}
+
+Neighbourhood& the_neighbourhood() noexcept {
+  static Neighbourhood here;
+  return here;
+}
+
+}  // namespace
+
+bool Neighbourhood::contains(Rank rank) const noexcept {
+  return std::any_of(neighbours.begin(), neighbours.end(),
+                     [rank](const Info& info) { return info.gex_jobrank == rank; });
+}
+
+Rank host_of(Rank rank) noexcept { return whereabouts(rank).host; }
+uint32_t supernode_of(Rank rank) noexcept { return whereabouts(rank).supernode; }
+
+const Neighbourhood& neighbourhood() noexcept { return the_neighbourhood(); }
+
+Status find_neighbourhood(Bootstrap& bootstrap, uint32_t most) noexcept {
+  const JobPlace& place = bootstrap.place();
+  Neighbourhood& here = the_neighbourhood();
+  here = {};
+  const auto ranks_here = static_cast<uint32_t>(place.node_ranks.size());
+  const uint32_t part = most == 0 || most > ranks_here ? ranks_here : most;
+  const uint32_t first = place.node_rank / part * part;
+  const uint32_t parts = (ranks_here + part - 1) / part;
+  for (uint32_t i = 0; i < ranks_here; ++i) {
+    here.host.push_back({place.node_ranks[i]});
+    if (i >= first && i < first + part) here.neighbours.push_back({place.node_ranks[i]});
+  }
+  here.my_index = place.node_rank - first;
+  here.set_size = place.node_count * parts;
+  here.set_rank = place.node * parts + place.node_rank / part;
+  const Whereabouts mine = {.host = place.node_ranks.front(), .supernode = here.set_rank};
+  return bootstrap.put(kCard, std::as_bytes(std::span(&mine, 1)));
+}
+
+}  // namespace hydrant

@@ -1,0 +1,33 @@
+// The ranks of this host, and the neighbourhood: those of them that map each other's segments (all, or
+// groups of GASNET_SUPERNODE_MAXSIZE ranks). Constant once the job is wired.
+#pragma once
+
+#include <hydrant/gasnet/system.h>
+
+#include "rdma/bootstrap/bootstrap.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace hydrant {
+
+struct Neighbourhood {
+  using Info = hydrant_rank_info;
+  std::vector<Info> host;        // ascending
+  std::vector<Info> neighbours;  // ascending, this rank included
+  uint32_t my_index = 0;         // in neighbours
+  uint32_t set_size = 1;         // neighbourhoods in the job, if all hosts are divided alike
+  uint32_t set_rank = 0;
+
+  bool contains(Rank rank) const noexcept;
+};
+
+const Neighbourhood& neighbourhood() noexcept;
+// For any rank of the job: the lowest rank of its host, and the index of its neighbourhood. Both query
+// the job's store.
+Rank host_of(Rank rank) noexcept;
+uint32_t supernode_of(Rank rank) noexcept;
+// `most` is GASNET_SUPERNODE_MAXSIZE; 0 is no limit. Publishes this rank's position in the job's store.
+Status find_neighbourhood(Bootstrap& bootstrap, uint32_t most) noexcept;
+
+}  // namespace hydrant

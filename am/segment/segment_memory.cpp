@@ -1,0 +1,173 @@
+// Memory of the node's segments: creates the memory file, checks the available memory, maps the slices.
+// Called by attach_segments() (segments.cpp).
+#include "am/segment/segment_memory.hpp"
+
+#include "am/segment/segment_size.hpp"
+#include "firehose/base/config/config_grammar.hpp"
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/config/job_knobs.hpp"
+#include "rdma/guarded_memory.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+// A core dump reads every page, which would commit all of a large sparse segment; larger segments are
+// not dumped.
+constexpr uint64_t kMostDumped = uint64_t{256} << 20;
+
+unsigned long long ull(uint64_t value) noexcept { return value; }
+
+bool is_committed_at_once() noexcept { return knob_number(JobKnob::kSegmentCommit) != 0; }
+
+uint64_t file_bytes(const std::vector<SegmentSlice>& slices) noexcept {
+  const SegmentSlice& last = slices.back();
+  return (last.start + last.size + kHugePage - 1) & ~(kHugePage - 1);
+}
+
+uint64_t wanted_bytes(const std::vector<SegmentSlice>& slices) noexcept {
+  uint64_t bytes = 0;
+  for (const SegmentSlice& slice : slices) bytes += slice.size;
+  return bytes;
+}
+
+// Free space in the memory file's file system; memory files usually have no such limit.
+void limit_by_file_system(int fd, AvailableMemory* available) noexcept {
+  struct statfs system {};
+  if (fstatfs(fd, &system) != 0 || system.f_blocks == 0) return;
+  const uint64_t left =
+      static_cast<uint64_t>(system.f_bfree) * static_cast<uint64_t>(system.f_bsize);
+  if (left >= available->bytes) return;
+  available->bytes = left;
+  std::snprintf(available->limited_by, sizeof available->limited_by,
+                "the file system of memory files");
+}
+
+// ftruncate() beyond RLIMIT_FSIZE raises a fatal SIGXFSZ, even for a sparse file.
+Status check_file_size_limit(uint64_t bytes) noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes) return Status::kOk;
+  return fail(Status::kResource,
+              "the segments of this host need a memory file of %llu bytes, and the limit on file "
+              "sizes is %llu: ulimit -f unlimited",
+              ull(bytes), ull(limit.rlim_cur));
+}
+
+Status check_available(const std::vector<SegmentSlice>& slices, int fd) noexcept {
+  AvailableMemory available = find_available_memory();
+  limit_by_file_system(fd, &available);
+  const uint64_t wanted = wanted_bytes(slices);
+  if (wanted <= available.bytes) return Status::kOk;
+  if (is_committed_at_once()) {
+    return fail(Status::kResource,
+                "the segments of this host need %llu bytes, and %llu are available (limited by "
+                "%s); ask for less, set GASNET_MAX_SEGSIZE, or leave HYDRANT_SEGMENT_COMMIT unset",
+                ull(wanted), ull(available.bytes), available.limited_by);
+  }
+  char wanted_text[32];
+  char available_text[32];
+  log_warning(
+      "the segments of this host have %s, and %s are available now (limited by %s): pages are "
+      "allocated at their first access, and the kernel kills a rank when none are left. Use "
+      "less, lower GASNET_MAX_SEGSIZE, or raise that limit",
+      format_size_rounded(wanted, wanted_text, sizeof wanted_text),
+      format_size_rounded(available.bytes, available_text, sizeof available_text),
+      available.limited_by);
+  return Status::kOk;
+}
+
+// Allocates the slice's pages, so that a later access cannot fail.
+Status commit(int fd, const SegmentSlice& slice) noexcept {
+  if (slice.size == 0) return Status::kOk;
+  int result = 0;
+  do {
+    result = fallocate(fd, 0, static_cast<off_t>(slice.start), static_cast<off_t>(slice.size));
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return Status::kOk;
+  const int error = errno;
+  const AvailableMemory available = find_available_memory();
+  return fail(Status::kResource,
+              "a segment of %llu bytes was asked for, and %llu are available (limited by %s; %s); "
+              "ask for less, set GASNET_MAX_SEGSIZE, or leave HYDRANT_SEGMENT_COMMIT unset",
+              ull(slice.size), ull(available.bytes), available.limited_by, errno_text(error));
+}
+
+Status map_slice(int fd, Rank own, SegmentSlice* slice) noexcept {
+  if (slice->size == 0) return Status::kOk;
+  std::byte* start = nullptr;
+  if (const Status status = reserve_guarded(slice->size, kHugePage, GuardSize::kRoomy,
+                                            {.what = "segment", .rank = slice->rank}, &start);
+      status != Status::kOk)
+    return status;
+  if (mmap(start, slice->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd,
+           static_cast<off_t>(slice->start)) == MAP_FAILED) {
+    const int error = errno;
+    (void)release_guarded(start);
+    return fail(Status::kResource, "the segment of rank %u (%llu bytes) cannot be mapped: %s",
+                slice->rank, ull(slice->size), errno_text(error));
+  }
+  // Both calls are hints; failures are ignored.
+  (void)madvise(start, slice->size, MADV_HUGEPAGE);
+  if (slice->rank != own || (slice->size > kMostDumped && !is_committed_at_once()))
+    (void)madvise(start, slice->size, MADV_DONTDUMP);
+  slice->here = start;
+  return Status::kOk;
+}
+
+}  // namespace
+
+std::vector<SegmentSlice> lay_out_slices(const std::vector<Rank>& ranks,
+                                         const std::vector<uint64_t>& sizes) {
+  std::vector<SegmentSlice> slices;
+  uint64_t start = 0;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    slices.push_back({.rank = ranks[i], .start = start, .size = sizes[i]});
+    start = (start + sizes[i] + kHugePage - 1) & ~(kHugePage - 1);
+  }
+  return slices;
+}
+
+Status make_segment_file(const std::vector<SegmentSlice>& slices, int* fd) noexcept {
+  const uint64_t bytes = file_bytes(slices);
+  if (const Status status = check_file_size_limit(bytes); status != Status::kOk) return status;
+  *fd = memfd_create("hydrant segments", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  // Seals: no process that maps the file can truncate it under the others.
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  if (*fd < 0 || ftruncate(*fd, static_cast<off_t>(bytes)) != 0 ||
+      fcntl(*fd, F_ADD_SEALS, kSeals) != 0) {
+    return fail(Status::kResource, "cannot create a memory file of %llu bytes for the segments: %s",
+                ull(bytes), errno_text(errno));
+  }
+  return check_available(slices, *fd);
+}
+
+Status map_slices(int fd, Rank own, std::vector<SegmentSlice>* slices) noexcept {
+  Status status = Status::kOk;
+  if (is_committed_at_once()) {
+    for (const SegmentSlice& slice : *slices) {
+      if (status == Status::kOk && slice.rank == own) status = commit(fd, slice);
+    }
+  }
+  for (SegmentSlice& slice : *slices) {
+    if (status == Status::kOk) status = map_slice(fd, own, &slice);
+  }
+  if (status == Status::kOk) return status;
+  for (SegmentSlice& slice : *slices) {
+    if (slice.here == nullptr) continue;
+    if (!release_guarded(slice.here)) (void)munmap(slice.here, slice.size);
+    slice.here = nullptr;
+  }
+  return status;
+}
+
+}  // namespace hydrant

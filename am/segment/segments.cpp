@@ -1,0 +1,277 @@
+// Attaches and publishes segments: agrees on sizes through the job's store, maps the node's memory
+// (segment_memory.cpp), and answers queries for other ranks' segments. Called by calls_segment.cpp and
+// gasnet1.cpp.
+#include "am/segment/segments.hpp"
+
+#include <hydrant/gasnet/barrier.h>
+
+#include "am/job/job.hpp"
+#include "am/segment/memory_faults.hpp"
+#include "am/segment/neighbourhood.hpp"
+#include "am/segment/segment_memory.hpp"
+#include "am/segment/segment_size.hpp"
+#include "firehose/base/cancellation.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/exit/node_channel.hpp"
+#include "rdma/shared_files.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <gasnet_config.h>
+#include <span>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kAttachNs = 60'000'000'000;
+// Number of the shared descriptor within the node; the transport uses the first one.
+constexpr uint32_t kSegmentsFd = 2;
+
+// The request that every rank publishes before the memory exists.
+struct Wish {
+  uint64_t size = 0;
+  uint64_t minheapoffset = 0;
+};
+
+// Cache of other ranks' segments, each queried once. Guarded by Job::bootstrap_mu.
+struct Known {
+  std::string key;  // key of the latest cards; empty before the first publication
+  std::vector<SegmentPlace> places;
+  SegmentPlace published;  // this rank's, by publish_segments()
+  uint32_t rounds = 0;     // calls of publish_segments()
+};
+Known& known() noexcept {
+  static Known all;
+  return all;
+}
+
+template <typename Card>
+Status put_card(const char* key, const Card& card) noexcept {
+  return job().bootstrap->put(key, std::as_bytes(std::span(&card, 1)));
+}
+template <typename Card>
+Status get_card(Rank rank, const char* key, Card* card) noexcept {
+  size_t bytes = 0;
+  const Status status = job().bootstrap->get(rank, key, std::as_writable_bytes(std::span(card, 1)),
+                                             &bytes, now_ns() + kAttachNs);
+  if (status == Status::kOk && bytes != sizeof(Card))
+    return fail(Status::kBroken,
+                "the entry '%s' of rank %u in the job's store has an unexpected size of %zu bytes",
+                key, rank, bytes);
+  return status;
+}
+
+// Computes the slices of the node's ranks from their requests.
+Status lay_out(const Wish& mine, std::vector<SegmentSlice>* slices) noexcept {
+  const std::vector<Rank>& ranks = job().place().node_ranks;
+  std::vector<uint64_t> sizes;
+  for (const Rank rank : ranks) {
+    Wish wish;
+    if (const Status status = get_card(rank, "segment-wish", &wish); status != Status::kOk)
+      return status;
+    if (wish.minheapoffset != mine.minheapoffset) {
+      return fail(Status::kBadArg,
+                  "minheapoffset is %llu here and %llu on rank %u; it must be the same",
+                  static_cast<unsigned long long>(mine.minheapoffset),
+                  static_cast<unsigned long long>(wish.minheapoffset), rank);
+    }
+    sizes.push_back(wish.size);
+  }
+  *slices = lay_out_slices(ranks, sizes);
+  return Status::kOk;
+}
+
+// Creates one file for the node and maps its slices.
+Status map_node(std::vector<SegmentSlice>* slices) noexcept {
+  const JobPlace& place = job().place();
+  int made = -1;
+  Status status = Status::kOk;
+  if (place.node_rank == 0) status = make_segment_file(*slices, &made);
+  int fd = made;
+  // share_fd() holds a fence of the whole job, so a rank that is alone on its node calls it too.
+  if (status == Status::kOk && place.size > 1) {
+    status = share_fd(*job().bootstrap, kSegmentsFd, made, &fd, now_ns() + kAttachNs);
+  }
+  if (status == Status::kOk) status = map_slices(fd, place.rank, slices);
+  const SegmentSlice& own = (*slices)[place.node_rank];
+  if (status == Status::kOk && own.size != 0) {
+    const MemoryRange range{reinterpret_cast<uintptr_t>(own.here), own.size};
+    // On failure peers of the node cannot pin this memory, but they have it mapped anyway.
+    if (announce_shared_file(range, fd, own.start) != Status::kOk)
+      log_info("the segment is not announced as shared memory: %s", last_error_text());
+  }
+  if (fd >= 0 && fd != made) close(fd);
+  if (made >= 0) close(made);
+  return status;
+}
+
+// Publishes this rank's segment and reads those of the neighbours. The fence is the barrier of the attach.
+Status exchange_places(const std::vector<SegmentSlice>& slices, const SegmentPlace& mine) noexcept {
+  Job& the_job = job();
+  Status status = put_card("segment-place", mine);
+  if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kAttachNs);
+  // This rank has no memory; the caller reports the reason.
+  if (mine.size == 0 || status != Status::kOk) return status;
+  known().places.assign(the_job.size(), SegmentPlace{});
+  known().key = "segment-place";
+  const std::vector<Rank>& ranks = the_job.place().node_ranks;
+  for (size_t i = 0; i < ranks.size() && status == Status::kOk; ++i) {
+    SegmentPlace& place = known().places[ranks[i]];
+    status = get_card(ranks[i], "segment-place", &place);
+    if (status == Status::kOk && place.size == 0) {
+      status = fail(Status::kResource,
+                    "rank %u found no memory for its segment; see that rank's message", ranks[i]);
+    }
+    if (status == Status::kOk && the_job.transport != nullptr && ranks[i] != the_job.rank()) {
+      status = the_job.transport->add_segment(ranks[i], place.addr, place.size, slices[i].here);
+    }
+  }
+  return status;
+}
+
+Status check_size(uintptr_t size) noexcept {
+  if (size == 0 || size % GASNET_PAGESIZE != 0) {
+    return fail(Status::kBadArg,
+                "invalid segment size of %zu bytes: it must be a multiple of %d, and not 0", size,
+                GASNET_PAGESIZE);
+  }
+  if (size > max_local_segment()) {
+    char why[kMaxSegmentText];
+    return fail(Status::kBadArg, "a segment of %zu bytes exceeds the limit of %zu: %s", size,
+                static_cast<size_t>(max_local_segment()), explain_max_segment(why, sizeof why));
+  }
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept {
+  Job& the_job = job();
+  // This barrier polls and so delivers pending messages of other ranks; the store's fence does not poll.
+  gex_Coll_BarrierBlocking(&hydrant_world, 0);
+  catch_memory_faults();
+  if (the_job.segment_mode == kEverything) {
+    the_job.state.store(JobState::kAttached, std::memory_order_release);
+    return Status::kOk;
+  }
+  const MutexLock lock(the_job.bootstrap_mu);
+  const Status size_status = check_size(size);
+  // A rank with an invalid size publishes 0, so that the other ranks do not wait for its memory.
+  Wish wish = {.size = size_status == Status::kOk ? size : 0, .minheapoffset = minheapoffset};
+  Status status = put_card("segment-wish", wish);
+  if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kAttachNs);
+  std::vector<SegmentSlice> slices;
+  if (status == Status::kOk) status = lay_out(wish, &slices);
+  if (status != Status::kOk) return status;
+  const Status mapped = map_node(&slices);
+  const std::string shortage = mapped != Status::kOk ? last_error_text() : "";
+  SegmentPlace mine;
+  if (mapped == Status::kOk && size_status == Status::kOk) {
+    mine.addr = reinterpret_cast<uint64_t>(slices[the_job.place().node_rank].here);
+    mine.size = size;
+  }
+  status = exchange_places(slices, mine);
+  if (size_status != Status::kOk) return check_size(size);
+  if (mapped != Status::kOk) return fail(mapped, "%s", shortage.c_str());
+  if (status != Status::kOk) return status;
+  the_job.segment = {.client = &the_job.client,
+                     .flags = 0,
+                     .addr = reinterpret_cast<void*>(mine.addr),
+                     .size = size,
+                     .cdata = nullptr};
+  the_job.endpoint.segment = &the_job.segment;
+  the_job.state.store(JobState::kAttached, std::memory_order_release);
+  return Status::kOk;
+}
+
+Status publish_segments(bool mine_too) noexcept {
+  Job& the_job = job();
+  catch_memory_faults();
+  // As in attach_segments(): a barrier that polls, before the store's fence.
+  gex_Coll_BarrierBlocking(&hydrant_world, 0);
+  const MutexLock lock(the_job.bootstrap_mu);
+  Known& here = known();
+  const hydrant_segment* bound = the_job.endpoint.segment;
+  if (mine_too && bound != nullptr) {
+    here.published = {.addr = reinterpret_cast<uint64_t>(bound->addr), .size = bound->size};
+  }
+  char key[32];
+  snprintf(key, sizeof key, "segment-bound.%u", here.rounds++);
+  Status status = put_card(key, here.published);
+  if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kAttachNs);
+  if (status != Status::kOk) return status;
+  here.key = key;
+  here.places.resize(the_job.size());
+  for (const Rank rank : the_job.place().node_ranks) {
+    SegmentPlace& place = here.places[rank];
+    if (place.size != 0) continue;
+    if (status = get_card(rank, key, &place); status != Status::kOk) return status;
+  }
+  return Status::kOk;
+}
+
+Status publish_max_segment() noexcept {
+  const uint64_t most = max_local_segment();
+  return put_card("segment-most", most);
+}
+
+uintptr_t max_global_segment() noexcept {
+  Job& the_job = job();
+  static uint64_t least = 0;
+  const MutexLock lock(the_job.bootstrap_mu);
+  if (least != 0) return least;
+  uint64_t found = max_local_segment();
+  for (Rank rank = 0; rank < the_job.size(); ++rank) {
+    uint64_t most = 0;
+    if (get_card(rank, "segment-most", &most) != Status::kOk) continue;
+    found = std::min(found, most);
+  }
+  least = found;
+  return least;
+}
+
+Status find_segment(Rank rank, SegmentPlace* place, bool may_ask) noexcept {
+  *place = {};
+  Job& the_job = job();
+  if (the_job.segment_mode == kEverything) {
+    place->size = UINTPTR_MAX;
+    return Status::kOk;
+  }
+  if (rank == the_job.rank()) {
+    const hydrant_segment* bound = the_job.endpoint.segment;
+    if (bound != nullptr)
+      *place = {.addr = reinterpret_cast<uint64_t>(bound->addr), .size = bound->size};
+    return Status::kOk;
+  }
+  const CancellationOff guard;
+  const MutexLock lock(the_job.bootstrap_mu);
+  Known& here = known();
+  if (here.key.empty()) return Status::kOk;  // no segment was published
+  SegmentPlace& found = here.places[rank];
+  if (found.size == 0) {
+    if (!may_ask) return Status::kNotReady;
+    if (const Status status = get_card(rank, here.key.c_str(), &found); status != Status::kOk)
+      return status;
+  }
+  *place = found;
+  return Status::kOk;
+}
+
+bool segments_are_known() noexcept {
+  const MutexLock lock(job().bootstrap_mu);
+  return !known().key.empty();
+}
+
+void* address_here(Rank rank, const SegmentPlace& place) noexcept {
+  if (rank == job().rank()) return reinterpret_cast<void*>(place.addr);
+  if (place.size == 0 || place.size == UINTPTR_MAX || job().transport == nullptr ||
+      !neighbourhood().contains(rank))
+    return nullptr;
+  return job().transport->mapped(rank, place.addr, place.size);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,44 @@
+// Segments: memory of this process that other ranks may access as a target. The job's segments are
+// slices of one memfd per node. Every rank of the node maps it once, so a neighbour's memory is at a
+// constant offset.
+#pragma once
+
+#include <hydrant/gasnet/objects.h>
+
+#include "firehose/base/status.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+
+#include <cstdint>
+
+namespace hydrant {
+
+// Collective over the job. Errors: kBadArg: the size is 0, not a multiple of GASNET_PAGESIZE, or too
+// large, or minheapoffset differs between ranks; kResource, on every rank of the node: too little
+// memory, with needed and available bytes. After an error on any rank the caller must end the job. With
+// GASNET_SEGMENT_EVERYTHING it is only a barrier and ignores both arguments, because all memory is a
+// segment.
+Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept;
+
+// Collective over the job: publishes the segment bound to this rank's endpoint if `mine_too`. Errors:
+// those of the bootstrap.
+Status publish_segments(bool mine_too) noexcept;
+
+// Publishes the maximum size of this rank's segment in the job's store; before the job's first fence.
+Status publish_max_segment() noexcept;
+// The smallest limit of all ranks: the same on every rank. The first call queries the store.
+uintptr_t max_global_segment() noexcept;
+
+// Address of a rank's segment in its owner's process; size 0 if the rank has no segment.
+struct SegmentPlace {
+  uint64_t addr = 0;
+  uint64_t size = 0;
+};
+// Queries the job's store once per rank and caches the result. Errors: kNotReady and kBroken as
+// Bootstrap::get(); also kNotReady if the store must be queried but `may_ask` is false.
+Status find_segment(Rank rank, SegmentPlace* place, bool may_ask = true) noexcept;
+// True if this process knows the segment of any rank.
+bool segments_are_known() noexcept;
+// The segment's address in this process; null if it is not mapped here or `rank` is no neighbour.
+void* address_here(Rank rank, const SegmentPlace& place) noexcept;
+
+}  // namespace hydrant

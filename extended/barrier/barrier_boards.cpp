@@ -1,0 +1,243 @@
+// Allocates, registers and connects the boards of RdmaBarrier, and writes words to other nodes' boards
+// through Transport::put_pinned(). Called by barriers.cpp at job start; Mail::post() is called by
+// barrier_rdma.cpp.
+#include "extended/barrier/barrier_boards.hpp"
+
+#include "am/job/job.hpp"
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/config/job_knobs.hpp"
+#include "rdma/exit/node_channel.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <span>
+#include <string_view>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kWaitNs = 60'000'000'000;
+// Number of the shared descriptor within the node, after the transport's and the segments'.
+constexpr uint32_t kBoardsFd = 3;
+constexpr const char* kCard = "barrier-board";
+constexpr const char* kInstead = "GASNET_BARRIER=AMDISSEM needs no such memory";
+
+// Published in the store: the addresses of a node's boards, and the exported key.
+struct BoardCard {
+  static constexpr size_t kMostBlob = 512;
+  uint64_t boards[BarrierBoards::kBarriers] = {};
+  uint64_t blob_bytes = 0;
+  std::byte blob[kMostBlob] = {};
+};
+static_assert(sizeof(BoardCard) <= Bootstrap::kMaxCardBytes);
+
+// True if every rank counts as its own node. The same on all ranks.
+bool is_flat() noexcept {
+  return job().place().node_count == 1 || knob_choice(JobKnob::kTransport) == "ibv";
+}
+
+// This rank's node among the nodes of the barrier.
+struct Grouping {
+  uint32_t nodes = 1;
+  uint32_t node = 0;
+  std::vector<Rank> ranks;
+  uint32_t index = 0;
+
+  static Grouping of_job() {
+    const JobPlace& place = job().place();
+    if (is_flat()) {
+      return {.nodes = place.size, .node = place.rank, .ranks = {place.rank}, .index = 0};
+    }
+    return {.nodes = place.node_count,
+            .node = place.node,
+            .ranks = place.node_ranks,
+            .index = place.node_rank};
+  }
+  static Rank leader(uint64_t node) {
+    return is_flat() ? static_cast<Rank>(node) : job().place().leaders[node];
+  }
+  Rank target(uint32_t round) const { return leader((node + (uint64_t{1} << round)) % nodes); }
+  Rank source(uint32_t round) const {
+    return leader((uint64_t{node} + nodes - (uint64_t{1} << round)) % nodes);
+  }
+};
+
+size_t whole_pages(size_t bytes) noexcept {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+// Completion of a write. No thread waits for it, and the transport itself detects a lost peer.
+void note_failure(Transport::Completion&, Status status) noexcept {
+  if (status == Status::kOk) return;
+  static constinit RateLimit limit(RateLimit::kSecond);
+  log_warning(limit, "a barrier's word for another node was not written (%s)", status_name(status));
+}
+// One object for all writes, because it has no state.
+constinit Transport::Completion completion = {.done = note_failure};
+
+}  // namespace
+
+uint32_t BarrierBoards::nodes() { return Grouping::of_job().nodes; }
+
+std::string BarrierBoards::obstacle() {
+  const Job& the_job = job();
+  const Transport* transport = the_job.transport.get();
+  const JobPlace& place = the_job.place();
+  if (transport == nullptr) return "the job has one rank";
+  if (!is_flat() && place.leaders.size() != place.node_count)
+    return std::string("the launcher (") + the_job.bootstrap->name() +
+           ") does not report the first rank of each node";
+  const Grouping grouping = Grouping::of_job();
+  for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round) {
+    const Rank rank = grouping.target(round);
+    if ((transport->abilities_with(rank) & Transport::kPinned) == 0)
+      return std::string(transport->name()) + " cannot write to pinned memory of rank " +
+             std::to_string(rank);
+  }
+  if (transport->pinned_inline_bytes() < sizeof(uint64_t))
+    return std::string(transport->name()) + " cannot write eight bytes from unpinned memory";
+  return "";
+}
+
+size_t BarrierBoards::board_offset(uint32_t which) const noexcept {
+  return which * BarrierBoard::bytes(ranks_here_);
+}
+
+Status BarrierBoards::map_memory(size_t bytes) noexcept {
+  int fd = -1;
+  int flags = MAP_SHARED | MAP_ANONYMOUS;  // shared: a fork must not copy registered pages
+  Status status = Status::kOk;
+  if (!is_flat()) {
+    flags = MAP_SHARED;
+    int made = -1;
+    if (job().place().node_rank == 0) {
+      constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+      made = memfd_create("hydrant barriers", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+      if (made < 0 || ftruncate(made, static_cast<off_t>(bytes)) != 0 ||
+          fcntl(made, F_ADD_SEALS, kSeals) != 0)
+        status =
+            fail(Status::kResource, "cannot create a memory file of %zu bytes for barriers: %s; %s",
+                 bytes, errno_text(errno), kInstead);
+    }
+    if (status == Status::kOk)
+      status = share_fd(*job().bootstrap, kBoardsFd, made, &fd, now_ns() + kWaitNs);
+    if (made >= 0) close(made);
+  }
+  if (status != Status::kOk) return status;
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (mapped == MAP_FAILED)
+    status = fail(Status::kResource, "cannot map %zu bytes for barriers: %s; %s", bytes,
+                  errno_text(errno), kInstead);
+  if (fd >= 0) close(fd);
+  if (status == Status::kOk) memory_ = static_cast<std::byte*>(mapped);
+  return status;
+}
+
+Status BarrierBoards::register_memory(size_t bytes) noexcept {
+  const RegistrarTraits& traits = registrar_->traits();
+  const MemoryRange range{reinterpret_cast<uintptr_t>(memory_), bytes};
+  if (!traits.exports || traits.export_bytes > BoardCard::kMostBlob ||
+      bytes % traits.granule_bytes != 0 || range.addr % traits.granule_bytes != 0)
+    return fail(Status::kUnsupported,
+                "%s pins units of %zu bytes with key blobs of %u bytes; barriers need %zu bytes "
+                "and blobs of at most %zu; %s",
+                traits.name, traits.granule_bytes, traits.export_bytes, bytes, BoardCard::kMostBlob,
+                kInstead);
+  key_.resize(traits.key_bytes);
+  Status status = registrar_->pin(range, Access::kLocalWrite | Access::kRemoteWrite, key_.data());
+  BoardCard card;
+  size_t blob_bytes = sizeof card.blob;
+  if (status == Status::kOk)
+    status = registrar_->export_key(range, key_.data(), card.blob, &blob_bytes);
+  if (status != Status::kOk) {
+    const std::string why = last_error_text();
+    return fail(status, "cannot pin the memory for barriers (%zu bytes): %s; %s", bytes,
+                why.c_str(), kInstead);
+  }
+  card.blob_bytes = blob_bytes;
+  for (uint32_t which = 0; which < kBarriers; ++which)
+    card.boards[which] = range.addr + board_offset(which);
+  return job().bootstrap->put(kCard, std::as_bytes(std::span(&card, 1)));
+}
+
+Status BarrierBoards::make() noexcept {
+  const Grouping grouping = Grouping::of_job();
+  ranks_here_ = static_cast<uint32_t>(grouping.ranks.size());
+  for (uint32_t which = 0; which < kBarriers; ++which) {
+    mails_[which].boards = this;
+    mails_[which].which = which;
+  }
+  const size_t bytes = whole_pages(board_offset(kBarriers));
+  Status status = map_memory(bytes);
+  if (status != Status::kOk) return status;
+  registrar_ = job().transport->make_registrar();
+  if (registrar_ == nullptr) {
+    const std::string why = last_error_text();
+    return fail(Status::kUnsupported, "barriers cannot pin memory: %s; %s", why.c_str(), kInstead);
+  }
+  return grouping.index == 0 ? register_memory(bytes) : Status::kOk;
+}
+
+Status BarrierBoards::connect() noexcept {
+  const Grouping grouping = Grouping::of_job();
+  Status status = Status::kOk;
+  for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round) {
+    Target& target = targets_.emplace_back();
+    target.rank = grouping.target(round);
+    BoardCard card;
+    size_t bytes = 0;
+    status = job().bootstrap->get(target.rank, kCard, std::as_writable_bytes(std::span(&card, 1)),
+                                  &bytes, now_ns() + kWaitNs);
+    if (status != Status::kOk)
+      return add_context(
+          status,
+          "barriers with rank %u, by RDMA (HYDRANT_TRANSPORT and GASNET_BARRIER have "
+          "to be the same on all ranks)",
+          target.rank);
+    if (bytes != sizeof card || card.blob_bytes > sizeof card.blob)
+      return fail(
+          Status::kBroken,
+          "the barrier entry of rank %u in the job's store has an unexpected size of %zu bytes",
+          target.rank, bytes);
+    for (uint32_t which = 0; which < kBarriers; ++which) target.boards[which] = card.boards[which];
+    target.key.resize(registrar_->traits().key_bytes);
+    status = registrar_->import_key(card.blob, card.blob_bytes, target.key.data());
+    if (status != Status::kOk) return status;
+  }
+  return status;
+}
+
+RdmaBarrier::Place BarrierBoards::place(uint32_t which) {
+  const Grouping grouping = Grouping::of_job();
+  void* board = memory_ + board_offset(which);
+  RdmaBarrier::Place place{.nodes = grouping.nodes,
+                           .ranks = grouping.ranks,
+                           .index = grouping.index,
+                           .sources = {},
+                           .board = static_cast<BarrierBoard*>(board),
+                           .mail = &mails_[which],
+                           .transport = job().transport.get()};
+  for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round)
+    place.sources.push_back(grouping.source(round));
+  return place;
+}
+
+Status BarrierBoards::Mail::post(uint32_t parity, uint32_t round, uint64_t word) noexcept {
+  const Target& target = boards->targets_[round];
+  const uint64_t place = target.boards[which] + BarrierBoard::mail_offset(parity, round);
+  const Status status = job().transport->put_pinned(
+      target.rank, {.addr = place, .key = target.key.data()},
+      {.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr}, sizeof word, &completion);
+  if (status == Status::kOk) [[likely]]
+    refusals.note_success();
+  else
+    refusals.note(target.rank, status, now_ns());
+  return status;
+}
+
+}  // namespace hydrant

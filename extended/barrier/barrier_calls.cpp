@@ -1,0 +1,239 @@
+// The C functions of barrier.h and gex_Coll_Barrier*: check the state, call the barrier
+// (named_barrier.cpp, team_barrier.cpp) and wait for it (wait.cpp).
+#include <hydrant/gasnet/barrier.h>
+
+#include "am/job/job.hpp"
+#include "am/progress/hsl.hpp"
+#include "am/progress/one_thread.hpp"
+#include "am/progress/thread_state.hpp"
+#include "extended/barrier/barriers.hpp"
+#include "extended/event/event.hpp"
+#include "extended/event/wait.hpp"
+#include "firehose/base/log.hpp"
+
+#include <string>
+
+using namespace hydrant;
+
+namespace {
+
+// Formats "3, 5 and 7", with at most ten ranks.
+std::string list_ranks(const std::vector<Rank>& ranks) {
+  constexpr size_t kMost = 10;
+  std::string text;
+  for (size_t i = 0; i < ranks.size() && i < kMost; ++i) {
+    const bool last = i + 1 == ranks.size();
+    if (i != 0) text += last ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  if (ranks.size() > kMost) text += " and " + std::to_string(ranks.size() - kMost) + " more";
+  return text;
+}
+
+void complain_of(const std::vector<Rank>& missing, const char* call, const char* algorithm) {
+  log_warning("rank %u still waits in %s (%s): rank%s %s of %u %s not arrived", job().rank(), call,
+              algorithm, missing.size() == 1 ? "" : "s", list_ranks(missing).c_str(), job().size(),
+              missing.size() == 1 ? "has" : "have");
+}
+
+[[gnu::cold]] void look_closely(const char* call) noexcept {
+  if (the_barriers == nullptr) fatal("%s before a client is initialised", call);
+  if (handler_depth != 0) fatal("%s in a handler", call);
+  check_carefully(call);
+}
+
+inline Barriers& enter(const char* call) noexcept {
+  if (the_barriers == nullptr || handler_depth != 0 || job().careful) [[unlikely]]
+    look_closely(call);
+  return *the_barriers;
+}
+
+// ---- GASNet-1 ----
+
+void notify(NamedBarrier& barrier, int id, int flags, const char* call) noexcept {
+  if (barrier.is_open()) [[unlikely]] {
+    fatal("%s: the previous notify had no wait or successful try", call);
+  }
+  barrier.notify(id, flags);
+}
+
+void check_open(const NamedBarrier& barrier, const char* call) noexcept {
+  if (!barrier.is_open()) [[unlikely]]
+    fatal("%s without a gasnet_barrier_notify before it", call);
+}
+
+struct NamedWait {
+  NamedBarrier& barrier;
+  int id;
+  int flags;
+  const char* call;
+  bool matched = false;
+
+  bool look() noexcept { return barrier.finish(id, flags, &matched); }
+  static bool done(void* self) noexcept { return static_cast<NamedWait*>(self)->look(); }
+  static bool ready(const void* self) noexcept {
+    return static_cast<const NamedWait*>(self)->barrier.engine().ready();
+  }
+  static WaitsFor where(const void* self) noexcept {
+    return static_cast<const NamedWait*>(self)->barrier.engine().waits_for();
+  }
+  static void complain(const void* self) {
+    const auto& wait = *static_cast<const NamedWait*>(self);
+    std::vector<Rank> missing;
+    wait.barrier.engine().find_missing(&missing);
+    complain_of(missing, wait.call, wait.barrier.engine().name());
+  }
+};
+
+int answer(bool matched) noexcept { return matched ? GASNET_OK : GASNET_ERR_BARRIER_MISMATCH; }
+
+int wait(NamedBarrier& barrier, int id, int flags, const char* call) noexcept {
+  NamedWait wait{.barrier = barrier, .id = id, .flags = flags, .call = call};
+  if (wait.look()) {
+    if (should_poll_anyway()) poll_all();
+  } else if (!look_quickly([&]() noexcept { return wait.look(); },
+                           [&]() noexcept { return NamedWait::where(&wait); })) {
+    wait_patiently({.done = NamedWait::done,
+                    .ready = NamedWait::ready,
+                    .where = NamedWait::where,
+                    .complain = NamedWait::complain,
+                    .context = &wait});
+  }
+  return answer(wait.matched);
+}
+
+// ---- GASNet-EX ----
+
+struct TeamWait {
+  TeamBarrier& barrier;
+  uint64_t number;
+
+  static bool done(void* self) noexcept {
+    auto& wait = *static_cast<TeamWait*>(self);
+    return wait.barrier.is_done(wait.number);
+  }
+  static bool ready(const void* self) noexcept {
+    const auto& wait = *static_cast<const TeamWait*>(self);
+    return wait.barrier.ready(wait.number);
+  }
+  static WaitsFor where(const void* self) noexcept {
+    const auto& wait = *static_cast<const TeamWait*>(self);
+    return wait.barrier.waits_for(wait.number);
+  }
+  static void complain(const void* self) {
+    const auto& wait = *static_cast<const TeamWait*>(self);
+    std::vector<Rank> missing;
+    wait.barrier.find_missing(wait.number, &missing);
+    complain_of(missing, "gex_Coll_Barrier", the_barriers->named.engine().name());
+  }
+};
+
+TeamWait wait_of(const hydrant_event& event) noexcept {
+  return {.barrier = *static_cast<TeamBarrier*>(event.object), .number = event.number};
+}
+bool event_is_done(hydrant_event& event) noexcept {
+  TeamWait wait = wait_of(event);
+  return TeamWait::done(&wait);
+}
+bool event_is_ready(const hydrant_event& event) noexcept {
+  const TeamWait wait = wait_of(event);
+  return TeamWait::ready(&wait);
+}
+WaitsFor event_waits_for(const hydrant_event& event) noexcept {
+  const TeamWait wait = wait_of(event);
+  return TeamWait::where(&wait);
+}
+void complain_of_event(const hydrant_event& event) {
+  const TeamWait wait = wait_of(event);
+  TeamWait::complain(&wait);
+}
+
+void wait_for_team(TeamBarrier& barrier, uint64_t number) noexcept {
+  if (barrier.is_done(number)) {
+    if (should_poll_anyway()) poll_all();
+    return;
+  }
+  TeamWait wait{.barrier = barrier, .number = number};
+  if (look_quickly([&]() noexcept { return barrier.is_done(number); },
+                   [&]() noexcept { return TeamWait::where(&wait); }))
+    return;
+  wait_patiently({.done = TeamWait::done,
+                  .ready = TeamWait::ready,
+                  .where = TeamWait::where,
+                  .complain = TeamWait::complain,
+                  .context = &wait});
+}
+
+TeamBarrier& barrier_of(gex_TM_t tm, const char* call) noexcept {
+  Barriers& barriers = enter(call);
+  // The primordial team is the only one.
+  if (tm != &hydrant_world) [[unlikely]]
+    fatal("%s: %p is not a team of this job", call, static_cast<void*>(tm));
+  return *barriers.team;
+}
+
+}  // namespace
+
+extern "C" {
+
+void gasnet_barrier_notify(int id, int flags) {
+  const InCall in_call("gasnet_barrier_notify");
+  constexpr const char* kCall = "gasnet_barrier_notify";
+  notify(enter(kCall).named, id, flags, kCall);
+}
+
+int gasnet_barrier_wait(int id, int flags) {
+  const InCall in_call("gasnet_barrier_wait");
+  constexpr const char* kCall = "gasnet_barrier_wait";
+  NamedBarrier& barrier = enter(kCall).named;
+  check_open(barrier, kCall);
+  return wait(barrier, id, flags, kCall);
+}
+
+int gasnet_barrier_try(int id, int flags) {
+  const InCall in_call("gasnet_barrier_try");
+  constexpr const char* kCall = "gasnet_barrier_try";
+  NamedBarrier& barrier = enter(kCall).named;
+  check_open(barrier, kCall);
+  bool matched = false;
+  if (barrier.finish(id, flags, &matched)) return answer(matched);
+  poll_all();
+  return barrier.finish(id, flags, &matched) ? answer(matched) : GASNET_ERR_NOT_READY;
+}
+
+int gasnet_barrier(int id, int flags) {
+  const InCall in_call("gasnet_barrier");
+  constexpr const char* kCall = "gasnet_barrier";
+  NamedBarrier& barrier = enter(kCall).named;
+  notify(barrier, id, flags, kCall);
+  return wait(barrier, id, flags, kCall);
+}
+
+int gasnet_barrier_result(int* id) { return enter("gasnet_barrier_result").named.result(id); }
+
+gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm, gex_Flags_t) {
+  const InCall in_call("gex_Coll_BarrierNB");
+  TeamBarrier& barrier = barrier_of(tm, "gex_Coll_BarrierNB");
+  const uint64_t number = barrier.begin();
+  if (barrier.is_done(number)) return GEX_EVENT_INVALID;
+  hydrant_event* event = take_event();
+  if (event == nullptr) [[unlikely]] {
+    wait_for_team(barrier, number);
+    return GEX_EVENT_INVALID;
+  }
+  event->is_done = event_is_done;
+  event->is_ready = event_is_ready;
+  event->waits_for = event_waits_for;
+  event->complain = complain_of_event;
+  event->object = &barrier;
+  event->number = number;
+  return event;
+}
+
+void gex_Coll_BarrierBlocking(gex_TM_t tm, gex_Flags_t) {
+  const InCall in_call("gex_Coll_BarrierBlocking");
+  TeamBarrier& barrier = barrier_of(tm, "gex_Coll_BarrierBlocking");
+  wait_for_team(barrier, barrier.begin());
+}
+
+}  // extern "C"

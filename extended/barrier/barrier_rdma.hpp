@@ -1,0 +1,130 @@
+// The barrier of a job on several nodes. The ranks of a node meet in shared memory, and in each round
+// one word goes from node to node by RDMA. A "node" is a set of ranks that share a board; it may be a
+// single rank.
+//
+// In epoch e (the e-th barrier) a rank stores its word among the arrivals of its node. A rank that sees
+// all arrivals takes the node through ceil(log2 n) rounds of dissemination. In round k it writes the
+// join of all known words into mailbox k of the node 2^k after it, waits for its own mailbox k, and
+// joins. After the last round it publishes the result, for which every rank of the node waits. This is
+// one state machine per node, on the board. Any rank of the node may drive it, in start(), finish() or
+// drive(), under a lock that is only tried.
+//
+// Correctness:
+//  * Two parities are enough. Arrivals, mail and results are stored per parity of the epoch. A place of
+//    epoch e is overwritten for e+2 only after some rank has finished e+1. Then all ranks have started e+1,
+//    so all have finished e: each has read its result, before that its node its mail, and before that the
+//    arrivals. One parity is not enough: a node may be in e+1 while its neighbour still reads mail of e.
+//  * Mail of e cannot overtake mail of e+2, although other ranks send it on other queue pairs: e+2 is sent
+//    only after the receiver has read e (above). Retransmissions are harmless: a responder acknowledges a
+//    repeated write without executing it again (C9-105 of the InfiniBand specification).
+//  * One writer per epoch and round: the rank that posts a word holds the lock, and records the post before
+//    it unlocks.
+//  * A word is never read partially: see barrier_board.hpp.
+//  * Stores before start() are visible after finish(). Each hand-over is a release read by an acquire
+//    (arrival, lock, result), and an adapter preserves the order of a post and the stores before it.
+//  * No arrival is lost. A rank that finds the lock taken leaves, so the holder checks again after it
+//    unlocks. Arrival, try and unlock are sequentially consistent: either the rank gets the lock, or the
+//    holder sees the arrival.
+//  * A rank that is stopped while it holds the lock stops its node, like a rank that does not arrive. A
+//    rank that dies ends the job, as always.
+//
+// Progress: ranks of the same node need no polling rank. For each word of mail except a node's last,
+// some rank of the receiving node must poll (wait, try, or a poll between notify and wait), because it
+// sends the next round. So with two nodes, which have one round, no rank has to poll after all have
+// notified. Two exceptions: if the transport refuses a post (full queue, or no connection yet), the
+// next poll of any rank of this node repeats it; and connecting needs a poll of the other node's first
+// rank.
+//
+// An adapter's write wakes no thread. One rank of each node, the watcher, waits with short sleeps
+// (WaitsFor::kAdapter) and wakes the others.
+//
+// Cost: three locked instructions to arrive, two per step of the machine; a check without progress
+// reads two cache lines.
+//
+// Threads: as BarrierEngine. Source: Mellor-Crummey and Scott, "Algorithms for scalable synchronization
+// on shared-memory multiprocessors", 1991, section 3.3.
+#pragma once
+
+#include "extended/barrier/barrier_board.hpp"
+#include "extended/barrier/barrier_engine.hpp"
+#include "firehose/base/status.hpp"
+#include "rdma/transport.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace hydrant {
+
+// Writes words to the boards of other nodes. Never waits, runs no handlers.
+class BarrierMail {
+ public:
+  // Writes `word` into mail[parity][round] of the board of the node 2^round after this one. kOk: it
+  // will arrive without further action of this rank. Other codes: not sent, retry later; the
+  // implementation itself ends the job if retrying cannot help.
+  virtual Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept = 0;
+
+ protected:
+  ~BarrierMail() = default;
+};
+
+class RdmaBarrier final : public BarrierEngine {
+ public:
+  struct Place {
+    uint32_t nodes = 1;
+    std::vector<Rank> ranks = {0};   // ranks of this node
+    uint32_t index = 0;              // index of this rank in `ranks`
+    std::vector<Rank> sources;       // by round: the first rank of the node that sends the mail
+    BarrierBoard* board = nullptr;   // zeroed, or with the state of an engine of the same epoch
+    BarrierMail* mail = nullptr;     // null is allowed if nodes is 1
+    Transport* transport = nullptr;  // wakes sleeping ranks; null: no rank sleeps
+    uint32_t epoch = 0;              // last epoch that this rank has finished
+  };
+  explicit RdmaBarrier(Place place);
+
+  // Number of rounds for `nodes` nodes.
+  static constexpr uint32_t rounds_of(uint32_t nodes) noexcept {
+    uint32_t rounds = 0;
+    for (uint64_t reach = 1; reach < nodes; reach *= 2) ++rounds;
+    return rounds;
+  }
+
+  const char* name() const noexcept override { return "RDMADISSEM"; }
+  void start(BarrierName mine, bool no_names) noexcept override;
+  bool finish(BarrierName* all) noexcept override;
+  uint32_t drive() noexcept override;
+  bool needs_driving() const noexcept override { return rounds_ != 0; }
+  bool ready() const noexcept override;
+  // Makes this rank the watcher if this epoch has none; only for callers that wait until the barrier is
+  // over.
+  WaitsFor waits_for() const noexcept override;
+  void find_missing(std::vector<Rank>* missing) const override;
+
+  uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
+
+ private:
+  using Word = std::atomic<uint64_t>;
+
+  uint32_t ranks_here() const noexcept { return static_cast<uint32_t>(place_.ranks.size()); }
+  BarrierBoard::Place& arrival(uint32_t parity, uint32_t index) const noexcept {
+    return place_.board->arrival(parity, index, ranks_here());
+  }
+  bool has_result(uint32_t epoch, uint64_t* word) const noexcept;
+  bool can_advance() const noexcept;
+  bool try_lock() noexcept;
+  uint32_t advance(bool has_just_come) noexcept;
+  uint32_t advance_locked(bool* published) noexcept;
+  bool gather(uint32_t epoch, uint32_t* steps) noexcept;
+  bool exchange_mail(uint32_t epoch, uint32_t* steps) noexcept;
+  void publish(uint32_t epoch) noexcept;
+  void wake_others() noexcept;
+
+  const Place place_;
+  const uint32_t rounds_;
+  // Relaxed: other threads read it as a hint.
+  std::atomic<uint32_t> epoch_;
+  // The transport refused this rank's last post; only a retry can tell whether it accepts the next one.
+  std::atomic<bool> refused_{false};
+};
+
+}  // namespace hydrant

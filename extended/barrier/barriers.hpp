@@ -1,0 +1,24 @@
+// The barriers of this process's job: created when the job is wired, valid until the process ends.
+#pragma once
+
+#include "extended/barrier/named_barrier.hpp"
+#include "extended/barrier/team_barrier.hpp"
+
+#include <memory>
+
+namespace hydrant {
+
+struct Barriers {
+  NamedBarrier named;
+  std::unique_ptr<TeamBarrier> team;
+};
+
+// Null before the job is wired.
+extern constinit Barriers* the_barriers;
+
+// Called once per process, after rank, size and transport are set.
+Status start_barriers() noexcept;
+// After the job's fence. Errors: kBadArg: a setting differs between this rank and rank 0.
+Status agree_on_barriers() noexcept;
+
+}  // namespace hydrant

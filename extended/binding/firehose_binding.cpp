@@ -1,0 +1,244 @@
+// Creates the domains and the endpoints of remote pins, and transports their messages as Active
+// Messages. Called at job start (rma_transfer.cpp) and by polls; rma_pinned.cpp uses the result.
+#include "extended/binding/firehose_binding.hpp"
+
+#include "am/job/exit.hpp"
+#include "am/job/job.hpp"
+#include "am/message/send.hpp"
+#include "am/message/token.hpp"
+#include "am/progress/thread_state.hpp"
+#include "am/progress/waiting.hpp"
+#include "extended/binding/registrar_adapter.hpp"
+#include "extended/handlers.hpp"
+#include "extended/rma/pinned/on_demand.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+#include "firehose/remote/remote_wire.hpp"
+#include "rdma/config/job_knobs.hpp"
+#include "rdma/node_registrar.hpp"
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+namespace hydrant {
+
+constinit Firehose the_firehose;
+constinit Firehose the_mappings;
+
+namespace {
+
+constinit Mutex mappings_mu;
+constinit std::atomic<int> mappings_state{0};  // 1: created; -1: not available
+
+// ---- the messenger ----
+
+// Sends a message of remote pins. A request does not wait for room, because that would poll inside a
+// poll; the endpoint retries it. A reply may wait, and polls only replies meanwhile.
+int send_message(void* user, uint32_t peer, uint32_t lane, void* reply_to, const void* message,
+                 size_t len) {
+  auto* token = static_cast<gex_Token_t>(reply_to);
+  const bool is_reply = lane == HYDRANT_LANE_REPLY && token != nullptr && !token->replied;
+  Sending sending;
+  sending.peer = peer;
+  sending.lane = is_reply ? Lane::kReply : Lane::kRequest;
+  const bool mapped = user == &the_mappings;
+  sending.handler = is_reply ? (mapped ? kMappedPinReplyHandler : kRemotePinReplyHandler)
+                             : (mapped ? kMappedPinHandler : kRemotePinHandler);
+  sending.category = Category::kMedium;
+  sending.source = message;
+  sending.bytes = len;
+  sending.immediate = !is_reply;
+  if (is_reply) token->replied = true;
+  return to_c(send(sending));
+}
+
+void deliver(const Firehose& to, gex_Token_t token, const void* message, size_t bytes,
+             void* reply_to) noexcept {
+  if (to.end == 0) {
+    // The peer has pins, but this rank could not create them. Refuse, so that the peer's waiting
+    // operations use messages.
+    remote_wire::Message no;
+    if (remote_wire::refuse_move(message, bytes, &no))
+      (void)send_message(const_cast<Firehose*>(&to), token->from, HYDRANT_LANE_REPLY, reply_to,
+                         no.data(), no.size());
+    return;
+  }
+  const int code = hydrant_remote_deliver(to.end, token->from, message, bytes, reply_to);
+  if (code != GASNET_OK) {
+    static RateLimit limit(RateLimit::kSecond);
+    log_warning(limit, "remote pins: %s", hydrant_error_text());
+  }
+}
+
+void on_message(gex_Token_t token, void* message, size_t bytes) {
+  note_own_segment();
+  deliver(the_firehose, token, message, bytes, token);
+}
+void on_reply(gex_Token_t token, void* message, size_t bytes) {
+  deliver(the_firehose, token, message, bytes, nullptr);
+}
+void on_mapped_message(gex_Token_t token, void* message, size_t bytes) {
+  (void)mappings_are_on(true);
+  deliver(the_mappings, token, message, bytes, token);
+}
+void on_mapped_reply(gex_Token_t token, void* message, size_t bytes) {
+  deliver(the_mappings, token, message, bytes, nullptr);
+}
+
+uint32_t progress(void*) noexcept {
+  const int did = hydrant_remote_poll(the_firehose.end);
+  return static_cast<uint32_t>(did > 0 ? did : 0) + go_on_with_pinned();
+}
+
+uint32_t map_progress(void*) noexcept {
+  const int did = hydrant_remote_poll(the_mappings.end);
+  return static_cast<uint32_t>(did > 0 ? did : 0);
+}
+
+Status make_domain(std::unique_ptr<Registrar> registrar, const char* name, uint32_t watch,
+                   hydrant_domain_t* domain) noexcept {
+  const hydrant_registrar_t functions = registrar_functions(std::move(registrar));
+  hydrant_domain_options_t options;
+  hydrant_domain_options_init(&options);
+  options.name = name;
+  options.watch = watch;
+  options.registrar = &functions;
+  const int code = hydrant_domain_create(&options, domain);
+  if (code == GASNET_OK) return Status::kOk;
+  functions.destroy(functions.user);
+  return fail(static_cast<Status>(code), "%s", hydrant_error_text());
+}
+
+Status make_end(Firehose& of, const hydrant_remote_options_t& wanted,
+                hydrant_remote_t* end) noexcept {
+  hydrant_messenger_t messenger{};
+  messenger.size = sizeof messenger;
+  messenger.user = &of;
+  messenger.max_message_bytes = max_medium();
+  messenger.send = send_message;
+  hydrant_remote_options_t options = wanted;
+  options.rank = job().rank();
+  options.ranks = job().size();
+  options.messenger = &messenger;
+  const int code = hydrant_remote_create(&options, end);
+  return code == GASNET_OK ? Status::kOk
+                           : fail(static_cast<Status>(code), "%s", hydrant_error_text());
+}
+
+}  // namespace
+
+void start_firehose() noexcept {
+  Transport* transport = job().transport.get();
+  if (transport == nullptr || (transport->abilities() & Transport::kPinned) == 0) return;
+  std::unique_ptr<Registrar> registrar = transport->make_registrar();
+  hydrant_remote_options_t options;
+  hydrant_remote_options_init(&options);
+  options.remote = serve_move;
+  options.flags = HYDRANT_REMOTE_INLINE_REMOTE;
+  hydrant_remote_t end = 0;
+  Status status = Status::kUnsupported;
+  if (registrar != nullptr)
+    status =
+        make_domain(std::move(registrar), "puts and gets", HYDRANT_WATCH_DEFAULT, &options.domain);
+  if (status == Status::kOk) {
+    status = make_end(the_firehose, options, &end);
+    if (status != Status::kOk) (void)hydrant_domain_destroy(options.domain, HYDRANT_FINI_UNPIN);
+  }
+  if (status != Status::kOk) {
+    log_warning("puts and gets use messages, because memory cannot be pinned: %s",
+                last_error_text());
+    return;
+  }
+  the_firehose = {options.domain, end, hydrant_remote_max_args(end),
+                  hydrant_key_bytes(options.domain)};
+  forget_on_demand_keys();
+  job().progress.add(progress, &the_firehose);  // null would mark a free row
+  job().before_telling = settle_exports;
+  job().may_tell = exports_are_quiet;
+  job().careful = true;
+}
+
+// Mappings need no settle_exports(): no memory is pinned, and an arena keeps every address at the same
+// place of its file. Only memory that an arena returns to the kernel is recalled.
+bool mappings_are_on(bool make) noexcept {
+  const int state = mappings_state.load(std::memory_order_acquire);
+  if (state != 0 || !make) return state > 0;
+  const MutexLock lock(mappings_mu);
+  if (mappings_state.load(std::memory_order_relaxed) != 0)
+    return mappings_state.load(std::memory_order_relaxed) > 0;
+  constexpr uint64_t kPlenty = uint64_t{1} << 40;
+  std::unique_ptr<Registrar> registrar;
+  hydrant_remote_options_t options;
+  hydrant_remote_options_init(&options);
+  options.budget_bytes = kPlenty;
+  options.merge_bytes = options.stream_bytes = size_t{64} << 20;
+  hydrant_remote_t end = 0;
+  Status status = make_node_registrar(&registrar);
+  if (status == Status::kOk)
+    status = make_domain(std::move(registrar), "mappings", HYDRANT_WATCH_NONE, &options.domain);
+  if (status == Status::kOk) {
+    status = make_end(the_mappings, options, &end);
+    if (status != Status::kOk) (void)hydrant_domain_destroy(options.domain, HYDRANT_FINI_UNPIN);
+  }
+  if (status != Status::kOk) {
+    log_info("memory of other ranks is not mapped beyond their segments: %s", last_error_text());
+  } else {
+    the_mappings = {options.domain, end, hydrant_remote_max_args(end),
+                    hydrant_key_bytes(options.domain)};
+    job().progress.add(map_progress, &the_mappings);
+  }
+  mappings_state.store(status == Status::kOk ? 1 : -1, std::memory_order_release);
+  return status == Status::kOk;
+}
+
+void add_firehose_handlers() noexcept {
+  HandlerTable& table = job().handlers;
+  table.add_internal(kRemotePinHandler, reinterpret_cast<gex_AM_Fn_t>(on_message), 0,
+                     GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, "remote pin");
+  table.add_internal(kRemotePinReplyHandler, reinterpret_cast<gex_AM_Fn_t>(on_reply), 0,
+                     GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY, "remote pin's reply");
+  table.add_internal(kMappedPinHandler, reinterpret_cast<gex_AM_Fn_t>(on_mapped_message), 0,
+                     GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, "mapping");
+  table.add_internal(kMappedPinReplyHandler, reinterpret_cast<gex_AM_Fn_t>(on_mapped_reply), 0,
+                     GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY, "mapping's reply");
+}
+
+// In the child of a fork the endpoint no longer exists.
+bool exports_are_quiet() noexcept {
+  return !firehose_is_on() || hydrant_remote_quiet(the_firehose.end) != GASNET_ERR_NOT_READY;
+}
+
+bool exports_are_settled() noexcept {
+  if (exports_are_quiet()) return true;
+  (void)hydrant_remote_poll(the_firehose.end);
+  return exports_are_quiet();
+}
+
+void settle_exports() noexcept {
+  if (exports_are_quiet()) return;
+  if (handler_depth != 0) {
+    (void)hydrant_remote_poll(the_firehose.end);
+    return;
+  }
+  Waiter waiter;
+  const uint64_t warn_ns = knob_number(JobKnob::kJobWaitWarn);
+  uint64_t warn_at = warn_ns != 0 ? now_ns() + warn_ns : UINT64_MAX;
+  while (!exports_are_quiet()) {
+    // Continuing would announce memory that a peer may still write to.
+    if (is_over()) follow_the_end();
+    waiter.polled(poll_all());
+    if (now_ns() < warn_at) continue;
+    warn_at = now_ns() + warn_ns;
+    hydrant_remote_stats_t stats{};
+    stats.size = sizeof stats;
+    (void)hydrant_remote_get_stats(the_firehose.end, &stats);
+    log_warning(
+        "still waiting for peers to release %llu bytes of memory that this process has freed; "
+        "do they poll?",
+        static_cast<unsigned long long>(stats.zombie_bytes));
+  }
+}
+
+}  // namespace hydrant

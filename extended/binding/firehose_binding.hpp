@@ -1,0 +1,51 @@
+// Connects the pin cache with the network: domains, and endpoints of remote pins over Active Messages.
+//
+//   pinned   uses the transport's registrar; created at job start, if the transport moves data between pinned
+//            memory (rma_pinned.cpp)
+//   mapped   uses the node's registrar, which maps memory files of ranks on this node (rma_mapped.cpp);
+//            created on first use
+#pragma once
+
+#include <hydrant/remote_pin.h>
+
+#include "firehose/base/status.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+struct Firehose {
+  hydrant_domain_t domain = 0;
+  hydrant_remote_t end = 0;
+  size_t max_args = 0;     // most bytes of arguments in a move and in its answer
+  uint32_t key_bytes = 0;  // size of a local key
+};
+extern constinit Firehose the_firehose;
+extern constinit Firehose the_mappings;
+
+inline bool firehose_is_on() noexcept { return the_firehose.end != 0; }
+inline const Firehose& firehose() noexcept { return the_firehose; }
+
+// True if mappings are available. `make` creates them if necessary. False if this machine cannot map
+// them, or if they were not created.
+bool mappings_are_on(bool make) noexcept;
+
+// Called once per process, after rank, size and transport are set. Without Transport::kPinned it has no
+// effect. After a failure, which is logged, puts and gets use messages.
+void start_firehose() noexcept;
+void add_firehose_handlers() noexcept;
+
+// Waits until no peer can access memory that this process has released; called before this rank sends
+// any message. Polls. In a handler it only sends the recalls and does not wait. Cost: two loads while
+// no memory is exported.
+void settle_exports() noexcept;
+// True if no peer can access released memory now.
+bool exports_are_quiet() noexcept;
+// Like settle_exports(), for callers that must not poll because they hold a lock that handlers take:
+// makes one attempt and returns false if exports remain.
+bool exports_are_settled() noexcept;
+
+}  // namespace hydrant

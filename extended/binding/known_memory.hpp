@@ -1,0 +1,39 @@
+// Copies to and from memory that the calling thread knows to be mapped: the path of most calls, without
+// further lookups. rma.h has the inline equivalent for known or large sizes.
+#pragma once
+
+#include <hydrant/gasnet/rma.h>
+
+#include "extended/rma/copy.hpp"
+#include "extended/rma/rma.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+// Counts first, so that the copy is a tail call. Returns false if the memory is not known to be mapped,
+// or invalid; then no memory was accessed. This rank's own row begins at address 1, so null lies in no
+// row.
+inline bool put_known(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                      size_t bytes) noexcept {
+  hydrant_peer* peer = hydrant_mapped_peer(tm, rank, dest, source, bytes);
+  if (peer == nullptr) [[unlikely]]
+    return false;
+  hydrant_path_count(&peer->path_counts[static_cast<uint32_t>(Direction::kPut)][HYDRANT_RMA_MAPPED],
+                     bytes);
+  copy_bytes(static_cast<std::byte*>(dest) + peer->shift, source, bytes);
+  return true;
+}
+inline bool get_known(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                      size_t bytes) noexcept {
+  hydrant_peer* peer = hydrant_mapped_peer(tm, rank, source, dest, bytes);
+  if (peer == nullptr) [[unlikely]]
+    return false;
+  hydrant_path_count(&peer->path_counts[static_cast<uint32_t>(Direction::kGet)][HYDRANT_RMA_MAPPED],
+                     bytes);
+  copy_bytes(dest, static_cast<const std::byte*>(source) + peer->shift, bytes);
+  return true;
+}
+
+}  // namespace hydrant

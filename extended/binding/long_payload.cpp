@@ -1,0 +1,134 @@
+// Sends the payloads of Longs by one-sided puts. Called by put_or_deposit() (am/message/send.cpp) through
+// Job::put_long.
+#include "extended/binding/long_payload.hpp"
+
+#include "am/job/exit.hpp"
+#include "am/job/job.hpp"
+#include "am/progress/thread_state.hpp"
+#include "am/progress/waiting.hpp"
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/bounce_pool.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <new>
+
+namespace hydrant {
+namespace {
+
+// The access of all firehoses for puts, so that they share their regions.
+constexpr uint32_t kAccess = HYDRANT_REMOTE_WRITE | HYDRANT_REMOTE_READ;
+// Waiting for a put costs about as much as copying this many bytes.
+constexpr size_t kLeastUncopied = 32768;
+
+// A put under way. It lies at the front of its bounce buffer, or on the stack of the waiting caller.
+struct Piece : Transport::Completion {
+  Rank peer = 0;
+  hydrant_pin_t remote{};
+  void* buffer = nullptr;  // for the pool at completion; null: the caller waits for `is_over`
+  std::atomic<bool> is_over{false};
+};
+
+// A held firehose cannot be recalled, so only a lost peer can fail the put; then the job ends anyway.
+void on_done(Transport::Completion& completion, Status status) noexcept {
+  auto& piece = static_cast<Piece&>(completion);
+  const hydrant_pin_t remote = piece.remote;
+  if (status != Status::kOk && status != Status::kBroken)
+    fatal("the payload of a Long was refused by rank %u: %s", piece.peer, status_name(status));
+  if (piece.buffer == nullptr) {
+    piece.is_over.store(true, std::memory_order_release);
+  } else {
+    give_bounce_buffer(piece.buffer);
+  }
+  (void)hydrant_remote_release(remote);
+}
+
+Status post(Piece& piece, uintptr_t dest, const std::byte* source, const std::byte* key,
+            size_t bytes, bool may_wait) noexcept {
+  piece.done = on_done;
+  Transport& transport = *job().transport;
+  const Transport::Pinned remote{dest, static_cast<const std::byte*>(piece.remote.region->key)};
+  const Transport::Pinned local{reinterpret_cast<uintptr_t>(source), key};
+  Waiter waiter;
+  for (;;) {
+    const Status status = transport.put_pinned(piece.peer, remote, local, bytes, &piece);
+    if (status != Status::kNotReady || !may_wait || is_over()) return status;
+    waiter.polled(poll_all());
+  }
+}
+
+// Puts the whole payload from its place. kUnsupported: it is not pinned.
+Status put_uncopied(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes) noexcept {
+  const hydrant_pin_t local = hydrant_try_pin(firehose().domain, source, bytes, HYDRANT_LOCAL_READ);
+  if (local.region == nullptr) return Status::kUnsupported;
+  Piece piece;
+  piece.peer = peer;
+  piece.remote = hydrant_try_remote_pin(firehose().end, peer, dest, bytes, kAccess);
+  Status status = Status::kUnsupported;
+  if (piece.remote.region != nullptr) {
+    status =
+        post(piece, dest, source, static_cast<const std::byte*>(local.region->key), bytes, true);
+    if (status != Status::kOk) (void)hydrant_remote_release(piece.remote);
+  }
+  Waiter waiter;
+  // A lost peer also completes the put.
+  while (status == Status::kOk && !piece.is_over.load(std::memory_order_acquire))
+    waiter.polled(poll_all());
+  (void)hydrant_release(local);
+  return status;
+}
+
+// Puts the next piece of at most `bytes` from a bounce buffer; returns its size, or 0 if that is
+// impossible now.
+size_t put_copy(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes, bool may_wait,
+                Status* status) noexcept {
+  const size_t most = bounce_buffer_bytes();
+  if (most <= 2 * sizeof(Piece)) return 0;
+  const size_t part = std::min(bytes, most - sizeof(Piece));
+  const hydrant_pin_t remote = hydrant_try_remote_pin(firehose().end, peer, dest, part, kAccess);
+  if (remote.region == nullptr) return 0;
+  BounceBuffer buffer;
+  *status = take_bounce_buffer(part + sizeof(Piece), !may_wait, &buffer);
+  if (*status == Status::kOk) {
+    auto* piece = new (buffer.addr) Piece;
+    std::byte* data = static_cast<std::byte*>(buffer.addr) + sizeof(Piece);
+    piece->peer = peer;
+    piece->remote = remote;
+    piece->buffer = buffer.addr;
+    std::memcpy(data, source, part);
+    *status = post(*piece, dest, data, buffer.key, part, may_wait);
+    if (*status == Status::kOk) return part;
+    give_bounce_buffer(buffer.addr);
+  }
+  (void)hydrant_remote_release(remote);
+  if (*status != Status::kBroken) *status = Status::kOk;
+  return 0;
+}
+
+}  // namespace
+
+Status put_long_payload(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes,
+                        bool may_wait, size_t* done) noexcept {
+  *done = 0;
+  if (!firehose_is_on() || !pinned_puts_come_first(peer)) return Status::kOk;
+  Status status = Status::kOk;
+  if (may_wait && bytes >= kLeastUncopied) {
+    status = put_uncopied(peer, dest, source, bytes);
+    if (status == Status::kOk) *done = bytes;
+    if (status == Status::kOk || status == Status::kBroken) return status;
+    status = Status::kOk;
+  }
+  while (*done < bytes) {
+    const size_t part =
+        put_copy(peer, dest + *done, source + *done, bytes - *done, may_wait, &status);
+    if (part == 0) break;
+    *done += part;
+  }
+  // A handler must not send the request.
+  if (*done == 0 && status == Status::kOk && handler_depth == 0) (void)prefetch(peer, dest, bytes);
+  return status;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,87 @@
+// The pools of events. take_event() and give_event() are called by all nonblocking operations.
+#include "extended/event/event.hpp"
+
+#include "extended/event/adopted.hpp"
+
+#include <atomic>
+#include <new>
+
+namespace hydrant {
+namespace {
+
+constexpr uint32_t kChunkEvents = 64;
+
+// Never freed, because events may stay outstanding for ever.
+struct Chunk {
+  hydrant_event events[kChunkEvents];
+  Chunk* next = nullptr;
+};
+
+}  // namespace
+
+class EventPool {
+ public:
+  hydrant_event* take() noexcept {
+    hydrant_event* event = events_.take();
+    if (event == nullptr && grow()) event = events_.take();
+    return event;
+  }
+  void give(hydrant_event* event) noexcept {
+    if (Adopted<EventPool>::is_mine(this)) {
+      events_.give_mine(event);
+    } else {
+      events_.give_back(event);
+    }
+  }
+  uint64_t made() const noexcept { return made_.load(std::memory_order_relaxed); }
+
+  void joined() noexcept {}
+  void left() noexcept {}
+  EventPool* next_of_all = nullptr;
+  EventPool* next_orphan = nullptr;
+
+ private:
+  bool grow() noexcept {
+    auto* chunk = new (std::nothrow) Chunk;
+    if (chunk == nullptr) return false;
+    chunk->next = chunks_;
+    chunks_ = chunk;
+    for (hydrant_event& event : chunk->events) {
+      event.pool = this;
+      events_.give_mine(&event);
+    }
+    made_.store(made() + kChunkEvents, std::memory_order_relaxed);
+    return true;
+  }
+
+  ReturnableList<hydrant_event> events_;
+  Chunk* chunks_ = nullptr;
+  std::atomic<uint64_t> made_{0};
+};
+
+hydrant_event* take_event() noexcept {
+  EventPool* pool = Adopted<EventPool>::mine();
+  return pool != nullptr ? pool->take() : nullptr;
+}
+
+void give_event(hydrant_event* event) noexcept {
+  event->is_done = nullptr;
+  event->is_ready = nullptr;
+  event->waits_for = nullptr;
+  event->complain = nullptr;
+  event->object = nullptr;
+  event->number = 0;
+  reset(event->pieces);
+  event->pool->give(event);
+}
+
+EventCounts event_counts() noexcept {
+  EventCounts counts;
+  Adopted<EventPool>::for_each([&counts](const EventPool& pool) {
+    ++counts.pools;
+    counts.events += pool.made();
+  });
+  return counts;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,160 @@
+// The C functions of events.h. Tests never run handlers; waits poll (wait.cpp). Events are completed by
+// their is_done() functions.
+#include <hydrant/gasnet/events.h>
+
+#include "am/job/job.hpp"
+#include "am/progress/one_thread.hpp"
+#include "am/progress/thread_state.hpp"
+#include "extended/event/event.hpp"
+#include "extended/event/wait.hpp"
+#include "extended/rma/rma_events.hpp"
+
+using namespace hydrant;
+
+namespace {
+
+void check_event(const hydrant_event* event, const char* call) noexcept {
+  if (event == GEX_EVENT_NO_OP) [[unlikely]] {
+    fatal(
+        "%s: GEX_EVENT_NO_OP is not an event: the operation with GEX_FLAG_IMMEDIATE did not start",
+        call);
+  }
+  if (event->is_done == nullptr) [[unlikely]] {
+    fatal("%s: this event was synced before; a success consumes it", call);
+  }
+}
+
+// Tests one event; returns it to its pool if it is complete.
+bool try_event(hydrant_event* event, const char* call) noexcept {
+  check_event(event, call);
+  if (!event->is_done(*event)) return false;
+  look_for_failure(*event, call);
+  give_event(event);
+  return true;
+}
+
+// The array of events that a call received.
+struct Events {
+  gex_Event_t* first;
+  size_t count;
+  const char* call;
+
+  // Overwrites completed events; *left is the number of the others.
+  size_t collect(size_t* left) const noexcept {
+    size_t completed = 0;
+    *left = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (first[i] == GEX_EVENT_INVALID) continue;
+      if (try_event(first[i], call)) {
+        first[i] = GEX_EVENT_INVALID;
+        ++completed;
+      } else {
+        ++*left;
+      }
+    }
+    return completed;
+  }
+  bool test_some() const noexcept {
+    size_t left = 0;
+    return collect(&left) != 0 || left == 0;
+  }
+  bool test_all() const noexcept {
+    size_t left = 0;
+    collect(&left);
+    return left == 0;
+  }
+  const hydrant_event* outstanding() const noexcept {
+    for (size_t i = 0; i < count; ++i) {
+      if (first[i] != GEX_EVENT_INVALID) return first[i];
+    }
+    return nullptr;
+  }
+  // Before a sleep: true if any event would make progress.
+  bool any_ready() const noexcept {
+    for (size_t i = 0; i < count; ++i) {
+      const hydrant_event* event = first[i];
+      if (event != GEX_EVENT_INVALID && event->is_ready != nullptr && event->is_ready(*event))
+        return true;
+    }
+    return false;
+  }
+};
+
+WaitsFor where_events_are(const void* context) noexcept {
+  const hydrant_event* event = static_cast<const Events*>(context)->outstanding();
+  return event != nullptr && event->waits_for != nullptr ? event->waits_for(*event)
+                                                         : WaitsFor::kUnknown;
+}
+bool events_ready(const void* context) noexcept {
+  return static_cast<const Events*>(context)->any_ready();
+}
+void complain_of_events(const void* context) {
+  const hydrant_event* event = static_cast<const Events*>(context)->outstanding();
+  if (event != nullptr && event->complain != nullptr) event->complain(*event);
+}
+bool some_done(void* context) noexcept { return static_cast<Events*>(context)->test_some(); }
+bool all_done(void* context) noexcept { return static_cast<Events*>(context)->test_all(); }
+
+// A wait for completed events is harmless, so a client without checks may call it in a handler.
+[[gnu::cold]] void wait_in_handler(Events& events, bool (*done)(void*) noexcept) noexcept {
+  check_handler_waits(events.call);
+  if (!done(&events)) refuse_wait(events.call);
+}
+
+void wait_for_events(Events& events, bool (*done)(void*) noexcept) noexcept {
+  if (handler_depth != 0) [[unlikely]]
+    return wait_in_handler(events, done);
+  if (done(&events)) {
+    if (should_poll_anyway()) poll_all();
+    return;
+  }
+  if (look_quickly([&]() noexcept { return done(&events); },
+                   [&]() noexcept { return where_events_are(&events); }))
+    return;
+  wait_patiently({.done = done,
+                  .ready = events_ready,
+                  .where = where_events_are,
+                  .complain = complain_of_events,
+                  .context = &events});
+}
+
+}  // namespace
+
+extern "C" {
+
+int hydrant_event_test(gex_Event_t event) {
+  const InCall in_call("gex_Event_Test");
+  return try_event(event, "gex_Event_Test") ? GASNET_OK : GASNET_ERR_NOT_READY;
+}
+
+void hydrant_event_wait(gex_Event_t event) {
+  const InCall in_call("gex_Event_Wait");
+  Events events{.first = &event, .count = 1, .call = "gex_Event_Wait"};
+  wait_for_events(events, all_done);
+}
+
+int gex_Event_TestSome(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
+  const InCall in_call("gex_Event_TestSome");
+  const Events events{.first = pevent, .count = numevents, .call = "gex_Event_TestSome"};
+  return events.test_some() ? GASNET_OK : GASNET_ERR_NOT_READY;
+}
+
+void gex_Event_WaitSome(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
+  const InCall in_call("gex_Event_WaitSome");
+  Events events{.first = pevent, .count = numevents, .call = "gex_Event_WaitSome"};
+  wait_for_events(events, some_done);
+}
+
+int gex_Event_TestAll(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
+  const InCall in_call("gex_Event_TestAll");
+  const Events events{.first = pevent, .count = numevents, .call = "gex_Event_TestAll"};
+  return events.test_all() ? GASNET_OK : GASNET_ERR_NOT_READY;
+}
+
+void gex_Event_WaitAll(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
+  const InCall in_call("gex_Event_WaitAll");
+  Events events{.first = pevent, .count = numevents, .call = "gex_Event_WaitAll"};
+  wait_for_events(events, all_done);
+}
+
+}  // extern "C"

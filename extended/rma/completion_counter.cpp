@@ -1,0 +1,108 @@
+// Counts started, completed and failed pieces, and waits for them (wait.cpp). Called by all paths of
+// put and get; completion comes from handlers and from the transport.
+#include "extended/rma/completion_counter.hpp"
+
+#include "am/job/job.hpp"
+#include "am/segment/segment_check.hpp"
+#include "extended/event/wait.hpp"
+#include "extended/rma/rma.hpp"
+#include "extended/rma/rma_thread.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/probes.hpp"
+
+namespace hydrant {
+namespace {
+
+// Callbacks for wait_patiently().
+bool is_done(void* context) noexcept {
+  return static_cast<CompletionCounter*>(context)->all_done();
+}
+bool is_done_too(const void* context) noexcept {
+  return static_cast<const CompletionCounter*>(context)->all_done();
+}
+WaitsFor where(const void*) noexcept { return WaitsFor::kPolls; }
+void complain(const void* context) { complain_of(*static_cast<const CompletionCounter*>(context)); }
+
+}  // namespace
+
+void count_start(CompletionCounter& pieces, Rank peer) noexcept {
+  ++pieces.started;
+  pieces.peer.store(peer, std::memory_order_relaxed);
+  ++pieces.thread->launched;
+}
+
+void uncount_start(CompletionCounter& pieces) noexcept {
+  --pieces.started;
+  --pieces.thread->launched;
+}
+
+void count_done(CompletionCounter& pieces) noexcept {
+  HYDRANT_PROBE(rma_piece, &pieces, pieces.peer.load(std::memory_order_relaxed));
+  pieces.thread->landed.fetch_add(1, std::memory_order_release);
+  // The last access: another thread may reuse the object afterwards.
+  pieces.completed.fetch_add(1, std::memory_order_release);
+}
+
+void count_failed(CompletionCounter& pieces, Status status, Rank peer, uintptr_t at,
+                  size_t bytes) noexcept {
+  // A dead peer ends the job with its own rank and signal as the cause, so do not end it here.
+  if (status != Status::kBroken && !faults_return(pieces.returns_errors)) {
+    (void)explain_failure(status, peer, at, bytes);
+    fatal("put or get: %s", last_error_text());
+  }
+  pieces.failed_peer.store(peer, std::memory_order_relaxed);
+  pieces.failed_at.store(at, std::memory_order_relaxed);
+  pieces.failed_bytes.store(bytes, std::memory_order_relaxed);
+  pieces.failure.store(to_c(status), std::memory_order_relaxed);
+  count_done(pieces);
+}
+
+void reset(CompletionCounter& pieces) noexcept {
+  pieces.started = 0;
+  pieces.completed.store(0, std::memory_order_relaxed);
+  pieces.most = UINT64_MAX;
+  pieces.returns_errors = false;
+  pieces.failure.store(0, std::memory_order_relaxed);
+}
+
+Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noexcept {
+  if (status == Status::kBroken) return fail(status, "rank %u is gone", peer);
+  char relation[kSegmentRelationText];
+  return fail(status,
+              "%zu bytes at %#zx of rank %u cannot be reached: nothing is mapped there, or it is "
+              "read-only%s",
+              bytes, static_cast<size_t>(at), peer,
+              relate_to_segment(peer, at, bytes, relation, sizeof relation));
+}
+
+void complain_of(const CompletionCounter& pieces) noexcept {
+  log_warning(
+      "puts and gets: %llu of %llu pieces are still under way, the last with rank %u; is it "
+      "polling?",
+      static_cast<unsigned long long>(pieces.under_way()),
+      static_cast<unsigned long long>(pieces.started), pieces.peer.load(std::memory_order_relaxed));
+}
+
+Status failure_of(const CompletionCounter& pieces) noexcept {
+  const int failure = pieces.failure.load(std::memory_order_relaxed);
+  if (failure == 0) [[likely]]
+    return Status::kOk;
+  return explain_failure(static_cast<Status>(failure),
+                         pieces.failed_peer.load(std::memory_order_relaxed),
+                         pieces.failed_at.load(std::memory_order_relaxed),
+                         pieces.failed_bytes.load(std::memory_order_relaxed));
+}
+
+Status wait_for(CompletionCounter& pieces) noexcept {
+  const auto done = [&pieces]() noexcept { return pieces.all_done(); };
+  if (!done() && !look_quickly(done, []() noexcept { return WaitsFor::kPolls; })) {
+    wait_patiently({.done = is_done,
+                    .ready = is_done_too,
+                    .where = where,
+                    .complain = complain,
+                    .context = &pieces});
+  }
+  return failure_of(pieces);
+}
+
+}  // namespace hydrant

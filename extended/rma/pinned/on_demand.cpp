@@ -1,0 +1,76 @@
+// Keys for on-demand paging of local memory. Called by rma_pinned.cpp after a pin has failed.
+#include "extended/rma/pinned/on_demand.hpp"
+
+#include "extended/binding/firehose_binding.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/config/job_knobs.hpp"
+
+#include <atomic>
+
+namespace hydrant {
+namespace {
+
+// Enough for one port of each of four rails.
+constexpr size_t kMostKeyBytes = 128;
+
+struct Keys {
+  Mutex mu;
+  // By direction. 0: not requested yet; 1: available; -1: not available. Stored with release, under mu.
+  std::atomic<int> state[2] = {};
+  alignas(16) std::byte key[2][kMostKeyBytes] = {};
+  std::atomic<uint64_t> ops{0};
+  std::atomic<uint64_t> bytes{0};
+};
+constinit Keys keys;
+
+// One key per direction, because a writable key would fault on read-only memory that a put only reads.
+uint32_t access_for(Direction direction) noexcept {
+  return direction == Direction::kPut ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE;
+}
+
+int make(Direction direction) noexcept {
+  const auto i = static_cast<size_t>(direction);
+  const MutexLock lock(keys.mu);
+  int state = keys.state[i].load(std::memory_order_relaxed);
+  if (state != 0) return state;
+  state = -1;
+  if (knob_choice(JobKnob::kIbvOdp) == "off" || firehose().key_bytes > kMostKeyBytes) {
+    // Disabled: use bounce buffers.
+  } else if (hydrant_implicit_key(firehose().domain, access_for(direction), keys.key[i]) !=
+             GASNET_OK) {
+    log_info("local memory that cannot be pinned now goes through buffers: %s",
+             hydrant_error_text());
+  } else {
+    state = 1;
+    log_info("local memory of %s that cannot be pinned now goes by on-demand paging",
+             direction == Direction::kPut ? "puts" : "gets");
+  }
+  keys.state[i].store(state, std::memory_order_release);
+  return state;
+}
+
+}  // namespace
+
+const std::byte* on_demand_key(int code, Direction direction, size_t bytes) noexcept {
+  // For other codes the memory may be unmapped; the adapter's fault would then break the connection.
+  if (code != GASNET_ERR_NOT_READY && code != GASNET_ERR_RESOURCE) return nullptr;
+  const auto i = static_cast<size_t>(direction);
+  int state = keys.state[i].load(std::memory_order_acquire);
+  if (state == 0) state = make(direction);
+  if (state < 0) return nullptr;
+  keys.ops.fetch_add(1, std::memory_order_relaxed);
+  keys.bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return keys.key[i];
+}
+
+OnDemandCounts on_demand_counts() noexcept {
+  return {keys.ops.load(std::memory_order_relaxed), keys.bytes.load(std::memory_order_relaxed)};
+}
+
+void forget_on_demand_keys() noexcept {
+  const MutexLock lock(keys.mu);
+  for (auto& state : keys.state) state.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,408 @@
+// Puts and gets between pinned memory: hits, misses and persistent operations. Called by transfer()
+// (rma_transfer.cpp); looks memory up in the pin cache and posts through Transport::put_pinned() and
+// get_pinned().
+#include "extended/rma/pinned/rma_pinned.hpp"
+
+#include "am/job/exit.hpp"
+#include "am/job/job.hpp"
+#include "am/progress/waiting.hpp"
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/bounce_pool.hpp"
+#include "extended/rma/pinned/on_demand.hpp"
+#include "extended/rma/pinned/rma_pinned_piece.hpp"
+#include "extended/rma/rma_messages.hpp"
+#include "extended/rma/rma_thread.hpp"
+#include "firehose/remote/initiator/remote_hit.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace hydrant {
+
+namespace {
+
+// Registering less than this costs more than copying it (decisions 0010, 0016).
+constexpr size_t kLeastPinned = 16384;
+
+PinnedPiece* take_piece(RmaThread& thread) noexcept {
+  PinnedPiece* piece = thread.pinned.take();
+  if (piece == nullptr) piece = new (std::nothrow) PinnedPiece;
+  if (piece == nullptr) return nullptr;
+  piece->home = &thread;
+  piece->remote = piece->local = {};
+  piece->local_key = nullptr;
+  piece->buffer = {};
+  piece->sent = 0;
+  piece->called = piece->fault = false;
+  return piece;
+}
+
+void give(PinnedPiece* piece) noexcept {
+  if (piece->remote.region != nullptr) (void)hydrant_remote_release(piece->remote);
+  if (piece->local.region != nullptr) (void)hydrant_release(piece->local);
+  if (piece->buffer.addr != nullptr) give_bounce_buffer(piece->buffer.addr);
+  if (piece->is_kept) return;
+  if (Adopted<RmaThread>::is_mine(piece->home)) {
+    piece->home->pinned.give_mine(piece);
+  } else {
+    piece->home->pinned.give_back(piece);
+  }
+}
+
+}  // namespace
+
+void end(PinnedPiece* piece, Status status) noexcept {
+  CompletionCounter& pieces = *piece->pieces;
+  const Rank peer = piece->part.peer;
+  const uintptr_t remote = piece->part.remote;
+  const size_t bytes = piece->part.bytes;
+  give(piece);
+  if (status == Status::kOk) {
+    count_done(pieces);
+  } else {
+    count_failed(pieces, status, peer, remote, bytes);
+  }
+}
+
+// ---- posting ------------------------------------------------------------------------------------------
+
+namespace {
+
+constinit std::atomic<uint64_t> refused{0};
+
+}  // namespace
+
+void note_refusal() noexcept { refused.fetch_add(1, std::memory_order_relaxed); }
+
+namespace {
+
+void on_completion(Transport::Completion& completion, Status status) noexcept {
+  auto* piece = static_cast<PinnedPiece*>(&completion);
+  if (is_refusal(status)) {
+    // The peer recalled the memory before its message reached this rank. Send by messages, which use
+    // the memory mapped now.
+    note_refusal();
+    piece->state = PinnedPiece::State::kMessages;
+    hand_back(piece);
+    return;
+  }
+  if (status == Status::kOk && !piece->part.is_put() && piece->buffer.addr != nullptr)
+    std::memcpy(piece->part.local, piece->buffer.addr, piece->part.bytes);
+  end(piece, status);
+}
+
+// Describes the piece for the transport. The piece counts as posted unless the transport refuses it.
+Transport::PinnedOperation operation_of(PinnedPiece& piece) noexcept {
+  const Transport::Pinned remote{piece.part.remote,
+                                 static_cast<const std::byte*>(piece.remote.region->key)};
+  Transport::Pinned local{reinterpret_cast<uintptr_t>(local_of(piece)), nullptr};
+  if (piece.buffer.addr != nullptr) {
+    local.key = piece.buffer.key;
+  } else if (piece.local.region != nullptr) {
+    local.key = static_cast<const std::byte*>(piece.local.region->key);
+  } else if (piece.local_key != nullptr) {
+    local.key = piece.local_key;
+  } else if (piece.part.local == nullptr) {
+    local.addr = reinterpret_cast<uintptr_t>(piece.small);
+  }
+  piece.done = on_completion;
+  piece.state = PinnedPiece::State::kPosted;
+  return {remote, local, piece.part.bytes, &piece};
+}
+
+void not_posted(PinnedPiece& piece, Status status) noexcept {
+  if (is_refusal(status)) note_refusal();
+  piece.state = is_refusal(status) ? PinnedPiece::State::kMessages : PinnedPiece::State::kPinned;
+}
+
+}  // namespace
+
+Status post(PinnedPiece& piece) noexcept {
+  Transport& transport = *job().transport;
+  const Transport::PinnedOperation one = operation_of(piece);
+  const Rank peer = piece.part.peer;
+  const Status status = piece.part.is_put()
+                            ? transport.put_pinned(peer, one.remote, one.local, one.bytes, &piece)
+                            : transport.get_pinned(peer, one.remote, one.local, one.bytes, &piece);
+  if (status != Status::kOk) not_posted(piece, status);
+  return status;
+}
+
+// ---- one piece ----------------------------------------------------------------------------------------
+
+namespace {
+
+// Access rights for the local end. For a get they include remote writes, because on a miss the target
+// may put the data.
+uint32_t local_access(const Transfer& part) noexcept {
+  if (part.is_put()) return HYDRANT_LOCAL_READ;
+  return pinned_puts_come_first(part.peer) ? HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_WRITE
+                                           : HYDRANT_LOCAL_WRITE;
+}
+
+// Small puts are copied into the work request, so they need no local key.
+bool needs_no_key(const Transfer& part) noexcept {
+  return part.is_put() && part.bytes <= sizeof PinnedPiece::small &&
+         part.bytes <= job().transport->pinned_inline_bytes();
+}
+
+// Copies a source that the caller may change after the call, in case the network refuses the put later.
+// Afterwards other threads may own the piece.
+void keep_source(PinnedPiece& piece) noexcept {
+  Transfer& part = piece.part;
+  if (!part.is_put() || !part.source_is_free) return;
+  std::memcpy(piece.small, part.local, part.bytes);
+  part.local = nullptr;
+}
+
+// Prepares the local end: no key, a pin, on-demand paging or a bounce buffer. Shortens the piece to the
+// buffer's size. kNotReady: no buffer is free now.
+Status prepare_local(PinnedPiece& piece) noexcept {
+  Transfer& part = piece.part;
+  if (needs_no_key(part)) {
+    keep_source(piece);
+    return Status::kOk;
+  }
+  if (!(part.is_put() && part.source_is_free)) {
+    // Small gets that miss get their data in the answer or through a buffer, so they are not pinned.
+    const uint32_t access = local_access(part);
+    piece.local = part.bytes >= kLeastPinned
+                      ? hydrant_pin(firehose().domain, part.local, part.bytes, access)
+                      : hydrant_try_pin(firehose().domain, part.local, part.bytes, access);
+    if (piece.local.region != nullptr) return Status::kOk;
+    if (part.bytes >= kLeastPinned) {
+      piece.local_key = on_demand_key(hydrant_pin_status(piece.local), part.direction, part.bytes);
+      if (piece.local_key != nullptr) return Status::kOk;
+    }
+  }
+  const size_t most = bounce_buffer_bytes();
+  if (most == 0) return fail_plainly(Status::kUnsupported, "there is no pool of buffers");
+  part.bytes = std::min(part.bytes, most);
+  const Status status = take_bounce_buffer(part.bytes, part.immediate, &piece.buffer);
+  if (status == Status::kOk && part.is_put())
+    std::memcpy(piece.buffer.addr, part.local, part.bytes);
+  return status;
+}
+
+// The path to count for a miss: kInMove if the move carries the data, else kRendezvous.
+Path path_of_miss(const hydrant_remote_call_t& call) noexcept {
+  return call.flags != 0 ? Path::kInMove : Path::kRendezvous;
+}
+
+// Handles the result of a post of a counted piece: under way at return, or uncounted and released.
+Status launched(PinnedPiece* piece, CompletionCounter& pieces, Status status) noexcept {
+  if (status == Status::kOk) [[likely]]
+    return status;
+  if (status == Status::kBroken) {
+    uncount_start(pieces);
+    give(piece);
+    return status;
+  }
+  hand_back(piece);
+  return Status::kOk;
+}
+
+// Posts a counted piece whose both ends are pinned; returns like launched().
+Status launch(PinnedPiece* piece, CompletionCounter& pieces) noexcept {
+  piece->state = PinnedPiece::State::kPinned;
+  return launched(piece, pieces, post(*piece));
+}
+
+Status start(RmaThread& thread, const Transfer& what, CompletionCounter& pieces, size_t* bytes,
+             Path* path) noexcept {
+  if (const Status room = make_room(thread, pieces, what.immediate); room != Status::kOk)
+    return room;
+  PinnedPiece* piece = take_piece(thread);
+  if (piece == nullptr) return fail_plainly(Status::kUnsupported, "no memory for an operation");
+  piece->part = what;
+  piece->pieces = &pieces;
+  Status status = prepare_local(*piece);
+  if (status != Status::kOk) {
+    give(piece);
+    return status;
+  }
+  const Transfer& part = piece->part;
+  *bytes = part.bytes;
+  const hydrant_remote_call_t call = call_for(*piece);
+  piece->state = PinnedPiece::State::kAsking;
+  count_start(pieces, part.peer);
+  hydrant_pin_t pin{};
+  const int code =
+      hydrant_remote_pin(firehose().end, part.peer, part.remote, part.bytes,
+                         part.is_put() ? kPutAccess : HYDRANT_REMOTE_READ, &call, &pin);
+  if (code != GASNET_OK) {
+    uncount_start(pieces);
+    give(piece);
+    if (code == HYDRANT_ERR_BROKEN) return fail(Status::kBroken, "%s", hydrant_error_text());
+    return fail_plainly(Status::kUnsupported, "the remote memory is not pinned now");
+  }
+  if (pin.region == nullptr) {
+    *path = path_of_miss(call);
+    return Status::kOk;
+  }
+  *path = Path::kFirehose;
+  piece->remote = pin;
+  return launch(piece, pieces);
+}
+
+// Finds the local end of a hit: no key needed, or pinned memory. False: neither.
+bool find_local(PinnedPiece& piece) noexcept {
+  const Transfer& part = piece.part;
+  if (needs_no_key(part)) return true;
+  if (part.is_put() && part.source_is_free) return false;
+  piece.local = hit_local(firehose().domain, part.local, part.bytes, local_access(part));
+  return piece.local.region != nullptr;
+}
+
+// Returns a counted piece that holds firehoses on both ends; null if they are not cached or there is no
+// room.
+PinnedPiece* prepare_hit(RmaThread& thread, const Transfer& what,
+                         CompletionCounter& pieces) noexcept {
+  if (what.bytes > kLongestPiece || !has_room(thread, pieces)) return nullptr;
+  const hydrant_pin_t remote = hit_remote(firehose().end, what.peer, what.remote, what.bytes,
+                                          what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
+  if (remote.region == nullptr) return nullptr;
+  PinnedPiece* piece = take_piece(thread);
+  if (piece == nullptr) {
+    uncount_hit(remote);
+    (void)hydrant_remote_release(remote);
+    return nullptr;
+  }
+  piece->remote = remote;
+  piece->part = what;
+  piece->pieces = &pieces;
+  if (!find_local(*piece)) {
+    uncount_hit(remote);
+    give(piece);
+    return nullptr;
+  }
+  keep_source(*piece);
+  count_start(pieces, what.peer);
+  return piece;
+}
+
+// Requests the transport's prepared request. Only after the first firehose, because then a connection
+// exists.
+[[gnu::noinline]] void ask_for_request(KeptPiece& kept) noexcept {
+  const Transfer& what = kept.piece.part;
+  const auto local = reinterpret_cast<uintptr_t>(what.local);
+  Transport& transport = *job().transport;
+  kept.is_asked = true;
+  kept.request = what.is_put() ? transport.prepare_put(what.peer, what.remote, local, what.bytes)
+                               : transport.prepare_get(what.peer, what.remote, local, what.bytes);
+}
+
+Status post_kept(KeptPiece& kept, const std::byte* local_key) noexcept {
+  PinnedPiece& piece = kept.piece;
+  if (!kept.is_asked) [[unlikely]]
+    ask_for_request(kept);
+  if (kept.request == nullptr) return post(piece);
+  piece.state = PinnedPiece::State::kPosted;
+  const auto* remote_key = static_cast<const std::byte*>(piece.remote.region->key);
+  const Status status = kept.request->start(remote_key, local_key, &piece);
+  if (status != Status::kOk) [[unlikely]]
+    not_posted(piece, status);
+  return status;
+}
+
+}  // namespace
+
+bool start_hit(RmaThread& thread, const Transfer& what, CompletionCounter& pieces) noexcept {
+  PinnedPiece* const piece = prepare_hit(thread, what, pieces);
+  if (piece == nullptr || launch(piece, pieces) != Status::kOk) return false;
+  thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
+  return true;
+}
+
+void keep(KeptPiece& kept, const Transfer& what, CompletionCounter& pieces) noexcept {
+  kept.piece.part = what;
+  kept.piece.pieces = &pieces;
+  kept.piece.done = on_completion;
+  kept.piece.is_kept = true;
+  // The source does not change while the operation is under way, so it needs no copy.
+  kept.needs_key = !what.is_put() || what.bytes > job().transport->pinned_inline_bytes();
+}
+
+bool start_kept(RmaThread& thread, KeptPiece& kept) noexcept {
+  PinnedPiece& piece = kept.piece;
+  const Transfer& what = piece.part;
+  CompletionCounter& pieces = *piece.pieces;
+  if (!has_room(thread, pieces)) return false;
+  piece.remote = hit_remote(firehose().end, what.peer, what.remote, what.bytes,
+                            what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
+  if (piece.remote.region == nullptr) return false;
+  const std::byte* local_key = nullptr;
+  if (kept.needs_key) {
+    piece.local = hit_local(firehose().domain, what.local, what.bytes,
+                            what.is_put() ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE);
+    if (piece.local.region == nullptr) {
+      uncount_hit(piece.remote);
+      (void)hydrant_remote_release(piece.remote);
+      return false;
+    }
+    local_key = static_cast<const std::byte*>(piece.local.region->key);
+  }
+  piece.sent = 0;
+  count_start(pieces, what.peer);
+  const Status status = post_kept(kept, local_key);
+  if (launched(&piece, pieces, status) != Status::kOk) return false;
+  thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
+  return true;
+}
+
+size_t start_hits(RmaThread& thread, std::span<const Transfer> list,
+                  CompletionCounter& pieces) noexcept {
+  PinnedPiece* prepared[kMostHits];
+  Transport::PinnedOperation operations[kMostHits];
+  size_t count = 0;
+  for (; count < std::min(list.size(), kMostHits); ++count) {
+    prepared[count] = prepare_hit(thread, list[count], pieces);
+    if (prepared[count] == nullptr) break;
+    operations[count] = operation_of(*prepared[count]);
+  }
+  if (count == 0) return 0;
+  Transport& transport = *job().transport;
+  const std::span all(operations, count);
+  const Transfer& first = list[0];
+  size_t started = first.is_put() ? transport.put_pinned_list(first.peer, all)
+                                  : transport.get_pinned_list(first.peer, all);
+  while (started < count && launch(prepared[started], pieces) == Status::kOk) ++started;
+  // Releases the pieces after the one that failed, which launch() has released.
+  for (size_t i = started + 1; i < count; ++i) {
+    uncount_start(pieces);
+    give(prepared[i]);
+  }
+  for (const Transfer& what : list.first(started))
+    thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
+  return started;
+}
+
+Status transfer_pinned(RmaThread& thread, const Transfer& what,
+                       CompletionCounter& pieces) noexcept {
+  if (!firehose_is_on()) return fail_plainly(Status::kUnsupported, "no memory can be pinned");
+  note_own_segment();
+  Path first = Path::kFirehose;
+  for (size_t done = 0; done < what.bytes;) {
+    Transfer part = what;
+    part.remote += done;
+    part.local += done;
+    part.bytes = std::min(kLongestPiece, what.bytes - done);
+    part.immediate = what.immediate && done == 0;
+    Path path = Path::kFirehose;
+    Status status = start(thread, part, pieces, &part.bytes, &path);
+    if (status == Status::kUnsupported && done != 0) {
+      part.bytes = what.bytes - done;
+      status = go_on_by_messages(thread, part, pieces);
+    }
+    if (status != Status::kOk) return status;
+    if (done == 0) first = path;
+    done += part.bytes;
+  }
+  thread.count(what.direction, what.peer, first, what.bytes);
+  return Status::kOk;
+}
+
+uint64_t refused_puts_and_gets() noexcept { return refused.load(std::memory_order_relaxed); }
+
+}  // namespace hydrant

@@ -1,0 +1,128 @@
+// Fast path of blocking puts and gets between firehoses across a network: all state is on the caller's
+// stack. Called by rma_calls.cpp; falls back to finish_blocking() (rma_events.cpp).
+#include "am/job/job.hpp"
+#include "am/progress/thread_state.hpp"
+#include "am/progress/waiting.hpp"
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/event/wait.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
+#include "extended/rma/pinned/rma_pinned_piece.hpp"
+#include "extended/rma/rma_thread.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/remote/initiator/remote_hit.hpp"
+
+#include <atomic>
+
+namespace hydrant {
+namespace {
+
+// The completion object. Any polling thread stores the status; that is its last access.
+struct Awaiting : Transport::Completion {
+  static constexpr int kUnderWay = -1;
+  explicit Awaiting(Rank rank) noexcept : peer(rank) { done = on_done; }
+  static void on_done(Completion& completion, Status status) noexcept {
+    static_cast<Awaiting&>(completion).status.store(to_c(status), std::memory_order_release);
+  }
+  bool is_over() const noexcept { return status.load(std::memory_order_acquire) != kUnderWay; }
+
+  Rank peer;
+  std::atomic<int> status{kUnderWay};
+};
+
+// Callbacks for wait_patiently().
+bool is_over(void* context) noexcept { return static_cast<Awaiting*>(context)->is_over(); }
+bool is_ready(const void* context) noexcept {
+  return static_cast<const Awaiting*>(context)->is_over();
+}
+WaitsFor where(const void*) noexcept { return WaitsFor::kPolls; }
+void complain(const void* context) {
+  log_warning("a blocking put or get with rank %u has not completed: is the network up?",
+              static_cast<const Awaiting*>(context)->peer);
+}
+
+// Polls of the network alone before poll_all(): modules can wait during one operation, but not for ever.
+constexpr uint32_t kQuickLooks = 64;
+
+[[gnu::noinline]] void wait_longer(Awaiting& operation) noexcept {
+  const auto done = [&operation]() noexcept { return operation.is_over(); };
+  if (look_quickly(done, []() noexcept { return WaitsFor::kPolls; })) return;
+  wait_patiently({.done = is_over,
+                  .ready = is_ready,
+                  .where = where,
+                  .complain = complain,
+                  .context = &operation});
+}
+
+inline void wait_for(Awaiting& operation) noexcept {
+  if (should_poll_anyway()) poll_all();
+  const uint32_t looks = spinning_pays() ? kQuickLooks : 1;
+  for (uint32_t i = 0; i < looks && !operation.is_over(); ++i) (void)poll_network();
+  if (!operation.is_over()) wait_longer(operation);
+}
+
+// True if no slower path would reject or change the operation.
+bool may_go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, uintptr_t local,
+            size_t bytes) noexcept {
+  if (tm != &hydrant_world || rank >= job().size() || handler_depth != 0) return false;
+  return paths(rank).hits && rank != job().rank() && bytes - 1 < kLongestPiece && local != 0 &&
+         remote != 0 && local + bytes - 1 >= local && remote + bytes - 1 >= remote &&
+         exports_are_quiet();
+}
+
+template <Direction kDirection>
+inline bool go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* local, size_t bytes) noexcept {
+  constexpr bool kIsPut = kDirection == Direction::kPut;
+  const auto here = reinterpret_cast<uintptr_t>(local);
+  if (!may_go(tm, rank, remote, here, bytes)) return false;
+  // The per-thread state depends on the job's size, so it is created only now.
+  RmaThread* thread = RmaThread::mine();
+  if (thread == nullptr || !thread->has_peers()) return false;
+  Transport& transport = *job().transport;
+  const hydrant_pin_t remote_pin =
+      hit_remote(firehose().end, rank, remote, bytes, kIsPut ? kPutAccess : HYDRANT_REMOTE_READ);
+  if (remote_pin.region == nullptr) return false;
+  hydrant_pin_t local_pin{};
+  const bool needs_key = !kIsPut || bytes > transport.pinned_inline_bytes();
+  if (needs_key) {
+    local_pin = hit_local(firehose().domain, local, bytes,
+                          kIsPut ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE);
+  }
+  Awaiting operation(rank);
+  Status status = Status::kNotReady;  // not posted to the network
+  if (!needs_key || local_pin.region != nullptr) {
+    const Transport::Pinned there{remote, static_cast<const std::byte*>(remote_pin.region->key)};
+    const Transport::Pinned mine{here, local_pin.region != nullptr
+                                           ? static_cast<const std::byte*>(local_pin.region->key)
+                                           : nullptr};
+    status = kIsPut ? transport.put_pinned(rank, there, mine, bytes, &operation)
+                    : transport.get_pinned(rank, there, mine, bytes, &operation);
+  }
+  if (status == Status::kOk) {
+    wait_for(operation);
+    status = static_cast<Status>(operation.status.load(std::memory_order_relaxed));
+  }
+  if (status != Status::kOk) [[unlikely]] {
+    if (is_refusal(status)) note_refusal();
+    uncount_hit(remote_pin);
+    if (local_pin.region != nullptr) uncount_hit(local_pin);
+  }
+  (void)hydrant_remote_release(remote_pin);
+  if (local_pin.region != nullptr) (void)hydrant_release(local_pin);
+  if (status != Status::kOk) [[unlikely]]
+    return false;
+  thread->count(kDirection, rank, Path::kFirehose, bytes);
+  return true;
+}
+
+}  // namespace
+
+bool put_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept {
+  return go<Direction::kPut>(tm, rank, reinterpret_cast<uintptr_t>(dest), const_cast<void*>(source),
+                             bytes);
+}
+
+bool get_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept {
+  return go<Direction::kGet>(tm, rank, reinterpret_cast<uintptr_t>(source), dest, bytes);
+}
+
+}  // namespace hydrant

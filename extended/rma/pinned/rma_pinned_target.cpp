@@ -1,0 +1,100 @@
+// The target's part of a move: executes puts and gets whose data travels with the move, and pins a
+// small segment as a whole. Called by the remote pins as their `remote` function.
+#include "am/job/job.hpp"
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/binding/own_memory.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
+#include "extended/rma/pinned/rma_pinned_piece.hpp"
+#include "firehose/base/config/knobs.hpp"
+#include "firehose/base/log.hpp"
+
+#include <atomic>
+#include <cstring>
+
+namespace hydrant {
+
+namespace {
+
+size_t answer_byte(void* answer, size_t room, AnswerByte byte) noexcept {
+  if (room == 0) return 0;
+  std::memset(answer, byte, 1);
+  return 1;
+}
+
+// Completion of a put to the initiator of a get. No thread waits for it: the answer, which follows it
+// on the same queue, announces the data. If the put fails, the initiator would read garbage, so the job
+// ends.
+void on_put_back(Transport::Completion&, Status status) noexcept {
+  if (status != Status::kOk && status != Status::kBroken)
+    fatal(
+        "cannot put the answer to the get of a peer: part of the memory that it names is unmapped");
+}
+constinit Transport::Completion put_back_completion{on_put_back};
+
+AnswerByte put_back(uint32_t from, const hydrant_region_t& pinned, hydrant_range_t asked,
+                    const MoveArgs& args, const std::byte* blob) noexcept {
+  Transport& transport = *job().transport;
+  alignas(16) std::byte key[4096];
+  if (!pinned_puts_come_first(from) || firehose().key_bytes > sizeof key ||
+      hydrant_import_key(firehose().domain, blob, args.key_bytes, key) != GASNET_OK)
+    return kNotDone;
+  const Transport::Pinned remote{static_cast<uintptr_t>(args.dest), key};
+  const Transport::Pinned local{asked.addr, static_cast<const std::byte*>(pinned.key)};
+  const Status status = transport.put_pinned(from, remote, local, asked.len, &put_back_completion);
+  return status == Status::kOk ? kDone : kNotDone;
+}
+
+}  // namespace
+
+size_t serve_move(void*, uint32_t from, const hydrant_region_t* pinned, hydrant_range_t asked,
+                  const void* given, size_t given_len, void* answer, size_t room) {
+  MoveArgs args{};
+  if (given_len < sizeof args) return answer_byte(answer, room, kNotDone);
+  std::memcpy(&args, given, sizeof args);
+  const auto* rest = static_cast<const std::byte*>(given) + sizeof args;
+  const size_t rest_len = given_len - sizeof args;
+  switch (args.kind) {
+    case MoveArgs::kPut:
+      if (rest_len != asked.len) return answer_byte(answer, room, kNotDone);
+      return answer_byte(answer, room, write_own(asked.addr, rest, asked.len) ? kDone : kFault);
+    case MoveArgs::kGet: {
+      if (asked.len >= room) return answer_byte(answer, room, kNotDone);
+      std::byte* to = static_cast<std::byte*>(answer) + 1;
+      const void* data = read_own(asked.addr, to, asked.len);
+      if (data == nullptr) return answer_byte(answer, room, kFault);
+      if (data != to) std::memcpy(to, data, asked.len);
+      return answer_byte(answer, room, kDone) + asked.len;
+    }
+    case MoveArgs::kPutBack:
+      if (pinned == nullptr || rest_len != args.key_bytes)
+        return answer_byte(answer, room, kNotDone);
+      return answer_byte(answer, room, put_back(from, *pinned, asked, args, rest));
+    default: return answer_byte(answer, room, kNotDone);
+  }
+}
+
+namespace {
+
+// Pins a segment up to GASNET_M bytes as a whole, so that a request for part of it gets a firehose on
+// all of it.
+void pin_small_segment(const hydrant_segment& segment) noexcept {
+  if (segment.size > knob_number(Knob::kGasnetM)) return;
+  const hydrant_pin_t pin =
+      hydrant_pin(firehose().domain, segment.addr, segment.size, HYDRANT_LOCAL_WRITE | kPutAccess);
+  if (pin.region == nullptr)
+    log_info("the segment is pinned where it is used, not whole: %s", hydrant_error_text());
+}
+
+}  // namespace
+
+void note_own_segment() noexcept {
+  static std::atomic<const hydrant_segment*> noted{nullptr};
+  const hydrant_segment* segment = job().endpoint.segment;
+  if (segment == noted.load(std::memory_order_relaxed)) return;
+  noted.store(segment, std::memory_order_relaxed);
+  if (segment == nullptr || job().segment_mode == kEverything) return;
+  (void)hydrant_vouch(firehose().domain, segment->addr, segment->size);
+  pin_small_segment(*segment);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,215 @@
+// Puts and gets between pinned memory that wait: misses, refused posts, and the fallback to messages.
+// Completions put pieces on a list; go_on_with_pinned(), which each poll calls, continues them.
+#include "am/job/job.hpp"
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
+#include "extended/rma/pinned/rma_pinned_piece.hpp"
+#include "extended/rma/rma_messages.hpp"
+#include "extended/rma/rma_path.hpp"
+#include "extended/rma/rma_thread.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/config/job_knobs.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <new>
+
+namespace hydrant {
+
+namespace {
+
+constexpr size_t kMostBlob = 256;
+
+size_t in_move_max(Direction direction) noexcept {
+  static const size_t put = knob_number(JobKnob::kPutInMoveMax);
+  const size_t room = firehose().max_args - sizeof(MoveArgs);
+  // An answer starts with one status byte.
+  return direction == Direction::kPut ? std::min(put, room) : std::min(put, room - 1);
+}
+
+// Lock-free stack of pieces that may continue; polls take it as a whole.
+constinit std::atomic<PinnedPiece*> waiting{nullptr};
+
+}  // namespace
+
+void hand_back(PinnedPiece* piece) noexcept {
+  PinnedPiece* head = waiting.load(std::memory_order_relaxed);
+  do {
+    piece->next = head;
+    // Pairs with the acquire in go_on_with_pinned().
+  } while (!waiting.compare_exchange_weak(head, piece, std::memory_order_release,
+                                          std::memory_order_relaxed));
+}
+
+// ---- going on -----------------------------------------------------------------------------------------
+
+namespace {
+
+// Thread state for messages of operations whose own thread may have ended.
+struct Carrier {
+  Mutex mu;
+  RmaThread thread;
+};
+Carrier& carrier() noexcept {
+  alignas(Carrier) static std::byte place[sizeof(Carrier)];
+  static auto* const the_carrier = new (place) Carrier;  // never destroyed: threads may be inside
+  return *the_carrier;
+}
+
+// Sends as many messages as there is room for. True: all data has arrived.
+bool send_messages(PinnedPiece& piece) noexcept {
+  if (piece.sent == 0) {
+    reset(piece.messages);
+    piece.messages.thread = &carrier().thread;
+    piece.messages.returns_errors = piece.pieces->returns_errors;
+  }
+  while (piece.sent < piece.part.bytes) {
+    Transfer part = piece.part;
+    part.remote += piece.sent;
+    part.local = (piece.part.is_put() ? source_of(piece) : piece.part.local) + piece.sent;
+    part.bytes = std::min(paths().medium_max, piece.part.bytes - piece.sent);
+    part.immediate = true;
+    Status status = Status::kOk;
+    {
+      const MutexLock lock(carrier().mu);
+      status = send_one_message(part, piece.messages);
+    }
+    if (status == Status::kNotReady) return false;
+    if (status != Status::kOk) {
+      // Messages under way may still write, so keep the piece until they complete.
+      piece.sent = piece.part.bytes;
+      piece.messages.failure.store(to_c(status), std::memory_order_relaxed);
+      break;
+    }
+    piece.sent += part.bytes;
+  }
+  if (!piece.messages.all_done()) return false;
+  end(&piece, static_cast<Status>(piece.messages.failure.load(std::memory_order_relaxed)));
+  return true;
+}
+
+// Returns true if the piece is complete or passed on.
+bool go_on(PinnedPiece& piece) noexcept {
+  if (piece.state == PinnedPiece::State::kAsking) {
+    if (piece.called) {
+      end(&piece, piece.fault ? Status::kBadArg : Status::kOk);
+      return true;
+    }
+    piece.state = piece.remote.region != nullptr ? PinnedPiece::State::kPinned
+                                                 : PinnedPiece::State::kMessages;
+    if (piece.status == HYDRANT_ERR_BROKEN) {
+      end(&piece, Status::kBroken);
+      return true;
+    }
+  }
+  if (piece.state == PinnedPiece::State::kPinned) {
+    const Status status = post(piece);
+    if (status == Status::kOk) return true;
+    if (status == Status::kNotReady) return false;
+    if (piece.state != PinnedPiece::State::kMessages) {
+      end(&piece, status);
+      return true;
+    }
+  }
+  return send_messages(piece);
+}
+
+}  // namespace
+
+uint32_t go_on_with_pinned() noexcept {
+  if (waiting.load(std::memory_order_relaxed) == nullptr) [[likely]]
+    return 0;
+  PinnedPiece* newest = waiting.exchange(nullptr, std::memory_order_acquire);
+  PinnedPiece* list = nullptr;
+  while (newest != nullptr) {
+    PinnedPiece* next = newest->next;
+    newest->next = list;
+    list = newest;
+    newest = next;
+  }
+  uint32_t got_on = 0;
+  // Each piece once per poll; pieces that cannot continue wait for the next poll.
+  while (list != nullptr) {
+    PinnedPiece* piece = list;
+    list = piece->next;
+    if (go_on(*piece)) {
+      ++got_on;
+    } else {
+      hand_back(piece);
+    }
+  }
+  return got_on;
+}
+
+// ---- misses -------------------------------------------------------------------------------------------
+
+namespace {
+
+void on_move_done(void* context, hydrant_pin_t pin, const hydrant_remote_outcome_t* outcome) {
+  auto* piece = static_cast<PinnedPiece*>(context);
+  piece->remote = pin;
+  piece->status = outcome->status;
+  const auto* answer = static_cast<const std::byte*>(outcome->answer);
+  if (outcome->called != 0 && outcome->answer_len != 0 &&
+      static_cast<uint8_t>(answer[0]) != kNotDone) {
+    piece->called = true;
+    piece->fault = static_cast<uint8_t>(answer[0]) == kFault;
+    if (!piece->part.is_put() && !piece->fault) {
+      if (outcome->answer_len == piece->part.bytes + 1) {
+        std::memcpy(piece->part.local, answer + 1, piece->part.bytes);
+      } else if (piece->buffer.addr != nullptr) {
+        // The target has put the data into the buffer.
+        std::memcpy(piece->part.local, piece->buffer.addr, piece->part.bytes);
+      }
+    }
+  }
+  hand_back(piece);
+}
+
+size_t write_put(void* context, void* room, size_t) {
+  auto& piece = *static_cast<PinnedPiece*>(context);
+  const MoveArgs args{MoveArgs::kPut, 0, 0};
+  std::memcpy(room, &args, sizeof args);
+  std::memcpy(static_cast<std::byte*>(room) + sizeof args, source_of(piece), piece.part.bytes);
+  return sizeof args + piece.part.bytes;
+}
+
+size_t write_get(void*, void* room, size_t) {
+  const MoveArgs args{MoveArgs::kGet, 0, 0};
+  std::memcpy(room, &args, sizeof args);
+  return sizeof args;
+}
+
+// Tells the target the destination of the data and its exported key.
+size_t write_put_back(void* context, void* room, size_t bytes) {
+  auto& piece = *static_cast<PinnedPiece*>(context);
+  MoveArgs args{MoveArgs::kPutBack, 0, reinterpret_cast<uintptr_t>(local_of(piece))};
+  size_t blob = std::min(bytes - sizeof args, kMostBlob);
+  if (piece.local.region == nullptr ||
+      hydrant_export_key(piece.local, static_cast<std::byte*>(room) + sizeof args, &blob) !=
+          GASNET_OK)
+    return 0;
+  args.key_bytes = static_cast<uint32_t>(blob);
+  std::memcpy(room, &args, sizeof args);
+  return sizeof args + blob;
+}
+
+}  // namespace
+
+hydrant_remote_call_t call_for(PinnedPiece& piece) noexcept {
+  hydrant_remote_call_t call{};
+  call.done = on_move_done;
+  call.context = &piece;
+  const Transfer& part = piece.part;
+  if (part.bytes <= in_move_max(part.direction)) {
+    call.flags = HYDRANT_REMOTE_CALL_ANYWAY;
+    call.make_args = part.is_put() ? write_put : write_get;
+  } else if (!part.is_put() && piece.local.region != nullptr && pinned_puts_come_first(part.peer)) {
+    call.flags = HYDRANT_REMOTE_CALL;
+    call.make_args = write_put_back;
+  }
+  return call;
+}
+
+}  // namespace hydrant

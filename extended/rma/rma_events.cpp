@@ -1,0 +1,200 @@
+// Blocking, NB and NBI completion of puts and gets, and the gex_NBI_* functions. Called by
+// rma_calls.cpp; starts operations by transfer() (rma_transfer.cpp).
+#include "extended/rma/rma_events.hpp"
+
+#include "am/job/job.hpp"
+#include "am/progress/one_thread.hpp"
+#include "am/progress/thread_state.hpp"
+#include "extended/event/event.hpp"
+#include "extended/event/wait.hpp"
+#include "extended/rma/rma_thread.hpp"
+#include "firehose/base/log.hpp"
+
+namespace hydrant {
+namespace {
+
+bool pieces_are_done(hydrant_event& event) noexcept { return event.pieces.all_done(); }
+bool pieces_are_ready(const hydrant_event& event) noexcept { return event.pieces.all_done(); }
+WaitsFor pieces_come_by_polls(const hydrant_event&) noexcept { return WaitsFor::kPolls; }
+void complain_of_event(const hydrant_event& event) { complain_of(event.pieces); }
+
+}  // namespace
+
+hydrant_event* take_pieces_event() noexcept {
+  hydrant_event* event = take_event();
+  if (event == nullptr) return nullptr;
+  event->is_done = pieces_are_done;
+  event->is_ready = pieces_are_ready;
+  event->waits_for = pieces_come_by_polls;
+  event->complain = complain_of_event;
+  return event;
+}
+
+gex_Event_t hand_out(hydrant_event* event, const char* call) noexcept {
+  if (!event->pieces.all_done()) return event;
+  look_for_failure(*event, call);
+  give_event(event);
+  return GEX_EVENT_INVALID;
+}
+
+void look_for_failure(const hydrant_event& event, const char* call) noexcept {
+  const Status status = failure_of(event.pieces);
+  if (status == Status::kOk) [[likely]]
+    return;
+  // No caller can receive the code any more.
+  if (event.pieces.returns_errors && faults_return(true))
+    log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
+  else
+    (void)answer(status, call);
+}
+
+int finish_blocking(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call) noexcept {
+  Status status = check_transfer(tm, rank, what);
+  if (status == Status::kOk && what.bytes != 0) {
+    CompletionCounter pieces;
+    status = transfer(what, pieces);
+    // Started pieces write to this stack frame, so wait even if others failed.
+    const Status waited = wait_for(pieces);
+    if (status == Status::kOk) status = waited;
+  }
+  return answer(status, call);
+}
+
+gex_Event_t start_with_event(gex_TM_t tm, gex_Rank_t rank, Transfer what,
+                             const char* call) noexcept {
+  Status status = check_transfer(tm, rank, what);
+  if (status != Status::kOk || what.bytes == 0) {
+    (void)answer(status, call);
+    return GEX_EVENT_INVALID;
+  }
+  hydrant_event* event = take_pieces_event();
+  if (event == nullptr) {
+    (void)finish_blocking(tm, rank, what, call);
+    return GEX_EVENT_INVALID;
+  }
+  status = transfer(what, event->pieces);
+  if (status != Status::kOk) [[unlikely]] {
+    (void)wait_for(event->pieces);
+    give_event(event);
+    return answer(status, call) == GASNET_ERR_NOT_READY ? GEX_EVENT_NO_OP : GEX_EVENT_INVALID;
+  }
+  return hand_out(event, call);
+}
+
+int start_implicit(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call) noexcept {
+  Status status = check_transfer(tm, rank, what);
+  if (status == Status::kOk && what.bytes != 0) {
+    RmaThread* thread = RmaThread::mine();
+    if (thread == nullptr) return finish_blocking(tm, rank, what, call);
+    status = transfer(what, thread->implicit(what.direction));
+  }
+  return answer(status, call);
+}
+
+}  // namespace hydrant
+
+using namespace hydrant;
+
+namespace {
+
+// The categories of `mask` that apply to puts and gets. Local completion needs no separate wait: either
+// the source is free at return, or, with GEX_EVENT_DEFER, when the put is complete.
+struct Categories {
+  bool puts;
+  bool gets;
+};
+Categories categories(gex_EC_t mask) noexcept {
+  return {.puts = (mask & (GEX_EC_PUT | GEX_EC_LC)) != 0, .gets = (mask & GEX_EC_GET) != 0};
+}
+
+RmaThread* check_implicit(const char* call) noexcept {
+  if (handler_depth != 0) [[unlikely]]
+    check_handler_waits(call);
+  // The per-thread state depends on the job's size, so it must not be created before the job is wired.
+  if (!is_wired()) [[unlikely]]
+    return nullptr;
+  RmaThread* thread = RmaThread::mine();
+  if (thread != nullptr && thread->region != nullptr) [[unlikely]]
+    fatal("%s in an access region: end it first (gex_NBI_EndAccessRegion)", call);
+  return thread;
+}
+
+// Reports a failure once.
+void forget_failure(CompletionCounter& pieces, const char* call) noexcept {
+  if (pieces.failure.load(std::memory_order_relaxed) == 0) [[likely]]
+    return;
+  (void)answer(failure_of(pieces), call);
+  pieces.failure.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+extern "C" {
+
+int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t) {
+  const InCall in_call("gex_NBI_Test");
+  RmaThread* thread = check_implicit("gex_NBI_Test");
+  if (thread == nullptr) return GASNET_OK;
+  const auto [puts, gets] = categories(event_mask);
+  if (puts && !thread->implicit(Direction::kPut).all_done()) return GASNET_ERR_NOT_READY;
+  if (gets && !thread->implicit(Direction::kGet).all_done()) return GASNET_ERR_NOT_READY;
+  if (puts) forget_failure(thread->implicit(Direction::kPut), "gex_NBI_Test");
+  if (gets) forget_failure(thread->implicit(Direction::kGet), "gex_NBI_Test");
+  return GASNET_OK;
+}
+
+void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t) {
+  const InCall in_call("gex_NBI_Wait");
+  RmaThread* thread = check_implicit("gex_NBI_Wait");
+  bool has_waited = false;
+  if (thread != nullptr) {
+    const auto [puts, gets] = categories(event_mask);
+    for (const Direction direction : {Direction::kPut, Direction::kGet}) {
+      if (!(direction == Direction::kPut ? puts : gets)) continue;
+      CompletionCounter& pieces = thread->implicit(direction);
+      if (pieces.all_done() && pieces.failure.load(std::memory_order_relaxed) == 0) continue;
+      if (handler_depth != 0 && !pieces.all_done()) refuse_wait("gex_NBI_Wait");
+      has_waited = true;
+      (void)wait_for(pieces);
+      forget_failure(pieces, "gex_NBI_Wait");
+    }
+  }
+  // A client that never has to wait still serves other ranks.
+  if (!has_waited && handler_depth == 0 && should_poll_anyway()) poll_all();
+}
+
+void gex_NBI_BeginAccessRegion(gex_Flags_t) {
+  const InCall in_call("gex_NBI_BeginAccessRegion");
+  RmaThread* thread = check_implicit("gex_NBI_BeginAccessRegion");
+  hydrant_event* event = thread != nullptr ? take_pieces_event() : nullptr;
+  // Without memory there is no region: its operations complete at the latest in gex_NBI_EndAccessRegion().
+  if (event == nullptr) return;
+  event->pieces.thread = thread;
+  event->pieces.most = paths().nbi_depth;
+  thread->region = event;
+}
+
+gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t) {
+  const InCall in_call("gex_NBI_EndAccessRegion");
+  if (handler_depth != 0) check_handler_waits("gex_NBI_EndAccessRegion");
+  // The per-thread state depends on the job's size.
+  RmaThread* thread = is_wired() ? RmaThread::mine() : nullptr;
+  if (thread == nullptr || thread->region == nullptr) {
+    if (is_wired() && job().debug)
+      fatal("gex_NBI_EndAccessRegion without gex_NBI_BeginAccessRegion");
+    gex_NBI_Wait(GEX_EC_ALL, 0);
+    return GEX_EVENT_INVALID;
+  }
+  hydrant_event* event = thread->region;
+  thread->region = nullptr;
+  return hand_out(event, "gex_NBI_EndAccessRegion");
+}
+
+// This version offers no operation with GEX_FLAG_ENABLE_LEAF_LC, and complete operations have complete
+// leaves.
+gex_Event_t gex_Event_QueryLeaf(gex_Event_t root, gex_EC_t) {
+  if (root == GEX_EVENT_NO_OP) fatal("gex_Event_QueryLeaf: GEX_EVENT_NO_OP is not an event");
+  return GEX_EVENT_INVALID;
+}
+
+}  // extern "C"

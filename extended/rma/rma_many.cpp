@@ -1,0 +1,196 @@
+// hydrant_put_many() and hydrant_get_many(). Runs of operations that the kernel can copy for one rank
+// are one system call; runs of hits are one list for the adapter; others start one by one, all under
+// one event.
+#include <hydrant/rma.h>
+
+#include "am/job/job.hpp"
+#include "am/progress/one_thread.hpp"
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/binding/known_memory.hpp"
+#include "extended/event/event.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
+#include "extended/rma/rma.hpp"
+#include "extended/rma/rma_events.hpp"
+#include "extended/rma/rma_thread.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+using namespace hydrant;
+
+namespace {
+
+using Ops = std::span<const hydrant_rma_op_t>;
+
+Transfer transfer_of(const hydrant_rma_op_t& op, Direction direction) noexcept {
+  return {.direction = direction,
+          .remote = reinterpret_cast<uintptr_t>(op.remote),
+          .local = static_cast<std::byte*>(op.local),
+          .bytes = op.bytes};
+}
+
+// Copies the operations at the front that are plain loads and stores; returns their number.
+size_t copy_known(Ops ops, Direction direction) noexcept {
+  size_t count = 0;
+  for (const hydrant_rma_op_t& op : ops) {
+    const bool done = direction == Direction::kPut
+                          ? put_known(&hydrant_world, op.rank, op.remote, op.local, op.bytes)
+                          : get_known(&hydrant_world, op.rank, op.local, op.remote, op.bytes);
+    if (!done) break;
+    ++count;
+  }
+  return count;
+}
+
+// `before` is the number of earlier operations of the same call, for error texts.
+Status check_all(Ops ops, size_t before, Direction direction) noexcept {
+  for (size_t i = 0; i < ops.size(); ++i) {
+    Transfer what = transfer_of(ops[i], direction);
+    const Status status = check_transfer(&hydrant_world, ops[i].rank, what);
+    if (status != Status::kOk)
+      return add_context(status, "operation %zu of %zu", before + i, before + ops.size());
+  }
+  return Status::kOk;
+}
+
+// Maximum per system call (UIO_MAXIOV is 1024), bounded by the stack.
+constexpr size_t kMostTogether = 128;
+
+bool goes_by_kernel(RmaThread& thread, const hydrant_rma_op_t& op) noexcept {
+  if (op.rank >= job().size()) return false;
+  const Paths& ways = paths(op.rank);
+  if (!ways.cma || op.bytes == 0 || op.rank == job().rank()) return false;
+  return !ways.mapped ||
+         mapped_here(thread, op.rank, reinterpret_cast<uintptr_t>(op.remote), op.bytes) == nullptr;
+}
+
+// Collects the operations at the front that one system call can do; a count of 0 or 1 is no run.
+size_t find_run(RmaThread& thread, Ops ops,
+                std::array<Transport::Piece, kMostTogether>& run) noexcept {
+  size_t count = 0;
+  while (count < ops.size() && count < kMostTogether && ops[count].rank == ops[0].rank &&
+         goes_by_kernel(thread, ops[count])) {
+    const hydrant_rma_op_t& op = ops[count];
+    run[count++] = {
+        .local = op.local, .remote = reinterpret_cast<uintptr_t>(op.remote), .bytes = op.bytes};
+  }
+  return count;
+}
+
+Status copy_run(RmaThread& thread, Rank peer, Direction direction,
+                std::span<const Transport::Piece> run) noexcept {
+  Transport& transport = *job().transport;
+  const Status status = direction == Direction::kPut ? transport.put_pieces(peer, run)
+                                                     : transport.get_pieces(peer, run);
+  if (status != Status::kOk) return status;
+  for (const Transport::Piece& piece : run) thread.count(direction, peer, Path::kCma, piece.bytes);
+  return Status::kOk;
+}
+
+// Starts the operations at the front for one rank whose firehoses are cached, as one list for the
+// adapter. Returns how many were started.
+size_t start_run_of_hits(RmaThread& thread, Ops ops, Direction direction,
+                         CompletionCounter& pieces) noexcept {
+  const Rank peer = ops[0].rank;
+  if (!paths(peer).pinned || peer == job().rank()) return 0;
+  // Assign only if different: completions of pieces under way read this field.
+  if (pieces.thread != &thread) pieces.thread = &thread;
+  std::array<Transfer, kMostHits> run;
+  size_t count = 0;
+  while (count < std::min(ops.size(), kMostHits) && ops[count].rank == peer &&
+         ops[count].bytes != 0) {
+    run[count] = transfer_of(ops[count], direction);
+    run[count++].peer = peer;
+  }
+  return start_hits(thread, std::span(run).first(count), pieces);
+}
+
+Status start_all(Ops ops, Direction direction, CompletionCounter& pieces) noexcept {
+  RmaThread* thread = RmaThread::mine();
+  if (thread == nullptr || !thread->has_peers())
+    return fail(Status::kResource, "no memory for a thread's state of puts and gets");
+  settle_exports();
+  std::array<Transport::Piece, kMostTogether> run;
+  while (!ops.empty()) {
+    const size_t together = find_run(*thread, ops, run);
+    if (together > 1) {
+      const Status status =
+          copy_run(*thread, ops[0].rank, direction, std::span(run).first(together));
+      if (status == Status::kOk) {
+        ops = ops.subspan(together);
+        continue;
+      }
+      if (status != Status::kUnsupported) return status;
+      // One operation of the run is impossible for the kernel; executing each separately finds out which.
+    }
+    if (const size_t started = start_run_of_hits(*thread, ops, direction, pieces); started != 0) {
+      ops = ops.subspan(started);
+      continue;
+    }
+    for (size_t i = 0; i < std::max<size_t>(together, 1); ++i) {
+      Transfer what = transfer_of(ops[i], direction);
+      what.peer = ops[i].rank;
+      if (what.bytes == 0) continue;
+      if (const Status status = transfer(what, pieces); status != Status::kOk) return status;
+    }
+    ops = ops.subspan(std::max<size_t>(together, 1));
+  }
+  return Status::kOk;
+}
+
+Status check_list(const hydrant_rma_op_t* list, size_t count, size_t total_bytes) noexcept {
+  if (list == nullptr && count != 0)
+    return fail(Status::kBadArg, "%zu operations, and the array is NULL", count);
+  if (!job().debug) return Status::kOk;
+  size_t sum = 0;
+  for (const hydrant_rma_op_t& op : Ops(list, count)) sum += op.bytes;
+  if (sum == total_bytes) return Status::kOk;
+  return fail(Status::kBadArg, "total_bytes is %zu, but the %zu operations have %zu bytes",
+              total_bytes, count, sum);
+}
+
+int do_many(const hydrant_rma_op_t* list, size_t count, size_t total_bytes, gex_Event_t* event,
+            Direction direction, const char* call) noexcept {
+  const InCall in_call(call);
+  if (event != nullptr) *event = GEX_EVENT_INVALID;
+  if (const Status status = check_list(list, count, total_bytes); status != Status::kOk)
+    return answer(status, call, true);
+  if (total_bytes == 0) return GASNET_OK;
+  const size_t known = copy_known(Ops(list, count), direction);
+  if (known == count && count != 0) [[likely]]
+    return GASNET_OK;
+  const Ops ops(list + known, count - known);
+  if (const Status status = check_all(ops, known, direction); status != Status::kOk)
+    return answer(status, call, true);
+  hydrant_event* own = event != nullptr ? take_pieces_event() : nullptr;
+  CompletionCounter here;
+  CompletionCounter& pieces = own != nullptr ? own->pieces : here;
+  pieces.returns_errors = true;
+  const Status status = start_all(ops, direction, pieces);
+  if (status == Status::kOk && own != nullptr && !pieces.all_done()) {
+    *event = own;
+    return GASNET_OK;
+  }
+  const Status waited = wait_for(pieces);
+  if (own != nullptr) give_event(own);
+  return answer(status == Status::kOk ? waited : status, call, true);
+}
+
+}  // namespace
+
+extern "C" {
+
+int hydrant_put_many(const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
+                     gex_Event_t* event) {
+  return do_many(ops, count, total_bytes, event, Direction::kPut, "hydrant_put_many");
+}
+
+int hydrant_get_many(const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
+                     gex_Event_t* event) {
+  return do_many(ops, count, total_bytes, event, Direction::kGet, "hydrant_get_many");
+}
+
+const char* hydrant_last_error_text(void) { return last_error_text(); }
+
+}  // extern "C"

@@ -1,0 +1,282 @@
+// Puts, gets and fills by Active Messages: the initiator's pieces and the handlers on both sides.
+// Called by transfer() (rma_transfer.cpp) as the fallback; sends with am/message/send.cpp.
+#include "extended/rma/rma_messages.hpp"
+
+#include "am/job/exit.hpp"
+#include "am/job/job.hpp"
+#include "am/message/send.hpp"
+#include "am/message/token.hpp"
+#include "am/progress/waiting.hpp"
+#include "extended/binding/own_memory.hpp"
+#include "extended/handlers.hpp"
+#include "extended/rma/rma_thread.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace hydrant {
+namespace {
+
+// ---- arguments: a pointer or a length takes two ----
+
+template <size_t kWords>
+struct Args {
+  std::array<int32_t, 2 * kWords> values;
+};
+template <typename... Words>
+Args<sizeof...(Words)> pack(Words... words) noexcept {
+  Args<sizeof...(Words)> args;
+  size_t at = 0;
+  const auto add = [&](uint64_t word) {
+    args.values[at++] = static_cast<int32_t>(static_cast<uint32_t>(word));
+    args.values[at++] = static_cast<int32_t>(static_cast<uint32_t>(word >> 32));
+  };
+  (add(words), ...);
+  return args;
+}
+constexpr uint64_t word(int32_t low, int32_t high) noexcept {
+  return uint64_t{static_cast<uint32_t>(high)} << 32 | static_cast<uint32_t>(low);
+}
+uint64_t name_of(CompletionCounter& pieces) noexcept {
+  return reinterpret_cast<uintptr_t>(&pieces);
+}
+CompletionCounter& pieces_called(int32_t low, int32_t high) noexcept {
+  return *reinterpret_cast<CompletionCounter*>(word(low, high));
+}
+
+// The common part of all messages.
+template <size_t kWords>
+Sending request(Rank peer, uint32_t handler, const Args<kWords>& args, bool immediate) noexcept {
+  return {.peer = peer,
+          .handler = handler,
+          .nargs = 2 * kWords,
+          .args = args.values.data(),
+          .immediate = immediate};
+}
+
+Status start_put(const Transfer& piece, Path path, CompletionCounter& pieces) noexcept {
+  const auto args = pack(name_of(pieces), piece.remote);
+  Sending message = request(piece.peer, path == Path::kAmLong ? kPutLongHandler : kPutMediumHandler,
+                            args, piece.immediate);
+  message.category = path == Path::kAmLong ? Category::kLong : Category::kMedium;
+  message.source = piece.local;
+  message.bytes = piece.bytes;
+  message.dest = reinterpret_cast<void*>(piece.remote);
+  return send(message);
+}
+
+Status start_get(const Transfer& piece, Path path, CompletionCounter& pieces) noexcept {
+  const auto args = pack(name_of(pieces), reinterpret_cast<uintptr_t>(piece.local), piece.remote,
+                         uint64_t{piece.bytes});
+  return send(request(piece.peer, path == Path::kAmLong ? kGetLongHandler : kGetMediumHandler, args,
+                      piece.immediate));
+}
+
+// ---- handlers: at the target ----
+
+void reply(gex_Token_t token, Sending message) noexcept {
+  message.peer = token->from;
+  message.lane = Lane::kReply;
+  token->replied = true;
+  // A failure because the job ends is harmless. After any other failure the peer would wait for ever.
+  if (const Status status = send(message); status != Status::kOk && status != Status::kBroken)
+    fatal("the answer to a put or get of rank %u: %s", message.peer, last_error_text());
+}
+
+// Replies that [at, at+bytes) of this rank is unreachable; 0 bytes: success.
+void answer_done(gex_Token_t token, int32_t low, int32_t high, uintptr_t at,
+                 size_t bytes) noexcept {
+  const auto args = pack(word(low, high), uint64_t{at}, uint64_t{bytes});
+  reply(token, request(0, kDoneHandler, args, false));
+}
+
+void on_put_medium(gex_Token_t token, void* data, size_t bytes, int32_t low, int32_t high,
+                   int32_t dest_low, int32_t dest_high) {
+  const auto dest = static_cast<uintptr_t>(word(dest_low, dest_high));
+  const bool written = write_own(dest, data, bytes);
+  answer_done(token, low, high, dest, written ? 0 : bytes);
+}
+
+void on_put_long(gex_Token_t token, void*, size_t, int32_t low, int32_t high, int32_t, int32_t) {
+  answer_done(token, low, high, 0, 0);
+}
+
+void on_fill(gex_Token_t token, int32_t low, int32_t high, int32_t dest_low, int32_t dest_high,
+             int32_t bytes_low, int32_t bytes_high, int32_t value, int32_t) {
+  const auto dest = static_cast<uintptr_t>(word(dest_low, dest_high));
+  const size_t bytes = word(bytes_low, bytes_high);
+  const bool written = fill_own(dest, value, bytes);
+  answer_done(token, low, high, dest, written ? 0 : bytes);
+}
+
+const void* find_long_source(uintptr_t source, size_t bytes) noexcept {
+  return can_read_own(source, bytes) ? reinterpret_cast<const void*>(source) : nullptr;
+}
+// Returns the data of a get, in place or copied, wherever it can be sent from. Null: unreadable.
+const void* find_source(uintptr_t source, size_t bytes) noexcept {
+  RmaThread* thread = RmaThread::mine();
+  std::byte* scratch = thread != nullptr ? thread->scratch() : nullptr;
+  if (scratch == nullptr || bytes > RmaThread::kScratchBytes)
+    return find_long_source(source, bytes);
+  return read_own(source, scratch, bytes);
+}
+
+void on_get(gex_Token_t token, Category category, int32_t low, int32_t high, uint64_t dest,
+            uintptr_t source, size_t bytes) noexcept {
+  const void* data =
+      category == Category::kMedium ? find_source(source, bytes) : find_long_source(source, bytes);
+  if (data == nullptr) {
+    answer_done(token, low, high, source, bytes);
+    return;
+  }
+  const auto args = pack(word(low, high), dest);
+  Sending message =
+      request(0, category == Category::kMedium ? kGotMediumHandler : kGotLongHandler, args, false);
+  message.category = category;
+  message.source = data;
+  message.bytes = bytes;
+  message.dest = reinterpret_cast<void*>(dest);
+  reply(token, message);
+}
+
+void on_get_medium(gex_Token_t token, int32_t low, int32_t high, int32_t dest_low,
+                   int32_t dest_high, int32_t source_low, int32_t source_high, int32_t bytes_low,
+                   int32_t bytes_high) {
+  on_get(token, Category::kMedium, low, high, word(dest_low, dest_high),
+         static_cast<uintptr_t>(word(source_low, source_high)), word(bytes_low, bytes_high));
+}
+
+void on_get_long(gex_Token_t token, int32_t low, int32_t high, int32_t dest_low, int32_t dest_high,
+                 int32_t source_low, int32_t source_high, int32_t bytes_low, int32_t bytes_high) {
+  on_get(token, Category::kLong, low, high, word(dest_low, dest_high),
+         static_cast<uintptr_t>(word(source_low, source_high)), word(bytes_low, bytes_high));
+}
+
+// ---- handlers: back at the initiator ----
+
+void on_done(gex_Token_t token, int32_t low, int32_t high, int32_t at_low, int32_t at_high,
+             int32_t bytes_low, int32_t bytes_high) {
+  CompletionCounter& pieces = pieces_called(low, high);
+  const size_t bytes = word(bytes_low, bytes_high);
+  if (bytes == 0) {
+    count_done(pieces);
+  } else {
+    count_failed(pieces, Status::kBadArg, token->from,
+                 static_cast<uintptr_t>(word(at_low, at_high)), bytes);
+  }
+}
+
+void on_got_medium(gex_Token_t, void* data, size_t bytes, int32_t low, int32_t high,
+                   int32_t dest_low, int32_t dest_high) {
+  std::memcpy(reinterpret_cast<void*>(word(dest_low, dest_high)), data, bytes);
+  count_done(pieces_called(low, high));
+}
+
+void on_got_long(gex_Token_t, void*, size_t, int32_t low, int32_t high, int32_t, int32_t) {
+  count_done(pieces_called(low, high));
+}
+
+}  // namespace
+
+bool has_room(const RmaThread& thread, const CompletionCounter& pieces) noexcept {
+  return thread.under_way() < paths().depth && pieces.under_way() < pieces.most;
+}
+
+Status make_room(RmaThread& thread, const CompletionCounter& pieces, bool immediate) noexcept {
+  if (has_room(thread, pieces)) [[likely]]
+    return Status::kOk;
+  if (immediate) return Status::kNotReady;
+  Waiter waiter;
+  while (!has_room(thread, pieces)) {
+    if (is_over()) return fail(Status::kBroken, "the job is ending");
+    waiter.polled(poll_all());
+  }
+  return Status::kOk;
+}
+
+namespace {
+
+Status start_pieces(RmaThread& thread, Path path, const Transfer& what,
+                    CompletionCounter& pieces) noexcept {
+  const size_t most = path == Path::kAmLong ? kLongPiece : paths().medium_max;
+  for (size_t done = 0; done < what.bytes;) {
+    Transfer piece = what;
+    piece.remote += done;
+    piece.local += done;
+    piece.bytes = std::min(most, what.bytes - done);
+    piece.immediate = what.immediate && done == 0;
+    if (const Status room = make_room(thread, pieces, piece.immediate); room != Status::kOk)
+      return room;
+    count_start(pieces, what.peer);
+    const Status status =
+        what.is_put() ? start_put(piece, path, pieces) : start_get(piece, path, pieces);
+    if (status != Status::kOk) {
+      uncount_start(pieces);
+      return status;
+    }
+    done += piece.bytes;
+  }
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
+                            CompletionCounter& pieces) noexcept {
+  const Status status = start_pieces(thread, path, what, pieces);
+  if (status == Status::kOk) thread.count(what.direction, what.peer, path, what.bytes);
+  return status;
+}
+
+Status go_on_by_messages(RmaThread& thread, const Transfer& rest,
+                         CompletionCounter& pieces) noexcept {
+  return start_pieces(thread, choose_messages(paths(), rest), rest, pieces);
+}
+
+Status send_one_message(const Transfer& part, CompletionCounter& pieces) noexcept {
+  count_start(pieces, part.peer);
+  const Status status = part.is_put() ? start_put(part, Path::kAmMedium, pieces)
+                                      : start_get(part, Path::kAmMedium, pieces);
+  if (status != Status::kOk) uncount_start(pieces);
+  return status;
+}
+
+Status fill_by_messages(RmaThread& thread, Rank peer, uintptr_t remote, int value, size_t bytes,
+                        CompletionCounter& pieces) noexcept {
+  if (const Status room = make_room(thread, pieces, false); room != Status::kOk) return room;
+  count_start(pieces, peer);
+  const auto args = pack(name_of(pieces), uint64_t{remote}, uint64_t{bytes},
+                         uint64_t{static_cast<uint8_t>(value)});
+  const Status status = send(request(peer, kFillHandler, args, false));
+  if (status != Status::kOk) {
+    uncount_start(pieces);
+    return status;
+  }
+  thread.count(Direction::kPut, peer, Path::kAmMedium, bytes);
+  return Status::kOk;
+}
+
+void add_rma_handlers() noexcept {
+  constexpr gex_Flags_t kShortRequest = GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST;
+  constexpr gex_Flags_t kShortReply = GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REPLY;
+  constexpr gex_Flags_t kMediumRequest = GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST;
+  constexpr gex_Flags_t kMediumReply = GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY;
+  constexpr gex_Flags_t kLongRequest = GEX_FLAG_AM_LONG | GEX_FLAG_AM_REQUEST;
+  constexpr gex_Flags_t kLongReply = GEX_FLAG_AM_LONG | GEX_FLAG_AM_REPLY;
+  HandlerTable& table = job().handlers;
+  const auto add = [&table](uint32_t index, auto* function, uint32_t nargs, gex_Flags_t flags,
+                            const char* name) {
+    table.add_internal(index, reinterpret_cast<gex_AM_Fn_t>(function), nargs, flags, name);
+  };
+  add(kPutMediumHandler, on_put_medium, 4, kMediumRequest, "put");
+  add(kPutLongHandler, on_put_long, 4, kLongRequest, "long put");
+  add(kFillHandler, on_fill, 8, kShortRequest, "fill");
+  add(kDoneHandler, on_done, 6, kShortReply, "done");
+  add(kGetMediumHandler, on_get_medium, 8, kShortRequest, "get");
+  add(kGetLongHandler, on_get_long, 8, kShortRequest, "long get");
+  add(kGotMediumHandler, on_got_medium, 4, kMediumReply, "got");
+  add(kGotLongHandler, on_got_long, 4, kLongReply, "long got");
+}
+
+}  // namespace hydrant

@@ -1,0 +1,40 @@
+// Puts and gets by Active Messages: the path for networks without other abilities, and the fallback of
+// all other paths. docs/wire_format_am.md shows the messages.
+//
+//   put    Medium or Long with the data          -> done
+//   get    Short with address and length         -> Medium or Long with the data, which is also the reply
+//   fill   Short with the byte and the length    -> done
+//
+// A piece is at most one Medium, or kLongPiece bytes of a Long. Larger operations consist of several
+// pieces, with at most GASNET_NETWORKDEPTH of them under way. A put's data has been copied when the
+// call returns.
+#pragma once
+
+#include "extended/rma/rma.hpp"
+#include "extended/rma/rma_path.hpp"
+
+namespace hydrant {
+
+// Limits the time in the target's handler to a few 100 us per piece.
+inline constexpr size_t kLongPiece = size_t{4} << 20;
+
+// `path` is kAmMedium or kAmLong. Errors: as transfer().
+Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
+                            CompletionCounter& pieces) noexcept;
+// Sends the rest of an operation whose first part used another path, which counts the operation.
+Status go_on_by_messages(RmaThread& thread, const Transfer& rest,
+                         CompletionCounter& pieces) noexcept;
+// Sends at most one message, at once or not at all (kNotReady); does not occupy the thread's room.
+Status send_one_message(const Transfer& part, CompletionCounter& pieces) noexcept;
+Status fill_by_messages(RmaThread& thread, Rank peer, uintptr_t remote, int value, size_t bytes,
+                        CompletionCounter& pieces) noexcept;
+
+// True if the thread, and `pieces`, may start one more piece.
+bool has_room(const RmaThread& thread, const CompletionCounter& pieces) noexcept;
+// Polls until the thread, and `pieces`, may start one more piece. Errors: kNotReady: `immediate`, and
+// there is no room; kBroken: the job is ending.
+Status make_room(RmaThread& thread, const CompletionCounter& pieces, bool immediate) noexcept;
+
+void add_rma_handlers() noexcept;
+
+}  // namespace hydrant

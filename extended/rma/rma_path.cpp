@@ -1,0 +1,186 @@
+// Computes the settings of the decision table at job start, and chooses the path of each operation.
+// Called by transfer() (rma_transfer.cpp).
+#include "extended/rma/rma_path.hpp"
+
+#include "am/job/job.hpp"
+#include "am/message/send.hpp"
+#include "am/segment/segments.hpp"
+#include "extended/binding/device_memory.hpp"
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/rma_thread.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/config/job_knobs.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+
+namespace hydrant {
+namespace {
+
+// By kind of peer.
+constinit Paths the_paths[2];
+// Kind of each rank; null: all ranks are of the first kind. Never freed, because threads may be using
+// it at process exit.
+constinit const uint8_t* kind_of = nullptr;
+
+// The depth from `knob`, limited to `most`; the warning names `limit` as the cause.
+uint64_t depth_of(JobKnob knob, uint64_t most, const char* limit) noexcept {
+  const KnobValue value = read_knob(knob);
+  const uint64_t wanted = value.number;
+  if (wanted == 0 || wanted <= most) return wanted != 0 ? wanted : most;
+  // No warning for the default value.
+  if (value.origin == KnobOrigin::kDefault) return most;
+  log_warning("%s=%llu exceeds the limit of %s: %llu is used", knob_info(knob).name,
+              static_cast<unsigned long long>(wanted), limit,
+              static_cast<unsigned long long>(most));
+  return most;
+}
+
+// Disables all paths before `forced` in the table.
+void force(Paths& paths, std::string_view forced) noexcept {
+  paths.inlined = false;
+  if (forced == "mapped") return;
+  if (forced == "nic") {
+    // Use the adapter with this peer too, if there is an adapter.
+    paths.pinned = firehose_is_on();
+    if (paths.pinned) paths.mapped = paths.cma = paths.maps_files = false;
+    return;
+  }
+  paths.maps_files = paths.maps_files && forced == "firehose";
+  paths.mapped = false;
+  if (forced == "cma") return;
+  // In the table, mappings precede copies by the kernel, which precede pinned memory.
+  paths.cma = paths.cma && forced == "firehose" && !paths.pinned;
+  if (forced == "firehose") return;
+  paths.pinned = false;
+  paths.bounce_first = forced == "bounce";
+  if (forced == "direct" || forced == "bounce") return;
+  // Everything is sent in messages, even to this process itself.
+  paths.self = false;
+  paths.direct = paths.bounce = false;
+  if (forced == "am_medium") paths.am_long[0] = paths.am_long[1] = false;
+  if (forced == "am_long") paths.long_above = 0;
+}
+
+// Stores the peer's segment for this thread's inline calls. Segments live as long as the job.
+void remember_segment(RmaThread& thread, Rank peer) noexcept {
+  SegmentPlace place;
+  if (find_segment(peer, &place, false) != Status::kOk || place.addr == 0) return;
+  const auto start =
+      reinterpret_cast<uintptr_t>(job().transport->mapped(peer, place.addr, place.size));
+  if (start == 0) return;
+  hydrant_peer& row = thread.peer(peer);
+  row.shift = static_cast<intptr_t>(start - place.addr);
+  row.addr = place.addr;
+  row.size = place.size;
+  row.small = place.size < HYDRANT_RMA_INLINE ? 0 : place.size - HYDRANT_RMA_INLINE + 1;
+}
+
+}  // namespace
+
+const Paths& paths() noexcept { return the_paths[0]; }
+const Paths& paths(Rank peer) noexcept { return the_paths[kind_of != nullptr ? kind_of[peer] : 0]; }
+
+namespace {
+
+// Paths that depend on the transport's abilities with this kind of peer.
+void choose_paths(Paths& paths, uint32_t abilities) noexcept {
+  const bool one_sided = (abilities & Transport::kOneSided) != 0;
+  const bool at_once = (abilities & Transport::kCompletesAtOnce) != 0;
+  paths.mapped = (abilities & Transport::kMapped) != 0;
+  paths.cma = one_sided && at_once;
+  paths.pinned = firehose_is_on() && (abilities & Transport::kPinned) != 0;
+  paths.maps_files = one_sided && at_once;
+  paths.direct = paths.bounce = one_sided && !at_once;
+}
+
+// Returns the kind of each rank, or null if all ranks have the abilities `first`.
+const uint8_t* find_kinds(const Transport& transport, uint32_t first, uint32_t* second) noexcept {
+  uint8_t* kinds = nullptr;
+  for (Rank rank = 0; rank < job().size(); ++rank) {
+    const uint32_t abilities = transport.abilities_with(rank);
+    if (abilities == first) continue;
+    if (kinds == nullptr) kinds = new uint8_t[job().size()]();
+    kinds[rank] = 1;
+    *second = abilities;
+  }
+  return kinds;
+}
+
+}  // namespace
+
+void choose_paths() noexcept {
+  Paths paths;
+  // Inline copies would skip checks: those of debug clients, of device pointers, and, with firehoses,
+  // of released memory that peers still access (settle_exports()).
+  paths.inlined = !job().debug && find_pointer_query() == nullptr && !firehose_is_on();
+  const Transport* transport = job().transport.get();
+  paths.am_long[0] = knob_number(JobKnob::kUseLongPuts) != 0;
+  paths.am_long[1] = knob_number(JobKnob::kUseLongGets) != 0;
+  paths.medium_max = max_medium();
+  paths.long_above = std::min<size_t>(knob_number(JobKnob::kMediumLongThreshold), paths.medium_max);
+  const uint64_t most =
+      transport != nullptr && transport->depth() != 0 ? transport->depth() : UINT64_MAX;
+  char limit[64];
+  (void)snprintf(limit, sizeof limit, "the transport (%s)",
+                 transport != nullptr ? transport->name() : "none");
+  paths.depth = depth_of(JobKnob::kNetworkDepth, most, limit);
+  const char* nbi_limit = paths.depth == most ? limit : knob_info(JobKnob::kNetworkDepth).name;
+  paths.nbi_depth = depth_of(JobKnob::kNbiThrottle, paths.depth, nbi_limit);
+  const std::string_view forced = knob_choice(JobKnob::kPath);
+  uint32_t abilities[2] = {};
+  if (transport != nullptr) {
+    abilities[0] = transport->abilities_with(job().rank());
+    delete[] kind_of;
+    kind_of = find_kinds(*transport, abilities[0], &abilities[1]);
+  }
+  for (const uint32_t kind : {0U, 1U}) {
+    the_paths[kind] = paths;
+    choose_paths(the_paths[kind], abilities[kind]);
+    if (forced != "auto") force(the_paths[kind], forced);
+    the_paths[kind].quick_cma = the_paths[kind].cma && !job().debug;
+    the_paths[kind].hits =
+        the_paths[kind].pinned && !job().debug && find_pointer_query() == nullptr;
+  }
+}
+
+bool pinned_puts_come_first(Rank peer) noexcept {
+  constexpr uint32_t kNeeded = Transport::kPinned | Transport::kPutsBeforeMessages;
+  return (job().transport->abilities_with(peer) & kNeeded) == kNeeded;
+}
+
+std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes) noexcept {
+  const hydrant_peer& known = thread.peer(peer);
+  const uintptr_t offset = remote - known.addr;
+  if (offset < known.size && bytes <= known.size - offset) [[likely]]
+    return reinterpret_cast<std::byte*>(remote + static_cast<uintptr_t>(known.shift));
+  Job& the_job = job();
+  if (peer == the_job.rank()) return reinterpret_cast<std::byte*>(remote);
+  auto* here = static_cast<std::byte*>(the_job.transport->mapped(peer, remote, bytes));
+  if (known.size == 0) remember_segment(thread, peer);
+  return here;
+}
+
+Path choose_path(const Paths& paths, const Transfer& what) noexcept {
+  if (paths.cma) return Path::kCma;
+  if (paths.pinned) return Path::kFirehose;
+  if (paths.direct && !paths.bounce_first && !(what.is_put() && what.source_is_free))
+    return Path::kDirect;
+  if (paths.bounce) return Path::kBounce;
+  return choose_messages(paths, what);
+}
+
+Path choose_messages(const Paths& paths, const Transfer& what) noexcept {
+  if (what.bytes <= paths.long_above || !paths.am_long[static_cast<uint32_t>(what.direction)])
+    return Path::kAmMedium;
+  // A Long needs a destination in a segment, where memory is certain to be mapped.
+  SegmentPlace place;
+  const Rank owner = what.is_put() ? what.peer : job().rank();
+  const uintptr_t dest = what.is_put() ? what.remote : reinterpret_cast<uintptr_t>(what.local);
+  if (find_segment(owner, &place) != Status::kOk || place.addr == 0) return Path::kAmMedium;
+  const uintptr_t offset = dest - place.addr;
+  return offset < place.size && what.bytes <= place.size - offset ? Path::kAmLong : Path::kAmMedium;
+}
+
+}  // namespace hydrant

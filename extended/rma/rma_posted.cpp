@@ -1,0 +1,155 @@
+// One-sided puts and gets through a transport that completes them later, from the caller's memory or
+// through bounce buffers. Called by transfer() (rma_transfer.cpp).
+#include "extended/rma/rma_posted.hpp"
+
+#include "am/job/exit.hpp"
+#include "am/job/job.hpp"
+#include "am/progress/waiting.hpp"
+#include "extended/rma/bounce_pool.hpp"
+#include "extended/rma/rma_messages.hpp"
+#include "extended/rma/rma_thread.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace hydrant {
+
+// A piece under way. The completion returns it to its pool.
+struct PostedPiece : Transport::Completion {
+  CompletionCounter* pieces = nullptr;
+  RmaThread* home = nullptr;
+  BounceBuffer buffer{};    // from the pool, or null
+  void* copy_to = nullptr;  // destination of a get through a buffer
+  Rank peer = 0;
+  uintptr_t remote = 0;
+  size_t bytes = 0;
+  PostedPiece* next = nullptr;
+};
+
+namespace {
+
+void give(PostedPiece* piece) noexcept {
+  if (piece->buffer.addr != nullptr) give_bounce_buffer(piece->buffer.addr);
+  if (Adopted<RmaThread>::is_mine(piece->home)) {
+    piece->home->posted.give_mine(piece);
+  } else {
+    piece->home->posted.give_back(piece);
+  }
+}
+
+void on_completion(Transport::Completion& completion, Status status) noexcept {
+  auto* piece = static_cast<PostedPiece*>(&completion);
+  if (status == Status::kOk && piece->copy_to != nullptr)
+    std::memcpy(piece->copy_to, piece->buffer.addr, piece->bytes);
+  CompletionCounter& pieces = *piece->pieces;
+  const Rank peer = piece->peer;
+  const uintptr_t remote = piece->remote;
+  const size_t bytes = piece->bytes;
+  give(piece);
+  if (status == Status::kOk) {
+    count_done(pieces);
+  } else {
+    count_failed(pieces, status == Status::kUnsupported ? Status::kBadArg : status, peer, remote,
+                 bytes);
+  }
+}
+
+PostedPiece* take_piece(RmaThread& thread) noexcept {
+  PostedPiece* piece = thread.posted.take();
+  if (piece == nullptr) piece = new (std::nothrow) PostedPiece;
+  if (piece == nullptr) return nullptr;
+  piece->done = on_completion;
+  piece->home = &thread;
+  piece->buffer = {};
+  piece->copy_to = nullptr;
+  return piece;
+}
+
+// Posts a piece. Polls while the transport has no room, unless `immediate`.
+Status post(const Transfer& part, void* local, PostedPiece& piece) noexcept {
+  Transport& transport = *job().transport;
+  Waiter waiter;
+  for (;;) {
+    const Status status = part.is_put()
+                              ? transport.put(part.peer, part.remote, local, part.bytes, &piece)
+                              : transport.get(part.peer, part.remote, local, part.bytes, &piece);
+    if (status != Status::kNotReady || part.immediate) return status;
+    if (is_over()) return fail(Status::kBroken, "the job is ending");
+    waiter.polled(poll_all());
+  }
+}
+
+// Starts one piece: waits for room, takes a record and possibly a buffer, posts.
+Status start(RmaThread& thread, const Transfer& part, CompletionCounter& pieces,
+             bool bounces) noexcept {
+  if (const Status room = make_room(thread, pieces, part.immediate); room != Status::kOk)
+    return room;
+  PostedPiece* piece = take_piece(thread);
+  if (piece == nullptr) return fail(Status::kResource, "no memory for an operation");
+  piece->pieces = &pieces;
+  piece->peer = part.peer;
+  piece->remote = part.remote;
+  piece->bytes = part.bytes;
+  void* local = part.local;
+  if (bounces) {
+    const Status status = take_bounce_buffer(part.bytes, part.immediate, &piece->buffer);
+    if (status != Status::kOk) {
+      give(piece);
+      return status;
+    }
+    local = piece->buffer.addr;
+    if (part.is_put()) {
+      std::memcpy(local, part.local, part.bytes);
+    } else {
+      piece->copy_to = part.local;
+    }
+  }
+  count_start(pieces, part.peer);
+  const Status status = post(part, local, *piece);
+  if (status != Status::kOk) {
+    uncount_start(pieces);
+    give(piece);
+  }
+  return status;
+}
+
+Status start_all(RmaThread& thread, const Transfer& what, CompletionCounter& pieces, bool bounces,
+                 size_t most) noexcept {
+  const Path path = bounces ? Path::kBounce : Path::kDirect;
+  for (size_t done = 0; done < what.bytes;) {
+    Transfer part = what;
+    part.remote += done;
+    part.local += done;
+    part.bytes = std::min(most, what.bytes - done);
+    part.immediate = what.immediate && done == 0;
+    Status status = start(thread, part, pieces, bounces);
+    if (status == Status::kUnsupported && done != 0) {
+      // Posted pieces cannot be cancelled, so the rest is sent in messages.
+      part.bytes = what.bytes - done;
+      status = go_on_by_messages(thread, part, pieces);
+    }
+    if (status != Status::kOk) return status;
+    done += part.bytes;
+  }
+  thread.count(what.direction, what.peer, path, what.bytes);
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status transfer_direct(RmaThread& thread, const Transfer& what,
+                       CompletionCounter& pieces) noexcept {
+  // Fits the length field of every network.
+  constexpr size_t kMost = size_t{1} << 30;
+  return start_all(thread, what, pieces, false, kMost);
+}
+
+Status transfer_bounced(RmaThread& thread, const Transfer& what,
+                        CompletionCounter& pieces) noexcept {
+  const size_t most = bounce_buffer_bytes();
+  if (most == 0) return fail_plainly(Status::kUnsupported, "there is no pool of buffers");
+  return start_all(thread, what, pieces, true, most);
+}
+
+}  // namespace hydrant

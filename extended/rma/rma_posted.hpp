@@ -1,0 +1,17 @@
+// Puts and gets through a transport whose one-sided operations complete later. They are posted from the
+// caller's memory (direct), or through a library buffer (bounce), so that the caller's source is
+// reusable at once.
+#pragma once
+
+#include "extended/rma/rma.hpp"
+#include "extended/rma/rma_path.hpp"
+
+namespace hydrant {
+
+// Errors: as transfer(); kUnsupported: the transport cannot access this memory, and no piece is under way.
+Status transfer_direct(RmaThread& thread, const Transfer& what, CompletionCounter& pieces) noexcept;
+// In pieces of HYDRANT_BOUNCE_MAX bytes; polls until buffers are free. Also kUnsupported without a pool.
+Status transfer_bounced(RmaThread& thread, const Transfer& what,
+                        CompletionCounter& pieces) noexcept;
+
+}  // namespace hydrant

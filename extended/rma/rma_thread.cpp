@@ -1,0 +1,49 @@
+// Creates and adopts a thread's state for puts and gets: the rows per rank, and the pointer that inline
+// functions of rma.h read. Used by all paths of put and get.
+#include "extended/rma/rma_thread.hpp"
+
+#include "am/job/job.hpp"
+
+#include <new>
+#include <sys/mman.h>
+
+__thread struct hydrant_peers hydrant_my_peers = {nullptr, 0};
+
+namespace hydrant {
+
+void RmaThread::joined() noexcept {
+  const Rank size = job().size();
+  if (region != nullptr) {
+    // The previous thread ended inside an access region. Its event was never returned; if it is
+    // incomplete, it leaks.
+    if (region->pieces.all_done()) give_event(region);
+    region = nullptr;
+  }
+  for (CompletionCounter& pieces : implicit_) {
+    pieces.thread = this;
+    pieces.most = paths().nbi_depth;
+  }
+  if (peers_ == nullptr) {
+    // Pages for ranks that this thread never accesses stay unallocated.
+    void* memory = mmap(nullptr, size_t{size} * sizeof(hydrant_peer), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return;
+    peers_ = static_cast<hydrant_peer*>(memory);
+  }
+  if (!paths().inlined) return;
+  // All memory of this process is mapped, except address 0.
+  hydrant_peer& self = peers_[job().rank()];
+  self.addr = 1;
+  self.size = UINTPTR_MAX;
+  self.small = UINTPTR_MAX - HYDRANT_RMA_INLINE + 1;
+  hydrant_my_peers = {peers_, size};
+}
+
+void RmaThread::left() noexcept { hydrant_my_peers = {nullptr, 0}; }
+
+std::byte* RmaThread::scratch() noexcept {
+  if (scratch_ == nullptr) scratch_.reset(new (std::nothrow) std::byte[kScratchBytes]);
+  return scratch_.get();
+}
+
+}  // namespace hydrant

@@ -1,0 +1,84 @@
+// Per-thread state for puts and gets: known memory and counters per rank, the number of pieces under
+// way, and implicit operations. A later thread adopts it when the thread ends.
+#pragma once
+
+#include <hydrant/gasnet/rma.h>
+
+#include "extended/event/adopted.hpp"
+#include "extended/event/event.hpp"
+#include "extended/rma/completion_counter.hpp"
+#include "extended/rma/rma_path.hpp"
+#include "firehose/base/probes.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace hydrant {
+
+struct PostedPiece;
+struct PinnedPiece;
+
+// Counts a thread's accesses to unmapped memory of a rank, by 2 MiB blocks (rma_mapped.cpp).
+struct UnmappedUse {
+  static constexpr uint32_t kShift = 21;
+  uintptr_t block = 0;
+  Rank peer = 0;
+  uint32_t count = 0;
+};
+
+class RmaThread {
+ public:
+  // The calling thread's state; null if there is no memory.
+  static RmaThread* mine() noexcept { return Adopted<RmaThread>::mine(); }
+
+  hydrant_peer& peer(Rank rank) noexcept { return peers_[rank]; }
+  const hydrant_peer& peer(Rank rank) const noexcept { return peers_[rank]; }
+  bool has_peers() const noexcept { return peers_ != nullptr; }
+
+  // Number of pieces under way, with and without events.
+  uint64_t under_way() const noexcept { return launched - landed.load(std::memory_order_acquire); }
+  void count(Direction direction, Rank rank, Path path, size_t bytes) noexcept {
+    hydrant_path_counts& counts =
+        peers_[rank].path_counts[static_cast<uint32_t>(direction)][static_cast<uint32_t>(path)];
+    counts.ops += 1;
+    counts.bytes += bytes;
+    HYDRANT_PROBE(rma, static_cast<uint32_t>(direction), rank, static_cast<uint32_t>(path), bytes);
+  }
+
+  // The counter of implicit operations: by direction, or the region's event inside an access region.
+  CompletionCounter& implicit(Direction direction) noexcept {
+    return region != nullptr ? region->pieces : implicit_[static_cast<uint32_t>(direction)];
+  }
+  hydrant_event* region = nullptr;
+
+  // A buffer for data that a handler cannot send from its place; null if there is no memory.
+  std::byte* scratch() noexcept;
+  static constexpr size_t kScratchBytes = 65536;
+
+  UnmappedUse& unmapped_use(Rank peer, uintptr_t remote) noexcept {
+    return unmapped_[((remote >> UnmappedUse::kShift) ^ peer) % kUnmapped];
+  }
+
+  uint64_t launched = 0;  // written by the owning thread
+  ReturnableList<PostedPiece> posted;
+  ReturnableList<PinnedPiece> pinned;
+
+  // ---- for Adopted ----
+  void joined() noexcept;
+  void left() noexcept;
+  RmaThread* next_of_all = nullptr;
+  RmaThread* next_orphan = nullptr;
+
+  alignas(64) std::atomic<uint64_t> landed{0};  // written by any completing thread
+
+ private:
+  hydrant_peer* peers_ = nullptr;
+  CompletionCounter implicit_[2];
+  std::unique_ptr<std::byte[]> scratch_;
+  static constexpr size_t kUnmapped = 16;
+  UnmappedUse unmapped_[kUnmapped];
+};
+
+}  // namespace hydrant

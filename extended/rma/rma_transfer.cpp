@@ -1,0 +1,248 @@
+// The entry point of all puts and gets: copies mapped memory at once, else takes the path of
+// rma_path.cpp. Called by rma_events.cpp, rma_many.cpp, persistent.cpp and broadcast.cpp.
+#include "am/job/exit.hpp"
+#include "am/job/job.hpp"
+#include "am/message/send.hpp"
+#include "am/progress/hsl.hpp"
+#include "am/progress/thread_state.hpp"
+#include "am/progress/waiting.hpp"
+#include "am/segment/segment_check.hpp"
+#include "extended/binding/device_memory.hpp"
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/binding/long_payload.hpp"
+#include "extended/rma/bounce_pool.hpp"
+#include "extended/rma/copy.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
+#include "extended/rma/rma.hpp"
+#include "extended/rma/rma_mapped.hpp"
+#include "extended/rma/rma_messages.hpp"
+#include "extended/rma/rma_posted.hpp"
+#include "extended/rma/rma_thread.hpp"
+#include "firehose/base/cancellation.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/config/job_knobs.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+Status no_state() noexcept {
+  return fail(Status::kResource, "no memory for a thread's state of puts and gets");
+}
+
+// Assign only if different: completions of pieces under way read this field.
+void own(CompletionCounter& pieces, RmaThread* thread) noexcept {
+  if (pieces.thread != thread) pieces.thread = thread;
+}
+
+// Returns true if the copy is complete.
+bool copy_here(RmaThread& thread, const Paths& ways, const Transfer& what) noexcept {
+  const bool is_self = what.peer == job().rank();
+  if (is_self ? !ways.self : !ways.mapped) return false;
+  std::byte* here = mapped_here(thread, what.peer, what.remote, what.bytes);
+  if (here == nullptr) return false;
+  if (what.is_put()) {
+    copy_bytes(here, what.local, what.bytes);
+  } else {
+    copy_bytes(what.local, here, what.bytes);
+  }
+  thread.count(what.direction, what.peer, is_self ? Path::kSelf : Path::kMapped, what.bytes);
+  return true;
+}
+
+Status copy_by_kernel(RmaThread& thread, const Transfer& what) noexcept {
+  Transport& transport = *job().transport;
+  const Status status =
+      what.is_put() ? transport.put(what.peer, what.remote, what.local, what.bytes, nullptr)
+                    : transport.get(what.peer, what.remote, what.local, what.bytes, nullptr);
+  if (status == Status::kOk) thread.count(what.direction, what.peer, Path::kCma, what.bytes);
+  return status;
+}
+
+// Writes a block of equal bytes repeatedly.
+Status fill_by_kernel(RmaThread& thread, Rank peer, uintptr_t remote, int value,
+                      size_t bytes) noexcept {
+  std::byte* block = thread.scratch();
+  if (block == nullptr) return fail_plainly(Status::kUnsupported, "no memory for a block");
+  std::memset(block, value, std::min(bytes, RmaThread::kScratchBytes));
+  for (size_t done = 0; done < bytes; done += RmaThread::kScratchBytes) {
+    const size_t part = std::min(bytes - done, RmaThread::kScratchBytes);
+    const Status status = job().transport->put(peer, remote + done, block, part, nullptr);
+    if (status != Status::kOk) return status;
+  }
+  thread.count(Direction::kPut, peer, Path::kCma, bytes);
+  return Status::kOk;
+}
+
+Status go(RmaThread& thread, Path path, const Transfer& what, CompletionCounter& pieces) noexcept {
+  switch (path) {
+    case Path::kCma: return copy_by_kernel(thread, what);
+    case Path::kFirehose: return transfer_pinned(thread, what, pieces);
+    case Path::kDirect: return transfer_direct(thread, what, pieces);
+    case Path::kBounce: return transfer_bounced(thread, what, pieces);
+    default: return transfer_by_messages(thread, path, what, pieces);
+  }
+}
+
+bool may_ask_kernel(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, const void* local,
+                    size_t bytes) noexcept {
+  if (tm != &hydrant_world || rank >= hydrant_my_peers.count || handler_depth != 0 || bytes == 0)
+    return false;
+  // 0: not looked up yet; UINTPTR_MAX: this rank itself.
+  const uintptr_t known = hydrant_my_peers.first[rank].size;
+  const auto here = reinterpret_cast<uintptr_t>(local);
+  return known != 0 && known != UINTPTR_MAX && paths(rank).quick_cma && here != 0 && remote != 0 &&
+         here + bytes - 1 >= here && remote + bytes - 1 >= remote && !is_device_memory(local) &&
+         !mappings_are_on(false);
+}
+
+bool faults_return_by_knob(bool otherwise) noexcept {
+  const std::string_view chosen = knob_choice(JobKnob::kOnFault);
+  return chosen == "return" || (chosen == "auto" && otherwise);
+}
+
+}  // namespace
+
+Status transfer(const Transfer& what, CompletionCounter& pieces) noexcept {
+  RmaThread* thread = RmaThread::mine();
+  if (thread == nullptr || !thread->has_peers()) [[unlikely]]
+    return no_state();
+  const Paths& ways = paths(what.peer);
+  if (what.immediate) {
+    if (!exports_are_settled()) return Status::kNotReady;
+  } else {
+    settle_exports();
+  }
+  if (copy_here(*thread, ways, what)) return Status::kOk;
+  own(pieces, thread);
+  const bool is_self = what.peer == job().rank();
+  if (ways.pinned && !is_self && start_hit(*thread, what, pieces)) return Status::kOk;
+  if (ways.maps_files && !is_self) {
+    if (copy_by_mapping(*thread, what)) return Status::kOk;
+    note_unmapped(*thread, what.peer, what.remote, what.bytes);
+  }
+  const Path path = is_self ? choose_messages(ways, what) : choose_path(ways, what);
+  const Status status = go(*thread, path, what, pieces);
+  // The transport cannot access this memory, but its owner may be able to: use messages.
+  if (status != Status::kUnsupported) [[likely]]
+    return status;
+  return go(*thread, choose_messages(ways, what), what, pieces);
+}
+
+bool put_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                   size_t bytes) noexcept {
+  const auto remote = reinterpret_cast<uintptr_t>(dest);
+  if (!may_ask_kernel(tm, rank, remote, source, bytes)) return false;
+  if (job().transport->put(rank, remote, source, bytes, nullptr) != Status::kOk) return false;
+  RmaThread& thread = *RmaThread::mine();
+  thread.count(Direction::kPut, rank, Path::kCma, bytes);
+  note_unmapped(thread, rank, remote, bytes);
+  return true;
+}
+
+bool get_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                   size_t bytes) noexcept {
+  const auto remote = reinterpret_cast<uintptr_t>(source);
+  if (!may_ask_kernel(tm, rank, remote, dest, bytes)) return false;
+  if (job().transport->get(rank, remote, dest, bytes, nullptr) != Status::kOk) return false;
+  RmaThread& thread = *RmaThread::mine();
+  thread.count(Direction::kGet, rank, Path::kCma, bytes);
+  note_unmapped(thread, rank, remote, bytes);
+  return true;
+}
+
+Status fill(Rank peer, uintptr_t remote, int value, size_t bytes,
+            CompletionCounter& pieces) noexcept {
+  RmaThread* thread = RmaThread::mine();
+  if (thread == nullptr || !thread->has_peers()) [[unlikely]]
+    return no_state();
+  const Paths& ways = paths(peer);
+  const bool is_self = peer == job().rank();
+  settle_exports();
+  if (is_self ? ways.self : ways.mapped) {
+    if (std::byte* here = mapped_here(*thread, peer, remote, bytes); here != nullptr) {
+      std::memset(here, value, bytes);
+      thread->count(Direction::kPut, peer, is_self ? Path::kSelf : Path::kMapped, bytes);
+      return Status::kOk;
+    }
+  }
+  own(pieces, thread);
+  if (ways.cma && !is_self) {
+    const Status status = fill_by_kernel(*thread, peer, remote, value, bytes);
+    if (status != Status::kUnsupported) return status;
+  }
+  return fill_by_messages(*thread, peer, remote, value, bytes, pieces);
+}
+
+Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept {
+  if (!is_wired()) [[unlikely]]
+    return fail(Status::kNotInit, "no client is initialised");
+  if (handler_depth != 0) [[unlikely]]
+    return fail(Status::kBadArg, "a handler must not put or get");
+  if (const Status status = resolve(tm, rank, &what.peer); status != Status::kOk) return status;
+  if (job().debug) [[unlikely]]
+    check_no_locks("a put or get is started");
+  if (what.bytes == 0) return Status::kOk;
+  const auto local = reinterpret_cast<uintptr_t>(what.local);
+  if (local == 0 || what.remote == 0) [[unlikely]]
+    return fail(Status::kBadArg, "%zu bytes, and the %s address is NULL", what.bytes,
+                local == 0 ? "local" : "remote");
+  if (local + what.bytes - 1 < local || what.remote + what.bytes - 1 < what.remote) [[unlikely]] {
+    return fail(
+        Status::kBadArg, "%zu bytes from %#zx on wrap around the address space", what.bytes,
+        static_cast<size_t>(what.remote + what.bytes - 1 < what.remote ? what.remote : local));
+  }
+  if (checks_segments()) [[unlikely]] {
+    if (const Status status = check_in_segment(what.peer, what.remote, what.bytes);
+        status != Status::kOk)
+      return status;
+  }
+  if (is_device_memory(what.local)) [[unlikely]]
+    return fail(Status::kBadArg, "%p is memory of a device (GPU); only host memory can be %s",
+                static_cast<void*>(what.local), what.is_put() ? "put" : "the target of a get");
+  return Status::kOk;
+}
+
+void await_the_jobs_end() noexcept {
+  const CancellationOff guard;
+  constexpr int kLooks = 2000;
+  for (int i = 0; i < kLooks; ++i) {
+    if (job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
+    usleep(1000);
+  }
+}
+
+bool faults_return(bool returns) noexcept {
+  static const bool when_abort = faults_return_by_knob(false);
+  static const bool when_return = faults_return_by_knob(true);
+  return returns ? when_return : when_abort;
+}
+
+int answer(Status status, const char* call, bool returns) noexcept {
+  if (status == Status::kOk || status == Status::kNotReady) [[likely]]
+    return to_c(status);
+  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
+  if (!faults_return(returns)) {
+    if (status == Status::kBroken) await_the_jobs_end();
+    fatal("%s: %s", call, last_error_text());
+  }
+  if (!returns) log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
+  return to_c(status);
+}
+
+Status start_rma() noexcept {
+  start_firehose();
+  if (firehose_is_on()) {
+    job().put_long = put_long_payload;
+    if (knob_number(JobKnob::kAmLongPrealloc) != 0) (void)bounce_buffer_bytes();
+  }
+  choose_paths();
+  add_rma_handlers();
+  add_firehose_handlers();
+  return Status::kOk;
+}
+
+}  // namespace hydrant

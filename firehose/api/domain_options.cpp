@@ -1,0 +1,197 @@
+#include "firehose/api/domain_options.hpp"
+
+#include "firehose/base/config/knobs.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/machine/machine_limits.hpp"
+#include "firehose/registrars/c_registrar.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kMostRegions = uint64_t{1} << 22;
+constexpr size_t kLargestBucket = size_t{1} << 40;
+
+// The option if it was given, else what the environment or the table says.
+uint64_t or_knob(uint64_t option, Knob knob) noexcept {
+  return option != 0 ? option : knob_number(knob);
+}
+
+// Requires: all other sizes are known. A client that announces what it has pinned may not know of more.
+size_t choose_stream(const hydrant_domain_options_t& options, const DomainConfig& config) noexcept {
+  if (config.mode == HYDRANT_MODE_PAGE || config.watch == HYDRANT_WATCH_NONE) return 0;
+  if (config.watch == HYDRANT_WATCH_CLIENT && options.stream_bytes == 0) return 0;
+  const size_t most = std::min({static_cast<size_t>(or_knob(options.stream_bytes, Knob::kStream)),
+                                config.merge_bytes, config.max_region_bytes});
+  return most > config.granule_bytes ? most : 0;
+}
+
+Status check_granule(const DomainConfig& config, const RegistrarTraits& traits) noexcept {
+  if (!std::has_single_bit(config.granule_bytes) || config.granule_bytes > kLargestBucket ||
+      config.granule_bytes % traits.granule_bytes != 0) {
+    return fail(
+        Status::kBadArg,
+        "options.bucket_bytes or FIREHOSE_BUCKET = %zu is not a power of two from the registrar's "
+        "granule of %zu bytes up",
+        config.granule_bytes, traits.granule_bytes);
+  }
+  return Status::kOk;
+}
+
+// A key layout of the environment's choosing would surprise the client: knobs only fill what is open.
+uint32_t choose_mode(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
+                     const char* domain) noexcept {
+  if (options.mode != HYDRANT_MODE_DEFAULT) return options.mode;
+  if (knob_number(Knob::kMode) == 0) return HYDRANT_MODE_REGION;
+  if (traits.key_bytes == 0) return HYDRANT_MODE_PAGE;
+  static RateLimit once(RateLimit::kOnce);
+  log_warning(
+      once,
+      "domain %s: FIREHOSE_MODE=page does not apply, because registrar %s has keys and only "
+      "the program can ask for one key per bucket (options.mode)",
+      domain, traits.name);
+  return HYDRANT_MODE_REGION;
+}
+
+// The size in bytes that ranges are rounded out to.
+size_t choose_granule(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
+                      const DomainConfig& config) noexcept {
+  const size_t page =
+      std::max<size_t>(traits.granule_bytes, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+  const uint64_t bucket = or_knob(options.bucket_bytes, Knob::kBucket);
+  if (bucket == 0 || bucket == page) return page;
+  if (config.mode == HYDRANT_MODE_PAGE) return static_cast<size_t>(bucket);
+  static RateLimit once(RateLimit::kOnce);
+  log_warning(once,
+              "domain %s: %s = %llu has no effect in region mode (options.mode, FIREHOSE_MODE)",
+              config.name, options.bucket_bytes != 0 ? "options.bucket_bytes" : "FIREHOSE_BUCKET",
+              static_cast<unsigned long long>(bucket));
+  return page;
+}
+
+// Requires: the granule is known.
+Status choose_budget(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
+                     DomainConfig* config) noexcept {
+  const uint64_t machine = default_budget_bytes(traits.max_charge_bytes);
+  const uint64_t asked = or_knob(options.budget_bytes, Knob::kBudget);
+  config->budget_bytes = asked != 0 ? asked : machine;
+  if (asked == 0 || asked >= config->granule_bytes) return Status::kOk;
+  if (options.budget_bytes != 0) {
+    return fail(Status::kBadArg,
+                "options.budget_bytes = %llu is less than one %s of %zu bytes: nothing could be "
+                "pinned",
+                static_cast<unsigned long long>(asked),
+                config->mode == HYDRANT_MODE_PAGE ? "bucket" : "granule", config->granule_bytes);
+  }
+  static RateLimit once(RateLimit::kOnce);
+  log_warning(once,
+              "domain %s: FIREHOSE_BUDGET=%llu is less than %zu bytes, the least that can be "
+              "pinned; using the default of %llu",
+              config->name, static_cast<unsigned long long>(asked), config->granule_bytes,
+              static_cast<unsigned long long>(machine));
+  config->budget_bytes = machine;
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status read_options(const hydrant_domain_options_t* given,
+                    hydrant_domain_options_t* options) noexcept {
+  // `mode` is the last field without which an options struct says nothing.
+  constexpr size_t kLeast = offsetof(hydrant_domain_options_t, mode) + sizeof(uint32_t);
+  if (given == nullptr || given->size < kLeast || given->size > 4096) {
+    return given == nullptr
+               ? fail(Status::kBadArg, "options is NULL; start from hydrant_domain_options_init()")
+               : fail(Status::kBadArg,
+                      "options.size is %zu; start from hydrant_domain_options_init()", given->size);
+  }
+  hydrant_domain_options_init_sized(options, sizeof *options);
+  std::memcpy(options, given, std::min(given->size, sizeof *options));
+  if (options->mode > HYDRANT_MODE_PAGE) {
+    return fail(Status::kBadArg,
+                "options.mode = %u is neither HYDRANT_MODE_REGION nor HYDRANT_MODE_PAGE",
+                options->mode);
+  }
+  if (options->watch > HYDRANT_WATCH_AUTO) {
+    return fail(Status::kBadArg, "options.watch = %u is no HYDRANT_WATCH_*", options->watch);
+  }
+  if (options->address_kind != HYDRANT_ADDRESS_HOST) {
+    return fail(
+        Status::kUnsupported,
+        "addresses of kind %u (device memory) cannot be pinned by this version: host memory only",
+        options->address_kind);
+  }
+  if ((options->eager_access | options->prepinned_access) > HYDRANT_ACCESS_ALL) {
+    return fail(Status::kBadArg,
+                "options.eager_access = %#x, prepinned_access = %#x: unknown rights",
+                options->eager_access, options->prepinned_access);
+  }
+  if (options->prepinned_count != 0 && options->prepinned == nullptr) {
+    return fail(Status::kBadArg, "options.prepinned is NULL, prepinned_count is %zu",
+                options->prepinned_count);
+  }
+  return Status::kOk;
+}
+
+Status choose_registrar(const hydrant_domain_options_t& options, NamedRegistrar* out) noexcept {
+  if (options.registrar == nullptr) {
+    const char* name = options.registrar_name;
+    if (name != nullptr) return make_registrar(name, out);
+    constexpr const char* kNames[] = {"auto", "uring",
+                                      "mlock"};  // in the order of the knob's choices
+    return make_registrar(kNames[std::min<uint64_t>(knob_number(Knob::kRegistrar), 2)], out);
+  }
+  if (options.registrar_name != nullptr) {
+    return fail(Status::kBadArg, "options.registrar and registrar_name \"%s\" exclude each other",
+                options.registrar_name);
+  }
+  Status status = Status::kOk;
+  out->registrar = make_c_registrar(options.registrar, &status);
+  return status;
+}
+
+Status make_config(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
+                   DomainConfig* config) noexcept {
+  std::strncpy(config->name, options.name != nullptr ? options.name : traits.name,
+               sizeof config->name - 1);
+  config->mode = choose_mode(options, traits, config->name);
+  config->watch = options.watch;
+  if (options.watch == HYDRANT_WATCH_DEFAULT) {
+    config->watch = knob_number(Knob::kWatch) == 0 ? HYDRANT_WATCH_AUTO : HYDRANT_WATCH_NONE;
+  }
+  config->eager =
+      static_cast<Access>(or_knob(options.eager_access, Knob::kEagerAccess)) & traits.supported;
+  config->granule_bytes = choose_granule(options, traits, *config);
+  Status status = check_granule(*config, traits);
+  if (status == Status::kOk) status = choose_budget(options, traits, config);
+  if (status != Status::kOk) return status;
+  const uint64_t regions = or_knob(options.max_regions, Knob::kMaxRegions);
+  config->max_regions = static_cast<uint32_t>(
+      std::min({regions != 0 ? regions : 65536, traits.max_regions, kMostRegions}));
+  if (options.max_regions > kMostRegions) {
+    return fail(Status::kBadArg,
+                "options.max_regions = %llu is more than the limit of %llu: lower it",
+                static_cast<unsigned long long>(options.max_regions),
+                static_cast<unsigned long long>(kMostRegions));
+  }
+  const uint64_t largest = or_knob(options.max_region_bytes, Knob::kMaxRegionSize);
+  config->max_region_bytes = static_cast<size_t>(
+      std::min<uint64_t>(largest != 0 ? largest : SIZE_MAX, traits.max_region_bytes));
+  // Larger than a quarter of the budget, and what is merged can hardly be replaced.
+  config->merge_bytes = static_cast<size_t>(or_knob(options.merge_bytes, Knob::kMerge));
+  if (options.merge_bytes == 0) {
+    config->merge_bytes = std::min<size_t>(config->merge_bytes, config->budget_bytes / 4 + 1);
+  }
+  config->stream_bytes = choose_stream(options, *config);
+  config->thread_table_bytes = static_cast<size_t>(
+      std::max<uint64_t>(std::bit_floor(knob_number(Knob::kThreadTable)), 8192));
+  const uint64_t warn = knob_number(Knob::kWaitWarn);
+  config->wait_warn_ns = warn != 0 ? warn : UINT64_MAX / 2;  // 0: never
+  return Status::kOk;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,32 @@
+// hydrant_pin_t: how a hold, or the reason for none, is handed to clients.
+//
+// A pin points at its region's slot. In debug builds it also carries a ticket, so that every second
+// release is noticed; otherwise its `hold` word means nothing, and releases are judged by the slot alone.
+#pragma once
+
+#include <hydrant/pin_cache.h>
+
+#include "firehose/base/status.hpp"
+#include "firehose/hit/region_slot.hpp"
+
+namespace hydrant {
+
+// A ticket for a new hold; 0 except in debug builds.
+uint64_t issue_ticket() noexcept;
+// Takes a ticket back. False when it is not out: the pin was released before, or never taken.
+bool redeem_ticket(uint64_t ticket) noexcept;
+// Around a fork; the last for the one thread of a new process: older tickets are known as such.
+void lock_tickets() noexcept;
+void unlock_tickets() noexcept;
+void reset_tickets_in_child() noexcept;
+
+inline hydrant_pin_t make_pin(const RegionSlot* slot) noexcept {
+  // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): callers have one
+  return {slot->as_public(), issue_ticket()};
+}
+
+inline hydrant_pin_t failed_pin(Status status) noexcept {
+  return {nullptr, static_cast<uint64_t>(to_c(status))};
+}
+
+}  // namespace hydrant

@@ -1,0 +1,172 @@
+// Chooses victims (evictor.hpp). A miss that lacks budget comes here while it reserves.
+#include "firehose/cache/budget/evictor.hpp"
+
+#include <algorithm>
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kBatch = 64;      // regions examined per fence, at most
+constexpr size_t kFirstBatch = 4;  // asked of the policy at first: mostly one is enough
+
+}  // namespace
+
+void Evictor::list(const CacheLock& lock, RegionIndex region) noexcept {
+  RegionInfo& info = parts_.store.infos(lock)[region];
+  info.listed = true;
+  parts_.policy.insert(region, info.range.len, info.charge);
+}
+
+void Evictor::reopen(const CacheLock& lock, RegionIndex region) noexcept {
+  parts_.gates.open(lock, region);
+  if (!parts_.store.infos(lock)[region].prepinned) parts_.policy.touch(region);
+}
+
+void Evictor::watch_more(const CacheLock& lock) noexcept {
+  RegionIndex batch[kBatch];
+  const size_t n = parts_.policy.watch(batch, kBatch);
+  for (size_t i = 0; i < n; ++i) {
+    if (evictable(lock, batch[i])) parts_.gates.shut(lock, batch[i]);
+  }
+}
+
+// Drops what cannot be a victim before a fence is paid for it. The sums are approximate here: a region that
+// is dropped was held a moment ago, which is a use.
+size_t Evictor::keep_likely(const CacheLock& lock, RegionIndex* batch, size_t n) noexcept {
+  uint32_t sums[kBatch];
+  size_t candidates = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (evictable(lock, batch[i])) batch[candidates++] = batch[i];
+  }
+  parts_.holds.sum(lock, batch, candidates, sums);
+  size_t kept = 0;
+  for (size_t i = 0; i < candidates; ++i) {
+    if (static_cast<int32_t>(sums[i]) <= 0) {
+      batch[kept++] = batch[i];
+    } else {
+      reopen(lock, batch[i]);
+    }
+  }
+  return kept;
+}
+
+// Puts the regions first that cost least if they are used after all, where that is not known yet: one that
+// suffices, the smaller the better, or the largest. Answers how many there are.
+size_t Evictor::sort_smallest_first(const CacheLock& lock, RegionIndex* batch, size_t n,
+                                    uint64_t bytes) noexcept {
+  const size_t more = parts_.policy.evict(batch, kBatch / 2);
+  n = keep_likely(lock, batch, std::max(n, more));
+  const auto& infos = parts_.store.infos(lock);
+  std::sort(batch, batch + n, [&](RegionIndex a, RegionIndex b) {
+    const bool a_is_enough = infos[a].charge >= bytes;
+    const bool b_is_enough = infos[b].charge >= bytes;
+    if (a_is_enough != b_is_enough) return a_is_enough;
+    return a_is_enough ? infos[a].charge < infos[b].charge : infos[a].charge > infos[b].charge;
+  });
+  return n;
+}
+
+// Pays for a fence, and lets it serve as many other regions as the policy will have watched. Answers the
+// size of the batch.
+size_t Evictor::fence_for(const CacheLock& lock, RegionIndex* batch, size_t n,
+                          uint64_t bytes) noexcept {
+  if (smallest_first_) n = sort_smallest_first(lock, batch, n, bytes);
+  watch_more(lock);
+  for (size_t i = 0; i < n; ++i) parts_.gates.shut(lock, batch[i]);
+  parts_.epoch.fence(lock);
+  return n;
+}
+
+// Moves unheld regions from the policy to `chosen` until they are worth enough or none is left.
+void Evictor::choose(const CacheLock& lock, Budget::Share lack, RegionQueue* chosen,
+                     uint64_t* got) noexcept {
+  auto& infos = parts_.store.infos(lock);
+  RegionIndex batch[kBatch];
+  size_t examined = 0;
+  size_t ask = kFirstBatch;
+  const size_t most = parts_.budget.regions(lock) + kBatch;
+  while ((*got < lack.bytes || chosen->size() < lack.regions) && examined < most) {
+    size_t n = parts_.policy.evict(batch, ask);
+    if (n == 0) return;
+    ask = std::min(2 * ask, kBatch / 2);
+    examined += n;
+    n = keep_likely(lock, batch, n);
+    if (n == 0) continue;
+    // Regions that were watched before the last fence can be judged at once.
+    size_t usable = 0;
+    while (usable < n && infos[batch[usable]].shut &&
+           infos[batch[usable]].closed_epoch != parts_.epoch.now(lock)) {
+      ++usable;
+    }
+    if (usable == 0) {
+      usable = fence_for(lock, batch, n, lack.bytes > *got ? lack.bytes - *got : 0);
+    }
+    uint32_t sums[kBatch];
+    parts_.holds.sum(lock, batch, usable, sums);
+    for (size_t i = 0; i < usable && (*got < lack.bytes || chosen->size() < lack.regions); ++i) {
+      const RegionIndex r = batch[i];
+      if (!evictable(lock, r)) continue;  // named twice
+      if (parts_.holds.correct(lock, r, sums[i]) != 0) {
+        reopen(lock, r);
+        continue;
+      }
+      parts_.retirement.unlist(lock, r);
+      infos[r].state = RegionState::kRetiring;
+      chosen->push(infos, r);
+      *got += infos[r].charge;
+    }
+  }
+}
+
+// Asked before anything is shut, so that a request that cannot be served costs no thread a hit. It goes on
+// where it stopped the last time, or the same held regions would be passed over by each eviction.
+bool Evictor::may_suffice(const CacheLock& lock, Budget::Share lack, Budget::Share* idle) noexcept {
+  if (lack.bytes > parts_.budget.charged(lock) || lack.regions > parts_.budget.regions(lock)) {
+    return false;
+  }
+  const auto& infos = parts_.store.infos(lock);
+  const RegionIndex high = parts_.store.high(lock);
+  for (RegionIndex seen = 0; seen < high; ++seen) {
+    const RegionIndex r = look_from_ = look_from_ < high ? look_from_ + 1 : 1;
+    if (infos[r].state != RegionState::kOpen || infos[r].prepinned) continue;
+    if (static_cast<int32_t>(parts_.holds.sum(lock, r)) > 0) continue;
+    idle->bytes += infos[r].charge;
+    ++idle->regions;
+    if (idle->bytes >= lack.bytes && idle->regions >= lack.regions) return true;
+  }
+  return false;
+}
+
+void Evictor::restore(const CacheLock& lock, RegionIndex region) noexcept {
+  parts_.store.infos(lock)[region].state = RegionState::kOpen;
+  list(lock, region);
+  parts_.gates.open(lock, region);
+}
+
+bool Evictor::evict(const CacheLock& lock, Budget::Share lack, RegionQueue* victims,
+                    Budget::Share* idle) noexcept {
+  if (!may_suffice(lock, lack, idle)) return false;
+  RegionQueue chosen;
+  uint64_t got = 0;
+  choose(lock, lack, &chosen, &got);
+  const bool enough = got >= lack.bytes && chosen.size() >= lack.regions;
+  while (!chosen.empty()) {
+    const RegionIndex r = chosen.pop(parts_.store.infos(lock));
+    // All or nothing: a request that cannot be served must not cost others their regions.
+    if (enough) {
+      evict_region(lock, r, victims);
+    } else {
+      restore(lock, r);
+    }
+  }
+  return enough;
+}
+
+void Evictor::evict_region(const CacheLock& lock, RegionIndex region,
+                           RegionQueue* victims) noexcept {
+  parts_.tables.erase(lock, region);
+  parts_.retirement.retire(lock, region, victims);
+  ++parts_.totals.of(lock).evictions;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,65 @@
+// Chooses victims: open regions that are not held, worst use first by the policy's judgement.
+//
+// Invariant: evict() retires regions worth at least the shortage, or none at all; a region that it examined
+// and left is open again. The policy lists exactly the open regions that are not the client's own, and some
+// that died.
+#pragma once
+
+#include "firehose/cache/budget/budget.hpp"
+#include "firehose/cache/budget/retirement.hpp"
+
+namespace hydrant {
+
+class Evictor {
+ public:
+  struct Parts {
+    RegionStore& store;
+    HoldCounts& holds;
+    FenceEpoch& epoch;
+    Gates& gates;
+    RegionTables& tables;
+    Retirement& retirement;
+    Budget& budget;
+    VictimPolicy& policy;
+    CacheTotals& totals;
+  };
+  // `smallest_first`: among victims of equal use the smallest sufficient one is chosen.
+  Evictor(const Parts& parts, bool smallest_first) noexcept
+      : parts_(parts), smallest_first_(smallest_first) {}
+
+  // Lists an open region as a possible victim.
+  void list(const CacheLock&, RegionIndex region) noexcept;
+  // Opens a region again that was shut because it was watched or examined: it is in use.
+  void reopen(const CacheLock&, RegionIndex region) noexcept;
+  // May be evicted if it is not held. A client's policy may name regions that are gone: they are passed
+  // over.
+  bool evictable(const CacheLock& lock, RegionIndex region) const noexcept {
+    if (region == kNoRegion || region > parts_.store.high(lock)) return false;
+    const RegionInfo& info = parts_.store.infos(lock)[region];
+    return info.state == RegionState::kOpen && !info.prepinned;
+  }
+
+  // Are there unheld regions worth so much? The sums are approximate, and what it promises may be gone.
+  // Leaves in `idle` what it found: all of it where that is too little.
+  bool may_suffice(const CacheLock&, Budget::Share lack, Budget::Share* idle) noexcept;
+  // Retires unheld regions worth at least the lack, or none at all.
+  bool evict(const CacheLock&, Budget::Share lack, RegionQueue* victims,
+             Budget::Share* idle) noexcept;
+  // Retires a region that was shut before the last fence and is not held.
+  void evict_region(const CacheLock&, RegionIndex region, RegionQueue* victims) noexcept;
+
+ private:
+  void watch_more(const CacheLock&) noexcept;
+  size_t keep_likely(const CacheLock&, RegionIndex* batch, size_t n) noexcept;
+  size_t sort_smallest_first(const CacheLock&, RegionIndex* batch, size_t n,
+                             uint64_t bytes) noexcept;
+  size_t fence_for(const CacheLock&, RegionIndex* batch, size_t n, uint64_t bytes) noexcept;
+  void choose(const CacheLock&, Budget::Share lack, RegionQueue* chosen, uint64_t* got) noexcept;
+  void restore(const CacheLock&, RegionIndex region) noexcept;
+
+  const Parts parts_;
+  const bool smallest_first_;
+  RegionIndex look_from_ = kNoRegion;  // where the last search for unheld regions ended
+};
+
+}  // namespace hydrant

@@ -1,0 +1,92 @@
+// The way of a region out of the cache (retirement.hpp). Eviction, invalidation and the last release end
+// here; the retired regions are then unpinned without the mutex (unpinner.hpp).
+#include "firehose/cache/budget/retirement.hpp"
+
+#include <algorithm>
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kBatch = 64;
+// Dead regions that are worth a fence: so many, or so much of the budget, or so many bytes.
+constexpr size_t kLazyDead = 32;
+constexpr uint64_t kLazyDeadShare = 8;
+constexpr uint64_t kLazyDeadBytes = uint64_t{64} << 20;
+
+}  // namespace
+
+void Retirement::unlist(const CacheLock& lock, RegionIndex region) noexcept {
+  RegionInfo& info = parts_.store.infos(lock)[region];
+  if (!info.listed) return;
+  info.listed = false;
+  parts_.policy.erase(region);
+}
+
+void Retirement::close(const CacheLock& lock, RegionIndex region) noexcept {
+  // In this order: a teller without the mutex finds it in the table while its gate may be open.
+  parts_.gates.shut(lock, region);
+  parts_.tables.erase(lock, region);
+  parts_.store.slot(region).tag.store(0, std::memory_order_release);
+  parts_.store.infos(lock)[region].state = RegionState::kDead;
+}
+
+void Retirement::add_dead(const CacheLock& lock, RegionIndex region) noexcept {
+  dead_.add(parts_.store.infos(lock), region);
+}
+
+void Retirement::remove_dead(const CacheLock& lock, RegionIndex region) noexcept {
+  dead_.remove(parts_.store.infos(lock), region);
+}
+
+void Retirement::retire(const CacheLock& lock, RegionIndex region, RegionQueue* retired) noexcept {
+  auto& infos = parts_.store.infos(lock);
+  unlist(lock, region);
+  RegionSlot& slot = parts_.store.slot(region);
+  if (infos[region].extended) parts_.extensions.judge(lock, region);
+  slot.tag.store(0, std::memory_order_relaxed);
+  // Blank before the fence that ends the quarantine: a late holder then sees neither old nor new bounds.
+  slot.addr.store(kBlankAddr, std::memory_order_release);
+  infos[region].state = RegionState::kRetiring;
+  retired->push(infos, region);
+}
+
+void Retirement::settle(const CacheLock& lock, RegionQueue* list, RegionQueue* retired) noexcept {
+  if (list->empty()) return;
+  auto& infos = parts_.store.infos(lock);
+  bool fenced = true;
+  for (RegionIndex r = list->front(); r != kNoRegion; r = infos[r].next) {
+    fenced = fenced && infos[r].closed_epoch != parts_.epoch.now(lock);
+  }
+  if (!fenced) parts_.epoch.fence(lock);
+  RegionIndex batch[kBatch];
+  uint32_t sums[kBatch];
+  while (!list->empty()) {
+    size_t n = 0;
+    while (n < kBatch && !list->empty()) batch[n++] = list->pop(infos);
+    parts_.holds.settled(lock, batch, n, sums);
+    for (size_t i = 0; i < n; ++i) {
+      if (sums[i] == 0) {
+        retire(lock, batch[i], retired);
+      } else {
+        dead_.add(infos, batch[i]);
+      }
+    }
+  }
+}
+
+void Retirement::drain(const CacheLock& lock, size_t most, RegionQueue* retired) noexcept {
+  if (dead_.empty()) return;
+  auto& infos = parts_.store.infos(lock);
+  RegionQueue examine;
+  for (size_t n = std::min(most, dead_.size()); n > 0; --n) examine.push(infos, dead_.pop(infos));
+  settle(lock, &examine, retired);
+}
+
+void Retirement::drain_many(const CacheLock& lock, uint64_t budget_bytes,
+                            RegionQueue* retired) noexcept {
+  const uint64_t most_bytes = std::min(budget_bytes / kLazyDeadShare, kLazyDeadBytes);
+  if (dead_.fresh_count() < kLazyDead && dead_.fresh_charge() <= most_bytes) return;
+  drain(lock, 2 * kLazyDead, retired);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,56 @@
+// The way of a region out of the cache: open -> dead -> retiring, or open -> retiring.
+//
+// Invariants: a region is dead from the moment that it left its table with its gate shut for good, until a
+// fence and a sum of 0 prove that it is not held. A retiring region is blank, in no table and no policy,
+// and belongs to the thread that unpins it.
+#pragma once
+
+#include "firehose/cache/budget/victim_policy.hpp"
+#include "firehose/cache/index/region_tables.hpp"
+#include "firehose/cache/region/extensions.hpp"
+#include "firehose/cache/region/fence_epoch.hpp"
+#include "firehose/cache/region/gates.hpp"
+#include "firehose/cache/region/hold_counts.hpp"
+
+namespace hydrant {
+
+class Retirement {
+ public:
+  struct Parts {
+    RegionStore& store;
+    HoldCounts& holds;
+    FenceEpoch& epoch;
+    Gates& gates;
+    RegionTables& tables;
+    Extensions& extensions;
+    VictimPolicy& policy;
+  };
+  explicit Retirement(const Parts& parts) noexcept : parts_(parts) {}
+
+  const DeadRegions& dead(const CacheLock&) const noexcept { return dead_; }
+  // Without the mutex: a hint.
+  bool seems_idle() const noexcept { return dead_.seem_empty(); }
+
+  // The policy does not know it any more.
+  void unlist(const CacheLock&, RegionIndex region) noexcept;
+  // Out of its table and shut, for good. The policy may go on naming it until it is retired.
+  void close(const CacheLock&, RegionIndex region) noexcept;
+  void add_dead(const CacheLock&, RegionIndex region) noexcept;
+  void remove_dead(const CacheLock&, RegionIndex region) noexcept;
+
+  // Requires: shut before the last fence, not held since; in no table and no queue.
+  void retire(const CacheLock&, RegionIndex region, RegionQueue* retired) noexcept;
+  // Retires the regions of `list` that are not held, after one fence; the others become dead.
+  void settle(const CacheLock&, RegionQueue* list, RegionQueue* retired) noexcept;
+  // The same for so many dead regions.
+  void drain(const CacheLock&, size_t most, RegionQueue* retired) noexcept;
+  // The same if so many have died, or so much, that they are worth a fence: every miss asks.
+  void drain_many(const CacheLock&, uint64_t budget_bytes, RegionQueue* retired) noexcept;
+  void reset_in_child(const CacheLock&) noexcept { dead_.clear(); }
+
+ private:
+  const Parts parts_;
+  DeadRegions dead_;
+};
+
+}  // namespace hydrant

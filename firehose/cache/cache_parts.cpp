@@ -1,0 +1,35 @@
+// Builds the parts of a domain on each other (cache_parts.hpp).
+#include "firehose/cache/cache_parts.hpp"
+
+#include <utility>
+
+namespace hydrant {
+
+CacheParts::CacheParts(const DomainConfig& settings, std::unique_ptr<Registrar> its_registrar,
+                       std::unique_ptr<VictimPolicy> its_policy, uint64_t handle) noexcept
+    : config(settings),
+      registrar(std::move(its_registrar)),
+      traits(registrar->traits()),
+      policy(std::move(its_policy)),
+      store(slots_for(config.max_regions), traits.key_bytes),
+      holds(store),
+      free_slots(store, holds, epoch),
+      gates(store, epoch, owed, checks),
+      tables(store),
+      extensions(store, totals, config.granule_bytes),
+      retirement({store, holds, epoch, gates, tables, extensions, *policy}),
+      budget({config.budget_bytes, config.max_regions}, config.granule_bytes),
+      evictor({store, holds, epoch, gates, tables, retirement, budget, *policy, totals},
+              config.is_remote),
+      pending(store),
+      planner({config, store, tables, budget, extensions}),
+      limits(config, traits, mu, vouched),
+      watch(config, checks),
+      invalidator({mu, store, tables, pending, retirement, planner, totals, owed}),
+      unpinner({config.name, mu, *registrar, store, free_slots, budget, invalidator, totals}),
+      publisher({handle, store, holds, epoch, checks, gates, tables, extensions, retirement,
+                 evictor, totals, watch}),
+      threads({config, handle, mu, store, holds, totals, watch, invalidator}),
+      texts(config, traits, store.count()) {}
+
+}  // namespace hydrant

@@ -1,0 +1,69 @@
+// The parts of a domain, in the order in which they are built on each other, and the wiring between them.
+// No code but construction: the steps of an operation are in domain_*.cpp, which call the parts.
+#pragma once
+
+#include "firehose/cache/budget/evictor.hpp"
+#include "firehose/cache/coherence/watch_link.hpp"
+#include "firehose/cache/plan/extension_limits.hpp"
+#include "firehose/cache/publisher.hpp"
+#include "firehose/cache/refusal_texts.hpp"
+#include "firehose/cache/thread_states.hpp"
+#include "firehose/cache/unpinner.hpp"
+
+#include <atomic>
+#include <memory>
+
+namespace hydrant {
+
+struct CacheParts {
+  CacheParts(const DomainConfig& settings, std::unique_ptr<Registrar> its_registrar,
+             std::unique_ptr<VictimPolicy> its_policy, uint64_t handle) noexcept;
+
+  // Slots of a domain with so many regions: blank and dead regions need some beside them.
+  static constexpr uint32_t slots_for(uint32_t max_regions) noexcept {
+    return max_regions + max_regions / 2 + 256;
+  }
+
+  const DomainConfig config;
+  const std::unique_ptr<Registrar> registrar;
+  const RegistrarTraits& traits;
+  const std::unique_ptr<VictimPolicy> policy;
+
+  // Level 2 (after registry_mutex()). Held for short and bounded work only; not while the registrar, a
+  // callback or malloc is called.
+  mutable Mutex mu;
+  OwedRanges owed;  // told without the mutex, to be forgotten by its next holder
+  CacheTotals totals;
+  RegionStore store;
+  HoldCounts holds;
+  FenceEpoch epoch;
+  FreeSlots free_slots;
+  HitChecks checks;
+  Gates gates;
+  RegionTables tables;
+  Extensions extensions;
+  Retirement retirement;
+  Budget budget;
+  Evictor evictor;
+  PendingRegions pending;
+  Planner planner;
+  VouchedRanges vouched;
+  ExtensionLimits limits;
+  WatchLink watch;
+  Invalidator invalidator;
+  Unpinner unpinner;
+  Publisher publisher;
+  ThreadStates threads;
+  RefusalTexts texts;
+  std::atomic<uint64_t> starved{0};  // pins that failed because what is registered is held
+};
+
+// A phase of an operation: takes the mutex, and forgets first what was told without it.
+class CachePhase : public CacheLock {
+ public:
+  explicit CachePhase(CacheParts& parts) noexcept : CacheLock(parts.mu) {
+    parts.invalidator.settle_owed(*this);
+  }
+};
+
+}  // namespace hydrant

@@ -1,0 +1,171 @@
+// Forgets memory that goes away (invalidator.hpp). The monitor calls it; each phase under the mutex begins
+// with settle_owed().
+#include "firehose/cache/coherence/invalidator.hpp"
+
+#include "firehose/base/brief_lock.hpp"
+#include "firehose/watch/mutant.hpp"
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kForgetBatch = 256;
+
+}  // namespace
+
+// While something is owed the mutex has had one holder since that was told: it is not waited for again.
+template <class Work>
+bool Invalidator::with_mutex(const Work& work) noexcept {
+  if (is_mutex_busy() || !lock_briefly(parts_.mu, parts_.owed.any())) return false;
+  const CacheLock lock(parts_.mu, CacheLock::Adopt::kLocked);
+  settle_owed(lock);
+  work(lock);
+  return true;
+}
+
+// Under the mutex: closes the open regions that `closes` selects, and spoils every registration under way.
+template <class Closes>
+void Invalidator::close_where(const CacheLock& lock, const Closes& closes) noexcept {
+  auto& infos = parts_.store.infos(lock);
+  parts_.pending.poison_all(lock);
+  for (RegionIndex r = 1; r <= parts_.store.high(lock); ++r) {
+    if (infos[r].state != RegionState::kOpen || !closes(infos[r])) continue;
+    parts_.retirement.close(lock, r);
+    parts_.retirement.add_dead(lock, r);
+  }
+}
+
+void Invalidator::forget_all_vouched(const CacheLock& lock) noexcept {
+  gone_.add({0, kEverything});
+  close_where(lock, [](const RegionInfo& info) { return info.vouched; });
+}
+
+void Invalidator::forget_everything(const CacheLock& lock, bool prepinned_too) noexcept {
+  ++parts_.totals.of(lock).invalidations;
+  parts_.planner.forget_all(lock);
+  gone_.add({0, kEverything});
+  close_where(lock, [&](const RegionInfo& info) { return prepinned_too || !info.prepinned; });
+}
+
+void Invalidator::note_forgotten(const CacheLock& lock, MemoryRange range) noexcept {
+  ++parts_.totals.of(lock).invalidations;
+  parts_.planner.forget(lock, range);
+}
+
+bool Invalidator::note_gone(const CacheLock& lock, MemoryRange range, bool found) noexcept {
+  if (!found) {
+    const auto& infos = parts_.store.infos(lock);
+    found = !parts_.retirement.dead(lock).each(
+        infos, [&](RegionIndex r) { return !infos[r].range.overlaps(range); });
+  }
+  if (found) gone_.add(range);
+  return found;
+}
+
+// Forgets one batch of regions; true if there may be more.
+bool Invalidator::forget_some(const CacheLock& lock, MemoryRange range, bool* listed) noexcept {
+  RegionIndex found[kForgetBatch];
+  bool more = false;
+  if (!is_mutant(Mutant::kKeepPending)) parts_.pending.poison(lock, range);
+  uint32_t classes = parts_.tables.classes(lock);
+  while (classes != 0 && !more) {
+    const size_t n = parts_.tables.table(lock, take_lowest(&classes))
+                         .collect(range.addr, range.last(), found, kForgetBatch);
+    for (size_t i = 0; i < n; ++i) {
+      parts_.retirement.close(lock, found[i]);
+      parts_.retirement.add_dead(lock, found[i]);
+    }
+    more = n != 0;
+  }
+  if (!*listed) *listed = note_gone(lock, range, more);
+  return more;
+}
+
+void Invalidator::forget_owed(const CacheLock& lock) noexcept {
+  const auto forget = [&](MemoryRange range) {
+    if (range.len >= kEverything) return forget_everything(lock, false);
+    note_forgotten(lock, range);
+    bool listed = false;
+    while (forget_some(lock, range, &listed)) {
+    }
+  };
+  parts_.owed.take(
+      forget, [&] { forget_all_vouched(lock); },
+      // A range of which nothing is known may be the client's own registration, too.
+      [&] { forget_everything(lock, true); });
+}
+
+void Invalidator::forget_vouched() noexcept {
+  if (with_mutex([&](const CacheLock& lock) { forget_all_vouched(lock); })) return;
+  // Which regions are vouched for only the mutex's holder knows: the others are opened again by their next
+  // use.
+  parts_.owed.add_vouched();
+  mark_without_lock({0, kEverything});
+}
+
+void Invalidator::forget(MemoryRange range) noexcept {
+  bool more = true;
+  bool listed = false;
+  // Bounded: others may register as fast as this forgets. Their registrations are of new memory, or
+  // poisoned.
+  for (uint64_t rounds = 0; more && rounds < 16 + uint64_t{parts_.store.count()}; ++rounds) {
+    const bool locked = with_mutex([&](const CacheLock& lock) {
+      if (range.len >= kEverything) {
+        forget_everything(lock, false);
+        more = false;
+        return;
+      }
+      if (rounds == 0) note_forgotten(lock, range);
+      more = forget_some(lock, range, &listed);
+    });
+    if (!locked) return owe(range);
+  }
+}
+
+void Invalidator::forget_after_loss(uint64_t losses) noexcept {
+  if (losses_seen_.exchange(losses, std::memory_order_relaxed) != losses) forget({0, kEverything});
+}
+
+bool Invalidator::any_pinned(MemoryRange range) noexcept {
+  bool found = true;  // maybe
+  (void)with_mutex([&](const CacheLock& lock) {
+    const auto& infos = parts_.store.infos(lock);
+    found = parts_.tables.any_overlap(lock, range) || parts_.pending.any_overlap(lock, range) ||
+            !parts_.retirement.dead(lock).each(
+                infos, [&](RegionIndex r) { return !infos[r].range.overlaps(range); });
+  });
+  return found;
+}
+
+// As owe(): an opener that misses what is owed comes before it, and the mark shuts the gate that it opens.
+// An opener that finds it leaves the gate shut, and the next opener finds that free hits have ended.
+void Invalidator::end_free_hits() noexcept {
+  parts_.owed.add_nothing();
+  const RegionIndex used = parts_.store.used();
+  for (RegionIndex r = 1; r <= used; ++r) mark_free_gate(parts_.store.slot(r));
+}
+
+void Invalidator::owe(MemoryRange range) noexcept {
+  parts_.owed.add(range);
+  if (!is_mutant(Mutant::kNoMarks)) mark_without_lock(range);
+}
+
+// Marks the gates of all regions in the range. After add(): a region that this does not find is one whose
+// opener finds what is owed.
+void Invalidator::mark_without_lock(MemoryRange range) noexcept {
+  const RegionStore& store = parts_.store;
+  if (range.len < kEverything &&
+      parts_.tables.each_unlocked(range, [&](RegionIndex r) { mark_gates(store.slot(r)); })) {
+    return;
+  }
+  // The holder stands still in the middle of a change of the table, or there are many.
+  const RegionIndex used = store.used();
+  for (RegionIndex r = 1; r <= used; ++r) {
+    RegionSlot& slot = store.slot(r);
+    const uintptr_t addr = slot.addr.load(std::memory_order_acquire);
+    if (addr == kBlankAddr) continue;
+    const MemoryRange there{addr, slot.len.load(std::memory_order_relaxed)};
+    if (there.len != 0 && there.overlaps(range)) mark_gates(slot);
+  }
+}
+
+}  // namespace hydrant

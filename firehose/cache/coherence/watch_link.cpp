@@ -1,0 +1,116 @@
+// The link of a domain to the monitor (watch_link.hpp). A miss asks three questions: before its
+// lookup, whether releases are under way; before it registers, how the memory is watched; before it
+// publishes, whether the memory may be cached.
+#include "firehose/cache/coherence/watch_link.hpp"
+
+#include "firehose/watch/mutant.hpp"
+
+#include <cstddef>
+
+namespace hydrant {
+namespace {
+
+// A release that takes longer to be told is waited for by the next call.
+constexpr uint64_t kSettleNs = 1'000'000;
+
+}  // namespace
+
+Status WatchLink::start(const hydrant_monitor_t* monitor, const hydrant_monitor_client_t& client,
+                        void (*end_free_hits)(void*)) noexcept {
+  // Prepinned ranges are the client's: no report of what was there before may arrive when they are entered.
+  monitor->sync();
+  subscription_ = monitor->subscribe(&client);
+  if (subscription_ < 0) {
+    return fail(
+        Status::kResource,
+        "domain %s cannot be told of memory that is released: the process's monitor serves 64 "
+        "domains, which is its limit; destroy one, or set options.watch to HYDRANT_WATCH_CLIENT "
+        "and call hydrant_invalidate()",
+        config_.name);
+  }
+  monitor_ = monitor;
+  constexpr size_t kNeeded =
+      offsetof(hydrant_monitor_t, tell_when_checked) + sizeof monitor_->tell_when_checked;
+  if (monitor_->size >= kNeeded) {
+    checks_.follow(monitor_->checked);
+    (void)monitor_->tell_when_checked(subscription_, end_free_hits);
+  }
+  return Status::kOk;
+}
+
+void WatchLink::stop() noexcept {
+  if (monitor_ != nullptr) monitor_->unsubscribe(subscription_);
+}
+
+void WatchLink::begin_in_step() const noexcept {
+  if (monitor_ != nullptr && config_.watch == HYDRANT_WATCH_AUTO) monitor_->sync();
+}
+
+bool WatchLink::wait_for_quiet(const MemoryRange* range) noexcept {
+  constexpr size_t kNeeded =
+      offsetof(hydrant_monitor_t, quiet_range) + sizeof monitor_->quiet_range;
+  const uint64_t timeout_ns = with_patience(patience_.ns());
+  const bool quiet = range != nullptr && monitor_->size >= kNeeded
+                         ? monitor_->quiet_range(range->addr, range->len, timeout_ns) == 0
+                         : monitor_->quiet(timeout_ns) == 0;
+  patience_.note(quiet);
+  return quiet;
+}
+
+bool WatchLink::ask_for_quiet(PinRequest& request) noexcept {
+  request.quiet = is_mutant(Mutant::kNoCheckedLookup) || wait_for_quiet(nullptr);
+  request.restless = !request.quiet;
+  return request.quiet;
+}
+
+bool WatchLink::ask_for_cover(const PinRequest& request, Plan* plan) const noexcept {
+  const uint32_t flags = cover_flags();
+  plan->cover = request.restless ? HYDRANT_COVER_NONE
+                                 : monitor_->cover(plan->range.addr, plan->range.len, flags);
+  if (plan->cover == HYDRANT_COVER_NONE) return plan->range == request.pages;
+  // Nor may more memory cost the request a hit without checks.
+  if (plan->cover == HYDRANT_COVER_CHECKED && plan->range != request.pages) {
+    if (plan->request_vouched) return false;
+    const uint32_t alone = monitor_->cover(request.pages.addr, request.pages.len, flags);
+    if (alone == HYDRANT_COVER_ARENA || alone == HYDRANT_COVER_WATCHED) return false;
+  }
+  monitor_->note_pinned(plan->range.addr, plan->range.len);
+  return true;
+}
+
+bool WatchLink::may_be_cached(const Plan& plan) noexcept {
+  if (config_.watch == HYDRANT_WATCH_CLIENT || plan.vouched) return true;
+  if (plan.cover == HYDRANT_COVER_NONE) return false;
+  if (plan.cover == HYDRANT_COVER_ARENA || is_mutant(Mutant::kNoPublishCheck)) return true;
+  return wait_for_quiet(&plan.range);
+}
+
+uint32_t WatchLink::coverage(MemoryRange pages) const noexcept {
+  if (config_.watch == HYDRANT_WATCH_CLIENT) return HYDRANT_COVERAGE_CLIENT;
+  // The caller's earlier releases may be half told, and this may be other memory at their addresses.
+  if (config_.watch == HYDRANT_WATCH_AUTO) (void)monitor_->quiet(Patience::kLongestNs);
+  switch (monitor_->cover(pages.addr, pages.len, cover_flags())) {
+    case HYDRANT_COVER_CHECKED: return HYDRANT_COVERAGE_CHECKED;
+    case HYDRANT_COVER_WATCHED: return HYDRANT_COVERAGE_WATCHED;
+    case HYDRANT_COVER_ARENA: return HYDRANT_COVERAGE_ARENA;
+    default: return HYDRANT_COVERAGE_NONE;
+  }
+}
+
+// Another copy of the library may have made the monitor, an older one, too.
+void WatchLink::give_back_watched() const noexcept {
+  constexpr size_t kNeeded = offsetof(hydrant_monitor_t, give_back) + sizeof monitor_->give_back;
+  if (monitor_ == nullptr || config_.watch != HYDRANT_WATCH_AUTO) return;
+  if (monitor_->size >= kNeeded) monitor_->give_back();
+}
+
+// A call that released memory returns when the kernel's report was read: then it is enough that the caches
+// have forgotten. Where acquisitions are not reported, a release may be under way in another thread.
+bool WatchLink::settle_releases(bool checked) const noexcept {
+  if (monitor_ == nullptr) return true;
+  if (checked || checks_.free_hits_ended()) return monitor_->quiet(kSettleNs) == 0;
+  if ((__atomic_load_n(monitor_->sequence, __ATOMIC_ACQUIRE) & 1) != 0) monitor_->settle();
+  return true;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,75 @@
+// The link of a domain to the monitor: what is asked of it. What it tells goes to the invalidator.
+//
+// Invariant: a plan is cacheable only if the client answers for the memory, or the monitor watches it and
+// knew of no release under way when the registration was complete. No mutex is held during a question.
+#pragma once
+
+#include <hydrant/monitor.h>
+
+#include "firehose/base/status.hpp"
+#include "firehose/cache/coherence/patience.hpp"
+#include "firehose/cache/plan/domain_config.hpp"
+#include "firehose/cache/plan/pin_request.hpp"
+#include "firehose/cache/region/hit_checks.hpp"
+
+namespace hydrant {
+
+class WatchLink {
+ public:
+  WatchLink(const DomainConfig& config, HitChecks& checks) noexcept
+      : config_(config), checks_(checks) {}
+
+  // Subscribes `client`; `end_free_hits(context)` is called when hits need checks. Before the domain is
+  // published.
+  Status start(const hydrant_monitor_t* monitor, const hydrant_monitor_client_t& client,
+               void (*end_free_hits)(void*)) noexcept;
+  void stop() noexcept;
+  bool is_watched() const noexcept { return monitor_ != nullptr; }
+
+  // New memory of the calling thread is new to the cache afterwards, its stack above all: threads that libc
+  // starts by itself pass no hook. No lock of the library is held; the reader takes none of the caller's.
+  void begin_in_step() const noexcept;
+  // True when no release was under way at some moment since the call began; the answer is kept in the
+  // request.
+  bool become_quiet(PinRequest& request) noexcept {
+    if (request.quiet || request.restless) return request.quiet;
+    return ask_for_quiet(request);
+  }
+  // Asks the monitor to watch the range of a pending registration, before it begins. False: part of the
+  // plan is unwatched, or watched less well than the request alone.
+  bool cover(const PinRequest& request, Plan* plan) const noexcept {
+    return monitor_ == nullptr || plan->vouched || ask_for_cover(request, plan);
+  }
+  // Asked when the registration is there and not yet published. A change since cover() is under way, or the
+  // invalidator has poisoned the region.
+  bool may_be_cached(const Plan& plan) noexcept;
+  // HYDRANT_COVERAGE_*: what a pin of these pages would get now, if the client does not vouch for them.
+  uint32_t coverage(MemoryRange pages) const noexcept;
+
+  // Has the monitor stop watching memory that no domain has registered any more.
+  void give_back_watched() const noexcept;
+  // Releases before the call are told to the caches afterwards; false if that takes too long. `checked`:
+  // also where only the kernel knows, which costs a system call.
+  bool settle_releases(bool checked) const noexcept;
+  uint64_t raw_changes() const noexcept {
+    return __atomic_load_n(monitor_->raw_changes, __ATOMIC_RELAXED);
+  }
+
+ private:
+  // For releases of the range, or with null for all releases.
+  bool wait_for_quiet(const MemoryRange* range) noexcept;
+  bool ask_for_quiet(PinRequest& request) noexcept;
+  bool ask_for_cover(const PinRequest& request, Plan* plan) const noexcept;
+  // The flags for a process in which only the arenas' memory may be cached.
+  uint32_t cover_flags() const noexcept {
+    return config_.watch == HYDRANT_WATCH_NONE ? HYDRANT_COVER_ONLY_ARENAS : 0;
+  }
+
+  const DomainConfig& config_;
+  HitChecks& checks_;
+  const hydrant_monitor_t* monitor_ = nullptr;  // null: not watched
+  int subscription_ = -1;
+  Patience patience_;  // with releases under way
+};
+
+}  // namespace hydrant

@@ -1,0 +1,207 @@
+// Deferred pins (deferred_pins.hpp). Each attempt is a miss that waits for nothing.
+#include "firehose/cache/deferred_pins.hpp"
+
+#include "firehose/api/failure_texts.hpp"
+#include "firehose/api/pin_handle.hpp"
+#include "firehose/base/cancellation.hpp"
+#include "firehose/base/log.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace hydrant {
+
+// A registration under way in an asynchronous registrar. Shared by the registrar, which completes it, and
+// the deferred pin that started it, which may be cancelled first: the last of the two deletes it.
+struct LateRegistration {
+  DeferredPins* owner;
+  PinRequest request;
+  Plan plan;
+  Status status = Status::kOk;    // written before `left` is
+  RegionIndex held = kNoRegion;   // written before `left`: a hold for the deferred pin
+  std::atomic<bool> left{false};  // one of the two is through with it
+
+  // True for the second of the two.
+  bool leave() noexcept { return left.exchange(true, std::memory_order_acq_rel); }
+};
+
+namespace {
+
+// Was something tried whose failure does not answer the request? Then the synchronous way goes down the
+// ladder: exact range, fewer rights, eviction.
+bool may_be_granted_less(const PinRequest& request, const Plan& plan, Status status) noexcept {
+  if (status == Status::kNotReady) return true;
+  return (status == Status::kRefused || status == Status::kResource) &&
+         (plan.range != request.pages || plan.access != request.need);
+}
+
+}  // namespace
+
+// In whichever thread the registrar completes it.
+void DeferredPins::registered_later(void* context, Status status, const std::byte* key) {
+  const CancellationOff guard;
+  auto* late = static_cast<LateRegistration*>(context);
+  DeferredPins* self = late->owner;
+  CacheParts& parts = self->parts_;
+  if (status == Status::kOk && parts.store.key_stride() != 0) {
+    std::copy_n(key, parts.traits.key_bytes, parts.store.key(late->plan.region));
+  }
+  bool again = false;
+  late->request.thread = nullptr;
+  late->status =
+      self->miss_.finish(late->request, late->plan, status, nullptr, &again, &late->held);
+  if (again) late->status = Status::kNotReady;
+  if (late->leave()) self->forget(late);
+  self->under_way_.fetch_sub(1, std::memory_order_release);
+}
+
+// The pin was cancelled: the hold that came with the registration is released here.
+void DeferredPins::forget(LateRegistration* late) noexcept {
+  if (late->held != kNoRegion) {
+    (void)releases_.release(&parts_.store.slot(late->held), parts_.threads.enter());
+  }
+  delete late;
+}
+
+void DeferredPins::forget_late(DeferredPin& pin) noexcept {
+  if (pin.late != nullptr && pin.late->leave()) forget(pin.late);
+  pin.late = nullptr;
+}
+
+// Starts the registration that a deferred pin needs, or finds that it needs none.
+Status DeferredPins::start_late(DeferredPin& pin, const PinRequest& request,
+                                const RegionSlot** out) noexcept {
+  auto* late = new (std::nothrow) LateRegistration{this, request, {}};
+  if (late == nullptr) return fail_no_memory(parts_.config.name, request.range, "a registration");
+  Status status = Status::kOk;
+  RegionIndex held = kNoRegion;
+  auto step = MissPath::Step::kAgain;
+  while (step == MissPath::Step::kAgain) {
+    step = miss_.prepare(late->request, &late->plan, nullptr, &status, &held);
+  }
+  if (step == MissPath::Step::kDone) {
+    if (status == Status::kOk) *out = &parts_.store.slot(held);
+    delete late;
+    return status;
+  }
+  pin.late = late;
+  under_way_.fetch_add(1, std::memory_order_relaxed);
+  const Plan plan = late->plan;
+  // The registrar may complete on another thread before this call returns.
+  status = parts_.registrar->pin_async(plan.range, plan.access, parts_.store.key(plan.region),
+                                       &registered_later, late);
+  if (status == Status::kNotReady) return status;
+  // Done at once, or failed at once: it will not be completed.
+  under_way_.fetch_sub(1, std::memory_order_release);
+  pin.late = nullptr;
+  bool again = false;
+  status = miss_.finish(late->request, plan, status, nullptr, &again, &held);
+  delete late;
+  if (again) return parts_.texts.invalidated(request.range, 1);
+  if (status == Status::kOk) *out = &parts_.store.slot(held);
+  return may_be_granted_less(request, plan, status) ? Status::kNotReady : status;
+}
+
+// A registration that was started: kNotReady until it has completed.
+Status DeferredPins::take_late(DeferredPin& pin, PinRequest& request,
+                               const RegionSlot** out) noexcept {
+  if (!pin.late->left.load(std::memory_order_acquire)) return Status::kNotReady;
+  const Status status = pin.late->status;
+  const Plan plan = pin.late->plan;
+  const RegionIndex held = std::exchange(pin.late->held, kNoRegion);
+  forget_late(pin);
+  if (held != kNoRegion) {
+    *out = &parts_.store.slot(held);
+    return Status::kOk;
+  }
+  // (With kHitOnly: the next poll begins again.)
+  if (may_be_granted_less(request, plan, status)) return miss_.pin(request, out);
+  return fail(status, "domain %s: registrar %s completed the pin of [%#zx, +%zu) with %s: %s",
+              parts_.config.name, parts_.traits.name, static_cast<size_t>(pin.range.addr),
+              pin.range.len, status_name(status), status_description(status));
+}
+
+// Makes one attempt that waits for no other thread.
+Status DeferredPins::try_once(DeferredPin& pin, Effort effort, const RegionSlot** out) noexcept {
+  PinRequest request = miss_.make_request(pin.range, pin.need, effort);
+  request.may_wait = false;
+  if (spans_.needs_span(pin.range)) return spans_.pin(request, out);
+  if (!parts_.traits.asynchronous) return miss_.pin(request, out);
+  if (pin.late != nullptr) return take_late(pin, request, out);
+  if (request.thread != nullptr && (*out = miss_.hold_without_lock(request)) != nullptr) {
+    return Status::kOk;
+  }
+  if (effort == Effort::kHitOnly) return miss_.pin(request, out);
+  request.asynchronous = true;
+  const Status status = start_late(pin, request, out);
+  if (status != Status::kNotReady || pin.late != nullptr) return status;
+  request.asynchronous = false;
+  return miss_.pin(request, out);
+}
+
+Status DeferredPins::pin(MemoryRange range, Access need, hydrant_pinned_fn done,
+                         void* context) noexcept {
+  auto* pin = new (std::nothrow) DeferredPin{nullptr, range, need, done, context, nullptr};
+  if (pin == nullptr) return fail_no_memory(parts_.config.name, range, "a deferred pin");
+  const RegionSlot* held = nullptr;
+  const Status status = try_once(*pin, Effort::kRegister, &held);
+  if (status != Status::kNotReady) {
+    delete pin;
+    if (status == Status::kOk) done(context, make_pin(held));
+    return status;
+  }
+  queue_.push(pin);
+  return Status::kOk;
+}
+
+// Callbacks run without a lock and may defer more.
+int DeferredPins::run(Effort effort, uint64_t deadline_ns) noexcept {
+  DeferredList pins;
+  DeferredList again;
+  queue_.take_all(&pins);
+  int ran = 0;
+  while (DeferredPin* pin = pins.pop()) {
+    const RegionSlot* held = nullptr;
+    const bool late = deadline_ns != UINT64_MAX && now_ns() >= deadline_ns;
+    const Status status = late ? Status::kNotReady : try_once(*pin, effort, &held);
+    if (status == Status::kNotReady) {
+      again.push(pin);
+      continue;
+    }
+    queue_.finish();
+    pin->done(pin->context, status == Status::kOk ? make_pin(held) : failed_pin(status));
+    delete pin;
+    ++ran;
+  }
+  queue_.put_back(&again);
+  return ran;
+}
+
+void DeferredPins::cancel() noexcept {
+  while (DeferredPin* pin = queue_.pop()) {
+    queue_.finish();
+    forget_late(*pin);
+    pin->done(pin->context, failed_pin(fail_plainly(
+                                Status::kNotInit, "the domain ended before the pin's turn came")));
+    delete pin;
+  }
+  // The registrar promised to complete each; without that their memory may not go away.
+  const uint64_t warn_at = now_ns() + parts_.config.wait_warn_ns;
+  bool warned = false;
+  while (under_way_.load(std::memory_order_acquire) != 0) {
+    timespec ts{0, 100'000};
+    nanosleep(&ts, nullptr);
+    if (warned || now_ns() < warn_at) continue;
+    warned = true;
+    log_warning("domain %s ends, but its registrar %s has not completed %u registrations",
+                parts_.config.name, parts_.traits.name, under_way_.load(std::memory_order_relaxed));
+  }
+}
+
+void DeferredPins::reset_in_child() noexcept {
+  queue_.reset_in_child();
+  under_way_.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace hydrant

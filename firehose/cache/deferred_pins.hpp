@@ -1,0 +1,45 @@
+// Deferred pins: "not now" kept in a queue and tried again by poll(); and registrations that the registrar
+// completes later, from a thread of its own.
+//
+// Invariant: each deferred pin's callback runs once, with no lock held. A registration that its registrar
+// completes later is freed by the second of the two that use it: the registrar's completion and the
+// deferred pin.
+#pragma once
+
+#include "firehose/cache/deferred_queue.hpp"
+#include "firehose/cache/page_mode/span_pins.hpp"
+
+namespace hydrant {
+
+class DeferredPins {
+ public:
+  DeferredPins(CacheParts& parts, MissPath& miss, Releases& releases, SpanPins& spans) noexcept
+      : parts_(parts), miss_(miss), releases_(releases), spans_(spans) {}
+
+  // kOk: done, or deferred: `done` will be called.
+  Status pin(MemoryRange range, Access need, hydrant_pinned_fn done, void* context) noexcept;
+  // Tries every deferred pin once, oldest first. With kHitOnly it registers nothing; at the deadline it
+  // leaves the rest. Answers how many callbacks it ran.
+  int run(Effort effort, uint64_t deadline_ns) noexcept;
+  bool seems_idle() const noexcept { return queue_.empty(); }
+  // Answers all with kNotInit, and waits for the registrations that are under way.
+  void cancel() noexcept;
+  void reset_in_child() noexcept;
+
+ private:
+  static void registered_later(void* context, Status status, const std::byte* key);
+  Status try_once(DeferredPin& pin, Effort effort, const RegionSlot** out) noexcept;
+  Status take_late(DeferredPin& pin, PinRequest& request, const RegionSlot** out) noexcept;
+  Status start_late(DeferredPin& pin, const PinRequest& request, const RegionSlot** out) noexcept;
+  void forget(LateRegistration* late) noexcept;
+  void forget_late(DeferredPin& pin) noexcept;
+
+  CacheParts& parts_;
+  MissPath& miss_;
+  Releases& releases_;
+  SpanPins& spans_;
+  DeferredQueue queue_;
+  std::atomic<uint32_t> under_way_{0};  // registrations that the registrar will complete
+};
+
+}  // namespace hydrant

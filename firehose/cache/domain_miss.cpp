@@ -1,0 +1,482 @@
+// A miss, top to bottom: the slow way of a hit, the look under the mutex, plan and claim, the victims, the
+// registration, the publication, and the second attempts after a refusal. "Tour: a miss with eviction" in
+// docs/architecture.md follows this file.
+#include "firehose/cache/domain_miss.hpp"
+
+#include "firehose/api/failure_texts.hpp"
+#include "firehose/base/cancellation.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/hit/find_and_hold.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace hydrant {
+namespace {
+
+constexpr int kMostSpoiled = 256;  // then the client invalidates faster than it can be registered
+constexpr uint32_t kMostNoBudget = 32;  // evictions for one request that the registrar turned down
+constexpr size_t kNoBudgetDead = 32;    // dead regions looked at for each of them
+constexpr size_t kReserveDead = 64;     // and for a reservation
+
+// The share of the budget that a list of victims frees.
+Budget::Share worth_of(const MappedArray<RegionInfo>& infos, const RegionQueue& victims) {
+  Budget::Share share;
+  for (RegionIndex r = victims.front(); r != kNoRegion; r = infos[r].next) {
+    share.bytes += infos[r].charge;
+    ++share.regions;
+  }
+  return share;
+}
+
+}  // namespace
+
+Status MissPath::check_range(MemoryRange range) const noexcept {
+  if (range.len == 0)
+    return fail(Status::kBadArg, "a range of 0 bytes cannot be pinned: pass a length of 1 or more");
+  // Rounding out must not wrap either, and a gate holds the end of its region.
+  if (!range.valid() || range.last() > UINTPTR_MAX - 2 * parts_.config.granule_bytes) {
+    return fail_wrapping(range);
+  }
+  return Status::kOk;
+}
+
+// ---- the slow way of a hit ----
+
+Status MissPath::pin(PinRequest& request, const RegionSlot** out) noexcept {
+  ThreadDomain* thread = request.thread;
+  if (thread != nullptr) {
+    const RegionSlot* slot = hold_without_lock(request);
+    if (slot != nullptr) {
+      *out = slot;
+      return Status::kOk;
+    }
+  }
+  const CancellationOff guard;
+  if (thread != nullptr && parts_.checks.has_checked_regions() && look_checked(request, out)) {
+    return Status::kOk;
+  }
+  const Status status = acquire(request, out);
+  if (status == Status::kOk && thread != nullptr &&
+      (*out)->checked_gate.load(std::memory_order_relaxed) <= kMarkedGate &&
+      (*out)->tag.load(std::memory_order_relaxed) != 0) {
+    parts_.threads.remember(*thread, request.range.addr, *out);
+  }
+  return status;
+}
+
+// The thread's own table, then the shared tables. Null: look under the mutex. Requires: a thread with a
+// state.
+const RegionSlot* MissPath::hold_without_lock(const PinRequest& request) noexcept {
+  ThreadDomain& thread = *request.thread;
+  // A registrar that uses another domain leaves that one's window behind.
+  if (thread.thread->current != &thread) enter_window(thread);
+  const uintptr_t first = request.range.addr;
+  const uintptr_t last = request.range.last();
+  const uint32_t need = bits(request.need);
+  const RegionSlot* slot = find_and_hold(thread, first, last, need);
+  return slot != nullptr ? slot : hold_shared(request);
+}
+
+const RegionSlot* MissPath::hold_shared(const PinRequest& request) noexcept {
+  ThreadDomain& thread = *request.thread;
+  const uintptr_t first = request.range.addr;
+  const RegionSlot* slot =
+      parts_.tables.find_and_hold(&RegionSlot::gate, thread.counts, first, request.range.last(),
+                                  bits(request.need), [](const RegionSlot&) { return true; });
+  if (slot == nullptr) return nullptr;
+  ThreadCounters::add(thread.counters.refills);
+  parts_.extensions.note_reached(parts_.store.slot(slot->index), request.pages);
+  parts_.threads.remember(thread, first, slot);
+  return slot;
+}
+
+// The hit of memory whose acquisition is not reported. The caller owned its memory before this call; a
+// release of what these addresses were before had then begun, so that it is under way, or was read and
+// told.
+bool MissPath::look_checked(PinRequest& request, const RegionSlot** out) noexcept {
+  ThreadDomain& thread = *request.thread;
+  const uintptr_t first = request.range.addr;
+  const uintptr_t last = request.range.last();
+  // Asked only for what would be a hit: the slot is looked at again afterwards.
+  const auto would_hit_and_quiet = [&](const RegionSlot& slot) {
+    return first >= slot.addr.load(std::memory_order_relaxed) &&
+           last < slot.checked_gate.load(std::memory_order_relaxed) &&
+           parts_.watch.become_quiet(request);
+  };
+  const RegionSlot* slot =
+      parts_.tables.find_and_hold(&RegionSlot::checked_gate, thread.counts, first, last,
+                                  bits(request.need), would_hit_and_quiet);
+  if (slot == nullptr) return false;
+  ThreadCounters::add(thread.counters.refills);
+  ThreadCounters::add(thread.counters.checked_hits);
+  parts_.extensions.note_reached(parts_.store.slot(slot->index), request.pages);
+  *out = slot;
+  return true;
+}
+
+// ---- the miss ----
+
+Status MissPath::acquire(PinRequest& request, const RegionSlot** out) noexcept {
+  for (int spoiled = 0; spoiled < kMostSpoiled;) {
+    Plan plan;
+    Unsettled unsettled;
+    Status status = Status::kOk;
+    RegionIndex held = kNoRegion;
+    bool again = false;
+    const Step step = prepare(request, &plan, &unsettled, &status, &held);
+    if (std::exchange(request.waited_long, false)) {
+      log_warning("domain %s: still waiting for another thread's registration of %#zx+%zu",
+                  parts_.config.name, static_cast<size_t>(request.range.addr), request.range.len);
+    }
+    if (step == Step::kAgain) continue;
+    if (step == Step::kRegister) status = register_now(request, plan, &unsettled, &again, &held);
+    if (again) {
+      ++spoiled;
+      continue;
+    }
+    if (status == Status::kOk) *out = &parts_.store.slot(held);
+    return status;
+  }
+  return parts_.texts.invalidated(request.range, kMostSpoiled);
+}
+
+// First and second phase: look and plan; look again, reserve and claim. Then the victims are unpinned.
+MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, Unsettled* unsettled,
+                                 Status* status, RegionIndex* held) noexcept {
+  // A call that will not register asks only once there is something to take.
+  if ((request.effort != Effort::kHitOnly || request.must_ask) && parts_.checks.must_ask()) {
+    (void)parts_.watch.become_quiet(request);
+  }
+  {
+    const CachePhase lock(parts_);
+    const Step step = look(lock, request, status, held);
+    if (step != Step::kRegister) return step;
+    parts_.planner.plan(lock, request, plan);
+  }
+  // The kernel and the registrar's own functions, so without the mutex; then look again.
+  parts_.limits.keep_to_mapping(request, plan);
+  plan->charge = parts_.registrar->charge(plan->range);
+  parts_.limits.widen_to_huge_pages(request, plan);
+  const uint64_t kernel_pending = parts_.registrar->pending_charge();
+  Payment payment(parts_);
+  {
+    const CachePhase lock(parts_);
+    const Step step = look(lock, request, status, held);
+    if (step != Step::kRegister) return step;
+    *status = claim(lock, request, kernel_pending, plan, &payment);
+  }
+  const bool claimed = *status == Status::kOk;
+  plan->evicted = !payment.victims.empty();
+  Status paid =
+      pay(request.range, claimed ? plan->charge : 0, &payment, claimed ? unsettled : nullptr);
+  bool covered = true;
+  if (claimed && paid == Status::kOk) {
+    covered = parts_.watch.cover(request, plan);
+    if (covered) return Step::kRegister;
+    paid = Status::kNotReady;  // not so much: then exactly what was asked for
+  }
+  if (claimed) *status = paid;
+  if (claimed || plan->stream) {
+    const CachePhase lock(parts_);
+    if (claimed) {
+      settle(lock, unsettled);
+      abandon(lock, request, *plan);
+    }
+    parts_.planner.note_given_up(lock, request, *plan, !covered);
+  }
+  if (plan->range == request.pages) return Step::kDone;
+  request.exact = true;
+  return Step::kAgain;
+}
+
+// Answers the request from what is there, waits, or says that it must be registered.
+MissPath::Step MissPath::look(const CacheLock& lock, PinRequest& request, Status* status,
+                              RegionIndex* held) noexcept {
+  *status = Status::kOk;
+  const RegionIndex found = parts_.tables.find(lock, request.range, request.need);
+  Step step = Step::kDone;
+  if (found != kNoRegion && take_found(lock, request, found, &step, held)) return step;
+  if (request.effort == Effort::kHitOnly) {
+    *status = Status::kNotReady;
+  } else if (!includes(parts_.traits.supported, request.need)) {
+    *status = parts_.texts.beyond_rights(request.range, request.need);
+  } else if (parts_.planner.known_refused(lock, request.pages, request.need)) {
+    *status = parts_.texts.refused_lately(request.range, request.need);
+  } else if (request.pages.len > parts_.config.max_region_bytes) {
+    *status = parts_.texts.too_large(request.range);
+  } else {
+    const RegionIndex pending = parts_.pending.find(lock, request.range, request.need);
+    if (pending == kNoRegion) return Step::kRegister;
+    // To wait for a registration that this very thread may have to make progress on would be a deadlock.
+    const uint32_t starter = parts_.store.infos(lock)[pending].starter;
+    const bool own = starter != 0 && starter == thread_mark();
+    if (request.may_wait && !own && now_ns() < request.deadline_ns) {
+      wait_for_pending(lock, request);
+      return Step::kAgain;
+    }
+    request.saw_pending = true;
+    *status = parts_.texts.being_registered(request.range);
+  }
+  return Step::kDone;
+}
+
+// True: *step says what is next. False: the region may not be used, because releases go on and on.
+bool MissPath::take_found(const CacheLock& lock, PinRequest& request, RegionIndex found, Step* step,
+                          RegionIndex* held) noexcept {
+  const RegionInfo& info = parts_.store.infos(lock)[found];
+  parts_.gates.check_from_now_on(lock, found);
+  const bool unasked = !request.quiet && !request.restless &&
+                       !(request.effort == Effort::kHitOnly && is_mutant(Mutant::kNoCheckedTry));
+  if (info.checked && unasked) {
+    request.must_ask = true;
+    *step = Step::kAgain;  // it was opened since this call began, or was not asked for yet
+    return true;
+  }
+  if (info.checked && request.restless) return false;
+  take(lock, request.thread, found);
+  parts_.extensions.note_reached(parts_.store.slot(found), request.pages);
+  *held = found;
+  *step = Step::kDone;
+  return true;
+}
+
+void MissPath::take(const CacheLock& lock, ThreadDomain* thread, RegionIndex region) noexcept {
+  if (parts_.gates.is_shut(lock, region)) parts_.evictor.reopen(lock, region);
+  parts_.holds.take(lock, thread, region);
+  if (thread == nullptr) return;
+  ThreadCounters::add(thread->counters.refills);
+  if (parts_.store.infos(lock)[region].checked) ThreadCounters::add(thread->counters.checked_hits);
+}
+
+// Waits until some registration ends, or long enough for a warning.
+void MissPath::wait_for_pending(const CacheLock& lock, PinRequest& request) noexcept {
+  if (request.thread != nullptr) ThreadCounters::add(request.thread->counters.waits);
+  const uint64_t warn_at = now_ns() + parts_.config.wait_warn_ns;
+  if (parts_.pending.wait_until(lock, std::min(request.deadline_ns, warn_at)) ||
+      now_ns() < warn_at) {
+    return;
+  }
+  request.waited_long = true;  // logged without the mutex
+}
+
+// Takes budget and a slot, and makes the registration known as pending.
+Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kernel_pending,
+                       Plan* plan, Payment* payment) noexcept {
+  const Budget::Share share{plan->charge, 1};
+  // A reservation made in advance is too small only after an invalidation spoiled a registration.
+  if (request.prepaid == nullptr || !request.prepaid->draw(share)) {
+    // Under pressure what is registered beyond need is evicted before it is used.
+    if (Planner::is_beyond_need(request, *plan) &&
+        !parts_.budget.has_room(lock, kernel_pending + plan->charge)) {
+      return Status::kNotReady;
+    }
+    const Status status = reserve(lock, request.range, share, kernel_pending, payment);
+    if (status != Status::kOk) return status;
+    (void)payment->reservation.draw(share);
+  }
+  plan->region = parts_.free_slots.allocate(lock);
+  if (plan->region == kNoRegion) {
+    parts_.budget.give_back(lock, share);
+    return parts_.texts.no_slot(request.range);
+  }
+  plan->vouched = parts_.vouched.covers(lock, plan->range);  // what joined in may not be
+  plan->request_vouched = plan->vouched || parts_.vouched.covers(lock, request.pages);
+  RegionInfo& info = parts_.store.infos(lock)[plan->region];
+  info = {};
+  info.range = plan->range;
+  info.access = plan->access;
+  info.charge = plan->charge;
+  info.state = RegionState::kPending;
+  info.starter = request.asynchronous ? thread_mark() : 0;
+  parts_.planner.note_claimed(lock, request, *plan);
+  parts_.pending.add(lock, plan->region);
+  return Status::kOk;
+}
+
+Status MissPath::reserve(const CacheLock& lock, MemoryRange asked, Budget::Share share,
+                         uint64_t pending, Payment* payment) noexcept {
+  Budget& budget = parts_.budget;
+  const Budget::Share& whole = budget.whole();
+  if (share.bytes > whole.bytes || share.regions > whole.regions) {
+    return parts_.texts.beyond_budget(asked, 1, share.bytes, share.regions);
+  }
+  if (budget.in_force(lock) < whole.bytes && !parts_.config.is_remote &&
+      budget.regrow(lock, now_ns())) {
+    payment->regrown_budget = budget.in_force(lock);
+  }
+  const Budget::Share lack = budget.lacking(lock, share);
+  // Bytes that are being unpinned now are waited for; no region is evicted for them.
+  if (lack.bytes == 0 && !budget.has_room(lock, share.bytes + pending)) {
+    return parts_.texts.until_given_back(asked, share.bytes, pending);
+  }
+  if (lack.bytes == 0 && lack.regions == 0) {
+    payment->reservation.take(lock, share);
+    return Status::kOk;
+  }
+  // Dead regions that lost their last holder come first: they are of no use.
+  const auto& infos = parts_.store.infos(lock);
+  RegionQueue& victims = payment->victims;
+  parts_.retirement.drain(lock, kReserveDead, &victims);
+  const Budget::Share dead = worth_of(infos, victims);
+  const Budget::Share more{lack.bytes > dead.bytes ? lack.bytes - dead.bytes : 0,
+                           lack.regions > dead.regions ? lack.regions - dead.regions : 0};
+  Shortage shortage{asked, share, {}, pending};
+  const bool enough = (more.bytes == 0 && more.regions == 0) ||
+                      parts_.evictor.evict(lock, more, &victims, &shortage.idle);
+  const Budget::Share freed = worth_of(infos, victims);
+  if (enough) {
+    // The victims' bytes pay for this request first; the rest is free for others once it is unpinned.
+    payment->reservation.take(lock, share, freed);
+    return Status::kOk;
+  }
+  parts_.starved.fetch_add(1, std::memory_order_relaxed);
+  payment->reservation.keep_excess(freed);
+  // The victims are dead regions that are not held any more.
+  shortage.idle.bytes += freed.bytes;
+  shortage.idle.regions += freed.regions;
+  return parts_.texts.not_now(lock, budget, shortage);
+}
+
+Status MissPath::pay(MemoryRange asked, uint64_t charge, Payment* payment,
+                     Unsettled* unsettled) noexcept {
+  if (payment->regrown_budget != 0) {
+    log_debug("domain %s: its budget grows back to %llu bytes", parts_.config.name,
+              static_cast<unsigned long long>(payment->regrown_budget));
+  }
+  if (payment->victims.empty()) return Status::kOk;
+  const Unpinner::Outcome outcome = parts_.unpinner.deregister(payment->victims);
+  // A single victim that leaves nothing to give back: its slot can wait for the publication.
+  if (unsettled != nullptr && !outcome.kernel_keeps() && payment->victims.size() == 1 &&
+      !payment->reservation.has_excess()) {
+    *unsettled = {std::exchange(payment->victims, {}), outcome};
+    return Status::kOk;
+  }
+  const uint64_t pending = outcome.kernel_keeps() ? parts_.registrar->pending_charge() : 0;
+  const CachePhase lock(parts_);
+  parts_.unpinner.settle(lock, &payment->victims, outcome, Unpinner::Charge::kReserved);
+  payment->reservation.give_back_excess(lock);
+  if (parts_.budget.charged(lock) + pending <= parts_.budget.whole().bytes) return Status::kOk;
+  return parts_.texts.until_given_back(asked, charge, pending);
+}
+
+void MissPath::settle(const CacheLock& lock, Unsettled* unsettled) noexcept {
+  if (unsettled == nullptr || unsettled->victims.empty()) return;
+  parts_.unpinner.settle(lock, &unsettled->victims, unsettled->outcome,
+                         Unpinner::Charge::kReserved);
+}
+
+// Undoes claim(): budget that was reserved for several goes back to that reservation.
+void MissPath::abandon(const CacheLock& lock, const PinRequest& request,
+                       const Plan& plan) noexcept {
+  parts_.pending.remove(lock, plan.region);
+  if (request.prepaid != nullptr) {
+    request.prepaid->refund({plan.charge, 1});
+  } else {
+    parts_.budget.give_back(lock, {plan.charge, 1});
+  }
+  parts_.free_slots.quarantine(lock, plan.region);
+}
+
+Status MissPath::register_now(PinRequest& request, const Plan& plan, Unsettled* unsettled,
+                              bool* again, RegionIndex* held) noexcept {
+  Status status = parts_.registrar->pin(plan.range, plan.access, parts_.store.key(plan.region));
+  status = finish(request, plan, status, unsettled, again, held);
+  parts_.invalidator.handle_losses(parts_.registrar->losses());
+  return status == Status::kOk || *again ? status : after_failure(request, plan, status, again);
+}
+
+// Third phase: the end of a registration.
+Status MissPath::finish(const PinRequest& request, const Plan& plan, Status status,
+                        Unsettled* unsettled, bool* again, RegionIndex* held) noexcept {
+  RegionQueue retired;
+  const bool cacheable = status == Status::kOk && !plan.once && parts_.watch.may_be_cached(plan);
+  {
+    const CachePhase lock(parts_);
+    settle(lock, unsettled);
+    hydrant_stats_t& totals = parts_.totals.of(lock);
+    RegionInfo& info = parts_.store.infos(lock)[plan.region];
+    if (status != Status::kOk) {
+      ++totals.pin_failures;
+      // The failure may mean that the memory has gone: look again at what is mapped now.
+      *again = info.poisoned;
+      abandon(lock, request, plan);
+      parts_.planner.note_given_up(lock, request, plan, status == Status::kRefused && !*again);
+      return status;
+    }
+    parts_.pending.remove(lock, plan.region);
+    ++totals.pins;
+    totals.pinned_bytes += plan.range.len;
+    if (info.poisoned) {
+      // Invalidated while it was being registered: it may not be used, and is not used yet.
+      ++totals.retries;
+      info.state = RegionState::kRetiring;
+      retired.push(parts_.store.infos(lock), plan.region);
+      *again = true;
+    } else {
+      parts_.publisher.publish(lock, plan, cacheable);
+      if (held != nullptr) {
+        parts_.holds.take(lock, info.never_open ? nullptr : request.thread, plan.region);
+        *held = plan.region;
+      }
+      parts_.retirement.drain_many(lock, parts_.budget.in_force(lock), &retired);
+    }
+  }
+  if (request.thread != nullptr && !*again) ThreadCounters::add(request.thread->counters.misses);
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  return Status::kOk;
+}
+
+// ---- second attempts ----
+
+// After a refusal, the registrar may still grant less memory or fewer rights.
+Status MissPath::after_failure(PinRequest& request, const Plan& plan, Status status,
+                               bool* again) noexcept {
+  if (status == Status::kNotReady) return after_no_budget(request, plan, again);
+  if (status != Status::kRefused && status != Status::kResource) return status;
+  if (plan.range != request.pages) {
+    request.exact = true;
+    *again = true;
+    return status;
+  }
+  if (status != Status::kRefused) return status;
+  const CachePhase lock(parts_);
+  parts_.planner.note_refused(lock, request.pages, plan.access);
+  if (plan.access != request.need) {
+    request.plain = true;
+    *again = true;
+  }
+  return status;
+}
+
+Status MissPath::after_no_budget(PinRequest& request, const Plan& plan, bool* again) noexcept {
+  RegionQueue victims;
+  uint64_t before = 0;
+  uint64_t after = 0;
+  const uint64_t pending = parts_.registrar->pending_charge();
+  {
+    const CachePhase lock(parts_);
+    before = parts_.budget.in_force(lock);
+    parts_.budget.shrink(lock, plan.charge, pending, now_ns());
+    after = parts_.budget.in_force(lock);
+    parts_.retirement.drain(lock, kNoBudgetDead, &victims);
+    Budget::Share idle;
+    if (victims.empty() && !parts_.evictor.evict(lock, {plan.charge, 1}, &victims, &idle)) {
+      idle = {};
+      (void)parts_.evictor.evict(lock, {1, 1}, &victims, &idle);
+    }
+  }
+  if (after != before) {
+    log_debug("domain %s: the registrar has no budget for [%#zx, +%zu): %llu bytes instead of %llu",
+              parts_.config.name, static_cast<size_t>(plan.range.addr), plan.range.len,
+              static_cast<unsigned long long>(after), static_cast<unsigned long long>(before));
+  }
+  const bool freed = !victims.empty();
+  const bool kernel_keeps = parts_.unpinner.unpin(&victims, Unpinner::Charge::kGivenBack);
+  *again = (freed && !kernel_keeps && ++request.no_budget < kMostNoBudget) ||
+           plan.range != request.pages;
+  request.exact = true;
+  return Status::kNotReady;
+}
+
+}  // namespace hydrant

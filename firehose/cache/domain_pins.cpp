@@ -1,0 +1,210 @@
+// The calls of a client on a domain (domain.hpp): pins and what is asked of them, beside the operations of
+// their own files.
+#include "firehose/api/failure_texts.hpp"
+#include "firehose/base/cancellation.hpp"
+#include "firehose/cache/domain.hpp"
+
+#include <algorithm>
+#include <ctime>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kFirstPauseNs = 20'000;
+constexpr uint64_t kLongestPauseNs = 1'000'000;
+// A thread that waits for budget looks through the regions under the mutex: it rests so many times as long
+// as it looked.
+constexpr uint64_t kRestPerTry = 16;
+constexpr uint64_t kLongestRestNs = 20'000'000;
+
+void pause_ns(uint64_t ns) {
+  const CancellationOff guard;
+  timespec ts{0, static_cast<long>(ns)};
+  nanosleep(&ts, nullptr);
+}
+
+}  // namespace
+
+Status Domain::pin(MemoryRange range, Access need, Effort effort, const RegionSlot** out,
+                   uint64_t deadline_ns) noexcept {
+  Status status = miss_.check_range(range);
+  if (status != Status::kOk) return status;
+  PinRequest request = miss_.make_request(range, need, effort);
+  request.deadline_ns = deadline_ns;
+  status = spans_.needs_span(range) ? spans_.pin(request, out) : miss_.pin(request, out);
+  MissPath::count_outcome(request.thread, status);
+  if (status == Status::kNotReady && effort == Effort::kHitOnly) {
+    return fail_plainly(status,
+                        "nothing that is pinned covers the range; hydrant_pin() registers it");
+  }
+  if (status == Status::kRefused && parts_.config.mode == HYDRANT_MODE_PAGE) {
+    return add_context(status, "asked for [%#zx, +%zu), whose buckets are pinned whole",
+                       static_cast<size_t>(range.addr), range.len);
+  }
+  return status;
+}
+
+Status Domain::pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
+                         const RegionSlot** out) noexcept {
+  const uint64_t begun = now_ns();
+  const uint64_t deadline = begun + std::min(timeout_ns, UINT64_MAX - begun);
+  uint64_t pause = kFirstPauseNs;
+  for (;;) {
+    // A release does not signal, so that it costs nothing; a waiting thread polls with backoff.
+    const uint64_t tried = now_ns();
+    const Status status = pin(range, need, Effort::kRegister, out, deadline);
+    if (status != Status::kNotReady) return status;
+    const uint64_t now = now_ns();
+    if (now >= deadline) {
+      return add_context(Status::kNotReady, "waited %llu us for %zu bytes at %#zx",
+                         static_cast<unsigned long long>((now - begun) / 1000), range.len,
+                         static_cast<size_t>(range.addr));
+    }
+    const uint64_t rest = std::min((now - tried) * kRestPerTry, kLongestRestNs);
+    pause_ns(std::min(std::max(pause, rest), deadline - now));
+    pause = std::min(pause * 2, kLongestPauseNs);
+    poll_briefly(deadline);
+  }
+}
+
+// The open region that covers the first address of the request, else the one with the lowest start in it.
+RegionIndex Domain::find_partial(const CacheLock& lock, const PinRequest& request) noexcept {
+  const auto& infos = parts_.store.infos(lock);
+  const MemoryRange range = request.range;
+  RegionIndex best = kNoRegion;
+  uint32_t classes = parts_.tables.classes(lock) & kClassesIncluding[bits(request.need)];
+  while (classes != 0) {
+    // any_overlap() answers in this order.
+    const RegionIndex r =
+        parts_.tables.table(lock, take_lowest(&classes)).any_overlap(range.addr, range.last());
+    if (r == kNoRegion) continue;
+    parts_.gates.check_from_now_on(lock, r);
+    if (infos[r].checked && !request.quiet) continue;
+    if (best == kNoRegion ||
+        std::max(infos[r].range.addr, range.addr) < std::max(infos[best].range.addr, range.addr)) {
+      best = r;
+    }
+  }
+  return best;
+}
+
+Status Domain::pin_partial(MemoryRange range, Access need, const RegionSlot** out) noexcept {
+  const Status status = miss_.check_range(range);
+  if (status != Status::kOk) return status;
+  PinRequest request = miss_.make_request(range, need, Effort::kHitOnly);
+  if (parts_.checks.must_ask()) (void)parts_.watch.become_quiet(request);
+  const CachePhase lock(parts_);
+  const RegionIndex best = find_partial(lock, request);
+  if (best == kNoRegion) {
+    MissPath::count_outcome(request.thread, Status::kNotReady);
+    return fail_plainly(Status::kNotReady,
+                        "nothing of the range is pinned; hydrant_pin() registers it");
+  }
+  miss_.take(lock, request.thread, best);
+  *out = &parts_.store.slot(best);
+  return Status::kOk;
+}
+
+Status Domain::pin_async(MemoryRange range, Access need, hydrant_pinned_fn done,
+                         void* context) noexcept {
+  const Status status = miss_.check_range(range);
+  return status == Status::kOk ? deferred_.pin(range, need, done, context) : status;
+}
+
+Status Domain::release(const RegionSlot* slot) noexcept {
+  if ((reinterpret_cast<uintptr_t>(slot) & (sizeof(RegionSlot) - 1)) != 0) {
+    return fail(Status::kBadArg, "%p is not a pin: pass what a pinning call returned",
+                static_cast<const void*>(slot));
+  }
+  return spans_.release(slot, parts_.threads.enter());
+}
+
+Status Domain::invalidate(MemoryRange range) noexcept {
+  // "Everything" is a good request here: no region reaches into what is cut off.
+  const uintptr_t most = UINTPTR_MAX - 2 * parts_.config.granule_bytes;
+  if (range.valid() && range.last() > most && range.addr <= most) range.len = most - range.addr + 1;
+  const Status status = miss_.check_range(range);
+  return status == Status::kOk ? releases_.invalidate(range) : status;
+}
+
+Status Domain::vouch(MemoryRange range, bool on) noexcept {
+  const Status status = miss_.check_range(range);
+  if (status != Status::kOk) return status;
+  {
+    const CachePhase lock(parts_);
+    // Memory comes and goes by the page, so a promise for a byte is one for its page.
+    const MemoryRange pages = round_out(range, parts_.config.granule_bytes);
+    VouchedRanges& vouched = parts_.vouched;
+    if (!(on ? vouched.add(lock, pages) : vouched.remove(lock, pages))) {
+      return fail(Status::kResource,
+                  "domain %s: %svouching for [%#zx, +%zu) makes more than %zu separate vouched "
+                  "ranges: vouch for fewer and larger ranges, or take some back",
+                  parts_.config.name, on ? "" : "no longer ", static_cast<size_t>(range.addr),
+                  range.len, vouched.size(lock));
+    }
+  }
+  return on ? Status::kOk : invalidate(range);
+}
+
+Status Domain::coverage(MemoryRange range, uint32_t* out) noexcept {
+  const Status status = miss_.check_range(range);
+  if (status != Status::kOk) return status;
+  const MemoryRange pages = round_out(range, parts_.config.granule_bytes);
+  {
+    const CachePhase lock(parts_);
+    *out = HYDRANT_COVERAGE_VOUCHED;
+    if (parts_.vouched.covers(lock, pages)) return Status::kOk;
+  }
+  *out = parts_.watch.coverage(pages);
+  return Status::kOk;
+}
+
+int Domain::poll() noexcept {
+  if (parts_.retirement.seems_idle() && deferred_.seems_idle()) return 0;
+  const CancellationOff guard;
+  releases_.drain_some_dead();
+  return deferred_.seems_idle() ? 0 : deferred_.run(Effort::kRegister, UINT64_MAX);
+}
+
+// For a thread that waits until its deadline: the registrations of other threads' deferred pins, which have
+// no bound, are left to poll().
+void Domain::poll_briefly(uint64_t deadline_ns) noexcept {
+  if (parts_.retirement.seems_idle() && deferred_.seems_idle()) return;
+  const CancellationOff guard;
+  releases_.drain_some_dead();
+  if (!deferred_.seems_idle()) (void)deferred_.run(Effort::kHitOnly, deadline_ns);
+}
+
+size_t Domain::parts(const RegionSlot* slot, size_t i, hydrant_region_t* part) noexcept {
+  if (part != nullptr) *part = {};
+  const CachePhase lock(parts_);
+  const auto& infos = parts_.store.infos(lock);
+  RegionIndex r = kNoRegion;
+  size_t count = 1;
+  if (spans_.is_span(slot)) {
+    const SpanParts* parts = spans_.table(lock).find(slot);
+    if (parts == nullptr) return 0;
+    count = parts->count;
+    if (i < count) r = parts->regions[i];
+  } else {
+    r = parts_.store.index_of(slot);
+    if (infos[r].state != RegionState::kOpen && infos[r].state != RegionState::kDead) return 0;
+  }
+  if (part != nullptr && i < count) {
+    *part = {infos[r].range.addr, infos[r].range.len, parts_.store.key(r)};
+  }
+  return count;
+}
+
+bool Domain::describe(const RegionSlot* slot, MemoryRange* range, const std::byte** key) noexcept {
+  if (spans_.is_span(slot)) return false;
+  const CachePhase lock(parts_);
+  const RegionIndex r = parts_.store.index_of(slot);
+  const RegionInfo& info = parts_.store.infos(lock)[r];
+  if (info.state != RegionState::kOpen && info.state != RegionState::kDead) return false;
+  *range = info.range;
+  *key = parts_.store.key(r);
+  return true;
+}
+
+}  // namespace hydrant

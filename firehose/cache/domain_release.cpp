@@ -1,0 +1,159 @@
+// Releases with work to do, invalidation and flush (domain_release.hpp). Each is one phase under the mutex
+// that retires regions, and then the unpinner without it.
+#include "firehose/cache/domain_release.hpp"
+
+#include "firehose/api/failure_texts.hpp"
+#include "firehose/base/cancellation.hpp"
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kInvalidateBatch = 512;
+constexpr size_t kFlushBatch = 64;  // regions whose holds are summed at once
+constexpr size_t kDrainAtOnce = 64;
+
+}  // namespace
+
+Status Releases::release(const RegionSlot* slot, ThreadDomain* thread) noexcept {
+  const RegionIndex r = parts_.store.index_of(slot);
+  if (thread != nullptr && slot->tag.load(std::memory_order_relaxed) == parts_.threads.handle()) {
+    drop_hold(thread->counts[r]);
+    return Status::kOk;
+  }
+  const CancellationOff guard;
+  if (thread != nullptr) ThreadCounters::add(thread->counters.slow_releases);
+  RegionQueue retired;
+  {
+    const CachePhase lock(parts_);
+    HoldCounts& holds = parts_.holds;
+    const RegionInfo& info = parts_.store.infos(lock)[r];
+    switch (info.state) {
+      case RegionState::kOpen: (void)holds.drop(lock, thread, r); return Status::kOk;
+      case RegionState::kTombstone: return fail_pin_of_parent();
+      case RegionState::kDead:
+        if (!info.never_open && info.closed_epoch == parts_.epoch.now(lock)) {
+          parts_.epoch.fence(lock);
+        }
+        // Shut: the sum only falls, so 0 means that this hold was released before.
+        if ((info.never_open ? holds.of_never_open(lock, r) : holds.settled(lock, r)) == 0) {
+          return fail_pin_released();
+        }
+        if (holds.drop(lock, info.never_open ? nullptr : thread, r) != 0) return Status::kOk;
+        parts_.retirement.remove_dead(lock, r);
+        parts_.retirement.retire(lock, r, &retired);
+        break;
+      default: return fail_pin_released();
+    }
+  }
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  return Status::kOk;
+}
+
+void Releases::close(const CacheLock& lock, RegionIndex region, RegionQueue* closed) noexcept {
+  parts_.retirement.unlist(lock, region);
+  parts_.retirement.close(lock, region);
+  closed->push(parts_.store.infos(lock), region);
+}
+
+// Looks at every region: the tables name prepinned ones first, for ever. True if any was closed.
+bool Releases::close_beside_prepinned(const CacheLock& lock, MemoryRange range,
+                                      RegionQueue* closed) noexcept {
+  const auto& infos = parts_.store.infos(lock);
+  for (RegionIndex r = 1; r <= parts_.store.high(lock) && closed->size() < kInvalidateBatch; ++r) {
+    const RegionInfo& info = infos[r];
+    if (info.state != RegionState::kOpen || info.prepinned || !info.range.overlaps(range)) continue;
+    close(lock, r, closed);
+  }
+  return !closed->empty();
+}
+
+// Closes up to kInvalidateBatch regions of the range; true if there may be more. Prepinned memory is the
+// client's: it stays registered, and is hit, until the domain ends.
+bool Releases::invalidate_some(MemoryRange range, bool first) noexcept {
+  RegionIndex found[kInvalidateBatch];
+  RegionQueue retired;
+  bool more = false;
+  {
+    const CachePhase lock(parts_);
+    const auto& infos = parts_.store.infos(lock);
+    if (first) parts_.invalidator.note_forgotten(lock, range);
+    parts_.pending.poison(lock, range);
+    RegionQueue closed;
+    bool kept = false;
+    uint32_t classes = parts_.tables.classes(lock);
+    while (classes != 0 && !more) {
+      const size_t n = parts_.tables.table(lock, take_lowest(&classes))
+                           .collect(range.addr, range.last(), found, kInvalidateBatch);
+      for (size_t i = 0; i < n; ++i) {
+        if (infos[found[i]].prepinned) {
+          kept = true;
+        } else {
+          close(lock, found[i], &closed);
+        }
+      }
+      // In region mode one pass may miss ranges that begin before the last one that does.
+      more = !closed.empty();
+    }
+    // Prepinned regions stay, and may have filled the whole batch.
+    if (kept && !more) more = close_beside_prepinned(lock, range, &closed);
+    if (first || more) (void)parts_.invalidator.note_gone(lock, range, more);
+    parts_.retirement.settle(lock, &closed, &retired);
+  }
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  return more;
+}
+
+// In pieces, so that others get the mutex in between. A registration made meanwhile is of new memory or is
+// poisoned; a client that goes on pinning what it invalidates meets the bound.
+Status Releases::invalidate(MemoryRange range) noexcept {
+  bool more = invalidate_some(range, true);
+  for (uint64_t rounds = 16 + parts_.store.count(); more && rounds > 0; --rounds) {
+    more = invalidate_some(range, false);
+  }
+  return Status::kOk;
+}
+
+void Releases::flush() noexcept {
+  RegionQueue retired;
+  {
+    const CachePhase lock(parts_);
+    auto& infos = parts_.store.infos(lock);
+    RegionQueue shut;
+    for (RegionIndex r = 1; r <= parts_.store.high(lock); ++r) {
+      if (!parts_.evictor.evictable(lock, r)) continue;
+      parts_.gates.shut(lock, r);
+      shut.push(infos, r);
+    }
+    if (!shut.empty()) parts_.epoch.fence(lock);
+    while (!shut.empty()) {
+      RegionIndex batch[kFlushBatch];
+      uint32_t sums[kFlushBatch];
+      size_t n = 0;
+      while (n < kFlushBatch && !shut.empty()) batch[n++] = shut.pop(infos);
+      parts_.holds.settled(lock, batch, n, sums);
+      for (size_t i = 0; i < n; ++i) {
+        if (sums[i] != 0) {
+          parts_.evictor.reopen(lock, batch[i]);
+          continue;
+        }
+        parts_.tables.erase(lock, batch[i]);
+        parts_.retirement.retire(lock, batch[i], &retired);
+      }
+    }
+    parts_.retirement.drain(lock, SIZE_MAX, &retired);
+  }
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  parts_.watch.give_back_watched();
+}
+
+void Releases::drain_some_dead() noexcept {
+  if (parts_.retirement.seems_idle() && !parts_.invalidator.owes()) return;
+  RegionQueue retired;
+  {
+    const CachePhase lock(parts_);
+    parts_.retirement.drain(lock, kDrainAtOnce, &retired);
+  }
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+}
+
+}  // namespace hydrant

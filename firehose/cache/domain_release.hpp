@@ -1,0 +1,31 @@
+// Takes holds and regions away at the client's request: releases, invalidation, flush.
+//
+// Invariant: when invalidate() has returned, no pin finds a region that overlapped the range before, except
+// the client's own registrations; what was not held is unpinned.
+#pragma once
+
+#include "firehose/cache/cache_parts.hpp"
+
+namespace hydrant {
+
+class Releases {
+ public:
+  explicit Releases(CacheParts& parts) noexcept : parts_(parts) {}
+
+  // Drops a hold on a region, not on a span.
+  Status release(const RegionSlot* slot, ThreadDomain* thread) noexcept;
+  Status invalidate(MemoryRange range) noexcept;
+  // Evicts everything that is not held.
+  void flush() noexcept;
+  // Unpins some dead regions that are not held any more.
+  void drain_some_dead() noexcept;
+
+ private:
+  bool invalidate_some(MemoryRange range, bool first) noexcept;
+  bool close_beside_prepinned(const CacheLock&, MemoryRange range, RegionQueue* closed) noexcept;
+  void close(const CacheLock&, RegionIndex region, RegionQueue* closed) noexcept;
+
+  CacheParts& parts_;
+};
+
+}  // namespace hydrant

@@ -1,0 +1,83 @@
+// Region mode's table: intervals of any length, ordered by address.
+//
+// A sorted array cut into chunks of up to 64 entries, with a sorted directory of the chunks: a lookup is
+// two binary searches whatever the length of the ranges, an insertion moves at most one chunk (and the
+// directory once per ~32 insertions). 25 to 40 bytes per range.
+#pragma once
+
+#include "firehose/base/mapped_array.hpp"
+#include "firehose/cache/index/pin_table.hpp"
+
+namespace hydrant {
+
+class RegionTable final : public PinTable {
+ public:
+  [[nodiscard]] bool map(size_t max_ranges) noexcept override;
+  bool mapped() const noexcept override { return chunks_.size() != 0; }
+  RegionIndex find(uintptr_t addr) const noexcept override;
+  RegionIndex any_overlap(uintptr_t first, uintptr_t last) const noexcept override;
+  RegionIndex first_start(uintptr_t first, uintptr_t last) const noexcept override;
+  size_t collect(uintptr_t first, uintptr_t last, RegionIndex* out,
+                 size_t room) const noexcept override;
+  bool collect_unlocked(uintptr_t first, uintptr_t last, RegionIndex* out, size_t room,
+                        size_t* n) const noexcept override;
+  void insert(MemoryRange range, RegionIndex index) noexcept override;
+  void erase(MemoryRange range, RegionIndex index) noexcept override;
+  void clear() noexcept override;
+  uint64_t memory_bytes() const noexcept override;
+
+ private:
+  static constexpr uint32_t kChunkEntries = 64;
+  // Two neighbours that fit into this many entries become one.
+  static constexpr uint32_t kJoinEntries = 48;
+  // The fewest ranges of a chunk on average, in any order of insertions; it sizes the reserved address space.
+  static constexpr uint32_t kFewestRanges = 16;
+  // Worth moving to a neighbour, instead of a split.
+  static constexpr uint32_t kFewestSpilled = 16;
+
+  // All atomics: find() reads them while they move. Written with release, read with acquire
+  // (see SequenceLock).
+  struct Entry {
+    std::atomic<uintptr_t> start;
+    std::atomic<uintptr_t> last;
+    std::atomic<RegionIndex> index;
+  };
+  struct Chunk {
+    std::atomic<uint32_t> count;
+    uint32_t next_free;
+    Entry entries[kChunkEntries];
+  };
+
+  static void copy(Entry& to, const Entry& from) noexcept;
+  static void write(Entry& to, MemoryRange range, RegionIndex index) noexcept;
+  const Chunk& chunk_at(uint32_t position) const noexcept;
+  Chunk& chunk_at(uint32_t position) noexcept;
+  uintptr_t start_of(uint32_t position) const noexcept;
+  // Last position whose chunk starts at or below addr, or 0.
+  uint32_t position_of(uintptr_t addr, uint32_t count) const noexcept;
+  // Number of entries of the chunk with start <= addr.
+  static uint32_t entries_up_to(const Chunk& chunk, uintptr_t addr) noexcept;
+  uint32_t take_chunk() noexcept;
+  bool is_full(uint32_t position) const noexcept;
+  // Makes room in the full chunk that addr belongs to: spills to a neighbour or takes a new chunk. Returns
+  // the position of the chunk that takes addr.
+  uint32_t make_room(uint32_t position, uintptr_t addr) noexcept;
+  void split(uint32_t position) noexcept;
+  // How many entries of a full neighbour the chunk takes, if there is one; 0 where that is not worth it.
+  uint32_t spilled(uint32_t position) const noexcept;
+  // Move the end, or the beginning, of a full chunk into its neighbour; false where that has little room.
+  bool spill_to_next(uint32_t position) noexcept;
+  bool spill_to_previous(uint32_t position) noexcept;
+  void join_with_next(uint32_t position) noexcept;
+  void remove_position(uint32_t position) noexcept;
+  void insert_position(uint32_t position, uint32_t chunk) noexcept;
+
+  SequenceLock lock_;
+  std::atomic<uint32_t> count_{0};  // positions in use
+  MappedArray<std::atomic<uint32_t>> directory_;
+  MappedArray<Chunk> chunks_;
+  uint32_t used_chunks_ = 0;  // ever used
+  uint32_t free_chunk_ = 0;   // list of free ones, by number + 1
+};
+
+}  // namespace hydrant

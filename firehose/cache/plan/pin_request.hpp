@@ -1,0 +1,62 @@
+// An attempt to pin, and the range that it plans to register.
+#pragma once
+
+#include <hydrant/monitor.h>
+
+#include "firehose/base/memory_range.hpp"
+#include "firehose/cache/region/stream_detector.hpp"
+#include "firehose/hit/region_slot.hpp"
+
+#include <cstdint>
+
+namespace hydrant {
+
+class Reservation;
+struct ThreadDomain;
+
+// May a call register, and wait for a registration that another thread has under way?
+enum class Effort {
+  kHitOnly,
+  kRegister,
+  kRegisterSparingly,  // as above; but nothing beside the request once half of the budget is in use
+};
+
+struct PinRequest {
+  MemoryRange range;
+  MemoryRange pages;  // range rounded out
+  Access need;
+  ThreadDomain* thread;
+  Effort effort;
+  Reservation* prepaid = nullptr;  // pin_many: reserved already
+  uint64_t deadline_ns = UINT64_MAX;
+  bool may_wait = true;       // for a registration that another thread has under way
+  bool asynchronous = false;  // the registration may complete later: kNotReady meanwhile
+  bool exact = false;         // do not extend: the extended range was refused
+  bool plain = false;         // do not ask for eager rights: they were refused
+  bool quiet = false;         // the monitor knew of no change under way since this call began
+  bool must_ask = false;      // there is a region to take once the monitor was asked
+  bool restless = false;      // changes went on too long: regions that need the check are not used
+  bool waited_long = false;   // the wait for another registration deserves a warning
+  bool saw_pending = false;   // a pending registration covers the request
+  uint32_t no_budget = 0;     // times the registrar had no budget
+  bool noted = false;         // the stream detector knows of this miss; its advice:
+  StreamDetector::Advice advice{};
+};
+
+struct Plan {
+  MemoryRange range;
+  Access access;
+  uint64_t charge = 0;
+  RegionIndex region = kNoRegion;
+  bool vouched = false;
+  bool request_vouched = false;  // if no more were registered than was asked for
+  bool stream = false;           // the range is longer because of a stream
+  bool down = false;             // at its start
+  bool huge_pages = false;       // the range was rounded out to huge pages, which cost nothing more
+  bool evicted = false;          // others were evicted for it
+  bool once = false;             // not to be cached
+  uint64_t extra_bytes = 0;      // added by the stream
+  uint32_t cover = HYDRANT_COVER_NONE;  // what the monitor says of the range
+};
+
+}  // namespace hydrant

@@ -1,0 +1,59 @@
+// Chooses what a miss registers: the request, with its neighbours, or with what its stream will ask for
+// next.
+//
+// Invariant: a plan contains the request and grants its rights; unless the request alone is larger, it is
+// no larger than merge_bytes, stream_bytes and max_region_bytes allow. Refusals of the registrar are
+// remembered for a second: a known one is not asked for again.
+#pragma once
+
+#include "firehose/base/range_set.hpp"
+#include "firehose/cache/budget/budget.hpp"
+#include "firehose/cache/index/region_tables.hpp"
+#include "firehose/cache/plan/domain_config.hpp"
+#include "firehose/cache/plan/pin_request.hpp"
+#include "firehose/cache/region/extensions.hpp"
+
+namespace hydrant {
+
+class Planner {
+ public:
+  struct Parts {
+    const DomainConfig& config;
+    RegionStore& store;
+    RegionTables& tables;
+    Budget& budget;
+    Extensions& extensions;
+  };
+  explicit Planner(const Parts& parts) noexcept : parts_(parts) {}
+
+  void plan(const CacheLock&, PinRequest& request, Plan* plan) noexcept;
+  // True if the plan costs more than the request, and others should not pay for that.
+  static bool is_beyond_need(const PinRequest& request, const Plan& plan) noexcept;
+  // The plan was claimed, or not: the stream goes on from there.
+  void note_claimed(const CacheLock&, const PinRequest& request, const Plan& plan) noexcept;
+  void note_given_up(const CacheLock&, const PinRequest& request, const Plan& plan,
+                     bool refused) noexcept;
+
+  bool known_refused(const CacheLock&, MemoryRange range, Access access) const noexcept {
+    return !refusals_.empty() && refusals_.refuses(range, access, now_ns());
+  }
+  void note_refused(const CacheLock&, MemoryRange range, Access access) noexcept {
+    refusals_.add(range, access, now_ns());
+  }
+  // The memory of the range is new.
+  void forget(const CacheLock&, MemoryRange range) noexcept;
+  void forget_all(const CacheLock&) noexcept;
+
+ private:
+  void extend(const CacheLock&, Plan* plan) noexcept;
+  bool bridge(const CacheLock&, Plan* plan) noexcept;
+  bool join_neighbour(const CacheLock&, RegionIndex neighbour, size_t most, Plan* plan) noexcept;
+  bool follow_stream(const CacheLock&, PinRequest& request, Plan* plan) noexcept;
+  MemoryRange without_registered(const CacheLock&, MemoryRange pages,
+                                 MemoryRange range) const noexcept;
+
+  const Parts parts_;
+  RefusalList refusals_;
+};
+
+}  // namespace hydrant

@@ -1,0 +1,75 @@
+// Lets hits find a registered region (publisher.hpp): the last phase of a miss.
+#include "firehose/cache/publisher.hpp"
+
+namespace hydrant {
+
+void Publisher::publish(const CacheLock& lock, const Plan& plan, bool cacheable) noexcept {
+  const RegionIndex r = plan.region;
+  RegionSlot& slot = parts_.store.slot(r);
+  slot.len.store(plan.range.len, std::memory_order_relaxed);
+  slot.key.store(parts_.store.key(r), std::memory_order_relaxed);
+  slot.denied.store(~bits(plan.access), std::memory_order_relaxed);  // unknown bits too
+  // Release: a teller without the mutex that sees it sees the length, too.
+  slot.addr.store(plan.range.addr, std::memory_order_release);
+  Extensions::note_all_reached(slot);
+  const bool superfluous = parts_.tables.find(lock, plan.range, plan.access) != kNoRegion;
+  const bool room = parts_.tables.prepare(lock, plan.access);
+  const bool watched = parts_.watch.is_watched();
+  if (plan.range.addr == 0 && watched) cacheable = false;  // see kMarkedGate
+  if (!cacheable || superfluous || !room || !replace_covered(lock, plan)) {
+    return keep_uncached(lock, plan, cacheable);
+  }
+  if (plan.stream) parts_.extensions.enter(lock, r, plan.extra_bytes, plan.down);
+  RegionInfo& info = parts_.store.infos(lock)[r];
+  info.state = RegionState::kOpen;
+  info.vouched = plan.vouched;
+  info.checked = watched && !plan.vouched && plan.cover == HYDRANT_COVER_CHECKED;
+  info.hooked = watched && !plan.vouched && plan.cover == HYDRANT_COVER_WATCHED;
+  if (info.checked) parts_.checks.note_checked();
+  parts_.tables.insert(lock, r);
+  if (!info.prepinned) parts_.evictor.list(lock, r);
+  slot.tag.store(static_cast<uint32_t>(parts_.handle), std::memory_order_relaxed);
+  parts_.gates.open(lock, r);
+}
+
+// The smaller regions that the new one makes superfluous get no new hits, and go when they are not held.
+// False when one of them is the client's own: it must stay, and then the new one cannot enter the table.
+bool Publisher::replace_covered(const CacheLock& lock, const Plan& plan) noexcept {
+  const auto& infos = parts_.store.infos(lock);
+  bool room = true;
+  uint32_t classes = parts_.tables.classes(lock);
+  while (classes != 0) {
+    const uint32_t c = take_lowest(&classes);
+    if (!includes(plan.access, static_cast<Access>(c))) continue;
+    // By start, and from the same place again after each: ranges may overlap without containing each other.
+    uintptr_t from = plan.range.addr;
+    for (;;) {
+      const RegionIndex r = parts_.tables.table(lock, c).first_start(from, plan.range.last());
+      if (r == kNoRegion || !plan.range.covers(infos[r].range)) break;
+      if (infos[r].prepinned) {
+        room = room && c != bits(plan.access);
+        from = infos[r].range.addr + 1;
+        continue;
+      }
+      Extensions::note_all_reached(parts_.store.slot(r));  // the new one may reach it yet
+      parts_.retirement.unlist(lock, r);
+      parts_.retirement.close(lock, r);
+      parts_.retirement.add_dead(lock, r);
+      ++parts_.totals.of(lock).merges;
+    }
+  }
+  return room;
+}
+
+// Registered for its holders alone. Its gate was never open: only holds taken under the mutex count, and no
+// fence is needed to sum them.
+void Publisher::keep_uncached(const CacheLock& lock, const Plan& plan, bool cacheable) noexcept {
+  RegionInfo& info = parts_.store.infos(lock)[plan.region];
+  info.state = RegionState::kDead;
+  info.closed_epoch = parts_.epoch.now(lock) - 1;
+  info.uncached = !cacheable;
+  parts_.holds.begin_never_open(lock, plan.region);
+  parts_.retirement.add_dead(lock, plan.region);
+}
+
+}  // namespace hydrant

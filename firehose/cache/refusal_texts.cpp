@@ -1,0 +1,125 @@
+// The texts of refused pins (refusal_texts.hpp): every step of a miss may end here.
+#include "firehose/cache/refusal_texts.hpp"
+
+#include "firehose/base/access_names.hpp"
+
+#include <cstdio>
+
+namespace hydrant {
+namespace {
+
+unsigned long long ull(uint64_t value) noexcept { return value; }
+
+}  // namespace
+
+Status RefusalTexts::too_large(MemoryRange asked) const noexcept {
+  const size_t by_registrar = traits_.max_region_bytes;
+  return fail(Status::kResource,
+              "domain %s: [%#zx, +%zu) is more than the largest region of %zu bytes; pin it in "
+              "pieces%s",
+              config_.name, static_cast<size_t>(asked.addr), asked.len, config_.max_region_bytes,
+              config_.max_region_bytes == by_registrar
+                  ? ", the registrar takes no more at once"
+                  : ", or raise options.max_region_bytes or FIREHOSE_MAX_REGION_SIZE");
+}
+
+Status RefusalTexts::beyond_budget(MemoryRange first, size_t ranges, uint64_t charge,
+                                   size_t regions) const noexcept {
+  char several[48] = "";
+  if (ranges > 1) std::snprintf(several, sizeof several, "%zu ranges, the first ", ranges);
+  return fail(Status::kResource,
+              "domain %s: pinning %s[%#zx, +%zu) charges %llu bytes in %zu regions, more than the "
+              "whole budget of %llu bytes and %u regions: raise options.budget_bytes or "
+              "FIREHOSE_BUDGET (options.max_regions or FIREHOSE_MAX_REGIONS), pin less at once, or "
+              "copy",
+              config_.name, several, static_cast<size_t>(first.addr), first.len, ull(charge),
+              regions, ull(config_.budget_bytes), config_.max_regions);
+}
+
+Status RefusalTexts::not_now(const CacheLock& lock, const Budget& budget,
+                             const Shortage& lack) const noexcept {
+  const uint64_t in_force = budget.in_force(lock);
+  const auto addr = static_cast<size_t>(lack.asked.addr);
+  const size_t len = lack.asked.len;
+  if (lack.wanted.bytes > in_force && !config_.is_remote) {
+    return fail(Status::kNotReady,
+                "domain %s: [%#zx, +%zu) charges %llu bytes, and registrar %s had room for %llu of "
+                "the budget of %llu bytes when it was asked last: release pins of this and other "
+                "processes, and try again after a second, or copy",
+                config_.name, addr, len, ull(lack.wanted.bytes), traits_.name, ull(in_force),
+                ull(config_.budget_bytes));
+  }
+  const uint64_t used_bytes = budget.charged(lock) - lack.idle.bytes;
+  const uint32_t used_regions = budget.regions(lock) - lack.idle.regions;
+  if (config_.is_remote) {
+    return fail(Status::kNotReady,
+                "%s: [%#zx, +%zu) needs %llu bytes in %u regions of the peer's lease of %llu bytes "
+                "and %u regions: %llu bytes in %u regions are held or being asked for, %llu bytes "
+                "in %u regions are idle; release pins, or raise budget_bytes or "
+                "FIREHOSE_REMOTE_BUDGET at the peer",
+                config_.name, addr, len, ull(lack.wanted.bytes), lack.wanted.regions, ull(in_force),
+                config_.max_regions, ull(used_bytes), used_regions, ull(lack.idle.bytes),
+                lack.idle.regions);
+  }
+  return fail(
+      Status::kNotReady,
+      "domain %s: [%#zx, +%zu) charges %llu bytes in %u regions, which do not fit now: of %llu "
+      "bytes and %u regions, %llu and %u are held, or being registered or unpinned, %llu and %u "
+      "are "
+      "idle, and the kernel has yet to give back %llu bytes; release pins, or raise "
+      "options.budget_bytes or "
+      "FIREHOSE_BUDGET (options.max_regions or FIREHOSE_MAX_REGIONS)",
+      config_.name, addr, len, ull(lack.wanted.bytes), lack.wanted.regions, ull(in_force),
+      config_.max_regions, ull(used_bytes), used_regions, ull(lack.idle.bytes), lack.idle.regions,
+      ull(lack.pending));
+}
+
+Status RefusalTexts::until_given_back(MemoryRange asked, uint64_t charge,
+                                      uint64_t pending) const noexcept {
+  return fail(
+      Status::kNotReady,
+      "domain %s: [%#zx, +%zu) charges %llu bytes, which do not fit into the budget of %llu "
+      "bytes before the kernel gives back %llu bytes that were unpinned: try again soon, "
+      "or raise options.budget_bytes or FIREHOSE_BUDGET",
+      config_.name, static_cast<size_t>(asked.addr), asked.len, ull(charge),
+      ull(config_.budget_bytes), ull(pending));
+}
+
+Status RefusalTexts::no_slot(MemoryRange asked) const noexcept {
+  return fail(Status::kNotReady,
+              "domain %s: [%#zx, +%zu) needs a region slot, and all %u are taken by regions that "
+              "are held, or were invalidated while they were held: release pins, or raise "
+              "options.max_regions or FIREHOSE_MAX_REGIONS",
+              config_.name, static_cast<size_t>(asked.addr), asked.len, slots_);
+}
+
+Status RefusalTexts::being_registered(MemoryRange asked) const noexcept {
+  return fail(Status::kNotReady,
+              "domain %s: [%#zx, +%zu) is being registered by another call, which has not ended "
+              "yet: try again, call hydrant_poll(), or use hydrant_pin_wait()",
+              config_.name, static_cast<size_t>(asked.addr), asked.len);
+}
+
+Status RefusalTexts::invalidated(MemoryRange asked, int times) const noexcept {
+  return fail(Status::kNotReady,
+              "domain %s: [%#zx, +%zu) was invalidated during each of %d tries to register it: do "
+              "not release or replace memory while it is being pinned, or try again",
+              config_.name, static_cast<size_t>(asked.addr), asked.len, times);
+}
+
+Status RefusalTexts::beyond_rights(MemoryRange asked, Access need) const noexcept {
+  return fail(Status::kRefused,
+              "domain %s: [%#zx, +%zu) for access %s is more than registrar %s can grant: ask "
+              "for %s at most, or take another registrar",
+              config_.name, static_cast<size_t>(asked.addr), asked.len, AccessNames(need).text(),
+              traits_.name, AccessNames(traits_.supported).text());
+}
+
+Status RefusalTexts::refused_lately(MemoryRange asked, Access need) const noexcept {
+  return fail(Status::kRefused,
+              "domain %s: [%#zx, +%zu) was refused for access %s a moment ago (remembered for "
+              "a second, or until invalidated): ask for fewer rights, or copy",
+              config_.name, static_cast<size_t>(asked.addr), asked.len, AccessNames(need).text());
+}
+
+}  // namespace hydrant

@@ -1,0 +1,43 @@
+// The texts of refused pins: the domain, the request, the limit, and the remedy.
+//
+// Invariant: no state beside the domain's constant settings; each function records one text and answers its
+// status.
+#pragma once
+
+#include "firehose/base/registrar.hpp"
+#include "firehose/cache/budget/budget.hpp"
+#include "firehose/cache/plan/domain_config.hpp"
+
+namespace hydrant {
+
+// A request that does not fit now, and how much is idle.
+struct Shortage {
+  MemoryRange asked;
+  Budget::Share wanted;
+  Budget::Share idle;
+  uint64_t pending = 0;  // the kernel still charges it
+};
+
+class RefusalTexts {
+ public:
+  RefusalTexts(const DomainConfig& config, const RegistrarTraits& traits, uint32_t slots) noexcept
+      : config_(config), traits_(traits), slots_(slots) {}
+
+  Status too_large(MemoryRange asked) const noexcept;
+  Status beyond_budget(MemoryRange first, size_t ranges, uint64_t charge,
+                       size_t regions) const noexcept;
+  Status not_now(const CacheLock&, const Budget& budget, const Shortage& lack) const noexcept;
+  Status until_given_back(MemoryRange asked, uint64_t charge, uint64_t pending) const noexcept;
+  Status no_slot(MemoryRange asked) const noexcept;
+  Status being_registered(MemoryRange asked) const noexcept;
+  Status invalidated(MemoryRange asked, int times) const noexcept;
+  Status beyond_rights(MemoryRange asked, Access need) const noexcept;
+  Status refused_lately(MemoryRange asked, Access need) const noexcept;
+
+ private:
+  const DomainConfig& config_;
+  const RegistrarTraits& traits_;
+  const uint32_t slots_;
+};
+
+}  // namespace hydrant

@@ -1,0 +1,43 @@
+// Regions that a stream has made longer (extensions.hpp): entered by a miss, judged when they retire.
+#include "firehose/cache/region/extensions.hpp"
+
+#include <algorithm>
+
+namespace hydrant {
+namespace {
+
+// A slow call sees the use of a region this exactly: a thread's table has blocks of this size.
+constexpr uint64_t kSeenBytes = 65536;
+
+}  // namespace
+
+void Extensions::enter(const CacheLock& lock, RegionIndex region, size_t extra_bytes,
+                       bool down) noexcept {
+  RegionInfo& info = store_.infos(lock)[region];
+  info.extended = true;
+  const auto granules = static_cast<uint32_t>(extra_bytes / granule_bytes_);
+  store_.slot(region).unreached.store(granules | (down ? kUnreachedBelow : 0),
+                                      std::memory_order_relaxed);
+  totals_.of(lock).extended_bytes += extra_bytes;
+  streams_.note_granted(info.range, down);
+}
+
+void Extensions::judge(const CacheLock& lock, RegionIndex region) noexcept {
+  const uint32_t unreached = store_.slot(region).unreached.load(std::memory_order_relaxed);
+  const uint64_t bytes = uint64_t{unreached & ~kUnreachedBelow} * granule_bytes_;
+  totals_.of(lock).wasted_bytes += bytes;
+  streams_.note_outcome(bytes >=
+                        std::max<uint64_t>(kSeenBytes, store_.infos(lock)[region].range.len / 4));
+}
+
+void Extensions::shorten(RegionSlot& slot, MemoryRange pages, uint32_t before) const noexcept {
+  const uint32_t below = before & kUnreachedBelow;
+  const uintptr_t first = slot.addr.load(std::memory_order_relaxed);
+  const size_t rest = below != 0 ? pages.addr - first
+                                 : first + slot.len.load(std::memory_order_relaxed) - pages.end();
+  const auto now = static_cast<uint32_t>(rest / granule_bytes_);
+  if (now >= (before & ~kUnreachedBelow)) return;
+  slot.unreached.store(now == 0 ? 0 : now | below, std::memory_order_relaxed);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,61 @@
+// Slots that new regions may use (free_slots.hpp). A miss takes one when it claims its registration.
+#include "firehose/cache/region/free_slots.hpp"
+
+#include <algorithm>
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kBatch = 64;
+// Slots leave quarantine in batches of one more for so many threads.
+constexpr uint32_t kThreadsPerSlot = 8;
+
+}  // namespace
+
+RegionIndex FreeSlots::allocate(const CacheLock& lock) noexcept {
+  auto& infos = store_.infos(lock);
+  if (reusable_.empty() && !quarantine_.empty()) end_quarantine(lock);
+  RegionIndex found = reusable_.pop(infos);
+  if (found != kNoRegion) return found;
+  found = store_.extend(lock);
+  if (found != kNoRegion) return found;
+  epoch_.fence(lock);
+  for (size_t tries = quarantine_.size(); tries > 0 && reusable_.empty();) {
+    tries -= std::min(tries, end_quarantine(lock));
+  }
+  return reusable_.pop(infos);
+}
+
+// Few slots at once while few threads have to be asked.
+size_t FreeSlots::end_quarantine(const CacheLock& lock) noexcept {
+  auto& infos = store_.infos(lock);
+  RegionIndex batch[kBatch];
+  uint32_t sums[kBatch];
+  const size_t most = std::min<size_t>(1 + holds_.threads(lock) / kThreadsPerSlot, kBatch);
+  size_t n = 0;
+  while (n < most && !quarantine_.empty() &&
+         infos[quarantine_.front()].closed_epoch != epoch_.now(lock)) {
+    batch[n++] = quarantine_.pop(infos);
+  }
+  if (n == 0) return 0;
+  holds_.settled(lock, batch, n, sums);
+  for (size_t i = 0; i < n; ++i) {
+    // A sum other than 0: a thread is between posting and checking.
+    (sums[i] == 0 ? reusable_ : quarantine_).push(infos, batch[i]);
+  }
+  return n;
+}
+
+void FreeSlots::quarantine(const CacheLock& lock, RegionIndex region) noexcept {
+  auto& infos = store_.infos(lock);
+  infos[region].state = RegionState::kQuarantine;
+  infos[region].closed_epoch = epoch_.now(lock);
+  quarantine_.push(infos, region);
+}
+
+void FreeSlots::clear(const CacheLock&) noexcept {
+  quarantine_.clear();
+  reusable_.clear();
+}
+
+}  // namespace hydrant

@@ -1,0 +1,85 @@
+// The threads that use a domain (thread_states.hpp). Every slow call begins with enter().
+#include "firehose/cache/thread_states.hpp"
+
+#include "firehose/base/cancellation.hpp"
+#include "firehose/cache/coherence/invalidator.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace hydrant {
+namespace {
+
+// Blocks in which a thread's table tells regions apart: the bucket, or 64 KiB while regions are that large.
+uint32_t first_shift(const DomainConfig& config) {
+  if (config.mode != HYDRANT_MODE_PAGE) return 16;
+  return std::min(static_cast<uint32_t>(__builtin_ctzll(config.granule_bytes)), 40u);
+}
+
+}  // namespace
+
+ThreadDomain* ThreadStates::enter() noexcept {
+  Thread* thread = this_thread();
+  if (thread == nullptr) {
+    const CancellationOff guard;
+    parts_.watch.begin_in_step();  // it may not have done so
+    return nullptr;
+  }
+  ThreadDomain* state =
+      thread->domains[parts_.handle % kMaxDomains].load(std::memory_order_relaxed);
+  if (thread->ended.load(std::memory_order_relaxed) != nullptr) free_ended_states(*thread);
+  if (state == nullptr) {
+    state = create(*thread);
+    if (state == nullptr) return nullptr;
+  }
+  if (thread->current != state) enter_window(*state);
+  return state;
+}
+
+ThreadDomain* ThreadStates::create(Thread& thread) noexcept {
+  const CancellationOff guard;
+  parts_.watch.begin_in_step();
+  reserve_error_text();  // so that failing under the mutex does not allocate
+  auto* state = new (std::nothrow) ThreadDomain;
+  if (state == nullptr) return nullptr;
+  state->owner = this;
+  state->thread = &thread;
+  state->handle = parts_.handle;
+  if (!state->set_up(&parts_.store.slot(kNoRegion), parts_.store.count(),
+                     first_shift(parts_.config))) {
+    delete state;
+    return nullptr;
+  }
+  thread.domains[parts_.handle % kMaxDomains].store(state, std::memory_order_relaxed);
+  const CacheLock lock(parts_.mu);
+  parts_.invalidator.settle_owed(lock);
+  parts_.holds.attach(lock, *state);
+  return state;
+}
+
+void ThreadStates::detach(ThreadDomain& state) noexcept {
+  {
+    const CacheLock lock(parts_.mu);
+    parts_.invalidator.settle_owed(lock);
+    parts_.holds.detach(lock, state);
+    CacheTotals::add(parts_.totals.of(lock), state);
+  }
+  state.thread->domains[parts_.handle % kMaxDomains].store(nullptr, std::memory_order_relaxed);
+}
+
+void ThreadStates::detach_all() noexcept {
+  for (;;) {
+    ThreadDomain* state = nullptr;
+    {
+      const CacheLock lock(parts_.mu);
+      state = parts_.holds.first_thread(lock);
+    }
+    if (state == nullptr) return;
+    detach(*state);
+    // Its window may still show it: only the thread itself may free it.
+    state->next = state->thread->ended.load(std::memory_order_relaxed);
+    state->thread->ended.store(state, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace hydrant

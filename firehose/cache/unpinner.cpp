@@ -1,0 +1,76 @@
+// Deregisters retired regions (unpinner.hpp): the end of an eviction, an invalidation and a last release.
+#include "firehose/cache/unpinner.hpp"
+
+#include "firehose/base/log.hpp"
+
+#include <algorithm>
+
+namespace hydrant {
+namespace {
+
+void warn_of_over_release(const char* domain, MemoryRange range) noexcept {
+  static RateLimit limit(RateLimit::kSecond);
+  log_warning(limit,
+              "domain %s: a pin of [%#zx, +%zu) was released more often than it was taken; debug "
+              "builds name the release",
+              domain, static_cast<size_t>(range.addr), range.len);
+}
+
+void warn_of_broken_unpin(const char* domain, MemoryRange first, size_t n) noexcept {
+  static RateLimit limit(RateLimit::kSecond);
+  log_warning(limit, "domain %s: the registrar could not unpin [%#zx, +%zu) (a call for %zu): %s",
+              domain, static_cast<size_t>(first.addr), first.len, n, last_error_text());
+}
+
+}  // namespace
+
+Unpinner::Outcome Unpinner::deregister(const RegionQueue& retired) noexcept {
+  constexpr size_t kCall = 64;
+  MemoryRange ranges[kCall];
+  const std::byte* keys[kCall];
+  Outcome outcome;
+  RegionIndex next = retired.front();
+  while (next != kNoRegion) {
+    size_t n = 0;
+    for (; next != kNoRegion && n < kCall; next = parts_.store.retiring(next).next) {
+      const RegionInfo& info = parts_.store.retiring(next);
+      if (info.over_released) warn_of_over_release(parts_.name, info.range);
+      if (info.prepinned) continue;
+      ranges[n] = info.range;
+      keys[n++] = parts_.store.key(next);
+    }
+    if (n == 0) continue;
+    const UnpinResult result = n == 1 ? parts_.registrar.unpin(ranges[0], keys[0])
+                                      : parts_.registrar.unpin_many(ranges, keys, n);
+    // Which ones of a batch could not be undone is not known: all of it counts as failed.
+    (result == UnpinResult::kBroken ? outcome.failures : outcome.unpinned) += n;
+    if (result == UnpinResult::kBroken) warn_of_broken_unpin(parts_.name, ranges[0], n);
+    outcome.worst = std::max(outcome.worst, result);
+  }
+  parts_.invalidator.handle_losses(parts_.registrar.losses());
+  return outcome;
+}
+
+void Unpinner::settle(const CacheLock& lock, RegionQueue* retired, const Outcome& outcome,
+                      Charge charge) noexcept {
+  auto& infos = parts_.store.infos(lock);
+  hydrant_stats_t& totals = parts_.totals.of(lock);
+  totals.unpins += outcome.unpinned;
+  totals.unpin_failures += outcome.failures;
+  while (!retired->empty()) {
+    const RegionIndex r = retired->pop(infos);
+    totals.pinned_bytes -= infos[r].range.len;
+    if (charge == Charge::kGivenBack) parts_.budget.give_back(lock, {infos[r].charge, 1});
+    parts_.free_slots.quarantine(lock, r);
+  }
+}
+
+bool Unpinner::unpin_all(RegionQueue* retired, Charge charge) noexcept {
+  const Outcome outcome = deregister(*retired);
+  const CacheLock lock(parts_.mu);
+  parts_.invalidator.settle_owed(lock);
+  settle(lock, retired, outcome, charge);
+  return outcome.kernel_keeps();
+}
+
+}  // namespace hydrant

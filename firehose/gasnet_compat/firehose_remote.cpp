@@ -1,0 +1,522 @@
+// Remote pins for a client of firehose.h. Hits go straight through; a miss is an operation
+// (CompatRemoteOp) that lives until its callback has run.
+#include "firehose/gasnet_compat/firehose_remote.hpp"
+
+#include "firehose/base/cancellation.hpp"
+#include "firehose/base/config/knobs.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/gasnet_compat/firehose_state.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <sched.h>
+
+namespace hydrant {
+
+namespace {
+
+constexpr uint64_t kMillisecond = 1'000'000;
+constexpr uint64_t kNever = UINT64_MAX;
+// Between two tries of what was declined: from a few round trips on, doubled up to the second.
+constexpr uint64_t kFirstRetryNs = 20'000;
+constexpr uint64_t kLastRetryNs = 2 * kMillisecond;
+constexpr uint32_t kEnableRemoteCallback = 0x02;  // FIREHOSE_FLAG_ENABLE_REMOTE_CALLBACK
+constexpr uint32_t kAllInHandlers = HYDRANT_FH_COMPLETION_IN_HANDLER | HYDRANT_FH_REMOTE_IN_HANDLER;
+constexpr std::align_val_t kOpAlign{HYDRANT_FH_MAX_ALIGN};
+
+// Without a poll of the client's, other threads make the progress.
+void pause_between_tries(bool polled) noexcept {
+  if (polled) {
+    sched_yield();
+    return;
+  }
+  const timespec little = {.tv_sec = 0, .tv_nsec = 50'000};
+  nanosleep(&little, nullptr);
+}
+
+[[noreturn]] void give_up(const CompatRemoteOp& op, int status, const char* text) noexcept {
+  const char* hint = "";
+  if (status == HYDRANT_ERR_REFUSED)
+    hint = ": that node's firehose_move_callback failed, or gave a key that FH_MAY_MERGE refuses";
+  compat_fatal("firehose_remote_pin of [%#zx, +%zu) of node %u%s: %s",
+               static_cast<size_t>(op.ask.addr), op.ask.len, op.ask.node, hint, text);
+}
+
+size_t message_bytes(const hydrant_fh& fh) noexcept {
+  // No longer than moves of this client can be, so that each is written to little memory.
+  constexpr size_t kRest = 512;
+  const size_t wanted = kRest + fh.client.client_bytes + fh.client.args_bytes;
+  return std::min(wanted, fh.client.max_message_bytes);
+}
+
+// Between being declined for so many times and the next try.
+uint64_t pause_after(uint32_t times) noexcept {
+  return std::min(kFirstRetryNs << std::min(times, 16u), kLastRetryNs);
+}
+
+// The shortest waiting request of each of a few nodes.
+struct Awaited {
+  uint32_t node;
+  uintptr_t addr;
+  size_t len;
+};
+
+}  // namespace
+
+CompatRemote::CompatRemote(hydrant_fh& fh, const CompatPeerLimits& limits) noexcept
+    : fh_(fh),
+      limits_(limits),
+      patience_ns_(knob_number(Knob::kWaitWarn)),
+      polls_on_arrival_((fh.client.remote_flags & kAllInHandlers) == kAllInHandlers) {
+  hydrant_messenger_t messenger{};
+  messenger.size = sizeof messenger;
+  messenger.user = this;
+  messenger.max_message_bytes = message_bytes(fh);
+  messenger.send = send_thunk;
+  const uint32_t peers = fh.client.nodes - 1;
+  hydrant_remote_options_t options;
+  hydrant_remote_options_init(&options);
+  options.name = "firehose";
+  options.domain = fh.domain;
+  options.rank = fh.client.node;
+  options.ranks = fh.client.nodes;
+  options.messenger = &messenger;
+  options.remote = remote_thunk;
+  options.room = room_thunk;
+  options.user = this;
+  options.flags = HYDRANT_REMOTE_INLINE_DONE;  // done() knows where the client's callbacks may run
+  if ((fh.client.remote_flags & HYDRANT_FH_REMOTE_IN_HANDLER) != 0)
+    options.flags |= HYDRANT_REMOTE_INLINE_REMOTE;
+  options.budget_bytes = limits.budget_bytes;
+  options.base_percent = 100;  // a fixed split, as GASNet promises
+  constexpr uint64_t kMostFirehoses = uint64_t{1} << 20;
+  if (limits.most_firehoses != 0) {
+    options.max_peer_regions =
+        static_cast<uint32_t>(std::min(limits.most_firehoses, kMostFirehoses));
+    options.max_firehoses =
+        static_cast<uint32_t>(std::min(limits.most_firehoses * peers, 4 * kMostFirehoses));
+  }
+  options.max_region_bytes = static_cast<size_t>(limits.pin_bytes);
+  options.stream_bytes = 1;  // what its calls name, and no more
+  if (hydrant_remote_create(&options, &end_) != GASNET_OK)
+    compat_fatal("firehose_init: %s", hydrant_error_text());
+  if (hydrant_remote_max_args(end_) < fh.client.args_bytes) {
+    compat_fatal(
+        "firehose_init: firehose_remotecallback_args_t has %u bytes, but beside its own part a "
+        "message has room for %zu",
+        fh.client.args_bytes, hydrant_remote_max_args(end_));
+  }
+}
+
+CompatRemote::~CompatRemote() {
+  static_cast<void>(hydrant_remote_destroy(end_));  // ends what is under way: done_thunk()
+  for (CompatRemoteOp** list : {&ops_, &done_}) {
+    while (*list != nullptr) {
+      CompatRemoteOp* op = *list;
+      *list = op->next;
+      ::operator delete(op, kOpAlign);
+    }
+  }
+}
+
+// ---- operations ---------------------------------------------------------------------------------------
+
+CompatRemoteOp* CompatRemote::make_op(const hydrant_fh_ask_t& ask) const noexcept {
+  void* memory =
+      ::operator new(sizeof(CompatRemoteOp) + fh_.client.args_bytes, kOpAlign, std::nothrow);
+  if (memory == nullptr) compat_fatal("firehose_remote_pin: out of memory for a request");
+  auto* op = new (memory) CompatRemoteOp;
+  op->ask = ask;
+  op->began_ns = now_ns();
+  op->next_report_ns = patience_ns_ == 0 ? kNever : op->began_ns + patience_ns_;
+  return op;
+}
+
+void CompatRemote::unlink(CompatRemoteOp* op) noexcept {
+  (op->previous != nullptr ? op->previous->next : ops_) = op->next;
+  if (op->next != nullptr) op->next->previous = op->previous;
+}
+
+void CompatRemote::drop_op(CompatRemoteOp* op) noexcept {
+  {
+    MutexLock lock(mu_);
+    unlink(op);
+  }
+  ::operator delete(op, kOpAlign);
+}
+
+// Sets the state and publishes it for readers that scan all operations.
+void CompatRemote::set_state(CompatRemoteOp* op, CompatRemoteOp::State state) noexcept {
+  MutexLock lock(mu_);
+  op->state = state;
+}
+
+hydrant_pin_t CompatRemote::look(const char* function, uint32_t node, uintptr_t addr, size_t len,
+                                 hydrant_pin_t found) const noexcept {
+  if (found.region != nullptr) [[likely]]
+    return found;
+  // A range that wraps around belongs to no node; a wrong node is the client's mistake.
+  if (node == fh_.client.node) {
+    compat_fatal(
+        "%s of [%#zx, +%zu) of node %u: that is this node; firehose_local_pin is for its memory",
+        function, static_cast<size_t>(addr), len, node);
+  }
+  if (node >= fh_.client.nodes) {
+    compat_fatal(
+        "%s of [%#zx, +%zu) of node %u: there is no such node; there are %u, this one is %u",
+        function, static_cast<size_t>(addr), len, node, fh_.client.nodes, fh_.client.node);
+  }
+  return found;
+}
+
+hydrant_pin_t CompatRemote::hit(uint32_t node, uintptr_t addr, size_t len) noexcept {
+  return hydrant_try_remote_pin(end_, node, addr, len, kFaceAccess);
+}
+
+hydrant_pin_t CompatRemote::try_pin(uint32_t node, uintptr_t addr, size_t len) noexcept {
+  return look("firehose_try_remote_pin", node, addr, len,
+              hydrant_try_remote_pin(end_, node, addr, len, kFaceAccess));
+}
+
+hydrant_pin_t CompatRemote::partial_pin(uint32_t node, uintptr_t addr, size_t len) noexcept {
+  return look("firehose_partial_remote_pin", node, addr, len,
+              hydrant_partial_remote_pin(end_, node, addr, len, kFaceAccess));
+}
+
+int CompatRemote::start(CompatRemoteOp* op, bool inside, hydrant_pin_t* pin) noexcept {
+  hydrant_remote_call_t call{};
+  call.done = done_thunk;
+  call.context = op;
+  // Arguments are made inside the client's call or never. An operation that joined another's move, and sends
+  // its own only after that was declined, has none.
+  const bool calls = (op->ask.flags & kEnableRemoteCallback) != 0 && (inside || op->args_made);
+  call.make_args = calls ? make_args_thunk : no_args_thunk;
+  if (calls) call.flags = HYDRANT_REMOTE_CALL;
+  const hydrant_fh_ask_t ask = op->ask;  // the operation may end before this returns
+  const int status = hydrant_remote_pin(end_, ask.node, ask.addr, ask.len, kFaceAccess, &call, pin);
+  if (status != GASNET_OK && status != GASNET_ERR_NOT_READY)
+    give_up(*op, status, hydrant_error_text());
+  return status;
+}
+
+hydrant_pin_t CompatRemote::pin(const hydrant_fh_ask_t& ask) noexcept {
+  hydrant_pin_t pin = look("firehose_remote_pin", ask.node, ask.addr, ask.len,
+                           hydrant_try_remote_pin(end_, ask.node, ask.addr, ask.len, kFaceAccess));
+  if (pin.region != nullptr) return pin;
+  if (ask.callback == nullptr ||
+      ((ask.flags & kEnableRemoteCallback) != 0 && ask.args == nullptr)) {
+    compat_fatal("firehose_remote_pin of [%#zx, +%zu) of node %u: there is no %s",
+                 static_cast<size_t>(ask.addr), ask.len, ask.node,
+                 ask.callback == nullptr ? "completion callback" : "remote_args_callback");
+  }
+  if (ask.len > limits_.pin_bytes) {
+    compat_fatal(
+        "firehose_remote_pin of [%#zx, +%zu) of node %u: more than max_RemotePinSize, %llu bytes",
+        static_cast<size_t>(ask.addr), ask.len, ask.node,
+        static_cast<unsigned long long>(limits_.pin_bytes));
+  }
+  progress();
+  CompatRemoteOp* op = make_op(ask);
+  op->of = this;
+  {
+    MutexLock lock(mu_);
+    op->next = ops_;
+    if (ops_ != nullptr) ops_->previous = op;
+    ops_ = op;
+  }
+  const int status = start(op, true, &pin);
+  if (status == GASNET_ERR_NOT_READY) return wait_to_start(op);
+  if (pin.region != nullptr) drop_op(op);
+  return pin;
+}
+
+// As much as this node may have of the other one is held, or too much is under way: both end without this
+// thread, if the client keeps to its order of pins.
+hydrant_pin_t CompatRemote::wait_to_start(CompatRemoteOp* op) noexcept {
+  const hydrant_fh_ask_t ask = op->ask;
+  const uint64_t began = op->began_ns;
+  uint64_t next_report = patience_ns_ == 0 ? kNever : began + patience_ns_;
+  for (;;) {
+    set_state(op, CompatRemoteOp::State::kHeld);
+    if (fh_.client.poll != nullptr) fh_.client.poll();
+    static_cast<void>(hydrant_poll(fh_.domain));
+    progress();
+    hydrant_pin_t pin{};
+    set_state(op, CompatRemoteOp::State::kAsked);
+    if (start(op, true, &pin) == GASNET_OK) {
+      if (pin.region != nullptr) drop_op(op);
+      return pin;
+    }
+    pause_between_tries(fh_.client.poll != nullptr);
+    const uint64_t now = now_ns();
+    if (now < next_report) continue;
+    hydrant_remote_stats_t stats{};
+    stats.size = sizeof stats;
+    static_cast<void>(hydrant_remote_get_stats(end_, &stats));
+    log_warning(
+        "firehose_remote_pin has waited %llu ms to ask node %u for [%#zx, +%zu) and goes on: what "
+        "this node may have of it is held by requests that were not released; of all nodes it has "
+        "%llu firehoses of %llu bytes",
+        static_cast<unsigned long long>((now - began) / kMillisecond), ask.node,
+        static_cast<size_t>(ask.addr), ask.len, static_cast<unsigned long long>(stats.firehoses),
+        static_cast<unsigned long long>(stats.firehose_bytes));
+    next_report = now + (now - began);  // ever more rarely
+  }
+}
+
+size_t CompatRemote::make_args_thunk(void* context, void* args, size_t room) {
+  auto* op = static_cast<CompatRemoteOp*>(context);
+  const CompatRemote& self = *op->of;
+  if (!op->args_made) {
+    const CompatScope inside(CompatInside::kArgs);
+    op->args_len = self.fh_.client.make_args(&op->ask, op->args());
+    if (op->args_len > self.fh_.client.args_bytes || op->args_len > room) {
+      compat_fatal(
+          "firehose_remote_pin: the remote_args_callback wrote %zu bytes; there is room for %u",
+          op->args_len, self.fh_.client.args_bytes);
+    }
+  }
+  op->moved = op->args_made = true;
+  std::memcpy(args, op->args(), op->args_len);
+  return op->args_len;
+}
+
+size_t CompatRemote::no_args_thunk(void* context, void*, size_t) {
+  static_cast<CompatRemoteOp*>(context)->moved = true;
+  return 0;
+}
+
+void CompatRemote::done_thunk(void* context, hydrant_pin_t pin,
+                              const hydrant_remote_outcome_t* outcome) {
+  auto* op = static_cast<CompatRemoteOp*>(context);
+  CompatRemote& self = *op->of;
+  switch (outcome->status) {
+    case GASNET_OK: return self.done(op, pin, outcome->called != 0);
+    case GASNET_ERR_NOT_READY: return self.retry_later(op);
+    case GASNET_ERR_NOT_INIT: return self.drop_op(op);  // firehose_fini
+    default: give_up(*op, outcome->status, hydrant_error_text());
+  }
+}
+
+void CompatRemote::done(CompatRemoteOp* op, hydrant_pin_t pin, bool called) noexcept {
+  // An operation with arguments is complete when these have arrived.
+  const bool wants_call = (op->ask.flags & kEnableRemoteCallback) != 0;
+  const bool all_local_hit = wants_call ? !called : !op->moved;
+  if ((fh_.client.remote_flags & HYDRANT_FH_COMPLETION_IN_HANDLER) != 0) {
+    const hydrant_fh_ask_t ask = op->ask;
+    drop_op(op);
+    fh_.client.completed(&ask, pin, all_local_hit ? 1 : 0);
+    return;
+  }
+  MutexLock lock(mu_);
+  unlink(op);
+  op->state = CompatRemoteOp::State::kDone;
+  op->pin = pin;
+  op->all_local_hit = all_local_hit;
+  op->next = nullptr;
+  *done_tail_ = op;
+  done_tail_ = &op->next;
+  any_done_.store(true, std::memory_order_relaxed);
+}
+
+// ---- progress -----------------------------------------------------------------------------------------
+
+void CompatRemote::retry_later(CompatRemoteOp* op) noexcept {
+  MutexLock lock(mu_);
+  op->declined_ns = now_ns();
+  op->retry_ns = op->declined_ns + pause_after(op->declined++);
+  op->told = false;
+  op->state = CompatRemoteOp::State::kDeclined;
+  declined_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void CompatRemote::retry() noexcept {
+  if (declined_.load(std::memory_order_relaxed) == 0) return;
+  const CancellationOff guard;
+  constexpr size_t kAtOnce = 16;
+  std::array<CompatRemoteOp*, kAtOnce> due{};
+  size_t n = 0;
+  {
+    const uint64_t now = now_ns();
+    MutexLock lock(mu_);
+    for (CompatRemoteOp* op = ops_; op != nullptr && n < kAtOnce; op = op->next) {
+      if (op->state != CompatRemoteOp::State::kDeclined || op->retry_ns > now) continue;
+      op->state = CompatRemoteOp::State::kAsked;  // no other thread tries it now
+      due[n++] = op;
+    }
+  }
+  declined_.fetch_sub(n, std::memory_order_relaxed);
+  for (size_t i = 0; i < n; ++i) {
+    hydrant_pin_t pin{};
+    if (start(due[i], false, &pin) == GASNET_ERR_NOT_READY) {
+      retry_later(due[i]);
+    } else if (pin.region != nullptr) {
+      done(due[i], pin, false);
+    }
+  }
+}
+
+void CompatRemote::room_thunk(void* user, uint32_t peer) {
+  static_cast<CompatRemote*>(user)->hurry(peer);
+}
+
+// The node may have room. What it declines all the same is not tried at once again and again.
+void CompatRemote::hurry(uint32_t node) noexcept {
+  MutexLock lock(mu_);
+  for (CompatRemoteOp* op = ops_; op != nullptr; op = op->next) {
+    if (op->state != CompatRemoteOp::State::kDeclined || op->ask.node != node) continue;
+    op->retry_ns = std::min(op->retry_ns, op->declined_ns + pause_after(op->hints++));
+    op->told = true;
+  }
+}
+
+// Asks the nodes that have declined to say when there is room. A client that polls only when a message has
+// arrived has them answer in any case, so that it polls again: what was declined is under way always.
+void CompatRemote::await_room() noexcept {
+  if (declined_.load(std::memory_order_relaxed) == 0) return;
+  constexpr size_t kAtOnce = 16;
+  std::array<Awaited, kAtOnce> list{};
+  size_t n = 0;
+  {
+    MutexLock lock(mu_);
+    for (const CompatRemoteOp* op = ops_; op != nullptr; op = op->next) {
+      if (op->state != CompatRemoteOp::State::kDeclined || (op->told && !polls_on_arrival_))
+        continue;
+      const auto same = std::find_if(list.begin(), list.begin() + n,
+                                     [&](const Awaited& of) { return of.node == op->ask.node; });
+      if (same == list.begin() + n) {
+        if (n < kAtOnce) list[n++] = {op->ask.node, op->ask.addr, op->ask.len};
+      } else if (op->ask.len < same->len) {
+        *same = {op->ask.node, op->ask.addr, op->ask.len};
+      }
+    }
+  }
+  const uint32_t flags = polls_on_arrival_ ? HYDRANT_REMOTE_ANSWER_AT_ONCE : 0;
+  for (size_t i = 0; i < n; ++i) {
+    static_cast<void>(hydrant_remote_await_room(end_, list[i].node, list[i].addr, list[i].len,
+                                                kFaceAccess, flags));
+  }
+}
+
+// Waits for declined operations last: nothing is left to the next poll, which may come late or never.
+void CompatRemote::progress() noexcept {
+  static_cast<void>(hydrant_remote_poll(end_));
+  retry();
+  await_room();
+}
+
+void CompatRemote::run_done() noexcept {
+  if (!any_done_.load(std::memory_order_relaxed)) return;
+  const CancellationOff guard;
+  CompatRemoteOp* list = nullptr;
+  {
+    MutexLock lock(mu_);
+    list = done_;
+    done_ = nullptr;
+    done_tail_ = &done_;
+    any_done_.store(false, std::memory_order_relaxed);
+  }
+  while (list != nullptr) {
+    CompatRemoteOp* op = list;
+    list = op->next;
+    const hydrant_fh_ask_t ask = op->ask;
+    const hydrant_pin_t pin = op->pin;
+    const int all_local_hit = op->all_local_hit ? 1 : 0;
+    ::operator delete(op, kOpAlign);
+    fh_.client.completed(&ask, pin, all_local_hit);
+  }
+}
+
+void CompatRemote::poll() noexcept {
+  progress();
+  run_done();
+  if (patience_ns_ != 0) look_for_waiting();
+}
+
+// Reports the peers that long pending requests wait for.
+void CompatRemote::look_for_waiting() noexcept {
+  const uint64_t now = now_ns();
+  if (now < next_look_.load(std::memory_order_relaxed)) return;
+  const CancellationOff guard;
+  next_look_.store(now + patience_ns_ / 4, std::memory_order_relaxed);
+  struct Late {
+    uint32_t node, declined;
+    uintptr_t addr;
+    size_t len;
+    uint64_t waited_ns;
+  };
+  constexpr size_t kLinesShown = 16;
+  std::array<Late, kLinesShown> late{};
+  size_t n = 0;
+  {
+    MutexLock lock(mu_);
+    for (CompatRemoteOp* op = ops_; op != nullptr && n < kLinesShown; op = op->next) {
+      if (now < op->next_report_ns || op->state == CompatRemoteOp::State::kHeld) continue;
+      const uint64_t waited = now - op->began_ns;
+      op->next_report_ns = now + waited;
+      late[n++] = {op->ask.node, op->declined, op->ask.addr, op->ask.len, waited};
+    }
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const Late& op = late[i];
+    char said[96];
+    if (op.declined == 0) {
+      std::snprintf(said, sizeof said, "that node has not answered: does it poll?");
+    } else {
+      std::snprintf(said, sizeof said, "that node has no room now, as it said %u times",
+                    op.declined);
+    }
+    log_warning(
+        "firehose_remote_pin has waited %llu ms for node %u to pin [%#zx, +%zu) and goes on: %s",
+        static_cast<unsigned long long>(op.waited_ns / kMillisecond), op.node,
+        static_cast<size_t>(op.addr), op.len, said);
+  }
+}
+
+void CompatRemote::say_end() noexcept {
+  hydrant_remote_stats_t stats{};
+  stats.size = sizeof stats;
+  if (hydrant_remote_get_stats(end_, &stats) != GASNET_OK) return;
+  const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
+  compat_say(
+      "fini: remote: %llu hits, %llu moves, %llu joined, %llu evictions, %llu recalled, %llu "
+      "firehoses "
+      "now; for peers: %llu moves served, %llu declined, %llu firehoses of %llu bytes now",
+      number(stats.hits), number(stats.moves), number(stats.joins), number(stats.evictions),
+      number(stats.recalled), number(stats.firehoses), number(stats.served), number(stats.declined),
+      number(stats.exports), number(stats.exported_bytes));
+}
+
+// ---- messages -----------------------------------------------------------------------------------------
+
+int CompatRemote::send_thunk(void* user, uint32_t peer, uint32_t lane, void* reply_to,
+                             const void* message, size_t len) {
+  return static_cast<CompatRemote*>(user)->fh_.client.send(peer, lane, reply_to, message, len);
+}
+
+void CompatRemote::deliver(uint32_t from, const void* message, size_t len,
+                           void* reply_to) noexcept {
+  const CompatScope inside(CompatInside::kHandler);
+  if (hydrant_remote_deliver(end_, from, message, len, reply_to) == GASNET_ERR_BAD_ARG)
+    compat_fatal("firehose: %s", hydrant_error_text());
+}
+
+size_t CompatRemote::remote_thunk(void* user, uint32_t from, const hydrant_region_t* pinned,
+                                  hydrant_range_t, const void* args, size_t args_len, void*,
+                                  size_t) {
+  const hydrant_fh_client_t& client = static_cast<CompatRemote*>(user)->fh_.client;
+  alignas(HYDRANT_FH_MAX_ALIGN) std::array<std::byte, size_t{2} * HYDRANT_FH_MAX_ALIGN> region{};
+  std::memcpy(region.data(), &pinned->addr, sizeof pinned->addr);
+  std::memcpy(region.data() + sizeof pinned->addr, &pinned->len, sizeof pinned->len);
+  if (client.client_bytes != 0)
+    std::memcpy(region.data() + client.client_offset, pinned->key, client.client_bytes);
+  const CompatScope inside(CompatInside::kRemote);
+  const int answer = client.remote(from, region.data(), args, args_len);
+  if (answer != 0) compat_fatal("firehose_remote_callback answered %d for node %u", answer, from);
+  return 0;
+}
+
+}  // namespace hydrant

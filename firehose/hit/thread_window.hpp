@@ -1,0 +1,66 @@
+// The calling thread's data for hits, in 48 bytes of static TLS: a copy of the thread's state in the domain
+// that it used last. Using another domain reloads it (a few nanoseconds).
+//
+// libfirehose may use 64 bytes of static TLS in all, so that it can be loaded with dlopen.
+#pragma once
+
+#include "firehose/hit/hold.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace hydrant {
+
+struct Thread;
+
+// In a window that shows no domain. Equal to no handle and to no tag of a slot (0 included), so that every
+// call takes the slow path.
+constexpr uint64_t kNoWindow = 0x9d5a'c3e1'0000'0000u;
+
+constexpr size_t kHitsBefore = 64 / sizeof(HoldCount);
+
+// The slot of an empty window: memory that may be read and written to no effect, for an invalid handle.
+inline constinit const RegionSlot g_no_slot{};
+inline constinit const RegionSlot* const g_no_table[1] = {&g_no_slot};
+inline constinit HoldCount g_no_counts[kHitsBefore + 1]{};
+
+struct ThreadWindow {
+  // Handle of the domain the other fields belong to, or kNoWindow. May outlive the domain: its slots
+  // are blank then, and the thread's own tables stay until the thread itself frees them.
+  std::atomic<uint64_t> domain{kNoWindow};
+  // table[mulhi(addr & mask, scale)] (in bytes) is the slot that may contain addr.
+  uint64_t mask = 0;
+  uint64_t scale = 0;
+  const RegionSlot* const* table = g_no_table;
+  HoldCount* counts =
+      g_no_counts +
+      kHitsBefore;  // by RegionIndex; the hits of this thread and domain lie before them
+  // Null before the first use, exited() after the thread's destructor ran.
+  Thread* thread = nullptr;
+
+  void show_nothing() noexcept {
+    domain.store(kNoWindow, std::memory_order_relaxed);
+    mask = scale = 0;
+    table = g_no_table;
+    counts = g_no_counts + kHitsBefore;
+  }
+};
+static_assert(sizeof(ThreadWindow) <= 64);
+
+// Hits are counted a cache line before the counts of `counts`.
+inline std::atomic<uint64_t>& hits_before(HoldCount* counts) noexcept {
+  return *static_cast<std::atomic<uint64_t>*>(static_cast<void*>(counts - kHitsBefore));
+}
+
+// initial-exec: two instructions to reach it, also from the shared library. Named for hit_path.cpp.
+extern thread_local constinit ThreadWindow t_window asm("hydrant_thread_window")
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+// The slot that this thread's table proposes for `addr`; never null once `domain` is set.
+inline const RegionSlot* proposed_slot(const ThreadWindow& window, uintptr_t addr) noexcept {
+  __extension__ using Wide = unsigned __int128;
+  const auto offset = static_cast<uintptr_t>((Wide{addr & window.mask} * window.scale) >> 64);
+  return window.table[offset / sizeof(RegionSlot*)];
+}
+
+}  // namespace hydrant

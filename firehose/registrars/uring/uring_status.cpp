@@ -1,0 +1,165 @@
+// Error texts of the uring registrar. uring_registrar.cpp calls it with the errno of a failed ring operation.
+#include "firehose/registrars/uring/uring_status.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/registrars/memlock.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+// 0, 1 or 2 as in Documentation/admin-guide/sysctl/kernel.rst; -1 without such a setting (Linux < 6.6).
+int io_uring_disabled() noexcept {
+  std::FILE* file = std::fopen("/proc/sys/kernel/io_uring_disabled", "re");
+  if (file == nullptr) return -1;
+  const int digit = std::fgetc(file);
+  std::fclose(file);
+  return digit >= '0' && digit <= '9' ? digit - '0' : -1;
+}
+
+// A smaller limit has no room for a ring and a pin.
+constexpr uint64_t kRingBytes = 16384;
+
+unsigned long long ull(uint64_t value) noexcept { return value; }
+
+Status explain_no_memory(MemoryRange range, uint64_t pending_bytes) noexcept {
+  const MemlockLimit limit = read_memlock_limit();
+  char advice[256];
+  describe_memlock(limit, advice, sizeof advice);
+  if (limit.usable_bytes() == UINT64_MAX) {
+    return fail(
+        Status::kNotReady,
+        "io_uring: the kernel has no memory to register [0x%llx, +%zu) (ENOMEM; %s): free memory, "
+        "and try again",
+        ull(range.addr), range.len, advice);
+  }
+  if (range.len > limit.bytes) {
+    return fail(Status::kResource, "io_uring: [0x%llx, +%zu) is more than may ever be locked: %s",
+                ull(range.addr), range.len, advice);
+  }
+  return fail(
+      Status::kNotReady,
+      "io_uring: no budget to pin [0x%llx, +%zu) (ENOMEM; all processes of user %u share it, huge "
+      "pages count whole, %llu bytes of this process are unpinned but still charged): %s",
+      ull(range.addr), range.len, static_cast<unsigned>(getuid()), ull(pending_bytes), advice);
+}
+
+// Some kernels also charge the pages of a ring to the account.
+Status explain_no_ring_memory() noexcept {
+  const MemlockLimit limit = read_memlock_limit();
+  char advice[256];
+  describe_memlock(limit, advice, sizeof advice);
+  return fail(limit.usable_bytes() < kRingBytes ? Status::kUnsupported : Status::kResource,
+              "io_uring: no memory for a ring (ENOMEM); %s", advice);
+}
+
+}  // namespace
+
+Status explain_uring_unusable(int error) noexcept {
+  switch (error) {
+    case ENOSYS:
+      return fail(Status::kUnsupported,
+                  "this kernel has no io_uring, or a seccomp filter hides it (ENOSYS): in a "
+                  "container, allow io_uring_setup, io_uring_enter and io_uring_register");
+    case EPERM:
+    case EACCES: {
+      const int disabled = io_uring_disabled();
+      if (disabled > 0) {
+        return fail(Status::kUnsupported,
+                    "io_uring is switched off (kernel.io_uring_disabled = %d): as root, 'sysctl "
+                    "kernel.io_uring_disabled=0'",
+                    disabled);
+      }
+      return fail(
+          Status::kUnsupported,
+          "the system forbids io_uring (%s): in a container, use a seccomp profile that allows "
+          "io_uring_setup, io_uring_enter and io_uring_register",
+          errno_text(error));
+    }
+    case EINVAL:
+      return fail(
+          Status::kUnsupported,
+          "this kernel's io_uring is too old (EINVAL): sparse buffer tables need Linux 5.19");
+    case EMFILE:
+    case ENFILE:
+      return fail(Status::kResource,
+                  "no file descriptor for a ring (%s): raise RLIMIT_NOFILE with 'ulimit -n'",
+                  errno_text(error));
+    case ENOMEM: return explain_no_ring_memory();
+    default: return fail(Status::kUnsupported, "io_uring cannot be set up: %s", errno_text(error));
+  }
+}
+
+Status explain_uring_growth(int error, uint32_t live) noexcept {
+  return fail(Status::kNotReady,
+              "io_uring: all %u rings are full and another cannot be opened: %s; release pins%s",
+              live, errno_text(error),
+              error == EMFILE ? ", or raise RLIMIT_NOFILE with 'ulimit -n'" : "");
+}
+
+Status explain_uring_pin(int error, MemoryRange range, uint64_t pending_bytes) noexcept {
+  const auto addr = ull(range.addr);
+  switch (error) {
+    case EFAULT:
+      return fail(
+          Status::kRefused,
+          "io_uring: [0x%llx, +%zu) is not all mapped and writable, or is shared with a file "
+          "(EFAULT; io_uring pins for writing whatever the requested right): copy, or use mlock",
+          addr, range.len);
+    case EOPNOTSUPP:
+      return fail(Status::kRefused,
+                  "io_uring: [0x%llx, +%zu) is a kind of memory that this kernel cannot pin "
+                  "(EOPNOTSUPP): copy",
+                  addr, range.len);
+    case EINVAL:
+      return fail(Status::kRefused,
+                  "io_uring: [0x%llx, +%zu) spans mappings of different files, or a file mapping "
+                  "and anonymous memory, which older kernels (6.1) do not pin in one call "
+                  "(EINVAL): pin each mapping separately",
+                  addr, range.len);
+    case ENOMEM: return explain_no_memory(range, pending_bytes);
+    case EINTR:
+    case EAGAIN:
+      return fail(Status::kNotReady,
+                  "io_uring: registering [0x%llx, +%zu) was interrupted: %s; try again", addr,
+                  range.len, errno_text(error));
+    default:
+      return fail(Status::kBroken, "io_uring: registering [0x%llx, +%zu) failed: %s", addr,
+                  range.len, errno_text(error));
+  }
+}
+
+Status explain_uring_move(int error, int fd, uint64_t moved_bytes, uint64_t timeout_ns) noexcept {
+  switch (error) {
+    case ESTALE:
+      return fail(Status::kBadArg,
+                  "io_uring: the key is stale or does not cover the range to move: pass a live "
+                  "pin's key and memory");
+    case ENODATA:
+      return fail(Status::kBadArg, "io_uring: descriptor %d ended after %llu bytes", fd,
+                  ull(moved_bytes));
+    case ENXIO:
+      return fail(Status::kBroken,
+                  "io_uring: the program has closed the ring that pins this memory, after %llu "
+                  "bytes: release the pin, and pin again",
+                  ull(moved_bytes));
+    case EBADF:
+      return fail(Status::kBadArg,
+                  "io_uring: descriptor %d is not open for reading (to memory) or writing (from "
+                  "memory): open it with that mode",
+                  fd);
+    case ETIME:
+      return fail(Status::kNotReady,
+                  "io_uring: descriptor %d made no progress for %llu s after %llu "
+                  "bytes",
+                  fd, ull(timeout_ns / 1'000'000'000u), ull(moved_bytes));
+    default:
+      return fail(Status::kBroken, "io_uring: I/O on descriptor %d failed after %llu bytes: %s", fd,
+                  ull(moved_bytes), errno_text(error));
+  }
+}
+
+}  // namespace hydrant

@@ -1,0 +1,49 @@
+// Runs the callbacks of requests (remote_completions.hpp): RemotePeer::complete() and poll() call it.
+#include "firehose/remote/initiator/remote_completions.hpp"
+
+namespace hydrant {
+
+void RemoteCompletions::finish(RemoteRequest* request, const std::byte* answer,
+                               size_t answer_len) noexcept {
+  if ((channel_.config().flags & HYDRANT_REMOTE_INLINE_DONE) != 0) {
+    request->outcome.answer = answer;
+    request->outcome.answer_len = answer_len;
+    request->done(request->context, request->pin, &request->outcome);
+    request->drop();
+    return;
+  }
+  if (answer_len != 0 && !request->answer.reserve(answer_len)) {
+    // Without what was answered the request has failed.
+    if (request->pin.region != nullptr) (void)hydrant_remote_release(request->pin);
+    request->pin = {nullptr, GASNET_ERR_RESOURCE};
+    request->outcome.status = GASNET_ERR_RESOURCE;
+    answer_len = 0;
+  }
+  request->answer.add(answer, answer_len);
+  {
+    MutexLock lock(done_mu_);
+    done_.push(request);
+  }
+  channel_.note_any_due();
+}
+
+int RemoteCompletions::run() noexcept {
+  RemoteRequest* list = nullptr;
+  {
+    MutexLock lock(done_mu_);
+    list = done_.take_all();
+  }
+  int ran = 0;
+  while (list != nullptr) {
+    RemoteRequest* request = list;
+    list = request->next;
+    request->outcome.answer = request->answer.data();
+    request->outcome.answer_len = request->answer.size();
+    request->done(request->context, request->pin, &request->outcome);
+    request->drop();
+    ++ran;
+  }
+  return ran;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,398 @@
+// Requests to a peer: the cache of its memory, moves, and the requests that wait for a move of another.
+#include "firehose/remote/initiator/remote_peer.hpp"
+
+#include "firehose/api/domain_registry.hpp"
+#include "firehose/api/failure_texts.hpp"
+#include "firehose/api/pin_handle.hpp"
+#include "firehose/base/log.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace hydrant {
+
+using namespace remote_wire;
+
+namespace {
+
+constexpr uint32_t kMostUnderWay = 64;  // moves to one peer
+constexpr size_t kRideAlong = 8;        // ids that a move takes with it
+// Beside what is listed: ids that senders have taken, and may put back.
+constexpr size_t kMostInTransit = 4096;
+// Before the peer has said what it lends: it knows.
+constexpr uint64_t kUnknownLease = uint64_t{1} << 46;
+
+constexpr size_t align_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+}  // namespace
+
+// The domain's registrar: registers nothing here, and gives unpinned firehoses back to the peer.
+class RemotePeer::RemoteRegistrar final : public Registrar {
+ public:
+  explicit RemoteRegistrar(RemotePeer& peer) noexcept : peer_(peer) {
+    const RegistrarTraits& local = peer.channel_.domain().registrar().traits();
+    traits_.name = "remote";
+    traits_.key_bytes = static_cast<uint32_t>(peer.id_offset_ + sizeof(uint64_t));
+    traits_.granule_bytes = local.granule_bytes;
+    traits_.max_region_bytes = peer.channel_.config().max_region_bytes;
+    traits_.max_regions = peer.channel_.config().max_peer_regions;
+    traits_.asynchronous = true;
+  }
+
+  const RegistrarTraits& traits() const noexcept override { return traits_; }
+  Status pin(MemoryRange, Access, std::byte*) noexcept override {
+    return fail_plainly(Status::kNotReady, "memory of a peer is asked for, not registered");
+  }
+  UnpinResult unpin(MemoryRange, const std::byte* key) noexcept override {
+    peer_.channel_.domain().registrar().drop_import(key);
+    uint64_t id = 0;
+    std::memcpy(&id, key + peer_.id_offset_, sizeof id);
+    peer_.add_release(id);
+    return UnpinResult::kDone;
+  }
+
+ private:
+  RemotePeer& peer_;
+  RegistrarTraits traits_;
+};
+
+Status RemotePeer::create(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer,
+                          std::unique_ptr<RemotePeer>* out) noexcept {
+  // A place first: where there is none, each pin of such a peer comes here, and shall cost nothing but that.
+  const uint64_t handle = claim_domain_handle(DomainOf::kPeer);
+  if (handle == 0) {
+    return fail(Status::kResource,
+                "this process has caches of the memory of %u peers already, in all its ends: that "
+                "is the limit; reach rank %u by messages",
+                kMaxDomains - kMaxClientDomains, peer);
+  }
+  out->reset(new (std::nothrow) RemotePeer(channel, completions, peer));
+  const Status status = *out != nullptr ? (*out)->make_domain(handle)
+                                        : fail(Status::kResource,
+                                               "the system has no memory for the cache of rank %u: "
+                                               "free memory, or raise ulimit -v",
+                                               peer);
+  if (status != Status::kOk) {
+    out->reset();
+    abandon_domain_handle(handle);
+  }
+  return status;
+}
+
+Status RemotePeer::make_domain(uint64_t handle) noexcept HYDRANT_NO_TSA {
+  const RemoteConfig& config = channel_.config();
+  const DomainConfig& local = channel_.domain().config();
+  id_offset_ = align_up(channel_.domain().registrar().traits().key_bytes, sizeof(uint64_t));
+  DomainConfig mine;
+  (void)snprintf(mine.name, sizeof mine.name, "%.20s.%u", config.name, peer_);
+  mine.mode = HYDRANT_MODE_REGION;
+  mine.watch = HYDRANT_WATCH_CLIENT;
+  mine.is_remote = true;
+  mine.budget_bytes = kUnknownLease;
+  mine.max_regions = config.max_peer_regions;
+  mine.max_region_bytes = config.max_region_bytes;
+  mine.granule_bytes = local.granule_bytes;
+  mine.merge_bytes = config.merge_bytes;
+  mine.stream_bytes = config.stream_bytes <= 1 ? 0 : config.stream_bytes;
+  mine.thread_table_bytes = local.thread_table_bytes;
+  mine.wait_warn_ns = local.wait_warn_ns;
+  const uint32_t slots = Domain::slots_for(mine.max_regions);
+  std::unique_ptr<Registrar> asker(new (std::nothrow) RemoteRegistrar(*this));
+  std::unique_ptr<ClockPolicy> policy(new (std::nothrow) ClockPolicy);
+  if (asker == nullptr || policy == nullptr || !policy->map(slots) ||
+      !releases_.map(size_t{2} * slots + kMostInTransit)) {
+    return fail(
+        Status::kResource,
+        "the system has no memory for the cache of rank %u: free memory, or raise ulimit -v",
+        peer_);
+  }
+  std::unique_ptr<Domain> domain(new (std::nothrow)
+                                     Domain(mine, std::move(asker), std::move(policy), handle));
+  Status status = domain != nullptr ? domain->set_up()
+                                    : fail(Status::kResource,
+                                           "the system has no memory for the cache of rank %u: "
+                                           "free memory, or raise ulimit -v",
+                                           peer_);
+  if (status != Status::kOk) return status;
+  domain_ = domain.get();
+  handle_ = handle;
+  announce_domain(*domain);
+  publish_domain(std::move(domain));
+  return Status::kOk;
+}
+
+RemotePeer::~RemotePeer() {
+  if (domain_ == nullptr) return;
+  std::unique_ptr<Domain> domain(withdraw_domain(handle_));
+  if (domain == nullptr) return;
+  domain->shut_down(true);
+  forget_domain(std::move(domain));
+}
+
+// ---- requests -----------------------------------------------------------------------------------------
+
+bool RemotePeer::is_too_much(MemoryRange range) const noexcept {
+  const uint64_t most = most_.load(std::memory_order_relaxed);
+  if (most == UINT64_MAX || !range.valid() || range.last() > kHighestAddress) return false;
+  return round_out(range, domain_->config().granule_bytes).len > most;
+}
+
+Status RemotePeer::refuse_too_much(MemoryRange range) const noexcept {
+  const auto most = static_cast<unsigned long long>(most_.load(std::memory_order_relaxed));
+  const auto start = static_cast<size_t>(range.addr);
+  if (most_is_region_.load(std::memory_order_relaxed)) {
+    return fail(Status::kResource,
+                "rank %u cannot pin [%#zx, +%zu): its largest region has %llu bytes; pin "
+                "the range in pieces, or raise max_region_bytes or FIREHOSE_MAX_REGION_SIZE there",
+                peer_, start, range.len, most);
+  }
+  return fail(Status::kResource,
+              "rank %u cannot pin [%#zx, +%zu): it never grants a peer more than %llu "
+              "bytes; pin the range in pieces, raise budget_bytes or FIREHOSE_REMOTE_BUDGET there, "
+              "or send messages",
+              peer_, start, range.len, most);
+}
+
+Status RemotePeer::begin(RemoteRequest& request, const RegionSlot** slot) noexcept {
+  if (is_too_much(request.range)) [[unlikely]]
+    return refuse_too_much(request.range);
+  return domain_->peer_regions().begin(request.range, request.access, &request.peer_pin, slot);
+}
+
+Status RemotePeer::pin(MemoryRange range, Access access, const hydrant_remote_call_t& call,
+                       const RegionSlot** slot) noexcept {
+  uint64_t ended = 0;
+  {
+    MutexLock lock(mu_);
+    if (is_gone_) return fail_rank_gone(peer_);
+    if (under_way_ >= kMostUnderWay || release_count_ > releases_.size() / 2) {
+      return fail(Status::kNotReady,
+                  "rank %u cannot be asked for [%#zx, +%zu) now: %u requests to it may be under "
+                  "way: call hydrant_remote_poll(), and try again",
+                  peer_, static_cast<size_t>(range.addr), range.len, kMostUnderWay);
+    }
+    ended = ended_;
+  }
+  auto* request = new (std::nothrow) RemoteRequest;
+  if (request == nullptr)
+    return fail_no_memory(domain_->config().name, range, "a request to a peer");
+  request->range = range;
+  request->access = access;
+  request->done = call.done;
+  request->context = call.context;
+  const Status status = begin(*request, slot);
+  if (request->peer_pin.begun()) {
+    *slot = nullptr;
+    return start(request, call);
+  }
+  if (!request->peer_pin.joins()) {
+    if (status == Status::kNotReady) {
+      // The whole budget at the peer is held: perhaps it lends more.
+      MutexLock lock(mu_);
+      ask_bytes_ = std::max<uint64_t>(ask_bytes_, range.len);
+      channel_.note_due(peer_);
+    }
+    delete request;
+    return status;
+  }
+  *slot = nullptr;
+  bool missed = false;
+  {
+    MutexLock lock(mu_);
+    if (!is_gone_) waiting_.push(std::exchange(request, nullptr));
+    missed = ended_ != ended;
+  }
+  if (request != nullptr) {
+    delete request;
+    return fail_rank_gone(peer_);
+  }
+  counts_.joins.fetch_add(1, std::memory_order_relaxed);
+  if (missed) serve_waiting(true);
+  return Status::kOk;
+}
+
+size_t RemotePeer::write_args(RemoteRequest& request, const hydrant_remote_call_t& call) noexcept {
+  if (call.make_args != nullptr) {
+    const size_t n = call.make_args(call.context, request.message.end(), channel_.max_args());
+    request.message.grow(std::min(n, channel_.max_args()));
+    return std::min(n, channel_.max_args());
+  }
+  request.message.add(call.args, call.args_len);
+  return call.args_len;
+}
+
+// Writes the move of a registration that was begun, and sends it. The request is gone afterwards, or
+// answered later.
+Status RemotePeer::start(RemoteRequest* request, const hydrant_remote_call_t& call) noexcept {
+  const size_t args = call.make_args != nullptr ? channel_.max_args() : call.args_len;
+  Message& message = request->message;
+  uint64_t ids[kRideAlong];
+  if (!message.reserve(sizeof(Header) + sizeof(Move) + sizeof ids + args)) {
+    const RegionSlot* none = nullptr;
+    const Status status =
+        fail_no_memory(domain_->config().name, request->range, "a message to a peer");
+    (void)domain_->peer_regions().end(request->peer_pin, status, {}, &none);
+    delete request;
+    note_ended();
+    return status;
+  }
+  const size_t n = take_releases(ids, kRideAlong);
+  const Domain::PeerPin& asked = request->peer_pin;
+  Move move{};
+  move.asked_addr = request->range.addr;
+  move.asked_len = request->range.len;
+  move.least_addr = asked.least().addr;
+  move.least_len = asked.least().len;
+  move.wanted_addr = asked.wanted().addr;
+  move.wanted_len = asked.wanted().len;
+  move.access = bits(asked.access());
+  if ((call.flags & HYDRANT_REMOTE_CALL) != 0) move.flags |= kCall;
+  if ((call.flags & HYDRANT_REMOTE_CALL_ANYWAY) != 0) move.flags |= kCall | kCallAnyway;
+  if (asked.evicted()) move.flags |= kShort;
+  message.add(header(Type::kMove, n));
+  const size_t move_at = message.size();
+  message.add(move);
+  message.add(ids, n * sizeof *ids);
+  move.args_len = static_cast<uint32_t>(write_args(*request, call));
+  {
+    MutexLock lock(mu_);
+    move.number = request->number = next_number_++;
+    ++under_way_;
+  }
+  std::memcpy(message.data() + move_at, &move, sizeof move);
+  counts_.moves.fetch_add(1, std::memory_order_relaxed);
+  return send_move(request);
+}
+
+// The reply may come, or the peer be said to be gone, before send() returns: the request is answered then,
+// but its message is there.
+Status RemotePeer::send_move(RemoteRequest* request) noexcept {
+  const uint64_t number = request->number;
+  bool is_gone = false;
+  {
+    MutexLock lock(mu_);
+    is_gone = is_gone_;  // give_up() was here, and does not come again
+    if (!is_gone) {
+      request->users.store(2, std::memory_order_relaxed);
+      moves_.push(request);
+    }
+  }
+  const Status status = is_gone
+                            ? fail_rank_gone(peer_)
+                            : channel_.send(peer_, HYDRANT_LANE_REQUEST, nullptr, request->message);
+  if (!is_gone) {
+    if (status == Status::kOk) {
+      request->drop();
+      return status;
+    }
+    MutexLock lock(mu_);
+    if (moves_.take(number) == nullptr) {
+      request->drop();
+      return Status::kOk;  // answered by give_up()
+    }
+    request->users.store(1, std::memory_order_relaxed);
+    if (status == Status::kNotReady) {
+      unsent_.push_front(request);
+    } else {
+      --under_way_;
+    }
+  }
+  if (status == Status::kNotReady) {
+    channel_.note_due(peer_);
+    return Status::kOk;
+  }
+  const RegionSlot* none = nullptr;
+  (void)domain_->peer_regions().end(request->peer_pin, status, {}, &none);
+  delete request;
+  note_ended();
+  return status;
+}
+
+// A move has come to nothing: those that wait for it have to ask by themselves.
+void RemotePeer::note_ended() noexcept {
+  {
+    MutexLock lock(mu_);
+    ++ended_;
+    if (waiting_.empty()) return;
+  }
+  channel_.note_due(peer_);
+}
+
+// Callbacks run here or wait for poll(). `answer` need not outlive the call.
+void RemotePeer::complete(RemoteRequest* request, Status status, const RegionSlot* slot,
+                          bool called, const std::byte* answer, size_t answer_len) noexcept {
+  request->outcome.called = called ? 1 : 0;
+  request->outcome.status = to_c(status);
+  request->pin = status == Status::kOk ? make_pin(slot) : failed_pin(status);
+  if (request->done == nullptr) {
+    if (status == Status::kOk) (void)hydrant_remote_release(request->pin);
+    request->drop();
+    return;
+  }
+  completions_.finish(request, answer, answer_len);
+}
+
+// Turns a request that has waited into a move of its own. A failure is reported to its callback alone.
+void RemotePeer::start_waiting(RemoteRequest* request) noexcept {
+  const auto done = request->done;
+  void* const context = request->context;
+  const Status status = start(request, {});
+  if (status == Status::kOk) return;
+  auto* failed = new (std::nothrow) RemoteRequest;
+  if (failed == nullptr) {
+    const hydrant_remote_outcome_t outcome{to_c(status), 0, nullptr, 0};
+    if (done != nullptr) done(context, failed_pin(status), &outcome);
+    return;
+  }
+  failed->done = done;
+  failed->context = context;
+  complete(failed, status, nullptr, false, nullptr, 0);
+}
+
+// Serves the requests that waited for another request's move: most are hits by now. The others may become
+// moves of their own only outside of delivery, without callback arguments.
+void RemotePeer::serve_waiting(bool may_send) noexcept {
+  RemoteRequest* list = nullptr;
+  uint64_t ended = 0;
+  {
+    MutexLock lock(mu_);
+    list = waiting_.take_all();
+    ended = ended_;
+  }
+  RemoteRequestList again;
+  while (list != nullptr) {
+    RemoteRequest* request = list;
+    list = request->next;
+    const RegionSlot* slot = nullptr;
+    Status status = Status::kOk;
+    if (may_send) {
+      status = begin(*request, &slot);
+      if (request->peer_pin.begun()) {
+        start_waiting(request);
+        continue;
+      }
+    } else {
+      status = domain_->pin(request->range, request->access, Domain::Effort::kHitOnly, &slot);
+    }
+    if (status == Status::kNotReady && (!may_send || request->peer_pin.joins())) {
+      again.push(request);
+      continue;
+    }
+    complete(request, status, slot, false, nullptr, 0);
+  }
+  if (again.empty()) return;
+  bool missed = false;
+  {
+    MutexLock lock(mu_);
+    while (!is_gone_ && !again.empty()) waiting_.push(again.pop());
+    missed = !may_send || ended_ != ended;
+  }
+  while (RemoteRequest* request = again.pop())
+    complete(request, Status::kBroken, nullptr, false, nullptr, 0);
+  if (missed) channel_.note_due(peer_);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,140 @@
+// The initiator's part for one peer: a domain whose registrations are moves, and the messages that wait to be
+// sent to the peer.
+//
+// The peer's memory is a Domain like that of this process: pinned ranges, holds, victims, invalidation. Its
+// registrar does not register memory, it sends requests: PeerRegions::begin() claims room; evicted firehoses
+// come back through the registrar's unpin() and travel with the move; the reply ends the registration. A
+// recall is an invalidation, and the unpin that follows the last hold is its acknowledgement.
+//
+// Locks: mu_, a leaf: neither the domain nor the messenger is called under it.
+#pragma once
+
+#include <hydrant/remote_pin.h>
+
+#include "firehose/base/thread.hpp"
+#include "firehose/cache/domain.hpp"
+#include "firehose/remote/initiator/remote_completions.hpp"
+#include "firehose/remote/initiator/remote_request.hpp"
+#include "firehose/remote/remote_channel.hpp"
+#include "firehose/remote/remote_wire.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace hydrant {
+
+class RemotePeer {
+ public:
+  // Errors: kResource.
+  static Status create(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer,
+                       std::unique_ptr<RemotePeer>* out) noexcept;
+  ~RemotePeer();
+  RemotePeer(const RemotePeer&) = delete;
+  RemotePeer& operator=(const RemotePeer&) = delete;
+
+  uint64_t domain_handle() const noexcept { return handle_; }
+  Domain& domain() const noexcept { return *domain_; }
+
+  // kOk: *slot is held, or it is null and `call` will be answered.
+  Status pin(MemoryRange range, Access access, const hydrant_remote_call_t& call,
+             const RegionSlot** slot) noexcept;
+  void evict(MemoryRange range) noexcept;
+
+  // Handles the peer's messages. `reply`: releases may go back at once through it.
+  Status on_reply(const remote_wire::Reply& reply, const std::byte* blob,
+                  const std::byte* answer) noexcept;
+  void on_recall(const remote_wire::Recalled* recalled, size_t n, void* reply_to) noexcept;
+  void on_lease(const remote_wire::Lease& lease, void* reply_to) noexcept;
+  void on_reclaim(uint64_t bytes, void* reply_to) noexcept;
+  void on_room(const remote_wire::Room& room) noexcept;
+
+  // Asks the peer to say when it may have room. Sends, unless an answer is awaited already.
+  // (remote_room_waits.cpp)
+  Status await_room(MemoryRange range, Access access, bool at_once) noexcept;
+
+  // Sends what waits and serves those that join; part of poll(). Answers how much it did.
+  int work() noexcept;
+  // The peer is gone, or the end ends: everything under way completes with this.
+  void give_up(Status why) noexcept;
+
+  struct Counts {
+    std::atomic<uint64_t> moves{0}, joins{0}, recalled{0}, releases_alone{0};
+  };
+  const Counts& counts() const noexcept { return counts_; }
+
+ private:
+  class RemoteRegistrar;  // the domain's registrar
+
+  // So many released ids are sent in a message of their own, without a move to travel with.
+  static constexpr size_t kWorthAMessage = 64;
+
+  RemotePeer(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer) noexcept
+      : channel_(channel), completions_(completions), peer_(peer) {}
+  // On failure the handle is still the caller's.
+  Status make_domain(uint64_t handle) noexcept;
+
+  Status start(RemoteRequest* request, const hydrant_remote_call_t& call) noexcept;
+  size_t write_args(RemoteRequest& request, const hydrant_remote_call_t& call) noexcept;
+  Status send_move(RemoteRequest* request) noexcept;
+  void note_ended() noexcept;
+  void complete(RemoteRequest* request, Status status, const RegionSlot* slot, bool called,
+                const std::byte* answer, size_t answer_len) noexcept;
+  void serve_waiting(bool may_send) noexcept;
+  void start_waiting(RemoteRequest* request) noexcept;
+  Status import(const remote_wire::Reply& reply, const std::byte* blob, std::byte* key) noexcept;
+  void adopt_lease(uint64_t bytes, uint32_t number) noexcept;
+  void adopt_most(uint64_t most, uint32_t flags) noexcept;
+  // As Domain::PeerRegions::begin(); kResource for what the peer is known never to grant.
+  Status begin(RemoteRequest& request, const RegionSlot** slot) noexcept;
+  bool is_too_much(MemoryRange range) const noexcept;
+  Status refuse_too_much(MemoryRange range) const noexcept;
+
+  void add_release(uint64_t id) noexcept HYDRANT_EXCLUDES(mu_);
+  // Moves up to `room` ids into `ids`; answers how many.
+  size_t take_releases(uint64_t* ids, size_t room) noexcept HYDRANT_EXCLUDES(mu_);
+  void put_back(const uint64_t* ids, size_t n) noexcept HYDRANT_EXCLUDES(mu_);
+  size_t take_releases_locked(uint64_t* ids, size_t room) noexcept HYDRANT_REQUIRES(mu_);
+  // Behind the last of them also what ends a RECLAIM.
+  size_t take_releases_and_end(uint64_t* ids, size_t room) noexcept HYDRANT_EXCLUDES(mu_);
+  // Sends what was given back, a message at most; false: nothing went.
+  bool send_releases(uint32_t lane, void* reply_to) noexcept;
+  void take_back(MemoryRange range) noexcept;
+  void end_recalls() noexcept;
+  void hurry(void* reply_to) noexcept;
+
+  RemoteChannel& channel_;
+  RemoteCompletions& completions_;
+  const uint32_t peer_;
+  Domain* domain_ = nullptr;
+  uint64_t handle_ = 0;
+  size_t id_offset_ = 0;  // of the firehose's id in a key
+
+  Mutex mu_;
+  RemoteRequestList moves_ HYDRANT_GUARDED_BY(mu_);    // sent, or about to be
+  RemoteRequestList unsent_ HYDRANT_GUARDED_BY(mu_);   // the messenger had no room
+  RemoteRequestList waiting_ HYDRANT_GUARDED_BY(mu_);  // for another request's move
+  uint32_t under_way_ HYDRANT_GUARDED_BY(mu_) = 0;
+  uint64_t next_number_ HYDRANT_GUARDED_BY(mu_) = 1;
+  uint64_t ended_ HYDRANT_GUARDED_BY(mu_) = 0;  // moves
+  uint32_t lease_number_ HYDRANT_GUARDED_BY(mu_) = 0;
+  bool is_gone_ HYDRANT_GUARDED_BY(mu_) = false;
+  // Given back and not yet said: a stack.
+  MappedArray<uint64_t> releases_ HYDRANT_GUARDED_BY(mu_);
+  size_t release_count_ HYDRANT_GUARDED_BY(mu_) = 0;
+  uint64_t ask_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;
+  bool urgent_ HYDRANT_GUARDED_BY(mu_) = false;  // what is given back is waited for
+  // A RECLAIM has come, and the peer is not told yet that all which that gave up is given back.
+  bool reclaiming_ HYDRANT_GUARDED_BY(mu_) = false;
+  // Recalled firehoses are held, requested, or being returned: the recall waits for them. Written under mu_.
+  std::atomic<bool> recalling_{false};
+  uint64_t take_backs_ HYDRANT_GUARDED_BY(mu_) = 0;
+  std::atomic<uint64_t> drained_at_{0};
+  uint64_t awaited_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;  // 0: no answer about room is awaited
+  // The longest range that the peer ever grants; the peer's constant. Relaxed: it orders no other data.
+  std::atomic<uint64_t> most_{UINT64_MAX};
+  std::atomic<bool> most_is_region_{false};
+  Counts counts_;
+};
+
+}  // namespace hydrant

@@ -1,0 +1,214 @@
+// Replies of a peer, what poll() does for it, and the end of all requests when it is gone. RemotePins calls
+// these; requests begin in remote_peer.cpp.
+#include "firehose/api/failure_texts.hpp"
+#include "firehose/api/pin_handle.hpp"
+#include "firehose/remote/initiator/remote_peer.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace hydrant {
+
+using namespace remote_wire;
+
+namespace {
+
+constexpr uint64_t kDrainEveryNs = 20'000;
+
+// The peer's answer has no text: it knows its limits, and its knobs are set there.
+void fail_at_peer(Status status, uint32_t peer, MemoryRange range) noexcept {
+  const auto addr = static_cast<size_t>(range.addr);
+  if (status == Status::kNotReady) {
+    (void)fail(
+        status,
+        "rank %u cannot pin [%#zx, +%zu) now: what it lends to peers, or what it can pin, is "
+        "in use; release remote pins and ask again, raise FIREHOSE_REMOTE_BUDGET, "
+        "FIREHOSE_REMOTE_MAX or FIREHOSE_BUDGET there, or send messages",
+        peer, addr, range.len);
+    return;
+  }
+  (void)fail(status, "rank %u cannot pin [%#zx, +%zu): %s; send messages, or see that rank's log",
+             peer, addr, range.len, status_description(status));
+}
+
+// The codes that peers may send; any other is invalid.
+Status status_of(int32_t code) noexcept {
+  const auto status = static_cast<Status>(code);
+  switch (status) {
+    case Status::kOk:
+    case Status::kNotInit:
+    case Status::kResource:
+    case Status::kBadArg:
+    case Status::kNotReady:
+    case Status::kRefused:
+    case Status::kUnsupported: return status;
+    default: return Status::kBroken;
+  }
+}
+
+}  // namespace
+
+Status RemotePeer::import(const Reply& reply, const std::byte* blob, std::byte* key) noexcept {
+  Registrar& local = channel_.domain().registrar();
+  const uint32_t key_bytes = local.traits().key_bytes;
+  std::memcpy(key + id_offset_, &reply.id, sizeof reply.id);
+  if (local.traits().exports) return local.import_key(blob, reply.blob_len, key);
+  if (reply.blob_len != key_bytes) {
+    return fail(Status::kBadArg, "rank %u sent a key of %u bytes; keys have %u here", peer_,
+                reply.blob_len, key_bytes);
+  }
+  if (key_bytes != 0) std::memcpy(key, blob, key_bytes);
+  return Status::kOk;
+}
+
+void RemotePeer::adopt_lease(uint64_t bytes, uint32_t number) noexcept {
+  {
+    MutexLock lock(mu_);
+    if (lease_number_ != 0 && static_cast<int32_t>(number - lease_number_) <= 0) return;
+    lease_number_ = number;
+  }
+  domain_->peer_regions().set_lease(bytes);
+}
+
+void RemotePeer::adopt_most(uint64_t most, uint32_t flags) noexcept {
+  if (most == 0) return;
+  most_is_region_.store((flags & kMostIsRegion) != 0, std::memory_order_relaxed);
+  most_.store(most, std::memory_order_relaxed);
+}
+
+Status RemotePeer::on_reply(const Reply& reply, const std::byte* blob,
+                            const std::byte* answer) noexcept {
+  RemoteRequest* request = nullptr;
+  {
+    MutexLock lock(mu_);
+    request = moves_.take(reply.number);
+  }
+  if (request == nullptr) {
+    return fail(Status::kBadArg, "rank %u answers move %llu, which was not asked or is answered",
+                peer_, static_cast<unsigned long long>(reply.number));
+  }
+  Domain::PeerPin& asked = request->peer_pin;
+  Domain::Grant grant;
+  grant.range = {static_cast<uintptr_t>(reply.addr), static_cast<size_t>(reply.len)};
+  grant.charge = reply.charge;
+  grant.once = (reply.flags & kOnce) != 0;
+  alignas(16) std::byte key[4096 + 16];
+  grant.key = key;
+  Status status = status_of(reply.status);
+  if (status == Status::kOk) {
+    if (!grant.range.valid() || !grant.range.covers(asked.least()) ||
+        grant.range.last() > kHighestAddress || reply.charge == 0 ||
+        reply.charge > std::max<uint64_t>(asked.charge(), grant.range.len)) {
+      status = fail(Status::kBroken,
+                    "rank %u granted what was not asked for: all ranks must run the same version "
+                    "of this library",
+                    peer_);
+    } else {
+      status = import(reply, blob, key);
+    }
+    if (status != Status::kOk) add_release(reply.id);
+  } else {
+    fail_at_peer(status, peer_, asked.least());
+  }
+  adopt_most(reply.most, reply.flags);
+  if (status == Status::kResource && is_too_much(asked.least()))
+    status = refuse_too_much(asked.least());
+  const RegionSlot* slot = nullptr;
+  status = domain_->peer_regions().end(asked, status, grant, &slot);
+  adopt_lease(reply.lease, reply.lease_number);
+  complete(request, status, slot, (reply.flags & kCalled) != 0, answer, reply.answer_len);
+  bool waiting = false;
+  {
+    MutexLock lock(mu_);
+    if (!is_gone_) --under_way_;
+    ++ended_;
+    waiting = !waiting_.empty();
+  }
+  if (waiting) serve_waiting(false);
+  return Status::kOk;
+}
+
+int RemotePeer::work() noexcept {
+  int did = 0;
+  for (;;) {
+    RemoteRequest* request = nullptr;
+    {
+      MutexLock lock(mu_);
+      request = unsent_.pop();
+    }
+    if (request == nullptr) break;
+    const hydrant_remote_done_fn done = request->done;
+    void* const context = request->context;
+    const uint64_t number = request->number;
+    const Status status = send_move(request);
+    if (status != Status::kOk) {
+      const hydrant_remote_outcome_t outcome{to_c(status), 0, nullptr, 0};
+      if (done != nullptr) done(context, failed_pin(status), &outcome);
+      continue;
+    }
+    ++did;
+    MutexLock lock(mu_);
+    // Back at the front: there is still no room.
+    if (unsent_.is_first(number)) break;
+  }
+  bool waiting = false;
+  bool urgent = false;
+  uint64_t ask = 0;
+  {
+    MutexLock lock(mu_);
+    waiting = !waiting_.empty();
+    ask = std::exchange(ask_bytes_, 0);
+  }
+  if (waiting) serve_waiting(true);
+  if (recalling_.load(std::memory_order_relaxed)) {
+    const uint64_t now = now_ns();
+    if (now - drained_at_.load(std::memory_order_relaxed) >= kDrainEveryNs) {
+      drained_at_.store(now, std::memory_order_relaxed);
+      end_recalls();
+    }
+    if (recalling_.load(std::memory_order_relaxed)) channel_.note_due(peer_);
+  }
+  {
+    MutexLock lock(mu_);
+    urgent = urgent_ || release_count_ >= kWorthAMessage;
+  }
+  while (urgent && send_releases(HYDRANT_LANE_REQUEST, nullptr)) ++did;
+  if (ask != 0) {
+    Message message;
+    message.add(header(Type::kAsk));
+    message.add(Amount{ask});
+    (void)channel_.send(peer_, HYDRANT_LANE_REQUEST, nullptr,
+                        message);  // the next shortage asks again
+    ++did;
+  }
+  return did;
+}
+
+void RemotePeer::give_up(Status why) noexcept {
+  RemoteRequest* lists[3] = {};
+  {
+    MutexLock lock(mu_);
+    is_gone_ = true;
+    lists[0] = moves_.take_all();
+    lists[1] = unsent_.take_all();
+    lists[2] = waiting_.take_all();
+    release_count_ = 0;
+    urgent_ = reclaiming_ = false;
+    under_way_ = 0;
+    ++ended_;
+  }
+  for (RemoteRequest* list : lists) {
+    while (list != nullptr) {
+      RemoteRequest* request = list;
+      list = request->next;
+      const RegionSlot* none = nullptr;
+      if (request->peer_pin.begun())
+        (void)domain_->peer_regions().end(request->peer_pin, why, {}, &none);
+      complete(request, why, nullptr, false, nullptr, 0);
+    }
+  }
+  (void)domain_->invalidate({0, SIZE_MAX});
+}
+
+}  // namespace hydrant

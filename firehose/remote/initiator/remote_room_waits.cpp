@@ -1,0 +1,39 @@
+// An initiator whose move was declined for now asks for a room notice, and passes it on to the client
+// (decision 0033). The target's side is target/remote_room.cpp.
+#include "firehose/api/failure_texts.hpp"
+#include "firehose/remote/initiator/remote_peer.hpp"
+#include "firehose/watch/mutant.hpp"
+
+namespace hydrant {
+
+using namespace remote_wire;
+
+Status RemotePeer::await_room(MemoryRange range, Access access, bool at_once) noexcept {
+  {
+    MutexLock lock(mu_);
+    if (is_gone_) return fail_rank_gone(peer_);
+    // An answer is under way already; one that is not asked for at once comes for the least of them.
+    if (awaited_bytes_ != 0 && (at_once || range.len >= awaited_bytes_)) return Status::kOk;
+    awaited_bytes_ = range.len;
+  }
+  Message message;
+  message.add(header(Type::kAwait));
+  message.add(Await{range.addr, range.len, bits(access), at_once ? uint32_t{kAtOnce} : 0});
+  const Status status = channel_.send(peer_, HYDRANT_LANE_REQUEST, nullptr, message);
+  if (status == Status::kOk) return status;
+  MutexLock lock(mu_);
+  awaited_bytes_ = 0;
+  return status;
+}
+
+void RemotePeer::on_room(const Room& room) noexcept {
+  {
+    MutexLock lock(mu_);
+    awaited_bytes_ = 0;
+  }
+  const RemoteConfig& config = channel_.config();
+  if ((room.flags & kNow) == 0 || config.room == nullptr || is_mutant(Mutant::kDeafToRoom)) return;
+  config.room(config.user, peer_);
+}
+
+}  // namespace hydrant

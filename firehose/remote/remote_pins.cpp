@@ -1,0 +1,220 @@
+// An end of the remote-pin protocol: its peers, message delivery, poll(), start and end. The functions of
+// remote_pin.h call it (firehose/api/remote_pin_api.cpp).
+#include "firehose/remote/remote_pins.hpp"
+
+#include "firehose/api/failure_texts.hpp"
+#include "firehose/base/cancellation.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hydrant {
+
+using namespace remote_wire;
+
+Status RemotePins::set_up() noexcept HYDRANT_NO_TSA {
+  const RemoteConfig& config = channel_.config();
+  if (const Status status = channel_.check_messenger(); status != Status::kOk) return status;
+  if (!peers_.map(config.ranks) || !channel_.map() || !target_.map()) {
+    return fail(Status::kResource,
+                "no address space for the tables of %u peers and %u firehoses: raise ulimit -v, or "
+                "lower max_firehoses or FIREHOSE_REMOTE_MAX",
+                config.ranks, config.max_firehoses);
+  }
+  return target_.begin();
+}
+
+RemotePins::~RemotePins() {
+  for (uint32_t peer = 0; peer < peers_.size(); ++peer) {
+    delete peers_[peer].load(std::memory_order_relaxed);
+  }
+}
+
+void RemotePins::shut_down() noexcept {
+  {
+    // Callbacks may make new requests; the peers are listed under the lock, so that none is overlooked below.
+    MutexLock lock(peers_mu_);
+    is_ending_ = true;
+  }
+  for (uint32_t peer = 0; peer < channel_.config().ranks; ++peer) {
+    RemotePeer* known = known_peer(peer);
+    if (known != nullptr) {
+      known->give_up(fail_plainly(
+          Status::kNotInit,
+          "this end of the remote pins was ended before the peer answered: create another"));
+    }
+    target_.drop_exports_of(peer);
+  }
+  (void)completions_.run();
+  target_.drop_answers(channel_.config().ranks);
+}
+
+Status RemotePins::peer(uint32_t peer, RemotePeer** out) noexcept {
+  *out = known_peer(peer);
+  if (*out != nullptr) return Status::kOk;
+  if (!channel_.is_peer(peer))
+    return channel_.no_peer(peer, "; hydrant_pin() is for its own memory");
+  MutexLock lock(peers_mu_);
+  *out = peers_[peer].load(std::memory_order_relaxed);
+  if (*out != nullptr) return Status::kOk;
+  if (is_ending_)
+    return fail(Status::kNotInit,
+                "this end of the remote pins is being ended by another thread: create another");
+  std::unique_ptr<RemotePeer> made;
+  const Status status = RemotePeer::create(channel_, completions_, peer, &made);
+  if (status != Status::kOk) return status;
+  if (target_.is_gone(peer)) made->give_up(Status::kBroken);
+  *out = made.release();
+  peers_[peer].store(*out, std::memory_order_release);
+  return Status::kOk;
+}
+
+Status RemotePins::peer_gone(uint32_t peer) noexcept {
+  if (!channel_.is_peer(peer)) return channel_.no_peer(peer, ", which is not gone");
+  RemotePeer* known = nullptr;
+  {
+    MutexLock lock(peers_mu_);
+    target_.note_gone(peer);
+    known = known_peer(peer);
+  }
+  if (known != nullptr) known->give_up(fail_rank_gone(peer));
+  target_.drop_exports_of(peer);
+  target_.drop_answers(peer);
+  channel_.note_due(peer);  // callbacks may wait
+  return Status::kOk;
+}
+
+Status RemotePins::deliver(uint32_t from, const void* message, size_t len,
+                           void* reply_to) noexcept {
+  if (!channel_.is_peer(from))
+    return channel_.no_peer(from, ", which sends itself nothing: whose message is it?");
+  Parts parts(message, len);
+  Header header{};
+  if (message == nullptr || !parts.take(&header) || header.magic != kMagic) {
+    return fail(Status::kBadArg,
+                "%zu bytes from rank %u are a malformed remote-pin message: hand over what its "
+                "messenger was given",
+                len, from);
+  }
+  if (header.version != kVersion) {
+    return fail(Status::kBadArg,
+                "a message of rank %u is of version %u, this end speaks %u: all ranks need the "
+                "same library",
+                from, header.version, kVersion);
+  }
+  const auto malformed = [&] {
+    return fail(Status::kBadArg,
+                "%zu bytes from rank %u are a malformed remote-pin message of type %u: hand over "
+                "what its messenger was given",
+                len, from, static_cast<unsigned>(header.type));
+  };
+  if (target_.is_gone(from))
+    return Status::kOk;  // the sender has gone: its grant would never be given back
+  RemotePeer* known = known_peer(from);
+  switch (header.type) {
+    case Type::kMove: return target_.on_move(from, header, parts, reply_to);
+    case Type::kReply: {
+      Reply reply{};
+      const std::byte* blob = nullptr;
+      const std::byte* answer = nullptr;
+      if (known == nullptr || !parts.take(&reply) ||
+          (blob = parts.take(reply.blob_len)) == nullptr ||
+          (answer = parts.take(reply.answer_len)) == nullptr || parts.left() != 0)
+        return malformed();
+      return known->on_reply(reply, blob, answer);
+    }
+    case Type::kRelease: {
+      if (header.count != parts.left() / sizeof(uint64_t) || parts.left() % sizeof(uint64_t) != 0)
+        return malformed();
+      target_.give_back(from, parts.take(parts.left()), header.count, 0);
+      return Status::kOk;
+    }
+    case Type::kRecall: {
+      constexpr size_t kMost = 64;
+      Recalled recalled[kMost];
+      if (header.count > kMost || parts.left() != header.count * sizeof(Recalled))
+        return malformed();
+      for (size_t i = 0; i < header.count; ++i) {
+        if (!parts.take(&recalled[i])) return malformed();
+      }
+      if (known != nullptr) known->on_recall(recalled, header.count, reply_to);
+      return Status::kOk;
+    }
+    case Type::kLease: {
+      Lease lease{};
+      if (!parts.take(&lease) || parts.left() != 0) return malformed();
+      if (known != nullptr) known->on_lease(lease, reply_to);
+      return Status::kOk;
+    }
+    case Type::kAwait: {
+      Await await{};
+      if (!parts.take(&await) || parts.left() != 0) return malformed();
+      return target_.on_await(from, await, reply_to);
+    }
+    case Type::kRoom: {
+      Room room{};
+      if (!parts.take(&room) || parts.left() != 0) return malformed();
+      if (known != nullptr) known->on_room(room);
+      return Status::kOk;
+    }
+    case Type::kAsk:
+    case Type::kReclaim: {
+      Amount amount{};
+      if (!parts.take(&amount) || parts.left() != 0) return malformed();
+      if (header.type == Type::kReclaim) {
+        if (known != nullptr) known->on_reclaim(amount.bytes, reply_to);
+        return Status::kOk;
+      }
+      target_.on_ask(from, amount.bytes);
+      return Status::kOk;
+    }
+  }
+  return malformed();
+}
+
+int RemotePins::poll() noexcept {
+  target_.look();
+  if (!channel_.any_due()) return 0;
+  const CancellationOff guard;
+  channel_.take_any_due();
+  int did = target_.run_deferred();
+  target_.tell_leases();
+  channel_.take_due([&](uint32_t peer) {
+    did += target_.send_to(peer);
+    RemotePeer* known = known_peer(peer);
+    if (known != nullptr) did += known->work();
+  });
+  did += target_.send_answers();
+  return did + completions_.run();
+}
+
+void RemotePins::read_stats(hydrant_remote_stats_t* stats) noexcept {
+  hydrant_remote_stats_t out{};
+  const auto read = [](const std::atomic<uint64_t>& count) {
+    return count.load(std::memory_order_relaxed);
+  };
+  for (uint32_t peer = 0; peer < channel_.config().ranks; ++peer) {
+    const RemotePeer* known = known_peer(peer);
+    if (known == nullptr) continue;
+    hydrant_stats_t of{};
+    of.size = sizeof of;
+    known->domain().read_stats(&of);
+    out.hits += of.hits + of.refills;
+    out.not_ready += of.not_ready;
+    out.refusals += of.refusals;
+    out.evictions += of.evictions;
+    out.firehoses += of.regions;
+    out.firehose_bytes += of.charged_bytes;
+    out.moves += read(known->counts().moves);
+    out.joins += read(known->counts().joins);
+    out.recalled += read(known->counts().recalled);
+    out.releases_alone += read(known->counts().releases_alone);
+  }
+  target_.read_stats(&out);
+  out.requests = channel_.requests();
+  out.replies = channel_.replies();
+  out.size = stats->size;
+  std::memcpy(stats, &out, std::min(stats->size, sizeof out));
+}
+
+}  // namespace hydrant

@@ -1,0 +1,197 @@
+#include "firehose/remote/target/remote_exports.hpp"
+
+#include "firehose/watch/mutant.hpp"
+
+#include <algorithm>
+
+namespace hydrant {
+
+bool RemoteExports::set_up(uint32_t most, uint32_t ranks) noexcept {
+  return entries_.map(size_t{most} + 1) && peers_.map(ranks);
+}
+
+uint64_t RemoteExports::add(const RegionSlot* slot, MemoryRange range, uint64_t charge,
+                            uint32_t peer, bool once, bool checked) noexcept {
+  uint32_t index = free_;
+  if (index != kEnd) {
+    free_ = entries_[index].next;
+  } else if (high_ + 1 < entries_.size()) {
+    index = ++high_;
+  } else {
+    return 0;
+  }
+  Export& e = entries_[index];
+  const uint32_t generation = e.generation + 1 != 0 ? e.generation + 1 : 1;
+  e = {};
+  e.slot = slot;
+  e.range = range;
+  e.charge = charge;
+  e.peer = peer;
+  e.generation = generation;
+  e.once = once;
+  e.checked = checked;
+  e.before = peers_[peer].newest;
+  if (e.before != kEnd) entries_[e.before].after = index;
+  peers_[peer].newest = index;
+  ++peers_[peer].count;
+  bytes_ += charge;
+  count_.fetch_add(1, std::memory_order_seq_cst);  // with GoneLog::count()
+  if (checked) checked_.fetch_add(1, std::memory_order_seq_cst);
+  return id_of(index, generation);
+}
+
+RemoteExports::Export* RemoteExports::find(uint64_t id) noexcept {
+  const auto index = static_cast<uint32_t>(id);
+  if (index == kEnd || index > high_) return nullptr;
+  Export& e = entries_[index];
+  if (e.slot == nullptr) return nullptr;
+  return e.generation == id >> 32 || is_mutant(Mutant::kIgnoreGeneration) ? &e : nullptr;
+}
+
+void RemoteExports::unlist(uint32_t index) noexcept {
+  Export& e = entries_[index];
+  uint32_t* link = &peers_[e.peer].recalls;
+  while (*link != index) link = &entries_[*link].next;
+  *link = e.next;
+  e.listed = false;
+}
+
+void RemoteExports::end(uint32_t index, Export* out) noexcept {
+  Export& e = entries_[index];
+  if (e.listed) unlist(index);
+  *out = e;
+  // Release order: a thread that reads the last of these in quiet(), without the lock, then uses the memory
+  // that the peer wrote to before this return. (Additions in between belong to the same release sequence.)
+  if (e.zombie) {
+    zombies_.fetch_sub(1, std::memory_order_release);
+    zombie_bytes_ -= e.range.len;
+  }
+  // Relaxed: a thread that misses the change asks the kernel once too often.
+  if (e.checked) checked_.fetch_sub(1, std::memory_order_relaxed);
+  count_.fetch_sub(1, std::memory_order_release);
+  bytes_ -= e.charge;
+  if (e.before != kEnd) entries_[e.before].after = e.after;
+  (e.after != kEnd ? entries_[e.after].before : peers_[e.peer].newest) = e.before;
+  --peers_[e.peer].count;
+  e.slot = nullptr;
+  e.next = free_;
+  free_ = index;
+}
+
+void RemoteExports::withhold(uint64_t id) noexcept {
+  Export* e = find(id);
+  if (e != nullptr) e->withheld = true;
+}
+
+bool RemoteExports::tell(uint64_t id, Export* out) noexcept {
+  Export* e = find(id);
+  if (e == nullptr) return false;
+  e->withheld = false;
+  if (!e->orphan) return false;
+  end(static_cast<uint32_t>(id), out);
+  return true;
+}
+
+bool RemoteExports::drop(uint64_t id, uint32_t peer, Export* out) noexcept {
+  const Export* e = find(id);
+  if (e == nullptr || e->peer != peer) return false;
+  end(static_cast<uint32_t>(id), out);
+  return true;
+}
+
+bool RemoteExports::release(uint64_t id, uint32_t peer, Export* out) noexcept {
+  const Export* e = find(id);
+  return e != nullptr && !e->withheld && drop(id, peer, out);
+}
+
+bool RemoteExports::release_any(uint32_t peer, uint32_t* from, Export* out) noexcept {
+  if (peers_[peer].count == 0) return false;
+  for (uint32_t index = *from + 1; index <= high_; ++index) {
+    *from = index;
+    Export& e = entries_[index];
+    if (e.slot == nullptr || e.peer != peer) continue;
+    if (e.withheld) {
+      e.orphan = true;
+      continue;
+    }
+    end(index, out);
+    return true;
+  }
+  return false;
+}
+
+MemoryRange RemoteExports::beside_others(uint32_t peer, MemoryRange needed,
+                                         MemoryRange most) const noexcept {
+  // The part cut off may have contained the rest of another firehose.
+  bool cut = true;
+  for (int pass = 0; cut && pass < kMostPasses; ++pass) {
+    cut = false;
+    uint32_t seen = 0;
+    for (uint32_t i = peers_[peer].newest; i != kEnd && seen < kMostSeen; i = entries_[i].before) {
+      ++seen;
+      const MemoryRange theirs = entries_[i].range;
+      if (!theirs.overlaps(most) || most.covers(theirs)) continue;
+      const uintptr_t from =
+          theirs.end() <= needed.addr ? std::max(most.addr, theirs.end()) : most.addr;
+      const uintptr_t end =
+          theirs.addr >= needed.end() ? std::min(most.end(), theirs.addr) : most.end();
+      cut = cut || from != most.addr || end != most.end();
+      most = {from, end - from};
+    }
+  }
+  return most;
+}
+
+void RemoteExports::make_zombie(uint32_t index) noexcept {
+  Export& e = entries_[index];
+  e.zombie = true;
+  zombies_.fetch_add(1, std::memory_order_relaxed);  // gone_seen_ publishes it
+  zombie_bytes_ += e.range.len;
+  e.listed = true;
+  e.next = peers_[e.peer].recalls;
+  peers_[e.peer].recalls = index;
+}
+
+bool RemoteExports::invalidate(MemoryRange gone) noexcept {
+  bool any = false;
+  for (uint32_t index = 1; index <= high_; ++index) {
+    const Export& e = entries_[index];
+    if (e.slot == nullptr || e.zombie || !e.range.overlaps(gone)) continue;
+    make_zombie(index);
+    any = true;
+  }
+  return any;
+}
+
+bool RemoteExports::invalidate(uint64_t id) noexcept {
+  const Export* e = find(id);
+  if (e == nullptr || e->zombie) return false;
+  make_zombie(static_cast<uint32_t>(id));
+  return true;
+}
+
+size_t RemoteExports::take_recalls(uint32_t peer, uint64_t* ids, MemoryRange* ranges,
+                                   size_t room) noexcept {
+  size_t n = 0;
+  for (; n < room && peers_[peer].recalls != kEnd; ++n) {
+    const uint32_t index = peers_[peer].recalls;
+    Export& e = entries_[index];
+    peers_[peer].recalls = e.next;
+    e.listed = false;
+    ids[n] = id_of(index, e.generation);
+    ranges[n] = e.range;
+  }
+  return n;
+}
+
+void RemoteExports::list_again(const uint64_t* ids, size_t n) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    Export* e = find(ids[i]);
+    if (e == nullptr || e->listed) continue;
+    e->listed = true;
+    e->next = peers_[e->peer].recalls;
+    peers_[e->peer].recalls = static_cast<uint32_t>(ids[i]);
+  }
+}
+
+}  // namespace hydrant

@@ -1,0 +1,114 @@
+// Firehoses that peers have here: each is a hold on a region of the domain, with an id that is used once.
+//
+// An export is live from add() to release(). When its memory goes away it becomes a zombie and is listed for
+// its peer, to be recalled; the peer's release ends it like any other. Holds are given back to the domain by
+// the caller, outside the lock.
+//
+// While its move is being served (withhold() to tell()) the target's function, or the code that makes the
+// reply, uses the registration. Until then neither the peer's release nor the peer's end ends it: the peer
+// does not have the id yet and can only guess it.
+//
+// Threads: the caller's lock, but for count() and zombies().
+#pragma once
+
+#include "firehose/base/mapped_array.hpp"
+#include "firehose/base/memory_range.hpp"
+#include "firehose/hit/region_slot.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+class RemoteExports {
+ public:
+  struct Export {
+    const RegionSlot* slot;  // held; null: the entry is free
+    MemoryRange range;
+    uint64_t charge;
+    uint32_t peer;
+    uint32_t generation;
+    uint32_t next;    // free, or to be recalled: of the same list
+    uint32_t before;  // of its peer's, by age
+    uint32_t after;
+    bool once : 1;     // was never cached: nothing to recall
+    bool checked : 1;  // only the kernel says that its memory goes away
+    bool zombie : 1;
+    bool listed : 1;    // to be recalled
+    bool withheld : 1;  // its peer has not been told of it
+    bool orphan : 1;    // withheld, and its peer is gone: tell() ends it
+  };
+
+  [[nodiscard]] bool set_up(uint32_t most, uint32_t ranks) noexcept;
+
+  // 0: there is no room. Nothing is allocated.
+  uint64_t add(const RegionSlot* slot, MemoryRange range, uint64_t charge, uint32_t peer, bool once,
+               bool checked) noexcept;
+  bool has_room() const noexcept { return free_ != kEnd || high_ + 1 < entries_.size(); }
+  // It serves the target first. Requires: add() has just answered `id`.
+  void withhold(uint64_t id) noexcept;
+  // Its peer is about to be told. True: the peer has gone meanwhile, and this has ended it, as drop().
+  bool tell(uint64_t id, Export* out) noexcept;
+  // Ends a firehose that `peer` gives back. False: the peer has no such firehose (any more), or was not told
+  // its id. `out` gets a copy of the entry.
+  bool release(uint64_t id, uint32_t peer, Export* out) noexcept;
+  // As release(), where the target itself wants it to end.
+  bool drop(uint64_t id, uint32_t peer, Export* out) noexcept;
+  // Any firehose of the peer from entry *from on, which is moved along; as drop(), but what is withheld is
+  // left to tell(). From 0: false if there is none.
+  bool release_any(uint32_t peer, uint32_t* from, Export* out) noexcept;
+  uint32_t count_of(uint32_t peer) const noexcept { return peers_[peer].count; }
+  // Returns the part of `most` around `needed` that overlaps no firehose of the peer. Firehoses within `most`
+  // may overlap: a peer that is granted the result releases them. Approximate: the search reads only the
+  // newest kMostSeen firehoses of a peer and limits its passes. Cost: one cache line for each firehose read.
+  MemoryRange beside_others(uint32_t peer, MemoryRange needed, MemoryRange most) const noexcept;
+
+  // Turns the exports in the range into zombies and lists them. True if there was one.
+  bool invalidate(MemoryRange gone) noexcept;
+  bool invalidate(uint64_t id) noexcept;
+  // Takes up to `room` of the peer's list; answers how many.
+  size_t take_recalls(uint32_t peer, uint64_t* ids, MemoryRange* ranges, size_t room) noexcept;
+  // They could not be sent.
+  void list_again(const uint64_t* ids, size_t n) noexcept;
+  bool has_recalls(uint32_t peer) const noexcept { return peers_[peer].recalls != kEnd; }
+
+  // Approximate without the lock; exact for the thread that has just caused a change.
+  //
+  // seq_cst, with GoneLog::count(): of a thread that releases memory and then looks for exports, and a thread
+  // that exports and then looks for releases, at least one sees the other. The former also reads checked().
+  uint32_t count() const noexcept { return count_.load(std::memory_order_seq_cst); }
+  uint32_t checked() const noexcept { return checked_.load(std::memory_order_seq_cst); }
+  // Acquire, as in count(); pairs with the release in end() by the thread that ended the last zombie. A
+  // thread that has read gone_seen_ sees the zombies that look_for_gone() made before.
+  uint32_t zombies() const noexcept { return zombies_.load(std::memory_order_acquire); }
+  uint64_t zombie_bytes() const noexcept { return zombie_bytes_; }
+  uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  static constexpr uint32_t kEnd = 0;  // entry 0 is never used
+  static constexpr uint32_t kMostSeen = 1024;
+  static constexpr int kMostPasses = 4;
+  struct OfPeer {
+    uint32_t recalls;  // list
+    uint32_t newest;   // list, by `before`
+    uint32_t count;
+  };
+
+  static uint64_t id_of(uint32_t index, uint32_t generation) noexcept {
+    return uint64_t{generation} << 32 | index;
+  }
+  Export* find(uint64_t id) noexcept;
+  void end(uint32_t index, Export* out) noexcept;
+  void unlist(uint32_t index) noexcept;
+  void make_zombie(uint32_t index) noexcept;
+
+  MappedArray<Export> entries_;
+  MappedArray<OfPeer> peers_;
+  uint32_t high_ = 0;  // highest entry ever used
+  uint32_t free_ = kEnd;
+  std::atomic<uint32_t> count_{0}, checked_{0}, zombies_{0};
+  uint64_t bytes_ = 0, zombie_bytes_ = 0;
+};
+
+}  // namespace hydrant

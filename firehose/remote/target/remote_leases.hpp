@@ -1,0 +1,92 @@
+// Quotas: how much of this process's memory each peer may keep pinned.
+//
+// A part of the budget is split evenly: each peer's base quota, which is guaranteed. The rest is lent to
+// peers that run short. A loan to a peer that has not asked for a while is taken back for a peer that asks. A
+// peer's lease may fall below its holdings: it then gets nothing until it has released some. The sum over the
+// peers of the larger of lease and holdings never exceeds the budget, as long as the base quotas do not.
+//
+// This class sends nothing: take_change() returns the peer whose changed lease has to be sent.
+//
+// Threads: the caller's lock.
+#pragma once
+
+#include "firehose/base/mapped_array.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+class RemoteLeases {
+ public:
+  // `percent` of the budget are base quotas of ranks - 1 peers. False when memory is refused.
+  [[nodiscard]] bool set_up(uint64_t budget, uint32_t ranks, uint32_t percent) noexcept;
+
+  // A move for `bytes`. True: there is room in its lease, if need be in one that has just grown. `is_short`:
+  // the peer gave up others for it, and would use more.
+  [[nodiscard]] bool admit(uint32_t peer, uint64_t bytes, bool is_short) noexcept;
+  // So much beside what it has is within its lease.
+  bool fits(uint32_t peer, uint64_t bytes) const noexcept { return fits(peers_[peer], bytes); }
+  // A move for so much may be admitted: there is room in its lease, or something left to lend.
+  bool may_fit(uint32_t peer, uint64_t bytes) const noexcept {
+    return fits(peer, bytes) || (lent_ < pool_ && bytes <= most_);
+  }
+  // The peer would need so much beside what it has.
+  void ask(uint32_t peer, uint64_t bytes) noexcept;
+  void grant(uint32_t peer, uint64_t bytes) noexcept;
+  void give_back(uint32_t peer, uint64_t bytes) noexcept;
+  // It is gone for good: all that was lent is free.
+  void forget(uint32_t peer) noexcept;
+
+  uint64_t lease(uint32_t peer) const noexcept { return peers_[peer].lease; }
+  // Rises with every change of the lease.
+  uint32_t number(uint32_t peer) const noexcept { return peers_[peer].number; }
+  uint64_t held(uint32_t peer) const noexcept { return peers_[peer].held; }
+  uint64_t base() const noexcept { return base_; }
+  uint64_t lent() const noexcept { return lent_; }
+  // The largest lease that a peer can ever have.
+  uint64_t most_of_one() const noexcept { return base_ + pool_; }
+  // The largest holder among the peers that `skip` does not exclude; `ranks` if no peer holds a firehose.
+  template <class Skip>
+  uint32_t largest_holder(const Skip& skip) const noexcept {
+    uint32_t found = ranks_;
+    for (uint32_t peer = 0; peer < ranks_; ++peer) {
+      if (peers_[peer].held == 0 || skip(peer)) continue;
+      if (found == ranks_ || peers_[peer].held > peers_[found].held) found = peer;
+    }
+    return found;
+  }
+  // A peer other than the last asker whose lease was cut and that has to be told; false: none.
+  bool take_change(uint32_t* peer) noexcept;
+  bool has_change() const noexcept { return cut_count_ != 0; }
+
+ private:
+  struct Peer {
+    uint64_t lease;
+    uint64_t held;
+    uint64_t asked_at;  // the move count of its last move that ran short, or of its last ask
+    uint32_t number;
+    bool cut;  // to be told
+  };
+  // Without a sum: a peer may ask for nearly all of the address space.
+  static bool fits(const Peer& peer, uint64_t bytes) noexcept {
+    return peer.held <= peer.lease && bytes <= peer.lease - peer.held;
+  }
+  static uint64_t larger(const Peer& peer) noexcept {
+    return peer.lease > peer.held ? peer.lease : peer.held;
+  }
+  void set(uint32_t peer, uint64_t lease) noexcept;
+  void lend(uint32_t peer, uint64_t least, uint64_t welcome) noexcept;
+  uint32_t idlest(uint32_t but) const noexcept;
+
+  MappedArray<Peer> peers_;
+  uint32_t ranks_ = 0;
+  uint64_t most_ = 0;  // the budget
+  uint64_t base_ = 0;
+  uint64_t pool_ = 0;  // may be lent in all
+  uint64_t lent_ = 0;  // sum of what leases or holdings are beyond the base
+  uint64_t moves_ = 0;
+  uint32_t cut_count_ = 0;
+};
+
+}  // namespace hydrant

@@ -1,0 +1,201 @@
+// Memory that is gone or wanted back: poll() looks for it and tells the peers, and quiet() says whether a
+// peer may still use any.
+#include "firehose/base/cancellation.hpp"
+#include "firehose/remote/target/remote_target.hpp"
+#include "firehose/watch/mutant.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace hydrant {
+
+using namespace remote_wire;
+
+namespace {
+
+constexpr size_t kMostRecalls = 16;  // of a message: fits the shortest
+constexpr uint64_t kLeastReclaim = 64u << 10;
+// A peer that has ignored the reclaim during this many shortages is busy: another peer is asked.
+constexpr uint64_t kPatience = 64;
+
+}  // namespace
+
+bool RemoteTarget::look_for_gone() noexcept {
+  const GoneLog& gone = domain_.exports().gone();
+  if (gone.count() == gone_seen_.load(std::memory_order_acquire)) return false;
+  const CancellationOff guard;
+  bool any = false;
+  MutexLock lock(exports_mu_);
+  uint64_t from = gone_seen_.load(std::memory_order_relaxed);
+  const uint64_t to = gone.count();
+  if (exports_.count() == 0 || is_mutant(Mutant::kDropRecall)) from = to;
+  if (to - from > GoneLog::kKept) {
+    any = exports_.invalidate(MemoryRange{0, SIZE_MAX});
+  } else {
+    for (; from != to; ++from) any = exports_.invalidate(gone.at(from)) || any;
+  }
+  gone_seen_.store(to, std::memory_order_release);
+  if (!any) return false;
+  for (uint32_t peer = 0; peer < config_.ranks; ++peer) {
+    if (exports_.has_recalls(peer)) channel_.note_due(peer);
+  }
+  return true;
+}
+
+// Asks the largest holder for idle firehoses after a local pin or a peer's move found no room. One request is
+// outstanding until that peer has reported that it is done: one shortage causes many failed pins.
+void RemoteTarget::check_pressure() noexcept {
+  const uint64_t starved = domain_.exports().starved();
+  if (starved == starved_seen_.load(std::memory_order_relaxed)) return;
+  const CancellationOff guard;
+  starved_seen_.store(starved, std::memory_order_relaxed);
+  MutexLock lock(exports_mu_);
+  const uint32_t peer = leases_.largest_holder([&](uint32_t of) HYDRANT_NO_TSA {
+    return dues_[of].reclaiming && starved >= dues_[of].reclaimed_at + kPatience;
+  });
+  if (peer == config_.ranks || dues_[peer].reclaiming) return;
+  dues_[peer].reclaiming = true;
+  dues_[peer].reclaimed_at = starved;
+  dues_[peer].reclaim_bytes = std::max(leases_.held(peer) / 4, kLeastReclaim);
+  channel_.note_due(peer);
+}
+
+int RemoteTarget::send_to(uint32_t peer) noexcept {
+  int did = 0;
+  for (;;) {
+    uint64_t ids[kMostRecalls];
+    MemoryRange ranges[kMostRecalls];
+    size_t n = 0;
+    {
+      MutexLock lock(exports_mu_);
+      n = exports_.take_recalls(peer, ids, ranges, kMostRecalls);
+    }
+    if (n == 0) break;
+    Message message;
+    message.add(header(Type::kRecall, n));
+    for (size_t i = 0; i < n; ++i) message.add(Recalled{ids[i], ranges[i].addr, ranges[i].len});
+    const Status status = channel_.send(peer, HYDRANT_LANE_REQUEST, nullptr, message);
+    if (status == Status::kOk) {
+      counts_.recalls.fetch_add(n, std::memory_order_relaxed);
+      did += static_cast<int>(n);
+      if (!is_mutant(Mutant::kNoQuarantine)) continue;
+      for (size_t i = 0; i < n; ++i) (void)end_export(peer, ids[i], false);
+      continue;
+    }
+    MutexLock lock(exports_mu_);
+    if (status == Status::kNotReady) {
+      exports_.list_again(ids, n);
+      channel_.note_due(peer);
+    }
+    break;
+  }
+  uint64_t reclaim = 0;
+  bool tell = false;
+  Lease lease{};
+  {
+    MutexLock lock(exports_mu_);
+    reclaim = std::exchange(dues_[peer].reclaim_bytes, 0);
+    tell = std::exchange(dues_[peer].lease, false);
+    bool is_region = false;
+    lease = {leases_.lease(peer), most_of_one(&is_region), leases_.number(peer), 0};
+    if (is_region) lease.flags |= kMostIsRegion;
+  }
+  // A reclaim may be lost: the next shortage asks again. A lease may not: an idle peer whose lease was cut
+  // gets no reply that would carry the change, and is not cut again.
+  if (reclaim != 0) {
+    Message message;
+    message.add(header(Type::kReclaim));
+    message.add(Amount{reclaim});
+    if (channel_.send(peer, HYDRANT_LANE_REQUEST, nullptr, message) == Status::kOk) {
+      counts_.reclaims.fetch_add(1, std::memory_order_relaxed);
+      ++did;
+    } else {
+      MutexLock lock(exports_mu_);
+      dues_[peer].reclaiming = false;
+    }
+  }
+  if (tell) {
+    Message message;
+    message.add(header(Type::kLease));
+    message.add(lease);
+    const Status status = channel_.send(peer, HYDRANT_LANE_REQUEST, nullptr, message);
+    if (status == Status::kOk) ++did;
+    if (status == Status::kNotReady) {
+      MutexLock lock(exports_mu_);
+      dues_[peer].lease = true;
+      channel_.note_due(peer);
+    }
+  }
+  return did + send_due_room(peer);
+}
+
+void RemoteTarget::drop_exports_of(uint32_t peer) noexcept {
+  uint32_t from = 0;
+  for (;;) {
+    RemoteExports::Export ended{};
+    {
+      MutexLock lock(exports_mu_);
+      if (!exports_.release_any(peer, &from, &ended)) {
+        leases_.forget(peer);
+        return;
+      }
+      leases_.give_back(peer, ended.charge);
+    }
+    (void)domain_.release(ended.slot);
+  }
+}
+
+Status RemoteTarget::quiet() noexcept {
+  if (exports_.count() == 0) return Status::kOk;
+  if (!domain_.exports().settle_releases(exports_.checked() != 0)) {
+    return fail_plainly(Status::kNotReady,
+                        "releases of memory are under way in other threads: poll again");
+  }
+  (void)look_for_gone();
+  if (exports_.zombies() == 0) return Status::kOk;
+  return fail_plainly(Status::kNotReady,
+                      "peers may still use memory that was released here: call "
+                      "hydrant_remote_poll() until they have given it back");
+}
+
+void RemoteTarget::tell_leases() noexcept {
+  MutexLock lock(exports_mu_);
+  uint32_t peer = 0;
+  while (leases_.take_change(&peer)) {
+    dues_[peer].lease = true;
+    channel_.note_due(peer);
+  }
+}
+
+void RemoteTarget::on_ask(uint32_t from, uint64_t bytes) noexcept {
+  {
+    MutexLock lock(exports_mu_);
+    leases_.ask(from, std::min(bytes, config_.budget_bytes));
+    dues_[from].lease = true;
+  }
+  channel_.note_due(from);
+}
+
+void RemoteTarget::note_gone(uint32_t peer) noexcept {
+  MutexLock lock(exports_mu_);
+  dues_[peer].gone = true;
+  forget_awaiting_locked(peer);
+}
+
+void RemoteTarget::read_stats(hydrant_remote_stats_t* stats) noexcept {
+  const auto read = [](const std::atomic<uint64_t>& count) {
+    return count.load(std::memory_order_relaxed);
+  };
+  stats->served = read(counts_.served);
+  stats->declined = read(counts_.declined);
+  stats->recalls = read(counts_.recalls);
+  stats->reclaims = read(counts_.reclaims);
+  MutexLock lock(exports_mu_);
+  stats->exports = exports_.count();
+  stats->exported_bytes = exports_.bytes();
+  stats->lent_bytes = leases_.lent();
+  stats->zombies = exports_.zombies();
+  stats->zombie_bytes = exports_.zombie_bytes();
+}
+
+}  // namespace hydrant

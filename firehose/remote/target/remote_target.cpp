@@ -1,0 +1,365 @@
+// Serves moves: admission by the peer's quota, the pin, the export, the client's function, the reply.
+// Functions and replies that wait for poll() are in remote_answers.cpp.
+#include "firehose/remote/target/remote_target.hpp"
+
+#include "firehose/base/registrar.hpp"
+#include "firehose/watch/mutant.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace hydrant {
+
+using namespace remote_wire;
+
+namespace {
+
+constexpr size_t kMostOwed = 65536;  // address space
+constexpr size_t kMostIdle = 16;     // given back with a move, and dropped for it
+
+}  // namespace
+
+bool RemoteTarget::map() noexcept HYDRANT_NO_TSA {
+  return exports_.set_up(config_.max_firehoses, config_.ranks) &&
+         leases_.set_up(config_.budget_bytes, config_.ranks, config_.base_percent) &&
+         dues_.map(config_.ranks) && owed_.map(kMostOwed);
+}
+
+Status RemoteTarget::begin() noexcept HYDRANT_NO_TSA {
+  const size_t granule = domain_.config().granule_bytes;
+  if (config_.ranks > 1 && leases_.most_of_one() < granule) {
+    return fail(Status::kBadArg,
+                "of a budget of %llu bytes, %u%% of it split between %u peers, none ever gets the "
+                "%zu bytes that domain %s pins at least; raise budget_bytes "
+                "(FIREHOSE_REMOTE_BUDGET), or lower base_percent (FIREHOSE_REMOTE_BASE)",
+                static_cast<unsigned long long>(config_.budget_bytes), config_.base_percent,
+                config_.ranks - 1, granule, domain_.config().name);
+  }
+  gone_seen_.store(domain_.exports().gone().count(), std::memory_order_relaxed);
+  starved_seen_.store(domain_.exports().starved(), std::memory_order_relaxed);
+  return Status::kOk;
+}
+
+uint64_t RemoteTarget::most_of_one(bool* is_region) const noexcept {
+  const DomainConfig& domain = domain_.config();
+  const uint64_t lent = leases_.most_of_one();
+  // In page mode a long range is many buckets.
+  *is_region = domain.mode != HYDRANT_MODE_PAGE && domain.max_region_bytes < lent;
+  return *is_region ? domain.max_region_bytes : lent;
+}
+
+Status RemoteTarget::refuse_too_much(uint32_t from, uint64_t len) const noexcept {
+  bool is_region = false;
+  const uint64_t most = most_of_one(&is_region);
+  return fail(Status::kResource, "rank %u asks for %llu bytes; %s %llu bytes: raise %s", from,
+              static_cast<unsigned long long>(len),
+              is_region ? "the largest region here has" : "a peer can never have more here than",
+              static_cast<unsigned long long>(most),
+              is_region ? "max_region_bytes or FIREHOSE_MAX_REGION_SIZE"
+                        : "budget_bytes or FIREHOSE_REMOTE_BUDGET");
+}
+
+const RegionSlot* RemoteTarget::end_export(uint32_t from, uint64_t id, bool by_peer) noexcept {
+  RemoteExports::Export ended{};
+  {
+    MutexLock lock(exports_mu_);
+    if (!(by_peer ? exports_.release(id, from, &ended) : exports_.drop(id, from, &ended)))
+      return nullptr;  // an old one: it was dropped with its peer, or twice; or a guess
+    leases_.give_back(from, ended.charge);
+  }
+  (void)domain_.release(ended.slot);
+  return ended.slot;
+}
+
+void RemoteTarget::give_back(uint32_t from, const std::byte* ids, size_t n,
+                             uint64_t wanted) noexcept {
+  const RegionSlot* idle[kMostIdle];
+  size_t idle_count = 0;
+  for (size_t i = 0; i < n; ++i) {
+    uint64_t id = 0;
+    std::memcpy(&id, ids + i * sizeof id, sizeof id);
+    if (id == kReclaimed) {
+      MutexLock lock(exports_mu_);
+      dues_[from].reclaiming = false;
+      continue;
+    }
+    const RegionSlot* slot = end_export(from, id, true);
+    if (slot != nullptr && idle_count < kMostIdle) idle[idle_count++] = slot;
+  }
+  if (wanted != 0) domain_.exports().drop_idle(idle, idle_count, wanted);
+}
+
+// Takes what it will cost out of the peer's lease: for all that would be welcome, or for what is needed.
+Status RemoteTarget::admit(uint32_t from, const Move& move, MemoryRange* range) noexcept {
+  MutexLock lock(exports_mu_);
+  if (exports_.zombie_bytes() >= config_.zombie_bytes && exports_.zombies() != 0) {
+    return fail(
+        Status::kNotReady,
+        "%llu bytes that peers may still use are gone, the limit is %llu: nothing more is "
+        "exported until they have given back; raise zombie_bytes or FIREHOSE_REMOTE_ZOMBIES",
+        static_cast<unsigned long long>(exports_.zombie_bytes()),
+        static_cast<unsigned long long>(config_.zombie_bytes));
+  }
+  bool is_region = false;
+  if (move.least_len > most_of_one(&is_region)) return refuse_too_much(from, move.least_len);
+  const bool is_short = (move.flags & kShort) != 0;
+  const bool wanted = leases_.admit(from, move.wanted_len, is_short);
+  if (wanted) {
+    *range = {static_cast<uintptr_t>(move.wanted_addr), static_cast<size_t>(move.wanted_len)};
+  } else {
+    *range = {static_cast<uintptr_t>(move.least_addr), static_cast<size_t>(move.least_len)};
+    if (!leases_.admit(from, range->len, false)) {
+      return fail(
+          Status::kNotReady,
+          "rank %u asks for [%#zx, +%zu), and has %llu of the %llu bytes that it may have here: it "
+          "waits for its own releases; raise budget_bytes or FIREHOSE_REMOTE_BUDGET",
+          from, static_cast<size_t>(range->addr), range->len,
+          static_cast<unsigned long long>(leases_.held(from)),
+          static_cast<unsigned long long>(leases_.lease(from)));
+    }
+  }
+  leases_.grant(from, range->len);
+  if (leases_.has_change()) channel_.note_any_due();
+  return Status::kOk;
+}
+
+void RemoteTarget::serve(uint32_t from, const Move& asked, Served* served) noexcept {
+  const MemoryRange least{static_cast<uintptr_t>(asked.least_addr),
+                          static_cast<size_t>(asked.least_len)};
+  // The wider range is the peer's guess: no untouched page is populated for it.
+  const MemoryRange welcome = domain_.exports().without_untouched(
+      least, {static_cast<uintptr_t>(asked.wanted_addr), static_cast<size_t>(asked.wanted_len)});
+  Move move = asked;
+  move.wanted_addr = welcome.addr;
+  move.wanted_len = welcome.len;
+  MemoryRange range;
+  served->status = admit(from, move, &range);
+  if (served->status != Status::kOk) return;
+  const auto access = static_cast<Access>(move.access);
+  const uint64_t gone = domain_.exports().gone().count();
+  const RegionSlot* slot = nullptr;
+  uint64_t charge = range.len;
+  // Neighbours that become one region are one registration for all peers, but peers that have the parts
+  // hold them meanwhile: where room is short, merging would cost more than it saves.
+  served->status = domain_.pin(range, access, Domain::Effort::kRegisterSparingly, &slot);
+  if (served->status != Status::kOk && range != least) {
+    range = least;
+    served->status = domain_.pin(range, access, Domain::Effort::kRegisterSparingly, &slot);
+  }
+  if (served->status == Status::kOk && !domain_.exports().describe(slot, range, &served->memory)) {
+    (void)domain_.release(slot);
+    served->status = Status::kNotReady;
+  }
+  const bool ok = served->status == Status::kOk;
+  mutant_delay();  // pinned, and quiet() does not know of it yet
+  {
+    MutexLock lock(exports_mu_);
+    if (!ok || charge != range.len) leases_.give_back(from, charge - (ok ? range.len : 0));
+    charge = range.len;
+    if (ok && !dues_[from].gone) {
+      // More than was asked for counts, too, or is not granted: a peer would hold what it has no quota for.
+      // What overlaps other firehoses of the peer would count twice.
+      size_t extra = served->memory.range.len - range.len;
+      if (extra != 0 && leases_.fits(from, extra)) {
+        served->memory.range = exports_.beside_others(from, range, served->memory.range);
+        extra = served->memory.range.len - range.len;
+      }
+      if (!leases_.fits(from, extra)) {
+        served->memory.range = range;
+      } else if (extra != 0) {
+        leases_.grant(from, extra);
+        charge += extra;
+      }
+      served->id = exports_.add(slot, served->memory.range, charge, from, !served->memory.cached,
+                                served->memory.checked);
+      if (served->id != 0) exports_.withhold(served->id);
+    }
+    if (ok && served->id == 0) leases_.give_back(from, charge);
+  }
+  if (ok && served->id == 0) {
+    (void)domain_.release(slot);
+    served->status =
+        fail(Status::kNotReady,
+             "peers have the %u firehoses that there may be here; raise max_firehoses or "
+             "FIREHOSE_REMOTE_MAX",
+             config_.max_firehoses);
+  }
+  if (served->id != 0 && !is_still_there(served->memory, gone)) {
+    (void)end_export(from, served->id, false);
+    served->id = 0;
+    served->status = fail(
+        Status::kNotReady,
+        "[%#zx, +%zu), which rank %u asks for, was released while it was being pinned: ask again",
+        static_cast<size_t>(least.addr), least.len, from);
+  }
+  served->charge = charge;
+  if (!served->memory.cached) served->flags |= kOnce;
+}
+
+// Asked once the export is counted. What was released before may have been said to be out of reach, because
+// quiet() saw no exports: it is not granted then. What is released later, quiet() finds.
+bool RemoteTarget::is_still_there(const Domain::Exported& memory, uint64_t seen) noexcept {
+  if (!domain_.exports().settle_releases(memory.checked)) return false;
+  const uint64_t now = domain_.exports().gone().count();
+  return now == seen || !domain_.exports().gone().overlaps(memory.range, seen, now);
+}
+
+void RemoteTarget::call_remote(uint32_t from, const Move& move, const Served& served,
+                               const std::byte* args, Message* answer) noexcept {
+  const hydrant_region_t region{served.memory.range.addr, served.memory.range.len,
+                                served.memory.key};
+  const hydrant_range_t asked{static_cast<uintptr_t>(move.asked_addr),
+                              static_cast<size_t>(move.asked_len)};
+  const size_t room = std::min(answer->room(), channel_.max_args());
+  const size_t n =
+      config_.remote(config_.user, from, served.status == Status::kOk ? &region : nullptr, asked,
+                     args, move.args_len, answer->end(), room);
+  answer->grow(std::min(n, room));
+}
+
+bool RemoteTarget::tell_export(uint32_t from, uint64_t id, Reply* reply) noexcept {
+  RemoteExports::Export ended{};
+  {
+    MutexLock lock(exports_mu_);
+    reply->lease = leases_.lease(from);
+    reply->lease_number = leases_.number(from);
+    bool is_region = false;
+    reply->most = most_of_one(&is_region);
+    if (is_region) reply->flags |= kMostIsRegion;
+    if (!exports_.tell(id, &ended)) return true;
+    leases_.give_back(from, ended.charge);
+  }
+  (void)domain_.release(ended.slot);
+  return false;
+}
+
+// Says what became of a move. It cannot fail: what has no room now waits for poll().
+void RemoteTarget::answer(uint32_t from, uint64_t number, Served& served, const Message& said,
+                          void* reply_to) noexcept {
+  Message message;
+  Reply reply{};
+  reply.number = number;
+  const Registrar& registrar = domain_.registrar();
+  const RegistrarTraits& traits = registrar.traits();
+  const size_t most_blob = traits.exports ? traits.export_bytes : traits.key_bytes;
+  bool room = message.reserve(sizeof(Header) + sizeof reply + most_blob + said.size());
+  message.add(header(Type::kReply));
+  const size_t reply_at = message.size();
+  message.add(reply);
+  if (served.status == Status::kOk && room && served.memory.key != nullptr) {
+    size_t len = most_blob;
+    if (traits.exports) {
+      served.status = domain_.registrar().export_key(served.memory.range, served.memory.key,
+                                                     message.end(), &len);
+    } else {
+      std::memcpy(message.end(), served.memory.key, len);
+    }
+    if (served.status == Status::kOk) {
+      message.grow(len);
+      reply.blob_len = static_cast<uint32_t>(len);
+    }
+  }
+  if (!room)
+    served.status = fail(
+        Status::kResource,
+        "the system has no memory for a reply to rank %u: free memory, or raise ulimit -v", from);
+  if (served.status != Status::kOk && served.id != 0) (void)end_export(from, served.id, false);
+  if (served.status == Status::kOk) {
+    reply.id = served.id;
+    reply.addr = served.memory.range.addr;
+    reply.len = served.memory.range.len;
+    reply.charge = served.charge;
+  }
+  if (room) {
+    reply.answer_len = static_cast<uint32_t>(said.size());
+    message.add(said.data(), said.size());
+  }
+  reply.status = to_c(served.status);
+  reply.flags = served.flags;
+  if (!tell_export(from, reply.id, &reply)) return;
+  std::memcpy(message.data() + reply_at, &reply, sizeof reply);
+  counts_.served.fetch_add(1, std::memory_order_relaxed);
+  if (served.status == Status::kNotReady) counts_.declined.fetch_add(1, std::memory_order_relaxed);
+  const Status sent = channel_.send(
+      from, reply_to != nullptr ? HYDRANT_LANE_REPLY : HYDRANT_LANE_REQUEST, reply_to, message);
+  if (sent != Status::kNotReady) return;
+  auto* later = new (std::nothrow) Answer;
+  if (later != nullptr && later->message.reserve(message.size())) {
+    later->to = from;
+    later->message.add(message.data(), message.size());
+    MutexLock lock(exports_mu_);
+    *answers_tail_ = later;
+    answers_tail_ = &later->next;
+  } else {
+    delete later;
+    if (served.status == Status::kOk) (void)end_export(from, served.id, false);
+    MutexLock lock(exports_mu_);
+    if (owed_count_ < owed_.size()) owed_[owed_count_++] = {number, from, Status::kResource};
+  }
+  channel_.note_due(from);
+}
+
+Status RemoteTarget::on_move(uint32_t from, const Header& header, Parts parts,
+                             void* reply_to) noexcept {
+  Move move{};
+  const std::byte* ids = nullptr;
+  const std::byte* args = nullptr;
+  if (!parts.take(&move) || header.count > parts.left() / sizeof(uint64_t) ||
+      (ids = parts.take(header.count * sizeof(uint64_t))) == nullptr ||
+      (args = parts.take(move.args_len)) == nullptr || parts.left() != 0) {
+    return fail(Status::kBadArg,
+                "a remote-pin request of rank %u is cut short, or too long: hand over what its "
+                "messenger was given",
+                from);
+  }
+  const MemoryRange least{static_cast<uintptr_t>(move.least_addr),
+                          static_cast<size_t>(move.least_len)};
+  const MemoryRange wanted{static_cast<uintptr_t>(move.wanted_addr),
+                           static_cast<size_t>(move.wanted_len)};
+  const MemoryRange asked{static_cast<uintptr_t>(move.asked_addr),
+                          static_cast<size_t>(move.asked_len)};
+  if (move.access > bits(Access::kAll) || !asked.valid() || !least.valid() || !wanted.valid() ||
+      !least.covers(asked) || !wanted.covers(least)) {
+    return fail(Status::kBadArg,
+                "a remote-pin request of rank %u has no valid range, or unknown rights: hand over "
+                "what its messenger was given",
+                from);
+  }
+  give_back(from, ids, header.count, move.wanted_len);
+  Served served;
+  serve(from, move, &served);
+  const bool call = config_.remote != nullptr && (move.flags & kCall) != 0 &&
+                    (served.status == Status::kOk || (move.flags & kCallAnyway) != 0);
+  Message said;
+  if (call && (config_.flags & HYDRANT_REMOTE_INLINE_REMOTE) == 0) {
+    auto* later = new (std::nothrow) Deferred;
+    if (later != nullptr && later->args.reserve(move.args_len)) {
+      later->from = from;
+      later->move = move;
+      later->served = served;
+      later->args.add(args, move.args_len);
+      {
+        MutexLock lock(exports_mu_);
+        *deferred_tail_ = later;
+        deferred_tail_ = &later->next;
+      }
+      channel_.note_due(from);
+      return Status::kOk;
+    }
+    delete later;
+    if (served.id != 0) (void)end_export(from, served.id, false);
+    served.id = 0;
+    served.status = fail(
+        Status::kResource,
+        "the system has no memory for a request of rank %u: free memory, or raise ulimit -v", from);
+  } else if (call) {
+    (void)said.reserve(channel_.max_args());
+    served.flags |= kCalled;
+    call_remote(from, move, served, args, &said);
+  }
+  answer(from, move.number, served, said, reply_to);
+  return Status::kOk;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,180 @@
+// The target role of an endpoint: the exports that peers hold of this process's memory, and the messages
+// about them that are due.
+//
+// Invariant: each export is a hold on a region of the domain and charged to its peer's lease; both end with
+// it. A peer that is gone gets no export and no message; what it had ends in drop_exports_of().
+//
+// Where to read on: moves in remote_target.cpp; functions and replies that wait in remote_answers.cpp; memory
+// that is gone or wanted back in remote_recalls.cpp; room notices in remote_room.cpp.
+//
+// Threads: any. exports_mu_ is a leaf: neither the domain, the messenger nor a client's function is called
+// under it.
+#pragma once
+
+#include <hydrant/remote_pin.h>
+
+#include "firehose/base/mapped_array.hpp"
+#include "firehose/base/thread.hpp"
+#include "firehose/cache/domain.hpp"
+#include "firehose/remote/remote_channel.hpp"
+#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/target/remote_exports.hpp"
+#include "firehose/remote/target/remote_leases.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+class RemoteTarget {
+ public:
+  explicit RemoteTarget(RemoteChannel& channel) noexcept
+      : channel_(channel), config_(channel.config()), domain_(channel.domain()) {}
+  RemoteTarget(const RemoteTarget&) = delete;
+  RemoteTarget& operator=(const RemoteTarget&) = delete;
+  // False when address space is refused.
+  [[nodiscard]] bool map() noexcept;
+  // kBadArg: no peer could ever have anything here. Requires: map().
+  Status begin() noexcept;
+
+  // ---- messages of peers ----
+  Status on_move(uint32_t from, const remote_wire::Header& header, remote_wire::Parts parts,
+                 void* reply_to) noexcept;
+  Status on_await(uint32_t from, const remote_wire::Await& await, void* reply_to) noexcept;
+  void on_ask(uint32_t from, uint64_t bytes) noexcept;
+  // Ends n exports that the peer gives back. `wanted`: so many bytes are about to be pinned for it instead.
+  void give_back(uint32_t from, const std::byte* ids, size_t n, uint64_t wanted) noexcept;
+
+  // ---- peers that are gone ----
+  bool is_gone(uint32_t peer) const noexcept {
+    MutexLock lock(exports_mu_);
+    return dues_[peer].gone;
+  }
+  void note_gone(uint32_t peer) noexcept;
+  void drop_exports_of(uint32_t peer) noexcept;
+  // Drops the messages due to the peer, or to all peers: `ranks`.
+  void drop_answers(uint32_t peer) noexcept;
+
+  // ---- poll() ----
+  // Finds out what there is to say to peers, and notes them as due.
+  void look() noexcept {
+    (void)look_for_gone();
+    check_pressure();
+    look_for_room();
+  }
+  void tell_leases() noexcept;
+  // Each answers how much it did.
+  int run_deferred() noexcept;
+  int send_to(uint32_t peer) noexcept;
+  int send_answers() noexcept;
+
+  // kNotReady: a peer may still use memory that was released here.
+  Status quiet() noexcept;
+  // Fills the target's fields.
+  void read_stats(hydrant_remote_stats_t* stats) noexcept;
+
+ private:
+  // The outcome of a move.
+  struct Served {
+    Status status = Status::kOk;
+    uint64_t id = 0;
+    Domain::Exported memory;
+    uint64_t charge = 0;
+    uint32_t flags = 0;
+  };
+
+  // A move whose function waits for poll(). Behind it lie the arguments.
+  struct Deferred {
+    Deferred* next = nullptr;
+    uint32_t from = 0;
+    remote_wire::Move move{};
+    Served served;
+    remote_wire::Message args;
+  };
+
+  // A reply that the messenger had no room for.
+  struct Answer {
+    Answer* next = nullptr;
+    uint32_t to = 0;
+    remote_wire::Message message;
+  };
+  // A reply that says no, for which there was no memory.
+  struct Owed {
+    uint64_t number;
+    uint32_t peer;
+    Status status;
+  };
+
+  // ---- remote_target.cpp ----
+  void serve(uint32_t from, const remote_wire::Move& asked, Served* served) noexcept;
+  Status admit(uint32_t from, const remote_wire::Move& move, MemoryRange* range) noexcept;
+  bool is_still_there(const Domain::Exported& memory, uint64_t seen) noexcept;
+  void call_remote(uint32_t from, const remote_wire::Move& move, const Served& served,
+                   const std::byte* args, remote_wire::Message* answer) noexcept;
+  void answer(uint32_t from, uint64_t number, Served& served, const remote_wire::Message& said,
+              void* reply_to) noexcept;
+  // From here on the peer may give the export back; false: he has gone instead, and it has ended.
+  bool tell_export(uint32_t from, uint64_t id, remote_wire::Reply* reply) noexcept;
+  // Ends an export: what it held; null: there is no such one. `by_peer`: he gives it back.
+  const RegionSlot* end_export(uint32_t from, uint64_t id, bool by_peer) noexcept;
+  // The longest range that a peer can ever have here, and whether that is the domain's largest region.
+  uint64_t most_of_one(bool* is_region) const noexcept HYDRANT_REQUIRES(exports_mu_);
+  Status refuse_too_much(uint32_t from, uint64_t len) const noexcept HYDRANT_REQUIRES(exports_mu_);
+  // ---- remote_answers.cpp ----
+  int send_owed() noexcept;
+  // Takes the peer's answers off the lists; answers the deferred moves among them.
+  Deferred* unlist_answers(uint32_t peer) noexcept;
+  // ---- remote_recalls.cpp ----
+  // Finds out what is gone; true if anything was listed for recall.
+  bool look_for_gone() noexcept;
+  void check_pressure() noexcept;
+  // ---- remote_room.cpp ----
+  bool may_have_room(uint32_t from, MemoryRange range, Access access) noexcept;
+  void look_for_room() noexcept;
+  // False: the messenger has no room for it.
+  bool send_room(uint32_t peer, bool now, void* reply_to) noexcept;
+  int send_due_room(uint32_t peer) noexcept;
+  void forget_awaiting_locked(uint32_t peer) noexcept HYDRANT_REQUIRES(exports_mu_);
+
+  RemoteChannel& channel_;
+  const RemoteConfig& config_;
+  Domain& domain_;
+
+  mutable Mutex exports_mu_;
+  RemoteExports exports_;  // guarded, but for its counters
+  RemoteLeases leases_ HYDRANT_GUARDED_BY(exports_mu_);
+  // How far into the domain's GoneLog exports were made zombies. Written under exports_mu_, released after
+  // the zombies are counted; acquired by look_for_gone(), so that quiet(), which comes next, sees them.
+  std::atomic<uint64_t> gone_seen_{0};
+  // Relaxed: a hint. A shortage that is overlooked is followed by another.
+  std::atomic<uint64_t> starved_seen_{0};
+  // The messages that poll() sends to the peer as a target.
+  struct Dues {
+    uint64_t reclaim_bytes;
+    uint64_t reclaimed_at;  // the domain's count of shortages when it was asked for room
+    bool reclaiming;        // ... and it has not said that this is done
+    enum class Room : uint8_t { kNone, kNotYet, kNow } room;  // notice to send
+    MemoryRange awaited;  // it waits for room for this; len 0: it does not
+    Access awaited_access;
+    bool lease;
+    bool gone;
+  };
+  std::atomic<uint32_t> awaiting_{0};  // peers; relaxed: what they wait for lies under the lock
+  std::atomic<uint64_t> room_looked_at_{0};
+  MappedArray<Dues> dues_ HYDRANT_GUARDED_BY(exports_mu_);
+  MappedArray<Owed> owed_ HYDRANT_GUARDED_BY(exports_mu_);
+  size_t owed_count_ HYDRANT_GUARDED_BY(exports_mu_) = 0;
+  Answer* answers_ HYDRANT_GUARDED_BY(exports_mu_) = nullptr;
+  Answer** answers_tail_ HYDRANT_GUARDED_BY(exports_mu_) = &answers_;
+  Deferred* deferred_ HYDRANT_GUARDED_BY(exports_mu_) = nullptr;
+  Deferred** deferred_tail_ HYDRANT_GUARDED_BY(exports_mu_) = &deferred_;
+
+  // Relaxed; none is written by a hit.
+  struct Counts {
+    std::atomic<uint64_t> served{0}, declined{0}, recalls{0}, reclaims{0};
+  };
+  Counts counts_;
+};
+
+}  // namespace hydrant

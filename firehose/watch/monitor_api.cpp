@@ -1,0 +1,140 @@
+// include/hydrant/monitor.h over Monitor.
+#include "firehose/base/cancellation.hpp"
+#include "firehose/base/machine/stay_loaded.hpp"
+#include "firehose/hit/fork_handlers.hpp"
+#include "firehose/watch/monitor.hpp"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kSettleDeadlineNs = 1'000'000'000;
+
+void invalidate(uintptr_t addr, size_t len) {
+  const CancellationOff guard;
+  Monitor::own().invalidate({addr, len});
+}
+int pinned(uintptr_t addr, size_t len) {
+  const CancellationOff guard;
+  return Monitor::own().pinned({addr, len}) ? 1 : 0;
+}
+int add_arena(uintptr_t addr, size_t len) { return Monitor::own().add_arena({addr, len}) ? 0 : -1; }
+void drop_arena(uintptr_t addr, size_t len) {
+  const CancellationOff guard;
+  Monitor::own().drop_arena({addr, len});
+}
+void settle() {
+  if (!Monitor::own().settle(kSettleDeadlineNs)) Monitor::own().sync();
+}
+void sync_all() { Monitor::own().sync(); }
+void files_changed() {
+  const CancellationOff guard;
+  Monitor::own().forget_vouched();
+}
+int subscribe(const hydrant_monitor_client_t* client) {
+  const CancellationOff guard;
+  return Monitor::own().subscribe(*client);
+}
+void unsubscribe(int number) {
+  const CancellationOff guard;
+  Monitor::own().unsubscribe(number);
+}
+uint32_t cover(uintptr_t addr, size_t len, uint32_t flags) {
+  const CancellationOff guard;
+  return Monitor::own().cover({addr, len}, (flags & HYDRANT_COVER_ONLY_ARENAS) != 0);
+}
+void note_pinned(uintptr_t addr, size_t len) { Monitor::own().note_pinned({addr, len}); }
+int quiet(uint64_t timeout_ns) {
+  return Monitor::own().quiet(Monitor::kAllMemory, timeout_ns) ? 0 : -1;
+}
+int start() {
+  const CancellationOff guard;
+  return Monitor::own().start() ? 0 : -1;
+}
+const char* reason() { return Monitor::own().reason(); }
+void replaced(uintptr_t addr, size_t len) {
+  const CancellationOff guard;
+  Monitor::own().replaced({addr, len});
+}
+void give_back() {
+  const CancellationOff guard;
+  Monitor::own().give_back();
+}
+int quiet_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
+  return Monitor::own().quiet({addr, len}, timeout_ns) ? 0 : -1;
+}
+void sync_range(uintptr_t addr, size_t len) { Monitor::own().sync({addr, len}); }
+int tell_when_checked(int number, void (*end_free_hits)(void*)) {
+  return Monitor::own().tell_when_checked(number, end_free_hits) ? 0 : -1;
+}
+
+// Never destroyed: the reader and other threads go on while main()'s thread runs the destructors.
+union Lasting {
+  constexpr Lasting() noexcept : monitor() {}
+  ~Lasting() {}  // NOLINT(modernize-use-equals-default): a default one would be deleted
+  Monitor monitor;
+};
+constinit Lasting g_lasting;
+Monitor& g_monitor = g_lasting.monitor;
+hydrant_monitor_t g_face = {sizeof(hydrant_monitor_t),
+                            HYDRANT_MONITOR_VERSION,
+                            0,
+                            nullptr,
+                            nullptr,
+                            nullptr,
+                            &invalidate,
+                            &pinned,
+                            &add_arena,
+                            &drop_arena,
+                            &settle,
+                            &sync_all,
+                            &files_changed,
+                            &subscribe,
+                            &unsubscribe,
+                            &cover,
+                            &note_pinned,
+                            &quiet,
+                            &start,
+                            &reason,
+                            &replaced,
+                            &give_back,
+                            nullptr,
+                            nullptr,
+                            &tell_when_checked,
+                            &quiet_range,
+                            &sync_range};
+
+pthread_once_t g_once = PTHREAD_ONCE_INIT;
+
+void complete_face() {
+  install_fork_handlers();
+  g_monitor.begin_counting();
+  g_face.sequence = g_monitor.sequence();
+  g_face.removals = g_monitor.removals();
+  g_face.checked = g_monitor.checked();
+  g_face.raw_changes = g_monitor.raw_changes();
+}
+
+}  // namespace
+
+Monitor& Monitor::own() noexcept { return g_monitor; }
+
+void Monitor::show_blocks() noexcept { g_face.blocks = blocks(); }
+
+const hydrant_monitor_t* find_monitor() noexcept {
+  using Find = const hydrant_monitor_t* (*)(uint32_t);
+  const auto find = reinterpret_cast<Find>(dlsym(RTLD_DEFAULT, "hydrant_monitor"));
+  const hydrant_monitor_t* found = find != nullptr ? find(HYDRANT_MONITOR_VERSION) : nullptr;
+  return found != nullptr ? found : hydrant_monitor(HYDRANT_MONITOR_VERSION);
+}
+
+}  // namespace hydrant
+
+extern "C" const hydrant_monitor_t* hydrant_monitor(uint32_t version) {
+  if (version != HYDRANT_MONITOR_VERSION) return nullptr;
+  hydrant::stay_loaded();  // allocators and hooks keep the answer
+  pthread_once(&hydrant::g_once, &hydrant::complete_face);
+  return &hydrant::g_face;
+}

@@ -1,0 +1,146 @@
+// Raw releases: memory that is released without a hook. Hits are free only until the first of them is seen.
+//
+// A hooked call notes in its thread's record what it may release, before the kernel can report it. The caller
+// of a change sleeps in the kernel until the change is read. So a change that is pending while no thread is
+// inside a hooked call is raw: free hits end before it is read, and its caller, the first thread that can use
+// the addresses again, finds nothing there that was cached before. While another thread may be releasing
+// memory, too, the change must be read to find its caller: a note of that thread covers it, or free hits end
+// then, a moment late.
+#include "firehose/base/config/config.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/watch/monitor.hpp"
+#include "firehose/watch/mutant.hpp"
+
+#include <cerrno>
+#include <cinttypes>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+const char* text_of(MemoryChange::Kind kind) {
+  switch (kind) {
+    case MemoryChange::Kind::kUnmapped: return "unmapped or mapped over";
+    case MemoryChange::Kind::kMoved: return "moved";
+    case MemoryChange::Kind::kRemoved: return "emptied";
+  }
+  return "changed";
+}
+
+// Whether a thread's descriptor is there: libc keeps its address in its first word on this architecture, also
+// after the thread's end. True where that cannot be known.
+bool may_be_descriptor(uintptr_t addr) {
+#ifdef __x86_64__
+  uintptr_t found = 0;
+  const iovec here{&found, sizeof found};
+  const iovec there{reinterpret_cast<void*>(addr), sizeof found};
+  const ssize_t n = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+  if (n >= 0 || errno == EFAULT) return found == addr;
+#endif
+  (void)addr;
+  return true;
+}
+
+}  // namespace
+
+const uint32_t* Monitor::checked() const noexcept {
+  return reinterpret_cast<const uint32_t*>(&checked_);
+}
+const uint64_t* Monitor::raw_changes() const noexcept {
+  return reinterpret_cast<const uint64_t*>(&raw_changes_);
+}
+
+bool Monitor::tell_when_checked(int number, void (*end)(void* context)) noexcept {
+  if (number < 0 || number >= static_cast<int>(kMostClients)) return false;
+  Client& client = clients_[number];
+  if (client.state.load(std::memory_order_acquire) != kUsed) return false;
+  client.end_free_hits.store(end, std::memory_order_release);
+  return true;
+}
+
+// False without the hooks, where hits are checked anyway, and with too few records for all threads.
+bool Monitor::looks_for_raw_changes() const noexcept {
+  return checked_.load(std::memory_order_relaxed) == 0 && hooks_complete();
+}
+
+// A mapping that is watched from now on. libc unmaps stacks inside calls that are not hooked, as
+// pthread_join(), and empties them when their threads end. Of a stack the thread's descriptor is noted:
+// memory of the program may lie in the same mapping. A full set drops one: the end of that stack then counts
+// as a raw release.
+void Monitor::note_stacks(MemoryRange mapping) noexcept {
+  if (hooks_ == nullptr) return;
+  uint32_t place = 0;
+  while (const uintptr_t stack = hooked_calls_.next_stack(mapping, &place)) {
+    if (may_be_descriptor(stack) && stacks_.add({stack, 1}))
+      has_stacks_.store(true, std::memory_order_relaxed);
+  }
+}
+
+// A descriptor lies at the end of its stack. libc empties a stack from its start almost to the frame of the
+// function that its thread ends in, and unmaps it as a whole.
+bool Monitor::is_of_stack(const MemoryChange& change) const noexcept {
+  constexpr size_t kMostKept = size_t{64} << 10;
+  switch (change.kind) {
+    case MemoryChange::Kind::kUnmapped: return stacks_.has_any_inside(change.range);
+    case MemoryChange::Kind::kRemoved: return stacks_.overlaps({change.range.end(), kMostKept});
+    case MemoryChange::Kind::kMoved: return false;
+  }
+  return false;
+}
+
+// Before anything is read. The holder of the mutex may wait for the reader in a signal handler: in doubt the
+// change is read.
+bool Monitor::may_be_hooked() noexcept {
+  if (has_stacks_.load(std::memory_order_relaxed) || !ranges_mu_.try_lock()) return true;
+  const bool may_be = hooked_calls_.may_have_caller(watched_);
+  ranges_mu_.unlock();
+  return may_be;
+}
+
+bool Monitor::is_explained(const MemoryChange& change) noexcept {
+  if (hooked_calls_.explain(change.range)) return true;
+  if (!has_stacks_.load(std::memory_order_relaxed)) return false;
+  if (!ranges_mu_.try_lock()) return true;
+  const bool is_stack = is_of_stack(change);
+  ranges_mu_.unlock();
+  return is_stack;
+}
+
+// Whether the hooks will see the return of the caller of a removal that was just read. After the first raw
+// release doubtful cases count as raw.
+bool Monitor::knows_caller(const MemoryChange& removal) noexcept {
+  return hooks_ == nullptr || checked_.load(std::memory_order_relaxed) == 0 ||
+         hooked_calls_.name(removal.range);
+}
+
+// Ends free hits in every cache, for good.
+void Monitor::check_all_hits() noexcept {
+  checked_.store(1, std::memory_order_seq_cst);
+  if (is_mutant(Mutant::kHitsStayFree)) return;
+  end_free_hits();
+}
+
+// The first raw change among those that were just read, whose callers may be running; or null.
+const MemoryChange* Monitor::look_for_raw(const MemoryChange* changes, size_t n) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    if (is_explained(changes[i])) continue;
+    raw_changes_.fetch_add(1, std::memory_order_relaxed);
+    check_all_hits();
+    return &changes[i];
+  }
+  return nullptr;
+}
+
+void Monitor::report_raw(const MemoryChange& change) noexcept {
+  static RateLimit once(RateLimit::kOnce);
+  log_warning(once,
+              "memory [%#" PRIxPTR
+              ", +%zu) was %s by a system call that the hooks library does not "
+              "see (syscall(), or a runtime without libc): from now on each use of cached memory "
+              "asks the kernel (0.3 us). Call the C library's functions, or set "
+              "FIREHOSE_HITS=checked to have it so from the beginning",
+              change.range.addr, change.range.len, text_of(change.kind));
+}
+
+}  // namespace hydrant

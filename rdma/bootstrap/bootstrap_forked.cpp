@@ -1,0 +1,56 @@
+#include "rdma/bootstrap/bootstrap_forked.hpp"
+
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/bootstrap/bootstrap_supervised.hpp"
+#include "rdma/launch/supervisor.hpp"
+
+#include <cstdio>
+#include <dirent.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kHelloNs = 60'000'000'000;
+
+uint32_t count_threads() noexcept {
+  DIR* tasks = opendir("/proc/self/task");
+  if (tasks == nullptr) return 1;
+  uint32_t count = 0;
+  while (const dirent* entry = readdir(tasks)) count += entry->d_name[0] != '.' ? 1 : 0;
+  closedir(tasks);
+  return count;
+}
+
+}  // namespace
+
+Status open_forked(Rank size, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
+  if (count_threads() > 1) {
+    log_warning(
+        "GASNET_PSHM_NODES=%u forks a process with %u threads: the ranks have only the one that "
+        "initialises; hydrant-run does without",
+        size, count_threads());
+  }
+  std::unique_ptr<launch::Supervisor> supervisor;
+  const Status status =
+      launch::Supervisor::create({.program = "hydrant", .size = size}, &supervisor);
+  if (status != Status::kOk) return status;
+  std::fflush(nullptr);
+  for (Rank rank = 0; rank < size; ++rank) {
+    launch::RankEnds ends;
+    switch (supervisor->start(rank, &ends)) {
+      case launch::Supervisor::Side::kParent: break;
+      case launch::Supervisor::Side::kFailed: supervisor->abandon(); return Status::kResource;
+      case launch::Supervisor::Side::kChild:
+        supervisor.reset();
+        return SupervisedBootstrap::open("fork", place_of(rank, size), ends.calls, ends.words,
+                                         now_ns() + kHelloNs, bootstrap);
+    }
+  }
+  prctl(PR_SET_NAME, "hydrant-super");
+  _exit(supervisor->run());
+}
+
+}  // namespace hydrant

@@ -1,0 +1,130 @@
+#include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+
+namespace hydrant {
+namespace {
+
+constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr uint32_t kMaxNodes = 1u << 20;
+
+struct Block {
+  uint32_t first_node = 0;
+  uint32_t nodes = 0;
+  uint32_t ranks = 0;  // per node
+};
+
+// Takes `text` from the front of *rest.
+bool take(std::string_view* rest, std::string_view text) {
+  if (!rest->starts_with(text)) return false;
+  rest->remove_prefix(text.size());
+  return true;
+}
+
+bool take_number(std::string_view* rest, uint32_t* number) {
+  const auto [end, error] = std::from_chars(rest->data(), rest->data() + rest->size(), *number);
+  if (error != std::errc{} || *number > kMaxNodes) return false;
+  rest->remove_prefix(static_cast<size_t>(end - rest->data()));
+  return true;
+}
+
+bool read_blocks(std::string_view text, std::vector<Block>* blocks) {
+  if (!take(&text, "(vector")) return false;
+  while (take(&text, ",(")) {
+    Block block;
+    const bool good = take_number(&text, &block.first_node) && take(&text, ",") &&
+                      take_number(&text, &block.nodes) && take(&text, ",") &&
+                      take_number(&text, &block.ranks) && take(&text, ")");
+    if (!good || block.nodes == 0 || block.ranks == 0) return false;
+    blocks->push_back(block);
+  }
+  return text == ")" && !blocks->empty();
+}
+
+}  // namespace
+
+std::string encode_base64(std::span<const std::byte> bytes) {
+  std::string text;
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    const size_t count = std::min<size_t>(3, bytes.size() - at);
+    uint32_t group = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      group = group << 8 | (i < count ? std::to_integer<uint32_t>(bytes[at + i]) : 0);
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      text += i <= count ? kDigits[group >> (18 - 6 * i) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+bool decode_base64(std::string_view text, std::vector<std::byte>* bytes) {
+  if (text.size() % 4 != 0) return false;
+  bytes->clear();
+  for (size_t at = 0; at < text.size(); at += 4) {
+    const bool last = at + 4 == text.size();
+    uint32_t group = 0;
+    size_t padding = 0;
+    for (size_t i = 0; i < 4; ++i) {
+      const char digit = text[at + i];
+      const size_t value = kDigits.find(digit);
+      if (digit == '=' && last && i >= 2) {
+        ++padding;
+        group <<= 6;
+      } else if (value == kDigits.npos || padding > 0) {
+        return false;
+      } else {
+        group = group << 6 | static_cast<uint32_t>(value);
+      }
+    }
+    // Bits behind the last byte are zero in what encode_base64() writes.
+    if ((group & ((1u << (8 * padding)) - 1)) != 0) return false;
+    for (size_t i = 0; i < 3 - padding; ++i) {
+      bytes->push_back(static_cast<std::byte>(group >> (16 - 8 * i) & 255));
+    }
+  }
+  return true;
+}
+
+void fill_place(std::span<const uint32_t> nodes, JobPlace* place) {
+  // Nodes may have any numbers; ours count from 0 in the order of the first rank on each.
+  std::vector<uint32_t> seen;
+  place->node_ranks.clear();
+  place->leaders.clear();
+  const uint32_t own = nodes[place->rank];
+  for (Rank rank = 0; rank < nodes.size(); ++rank) {
+    if (std::find(seen.begin(), seen.end(), nodes[rank]) == seen.end()) {
+      seen.push_back(nodes[rank]);
+      place->leaders.push_back(rank);
+    }
+    if (nodes[rank] != own) continue;
+    if (rank == place->rank) place->node_rank = static_cast<uint32_t>(place->node_ranks.size());
+    place->node_ranks.push_back(rank);
+  }
+  place->node_count = static_cast<uint32_t>(seen.size());
+  place->node = static_cast<uint32_t>(std::find(seen.begin(), seen.end(), own) - seen.begin());
+}
+
+Status read_process_mapping(std::string_view text, JobPlace* place) {
+  std::vector<Block> blocks;
+  if (!read_blocks(text, &blocks)) {
+    return fail(Status::kBroken, "the launcher's map of ranks to nodes, \"%.*s\", cannot be read",
+                static_cast<int>(std::min<size_t>(text.size(), 200)), text.data());
+  }
+  std::vector<uint32_t> nodes;
+  while (nodes.size() < place->size) {
+    for (const Block& block : blocks) {
+      const uint64_t count = uint64_t{block.nodes} * block.ranks;
+      for (uint64_t i = 0; i < count && nodes.size() < place->size; ++i) {
+        nodes.push_back(block.first_node + static_cast<uint32_t>(i / block.ranks));
+      }
+    }
+  }
+  fill_place(nodes, place);
+  return Status::kOk;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,31 @@
+// What PMI-2 carries is text: cards in base64, cut into values that fit, and the map of ranks to nodes.
+// Pure functions.
+#pragma once
+
+#include "firehose/base/status.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hydrant {
+
+// A value has at most 1023 characters; a piece of this many bytes becomes 800 and a length.
+inline constexpr size_t kPmi2PieceBytes = 600;
+
+std::string encode_base64(std::span<const std::byte> bytes);
+// False for what encode_base64() does not write.
+bool decode_base64(std::string_view text, std::vector<std::byte>* bytes);
+
+// "(vector,(0,2,4))" is: from node 0 on, two nodes with four ranks each; the blocks repeat until all ranks
+// have a node. Fills all of *place but rank and size, which are given in it.
+// Errors: kBroken, with the text that could not be read.
+Status read_process_mapping(std::string_view text, JobPlace* place);
+
+// Node of each rank -> place; `nodes` has place->size entries.
+void fill_place(std::span<const uint32_t> nodes, JobPlace* place);
+
+}  // namespace hydrant

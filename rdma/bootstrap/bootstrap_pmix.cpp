@@ -1,0 +1,357 @@
+#include "rdma/bootstrap/bootstrap_pmix.hpp"
+
+#include "firehose/base/log.hpp"
+#include "rdma/bootstrap/bootstrap_alone.hpp"
+#include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
+#include "rdma/bootstrap/bootstrap_pmix_exits.hpp"
+#include "rdma/bootstrap/bounded_caller.hpp"
+
+#include <pmix.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <string>
+
+namespace hydrant {
+namespace {
+
+constexpr char kLibrary[] = "libpmix.so.2";
+constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kPatienceNs = 30 * kSecond;
+
+struct Library {
+  decltype(&PMIx_Init) init;
+  decltype(&PMIx_Finalize) finalize;
+  decltype(&PMIx_Put) put;
+  decltype(&PMIx_Commit) commit;
+  decltype(&PMIx_Fence) fence;
+  decltype(&PMIx_Get) get;
+  decltype(&PMIx_Error_string) error_string;
+  PmixExits::Functions exits;
+};
+
+template <class Function>
+bool find(void* library, const char* name, Function* function) noexcept {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+Status load(Library* library) noexcept {
+  void* handle = dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);  // its plugins look for its symbols
+  if (handle == nullptr) {
+    return fail(Status::kUnsupported,
+                "%s cannot be loaded (%s); on Debian: apt-get install libpmix2", kLibrary,
+                dlerror());
+  }
+  const bool all =
+      find(handle, "PMIx_Init", &library->init) &&
+      find(handle, "PMIx_Finalize", &library->finalize) &&
+      find(handle, "PMIx_Put", &library->put) && find(handle, "PMIx_Commit", &library->commit) &&
+      find(handle, "PMIx_Fence", &library->fence) && find(handle, "PMIx_Get", &library->get) &&
+      find(handle, "PMIx_Error_string", &library->error_string) &&
+      find(handle, "PMIx_Publish_nb", &library->exits.publish) &&
+      find(handle, "PMIx_Lookup_nb", &library->exits.lookup);
+  if (!all) return fail(Status::kUnsupported, "%s lacks functions of PMIx", kLibrary);
+  return Status::kOk;
+}
+
+// A value that the library has allocated, as far as we ask for its kinds; its own destructor is a macro over
+// functions that differ between versions.
+void free_value(pmix_value_t* value) noexcept {
+  if (value == nullptr) return;
+  if (value->type == PMIX_STRING) std::free(value->data.string);
+  if (value->type == PMIX_BYTE_OBJECT) std::free(value->data.bo.bytes);
+  std::free(value);
+}
+
+class PmixBootstrap final : public Bootstrap {
+ public:
+  Status open(uint64_t deadline_ns) noexcept;
+
+  const char* name() const noexcept override { return "pmix"; }
+  const JobPlace& place() const noexcept override { return place_; }
+  Status put(std::string_view key, std::span<const std::byte> card) noexcept override;
+  Status fence(uint64_t deadline_ns) noexcept override;
+  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+             uint64_t deadline_ns) noexcept override;
+  int relay_fd() const noexcept override { return exits_ != nullptr ? exits_->fd() : -1; }
+  Event read_event() noexcept override;
+  void relay(int code, bool is_first, uint64_t deadline_ns) noexcept override;
+  void leave(int code, Leaving how, uint64_t deadline_ns) noexcept override;
+
+ private:
+  // Of one call, which may outlast its deadline.
+  struct Answer {
+    ~Answer() { free_value(value); }
+    pmix_status_t error = PMIX_SUCCESS;
+    pmix_proc_t process{};
+    pmix_value_t* value = nullptr;
+    std::vector<uint32_t> nodes;
+  };
+  template <class Call>
+  Status ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer,
+             Call call) noexcept;
+  // Asks for a value of `rank`; *answer holds it.
+  Status get_value(pmix_rank_t rank, const char* key, uint64_t deadline_ns,
+                   std::shared_ptr<Answer>* answer) noexcept;
+  Status get_number(const char* key, uint64_t deadline_ns, uint32_t* number) noexcept;
+  Status read_place(uint64_t deadline_ns) noexcept;
+  Status read_leaders(uint64_t deadline_ns) noexcept;
+  Status open_exits(uint64_t deadline_ns) noexcept;
+
+  Library library_{};
+  pmix_proc_t self_{};
+  JobPlace place_;
+  BoundedCaller caller_;
+  PmixExits* exits_ = nullptr;  // null on one node
+};
+
+template <class Call>
+Status PmixBootstrap::ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer,
+                          Call call) noexcept {
+  answer->reset();
+  auto made = std::make_shared<Answer>();
+  if (!caller_.call([made, call] { made->error = call(*made); }, deadline_ns)) {
+    return fail(
+        Status::kBroken,
+        "%s did not end in time: the launcher (PMIx) does not answer, or not all "
+        "of %u ranks arrived; the launcher does not say which are missing. Look at its output",
+        what, place_.size);
+  }
+  *answer = std::move(made);
+  return Status::kOk;
+}
+
+Status PmixBootstrap::open(uint64_t deadline_ns) noexcept {
+  Status status = load(&library_);
+  if (status != Status::kOk) return status;
+  if (!caller_.start("hydrant-pmix")) return fail(Status::kResource, "no thread for PMIx");
+  std::shared_ptr<Answer> got;
+  status = ask("PMIx_Init", deadline_ns, &got, [library = library_](Answer& answer) {
+    return library.init(&answer.process, nullptr, 0);
+  });
+  if (got == nullptr) return status;
+  if (got->error != PMIX_SUCCESS) {
+    return fail(Status::kBroken, "PMIx_Init: %s", library_.error_string(got->error));
+  }
+  self_ = got->process;
+  status = read_place(deadline_ns);
+  if (status == Status::kOk && place_.node_count > 1) status = open_exits(deadline_ns);
+  // Whoever has said hello must say good-bye, or the launcher takes the exit for a crash.
+  if (status != Status::kOk) leave(1, Leaving::kExit, deadline_ns);
+  return status;
+}
+
+Status PmixBootstrap::get_value(pmix_rank_t rank, const char* key, uint64_t deadline_ns,
+                                std::shared_ptr<Answer>* answer) noexcept {
+  pmix_proc_t of = self_;
+  of.rank = rank;
+  const uint64_t now = now_ns();
+  const uint64_t seconds =
+      deadline_ns > now ? std::min<uint64_t>((deadline_ns - now) / kSecond, 3600) : 0;
+  // The library counts in seconds; it is to give up before this thread does.
+  const uint64_t slack = 2 * kSecond;
+  return ask("PMIx_Get", deadline_ns > UINT64_MAX - slack ? deadline_ns : deadline_ns + slack,
+             answer, [library = library_, of, name = std::string(key), seconds](Answer& got) {
+               pmix_info_t limit{};
+               std::strncpy(limit.key, PMIX_TIMEOUT, PMIX_MAX_KEYLEN);
+               limit.value.type = PMIX_INT;
+               limit.value.data.integer = static_cast<int>(seconds) + 1;
+               return library.get(&of, name.c_str(), &limit, 1, &got.value);
+             });
+}
+
+Status PmixBootstrap::get_number(const char* key, uint64_t deadline_ns, uint32_t* number) noexcept {
+  std::shared_ptr<Answer> got;
+  const Status status = get_value(PMIX_RANK_WILDCARD, key, deadline_ns, &got);
+  if (got == nullptr) return status;
+  if (got->error != PMIX_SUCCESS || got->value == nullptr || got->value->type != PMIX_UINT32) {
+    return fail(Status::kBroken, "the launcher (PMIx) does not answer \"%s\": %s", key,
+                library_.error_string(got->error));
+  }
+  *number = got->value->data.uint32;
+  return Status::kOk;
+}
+
+Status PmixBootstrap::read_place(uint64_t deadline_ns) noexcept {
+  place_.rank = self_.rank;
+  Status status = get_number(PMIX_JOB_SIZE, deadline_ns, &place_.size);
+  if (status != Status::kOk) return status;
+  std::shared_ptr<Answer> got;
+  status = get_value(PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, deadline_ns, &got);
+  if (status != Status::kOk) return status;
+  place_.node_ranks.clear();
+  if (got->error == PMIX_SUCCESS && got->value != nullptr && got->value->type == PMIX_STRING) {
+    const std::string_view list = got->value->data.string;
+    for (const char* at = list.data(); at < list.data() + list.size(); ++at) {
+      Rank rank = 0;
+      const auto [end, error] = std::from_chars(at, list.data() + list.size(), rank);
+      if (error != std::errc{}) break;
+      place_.node_ranks.push_back(rank);
+      at = end;
+    }
+  }
+  std::sort(place_.node_ranks.begin(), place_.node_ranks.end());
+  const auto self = std::find(place_.node_ranks.begin(), place_.node_ranks.end(), place_.rank);
+  if (place_.size == 0 || place_.rank >= place_.size || self == place_.node_ranks.end() ||
+      place_.node_ranks.back() >= place_.size) {
+    return fail(
+        Status::kBroken,
+        "the launcher (PMIx) does not say which ranks share a node: rank %u of %u, %zu ranks here",
+        place_.rank, place_.size, place_.node_ranks.size());
+  }
+  place_.node_rank = static_cast<uint32_t>(self - place_.node_ranks.begin());
+  if (place_.node_ranks.size() == place_.size) return Status::kOk;  // one node
+  place_.leaders.clear();
+  status = get_number(PMIX_NUM_NODES, deadline_ns, &place_.node_count);
+  if (status != Status::kOk) return status;
+  status = get_value(self_.rank, PMIX_NODEID, deadline_ns, &got);
+  if (got == nullptr) return status;
+  if (got->error != PMIX_SUCCESS || got->value == nullptr || got->value->type != PMIX_UINT32) {
+    return fail(Status::kBroken, "the launcher (PMIx) does not number its nodes: %s",
+                library_.error_string(got->error));
+  }
+  place_.node = got->value->data.uint32;
+  return read_leaders(deadline_ns);
+}
+
+// The node of each rank, which the launcher tells every process at its start: nothing is asked of other
+// nodes. Without it, or if it disagrees with the list of neighbours, the job does without leaders.
+Status PmixBootstrap::read_leaders(uint64_t deadline_ns) noexcept {
+  std::shared_ptr<Answer> got;
+  const Status status = ask(
+      "PMIx_Get", deadline_ns, &got,
+      [library = library_, self = self_, size = place_.size](Answer& answer) {
+        pmix_info_t limit{};
+        std::strncpy(limit.key, PMIX_TIMEOUT, PMIX_MAX_KEYLEN);
+        limit.value.type = PMIX_INT;
+        limit.value.data.integer = 2;
+        for (Rank rank = 0; rank < size; ++rank) {
+          pmix_proc_t of = self;
+          of.rank = rank;
+          pmix_value_t* value = nullptr;
+          const pmix_status_t error = library.get(&of, PMIX_NODEID, &limit, 1, &value);
+          const bool good = error == PMIX_SUCCESS && value != nullptr && value->type == PMIX_UINT32;
+          if (good) answer.nodes.push_back(value->data.uint32);
+          free_value(value);
+          if (!good) return error;
+        }
+        return static_cast<pmix_status_t>(PMIX_SUCCESS);
+      });
+  if (status != Status::kOk) return status;
+  JobPlace told = place_;
+  if (got->nodes.size() == place_.size) fill_place(got->nodes, &told);
+  if (got->nodes.size() != place_.size || told.node_ranks != place_.node_ranks ||
+      told.node_count != place_.node_count) {
+    log_info("the launcher (PMIx) does not tell which rank is on which node: %s",
+             library_.error_string(got->error));
+    return Status::kOk;
+  }
+  place_ = told;
+  return Status::kOk;
+}
+
+Status PmixBootstrap::open_exits(uint64_t deadline_ns) noexcept {
+  PmixExits& exits = PmixExits::of_process();
+  Status status = exits.open(library_.exits, self_, place_.size);
+  if (status != Status::kOk) return status;
+  exits_ = &exits;
+  if (place_.node_rank != 0) return Status::kOk;  // its node's first rank hears for it
+  std::shared_ptr<Answer> got;
+  status = ask("PMIx_Lookup", deadline_ns, &got, [&exits](Answer&) { return exits.listen(); });
+  if (got == nullptr) return status;
+  if (got->error != PMIX_SUCCESS) {
+    log_info("ranks of other nodes are heard of from the launcher alone: PMIx_Lookup: %s",
+             library_.error_string(got->error));
+  }
+  return Status::kOk;
+}
+
+// The library's own keys begin with "pmix"; ours must not.
+std::string full_key(std::string_view key) { return "hydrant/" + std::string(key); }
+
+Status PmixBootstrap::put(std::string_view key, std::span<const std::byte> card) noexcept {
+  Status status = check_card(key, card.size());
+  if (status != Status::kOk) return status;
+  std::shared_ptr<Answer> got;
+  status = ask("PMIx_Put", now_ns() + kPatienceNs, &got,
+               [library = library_, name = full_key(key),
+                bytes = std::vector<std::byte>(card.begin(), card.end())](Answer&) {
+                 // The library copies: it is handed our bytes as if it might write.
+                 std::vector<std::byte> copy = bytes;
+                 copy.push_back(std::byte{0});  // an empty card has an address, too
+                 pmix_value_t value{};
+                 value.type = PMIX_BYTE_OBJECT;
+                 value.data.bo.bytes = reinterpret_cast<char*>(copy.data());
+                 value.data.bo.size = copy.size();
+                 return library.put(PMIX_GLOBAL, name.c_str(), &value);
+               });
+  if (got != nullptr && got->error != PMIX_SUCCESS) {
+    status = fail(Status::kBroken, "PMIx_Put(\"%.*s\"): %s", static_cast<int>(key.size()),
+                  key.data(), library_.error_string(got->error));
+  }
+  return status;
+}
+
+Status PmixBootstrap::fence(uint64_t deadline_ns) noexcept {
+  std::shared_ptr<Answer> got;
+  // Without PMIX_COLLECT_DATA: cards stay where they were put until somebody asks.
+  const Status status = ask("PMIx_Fence", deadline_ns, &got, [library = library_](Answer&) {
+    const pmix_status_t error = library.commit();
+    return error == PMIX_SUCCESS ? library.fence(nullptr, 0, nullptr, 0) : error;
+  });
+  if (got == nullptr || got->error == PMIX_SUCCESS) return status;
+  return fail(Status::kBroken, "PMIx_Fence: %s", library_.error_string(got->error));
+}
+
+Status PmixBootstrap::get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+                          uint64_t deadline_ns) noexcept {
+  Status status = check_card(key, 0);
+  if (status != Status::kOk) return status;
+  if (rank >= place_.size) return fail(Status::kBadArg, "there is no rank %u", rank);
+  std::shared_ptr<Answer> got;
+  status = get_value(rank, full_key(key).c_str(), deadline_ns, &got);
+  if (status != Status::kOk) return status;
+  const pmix_value_t* value = got->value;
+  if (got->error != PMIX_SUCCESS || value == nullptr || value->type != PMIX_BYTE_OBJECT ||
+      value->data.bo.size == 0) {
+    return fail(Status::kNotReady, "no card \"%.*s\" of rank %u: %s", static_cast<int>(key.size()),
+                key.data(), rank, library_.error_string(got->error));
+  }
+  const std::span<const char> found(value->data.bo.bytes, value->data.bo.size - 1);
+  return copy_card(std::as_bytes(found), card, bytes);
+}
+
+Bootstrap::Event PmixBootstrap::read_event() noexcept {
+  Event event;
+  if (exits_ != nullptr && exits_->read(&event.rank, &event.code)) event.kind = Event::Kind::kExit;
+  return event;
+}
+
+void PmixBootstrap::relay(int code, bool is_first, uint64_t deadline_ns) noexcept {
+  if (exits_ == nullptr) return;
+  // Half of the time is for the good-bye.
+  const uint64_t now = now_ns();
+  const uint64_t deadline = now + (std::max(deadline_ns, now) - now) / 2;
+  if (is_first) caller_.call([exits = exits_, code] { exits->tell(code); }, deadline);
+  exits_->settle(deadline);
+}
+
+// The launcher learns the code from the exit of this process; without this call it would count as a crash.
+void PmixBootstrap::leave(int, Leaving, uint64_t deadline_ns) noexcept {
+  caller_.call([library = library_] { library.finalize(nullptr, 0); }, deadline_ns);
+}
+
+}  // namespace
+
+Status open_pmix(uint64_t deadline_ns, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
+  auto made = std::make_unique<PmixBootstrap>();
+  const Status status = made->open(deadline_ns);
+  if (status == Status::kOk) *bootstrap = std::move(made);
+  return status;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,85 @@
+#include "rdma/bootstrap/bounded_caller.hpp"
+
+#include <csignal>
+#include <utility>
+
+namespace hydrant {
+
+BoundedCaller::~BoundedCaller() {
+  if (shared_ == nullptr) return;
+  bool lost = false;
+  {
+    const MutexLock lock(shared_->mutex);
+    lost = shared_->lost;
+    shared_->quit = true;
+    shared_->changed.notify_all();
+  }
+  if (lost) {
+    pthread_detach(thread_);
+  } else {
+    pthread_join(thread_, nullptr);
+  }
+}
+
+bool BoundedCaller::start(const char* name) noexcept {
+  shared_ = std::make_shared<Shared>();
+  auto* argument = new std::shared_ptr<Shared>(shared_);
+  sigset_t all;
+  sigset_t old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  const int error = pthread_create(&thread_, nullptr, &serve, argument);
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  if (error != 0) {
+    delete argument;
+    shared_.reset();
+    return false;
+  }
+  pthread_setname_np(thread_, name);
+  return true;
+}
+
+void* BoundedCaller::serve(void* argument) {
+  auto* owned = static_cast<std::shared_ptr<Shared>*>(argument);
+  const std::shared_ptr<Shared> shared = std::move(*owned);
+  delete owned;
+  for (;;) {
+    std::function<void()> work;
+    {
+      const MutexLock lock(shared->mutex);
+      while (!shared->quit && !shared->work) {
+        shared->changed.wait_until(shared->mutex, now_ns() + 3'600'000'000'000);
+      }
+      if (shared->quit) return nullptr;
+      work = shared->work;
+    }
+    work();
+    const MutexLock lock(shared->mutex);
+    shared->work = nullptr;
+    shared->changed.notify_all();
+    if (shared->lost) return nullptr;
+  }
+}
+
+bool BoundedCaller::call(std::function<void()> work, uint64_t deadline_ns) noexcept {
+  if (shared_ == nullptr) return false;
+  Shared& shared = *shared_;
+  const MutexLock lock(shared.mutex);
+  while (shared.taken && !shared.lost) {
+    if (!shared.changed.wait_until(shared.mutex, deadline_ns) && now_ns() >= deadline_ns)
+      return false;
+  }
+  if (shared.lost) return false;
+  shared.taken = true;
+  shared.work = std::move(work);
+  shared.changed.notify_all();
+  while (shared.work) {
+    if (!shared.changed.wait_until(shared.mutex, deadline_ns) && now_ns() >= deadline_ns) break;
+  }
+  shared.taken = false;
+  shared.lost = static_cast<bool>(shared.work);
+  shared.changed.notify_all();
+  return !shared.lost;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,40 @@
+// A bootstrap for those who ask it at any time, from any thread: each call is made under the mutex that all
+// others who use the one inside hold, too.
+#pragma once
+
+#include "firehose/base/thread.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+
+namespace hydrant {
+
+class GuardedBootstrap final : public Bootstrap {
+ public:
+  // Both outlive it.
+  GuardedBootstrap(Bootstrap& inside, Mutex& mu) noexcept : inside_(inside), mu_(mu) {}
+
+  const char* name() const noexcept override { return inside_.name(); }
+  const JobPlace& place() const noexcept override { return inside_.place(); }
+  Status put(std::string_view key, std::span<const std::byte> card) noexcept override {
+    const MutexLock lock(mu_);
+    return inside_.put(key, card);
+  }
+  Status fence(uint64_t deadline_ns) noexcept override {
+    const MutexLock lock(mu_);
+    return inside_.fence(deadline_ns);
+  }
+  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+             uint64_t deadline_ns) noexcept override {
+    const MutexLock lock(mu_);
+    return inside_.get(rank, key, card, bytes, deadline_ns);
+  }
+  // The end is told by who knows of it, without waiting for others.
+  void leave(int code, Leaving how, uint64_t deadline_ns) noexcept override {
+    inside_.leave(code, how, deadline_ns);
+  }
+
+ private:
+  Bootstrap& inside_;
+  Mutex& mu_;
+};
+
+}  // namespace hydrant

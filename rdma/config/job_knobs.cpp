@@ -1,0 +1,348 @@
+// The knobs of libhydrant. firehose/base/config/config.cpp reads the rows.
+#include "rdma/config/job_knobs.hpp"
+
+#include <array>
+
+namespace hydrant {
+namespace {
+
+constexpr uint64_t kHourNs = 3'600'000'000'000;
+// Larger than any address space: sums of a few sizes cannot wrap.
+constexpr uint64_t kMaxSize = uint64_t{1} << 57;
+
+constexpr uint32_t at(JobKnob knob) { return static_cast<uint32_t>(knob); }
+
+// docs/env_vars.md repeats these rows word for word; a unit test compares them.
+constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
+    {.index = at(JobKnob::kPollMax),
+     .name = "HYDRANT_POLL_MAX",
+     .type = KnobType::kCount,
+     .unit = "messages",
+     .default_text = "64",
+     .effect = "Most Active Messages that one poll runs; the rest waits for the next poll.",
+     .min = 1,
+     .max = uint64_t{1} << 20},
+    {.index = at(JobKnob::kProgressThread),
+     .name = "HYDRANT_PROGRESS_THREAD",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "n",
+     .effect = "y starts a library thread that polls and runs handlers while the client's threads "
+               "compute; only for clients compiled with GASNET_PAR."},
+    {.index = at(JobKnob::kSupernodeMaxsize),
+     .name = "GASNET_SUPERNODE_MAXSIZE",
+     .type = KnobType::kCount,
+     .unit = "ranks",
+     .default_text = "0",
+     .effect =
+         "Most ranks of a host in one neighbourhood, in which ranks map each other's segments; "
+         "0 is no limit.",
+     .max = uint64_t{1} << 20},
+    {.index = at(JobKnob::kSegmentCommit),
+     .name = "HYDRANT_SEGMENT_COMMIT",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "n",
+     .effect = "y allocates all memory of an attached segment when it is created; n allocates each "
+               "page at its first use."},
+    {.index = at(JobKnob::kSegmentCheck),
+     .name = "HYDRANT_SEGMENT_CHECK",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "y",
+     .effect =
+         "Whether the target of every put, get and Long must be in its rank's segment; only in "
+         "programs compiled with GASNET_DEBUG, and not with GASNET_SEGMENT_EVERYTHING."},
+    {.index = at(JobKnob::kBootstrap),
+     .name = "HYDRANT_BOOTSTRAP",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect = "How the processes of a job find each other: auto detects the launcher from the "
+               "environment; the other values choose one; alone is a job of one process.",
+     .choices = "auto|alone|hydrant_run|fork|pmix|pmi2"},
+    {.index = at(JobKnob::kStopWarn),
+     .name = "HYDRANT_STOP_WARN",
+     .type = KnobType::kDuration,
+     .unit = "seconds",
+     .default_text = "10s",
+     .effect =
+         "hydrant-run and GASNET_PSHM_NODES: a process that is stopped (SIGSTOP) for this long "
+         "causes one warning and is not treated as dead; 0 means never.",
+     .max = 24 * kHourNs},
+    {.index = at(JobKnob::kGasnetPshmNodes),
+     .name = "GASNET_PSHM_NODES",
+     .type = KnobType::kCount,
+     .unit = "processes",
+     .default_text = "0",
+     .effect = "A program without a launcher forks into this many processes at init; 0 and 1 mean "
+               "one process.",
+     .max = 4096},
+    {.index = at(JobKnob::kGasnetExitTimeout),
+     .name = "GASNET_EXITTIMEOUT",
+     .type = KnobType::kDuration,
+     .unit = "seconds",
+     .default_text = "0",
+     .effect = "When a job exits, processes that still run after this time are killed. 0 computes "
+               "it: GASNET_EXITTIMEOUT_MIN plus GASNET_EXITTIMEOUT_FACTOR per process, at most "
+               "GASNET_EXITTIMEOUT_MAX.",
+     .max = kHourNs},
+    {.index = at(JobKnob::kGasnetExitTimeoutMax),
+     .name = "GASNET_EXITTIMEOUT_MAX",
+     .type = KnobType::kDuration,
+     .unit = "seconds",
+     .default_text = "20s",
+     .effect = "Upper limit of the computed GASNET_EXITTIMEOUT.",
+     .max = kHourNs},
+    {.index = at(JobKnob::kGasnetExitTimeoutMin),
+     .name = "GASNET_EXITTIMEOUT_MIN",
+     .type = KnobType::kDuration,
+     .unit = "seconds",
+     .default_text = "2s",
+     .effect = "Constant part of the computed GASNET_EXITTIMEOUT.",
+     .max = kHourNs},
+    {.index = at(JobKnob::kGasnetExitTimeoutFactor),
+     .name = "GASNET_EXITTIMEOUT_FACTOR",
+     .type = KnobType::kDuration,
+     .unit = "seconds",
+     .default_text = "50ms",
+     .effect = "Addition per process to the computed GASNET_EXITTIMEOUT.",
+     .max = kHourNs},
+    {.index = at(JobKnob::kBarrier),
+     .name = "GASNET_BARRIER",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect = "Barrier algorithm, the same on all ranks: SHM (shared memory), AMDISSEM or DISSEM "
+               "(rounds of Active Messages), AMCENTRAL (Active Messages to rank 0), RDMADISSEM "
+               "(rounds of RDMA between nodes). auto is the build's HYDRANT_BARRIER_DEFAULT, "
+               "normally SHM, and RDMADISSEM between nodes where possible.",
+     .choices = "auto|SHM|AMDISSEM|AMCENTRAL|DISSEM|RDMADISSEM"},
+    {.index = at(JobKnob::kBarrierStrict),
+     .name = "HYDRANT_BARRIER_STRICT",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "y",
+     .effect = "n promises that all ranks agree on whether a barrier is named: anonymous barriers "
+               "then send no identifier, and only mismatching identifiers are reported."},
+    {.index = at(JobKnob::kBarrierRadix),
+     .name = "HYDRANT_BARRIER_RADIX",
+     .type = KnobType::kCount,
+     .unit = "ranks",
+     .default_text = "0",
+     .effect = "SHM barriers: ranks that meet in each round, the same on all ranks; the number of "
+               "ranks gives one round, 0 chooses.",
+     .max = 1024},
+    {.index = at(JobKnob::kJobWaitWarn),
+     .name = "HYDRANT_WAIT_WARN",
+     .type = KnobType::kDuration,
+     .unit = "seconds",
+     .default_text = "10s",
+     .effect =
+         "A barrier that is blocked this long logs which ranks are missing; a put or get logs "
+         "which rank it waits for. Both go on; 0 means never.",
+     .max = 24 * kHourNs},
+    {.index = at(JobKnob::kPath),
+     .name = "HYDRANT_PATH",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect = "Path of puts and gets, for experiments and tests; put_get.md lists the values. "
+               "Transfers that this path cannot carry use the next one in the order of that table.",
+     .choices = "auto|mapped|cma|firehose|nic|direct|bounce|am|am_medium|am_long"},
+    {.index = at(JobKnob::kPutInMoveMax),
+     .name = "HYDRANT_PUT_IN_MOVE_MAX",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "4096",
+     .effect = "Between pinned memory: puts and gets up to this size without a remote firehose "
+               "travel in the request for the firehose or in its reply.",
+     .max = 65536},
+    {.index = at(JobKnob::kBounceMax),
+     .name = "HYDRANT_BOUNCE_MAX",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "65536",
+     .effect = "Largest piece that is copied through a library buffer when the source must be "
+               "reusable at once and the network is slower than a copy.",
+     .min = 64,
+     .max = uint64_t{16} << 20},
+    {.index = at(JobKnob::kBouncePool),
+     .name = "HYDRANT_BOUNCE_POOL",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "4M",
+     .effect = "Memory of all these buffers, allocated at first use; the default is at most a "
+               "sixteenth of the memlock that remains for puts and gets. When all are in use, puts "
+               "and gets wait or take the next path.",
+     .min = 4096,
+     .max = uint64_t{64} << 30},
+    {.index = at(JobKnob::kAmLongPrealloc),
+     .name = "HYDRANT_AMLONG_PREALLOC",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "y",
+     .effect =
+         "For networks that transfer only pinned memory: y allocates the buffers when the job "
+         "starts, n when a put or Long first needs one."},
+    {.index = at(JobKnob::kMediumLongThreshold),
+     .name = "HYDRANT_MEDIUM_LONG_THRESHOLD",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "4096",
+     .effect = "Puts and gets by Active Messages up to this size use Mediums, larger ones Longs if "
+               "allowed; at most the largest Medium.",
+     .min = 0},
+    {.index = at(JobKnob::kUseLongGets),
+     .name = "HYDRANT_USE_LONG_GETS",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "y",
+     .effect = "Whether replies to gets by Active Messages may be Longs."},
+    {.index = at(JobKnob::kUseLongPuts),
+     .name = "HYDRANT_USE_LONG_PUTS",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "y",
+     .effect = "Whether puts by Active Messages may be Longs."},
+    {.index = at(JobKnob::kCma),
+     .name = "HYDRANT_CMA",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "y",
+     .effect = "Whether the kernel may copy between processes of a node (process_vm_readv, "
+               "process_vm_writev), as far as it permits that."},
+    {.index = at(JobKnob::kNetworkDepth),
+     .name = "GASNET_NETWORKDEPTH",
+     .type = KnobType::kCount,
+     .unit = "operations",
+     .default_text = "256",
+     .effect =
+         "Most pieces of puts and gets that one thread has in flight; further ones poll until "
+         "one completes. At most the transport's limit.",
+     .min = 1,
+     .max = uint64_t{1} << 20},
+    {.index = at(JobKnob::kNbiThrottle),
+     .name = "GASNET_NBI_THROTTLE",
+     .type = KnobType::kCount,
+     .unit = "operations",
+     .default_text = "0",
+     .effect = "As GASNET_NETWORKDEPTH, for operations without an event of their own; 0 means "
+               "GASNET_NETWORKDEPTH.",
+     .max = uint64_t{1} << 20},
+    {.index = at(JobKnob::kOnFault),
+     .name = "HYDRANT_ON_FAULT",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect =
+         "Effect of an invalid put or get (no such rank, unmapped or read-only memory): abort "
+         "ends the job with a message, return returns an error; auto is abort for GASNet's "
+         "calls and return for those of hydrant/rma.h.",
+     .choices = "auto|abort|return"},
+    {.index = at(JobKnob::kStats),
+     .name = "HYDRANT_STATS",
+     .type = KnobType::kText,
+     .unit = "",
+     .default_text = "",
+     .effect =
+         "At exit each process writes its puts and gets, by path and peer, to this file; %r in "
+         "the name is the rank, %% a percent sign. Without %r only rank 0 writes.",
+     .choices = "json:FILE"},
+    {.index = at(JobKnob::kTransport),
+     .name = "HYDRANT_TRANSPORT",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect = "Transport, the same on all ranks: auto is shared memory within a node and verbs "
+               "between nodes; shm is shared memory only; ibv is verbs only, also within a node.",
+     .choices = "auto|shm|ibv"},
+    {.index = at(JobKnob::kIbvPorts),
+     .name = "HYDRANT_IBV_PORTS",
+     .type = KnobType::kText,
+     .unit = "",
+     .default_text = "",
+     .effect =
+         "Verbs devices, ports and addresses (GID indices) that a process uses, at most four; "
+         "* is any device. Messages use the first, long puts and gets all of them. A malformed "
+         "item makes init fail. Default: the usable ports nearest to the process on the "
+         "network of the first active port.",
+     .choices = "DEVICE[:PORT[:GID]],..."},
+    {.index = at(JobKnob::kIbvStripeMin),
+     .name = "HYDRANT_IBV_STRIPE_MIN",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "1M",
+     .effect = "Puts and gets from this length are divided evenly among all verbs ports of a "
+               "process; messages to that peer wait until such a put has completed.",
+     .min = 65536,
+     .max = kMaxSize},
+    {.index = at(JobKnob::kIbvTimeout),
+     .name = "HYDRANT_IBV_TIMEOUT",
+     .type = KnobType::kCount,
+     .unit = "",
+     .default_text = "14",
+     .effect = "How long a verbs adapter waits for an acknowledgement before it retransmits: 4.096 "
+               "us times 2 to the power of this value, 67 ms for 14. After seven timeouts the peer "
+               "is treated as lost.",
+     .min = 8,
+     .max = 22},
+    {.index = at(JobKnob::kIbvCredits),
+     .name = "HYDRANT_IBV_CREDITS",
+     .type = KnobType::kCount,
+     .unit = "messages",
+     .default_text = "32",
+     .effect = "Most requests, and most replies, in flight to one peer over verbs, the same on all "
+               "ranks. Each costs one receive buffer per peer.",
+     .min = 4,
+     .max = 4096},
+    {.index = at(JobKnob::kIbvOdp),
+     .name = "HYDRANT_IBV_ODP",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "fallback",
+     .effect =
+         "Local memory of a put or get that cannot be pinned now, for instance because memlock "
+         "is used up: fallback uses on-demand paging if all verbs adapters in use support it; "
+         "off always copies through buffers.",
+     .choices = "fallback|off"},
+    {.index = at(JobKnob::kAmEager),
+     .name = "HYDRANT_AM_EAGER",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "1000",
+     .effect = "Longest message over verbs (arguments and payload) that is a single send, the same "
+               "on all ranks; the payload of a longer one is first written into a buffer of the "
+               "peer. Rounded up to a multiple of 8.",
+     .min = 128,
+     .max = 65528},
+    {.index = at(JobKnob::kInject),
+     .name = "HYDRANT_INJECT",
+     .type = KnobType::kText,
+     .unit = "",
+     .default_text = "",
+     .effect =
+         "For measurements and tests, the same on all ranks: send_only hides all but messages "
+         "of the transport; items simulate a network with delay, bandwidth, credits or pinned "
+         "memory. A malformed text makes init fail.",
+     .choices = "send_only|ITEM=VALUE,..."},
+}};
+
+constexpr bool rows_are_in_order() {
+  for (uint32_t i = 0; i < kRows.size(); ++i) {
+    if (kRows[i].index != i) return false;
+  }
+  return true;
+}
+static_assert(rows_are_in_order(), "a knob is the index of its row");
+
+constexpr std::string_view kPrefixes[] = {"HYDRANT_"};
+constinit std::atomic<bool> g_warned[kRows.size()];
+constinit KnobTable g_table(kRows, kPrefixes, g_warned);
+[[gnu::constructor(101)]] void add_table() noexcept { add_knob_table(g_table); }
+
+}  // namespace
+
+const KnobInfo& knob_info(JobKnob knob) noexcept { return kRows[at(knob)]; }
+
+}  // namespace hydrant

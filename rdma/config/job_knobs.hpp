@@ -1,0 +1,54 @@
+// The environment variables of libhydrant: jobs, segments, transports, put and get, barriers.
+// firehose/base/config/config.hpp reads them.
+#pragma once
+
+#include "firehose/base/config/config.hpp"
+
+#include <cstdint>
+
+namespace hydrant {
+
+enum class JobKnob : uint32_t {
+  kPollMax,
+  kProgressThread,
+  kSupernodeMaxsize,
+  kSegmentCommit,
+  kSegmentCheck,
+  kBootstrap,
+  kStopWarn,
+  kGasnetPshmNodes,
+  kGasnetExitTimeout,
+  kGasnetExitTimeoutMax,
+  kGasnetExitTimeoutMin,
+  kGasnetExitTimeoutFactor,
+  kBarrier,
+  kBarrierStrict,
+  kBarrierRadix,
+  kJobWaitWarn,
+  kPath,
+  kPutInMoveMax,
+  kBounceMax,
+  kBouncePool,
+  kAmLongPrealloc,
+  kMediumLongThreshold,
+  kUseLongGets,
+  kUseLongPuts,
+  kCma,
+  kNetworkDepth,
+  kNbiThrottle,
+  kOnFault,
+  kStats,
+  kTransport,
+  kIbvPorts,
+  kIbvStripeMin,
+  kIbvTimeout,
+  kIbvCredits,
+  kIbvOdp,
+  kAmEager,
+  kInject,
+  kEnd,  // not a knob
+};
+
+const KnobInfo& knob_info(JobKnob knob) noexcept;
+
+}  // namespace hydrant

@@ -1,0 +1,23 @@
+// Hands a descriptor of the node's first rank to the others of the node: the way by which memory without
+// a name is shared. A unix socket in the abstract namespace, with a random name that travels in a card,
+// is there for as long as the call; nothing is left in any file system.
+//
+// The others must be processes of the same user (SO_PEERCRED) that know the token on the card.
+#pragma once
+
+#include "firehose/base/status.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+
+#include <cstdint>
+
+namespace hydrant {
+
+// Collective over the job: it holds a fence. `sequence` is the same in all and was never used before;
+// `fd_of_leader` counts in the first rank of each node only, and stays its own. The others get their own
+// descriptor of the same file, close-on-exec, in *received; the first gets a duplicate.
+// Errors: kNotReady: the deadline came, with who is missing; kBroken: a peer is not who it should be, or is
+// gone; kResource: no descriptors or sockets. *received is unchanged then.
+Status share_fd(Bootstrap& bootstrap, uint32_t sequence, int fd_of_leader, int* received,
+                uint64_t deadline_ns) noexcept;
+
+}  // namespace hydrant

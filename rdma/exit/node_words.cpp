@@ -1,0 +1,214 @@
+#include "rdma/exit/node_words.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/exit/process_end.hpp"
+#include "rdma/launch/wire.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr char kCardKey[] = "words";
+constexpr uint32_t kMagic = 0x48594e57;
+
+struct WordsCard {
+  uint64_t start_time = 0;
+  int32_t pid = 0;
+  uint32_t zero = 0;
+  RandomName name{};
+  char padding[7] = {};
+};
+static_assert(sizeof(WordsCard) == 56);
+
+struct Message {
+  uint32_t magic = kMagic;
+  Rank sender = 0;
+  Rank rank = 0;  // whose exit it is: the sender's, or that of a rank of another node
+  int32_t code = 0;
+  WordOf what = WordOf::kExit;
+};
+
+// What stands in an address in a rank's place.
+constexpr uint32_t kDeathClaim = UINT32_MAX;
+constexpr uint32_t kExitClaim = UINT32_MAX - 1;
+constexpr uint32_t kWaitClaim = UINT32_MAX - 2;
+
+bool claim_name(const RandomName& name, uint32_t number, KeptDescriptor* held) noexcept {
+  const AbstractAddress address = abstract_address(name, number);
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  held->keep(fd);
+  return fd >= 0 && bind(fd, address.get(), address.bytes) == 0;
+}
+
+// The same number may be another process: the rank has ended, or counts processes in a container of its own.
+bool is_there(pid_t pid, uint64_t start_time) noexcept {
+  return process_start_time(pid) == start_time;
+}
+
+}  // namespace
+
+Status NodeWords::bind_to(KeptDescriptor* held) noexcept {
+  const AbstractAddress address = abstract_address(name_, rank_);
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  held->keep(fd);
+  const int on = 1;
+  if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+      bind(fd, address.get(), address.bytes) != 0) {
+    const int error = errno;
+    held->close();
+    return fail(Status::kResource, "no socket for words between the ranks of this node: %s",
+                errno_text(error));
+  }
+  return Status::kOk;
+}
+
+Status NodeWords::find_peer(Bootstrap& bootstrap, Rank rank, uint64_t deadline_ns) noexcept {
+  WordsCard card;
+  size_t bytes = 0;
+  const Status status = bootstrap.get(rank, kCardKey, std::as_writable_bytes(std::span(&card, 1)),
+                                      &bytes, deadline_ns);
+  if (status != Status::kOk) return add_context(status, "while rank %u was looked for", rank);
+  Peer peer{.rank = rank, .pid = card.pid, .start_time = card.start_time, .name = card.name};
+  const int fd = open_pidfd(card.pid);
+  peer.pidfd.keep(fd);
+  if (fd < 0 || !is_there(card.pid, card.start_time)) {
+    return fail(Status::kBroken,
+                "rank %u says it is process %d, which is not there; has it ended, or does it run "
+                "in a container?",
+                rank, card.pid);
+  }
+  peers_.push_back(std::move(peer));
+  return Status::kOk;
+}
+
+Status NodeWords::open(Bootstrap& bootstrap, uint64_t deadline_ns,
+                       std::unique_ptr<NodeWords>* words) noexcept {
+  const JobPlace& place = bootstrap.place();
+  std::unique_ptr<NodeWords> made(new NodeWords);
+  made->rank_ = place.rank;
+  made->name_ = make_random_name();
+  Status status = made->bind_to(&made->socket_);
+  if (status != Status::kOk) return status;
+  const WordsCard card{.start_time = process_start_time(getpid()),
+                       .pid = static_cast<int32_t>(getpid()),
+                       .name = made->name_};
+  status = bootstrap.put(kCardKey, launch::bytes_of(card));
+  if (status == Status::kOk) status = bootstrap.fence(deadline_ns);
+  made->peers_.reserve(place.node_ranks.size() - 1);
+  for (const Rank rank : place.node_ranks) {
+    if (status == Status::kOk && rank != place.rank) {
+      status = made->find_peer(bootstrap, rank, deadline_ns);
+    }
+  }
+  // Nobody ends before all others have found him.
+  if (status == Status::kOk) status = bootstrap.fence(deadline_ns);
+  if (status == Status::kOk) *words = std::move(made);
+  return status;
+}
+
+bool NodeWords::claim(const Peer& peer) noexcept {
+  return claim_name(peer.name, kDeathClaim, &claim_);
+}
+
+// The first rank's name is everybody's.
+const RandomName& NodeWords::common_name() const noexcept {
+  const bool is_first = peers_.empty() || rank_ < peers_.front().rank;
+  return is_first ? name_ : peers_.front().name;
+}
+
+bool NodeWords::claim_exit() noexcept {
+  return claim_name(common_name(), kExitClaim, &exit_claim_);
+}
+
+bool NodeWords::claim_wait() noexcept {
+  if (wait_claim_.number() >= 0) return false;
+  return claim_name(common_name(), kWaitClaim, &wait_claim_);
+}
+
+bool NodeWords::read(Rank* rank, int* code) noexcept {
+  for (;;) {
+    Message message;
+    iovec part{&message, sizeof message};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))] = {};
+    msghdr head{};
+    head.msg_iov = &part;
+    head.msg_iovlen = 1;
+    head.msg_control = control;
+    head.msg_controllen = sizeof control;
+    const ssize_t bytes = recvmsg(fd(), &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0) return false;
+    ucred sender{};
+    const cmsghdr* about = CMSG_FIRSTHDR(&head);
+    const bool credentials =
+        about != nullptr && about->cmsg_level == SOL_SOCKET && about->cmsg_type == SCM_CREDENTIALS;
+    if (credentials) std::memcpy(&sender, CMSG_DATA(about), sizeof sender);
+    auto peer = std::find_if(peers_.begin(), peers_.end(),
+                             [&](const Peer& one) { return one.rank == message.sender; });
+    // The kernel says who sent it: nobody can end the job in the name of a rank.
+    const bool good = bytes == sizeof message && message.magic == kMagic && credentials &&
+                      peer != peers_.end() && sender.pid == peer->pid;
+    if (!good) continue;
+    if (message.what == WordOf::kDeathIsSaid) {
+      peer->said_its_death = true;
+      continue;
+    }
+    *rank = message.rank;
+    *code = message.code;
+    return true;
+  }
+}
+
+bool NodeWords::repair() noexcept {
+  // All are looked at before one is opened, which may get the number of another.
+  KeptDescriptor& heard = again_.number() >= 0 ? again_ : socket_;
+  const bool is_deaf = heard.is_lost();
+  bool any = is_deaf;
+  for (Peer& peer : peers_) {
+    if (!peer.pidfd.is_lost()) continue;
+    any = true;
+    peer.pidfd.close();  // which leaves alone what is there now
+  }
+  if (is_deaf) {
+    words_lost_ = true;
+    // A child that the program has just forked may hold the name until it executes another program.
+    constexpr int kFailuresSaid = 2;
+    if (bind_to(&again_) != Status::kOk && ++failures_ == kFailuresSaid) {
+      log_warning(
+          "rank %u does not hear why ranks of its node end: the program has closed its socket, and "
+          "no other can be had (%s); close only descriptors that the program has opened",
+          rank_, last_error_text());
+    }
+  }
+  for (Peer& peer : peers_) {
+    if (peer.pidfd.number() < 0 && !peer.is_gone && !peer.is_told) watch_again(peer);
+  }
+  return any;
+}
+
+void NodeWords::watch_again(Peer& peer) noexcept {
+  const int fd = open_pidfd(peer.pid);
+  peer.is_gone = fd >= 0 ? !is_there(peer.pid, peer.start_time) : errno == ESRCH;
+  peer.pidfd.keep(fd);
+  if (peer.is_gone) peer.pidfd.close();
+}
+
+void NodeWords::tell(Rank rank, int code, WordOf what) const noexcept {
+  const Message message{.sender = rank_, .rank = rank, .code = code, .what = what};
+  const int kept = socket_.get();
+  // Who hears it looks at the sender's process, not at its socket.
+  const int used = kept >= 0 ? kept : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  for (const Peer& peer : peers_) {
+    const AbstractAddress address = abstract_address(peer.name, peer.rank);
+    sendto(used, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL, address.get(),
+           address.bytes);
+  }
+  if (kept < 0 && used >= 0) close(used);
+}
+
+}  // namespace hydrant

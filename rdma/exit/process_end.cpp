@@ -1,0 +1,138 @@
+#include "rdma/exit/process_end.hpp"
+
+#include "firehose/base/thread.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+// As <linux/pidfd.h> has it from Linux 6.15 on; Debian 12's is older.
+struct PidfdInfo {
+  uint64_t mask;
+  uint64_t cgroup;
+  uint32_t pid;
+  uint32_t tgid;
+  uint32_t ppid;
+  uint32_t ids[8];
+  int32_t exit_code;
+};
+static_assert(sizeof(PidfdInfo) == 64);
+constexpr uint64_t kInfoExit = 1u << 3;
+constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);
+
+constexpr int kStateField = 3;
+constexpr int kFlagsField = 9;
+constexpr int kThreadsField = 20;
+constexpr int kStartField = 22;
+constexpr int kExitCodeField = 52;
+
+struct Stat {
+  char state = '\0';
+  unsigned flags = 0;
+  int threads = 0;
+  uint64_t start = 0;
+  int exit_code = 0;
+};
+
+// Field 3 and the following of such a file; what comes before may hold any character.
+bool read_stat_file(const char* path, Stat* stat) noexcept {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  char text[1024];
+  const ssize_t bytes = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (bytes <= 0) return false;
+  text[bytes] = '\0';
+  const char* at = std::strrchr(text, ')');
+  for (int field = kStateField; at != nullptr && field <= kExitCodeField; ++field) {
+    at = std::strchr(at + 1, ' ');
+    if (at == nullptr) return false;
+    if (field == kStateField) stat->state = at[1];
+    if (field == kFlagsField) std::sscanf(at, "%u", &stat->flags);
+    if (field == kThreadsField) std::sscanf(at, "%d", &stat->threads);
+    if (field == kStartField) std::sscanf(at, "%lu", &stat->start);
+    if (field == kExitCodeField) std::sscanf(at, "%d", &stat->exit_code);
+  }
+  return at != nullptr;
+}
+
+bool read_stat(pid_t pid, Stat* stat) noexcept {
+  char path[48];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
+  return read_stat_file(path, stat);
+}
+
+bool is_exiting(const Stat& stat) noexcept {
+  constexpr unsigned kExiting = 4;  // PF_EXITING of the kernel's task flags
+  return (stat.flags & kExiting) != 0;
+}
+
+// A first thread that has ended by pthread_exit(3) looks as if the process had: the others decide.
+bool all_threads_exit(pid_t pid) noexcept {
+  char path[96];
+  std::snprintf(path, sizeof path, "/proc/%d/task", static_cast<int>(pid));
+  DIR* tasks = opendir(path);
+  if (tasks == nullptr) return true;  // gone by now
+  bool all = true;
+  while (const dirent* entry = readdir(tasks)) {
+    if (entry->d_name[0] == '.') continue;
+    Stat stat;
+    std::snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", static_cast<int>(pid),
+                  entry->d_name);
+    if (read_stat_file(path, &stat)) all = all && is_exiting(stat);
+  }
+  closedir(tasks);
+  return all;
+}
+
+ProcessEnd from_wait_status(int status) noexcept {
+  if (WIFSIGNALED(status)) return {ProcessEnd::Kind::kKilled, WTERMSIG(status)};
+  return {ProcessEnd::Kind::kExited, WEXITSTATUS(status)};
+}
+
+}  // namespace
+
+int open_pidfd(pid_t pid) noexcept { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+uint64_t process_start_time(pid_t pid) noexcept {
+  Stat stat;
+  return read_stat(pid, &stat) ? stat.start : 0;
+}
+
+bool process_is_ending(pid_t pid) noexcept {
+  Stat stat;
+  if (!read_stat(pid, &stat) || !is_exiting(stat)) return false;
+  return stat.threads <= 1 || all_threads_exit(pid);
+}
+
+bool process_ends_can_be_seen() noexcept { return process_start_time(getpid()) != 0; }
+
+ProcessEnd read_process_end(int pidfd, pid_t pid, uint64_t start_time) noexcept {
+  constexpr uint64_t kPatienceNs = 20'000'000;
+  const uint64_t deadline = now_ns() + kPatienceNs;
+  for (;;) {
+    PidfdInfo info{};
+    info.mask = kInfoExit;
+    if (ioctl(pidfd, kGetInfo, &info) == 0 && (info.mask & kInfoExit) != 0) {
+      return from_wait_status(info.exit_code);
+    }
+    Stat stat;
+    const bool zombie = read_stat(pid, &stat) && stat.start == start_time &&
+                        (stat.state == 'Z' || stat.state == 'X');
+    if (zombie) return from_wait_status(stat.exit_code);
+    if (now_ns() >= deadline) return {};
+    const timespec pause{0, 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+}  // namespace hydrant

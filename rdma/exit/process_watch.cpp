@@ -1,0 +1,365 @@
+#include "rdma/exit/process_watch.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/exit/process_end.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kStackBytes = size_t{64} << 10;
+constexpr size_t kMaxStackBytes = size_t{8} << 20;
+// What the program has closed wakes nobody: the thread looks by itself.
+constexpr int kLookMs = 2000;
+
+// A thread's stack also holds the program's thread-local variables: where 64 KiB are too few for those, more.
+int create_thread(pthread_t* thread, void* (*body)(void*), void* argument) noexcept {
+  int error = EINVAL;
+  for (size_t bytes = kStackBytes; error == EINVAL && bytes <= kMaxStackBytes; bytes *= 4) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    error = pthread_attr_setstacksize(&attributes, bytes);
+    if (error == 0) error = pthread_create(thread, &attributes, body, argument);
+    pthread_attr_destroy(&attributes);
+  }
+  return error;
+}
+
+const char* signal_text(int signal) noexcept {
+  const char* text = sigdescr_np(signal);
+  return text != nullptr ? text : "unknown signal";
+}
+
+}  // namespace
+
+bool ExitWatch::Listener::program_catches_quit() noexcept {
+  struct sigaction action {};
+  sigaction(SIGQUIT, nullptr, &action);
+  return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+}
+
+ExitWatch::ExitWatch(Bootstrap& bootstrap, Listener& listener) noexcept
+    : bootstrap_(bootstrap),
+      listener_(listener),
+      is_supervised_(bootstrap.watch_fd() >= 0),
+      end_(launch::exit_times(bootstrap.place().size)) {}
+
+Status ExitWatch::start(Bootstrap& bootstrap, Listener& listener, uint64_t deadline_ns,
+                        std::unique_ptr<ExitWatch>* watch) noexcept {
+  std::unique_ptr<ExitWatch> made(new ExitWatch(bootstrap, listener));
+  if (made->is_supervised_) made->supervisor_start_ = process_start_time(bootstrap.supervisor());
+  if (!made->is_supervised_ && bootstrap.place().size > 1) {
+    const Status status = NodeWords::open(bootstrap, deadline_ns, &made->words_);
+    if (status != Status::kOk) return status;
+    made->parent_pid_ = getppid();
+    made->parent_.keep(open_pidfd(made->parent_pid_));
+  }
+  const bool silent = !made->is_supervised_ && made->words_ == nullptr;
+  const Status status = silent ? Status::kOk : made->start_thread();  // alone: nobody to hear from
+  if (status == Status::kOk) *watch = std::move(made);
+  return status;
+}
+
+Status ExitWatch::start_thread() noexcept {
+  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd < 0) return fail(Status::kResource, "eventfd(): %s", errno_text(errno));
+  wake_.keep(fd);
+  sigset_t all;
+  sigset_t old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  const int error = create_thread(&thread_, &serve, this);
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  if (error != 0)
+    return fail(Status::kResource, "no thread to watch for the job's end: %s", errno_text(error));
+  running_ = true;
+  pthread_setname_np(thread_, "hydrant-ctl");
+  return Status::kOk;
+}
+
+ExitWatch::~ExitWatch() {
+  if (running_) {
+    stop_.store(true);
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
+    pthread_join(thread_, nullptr);
+  }
+}
+
+bool ExitWatch::ends_unheard(pid_t sender) const noexcept {
+  return is_supervised_ && sender > 0 && sender == bootstrap_.supervisor() &&
+         bootstrap_.watch_fd() < 0;
+}
+
+void ExitWatch::leave(int code, Leaving how, uint64_t deadline_ns) noexcept {
+  left_.store(true);
+  if (words_ != nullptr) {
+    words_->tell(bootstrap_.place().rank, code);
+    const bool is_first = words_->claim_exit();
+    say_how_it_leaves(code, how, is_first);
+    bootstrap_.relay(code, is_first, deadline_ns);
+  }
+  bootstrap_.leave(code, how, deadline_ns);
+}
+
+// The supervisor tells the user; where there is none, the first rank of the node to know does.
+void ExitWatch::say_how_it_leaves(int code, Leaving how, bool is_first) noexcept {
+  constexpr int kCodeMask = 0xff;  // what wait(2) passes on
+  const Rank own = bootstrap_.place().rank;
+  const Rank first_out = first_out_.load(std::memory_order_relaxed);
+  const bool is_failure = (code & kCodeMask) != 0;
+  if (how == Leaving::kGaveUp) {
+    if (is_failure || first_out == kNoRank || !words_->claim_wait()) return;
+    log_warning(
+        "rank %u exited with code 0 while rank %u waited for messages, barriers or puts; the job "
+        "is ended",
+        first_out, own);
+  } else if (is_failure && is_first && first_out == kNoRank) {
+    if (how == Leaving::kGasnetExit) {
+      log_error("rank %u called gasnet_exit(%d); the job is ended", own, code);
+    } else {
+      log_error("rank %u exited with code %d; the job is ended", own, code);
+    }
+  }
+}
+
+void ExitWatch::death_is_said() const noexcept {
+  if (words_ != nullptr) words_->tell(bootstrap_.place().rank, 0, WordOf::kDeathIsSaid);
+}
+
+void ExitWatch::lose(Rank rank, int code) noexcept {
+  if (!running_) return;
+  lost_code_.store(code, std::memory_order_relaxed);
+  lost_.store(rank, std::memory_order_release);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
+}
+
+void* ExitWatch::serve(void* self) {
+  auto& watch = *static_cast<ExitWatch*>(self);
+  if (watch.words_ != nullptr) {
+    watch.serve_words();
+  } else {
+    watch.serve_launcher();
+  }
+  return nullptr;
+}
+
+// Each wait is for what is open now. A word that came while the program closed the number is not read: under
+// the number may be a file of the program's.
+void ExitWatch::serve_launcher() noexcept {
+  bool more = true;
+  bool is_lost = false;
+  while (!stop_.load()) {
+    if (more && !is_lost && bootstrap_.watch_fd() < 0) {
+      is_lost = true;
+      say_unheard();
+    }
+    if (more && is_lost) watch_supervisor();
+    pollfd polled[] = {{wake_.get(), POLLIN, 0},
+                       {more ? bootstrap_.watch_fd() : -1, POLLIN, 0},
+                       {parent_.get(), POLLIN, 0}};
+    (void)poll(polled, 3, time_left_ms());
+    if (stop_.load()) return;
+    handle_loss();
+    end_myself(end_.step(now_ns()));
+    if (polled[1].revents != 0) handle_launcher(&more);
+    if (polled[2].revents != 0 && !parent_.is_lost()) {
+      more = false;
+      parent_.close();
+      listener_.on_launcher_gone();
+    }
+  }
+}
+
+// By its process: what is below a script outlives it otherwise.
+void ExitWatch::watch_supervisor() noexcept {
+  const int supervisor = bootstrap_.supervisor();
+  if (parent_.get() >= 0 || supervisor <= 0) return;
+  parent_.close();
+  const int fd = open_pidfd(supervisor);
+  const bool is_gone =
+      fd >= 0 ? process_start_time(supervisor) != supervisor_start_ : errno == ESRCH;
+  parent_.keep(fd);
+  if (is_gone) listener_.on_launcher_gone();
+}
+
+void ExitWatch::say_unheard() noexcept {
+  if (is_told_ || left_.load()) return;
+  log_warning(
+      "the program of rank %u has closed its connection to the launcher (%s): the rank is not told "
+      "when others end, and the launcher ends it by SIGQUIT in place of that; close only "
+      "descriptors that the program has opened",
+      bootstrap_.place().rank, bootstrap_.name());
+}
+
+void ExitWatch::serve_words() noexcept {
+  constexpr size_t kFirstPeer = 3;
+  std::vector<NodeWords::Peer>& peers = words_->peers();
+  std::vector<pollfd> polled(kFirstPeer + peers.size() + 1);
+  while (!stop_.load()) {
+    if (words_->repair())
+      log_info("the program has closed descriptors of the library; they are opened again");
+    repair_parent();
+    polled[0] = {wake_.get(), POLLIN, 0};
+    polled[1] = {words_->fd(), POLLIN, 0};
+    polled[2] = {parent_.get(), POLLIN, 0};
+    bool is_any_gone = false;
+    for (size_t i = 0; i < peers.size(); ++i) {
+      polled[kFirstPeer + i] = {peers[i].pidfd.get(), POLLIN, 0};
+      is_any_gone |= peers[i].is_gone && !peers[i].is_told;
+    }
+    polled.back() = {bootstrap_.relay_fd(), POLLIN, 0};
+    (void)poll(polled.data(), polled.size(), is_any_gone ? 0 : time_left_ms());
+    if (stop_.load()) return;
+    handle_loss();
+    end_myself(end_.step(now_ns()));
+    handle_words();
+    handle_relayed();
+    // What is ready under a lost number is another file, or was ours: it is opened again first.
+    if (polled[2].revents != 0 && !parent_.is_lost()) handle_parent();
+    for (size_t i = 0; i < peers.size(); ++i) {
+      NodeWords::Peer& peer = peers[i];
+      const bool has_ended = polled[kFirstPeer + i].revents != 0 && !peer.pidfd.is_lost();
+      if (!peer.is_told && (peer.is_gone || has_ended)) handle_process(peer);
+    }
+  }
+}
+
+void ExitWatch::repair_parent() noexcept {
+  if (!parent_.is_lost()) return;
+  parent_.close();  // which leaves alone what is there now
+  parent_.keep(open_pidfd(parent_pid_));
+  if (getppid() != parent_pid_) handle_parent();
+}
+
+int ExitWatch::time_left_ms() const noexcept {
+  const uint64_t next = end_.next_ns();
+  const uint64_t now = now_ns();
+  const uint64_t left_ms = next > now ? (next - now) / 1'000'000 + 1 : 0;
+  return static_cast<int>(std::min<uint64_t>(left_ms, kLookMs));
+}
+
+void ExitWatch::end_myself(launch::JobEnd::Step step) noexcept {
+  constexpr uint64_t kLeaveNs = 2'000'000'000;
+  if (step == launch::JobEnd::Step::kNothing) return;
+  const bool kill_now = step == launch::JobEnd::Step::kKill;
+  if (!kill_now && left_.load()) return;  // it is on its way
+  if (!kill_now && listener_.program_catches_quit()) {
+    kill(getpid(), SIGQUIT);
+    return;
+  }
+  if (end_.peaceful() && !left_.load() && (words_ == nullptr || words_->claim_wait())) {
+    log_warning("rank %u exited with code 0, and rank %u did not follow; it is ended", end_.rank(),
+                bootstrap_.place().rank);
+  }
+  listener_.before_exit();
+  if (!left_.load()) leave(end_.code(), Leaving::kGaveUp, now_ns() + kLeaveNs);
+  _exit(end_.code());
+}
+
+void ExitWatch::handle_parent() noexcept {
+  constexpr int kCode = 1;
+  parent_.close();
+  end_.leave(kNoRank, kCode, now_ns());
+  listener_.on_launcher_gone();
+}
+
+void ExitWatch::handle_loss() noexcept {
+  const Rank rank = lost_.exchange(kNoRank, std::memory_order_acquire);
+  if (rank == kNoRank) return;
+  uint64_t wakes = 0;
+  [[maybe_unused]] const ssize_t bytes = read(wake_.get(), &wakes, sizeof wakes);
+  end_.leave(rank, lost_code_.load(std::memory_order_relaxed), now_ns());
+}
+
+void ExitWatch::handle_launcher(bool* more) noexcept {
+  const Bootstrap::Event word = bootstrap_.read_event();
+  if (word.kind != Bootstrap::Event::Kind::kNothing) is_told_ = true;
+  switch (word.kind) {
+    case Bootstrap::Event::Kind::kNothing: return;
+    case Bootstrap::Event::Kind::kExit: return listener_.on_exit_requested(word.rank, word.code);
+    case Bootstrap::Event::Kind::kDeath: return listener_.on_death(word.rank, word.signal);
+    case Bootstrap::Event::Kind::kLauncherGone: *more = false; return listener_.on_launcher_gone();
+  }
+}
+
+void ExitWatch::handle_words() noexcept {
+  Rank rank = 0;
+  int code = 0;
+  while (words_->read(&rank, &code)) {
+    for (NodeWords::Peer& peer : words_->peers()) {
+      if (peer.rank == rank) peer.left = true;
+    }
+    note_exit(rank, code);
+  }
+}
+
+void ExitWatch::note_exit(Rank rank, int code) noexcept {
+  Rank none = kNoRank;
+  first_out_.compare_exchange_strong(none, rank, std::memory_order_relaxed);
+  end_.leave(rank, code, now_ns());
+  listener_.on_exit_requested(rank, code);
+}
+
+// Words of ranks of this node have come by themselves; the others of this node do not hear these.
+void ExitWatch::handle_relayed() noexcept {
+  const std::vector<Rank>& here = bootstrap_.place().node_ranks;
+  for (;;) {
+    const Bootstrap::Event word = bootstrap_.read_event();
+    if (word.kind != Bootstrap::Event::Kind::kExit) return;
+    if (std::binary_search(here.begin(), here.end(), word.rank)) continue;
+    words_->tell(word.rank, word.code);
+    note_exit(word.rank, word.code);
+  }
+}
+
+// The kernel says that it has ended; a word of it, sent before, has been read.
+void ExitWatch::handle_process(NodeWords::Peer& peer) noexcept {
+  const ProcessEnd end = read_process_end(peer.pidfd.get(), peer.pid, peer.start_time);
+  peer.pidfd.close();
+  peer.is_told = true;
+  const bool killed = end.kind == ProcessEnd::Kind::kKilled;
+  if (peer.left && !killed) return;
+  if (end.kind == ProcessEnd::Kind::kExited)
+    return listener_.on_exit_requested(peer.rank, end.code);
+  if (!killed && words_->words_lost()) return handle_unknown_end(peer);
+  if (!peer.said_its_death && words_->claim(peer)) {
+    // The launcher says something of its own, or nothing; rank and signal are known here.
+    if (killed) {
+      char memory[kOomText] = "";
+      if (end.code == SIGKILL) (void)describe_oom_kills(oom_before_, memory, sizeof memory);
+      log_error("rank %u (pid %d) was killed by signal %d (%s)%s; the job is ended", peer.rank,
+                static_cast<int>(peer.pid), end.code, signal_text(end.code), memory);
+    } else {
+      log_error("rank %u (pid %d) has ended without leaving the job; the job is ended", peer.rank,
+                static_cast<int>(peer.pid));
+    }
+  }
+  end_.die(peer.rank, killed ? end.code : SIGKILL, now_ns());
+  listener_.on_death(peer.rank, killed ? end.code : 0);
+}
+
+// It may have said how it leaves, to a socket that the program had closed. A rank that waits for it does not
+// end with 0.
+void ExitWatch::handle_unknown_end(const NodeWords::Peer& peer) noexcept {
+  constexpr int kCode = 1;
+  log_warning(
+      "rank %u has ended, and rank %u could not hear how: its program has closed descriptors of "
+      "the "
+      "library; close only those that the program has opened",
+      peer.rank, bootstrap_.place().rank);
+  listener_.on_exit_requested(peer.rank, kCode);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,159 @@
+#include "rdma/guarded_memory.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+
+// Found by its start; all else is written before that, with release, and read after it, with acquire. A
+// reader that meets an entry in change may say too little about an address: its text is for people.
+struct Entry {
+  std::atomic<uintptr_t> start{0};  // 0: unused
+  std::atomic<size_t> bytes{0};
+  std::atomic<size_t> guard{0};
+  std::atomic<const char*> what{nullptr};
+  std::atomic<Rank> rank{kNoRank};
+};
+
+struct Table {
+  Entry entries[kMostGuarded];
+  std::atomic<uint32_t> count{0};  // entries that were ever used
+  Mutex mu;                        // of those who write; a leaf
+};
+constinit Table g_table;
+
+bool is_address_space_limited() noexcept {
+  rlimit limit{};
+  return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+std::byte* reserve(size_t bytes) noexcept {
+  void* at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
+}
+
+void cut(std::byte* from, std::byte* to) noexcept {
+  if (to > from) (void)munmap(from, static_cast<size_t>(to - from));
+}
+
+// Aligned memory between two guards of exactly `guard` bytes; null if there is no room.
+std::byte* reserve_with(size_t bytes, size_t alignment, size_t guard) noexcept {
+  const size_t slack = alignment > kPageBytes ? alignment : 0;
+  const size_t all = bytes + 2 * guard + slack;
+  if (all < bytes) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  std::byte* raw = reserve(all);
+  if (raw == nullptr) return nullptr;
+  const auto first = reinterpret_cast<uintptr_t>(raw) + guard;
+  std::byte* start = raw + (((first + alignment - 1) & ~(alignment - 1)) - first) + guard;
+  cut(raw, start - guard);
+  cut(start + bytes + guard, raw + all);
+  return start;
+}
+
+void list(std::byte* start, size_t bytes, size_t guard, GuardLabel label) noexcept {
+  const MutexLock lock(g_table.mu);
+  const uint32_t count = g_table.count.load(std::memory_order_relaxed);
+  uint32_t index = 0;
+  while (index < count && g_table.entries[index].start.load(std::memory_order_relaxed) != 0)
+    ++index;
+  if (index == kMostGuarded) return;
+  Entry& entry = g_table.entries[index];
+  entry.bytes.store(bytes, std::memory_order_relaxed);
+  entry.guard.store(guard, std::memory_order_relaxed);
+  entry.what.store(label.what, std::memory_order_relaxed);
+  entry.rank.store(label.rank, std::memory_order_relaxed);
+  entry.start.store(reinterpret_cast<uintptr_t>(start), std::memory_order_release);
+  if (index == count) g_table.count.store(count + 1, std::memory_order_release);
+}
+
+template <typename Visit>
+void for_each(Visit&& visit) noexcept {
+  const uint32_t count = g_table.count.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; ++i) {
+    Entry& entry = g_table.entries[i];
+    const uintptr_t start = entry.start.load(std::memory_order_acquire);
+    if (start != 0 && visit(entry, start)) return;
+  }
+}
+
+}  // namespace
+
+Status reserve_guarded(size_t bytes, size_t alignment, GuardSize size, GuardLabel label,
+                       std::byte** start) noexcept {
+  const bool roomy = size == GuardSize::kRoomy && !is_address_space_limited();
+  size_t guard = roomy ? kRoomyGuardBytes : kLeastGuardBytes;
+  std::byte* made = reserve_with(bytes, alignment, guard);
+  if (made == nullptr && roomy) {
+    guard = kLeastGuardBytes;
+    made = reserve_with(bytes, alignment, guard);
+  }
+  if (made == nullptr) {
+    guard = 0;
+    made = reserve_with(bytes, alignment, guard);
+    static constinit std::atomic<bool> is_said{false};
+    if (made != nullptr && !is_said.exchange(true, std::memory_order_relaxed)) {
+      log_warning(
+          "the address space has no room for guards of %zu bytes beside the %s (%zu bytes): an "
+          "access beyond its ends may change other memory. Raise the limit (ulimit -v)",
+          kLeastGuardBytes, label.what, bytes);
+    }
+  }
+  if (made == nullptr) {
+    return fail(Status::kResource,
+                "%zu bytes of address space for the %s cannot be mapped: %s (ulimit -v?)", bytes,
+                label.what, errno_text(errno));
+  }
+  list(made, bytes, guard, label);
+  *start = made;
+  return Status::kOk;
+}
+
+bool release_guarded(std::byte* start) noexcept {
+  size_t bytes = 0;
+  size_t guard = 0;
+  {
+    const MutexLock lock(g_table.mu);
+    for_each([&](Entry& entry, uintptr_t at) {
+      if (at != reinterpret_cast<uintptr_t>(start)) return false;
+      bytes = entry.bytes.load(std::memory_order_relaxed);
+      guard = entry.guard.load(std::memory_order_relaxed);
+      entry.start.store(0, std::memory_order_release);
+      return true;
+    });
+  }
+  if (bytes == 0) return false;
+  (void)munmap(start - guard, bytes + 2 * guard);
+  return true;
+}
+
+bool find_guarded(uintptr_t addr, Guarded* found) noexcept {
+  bool any = false;
+  for_each([&](const Entry& entry, uintptr_t start) {
+    const size_t bytes = entry.bytes.load(std::memory_order_relaxed);
+    const size_t guard = entry.guard.load(std::memory_order_relaxed);
+    if (addr - (start - guard) >= bytes + 2 * guard) return false;
+    *found = {.start = start,
+              .bytes = bytes,
+              .label = {entry.what.load(std::memory_order_relaxed),
+                        entry.rank.load(std::memory_order_relaxed)},
+              .before = addr < start ? start - addr : 0,
+              .past = addr >= start + bytes ? addr - (start + bytes) + 1 : 0};
+    any = true;
+    return true;
+  });
+  return any;
+}
+
+}  // namespace hydrant

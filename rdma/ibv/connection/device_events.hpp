@@ -1,0 +1,24 @@
+// Asynchronous events of the devices: failures of queue pairs, queues and ports. Threads: any.
+#pragma once
+
+#include "rdma/ibv/device/ibv_port_choice.hpp"
+#include "rdma/ibv/transfer/disconnector.hpp"
+
+namespace hydrant::ibv {
+
+class DeviceEvents {
+ public:
+  DeviceEvents(const Ports& ports, Disconnector& disconnector) noexcept
+      : ports_(ports), disconnector_(disconnector) {}
+  // Disconnects the peers that they concern, and logs the others.
+  void read() noexcept;
+
+ private:
+  void read_from(const Port& port) noexcept;
+  void handle(const Port& port, const ibv_async_event& event) noexcept;
+
+  const Ports& ports_;
+  Disconnector& disconnector_;
+};
+
+}  // namespace hydrant::ibv

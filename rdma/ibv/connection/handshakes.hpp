@@ -1,0 +1,96 @@
+// First contact and handshakes. Each side repeats its handshake until it knows that the other can receive.
+// Both sides may begin: each has one queue pair for the other, so crossing handshakes make one connection.
+//
+// Invariant: a peer is in the list of connecting_ from its creation until it is settled, disconnected, or
+// given up; connecting_count_ is the length of the list.
+//
+// Threads: any; everything but the hints is under the contact lock, which the methods take.
+#pragma once
+
+#include "firehose/base/thread.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/ibv/connection/datagram_queue.hpp"
+#include "rdma/ibv/connection/joined_groups.hpp"
+#include "rdma/ibv/connection/own_endpoint.hpp"
+#include "rdma/ibv/connection/peer_connector.hpp"
+#include "rdma/ibv/connection/peer_factory.hpp"
+#include "rdma/ibv/queue/counters.hpp"
+#include "rdma/ibv/settings/ibv_options.hpp"
+#include "rdma/ibv/transfer/disconnector.hpp"
+#include "rdma/ibv/transfer/peer_table.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace hydrant::ibv {
+
+class Handshakes {
+ public:
+  // The key of the endpoint address in the bootstrap.
+  static constexpr const char* kEndpointKey = "ibv";
+
+  struct Parts {
+    Bootstrap& bootstrap;
+    const Options& options;
+    const Ports& ports;
+    OwnEndpoint& own;
+    PeerTable& peers;
+    PeerFactory& factory;
+    Rails& rails;
+    Disconnector& disconnector;
+    Counters& counters;
+  };
+  explicit Handshakes(const Parts& parts) noexcept
+      : parts_(parts),
+        connector_(parts.options, parts.ports, parts.own, parts.rails),
+        groups_(parts.own, parts.factory) {}
+
+  // Errors: kResource.
+  Status open(ibv_comp_channel* channel) noexcept HYDRANT_EXCLUDES(mu_);
+  void close() noexcept HYDRANT_EXCLUDES(mu_);
+
+  // Starts to connect the peer, unless it is a peer already. Always an error: kNotReady: it is connecting;
+  // kBadArg: no such peer; kBroken; kResource.
+  [[gnu::cold]] Status contact(Rank number) noexcept HYDRANT_EXCLUDES(mu_);
+  // Answers handshakes that have arrived, and repeats own ones that are due. Returns how many arrived.
+  // Nothing if another thread does.
+  uint32_t poll() noexcept HYDRANT_EXCLUDES(mu_);
+  // Hints without the lock.
+  bool is_connecting() const noexcept {
+    return connecting_count_.load(std::memory_order_relaxed) != 0;
+  }
+  uint64_t next_handshake_ns() const noexcept { return next_ns_.load(std::memory_order_relaxed); }
+  bool request_notice() noexcept HYDRANT_NO_TSA { return datagrams_.request_notice(); }
+
+  // As in IbvTransport.
+  Status group_address(std::span<std::byte> blob, size_t* bytes) noexcept HYDRANT_EXCLUDES(mu_);
+  Status join(std::span<const std::span<const std::byte>> endpoints,
+              std::span<Rank> numbers) noexcept HYDRANT_EXCLUDES(mu_);
+  bool exists(Rank number) const noexcept HYDRANT_NO_TSA {
+    return number < parts_.own.ranks() + groups_.count();
+  }
+
+ private:
+  Status read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept HYDRANT_REQUIRES(mu_);
+  Status find_own_group() noexcept HYDRANT_REQUIRES(mu_);
+  void start(Peer& peer) noexcept HYDRANT_REQUIRES(mu_);
+  bool send(Peer& peer) noexcept HYDRANT_REQUIRES(mu_);
+  void repeat(uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
+  bool is_over(Peer& peer, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
+  void receive(const Handshake* handshake) noexcept HYDRANT_REQUIRES(mu_);
+  Rank sender_of(const Handshake& handshake) noexcept HYDRANT_REQUIRES(mu_);
+  void answer(const Handshake& handshake, Rank from) noexcept HYDRANT_REQUIRES(mu_);
+
+  const Parts parts_;
+  Mutex mu_;  // the contact lock
+  DatagramQueue datagrams_ HYDRANT_GUARDED_BY(mu_);
+  PeerConnector connector_ HYDRANT_GUARDED_BY(mu_);
+  JoinedGroups groups_ HYDRANT_GUARDED_BY(mu_);
+  Peer* connecting_ HYDRANT_GUARDED_BY(mu_) = nullptr;
+  std::atomic<uint32_t> connecting_count_{0};
+  std::atomic<uint64_t> next_ns_{UINT64_MAX};
+};
+
+}  // namespace hydrant::ibv

@@ -1,0 +1,74 @@
+#include "rdma/ibv/connection/ibv_queue_pair.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <algorithm>
+
+namespace hydrant::ibv {
+namespace {
+
+// For ever: credits see to it that this never happens.
+constexpr uint8_t kReceiverRetries = 7;
+constexpr uint8_t kReceiverTimer = 12;  // 0.64 ms
+// Under way at once, atomics among them: adapters keep to it by themselves.
+constexpr uint32_t kReads = 16;
+constexpr uint8_t kHops = 64;
+
+}  // namespace
+
+uint32_t draw_sequence() noexcept { return static_cast<uint32_t>(now_ns() / 64) & 0xff'ffff; }
+
+Status start_queue_pair(ibv_qp* queue, const Port& port) noexcept {
+  ibv_qp_attr state{};
+  state.qp_state = IBV_QPS_INIT;
+  state.port_num = port.number;
+  state.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  if (port.atomics != IBV_ATOMIC_NONE) state.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
+  const int error = ibv_modify_qp(
+      queue, &state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  if (error == 0) return Status::kOk;
+  return fail(Status::kResource, "%s: a queue pair does not start: %s", port.name,
+              errno_text(error));
+}
+
+Status connect_queue_pair(const Joint& joint) noexcept {
+  const Port& port = *joint.port;
+  ibv_qp_attr state{};
+  state.qp_state = IBV_QPS_RTR;
+  state.path_mtu = std::min(port.mtu, static_cast<ibv_mtu>(joint.mtu));
+  state.dest_qp_num = joint.number;
+  state.rq_psn = joint.sequence;
+  state.max_dest_rd_atomic = static_cast<uint8_t>(std::clamp(port.max_reads_in, 1u, kReads));
+  state.min_rnr_timer = kReceiverTimer;
+  state.ah_attr.dlid = joint.lid;
+  state.ah_attr.port_num = port.number;
+  if (port.is_ethernet) {
+    state.ah_attr.is_global = 1;
+    state.ah_attr.grh.dgid = joint.gid;
+    state.ah_attr.grh.sgid_index = port.gid_index;
+    state.ah_attr.grh.hop_limit = kHops;
+  }
+  int error = ibv_modify_qp(joint.queue, &state,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (error == 0) {
+    state.qp_state = IBV_QPS_RTS;
+    state.sq_psn = joint.own_sequence;
+    state.timeout = joint.timeout;
+    state.retry_cnt = kRetries;
+    state.rnr_retry = kReceiverRetries;
+    state.max_rd_atomic = static_cast<uint8_t>(
+        std::clamp(std::min(port.max_reads_out, port.max_reads_in), 1u, kReads));
+    error = ibv_modify_qp(joint.queue, &state,
+                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                              IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+  }
+  if (error == 0) return Status::kOk;
+  return fail(Status::kBroken,
+              "%s port %u cannot connect to %s: %s (GID index %u; choose "
+              "another with HYDRANT_IBV_PORTS)",
+              port.name, port.number, joint.peer, errno_text(error), port.gid_index);
+}
+
+}  // namespace hydrant::ibv

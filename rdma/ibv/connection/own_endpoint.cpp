@@ -1,0 +1,43 @@
+// Builds the endpoint address that the launcher distributes.
+#include "rdma/ibv/connection/own_endpoint.hpp"
+
+#include "firehose/base/thread.hpp"
+
+#include <algorithm>
+#include <sys/random.h>
+#include <unistd.h>
+
+namespace hydrant::ibv {
+
+void OwnEndpoint::open(Rank self, Rank ranks) noexcept {
+  self_ = self;
+  ranks_ = ranks;
+  if (getrandom(&nonce_, sizeof nonce_, GRND_NONBLOCK) != sizeof nonce_)
+    nonce_ = now_ns() ^ static_cast<uint64_t>(getpid()) << 40;
+  nonce_ = std::max<uint64_t>(nonce_, 1);
+}
+
+Geometry OwnEndpoint::geometry() const noexcept {
+  return {options_.message_bytes(), options_.cell_bytes, static_cast<uint16_t>(options_.credits),
+          static_cast<uint16_t>(options_.receive_slots)};
+}
+
+EndpointAddress OwnEndpoint::address(uint32_t rails) const noexcept {
+  EndpointAddress endpoint;
+  endpoint.address.nonce = nonce_;
+  endpoint.address.datagram_queue = datagram_queue_;
+  endpoint.address.lid = port_.lid;
+  endpoint.address.mtu = static_cast<uint8_t>(port_.mtu);
+  endpoint.address.is_ethernet = port_.is_ethernet ? 1 : 0;
+  endpoint.address.gid = port_.gid;
+  endpoint.geometry = geometry();
+  endpoint.rail_count = rails;
+  for (uint32_t i = 0; i < rails; ++i) {
+    const Port& port = rails_[i].port;
+    endpoint.rails[i] = {port.gid, port.lid, static_cast<uint8_t>(port.mtu),
+                         static_cast<uint8_t>(port.is_ethernet ? 1 : 0)};
+  }
+  return endpoint;
+}
+
+}  // namespace hydrant::ibv

@@ -1,0 +1,40 @@
+// This process's endpoint address: what peers need to send it a handshake. Constant after open().
+#pragma once
+
+#include "rdma/ibv/device/ibv_port.hpp"
+#include "rdma/ibv/queue/rails.hpp"
+#include "rdma/ibv/settings/ibv_options.hpp"
+#include "rdma/ibv/wire/ibv_wire.hpp"
+
+#include <cstdint>
+
+namespace hydrant::ibv {
+
+class OwnEndpoint {
+ public:
+  OwnEndpoint(const Options& options, const Port& port, const Rails& rails) noexcept
+      : options_(options), port_(port), rails_(rails) {}
+  // Draws a nonce.
+  void open(Rank self, Rank ranks) noexcept;
+  void set_datagram_queue(uint32_t number) noexcept { datagram_queue_ = number; }
+
+  Rank self() const noexcept { return self_; }
+  Rank ranks() const noexcept { return ranks_; }
+  // Differs between processes, and between runs.
+  uint64_t nonce() const noexcept { return nonce_; }
+  Geometry geometry() const noexcept;
+  // With the first `rails` of the rails.
+  EndpointAddress address(uint32_t rails) const noexcept;
+  EndpointAddress address() const noexcept { return address(rails_.count()); }
+
+ private:
+  const Options& options_;
+  const Port& port_;
+  const Rails& rails_;
+  Rank self_ = 0;
+  Rank ranks_ = 0;
+  uint64_t nonce_ = 0;
+  uint32_t datagram_queue_ = 0;
+};
+
+}  // namespace hydrant::ibv

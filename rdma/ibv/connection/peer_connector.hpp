@@ -1,0 +1,43 @@
+// Connects the queue pairs of a peer with those that its handshake names, and describes this side's in
+// handshakes to it.
+//
+// Threads: under the contact lock.
+#pragma once
+
+#include "rdma/ibv/connection/own_endpoint.hpp"
+#include "rdma/ibv/device/ibv_port_choice.hpp"
+#include "rdma/ibv/queue/rails.hpp"
+#include "rdma/ibv/settings/ibv_options.hpp"
+#include "rdma/ibv/transfer/peer.hpp"
+#include "rdma/ibv/wire/ibv_wire.hpp"
+
+namespace hydrant::ibv {
+
+class PeerConnector {
+ public:
+  PeerConnector(const Options& options, const Ports& ports, const OwnEndpoint& own,
+                const Rails& rails) noexcept
+      : options_(options), ports_(ports), own_(own), rails_(rails) {}
+
+  // To the queue pairs in `handshake`. A rail that cannot be connected is left out. Errors: kBroken.
+  Status connect(Peer& peer, const Handshake& handshake) noexcept;
+  // A handshake to the peer. `group`: of this process, for a peer of another one.
+  Handshake describe(const Peer& peer, uint64_t group) const noexcept;
+  // Which rails can be used: those that both sides have connected.
+  void learn_rails(Peer& peer, const Handshake& handshake) noexcept;
+  // No more handshakes are needed from the peer.
+  static bool is_settled(const Peer& peer) noexcept {
+    return peer.state.is_open() && (peer.rails == nullptr || peer.rails->is_known);
+  }
+
+ private:
+  void connect_rails(Peer& peer, const Handshake& handshake) noexcept;
+  void describe_rails(const Peer& peer, Handshake* handshake) const noexcept;
+
+  const Options& options_;
+  const Ports& ports_;
+  const OwnEndpoint& own_;
+  const Rails& rails_;
+};
+
+}  // namespace hydrant::ibv

@@ -1,0 +1,184 @@
+// Everything that one peer needs. Tour "first contact": the peer is created here, before its handshake
+// starts.
+#include "rdma/ibv/connection/peer_factory.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/ibv/connection/ibv_queue_pair.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <new>
+#include <utility>
+
+namespace hydrant::ibv {
+
+namespace {
+
+constexpr uint8_t kHops = 64;
+
+}  // namespace
+
+Status PeerFactory::check_settings(const PeerName& name,
+                                   const EndpointAddress& endpoint) const noexcept {
+  const Geometry theirs = endpoint.geometry;
+  const Geometry ours = own_.geometry();
+  if (theirs != ours)
+    return fail(Status::kBroken,
+                "%s has other settings than this one: messages of %u bytes, not %u; cells of "
+                "%u, not %u; %u credits, not %u; %u receive slots, not %u (HYDRANT_AM_EAGER and "
+                "HYDRANT_IBV_CREDITS have to be the same on all ranks)",
+                name.text, theirs.message_bytes, ours.message_bytes, theirs.cell_bytes,
+                ours.cell_bytes, theirs.credits, ours.credits, theirs.receive_slots,
+                ours.receive_slots);
+  if ((endpoint.address.is_ethernet != 0) != port().is_ethernet)
+    return fail(Status::kBroken, "%s uses %s, this process %s: choose with HYDRANT_IBV_PORTS",
+                name.text, port().is_ethernet ? "InfiniBand" : "Ethernet",
+                port().is_ethernet ? "Ethernet" : "InfiniBand");
+  return Status::kOk;
+}
+
+Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endpoint,
+                         Peer** made) noexcept {
+  const PeerName name = name_of(rank, their_rank, endpoint.group);
+  Status status =
+      ports_.keep_descriptors() ? check_settings(name, endpoint) : device_is_closed(port().name);
+  if (status == Status::kOk) status = make_room();
+  if (status != Status::kOk) return status;
+  std::unique_ptr<Peer> peer(new (std::nothrow) Peer);
+  if (peer == nullptr) return fail(Status::kResource, "no memory for %s", name.text);
+  peer->rank = rank;
+  peer->connection.their_rank = their_rank;
+  peer->endpoint = endpoint;
+  status = allocate(*peer);
+  if (status == Status::kOk) status = open_address(*peer);
+  if (status == Status::kOk) status = open_queue(*peer);
+  if (status != Status::kOk) return status;
+  open_rails(*peer);
+
+  // Posted buffers receive messages of any peer: from here on the peer stays.
+  ++count_;
+  completions_.count_peer();
+  Peer& published = peers_.publish(std::move(peer));
+  receiving_.add_buffers(published.memory.received.get(), options_.receives_per_peer());
+  *made = &published;
+  return Status::kOk;
+}
+
+Status PeerFactory::make_room() noexcept {
+  const uint32_t each = options_.receives_per_peer();
+  if (uint64_t{count_ + 1} * each > receiving_.capacity())
+    return fail(Status::kResource,
+                "%s: the shared receive queue holds %u buffers, %u peers have them all (%u each): "
+                "fewer credits (HYDRANT_IBV_CREDITS)",
+                port().name, receiving_.capacity(), count_, each);
+  return completions_.make_room();
+}
+
+Status PeerFactory::allocate(Peer& peer) noexcept {
+  const uint32_t slots = options_.send_slots();
+  const uint32_t count = options_.receives_per_peer();
+  const uint32_t slot_bytes = options_.slot_bytes();
+  PeerMemory& memory = peer.memory;
+  Status status = memory.buffers.open(port().device.pd, size_t{slots + count} * slot_bytes,
+                                      IBV_ACCESS_LOCAL_WRITE, "a peer's messages");
+  if (status == Status::kOk)
+    status = memory.receive_slots.open(
+        port().device.pd, size_t{kLaneCount} * options_.receive_slots * options_.cell_bytes,
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, "a peer's cells");
+  if (status != Status::kOk) return status;
+  memory.received.reset(new (std::nothrow) ReceiveBuffer[count]);
+  if (memory.received == nullptr) return fail(Status::kResource, "no memory for a peer's messages");
+  status = peer.slots.open(memory.buffers.data(), slot_bytes, slots);
+  if (status == Status::kOk) status = peer.credits.open(options_.credits, options_.receive_slots);
+  if (status != Status::kOk) return status;
+  for (ArrivalQueue& queue : peer.arrivals) queue.set_peer(peer);
+  PeerRequests& requests = peer.requests;
+  for (SendRequest* request : {&requests.message, &requests.cell, &requests.operation}) {
+    request->work.sg_list = &request->piece;
+    request->work.num_sge = 1;
+  }
+  requests.message.piece.lkey = memory.buffers.lkey();
+  requests.message.work.opcode = IBV_WR_SEND;
+  requests.cell.work.opcode = IBV_WR_RDMA_WRITE;
+  requests.cell.work.next = &requests.message.work;
+  for (uint32_t i = 0; i < count; ++i)
+    memory.received[i].set(peer.slots.at(slots + i), slot_bytes, memory.buffers.lkey());
+  return Status::kOk;
+}
+
+Status PeerFactory::open_address(Peer& peer) noexcept {
+  ibv_ah_attr attributes{};
+  attributes.dlid = peer.endpoint.address.lid;
+  attributes.port_num = port().number;
+  if (port().is_ethernet) {
+    attributes.is_global = 1;
+    attributes.grh.dgid = peer.endpoint.address.gid;
+    attributes.grh.sgid_index = port().gid_index;
+    attributes.grh.hop_limit = kHops;
+  }
+  errno = 0;
+  peer.connection.address.reset(ibv_create_ah(port().device.pd, &attributes));
+  if (peer.connection.address != nullptr) return Status::kOk;
+  return fail(Status::kResource, "%s cannot address %s: %s (no route to it?)", port().name,
+              name_of(peer).text, errno_text(errno));
+}
+
+Status PeerFactory::open_queue(Peer& peer) noexcept {
+  if (const Status status = peer.send.open({.peer = &peer,
+                                            .port = &port(),
+                                            .completions = completions_.get(),
+                                            .receives = receiving_.queue(),
+                                            .depth = options_.send_depth,
+                                            .inline_bytes = options_.inline_bytes});
+      status != Status::kOk)
+    return status;
+  peer.connection.first_sequence = draw_sequence();
+  return start_queue_pair(peer.send.pair(), port());
+}
+
+// As many rails as both processes have. Rail i reaches rail i: the order of the ports says which reach each
+// other. A rail that cannot be opened is left out.
+void PeerFactory::open_rails(Peer& peer) noexcept {
+  const uint32_t both = std::min(rails_.count(), peer.endpoint.rail_count);
+  if (both == 0) return;
+  peer.rails.reset(new (std::nothrow) PeerRails);
+  if (peer.rails == nullptr) return;
+  for (uint32_t i = 0; i < both; ++i) {
+    if (!rails_[i].completions.is_open() || open_rail(peer, i) == Status::kOk) continue;
+    peer.rails->rails[i].send.close();
+    log_warning("%s port %u is not used for %s: %s", rails_[i].port.name, rails_[i].port.number,
+                name_of(peer).text, last_error_text());
+  }
+}
+
+Status PeerFactory::open_rail(Peer& peer, uint32_t index) noexcept {
+  Rail& rail = rails_[index];
+  PeerRail& end = peer.rails->rails[index];
+  const RailAddress& there = peer.endpoint.rails[index];
+  if ((there.is_ethernet != 0) != rail.port.is_ethernet)
+    return fail(Status::kUnsupported,
+                "its port %u uses %s: name the ports in the same order on all ranks", index + 2,
+                rail.port.is_ethernet ? "InfiniBand" : "Ethernet");
+  // On InfiniBand a LID is valid within its subnet only.
+  if (!rail.port.is_ethernet &&
+      !std::equal(rail.port.gid.raw, rail.port.gid.raw + 8, there.gid.raw))
+    return fail(Status::kUnsupported,
+                "its port %u is in another subnet: name the ports in the same order on all ranks",
+                index + 2);
+  if (const Status status = rail.completions.make_room(); status != Status::kOk) return status;
+  if (const Status status = end.send.open({.peer = &peer,
+                                           .port = &rail.port,
+                                           .completions = rail.completions.get(),
+                                           .receives = nullptr,
+                                           .depth = rail.depth,
+                                           .inline_bytes = 0});
+      status != Status::kOk)
+    return status;
+  rail.completions.count_peer();
+  end.first_sequence = draw_sequence();
+  return start_queue_pair(end.send.pair(), rail.port);
+}
+
+}  // namespace hydrant::ibv

@@ -1,0 +1,59 @@
+// Creates peers: memory, queue pairs, and room in the queues that peers share.
+//
+// Invariant: the shared receive queue and the completion queues have room for everything that the created
+// peers can have under way, so none of them overflows.
+//
+// Threads: under the contact lock.
+#pragma once
+
+#include "rdma/ibv/connection/own_endpoint.hpp"
+#include "rdma/ibv/device/ibv_port_choice.hpp"
+#include "rdma/ibv/queue/completion_queue.hpp"
+#include "rdma/ibv/queue/rails.hpp"
+#include "rdma/ibv/settings/ibv_options.hpp"
+#include "rdma/ibv/transfer/peer.hpp"
+#include "rdma/ibv/transfer/peer_table.hpp"
+#include "rdma/ibv/transfer/receiving.hpp"
+
+#include <cstdint>
+
+namespace hydrant::ibv {
+
+class PeerFactory {
+ public:
+  PeerFactory(const Options& options, const Ports& ports, const OwnEndpoint& own, PeerTable& peers,
+              GrowingCompletionQueue& completions, Rails& rails, Receiving& receiving) noexcept
+      : options_(options),
+        ports_(ports),
+        own_(own),
+        peers_(peers),
+        completions_(completions),
+        rails_(rails),
+        receiving_(receiving) {}
+
+  // Whether the settings of the process agree with this one's. Errors: kBroken.
+  Status check_settings(const PeerName& name, const EndpointAddress& endpoint) const noexcept;
+  // Creates and publishes a peer, not connected yet. Errors: those of check_settings(); kResource; kBroken:
+  // the program has closed the device. On failure nothing is kept.
+  Status make(Rank rank, Rank their_rank, const EndpointAddress& endpoint, Peer** made) noexcept;
+
+ private:
+  const Port& port() const noexcept { return ports_.all[0]; }
+  Status make_room() noexcept;
+  Status allocate(Peer& peer) noexcept;
+  Status open_address(Peer& peer) noexcept;
+  Status open_queue(Peer& peer) noexcept;
+  void open_rails(Peer& peer) noexcept;
+  Status open_rail(Peer& peer, uint32_t index) noexcept;
+
+  const Options& options_;
+  const Ports& ports_;
+  const OwnEndpoint& own_;
+  PeerTable& peers_;
+  GrowingCompletionQueue& completions_;
+  Rails& rails_;
+  Receiving& receiving_;
+  uint32_t count_ = 0;
+};
+
+}  // namespace hydrant::ibv

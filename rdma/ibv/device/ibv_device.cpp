@@ -1,0 +1,143 @@
+#include "rdma/ibv/device/ibv_device.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+Status open_one(ibv_device* device, OpenDevice* opened) noexcept {
+  const char* name = ibv_get_device_name(device);
+  errno = 0;
+  ibv_context* context = ibv_open_device(device);
+  if (context == nullptr) {
+    return fail(
+        Status::kUnsupported,
+        "verbs device %s cannot be opened: %s (are /dev/infiniband/uverbs* there and writable "
+        "for this user?)",
+        name, errno_text(errno));
+  }
+  errno = 0;
+  ibv_pd* pd = ibv_alloc_pd(context);
+  if (pd == nullptr) {
+    const int error = errno;
+    ibv_close_device(context);
+    return fail(Status::kUnsupported, "verbs device %s gives no protection domain: %s", name,
+                errno_text(error));
+  }
+  *opened = {context, pd};
+  return Status::kOk;
+}
+
+Status no_device(const char* wanted, int found) noexcept {
+  if (found > 0) {
+    return fail(Status::kUnsupported, "there is no verbs device named %s among the %d found",
+                wanted, found);
+  }
+  return fail(Status::kUnsupported,
+              "no verbs device: /sys/class/infiniband lists none that a provider library knows "
+              "(load the adapter's driver, install ibverbs-providers)");
+}
+
+}  // namespace
+
+Status open_ibv_device(const char* wanted, OpenDevice* opened) noexcept {
+  int found = 0;
+  errno = 0;
+  ibv_device** devices = ibv_get_device_list(&found);
+  if (devices == nullptr) {
+    return fail(Status::kUnsupported,
+                "verbs devices cannot be listed: %s (is the kernel module ib_uverbs loaded?)",
+                errno_text(errno));
+  }
+  Status status = no_device(wanted, found);
+  for (int i = 0; i < found && status != Status::kOk; ++i) {
+    const bool matches =
+        wanted[0] == '\0' || std::strcmp(ibv_get_device_name(devices[i]), wanted) == 0;
+    if (matches) status = open_one(devices[i], opened);
+  }
+  ibv_free_device_list(devices);
+  return status;
+}
+
+void close_ibv_device(const OpenDevice& opened) noexcept {
+  const char* name = ibv_get_device_name(opened.context->device);
+  const int pd_error = ibv_dealloc_pd(opened.pd);
+  if (pd_error != 0) {
+    log_warning(
+        "%s: the protection domain could not be given back: %s (registrations still alive?)", name,
+        errno_text(pd_error));
+  }
+  if (ibv_close_device(opened.context) != 0)
+    log_warning("%s: the device could not be closed", name);
+}
+
+void DeviceDescriptors::note(const ibv_context& context) noexcept {
+  is_noted_ = true;
+  commands_.note(context.cmd_fd);
+  events_.note(context.async_fd);
+}
+
+bool DeviceDescriptors::keep_ours(ibv_context* context) const noexcept {
+  if (!is_noted_) return true;
+  bool all = true;
+  const auto look = [&](int& number, const FileIdentity& identity) {
+    // Others may look at the same time.
+    const std::atomic_ref<int> fd(number);
+    if (identity.is(fd.load(std::memory_order_relaxed))) return;
+    fd.store(-1, std::memory_order_relaxed);
+    all = false;
+  };
+  look(context->cmd_fd, commands_);
+  look(context->async_fd, events_);
+  return all;
+}
+
+void DeviceDescriptors::close_in_child(const ibv_context& context) const noexcept {
+  if (commands_.is(context.cmd_fd)) ::close(context.cmd_fd);
+  if (events_.is(context.async_fd)) ::close(context.async_fd);
+}
+
+Status device_is_closed(const char* name) noexcept {
+  return fail(Status::kBroken,
+              "verbs device %s takes no commands any more: the program has closed its descriptors, "
+              "which libibverbs opened; close only descriptors that the program has opened",
+              name);
+}
+
+Status read_ibv_facts(ibv_context* context, DeviceFacts* facts) noexcept {
+  const char* name = ibv_get_device_name(context->device);
+  ibv_device_attr_ex attributes{};
+  const int error = ibv_query_device_ex(context, nullptr, &attributes);
+  if (error != 0) {
+    return fail(Status::kUnsupported, "verbs device %s does not answer ibv_query_device: %s", name,
+                errno_text(error));
+  }
+  const ibv_device_attr& basic = attributes.orig_attr;
+  DeviceFacts read;
+  std::snprintf(read.name, sizeof read.name, "%s", name);
+  // Some drivers leave fields that mean "no limit" at zero or below.
+  if (basic.max_mr > 0) read.max_regions = static_cast<uint64_t>(basic.max_mr);
+  if (basic.max_mr_size > 0) {
+    read.max_region_bytes = static_cast<size_t>(std::min<uint64_t>(basic.max_mr_size, SIZE_MAX));
+  }
+  read.atomics = basic.atomic_cap != IBV_ATOMIC_NONE;
+  constexpr uint64_t kImplicit = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+  constexpr uint32_t kPutAndGet = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;
+  const ibv_odp_caps& paging = attributes.odp_caps;
+  read.implicit_odp = (paging.general_caps & kImplicit) == kImplicit &&
+                      (paging.per_transport_caps.rc_odp_caps & kPutAndGet) == kPutAndGet;
+  *facts = read;
+  return Status::kOk;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,346 @@
+#include "rdma/ibv/device/ibv_port_choice.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "rdma/ibv/device/port_distance.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+namespace hydrant::ibv {
+namespace {
+
+// One item of HYDRANT_IBV_PORTS.
+struct Wanted {
+  std::string_view device = "*";
+  uint32_t port = kAny;
+  uint32_t gid_index = kAny;
+
+  bool names(std::string_view name) const noexcept { return device == "*" || device == name; }
+  bool names(uint32_t number) const noexcept { return port == kAny || port == number; }
+};
+
+bool read_number(std::string_view text, uint32_t* number) noexcept {
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, *number);
+  return error == std::errc() && stopped == end && *number <= UINT8_MAX;
+}
+
+std::string_view take_until(std::string_view* text, char separator) noexcept {
+  const size_t length = std::min(text->find(separator), text->size());
+  const std::string_view taken = text->substr(0, length);
+  text->remove_prefix(std::min(length + 1, text->size()));
+  return taken;
+}
+
+std::string_view without_blanks(std::string_view text) noexcept {
+  const size_t first = std::min(text.find_first_not_of(' '), text.size());
+  return text.substr(first, text.find_last_not_of(' ') + 1 - first);
+}
+
+Status read_wanted(std::string_view item, Wanted* wanted) noexcept {
+  std::string_view rest = without_blanks(item);
+  wanted->device = take_until(&rest, ':');
+  const bool has_port = !rest.empty();
+  const std::string_view port = take_until(&rest, ':');
+  const bool right = !wanted->device.empty() && (!has_port || read_number(port, &wanted->port)) &&
+                     (rest.empty() || read_number(rest, &wanted->gid_index));
+  if (right && wanted->port != 0) return Status::kOk;
+  return fail(
+      Status::kBadArg,
+      "HYDRANT_IBV_PORTS: '%.*s' is not DEVICE[:PORT[:GID]] (ports count from 1, '*' is any "
+      "device), for example mlx5_0:1",
+      static_cast<int>(item.size()), item.data());
+}
+
+// The devices that there are, as long as it lives.
+struct Devices {
+  ~Devices() {
+    if (list != nullptr) ibv_free_device_list(list);
+  }
+  Devices() = default;
+  Devices(const Devices&) = delete;
+  Devices& operator=(const Devices&) = delete;
+  Status read() noexcept {
+    errno = 0;
+    list = ibv_get_device_list(&count);
+    if (list != nullptr) return Status::kOk;
+    return fail(Status::kUnsupported,
+                "verbs devices cannot be listed: %s (is the kernel module ib_uverbs loaded?)",
+                errno_text(errno));
+  }
+  const char* name(int i) const noexcept { return ibv_get_device_name(list[i]); }
+
+  ibv_device** list = nullptr;
+  int count = 0;
+};
+
+const Port* find(const Ports& ports, const char* device, uint32_t number) noexcept {
+  for (uint32_t i = 0; i < ports.count; ++i) {
+    const Port& port = ports.all[i];
+    if (std::strcmp(port.name, device) == 0 && (number == kAny || port.number == number))
+      return &port;
+  }
+  return nullptr;
+}
+
+// Takes those ports of the device that `wanted` names, that can be used, that go with the first, and that
+// `fits` is content with. One that is open already is not opened again. kOk: some are taken now, or were.
+template <typename Fits>
+Status take_of_device(const Wanted& wanted, const char* name, uint32_t most, Ports* ports,
+                      const Fits& fits) noexcept {
+  Port tried;
+  uint32_t count = UINT8_MAX;
+  const Port* const open = find(*ports, name, kAny);
+  Status status = Status::kUnsupported;
+  if (open != nullptr) {
+    tried = *open;
+    ibv_device_attr attributes{};
+    if (ibv_query_device(tried.device.context, &attributes) == 0) count = attributes.phys_port_cnt;
+  } else if (status = open_port_device(name, &tried, &count); status != Status::kOk) {
+    return status;
+  }
+  const uint32_t before = ports->count;
+  status = fail(Status::kUnsupported, "%s has no port %u but %u", name, wanted.port, count);
+  for (uint32_t number = 1; number <= count && ports->count < most; ++number) {
+    if (!wanted.names(number) || find(*ports, name, number) != nullptr) continue;
+    const Status read = read_port(number, wanted.gid_index, &tried);
+    if (read != Status::kOk) {
+      status = read;
+    } else if (fits(tried)) {
+      ports->all[ports->count++] = tried;
+    }
+  }
+  if (ports->count != before || open != nullptr) return Status::kOk;
+  close_ibv_device(tried.device);
+  return status;
+}
+
+Status take_item(const Wanted& wanted, const Devices& devices, uint32_t most,
+                 Ports* ports) noexcept {
+  bool any = false;
+  Status status = Status::kUnsupported;
+  for (int i = 0; i < devices.count && ports->count < most; ++i) {
+    if (!wanted.names(devices.name(i))) continue;
+    any = true;
+    status = take_of_device(wanted, devices.name(i), most, ports, [ports](const Port& port) {
+      return ports->count == 0 || port.is_ethernet == ports->all[0].is_ethernet;
+    });
+  }
+  if (any || ports->count == most) return status;
+  return fail(Status::kUnsupported,
+              "no verbs device '%.*s' among the %d of /sys/class/infiniband (load the adapter's "
+              "driver, install ibverbs-providers, or change HYDRANT_IBV_PORTS)",
+              static_cast<int>(wanted.device.size()), wanted.device.data(), devices.count);
+}
+
+// In place of the first that can be used the nearest on its network. Devices that are no nearer are not
+// opened.
+void take_nearest(const Devices& devices, const char* root, Ports* ports) noexcept {
+  constexpr int kNone = -1;
+  uint32_t limit = distance_to(ports->all[0].name, root);
+  uint32_t from = 0;  // devices that are nearer than this have been tried
+  for (;;) {
+    int nearest = kNone;
+    uint32_t least = limit;
+    for (int i = 0; i < devices.count; ++i) {
+      const uint32_t distance = distance_to(devices.name(i), root);
+      if (distance < from || distance >= least) continue;
+      least = distance;
+      nearest = i;
+    }
+    if (nearest == kNone) return;
+    // All that are so far, in their order.
+    for (int i = nearest; i < devices.count; ++i) {
+      if (distance_to(devices.name(i), root) != least) continue;
+      Ports nearer;
+      (void)take_of_device({}, devices.name(i), 1, &nearer, [ports](const Port& port) {
+        return is_same_network(port, ports->all[0]);
+      });
+      if (nearer.count == 0) continue;
+      close_ports(*ports);
+      *ports = nearer;
+      return;
+    }
+    from = least + 1;
+  }
+}
+
+// ---- for people ----
+
+std::string named(const Port& port) {
+  return std::string(port.name) + ":" + std::to_string(port.number);
+}
+
+std::string distance_text(uint32_t distance) {
+  return distance == kUnknownDistance ? "not known" : std::to_string(distance);
+}
+
+bool names(const std::string& text, const Port& port) {
+  Wanted item;
+  return read_wanted(text, &item) == Status::kOk && item.names(port.name) &&
+         item.names(port.number);
+}
+
+bool is_named(std::string_view wanted, const Port& port) {
+  while (!wanted.empty()) {
+    if (names(std::string(take_until(&wanted, ',')), port)) return true;
+  }
+  return false;
+}
+
+// Items by which alone there would be no port.
+std::vector<PortReports::PassedBy> find_passed_by(std::string_view wanted, const char* root) {
+  std::vector<PortReports::PassedBy> passed_by;
+  while (!wanted.empty()) {
+    const std::string item(take_until(&wanted, ','));
+    Ports ports;
+    if (open_ports(item.c_str(), 1, &ports, root) == Status::kOk) {
+      close_ports(ports);
+    } else {
+      passed_by.push_back({item, last_error_text()});
+    }
+  }
+  return passed_by;
+}
+
+// Of a port that can be used, and is not chosen.
+std::string why_left_out(const PortReport& report, const char* wanted, uint32_t most,
+                         const PortReport& first_usable, const PortReports& reports,
+                         const Ports& chosen, uint32_t chosen_distance) {
+  const Port& first = chosen.all[0];
+  if (wanted[0] != '\0') {
+    if (!is_named(wanted, report.port)) return "HYDRANT_IBV_PORTS does not name it";
+    if (report.port.is_ethernet != first.is_ethernet)
+      return "its link is of another kind than that of " + named(first);
+    for (const PortReports::PassedBy& one : reports.passed_by) {
+      if (names(one.item, report.port)) return "not as '" + one.item + "': " + one.reason;
+    }
+    if (chosen.count < most) return "it could not be opened when it was to be chosen";
+    return "HYDRANT_IBV_PORTS names " + std::to_string(most) +
+           " before it, and more are not used at once";
+  }
+  if (!is_same_network(report.port, first_usable.port))
+    return "it is on another network than " + named(first_usable.port) +
+           ", as far as can be told: name it in HYDRANT_IBV_PORTS";
+  if (report.distance > chosen_distance)
+    return "it is farther (" + distance_text(report.distance) + ") than " + named(first) + " (" +
+           distance_text(chosen_distance) + ")";
+  return "it is no nearer than " + named(first) +
+         ", and one port is used where HYDRANT_IBV_PORTS names none";
+}
+
+void read_all(PortReports* reports, const char* root) {
+  Devices devices;
+  if (devices.read() != Status::kOk) {
+    reports->why = last_error_text();
+    return;
+  }
+  if (devices.count == 0)
+    reports->why = "there is no verbs device: load the adapter's driver, install ibverbs-providers";
+  for (int i = 0; i < devices.count; ++i) {
+    PortReport report;
+    report.distance = distance_to(devices.name(i), root);
+    uint32_t count = 0;
+    if (open_port_device(devices.name(i), &report.port, &count) != Status::kOk) {
+      report.reason = last_error_text();
+      reports->all.push_back(report);
+      continue;
+    }
+    const OpenDevice device = report.port.device;
+    DeviceFacts facts;
+    report.on_demand = read_ibv_facts(device.context, &facts) == Status::kOk && facts.implicit_odp;
+    for (uint32_t number = 1; number <= count; ++number) {
+      report.port.device = device;
+      report.is_usable = read_port(number, kAny, &report.port) == Status::kOk;
+      report.reason = report.is_usable ? "" : last_error_text();
+      report.port.device = {};
+      reports->all.push_back(report);
+    }
+    close_ibv_device(device);
+  }
+}
+
+}  // namespace
+
+Status open_ports(const char* wanted, uint32_t most, Ports* ports, const char* root) noexcept {
+  std::string_view rest = wanted;
+  const bool is_free = rest.empty();
+  if (is_free) {
+    rest = "*";
+    most = 1;
+  }
+  Devices devices;
+  if (const Status status = devices.read(); status != Status::kOk) return status;
+  Ports taken;
+  Status status = Status::kUnsupported;
+  while (!rest.empty()) {
+    Wanted item;
+    status = read_wanted(take_until(&rest, ','), &item);
+    if (status != Status::kOk) {
+      close_ports(taken);
+      return status;
+    }
+    if (taken.count < most) status = take_item(item, devices, most, &taken);
+  }
+  if (taken.count == 0) return status;
+  if (is_free) take_nearest(devices, root, &taken);
+  *ports = taken;
+  return Status::kOk;
+}
+
+Status open_port(const char* wanted, Port* port, const char* root) noexcept {
+  Ports ports;
+  const Status status = open_ports(wanted, 1, &ports, root);
+  if (status == Status::kOk) *port = ports.all[0];
+  return status;
+}
+
+void close_ports(const Ports& ports) noexcept {
+  for (uint32_t i = 0; i < ports.count; ++i) {
+    bool is_closed = false;
+    for (uint32_t j = 0; j < i; ++j)
+      is_closed |= ports.all[j].device.context == ports.all[i].device.context;
+    if (!is_closed) close_ibv_device(ports.all[i].device);
+  }
+}
+
+PortReports report_ports(const char* wanted, uint32_t most, const char* root) {
+  PortReports reports;
+  read_all(&reports, root);
+  if (!reports.all.empty()) reports.passed_by = find_passed_by(wanted, root);
+  Ports chosen;
+  if (open_ports(wanted, most, &chosen, root) != Status::kOk) {
+    if (!reports.all.empty() || wanted[0] != '\0') reports.why = last_error_text();
+    for (PortReport& report : reports.all) {
+      if (report.is_usable) report.left_out = reports.why;
+    }
+    return reports;
+  }
+  const PortReport* first_usable = nullptr;
+  uint32_t distance = kUnknownDistance;
+  for (PortReport& report : reports.all) {
+    const Port* const port = find(chosen, report.port.name, report.port.number);
+    if (report.is_usable && first_usable == nullptr) first_usable = &report;
+    if (port == nullptr) continue;
+    report.is_usable = report.is_chosen = true;
+    report.reason.clear();
+    report.place = static_cast<uint32_t>(port - chosen.all);
+    if (report.place == 0) distance = report.distance;
+    // The knob may ask for another address than the best.
+    report.port = *port;
+    report.port.device = {};
+  }
+  for (PortReport& report : reports.all) {
+    if (report.is_usable && !report.is_chosen)
+      report.left_out =
+          why_left_out(report, wanted, most, *first_usable, reports, chosen, distance);
+  }
+  close_ports(chosen);
+  return reports;
+}
+
+}  // namespace hydrant::ibv

@@ -1,0 +1,60 @@
+// A completion queue that grows with the number of peers. It has room for everything that the counted peers
+// can have under way, so it never overflows.
+//
+// Invariant: peers_ * entries_per_peer_ <= capacity_.
+//
+// Threads: try_lock() and unlock() around poll(); one thread reads at a time. make_room() and count_peer() by
+// one thread at a time; make_room() waits for a reader.
+#pragma once
+
+#include "firehose/base/status.hpp"
+#include "rdma/ibv/device/ibv_port.hpp"
+#include "rdma/ibv/device/verbs_objects.hpp"
+#include "rdma/spin_flag.hpp"
+
+#include <cstdint>
+
+namespace hydrant::ibv {
+
+class GrowingCompletionQueue {
+ public:
+  struct Config {
+    const Port* port = nullptr;  // outlives the queue
+    ibv_comp_channel* channel = nullptr;
+    uint32_t entries_per_peer = 0;
+    uint32_t peers_at_first = 1;
+    bool threaded = true;
+  };
+  // Errors: kResource.
+  Status open(const Config& config) noexcept;
+  void close() noexcept { queue_.reset(); }
+  bool is_open() const noexcept { return queue_ != nullptr; }
+  ibv_cq* get() const noexcept { return queue_.get(); }
+
+  // Before a peer is made: room for one more. Errors: kResource.
+  Status make_room() noexcept;
+  // The peer exists: its room is used.
+  void count_peer() noexcept { ++peers_; }
+
+  bool try_lock() noexcept HYDRANT_NO_TSA { return !threaded_ || lock_.try_lock(); }
+  void unlock() noexcept HYDRANT_NO_TSA {
+    if (threaded_) lock_.unlock();
+  }
+  // Less than 0: the queue cannot be read.
+  int poll(ibv_wc* completions, int most) noexcept {
+    return ibv_poll_cq(queue_.get(), most, completions);
+  }
+  // The next completion is reported on the channel. False: it cannot be.
+  bool request_notice() noexcept { return ibv_req_notify_cq(queue_.get(), 0) == 0; }
+
+ private:
+  alignas(64) SpinFlag lock_;
+  bool threaded_ = true;
+  const Port* port_ = nullptr;
+  uint32_t entries_per_peer_ = 0;
+  uint32_t peers_ = 0;
+  uint32_t capacity_ = 0;
+  CompletionQueue queue_;
+};
+
+}  // namespace hydrant::ibv

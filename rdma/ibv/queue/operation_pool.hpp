@@ -1,0 +1,118 @@
+// Puts and gets that need more than one work request, or wait for room, and the shares of those that are cut
+// over several ports.
+//
+// Invariant: an operation is either free or taken. A taken operation becomes free exactly once: when it is
+// fully posted (or given up) and none of its parts is under way; its completion is then in the batch.
+//
+// Threads: take() and the end of an operation lock the pool; the fields of an operation belong to the lock of
+// its peer.
+#pragma once
+
+#include "firehose/base/status.hpp"
+#include "rdma/ibv/device/ibv_port.hpp"
+#include "rdma/ibv/queue/completion_batch.hpp"
+#include "rdma/spin_flag.hpp"
+#include "rdma/transport.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace hydrant::ibv {
+
+// The part of an operation that its first port carries, and the state of the whole.
+struct Operation {
+  Transport::Completion* completion = nullptr;
+  uintptr_t local = 0;
+  uintptr_t remote = 0;
+  size_t left = 0;  // bytes that are not posted yet
+  uint32_t lkey = 0;
+  uint32_t rkey = 0;
+  uint32_t under_way = 0;  // posted pieces, and shares, that have not ended
+  bool is_put = false;
+  bool is_posted = false;  // all of it
+  Status status = Status::kOk;
+  Operation* next_free = nullptr;
+};
+
+// The part of a long put or get that one further port carries. It ends when the last request posted for it
+// ends: for a put that is a fence, an RDMA read of eight bytes. The answer of the fence shows that the data
+// has reached memory, whichever adapter a later message arrives by.
+struct Share {
+  Operation* operation = nullptr;
+  uintptr_t local = 0;
+  uintptr_t remote = 0;
+  size_t left = 0;  // bytes that are not posted yet
+  uint32_t lkey = 0;
+  uint32_t rkey = 0;
+  bool is_put = false;
+};
+
+class OperationPool {
+ public:
+  static constexpr uint32_t kSharesEach = kMostRails - 1;
+
+  // Room for `count` operations, with or without shares. Errors: kResource.
+  Status open(uint32_t count, bool threaded) noexcept;
+  Status open_shares() noexcept;
+
+  // A default operation; null if all are taken.
+  Operation* take() noexcept;
+  // kSharesEach of them.
+  Share* shares_of(const Operation& operation) noexcept {
+    return &shares_[static_cast<size_t>(&operation - operations_.get()) * kSharesEach];
+  }
+  // One part of the operation has ended. The first error becomes the status of the whole. The batch has room.
+  void end_part(Operation& operation, Status status, CompletionBatch* batch) noexcept {
+    --operation.under_way;
+    if (operation.status == Status::kOk) operation.status = status;
+    if (operation.is_posted && operation.under_way == 0) end(operation, batch);
+  }
+  // Nothing more is posted for the operation: it fails with kBroken when its parts under way have ended.
+  void give_up(Operation& operation, CompletionBatch* batch) noexcept {
+    operation.is_posted = true;
+    operation.status = Status::kBroken;
+    if (operation.under_way == 0) end(operation, batch);
+  }
+
+ private:
+  void end(Operation& operation, CompletionBatch* batch) noexcept;
+
+  SpinFlag lock_;
+  bool threaded_ = false;
+  uint32_t count_ = 0;
+  std::unique_ptr<Operation[]> operations_;
+  std::unique_ptr<Share[]> shares_;
+  Operation* free_ = nullptr;
+};
+
+// What of one peer's puts and gets delays its messages: a message must not overtake a put that was started
+// before it. Under the lock of the peer.
+//
+// Invariant: at most one operation waits; delays_messages() is true while one waits or a share of a put is
+// under way.
+class PendingOperations {
+ public:
+  Operation* waiting() const noexcept { return waiting_; }
+  void set_waiting(Operation& operation) noexcept {
+    waiting_ = &operation;
+    held_ |= kWaiting;
+  }
+  void clear_waiting() noexcept {
+    waiting_ = nullptr;
+    held_ &= ~kWaiting;
+  }
+  void add_put_share() noexcept { held_ += kShare; }
+  void end_put_share() noexcept { held_ -= kShare; }
+  bool delays_messages() const noexcept { return held_ != 0; }
+  bool has_put_shares() const noexcept { return held_ >= kShare; }
+
+ private:
+  static constexpr uint64_t kWaiting = 1;
+  static constexpr uint64_t kShare = 2;
+
+  Operation* waiting_ = nullptr;
+  uint64_t held_ = 0;
+};
+
+}  // namespace hydrant::ibv

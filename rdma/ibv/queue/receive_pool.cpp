@@ -1,0 +1,47 @@
+// Setup of the shared receive queue, and the buffers that it refused.
+#include "rdma/ibv/queue/receive_pool.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/ibv/queue/spin_guard.hpp"
+
+#include <cerrno>
+
+namespace hydrant::ibv {
+
+Status ReceivePool::open(const Port& port, uint32_t capacity, bool threaded) noexcept {
+  threaded_ = threaded;
+  capacity_ = capacity;
+  device_ = port.name;
+  ibv_srq_init_attr attributes{};
+  attributes.attr.max_wr = capacity;
+  attributes.attr.max_sge = 1;
+  errno = 0;
+  queue_.reset(ibv_create_srq(port.device.pd, &attributes));
+  if (queue_ != nullptr) return Status::kOk;
+  return fail(Status::kResource, "%s gives no shared receive queue of %u buffers: %s", port.name,
+              capacity, errno_text(errno));
+}
+
+[[gnu::noinline]] uint32_t ReceivePool::keep_unposted(ibv_recv_wr* first, int error) noexcept {
+  static RateLimit limit(RateLimit::kSecond);
+  log_warning(limit, "%s: receive buffers cannot be posted: %s; trying again", device_,
+              errno_text(error));
+  const SpinGuard guard(unposted_lock_, threaded_);
+  uint32_t count = 0;
+  for (ibv_recv_wr* work = first; work != nullptr; ++count) {
+    ibv_recv_wr* const next = work->next;
+    auto& buffer = *reinterpret_cast<ReceiveBuffer*>(work->wr_id);
+    buffer.next = unposted_.load(std::memory_order_relaxed);
+    unposted_.store(&buffer, std::memory_order_relaxed);
+    work = next;
+  }
+  return count;
+}
+
+ReceiveBuffer* ReceivePool::take_unposted() noexcept {
+  const SpinGuard guard(unposted_lock_, threaded_);
+  return unposted_.exchange(nullptr, std::memory_order_relaxed);
+}
+
+}  // namespace hydrant::ibv

@@ -1,0 +1,57 @@
+// Setup and failure of a send queue; posting and completion are inline in the header. Tours "an Active
+// Message" and "a put" pass here where a request goes to the adapter.
+#include "rdma/ibv/queue/send_queue.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <new>
+
+namespace hydrant::ibv {
+
+Status SendQueue::open(const Config& config) noexcept {
+  peer_ = config.peer;
+  port_ = config.port;
+  posts_by_call_ = config.port->posts_by_call;
+  depth_ = config.depth;
+  const uint32_t records = std::bit_ceil(depth_);
+  mask_ = records - 1;
+  records_.reset(new (std::nothrow) SendRecord[records]);
+  if (records_ == nullptr)
+    return fail(Status::kResource, "no memory for a send queue of %u", depth_);
+  for (uint32_t i = 0; i < records; ++i) records_[i].queue = this;
+  ibv_qp_init_attr attributes{};
+  attributes.qp_context = config.peer;
+  attributes.send_cq = attributes.recv_cq = config.completions;
+  attributes.srq = config.receives;
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.cap.max_send_wr = depth_;
+  attributes.cap.max_send_sge = 1;
+  attributes.cap.max_inline_data = config.inline_bytes;
+  errno = 0;
+  pair_.reset(ibv_create_qp(port_->device.pd, &attributes));
+  if (pair_ != nullptr) return Status::kOk;
+  return fail(Status::kResource,
+              "%s gives no queue pair: %s (it has %u in all; memlock: ulimit -l)", port_->name,
+              errno_text(errno), port_->max_queue_pairs);
+}
+
+void SendQueue::shut(const char* peer_name) noexcept {
+  (void)port_->descriptors.keep_ours(port_->device.context);
+  ibv_qp_attr state{};
+  state.qp_state = IBV_QPS_ERR;
+  if (const int error = ibv_modify_qp(pair_.get(), &state, IBV_QP_STATE); error != 0)
+    log_warning("%s port %u: the queue pair to %s cannot be shut: %s", port_->name, port_->number,
+                peer_name, errno_text(error));
+}
+
+const char* SendQueue::describe_failure(const char* text) noexcept {
+  if (failure_[0] == '\0')
+    std::snprintf(failure_, sizeof failure_, "%s, on %s port %u", text, port_->name, port_->number);
+  return failure_;
+}
+
+}  // namespace hydrant::ibv

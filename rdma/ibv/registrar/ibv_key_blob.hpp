@@ -1,0 +1,43 @@
+// How a verbs key travels to a peer: 32 bytes and 4 for each rail (ibv_rails.hpp), little-endian.
+//
+//    offset  bytes  field
+//         0      4  magic "HYIB"
+//         4      2  version, 1
+//         6      2  how many rails
+//         8      8  first address
+//        16      8  length in bytes
+//        24      4  rkey
+//        28      4  zero
+//        32      4  rkey of the first rail, and so on
+#pragma once
+
+#include "firehose/base/memory_range.hpp"
+#include "firehose/base/status.hpp"
+#include "rdma/ibv/device/ibv_port.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+inline constexpr size_t kIbvBlobBytes = 32;
+
+struct IbvKeyBlob {
+  MemoryRange range;
+  uint32_t rkey = 0;
+  uint32_t rail_count = 0;
+  uint32_t rail_rkeys[ibv::kMostRails - 1] = {};
+};
+
+constexpr size_t ibv_blob_bytes(uint32_t rail_count) noexcept {
+  return kIbvBlobBytes + rail_count * sizeof(uint32_t);
+}
+
+// Writes ibv_blob_bytes().
+void encode_ibv_key(const IbvKeyBlob& key, std::byte* blob) noexcept;
+
+// Reads a peer's blob, in which anything may be wrong. *key is unchanged on failure.
+// Errors: kBadArg, with a text that says what is wrong.
+Status decode_ibv_key(const std::byte* blob, size_t len, IbvKeyBlob* key) noexcept;
+
+}  // namespace hydrant

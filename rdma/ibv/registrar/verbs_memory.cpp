@@ -1,0 +1,42 @@
+#include "rdma/ibv/registrar/verbs_memory.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/machine/machine_limits.hpp"
+
+#include <cerrno>
+#include <sys/mman.h>
+
+namespace hydrant::ibv {
+
+size_t VerbsMemory::registered_bytes(size_t bytes) noexcept {
+  const size_t page = read_machine_limits().page_bytes;
+  return (bytes + page - 1) / page * page;
+}
+
+Status VerbsMemory::open(ibv_pd* pd, size_t bytes, int access, const char* what) noexcept {
+  bytes_ = registered_bytes(bytes);
+  void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED)
+    return fail(Status::kResource, "no memory for %s: %zu bytes: %s", what, bytes_,
+                errno_text(errno));
+  data_ = static_cast<std::byte*>(mapped);
+  // A child of a fork must not take the pages away from under the adapter.
+  (void)madvise(mapped, bytes_, MADV_DONTFORK);
+  errno = 0;
+  registration_.reset(ibv_reg_mr(pd, mapped, bytes_, access));
+  if (registration_ == nullptr) {
+    return fail(Status::kResource,
+                "%zu bytes for %s cannot be registered: %s (memlock: raise it with ulimit -l; or "
+                "the device's table of registrations is full)",
+                bytes_, what, errno_text(errno));
+  }
+  return Status::kOk;
+}
+
+void VerbsMemory::close() noexcept {
+  registration_.reset();
+  if (data_ != nullptr) munmap(data_, bytes_);
+  data_ = nullptr;
+}
+
+}  // namespace hydrant::ibv

@@ -1,0 +1,99 @@
+// Completions that end several requests, completions of rails, and failures. Tours "an Active Message" and "a
+// put" end here on the sending side.
+#include "rdma/ibv/transfer/completions.hpp"
+
+#include "firehose/base/log.hpp"
+
+namespace hydrant::ibv {
+
+namespace {
+
+Status status_of(ibv_wc_status status) noexcept {
+  switch (status) {
+    case IBV_WC_SUCCESS: return Status::kOk;
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_LOC_PROT_ERR: return Status::kRefused;
+    default: return Status::kBroken;
+  }
+}
+
+}  // namespace
+
+[[gnu::noinline]] uint32_t Completions::end_requests(const ibv_wc& completion) noexcept {
+  SendRecord& last = SendQueue::record_of(completion);
+  SendQueue& queue = *last.queue;
+  Peer& peer = *queue.peer();
+  const Status status = status_of(completion.status);
+  const uint64_t position = last.position;
+  CompletionBatch batch;
+  uint32_t ended = 0;
+  for (bool is_done = false; !is_done; ended += batch.notify()) {
+    bool is_first_failure = false;
+    {
+      const SpinGuard guard(peer.lock, threaded_);
+      uint64_t end = queue.completed();
+      for (; end < position && !batch.is_full(); ++end) {
+        SendRecord& record = queue.record_at(end);
+        if (record.holds != SendRecord::Holds::kNothing)
+          release(peer, record, queue.has_failed() ? Status::kBroken : Status::kOk, &batch);
+      }
+      is_done = end == position && !batch.is_full();
+      if (is_done) {
+        release(peer, last, status, &batch);
+        ++end;
+        if (status != Status::kOk) is_first_failure = queue.note_failed();
+      }
+      queue.complete(end);
+    }
+    if (is_first_failure) [[unlikely]]
+      report_failure(queue, completion);
+  }
+  if (peer.rails != nullptr && peer.state.is_disconnected()) [[unlikely]]
+    ended += disconnector_.give_up_shares(peer);
+  return ended;
+}
+
+void Completions::release(Peer& peer, SendRecord& record, Status status,
+                          CompletionBatch* batch) noexcept {
+  switch (record.holds) {
+    case SendRecord::Holds::kNothing: break;
+    case SendRecord::Holds::kMessage: poster_.release_message(peer, record); break;
+    case SendRecord::Holds::kOperation: batch->add(record.completion, status); break;
+    case SendRecord::Holds::kPiece: pool_.end_part(*record.operation, status, batch); break;
+    case SendRecord::Holds::kShare: striping_.end_share(peer, *record.share, status, batch); break;
+  }
+}
+
+void Completions::report_failure(SendQueue& queue, const ibv_wc& completion) noexcept {
+  Peer& peer = *queue.peer();
+  const char* const text = ibv_wc_status_str(completion.status);
+  if (!peer.state.is_disconnected())
+    log_warning("%s port %u: a request to %s at %s has failed: %s (%#x)", queue.port().name,
+                queue.port().number, name_of(peer).text, text_of(peer.endpoint.address).text, text,
+                completion.vendor_err);
+  disconnector_.disconnect(peer, &queue == &peer.send ? text : queue.describe_failure(text));
+}
+
+[[gnu::noinline]] void Completions::report_unreadable(const Port& port) noexcept {
+  static RateLimit limit(RateLimit::kSecond);
+  log_warning(limit, "%s: the completion queue of port %u cannot be read", port.name, port.number);
+  disconnector_.disconnect_all(&port == port_ ? "the completion queue cannot be read"
+                                              : "the completion queue of a rail cannot be read");
+}
+
+uint32_t Completions::poll_rails() noexcept HYDRANT_NO_TSA {
+  uint32_t ended = 0;
+  for (uint32_t i = 0; i < rails_.count(); ++i) {
+    GrowingCompletionQueue& queue = rails_[i].completions;
+    if (!queue.is_open() || !queue.try_lock()) continue;
+    ibv_wc completions[kBatch];
+    const int count = queue.poll(completions, kBatch);
+    for (int j = 0; j < count; ++j) ended += end_requests(completions[j]);
+    if (count < 0) report_unreadable(rails_[i].port);
+    queue.unlock();
+  }
+  return ended;
+}
+
+}  // namespace hydrant::ibv

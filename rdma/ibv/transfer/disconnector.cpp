@@ -1,0 +1,72 @@
+// The end of a connection. Tour "a rank dies": a failed completion, a silent peer or a buried rank comes
+// here.
+#include "rdma/ibv/transfer/disconnector.hpp"
+
+#include "firehose/base/cancellation.hpp"
+#include "firehose/base/status.hpp"
+
+namespace hydrant::ibv {
+
+void Disconnector::disconnect(Peer& peer, const char* reason) noexcept {
+  const CancellationOff cancellation_off;
+  if (!peer.state.disconnect(reason)) return;
+  counters_.lost.add();
+  const PeerName name = name_of(peer);
+  peer.send.shut(name.text);
+  if (peer.rails != nullptr) {
+    for (PeerRail& end : peer.rails->rails) {
+      if (end.send.is_open()) end.send.shut(name.text);
+    }
+  }
+  CompletionBatch batch;
+  {
+    const SpinGuard guard(peer.lock, threaded_);
+    striping_.post_tails(peer);
+    messages_.abandon(peer);
+    (void)post_tail(peer);
+    operations_.give_up_waiting(peer, &batch);
+  }
+  (void)batch.notify();
+  (void)give_up_shares(peer);
+  // The job knows already that a buried rank is gone.
+  if (lost_ != nullptr && !peers_.is_dead(peer.rank)) {
+    (void)disconnect_error(peer);
+    lost_(peer.rank, last_error_text());
+  }
+}
+
+// The adapter reports no success of a request without a completion of its own. The last request gets one, and
+// ends all before it.
+bool Disconnector::post_tail(Peer& peer) noexcept {
+  if (peer.has_tail || peer.send.used() == 0) return true;
+  if (peer.send.room() == 0) {
+    deferred_.add(peer);
+    return false;
+  }
+  // A refused one is not tried again.
+  peer.has_tail = true;
+  poster_.post_tail(peer);
+  return true;
+}
+
+uint32_t Disconnector::give_up_shares(Peer& peer) noexcept {
+  CompletionBatch batch;
+  {
+    const SpinGuard guard(peer.lock, threaded_);
+    striping_.give_up_waiting(peer, &batch);
+  }
+  return batch.notify();
+}
+
+void Disconnector::disconnect_all(const char* reason) noexcept {
+  peers_.for_each([&](Peer& peer) { disconnect(peer, reason); });
+}
+
+void Disconnector::disconnect_dead() noexcept {
+  if (!peers_.take_new_dead()) return;
+  peers_.for_each([&](Peer& peer) {
+    if (peers_.is_dead(peer.rank)) disconnect(peer, "the job has buried it");
+  });
+}
+
+}  // namespace hydrant::ibv

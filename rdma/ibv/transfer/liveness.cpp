@@ -1,0 +1,66 @@
+// Probes, and the check for hanging adapters. Tour "a rank dies".
+#include "rdma/ibv/transfer/liveness.hpp"
+
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+
+namespace hydrant::ibv {
+
+namespace {
+
+constexpr char kSilent[] = "the adapter reports no completions and no errors";
+
+}  // namespace
+
+void Liveness::open(const Options& options) noexcept {
+  threaded_ = !options.single_threaded;
+  if (options.probe_ns == 0) return;
+  interval_ns_ = options.probe_ns;
+  patience_ = options.hang_ns / options.probe_ns + 1;
+  next_ns_.store(now_ns() + interval_ns_, std::memory_order_relaxed);
+}
+
+void Liveness::check() noexcept HYDRANT_NO_TSA {
+  uint64_t due = next_ns_.load(std::memory_order_relaxed);
+  if (due == UINT64_MAX) return;
+  const uint64_t now = now_ns();
+  if (now < due ||
+      !next_ns_.compare_exchange_strong(due, now + interval_ns_, std::memory_order_relaxed))
+    return;
+  peers_.for_each([this](Peer& peer) HYDRANT_NO_TSA {
+    if (threaded_ && !peer.lock.try_lock()) return;
+    probe(peer);
+    refuse_stalled(peer);
+    if (threaded_) peer.lock.unlock();
+  });
+}
+
+// A request under way whose completion is due is a probe itself.
+void Liveness::probe(Peer& peer) noexcept {
+  const bool is_due = peer.send.is_last_signalled() && peer.send.used() != 0;
+  if (peer.state.is_open() && peer.send.posted() == peer.probed && !is_due) {
+    poster_.post_tail(peer);
+    counters_.probes.add();
+  }
+  peer.probed = peer.send.posted();
+}
+
+void Liveness::refuse_stalled(Peer& peer) noexcept {
+  if (!peer.state.is_open()) return;
+  SendQueue* stalled = peer.send.is_stalled(patience_) ? &peer.send : nullptr;
+  if (peer.rails != nullptr) {
+    for (PeerRail& end : peer.rails->rails) {
+      if (end.send.is_open() && end.send.is_stalled(patience_) && stalled == nullptr)
+        stalled = &end.send;
+    }
+  }
+  if (stalled == nullptr || peer.state.is_refused()) return;
+  log_warning(
+      "%s port %u: no request to %s at %s has completed in %llu checks, and none has failed",
+      stalled->port().name, stalled->port().number, name_of(peer).text,
+      text_of(peer.endpoint.address).text, static_cast<unsigned long long>(patience_));
+  peer.state.refuse(stalled->describe_failure(kSilent));
+  deferred_.add(peer);
+}
+
+}  // namespace hydrant::ibv

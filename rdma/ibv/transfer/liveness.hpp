@@ -1,0 +1,46 @@
+// Finds peers that are gone, and adapters that hang. Only a sender notices that a peer is gone, by missing
+// acknowledgements: so an idle peer is probed with an empty write. The adapter answers for a stopped process.
+// An adapter that hangs reports nothing at all: checks without progress are counted.
+//
+// Invariant: of all threads one checks in each interval.
+//
+// Threads: any, without the lock of a peer.
+#pragma once
+
+#include "rdma/ibv/queue/counters.hpp"
+#include "rdma/ibv/queue/deferred_work.hpp"
+#include "rdma/ibv/settings/ibv_options.hpp"
+#include "rdma/ibv/transfer/peer.hpp"
+#include "rdma/ibv/transfer/peer_table.hpp"
+#include "rdma/ibv/transfer/poster.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace hydrant::ibv {
+
+class Liveness {
+ public:
+  Liveness(PeerTable& peers, Poster& poster, DeferredWork& deferred, Counters& counters) noexcept
+      : peers_(peers), poster_(poster), deferred_(deferred), counters_(counters) {}
+  void open(const Options& options) noexcept;
+
+  // Checks all peers if it is time.
+  void check() noexcept;
+  uint64_t next_check_ns() const noexcept { return next_ns_.load(std::memory_order_relaxed); }
+
+ private:
+  void probe(Peer& peer) noexcept;
+  void refuse_stalled(Peer& peer) noexcept;
+
+  PeerTable& peers_;
+  Poster& poster_;
+  DeferredWork& deferred_;
+  Counters& counters_;
+  bool threaded_ = true;
+  uint64_t interval_ns_ = 0;
+  uint64_t patience_ = 0;  // checks without progress
+  std::atomic<uint64_t> next_ns_{UINT64_MAX};
+};
+
+}  // namespace hydrant::ibv

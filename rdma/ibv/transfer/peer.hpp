@@ -1,0 +1,103 @@
+// One peer: its connection, its send queue, and the messages that have arrived from it. Made at first
+// contact, kept for the life of the transport.
+#pragma once
+
+#include "rdma/ibv/device/verbs_objects.hpp"
+#include "rdma/ibv/queue/credits.hpp"
+#include "rdma/ibv/queue/deferred_work.hpp"
+#include "rdma/ibv/queue/operation_pool.hpp"
+#include "rdma/ibv/queue/ready_list.hpp"
+#include "rdma/ibv/queue/receive_pool.hpp"
+#include "rdma/ibv/queue/send_queue.hpp"
+#include "rdma/ibv/queue/send_slots.hpp"
+#include "rdma/ibv/registrar/verbs_memory.hpp"
+#include "rdma/ibv/transfer/peer_rails.hpp"
+#include "rdma/ibv/transfer/peer_state.hpp"
+#include "rdma/ibv/wire/ibv_wire.hpp"
+#include "rdma/spin_flag.hpp"
+#include "rdma/transport.hpp"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+namespace hydrant::ibv {
+
+// A committed message whose payload has no receive slot yet. Later messages of its lane wait behind it.
+struct Stalled {
+  bool is_there = false;
+  uint16_t slot = 0;
+  uint32_t word = 0;
+  uint32_t head_bytes = 0;
+  Cell cell;
+  uint32_t payload_bytes = 0;
+};
+
+// State of the handshake with a peer. Under the contact lock.
+struct PeerConnection {
+  AddressHandle address;
+  Rank their_rank = 0;          // in its own group
+  uint32_t first_sequence = 0;  // of this process's packets
+  bool heard = false;           // the peer's queue pair is known, and this side's can receive
+  uint64_t next_handshake_ns = 0;
+  uint64_t handshake_interval_ns = 0;
+  uint64_t handshake_since_ns = 0;
+  uint64_t gives_up_ns = 0;
+  Peer* next_connecting = nullptr;
+};
+
+// Registered memory for messages with one peer. Constant once the peer is published, but for the peer's own
+// addresses, which the handshake brings.
+struct PeerMemory {
+  VerbsMemory buffers;        // send slots, then receive buffers
+  VerbsMemory receive_slots;  // the peer writes cells here: for requests, then for replies
+  std::unique_ptr<ReceiveBuffer[]> received;
+  uintptr_t their_slots = 0;
+  uint32_t their_slot_key = 0;
+};
+
+// Prebuilt requests to one peer. Under the lock of the peer.
+struct PeerRequests {
+  SendRequest message;    // a SEND
+  SendRequest cell;       // the write of its payload, before it
+  SendRequest operation;  // a write or read between pinned memory
+};
+
+struct Peer : DeferredItem {
+  Rank rank = 0;      // its number in this process
+  Rank known_as = 0;  // this process's number in the peer, in each message; set by the handshake
+  EndpointAddress endpoint;  // constant once the peer is published
+  PeerState state;
+  PeerConnection connection;
+  PeerMemory memory;
+
+  // ---- sending: under `lock` ----
+  SpinFlag lock;
+  bool has_tail = false;  // a last request was posted after the disconnection
+  uint64_t probed = 0;    // positions posted when the peer was last probed, or was too busy to be
+  PeerRequests requests;
+  SendSlots slots;
+  std::array<Stalled, kLaneCount> stalled;
+  PendingOperations pending;
+  std::unique_ptr<PeerRails> rails;  // null: one port, or one of the two processes has one
+  Credits credits;
+
+  // ---- receiving ----
+  std::array<ArrivalQueue, kLaneCount> arrivals;
+
+  // Last: its end is the end of the adapter's access to the memory above.
+  SendQueue send;
+};
+
+// A peer's name in messages: "rank 1", or for one of another group "peer 5 (rank 1 of group 1f00...)".
+struct PeerName {
+  char text[64] = "";
+};
+PeerName name_of(Rank number, Rank their_rank, uint64_t group) noexcept;
+inline PeerName name_of(const Peer& peer) noexcept {
+  return name_of(peer.rank, peer.connection.their_rank, peer.endpoint.group);
+}
+// kBroken, with the name of the disconnected peer, the reason and its address.
+Status disconnect_error(const Peer& peer) noexcept;
+
+}  // namespace hydrant::ibv

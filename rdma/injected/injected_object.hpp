@@ -1,0 +1,37 @@
+// The interface between libhydrant and libhydrant_injected, which it loads when HYDRANT_INJECT is set. Both
+// are built together; the version in the symbol's name and in the table keeps different builds apart.
+//
+// The object has a copy of the base's code and none of its state: error texts are the library's.
+#pragma once
+
+#include "firehose/base/status.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/injected/injected_settings.hpp"
+#include "rdma/transport.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+namespace hydrant {
+
+inline constexpr const char* kInjectedObjectSymbol = "hydrant_injected_1";
+
+// The library's functions of status.hpp, with formatted texts.
+struct InjectionHost {
+  Status (*fail)(Status status, const char* text) noexcept;
+  Status (*add_context)(Status status, const char* text) noexcept;
+  const char* (*last_error_text)() noexcept;
+};
+
+struct InjectedObject {
+  const char* version;  // of the project
+  void (*set_host)(const InjectionHost& host) noexcept;
+  // parse_injection()
+  Status (*parse)(std::string_view text, Injection* injection) noexcept;
+  // Puts what was asked for over *transport. Errors: kResource.
+  Status (*inject)(const Injection& injection, const JobPlace& place,
+                   std::unique_ptr<Transport>* transport) noexcept;
+};
+
+}  // namespace hydrant

@@ -1,0 +1,126 @@
+// Operations between pinned memory: what an adapter asks of keys before it moves anything.
+#include "rdma/injected/injected_transport.hpp"
+
+#include <cstring>
+#include <new>
+
+namespace hydrant {
+namespace {
+
+// What an operation does at either end.
+constexpr Access here(bool is_put) noexcept {
+  return is_put ? Access::kLocalRead : Access::kLocalWrite;
+}
+constexpr Access there(bool is_put) noexcept {
+  return is_put ? Access::kRemoteWrite : Access::kRemoteRead;
+}
+
+MemoryRange local_range(const void* local, size_t bytes) noexcept {
+  return {reinterpret_cast<uintptr_t>(local), bytes};
+}
+
+}  // namespace
+
+Status InjectedTransport::open_pins() noexcept {
+  {
+    const MutexLock lock(mu_);
+    pinned_ends_.reset(new (std::nothrow) PinnedEnds[depth_]);
+    if (pinned_ends_ == nullptr)
+      return fail(Status::kResource, "no memory for the injected network");
+    for (uint32_t i = depth_; i-- != 0;) give_back(&pinned_ends_[i]);
+  }
+  return InjectedPins::open({.bytes = network_.pin_bytes, .is_fake = network_.pins_are_fake}, mu_,
+                            &pins_);
+}
+
+void InjectedTransport::give_back(PinnedEnds* ends) noexcept {
+  ends->next = free_ends_;
+  free_ends_ = ends;
+}
+
+std::unique_ptr<Registrar> InjectedTransport::make_registrar() noexcept {
+  if (pins_ != nullptr) return pins_->make_registrar();
+  (void)fail_plainly(Status::kUnsupported, "this transport pins no memory");
+  return nullptr;
+}
+
+Status InjectedTransport::put_pinned(Rank peer, const Pinned& remote, const Pinned& local,
+                                     size_t bytes, Completion* completion) noexcept {
+  Operation operation{.is_put = true, .bytes = bytes, .completion = completion};
+  return begin_pinned(peer, operation, remote, local);
+}
+
+Status InjectedTransport::get_pinned(Rank peer, const Pinned& remote, const Pinned& local,
+                                     size_t bytes, Completion* completion) noexcept {
+  Operation operation{.bytes = bytes, .completion = completion};
+  return begin_pinned(peer, operation, remote, local);
+}
+
+Status InjectedTransport::begin_pinned(Rank peer, Operation& operation, const Pinned& remote,
+                                       const Pinned& local) noexcept {
+  if (pins_ == nullptr) return fail_plainly(Status::kUnsupported, "this transport pins no memory");
+  const size_t bytes = operation.bytes;
+  const bool is_inlined = operation.is_put && bytes <= kPinnedInlineBytes;
+  if (!MemoryRange{remote.addr, bytes}.valid() || !MemoryRange{local.addr, bytes}.valid() ||
+      remote.key == nullptr || (local.key == nullptr && !is_inlined)) {
+    return fail(Status::kBadArg, "%zu bytes from or to pinned memory: %s", bytes,
+                remote.key == nullptr || local.key == nullptr ? "there is no key"
+                                                              : "no range of that length");
+  }
+  operation.remote = remote.addr;
+  operation.local = reinterpret_cast<void*>(local.addr);
+  const InjectedKey remote_key = InjectedKey::load(remote.key);
+  if (remote_key.kind != InjectedKey::kImported)
+    return fail_plainly(Status::kRefused, "this is no key of a peer's memory");
+  const InjectedKey local_key = is_inlined ? InjectedKey{} : InjectedKey::load(local.key);
+  Pair* pair = pair_with(peer);
+  if (pair == nullptr) return Status::kBadArg;
+
+  const MutexLock lock(mu_);
+  const uint64_t now = clock_();
+  if (const Status admitted = admit(*pair, now); admitted != Status::kOk) return admitted;
+  if (!is_inlined) {
+    const MemoryRange range = local_range(operation.local, bytes);
+    const Status allowed = pins_->check_local(local_key, range, here(operation.is_put));
+    if (allowed != Status::kOk) return allowed;
+  }
+  if (!pair->is_reached) {
+    // Whatever is mapped of the peer, its records are not.
+    std::byte byte;
+    const Status reached = inside_->get(peer, remote_key.record, &byte, 1, nullptr);
+    if (reached != Status::kOk) return reached;
+    pair->is_reached = true;
+  }
+  PinnedEnds& ends = *free_ends_;
+  free_ends_ = ends.next;
+  ends.remote = remote_key;
+  ends.local = local_key;
+  ends.is_inlined = is_inlined;
+  if (is_inlined) {
+    std::memcpy(ends.inlined, operation.local, bytes);
+    operation.local = ends.inlined;
+  }
+  operation.ends = &ends;
+  start(*pair, operation, now);
+  return Status::kOk;
+}
+
+// When it arrives.
+Status InjectedTransport::check_keys(const Operation& operation) noexcept {
+  const PinnedEnds& ends = *operation.ends;
+  if (!ends.is_inlined) {
+    const MemoryRange range = local_range(operation.local, operation.bytes);
+    const Status allowed = pins_->check_local(ends.local, range, here(operation.is_put));
+    if (allowed != Status::kOk) return allowed;
+  }
+  InjectedPins::RecordBytes record;
+  const Status read =
+      inside_->get(operation.pair->peer, ends.remote.record, &record, sizeof record, nullptr);
+  if (read == Status::kUnsupported)
+    return fail_plainly(Status::kRefused, "a peer's key whose record is not there");
+  if (read != Status::kOk) return read;
+  return InjectedPins::check_remote(ends.remote, record, {operation.remote, operation.bytes},
+                                    there(operation.is_put));
+}
+
+}  // namespace hydrant

@@ -1,0 +1,262 @@
+// What the injected network does of itself: what is due arrives, credits come back, operations complete.
+#include "firehose/base/cancellation.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/injected/injected_transport.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+namespace hydrant {
+namespace {
+
+// What the transport inside has no room for is tried again by every poll, and by sleepers after this.
+constexpr uint64_t kRetryNs = 20'000;
+// The thread looks this often, and leaves to the clients what they may be about to do themselves.
+constexpr uint64_t kLookNs = 250'000;
+constexpr uint64_t kGraceNs = 100'000;
+// Looks without work after which it waits to be called.
+constexpr uint32_t kIdleLooks = 40;
+constexpr uint64_t kRestNs = 3'600'000'000'000;
+
+}  // namespace
+
+void InjectedTransport::advance(uint64_t now) noexcept {
+  if (now < next_due_ns_ && !is_blocked_) return;
+  next_due_ns_ = UINT64_MAX;
+  is_blocked_ = false;
+  // Puts first: messages wait for them.
+  advance_operations(now);
+  for (uint32_t i = 0; i < ranks_; ++i) {
+    for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
+      if (pairs_[i].streams[static_cast<uint32_t>(lane)].is_open())
+        advance_stream(pairs_[i], lane, now);
+    }
+  }
+  if (is_blocked_) next_due_ns_ = std::min(next_due_ns_, now + kRetryNs);
+}
+
+void InjectedTransport::advance_operations(uint64_t now) noexcept {
+  for (uint32_t i = 0; i < operation_count_; ++i) {
+    Operation& operation = operations_[i];
+    if (!operation.is_copied && operation.copy_ns <= now) copy(operation);
+    next_due_ns_ =
+        std::min(next_due_ns_, operation.is_copied ? operation.done_ns : operation.copy_ns);
+  }
+}
+
+void InjectedTransport::copy(Operation& operation) noexcept {
+  Pair& pair = *operation.pair;
+  operation.is_copied = true;
+  if (operation.is_put) ++pair.puts_done;
+  if (pair.is_lost) {
+    operation.status = Status::kBroken;
+    return;
+  }
+  if (operation.ends != nullptr) {
+    operation.status = check_keys(operation);
+    if (operation.status != Status::kOk) return;
+  }
+  operation.status =
+      operation.is_put
+          ? inside_->put(pair.peer, operation.remote, operation.local, operation.bytes, nullptr)
+          : inside_->get(pair.peer, operation.remote, operation.local, operation.bytes, nullptr);
+}
+
+void InjectedTransport::advance_stream(Pair& pair, Lane lane, uint64_t now) noexcept {
+  InjectedStream& stream = pair.streams[static_cast<uint32_t>(lane)];
+  while (stream.any_queued() && !pair.is_lost) {
+    const uint32_t slot = stream.first_queued();
+    const InjectedStream::Message& message = stream.message(slot);
+    if (message.due_ns > now || message.puts_before > pair.puts_done) {
+      next_due_ns_ = std::min(next_due_ns_, message.due_ns);
+      break;
+    }
+    const Status passed = pass_on(pair, lane, slot);
+    if (passed == Status::kNotReady) {
+      is_blocked_ = true;
+      break;
+    }
+    if (passed != Status::kOk) {
+      lose(pair);
+      break;
+    }
+    stream.dequeue();
+    stream.start_return(slot, now + network_.delay_ns);
+  }
+  while (stream.any_returning()) {
+    const uint64_t due = stream.message(stream.first_returning()).due_ns;
+    if (due > now) {
+      next_due_ns_ = std::min(next_due_ns_, due);
+      break;
+    }
+    stream.finish_return();
+  }
+}
+
+Status InjectedTransport::pass_on(Pair& pair, Lane lane, uint32_t slot) noexcept {
+  InjectedStream& stream = pair.streams[static_cast<uint32_t>(lane)];
+  const InjectedStream::Message& message = stream.message(slot);
+  Outgoing room;
+  const Status status = inside_->reserve(pair.peer, lane, message.head_bytes, &room);
+  if (status == Status::kResource) {
+    static RateLimit limit(RateLimit::kSecond);
+    log_warning(limit, "injected network: %s; trying again", last_error_text());
+    return Status::kNotReady;
+  }
+  if (status != Status::kOk) return status;
+  std::memcpy(room.head, stream.head(slot), message.head_bytes);
+  if (message.has_cell) {
+    inside_->commit_with_cell(room, message.tag, message.cell, message.cell_bytes);
+    release_cell(lane);
+  } else {
+    inside_->commit(room, message.tag);
+  }
+  return Status::kOk;
+}
+
+void InjectedTransport::release_cell(Lane lane) noexcept {
+  --cells_out_[static_cast<uint32_t>(lane)];
+}
+
+// What is under way to a peer that is gone goes nowhere; its operations end at the next poll.
+void InjectedTransport::lose(Pair& pair) noexcept {
+  if (std::exchange(pair.is_lost, true)) return;
+  for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
+    InjectedStream& stream = pair.streams[static_cast<uint32_t>(lane)];
+    for (; stream.any_queued(); stream.dequeue()) {
+      const uint32_t slot = stream.first_queued();
+      if (stream.message(slot).has_cell) {
+        inside_->drop_cell(pair.peer, lane, stream.message(slot).cell);
+        release_cell(lane);
+      }
+      stream.put_back(slot);
+    }
+  }
+  for (uint32_t i = 0; i < operation_count_; ++i) {
+    Operation& operation = operations_[i];
+    if (operation.pair != &pair) continue;
+    if (!operation.is_copied && operation.is_put) ++pair.puts_done;
+    operation.is_copied = true;
+    operation.status = Status::kBroken;
+    operation.done_ns = 0;
+  }
+  expect(0);
+}
+
+// Reports what is over, outside the lock: who is told may begin the next operation.
+uint32_t InjectedTransport::complete() noexcept {
+  struct Over {
+    Completion* completion;
+    Status status;
+  };
+  constexpr uint32_t kMost = 32;
+  Over over[kMost];
+  uint32_t count = 0;
+  {
+    const MutexLock lock(mu_);
+    const uint64_t now = clock_();
+    advance(now);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < operation_count_; ++i) {
+      const Operation& operation = operations_[i];
+      if (count < kMost && operation.is_copied && operation.done_ns <= now) {
+        over[count++] = {operation.completion, operation.status};
+        if (operation.ends != nullptr) give_back(operation.ends);
+      } else {
+        if (kept != i) operations_[kept] = operation;
+        ++kept;
+      }
+    }
+    operation_count_ = kept;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    if (over[i].completion != nullptr)
+      over[i].completion->done(*over[i].completion, over[i].status);
+  }
+  return count;
+}
+
+uint32_t InjectedTransport::poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept {
+  const uint32_t completed = complete();
+  return completed + inside_->poll(receiver, budget, replies_only);
+}
+
+void InjectedTransport::sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept {
+  uint64_t due = 0;
+  {
+    const MutexLock lock(mu_);
+    const uint64_t now = clock_();
+    advance(now);
+    due = next_due_ns_;
+    if (due <= now) return;
+    ++sleepers_;
+  }
+  inside_->sleep(std::min(deadline_ns, due), check);
+  const MutexLock lock(mu_);
+  --sleepers_;
+}
+
+bool InjectedTransport::any_message() const noexcept {
+  for (uint32_t i = 0; i < ranks_; ++i) {
+    for (const InjectedStream& stream : pairs_[i].streams) {
+      if (stream.any_queued()) return true;
+    }
+  }
+  return false;
+}
+
+void InjectedTransport::flush(uint64_t deadline_ns) noexcept {
+  for (;;) {
+    if (mu_.try_lock()) {
+      advance(clock_());
+      const bool over = !any_message();
+      mu_.unlock();
+      if (over) return;
+    }
+    if (now_ns() >= deadline_ns) return;
+    const CancellationOff guard;
+    const timespec pause{0, static_cast<long>(kRetryNs)};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+void InjectedTransport::disconnect(Rank peer) noexcept {
+  Pair* pair = pair_with(peer);
+  if (pair == nullptr) return;
+  {
+    const MutexLock lock(mu_);
+    lose(*pair);
+  }
+  inside_->disconnect(peer);
+}
+
+// ---- the thread ----
+
+void* InjectedTransport::run_thread(void* self) noexcept {
+  pthread_setname_np(pthread_self(), "hydrant-wire");
+  static_cast<InjectedTransport*>(self)->carry_on();
+  return nullptr;
+}
+
+void InjectedTransport::carry_on() noexcept {
+  for (uint32_t idle = 0;;) {
+    {
+      const MutexLock lock(mu_);
+      if (ends_) return;
+      const uint64_t now = clock_();
+      if (next_due_ns_ != UINT64_MAX || is_blocked_) idle = 0;
+      if (next_due_ns_ < now - kGraceNs || is_blocked_) advance(now);
+      if (++idle > kIdleLooks) {
+        rests_ = true;
+        while (rests_ && !ends_) (void)work_.wait_until(mu_, now_ns() + kRestNs);
+        idle = 0;
+      }
+    }
+    const timespec pause{0, static_cast<long>(kLookNs)};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+}  // namespace hydrant

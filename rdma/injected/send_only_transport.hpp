@@ -1,0 +1,67 @@
+// A transport that only sends: what a new network offers before anything else is ported to it. Messages
+// pass through to the transport inside; one-sided operations, mapped memory and shared blocks are hidden,
+// so the whole API runs by Active Messages.
+//
+// Threads, errors: as the transport inside. Cost: one more virtual call each.
+#pragma once
+
+#include "rdma/transport.hpp"
+
+#include <memory>
+#include <utility>
+
+namespace hydrant {
+
+class SendOnlyTransport final : public Transport {
+ public:
+  explicit SendOnlyTransport(std::unique_ptr<Transport> inside) noexcept
+      : inside_(std::move(inside)) {}
+
+  const char* name() const noexcept override { return "send_only"; }
+  uint32_t inline_bytes() const noexcept override { return inside_->inline_bytes(); }
+  uint32_t inline_bytes_to(Rank peer) const noexcept override {
+    return inside_->inline_bytes_to(peer);
+  }
+  uint32_t cell_bytes() const noexcept override { return inside_->cell_bytes(); }
+
+  Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override {
+    return inside_->reserve(peer, lane, bytes, room);
+  }
+  void commit(Outgoing& room, uint32_t tag) noexcept override { inside_->commit(room, tag); }
+  void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
+                        uint32_t bytes) noexcept override {
+    inside_->commit_with_cell(room, tag, cell, bytes);
+  }
+  Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override {
+    return inside_->take_cell(peer, lane, bytes, cell);
+  }
+  void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override {
+    inside_->drop_cell(peer, lane, cell);
+  }
+
+  // ---- hidden; abilities() says none, and put() and get() are the base's ----
+  std::byte* shared_block(Rank) const noexcept override { return nullptr; }
+  Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
+  void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
+  Status write(Rank, uintptr_t, const void*, size_t) noexcept override {
+    return fail_plainly(Status::kUnsupported, "this transport only sends");
+  }
+
+  uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override {
+    return inside_->poll(receiver, budget, replies_only);
+  }
+  using Transport::sleep;
+  void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override {
+    inside_->sleep(deadline_ns, check);
+  }
+  void wake_peer(Rank peer) noexcept override { inside_->wake_peer(peer); }
+  void wake() noexcept override { inside_->wake(); }
+  void flush(uint64_t deadline_ns) noexcept override { inside_->flush(deadline_ns); }
+  void set_peer_lost(Lost lost) noexcept override { inside_->set_peer_lost(lost); }
+  void disconnect(Rank peer) noexcept override { inside_->disconnect(peer); }
+
+ private:
+  const std::unique_ptr<Transport> inside_;
+};
+
+}  // namespace hydrant

@@ -1,0 +1,238 @@
+#include "rdma/shm/memory/node_memory.hpp"
+
+#include "firehose/base/cancellation.hpp"
+#include "firehose/base/errno_text.hpp"
+#include "rdma/guarded_memory.hpp"
+#include "rdma/shm/node_fence.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace hydrant::shm {
+namespace {
+
+// ftruncate() beyond RLIMIT_FSIZE is a signal that kills, even for a hole.
+Status check_file_size_limit(uint64_t bytes) noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return Status::kOk;
+  if (limit.rlim_cur >= bytes) return Status::kOk;
+  return fail(Status::kResource,
+              "the memory of a node needs a file of %llu bytes (mostly a hole), and the limit on "
+              "file sizes is %llu: ulimit -f unlimited",
+              static_cast<unsigned long long>(bytes),
+              static_cast<unsigned long long>(limit.rlim_cur));
+}
+
+Status fill(int fd, uint32_t ranks) noexcept {
+  const NodeLayout layout(ranks);
+  if (ftruncate(fd, static_cast<off_t>(layout.bytes())) != 0) {
+    return fail(Status::kResource, "ftruncate of a memfd to %llu bytes: %s",
+                static_cast<unsigned long long>(layout.bytes()), errno_text(errno));
+  }
+  MemorySupply supply;
+  const Status reserved = supply.reserve(fd, 0, layout.common_bytes(), "the node's memory");
+  if (reserved != Status::kOk) return reserved;
+  NodeHeader header{};
+  header.magic = kNodeMagic;
+  header.version = kLayoutVersion;
+  header.ranks = ranks;
+  header.bytes = layout.bytes();
+  const size_t bytes = offsetof(NodeHeader, bytes) + sizeof header.bytes;
+  if (pwrite(fd, &header, bytes, 0) != static_cast<ssize_t>(bytes)) {
+    return fail(Status::kResource, "pwrite to a memfd: %s", errno_text(errno));
+  }
+  // Nobody can take the ground from under the others' feet any more.
+  if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return fail(Status::kResource, "F_ADD_SEALS on a memfd: %s", errno_text(errno));
+  }
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status NodeMemory::create(uint32_t node_size, int* fd) noexcept {
+  if (node_size == 0 || node_size > kMaxNodeRanks) {
+    return fail(Status::kBadArg, "a node of %u ranks: 1 to %u share memory", node_size,
+                kMaxNodeRanks);
+  }
+  const Status allowed = check_file_size_limit(NodeLayout(node_size).bytes());
+  if (allowed != Status::kOk) return allowed;
+  const int made = memfd_create("hydrant-node", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (made < 0) return fail(Status::kResource, "memfd_create: %s", errno_text(errno));
+  const Status filled = fill(made, node_size);
+  if (filled != Status::kOk) {
+    close(made);
+    return filled;
+  }
+  *fd = made;
+  return Status::kOk;
+}
+
+Status NodeMemory::map(int fd, uint64_t bytes) noexcept {
+  std::byte* base = nullptr;
+  if (const Status status = reserve_guarded(bytes, kPageBytes, GuardSize::kRoomy,
+                                            {.what = "memory that the node's ranks share"}, &base);
+      status != Status::kOk)
+    return status;
+  if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0) ==
+      MAP_FAILED) {
+    const int error = errno;
+    (void)release_guarded(base);
+    return fail(Status::kResource, "mmap of %llu bytes of the node's memory: %s (ulimit -v?)",
+                static_cast<unsigned long long>(bytes), errno_text(error));
+  }
+  const int kept = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (kept < 0) {
+    const int error = errno;
+    if (!release_guarded(base)) munmap(base, bytes);
+    return fail(Status::kResource, "a descriptor for the node's memory: %s (ulimit -n)",
+                errno_text(error));
+  }
+  // A core dump would have to write out the holes of everybody.
+  madvise(base, bytes, MADV_DONTDUMP);
+  base_ = base;
+  fd_.keep(kept);
+  return Status::kOk;
+}
+
+Status NodeMemory::attach(int fd, uint32_t node_rank) noexcept {
+  detach();
+  NodeHeader header{};
+  struct stat file {};
+  const size_t wanted = offsetof(NodeHeader, bytes) + sizeof header.bytes;
+  if (fstat(fd, &file) != 0 || pread(fd, &header, wanted, 0) != static_cast<ssize_t>(wanted) ||
+      header.magic != kNodeMagic) {
+    return fail(Status::kBroken, "descriptor %d is not the memory of a node", fd);
+  }
+  if (header.version != kLayoutVersion) {
+    return fail(
+        Status::kBroken,
+        "the node's memory has layout %u, this process knows %u: all ranks must run the same "
+        "version of Hydrant",
+        header.version, kLayoutVersion);
+  }
+  const bool sane = header.ranks >= 1 && header.ranks <= kMaxNodeRanks &&
+                    header.bytes == NodeLayout(header.ranks).bytes() &&
+                    static_cast<uint64_t>(file.st_size) == header.bytes;
+  if (!sane) {
+    return fail(Status::kBroken, "the node's memory says %u ranks and %llu bytes, and has %lld",
+                header.ranks, static_cast<unsigned long long>(header.bytes),
+                static_cast<long long>(file.st_size));
+  }
+  if (node_rank >= header.ranks) {
+    return fail(Status::kBadArg, "rank %u of a node of %u", node_rank, header.ranks);
+  }
+  const Status mapped = map(fd, header.bytes);
+  if (mapped != Status::kOk) return mapped;
+  layout_ = NodeLayout(header.ranks);
+  ranks_ = header.ranks;
+  rank_ = node_rank;
+
+  RankArea& self = area(node_rank);
+  struct stat names {};
+  if (stat("/proc/self/ns/pid", &names) == 0) {
+    self.pid_namespace.store(names.st_ino, std::memory_order_relaxed);
+  }
+  self.senders_confirm.store(NodeFence::switch_on() ? 0 : 1, std::memory_order_relaxed);
+  self.pid.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
+  self.attached.store(1, std::memory_order_release);  // pairs with the acquire of who reads the pid
+  return Status::kOk;
+}
+
+void NodeMemory::detach() noexcept {
+  if (base_ == nullptr) return;
+  if (!release_guarded(base_)) munmap(base_, layout_.bytes());
+  fd_.close();
+  base_ = nullptr;
+  ranks_ = 0;
+}
+
+NodeMemory::~NodeMemory() { detach(); }
+
+Status NodeMemory::reserve(uint64_t offset, uint64_t bytes, const char* what,
+                           Whose whose) noexcept {
+  const uint64_t first = offset / kPageBytes * kPageBytes;
+  const uint64_t end = (offset + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const int fd = fd_.get();
+  if (fd < 0) return populate(first, end - first, what, whose);
+  const Status reserved = whose == Whose::kOurs
+                              ? supply_.reserve(fd, first, end - first, what)
+                              : supply_.reserve_unasked(fd, first, end - first, what);
+#ifdef MADV_POPULATE_WRITE
+  // Page tables too, so that the first messages do not fault. An older kernel refuses; then they do.
+  if (reserved == Status::kOk) madvise(base_ + first, end - first, MADV_POPULATE_WRITE);
+#endif
+  return reserved;
+}
+
+// The program has closed the descriptor. The mapping gives pages too, from Linux 5.14 on, and fails as well
+// where there are none.
+Status NodeMemory::populate(uint64_t first, uint64_t bytes, const char* what,
+                            Whose whose) noexcept {
+  if (whose == Whose::kOurs) {
+    const Status allowed = supply_.allow(bytes, what);
+    if (allowed != Status::kOk) return allowed;
+  }
+#ifdef MADV_POPULATE_WRITE
+  int failed = 0;
+  do {
+    failed = madvise(base_ + first, bytes, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+  } while (failed == EINTR);
+  if (failed == 0) return Status::kOk;
+#else
+  const int failed = ENOSYS;
+#endif
+  return fail(Status::kResource,
+              "%s needs %llu bytes of shared memory: the program has closed descriptor %d, the "
+              "node's memory file, and its mapping gives no more: %s; close only descriptors that "
+              "the program has opened",
+              what, static_cast<unsigned long long>(bytes), fd_.number(), errno_text(failed));
+}
+
+Status NodeMemory::have_ring(uint32_t from, uint32_t to, Lane lane, Whose whose) noexcept {
+  const CancellationOff guard;
+  constexpr const char* kWhat = "a ring between two ranks";
+  const Status control =
+      reserve(layout_.control(from, to, lane), sizeof(RingControl), kWhat, whose);
+  if (control != Status::kOk) return control;
+  const uint64_t bytes = uint64_t{kRingLines[static_cast<uint32_t>(lane)]} * kLineBytes;
+  return reserve(layout_.lines(from, to, lane), bytes, kWhat, whose);
+}
+
+Status NodeMemory::have_cells(uint32_t from, Lane lane, uint32_t cell, Whose whose) noexcept {
+  const CancellationOff guard;
+  constexpr const char* kWhat = "buffers for messages";
+  const Status receipts = reserve(layout_.pool(from, lane), kReceiptsBytes, kWhat, whose);
+  if (receipts != Status::kOk) return receipts;
+  const bool small = cell < kSmallCells;
+  const CellClass& kind = kCellClasses[small ? 0 : 1];
+  const uint32_t base = small ? 0 : kSmallCells;
+  const uint32_t first = base + (cell - base) / kind.chunk * kind.chunk;
+  return reserve(layout_.cell(from, lane, first), uint64_t{kind.chunk} * kind.bytes, kWhat, whose);
+}
+
+Status NodeMemory::reserve_ring(uint32_t from, uint32_t to, Lane lane) noexcept {
+  return have_ring(from, to, lane, Whose::kOurs);
+}
+Status NodeMemory::reserve_cells(uint32_t from, Lane lane, uint32_t cell) noexcept {
+  return have_cells(from, lane, cell, Whose::kOurs);
+}
+Status NodeMemory::touch_ring(uint32_t from, uint32_t to, Lane lane) noexcept {
+  return have_ring(from, to, lane, Whose::kTheirs);
+}
+Status NodeMemory::touch_cells(uint32_t from, Lane lane, uint32_t cell) noexcept {
+  return have_cells(from, lane, cell, Whose::kTheirs);
+}
+
+uint64_t NodeMemory::reserved_bytes() const noexcept {
+  struct stat file {};
+  if (fstat(fd_.get(), &file) != 0) return 0;
+  return static_cast<uint64_t>(file.st_blocks) * 512;
+}
+
+}  // namespace hydrant::shm

@@ -1,0 +1,140 @@
+#include "rdma/shm/memory/peer_memory.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
+#include "rdma/config/job_knobs.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace hydrant::shm {
+
+PeerMemory::~PeerMemory() {
+  for (uint32_t rank = 0; rank < ranks_; ++rank) {
+    Segment* segment = peers_[rank].segments.load(std::memory_order_relaxed);
+    while (segment != nullptr) {
+      Segment* next = segment->next;
+      delete segment;
+      segment = next;
+    }
+  }
+}
+
+Status PeerMemory::init(NodeMemory& memory) noexcept {
+  peers_.reset(new (std::nothrow) Peer[memory.node_size()]);
+  if (peers_ == nullptr) return fail(Status::kResource, "no memory for a table of peers");
+  memory_ = &memory;
+  ranks_ = memory.node_size();
+  if (knob_number(JobKnob::kCma) == 0) {
+    for (uint32_t rank = 0; rank < ranks_; ++rank) {
+      for (auto& forbidden : peers_[rank].forbidden)
+        forbidden.store(true, std::memory_order_relaxed);
+    }
+    log_info("node rank %u: HYDRANT_CMA=n: memory that is not mapped is copied by its owner",
+             memory.node_rank());
+  } else if (!admit_copies()) {
+    log_info(
+        "node rank %u: kernel.yama.ptrace_scope keeps others from copying to and from this process",
+        memory.node_rank());
+  }
+  return Status::kOk;
+}
+
+Status PeerMemory::add(uint32_t rank, uintptr_t address, size_t bytes, void* local) noexcept {
+  if (bytes == 0 || address + bytes < address || local == nullptr) {
+    return fail(Status::kBadArg, "a segment of %zu bytes at %#zx", bytes,
+                static_cast<size_t>(address));
+  }
+  auto* segment =
+      new (std::nothrow) Segment{address, bytes, static_cast<std::byte*>(local), nullptr};
+  if (segment == nullptr) return fail(Status::kResource, "no memory to remember a segment");
+  auto& head = peers_[rank].segments;
+  segment->next = head.load(std::memory_order_relaxed);
+  // Pairs with the acquire in mapped().
+  while (!head.compare_exchange_weak(segment->next, segment, std::memory_order_release,
+                                     std::memory_order_relaxed)) {
+  }
+  return Status::kOk;
+}
+
+void* PeerMemory::mapped(uint32_t rank, uintptr_t address, size_t bytes) const noexcept {
+  const Segment* segment = peers_[rank].segments.load(std::memory_order_acquire);
+  for (; segment != nullptr; segment = segment->next) {
+    const size_t offset = address - segment->address;
+    if (offset <= segment->bytes && bytes <= segment->bytes - offset)
+      return segment->local + offset;
+  }
+  return nullptr;
+}
+
+// ---- the kernel copies ----
+
+void PeerMemory::forbid(uint32_t rank, CopyWay way, const char* why) noexcept {
+  if (peers_[rank].forbidden[static_cast<uint32_t>(way)].exchange(true, std::memory_order_relaxed))
+    return;
+  log_info(
+      "%s between node rank %u and node rank %u: %s; memory that is not mapped is copied by its "
+      "owner",
+      name_of(way), memory_->node_rank(), rank, why);
+}
+
+Status PeerMemory::find_process(uint32_t rank, CopyWay way, uint32_t* pid) noexcept {
+  const RankArea& peer = memory_->area(rank);
+  if (peer.attached.load(std::memory_order_acquire) == 0) {
+    return fail(Status::kUnsupported, "node rank %u has not attached yet", rank);
+  }
+  // A number from another pid namespace would name somebody else.
+  const auto ours =
+      memory_->area(memory_->node_rank()).pid_namespace.load(std::memory_order_relaxed);
+  if (ours == 0 || peer.pid_namespace.load(std::memory_order_relaxed) != ours) {
+    forbid(rank, way, "they live in different pid namespaces");
+    return fail(Status::kUnsupported, "node rank %u lives in another pid namespace", rank);
+  }
+  *pid = peer.pid.load(std::memory_order_relaxed);
+  return Status::kOk;
+}
+
+Status PeerMemory::explain(uint32_t rank, CopyWay way, uint32_t pid, int error) noexcept {
+  if (error == ESRCH) return fail(Status::kBroken, "node rank %u (pid %u) is gone", rank, pid);
+  // EFAULT and ENOMEM are about this address alone.
+  if (error == EPERM || error == ENOSYS || error == EACCES) forbid(rank, way, errno_text(error));
+  return fail(Status::kUnsupported, "%s, pid %u: %s", name_of(way), pid, errno_text(error));
+}
+
+bool PeerMemory::copy_if_mapped(uint32_t rank, CopyWay way,
+                                const Transport::Piece& piece) const noexcept {
+  void* here = mapped(rank, piece.remote, piece.bytes);
+  if (here == nullptr) return false;
+  if (way == CopyWay::kToPeer) {
+    std::memcpy(here, piece.local, piece.bytes);
+  } else {
+    std::memcpy(piece.local, here, piece.bytes);
+  }
+  return true;
+}
+
+Status PeerMemory::copy(uint32_t rank, CopyWay way,
+                        std::span<const Transport::Piece> pieces) noexcept {
+  while (!pieces.empty() && copy_if_mapped(rank, way, pieces.front())) pieces = pieces.subspan(1);
+  return pieces.empty() ? Status::kOk : copy_by_kernel(rank, way, pieces);
+}
+
+Status PeerMemory::copy_by_kernel(uint32_t rank, CopyWay way,
+                                  std::span<const Transport::Piece> pieces) noexcept {
+  if (peers_[rank].forbidden[static_cast<uint32_t>(way)].load(std::memory_order_relaxed)) {
+    return fail_plainly(Status::kUnsupported, "the kernel may not copy to or from this rank");
+  }
+  uint32_t pid = 0;
+  if (const Status found = find_process(rank, way, &pid); found != Status::kOk) return found;
+  KernelCopy kernel(pid, way);
+  int error = kernel.add(pieces.front());
+  for (const Transport::Piece& piece : pieces.subspan(1)) {
+    if (error != 0) break;
+    if (!copy_if_mapped(rank, way, piece)) error = kernel.add(piece);
+  }
+  if (error == 0) error = kernel.finish();
+  return error == 0 ? Status::kOk : explain(rank, way, pid, error);
+}
+
+}  // namespace hydrant::shm

@@ -1,0 +1,62 @@
+// The memory of the other ranks of the node: what is mapped here, and what the kernel copies for us
+// (cross-memory attach, kernel_copy.hpp).
+#pragma once
+
+#include "rdma/shm/memory/kernel_copy.hpp"
+#include "rdma/shm/memory/node_memory.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace hydrant::shm {
+
+class PeerMemory {
+ public:
+  PeerMemory() = default;
+  ~PeerMemory();
+  PeerMemory(const PeerMemory&) = delete;
+  PeerMemory& operator=(const PeerMemory&) = delete;
+
+  // Reads HYDRANT_CMA, and lets the others of the node copy to and from this process.
+  Status init(NodeMemory& memory) noexcept;
+
+  // [address, address+bytes) of the rank is mapped at `local`, for good. Threads: any.
+  // Errors: kBadArg: empty, wraps around; kResource.
+  Status add(uint32_t rank, uintptr_t address, size_t bytes, void* local) noexcept;
+  // Null if no segment holds all of it. Threads: any. Cost: a few loads per segment of that rank.
+  void* mapped(uint32_t rank, uintptr_t address, size_t bytes) const noexcept;
+
+  // Copies all pieces, in no order: those that are mapped here, the rest by the kernel. That it may not copy
+  // between this process and the rank is found out at the first attempt, said once (info), and remembered.
+  // Threads: any. Errors: kUnsupported: forbidden, or its owner must do it, and some of it may have been
+  // copied; kBroken: there is no such process.
+  Status copy(uint32_t rank, CopyWay way, std::span<const Transport::Piece> pieces) noexcept;
+
+ private:
+  struct Segment {
+    uintptr_t address;
+    size_t bytes;
+    std::byte* local;
+    Segment* next;
+  };
+  struct Peer {
+    std::atomic<Segment*> segments{nullptr};  // grows at its head; never shrinks
+    std::atomic<bool> forbidden[2] = {};      // by CopyWay
+  };
+
+  bool copy_if_mapped(uint32_t rank, CopyWay way, const Transport::Piece& piece) const noexcept;
+  Status copy_by_kernel(uint32_t rank, CopyWay way,
+                        std::span<const Transport::Piece> pieces) noexcept;
+  Status find_process(uint32_t rank, CopyWay way, uint32_t* pid) noexcept;
+  Status explain(uint32_t rank, CopyWay way, uint32_t pid, int error) noexcept;
+  void forbid(uint32_t rank, CopyWay way, const char* why) noexcept;
+
+  NodeMemory* memory_ = nullptr;
+  uint32_t ranks_ = 0;
+  std::unique_ptr<Peer[]> peers_;
+};
+
+}  // namespace hydrant::shm

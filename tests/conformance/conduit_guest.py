@@ -1,0 +1,135 @@
+"""Runs programs over GASNet's conduit for InfiniBand in a guest that has a verbs device (tests/verbs/run).
+
+That conduit addresses its peers by LIDs, which RoCE ports do not have: roce_lids.c, preloaded, gives them
+some. Two ranks are two processes of one guest, which may share no memory, started by GASNet's own spawner;
+what it takes for ssh runs the command here.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import types
+import uuid
+
+import run
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+RANKS = 2
+
+# What a rank may pin. "crossed": too little for both directions of crossed_puts.c at once.
+LIMITS = {
+    "default": {},
+    "small": {"GASNET_FIREHOSE_M": "16MB", "GASNET_FIREHOSE_MAXVICTIM_M": "4MB", "GASNET_FIREHOSE_R": "16",
+              "GASNET_FIREHOSE_MAXVICTIM_R": "8"},
+    "crossed": {"GASNET_FIREHOSE_M": "8MB", "GASNET_FIREHOSE_MAXVICTIM_M": "2MB", "GASNET_FIREHOSE_R": "4",
+                "GASNET_FIREHOSE_MAXVICTIM_R": "2", "GASNET_FIREHOSE_MAXREGION_SIZE": "1MB"},
+}
+# Of the suite's programs those for one thread; of testexit none: how a job ends is not firehose's. Those that
+# take minutes with an emulated device have fewer rounds.
+SHORTER = {"testam": [("100", "1024")], "testbarrierlate": [],
+           "testlarge": [("10", "1048576"), ("-out", "10", "1048576")],
+           "testqueue": [("1", "64", "131072"), ("-out", "1", "64", "131072")]}
+MORE = [("testvis", "20"), ("testteam",), ("testsegment", "-random-seg"), ("testreduce",), ("testratomic",),
+        ("testtmpair",), ("testtoken",), ("testacc", "1000")]
+
+
+def programs():
+    names = [(pathlib.Path(p.source).stem, p) for p in run.PROGRAMS if "SEQ" in p.modes and RANKS in p.ranks]
+    for name in dict.fromkeys(name for name, p in names if name != "testexit"):
+        yield from ((name, *words) for words in
+                    SHORTER.get(name, [p.arguments for other, p in names if other == name]))
+    yield from MORE
+
+
+PROGRAMS = list(programs())
+ENVIRONMENT = {
+    "GASNET_IBV_SPAWNER": "ssh", "GASNET_SSH_SERVERS": "guest0", "GASNET_MASTERIP": "127.0.0.1",
+    "GASNET_HOST_DETECT": "hostname", "GASNET_SUPERNODE_MAXSIZE": "1",
+    "GASNET_PHYSMEM_MAX": "512M", "GASNET_MAX_SEGSIZE": "64M/P", "GASNET_EXITTIMEOUT": "10",
+    # What the device lacks, without a warning each time.
+    "GASNET_USE_XRC": "0", "GASNET_ODP_VERBOSE": "0", "GASNET_QP_TIMEOUT": "18",
+    "GASNET_DUMMY": "GASNet dummy value", "FIREHOSE_WAIT_WARN": "20",
+}
+SETUP = r"""echo '127.0.0.1 localhost guest0' >/etc/hosts
+printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >/bin/ssh
+chmod +x /bin/ssh
+"""
+
+
+class Start:
+    """One run of a program; the attributes are those that run.py looks at."""
+
+    def __init__(self, binary, arguments, limits, lids):
+        self.program = types.SimpleNamespace(status=0, may_complain=False,
+                                             environment={**LIMITS[limits], "LD_PRELOAD": str(lids)})
+        self.words = [str(binary), "-GASNET-SPAWN-master", str(RANKS), "--", *arguments]
+
+    def command(self, args):
+        return ["timeout", str(int(args.timeout)), *self.words]
+
+    def judge(self, status, text):
+        # The guest's timeout ends a program by a signal, which GASNet's spawner passes on and says.
+        is_late = status == 128 + 15 or (status != 0 and "SIGTERM" in text)
+        return run.Start.judge(self, run.TIMED_OUT if is_late else status, text)
+
+
+def build_lids(folder):
+    library = folder / "roce_lids.so"
+    subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", library,
+                    HERE / "roce_lids.c", "-libverbs", "-ldl"], check=True)
+    return library
+
+
+def stripped(binary, folder):
+    """A copy without symbols, which a guest would keep in its memory."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["strip", "-o", folder / binary.name, binary], check=True)
+    return folder / binary.name
+
+
+def run_all(args, folder, starts):
+    """(what became of it, "" if it passed; what it wrote) for each of them, in one guest."""
+    mark = uuid.uuid4().hex
+    script = folder / f"{mark}.sh"
+    script.write_text(SETUP + run.guest_script(args, starts, mark))
+    files = {script, *(start.words[0] for start in starts),
+             *(start.program.environment["LD_PRELOAD"] for start in starts)}
+    passed_on = {**ENVIRONMENT, **{name: value for name, value in os.environ.items()
+                                   if name.startswith(("GASNET_", "FIREHOSE_"))}}
+    command = [ROOT / "tests/verbs/run", "--seconds", str(int(60 + (args.timeout + 10) * len(starts))),
+               *(f"--file={file}" for file in files),
+               *(f"--environment={name}={value}" for name, value in passed_on.items()), "--", "sh", script]
+    text = subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
+    script.unlink()
+    ended = run.said_in_guest(text, mark, len(starts))
+    return [(start.judge(status, said), said) for start, (status, said) in zip(starts, ended)]
+
+
+def log(args, name, said):
+    args.logs.mkdir(parents=True, exist_ok=True)
+    (args.logs / re.sub(r"[^\w.-]", "_", name)).write_text(said)
+
+
+def run_programs(args, folder, programs, limits):
+    """A cell of the table for each program: "passed" or what became of it."""
+    binaries = {name: stripped(folder / "ibv-conduit" / name, folder / "stripped")
+                for name in {program[0] for program in programs}}
+    starts = [Start(binaries[name], words, limits, args.lids) for name, *words in programs]
+    cells = []
+    for program, (outcome, said) in zip(programs, run_all(args, folder, starts)):
+        if outcome:
+            log(args, f"{folder.name}.{limits}.{'_'.join(program)}", said)
+        cells.append(f"**{outcome}**" if outcome else "passed")
+    return cells
+
+
+def run_crossed(args, folder):
+    """How many of so many runs of crossed_puts passed."""
+    binary = stripped(folder / "ibv-conduit/crossed_puts", folder / "stripped")
+    starts = [Start(binary, [str(args.rounds)], "crossed", args.lids)] * args.crossed
+    became = run_all(args, folder, starts)
+    for number, (outcome, said) in enumerate(became):
+        if outcome:
+            log(args, f"{folder.name}.crossed.{number}", f"{outcome}\n{said}")
+    return sum(not outcome for outcome, _ in became)

@@ -1,0 +1,49 @@
+// Fuzz target: texts carried by PMI-2: cards in base64, and the launcher's map of ranks to nodes.
+#include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
+#include "tests/fuzz/fuzz_target.hpp"
+
+namespace hydrant::fuzz {
+namespace {
+
+void check_base64(const GuardedCopy& input) {
+  std::vector<std::byte> bytes;
+  if (decode_base64(input.text(), &bytes)) HYDRANT_FUZZ_CHECK(encode_base64(bytes) == input.text());
+  const std::string text = encode_base64(input.span());
+  HYDRANT_FUZZ_CHECK(decode_base64(text, &bytes));
+  HYDRANT_FUZZ_CHECK(bytes.size() == input.size() &&
+                     std::equal(bytes.begin(), bytes.end(), input.data()));
+}
+
+void check_map(Rank size, Rank rank, const GuardedCopy& input) {
+  JobPlace place;
+  place.size = size;
+  place.rank = rank;
+  if (read_process_mapping(input.text(), &place) != Status::kOk) {
+    HYDRANT_FUZZ_CHECK(place.node_count == 1 && place.node_ranks.size() == 1);
+    return;
+  }
+  HYDRANT_FUZZ_CHECK(place.size == size && place.rank == rank);
+  HYDRANT_FUZZ_CHECK(place.node_count >= 1 && place.node_count <= size);
+  HYDRANT_FUZZ_CHECK(place.node < place.node_count);
+  HYDRANT_FUZZ_CHECK(place.leaders.size() == place.node_count && place.leaders[0] == 0);
+  HYDRANT_FUZZ_CHECK(place.node_rank < place.node_ranks.size());
+  HYDRANT_FUZZ_CHECK(place.node_ranks[place.node_rank] == rank);
+  HYDRANT_FUZZ_CHECK(place.leaders[place.node] == place.node_ranks[0]);
+  HYDRANT_FUZZ_CHECK(std::is_sorted(place.node_ranks.begin(), place.node_ranks.end()));
+  HYDRANT_FUZZ_CHECK(place.node_ranks.back() < size);
+}
+
+}  // namespace
+}  // namespace hydrant::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hydrant::fuzz;
+  if (size > 4096) return 0;
+  Input input(data, size);
+  const auto ranks = static_cast<hydrant::Rank>(1 + input.byte());
+  const auto rank = static_cast<hydrant::Rank>(input.byte() % ranks);
+  const GuardedCopy text(input.all());
+  check_base64(text);
+  check_map(ranks, rank, text);
+  return 0;
+}

@@ -1,0 +1,217 @@
+#include "firehose/cache/plan/extension_limits.hpp"
+#include "firehose/cache/plan/vouched_ranges.hpp"
+#include "tests/unit/firehose/cache/parts_fixture.hpp"
+
+#include <sys/mman.h>
+
+namespace hydrant {
+namespace {
+
+using testing::at;
+using testing::kPage;
+using testing::Random;
+
+class PlannerTest : public ::testing::Test {
+ protected:
+  static DomainConfig make_config() {
+    DomainConfig config;
+    config.budget_bytes = 1000 * kPage;
+    config.max_regions = 100;
+    config.max_region_bytes = 64 * kPage;
+    config.merge_bytes = 16 * kPage;
+    return config;
+  }
+  static PinRequest request(MemoryRange range, Access need = Access::kLocalWrite) {
+    return {range, range, need, nullptr, Effort::kRegister};
+  }
+  Plan plan(const CacheLock& lock, PinRequest& request) {
+    Plan plan;
+    planner_.plan(lock, request, &plan);
+    return plan;
+  }
+  Plan plan(const CacheLock& lock, MemoryRange range, Access need = Access::kLocalWrite) {
+    PinRequest one = request(range, need);
+    return plan(lock, one);
+  }
+  DomainConfig config_ = make_config();
+  testing::Parts parts_{128, {1000 * kPage, 100}};
+  Planner planner_{{config_, parts_.store, parts_.tables, parts_.budget, parts_.extensions}};
+};
+
+TEST_F(PlannerTest, ARequestAloneIsThePlan) {
+  const CacheLock lock(parts_.mu);
+  const Plan alone = plan(lock, at(4, 2));
+  EXPECT_EQ(alone.range, at(4, 2));
+  EXPECT_EQ(alone.access, Access::kLocalWrite);
+}
+
+TEST_F(PlannerTest, NeighboursOfLikeSizeJoinWithTheirRights) {
+  const CacheLock lock(parts_.mu);
+  parts_.add_open(lock, at(2, 2), Access::kRemoteRead);
+  parts_.add_open(lock, at(6, 2));
+  const Plan joined = plan(lock, at(4, 2));
+  EXPECT_EQ(joined.range, at(2, 6));
+  EXPECT_EQ(joined.access, Access::kLocalWrite | Access::kRemoteRead);
+  PinRequest exact = request(at(4, 2));
+  exact.exact = true;
+  EXPECT_EQ(plan(lock, exact).range, at(4, 2));
+}
+
+TEST_F(PlannerTest, NothingIsJoinedWhereThatWouldEvict) {
+  const CacheLock lock(parts_.mu);
+  parts_.add_open(lock, at(2, 2));
+  parts_.budget.take(lock, {995 * kPage, 1});
+  EXPECT_EQ(plan(lock, at(4, 2)).range, at(4, 2));
+}
+
+TEST_F(PlannerTest, ALongNeighbourJoinsOnceItsBorderIsCrossedOften) {
+  const CacheLock lock(parts_.mu);
+  parts_.add_open(lock, at(0, 8));
+  EXPECT_EQ(plan(lock, at(8, 1)).range, at(8, 1));
+  EXPECT_EQ(plan(lock, at(8, 1)).range, at(0, 9)) << "a quarter of it by now";
+}
+
+TEST_F(PlannerTest, TheClientsOwnRegistrationsStayAlone) {
+  const CacheLock lock(parts_.mu);
+  const RegionIndex r = parts_.add_open(lock, at(2, 2));
+  parts_.store.infos(lock)[r].prepinned = true;
+  EXPECT_EQ(plan(lock, at(4, 2)).range, at(4, 2));
+}
+
+TEST_F(PlannerTest, EagerRightsAreLeftOutWhereTheyWereRefused) {
+  config_.eager = Access::kAll;
+  const CacheLock lock(parts_.mu);
+  EXPECT_EQ(plan(lock, at(4)).access, Access::kAll);
+  planner_.note_refused(lock, at(4), Access::kAll);
+  EXPECT_EQ(plan(lock, at(4)).access, Access::kLocalWrite);
+  EXPECT_TRUE(planner_.known_refused(lock, at(3, 4), Access::kAll));
+  EXPECT_FALSE(planner_.known_refused(lock, at(3, 4), Access::kLocalWrite));
+  planner_.forget(lock, at(4));
+  EXPECT_EQ(plan(lock, at(4)).access, Access::kAll);
+}
+
+TEST_F(PlannerTest, AStreamIsFollowedUpToWhatIsRegistered) {
+  config_.stream_bytes = 32 * kPage;
+  const CacheLock lock(parts_.mu);
+  parts_.add_open(lock, at(7, 20));
+  for (size_t page = 0; page < 4; ++page) {
+    PinRequest one = request(at(page));
+    const Plan next = plan(lock, one);
+    planner_.note_claimed(lock, one, next);
+  }
+  PinRequest last = request(at(4));
+  const Plan next = plan(lock, last);
+  EXPECT_TRUE(next.stream);
+  EXPECT_LE(next.range.end(), at(7).addr);
+  EXPECT_TRUE(Planner::is_beyond_need(last, next));
+}
+
+// Whatever is registered already, a plan answers its request and keeps the limits.
+TEST_F(PlannerTest, APlanAnswersItsRequestWithinTheLimits) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    Random random(seed);
+    testing::Parts parts(256, {1000 * kPage, 200});
+    DomainConfig config = make_config();
+    config.stream_bytes = random.below(2) * 32 * kPage;
+    Planner planner({config, parts.store, parts.tables, parts.budget, parts.extensions});
+    const CacheLock lock(parts.mu);
+    size_t regions = 0;
+    for (int step = 0; step < 300; ++step) {
+      const MemoryRange range = at(random.below(200), 1 + random.below(12));
+      if (regions < 40 && random.below(3) == 0 && !parts.tables.any_overlap(lock, range)) {
+        parts.add_open(lock, range);
+        ++regions;
+        continue;
+      }
+      PinRequest one = request(range, static_cast<Access>(random.below(16)));
+      Plan next;
+      planner.plan(lock, one, &next);
+      ASSERT_TRUE(next.range.covers(one.pages)) << "seed " << seed;
+      ASSERT_TRUE(includes(next.access, one.need)) << "seed " << seed;
+      if (next.range != one.pages) {
+        ASSERT_LE(next.range.len, next.stream ? config.stream_bytes : config.merge_bytes);
+        if (!next.stream) {
+          ASSERT_TRUE(parts.budget.has_room(lock, next.range.len));
+        }
+      }
+      planner.note_claimed(lock, one, next);
+    }
+  }
+}
+
+TEST(ExtensionLimits, WideningNeedsAChargeForTheWholeBlock) {
+  DomainConfig config;
+  config.stream_bytes = 1 << 20;
+  config.max_region_bytes = SIZE_MAX;
+  RegistrarTraits traits;
+  traits.block_bytes = 16 * kPage;
+  Mutex mu;
+  VouchedRanges vouched;
+  const ExtensionLimits limits(config, traits, mu, vouched);
+  PinRequest request{at(3, 2), at(3, 2), Access::kLocalRead, nullptr, Effort::kRegister};
+  Plan plan;
+  plan.range = request.pages;
+  plan.charge = 2 * kPage;
+  limits.widen_to_huge_pages(request, &plan);
+  EXPECT_EQ(plan.range, at(3, 2)) << "charged by the page";
+  plan.charge = 16 * kPage;
+  limits.widen_to_huge_pages(request, &plan);
+  EXPECT_EQ(plan.range, at(0, 16));
+  EXPECT_TRUE(plan.huge_pages);
+  plan.range = request.pages;
+  request.exact = true;
+  limits.widen_to_huge_pages(request, &plan);
+  EXPECT_EQ(plan.range, at(3, 2));
+}
+
+TEST(ExtensionLimits, VouchedMemoryIsExtendedOverResidentPagesOnly) {
+  DomainConfig config;
+  RegistrarTraits traits;
+  Mutex mu;
+  VouchedRanges vouched;
+  ASSERT_TRUE(vouched.map());
+  const ExtensionLimits limits(config, traits, mu, vouched);
+  void* memory =
+      mmap(nullptr, 8 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const auto base = reinterpret_cast<uintptr_t>(memory);
+  static_cast<volatile char*>(memory)[3 * kPage] = 1;
+  static_cast<volatile char*>(memory)[4 * kPage] = 1;
+  const MemoryRange needed{base + 3 * kPage, kPage};
+  const MemoryRange wanted{base, 8 * kPage};
+  EXPECT_EQ(limits.without_untouched(needed, wanted), wanted);
+  {
+    const CacheLock lock(mu);
+    ASSERT_TRUE(vouched.add(lock, wanted));
+  }
+  EXPECT_EQ(limits.without_untouched(needed, wanted), (MemoryRange{needed.addr, 2 * kPage}));
+  munmap(memory, 8 * kPage);
+}
+
+// The set against one bit per page.
+TEST(VouchedRangesModel, CoverWhatAPageMapCovers) {
+  for (uint32_t seed = 1; seed <= 10; ++seed) {
+    Random random(seed);
+    Mutex mu;
+    const CacheLock lock(mu);
+    VouchedRanges vouched;
+    ASSERT_TRUE(vouched.map());
+    std::vector<bool> pages(200, false);
+    for (int step = 0; step < 500; ++step) {
+      const size_t first = random.below(180);
+      const size_t count = 1 + random.below(20);
+      const bool on = random.below(2) == 0;
+      ASSERT_TRUE(on ? vouched.add(lock, at(first, count))
+                     : vouched.remove(lock, at(first, count)));
+      for (size_t i = first; i < first + count; ++i) pages[i] = on;
+      const size_t asked = random.below(190);
+      const size_t length = 1 + random.below(10);
+      bool covered = true;
+      for (size_t i = asked; i < asked + length; ++i) covered = covered && pages[i];
+      ASSERT_EQ(vouched.covers(lock, at(asked, length)), covered) << "seed " << seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hydrant

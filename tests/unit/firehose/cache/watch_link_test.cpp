@@ -1,0 +1,125 @@
+#include "firehose/cache/coherence/watch_link.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+// The monitor of the test, and what it was asked.
+struct Told {
+  int quiet = 0;  // answer
+  uint32_t cover = HYDRANT_COVER_WATCHED, cover_alone = HYDRANT_COVER_WATCHED;
+  int asked_quiet = 0, pinned = 0, synced = 0, ended = 0;
+  int subscription = 3;
+  uint32_t checked = 0;
+} g_told;
+
+constexpr MemoryRange kRange{uintptr_t{1} << 40, 4096};
+
+hydrant_monitor_t make_monitor() {
+  hydrant_monitor_t m{};
+  m.size = sizeof m;
+  m.subscribe = [](const hydrant_monitor_client_t*) { return g_told.subscription; };
+  m.unsubscribe = [](int) { ++g_told.ended; };
+  m.quiet = [](uint64_t) {
+    ++g_told.asked_quiet;
+    return g_told.quiet;
+  };
+  m.quiet_range = [](uintptr_t addr, size_t len, uint64_t) {
+    EXPECT_EQ((MemoryRange{addr, len}), kRange);
+    ++g_told.asked_quiet;
+    return g_told.quiet;
+  };
+  m.cover = [](uintptr_t, size_t len, uint32_t) {
+    return len == kRange.len ? g_told.cover_alone : g_told.cover;
+  };
+  m.note_pinned = [](uintptr_t, size_t) { ++g_told.pinned; };
+  m.sync = [] { ++g_told.synced; };
+  m.tell_when_checked = [](int, void (*)(void*)) { return 0; };
+  m.checked = &g_told.checked;
+  return m;
+}
+
+class WatchLinkTest : public ::testing::Test {
+ protected:
+  WatchLinkTest() {
+    g_told = {};
+    config_.watch = HYDRANT_WATCH_AUTO;
+  }
+  Status start() {
+    return link_.start(&monitor_, {}, [](void*) {});
+  }
+  DomainConfig config_;
+  HitChecks checks_;
+  WatchLink link_{config_, checks_};
+  hydrant_monitor_t monitor_ = make_monitor();
+  PinRequest request_{kRange, kRange, Access::kLocalRead, nullptr, Effort::kRegister};
+};
+
+TEST_F(WatchLinkTest, AFullMonitorIsARefusalThatLeavesTheDomainUnwatched) {
+  g_told.subscription = -1;
+  EXPECT_EQ(start(), Status::kResource);
+  EXPECT_FALSE(link_.is_watched());
+  link_.stop();
+  EXPECT_EQ(g_told.ended, 0);
+}
+
+TEST_F(WatchLinkTest, AsksOncePerRequestWhetherReleasesAreUnderWay) {
+  ASSERT_EQ(start(), Status::kOk);
+  EXPECT_TRUE(link_.become_quiet(request_));
+  EXPECT_TRUE(link_.become_quiet(request_));
+  EXPECT_EQ(g_told.asked_quiet, 1);
+  PinRequest other = request_;
+  other.quiet = false;
+  g_told.quiet = -1;
+  EXPECT_FALSE(link_.become_quiet(other));
+  EXPECT_TRUE(other.restless);
+  EXPECT_FALSE(link_.become_quiet(other));
+  EXPECT_EQ(g_told.asked_quiet, 2);
+}
+
+TEST_F(WatchLinkTest, AnExtensionMustBeWatchedAsWellAsTheRequest) {
+  ASSERT_EQ(start(), Status::kOk);
+  Plan plan;
+  plan.range = {kRange.addr, 4 * kRange.len};
+  EXPECT_TRUE(link_.cover(request_, &plan));
+  EXPECT_EQ(g_told.pinned, 1);
+  g_told.cover = HYDRANT_COVER_CHECKED;
+  EXPECT_FALSE(link_.cover(request_, &plan));
+  g_told.cover_alone = HYDRANT_COVER_CHECKED;
+  EXPECT_TRUE(link_.cover(request_, &plan));
+  g_told.cover = HYDRANT_COVER_NONE;
+  EXPECT_FALSE(link_.cover(request_, &plan)) << "then the request alone";
+  plan.range = kRange;
+  g_told.cover_alone = HYDRANT_COVER_NONE;
+  EXPECT_TRUE(link_.cover(request_, &plan)) << "for its holders alone";
+  EXPECT_FALSE(link_.may_be_cached(plan));
+  plan.vouched = true;
+  EXPECT_TRUE(link_.may_be_cached(plan));
+}
+
+TEST_F(WatchLinkTest, WatchedMemoryIsCachedOnlyWithoutReleasesUnderWay) {
+  ASSERT_EQ(start(), Status::kOk);
+  Plan plan;
+  plan.range = kRange;
+  plan.cover = HYDRANT_COVER_WATCHED;
+  EXPECT_TRUE(link_.may_be_cached(plan));
+  g_told.quiet = -1;
+  EXPECT_FALSE(link_.may_be_cached(plan));
+  plan.cover = HYDRANT_COVER_ARENA;
+  EXPECT_TRUE(link_.may_be_cached(plan)) << "the arena announces its releases itself";
+}
+
+TEST_F(WatchLinkTest, WithoutAMonitorTheClientAnswersForItsMemory) {
+  config_.watch = HYDRANT_WATCH_CLIENT;
+  Plan plan;
+  EXPECT_TRUE(link_.cover(request_, &plan));
+  EXPECT_TRUE(link_.may_be_cached(plan));
+  EXPECT_TRUE(link_.settle_releases(true));
+  EXPECT_EQ(link_.coverage(kRange), HYDRANT_COVERAGE_CLIENT);
+  link_.begin_in_step();
+  EXPECT_EQ(g_told.synced, 0);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,33 @@
+#include "firehose/cache/coherence/patience.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hydrant::testing {
+namespace {
+
+TEST(Patience, StartsAtTheLongestWait) { EXPECT_EQ(Patience().ns(), Patience::kLongestNs); }
+
+TEST(Patience, FailuresHalveItDownToASingleLook) {
+  Patience patience;
+  uint64_t expected = Patience::kLongestNs;
+  while (patience.ns() != 0) {
+    ASSERT_EQ(patience.ns(), expected);
+    expected /= 2;
+    patience.note(false);
+  }
+  EXPECT_LT(expected, 20'000u);
+  patience.note(false);
+  EXPECT_EQ(patience.ns(), 0u);
+}
+
+TEST(Patience, SuccessesBringItBack) {
+  Patience patience;
+  for (int i = 0; i < 100; ++i) patience.note(false);
+  for (int i = 0; i < 8; ++i) patience.note(true);
+  EXPECT_EQ(patience.ns(), Patience::kLongestNs);
+  patience.note(true);
+  EXPECT_EQ(patience.ns(), Patience::kLongestNs);
+}
+
+}  // namespace
+}  // namespace hydrant::testing

@@ -1,0 +1,186 @@
+// What a domain had watched is given back at its flush and at its end: the program registers the memory
+// with a userfaultfd of its own then. What another domain caches stays watched.
+#include <hydrant/pin_cache.h>
+
+#include "tests/support/threads.hpp"
+#include "tests/unit/firehose/watched_pin_cache.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace hydrant::testing {
+namespace {
+
+// The program's own.
+class OwnUserfault {
+ public:
+  OwnUserfault()
+      : fd_(static_cast<int>(
+            syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY))) {
+    uffdio_api api{};
+    api.api = UFFD_API;
+    if (fd_ >= 0 && ioctl(fd_, UFFDIO_API, &api) != 0) ADD_FAILURE() << "no userfaultfd";
+  }
+  ~OwnUserfault() {
+    if (fd_ >= 0) close(fd_);
+  }
+  OwnUserfault(const OwnUserfault&) = delete;
+  OwnUserfault& operator=(const OwnUserfault&) = delete;
+
+  // 0, or errno.
+  int watch(const void* addr, size_t len) const {
+    uffdio_register request{};
+    request.range = {reinterpret_cast<uintptr_t>(addr), len};
+    request.mode = UFFDIO_REGISTER_MODE_MISSING;
+    return ioctl(fd_, UFFDIO_REGISTER, &request) == 0 ? 0 : errno;
+  }
+
+ private:
+  int fd_;
+};
+
+class PinCacheGiveBack : public WatchedPinCache {
+ protected:
+  // Kept, and so watched.
+  void keep(size_t page) {
+    ASSERT_TRUE(becomes_quiet());
+    const uint64_t first = use(page, 4);
+    EXPECT_EQ(use(page, 4), first);
+  }
+  int own_watch(size_t page) const { return own_.watch(arena_.page(page), 4 * kPage); }
+
+  OwnUserfault own_;
+};
+
+TEST_F(PinCacheGiveBack, AfterAFlushTheProgramMayWatchTheMemoryItself) {
+  create(watching());
+  keep(4);
+  EXPECT_EQ(own_watch(4), EBUSY);
+  ASSERT_EQ(hydrant_flush(domain_), GASNET_OK);
+  EXPECT_EQ(own_watch(4), 0);
+  EXPECT_EQ(coverage(4, 4), HYDRANT_COVERAGE_NONE) << "another userfaultfd's memory is not kept";
+}
+
+TEST_F(PinCacheGiveBack, AfterTheDomainsEndTheProgramMayWatchTheMemoryItself) {
+  create(watching());
+  keep(4);
+  EXPECT_EQ(own_watch(4), EBUSY);
+  destroy();
+  EXPECT_EQ(own_watch(4), 0);
+}
+
+// Without the hooks. When it is unmapped that has to be reported, or what is mapped there next would count as
+// removed.
+TEST_F(PinCacheGiveBack, EmptiedMemoryStaysWatchedUntilItIsUnmapped) {
+  create(watching());
+  keep(4);
+  remove(6);
+  ASSERT_EQ(hydrant_flush(domain_), GASNET_OK);
+  EXPECT_EQ(own_.watch(arena_.page(6), kPage), EBUSY);
+  EXPECT_EQ(own_.watch(arena_.page(4), 2 * kPage), 0) << "what lies before it";
+  EXPECT_EQ(own_.watch(arena_.page(7), 2 * kPage), 0) << "what lies behind it";
+  renew(6);
+  EXPECT_EQ(own_.watch(arena_.page(6), kPage), 0);
+}
+
+TEST_F(PinCacheGiveBack, WhatIsUsedAgainIsWatchedAgain) {
+  create(watching());
+  keep(4);
+  ASSERT_EQ(hydrant_flush(domain_), GASNET_OK);
+  keep(4);
+  EXPECT_EQ(own_watch(4), EBUSY);
+  const uint64_t before = use(4, 4);
+  renew(4, 4);
+  EXPECT_NE(use(4, 4), before) << "its release was not reported";
+}
+
+TEST_F(PinCacheGiveBack, WhatIsHeldStaysWatched) {
+  create(watching());
+  const hydrant_pin_t held = pin(4, 4);
+  ASSERT_NE(held.region, nullptr);
+  const uint64_t number = serial(held);
+  ASSERT_EQ(hydrant_flush(domain_), GASNET_OK);
+  EXPECT_EQ(own_watch(4), EBUSY);
+  renew(4, 4);
+  EXPECT_NE(use(4, 4), number);
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+TEST_F(PinCacheGiveBack, WhatAnotherDomainCachesStaysWatched) {
+  create(watching());
+  keep(4);
+  hydrant_domain_t other = 0;
+  TestRegistrar registrar(arena_, 8);
+  hydrant_domain_options_t options = options_for(registrar);
+  options.watch = HYDRANT_WATCH_AUTO;
+  ASSERT_EQ(hydrant_domain_create(&options, &other), GASNET_OK);
+  const auto others = [&]() -> uint64_t {
+    const hydrant_pin_t held = hydrant_pin(other, arena_.page(4), kPage, HYDRANT_LOCAL_WRITE);
+    if (held.region == nullptr) return 0;
+    const uint64_t number = registrar.serial_of(held.region->key);
+    EXPECT_EQ(hydrant_release(held), GASNET_OK);
+    return number;
+  };
+  const uint64_t before = others();
+  EXPECT_EQ(others(), before);
+  ASSERT_EQ(hydrant_flush(domain_), GASNET_OK);
+  EXPECT_EQ(own_watch(4), EBUSY);
+  EXPECT_EQ(others(), before);
+  renew(4, 4);
+  EXPECT_NE(others(), before);
+  EXPECT_EQ(hydrant_domain_destroy(other, HYDRANT_FINI_UNPIN), GASNET_OK);
+  destroy();
+  EXPECT_EQ(own_watch(4), 0);
+}
+
+// A domain gives back again and again what others are about to cache.
+TEST_F(PinCacheGiveBack, NothingIsStaleBesideThreadsThatGiveBack) {
+  create(watching());
+  constexpr size_t kThreads = 4;
+  std::atomic<size_t> running{kThreads};
+  std::atomic<int> stale{0}, failed{0};
+  Threads threads;
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.start([&, t] {
+      const size_t page = t * 16;
+      for (int life = 0; life < 300; ++life) {
+        const uint64_t oldest = registrar_.next_serial();
+        if (life % 2 == 0) {
+          (void)mmap(arena_.page(page), 4 * kPage, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        } else {
+          (void)madvise(arena_.page(page), 4 * kPage, MADV_DONTNEED);
+        }
+        for (int i = 0; i < 3; ++i) {
+          const hydrant_pin_t held =
+              hydrant_pin(domain_, arena_.page(page), 4 * kPage, HYDRANT_LOCAL_WRITE);
+          if (held.region == nullptr) {
+            ++failed;
+            continue;
+          }
+          if (serial(held) < oldest) ++stale;
+          if (hydrant_release(held) != GASNET_OK) ++failed;
+        }
+      }
+      --running;
+    });
+  }
+  threads.start([&] {
+    while (running != 0) {
+      if (hydrant_flush(domain_) != GASNET_OK) ++failed;
+    }
+  });
+  threads.join();
+  EXPECT_EQ(stale, 0);
+  EXPECT_EQ(failed, 0);
+}
+
+}  // namespace
+}  // namespace hydrant::testing

@@ -1,0 +1,303 @@
+// The mlock registrar where memory has holes, and beside other threads: how many calls it makes, what stays
+// locked, and which pins wait.
+#include "firehose/registrars/mlock_registrar.hpp"
+#include "tests/support/test_seed.hpp"
+#include "tests/support/threads.hpp"
+#include "tests/unit/firehose/registrars/mapping.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+using testing::kPageBytes;
+using testing::Mapping;
+using testing::Threads;
+using testing::wait_until;
+
+constexpr size_t kPages = 48;
+
+// A kernel that is played, as Linux does it: mlock and munlock go on to the first hole and answer ENOMEM.
+struct Kernel {
+  Mapping memory{kPages * kPageBytes};
+  bool hole[kPages] = {};
+  bool locked[kPages] = {};
+  int unlocks = 0;
+  bool knows_mappings = true;
+  bool populate_fails = false;
+
+  MemoryRange pages(size_t first, size_t n) const { return memory.pages(first, n); }
+  bool mine(MemoryRange range) const { return memory.all().covers(range); }
+  size_t first(MemoryRange range) const { return (range.addr - memory.all().addr) / kPageBytes; }
+  int set(MemoryRange range, bool to) {
+    for (size_t i = first(range); i < first(range) + range.len / kPageBytes; ++i) {
+      if (hole[i]) return ENOMEM;
+      locked[i] = to;
+    }
+    return 0;
+  }
+  // The pages are really unmapped, too: the registrar asks the kernel why it refuses.
+  void unmap(size_t page) {
+    hole[page] = true;
+    locked[page] = false;
+    munmap(memory.data() + page * kPageBytes, kPageBytes);
+  }
+  void map(size_t page) {
+    hole[page] = false;
+    if (mmap(memory.data() + page * kPageBytes, kPageBytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
+      std::abort();
+    }
+  }
+};
+Kernel* g_kernel = nullptr;
+
+int play_lock(MemoryRange range, bool /*on_fault*/) noexcept {
+  return g_kernel->mine(range) ? g_kernel->set(range, true) : 0;
+}
+int play_unlock(MemoryRange range) noexcept {
+  ++g_kernel->unlocks;
+  return g_kernel->set(range, false);
+}
+int play_populate(MemoryRange range, bool /*writing*/) noexcept {
+  return g_kernel->mine(range) && g_kernel->populate_fails ? EFAULT : 0;
+}
+int play_mapped(MemoryRange range, MappedRun each, void* context) noexcept {
+  const Kernel& kernel = *g_kernel;
+  if (!kernel.knows_mappings) return ENOENT;
+  const size_t end = kernel.first(range) + range.len / kPageBytes;
+  for (size_t i = kernel.first(range); i < end; ++i) {
+    if (kernel.hole[i]) continue;
+    const size_t begin = i;
+    while (i < end && !kernel.hole[i]) ++i;
+    each(context, kernel.pages(begin, i - begin));
+  }
+  return 0;
+}
+
+// What each page should be, page by page.
+struct Model {
+  int counts[kPages] = {};
+  bool locked[kPages] = {};
+
+  void pin(const Kernel& kernel, size_t first, size_t n, bool populate_fails) {
+    size_t i = first;
+    for (; i < first + n && !kernel.hole[i]; ++i) locked[i] = true;
+    const bool pinned = i == first + n && !populate_fails;
+    for (i = first; i < first + n; ++i) {
+      if (pinned) ++counts[i];
+      if (counts[i] == 0) locked[i] = false;
+    }
+  }
+  void unpin(size_t first, size_t n) {
+    for (size_t i = first; i < first + n; ++i) {
+      if (--counts[i] == 0) locked[i] = false;
+    }
+  }
+  bool all_counted(size_t first, size_t n) const {
+    return std::all_of(counts + first, counts + first + n, [](int c) { return c > 0; });
+  }
+};
+
+class MlockHoles : public ::testing::Test {
+ protected:
+  MlockHoles() {
+    g_kernel = &kernel_;
+    auto status = Status::kOk;
+    mlock_ =
+        make_mlock_registrar(&status, {&play_lock, &play_unlock, &play_populate, &play_mapped});
+  }
+  ~MlockHoles() override {
+    mlock_.reset();
+    g_kernel = nullptr;
+  }
+  Status pin(size_t first, size_t n) {
+    return mlock_->pin(kernel_.pages(first, n), Access::kLocalWrite, nullptr);
+  }
+  UnpinResult unpin(size_t first, size_t n) {
+    return mlock_->unpin(kernel_.pages(first, n), nullptr);
+  }
+  // One for each stretch that the model counts no more, and one for each mapped run of such a stretch that
+  // has a hole.
+  int most_unlocks(const Model& model, size_t first, size_t n) const {
+    int most = 0;
+    for (size_t i = first; i < first + n; ++i) {
+      if (model.counts[i] != 0) continue;
+      const bool starts = i == first || model.counts[i - 1] != 0;
+      const bool run_starts = !kernel_.hole[i] && (starts || kernel_.hole[i - 1]);
+      most += (starts ? 1 : 0) + (run_starts ? 1 : 0);
+    }
+    return most;
+  }
+
+  Kernel kernel_;
+  std::unique_ptr<Registrar> mlock_;
+};
+
+TEST_F(MlockHoles, RandomPinsUnpinsFailuresAndHolesAgreeWithTheModel) {
+  const auto seed = static_cast<unsigned>(testing::test_seed());
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  Model model;
+  for (int step = 0; step < 30000; ++step) {
+    const size_t first = random() % kPages, n = 1 + random() % std::min<size_t>(kPages - first, 20);
+    kernel_.unlocks = 0;
+    kernel_.knows_mappings = random() % 16 != 0;
+    switch (random() % 8) {
+      case 0:
+        if (!kernel_.hole[first]) kernel_.unmap(first);
+        model.locked[first] = false;
+        break;
+      case 1:
+        if (kernel_.hole[first]) kernel_.map(first);
+        break;
+      case 2:
+      case 3:
+      case 4: {
+        kernel_.populate_fails = random() % 4 == 0;
+        const bool holes = std::any_of(kernel_.hole + first, kernel_.hole + first + n,
+                                       [](bool hole) { return hole; });
+        ASSERT_EQ(pin(first, n) == Status::kOk, !holes && !kernel_.populate_fails);
+        model.pin(kernel_, first, n, kernel_.populate_fails);
+        break;
+      }
+      default:
+        if (!model.all_counted(first, n)) continue;
+        ASSERT_EQ(unpin(first, n), UnpinResult::kDone);
+        model.unpin(first, n);
+        break;
+    }
+    if (kernel_.knows_mappings) {
+      ASSERT_LE(kernel_.unlocks, most_unlocks(model, first, n)) << "step " << step;
+    }
+    for (size_t i = 0; i < kPages; ++i) {
+      ASSERT_EQ(kernel_.locked[i], model.locked[i]) << "page " << i << ", step " << step;
+    }
+  }
+}
+
+// ---- the real kernel, counted ----
+
+std::atomic<uint64_t> g_unlocks{0};
+
+int count_unlock(MemoryRange range) noexcept {
+  g_unlocks.fetch_add(1, std::memory_order_relaxed);
+  return kMlockCalls.unlock(range);
+}
+
+std::unique_ptr<Registrar> make_counting() {
+  auto status = Status::kOk;
+  MlockCalls calls = kMlockCalls;
+  calls.unlock = &count_unlock;
+  return make_mlock_registrar(&status, calls);
+}
+
+constexpr size_t kLong = size_t{4} << 30;
+
+TEST(MlockHolesLong, ARefusedPinOverALongHoleMakesAFewCalls) {
+  const auto mlock = make_counting();
+  if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();
+  const Mapping memory(kLong, PROT_NONE, MAP_NORESERVE);
+  const size_t pages = kLong / kPageBytes;
+  // A page at either end, and two in the middle, which are runs of their own.
+  ASSERT_EQ(munmap(memory.data() + kPageBytes, kLong - 2 * kPageBytes), 0);
+  for (const size_t page : {size_t{0}, pages / 2, pages / 2 + 2, pages - 1}) {
+    ASSERT_NE(mmap(memory.data() + page * kPageBytes, kPageBytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+              MAP_FAILED);
+  }
+  g_unlocks = 0;
+  EXPECT_EQ(mlock->pin(memory.all(), Access::kLocalWrite, nullptr), Status::kRefused);
+  EXPECT_LE(g_unlocks.load(), 5u);
+}
+
+TEST(MlockHolesLong, MemoryThatWasUnmappedIsUnpinnedInOneCall) {
+  const auto mlock = make_counting();
+  if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();
+  constexpr size_t kBytes = size_t{4} << 20;
+  const Mapping memory(kBytes);
+  ASSERT_EQ(mlock->pin(memory.all(), Access::kLocalWrite, nullptr), Status::kOk)
+      << last_error_text();
+  ASSERT_EQ(munmap(memory.data(), kBytes), 0);
+  g_unlocks = 0;
+  EXPECT_EQ(mlock->unpin(memory.all(), nullptr), UnpinResult::kDone);
+  EXPECT_EQ(g_unlocks.load(), 1u);
+}
+
+// ---- beside other threads ----
+
+std::atomic<bool> g_gate_shut{false};
+std::atomic<int> g_inside{0};
+
+int slow_unlock(MemoryRange range) noexcept {
+  ++g_inside;
+  (void)wait_until([] { return !g_gate_shut; });
+  --g_inside;
+  return play_unlock(range);
+}
+
+TEST_F(MlockHoles, OnlyPinsOfTheSamePagesWaitForALongUnlock) {
+  auto status = Status::kOk;
+  const auto mlock =
+      make_mlock_registrar(&status, {&play_lock, &slow_unlock, &play_populate, &play_mapped});
+  ASSERT_NE(mlock, nullptr) << last_error_text();
+  const auto pin_on = [&](size_t first, size_t n) {
+    return mlock->pin(kernel_.pages(first, n), Access::kLocalWrite, nullptr) == Status::kOk;
+  };
+  ASSERT_TRUE(pin_on(0, 8));
+  g_gate_shut = true;
+  std::atomic<bool> other{false};
+  std::atomic<bool> same{false};
+  Threads threads;
+  threads.start([&] { (void)mlock->unpin(kernel_.pages(0, 8), nullptr); });
+  EXPECT_TRUE(wait_until([] { return g_inside == 1; }));
+  threads.start([&] { other = pin_on(20, 8); });
+  threads.start([&] { same = pin_on(4, 8); });
+  EXPECT_TRUE(wait_until([&] { return other.load(); })) << "pages apart wait";
+  EXPECT_FALSE(same);
+  g_gate_shut = false;
+  threads.join();
+  EXPECT_TRUE(same);
+  for (size_t i = 0; i < 12; ++i) EXPECT_EQ(kernel_.locked[i], i >= 4) << "page " << i;
+  EXPECT_EQ(mlock->unpin(kernel_.pages(4, 8), nullptr), UnpinResult::kDone);
+  EXPECT_EQ(mlock->unpin(kernel_.pages(20, 8), nullptr), UnpinResult::kDone);
+}
+
+// Overlapping pins of real pages from several threads: whoever holds a pin finds it locked.
+TEST(MlockHolesLong, AHeldPinIsLockedWhateverOthersUnpin) {
+  auto status = Status::kOk;
+  const auto mlock = make_mlock_registrar(&status);
+  if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();
+  constexpr size_t kShared = 64;
+  const Mapping memory(kShared * kPageBytes);
+  std::atomic<int> wrong{0};
+  Threads threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.start([&, t] {
+      std::mt19937 random(t);
+      for (int i = 0; i < 2000; ++i) {
+        const size_t first = random() % kShared, n = 1 + random() % (kShared - first);
+        if (mlock->pin(memory.pages(first, n), Access::kLocalWrite, nullptr) != Status::kOk) {
+          ++wrong;
+          continue;
+        }
+        // The kernel refuses to drop pages that are locked.
+        const auto* page = memory.data() + first * kPageBytes;
+        if (madvise(const_cast<std::byte*>(page), n * kPageBytes, MADV_DONTNEED) == 0) ++wrong;
+        if (mlock->unpin(memory.pages(first, n), nullptr) != UnpinResult::kDone) ++wrong;
+      }
+    });
+  }
+  threads.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,186 @@
+// Each refusal of the mlock and uring registrars says which range, which limit or cause, and what to change.
+#include "firehose/registrars/mlock_registrar.hpp"
+#include "firehose/registrars/uring/uring_status.hpp"
+#include "tests/unit/firehose/registrars/mapping.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using testing::kPageBytes;
+using testing::Mapping;
+
+std::string text_of(MemoryRange range) {
+  char text[64];
+  std::snprintf(text, sizeof text, "[0x%llx, +%zu)", static_cast<unsigned long long>(range.addr),
+                range.len);
+  return text;
+}
+
+// ---- uring ----
+
+struct UringRow {
+  const char* cause;
+  int error;
+  size_t bytes;
+  Status status;
+  std::vector<const char*> words;
+};
+
+const UringRow kUring[] = {
+    {"NotWritable",
+     EFAULT,
+     4096,
+     Status::kRefused,
+     {"not all mapped and writable", "copy, or use mlock"}},
+    {"KindOfMemory", EOPNOTSUPP, 4096, Status::kRefused, {"EOPNOTSUPP", "copy"}},
+    {"SeveralFiles",
+     EINVAL,
+     4096,
+     Status::kRefused,
+     {"different files", "pin each mapping separately"}},
+    {"Interrupted", EINTR, 4096, Status::kNotReady, {"interrupted", "try again"}},
+};
+
+class UringRefusalTexts : public ::testing::TestWithParam<UringRow> {};
+
+TEST_P(UringRefusalTexts, NamesTheRangeTheCauseAndTheRemedy) {
+  const UringRow& row = GetParam();
+  const MemoryRange range{0x7000'0000, row.bytes};
+  EXPECT_EQ(explain_uring_pin(row.error, range, 0), row.status);
+  EXPECT_THAT(last_error_text(), HasSubstr(text_of(range)));
+  for (const char* word : row.words) EXPECT_THAT(last_error_text(), HasSubstr(word));
+}
+
+INSTANTIATE_TEST_SUITE_P(Causes, UringRefusalTexts, ::testing::ValuesIn(kUring),
+                         [](const auto& row) { return row.param.cause; });
+
+// Whatever the machine's limit is: not now, or never.
+TEST(UringRefusalTextsOfMemory, NameTheRange) {
+  for (const size_t bytes : {size_t{4096}, size_t{1} << 50}) {
+    const MemoryRange range{0x7000'0000, bytes};
+    const Status status = explain_uring_pin(ENOMEM, range, 8192);
+    EXPECT_TRUE(status == Status::kNotReady || status == Status::kResource);
+    EXPECT_THAT(last_error_text(), HasSubstr(text_of(range)));
+    EXPECT_THAT(last_error_text(),
+                AnyOf(HasSubstr("locked"), HasSubstr("pinned"), HasSubstr("free memory")));
+  }
+}
+
+TEST(UringRefusalTextsOfRings, NameTheLimitAndTheRemedy) {
+  EXPECT_EQ(explain_uring_growth(EMFILE, 3), Status::kNotReady);
+  EXPECT_THAT(last_error_text(), HasSubstr("all 3 rings are full"));
+  EXPECT_THAT(last_error_text(), HasSubstr("release pins, or raise RLIMIT_NOFILE"));
+}
+
+// ---- mlock, over system calls that fail as told ----
+
+int g_lock_error = 0;
+int g_populate_error = 0;
+bool g_probed = false;
+
+int play_lock(MemoryRange, bool) noexcept { return g_probed ? g_lock_error : 0; }
+int play_unlock(MemoryRange) noexcept { return 0; }
+int play_populate(MemoryRange, bool) noexcept { return g_probed ? g_populate_error : 0; }
+int play_mapped(MemoryRange range, MappedRun each, void* context) noexcept {
+  each(context, range);
+  return 0;
+}
+
+struct MlockRow {
+  const char* cause;
+  int lock_error, populate_error;
+  bool mapped;
+  Access access;
+  Status status;
+  std::vector<const char*> words;
+};
+
+constexpr Access kWrite = Access::kLocalWrite;
+const MlockRow kMlock[] = {
+    {"LockOfAHole",
+     ENOMEM,
+     0,
+     false,
+     kWrite,
+     Status::kRefused,
+     {"not all mapped", "pin mapped memory only"}},
+    {"PopulationOfAHole",
+     0,
+     EFAULT,
+     false,
+     kWrite,
+     Status::kRefused,
+     {"not all mapped", "pin mapped memory only"}},
+    {"LockWithoutPages",
+     EAGAIN,
+     0,
+     true,
+     kWrite,
+     Status::kNotReady,
+     {"has no memory", "free memory"}},
+    {"PopulationWithoutPages",
+     0,
+     ENOMEM,
+     true,
+     kWrite,
+     Status::kNotReady,
+     {"has no memory", "free memory"}},
+    {"NotWritable",
+     0,
+     EINVAL,
+     true,
+     kWrite,
+     Status::kRefused,
+     {"not all writable", "rights that do not write"}},
+    {"NotReadable",
+     0,
+     EINVAL,
+     true,
+     Access::kLocalRead,
+     Status::kRefused,
+     {"not all readable", "mprotect()"}},
+    {"DeviceMemory",
+     0,
+     EFAULT,
+     true,
+     kWrite,
+     Status::kRefused,
+     {"cannot be made resident", "copy"}},
+};
+
+class MlockRefusalTexts : public ::testing::TestWithParam<MlockRow> {};
+
+TEST_P(MlockRefusalTexts, NamesTheRangeTheCauseAndTheRemedy) {
+  const MlockRow& row = GetParam();
+  g_probed = false;
+  auto status = Status::kOk;
+  const auto mlock =
+      make_mlock_registrar(&status, {&play_lock, &play_unlock, &play_populate, &play_mapped});
+  ASSERT_NE(mlock, nullptr) << last_error_text();
+  g_probed = true;
+  g_lock_error = row.lock_error;
+  g_populate_error = row.populate_error;
+  const Mapping memory(4 * kPageBytes);
+  const MemoryRange range =
+      row.mapped ? memory.pages(1, 2) : MemoryRange{kPageBytes, 2 * kPageBytes};
+  EXPECT_EQ(mlock->pin(range, row.access, nullptr), row.status) << last_error_text();
+  EXPECT_THAT(last_error_text(), HasSubstr(text_of(range)));
+  for (const char* word : row.words) EXPECT_THAT(last_error_text(), HasSubstr(word));
+  g_probed = false;
+}
+
+INSTANTIATE_TEST_SUITE_P(Causes, MlockRefusalTexts, ::testing::ValuesIn(kMlock),
+                         [](const auto& row) { return row.param.cause; });
+
+}  // namespace
+}  // namespace hydrant

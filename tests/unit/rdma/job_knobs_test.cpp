@@ -1,0 +1,62 @@
+// The table of libhydrant's knobs, beside libfirehose's.
+#include "rdma/config/job_knobs.hpp"
+
+#include "firehose/base/config/knobs.hpp"
+#include "firehose/base/log.hpp"
+#include "tests/unit/firehose/base/knob_rows.hpp"
+#include "tests/unit/firehose/base/scoped_env.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::internal::CaptureStderr;
+using testing::internal::GetCapturedStderr;
+
+class JobKnobs : public testing::Test {
+ protected:
+  void SetUp() override {
+    set_log_level(LogLevel::kWarning);
+    reset_config_warnings();
+  }
+  void TearDown() override { reset_log_level(); }
+};
+
+TEST_F(JobKnobs, RowsAreCompleteDocumentedAndReadBack) {
+  size_t count = 0;
+  for_each_knob([&](const KnobInfo&) { ++count; });
+  EXPECT_EQ(count, static_cast<size_t>(Knob::kEnd) + static_cast<size_t>(JobKnob::kEnd));
+  expect_good_rows(HYDRANT_SOURCE_DIR "/docs/env_vars.md");
+}
+
+TEST_F(JobKnobs, BadValuesOfBothTablesAreReportedWhenAnyKnobIsRead) {
+  const ScopedEnv choice("HYDRANT_IBV_ODP", "maybe");
+  const ScopedEnv size("FIREHOSE_BUDGET", "lots");
+  CaptureStderr();
+  read_knob(Knob::kMode);
+  EXPECT_THAT(GetCapturedStderr(), AllOf(HasSubstr("HYDRANT_IBV_ODP=\"maybe\" is not accepted"),
+                                         HasSubstr("FIREHOSE_BUDGET=\"lots\" is not accepted")));
+  CaptureStderr();
+  read_knob(JobKnob::kIbvOdp);
+  read_knob(Knob::kBudget);
+  EXPECT_THAT(GetCapturedStderr(), IsEmpty()) << "once";
+}
+
+TEST_F(JobKnobs, UnknownNamesWithTheirPrefixAreReported) {
+  const ScopedEnv far("HYDRANT_QWERTZUIOP", "1");
+  const ScopedEnv near("HYDRANT_TRANSPROT", "ibv");
+  CaptureStderr();
+  EXPECT_EQ(warn_unknown_names(), 2U);
+  EXPECT_THAT(GetCapturedStderr(),
+              AllOf(HasSubstr("HYDRANT_QWERTZUIOP is unknown and ignored; hydrant-info lists"),
+                    HasSubstr("did you mean HYDRANT_TRANSPORT?")));
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,242 @@
+// The watch of a rank whose program closes the descriptors by which it hears and opens its own under them.
+#include "rdma/exit/process_watch.hpp"
+
+#include "firehose/base/thread.hpp"
+#include "rdma/exit/process_end.hpp"
+#include "tests/support/descriptors.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+using testing::OwnDescriptors;
+using testing::ProgramsFiles;
+
+uint64_t soon() { return now_ns() + 20'000'000'000; }
+void pause_shortly() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+
+// As NodeWords puts it.
+struct WordsCard {
+  uint64_t start_time = 0;
+  int32_t pid = 0;
+  uint32_t zero = 0;
+  RandomName name{};
+  char padding[7] = {};
+};
+struct Message {
+  uint32_t magic = 0x48594e57;
+  Rank sender = 0;
+  Rank rank = 0;
+  int32_t code = 0;
+  uint32_t what = 0;
+};
+
+// A launcher that says nothing, and rank 1, a process that waits to be killed. A byte makes it say that it
+// leaves with 5.
+class OtherRank final : public Bootstrap {
+ public:
+  OtherRank() {
+    EXPECT_EQ(pipe(go_), 0);
+    place_.size = 2;
+    place_.node_ranks = {0, 1};
+    theirs_.name = make_random_name();
+  }
+  ~OtherRank() override {
+    end(SIGKILL);
+    close(go_[0]);
+    close(go_[1]);
+  }
+  const char* name() const noexcept override { return "test"; }
+  const JobPlace& place() const noexcept override { return place_; }
+  Status put(std::string_view, std::span<const std::byte> card) noexcept override {
+    WordsCard ours;
+    std::memcpy(&ours, card.data(), sizeof ours);
+    start(ours.name);
+    return Status::kOk;
+  }
+  Status fence(uint64_t) noexcept override { return Status::kOk; }
+  Status get(Rank, std::string_view, std::span<std::byte> card, size_t* bytes,
+             uint64_t) noexcept override {
+    std::memcpy(card.data(), &theirs_, sizeof theirs_);
+    *bytes = sizeof theirs_;
+    return Status::kOk;
+  }
+  void leave(int, Leaving, uint64_t) noexcept override {}
+
+  void speak() const { EXPECT_EQ(write(go_[1], "!", 1), 1); }
+  void end(int signal) {
+    if (pid_ == 0) return;
+    kill(pid_, signal);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+
+ private:
+  void start(const RandomName& name) {
+    const AbstractAddress address = abstract_address(name, 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      char word = 0;
+      for (int fd = 3; fd < 512; ++fd) {
+        if (fd != go_[0]) close(fd);  // the socket of rank 0 too
+      }
+      const Message message{.sender = 1, .rank = 1, .code = 5};
+      const int own = socket(AF_UNIX, SOCK_DGRAM, 0);
+      while (read(go_[0], &word, 1) == 1)
+        sendto(own, &message, sizeof message, 0, address.get(), address.bytes);
+      _exit(0);
+    }
+    theirs_.pid = pid_;
+    theirs_.start_time = process_start_time(pid_);
+  }
+
+  JobPlace place_;
+  int go_[2] = {-1, -1};
+  WordsCard theirs_;
+  pid_t pid_ = 0;
+};
+
+class Heard final : public ExitWatch::Listener {
+ public:
+  void on_exit_requested(Rank, int code) noexcept override { code_.store(code); }
+  void on_death(Rank, int signal) noexcept override { code_.store(128 + signal); }
+  void on_launcher_gone() noexcept override { code_.store(-2); }
+  bool program_catches_quit() noexcept override {
+    is_asked_to_quit_.store(true);
+    return true;  // and ignores it
+  }
+  bool is_asked_to_quit() const {
+    const uint64_t deadline = soon();
+    while (!is_asked_to_quit_.load() && now_ns() < deadline) pause_shortly();
+    return is_asked_to_quit_.load();
+  }
+  // What it hears first.
+  int wait() const {
+    const uint64_t deadline = soon();
+    while (code_.load() == kNothing && now_ns() < deadline) pause_shortly();
+    return code_.load();
+  }
+
+ private:
+  static constexpr int kNothing = -1;
+  std::atomic<int> code_{kNothing};
+  std::atomic<bool> is_asked_to_quit_{false};
+};
+
+class ClosedDescriptors : public ::testing::Test {
+ protected:
+  void SetUp() override { signal(SIGQUIT, SIG_IGN); }
+  Status start() { return ExitWatch::start(rank_, heard_, soon(), &watch_); }
+
+  OtherRank rank_;
+  Heard heard_;
+  const OwnDescriptors own_;
+  std::unique_ptr<ExitWatch> watch_;
+};
+
+TEST_F(ClosedDescriptors, TheWatchEndsWithoutThem) {
+  ASSERT_EQ(start(), Status::kOk) << last_error_text();
+  const std::vector<int> numbers = own_.others();
+  ASSERT_GE(numbers.size(), 4U) << "an eventfd, a socket, two processes";
+  const ProgramsFiles program(numbers);
+  watch_.reset();
+  EXPECT_EQ(program.harm(), "");
+}
+
+TEST_F(ClosedDescriptors, ADeathIsHeardOf) {
+  ASSERT_EQ(start(), Status::kOk) << last_error_text();
+  const ProgramsFiles program(own_.others());
+  rank_.end(SIGKILL);
+  const int heard = heard_.wait();
+  watch_.reset();
+  EXPECT_TRUE(heard == 128 + SIGKILL || heard == 1) << heard;  // 1: how is not known any more
+  EXPECT_EQ(program.harm(), "");
+}
+
+TEST_F(ClosedDescriptors, TheLossOfARankIsHeardOf) {
+  ASSERT_EQ(start(), Status::kOk) << last_error_text();
+  const ProgramsFiles program(own_.others());
+  watch_->lose(1, 3);
+  EXPECT_TRUE(heard_.is_asked_to_quit());
+  watch_->leave(3, Leaving::kGaveUp, soon());
+  watch_.reset();
+  EXPECT_EQ(program.harm(), "");
+}
+
+class ClosedWords : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(NodeWords::open(rank_, soon(), &words_), Status::kOk) << last_error_text();
+  }
+  // One word of rank 1, waited for.
+  int hear() {
+    Rank rank = kNoRank;
+    int code = -1;
+    rank_.speak();
+    const uint64_t deadline = soon();
+    while (!words_->read(&rank, &code) && now_ns() < deadline) pause_shortly();
+    return code;
+  }
+
+  OtherRank rank_;
+  const OwnDescriptors own_;
+  std::unique_ptr<NodeWords> words_;
+};
+
+TEST_F(ClosedWords, AreOpenedAgainUnderTheirName) {
+  EXPECT_FALSE(words_->repair());
+  EXPECT_EQ(hear(), 5);
+  EXPECT_FALSE(words_->words_lost());
+  for (int times = 0; times < 2; ++times) {
+    const std::vector<int> numbers = own_.others();
+    ASSERT_EQ(numbers.size(), 2U);
+    const ProgramsFiles program(numbers);
+    EXPECT_EQ(words_->fd(), -1);
+    Rank rank = kNoRank;
+    int code = -1;
+    EXPECT_FALSE(words_->read(&rank, &code));
+    words_->tell(0, 7);  // by a socket for that alone
+    EXPECT_TRUE(words_->repair());
+    EXPECT_FALSE(words_->repair());
+    EXPECT_TRUE(words_->words_lost());
+    EXPECT_GE(words_->fd(), 0);
+    EXPECT_EQ(hear(), 5);
+    EXPECT_GE(words_->peers()[0].pidfd.get(), 0);
+    EXPECT_FALSE(words_->peers()[0].is_gone);
+    EXPECT_EQ(program.harm(), "");
+  }
+}
+
+TEST_F(ClosedWords, ARankThatIsGoneMeanwhileIsFound) {
+  const ProgramsFiles program(own_.others());
+  rank_.end(SIGKILL);
+  EXPECT_TRUE(words_->repair());
+  EXPECT_TRUE(words_->peers()[0].is_gone);
+  EXPECT_EQ(words_->peers()[0].pidfd.number(), -1);
+  words_.reset();
+  EXPECT_EQ(program.harm(), "");
+}
+
+TEST_F(ClosedWords, ClaimsAreKeptApartToo) {
+  EXPECT_TRUE(words_->claim_exit());
+  EXPECT_TRUE(words_->claim_wait());
+  EXPECT_TRUE(words_->claim(words_->peers()[0]));
+  const std::vector<int> numbers = own_.others();
+  EXPECT_EQ(numbers.size(), 5U);
+  const ProgramsFiles program(numbers);
+  EXPECT_FALSE(words_->claim_wait()) << "asked once";
+  words_.reset();
+  EXPECT_EQ(program.harm(), "");
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,201 @@
+// Memory between guards: what is inaccessible, and what is known of an address.
+#include "rdma/guarded_memory.hpp"
+
+#include "rdma/node_registrar.hpp"
+#include "rdma/shared_files.hpp"
+#include "rdma/shm/memory/node_memory.hpp"
+#include "tests/support/child_process.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <memory>
+#include <string>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kBytes = 3 * kPage;
+
+// Whether a byte there can be read; asked of the kernel.
+bool is_readable(const std::byte* at) {
+  std::byte got{};
+  const iovec local{&got, 1};
+  const iovec remote{const_cast<std::byte*>(at), 1};
+  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
+}
+
+std::byte* reserve(GuardSize size, size_t alignment = kPage) {
+  std::byte* start = nullptr;
+  EXPECT_EQ(reserve_guarded(kBytes, alignment, size, {"test", 7}, &start), Status::kOk)
+      << last_error_text();
+  return start;
+}
+void make_usable(std::byte* start) {
+  ASSERT_EQ(mprotect(start, kBytes, PROT_READ | PROT_WRITE), 0);
+  std::memset(start, 1, kBytes);
+}
+
+TEST(GuardedMemory, NothingIsReachedOnEitherSide) {
+  std::byte* const start = reserve(GuardSize::kLeast);
+  make_usable(start);
+  EXPECT_TRUE(is_readable(start) && is_readable(start + kBytes - 1));
+  for (const size_t beyond : {size_t{1}, kPage, 8 * kMiB, kLeastGuardBytes}) {
+    EXPECT_FALSE(is_readable(start - beyond)) << beyond;
+    EXPECT_FALSE(is_readable(start + kBytes + beyond - 1)) << beyond;
+    Guarded found;
+    ASSERT_TRUE(find_guarded(reinterpret_cast<uintptr_t>(start) - beyond, &found)) << beyond;
+    EXPECT_EQ(found.before, beyond);
+    ASSERT_TRUE(find_guarded(reinterpret_cast<uintptr_t>(start) + kBytes + beyond - 1, &found));
+    EXPECT_EQ(found.past, beyond);
+    EXPECT_EQ(found.before, 0u);
+  }
+  EXPECT_TRUE(release_guarded(start));
+}
+
+// The guards belong to nothing else: what is mapped meanwhile lies outside.
+TEST(GuardedMemory, OtherMappingsStayOutsideOfTheGuards) {
+  std::byte* const start = reserve(GuardSize::kLeast);
+  for (int i = 0; i < 100; ++i) {
+    void* other = mmap(nullptr, kMiB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(other, MAP_FAILED);
+    Guarded found;
+    EXPECT_FALSE(find_guarded(reinterpret_cast<uintptr_t>(other), &found));
+    munmap(other, kMiB);
+  }
+  EXPECT_TRUE(release_guarded(start));
+}
+
+TEST(GuardedMemory, RoomyGuardsAreAsLongAsTheLongestOverrunThatIsTested) {
+  std::byte* const start = reserve(GuardSize::kRoomy);
+  Guarded found;
+  ASSERT_TRUE(
+      find_guarded(reinterpret_cast<uintptr_t>(start) + kBytes + kRoomyGuardBytes - 1, &found));
+  EXPECT_EQ(found.past, kRoomyGuardBytes);
+  EXPECT_STREQ(found.label.what, "test");
+  EXPECT_EQ(found.label.rank, 7u);
+  EXPECT_EQ(found.start, reinterpret_cast<uintptr_t>(start));
+  EXPECT_EQ(found.bytes, kBytes);
+  EXPECT_TRUE(release_guarded(start));
+}
+
+TEST(GuardedMemory, BeginsAtTheAlignmentAskedFor) {
+  for (int i = 0; i < 8; ++i) {
+    std::byte* const start = reserve(GuardSize::kLeast, 2 * kMiB);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(start) % (2 * kMiB), 0u);
+    EXPECT_FALSE(is_readable(start - 1));
+    EXPECT_TRUE(release_guarded(start));
+  }
+}
+
+TEST(GuardedMemory, IsForgottenWhenItIsReleased) {
+  std::byte* const start = reserve(GuardSize::kLeast);
+  EXPECT_TRUE(release_guarded(start));
+  EXPECT_FALSE(release_guarded(start));
+  Guarded found;
+  EXPECT_FALSE(find_guarded(reinterpret_cast<uintptr_t>(start), &found));
+  EXPECT_FALSE(find_guarded(0, &found));
+  EXPECT_FALSE(find_guarded(UINTPTR_MAX, &found));
+}
+
+// ---- what the library maps ----
+
+void expect_guards(const Guarded& at) {
+  const auto* start = reinterpret_cast<const std::byte*>(at.start);
+  for (const size_t beyond : {size_t{1}, kPage, 8 * kMiB, kLeastGuardBytes}) {
+    EXPECT_FALSE(is_readable(start - beyond)) << at.label.what << ' ' << beyond;
+    EXPECT_FALSE(is_readable(start + at.bytes + beyond - 1)) << at.label.what << ' ' << beyond;
+  }
+}
+
+TEST(GuardedMemory, TheNodesMemoryHasGuards) {
+  int fd = -1;
+  ASSERT_EQ(shm::NodeMemory::create(2, &fd), Status::kOk) << last_error_text();
+  Guarded at;
+  uintptr_t inside = 0;
+  {
+    shm::NodeMemory memory;
+    ASSERT_EQ(memory.attach(fd, 0), Status::kOk) << last_error_text();
+    inside = reinterpret_cast<uintptr_t>(memory.barrier_area(0));
+    ASSERT_TRUE(find_guarded(inside, &at));
+    EXPECT_EQ(at.before + at.past, 0u);
+    expect_guards(at);
+  }
+  EXPECT_FALSE(find_guarded(inside, &at));
+  close(fd);
+}
+
+TEST(GuardedMemory, WindowsHaveGuards) {
+  constexpr size_t kFileBytes = 64 * kPage;
+  const int fd = memfd_create("guarded", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(fd, kFileBytes), 0);
+  ASSERT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  void* mapped = mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  const MemoryRange range{reinterpret_cast<uintptr_t>(mapped), kFileBytes};
+  ASSERT_EQ(announce_shared_file(range, fd, 0), Status::kOk) << last_error_text();
+  std::unique_ptr<Registrar> registrar;
+  ASSERT_EQ(make_node_registrar(&registrar), Status::kOk) << last_error_text();
+  std::byte key[4096];
+  std::byte blob[4096];
+  std::byte imported[4096];
+  size_t len = sizeof blob;
+  ASSERT_EQ(registrar->pin(range, Access::kRemoteWrite, key), Status::kOk) << last_error_text();
+  ASSERT_EQ(registrar->export_key(range, key, blob, &len), Status::kOk) << last_error_text();
+  ASSERT_EQ(registrar->import_key(blob, len, imported), Status::kOk) << last_error_text();
+  const std::byte* here = address_by_node_key(imported, range.addr, 1);
+  ASSERT_NE(here, nullptr);
+  Guarded at;
+  ASSERT_TRUE(find_guarded(reinterpret_cast<uintptr_t>(here), &at));
+  EXPECT_EQ(at.bytes, kFileBytes);
+  expect_guards(at);
+  registrar->drop_import(imported);
+  registrar.reset();
+  EXPECT_FALSE(find_guarded(reinterpret_cast<uintptr_t>(here), &at));
+  EXPECT_TRUE(forget_shared_file(range));
+  munmap(mapped, kFileBytes);
+  close(fd);
+}
+
+// With a limit on address space the memory comes before the guards.
+[[maybe_unused]] std::string reserve_in_little_space() {
+  const rlimit little{256 * kMiB, 256 * kMiB};
+  if (setrlimit(RLIMIT_AS, &little) != 0) return "no limit";
+  std::byte* start = nullptr;
+  if (reserve_guarded(64 * kMiB, kPage, GuardSize::kRoomy, {"test"}, &start) != Status::kOk)
+    return last_error_text();
+  Guarded found;
+  if (!find_guarded(reinterpret_cast<uintptr_t>(start) - kLeastGuardBytes, &found))
+    return "no guards, and there was room";
+  if (find_guarded(reinterpret_cast<uintptr_t>(start) - kLeastGuardBytes - 1, &found))
+    return "more than was needed";
+  std::byte* second = nullptr;
+  while (reserve_guarded(8 * kMiB, kPage, GuardSize::kLeast, {"test"}, &second) == Status::kOk) {
+  }
+  if (std::strstr(last_error_text(), "ulimit -v") == nullptr) return last_error_text();
+  Guarded last;
+  if (!find_guarded(reinterpret_cast<uintptr_t>(second), &last)) return "not listed";
+  return find_guarded(reinterpret_cast<uintptr_t>(second) - kLeastGuardBytes, &last) &&
+                 last.start == reinterpret_cast<uintptr_t>(second)
+             ? "the last one had no room for guards"
+             : "";
+}
+
+TEST(GuardedMemory, ComesWithoutGuardsWhereThereIsNoRoomForThem) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need address space without a limit";
+#else
+  EXPECT_EQ(testing::run_in_child(reserve_in_little_space), "");
+#endif
+}
+
+}  // namespace
+}  // namespace hydrant
