@@ -81,31 +81,49 @@ hydrant_logged() {
   return 1
 }
 
-# hydrant_followed TEXT LOG COMMAND... runs COMMAND, which writes LOG, and prints its progress meanwhile.
+# hydrant_followed TEXT AGAIN LOG COMMAND... runs COMMAND with its output in LOG and prints its progress meanwhile
+# (test_progress.py); ends it after hydrant_limit seconds (0: never), with status 124.
 hydrant_followed() {
-  local text=$1 log=$2 status=0 follower
-  shift 2
+  local text=$1 again=$2 log=$3 status=0
+  shift 3
   mkdir -p "$(dirname "$log")"
   : >"$log"
-  "$(hydrant_python)" scripts/test_progress.py "$text" "$log" &
-  follower=$!
-  "$@" || status=$?
-  kill $follower 2>/dev/null || true
-  wait $follower 2>/dev/null || true
+  "$(hydrant_python)" scripts/test_progress.py "$text" "$log" "$again" &
+  hydrant_follower=$!
+  # timeout makes a process group of what it runs, and passes a signal on to all of it.
+  timeout -k 20 "${hydrant_limit:-0}" "$@" >"$log" 2>&1 </dev/null &
+  hydrant_child=$!
+  wait $hydrant_child || status=$?
+  hydrant_child=
+  hydrant_end_children
   return $status
 }
 
-# hydrant_build PRESET configures and builds build/PRESET.
+# Ends what hydrant_followed started, whatever ends the script.
+hydrant_end_children() {
+  local child
+  for child in ${hydrant_child:-} ${hydrant_follower:-}; do
+    kill "$child" 2>/dev/null || true
+    wait "$child" 2>/dev/null || true
+  done
+  hydrant_child='' hydrant_follower=''
+}
+trap hydrant_end_children EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# hydrant_build PRESET configures and builds build/PRESET; on failure shows the end of the log.
 hydrant_build() {
-  local tool
+  local tool log=build/logs/$1.build.log status=0
   for tool in cmake ninja; do
     command -v $tool >/dev/null && continue
     echo "$tool is missing. As root: apt-get update && apt-get install ${tool/#ninja/ninja-build}" >&2
     return 1
   done
-  hydrant_logged "build/logs/$1.configure.log" cmake --preset "$1" &&
-    hydrant_followed "$1: building" "build/logs/$1.build.log" \
-      hydrant_logged "build/logs/$1.build.log" cmake --build --preset "$1"
+  hydrant_logged "build/logs/$1.configure.log" cmake --preset "$1" || return
+  hydrant_followed "$1: building" "" "$log" cmake --build --preset "$1" || status=$?
+  [ $status = 0 ] || printf 'Failed: the build of %s\n%s\n(full log: %s)\n' "$1" "$(tail -n 40 "$log")" "$log" >&2
+  return $status
 }
 
 # Prefers the distribution's Python: the packages above are for it.

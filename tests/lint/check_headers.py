@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""check_headers.py public|internal ROOT --cc CC --cxx CXX [COMPILER OPTIONS...]
+"""check_headers.py public|internal|unowned ROOT --cc CC --cxx CXX [COMPILER OPTIONS...]
 
 Every header compiles alone and twice in a row, without a warning: public C headers as C99, C++17 and C++20,
-public C++ headers as C++17 and C++20, all other *.hpp as C++20. firehose.h and its remote part are compiled
+public C++ headers as C++17 and C++20, all other *.hpp as C++20 (internal). A header that a source includes before anything else is compiled alone
+with that source: unowned compiles the others only, and demands that a source beside its header does so. firehose.h and its remote part are compiled
 once per client below clients/, because the client's firehose_fwd.h is part of them; headers that include
 gasnetex.h's modes are compiled once per mode. A compilation is limited in processor time, so that a busy
 machine is no defect.
@@ -32,6 +33,7 @@ CLIENTS = sorted((pathlib.Path(__file__).parent / "clients").iterdir())
 
 # The library's options, without warnings about casts in inlined functions of C headers.
 GASNET_USER = ["-DGASNET_PAR=1", "-Wno-old-style-cast"]
+ANY_INCLUDE = re.compile(r'^#include (?:"(.+)"|<.+>)', re.MULTILINE)
 QUOTED = re.compile(r'^#include "(.+)"', re.MULTILINE)
 MODES = ("GASNET_SEQ", "GASNET_PARSYNC", "GASNET_PAR")
 INCLUDE = re.compile(r"^#include <(.+)>", re.MULTILINE)
@@ -70,10 +72,30 @@ def uses_gasnet(root, name):
             any(uses_gasnet(root, other) for other in QUOTED.findall(text)))
 
 
+def first_included(root):
+    """{header: a source that includes it before anything else}"""
+    owners = {}
+    for path in sources(root, {".cpp", ".c"}, INTERNAL_FOLDERS):
+        first = ANY_INCLUDE.search(path.read_text())
+        if first and first.group(1):
+            owners.setdefault(first.group(1), path)
+    return owners
+
+
+def late_inclusions(arguments):
+    """Complaints about sources that include the header beside them after another one."""
+    owners = first_included(arguments.root)
+    for path in sources(arguments.root, {".cpp", ".c"}, INTERNAL_FOLDERS):
+        header = path.with_suffix(".hpp")
+        if header.exists() and str(header.relative_to(arguments.root)) not in owners:
+            yield f"{path.relative_to(arguments.root)}: has to include {header.name} before anything else"
+
+
 def internal_jobs(arguments):
+    owned = first_included(arguments.root) if arguments.kind == "unowned" else {}
     for path in sources(arguments.root, {".hpp"}, INTERNAL_FOLDERS):
         name = path.relative_to(arguments.root)
-        if not any(str(name).startswith(prefix) for prefix in arguments.without):
+        if str(name) not in owned and not any(str(name).startswith(prefix) for prefix in arguments.without):
             more = [f"-I{arguments.root}"] + (GASNET_USER if uses_gasnet(arguments.root, name) else [])
             yield f'"{name}"', [arguments.cxx, *CXX_OPTIONS, "-std=c++20", *more]
 
@@ -91,7 +113,7 @@ def compile_header(job):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=("public", "internal"))
+    parser.add_argument("kind", choices=("public", "internal", "unowned"))
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("--cc", default="cc")
     parser.add_argument("--cxx", default="c++")
@@ -102,6 +124,8 @@ def main():
     jobs = [(header, command, options) for header, command in jobs]
     with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
         complaints = [text for text in pool.map(compile_header, jobs) if text]
+    if arguments.kind == "unowned":
+        complaints += late_inclusions(arguments)
     print("\n".join(complaints))
     print(f"{len(jobs)} compilations")
     return 1 if complaints or not jobs else 0

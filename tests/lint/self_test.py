@@ -330,10 +330,25 @@ class Headers(Tree):
     def test_clean_tree_passes(self):
         self.assert_clean(self.check("public"))
         self.assert_clean(self.check("internal"))
+        self.assert_clean(self.check("unowned"))
 
     def test_internal_header_that_needs_another(self):
         self.write("firehose/a.hpp", "#pragma once\ninline std::size_t size() { return 1; }\n")
         self.assert_finds(self.check("internal"), "firehose/a.hpp")
+
+    def test_header_without_a_source_that_needs_another(self):
+        self.write("firehose/a.hpp", "#pragma once\ninline std::size_t size() { return 1; }\n")
+        self.assert_finds(self.check("unowned"), "firehose/a.hpp")
+
+    def test_source_that_includes_its_header_late(self):
+        self.write("firehose/a.hpp", "#pragma once\n")
+        self.write("firehose/a.cpp", '#include <vector>\n\n#include "firehose/a.hpp"\n')
+        self.assert_finds(self.check("unowned"), "firehose/a.cpp: has to include a.hpp")
+
+    def test_headers_with_sources_are_left_to_the_compiler(self):
+        self.write("firehose/a.hpp", "#pragma once\ninline std::size_t size() { return 1; }\n")
+        self.write("firehose/a.cpp", '#include "firehose/a.hpp"\n')
+        self.assert_clean(self.check("unowned"))
 
     def test_public_header_without_guard(self):
         self.write("include/a.h", "struct a { int b; };\n")
@@ -563,35 +578,6 @@ class Summary(Tree):
 
     def test_nothing_ran_fails(self):
         self.assert_finds(self.summarise(), "No test ran.")
-
-
-class Progress(Tree):
-    """scripts/test_progress.py, which follows a build or a run of tests."""
-
-    def followed(self, *parts):
-        """What it prints of a log that grows by PARTS, each longer than it looks away."""
-        log = self.root / "run.log"
-        script = ROOT / "scripts/test_progress.py"
-        follower = subprocess.Popen([sys.executable, "-B", script, "dev: testing", log],
-                                    stdout=subprocess.PIPE, text=True)
-        lines = []
-        try:
-            for part in parts:
-                with open(log, "a") as file:
-                    file.write(part)
-                lines.append(follower.stdout.readline())
-        finally:
-            follower.terminate()
-            rest, _ = follower.communicate(timeout=30)
-        self.assertEqual((rest, follower.returncode), ("", 0))
-        return lines
-
-    def test_steps_of_ctest_and_of_ninja(self):
-        first, second, last = self.followed(
-            " 1/10 Test #7: a .. Passed\n", "[5/10] Building 9/9 b.o\n", "10/10 Test #8: c\nTotal\n")
-        self.assertRegex(first, r"^dev: testing: 1 of 10, \d+ s, about \d+ s left$")
-        self.assertRegex(second, r"^dev: testing: 5 of 10, \d+ s, about \d+ s left$")
-        self.assertRegex(last, r"^dev: testing: 10 of 10, \d+ s$")
 
 
 if __name__ == "__main__":

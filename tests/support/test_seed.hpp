@@ -7,8 +7,8 @@
 
 namespace hydrant::testing {
 
-// HYDRANT_TEST_SEED, or else always the same, so that a verdict does not depend on luck: ./test --full draws a new
-// one. Printed, because it repeats a run.
+// HYDRANT_TEST_SEED, or else always the same, so that a verdict does not depend on luck: ./test --full draws
+// a new one. Printed, because it repeats a run.
 inline uint64_t test_seed() {
   const char* text = std::getenv("HYDRANT_TEST_SEED");
   const uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 0) : 1;

@@ -1,0 +1,121 @@
+#!/usr/bin/python3
+"""test_repeat.py --times N [--busy K] BUILD STORE -- [CTEST OPTIONS...]: runs the built tests of a build folder N
+times in random order, beside K busy processes.
+
+Results add up per commit in STORE/<commit>.json (a tree with changes has a name of its own), so that runs may be
+spread out. Prints each failure as it comes, and at the end each test that failed in any run of this commit with its
+rate. Exit status 1 if there is one, 2 if no test matches.
+"""
+import argparse
+import collections
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+OUTPUT_LINES = 40
+PR_SET_PDEATHSIG = 1
+
+
+def commit_name():
+    """The commit, with a digest of what differs from it if anything does."""
+    def git(*words):
+        return subprocess.run(["git", *words], capture_output=True, text=True, check=False).stdout
+    changes = git("diff", "HEAD")
+    name = git("rev-parse", "--short=12", "HEAD").strip() or "unknown"
+    return name + ("-" + hashlib.sha256(changes.encode()).hexdigest()[:8] if changes else "")
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def busy_processes(count):
+    """Processes that compute and end with this one."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=die_with_parent)
+                 for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+class Results:
+    """How often each test passed, was skipped and failed, kept in a file."""
+
+    def __init__(self, path):
+        self._path = path
+        stored = json.loads(path.read_text()) if path.exists() else {}
+        self.counts = collections.defaultdict(collections.Counter,
+                                              {name: collections.Counter(of) for name, of in stored.items()})
+
+    def add(self, report):
+        """Adds a report of ctest; gives (name, output) of each failure."""
+        failures = []
+        for case in ElementTree.parse(report).getroot().iter("testcase"):
+            status = case.get("status")
+            verdict = "passed" if status == "run" else "skipped" if case.find("skipped") is not None else "failed"
+            self.counts[case.get("name")][verdict] += 1
+            if verdict == "failed":
+                failures.append((case.get("name"), case.findtext("system-out") or ""))
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(json.dumps({name: dict(of) for name, of in sorted(self.counts.items())}, indent=1))
+        return failures
+
+    def failed(self):
+        """(name, failures, runs) of each test that failed at least once."""
+        return [(name, of["failed"], of["failed"] + of["passed"])
+                for name, of in sorted(self.counts.items()) if of["failed"]]
+
+
+def run_once(build, options, report):
+    # Counted from what ctest reports; its exit status says the same.
+    report.unlink(missing_ok=True)
+    subprocess.run(["ctest", "--test-dir", str(build), "--schedule-random", "--parallel", str(os.cpu_count()),
+                    "--timeout", "300", "--test-output-size-failed", "1000000", "--output-junit", str(report),
+                    *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                   check=False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--times", type=int, required=True)
+    parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("store", type=pathlib.Path)
+    parser.add_argument("options", nargs="*")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    results = Results(options.store / f"{commit_name()}.json")
+    report = (options.store / "last.xml").resolve()
+    report.parent.mkdir(parents=True, exist_ok=True)
+    with busy_processes(options.busy):
+        for number in range(1, options.times + 1):
+            run_once(options.build, options.options, report)
+            failures = results.add(report) if report.exists() else []
+            if not results.counts:
+                print("no test ran")
+                return 2
+            print(f"run {number} of {options.times}: {len(failures)} failed", flush=True)
+            for name, output in failures:
+                print("\n".join([f"FAILED  {name}", *("    " + line for line in output.splitlines()[-OUTPUT_LINES:])]),
+                      flush=True)
+    failed = results.failed()
+    runs = max(of["passed"] + of["failed"] + of["skipped"] for of in results.counts.values())
+    for name, count, of in failed:
+        print(f"{name}: failed {count} of {of} runs")
+    print(f"{len(results.counts)} tests, up to {runs} runs each of this commit: {len(failed)} failed at least once")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+#!/usr/bin/python3
+"""runner_test.py: the scripts behind ./test find what they are there to find."""
+import json
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+from self_test import ROOT, Tree
+
+
+class Progress(Tree):
+    """scripts/test_progress.py, which follows a build or a run of tests."""
+
+    def followed(self, *parts):
+        """The lines printed for a log that grows by PARTS, each longer than it looks away."""
+        log = self.root / "run.log"
+        script = ROOT / "scripts/test_progress.py"
+        follower = subprocess.Popen([sys.executable, "-B", script, "dev: testing", log],
+                                    stdout=subprocess.PIPE, text=True)
+        lines = []
+        try:
+            for part in parts:
+                with open(log, "a") as file:
+                    file.write(part)
+                lines.append(follower.stdout.readline())
+        finally:
+            follower.terminate()
+            rest, _ = follower.communicate(timeout=30)
+        self.assertEqual((rest, follower.returncode), ("", 0))
+        return lines
+
+    def test_steps_of_ctest_and_of_ninja(self):
+        first, second, last = self.followed(
+            " 1/10 Test #7: a .. Passed\n", "[5/10] Building 9/9 b.o\n", "10/10 Test #8: c\nTotal\n")
+        self.assertRegex(first, r"^dev: testing: 1 of 10, \d+ s, about \d+ s left$")
+        self.assertRegex(second, r"^dev: testing: 5 of 10, \d+ s, about \d+ s left$")
+        self.assertRegex(last, r"^dev: testing: 10 of 10, \d+ s$")
+
+    def test_failure_is_shown_at_once_with_its_output_and_how_to_run_it_again(self):
+        log = self.root / "run.log"
+        log.write_text(
+            "      Start 7: a.b\n 1/10 Test #7: a.b ...***Failed    0.01 sec\nboom\n\n      Start 8: c\n")
+        script = ROOT / "scripts/test_progress.py"
+        follower = subprocess.Popen([sys.executable, "-B", script, "dev", log, "ctest -R"],
+                                    stdout=subprocess.PIPE, text=True)
+        lines = [follower.stdout.readline().rstrip() for _ in range(3)]
+        follower.terminate()
+        follower.communicate(timeout=30)
+        self.assertEqual(lines, ["FAILED  a.b (Failed)", "    boom", "  again: ctest -R '^a\\.b$'"])
+
+    def test_running_tests_are_named(self):
+        log = self.write(
+            "run.log", "  Start 7: a.b\n  Start 8: c\n 1/10 Test #7: a.b ....   Passed    0.01 sec\n")
+        outcome = self.run_command(sys.executable, "-B", ROOT / "scripts/test_progress.py", "--running", log)
+        self.assertEqual(outcome, (0, "c\n"))
+
+    def test_build_that_takes_too_long_is_ended(self):
+        script = f'cd "{ROOT}" && . scripts/dependencies.sh && hydrant_limit=1 && '
+        script += f'hydrant_followed text "" "{self.root}/log" sleep 300'
+        self.assertEqual(self.run_command("bash", "-c", script)[0], 124)
+
+    def test_what_is_followed_ends_with_the_script(self):
+        marks = self.root / "marks"
+        marks.mkdir()
+        script = (f'cd "{ROOT}" && . scripts/dependencies.sh && hydrant_followed text "" "{self.root}/log" '
+                  f"sh -c 'touch {marks}/started; sleep 300 & wait'")
+        process = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 60
+        while not (marks / "started").exists():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        process.terminate()
+        # The pipe is closed when the last process that has it is gone, and "sleep" has the log instead.
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 143)
+        left = subprocess.run(["pgrep", "-f", f"touch {marks}/started"], capture_output=True, text=True)
+        self.assertEqual(left.stdout, "")
+
+
+class WithOtherCtest(Tree):
+    """Runs scripts that start ctest, with a shell script in its place."""
+
+    def write_ctest(self, body):
+        self.write("bin/ctest", "#!/bin/sh\n" + body).chmod(0o755)
+
+    def run_script(self, name, *arguments):
+        result = subprocess.run([sys.executable, "-B", ROOT / "scripts" / name, *arguments],
+                                env={**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"},
+                                capture_output=True, text=True)
+        return result.returncode, result.stdout + result.stderr
+
+
+class Tiers(WithOtherCtest):
+    """scripts/test_tiers.py."""
+
+    def check(self, lines, gate, full):
+        def listed(tests):
+            return json.dumps({"tests": [{"name": name, "properties": [{"name": "LABELS", "value": [label]}]}
+                                         for name, label in tests]})
+        self.write("gate/tests.json", listed(gate))
+        self.write("full/tests.json", listed(full))
+        self.write_ctest('cat "$2/tests.json"\n')
+        only = self.write("full_only.txt", "# a comment\n\n" + lines)
+        return self.run_script("test_tiers.py", only, self.root / "gate", self.root / "full")
+
+    GATE = [("lint.a", "lint"), ("unit_b_NOT_BUILT", "unit")]
+    FULL = [("lint.a", "lint"), ("unit_b/C.D", "unit"), ("stale.e", "stale"), ("verbs.f", "verbs")]
+
+    def test_all_tests_have_a_tier(self):
+        self.assert_clean(self.check("^stale\\.  long\n", self.GATE, self.FULL))
+
+    def test_test_in_no_tier(self):
+        self.assert_finds(self.check("^lint  long\n", self.GATE, self.FULL), "stale.e: neither in the gate")
+
+    def test_pattern_without_a_test(self):
+        self.assert_finds(self.check("^stale\\.  long\n^gone$  old\n", self.GATE, self.FULL), "^gone$")
+
+
+class Repeat(WithOtherCtest):
+    """scripts/test_repeat.py."""
+
+    def repeat(self, body):
+        self.write_ctest("while [ \"$1\" != --output-junit ]; do shift; done\n" + body)
+        return self.run_script("test_repeat.py", "--times", "3", "--busy", "1", self.root,
+                               self.root / "store")
+
+    PASSED = '<testcase name="a" status="run"/>'
+    FAILED = ('<testcase name="b" status="fail"><failure/>'
+              '<system-out>boom</system-out></testcase>')
+
+    def test_flip_is_found_and_named_with_its_rate(self):
+        flips = self.FAILED.replace('"fail"', '"run"').replace("<failure/>", "")
+        status, output = self.repeat(
+            f"once={self.root}/once\n"
+            f"if [ -e $once ]; then b='{flips}'; else b='{self.FAILED}'; fi; touch $once\n"
+            f"echo \"<testsuite>\"'{self.PASSED}'\"$b</testsuite>\" >\"$2\"\n")
+        self.assertEqual(status, 1, output)
+        self.assertIn("b: failed 1 of 3 runs", output)
+        self.assertIn("    boom", output)
+
+    def test_tests_that_always_pass(self):
+        status, output = self.repeat(f"echo '<testsuite>{self.PASSED}</testsuite>' >\"$2\"\n")
+        self.assertEqual((status, output.splitlines()[-1]),
+                         (0, "1 tests, up to 3 runs each of this commit: 0 failed at least once"))
+
+    def test_no_test_at_all(self):
+        self.assertEqual(self.repeat("exit 0\n")[0], 2)
+
+
+if __name__ == "__main__":
+    # The imported classes run in lint.self_test.
+    unittest.main(argv=[sys.argv[0], "Progress", "Tiers", "Repeat"])
