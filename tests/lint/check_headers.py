@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""check_headers.py public|internal|unowned ROOT --cc CC --cxx CXX [COMPILER OPTIONS...]
+"""check_headers.py public|unowned|list ROOT --cc CC --cxx CXX [COMPILER OPTIONS...]
 
 Every header compiles alone and twice in a row, without a warning: public C headers as C99, C++17 and C++20,
-public C++ headers as C++17 and C++20, all other *.hpp as C++20 (internal). A header that a source includes before anything else is compiled alone
-with that source: unowned compiles the others only, and demands that a source beside its header does so. firehose.h and its remote part are compiled
-once per client below clients/, because the client's firehose_fwd.h is part of them; headers that include
-gasnetex.h's modes are compiled once per mode. A compilation is limited in processor time, so that a busy
-machine is no defect.
+public C++ headers as C++17 and C++20, all other *.hpp as C++20. A source that includes a header before
+anything else compiles that header alone: unowned compiles the other headers only, and demands that a source
+beside its header includes it first. list prints all *.hpp with the options that each needs, for the build
+target all_headers, which compiles them all. firehose.h and its remote part are compiled once per client below
+clients/, because the client's firehose_fwd.h is part of them; headers that include gasnetex.h's modes are
+compiled once per mode. A compilation is limited in processor time, so that a busy machine is no defect.
 """
 import argparse
 import concurrent.futures
@@ -91,13 +92,19 @@ def late_inclusions(arguments):
             yield f"{path.relative_to(arguments.root)}: has to include {header.name} before anything else"
 
 
-def internal_jobs(arguments):
-    owned = first_included(arguments.root) if arguments.kind == "unowned" else {}
+def internal_headers(arguments):
+    """(name, options that it needs) of each header that is not public."""
     for path in sources(arguments.root, {".hpp"}, INTERNAL_FOLDERS):
         name = path.relative_to(arguments.root)
-        if str(name) not in owned and not any(str(name).startswith(prefix) for prefix in arguments.without):
-            more = [f"-I{arguments.root}"] + (GASNET_USER if uses_gasnet(arguments.root, name) else [])
-            yield f'"{name}"', [arguments.cxx, *CXX_OPTIONS, "-std=c++20", *more]
+        if not any(str(name).startswith(prefix) for prefix in arguments.without):
+            yield str(name), GASNET_USER if uses_gasnet(arguments.root, name) else []
+
+
+def unowned_jobs(arguments):
+    owned = first_included(arguments.root)
+    for name, more in internal_headers(arguments):
+        if name not in owned:
+            yield f'"{name}"', [arguments.cxx, *CXX_OPTIONS, "-std=c++20", f"-I{arguments.root}", *more]
 
 
 def compile_header(job):
@@ -113,14 +120,18 @@ def compile_header(job):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=("public", "internal", "unowned"))
+    parser.add_argument("kind", choices=("public", "unowned", "list"))
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("--cc", default="cc")
     parser.add_argument("--cxx", default="c++")
     parser.add_argument("--without", action="append", default=[], help="folder that is not built")
     arguments, options = parser.parse_known_args()
     options.append(f"-I{arguments.root / 'include'}")
-    jobs = public_jobs(arguments) if arguments.kind == "public" else internal_jobs(arguments)
+    if arguments.kind == "list":
+        for name, more in internal_headers(arguments):
+            print(name, *more)
+        return 0
+    jobs = public_jobs(arguments) if arguments.kind == "public" else unowned_jobs(arguments)
     jobs = [(header, command, options) for header, command in jobs]
     with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
         complaints = [text for text in pool.map(compile_header, jobs) if text]

@@ -329,12 +329,7 @@ class Headers(Tree):
 
     def test_clean_tree_passes(self):
         self.assert_clean(self.check("public"))
-        self.assert_clean(self.check("internal"))
         self.assert_clean(self.check("unowned"))
-
-    def test_internal_header_that_needs_another(self):
-        self.write("firehose/a.hpp", "#pragma once\ninline std::size_t size() { return 1; }\n")
-        self.assert_finds(self.check("internal"), "firehose/a.hpp")
 
     def test_header_without_a_source_that_needs_another(self):
         self.write("firehose/a.hpp", "#pragma once\ninline std::size_t size() { return 1; }\n")
