@@ -63,9 +63,10 @@ hydrant_install() {
   hydrant_logged build/logs/install.log env DEBIAN_FRONTEND=noninteractive sh -c "$line"
 }
 
-# hydrant_fetch_kernel: unpacks the guests' kernel in build/guest if none is installed. A failure is no error.
+# hydrant_fetch_kernel: unpacks the guests' kernel in the user's cache folder if none is installed. A failure is no
+# error.
 hydrant_fetch_kernel() {
-  hydrant_logged build/logs/kernel.log "$(hydrant_python)" tests/guest/kernel.py --fetch build/guest ||
+  hydrant_logged build/logs/kernel.log "$(hydrant_python)" tests/guest/kernel.py --fetch ||
     echo "Tests in emulated machines are skipped." >&2
 }
 

@@ -29,7 +29,6 @@ from initramfs import Initramfs
 
 SKIPPED, TIMED_OUT, BROKEN = 77, 124, 125
 HERE = pathlib.Path(__file__).resolve().parent
-KERNEL_FOLDER = HERE.parent.parent / "build" / "guest"
 # Modules for the ports that machine.py reads, and for random numbers.
 MODULES = ["virtio_pci", "virtio_console", "virtio_rng"]
 LINK_MODULES = ["virtio_net"]
@@ -64,7 +63,8 @@ def parse_arguments():
     parser.add_argument("--seconds", type=int, default=120,
                         help="deadline, including the start (default: %(default)s)")
     parser.add_argument("--kernel", action="append", metavar="FOLDER",
-                        help="folder with boot/ and lib/modules/ of the kernel (default: / and build/guest)")
+                        help="folder with boot/ and lib/modules/ of the kernel, or with fetched kernels\n"
+                        "(default: / and those in which 'kernel.py --fetch' leaves them)")
     parser.add_argument("program", nargs="+")
     return parser.parse_args()
 
@@ -156,7 +156,7 @@ def main():
             print(f"skipped: no {program} (Debian: {package})")
             return SKIPPED
     try:
-        chosen = kernel.find(*(options.kernel or ["/", KERNEL_FOLDER]))
+        chosen = kernel.find(*(options.kernel or ["/", *kernel.folders()]))
     except kernel.NoKernel as error:
         print(f"skipped: {error}")
         return SKIPPED

@@ -1,17 +1,25 @@
 #!/usr/bin/python3
-"""The guest's kernel: Debian 12's, installed, or its package unpacked into a folder of this project.
+"""The guest's kernel: Debian 12's, installed, or its package unpacked into a folder of the user.
 
-As a program: `kernel.py --fetch FOLDER` downloads the package with apt and unpacks it there, unless a kernel
-is installed or already in the folder. Needs no root, but the lists of apt-get update.
+As a program: `kernel.py --fetch` downloads the package with apt and unpacks it, unless a kernel is installed or
+already there. All clones share the folder hydrant/guest-kernel in the user's cache folder (XDG_CACHE_HOME or
+~/.cache); where that cannot be written, each clone has build/guest. `--fetch FOLDER` names another one. Needs no
+root, but the lists of apt-get update.
 """
 import argparse
+import contextlib
+import fcntl
 import lzma
+import os
 import pathlib
 import re
+import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 SERIES = "6.1."
 META_PACKAGE = "linux-image-amd64"
@@ -19,7 +27,11 @@ META_PACKAGE = "linux-image-amd64"
 WANTED = ["./boot/vmlinuz-*"] + [f"./lib/modules/*/kernel/{folder}/*" for folder in (
     "arch/x86/crypto", "crypto", "lib", "net", "fs/9p", "fs/fuse", "fs/overlayfs", "fs/netfs", "fs/fscache",
     "drivers/block", "drivers/char", "drivers/infiniband", "drivers/net", "drivers/virtio")]
-DOWNLOAD_SECONDS = 300
+BUILD_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "build" / "guest"
+# A folder of this name has a complete kernel, because it is renamed to it last. Unfinished ones have the other.
+COMPLETE, UNFINISHED = "linux-image-*", ".unfinished-*"
+TRIES, PAUSE_SECONDS = 3, 2
+DOWNLOAD_SECONDS = 300  # for all tries together
 
 
 class NoKernel(Exception):
@@ -71,62 +83,150 @@ def version_key(version):
 
 
 def find(*roots):
-    """The newest kernel of the series under one of these; raises NoKernel."""
+    """The newest kernel of the series in one of these folders or fetched into one; raises NoKernel."""
     found = []
-    for root in map(pathlib.Path, roots):
+    for root in (place for root in map(pathlib.Path, roots) for place in (root, *root.glob(COMPLETE))):
         for folder in (root / "lib/modules").glob(SERIES + "*"):
             # Skips cloud kernels, which lack most modules, and realtime ones, which schedule differently.
             image = root / "boot" / f"vmlinuz-{folder.name}"
             if re.fullmatch(r"[\d.-]+-amd64", folder.name) and image.exists():
                 found.append((version_key(folder.name), root, folder.name))
     if not found:
-        raise NoKernel(f"no kernel {SERIES}x: 'tests/guest/kernel.py --fetch {roots[-1]}' downloads "
-                       f"the package; or install {META_PACKAGE}")
+        raise NoKernel(f"no kernel {SERIES}x: 'tests/guest/kernel.py --fetch' downloads the package; or install "
+                       f"{META_PACKAGE}")
     _, root, version = max(found)
     return Kernel(root, version)
 
 
-def run(*command, cwd=None, stdin=subprocess.DEVNULL):
-    """The output of a command; raises NoKernel if it fails."""
+def has_kernel(folder):
+    with contextlib.suppress(NoKernel):
+        return bool(find(folder))
+    return False
+
+
+def folders():
+    """Where fetched kernels are, in the order in which a fetch tries them."""
+    cache, home = (pathlib.Path(os.environ.get(name, "")) for name in ("XDG_CACHE_HOME", "HOME"))
+    if not cache.is_absolute():
+        # A home that does not exist is not made: accounts of services have such ones.
+        cache = home / ".cache" if home.is_absolute() and home.is_dir() else None
+    return [cache / "hydrant" / "guest-kernel", BUILD_FOLDER] if cache else [BUILD_FOLDER]
+
+
+def first_writable(candidates):
+    """The first of these folders, made if need be, in which files can be created."""
+    for folder in candidates[:-1]:
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+    candidates[-1].mkdir(parents=True, exist_ok=True)
+    return candidates[-1]
+
+
+def run(*command, seconds=DOWNLOAD_SECONDS, cwd=None, stdin=subprocess.DEVNULL):
+    """The output of a command, which does not outlive this program; raises NoKernel if it fails."""
     command = [str(word) for word in command]
-    done = subprocess.run(command, cwd=cwd, stdin=stdin, capture_output=True, text=True, check=False,
-                          timeout=DOWNLOAD_SECONDS)
+    try:
+        done = subprocess.run(["setpriv", "--pdeathsig", "TERM", *command], cwd=cwd, stdin=stdin,
+                              capture_output=True, text=True, check=False, timeout=max(1, seconds))
+    except subprocess.TimeoutExpired as error:
+        raise NoKernel(f"{' '.join(command)}: not done after {seconds:.0f} s") from error
     if done.returncode != 0:
         raise NoKernel(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
 
 
+@contextlib.contextmanager
+def only_fetch(folder, deadline):
+    """Waits until no other program fetches into this folder. The lock ends with the program that has it.
+    Yields False where the file system has no locks, as some of networks."""
+    with open(folder / ".lock", "w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_alone = True
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise NoKernel(f"another fetch into {folder} is not done in time") from error
+            except OSError:
+                is_alone = False
+                break
+            time.sleep(0.1)
+        yield is_alone
+
+
 def fetch(folder):
-    """Downloads and unpacks the package that the distribution's meta package names; raises NoKernel."""
+    """Downloads and unpacks the package that the distribution's meta package names; raises NoKernel. Returns
+    at once if another program has done so meanwhile."""
+    deadline = time.monotonic() + DOWNLOAD_SECONDS
+    folder.mkdir(parents=True, exist_ok=True)
+    with only_fetch(folder, deadline) as is_alone:
+        if has_kernel(folder):
+            return
+        for remainder in folder.glob(UNFINISHED) if is_alone else ():  # of programs that were killed
+            shutil.rmtree(remainder, ignore_errors=True)
+        package = named_package()
+        for left in reversed(range(TRIES)):
+            try:
+                unpack(package, folder, deadline)
+                return
+            except NoKernel as error:
+                if left == 0 or time.monotonic() > deadline:
+                    raise
+                print(f"kernel.py: {error}; {left} more tries", file=sys.stderr, flush=True)
+                time.sleep(PAUSE_SECONDS)
+
+
+def named_package():
     depends = run("apt-cache", "depends", "--important", META_PACKAGE)
     package = re.search(r"Depends: (linux-image-" + re.escape(SERIES) + r"\S+)", depends)
     if package is None:
         raise NoKernel(f"{META_PACKAGE} is not a kernel {SERIES}x here, or apt has no package lists")
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        run("apt-get", "download", package.group(1), cwd=scratch)
-        (archive,) = pathlib.Path(scratch).glob("*.deb")
+    return package.group(1)
+
+
+def unpack(package, folder, deadline):
+    """Leaves the kernel of the package in folder/PACKAGE, complete or not at all."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix=UNFINISHED.rstrip("*")) as scratch:
+        run("apt-get", "download", package, cwd=scratch, seconds=deadline - time.monotonic())
+        archives = list(pathlib.Path(scratch).glob("*.deb"))
+        if len(archives) != 1:
+            raise NoKernel(f"apt-get download {package} left {len(archives)} packages, not 1")
         unpacked = pathlib.Path(scratch) / "root"
         unpacked.mkdir()
-        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE) as tarred:
+        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archives[0]], stdout=subprocess.PIPE) as tarred:
             run("tar", "-x", "-C", unpacked, "--no-same-owner", "--wildcards", *WANTED,
                 stdin=tarred.stdout)
-        # Moves the modules first: find() ignores a kernel without modules.
-        for part in ("lib", "boot"):
-            (unpacked / part).rename(folder / part)
+        if tarred.returncode != 0 or not has_kernel(unpacked):
+            raise NoKernel(f"{archives[0].name} is not whole")
+        try:
+            unpacked.rename(folder / package)
+        except OSError:
+            if has_kernel(folder):  # from a fetch at the same time
+                return
+            shutil.rmtree(folder / package)  # a part of it has been deleted
+            unpacked.rename(folder / package)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--fetch", metavar="FOLDER", type=pathlib.Path, required=True)
-    folder = parser.parse_args().fetch
+    parser.add_argument("--fetch", metavar="FOLDER", nargs="?", type=pathlib.Path, default=argparse.SUPPRESS,
+                        help="(default: the user's cache folder)")
+    options = parser.parse_args()
+    if not hasattr(options, "fetch"):
+        parser.error("--fetch is missing")
+    # An exception, so that what is unfinished is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    places = [options.fetch] if options.fetch else folders()
     try:
         try:
-            kernel = find("/", folder)
+            kernel = find("/", *places)
         except NoKernel:
-            fetch(folder)
-            kernel = find("/", folder)
-    except (NoKernel, OSError, subprocess.TimeoutExpired) as error:
+            fetch(first_writable(places))
+            kernel = find("/", *places)
+    except (NoKernel, OSError) as error:
         print(f"kernel.py: {error}", file=sys.stderr)
         return 1
     print(kernel.image)
