@@ -12,16 +12,22 @@ With --peer there is a second guest, guest 1, with the same files and settings, 
 Ethernet links (eth0 and eth1; --setup assigns addresses: it and the commands see $guest, 0 or 1). Its output
 has the prefix "guest 1: ". It is ended when guest 0 has ended.
 
+A guest that gives no byte for 90 s before its program has started is ended, and the machine is started once
+more; the last line has the number of starts. HYDRANT_TEST_PATIENCE, here, multiplies these 90 s.
+
 Exit status: the program's, except that its 77 becomes 1, because a guest lacks nothing that could justify a
-skip; 77 without QEMU, busybox or a kernel here; 124 at the deadline; 125 if the guest itself failed.
+skip; 77 without a kernel here, and without QEMU or busybox, but 1 without these where CI is set; 124 at the
+deadline; 125 if the guest itself failed.
 """
 import argparse
+import math
 import os
 import pathlib
 import shlex
 import shutil
 import signal
 import sys
+import time
 
 import kernel
 import machine
@@ -34,6 +40,7 @@ MODULES = ["virtio_pci", "virtio_console", "virtio_rng"]
 LINK_MODULES = ["virtio_net"]
 USERS = {"root": 0, "user": 1000}
 CONSOLE_LINES = 30
+SILENT_SECONDS = 90
 
 
 def parse_arguments():
@@ -60,13 +67,28 @@ def parse_arguments():
                         help="the base of the guest's clock: time, or executed instructions, one per ns,\n"
                         "independent of other load; then only one processor (default: %(default)s)")
     parser.add_argument("--memory", default="2G")
+    parser.add_argument("--serial", action="append", default=[], metavar="PROPERTY=VALUE",
+                        help="set this property of QEMU's virtio-serial-pci, for example event_idx=off")
     parser.add_argument("--seconds", type=int, default=120,
-                        help="deadline, including the start (default: %(default)s)")
+                        help="deadline, including the start and a second one (default: %(default)s)")
     parser.add_argument("--kernel", action="append", metavar="FOLDER",
                         help="folder with boot/ and lib/modules/ of the kernel, or with fetched kernels\n"
                         "(default: / and those in which 'kernel.py --fetch' leaves them)")
     parser.add_argument("program", nargs="+")
-    return parser.parse_args()
+    options = parser.parse_args()
+    try:
+        options.silence = silence_limit(options.seconds, os.environ.get("HYDRANT_TEST_PATIENCE") or "1")
+    except ValueError:
+        parser.error(f"HYDRANT_TEST_PATIENCE={os.environ['HYDRANT_TEST_PATIENCE']} is not a positive number")
+    return options
+
+
+def silence_limit(seconds, patience):
+    """Seconds of silence that end a guest: at most half of its time, so that a second start has as much."""
+    factor = float(patience)
+    if not 0 < factor < math.inf:
+        raise ValueError(patience)
+    return min(SILENT_SECONDS * factor, seconds / 2)
 
 
 def build_initramfs(options, chosen):
@@ -124,49 +146,72 @@ class Screen:
         sys.stdout.buffer.flush()
 
 
-def show_console(guest, what, end):
+def show_end(guest, what, end):
     lines = end.console.splitlines()[-CONSOLE_LINES:]
     print("\n".join([f"guest {guest}: {what}; the last lines of its console:", *lines]), file=sys.stderr)
+    if end.registers:
+        print(f"guest {guest}: its registers:\n{end.registers}", file=sys.stderr)
+    sys.stderr.flush()
+
+
+def show_silence(ends, silence, then):
+    for guest, end in enumerate(ends):
+        what = f"no byte for {silence:g} s, and its program has not started" if end.is_silent else "ended with it"
+        show_end(guest, what, end)
+    print(f"guest: {then}", file=sys.stderr, flush=True)
 
 
 def judge(run, options):
     """The exit status of this program; prints messages about unexpected ends."""
     first = run.ends[0]
+    if run.why is machine.Why.SILENCE:
+        show_silence(run.ends, options.silence, f"the program has not started in {run.starts} starts of the machine")
+        return BROKEN
     for guest, end in enumerate(run.ends[1:], 1):
         if end.is_own and not options.peer_may_end:
-            show_console(guest, f"it ended before guest 0, exit status {end.status}", end)
+            show_end(guest, f"it ended before guest 0, exit status {end.status}", end)
             return BROKEN
         if first.status != 0 and end.console:
-            show_console(guest, "it was ended when guest 0 was", end)
+            show_end(guest, "it was ended when guest 0 was", end)
     if first.status is None:
-        what = f"killed after {options.seconds} s" if run.timed_out else "it ended without an exit status"
-        show_console(0, what, first)
-        return TIMED_OUT if run.timed_out else BROKEN
+        timed_out = run.why is machine.Why.DEADLINE
+        what = f"killed after {options.seconds} s" if timed_out else "it ended without an exit status"
+        show_end(0, what, first)
+        return TIMED_OUT if timed_out else BROKEN
     if first.status == SKIPPED:
         print("guest: the program was skipped, which counts as a failure", file=sys.stderr)
         return 1
     return first.status
 
 
+def lacks(program, package):
+    """Reports a missing package: a skip, but a failure where CI is set, where all packages are to be there."""
+    is_failure = bool(os.environ.get("CI"))
+    print(f"{'failed, as CI is set' if is_failure else 'skipped'}: no {program} (Debian: {package})")
+    return 1 if is_failure else SKIPPED
+
+
 def main():
+    begun = time.monotonic()
     options = parse_arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     for program, package in ((machine.QEMU, "qemu-system-x86"), ("busybox", "busybox-static")):
         if shutil.which(program) is None:
-            print(f"skipped: no {program} (Debian: {package})")
-            return SKIPPED
+            return lacks(program, package)
     try:
         chosen = kernel.find(*(options.kernel or ["/", *kernel.folders()]))
     except kernel.NoKernel as error:
         print(f"skipped: {error}")
         return SKIPPED
-    run = machine.run(chosen.unpacked_image(), build_initramfs(options, chosen),
-                      guests=2 if options.peer else 1, may_end=options.peer_may_end,
+    image, initramfs = chosen.unpacked_image(), build_initramfs(options, chosen)
+    run = machine.run(image, initramfs, guests=2 if options.peer else 1, may_end=options.peer_may_end,
                       processors=options.processors, clock=options.clock, memory=options.memory,
-                      seconds=options.seconds,
-                      on_output=Screen().show)
+                      serial=options.serial, seconds=options.seconds - (time.monotonic() - begun),
+                      silence=options.silence, on_output=Screen().show,
+                      on_silence=lambda ends: show_silence(ends, options.silence, "the machine is started again"))
+    again = f", {run.starts} starts of the machine" if run.starts > 1 else ""
     print(f"guest: kernel {chosen.version}, {run.seconds:.1f} s, {run.processor_seconds:.1f} s of processor "
-          f"time, exit status {run.ends[0].status}", flush=True)
+          f"time, exit status {run.ends[0].status}{again}", flush=True)
     return judge(run, options)
 
 
