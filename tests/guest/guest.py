@@ -156,8 +156,8 @@ def show_end(guest, what, end):
 
 def show_silence(ends, silence, then):
     for guest, end in enumerate(ends):
-        what = f"no byte for {silence:g} s, and its program has not started" if end.is_silent else "ended with it"
-        show_end(guest, what, end)
+        what = f"no byte for {silence:g} s, and its program has not started"
+        show_end(guest, what if end.is_silent else "ended with it", end)
     print(f"guest: {then}", file=sys.stderr, flush=True)
 
 
@@ -165,7 +165,8 @@ def judge(run, options):
     """The exit status of this program; prints messages about unexpected ends."""
     first = run.ends[0]
     if run.why is machine.Why.SILENCE:
-        show_silence(run.ends, options.silence, f"the program has not started in {run.starts} starts of the machine")
+        show_silence(run.ends, options.silence,
+                     f"the program has not started in {run.starts} starts of the machine")
         return BROKEN
     for guest, end in enumerate(run.ends[1:], 1):
         if end.is_own and not options.peer_may_end:
@@ -185,7 +186,7 @@ def judge(run, options):
 
 
 def lacks(program, package):
-    """Reports a missing package: a skip, but a failure where CI is set, where all packages are to be there."""
+    """Reports a missing package: a skip, but a failure where CI is set: there all packages are expected."""
     is_failure = bool(os.environ.get("CI"))
     print(f"{'failed, as CI is set' if is_failure else 'skipped'}: no {program} (Debian: {package})")
     return 1 if is_failure else SKIPPED
@@ -203,12 +204,14 @@ def main():
     except kernel.NoKernel as error:
         print(f"skipped: {error}")
         return SKIPPED
+    def on_silence(ends):
+        show_silence(ends, options.silence, "the machine is started again")
+
     image, initramfs = chosen.unpacked_image(), build_initramfs(options, chosen)
     run = machine.run(image, initramfs, guests=2 if options.peer else 1, may_end=options.peer_may_end,
                       processors=options.processors, clock=options.clock, memory=options.memory,
                       serial=options.serial, seconds=options.seconds - (time.monotonic() - begun),
-                      silence=options.silence, on_output=Screen().show,
-                      on_silence=lambda ends: show_silence(ends, options.silence, "the machine is started again"))
+                      silence=options.silence, on_silence=on_silence, on_output=Screen().show)
     again = f", {run.starts} starts of the machine" if run.starts > 1 else ""
     print(f"guest: kernel {chosen.version}, {run.seconds:.1f} s, {run.processor_seconds:.1f} s of processor "
           f"time, exit status {run.ends[0].status}{again}", flush=True)

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """The guest's kernel: Debian 12's, installed, or its package unpacked into a folder of the user.
 
-As a program: `kernel.py --fetch` downloads the package with apt and unpacks it, unless a kernel is installed or
-already there. All clones share the folder hydrant/guest-kernel in the user's cache folder (XDG_CACHE_HOME or
-~/.cache); where that cannot be written, each clone has build/guest. `--fetch FOLDER` names another one. Needs no
-root, but the lists of apt-get update.
+As a program: `kernel.py --fetch` downloads the package with apt and unpacks it, unless a kernel is installed
+or already there. All clones share the folder hydrant/guest-kernel in the user's cache folder (XDG_CACHE_HOME
+or ~/.cache); where that cannot be written, each clone has build/guest. `--fetch FOLDER` names another one.
+Needs no root, but the lists of apt-get update.
 """
 import argparse
 import contextlib
@@ -28,7 +28,7 @@ WANTED = ["./boot/vmlinuz-*"] + [f"./lib/modules/*/kernel/{folder}/*" for folder
     "arch/x86/crypto", "crypto", "lib", "net", "fs/9p", "fs/fuse", "fs/overlayfs", "fs/netfs", "fs/fscache",
     "drivers/block", "drivers/char", "drivers/infiniband", "drivers/net", "drivers/virtio")]
 BUILD_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "build" / "guest"
-# A folder of this name has a complete kernel, because it is renamed to it last. Unfinished ones have the other.
+# A folder of the first name has a complete kernel, because the name is given last.
 COMPLETE, UNFINISHED = "linux-image-*", ".unfinished-*"
 TRIES, PAUSE_SECONDS = 3, 2
 DOWNLOAD_SECONDS = 300  # for all tries together
@@ -92,8 +92,8 @@ def find(*roots):
             if re.fullmatch(r"[\d.-]+-amd64", folder.name) and image.exists():
                 found.append((version_key(folder.name), root, folder.name))
     if not found:
-        raise NoKernel(f"no kernel {SERIES}x: 'tests/guest/kernel.py --fetch' downloads the package; or install "
-                       f"{META_PACKAGE}")
+        raise NoKernel(f"no kernel {SERIES}x: 'tests/guest/kernel.py --fetch' downloads the package; or "
+                       f"install {META_PACKAGE}")
     _, root, version = max(found)
     return Kernel(root, version)
 
@@ -105,7 +105,7 @@ def has_kernel(folder):
 
 
 def folders():
-    """Where fetched kernels are, in the order in which a fetch tries them."""
+    """The folders of fetched kernels, in the order in which a fetch tries them."""
     cache, home = (pathlib.Path(os.environ.get(name, "")) for name in ("XDG_CACHE_HOME", "HOME"))
     if not cache.is_absolute():
         # A home that does not exist is not made: accounts of services have such ones.

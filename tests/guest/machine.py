@@ -59,7 +59,7 @@ class Run:
 
 
 class Why(enum.Enum):
-    """What ended the guests."""
+    """The event that ended the guests."""
     END = "a guest's own end"
     DEADLINE = "the deadline"
     SILENCE = "a guest's silence before its program's start"
@@ -173,19 +173,21 @@ class Machine:
 
     def how_it_ended(self, is_silent):
         lines = contents(self._status_fd).split()
+        console = contents(self._console_fd)[self._console_before:].decode(errors="replace")
         return End(int(lines[-1]) if lines and lines[-1].isdigit() else None, self.ended_itself, is_silent,
-                   contents(self._console_fd)[self._console_before:].decode(errors="replace"), self._registers)
+                   console, self._registers)
 
 
 def run(kernel_image, initramfs, *, seconds, silence, on_silence, **settings):
-    """Boots the guests of `settings` (see run_once). If one is silent for `silence` seconds before its program
-    has started, all are ended, on_silence gets their ends, and they are started once more, in what is left of
-    `seconds`: with a new share this program could outlive the limit that ctest has for it."""
+    """Boots the guests of `settings` (see run_once). If one is silent for `silence` seconds before its
+    program has started, all are ended, on_silence gets their ends, and they are started once more, in what is
+    left of `seconds`: with a new share this program could outlive the limit that ctest has for it."""
     begun = time.monotonic()
+    settings.update(deadline=begun + seconds, silence=silence)
     with contextlib.ExitStack() as stack:
         kernel_fd, initramfs_fd = (memory_file(stack, data) for data in (kernel_image, initramfs))
         for starts in range(1, MOST_STARTS + 1):
-            why, ends = run_once(kernel_fd, initramfs_fd, deadline=begun + seconds, silence=silence, **settings)
+            why, ends = run_once(kernel_fd, initramfs_fd, **settings)
             if why is not Why.SILENCE or starts == MOST_STARTS:
                 break
             on_silence(ends)
@@ -193,8 +195,8 @@ def run(kernel_image, initramfs, *, seconds, silence, on_silence, **settings):
         return Run(ends, why, starts, time.monotonic() - begun, used.ru_utime + used.ru_stime)
 
 
-def run_once(kernel_fd, initramfs_fd, *, guests, may_end, processors, clock, memory, serial, deadline, silence,
-             on_output):
+def run_once(kernel_fd, initramfs_fd, *, guests, may_end, processors, clock, memory, serial, deadline,
+             silence, on_output):
     """Boots one guest, or two with Ethernet links between them, and waits until the first is off or the time
     is over; then ends the other one. If that one ends before, the first is ended, too, unless may_end.
     on_output gets a guest's number and its output. Returns the reason of the end, and each guest's."""

@@ -44,7 +44,8 @@ def tell(connection, command):
 def ask(connection, command, deadline):
     """The answer of the monitor for people to one of its commands."""
     number = time.monotonic_ns()
-    tell(connection, {"execute": "human-monitor-command", "arguments": {"command-line": command}, "id": number})
+    tell(connection, {"execute": "human-monitor-command", "arguments": {"command-line": command},
+                      "id": number})
     begun = b""
     while True:
         connection.settimeout(max(0.01, deadline - time.monotonic()))
