@@ -5,9 +5,9 @@ Every header compiles alone and twice in a row, without a warning: public C head
 public C++ headers as C++17 and C++20, all other *.hpp as C++20. A source that includes a header before
 anything else compiles that header alone: unowned compiles the libraries' other headers, and demands that a
 source beside its header includes it first. list prints all *.hpp with the options that each needs, for the
-build target all_headers, which compiles them all. firehose.h and its remote part are compiled once per client below
-clients/, because the client's firehose_fwd.h is part of them; headers that include gasnetex.h's modes are
-compiled once per mode. A compilation is limited in processor time, so that a busy machine is no defect.
+build target all_headers, which compiles them all. firehose.h and its remote part are compiled once per client
+below clients/, because the client's firehose_fwd.h is part of them; headers that include gasnetex.h's modes
+are compiled once per mode. A compilation is limited in processor time, so that a busy machine is no defect.
 """
 import argparse
 import concurrent.futures
