@@ -2,13 +2,16 @@
 """run_test.py: what run.py and conduit.py make of programs that end in different ways, also in a guest."""
 import pathlib
 import subprocess
+import sys
 import tempfile
 import types
 import unittest
 
-import conduit
-import conduit_guest
-import run
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration/launch"))
+import conduit  # noqa: E402  (the path must be set first)
+import conduit_guest  # noqa: E402
+import over  # noqa: E402
+import run  # noqa: E402
 
 # In place of hydrant-run: the last argument is what a shell does.
 LAUNCHER = '#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n'
@@ -29,7 +32,8 @@ class RunTest(unittest.TestCase):
     def outcomes(self, starts):
         """As from a guest, whose shell is this machine's."""
         script = run.guest_script(self.args, starts, "MARK")
-        text = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60).stdout
+        text = subprocess.run(["sh", "-c", script], capture_output=True, text=True,
+                              timeout=60 * over.PATIENCE).stdout
         return [start.judge(*end) for start, end in zip(starts, run.said_in_guest(text, "MARK", len(starts)))]
 
     def test_the_status_is_the_programs(self):
@@ -67,7 +71,8 @@ class ConduitTest(unittest.TestCase):
         texts = ["echo fine", "exit 3", "echo ERROR", "exec sleep 60", 'test "$GASNET_FIREHOSE_R" = 4']
         starts = [conduit_guest.Start(self.program, [text], "crossed", "") for text in texts]
         script = run.guest_script(types.SimpleNamespace(timeout=1), starts, "MARK")
-        text = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60).stdout
+        text = subprocess.run(["sh", "-c", script], capture_output=True, text=True,
+                              timeout=60 * over.PATIENCE).stdout
         ended = run.said_in_guest(text, "MARK", len(starts))
         became = [start.judge(*end) for start, end in zip(starts, ended)]
         self.assertEqual(became, ["", "exit 3", "ERROR", "hangs", ""])

@@ -1,6 +1,7 @@
 // Runs a fuzz target without libFuzzer: first the corpus, then mutations of it and random inputs until the
 // time is over. The same seed gives the same inputs.
 #include "tests/fuzz/fuzz_target.hpp"
+#include "tests/support/patience.hpp"
 #include "tests/support/test_seed.hpp"
 
 #include <cerrno>
@@ -210,7 +211,7 @@ bool fails(const Bytes& input) {
     save_path[0] = 0;
     const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     dup2(null, STDERR_FILENO);
-    alarm(kLongestRun);
+    hydrant_test_alarm(kLongestRun);
     run(input);
     _exit(0);
   }
@@ -296,14 +297,14 @@ int main(int argc, char** argv) {
   // Printed first: the seed reproduces a failure.
   std::fprintf(stderr, "seed %llu, %zu files\n", static_cast<unsigned long long>(options.seed),
                corpus.size());
-  alarm(kLongestRun);
+  hydrant_test_alarm(kLongestRun);
   for (const Bytes& input : corpus) run(input);
   Mutator mutator(corpus, options.seed, options.longest);
   const auto start = std::chrono::steady_clock::now();
   const auto end = start + std::chrono::duration<double>(options.seconds);
   uint64_t runs = 0;
   for (; runs < options.runs && std::chrono::steady_clock::now() < end; ++runs) {
-    alarm(kLongestRun);
+    hydrant_test_alarm(kLongestRun);
     run(mutator.next());
   }
   std::fprintf(stderr, "%llu inputs\n", static_cast<unsigned long long>(runs));

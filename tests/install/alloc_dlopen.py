@@ -3,8 +3,12 @@
 allocator of its own must serve if there is no room for jemalloc, and BACKEND if room is made for it."""
 import ctypes
 import os
+import pathlib
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration/launch"))
+import over  # noqa: E402  (the path must be set first)
 
 MIB = 1 << 20
 ROOM = "glibc.rtld.optional_static_tls=8192"
@@ -42,8 +46,8 @@ def use(path):
 
 def used_with(path, tunables):
     environment = {**os.environ, "GLIBC_TUNABLES": tunables}
-    run = subprocess.run([sys.executable, __file__, path], env=environment, text=True, timeout=60,
-                         stdout=subprocess.PIPE)
+    run = subprocess.run([sys.executable, __file__, path], env=environment, text=True,
+                         timeout=60 * over.PATIENCE, stdout=subprocess.PIPE)
     if run.returncode != 0:
         sys.exit(f"with GLIBC_TUNABLES={tunables!r}: exit status {run.returncode}")
     print(f"{tunables or 'plain'}: {run.stdout.strip()}")

@@ -4,6 +4,7 @@
 # under sanitizers, with -static, and through a library; each must be "watched", or "checked" where the hooks
 # cannot see the calls.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../support/patience.sh"
 cc=$1 prefix=$2 here=$3 folder=$4
 rm -rf "$folder" && mkdir -p "$folder"
 PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name firehose.pc)")
@@ -32,7 +33,7 @@ expect() {
   local coverage=$1 name=$2
   shift 2
   link "$name" "$@" || return 0
-  timeout 120 "$folder/$name" "$coverage" || fail "$name: not $coverage"
+  timeout "$(patiently 120)" "$folder/$name" "$coverage" || fail "$name: not $coverage"
 }
 
 has_library() { "$cc" "-l$1" -shared -o "$folder/probe.so" 2>"$folder/probe.log"; }

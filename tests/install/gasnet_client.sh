@@ -3,6 +3,7 @@
 # what is installed for it, as the networks smp and ibv in each thread mode, in C and C++, runs each as a job
 # of two and looks for the ident strings in the program.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../support/patience.sh"
 method=$1 cc=$2 cxx=$3 prefix=$4 here=$5 folder=$6
 mkdir -p "$folder"
 run=$prefix/bin/hydrant-run
@@ -13,7 +14,7 @@ warnings="-pedantic -Wall -Wextra -Wstrict-prototypes -Werror"
 # run_job PROGRAM NETWORK MODE
 run_job() {
   local said ident
-  said=$(timeout 60 "$run" -n 2 "$1")
+  said=$(timeout "$(patiently 60)" "$run" -n 2 "$1")
   [ "$(sort <<<"$said")" = $'rank 0 of 2: 49\nrank 1 of 2: 64' ] || { echo "$1 said: $said" && exit 1; }
   for ident in "GASNetConduitName: ${2^^}" "GASNetThreadModel: GASNET_${3^^}" \
     "GASNetConfig: (libgasnet.a) RELEASE=.*,CONDUIT=${2^^}(.*,THREADMODEL=${3^^},"; do
@@ -82,7 +83,7 @@ fi
 if [ "$method" = pkg_config ]; then
   for mode in seq par parsync; do
     with_pkg_config gasnet-smp-$mode "$folder/gasnet1-$mode" "$here/gasnet1_client.c" "$cc" -std=c99
-    timeout 60 "$run" -n 2 "$folder/gasnet1-$mode" x
+    timeout "$(patiently 60)" "$run" -n 2 "$folder/gasnet1-$mode" x
   done
   for macros in -DNONE "-DGASNET_SEQ -DGASNET_PAR"; do
     # shellcheck disable=SC2046,SC2086

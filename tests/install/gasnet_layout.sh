@@ -3,6 +3,7 @@
 # beside what gasnet_client.sh uses: flags where no other package is known, libraries alone, texts in
 # programs, launchers.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../support/patience.sh"
 cc=$1 prefix=$2 here=$3 folder=$4
 rm -rf "$folder" && mkdir -p "$folder"
 failures=0
@@ -62,10 +63,11 @@ MAKE
   wanted=$'rank 0 of 2: 49\nrank 1 of 2: 64'
   for options in "-n 2" "-np 2" "-np2 -E PATH,HOME -c 1 -N 1 -spawner=fork --"; do
     # shellcheck disable=SC2086
-    said=$(timeout 60 "$run" $options "$program" | sort) || fail "$run $options: status $?"
+    said=$(timeout "$(patiently 60)" "$run" $options "$program" | sort) || fail "$run $options: status $?"
     [ "$said" = "$wanted" ] || fail "$run $options: $said"
   done
-  (cd "$folder" && timeout 60 "$run" -n 2 "$name-mak" >/dev/null) || fail "$run: a program of this folder"
+  (cd "$folder" && timeout "$(patiently 60)" "$run" -n 2 "$name-mak" >/dev/null) ||
+    fail "$run: a program of this folder"
   said=$("$run" -t -n 2 "$program" x y) || fail "$run -t"
   has "hydrant-run -n 2 -- $program x y" "$said" "$run -t"
   for options in "" "-n" "-n 0" "-n x" "-n 2" "-n 2 -z" "-n 2 -N 2"; do
@@ -82,22 +84,23 @@ $folder/%: $here/gasnet_client.c
 	\$(GASNET_CC) \$(GASNET_CPPFLAGS) \$(GASNET_CFLAGS) \$< \$(GASNET_LDFLAGS) -o \$@ \$(GASNET_LIBS)
 MAKE
 make -s -f "$folder/Makefile" MANUAL_LDFLAGS=-static "$folder/made_static"
-timeout 60 "$prefix/bin/gasnetrun_smp" -n 2 "$folder/made_static" >/dev/null || fail "made_static"
+timeout "$(patiently 60)" "$prefix/bin/gasnetrun_smp" -n 2 "$folder/made_static" >/dev/null ||
+  fail "made_static"
 make -s -f "$folder/Makefile" HYDRANT_HOOKS= "$folder/made_nohooks"
 if readelf -dW "$folder/made_nohooks" | grep -q hooks; then fail "made_nohooks needs the hooks"; fi
 
 # What was compiled for one node is refused on two, and is one neighbourhood whatever is asked for.
 one=$folder/gasnet-smp-seq-pc both=$folder/gasnet-ibv-par-pc
-if said=$(timeout 60 "$prefix/bin/hydrant-run" -n 2 --nodes 2 "$one" 2>&1); then
+if said=$(timeout "$(patiently 60)" "$prefix/bin/hydrant-run" -n 2 --nodes 2 "$one" 2>&1); then
   fail "$one ran on two nodes"
 fi
 has "compiled for one (GASNET_CONDUIT_SMP): compile it with pkg-config's gasnet-ibv-seq" "$said" "$one"
-said=$(timeout 60 "$prefix/bin/hydrant-run" -n 2 --nodes 2 "$both" 2>&1) || true
+said=$(timeout "$(patiently 60)" "$prefix/bin/hydrant-run" -n 2 --nodes 2 "$both" 2>&1) || true
 lacks GASNET_CONDUIT_SMP "$said" "$both"
 export GASNET_SUPERNODE_MAXSIZE=1
-said=$(timeout 60 "$prefix/bin/hydrant-run" -n 2 "$one" 2>&1) || fail "$one: $said"
+said=$(timeout "$(patiently 60)" "$prefix/bin/hydrant-run" -n 2 "$one" 2>&1) || fail "$one: $said"
 [ "$(grep -c 'GASNET_SUPERNODE_MAXSIZE=1 is ignored' <<<"$said")" = 1 ] || fail "$one: $said"
-said=$(timeout 60 "$prefix/bin/hydrant-run" -n 2 "$both" 2>&1) || fail "$both: $said"
+said=$(timeout "$(patiently 60)" "$prefix/bin/hydrant-run" -n 2 "$both" 2>&1) || fail "$both: $said"
 lacks ignored "$said" "$both"
 
 [ -f "$(find "$prefix/share/doc" -name README.md | head -n 1)" ] || fail "share/doc has no README.md"

@@ -11,6 +11,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration/launch"))
+import over  # noqa: E402  (the path must be set first)
+
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LEFT_OUT = ("./run", "cmake ")
 LAUNCHERS = ("mpirun", "mpiexec.hydra")
@@ -43,7 +46,8 @@ def run(text):
     lines = [line.replace("/tmp/", f"{folder}/") for line in text.splitlines() if wanted(line)]
     script = "\n".join(kept + lines)
     kept.extend(line for line in lines if re.match(r"export |\w+=\$\(", line))
-    result = subprocess.run(["timeout", "-k", "5", "200", "bash", "-c", script], cwd=folder, env=environment,
+    limit = str(200 * over.PATIENCE)
+    result = subprocess.run(["timeout", "-k", "5", limit, "bash", "-c", script], cwd=folder, env=environment,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if result.returncode != 0:
         sys.exit(f"status {result.returncode} of\n{script}\n{result.stdout}")

@@ -16,6 +16,9 @@ import subprocess
 import sys
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "launch"))
+import over  # noqa: E402  (the path must be set first)
+
 SKIPPED = 77
 REGISTRARS = ["uring", "mlock", "ibv"]
 PROGRAM = None
@@ -41,7 +44,7 @@ def run(*arguments, stdout=subprocess.PIPE, before=None, **variables):
     # Sanitizer options and library paths of the test run apply to the program too.
     environment |= {k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")}
     return subprocess.run([PROGRAM, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True,
-                          env=environment, timeout=60, preexec_fn=before)
+                          env=environment, timeout=60 * over.PATIENCE, preexec_fn=before)
 
 
 def report(before=None, **variables):

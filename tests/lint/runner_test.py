@@ -9,6 +9,9 @@ import unittest
 
 from self_test import ROOT, Tree
 
+sys.path.insert(0, str(ROOT / "tests/integration/launch"))
+import over  # noqa: E402  (the path must be set first)
+
 
 class Progress(Tree):
     """scripts/test_progress.py, which follows a build or a run of tests."""
@@ -27,7 +30,7 @@ class Progress(Tree):
                 lines.append(follower.stdout.readline())
         finally:
             follower.terminate()
-            rest, _ = follower.communicate(timeout=30)
+            rest, _ = follower.communicate(timeout=30 * over.PATIENCE)
         self.assertEqual((rest, follower.returncode), ("", 0))
         return lines
 
@@ -47,7 +50,7 @@ class Progress(Tree):
                                     stdout=subprocess.PIPE, text=True)
         lines = [follower.stdout.readline().rstrip() for _ in range(3)]
         follower.terminate()
-        follower.communicate(timeout=30)
+        follower.communicate(timeout=30 * over.PATIENCE)
         self.assertEqual(lines, ["FAILED  a.b (Failed)", "    boom", "  again: ctest -R '^a\\.b$'"])
 
     def test_running_tests_are_named(self):
@@ -67,13 +70,13 @@ class Progress(Tree):
         script = (f'cd "{ROOT}" && . scripts/dependencies.sh && hydrant_followed text "" "{self.root}/log" '
                   f"sh -c 'touch {marks}/started; sleep 300 & wait'")
         process = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 60 * over.PATIENCE
         while not (marks / "started").exists():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
         process.terminate()
         # The pipe is closed when the last process that has it is gone, and "sleep" has the log instead.
-        process.communicate(timeout=60)
+        process.communicate(timeout=60 * over.PATIENCE)
         self.assertEqual(process.returncode, 143)
         left = subprocess.run(["pgrep", "-f", f"touch {marks}/started"], capture_output=True, text=True)
         self.assertEqual(left.stdout, "")

@@ -34,7 +34,7 @@ constexpr int kReported = 42;
 
 // Reads until the child's end is closed; false at the deadline.
 bool read_report(int pipe, std::string& text) {
-  const auto end = std::chrono::steady_clock::now() + kDeadline * patience();
+  const auto end = std::chrono::steady_clock::now() + patiently(kDeadline);
   char buffer[512];
   while (std::chrono::steady_clock::now() < end) {
     pollfd ready{pipe, POLLIN, 0};

@@ -1,6 +1,8 @@
 // A child process that serves a test over a socket pair.
 #include "tests/support/other_process.hpp"
 
+#include "tests/support/patience.hpp"
+
 #include <cstdio>
 #include <cstring>
 #include <poll.h>
@@ -12,8 +14,9 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr int kMinuteMs = 60'000;
 constexpr int kWaitMs = 5;
+
+int a_minute_ms() { return static_cast<int>(60'000 * patience()); }
 
 const int (&make_ends())[2] {
   static int ends[2];
@@ -33,7 +36,7 @@ bool Talk::say(const void* bytes, size_t len) {
 
 std::string Talk::hear() {
   pollfd ready{fd_, POLLIN, 0};
-  if (poll(&ready, 1, kMinuteMs) != 1) return "";
+  if (poll(&ready, 1, a_minute_ms()) != 1) return "";
   std::string text(size_t{64} << 10, '\0');
   const ssize_t n = recv(fd_, text.data(), text.size(), 0);
   text.resize(n > 0 ? static_cast<size_t>(n) : 0);
@@ -77,7 +80,7 @@ std::string OtherProcess::end() {
   if (pid_ <= 0) return "it has ended already";
   int status = 0;
   pid_t ended = 0;
-  for (int waits = 0; ended == 0 && waits < kMinuteMs / kWaitMs; ++waits) {
+  for (int waits = 0; ended == 0 && waits < a_minute_ms() / kWaitMs; ++waits) {
     ended = waitpid(pid_, &status, WNOHANG);
     if (ended == 0) usleep(kWaitMs * 1000);
   }

@@ -97,7 +97,7 @@ void TestRegistrar::let_pins_go() {
 
 bool TestRegistrar::wait_for_stopped(uint64_t n) {
   std::unique_lock lock(mutex_);
-  return gate_changed_.wait_for(lock, kDeadline, [&] { return stopped_calls_ >= n; });
+  return gate_changed_.wait_for(lock, patiently(kDeadline), [&] { return stopped_calls_ >= n; });
 }
 
 void TestRegistrar::pass_gate() {
@@ -105,7 +105,7 @@ void TestRegistrar::pass_gate() {
   if (!stopped_) return;
   ++stopped_calls_;
   gate_changed_.notify_all();
-  if (!gate_changed_.wait_for(lock, kDeadline, [&] { return !stopped_; })) {
+  if (!gate_changed_.wait_for(lock, patiently(kDeadline), [&] { return !stopped_; })) {
     problem_locked("a stopped pin was not released in time");
   }
   --stopped_calls_;

@@ -4,12 +4,13 @@
 
 #include <hydrant/pin_cache.h>
 
+#include "tests/support/patience.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,21 +24,21 @@ inline constexpr size_t kPage = 4096;
 inline constexpr size_t kMiB = size_t{1} << 20;
 // The longest wait of a test; generous, because sanitizers and shared machines are slow.
 inline constexpr std::chrono::seconds kDeadline{60};
-// Factor for the time limits of long work: HYDRANT_TEST_PATIENCE, for emulated machines.
-inline int patience() {
-  const char* wanted = std::getenv("HYDRANT_TEST_PATIENCE");
-  const int times = wanted != nullptr ? std::atoi(wanted) : 1;
-  return times > 1 ? times : 1;
-}
-// Polls until condition() is true; false at the deadline.
+// Polls until condition() is true; false after `longest`, which HYDRANT_TEST_PATIENCE does not change: for
+// what must not happen.
 template <typename Condition>
-bool wait_until(Condition condition, std::chrono::nanoseconds longest = kDeadline) {
+bool happens_within(std::chrono::nanoseconds longest, Condition condition) {
   const auto end = std::chrono::steady_clock::now() + longest;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   return true;
+}
+// The same for what has to happen: `longest` times HYDRANT_TEST_PATIENCE.
+template <typename Condition>
+bool wait_until(Condition condition, std::chrono::nanoseconds longest = kDeadline) {
+  return happens_within(patiently(longest), condition);
 }
 
 // Anonymous memory that starts at a multiple of kAlignment, with inaccessible memory around it.

@@ -29,7 +29,7 @@ class Threads {
 
   // Waits for all threads; aborts the program if one does not end in time.
   void join() {
-    if (!wait_until([this] { return running_.load() == 0; }, kDeadline * patience())) {
+    if (!wait_until([this] { return running_.load() == 0; })) {
       std::fprintf(stderr, "%d threads of the test did not end\n", running_.load());
       std::abort();
     }

@@ -12,7 +12,7 @@ import unittest
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
-from client_jobs import run_job  # the path must be set first
+from client_jobs import over, run_job  # the path must be set first
 
 ROOT = pathlib.Path(sys.argv.pop())
 CLIENT = str(ROOT / "tests/integration/am/core_client_seq")
@@ -55,7 +55,7 @@ class AloneTest(unittest.TestCase):
         names = ("GASNET_", "HYDRANT_", "FIREHOSE_", "PMI", "OMPI", "SLURM")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(names)}
         run = subprocess.run([CLIENT, "limits"], env=environment | variables, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, timeout=60, check=True)
+                             stderr=subprocess.PIPE, text=True, timeout=60 * over.PATIENCE, check=True)
         return run.stderr
 
     def test_warning_tells_once_how_to_start_more_ranks(self):

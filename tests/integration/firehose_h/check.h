@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../support/patience.h"
+
 #define CHECK(condition)                                                      \
   do {                                                                        \
     if (!(condition)) {                                                       \
@@ -28,7 +30,7 @@ static inline int run_scenario(const scenario_t* all, size_t n, int argc, char**
   size_t i;
   for (i = 0; argc == 2 && i < n; ++i) {
     if (strcmp(all[i].name, argv[1]) != 0) continue;
-    alarm(120); /* a hang is a failure, because no scenario waits for long */
+    hydrant_test_alarm(120); /* a hang is a failure, because no scenario waits for long */
     all[i].run();
     return 0;
   }

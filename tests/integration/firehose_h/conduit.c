@@ -312,7 +312,7 @@ static void run_job(void) {
   CHECK(child >= 0);
   wire = ends[child == 0];
   close(ends[child != 0]);
-  alarm(120);
+  hydrant_test_alarm(120);
   if (child == 0) {
     gasneti_mynode = 1;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -351,7 +351,7 @@ static const struct {
 
 int main(int argc, char** argv) {
   size_t i;
-  alarm(120);
+  hydrant_test_alarm(120);
   setenv("GASNET_FIREHOSE_M", "8", 1);
   setenv("GASNET_FIREHOSE_MAXVICTIM_M", "2", 1);
   setenv("GASNET_FIREHOSE_R", "4", 1);

@@ -200,7 +200,7 @@ static const struct {
 
 int main(int argc, char** argv) {
   size_t i;
-  alarm(120);
+  hydrant_test_alarm(120);
   network_start();
   for (i = 0; argc == 2 && i < sizeof cases / sizeof *cases; ++i) {
     if (strcmp(argv[1], cases[i].name) != 0) continue;

@@ -52,7 +52,7 @@ int main(void) {
   gex_AM_Entry_t* table = firehose_get_handlertable();
   int handlers = 0;
   int i;
-  alarm(120);
+  hydrant_test_alarm(120);
   while (table[handlers].gex_fnptr) ++handlers;
   CHECK(handlers == 0);
   firehose_init(16 * region, 16, region, NULL, 0,

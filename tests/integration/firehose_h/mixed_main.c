@@ -19,7 +19,7 @@ static void run(void) {
 }
 
 int main(void) {
-  alarm(120);
+  hydrant_test_alarm(120);
   check_aborts(run, "compiled with another firehose_fwd.h");
   return 0;
 }

@@ -70,7 +70,7 @@ void peer_start(void (*run)(void), void (*serve)(void), void (*end)(void)) {
   if (child == 0) {
     peer_me = 1;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(120);
+    hydrant_test_alarm(120);
     serve();
     peer_meet();
     end();

@@ -566,7 +566,7 @@ static void run_body(void) { body(); }
 
 int main(int argc, char** argv) {
   size_t i;
-  alarm(120);
+  hydrant_test_alarm(120);
   network_start();
   for (i = 0; argc == 2 && i < sizeof scenarios / sizeof *scenarios; ++i) {
     if (strcmp(argv[1], scenarios[i].name) != 0) continue;

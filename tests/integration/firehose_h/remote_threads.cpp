@@ -142,7 +142,7 @@ int firehose_remote_callback(gex_Rank_t, const firehose_region_t*, size_t,
 void client_poll() { peer_receive(); }
 
 int main() {
-  alarm(120);
+  hydrant_test_alarm(120);
   network_start();
   void* memory =
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from jobs import SKIPPED, Build, Job, leftovers, new_leftovers
+from jobs import LIMIT, SKIPPED, Build, Job, leftovers, new_leftovers
 
 BUILD = Build(sys.argv.pop())
 LIBRARIES = {"mpirun": ("pmix", "pmix"), "hydra": ("pmi2", "pmi2")}
@@ -137,7 +137,7 @@ class Mismatch(unittest.TestCase):
         # The inner shell's child has the environment, but python closes the descriptors.
         inner = f"import subprocess; raise SystemExit(subprocess.run(['{BUILD.probe}', 'place']).returncode)"
         done = subprocess.run([BUILD.hydrant_run, "-n", "2", sys.executable, "-c", inner],
-                              capture_output=True, text=True, timeout=60, check=False)
+                              capture_output=True, text=True, timeout=LIMIT, check=False)
         self.assertEqual(done.returncode, 98, done.stderr)
         self.assertIn("but not its connection", done.stderr)
 

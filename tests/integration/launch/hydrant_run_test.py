@@ -10,10 +10,11 @@ import sys
 import tempfile
 import unittest
 
+import over
 from jobs import SKIPPED, Build
 
 BUILD = Build(sys.argv.pop())
-LIMIT = 120
+LIMIT = 120 * over.PATIENCE
 
 
 def run(*arguments, before=None, **variables):

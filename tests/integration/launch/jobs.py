@@ -48,7 +48,7 @@ class Job:
     def __init__(self, build, launcher, size, *steps, options=(), before=None, **variables):
         self.marker = uuid.uuid4().hex
         environment = {name: value for name, value in os.environ.items()
-                       if not name.startswith(("GASNET_", "HYDRANT_", "PMI", "OMPI", "SLURM"))}
+                       if not name.startswith(("GASNET_", "HYDRANT_", "FIREHOSE_", "PMI", "OMPI", "SLURM"))}
         environment.update({MARKER: self.marker, "LC_ALL": "C", **over.variables(), **variables})
         launcher = over.launcher(launcher)
         count = ["-n", str(size)]

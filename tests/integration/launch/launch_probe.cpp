@@ -6,6 +6,7 @@
 #include "rdma/exit/node_channel.hpp"
 #include "rdma/exit/process_end.hpp"
 #include "rdma/exit/process_watch.hpp"
+#include "tests/support/patience.hpp"
 
 #include <csignal>
 #include <cstdio>
@@ -28,7 +29,7 @@ using hydrant::ExitWatch;
 using hydrant::Rank;
 using hydrant::Status;
 
-uint64_t soon(double seconds = 60) {
+uint64_t soon(double seconds = 60 * hydrant::testing::patience()) {
   return hydrant::now_ns() + static_cast<uint64_t>(seconds * 1e9);
 }
 
@@ -93,7 +94,9 @@ class Probe {
  private:
   const hydrant::JobPlace& place() const { return bootstrap_->place(); }
   int number() const { return std::atoi(value_.c_str()); }
-  double seconds() const { return value_.empty() ? 60 : std::atof(value_.c_str()); }
+  double seconds() const {
+    return value_.empty() ? 60 * hydrant::testing::patience() : std::atof(value_.c_str());
+  }
 
   bool is_mine(std::string* step) const {
     const size_t colon = step->find(':');
@@ -108,9 +111,9 @@ class Probe {
   // Leaves like a runtime: through its watch, or directly to the launcher.
   void leave(int code) {
     if (watch_ != nullptr) {
-      watch_->leave(code, hydrant::Leaving::kExit, soon(10));
+      watch_->leave(code, hydrant::Leaving::kExit, soon(10 * hydrant::testing::patience()));
     } else {
-      bootstrap_->leave(code, hydrant::Leaving::kExit, soon(10));
+      bootstrap_->leave(code, hydrant::Leaving::kExit, soon(10 * hydrant::testing::patience()));
     }
   }
 

@@ -4,13 +4,15 @@
   ibv      verbs between all ranks (HYDRANT_TRANSPORT=ibv)
   mixed    the ranks are on two nodes (hydrant-run --nodes 2): shared memory within them, verbs between them
 
-HYDRANT_TEST_PATIENCE=N multiplies time limits by N, for slow emulated processors.
+HYDRANT_TEST_PATIENCE=N, a positive number, multiplies all waits for what has to happen by N: PATIENCE.
 """
 import os
 import pathlib
 
 OVER = os.environ.get("HYDRANT_TEST_OVER", "")
-PATIENCE = int(os.environ.get("HYDRANT_TEST_PATIENCE") or 1)
+PATIENCE = float(os.environ.get("HYDRANT_TEST_PATIENCE") or 1)
+if not PATIENCE > 0:
+    raise ValueError("HYDRANT_TEST_PATIENCE is not positive")
 # Up to Linux 6.1 adapters may read memory that its owner may not (PROT_NONE), because the kernel pins
 # it anyway.
 READS_ALL = bool(OVER)
@@ -20,7 +22,9 @@ if OVER not in ("", "ibv", "mixed"):
 
 def variables():
     """Variables of every job: an emulated adapter may answer late on a busy machine without being dead."""
-    patient = {"HYDRANT_IBV_TIMEOUT": "17"} if OVER else {}
+    patient = {"HYDRANT_TEST_PATIENCE": str(PATIENCE)}
+    if OVER:
+        patient["HYDRANT_IBV_TIMEOUT"] = "17"
     return {"HYDRANT_TRANSPORT": "ibv", **patient} if OVER == "ibv" else patient
 
 

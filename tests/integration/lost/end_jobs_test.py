@@ -15,7 +15,7 @@ import unittest
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent / "launch"))
-from jobs import Build, Job  # the path must be set first
+from jobs import LIMIT, Build, Job  # the path must be set first
 
 ROOT = sys.argv.pop()
 SIZE = 3
@@ -162,7 +162,7 @@ class HiddenProc(JobCase):
         script = 'mount -t tmpfs none /proc && exec "$@"'
         try:
             done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *command], capture_output=True,
-                                  text=True, timeout=60, check=False, env={**os.environ, "LC_ALL": "C"})
+                                  text=True, timeout=LIMIT, check=False, env={**os.environ, "LC_ALL": "C"})
         except OSError as error:
             self.skipTest(f"no mount namespace: {error}")
         if "unshare failed" in done.stderr or "mount:" in done.stderr:

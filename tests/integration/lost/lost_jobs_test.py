@@ -17,7 +17,7 @@ class Lost(unittest.TestCase):
     def test_the_job_ends_with_the_reason(self):
         for what in ("poll", "compute", "wait"):
             with self.subTest(what=what):
-                status, text = run_job(CLIENT, 3, what, seconds=20)
+                status, text = run_job(CLIENT, 3, what)
                 self.assertNotIn("it did not end", text)
                 self.assertEqual(status, 1, text)
                 self.assertIn("rank 1 ends the job: a test says that rank 0 is gone", text)

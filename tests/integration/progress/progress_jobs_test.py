@@ -3,20 +3,21 @@
 
 progress_jobs_test.py FOLDER_OF_THE_CLIENTS
 """
+import math
 import pathlib
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from client_jobs import run_job  # the path must be set first
+from client_jobs import over, run_job  # the path must be set first
 
 FOLDER = pathlib.Path()
 
 
 class Progress(unittest.TestCase):
-    def run_client(self, mode, ranks, patience=20, **settings):
+    def run_client(self, mode, ranks, longest=math.ceil(60 * over.PATIENCE), **settings):
         client = str(FOLDER / f"progress_client_{mode}")
-        return run_job(client, ranks, str(patience), seconds=60, **settings)
+        return run_job(client, ranks, str(longest), seconds=120, **settings)
 
     def test_computing_rank_answers(self):
         for network in ("", "delay=5us,depth=16,pins"):
@@ -28,12 +29,12 @@ class Progress(unittest.TestCase):
                     self.assertIn("answered", text)
 
     def test_computing_rank_does_not_answer_without_the_thread(self):
-        status, text = self.run_client("par", 2, patience=2)
+        status, text = self.run_client("par", 2, longest=2)
         self.assertNotEqual(status, 0, text)
         self.assertIn("rank 1: not in 2 s", text)
 
     def test_single_threaded_client_gets_a_warning(self):
-        _, text = self.run_client("seq", 2, patience=2, HYDRANT_PROGRESS_THREAD="y")
+        _, text = self.run_client("seq", 2, longest=2, HYDRANT_PROGRESS_THREAD="y")
         self.assertIn("Compile it with GASNET_PAR", text)
 
 

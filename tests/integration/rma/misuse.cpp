@@ -1,6 +1,7 @@
 // Wrong calls and dead peers: every case either ends the job with a text, or prints the result and
 // continues.
 #include "tests/integration/rma/client.hpp"
+#include "tests/support/patience.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -218,7 +219,7 @@ void stream() {
   std::byte* const near = own_segment();
   constexpr size_t kSizes[] = {8, 3000, 65536, 700000, 4 << 20};
   // The script kills a rank much earlier; otherwise this loop ends by itself.
-  const double end = now_s() + 60;
+  const double end = now_s() + 60 * hydrant::testing::patience();
   for (uint32_t i = 0; now_s() < end; ++i) {
     const gex_Rank_t peer = (me + i) % size;
     const size_t bytes = kSizes[i / size % std::size(kSizes)];
@@ -233,7 +234,7 @@ void stream() {
 
 void silence() {
   if (me == size - 1) {
-    usleep(1'000'000);
+    usleep(static_cast<useconds_t>(1'000'000 * hydrant::testing::patience()));
   } else {
     uint64_t word = me + 1;
     gasnet_put(size - 1, area(size - 1, kHeap) + 8 * me, &word, sizeof word);

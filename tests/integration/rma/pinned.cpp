@@ -3,6 +3,7 @@
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "tests/integration/rma/client.hpp"
+#include "tests/support/patience.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -115,7 +116,7 @@ void initiate() {
   std::byte* const far = area(1, kMapped) + std::size(kMisses) * kApart;
   const Book before;
   if (hydrant_prefetch(1, far, 100) != GASNET_OK) wrong("hydrant_prefetch");
-  const double limit = now_s() + 60;
+  const double limit = now_s() + 60 * hydrant::testing::patience();
   hydrant_pin_t pin{};
   while (pin.region == nullptr && now_s() < limit) {
     gasnet_AMPoll();
@@ -215,7 +216,7 @@ void hits_without_target() {
   if (me == 0) gex_RMA_PutBlocking(team, 1, word, &value, 8, 0);
   barrier();
   if (me == 1) {
-    const double limit = now_s() + 60;
+    const double limit = now_s() + 60 * hydrant::testing::patience();
     while (word->load(std::memory_order_acquire) != kOperations) {
       usleep(1000);
       if (now_s() > limit)
@@ -274,7 +275,7 @@ void recall_from_deaf(double seconds) {
     std::fflush(stdout);
     wait_until_told(seconds);
   } else if (me == 0) {
-    wait_until_told(60);
+    wait_until_told(60 * hydrant::testing::patience());
     if (munmap(mine, 16 * kPage) != 0) wrong("munmap");
     // munmap() does not wait; but a rank that gets a message must not reach the old memory.
     const hydrant_remote_stats_t before = remote_statistics();

@@ -137,7 +137,7 @@ class PinnedJobs(RmaTestCase):
         for index, mutant in enumerate(MUTANTS):
             with self.subTest(mutant):
                 ranks = 2 + index
-                code, text = self.hunt(ranks, SEED, 30, mutant, **next(iter(HUNTS.values())))
+                code, text = self.hunt(ranks, SEED, 60 * over.PATIENCE, mutant, **next(iter(HUNTS.values())))
                 if "this build has no mutants" in text:
                     self.skipTest("built without HYDRANT_MUTANTS")
                 self.assertEqual(code, 3, text)
@@ -198,11 +198,12 @@ class PinnedJobs(RmaTestCase):
 
     @unittest.skipIf(over.OVER == "mixed", "rank 1 is a neighbour of rank 0, and has no firehoses on it")
     def test_peer_that_does_not_release_is_awaited(self):
-        job = Job(Clients("par"), "fork", 3, "deaf", "60", **PLAIN, HYDRANT_WAIT_WARN="200ms")
+        job = Job(Clients("par"), "fork", 3, "deaf", str(60 * over.PATIENCE), **PLAIN,
+                  HYDRANT_WAIT_WARN="200ms")
         job.wait_for("deaf\n")
         os.kill(job.pids()[0], signal.SIGUSR1)
         wanted = "still waiting for peers to release 4096 bytes"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 60 * over.PATIENCE
         while wanted not in job.read(job.errors) and time.monotonic() < deadline:
             time.sleep(0.01)
         os.kill(job.pids()[1], signal.SIGUSR1)

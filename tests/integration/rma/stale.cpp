@@ -5,6 +5,7 @@
 #include "extended/rma/rma_path.hpp"
 #include "extended/rma/rma_thread.hpp"
 #include "firehose/watch/mutant.hpp"
+#include "tests/support/patience.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -292,7 +293,8 @@ void take_turns(double seconds) {
   const double begin = now_s();
   bool told_enough = false;
   // Slow machines take longer, all ranks together.
-  while (now_s() < begin + seconds || (satisfied < size && now_s() < begin + seconds + 60)) {
+  while (now_s() < begin + seconds ||
+         (satisfied < size && now_s() < begin + seconds + 60 * hydrant::testing::patience())) {
     bool worked = false;
     if (!told_enough && has_seen_all()) {
       told_enough = true;

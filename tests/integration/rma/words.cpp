@@ -1,6 +1,7 @@
 // A word is one store: while one rank writes one of two values into an aligned word of another rank's
 // mapped segment, the other rank must read only these values.
 #include "tests/integration/rma/client.hpp"
+#include "tests/support/patience.hpp"
 
 #include <cstdint>
 #include <cstdlib>
@@ -42,7 +43,8 @@ void write_words(Form form, gex_Rank_t reader, double seconds) {
       put_word<Word>(form, reader, base + kFarWord, 0);
       put_word<Word>(form, reader, base + kFarWord, std::numeric_limits<Word>::max());
     }
-    if (now_s() > start + kLimit_s) wrong("rank %u does not see both values", reader);
+    if (now_s() > start + kLimit_s * hydrant::testing::patience())
+      wrong("rank %u does not see both values", reader);
   }
   gex_NBI_Wait(GEX_EC_PUT, 0);
   gasnet_put_val(reader, base + kDone, 1, 1);

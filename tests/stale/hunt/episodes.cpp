@@ -1,5 +1,6 @@
 // Episodes of a worker: threads whose stacks are pinned, and children of a fork.
 #include "tests/stale/hunt/worker.hpp"
+#include "tests/support/patience.hpp"
 
 #include <alloca.h>
 #include <cinttypes>
@@ -27,7 +28,7 @@ constexpr time_t kChildSeconds = 60;
 bool wait_for(pid_t child, int* status) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  const time_t deadline = now.tv_sec + kChildSeconds;
+  const time_t deadline = now.tv_sec + static_cast<time_t>(kChildSeconds * testing::patience());
   timespec pause{0, 50'000};
   while (waitpid(child, status, WNOHANG) == 0) {
     nanosleep(&pause, nullptr);
@@ -136,7 +137,7 @@ bool Worker::fork_episode() {
 
 void Worker::child() {
   in_child_ = " (child)";
-  alarm(static_cast<unsigned>(kChildSeconds));
+  hydrant_test_alarm(static_cast<unsigned>(kChildSeconds));
   holds_.clear();
   // Closes the parent's pipe: parent and child must not read each other's tags.
   close(pipe_[0]);

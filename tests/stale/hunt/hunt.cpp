@@ -3,6 +3,7 @@
 
 #include "tests/stale/hunt/stacks.hpp"
 #include "tests/stale/hunt/worker.hpp"
+#include "tests/support/patience.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -106,7 +107,7 @@ class Party {
       for (auto& worker : workers_) sum += worker->done();
       if (sum != done) moved = now;
       done = sum;
-      if (now - moved > kLongestSilence) give_up();
+      if (now - moved > testing::patiently(kLongestSilence)) give_up();
       if (options_.progress && now - reported >= kBetweenReports) {
         reported = now;
         options_.progress(counts());

@@ -1,6 +1,8 @@
 // Starts hunts as separate programs and judges their output.
 #include "tests/stale/hunt/programs.hpp"
 
+#include "tests/support/patience.hpp"
+
 #include <cerrno>
 #include <chrono>
 #include <cinttypes>
@@ -71,7 +73,7 @@ pid_t start(std::vector<std::string> arguments, std::vector<std::string> environ
 
 // Reads all output of the process until it closes it; kills the process at the deadline.
 std::string read_all(int from, pid_t pid, double seconds) {
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds * testing::patience());
   std::string text;
   for (;;) {
     if (Clock::now() > end) {

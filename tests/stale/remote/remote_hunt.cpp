@@ -230,7 +230,7 @@ void RemoteHunt::replace_some(Rank* rank, Random* random) {
     hydrant_invalidate(rank->domain, reinterpret_cast<const void*>(rank->memory->addr(first)),
                        pages * kPageBytes);
   }
-  const auto deadline = std::chrono::steady_clock::now() + kPatience * testing::patience();
+  const auto deadline = std::chrono::steady_clock::now() + testing::patiently(kPatience);
   replacements_.fetch_add(1, std::memory_order_relaxed);
   bool waited = false;
   while (hydrant_remote_quiet(rank->end) != GASNET_OK) {

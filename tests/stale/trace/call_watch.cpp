@@ -1,6 +1,8 @@
 // Watches a child's system calls with a seccomp listener and writes them to the trace.
 #include "tests/stale/trace/call_watch.hpp"
 
+#include "tests/support/patience.hpp"
+
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -112,7 +114,7 @@ class Watcher {
   bool watch(int listener, pid_t child, int* status) {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
-    const time_t end = now.tv_sec + kLongestSeconds;
+    const time_t end = now.tv_sec + static_cast<time_t>(kLongestSeconds * testing::patience());
     while (waitpid(child, status, WNOHANG) == 0) {
       clock_gettime(CLOCK_MONOTONIC, &now);
       if (now.tv_sec > end) return false;

@@ -2,6 +2,7 @@
 #include "am/segment/memory_faults.hpp"
 
 #include "rdma/guarded_memory.hpp"
+#include "tests/support/patience.hpp"
 
 #include <gtest/gtest.h>
 
@@ -35,7 +36,7 @@ End in_child(Act act) {
     setrlimit(RLIMIT_CORE, &no_core);
     dup2(ends[1], STDERR_FILENO);
     for (const int number : {SIGSEGV, SIGBUS}) (void)std::signal(number, SIG_DFL);
-    alarm(60);
+    hydrant_test_alarm(60);
     act();
     _exit(0);
   }

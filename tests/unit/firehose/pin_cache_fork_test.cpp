@@ -278,13 +278,11 @@ std::string pin_with_uring(const Arena& arena, size_t pages, hydrant_domain_t* d
     return std::string("SKIP: ") + hydrant_error_text();
   }
   hydrant_pin_t held{};
-  wait_until(
-      [&] {
-        (void)hydrant_poll(*domain);
-        held = hydrant_pin(*domain, arena.page(0), pages * kPage, HYDRANT_LOCAL_WRITE);
-        return hydrant_pin_status(held) != GASNET_ERR_NOT_READY;
-      },
-      std::chrono::seconds(5));
+  wait_until([&] {
+    (void)hydrant_poll(*domain);
+    held = hydrant_pin(*domain, arena.page(0), pages * kPage, HYDRANT_LOCAL_WRITE);
+    return hydrant_pin_status(held) != GASNET_ERR_NOT_READY;
+  });
   if (held.region == nullptr) return answer("pin", hydrant_pin_status(held));
   const int status = hydrant_release(held);
   return status == GASNET_OK ? "" : answer("release", status);

@@ -125,8 +125,8 @@ class Session {
     if (hydrant_domain_create(&options, &rival) != GASNET_OK) return "no second domain";
     if (hydrant_flush(domain_) != GASNET_OK) return "flush";
     // Some kernels give a charge back only after a second.
-    const hydrant_pin_t share =
-        hydrant_pin_wait(rival, other.page(0), 1500 * kPage, HYDRANT_LOCAL_WRITE, kPatienceNs);
+    const hydrant_pin_t share = hydrant_pin_wait(rival, other.page(0), 1500 * kPage,
+                                                 HYDRANT_LOCAL_WRITE, patient_ns(kPatienceNs));
     if (share.region == nullptr) {
       return std::string("flush did not give memlock back: ") + hydrant_error_text();
     }

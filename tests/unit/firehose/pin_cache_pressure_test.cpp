@@ -153,8 +153,8 @@ TEST_F(PinCachePressure, WaitingThreadCompletesWhatIsPinnedByNow) {
   EXPECT_EQ(hydrant_release(freed), GASNET_OK);
   expect_pin(50, 1);
   EXPECT_EQ(answer.times, 0);
-  const hydrant_pin_t late =
-      hydrant_pin_wait(domain_, arena_.page(60), 4 * kPage, HYDRANT_LOCAL_WRITE, 50'000'000);
+  const hydrant_pin_t late = hydrant_pin_wait(domain_, arena_.page(60), 4 * kPage,
+                                              HYDRANT_LOCAL_WRITE, patient_ns(500'000'000));
   EXPECT_EQ(hydrant_pin_status(late), GASNET_ERR_NOT_READY);
   EXPECT_EQ(answer.times, 1);
   EXPECT_EQ(hydrant_release(answer.pin), GASNET_OK);

@@ -366,7 +366,7 @@ TEST_F(PinCacheThreads, PinWaitIsServedWhenSomebodyReleases) {
     threads.start([&, i] {
       asked = true;
       const hydrant_pin_t held = hydrant_pin_wait(domain_, arena_.page(50 + 10 * i), 2 * kPage,
-                                                  HYDRANT_LOCAL_WRITE, 30'000'000'000);
+                                                  HYDRANT_LOCAL_WRITE, patient_ns(30'000'000'000));
       EXPECT_EQ(check(held, 50 + 10 * i, 2), "") << hydrant_error_text();
       EXPECT_EQ(hydrant_release(held), GASNET_OK);
     });

@@ -310,7 +310,8 @@ TEST_P(PinCacheWatch, DeferredAndWaitingPinsHit) {
   ASSERT_NE(got.region, nullptr);
   EXPECT_EQ(serial(got), number);
   EXPECT_EQ(hydrant_release(got), GASNET_OK);
-  got = hydrant_pin_wait(domain_, arena_.page(4), kPage, HYDRANT_LOCAL_WRITE, 1'000'000'000);
+  got = hydrant_pin_wait(domain_, arena_.page(4), kPage, HYDRANT_LOCAL_WRITE,
+                         patient_ns(1'000'000'000));
   ASSERT_NE(got.region, nullptr);
   EXPECT_EQ(serial(got), number);
   EXPECT_EQ(hydrant_release(got), GASNET_OK);

@@ -248,8 +248,7 @@ class PinCacheWatchHeap : public ::testing::Test {
       }
       int status = -1;
       const bool ended =
-          pid > 0 && wait_until([&] { return waitpid(pid, &status, WNOHANG) == pid; },
-                                std::chrono::seconds(20));
+          pid > 0 && wait_until([&] { return waitpid(pid, &status, WNOHANG) == pid; });
       if (!ended && pid > 0) {
         kill(pid, SIGKILL);
         waitpid(pid, &status, 0);

@@ -2,6 +2,7 @@
 
 #include "firehose/base/thread.hpp"
 #include "tests/support/descriptors.hpp"
+#include "tests/support/patience.hpp"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ namespace {
 using launch::Reply;
 using launch::Request;
 
-uint64_t soon() { return now_ns() + 20'000'000'000; }
+uint64_t soon() { return now_ns() + testing::patient_ns(20'000'000'000); }
 
 // The supervisor's end of one rank's sockets, played by the test.
 class SupervisedBootstrapTest : public ::testing::Test {

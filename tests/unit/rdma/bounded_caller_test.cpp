@@ -1,5 +1,7 @@
 #include "rdma/bootstrap/bounded_caller.hpp"
 
+#include "tests/support/patience.hpp"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,7 +10,7 @@
 namespace hydrant {
 namespace {
 
-uint64_t in_ms(uint64_t ms) { return now_ns() + ms * 1'000'000; }
+uint64_t in_ms(uint64_t ms) { return now_ns() + testing::patient_ns(ms * 1'000'000); }
 
 TEST(BoundedCaller, RunsWhatItIsGivenInOrder) {
   BoundedCaller caller;

@@ -1,4 +1,5 @@
 // Keys of another process's memory on the injected network.
+#include "tests/support/patience.hpp"
 #include "tests/unit/rdma/injected_pins_world.hpp"
 
 #include <sys/wait.h>
@@ -26,7 +27,7 @@ bool hear(int fd, T* what) {
 
 // Rank 1: pins, says so, looks what came; unpins, says so, looks whether anything came. 0 if all was well.
 int own(int node, int in, int out) {
-  alarm(60);
+  hydrant_test_alarm(60);
   Pages elsewhere(100);  // what the other process has at the same address
   NodeRank rank(node, 1, 2, ShmTransport::Threads::kMany);
   Adapter adapter;

@@ -1,5 +1,6 @@
 // The injected network's registrations: what is locked, how much, under which number, and for how long.
 #include "rdma/injected/injected_page_steps.hpp"
+#include "tests/support/patience.hpp"
 #include "tests/unit/rdma/injected_pins_world.hpp"
 
 #include <random>
@@ -191,7 +192,7 @@ TEST(InjectedPins, AChildHasNoneOfThemAndOtherNumbers) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(60);
+    hydrant_test_alarm(60);
     adapter.wire.lock();  // as if another thread had been copying
     registrar.forget_in_child();
     int failed = 0;

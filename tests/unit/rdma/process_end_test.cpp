@@ -1,6 +1,7 @@
 #include "rdma/exit/process_end.hpp"
 
 #include "firehose/base/thread.hpp"
+#include "tests/support/patience.hpp"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +29,7 @@ pid_t make_child(int code) {
 
 void wait_until_over(int pidfd) {
   pollfd one{pidfd, POLLIN, 0};
-  ASSERT_EQ(poll(&one, 1, 60'000), 1);
+  ASSERT_EQ(poll(&one, 1, static_cast<int>(60'000 * testing::patience())), 1);
 }
 
 TEST(ProcessEnd, SignalsAndCodesAreReadWhileAndAfterTheProcessIsReaped) {
@@ -78,7 +79,7 @@ TEST(ProcessEnd, AProcessWhoseFirstThreadHasEndedIsNotEnding) {
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
   // Until the first thread has ended; 'Z' is the state of one that has, while others run.
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < 6000 * testing::patience(); ++i) {
     std::ifstream file(path);
     std::string text;
     std::getline(file, text);

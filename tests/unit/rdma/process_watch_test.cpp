@@ -4,6 +4,7 @@
 #include "firehose/base/thread.hpp"
 #include "rdma/exit/process_end.hpp"
 #include "tests/support/descriptors.hpp"
+#include "tests/support/patience.hpp"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +22,7 @@ namespace {
 using testing::OwnDescriptors;
 using testing::ProgramsFiles;
 
-uint64_t soon() { return now_ns() + 20'000'000'000; }
+uint64_t soon() { return now_ns() + testing::patient_ns(20'000'000'000); }
 void pause_shortly() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
 // As NodeWords puts it.

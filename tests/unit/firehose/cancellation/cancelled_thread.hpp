@@ -32,7 +32,7 @@ inline std::string run_to_be_cancelled(std::function<void()> body) {
   if (pthread_create(&thread, nullptr, run, &thread_of) != 0) return "no thread";
   timespec deadline{};
   clock_gettime(CLOCK_REALTIME, &deadline);
-  deadline.tv_sec += kDeadline.count() * patience();
+  deadline.tv_sec += std::chrono::ceil<std::chrono::seconds>(patiently(kDeadline)).count();
   void* end = nullptr;
   if (pthread_timedjoin_np(thread, &end, &deadline) != 0) {
     std::fprintf(stderr, "the thread that was to be cancelled hangs\n");

@@ -235,7 +235,7 @@ TEST_F(CancelledThreads, OthersGoOnWhileThreadsAreCancelledAtRandom) {
     for (const pthread_t thread : running) {
       timespec deadline{};
       clock_gettime(CLOCK_REALTIME, &deadline);
-      deadline.tv_sec += kDeadline.count() * patience();
+      deadline.tv_sec += std::chrono::ceil<std::chrono::seconds>(patiently(kDeadline)).count();
       void* end = nullptr;
       ASSERT_EQ(pthread_timedjoin_np(thread, &end, &deadline), 0) << "a thread hangs";
       EXPECT_EQ(end, PTHREAD_CANCELED);

@@ -92,7 +92,7 @@ std::string exhaust_as_ordinary_user() {
   const auto pin_again = [&] {
     return uring->pin(pins[0].range, Access::kAll, key.data()) == Status::kOk;
   };
-  if (!wait_until(pin_again, std::chrono::seconds(2))) return "given back, but not usable";
+  if (!wait_until(pin_again)) return "given back, but not usable";
   return "";
 }
 
@@ -119,7 +119,7 @@ std::string pin_all_that_is_promised() {
       return uring->pin(memory.pages(page, 1), Access::kAll, key.data()) == Status::kOk;
     };
     // What the probe pinned may still be charged on kernels that give back late.
-    if (!wait_until(pinned, std::chrono::seconds(3))) return last_error_text();
+    if (!wait_until(pinned)) return last_error_text();
   }
   return "";
 }
@@ -274,8 +274,8 @@ TEST(UringProcess, ABareCloneThatForgetsClosesTheRingsAndMakesItsOwn) {
 class OrphanAccount {
  public:
   // Runs in a child of the test, as a user of its own. "" or what went wrong; *usable says whether the
-  // account could be filled again within `patience`.
-  static std::string run(bool child_forgets, std::chrono::milliseconds patience, bool* usable) {
+  // account could be filled again within `longest`.
+  static std::string run(bool child_forgets, std::chrono::nanoseconds longest, bool* usable) {
     std::string error = testing::become_ordinary_user(kLimit);
     if (!error.empty()) return error;
     int orphan_end[2], ready[2];
@@ -285,10 +285,11 @@ class OrphanAccount {
     close(ready[1]);
     char byte = 0;
     pollfd waiting{ready[0], POLLIN, 0};
-    const bool started = poll(&waiting, 1, 20'000) == 1 && read(ready[0], &byte, 1) == 1;
+    const bool started = poll(&waiting, 1, static_cast<int>(20'000 * testing::patience())) == 1 &&
+                         read(ready[0], &byte, 1) == 1;
     waitpid(middle, nullptr, 0);
     if (!started || byte != 'k') return "the account was not filled";
-    *usable = wait_until(can_fill, patience);
+    *usable = testing::happens_within(longest, can_fill);
     close(orphan_end[1]);  // ends the orphan
     close(orphan_end[0]);
     return "";
@@ -311,7 +312,7 @@ class OrphanAccount {
       if (write(ready, full ? "k" : "n", 1) != 1) _exit(1);
       close(ready);
       pollfd until{orphan_end[0], POLLIN, 0};
-      poll(&until, 1, 30'000);
+      poll(&until, 1, -1);
       _exit(0);
     }
     close(ready);
@@ -335,7 +336,8 @@ TEST(UringProcess, AChildThatForgetsDoesNotKeepThePinsCharged) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
   EXPECT_EQ(run_in_child([]() -> std::string {
               bool usable = false;
-              const auto error = OrphanAccount::run(true, std::chrono::seconds(20), &usable);
+              const auto error =
+                  OrphanAccount::run(true, testing::patiently(testing::kDeadline), &usable);
               return !error.empty() ? error : usable ? "" : "the pins stay charged";
             }),
             "");

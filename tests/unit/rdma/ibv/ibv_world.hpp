@@ -3,6 +3,7 @@
 
 #include "firehose/base/thread.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
+#include "tests/support/patience.hpp"
 
 #include <gtest/gtest.h>
 
@@ -138,8 +139,9 @@ struct IbvRank {
   Inbox inbox;
 };
 
+// For positive waits: times HYDRANT_TEST_PATIENCE.
 inline uint64_t in_seconds(double seconds) {
-  return now_ns() + static_cast<uint64_t>(seconds * 1e9);
+  return now_ns() + static_cast<uint64_t>(seconds * patience() * 1e9);
 }
 
 // `ranks` ranks in this thread.

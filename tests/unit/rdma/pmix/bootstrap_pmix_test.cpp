@@ -4,6 +4,7 @@
 
 #include "firehose/base/thread.hpp"
 #include "tests/support/descriptors.hpp"
+#include "tests/support/patience.hpp"
 #include "tests/unit/rdma/pmix/fake_pmix.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ using testing::fake_pmix::Board;
 using Kind = Bootstrap::Event::Kind;
 namespace fake = testing::fake_pmix;
 
-uint64_t soon() { return now_ns() + 20'000'000'000; }
+uint64_t soon() { return now_ns() + testing::patient_ns(20'000'000'000); }
 
 bool is_readable(int fd, int timeout_ms) {
   pollfd polled{fd, POLLIN, 0};
@@ -132,7 +133,7 @@ TEST_F(Pmix, ALauncherWithoutABoardIsNoError) {
 // The good-bye is said all the same: there is time left for it.
 TEST_F(Pmix, ALauncherThatDoesNotAnswerIsWaitedForHalfOfTheTime) {
   open(0, Board::kSilent);
-  const uint64_t deadline = now_ns() + 1'000'000'000;
+  const uint64_t deadline = now_ns() + testing::patient_ns(4'000'000'000);
   bootstrap_->relay(0, true, deadline);
   EXPECT_LT(now_ns(), deadline);
   EXPECT_EQ(fake::published(), 0);

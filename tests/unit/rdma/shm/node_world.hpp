@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rdma/shm/shm_transport.hpp"
+#include "tests/support/patience.hpp"
 
 #include <gtest/gtest.h>
 
@@ -114,8 +115,9 @@ struct Pair {
   Inbox inbox;
 };
 
+// For positive waits: times HYDRANT_TEST_PATIENCE.
 inline uint64_t in_seconds(double seconds) {
-  return now_ns() + static_cast<uint64_t>(seconds * 1e9);
+  return now_ns() + static_cast<uint64_t>(seconds * patience() * 1e9);
 }
 inline uint64_t word_of(const Incoming& message) {
   uint64_t value = 0;

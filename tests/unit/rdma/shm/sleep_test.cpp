@@ -169,7 +169,7 @@ TEST(ShmSleep, WakeEndsTheSleepOfAllThreads) {
   const uint64_t begin = now_ns();
   pair.b.transport->wake();
   for (auto& sleeper : sleepers) sleeper.join();
-  EXPECT_LT(now_ns() - begin, 20'000'000'000u);
+  EXPECT_LT(now_ns() - begin, patient_ns(20'000'000'000u));
 }
 
 // ---- stress: processes that fall asleep and idle as often as they can ----
@@ -222,8 +222,8 @@ int talk_and_sleep(NodeRank& self, uint32_t rank, uint32_t ranks, uint32_t round
     if (self.transport->poll(inbox, 16, false) != 0 || busy) continue;
     if (engine() % 4 == 0) continue;
     const uint64_t begin = now_ns();
-    self.transport->sleep(begin + (told ? 1'000'000u : 10'000'000'000u));
-    overslept = overslept || now_ns() - begin > 9'000'000'000u;
+    self.transport->sleep(begin + (told ? 1'000'000u : patient_ns(10'000'000'000u)));
+    overslept = overslept || now_ns() - begin > patient_ns(9'000'000'000u);
   }
   tally.transitions.fetch_add(self.transport->counts().bells_rung);
   return overslept ? 3 : (answered == rounds ? 0 : 4);

@@ -1,3 +1,4 @@
+#include "tests/support/patience.hpp"
 #include "tests/unit/firehose/watch/hooks/fake_monitor.hpp"
 
 #include <gtest/gtest.h>
@@ -254,7 +255,8 @@ TEST_F(MallocHooks, AThreadThatFreesIsSeenInside) {
       free(sink);
     }
   });
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto deadline =
+      std::chrono::steady_clock::now() + testing::patiently(std::chrono::seconds(60));
   bool seen = false;
   while (!seen && std::chrono::steady_clock::now() < deadline) {
     const hydrant_hooks_thread_t* watched = record;

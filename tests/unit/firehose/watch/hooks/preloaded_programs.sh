@@ -2,6 +2,7 @@
 # preloaded_programs.sh HOOKS: programs that know nothing of the hooks say the same and end the same with
 # them, alone and beside another allocator, on either side of it.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../../../../support/patience.sh"
 hooks=$1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -25,7 +26,7 @@ compare() {
   "$@" >"$folder/expected" 2>&1 </dev/null || expected=$?
   for preload in "${preloads[@]}"; do
     status=0
-    LD_PRELOAD=$preload timeout 60 "$@" >"$folder/seen" 2>&1 </dev/null || status=$?
+    LD_PRELOAD=$preload timeout "$(patiently 60)" "$@" >"$folder/seen" 2>&1 </dev/null || status=$?
     if [ "$status" != "$expected" ] || ! cmp -s "$folder/expected" "$folder/seen"; then
       echo "$name with LD_PRELOAD=$preload: status $status, not $expected; output:"
       head -n 20 "$folder/seen"

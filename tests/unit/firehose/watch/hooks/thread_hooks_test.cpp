@@ -1,3 +1,4 @@
+#include "tests/support/patience.hpp"
 #include "tests/unit/firehose/watch/hooks/fake_monitor.hpp"
 
 #include <gtest/gtest.h>
@@ -169,7 +170,8 @@ TEST_F(ThreadHooks, MoreThreadsThanRecordsAreSaidAndHarmless) {
     refused = pthread_create(&thread, &attributes, wait_for_end, &ends[0]);
     if (refused == 0) threads.push_back(thread);
   }
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto deadline =
+      std::chrono::steady_clock::now() + testing::patiently(std::chrono::seconds(60));
   while (refused == 0 && __atomic_load_n(&hooks()->overflowed, __ATOMIC_ACQUIRE) == 0 &&
          std::chrono::steady_clock::now() < deadline) {
     std::this_thread::yield();
