@@ -10,12 +10,15 @@ import signal
 import sys
 import unittest
 
+import over
 from jobs import Build, Job
 
 BUILD = Build(sys.argv.pop())
 LAUNCHERS = (["hydrant-run"] if BUILD.has_hydrant_run() else []) + ["fork"]
 
 
+# Seconds until ranks that do not end are killed, in jobs that end by themselves.
+LONG = str(60 * over.PATIENCE)
 HINT = r" \(GASNET_BACKTRACE=1 shows where it was\)"
 
 
@@ -62,7 +65,9 @@ class ExitMatrix(unittest.TestCase):
                   says="rank 1 exited with code 0, and 2 of the others did not follow.*; they are killed")
 
     def test_late_output_after_an_exit_with_zero_is_not_lost(self):
-        self.each(2, "watch", "fence", "1:sleep=0.4", "1:print=late", code=0, prints="rank 1: late")
+        # The time after the exit in which output could get lost.
+        self.each(2, "watch", "0:show_pid", "fence", "1:await_exit=0", "1:sleep=0.4", "1:print=late", code=0,
+                  prints="rank 1: late", GASNET_EXITTIMEOUT=LONG)
 
     def test_all_leave_at_once_with_the_same_code(self):
         self.each(8, "watch", "fence", "leave=9", code=9, says=ended(r"\d", 9))
@@ -80,7 +85,8 @@ class ExitMatrix(unittest.TestCase):
                   says=r"rank 2 \(pid \d+\) exited with code 3; the job is ended")
 
     def test_exit_with_zero_without_leaving(self):
-        self.each(3, "deaf", "watch", "fence", "2:_exit=0", "sleep=0.1", code=0)
+        self.each(3, "deaf", "watch", "2:show_pid", "fence", "2:_exit=0", "await_exit=2", code=0,
+                  GASNET_EXITTIMEOUT=LONG)
 
     def test_exit_before_a_fence_releases_waiting_ranks(self):
         self.each(3, "cards", "2:leave=4", "fence", code=4, says=ended(2, 4),
@@ -99,17 +105,17 @@ class ExitMatrix(unittest.TestCase):
                            rf"{HINT if number == signal.SIGSEGV else ''}")
 
     def test_death_is_reported_to_all_ranks(self):
-        self.each(4, "watch", "deaf", "fence", "0:kill=9", "sleep=1", "leave=1", code=137,
+        self.each(4, "watch", "deaf", "fence", "0:kill=9", "await_event", "leave=1", code=137,
                   says="rank 0 .* signal 9 .*",
                   prints=r"(?s)(?=.*rank 1 hears death of rank 0: 9)(?=.*rank 2 hears death of rank 0: 9)"
-                         r"(?=.*rank 3 hears death of rank 0: 9)", GASNET_EXITTIMEOUT="20")
+                         r"(?=.*rank 3 hears death of rank 0: 9)", GASNET_EXITTIMEOUT=LONG)
 
     def test_spinning_rank_ends_after_the_network_reports_a_death(self):
         self.each(3, "watch", "fence", "1:lose=2", "spin", code=6)
 
     def test_death_after_leaving_is_a_failure(self):
-        self.each(2, "watch", "fence", "0:say_leave=0", "0:abort", "sleep=0.2", code=134,
-                  says=r"rank 0 \(pid \d+\) was killed by signal 6 .*")
+        self.each(2, "watch", "0:show_pid", "fence", "0:say_leave=0", "0:abort", "await_exit=0", code=134,
+                  says=r"rank 0 \(pid \d+\) was killed by signal 6 .*", GASNET_EXITTIMEOUT=LONG)
 
     def test_ignored_sigquit_ends_with_sigkill(self):
         self.each(2, "ignore=3", "fence", "1:leave=2", "spin", code=2, says=ended(1, 2),
@@ -127,23 +133,25 @@ class ExitMatrix(unittest.TestCase):
                   GASNET_EXITTIMEOUT="1")
 
     def test_rank_that_left_but_does_not_end_is_reported(self):
-        self.each(2, "fence", "0:say_leave=0", "0:spin", "1:leave=0", code=0, GASNET_EXITTIMEOUT="0.5",
+        self.each(2, "fence", "0:say_leave=0", "0:spin", "1:leave=0", code=0,
+                  GASNET_EXITTIMEOUT=str(2 * over.PATIENCE),
                   says=r"rank 0 \(pid \d+\) has left the job, as others have, but still runs: .*; "
                        r"it is killed")
 
     def test_sigquit_may_be_caught(self):
         self.each(2, "exit_on=3", "fence", "1:leave=2", "spin", code=2, says=ended(1, 2),
-                  GASNET_EXITTIMEOUT="20")
+                  GASNET_EXITTIMEOUT=LONG)
 
     def test_a_fence_is_a_barrier(self):
         self.each(3, "barrier", "fence", code=0)
 
     def test_fence_names_missing_ranks(self):
-        self.each(4, "0:fence=0.3", "1-3:sleep=0.6", code=0,
+        self.each(4, "0:fence=0.3", "0:show_pid", "1-3:await_pid=0", code=0,
                   prints="rank 0 fence: ranks 1, 2, 3 did not reach the fence")
 
     def test_fence_can_be_repeated(self):
-        self.each(2, "0:fence=0.1", "1:sleep=0.3", "fence", "cards", code=0)
+        self.each(2, "0:fence=0.1", "0:show_pid", "1:await_pid=0", "fence", "cards", code=0,
+                  prints="rank 0 fence: rank 1 did not reach the fence")
 
     def test_missing_card_is_named(self):
         self.each(2, "0:get=0.1", "fence", code=0, prints='get: rank 1 has put no card "nothing"')

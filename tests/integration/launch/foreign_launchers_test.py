@@ -65,7 +65,11 @@ class Launchers(unittest.TestCase):
         self.each(3, "watch", "fence", "1:leave=7", "sleep", code=7)
 
     def test_one_rank_leaves_while_others_spin(self):
-        self.each(2, "watch", "fence", "1:leave=7", "spin", code=7,
+        self.each(2, "watch", "fence", "1:leave=7", "spin", code=7)
+
+    # The launcher, which kills the others, knows of the exit only once the process is over.
+    def test_an_exit_is_heard(self):
+        self.each(2, "watch", "fence", "1:say_leave=7", "spin", code=7,
                   prints="rank 0 hears exit of rank 1: 7")
 
     def test_one_rank_leaves_with_zero_while_others_spin(self):

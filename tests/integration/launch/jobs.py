@@ -85,8 +85,15 @@ class Job:
 
     def wait_for(self, text, count=1):
         """Waits until the output contains `text` `count` times."""
+        self.wait_until(lambda: self.read_shared().count(text) >= count, text)
+
+    def wait_for_error(self, text):
+        """Waits until the standard error contains `text`."""
+        self.wait_until(lambda: text in self.read(self.errors), text)
+
+    def wait_until(self, condition, text):
         deadline = time.monotonic() + LIMIT
-        while self.read_shared().count(text) < count:
+        while not condition():
             if time.monotonic() > deadline or self.process.poll() is not None:
                 self.kill_all()
                 raise AssertionError(f"no {text!r} in {self.read_shared()!r} {self.read(self.errors)!r}")

@@ -8,6 +8,7 @@
 #include "rdma/exit/process_watch.hpp"
 #include "tests/support/patience.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -55,14 +56,16 @@ class Listener final : public ExitWatch::Listener {
 
   Rank own = 0;
   bool deaf = false;  // only prints events and continues
+  std::atomic<bool> has_heard{false};
   std::function<void(int)> leave;
 
  private:
-  void end(const char* what, Rank rank, int number, int code) const {
+  void end(const char* what, Rank rank, int number, int code) {
     char line[128];
     const int bytes = std::snprintf(line, sizeof line, "rank %u hears %s of rank %u: %d\n", own,
                                     what, rank, number);
     [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, line, static_cast<size_t>(bytes));
+    has_heard = true;
     if (deaf || code == 0) return;
     leave(code);
     _exit(code);
@@ -258,15 +261,27 @@ class Probe {
     _exit(0);
   }
 
-  void await_exit() {
+  // Waits until a rank has come to its show_pid.
+  pid_t await_pid() {
     pid_t pid = 0;
     size_t got = 0;
     require(bootstrap_->get(static_cast<Rank>(number()), "pid",
                             std::as_writable_bytes(std::span(&pid, 1)), &got, soon()),
             "get");
+    return pid;
+  }
+
+  void await_exit() {
+    const pid_t pid = await_pid();
+    await([pid] { return hydrant::process_is_ending(pid) || kill(pid, 0) != 0; },
+          "it does not end");
+  }
+
+  template <typename Condition>
+  static void await(Condition condition, const char* otherwise) {
     const uint64_t deadline = soon();
-    while (!hydrant::process_is_ending(pid)) {
-      if (hydrant::now_ns() > deadline) give_up("it does not end");
+    while (!condition()) {
+      if (hydrant::now_ns() > deadline) give_up(otherwise);
       sleep_for(0.001);
     }
   }
@@ -299,7 +314,17 @@ class Probe {
       {"exit_on", [](Probe& p) { std::signal(p.number(), [](int) { _exit(5); }); }},
       {"show_pid", [](Probe& p) { p.show_pid(); }},
       {"exit_slowly", [](Probe& p) { p.exit_slowly(); }},
+      {"await_pid", [](Probe& p) { p.await_pid(); }},
       {"await_exit", [](Probe& p) { p.await_exit(); }},
+      {"await_event",
+       [](Probe& p) { await([&p] { return p.listener_.has_heard.load(); }, "no rank has ended"); }},
+      {"note", [](Probe& p) { std::signal(p.number(), [](int got) { noted_signal = got; }); }},
+      {"await_signal",
+       [](Probe& p) {
+         await([] { return noted_signal != 0; }, "no signal has come");
+         std::printf("rank %u has got signal %d\n", p.place().rank, static_cast<int>(noted_signal));
+         std::fflush(stdout);
+       }},
       {"sleep", [](Probe& p) { sleep_for(p.seconds()); }},
       {"abort", [](Probe&) { std::abort(); }},
       {"read",
@@ -318,6 +343,8 @@ class Probe {
          }
        }},
   };
+
+  static inline volatile std::sig_atomic_t noted_signal = 0;
 
   std::unique_ptr<Bootstrap> bootstrap_;
   Listener listener_;

@@ -11,6 +11,7 @@ import sys
 import time
 import unittest
 
+import over
 from jobs import Build, Job, leftovers, new_leftovers
 
 BUILD = Build(sys.argv.pop())
@@ -51,20 +52,22 @@ class Supervisor(unittest.TestCase):
 
     def test_a_second_signal_kills(self):
         for launcher in LAUNCHERS:
-            job = self.start(launcher, 2, "ignore=15", "fence", "print=ready", "sleep",
-                             GASNET_EXITTIMEOUT="60")
+            job = self.start(launcher, 2, "note=15", "fence", "print=ready", "await_signal", "sleep",
+                             GASNET_EXITTIMEOUT=str(60 * over.PATIENCE))
             job.wait_for("ready", 2)
             job.process.terminate()
-            time.sleep(0.1)
+            job.wait_for("has got signal 15", 2)  # two signals at once may be one
             job.process.terminate()
             self.assertEqual(job.wait()[0], 143)
 
     def test_usr1_is_passed_on_without_ending_the_job(self):
         for launcher in LAUNCHERS:
-            job = self.start(launcher, 2, "ignore=10", "fence", "print=ready", "fence", "1:sleep=0.3")
+            job = self.start(launcher, 2, "note=10", "fence", "print=ready", "await_signal", "fence")
             job.wait_for("ready", 2)
             job.process.send_signal(signal.SIGUSR1)
-            self.assertEqual(job.wait()[0], 0)
+            code, output, errors = job.wait()
+            self.assertEqual(code, 0, output + errors)
+            self.assertEqual(output.count("has got signal 10"), 2, output + errors)
 
     def test_death_of_the_supervisor_ends_all_ranks(self):
         for launcher in LAUNCHERS:
@@ -84,7 +87,8 @@ class Supervisor(unittest.TestCase):
         for launcher in LAUNCHERS:
             job = self.start(launcher, 3, "watch", "1:kill=19", "fence", "print=on",
                              HYDRANT_STOP_WARN="0.2")
-            time.sleep(1)
+            job.wait_for_error("has been stopped for")
+            time.sleep(0.5)  # in which it could be named again, or ended
             self.assertIsNone(job.process.poll())
             os.kill(job.pids()[1], signal.SIGCONT)
             code, output, errors = job.wait()
