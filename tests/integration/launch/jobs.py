@@ -13,11 +13,27 @@ import over
 
 SKIPPED = 77
 MARKER = "HYDRANT_TEST_MARKER"
+# In the marker of each job of this script.
+SCRIPT = uuid.uuid4().hex
 # Far beyond the duration of any test: a hang is a failure, not a wait.
 LIMIT = 120 * over.PATIENCE
 # Open MPI needs a flag for more ranks than cores, and another for root.
 MPIRUN = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
 HYDRA = ["mpiexec.hydra"]
+
+
+def own_group():
+    """A group that the jobs of this script run in, which tells their files from those of other tests on the
+    machine; None if this user may not choose one."""
+    group = 1_000_000 + os.getpid()
+    try:
+        subprocess.run(["true"], group=group, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return group
+
+
+GROUP = own_group()
 
 
 class Build:
@@ -46,7 +62,7 @@ class Job:
     """A running job: `launcher` is "hydrant-run", "fork", "mpirun", "hydra" or "alone"."""
 
     def __init__(self, build, launcher, size, *steps, options=(), before=None, **variables):
-        self.marker = uuid.uuid4().hex
+        self.marker = f"{SCRIPT}-{uuid.uuid4().hex}"
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith(("GASNET_", "HYDRANT_", "FIREHOSE_", "PMI", "OMPI", "SLURM"))}
         environment.update({MARKER: self.marker, "LC_ALL": "C", **over.variables(), **variables})
@@ -64,7 +80,7 @@ class Job:
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen([*start, build.probe, *steps], env=environment,
                                         stdin=subprocess.DEVNULL, stdout=self.output,
-                                        stderr=self.errors, preexec_fn=before)
+                                        stderr=self.errors, preexec_fn=before, group=GROUP)
 
     def wait(self):
         """Exit code as a shell shows it, output, errors."""
@@ -109,16 +125,7 @@ class Job:
 
     def survivors(self):
         """Processes of this job that still run, found by a marker in their environment."""
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                if self.marker.encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-        return found
+        return [int(entry.name) for entry in processes() if has_marker(entry, self.marker)]
 
     def wait_until_gone(self):
         """The processes that are left after a while; [] is success."""
@@ -136,12 +143,48 @@ class Job:
                 pass
 
 
+def processes():
+    return [entry for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def has_marker(process, marker):
+    try:
+        return marker.encode() in (process / "environ").read_bytes()
+    except OSError:
+        return False
+
+
+def is_own_file(path):
+    try:
+        status = path.lstat()
+    except OSError:
+        return False  # another test's, which has removed it
+    return status.st_gid == GROUP if GROUP is not None else status.st_uid == os.geteuid()
+
+
+def sockets_of_others():
+    """Inodes of the sockets of all processes but those of this script's jobs."""
+    links = set()
+    for process in processes():
+        if has_marker(process, SCRIPT):
+            continue
+        try:
+            links |= {os.readlink(entry) for entry in (process / "fd").iterdir()}
+        except OSError:
+            continue
+    return {link[len("socket:["):-1] for link in links if link.startswith("socket:[")}
+
+
 def leftovers():
-    """Names that a job could leave behind: files in /dev/shm and /tmp, abstract sockets."""
+    """Names that the jobs of this script could leave behind: files in /dev/shm and /tmp, abstract sockets."""
     names = {str(path) for folder in ("/dev/shm", "/tmp") for path in pathlib.Path(folder).iterdir()
-             if "hydrant" in path.name}
-    with open("/proc/net/unix", encoding="ascii", errors="replace") as sockets:
-        return names | {line.split()[-1] for line in sockets if "@hydrant-" in line}
+             if "hydrant" in path.name and is_own_file(path)}
+    with open("/proc/net/unix", encoding="ascii", errors="replace") as lines:
+        rows = [line.split() for line in lines if "@hydrant-" in line]
+    if not rows:
+        return names
+    others = sockets_of_others() | {"0"}  # 0: one that was not accepted yet
+    return names | {row[-1] for row in rows if row[-2] not in others}
 
 
 def new_leftovers(before):
