@@ -1,5 +1,7 @@
 #include "firehose/watch/mutant.hpp"
 
+
+#include <algorithm>
 #include <array>
 #include <ctime>
 
@@ -43,11 +45,16 @@ std::atomic<unsigned> g_mutant_delay_us{0};
 std::atomic<bool> g_busy_mutex{false};
 std::atomic<unsigned> g_patience{1};
 
+// In short steps: it ends when the delay is taken back.
 void mutant_delay() noexcept {
-  const unsigned us = g_mutant_delay_us.load(std::memory_order_relaxed);
-  if (us == 0) return;
-  timespec ts{0, static_cast<long>(us) * 1000};
-  nanosleep(&ts, nullptr);
+  constexpr unsigned kStepUs = 1000;
+  for (unsigned slept = 0, us = 0;
+       slept < (us = g_mutant_delay_us.load(std::memory_order_relaxed));) {
+    const unsigned step = std::min(kStepUs, us - slept);
+    const timespec ts{0, static_cast<long>(step) * 1000};
+    nanosleep(&ts, nullptr);
+    slept += step;
+  }
 }
 #endif
 

@@ -53,7 +53,7 @@ inline void set_mutant(Mutant mutant, unsigned delay_us) noexcept {
 inline bool is_mutant(Mutant mutant) noexcept {
   return g_mutant.load(std::memory_order_relaxed) == static_cast<int>(mutant);
 }
-// Widens a window that only real mutants leave open. Sleeps when some delay is set, mutant or not.
+// Widens a window that only real mutants leave open. Sleeps while some delay is set, mutant or not.
 void mutant_delay() noexcept;
 // Invalidations find every domain's mutex held, as under load or in a signal handler.
 extern std::atomic<bool> g_busy_mutex;

@@ -20,8 +20,11 @@ namespace {
 
 #if HYDRANT_MUTANTS
 
-// How long the reader sleeps between taking a change and telling of it, where an episode needs it to.
+// How long the reader sleeps between taking a change and telling of it, where an episode needs it to. Without
+// a defect the episode waits for the reader, and comes to the same end whenever that wakes. With one it must
+// not wake before the end of the episode, which ends the delay.
 constexpr unsigned kSlowReaderUs = 300'000;
+constexpr unsigned kAsleepTimes = 400;
 
 class PinCacheWatchMutants : public WatchedPinCache {
  protected:
@@ -39,7 +42,7 @@ class PinCacheWatchMutants : public WatchedPinCache {
     use(page_);  // the watch runs
     for (const Mutant now : {Mutant::kNone, mutant}) {
       page_ += 8;
-      set_mutant(now, delay_us);
+      set_mutant(now, now == Mutant::kNone ? delay_us : kAsleepTimes * delay_us);
       const bool stale = episode();
       set_mutant(Mutant::kNone, 0);
       EXPECT_EQ(stale, now != Mutant::kNone)

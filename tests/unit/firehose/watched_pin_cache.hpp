@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <sys/mman.h>
@@ -28,8 +29,8 @@ class WatchedPinCache : public PinCacheTest {
     HYDRANT_NEEDS_USERFAULTFD();
 #if HYDRANT_MUTANTS
     // A pin that loses patience does without the cache, which a test may take for a defect.
-    constexpr unsigned kMore = 50;
-    if (patience() > 1) set_patience(static_cast<unsigned>(patience()) * kMore);
+    constexpr double kMore = 50;
+    set_patience(static_cast<unsigned>(std::ceil(patience() * kMore)));
 #endif
     the_monitor().settle();  // late news of what an earlier test had in the same place
   }
