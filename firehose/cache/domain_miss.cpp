@@ -7,6 +7,7 @@
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/hit/find_and_hold.hpp"
+#include "firehose/watch/rule_clock.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -302,7 +303,7 @@ Status MissPath::reserve(const CacheLock& lock, MemoryRange asked, Budget::Share
     return parts_.texts.beyond_budget(asked, 1, share.bytes, share.regions);
   }
   if (budget.in_force(lock) < whole.bytes && !parts_.config.is_remote &&
-      budget.regrow(lock, now_ns())) {
+      budget.regrow(lock, rule_now_ns())) {
     payment->regrown_budget = budget.in_force(lock);
   }
   const Budget::Share lack = budget.lacking(lock, share);
@@ -457,7 +458,7 @@ Status MissPath::after_no_budget(PinRequest& request, const Plan& plan, bool* ag
   {
     const CachePhase lock(parts_);
     before = parts_.budget.in_force(lock);
-    parts_.budget.shrink(lock, plan.charge, pending, now_ns());
+    parts_.budget.shrink(lock, plan.charge, pending, rule_now_ns());
     after = parts_.budget.in_force(lock);
     parts_.retirement.drain(lock, kNoBudgetDead, &victims);
     Budget::Share idle;

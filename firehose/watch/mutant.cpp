@@ -1,5 +1,6 @@
 #include "firehose/watch/mutant.hpp"
 
+#include "firehose/watch/rule_clock.hpp"
 
 #include <algorithm>
 #include <array>
@@ -44,6 +45,7 @@ std::atomic<int> g_mutant{0};
 std::atomic<unsigned> g_mutant_delay_us{0};
 std::atomic<bool> g_busy_mutex{false};
 std::atomic<unsigned> g_patience{1};
+std::atomic<uint64_t> g_rule_time_ns{0};
 
 // In short steps: it ends when the delay is taken back.
 void mutant_delay() noexcept {

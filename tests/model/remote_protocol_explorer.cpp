@@ -3,6 +3,7 @@
 
 #include "firehose/base/thread.hpp"
 #include "firehose/remote/remote_wire.hpp"
+#include "firehose/watch/rule_clock.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -66,7 +67,17 @@ RemoteExplorer::RemoteExplorer(const RemoteScenario& scenario) : scenario_(scena
   settings.room = [](void* user, uint32_t end, uint32_t peer) {
     static_cast<RemoteExplorer*>(user)->hear_of_room(end, peer);
   };
+#if HYDRANT_MUTANTS
+  set_rule_time(now_ns());  // it stands still from here on
+#endif
   world_ = std::make_unique<RemoteWorld>(settings);
+}
+
+RemoteExplorer::~RemoteExplorer() {
+  world_.reset();
+#if HYDRANT_MUTANTS
+  set_rule_time(0);
+#endif
 }
 
 void RemoteExplorer::wrong(const std::string& what) {
@@ -105,7 +116,7 @@ void RemoteExplorer::begin() {
   floor_ = oldest_;
   live_ids_.assign(ranks, 0);
   refusals_ = duplicates_ = evictions_ = shortages_ = 0;
-  begun_at_ = now_ns();
+  begun_at_ = rule_now_ns();
   if (scenario_.own_pages != 0) {
     auto& rank = (*world_)[ranks - 1];
     own_ = hydrant_pin(rank.domain, rank.arena.page(kPages - scenario_.own_pages),
@@ -255,8 +266,12 @@ void RemoteExplorer::note_recall(uint32_t end) {
   if (recalled_at_[end] == 0) recalled_at_[end] = begun_at_;
 }
 
-// Waits, so that the effect of a poll depends on the choices alone.
+// So that the effect of a poll depends on the choices alone: moves the clock, or waits if it cannot be moved.
 void RemoteExplorer::wait_for_drain(uint32_t end) {
+#if HYDRANT_MUTANTS
+  set_rule_time(rule_now_ns() + kDrainNs);
+  (void)end;
+#else
   if (recalled_at_[end] == 0) {
     // The target checks for room at this interval.
     const uint64_t begun = now_ns();
@@ -267,6 +282,7 @@ void RemoteExplorer::wait_for_drain(uint32_t end) {
   while (now_ns() - recalled_at_[end] < kDrainNs) {
   }
   recalled_at_[end] = now_ns();
+#endif
 }
 
 void RemoteExplorer::poll(uint32_t end) {
@@ -435,7 +451,7 @@ void RemoteExplorer::check_rest() {
     const hydrant_remote_stats_t stats = world_->stats(end);
     if (stats.firehoses != 0) wrong("idle firehoses outlive their eviction");
     // Firehoses that longer ones have replaced end at the next check.
-    if (stats.firehose_bytes != 0) recalled_at_[end] = now_ns();
+    if (stats.firehose_bytes != 0) recalled_at_[end] = rule_now_ns();
   }
   run_to_rest();
   for (uint32_t end = 0; end < scenario_.ranks; ++end) {

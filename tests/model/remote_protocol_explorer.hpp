@@ -61,6 +61,9 @@ struct RemoteFindings {
 class RemoteExplorer {
  public:
   explicit RemoteExplorer(const RemoteScenario& scenario);
+  ~RemoteExplorer();
+  RemoteExplorer(const RemoteExplorer&) = delete;
+  RemoteExplorer& operator=(const RemoteExplorer&) = delete;
 
   // Depth first, until the first violation.
   RemoteFindings explore(uint64_t most_executions);

@@ -112,7 +112,8 @@ bool Planner::follow_stream(const CacheLock& lock, PinRequest& request, Plan* pl
     request.noted = true;
     const size_t most =
         std::min<uint64_t>(parts_.config.stream_bytes, parts_.budget.in_force(lock) / 8);
-    request.advice = streams.note_miss(request.pages, most, streams.has_borders() ? now_ns() : 0);
+    request.advice =
+        streams.note_miss(request.pages, most, streams.has_borders() ? rule_now_ns() : 0);
     if (request.advice.passed != 0) {
       const RegionIndex r =
           parts_.tables.find(lock, {request.advice.passed, 1}, Access::kLocalRead);
@@ -172,7 +173,7 @@ void Planner::note_given_up(const CacheLock& lock, const PinRequest& request, co
   if (!request.noted) return;
   StreamDetector& streams = parts_.extensions.streams(lock);
   if (plan.stream && refused) {
-    streams.note_refused(request.pages, plan.range, now_ns());
+    streams.note_refused(request.pages, plan.range, rule_now_ns());
   } else {
     streams.note_cut(request.pages, request.pages);
   }

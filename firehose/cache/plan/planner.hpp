@@ -12,6 +12,7 @@
 #include "firehose/cache/plan/domain_config.hpp"
 #include "firehose/cache/plan/pin_request.hpp"
 #include "firehose/cache/region/extensions.hpp"
+#include "firehose/watch/rule_clock.hpp"
 
 namespace hydrant {
 
@@ -35,10 +36,10 @@ class Planner {
                      bool refused) noexcept;
 
   bool known_refused(const CacheLock&, MemoryRange range, Access access) const noexcept {
-    return !refusals_.empty() && refusals_.refuses(range, access, now_ns());
+    return !refusals_.empty() && refusals_.refuses(range, access, rule_now_ns());
   }
   void note_refused(const CacheLock&, MemoryRange range, Access access) noexcept {
-    refusals_.add(range, access, now_ns());
+    refusals_.add(range, access, rule_now_ns());
   }
   // The memory of the range is new.
   void forget(const CacheLock&, MemoryRange range) noexcept;

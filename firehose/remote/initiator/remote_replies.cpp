@@ -3,6 +3,7 @@
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/api/pin_handle.hpp"
 #include "firehose/remote/initiator/remote_peer.hpp"
+#include "firehose/watch/rule_clock.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -162,7 +163,7 @@ int RemotePeer::work() noexcept {
   }
   if (waiting) serve_waiting(true);
   if (recalling_.load(std::memory_order_relaxed)) {
-    const uint64_t now = now_ns();
+    const uint64_t now = rule_now_ns();
     if (now - drained_at_.load(std::memory_order_relaxed) >= kDrainEveryNs) {
       drained_at_.store(now, std::memory_order_relaxed);
       end_recalls();

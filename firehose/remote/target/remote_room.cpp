@@ -6,6 +6,7 @@
 // arrived need kAtOnce.
 #include "firehose/remote/target/remote_target.hpp"
 #include "firehose/watch/mutant.hpp"
+#include "firehose/watch/rule_clock.hpp"
 
 #include <utility>
 
@@ -82,7 +83,7 @@ void RemoteTarget::forget_awaiting_locked(uint32_t peer) noexcept {
 // Part of poll(), in each call while initiators wait, since the end of a hold is no event.
 void RemoteTarget::look_for_room() noexcept {
   if (awaiting_.load(std::memory_order_relaxed) == 0) return;
-  const uint64_t now = now_ns();
+  const uint64_t now = rule_now_ns();
   if (now - room_looked_at_.load(std::memory_order_relaxed) < kLookEveryNs) return;
   room_looked_at_.store(now, std::memory_order_relaxed);
   uint32_t left = awaiting_.load(std::memory_order_relaxed);

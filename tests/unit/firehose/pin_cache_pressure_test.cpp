@@ -3,6 +3,7 @@
 // meanwhile.
 #include <hydrant/pin_cache.h>
 
+#include "firehose/watch/rule_clock.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
 #include <gtest/gtest.h>
@@ -20,6 +21,23 @@ using namespace std::chrono_literals;
 
 class PinCachePressure : public PinCacheTest {
  protected:
+  // The clock stands still but for pass(), in builds that allow it.
+#if HYDRANT_MUTANTS
+  void SetUp() override {
+    PinCacheTest::SetUp();
+    set_rule_time(now_ns());
+  }
+  void TearDown() override {
+    set_rule_time(0);
+    PinCacheTest::TearDown();
+  }
+  static void pass(std::chrono::nanoseconds time) {
+    set_rule_time(rule_now_ns() + static_cast<uint64_t>(time.count()));
+  }
+#else
+  static void pass(std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }
+#endif
+
   void create_with(size_t budget_pages) {
     hydrant_domain_options_t options = options_for(registrar_);
     options.budget_bytes = budget_pages * kPage;
@@ -65,7 +83,7 @@ TEST_F(PinCachePressure, RefusalBesideHeldRegionsBoundsTheirSum) {
 TEST_F(PinCachePressure, WholeBudgetIsTriedAgainWhenNothingIsPinned) {
   create_with(64);
   refuse_once(0, 1);
-  std::this_thread::sleep_for(1100ms);
+  pass(1100ms);
   expect_pin(0, 64);
   EXPECT_EQ(stats_of(domain_).budget_bytes, 64 * kPage);
 }
@@ -74,7 +92,7 @@ TEST_F(PinCachePressure, BudgetGrowsByTheTimeThatPassedNotByRequests) {
   create_with(64);
   const hydrant_pin_t held = pin(100, 1);
   refuse_once(0, 20);  // 20 pages stay
-  std::this_thread::sleep_for(2100ms);
+  pass(2100ms);
   expect_pin(0, 29);  // 20, 25, 31: two steps for one request
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
 }
