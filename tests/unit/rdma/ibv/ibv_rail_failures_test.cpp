@@ -29,13 +29,15 @@ constexpr size_t kBytes = 4 * kStripe;
 
 class IbvRailFailures : public testing::RailTest {
  protected:
+  // How long a rank waits for an answer of another that cannot answer.
+  static constexpr uint64_t kShort = 100'000'000;
   // Start, connection, puts and gets in shares, a message behind each. What went wrong first. No call hangs.
-  static Status do_everything() {
+  static Status do_everything(uint64_t connect_ns = IbvTransport::Options().connect_ns) {
     testing::CardBox box;
     std::vector<std::unique_ptr<IbvRank>> ranks;
     for (Rank rank = 0; rank < 2; ++rank) {
       IbvTransport::Options options = rail_options();
-      options.connect_ns = 100'000'000;
+      options.connect_ns = connect_ns;
       options.gives_silent_ranks_up = true;
       options.send_depth = 16;
       ranks.push_back(std::make_unique<IbvRank>(box, rank, 2, options));
@@ -123,7 +125,7 @@ TEST_F(IbvRailFailures, EveryCallMayFailAtEveryCount) {
       add_devices(3, like);
       fake_verbs::fail_call(call, ENOMEM, nth);
       clear_error_text();
-      const Status status = do_everything();
+      const Status status = do_everything(kShort);
       EXPECT_NE(status, Status::kNotReady) << static_cast<int>(call) << " " << nth << ": it hangs";
       EXPECT_NE(status, Status::kBadArg) << static_cast<int>(call) << " " << nth;
       if (status != Status::kOk) {
@@ -188,7 +190,7 @@ TEST_F(IbvRailFailures, ARailThatOneSideCannotConnectIsUsedByNeither) {
     fake_verbs::reset();
     add_devices(2);
     IbvTransport::Options options = rail_options();
-    options.connect_ns = 50'000'000;
+    options.connect_ns = testing::patient_ns(1'000'000'000);
     options.gives_silent_ranks_up = true;
     IbvWorld world(2, options);
     ::testing::internal::CaptureStderr();
