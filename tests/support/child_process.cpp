@@ -5,13 +5,16 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +47,25 @@ bool read_report(int pipe, std::string& text) {
     text.append(buffer, static_cast<size_t>(n));
   }
   return false;
+}
+
+// A user id that no other test has until this process and its children are over: each user has an account
+// of locked memory. It is taken by a socket's name, which all processes see and none leaves behind. 0: none.
+uid_t take_user() {
+  constexpr uid_t kFirst = 50000;
+  constexpr uid_t kUsers = 10000;
+  const int taken = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  for (uid_t i = 0; i < kUsers && taken >= 0; ++i) {
+    const uid_t id = kFirst + (static_cast<uid_t>(getpid()) + i) % kUsers;
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    const int length =
+        std::snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "test-user-%u", id);
+    const auto bytes = offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length);
+    if (bind(taken, reinterpret_cast<const sockaddr*>(&name), static_cast<socklen_t>(bytes)) == 0)
+      return id;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -80,7 +102,8 @@ std::string become_ordinary_user(uint64_t memlock_bytes) {
   if (geteuid() != 0) return "not root: cannot change the user id";
   const rlimit limit{memlock_bytes, memlock_bytes};
   if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "setrlimit: " + std::string(strerror(errno));
-  const auto id = static_cast<uid_t>(50000 + getpid() % 10000);
+  const uid_t id = take_user();
+  if (id == 0) return "no user id is free";
   if (setgroups(0, nullptr) != 0 || setresgid(id, id, id) != 0 || setresuid(id, id, id) != 0) {
     return "cannot become user " + std::to_string(id) + ": " + strerror(errno);
   }

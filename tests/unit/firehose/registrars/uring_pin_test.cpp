@@ -1,5 +1,6 @@
 // The uring registrar's pins are real, and it answers errors as the door says.
 #include "firehose/registrars/memlock.hpp"
+#include "tests/support/test_registrar.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
 #include <gtest/gtest.h>

@@ -36,7 +36,10 @@ compare() {
   echo "$name: compared ${#preloads[@]} times"
 }
 
-compare ls ls -la /usr/bin
+# A folder of many names that nothing changes meanwhile.
+mkdir -p "$folder/listed/names"
+(cd "$folder/listed/names" && touch name-{1..1000} "$(printf 'n%.0s' {1..200})" && chmod 755 name-1*)
+compare ls ls -la "$folder/listed/names"
 compare false false
 compare sort bash -c 'seq 20000 | sort -R --random-source=/bin/sh | sort -n -S 1M --parallel=2 | tail -n 1'
 compare bash bash -c '
