@@ -28,8 +28,8 @@ constexpr uint64_t kMillion = 200'000;
 constexpr uint64_t kOperations = 150'000;
 constexpr uint64_t kMillion = 1'000'000;
 #endif
-// A hunt ends with its first finding, mostly within seconds, but later with sanitizers.
-constexpr double kMutantSeconds = 100;
+// A hunt ends with its first finding, mostly after some thousand operations, but later with sanitizers.
+constexpr uint64_t kMutantOperations = kMillion;
 
 uint64_t chosen_seed() {
   const char* text = std::getenv("STALE_HUNT_SEED");
@@ -96,8 +96,7 @@ TEST_F(StaleHunt, AClientThatAnnouncesIsClean) {
 }
 
 TEST_F(StaleHunt, AClientThatAnnouncesNothingIsCaught) {
-  HuntOptions options = short_hunt(0);
-  options.seconds = kMutantSeconds;
+  HuntOptions options = short_hunt(kMutantOperations);
   options.sources = {Source::kMmap, Source::kFixed, Source::kMadvise};
   options.forget_per_mille = 1000;
   options.stop_when_stale = true;
@@ -107,8 +106,7 @@ TEST_F(StaleHunt, AClientThatAnnouncesNothingIsCaught) {
 }
 
 TEST_F(StaleHunt, AClientThatOmitsOneAnnouncementInAThousandIsCaught) {
-  HuntOptions options = short_hunt(0);
-  options.seconds = kMutantSeconds;
+  HuntOptions options = short_hunt(kMutantOperations);
   options.sources = {Source::kMmap};
   options.slots = 24;
   options.forget_per_mille = 1;
@@ -222,7 +220,7 @@ TEST_P(StaleHuntMutants, AreCaught) {
   if (!has_needed(mutant->needs, &reason)) GTEST_SKIP() << reason;
   HuntOptions options = mutant->hunt;
   options.seed = short_hunt().seed;
-  options.seconds = kMutantSeconds;
+  options.operations = kMutantOperations;
   set_mutant_by_name(mutant->name, mutant->delay_us);
   hunt(mutant->cache, options);
   set_mutant_by_name("none", 0);
