@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../../support/patience.h"
 #include "client.h"
 
 gex_TM_t team;
@@ -148,7 +149,7 @@ int main(int argc, char** argv) {
   } else if (!strcmp(which, "line")) { /* no rank prints another line before TEST_FILE exists */
     printf("rank %u says a line\n", (unsigned)me);
     for (int i = 0; access(getenv("TEST_FILE"), F_OK) != 0; ++i) {
-      CHECK(i < 6000);
+      CHECK(i < 6000 * hydrant_test_patience());
       usleep(10000);
     }
   } else if (!strcmp(which, "verbose")) {

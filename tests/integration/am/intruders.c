@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "../../support/patience.h"
 #include "client.h"
 
 /* ---- a second thread in SEQ and PARSYNC ---- */
@@ -13,7 +14,7 @@ static void* intrude(void* unused) {
   char here[8] = "";
   (void)unused;
   (void)pthread_setname_np(pthread_self(), "intruder");
-  for (int i = 0; !is_inside && i < 6000; ++i) usleep(10000);
+  for (int i = 0; !is_inside && i < 6000 * hydrant_test_patience(); ++i) usleep(10000);
   if (!strcmp(intrusion, "poll"))
     (void)gasnet_AMPoll();
   else if (!strcmp(intrusion, "request"))
@@ -31,7 +32,7 @@ static void* intrude(void* unused) {
 static void on_hold(gex_Token_t token) {
   (void)token;
   is_inside = 1;
-  for (int i = 0; i < 6000; ++i) usleep(10000);
+  for (int i = 0; i < 6000 * hydrant_test_patience(); ++i) usleep(10000);
 }
 
 /* `how`: "beside" while the first thread is inside a call, "alone" while it waits elsewhere. */

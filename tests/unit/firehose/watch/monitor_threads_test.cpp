@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -104,6 +105,12 @@ TEST_F(MonitorThreads, SomebodyIsServedWhileOthersReleaseAllTheTime) {
     for (int i = 0; i < 200; ++i) {
       if (the_monitor().quiet(100'000'000) == 0) ++quiet;
     }
+    (void)wait_until(
+        [&] {
+          if (quiet == 0 && the_monitor().quiet(100'000'000) == 0) ++quiet;
+          return quiet != 0;
+        },
+        std::chrono::seconds(30));
     stop = true;
   });
   threads.join();
@@ -207,13 +214,11 @@ TEST_F(MonitorThreads, WithoutItsDescriptorNothingIsCovered) {
               if (!closed) return "no descriptor found";
               memory.replace(4, 4);  // the kernel may still report this to the one who polls
               const bool known =
-                  wait_until([&] { return cover(memory, 0, 2) == HYDRANT_COVER_NONE; },
-                             std::chrono::seconds(5));
+                  wait_until([&] { return cover(memory, 0, 2) == HYDRANT_COVER_NONE; });
               if (!known) return "still said to be covered";
               if (the_monitor().reason()[0] == '\0') return "no reason";
               // (It says so first, and tells then.)
-              const bool told = wait_until([&] { return listener.told_of(memory, 0, 2); },
-                                           std::chrono::seconds(5));
+              const bool told = wait_until([&] { return listener.told_of(memory, 0, 2); });
               if (!told) return "not told to forget what was kept";
               const uint64_t begun = processor_ns();
               timespec ts{0, 200'000'000};
