@@ -10,13 +10,6 @@ namespace hydrant {
 namespace {
 
 constexpr uint32_t kChunkEvents = 64;
-
-// Never freed, because events may stay outstanding for ever.
-struct Chunk {
-  hydrant_event events[kChunkEvents];
-  Chunk* next = nullptr;
-};
-
 }  // namespace
 
 class EventPool {
@@ -41,6 +34,12 @@ class EventPool {
   EventPool* next_orphan = nullptr;
 
  private:
+  // Never freed, because events may stay outstanding for ever.
+  struct Chunk {
+    hydrant_event events[kChunkEvents];
+    Chunk* next = nullptr;
+  };
+
   bool grow() noexcept {
     auto* chunk = new (std::nothrow) Chunk;
     if (chunk == nullptr) return false;

@@ -20,8 +20,10 @@ bool is_done(void* context) noexcept {
 bool is_done_too(const void* context) noexcept {
   return static_cast<const CompletionCounter*>(context)->all_done();
 }
-WaitsFor where(const void*) noexcept { return WaitsFor::kPolls; }
-void complain(const void* context) { complain_of(*static_cast<const CompletionCounter*>(context)); }
+WaitsFor comes_by_polls(const void*) noexcept { return WaitsFor::kPolls; }
+void complain_of_counter(const void* context) {
+  complain_of(*static_cast<const CompletionCounter*>(context));
+}
 
 }  // namespace
 
@@ -98,8 +100,8 @@ Status wait_for(CompletionCounter& pieces) noexcept {
   if (!done() && !look_quickly(done, []() noexcept { return WaitsFor::kPolls; })) {
     wait_patiently({.done = is_done,
                     .ready = is_done_too,
-                    .where = where,
-                    .complain = complain,
+                    .where = comes_by_polls,
+                    .complain = complain_of_counter,
                     .context = &pieces});
   }
   return failure_of(pieces);

@@ -14,7 +14,7 @@
 
 using namespace hydrant;
 
-namespace {
+namespace hydrant {
 class ValueHandles;
 }
 
@@ -26,7 +26,7 @@ struct hydrant_valget {
   ValueHandles* home = nullptr;
 };
 
-namespace {
+namespace hydrant {
 
 class ValueHandles {
  public:
@@ -53,6 +53,10 @@ class ValueHandles {
  private:
   ReturnableList<hydrant_valget> handles_;
 };
+
+}  // namespace hydrant
+
+namespace {
 
 // Like check_transfer(), for a fill.
 Status check_fill(gasnet_node_t rank, void* dest, size_t bytes) noexcept {

@@ -16,11 +16,6 @@ namespace {
 constexpr uint64_t kMostRegions = uint64_t{1} << 22;
 constexpr size_t kLargestBucket = size_t{1} << 40;
 
-// The option if it was given, else what the environment or the table says.
-uint64_t or_knob(uint64_t option, Knob knob) noexcept {
-  return option != 0 ? option : knob_number(knob);
-}
-
 // Requires: all other sizes are known. A client that announces what it has pinned may not know of more.
 size_t choose_stream(const hydrant_domain_options_t& options, const DomainConfig& config) noexcept {
   if (config.mode == HYDRANT_MODE_PAGE || config.watch == HYDRANT_WATCH_NONE) return 0;

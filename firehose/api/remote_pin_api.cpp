@@ -24,26 +24,26 @@ constexpr size_t kAbsurdSize = 4096;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 // A handle is a place and a generation.
-struct Entry {
+struct EndEntry {
   std::atomic<uint64_t> handle{0};
   std::atomic<RemotePins*> end{nullptr};
   uint32_t generation = 0;
   bool claimed = false;
 };
-Entry g_entries[kMaxEnds];  // generation, claimed: guarded by g_mu
+EndEntry g_ends[kMaxEnds];  // generation, claimed: guarded by g_mu
 Mutex g_mu;
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
 // A child is no rank: nothing that it says to the peers would be its own. Its copies are left to it.
 void forget_in_child() {
   g_mu.reset_in_child();
-  for (Entry& entry : g_entries) entry.handle.store(0, std::memory_order_relaxed);
+  for (EndEntry& entry : g_ends) entry.handle.store(0, std::memory_order_relaxed);
 }
 
 void install_fork_handler() { pthread_atfork(nullptr, nullptr, &forget_in_child); }
 
 RemotePins* find_end(uint64_t handle) noexcept {
-  const Entry& entry = g_entries[handle % kMaxEnds];
+  const EndEntry& entry = g_ends[handle % kMaxEnds];
   if (handle != 0 && entry.handle.load(std::memory_order_acquire) == handle) [[likely]]
     return entry.end.load(std::memory_order_relaxed);
   (void)fail(Status::kNotInit, "%#llx is no live end of remote pins: %s",
@@ -56,7 +56,7 @@ uint64_t claim() noexcept {
   pthread_once(&g_once, &install_fork_handler);
   MutexLock lock(g_mu);
   for (uint32_t i = 0; i < kMaxEnds; ++i) {
-    Entry& entry = g_entries[i];
+    EndEntry& entry = g_ends[i];
     if (entry.claimed) continue;
     entry.claimed = true;
     ++entry.generation;
@@ -67,11 +67,7 @@ uint64_t claim() noexcept {
 
 void unclaim(uint64_t handle) noexcept {
   MutexLock lock(g_mu);
-  g_entries[handle % kMaxEnds].claimed = false;
-}
-
-uint64_t or_knob(uint64_t option, Knob knob) noexcept {
-  return option != 0 ? option : knob_number(knob);
+  g_ends[handle % kMaxEnds].claimed = false;
 }
 
 Status check_messenger(const hydrant_messenger_t* messenger) noexcept {
@@ -131,8 +127,8 @@ Status read_options(const hydrant_remote_options_t* given, hydrant_remote_option
 }
 
 // Chooses the bytes that peers may keep pinned here: at most the domain's own budget.
-Status choose_budget(const hydrant_remote_options_t& options, const DomainConfig& domain,
-                     RemoteConfig* config) noexcept {
+Status choose_peer_budget(const hydrant_remote_options_t& options, const DomainConfig& domain,
+                          RemoteConfig* config) noexcept {
   const size_t granule = domain.granule_bytes;
   uint64_t budget = options.budget_bytes;
   if (budget != 0 && budget < granule) {
@@ -167,7 +163,7 @@ Status make_config(const hydrant_remote_options_t& options, const DomainConfig& 
   config->remote = options.remote;
   config->room = options.room;
   config->user = options.user;
-  const Status status = choose_budget(options, domain, config);
+  const Status status = choose_peer_budget(options, domain, config);
   if (status != Status::kOk) return status;
   const uint64_t firehoses = or_knob(options.max_firehoses, Knob::kRemoteFirehoses);
   config->max_firehoses = static_cast<uint32_t>(
@@ -201,7 +197,7 @@ bool is_for_others(uint32_t access) noexcept {
   return (access & (HYDRANT_REMOTE_READ | HYDRANT_REMOTE_WRITE)) != 0;
 }
 
-Status check_access(uint32_t access) noexcept {
+Status check_peer_access(uint32_t access) noexcept {
   if (access > bits(Access::kAll)) {
     return fail_unknown_access(access);
   }
@@ -236,7 +232,7 @@ hydrant_pin_t look(uint64_t handle, uint32_t peer, uint32_t access, Pin pin) noe
   Status status = Status::kOk;
   const RemotePeer* found = find_peer(handle, peer, &status);
   if (found == nullptr) return failed_pin(status);
-  status = check_access(access);
+  status = check_peer_access(access);
   const RegionSlot* slot = nullptr;
   if (status == Status::kOk) status = pin(*found, static_cast<Access>(access), &slot);
   return status == Status::kOk ? make_pin(slot) : failed_pin(status);
@@ -255,7 +251,7 @@ hydrant_pin_t hydrant::hit_remote(hydrant_remote_t handle, uint32_t peer, uintpt
 
 bool hydrant::has_remote_end(const Domain& domain) noexcept {
   MutexLock lock(g_mu);
-  for (const Entry& entry : g_entries) {
+  for (const EndEntry& entry : g_ends) {
     if (entry.handle.load(std::memory_order_acquire) != 0 &&
         &entry.end.load(std::memory_order_relaxed)->domain() == &domain)
       return true;
@@ -295,7 +291,7 @@ int hydrant_remote_create(const hydrant_remote_options_t* given, hydrant_remote_
                      "a process; destroy one",
                      kMaxEnds));
   }
-  Entry& entry = g_entries[handle % kMaxEnds];
+  EndEntry& entry = g_ends[handle % kMaxEnds];
   entry.end.store(end.release(), std::memory_order_relaxed);
   entry.handle.store(handle, std::memory_order_release);
   *remote = handle;
@@ -309,7 +305,7 @@ int hydrant_remote_destroy(hydrant_remote_t remote) {
   end->shut_down();
   {
     MutexLock lock(g_mu);  // has_remote_end() may be looking at it
-    g_entries[remote % kMaxEnds].handle.store(0, std::memory_order_release);
+    g_ends[remote % kMaxEnds].handle.store(0, std::memory_order_release);
   }
   delete end;
   unclaim(remote);
@@ -351,7 +347,7 @@ int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, s
   const CancellationOff guard;
   pin->region = nullptr;
   pin->hold = GASNET_ERR_NOT_READY;
-  status = check_access(access);
+  status = check_peer_access(access);
   if (status != Status::kOk) return to_c(status);
   const hydrant_remote_call_t nothing{};
   if (call == nullptr) call = &nothing;
@@ -418,7 +414,7 @@ int hydrant_remote_await_room(hydrant_remote_t remote, uint32_t peer, uintptr_t 
   Status status = Status::kOk;
   RemotePeer* found = find_peer(remote, peer, &status);
   if (found == nullptr) return to_c(status);
-  status = check_access(access);
+  status = check_peer_access(access);
   const MemoryRange range{addr, len};
   if (status == Status::kOk && (len == 0 || !range.valid())) {
     status = fail(Status::kBadArg, "[%#zx, +%zu) is no range to wait for",

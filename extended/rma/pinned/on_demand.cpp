@@ -29,7 +29,7 @@ uint32_t access_for(Direction direction) noexcept {
   return direction == Direction::kPut ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE;
 }
 
-int make(Direction direction) noexcept {
+int make_implicit_key(Direction direction) noexcept {
   const auto i = static_cast<size_t>(direction);
   const MutexLock lock(keys.mu);
   int state = keys.state[i].load(std::memory_order_relaxed);
@@ -57,7 +57,7 @@ const std::byte* on_demand_key(int code, Direction direction, size_t bytes) noex
   if (code != GASNET_ERR_NOT_READY && code != GASNET_ERR_RESOURCE) return nullptr;
   const auto i = static_cast<size_t>(direction);
   int state = keys.state[i].load(std::memory_order_acquire);
-  if (state == 0) state = make(direction);
+  if (state == 0) state = make_implicit_key(direction);
   if (state < 0) return nullptr;
   keys.ops.fetch_add(1, std::memory_order_relaxed);
   keys.bytes.fetch_add(bytes, std::memory_order_relaxed);

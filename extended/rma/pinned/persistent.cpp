@@ -32,8 +32,8 @@ struct hydrant_operation_s {
 
 namespace {
 
-int make(gex_Rank_t rank, const Transfer& wanted, hydrant_operation_t* operation,
-         const char* call) noexcept {
+int make_operation(gex_Rank_t rank, const Transfer& wanted, hydrant_operation_t* operation,
+                   const char* call) noexcept {
   if (operation == nullptr)
     return answer(fail(Status::kBadArg, "the pointer to the operation is NULL"), call, true);
   Transfer what = wanted;
@@ -130,7 +130,7 @@ int hydrant_put_init(gex_Rank_t rank, void* remote, const void* local, size_t by
   what.remote = reinterpret_cast<uintptr_t>(remote);
   what.local = static_cast<std::byte*>(const_cast<void*>(local));
   what.bytes = bytes;
-  return make(rank, what, operation, "hydrant_put_init");
+  return make_operation(rank, what, operation, "hydrant_put_init");
 }
 
 int hydrant_get_init(gex_Rank_t rank, const void* remote, void* local, size_t bytes,
@@ -140,7 +140,7 @@ int hydrant_get_init(gex_Rank_t rank, const void* remote, void* local, size_t by
   what.remote = reinterpret_cast<uintptr_t>(remote);
   what.local = static_cast<std::byte*>(local);
   what.bytes = bytes;
-  return make(rank, what, operation, "hydrant_get_init");
+  return make_operation(rank, what, operation, "hydrant_get_init");
 }
 
 int hydrant_start(hydrant_operation_t operation) {

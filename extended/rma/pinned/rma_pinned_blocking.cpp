@@ -34,8 +34,8 @@ bool is_over(void* context) noexcept { return static_cast<Awaiting*>(context)->i
 bool is_ready(const void* context) noexcept {
   return static_cast<const Awaiting*>(context)->is_over();
 }
-WaitsFor where(const void*) noexcept { return WaitsFor::kPolls; }
-void complain(const void* context) {
+WaitsFor waits_for(const void*) noexcept { return WaitsFor::kPolls; }
+void complain_of_wait(const void* context) {
   log_warning("a blocking put or get with rank %u has not completed: is the network up?",
               static_cast<const Awaiting*>(context)->peer);
 }
@@ -48,8 +48,8 @@ constexpr uint32_t kQuickLooks = 64;
   if (look_quickly(done, []() noexcept { return WaitsFor::kPolls; })) return;
   wait_patiently({.done = is_over,
                   .ready = is_ready,
-                  .where = where,
-                  .complain = complain,
+                  .where = waits_for,
+                  .complain = complain_of_wait,
                   .context = &operation});
 }
 

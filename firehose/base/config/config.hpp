@@ -124,6 +124,11 @@ template <KnobName Name>
 uint64_t knob_number(Name knob) noexcept {
   return read_knob(knob_info(knob)).number;
 }
+// The option if it was given, else the knob's number.
+template <KnobName Name>
+uint64_t or_knob(uint64_t option, Name knob) noexcept {
+  return option != 0 ? option : knob_number(knob);
+}
 template <KnobName Name>
 std::string_view knob_choice(Name knob) noexcept {
   return knob_choice_name(knob_info(knob), knob_number(knob));

@@ -12,7 +12,7 @@ namespace hydrant {
 namespace {
 
 // Prefixes of all libraries, loaded or not.
-constexpr std::string_view kPrefixes[] = {"HYDRANT_", "FIREHOSE_", "GASNET_FIREHOSE_"};
+constexpr std::string_view kAllPrefixes[] = {"HYDRANT_", "FIREHOSE_", "GASNET_FIREHOSE_"};
 // Read by other programs: a launcher passes HYDRANT_JOB_* to its processes.
 constexpr std::string_view kOthers[] = {"HYDRANT_TEST_", "HYDRANT_BENCH_", "HYDRANT_JOB_"};
 
@@ -73,7 +73,7 @@ size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
     const char* equals = std::strchr(*entry, '=');
     if (equals == nullptr) continue;
     const std::string_view name(*entry, static_cast<size_t>(equals - *entry));
-    if (!has_prefix(name, kPrefixes) || has_prefix(name, kOthers) || is_known(name)) continue;
+    if (!has_prefix(name, kAllPrefixes) || has_prefix(name, kOthers) || is_known(name)) continue;
     char copy[96];
     std::snprintf(copy, sizeof copy, "%.*s", static_cast<int>(name.size()), name.data());
     if (!is_owned(name) && nearest_knob_name(copy) == nullptr) continue;

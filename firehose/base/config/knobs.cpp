@@ -287,9 +287,9 @@ static_assert(bits(Access::kLocalWrite) == 1 && bits(Access::kRemoteRead) == 2 &
                   bits(Access::kRemoteWrite) == 4 && bits(Access::kRemoteAtomic) == 8,
               "FIREHOSE_EAGER_ACCESS lists the rights in the order of their bits");
 
-constexpr std::string_view kPrefixes[] = {"FIREHOSE_", "GASNET_FIREHOSE_"};
+constexpr std::string_view kFirehosePrefixes[] = {"FIREHOSE_", "GASNET_FIREHOSE_"};
 constinit std::atomic<bool> g_warned[kRows.size()];
-constinit KnobTable g_table(kRows, kPrefixes, g_warned);
+constinit KnobTable g_table(kRows, kFirehosePrefixes, g_warned);
 [[gnu::constructor(101)]] void add_table() noexcept { add_knob_table(g_table); }
 
 }  // namespace

@@ -6,8 +6,8 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kBatch = 64;      // regions examined per fence, at most
-constexpr size_t kFirstBatch = 4;  // asked of the policy at first: mostly one is enough
+constexpr size_t kEvictionBatch = 64;  // regions examined per fence, at most
+constexpr size_t kFirstBatch = 4;      // asked of the policy at first: mostly one is enough
 
 }  // namespace
 
@@ -23,8 +23,8 @@ void Evictor::reopen(const CacheLock& lock, RegionIndex region) noexcept {
 }
 
 void Evictor::watch_more(const CacheLock& lock) noexcept {
-  RegionIndex batch[kBatch];
-  const size_t n = parts_.policy.watch(batch, kBatch);
+  RegionIndex batch[kEvictionBatch];
+  const size_t n = parts_.policy.watch(batch, kEvictionBatch);
   for (size_t i = 0; i < n; ++i) {
     if (evictable(lock, batch[i])) parts_.gates.shut(lock, batch[i]);
   }
@@ -33,7 +33,7 @@ void Evictor::watch_more(const CacheLock& lock) noexcept {
 // Drops what cannot be a victim before a fence is paid for it. The sums are approximate here: a region that
 // is dropped was held a moment ago, which is a use.
 size_t Evictor::keep_likely(const CacheLock& lock, RegionIndex* batch, size_t n) noexcept {
-  uint32_t sums[kBatch];
+  uint32_t sums[kEvictionBatch];
   size_t candidates = 0;
   for (size_t i = 0; i < n; ++i) {
     if (evictable(lock, batch[i])) batch[candidates++] = batch[i];
@@ -54,7 +54,7 @@ size_t Evictor::keep_likely(const CacheLock& lock, RegionIndex* batch, size_t n)
 // suffices, the smaller the better, or the largest. Answers how many there are.
 size_t Evictor::sort_smallest_first(const CacheLock& lock, RegionIndex* batch, size_t n,
                                     uint64_t bytes) noexcept {
-  const size_t more = parts_.policy.evict(batch, kBatch / 2);
+  const size_t more = parts_.policy.evict(batch, kEvictionBatch / 2);
   n = keep_likely(lock, batch, std::max(n, more));
   const auto& infos = parts_.store.infos(lock);
   std::sort(batch, batch + n, [&](RegionIndex a, RegionIndex b) {
@@ -81,14 +81,14 @@ size_t Evictor::fence_for(const CacheLock& lock, RegionIndex* batch, size_t n,
 void Evictor::choose(const CacheLock& lock, Budget::Share lack, RegionQueue* chosen,
                      uint64_t* got) noexcept {
   auto& infos = parts_.store.infos(lock);
-  RegionIndex batch[kBatch];
+  RegionIndex batch[kEvictionBatch];
   size_t examined = 0;
   size_t ask = kFirstBatch;
-  const size_t most = parts_.budget.regions(lock) + kBatch;
+  const size_t most = parts_.budget.regions(lock) + kEvictionBatch;
   while ((*got < lack.bytes || chosen->size() < lack.regions) && examined < most) {
     size_t n = parts_.policy.evict(batch, ask);
     if (n == 0) return;
-    ask = std::min(2 * ask, kBatch / 2);
+    ask = std::min(2 * ask, kEvictionBatch / 2);
     examined += n;
     n = keep_likely(lock, batch, n);
     if (n == 0) continue;
@@ -101,7 +101,7 @@ void Evictor::choose(const CacheLock& lock, Budget::Share lack, RegionQueue* cho
     if (usable == 0) {
       usable = fence_for(lock, batch, n, lack.bytes > *got ? lack.bytes - *got : 0);
     }
-    uint32_t sums[kBatch];
+    uint32_t sums[kEvictionBatch];
     parts_.holds.sum(lock, batch, usable, sums);
     for (size_t i = 0; i < usable && (*got < lack.bytes || chosen->size() < lack.regions); ++i) {
       const RegionIndex r = batch[i];

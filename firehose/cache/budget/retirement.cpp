@@ -7,7 +7,7 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kBatch = 64;
+constexpr size_t kRetirementBatch = 64;
 // Dead regions that are worth a fence: so many, or so much of the budget, or so many bytes.
 constexpr size_t kLazyDead = 32;
 constexpr uint64_t kLazyDeadShare = 8;
@@ -58,11 +58,11 @@ void Retirement::settle(const CacheLock& lock, RegionQueue* list, RegionQueue* r
     fenced = fenced && infos[r].closed_epoch != parts_.epoch.now(lock);
   }
   if (!fenced) parts_.epoch.fence(lock);
-  RegionIndex batch[kBatch];
-  uint32_t sums[kBatch];
+  RegionIndex batch[kRetirementBatch];
+  uint32_t sums[kRetirementBatch];
   while (!list->empty()) {
     size_t n = 0;
-    while (n < kBatch && !list->empty()) batch[n++] = list->pop(infos);
+    while (n < kRetirementBatch && !list->empty()) batch[n++] = list->pop(infos);
     parts_.holds.settled(lock, batch, n, sums);
     for (size_t i = 0; i < n; ++i) {
       if (sums[i] == 0) {

@@ -5,8 +5,6 @@
 
 namespace hydrant {
 namespace {
-constexpr auto kRead = std::memory_order_acquire;
-constexpr auto kWrite = std::memory_order_release;
 constexpr size_t kHeadsPerRegion = 2;
 constexpr uint64_t kMostLookups = 4096;  // of single buckets, without the lock
 }  // namespace

@@ -49,6 +49,11 @@ class PinTable {
   // In the child of a fork, whatever state the table was copied in.
   virtual void clear() noexcept = 0;
   virtual uint64_t memory_bytes() const noexcept = 0;
+
+ protected:
+  // Memory orders of the fields that readers look at without the mutex.
+  static constexpr auto kRead = std::memory_order_acquire;
+  static constexpr auto kWrite = std::memory_order_release;
 };
 
 // A sequence lock whose data are atomics: readers retry nothing, they just report a miss.

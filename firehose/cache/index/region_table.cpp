@@ -3,10 +3,6 @@
 #include <algorithm>
 
 namespace hydrant {
-namespace {
-constexpr auto kRead = std::memory_order_acquire;
-constexpr auto kWrite = std::memory_order_release;
-}  // namespace
 
 bool RegionTable::map(size_t max_ranges) noexcept {
   // Neighbours that fit into kJoinEntries become one when something is erased from either; a chunk

@@ -6,7 +6,7 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kBatch = 64;
+constexpr size_t kSlotBatch = 64;
 // Slots leave quarantine in batches of one more for so many threads.
 constexpr uint32_t kThreadsPerSlot = 8;
 
@@ -29,9 +29,9 @@ RegionIndex FreeSlots::allocate(const CacheLock& lock) noexcept {
 // Few slots at once while few threads have to be asked.
 size_t FreeSlots::end_quarantine(const CacheLock& lock) noexcept {
   auto& infos = store_.infos(lock);
-  RegionIndex batch[kBatch];
-  uint32_t sums[kBatch];
-  const size_t most = std::min<size_t>(1 + holds_.threads(lock) / kThreadsPerSlot, kBatch);
+  RegionIndex batch[kSlotBatch];
+  uint32_t sums[kSlotBatch];
+  const size_t most = std::min<size_t>(1 + holds_.threads(lock) / kThreadsPerSlot, kSlotBatch);
   size_t n = 0;
   while (n < most && !quarantine_.empty() &&
          infos[quarantine_.front()].closed_epoch != epoch_.now(lock)) {

@@ -13,7 +13,6 @@ constexpr uint8_t kReceiverRetries = 7;
 constexpr uint8_t kReceiverTimer = 12;  // 0.64 ms
 // Under way at once, atomics among them: adapters keep to it by themselves.
 constexpr uint32_t kReads = 16;
-constexpr uint8_t kHops = 64;
 
 }  // namespace
 

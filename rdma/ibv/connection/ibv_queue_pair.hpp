@@ -14,6 +14,8 @@ namespace hydrant::ibv {
 // A packet is sent again six times: a peer whose machine is gone is known to be after half a second, or a few
 // where an adapter waits longer than it is told. Not seven: to rxe of Linux 6.1 that means for ever.
 inline constexpr uint8_t kRetries = 6;
+// Of routed packets.
+inline constexpr uint8_t kHops = 64;
 
 // Of the first packet: drawn, so that packets of a connection before are not taken for this one's.
 uint32_t draw_sequence() noexcept;

@@ -14,12 +14,6 @@
 
 namespace hydrant::ibv {
 
-namespace {
-
-constexpr uint8_t kHops = 64;
-
-}  // namespace
-
 Status PeerFactory::check_settings(const PeerName& name,
                                    const EndpointAddress& endpoint) const noexcept {
   const Geometry theirs = endpoint.geometry;

@@ -5,8 +5,8 @@
 namespace hydrant {
 namespace {
 
-constexpr uint32_t kMagic = 0x42495948;  // "HYIB"
-constexpr uint16_t kVersion = 1;
+constexpr uint32_t kKeyMagic = 0x42495948;  // "HYIB"
+constexpr uint16_t kKeyVersion = 1;
 // Registrations are whole pages; no machine has smaller ones.
 constexpr uintptr_t kPageMask = 4095;
 
@@ -16,8 +16,8 @@ using little_endian::put;
 }  // namespace
 
 void encode_ibv_key(const IbvKeyBlob& key, std::byte* blob) noexcept {
-  put(blob, kMagic, 4);
-  put(blob + 4, kVersion, 2);
+  put(blob, kKeyMagic, 4);
+  put(blob + 4, kKeyVersion, 2);
   put(blob + 6, key.rail_count, 2);
   put(blob + 8, key.range.addr, 8);
   put(blob + 16, key.range.len, 8);
@@ -32,11 +32,12 @@ Status decode_ibv_key(const std::byte* blob, size_t len, IbvKeyBlob* key) noexce
     return fail(Status::kBadArg, "a verbs key has %zu bytes or more, this one %zu", kIbvBlobBytes,
                 len);
   }
-  if (get(blob, 4) != kMagic) return fail(Status::kBadArg, "not a verbs key: wrong magic number");
+  if (get(blob, 4) != kKeyMagic)
+    return fail(Status::kBadArg, "not a verbs key: wrong magic number");
   const uint64_t version = get(blob + 4, 2);
-  if (version != kVersion) {
+  if (version != kKeyVersion) {
     return fail(Status::kBadArg, "a verbs key of version %u; this side speaks version %u",
-                static_cast<unsigned>(version), static_cast<unsigned>(kVersion));
+                static_cast<unsigned>(version), static_cast<unsigned>(kKeyVersion));
   }
   const auto rail_count = static_cast<uint32_t>(get(blob + 6, 2));
   if (rail_count >= ibv::kMostRails || len != ibv_blob_bytes(rail_count)) {

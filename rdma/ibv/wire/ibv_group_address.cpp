@@ -13,8 +13,8 @@
 namespace hydrant::ibv {
 namespace {
 
-constexpr uint32_t kMagic = 0x4d495948;
-constexpr uint16_t kVersion = 1;
+constexpr uint32_t kGroupMagic = 0x4d495948;
+constexpr uint16_t kGroupVersion = 1;
 constexpr size_t kCardAt = 16;
 constexpr size_t kSumBytes = 8;
 
@@ -35,16 +35,16 @@ Status check_frame(std::span<const std::byte> in) noexcept {
                 "a group address has %zu to %zu bytes, this one %zu: hand on all of "
                 "what group_address() gave",
                 group_address_bytes(0), kMostGroupAddressBytes, in.size());
-  if (get(in.data(), 4) != kMagic)
+  if (get(in.data(), 4) != kGroupMagic)
     return fail(Status::kBadArg, "not a group address of verbs: wrong magic number %#x",
                 static_cast<unsigned>(get(in.data(), 4)));
   const auto version = static_cast<unsigned>(get(in.data() + 4, 2));
-  if (version != kVersion)
+  if (version != kGroupVersion)
     return fail(
         Status::kBadArg,
         "a group address of version %u; this side speaks version %u: both groups must run the "
         "same library",
-        version, static_cast<unsigned>(kVersion));
+        version, static_cast<unsigned>(kGroupVersion));
   const uint64_t bytes = get(in.data() + 6, 2);
   if (bytes != in.size())
     return fail(
@@ -64,8 +64,8 @@ Status check_frame(std::span<const std::byte> in) noexcept {
 
 void encode_group_address(const GroupAddress& endpoint, std::byte* out) noexcept {
   const size_t bytes = group_address_bytes(endpoint.endpoint.rail_count);
-  put(out, kMagic, 4);
-  put(out + 4, kVersion, 2);
+  put(out, kGroupMagic, 4);
+  put(out + 4, kGroupVersion, 2);
   put(out + 6, bytes, 2);
   put(out + 8, endpoint.rank, 4);
   put(out + 12, endpoint.ranks, 4);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint32_t kCardMagic = 0x43495948;
 constexpr uint32_t kHandshakeMagic = 0x47495948;
-constexpr uint16_t kVersion = 2;
+constexpr uint16_t kWireVersion = 2;
 constexpr uint16_t kHeard = 1;
 constexpr uint16_t kOpen = 2;
 constexpr uint32_t kRailReady = 1;
@@ -69,12 +69,12 @@ Status read_frame(Reader& reader, const char* what, uint32_t magic, uint16_t* la
   reader.get(last);
   if (found != magic)
     return fail(Status::kBadArg, "%s of verbs has the wrong magic number %#x", what, found);
-  if (version == kVersion) return Status::kOk;
+  if (version == kWireVersion) return Status::kOk;
   return fail(
       Status::kBadArg,
       "%s of verbs has version %u; this side speaks version %u: all ranks must run the same "
       "library",
-      what, version, kVersion);
+      what, version, kWireVersion);
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ AddressText text_of(const Address& address) noexcept {
 void encode_endpoint(const EndpointAddress& endpoint, std::byte* out) noexcept {
   Writer writer(out);
   writer.put(kCardMagic, 4);
-  writer.put(kVersion, 2);
+  writer.put(kWireVersion, 2);
   writer.put(endpoint.rail_count, 2);
   const Address& address = endpoint.address;
   writer.put(address.nonce, 8);
@@ -199,7 +199,7 @@ Status decode_endpoint(std::span<const std::byte> in, EndpointAddress* endpoint)
 void encode_handshake(const Handshake& handshake, std::byte* out) noexcept {
   Writer writer(out);
   writer.put(kHandshakeMagic, 4);
-  writer.put(kVersion, 2);
+  writer.put(kWireVersion, 2);
   writer.put((handshake.heard ? kHeard : 0u) | (handshake.open ? kOpen : 0u), 2);
   writer.put(handshake.from, 4);
   writer.put(handshake.to, 4);
