@@ -12,9 +12,6 @@
 namespace hydrant::fake_verbs {
 namespace {
 
-FakeCq* fake_of(ibv_cq* cq) { return reinterpret_cast<FakeCq*>(cq); }
-FakeQp* fake_of(ibv_qp* qp) { return reinterpret_cast<FakeQp*>(qp); }
-
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);

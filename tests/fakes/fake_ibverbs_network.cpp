@@ -13,9 +13,6 @@ namespace {
 
 constexpr uint32_t kGrhBytes = 40;
 
-FakeCq* fake_of(ibv_cq* cq) { return reinterpret_cast<FakeCq*>(cq); }
-FakeQp* fake_of(ibv_qp* qp) { return reinterpret_cast<FakeQp*>(qp); }
-
 void signal(int fd) {
   const uint64_t one = 1;
   if (::write(fd, &one, sizeof one) != sizeof one) std::abort();

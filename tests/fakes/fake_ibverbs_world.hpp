@@ -142,4 +142,7 @@ void run();
 // Completes the work of a failed queue pair as flushed. Requires the lock.
 void flush_pair(ibv_qp* qp);
 
+inline FakeCq* fake_of(ibv_cq* cq) { return reinterpret_cast<FakeCq*>(cq); }
+inline FakeQp* fake_of(ibv_qp* qp) { return reinterpret_cast<FakeQp*>(qp); }
+
 }  // namespace hydrant::fake_verbs

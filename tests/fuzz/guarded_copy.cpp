@@ -7,23 +7,24 @@ namespace hydrant::fuzz {
 namespace {
 
 #if !HYDRANT_FUZZ_ASAN
-constexpr size_t kPage = 4096;
+constexpr size_t kGuardBytes = 4096;
 
 // A buffer before an inaccessible page, one per thread: mapping one for each input would dominate the run.
 struct Room {
   static constexpr size_t kBytes = size_t{1} << 20;
   Room() {
-    void* all = mmap(nullptr, kBytes + kPage, PROT_READ | PROT_WRITE,
+    void* all = mmap(nullptr, kBytes + kGuardBytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (all == MAP_FAILED || mprotect(static_cast<std::byte*>(all) + kBytes, kPage, PROT_NONE) != 0)
+    if (all == MAP_FAILED ||
+        mprotect(static_cast<std::byte*>(all) + kBytes, kGuardBytes, PROT_NONE) != 0)
       violated(__FILE__, __LINE__, "cannot map memory for an input");
     end = static_cast<std::byte*>(all) + kBytes;
   }
-  ~Room() { munmap(end - kBytes, kBytes + kPage); }
+  ~Room() { munmap(end - kBytes, kBytes + kGuardBytes); }
   std::byte* end;
   size_t used = 0;
 };
-thread_local Room room;
+thread_local Room this_threads_room;
 #endif
 
 }  // namespace
@@ -36,12 +37,12 @@ GuardedCopy::GuardedCopy(std::span<const uint8_t> bytes, size_t alignment) : siz
 #else
   // Only the first live copy ends at the page; further ones lie before it.
   const size_t rounded = (size_ + alignment - 1) / alignment * alignment;
-  if (room.used + rounded + 64 > Room::kBytes)
+  if (this_threads_room.used + rounded + 64 > Room::kBytes)
     violated(__FILE__, __LINE__, "the input is too long");
-  const size_t above = (room.used + 63) / 64 * 64;
-  begin_ = room.end - above - rounded;
+  const size_t above = (this_threads_room.used + 63) / 64 * 64;
+  begin_ = this_threads_room.end - above - rounded;
   begin_ -= reinterpret_cast<uintptr_t>(begin_) % alignment;
-  room.used = static_cast<size_t>(room.end - begin_);
+  this_threads_room.used = static_cast<size_t>(this_threads_room.end - begin_);
 #endif
   if (size_ != 0) std::memcpy(begin_, bytes.data(), size_);
 }
@@ -50,7 +51,7 @@ GuardedCopy::~GuardedCopy() {
 #if HYDRANT_FUZZ_ASAN
   std::free(begin_);
 #else
-  room.used = 0;
+  this_threads_room.used = 0;
 #endif
 }
 

@@ -7,6 +7,13 @@
 
 namespace hydrant::testing {
 
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadsInChildren =
+    false;  // the thread sanitizer ends a child that starts one
+#else
+inline constexpr bool kThreadsInChildren = true;
+#endif
+
 // How the child is created.
 enum class ChildKind : uint8_t {
   kFork,      // fork(): atfork handlers run

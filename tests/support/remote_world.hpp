@@ -25,6 +25,8 @@ struct RemoteMessage {
   std::vector<std::byte> bytes;
   uint8_t type() const { return static_cast<uint8_t>(bytes.at(3)); }
 };
+// Types of messages.
+inline constexpr uint8_t kMove = 1, kReply = 2, kRelease = 3, kRecall = 4;
 
 class RemoteWorld {
  public:
@@ -115,6 +117,15 @@ struct RemoteResult {
   std::vector<std::byte> answer;
   bool held() const { return pin.region != nullptr; }
 };
+
+// Registrations of exactly what is pinned: no merging, no streams.
+inline RemoteWorld::Settings exact(uint32_t ranks = 2) {
+  RemoteWorld::Settings settings;
+  settings.ranks = ranks;
+  settings.options.merge_bytes = 1;
+  settings.options.stream_bytes = 1;
+  return settings;
+}
 
 // Rank `from` requests memory of rank `to`; `result` must live until it is done.
 void remote_pin(RemoteWorld& world, uint32_t from, uint32_t to, uintptr_t addr, size_t len,

@@ -5,6 +5,7 @@
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/patience.hpp"
+#include "tests/support/sizes.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -20,8 +21,6 @@
 
 namespace hydrant::testing {
 
-inline constexpr size_t kPage = 4096;
-inline constexpr size_t kMiB = size_t{1} << 20;
 // The longest wait of a test; generous, because sanitizers and shared machines are slow.
 inline constexpr std::chrono::seconds kDeadline{60};
 // Polls until condition() is true; false after `longest`, which HYDRANT_TEST_PATIENCE does not change: for

@@ -27,8 +27,8 @@ using testing::PinnedMemory;
 using testing::SharedJob;
 using testing::Told;
 
-constexpr Rank kRanks = 2;  // ranks of each group
-constexpr uint64_t kCount = 100;
+constexpr Rank kGroupRanks = 2;  // ranks of each group
+constexpr uint64_t kGroupMessages = 100;
 enum Tag : uint32_t { kCard = 1, kOthersCards, kNumbered, kKey, kLast };
 
 // Each group's private state, and the socket between them.
@@ -61,11 +61,12 @@ struct TwoJobs {
 
 // A process of a group. Numbers of the other group's ranks are those that rank 0 has sent.
 struct Process : testing::RankProcess {
-  Process(SharedJob& job, Rank rank, uint64_t probe_ns) : bootstrap(job, rank, kRanks), self(rank) {
+  Process(SharedJob& job, Rank rank, uint64_t probe_ns)
+      : bootstrap(job, rank, kGroupRanks), self(rank) {
     IbvTransport::Options options;
     options.single_threaded = true;
     options.probe_ns = probe_ns;
-    options.most_joined = kRanks;
+    options.most_joined = kGroupRanks;
     open(bootstrap, options);
     inbox.then = [this](const Incoming& message) {
       const auto* text = reinterpret_cast<const char*>(message.head);
@@ -92,7 +93,7 @@ struct Process : testing::RankProcess {
     std::string endpoints(reinterpret_cast<const char*>(endpoint), bytes);
     if (self == 0) {
       endpoints += wait_for(1, kCard);
-      if (endpoints.size() != kRanks * bytes) return false;
+      if (endpoints.size() != kGroupRanks * bytes) return false;
       std::string answer(endpoints.size() + 1, '\0');
       if (::send(socket, endpoints.data(), endpoints.size(), MSG_NOSIGNAL) < 0) return false;
       const ssize_t received = recv(socket, answer.data(), answer.size(), 0);
@@ -102,40 +103,40 @@ struct Process : testing::RankProcess {
     } else {
       if (send(0, Lane::kRequest, kCard, endpoints) != Status::kOk) return false;
       endpoints = wait_for(0, kOthersCards);
-      if (endpoints.size() != kRanks * bytes) return false;
+      if (endpoints.size() != kGroupRanks * bytes) return false;
     }
-    std::array<std::span<const std::byte>, kRanks> list;
-    for (Rank i = 0; i < kRanks; ++i)
+    std::array<std::span<const std::byte>, kGroupRanks> list;
+    for (Rank i = 0; i < kGroupRanks; ++i)
       list[i] = std::as_bytes(std::span(endpoints)).subspan(i * bytes, bytes);
     if (self == 1) std::swap(list[0], list[1]);  // each process chooses its own numbering
-    std::array<Rank, kRanks> numbers{};
+    std::array<Rank, kGroupRanks> numbers{};
     if (transport->join(list, numbers) != Status::kOk) return false;
     if (self == 1) std::swap(numbers[0], numbers[1]);
     theirs = numbers;
-    return numbers[self] == kRanks && numbers[1 - self] == kRanks + 1;
+    return numbers[self] == kGroupRanks && numbers[1 - self] == kGroupRanks + 1;
   }
 
   ForkedBootstrap bootstrap;
   Rank self;
-  std::array<Rank, kRanks> theirs{};  // numbers of the other group's ranks
-  std::array<uint64_t, 2 * kRanks> next{};
+  std::array<Rank, kGroupRanks> theirs{};  // numbers of the other group's ranks
+  std::array<uint64_t, 2 * kGroupRanks> next{};
   uint64_t wrong = 0;
-  std::array<std::array<std::string, kLast + 1>, 2 * kRanks> letters;
+  std::array<std::array<std::string, kLast + 1>, 2 * kGroupRanks> letters;
 };
 
 // Process `index` of four: the first two are one group.
 int talk(TwoJobs& two, SharedJob& shared, Rank index) {
-  const Rank group = index / kRanks;
-  Process here(*two.jobs[group], index % kRanks, 2'000'000'000);
+  const Rank group = index / kGroupRanks;
+  Process here(*two.jobs[group], index % kGroupRanks, 2'000'000'000);
   if (here.transport == nullptr) return 1;
   if (!here.meet(two.sockets[group])) {
     std::printf("process %u cannot join the other group: %s\n", index, last_error_text());
     return 2;
   }
-  for (uint64_t i = 0; i < kCount; ++i) {
+  for (uint64_t i = 0; i < kGroupMessages; ++i) {
     const std::string_view value(reinterpret_cast<const char*>(&i), sizeof i);
     const std::string payload(i % 5 == 0 ? 4096 : 0, 'x');
-    for (Rank to = 0; to < 2 * kRanks; ++to) {
+    for (Rank to = 0; to < 2 * kGroupRanks; ++to) {
       if (to != here.self &&
           here.send(to, Lane::kRequest, kNumbered, value, payload) != Status::kOk)
         return 3;
@@ -144,7 +145,7 @@ int talk(TwoJobs& two, SharedJob& shared, Rank index) {
   const auto all_are_there = [&] {
     uint64_t came = 0;
     for (const uint64_t count : here.next) came += count;
-    return came == kCount * (2 * kRanks - 1);
+    return came == kGroupMessages * (2 * kGroupRanks - 1);
   };
   if (!here.until(all_are_there)) return 4;
   if (here.wrong != 0 || here.next[here.self] != 0) return 5;
@@ -183,14 +184,15 @@ int talk(TwoJobs& two, SharedJob& shared, Rank index) {
     return now;
   };
   if (!here.until([&] { return told.times != 0 && word() != 0; })) return 11;
-  if (told.status != Status::kOk || word() != (index + kRanks) % (2 * kRanks) + 100) return 12;
+  if (told.status != Status::kOk || word() != (index + kGroupRanks) % (2 * kGroupRanks) + 100)
+    return 12;
   // Waits until no process needs this one any more.
   here.transport->flush(testing::in_seconds(kLongSeconds));
   shared.slots[index].words[0].store(1);
   const auto all_are_done = [&] {
     uint64_t done = 0;
     for (const SharedJob::Slot& slot : shared.slots) done += slot.words[0].load();
-    return done == 2 * kRanks;
+    return done == 2 * kGroupRanks;
   };
   return here.until(all_are_done) ? 0 : 13;
 }
@@ -200,8 +202,8 @@ TEST(VerbsGroups, ConnectThroughASocketAndExchangeAllToAll) {
   ASSERT_TRUE(two.sockets[0] >= 0 && two.jobs[0] != nullptr && two.jobs[1] != nullptr);
   const testing::DeviceCounters before = testing::read_device_counters();
   const std::vector<int> ends = testing::run_ranks(
-      2 * kRanks, [&](SharedJob& shared, Rank index) { return talk(two, shared, index); });
-  ASSERT_EQ(ends.size(), 2 * kRanks);
+      2 * kGroupRanks, [&](SharedJob& shared, Rank index) { return talk(two, shared, index); });
+  ASSERT_EQ(ends.size(), 2 * kGroupRanks);
   for (const int end : ends) EXPECT_EQ(end, 0);
   EXPECT_EQ(testing::read_device_counters().not_ready, before.not_ready);
 }
@@ -210,51 +212,52 @@ TEST(VerbsGroups, ConnectThroughASocketAndExchangeAllToAll) {
 TEST(VerbsGroups, AKilledRankOfTheOtherGroupIsDetected) {
   TwoJobs two;
   ASSERT_TRUE(two.sockets[0] >= 0 && two.jobs[0] != nullptr && two.jobs[1] != nullptr);
-  const std::vector<int> ends = testing::run_ranks(2 * kRanks, [&](SharedJob& shared, Rank index) {
-    const Rank group = index / kRanks;
-    Process here(*two.jobs[group], index % kRanks, 200'000'000);
-    if (here.transport == nullptr) return 1;
-    if (!here.meet(two.sockets[group])) return 2;
-    const auto tell_all = [&](Rank but) {
-      const uint64_t value = 0;
-      const std::string_view text(reinterpret_cast<const char*>(&value), sizeof value);
-      for (Rank to = 0; to < 2 * kRanks; ++to) {
-        if (to == here.self || to == but) continue;
-        if (here.send(to, Lane::kRequest, kLast, text) != Status::kOk) return false;
-      }
-      return true;
-    };
-    if (!tell_all(kNoRank)) return 3;
-    for (Rank from = 0; from < 2 * kRanks; ++from) {
-      if (from != here.self && here.wait_for(from, kLast).empty()) return 4;
-      here.letters[from][kLast].clear();
-    }
-    here.transport->flush(testing::in_seconds(kLongSeconds));
-    shared.slots[index].words[0].store(1);
-    const auto all_have = [&](size_t word, uint64_t wanted) {
-      return here.until([&] {
-        uint64_t have = 0;
-        for (const SharedJob::Slot& slot : shared.slots) have += slot.words[word].load();
-        return have == wanted;
+  const std::vector<int> ends =
+      testing::run_ranks(2 * kGroupRanks, [&](SharedJob& shared, Rank index) {
+        const Rank group = index / kGroupRanks;
+        Process here(*two.jobs[group], index % kGroupRanks, 200'000'000);
+        if (here.transport == nullptr) return 1;
+        if (!here.meet(two.sockets[group])) return 2;
+        const auto tell_all = [&](Rank but) {
+          const uint64_t value = 0;
+          const std::string_view text(reinterpret_cast<const char*>(&value), sizeof value);
+          for (Rank to = 0; to < 2 * kGroupRanks; ++to) {
+            if (to == here.self || to == but) continue;
+            if (here.send(to, Lane::kRequest, kLast, text) != Status::kOk) return false;
+          }
+          return true;
+        };
+        if (!tell_all(kNoRank)) return 3;
+        for (Rank from = 0; from < 2 * kGroupRanks; ++from) {
+          if (from != here.self && here.wait_for(from, kLast).empty()) return 4;
+          here.letters[from][kLast].clear();
+        }
+        here.transport->flush(testing::in_seconds(kLongSeconds));
+        shared.slots[index].words[0].store(1);
+        const auto all_have = [&](size_t word, uint64_t wanted) {
+          return here.until([&] {
+            uint64_t have = 0;
+            for (const SharedJob::Slot& slot : shared.slots) have += slot.words[word].load();
+            return have == wanted;
+          });
+        };
+        if (!all_have(0, 2 * kGroupRanks)) return 5;
+        if (index == 3) raise(SIGKILL);
+        // No rank sends, so only the probe can detect it.
+        if (!here.until([&] { return here.transport->counts().lost == 1; })) return 6;
+        const Rank gone = group == 1 ? 1 : here.theirs[1];
+        if (here.send(gone, Lane::kRequest, kLast, "12345678") != Status::kBroken) return 7;
+        const char* name = group == 1 ? "rank 1 is gone" : "(rank 1 of group";
+        if (std::strstr(last_error_text(), name) == nullptr) return 8;
+        if (!tell_all(gone)) return 9;
+        for (Rank from = 0; from < 2 * kGroupRanks; ++from) {
+          if (from != here.self && from != gone && here.wait_for(from, kLast).empty()) return 10;
+        }
+        here.transport->flush(testing::in_seconds(kLongSeconds));
+        shared.slots[index].words[1].store(1);
+        return all_have(1, 2 * kGroupRanks - 1) ? 0 : 11;
       });
-    };
-    if (!all_have(0, 2 * kRanks)) return 5;
-    if (index == 3) raise(SIGKILL);
-    // No rank sends, so only the probe can detect it.
-    if (!here.until([&] { return here.transport->counts().lost == 1; })) return 6;
-    const Rank gone = group == 1 ? 1 : here.theirs[1];
-    if (here.send(gone, Lane::kRequest, kLast, "12345678") != Status::kBroken) return 7;
-    const char* name = group == 1 ? "rank 1 is gone" : "(rank 1 of group";
-    if (std::strstr(last_error_text(), name) == nullptr) return 8;
-    if (!tell_all(gone)) return 9;
-    for (Rank from = 0; from < 2 * kRanks; ++from) {
-      if (from != here.self && from != gone && here.wait_for(from, kLast).empty()) return 10;
-    }
-    here.transport->flush(testing::in_seconds(kLongSeconds));
-    shared.slots[index].words[1].store(1);
-    return all_have(1, 2 * kRanks - 1) ? 0 : 11;
-  });
-  ASSERT_EQ(ends.size(), 2 * kRanks);
+  ASSERT_EQ(ends.size(), 2 * kGroupRanks);
   for (Rank index = 0; index < 3; ++index) EXPECT_EQ(ends[index], 0) << index;
   EXPECT_TRUE(WIFSIGNALED(ends[3]));
 }

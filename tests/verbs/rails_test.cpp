@@ -15,11 +15,11 @@ namespace {
 using testing::DeviceCounters;
 using ::testing::HasSubstr;
 using testing::IbvWorld;
+using testing::kMiB;
 using testing::PinnedMemory;
 using testing::read_device_counters;
 using testing::Told;
 
-constexpr size_t kMiB = 1 << 20;
 constexpr uint32_t kPacket = 4096;
 
 class VerbsRails : public ::testing::Test {

@@ -12,13 +12,13 @@ namespace hydrant::stale {
 namespace {
 
 constexpr size_t kBytes = Handler::kPages * kPageBytes;
-constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
+constexpr int kPrivatePages = MAP_PRIVATE | MAP_ANONYMOUS;
 constexpr long kPeriodNs = 1'000'000;
 
-int signal_number() { return SIGRTMIN + 4; }
+int handler_signal() { return SIGRTMIN + 4; }
 void* pointer(uintptr_t addr) { return reinterpret_cast<void*>(addr); }
 uintptr_t map_at(uintptr_t addr, int flags) {
-  void* got = mmap(pointer(addr), kBytes, PROT_READ | PROT_WRITE, kPrivate | flags, -1, 0);
+  void* got = mmap(pointer(addr), kBytes, PROT_READ | PROT_WRITE, kPrivatePages | flags, -1, 0);
   return got != MAP_FAILED ? reinterpret_cast<uintptr_t>(got) : 0;
 }
 
@@ -32,13 +32,13 @@ Handler::Handler(uint64_t seed) : random_(seed) {
     struct sigaction action {};
     action.sa_handler = &Handler::run;
     action.sa_flags = SA_RESTART;
-    sigaction(signal_number(), &action, nullptr);
+    sigaction(handler_signal(), &action, nullptr);
   });
   for (auto& area : areas_) area = map_at(0, 0);
   t_handler = this;
   sigevent event{};
   event.sigev_notify = SIGEV_THREAD_ID;
-  event.sigev_signo = signal_number();
+  event.sigev_signo = handler_signal();
   event._sigev_un._tid = gettid();
   if (timer_create(CLOCK_MONOTONIC, &event, &timer_) != 0) return;
   started_ = true;
@@ -73,7 +73,7 @@ void Handler::change() {
   switch (addr == 0 ? 4 : random_.below(5)) {
     case 0: madvise(pointer(addr + from), len, MADV_DONTNEED); break;
     case 1:
-      mmap(pointer(addr + from), len, PROT_READ | PROT_WRITE, kPrivate | MAP_FIXED, -1, 0);
+      mmap(pointer(addr + from), len, PROT_READ | PROT_WRITE, kPrivatePages | MAP_FIXED, -1, 0);
       break;
     case 2: {
       // Moves the pages onto another area; the old mapping stays, empty.
@@ -101,7 +101,7 @@ void Handler::change() {
 Handler::Away::Away() {
   sigset_t ours;
   sigemptyset(&ours);
-  sigaddset(&ours, signal_number());
+  sigaddset(&ours, handler_signal());
   pthread_sigmask(SIG_BLOCK, &ours, &before_);
 }
 Handler::Away::~Away() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

@@ -19,7 +19,7 @@ using Stopped = HuntOptions::Stopped;
 constexpr HydrantCacheOptions kBusyMutex{HYDRANT_WATCH_AUTO, HYDRANT_MODE_REGION, uint64_t{2} << 20,
                                          0, true};
 
-struct Row {
+struct MutantRow {
   Mutant mutant;
   Needs needs;
   uint32_t delay_us;
@@ -32,7 +32,7 @@ struct Row {
 };
 
 // The comment before each row gives the reason for its sources.
-const Row kRows[] = {
+const MutantRow kMutantRows[] = {
     // Only the reader thread sees munmap.
     {Mutant::kDropUnmap, Needs::kReader, 0, {Source::kMmap}, 24},
     {Mutant::kDropRemove, Needs::kReader, 0, {Source::kMmap, Source::kMadvise}, 24},
@@ -72,7 +72,7 @@ const Row kRows[] = {
 
 std::vector<MutantHunt> make_hunts() {
   std::vector<MutantHunt> hunts;
-  for (const Row& row : kRows) {
+  for (const MutantRow& row : kMutantRows) {
     MutantHunt hunt;
     hunt.name = mutant_info(row.mutant).name;
     hunt.what = mutant_info(row.mutant).what;

@@ -9,7 +9,7 @@
 namespace hydrant::stale {
 namespace {
 
-int signal_number() { return SIGRTMIN + 3; }
+int stutter_signal() { return SIGRTMIN + 3; }
 
 void stop_for_a_while(int, siginfo_t* info, void*) {
   const int error = errno;
@@ -26,11 +26,11 @@ Stutter::Stutter(uint32_t period_us) {
     struct sigaction action {};
     action.sa_sigaction = &stop_for_a_while;
     action.sa_flags = SA_SIGINFO | SA_RESTART;
-    sigaction(signal_number(), &action, nullptr);
+    sigaction(stutter_signal(), &action, nullptr);
   });
   sigevent event{};
   event.sigev_notify = SIGEV_THREAD_ID;
-  event.sigev_signo = signal_number();
+  event.sigev_signo = stutter_signal();
   event.sigev_value.sival_int = static_cast<int>(period_us / 2);
   event._sigev_un._tid = gettid();
   if (timer_create(CLOCK_MONOTONIC, &event, &timer_) != 0) return;

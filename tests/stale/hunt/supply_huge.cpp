@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kHugeBytes = size_t{2} << 20;
 constexpr size_t kPlaceBytes = 2 * kHugeBytes;
 constexpr uint32_t kPlaces = 4;
-constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
+constexpr int kPrivateHuge = MAP_PRIVATE | MAP_ANONYMOUS;
 
 // A supply of fixed places, each owned by one thread at a time.
 class PlacedSupply : public Supply {
@@ -21,7 +21,7 @@ class PlacedSupply : public Supply {
   PlacedSupply(Source source, int flags) : source_(source), flags_(flags) {
     // Starts at the bottom of a hole: the kernel assigns addresses from its top.
     constexpr size_t kHole = size_t{1} << 30;
-    void* hole = mmap(nullptr, kHole, PROT_NONE, kPrivate | MAP_NORESERVE, -1, 0);
+    void* hole = mmap(nullptr, kHole, PROT_NONE, kPrivateHuge | MAP_NORESERVE, -1, 0);
     if (hole == MAP_FAILED) return;
     munmap(hole, kHole);
     base_ = (reinterpret_cast<uintptr_t>(hole) + kPlaceBytes) / kPlaceBytes * kPlaceBytes;
@@ -77,9 +77,10 @@ class PlacedSupply : public Supply {
 
 class HugetlbSupply final : public PlacedSupply {
  public:
-  HugetlbSupply() : PlacedSupply(Source::kHugetlb, kPrivate | MAP_HUGETLB) {}
+  HugetlbSupply() : PlacedSupply(Source::kHugetlb, kPrivateHuge | MAP_HUGETLB) {}
   std::string unusable() const override {
-    void* memory = mmap(nullptr, kHugeBytes, PROT_READ | PROT_WRITE, kPrivate | MAP_HUGETLB, -1, 0);
+    void* memory =
+        mmap(nullptr, kHugeBytes, PROT_READ | PROT_WRITE, kPrivateHuge | MAP_HUGETLB, -1, 0);
     if (memory == MAP_FAILED) {
       return std::string("no huge pages are reserved (vm.nr_hugepages): ") + std::strerror(errno);
     }
@@ -92,7 +93,7 @@ class HugetlbSupply final : public PlacedSupply {
 
 std::unique_ptr<Supply> make_huge_supply(SourceSet sources) {
   if (!sources.has(Source::kHuge)) return nullptr;
-  return std::make_unique<PlacedSupply>(Source::kHuge, kPrivate);
+  return std::make_unique<PlacedSupply>(Source::kHuge, kPrivateHuge);
 }
 
 std::unique_ptr<Supply> make_hugetlb_supply(SourceSet sources) {

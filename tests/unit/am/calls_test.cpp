@@ -14,9 +14,9 @@ using CallsDeathTest = JobFixture;
 // Expects that the call returns `code` and that report() prints a text containing `words`.
 template <typename Call>
 void expect_error(int code, const char* words, Call call) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(call(), code);
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find(words), std::string::npos) << said;
 }
 

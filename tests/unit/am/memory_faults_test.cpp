@@ -18,7 +18,7 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kBytes = 4 * 4096;
+constexpr size_t kFaultyBytes = 4 * 4096;
 
 struct End {
   int status = 0;
@@ -52,10 +52,10 @@ End in_child(Act act) {
 
 std::byte* segment(int fd) {
   std::byte* start = nullptr;
-  if (reserve_guarded(kBytes, 4096, GuardSize::kLeast, {"segment", 5}, &start) != Status::kOk)
+  if (reserve_guarded(kFaultyBytes, 4096, GuardSize::kLeast, {"segment", 5}, &start) != Status::kOk)
     _exit(2);
   const int flags = MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
-  if (mmap(start, kBytes, PROT_READ | PROT_WRITE, flags, fd, 0) != start) _exit(3);
+  if (mmap(start, kFaultyBytes, PROT_READ | PROT_WRITE, flags, fd, 0) != start) _exit(3);
   return start;
 }
 void touch(std::byte* at) { *static_cast<volatile std::byte*>(at) = std::byte{1}; }
@@ -63,7 +63,7 @@ void touch(std::byte* at) { *static_cast<volatile std::byte*>(at) = std::byte{1}
 TEST(MemoryFaults, StoreIntoAGuardIsExplained) {
   const End end = in_child([] {
     catch_memory_faults();
-    touch(segment(-1) + kBytes + 99);
+    touch(segment(-1) + kFaultyBytes + 99);
   });
   EXPECT_TRUE(WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGSEGV) << end.status;
   EXPECT_NE(end.text.find(", 100 bytes past the end of the segment of rank 5 [0x"),

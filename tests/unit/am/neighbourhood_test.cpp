@@ -11,7 +11,7 @@ namespace hydrant {
 namespace {
 
 // One node of several; keeps the last published card.
-class FakeBootstrap final : public Bootstrap {
+class NodeBootstrap final : public Bootstrap {
  public:
   JobPlace place_;
   std::vector<std::byte> card_;
@@ -37,7 +37,7 @@ std::vector<Rank> ranks_of(const std::vector<hydrant_rank_info>& infos) {
 
 // Node 1 of 2; its ranks are the odd ones.
 const Neighbourhood& cut(uint32_t ranks_here, uint32_t node_rank, uint32_t most) {
-  FakeBootstrap bootstrap;
+  NodeBootstrap bootstrap;
   bootstrap.place_.node = 1;
   bootstrap.place_.node_count = 2;
   bootstrap.place_.node_rank = node_rank;

@@ -47,17 +47,17 @@ TEST(OneNode, AllRanksAreOneNeighbourhood) {
   setenv("GASNET_SUPERNODE_MAXSIZE", "2", 1);
   for (const uint32_t rank : {0u, 1u}) {
     uint64_t most = 2;
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     EXPECT_EQ(keep_to_one_node(place_of(rank, 1), &most), Status::kOk);
-    const std::string said = testing::internal::GetCapturedStderr();
+    const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(most, 0u);
     EXPECT_EQ(said.find("GASNET_SUPERNODE_MAXSIZE=2 is ignored") != said.npos, rank == 0) << said;
   }
   unsetenv("GASNET_SUPERNODE_MAXSIZE");
   uint64_t most = 0;
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(keep_to_one_node(place_of(0, 1), &most), Status::kOk);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kBytes = size_t{1} << 20;
+constexpr size_t kSharedBytes = size_t{1} << 20;
 
 std::string pin_a_segment() {
   gex_Client_t client;
@@ -25,11 +25,11 @@ std::string pin_a_segment() {
   if (gex_Client_Init(&client, &endpoint, &team, "SEGMENT", &argc, &argv, 0) != GASNET_OK)
     return "no job";
   gex_Segment_t segment;
-  if (gex_Segment_Attach(&segment, team, kBytes) != GASNET_OK) return "no segment";
+  if (gex_Segment_Attach(&segment, team, kSharedBytes) != GASNET_OK) return "no segment";
   const auto addr = reinterpret_cast<uintptr_t>(gex_Segment_QueryAddr(segment));
   SharedFile file;
   if (!find_shared_file(addr, &file)) return "not announced";
-  if (file.range != MemoryRange{addr, kBytes}) return "announced as something else";
+  if (file.range != MemoryRange{addr, kSharedBytes}) return "announced as something else";
   if (ftruncate(file.descriptor, 0) == 0) return "its file can shrink";
   std::unique_ptr<Registrar> registrar;
   if (make_node_registrar(&registrar) != Status::kOk) return last_error_text();
@@ -46,7 +46,8 @@ std::string pin_a_segment() {
   *there = std::byte{7};
   if (*reinterpret_cast<std::byte*>(addr + 100) != std::byte{7}) return "other memory";
   registrar->drop_import(imported);
-  return address_by_node_key(key, addr + kBytes, 1) == nullptr ? "" : "a key of more than it has";
+  return address_by_node_key(key, addr + kSharedBytes, 1) == nullptr ? ""
+                                                                     : "a key of more than it has";
 }
 
 TEST(SegmentsShared, SegmentCanBePinnedForTheNode) {

@@ -14,7 +14,7 @@ namespace hydrant {
 namespace {
 
 // The store of a job, with room for `room` cards.
-class FakeBootstrap final : public Bootstrap {
+class StoreBootstrap final : public Bootstrap {
  public:
   JobPlace place_;
   std::map<std::string, std::vector<std::byte>, std::less<>> cards_;
@@ -43,7 +43,7 @@ class FakeBootstrap final : public Bootstrap {
 };
 
 // Publishes `value` as rank 0; this rank has "own".
-void exchange(FakeBootstrap* store, SharedEnvironment* here, const std::string& value) {
+void exchange(StoreBootstrap* store, SharedEnvironment* here, const std::string& value) {
   setenv("TEST_SHARED", value.c_str(), 1);
   SharedEnvironment rank_0;
   ASSERT_EQ(rank_0.publish(*store), Status::kOk);
@@ -63,7 +63,7 @@ TEST(SharedEnvironment, LauncherVariablesAreNotShared) {
 
 TEST(SharedEnvironment, OtherRanksGetTheValueOfRank0) {
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{1024}, size_t{5000}, size_t{100000}}) {
-    FakeBootstrap store;
+    StoreBootstrap store;
     SharedEnvironment here;
     const std::string value(bytes, 'x');
     exchange(&store, &here, value);
@@ -76,7 +76,7 @@ TEST(SharedEnvironment, OtherRanksGetTheValueOfRank0) {
 }
 
 TEST(SharedEnvironment, EqualEnvironmentNeedsOneQuery) {
-  FakeBootstrap store;
+  StoreBootstrap store;
   SharedEnvironment here;
   exchange(&store, &here, "own");
   EXPECT_EQ(store.gets_, 1);
@@ -85,14 +85,14 @@ TEST(SharedEnvironment, EqualEnvironmentNeedsOneQuery) {
 
 TEST(SharedEnvironment, WithoutSharingEachRankUsesItsOwn) {
   {
-    FakeBootstrap store;
+    StoreBootstrap store;
     SharedEnvironment here;
     exchange(&store, &here, std::string(SharedEnvironment::kMostBytes, 'x'));
     EXPECT_EQ(here.find("TEST_SHARED"), nullptr);
     EXPECT_EQ(store.gets_, 1);
   }
   {
-    FakeBootstrap store;
+    StoreBootstrap store;
     store.room_ = 3;
     SharedEnvironment here;
     exchange(&store, &here, std::string(10000, 'x'));
@@ -100,7 +100,7 @@ TEST(SharedEnvironment, WithoutSharingEachRankUsesItsOwn) {
     EXPECT_EQ(store.gets_, 1);
   }
   {  // a store without it
-    FakeBootstrap store;
+    StoreBootstrap store;
     SharedEnvironment here;
     here.adopt(store);
     EXPECT_EQ(here.find("TEST_SHARED"), nullptr);
@@ -109,7 +109,7 @@ TEST(SharedEnvironment, WithoutSharingEachRankUsesItsOwn) {
 
 TEST(SharedEnvironment, IncompleteOrCorruptEnvironmentIsNotUsed) {
   for (const size_t cut : {size_t{1}, size_t{0}}) {
-    FakeBootstrap store;
+    StoreBootstrap store;
     setenv("TEST_SHARED", std::string(5000, 'x').c_str(), 1);
     SharedEnvironment rank_0;
     ASSERT_EQ(rank_0.publish(store), Status::kOk);

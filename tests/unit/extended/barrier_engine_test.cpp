@@ -13,7 +13,7 @@ using test::Algorithm;
 using test::BarrierWorld;
 using test::kAlgorithms;
 
-class BarrierEngineTest : public testing::TestWithParam<Algorithm> {};
+class BarrierEngineTest : public ::testing::TestWithParam<Algorithm> {};
 
 BarrierName random_name(std::mt19937& random) {
   switch (random() % 8) {
@@ -41,7 +41,7 @@ class Simulation {
     for (uint64_t done = 0; done < barriers; ++steps) {
       ASSERT_LT(steps, barriers * world_.size() * 2000) << "no progress";
       step(barriers);
-      if (testing::Test::HasFatalFailure()) return;
+      if (::testing::Test::HasFatalFailure()) return;
       done = *std::min_element(finished_.begin(), finished_.end());
     }
     EXPECT_EQ(world_.refused, 0u);
@@ -172,7 +172,7 @@ TEST_P(BarrierEngineTest, EarlierStoresAreVisibleAfterTheBarrier) {
   EXPECT_EQ(world.refused, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BarrierEngineTest, testing::ValuesIn(kAlgorithms),
+INSTANTIATE_TEST_SUITE_P(All, BarrierEngineTest, ::testing::ValuesIn(kAlgorithms),
                          [](const auto& kind) { return kind.param.name(); });
 
 // ---- single algorithms ----

@@ -99,7 +99,7 @@ class Ranks {
   std::vector<std::unique_ptr<NamedBarrier>> barriers;
 };
 
-class NamedBarrierTest : public testing::TestWithParam<Algorithm> {};
+class NamedBarrierTest : public ::testing::TestWithParam<Algorithm> {};
 
 TEST_P(NamedBarrierTest, AllCombinationsOfThreeRanksFollowTheRules) {
   Ranks ranks(GetParam(), 3, true);
@@ -212,7 +212,7 @@ TEST_P(NamedBarrierTest, PollsDriveTheBarrierOnlyWhileOpen) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NamedBarrierTest, testing::ValuesIn(kAlgorithms),
+INSTANTIATE_TEST_SUITE_P(All, NamedBarrierTest, ::testing::ValuesIn(kAlgorithms),
                          [](const auto& kind) { return kind.param.name(); });
 
 }  // namespace

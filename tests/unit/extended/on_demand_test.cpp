@@ -12,7 +12,7 @@ namespace {
 
 using test::pattern;
 
-constexpr size_t kBytes = 100'000;
+constexpr size_t kImplicitBytes = 100'000;
 
 class OnDemand : public test::PinnedFixture {
  protected:
@@ -22,7 +22,7 @@ class OnDemand : public test::PinnedFixture {
     loop->pins.refusal = Status::kNotReady;
     far = map(1 << 20);
     near = map(1 << 20);
-    ASSERT_EQ(hydrant_prefetch(kPeer, far, kBytes), GASNET_OK);
+    ASSERT_EQ(hydrant_prefetch(kPeer, far, kImplicitBytes), GASNET_OK);
     for (int i = 0; i < 20; ++i) poll_all();
     before = on_demand_counts();
   }
@@ -56,10 +56,10 @@ TEST_F(OnDemand, IsUsedWhenThereIsNoRoomToPin) {
       loop->pins.refuses = true;
       loop->pins.refusal = refusal;
       const OnDemandCounts at_first = on_demand_counts();
-      EXPECT_EQ(put_and_get(kBytes, 1), 2u) << "a copy was made";
-      EXPECT_EQ(put_and_get(kBytes, 2), 2u) << "a copy was made";
+      EXPECT_EQ(put_and_get(kImplicitBytes, 1), 2u) << "a copy was made";
+      EXPECT_EQ(put_and_get(kImplicitBytes, 2), 2u) << "a copy was made";
       EXPECT_EQ(on_demand_counts().ops - at_first.ops, 4u);
-      EXPECT_EQ(on_demand_counts().bytes - at_first.bytes, 4 * kBytes);
+      EXPECT_EQ(on_demand_counts().bytes - at_first.bytes, 4 * kImplicitBytes);
     }
     EXPECT_EQ(loop->pins.implicit_keys, 2u) << "one for each direction, once";
   });
@@ -67,14 +67,14 @@ TEST_F(OnDemand, IsUsedWhenThereIsNoRoomToPin) {
 
 TEST_F(OnDemand, IsNotUsedWhilePinningWorks) {
   in_new_thread([&] {
-    EXPECT_EQ(put_and_get(kBytes, 1), 2u);
+    EXPECT_EQ(put_and_get(kImplicitBytes, 1), 2u);
     EXPECT_EQ(loop->pins.implicit_keys, 0u);
     near = map(1 << 20);
     loop->pins.refuses = true;
-    EXPECT_EQ(put_and_get(kBytes, 2), 2u);
+    EXPECT_EQ(put_and_get(kImplicitBytes, 2), 2u);
     EXPECT_EQ(uses(), 2u);
     loop->pins.refuses = false;
-    EXPECT_EQ(put_and_get(kBytes, 3), 2u);
+    EXPECT_EQ(put_and_get(kImplicitBytes, 3), 2u);
     EXPECT_EQ(uses(), 2u) << "it could be pinned";
   });
 }
@@ -84,7 +84,7 @@ TEST_F(OnDemand, IsNotUsedForMemoryThatCannotBePinned) {
   in_new_thread([&] {
     loop->pins.refuses = true;
     loop->pins.refusal = Status::kRefused;
-    EXPECT_EQ(put_and_get(kBytes, 1), 0u);
+    EXPECT_EQ(put_and_get(kImplicitBytes, 1), 0u);
     EXPECT_EQ(uses(), 0u);
     EXPECT_EQ(loop->pins.implicit_keys, 0u);
   });
@@ -102,7 +102,7 @@ TEST_F(OnDemand, CanBeDisabledByTheSetting) {
   choose({{"HYDRANT_IBV_ODP", "off"}});
   in_new_thread([&] {
     loop->pins.refuses = true;
-    EXPECT_EQ(put_and_get(kBytes, 1), 0u);
+    EXPECT_EQ(put_and_get(kImplicitBytes, 1), 0u);
     EXPECT_EQ(uses(), 0u);
     EXPECT_EQ(loop->pins.implicit_keys, 0u);
   });
@@ -112,8 +112,8 @@ TEST_F(OnDemand, WithoutSupportBuffersAreUsedAfterOneRequest) {
   loop->pins.pages = false;
   in_new_thread([&] {
     loop->pins.refuses = true;
-    EXPECT_EQ(put_and_get(kBytes, 1), 0u);
-    EXPECT_EQ(put_and_get(kBytes, 2), 0u);
+    EXPECT_EQ(put_and_get(kImplicitBytes, 1), 0u);
+    EXPECT_EQ(put_and_get(kImplicitBytes, 2), 0u);
     EXPECT_EQ(uses(), 0u);
     EXPECT_EQ(loop->pins.implicit_keys, 2u) << "one for each direction, once";
   });
@@ -124,7 +124,7 @@ TEST_F(OnDemand, RefusedOperationUsesMessages) {
   in_new_thread([&] {
     loop->pins.refuses = true;
     loop->refused_from_now = 1;
-    EXPECT_EQ(put_and_get(kBytes, 1), 2u);
+    EXPECT_EQ(put_and_get(kImplicitBytes, 1), 2u);
     EXPECT_EQ(loop->refused_from_now, 0u);
   });
 }

@@ -53,7 +53,7 @@ using test::LoopNetwork;
 using test::pattern;
 using test::RmaFixture;
 
-constexpr size_t kBytes = 20000;
+constexpr size_t kFaultyBytes = 20000;
 
 // One operation of each form on fresh memory. `check`: verify the data after GASNET_OK.
 class Forms {
@@ -63,35 +63,37 @@ class Forms {
   // Returns the number of results other than GASNET_OK.
   uint32_t run() {
     uint32_t refused = 0;
-    refused += look(gex_RMA_PutBlocking(team_, 1, far_.data(), near_.data(), kBytes, 0), far_);
-    refused += look(gex_RMA_GetBlocking(team_, back_.data(), 1, wanted_.data(), kBytes, 0), back_);
+    refused +=
+        look(gex_RMA_PutBlocking(team_, 1, far_.data(), near_.data(), kFaultyBytes, 0), far_);
+    refused +=
+        look(gex_RMA_GetBlocking(team_, back_.data(), 1, wanted_.data(), kFaultyBytes, 0), back_);
     const int started =
-        gex_RMA_PutNBI(team_, 1, far_.data(), near_.data(), kBytes, GEX_EVENT_NOW, 0);
+        gex_RMA_PutNBI(team_, 1, far_.data(), near_.data(), kFaultyBytes, GEX_EVENT_NOW, 0);
     const bool told = waited_without_error([&] { gex_NBI_Wait(GEX_EC_ALL, 0); });
     refused += look(started != GASNET_OK || told ? started : GASNET_ERR_BAD_ARG, far_);
     const hydrant_rma_op_t ops[] = {
-        {1, far_.data(), near_.data(), kBytes / 2},
-        {1, far_.data() + kBytes / 2, near_.data() + kBytes / 2, kBytes / 2}};
-    refused += look(hydrant_put_many(ops, 2, kBytes, nullptr), far_);
+        {1, far_.data(), near_.data(), kFaultyBytes / 2},
+        {1, far_.data() + kFaultyBytes / 2, near_.data() + kFaultyBytes / 2, kFaultyBytes / 2}};
+    refused += look(hydrant_put_many(ops, 2, kFaultyBytes, nullptr), far_);
     gex_Event_t event = GEX_EVENT_INVALID;
-    const int many = hydrant_put_many(ops, 2, kBytes, &event);
+    const int many = hydrant_put_many(ops, 2, kFaultyBytes, &event);
     const bool waited = waited_without_error([&] { gex_Event_Wait(event); });
     refused += look(many != GASNET_OK || waited ? many : GASNET_ERR_BAD_ARG, far_);
     const bool nb = waited_without_error([&] {
       gex_Event_Wait(
-          gex_RMA_PutNB(team_, 1, far_.data(), near_.data(), kBytes, GEX_EVENT_DEFER, 0));
+          gex_RMA_PutNB(team_, 1, far_.data(), near_.data(), kFaultyBytes, GEX_EVENT_DEFER, 0));
     });
     refused += look(nb ? GASNET_OK : GASNET_ERR_BAD_ARG, far_);
     const bool region = waited_without_error([&] {
       gasnet_begin_nbi_accessregion();
-      gasnet_get_nbi(back_.data(), 1, wanted_.data(), kBytes);
+      gasnet_get_nbi(back_.data(), 1, wanted_.data(), kFaultyBytes);
       gex_Event_Wait(gasnet_end_nbi_accessregion());
     });
     refused += look(region ? GASNET_OK : GASNET_ERR_BAD_ARG, back_);
     const bool filled = waited_without_error(
-        [&] { gex_Event_Wait(gasnet_memset_nb(1, far_.data(), 0x31, kBytes)); });
+        [&] { gex_Event_Wait(gasnet_memset_nb(1, far_.data(), 0x31, kFaultyBytes)); });
     if (filled) {
-      EXPECT_EQ(std::count(far_.begin(), far_.end(), std::byte{0x31}), ptrdiff_t{kBytes});
+      EXPECT_EQ(std::count(far_.begin(), far_.end(), std::byte{0x31}), ptrdiff_t{kFaultyBytes});
     }
     std::fill(far_.begin(), far_.end(), std::byte{0});
     return refused + (filled ? 0 : 1);
@@ -101,11 +103,11 @@ class Forms {
   // Calls without a result code report errors on standard error.
   template <typename Act>
   static bool waited_without_error(Act act) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     act();
-    const std::string text = testing::internal::GetCapturedStderr();
+    const std::string text = ::testing::internal::GetCapturedStderr();
     if (text.empty()) return true;
-    EXPECT_THAT(text, testing::HasSubstr("error: g"));
+    EXPECT_THAT(text, ::testing::HasSubstr("error: g"));
     return false;
   }
   uint32_t look(int code, std::vector<std::byte>& got) const {
@@ -117,13 +119,13 @@ class Forms {
   }
 
   gex_TM_t team_;
-  std::vector<std::byte> wanted_ = pattern(kBytes);
-  std::vector<std::byte> near_ = pattern(kBytes);
-  std::vector<std::byte> far_ = std::vector<std::byte>(kBytes);
-  std::vector<std::byte> back_ = std::vector<std::byte>(kBytes);
+  std::vector<std::byte> wanted_ = pattern(kFaultyBytes);
+  std::vector<std::byte> near_ = pattern(kFaultyBytes);
+  std::vector<std::byte> far_ = std::vector<std::byte>(kFaultyBytes);
+  std::vector<std::byte> back_ = std::vector<std::byte>(kFaultyBytes);
 };
 
-class RmaFaults : public RmaFixture, public testing::WithParamInterface<const char*> {
+class RmaFaults : public RmaFixture, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
     RmaFixture::SetUp();
@@ -208,13 +210,13 @@ TEST_P(OneSidedFaults, FailedCompletionNamesRankAndRange) {
     char wanted[100];
     std::snprintf(wanted, sizeof wanted, "100 bytes at %p of rank 1",
                   static_cast<void*>(far.data()));
-    EXPECT_THAT(hydrant_last_error_text(), testing::HasSubstr(wanted));
+    EXPECT_THAT(hydrant_last_error_text(), ::testing::HasSubstr(wanted));
   });
 }
 
-std::string name_of(const testing::TestParamInfo<const char*>& path) { return path.param; }
-INSTANTIATE_TEST_SUITE_P(Paths, RmaFaults, testing::Values("direct", "bounce", "am"), name_of);
-INSTANTIATE_TEST_SUITE_P(Paths, OneSidedFaults, testing::Values("direct", "bounce"), name_of);
+std::string path_of(const ::testing::TestParamInfo<const char*>& path) { return path.param; }
+INSTANTIATE_TEST_SUITE_P(Paths, RmaFaults, ::testing::Values("direct", "bounce", "am"), path_of);
+INSTANTIATE_TEST_SUITE_P(Paths, OneSidedFaults, ::testing::Values("direct", "bounce"), path_of);
 
 // ---- allocations ----
 

@@ -31,16 +31,16 @@ TEST_F(RmaMemory, ClientMemoryIsPostedIfItStaysUnchanged) {
       network->locals.clear();
       gex_Event_Wait(
           gex_RMA_PutNB(team(), kPeer, far.data(), near.data(), bytes, GEX_EVENT_DEFER, 0));
-      EXPECT_THAT(network->locals, testing::ElementsAre(near.data())) << bytes;
+      EXPECT_THAT(network->locals, ::testing::ElementsAre(near.data())) << bytes;
       EXPECT_EQ(far, near);
       network->locals.clear();
       gasnet_put_nbi_bulk(kPeer, far.data(), near.data(), bytes);
       gasnet_wait_syncnbi_puts();
-      EXPECT_THAT(network->locals, testing::ElementsAre(near.data())) << bytes;
+      EXPECT_THAT(network->locals, ::testing::ElementsAre(near.data())) << bytes;
       std::vector<std::byte> back(bytes);
       network->locals.clear();
       gex_Event_Wait(gex_RMA_GetNB(team(), back.data(), kPeer, far.data(), bytes, 0));
-      EXPECT_THAT(network->locals, testing::ElementsAre(back.data())) << bytes;
+      EXPECT_THAT(network->locals, ::testing::ElementsAre(back.data())) << bytes;
       EXPECT_EQ(back, far);
     }
   });

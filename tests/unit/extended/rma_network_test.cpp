@@ -24,7 +24,7 @@ void PrintTo(const Way& way, std::ostream* out) {
   *out << way.path << ' ' << static_cast<int>(way.order);
 }
 
-class RmaNetwork : public RmaFixture, public testing::WithParamInterface<Way> {
+class RmaNetwork : public RmaFixture, public ::testing::WithParamInterface<Way> {
  protected:
   void SetUp() override {
     RmaFixture::SetUp();
@@ -269,11 +269,11 @@ constexpr Way kWays[] = {
     {"direct", LoopNetwork::Order::kFirst},  {"direct", LoopNetwork::Order::kLast},
     {"bounce", LoopNetwork::Order::kFirst},  {"bounce", LoopNetwork::Order::kLast},
     {"bounce", LoopNetwork::Order::kRandom}, {"am", LoopNetwork::Order::kFirst}};
-std::string name_of(const testing::TestParamInfo<Way>& way) {
+std::string name_of(const ::testing::TestParamInfo<Way>& way) {
   const char* const orders[] = {"First", "Last", "Random"};
   return std::string(way.param.path) + orders[static_cast<int>(way.param.order)];
 }
-INSTANTIATE_TEST_SUITE_P(Ways, RmaNetwork, testing::ValuesIn(kWays), name_of);
+INSTANTIATE_TEST_SUITE_P(Ways, RmaNetwork, ::testing::ValuesIn(kWays), name_of);
 
 // ---- independent of the completion order ----
 
@@ -281,11 +281,11 @@ class RmaCounts : public RmaFixture {};
 
 TEST_F(RmaCounts, DepthBeyondTheTransportsIsLimitedWithAWarning) {
   network->most = 5;
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   choose({{"GASNET_NETWORKDEPTH", "100"}});
-  const std::string text = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(text, testing::HasSubstr("GASNET_NETWORKDEPTH=100"));
-  EXPECT_THAT(text, testing::HasSubstr("fake"));
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, ::testing::HasSubstr("GASNET_NETWORKDEPTH=100"));
+  EXPECT_THAT(text, ::testing::HasSubstr("fake"));
   EXPECT_EQ(paths().depth, 5u);
   EXPECT_EQ(paths().nbi_depth, 5u);
 }

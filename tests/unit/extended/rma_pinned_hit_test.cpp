@@ -8,13 +8,13 @@ namespace {
 
 class RmaPinnedHit : public test::PinnedHitFixture {};
 
-constexpr size_t kSizes[] = {1, 8, 64, 65, 4096, 100000};
+constexpr size_t kHitSizes[] = {1, 8, 64, 65, 4096, 100000};
 
 TEST_F(RmaPinnedHit, IsOneOperationAndNoMessage) {
   in_new_thread([&] {
     warm();
     loop->without_key = 0;
-    for (const size_t bytes : kSizes) {
+    for (const size_t bytes : kHitSizes) {
       for (const bool is_put : {true, false}) {
         const uint64_t calls = loop->calls;
         const uint64_t before = hits();
@@ -47,7 +47,7 @@ TEST_F(RmaPinnedHit, OperationNotAcceptedTakesTheSlowPath) {
   for (const Status refusal : {Status::kNotReady, Status::kRefused, Status::kUnsupported}) {
     in_new_thread([&] {
       warm();
-      for (const size_t bytes : kSizes) {
+      for (const size_t bytes : kHitSizes) {
         for (const bool is_put : {true, false}) {
           loop->refusal = refusal;
           loop->refused_call = loop->calls + 1;
@@ -64,7 +64,7 @@ TEST_F(RmaPinnedHit, OperationNotAcceptedTakesTheSlowPath) {
 TEST_F(RmaPinnedHit, OperationRefusedLaterTakesTheSlowPath) {
   in_new_thread([&] {
     warm();
-    for (const size_t bytes : kSizes) {
+    for (const size_t bytes : kHitSizes) {
       for (const bool is_put : {true, false}) {
         for (const uint32_t times : {1u, 2u}) {
           const uint64_t refused = refused_puts_and_gets();
@@ -84,7 +84,7 @@ TEST_F(RmaPinnedHit, MemoryPinnedOnOneEndTakesTheSlowPath) {
     std::byte* const pinned = near_;
     const uint64_t refused = refused_puts_and_gets();
     near_ = map(kArea);
-    for (const size_t bytes : kSizes) {
+    for (const size_t bytes : kHitSizes) {
       const uint64_t found = statistics().hits;
       EXPECT_EQ(move(true, bytes, 5), "");
       EXPECT_EQ(move(false, bytes, 6), "");
@@ -92,7 +92,7 @@ TEST_F(RmaPinnedHit, MemoryPinnedOnOneEndTakesTheSlowPath) {
     }
     near_ = pinned;
     far_ = map(kArea);
-    for (const size_t bytes : kSizes) {
+    for (const size_t bytes : kHitSizes) {
       EXPECT_EQ(move(true, bytes, 7), "");
       EXPECT_EQ(move(false, bytes, 8), "");
     }

@@ -59,7 +59,7 @@ constexpr Kind kKinds[] = {{"Counted", true, {Algorithm::kShm, 0}},
                            {"QueuedRdma1", false, {Algorithm::kRdma, 1}},
                            {"QueuedRdma2", false, {Algorithm::kRdma, 2}}};
 
-class TeamBarrierTest : public testing::TestWithParam<Kind> {};
+class TeamBarrierTest : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(TeamBarrierTest, ManyOutstandingCompleteInOrder) {
   for (const uint32_t size : {1u, 2u, 3u, 5u, 9u}) {
@@ -140,7 +140,7 @@ TEST_P(TeamBarrierTest, ThreadsBeginAndWaitTogether) {
     EXPECT_TRUE(teams.of(rank).is_done(uint64_t{kThreads} * kEach));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TeamBarrierTest, testing::ValuesIn(kKinds),
+INSTANTIATE_TEST_SUITE_P(All, TeamBarrierTest, ::testing::ValuesIn(kKinds),
                          [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "firehose/gasnet_compat/firehose_limits.hpp"
 
+#include "tests/support/sizes.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,8 +10,9 @@
 namespace hydrant {
 namespace {
 
+using testing::kMiB;
+
 constexpr uint64_t kKiB = 1024;
-constexpr uint64_t kMiB = 1024 * kKiB;
 constexpr uint64_t kGiB = 1024 * kMiB;
 
 CompatAsk region_ask() {

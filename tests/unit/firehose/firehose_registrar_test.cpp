@@ -1,5 +1,6 @@
 #include "firehose/gasnet_compat/firehose_registrar.hpp"
 
+#include "tests/support/sizes.hpp"
 #include "tests/support/test_seed.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kPage = 4096;
+using testing::kPage;
 
 TEST(PinnedTable, CopiesTheLowestInOrder) {
   PinnedTable table;

@@ -14,19 +14,21 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr uint32_t kShift = 12;
-constexpr uint32_t kMost = 4096;
+constexpr uint32_t kPageShift = 12;
+constexpr uint32_t kMostPages = 4096;
 
 // A table and its regions' slots, region i + 1 of a bucket kept in `model`.
 class PageTables : public ::testing::Test {
  protected:
-  PageTables() : slots_(kMost + 1), table_(kShift, slots_.data()) {
-    EXPECT_TRUE(table_.map(kMost));
+  PageTables() : slots_(kMostPages + 1), table_(kPageShift, slots_.data()) {
+    EXPECT_TRUE(table_.map(kMostPages));
   }
-  static MemoryRange range_of(uint64_t bucket) { return {bucket << kShift, size_t{1} << kShift}; }
+  static MemoryRange range_of(uint64_t bucket) {
+    return {bucket << kPageShift, size_t{1} << kPageShift};
+  }
 
   void insert(uint64_t bucket, RegionIndex index) {
-    slots_[index].addr.store(bucket << kShift);
+    slots_[index].addr.store(bucket << kPageShift);
     table_.insert(range_of(bucket), index);
     model_[bucket] = index;
   }
@@ -38,7 +40,8 @@ class PageTables : public ::testing::Test {
   }
   void check_finds(uint64_t bucket) const {
     const auto at = model_.find(bucket);
-    EXPECT_EQ(table_.find((bucket << kShift) + 17), at == model_.end() ? kNoRegion : at->second);
+    EXPECT_EQ(table_.find((bucket << kPageShift) + 17),
+              at == model_.end() ? kNoRegion : at->second);
   }
   void check_range(uint64_t low, uint64_t high) const {
     const auto first = model_.lower_bound(low);
@@ -48,12 +51,12 @@ class PageTables : public ::testing::Test {
     for (auto it = first; it != model_.end() && it->first <= high; ++it) {
       expected.push_back(it->second);
     }
-    const uintptr_t begin = low << kShift;
-    const uintptr_t last = ((high + 1) << kShift) - 1;
+    const uintptr_t begin = low << kPageShift;
+    const uintptr_t last = ((high + 1) << kPageShift) - 1;
     EXPECT_EQ(table_.any_overlap(begin, last), lowest);
     EXPECT_EQ(table_.first_start(begin, last), lowest);
-    std::vector<RegionIndex> found(kMost);
-    found.resize(table_.collect(begin, last, found.data(), kMost));
+    std::vector<RegionIndex> found(kMostPages);
+    found.resize(table_.collect(begin, last, found.data(), kMostPages));
     std::sort(found.begin(), found.end());
     std::sort(expected.begin(), expected.end());
     EXPECT_EQ(found, expected);
@@ -75,7 +78,7 @@ TEST_F(PageTables, EmptyFindsNothing) {
 TEST_F(PageTables, RandomOperationsMatchAMap) {
   std::mt19937_64 random(20);
   std::vector<RegionIndex> free;
-  for (RegionIndex i = kMost; i > 0; --i) free.push_back(i);
+  for (RegionIndex i = kMostPages; i > 0; --i) free.push_back(i);
   for (size_t step = 0; step < 60'000; ++step) {
     // Dense and far apart, more and more full and then less again.
     const uint64_t bucket = random() % 4 == 0 ? (random() % 6000) << 20 : random() % 6000;
@@ -93,7 +96,7 @@ TEST_F(PageTables, RandomOperationsMatchAMap) {
     if (step % 500 == 0) check_range(random() % 6000, 6000 + (random() % 6000 << 18));
     if (step % 500 == 1) check_range(bucket, bucket + 5);
   }
-  EXPECT_LE(table_.memory_bytes(), kMost * 2 * sizeof(RegionIndex));
+  EXPECT_LE(table_.memory_bytes(), kMostPages * 2 * sizeof(RegionIndex));
   table_.clear();
   model_.clear();
   check_range(0, 6000);
@@ -112,14 +115,14 @@ TEST(PageTableMemory, FarApartBucketsTouchNoMoreThanTheyNeed) {
   constexpr size_t kCapacity = size_t{1} << 20;
   constexpr RegionIndex kRegions = 1024;
   std::vector<RegionSlot> slots(kRegions + 1);
-  PageTable table(kShift, slots.data());
+  PageTable table(kPageShift, slots.data());
   ASSERT_TRUE(table.map(kCapacity));
   const size_t before = resident_bytes();
   ASSERT_NE(before, 0u);
   for (RegionIndex i = 1; i <= kRegions; ++i) {
     const uintptr_t addr = uintptr_t{i} << 30;
     slots[i].addr.store(addr);
-    table.insert({addr, size_t{1} << kShift}, i);
+    table.insert({addr, size_t{1} << kPageShift}, i);
   }
   const size_t grown = resident_bytes() - before;
   EXPECT_EQ(table.memory_bytes(), kRegions * 8u);

@@ -17,17 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-struct Answer {
-  std::atomic<int> times{0};
-  hydrant_pin_t pin{};
-
-  static void store(void* context, hydrant_pin_t pin) {
-    auto* self = static_cast<Answer*>(context);
-    self->pin = pin;
-    ++self->times;
-  }
-};
-
 class PinCacheAsync : public PinCacheTest {
  protected:
   void create_small(uint64_t budget_pages) {
@@ -35,15 +24,15 @@ class PinCacheAsync : public PinCacheTest {
     options.budget_bytes = budget_pages * kPage;
     create(options);
   }
-  int ask(Answer& answer, size_t page, size_t pages = 1) {
+  int ask(PinAnswer& answer, size_t page, size_t pages = 1) {
     return hydrant_pin_async(domain_, arena_.page(page), pages * kPage, HYDRANT_LOCAL_WRITE,
-                             &Answer::store, &answer);
+                             &PinAnswer::store, &answer);
   }
   // Polls until the answer is there.
-  bool poll_for(const Answer& answer) {
+  bool poll_for(const PinAnswer& answer) {
     return wait_until([&] { return hydrant_poll(domain_) >= 0 && answer.times != 0; });
   }
-  void expect_pinned(const Answer& answer, size_t page, size_t pages = 1) {
+  void expect_pinned(const PinAnswer& answer, size_t page, size_t pages = 1) {
     EXPECT_EQ(answer.times.load(), 1);
     EXPECT_EQ(
         check_hold(registrar_, answer.pin, arena_.addr(page), pages * kPage, HYDRANT_LOCAL_WRITE),
@@ -55,7 +44,7 @@ class PinCacheAsync : public PinCacheTest {
 TEST_F(PinCacheAsync, CachedMemoryIsAnsweredBeforeTheCallReturns) {
   create();
   EXPECT_EQ(hydrant_release(pin(0)), GASNET_OK);
-  Answer answer;
+  PinAnswer answer;
   EXPECT_EQ(ask(answer, 0), GASNET_OK);
   expect_pinned(answer, 0);
   EXPECT_EQ(hydrant_poll(domain_), 0) << "answered twice";
@@ -63,7 +52,7 @@ TEST_F(PinCacheAsync, CachedMemoryIsAnsweredBeforeTheCallReturns) {
 
 TEST_F(PinCacheAsync, MissWithASynchronousRegistrarIsAnsweredOnce) {
   create();
-  Answer answer;
+  PinAnswer answer;
   EXPECT_EQ(ask(answer, 0, 3), GASNET_OK);
   ASSERT_TRUE(poll_for(answer));
   expect_pinned(answer, 0, 3);
@@ -73,10 +62,10 @@ TEST_F(PinCacheAsync, NotNowBecomesACallbackWhenBudgetIsBack) {
   create_small(4);
   const hydrant_pin_t all = pin(0, 4);
   ASSERT_NE(all.region, nullptr);
-  std::array<Answer, 3> answers;
+  std::array<PinAnswer, 3> answers;
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ask(answers[i], 20 + 10 * i, 4), GASNET_OK);
   EXPECT_EQ(hydrant_poll(domain_), 0);
-  for (const Answer& answer : answers) EXPECT_EQ(answer.times.load(), 0);
+  for (const PinAnswer& answer : answers) EXPECT_EQ(answer.times.load(), 0);
   EXPECT_EQ(hydrant_release(all), GASNET_OK);
   for (size_t i = 0; i < 3; ++i) {  // one at a time fits; whoever asked first is served first
     ASSERT_TRUE(poll_for(answers[i])) << i;
@@ -86,7 +75,7 @@ TEST_F(PinCacheAsync, NotNowBecomesACallbackWhenBudgetIsBack) {
 
 TEST_F(PinCacheAsync, WhatCanNeverWorkIsAnErrorAndNotACallback) {
   create_small(4);
-  Answer answer;
+  PinAnswer answer;
   EXPECT_EQ(ask(answer, 0, 5), GASNET_ERR_RESOURCE);
   EXPECT_TRUE(has_text());
   EXPECT_EQ(ask(answer, 0, 0), GASNET_ERR_BAD_ARG);
@@ -97,7 +86,7 @@ TEST_F(PinCacheAsync, WhatCanNeverWorkIsAnErrorAndNotACallback) {
 TEST_F(PinCacheAsync, RefusalIsAnsweredOneWayOrTheOther) {
   create();
   registrar_.refuse(arena_.addr(0), kPage, TestRegistrar::kAnyAccess);
-  Answer answer;
+  PinAnswer answer;
   const int status = ask(answer, 0);
   if (status == GASNET_OK) {
     ASSERT_TRUE(poll_for(answer));
@@ -112,7 +101,7 @@ TEST_F(PinCacheAsync, DestroyAnswersWhatStillWaits) {
   create_small(4);
   const hydrant_pin_t all = pin(0, 4);
   ASSERT_NE(all.region, nullptr);
-  Answer answer;
+  PinAnswer answer;
   EXPECT_EQ(ask(answer, 20, 2), GASNET_OK);
   EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN), GASNET_OK);
   domain_ = 0;
@@ -158,7 +147,7 @@ TEST_F(PinCacheAsync, CallbacksMayUseTheCache) {
 TEST_F(PinCacheAsync, RegistrationCompletesFromAnotherThread) {
   registrar_.offer_async();
   create();
-  Answer answer;
+  PinAnswer answer;
   EXPECT_EQ(ask(answer, 10, 3), GASNET_OK);
   EXPECT_EQ(hydrant_poll(domain_), 0);
   EXPECT_EQ(answer.times.load(), 0);
@@ -174,7 +163,7 @@ TEST_F(PinCacheAsync, RegistrationCompletesFromAnotherThread) {
 TEST_F(PinCacheAsync, OthersWaitForARegistrationThatCompletesLater) {
   registrar_.offer_async();
   create();
-  Answer first, second;
+  PinAnswer first, second;
   EXPECT_EQ(ask(first, 10, 3), GASNET_OK);
   EXPECT_EQ(ask(second, 11, 1), GASNET_OK);
   Threads threads;
@@ -197,7 +186,7 @@ TEST_F(PinCacheAsync, FailedCompletionIsTheAnswer) {
   registrar_.offer_async();
   create();
   for (const int failure : {HYDRANT_ERR_REFUSED, HYDRANT_ERR_BROKEN}) {
-    Answer answer;
+    PinAnswer answer;
     EXPECT_EQ(ask(answer, 10, 3), GASNET_OK);
     EXPECT_TRUE(registrar_.complete_async(failure));
     ASSERT_TRUE(poll_for(answer));
@@ -210,7 +199,7 @@ TEST_F(PinCacheAsync, FailedCompletionIsTheAnswer) {
 TEST_F(PinCacheAsync, InvalidatedWhileUnderWayIsRegisteredAgain) {
   registrar_.offer_async();
   create();
-  Answer answer;
+  PinAnswer answer;
   EXPECT_EQ(ask(answer, 10, 3), GASNET_OK);
   EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(12), 1), GASNET_OK);
   EXPECT_TRUE(registrar_.complete_async(GASNET_OK));
@@ -227,7 +216,7 @@ TEST_F(PinCacheAsync, InvalidatedWhileUnderWayIsRegisteredAgain) {
 TEST_F(PinCacheAsync, DestroyWithARegistrationUnderWayLeavesNothingPinned) {
   registrar_.offer_async();
   create();
-  Answer answer;
+  PinAnswer answer;
   EXPECT_EQ(ask(answer, 10, 3), GASNET_OK);
   Threads threads;
   threads.start([&] {

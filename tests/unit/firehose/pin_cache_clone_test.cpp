@@ -15,31 +15,27 @@
 namespace hydrant::testing {
 namespace {
 
-std::string answer(const char* what, int status) {
-  return std::string(what) + ": " + hydrant_status_name(status) + ": " + hydrant_error_text();
-}
-
 class PinCacheClone : public PinCacheTest {
  protected:
   // In the child: "" if a new domain works, and goes on working after a release of the parent's pin.
   std::string own_domain_works(hydrant_pin_t parents, const hydrant_domain_options_t& options) {
     hydrant_domain_t own = 0;
     int status = hydrant_domain_create(&options, &own);
-    if (status != GASNET_OK) return answer("create", status);
+    if (status != GASNET_OK) return failure_text("create", status);
     const hydrant_pin_t held = hydrant_pin(own, arena_.page(10), kPage, HYDRANT_LOCAL_WRITE);
-    if (held.region == nullptr) return answer("pin", hydrant_pin_status(held));
+    if (held.region == nullptr) return failure_text("pin", hydrant_pin_status(held));
     const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
     status = hydrant_release(parents);
-    if (status != GASNET_ERR_NOT_INIT) return answer("release of the parent's pin", status);
+    if (status != GASNET_ERR_NOT_INIT) return failure_text("release of the parent's pin", status);
     if (stats_of(own).live_holds != 1 || stats_of(own).regions != 1) return "its own pin is lost";
     status = hydrant_release(held);
-    if (status != GASNET_OK) return answer("release of its own pin", status);
+    if (status != GASNET_OK) return failure_text("release of its own pin", status);
     const hydrant_pin_t again = hydrant_pin(own, arena_.page(20), kPage, HYDRANT_LOCAL_WRITE);
-    if (again.region == nullptr) return answer("second pin", hydrant_pin_status(again));
+    if (again.region == nullptr) return failure_text("second pin", hydrant_pin_status(again));
     status = hydrant_release(again);
-    if (status != GASNET_OK) return answer("second release", status);
+    if (status != GASNET_OK) return failure_text("second release", status);
     status = hydrant_domain_destroy(own, HYDRANT_FINI_UNPIN);
-    if (status != GASNET_OK) return answer("destroy", status);
+    if (status != GASNET_OK) return failure_text("destroy", status);
     return fcntl(file, F_GETFD) >= 0 ? "" : "a descriptor of the program's was closed";
   }
 };

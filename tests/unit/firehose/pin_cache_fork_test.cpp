@@ -21,24 +21,20 @@
 namespace hydrant::testing {
 namespace {
 
-std::string answer(const char* what, int status) {
-  return std::string(what) + ": " + hydrant_status_name(status) + ": " + hydrant_error_text();
-}
-
 class PinCacheFork : public PinCacheTest, public ::testing::WithParamInterface<ChildKind> {
  protected:
   // In the child: "" if [page, +pages) can be pinned anew, used and released.
   std::string works(size_t page, size_t pages) {
     const uint64_t before = registrar_.next_serial();
     const hydrant_pin_t held = pin(page, pages);
-    if (held.region == nullptr) return answer("pin in the child", hydrant_pin_status(held));
+    if (held.region == nullptr) return failure_text("pin in the child", hydrant_pin_status(held));
     const std::string wrong =
         check_hold(registrar_, held, arena_.addr(page), pages * kPage, HYDRANT_LOCAL_WRITE);
     if (!wrong.empty()) return wrong;
     if (serial(held) < before) return "the child got a key of its parent";
     if (stats_of(domain_).live_holds != 1) return "the child counts holds of its parent";
     const int status = hydrant_release(held);
-    return status == GASNET_OK ? "" : answer("release in the child", status);
+    return status == GASNET_OK ? "" : failure_text("release in the child", status);
   }
 };
 
@@ -60,7 +56,7 @@ TEST_P(PinCacheFork, ChildIsEmptyAndUsable) {
     if (hydrant_flush(domain_) != GASNET_OK || registrar_.live() != 0)
       return "flush left something";
     const int status = hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN);
-    if (status != GASNET_OK) return answer("destroy", status);
+    if (status != GASNET_OK) return failure_text("destroy", status);
     return registrar_.problems();
   };
   EXPECT_EQ(run_in_child(child, GetParam()), "");
@@ -77,13 +73,13 @@ TEST_P(PinCacheFork, ParentsHoldIsANoOpInTheChild) {
   const auto child = [&]() -> std::string {
     registrar_.forget_all();
     int status = hydrant_release(held);
-    if (status != GASNET_ERR_NOT_INIT) return answer("first release", status);
+    if (status != GASNET_ERR_NOT_INIT) return failure_text("first release", status);
     if (hydrant_pin_parts(held, 0, nullptr) != 0) return "the parent's pin has parts";
     const hydrant_pin_t fresh = pin(0, 2);  // most likely in the same place
-    if (fresh.region == nullptr) return answer("pin", hydrant_pin_status(fresh));
+    if (fresh.region == nullptr) return failure_text("pin", hydrant_pin_status(fresh));
     for (int i = 0; i < 3; ++i) {
       status = hydrant_release(held);
-      if (status != GASNET_ERR_NOT_INIT) return answer("later release", status);
+      if (status != GASNET_ERR_NOT_INIT) return failure_text("later release", status);
     }
     if (stats_of(domain_).live_holds != 1) return "the parent's pin took the child's hold";
     if (hydrant_flush(domain_) != GASNET_OK) return "flush";
@@ -91,7 +87,7 @@ TEST_P(PinCacheFork, ParentsHoldIsANoOpInTheChild) {
         check_hold(registrar_, fresh, arena_.addr(0), 2 * kPage, HYDRANT_LOCAL_WRITE);
     if (!wrong.empty()) return wrong;
     status = hydrant_release(fresh);
-    return status == GASNET_OK ? registrar_.problems() : answer("release", status);
+    return status == GASNET_OK ? registrar_.problems() : failure_text("release", status);
   };
   EXPECT_EQ(run_in_child(child, GetParam()), "");
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
@@ -103,7 +99,7 @@ TEST_P(PinCacheFork, ReleaseIsTheFirstThingAChildDoes) {
   ASSERT_NE(held.region, nullptr);
   const auto child = [&]() -> std::string {
     const int status = hydrant_release(held);
-    return status == GASNET_ERR_NOT_INIT ? "" : answer("release", status);
+    return status == GASNET_ERR_NOT_INIT ? "" : failure_text("release", status);
   };
   EXPECT_EQ(run_in_child(child, GetParam()), "");
   EXPECT_EQ(check_hold(registrar_, held, arena_.addr(0), kPage, HYDRANT_LOCAL_WRITE), "");
@@ -117,7 +113,7 @@ TEST_P(PinCacheFork, HitIsNotTheFirstThingAChildGets) {
   const uint64_t parents = serial(held);
   const auto child = [&]() -> std::string {
     const hydrant_pin_t fresh = pin(0);  // the thread's own table still knows the parent's region
-    if (fresh.region == nullptr) return answer("pin", hydrant_pin_status(fresh));
+    if (fresh.region == nullptr) return failure_text("pin", hydrant_pin_status(fresh));
     return serial(fresh) == parents ? "the child was handed a stale key" : "";
   };
   EXPECT_EQ(run_in_child(child, GetParam()), "");
@@ -130,7 +126,7 @@ TEST_P(PinCacheFork, GrandchildIsAsGoodAsAChild) {
   const auto child = [&]() -> std::string {
     registrar_.forget_all();
     const hydrant_pin_t held = pin(0);
-    if (held.region == nullptr) return answer("pin", hydrant_pin_status(held));
+    if (held.region == nullptr) return failure_text("pin", hydrant_pin_status(held));
     const auto grandchild = [&]() -> std::string {
       registrar_.forget_all();
       if (hydrant_release(held) != GASNET_ERR_NOT_INIT) return "the grandchild released it";
@@ -139,7 +135,7 @@ TEST_P(PinCacheFork, GrandchildIsAsGoodAsAChild) {
     };
     if (std::string wrong = run_in_child(grandchild, GetParam()); !wrong.empty()) return wrong;
     const int status = hydrant_release(held);
-    return status == GASNET_OK ? "" : answer("release", status);
+    return status == GASNET_OK ? "" : failure_text("release", status);
   };
   EXPECT_EQ(run_in_child(child, GetParam()), "");
 }
@@ -197,16 +193,16 @@ TEST_F(PinCacheForkKept, ChildFindsItsParentsSlotsAndUsesNone) {
     registrar_.forget_all();
     for (int i = 0; i < 3; ++i) {
       const int status = hydrant_release(held);
-      if (status != GASNET_ERR_NOT_INIT) return answer("the parent's pin", status);
+      if (status != GASNET_ERR_NOT_INIT) return failure_text("the parent's pin", status);
       if (hydrant_release(released) == GASNET_OK) return "what the parent released was released";
       if (stats_of(domain_).live_holds != 0) return "a release changed the count";
     }
     if (try_pin(0).region != nullptr || try_pin(4).region != nullptr) return "a parent's hit";
     const hydrant_pin_t fresh = pin(4);
-    if (fresh.region == nullptr) return answer("pin", hydrant_pin_status(fresh));
+    if (fresh.region == nullptr) return failure_text("pin", hydrant_pin_status(fresh));
     if (hydrant_release(held) != GASNET_ERR_NOT_INIT) return "the parent's pin, later";
     const int status = hydrant_release(fresh);
-    return status == GASNET_OK ? registrar_.problems() : answer("release", status);
+    return status == GASNET_OK ? registrar_.problems() : failure_text("release", status);
   };
   EXPECT_EQ(run_in_child(child), "");
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
@@ -251,12 +247,12 @@ TEST(PinCacheForkBusy, ForkBesideBusyThreadsIsUsable) {
   const auto child = [&]() -> std::string {
     for (size_t i = 0; i < 200; ++i) {
       const hydrant_pin_t held = hydrant_pin(domain, arena.page(i % 50), 4 * kPage, 0);
-      if (held.region == nullptr) return answer("pin", hydrant_pin_status(held));
+      if (held.region == nullptr) return failure_text("pin", hydrant_pin_status(held));
       if (hydrant_release(held) != GASNET_OK) return "release";
     }
     if (hydrant_invalidate(domain, arena.page(0), 64 * kPage) != GASNET_OK) return "invalidate";
     const int status = hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN);
-    return status == GASNET_OK ? "" : answer("destroy", status);
+    return status == GASNET_OK ? "" : failure_text("destroy", status);
   };
   for (int i = 0; i < 20 && !::testing::Test::HasFailure(); ++i) {
     EXPECT_EQ(run_in_child(child), "") << "fork " << i;
@@ -283,9 +279,9 @@ std::string pin_with_uring(const Arena& arena, size_t pages, hydrant_domain_t* d
     held = hydrant_pin(*domain, arena.page(0), pages * kPage, HYDRANT_LOCAL_WRITE);
     return hydrant_pin_status(held) != GASNET_ERR_NOT_READY;
   });
-  if (held.region == nullptr) return answer("pin", hydrant_pin_status(held));
+  if (held.region == nullptr) return failure_text("pin", hydrant_pin_status(held));
   const int status = hydrant_release(held);
-  return status == GASNET_OK ? "" : answer("release", status);
+  return status == GASNET_OK ? "" : failure_text("release", status);
 }
 
 TEST(PinCacheForkUring, ChildDoesNotKeepTheParentsPins) {

@@ -14,13 +14,13 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kThreads = 100;
+constexpr size_t kManyThreads = 100;
 
 class PinCacheManyThreads : public PinCacheTest {
  protected:
   // Threads that have pinned and wait: each has a state that sums go through.
   void start_threads(const std::function<void(size_t)>& before_the_end = {}) {
-    for (size_t t = 0; t < kThreads; ++t) {
+    for (size_t t = 0; t < kManyThreads; ++t) {
       threads_.start([this, t, before_the_end] {
         EXPECT_EQ(hydrant_release(pin(0)), GASNET_OK);
         ++ready_;
@@ -28,7 +28,7 @@ class PinCacheManyThreads : public PinCacheTest {
         if (before_the_end) before_the_end(t);
       });
     }
-    ASSERT_TRUE(wait_until([this] { return ready_.load() == kThreads; }));
+    ASSERT_TRUE(wait_until([this] { return ready_.load() == kManyThreads; }));
   }
   void end_threads() {
     end_ = true;
@@ -72,7 +72,7 @@ TEST_F(PinCacheManyThreads, SlotsAreReusedOnlyWhenNoThreadHoldsThem) {
     for (size_t page = 1; page < 65; ++page) {
       const hydrant_pin_t taken = pin(2 * page);
       ASSERT_NE(taken.region, nullptr) << hydrant_error_text();
-      const bool keep = held.size() < kThreads && page % 16 == 0;
+      const bool keep = held.size() < kManyThreads && page % 16 == 0;
       if (keep) {
         held.push_back(taken);
       } else {
@@ -86,8 +86,8 @@ TEST_F(PinCacheManyThreads, SlotsAreReusedOnlyWhenNoThreadHoldsThem) {
                 "");
     }
   }
-  ASSERT_EQ(held.size(), kThreads);
-  EXPECT_EQ(registrar_.live(), kThreads);
+  ASSERT_EQ(held.size(), kManyThreads);
+  EXPECT_EQ(registrar_.live(), kManyThreads);
   end_threads();  // each thread releases a pin that another thread took
   hydrant_flush(domain_);
   EXPECT_EQ(registrar_.live(), 0u);
@@ -95,11 +95,11 @@ TEST_F(PinCacheManyThreads, SlotsAreReusedOnlyWhenNoThreadHoldsThem) {
 
 TEST_F(PinCacheManyThreads, EvictionPassesOverWhatAnyThreadHolds) {
   hydrant_domain_options_t options = options_for(registrar_);
-  options.budget_bytes = 2 * kThreads * kPage;
+  options.budget_bytes = 2 * kManyThreads * kPage;
   create(options);
-  std::vector<hydrant_pin_t> held(kThreads);
+  std::vector<hydrant_pin_t> held(kManyThreads);
   start_threads();
-  for (size_t t = 0; t < kThreads; ++t) {
+  for (size_t t = 0; t < kManyThreads; ++t) {
     held[t] = pin(2 + 2 * t);
     ASSERT_NE(held[t].region, nullptr) << hydrant_error_text();
   }
@@ -109,7 +109,7 @@ TEST_F(PinCacheManyThreads, EvictionPassesOverWhatAnyThreadHolds) {
     ASSERT_EQ(hydrant_release(taken), GASNET_OK);
   }
   EXPECT_GT(stats_of(domain_).evictions, 0u);
-  for (size_t t = 0; t < kThreads; ++t) {
+  for (size_t t = 0; t < kManyThreads; ++t) {
     EXPECT_EQ(check_hold(registrar_, held[t], arena_.addr(2 + 2 * t), kPage, HYDRANT_LOCAL_WRITE),
               "");
     EXPECT_EQ(hydrant_release(held[t]), GASNET_OK);

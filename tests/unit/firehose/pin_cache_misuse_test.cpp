@@ -19,13 +19,13 @@ using ::testing::HasSubstr;
 using ::testing::internal::CaptureStderr;
 using ::testing::internal::GetCapturedStderr;
 
-constexpr size_t kBudgetPages = 8;
+constexpr size_t kMisuseBudgetPages = 8;
 
 class PinCacheMisuse : public PinCacheTest {
  protected:
   void SetUp() override {
     hydrant_domain_options_t options = options_for(registrar_);
-    options.budget_bytes = kBudgetPages * kPage;
+    options.budget_bytes = kMisuseBudgetPages * kPage;
     options.merge_bytes = 1;
     create(options);
   }
@@ -43,11 +43,11 @@ class PinCacheMisuse : public PinCacheTest {
   // The whole budget can be had again, and a hold in a used slot counts.
   void expect_all_is_well() {
     for (size_t round = 0; round < 40; ++round) {
-      const hydrant_pin_t whole = pin(100 + 8 * round, kBudgetPages);
+      const hydrant_pin_t whole = pin(100 + 8 * round, kMisuseBudgetPages);
       ASSERT_NE(whole.region, nullptr) << hydrant_error_text();
       EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
-      EXPECT_EQ(check_hold(registrar_, whole, arena_.addr(100 + 8 * round), kBudgetPages * kPage,
-                           HYDRANT_LOCAL_WRITE),
+      EXPECT_EQ(check_hold(registrar_, whole, arena_.addr(100 + 8 * round),
+                           kMisuseBudgetPages * kPage, HYDRANT_LOCAL_WRITE),
                 "");
       EXPECT_EQ(hydrant_release(whole), GASNET_OK);
     }
@@ -68,8 +68,8 @@ TEST_F(PinCacheMisuse, FlushUnpinsItAndSaysSo) {
 }
 
 TEST_F(PinCacheMisuse, EvictionTakesItForRoom) {
-  over_release(0, kBudgetPages, 3);
-  const hydrant_pin_t other = pin(50, kBudgetPages);
+  over_release(0, kMisuseBudgetPages, 3);
+  const hydrant_pin_t other = pin(50, kMisuseBudgetPages);
   ASSERT_NE(other.region, nullptr) << hydrant_error_text();
   EXPECT_EQ(hydrant_release(other), GASNET_OK);
   expect_all_is_well();

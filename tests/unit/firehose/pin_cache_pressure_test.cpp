@@ -127,24 +127,13 @@ TEST_F(PinCachePressure, UnheldRegionsAreFoundBehindManyHeldOnes) {
   EXPECT_EQ(hydrant_release_many(held.data(), held.size()), GASNET_OK);
 }
 
-struct Answer {
-  int times = 0;
-  hydrant_pin_t pin{};
-
-  static void store(void* context, hydrant_pin_t pin) {
-    auto* self = static_cast<Answer*>(context);
-    self->pin = pin;
-    ++self->times;
-  }
-};
-
 TEST_F(PinCachePressure, WaitingThreadRegistersNobodyElsesMemory) {
   create_with(4);
   const hydrant_pin_t freed = pin(0);
   const hydrant_pin_t held = pin(10, 3);
-  Answer answer;
-  ASSERT_EQ(hydrant_pin_async(domain_, arena_.page(50), kPage, HYDRANT_LOCAL_WRITE, &Answer::store,
-                              &answer),
+  PinAnswer answer;
+  ASSERT_EQ(hydrant_pin_async(domain_, arena_.page(50), kPage, HYDRANT_LOCAL_WRITE,
+                              &PinAnswer::store, &answer),
             GASNET_OK);
   EXPECT_EQ(hydrant_release(freed), GASNET_OK);  // the deferred pin could be had from now on
   const uint64_t before = registrar_.pin_calls();
@@ -164,9 +153,9 @@ TEST_F(PinCachePressure, WaitingThreadCompletesWhatIsPinnedByNow) {
   create_with(4);
   const hydrant_pin_t freed = pin(0);
   const hydrant_pin_t held = pin(10, 3);
-  Answer answer;
-  ASSERT_EQ(hydrant_pin_async(domain_, arena_.page(50), kPage, HYDRANT_LOCAL_WRITE, &Answer::store,
-                              &answer),
+  PinAnswer answer;
+  ASSERT_EQ(hydrant_pin_async(domain_, arena_.page(50), kPage, HYDRANT_LOCAL_WRITE,
+                              &PinAnswer::store, &answer),
             GASNET_OK);
   EXPECT_EQ(hydrant_release(freed), GASNET_OK);
   expect_pin(50, 1);

@@ -24,12 +24,6 @@
 namespace hydrant::testing {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kThreadsInChildren = false;  // the thread sanitizer ends a child that starts one
-#else
-constexpr bool kThreadsInChildren = true;
-#endif
-
 // What the handler does, once: set before the signal is raised.
 std::atomic<void (*)(void*)> g_work{nullptr};
 std::atomic<void*> g_context{nullptr};

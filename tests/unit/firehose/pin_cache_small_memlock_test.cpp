@@ -15,12 +15,12 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr uint64_t kMemlock = 64 * 1024;
+constexpr uint64_t kSmallMemlock = 64 * 1024;
 constexpr int kUses = 2000;
 constexpr size_t kLargestUse = 8 * kPage;
 
 std::string serve_an_ordinary_user() {
-  if (std::string why = become_ordinary_user(kMemlock); !why.empty()) return "SKIP: " + why;
+  if (std::string why = become_ordinary_user(kSmallMemlock); !why.empty()) return "SKIP: " + why;
   const Arena arena(512);
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
@@ -43,7 +43,7 @@ std::string serve_an_ordinary_user() {
   const std::string last = hydrant_error_text();
   const hydrant_stats_t stats = stats_of(domain);
   if (hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN) != GASNET_OK) return "destroy";
-  if (stats.budget_bytes >= kMemlock) return "the whole limit is promised to pins";
+  if (stats.budget_bytes >= kSmallMemlock) return "the whole limit is promised to pins";
   // Then what is served depends on how long this takes.
   const int least = late ? 1 : kUses * 9 / 10;
   return served >= least ? "" : "only " + std::to_string(served) + " were served: " + last;

@@ -38,6 +38,10 @@ void PinCacheTest::destroy() {
   EXPECT_EQ(registrar_.live(), 0u);
 }
 
+std::string failure_text(const char* what, int status) {
+  return std::string(what) + ": " + hydrant_status_name(status) + ": " + hydrant_error_text();
+}
+
 void PinCacheTest::TearDown() {
   destroy();
   EXPECT_EQ(registrar_.live(), 0u);

@@ -7,8 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace hydrant::testing {
 
@@ -21,6 +23,20 @@ hydrant_domain_options_t options_for(const TestRegistrar& registrar);
 hydrant_stats_t stats_of(hydrant_domain_t domain);
 // The calling thread's error text must say something: "" or the complaint.
 ::testing::AssertionResult has_text();
+// "create: <the status's name>: <the calling thread's error text>".
+std::string failure_text(const char* what, int status);
+
+// Takes the answer of an asynchronous pin.
+struct PinAnswer {
+  std::atomic<int> times{0};
+  hydrant_pin_t pin{};
+
+  static void store(void* context, hydrant_pin_t pin) {
+    auto* self = static_cast<PinAnswer*>(context);
+    self->pin = pin;
+    ++self->times;
+  }
+};
 
 // Pins through a domain of its own; ends with everything released and nothing left pinned.
 class PinCacheTest : public ::testing::Test {

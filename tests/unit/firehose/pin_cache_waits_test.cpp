@@ -18,22 +18,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-struct Answer {
-  std::atomic<int> times{0};
-  hydrant_pin_t pin{};
-
-  static void store(void* context, hydrant_pin_t pin) {
-    auto* self = static_cast<Answer*>(context);
-    self->pin = pin;
-    ++self->times;
-  }
-};
-
 class PinCacheWaits : public PinCacheTest {
  protected:
-  int ask(Answer& answer, size_t page, size_t pages = 1) {
+  int ask(PinAnswer& answer, size_t page, size_t pages = 1) {
     return hydrant_pin_async(domain_, arena_.page(page), pages * kPage, HYDRANT_LOCAL_WRITE,
-                             &Answer::store, &answer);
+                             &PinAnswer::store, &answer);
   }
 };
 
@@ -42,7 +31,7 @@ TEST_F(PinCacheWaits, UncachedMemoryCompletesWithAnAsynchronousRegistrar) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.watch = HYDRANT_WATCH_NONE;
   create(options);
-  Answer answer;
+  PinAnswer answer;
   EXPECT_EQ(ask(answer, 3), GASNET_OK);
   EXPECT_TRUE(registrar_.complete_async(GASNET_OK));
   ASSERT_TRUE(wait_until([&] { return hydrant_poll(domain_) >= 0 && answer.times != 0; }));
@@ -54,7 +43,7 @@ TEST_F(PinCacheWaits, UncachedMemoryCompletesWithAnAsynchronousRegistrar) {
 TEST_F(PinCacheWaits, ThreadThatDeferredAPinIsNotMadeToWaitForIt) {
   registrar_.offer_async();
   create();
-  Answer answer;
+  PinAnswer answer;
   EXPECT_EQ(ask(answer, 3, 2), GASNET_OK);
   // Only this thread could complete the registration: waiting would be for ever.
   EXPECT_EQ(hydrant_pin_status(pin(3)), GASNET_ERR_NOT_READY);
@@ -66,7 +55,7 @@ TEST_F(PinCacheWaits, ThreadThatDeferredAPinIsNotMadeToWaitForIt) {
 TEST_F(PinCacheWaits, CancelledDeferredPinLeavesNoHoldBehind) {
   registrar_.offer_async();
   create();
-  Answer answer;
+  PinAnswer answer;
   EXPECT_EQ(ask(answer, 3), GASNET_OK);
   Threads threads;
   threads.start([&] {

@@ -23,11 +23,6 @@
 namespace hydrant::testing {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kThreadsInChildren = false;  // the thread sanitizer ends a child that starts one
-#else
-constexpr bool kThreadsInChildren = true;
-#endif
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 // The address sanitizer's allocator is copied with its locks: beside threads that allocate, about one child
 // in forty stands still in its first malloc(), whoever it belongs to.

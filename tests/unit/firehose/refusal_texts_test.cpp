@@ -451,13 +451,13 @@ TEST_P(RefusalTexts, NamesTheRequestTheLimitAndTheRemedy) {
   EXPECT_LT(text.size(), 500u) << "no longer than the room for it: " << text;
 }
 
-std::string name_of(const ::testing::TestParamInfo<Row>& info) { return info.param.cause; }
+std::string cause_of(const ::testing::TestParamInfo<Row>& info) { return info.param.cause; }
 
-INSTANTIATE_TEST_SUITE_P(Never, RefusalTexts, ::testing::ValuesIn(kNever), name_of);
-INSTANTIATE_TEST_SUITE_P(NotNow, RefusalTexts, ::testing::ValuesIn(kNotNow), name_of);
-INSTANTIATE_TEST_SUITE_P(Refused, RefusalTexts, ::testing::ValuesIn(kRefused), name_of);
-INSTANTIATE_TEST_SUITE_P(Mistakes, RefusalTexts, ::testing::ValuesIn(kMistakes), name_of);
-INSTANTIATE_TEST_SUITE_P(Nothing, RefusalTexts, ::testing::ValuesIn(kNothing), name_of);
+INSTANTIATE_TEST_SUITE_P(Never, RefusalTexts, ::testing::ValuesIn(kNever), cause_of);
+INSTANTIATE_TEST_SUITE_P(NotNow, RefusalTexts, ::testing::ValuesIn(kNotNow), cause_of);
+INSTANTIATE_TEST_SUITE_P(Refused, RefusalTexts, ::testing::ValuesIn(kRefused), cause_of);
+INSTANTIATE_TEST_SUITE_P(Mistakes, RefusalTexts, ::testing::ValuesIn(kMistakes), cause_of);
+INSTANTIATE_TEST_SUITE_P(Nothing, RefusalTexts, ::testing::ValuesIn(kNothing), cause_of);
 
 // The same cause found in two places, and the numbers set aside.
 TEST(RefusalTextsOfOneCause, AreTheSame) {

@@ -10,18 +10,15 @@
 namespace hydrant::testing {
 namespace {
 
-RemoteWorld::Settings exact(uint32_t ranks, uint64_t pages, uint32_t base_percent) {
-  RemoteWorld::Settings settings;
-  settings.ranks = ranks;
-  settings.options.merge_bytes = 1;
-  settings.options.stream_bytes = 1;
+RemoteWorld::Settings exact_budget(uint32_t ranks, uint64_t pages, uint32_t base_percent) {
+  RemoteWorld::Settings settings = exact(ranks);
   settings.options.budget_bytes = pages * kPage;
   settings.options.base_percent = base_percent;
   return settings;
 }
 
 // Pins and releases a page of rank 0. What is refused by a deaf peer is not waited for.
-void use(RemoteWorld& world, uint32_t from, size_t page) {
+void use_page_of_0(RemoteWorld& world, uint32_t from, size_t page) {
   RemoteResult result;
   remote_pin(world, from, 0, world[0].arena.addr(page), kPage, &result);
   for (int idle = 0; idle < 3; ++idle) {
@@ -32,26 +29,26 @@ void use(RemoteWorld& world, uint32_t from, size_t page) {
 }
 
 TEST(RemoteAdverse, WhoWasCutIsToldWhenThereIsRoomAgain) {
-  RemoteWorld world(exact(3, 64, 25));
+  RemoteWorld world(exact_budget(3, 64, 25));
   for (int round = 0; round < 8; ++round) {
-    for (size_t page = 0; page < 56; ++page) use(world, 1, page);
+    for (size_t page = 0; page < 56; ++page) use_page_of_0(world, 1, page);
   }
   ASSERT_GE(world.stats(1).firehose_bytes, 40 * kPage);
   world.deafen(1);
   for (int round = 0; round < 8; ++round) {
-    for (size_t page = 100; page < 140; ++page) use(world, 2, page);
+    for (size_t page = 100; page < 140; ++page) use_page_of_0(world, 2, page);
   }
   world.deafen(3);
   world.settle();
   EXPECT_LT(world.stats(1).firehose_bytes, 40 * kPage) << "idle, and it does not know of the cut";
   for (int round = 0; round < 8; ++round) {
-    for (size_t page = 100; page < 140; ++page) use(world, 2, page);
+    for (size_t page = 100; page < 140; ++page) use_page_of_0(world, 2, page);
   }
   EXPECT_GE(world.stats(2).firehose_bytes, 30 * kPage);
 }
 
 TEST(RemoteAdverse, APeerThatTakesNothingKeepsNobodyElseWaiting) {
-  RemoteWorld::Settings settings = exact(3, 64, 100);
+  RemoteWorld::Settings settings = exact_budget(3, 64, 100);
   settings.options.remote = [](void*, uint32_t, const hydrant_region_t*, hydrant_range_t,
                                const void*, size_t, void*, size_t) { return size_t{0}; };
   RemoteWorld world(settings);
@@ -82,8 +79,8 @@ TEST(RemoteAdverse, APeerThatTakesNothingKeepsNobodyElseWaiting) {
 }
 
 TEST(RemoteAdverse, NoSumOfWhatIsAskedForWrapsAround) {
-  RemoteWorld world(exact(2, 4, 100));
-  use(world, 1, 0);
+  RemoteWorld world(exact_budget(2, 4, 100));
+  use_page_of_0(world, 1, 0);
   for (size_t page = 1; page < 16; ++page) {
     remote_wire::Move move{};
     move.number = 1000 + page;
@@ -111,7 +108,7 @@ struct Again {
 
 TEST(RemoteAdverse, WhatIsAcceptedWhileTheEndEndsIsAnsweredToo) {
   for (const uint32_t flags : {0u, HYDRANT_REMOTE_INLINE_DONE}) {
-    RemoteWorld::Settings settings = exact(3, 64, 50);
+    RemoteWorld::Settings settings = exact_budget(3, 64, 50);
     settings.options.flags = flags;
     Again again{};
     RemoteWorld world(settings);

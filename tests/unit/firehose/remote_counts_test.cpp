@@ -8,16 +8,6 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr uint8_t kMove = 1, kReply = 2, kRelease = 3, kRecall = 4;
-
-RemoteWorld::Settings exact(uint32_t ranks = 2) {
-  RemoteWorld::Settings settings;
-  settings.ranks = ranks;
-  settings.options.merge_bytes = 1;
-  settings.options.stream_bytes = 1;
-  return settings;
-}
-
 uint64_t sent(RemoteWorld& world) {
   uint64_t all = 0;
   for (uint32_t i = 0; i < world.size(); ++i) all += world[i].sent[0] + world[i].sent[1];

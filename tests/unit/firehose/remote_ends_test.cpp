@@ -12,14 +12,6 @@
 namespace hydrant::testing {
 namespace {
 
-RemoteWorld::Settings exact(uint32_t ranks = 2) {
-  RemoteWorld::Settings settings;
-  settings.ranks = ranks;
-  settings.options.merge_bytes = 1;
-  settings.options.stream_bytes = 1;
-  return settings;
-}
-
 TEST(RemoteEnds, HandlesThatAreNoEndsAreAnswered) {
   hydrant_pin_t pin{};
   hydrant_remote_stats_t stats{};

@@ -2,6 +2,7 @@
 #include "firehose/remote/target/remote_exports.hpp"
 
 #include "firehose/cache/coherence/gone_log.hpp"
+#include "tests/support/sizes.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@
 namespace hydrant {
 namespace {
 
-constexpr uint64_t kPage = 4096;
+using testing::kPage;
 
 class RemoteExportsTable : public ::testing::Test {
  protected:

@@ -1,6 +1,8 @@
 // What peers may have of a target's memory: the arithmetic alone, without messages.
 #include "firehose/remote/target/remote_leases.hpp"
 
+#include "tests/support/sizes.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 namespace hydrant {
 namespace {
 
-constexpr uint64_t kPage = 4096;
+using testing::kPage;
 
 bool take(RemoteLeases& leases, uint32_t peer, uint64_t bytes, bool is_short = false) {
   if (!leases.admit(peer, bytes, is_short)) return false;

@@ -12,12 +12,9 @@ namespace {
 
 using namespace remote_wire;
 
-RemoteWorld::Settings exact(uint32_t ranks = 2) {
-  RemoteWorld::Settings settings;
-  settings.ranks = ranks;
+RemoteWorld::Settings exact_and_small(uint32_t ranks = 2) {
+  RemoteWorld::Settings settings = exact(ranks);
   settings.pages = 32;
-  settings.options.merge_bytes = 1;
-  settings.options.stream_bytes = 1;
   settings.options.budget_bytes = 16 * kPage;
   settings.options.max_peer_regions = 32;
   settings.options.max_firehoses = 64;
@@ -43,7 +40,7 @@ std::vector<std::byte> bytes_of(const Parts&... parts) {
 
 // One message of each type, as they are really sent.
 std::vector<RemoteMessage> samples() {
-  RemoteWorld world(exact());
+  RemoteWorld world(exact_and_small());
   std::vector<RemoteMessage> all;
   const auto run = [&] {
     for (int quiet = 0; quiet < 3;) {
@@ -118,7 +115,7 @@ void expect_sound(RemoteWorld& world) {
 
 TEST(RemoteMessages, WhatIsCutShortOrTooLongChangesNothing) {
   for (const RemoteMessage& sample : samples()) {
-    RemoteWorld world(exact());
+    RemoteWorld world(exact_and_small());
     RemoteResult a;
     remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
     world.settle();
@@ -143,7 +140,7 @@ TEST(RemoteMessages, WithAnyBitFlippedTheyDoNoDamage) {
   for (const RemoteMessage& sample : samples()) {
     for (size_t bit = 0; bit < sample.bytes.size() * 8; bit += 7) {
       SCOPED_TRACE(bit);
-      RemoteWorld world(exact());
+      RemoteWorld world(exact_and_small());
       RemoteResult a, b;
       remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
       world.settle();
@@ -166,7 +163,7 @@ TEST(RemoteMessages, WithAnyBitFlippedTheyDoNoDamage) {
 
 TEST(RemoteMessages, RandomOnesDoNoDamage) {
   std::mt19937_64 random(7);
-  RemoteWorld world(exact(3));
+  RemoteWorld world(exact_and_small(3));
   const int rounds = 30000;
   for (int i = 0; i < rounds; ++i) {
     RemoteMessage message{static_cast<uint32_t>(random() % 4), 1, HYDRANT_LANE_REQUEST, {}};
@@ -191,7 +188,7 @@ TEST(RemoteMessages, RandomOnesDoNoDamage) {
 }
 
 TEST(RemoteMessages, NobodyEndsTheFirehosesOfOthers) {
-  RemoteWorld world(exact(3));
+  RemoteWorld world(exact_and_small(3));
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   world.deliver();
@@ -208,7 +205,7 @@ TEST(RemoteMessages, NobodyEndsTheFirehosesOfOthers) {
 
 // From whom a message comes is the messenger's word; it may be wrong.
 TEST(RemoteMessages, SendersThatDoNotExistAreTurnedAway) {
-  RemoteWorld world(exact());
+  RemoteWorld world(exact_and_small());
   const std::vector<std::byte> ask = bytes_of(header(Type::kAsk), Amount{kPage});
   for (const uint32_t from : {1u, 2u, 1000u, UINT32_MAX}) {
     EXPECT_EQ(hydrant_remote_deliver(world[1].end, from, ask.data(), ask.size(), nullptr),
@@ -243,7 +240,7 @@ TEST(RemoteMessages, AReplyThatGrantsWhatWasNotAskedForIsNotBelieved) {
   };
   for (const Lie& lie : lies) {
     SCOPED_TRACE(lie.what);
-    RemoteWorld world(exact());
+    RemoteWorld world(exact_and_small());
     RemoteResult a;
     remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
     world.deliver();
@@ -266,7 +263,7 @@ TEST(RemoteMessages, AReplyThatGrantsWhatWasNotAskedForIsNotBelieved) {
 }
 
 TEST(RemoteMessages, AKeyOfAnotherLengthIsNotBelieved) {
-  RemoteWorld world(exact());
+  RemoteWorld world(exact_and_small());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   world.deliver();

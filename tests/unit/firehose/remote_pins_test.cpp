@@ -8,15 +8,6 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr uint8_t kMove = 1, kReply = 2, kRelease = 3, kRecall = 4;
-
-RemoteWorld::Settings exact() {
-  RemoteWorld::Settings settings;
-  settings.options.merge_bytes = 1;
-  settings.options.stream_bytes = 1;
-  return settings;
-}
-
 TEST(RemotePins, AMissIsOneRoundTripAndAHitIsNone) {
   RemoteWorld world(exact());
   RemoteResult first;

@@ -10,17 +10,14 @@ namespace hydrant::testing {
 namespace {
 
 RemoteWorld::Settings fixed_split(uint32_t ranks, size_t pages_of_each) {
-  RemoteWorld::Settings settings;
-  settings.ranks = ranks;
-  settings.options.merge_bytes = 1;
-  settings.options.stream_bytes = 1;
+  RemoteWorld::Settings settings = exact(ranks);
   settings.options.base_percent = 100;
   settings.options.budget_bytes = (ranks - 1) * pages_of_each * kPage;
   return settings;
 }
 
 // Pins and releases a page of rank 1; false: it was not to be had.
-bool use(RemoteWorld& world, uint32_t from, size_t page) {
+bool use_page_of_1(RemoteWorld& world, uint32_t from, size_t page) {
   RemoteResult result;
   remote_pin(world, from, 1, world[1].arena.addr(page), kPage, &result);
   world.settle();
@@ -44,20 +41,20 @@ TEST(RemoteQuotas, MoreThanWasAskedForCountsToo) {
   // The target's domain joins neighbours, whoever asked for them.
   RemoteWorld world(fixed_split(3, 8));
   for (size_t page = 0; page < 32; ++page) {
-    ASSERT_TRUE(use(world, 0, page)) << page;
+    ASSERT_TRUE(use_page_of_1(world, 0, page)) << page;
     ASSERT_LE(hits(world, 0, 32), 8u) << page;
     ASSERT_LE(world.stats(1).exported_bytes, 8 * kPage) << page;
-    // (What it has no use for any more goes back with its next move.)
+    // (What it has no use_page_of_1 for any more goes back with its next move.)
     ASSERT_LE(world.stats(0).firehose_bytes, world.stats(1).exported_bytes) << page;
   }
-  EXPECT_TRUE(use(world, 2, 0)) << "another's quota is still there";
+  EXPECT_TRUE(use_page_of_1(world, 2, 0)) << "another's quota is still there";
 }
 
 TEST(RemoteQuotas, ASupersetIsGrantedWhereTheQuotaAllowsIt) {
   RemoteWorld world(fixed_split(3, 8));
-  ASSERT_TRUE(use(world, 0, 4));
-  ASSERT_TRUE(use(world, 0, 5));
-  ASSERT_TRUE(use(world, 2, 4));
+  ASSERT_TRUE(use_page_of_1(world, 0, 4));
+  ASSERT_TRUE(use_page_of_1(world, 0, 5));
+  ASSERT_TRUE(use_page_of_1(world, 2, 4));
   EXPECT_EQ(hits(world, 2, 16), 2u);
   EXPECT_EQ(world.stats(2).firehose_bytes, 2 * kPage);
 }
@@ -69,7 +66,7 @@ TEST(RemoteQuotas, ASetThatFitsIsHeldWholeInABudgetWithNothingToSpare) {
     settings.options.merge_bytes = merge;
     RemoteWorld world(settings);
     for (int round = 0; round < 3; ++round) {
-      for (size_t i = 0; i < 16; ++i) ASSERT_TRUE(use(world, 0, i * 5 % 16)) << i;
+      for (size_t i = 0; i < 16; ++i) ASSERT_TRUE(use_page_of_1(world, 0, i * 5 % 16)) << i;
     }
     EXPECT_EQ(hits(world, 0, 16), 16u) << merge;
     EXPECT_EQ(world.stats(1).reclaims, 0u) << merge;
@@ -88,7 +85,7 @@ TEST(RemoteQuotas, PeersThatWantMoreThanThereIsUseAllOfIt) {
   for (uint32_t i = 0; i < 4000; ++i) {
     random = random * 1664525 + 1013904223;
     const uint32_t peer = i % 6 == 1 ? 6 : i % 6;
-    served += use(world, peer, peer * 32 + (random >> 16) % 32) ? 1 : 0;
+    served += use_page_of_1(world, peer, peer * 32 + (random >> 16) % 32) ? 1 : 0;
   }
   uint64_t all_hits = 0;
   for (const uint32_t peer : {0u, 2u, 3u, 4u, 5u, 6u}) all_hits += world.stats(peer).hits;
@@ -101,9 +98,9 @@ TEST(RemoteQuotas, WhatIsGivenBackGoesFirstAndOnlyWhereRoomIsShort) {
     RemoteWorld::Settings settings = fixed_split(3, 4);
     settings.domain_bytes = is_short ? 8 * kPage : 64 * kPage;
     RemoteWorld world(settings);
-    for (size_t page = 0; page < 4; ++page) ASSERT_TRUE(use(world, 2, 64 + 2 * page));
+    for (size_t page = 0; page < 4; ++page) ASSERT_TRUE(use_page_of_1(world, 2, 64 + 2 * page));
     for (size_t page = 0; page < 12; ++page) {
-      ASSERT_TRUE(use(world, 0, 2 * page)) << page;
+      ASSERT_TRUE(use_page_of_1(world, 0, 2 * page)) << page;
       EXPECT_LE(world[1].registrar.live(), is_short ? 8u : 16u);
     }
     EXPECT_EQ(hits(world, 2, 80), 4u) << "another peer's are not touched";
@@ -117,8 +114,8 @@ TEST(RemoteQuotas, WhatAnotherPeerHoldsOutlivesItsReturn) {
   RemoteWorld::Settings settings = fixed_split(3, 4);
   settings.domain_bytes = 8 * kPage;
   RemoteWorld world(settings);
-  ASSERT_TRUE(use(world, 2, 0));
-  for (size_t page = 0; page < 12; ++page) ASSERT_TRUE(use(world, 0, 2 * page)) << page;
+  ASSERT_TRUE(use_page_of_1(world, 2, 0));
+  for (size_t page = 0; page < 12; ++page) ASSERT_TRUE(use_page_of_1(world, 0, 2 * page)) << page;
   const hydrant_pin_t pin =
       hydrant_try_remote_pin(world[2].end, 1, world[1].arena.addr(0), kPage, HYDRANT_REMOTE_WRITE);
   ASSERT_NE(pin.region, nullptr);
@@ -131,12 +128,12 @@ TEST(RemoteQuotas, WhatIsHeldHereIsNotDroppedWithWhatIsGivenBack) {
   settings.domain_bytes = 5 * kPage;
   RemoteWorld world(settings);
   RemoteWorld::Rank& target = world[1];
-  for (size_t page = 0; page < 4; ++page) ASSERT_TRUE(use(world, 0, 2 * page));
+  for (size_t page = 0; page < 4; ++page) ASSERT_TRUE(use_page_of_1(world, 0, 2 * page));
   const hydrant_pin_t pin =
       hydrant_try_pin(target.domain, target.arena.page(2), kPage, HYDRANT_REMOTE_WRITE);
   ASSERT_NE(pin.region, nullptr);
   target.registrar.note_hold(*pin.region, 1);
-  for (size_t page = 4; page < 12; ++page) ASSERT_TRUE(use(world, 0, 2 * page)) << page;
+  for (size_t page = 4; page < 12; ++page) ASSERT_TRUE(use_page_of_1(world, 0, 2 * page)) << page;
   EXPECT_EQ(target.registrar.problems(), "");
   EXPECT_EQ(target.registrar.live(), 5u);
   target.registrar.note_hold(*pin.region, -1);
@@ -165,7 +162,7 @@ TEST(RemoteQuotas, HitsHereAndReturnsGetAlong) {
   });
   size_t served = 0;
   for (size_t i = 0; i < 3000 || (held.load() == 0 && i < 1'000'000); ++i)
-    served += use(world, 0, i % 8 * 2) ? 1 : 0;
+    served += use_page_of_1(world, 0, i % 8 * 2) ? 1 : 0;
   stop = true;
   local.join();
   EXPECT_EQ(target.registrar.problems(), "");

@@ -6,15 +6,6 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr uint8_t kReply = 2, kRecall = 4;
-
-RemoteWorld::Settings exact() {
-  RemoteWorld::Settings settings;
-  settings.options.merge_bytes = 1;
-  settings.options.stream_bytes = 1;
-  return settings;
-}
-
 size_t find(const RemoteWorld& world, uint8_t type) {
   for (size_t i = 0; i < world.pending(); ++i) {
     if (world.message(i).type() == type) return i;

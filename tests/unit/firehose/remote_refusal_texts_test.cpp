@@ -15,13 +15,13 @@ namespace {
 using ::testing::HasSubstr;
 
 // A world, and what the last refusal said, wherever it was learned.
-struct Scene {
+struct RemoteScene {
   RemoteWorld::Settings settings;
   std::unique_ptr<RemoteWorld> world;
   std::string request;
   std::string text;
 
-  Scene() {
+  RemoteScene() {
     settings.ranks = 3;
     settings.options.merge_bytes = 1;
     settings.options.stream_bytes = 1;
@@ -38,7 +38,7 @@ struct Scene {
   // Rank 0 asks `to`, whose answer is waited for.
   int ask(size_t page, size_t pages, uint32_t to = 1, uint32_t access = HYDRANT_REMOTE_WRITE) {
     struct Answer {
-      Scene* scene;
+      RemoteScene* scene;
       int status;
     } answer{this, -1};
     hydrant_remote_call_t call{};
@@ -61,17 +61,17 @@ struct Scene {
   }
 };
 
-struct Row {
+struct RemoteRow {
   const char* cause;
-  int (*provoke)(Scene&);
+  int (*provoke)(RemoteScene&);
   int code;
   std::vector<const char*> words;
   bool names_range = true;
 };
 
-const Row kRows[] = {
+const RemoteRow kRemoteRows[] = {
     {"MoreThanThePeerEverGrants",
-     [](Scene& s) {
+     [](RemoteScene& s) {
        s.settings.options.budget_bytes = 8 * kPage;
        s.begin();
        return s.ask(0, 5);
@@ -79,7 +79,7 @@ const Row kRows[] = {
      GASNET_ERR_RESOURCE,
      {"rank 1 cannot pin", "16384 bytes", "in pieces", "FIREHOSE_REMOTE_BUDGET"}},
     {"LargerThanThePeersRegions",
-     [](Scene& s) {
+     [](RemoteScene& s) {
        s.settings.domain_region_bytes = 4 * kPage;
        s.begin();
        return s.ask(0, 5);
@@ -87,7 +87,7 @@ const Row kRows[] = {
      GASNET_ERR_RESOURCE,
      {"rank 1 cannot pin", "16384 bytes", "in pieces", "FIREHOSE_MAX_REGION_SIZE"}},
     {"NotNowAtThePeer",
-     [](Scene& s) {
+     [](RemoteScene& s) {
        s.begin();
        (*s.world)[1].registrar.allow_bytes(0);
        return s.ask(0, 2);
@@ -96,7 +96,7 @@ const Row kRows[] = {
      {"rank 1 cannot pin", "now", "in use", "release", "FIREHOSE_REMOTE_BUDGET",
       "FIREHOSE_BUDGET"}},
     {"RefusedAtThePeer",
-     [](Scene& s) {
+     [](RemoteScene& s) {
        s.begin();
        (*s.world)[1].registrar.refuse((*s.world)[1].arena.addr(0), kPage,
                                       TestRegistrar::kAnyAccess);
@@ -105,7 +105,7 @@ const Row kRows[] = {
      HYDRANT_ERR_REFUSED,
      {"rank 1 cannot pin", "cannot be registered", "send messages"}},
     {"LeaseInUse",
-     [](Scene& s) {
+     [](RemoteScene& s) {
        s.settings.options.budget_bytes = 8 * kPage;
        s.begin();
        RemoteWorld& world = *s.world;
@@ -126,7 +126,7 @@ const Row kRows[] = {
      {"8192 bytes", "lease of 16384 bytes", "12288 bytes in 1 regions are held",
       "4096 bytes in 1 regions are idle", "release pins", "FIREHOSE_REMOTE_BUDGET"}},
     {"TooManyRequests",
-     [](Scene& s) {
+     [](RemoteScene& s) {
        s.begin();
        RemoteWorld& world = *s.world;
        std::vector<RemoteResult> under_way(64);
@@ -143,7 +143,7 @@ const Row kRows[] = {
      GASNET_ERR_NOT_READY,
      {"rank 1 cannot be asked", "now", "64 requests", "hydrant_remote_poll()"}},
     {"PeerIsGone",
-     [](Scene& s) {
+     [](RemoteScene& s) {
        s.begin();
        EXPECT_EQ(hydrant_remote_peer_gone((*s.world)[0].end, 1), GASNET_OK);
        return s.ask(0, 1);
@@ -152,7 +152,7 @@ const Row kRows[] = {
      {"rank 1 is gone"},
      false},
     {"ThisRank",
-     [](Scene& s) {
+     [](RemoteScene& s) {
        s.begin();
        return s.ask(0, 1, 0);
      },
@@ -160,7 +160,7 @@ const Row kRows[] = {
      {"rank 0 of 3", "this process itself"},
      false},
     {"NoSuchRank",
-     [](Scene& s) {
+     [](RemoteScene& s) {
        s.begin();
        return s.ask(0, 1, 7);
      },
@@ -168,7 +168,7 @@ const Row kRows[] = {
      {"no rank 7", "0 to 2"},
      false},
     {"RightOfNoUse",
-     [](Scene& s) {
+     [](RemoteScene& s) {
        s.begin();
        return s.ask(0, 1, 1, HYDRANT_LOCAL_WRITE);
      },
@@ -176,7 +176,7 @@ const Row kRows[] = {
      {"of no use", "ask for HYDRANT_REMOTE_READ"},
      false},
     {"UnknownRight",
-     [](Scene& s) {
+     [](RemoteScene& s) {
        s.begin();
        return s.ask(0, 1, 1, 0x100);
      },
@@ -184,7 +184,7 @@ const Row kRows[] = {
      {"access 0x100", "HYDRANT_ACCESS_ALL", "pass"},
      false},
     {"NoEnd",
-     [](Scene& s) {
+     [](RemoteScene& s) {
        s.begin();
        hydrant_pin_t pin{};
        const int code = hydrant_remote_pin(0, 1, 0x1000, 1, HYDRANT_REMOTE_READ, nullptr, &pin);
@@ -196,18 +196,18 @@ const Row kRows[] = {
      false},
 };
 
-class RemoteRefusalTexts : public ::testing::TestWithParam<Row> {};
+class RemoteRefusalTexts : public ::testing::TestWithParam<RemoteRow> {};
 
 TEST_P(RemoteRefusalTexts, NamesTheRequestTheLimitAndTheRemedy) {
-  const Row& row = GetParam();
-  Scene scene;
+  const RemoteRow& row = GetParam();
+  RemoteScene scene;
   EXPECT_EQ(row.provoke(scene), row.code) << scene.text;
   for (const char* word : row.words) EXPECT_THAT(scene.text, HasSubstr(word));
   if (!row.names_range) return;
   EXPECT_THAT(scene.text, HasSubstr(scene.request));
 }
 
-INSTANTIATE_TEST_SUITE_P(Causes, RemoteRefusalTexts, ::testing::ValuesIn(kRows),
+INSTANTIATE_TEST_SUITE_P(Causes, RemoteRefusalTexts, ::testing::ValuesIn(kRemoteRows),
                          [](const auto& row) { return row.param.cause; });
 
 }  // namespace

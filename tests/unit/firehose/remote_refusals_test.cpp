@@ -10,14 +10,6 @@
 namespace hydrant::testing {
 namespace {
 
-RemoteWorld::Settings exact(uint32_t ranks = 2) {
-  RemoteWorld::Settings settings;
-  settings.ranks = ranks;
-  settings.options.merge_bytes = 1;
-  settings.options.stream_bytes = 1;
-  return settings;
-}
-
 ::testing::AssertionResult says(std::initializer_list<const char*> words) {
   for (const char* word : words) {
     if (std::strstr(hydrant_error_text(), word) == nullptr)

@@ -14,12 +14,9 @@
 namespace hydrant::testing {
 namespace {
 
-RemoteWorld::Settings exact(uint32_t ranks = 2) {
-  RemoteWorld::Settings settings;
-  settings.ranks = ranks;
+RemoteWorld::Settings exact_for_threads(uint32_t ranks = 2) {
+  RemoteWorld::Settings settings = exact(ranks);
   settings.pages = 64;
-  settings.options.merge_bytes = 1;
-  settings.options.stream_bytes = 1;
   settings.options.max_peer_regions = 64;
   return settings;
 }
@@ -30,7 +27,7 @@ RemoteWorld::Settings exact(uint32_t ranks = 2) {
 TEST(RemoteThreads, WhatWentAwayWhileAMoveWasServedIsNotGranted) {
   int met = 0;
   for (int round = 0; round < 40 && met < 5; ++round) {
-    RemoteWorld world(exact());
+    RemoteWorld world(exact_for_threads());
     auto& target = world[1];
     RemoteResult a;
     remote_pin(world, 0, 1, target.arena.addr(3), kPage, &a);
@@ -63,7 +60,7 @@ TEST(RemoteThreads, WhatWentAwayWhileAMoveWasServedIsNotGranted) {
 // message stays until send() returns.
 TEST(RemoteThreads, AMoveIsThereUntilItIsSent) {
   for (const uint32_t flags : {uint32_t{0}, uint32_t{HYDRANT_REMOTE_INLINE_DONE}}) {
-    RemoteWorld::Settings settings = exact();
+    RemoteWorld::Settings settings = exact_for_threads();
     settings.options.flags = flags;
     RemoteWorld world(settings);
     const std::vector<std::byte> args(3000, std::byte{0x5a});
@@ -97,7 +94,7 @@ TEST(RemoteThreads, PinsBesideTheEndOfTheirPeerAreAnswered) {
     std::atomic<int> n{0};
   };
   for (int round = 0; round < 60; ++round) {
-    RemoteWorld world(exact());
+    RemoteWorld world(exact_for_threads());
     constexpr int kThreads = 3, kEach = 20;
     std::vector<Answers> answers(size_t{kThreads} * kEach);
     std::atomic<int> begun{0};
@@ -140,7 +137,7 @@ TEST(RemoteThreads, PinsBesideTheEndOfTheirPeerAreAnswered) {
 
 // Threads of one end that pin the same and different pages while messages go straight through.
 TEST(RemoteThreads, ThreadsShareAnEnd) {
-  RemoteWorld::Settings settings = exact(3);
+  RemoteWorld::Settings settings = exact_for_threads(3);
   settings.inline_delivery = true;
   settings.options.budget_bytes = 24 * kPage;
   RemoteWorld world(settings);
@@ -207,7 +204,7 @@ TEST(RemoteThreads, ThreadsShareAnEnd) {
 // quiet() reads without a lock orders the two. Once with nothing exported afterwards, once with more.
 TEST(RemoteThreads, QuietOrdersWhatPeersWroteBefore) {
   for (int more = 0; more < 2; ++more) {
-    RemoteWorld world(exact());
+    RemoteWorld world(exact_for_threads());
     auto& target = world[1];
     RemoteResult a, b;
     remote_pin(world, 0, 1, target.arena.addr(3), kPage, &a);
@@ -242,8 +239,8 @@ TEST(RemoteThreads, QuietOrdersWhatPeersWroteBefore) {
 // Who ends a domain looks whether any end serves it, and others end theirs meanwhile: for the thread
 // sanitizer.
 TEST(RemoteThreads, EndsOfOthersEndWhileADomainIsToEnd) {
-  RemoteWorld other(exact());  // first: its ends are looked at before those of `world`
-  RemoteWorld world(exact());
+  RemoteWorld other(exact_for_threads());  // first: its ends are looked at before those of `world`
+  RemoteWorld world(exact_for_threads());
   std::atomic<bool> over{false};
   Threads threads;
   threads.start([&] {

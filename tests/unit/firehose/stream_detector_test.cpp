@@ -1,5 +1,7 @@
 #include "firehose/cache/region/stream_detector.hpp"
 
+#include "tests/support/sizes.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -7,16 +9,16 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kPage = 4096;
+using testing::kPage;
 constexpr uintptr_t kBase = uintptr_t{1} << 40;
-constexpr size_t kMost = 64 * kPage;
+constexpr size_t kMostAhead = 64 * kPage;
 
 MemoryRange at(size_t page, size_t pages = 1) { return {kBase + page * kPage, pages * kPage}; }
 
 class StreamDetectorTest : public ::testing::Test {
  protected:
   StreamDetector::Advice miss(size_t page, size_t pages = 1, uint64_t now_ns = 1) {
-    return detector_.note_miss(at(page, pages), kMost, now_ns);
+    return detector_.note_miss(at(page, pages), kMostAhead, now_ns);
   }
   StreamDetector detector_;
 };
@@ -136,7 +138,7 @@ TEST_F(StreamDetectorTest, AStreamEarnsEvictionsByMovingOn) {
     advice = miss(page);
     page += advice.range.len / kPage;
   }
-  EXPECT_EQ(advice.range.len, kMost);
+  EXPECT_EQ(advice.range.len, kMostAhead);
   EXPECT_TRUE(advice.earned);
 }
 

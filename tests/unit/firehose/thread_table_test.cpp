@@ -11,8 +11,8 @@
 namespace hydrant {
 namespace {
 
-constexpr uint32_t kShift = 16;
-constexpr uintptr_t kBlock = uintptr_t{1} << kShift;
+constexpr uint32_t kBlockShift = 16;
+constexpr uintptr_t kBlock = uintptr_t{1} << kBlockShift;
 constexpr size_t kMostBytes = size_t{64} << 10;
 constexpr uint32_t kBlocks = 20000;
 
@@ -42,7 +42,7 @@ class ThreadTable : public ::testing::Test {
 // In 1 of as many blocks as the table has places both were one, once, and the regions drove each other out.
 TEST_F(ThreadTable, TwoRegionsOfOneBlockAreBothFoundWhereverItIs) {
   for (uint32_t i = 1; i <= kBlocks; ++i) {
-    ASSERT_TRUE(state_.set_up(&null_slot_, 8, kShift));
+    ASSERT_TRUE(state_.set_up(&null_slot_, 8, kBlockShift));
     const uintptr_t block = i * kBlock;
     std::array<RegionSlot, 2> slots{};
     open(slots[0], block, 4096);
@@ -54,7 +54,7 @@ TEST_F(ThreadTable, TwoRegionsOfOneBlockAreBothFoundWhereverItIs) {
 
 // Addresses that have one first place, as powers of two between them give, have many second ones.
 TEST_F(ThreadTable, WhatCollidesAtFirstIsSpreadOverTheTable) {
-  ASSERT_TRUE(state_.set_up(&null_slot_, 8, kShift));
+  ASSERT_TRUE(state_.set_up(&null_slot_, 8, kBlockShift));
   const uintptr_t stride = state_.table.size() * kBlock;
   std::array<RegionSlot, 64> slots{};
   for (size_t i = 0; i < slots.size(); ++i) {

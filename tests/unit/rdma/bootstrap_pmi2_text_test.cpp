@@ -28,7 +28,7 @@ TEST(Base64, WhatIsNoneIsRefused) {
   }
 }
 
-JobPlace place_of(std::string_view mapping, Rank rank, Rank size) {
+JobPlace place_by_map(std::string_view mapping, Rank rank, Rank size) {
   JobPlace place;
   place.rank = rank;
   place.size = size;
@@ -37,21 +37,21 @@ JobPlace place_of(std::string_view mapping, Rank rank, Rank size) {
 }
 
 TEST(ProcessMapping, BlocksAndTheirRepetition) {
-  auto place = place_of("(vector,(0,1,4))", 2, 4);
+  auto place = place_by_map("(vector,(0,1,4))", 2, 4);
   EXPECT_EQ(place.node_ranks, (std::vector<Rank>{0, 1, 2, 3}));
   EXPECT_EQ(place.node_count, 1u);
   EXPECT_EQ(place.node_rank, 2u);
   EXPECT_EQ(place.leaders, (std::vector<Rank>{0}));
-  place = place_of("(vector,(0,2,2),(2,1,1))", 3, 5);
+  place = place_by_map("(vector,(0,2,2),(2,1,1))", 3, 5);
   EXPECT_EQ(place.node_ranks, (std::vector<Rank>{2, 3}));
   EXPECT_EQ(place.node, 1u);
   EXPECT_EQ(place.node_count, 3u);
   EXPECT_EQ(place.leaders, (std::vector<Rank>{0, 2, 4}));
-  place = place_of("(vector,(0,2,1))", 3, 6);  // round robin
+  place = place_by_map("(vector,(0,2,1))", 3, 6);  // round robin
   EXPECT_EQ(place.node_ranks, (std::vector<Rank>{1, 3, 5}));
   EXPECT_EQ(place.node_rank, 1u);
   EXPECT_EQ(place.leaders, (std::vector<Rank>{0, 1}));
-  place = place_of("(vector,(7,1,1),(3,1,2))", 1, 3);  // by the first rank on each
+  place = place_by_map("(vector,(7,1,1),(3,1,2))", 1, 3);  // by the first rank on each
   EXPECT_EQ(place.node, 1u);
   EXPECT_EQ(place.leaders, (std::vector<Rank>{0, 1}));
 }

@@ -4,10 +4,9 @@
 #include <numeric>
 #include <random>
 
+namespace hydrant::testing {
 namespace {
 
-using namespace hydrant;
-using namespace hydrant::testing;
 using Words = std::vector<uint64_t>;
 
 Words counted(uint64_t count) {
@@ -251,3 +250,4 @@ TEST(InjectedMessages, ASleepEndsWhenSomethingIsDue) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

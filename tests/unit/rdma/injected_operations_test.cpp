@@ -4,10 +4,8 @@
 #include <cstdlib>
 #include <thread>
 
+namespace hydrant::testing {
 namespace {
-
-using namespace hydrant;
-using namespace hydrant::testing;
 
 TEST(InjectedOperations, SayWhatTheyCan) {
   InjectedNode node({.depth = 17});
@@ -290,3 +288,4 @@ TEST(InjectedOperations, ManyThreadsAtOnce) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

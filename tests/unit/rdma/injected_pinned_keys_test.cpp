@@ -1,10 +1,9 @@
 // Keys of pinned memory on the injected network: what they allow, how long, and what becomes of lies.
 #include "tests/unit/rdma/injected_pins_world.hpp"
 
+namespace hydrant::testing {
 namespace {
 
-using namespace hydrant;
-using namespace hydrant::testing;
 using Pinned = Transport::Pinned;
 
 // The fate of one put under way: refused, and nothing has moved.
@@ -258,3 +257,4 @@ TEST(InjectedPinnedKeys, MalformedAreBadArgumentsOrRefused) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

@@ -4,10 +4,8 @@
 
 #include <sys/wait.h>
 
+namespace hydrant::testing {
 namespace {
-
-using namespace hydrant;
-using namespace hydrant::testing;
 
 constexpr size_t kBytes = 1000;
 
@@ -115,3 +113,4 @@ TEST(InjectedPinnedProcesses, AreReachedByKeysThatLive) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

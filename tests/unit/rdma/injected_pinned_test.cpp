@@ -2,10 +2,9 @@
 #include "rdma/injected/send_only_transport.hpp"
 #include "tests/unit/rdma/injected_pins_world.hpp"
 
+namespace hydrant::testing {
 namespace {
 
-using namespace hydrant;
-using namespace hydrant::testing;
 using Pinned = Transport::Pinned;
 
 TEST(InjectedPinned, SayWhatTheyCan) {
@@ -152,3 +151,4 @@ TEST(InjectedPinned, AreRefusedAtOnceWhereNothingIsReached) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

@@ -3,10 +3,9 @@
 
 #include <thread>
 
+namespace hydrant::testing {
 namespace {
 
-using namespace hydrant;
-using namespace hydrant::testing;
 using Pinned = Transport::Pinned;
 
 // A transport that is in the middle of a copy until it is told to go on.
@@ -161,3 +160,4 @@ TEST(InjectedPinnedThreads, ManyAtOnce) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

@@ -7,10 +7,8 @@
 #include <set>
 #include <sys/wait.h>
 
+namespace hydrant::testing {
 namespace {
-
-using namespace hydrant;
-using namespace hydrant::testing;
 
 InjectedKey fields(const Key& key) { return InjectedKey::load(key.data()); }
 
@@ -261,3 +259,4 @@ TEST(InjectedPageSteps, CountWhatAnArrayCounts) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

@@ -3,6 +3,7 @@
 
 #include "rdma/injected/injected_keys.hpp"
 #include "rdma/injected/injected_pins.hpp"
+#include "tests/support/sizes.hpp"
 #include "tests/unit/rdma/injected_world.hpp"
 
 #include <array>
@@ -14,7 +15,6 @@
 
 namespace hydrant::testing {
 
-inline constexpr size_t kPage = 4096;
 inline constexpr Access kAllRights = Access::kAll;
 
 // Whole pages, filled with dots.

@@ -9,9 +9,8 @@
 #include <cstdlib>
 #include <string>
 
+namespace hydrant {
 namespace {
-
-using namespace hydrant;
 
 Injection parsed(const char* text) {
   Injection injection;
@@ -164,3 +163,4 @@ TEST(InjectedWire, TheSameSeedGivesTheSameTimesAndPairsDiffer) {
 }
 
 }  // namespace
+}  // namespace hydrant

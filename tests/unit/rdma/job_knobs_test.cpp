@@ -12,14 +12,14 @@
 namespace hydrant {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::internal::CaptureStderr;
-using testing::internal::GetCapturedStderr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::internal::CaptureStderr;
+using ::testing::internal::GetCapturedStderr;
 
-class JobKnobs : public testing::Test {
+class JobKnobs : public ::testing::Test {
  protected:
   void SetUp() override {
     set_log_level(LogLevel::kWarning);

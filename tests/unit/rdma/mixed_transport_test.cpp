@@ -9,10 +9,8 @@
 #include <thread>
 #include <unistd.h>
 
+namespace hydrant::testing {
 namespace {
-
-using namespace hydrant;
-using namespace hydrant::testing;
 
 // Ranks of other nodes: keeps what it is given, and delivers what a test has put there.
 class FakeFar final : public FarTransport {
@@ -278,3 +276,4 @@ TEST_F(Mixed, AMessageOfTheNodeEndsASleep) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

@@ -22,7 +22,7 @@ namespace {
 using testing::OwnDescriptors;
 using testing::ProgramsFiles;
 
-uint64_t soon() { return now_ns() + testing::patient_ns(20'000'000'000); }
+uint64_t in_20_seconds() { return now_ns() + testing::patient_ns(20'000'000'000); }
 void pause_shortly() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
 // As NodeWords puts it.
@@ -116,13 +116,13 @@ class Heard final : public ExitWatch::Listener {
     return true;  // and ignores it
   }
   bool is_asked_to_quit() const {
-    const uint64_t deadline = soon();
+    const uint64_t deadline = in_20_seconds();
     while (!is_asked_to_quit_.load() && now_ns() < deadline) pause_shortly();
     return is_asked_to_quit_.load();
   }
   // What it hears first.
   int wait() const {
-    const uint64_t deadline = soon();
+    const uint64_t deadline = in_20_seconds();
     while (code_.load() == kNothing && now_ns() < deadline) pause_shortly();
     return code_.load();
   }
@@ -136,7 +136,7 @@ class Heard final : public ExitWatch::Listener {
 class ClosedDescriptors : public ::testing::Test {
  protected:
   void SetUp() override { signal(SIGQUIT, SIG_IGN); }
-  Status start() { return ExitWatch::start(rank_, heard_, soon(), &watch_); }
+  Status start() { return ExitWatch::start(rank_, heard_, in_20_seconds(), &watch_); }
 
   OtherRank rank_;
   Heard heard_;
@@ -168,7 +168,7 @@ TEST_F(ClosedDescriptors, TheLossOfARankIsHeardOf) {
   const ProgramsFiles program(own_.others());
   watch_->lose(1, 3);
   EXPECT_TRUE(heard_.is_asked_to_quit());
-  watch_->leave(3, Leaving::kGaveUp, soon());
+  watch_->leave(3, Leaving::kGaveUp, in_20_seconds());
   watch_.reset();
   EXPECT_EQ(program.harm(), "");
 }
@@ -176,14 +176,14 @@ TEST_F(ClosedDescriptors, TheLossOfARankIsHeardOf) {
 class ClosedWords : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(NodeWords::open(rank_, soon(), &words_), Status::kOk) << last_error_text();
+    ASSERT_EQ(NodeWords::open(rank_, in_20_seconds(), &words_), Status::kOk) << last_error_text();
   }
   // One word of rank 1, waited for.
   int hear() {
     Rank rank = kNoRank;
     int code = -1;
     rank_.speak();
-    const uint64_t deadline = soon();
+    const uint64_t deadline = in_20_seconds();
     while (!words_->read(&rank, &code) && now_ns() < deadline) pause_shortly();
     return code;
   }

@@ -3,10 +3,9 @@
 
 #include "tests/unit/rdma/shm/node_world.hpp"
 
+namespace hydrant::testing {
 namespace {
 
-using namespace hydrant;
-using namespace hydrant::testing;
 using Piece = Transport::Piece;
 
 TEST(SendOnly, HidesAllMemory) {
@@ -66,3 +65,4 @@ TEST(SendOnly, MessagesPassThrough) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

@@ -32,7 +32,7 @@ gasnett_backtrace_type_t gasnett_backtrace_user = {"CLIENT", &client_backtrace, 
 
 namespace {
 
-class Debugging : public testing::Test {
+class Debugging : public ::testing::Test {
  protected:
   void SetUp() override {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -63,31 +63,31 @@ std::string printed(int* answer) {
 
 TEST_F(Debugging, FatalErrorPrintsItsPosition) {
   EXPECT_EXIT(
-      gasnett_fatalerror("%d is wrong", 17), testing::KilledBySignal(SIGABRT),
+      gasnett_fatalerror("%d is wrong", 17), ::testing::KilledBySignal(SIGABRT),
       "\\*\\*\\* FATAL ERROR: in .*TestBody\\(\\) at debugging_test.cpp:[0-9]+: 17 is wrong\n"
       ".*set GASNET_BACKTRACE=1");
-  EXPECT_EXIT(gasnett_fatalerror_nopos("no %s", "place"), testing::KilledBySignal(SIGABRT),
+  EXPECT_EXIT(gasnett_fatalerror_nopos("no %s", "place"), ::testing::KilledBySignal(SIGABRT),
               "\\*\\*\\* FATAL ERROR: no place\n");
 }
 
 TEST_F(Debugging, FatalErrorPrintsABacktraceOnRequest) {
   setenv("GASNET_BACKTRACE", "1", 1);
-  EXPECT_EXIT(gasnett_fatalerror("x"), testing::KilledBySignal(SIGABRT),
+  EXPECT_EXIT(gasnett_fatalerror("x"), ::testing::KilledBySignal(SIGABRT),
               "FATAL ERROR.*\n.*#0 +0x[0-9a-f]+.*\n.*#1 ");
 }
 
 TEST_F(Debugging, LongMessagesAreCut) {
   const std::string longer(5000, 'x');
-  EXPECT_EXIT(gasnett_fatalerror("%s", longer.c_str()), testing::KilledBySignal(SIGABRT),
+  EXPECT_EXIT(gasnett_fatalerror("%s", longer.c_str()), ::testing::KilledBySignal(SIGABRT),
               "xxxxx\n");
 }
 
 TEST_F(Debugging, AssumptionsAreChecked) {
   const int one = std::atoi("1");
   gasnett_assume(one == 1);
-  EXPECT_EXIT(gasnett_assume(one == 2), testing::KilledBySignal(SIGABRT),
+  EXPECT_EXIT(gasnett_assume(one == 2), ::testing::KilledBySignal(SIGABRT),
               "Assumption does not hold: one == 2");
-  EXPECT_EXIT(gasnett_unreachable(), testing::KilledBySignal(SIGABRT), "gasnett_unreachable");
+  EXPECT_EXIT(gasnett_unreachable(), ::testing::KilledBySignal(SIGABRT), "gasnett_unreachable");
 }
 
 TEST_F(Debugging, KillMyProcessEndsAtOnce) {
@@ -96,7 +96,7 @@ TEST_F(Debugging, KillMyProcessEndsAtOnce) {
         std::atexit([] { _exit(1); });
         gasnett_killmyprocess(7);
       },
-      testing::ExitedWithCode(7), "");
+      ::testing::ExitedWithCode(7), "");
 }
 
 TEST_F(Debugging, CurrentLocation) {
@@ -128,9 +128,9 @@ TEST_F(Debugging, ClientsMechanismIsUsedIfNamed) {
 
 TEST_F(Debugging, UnknownMechanismsCauseAWarning) {
   setenv("GASNET_BACKTRACE_TYPE", "PSTACK,CLIENT", 1);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   gasnett_backtrace_init("");
-  const std::string text = testing::internal::GetCapturedStderr();
+  const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find("unknown backtrace mechanism 'PSTACK'"), std::string::npos) << text;
   EXPECT_EQ(text.find("CLIENT"), std::string::npos) << text;
 }
@@ -144,7 +144,7 @@ TEST_F(Debugging, BacktraceFunctionCanBeReplaced) {
         gasnett_print_backtrace_ifenabled = &client_backtrace;
         gasnett_fatalerror("x");
       },
-      testing::KilledBySignal(SIGABRT), "the client's own");
+      ::testing::KilledBySignal(SIGABRT), "the client's own");
   gasnett_print_backtrace_ifenabled = before;
 }
 
@@ -156,9 +156,9 @@ TEST_F(Debugging, SignalPrintsABacktraceAndContinues) {
         std::raise(SIGUSR2);
         std::exit(3);
       },
-      testing::ExitedWithCode(3), "SIGUSR2: backtrace follows\n.*#0 ");
+      ::testing::ExitedWithCode(3), "SIGUSR2: backtrace follows\n.*#0 ");
   setenv("GASNET_BACKTRACE_SIGNAL", "SIGNONE", 1);
-  EXPECT_EXIT(gasnett_backtrace_init(""), testing::KilledBySignal(SIGABRT),
+  EXPECT_EXIT(gasnett_backtrace_init(""), ::testing::KilledBySignal(SIGABRT),
               "GASNET_BACKTRACE_SIGNAL=SIGNONE: unknown signal name");
 }
 
@@ -185,7 +185,7 @@ TEST_F(Debugging, FreezesOnErrorUntilSigcont) {
         }).detach();
         gasnett_fatalerror("stop here");
       },
-      testing::KilledBySignal(SIGABRT), "stop here\n.*frozen for debugger.*pid=[0-9]+");
+      ::testing::KilledBySignal(SIGABRT), "stop here\n.*frozen for debugger.*pid=[0-9]+");
 }
 
 // The first failing thread stays frozen for its debugger.
@@ -204,7 +204,7 @@ TEST_F(Debugging, SecondFailingThreadWaitsForTheFirst) {
           usleep(50'000);
         }
       },
-      testing::KilledBySignal(SIGABRT), "nobody has gone\n");
+      ::testing::KilledBySignal(SIGABRT), "nobody has gone\n");
 }
 
 TEST_F(Debugging, RegisteringReturnsThePreviousHandler) {
@@ -213,7 +213,7 @@ TEST_F(Debugging, RegisteringReturnsThePreviousHandler) {
   std::raise(SIGUSR1);
   EXPECT_EQ(caught, SIGUSR1);
   EXPECT_NE(gasnett_reghandler(SIGUSR1, before), before);
-  EXPECT_EXIT((void)gasnett_reghandler(SIGKILL, SIG_IGN), testing::KilledBySignal(SIGABRT),
+  EXPECT_EXIT((void)gasnett_reghandler(SIGKILL, SIG_IGN), ::testing::KilledBySignal(SIGABRT),
               "signal 9 \\(SIGKILL\\)");
 }
 

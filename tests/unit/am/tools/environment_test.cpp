@@ -9,7 +9,7 @@
 
 namespace {
 
-class Environment : public testing::Test {
+class Environment : public ::testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
   void TearDown() override {
@@ -22,9 +22,9 @@ class Environment : public testing::Test {
   // Returns what `body` writes to standard error.
   template <typename Body>
   static std::string written_by(Body body) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     body();
-    return testing::internal::GetCapturedStderr();
+    return ::testing::internal::GetCapturedStderr();
   }
 };
 
@@ -54,7 +54,7 @@ TEST_F(Environment, YesAndNo) {
 TEST_F(Environment, NeitherYesNorNoEndsTheProgram) {
   set("perhaps");
   EXPECT_EXIT((void)gasnett_getenv_yesno_withdefault("GASNET_TOOLS_TEST", 1),
-              testing::KilledBySignal(SIGABRT),
+              ::testing::KilledBySignal(SIGABRT),
               "FATAL ERROR: GASNET_TOOLS_TEST=perhaps: invalid value");
 }
 
@@ -78,7 +78,7 @@ TEST_F(Environment, Doubles) {
   EXPECT_DOUBLE_EQ(gasnett_getenv_dbl_withdefault("GASNET_TOOLS_TEST", 0.5), 0.375);
   set("half");
   EXPECT_EXIT((void)gasnett_getenv_dbl_withdefault("GASNET_TOOLS_TEST", 0),
-              testing::KilledBySignal(SIGABRT), "GASNET_TOOLS_TEST=half: neither a number");
+              ::testing::KilledBySignal(SIGABRT), "GASNET_TOOLS_TEST=half: neither a number");
 }
 
 TEST_F(Environment, DisplaysNothingByDefault) {
@@ -139,7 +139,7 @@ TEST_F(Environment, JobSuppliesEnvironmentAndRank) {
         hydrant::set_tools_job(&kJob);
         gasnett_fatalerror_nopos("enough");
       },
-      testing::KilledBySignal(SIGABRT), "FATAL ERROR \\(rank 3\\): enough");
+      ::testing::KilledBySignal(SIGABRT), "FATAL ERROR \\(rank 3\\): enough");
 }
 
 }  // namespace

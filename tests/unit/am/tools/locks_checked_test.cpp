@@ -9,7 +9,7 @@
 
 namespace {
 
-class LocksChecked : public testing::Test {
+class LocksChecked : public ::testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
   gasnett_mutex_t mutex_ = GASNETT_MUTEX_INITIALIZER;
@@ -17,8 +17,8 @@ class LocksChecked : public testing::Test {
   gasnett_rwlock_t rwlock_ = GASNETT_RWLOCK_INITIALIZER;
 };
 
-#define HYDRANT_EXPECT_MISUSE(statement, text)             \
-  EXPECT_EXIT(statement, testing::KilledBySignal(SIGABRT), \
+#define HYDRANT_EXPECT_MISUSE(statement, text)               \
+  EXPECT_EXIT(statement, ::testing::KilledBySignal(SIGABRT), \
               "FATAL ERROR: .*locks_checked_test.cpp:[0-9]+: .*" text)
 
 TEST_F(LocksChecked, CorrectUseIsNoMisuse) {

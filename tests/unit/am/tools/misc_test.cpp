@@ -88,7 +88,7 @@ TEST(Machine, ClosedStreamsReferToDevNull) {
         const int next = dup(STDOUT_FILENO);
         std::exit(next > STDERR_FILENO ? 0 : 1);
       },
-      testing::ExitedWithCode(0), "before$");
+      ::testing::ExitedWithCode(0), "before$");
 }
 
 TEST(Versions, AreThoseOfTheRelease) {

@@ -39,7 +39,7 @@ bool agrees_with_clock() {
   std::exit(agrees_with_clock() ? 0 : 1);
 }
 
-class TimersInChild : public testing::Test {
+class TimersInChild : public ::testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
@@ -101,11 +101,11 @@ TEST_F(TimersInChild, SystemClockCanBeSelected) {
         const bool is_clock = ticks >= before && ticks <= clock_now();
         std::exit(is_clock && gasnett_ticks_to_ns(12345) == 12345 && agrees_with_clock() ? 0 : 1);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(TimersInChild, MeasuredRateIsAccurate) {
-  EXPECT_EXIT(check_in_child("walltime"), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(check_in_child("walltime"), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(TimersInChild, VerbosePrintsTheRate) {
@@ -118,12 +118,12 @@ TEST_F(TimersInChild, VerbosePrintsTheRate) {
         (void)gasnett_ticks_to_ns(1);
         std::exit(0);
       },
-      testing::ExitedWithCode(0), "TICKS: .* MHz");
+      ::testing::ExitedWithCode(0), "TICKS: .* MHz");
 }
 
 TEST_F(TimersInChild, InvalidRatesAreRefused) {
   for (const char* bad : {"fast", "3 GHz", "1000", "2G"}) {
-    EXPECT_EXIT(check_in_child(bad), testing::KilledBySignal(SIGABRT),
+    EXPECT_EXIT(check_in_child(bad), ::testing::KilledBySignal(SIGABRT),
                 "GASNET_TSC_RATE=.*: invalid value");
   }
 }
@@ -138,7 +138,7 @@ TEST_F(TimersInChild, WrongRateIsDetected) {
         (void)gasnett_ticks_to_ns(1);
         std::exit(0);
       },
-      testing::KilledBySignal(SIGABRT), "FATAL ERROR: .*the relative error");
+      ::testing::KilledBySignal(SIGABRT), "FATAL ERROR: .*the relative error");
 }
 
 TEST_F(TimersInChild, ToleranceOfZeroAcceptsEveryRate) {
@@ -150,7 +150,7 @@ TEST_F(TimersInChild, ToleranceOfZeroAcceptsEveryRate) {
         (void)gasnett_ticks_now();
         std::exit(gasnett_ticks_to_ns(1'000'000'000) == 1'000'000'000 ? 0 : 1);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(TimersInChild, InvalidToleranceIsRefused) {
@@ -162,7 +162,7 @@ TEST_F(TimersInChild, InvalidToleranceIsRefused) {
         (void)gasnett_ticks_to_ns(1);
         std::exit(0);
       },
-      testing::KilledBySignal(SIGABRT), "the range is");
+      ::testing::KilledBySignal(SIGABRT), "the range is");
 }
 
 }  // namespace

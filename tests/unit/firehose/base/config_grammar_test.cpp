@@ -12,29 +12,29 @@ constexpr uint64_t kKi = 1024;
 constexpr uint64_t kMi = kKi * kKi;
 constexpr uint64_t kGi = kMi * kKi;
 
-using Answer = std::optional<uint64_t>;
+using Parsed = std::optional<uint64_t>;
 
-Answer size(std::string_view text, uint64_t plain = 1) {
+Parsed size(std::string_view text, uint64_t plain = 1) {
   uint64_t value = 42;
   if (parse_size(text, plain, &value)) return value;
   EXPECT_EQ(value, 42U) << "a refused text must leave the value alone";
   return {};
 }
-Answer count(std::string_view text) {
+Parsed count(std::string_view text) {
   uint64_t value = 0;
-  return parse_count(text, &value) ? Answer(value) : Answer();
+  return parse_count(text, &value) ? Parsed(value) : Parsed();
 }
-Answer duration(std::string_view text) {
+Parsed duration(std::string_view text) {
   uint64_t value = 0;
-  return parse_duration(text, &value) ? Answer(value) : Answer();
+  return parse_duration(text, &value) ? Parsed(value) : Parsed();
 }
-Answer boolean(std::string_view text) {
+Parsed boolean(std::string_view text) {
   uint64_t value = 0;
-  return parse_boolean(text, &value) ? Answer(value) : Answer();
+  return parse_boolean(text, &value) ? Parsed(value) : Parsed();
 }
-Answer set(std::string_view text, std::string_view choices) {
+Parsed set(std::string_view text, std::string_view choices) {
   uint64_t value = 0;
-  return parse_set(text, choices, &value) ? Answer(value) : Answer();
+  return parse_set(text, choices, &value) ? Parsed(value) : Parsed();
 }
 
 TEST(Grammar, SizesTakeUnitsInThreeSpellings) {
@@ -65,7 +65,7 @@ TEST(Grammar, SizesRefuseWhatIsNotASize) {
   for (const char* text :
        {"", " ", "M", "64Q", "64MBB", "-1", "+1", "1e3", "1,5G", "0.5", "0.5B", ".5G", "1.G",
         "1..5G", "0x", "64M 32M", "18446744073709551616", "16777216T", "0x1.8K"}) {
-    EXPECT_EQ(size(text), Answer()) << text;
+    EXPECT_EQ(size(text), Parsed()) << text;
   }
   EXPECT_EQ(size("18446744073709551615"), UINT64_MAX);
 }
@@ -75,7 +75,7 @@ TEST(Grammar, CountsAreWholeAndDecimalUnlessHexadecimal) {
   EXPECT_EQ(count("010"), 10U);
   EXPECT_EQ(count("0xfF"), 255U);
   for (const char* text : {"", "4K", "1.5", "-3", "0x", "0xg", "12 13"})
-    EXPECT_EQ(count(text), Answer()) << text;
+    EXPECT_EQ(count(text), Parsed()) << text;
 }
 
 TEST(Grammar, DurationsAreSecondsUnlessTheyNameAUnit) {
@@ -89,7 +89,7 @@ TEST(Grammar, DurationsAreSecondsUnlessTheyNameAUnit) {
   EXPECT_EQ(duration("3 us"), 3'000U);
   EXPECT_EQ(duration("never"), 0U);
   for (const char* text : {"", "s", "10x", "-1s", "0.5ns"})
-    EXPECT_EQ(duration(text), Answer()) << text;
+    EXPECT_EQ(duration(text), Parsed()) << text;
 }
 
 TEST(Grammar, BooleansTakeTheUsualWords) {
@@ -97,7 +97,7 @@ TEST(Grammar, BooleansTakeTheUsualWords) {
     EXPECT_EQ(boolean(text), 1U) << text;
   for (const char* text : {"n", "no", "0", "false", "False", "off"})
     EXPECT_EQ(boolean(text), 0U) << text;
-  for (const char* text : {"", "2", "ja", "yess"}) EXPECT_EQ(boolean(text), Answer()) << text;
+  for (const char* text : {"", "2", "ja", "yess"}) EXPECT_EQ(boolean(text), Parsed()) << text;
 }
 
 TEST(Grammar, ChoicesAreFoundWithoutRegardToCase) {
@@ -123,7 +123,7 @@ TEST(Grammar, SetsAreListsOfChoices) {
   EXPECT_EQ(set("all", "a|b|c"), 7U);
   EXPECT_EQ(set("c, A", "a|b|c"), 5U);
   for (const char* text : {"", "a,", ",a", "a b", "d", "a,none"})
-    EXPECT_EQ(set(text, "a|b|c"), Answer()) << text;
+    EXPECT_EQ(set(text, "a|b|c"), Parsed()) << text;
 }
 
 TEST(Grammar, FormattedValuesAreReadBack) {

@@ -15,7 +15,7 @@ namespace hydrant {
 namespace {
 
 // Standard error becomes one end of a datagram socket, so that each write(2) arrives on its own.
-class LogTest : public testing::Test {
+class LogTest : public ::testing::Test {
  protected:
   void SetUp() override {
     reset_log_level();

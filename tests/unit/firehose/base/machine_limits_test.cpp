@@ -14,14 +14,14 @@
 namespace hydrant {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMi = uint64_t{1} << 20;
-constexpr uint64_t kGi = uint64_t{1} << 30;
+constexpr uint64_t kMebi = uint64_t{1} << 20;
+constexpr uint64_t kGibi = uint64_t{1} << 30;
 
 // A directory that stands for "/", with the few files of /proc and /sys that a test wants.
-class MachineLimitsTest : public testing::Test {
+class MachineLimitsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string name = (fs::temp_directory_path() / "hydrant-limits-XXXXXX").string();
@@ -80,11 +80,11 @@ TEST_F(MachineLimitsTest, MemoryAndHugePagesAreRead) {
   MachineLimits limits = read();
   EXPECT_EQ(limits.memory_total_bytes, uint64_t{24684092} * 1024);
   EXPECT_EQ(limits.memory_available_bytes, uint64_t{24292152} * 1024);
-  EXPECT_EQ(limits.huge_page_bytes, 2 * kMi);
+  EXPECT_EQ(limits.huge_page_bytes, 2 * kMebi);
   put("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "4194304\n");
   put("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
   limits = read();
-  EXPECT_EQ(limits.huge_page_bytes, 4 * kMi) << "transparent huge pages before those of hugetlb";
+  EXPECT_EQ(limits.huge_page_bytes, 4 * kMebi) << "transparent huge pages before those of hugetlb";
   EXPECT_STREQ(limits.thp_mode, "madvise");
 }
 
@@ -134,7 +134,7 @@ TEST_F(MachineLimitsTest, CgroupV2SmallestLimitUpTheTreeCounts) {
   put_group_v2("", "8589934592", "max", "3000");
   const CgroupMemory found = cgroup();
   EXPECT_EQ(found.version, 2U);
-  EXPECT_EQ(found.limit_bytes, 4 * kGi);
+  EXPECT_EQ(found.limit_bytes, 4 * kGibi);
   EXPECT_EQ(found.used_bytes, 2000U);
   EXPECT_EQ(found.path, at("/sys/fs/cgroup/a"));
 }
@@ -142,7 +142,7 @@ TEST_F(MachineLimitsTest, CgroupV2SmallestLimitUpTheTreeCounts) {
 TEST_F(MachineLimitsTest, CgroupV2HighCountsWhereItIsSmaller) {
   put_v2("/a");
   put_group_v2("/a", "4294967296", "1073741824", "5");
-  EXPECT_EQ(cgroup().limit_bytes, kGi);
+  EXPECT_EQ(cgroup().limit_bytes, kGibi);
 }
 
 TEST_F(MachineLimitsTest, CgroupV2WithoutALimitNamesOurGroup) {
@@ -166,7 +166,7 @@ TEST_F(MachineLimitsTest, CgroupV1MemoryHierarchyIsFoundAmongOthers) {
   put("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "8192\n");
   const CgroupMemory found = cgroup();
   EXPECT_EQ(found.version, 1U);
-  EXPECT_EQ(found.limit_bytes, kGi);
+  EXPECT_EQ(found.limit_bytes, kGibi);
   EXPECT_EQ(found.used_bytes, 8192U);
 }
 
@@ -174,16 +174,16 @@ TEST_F(MachineLimitsTest, ContainersMountOnlyTheirPartOfTheTree) {
   put_v2("/docker/abc/inner", "/docker/abc");
   put_group_v2("/inner", "max", "max", "1");
   put_group_v2("", "2147483648", "max", "2");
-  EXPECT_EQ(cgroup().limit_bytes, 2 * kGi);
+  EXPECT_EQ(cgroup().limit_bytes, 2 * kGibi);
   // "/docker/abcd" is not inside "/docker/abc".
   put_v2("/docker/abcd", "/docker/abc");
-  EXPECT_EQ(cgroup().limit_bytes, 2 * kGi);
+  EXPECT_EQ(cgroup().limit_bytes, 2 * kGibi);
 }
 
 TEST_F(MachineLimitsTest, GroupOutsideTheNamespaceStopsAtTheMount) {
   put_v2("/../../other");
   put_group_v2("", "1073741824", "max", "2");
-  EXPECT_EQ(cgroup().limit_bytes, kGi);
+  EXPECT_EQ(cgroup().limit_bytes, kGibi);
 }
 
 TEST_F(MachineLimitsTest, RealMachineAnswersPlausibly) {
@@ -199,41 +199,41 @@ TEST_F(MachineLimitsTest, RealMachineAnswersPlausibly) {
 
 MachineLimits roomy() {
   MachineLimits limits;
-  limits.memory_total_bytes = 16 * kGi;
+  limits.memory_total_bytes = 16 * kGibi;
   return limits;
 }
 
 TEST(DefaultBudget, IsHalfOfMemoryWhenNothingElseLimits) {
   const BudgetDecision decision = default_budget(roomy(), kUnlimited);
-  EXPECT_EQ(decision.bytes, 8 * kGi);
+  EXPECT_EQ(decision.bytes, 8 * kGibi);
   EXPECT_EQ(decision.decided_by, BudgetReason::kPhysicalMemory);
   EXPECT_STREQ(decision.text, "half of the physical memory of 16 GiB");
 }
 
 TEST(DefaultBudget, LeavesPartOfTheMemlockLimit) {
   MachineLimits limits = roomy();
-  limits.memlock_bytes = 8 * kMi;
+  limits.memlock_bytes = 8 * kMebi;
   const BudgetDecision decision = default_budget(limits, kUnlimited);
-  EXPECT_EQ(decision.bytes, 7 * kMi);
+  EXPECT_EQ(decision.bytes, 7 * kMebi);
   EXPECT_EQ(decision.decided_by, BudgetReason::kMemlock);
   EXPECT_STREQ(decision.text, "7/8 of the memlock limit of 8 MiB (ulimit -l)");
   limits.memlock_lifted = true;
-  EXPECT_EQ(default_budget(limits, kUnlimited).bytes, 8 * kGi);
+  EXPECT_EQ(default_budget(limits, kUnlimited).bytes, 8 * kGibi);
 }
 
 TEST(DefaultBudget, TakesThreeQuartersOfTheControlGroup) {
   MachineLimits limits = roomy();
-  limits.cgroup_limit_bytes = 4 * kGi;
+  limits.cgroup_limit_bytes = 4 * kGibi;
   std::snprintf(limits.cgroup_path, sizeof limits.cgroup_path, "/sys/fs/cgroup/job");
   const BudgetDecision decision = default_budget(limits, kUnlimited);
-  EXPECT_EQ(decision.bytes, 3 * kGi);
+  EXPECT_EQ(decision.bytes, 3 * kGibi);
   EXPECT_EQ(decision.decided_by, BudgetReason::kCgroup);
   EXPECT_THAT(decision.text, HasSubstr("4 GiB of control group /sys/fs/cgroup/job"));
 }
 
 TEST(DefaultBudget, DoesNotExceedTheRegistrar) {
-  const BudgetDecision decision = default_budget(roomy(), 10 * kMi + 1);
-  EXPECT_EQ(decision.bytes, 10 * kMi) << "whole pages";
+  const BudgetDecision decision = default_budget(roomy(), 10 * kMebi + 1);
+  EXPECT_EQ(decision.bytes, 10 * kMebi) << "whole pages";
   EXPECT_EQ(decision.decided_by, BudgetReason::kRegistrar);
 }
 

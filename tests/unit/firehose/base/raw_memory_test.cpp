@@ -1,6 +1,8 @@
 // Memory for the cache's tables: apart from the program's mappings, and zero when it is new or cleared.
 #include "firehose/base/raw_memory.hpp"
 
+#include "tests/support/sizes.hpp"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,8 +17,7 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kPage = 4096;
-constexpr size_t kBytes = 16 * kPage;
+constexpr size_t kRawBytes = 16 * kPage;
 
 struct Mapping {
   uintptr_t first = 0, end = 0;
@@ -46,14 +47,14 @@ void* map_of_program(uintptr_t at) {
 // another table.
 bool has_neighbour_apart(uintptr_t table) {
   void* below = map_of_program(table - kPage);
-  void* above = map_of_program(table + kBytes);
+  void* above = map_of_program(table + kRawBytes);
   const Mapping found = mapping_at(reinterpret_cast<void*>(table));
   if (below != nullptr) {
     EXPECT_EQ(found.first, table);
     munmap(below, kPage);
   }
   if (above != nullptr) {
-    EXPECT_EQ(found.end, table + kBytes);
+    EXPECT_EQ(found.end, table + kRawBytes);
     munmap(above, kPage);
   }
   return below != nullptr || above != nullptr;
@@ -64,23 +65,23 @@ TEST(RawMemory, IsNotMergedWithMemoryOfTheProgram) {
   std::array<void*, kTables> tables{};
   size_t apart = 0;
   for (void*& table : tables) {
-    table = raw_map(kBytes);
+    table = raw_map(kRawBytes);
     ASSERT_NE(table, nullptr);
     apart += has_neighbour_apart(reinterpret_cast<uintptr_t>(table)) ? 1 : 0;
   }
   EXPECT_GT(apart, 0u);
-  for (void* table : tables) raw_unmap(table, kBytes);
+  for (void* table : tables) raw_unmap(table, kRawBytes);
 }
 
 TEST(RawMemory, IsZeroWhenItIsNewAndWhenItWasCleared) {
-  auto* bytes = static_cast<unsigned char*>(raw_map(kBytes));
+  auto* bytes = static_cast<unsigned char*>(raw_map(kRawBytes));
   ASSERT_NE(bytes, nullptr);
   EXPECT_EQ(bytes[0], 0);
-  std::memset(bytes, 1, kBytes);
-  raw_clear(bytes, kBytes);
+  std::memset(bytes, 1, kRawBytes);
+  raw_clear(bytes, kRawBytes);
   EXPECT_EQ(bytes[0], 0);
-  EXPECT_EQ(bytes[kBytes - 1], 0);
-  raw_unmap(bytes, kBytes);
+  EXPECT_EQ(bytes[kRawBytes - 1], 0);
+  raw_unmap(bytes, kRawBytes);
 }
 
 TEST(RawMemory, IsRefusedWhereThereAreNoAddresses) { EXPECT_EQ(raw_map(SIZE_MAX / 2), nullptr); }

@@ -8,7 +8,7 @@
 namespace hydrant {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Only what every registrar must have: the rest is the door's own.
 class BareRegistrar final : public Registrar {

@@ -2,6 +2,7 @@
 #include "firehose/base/table_space.hpp"
 
 #include "firehose/base/watch_windows.hpp"
+#include "tests/support/sizes.hpp"
 #include "tests/support/threads.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,6 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr size_t kLarge = TableSpace::kMostShared + kPage;
 
 MemoryRange range_of(const void* p, size_t bytes) {

@@ -6,6 +6,7 @@
 #include "firehose/cache/plan/planner.hpp"
 #include "firehose/cache/region/free_slots.hpp"
 #include "firehose/cache/region/pending_regions.hpp"
+#include "tests/support/sizes.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +16,6 @@
 
 namespace hydrant::testing {
 
-constexpr size_t kPage = 4096;
 constexpr uintptr_t kBase = uintptr_t{1} << 40;
 inline MemoryRange at(size_t page, size_t pages = 1) {
   return {kBase + page * kPage, pages * kPage};

@@ -1,5 +1,7 @@
 #include "firehose/registrars/c_registrar.hpp"
 
+#include "tests/unit/firehose/registrars/error_text.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,11 +13,9 @@
 namespace hydrant {
 namespace {
 
-constexpr MemoryRange kRange{0x10000, 0x2000};
+using testing::says;
 
-bool says(const char* word) {
-  return std::string(last_error_text()).find(word) != std::string::npos;
-}
+constexpr MemoryRange kClientRange{0x10000, 0x2000};
 
 // A client's registrar that answers what the test sets and remembers what it was asked.
 struct Client {
@@ -154,7 +154,7 @@ TEST(CRegistrar, AnOlderAndShorterStructIsAccepted) {
     ASSERT_NE(registrar, nullptr) << last_error_text();
     EXPECT_FALSE(registrar->traits().exports);
     EXPECT_FALSE(registrar->traits().asynchronous);
-    EXPECT_EQ(registrar->charge(kRange), kRange.len);
+    EXPECT_EQ(registrar->charge(kClientRange), kClientRange.len);
   }
   EXPECT_EQ(client.destroyed, 0);
   munmap(pages, 8192);
@@ -190,7 +190,7 @@ TEST(CRegistrar, TraitsTakeDefaultsForZero) {
   EXPECT_EQ(traits.charge_scope, ChargeScope::kNone);
   EXPECT_FALSE(traits.exports);
   EXPECT_FALSE(traits.asynchronous);
-  EXPECT_EQ(registrar->charge(kRange), kRange.len);
+  EXPECT_EQ(registrar->charge(kClientRange), kClientRange.len);
   EXPECT_EQ(registrar->pending_charge(), 0u);
 }
 
@@ -202,10 +202,11 @@ TEST(CRegistrar, TheStructIsCopied) {
   client.table.pin = nullptr;
   name.assign(name.size(), 'X');
   std::byte key[4];
-  EXPECT_EQ(registrar->pin(kRange, Access::kLocalWrite | Access::kRemoteRead, key), Status::kOk);
+  EXPECT_EQ(registrar->pin(kClientRange, Access::kLocalWrite | Access::kRemoteRead, key),
+            Status::kOk);
   EXPECT_EQ(std::memcmp(key, "KEY", 4), 0);
-  EXPECT_EQ(client.asked_addr, kRange.addr);
-  EXPECT_EQ(client.asked_len, kRange.len);
+  EXPECT_EQ(client.asked_addr, kClientRange.addr);
+  EXPECT_EQ(client.asked_len, kClientRange.len);
   EXPECT_EQ(client.asked_access, HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_READ);
   EXPECT_STREQ(registrar->traits().name, "short-lived");
 }
@@ -217,14 +218,14 @@ TEST(CRegistrar, PinAnswersAreMapped) {
   for (const int code : {GASNET_OK, GASNET_ERR_RESOURCE, GASNET_ERR_NOT_READY, HYDRANT_ERR_REFUSED,
                          HYDRANT_ERR_BROKEN}) {
     client.pin_answer = code;
-    EXPECT_EQ(registrar->pin(kRange, Access::kAll, key), static_cast<Status>(code));
+    EXPECT_EQ(registrar->pin(kClientRange, Access::kAll, key), static_cast<Status>(code));
     if (code != GASNET_OK) {
       EXPECT_TRUE(says("client")) << last_error_text();
     }
   }
   for (const int code : {1, -1, 77, GASNET_ERR_NOT_INIT, GASNET_ERR_BARRIER_MISMATCH}) {
     client.pin_answer = code;
-    EXPECT_EQ(registrar->pin(kRange, Access::kAll, key), Status::kBroken);
+    EXPECT_EQ(registrar->pin(kClientRange, Access::kAll, key), Status::kBroken);
     EXPECT_TRUE(says(std::to_string(code).c_str())) << last_error_text();
   }
 }
@@ -235,19 +236,19 @@ TEST(CRegistrar, UnpinAnswersAreMapped) {
   const std::byte key[4] = {};
   for (const int code : {HYDRANT_UNPIN_DONE, HYDRANT_UNPIN_PENDING, HYDRANT_UNPIN_BROKEN}) {
     client.unpin_answer = code;
-    EXPECT_EQ(static_cast<int>(registrar->unpin(kRange, key)), code);
+    EXPECT_EQ(static_cast<int>(registrar->unpin(kClientRange, key)), code);
   }
   client.unpin_answer = 3;
-  EXPECT_EQ(registrar->unpin(kRange, key), UnpinResult::kBroken);
+  EXPECT_EQ(registrar->unpin(kClientRange, key), UnpinResult::kBroken);
   client.unpin_answer = -1;
-  EXPECT_EQ(registrar->unpin(kRange, key), UnpinResult::kBroken);
+  EXPECT_EQ(registrar->unpin(kClientRange, key), UnpinResult::kBroken);
 }
 
 TEST(CRegistrar, UnpinManyFallsBackToUnpin) {
   Client client;
   const auto registrar = client.make();
   const std::byte key[4] = {std::byte{'K'}, std::byte{'E'}, std::byte{'Y'}, std::byte{0}};
-  const MemoryRange ranges[2] = {kRange, {0x90000, 0x1000}};
+  const MemoryRange ranges[2] = {kClientRange, {0x90000, 0x1000}};
   const std::byte* keys[2] = {key, key};
   EXPECT_EQ(registrar->unpin_many(ranges, keys, 2), UnpinResult::kDone);
   EXPECT_EQ(client.unpins, 2);
@@ -264,15 +265,15 @@ TEST(CRegistrar, OptionalFunctionsAreCalled) {
   client.offer_everything();
   {
     const auto registrar = client.make();
-    EXPECT_EQ(registrar->charge(kRange), 3 * kRange.len);
+    EXPECT_EQ(registrar->charge(kClientRange), 3 * kClientRange.len);
     EXPECT_EQ(registrar->pending_charge(), 77u);
     std::byte key[4] = {}, blob[8] = {};
     size_t len = sizeof blob;
-    EXPECT_EQ(registrar->export_key(kRange, key, blob, &len), Status::kOk);
+    EXPECT_EQ(registrar->export_key(kClientRange, key, blob, &len), Status::kOk);
     EXPECT_EQ(len, 4u);
     client.export_size = 9;
     len = sizeof blob;
-    EXPECT_EQ(registrar->export_key(kRange, key, blob, &len), Status::kBroken);
+    EXPECT_EQ(registrar->export_key(kClientRange, key, blob, &len), Status::kBroken);
     EXPECT_EQ(len, sizeof blob);
     EXPECT_EQ(registrar->import_key(blob, 8, key), Status::kOk);
     client.key_answer = GASNET_ERR_BAD_ARG;
@@ -303,7 +304,7 @@ TEST(CRegistrar, ExportWithTooLittleRoomSaysHowMuchIsEnough) {
   for (const auto& [says, enough] : {std::pair<size_t, size_t>{6, 6}, {3, 8}, {100, 8}}) {
     client.export_size = says;
     size_t len = 3;
-    EXPECT_EQ(registrar->export_key(kRange, key, blob, &len), Status::kBadArg);
+    EXPECT_EQ(registrar->export_key(kClientRange, key, blob, &len), Status::kBadArg);
     EXPECT_EQ(len, enough);
     EXPECT_NE(std::strstr(last_error_text(), "room for 3 bytes"), nullptr);
   }
@@ -314,10 +315,10 @@ TEST(CRegistrar, WithoutThemTheDefaultsAnswer) {
   const auto registrar = client.make();
   std::byte key[4] = {}, blob[8] = {};
   size_t len = sizeof blob;
-  EXPECT_EQ(registrar->export_key(kRange, key, blob, &len), Status::kUnsupported);
+  EXPECT_EQ(registrar->export_key(kClientRange, key, blob, &len), Status::kUnsupported);
   EXPECT_EQ(registrar->import_key(blob, 8, key), Status::kUnsupported);
   EXPECT_EQ(registrar->implicit_key(Access::kAll, key), Status::kUnsupported);
-  EXPECT_EQ(registrar->pin_async(kRange, Access::kAll, key, nullptr, nullptr), Status::kOk);
+  EXPECT_EQ(registrar->pin_async(kClientRange, Access::kAll, key, nullptr, nullptr), Status::kOk);
   EXPECT_EQ(client.pins, 1);
   registrar->forget_in_child();
 }
@@ -338,19 +339,22 @@ TEST(CRegistrar, AsynchronousPinsComplete) {
   EXPECT_TRUE(registrar->traits().asynchronous);
   std::byte key[4] = {};
   Outcome outcome;
-  EXPECT_EQ(registrar->pin_async(kRange, Access::kAll, key, done, &outcome), Status::kOk);
+  EXPECT_EQ(registrar->pin_async(kClientRange, Access::kAll, key, done, &outcome), Status::kOk);
   EXPECT_EQ(outcome.status, Status::kNotInit);
   client.pin_answer = GASNET_ERR_NOT_READY;
-  EXPECT_EQ(registrar->pin_async(kRange, Access::kAll, key, done, &outcome), Status::kNotReady);
+  EXPECT_EQ(registrar->pin_async(kClientRange, Access::kAll, key, done, &outcome),
+            Status::kNotReady);
   EXPECT_EQ(outcome.status, Status::kNotInit);
   client.completion(client.done_context, GASNET_OK, "KEY");
   EXPECT_EQ(outcome.status, Status::kOk);
   EXPECT_EQ(outcome.key, "KEY");
-  EXPECT_EQ(registrar->pin_async(kRange, Access::kAll, key, done, &outcome), Status::kNotReady);
+  EXPECT_EQ(registrar->pin_async(kClientRange, Access::kAll, key, done, &outcome),
+            Status::kNotReady);
   client.completion(client.done_context, 99, nullptr);
   EXPECT_EQ(outcome.status, Status::kBroken);
   client.pin_answer = HYDRANT_ERR_REFUSED;
-  EXPECT_EQ(registrar->pin_async(kRange, Access::kAll, key, done, &outcome), Status::kRefused);
+  EXPECT_EQ(registrar->pin_async(kClientRange, Access::kAll, key, done, &outcome),
+            Status::kRefused);
 }
 
 }  // namespace

@@ -16,11 +16,11 @@ namespace hydrant {
 namespace {
 
 using testing::kPageBytes;
-using testing::Mapping;
+using testing::MappedPages;
 
 TEST(HugePages, SmallPagesAreChargedTheirLength) {
   const HugePages pages;
-  Mapping memory(8 * kPageBytes);
+  MappedPages memory(8 * kPageBytes);
   memory.fill('A');
   EXPECT_EQ(pages.charge(memory.pages(1, 3)), 3 * kPageBytes);
   EXPECT_EQ(pages.charge(memory.pages(1, 3)), 3 * kPageBytes) << "remembered";
@@ -59,7 +59,7 @@ class HugeMemory {
   }
 
  private:
-  Mapping memory_;
+  MappedPages memory_;
   MemoryRange range_;
 };
 

@@ -19,17 +19,18 @@ inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kHugeBytes = size_t{2} << 20;
 
 // Anonymous private memory on small pages, unmapped at the end.
-class Mapping {
+class MappedPages {
  public:
-  explicit Mapping(size_t len, int protection = PROT_READ | PROT_WRITE, int flags = 0) : len_(len) {
+  explicit MappedPages(size_t len, int protection = PROT_READ | PROT_WRITE, int flags = 0)
+      : len_(len) {
     void* addr = mmap(nullptr, len, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
     if (addr == MAP_FAILED) std::abort();
     addr_ = static_cast<std::byte*>(addr);
     madvise(addr_, len, MADV_NOHUGEPAGE);
   }
-  ~Mapping() { munmap(addr_, len_); }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
+  ~MappedPages() { munmap(addr_, len_); }
+  MappedPages(const MappedPages&) = delete;
+  MappedPages& operator=(const MappedPages&) = delete;
 
   std::byte* data() const { return addr_; }
   size_t size() const { return len_; }

@@ -14,17 +14,17 @@ namespace hydrant {
 namespace {
 
 using testing::kPageBytes;
-using testing::Mapping;
+using testing::MappedPages;
 
-constexpr size_t kPages = 48;
+constexpr size_t kFaultyPages = 48;
 constexpr int kForEver = 1 << 30;
 
 enum Call { kLock, kUnlock, kPopulate, kCalls };
 
 // What the played kernel knows of the pages of `memory`; other pages, such as that of the probe, always work.
-struct Kernel {
-  Mapping memory{kPages * kPageBytes};
-  bool locked[kPages] = {};
+struct FaultyKernel {
+  MappedPages memory{kFaultyPages * kPageBytes};
+  bool locked[kFaultyPages] = {};
   int calls[kCalls] = {};
   // The next `fail_times` calls of this kind after `fail_after` more answer `error`.
   Call fail_call = kLock;
@@ -49,10 +49,10 @@ struct Kernel {
   }
   size_t first(MemoryRange range) const { return (range.addr - memory.all().addr) / kPageBytes; }
 };
-Kernel* g_kernel = nullptr;
+FaultyKernel* g_faulty_kernel = nullptr;
 
-int play_lock(MemoryRange range, bool on_fault) noexcept {
-  Kernel& kernel = *g_kernel;
+int faulty_lock(MemoryRange range, bool on_fault) noexcept {
+  FaultyKernel& kernel = *g_faulty_kernel;
   if (!kernel.mine(range)) return on_fault && kernel.probe_fails[kLock] ? ENOSYS : 0;
   kernel.plain_locks |= !on_fault;
   const int error = kernel.count(kLock);
@@ -62,8 +62,8 @@ int play_lock(MemoryRange range, bool on_fault) noexcept {
   return error;
 }
 
-int play_unlock(MemoryRange range) noexcept {
-  Kernel& kernel = *g_kernel;
+int faulty_unlock(MemoryRange range) noexcept {
+  FaultyKernel& kernel = *g_faulty_kernel;
   const int error = kernel.count(kUnlock);
   if (error != 0) return error;
   for (size_t i = 0; i < range.len / kPageBytes; ++i) {
@@ -74,41 +74,41 @@ int play_unlock(MemoryRange range) noexcept {
   return 0;
 }
 
-int play_populate(MemoryRange range, bool /*writing*/) noexcept {
-  Kernel& kernel = *g_kernel;
+int faulty_populate(MemoryRange range, bool /*writing*/) noexcept {
+  FaultyKernel& kernel = *g_faulty_kernel;
   if (!kernel.mine(range)) return kernel.probe_fails[kPopulate] ? EINVAL : 0;
   return kernel.count(kPopulate);
 }
 
-int play_mapped(MemoryRange range, MappedRun each, void* context) noexcept {
+int faulty_mapped(MemoryRange range, MappedRun each, void* context) noexcept {
   each(context, range);
   return 0;
 }
 
 class MlockFaults : public ::testing::Test {
  protected:
-  MlockFaults() { g_kernel = &kernel_; }
+  MlockFaults() { g_faulty_kernel = &kernel_; }
   ~MlockFaults() override {
     mlock_.reset();
-    g_kernel = nullptr;
+    g_faulty_kernel = nullptr;
   }
   void SetUp() override { make(); }
   void make() {
     auto status = Status::kOk;
-    mlock_ =
-        make_mlock_registrar(&status, {&play_lock, &play_unlock, &play_populate, &play_mapped});
+    mlock_ = make_mlock_registrar(&status,
+                                  {&faulty_lock, &faulty_unlock, &faulty_populate, &faulty_mapped});
     ASSERT_NE(mlock_, nullptr) << last_error_text();
   }
   Status pin(MemoryRange range, Access access = Access::kLocalWrite) {
     return mlock_->pin(range, access, nullptr);
   }
   void expect_locked(const int* counts) {
-    for (size_t i = 0; i < kPages; ++i) {
+    for (size_t i = 0; i < kFaultyPages; ++i) {
       ASSERT_EQ(kernel_.locked[i], counts[i] > 0) << "page " << i;
     }
   }
 
-  Kernel kernel_;
+  FaultyKernel kernel_;
   std::unique_ptr<Registrar> mlock_;
 };
 
@@ -126,9 +126,10 @@ TEST_F(MlockFaults, RandomPinsAndPiecesAgreeWithACounterPerPage) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   constexpr int kErrors[] = {ENOMEM, EAGAIN, EINVAL, EFAULT};
-  int counts[kPages] = {};
+  int counts[kFaultyPages] = {};
   for (int step = 0; step < 30000; ++step) {
-    const size_t first = random() % kPages, n = 1 + random() % std::min<size_t>(kPages - first, 12);
+    const size_t first = random() % kFaultyPages,
+                 n = 1 + random() % std::min<size_t>(kFaultyPages - first, 12);
     const MemoryRange range = kernel_.pages(first, n);
     if (random() % 2 == 0) {
       const bool fails = random() % 4 == 0;
@@ -165,7 +166,7 @@ TEST_F(MlockFaults, WhicheverCallFailsOnlyItsPinIsMissing) {
   for (const Fault& fault : kFaults) {
     for (size_t bad = 0; bad < std::size(kPins); ++bad) {
       SCOPED_TRACE("error " + std::to_string(fault.error) + " at pin " + std::to_string(bad));
-      int counts[kPages] = {};
+      int counts[kFaultyPages] = {};
       for (size_t k = 0; k < std::size(kPins); ++k) {
         const auto [first, n] = kPins[k];
         kernel_.fail(fault.call, 0, k == bad ? kForEver : 0, fault.error);

@@ -18,17 +18,17 @@ namespace hydrant {
 namespace {
 
 using testing::kPageBytes;
-using testing::Mapping;
+using testing::MappedPages;
 using testing::Threads;
 using testing::wait_until;
 
-constexpr size_t kPages = 48;
+constexpr size_t kPagesWithHoles = 48;
 
 // A kernel that is played, as Linux does it: mlock and munlock go on to the first hole and answer ENOMEM.
-struct Kernel {
-  Mapping memory{kPages * kPageBytes};
-  bool hole[kPages] = {};
-  bool locked[kPages] = {};
+struct KernelWithHoles {
+  MappedPages memory{kPagesWithHoles * kPageBytes};
+  bool hole[kPagesWithHoles] = {};
+  bool locked[kPagesWithHoles] = {};
   int unlocks = 0;
   bool knows_mappings = true;
   bool populate_fails = false;
@@ -57,20 +57,20 @@ struct Kernel {
     }
   }
 };
-Kernel* g_kernel = nullptr;
+KernelWithHoles* g_kernel_with_holes = nullptr;
 
-int play_lock(MemoryRange range, bool /*on_fault*/) noexcept {
-  return g_kernel->mine(range) ? g_kernel->set(range, true) : 0;
+int lock_with_holes(MemoryRange range, bool /*on_fault*/) noexcept {
+  return g_kernel_with_holes->mine(range) ? g_kernel_with_holes->set(range, true) : 0;
 }
-int play_unlock(MemoryRange range) noexcept {
-  ++g_kernel->unlocks;
-  return g_kernel->set(range, false);
+int unlock_with_holes(MemoryRange range) noexcept {
+  ++g_kernel_with_holes->unlocks;
+  return g_kernel_with_holes->set(range, false);
 }
-int play_populate(MemoryRange range, bool /*writing*/) noexcept {
-  return g_kernel->mine(range) && g_kernel->populate_fails ? EFAULT : 0;
+int populate_with_holes(MemoryRange range, bool /*writing*/) noexcept {
+  return g_kernel_with_holes->mine(range) && g_kernel_with_holes->populate_fails ? EFAULT : 0;
 }
-int play_mapped(MemoryRange range, MappedRun each, void* context) noexcept {
-  const Kernel& kernel = *g_kernel;
+int mapped_with_holes(MemoryRange range, MappedRun each, void* context) noexcept {
+  const KernelWithHoles& kernel = *g_kernel_with_holes;
   if (!kernel.knows_mappings) return ENOENT;
   const size_t end = kernel.first(range) + range.len / kPageBytes;
   for (size_t i = kernel.first(range); i < end; ++i) {
@@ -84,10 +84,10 @@ int play_mapped(MemoryRange range, MappedRun each, void* context) noexcept {
 
 // What each page should be, page by page.
 struct Model {
-  int counts[kPages] = {};
-  bool locked[kPages] = {};
+  int counts[kPagesWithHoles] = {};
+  bool locked[kPagesWithHoles] = {};
 
-  void pin(const Kernel& kernel, size_t first, size_t n, bool populate_fails) {
+  void pin(const KernelWithHoles& kernel, size_t first, size_t n, bool populate_fails) {
     size_t i = first;
     for (; i < first + n && !kernel.hole[i]; ++i) locked[i] = true;
     const bool pinned = i == first + n && !populate_fails;
@@ -109,14 +109,14 @@ struct Model {
 class MlockHoles : public ::testing::Test {
  protected:
   MlockHoles() {
-    g_kernel = &kernel_;
+    g_kernel_with_holes = &kernel_;
     auto status = Status::kOk;
-    mlock_ =
-        make_mlock_registrar(&status, {&play_lock, &play_unlock, &play_populate, &play_mapped});
+    mlock_ = make_mlock_registrar(
+        &status, {&lock_with_holes, &unlock_with_holes, &populate_with_holes, &mapped_with_holes});
   }
   ~MlockHoles() override {
     mlock_.reset();
-    g_kernel = nullptr;
+    g_kernel_with_holes = nullptr;
   }
   Status pin(size_t first, size_t n) {
     return mlock_->pin(kernel_.pages(first, n), Access::kLocalWrite, nullptr);
@@ -137,7 +137,7 @@ class MlockHoles : public ::testing::Test {
     return most;
   }
 
-  Kernel kernel_;
+  KernelWithHoles kernel_;
   std::unique_ptr<Registrar> mlock_;
 };
 
@@ -147,7 +147,8 @@ TEST_F(MlockHoles, RandomPinsUnpinsFailuresAndHolesAgreeWithTheModel) {
   std::mt19937 random(seed);
   Model model;
   for (int step = 0; step < 30000; ++step) {
-    const size_t first = random() % kPages, n = 1 + random() % std::min<size_t>(kPages - first, 20);
+    const size_t first = random() % kPagesWithHoles,
+                 n = 1 + random() % std::min<size_t>(kPagesWithHoles - first, 20);
     kernel_.unlocks = 0;
     kernel_.knows_mappings = random() % 16 != 0;
     switch (random() % 8) {
@@ -177,7 +178,7 @@ TEST_F(MlockHoles, RandomPinsUnpinsFailuresAndHolesAgreeWithTheModel) {
     if (kernel_.knows_mappings) {
       ASSERT_LE(kernel_.unlocks, most_unlocks(model, first, n)) << "step " << step;
     }
-    for (size_t i = 0; i < kPages; ++i) {
+    for (size_t i = 0; i < kPagesWithHoles; ++i) {
       ASSERT_EQ(kernel_.locked[i], model.locked[i]) << "page " << i << ", step " << step;
     }
   }
@@ -204,7 +205,7 @@ constexpr size_t kLong = size_t{4} << 30;
 TEST(MlockHolesLong, ARefusedPinOverALongHoleMakesAFewCalls) {
   const auto mlock = make_counting();
   if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();
-  const Mapping memory(kLong, PROT_NONE, MAP_NORESERVE);
+  const MappedPages memory(kLong, PROT_NONE, MAP_NORESERVE);
   const size_t pages = kLong / kPageBytes;
   // A page at either end, and two in the middle, which are runs of their own.
   ASSERT_EQ(munmap(memory.data() + kPageBytes, kLong - 2 * kPageBytes), 0);
@@ -222,7 +223,7 @@ TEST(MlockHolesLong, MemoryThatWasUnmappedIsUnpinnedInOneCall) {
   const auto mlock = make_counting();
   if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();
   constexpr size_t kBytes = size_t{4} << 20;
-  const Mapping memory(kBytes);
+  const MappedPages memory(kBytes);
   ASSERT_EQ(mlock->pin(memory.all(), Access::kLocalWrite, nullptr), Status::kOk)
       << last_error_text();
   ASSERT_EQ(munmap(memory.data(), kBytes), 0);
@@ -240,13 +241,13 @@ int slow_unlock(MemoryRange range) noexcept {
   ++g_inside;
   (void)wait_until([] { return !g_gate_shut; });
   --g_inside;
-  return play_unlock(range);
+  return unlock_with_holes(range);
 }
 
 TEST_F(MlockHoles, OnlyPinsOfTheSamePagesWaitForALongUnlock) {
   auto status = Status::kOk;
-  const auto mlock =
-      make_mlock_registrar(&status, {&play_lock, &slow_unlock, &play_populate, &play_mapped});
+  const auto mlock = make_mlock_registrar(
+      &status, {&lock_with_holes, &slow_unlock, &populate_with_holes, &mapped_with_holes});
   ASSERT_NE(mlock, nullptr) << last_error_text();
   const auto pin_on = [&](size_t first, size_t n) {
     return mlock->pin(kernel_.pages(first, n), Access::kLocalWrite, nullptr) == Status::kOk;
@@ -276,7 +277,7 @@ TEST(MlockHolesLong, AHeldPinIsLockedWhateverOthersUnpin) {
   const auto mlock = make_mlock_registrar(&status);
   if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();
   constexpr size_t kShared = 64;
-  const Mapping memory(kShared * kPageBytes);
+  const MappedPages memory(kShared * kPageBytes);
   std::atomic<int> wrong{0};
   Threads threads;
   for (unsigned t = 0; t < 4; ++t) {

@@ -3,6 +3,7 @@
 #include "firehose/registrars/memlock.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/threads.hpp"
+#include "tests/unit/firehose/registrars/error_text.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
 #include <gtest/gtest.h>
@@ -14,8 +15,9 @@ namespace hydrant {
 namespace {
 
 using testing::kPageBytes;
-using testing::Mapping;
+using testing::MappedPages;
 using testing::run_in_child;
+using testing::says;
 using testing::TestFile;
 
 std::unique_ptr<Registrar> try_mlock() {
@@ -25,17 +27,13 @@ std::unique_ptr<Registrar> try_mlock() {
 
 uint64_t locked() { return read_process_bytes("VmLck"); }
 
-bool says(const char* word) {
-  return std::string(last_error_text()).find(word) != std::string::npos;
-}
-
 #define HYDRANT_MLOCK_OR_SKIP(name)                    \
   const std::unique_ptr<Registrar> name = try_mlock(); \
   if (name == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text()
 
 TEST(MlockRegistrar, OverlappingPinsNest) {
   HYDRANT_MLOCK_OR_SKIP(mlock);
-  Mapping memory(16 * kPageBytes);
+  MappedPages memory(16 * kPageBytes);
   const uint64_t before = locked();
   ASSERT_EQ(mlock->pin(memory.pages(0, 8), Access::kLocalWrite, nullptr), Status::kOk);
   ASSERT_EQ(mlock->pin(memory.pages(4, 8), Access::kLocalWrite, nullptr), Status::kOk);
@@ -50,7 +48,7 @@ TEST(MlockRegistrar, PinsAreDivisible) {
   HYDRANT_MLOCK_OR_SKIP(mlock);
   EXPECT_TRUE(mlock->traits().divisible);
   EXPECT_EQ(mlock->traits().key_bytes, 0u);
-  Mapping memory(8 * kPageBytes);
+  MappedPages memory(8 * kPageBytes);
   const uint64_t before = locked();
   ASSERT_EQ(mlock->pin(memory.all(), Access::kLocalRead, nullptr), Status::kOk);
   EXPECT_EQ(mlock->unpin(memory.pages(2, 3), nullptr), UnpinResult::kDone);
@@ -65,13 +63,13 @@ TEST(MlockRegistrar, PinsAreDivisible) {
 
 TEST(MlockRegistrar, FailedPinsLeaveNothingLocked) {
   HYDRANT_MLOCK_OR_SKIP(mlock);
-  Mapping memory(8 * kPageBytes);
+  MappedPages memory(8 * kPageBytes);
   munmap(memory.data() + 4 * kPageBytes, kPageBytes);
   const uint64_t before = locked();
   EXPECT_EQ(mlock->pin(memory.all(), Access::kLocalRead, nullptr), Status::kRefused);
   EXPECT_TRUE(says("mapped")) << last_error_text();
   EXPECT_EQ(locked(), before);
-  Mapping nothing(kPageBytes, PROT_NONE);
+  MappedPages nothing(kPageBytes, PROT_NONE);
   EXPECT_EQ(mlock->pin(nothing.all(), Access::kLocalRead, nullptr), Status::kRefused);
   EXPECT_EQ(locked(), before);
 }
@@ -81,7 +79,7 @@ TEST(MlockRegistrar, ABadPageAnywhereLeavesWhatWasPinnedAndNoMore) {
   constexpr size_t kPages = 6;
   for (const bool hole : {true, false}) {
     for (size_t bad = 0; bad < kPages; ++bad) {
-      Mapping memory(kPages * kPageBytes);
+      MappedPages memory(kPages * kPageBytes);
       std::byte* page = memory.data() + bad * kPageBytes;
       ASSERT_EQ(hole ? munmap(page, kPageBytes) : mprotect(page, kPageBytes, PROT_NONE), 0);
       const MemoryRange good = memory.pages((bad + 1) % kPages, 1);
@@ -103,7 +101,7 @@ TEST(MlockRegistrar, PinnedMemoryIsResident) {
     TestFile file;
     constexpr size_t kPages = 32;
     ASSERT_EQ(ftruncate(file.fd(), kPages * kPageBytes), 0);
-    Mapping memory(kPages * kPageBytes);
+    MappedPages memory(kPages * kPageBytes);
     ASSERT_EQ(mmap(memory.data(), memory.size() / 2, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                    file.fd(), 0),
               memory.data());
@@ -120,7 +118,7 @@ TEST(MlockRegistrar, PinnedMemoryIsResident) {
 
 TEST(MlockRegistrar, ReadOnlyMemoryCanBeASourceOnly) {
   HYDRANT_MLOCK_OR_SKIP(mlock);
-  Mapping memory(2 * kPageBytes);
+  MappedPages memory(2 * kPageBytes);
   memory.fill('A');
   mprotect(memory.data(), memory.size(), PROT_READ);
   if (madvise(memory.data(), kPageBytes, 22 /* MADV_POPULATE_READ */) != 0) {
@@ -136,7 +134,7 @@ TEST(MlockRegistrar, ReadOnlyMemoryCanBeASourceOnly) {
 
 TEST(MlockRegistrar, MemoryThatWentAwayCanBeUnpinned) {
   HYDRANT_MLOCK_OR_SKIP(mlock);
-  Mapping memory(8 * kPageBytes);
+  MappedPages memory(8 * kPageBytes);
   const uint64_t before = locked();
   ASSERT_EQ(mlock->pin(memory.all(), Access::kLocalWrite, nullptr), Status::kOk);
   munmap(memory.data() + 2 * kPageBytes, 2 * kPageBytes);
@@ -156,7 +154,7 @@ TEST(MlockRegistrar, BadRangesAreAnswered) {
 TEST(MlockRegistrar, DestructionUnlocks) {
   auto mlock = try_mlock();
   if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();
-  Mapping memory(4 * kPageBytes);
+  MappedPages memory(4 * kPageBytes);
   const uint64_t before = locked();
   ASSERT_EQ(mlock->pin(memory.all(), Access::kLocalRead, nullptr), Status::kOk);
   mlock.reset();
@@ -165,7 +163,7 @@ TEST(MlockRegistrar, DestructionUnlocks) {
 
 TEST(MlockRegistrar, ThreadsDoNotUnlockEachOthersPages) {
   HYDRANT_MLOCK_OR_SKIP(mlock);
-  Mapping memory(16 * kPageBytes);
+  MappedPages memory(16 * kPageBytes);
   memory.fill('A');
   const uint64_t before = locked();
   // Held throughout: whatever the threads do, these pages stay locked.
@@ -197,7 +195,7 @@ TEST(MlockRegistrar, AnOrdinaryUserIsToldWhichLimitToRaise) {
               const auto mlock = try_mlock();
               if (mlock == nullptr) return last_error_text();
               if (mlock->traits().max_charge_bytes != kLimit) return "the limit was not noticed";
-              Mapping memory(2 * kLimit);
+              MappedPages memory(2 * kLimit);
               const MemoryRange half{memory.all().addr, kLimit / 2};
               const MemoryRange rest{half.end(), kLimit};
               if (mlock->pin(half, Access::kLocalWrite, nullptr) != Status::kOk) return "half";
@@ -218,7 +216,7 @@ TEST(MlockRegistrar, AnOrdinaryUserIsToldWhichLimitToRaise) {
 
 TEST(MlockRegistrar, AChildStartsEmpty) {
   HYDRANT_MLOCK_OR_SKIP(mlock);
-  Mapping memory(4 * kPageBytes);
+  MappedPages memory(4 * kPageBytes);
   const uint64_t before = locked();
   ASSERT_EQ(mlock->pin(memory.all(), Access::kLocalRead, nullptr), Status::kOk);
   EXPECT_EQ(run_in_child([&]() -> std::string {

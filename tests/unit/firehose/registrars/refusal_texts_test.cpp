@@ -17,7 +17,7 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::kPageBytes;
-using testing::Mapping;
+using testing::MappedPages;
 
 std::string text_of(MemoryRange range) {
   char text[64];
@@ -170,7 +170,7 @@ TEST_P(MlockRefusalTexts, NamesTheRangeTheCauseAndTheRemedy) {
   g_probed = true;
   g_lock_error = row.lock_error;
   g_populate_error = row.populate_error;
-  const Mapping memory(4 * kPageBytes);
+  const MappedPages memory(4 * kPageBytes);
   const MemoryRange range =
       row.mapped ? memory.pages(1, 2) : MemoryRange{kPageBytes, 2 * kPageBytes};
   EXPECT_EQ(mlock->pin(range, row.access, nullptr), row.status) << last_error_text();

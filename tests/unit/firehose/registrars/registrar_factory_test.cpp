@@ -1,6 +1,7 @@
 #include "firehose/registrars/registrar_factory.hpp"
 
 #include "tests/support/child_process.hpp"
+#include "tests/unit/firehose/registrars/error_text.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
 #include <gtest/gtest.h>
@@ -16,6 +17,7 @@ namespace hydrant {
 namespace {
 
 using testing::run_in_child;
+using testing::says;
 using testing::TestFile;
 
 // From here on io_uring_setup() fails with `error`, as in a container. For a child only.
@@ -32,10 +34,6 @@ std::string forbid_io_uring(int error) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return "no_new_privs";
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return "no seccomp here";
   return "";
-}
-
-bool says(const char* word) {
-  return std::string(last_error_text()).find(word) != std::string::npos;
 }
 
 TEST(RegistrarFactory, MakesByName) {

@@ -27,7 +27,7 @@ using testing::inode_of;
 using testing::is_open;
 using testing::Key;
 using testing::kPageBytes;
-using testing::Mapping;
+using testing::MappedPages;
 using testing::OwnDescriptors;
 using testing::run_in_child;
 using testing::TestFile;
@@ -71,7 +71,7 @@ class ProgramsRing {
   }
 
  private:
-  Mapping memory_{kBuffers * kPageBytes};
+  MappedPages memory_{kBuffers * kPageBytes};
   io_uring ring_{};
   bool good_ = false;
 };
@@ -106,7 +106,7 @@ std::string pin_over_lost_rings() {
   auto uring = testing::try_uring();
   if (uring == nullptr) return last_error_text();
   const uint64_t before = pinned_bytes();
-  Mapping memory(32 * kPageBytes);
+  MappedPages memory(32 * kPageBytes);
   memory.fill('A');
   Key first, second, third;
   if (uring->pin(memory.pages(0, 8), Access::kAll, first.data()) != Status::kOk ||
@@ -152,7 +152,7 @@ TEST(UringLost, AMoveIsRefusedWithTheReason) {
   EXPECT_EQ(run_in_child([]() -> std::string {
               Closer closer;
               const auto own = testing::try_uring();
-              Mapping memory(4 * kPageBytes);
+              MappedPages memory(4 * kPageBytes);
               memory.fill('A');
               Key key;
               if (own->pin(memory.all(), Access::kAll, key.data()) != Status::kOk) return "pin";
@@ -177,7 +177,7 @@ TEST(UringLost, ManyLossesAreSurvived) {
               options.max_rings = 2;
               auto many = testing::try_uring(options);
               if (many == nullptr) return last_error_text();
-              Mapping memory(2 * kPageBytes);
+              MappedPages memory(2 * kPageBytes);
               memory.fill('A');
               Key held;
               if (many->pin(memory.pages(1, 1), Access::kAll, held.data()) != Status::kOk)
@@ -217,7 +217,7 @@ TEST(UringLost, AChildClosesNothingOfTheProgram) {
                         if (inode_of(number) != inode)
                           return std::to_string(number) + " was closed";
                       }
-                      Mapping memory(kPageBytes);
+                      MappedPages memory(kPageBytes);
                       Key key;
                       return own->pin(memory.all(), Access::kAll, key.data()) == Status::kOk
                                  ? ""
@@ -275,7 +275,7 @@ TEST(UringLost, ADomainGoesOn) {
               if (hydrant_domain_create(&options, &domain) != GASNET_OK)
                 return hydrant_error_text();
               constexpr size_t kPinned = 16;
-              Mapping memory(2 * kPinned * kPageBytes);
+              MappedPages memory(2 * kPinned * kPageBytes);
               memory.fill('A');
               const auto pin = [&](size_t page) {
                 return hydrant_pin(domain, memory.data() + page * kPageBytes, kPageBytes,

@@ -28,7 +28,7 @@ namespace hydrant {
 namespace {
 
 using testing::kPageBytes;
-using testing::Mapping;
+using testing::MappedPages;
 using testing::TestFile;
 
 constexpr uint64_t kShortNs = 1'000'000;
@@ -63,7 +63,7 @@ class UringMoveFaults : public ::testing::Test {
     g_refuse_submissions = false;
   }
 
-  Mapping memory_{kPageBytes};
+  MappedPages memory_{kPageBytes};
   TestFile file_;
   std::unique_ptr<UringRing> ring_;
   UringRun run_;

@@ -14,12 +14,12 @@ namespace {
 using testing::HeldPin;
 using testing::Key;
 using testing::kPageBytes;
-using testing::Mapping;
+using testing::MappedPages;
 using testing::TestFile;
 
 TEST(UringPin, WriteGoesThroughThePinnedPages) {
   HYDRANT_URING_OR_SKIP(uring);
-  Mapping memory(kPageBytes);
+  MappedPages memory(kPageBytes);
   memory.fill('A');
   Key key;
   ASSERT_EQ(uring->pin(memory.all(), Access::kLocalRead, key.data()), Status::kOk);
@@ -39,7 +39,7 @@ TEST(UringPin, WriteGoesThroughThePinnedPages) {
 
 TEST(UringPin, ReadFillsThePinnedPages) {
   HYDRANT_URING_OR_SKIP(uring);
-  Mapping memory(4 * kPageBytes);
+  MappedPages memory(4 * kPageBytes);
   memory.fill('-');
   TestFile file;
   file.write_all("head" + std::string(kPageBytes, 'x'));
@@ -57,7 +57,7 @@ TEST(UringPin, ReadFillsThePinnedPages) {
 TEST(UringPin, ChargesTheKernelsAccountAndGivesBack) {
   HYDRANT_URING_OR_SKIP(uring);
   if (uring->charge_comes_back_late()) GTEST_SKIP() << "this kernel gives charges back late";
-  Mapping memory(16 * kPageBytes);
+  MappedPages memory(16 * kPageBytes);
   memory.fill('A');
   const uint64_t before = read_process_bytes("VmPin");
   Key key;
@@ -69,7 +69,7 @@ TEST(UringPin, ChargesTheKernelsAccountAndGivesBack) {
 
 TEST(UringPin, EndOfFileAndBadDescriptorAreTheCallersError) {
   HYDRANT_URING_OR_SKIP(uring);
-  Mapping memory(kPageBytes);
+  MappedPages memory(kPageBytes);
   memory.fill('A');
   TestFile file;
   file.write_all("short");
@@ -86,7 +86,7 @@ TEST(UringPin, EndOfFileAndBadDescriptorAreTheCallersError) {
 
 TEST(UringPin, UnmappedAndHolesAreRefused) {
   HYDRANT_URING_OR_SKIP(uring);
-  Mapping memory(8 * kPageBytes);
+  MappedPages memory(8 * kPageBytes);
   memory.fill('A');
   Key key;
   munmap(memory.data() + 3 * kPageBytes, kPageBytes);
@@ -99,7 +99,7 @@ TEST(UringPin, UnmappedAndHolesAreRefused) {
 
 TEST(UringPin, ReadOnlyMemoryIsRefusedForEveryRight) {
   HYDRANT_URING_OR_SKIP(uring);
-  Mapping memory(kPageBytes, PROT_READ);
+  MappedPages memory(kPageBytes, PROT_READ);
   Key key;
   EXPECT_EQ(uring->pin(memory.all(), Access::kLocalRead, key.data()), Status::kRefused);
   EXPECT_EQ(uring->pin(memory.all(), Access::kLocalWrite, key.data()), Status::kRefused);
@@ -121,7 +121,7 @@ TEST(UringPin, MemfdMappingsCanBePinned) {
 // Some kernels want one file behind a registration: a property of the range, which shorter ones do not have.
 TEST(UringPin, SeveralFilesInOneRangeArePinnedOrRefused) {
   HYDRANT_URING_OR_SKIP(uring);
-  Mapping memory(2 * kPageBytes);
+  MappedPages memory(2 * kPageBytes);
   memory.fill('A');
   TestFile file;
   file.write_all(std::string(kPageBytes, 'F'));
@@ -157,7 +157,7 @@ TEST(UringPin, BadRangesAreAnswered) {
 TEST(UringPin, StaleKeysAreBroken) {
   HYDRANT_URING_OR_SKIP(uring);
   HYDRANT_URING_OR_SKIP(other);
-  Mapping memory(4 * kPageBytes);
+  MappedPages memory(4 * kPageBytes);
   memory.fill('A');
   Key key, next;
   ASSERT_EQ(uring->pin(memory.pages(0, 1), Access::kAll, key.data()), Status::kOk);
@@ -175,7 +175,7 @@ TEST(UringPin, StaleKeysAreBroken) {
 
 TEST(UringPin, OverlappingPinsAreUndoneOnTheirOwn) {
   HYDRANT_URING_OR_SKIP(uring);
-  Mapping memory(4 * kPageBytes);
+  MappedPages memory(4 * kPageBytes);
   memory.fill('A');
   Key wide, inner;
   ASSERT_EQ(uring->pin(memory.all(), Access::kAll, wide.data()), Status::kOk);
@@ -190,7 +190,7 @@ TEST(UringPin, OverlappingPinsAreUndoneOnTheirOwn) {
 TEST(UringPin, UnpinManyUndoesAllAndReportsTheWorst) {
   HYDRANT_URING_OR_SKIP(uring);
   constexpr size_t kPins = 150;
-  Mapping memory(kPins * kPageBytes);
+  MappedPages memory(kPins * kPageBytes);
   memory.fill('A');
   std::vector<HeldPin> pins(kPins);
   std::vector<MemoryRange> ranges;
@@ -217,7 +217,7 @@ TEST(UringPin, TagsReportWhenTheChargeIsBack) {
   UringOptions options;
   options.assume_late_charges = true;
   HYDRANT_URING_OR_SKIP(uring, options);
-  Mapping memory(8 * kPageBytes);
+  MappedPages memory(8 * kPageBytes);
   memory.fill('A');
   Key key;
   for (int i = 0; i < 300; ++i) {

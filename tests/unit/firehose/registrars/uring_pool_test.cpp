@@ -16,7 +16,7 @@ namespace {
 using testing::HeldPin;
 using testing::Key;
 using testing::kPageBytes;
-using testing::Mapping;
+using testing::MappedPages;
 using testing::TestFile;
 
 // `len` bytes of address space, all of them the same `block` bytes of memory.
@@ -35,7 +35,7 @@ class RepeatedMapping {
   MemoryRange all() const { return space_.all(); }
 
  private:
-  Mapping space_;
+  MappedPages space_;
   TestFile block_;
 };
 
@@ -52,7 +52,7 @@ TEST(UringPool, OpensRingsUntilTheLimitThenSaysNotNow) {
   options.max_rings = 5;
   HYDRANT_URING_OR_SKIP(uring, options);
   EXPECT_EQ(uring->traits().max_regions, 20u);
-  Mapping memory(32 * kPageBytes);
+  MappedPages memory(32 * kPageBytes);
   memory.fill('A');
   std::vector<HeldPin> pins(20);
   for (size_t i = 0; i < pins.size(); ++i) {
@@ -72,7 +72,7 @@ TEST(UringPool, OpensRingsUntilTheLimitThenSaysNotNow) {
 TEST(UringPool, GrowsPastOneRingByItself) {
   HYDRANT_URING_OR_SKIP(uring);
   constexpr size_t kPins = 1200;
-  Mapping memory(kPins * kPageBytes);
+  MappedPages memory(kPins * kPageBytes);
   memory.fill('A');
   std::vector<HeldPin> pins(kPins);
   for (size_t i = 0; i < kPins; ++i) {
@@ -87,7 +87,7 @@ TEST(UringPool, NoDescriptorForAnotherRingIsNotNow) {
   UringOptions options;
   options.ring_slots = 1;
   HYDRANT_URING_OR_SKIP(uring, options);
-  Mapping memory(2 * kPageBytes);
+  MappedPages memory(2 * kPageBytes);
   memory.fill('A');
   Key first, second;
   ASSERT_EQ(uring->pin(memory.pages(0, 1), Access::kAll, first.data()), Status::kOk);
@@ -108,7 +108,7 @@ TEST(UringPool, LargePinsKeepToRingsOfTheirOwn) {
   UringOptions options;
   options.large_bytes = 4 * kPageBytes;
   HYDRANT_URING_OR_SKIP(uring, options);
-  Mapping memory(16 * kPageBytes);
+  MappedPages memory(16 * kPageBytes);
   memory.fill('A');
   Key small, large, small_again;
   ASSERT_EQ(uring->pin(memory.pages(0, 1), Access::kAll, small.data()), Status::kOk);
@@ -154,7 +154,7 @@ TEST(UringPool, NeighbouringSlotsAreSoughtInOtherRings) {
   constexpr size_t kBlock = size_t{2} << 20, kLen = kUringPieceBytes + kBlock;
   if (uring->traits().max_charge_bytes < kLen) GTEST_SKIP() << "RLIMIT_MEMLOCK is under 1 GiB";
   RepeatedMapping memory(kLen, kBlock);
-  Mapping small(4 * kPageBytes);
+  MappedPages small(4 * kPageBytes);
   small.fill('A');
   std::vector<HeldPin> pins(4);
   for (size_t i = 0; i < 4; ++i) {
@@ -183,7 +183,7 @@ TEST(UringPool, ThreadsPinMoveAndUnpinAtOnce) {
   for (size_t t = 0; t < kThreads; ++t) {
     threads.start([&, t] {
       const char mark = static_cast<char>('a' + t);
-      Mapping memory(kPins * kPageBytes);
+      MappedPages memory(kPins * kPageBytes);
       memory.fill(mark);
       TestFile file;
       std::vector<HeldPin> pins(kPins);
@@ -217,7 +217,7 @@ TEST(UringPool, TaggedUnpinsOfManyThreadsAllComeBack) {
   testing::Threads threads;
   for (size_t t = 0; t < 3; ++t) {
     threads.start([&] {
-      Mapping memory(kPageBytes);
+      MappedPages memory(kPageBytes);
       memory.fill('A');
       Key key;
       for (int i = 0; i < 500; ++i) {

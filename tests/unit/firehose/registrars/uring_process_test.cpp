@@ -5,6 +5,7 @@
 #include "tests/support/child_process.hpp"
 #include "tests/support/test_registrar.hpp"
 #include "tests/support/threads.hpp"
+#include "tests/unit/firehose/registrars/error_text.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
 #include <gtest/gtest.h>
@@ -23,17 +24,14 @@ namespace {
 using testing::HeldPin;
 using testing::Key;
 using testing::kPageBytes;
-using testing::Mapping;
+using testing::MappedPages;
 using testing::run_in_child;
+using testing::says;
 using testing::TestFile;
 using testing::wait_until;
 
-constexpr uint64_t kLimit = uint64_t{8} << 20;
+constexpr uint64_t kRingLimit = uint64_t{8} << 20;
 constexpr size_t kPinBytes = 16 * kPageBytes;
-
-bool says(const char* word) {
-  return std::string(last_error_text()).find(word) != std::string::npos;
-}
 
 size_t open_rings() {
   size_t rings = 0;
@@ -51,7 +49,8 @@ size_t open_rings() {
 }
 
 // Pins pieces of `memory` until it says no; answers how it said so.
-Status pin_until_refused(UringRegistrar& uring, const Mapping& memory, std::vector<HeldPin>& pins) {
+Status pin_until_refused(UringRegistrar& uring, const MappedPages& memory,
+                         std::vector<HeldPin>& pins) {
   auto status = Status::kOk;
   for (size_t at = 0; status == Status::kOk && at < memory.size(); at += kPinBytes) {
     HeldPin pin{memory.pages(at / kPageBytes, kPinBytes / kPageBytes), {}};
@@ -62,25 +61,26 @@ Status pin_until_refused(UringRegistrar& uring, const Mapping& memory, std::vect
 }
 
 std::string exhaust_as_ordinary_user() {
-  std::string error = testing::become_ordinary_user(kLimit);
+  std::string error = testing::become_ordinary_user(kRingLimit);
   if (!error.empty()) return error;
   const auto uring = testing::try_uring();
   if (uring == nullptr) return last_error_text();
   const RegistrarTraits& traits = uring->traits();
   // Rings take a sixteenth at most.
-  if (traits.max_charge_bytes > kLimit || traits.max_charge_bytes < kLimit / 16 * 15) {
+  if (traits.max_charge_bytes > kRingLimit || traits.max_charge_bytes < kRingLimit / 16 * 15) {
     return "the limit was not noticed";
   }
   if (traits.charge_scope != ChargeScope::kUser) return "the scope is not the user";
-  Mapping memory(2 * kLimit);
+  MappedPages memory(2 * kRingLimit);
   memory.fill('A');
   std::vector<HeldPin> pins;
   if (pin_until_refused(*uring, memory, pins) != Status::kNotReady)
     return "exhaustion is not 'not now'";
   if (!says("RLIMIT_MEMLOCK is 8388608 bytes") || !says("ulimit -l")) return last_error_text();
   // What the probe pinned may still be charged on kernels that give back late.
-  if (pins.size() > kLimit / kPinBytes) return "more was pinned than the limit allows";
-  if (pins.size() < kLimit / kPinBytes - 8) return "only " + std::to_string(pins.size()) + " pins";
+  if (pins.size() > kRingLimit / kPinBytes) return "more was pinned than the limit allows";
+  if (pins.size() < kRingLimit / kPinBytes - 8)
+    return "only " + std::to_string(pins.size()) + " pins";
   Key key;
   if (uring->pin(memory.all(), Access::kAll, key.data()) != Status::kResource) {
     return "more than the limit is not a matter of resources";
@@ -111,7 +111,7 @@ std::string pin_all_that_is_promised() {
   if (uring == nullptr) return last_error_text();
   const uint64_t promised = uring->traits().max_charge_bytes;
   if (promised > kSmall || promised < kSmall / 2) return "promised " + std::to_string(promised);
-  Mapping memory(promised);
+  MappedPages memory(promised);
   memory.fill('A');
   for (size_t page = 0; page < promised / kPageBytes; ++page) {
     Key key;
@@ -149,7 +149,7 @@ TEST(UringProcess, WithoutAnyLockedMemoryItIsUnusableAndSaysWhy) {
 
 TEST(UringProcess, AChildClosesTheRingsAndTheParentsPinsStayUsable) {
   HYDRANT_URING_OR_SKIP(uring);
-  Mapping memory(4 * kPageBytes);
+  MappedPages memory(4 * kPageBytes);
   memory.fill('A');
   Key key;
   ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk);
@@ -183,7 +183,7 @@ TEST(UringProcess, AChildClosesTheRingsAndTheParentsPinsStayUsable) {
 TEST(UringProcess, AChildThatDestroysItsCopyLeavesTheParentAlone) {
   auto uring = testing::try_uring();
   if (uring == nullptr) GTEST_SKIP() << "no uring here: " << last_error_text();
-  Mapping memory(kPageBytes);
+  MappedPages memory(kPageBytes);
   memory.fill('A');
   Key key;
   ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk);
@@ -220,7 +220,7 @@ TEST(UringProcess, AForkClosesEveryRingWhoeverIsMakingOrClosingOne) {
   EXPECT_EQ(wrong, "");
   EXPECT_GT(made.load(), 0);
   EXPECT_EQ(failed.load(), 0);
-  Mapping memory(kPageBytes);
+  MappedPages memory(kPageBytes);
   Key key;
   ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk) << last_error_text();
   EXPECT_NE(uring->unpin(memory.all(), key.data()), UnpinResult::kBroken);
@@ -228,7 +228,7 @@ TEST(UringProcess, AForkClosesEveryRingWhoeverIsMakingOrClosingOne) {
 
 TEST(UringProcess, ABareClonesFirstActMayBeARegistrarOfItsOwn) {
   HYDRANT_URING_OR_SKIP(inherited);
-  Mapping memory(kPageBytes);
+  MappedPages memory(kPageBytes);
   memory.fill('A');
   const auto child = [&]() -> std::string {
     const auto own = testing::try_uring();
@@ -249,7 +249,7 @@ TEST(UringProcess, ABareClonesFirstActMayBeARegistrarOfItsOwn) {
 TEST(UringProcess, ABareCloneThatForgetsClosesTheRingsAndMakesItsOwn) {
   HYDRANT_URING_OR_SKIP(first);
   HYDRANT_URING_OR_SKIP(second);
-  Mapping memory(kPageBytes);
+  MappedPages memory(kPageBytes);
   memory.fill('A');
   EXPECT_EQ(run_in_child(
                 [&]() -> std::string {
@@ -276,7 +276,7 @@ class OrphanAccount {
   // Runs in a child of the test, as a user of its own. "" or what went wrong; *usable says whether the
   // account could be filled again within `longest`.
   static std::string run(bool child_forgets, std::chrono::nanoseconds longest, bool* usable) {
-    std::string error = testing::become_ordinary_user(kLimit);
+    std::string error = testing::become_ordinary_user(kRingLimit);
     if (!error.empty()) return error;
     int orphan_end[2], ready[2];
     if (pipe(orphan_end) != 0 || pipe(ready) != 0) return "no pipe";
@@ -298,7 +298,7 @@ class OrphanAccount {
  private:
   [[noreturn]] static void fill_and_die(bool child_forgets, const int* orphan_end, int ready) {
     const auto uring = testing::try_uring();
-    Mapping memory(2 * kLimit);
+    MappedPages memory(2 * kRingLimit);
     memory.fill('A');
     std::vector<HeldPin> pins;
     const bool full =
@@ -324,7 +324,7 @@ class OrphanAccount {
   static bool can_fill() {
     const auto uring = testing::try_uring();
     if (uring == nullptr) return false;
-    Mapping memory(kLimit / 2);
+    MappedPages memory(kRingLimit / 2);
     memory.fill('B');
     Key key;
     return uring->pin(memory.all(), Access::kAll, key.data()) == Status::kOk;
@@ -359,7 +359,7 @@ TEST(UringProcess, DestructionGivesTheChargeBackBeforeItReturns) {
   auto uring = testing::try_uring();
   if (uring == nullptr) GTEST_SKIP() << "no uring here: " << last_error_text();
   const uint64_t before = read_process_bytes("VmPin");
-  Mapping memory(32 * kPageBytes);
+  MappedPages memory(32 * kPageBytes);
   memory.fill('A');
   Key key;
   ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostArenas = 4096;
 // No mapping is there, and none is needed: an arena is its owner's word.
-constexpr uintptr_t kFar = uintptr_t{1} << 41;
+constexpr uintptr_t kFarArena = uintptr_t{1} << 41;
 constexpr size_t kMiB16 = 16 * kMiB;
 
 uint32_t cover_only(uintptr_t addr, size_t len) {
@@ -24,39 +24,39 @@ uint32_t cover_only(uintptr_t addr, size_t len) {
 
 TEST(MonitorArena, CoversWhatLiesInsideOneOfThem) {
   const hydrant_monitor_t& monitor = the_monitor();
-  EXPECT_EQ(cover_only(kFar, kPage), HYDRANT_COVER_NONE);
-  ASSERT_EQ(monitor.add_arena(kFar, kMiB), 0);
-  ASSERT_EQ(monitor.add_arena(kFar + kMiB, kMiB), 0);
-  EXPECT_EQ(cover_only(kFar, kMiB), HYDRANT_COVER_ARENA);
-  EXPECT_EQ(monitor.cover(kFar + kPage, kPage, 0), HYDRANT_COVER_ARENA);
-  EXPECT_EQ(cover_only(kFar + kMiB, kMiB), HYDRANT_COVER_ARENA);
-  EXPECT_EQ(cover_only(kFar + kMiB - kPage, 2 * kPage), HYDRANT_COVER_NONE) << "across two";
-  EXPECT_EQ(cover_only(kFar - kPage, 2 * kPage), HYDRANT_COVER_NONE);
-  EXPECT_EQ(cover_only(kFar + 2 * kMiB - kPage, 2 * kPage), HYDRANT_COVER_NONE);
-  monitor.drop_arena(kFar, kMiB);
-  EXPECT_EQ(cover_only(kFar, kPage), HYDRANT_COVER_NONE);
-  EXPECT_EQ(cover_only(kFar + kMiB, kPage), HYDRANT_COVER_ARENA);
-  monitor.drop_arena(kFar + kMiB, kMiB);
-  EXPECT_EQ(cover_only(kFar + kMiB, kPage), HYDRANT_COVER_NONE);
+  EXPECT_EQ(cover_only(kFarArena, kPage), HYDRANT_COVER_NONE);
+  ASSERT_EQ(monitor.add_arena(kFarArena, kMiB), 0);
+  ASSERT_EQ(monitor.add_arena(kFarArena + kMiB, kMiB), 0);
+  EXPECT_EQ(cover_only(kFarArena, kMiB), HYDRANT_COVER_ARENA);
+  EXPECT_EQ(monitor.cover(kFarArena + kPage, kPage, 0), HYDRANT_COVER_ARENA);
+  EXPECT_EQ(cover_only(kFarArena + kMiB, kMiB), HYDRANT_COVER_ARENA);
+  EXPECT_EQ(cover_only(kFarArena + kMiB - kPage, 2 * kPage), HYDRANT_COVER_NONE) << "across two";
+  EXPECT_EQ(cover_only(kFarArena - kPage, 2 * kPage), HYDRANT_COVER_NONE);
+  EXPECT_EQ(cover_only(kFarArena + 2 * kMiB - kPage, 2 * kPage), HYDRANT_COVER_NONE);
+  monitor.drop_arena(kFarArena, kMiB);
+  EXPECT_EQ(cover_only(kFarArena, kPage), HYDRANT_COVER_NONE);
+  EXPECT_EQ(cover_only(kFarArena + kMiB, kPage), HYDRANT_COVER_ARENA);
+  monitor.drop_arena(kFarArena + kMiB, kMiB);
+  EXPECT_EQ(cover_only(kFarArena + kMiB, kPage), HYDRANT_COVER_NONE);
 }
 
 TEST(MonitorArena, DroppingTells) {
   const Listener listener;
-  ASSERT_EQ(the_monitor().add_arena(kFar, kMiB), 0);
+  ASSERT_EQ(the_monitor().add_arena(kFarArena, kMiB), 0);
   EXPECT_EQ(listener.count(), 0u);
-  the_monitor().drop_arena(kFar, kMiB);
+  the_monitor().drop_arena(kFarArena, kMiB);
   ASSERT_EQ(listener.count(), 1u);
-  EXPECT_EQ(listener.told(0), (MemoryRange{kFar, kMiB}));
+  EXPECT_EQ(listener.told(0), (MemoryRange{kFarArena, kMiB}));
 }
 
 TEST(MonitorArena, RangesThatAreNoneAreRefused) {
-  EXPECT_NE(the_monitor().add_arena(kFar, 0), 0);
+  EXPECT_NE(the_monitor().add_arena(kFarArena, 0), 0);
   EXPECT_NE(the_monitor().add_arena(UINTPTR_MAX - kPage, 2 * kPage), 0);
 }
 
 TEST(MonitorArena, FourThousandAndNoMore) {
   const hydrant_monitor_t& monitor = the_monitor();
-  const auto at = [](size_t i) { return kFar + i * kMiB16; };
+  const auto at = [](size_t i) { return kFarArena + i * kMiB16; };
   size_t added = 0;
   while (added < kMostArenas + 1 && monitor.add_arena(at(added), kMiB) == 0) ++added;
   EXPECT_EQ(added, kMostArenas);
@@ -77,8 +77,8 @@ TEST(MonitorArena, FourThousandAndNoMore) {
 // see the address of one with the length of the other.
 TEST(MonitorArena, NoMixtureOfTwoIsEverSeen) {
   const hydrant_monitor_t& monitor = the_monitor();
-  constexpr uintptr_t kSmall = kFar;
-  constexpr uintptr_t kLarge = kFar * 2;
+  constexpr uintptr_t kSmall = kFarArena;
+  constexpr uintptr_t kLarge = kFarArena * 2;
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> mixtures{0};
   Threads threads;

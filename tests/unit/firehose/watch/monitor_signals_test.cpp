@@ -23,12 +23,6 @@
 namespace hydrant::testing {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kThreadsInChildren = false;  // the thread sanitizer ends a child that starts one
-#else
-constexpr bool kThreadsInChildren = true;
-#endif
-
 // The handler replaces pages of it, one after the other, and empties the last ones.
 struct Work {
   static constexpr size_t kPages = 16;

@@ -20,12 +20,6 @@
 namespace hydrant::testing {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kThreadsInChildren = false;
-#else
-constexpr bool kThreadsInChildren = true;
-#endif
-
 // Starts threads that watch memory and replace it until `stop`.
 void start_releasing(Threads* threads, int count, const std::atomic<bool>* stop) {
   for (int t = 0; t < count; ++t) {

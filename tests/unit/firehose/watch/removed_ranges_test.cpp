@@ -1,5 +1,7 @@
 #include "firehose/watch/removed_ranges.hpp"
 
+#include "tests/support/sizes.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,8 +13,9 @@
 namespace hydrant {
 namespace {
 
+using testing::kPage;
+
 constexpr size_t kPages = 64;
-constexpr size_t kPage = 4096;
 constexpr uintptr_t kBase = 0x7f0000000000;
 
 MemoryRange range_of(size_t page, size_t n) { return {kBase + page * kPage, n * kPage}; }

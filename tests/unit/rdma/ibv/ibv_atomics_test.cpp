@@ -21,9 +21,9 @@ using testing::PinnedMemory;
 using testing::Told;
 using Atomic = Transport::Atomic;
 
-constexpr size_t kBytes = 4096;
+constexpr size_t kAtomicBytes = 4096;
 constexpr Access kWords = Access::kRemoteAtomic | Access::kRemoteRead | Access::kRemoteWrite;
-constexpr uint64_t kMost = UINT64_MAX;
+constexpr uint64_t kGreatest = UINT64_MAX;
 
 Atomic add(uint64_t operand) { return {Atomic::Kind::kFetchAdd, operand, 0}; }
 Atomic swap(uint64_t expected, uint64_t operand) {
@@ -35,8 +35,8 @@ class IbvAtomics : public testing::VerbsTest {
   struct Pair {
     explicit Pair(Access rights = kWords)
         : world(2),
-          here(*world[0].transport, Access::kLocalWrite, kBytes),
-          there(*world[1].transport, rights, kBytes) {
+          here(*world[0].transport, Access::kLocalWrite, kAtomicBytes),
+          there(*world[1].transport, rights, kAtomicBytes) {
       world.connect(0, 1);
       (void)there.for_peer();
     }
@@ -74,7 +74,7 @@ TEST_F(IbvAtomics, AddsAndAnswersWhatWasThere) {
   ASSERT_EQ(pair.carry_out(64, add(2)), Status::kOk) << last_error_text();
   EXPECT_EQ(pair.before(), 40U);
   EXPECT_EQ(pair.word(64), 42U);
-  ASSERT_EQ(pair.carry_out(64, add(kMost)), Status::kOk);
+  ASSERT_EQ(pair.carry_out(64, add(kGreatest)), Status::kOk);
   EXPECT_EQ(pair.before(), 42U);
   EXPECT_EQ(pair.word(64), 41U) << "modulo 2^64";
   EXPECT_EQ(pair.word(56), 0U);
@@ -86,12 +86,12 @@ TEST_F(IbvAtomics, AddsAndAnswersWhatWasThere) {
 TEST_F(IbvAtomics, SwapsIfItIsWhatWasExpected) {
   Pair pair;
   pair.set(0, 5);
-  ASSERT_EQ(pair.carry_out(0, swap(5, kMost - 1)), Status::kOk);
+  ASSERT_EQ(pair.carry_out(0, swap(5, kGreatest - 1)), Status::kOk);
   EXPECT_EQ(pair.before(), 5U);
-  EXPECT_EQ(pair.word(0), kMost - 1);
+  EXPECT_EQ(pair.word(0), kGreatest - 1);
   ASSERT_EQ(pair.carry_out(0, swap(5, 9)), Status::kOk);
-  EXPECT_EQ(pair.before(), kMost - 1) << "the answer says that nothing was stored";
-  EXPECT_EQ(pair.word(0), kMost - 1);
+  EXPECT_EQ(pair.before(), kGreatest - 1) << "the answer says that nothing was stored";
+  EXPECT_EQ(pair.word(0), kGreatest - 1);
 }
 
 TEST_F(IbvAtomics, WhatIsPostedIsWhatWasAskedFor) {
@@ -175,8 +175,9 @@ TEST_F(IbvAtomics, WhereTheDeviceHasNoneTheyAreNotOffered) {
   EXPECT_EQ(told.times, 0U);
   // Nor can memory be pinned for them.
   std::byte key[64];
-  EXPECT_EQ(pair.there.registrar->pin({pair.there.address(), kBytes}, Access::kRemoteAtomic, key),
-            Status::kRefused);
+  EXPECT_EQ(
+      pair.there.registrar->pin({pair.there.address(), kAtomicBytes}, Access::kRemoteAtomic, key),
+      Status::kRefused);
 }
 
 // Memory is registered with every rail's device, so all of them have to have them.
@@ -234,8 +235,8 @@ TEST_F(IbvAtomics, APeerThatIsGoneIsSaidToBe) {
 
 TEST_F(IbvAtomics, FirstContactIsMadeForThem) {
   IbvWorld world(2);
-  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
-  PinnedMemory there(*world[1].transport, kWords, kBytes);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kAtomicBytes);
+  PinnedMemory there(*world[1].transport, kWords, kAtomicBytes);
   const Transport::Pinned word = there.for_peer();
   Told told;
   EXPECT_EQ(world[0].transport->start_atomic(1, word, here.local(), add(1), &told),

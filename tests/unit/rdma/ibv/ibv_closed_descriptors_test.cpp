@@ -18,7 +18,7 @@ using testing::IbvWorld;
 using testing::OwnDescriptors;
 using testing::ProgramsFiles;
 
-constexpr MemoryRange kRange{0x10000, 0x4000};
+constexpr MemoryRange kPinnedRange{0x10000, 0x4000};
 
 bool says_closed() {
   return std::string(last_error_text()).find("the program has closed") != std::string::npos;
@@ -40,14 +40,14 @@ class IbvClosedDescriptors : public ::testing::Test {
 
 TEST_F(IbvClosedDescriptors, ARegistrarRefusesAndLeavesTheProgramsFilesAlone) {
   open();
-  ASSERT_EQ(registrar_->pin(kRange, Access::kLocalWrite, key_), Status::kOk);
+  ASSERT_EQ(registrar_->pin(kPinnedRange, Access::kLocalWrite, key_), Status::kOk);
   const std::vector<int> numbers = own_->others();
   ASSERT_EQ(numbers.size(), 2U);
   const ProgramsFiles program(numbers);
   std::byte other[sizeof(IbvKey)] = {};
-  EXPECT_EQ(registrar_->pin(kRange, Access::kLocalWrite, other), Status::kBroken);
+  EXPECT_EQ(registrar_->pin(kPinnedRange, Access::kLocalWrite, other), Status::kBroken);
   EXPECT_TRUE(says_closed()) << last_error_text();
-  EXPECT_EQ(registrar_->unpin(kRange, key_), UnpinResult::kBroken);
+  EXPECT_EQ(registrar_->unpin(kPinnedRange, key_), UnpinResult::kBroken);
   EXPECT_TRUE(says_closed()) << last_error_text();
   registrar_.reset();
   EXPECT_EQ(program.harm(), "");

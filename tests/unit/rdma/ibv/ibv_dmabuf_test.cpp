@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using testing::IbvWorld;
 using testing::PinnedMemory;
 
-constexpr size_t kBytes = 4 * testing::kStripe;
+constexpr size_t kDmabufBytes = 4 * testing::kStripe;
 constexpr uint64_t kOffset = 8192;
 
 struct Buffer {
@@ -32,8 +32,8 @@ struct Buffer {
     munmap(whole, kSize);
     if (fd >= 0) ::close(fd);
   }
-  MemoryRange range() const { return {reinterpret_cast<uintptr_t>(whole) + kOffset, kBytes}; }
-  static constexpr size_t kSize = kBytes + 65536;
+  MemoryRange range() const { return {reinterpret_cast<uintptr_t>(whole) + kOffset, kDmabufBytes}; }
+  static constexpr size_t kSize = kDmabufBytes + 65536;
   int fd;
   std::byte* whole = nullptr;
 };
@@ -125,17 +125,17 @@ TEST_F(IbvDmabuf, MovesLikeOtherPinnedMemory) {
     EXPECT_EQ(fake_verbs::calls(Call::kRegDmabufMr), devices);
     ::close(std::exchange(buffer.fd, -1));
 
-    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
+    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kDmabufBytes);
     fill(here, 7);
     std::byte blob[64];
     size_t length = sizeof blob;
     ASSERT_EQ(owner->export_key(range, key, blob, &length), Status::kOk);
     alignas(8) std::byte imported[128] = {};
     ASSERT_EQ(here.registrar->import_key(blob, length, imported), Status::kOk);
-    ASSERT_EQ(put(world, {range.addr, imported}, here.local(), kBytes), Status::kOk);
-    EXPECT_EQ(std::memcmp(buffer.whole + kOffset, here.data.get(), kBytes), 0);
+    ASSERT_EQ(put(world, {range.addr, imported}, here.local(), kDmabufBytes), Status::kOk);
+    EXPECT_EQ(std::memcmp(buffer.whole + kOffset, here.data.get(), kDmabufBytes), 0);
     buffer.whole[kOffset] = std::byte{0x5a};
-    ASSERT_EQ(get(world, {range.addr, imported}, here.local(), kBytes), Status::kOk);
+    ASSERT_EQ(get(world, {range.addr, imported}, here.local(), kDmabufBytes), Status::kOk);
     EXPECT_EQ(here.data.get()[0], std::byte{0x5a});
     EXPECT_EQ(owner->unpin(range, key), UnpinResult::kDone);
   }

@@ -8,7 +8,7 @@
 namespace hydrant {
 namespace {
 
-constexpr MemoryRange kRange{0x10000, 0x4000};
+constexpr MemoryRange kKeyRange{0x10000, 0x4000};
 
 TEST(IbvKeyBlob, LayoutIsFixed) {
   std::byte blob[kIbvBlobBytes];
@@ -25,7 +25,7 @@ TEST(IbvKeyBlob, LayoutIsFixed) {
 
 TEST(IbvKeyBlob, WrongLengthIsRefused) {
   std::byte blob[kIbvBlobBytes + 1] = {};
-  encode_ibv_key({kRange, 1}, blob);
+  encode_ibv_key({kKeyRange, 1}, blob);
   IbvKeyBlob decoded;
   for (const size_t len : {size_t{0}, size_t{31}, size_t{33}, SIZE_MAX}) {
     EXPECT_EQ(decode_ibv_key(blob, len, &decoded), Status::kBadArg) << len;
@@ -51,7 +51,7 @@ TEST(IbvKeyBlob, RangesThatCannotBeAreRefused) {
 // Bytes that carry an address, a length or a key may change and still make sense; no other may.
 TEST(IbvKeyBlob, EveryFlippedBitOfTheFrameIsNoticed) {
   std::byte blob[kIbvBlobBytes];
-  encode_ibv_key({kRange, 1}, blob);
+  encode_ibv_key({kKeyRange, 1}, blob);
   for (size_t i = 0; i < kIbvBlobBytes; ++i) {
     if (i >= 8 && i < 28) continue;
     for (unsigned bit = 0; bit < 8; ++bit) {

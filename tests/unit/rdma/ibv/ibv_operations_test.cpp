@@ -15,11 +15,10 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::IbvWorld;
+using testing::kMiB;
+using testing::kTarget;
 using testing::PinnedMemory;
 using testing::Told;
-
-constexpr size_t kMiB = 1 << 20;
-constexpr Access kTarget = Access::kRemoteWrite | Access::kRemoteRead;
 
 class IbvOperations : public testing::VerbsTest {
  protected:

@@ -16,11 +16,11 @@ using fake_verbs::last_posted;
 using fake_verbs::LastPosted;
 using ::testing::HasSubstr;
 using testing::IbvWorld;
+using testing::kTarget;
 using testing::PinnedMemory;
 using testing::Told;
 
-constexpr Access kTarget = Access::kRemoteWrite | Access::kRemoteRead;
-constexpr size_t kBytes = 65536;
+constexpr size_t kPreparedBytes = 65536;
 
 class IbvPrepared : public testing::VerbsTest {
  protected:
@@ -28,8 +28,8 @@ class IbvPrepared : public testing::VerbsTest {
   struct Pair {
     explicit Pair(const IbvTransport::Options& options = IbvWorld::single())
         : world(2, options),
-          here(*world[0].transport, Access::kLocalWrite, kBytes),
-          there(*world[1].transport, kTarget, kBytes) {
+          here(*world[0].transport, Access::kLocalWrite, kPreparedBytes),
+          there(*world[1].transport, kTarget, kPreparedBytes) {
       world.connect(0, 1);
       (void)there.for_peer();
     }
@@ -52,7 +52,7 @@ class IbvPrepared : public testing::VerbsTest {
     }
     // Registered anew: the old key is worth nothing.
     static void pin_anew(PinnedMemory& memory, Access access) {
-      const MemoryRange range{memory.address(), kBytes};
+      const MemoryRange range{memory.address(), kPreparedBytes};
       ASSERT_EQ(memory.registrar->unpin(range, memory.key.data()), UnpinResult::kDone);
       ASSERT_EQ(memory.registrar->pin(range, access, memory.key.data()), Status::kOk);
     }
@@ -61,28 +61,28 @@ class IbvPrepared : public testing::VerbsTest {
     PinnedMemory there;
   };
   static void fill(PinnedMemory& memory, size_t seed) {
-    for (size_t i = 0; i < kBytes; ++i)
+    for (size_t i = 0; i < kPreparedBytes; ++i)
       memory.data.get()[i] = static_cast<std::byte>(i * 7 + i / 253 + seed);
   }
 };
 
 TEST_F(IbvPrepared, EveryLengthMovesAgainAndAgain) {
   Pair pair;
-  for (const size_t bytes :
-       {size_t{0}, size_t{1}, size_t{8}, size_t{256}, size_t{257}, size_t{4096}, kBytes - 16}) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{8}, size_t{256}, size_t{257},
+                             size_t{4096}, kPreparedBytes - 16}) {
     const auto put = pair.prepare(true, bytes);
     const auto get = pair.prepare(false, bytes);
     ASSERT_NE(put, nullptr);
     ASSERT_NE(get, nullptr);
     for (size_t round = 0; round < 3; ++round) {
       fill(pair.here, round + bytes);
-      std::memset(pair.there.data.get(), 0, kBytes);
+      std::memset(pair.there.data.get(), 0, kPreparedBytes);
       ASSERT_EQ(pair.carry_out(*put), Status::kOk) << last_error_text();
       const std::byte* const target = pair.there.data.get() + 5;
       EXPECT_EQ(std::memcmp(target, pair.here.data.get() + 3, bytes), 0) << bytes;
       EXPECT_EQ(target[-1], std::byte{0});
       EXPECT_EQ(target[bytes], std::byte{0});
-      std::memset(pair.here.data.get(), 0, kBytes);
+      std::memset(pair.here.data.get(), 0, kPreparedBytes);
       ASSERT_EQ(pair.carry_out(*get), Status::kOk);
       EXPECT_EQ(std::memcmp(target, pair.here.data.get() + 3, bytes), 0) << bytes;
       EXPECT_EQ(pair.here.data.get()[3 + bytes], std::byte{0});

@@ -20,12 +20,12 @@ using ::testing::HasSubstr;
 using testing::IbvRank;
 using testing::IbvWorld;
 using testing::kStripe;
+using testing::kTarget;
 using testing::PinnedMemory;
 using testing::rail_options;
 using testing::Told;
 
-constexpr Access kTarget = Access::kRemoteWrite | Access::kRemoteRead;
-constexpr size_t kBytes = 4 * kStripe;
+constexpr size_t kFailingBytes = 4 * kStripe;
 
 class IbvRailFailures : public testing::RailTest {
  protected:
@@ -60,7 +60,7 @@ class IbvRailFailures : public testing::RailTest {
     std::array<std::array<std::byte, 64>, 2> keys = {};
     std::array<std::byte, 64> remote = {};
     const auto range = [&](size_t i) {
-      return MemoryRange{reinterpret_cast<uintptr_t>(memory.at(i).get()), kBytes};
+      return MemoryRange{reinterpret_cast<uintptr_t>(memory.at(i).get()), kFailingBytes};
     };
     Status status = registrars[0]->pin(range(0), Access::kLocalWrite, keys[0].data());
     if (status != Status::kOk) return status == Status::kNotReady ? Status::kResource : status;
@@ -76,19 +76,19 @@ class IbvRailFailures : public testing::RailTest {
     const Transport::Pinned to{range(1).addr, remote.data()};
     const Transport::Pinned from{range(0).addr, keys[0].data()};
     for (uint32_t i = 0; i < 12 && status == Status::kOk; ++i) {
-      std::memset(memory[0].get(), static_cast<int>(i + 1), kBytes);
-      if (i % 2 == 1) std::memset(memory[1].get(), static_cast<int>(i + 101), kBytes);
+      std::memset(memory[0].get(), static_cast<int>(i + 1), kFailingBytes);
+      if (i % 2 == 1) std::memset(memory[1].get(), static_cast<int>(i + 101), kFailingBytes);
       Told told;
       IbvTransport& transport = *ranks[0]->transport;
       status = insist([&] {
-        return i % 2 == 0 ? transport.put_pinned(1, to, from, kBytes, &told)
-                          : transport.get_pinned(1, to, from, kBytes, &told);
+        return i % 2 == 0 ? transport.put_pinned(1, to, from, kFailingBytes, &told)
+                          : transport.get_pinned(1, to, from, kFailingBytes, &told);
       });
       if (status == Status::kOk)
         status = insist([&] { return told.times != 0 ? told.status : Status::kNotReady; });
       EXPECT_LE(told.times, 1U);
       if (status == Status::kOk) {
-        EXPECT_EQ(std::memcmp(memory[0].get(), memory[1].get(), kBytes), 0);
+        EXPECT_EQ(std::memcmp(memory[0].get(), memory[1].get(), kFailingBytes), 0);
         status = insist([&] { return ranks[0]->try_send(1, Lane::kRequest, 1, "more"); });
       }
     }
@@ -100,7 +100,7 @@ class IbvRailFailures : public testing::RailTest {
   }
   static std::unique_ptr<std::byte, PinnedMemory::Free> allocate() {
     return std::unique_ptr<std::byte, PinnedMemory::Free>(
-        static_cast<std::byte*>(std::aligned_alloc(4096, kBytes)));
+        static_cast<std::byte*>(std::aligned_alloc(4096, kFailingBytes)));
   }
 };
 
@@ -155,11 +155,11 @@ TEST_F(IbvRailFailures, ARailThatCannotBeOpenedIsDoneWithout) {
                 AllOf(HasSubstr("fake1:1 is left out"), HasSubstr(one.text)));
     // The third port of one is joined with the third of the other all the same.
     ASSERT_TRUE(settle(world, 2));
-    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
-    PinnedMemory there(*world[1].transport, kTarget, kBytes);
+    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFailingBytes);
+    PinnedMemory there(*world[1].transport, kTarget, kFailingBytes);
     fill(here, 3);
-    ASSERT_EQ(put(world, there.for_peer(), here.local(), kBytes), Status::kOk);
-    EXPECT_EQ(std::memcmp(there.data.get(), here.data.get(), kBytes), 0);
+    ASSERT_EQ(put(world, there.for_peer(), here.local(), kFailingBytes), Status::kOk);
+    EXPECT_EQ(std::memcmp(there.data.get(), here.data.get(), kFailingBytes), 0);
     EXPECT_GT(fake_verbs::traffic_of("fake2").writes, 0U);
     EXPECT_EQ(fake_verbs::traffic_of("fake1").writes, 0U);
   }
@@ -176,9 +176,9 @@ TEST_F(IbvRailFailures, ARailThatGivesNoQueuePairIsNotUsedWithThatPeer) {
     ASSERT_TRUE(settle(world, 1)) << static_cast<int>(call);
     EXPECT_THAT(::testing::internal::GetCapturedStderr(),
                 HasSubstr("fake1 port 1 is not used for rank 1"));
-    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
-    PinnedMemory there(*world[1].transport, kTarget, kBytes);
-    ASSERT_EQ(put(world, there.for_peer(), here.local(), kBytes), Status::kOk);
+    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFailingBytes);
+    PinnedMemory there(*world[1].transport, kTarget, kFailingBytes);
+    ASSERT_EQ(put(world, there.for_peer(), here.local(), kFailingBytes), Status::kOk);
     EXPECT_EQ(world[0].transport->counts().striped, 0U);
   }
 }
@@ -202,9 +202,9 @@ TEST_F(IbvRailFailures, ARailThatOneSideCannotConnectIsUsedByNeither) {
     if (world[0].transport->rails_with(1) != 1) continue;
     ++without;
     ASSERT_TRUE(world.until([&] { return world[1].transport->rails_with(0) == 1; })) << nth;
-    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
-    PinnedMemory there(*world[1].transport, kTarget, kBytes);
-    ASSERT_EQ(put(world, there.for_peer(), here.local(), kBytes), Status::kOk) << nth;
+    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFailingBytes);
+    PinnedMemory there(*world[1].transport, kTarget, kFailingBytes);
+    ASSERT_EQ(put(world, there.for_peer(), here.local(), kFailingBytes), Status::kOk) << nth;
   }
   EXPECT_GE(without, 2U);
 }
@@ -213,12 +213,13 @@ TEST_F(IbvRailFailures, ACutRailLosesThePeerAndIsNamed) {
   add_devices(2);
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 2));
-  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
-  PinnedMemory there(*world[1].transport, kTarget, kBytes);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFailingBytes);
+  PinnedMemory there(*world[1].transport, kTarget, kFailingBytes);
   const Transport::Pinned remote = there.for_peer();
   std::array<Told, 3> told;
   for (Told& one : told) {
-    ASSERT_EQ(world[0].transport->put_pinned(1, remote, here.local(), kBytes, &one), Status::kOk);
+    ASSERT_EQ(world[0].transport->put_pinned(1, remote, here.local(), kFailingBytes, &one),
+              Status::kOk);
   }
   fake_verbs::hold_device("fake0", true);
   fake_verbs::fail_work(IBV_WC_RETRY_EXC_ERR, 2);  // of the second port: its first fence
@@ -244,11 +245,11 @@ TEST_F(IbvRailFailures, AFurtherPortThatHangsIsNotWaitedForWithoutAnEnd) {
   options.hang_ns = 20'000'000;
   IbvWorld world(2, options);
   ASSERT_TRUE(settle(world, 2));
-  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
-  PinnedMemory there(*world[1].transport, kTarget, kBytes);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFailingBytes);
+  PinnedMemory there(*world[1].transport, kTarget, kFailingBytes);
   fake_verbs::hold_device("fake1", true);
   Told told;
-  ASSERT_EQ(world[0].transport->put_pinned(1, there.for_peer(), here.local(), kBytes, &told),
+  ASSERT_EQ(world[0].transport->put_pinned(1, there.for_peer(), here.local(), kFailingBytes, &told),
             Status::kOk);
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(world.until([&] { return world[0].transport->counts().lost != 0; }));
@@ -275,15 +276,15 @@ TEST_F(IbvRailFailures, BuriedHalfWayEndsOnce) {
       options.send_depth = 16;
       IbvWorld world(2, options);
       ASSERT_TRUE(settle(world, 3));
-      PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
-      PinnedMemory there(*world[1].transport, kTarget, kBytes);
+      PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFailingBytes);
+      PinnedMemory there(*world[1].transport, kTarget, kFailingBytes);
       const Transport::Pinned remote = there.for_peer();
       fake_verbs::hold_device("fake0", true);
       fake_verbs::hold_device("fake1", moves == 0);
       Told told;
       IbvTransport& transport = *world[0].transport;
-      ASSERT_EQ(is_put ? transport.put_pinned(1, remote, here.local(), kBytes, &told)
-                       : transport.get_pinned(1, remote, here.local(), kBytes, &told),
+      ASSERT_EQ(is_put ? transport.put_pinned(1, remote, here.local(), kFailingBytes, &told)
+                       : transport.get_pinned(1, remote, here.local(), kFailingBytes, &told),
                 Status::kOk);
       // Or all that is posted is carried out, without a look at the completions.
       if (moves == kUnasked) {
@@ -306,11 +307,11 @@ TEST_F(IbvRailFailures, FlushWaitsForSharesAsLongAsItMay) {
   add_devices(2);
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 2));
-  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
-  PinnedMemory there(*world[1].transport, kTarget, kBytes);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFailingBytes);
+  PinnedMemory there(*world[1].transport, kTarget, kFailingBytes);
   Told told;
   fake_verbs::hold_device("fake1", true);
-  ASSERT_EQ(world[0].transport->put_pinned(1, there.for_peer(), here.local(), kBytes, &told),
+  ASSERT_EQ(world[0].transport->put_pinned(1, there.for_peer(), here.local(), kFailingBytes, &told),
             Status::kOk);
   const uint64_t until = now_ns() + 20'000'000;
   world[0].transport->flush(until);

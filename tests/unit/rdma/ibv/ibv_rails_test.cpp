@@ -16,13 +16,12 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::IbvWorld;
+using testing::kMiB;
 using testing::kStripe;
+using testing::kTarget;
 using testing::PinnedMemory;
 using testing::rail_options;
 using testing::Told;
-
-constexpr Access kTarget = Access::kRemoteWrite | Access::kRemoteRead;
-constexpr size_t kMiB = 1 << 20;
 
 class IbvRails : public testing::RailTest {};
 

@@ -21,8 +21,8 @@ namespace hydrant {
 namespace {
 
 using fake_verbs::Call;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr MemoryRange kRange{0x10000, 0x4000};
 
@@ -35,7 +35,7 @@ struct Key {
   }
 };
 
-class IbvRegistrarTest : public testing::Test {
+class IbvRegistrarTest : public ::testing::Test {
  protected:
   void SetUp() override {
     fake_verbs::reset();
@@ -315,9 +315,9 @@ TEST_F(IbvRegistrarTest, FailuresAtTheEndAreReportedNotFatal) {
   open();
   fake_verbs::fail_call(Call::kDeallocPd, EBUSY);
   ibv_pd* pd = registrar_->protection_domain();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   registrar_.reset();
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("protection domain could not be given back"));
   EXPECT_EQ(fake_verbs::live().pds, 1U);
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
@@ -327,9 +327,9 @@ TEST_F(IbvRegistrarTest, DeviceThatDoesNotCloseIsReported) {
   open();
   ibv_context* context = registrar_->protection_domain()->context;
   fake_verbs::fail_call(Call::kCloseDevice, EIO);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   registrar_.reset();
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("could not be closed"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("could not be closed"));
   EXPECT_EQ(ibv_close_device(context), 0);
 }
 
@@ -417,9 +417,9 @@ TEST_F(IbvRegistrarTest, ImplicitRegistrationThatStaysIsReported) {
   Key key;
   ASSERT_EQ(registrar_->implicit_key(Access::kLocalWrite, key.bytes), Status::kOk);
   fake_verbs::fail_call(Call::kDeregMr, EBUSY);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   registrar_.reset();
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("implicit registration could not be undone"),
                     HasSubstr("protection domain could not be given back")));
   fake_verbs::drop_registrations();

@@ -4,6 +4,7 @@
 #include "firehose/base/thread.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
 #include "tests/support/patience.hpp"
+#include "tests/support/sizes.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,6 +18,9 @@
 #include <vector>
 
 namespace hydrant::testing {
+
+// Rights of memory that peers put to and get from.
+inline constexpr Access kTarget = Access::kRemoteWrite | Access::kRemoteRead;
 
 // What a launcher would do: endpoint addresses by key and rank.
 struct CardBox {

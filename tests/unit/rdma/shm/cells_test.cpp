@@ -11,10 +11,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+namespace hydrant::testing {
 namespace {
 
-using namespace hydrant;
-using namespace hydrant::testing;
 using shm::kCellClasses;
 
 TEST(ShmCells, CarryEverySizeInBothLanes) {
@@ -249,3 +248,4 @@ TEST(ShmMemorySupply, MachineShortageNamesFigures) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

@@ -8,10 +8,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+namespace hydrant::testing {
 namespace {
-
-using namespace hydrant;
-using namespace hydrant::testing;
 
 constexpr int kWrote = 40;  // a child's answers
 constexpr int kOnlyRead = 41;
@@ -183,3 +181,4 @@ TEST(ShmFences, NeitherItsCellNorItsLinesAreWrittenAgainMeanwhile) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

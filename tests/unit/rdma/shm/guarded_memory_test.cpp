@@ -5,6 +5,7 @@
 #include "rdma/shared_files.hpp"
 #include "rdma/shm/memory/node_memory.hpp"
 #include "tests/support/child_process.hpp"
+#include "tests/support/sizes.hpp"
 
 #include <gtest/gtest.h>
 
@@ -21,9 +22,10 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kPage = 4096;
-constexpr size_t kMiB = size_t{1} << 20;
-constexpr size_t kBytes = 3 * kPage;
+using testing::kMiB;
+using testing::kPage;
+
+constexpr size_t kGuardedBytes = 3 * kPage;
 
 // Whether a byte there can be read; asked of the kernel.
 bool is_readable(const std::byte* at) {
@@ -35,26 +37,27 @@ bool is_readable(const std::byte* at) {
 
 std::byte* reserve(GuardSize size, size_t alignment = kPage) {
   std::byte* start = nullptr;
-  EXPECT_EQ(reserve_guarded(kBytes, alignment, size, {"test", 7}, &start), Status::kOk)
+  EXPECT_EQ(reserve_guarded(kGuardedBytes, alignment, size, {"test", 7}, &start), Status::kOk)
       << last_error_text();
   return start;
 }
 void make_usable(std::byte* start) {
-  ASSERT_EQ(mprotect(start, kBytes, PROT_READ | PROT_WRITE), 0);
-  std::memset(start, 1, kBytes);
+  ASSERT_EQ(mprotect(start, kGuardedBytes, PROT_READ | PROT_WRITE), 0);
+  std::memset(start, 1, kGuardedBytes);
 }
 
 TEST(GuardedMemory, NothingIsReachedOnEitherSide) {
   std::byte* const start = reserve(GuardSize::kLeast);
   make_usable(start);
-  EXPECT_TRUE(is_readable(start) && is_readable(start + kBytes - 1));
+  EXPECT_TRUE(is_readable(start) && is_readable(start + kGuardedBytes - 1));
   for (const size_t beyond : {size_t{1}, kPage, 8 * kMiB, kLeastGuardBytes}) {
     EXPECT_FALSE(is_readable(start - beyond)) << beyond;
-    EXPECT_FALSE(is_readable(start + kBytes + beyond - 1)) << beyond;
+    EXPECT_FALSE(is_readable(start + kGuardedBytes + beyond - 1)) << beyond;
     Guarded found;
     ASSERT_TRUE(find_guarded(reinterpret_cast<uintptr_t>(start) - beyond, &found)) << beyond;
     EXPECT_EQ(found.before, beyond);
-    ASSERT_TRUE(find_guarded(reinterpret_cast<uintptr_t>(start) + kBytes + beyond - 1, &found));
+    ASSERT_TRUE(
+        find_guarded(reinterpret_cast<uintptr_t>(start) + kGuardedBytes + beyond - 1, &found));
     EXPECT_EQ(found.past, beyond);
     EXPECT_EQ(found.before, 0u);
   }
@@ -77,13 +80,13 @@ TEST(GuardedMemory, OtherMappingsStayOutsideOfTheGuards) {
 TEST(GuardedMemory, RoomyGuardsAreAsLongAsTheLongestOverrunThatIsTested) {
   std::byte* const start = reserve(GuardSize::kRoomy);
   Guarded found;
-  ASSERT_TRUE(
-      find_guarded(reinterpret_cast<uintptr_t>(start) + kBytes + kRoomyGuardBytes - 1, &found));
+  ASSERT_TRUE(find_guarded(
+      reinterpret_cast<uintptr_t>(start) + kGuardedBytes + kRoomyGuardBytes - 1, &found));
   EXPECT_EQ(found.past, kRoomyGuardBytes);
   EXPECT_STREQ(found.label.what, "test");
   EXPECT_EQ(found.label.rank, 7u);
   EXPECT_EQ(found.start, reinterpret_cast<uintptr_t>(start));
-  EXPECT_EQ(found.bytes, kBytes);
+  EXPECT_EQ(found.bytes, kGuardedBytes);
   EXPECT_TRUE(release_guarded(start));
 }
 

@@ -3,10 +3,8 @@
 
 #include <malloc.h>
 
+namespace hydrant::testing {
 namespace {
-
-using namespace hydrant;
-using namespace hydrant::testing;
 
 TEST(ShmIdlePeers, CostARankAtMostTwoKibibytesEach) {
   constexpr uint32_t kFew = 2;
@@ -28,3 +26,4 @@ TEST(ShmIdlePeers, CostARankAtMostTwoKibibytesEach) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

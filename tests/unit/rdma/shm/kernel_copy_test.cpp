@@ -6,10 +6,9 @@
 #include <cstdlib>
 #include <sys/prctl.h>
 
+namespace hydrant::testing {
 namespace {
 
-using namespace hydrant;
-using namespace hydrant::testing;
 using Piece = Transport::Piece;
 
 TEST(ShmKernelCopy, PartialCopiesGoOnWhereTheyStopped) {
@@ -143,3 +142,4 @@ TEST(ShmKernelCopy, YamaIsAskedToAdmitOthers) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

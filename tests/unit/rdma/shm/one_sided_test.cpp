@@ -7,10 +7,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+namespace hydrant::testing {
 namespace {
 
-using namespace hydrant;
-using namespace hydrant::testing;
 using shm::KernelCopy;
 using Piece = Transport::Piece;
 
@@ -198,3 +197,4 @@ TEST(ShmOneSided, ASandboxThatForbidsBothCalls) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

@@ -12,10 +12,8 @@
 #include <sys/wait.h>
 #include <thread>
 
+namespace hydrant::testing {
 namespace {
-
-using namespace hydrant;
-using namespace hydrant::testing;
 
 TEST(ShmPeers, OneThatIsBuriedIsNotHeardAndGetsNothing) {
   Pair pair;
@@ -325,3 +323,4 @@ TEST(ShmPeers, KilledOneLeavesNothing) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

@@ -3,10 +3,9 @@
 
 #include <random>
 
+namespace hydrant::testing {
 namespace {
 
-using namespace hydrant;
-using namespace hydrant::testing;
 using shm::kRingLines;
 
 TEST(ShmWord, HoldsItsFieldsAtTheirLimits) {
@@ -170,3 +169,4 @@ TEST(ShmRing, SkippedLinesHoldNoOldMessages) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

@@ -11,10 +11,8 @@
 #include <sched.h>
 #include <thread>
 
+namespace hydrant::shm {
 namespace {
-
-using namespace hydrant;
-using namespace hydrant::shm;
 
 struct SharedRing {
   explicit SharedRing(Lane lane)
@@ -87,3 +85,4 @@ TEST(ShmRingThreads, MessagesAreWholeWhenSeenAndLinesFreeWhenWritten) {
 }
 
 }  // namespace
+}  // namespace hydrant::shm

@@ -5,6 +5,7 @@
 #include "rdma/shm/shm_key.hpp"
 #include "rdma/shm/shm_registrar.hpp"
 #include "rdma/shm/shm_windows.hpp"
+#include "tests/support/sizes.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,9 +19,6 @@
 #include <unistd.h>
 
 namespace hydrant::testing {
-
-constexpr size_t kPage = 4096;
-constexpr size_t kMiB = size_t{1} << 20;
 
 // A memory file of this process, and the blob of all of it.
 class MemoryFile {

@@ -20,9 +20,9 @@ using shm::ShmKey;
 using shm::ShmRegistrar;
 
 constexpr Access kBoth = Access::kRemoteRead | Access::kRemoteWrite;
-constexpr size_t kBytes = 4 * kMiB;
+constexpr size_t kSharedBytes = 4 * kMiB;
 
-char* allocate(size_t bytes = kBytes) {
+char* allocate(size_t bytes = kSharedBytes) {
   return static_cast<char*>(hydrant_alloc_shared(kPage, bytes));
 }
 
@@ -32,8 +32,8 @@ char* allocate(size_t bytes = kBytes) {
 void own_memory(Talk& talk) {
   const auto registrar = make_shm_registrar();
   char* p = allocate();
-  std::memset(p, 'o', kBytes);
-  talk.say(export_of(*registrar, p, kBytes, kBoth));
+  std::memset(p, 'o', kSharedBytes);
+  talk.say(export_of(*registrar, p, kSharedBytes, kBoth));
   for (;;) {
     const std::string word = talk.hear();
     if (word.empty() || word[0] == 'q') return;
@@ -44,7 +44,7 @@ void own_memory(Talk& talk) {
         *at = '!';
         talk.say("done");
         break;
-      case 'b': talk.say(export_of(*registrar, p, kBytes, kBoth)); break;
+      case 'b': talk.say(export_of(*registrar, p, kSharedBytes, kBoth)); break;
       case 'f':
         hydrant_free(p);
         talk.say(std::to_string(hydrant_alloc_trim()));
@@ -73,10 +73,10 @@ TEST(ShmRegistrar, PinsSharedMemoryAndNoOther) {
   };
   char* p = allocate();
   const auto addr = reinterpret_cast<uintptr_t>(p);
-  EXPECT_EQ(pin(addr, kBytes), Status::kOk);
+  EXPECT_EQ(pin(addr, kSharedBytes), Status::kOk);
   EXPECT_EQ(ShmKey::load(key).find(addr + 7, 1), reinterpret_cast<std::byte*>(p + 7));
-  EXPECT_EQ(registrar->unpin({addr, kBytes}, key), UnpinResult::kDone);
-  EXPECT_EQ(pin(addr, kBytes, Access::kAll), Status::kOk);
+  EXPECT_EQ(registrar->unpin({addr, kSharedBytes}, key), UnpinResult::kDone);
+  EXPECT_EQ(pin(addr, kSharedBytes, Access::kAll), Status::kOk);
   EXPECT_EQ(pin(addr + 1, kPage), Status::kBadArg);
   EXPECT_EQ(pin(addr, kPage, static_cast<Access>(16)), Status::kBadArg);
   EXPECT_EQ(pin(addr, size_t{1} << 40), Status::kRefused) << "beyond its file";
@@ -84,7 +84,7 @@ TEST(ShmRegistrar, PinsSharedMemoryAndNoOther) {
   const uintptr_t own = (reinterpret_cast<uintptr_t>(other) + kPage - 1) & ~(kPage - 1);
   EXPECT_EQ(pin(own, kPage), Status::kRefused);
   EXPECT_NE(std::string(last_error_text()).find("hydrant_alloc_shared()"), std::string::npos);
-  void* private_memory = hydrant_alloc(kBytes);
+  void* private_memory = hydrant_alloc(kSharedBytes);
   EXPECT_EQ(pin(reinterpret_cast<uintptr_t>(private_memory) & ~(kPage - 1), kPage),
             Status::kRefused);
   hydrant_free(private_memory);
@@ -117,8 +117,8 @@ TEST(ShmRegistrar, PinsNoMoreOfAFileThanIsAnnounced) {
 TEST(ShmRegistrar, ExportsWhatIsPinnedHereAlone) {
   const auto registrar = make_shm_registrar();
   char* p = allocate();
-  const std::string blob = export_of(*registrar, p, kBytes, kBoth);
-  const MemoryRange range{reinterpret_cast<uintptr_t>(p), kBytes};
+  const std::string blob = export_of(*registrar, p, kSharedBytes, kBoth);
+  const MemoryRange range{reinterpret_cast<uintptr_t>(p), kSharedBytes};
   std::byte key[sizeof(ShmKey)];
   ASSERT_EQ(registrar->pin(range, kBoth, key), Status::kOk);
   std::byte room[shm::kShmBlobBytes];
@@ -138,8 +138,8 @@ TEST(ShmRegistrar, ExportsWhatIsPinnedHereAlone) {
 TEST(ShmRegistrar, AnyBlobIsMappedOrRefused) {
   const auto registrar = make_shm_registrar();
   char* p = allocate();
-  std::memset(p, 1, kBytes);
-  const std::string blob = export_of(*registrar, p + kPage, kBytes / 2, kBoth);
+  std::memset(p, 1, kSharedBytes);
+  const std::string blob = export_of(*registrar, p + kPage, kSharedBytes / 2, kBoth);
   std::mt19937_64 random(11);
   int mapped = 0;
   for (int round = 0; round < 5000; ++round) {
@@ -174,8 +174,8 @@ TEST(ShmRegistrar, WritesThroughTheMappingAreSeenByTheOwner) {
   const uintptr_t addr = decode(blob).range.addr;
   Import import(*registrar, blob);
   ASSERT_EQ(import.status(), Status::kOk) << last_error_text();
-  EXPECT_EQ(import.at(addr, kBytes + 1), nullptr);
-  for (const size_t offset : {size_t{0}, size_t{4095}, kMiB + 3, kBytes - 1}) {
+  EXPECT_EQ(import.at(addr, kSharedBytes + 1), nullptr);
+  for (const size_t offset : {size_t{0}, size_t{4095}, kMiB + 3, kSharedBytes - 1}) {
     EXPECT_EQ(*import.at(addr + offset), 'o');
     *import.at(addr + offset) = 'p';
     EXPECT_EQ(owner.ask("r" + std::to_string(offset)), "p");
@@ -196,7 +196,7 @@ TEST(ShmRegistrar, AnOwnerThatIsKilledLeavesTheMappingAndNothingBehind) {
   Import import(*registrar, blob);
   ASSERT_EQ(import.status(), Status::kOk);
   owner.kill();
-  for (size_t offset = 0; offset < kBytes; offset += kPage) {
+  for (size_t offset = 0; offset < kSharedBytes; offset += kPage) {
     ASSERT_EQ(*import.at(addr + offset), 'o');
     *import.at(addr + offset) = 'x';
   }
@@ -220,7 +220,7 @@ TEST(ShmRegistrar, BothSeeTheSameBytesAfterTheOwnerHasEmptiedThem) {
   const uintptr_t addr = decode(blob).range.addr;
   const Import import(*registrar, blob);
   ASSERT_EQ(import.status(), Status::kOk);
-  EXPECT_GE(std::stoul("0" + owner.ask("f")), kBytes);
+  EXPECT_GE(std::stoul("0" + owner.ask("f")), kSharedBytes);
   EXPECT_EQ(*import.at(addr), 0) << "as the owner would see it";
   *import.at(addr) = 'p';
   EXPECT_EQ(owner.ask("r0"), "p");
@@ -233,7 +233,7 @@ TEST(ShmRegistrar, ReadersAreGivenNothingToWrite) {
     const auto registrar = make_shm_registrar();
     char* p = allocate();
     *p = 'o';
-    talk.say(export_of(*registrar, p, kBytes, Access::kRemoteRead));
+    talk.say(export_of(*registrar, p, kSharedBytes, Access::kRemoteRead));
     (void)talk.hear();
   });
   const auto registrar = make_shm_registrar();
@@ -248,7 +248,7 @@ TEST(ShmRegistrar, SmallPiecesOfAnArenaShareAMapping) {
   OtherProcess owner([](Talk& talk) {
     const auto registrar = make_shm_registrar();
     char* p = allocate();
-    for (size_t i = 0; i < kBytes / kPage; ++i) {
+    for (size_t i = 0; i < kSharedBytes / kPage; ++i) {
       p[i * kPage] = static_cast<char>(i);
       talk.say(export_of(*registrar, p + i * kPage, kPage, kBoth));
     }
@@ -256,7 +256,7 @@ TEST(ShmRegistrar, SmallPiecesOfAnArenaShareAMapping) {
   });
   const auto registrar = make_shm_registrar();
   std::vector<std::unique_ptr<Import>> imports;
-  for (size_t i = 0; i < kBytes / kPage; ++i) {
+  for (size_t i = 0; i < kSharedBytes / kPage; ++i) {
     const std::string blob = owner.talk().hear();
     imports.push_back(std::make_unique<Import>(*registrar, blob));
     ASSERT_EQ(imports.back()->status(), Status::kOk);
@@ -273,8 +273,8 @@ TEST(ShmRegistrar, TheChildOfAForkBeginsAnew) {
   const auto registrar = make_shm_registrar();
   char* p = allocate();
   *p = 'o';
-  const MemoryRange range{reinterpret_cast<uintptr_t>(p), kBytes};
-  const std::string blob = export_of(*registrar, p, kBytes, kBoth);
+  const MemoryRange range{reinterpret_cast<uintptr_t>(p), kSharedBytes};
+  const std::string blob = export_of(*registrar, p, kSharedBytes, kBoth);
   Import import(*registrar, blob);
   ASSERT_EQ(import.status(), Status::kOk);
   EXPECT_EQ(run_in_child([&]() -> std::string {
@@ -290,7 +290,7 @@ TEST(ShmRegistrar, TheChildOfAForkBeginsAnew) {
               // What it exports is its own.
               char* own = allocate();
               *own = 'C';
-              const std::string mine = export_of(*registrar, own, kBytes, kBoth);
+              const std::string mine = export_of(*registrar, own, kSharedBytes, kBoth);
               if (decode(mine).process != static_cast<uint32_t>(getpid())) return "another's";
               const Import self(*registrar, mine);
               if (self.status() != Status::kOk) return last_error_text();

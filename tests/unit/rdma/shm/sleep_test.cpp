@@ -8,10 +8,8 @@
 #include <sys/syscall.h>
 #include <thread>
 
+namespace hydrant::testing {
 namespace {
-
-using namespace hydrant;
-using namespace hydrant::testing;
 
 constexpr uint32_t kReviews = ShmTransport::kPollsBetweenReviews;
 
@@ -348,3 +346,4 @@ TEST(ShmStress, ManyThreadsOnBothSidesLoseNothing) {
 }
 
 }  // namespace
+}  // namespace hydrant::testing

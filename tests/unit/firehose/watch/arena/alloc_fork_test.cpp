@@ -19,7 +19,6 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kSizes[] = {40, 900, 16000, 70'000, 3 * kMiB, 40 * kMiB};
 
 std::vector<void*> allocate_all(uint64_t tag, void* (*allocate)(size_t)) {

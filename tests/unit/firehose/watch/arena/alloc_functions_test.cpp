@@ -30,8 +30,6 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kMiB = size_t{1} << 20;
-
 uintptr_t address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
 TEST(Alloc, BackendIsTheOneThisProgramWasBuiltWith) {

@@ -14,7 +14,6 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kBlock = 2 * kMiB;
 using Kind = FakeMonitor::Kind;
 

@@ -19,8 +19,6 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kMiB = size_t{1} << 20;
-
 // A file of the program's under the number of an arena's file that it has closed.
 TEST(AllocShared, AFileOfTheProgramsUnderTheNumberIsLeftAlone) {
   EXPECT_EQ(run_in_child([]() -> std::string {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uintptr_t kAddr = uintptr_t{1} << 40;
 
-const void* pointer(uintptr_t addr) { return reinterpret_cast<const void*>(addr); }
+const void* const_pointer(uintptr_t addr) { return reinterpret_cast<const void*>(addr); }
 
 Reservation at(uintptr_t addr, size_t blocks) {
   Reservation made{};
@@ -26,13 +26,13 @@ TEST(AddressMap, FindsAReservationFromItsFirstByteToItsLast) {
   ASSERT_TRUE(map->add(&one));
   ASSERT_TRUE(map->add(&two));
   for (Reservation* r : {&one, &two}) {
-    EXPECT_EQ(map->find(pointer(r->addr)), r);
-    EXPECT_EQ(map->find(pointer(r->end() - 1)), r);
-    EXPECT_EQ(map->find(pointer(r->addr - 1)), nullptr);
-    EXPECT_EQ(map->find(pointer(r->end())), nullptr);
+    EXPECT_EQ(map->find(const_pointer(r->addr)), r);
+    EXPECT_EQ(map->find(const_pointer(r->end() - 1)), r);
+    EXPECT_EQ(map->find(const_pointer(r->addr - 1)), nullptr);
+    EXPECT_EQ(map->find(const_pointer(r->end())), nullptr);
   }
   EXPECT_EQ(map->find(nullptr), nullptr);
-  EXPECT_EQ(map->find(pointer(UINTPTR_MAX)), nullptr);
+  EXPECT_EQ(map->find(const_pointer(UINTPTR_MAX)), nullptr);
 }
 
 TEST(AddressMap, WhatIsTakenStaysAsItWas) {
@@ -41,8 +41,8 @@ TEST(AddressMap, WhatIsTakenStaysAsItWas) {
   Reservation other = at(kAddr - 2 * kBlockBytes, 3);
   ASSERT_TRUE(map->add(&one));
   EXPECT_FALSE(map->add(&other));
-  EXPECT_EQ(map->find(pointer(kAddr)), &one);
-  EXPECT_EQ(map->find(pointer(other.addr)), nullptr);
+  EXPECT_EQ(map->find(const_pointer(kAddr)), &one);
+  EXPECT_EQ(map->find(const_pointer(other.addr)), nullptr);
 }
 
 TEST(AddressMap, AddressesBeyondUserSpaceAreRefused) {

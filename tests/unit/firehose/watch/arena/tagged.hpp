@@ -1,6 +1,8 @@
 // Memory that knows whose it is: marks over all of it that say which allocation wrote them.
 #pragma once
 
+#include "tests/support/sizes.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

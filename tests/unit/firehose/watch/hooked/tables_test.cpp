@@ -15,8 +15,8 @@ namespace {
 #if HYDRANT_MUTANTS
 
 constexpr unsigned kLongWindowUs = 200'000;
-constexpr size_t kBytes = size_t{64} << 20;
-constexpr size_t kHole = kBytes / 4;
+constexpr size_t kTableBytes = size_t{64} << 20;
+constexpr size_t kHole = kTableBytes / 4;
 // The kernel aligns whole huge pages, for which the hole would be too small.
 constexpr size_t kTable = kHole - kPage;
 constexpr size_t kGaps = 64;
@@ -71,13 +71,13 @@ class FilledGaps {
 bool Tables::take_while_registering() {
   const FilledGaps filled;
   auto* memory = static_cast<char*>(
-      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+      mmap(nullptr, kTableBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   EXPECT_NE(memory, MAP_FAILED);
   set_mutant(Mutant::kNone, kLongWindowUs);
   Threads threads;
   threads.start([this, memory] { pin_and_release(memory); });
   while (g_watch_windows.now() % 2 == 0) sched_yield();
-  char* const hole = memory + kBytes / 2;
+  char* const hole = memory + kTableBytes / 2;
   EXPECT_EQ(munmap(hole, kHole), 0);
   void* const table = g_table_space.take(kTable);
   EXPECT_NE(table, nullptr);
@@ -87,8 +87,8 @@ bool Tables::take_while_registering() {
   set_mutant(Mutant::kNone, 0);
   g_table_space.give(table, kTable);
   the_monitor().settle();
-  munmap(memory, kBytes / 2);
-  munmap(hole + kHole, kBytes / 4);
+  munmap(memory, kTableBytes / 2);
+  munmap(hole + kHole, kTableBytes / 4);
   return was_refused;
 }
 

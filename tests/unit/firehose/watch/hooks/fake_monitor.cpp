@@ -14,7 +14,7 @@ constexpr size_t kBlocks = size_t{1} << (47 - HYDRANT_MONITOR_BLOCK_SHIFT);
 uint64_t blocks[kBlocks / 64];
 uint64_t sequence;
 uint64_t removals = 1;
-std::atomic<uint64_t> syncs, settles, file_changes, others;
+std::atomic<uint64_t> g_syncs, g_settles, g_file_changes, g_others;
 
 // The ranges that one function was told, the last ones.
 struct Told {
@@ -45,11 +45,11 @@ void end_busy() {
   errno = EDOM;
 }
 void settle() {
-  ++settles;
+  ++g_settles;
   end_busy();
 }
 void sync() {
-  ++syncs;
+  ++g_syncs;
   end_busy();
 }
 void sync_range(uintptr_t addr, size_t len) {
@@ -57,13 +57,13 @@ void sync_range(uintptr_t addr, size_t len) {
   synced.note(addr, len);
 }
 void files_changed() {
-  ++file_changes;
+  ++g_file_changes;
   errno = EDOM;
 }
 void invalidate(uintptr_t addr, size_t len) { invalidated.note(addr, len); }
 void replaced(uintptr_t addr, size_t len) { replacements.note(addr, len); }
-void on_range(uintptr_t /*addr*/, size_t /*len*/) { ++others; }
-int on_range_asked(uintptr_t /*addr*/, size_t /*len*/) { return static_cast<int>(++others); }
+void on_range(uintptr_t /*addr*/, size_t /*len*/) { ++g_others; }
+int on_range_asked(uintptr_t /*addr*/, size_t /*len*/) { return static_cast<int>(++g_others); }
 
 hydrant_monitor_t make_monitor() {
   hydrant_monitor_t made = {};
@@ -106,7 +106,7 @@ FakeMonitor::FakeMonitor() {
   unpin_everything();
   sequence = 0;
   removals = 1;
-  syncs = settles = file_changes = others = 0;
+  g_syncs = g_settles = g_file_changes = g_others = 0;
   invalidated.count = replacements.count = synced.count = 0;
   __atomic_store_n(&hooks()->monitor, &monitor, __ATOMIC_RELEASE);
 }
@@ -147,6 +147,6 @@ bool FakeMonitor::was_replaced(uintptr_t addr, size_t len) {
 
 bool FakeMonitor::was_synced(uintptr_t addr, size_t len) { return synced.covers(addr, len); }
 
-Calls FakeMonitor::calls() { return {syncs, settles, file_changes, others}; }
+Calls FakeMonitor::calls() { return {g_syncs, g_settles, g_file_changes, g_others}; }
 
 }  // namespace hydrant::testing

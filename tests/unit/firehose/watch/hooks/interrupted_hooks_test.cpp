@@ -1,4 +1,5 @@
 // Hooked calls that a signal handler interrupts with hooked calls of its own, at each instruction in turn.
+#include "tests/support/sizes.hpp"
 #include "tests/unit/firehose/watch/hooks/fake_monitor.hpp"
 
 #include <gtest/gtest.h>
@@ -11,8 +12,6 @@
 
 namespace hydrant::testing {
 namespace {
-
-constexpr size_t kPage = 4096;
 
 #if defined(__x86_64__)
 

@@ -1,4 +1,5 @@
 #include "tests/support/patience.hpp"
+#include "tests/support/sizes.hpp"
 #include "tests/unit/firehose/watch/hooks/fake_monitor.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,6 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kLarge = 40 * kMiB;  // always a mapping of its own
 
 void* volatile sink;  // so that no allocation is optimised away

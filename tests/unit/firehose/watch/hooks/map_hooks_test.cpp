@@ -1,3 +1,4 @@
+#include "tests/support/sizes.hpp"
 #include "tests/unit/firehose/watch/hooks/call_spy.hpp"
 #include "tests/unit/firehose/watch/hooks/fake_monitor.hpp"
 
@@ -17,7 +18,6 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr size_t kBlock = size_t{1} << HYDRANT_MONITOR_BLOCK_SHIFT;
 constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
