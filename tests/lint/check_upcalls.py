@@ -29,14 +29,29 @@ def folder_of(source, folders):
     return None
 
 
-def read_objects(root, build):
+def sources_of(root, top, path):
+    """The sources of an object file, several in a build with HYDRANT_UNITY."""
+    target = next(part for part in path.parts if part.endswith(".dir"))
+    name = str(path).split(target + "/", 1)[1].removesuffix(".o")
+    if not name.startswith("Unity/"):
+        return [pathlib.Path(top) / name]
+    text = path.with_suffix("").read_text()
+    return [pathlib.Path(included).relative_to(root) for included in re.findall('#include "(/.*)"', text)]
+
+
+def read_objects(root, build, folders):
     """(source, defined symbols, undefined symbols) of each object file of the libraries."""
+    commands = build / "compile_commands.json"
+    built = set(re.findall(r" -o (\S+\.o) ", commands.read_text())) if commands.exists() else None
     for path in sorted(build.glob("*/CMakeFiles/*.dir/**/*.o")):
-        top = path.relative_to(build).parts[0]
-        target = next(part for part in path.parts if part.endswith(".dir"))
-        source = pathlib.Path(top) / str(path).split(target + "/", 1)[1].removesuffix(".o")
-        if not (root / source).exists():
+        if built is not None and str(path.relative_to(build)) not in built:
             continue  # of an earlier build
+        sources = sources_of(root, path.relative_to(build).parts[0], path)
+        if not all((root / source).exists() for source in sources):
+            continue  # of an earlier build, too, or no source of the folder
+        if len({folder_of(source, folders) for source in sources}) != 1:
+            sys.exit(f"{path} has sources of several folders: cmake/HydrantUnity.cmake keeps them apart")
+        source = sources[0]
         listing = subprocess.run(["nm", "-P", path], capture_output=True, text=True, check=True).stdout
         defined, undefined = set(), set()
         for line in listing.splitlines():
@@ -55,12 +70,12 @@ def demangle(name):
 
 
 def main():
-    root, build = map(pathlib.Path, sys.argv[1:3])
+    root, build = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
     here = root / "tests/lint"
     layers = {line[0]: set(line[1:]) for line in read_lines(here / "layers.txt")}
     allowed = {(caller, callee): " ".join(reason)
                for caller, callee, *reason in read_lines(here / "upcalls.txt")}
-    objects = list(read_objects(root, build))
+    objects = list(read_objects(root, build, layers))
     owners = collections.defaultdict(dict)
     for source, defined, _ in objects:
         for name in defined:

@@ -434,6 +434,26 @@ class Upcalls(Tree):
         self.assert_finds(self.check(upcalls=unused), "upcalls.txt: rdma does not use am")
 
 
+    def unite(self, *sources):
+        """An object file of several sources."""
+        unity = self.root / "build/am/CMakeFiles/am.dir/Unity/unity_0_cxx.cxx"
+        unity.parent.mkdir(parents=True)
+        unity.write_text("".join(f'#include "{self.root / source}"\n' for source in sources))
+        self.assert_clean(self.run_command(CXX, "-c", unity, "-o", f"{unity}.o"))
+
+    def test_upcall_of_united_sources(self):
+        self.write("am/other.cpp", "void other() {}\n")
+        self.write("am/first.cpp", "void start(); void first() { start(); }\n")
+        self.unite("am/first.cpp", "am/other.cpp")
+        self.assert_finds(self.check(), "am/first.cpp uses start() of rdma/start.cpp")
+
+    def test_united_folders(self):
+        self.write("am/first.cpp", "void first() {}\n")
+        self.write("rdma/second.cpp", "void second() {}\n")
+        self.unite("am/first.cpp", "rdma/second.cpp")
+        self.assert_finds(self.check(), "has sources of several folders")
+
+
 class Library(Tree):
     def build(self, text, *options):
         source = self.write("lib.cpp", text)
