@@ -1,1 +1,0 @@
-// Empty: the target that owns the precompiled header needs a source.
