@@ -16,10 +16,13 @@ ENDED = re.compile(r"Test +#\d+: (\S+) \.*(.*?) +[\d.]+ sec")
 
 
 def skip_reason(output):
-    """The message of GTEST_SKIP(), or else the last line that a script printed."""
+    """The message of GTEST_SKIP() or of unittest, or else the last line that a script printed."""
     match = re.search(r": Skipped\n(.*?)\n*^\[ ", output, re.MULTILINE | re.DOTALL)
     if match:
         return " ".join(match.group(1).split())
+    reasons = re.findall(r"\.\.\. skipped (['\"])(.*)\1$", output, re.MULTILINE)
+    if reasons:
+        return "; ".join(dict.fromkeys(reason for _, reason in reasons))
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return "" if not lines or lines[-1].startswith("[ ") else lines[-1]
 

@@ -402,4 +402,4 @@ class Fetch(WithPrograms):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    unittest.main()

@@ -321,7 +321,7 @@ class HydrantInfo(unittest.TestCase):
 
 def main():
     global PROGRAM
-    PROGRAM = pathlib.Path(sys.argv.pop(1)) / "bin" / "hydrant-info"
+    PROGRAM = pathlib.Path(sys.argv.pop()) / "bin" / "hydrant-info"
     if not PROGRAM.exists():
         print(f"skipped: {PROGRAM} is not built (HYDRANT_BUILD_TOOLS is off)")
         return SKIPPED

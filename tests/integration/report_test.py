@@ -139,5 +139,5 @@ class Report(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    del sys.argv[1:]
+    del sys.argv[-1]
     unittest.main()

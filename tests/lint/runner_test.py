@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """runner_test.py: the scripts behind ./test find what they are there to find."""
+import ast
 import json
 import os
 import subprocess
@@ -121,6 +122,31 @@ class Tiers(WithOtherCtest):
         self.assert_finds(self.check("^stale\\.  long\n^gone$  old\n", self.GATE, self.FULL), "^gone$")
 
 
+def names_a_class_with_cases(tree):
+    """The classes of a syntax tree that derive from one of its classes with cases."""
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+    def has_cases(node):
+        return any(isinstance(part, ast.FunctionDef) and part.name.startswith("test_") for part in node.body)
+    return [name for name, node in classes.items()
+            if any(isinstance(base, ast.Name) and base.id in classes and has_cases(classes[base.id])
+                   for base in node.bases)]
+
+
+class Cases(unittest.TestCase):
+    """hydrant_add_script() of tests/CMakeLists.txt, which finds the cases of a script by reading its lines."""
+
+    def test_no_script_inherits_cases(self):
+        scripts = list((ROOT / "tests").rglob("*_test.py"))
+        self.assertGreater(len(scripts), 20)
+        for script in scripts:
+            self.assertEqual(names_a_class_with_cases(ast.parse(script.read_text())), [], script)
+
+    def test_inherited_cases_are_found(self):
+        tree = ast.parse("class A:\n  def test_x(self): pass\nclass B(A): pass\nclass C(Other): pass\n")
+        self.assertEqual(names_a_class_with_cases(tree), ["B"])
+
+
 class Repeat(WithOtherCtest):
     """scripts/test_repeat.py."""
 
@@ -153,5 +179,4 @@ class Repeat(WithOtherCtest):
 
 
 if __name__ == "__main__":
-    # The imported classes run in lint.self_test.
-    unittest.main(argv=[sys.argv[0], "Progress", "Tiers", "Repeat"])
+    unittest.main()

@@ -8,7 +8,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-CMAKE, CC, CXX = sys.argv[1:4] if len(sys.argv) > 3 else ("cmake", "cc", "c++")
+CMAKE, CC, CXX = "cmake", "cc", "c++"
 
 CLEAN_TREE = {
     ".clang-format": (ROOT / ".clang-format").read_text(),
@@ -578,6 +578,11 @@ class Summary(Tree):
         lines = ["SKIPPED dev: a: no device", "1 passed, 0 failed, 1 skipped"]
         self.assertEqual((status, output.splitlines()[-2:]), (0, lines))
 
+    def test_reason_of_a_case_of_unittest_is_shown(self):
+        output = "test_a (__main__.A.test_a) ... skipped 'no device'\n\n-----\nRan 1 test in 0.1s\n\nOK (skipped=1)\n"
+        skip = self.case("notrun", output, "SKIP_REGULAR_EXPRESSION_MATCHED")
+        self.assertIn("SKIPPED dev: a: no device\n", self.summarise(self.case("run"), skip)[1])
+
     def test_skip_without_a_reason_fails(self):
         silent = "a.cpp:1: Skipped\n\n[  SKIPPED ] A.B (0 ms)"
         outcome = self.summarise(self.case("run"), self.case("notrun", silent, "SKIP_RETURN_CODE=77"))
@@ -596,4 +601,7 @@ class Summary(Tree):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    if len(sys.argv) > 3:
+        CMAKE, CC, CXX = sys.argv[-3:]
+        del sys.argv[-3:]
+    unittest.main()

@@ -150,5 +150,5 @@ class BarrierJobs(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    CLIENT = sys.argv.pop(1)
-    unittest.main(verbosity=2)
+    CLIENT = sys.argv.pop()
+    unittest.main()

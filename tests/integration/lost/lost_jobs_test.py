@@ -24,5 +24,5 @@ class Lost(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    CLIENT = sys.argv.pop(1)
+    CLIENT = sys.argv.pop()
     unittest.main()

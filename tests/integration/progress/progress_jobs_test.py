@@ -39,5 +39,5 @@ class Progress(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    FOLDER = pathlib.Path(sys.argv.pop(1))
+    FOLDER = pathlib.Path(sys.argv.pop())
     unittest.main()

@@ -51,6 +51,6 @@ class RmaTestCase(unittest.TestCase):
 
 
 def main():
-    """Runs the tests with the clients in the folder of the first argument."""
-    Clients.folder = sys.argv.pop(1)
-    unittest.main("__main__", verbosity=2)
+    """Runs the tests with the clients in the folder of the last argument."""
+    Clients.folder = sys.argv.pop()
+    unittest.main("__main__")
