@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""test_repeat.py --times N [--busy K] BUILD STORE -- [CTEST OPTIONS...]: runs the built tests of a build folder N
+"""test_repeat.py --times N [--busy K] [--timeout SECONDS] BUILD STORE -- [CTEST OPTIONS...]: runs the built tests of a build folder N
 times in random order, beside K busy processes.
 
 Results add up per commit in STORE/<commit>.json (a tree with changes has a name of its own), so that runs may be
@@ -77,12 +77,12 @@ class Results:
                 for name, of in sorted(self.counts.items()) if of["failed"]]
 
 
-def run_once(build, options, report):
+def run_once(options, report):
     # Counted from what ctest reports; its exit status says the same.
     report.unlink(missing_ok=True)
-    subprocess.run(["ctest", "--test-dir", str(build), "--schedule-random", "--parallel", str(os.cpu_count()),
-                    "--timeout", "300", "--test-output-size-failed", "1000000", "--output-junit", str(report),
-                    *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    subprocess.run(["ctest", "--test-dir", str(options.build), "--schedule-random", "--parallel", str(os.cpu_count()),
+                    "--timeout", str(options.timeout), "--test-output-size-failed", "1000000", "--output-junit", str(report),
+                    *options.options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                    check=False)
 
 
@@ -90,6 +90,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--times", type=int, required=True)
     parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--timeout", type=int, default=600, help="of one test (default: %(default)s)")
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("store", type=pathlib.Path)
     parser.add_argument("options", nargs="*")
@@ -100,7 +101,7 @@ def main():
     report.parent.mkdir(parents=True, exist_ok=True)
     with busy_processes(options.busy):
         for number in range(1, options.times + 1):
-            run_once(options.build, options.options, report)
+            run_once(options, report)
             failures = results.add(report) if report.exists() else []
             if not results.counts:
                 print("no test ran")
