@@ -118,6 +118,10 @@ class Tiers(WithOtherCtest):
     def test_test_in_no_tier(self):
         self.assert_finds(self.check("^lint  long\n", self.GATE, self.FULL), "stale.e: neither in the gate")
 
+    def test_programs_of_the_gate_that_are_out_of_date(self):
+        gate = [("lint.a", "lint"), ("unit_b/C.Old", "unit")]
+        self.assert_clean(self.check("^stale\\.  long\n", gate, self.FULL))
+
     def test_pattern_without_a_test(self):
         self.assert_finds(self.check("^stale\\.  long\n^gone$  old\n", self.GATE, self.FULL), "^gone$")
 
