@@ -138,7 +138,7 @@ def names_a_class_with_cases(tree):
 
 
 class Cases(unittest.TestCase):
-    """hydrant_add_script() of tests/CMakeLists.txt, which finds the cases of a script by reading its lines."""
+    """hydrant_add_script() of tests/CMakeLists.txt, which finds the cases of a script in its lines."""
 
     def test_no_script_inherits_cases(self):
         scripts = list((ROOT / "tests").rglob("*_test.py"))
@@ -147,7 +147,7 @@ class Cases(unittest.TestCase):
             self.assertEqual(names_a_class_with_cases(ast.parse(script.read_text())), [], script)
 
     def test_inherited_cases_are_found(self):
-        tree = ast.parse("class A:\n  def test_x(self): pass\nclass B(A): pass\nclass C(Other): pass\n")
+        tree = ast.parse("class A:\n  def test_x(self): pass\nclass B(A): pass\nclass C(D): pass\n")
         self.assertEqual(names_a_class_with_cases(tree), ["B"])
 
 

@@ -579,7 +579,7 @@ class Summary(Tree):
         self.assertEqual((status, output.splitlines()[-2:]), (0, lines))
 
     def test_reason_of_a_case_of_unittest_is_shown(self):
-        output = "test_a (__main__.A.test_a) ... skipped 'no device'\n\n-----\nRan 1 test in 0.1s\n\nOK (skipped=1)\n"
+        output = "test_a (__main__.A.test_a) ... skipped 'no device'\n\n-----\nRan 1 test\n\nOK (skipped=1)\n"
         skip = self.case("notrun", output, "SKIP_REGULAR_EXPRESSION_MATCHED")
         self.assertIn("SKIPPED dev: a: no device\n", self.summarise(self.case("run"), skip)[1])
 
