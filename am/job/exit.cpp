@@ -154,7 +154,7 @@ bool leave_once(int code, Leaving how) noexcept {
 
 // Hook of exit(3) and of a return from main; the rest of exit(3) runs afterwards.
 void on_process_exit(int code, void*) {
-  if (getpid() == job_pid && leave_once(code, Leaving::kExit)) code_of_exit = code & 0xff;
+  if (!is_forked_child() && leave_once(code, Leaving::kExit)) code_of_exit = code & 0xff;
 }
 
 // Blocks signals except faults. Otherwise a client's signal handler that calls exit would interrupt
@@ -189,18 +189,25 @@ void say_fault(int number) noexcept {
   if (exit_watch != nullptr) exit_watch->death_is_said();
 }
 
+// The default action of a signal, which takes effect when the handler returns, if not at once.
+void die_of(int number) noexcept {
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
 // Fault handler: reports the rank, then dies of the same signal, so that the launcher sees it.
 void on_fault(int number) {
+  if (is_forked_child()) return die_of(number);
   say_fault(number);
   flush_standard_streams();
   if (number != SIGQUIT) (void)show_the_end(false);
-  signal(number, SIG_DFL);
-  raise(number);
+  die_of(number);
 }
 
 // SIGQUIT: another rank ends the job while this one computes or could not be notified; or the user typed
 // ctrl-\, which is a death.
 void on_quit(int number, siginfo_t* info, void*) {
+  if (is_forked_child()) return die_of(number);
   Job& the_job = job();
   const bool is_unheard_end =
       info->si_code == SI_USER && exit_watch != nullptr && exit_watch->ends_unheard(info->si_pid);
@@ -216,6 +223,7 @@ void on_quit(int number, siginfo_t* info, void*) {
 // SIGINT and similar, sent to this rank only. If the client catches SIGQUIT, its handler ends the job.
 // The second signal, or the first without such a handler, kills the process.
 void on_request_to_end(int number) {
+  if (is_forked_child()) return die_of(number);
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
   sigaction(number, &action, nullptr);
@@ -284,16 +292,17 @@ Status watch_the_end() noexcept {
   return status;
 }
 
+bool is_forked_child() noexcept { return job_pid != 0 && getpid() != job_pid; }
+
 bool catches_signal(int number) noexcept { return !left_to_the_client(number); }
 
 void end_job(int code) noexcept {
   const CancellationOff guard;
   hold_back_signals();
-  // The child of a fork is not a rank, so its end does not end the job.
-  const bool is_child = job_pid != 0 && getpid() != job_pid;
-  if (is_child || code_of_exit != kNoCode) {
+  if (is_forked_child()) _exit(code);
+  if (code_of_exit != kNoCode) {
     flush_streams();
-    _exit(is_child ? code : code_of_exit);
+    _exit(code_of_exit);
   }
   if (!leave_once(code, Leaving::kGasnetExit)) {
     // Another thread is ending the process already, so this thread must not return.

@@ -14,7 +14,12 @@ Status watch_the_end() noexcept;
 // False if GASNET_NO_CATCH_SIGNAL names the signal: then the library must not install a handler for it.
 bool catches_signal(int number) noexcept;
 
-// Ends this process and the job. Callable in message handlers, in the client's signal handlers, from
+// True in a child that a rank has forked: it inherits the rank's handlers, buffered output and
+// descriptors, but its end is not the rank's. One system call; async-signal-safe.
+bool is_forked_child() noexcept;
+
+// Ends this process and the job; in a forked child, this process alone, without a flush of the output
+// that it has inherited. Callable in message handlers, in the client's signal handlers, from
 // several threads, and while the job is ending.
 [[noreturn]] void end_job(int code) noexcept;
 

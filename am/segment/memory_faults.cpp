@@ -44,7 +44,7 @@ void go_on(Caught& caught, siginfo_t* info, void* context) noexcept {
 void on_memory_fault(int number, siginfo_t* info, void* context) {
   const int kept = errno;
   // Positive si_code: the kernel reports a fault at an address.
-  if (info->si_code > 0) {
+  if (info->si_code > 0 && !is_forked_child()) {
     char line[512];
     const auto addr = reinterpret_cast<uintptr_t>(info->si_addr);
     size_t bytes = describe_fault(addr, number == SIGBUS, line, sizeof line - 1);

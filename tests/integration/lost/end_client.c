@@ -2,7 +2,8 @@
  * of that many MB and write to all of it. Then rank 1 ends as WAY tells, and the others repeat OTHERS
  * for ever. OTHERS "attach", "init": rank 1 ends before the others get there; "late": the others reach the
  * init after its end (both only under hydrant-run, where ranks are known before the init). WAY "storm": every
- * rank puts, runs barriers and exits, while the test kills one of them.
+ * rank puts, runs barriers and exits, while the test kills one of them. OTHERS "child": a child that rank 1
+ * forks ends as WAY tells, and the job ends with 0.
  * Run by end_jobs_test.py and kill_storm_test.py. */
 #include <gasnet.h>
 #include <gasnetex.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { kStormRounds = 40, kRankOfTheWay = 1 };
@@ -26,6 +28,11 @@ __attribute__((noinline)) static void touch_what_is_not_there(void) {
   *nowhere = 1;
 }
 
+static void touch_past_the_segment(void) {
+  const gasnet_seginfo_t* mine = &segments[gex_TM_QueryRank(team)];
+  ((volatile char*)mine->addr)[mine->size] = 1;
+}
+
 static int end_as(const char* way) {
   if (!strcmp(way, "exit0")) exit(0);
   if (!strcmp(way, "return4")) return 4;
@@ -35,6 +42,9 @@ static int end_as(const char* way) {
   if (!strcmp(way, "segv")) touch_what_is_not_there();
   if (!strcmp(way, "abort")) abort();
   if (!strcmp(way, "kill")) kill(getpid(), SIGKILL);
+  if (!strcmp(way, "quit")) raise(SIGQUIT);
+  if (!strcmp(way, "term")) raise(SIGTERM);
+  if (!strcmp(way, "overrun")) touch_past_the_segment();
   return 98;
 }
 
@@ -49,6 +59,17 @@ static void go_on(const char* others) {
     if (!strcmp(others, "poll")) gasnet_AMPoll();
     if (!strcmp(others, "sleep")) pause();
   }
+}
+
+/* The first text is in the buffer of stdout at the fork. */
+static void fork_a_child_that_ends_as(const char* way) {
+  printf("before the fork; ");
+  const pid_t child = fork();
+  if (child == 0) _exit(end_as(way));
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) exit(92);
+  if (WIFSIGNALED(status)) printf("the child died of signal %d\n", WTERMSIG(status));
+  if (WIFEXITED(status)) printf("the child exited with code %d\n", WEXITSTATUS(status));
 }
 
 static void storm(gex_Rank_t me, gex_Rank_t ranks, size_t bytes) {
@@ -94,6 +115,11 @@ int main(int argc, char** argv) {
   if (!strcmp(argv[1], "storm")) {
     storm(me, ranks, bytes);
     gasnet_exit(0);
+  }
+  if (!strcmp(argv[2], "child")) {
+    if (me == kRankOfTheWay % ranks) fork_a_child_that_ends_as(argv[1]);
+    meet();
+    return 0;
   }
   if (me == kRankOfTheWay % ranks) {
     return strcmp(argv[2], "wait") ? end_as(argv[1]) : end_soon_as(argv[1]);

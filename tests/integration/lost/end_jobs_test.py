@@ -109,6 +109,25 @@ class Ends(JobCase):
                         self.assertRegex(errors, rf"Caught a fatal signal \(rank 1\): SEGV\(11\){HINT}")
 
 
+class Children(JobCase):
+    """A child that a rank forks is not the rank, however it ends."""
+    WAYS = {
+        **{way: f"the child died of signal {int(number)}" for way, number in (
+            ("segv", signal.SIGSEGV), ("overrun", signal.SIGSEGV), ("abort", signal.SIGABRT),
+            ("quit", signal.SIGQUIT), ("term", signal.SIGTERM))},
+        "gasnet_exit7": "the child exited with code 7",
+    }
+
+    def test_childs_end_adds_no_output_and_does_not_end_the_job(self):
+        for launcher in self.supervised():
+            for way, end in self.WAYS.items():
+                with self.subTest(launcher=launcher, way=way):
+                    code, output, errors = self.run_job(launcher, way, "child", "1")
+                    self.assertEqual((code, errors), (0, ""))
+                    self.assertEqual([line for line in output.splitlines() if "is up" not in line],
+                                     ["before the fork; " + end])
+
+
 class Backtraces(JobCase):
     def backtrace(self, **variables):
         code, _, errors = self.run_job("fork", "segv", "wait", "1", GASNET_BACKTRACE="1", **variables)
