@@ -6,6 +6,7 @@
 #include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/machine/memory_file.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/guarded_memory.hpp"
 
@@ -14,7 +15,6 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -51,16 +51,6 @@ void limit_by_file_system(int fd, AvailableMemory* available) noexcept {
   available->bytes = left;
   std::snprintf(available->limited_by, sizeof available->limited_by,
                 "the file system of memory files");
-}
-
-// ftruncate() beyond RLIMIT_FSIZE raises a fatal SIGXFSZ, even for a sparse file.
-Status check_file_size_limit(uint64_t bytes) noexcept {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes) return Status::kOk;
-  return fail(Status::kResource,
-              "the segments of this host need a memory file of %llu bytes, and the limit on file "
-              "sizes is %llu: ulimit -f unlimited",
-              ull(bytes), ull(limit.rlim_cur));
 }
 
 Status check_available(const std::vector<SegmentSlice>& slices, int fd) noexcept {
@@ -139,15 +129,8 @@ std::vector<SegmentSlice> lay_out_slices(const std::vector<Rank>& ranks,
 
 Status make_segment_file(const std::vector<SegmentSlice>& slices, int* fd) noexcept {
   const uint64_t bytes = file_bytes(slices);
-  if (const Status status = check_file_size_limit(bytes); status != Status::kOk) return status;
-  *fd = memfd_create("hydrant segments", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  // Seals: no process that maps the file can truncate it under the others.
-  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  if (*fd < 0 || ftruncate(*fd, static_cast<off_t>(bytes)) != 0 ||
-      fcntl(*fd, F_ADD_SEALS, kSeals) != 0) {
-    return fail(Status::kResource, "cannot create a memory file of %llu bytes for the segments: %s",
-                ull(bytes), errno_text(errno));
-  }
+  *fd = make_memory_file("hydrant segments", bytes);
+  if (*fd < 0) return refuse_memory_file("the segments of this host", bytes);
   return check_available(slices, *fd);
 }
 

@@ -6,12 +6,12 @@
 #include "am/job/job.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/machine/memory_file.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/exit/node_channel.hpp"
 
 #include <cerrno>
-#include <fcntl.h>
 #include <span>
 #include <string_view>
 #include <sys/mman.h>
@@ -25,6 +25,7 @@ constexpr uint64_t kWaitNs = 60'000'000'000;
 constexpr uint32_t kBoardsFd = 3;
 constexpr const char* kCard = "barrier-board";
 constexpr const char* kInstead = "GASNET_BARRIER=AMDISSEM needs no such memory";
+constexpr const char* kPurpose = "barriers (GASNET_BARRIER=AMDISSEM needs none)";
 
 // Published in the store: the addresses of a node's boards, and the exported key.
 struct BoardCard {
@@ -116,13 +117,8 @@ Status BarrierBoards::map_memory(size_t bytes) noexcept {
     flags = MAP_SHARED;
     int made = -1;
     if (job().place().node_rank == 0) {
-      constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-      made = memfd_create("hydrant barriers", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-      if (made < 0 || ftruncate(made, static_cast<off_t>(bytes)) != 0 ||
-          fcntl(made, F_ADD_SEALS, kSeals) != 0)
-        status =
-            fail(Status::kResource, "cannot create a memory file of %zu bytes for barriers: %s; %s",
-                 bytes, errno_text(errno), kInstead);
+      made = make_memory_file("hydrant barriers", bytes);
+      if (made < 0) status = refuse_memory_file(kPurpose, bytes);
     }
     if (status == Status::kOk)
       status = share_fd(*job().bootstrap, kBoardsFd, made, &fd, now_ns() + kWaitNs);

@@ -8,6 +8,7 @@ files    at most a tenth of a folder's sources, if there are 20 or more, are sho
 globals  every variable that a header declares, `extern` or `inline`, is in globals.txt with a reason
 types    a struct, class or scoped enum of a header is used by another header, by two sources, or elsewhere in
          its own header: a type for a single source belongs in that source
+places   a call that needs a check before it stands in one place only
 """
 import collections
 import pathlib
@@ -20,6 +21,13 @@ IDLE = re.compile(r"^(#.*|[{}();]*|(public|private|protected):|(inline )?namespa
 GLOBAL = re.compile(r'^\s*extern (?!")[^;({]*?(\w+)(?:\[.*\])?(?: asm\(.*| \[\[.*)?(?:;|$)', re.MULTILINE)
 INLINE = re.compile(r"^inline (?!constexpr |namespace )[^;({=\n]*?(\w+)(?:\[[^\]]*\])?(?:\{| =|;)",
                     re.MULTILINE)
+# pattern of a call: (the file that may have it, the function to call instead)
+PLACES = {
+    r"\b(memfd_create|ftruncate|SYS_memfd_create|SYS_ftruncate)\b[(,]":
+        ("firehose/base/machine/memory_file.hpp", "make_memory_file()"),
+}
+# Interposes these calls.
+HOOKS = "firehose/watch/hooks/"
 TYPE = re.compile(r"^(?:struct|class|enum class) (?:\[\[\w+\]\] |alignas\(\w+\) )?(\w+)(?: final)?"
                   r"(?: *:[^;{]*)? \{", re.MULTILINE)
 
@@ -72,6 +80,14 @@ def lonely_types(files, words):
                 yield f"{name}: {kind} is used only by {users[0] if users else 'its declaration'}"
 
 
+def misplaced_calls(files):
+    for pattern, (home, instead) in PLACES.items():
+        for name, text in files.items():
+            found = re.search(pattern, code_of(text))
+            if found and name != home and not name.startswith(HOOKS):
+                yield f"{name}: {found.group(1)} outside {home}: call {instead}"
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     read = {str(path.relative_to(root)): path.read_text(encoding="utf-8")
@@ -83,7 +99,8 @@ def main():
     reasons = [(row[0], row[1]) for row in rows if len(row) == 3 and row[0] != "#"]
     words = {name: set(re.findall(r"\w+", code_of(text))) for name, text in read.items()}
     found = [*copies(files, 8, 1), *copies(files, 6, 2), *small_files(files),
-             *unexplained_globals(files, reasons), *lonely_types(files, words)]
+             *unexplained_globals(files, reasons), *lonely_types(files, words),
+             *misplaced_calls(files)]
     print("\n".join([*found, f"{len(files)} files looked at"]))
     return 1 if found or not files else 0
 

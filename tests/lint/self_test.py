@@ -202,6 +202,14 @@ class Style(Tree):
         for variable in "degh":
             self.assert_finds(self.check(), f"am/a.hpp: {variable} is a global variable")
 
+    def test_calls_outside_their_place(self):
+        call = "// why\nint f(int fd) { return ftruncate(fd, 1); }\n"
+        self.write("firehose/base/machine/memory_file.hpp", "#pragma once\ninline " + call)
+        self.write("firehose/watch/hooks/files.cpp", call)
+        self.assert_clean(self.check())
+        self.write("am/a.cpp", call)
+        self.assert_finds(self.check(), "am/a.cpp: ftruncate outside firehose/base/machine/memory_file.hpp")
+
     def test_types_that_one_source_needs(self):
         self.write("am/a.hpp", "struct Lonely {\n  int a;\n};\nint use(int);\n")
         self.assert_finds(self.check(), "am/a.hpp: Lonely is used only by its declaration")

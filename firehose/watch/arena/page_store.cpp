@@ -2,6 +2,7 @@
 // jemalloc's hooks call it.
 #include "firehose/watch/arena/page_store.hpp"
 
+#include "firehose/base/machine/memory_file.hpp"
 #include "firehose/base/raw_memory.hpp"
 #include "firehose/watch/arena/fatal.hpp"
 #include "firehose/watch/arena/system_calls.hpp"
@@ -155,7 +156,7 @@ Reservation* PageStore::reserve_exactly_locked(size_t bytes) noexcept {
   Reservation* made = make_record(bytes);
   if (made == nullptr) return nullptr;
   made->store = this;
-  made->file = kind_ == Kind::kShared ? sys_memory_file("hydrant_alloc", bytes) : -1;
+  made->file = kind_ == Kind::kShared ? make_memory_file("hydrant_alloc", bytes) : -1;
   const bool has_file = made->file >= 0;
   if (has_file) made->identity.note(made->file);
   if ((kind_ == Kind::kShared && !has_file) || !place(made)) {

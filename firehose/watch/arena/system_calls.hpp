@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <fcntl.h>
 #include <linux/falloc.h>
-#include <linux/memfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -38,20 +37,6 @@ inline bool sys_punch(int fd, size_t offset, size_t bytes) noexcept {
   return syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes) == 0;
 }
 
-// A memory file of fixed size: sealed, so that no process that maps it can remove pages of others by
-// shrinking it. -1 when refused.
-inline int sys_memory_file(const char* name, size_t bytes) noexcept {
-  const long fd = syscall(SYS_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return -1;
-  const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  if (syscall(SYS_ftruncate, fd, bytes) == 0 && syscall(SYS_fcntl, fd, F_ADD_SEALS, seals) == 0) {
-    return static_cast<int>(fd);
-  }
-  const int why = errno;
-  (void)syscall(SYS_close, fd);
-  errno = why;
-  return -1;
-}
 inline void sys_close(int fd) noexcept { (void)syscall(SYS_close, fd); }
 
 }  // namespace hydrant::arena

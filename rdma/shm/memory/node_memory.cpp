@@ -2,38 +2,21 @@
 
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/machine/memory_file.hpp"
 #include "rdma/guarded_memory.hpp"
 #include "rdma/shm/node_fence.hpp"
 
 #include <cerrno>
 #include <fcntl.h>
-#include <linux/memfd.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 namespace hydrant::shm {
 namespace {
 
-// ftruncate() beyond RLIMIT_FSIZE is a signal that kills, even for a hole.
-Status check_file_size_limit(uint64_t bytes) noexcept {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return Status::kOk;
-  if (limit.rlim_cur >= bytes) return Status::kOk;
-  return fail(Status::kResource,
-              "the memory of a node needs a file of %llu bytes (mostly a hole), and the limit on "
-              "file sizes is %llu: ulimit -f unlimited",
-              static_cast<unsigned long long>(bytes),
-              static_cast<unsigned long long>(limit.rlim_cur));
-}
-
 Status fill(int fd, uint32_t ranks) noexcept {
   const NodeLayout layout(ranks);
-  if (ftruncate(fd, static_cast<off_t>(layout.bytes())) != 0) {
-    return fail(Status::kResource, "ftruncate of a memfd to %llu bytes: %s",
-                static_cast<unsigned long long>(layout.bytes()), errno_text(errno));
-  }
   MemorySupply supply;
   const Status reserved = supply.reserve(fd, 0, layout.common_bytes(), "the node's memory");
   if (reserved != Status::kOk) return reserved;
@@ -46,10 +29,6 @@ Status fill(int fd, uint32_t ranks) noexcept {
   if (pwrite(fd, &header, bytes, 0) != static_cast<ssize_t>(bytes)) {
     return fail(Status::kResource, "pwrite to a memfd: %s", errno_text(errno));
   }
-  // Nobody can take the ground from under the others' feet any more.
-  if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return fail(Status::kResource, "F_ADD_SEALS on a memfd: %s", errno_text(errno));
-  }
   return Status::kOk;
 }
 
@@ -60,10 +39,9 @@ Status NodeMemory::create(uint32_t node_size, int* fd) noexcept {
     return fail(Status::kBadArg, "a node of %u ranks: 1 to %u share memory", node_size,
                 kMaxNodeRanks);
   }
-  const Status allowed = check_file_size_limit(NodeLayout(node_size).bytes());
-  if (allowed != Status::kOk) return allowed;
-  const int made = memfd_create("hydrant-node", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (made < 0) return fail(Status::kResource, "memfd_create: %s", errno_text(errno));
+  const uint64_t bytes = NodeLayout(node_size).bytes();
+  const int made = make_memory_file("hydrant-node", bytes);
+  if (made < 0) return refuse_memory_file("the memory that the node's ranks share", bytes);
   const Status filled = fill(made, node_size);
   if (filled != Status::kOk) {
     close(made);

@@ -7,6 +7,7 @@ access, and errors name a shortage. Compares memory and counters, never times.
 import os
 import pathlib
 import re
+import resource
 import sys
 import unittest
 
@@ -214,6 +215,21 @@ class Laziness(Segments):
         limits = set(re.findall(r"local (\d+) global (\d+)", output))
         self.assertEqual(len(limits), 1, output + errors)
         self.assertEqual(len(set(limits.pop())), 1, output)
+
+
+class FileSizes(Segments):
+    """A limit on file sizes (ulimit -f), which batch systems set."""
+
+    LIMIT = 100 * MIB
+
+    def limit(self):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.LIMIT, self.LIMIT))
+
+    def test_segments_beyond_the_limit_are_refused_at_attach(self):
+        code, _, errors = self.run_job("seq", 2, "all-touched", self.LIMIT, before=self.limit)
+        self.assertEqual(code, 42, errors)
+        self.assertRegex(errors, rf"for the segments of this host is larger than the limit on file "
+                                 rf"sizes, {self.LIMIT} bytes: ulimit -f unlimited")
 
 
 class Shortage(Segments):

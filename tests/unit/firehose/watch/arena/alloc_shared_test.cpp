@@ -12,12 +12,25 @@
 #include <fcntl.h>
 #include <string>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 namespace hydrant::testing {
 namespace {
+
+TEST(AllocShared, MoreThanTheLimitOnFileSizesIsNoMemory) {
+  EXPECT_EQ(run_in_child([]() -> std::string {
+              const rlimit limit{32 * kMiB, 32 * kMiB};
+              if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return "setrlimit";
+              errno = 0;
+              if (hydrant_alloc_shared(1, 40 * kMiB) != nullptr) return "40 MiB are allocated";
+              if (errno != ENOMEM) return "errno is " + std::to_string(errno);
+              return hydrant_alloc_shared(1, 1 * kMiB) == nullptr ? "1 MiB is refused" : "";
+            }),
+            "");
+}
 
 // A file of the program's under the number of an arena's file that it has closed.
 TEST(AllocShared, AFileOfTheProgramsUnderTheNumberIsLeftAlone) {
