@@ -17,6 +17,9 @@ constexpr uint64_t kSettleNs = 1'000'000;
 
 Status WatchLink::start(const hydrant_monitor_t* monitor, const hydrant_monitor_client_t& client,
                         void (*end_free_hits)(void*)) noexcept {
+  // Here and not in the first pin: a client may pin where no thread can be created, for example while the
+  // dynamic linker calls it. Without a reader the domain's memory is not watched, as a pin finds.
+  if (config_.watch == HYDRANT_WATCH_AUTO) (void)monitor->start();
   // Prepinned ranges are the client's: no report of what was there before may arrive when they are entered.
   monitor->sync();
   subscription_ = monitor->subscribe(&client);

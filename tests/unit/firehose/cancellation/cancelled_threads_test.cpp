@@ -52,7 +52,6 @@ class CancelledThreads : public ::testing::Test {
   hydrant_domain_t domain_ = 0;
 };
 
-// It starts the thread that watches memory.
 TEST_F(CancelledThreads, TheFirstPinOfAProcessLeavesNoLockHeld) {
   hydrant_pin_t first{};
   EXPECT_EQ(run_to_be_cancelled([&] { first = pin(3); }), "");
