@@ -1,5 +1,5 @@
-// Runs a fuzz target without libFuzzer: first the corpus, then mutations of it and random inputs until the
-// time is over. The same seed gives the same inputs.
+// Runs a fuzz target without libFuzzer: first the corpus, then a number of mutations of it and random
+// inputs, or as many as some time allows. The same seed gives the same inputs.
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/support/patience.hpp"
 #include "tests/support/test_seed.hpp"
@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <string>
 #include <sys/wait.h>
@@ -29,10 +30,11 @@ constexpr const char* kUsage =
     "usage: fuzz_TARGET [--seconds N] [--long N] [--runs N] [--seed N] [--longest BYTES]\n"
     "                   [--save FILE] [--minimize] [FILE|FOLDER...]\n"
     "Replays the files, then runs mutations of them and random inputs.\n"
-    "  --seconds N   run for this time; 0: only the files. HYDRANT_FUZZ_SECONDS in the environment "
+    "  --runs N      run this many inputs after the files; default: 10000\n"
+    "  --seconds N   run for this time instead; 0: only the files. HYDRANT_FUZZ_SECONDS in the "
+    "environment "
     "overrides it\n"
     "  --long N      the time with HYDRANT_TEST_LONG=1 in the environment\n"
-    "  --runs N      run at most this many inputs\n"
     "  --seed N      seed of the mutations; default: HYDRANT_TEST_SEED, else 1\n"
     "  --longest N   longest random input in bytes, 4096\n"
     "  --save FILE   write a failing input to this file\n"
@@ -40,9 +42,10 @@ constexpr const char* kUsage =
     "--save\n";
 
 struct Options {
-  double seconds = 2;
+  // Without a time, a number of inputs is the limit.
+  std::optional<double> seconds;
   double long_seconds = 60;
-  uint64_t runs = UINT64_MAX;
+  uint64_t runs = 10'000;
   uint64_t seed = 0;
   size_t longest = 4096;
   std::string save;
@@ -301,9 +304,13 @@ int main(int argc, char** argv) {
   for (const Bytes& input : corpus) run(input);
   Mutator mutator(corpus, options.seed, options.longest);
   const auto start = std::chrono::steady_clock::now();
-  const auto end = start + std::chrono::duration<double>(options.seconds);
+  const auto is_over = [&](uint64_t runs) {
+    if (!options.seconds) return runs == options.runs;
+    return std::chrono::steady_clock::now() - start >=
+           std::chrono::duration<double>(*options.seconds);
+  };
   uint64_t runs = 0;
-  for (; runs < options.runs && std::chrono::steady_clock::now() < end; ++runs) {
+  for (; !is_over(runs); ++runs) {
     hydrant_test_alarm(kLongestRun);
     run(mutator.next());
   }
