@@ -80,7 +80,7 @@ class Results:
 def run_once(options, report):
     # Counted from what ctest reports; its exit status says the same.
     report.unlink(missing_ok=True)
-    subprocess.run(["ctest", "--test-dir", str(options.build), "--schedule-random", "--parallel", str(os.cpu_count()),
+    subprocess.run(["ctest", "--test-dir", str(options.build), "--schedule-random", "--parallel", str(os.cpu_count() + 1),
                     "--timeout", str(options.timeout), "--test-output-size-failed", "1000000", "--output-junit", str(report),
                     *options.options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                    check=False)
