@@ -37,8 +37,13 @@ int mapped(MemoryRange range, MappedRun each, void* context) noexcept {
   return for_each_mapped(range, each, context) ? 0 : ENOENT;
 }
 
+// Without MS_SYNC msync() writes nothing. With MS_INVALIDATE it refuses memory with any lock.
+int find_lock(MemoryRange range) noexcept {
+  return syscall(SYS_msync, range.addr, range.len, MS_INVALIDATE | MS_ASYNC) == 0 ? 0 : errno;
+}
+
 }  // namespace
 
-constinit const MlockCalls kMlockCalls = {&lock, &unlock, &populate, &mapped};
+constinit const MlockCalls kMlockCalls = {&lock, &unlock, &populate, &mapped, &find_lock};
 
 }  // namespace hydrant

@@ -18,6 +18,9 @@ struct MlockCalls {
   // Calls each(context, run) for the mapped parts of `range` in address order, adjacent ones joined. Answers
   // an errno if the kernel cannot be asked.
   int (*mapped)(MemoryRange range, MappedRun each, void* context) noexcept;
+  // EBUSY if any page of `range` is locked; another errno, or 0, if none is. Changes nothing; 0.3 us
+  // whatever the length.
+  int (*find_lock)(MemoryRange range) noexcept;
 };
 
 // The table of real system calls.

@@ -20,6 +20,8 @@ constexpr int kRetries = 16;
 constexpr int kMostDepth = 4;
 // How long a pin waits until its pages have been unlocked: a terabyte of small pages takes 30 s.
 constexpr uint64_t kUnlockPatienceNs = 60'000'000'000;
+// How many times a pin asks which of its pages are locked already, at most: 80 us.
+constexpr int kMostQuestions = 256;
 constexpr Access kWriting = Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteAtomic;
 
 void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<void*>(addr); }
@@ -93,6 +95,26 @@ Status explain_populate(int error, MemoryRange range, bool writing) noexcept {
               ull(range.addr), range.len, errno_text(error));
 }
 
+// Stretches that were locked already when a pin counted them first. Where there are too many, the last one
+// reaches over what lies between: this stays locked, and nothing loses a lock of the program.
+class LockedStretches {
+ public:
+  void add(MemoryRange stretch) noexcept {
+    if (n_ != 0 && (n_ == kMost || stretches_[n_ - 1].end() == stretch.addr)) {
+      stretches_[n_ - 1].len = stretch.end() - stretches_[n_ - 1].addr;
+    } else {
+      stretches_[n_++] = stretch;
+    }
+  }
+  const MemoryRange* begin() const noexcept { return stretches_; }
+  const MemoryRange* end() const noexcept { return stretches_ + n_; }
+
+ private:
+  static constexpr size_t kMost = 64;
+  MemoryRange stretches_[kMost];
+  size_t n_ = 0;
+};
+
 bool passes(int error) noexcept { return error == EAGAIN || error == EINTR; }
 
 class MlockRegistrar final : public Registrar {
@@ -119,12 +141,19 @@ class MlockRegistrar final : public Registrar {
   // 0 on success. False if not all of `range` is counted.
   bool release(MemoryRange range, int* error) noexcept HYDRANT_EXCLUDES(mu_);
   bool being_unlocked(MemoryRange range) const noexcept HYDRANT_REQUIRES(mu_);
+  bool is_locked(MemoryRange range) const noexcept { return calls_.find_lock(range) == EBUSY; }
+  // Adds the parts of `range`, which has a locked page, that are locked; all of it without further questions.
+  void find_locked(MemoryRange range, int questions, LockedStretches* found) const noexcept;
+  // Whether the program has locked all of its memory since start().
+  bool all_is_locked() const noexcept { return is_locked(sentinel_); }
 
   const MlockCalls calls_;
   RegistrarTraits traits_;
   // Features of the kernel; start() sets them. Without on_fault_ locking also makes pages resident.
   bool can_populate_ = false;
   bool on_fault_ = false;
+  // A page that only mlockall() locks.
+  MemoryRange sentinel_;
   // System calls run outside mu_, because munlock() of a large range takes milliseconds. A pin counts first,
   // then calls mlock() over its whole range: the pin that counted a page first may not have locked it yet, or
   // may fail. A count's fall to 0 and the unlocking must look atomic to pins of the same pages, or those
@@ -142,8 +171,9 @@ class MlockRegistrar final : public Registrar {
 
 MlockRegistrar::~MlockRegistrar() {
   MutexLock lock(mu_);
-  if (counts_ == nullptr) return;
-  counts_->clear([this](MemoryRange gone) noexcept { (void)unlock_pages(gone); });
+  if (counts_ != nullptr && !all_is_locked())
+    counts_->clear([this](MemoryRange gone) noexcept { (void)unlock_pages(gone); });
+  if (sentinel_.valid()) munmap(pointer(sentinel_.addr), sentinel_.len);
 }
 
 Status MlockRegistrar::start() noexcept {
@@ -159,8 +189,13 @@ Status MlockRegistrar::start() noexcept {
   if (page == MAP_FAILED)
     return fail(Status::kResource,
                 "cannot map a page for a trial of mlock: free memory, or raise ulimit -v");
-  const int error = try_on({reinterpret_cast<uintptr_t>(page), traits_.granule_bytes});
-  munmap(page, traits_.granule_bytes);
+  sentinel_ = {reinterpret_cast<uintptr_t>(page), traits_.granule_bytes};
+  const int error = try_on(sentinel_);
+  // A new page: nothing but mlockall() has locked it.
+  if (mmap(page, traits_.granule_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+           0) == MAP_FAILED)
+    return fail(Status::kResource,
+                "cannot map a page beside mlock: free memory, or raise ulimit -v");
   // An account that is full now may have room later, so this is not a failure.
   if (error == 0 || (error == ENOMEM && limit.bytes >= traits_.granule_bytes)) return Status::kOk;
   char advice[256];
@@ -216,8 +251,26 @@ Status MlockRegistrar::count(MemoryRange range) noexcept {
                 ull(range.addr), range.len, ull(kUnlockPatienceNs / 1'000'000'000u));
   }
   if (counts_ == nullptr) counts_ = std::make_unique<PageCounts>();
+  LockedStretches locked;
+  counts_->each_gap(range, [&](MemoryRange gap) {
+    if (is_locked(gap)) find_locked(gap, kMostQuestions, &locked);
+  });
   counts_->add(range);
+  for (const MemoryRange& stretch : locked) counts_->keep(stretch);
   return Status::kOk;
+}
+
+void MlockRegistrar::find_locked(MemoryRange range, int questions,
+                                 LockedStretches* found) const noexcept {
+  const size_t half = range.len / 2 & ~(traits_.granule_bytes - 1);
+  if (half == 0 || questions < 2) return found->add(range);
+  const MemoryRange left{range.addr, half};
+  const MemoryRange right{range.addr + half, range.len - half};
+  const bool in_left = is_locked(left);
+  const bool in_right = is_locked(right);
+  questions -= 2;
+  if (in_left) find_locked(left, in_right ? questions / 2 : questions, found);
+  if (in_right) find_locked(right, in_left ? questions / 2 : questions, found);
 }
 
 Status MlockRegistrar::lock_pages(MemoryRange range, Access access) noexcept {
@@ -272,10 +325,12 @@ bool MlockRegistrar::release(MemoryRange range, int* error) noexcept {
     mine = {gone.bounds(), unlocking_};
     unlocking_ = &mine;
   }
-  gone.clear([this, error](MemoryRange stretch) noexcept {
-    const int failed = unlock_pages(stretch);
-    if (failed != 0) *error = failed;
-  });
+  if (!all_is_locked()) {
+    gone.clear([this, error](MemoryRange stretch) noexcept {
+      const int failed = unlock_pages(stretch);
+      if (failed != 0) *error = failed;
+    });
+  }
   MutexLock lock(mu_);
   Unlocking** link = &unlocking_;
   while (*link != &mine) link = &(*link)->next;

@@ -3,19 +3,25 @@
 // io_uring is unavailable. It has no keys and cannot detect stale pins.
 //
 // mlock does not nest, so a count is kept for each run of pages (page_counts.hpp); a pin may be undone in
-// pieces. Pins and unpins run concurrently, but a pin waits while its pages are being unlocked. Pages that
-// the program locked itself lose that lock with their last pin. The child of a fork inherits no locks. Parts
-// of a huge page can be locked and unlocked. hugetlbfs pages are never paged out; locking them has no effect.
+// pieces. Pins and unpins run concurrently, but a pin waits while its pages are being unlocked. The child of
+// a fork inherits no locks. Parts of a huge page can be locked and unlocked. hugetlbfs pages are never paged
+// out; locking them has no effect.
+//
+// Locks of the program. The kernel does not tell whose lock a page has. Pages that are locked before their
+// first pin stay locked after their last unpin; where locked and other pages alternate more than 64 times in
+// one pin, some of the others stay locked as well. After mlockall(MCL_CURRENT) the registrar unlocks nothing
+// until munlockall(). Not noticed: a lock that the program takes on pinned pages, and locks of new memory
+// where pinned memory was unmapped; their last unpin unlocks these.
 //
 // Rights. Since Linux 5.14 pages are first locked on fault and then populated with the requested right. This
 // refuses memory that may not be written (or read), in a single page walk. A pin without a writing right
 // leaves untouched memory as the shared zero page until its first write. On older kernels one call locks and
 // populates, and no writing right is checked.
 //
-// Cost: one mlock plus about 0.2 us at any length: O(log n + runs touched) for n runs of different counts,
-// each 64 bytes of heap. An unpin or a refused pin makes one munlock per run whose count becomes 0. If parts
-// were unmapped, it asks the kernel for the mappings (mapping_query.hpp) and makes one munlock per mapped
-// run; without /proc, one per page.
+// Cost: one mlock and one msync (0.3 us) plus about 0.2 us at any length: O(log n + runs touched) for n runs
+// of different counts, each 64 bytes of heap. An unpin or a refused pin makes one munlock per run whose count
+// becomes 0. If parts were unmapped, it asks the kernel for the mappings (mapping_query.hpp) and makes one
+// munlock per mapped run; without /proc, one per page.
 //
 // Charge: RLIMIT_MEMLOCK of this process, in an account separate from other registrars. The kernel charges a
 // page once, however often it is pinned. charge() counts each pin, so it may overstate but never understate.

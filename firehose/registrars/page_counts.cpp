@@ -1,9 +1,6 @@
 // A map of intervals with counts; the mlock registrar counts overlapping pins with it.
 #include "firehose/registrars/page_counts.hpp"
 
-#include <algorithm>
-#include <iterator>
-
 namespace hydrant {
 
 // Splits the interval that contains `at`, so that `at` becomes a boundary. Answers the first interval that
@@ -35,12 +32,21 @@ void PageCounts::add(MemoryRange range) {
   join(range);
 }
 
+void PageCounts::keep(MemoryRange range) {
+  const auto first = split(range.addr);
+  const auto last = split(range.end());
+  for (auto it = first; it != last; ++it) it->second.kept = true;
+  join(range);
+}
+
 void PageCounts::remove_to(MemoryRange range, PageCounts* gone) {
   const auto first = split(range.addr);
   const auto last = split(range.end());
   for (auto it = first; it != last;) {
     if (--it->second.count > 0) {
       ++it;
+    } else if (it->second.kept) {
+      it = intervals_.erase(it);
     } else {
       gone->intervals_.insert(gone->intervals_.end(), intervals_.extract(it++));
     }
@@ -55,7 +61,8 @@ void PageCounts::join(MemoryRange range) {
   while (it != intervals_.end() && it->first <= range.end()) {
     const auto next = std::next(it);
     if (next == intervals_.end()) break;
-    if (it->second.end == next->first && it->second.count == next->second.count) {
+    if (it->second.end == next->first && it->second.count == next->second.count &&
+        it->second.kept == next->second.kept) {
       it->second.end = next->second.end;
       intervals_.erase(next);
     } else {

@@ -85,6 +85,15 @@ int faulty_mapped(MemoryRange range, MappedRun each, void* context) noexcept {
   return 0;
 }
 
+int faulty_find_lock(MemoryRange range) noexcept {
+  FaultyKernel& kernel = *g_faulty_kernel;
+  if (!kernel.mine(range)) return 0;
+  const bool* first = kernel.locked + kernel.first(range);
+  return std::any_of(first, first + range.len / kPageBytes, [](bool locked) { return locked; })
+             ? EBUSY
+             : 0;
+}
+
 class MlockFaults : public ::testing::Test {
  protected:
   MlockFaults() { g_faulty_kernel = &kernel_; }
@@ -95,8 +104,8 @@ class MlockFaults : public ::testing::Test {
   void SetUp() override { make(); }
   void make() {
     auto status = Status::kOk;
-    mlock_ = make_mlock_registrar(&status,
-                                  {&faulty_lock, &faulty_unlock, &faulty_populate, &faulty_mapped});
+    mlock_ = make_mlock_registrar(&status, {&faulty_lock, &faulty_unlock, &faulty_populate,
+                                            &faulty_mapped, &faulty_find_lock});
     ASSERT_NE(mlock_, nullptr) << last_error_text();
   }
   Status pin(MemoryRange range, Access access = Access::kLocalWrite) {

@@ -32,6 +32,7 @@ struct KernelWithHoles {
   int unlocks = 0;
   bool knows_mappings = true;
   bool populate_fails = false;
+  bool all_is_locked = false;
 
   MemoryRange pages(size_t first, size_t n) const { return memory.pages(first, n); }
   bool mine(MemoryRange range) const { return memory.all().covers(range); }
@@ -82,24 +83,44 @@ int mapped_with_holes(MemoryRange range, MappedRun each, void* context) noexcept
   return 0;
 }
 
+int find_lock_with_holes(MemoryRange range) noexcept {
+  const KernelWithHoles& kernel = *g_kernel_with_holes;
+  if (!kernel.mine(range)) return kernel.all_is_locked ? EBUSY : 0;
+  const bool* first = kernel.locked + kernel.first(range);
+  return std::any_of(first, first + range.len / kPageBytes, [](bool locked) { return locked; })
+             ? EBUSY
+             : 0;
+}
+
+constexpr MlockCalls kCallsWithHoles = {&lock_with_holes, &unlock_with_holes, &populate_with_holes,
+                                        &mapped_with_holes, &find_lock_with_holes};
+
 // What each page should be, page by page.
 struct Model {
   int counts[kPagesWithHoles] = {};
   bool locked[kPagesWithHoles] = {};
+  bool kept[kPagesWithHoles] = {};  // the program locked it before its first pin
+  bool left[kPagesWithHoles] = {};  // the last unpin left it as it was
 
   void pin(const KernelWithHoles& kernel, size_t first, size_t n, bool populate_fails) {
     size_t i = first;
-    for (; i < first + n && !kernel.hole[i]; ++i) locked[i] = true;
+    for (; i < first + n; ++i) kept[i] = counts[i] == 0 ? locked[i] : kept[i];
+    for (i = first; i < first + n && !kernel.hole[i]; ++i) locked[i] = true;
     const bool pinned = i == first + n && !populate_fails;
     for (i = first; i < first + n; ++i) {
       if (pinned) ++counts[i];
-      if (counts[i] == 0) locked[i] = false;
+      if (counts[i] == 0) end(i);
     }
   }
   void unpin(size_t first, size_t n) {
     for (size_t i = first; i < first + n; ++i) {
-      if (--counts[i] == 0) locked[i] = false;
+      if (--counts[i] == 0) end(i);
     }
+  }
+  void end(size_t i) {
+    if (!kept[i]) locked[i] = false;
+    left[i] = kept[i];
+    kept[i] = false;
   }
   bool all_counted(size_t first, size_t n) const {
     return std::all_of(counts + first, counts + first + n, [](int c) { return c > 0; });
@@ -111,8 +132,7 @@ class MlockHoles : public ::testing::Test {
   MlockHoles() {
     g_kernel_with_holes = &kernel_;
     auto status = Status::kOk;
-    mlock_ = make_mlock_registrar(
-        &status, {&lock_with_holes, &unlock_with_holes, &populate_with_holes, &mapped_with_holes});
+    mlock_ = make_mlock_registrar(&status, kCallsWithHoles);
   }
   ~MlockHoles() override {
     mlock_.reset();
@@ -124,13 +144,13 @@ class MlockHoles : public ::testing::Test {
   UnpinResult unpin(size_t first, size_t n) {
     return mlock_->unpin(kernel_.pages(first, n), nullptr);
   }
-  // One for each stretch that the model counts no more, and one for each mapped run of such a stretch that
-  // has a hole.
+  // One for each stretch that the model counts no more and had not to leave locked, and one for each mapped
+  // run of such a stretch that has a hole.
   int most_unlocks(const Model& model, size_t first, size_t n) const {
     int most = 0;
     for (size_t i = first; i < first + n; ++i) {
-      if (model.counts[i] != 0) continue;
-      const bool starts = i == first || model.counts[i - 1] != 0;
+      if (model.counts[i] != 0 || model.left[i]) continue;
+      const bool starts = i == first || model.counts[i - 1] != 0 || model.left[i - 1];
       const bool run_starts = !kernel_.hole[i] && (starts || kernel_.hole[i - 1]);
       most += (starts ? 1 : 0) + (run_starts ? 1 : 0);
     }
@@ -150,12 +170,22 @@ TEST_F(MlockHoles, RandomPinsUnpinsFailuresAndHolesAgreeWithTheModel) {
     const size_t first = random() % kPagesWithHoles,
                  n = 1 + random() % std::min<size_t>(kPagesWithHoles - first, 20);
     kernel_.unlocks = 0;
+    std::fill(std::begin(model.left), std::end(model.left), false);
     kernel_.knows_mappings = random() % 16 != 0;
-    switch (random() % 8) {
+    switch (random() % 10) {
       case 0:
         if (!kernel_.hole[first]) kernel_.unmap(first);
         model.locked[first] = false;
         break;
+      // The program's own calls, on pages that are not pinned.
+      case 8:
+      case 9: {
+        const bool lock = random() % 2 == 0;
+        for (size_t i = first; i < first + n; ++i) {
+          if (model.counts[i] == 0 && !kernel_.hole[i]) kernel_.locked[i] = model.locked[i] = lock;
+        }
+        break;
+      }
       case 1:
         if (kernel_.hole[first]) kernel_.map(first);
         break;
@@ -182,6 +212,18 @@ TEST_F(MlockHoles, RandomPinsUnpinsFailuresAndHolesAgreeWithTheModel) {
       ASSERT_EQ(kernel_.locked[i], model.locked[i]) << "page " << i << ", step " << step;
     }
   }
+}
+
+TEST_F(MlockHoles, NothingIsUnlockedWhileAllMemoryIsLocked) {
+  ASSERT_EQ(pin(0, 8), Status::kOk);
+  kernel_.all_is_locked = true;
+  kernel_.unlocks = 0;
+  EXPECT_EQ(unpin(0, 4), UnpinResult::kDone);
+  EXPECT_EQ(kernel_.unlocks, 0);
+  kernel_.all_is_locked = false;
+  EXPECT_EQ(unpin(4, 4), UnpinResult::kDone);
+  EXPECT_TRUE(kernel_.locked[3]);
+  EXPECT_FALSE(kernel_.locked[4]);
 }
 
 // ---- the real kernel, counted ----
@@ -246,8 +288,9 @@ int slow_unlock(MemoryRange range) noexcept {
 
 TEST_F(MlockHoles, OnlyPinsOfTheSamePagesWaitForALongUnlock) {
   auto status = Status::kOk;
-  const auto mlock = make_mlock_registrar(
-      &status, {&lock_with_holes, &slow_unlock, &populate_with_holes, &mapped_with_holes});
+  MlockCalls calls = kCallsWithHoles;
+  calls.unlock = &slow_unlock;
+  const auto mlock = make_mlock_registrar(&status, calls);
   ASSERT_NE(mlock, nullptr) << last_error_text();
   const auto pin_on = [&](size_t first, size_t n) {
     return mlock->pin(kernel_.pages(first, n), Access::kLocalWrite, nullptr) == Status::kOk;

@@ -32,6 +32,42 @@ TEST(PageCounts, WhatNobodyCountsIsGone) {
   EXPECT_EQ(counts.intervals(), 0u);
 }
 
+TEST(PageCounts, KeptPagesAreNotReportedAsGone) {
+  PageCounts counts;
+  std::vector<MemoryRange> gone;
+  const auto note = [&](MemoryRange range) { gone.push_back(range); };
+  counts.add({0x1000, 0x4000});
+  counts.keep({0x2000, 0x1000});
+  EXPECT_EQ(counts.intervals(), 3u);
+  PageCounts unlocked;
+  counts.remove_to({0x1000, 0x4000}, &unlocked);
+  EXPECT_EQ(counts.intervals(), 0u);
+  unlocked.clear(note);
+  EXPECT_EQ(gone, (std::vector<MemoryRange>{{0x1000, 0x1000}, {0x3000, 0x2000}}));
+  // The mark is of the pins, not of the place.
+  gone.clear();
+  counts.add({0x2000, 0x1000});
+  counts.remove({0x2000, 0x1000}, note);
+  EXPECT_EQ(gone.size(), 1u);
+}
+
+TEST(PageCounts, GapsAreTheRunsWithoutACount) {
+  PageCounts counts;
+  const auto gaps = [&](MemoryRange range) {
+    std::vector<MemoryRange> found;
+    counts.each_gap(range, [&](MemoryRange gap) { found.push_back(gap); });
+    return found;
+  };
+  using Ranges = std::vector<MemoryRange>;
+  EXPECT_EQ(gaps({0x1000, 0x5000}), (Ranges{{0x1000, 0x5000}}));
+  counts.add({0x2000, 0x1000});
+  counts.add({0x4000, 0x2000});
+  counts.add({0x5000, 0x1000});
+  EXPECT_EQ(gaps({0x1000, 0x7000}), (Ranges{{0x1000, 0x1000}, {0x3000, 0x1000}, {0x6000, 0x2000}}));
+  EXPECT_EQ(gaps({0x2800, 0x1000}), (Ranges{{0x3000, 0x800}}));
+  EXPECT_EQ(gaps({0x4800, 0x1000}), Ranges{});
+}
+
 TEST(PageCounts, EqualNeighboursAreOneInterval) {
   PageCounts counts;
   for (uintptr_t i = 0; i < 100; ++i) counts.add({(i * 7 % 100) * 0x1000 + 0x1000, 0x1000});

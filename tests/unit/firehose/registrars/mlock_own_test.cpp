@@ -1,0 +1,129 @@
+// The mlock registrar beside locks that the program takes itself, over the real kernel.
+#include "firehose/registrars/mlock_registrar.hpp"
+#include "tests/unit/firehose/registrars/mapping.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace hydrant {
+namespace {
+
+using testing::kPageBytes;
+using testing::MappedPages;
+
+// Direct calls: a sanitizer's mlock() locks nothing.
+bool lock(MemoryRange range) { return syscall(SYS_mlock, range.addr, range.len) == 0; }
+bool unlock(MemoryRange range) { return syscall(SYS_munlock, range.addr, range.len) == 0; }
+
+class MlockOwn : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto status = Status::kOk;
+    mlock_ = make_mlock_registrar(&status);
+    if (mlock_ == nullptr || !lock(memory_.pages(0, 1)))
+      GTEST_SKIP() << "no mlock here: " << (mlock_ == nullptr ? last_error_text() : "limit");
+    ASSERT_TRUE(unlock(memory_.pages(0, 1)));
+  }
+  bool pin(size_t first, size_t n) {
+    return mlock_->pin(memory_.pages(first, n), Access::kLocalWrite, nullptr) == Status::kOk;
+  }
+  bool unpin(size_t first, size_t n) {
+    return mlock_->unpin(memory_.pages(first, n), nullptr) == UnpinResult::kDone;
+  }
+  bool locked(size_t page) const { return kMlockCalls.find_lock(memory_.pages(page, 1)) == EBUSY; }
+  size_t count_locked() const {
+    size_t n = 0;
+    for (size_t i = 0; i < kPages; ++i) n += locked(i) ? 1 : 0;
+    return n;
+  }
+
+  static constexpr size_t kPages = 16;
+  MappedPages memory_{kPages * kPageBytes};
+  std::unique_ptr<Registrar> mlock_;
+};
+
+TEST_F(MlockOwn, ALockedPageStaysLockedAndItsNeighboursDoNot) {
+  ASSERT_TRUE(lock(memory_.pages(5, 1)));
+  ASSERT_TRUE(pin(0, kPages));
+  ASSERT_TRUE(pin(4, 4));
+  EXPECT_EQ(count_locked(), kPages);
+  ASSERT_TRUE(unpin(0, kPages));
+  EXPECT_EQ(count_locked(), 4u);
+  ASSERT_TRUE(unpin(4, 4));
+  EXPECT_TRUE(locked(5));
+  EXPECT_EQ(count_locked(), 1u);
+}
+
+TEST_F(MlockOwn, ARefusedPinLeavesTheProgramsLock) {
+  ASSERT_TRUE(lock(memory_.pages(1, 2)));
+  ASSERT_EQ(munmap(memory_.data() + 8 * kPageBytes, kPageBytes), 0);
+  EXPECT_FALSE(pin(0, kPages));
+  EXPECT_TRUE(locked(1) && locked(2));
+  EXPECT_EQ(count_locked(), 2u);
+}
+
+TEST_F(MlockOwn, TheEndOfTheRegistrarLeavesTheProgramsLock) {
+  ASSERT_TRUE(lock(memory_.pages(3, 1)));
+  ASSERT_TRUE(pin(2, 4));
+  mlock_.reset();
+  EXPECT_TRUE(locked(3));
+  EXPECT_EQ(count_locked(), 1u);
+}
+
+TEST_F(MlockOwn, APinAfterTheProgramHasUnlockedIsItsOwn) {
+  ASSERT_TRUE(lock(memory_.pages(3, 1)));
+  ASSERT_TRUE(pin(2, 4));
+  ASSERT_TRUE(unpin(2, 4));
+  ASSERT_TRUE(unlock(memory_.pages(3, 1)));
+  ASSERT_TRUE(pin(2, 4));
+  ASSERT_TRUE(unpin(2, 4));
+  EXPECT_EQ(count_locked(), 0u);
+}
+
+// More alternations than are told apart: what lies between stays locked, and no lock is lost.
+TEST_F(MlockOwn, ManyLockedPagesAmongOthersAllStayLocked) {
+  constexpr size_t kMany = 1024;
+  const MappedPages memory(kMany * kPageBytes);
+  for (size_t i = 0; i < kMany; i += 2) {
+    if (!lock(memory.pages(i, 1))) GTEST_SKIP() << "the memlock limit is less than 4 MiB";
+  }
+  ASSERT_EQ(mlock_->pin(memory.all(), Access::kLocalWrite, nullptr), Status::kOk)
+      << last_error_text();
+  ASSERT_EQ(mlock_->unpin(memory.all(), nullptr), UnpinResult::kDone);
+  for (size_t i = 0; i < kMany; i += 2) {
+    ASSERT_EQ(kMlockCalls.find_lock(memory.pages(i, 1)), EBUSY) << "page " << i;
+  }
+}
+
+// In a child, whose locks end with it.
+TEST_F(MlockOwn, MlockallAfterThePinKeepsAllLocked) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    auto status = Status::kOk;
+    auto mlock = make_mlock_registrar(&status);
+    const MemoryRange range = memory_.all();
+    if (mlock == nullptr || mlock->pin(range, Access::kLocalWrite, nullptr) != Status::kOk)
+      _exit(1);
+    if (syscall(SYS_mlockall, MCL_CURRENT) != 0) _exit(77);
+    if (mlock->unpin(range, nullptr) != UnpinResult::kDone) _exit(2);
+    if (kMlockCalls.find_lock(memory_.pages(3, 1)) != EBUSY) _exit(3);
+    if (syscall(SYS_munlockall) != 0) _exit(4);
+    if (mlock->pin(range, Access::kLocalWrite, nullptr) != Status::kOk) _exit(5);
+    if (mlock->unpin(range, nullptr) != UnpinResult::kDone) _exit(6);
+    _exit(kMlockCalls.find_lock(range) == EBUSY ? 7 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "mlockall is not allowed here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace hydrant
