@@ -3,9 +3,8 @@
 #include "firehose/base/thread.hpp"
 
 #if HYDRANT_DEBUG
+#include "firehose/api/ticket_set.hpp"
 #include "firehose/base/cancellation.hpp"
-
-#include <unordered_set>
 #endif
 
 namespace hydrant {
@@ -17,16 +16,16 @@ namespace {
 Mutex g_mutex;
 uint64_t g_next_ticket HYDRANT_GUARDED_BY(g_mutex) = 1;
 uint64_t g_first_of_process HYDRANT_GUARDED_BY(g_mutex) = 1;
-std::unordered_set<uint64_t>& tickets() {
-  static auto* set = new std::unordered_set<uint64_t>;  // never destroyed: pins may outlive main()
-  return *set;
-}
+// Never destroyed: pins may outlive main().
+constinit TicketSet g_tickets HYDRANT_GUARDED_BY(g_mutex);
+// A ticket could not be noted for lack of memory: from then on a release without one is not an error.
+bool g_some_missing HYDRANT_GUARDED_BY(g_mutex) = false;
 }  // namespace
 
 uint64_t issue_ticket() noexcept {
   const CancellationOff guard;
   MutexLock lock(g_mutex);
-  tickets().insert(g_next_ticket);
+  if (!g_tickets.insert(g_next_ticket)) g_some_missing = true;
   return g_next_ticket++;
 }
 
@@ -34,7 +33,7 @@ bool redeem_ticket(uint64_t ticket) noexcept {
   const CancellationOff guard;
   MutexLock lock(g_mutex);
   // Tickets of the parent: the slot says what to answer.
-  return (ticket != 0 && ticket < g_first_of_process) || tickets().erase(ticket) == 1;
+  return (ticket != 0 && ticket < g_first_of_process) || g_tickets.erase(ticket) || g_some_missing;
 }
 
 void lock_tickets() noexcept HYDRANT_NO_TSA { g_mutex.lock(); }
@@ -42,6 +41,7 @@ void unlock_tickets() noexcept HYDRANT_NO_TSA { g_mutex.unlock(); }
 void reset_tickets_in_child() noexcept HYDRANT_NO_TSA {
   g_mutex.reset_in_child();
   g_first_of_process = g_next_ticket;
+  g_tickets = {};  // leaked: another thread of the parent may have been changing it
 }
 
 #else

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <new>
+#include <optional>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -43,6 +44,13 @@ Status fail_no_pages(int error, MemoryRange range) noexcept {
               "mlock: the kernel has no memory to make [0x%llx, +%zu) resident (%s): free memory, "
               "or raise the control group's limit, and try again",
               ull(range.addr), range.len, errno_text(error));
+}
+
+Status fail_no_counts(MemoryRange range) noexcept {
+  return fail(
+      Status::kResource,
+      "mlock: out of memory to count the pages of [0x%llx, +%zu): free memory, or raise ulimit -v",
+      ull(range.addr), range.len);
 }
 
 // Converts a positive errno of locking `range` to a status with a text.
@@ -106,6 +114,7 @@ class LockedStretches {
       stretches_[n_++] = stretch;
     }
   }
+  size_t size() const noexcept { return n_; }
   const MemoryRange* begin() const noexcept { return stretches_; }
   const MemoryRange* end() const noexcept { return stretches_ + n_; }
 
@@ -160,7 +169,11 @@ class MlockRegistrar final : public Registrar {
   // would lose their lock. Such pins wait for unlocking_ to end; other pins proceed.
   Mutex mu_;
   CondVar unlocked_;
-  std::unique_ptr<PageCounts> counts_ HYDRANT_GUARDED_BY(mu_);  // made by the first pin
+  struct Counts {
+    NodePool nodes;
+    PageCounts of{&nodes};
+  };
+  std::unique_ptr<Counts> counts_ HYDRANT_GUARDED_BY(mu_);  // made by the first pin
   struct Unlocking {
     MemoryRange range;
     Unlocking* next;
@@ -172,7 +185,7 @@ class MlockRegistrar final : public Registrar {
 MlockRegistrar::~MlockRegistrar() {
   MutexLock lock(mu_);
   if (counts_ != nullptr && !all_is_locked())
-    counts_->clear([this](MemoryRange gone) noexcept { (void)unlock_pages(gone); });
+    counts_->of.each([this](MemoryRange gone) noexcept { (void)unlock_pages(gone); });
   if (sentinel_.valid()) munmap(pointer(sentinel_.addr), sentinel_.len);
 }
 
@@ -250,13 +263,16 @@ Status MlockRegistrar::count(MemoryRange range) noexcept {
                 "pin again later",
                 ull(range.addr), range.len, ull(kUnlockPatienceNs / 1'000'000'000u));
   }
-  if (counts_ == nullptr) counts_ = std::make_unique<PageCounts>();
+  if (counts_ == nullptr) counts_.reset(new (std::nothrow) Counts);
+  if (counts_ == nullptr) return fail_no_counts(range);
+  PageCounts& counts = counts_->of;
   LockedStretches locked;
-  counts_->each_gap(range, [&](MemoryRange gap) {
+  counts.each_gap(range, [&](MemoryRange gap) {
     if (is_locked(gap)) find_locked(gap, kMostQuestions, &locked);
   });
-  counts_->add(range);
-  for (const MemoryRange& stretch : locked) counts_->keep(stretch);
+  if (!counts.reserve(range, locked.size())) return fail_no_counts(range);
+  counts.add(range);
+  for (const MemoryRange& stretch : locked) counts.keep(stretch);
   return Status::kOk;
 }
 
@@ -315,23 +331,25 @@ int MlockRegistrar::unlock_each_page(MemoryRange range) noexcept {
 
 bool MlockRegistrar::release(MemoryRange range, int* error) noexcept {
   *error = 0;
-  PageCounts gone;
+  std::optional<PageCounts> zero;
   Unlocking mine{};
   {
     MutexLock lock(mu_);
-    if (counts_ == nullptr || !counts_->covers(range)) return false;
-    counts_->remove_to(range, &gone);
-    if (gone.intervals() == 0) return true;
-    mine = {gone.bounds(), unlocking_};
+    if (counts_ == nullptr || !counts_->of.covers(range)) return false;
+    zero.emplace(&counts_->nodes);
+    counts_->of.remove_to(range, &*zero);
+    if (zero->intervals() == 0) return true;
+    mine = {zero->bounds(), unlocking_};
     unlocking_ = &mine;
   }
   if (!all_is_locked()) {
-    gone.clear([this, error](MemoryRange stretch) noexcept {
+    zero->each([this, error](MemoryRange stretch) noexcept {
       const int failed = unlock_pages(stretch);
       if (failed != 0) *error = failed;
     });
   }
   MutexLock lock(mu_);
+  zero->clear();  // here, because the nodes' pool is the mutex's
   Unlocking** link = &unlocking_;
   while (*link != &mine) link = &(*link)->next;
   *link = mine.next;

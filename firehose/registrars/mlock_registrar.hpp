@@ -19,9 +19,10 @@
 // populates, and no writing right is checked.
 //
 // Cost: one mlock and one msync (0.3 us) plus about 0.2 us at any length: O(log n + runs touched) for n runs
-// of different counts, each 64 bytes of heap. An unpin or a refused pin makes one munlock per run whose count
-// becomes 0. If parts were unmapped, it asks the kernel for the mappings (mapping_query.hpp) and makes one
-// munlock per mapped run; without /proc, one per page.
+// of different counts, each 64 bytes of heap, which a pin allocates before it counts (kResource). An unpin
+// or a refused pin makes one munlock per run whose count becomes 0. If parts were unmapped, it asks the
+// kernel for the mappings (mapping_query.hpp) and makes one munlock per mapped run; without /proc, one per
+// page.
 //
 // Charge: RLIMIT_MEMLOCK of this process, in an account separate from other registrars. The kernel charges a
 // page once, however often it is pinned. charge() counts each pin, so it may overstate but never understate.

@@ -5,7 +5,7 @@ namespace hydrant {
 
 // Splits the interval that contains `at`, so that `at` becomes a boundary. Answers the first interval that
 // starts there or later.
-PageCounts::Map::iterator PageCounts::split(uintptr_t at) {
+PageCounts::Map::iterator PageCounts::split(uintptr_t at) noexcept {
   auto next = intervals_.lower_bound(at);
   if (next == intervals_.begin() || (next != intervals_.end() && next->first == at)) return next;
   auto before = std::prev(next);
@@ -15,7 +15,7 @@ PageCounts::Map::iterator PageCounts::split(uintptr_t at) {
   return next;
 }
 
-void PageCounts::add(MemoryRange range) {
+void PageCounts::add(MemoryRange range) noexcept {
   auto it = split(range.addr);
   split(range.end());
   for (uintptr_t at = range.addr; at < range.end();) {
@@ -32,16 +32,24 @@ void PageCounts::add(MemoryRange range) {
   join(range);
 }
 
-void PageCounts::keep(MemoryRange range) {
+void PageCounts::keep(MemoryRange range) noexcept {
   const auto first = split(range.addr);
   const auto last = split(range.end());
   for (auto it = first; it != last; ++it) it->second.kept = true;
   join(range);
 }
 
-void PageCounts::remove_to(MemoryRange range, PageCounts* gone) {
-  const auto first = split(range.addr);
-  const auto last = split(range.end());
+void PageCounts::remove_to(MemoryRange range, PageCounts* gone) noexcept {
+  Map::iterator first;
+  Map::iterator last;
+  if (pool_->reserve(2)) {
+    first = split(range.addr);
+    last = split(range.end());
+  } else {
+    first = intervals_.lower_bound(range.addr);
+    last = first;
+    while (last != intervals_.end() && last->second.end <= range.end()) ++last;
+  }
   for (auto it = first; it != last;) {
     if (--it->second.count > 0) {
       ++it;
@@ -55,7 +63,7 @@ void PageCounts::remove_to(MemoryRange range, PageCounts* gone) {
 }
 
 // Joins equal neighbours within `range` and at its edges, which bounds the size of the map.
-void PageCounts::join(MemoryRange range) {
+void PageCounts::join(MemoryRange range) noexcept {
   auto it = intervals_.lower_bound(range.addr);
   if (it != intervals_.begin()) --it;
   while (it != intervals_.end() && it->first <= range.end()) {
@@ -71,7 +79,7 @@ void PageCounts::join(MemoryRange range) {
   }
 }
 
-bool PageCounts::covers(MemoryRange range) const {
+bool PageCounts::covers(MemoryRange range) const noexcept {
   auto it = intervals_.upper_bound(range.addr);
   if (it == intervals_.begin()) return false;
   --it;

@@ -6,20 +6,33 @@
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
+#include "firehose/registrars/node_pool.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <utility>
 
 namespace hydrant {
 
 class PageCounts {
  public:
+  explicit PageCounts(NodePool* pool) noexcept
+      : pool_(pool), intervals_(Map::allocator_type(pool)) {}
+
+  // Allocates what add(range) and `keeps` calls of keep() need. False if memory is used up.
+  bool reserve(MemoryRange range, size_t keeps = 0) noexcept {
+    size_t nodes = 2 + 2 * keeps + kSpare;
+    each_gap(range, [&](MemoryRange) { ++nodes; });
+    return pool_->reserve(nodes);
+  }
+
   // Adds one to the count of every page of `range`. Requires: range.valid(), not reaching the top of the
-  // address space. Cost: O(log n + intervals touched); allocates.
-  void add(MemoryRange range);
+  // address space, and reserve(). Cost: O(log n + intervals touched).
+  void add(MemoryRange range) noexcept;
 
   // Calls each(MemoryRange) for each run of `range` with count 0, in address order.
   template <class Each>
@@ -36,43 +49,33 @@ class PageCounts {
     }
   }
 
-  // Marks the pages of `range` as kept until their count becomes 0. Requires: covers(range). Allocates at
-  // most the two boundaries of `range`.
-  void keep(MemoryRange range);
-
-  // Subtracts one from the count of every page of `range` and calls gone(MemoryRange) for each run whose
-  // count becomes 0, except kept ones. Requires: covers(range).
-  template <class Gone>
-  void remove(MemoryRange range, Gone gone) {
-    const auto first = split(range.addr);
-    const auto last = split(range.end());
-    for (auto it = first; it != last;) {
-      if (--it->second.count > 0) {
-        ++it;
-        continue;
-      }
-      if (!it->second.kept) gone(MemoryRange{it->first, it->second.end - it->first});
-      it = intervals_.erase(it);
-    }
-    join(range);
-  }
+  // Marks the pages of `range` as kept until their count becomes 0. Requires: covers(range), and reserve().
+  void keep(MemoryRange range) noexcept;
 
   // Subtracts one from the count of every page of `range` and moves the runs whose count becomes 0 to
-  // `gone`, except kept ones; the counts in `gone` are meaningless. Requires: covers(range), and `gone` is
-  // empty. Allocates at most the two boundaries of `range`.
-  void remove_to(MemoryRange range, PageCounts* gone);
-
-  // Empties the map; calls gone(MemoryRange) for each interval that is not kept.
+  // `gone`, except kept ones; the counts in `gone` are meaningless. Requires: covers(range); `gone` is empty
+  // and has the same pool. Where not even two nodes can be allocated, intervals that reach beyond `range`
+  // keep their counts: their pages remain locked.
+  void remove_to(MemoryRange range, PageCounts* gone) noexcept;
+  // The same; calls gone(MemoryRange) for each run.
   template <class Gone>
-  void clear(Gone gone) {
-    for (const auto& [start, interval] : intervals_) {
-      if (!interval.kept) gone(MemoryRange{start, interval.end - start});
-    }
-    intervals_.clear();
+  void remove(MemoryRange range, Gone gone) {
+    PageCounts removed(pool_);
+    remove_to(range, &removed);
+    removed.each(gone);
   }
 
+  // Calls each(MemoryRange) for each interval that is not kept.
+  template <class Each>
+  void each(Each each) const {
+    for (const auto& [start, interval] : intervals_) {
+      if (!interval.kept) each(MemoryRange{start, interval.end - start});
+    }
+  }
+  void clear() noexcept { intervals_.clear(); }
+
   // Whether every page of `range` has a count of at least one.
-  bool covers(MemoryRange range) const;
+  bool covers(MemoryRange range) const noexcept;
   size_t intervals() const noexcept { return intervals_.size(); }
   // The range from the first to the last counted page. Requires: intervals() != 0.
   MemoryRange bounds() const noexcept {
@@ -86,11 +89,16 @@ class PageCounts {
     uint64_t count;
     bool kept = false;
   };
-  using Map = std::map<uintptr_t, Interval>;  // by start
+  // By start.
+  using Map = std::map<uintptr_t, Interval, std::less<>,
+                       NodePool::Allocator<std::pair<const uintptr_t, Interval>>>;
+  // Nodes that reserve() leaves for a later remove_to(), which splits two intervals at most.
+  static constexpr size_t kSpare = 4;
 
-  Map::iterator split(uintptr_t at);
-  void join(MemoryRange range);
+  Map::iterator split(uintptr_t at) noexcept;
+  void join(MemoryRange range) noexcept;
 
+  NodePool* pool_;
   Map intervals_;
 };
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -73,7 +74,8 @@ struct FakeRegistrar::State {
   mutable std::mutex mu;
   std::condition_variable orders_changed;
   std::multimap<uintptr_t, Live> live;
-  PageCounts pieces;  // divisible: instead of `live`
+  NodePool nodes;
+  PageCounts pieces{&nodes};  // divisible: instead of `live`
   std::vector<Refusal> refusals;
   std::deque<Order> orders;
   Plan plans[2];
@@ -186,6 +188,7 @@ Status FakeRegistrar::enter(MemoryRange range, Access access, std::byte* key) {
   s.max_charged = std::max(s.max_charged, s.charged + s.pending);
   s.live_bytes += range.len;
   if (options_.divisible) {
+    if (!s.pieces.reserve(range)) std::abort();
     s.pieces.add(range);
     return Status::kOk;
   }

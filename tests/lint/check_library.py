@@ -8,6 +8,7 @@ tls LIB.so [BYTES]    at most 64 bytes of static thread-local storage (or BYTES)
                       keeps 512 for all libraries that are loaded late
 needed LIB.so [NAME...]  ldd lists only the five allowed libraries and those of these names
 cancellation LIST LIB.a...  each object that calls a cancellation point of libc is in LIST with its protection
+allocations LIB.a     no object calls an allocation function that throws, or throws as containers do
 hooks LIB.so MAP      the dynamic symbols are those of the version script; needs only libc and the loader,
                       and no function that finds thread-local storage (it may allocate)
 """
@@ -122,6 +123,21 @@ def check_cancellation(list_file, *archives):
                 for source in sorted(listed - set(found)))
 
 
+# operator new and new[], with and without alignment; what containers throw when they cannot grow.
+THROWING = re.compile(r"_Zn[wa]m(St11align_val_t)?|_ZSt\d+__throw_(bad|length)\w+|__cxa_throw")
+
+
+def check_allocations(archive):
+    lines = run("nm", "-A", archive).splitlines()
+    if not lines:
+        yield f"{archive} has no symbols"
+    for line in lines:
+        place, _, name = line.rpartition(" ")
+        if place.endswith(" U") and THROWING.fullmatch(name):
+            yield (f"{place.split(':')[1]} calls {name}, which throws when memory is used up: allocate with "
+                   f"std::nothrow, or ahead, and answer GASNET_ERR_RESOURCE")
+
+
 def check_hooks(library, map_file):
     with open(map_file) as lines:
         text = re.sub(r"/\*.*?\*/", "", lines.read(), flags=re.DOTALL)
@@ -146,6 +162,7 @@ CHECKS = {
     "needed": check_needed,
     "hooks": check_hooks,
     "cancellation": check_cancellation,
+    "allocations": check_allocations,
 }
 
 

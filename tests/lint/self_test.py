@@ -533,6 +533,18 @@ class Library(Tree):
         outcome = self.run_check("check_library.py", "cancellation", listed, archive)
         self.assert_finds(outcome, "gives no protection")
 
+    def test_allocations(self):
+        text = "#include <new>\nnamespace hydrant {{ int* a(); int* a() {{ return new {}int; }} }}\n"
+        archive = self.archive(text.format("(std::nothrow) "), "nothrow.a")
+        self.assert_clean(self.run_check("check_library.py", "allocations", archive))
+        archive = self.archive(text.format(""), "throws.a")
+        outcome = self.run_check("check_library.py", "allocations", archive)
+        self.assert_finds(outcome, "calls _Znwm, which throws")
+        text = "#include <vector>\nusing V = std::vector<int>;\n"
+        text += "void a(V& b); void a(V& b) { b.reserve(7); }\n"
+        outcome = self.run_check("check_library.py", "allocations", self.archive(text, "vector.a"))
+        self.assert_finds(outcome, "__throw_length_error")
+
     def test_needed_libraries(self):
         text = "#include <cstdio>\nint a() { return std::puts(\"\"); }\n"
         self.assert_clean(self.run_check("check_library.py", "needed", self.build(text)))
