@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <new>
+#include <cstdlib>
 #include <sys/mman.h>
+#include <type_traits>
 #include <unistd.h>
+#include <utility>
 
 namespace hydrant::shm {
 namespace {
@@ -60,30 +62,39 @@ void* map_aligned(const Piece& piece, bool writable, int fd) noexcept {
 }  // namespace
 
 ShmWindows::~ShmWindows() {
-  Mappings gone;
-  {
-    const MutexLock lock(mu_);
-    if (table_ == nullptr) return;
-    for (const Window& window : table_->windows) {
-      if (window.len != 0) gone.push_back({window.addr, window.len});
-    }
-    delete table_;
-    table_ = nullptr;
+  const MutexLock lock(mu_);
+  if (table_ == nullptr) return;
+  for (uint32_t i = 0; i < table_->in_order; ++i) {
+    const Window& window = table_->windows[table_->order[i]];
+    unmap({window.addr, window.len});
   }
-  unmap(gone);
+  std::free(table_);
 }
 
 bool ShmWindows::has_table_locked() noexcept {
-  if (table_ == nullptr) table_ = new (std::nothrow) Table;
+  static_assert(std::is_trivial_v<Table>);
+  if (table_ == nullptr) table_ = static_cast<Table*>(std::calloc(1, sizeof(Table)));
   return table_ != nullptr;
 }
 
-uint32_t ShmWindows::find(const File& file, const Table& table, const ShmBlob& blob) noexcept {
-  auto at = file.windows.upper_bound(blob.offset);
-  for (int looks = 0; looks < kMostLooks && at != file.windows.begin(); ++looks) {
-    --at;
-    const Window& window = table.windows[at->second];
-    if (blob.offset + blob.range.len <= window.offset + window.len) return at->second;
+uint32_t ShmWindows::place_in_order(const Table& table, const FileId& id,
+                                    uint64_t offset) noexcept {
+  const uint32_t* const end = table.order + table.in_order;
+  const auto before = [&](uint32_t index, const std::pair<FileId, uint64_t>& wanted) {
+    const Window& window = table.windows[index];
+    return std::pair(window.file, window.offset) < wanted;
+  };
+  return static_cast<uint32_t>(std::lower_bound(table.order, end, std::pair(id, offset), before) -
+                               table.order);
+}
+
+uint32_t ShmWindows::find(const Table& table, const FileId& id, const ShmBlob& blob) noexcept {
+  uint32_t at = place_in_order(table, id, blob.offset + 1);
+  for (int looks = 0; looks < kMostLooks && at != 0; ++looks) {
+    const uint32_t index = table.order[--at];
+    const Window& window = table.windows[index];
+    if (window.file != id) break;
+    if (blob.offset + blob.range.len <= window.offset + window.len) return index;
   }
   return UINT32_MAX;
 }
@@ -91,15 +102,15 @@ uint32_t ShmWindows::find(const File& file, const Table& table, const ShmBlob& b
 Status ShmWindows::open_window_locked(const ShmBlob& blob, const FileId& id, Mappings* gone,
                                       uint32_t* index) noexcept {
   Table& table = *table_;
-  if (table.windows.size() - table.unused.size() >= kMostWindows) close_idle_locked(0, gone);
-  if (table.windows.size() - table.unused.size() >= kMostWindows) {
+  if (table.in_order == kMostWindows) close_idle_locked(0, gone);
+  if (table.in_order == kMostWindows) {
     return fail(Status::kNotReady,
                 "%u mappings of other processes' memory are in use, which is the limit: release "
                 "pins of their memory",
                 kMostWindows);
   }
   ForeignFile file;
-  const bool writable = std::get<bool>(id);
+  const bool writable = id.writable;
   if (const Status status = open_foreign_file(blob, writable, &file); status != Status::kOk)
     return status;
   const Piece piece = piece_around(blob.offset, blob.range.len, file.bytes);
@@ -113,12 +124,7 @@ Status ShmWindows::open_window_locked(const ShmBlob& blob, const FileId& id, Map
                 blob.process, errno_text(error),
                 is_short ? " (ulimit -v, or vm.max_map_count mappings)" : "");
   }
-  if (table.unused.empty()) {
-    table.unused.push_back(static_cast<uint32_t>(table.windows.size()));
-    table.windows.emplace_back();
-  }
-  *index = table.unused.back();
-  table.unused.pop_back();
+  *index = table.n_unused != 0 ? table.unused[--table.n_unused] : table.ever_used++;
   ++table.opened;
   // Idle until its first key is counted.
   ++table.idle;
@@ -129,7 +135,10 @@ Status ShmWindows::open_window_locked(const ShmBlob& blob, const FileId& id, Map
                            .keys = 0,
                            .last_use = 0,
                            .life = ++life_};
-  table.files[id].windows.emplace(piece.offset, *index);
+  uint32_t* const place = table.order + place_in_order(table, id, piece.offset);
+  uint32_t* const end = table.order + table.in_order++;
+  std::move_backward(place, end, end + 1);
+  *place = *index;
   return Status::kOk;
 }
 
@@ -142,19 +151,16 @@ Status ShmWindows::map(const ShmBlob& blob, bool writable, Place* place) noexcep
       return fail(Status::kResource, "no memory for a table of what is mapped");
     Table& table = *table_;
     const FileId id{blob.device, blob.inode, writable};
-    uint32_t index = UINT32_MAX;
-    if (const auto known = table.files.find(id); known != table.files.end())
-      index = find(known->second, table, blob);
+    uint32_t index = find(table, id, blob);
     if (index == UINT32_MAX) status = open_window_locked(blob, id, &gone, &index);
     if (status == Status::kOk) {
       Window& window = table.windows[index];
       if (window.keys++ == 0) --table.idle;
-      ++table.files[id].keys;
       ++table.keys;
       *place = {window.addr + (blob.offset - window.offset), index, window.life};
     }
   }
-  unmap(gone);
+  for (const Mapping& mapping : gone) unmap(mapping);
   return status;
 }
 
@@ -162,57 +168,61 @@ void ShmWindows::drop(const Place& place) noexcept {
   Mappings gone;
   {
     const MutexLock lock(mu_);
-    if (table_ == nullptr || place.window >= table_->windows.size()) return;
+    if (table_ == nullptr || place.window >= table_->ever_used) return;
     Table& table = *table_;
     Window& window = table.windows[place.window];
     if (window.len == 0 || window.life != place.life || window.keys == 0) return;
     window.last_use = ++table.clock;
     --table.keys;
-    if (--window.keys == 0) ++table.idle;
-    const FileId id = window.file;
-    if (--table.files[id].keys == 0) {
-      // Closing the last one erases the file.
-      const std::multimap<uint64_t, uint32_t> all = table.files[id].windows;
-      for (const auto& [offset, index] : all) close_window_locked(index, &gone);
-    } else if (table.idle > kMostIdle) {
-      close_idle_locked(kMostIdle / 2, &gone);
-    }
+    if (--window.keys != 0) return;
+    ++table.idle;
+    close_unused_file_locked(FileId(window.file), &gone);
+    if (table.idle > kMostIdle) close_idle_locked(kMostIdle / 2, &gone);
   }
-  unmap(gone);
+  for (const Mapping& mapping : gone) unmap(mapping);
+}
+
+// Cheap if the file is used: all but kMostIdle windows have keys.
+void ShmWindows::close_unused_file_locked(const FileId& id, Mappings* gone) noexcept {
+  const Table& table = *table_;
+  const uint32_t first = place_in_order(table, id, 0);
+  uint32_t end = first;
+  for (; end < table.in_order && table.windows[table.order[end]].file == id; ++end) {
+    if (table.windows[table.order[end]].keys != 0) return;
+  }
+  while (end != first) close_window_locked(table.order[--end], gone);
 }
 
 void ShmWindows::close_window_locked(uint32_t index, Mappings* gone) noexcept {
   Table& table = *table_;
   Window& window = table.windows[index];
-  gone->push_back({window.addr, window.len});
+  gone->add({window.addr, window.len});
   --table.idle;
-  const auto file = table.files.find(window.file);
-  auto [at, end] = file->second.windows.equal_range(window.offset);
-  while (at != end && at->second != index) ++at;
-  file->second.windows.erase(at);
-  if (file->second.windows.empty()) table.files.erase(file);
+  uint32_t* place = table.order + place_in_order(table, window.file, window.offset);
+  while (*place != index) ++place;
+  std::move(place + 1, table.order + table.in_order, place);
+  --table.in_order;
   window = {};
-  table.unused.push_back(index);
+  table.unused[table.n_unused++] = index;
 }
 
 void ShmWindows::close_idle_locked(uint32_t kept, Mappings* gone) noexcept {
-  Table& table = *table_;
-  std::vector<std::pair<uint64_t, uint32_t>> idle;  // by last use
-  for (uint32_t i = 0; i < table.windows.size(); ++i) {
-    const Window& window = table.windows[i];
-    if (window.len != 0 && window.keys == 0) idle.emplace_back(window.last_use, i);
+  const Table& table = *table_;
+  std::pair<uint64_t, uint32_t> idle[kMostIdle + 1];  // by last use
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < table.in_order; ++i) {
+    const Window& window = table.windows[table.order[i]];
+    if (window.keys == 0) idle[n++] = {window.last_use, table.order[i]};
   }
-  if (idle.size() <= kept) return;
-  const size_t count = idle.size() - kept;
-  std::nth_element(idle.begin(), idle.begin() + static_cast<std::ptrdiff_t>(count - 1), idle.end());
-  for (size_t i = 0; i < count; ++i) close_window_locked(idle[i].second, gone);
+  if (n <= kept) return;
+  const uint32_t count = n - kept;
+  std::nth_element(idle, idle + count - 1, idle + n);
+  for (uint32_t i = 0; i < count; ++i) close_window_locked(idle[i].second, gone);
 }
 
-void ShmWindows::unmap(const Mappings& gone) noexcept {
-  for (const Mapping& mapping : gone) {
-    auto* const start = reinterpret_cast<std::byte*>(mapping.addr);
-    if (!release_guarded(start)) (void)munmap(start, mapping.len);
-  }
+void ShmWindows::unmap(const Mapping& mapping) noexcept {
+  auto* const start = reinterpret_cast<std::byte*>(mapping.addr);
+  if (!release_guarded(start)) (void)munmap(start, mapping.len);
 }
 
 ShmWindows::Counts ShmWindows::counts() noexcept {
@@ -220,11 +230,16 @@ ShmWindows::Counts ShmWindows::counts() noexcept {
   Counts counts;
   if (table_ == nullptr) return counts;
   counts.keys = table_->keys;
-  counts.files = table_->files.size();
-  counts.windows = table_->windows.size() - table_->unused.size();
+  counts.windows = table_->in_order;
   counts.idle_windows = table_->idle;
   counts.opened = table_->opened;
-  for (const Window& window : table_->windows) counts.mapped_bytes += window.len;
+  const FileId* latest = nullptr;
+  for (uint32_t i = 0; i < table_->in_order; ++i) {
+    const Window& window = table_->windows[table_->order[i]];
+    counts.mapped_bytes += window.len;
+    if (latest == nullptr || *latest != window.file) ++counts.files;
+    latest = &window.file;
+  }
   return counts;
 }
 

@@ -19,11 +19,9 @@
 #include "firehose/base/thread.hpp"
 #include "rdma/shm/shm_key.hpp"
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <tuple>
-#include <vector>
 
 namespace hydrant::shm {
 
@@ -67,44 +65,66 @@ class ShmWindows {
   void forget_in_child() noexcept HYDRANT_NO_TSA;
 
  private:
-  // What makes it the same file for sure while one of its windows exists; and whether they may be written.
-  using FileId = std::tuple<uint64_t, uint64_t, bool>;
-  struct File {
-    std::multimap<uint64_t, uint32_t> windows;  // by where they begin
-    uint64_t keys = 0;
+  // Identifies a file while one of its windows exists, and whether its windows may be written.
+  struct FileId {
+    uint64_t device;
+    uint64_t inode;
+    bool writable;
+    friend auto operator<=>(const FileId&, const FileId&) = default;
   };
   struct Window {
     FileId file;
-    uint64_t offset = 0;
-    size_t len = 0;  // 0: unused
-    uintptr_t addr = 0;
-    uint32_t keys = 0;
-    uint64_t last_use = 0;
-    uint64_t life = 0;
+    uint64_t offset;
+    size_t len;  // 0: unused
+    uintptr_t addr;
+    uint32_t keys;
+    uint64_t last_use;
+    uint64_t life;
   };
+  // Of fixed size, so that no change of it allocates. All zero at first: memory comes with its first use.
   struct Table {
-    std::map<FileId, File> files;
-    std::vector<Window> windows;
-    std::vector<uint32_t> unused;
-    uint64_t clock = 0;
-    uint64_t keys = 0;
-    uint32_t idle = 0;
-    uint64_t opened = 0;
+    Window windows[kMostWindows];
+    // The windows in use, by file and offset.
+    uint32_t order[kMostWindows];
+    uint32_t in_order;
+    // Windows that were in use once.
+    uint32_t unused[kMostWindows];
+    uint32_t n_unused;
+    uint32_t ever_used;
+    uint64_t clock;
+    uint64_t keys;
+    uint32_t idle;
+    uint64_t opened;
   };
   struct Mapping {
     uintptr_t addr;
     size_t len;
   };
-  using Mappings = std::vector<Mapping>;
+  // Mappings of closed windows, to unmap without the mutex. Only idle windows are closed.
+  class Mappings {
+   public:
+    void add(Mapping mapping) noexcept { all_[n_++] = mapping; }
+    const Mapping* begin() const noexcept { return all_; }
+    const Mapping* end() const noexcept { return all_ + n_; }
+
+   private:
+    Mapping all_[kMostIdle + 1];
+    uint32_t n_ = 0;
+  };
 
   bool has_table_locked() noexcept HYDRANT_REQUIRES(mu_);
-  static uint32_t find(const File& file, const Table& table, const ShmBlob& blob) noexcept;
+  // The place in `order` of the first window of the file that begins at `offset` or later.
+  static uint32_t place_in_order(const Table& table, const FileId& id, uint64_t offset) noexcept;
+  // A window that has the range; UINT32_MAX if there is none.
+  static uint32_t find(const Table& table, const FileId& id, const ShmBlob& blob) noexcept;
   Status open_window_locked(const ShmBlob& blob, const FileId& id, Mappings* gone,
                             uint32_t* index) noexcept HYDRANT_REQUIRES(mu_);
   void close_window_locked(uint32_t index, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
+  // Closes the windows of a file that no key uses any more.
+  void close_unused_file_locked(const FileId& id, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
   // Of the idle windows, those that were used longest ago, until `kept` are left.
   void close_idle_locked(uint32_t kept, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
-  static void unmap(const Mappings& gone) noexcept;
+  static void unmap(const Mapping& mapping) noexcept;
 
   Mutex mu_;
   // Null at first, and in the child of a fork: its parent's may be in the middle of a change.
