@@ -88,8 +88,12 @@ int gasnet_AMGetMsgSource(gex_Token_t token, gex_Rank_t* srcindex) {
 
 // Handlers run only inside library calls, so a no-interrupt section only has to delay messages to this
 // process itself.
-void gasnet_hold_interrupts(void) { ++own_thread_state().held_interrupts; }
+void gasnet_hold_interrupts(void) {
+  const InCall in_call("gasnet_hold_interrupts");
+  ++own_thread_state().held_interrupts;
+}
 void gasnet_resume_interrupts(void) {
+  const InCall in_call("gasnet_resume_interrupts");
   uint32_t& held = own_thread_state().held_interrupts;
   if (held == 0) fatal("gasnet_resume_interrupts without gasnet_hold_interrupts");
   if (--held == 0 && handler_depth == 0) run_held_messages();

@@ -81,6 +81,7 @@ int gex_Segment_Attach(gex_Segment_t* segment_p, gex_TM_t tm, uintptr_t size) {
 
 gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p,
                                        void** localaddr_p, uintptr_t* size_p, gex_Flags_t flags) {
+  const InCall in_call("gex_EP_QueryBoundSegmentNB");
   const CancellationOff guard;
   SegmentPlace place;
   if ((flags & GEX_FLAG_IMMEDIATE) != 0 && is_wired() && rank < job().size() &&
@@ -96,6 +97,7 @@ gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void** owne
 
 int gex_Segment_QueryBound(gex_TM_t, gex_Rank_t rank, void** owneraddr_p, void** localaddr_p,
                            uintptr_t* size_p) {
+  const InCall in_call("gex_Segment_QueryBound");
   const CancellationOff guard;
   SegmentPlace place;
   if (!is_wired() || rank >= job().size() || !may_have_segments() ||
@@ -109,6 +111,7 @@ int gex_Segment_QueryBound(gex_TM_t, gex_Rank_t rank, void** owneraddr_p, void**
 }
 
 int gasnet_getSegmentInfo(gasnet_seginfo_t* table, int numentries) {
+  const InCall in_call("gasnet_getSegmentInfo");
   const CancellationOff guard;
   constexpr const char* kCall = "gasnet_getSegmentInfo";
   if (job().state.load(std::memory_order_acquire) != JobState::kAttached)
@@ -130,6 +133,7 @@ int gasnet_getSegmentInfo(gasnet_seginfo_t* table, int numentries) {
 }
 
 int gasnet_getNodeInfo(gasnet_nodeinfo_t* table, int numentries) {
+  const InCall in_call("gasnet_getNodeInfo");
   const CancellationOff guard;
   constexpr const char* kCall = "gasnet_getNodeInfo";
   if (!is_wired()) return report(fail(Status::kNotInit, "call gasnet_init() first"), kCall);
@@ -165,6 +169,7 @@ uintptr_t gasnet_getMaxGlobalSegmentSize(void) {
 
 int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t addr,
                        uintptr_t size, gex_MK_t kind, gex_Flags_t flags) {
+  const InCall in_call("gex_Segment_Create");
   const CancellationOff guard;
   constexpr const char* kCall = "gex_Segment_Create";
   if (!is_wired() || client != &job().client)
@@ -193,6 +198,7 @@ int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t
 }
 
 void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t) {
+  const InCall in_call("gex_Segment_Destroy");
   const CancellationOff guard;
   if (segment == GEX_SEGMENT_INVALID || segment == &job().segment)
     return;  // the job's segment lives as long as the process
@@ -207,6 +213,7 @@ void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t) {
 }
 
 int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags) {
+  const InCall in_call("gex_EP_BindSegment");
   constexpr const char* kCall = "gex_EP_BindSegment";
   Job& the_job = job();
   if (!is_wired() || ep != &the_job.endpoint)
@@ -222,6 +229,7 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags) {
 }
 
 int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_Flags_t flags) {
+  const InCall in_call("gex_EP_PublishBoundSegment");
   const CancellationOff guard;
   constexpr const char* kCall = "gex_EP_PublishBoundSegment";
   Job& the_job = job();
@@ -236,6 +244,7 @@ int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_F
 }
 
 int gex_EP_Create(gex_EP_t*, gex_Client_t, gex_EP_Capabilities_t, gex_Flags_t) {
+  const InCall in_call("gex_EP_Create");
   return report(
       fail(Status::kResource, "the limit of %d endpoint (GASNET_MAXEPS) is reached", GASNET_MAXEPS),
       "gex_EP_Create");

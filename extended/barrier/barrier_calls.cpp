@@ -209,7 +209,10 @@ int gasnet_barrier(int id, int flags) {
   return wait(barrier, id, flags, kCall);
 }
 
-int gasnet_barrier_result(int* id) { return enter("gasnet_barrier_result").named.result(id); }
+int gasnet_barrier_result(int* id) {
+  const InCall in_call("gasnet_barrier_result");
+  return enter("gasnet_barrier_result").named.result(id);
+}
 
 gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm, gex_Flags_t) {
   const InCall in_call("gex_Coll_BarrierNB");

@@ -184,6 +184,7 @@ int hydrant_operation_free(hydrant_operation_t* operation) {
 }
 
 int hydrant_prefetch(gex_Rank_t rank, const void* remote, size_t bytes) {
+  const InCall in_call("hydrant_prefetch");
   const Status status = check_hint(rank, remote, bytes);
   if (status != Status::kOk || bytes == 0) return answer(status, "hydrant_prefetch", true);
   return answer(prefetch(rank, reinterpret_cast<uintptr_t>(remote), bytes), "hydrant_prefetch",
@@ -191,6 +192,7 @@ int hydrant_prefetch(gex_Rank_t rank, const void* remote, size_t bytes) {
 }
 
 int hydrant_evict(gex_Rank_t rank, const void* remote, size_t bytes) {
+  const InCall in_call("hydrant_evict");
   const Status status = check_hint(rank, remote, bytes);
   if (status != Status::kOk || bytes == 0) return answer(status, "hydrant_evict", true);
   return answer(evict(rank, reinterpret_cast<uintptr_t>(remote), bytes), "hydrant_evict", true);

@@ -86,12 +86,14 @@ class CoreTest(unittest.TestCase):
         me = r"is called by thread \d+ \('intruder'\), while thread \d+ \('core_client_[a-z_]*'\)"
         calls = {"poll": "gasnet_AMPoll", "request": "gex_AM_RequestShort", "put": "gex_RMA_PutBlocking",
                  "wait": "gex_NBI_Wait", "barrier": "gasnet_barrier_notify"}
+        alone = {"prepare": "gex_AM_PrepareRequestMedium", "register": "gex_EP_RegisterHandlers",
+                 "query": "gex_EP_QueryBoundSegmentNB"}
         texts = {("seq_debug", "beside"): "is inside gex_AM_RequestShort: .* Compile it with GASNET_PAR",
                  ("seq_debug", "alone"): "has started the job: .* Compile it with GASNET_PAR",
                  ("parsync_debug", "beside"):
                      "is inside gex_AM_RequestShort: .* or compile it with GASNET_PAR"}
         for (mode, how), text in texts.items():
-            for what, call in calls.items():
+            for what, call in (calls | (alone if how == "alone" else {})).items():
                 with self.subTest(mode=mode, how=how, what=what):
                     code, output, errors = self.start(mode, LAUNCHERS[-1], 2, "intruder", how, what)
                     self.assertNotEqual(code, 0, output + errors)

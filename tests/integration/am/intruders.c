@@ -25,6 +25,12 @@ static void* intrude(void* unused) {
     gex_NBI_Wait(GEX_EC_ALL, 0);
   else if (!strcmp(intrusion, "barrier"))
     gasnet_barrier_notify(0, GASNET_BARRIERFLAG_UNNAMED);
+  else if (!strcmp(intrusion, "prepare"))
+    (void)gex_AM_PrepareRequestMedium(team, me, NULL, 0, 8, NULL, 0, 0);
+  else if (!strcmp(intrusion, "register"))
+    (void)gex_EP_RegisterHandlers(endpoint, NULL, 0);
+  else if (!strcmp(intrusion, "query"))
+    (void)gex_EP_QueryBoundSegmentNB(team, me, NULL, NULL, NULL, 0);
   return NULL;
 }
 
