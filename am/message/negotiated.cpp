@@ -20,8 +20,7 @@ using namespace hydrant;
 
 namespace {
 
-// Requests and replies use different buffers: a request that waits for room runs handlers, which may
-// prepare replies.
+// Requests and replies use different buffers, as they use different descriptors.
 constexpr size_t own_buffer(bool is_reply) noexcept { return is_reply ? 3 : 2; }
 
 struct Preparing {
@@ -52,8 +51,8 @@ Status check(const Preparing& want, const SourceDescriptor& source) noexcept {
   if (!is_wired()) return fail(Status::kNotInit, "no client is initialised");
   if (job().careful) check_carefully("an Active Message is prepared");
   if (source.in_use) {
-    return fail(Status::kBadArg,
-                "this thread has prepared a message already; commit or cancel it first");
+    return fail(Status::kBadArg, "this thread has prepared a %s already; commit or cancel it first",
+                want.is_reply ? "reply" : "request");
   }
   if (want.nargs > kMaxArgs)
     return fail(Status::kBadArg, "%u arguments exceed the limit of %u", want.nargs, kMaxArgs);
@@ -109,7 +108,9 @@ Status find_room(const Preparing& want, size_t bytes, SourceDescriptor* source) 
 }
 
 gex_AM_SrcDesc_t prepare(Preparing& want) noexcept {
-  SourceDescriptor& source = own_thread_state().source;
+  SourceDescriptor* const own = own_thread_state().prepared(want.is_reply);
+  if (own == nullptr) fatal("%s: no memory for a message", call_name(want.is_reply, want.is_long));
+  SourceDescriptor& source = *own;
   Status status = check(want, source);
   if (want.is_reply && status == Status::kOk) want.peer = want.token->from;
   if (status == Status::kOk) status = find_room(want, std::min(want.most, limit(want)), &source);
@@ -121,7 +122,6 @@ gex_AM_SrcDesc_t prepare(Preparing& want) noexcept {
     fatal("%s: %s", call_name(want.is_reply, want.is_long), last_error_text());
   }
   source.in_use = true;
-  source.is_reply = want.is_reply;
   source.is_long = want.is_long;
   source.nargs = want.nargs;
   source.peer = want.peer;
@@ -156,13 +156,14 @@ gex_AM_SrcDesc_t prepare_reply(gex_Token_t token, Preparing want) noexcept {
 }
 
 int cancel(gex_AM_SrcDesc_t sd, bool is_reply, bool is_long) noexcept {
-  SourceDescriptor& source = own_thread_state().source;
-  if (sd != &source || !source.in_use || source.is_reply != is_reply || source.is_long != is_long) {
+  SourceDescriptor* const own = own_thread_state().prepared(is_reply);
+  if (own == nullptr || sd != own || !own->in_use || own->is_long != is_long) {
     return report(
         fail(Status::kBadArg,
              "the descriptor is not this thread's prepared message, or is of another kind"),
         "gex_AM_Cancel");
   }
+  SourceDescriptor& source = *own;
   if (source.has_cell)
     job().transport->drop_cell(source.peer, is_reply ? Lane::kReply : Lane::kRequest, source.cell);
   source.in_use = false;
@@ -205,13 +206,13 @@ int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_
                    size_t nbytes, void* dest, gex_Flags_t flags, unsigned nargs,
                    const gex_AM_Arg_t* args) {
   const InCall in_call("gex_AM_Commit");
-  SourceDescriptor& source = own_thread_state().source;
-  if (sd != &source || !source.in_use || source.is_reply != (is_reply != 0) ||
-      source.is_long != (is_long != 0)) {
+  SourceDescriptor* const own = own_thread_state().prepared(is_reply != 0);
+  if (own == nullptr || sd != own || !own->in_use || own->is_long != (is_long != 0)) {
     fatal(
         "gex_AM_Commit: the descriptor is not this thread's prepared message, or is of another "
         "kind");
   }
+  SourceDescriptor& source = *own;
   if (nbytes > source.size || nargs != source.nargs) {
     fatal("gex_AM_Commit: %zu bytes and %u arguments; the prepare call allowed %zu and %u", nbytes,
           nargs, source.size, source.nargs);
@@ -224,7 +225,7 @@ int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_
   const SourceDescriptor kept = source;
   source.in_use = false;
   const Status status = send({.peer = kept.peer,
-                              .lane = kept.is_reply ? Lane::kReply : Lane::kRequest,
+                              .lane = is_reply != 0 ? Lane::kReply : Lane::kRequest,
                               .category = kept.is_long ? Category::kLong : Category::kMedium,
                               .handler = handler,
                               .nargs = nargs,

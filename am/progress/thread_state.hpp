@@ -1,4 +1,4 @@
-// Per-thread state: handler depth, negotiated message, and buffers for messages to this rank itself.
+// Per-thread state: handler depth, negotiated messages, and buffers for messages to this rank itself.
 // Created at the thread's first use, freed when the thread ends.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 namespace hydrant {
@@ -18,7 +19,6 @@ namespace hydrant {
 // A negotiated message between prepare and commit. gex_AM_SrcDescAddr() reads the public base.
 struct SourceDescriptor : hydrant_srcdesc {
   bool in_use = false;
-  bool is_reply = false;
   bool is_long = false;
   bool has_cell = false;  // addr points into `cell`
   uint32_t nargs = 0;
@@ -44,7 +44,9 @@ struct HeldMessage {
 struct ThreadState {
   uint32_t held_interrupts = 0;
   std::vector<HeldMessage> held_messages;  // in sending order
-  SourceDescriptor source;
+  // Apart, because a request that waits for room runs handlers, which may prepare replies.
+  SourceDescriptor prepared_request;
+  std::unique_ptr<SourceDescriptor> prepared_reply;  // allocated on first use: static TLS is scarce
   // Buffers for messages to this rank (request, reply) and for negotiated payloads (request, reply):
   // kBufferBytes each, allocated on first use.
   static constexpr size_t kBufferBytes = 65536;
@@ -52,6 +54,12 @@ struct ThreadState {
 
   // Returns a 64-byte aligned buffer; null if memory ran out.
   std::byte* buffer(size_t which) noexcept;
+  // Returns the descriptor; null if memory ran out.
+  SourceDescriptor* prepared(bool is_reply) noexcept {
+    if (!is_reply) return &prepared_request;
+    if (prepared_reply == nullptr) prepared_reply.reset(new (std::nothrow) SourceDescriptor);
+    return prepared_reply.get();
+  }
 };
 
 // The calling thread's state. The name must differ from libfirehose's this_thread(): if both libraries

@@ -207,13 +207,40 @@ TEST_F(Calls, HandlersReplyDoesNotOverwriteAWaitingRequestsPayload) {
   EXPECT_EQ(calls[2].payload, pattern(100));
 }
 
+// The client's poll between prepare and commit is a mistake that only GASNET_DEBUG reports. The prepared
+// request must survive it.
+TEST_F(Calls, HandlerPreparesItsReplyWhileARequestIsPrepared) {
+  for (const size_t bytes : {100u, 4096u}) {
+    in_handler = [&](gex_Token_t token) {
+      gex_AM_SrcDesc_t reply =
+          gex_AM_PrepareReplyMedium(token, nullptr, bytes, bytes, nullptr, 0, 1);
+      std::memset(gex_AM_SrcDescAddr(reply), 0xee, bytes);
+      gex_AM_CommitReplyMedium1(reply, kMedium1, bytes, 6);
+    };
+    SentMessage request;
+    request.tag = Tag{.handler = kShort0}.pack();
+    transport->arriving = {request};
+    gex_AM_SrcDesc_t sd =
+        gex_AM_PrepareRequestMedium(team(), 1, nullptr, bytes, bytes, nullptr, 0, 1);
+    std::memcpy(gex_AM_SrcDescAddr(sd), pattern(bytes).data(), bytes);
+    gasnet_AMPoll();
+    gex_AM_CommitRequestMedium1(sd, kMedium1, bytes, 5);
+    in_handler = nullptr;
+    deliver_sent();
+    ASSERT_EQ(calls.size(), 3u);
+    EXPECT_EQ(calls[1].payload, std::vector<std::byte>(bytes, std::byte{0xee}));
+    EXPECT_EQ(calls[2].payload, pattern(bytes));
+    calls.clear();
+  }
+}
+
 TEST_F(CallsDeathTest, MisuseOfNegotiatedPayloadEndsTheJob) {
   EXPECT_DEATH(
       {
         gex_AM_PrepareRequestMedium(team(), 1, nullptr, 1, 10, nullptr, 0, 1);
         gex_AM_PrepareRequestMedium(team(), 1, nullptr, 1, 10, nullptr, 0, 1);
       },
-      "prepared a message already");
+      "prepared a request already");
   EXPECT_DEATH(gex_AM_PrepareRequestMedium(team(), 1, nullptr, 11, 10, nullptr, 0, 1),
                "least_payload");
   EXPECT_DEATH(gex_AM_PrepareRequestMedium(team(), 1, nullptr, 5000, 6000, nullptr, 0, 1),
