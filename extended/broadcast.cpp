@@ -7,7 +7,7 @@
 #include "am/message/send.hpp"
 #include "am/message/token.hpp"
 #include "am/progress/hsl.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"

@@ -4,7 +4,7 @@
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
 #include "am/message/token.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "am/segment/segments.hpp"
 #include "firehose/base/cancellation.hpp"
@@ -89,11 +89,11 @@ int gasnet_AMGetMsgSource(gex_Token_t token, gex_Rank_t* srcindex) {
 // Handlers run only inside library calls, so a no-interrupt section only has to delay messages to this
 // process itself.
 void gasnet_hold_interrupts(void) {
-  const InCall in_call("gasnet_hold_interrupts");
+  const InCall in_call("gasnet_hold_interrupts", CallKind::kLocal);
   ++own_thread_state().held_interrupts;
 }
 void gasnet_resume_interrupts(void) {
-  const InCall in_call("gasnet_resume_interrupts");
+  const InCall in_call("gasnet_resume_interrupts", CallKind::kLocal);
   uint32_t& held = own_thread_state().held_interrupts;
   if (held == 0) fatal("gasnet_resume_interrupts without gasnet_hold_interrupts");
   if (--held == 0 && handler_depth == 0) run_held_messages();

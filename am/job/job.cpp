@@ -10,7 +10,7 @@
 #include "am/job/one_node.hpp"
 #include "am/job/shared_environment.hpp"
 #include "am/job/start_extended.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "am/progress/progress_thread.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/neighbourhood.hpp"
@@ -114,7 +114,7 @@ Status start_job(int* argc, char*** argv, const hydrant_client_info& info) noexc
   if (const Status status = wire_up(argc, argv, assumes_one_node(info)); status != Status::kOk)
     return status;
   (void)hydrant_tools_ticks_to_ns(0);
-  begin_thread_check(static_cast<int>(info.thread_mode), the_job.debug);
+  begin_call_checks(static_cast<int>(info.thread_mode), the_job.debug);
   the_job.state.store(JobState::kWired, std::memory_order_release);
   show_environment();
   say_how_to_start_more(*the_job.bootstrap);

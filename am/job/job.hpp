@@ -37,7 +37,7 @@ struct Job {
   bool debug = false;           // the client was compiled with GASNET_DEBUG
   // Handlers run with cancellation off. A SEQ program needs no guard: its only thread leaves no other behind.
   bool guards_handlers = false;
-  bool checks_threads = false;  // debug and single_threaded: see one_thread.hpp
+  bool checks_calls = false;  // debug: see in_call.hpp
   // Calls that send to other ranks run check_carefully() first: set for debug clients, or if
   // before_telling is set.
   bool careful = false;

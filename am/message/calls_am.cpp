@@ -6,7 +6,7 @@
 #include "am/message/send.hpp"
 #include "am/message/token.hpp"
 #include "am/progress/hsl.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/segment_check.hpp"
@@ -78,7 +78,7 @@ int request(Sending& message, gex_TM_t tm, gex_Rank_t rank, gex_Event_t* lc_opt,
 }
 
 int reply(Sending& message, hydrant_token* token, gex_Event_t* lc_opt, const char* call) noexcept {
-  const InCall in_call(call);
+  const InCall in_call(call, CallKind::kReply);
   Status status = check(message, lc_opt);
   if (status == Status::kOk && lc_opt == GEX_EVENT_GROUP) [[unlikely]]
     status =

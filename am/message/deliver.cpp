@@ -7,6 +7,7 @@
 #include "am/message/call_handler.hpp"
 #include "am/message/token.hpp"
 #include "am/progress/hsl.hpp"
+#include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "firehose/base/cancellation.hpp"
 
@@ -42,6 +43,11 @@ namespace {
   }
 }
 
+[[gnu::cold]] void check_return(const hydrant_token& token) noexcept {
+  check_no_locks("a handler returns");
+  check_reply_is_committed(token.entry->gex_index, token.entry->gex_name);
+}
+
 // `call` runs the entry's function with the token.
 template <typename Call>
 inline void with_token(const Tag& tag, Rank from, bool is_request, Call call) noexcept {
@@ -62,7 +68,7 @@ inline void with_token(const Tag& tag, Rank from, bool is_request, Call call) no
     ++handler_depth;
     call(entry.gex_fnptr, &token);
     if (debug) [[unlikely]]
-      check_no_locks("a handler returns");
+      check_return(token);
     --handler_depth;
   };
   if (!the_job.guards_handlers) return run();

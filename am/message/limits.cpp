@@ -5,7 +5,7 @@
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
 #include "am/message/token.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ gex_TI_t gex_Token_Info(gex_Token_t token, gex_Token_Info_t* info, gex_TI_t) {
 }
 
 int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t* table, size_t numentries) {
-  const InCall in_call("gex_EP_RegisterHandlers");
+  const InCall in_call("gex_EP_RegisterHandlers", CallKind::kLocal);
   if (!is_wired())
     return report(fail(Status::kNotInit, "no client is initialised"), "gex_EP_RegisterHandlers");
   if (ep != &job().endpoint || (table == nullptr && numentries != 0)) {

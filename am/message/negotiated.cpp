@@ -9,7 +9,7 @@
 #include "am/message/send.hpp"
 #include "am/message/token.hpp"
 #include "am/progress/hsl.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/segment_check.hpp"
@@ -191,21 +191,21 @@ gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm, gex_Rank_t rank, const v
 gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token, const void* client_buf, size_t least,
                                            size_t most, gex_Event_t* lc_opt, gex_Flags_t flags,
                                            unsigned nargs) {
-  const InCall in_call("gex_AM_PrepareReplyMedium");
+  const InCall in_call("gex_AM_PrepareReplyMedium", CallKind::kReply);
   return prepare_reply(token, describe(false, client_buf, least, most, lc_opt, flags, nargs));
 }
 
 gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void* client_buf, size_t least,
                                          size_t most, void*, gex_Event_t* lc_opt, gex_Flags_t flags,
                                          unsigned nargs) {
-  const InCall in_call("gex_AM_PrepareReplyLong");
+  const InCall in_call("gex_AM_PrepareReplyLong", CallKind::kReply);
   return prepare_reply(token, describe(true, client_buf, least, most, lc_opt, flags, nargs));
 }
 
 int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_t handler,
                    size_t nbytes, void* dest, gex_Flags_t flags, unsigned nargs,
                    const gex_AM_Arg_t* args) {
-  const InCall in_call("gex_AM_Commit");
+  const InCall in_call("gex_AM_Commit", CallKind::kLocal);
   SourceDescriptor* const own = own_thread_state().prepared(is_reply != 0);
   if (own == nullptr || sd != own || !own->in_use || own->is_long != (is_long != 0)) {
     fatal(
@@ -249,19 +249,19 @@ int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_
 }
 
 int gex_AM_CancelRequestMedium(gex_AM_SrcDesc_t sd, gex_Flags_t) {
-  const InCall in_call("gex_AM_CancelRequestMedium");
+  const InCall in_call("gex_AM_CancelRequestMedium", CallKind::kLocal);
   return cancel(sd, false, false);
 }
 int gex_AM_CancelReplyMedium(gex_AM_SrcDesc_t sd, gex_Flags_t) {
-  const InCall in_call("gex_AM_CancelReplyMedium");
+  const InCall in_call("gex_AM_CancelReplyMedium", CallKind::kLocal);
   return cancel(sd, true, false);
 }
 int gex_AM_CancelRequestLong(gex_AM_SrcDesc_t sd, gex_Flags_t) {
-  const InCall in_call("gex_AM_CancelRequestLong");
+  const InCall in_call("gex_AM_CancelRequestLong", CallKind::kLocal);
   return cancel(sd, false, true);
 }
 int gex_AM_CancelReplyLong(gex_AM_SrcDesc_t sd, gex_Flags_t) {
-  const InCall in_call("gex_AM_CancelReplyLong");
+  const InCall in_call("gex_AM_CancelReplyLong", CallKind::kLocal);
   return cancel(sd, true, true);
 }
 

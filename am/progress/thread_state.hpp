@@ -22,7 +22,7 @@ struct SourceDescriptor : hydrant_srcdesc {
   bool is_long = false;
   bool has_cell = false;  // addr points into `cell`
   uint32_t nargs = 0;
-  Rank peer = 0;                   // for a request
+  Rank peer = 0;
   hydrant_token* token = nullptr;  // for a reply
   gex_Event_t* lc_opt = nullptr;
   Cell cell = {};

@@ -3,7 +3,7 @@
 #include <hydrant/gasnet/system.h>
 
 #include "am/job/job.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/segment_size.hpp"
 #include "am/segment/segments.hpp"
@@ -55,6 +55,18 @@ Status map_private(uintptr_t size, void** addr) noexcept {
   return Status::kOk;
 }
 
+Status query_bound(gex_Rank_t rank, void** owneraddr_p, void** localaddr_p,
+                   uintptr_t* size_p) noexcept {
+  SegmentPlace place;
+  if (!is_wired() || rank >= job().size() || !may_have_segments() ||
+      find_segment(rank, &place) != Status::kOk || place.size == 0)
+    return Status::kBadArg;
+  if (owneraddr_p != nullptr) *owneraddr_p = reinterpret_cast<void*>(place.addr);
+  if (localaddr_p != nullptr) *localaddr_p = address_here(rank, place);
+  if (size_p != nullptr) *size_p = place.size;
+  return Status::kOk;
+}
+
 }  // namespace
 
 extern "C" {
@@ -79,19 +91,19 @@ int gex_Segment_Attach(gex_Segment_t* segment_p, gex_TM_t tm, uintptr_t size) {
   return report(status, kCall, true);
 }
 
-gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p,
+gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t, gex_Rank_t rank, void** owneraddr_p,
                                        void** localaddr_p, uintptr_t* size_p, gex_Flags_t flags) {
-  const InCall in_call("gex_EP_QueryBoundSegmentNB");
+  const InCall in_call("gex_EP_QueryBoundSegmentNB", (flags & GEX_FLAG_IMMEDIATE) != 0
+                                                         ? CallKind::kLocal
+                                                         : CallKind::kCommunicates);
   const CancellationOff guard;
   SegmentPlace place;
   if ((flags & GEX_FLAG_IMMEDIATE) != 0 && is_wired() && rank < job().size() &&
       find_segment(rank, &place, false) == Status::kNotReady) {
     return GEX_EVENT_NO_OP;
   }
-  if (gex_Segment_QueryBound(tm, rank, owneraddr_p, localaddr_p, size_p) != GASNET_OK &&
-      size_p != nullptr) {
+  if (query_bound(rank, owneraddr_p, localaddr_p, size_p) != Status::kOk && size_p != nullptr)
     *size_p = 0;
-  }
   return GEX_EVENT_INVALID;
 }
 
@@ -99,19 +111,11 @@ int gex_Segment_QueryBound(gex_TM_t, gex_Rank_t rank, void** owneraddr_p, void**
                            uintptr_t* size_p) {
   const InCall in_call("gex_Segment_QueryBound");
   const CancellationOff guard;
-  SegmentPlace place;
-  if (!is_wired() || rank >= job().size() || !may_have_segments() ||
-      find_segment(rank, &place) != Status::kOk || place.size == 0) {
-    return GASNET_ERR_BAD_ARG;
-  }
-  if (owneraddr_p != nullptr) *owneraddr_p = reinterpret_cast<void*>(place.addr);
-  if (localaddr_p != nullptr) *localaddr_p = address_here(rank, place);
-  if (size_p != nullptr) *size_p = place.size;
-  return GASNET_OK;
+  return to_c(query_bound(rank, owneraddr_p, localaddr_p, size_p));
 }
 
 int gasnet_getSegmentInfo(gasnet_seginfo_t* table, int numentries) {
-  const InCall in_call("gasnet_getSegmentInfo");
+  const InCall in_call("gasnet_getSegmentInfo", CallKind::kLocal);
   const CancellationOff guard;
   constexpr const char* kCall = "gasnet_getSegmentInfo";
   if (job().state.load(std::memory_order_acquire) != JobState::kAttached)
@@ -133,7 +137,7 @@ int gasnet_getSegmentInfo(gasnet_seginfo_t* table, int numentries) {
 }
 
 int gasnet_getNodeInfo(gasnet_nodeinfo_t* table, int numentries) {
-  const InCall in_call("gasnet_getNodeInfo");
+  const InCall in_call("gasnet_getNodeInfo", CallKind::kLocal);
   const CancellationOff guard;
   constexpr const char* kCall = "gasnet_getNodeInfo";
   if (!is_wired()) return report(fail(Status::kNotInit, "call gasnet_init() first"), kCall);

@@ -4,7 +4,7 @@
 
 #include "am/job/job.hpp"
 #include "am/progress/hsl.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "extended/barrier/barriers.hpp"
 #include "extended/event/event.hpp"
@@ -210,7 +210,7 @@ int gasnet_barrier(int id, int flags) {
 }
 
 int gasnet_barrier_result(int* id) {
-  const InCall in_call("gasnet_barrier_result");
+  const InCall in_call("gasnet_barrier_result", CallKind::kLocal);
   return enter("gasnet_barrier_result").named.result(id);
 }
 

@@ -3,7 +3,7 @@
 #include <hydrant/gasnet/events.h>
 
 #include "am/job/job.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/wait.hpp"

@@ -3,7 +3,7 @@
 #include <hydrant/gasnet/rma1.h>
 
 #include "am/job/job.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "extended/event/adopted.hpp"
 #include "extended/event/event.hpp"
 #include "extended/rma/rma.hpp"

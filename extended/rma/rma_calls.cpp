@@ -2,7 +2,7 @@
 // (rma_events.cpp, rma_transfer.cpp).
 #include <hydrant/gasnet/rma.h>
 
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "extended/binding/known_memory.hpp"
 #include "extended/event/event.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"

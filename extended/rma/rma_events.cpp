@@ -3,7 +3,7 @@
 #include "extended/rma/rma_events.hpp"
 
 #include "am/job/job.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/wait.hpp"

@@ -4,7 +4,7 @@
 #include <hydrant/rma.h>
 
 #include "am/job/job.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/binding/known_memory.hpp"
 #include "extended/event/event.hpp"

@@ -7,7 +7,7 @@
 #include <hydrant/persistent.h>
 
 #include "am/job/job.hpp"
-#include "am/progress/one_thread.hpp"
+#include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
@@ -184,7 +184,7 @@ int hydrant_operation_free(hydrant_operation_t* operation) {
 }
 
 int hydrant_prefetch(gex_Rank_t rank, const void* remote, size_t bytes) {
-  const InCall in_call("hydrant_prefetch");
+  const InCall in_call("hydrant_prefetch", CallKind::kLocal);
   const Status status = check_hint(rank, remote, bytes);
   if (status != Status::kOk || bytes == 0) return answer(status, "hydrant_prefetch", true);
   return answer(prefetch(rank, reinterpret_cast<uintptr_t>(remote), bytes), "hydrant_prefetch",
@@ -192,7 +192,7 @@ int hydrant_prefetch(gex_Rank_t rank, const void* remote, size_t bytes) {
 }
 
 int hydrant_evict(gex_Rank_t rank, const void* remote, size_t bytes) {
-  const InCall in_call("hydrant_evict");
+  const InCall in_call("hydrant_evict", CallKind::kLocal);
   const Status status = check_hint(rank, remote, bytes);
   if (status != Status::kOk || bytes == 0) return answer(status, "hydrant_evict", true);
   return answer(evict(rank, reinterpret_cast<uintptr_t>(remote), bytes), "hydrant_evict", true);

@@ -13,10 +13,15 @@ HYDRANT_GASNET_BEGIN
 int hydrant_event_test(gex_Event_t event);
 void hydrant_event_wait(gex_Event_t event);
 static inline int gex_Event_Test(gex_Event_t event) {
-  return event == GEX_EVENT_INVALID ? GASNET_OK : hydrant_event_test(event);
+  if (event != GEX_EVENT_INVALID) return hydrant_event_test(event);
+  HYDRANT_CHECK_CALL("gex_Event_Test");
+  return GASNET_OK;
 }
 static inline void gex_Event_Wait(gex_Event_t event) {
-  if (event != GEX_EVENT_INVALID) hydrant_event_wait(event);
+  if (event != GEX_EVENT_INVALID)
+    hydrant_event_wait(event);
+  else
+    HYDRANT_CHECK_CALL("gex_Event_Wait");
 }
 /* Arrays: completed events are overwritten with GEX_EVENT_INVALID. Some: at least one completed, or all
  * were invalid before. All: no event is left. */

@@ -180,6 +180,8 @@ int main(int argc, char** argv) {
       test_turns();
     else if (!strcmp(which, "handler-waits"))
       test_handler_waits(argv[2]);
+    else if (!strcmp(which, "prepared"))
+      test_prepared(argv[2]);
     else if (!strcmp(which, "once"))
       test_once();
     else if (!strcmp(which, "segments"))

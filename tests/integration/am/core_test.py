@@ -113,6 +113,24 @@ class CoreTest(unittest.TestCase):
                 self.assertEqual(code, 134, errors)
                 self.assertRegex(errors, r"gex_\w+ in a handler, where waiting is not allowed")
 
+    def test_calls_between_prepare_and_commit(self):
+        calls = {"poll": "gasnet_AMPoll", "block": "GASNET_BLOCKUNTIL or a try_sync",
+                 "short": "gex_AM_RequestShort", "put": "gex_RMA_PutBlocking",
+                 "get": "gex_RMA_GetBlocking", "value": "gex_RMA_GetBlocking", "barrier": "gasnet_barrier",
+                 "test": "gex_Event_Test", "wait": "gex_Event_Wait",
+                 "translate": "gex_TM_TranslateRankToJobrank", "prepare": "gex_AM_PrepareRequestMedium"}
+        for mode in ("seq_debug", "par_debug"):
+            for what, call in calls.items():
+                with self.subTest(mode=mode, what=what):
+                    code, _, errors = self.start(mode, LAUNCHERS[-1], 2, "prepared", what)
+                    self.assertEqual(code, 134, errors)
+                    self.assertRegex(errors, rf"FATAL ERROR \(rank \d\): {call} is called between "
+                                             r"gex_AM_PrepareRequestMedium and its commit: the request for "
+                                             r"rank \d is prepared; commit or cancel it first")
+        for mode in ("seq", "par"):
+            for what in calls.keys() - {"prepare"}:
+                self.passes(mode, 2, "prepared", what, launcher=LAUNCHERS[-1])
+
     def test_each_argument_is_evaluated_once(self):
         self.each("once", sizes=(1, 2))
 

@@ -56,6 +56,7 @@ class JobFixture : public ::testing::Test {
     transport = owned.get();
     the_job.transport = std::move(owned);
     the_job.debug = false;
+    the_job.checks_calls = false;
     the_job.ending = false;
     the_job.client = {};
     the_job.endpoint = {};
