@@ -92,6 +92,14 @@ void check_prepared(const char* call, CallKind kind) noexcept {
       call, prepare_call(prepared, has_reply), has_reply ? "reply" : "request", prepared.peer);
 }
 
+void check_handler(const char* call) noexcept {
+  if (handler_depth == 0 || job().ending.load(std::memory_order_relaxed)) return;
+  fatal(
+      "%s in a handler, which may send one reply, and must neither poll, wait nor start other "
+      "operations: let the thread that polls do it",
+      call);
+}
+
 }  // namespace
 
 void begin_call_checks(int thread_mode, bool debug) noexcept {
@@ -107,7 +115,9 @@ void begin_call_checks(int thread_mode, bool debug) noexcept {
 
 void enter_checked(const char* call, CallKind kind) noexcept {
   if (checks_threads) check_thread(call);
-  if (kind != CallKind::kLocal) check_prepared(call, kind);
+  if (kind == CallKind::kLocal) return;
+  check_prepared(call, kind);
+  if (kind == CallKind::kCommunicates) check_handler(call);
 }
 
 void leave_checked() noexcept {

@@ -72,10 +72,6 @@ void consider_leaving() noexcept {
 
 }  // namespace
 
-void check_handler_waits(const char* call) noexcept {
-  if (job().debug) fatal("%s in a handler, where waiting is not allowed", call);
-}
-
 void refuse_wait(const char* call) noexcept {
   fatal("%s in a handler, and the operation is outstanding: waiting is not allowed there", call);
 }

@@ -25,10 +25,8 @@ inline constexpr uint32_t kQuickPollsIfCrowded = 4;
 // processor while other programs keep the rest busy.
 void give_processor_away(bool crowded) noexcept;
 
-// Called by waits inside a handler: ends the job of a client with GASNET_DEBUG. Other clients may call
-// a wait if the operation is complete.
-void check_handler_waits(const char* call) noexcept;
-// Ends the job: the operation is outstanding, and its completion may need handlers.
+// Called by waits inside a handler, which may wait for complete operations (without GASNET_DEBUG). Ends the
+// job: the operation is outstanding, and its completion may need handlers.
 [[noreturn]] void refuse_wait(const char* call) noexcept;
 
 // True if further checks are useless while this thread keeps its processor.

@@ -108,8 +108,6 @@ Categories categories(gex_EC_t mask) noexcept {
 }
 
 RmaThread* check_implicit(const char* call) noexcept {
-  if (handler_depth != 0) [[unlikely]]
-    check_handler_waits(call);
   // The per-thread state depends on the job's size, so it must not be created before the job is wired.
   if (!is_wired()) [[unlikely]]
     return nullptr;
@@ -176,7 +174,6 @@ void gex_NBI_BeginAccessRegion(gex_Flags_t) {
 
 gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t) {
   const InCall in_call("gex_NBI_EndAccessRegion");
-  if (handler_depth != 0) check_handler_waits("gex_NBI_EndAccessRegion");
   // The per-thread state depends on the job's size.
   RmaThread* thread = is_wired() ? RmaThread::mine() : nullptr;
   if (thread == nullptr || thread->region == nullptr) {

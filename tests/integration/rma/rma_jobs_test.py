@@ -282,7 +282,7 @@ class RmaJobs(RmaTestCase):
         self.returns("par_debug", "wrong_total", "auto", "total_bytes is 2, but the 1 operations have 1",
                      bad_arg)
         self.returns("par", "null_counts", "auto", "the pointer to the counts is NULL", bad_arg)
-        self.ends("par_debug", "handler", "auto", "a handler must not put or get")
+        self.ends("par_debug", "handler", "auto", "in a handler, which may send one reply")
         self.ends("par", "handler", "auto", "a handler must not put or get", HYDRANT_PATH="am")
 
     def test_misused_events(self):

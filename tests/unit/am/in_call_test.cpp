@@ -215,6 +215,24 @@ TEST_F(PreparedDeathTest, HandlerThatReturnsWithAPreparedReplyIsNamed) {
                "handler 200 \\(noted\\) returns between gex_AM_PrepareReplyMedium and its commit");
 }
 
+TEST_F(PreparedDeathTest, CallsInHandlersAreNamed) {
+  for (const PublicCall& call : communicating_calls()) {
+    EXPECT_DEATH(
+        {
+          alarm(10);
+          handle([&](gex_Token_t) { call.make(); });
+        },
+        std::string("\\(rank 0\\): ") + call.name + " in a handler, which may send one reply");
+  }
+  bool was_here = false;
+  handle([&](gex_Token_t token) {
+    gex_EP_QueryBoundSegmentNB(team(), 1, nullptr, nullptr, nullptr, GEX_FLAG_IMMEDIATE);
+    EXPECT_EQ(gex_AM_ReplyShort0(token, kShort0, 0), GASNET_OK);
+    was_here = true;
+  });
+  EXPECT_TRUE(was_here);
+}
+
 TEST_F(PreparedDeathTest, PermittedCallsBetweenPrepareAndCommitPass) {
   gex_AM_SrcDesc_t sd = prepare_request();
   std::memset(gex_AM_SrcDescAddr(sd), 7, gex_AM_SrcDescSize(sd));
