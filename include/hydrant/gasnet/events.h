@@ -12,6 +12,13 @@ HYDRANT_GASNET_BEGIN
 
 int hydrant_event_test(gex_Event_t event);
 void hydrant_event_wait(gex_Event_t event);
+/* GASNET_DEBUG: checks the thread and the place of a call that needs nothing else of the library. */
+void hydrant_check_call(const char* call);
+#ifdef GASNET_DEBUG
+#define HYDRANT_CHECK_CALL(call) hydrant_check_call(call)
+#else
+#define HYDRANT_CHECK_CALL(call) ((void)0)
+#endif
 static inline int gex_Event_Test(gex_Event_t event) {
   if (event != GEX_EVENT_INVALID) return hydrant_event_test(event);
   HYDRANT_CHECK_CALL("gex_Event_Test");

@@ -152,19 +152,5 @@ gex_Rank_t gex_TM_TranslateRankToJobrank(gex_TM_t tm, gex_Rank_t rank);
 gex_Rank_t gex_TM_TranslateJobrankToRank(gex_TM_t tm, gex_Rank_t jobrank);
 gex_EP_Location_t gex_TM_TranslateRankToEP(gex_TM_t tm, gex_Rank_t rank, gex_Flags_t flags);
 
-/* GASNET_DEBUG: checks the calling thread and the place of a call that the library does not see. */
-void hydrant_check_call(const char* call);
-#ifdef GASNET_DEBUG
-#define HYDRANT_CHECK_CALL(call) hydrant_check_call(call)
-#define gex_TM_TranslateRankToJobrank(tm, rank) \
-  (HYDRANT_CHECK_CALL("gex_TM_TranslateRankToJobrank"), gex_TM_TranslateRankToJobrank(tm, rank))
-#define gex_TM_TranslateJobrankToRank(tm, jobrank) \
-  (HYDRANT_CHECK_CALL("gex_TM_TranslateJobrankToRank"), gex_TM_TranslateJobrankToRank(tm, jobrank))
-#define gex_TM_TranslateRankToEP(tm, rank, flags) \
-  (HYDRANT_CHECK_CALL("gex_TM_TranslateRankToEP"), gex_TM_TranslateRankToEP(tm, rank, flags))
-#else
-#define HYDRANT_CHECK_CALL(call) ((void)0)
-#endif
-
 HYDRANT_GASNET_END
 #endif

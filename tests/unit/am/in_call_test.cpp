@@ -1,5 +1,5 @@
-// Calls of clients with GASNET_DEBUG that the rules for threads or for negotiated payload forbid: each ends
-// the job and is named.
+// Calls of clients with GASNET_DEBUG that the rules for threads, negotiated payload or handlers forbid: each
+// ends the job and is named. Calls that the rules allow pass.
 #include "am/progress/in_call.hpp"
 
 #include <gasnet.h>
@@ -140,13 +140,16 @@ std::vector<PublicCall> communicating_calls() {
       {"gex_EP_PublishBoundSegment", [=] { gex_EP_PublishBoundSegment(tm, nullptr, 0, 0); }},
       {"gex_EP_QueryBoundSegmentNB",
        [=] { gex_EP_QueryBoundSegmentNB(tm, 1, nullptr, nullptr, nullptr, 0); }},
+      {"gex_TM_TranslateRankToJobrank", [=] { gex_TM_TranslateRankToJobrank(tm, 1); }},
+      {"gex_TM_TranslateJobrankToRank", [=] { gex_TM_TranslateJobrankToRank(tm, 1); }},
+      {"gex_TM_TranslateRankToEP", [=] { gex_TM_TranslateRankToEP(tm, 1, 0); }},
       {"gasnet_attach", [] { gasnet_attach(nullptr, 0, 4096, 0); }},
       {"hydrant_put_many", [] { hydrant_put_many(nullptr, 0, 0, nullptr); }},
       {"hydrant_get_many", [] { hydrant_get_many(nullptr, 0, 0, nullptr); }},
       {"hydrant_start", [] { hydrant_start(nullptr); }},
       {"hydrant_test", [] { hydrant_test(nullptr); }},
       {"hydrant_wait", [] { hydrant_wait(nullptr); }},
-      // What GASNET_DEBUG adds to inlined calls.
+      // The headers answer tests and waits of GEX_EVENT_INVALID by themselves, and add this call.
       {"gex_Event_Test of nothing", [] { hydrant_check_call("gex_Event_Test of nothing"); }}};
 }
 
