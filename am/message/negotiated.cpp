@@ -24,6 +24,7 @@ namespace {
 constexpr size_t own_buffer(bool is_reply) noexcept { return is_reply ? 3 : 2; }
 
 struct Preparing {
+  const char* call = nullptr;
   bool is_reply = false;
   bool is_long = false;
   Rank peer = 0;
@@ -35,11 +36,6 @@ struct Preparing {
   bool immediate = false;
   uint32_t nargs = 0;
 };
-
-const char* call_name(bool is_reply, bool is_long) noexcept {
-  return is_reply ? (is_long ? "gex_AM_PrepareReplyLong" : "gex_AM_PrepareReplyMedium")
-                  : (is_long ? "gex_AM_PrepareRequestLong" : "gex_AM_PrepareRequestMedium");
-}
 
 size_t limit(const Preparing& want) noexcept {
   return want.is_long && want.client_buffer != nullptr ? kMaxLong
@@ -108,8 +104,10 @@ Status find_room(const Preparing& want, size_t bytes, SourceDescriptor* source) 
 }
 
 gex_AM_SrcDesc_t prepare(Preparing& want) noexcept {
+  // Here, and not in the public calls, which need no registers that survive a call.
+  const InCall in_call(want.call, want.is_reply ? CallKind::kReply : CallKind::kCommunicates);
   SourceDescriptor* const own = own_thread_state().prepared(want.is_reply);
-  if (own == nullptr) fatal("%s: no memory for a message", call_name(want.is_reply, want.is_long));
+  if (own == nullptr) fatal("%s: no memory for a message", want.call);
   SourceDescriptor& source = *own;
   Status status = check(want, source);
   if (want.is_reply && status == Status::kOk) want.peer = want.token->from;
@@ -119,7 +117,7 @@ gex_AM_SrcDesc_t prepare(Preparing& want) noexcept {
     if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed))
       wait_for_the_end();
     // prepare cannot return a status: the descriptor "no operation" means "not now".
-    fatal("%s: %s", call_name(want.is_reply, want.is_long), last_error_text());
+    fatal("%s: %s", want.call, last_error_text());
   }
   source.in_use = true;
   source.is_long = want.is_long;
@@ -130,9 +128,10 @@ gex_AM_SrcDesc_t prepare(Preparing& want) noexcept {
   return &source;
 }
 
-Preparing describe(bool is_long, const void* client_buf, size_t least, size_t most,
-                   gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs) noexcept {
-  return {.is_long = is_long,
+Preparing describe(const char* call, bool is_long, const void* client_buf, size_t least,
+                   size_t most, gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs) noexcept {
+  return {.call = call,
+          .is_long = is_long,
           .client_buffer = client_buf,
           .least = least,
           .most = most,
@@ -142,9 +141,9 @@ Preparing describe(bool is_long, const void* client_buf, size_t least, size_t mo
 }
 
 gex_AM_SrcDesc_t prepare_request(gex_TM_t tm, gex_Rank_t rank, Preparing want) noexcept {
-  if (!is_wired()) fatal("%s: no client is initialised", call_name(false, want.is_long));
+  if (!is_wired()) fatal("%s: no client is initialised", want.call);
   if (const Status status = resolve(tm, rank, &want.peer); status != Status::kOk) {
-    fatal("%s: %s", call_name(false, want.is_long), last_error_text());
+    fatal("%s: %s", want.call, last_error_text());
   }
   return prepare(want);
 }
@@ -177,29 +176,31 @@ extern "C" {
 gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm, gex_Rank_t rank, const void* client_buf,
                                              size_t least, size_t most, gex_Event_t* lc_opt,
                                              gex_Flags_t flags, unsigned nargs) {
-  const InCall in_call("gex_AM_PrepareRequestMedium");
-  return prepare_request(tm, rank, describe(false, client_buf, least, most, lc_opt, flags, nargs));
+  return prepare_request(tm, rank,
+                         describe("gex_AM_PrepareRequestMedium", false, client_buf, least, most,
+                                  lc_opt, flags, nargs));
 }
 
 gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm, gex_Rank_t rank, const void* client_buf,
                                            size_t least, size_t most, void*, gex_Event_t* lc_opt,
                                            gex_Flags_t flags, unsigned nargs) {
-  const InCall in_call("gex_AM_PrepareRequestLong");
-  return prepare_request(tm, rank, describe(true, client_buf, least, most, lc_opt, flags, nargs));
+  return prepare_request(
+      tm, rank,
+      describe("gex_AM_PrepareRequestLong", true, client_buf, least, most, lc_opt, flags, nargs));
 }
 
 gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token, const void* client_buf, size_t least,
                                            size_t most, gex_Event_t* lc_opt, gex_Flags_t flags,
                                            unsigned nargs) {
-  const InCall in_call("gex_AM_PrepareReplyMedium", CallKind::kReply);
-  return prepare_reply(token, describe(false, client_buf, least, most, lc_opt, flags, nargs));
+  return prepare_reply(token, describe("gex_AM_PrepareReplyMedium", false, client_buf, least, most,
+                                       lc_opt, flags, nargs));
 }
 
 gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void* client_buf, size_t least,
                                          size_t most, void*, gex_Event_t* lc_opt, gex_Flags_t flags,
                                          unsigned nargs) {
-  const InCall in_call("gex_AM_PrepareReplyLong", CallKind::kReply);
-  return prepare_reply(token, describe(true, client_buf, least, most, lc_opt, flags, nargs));
+  return prepare_reply(token, describe("gex_AM_PrepareReplyLong", true, client_buf, least, most,
+                                       lc_opt, flags, nargs));
 }
 
 int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_t handler,
