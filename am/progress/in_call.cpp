@@ -96,7 +96,7 @@ void check_handler(const char* call) noexcept {
   if (handler_depth == 0 || job().ending.load(std::memory_order_relaxed)) return;
   fatal(
       "%s in a handler, which may send one reply, and must neither poll, wait nor start other "
-      "operations: let the thread that polls do it",
+      "operations: make the call later, outside handlers",
       call);
 }
 
