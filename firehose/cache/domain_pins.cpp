@@ -160,7 +160,9 @@ Status Domain::coverage(MemoryRange range, uint32_t* out) noexcept {
 }
 
 int Domain::poll() noexcept {
-  if (parts_.retirement.seems_idle() && deferred_.seems_idle()) return 0;
+  // The reader may not have told this cache yet what the caller has just released.
+  parts_.watch.settle();
+  if (releases_.seem_idle() && deferred_.seems_idle()) return 0;
   const CancellationOff guard;
   releases_.drain_some_dead();
   return deferred_.seems_idle() ? 0 : deferred_.run(Effort::kRegister, UINT64_MAX);
@@ -169,7 +171,7 @@ int Domain::poll() noexcept {
 // For a thread that waits until its deadline: the registrations of other threads' deferred pins, which have
 // no bound, are left to poll().
 void Domain::poll_briefly(uint64_t deadline_ns) noexcept {
-  if (parts_.retirement.seems_idle() && deferred_.seems_idle()) return;
+  if (releases_.seem_idle() && deferred_.seems_idle()) return;
   const CancellationOff guard;
   releases_.drain_some_dead();
   if (!deferred_.seems_idle()) (void)deferred_.run(Effort::kHitOnly, deadline_ns);

@@ -147,7 +147,7 @@ void Releases::flush() noexcept {
 }
 
 void Releases::drain_some_dead() noexcept {
-  if (parts_.retirement.seems_idle() && !parts_.invalidator.owes()) return;
+  if (seem_idle()) return;
   RegionQueue retired;
   {
     const CachePhase lock(parts_);

@@ -17,6 +17,10 @@ class Releases {
   Status invalidate(MemoryRange range) noexcept;
   // Evicts everything that is not held.
   void flush() noexcept;
+  // Nothing is dead, and nothing was told that a drain would find dead. Without the mutex: a hint.
+  bool seem_idle() const noexcept {
+    return parts_.retirement.seems_idle() && !parts_.invalidator.owes();
+  }
   // Unpins some dead regions that are not held any more.
   void drain_some_dead() noexcept;
 

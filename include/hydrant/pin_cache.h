@@ -356,9 +356,9 @@ HYDRANT_API const char* hydrant_coverage_name(uint32_t coverage);
 HYDRANT_API int hydrant_vouch(hydrant_domain_t domain, const void* addr, size_t len);
 HYDRANT_API int hydrant_unvouch(hydrant_domain_t domain, const void* addr, size_t len);
 
-/* Deregisters regions that were invalidated while held, retries waiting pin_async requests and runs
- * their callbacks. Returns the number of callbacks that ran, or minus a status. Cheap when no work is
- * pending. */
+/* Deregisters dead regions without a hold, those of all memory that the caller has released included;
+ * retries waiting pin_async requests and runs their callbacks. Returns the number of callbacks that ran,
+ * or minus a status. Cheap when no work is pending. */
 HYDRANT_API int hydrant_poll(hydrant_domain_t domain);
 
 /* Unpins every region without a hold. */

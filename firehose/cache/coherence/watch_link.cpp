@@ -112,7 +112,7 @@ void WatchLink::give_back_watched() const noexcept {
 bool WatchLink::settle_releases(bool checked) const noexcept {
   if (monitor_ == nullptr) return true;
   if (checked || checks_.free_hits_ended()) return monitor_->quiet(kSettleNs) == 0;
-  if ((__atomic_load_n(monitor_->sequence, __ATOMIC_ACQUIRE) & 1) != 0) monitor_->settle();
+  settle();
   return true;
 }
 

@@ -48,6 +48,12 @@ class WatchLink {
 
   // Has the monitor stop watching memory that no domain has registered any more.
   void give_back_watched() const noexcept;
+  // What the caller released before is told to the caches afterwards: the releasing call has returned when
+  // its report was read. Cost: a load, unless the reader is at work.
+  void settle() const noexcept {
+    if (monitor_ == nullptr) return;
+    if ((__atomic_load_n(monitor_->sequence, __ATOMIC_ACQUIRE) & 1) != 0) monitor_->settle();
+  }
   // Releases before the call are told to the caches afterwards; false if that takes too long. `checked`:
   // also where only the kernel knows, which costs a system call.
   bool settle_releases(bool checked) const noexcept;
