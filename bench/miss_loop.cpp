@@ -2,10 +2,12 @@
 //
 //   miss_loop first OPERATIONS    first pins of memory that fits into the budget
 //   miss_loop evict OPERATIONS    misses that evict one region each
+//   miss_loop released OPERATIONS misses after each of which the memory is released, as by its allocator
 //   miss_loop remote OPERATIONS   misses of a peer's memory that give up one region each
 //
 // The registrar does nothing, and nothing is watched: the instructions are those of the cache.
 // Prints one JSON object with the cache's counters.
+#include <hydrant/monitor.h>
 #include <hydrant/remote_pin.h>
 
 #include "bench/support/domain.hpp"
@@ -26,6 +28,7 @@ struct Loop {
   hydrant_remote_t remote;
   std::byte* memory;
   uint64_t regions;
+  const hydrant_monitor_t* releasing;  // null: memory is not released
 };
 
 bool miss_local(const Loop& loop, std::byte* at) {
@@ -61,6 +64,9 @@ extern "C" uint64_t miss_section(const Loop& loop, uint64_t from, uint64_t opera
   for (uint64_t i = from; i < from + operations; ++i) {
     std::byte* at = loop.memory + i % loop.regions * 2 * kRegionBytes;
     good += (loop.remote != 0 ? miss_remote(loop, at) : miss_local(loop, at)) ? 1 : 0;
+    if (loop.releasing != nullptr) {
+      loop.releasing->invalidate(reinterpret_cast<uintptr_t>(at), kRegionBytes);
+    }
   }
   return good;
 }
@@ -115,13 +121,14 @@ hydrant_remote_t make_end(hydrant_domain_t domain, uint32_t rank, Wire* wire, Wi
 
 int main(int argc, char** argv) {
   const std::string how = argc == 3 ? argv[1] : "";
-  if (how != "first" && how != "evict" && how != "remote") {
-    std::cerr << "usage: miss_loop first|evict|remote OPERATIONS\n";
+  if (how != "first" && how != "evict" && how != "released" && how != "remote") {
+    std::cerr << "usage: miss_loop first|evict|released|remote OPERATIONS\n";
     return 2;
   }
   const uint64_t operations = std::stoull(argv[2]);
   const uint64_t warm = how == "first" ? 64 : 2 * kVisited;
-  Loop loop{0, 0, nullptr, how == "first" ? operations + warm : kVisited};
+  Loop loop{0, 0, nullptr, how == "first" ? operations + warm : kVisited, nullptr};
+  if (how == "released") loop.releasing = hydrant_monitor(HYDRANT_MONITOR_VERSION);
   hydrant_registrar_t registrar = hydrant::bench::noop_registrar();
   if (how == "remote") {
     registrar.key_bytes = 0;

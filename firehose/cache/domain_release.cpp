@@ -154,6 +154,21 @@ void Releases::drain_some_dead() noexcept {
     parts_.retirement.drain(lock, kDrainAtOnce, &retired);
   }
   (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  // The rest of the memory that was released, with a bound where other threads go on releasing.
+  for (size_t n = parts_.store.count() / kDrainAtOnce; n > 0 && drain_released(); --n) {
+  }
+}
+
+bool Releases::drain_released() noexcept {
+  if (!parts_.retirement.seems_to_have_released() && !parts_.invalidator.owes()) return false;
+  RegionQueue retired;
+  bool more = false;
+  {
+    const CachePhase lock(parts_);
+    more = parts_.retirement.drain_released(lock, &retired);
+  }
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  return more;
 }
 
 }  // namespace hydrant

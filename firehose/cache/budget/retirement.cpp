@@ -8,8 +8,10 @@ namespace hydrant {
 namespace {
 
 constexpr size_t kRetirementBatch = 64;
-// Dead regions that are worth a fence: so many, or so much of the budget, or so many bytes.
+// Dead regions of memory that is still there are worth a fence when there are so many, or so much of the
+// budget, or so many bytes.
 constexpr size_t kLazyDead = 32;
+constexpr size_t kReleasedAtOnce = 64;
 constexpr uint64_t kLazyDeadShare = 8;
 constexpr uint64_t kLazyDeadBytes = uint64_t{64} << 20;
 
@@ -32,6 +34,12 @@ void Retirement::close(const CacheLock& lock, RegionIndex region) noexcept {
 
 void Retirement::add_dead(const CacheLock& lock, RegionIndex region) noexcept {
   dead_.add(parts_.store.infos(lock), region);
+}
+
+void Retirement::close_released(const CacheLock& lock, RegionIndex region) noexcept {
+  close(lock, region);
+  parts_.store.infos(lock)[region].released = true;
+  add_dead(lock, region);
 }
 
 void Retirement::remove_dead(const CacheLock& lock, RegionIndex region) noexcept {
@@ -82,8 +90,16 @@ void Retirement::drain(const CacheLock& lock, size_t most, RegionQueue* retired)
   settle(lock, &examine, retired);
 }
 
+bool Retirement::drain_released(const CacheLock& lock, RegionQueue* retired) noexcept {
+  if (dead_.released_count() == 0) return false;
+  // The fence serves the other fresh ones, too. What is held is deregistered by its last release.
+  drain(lock, std::min(dead_.fresh_count(), kReleasedAtOnce), retired);
+  return dead_.released_count() != 0;
+}
+
 void Retirement::drain_many(const CacheLock& lock, uint64_t budget_bytes,
                             RegionQueue* retired) noexcept {
+  if (dead_.released_count() != 0) return (void)drain_released(lock, retired);
   const uint64_t most_bytes = std::min(budget_bytes / kLazyDeadShare, kLazyDeadBytes);
   if (dead_.fresh_count() < kLazyDead && dead_.fresh_charge() <= most_bytes) return;
   drain(lock, 2 * kLazyDead, retired);

@@ -28,14 +28,17 @@ class Retirement {
   explicit Retirement(const Parts& parts) noexcept : parts_(parts) {}
 
   const DeadRegions& dead(const CacheLock&) const noexcept { return dead_; }
-  // Without the mutex: a hint.
+  // Without the mutex: hints.
   bool seems_idle() const noexcept { return dead_.seem_empty(); }
+  bool seems_to_have_released() const noexcept { return !dead_.seem_unreleased(); }
 
   // The policy does not know it any more.
   void unlist(const CacheLock&, RegionIndex region) noexcept;
   // Out of its table and shut, for good. The policy may go on naming it until it is retired.
   void close(const CacheLock&, RegionIndex region) noexcept;
   void add_dead(const CacheLock&, RegionIndex region) noexcept;
+  // Closes a region whose memory has been released, and leaves it dead.
+  void close_released(const CacheLock&, RegionIndex region) noexcept;
   void remove_dead(const CacheLock&, RegionIndex region) noexcept;
 
   // Requires: shut before the last fence, not held since; in no table and no queue.
@@ -44,7 +47,11 @@ class Retirement {
   void settle(const CacheLock&, RegionQueue* list, RegionQueue* retired) noexcept;
   // The same for so many dead regions.
   void drain(const CacheLock&, size_t most, RegionQueue* retired) noexcept;
-  // The same if so many have died, or so much, that they are worth a fence: every miss asks.
+  // The same for those that have not been looked at yet, in one bounded piece. True if some of released
+  // memory remain.
+  bool drain_released(const CacheLock&, RegionQueue* retired) noexcept;
+  // The same if memory of some was released, or if so many have died, or so much, that they are worth a
+  // fence: every miss asks.
   void drain_many(const CacheLock&, uint64_t budget_bytes, RegionQueue* retired) noexcept;
   void reset_in_child(const CacheLock&) noexcept { dead_.clear(); }
 

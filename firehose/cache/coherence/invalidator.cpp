@@ -29,8 +29,7 @@ void Invalidator::close_where(const CacheLock& lock, const Closes& closes) noexc
   parts_.pending.poison_all(lock);
   for (RegionIndex r = 1; r <= parts_.store.high(lock); ++r) {
     if (infos[r].state != RegionState::kOpen || !closes(infos[r])) continue;
-    parts_.retirement.close(lock, r);
-    parts_.retirement.add_dead(lock, r);
+    parts_.retirement.close_released(lock, r);
   }
 }
 
@@ -70,10 +69,7 @@ bool Invalidator::forget_some(const CacheLock& lock, MemoryRange range, bool* li
   while (classes != 0 && !more) {
     const size_t n = parts_.tables.table(lock, take_lowest(&classes))
                          .collect(range.addr, range.last(), found, kForgetBatch);
-    for (size_t i = 0; i < n; ++i) {
-      parts_.retirement.close(lock, found[i]);
-      parts_.retirement.add_dead(lock, found[i]);
-    }
+    for (size_t i = 0; i < n; ++i) parts_.retirement.close_released(lock, found[i]);
     more = n != 0;
   }
   if (!*listed) *listed = note_gone(lock, range, more);

@@ -44,6 +44,7 @@ struct RegionInfo {
   bool never_open : 1;  // kDead from the beginning: its holds are taken in the shared counts alone
   bool looked_at : 1;   // kDead: held when it was last looked at, for which there was a fence
   bool shut : 1;        // kOpen: by the mutex's holder, at closed_epoch, and not opened since
+  bool released : 1;    // kDead: because its memory went away
 };
 static_assert(sizeof(RegionInfo) <= 56);
 
@@ -83,42 +84,42 @@ class RegionQueue {
 };
 
 // The dead regions of a domain: fresh ones, and ones that were found held since they died. Looking costs a
-// fence, which only fresh ones are sure to be worth: therefore they are counted apart.
+// fence, which only fresh ones are sure to be worth: therefore they are counted apart. Of the fresh ones
+// those are apart whose memory was released: each is worth a fence, because no use of it will come.
 class DeadRegions {
  public:
   bool empty() const noexcept { return size() == 0; }
-  size_t size() const noexcept { return fresh_.size() + held_.size(); }
-  size_t fresh_count() const noexcept { return fresh_.size(); }
+  size_t size() const noexcept { return fresh_count() + held_.size(); }
+  size_t fresh_count() const noexcept { return released_.size() + fresh_.size(); }
+  size_t released_count() const noexcept { return released_.size(); }
   uint64_t fresh_charge() const noexcept { return fresh_charge_; }
-  // Without the mutex: a hint that there may be some.
+  // Without the mutex: hints that there may be some, and some of released memory.
   bool seem_empty() const noexcept { return hint_.load(std::memory_order_relaxed) == 0; }
+  bool seem_unreleased() const noexcept {
+    return released_hint_.load(std::memory_order_relaxed) == 0;
+  }
 
   void add(MappedArray<RegionInfo>& infos, RegionIndex region) noexcept {
-    if (infos[region].looked_at) {
-      held_.push(infos, region);
-    } else {
-      fresh_charge_ += infos[region].charge;
-      fresh_.push(infos, region);
-    }
+    if (!infos[region].looked_at) fresh_charge_ += infos[region].charge;
+    queue_of(infos[region]).push(infos, region);
     note_size();
   }
   void remove(MappedArray<RegionInfo>& infos, RegionIndex region) noexcept {
-    if (infos[region].looked_at) {
-      held_.remove(infos, region);
-    } else {
-      fresh_charge_ -= infos[region].charge;
-      fresh_.remove(infos, region);
-    }
+    if (!infos[region].looked_at) fresh_charge_ -= infos[region].charge;
+    queue_of(infos[region]).remove(infos, region);
     note_size();
   }
-  // For a look at it: fresh ones first, then the one that was looked at longest ago. Requires: not empty.
+  // For a look at it: released ones first, then other fresh ones, then the one that was looked at longest
+  // ago. Requires: not empty.
   RegionIndex pop(MappedArray<RegionInfo>& infos) noexcept {
-    const RegionIndex region = fresh_.empty() ? held_.front() : fresh_.front();
+    const RegionQueue& next = !released_.empty() ? released_ : !fresh_.empty() ? fresh_ : held_;
+    const RegionIndex region = next.front();
     remove(infos, region);
     infos[region].looked_at = true;
     return region;
   }
   void clear() noexcept {
+    released_.clear();
     fresh_.clear();
     held_.clear();
     fresh_charge_ = 0;
@@ -128,7 +129,7 @@ class DeadRegions {
   // Calls visit(region) for each until it answers false; false then.
   template <class Visit>
   bool each(const MappedArray<RegionInfo>& infos, const Visit& visit) const {
-    for (const RegionQueue* queue : {&fresh_, &held_}) {
+    for (const RegionQueue* queue : {&released_, &fresh_, &held_}) {
       for (RegionIndex r = queue->front(); r != kNoRegion; r = infos[r].next) {
         if (!visit(r)) return false;
       }
@@ -137,13 +138,18 @@ class DeadRegions {
   }
 
  private:
+  RegionQueue& queue_of(const RegionInfo& info) noexcept {
+    if (info.looked_at) return held_;
+    return info.released ? released_ : fresh_;
+  }
   void note_size() noexcept {
     hint_.store(static_cast<uint32_t>(size()), std::memory_order_relaxed);
+    released_hint_.store(static_cast<uint32_t>(released_count()), std::memory_order_relaxed);
   }
 
-  RegionQueue fresh_, held_;
+  RegionQueue released_, fresh_, held_;
   uint64_t fresh_charge_ = 0;
-  std::atomic<uint32_t> hint_{0};
+  std::atomic<uint32_t> hint_{0}, released_hint_{0};
 };
 
 }  // namespace hydrant
