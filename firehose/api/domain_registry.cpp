@@ -2,6 +2,7 @@
 
 #include "firehose/api/pin_handle.hpp"
 #include "firehose/base/cancellation.hpp"
+#include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/hit/fork_handlers.hpp"
 #include "firehose/watch/monitor.hpp"
 
@@ -53,6 +54,7 @@ void set_claimed(Entry& entry, bool claimed) noexcept {
 void before_fork() HYDRANT_NO_TSA {
   int cancellation = PTHREAD_CANCEL_ENABLE;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
+  Upkeep::own().pause();
   lock_tickets();
   lock_slot_arenas();
   registry_mutex().lock();
@@ -72,6 +74,7 @@ void after_fork_in_parent() HYDRANT_NO_TSA {
   registry_mutex().unlock();
   unlock_slot_arenas();
   unlock_tickets();
+  Upkeep::own().resume();
   pthread_setcancelstate(cancellation, nullptr);
 }
 
@@ -79,6 +82,7 @@ void after_fork_in_parent() HYDRANT_NO_TSA {
 void reset_in_child() {
   g_reset->store(kResetting, std::memory_order_relaxed);
   Monitor::own().reset_in_child();
+  Upkeep::own().reset_in_child();
   forget_threads_in_child();
   reset_slot_arenas_in_child();
   reset_tickets_in_child();

@@ -3,7 +3,7 @@
 // include/hydrant/pin_cache.h). Read docs/pin_cache.md, "Writing a registrar", next.
 //
 // Contract of an implementation:
-//  * every method may be called concurrently from any thread;
+//  * every method may be called concurrently from any thread, unpin() also from one of the cache's own;
 //  * the cache never holds one of its locks across a call;
 //  * a method must not call the domain that it serves, and must return in bounded time;
 //  * a failing call changes no state and records its text with hydrant::fail();

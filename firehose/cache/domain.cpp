@@ -1,6 +1,7 @@
 // Set-up, fork, statistics and end of a domain.
 #include "firehose/cache/domain.hpp"
 
+#include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/watch/monitor.hpp"
 
 #include <algorithm>
@@ -81,8 +82,19 @@ Status Domain::start_watching() noexcept {
   client.pinned = [](void* self, uintptr_t addr, size_t len) {
     return static_cast<Invalidator*>(self)->any_pinned({addr, len}) ? 1 : 0;
   };
-  return parts_.watch.start(find_monitor(), client,
-                            [](void* self) { static_cast<Invalidator*>(self)->end_free_hits(); });
+  const Status status = parts_.watch.start(
+      find_monitor(), client, [](void* self) { static_cast<Invalidator*>(self)->end_free_hits(); });
+  if (status != Status::kOk || parts_.config.watch != HYDRANT_WATCH_AUTO) return status;
+  (void)Upkeep::own().start();  // here and not in a pin, as the reader
+  upkeep_ = Upkeep::own().enlist(
+      [](void* self) { return static_cast<Releases*>(self)->drain_released(); }, &releases_);
+  return status;
+}
+
+void Domain::stop_watching() noexcept {
+  parts_.watch.stop();
+  Upkeep::own().leave(upkeep_);
+  upkeep_ = -1;
 }
 
 Status Domain::add_prepinned(MemoryRange range, Access access, const void* key) noexcept {

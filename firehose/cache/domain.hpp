@@ -47,7 +47,7 @@ class Domain {
   Status set_up() noexcept;
   // Subscribes to the monitor. Requires: watch is not client, before the domain is published.
   Status start_watching() noexcept;
-  void stop_watching() noexcept { parts_.watch.stop(); }
+  void stop_watching() noexcept;
   // Adds a registration of the client's own. Requires: before the domain is published.
   Status add_prepinned(MemoryRange range, Access access, const void* key) noexcept;
   // Cancels deferred pins, unpins if asked, detaches all threads. Requires: registry_mutex() not held, no
@@ -110,6 +110,7 @@ class Domain {
 
   CacheParts parts_;
   SlotArena arena_;
+  int upkeep_ = -1;  // place in Upkeep, -1: none
   MissPath miss_;
   Releases releases_;
   SpanPins spans_;

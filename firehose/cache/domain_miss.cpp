@@ -174,7 +174,10 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, Unsettled* uns
   bool covered = true;
   if (claimed && paid == Status::kOk) {
     covered = parts_.watch.cover(request, plan);
-    if (covered) return Step::kRegister;
+    if (covered) {
+      parts_.watch.start_upkeep(*plan);
+      return Step::kRegister;
+    }
     paid = Status::kNotReady;  // not so much: then exactly what was asked for
   }
   if (claimed) *status = paid;

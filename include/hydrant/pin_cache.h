@@ -120,9 +120,9 @@ HYDRANT_API void hydrant_set_error_text(const char* text);
 typedef void (*hydrant_pin_done_fn)(void* context, int status, const void* key);
 
 /* The client's own registration calls. Fill in `size`, the properties and `pin`/`unpin`; leave the rest
- * zero. `user` is passed to every function. The cache calls these functions concurrently, from any
- * thread that is inside one of its calls (a release or a poll may unpin), without holding a lock. They
- * must not call the domain, except hydrant_invalidate(), because a free() inside them may lead there.
+ * zero. `user` is passed to every function. The cache calls these functions without a lock, concurrently,
+ * from any thread inside one of its calls (a poll may unpin); with HYDRANT_WATCH_AUTO unpin also from a
+ * thread of the library. They must not call the domain, except hydrant_invalidate() by a free() inside.
  * Map errno as follows: EFAULT to HYDRANT_ERR_REFUSED; ENOMEM, EAGAIN and a full table to
  * GASNET_ERR_NOT_READY, so that the cache evicts and retries; a device that worked and is gone to
  * HYDRANT_ERR_BROKEN. The struct is copied at domain creation. */
@@ -258,7 +258,7 @@ HYDRANT_API int hydrant_domain_create(const hydrant_domain_options_t* options,
                                       hydrant_domain_t* domain);
 
 #define HYDRANT_FINI_UNPIN 0u /* unpin everything, held regions included */
-#define HYDRANT_FINI_KEEP 1u  /* leave registrations alone: the device is torn down anyway */
+#define HYDRANT_FINI_KEEP 1u  /* leave registrations alone: the device is torn down next */
 
 /* Ends a domain. No other thread may be inside a call on it. Afterwards its regions must not be read;
  * uses of the handle are errors, and releases of its pins are no-ops that return NOT_INIT. (Such

@@ -3,6 +3,7 @@
 #include "firehose/cache/coherence/invalidator.hpp"
 
 #include "firehose/base/brief_lock.hpp"
+#include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/watch/mutant.hpp"
 
 namespace hydrant {
@@ -91,11 +92,12 @@ void Invalidator::forget_owed(const CacheLock& lock) noexcept {
 }
 
 void Invalidator::forget_vouched() noexcept {
-  if (with_mutex([&](const CacheLock& lock) { forget_all_vouched(lock); })) return;
+  if (with_mutex([&](const CacheLock& lock) { forget_all_vouched(lock); })) return ask_upkeep();
   // Which regions are vouched for only the mutex's holder knows: the others are opened again by their next
   // use.
   parts_.owed.add_vouched();
   mark_without_lock({0, kEverything});
+  Upkeep::own().ask();
 }
 
 void Invalidator::forget(MemoryRange range) noexcept {
@@ -115,6 +117,12 @@ void Invalidator::forget(MemoryRange range) noexcept {
     });
     if (!locked) return owe(range);
   }
+  ask_upkeep();
+}
+
+// Nothing died, as a rule: memory that was never pinned goes away, too.
+void Invalidator::ask_upkeep() const noexcept {
+  if (parts_.retirement.seems_to_have_released()) Upkeep::own().ask();
 }
 
 void Invalidator::forget_after_loss(uint64_t losses) noexcept {
@@ -143,6 +151,7 @@ void Invalidator::end_free_hits() noexcept {
 void Invalidator::owe(MemoryRange range) noexcept {
   parts_.owed.add(range);
   if (!is_mutant(Mutant::kNoMarks)) mark_without_lock(range);
+  Upkeep::own().ask();
 }
 
 // Marks the gates of all regions in the range. After add(): a region that this does not find is one whose

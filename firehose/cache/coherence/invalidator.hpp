@@ -81,6 +81,7 @@ class Invalidator {
   void close_where(const CacheLock&, const Closes& closes) noexcept;
   void forget_after_loss(uint64_t losses) noexcept;
   void owe(MemoryRange range) noexcept;
+  void ask_upkeep() const noexcept;
   void mark_without_lock(MemoryRange range) noexcept;
 
   const Parts parts_;

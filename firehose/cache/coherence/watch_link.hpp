@@ -8,6 +8,7 @@
 
 #include "firehose/base/status.hpp"
 #include "firehose/cache/coherence/patience.hpp"
+#include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/cache/plan/domain_config.hpp"
 #include "firehose/cache/plan/pin_request.hpp"
 #include "firehose/cache/region/hit_checks.hpp"
@@ -39,6 +40,12 @@ class WatchLink {
   // plan is unwatched, or watched less well than the request alone.
   bool cover(const PinRequest& request, Plan* plan) const noexcept {
     return monitor_ == nullptr || plan->vouched || ask_for_cover(request, plan);
+  }
+  // A plan that may be cached needs the thread that undoes it when nothing else does: in the child of a fork
+  // an inherited domain has none yet. Requires: no lock is held.
+  void start_upkeep(const Plan& plan) const noexcept {
+    const bool may_be_released = plan.vouched || plan.cover != HYDRANT_COVER_NONE;
+    if (may_be_released && config_.watch == HYDRANT_WATCH_AUTO) (void)Upkeep::own().start();
   }
   // Asked when the registration is there and not yet published. A change since cover() is under way, or the
   // invalidator has poisoned the region.

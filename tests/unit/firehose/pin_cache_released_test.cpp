@@ -1,9 +1,22 @@
-// Memory that the program has released goes back to the registrar: at the next poll or miss.
+// Memory that the program has released goes back to the registrar: at the next poll or miss, or by the upkeep
+// thread.
 #include <hydrant/pin_cache.h>
 
+#include "firehose/cache/coherence/upkeep.hpp"
+#include "tests/support/child_process.hpp"
+#include "tests/support/threads.hpp"
 #include "tests/unit/firehose/watched_pin_cache.hpp"
 
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
 
 namespace hydrant::testing {
 namespace {
@@ -58,6 +71,8 @@ TEST_F(PinCacheReleased, PollFindsWhatWasToldWithoutTheMutex) {
   map(8);
 }
 
+// ---- without the upkeep thread ----
+
 TEST_F(PinCacheReleased, TheNextMissGivesBackLittleMemory) {
   use_and_unmap(8);
   EXPECT_EQ(dead(), 1u);
@@ -109,6 +124,213 @@ TEST_F(PinCacheReleased, HeldMemoryIsLookedAtOnce) {
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
   EXPECT_EQ(dead(), 0u);
   map(8);
+}
+
+// ---- by the upkeep thread ----
+
+bool has_upkeep_thread() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(task.path() / "comm");
+    std::string name;
+    std::getline(file, name);
+    if (name == "hydrant-upkeep") return true;
+  }
+  return false;
+}
+
+class PinCacheUpkeep : public PinCacheReleased {
+ protected:
+  void SetUp() override {
+    PinCacheReleased::SetUp();
+    Upkeep::set_delay_ns(Upkeep::kDelayNs);
+  }
+  // The registrar's unpin() in the upkeep thread runs `first` before its own work.
+  void create_with_unpin(std::function<void()> first) {
+    destroy();
+    own_unpin_ = registrar_.table.unpin;
+    own_user_ = registrar_.table.user;
+    first_ = std::move(first);
+    hydrant_registrar_t table = registrar_.table;
+    table.user = this;
+    // Only what a domain without asynchronous pins and exports calls.
+    table.pin = [](void* user, uintptr_t addr, size_t len, uint32_t access, void* key) {
+      auto* self = static_cast<PinCacheUpkeep*>(user);
+      return self->registrar_.table.pin(self->own_user_, addr, len, access, key);
+    };
+    table.unpin = [](void* user, uintptr_t addr, size_t len, const void* key) {
+      auto* self = static_cast<PinCacheUpkeep*>(user);
+      self->first_();
+      return self->own_unpin_(self->own_user_, addr, len, key);
+    };
+    table.unpin_many = nullptr;
+    table.charge = nullptr;
+    table.pending_charge = nullptr;
+    table.pin_async = nullptr;
+    table.export_key = nullptr;
+    table.import_key = nullptr;
+    table.export_bytes = 0;
+    table.implicit_key = nullptr;
+    table.forget_in_child = nullptr;
+    table.destroy = nullptr;
+    table.drop_import = nullptr;
+    hydrant_domain_options_t options = watching();
+    options.registrar = &table;
+    create(options);
+  }
+
+  decltype(hydrant_registrar_t::unpin) own_unpin_ = nullptr;
+  void* own_user_ = nullptr;
+  std::function<void()> first_;
+  std::atomic<bool> inside_{false}, may_go_{false};
+  std::atomic<int> calls_{0};
+  std::mutex mutex_;  // of the client
+};
+
+TEST_F(PinCacheUpkeep, WithoutACallAllOfItGoesBackInTime) {
+  static_assert(Upkeep::kDelayNs <= 50'000'000, "goes back within 100 ms, says the manual");
+  destroy();
+  hydrant_domain_options_t options = watching();
+  options.merge_bytes = 1;
+  create(options);
+  for (int round = 0; round < 3; ++round) {
+    for (size_t i = 0; i < 100; ++i) use(2 * i);
+    unmap(0, 200);
+    EXPECT_TRUE(wait_until([this] { return registrar_.live() == 0; })) << "round " << round;
+    EXPECT_TRUE(wait_until([this] { return stats_of(domain_).charged_bytes == 0; }));
+    map(0, 200);
+  }
+  EXPECT_TRUE(has_upkeep_thread());
+}
+
+TEST_F(PinCacheUpkeep, WhatWasToldWithoutTheMutexGoesBackToo) {
+  use(8);
+  set_busy_mutex(true);
+  unmap(8);
+  EXPECT_TRUE(wait_until([this] { return registrar_.live() == 0; }));
+  map(8);
+}
+
+TEST_F(PinCacheUpkeep, HeldMemoryGoesBackWithItsLastRelease) {
+  const hydrant_pin_t held = pin(8);
+  use_and_unmap(12);
+  unmap(8);
+  EXPECT_TRUE(wait_until([this] { return registrar_.live() == 1; }));
+  EXPECT_FALSE(
+      happens_within(std::chrono::milliseconds(120), [this] { return registrar_.live() == 0; }));
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+  EXPECT_EQ(registrar_.live(), 0u);
+  map(8);
+  map(12);
+}
+
+// The reader could not do this: the call would wait for the reader itself.
+TEST_F(PinCacheUpkeep, UnpinMayReleaseWatchedMemory) {
+  create_with_unpin([this] { renew(100); });
+  for (int round = 0; round < 3; ++round) {
+    use(100);
+    use_and_unmap(8);
+    EXPECT_TRUE(wait_until([this] { return registrar_.live() == 0; })) << "round " << round;
+    map(8);
+  }
+}
+
+TEST_F(PinCacheUpkeep, UnpinMayWaitForALockUnderWhichMemoryIsReleased) {
+  create_with_unpin([this] {
+    inside_ = true;
+    const std::lock_guard lock(mutex_);
+  });
+  Upkeep::set_delay_ns(0);
+  for (int round = 0; round < 20; ++round) {
+    use(8);
+    use(20);
+    EXPECT_TRUE(wait_until([this] { return registrar_.live() == 2; }));  // the thread is done
+    inside_ = false;
+    const std::lock_guard lock(mutex_);
+    unmap(8);
+    EXPECT_TRUE(wait_until([this] { return inside_.load(); })) << "round " << round;
+    unmap(20);  // while unpin() waits
+    map(8);
+    map(20);
+  }
+  EXPECT_TRUE(wait_until([this] { return registrar_.live() == 0; }));
+}
+
+TEST_F(PinCacheUpkeep, TheEndOfADomainWaitsForTheThread) {
+  create_with_unpin([this] {
+    inside_ = true;
+    EXPECT_TRUE(wait_until([this] { return may_go_.load(); }));
+  });
+  use_and_unmap(8);
+  ASSERT_TRUE(wait_until([this] { return inside_.load(); }));
+  std::atomic<bool> ended{false};
+  Threads threads;
+  threads.start([&] {
+    EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN), GASNET_OK);
+    ended = true;
+  });
+  EXPECT_FALSE(happens_within(std::chrono::milliseconds(50), [&] { return ended.load(); }));
+  may_go_ = true;
+  threads.join();
+  domain_ = 0;
+  EXPECT_EQ(registrar_.live(), 0u);
+  map(8);
+}
+
+TEST_F(PinCacheUpkeep, AForkDoesNotWaitLongAndItsChildHasAThreadOfItsOwn) {
+  create_with_unpin([this] {
+    inside_ = true;
+    (void)happens_within(std::chrono::seconds(60), [this] { return may_go_.load(); });
+  });
+  use_and_unmap(8);
+  ASSERT_TRUE(wait_until([this] { return inside_.load(); }));
+  EXPECT_EQ(run_in_child([]() -> std::string { return has_upkeep_thread() ? "a thread" : ""; }),
+            "");
+  may_go_ = true;
+  EXPECT_TRUE(wait_until([this] { return registrar_.live() == 0; }));
+  map(8);
+  if (!kThreadsInChildren) return;
+  EXPECT_EQ(run_in_child([this]() -> std::string {
+              registrar_.forget_all();
+              use_and_unmap(8);
+              if (!wait_until([this] { return registrar_.live() == 0; })) return "still pinned";
+              return has_upkeep_thread() ? "" : "by whom?";
+            }),
+            "");
+}
+
+// A lock that unpin() holds is free in the child.
+TEST_F(PinCacheUpkeep, AForkWaitsForAShortUnpin) {
+  create_with_unpin([this] {
+    const std::lock_guard lock(mutex_);
+    inside_ = true;
+    ++calls_;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    inside_ = false;
+  });
+  // On a loaded machine the wait may reach its bound.
+  constexpr int kRounds = 10;
+  int waited = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    use_and_unmap(8);
+    ASSERT_TRUE(wait_until([&] { return calls_.load() > round; }));
+    waited += run_in_child([this]() -> std::string { return inside_ ? "inside" : ""; }).empty();
+    map(8);
+  }
+  EXPECT_GT(waited, kRounds / 2);
+}
+
+TEST_F(PinCacheUpkeep, NoThreadIsStartedWithoutWatching) {
+  destroy();
+  hydrant_domain_options_t options = watching();
+  options.watch = HYDRANT_WATCH_NONE;
+  EXPECT_EQ(run_in_child([&]() -> std::string {
+              create(options);
+              if (hydrant_vouch(domain_, arena_.page(8), kPage) != GASNET_OK) return "vouch";
+              use(8);
+              use(9);
+              return has_upkeep_thread() ? "a thread" : "";
+            }),
+            "");
 }
 #endif
 

@@ -4,6 +4,7 @@
 #include <hydrant/monitor.h>
 #include <hydrant/pin_cache.h>
 
+#include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/watch/mutant.hpp"
 #include "tests/support/mapped_memory.hpp"
 #include "tests/support/test_registrar.hpp"
@@ -31,6 +32,8 @@ class WatchedPinCache : public PinCacheTest {
     // A pin that loses patience does without the cache, which a test may take for a defect.
     constexpr double kMore = 50;
     set_patience(static_cast<unsigned>(std::ceil(patience() * kMore)));
+    // What a test leaves dead stays so until it calls the cache.
+    Upkeep::set_delay_ns(UINT64_MAX / 2);
 #endif
     the_monitor().settle();  // late news of what an earlier test had in the same place
   }

@@ -1,0 +1,87 @@
+// A thread that undoes registrations of released memory when the client calls nothing: those that no miss and
+// no poll has undone within kDelayNs.
+//
+// It is not the monitor's reader. unpin() is the client's function: it may release memory, and such a call
+// returns only when the reader has read; or it may wait for a lock whose holder sleeps in such a call. Two
+// waits alone are for this thread: a domain's end, until the thread is outside the domain; and a fork or the
+// program's exit, for kLongestPauseNs at most.
+//
+// Invariant: when leave() has returned, the client's function is not running and is not called again.
+//
+// Threads: every function from any thread. ask() also in signal handlers and under an allocator's locks: it
+// does not wait. start() may allocate.
+#pragma once
+
+#include "firehose/base/thread.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+class Upkeep {
+ public:
+  // One bounded piece of work; true if there is more.
+  using Work = bool (*)(void* context);
+  static constexpr uint64_t kDelayNs = 50'000'000;
+  static constexpr uint64_t kLongestPauseNs = 100'000'000;
+
+  constexpr Upkeep() noexcept = default;
+  Upkeep(const Upkeep&) = delete;
+  Upkeep& operator=(const Upkeep&) = delete;
+  // This copy's of the library.
+  static Upkeep& own() noexcept;
+
+  // Starts the thread, once. False if the system has no thread. The caller holds no lock of the library.
+  bool start() noexcept { return running_.load(std::memory_order_acquire) || start_thread(); }
+  // Has `work` called after each ask(). A place, or -1 if all are taken.
+  int enlist(Work work, void* context) noexcept;
+  void leave(int place) noexcept;
+  // There is work, if nobody does it before.
+  void ask() noexcept;
+
+  // Between the two no work is done, so that a fork copies no lock that is held for it. The wait for work
+  // under way has a bound: the caller may hold a lock that it needs.
+  void pause() noexcept;
+  void resume() noexcept { paused_.fetch_sub(1, std::memory_order_seq_cst); }
+  // For the only thread of a new process: no thread; what is enlisted stays.
+  void reset_in_child() noexcept;
+
+#if HYDRANT_MUTANTS
+  static void set_delay_ns(uint64_t ns) noexcept { delay_ns_.store(ns, std::memory_order_relaxed); }
+#endif
+
+ private:
+  static constexpr size_t kMostClients = 64;
+  enum State : uint32_t { kFree, kBeingWritten, kUsed, kLeaving };
+  struct Client {
+    Work work = nullptr;
+    void* context = nullptr;
+    std::atomic<uint32_t> state{kFree};
+    std::atomic<uint32_t> inside{0};  // set by the thread before it looks at `state` and `paused_`
+  };
+
+#if HYDRANT_MUTANTS
+  static std::atomic<uint64_t> delay_ns_;
+  static uint64_t delay_ns() noexcept { return delay_ns_.load(std::memory_order_relaxed); }
+#else
+  static constexpr uint64_t delay_ns() noexcept { return kDelayNs; }
+#endif
+
+  bool start_thread() noexcept HYDRANT_EXCLUDES(start_mu_);
+  static void* thread_main(void* self);
+  void wait_for_work() noexcept;
+  void serve(Client& client) noexcept;
+  bool is_inside() const noexcept;
+
+  Mutex start_mu_;  // outermost: held, with signals blocked, while the thread is started
+  std::atomic<bool> running_{false};
+  std::atomic<bool> refused_{false};
+  bool ends_at_exit_ HYDRANT_GUARDED_BY(start_mu_) = false;
+  std::atomic<uint32_t> paused_{0};  // callers of pause()
+  Client clients_[kMostClients] = {};
+  alignas(64) std::atomic<uint32_t> asked_{0};  // the thread sleeps on it
+};
+
+}  // namespace hydrant
