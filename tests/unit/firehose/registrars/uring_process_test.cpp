@@ -1,8 +1,11 @@
 // The uring registrar across processes: an ordinary user's limit, forks, and what a child may keep.
+#include <hydrant/pin_cache.h>
+
 #include "firehose/registrars/memlock.hpp"
 #include "firehose/registrars/registrar_factory.hpp"
 #include "firehose/registrars/uring/uring_ring.hpp"
 #include "tests/support/child_process.hpp"
+#include "tests/support/mapped_memory.hpp"
 #include "tests/support/test_registrar.hpp"
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/registrars/error_text.hpp"
@@ -100,6 +103,63 @@ TEST(UringProcess, AnOrdinaryUserIsToldWhichLimitToRaise) {
   HYDRANT_URING_OR_SKIP(uring);
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
   EXPECT_EQ(run_in_child(exhaust_as_ordinary_user), "");
+}
+
+// A cache over uring, and more memory than two processes can have pinned under kRingLimit.
+class SharerOfTheLimit {
+ public:
+  std::string create() {
+    hydrant_domain_options_t options;
+    hydrant_domain_options_init(&options);
+    options.registrar_name = "uring";
+    return hydrant_domain_create(&options, &domain_) == GASNET_OK ? "" : hydrant_error_text();
+  }
+  // The status of a pin, which is released again.
+  int use(uint64_t timeout_ns) {
+    const hydrant_pin_t pin =
+        hydrant_pin_wait(domain_, memory_.data(), memory_.size(), HYDRANT_LOCAL_WRITE, timeout_ns);
+    return pin.region != nullptr ? hydrant_release(pin) : hydrant_pin_status(pin);
+  }
+  void unmap() { munmap(memory_.data(), memory_.size()); }
+
+ private:
+  hydrant_domain_t domain_ = 0;
+  MappedPages memory_{kRingLimit / 8 * 5};
+};
+
+// The first process pins, and does nothing more once its memory is released; the second one is its child.
+std::string second_process_is_served() {
+  std::string error = testing::become_ordinary_user(kRingLimit);
+  if (!error.empty()) return error;
+  int pinned[2], refused[2];
+  if (pipe(pinned) != 0 || pipe(refused) != 0) return "no pipe";
+  char byte = 0;
+  const pid_t second = fork();
+  if (second == 0) {
+    SharerOfTheLimit sharer;
+    const bool refused_first = read(pinned[0], &byte, 1) == 1 && sharer.create().empty() &&
+                               sharer.use(0) == GASNET_ERR_NOT_READY;
+    if (write(refused[1], "r", 1) != 1 || !refused_first) _exit(2);
+    constexpr uint64_t kLongestNs = 10'000'000'000;
+    _exit(sharer.use(static_cast<uint64_t>(testing::patience() * kLongestNs)) == GASNET_OK ? 0 : 1);
+  }
+  SharerOfTheLimit sharer;
+  error = sharer.create();
+  if (error.empty() && sharer.use(0) != GASNET_OK) error = hydrant_error_text();
+  if (write(pinned[1], "p", 1) != 1 || read(refused[0], &byte, 1) != 1) return "no pipe";
+  sharer.unmap();
+  int end = 0;
+  waitpid(second, &end, 0);
+  if (!error.empty()) return error;
+  if (WIFEXITED(end) && WEXITSTATUS(end) == 2) return "both fit under the limit";
+  return end == 0 ? "" : "the second process was not served";
+}
+
+TEST(UringProcess, ASecondProcessIsServedWhileTheFirstHasOnlyReleasedMemoryPinned) {
+  HYDRANT_URING_OR_SKIP(uring);
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
+  HYDRANT_NEEDS_USERFAULTFD();
+  EXPECT_EQ(run_in_child(second_process_is_served), "");
 }
 
 // Rings take their part of the account before pins do.
