@@ -164,7 +164,7 @@ int Domain::poll() noexcept {
   parts_.watch.settle();
   if (releases_.seem_idle() && deferred_.seems_idle()) return 0;
   const CancellationOff guard;
-  releases_.drain_some_dead();
+  releases_.drain_some_dead(UINT64_MAX);
   return deferred_.seems_idle() ? 0 : deferred_.run(Effort::kRegister, UINT64_MAX);
 }
 
@@ -173,7 +173,7 @@ int Domain::poll() noexcept {
 void Domain::poll_briefly(uint64_t deadline_ns) noexcept {
   if (releases_.seem_idle() && deferred_.seems_idle()) return;
   const CancellationOff guard;
-  releases_.drain_some_dead();
+  releases_.drain_some_dead(deadline_ns);
   if (!deferred_.seems_idle()) (void)deferred_.run(Effort::kHitOnly, deadline_ns);
 }
 

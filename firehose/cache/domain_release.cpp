@@ -4,6 +4,7 @@
 
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"
+#include "firehose/base/thread.hpp"
 
 namespace hydrant {
 namespace {
@@ -146,7 +147,7 @@ void Releases::flush() noexcept {
   parts_.watch.give_back_watched();
 }
 
-void Releases::drain_some_dead() noexcept {
+void Releases::drain_some_dead(uint64_t deadline_ns) noexcept {
   if (seem_idle()) return;
   RegionQueue retired;
   {
@@ -155,7 +156,8 @@ void Releases::drain_some_dead() noexcept {
   }
   (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
   // The rest of the memory that was released, with a bound where other threads go on releasing.
-  for (size_t n = parts_.store.count() / kDrainAtOnce; n > 0 && drain_released(); --n) {
+  size_t pieces = parts_.store.count() / kDrainAtOnce;
+  while (pieces-- > 0 && now_ns() < deadline_ns && drain_released()) {
   }
 }
 

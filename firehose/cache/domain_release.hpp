@@ -21,8 +21,9 @@ class Releases {
   bool seem_idle() const noexcept {
     return parts_.retirement.seems_idle() && !parts_.invalidator.owes();
   }
-  // Unpins some dead regions that are not held any more, and all of released memory.
-  void drain_some_dead() noexcept;
+  // Unpins some dead regions that are not held any more, and all of released memory, one bounded piece of it
+  // after the other until the deadline.
+  void drain_some_dead(uint64_t deadline_ns) noexcept;
   // Unpins those of released memory that are not held, one bounded piece of them; true if more remain.
   bool drain_released() noexcept;
 

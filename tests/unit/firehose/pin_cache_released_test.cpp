@@ -145,7 +145,7 @@ class PinCacheUpkeep : public PinCacheReleased {
     Upkeep::set_delay_ns(Upkeep::kDelayNs);
   }
   // The registrar's unpin() in the upkeep thread runs `first` before its own work.
-  void create_with_unpin(std::function<void()> first) {
+  void create_with_unpin(std::function<void()> first, uint64_t merge_bytes = 0) {
     destroy();
     own_unpin_ = registrar_.table.unpin;
     own_user_ = registrar_.table.user;
@@ -164,7 +164,9 @@ class PinCacheUpkeep : public PinCacheReleased {
     };
     table.unpin_many = nullptr;
     table.charge = nullptr;
-    table.pending_charge = nullptr;
+    table.pending_charge = [](void* user) {
+      return static_cast<PinCacheUpkeep*>(user)->pending_.load();
+    };
     table.pin_async = nullptr;
     table.export_key = nullptr;
     table.import_key = nullptr;
@@ -175,6 +177,7 @@ class PinCacheUpkeep : public PinCacheReleased {
     table.drop_import = nullptr;
     hydrant_domain_options_t options = watching();
     options.registrar = &table;
+    options.merge_bytes = merge_bytes;
     create(options);
   }
 
@@ -183,7 +186,8 @@ class PinCacheUpkeep : public PinCacheReleased {
   std::function<void()> first_;
   std::atomic<bool> inside_{false}, may_go_{false};
   std::atomic<int> calls_{0};
-  std::mutex mutex_;  // of the client
+  std::atomic<uint64_t> pending_{0};  // the registrar's pending charge
+  std::mutex mutex_;                  // of the client
 };
 
 TEST_F(PinCacheUpkeep, WithoutACallAllOfItGoesBackInTime) {
@@ -221,6 +225,28 @@ TEST_F(PinCacheUpkeep, HeldMemoryGoesBackWithItsLastRelease) {
   EXPECT_EQ(registrar_.live(), 0u);
   map(8);
   map(12);
+}
+
+// A pin that waits for room helps, and looks at its deadline after each piece.
+TEST_F(PinCacheUpkeep, APinThatWaitsUndoesNoMoreThanAPieceAfterItsDeadline) {
+  constexpr size_t kRegions = 150;
+  constexpr size_t kPiece = 64;
+  constexpr uint64_t kTimeoutNs = 20'000'000;
+  create_with_unpin([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, 1);
+  Upkeep::set_delay_ns(UINT64_MAX / 2);
+  for (size_t i = 0; i < kRegions; ++i) use(2 * i);
+  unmap(0, 2 * kRegions);
+  the_monitor().settle();
+  ASSERT_EQ(dead(), kRegions);
+  pending_ = stats_of(domain_).budget_bytes;  // no room, and nothing to evict for it
+  const hydrant_pin_t pin =
+      hydrant_pin_wait(domain_, arena_.page(400), kPage, HYDRANT_LOCAL_WRITE, kTimeoutNs);
+  EXPECT_EQ(hydrant_pin_status(pin), GASNET_ERR_NOT_READY);
+  EXPECT_GE(registrar_.live(), kRegions - kPiece);
+  pending_ = 0;
+  EXPECT_EQ(hydrant_poll(domain_), 0);
+  EXPECT_EQ(registrar_.live(), 0u);
+  map(0, 2 * kRegions);
 }
 
 // The reader could not do this: the call would wait for the reader itself.
