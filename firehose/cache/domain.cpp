@@ -91,10 +91,11 @@ Status Domain::start_watching() noexcept {
   return status;
 }
 
+// In this order a domain that has a place with the monitor finds one in Upkeep, which has as many.
 void Domain::stop_watching() noexcept {
-  parts_.watch.stop();
   Upkeep::own().leave(upkeep_);
   upkeep_ = -1;
+  parts_.watch.stop();
 }
 
 Status Domain::add_prepinned(MemoryRange range, Access access, const void* key) noexcept {
