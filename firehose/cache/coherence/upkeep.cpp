@@ -1,6 +1,7 @@
 // The thread behind upkeep.hpp.
 #include "firehose/cache/coherence/upkeep.hpp"
 
+#include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/raw_memory.hpp"
 #include "firehose/base/signals_blocked.hpp"
@@ -166,6 +167,7 @@ bool Upkeep::is_inside() const noexcept {
 void Upkeep::pause() noexcept {
   paused_.fetch_add(1, std::memory_order_seq_cst);
   if (!is_inside()) return;
+  const CancellationOff guard;  // exit() has none
   const uint64_t deadline = now_ns() + kLongestPauseNs;
   while (is_inside() && now_ns() < deadline) nap(kNapNs);
 }
