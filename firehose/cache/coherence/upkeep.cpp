@@ -65,6 +65,7 @@ void nap(uint64_t ns) noexcept {
 
 #if HYDRANT_MUTANTS
 std::atomic<uint64_t> Upkeep::delay_ns_{Upkeep::kDelayNs};
+std::atomic<uint64_t> Upkeep::longest_pause_ns_{Upkeep::kLongestPauseNs};
 #endif
 
 // Never destroyed: the thread goes on while main()'s thread runs the destructors.
@@ -168,7 +169,7 @@ void Upkeep::pause() noexcept {
   paused_.fetch_add(1, std::memory_order_seq_cst);
   if (!is_inside()) return;
   const CancellationOff guard;  // exit() has none
-  const uint64_t deadline = now_ns() + kLongestPauseNs;
+  const uint64_t deadline = now_ns() + longest_pause_ns();
   while (is_inside() && now_ns() < deadline) nap(kNapNs);
 }
 

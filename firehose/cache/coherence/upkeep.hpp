@@ -50,6 +50,9 @@ class Upkeep {
 
 #if HYDRANT_MUTANTS
   static void set_delay_ns(uint64_t ns) noexcept { delay_ns_.store(ns, std::memory_order_relaxed); }
+  static void set_longest_pause_ns(uint64_t ns) noexcept {
+    longest_pause_ns_.store(ns, std::memory_order_relaxed);
+  }
 #endif
 
  private:
@@ -63,10 +66,14 @@ class Upkeep {
   };
 
 #if HYDRANT_MUTANTS
-  static std::atomic<uint64_t> delay_ns_;
+  static std::atomic<uint64_t> delay_ns_, longest_pause_ns_;
   static uint64_t delay_ns() noexcept { return delay_ns_.load(std::memory_order_relaxed); }
+  static uint64_t longest_pause_ns() noexcept {
+    return longest_pause_ns_.load(std::memory_order_relaxed);
+  }
 #else
   static constexpr uint64_t delay_ns() noexcept { return kDelayNs; }
+  static constexpr uint64_t longest_pause_ns() noexcept { return kLongestPauseNs; }
 #endif
 
   bool start_thread() noexcept HYDRANT_EXCLUDES(start_mu_);
