@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <ctime>
@@ -56,6 +57,17 @@ bool start_detached(void* (*main)(void*), void* argument) noexcept {
   return error == 0;
 }
 
+// The program may handle faults of memory that its unpin() touches, and any other fault is reported by a
+// handler. The kernel ends a process at once whose faulting thread blocks the signal.
+void let_faults_through() noexcept {
+  sigset_t faults;
+  sigemptyset(&faults);
+  for (const int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP}) {
+    sigaddset(&faults, fault);
+  }
+  pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
+}
+
 void nap(uint64_t ns) noexcept {
   const timespec ts{0, static_cast<long>(ns)};
   nanosleep(&ts, nullptr);
@@ -94,6 +106,7 @@ bool Upkeep::start_thread() noexcept {
 
 void* Upkeep::thread_main(void* self) {
   auto* upkeep = static_cast<Upkeep*>(self);
+  let_faults_through();
   for (;;) {
     upkeep->wait_for_work();
     // Before the work: what is asked for during it is done in the next round. Acquire: pairs with ask().

@@ -10,11 +10,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <mutex>
 #include <string>
+#include <sys/mman.h>
 #include <thread>
 #include <utility>
 
@@ -340,6 +342,23 @@ TEST_F(PinCacheUpkeep, AForkWaitsForAShortUnpin) {
               "");
     map(8);
   }
+}
+
+std::byte* g_protected = nullptr;
+
+TEST_F(PinCacheUpkeep, UnpinMayCauseAFaultThatTheProgramHandles) {
+  g_protected = arena_.page(100);
+  ASSERT_EQ(mprotect(g_protected, kPage, PROT_NONE), 0);
+  struct sigaction own {};
+  struct sigaction before {};
+  own.sa_handler = [](int) { mprotect(g_protected, kPage, PROT_READ | PROT_WRITE); };
+  ASSERT_EQ(sigaction(SIGSEGV, &own, &before), 0);
+  create_with_unpin([] { *const_cast<volatile std::byte*>(g_protected) = std::byte{1}; });
+  use_and_unmap(8);
+  EXPECT_TRUE(wait_until([this] { return registrar_.live() == 0; }));
+  EXPECT_EQ(*g_protected, std::byte{1});
+  sigaction(SIGSEGV, &before, nullptr);
+  map(8);
 }
 
 TEST_F(PinCacheUpkeep, NoThreadIsStartedWithoutWatching) {
