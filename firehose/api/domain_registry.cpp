@@ -2,6 +2,7 @@
 
 #include "firehose/api/pin_handle.hpp"
 #include "firehose/base/cancellation.hpp"
+#include "firehose/base/fork_nesting.hpp"
 #include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/hit/fork_handlers.hpp"
 #include "firehose/watch/monitor.hpp"
@@ -37,6 +38,7 @@ constexpr uint64_t kResetDeadlineNs = 1'000'000'000;
 pthread_once_t g_fork_once = PTHREAD_ONCE_INIT;
 // Whether the thread that forks may be cancelled: not before its locks are given back. Guarded by them.
 int g_forker_cancellation = PTHREAD_CANCEL_ENABLE;
+thread_local constinit ForkNesting t_nesting [[gnu::tls_model("initial-exec")]];
 
 // Under registry_mutex(), or in a child.
 void set_claimed(Entry& entry, bool claimed) noexcept {
@@ -52,6 +54,7 @@ void set_claimed(Entry& entry, bool claimed) noexcept {
 // reader. The reader waits for none of these, not even for a domain's mutex (coherence/invalidator.hpp): a
 // thread may hold one of malloc's locks, which fork() takes next, and wait for the reader.
 void before_fork() HYDRANT_NO_TSA {
+  if (!t_nesting.begin()) return;
   int cancellation = PTHREAD_CANCEL_ENABLE;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
   Upkeep::own().pause();
@@ -63,9 +66,11 @@ void before_fork() HYDRANT_NO_TSA {
     if (domain != nullptr) domain->lock_for_fork();
   }
   g_forker_cancellation = cancellation;
+  ForkNesting::locked();
 }
 
 void after_fork_in_parent() HYDRANT_NO_TSA {
+  if (!t_nesting.end()) return;
   const int cancellation = g_forker_cancellation;
   for (auto& entry : g_entries) {
     Domain* domain = entry.domain.load(std::memory_order_relaxed);
@@ -74,6 +79,7 @@ void after_fork_in_parent() HYDRANT_NO_TSA {
   registry_mutex().unlock();
   unlock_slot_arenas();
   unlock_tickets();
+  t_nesting.unlocked();
   Upkeep::own().resume();
   pthread_setcancelstate(cancellation, nullptr);
 }
@@ -100,6 +106,8 @@ void reset_in_child() {
 
 void after_fork_in_child() {
   reset_in_child();
+  if (!t_nesting.end()) return;
+  t_nesting.unlocked();
   pthread_setcancelstate(g_forker_cancellation, nullptr);
 }
 

@@ -4,6 +4,7 @@
 // of a fork, where the threads that held them no longer exist.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <ctime>
@@ -31,22 +32,47 @@ inline uint64_t now_ns() noexcept {
   return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(ts.tv_nsec);
 }
 
+// How many mutexes this thread holds, is about to lock, or has just unlocked (fork_nesting.hpp).
+// Initial-exec: its first use may be in a signal handler.
+inline thread_local constinit uint16_t t_mutexes_held [[gnu::tls_model("initial-exec")]] = 0;
+
 class HYDRANT_CAPABILITY("mutex") Mutex {
  public:
   constexpr Mutex() noexcept = default;
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
 
-  void lock() noexcept HYDRANT_ACQUIRE() { pthread_mutex_lock(&mutex_); }
-  bool try_lock() noexcept HYDRANT_TSA(try_acquire_capability(true)) {
-    return pthread_mutex_trylock(&mutex_) == 0;
+  void lock() noexcept HYDRANT_ACQUIRE() {
+    note_held(1);
+    pthread_mutex_lock(&mutex_);
   }
-  void unlock() noexcept HYDRANT_RELEASE() { pthread_mutex_unlock(&mutex_); }
+  bool try_lock() noexcept HYDRANT_TSA(try_acquire_capability(true)) {
+    note_held(1);
+    if (pthread_mutex_trylock(&mutex_) == 0) return true;
+    note_held(-1);
+    return false;
+  }
+  void unlock() noexcept HYDRANT_RELEASE() {
+    pthread_mutex_unlock(&mutex_);
+    note_held(-1);
+  }
+  // Whether this thread holds any mutex. In a signal handler: the thread that it interrupted.
+  static bool any_held() noexcept { return t_mutexes_held != 0; }
+  // For fork handlers: the mutexes that this thread holds count no more.
+  static void discount_held() noexcept { t_mutexes_held = 0; }
   // Unlocks the mutex whatever its state. Only for the single thread of a forked child.
   void reset_in_child() noexcept { mutex_ = PTHREAD_MUTEX_INITIALIZER; }
 
  private:
   friend class CondVar;
+
+  // Signal handlers of this thread see the change before what follows it.
+  static void note_held(int by) noexcept {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    t_mutexes_held = static_cast<uint16_t>(t_mutexes_held + by);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
 };
 

@@ -19,7 +19,11 @@ constexpr size_t kBatch = 32;
 constexpr size_t kMaxRegionBytes = size_t{2} * HYDRANT_FH_MAX_ALIGN;
 
 // The range of the Asking object of this thread; null if there is none.
-thread_local const MemoryRange* t_asked = nullptr;
+// Packed, because libfirehose may use 64 bytes of static TLS and has none left for padding.
+struct [[gnu::packed]] Asked {
+  const MemoryRange* range = nullptr;
+};
+alignas(2) thread_local constinit Asked t_asked;
 
 uint32_t ms_now() noexcept { return static_cast<uint32_t>(now_ns() / 1'000'000u); }
 
@@ -70,8 +74,10 @@ void compat_fatal(const char* format, ...) noexcept {
   std::abort();
 }
 
-CompatRegistrar::Asking::Asking(MemoryRange range) noexcept : range_(range) { t_asked = &range_; }
-CompatRegistrar::Asking::~Asking() { t_asked = nullptr; }
+CompatRegistrar::Asking::Asking(MemoryRange range) noexcept : range_(range) {
+  t_asked.range = &range_;
+}
+CompatRegistrar::Asking::~Asking() { t_asked.range = nullptr; }
 
 CompatRegistrar::CompatRegistrar(const hydrant_fh_client_t& client, size_t bucket_bytes) noexcept
     : client_(client), bucket_bytes_(bucket_bytes), page_mode_(client.mode == HYDRANT_MODE_PAGE) {}
@@ -108,7 +114,7 @@ int CompatRegistrar::unpin_many_thunk(void* user, const hydrant_range_t* ranges,
 }
 
 bool CompatRegistrar::grown(MemoryRange range) const noexcept {
-  return t_asked != nullptr && !(range == round_out(*t_asked, bucket_bytes_));
+  return t_asked.range != nullptr && !(range == round_out(*t_asked.range, bucket_bytes_));
 }
 
 int CompatRegistrar::pin(MemoryRange range, void* key) noexcept {

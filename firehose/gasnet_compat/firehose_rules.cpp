@@ -11,9 +11,9 @@ namespace hydrant {
 namespace {
 
 // How deep, by place: a wait inside a callback serves messages.
-thread_local std::array<uint16_t, static_cast<size_t>(CompatInside::kCount)> t_inside{};
+thread_local std::array<uint8_t, static_cast<size_t>(CompatInside::kCount)> t_inside{};
 
-uint16_t& depth_of(CompatInside where) noexcept { return t_inside[static_cast<size_t>(where)]; }
+uint8_t& depth_of(CompatInside where) noexcept { return t_inside[static_cast<size_t>(where)]; }
 
 }  // namespace
 

@@ -2,6 +2,8 @@
 // rings.
 #include "firehose/registrars/uring/uring_forks.hpp"
 
+#include "firehose/base/fork_nesting.hpp"
+
 #include <atomic>
 #include <pthread.h>
 #include <unistd.h>
@@ -15,8 +17,18 @@ pthread_once_t g_once = PTHREAD_ONCE_INIT;
 // The process that owns the list. Relaxed: written before the first ring and by the single thread of a child.
 std::atomic<pid_t> g_pid{0};
 
-void before_fork() noexcept HYDRANT_NO_TSA { g_mu.lock(); }
-void after_fork_in_parent() noexcept HYDRANT_NO_TSA { g_mu.unlock(); }
+thread_local constinit ForkNesting t_nesting [[gnu::tls_model("initial-exec")]];
+
+void before_fork() noexcept HYDRANT_NO_TSA {
+  if (!t_nesting.begin()) return;
+  g_mu.lock();
+  ForkNesting::locked();
+}
+void after_fork_in_parent() noexcept HYDRANT_NO_TSA {
+  if (!t_nesting.end()) return;
+  g_mu.unlock();
+  t_nesting.unlocked();
+}
 
 void close_all_in_child() noexcept HYDRANT_NO_TSA {
   const pid_t self = getpid();
@@ -34,9 +46,15 @@ void close_all_in_child() noexcept HYDRANT_NO_TSA {
   }
 }
 
+// A signal handler that forked may have interrupted a change of the list, which can be walked at each step.
+void after_fork_in_child() noexcept HYDRANT_NO_TSA {
+  close_all_in_child();
+  if (t_nesting.end()) t_nesting.unlocked();
+}
+
 void install() noexcept {
   g_pid.store(getpid(), std::memory_order_relaxed);
-  pthread_atfork(&before_fork, &after_fork_in_parent, &close_all_in_child);
+  pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
 }
 
 }  // namespace
@@ -61,6 +79,8 @@ void list_ring(RingDescriptor* ring) noexcept HYDRANT_NO_TSA {
   ring->replaced.store(false);
   ring->identity.note(ring->fd);
   ring->next = g_rings;
+  // A signal handler that forks here finds the ring complete, or not at all.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   g_rings = ring;
 }
 

@@ -2,13 +2,17 @@
 // not keep the parent's pins alive; the parent notices nothing.
 #include <hydrant/pin_cache.h>
 
+#include "firehose/api/domain_registry.hpp"
+#include "firehose/cache/domain.hpp"
 #include "tests/support/child_process.hpp"
+#include "tests/support/patience.hpp"
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +20,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 namespace hydrant::testing {
@@ -263,6 +268,88 @@ TEST(PinCacheForkBusy, ForkBesideBusyThreadsIsUsable) {
   stop = true;
   threads.join();
   EXPECT_EQ(hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN), GASNET_OK);
+}
+
+// ---- forks in signal handlers ----
+
+class PinCacheForkInHandler : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const hydrant_registrar_t table = lock_free_registrar();
+    hydrant_domain_options_t options;
+    hydrant_domain_options_init(&options);
+    options.watch = HYDRANT_WATCH_CLIENT;
+    options.registrar_name = nullptr;
+    options.registrar = &table;
+    options.budget_bytes = 16 * kPage;
+    ASSERT_EQ(hydrant_domain_create(&options, &domain_), GASNET_OK) << hydrant_error_text();
+  }
+  void TearDown() override {
+    EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN), GASNET_OK);
+  }
+  int pin_and_release(size_t page) const {
+    const hydrant_pin_t held = hydrant_pin(domain_, arena_.page(page), 3 * kPage, 0);
+    return held.region == nullptr ? hydrant_pin_status(held) : hydrant_release(held);
+  }
+
+  const Arena arena_{64};
+  hydrant_domain_t domain_ = 0;
+};
+
+// As in a handler that has interrupted this thread inside a slow call.
+TEST_F(PinCacheForkInHandler, AForkByTheHolderOfADomainsMutexWaitsForNothing) {
+  hydrant_test_alarm(60);
+  EXPECT_EQ(pin_and_release(0), GASNET_OK);
+  Domain* domain = find_domain(domain_);
+  domain->lock_for_fork();
+  const auto child = [&]() -> std::string {
+    // What was interrupted never goes on in this child.
+    for (size_t page = 0; page < 50; ++page) {
+      if (const int status = pin_and_release(page); status != GASNET_OK)
+        return failure_text("pin", status);
+    }
+    return "";
+  };
+  EXPECT_EQ(run_in_child(child), "");
+  domain->unlock_after_fork();
+  EXPECT_EQ(pin_and_release(0), GASNET_OK);
+  EXPECT_EQ(run_in_child(child), "");
+}
+
+volatile sig_atomic_t g_forks = 0;
+
+TEST_F(PinCacheForkInHandler, HandlersThatForkEveryMillisecondDoNotHang) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "fork() in a signal handler may wait for the sanitizer's own locks";
+#endif
+  hydrant_test_alarm(60);
+  g_forks = 0;
+  struct sigaction action {};
+  struct sigaction old {};
+  action.sa_handler = [](int) {
+    const int kept = errno;
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    g_forks = g_forks + 1;
+    errno = kept;
+  };
+  action.sa_flags = SA_RESTART;
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &old), 0);
+  std::atomic<bool> stop{false};
+  const pthread_t self = pthread_self();
+  Threads threads;
+  threads.start([&] {
+    while (!stop) {
+      pthread_kill(self, SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  for (size_t i = 0; g_forks < 300; ++i) ASSERT_EQ(pin_and_release(i * 7 % 60), GASNET_OK);
+  stop = true;
+  threads.join();
+  EXPECT_EQ(sigaction(SIGUSR1, &old, nullptr), 0);
 }
 
 // ---- real pins ----

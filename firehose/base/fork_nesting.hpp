@@ -1,0 +1,48 @@
+// Whether a fork handler may lock the library's mutexes.
+//
+// fork() may be called in a signal handler that interrupted this thread while it held a mutex of the
+// library, or in the middle of another fork(). Then a fork handler must lock nothing: it would wait for its
+// own thread, or for a thread that waits for it. The child of such a fork may find tables in the middle of a
+// change and resets them without reading them, as the child of a raw clone() does.
+//
+// Each library's handlers have a ForkNesting of their own per thread.
+#pragma once
+
+#include "firehose/base/thread.hpp"
+
+#include <cstdint>
+
+namespace hydrant {
+
+class ForkNesting {
+ public:
+  // In the handler before a fork. True: lock, then call locked().
+  bool begin() noexcept {
+    if (Mutex::any_held() || is_locked_ != 0) {
+      ++skipped_;
+      return false;
+    }
+    is_locked_ = 1;
+    return true;
+  }
+  // Other fork handlers of this thread see no mutex held.
+  static void locked() noexcept { Mutex::discount_held(); }
+
+  // In the handlers after a fork. True: unlock, then call unlocked().
+  bool end() noexcept {
+    if (skipped_ == 0) return true;
+    --skipped_;
+    return false;
+  }
+  void unlocked() noexcept {
+    Mutex::discount_held();
+    is_locked_ = 0;
+  }
+
+ private:
+  // In a single byte, because libfirehose may use 64 bytes of static TLS.
+  uint8_t is_locked_ : 1 = 0;
+  uint8_t skipped_ : 7 = 0;
+};
+
+}  // namespace hydrant
