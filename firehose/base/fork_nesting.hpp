@@ -3,7 +3,7 @@
 // fork() may be called in a signal handler that interrupted this thread while it held a mutex of the
 // library, or in the middle of another fork(). Then a fork handler must lock nothing: it would wait for its
 // own thread, or for a thread that waits for it. The child of such a fork may find tables in the middle of a
-// change and resets them without reading them, as the child of a raw clone() does.
+// change; it resets them as the child of a raw clone() does. Allocators' handlers still lock.
 //
 // Each library's handlers have a ForkNesting of their own per thread.
 #pragma once

@@ -74,7 +74,7 @@ class Registrar {
   // Pins `range` (a multiple of the granule) with `access` and writes traits().key_bytes to `key`.
   // Errors: kRefused - this memory can never have this right (read-only, a hole, a special mapping);
   //         kNotReady - no budget or slot now, may work after something is unpinned;
-  //         kResource - larger than this registrar can ever take;
+  //         kResource - larger than this registrar can ever take, or no memory for its tables;
   //         kBroken - the device or ring is unusable.
   virtual Status pin(MemoryRange range, Access access, std::byte* key) noexcept = 0;
 

@@ -38,7 +38,7 @@ class Upkeep {
   // Has `work` called after each ask(). A place, or -1 if all are taken.
   int enlist(Work work, void* context) noexcept;
   void leave(int place) noexcept;
-  // There is work, if nobody does it before.
+  // Wakes the thread, which does the work unless a miss or a poll does it first.
   void ask() noexcept;
 
   // Between the two no work is done, so that a fork copies no lock that is held for it. The wait for work

@@ -225,18 +225,23 @@ hydrant_registrar_t lock_free_registrar() {
   return table;
 }
 
+hydrant_domain_options_t options_over(const hydrant_registrar_t& registrar) {
+  hydrant_domain_options_t options;
+  hydrant_domain_options_init(&options);
+  options.watch = HYDRANT_WATCH_CLIENT;
+  options.registrar_name = nullptr;
+  options.registrar = &registrar;
+  options.budget_bytes = 16 * kPage;
+  return options;
+}
+
 TEST(PinCacheForkBusy, ForkBesideBusyThreadsIsUsable) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "a child inherits AddressSanitizer's allocator as another thread has locked it";
 #endif
   const Arena arena(64);
   const hydrant_registrar_t table = lock_free_registrar();
-  hydrant_domain_options_t options;
-  hydrant_domain_options_init(&options);
-  options.watch = HYDRANT_WATCH_CLIENT;
-  options.registrar_name = nullptr;
-  options.registrar = &table;
-  options.budget_bytes = 16 * kPage;
+  const hydrant_domain_options_t options = options_over(table);
   hydrant_domain_t domain = 0;
   ASSERT_EQ(hydrant_domain_create(&options, &domain), GASNET_OK) << hydrant_error_text();
   std::atomic<bool> stop{false};
@@ -276,12 +281,7 @@ class PinCacheForkInHandler : public ::testing::Test {
  protected:
   void SetUp() override {
     const hydrant_registrar_t table = lock_free_registrar();
-    hydrant_domain_options_t options;
-    hydrant_domain_options_init(&options);
-    options.watch = HYDRANT_WATCH_CLIENT;
-    options.registrar_name = nullptr;
-    options.registrar = &table;
-    options.budget_bytes = 16 * kPage;
+    const hydrant_domain_options_t options = options_over(table);
     ASSERT_EQ(hydrant_domain_create(&options, &domain_), GASNET_OK) << hydrant_error_text();
   }
   void TearDown() override {
