@@ -289,17 +289,21 @@ TEST(ShmStress, MessagesThatMeetARetiringReaderAreHeard) {
     };
     std::minstd_rand engine(7);
     uint64_t sent = 0;
-    while (sent < messages && heard(sent)) {
+    // A busy machine may run the reader only while messages wait: then the race takes more of them.
+    const auto bells = [&] { return pair.a.transport->counts().bells_rung; };
+    const uint64_t deadline = in_seconds(30);
+    while ((sent < messages || (bells() <= 10 && now_ns() < deadline)) && heard(sent)) {
       if (sent % 2 == 1) {
         const auto spins = static_cast<uint32_t>(engine() % 300);
         for (uint32_t i = 0; i < spins; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
       }
       if (pair.a.try_send(1, Lane::kRequest, 1, sent) == Status::kOk) ++sent;
     }
-    EXPECT_TRUE(heard(messages)) << got.load() << " of " << messages;
+    EXPECT_GE(sent, messages);
+    EXPECT_TRUE(heard(sent)) << got.load() << " of " << sent;
     stop.store(true);
     reader.join();
-    EXPECT_GT(pair.a.transport->counts().bells_rung, 10u);
+    EXPECT_GT(bells(), 10u);
   }
 }
 
