@@ -107,6 +107,8 @@ hydrant_end_children() {
     kill "$child" 2>/dev/null || true
     wait "$child" 2>/dev/null || true
   done
+  # A timeout that is ended while it starts its command leaves the command behind, in the group that it has made.
+  [ -z "${hydrant_child:-}" ] || kill -KILL -- "-$hydrant_child" 2>/dev/null || true
   hydrant_child='' hydrant_follower=''
 }
 trap hydrant_end_children EXIT
