@@ -4,7 +4,8 @@ times in random order, beside K busy processes.
 
 Results add up per commit in STORE/<commit>.json (a tree with changes has a name of its own), so that runs may be
 spread out. Prints each failure as it comes, and at the end each test that failed in any run of this commit with its
-rate. Exit status 1 if there is one, 2 if no test matches.
+rate, and each that was skipped in some runs only. Exit status 1 if there is one or a run gave no report, 2 if no
+test matches.
 """
 import argparse
 import collections
@@ -18,6 +19,8 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+
+from test_summary import read_case
 
 OUTPUT_LINES = 40
 PR_SET_PDEATHSIG = 1
@@ -62,11 +65,10 @@ class Results:
         """Adds a report of ctest; gives (name, output) of each failure."""
         failures = []
         for case in ElementTree.parse(report).getroot().iter("testcase"):
-            status = case.get("status")
-            verdict = "passed" if status == "run" else "skipped" if case.find("skipped") is not None else "failed"
+            verdict, text = read_case(case, "failed")
             self.counts[case.get("name")][verdict] += 1
             if verdict == "failed":
-                failures.append((case.get("name"), case.findtext("system-out") or ""))
+                failures.append((case.get("name"), text))
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.write_text(json.dumps({name: dict(of) for name, of in sorted(self.counts.items())}, indent=1))
         return failures
@@ -76,14 +78,20 @@ class Results:
         return [(name, of["failed"], of["failed"] + of["passed"])
                 for name, of in sorted(self.counts.items()) if of["failed"]]
 
+    def skipped_at_times(self):
+        """(name, skips, runs) of each test that passed and was skipped."""
+        return [(name, of["skipped"], of["skipped"] + of["passed"])
+                for name, of in sorted(self.counts.items()) if of["skipped"] and of["passed"]]
+
 
 def run_once(options, report):
-    # Counted from what ctest reports; its exit status says the same.
+    """Gives the last lines of ctest's output. Its report has the results; its exit status says the same."""
     report.unlink(missing_ok=True)
-    subprocess.run(["ctest", "--test-dir", str(options.build), "--schedule-random", "--parallel", str(os.cpu_count() + 1),
+    ctest = subprocess.run(["ctest", "--test-dir", str(options.build), "--schedule-random", "--parallel", str(os.cpu_count() + 1),
                     "--timeout", str(options.timeout), "--test-output-size-failed", "1000000", "--output-junit", str(report),
-                    *options.options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                   check=False)
+                    *options.options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           text=True, errors="replace", check=False)
+    return ctest.stdout.splitlines()[-OUTPUT_LINES:]
 
 
 def main():
@@ -99,23 +107,31 @@ def main():
     results = Results(options.store / f"{commit_name()}.json")
     report = (options.store / "last.xml").resolve()
     report.parent.mkdir(parents=True, exist_ok=True)
+    without_report = 0
     with busy_processes(options.busy):
         for number in range(1, options.times + 1):
-            run_once(options, report)
+            output = run_once(options, report)
             failures = results.add(report) if report.exists() else []
             if not results.counts:
                 print("no test ran")
                 return 2
+            if not report.exists():
+                without_report += 1
+                print("\n".join([f"run {number} of {options.times}: ctest gave no report", *output]), flush=True)
+                continue
             print(f"run {number} of {options.times}: {len(failures)} failed", flush=True)
             for name, output in failures:
                 print("\n".join([f"FAILED  {name}", *("    " + line for line in output.splitlines()[-OUTPUT_LINES:])]),
                       flush=True)
     failed = results.failed()
+    changing = results.skipped_at_times()
+    for name, count, of in changing:
+        print(f"{name}: skipped {count} of {of} runs")
     runs = max(of["passed"] + of["failed"] + of["skipped"] for of in results.counts.values())
     for name, count, of in failed:
         print(f"{name}: failed {count} of {of} runs")
     print(f"{len(results.counts)} tests, up to {runs} runs each of this commit: {len(failed)} failed at least once")
-    return 1 if failed else 0
+    return 1 if failed or changing or without_report else 0
 
 
 if __name__ == "__main__":

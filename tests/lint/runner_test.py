@@ -178,6 +178,31 @@ class Repeat(WithOtherCtest):
         self.assertEqual((status, output.splitlines()[-1]),
                          (0, "1 tests, up to 3 runs each of this commit: 0 failed at least once"))
 
+    def test_run_without_a_report_is_a_failure(self):
+        status, output = self.repeat(
+            f"if [ -e {self.root}/once ]; then echo boom; exit 8; fi; touch {self.root}/once\n"
+            f"echo '<testsuite>{self.PASSED}</testsuite>' >\"$2\"\n")
+        self.assertEqual(status, 1, output)
+        self.assertIn("run 2 of 3: ctest gave no report\nboom\n", output)
+
+    def test_test_that_cannot_start_has_failed(self):
+        status, output = self.repeat(
+            "echo '<testsuite><testcase name=\"b\" status=\"notrun\">"
+            "<skipped message=\"Unable to find executable\"/></testcase>"
+            f"{self.PASSED}</testsuite>' >\"$2\"\n")
+        self.assertEqual(status, 1, output)
+        self.assertIn("b: failed 3 of 3 runs", output)
+
+    def test_test_that_is_skipped_at_times_is_named(self):
+        skipped = ('<testcase name="a" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>'
+                   "<system-out>no luck</system-out></testcase>")
+        status, output = self.repeat(
+            f"once={self.root}/once\n"
+            f"if [ -e $once ]; then a='{skipped}'; else a='{self.PASSED}'; fi; touch $once\n"
+            "echo \"<testsuite>$a</testsuite>\" >\"$2\"\n")
+        self.assertEqual(status, 1, output)
+        self.assertIn("a: skipped 2 of 3 runs", output)
+
     def test_no_test_at_all(self):
         self.assertEqual(self.repeat("exit 0\n")[0], 2)
 
