@@ -129,8 +129,12 @@ TEST(ShmPoll, HandlerMayPollTheReplyLane) {
 
 TEST(ShmSleep, EndsAtItsDeadline) {
   Pair pair;
-  pair.b.transport->sleep(in_seconds(0.02));
+  const uint64_t limit = in_seconds(30);
+  // A sleep does not begin if this thread stands still until its deadline.
+  while (pair.b.transport->counts().sleeps == 0 && now_ns() < limit)
+    pair.b.transport->sleep(now_ns() + 20'000'000);
   EXPECT_EQ(pair.b.transport->counts().sleeps, 1u);
+  EXPECT_LT(now_ns(), limit);
   pair.b.transport->sleep(0);
   EXPECT_EQ(pair.b.transport->counts().sleeps, 1u);
 }
