@@ -3,6 +3,7 @@
 
 #include "tests/support/patience.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cinttypes>
@@ -27,6 +28,8 @@ using Clock = std::chrono::steady_clock;
 constexpr char kRestarted[] = "STALE_HUNT_RESTARTED";
 // A hunt is killed this long after its time limit.
 constexpr double kGraceSeconds = 60;
+// Most defects are caught within one second.
+constexpr double kMostMutantSeconds = 5;
 constexpr int kSkippedStatus = 77;
 
 std::string own_path() {
@@ -157,12 +160,13 @@ ProgramEnd run_program(const std::vector<std::string>& arguments, const std::str
 MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
                      double seconds) {
   const auto begun = Clock::now();
+  const double each = std::min(seconds, kMostMutantSeconds);
   MutantRun run;
   do {
     const ProgramEnd end =
         run_program({program, "--mutant", mutant.name, "--seed", std::to_string(seed), "--seconds",
-                     std::to_string(seconds), "--least-opportunities", "0", "--quiet"},
-                    mutant.needs == Needs::kHooks ? hooks_library() : "", seconds);
+                     std::to_string(each), "--least-opportunities", "0", "--quiet"},
+                    mutant.needs == Needs::kHooks ? hooks_library() : "", each);
     if (end.started) {
       run = judge(end.output, end.status);
     } else {
@@ -170,8 +174,7 @@ MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint6
     }
     run.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
     ++seed;
-  } while (mutant.hunt.stop_when_checked && run.end == MutantEnd::kSurvived &&
-           run.seconds < seconds);
+  } while (run.end == MutantEnd::kSurvived && run.seconds < seconds);
   return run;
 }
 

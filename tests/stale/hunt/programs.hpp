@@ -34,7 +34,9 @@ struct MutantRun {
   std::string text;  // the finding, or the reason for none
 };
 
-// Runs the hunt of one mutant in `program`, a stale_hunt with mutants, for at most `seconds`.
+// Runs the hunt of one mutant in `program`, a stale_hunt with mutants, until it is caught, or for
+// `seconds`: in processes of a few seconds each, with other seeds. A process may come to cache nothing any
+// more, because pins beside steady releases stop waiting for a quiet moment.
 MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
                      double seconds);
 
