@@ -174,7 +174,9 @@ void Domain::shut_down(bool unpin) noexcept {
   parts_.threads.detach_all();
 }
 
-// Called by the only thread of a new process. The thread that held the mutex exists in the parent alone.
+// Called by the only thread of a new process. A change that was being made under the mutex goes on in the
+// parent alone. So the parts forget their links without following them; only the list of threads is walked,
+// which can be at each step of its changes.
 void Domain::reset_in_child() noexcept {
   parts_.mu.reset_in_child();
   deferred_.reset_in_child();
@@ -183,6 +185,7 @@ void Domain::reset_in_child() noexcept {
   parts_.tables.reset_in_child(lock);
   parts_.pending.reset_in_child(lock);
   parts_.retirement.reset_in_child(lock);
+  parts_.policy->reset_in_child();
   parts_.free_slots.clear(lock);
   parts_.planner.forget_all(lock);
   parts_.limits.open();

@@ -180,7 +180,9 @@ typedef struct hydrant_registrar {
 /* The client's own choice of victims. Region numbers are small integers, stable while the region
  * exists. All calls hold the domain's lock, so they run one at a time and must be fast, without
  * allocating or calling the domain. The domain asks for regions to `watch`. It reports the first use of
- * a watched region before eviction by `touch`. This is a sample, because hits are not counted. */
+ * a watched region before eviction by `touch`. This is a sample, because hits are not counted.
+ * In the child of a fork the domain calls `erase` for every region. A signal handler that forks may have
+ * interrupted one of these functions: what it had half changed is still so in the child. */
 typedef struct hydrant_policy {
   size_t size; /* sizeof(hydrant_policy_t) */
   void* user;

@@ -11,9 +11,19 @@ bool ClockPolicy::map(size_t max_regions) noexcept {
   if (!links_.map(max_regions + 3) || !is_watched_.map(max_regions + 1)) return false;
   active_ = static_cast<RegionIndex>(max_regions + 1);
   watched_ = active_ + 1;
+  empty_queues();
+  return true;
+}
+
+void ClockPolicy::empty_queues() noexcept {
   links_[active_] = {active_, active_};
   links_[watched_] = {watched_, watched_};
-  return true;
+  active_count_ = watched_count_ = 0;
+}
+
+void ClockPolicy::reset_in_child() noexcept {
+  links_.clear();
+  empty_queues();
 }
 
 void ClockPolicy::push_back(RegionIndex head, RegionIndex region) noexcept {

@@ -34,6 +34,9 @@ class VictimPolicy {
   virtual size_t evict(RegionIndex* regions, size_t n) noexcept = 0;
   // As Registrar::adopt().
   virtual void adopt() noexcept {}
+  // In the child of a fork, which may have interrupted any of the calls above: forgets all regions without
+  // reading them, if it can. The domain then erases each that it has inserted.
+  virtual void reset_in_child() noexcept {}
 };
 
 // Approximate LRU: two queues. Regions enter the first; the oldest are moved to the second and watched; a
@@ -48,12 +51,14 @@ class ClockPolicy final : public VictimPolicy {
   void erase(RegionIndex region) noexcept override;
   size_t watch(RegionIndex* regions, size_t n) noexcept override;
   size_t evict(RegionIndex* regions, size_t n) noexcept override;
+  void reset_in_child() noexcept override;
 
  private:
   // Queues are rings through links_; their heads sit behind the last region's place.
   struct Link {
     RegionIndex previous, next;  // 0, 0: in no queue
   };
+  void empty_queues() noexcept;
   void push_back(RegionIndex head, RegionIndex region) noexcept;
   void unlink(RegionIndex region) noexcept;
 

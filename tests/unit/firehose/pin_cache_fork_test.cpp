@@ -352,6 +352,77 @@ TEST_F(PinCacheForkInHandler, HandlersThatForkEveryMillisecondDoNotHang) {
   EXPECT_EQ(sigaction(SIGUSR1, &old, nullptr), 0);
 }
 
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+// Steps through a piece of work by the processor's trap flag. The handler forks at one of kEvery instructions
+// that the thread executes while it holds a mutex, and the child does work of its own.
+class Stepper {
+ public:
+  explicit Stepper(std::function<int()> work_of_child) {
+    work_of_child_ = std::move(work_of_child);
+    steps_ = forks_ = 0;
+    wrong_ = "";
+    struct sigaction action {};
+    action.sa_handler = &on_step;
+    sigaction(SIGTRAP, &action, &old_);
+  }
+  ~Stepper() { sigaction(SIGTRAP, &old_, nullptr); }
+  Stepper(const Stepper&) = delete;
+  Stepper& operator=(const Stepper&) = delete;
+
+  template <class Work>
+  void step_through(const Work& work) {
+    __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() | kTrapFlag);
+    work();
+    __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() & ~kTrapFlag);
+  }
+  static size_t forks() { return forks_; }
+  static const char* wrong() { return wrong_; }
+
+ private:
+  static constexpr unsigned long long kTrapFlag = 0x100;
+  static constexpr size_t kEvery = 53;
+
+  static void on_step(int) {
+    if (!Mutex::any_held() || ++steps_ % kEvery != 0 || wrong_[0] != '\0') return;
+    const int kept = errno;
+    const pid_t child = fork();
+    if (child == 0) {
+      hydrant_test_alarm(30);
+      _exit(work_of_child_());
+    }
+    int end = 0;
+    if (child < 0 || waitpid(child, &end, 0) != child) wrong_ = "no child";
+    if (end != 0) wrong_ = "a child cannot pin";
+    ++forks_;
+    errno = kept;
+  }
+
+  static inline std::function<int()> work_of_child_;
+  static inline size_t steps_, forks_;
+  static inline const char* wrong_;
+  struct sigaction old_ {};
+};
+
+// The children find each change of a table, a list or a count half made.
+TEST_F(PinCacheForkInHandler, ChildrenOfAForkAtAnyInstructionOfAMissPinAndEvict) {
+  hydrant_test_alarm(60);
+  const auto pin_all = [this]() -> int {
+    for (size_t i = 0; i < 60; ++i) {
+      if (pin_and_release(i * 7 % 60) != GASNET_OK) return 1;
+    }
+    return 0;
+  };
+  ASSERT_EQ(pin_all(), 0);
+  Stepper stepper(pin_all);
+  for (size_t i = 0; Stepper::forks() < 500 && Stepper::wrong()[0] == '\0'; ++i) {
+    stepper.step_through([&] { (void)pin_and_release(i * 7 % 60); });
+  }
+  EXPECT_STREQ(Stepper::wrong(), "") << "fork " << Stepper::forks();
+}
+
+#endif
+
 // ---- real pins ----
 
 // Pins `pages` through a new uring domain; patient, since the kernel gives charges back late.

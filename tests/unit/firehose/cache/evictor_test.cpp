@@ -75,6 +75,25 @@ TEST(SmallestFirst, TakesTheSmallestThatSuffices) {
   EXPECT_EQ(victims.size(), 1u);
 }
 
+TEST(ClockPolicy, AChildHasNothingOfTheParentsQueues) {
+  ClockPolicy policy;
+  ASSERT_TRUE(policy.map(8));
+  RegionIndex regions[8];
+  for (RegionIndex r = 1; r <= 6; ++r) policy.insert(r, kPage, kPage);
+  ASSERT_EQ(policy.watch(regions, 8), 3u);
+  policy.reset_in_child();
+  EXPECT_EQ(policy.evict(regions, 8), 0u);
+  EXPECT_EQ(policy.watch(regions, 8), 0u);
+  // As Domain::reset_in_child() does: the parent's regions are unknown.
+  for (RegionIndex r = 1; r <= 6; ++r) policy.erase(r);
+  policy.insert(2, kPage, kPage);
+  policy.insert(5, kPage, kPage);
+  ASSERT_EQ(policy.evict(regions, 8), 2u);
+  EXPECT_EQ(regions[0], 2u);
+  EXPECT_EQ(regions[1], 5u);
+  EXPECT_EQ(policy.watch(regions, 8), 1u);
+}
+
 // Random requests among random holds: all or nothing, never a held region, and the policy knows what is
 // open.
 TEST(EvictorModel, KeepsItsWordAmongRandomHolds) {
