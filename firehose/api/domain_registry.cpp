@@ -106,9 +106,7 @@ void reset_in_child() {
 
 void after_fork_in_child() {
   reset_in_child();
-  if (!t_nesting.end()) return;
-  t_nesting.unlocked();
-  pthread_setcancelstate(g_forker_cancellation, nullptr);
+  if (t_nesting.end_in_child()) pthread_setcancelstate(g_forker_cancellation, nullptr);
 }
 
 void install_once() {

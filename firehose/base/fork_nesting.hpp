@@ -3,7 +3,8 @@
 // fork() may be called in a signal handler that interrupted this thread while it held a mutex of the
 // library, or in the middle of another fork(). Then a fork handler must lock nothing: it would wait for its
 // own thread, or for a thread that waits for it. The child of such a fork may find tables in the middle of a
-// change; it resets them as the child of a raw clone() does. Allocators' handlers still lock.
+// change; it resets them without following their links, as the child of a raw clone() does. Nothing of what
+// was interrupted goes on there, so that the child's own forks lock again.
 //
 // Each library's handlers have a ForkNesting of their own per thread.
 #pragma once
@@ -28,7 +29,7 @@ class ForkNesting {
   // Other fork handlers of this thread see no mutex held.
   static void locked() noexcept { Mutex::discount_held(); }
 
-  // In the handlers after a fork. True: unlock, then call unlocked().
+  // In the handler in the parent. True: unlock, then call unlocked().
   bool end() noexcept {
     if (skipped_ == 0) return true;
     --skipped_;
@@ -37,6 +38,13 @@ class ForkNesting {
   void unlocked() noexcept {
     Mutex::discount_held();
     is_locked_ = 0;
+  }
+  // In the handler in the child, whose thread holds no mutex and is in no fork. True: the fork had locked.
+  bool end_in_child() noexcept {
+    const bool had_locked = skipped_ == 0;
+    *this = {};
+    Mutex::discount_held();
+    return had_locked;
   }
 
  private:

@@ -49,7 +49,7 @@ void close_all_in_child() noexcept HYDRANT_NO_TSA {
 // A signal handler that forked may have interrupted a change of the list, which can be walked at each step.
 void after_fork_in_child() noexcept HYDRANT_NO_TSA {
   close_all_in_child();
-  if (t_nesting.end()) t_nesting.unlocked();
+  (void)t_nesting.end_in_child();
 }
 
 void install() noexcept {

@@ -1,0 +1,55 @@
+// What the handlers of forks lock: forks one after another, inside a section, and inside another fork.
+#include "firehose/base/fork_nesting.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+TEST(ForkNesting, AForkLocksUnlessItsThreadHoldsAMutex) {
+  ForkNesting nesting;
+  Mutex mutex;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(nesting.begin());
+    EXPECT_TRUE(nesting.end());
+    nesting.unlocked();
+    const MutexLock lock(mutex);
+    ASSERT_FALSE(nesting.begin());
+    EXPECT_FALSE(nesting.end());
+  }
+}
+
+TEST(ForkNesting, AForkInsideAForkLocksNothing) {
+  ForkNesting nesting;
+  ASSERT_TRUE(nesting.begin());
+  ASSERT_FALSE(nesting.begin());
+  ASSERT_FALSE(nesting.begin());
+  EXPECT_FALSE(nesting.end());
+  EXPECT_FALSE(nesting.end());
+  EXPECT_TRUE(nesting.end());
+  nesting.unlocked();
+  EXPECT_TRUE(nesting.begin());
+}
+
+TEST(ForkNesting, AChildsForksLockWhateverItsForkInterrupted) {
+  ForkNesting nesting;
+  ASSERT_TRUE(nesting.begin());
+  EXPECT_TRUE(nesting.end_in_child());
+  ASSERT_TRUE(nesting.begin());
+  ASSERT_FALSE(nesting.begin());
+  EXPECT_FALSE(nesting.end_in_child());
+  ASSERT_TRUE(nesting.begin());
+  EXPECT_TRUE(nesting.end_in_child());
+
+  Mutex mutex;
+  {
+    const MutexLock lock(mutex);
+    ASSERT_FALSE(nesting.begin());
+    EXPECT_FALSE(nesting.end_in_child());
+    EXPECT_TRUE(nesting.begin());
+  }
+  Mutex::discount_held();  // a child never unlocks it
+}
+
+}  // namespace
+}  // namespace hydrant
