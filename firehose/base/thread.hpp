@@ -32,8 +32,8 @@ inline uint64_t now_ns() noexcept {
   return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(ts.tv_nsec);
 }
 
-// How many mutexes this thread holds, is about to lock, or has just unlocked (fork_nesting.hpp).
-// Initial-exec: its first use may be in a signal handler.
+// How many mutexes this thread holds, is about to lock, or has just unlocked (fork_nesting.hpp), without
+// those that lock_uncounted() locked. Initial-exec: its first use may be in a signal handler.
 inline thread_local constinit uint16_t t_mutexes_held [[gnu::tls_model("initial-exec")]] = 0;
 
 class HYDRANT_CAPABILITY("mutex") Mutex {
@@ -56,6 +56,10 @@ class HYDRANT_CAPABILITY("mutex") Mutex {
     pthread_mutex_unlock(&mutex_);
     note_held(-1);
   }
+  // For fork handlers outside of the cache: the cache's handlers do not take this for a section of the thread
+  // that the fork interrupts.
+  void lock_uncounted() noexcept HYDRANT_ACQUIRE() { pthread_mutex_lock(&mutex_); }
+  void unlock_uncounted() noexcept HYDRANT_RELEASE() { pthread_mutex_unlock(&mutex_); }
   // Whether this thread holds any mutex. In a signal handler: the thread that it interrupted.
   static bool any_held() noexcept { return t_mutexes_held != 0; }
   // For fork handlers: the mutexes that this thread holds count no more.

@@ -45,6 +45,10 @@ constexpr JemallocPages kPages = {
 // fork() runs handlers in reverse order of registration. jemalloc registers its handlers when it starts,
 // which is after this library's constructor, on which it depends. So a fork takes jemalloc's locks before
 // this library's, in the same order as jemalloc's extent hooks.
+//
+// Where the cache is in the same image, its handlers may run while these locks are held, which therefore do
+// not count as held (fork_nesting.hpp). Like those of any allocator, these handlers lock in every fork. A
+// fork in a signal handler that interrupted an allocation, or another fork(), waits for its own thread.
 [[gnu::constructor]] void register_fork_handlers() noexcept {
   (void)pthread_atfork([] { g_arenas.before_fork(); }, [] { g_arenas.after_fork(); },
                        [] { g_arenas.after_fork_in_child(); });
@@ -187,11 +191,11 @@ void Arenas::before_fork() noexcept HYDRANT_NO_TSA {
   shared_heap_.before_fork();
   private_store_.before_fork();
   shared_store_.before_fork();
-  choice_mu_.lock();
+  choice_mu_.lock_uncounted();
 }
 
 void Arenas::after_fork() noexcept HYDRANT_NO_TSA {
-  choice_mu_.unlock();
+  choice_mu_.unlock_uncounted();
   shared_store_.after_fork();
   private_store_.after_fork();
   shared_heap_.after_fork();
@@ -199,7 +203,7 @@ void Arenas::after_fork() noexcept HYDRANT_NO_TSA {
 }
 
 void Arenas::after_fork_in_child() noexcept HYDRANT_NO_TSA {
-  choice_mu_.unlock();
+  choice_mu_.unlock_uncounted();
   shared_store_.after_fork_in_child();
   private_store_.after_fork_in_child();
   shared_heap_.after_fork_in_child(true);

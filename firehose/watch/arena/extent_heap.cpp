@@ -185,7 +185,7 @@ void ExtentHeap::after_fork_in_child(bool lost) noexcept {
     for (SpanList& list : slabs_) list = SpanList();
     in_use_bytes_ = 0;
   }
-  mu_.unlock();
+  mu_.unlock_uncounted();
 }
 
 }  // namespace hydrant::arena

@@ -35,8 +35,8 @@ class ExtentHeap {
   size_t in_use_bytes() noexcept HYDRANT_EXCLUDES(mu_);
 
   // Around a fork, before and after the store's. `lost`: the memory is not mapped in the child.
-  void before_fork() noexcept HYDRANT_NO_TSA { mu_.lock(); }
-  void after_fork() noexcept HYDRANT_NO_TSA { mu_.unlock(); }
+  void before_fork() noexcept HYDRANT_NO_TSA { mu_.lock_uncounted(); }
+  void after_fork() noexcept HYDRANT_NO_TSA { mu_.unlock_uncounted(); }
   void after_fork_in_child(bool lost) noexcept HYDRANT_NO_TSA;
 
  private:

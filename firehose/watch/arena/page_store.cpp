@@ -328,7 +328,7 @@ void PageStore::after_fork_in_child() noexcept {
     counts_ = {};
     limit_bytes_ = keep_bytes_;
   }
-  mu_.unlock();
+  mu_.unlock_uncounted();
 }
 
 }  // namespace hydrant::arena

@@ -81,8 +81,8 @@ class PageStore {
 
   // Around a fork. Shared reservations are lost in the child: the kernel does not copy them (MADV_DONTFORK).
   // Their addresses stay reserved and fault; the child makes its own.
-  void before_fork() noexcept HYDRANT_NO_TSA { mu_.lock(); }
-  void after_fork() noexcept HYDRANT_NO_TSA { mu_.unlock(); }
+  void before_fork() noexcept HYDRANT_NO_TSA { mu_.lock_uncounted(); }
+  void after_fork() noexcept HYDRANT_NO_TSA { mu_.unlock_uncounted(); }
   void after_fork_in_child() noexcept HYDRANT_NO_TSA;
 
  private:
