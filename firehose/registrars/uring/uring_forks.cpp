@@ -19,6 +19,8 @@ std::atomic<pid_t> g_pid{0};
 
 thread_local constinit ForkNesting t_nesting [[gnu::tls_model("initial-exec")]];
 
+// Signal handlers interrupt no section under g_mu. But where one interrupted a section of the cache, a wait
+// for g_mu could be for another thread's fork, which waits for that section.
 void before_fork() noexcept HYDRANT_NO_TSA {
   if (!t_nesting.begin()) return;
   g_mu.lock();
@@ -30,6 +32,7 @@ void after_fork_in_parent() noexcept HYDRANT_NO_TSA {
   t_nesting.unlocked();
 }
 
+// If nothing was locked, another thread's change of the list may be half made. It can be walked at each step.
 void close_all_in_child() noexcept HYDRANT_NO_TSA {
   const pid_t self = getpid();
   g_pid.store(self, std::memory_order_relaxed);
@@ -46,7 +49,6 @@ void close_all_in_child() noexcept HYDRANT_NO_TSA {
   }
 }
 
-// A signal handler that forked may have interrupted a change of the list, which can be walked at each step.
 void after_fork_in_child() noexcept HYDRANT_NO_TSA {
   close_all_in_child();
   (void)t_nesting.end_in_child();
@@ -79,7 +81,7 @@ void list_ring(RingDescriptor* ring) noexcept HYDRANT_NO_TSA {
   ring->replaced.store(false);
   ring->identity.note(ring->fd);
   ring->next = g_rings;
-  // A signal handler that forks here finds the ring complete, or not at all.
+  // A child for which nothing was locked finds the ring complete, or not at all.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   g_rings = ring;
 }

@@ -2,11 +2,14 @@
 // that are not yet, or no longer, part of a registrar. A child that kept a ring open would keep the parent's
 // pins and their charge.
 //
-// fork() waits while a ring is being created or closed (about 0.1 ms). A child made by the bare clone system
-// call runs no fork handlers. In it, prepare_for_forks() and forget_rings_in_child() detect the new process
-// id and close the parent's rings. Only a ring that another thread was creating at that moment stays open.
+// fork() waits while a ring is being created or closed (about 0.1 ms), unless it is called by a signal
+// handler that interrupted a section of the cache. A child made by the bare clone system call runs no fork
+// handlers: in it, prepare_for_forks() and forget_rings_in_child() detect the new process id and close the
+// parent's rings. In both cases only a ring that another thread was creating or closing at that moment stays
+// open.
 //
-// Locks: open_rings_mutex() is taken last; only the ring's own system calls run under it.
+// Locks: open_rings_mutex() is taken last, with signals blocked: a handler that forks interrupts no change of
+// this thread. Only the ring's own system calls run under it.
 #pragma once
 
 #include "firehose/base/machine/file_identity.hpp"
@@ -35,7 +38,7 @@ struct RingDescriptor {
 };
 
 // Held while a ring is created (until it is listed and its mappings are excluded from forks), and while it is
-// destroyed (from its removal until it is closed).
+// destroyed (from its removal until it is closed). Requires: SignalsBlocked.
 Mutex& open_rings_mutex() noexcept;
 
 // Call it before creating a ring: installs the fork handlers, and closes the parent's rings in a child that

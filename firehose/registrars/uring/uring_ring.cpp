@@ -2,6 +2,8 @@
 // uring_registrar.cpp calls it; uring_slots.cpp chooses slots, uring_move.cpp moves data.
 #include "firehose/registrars/uring/uring_ring.hpp"
 
+#include "firehose/base/signals_blocked.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -65,7 +67,8 @@ int UringRing::make(uint32_t slots, bool tagged) noexcept {
   params.flags = IORING_SETUP_CQSIZE;
   params.cq_entries = tagged ? std::clamp(std::bit_ceil(slots), 64u, kMaxCompletions) : 64;
   prepare_for_forks();
-  MutexLock lock(open_rings_mutex());
+  const SignalsBlocked blocked;
+  const MutexLock lock(open_rings_mutex());
   const int error = io_uring_queue_init_params(kSubmissions, &ring_, &params);
   if (error < 0) return error;
   descriptor_.fd = ring_.ring_fd;
@@ -91,7 +94,8 @@ void UringRing::shut() noexcept {
   opened_ = false;
   const bool mine = descriptor_.is_open();
   if (mine) io_uring_unregister_buffers(&ring_);
-  MutexLock lock(open_rings_mutex());
+  const SignalsBlocked blocked;
+  const MutexLock lock(open_rings_mutex());
   unlist_ring(&descriptor_);
   // Without the descriptor, liburing only unmaps the queues.
   if (!mine) ring_.ring_fd = ring_.enter_ring_fd = -1;

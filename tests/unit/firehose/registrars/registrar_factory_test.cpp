@@ -7,11 +7,13 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 
 namespace hydrant {
 namespace {
@@ -20,12 +22,12 @@ using testing::run_in_child;
 using testing::says;
 using testing::TestFile;
 
-// From here on io_uring_setup() fails with `error`, as in a container. For a child only.
-std::string forbid_io_uring(int error) {
+// From here on a filter answers io_uring_setup(). For a child only.
+std::string filter_io_uring(uint32_t answer) {
   const sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error)),
+      BPF_STMT(BPF_RET | BPF_K, answer),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   sock_fprog program{};
@@ -34,6 +36,11 @@ std::string forbid_io_uring(int error) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return "no_new_privs";
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return "no seccomp here";
   return "";
+}
+
+// As in a container.
+std::string forbid_io_uring(int error) {
+  return filter_io_uring(SECCOMP_RET_ERRNO | static_cast<uint32_t>(error));
 }
 
 TEST(RegistrarFactory, MakesByName) {
@@ -83,6 +90,27 @@ TEST(RegistrarFactory, AutoFallsBackToMlockAndSaysWhyInOneLine) {
     EXPECT_NE(log.find("io_uring_setup"), std::string::npos) << log;
   }
 }
+
+#if defined(__x86_64__)
+
+// A sandbox may answer system calls in a handler, also while other signals are blocked.
+TEST(RegistrarFactory, AHandlerOfSigsysMayRefuseIoUring) {
+  EXPECT_EQ(run_in_child([]() -> std::string {
+              struct sigaction action {};
+              action.sa_flags = SA_SIGINFO;
+              action.sa_sigaction = [](int, siginfo_t*, void* context) {
+                static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RAX] = -EPERM;
+              };
+              sigaction(SIGSYS, &action, nullptr);
+              if (!filter_io_uring(SECCOMP_RET_TRAP).empty()) return "";
+              NamedRegistrar named;
+              const Status status = make_registrar("uring", &named);
+              return status == Status::kUnsupported ? "" : "another status";
+            }),
+            "");
+}
+
+#endif
 
 TEST(RegistrarFactory, ProbeReportsEach) {
   const auto probes = probe_registrars();
