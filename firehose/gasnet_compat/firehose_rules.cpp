@@ -6,21 +6,22 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 namespace hydrant {
 namespace {
 
-// How deep, by place: a wait inside a callback serves messages.
-thread_local std::array<uint8_t, static_cast<size_t>(CompatInside::kCount)> t_inside{};
+thread_local std::array<bool, static_cast<size_t>(CompatInside::kCount)> t_inside{};
 
-uint8_t& depth_of(CompatInside where) noexcept { return t_inside[static_cast<size_t>(where)]; }
+bool& inside(CompatInside where) noexcept { return t_inside[static_cast<size_t>(where)]; }
 
 }  // namespace
 
-CompatScope::CompatScope(CompatInside where) noexcept : where_(where) { ++depth_of(where); }
-CompatScope::~CompatScope() { --depth_of(where_); }
+CompatScope::CompatScope(CompatInside where) noexcept
+    : where_(where), was_inside_(std::exchange(inside(where), true)) {}
+CompatScope::~CompatScope() { inside(where_) = was_inside_; }
 
-bool is_inside_face(CompatInside where) noexcept { return depth_of(where) != 0; }
+bool is_inside_face(CompatInside where) noexcept { return inside(where); }
 
 #if HYDRANT_DEBUG
 

@@ -19,7 +19,7 @@ enum class CompatInside : uint8_t {
   kCount
 };
 
-// While one lives, its thread is inside.
+// While one lives, its thread is inside. They nest to any depth: a wait inside a callback serves messages.
 class CompatScope {
  public:
   explicit CompatScope(CompatInside where) noexcept;
@@ -28,7 +28,8 @@ class CompatScope {
   CompatScope& operator=(const CompatScope&) = delete;
 
  private:
-  CompatInside where_;
+  const CompatInside where_;
+  const bool was_inside_;
 };
 
 bool is_inside_face(CompatInside where) noexcept;

@@ -1,0 +1,35 @@
+#include "firehose/gasnet_compat/firehose_rules.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+// The depth at which the thread was not inside, or 0.
+int find_gap(int depth) {
+  if (depth > 600) return 0;
+  const CompatScope scope(CompatInside::kHandler);
+  if (!is_inside_face(CompatInside::kHandler)) return depth;
+  const int gap = find_gap(depth + 1);
+  return gap == 0 && !is_inside_face(CompatInside::kHandler) ? depth : gap;
+}
+
+TEST(FirehoseRules, AThreadIsInsideAtAnyDepth) {
+  EXPECT_EQ(find_gap(1), 0);
+  EXPECT_FALSE(is_inside_face(CompatInside::kHandler));
+}
+
+TEST(FirehoseRules, PlacesAreApart) {
+  const CompatScope outer(CompatInside::kRemote);
+  {
+    const CompatScope inner(CompatInside::kMove);
+    EXPECT_TRUE(is_inside_face(CompatInside::kMove));
+    EXPECT_TRUE(is_inside_face(CompatInside::kRemote));
+    EXPECT_FALSE(is_inside_face(CompatInside::kArgs));
+  }
+  EXPECT_FALSE(is_inside_face(CompatInside::kMove));
+  EXPECT_TRUE(is_inside_face(CompatInside::kRemote));
+}
+
+}  // namespace
+}  // namespace hydrant
