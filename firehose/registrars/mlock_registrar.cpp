@@ -21,7 +21,7 @@ constexpr int kRetries = 16;
 constexpr int kMostDepth = 4;
 // How long a pin waits until its pages have been unlocked: a terabyte of small pages takes 30 s.
 constexpr uint64_t kUnlockPatienceNs = 60'000'000'000;
-// How many times a pin asks which of its pages are locked already, at most: 80 us.
+// How many times a pin asks which of its pages are locked already, at most: 80 us where mappings are few.
 constexpr int kMostQuestions = 256;
 constexpr Access kWriting = Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteAtomic;
 
@@ -163,10 +163,12 @@ class MlockRegistrar final : public Registrar {
   bool on_fault_ = false;
   // A page that only mlockall() locks.
   MemoryRange sentinel_;
-  // System calls run outside mu_, because munlock() of a large range takes milliseconds. A pin counts first,
-  // then calls mlock() over its whole range: the pin that counted a page first may not have locked it yet, or
-  // may fail. A count's fall to 0 and the unlocking must look atomic to pins of the same pages, or those
-  // would lose their lock. Such pins wait for unlocking_ to end; other pins proceed.
+  // Locking and unlocking run outside mu_, because munlock() of a large range takes milliseconds. find_lock()
+  // runs under it, before another pin of the pages can lock them: it asks about each gap in the counts, at a
+  // cost linear in the mappings there, and other pins and unpins wait. A pin counts first, then calls mlock()
+  // over its whole range: the pin that counted a page first may not have locked it yet, or may fail. A
+  // count's fall to 0 and the unlocking must look atomic to pins of the same pages, or those would lose their
+  // lock. Such pins wait for unlocking_ to end; other pins proceed.
   Mutex mu_;
   CondVar unlocked_;
   struct Counts {
