@@ -340,7 +340,8 @@ HYDRANT_API uint32_t hydrant_pin_key_bytes(hydrant_pin_t pin);
 
 /* Forgets all registrations of [addr, addr+len): after it returns, no hit finds a registration made
  * before the call. Held regions stay registered until their last release. Never waits for a hold or a
- * registration under way; that registration is dropped when it ends, and repeated. */
+ * registration under way; that registration is dropped when it ends, and repeated.
+ * Prepinned ranges are passed over: the next pin in one is a hit, with the client's key. */
 HYDRANT_API int hydrant_invalidate(hydrant_domain_t domain, const void* addr, size_t len);
 
 /* Writes HYDRANT_COVERAGE_* for [addr, addr+len): the source of release events, which determines
