@@ -1,46 +1,18 @@
 // The part of rank 0's environment that other ranks get, and their behaviour if they get none.
 #include "am/job/shared_environment.hpp"
 
-#include "firehose/base/status.hpp"
+#include "tests/support/store_bootstrap.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 
 namespace hydrant {
 namespace {
 
-// The store of a job, with room for `room` cards.
-class StoreBootstrap final : public Bootstrap {
- public:
-  JobPlace place_;
-  std::map<std::string, std::vector<std::byte>, std::less<>> cards_;
-  size_t room_ = 1000;
-  int gets_ = 0;
-
-  const char* name() const noexcept override { return "fake"; }
-  const JobPlace& place() const noexcept override { return place_; }
-  Status put(std::string_view key, std::span<const std::byte> card) noexcept override {
-    if (card.size() > kMaxCardBytes) return fail(Status::kBadArg, "%zu bytes", card.size());
-    if (cards_.size() == room_ && key != "environment") return fail(Status::kResource, "full");
-    cards_[std::string(key)].assign(card.begin(), card.end());
-    return Status::kOk;
-  }
-  Status fence(uint64_t) noexcept override { return Status::kOk; }
-  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
-             uint64_t) noexcept override {
-    ++gets_;
-    const auto found = cards_.find(key);
-    if (rank != 0 || found == cards_.end()) return fail(Status::kNotReady, "no such card");
-    *bytes = std::min(card.size(), found->second.size());
-    std::copy_n(found->second.begin(), *bytes, card.begin());
-    return Status::kOk;
-  }
-  void leave(int, Leaving, uint64_t) noexcept override {}
-};
+using testing::StoreBootstrap;
 
 // Publishes `value` as rank 0; this rank has "own".
 void exchange(StoreBootstrap* store, SharedEnvironment* here, const std::string& value) {
@@ -79,7 +51,7 @@ TEST(SharedEnvironment, EqualEnvironmentNeedsOneQuery) {
   StoreBootstrap store;
   SharedEnvironment here;
   exchange(&store, &here, "own");
-  EXPECT_EQ(store.gets_, 1);
+  EXPECT_EQ(store.gets, 1u);
   EXPECT_EQ(here.find("TEST_SHARED"), nullptr);
 }
 
@@ -89,15 +61,15 @@ TEST(SharedEnvironment, WithoutSharingEachRankUsesItsOwn) {
     SharedEnvironment here;
     exchange(&store, &here, std::string(SharedEnvironment::kMostBytes, 'x'));
     EXPECT_EQ(here.find("TEST_SHARED"), nullptr);
-    EXPECT_EQ(store.gets_, 1);
+    EXPECT_EQ(store.gets, 1u);
   }
   {
     StoreBootstrap store;
-    store.room_ = 3;
+    store.refused = "environment.3";
     SharedEnvironment here;
     exchange(&store, &here, std::string(10000, 'x'));
     EXPECT_EQ(here.find("TEST_SHARED"), nullptr);
-    EXPECT_EQ(store.gets_, 1);
+    EXPECT_EQ(store.gets, 1u);
   }
   {  // a store without it
     StoreBootstrap store;
@@ -114,7 +86,7 @@ TEST(SharedEnvironment, IncompleteOrCorruptEnvironmentIsNotUsed) {
     SharedEnvironment rank_0;
     ASSERT_EQ(rank_0.publish(store), Status::kOk);
     setenv("TEST_SHARED", "own", 1);
-    std::vector<std::byte>& second = store.cards_.at("environment.1");
+    std::vector<std::byte>& second = store.cards.at({0, "environment.1"});
     if (cut != 0) second.pop_back();
     second[0] ^= std::byte{1};
     SharedEnvironment here;

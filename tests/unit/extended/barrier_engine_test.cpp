@@ -97,7 +97,7 @@ class Simulation {
 TEST_P(BarrierEngineTest, NoRankPassesBeforeAllHaveArrived) {
   for (const uint32_t size : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 16u, 27u, 33u}) {
     for (uint32_t seed = 0; seed < 3; ++seed) {
-      SCOPED_TRACE(testing::Message() << size << " ranks, seed " << seed);
+      SCOPED_TRACE(::testing::Message() << size << " ranks, seed " << seed);
       Simulation simulation(GetParam(), size, seed * 97 + size);
       simulation.run(size < 10 ? 300 : 40);
       if (HasFatalFailure()) return;

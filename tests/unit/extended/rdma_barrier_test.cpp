@@ -61,9 +61,9 @@ TEST(BoardWord, PartialWordIsNotAccepted) {
 
 // ---- jobs ----
 
-class Job {
+class BarrierJob {
  public:
-  Job(uint32_t size, uint32_t per_node, uint32_t epoch = 0, size_t room = 8)
+  BarrierJob(uint32_t size, uint32_t per_node, uint32_t epoch = 0, size_t room = 8)
       : network(size, per_node, room) {
     for (uint32_t node = 0; node < network.nodes(); ++node)
       network.board(node).drive.finished.store(epoch);
@@ -92,7 +92,7 @@ class Job {
 };
 
 TEST(RdmaBarrier, EpochsWrapAround) {
-  Job job(5, 2, 0xffff'fff9);
+  BarrierJob job(5, 2, 0xffff'fff9);
   for (uint32_t barrier = 0; barrier < 14; ++barrier) {
     const BarrierName name{NameState::kNamed, barrier};
     for (Rank rank = 0; rank < 4; ++rank) job.start(rank, name);
@@ -119,7 +119,7 @@ TEST(RdmaBarrier, EpochsWrapAround) {
 // All ranks of two nodes have notified, and none of them calls the library before its wait.
 TEST(RdmaBarrier, TwoNodesNeedNoPollsOnceAllHaveNotified) {
   for (const uint32_t per_node : {1u, 2u}) {
-    Job job(2 * per_node, per_node);
+    BarrierJob job(2 * per_node, per_node);
     for (int barrier = 0; barrier < 5; ++barrier) {
       for (Rank rank = 0; rank < 2 * per_node; ++rank) job.start(rank);
       job.deliver_all();
@@ -132,7 +132,7 @@ TEST(RdmaBarrier, TwoNodesNeedNoPollsOnceAllHaveNotified) {
 // A rank that does not poll between notify and wait does not delay the others, if another rank of its
 // node polls.
 TEST(RdmaBarrier, RankThatDoesNotPollDelaysOthersOnlyIfAloneOnItsNode) {
-  Job job(8, 2);  // four nodes, two rounds
+  BarrierJob job(8, 2);  // four nodes, two rounds
   for (uint32_t barrier = 0; barrier < 4; ++barrier) {
     for (Rank rank = 0; rank < 8; ++rank) job.start(rank);
     const Rank deaf = barrier * 2 % 8;
@@ -146,7 +146,7 @@ TEST(RdmaBarrier, RankThatDoesNotPollDelaysOthersOnlyIfAloneOnItsNode) {
     EXPECT_TRUE(job.finish(deaf));
   }
   // If a rank is alone on its node, its neighbour's second round depends on it.
-  Job alone(4, 1);
+  BarrierJob alone(4, 1);
   for (Rank rank = 0; rank < 4; ++rank) alone.start(rank);
   for (int look = 0; look < 8; ++look) {
     alone.deliver_all();
@@ -160,7 +160,7 @@ TEST(RdmaBarrier, RankThatDoesNotPollDelaysOthersOnlyIfAloneOnItsNode) {
 }
 
 TEST(RdmaBarrier, RefusedPostIsRepeatedByAnyRankOfTheNode) {
-  Job job(4, 2);
+  BarrierJob job(4, 2);
   job.network.is_down = true;
   for (Rank rank = 0; rank < 4; ++rank) job.start(rank);
   for (int look = 0; look < 3; ++look) {
@@ -177,7 +177,7 @@ TEST(RdmaBarrier, RefusedPostIsRepeatedByAnyRankOfTheNode) {
 }
 
 TEST(RdmaBarrier, OneWordPerNodeAndRound) {
-  Job job(10, 2);  // five nodes, three rounds
+  BarrierJob job(10, 2);  // five nodes, three rounds
   for (int barrier = 1; barrier <= 6; ++barrier) {
     for (Rank rank = 0; rank < 10; ++rank) job.start(rank);
     for (int look = 0; look < 12; ++look) {
@@ -189,7 +189,7 @@ TEST(RdmaBarrier, OneWordPerNodeAndRound) {
 }
 
 TEST(RdmaBarrier, OneRankOfANodeWatchesTheAdapter) {
-  Job job(6, 3);
+  BarrierJob job(6, 3);
   for (int barrier = 0; barrier < 3; ++barrier) {
     for (const Rank rank : {0u, 1u, 2u}) job.start(rank);
     EXPECT_EQ(job.ranks[1]->waits_for(), WaitsFor::kAdapter);
@@ -212,7 +212,7 @@ TEST(RdmaBarrier, NoArrivalIsLostWhenAllArriveAtOnce) {
   constexpr uint32_t kRanks = 2;
   constexpr uint32_t kBarriers = 200'000;
   constexpr auto kLongest = std::chrono::seconds(20);
-  Job job(kRanks, kRanks);  // one node: the last arrival publishes the result
+  BarrierJob job(kRanks, kRanks);  // one node: the last arrival publishes the result
   const auto begin = std::chrono::steady_clock::now();
   std::atomic<uint32_t> come{0};
   std::atomic<uint32_t> missed{0};
@@ -245,7 +245,7 @@ TEST(RdmaBarrier, OneThreadDrivesAtATime) {
   constexpr uint32_t kRanks = 3;
   constexpr uint32_t kBarriers = 500;
   const auto longest = testing::patiently(std::chrono::seconds(60));
-  Job job(kRanks, 2);
+  BarrierJob job(kRanks, 2);
   const auto begin = std::chrono::steady_clock::now();
   std::atomic<bool> ends{false};
   std::atomic<uint32_t> over{0};
@@ -285,7 +285,7 @@ class Explorer {
 
   // Returns the number of states.
   size_t run() {
-    Job first(size_, per_node_);
+    BarrierJob first(size_, per_node_);
     State begin = keep(first, std::vector<uint32_t>(size_), std::vector<uint32_t>(size_));
     std::deque<State> todo{begin};
     seen_.insert(begin.text());
@@ -345,7 +345,7 @@ class Explorer {
   }
 
   size_t board_bytes() const { return BarrierBoard::bytes(per_node_); }
-  State keep(Job& job, std::vector<uint32_t> started, std::vector<uint32_t> finished) const {
+  State keep(BarrierJob& job, std::vector<uint32_t> started, std::vector<uint32_t> finished) const {
     State state{{}, job.network.queues(), {}, std::move(started), std::move(finished)};
     for (uint32_t node = 0; node < job.network.nodes(); ++node) {
       for (uint32_t index = 0; index < per_node_; ++index) {
@@ -375,7 +375,7 @@ class Explorer {
     if (what == 0 && (from.started[rank] != from.finished[rank] || from.started[rank] == barriers_))
       return false;
     if (what == 1 && from.started[rank] == from.finished[rank]) return false;
-    Job job(size_, per_node_);
+    BarrierJob job(size_, per_node_);
     for (uint32_t node = 0; node < job.network.nodes(); ++node)
       std::memcpy(static_cast<void*>(&job.network.board(node)), from.boards[node].data(),
                   board_bytes());

@@ -5,6 +5,7 @@
 #include "rdma/shared_files.hpp"
 #include "rdma/shm/memory/node_memory.hpp"
 #include "tests/support/child_process.hpp"
+#include "tests/support/guards.hpp"
 #include "tests/support/sizes.hpp"
 
 #include <gtest/gtest.h>
@@ -16,24 +17,17 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 namespace hydrant {
 namespace {
 
+using testing::expect_guards;
+using testing::is_readable;
 using testing::kMiB;
 using testing::kPage;
 
 constexpr size_t kGuardedBytes = 3 * kPage;
-
-// Whether a byte there can be read; asked of the kernel.
-bool is_readable(const std::byte* at) {
-  std::byte got{};
-  const iovec local{&got, 1};
-  const iovec remote{const_cast<std::byte*>(at), 1};
-  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
-}
 
 std::byte* reserve(GuardSize size, size_t alignment = kPage) {
   std::byte* start = nullptr;
@@ -110,14 +104,6 @@ TEST(GuardedMemory, IsForgottenWhenItIsReleased) {
 }
 
 // ---- what the library maps ----
-
-void expect_guards(const Guarded& at) {
-  const auto* start = reinterpret_cast<const std::byte*>(at.start);
-  for (const size_t beyond : {size_t{1}, kPage, 8 * kMiB, kLeastGuardBytes}) {
-    EXPECT_FALSE(is_readable(start - beyond)) << at.label.what << ' ' << beyond;
-    EXPECT_FALSE(is_readable(start + at.bytes + beyond - 1)) << at.label.what << ' ' << beyond;
-  }
-}
 
 TEST(GuardedMemory, TheNodesMemoryHasGuards) {
   int fd = -1;

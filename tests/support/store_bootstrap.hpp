@@ -1,0 +1,54 @@
+// The store of a job, for tests in one process: this rank puts its own cards, the test those of other ranks.
+#pragma once
+
+#include "rdma/bootstrap/bootstrap_alone.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace hydrant::testing {
+
+class StoreBootstrap final : public Bootstrap {
+ public:
+  using Card = std::vector<std::byte>;
+
+  JobPlace stands;  // the result of place()
+  std::map<std::pair<Rank, std::string>, Card> cards;
+  std::string refused;  // the key of a card that is not accepted
+  uint64_t fences = 0;  // so many, ...
+  uint64_t most_fences = UINT64_MAX;
+  uint64_t gets = 0;  // ... and so many calls of get()
+
+  // Any bytes as a card of `rank`.
+  void set(Rank rank, std::string_view key, std::span<const std::byte> card) {
+    cards[{rank, std::string(key)}].assign(card.begin(), card.end());
+  }
+
+  const char* name() const noexcept override { return "store"; }
+  const JobPlace& place() const noexcept override { return stands; }
+  Status put(std::string_view key, std::span<const std::byte> card) noexcept override {
+    if (const Status status = check_card(key, card.size()); status != Status::kOk) return status;
+    if (key == refused) return fail(Status::kResource, "the store is full");
+    set(stands.rank, key, card);
+    return Status::kOk;
+  }
+  Status fence(uint64_t) noexcept override {
+    if (fences == most_fences) return fail(Status::kBroken, "the store is gone");
+    ++fences;
+    return Status::kOk;
+  }
+  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+             uint64_t) noexcept override {
+    ++gets;
+    const auto found = cards.find({rank, std::string(key)});
+    if (found == cards.end()) return fail(Status::kNotReady, "no such card");
+    return copy_card(found->second, card, bytes);
+  }
+  void leave(int, Leaving, uint64_t) noexcept override {}
+};
+
+}  // namespace hydrant::testing
