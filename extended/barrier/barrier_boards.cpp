@@ -10,6 +10,7 @@
 #include "firehose/base/thread.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/exit/node_channel.hpp"
+#include "rdma/guarded_memory.hpp"
 
 #include <cerrno>
 #include <span>
@@ -67,9 +68,9 @@ struct Grouping {
   }
 };
 
+size_t page_bytes() noexcept { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 size_t whole_pages(size_t bytes) noexcept {
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return (bytes + page - 1) / page * page;
+  return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
 }
 
 // Completion of a write. No thread waits for it, and the transport itself detects a lost peer.
@@ -105,16 +106,26 @@ std::string BarrierBoards::obstacle() {
   return "";
 }
 
+BarrierBoards::~BarrierBoards() {
+  for (const Target& target : targets_) {
+    if (!target.key.empty()) registrar_->drop_import(target.key.data());
+  }
+  if (!key_.empty())
+    (void)registrar_->unpin({reinterpret_cast<uintptr_t>(memory_), bytes_}, key_.data());
+  if (memory_ != nullptr && !release_guarded(memory_)) (void)munmap(memory_, bytes_);
+}
+
 size_t BarrierBoards::board_offset(uint32_t which) const noexcept {
   return which * BarrierBoard::bytes(ranks_here_);
 }
 
 Status BarrierBoards::map_memory(size_t bytes) noexcept {
   int fd = -1;
-  int flags = MAP_SHARED | MAP_ANONYMOUS;  // shared: a fork must not copy registered pages
+  // Shared: a fork must not copy registered pages.
+  int flags = MAP_SHARED | MAP_FIXED | MAP_ANONYMOUS;
   Status status = Status::kOk;
   if (!is_flat()) {
-    flags = MAP_SHARED;
+    flags = MAP_SHARED | MAP_FIXED;
     int made = -1;
     if (job().place().node_rank == 0) {
       made = make_memory_file("hydrant barriers", bytes);
@@ -124,13 +135,19 @@ Status BarrierBoards::map_memory(size_t bytes) noexcept {
       status = share_fd(*job().bootstrap, kBoardsFd, made, &fd, now_ns() + kWaitNs);
     if (made >= 0) close(made);
   }
-  if (status != Status::kOk) return status;
-  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
-  if (mapped == MAP_FAILED)
+  std::byte* start = nullptr;
+  if (status == Status::kOk) {
+    status = reserve_guarded(bytes, page_bytes(), GuardSize::kRoomy, {.what = "boards of barriers"},
+                             &start);
+    if (status != Status::kOk) (void)add_context(status, "%s", kInstead);
+  }
+  memory_ = start;
+  bytes_ = bytes;
+  if (status == Status::kOk &&
+      mmap(start, bytes, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED)
     status = fail(Status::kResource, "cannot map %zu bytes for barriers: %s; %s", bytes,
                   errno_text(errno), kInstead);
   if (fd >= 0) close(fd);
-  if (status == Status::kOk) memory_ = static_cast<std::byte*>(mapped);
   return status;
 }
 
@@ -146,6 +163,7 @@ Status BarrierBoards::register_memory(size_t bytes) noexcept {
                 kInstead);
   key_.resize(traits.key_bytes);
   Status status = registrar_->pin(range, Access::kLocalWrite | Access::kRemoteWrite, key_.data());
+  if (status != Status::kOk) key_.clear();
   BoardCard card;
   size_t blob_bytes = sizeof card.blob;
   if (status == Status::kOk)
@@ -203,7 +221,10 @@ Status BarrierBoards::connect() noexcept {
     for (uint32_t which = 0; which < kBarriers; ++which) target.boards[which] = card.boards[which];
     target.key.resize(registrar_->traits().key_bytes);
     status = registrar_->import_key(card.blob, card.blob_bytes, target.key.data());
-    if (status != Status::kOk) return status;
+    if (status != Status::kOk) {
+      target.key.clear();
+      return status;
+    }
   }
   return status;
 }

@@ -8,7 +8,8 @@
 // If ranks communicate only by verbs (HYDRANT_TRANSPORT=ibv, or one node whose ranks share no memory),
 // each rank counts as its own node.
 //
-// The boards live until the process ends, like the transport with which they are registered.
+// The boards of a job live until its processes end, like the transport with which they are registered.
+// They lie between guards (rdma/guarded_memory.hpp).
 #pragma once
 
 #include "am/job/exit.hpp"
@@ -30,6 +31,12 @@ class BarrierBoards {
  public:
   // Two barriers: GASNet-1's and the teams'.
   static constexpr uint32_t kBarriers = 2;
+
+  BarrierBoards() = default;
+  // Unpins and unmaps the boards; no rank may write to them any more.
+  ~BarrierBoards();
+  BarrierBoards(const BarrierBoards&) = delete;
+  BarrierBoards& operator=(const BarrierBoards&) = delete;
 
   // Why this job cannot use boards, or "". The same on all ranks if their adapters are alike.
   static std::string obstacle();
@@ -65,6 +72,7 @@ class BarrierBoards {
   size_t board_offset(uint32_t which) const noexcept;
 
   std::byte* memory_ = nullptr;
+  size_t bytes_ = 0;
   uint32_t ranks_here_ = 1;
   std::unique_ptr<Registrar> registrar_;
   std::vector<std::byte> key_;  // for memory_; set only on the node's first rank

@@ -1,0 +1,103 @@
+// A transport for the boards of barriers: its registrar records what is pinned and imported, and it records
+// the words that are written to boards of other nodes.
+#pragma once
+
+#include "tests/support/store_bootstrap.hpp"
+#include "tests/unit/am/fake_transport.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace hydrant::test {
+
+struct BoardRecords {
+  std::vector<MemoryRange> pinned;           // live
+  std::vector<std::vector<std::byte>> keys;  // imported blobs; a key is an index here
+  size_t dropped = 0;
+  struct Word {
+    Rank peer = 0;
+    uintptr_t at = 0;
+    uint64_t key = 0;
+    uint64_t word = 0;
+  };
+  std::vector<Word> words;
+};
+
+class BoardRegistrar final : public Registrar {
+ public:
+  static constexpr uint32_t kBlobBytes = 16;
+
+  explicit BoardRegistrar(BoardRecords& records) : records_(records) {
+    traits_.name = "boards";
+    traits_.key_bytes = sizeof(uint64_t);
+    traits_.exports = true;
+    traits_.export_bytes = kBlobBytes;
+  }
+  const RegistrarTraits& traits() const noexcept override { return traits_; }
+  Status pin(MemoryRange range, Access, std::byte* key) noexcept override {
+    records_.pinned.push_back(range);
+    std::memcpy(key, &range.addr, sizeof range.addr);
+    return Status::kOk;
+  }
+  UnpinResult unpin(MemoryRange range, const std::byte*) noexcept override {
+    return std::erase(records_.pinned, range) == 1 ? UnpinResult::kDone : UnpinResult::kBroken;
+  }
+  Status export_key(MemoryRange range, const std::byte*, std::byte* blob,
+                    size_t* len) noexcept override {
+    if (*len < kBlobBytes) return fail(Status::kBadArg, "a blob has %u bytes", kBlobBytes);
+    std::memcpy(blob, &range, kBlobBytes);
+    *len = kBlobBytes;
+    return Status::kOk;
+  }
+  // An empty blob is malformed.
+  Status import_key(const std::byte* blob, size_t len, std::byte* key) noexcept override {
+    if (len == 0) return fail(Status::kBadArg, "an empty blob");
+    const uint64_t index = records_.keys.size();
+    records_.keys.emplace_back(blob, blob + len);
+    std::memcpy(key, &index, sizeof index);
+    return Status::kOk;
+  }
+  void drop_import(const std::byte*) noexcept override { ++records_.dropped; }
+
+ private:
+  BoardRecords& records_;
+  RegistrarTraits traits_;
+};
+
+class BoardTransport final : public FakeTransport {
+ public:
+  BoardRecords records;
+
+  uint32_t abilities() const noexcept override { return kPinned; }
+  uint32_t pinned_inline_bytes() const noexcept override { return sizeof(uint64_t); }
+  std::unique_ptr<Registrar> make_registrar() noexcept override {
+    return std::make_unique<BoardRegistrar>(records);
+  }
+  Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                    Completion*) noexcept override {
+    BoardRecords::Word one{.peer = peer, .at = remote.addr};
+    std::memcpy(&one.key, remote.key, sizeof one.key);
+    std::memcpy(&one.word, reinterpret_cast<const void*>(local.addr),
+                std::min(bytes, sizeof one.word));
+    records.words.push_back(one);
+    return Status::kOk;
+  }
+};
+
+// What a node publishes of its boards: their addresses and a blob, in the layout of the card.
+inline std::vector<std::byte> board_card(uint64_t first, uint64_t second, uint64_t blob_bytes,
+                                         std::span<const std::byte> blob) {
+  constexpr size_t kCardBytes = 3 * sizeof(uint64_t) + 512;
+  std::vector<std::byte> card(kCardBytes);
+  const uint64_t words[] = {first, second, blob_bytes};
+  std::memcpy(card.data(), words, sizeof words);
+  if (!blob.empty())
+    std::memcpy(card.data() + sizeof words, blob.data(), std::min<size_t>(blob.size(), 512));
+  return card;
+}
+
+}  // namespace hydrant::test
