@@ -1,4 +1,6 @@
 /* Operations beyond the ends of a segment, and segments whose memory is allocated at the first access. */
+#include <hydrant/persistent.h>
+
 #include <dirent.h>
 #include <gasnet_coll.h>
 #include <signal.h>
@@ -63,6 +65,36 @@ static void attach(uintptr_t bytes) {
   }
 }
 
+/* Calls that return an error do not end the job: this rank does. */
+static void require(int code) {
+  if (code == GASNET_OK) return;
+  fprintf(stderr, "rank %u: %s\n", (unsigned)me, hydrant_last_error_text());
+  gasnet_exit(43);
+}
+
+/* Two operations of one call. */
+static void act_many(int is_put, gex_Rank_t peer, char* far, size_t bytes) {
+  const size_t half = bytes / 2;
+  hydrant_rma_op_t ops[2];
+  ops[0].rank = ops[1].rank = peer;
+  ops[0].remote = far;
+  ops[1].remote = far + half;
+  ops[0].local = near_memory;
+  ops[1].local = near_memory + half;
+  ops[0].bytes = half;
+  ops[1].bytes = bytes - half;
+  require(is_put ? hydrant_put_many(ops, 2, bytes, NULL) : hydrant_get_many(ops, 2, bytes, NULL));
+}
+
+static void act_again(int is_put, gex_Rank_t peer, char* far, size_t bytes) {
+  hydrant_operation_t operation = NULL;
+  require(is_put ? hydrant_put_init(peer, far, near_memory, bytes, &operation)
+                 : hydrant_get_init(peer, far, near_memory, bytes, &operation));
+  require(hydrant_start(operation));
+  require(hydrant_wait(operation));
+  require(hydrant_operation_free(&operation));
+}
+
 static void act(const char* op, gex_Rank_t peer, char* far, size_t bytes) {
   char* const near = near_memory;
   if (!strcmp(op, "put")) {
@@ -76,10 +108,26 @@ static void act(const char* op, gex_Rank_t peer, char* far, size_t bytes) {
   } else if (!strcmp(op, "put-nbi")) {
     gex_RMA_PutNBI(team, peer, far, near, bytes, GEX_EVENT_DEFER, 0);
     gex_NBI_Wait(GEX_EC_ALL, 0);
-  } else if (!strcmp(op, "value")) {
+  } else if (!strcmp(op, "get-nbi")) {
+    gex_RMA_GetNBI(team, near, peer, far, bytes, 0);
+    gex_NBI_Wait(GEX_EC_ALL, 0);
+  } else if (!strcmp(op, "put-value")) {
     gex_RMA_PutBlockingVal(team, peer, far, 7, bytes, 0);
+  } else if (!strcmp(op, "get-value")) {
+    (void)gex_RMA_GetBlockingVal(team, peer, far, bytes, 0);
+  } else if (!strcmp(op, "get-value-nb")) {
+    (void)gasnet_wait_syncnb_valget(gasnet_get_nb_val(peer, far, bytes));
   } else if (!strcmp(op, "memset")) {
     gasnet_memset(peer, far, 7, bytes);
+  } else if (!strcmp(op, "memset-nb")) {
+    gasnet_wait_syncnb(gasnet_memset_nb(peer, far, 7, bytes));
+  } else if (!strcmp(op, "memset-nbi")) {
+    gasnet_memset_nbi(peer, far, 7, bytes);
+    gasnet_wait_syncnbi_puts();
+  } else if (!strcmp(op, "put-many") || !strcmp(op, "get-many")) {
+    act_many(op[0] == 'p', peer, far, bytes);
+  } else if (!strcmp(op, "persistent-put") || !strcmp(op, "persistent-get")) {
+    act_again(!strcmp(op, "persistent-put"), peer, far, bytes);
   } else if (!strcmp(op, "long")) {
     CHECK(gex_AM_RequestLong0(team, peer, long_index, near, bytes, far, GEX_EVENT_NOW, 0) == 0);
     GASNET_BLOCKUNTIL(arrived);

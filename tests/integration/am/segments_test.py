@@ -19,7 +19,9 @@ ROOT = sys.argv.pop()
 MIB = 1 << 20
 GIB = 1 << 30
 SEGMENT = 20 * MIB
-OPERATIONS = ["put", "get", "put-nb", "get-nb", "put-nbi", "memset", "long", "prepared", "reply"]
+OPERATIONS = ["put", "get", "put-nb", "get-nb", "put-nbi", "get-nbi", "memset", "memset-nb", "memset-nbi",
+              "put-many", "get-many", "persistent-put", "persistent-get", "long", "prepared", "reply"]
+VALUES = ["put-value", "get-value", "get-value-nb"]  # of up to 8 bytes
 BEYOND = r"bytes? (past the end|before the start)"
 ENDS = {"end": "past the end", "start": "before the start"}
 
@@ -73,9 +75,9 @@ class Overruns(Segments):
                     self.assertIn(f" {reach} byte", line)
 
     def test_debug_checks_every_operation(self):
-        for op in OPERATIONS + ["value"]:
+        for op in OPERATIONS + VALUES:
             self.refused_by_check("par_debug", 2, op, "end", 8, 0)
-            if op != "value":
+            if op not in VALUES:
                 self.refused_by_check("par_debug", 2, op, "end", 4096, 8)
                 self.refused_by_check("seq_debug", 2, op, "start", 4096, 8)
         # Also for this rank's own segment.
@@ -90,7 +92,8 @@ class Overruns(Segments):
         return code, errors
 
     def test_memory_outside_is_a_target_but_with_debug_and_segments(self):
-        for op in ("put", "get", "put-nbi", "memset", "long", "prepared"):
+        for op in ("put", "get", "put-nbi", "memset", "memset-nb", "put-many", "get-many", "persistent-put",
+                   "long", "prepared"):
             with self.subTest(op=op):
                 code, errors = self.outside("seq_debug", op)
                 self.assertNotEqual(code, 0, errors)
@@ -115,7 +118,10 @@ class Overruns(Segments):
         for op in OPERATIONS:
             for end in ENDS:
                 self.refused("par", 2, op, end, 70000, 65536)
-        for op in ("put", "get", "long", "memset"):
+        for op in VALUES:
+            for end in ENDS:
+                self.refused("par", 2, op, end, 4, 4)
+        for op in ("put", "get", "long", "memset", "put-many", "persistent-get"):
             for end in ENDS:
                 self.refused("seq", 1, op, end, 16 * MIB, 8)
 
@@ -124,7 +130,7 @@ class Overruns(Segments):
                  {"HYDRANT_PATH": "firehose"}, {"HYDRANT_INJECT": "send_only"},
                  {"HYDRANT_INJECT": "delay=5us"}, {"HYDRANT_INJECT": "delay=5us,pins"}]
         for index, path in enumerate(paths):
-            for op in ("put", "get", "long"):
+            for op in ("put", "get", "long", "put-many", "persistent-get"):
                 self.refused("par", 2, op, list(ENDS)[index % 2], 100000, 8, **path)
 
     def test_operations_in_a_guard_fail(self):
