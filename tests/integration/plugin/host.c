@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 enum { BYTES = 1 << 16 };
-typedef int pin_fn(const void*, size_t);
+typedef int use_fn(const void*, size_t);
 
 #define CHECK(cond)                                                      \
   do {                                                                   \
@@ -28,45 +28,45 @@ static void* map(void) {
   return memory;
 }
 
-static void* load(pin_fn** pin) {
+static void* load(use_fn** use) {
   void* plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   void* symbol;
   if (plugin == NULL) fprintf(stderr, "%s\n", dlerror());
   CHECK(plugin != NULL);
-  symbol = dlsym(plugin, "plugin_pin");
+  symbol = dlsym(plugin, "plugin_use");
   CHECK(symbol != NULL);
-  memcpy(pin, &symbol, sizeof symbol);
+  memcpy(use, &symbol, sizeof symbol);
   return plugin;
 }
 
-static pthread_barrier_t pinned, unloaded;
+static pthread_barrier_t used, unloaded;
 
 /* The key's destructor runs after the plugin was closed. */
-static void* pin_and_outlive(void* memory) {
-  pin_fn* pin;
-  void* plugin = load(&pin);
-  CHECK(pin(memory, BYTES) == 0);
-  pthread_barrier_wait(&pinned);
+static void* use_and_outlive(void* memory) {
+  use_fn* use;
+  void* plugin = load(&use);
+  CHECK(use(memory, BYTES) == 0);
+  pthread_barrier_wait(&used);
   pthread_barrier_wait(&unloaded);
   (void)plugin;
   return NULL;
 }
 
 int main(int argc, char** argv) {
-  pin_fn* pin;
+  use_fn* use;
   void* plugin;
   void* memory = map();
   pthread_t thread;
   int status = 0;
   CHECK(argc == 3);
   path = argv[1];
-  plugin = load(&pin);
-  CHECK(pin(memory, BYTES) == 0);
+  plugin = load(&use);
+  CHECK(use(memory, BYTES) == 0);
   if (!strcmp(argv[2], "thread")) {
-    pthread_barrier_init(&pinned, NULL, 2);
+    pthread_barrier_init(&used, NULL, 2);
     pthread_barrier_init(&unloaded, NULL, 2);
-    CHECK(pthread_create(&thread, NULL, pin_and_outlive, memory) == 0);
-    pthread_barrier_wait(&pinned);
+    CHECK(pthread_create(&thread, NULL, use_and_outlive, memory) == 0);
+    pthread_barrier_wait(&used);
     CHECK(dlclose(plugin) == 0); /* opened by the thread */
   }
   CHECK(dlclose(plugin) == 0);
@@ -83,9 +83,9 @@ int main(int argc, char** argv) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
   } else if (!strcmp(argv[2], "again")) {
     for (int i = 0; i < 20; ++i) {
-      plugin = load(&pin);
+      plugin = load(&use);
       memory = map();
-      CHECK(pin(memory, BYTES) == 0);
+      CHECK(use(memory, BYTES) == 0);
       CHECK(dlclose(plugin) == 0);
       CHECK(munmap(memory, BYTES) == 0);
     }

@@ -3,7 +3,7 @@
 
 static hydrant_domain_t domain;
 
-__attribute__((visibility("default"))) int plugin_pin(const void* memory, size_t bytes) {
+__attribute__((visibility("default"))) int plugin_use(const void* memory, size_t bytes) {
   hydrant_pin_t pin;
   if (domain == 0) {
     hydrant_domain_options_t options;
