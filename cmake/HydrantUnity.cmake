@@ -57,10 +57,12 @@ function(hydrant_finish_unity_of folder)
   foreach(target IN LISTS targets)
     get_target_property(sources ${target} SOURCES)
     list(LENGTH sources count)
+    # Not by a regular expression of the path: it may have characters such as +.
+    file(RELATIVE_PATH place "${PROJECT_SOURCE_DIR}" "${folder}")
     # Clients in C compile in a tenth of a second, and define the same names in several files of a program.
     if(target IN_LIST hydrant_unity_exceptions OR count EQUAL 1 OR "${sources}" MATCHES "\\.c(;|$)")
       set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
-    elseif("${folder}" MATCHES "^${PROJECT_SOURCE_DIR}/(firehose|rdma|am|extended)(/|$)")
+    elseif("${place}" MATCHES "^(firehose|rdma|am|extended)(/|$)")
       get_target_property(type ${target} TYPE)
       if(type MATCHES "^(STATIC|SHARED|OBJECT)_LIBRARY$")
         hydrant_group_sources(${target})

@@ -75,7 +75,7 @@ hydrant_logged() {
   local log=$1
   shift
   mkdir -p "$(dirname "$log")"
-  "$@" >"$log" 2>&1 </dev/null && return 0
+  "$@" >"$log" 2>&1 </dev/null 9>&- && return 0
   echo "Failed: $*" >&2
   tail -n 40 "$log" >&2
   echo "(full log: $log)" >&2
@@ -89,10 +89,10 @@ hydrant_followed() {
   shift 3
   mkdir -p "$(dirname "$log")"
   : >"$log"
-  "$(hydrant_python)" scripts/test_progress.py "$text" "$log" "$again" &
+  "$(hydrant_python)" scripts/test_progress.py "$text" "$log" "$again" 9>&- &
   hydrant_follower=$!
   # timeout makes a process group of what it runs, and passes a signal on to all of it.
-  timeout -k 20 "${hydrant_limit:-0}" "$@" >"$log" 2>&1 </dev/null &
+  timeout -k 20 "${hydrant_limit:-0}" "$@" >"$log" 2>&1 </dev/null 9>&- &
   hydrant_child=$!
   wait $hydrant_child || status=$?
   hydrant_child=
@@ -115,14 +115,33 @@ trap hydrant_end_children EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
+# hydrant_need_tools: ends the script if a program that every build needs is missing.
+hydrant_need_tools() {
+  local tool
+  for tool in cmake ctest ninja; do
+    command -v $tool >/dev/null && continue
+    echo "$tool is missing. As root: apt-get update && apt-get install $(sed 's/^ninja/&-build/; s/^ctest/cmake/' <<<$tool)" >&2
+    exit 1
+  done
+}
+
+# hydrant_choose_ccache: where the user's cache folder cannot be written, the compiler cache is in build/.
+hydrant_choose_ccache() {
+  local folder=${CCACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/ccache}
+  if mkdir -p "$folder" 2>/dev/null && [ -w "$folder" ]; then return; fi
+  export CCACHE_DIR=$PWD/build/ccache
+}
+
+# hydrant_lock SCRIPT: ends if another script of this clone builds or tests.
+hydrant_lock() {
+  mkdir -p build
+  exec 9>build/.lock
+  flock -n 9 || { echo "$1: another ./test or ./run is at work in this clone" >&2 && exit 1; }
+}
+
 # hydrant_build PRESET configures and builds build/PRESET; on failure shows the end of the log.
 hydrant_build() {
-  local tool log=build/logs/$1.build.log status=0
-  for tool in cmake ninja; do
-    command -v $tool >/dev/null && continue
-    echo "$tool is missing. As root: apt-get update && apt-get install ${tool/#ninja/ninja-build}" >&2
-    return 1
-  done
+  local log=build/logs/$1.build.log status=0
   hydrant_logged "build/logs/$1.configure.log" cmake --preset "$1" || return
   hydrant_followed "$1: building" "" "$log" cmake --build --preset "$1" || status=$?
   [ $status = 0 ] || printf 'Failed: the build of %s\n%s\n(full log: %s)\n' "$1" "$(tail -n 40 "$log")" "$log" >&2

@@ -29,7 +29,10 @@ PR_SET_PDEATHSIG = 1
 def commit_name():
     """The commit, with a digest of what differs from it if anything does."""
     def git(*words):
-        return subprocess.run(["git", *words], capture_output=True, text=True, check=False).stdout
+        try:
+            return subprocess.run(["git", *words], capture_output=True, text=True, check=False).stdout
+        except FileNotFoundError:
+            return ""
     changes = git("diff", "HEAD")
     name = git("rev-parse", "--short=12", "HEAD").strip() or "unknown"
     return name + ("-" + hashlib.sha256(changes.encode()).hexdigest()[:8] if changes else "")
@@ -60,12 +63,14 @@ class Results:
         stored = json.loads(path.read_text()) if path.exists() else {}
         self.counts = collections.defaultdict(collections.Counter,
                                               {name: collections.Counter(of) for name, of in stored.items()})
+        self.chosen = set()  # the tests that have run now
 
     def add(self, report):
         """Adds a report of ctest; gives (name, output) of each failure."""
         failures = []
         for case in ElementTree.parse(report).getroot().iter("testcase"):
             verdict, text = read_case(case, "failed")
+            self.chosen.add(case.get("name"))
             self.counts[case.get("name")][verdict] += 1
             if verdict == "failed":
                 failures.append((case.get("name"), text))
@@ -74,14 +79,14 @@ class Results:
         return failures
 
     def failed(self):
-        """(name, failures, runs) of each test that failed at least once."""
+        """(name, failures, runs) of each test of now that failed at least once, in any run of this commit."""
         return [(name, of["failed"], of["failed"] + of["passed"])
-                for name, of in sorted(self.counts.items()) if of["failed"]]
+                for name, of in sorted(self.counts.items()) if of["failed"] and name in self.chosen]
 
     def skipped_at_times(self):
         """(name, skips, runs) of each test that passed and was skipped."""
         return [(name, of["skipped"], of["skipped"] + of["passed"])
-                for name, of in sorted(self.counts.items()) if of["skipped"] and of["passed"]]
+                for name, of in sorted(self.counts.items()) if of["skipped"] and of["passed"] and name in self.chosen]
 
 
 def run_once(options, report):
@@ -112,8 +117,8 @@ def main():
         for number in range(1, options.times + 1):
             output = run_once(options, report)
             failures = results.add(report) if report.exists() else []
-            if not results.counts:
-                print("no test ran")
+            if report.exists() and not results.chosen or not report.exists() and number == 1:
+                print("\n".join(["no test ran", *output]))
                 return 2
             if not report.exists():
                 without_report += 1
@@ -127,10 +132,10 @@ def main():
     changing = results.skipped_at_times()
     for name, count, of in changing:
         print(f"{name}: skipped {count} of {of} runs")
-    runs = max(of["passed"] + of["failed"] + of["skipped"] for of in results.counts.values())
+    runs = max(sum(results.counts[name].values()) for name in results.chosen)
     for name, count, of in failed:
         print(f"{name}: failed {count} of {of} runs")
-    print(f"{len(results.counts)} tests, up to {runs} runs each of this commit: {len(failed)} failed at least once")
+    print(f"{len(results.chosen)} tests, up to {runs} runs each of this commit: {len(failed)} failed at least once")
     return 1 if failed or changing or without_report else 0
 
 

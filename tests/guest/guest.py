@@ -147,11 +147,12 @@ class Screen:
 
 
 def show_end(guest, what, end):
+    """The reason comes last, where the reader of a long output looks."""
     lines = end.console.splitlines()[-CONSOLE_LINES:]
-    print("\n".join([f"guest {guest}: {what}; the last lines of its console:", *lines]), file=sys.stderr)
+    print("\n".join([f"guest {guest}: the last lines of its console:", *lines]), file=sys.stderr)
     if end.registers:
         print(f"guest {guest}: its registers:\n{end.registers}", file=sys.stderr)
-    sys.stderr.flush()
+    print(f"guest {guest}: {what}", file=sys.stderr, flush=True)
 
 
 def show_silence(ends, silence, then):

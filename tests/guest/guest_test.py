@@ -163,8 +163,8 @@ class Start(WithPrograms):
         self.assertEqual(status, 125, output + errors)
         self.assertIn("guest 0: its registers:\nCPU#0\nRAX=1\nRIP=5\na second later:\nCPU#0\nRIP=5\n", errors)
         self.assertNotIn("XMM", errors)
-        self.assertIn("it ended without an exit status; the last lines of its console:\n"
-                      "a line before its death\n", errors)
+        self.assertIn("guest 0: the last lines of its console:\na line before its death\n"
+                      "guest 0: it ended without an exit status\n", errors)
 
     def test_a_program_may_be_silent(self):
         # Twice as long as a guest may before its program's start.

@@ -4,10 +4,12 @@
 HOME is a folder in which `hydrant` is the installed tree. Commands that build or install are left out,
 and so are launchers that are not installed.
 """
+import ctypes
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -15,6 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integratio
 import over  # noqa: E402  (the path must be set first)
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PR_SET_PDEATHSIG = 1
 LEFT_OUT = ("./run", "cmake ")
 LAUNCHERS = ("mpirun", "mpiexec.hydra")
 
@@ -41,14 +44,20 @@ def wanted(line):
     return not line.startswith(LEFT_OUT) and "/bin/hydrant-info" not in line
 
 
+def end_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def run(text):
     """Runs one block after the variables of those before it; what it prints."""
     lines = [line.replace("/tmp/", f"{folder}/") for line in text.splitlines() if wanted(line)]
     script = "\n".join(kept + lines)
     kept.extend(line for line in lines if re.match(r"export |\w+=\$\(", line))
     limit = str(200 * over.PATIENCE)
+    # timeout makes a process group of its own, which ends with this process.
     result = subprocess.run(["timeout", "-k", "5", limit, "bash", "-c", script], cwd=folder, env=environment,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                            preexec_fn=end_with_parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True)
     if result.returncode != 0:
         sys.exit(f"status {result.returncode} of\n{script}\n{result.stdout}")
     return result.stdout

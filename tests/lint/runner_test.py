@@ -206,6 +206,14 @@ class Repeat(WithOtherCtest):
     def test_no_test_at_all(self):
         self.assertEqual(self.repeat("exit 0\n")[0], 2)
 
+    def test_no_test_after_runs_of_others(self):
+        self.repeat(f"echo '<testsuite>{self.FAILED}</testsuite>' >\"$2\"\n")
+        self.assertEqual(self.repeat("echo '<testsuite/>' >\"$2\"\n")[0], 2)
+
+    def test_failures_of_other_tests_do_not_count(self):
+        self.repeat(f"echo '<testsuite>{self.FAILED}</testsuite>' >\"$2\"\n")
+        self.assertEqual(self.repeat(f"echo '<testsuite>{self.PASSED}</testsuite>' >\"$2\"\n")[0], 0)
+
 
 if __name__ == "__main__":
     unittest.main()
