@@ -92,9 +92,10 @@ class Results:
 def run_once(options, report):
     """Gives the last lines of ctest's output. Its report has the results; its exit status says the same."""
     report.unlink(missing_ok=True)
-    ctest = subprocess.run(["ctest", "--test-dir", str(options.build), "--schedule-random", "--parallel", str(os.cpu_count() + 1),
-                    "--timeout", str(options.timeout), "--test-output-size-failed", "1000000", "--output-junit", str(report),
-                    *options.options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    command = ["ctest", "--test-dir", str(options.build), "--schedule-random", "--parallel", str(os.cpu_count() + 1),
+               "--timeout", str(options.timeout), "--test-output-size-failed", "1000000",
+               "--output-junit", str(report), *options.options]
+    ctest = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                            text=True, errors="replace", check=False)
     return ctest.stdout.splitlines()[-OUTPUT_LINES:]
 

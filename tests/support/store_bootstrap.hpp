@@ -3,8 +3,10 @@
 
 #include "rdma/bootstrap/bootstrap_alone.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
