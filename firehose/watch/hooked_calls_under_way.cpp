@@ -1,5 +1,7 @@
 #include "firehose/watch/hooked_calls_under_way.hpp"
 
+#include "firehose/watch/mutant.hpp"
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -17,8 +19,6 @@ constexpr size_t kPageBytes = 4096;
 // A range of more blocks counts as one of libc's heaps.
 constexpr uintptr_t kMostBlocks = 4096;
 constexpr uintptr_t kEndOfBlocks = uintptr_t{1} << (47 - HYDRANT_HOOKS_HEAP_SHIFT);
-// Threads whose state is read; beyond that number a thread counts as a possible caller.
-constexpr uint32_t kMostCandidates = 16;
 
 template <typename Word>
 Word load(const Word& word) {
@@ -126,22 +126,31 @@ void HookedCallsUnderWay::begin_reading() noexcept {
 }
 
 bool HookedCallsUnderWay::may_have_caller(const RangeSet& watched) noexcept {
-  uint32_t candidates[kMostCandidates];
-  uint32_t found = 0;
+  candidate_count_ = 0;
+  const bool blind = is_blind_look();
   const uint32_t count = load(hooks_->thread_count);
   for (uint32_t n = 0; n < count; ++n) {
     const uint32_t i = (last_found_ + n) % count;
     hydrant_hooks_thread_t& thread = hooks_->threads[i];
     if (extent_of(thread, {}) == Extent::kNothing) continue;
-    if (names_any_of(watched, thread) || found == kMostCandidates) {
+    if ((names_any_of(watched, thread) && !blind) || candidate_count_ == kMostCandidates) {
       last_found_ = i;
       return true;
     }
-    candidates[found++] = i;
+    candidates_[candidate_count_++] = i;
   }
-  for (uint32_t n = 0; n < found; ++n) {
-    if (!may_be_asleep(load(hooks_->threads[candidates[n]].tid))) continue;
-    last_found_ = candidates[n];
+  return !blind && is_candidate_asleep();
+}
+
+bool HookedCallsUnderWay::may_have_caller_after_all() noexcept {
+  return !is_blind_look() && is_candidate_asleep();
+}
+
+bool HookedCallsUnderWay::is_candidate_asleep() noexcept {
+  for (uint32_t n = 0; n < candidate_count_; ++n) {
+    hydrant_hooks_thread_t& thread = hooks_->threads[candidates_[n]];
+    if (extent_of(thread, {}) == Extent::kNothing || !may_be_asleep(load(thread.tid))) continue;
+    last_found_ = candidates_[n];
     return true;
   }
   return false;

@@ -26,6 +26,9 @@ class HookedCallsUnderWay {
   // caller only if its thread sleeps in the kernel. Cost: a look at each record until one is found (1 us for
   // 500), and 2 to 5 us for each call without a note.
   bool may_have_caller(const RangeSet& watched) noexcept;
+  // The same, later: whether one of the calls that the last look has found may be the caller after all. One that
+  // began since cannot be.
+  bool may_have_caller_after_all() noexcept;
   // Whether one of them may have released this range.
   bool explain(MemoryRange range) noexcept;
   // Whether one of them has noted that it releases this range: doubtful cases do not count.
@@ -45,14 +48,19 @@ class HookedCallsUnderWay {
   uintptr_t next_stack(MemoryRange range, uint32_t* place) const noexcept;
 
  private:
+  // Threads whose state is read; beyond that number a thread counts as a possible caller.
+  static constexpr uint32_t kMostCandidates = 16;
   enum class Extent { kNothing, kHeaps, kRange, kAnything };
   bool names_any_of(const RangeSet& watched, const hydrant_hooks_thread_t& thread) const noexcept;
+  bool is_candidate_asleep() noexcept;
   Extent extent_of(hydrant_hooks_thread_t& thread, MemoryRange range) const noexcept;
   bool is_heap(MemoryRange range) const noexcept;
   bool reaches_heap(MemoryRange range) const noexcept;
 
   hydrant_hooks_t* hooks_ = nullptr;
-  uint32_t last_found_ = 0;    // where the next look begins
+  uint32_t last_found_ = 0;  // where the next look begins
+  uint32_t candidates_[kMostCandidates] = {};
+  uint32_t candidate_count_ = 0;
   uint32_t endings_over_ = 0;  // the count when the reading began
 };
 

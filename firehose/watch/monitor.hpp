@@ -130,7 +130,8 @@ class Monitor {
   void check_all_hits() noexcept;
   void end_free_hits() noexcept;
   static void report_raw(const MemoryChange& change) noexcept;
-  const MemoryChange* look_for_raw(const MemoryChange* changes, size_t n) noexcept;
+  const MemoryChange* look_for_raw(const MemoryChange* changes, size_t n,
+                                   bool caller_found) noexcept;
 
   bool in_arena(MemoryRange range) const noexcept;
   bool watch(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);

@@ -13,11 +13,15 @@
 
 #include <cerrno>
 #include <cinttypes>
+#include <sched.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 namespace hydrant {
 namespace {
+
+// Before free hits end for good. A look costs up to 10 us.
+constexpr int kLooksForCaller = 4;
 
 const char* text_of(MemoryChange::Kind kind) {
   switch (kind) {
@@ -90,11 +94,17 @@ bool Monitor::is_of_stack(const MemoryChange& change) const noexcept {
 }
 
 // Before anything is read. The holder of the mutex may wait for the reader in a signal handler: in doubt the
-// change is read.
+// change is read. Free hits end for good, so one look is not enough: the caller's thread may be between two
+// states, and a change whose caller has just been woken is still reported as pending.
 bool Monitor::may_be_hooked() noexcept {
   if (has_stacks_.load(std::memory_order_relaxed) || !ranges_mu_.try_lock()) return true;
-  const bool may_be = hooked_calls_.may_have_caller(watched_);
+  bool may_be = hooked_calls_.may_have_caller(watched_);
   ranges_mu_.unlock();
+  for (int look = 1; !may_be && look < kLooksForCaller; ++look) {
+    if (!userfault_.has_reports()) return true;
+    sched_yield();
+    may_be = hooked_calls_.may_have_caller_after_all();
+  }
   return may_be;
 }
 
@@ -121,10 +131,12 @@ void Monitor::check_all_hits() noexcept {
   end_free_hits();
 }
 
-// The first raw change among those that were just read, whose callers may be running; or null.
-const MemoryChange* Monitor::look_for_raw(const MemoryChange* changes, size_t n) noexcept {
+// The first raw change among those that were just read, whose callers may be running; or null. If no caller
+// was found before, the first one is raw: a call that began later may explain it only by accident.
+const MemoryChange* Monitor::look_for_raw(const MemoryChange* changes, size_t n,
+                                          bool caller_found) noexcept {
   for (size_t i = 0; i < n; ++i) {
-    if (is_explained(changes[i])) continue;
+    if (caller_found && is_explained(changes[i])) continue;
     raw_changes_.fetch_add(1, std::memory_order_relaxed);
     check_all_hits();
     return &changes[i];

@@ -189,10 +189,11 @@ void Monitor::take_changes() noexcept {
   // A raw change's caller wakes when the change is read, and must not find free hits then.
   const bool looks = looks_for_raw_changes();
   if (looks) hooked_calls_.begin_reading();
-  if (looks && !is_mutant(Mutant::kReadFirst) && !may_be_hooked()) check_all_hits();
+  const bool caller_found = !looks || is_mutant(Mutant::kReadFirst) || may_be_hooked();
+  if (!caller_found) check_all_hits();
   if (n == 0) n = userfault_.read(changes, Userfault::kAtOnce);
   mutant_delay();
-  const MemoryChange* raw = looks ? look_for_raw(changes, n) : nullptr;
+  const MemoryChange* raw = looks ? look_for_raw(changes, n, caller_found) : nullptr;
   for (size_t i = 0; i < n; ++i) apply(changes[i]);
   sequence_.store(odd + 1, std::memory_order_release);
   if (raw != nullptr) report_raw(*raw);

@@ -44,6 +44,7 @@ const MutantInfo& mutant_info(Mutant mutant) noexcept {
 std::atomic<int> g_mutant{0};
 std::atomic<unsigned> g_mutant_delay_us{0};
 std::atomic<bool> g_busy_mutex{false};
+std::atomic<unsigned> g_blind_looks{0};
 std::atomic<unsigned> g_patience{1};
 std::atomic<uint64_t> g_rule_time_ns{0};
 

@@ -61,6 +61,16 @@ inline void set_busy_mutex(bool busy) noexcept {
   g_busy_mutex.store(busy, std::memory_order_relaxed);
 }
 inline bool is_mutex_busy() noexcept { return g_busy_mutex.load(std::memory_order_relaxed); }
+// The next looks for the caller of a change find none, as between two states of its thread.
+extern std::atomic<unsigned> g_blind_looks;
+inline void set_blind_looks(unsigned looks) noexcept {
+  g_blind_looks.store(looks, std::memory_order_relaxed);
+}
+inline bool is_blind_look() noexcept {
+  const unsigned left = g_blind_looks.load(std::memory_order_relaxed);
+  if (left != 0) g_blind_looks.store(left - 1, std::memory_order_relaxed);
+  return left != 0;
+}
 // Times the library's own patience with its reader: for tests on machines where threads may not run for long.
 extern std::atomic<unsigned> g_patience;
 inline void set_patience(unsigned times) noexcept {
@@ -73,6 +83,7 @@ inline uint64_t with_patience(uint64_t ns) noexcept {
 constexpr bool is_mutant(Mutant) noexcept { return false; }
 inline void mutant_delay() noexcept {}
 constexpr bool is_mutex_busy() noexcept { return false; }
+constexpr bool is_blind_look() noexcept { return false; }
 constexpr uint64_t with_patience(uint64_t ns) noexcept { return ns; }
 #endif
 

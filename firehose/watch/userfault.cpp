@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -87,6 +88,11 @@ bool Userfault::change_under_way() const noexcept {
 bool Userfault::usable() const noexcept {
   const int error = probe();
   return (error == EINVAL || error == EAGAIN) && identity_.is(descriptor());
+}
+
+bool Userfault::has_reports() const noexcept {
+  pollfd reports{descriptor(), POLLIN, 0};
+  return ::poll(&reports, 1, 0) > 0;
 }
 
 size_t Userfault::read(MemoryChange* changes, size_t n) const noexcept {

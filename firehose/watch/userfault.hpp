@@ -50,6 +50,8 @@ class Userfault {
   // True while some change has begun and has not been read, or its caller has not yet noticed that it was.
   // Also true when usable() is false: then nothing is known. Cost: two system calls, 0.2 to 0.4 us.
   bool change_under_way() const noexcept;
+  // Whether a change is pending, or its caller has been woken and has not run yet. Cost: one system call.
+  bool has_reports() const noexcept;
   // Each reading wakes all callers of changes that are pending, and those not read sleep again: few readings
   // of many changes cost less.
   static constexpr size_t kAtOnce = 256;

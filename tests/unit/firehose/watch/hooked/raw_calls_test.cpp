@@ -234,6 +234,7 @@ class LibcsOwnCalls : public RawCalls {
       EXPECT_EQ(hydrant_release(pin), GASNET_OK);
     }
   }
+  void use_page(size_t page) { use_memory(reinterpret_cast<char*>(arena_.page(page)), kPage); }
   // Threads that live at the same time, on stacks of libc's of this size each, and have ended.
   template <typename Visit>
   void run_on_stacks(size_t bytes, size_t count, Visit&& visit) {
@@ -383,8 +384,7 @@ TEST_F(LibcsOwnCalls, AStackOfTheProgramIsNoStackOfLibcs) {
 
 TEST_F(LibcsOwnCalls, ProgramsStartedStayFree) {
   for (int round = 0; round < 10; ++round) {
-    for (int again = 0; again < 4; ++again)
-      use_memory(reinterpret_cast<char*>(arena_.page(kA)), kPage);
+    for (int again = 0; again < 4; ++again) use_page(kA);
     char name[] = "/bin/true";
     char* arguments[] = {name, nullptr};
     pid_t child = -1;
@@ -423,9 +423,9 @@ TEST_F(LibcsOwnCalls, HandlersThatReleaseStayFree) {
   Threads threads;
   threads.start([&] {
     while (!stop) {
-      use_memory(reinterpret_cast<char*>(arena_.page(kB)), kPage);
-      use_memory(reinterpret_cast<char*>(arena_.page(kC)), kPage);
-      use_memory(reinterpret_cast<char*>(arena_.page(kC)), kPage);
+      use_page(kB);
+      use_page(kC);
+      use_page(kC);
       pthread_kill(victim, SIGUSR1);
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
@@ -444,11 +444,42 @@ TEST_F(LibcsOwnCalls, HandlersThatReleaseStayFree) {
   threads.join();
   ASSERT_EQ(sigaction(SIGUSR1, &before, nullptr), 0);
   ASSERT_TRUE(becomes_quiet());
-  for (int i = 0; i < 4; ++i) use_memory(reinterpret_cast<char*>(arena_.page(kA)), kPage);
+  for (int i = 0; i < 4; ++i) use_page(kA);
   expect_still_free();
 }
 
 #if HYDRANT_MUTANTS
+
+// The thread of a caller that no look finds asleep, as while it is woken for another's change.
+class LooksForCallers : public LibcsOwnCalls {
+ protected:
+  void TearDown() override {
+    set_blind_looks(0);
+    LibcsOwnCalls::TearDown();
+  }
+};
+
+TEST_F(LooksForCallers, OneThatFindsNoneIsRepeated) {
+  for (unsigned blind = 1; blind < 4; ++blind) {
+    for (int again = 0; again < 8; ++again) use_page(kA);
+    set_blind_looks(blind);
+    renew(kA);
+    ASSERT_TRUE(becomes_quiet());
+    set_blind_looks(0);
+  }
+  for (int again = 0; again < 8; ++again) use_page(kA);
+  expect_still_free();
+}
+
+TEST_F(LooksForCallers, WithoutAnySuccessTheChangeCountsAsRaw) {
+  use_page(kA);
+  set_blind_looks(1000);
+  renew(kA);
+  ASSERT_TRUE(becomes_quiet());
+  const hydrant_stats_t stats = stats_of(anywhere_);
+  EXPECT_EQ(stats.hits_are_checked, 1u);
+  EXPECT_EQ(stats.raw_releases, 1u);
+}
 
 // What the tests above would not notice if it were missing, each shown by its absence.
 using RawCallsMutants = RawCalls;
