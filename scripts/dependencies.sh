@@ -112,8 +112,14 @@ hydrant_end_children() {
   hydrant_child='' hydrant_follower=''
 }
 trap hydrant_end_children EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
+# hydrant_ended SIGNAL STATUS
+hydrant_ended() {
+  echo "$0: ended by $1" >&2
+  exit "$2"
+}
+trap 'hydrant_ended SIGINT 130' INT
+trap 'hydrant_ended SIGTERM 143' TERM
+trap 'hydrant_ended SIGHUP 129' HUP
 
 # hydrant_need_tools: ends the script if a program that every build needs is missing.
 hydrant_need_tools() {
@@ -139,11 +145,14 @@ hydrant_lock() {
   flock -n 9 || { echo "$1: another ./test or ./run is at work in this clone" >&2 && exit 1; }
 }
 
-# hydrant_build PRESET configures and builds build/PRESET; on failure shows the end of the log.
+# hydrant_build PRESET configures and builds build/PRESET, and leaves the tree's name in build/PRESET/tree; on failure
+# shows the end of the log.
 hydrant_build() {
   local log=build/logs/$1.build.log status=0
+  rm -f "build/$1/tree"
   hydrant_logged "build/logs/$1.configure.log" cmake --preset "$1" || return
   hydrant_followed "$1: building" "" "$log" cmake --build --preset "$1" || status=$?
+  [ $status != 0 ] || "$(hydrant_python)" -B scripts/tree_name.py >"build/$1/tree"
   [ $status = 0 ] || printf 'Failed: the build of %s\n%s\n(full log: %s)\n' "$1" "$(tail -n 40 "$log")" "$log" >&2
   return $status
 }

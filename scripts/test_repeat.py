@@ -5,13 +5,12 @@ times in random order, beside K busy processes.
 Results add up per commit in STORE/<commit>.json (a tree with changes has a name of its own), so that runs may be
 spread out. Prints each failure as it comes, and at the end each test that failed in any run of this commit with its
 rate, and each that was skipped in some runs only. Exit status 1 if there is one or a run gave no report, 2 if no
-test matches.
+test matches or ./test has built the folder from another tree.
 """
 import argparse
 import collections
 import contextlib
 import ctypes
-import hashlib
 import json
 import os
 import pathlib
@@ -21,21 +20,10 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 from test_summary import read_case
+from tree_name import tree_name
 
 OUTPUT_LINES = 40
 PR_SET_PDEATHSIG = 1
-
-
-def commit_name():
-    """The commit, with a digest of what differs from it if anything does."""
-    def git(*words):
-        try:
-            return subprocess.run(["git", *words], capture_output=True, text=True, check=False).stdout
-        except FileNotFoundError:
-            return ""
-    changes = git("diff", "HEAD")
-    name = git("rev-parse", "--short=12", "HEAD").strip() or "unknown"
-    return name + ("-" + hashlib.sha256(changes.encode()).hexdigest()[:8] if changes else "")
 
 
 def die_with_parent():
@@ -110,7 +98,12 @@ def main():
     parser.add_argument("options", nargs="*")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    results = Results(options.store / f"{commit_name()}.json")
+    name = tree_name()
+    built = options.build / "tree"  # left by ./test
+    if built.exists() and built.read_text().strip() != name:
+        print(f"{options.build} is a build of {built.read_text().strip()}, and this tree is {name}: ./test builds it")
+        return 2
+    results = Results(options.store / f"{name}.json")
     report = (options.store / "last.xml").resolve()
     report.parent.mkdir(parents=True, exist_ok=True)
     without_report = 0

@@ -26,8 +26,8 @@ class HookedCallsUnderWay {
   // caller only if its thread sleeps in the kernel. Cost: a look at each record until one is found (1 us for
   // 500), and 2 to 5 us for each call without a note.
   bool may_have_caller(const RangeSet& watched) noexcept;
-  // The same, later: whether one of the calls that the last look has found may be the caller after all. One that
-  // began since cannot be.
+  // The same, later: whether one of the calls that the last look has found may be the caller after all. A
+  // call that began since cannot be.
   bool may_have_caller_after_all() noexcept;
   // Whether one of them may have released this range.
   bool explain(MemoryRange range) noexcept;

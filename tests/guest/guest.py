@@ -13,7 +13,8 @@ Ethernet links (eth0 and eth1; --setup assigns addresses: it and the commands se
 has the prefix "guest 1: ". It is ended when guest 0 has ended.
 
 A guest that gives no byte for 90 s before its program has started is ended, and the machine is started once
-more; the last line has the number of starts. HYDRANT_TEST_PATIENCE, here, multiplies these 90 s.
+more; the last line has the number of starts. HYDRANT_TEST_PATIENCE, here, multiplies these 90 s and, from
+1 on, --seconds.
 
 Exit status: the program's, except that its 77 becomes 1, because a guest lacks nothing that could justify a
 skip; 77 without a kernel here, and without QEMU or busybox, but 1 without these where CI is set; 124 at the
@@ -77,18 +78,20 @@ def parse_arguments():
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
     try:
-        options.silence = silence_limit(options.seconds, os.environ.get("HYDRANT_TEST_PATIENCE") or "1")
+        patience = positive(os.environ.get("HYDRANT_TEST_PATIENCE") or "1")
     except ValueError:
         parser.error(f"HYDRANT_TEST_PATIENCE={os.environ['HYDRANT_TEST_PATIENCE']} is not a positive number")
+    options.seconds = round(options.seconds * max(1, patience))
+    # At most half of the guest's time: a second start has as much.
+    options.silence = min(SILENT_SECONDS * patience, options.seconds / 2)
     return options
 
 
-def silence_limit(seconds, patience):
-    """Seconds of silence that end a guest: at most half of its time, so that a second start has as much."""
-    factor = float(patience)
-    if not 0 < factor < math.inf:
-        raise ValueError(patience)
-    return min(SILENT_SECONDS * factor, seconds / 2)
+def positive(text):
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError(text)
+    return number
 
 
 def build_initramfs(options, chosen):

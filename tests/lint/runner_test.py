@@ -206,6 +206,12 @@ class Repeat(WithOtherCtest):
     def test_no_test_at_all(self):
         self.assertEqual(self.repeat("exit 0\n")[0], 2)
 
+    def test_build_of_another_tree(self):
+        self.write("tree", "0123456789ab\n")
+        status, output = self.repeat(f"echo '<testsuite>{self.PASSED}</testsuite>' >\"$2\"\n")
+        self.assertEqual(status, 2)
+        self.assertIn("is a build of 0123456789ab, and this tree is ", output)
+
     def test_no_test_after_runs_of_others(self):
         self.repeat(f"echo '<testsuite>{self.FAILED}</testsuite>' >\"$2\"\n")
         self.assertEqual(self.repeat("echo '<testsuite/>' >\"$2\"\n")[0], 2)
