@@ -12,9 +12,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
-#include <vector>
 
 namespace hydrant {
 namespace {
@@ -198,22 +198,28 @@ Status send_long(Transport& transport, const Sending& message) noexcept {
   return Status::kOk;
 }
 
+Status fail_no_memory_to_hold() noexcept {
+  return fail(Status::kResource,
+              "no memory to hold a message to this process itself until the end of a no-interrupt "
+              "section: free memory, or raise ulimit -v");
+}
+
 // In a no-interrupt section: copies the payload and queues the message until the section ends.
 Status hold(const Sending& message) noexcept {
-  HeldMessage held;
-  held.tag = tag_of(message);
-  held.dest = message.dest;
-  held.bytes = message.bytes;
-  if (message.nargs != 0) std::memcpy(held.args.data(), message.args, size_t{4} * message.nargs);
+  std::unique_ptr<HeldMessage> held(new (std::nothrow) HeldMessage);
+  if (held == nullptr) return fail_no_memory_to_hold();
+  held->tag = tag_of(message);
+  held->dest = message.dest;
+  held->bytes = message.bytes;
+  if (message.nargs != 0) std::memcpy(held->args.data(), message.args, size_t{4} * message.nargs);
   if (message.category == Category::kLong && message.bytes != 0) {
     std::memmove(message.dest, message.source, message.bytes);
   } else if (message.category == Category::kMedium) {
-    held.payload.reset(new (std::nothrow) std::byte[message.bytes + 1]);
-    if (held.payload == nullptr)
-      return fail(Status::kResource, "no memory for a message to this process itself");
-    if (message.bytes != 0) std::memcpy(held.payload.get(), message.source, message.bytes);
+    held->payload.reset(new (std::nothrow) std::byte[message.bytes + 1]);
+    if (held->payload == nullptr) return fail_no_memory_to_hold();
+    if (message.bytes != 0) std::memcpy(held->payload.get(), message.source, message.bytes);
   }
-  own_thread_state().held_messages.push_back(std::move(held));
+  own_thread_state().held_messages.append(std::move(held));
   return Status::kOk;
 }
 
@@ -259,11 +265,11 @@ Status send_to_self(const Sending& message) noexcept {
 
 void run_held_messages() noexcept {
   // Moved out first, because a handler may hold and resume again.
-  std::vector<HeldMessage> messages;
-  messages.swap(own_thread_state().held_messages);
-  for (HeldMessage& message : messages) {
-    void* payload = message.tag.category == Category::kLong ? message.dest : message.payload.get();
-    run_handler(message.tag, job().rank(), true, message.args.data(), payload, message.bytes);
+  HeldMessages messages(std::move(own_thread_state().held_messages));
+  while (const std::unique_ptr<HeldMessage> message = messages.take_first()) {
+    void* payload =
+        message->tag.category == Category::kLong ? message->dest : message->payload.get();
+    run_handler(message->tag, job().rank(), true, message->args.data(), payload, message->bytes);
   }
 }
 

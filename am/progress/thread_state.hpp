@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <vector>
+#include <utility>
 
 namespace hydrant {
 
@@ -39,11 +39,43 @@ struct HeldMessage {
   void* dest = nullptr;  // Long
   std::unique_ptr<std::byte[]> payload;
   size_t bytes = 0;
+  std::unique_ptr<HeldMessage> next;
+};
+
+// In sending order. A list, because a vector throws when it cannot grow.
+class HeldMessages {
+ public:
+  HeldMessages() noexcept = default;
+  HeldMessages(HeldMessages&& other) noexcept
+      : first_(std::move(other.first_)), last_(std::exchange(other.last_, nullptr)) {}
+  HeldMessages& operator=(HeldMessages&&) = delete;
+  // One by one: the default would recurse as deep as the list is long.
+  ~HeldMessages() {
+    while (take_first() != nullptr) {
+    }
+  }
+
+  void append(std::unique_ptr<HeldMessage> message) noexcept {
+    std::unique_ptr<HeldMessage>& place = last_ == nullptr ? first_ : last_->next;
+    last_ = message.get();
+    place = std::move(message);
+  }
+  // Null if there is none.
+  std::unique_ptr<HeldMessage> take_first() noexcept {
+    std::unique_ptr<HeldMessage> taken = std::move(first_);
+    if (taken != nullptr) first_ = std::move(taken->next);
+    if (first_ == nullptr) last_ = nullptr;
+    return taken;
+  }
+
+ private:
+  std::unique_ptr<HeldMessage> first_;
+  HeldMessage* last_ = nullptr;
 };
 
 struct ThreadState {
   uint32_t held_interrupts = 0;
-  std::vector<HeldMessage> held_messages;  // in sending order
+  HeldMessages held_messages;
   // Apart, because a request that waits for room runs handlers, which may prepare replies.
   SourceDescriptor prepared_request;
   std::unique_ptr<SourceDescriptor> prepared_reply;  // allocated on first use: static TLS is scarce
