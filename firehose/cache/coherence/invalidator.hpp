@@ -15,10 +15,10 @@
 // registration that was under way there is published.
 #pragma once
 
+#include "firehose/base/owed_ranges.hpp"
 #include "firehose/cache/budget/retirement.hpp"
 #include "firehose/cache/coherence/gone_log.hpp"
 #include "firehose/cache/plan/planner.hpp"
-#include "firehose/cache/region/owed_ranges.hpp"
 #include "firehose/cache/region/pending_regions.hpp"
 
 #include <atomic>

@@ -5,9 +5,9 @@
 // holder shut the gate at closed_epoch and did not open it since.
 #pragma once
 
+#include "firehose/base/owed_ranges.hpp"
 #include "firehose/cache/region/fence_epoch.hpp"
 #include "firehose/cache/region/hit_checks.hpp"
-#include "firehose/cache/region/owed_ranges.hpp"
 #include "firehose/cache/region/region_store.hpp"
 #include "firehose/hit/gate.hpp"
 

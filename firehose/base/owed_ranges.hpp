@@ -1,13 +1,13 @@
-// Ranges that a domain has to forget, noted while another thread held its mutex. The holder may be the very
-// thread whose signal handler released the memory, so a wait for the mutex might never end.
+// Ranges that a domain or a registrar has to forget, noted while another thread held its mutex. The holder
+// may be the very thread whose signal handler released the memory, so a wait for the mutex might never end.
 //
-// The notifier adds the range here and then shuts the gates of what overlaps (gate.hpp), both without a lock.
-// The next holder of the mutex takes the ranges and forgets them in the tables, before it looks at anything.
-// docs/pin_cache.md, "Told without the mutex", has the argument; tests/model/owed_protocol_test.cpp
-// explores it.
+// The notifier of a domain adds the range here and then shuts the gates of what overlaps (gate.hpp), both
+// without a lock. The next holder of the mutex takes the ranges and forgets them in the tables, before it
+// looks at anything. docs/pin_cache.md, "Told without the mutex", has the argument;
+// tests/model/owed_protocol_test.cpp explores it.
 //
 // Threads: add() and any() from any thread, also in a signal handler; they never wait. The rest under the
-// domain's mutex.
+// owner's mutex.
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
