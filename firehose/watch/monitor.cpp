@@ -123,7 +123,13 @@ void Monitor::sync(MemoryRange range) noexcept {
   const bool waits = running_.load(std::memory_order_acquire) && userfault_.change_under_way();
   if (!waits && settle(kSyncDeadlineNs)) return;
   const CancellationOff guard;
-  replaced(round_out(range, kPageBytes));
+  const MemoryRange pages = round_out(range, kPageBytes);
+  drop_watched(pages);
+  // Where a mapping grew within a page that page is an old one.
+  const bool is_whole = pages.addr == range.addr;
+  if (!is_whole) tell({pages.addr, kPageBytes});
+  const uintptr_t first = is_whole ? pages.addr : pages.addr + kPageBytes;
+  if (first < pages.end()) tell_unmapped({first, pages.end() - first});
   if (giving_back_.load(std::memory_order_seq_cst)) sync();
 }
 
@@ -143,6 +149,14 @@ void Monitor::tell(MemoryRange range) noexcept {
       [&](const Client& client) { client.is.forget(client.is.context, range.addr, range.len); });
 }
 
+void Monitor::tell_unmapped(MemoryRange range) noexcept {
+  each_client([&](const Client& client) {
+    const auto unmapped = client.unmapped.load(std::memory_order_acquire);
+    const auto forget = unmapped != nullptr ? unmapped : client.is.forget;
+    forget(client.is.context, range.addr, range.len);
+  });
+}
+
 void Monitor::invalidate(MemoryRange range) noexcept {
   if (!range.valid() || is_mutant(Mutant::kDeafToArenas)) return;
   tell(range);
@@ -159,10 +173,8 @@ void Monitor::drop_lost_locked() {
   if (watched_lost_.exchange(false, std::memory_order_seq_cst)) watched_.clear();
 }
 
-// A hook reports an unmapping that the kernel did not report. It may run in a handler that interrupts the
-// holder of the mutex.
-void Monitor::replaced(MemoryRange range) noexcept {
-  if (!range.valid()) return;
+// A hook may run in a handler that interrupts the holder of the mutex.
+void Monitor::drop_watched(MemoryRange range) noexcept {
   if (lock_briefly(ranges_mu_)) {
     drop_lost_locked();
     changes_.fetch_add(1, std::memory_order_relaxed);
@@ -171,7 +183,13 @@ void Monitor::replaced(MemoryRange range) noexcept {
   } else {
     lose_watched();
   }
-  tell(range);
+}
+
+// A hook reports an unmapping that the kernel did not report.
+void Monitor::replaced(MemoryRange range) noexcept {
+  if (!range.valid()) return;
+  drop_watched(range);
+  tell_unmapped(range);
 }
 
 void Monitor::forget_vouched() noexcept {
@@ -202,6 +220,7 @@ int Monitor::subscribe(const hydrant_monitor_client_t& client) noexcept {
       continue;
     clients_[i].is = client;
     clients_[i].end_free_hits.store(nullptr, std::memory_order_relaxed);
+    clients_[i].unmapped.store(nullptr, std::memory_order_relaxed);
     clients_[i].state.store(kUsed, std::memory_order_seq_cst);
     return static_cast<int>(i);
   }
@@ -216,6 +235,15 @@ void Monitor::unsubscribe(int number) noexcept {
   Pause pause(UINT64_MAX);
   while (client.inside.load(std::memory_order_seq_cst) != 0) (void)pause.again();
   client.state.store(kFree, std::memory_order_release);
+}
+
+bool Monitor::tell_unmapped(int number,
+                            void (*unmapped)(void* context, uintptr_t addr, size_t len)) noexcept {
+  if (number < 0 || number >= static_cast<int>(kMostClients)) return false;
+  Client& client = clients_[number];
+  if (client.state.load(std::memory_order_acquire) != kUsed) return false;
+  client.unmapped.store(unmapped, std::memory_order_release);
+  return true;
 }
 
 bool Monitor::add_arena(MemoryRange range) noexcept {
@@ -247,7 +275,7 @@ void Monitor::drop_arena(MemoryRange range) noexcept {
       break;
     }
   }
-  invalidate(range);
+  if (range.valid() && !is_mutant(Mutant::kDeafToArenas)) tell_unmapped(range);
 }
 
 // A pin of a whole arena may cross two of its ranges; that one is treated as any other memory.

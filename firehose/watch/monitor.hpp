@@ -62,6 +62,8 @@ class Monitor {
   int subscribe(const hydrant_monitor_client_t& client) noexcept;
   void unsubscribe(int number) noexcept;
   bool tell_when_checked(int number, void (*end)(void* context)) noexcept;
+  bool tell_unmapped(int number,
+                     void (*unmapped)(void* context, uintptr_t addr, size_t len)) noexcept;
   uint32_t cover(MemoryRange range, bool only_arenas) noexcept;
   void note_pinned(MemoryRange range) noexcept;
 
@@ -118,6 +120,8 @@ class Monitor {
   void put_off(const MemoryChange& change, uint64_t removal) noexcept;
   bool enter_late(bool impatient) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   void tell(MemoryRange range) noexcept;
+  void tell_unmapped(MemoryRange range) noexcept;
+  void drop_watched(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   template <class Call>
   void each_client(const Call& call) noexcept;
 
@@ -204,6 +208,7 @@ class Monitor {
   struct Client {
     hydrant_monitor_client_t is;
     std::atomic<void (*)(void* context)> end_free_hits{nullptr};  // null: it has none
+    std::atomic<void (*)(void* context, uintptr_t addr, size_t len)> unmapped{nullptr};  // the same
     std::atomic<uint32_t> state{kFree};
     std::atomic<uint32_t> inside{0};  // calls of its functions; counted before `state` is looked at
   };

@@ -66,6 +66,9 @@ int quiet_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
   return Monitor::own().quiet({addr, len}, timeout_ns) ? 0 : -1;
 }
 void sync_range(uintptr_t addr, size_t len) { Monitor::own().sync({addr, len}); }
+int tell_unmapped(int number, void (*unmapped)(void*, uintptr_t, size_t)) {
+  return Monitor::own().tell_unmapped(number, unmapped) ? 0 : -1;
+}
 int tell_when_checked(int number, void (*end_free_hits)(void*)) {
   return Monitor::own().tell_when_checked(number, end_free_hits) ? 0 : -1;
 }
@@ -104,7 +107,8 @@ hydrant_monitor_t g_face = {sizeof(hydrant_monitor_t),
                             nullptr,
                             &tell_when_checked,
                             &quiet_range,
-                            &sync_range};
+                            &sync_range,
+                            &tell_unmapped};
 
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 

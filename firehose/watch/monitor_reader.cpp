@@ -257,7 +257,7 @@ void Monitor::apply(const MemoryChange& change) noexcept {
   } else {
     put_off(change, removal);
   }
-  tell(change.range);
+  change.kind == MemoryChange::Kind::kRemoved ? tell(change.range) : tell_unmapped(change.range);
   if (change.kind == MemoryChange::Kind::kMoved) tell(change.to);
 }
 

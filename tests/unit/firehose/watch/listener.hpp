@@ -35,6 +35,12 @@ class Listener {
     number_ = -1;
   }
   int number() const { return number_; }
+  // Is told apart from now on what was unmapped. 0, or the monitor's refusal.
+  int listen_to_unmapped() const {
+    return the_monitor().tell_unmapped(number_, [](void* self, uintptr_t addr, size_t len) {
+      of(self).forget({addr, len}, true);
+    });
+  }
 
   // Was it told to forget some of this since it began, or since the last clear()?
   bool told_of(uintptr_t addr, size_t len) const {
@@ -46,6 +52,17 @@ class Listener {
   }
   bool told_of(const MappedMemory& memory, size_t page, size_t n) const {
     return told_of(memory.addr(page), n * kPage);
+  }
+  // The same of what was unmapped.
+  bool told_of_unmapped(uintptr_t addr, size_t len) const {
+    const size_t n = count();
+    for (size_t i = 0; i < n; ++i) {
+      if (unmapped_[i] && told_[i].overlaps({addr, len})) return true;
+    }
+    return false;
+  }
+  bool told_of_unmapped(const MappedMemory& memory, size_t page, size_t n) const {
+    return told_of_unmapped(memory.addr(page), n * kPage);
   }
   size_t count() const { return count_.load(std::memory_order_acquire) % kMost; }
   MemoryRange told(size_t i) const { return told_[i]; }
@@ -60,12 +77,13 @@ class Listener {
   static constexpr size_t kMost = 4096;
   static Listener& of(void* self) { return *static_cast<Listener*>(self); }
 
-  void forget(MemoryRange range) {
+  void forget(MemoryRange range, bool unmapped) {
     inside_ = true;
     (void)wait_until([this] { return !held_back_; });
     const std::lock_guard lock(mutex_);  // several threads may tell at a time
     const size_t n = count_.load(std::memory_order_relaxed);
     told_[n % kMost] = range;
+    unmapped_[n % kMost] = unmapped;
     count_.store(n + 1, std::memory_order_release);
     inside_ = false;
   }
@@ -73,13 +91,14 @@ class Listener {
   hydrant_monitor_client_t client_{
       this,
       [](void* self, uintptr_t addr, size_t len) {
-        of(self).forget({addr, len});
+        of(self).forget({addr, len}, false);
       },
       [](void* self) { ++of(self).vouched_; },
       [](void* self, uintptr_t, size_t) { return of(self).pinned_.load(); }};
   int number_ = -1;
   std::mutex mutex_;
   std::array<MemoryRange, kMost> told_{};
+  std::array<bool, kMost> unmapped_{};
   std::atomic<size_t> count_{0}, vouched_{0};
   std::atomic<int> pinned_{0};
   std::atomic<bool> held_back_{false}, inside_{false};

@@ -42,11 +42,13 @@ TEST(MonitorArena, CoversWhatLiesInsideOneOfThem) {
 
 TEST(MonitorArena, DroppingTells) {
   const Listener listener;
+  ASSERT_EQ(listener.listen_to_unmapped(), 0);
   ASSERT_EQ(the_monitor().add_arena(kFarArena, kMiB), 0);
   EXPECT_EQ(listener.count(), 0u);
   the_monitor().drop_arena(kFarArena, kMiB);
   ASSERT_EQ(listener.count(), 1u);
   EXPECT_EQ(listener.told(0), (MemoryRange{kFarArena, kMiB}));
+  EXPECT_TRUE(listener.told_of_unmapped(kFarArena, kMiB)) << "that comes next";
 }
 
 TEST(MonitorArena, RangesThatAreNoneAreRefused) {

@@ -149,6 +149,22 @@ TEST(MonitorClients, UnknownNumbersAreNobody) {
   EXPECT_EQ(listener.count(), 1u);
 }
 
+TEST(MonitorClients, UnmappedMemoryIsToldApartIfTheyAsk) {
+  Listener asks;
+  const Listener other;
+  ASSERT_EQ(asks.listen_to_unmapped(), 0);
+  the_monitor().invalidate(0x10000, kPage);
+  the_monitor().replaced(0x20000, kPage);
+  EXPECT_EQ(asks.count(), 2u);
+  EXPECT_EQ(other.count(), 2u);
+  EXPECT_FALSE(asks.told_of_unmapped(0x10000, kPage));
+  EXPECT_TRUE(asks.told_of_unmapped(0x20000, kPage));
+  EXPECT_FALSE(other.told_of_unmapped(0x20000, kPage));
+  asks.leave();
+  EXPECT_NE(asks.listen_to_unmapped(), 0) << "it has no number";
+  EXPECT_NE(the_monitor().tell_unmapped(63, [](void*, uintptr_t, size_t) {}), 0);
+}
+
 // ---- what may be cached ----
 
 class MonitorCover : public ::testing::Test {
@@ -247,6 +263,25 @@ TEST_F(MonitorCover, ReleasesAreToldBeforeSettleReturns) {
   settle();
   EXPECT_TRUE(listener_.told_of(memory_, 8, 1));
   EXPECT_FALSE(listener_.told_of(memory_, 9, 7));
+}
+
+TEST_F(MonitorCover, WhatIsUnmappedIsToldApartFromWhatIsEmptied) {
+  MappedMemory elsewhere(1);
+  ASSERT_EQ(listener_.listen_to_unmapped(), 0);
+  ASSERT_EQ(cover(memory_, 0, 16), HYDRANT_COVER_CHECKED);
+  memory_.unmap(0, 1);
+  memory_.replace(2, 1);
+  ASSERT_EQ(mremap(memory_.page(4), kPage, kPage, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere.page()),
+            elsewhere.page());
+  memory_.disown(4, 1);
+  ASSERT_EQ(madvise(memory_.page(6), kPage, MADV_DONTNEED), 0);
+  settle();
+  for (const size_t page : {0u, 2u, 4u, 6u}) {
+    EXPECT_TRUE(listener_.told_of(memory_, page, 1)) << "page " << page;
+    EXPECT_EQ(listener_.told_of_unmapped(memory_, page, 1), page != 6) << "page " << page;
+  }
+  EXPECT_TRUE(listener_.told_of(elsewhere, 0, 1));
+  EXPECT_FALSE(listener_.told_of_unmapped(elsewhere, 0, 1));
 }
 
 TEST_F(MonitorCover, MovedMemoryIsToldInBothPlacesAndCoveredAgain) {

@@ -341,6 +341,22 @@ TEST_F(RangeSync, DoesNotWaitAndHasTheRangeForgotten) {
   EXPECT_FALSE(listener.told_of(memory, 3, 1));
 }
 
+// As a heap grows by less than a page: what was there before on its last page is there still.
+TEST_F(RangeSync, TheRestOfAPageIsForgottenAndNotToldAsUnmapped) {
+  MappedMemory memory(4);
+  memory.replace(0, 4);
+  const Listener listener;
+  ASSERT_EQ(listener.listen_to_unmapped(), 0);
+  EXPECT_LE(steps_of_sync(memory.addr(1) + 16, kPage), 2);
+  EXPECT_TRUE(listener.told_of(memory, 1, 1));
+  EXPECT_FALSE(listener.told_of_unmapped(memory, 1, 1));
+  EXPECT_TRUE(listener.told_of_unmapped(memory, 2, 1));
+  EXPECT_FALSE(listener.told_of(memory, 3, 1));
+  EXPECT_LE(steps_of_sync(memory.addr(3) + 16, 16), 2);
+  EXPECT_TRUE(listener.told_of(memory, 3, 1));
+  EXPECT_FALSE(listener.told_of_unmapped(memory, 3, 1));
+}
+
 TEST_F(RangeSync, ForgetsNothingWithoutAChange) {
   MappedMemory memory(1);
   memory.replace(0, 1);
