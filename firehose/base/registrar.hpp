@@ -4,6 +4,7 @@
 //
 // Contract of an implementation:
 //  * every method may be called concurrently from any thread, unpin() also from one of the cache's own;
+//    unmapped() also in a signal handler that has interrupted another method;
 //  * the cache never holds one of its locks across a call;
 //  * a method must not call the domain that it serves, and must return in bounded time;
 //  * a failing call changes no state and records its text with hydrant::fail();
@@ -43,7 +44,10 @@ struct RegistrarTraits {
   AddressKind address_kind = AddressKind::kHost;
   Access supported = Access::kAll;
   bool divisible = false;  // a pin may be undone in pieces of the granule (implies key_bytes == 0)
-  bool exports = false;    // export_key() and import_key() work
+  // unmapped() does something. The cache then waits, with a bound, for reports of earlier memory at a range's
+  // addresses before it calls pin().
+  bool hears_of_unmapping = false;
+  bool exports = false;       // export_key() and import_key() work
   uint32_t export_bytes = 0;  // largest blob of export_key(); at most 65536
   bool asynchronous = false;  // pin_async() may answer kNotReady and complete later
   // 0, or a power of two: the size of aligned blocks that charge() always counts whole. Pinning such a block
@@ -84,6 +88,12 @@ class Registrar {
   // Undoes n pins; override when a batch is cheaper. Answers the worst result.
   virtual UnpinResult unpin_many(const MemoryRange* ranges, const std::byte* const* keys,
                                  size_t n) noexcept;
+
+  // The memory of `range` was unmapped or moved, or other memory was mapped over it, as the kernel or a hook
+  // reports. A pin of it is still undone by unpin(), which may find other memory at these addresses. May be
+  // late: pins of the new memory may have begun. Must not allocate or free, nor wait for what may wait for
+  // the release of memory, or for a thread that a signal handler can interrupt.
+  virtual void unmapped(MemoryRange /*range*/) noexcept {}
 
   // Bytes the account is charged for pinning `range` now (whole huge pages, for instance).
   // Must not depend on what is already pinned. Called before each pin, so make it cheap.

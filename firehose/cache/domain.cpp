@@ -82,8 +82,12 @@ Status Domain::start_watching() noexcept {
   client.pinned = [](void* self, uintptr_t addr, size_t len) {
     return static_cast<Invalidator*>(self)->any_pinned({addr, len}) ? 1 : 0;
   };
-  const Status status = parts_.watch.start(
-      find_monitor(), client, [](void* self) { static_cast<Invalidator*>(self)->end_free_hits(); });
+  WatchLink::More more{};
+  more.end_free_hits = [](void* self) { static_cast<Invalidator*>(self)->end_free_hits(); };
+  more.unmapped = [](void* self, uintptr_t addr, size_t len) {
+    static_cast<Invalidator*>(self)->forget_unmapped({addr, len});
+  };
+  const Status status = parts_.watch.start(find_monitor(), client, more);
   if (status != Status::kOk || parts_.config.watch != HYDRANT_WATCH_AUTO) return status;
   (void)Upkeep::own().start();  // here and not in a pin, as the reader
   upkeep_ = Upkeep::own().enlist(
@@ -147,6 +151,7 @@ void Domain::add_prepinned_region(const CacheLock& lock, MemoryRange range, Acce
 }
 
 void Domain::shut_down(bool unpin) noexcept {
+  if (parts_.traits.hears_of_unmapping) parts_.watch.hear_of_all_unmapping();
   stop_watching();
   deferred_.cancel();
   RegionQueue retired;
@@ -162,8 +167,7 @@ void Domain::shut_down(bool unpin) noexcept {
       shut_gate(slot);
       slot.tag.store(0, std::memory_order_relaxed);
       if (registered && unpin && !info.prepinned) {
-        info.state = RegionState::kRetiring;
-        retired.push(infos, i);
+        parts_.retirement.begin_unpin(lock, i, &retired);
       }
     }
   }

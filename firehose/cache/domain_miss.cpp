@@ -176,6 +176,7 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, Unsettled* uns
     covered = parts_.watch.cover(request, plan);
     if (covered) {
       parts_.watch.start_upkeep(*plan);
+      if (parts_.traits.hears_of_unmapping) parts_.watch.hear_of_unmapping(request, *plan);
       return Step::kRegister;
     }
     paid = Status::kNotReady;  // not so much: then exactly what was asked for
@@ -414,8 +415,7 @@ Status MissPath::finish(const PinRequest& request, const Plan& plan, Status stat
     if (info.poisoned) {
       // Invalidated while it was being registered: it may not be used, and is not used yet.
       ++totals.retries;
-      info.state = RegionState::kRetiring;
-      retired.push(parts_.store.infos(lock), plan.region);
+      parts_.retirement.begin_unpin(lock, plan.region, &retired);
       *again = true;
     } else {
       parts_.publisher.publish(lock, plan, cacheable);

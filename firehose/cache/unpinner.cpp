@@ -29,6 +29,7 @@ Unpinner::Outcome Unpinner::deregister(const RegionQueue& retired) noexcept {
   MemoryRange ranges[kCall];
   const std::byte* keys[kCall];
   Outcome outcome;
+  if (parts_.registrar.traits().hears_of_unmapping) parts_.watch.hear_of_all_unmapping();
   RegionIndex next = retired.front();
   while (next != kNoRegion) {
     size_t n = 0;
@@ -61,6 +62,7 @@ void Unpinner::settle(const CacheLock& lock, RegionQueue* retired, const Outcome
     const RegionIndex r = retired->pop(infos);
     totals.pinned_bytes -= infos[r].range.len;
     if (charge == Charge::kGivenBack) parts_.budget.give_back(lock, {infos[r].charge, 1});
+    parts_.retirement.end_unpin(lock);
     parts_.free_slots.quarantine(lock, r);
   }
 }

@@ -7,6 +7,7 @@
 #include "firehose/base/registrar.hpp"
 #include "firehose/cache/budget/budget.hpp"
 #include "firehose/cache/coherence/invalidator.hpp"
+#include "firehose/cache/coherence/watch_link.hpp"
 #include "firehose/cache/region/free_slots.hpp"
 
 namespace hydrant {
@@ -18,8 +19,10 @@ class Unpinner {
     Mutex& mu;
     Registrar& registrar;
     RegionStore& store;
+    Retirement& retirement;
     FreeSlots& free_slots;
     Budget& budget;
+    WatchLink& watch;
     Invalidator& invalidator;
     CacheTotals& totals;
   };

@@ -54,8 +54,24 @@ void Retirement::retire(const CacheLock& lock, RegionIndex region, RegionQueue* 
   slot.tag.store(0, std::memory_order_relaxed);
   // Blank before the fence that ends the quarantine: a late holder then sees neither old nor new bounds.
   slot.addr.store(kBlankAddr, std::memory_order_release);
+  begin_unpin(lock, region, retired);
+}
+
+void Retirement::begin_unpin(const CacheLock& lock, RegionIndex region,
+                             RegionQueue* retired) noexcept {
+  auto& infos = parts_.store.infos(lock);
   infos[region].state = RegionState::kRetiring;
   retired->push(infos, region);
+  ++unpinning_;
+}
+
+bool Retirement::any_being_unpinned(const CacheLock& lock, MemoryRange range) const noexcept {
+  if (unpinning_ == 0) return false;
+  const auto& infos = parts_.store.infos(lock);
+  for (RegionIndex r = 1; r <= parts_.store.high(lock); ++r) {
+    if (infos[r].state == RegionState::kRetiring && infos[r].range.overlaps(range)) return true;
+  }
+  return false;
 }
 
 void Retirement::settle(const CacheLock& lock, RegionQueue* list, RegionQueue* retired) noexcept {

@@ -43,6 +43,11 @@ class Retirement {
 
   // Requires: shut before the last fence, not held since; in no table and no queue.
   void retire(const CacheLock&, RegionIndex region, RegionQueue* retired) noexcept;
+  // The end of it, also of a region whose registration is worth nothing.
+  void begin_unpin(const CacheLock&, RegionIndex region, RegionQueue* retired) noexcept;
+  void end_unpin(const CacheLock&) noexcept { --unpinning_; }
+  // Looks at every region while any is being unpinned.
+  bool any_being_unpinned(const CacheLock&, MemoryRange range) const noexcept;
   // Retires the regions of `list` that are not held, after one fence; the others become dead.
   void settle(const CacheLock&, RegionQueue* list, RegionQueue* retired) noexcept;
   // The same for so many dead regions.
@@ -53,11 +58,15 @@ class Retirement {
   // The same if memory of some was released, or if so many have died, or so much, that they are worth a
   // fence: every miss asks.
   void drain_many(const CacheLock&, uint64_t budget_bytes, RegionQueue* retired) noexcept;
-  void reset_in_child(const CacheLock&) noexcept { dead_.clear(); }
+  void reset_in_child(const CacheLock&) noexcept {
+    dead_.clear();
+    unpinning_ = 0;
+  }
 
  private:
   const Parts parts_;
   DeadRegions dead_;
+  uint32_t unpinning_ = 0;
 };
 
 }  // namespace hydrant

@@ -136,6 +136,9 @@ bool Invalidator::any_pinned(MemoryRange range) noexcept {
     found = parts_.tables.any_overlap(lock, range) || parts_.pending.any_overlap(lock, range) ||
             !parts_.retirement.dead(lock).each(
                 infos, [&](RegionIndex r) { return !infos[r].range.overlaps(range); });
+    // An unpin that has not reached the registrar yet must go on being told of.
+    found = found || (parts_.registrar.traits().hears_of_unmapping &&
+                      parts_.retirement.any_being_unpinned(lock, range));
   });
   return found;
 }

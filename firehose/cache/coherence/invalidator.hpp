@@ -16,6 +16,7 @@
 #pragma once
 
 #include "firehose/base/owed_ranges.hpp"
+#include "firehose/base/registrar.hpp"
 #include "firehose/cache/budget/retirement.hpp"
 #include "firehose/cache/coherence/gone_log.hpp"
 #include "firehose/cache/plan/planner.hpp"
@@ -32,6 +33,7 @@ class Invalidator {
 
   struct Parts {
     Mutex& mu;
+    Registrar& registrar;
     RegionStore& store;
     RegionTables& tables;
     PendingRegions& pending;
@@ -44,6 +46,12 @@ class Invalidator {
 
   // --- for the monitor ---
   void forget(MemoryRange range) noexcept;
+  // The same; and what is registered there has lost its memory.
+  void forget_unmapped(MemoryRange range) noexcept {
+    // First: what forget() closes may be unpinned at once.
+    if (range.len < kEverything) parts_.registrar.unmapped(range);
+    forget(range);
+  }
   void forget_vouched() noexcept;
   // True if some region, or a registration under way, overlaps the range; maybe also otherwise.
   bool any_pinned(MemoryRange range) noexcept;

@@ -16,7 +16,7 @@ constexpr uint64_t kSettleNs = 1'000'000;
 }  // namespace
 
 Status WatchLink::start(const hydrant_monitor_t* monitor, const hydrant_monitor_client_t& client,
-                        void (*end_free_hits)(void*)) noexcept {
+                        const More& more) noexcept {
   // Here and not in the first pin: a client may pin where no thread can be created, for example while the
   // dynamic linker calls it. Without a reader the domain's memory is not watched, as a pin finds.
   if (config_.watch == HYDRANT_WATCH_AUTO) (void)monitor->start();
@@ -36,8 +36,11 @@ Status WatchLink::start(const hydrant_monitor_t* monitor, const hydrant_monitor_
       offsetof(hydrant_monitor_t, tell_when_checked) + sizeof monitor_->tell_when_checked;
   if (monitor_->size >= kNeeded) {
     checks_.follow(monitor_->checked);
-    (void)monitor_->tell_when_checked(subscription_, end_free_hits);
+    (void)monitor_->tell_when_checked(subscription_, more.end_free_hits);
   }
+  constexpr size_t kNeededToo =
+      offsetof(hydrant_monitor_t, tell_unmapped) + sizeof monitor_->tell_unmapped;
+  if (monitor_->size >= kNeededToo) (void)monitor_->tell_unmapped(subscription_, more.unmapped);
   return Status::kOk;
 }
 

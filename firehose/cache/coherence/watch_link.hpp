@@ -20,10 +20,15 @@ class WatchLink {
   WatchLink(const DomainConfig& config, HitChecks& checks) noexcept
       : config_(config), checks_(checks) {}
 
-  // Subscribes `client`; `end_free_hits(context)` is called when hits need checks. Before the domain is
-  // published.
+  // Functions of a client that not every monitor calls.
+  struct More {
+    void (*end_free_hits)(void* context);                         // hits need checks from now on
+    void (*unmapped)(void* context, uintptr_t addr, size_t len);  // in place of forget()
+  };
+
+  // Subscribes `client`. Before the domain is published.
   Status start(const hydrant_monitor_t* monitor, const hydrant_monitor_client_t& client,
-               void (*end_free_hits)(void*)) noexcept;
+               const More& more) noexcept;
   void stop() noexcept;
   bool is_watched() const noexcept { return monitor_ != nullptr; }
 
@@ -40,6 +45,17 @@ class WatchLink {
   // plan is unwatched, or watched less well than the request alone.
   bool cover(const PinRequest& request, Plan* plan) const noexcept {
     return monitor_ == nullptr || plan->vouched || ask_for_cover(request, plan);
+  }
+  // Reports of what was at the plan's addresses before come before its registration, as a rule.
+  void hear_of_unmapping(const PinRequest& request, const Plan& plan) noexcept {
+    const bool is_reported =
+        plan.cover == HYDRANT_COVER_CHECKED || plan.cover == HYDRANT_COVER_WATCHED;
+    if (is_reported && !request.quiet) (void)wait_for_quiet(&plan.range);
+  }
+  // The same before memory is unpinned, for whatever was released.
+  void hear_of_all_unmapping() noexcept {
+    if (monitor_ == nullptr) return;
+    checks_.must_ask() ? (void)wait_for_quiet(nullptr) : settle();
   }
   // A plan that may be cached needs the thread that undoes it when nothing else does: in the child of a fork
   // an inherited domain has none yet. Requires: no lock is held.

@@ -10,6 +10,7 @@ namespace hydrant {
 namespace {
 
 using testing::at;
+using testing::kBase;
 using testing::kPage;
 using testing::Parts;
 using testing::Random;
@@ -22,10 +23,12 @@ class NotingRegistrar final : public Registrar {
     unpinned.push_back(range);
     return result;
   }
+  void unmapped(MemoryRange range) noexcept override { told_unmapped.push_back(range); }
   uint64_t losses() const noexcept override { return lost; }
-  std::vector<MemoryRange> unpinned;
+  std::vector<MemoryRange> unpinned, told_unmapped;
   UnpinResult result = UnpinResult::kDone;
   uint64_t lost = 0;
+  void hear_of_unmapping() { traits_.hears_of_unmapping = true; }
 
  private:
   RegistrarTraits traits_;
@@ -36,11 +39,13 @@ struct World : Parts {
   DomainConfig config;
   NotingRegistrar registrar;
   Planner planner{{config, store, tables, budget, extensions}};
-  Invalidator invalidator{{mu, store, tables, pending, retirement, planner, totals, owed}};
+  Invalidator invalidator{
+      {mu, registrar, store, tables, pending, retirement, planner, totals, owed}};
   WatchLink watch{config, checks};
   Publisher publisher{{7, store, holds, epoch, checks, gates, tables, extensions, retirement,
                        evictor, totals, watch}};
-  Unpinner unpinner{{"test", mu, registrar, store, free_slots, budget, invalidator, totals}};
+  Unpinner unpinner{
+      {"test", mu, registrar, store, retirement, free_slots, budget, watch, invalidator, totals}};
 };
 
 TEST(Invalidator, ForgottenRegionsAreDeadAndPendingOnesPoisoned) {
@@ -63,6 +68,22 @@ TEST(Invalidator, ForgottenRegionsAreDeadAndPendingOnesPoisoned) {
   EXPECT_TRUE(w.is_open(lock, beside));
   EXPECT_EQ(w.invalidator.gone().count(), 1u);
   EXPECT_EQ(w.totals.of(lock).invalidations, 1u);
+}
+
+TEST(Invalidator, TheRegistrarLearnsWhatWasUnmapped) {
+  World w;
+  RegionIndex open = kNoRegion;
+  {
+    const CacheLock lock(w.mu);
+    open = w.add_open(lock, at(0, 4));
+    w.invalidator.forget_unmapped(at(2));  // as from a handler that has interrupted the holder
+    EXPECT_EQ(w.registrar.told_unmapped, std::vector{at(2)});
+  }
+  w.invalidator.forget(at(3));
+  w.invalidator.forget_unmapped({kBase, Invalidator::kEverything});
+  EXPECT_EQ(w.registrar.told_unmapped, std::vector{at(2)});
+  const CacheLock lock(w.mu);
+  EXPECT_EQ(w.store.infos(lock)[open].state, RegionState::kDead);
 }
 
 TEST(Invalidator, EverythingLeavesTheClientsOwnRegistrations) {
@@ -185,6 +206,25 @@ TEST(Unpinner, ReturnsSlotsAndChargesAfterTheRegistrarsCall) {
   EXPECT_EQ(w.budget.charged(lock), 0u);
   EXPECT_EQ(w.budget.regions(lock), 0u);
   EXPECT_EQ(w.totals.of(lock).unpins, 1u);
+}
+
+// Or its memory would no longer be watched, and the registrar not told that it went away.
+TEST(Unpinner, WhatIsBeingUnpinnedCountsAsPinnedWhereTheRegistrarHearsOfUnmapping) {
+  for (const bool hears : {false, true}) {
+    World w;
+    if (hears) w.registrar.hear_of_unmapping();
+    RegionQueue retired;
+    {
+      const CacheLock lock(w.mu);
+      const RegionIndex r = w.add_open(lock, at(0, 3));
+      w.epoch.fence(lock);
+      w.evictor.evict_region(lock, r, &retired);
+    }
+    EXPECT_EQ(w.invalidator.any_pinned(at(2)), hears);
+    EXPECT_FALSE(w.invalidator.any_pinned(at(3)));
+    (void)w.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+    EXPECT_FALSE(w.invalidator.any_pinned(at(2)));
+  }
 }
 
 TEST(Unpinner, VictimsOfAReservationLeaveTheirChargeToIt) {

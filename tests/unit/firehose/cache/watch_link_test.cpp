@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+
 namespace hydrant {
 namespace {
 
@@ -9,7 +11,7 @@ namespace {
 struct Told {
   int quiet = 0;  // answer
   uint32_t cover = HYDRANT_COVER_WATCHED, cover_alone = HYDRANT_COVER_WATCHED;
-  int asked_quiet = 0, pinned = 0, synced = 0, ended = 0;
+  int asked_quiet = 0, pinned = 0, synced = 0, ended = 0, asked_unmapped = 0;
   int subscription = 3;
   uint32_t checked = 0;
 } g_told;
@@ -37,6 +39,10 @@ hydrant_monitor_t make_monitor() {
   m.start = [] { return -1; };  // an answer that domains have to live with
   m.sync = [] { ++g_told.synced; };
   m.tell_when_checked = [](int, void (*)(void*)) { return 0; };
+  m.tell_unmapped = [](int, void (*)(void*, uintptr_t, size_t)) {
+    ++g_told.asked_unmapped;
+    return 0;
+  };
   m.checked = &g_told.checked;
   return m;
 }
@@ -48,7 +54,7 @@ class WatchLinkTest : public ::testing::Test {
     config_.watch = HYDRANT_WATCH_AUTO;
   }
   Status start() {
-    return link_.start(&monitor_, {}, [](void*) {});
+    return link_.start(&monitor_, {}, {[](void*) {}, [](void*, uintptr_t, size_t) {}});
   }
   DomainConfig config_;
   HitChecks checks_;
@@ -63,6 +69,14 @@ TEST_F(WatchLinkTest, AFullMonitorIsARefusalThatLeavesTheDomainUnwatched) {
   EXPECT_FALSE(link_.is_watched());
   link_.stop();
   EXPECT_EQ(g_told.ended, 0);
+}
+
+TEST_F(WatchLinkTest, AsksForUnmappedMemoryWhereTheMonitorTellsIt) {
+  ASSERT_EQ(start(), Status::kOk);
+  EXPECT_EQ(g_told.asked_unmapped, 1);
+  monitor_.size = offsetof(hydrant_monitor_t, tell_unmapped);
+  ASSERT_EQ(start(), Status::kOk);
+  EXPECT_EQ(g_told.asked_unmapped, 1) << "an older monitor";
 }
 
 TEST_F(WatchLinkTest, AsksOncePerRequestWhetherReleasesAreUnderWay) {
@@ -97,6 +111,34 @@ TEST_F(WatchLinkTest, AnExtensionMustBeWatchedAsWellAsTheRequest) {
   EXPECT_FALSE(link_.may_be_cached(plan));
   plan.vouched = true;
   EXPECT_TRUE(link_.may_be_cached(plan));
+}
+
+TEST_F(WatchLinkTest, ReportsOfEarlierMemoryAreWaitedForOnceWhereThereAreAny) {
+  ASSERT_EQ(start(), Status::kOk);
+  Plan plan;
+  plan.range = kRange;
+  link_.hear_of_unmapping(request_, plan);
+  plan.cover = HYDRANT_COVER_ARENA;
+  link_.hear_of_unmapping(request_, plan);
+  EXPECT_EQ(g_told.asked_quiet, 0);
+  plan.cover = HYDRANT_COVER_WATCHED;
+  link_.hear_of_unmapping(request_, plan);
+  EXPECT_EQ(g_told.asked_quiet, 1);
+  request_.quiet = true;
+  link_.hear_of_unmapping(request_, plan);
+  EXPECT_EQ(g_told.asked_quiet, 1);
+}
+
+TEST_F(WatchLinkTest, BeforeAnUnpinTheKernelIsAskedOnlyWhereHitsAreChecked) {
+  link_.hear_of_all_unmapping();
+  const uint64_t sequence = 0;
+  monitor_.sequence = &sequence;
+  ASSERT_EQ(start(), Status::kOk);
+  link_.hear_of_all_unmapping();
+  EXPECT_EQ(g_told.asked_quiet, 0);
+  checks_.note_checked();
+  link_.hear_of_all_unmapping();
+  EXPECT_EQ(g_told.asked_quiet, 1);
 }
 
 TEST_F(WatchLinkTest, WatchedMemoryIsCachedOnlyWithoutReleasesUnderWay) {
