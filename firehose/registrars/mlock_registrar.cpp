@@ -2,14 +2,20 @@
 // on an eviction; page_counts.hpp counts overlapping pins, mlock_calls.hpp makes the system calls.
 #include "firehose/registrars/mlock_registrar.hpp"
 
+#include "firehose/base/brief_lock.hpp"
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/owed_ranges.hpp"
+#include "firehose/base/signals_blocked.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/registrars/memlock.hpp"
 #include "firehose/registrars/page_counts.hpp"
 
+#include <atomic>
 #include <cerrno>
+#include <ctime>
 #include <new>
 #include <optional>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,8 +27,12 @@ constexpr int kRetries = 16;
 constexpr int kMostDepth = 4;
 // How long a pin waits until its pages have been unlocked: a terabyte of small pages takes 30 s.
 constexpr uint64_t kUnlockPatienceNs = 60'000'000'000;
+// How a report of unmapped memory waits for an unlocking of it that is under way.
+constexpr int kUnlockYields = 16;
+constexpr long kUnlockNapNs = 20'000;
 // How many times a pin asks which of its pages are locked already, at most: 80 us where mappings are few.
 constexpr int kMostQuestions = 256;
+constexpr MemoryRange kEverything{0, SIZE_MAX};
 constexpr Access kWriting = Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteAtomic;
 
 void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<void*>(addr); }
@@ -136,6 +146,7 @@ class MlockRegistrar final : public Registrar {
   const RegistrarTraits& traits() const noexcept override { return traits_; }
   Status pin(MemoryRange range, Access access, std::byte* key) noexcept override;
   UnpinResult unpin(MemoryRange range, const std::byte* key) noexcept override;
+  void unmapped(MemoryRange range) noexcept override HYDRANT_EXCLUDES(mu_);
   void forget_in_child() noexcept override HYDRANT_NO_TSA;
 
  private:
@@ -150,6 +161,10 @@ class MlockRegistrar final : public Registrar {
   // 0 on success. False if not all of `range` is counted.
   bool release(MemoryRange range, int* error) noexcept HYDRANT_EXCLUDES(mu_);
   bool being_unlocked(MemoryRange range) const noexcept HYDRANT_REQUIRES(mu_);
+  // Notes what was reported while the mutex was held, also in `more`. Comes before each look at the counts.
+  void settle_owed(PageCounts* more = nullptr) noexcept HYDRANT_REQUIRES(mu_);
+  // Afterwards reports wait, or what they tell is noted in `stretches`, which are to be unlocked.
+  void begin_unlock(PageCounts* stretches) noexcept HYDRANT_REQUIRES(mu_);
   bool is_locked(MemoryRange range) const noexcept { return calls_.find_lock(range) == EBUSY; }
   // Adds the parts of `range`, which has a locked page, that are locked; all of it without further questions.
   void find_locked(MemoryRange range, int questions, LockedStretches* found) const noexcept;
@@ -176,6 +191,10 @@ class MlockRegistrar final : public Registrar {
     PageCounts of{&nodes};
   };
   std::unique_ptr<Counts> counts_ HYDRANT_GUARDED_BY(mu_);  // made by the first pin
+  // Reports of unmapped memory that mu_'s holder, perhaps interrupted by the reporter, has to note.
+  OwedRanges owed_;
+  // Threads that may be about to call munlock(), with signals blocked.
+  std::atomic<uint32_t> unlocks_{0};
   struct Unlocking {
     MemoryRange range;
     Unlocking* next;
@@ -186,6 +205,7 @@ class MlockRegistrar final : public Registrar {
 
 MlockRegistrar::~MlockRegistrar() {
   MutexLock lock(mu_);
+  settle_owed();
   if (counts_ != nullptr && !all_is_locked())
     counts_->of.each([this](MemoryRange gone) noexcept { (void)unlock_pages(gone); });
   if (sentinel_.valid()) munmap(pointer(sentinel_.addr), sentinel_.len);
@@ -199,6 +219,7 @@ Status MlockRegistrar::start() noexcept {
   traits_.charge_scope =
       limit.usable_bytes() == UINT64_MAX ? ChargeScope::kNone : ChargeScope::kProcess;
   traits_.divisible = true;
+  traits_.hears_of_unmapping = true;
   void* page = mmap(nullptr, traits_.granule_bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED)
@@ -267,6 +288,7 @@ Status MlockRegistrar::count(MemoryRange range) noexcept {
   }
   if (counts_ == nullptr) counts_.reset(new (std::nothrow) Counts);
   if (counts_ == nullptr) return fail_no_counts(range);
+  settle_owed();
   PageCounts& counts = counts_->of;
   LockedStretches locked;
   counts.each_gap(range, [&](MemoryRange gap) {
@@ -333,16 +355,22 @@ int MlockRegistrar::unlock_each_page(MemoryRange range) noexcept {
 
 bool MlockRegistrar::release(MemoryRange range, int* error) noexcept {
   *error = 0;
+  const SignalsBlocked blocked;
   std::optional<PageCounts> zero;
   Unlocking mine{};
   {
     MutexLock lock(mu_);
+    settle_owed();
     if (counts_ == nullptr || !counts_->of.covers(range)) return false;
     zero.emplace(&counts_->nodes);
     counts_->of.remove_to(range, &*zero);
-    if (zero->intervals() == 0) return true;
+    if (zero->intervals() == 0) {
+      counts_->nodes.trim();
+      return true;
+    }
     mine = {zero->bounds(), unlocking_};
     unlocking_ = &mine;
+    begin_unlock(&*zero);
   }
   if (!all_is_locked()) {
     zero->each([this, error](MemoryRange stretch) noexcept {
@@ -350,8 +378,11 @@ bool MlockRegistrar::release(MemoryRange range, int* error) noexcept {
       if (failed != 0) *error = failed;
     });
   }
+  // Before the mutex is wanted: its holder may wait for a release, and that for the report.
+  unlocks_.fetch_sub(1, std::memory_order_acq_rel);
   MutexLock lock(mu_);
   zero->clear();  // here, because the nodes' pool is the mutex's
+  counts_->nodes.trim();
   Unlocking** link = &unlocking_;
   while (*link != &mine) link = &(*link)->next;
   *link = mine.next;
@@ -372,11 +403,56 @@ UnpinResult MlockRegistrar::unpin(MemoryRange range, const std::byte* /*key*/) n
   return UnpinResult::kBroken;
 }
 
+void MlockRegistrar::settle_owed(PageCounts* more) noexcept {
+  if (!owed_.any()) return;
+  PageCounts* counts = counts_ == nullptr ? nullptr : &counts_->of;
+  const auto note = [counts, more](MemoryRange range) {
+    if (counts != nullptr) counts->must_note_unmapped(range);
+    if (more != nullptr) more->must_note_unmapped(range);
+  };
+  owed_.take(
+      note, [] {}, [&] { note(kEverything); });
+}
+
+// A report that added_meanwhile() misses is added later, and then sees the unlocking. Noting one allocates,
+// so no unlocking may be waited for meanwhile.
+void MlockRegistrar::begin_unlock(PageCounts* stretches) noexcept {
+  for (;;) {
+    settle_owed(stretches);
+    unlocks_.fetch_add(1, std::memory_order_acq_rel);
+    if (!owed_.added_meanwhile()) return;
+    unlocks_.fetch_sub(1, std::memory_order_acq_rel);
+  }
+}
+
+// The caller of a hooked function goes on, or gets its memory, after this: an unlocking that has begun must
+// not come to the next memory at these addresses. The thread that unlocks needs nothing that another one
+// holds in the library, and no signal handler interrupts it.
+void MlockRegistrar::unmapped(MemoryRange range) noexcept {
+  bool noted = false;
+  bool waits = true;
+  if (lock_briefly(mu_)) {
+    noted = counts_ == nullptr || counts_->of.note_unmapped(range);
+    waits = !noted || being_unlocked(range);
+    mu_.unlock();
+  }
+  if (!noted) owed_.add(range);
+  for (int tries = 0; waits && unlocks_.load(std::memory_order_acquire) != 0; ++tries) {
+    const timespec nap{0, kUnlockNapNs};
+    tries < kUnlockYields ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);
+    if (!mu_.try_lock()) continue;
+    waits = being_unlocked(range);
+    mu_.unlock();
+  }
+}
+
 // The child of a fork inherits no locks.
 void MlockRegistrar::forget_in_child() noexcept {
   mu_.reset_in_child();
   unlocked_.reset_in_child();
   unlocking_ = nullptr;
+  owed_.reset_in_child();
+  unlocks_.store(0, std::memory_order_relaxed);
   // Leaked, because freeing is not async-signal-safe and another thread may have been inside.
   (void)counts_.release();
 }

@@ -1,4 +1,5 @@
-// Memory for the nodes of a map, allocated before a change begins: the change itself cannot fail.
+// Memory for the nodes of a map, allocated before a change begins: the change itself cannot fail, and neither
+// allocates nor frees.
 #pragma once
 
 #include <cstddef>
@@ -28,13 +29,15 @@ class NodePool {
     return true;
   }
 
-  // Requires: reserve().
-  void* take() noexcept { return pop(); }
-
-  void give(void* node) noexcept {
-    if (n_free_ >= kMostFree) return ::operator delete(node);
-    push(node);
+  bool has(size_t n) const noexcept { return n_free_ >= n; }
+  // Frees what reserve() need not keep.
+  void trim() noexcept {
+    while (n_free_ > kMostFree) ::operator delete(pop());
   }
+
+  // Requires: reserve() or has().
+  void* take() noexcept { return pop(); }
+  void give(void* node) noexcept { push(node); }
 
   // For std::map: one node at a time.
   template <class T>
@@ -57,7 +60,6 @@ class NodePool {
   };
 
  private:
-  // More free nodes go back to the heap.
   static constexpr size_t kMostFree = 256;
   struct Node {
     Node* next;

@@ -39,10 +39,35 @@ void PageCounts::keep(MemoryRange range) noexcept {
   join(range);
 }
 
+void PageCounts::set_aside(Map::iterator first, Map::iterator last) noexcept {
+  for (auto it = first; it != last; ++it) {
+    it->second.unmapped += it->second.count;
+    it->second.count = 0;
+    it->second.kept = false;
+  }
+}
+
+bool PageCounts::note_unmapped(MemoryRange range) noexcept {
+  const auto found = first_in(range);
+  if (found == intervals_.end() || found->first >= range.end()) return true;
+  if (!pool_->has(2)) return false;
+  const auto first = split(range.addr);
+  set_aside(first, split(range.end()));
+  join(range);
+  return true;
+}
+
+void PageCounts::must_note_unmapped(MemoryRange range) noexcept {
+  (void)pool_->reserve(2);
+  if (note_unmapped(range)) return;
+  const auto found = first_in(range);
+  set_aside(intervals_.find(found->first), intervals_.lower_bound(range.end()));
+}
+
 void PageCounts::remove_to(MemoryRange range, PageCounts* gone) noexcept {
   Map::iterator first;
   Map::iterator last;
-  if (pool_->reserve(2)) {
+  if (pool_->reserve(kSpare) || pool_->has(2)) {
     first = split(range.addr);
     last = split(range.end());
   } else {
@@ -51,11 +76,15 @@ void PageCounts::remove_to(MemoryRange range, PageCounts* gone) noexcept {
     while (last != intervals_.end() && last->second.end <= range.end()) ++last;
   }
   for (auto it = first; it != last;) {
-    if (--it->second.count > 0) {
+    Interval& interval = it->second;
+    const bool of_unmapped = interval.unmapped != 0;
+    --(of_unmapped ? interval.unmapped : interval.count);
+    if (interval.count != 0 || interval.unmapped != 0) {
       ++it;
-    } else if (it->second.kept) {
+    } else if (of_unmapped || interval.kept) {
       it = intervals_.erase(it);
     } else {
+      interval.count = 1;
       gone->intervals_.insert(gone->intervals_.end(), intervals_.extract(it++));
     }
   }
@@ -69,8 +98,7 @@ void PageCounts::join(MemoryRange range) noexcept {
   while (it != intervals_.end() && it->first <= range.end()) {
     const auto next = std::next(it);
     if (next == intervals_.end()) break;
-    if (it->second.end == next->first && it->second.count == next->second.count &&
-        it->second.kept == next->second.kept) {
+    if (it->second.end == next->first && it->second.is_like(next->second)) {
       it->second.end = next->second.end;
       intervals_.erase(next);
     } else {

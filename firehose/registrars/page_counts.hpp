@@ -1,8 +1,10 @@
 // Counts how often each page is locked. mlock does not nest; with these counts its pins do.
 //
-// Disjoint intervals with a count each, in address order; pages with count 0 are not listed, and
+// Disjoint intervals with a count each, in address order; pages without a pin are not listed, and
 // neighbours with equal counts are one interval. An interval may be marked as kept: its lock is not the
-// registrar's own, and remains when the count becomes 0. Not thread-safe.
+// registrar's own, and remains when the count becomes 0. Pins whose memory was unmapped are counted apart;
+// they end first, because what a pin locked cannot be told from its address. So pages stay locked while any
+// pin of the memory that is there is left. Not thread-safe.
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
@@ -26,7 +28,8 @@ class PageCounts {
   // Allocates what add(range) and `keeps` calls of keep() need. False if memory is used up.
   bool reserve(MemoryRange range, size_t keeps = 0) noexcept {
     size_t nodes = 2 + 2 * keeps + kSpare;
-    each_gap(range, [&](MemoryRange) { ++nodes; });
+    each_run_between(
+        range, [](const Interval&) { return true; }, [&](MemoryRange) { ++nodes; });
     return pool_->reserve(nodes);
   }
 
@@ -37,25 +40,23 @@ class PageCounts {
   // Calls each(MemoryRange) for each run of `range` with count 0, in address order.
   template <class Each>
   void each_gap(MemoryRange range, Each each) const {
-    uintptr_t at = range.addr;
-    auto it = intervals_.upper_bound(at);
-    if (it != intervals_.begin()) at = std::max(at, std::prev(it)->second.end);
-    for (; at < range.end(); ++it) {
-      const bool last = it == intervals_.end() || it->first >= range.end();
-      const uintptr_t gap_end = last ? range.end() : it->first;
-      if (at < gap_end) each(MemoryRange{at, gap_end - at});
-      if (last) return;
-      at = it->second.end;
-    }
+    each_run_between(
+        range, [](const Interval& interval) { return interval.count != 0; }, each);
   }
 
   // Marks the pages of `range` as kept until their count becomes 0. Requires: covers(range), and reserve().
   void keep(MemoryRange range) noexcept;
 
-  // Subtracts one from the count of every page of `range` and moves the runs whose count becomes 0 to
-  // `gone`, except kept ones; the counts in `gone` are meaningless. Requires: covers(range); `gone` is empty
-  // and has the same pool. Where not even two nodes can be allocated, intervals that reach beyond `range`
-  // keep their counts: their pages remain locked.
+  // The pins of all pages of `range` have lost their memory: the counts become 0, and no later remove_to()
+  // reports them. False if two nodes are needed and not free; nothing has changed then.
+  bool note_unmapped(MemoryRange range) noexcept;
+  // The same, allocating; where memory is used up, of all intervals that overlap `range`.
+  void must_note_unmapped(MemoryRange range) noexcept;
+
+  // Ends one pin of every page of `range` and moves the runs whose count becomes 0 to `gone`, except kept
+  // ones; the counts in `gone` are 1. Requires: covers(range); `gone` is empty and has the same pool. Where
+  // not even two nodes can be allocated, intervals that reach beyond `range` keep their counts: their pages
+  // remain locked.
   void remove_to(MemoryRange range, PageCounts* gone) noexcept;
   // The same; calls gone(MemoryRange) for each run.
   template <class Gone>
@@ -65,19 +66,19 @@ class PageCounts {
     removed.each(gone);
   }
 
-  // Calls each(MemoryRange) for each interval that is not kept.
+  // Calls each(MemoryRange) for each interval with a count that is not kept.
   template <class Each>
   void each(Each each) const {
     for (const auto& [start, interval] : intervals_) {
-      if (!interval.kept) each(MemoryRange{start, interval.end - start});
+      if (interval.count != 0 && !interval.kept) each(MemoryRange{start, interval.end - start});
     }
   }
   void clear() noexcept { intervals_.clear(); }
 
-  // Whether every page of `range` has a count of at least one.
+  // Whether every page of `range` has a pin.
   bool covers(MemoryRange range) const noexcept;
   size_t intervals() const noexcept { return intervals_.size(); }
-  // The range from the first to the last counted page. Requires: intervals() != 0.
+  // The range from the first to the last page that is listed. Requires: intervals() != 0.
   MemoryRange bounds() const noexcept {
     const uintptr_t first = intervals_.begin()->first;
     return {first, intervals_.rbegin()->second.end - first};
@@ -86,15 +87,39 @@ class PageCounts {
  private:
   struct Interval {
     uintptr_t end;
-    uint64_t count;
-    bool kept = false;
+    uint32_t count;         // pins of the memory that is there; each has a region of a cache
+    uint32_t unmapped = 0;  // pins of memory that was there before
+    bool kept = false;      // count != 0
+
+    bool is_like(const Interval& other) const noexcept {
+      return count == other.count && unmapped == other.unmapped && kept == other.kept;
+    }
   };
   // By start.
   using Map = std::map<uintptr_t, Interval, std::less<>,
                        NodePool::Allocator<std::pair<const uintptr_t, Interval>>>;
-  // Nodes that reserve() leaves for a later remove_to(), which splits two intervals at most.
-  static constexpr size_t kSpare = 4;
+  // Nodes that reserve() leaves for a later remove_to() or note_unmapped(), which split two intervals at
+  // most.
+  static constexpr size_t kSpare = 16;
 
+  // Calls each(MemoryRange) for each run of `range` without an interval that `counts`.
+  template <class Counts, class Each>
+  void each_run_between(MemoryRange range, Counts counts, Each each) const {
+    uintptr_t at = range.addr;
+    for (auto it = first_in(range); it != intervals_.end() && it->first < range.end(); ++it) {
+      if (!counts(it->second)) continue;
+      if (at < it->first) each(MemoryRange{at, it->first - at});
+      at = it->second.end;
+    }
+    if (at < range.end()) each(MemoryRange{at, range.end() - at});
+  }
+  // The first interval that ends after the beginning of `range`.
+  Map::const_iterator first_in(MemoryRange range) const noexcept {
+    auto it = intervals_.upper_bound(range.addr);
+    if (it != intervals_.begin() && std::prev(it)->second.end > range.addr) --it;
+    return it;
+  }
+  void set_aside(Map::iterator first, Map::iterator last) noexcept;
   Map::iterator split(uintptr_t at) noexcept;
   void join(MemoryRange range) noexcept;
 

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <random>
+#include <sched.h>
 #include <utility>
 #include <vector>
 
@@ -98,6 +99,7 @@ constexpr MlockCalls kCallsWithHoles = {&lock_with_holes, &unlock_with_holes, &p
 // What each page should be, page by page.
 struct Model {
   int counts[kPagesWithHoles] = {};
+  int unmapped[kPagesWithHoles] = {};  // pins of memory whose end was reported
   bool locked[kPagesWithHoles] = {};
   bool kept[kPagesWithHoles] = {};  // the program locked it before its first pin
   bool left[kPagesWithHoles] = {};  // the last unpin left it as it was
@@ -107,14 +109,23 @@ struct Model {
     for (; i < first + n; ++i) kept[i] = counts[i] == 0 ? locked[i] : kept[i];
     for (i = first; i < first + n && !kernel.hole[i]; ++i) locked[i] = true;
     const bool pinned = i == first + n && !populate_fails;
-    for (i = first; i < first + n; ++i) {
-      if (pinned) ++counts[i];
-      if (counts[i] == 0) end(i);
-    }
+    for (i = first; i < first + n; ++i) ++counts[i];
+    if (!pinned) unpin(first, n);
   }
   void unpin(size_t first, size_t n) {
     for (size_t i = first; i < first + n; ++i) {
-      if (--counts[i] == 0) end(i);
+      if (unmapped[i] != 0) {
+        --unmapped[i];
+        left[i] = true;
+      } else if (--counts[i] == 0) {
+        end(i);
+      }
+    }
+  }
+  void unmap(size_t first, size_t n) {
+    for (size_t i = first; i < first + n; ++i) {
+      unmapped[i] += std::exchange(counts[i], 0);
+      locked[i] = kept[i] = false;
     }
   }
   void end(size_t i) {
@@ -123,7 +134,10 @@ struct Model {
     kept[i] = false;
   }
   bool all_counted(size_t first, size_t n) const {
-    return std::all_of(counts + first, counts + first + n, [](int c) { return c > 0; });
+    for (size_t i = first; i < first + n; ++i) {
+      if (counts[i] + unmapped[i] == 0) return false;
+    }
+    return true;
   }
 };
 
@@ -172,11 +186,22 @@ TEST_F(MlockHoles, RandomPinsUnpinsFailuresAndHolesAgreeWithTheModel) {
     kernel_.unlocks = 0;
     std::fill(std::begin(model.left), std::end(model.left), false);
     kernel_.knows_mappings = random() % 16 != 0;
-    switch (random() % 10) {
+    switch (random() % 11) {
       case 0:
         if (!kernel_.hole[first]) kernel_.unmap(first);
         model.locked[first] = false;
         break;
+      // Reported, and often mapped again at once.
+      case 10: {
+        const bool again = random() % 4 != 0;
+        for (size_t i = first; i < first + n; ++i) {
+          if (!kernel_.hole[i]) kernel_.unmap(i);
+          if (again) kernel_.map(i);
+        }
+        mlock_->unmapped(kernel_.pages(first, n));
+        model.unmap(first, n);
+        break;
+      }
       // The program's own calls, on pages that are not pinned.
       case 8:
       case 9: {
@@ -312,6 +337,30 @@ TEST_F(MlockHoles, OnlyPinsOfTheSamePagesWaitForALongUnlock) {
   for (size_t i = 0; i < 12; ++i) EXPECT_EQ(kernel_.locked[i], i >= 4) << "page " << i;
   EXPECT_EQ(mlock->unpin(kernel_.pages(4, 8), nullptr), UnpinResult::kDone);
   EXPECT_EQ(mlock->unpin(kernel_.pages(20, 8), nullptr), UnpinResult::kDone);
+}
+
+TEST_F(MlockHoles, OnlyAReportOfTheSamePagesWaitsForALongUnlock) {
+  auto status = Status::kOk;
+  MlockCalls calls = kCallsWithHoles;
+  calls.unlock = &slow_unlock;
+  const auto mlock = make_mlock_registrar(&status, calls);
+  ASSERT_NE(mlock, nullptr) << last_error_text();
+  ASSERT_EQ(mlock->pin(kernel_.pages(0, 8), Access::kLocalWrite, nullptr), Status::kOk);
+  g_gate_shut = true;
+  std::atomic<bool> told{false};
+  Threads threads;
+  threads.start([&] { (void)mlock->unpin(kernel_.pages(0, 8), nullptr); });
+  EXPECT_TRUE(wait_until([] { return g_inside == 1; }));
+  threads.start([&] {
+    mlock->unmapped(kernel_.pages(4, 1));
+    told = true;
+  });
+  mlock->unmapped(kernel_.pages(20, 8));
+  for (int i = 0; i < 100 && !told; ++i) sched_yield();
+  EXPECT_FALSE(told);
+  g_gate_shut = false;
+  threads.join();
+  EXPECT_TRUE(told);
 }
 
 // Overlapping pins of real pages from several threads: whoever holds a pin finds it locked.

@@ -1,4 +1,5 @@
 // The mlock registrar beside locks that the program takes itself, over the real kernel.
+#include "firehose/base/owed_ranges.hpp"
 #include "firehose/registrars/mlock_registrar.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
@@ -9,6 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace hydrant {
 namespace {
@@ -99,6 +101,122 @@ TEST_F(MlockOwn, ManyLockedPagesAmongOthersAllStayLocked) {
     ASSERT_EQ(kMlockCalls.find_lock(memory.pages(i, 1)), EBUSY) << "page " << i;
   }
 }
+
+// ---- memory that goes away while it is pinned ----
+
+void map_anew(MemoryRange range) {
+  ASSERT_NE(mmap(reinterpret_cast<void*>(range.addr), range.len, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+            MAP_FAILED);
+}
+
+TEST_F(MlockOwn, ALockOfNewMemoryWherePinnedMemoryWasUnmappedStays) {
+  ASSERT_TRUE(pin(2, 8));
+  map_anew(memory_.pages(4, 3));
+  mlock_->unmapped(memory_.pages(4, 3));
+  ASSERT_TRUE(lock(memory_.pages(5, 1)));
+  ASSERT_TRUE(unpin(2, 8));
+  EXPECT_TRUE(locked(5));
+  EXPECT_EQ(count_locked(), 1u) << "what is still there is unlocked";
+}
+
+// As the report of a call in another thread may be.
+TEST_F(MlockOwn, ALateReportLeavesTheLockOfNewMemory) {
+  ASSERT_TRUE(pin(0, 4));
+  map_anew(memory_.pages(0, 4));
+  ASSERT_TRUE(lock(memory_.pages(1, 2)));
+  mlock_->unmapped(memory_.pages(0, 4));
+  ASSERT_TRUE(unpin(0, 4));
+  EXPECT_EQ(count_locked(), 2u);
+}
+
+TEST_F(MlockOwn, PinsOfOldAndNewMemoryAtAnAddressAreCountedApart) {
+  for (const bool old_first : {true, false}) {
+    ASSERT_TRUE(pin(0, 8));
+    ASSERT_TRUE(pin(0, 8));
+    map_anew(memory_.pages(0, 8));
+    mlock_->unmapped(memory_.pages(0, 8));
+    EXPECT_EQ(count_locked(), 0u);
+    ASSERT_TRUE(pin(2, 4));
+    EXPECT_EQ(count_locked(), 4u);
+    if (old_first) {
+      ASSERT_TRUE(unpin(0, 8) && unpin(0, 8));
+      EXPECT_EQ(count_locked(), 4u) << "the new memory is pinned";
+      ASSERT_TRUE(unpin(2, 4));
+    } else {
+      ASSERT_TRUE(unpin(2, 4));
+      ASSERT_TRUE(unpin(0, 8) && unpin(0, 8));
+    }
+    EXPECT_EQ(count_locked(), 0u);
+    EXPECT_FALSE(unpin(2, 1)) << "all is counted down";
+  }
+}
+
+TEST_F(MlockOwn, TheEndOfTheRegistrarLeavesTheLockOfNewMemory) {
+  ASSERT_TRUE(pin(0, 8));
+  map_anew(memory_.pages(2, 2));
+  mlock_->unmapped(memory_.pages(2, 2));
+  ASSERT_TRUE(lock(memory_.pages(2, 2)));
+  mlock_.reset();
+  EXPECT_EQ(count_locked(), 2u);
+}
+
+// More pieces than a report may divide without an allocation: they wait for the next unpin.
+TEST_F(MlockOwn, ManyReportsForOnePinLeaveEachLockOfNewMemory) {
+  constexpr size_t kMany = 128;
+  const MappedPages memory(kMany * kPageBytes);
+  ASSERT_EQ(mlock_->pin(memory.all(), Access::kLocalWrite, nullptr), Status::kOk)
+      << last_error_text();
+  for (size_t i = 0; i < kMany; i += 2) {
+    map_anew(memory.pages(i, 1));
+    mlock_->unmapped(memory.pages(i, 1));
+    ASSERT_TRUE(lock(memory.pages(i, 1)));
+  }
+  ASSERT_EQ(mlock_->unpin(memory.all(), nullptr), UnpinResult::kDone);
+  for (size_t i = 0; i < kMany; ++i) {
+    ASSERT_EQ(kMlockCalls.find_lock(memory.pages(i, 1)), i % 2 == 0 ? EBUSY : 0) << "page " << i;
+  }
+}
+
+// Tells of unmapped memory while the registrar's mutex is held, as a signal handler may.
+struct Interruption {
+  Registrar* registrar = nullptr;
+  MemoryRange range;
+  size_t reports = 0;
+} g_interruption;
+
+int find_lock_interrupted(MemoryRange range) noexcept {
+  const Interruption interruption = std::exchange(g_interruption, {});
+  for (size_t i = 0; i < interruption.reports; ++i)
+    interruption.registrar->unmapped(interruption.range);
+  return kMlockCalls.find_lock(range);
+}
+
+class MlockOwnInterrupted : public MlockOwn, public ::testing::WithParamInterface<size_t> {};
+
+TEST_P(MlockOwnInterrupted, AReportWhileTheMutexIsHeldCounts) {
+  auto status = Status::kOk;
+  MlockCalls calls = kMlockCalls;
+  calls.find_lock = &find_lock_interrupted;
+  mlock_ = make_mlock_registrar(&status, calls);
+  ASSERT_NE(mlock_, nullptr) << last_error_text();
+  ASSERT_TRUE(pin(0, 4));
+  map_anew(memory_.pages(1, 2));
+  g_interruption = {mlock_.get(), memory_.pages(1, 2), GetParam()};
+  ASSERT_TRUE(pin(8, 4));
+  EXPECT_EQ(g_interruption.registrar, nullptr) << "no report";
+  ASSERT_TRUE(lock(memory_.pages(1, 2)));
+  ASSERT_TRUE(unpin(0, 4));
+  EXPECT_TRUE(locked(1) && locked(2));
+  // With more reports than are kept apart, whatever was pinned stays locked.
+  const bool all = GetParam() > OwedRanges::kMost;
+  EXPECT_EQ(locked(0), all);
+  ASSERT_TRUE(unpin(8, 4));
+  EXPECT_EQ(count_locked(), all ? 8u : 2u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Reports, MlockOwnInterrupted,
+                         ::testing::Values(size_t{1}, OwedRanges::kMost + 1));
 
 // In a child, whose locks end with it.
 TEST_F(MlockOwn, MlockallAfterThePinKeepsAllLocked) {

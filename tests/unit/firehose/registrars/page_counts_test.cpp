@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace hydrant {
@@ -62,6 +63,38 @@ TEST_F(PageCountsTest, KeptPagesAreNotReportedAsGone) {
   EXPECT_EQ(gone.size(), 1u);
 }
 
+TEST_F(PageCountsTest, PinsOfUnmappedMemoryEndFirstAndAreNotReported) {
+  std::vector<MemoryRange> gone;
+  const auto note = [&](MemoryRange range) { gone.push_back(range); };
+  add({0x1000, 0x4000});
+  counts_.keep({0x2000, 0x1000});
+  EXPECT_TRUE(counts_.note_unmapped({0x2000, 0x2000}));
+  EXPECT_TRUE(counts_.note_unmapped({0x8000, 0x1000})) << "nothing is pinned there";
+  EXPECT_TRUE(counts_.covers({0x1000, 0x4000}));
+  counts_.each(note);
+  EXPECT_EQ(gone, (std::vector<MemoryRange>{{0x1000, 0x1000}, {0x4000, 0x1000}}));
+  gone.clear();
+  add({0x3000, 0x1000});
+  counts_.remove({0x1000, 0x4000}, note);
+  EXPECT_EQ(gone, (std::vector<MemoryRange>{{0x1000, 0x1000}, {0x4000, 0x1000}}));
+  gone.clear();
+  counts_.remove({0x3000, 0x1000}, note);
+  EXPECT_EQ(gone, (std::vector<MemoryRange>{{0x3000, 0x1000}}));
+  EXPECT_EQ(counts_.intervals(), 0u);
+}
+
+TEST_F(PageCountsTest, NotingUnmappedMemoryAllocatesNothing) {
+  add({0x1000, 0x40'0000});
+  uintptr_t at = 0x2000;
+  while (counts_.note_unmapped({at, 0x1000})) at += 0x2000;
+  EXPECT_GE(at, 0x2000 + 8 * uintptr_t{0x2000});
+  const size_t intervals = counts_.intervals();
+  EXPECT_FALSE(counts_.note_unmapped({at, 0x1000}));
+  EXPECT_EQ(counts_.intervals(), intervals);
+  counts_.must_note_unmapped({at, 0x1000});
+  EXPECT_EQ(counts_.intervals(), intervals + 2);
+}
+
 TEST_F(PageCountsTest, GapsAreTheRunsWithoutACount) {
   const auto gaps = [&](MemoryRange range) {
     std::vector<MemoryRange> found;
@@ -76,6 +109,9 @@ TEST_F(PageCountsTest, GapsAreTheRunsWithoutACount) {
   EXPECT_EQ(gaps({0x1000, 0x7000}), (Ranges{{0x1000, 0x1000}, {0x3000, 0x1000}, {0x6000, 0x2000}}));
   EXPECT_EQ(gaps({0x2800, 0x1000}), (Ranges{{0x3000, 0x800}}));
   EXPECT_EQ(gaps({0x4800, 0x1000}), Ranges{});
+  // A pin of memory that is not there any more fills no gap.
+  EXPECT_TRUE(counts_.note_unmapped({0x2000, 0x3000}));
+  EXPECT_EQ(gaps({0x1000, 0x7000}), (Ranges{{0x1000, 0x4000}, {0x6000, 0x2000}}));
 }
 
 TEST_F(PageCountsTest, EqualNeighboursAreOneInterval) {
@@ -99,10 +135,14 @@ TEST_F(PageCountsTest, AgreesWithAnArrayOfCounters) {
   const auto seed = static_cast<unsigned>(testing::test_seed());
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  std::vector<int> model(kPages, 0);
+  std::vector<int> model(kPages, 0), unmapped(kPages, 0);
   std::vector<MemoryRange> live;
   for (int step = 0; step < 20000; ++step) {
-    if (live.empty() || random() % 2 == 0) {
+    if (random() % 8 == 0) {
+      const size_t first = random() % kPages, n = 1 + random() % (kPages - first);
+      counts_.must_note_unmapped({first + 1, n});
+      for (size_t i = first; i < first + n; ++i) unmapped[i] += std::exchange(model[i], 0);
+    } else if (live.empty() || random() % 2 == 0) {
       const size_t first = random() % kPages, n = 1 + random() % (kPages - first);
       add({first + 1, n});
       live.push_back({first + 1, n});
@@ -117,20 +157,25 @@ TEST_F(PageCountsTest, AgreesWithAnArrayOfCounters) {
       const MemoryRange range{whole.addr + skip, 1 + random() % (whole.len - skip)};
       if (skip > 0) live.push_back({whole.addr, skip});
       if (range.end() < whole.end()) live.push_back({range.end(), whole.end() - range.end()});
-      for (size_t i = range.addr; i < range.end(); ++i) --model[i - 1];
-      std::vector<bool> gone(kPages, false);
+      std::vector<bool> gone(kPages, false), expected(kPages, false);
+      for (size_t i = range.addr - 1; i < range.end() - 1; ++i) {
+        expected[i] = unmapped[i] == 0 && model[i] == 1;
+        --(unmapped[i] != 0 ? unmapped[i] : model[i]);
+      }
       uintptr_t last_end = 0;
       counts_.remove(range, [&](MemoryRange r) {
         EXPECT_GT(r.addr, last_end) << "two stretches in place of one";
         last_end = r.end();
         for (uintptr_t i = r.addr; i < r.end(); ++i) gone[i - 1] = true;
       });
-      for (size_t i = range.addr; i < range.end(); ++i) ASSERT_EQ(gone[i - 1], model[i - 1] == 0);
+      ASSERT_EQ(gone, expected);
     }
     size_t intervals = 0;
     for (size_t i = 0; i < kPages; ++i) {
-      ASSERT_EQ(counts_.covers({i + 1, 1}), model[i] > 0);
-      if (model[i] != 0 && (i == 0 || model[i] != model[i - 1])) ++intervals;
+      const bool counted = model[i] + unmapped[i] > 0;
+      ASSERT_EQ(counts_.covers({i + 1, 1}), counted);
+      if (counted && (i == 0 || model[i] != model[i - 1] || unmapped[i] != unmapped[i - 1]))
+        ++intervals;
     }
     ASSERT_EQ(counts_.intervals(), intervals);
   }

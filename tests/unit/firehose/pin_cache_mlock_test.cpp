@@ -1,0 +1,170 @@
+// A watching domain over the registrar mlock: memory that is released while it is registered, and locks of
+// the program on what comes to the same addresses.
+#include <hydrant/pin_cache.h>
+
+#include "firehose/registrars/mlock_calls.hpp"
+#include "tests/support/threads.hpp"
+#include "tests/unit/firehose/watched_pin_cache.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+
+namespace hydrant::testing {
+namespace {
+
+class PinCacheMlock : public WatchedPinCache, public ::testing::WithParamInterface<uint32_t> {
+ protected:
+  void SetUp() override {
+    WatchedPinCache::SetUp();
+    if (IsSkipped()) return;
+    hydrant_domain_options_t options;
+    hydrant_domain_options_init(&options);
+    options.registrar_name = "mlock";
+    options.mode = GetParam();
+    options.merge_bytes = 1;
+    options.stream_bytes = 1;
+    if (hydrant_domain_create(&options, &domain_) != GASNET_OK)
+      GTEST_SKIP() << hydrant_error_text();
+    if (!lock(0, 32)) GTEST_SKIP() << "the memlock limit is less than 128 KiB";
+    ASSERT_EQ(syscall(SYS_munlock, arena_.page(0), 32 * kPage), 0);
+  }
+
+  // Direct calls: a sanitizer's mlock() locks nothing.
+  bool lock(size_t page, size_t pages) {
+    return syscall(SYS_mlock, arena_.page(page), pages * kPage) == 0;
+  }
+  size_t count_locked(size_t page, size_t pages) const {
+    size_t n = 0;
+    for (size_t i = page; i < page + pages; ++i) {
+      const MemoryRange range{reinterpret_cast<uintptr_t>(arena_.page(i)), kPage};
+      n += kMlockCalls.find_lock(range) == EBUSY ? 1 : 0;
+    }
+    return n;
+  }
+  void keep(size_t page, size_t pages) {
+    ASSERT_TRUE(becomes_quiet());
+    const hydrant_pin_t held = pin(page, pages);
+    ASSERT_NE(held.region, nullptr) << hydrant_error_text();
+    ASSERT_EQ(hydrant_release(held), GASNET_OK);
+    ASSERT_EQ(count_locked(page, pages), pages);
+  }
+  // What was told before is unpinned.
+  void unpin_released() {
+    ASSERT_TRUE(becomes_quiet());
+    ASSERT_GE(hydrant_poll(domain_), 0);
+    ASSERT_EQ(stats_of(domain_).dead_regions, 0u);
+  }
+};
+
+TEST_P(PinCacheMlock, NewMemoryThatTheProgramLocksStaysLocked) {
+  keep(4, 8);
+  renew(4, 8);
+  ASSERT_TRUE(lock(4, 8));
+  unpin_released();
+  EXPECT_EQ(count_locked(4, 8), 8u);
+}
+
+TEST_P(PinCacheMlock, AReplacedPartStaysLockedAndTheRestIsUnlocked) {
+  keep(4, 8);
+  ASSERT_NE(mmap(arena_.page(6), 2 * kPage, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+            MAP_FAILED);
+  ASSERT_TRUE(lock(6, 2));
+  unpin_released();
+  hydrant_flush(domain_);
+  EXPECT_EQ(count_locked(6, 2), 2u);
+  EXPECT_EQ(count_locked(4, 8), 2u);
+}
+
+TEST_P(PinCacheMlock, AHeldPinOfOldMemoryLeavesTheLockOfTheNew) {
+  ASSERT_TRUE(becomes_quiet());
+  const hydrant_pin_t held = pin(4, 4);
+  ASSERT_NE(held.region, nullptr) << hydrant_error_text();
+  renew(4, 4);
+  ASSERT_TRUE(lock(4, 4));
+  ASSERT_TRUE(becomes_quiet());
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+  unpin_released();
+  EXPECT_EQ(count_locked(4, 4), 4u);
+}
+
+TEST_P(PinCacheMlock, NewMemoryThatIsPinnedWhereOldMemoryWasIsUnlockedInTheEnd) {
+  ASSERT_TRUE(becomes_quiet());
+  const hydrant_pin_t old_pin = pin(4, 4);
+  ASSERT_NE(old_pin.region, nullptr) << hydrant_error_text();
+  renew(4, 4);
+  keep(4, 4);
+  EXPECT_EQ(hydrant_release(old_pin), GASNET_OK);
+  EXPECT_EQ(count_locked(4, 4), 4u);
+  hydrant_flush(domain_);
+  EXPECT_EQ(count_locked(4, 4), 0u);
+}
+
+TEST_P(PinCacheMlock, MovedMemoryLeavesTheLockOfWhatComesToItsPlace) {
+  keep(4, 4);
+  void* moved =
+      mremap(arena_.page(4), 4 * kPage, 4 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, arena_.page(40));
+  ASSERT_EQ(moved, arena_.page(40)) << strerror(errno);
+  map(4, 4);
+  ASSERT_TRUE(lock(4, 4));
+  unpin_released();
+  EXPECT_EQ(count_locked(4, 4), 4u);
+}
+
+// Pages that are emptied keep the lock of their mapping, which is the registrar's.
+TEST_P(PinCacheMlock, EmptiedMemoryIsUnlocked) {
+  keep(4, 4);
+  if (madvise(arena_.page(4), 4 * kPage, MADV_DONTNEED_LOCKED) != 0)
+    GTEST_SKIP() << "Linux 5.18 empties locked memory";
+  EXPECT_EQ(count_locked(4, 4), 4u);
+  unpin_released();
+  hydrant_flush(domain_);
+  EXPECT_EQ(count_locked(4, 4), 0u);
+}
+
+// Threads that map, pin, unmap and sometimes lock memory of their own: no lock of theirs goes, and none of
+// the registrar stays.
+TEST_P(PinCacheMlock, ThreadsKeepTheirLocksWhileOthersPinAndUnmap) {
+  constexpr size_t kOwn = 8;
+  std::atomic<int> lost{0};
+  Threads threads;
+  for (size_t t = 0; t < 4; ++t) {
+    threads.start([&, t] {
+      const size_t page = 64 + 64 * t;
+      for (int i = 0; i < 300; ++i) {
+        const hydrant_pin_t held = pin(page, kOwn);
+        if (held.region != nullptr) (void)hydrant_release(held);
+        renew(page, kOwn);
+        const bool mine = i % 2 == 0 && lock(page + 2, 4);
+        if (i % 3 == 0) (void)hydrant_poll(domain_);
+        if (!mine) continue;
+        if (count_locked(page + 2, 4) != 4) ++lost;
+        renew(page, kOwn);
+      }
+    });
+  }
+  threads.join();
+  EXPECT_EQ(lost, 0);
+  unpin_released();
+  hydrant_flush(domain_);
+  EXPECT_EQ(count_locked(64, 256), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, PinCacheMlock,
+                         ::testing::Values(uint32_t{HYDRANT_MODE_REGION},
+                                           uint32_t{HYDRANT_MODE_PAGE}),
+                         [](const auto& mode) {
+                           return mode.param == HYDRANT_MODE_REGION ? "Region" : "Page";
+                         });
+
+}  // namespace
+}  // namespace hydrant::testing
