@@ -149,15 +149,17 @@ typedef struct hydrant_monitor_s {
   /* ---- for hooks; present only if `size` extends past it ---- */
 
   /* Like sync(), for the memory [addr, addr+len) alone, which the caller has just received from the kernel.
-   * Does not wait for other threads' calls: while a release is under way, every cache forgets the range. */
+   * Does not wait for other threads' calls: while a release is under way, every cache forgets the range, as
+   * memory that was unmapped. */
   void (*sync_range)(uintptr_t addr, size_t len);
 
   /* ---- for caches; present only if `size` extends past it ---- */
 
   /* Registers unmapped(context, addr, len), called in place of forget() where memory was unmapped or moved,
    * or other memory was mapped over it; `context` is that of the subscribe() struct. Pages at these addresses
-   * are other ones, while forget() is also called for pages that were only emptied. The same rules as for
-   * forget(). Without it, forget() is called.
+   * are other ones, while forget() is also called for pages that were only emptied. It is also called for an
+   * arena that is dropped, which is unmapped next, and by sync_range(), except for a first page of which the
+   * range is a part only. The same rules as for forget(). Without it, forget() is called.
    * Returns nonzero if there is no such number. */
   int (*tell_unmapped)(int number, void (*unmapped)(void* context, uintptr_t addr, size_t len));
 } hydrant_monitor_t;
