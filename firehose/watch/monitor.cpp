@@ -246,7 +246,7 @@ bool Monitor::tell_unmapped(int number,
   return true;
 }
 
-bool Monitor::add_arena(MemoryRange range) noexcept {
+bool Monitor::add_arena(MemoryRange range, bool kept) noexcept {
   if (!range.valid()) return false;
   for (uint32_t i = 0; i < kMostArenas; ++i) {
     uintptr_t free = 0;
@@ -256,6 +256,7 @@ bool Monitor::add_arena(MemoryRange range) noexcept {
     Arena& arena = arenas_[i];
     arena.version.fetch_add(1, std::memory_order_acq_rel);
     arena.len.store(range.len, std::memory_order_release);
+    arena.kept.store(kept, std::memory_order_release);
     arena.addr.store(range.addr, std::memory_order_release);
     arena.version.fetch_add(1, std::memory_order_release);
     uint32_t high = arena_high_.load(std::memory_order_relaxed);
@@ -279,13 +280,15 @@ void Monitor::drop_arena(MemoryRange range) noexcept {
 }
 
 // A pin of a whole arena may cross two of its ranges; that one is treated as any other memory.
-bool Monitor::in_arena(MemoryRange range) const noexcept {
+bool Monitor::in_arena(MemoryRange range, bool only_kept) const noexcept {
   for (uint32_t i = 0; i < arena_high_.load(std::memory_order_acquire); ++i) {
     const Arena& arena = arenas_[i];
     const uint64_t version = arena.version.load(std::memory_order_acquire);
     const uintptr_t addr = arena.addr.load(std::memory_order_acquire);
     const size_t len = arena.len.load(std::memory_order_acquire);
+    const bool kept = arena.kept.load(std::memory_order_acquire);
     if (addr == 0 || addr == UINTPTR_MAX || !MemoryRange{addr, len}.covers(range)) continue;
+    if (only_kept && !kept) continue;
     // Another version is another range, which was not there when we came: "no" is a good answer.
     if (version % 2 == 0 && arena.version.load(std::memory_order_relaxed) == version) return true;
   }

@@ -64,7 +64,8 @@ class Monitor {
   bool tell_when_checked(int number, void (*end)(void* context)) noexcept;
   bool tell_unmapped(int number,
                      void (*unmapped)(void* context, uintptr_t addr, size_t len)) noexcept;
-  uint32_t cover(MemoryRange range, bool only_arenas) noexcept;
+  // `flags`: HYDRANT_COVER_ONLY_*.
+  uint32_t cover(MemoryRange range, uint32_t flags) noexcept;
   void note_pinned(MemoryRange range) noexcept;
 
   // False at the deadline.
@@ -82,7 +83,8 @@ class Monitor {
   bool pinned(MemoryRange range) noexcept;
   // Stops watching what no cache has any more (monitor_give_back.cpp).
   void give_back() noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  bool add_arena(MemoryRange range) noexcept;
+  // `kept`: pinned memory stays in place.
+  bool add_arena(MemoryRange range, bool kept) noexcept;
   void drop_arena(MemoryRange range) noexcept;
 
   // For the only thread of a new process: no reader, nothing watched; arenas and caches stay.
@@ -105,7 +107,8 @@ class Monitor {
   struct Arena {
     std::atomic<uintptr_t> addr{0};  // 0: free
     std::atomic<size_t> len{0};
-    std::atomic<uint64_t> version{0};  // odd while the two are being written
+    std::atomic<bool> kept{false};
+    std::atomic<uint64_t> version{0};  // odd while the others are being written
   };
 
   bool map_tables() noexcept;
@@ -137,7 +140,7 @@ class Monitor {
   const MemoryChange* look_for_raw(const MemoryChange* changes, size_t n,
                                    bool caller_found) noexcept;
 
-  bool in_arena(MemoryRange range) const noexcept;
+  bool in_arena(MemoryRange range, bool only_kept) const noexcept;
   bool watch(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool watch_mapping(uintptr_t addr, uintptr_t* end) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool register_mapping(uintptr_t addr, Mapping* found, bool* needed) noexcept

@@ -20,7 +20,12 @@ int pinned(uintptr_t addr, size_t len) {
   const CancellationOff guard;
   return Monitor::own().pinned({addr, len}) ? 1 : 0;
 }
-int add_arena(uintptr_t addr, size_t len) { return Monitor::own().add_arena({addr, len}) ? 0 : -1; }
+int add_arena(uintptr_t addr, size_t len) {
+  return Monitor::own().add_arena({addr, len}, false) ? 0 : -1;
+}
+int add_kept_arena(uintptr_t addr, size_t len) {
+  return Monitor::own().add_arena({addr, len}, true) ? 0 : -1;
+}
 void drop_arena(uintptr_t addr, size_t len) {
   const CancellationOff guard;
   Monitor::own().drop_arena({addr, len});
@@ -43,7 +48,7 @@ void unsubscribe(int number) {
 }
 uint32_t cover(uintptr_t addr, size_t len, uint32_t flags) {
   const CancellationOff guard;
-  return Monitor::own().cover({addr, len}, (flags & HYDRANT_COVER_ONLY_ARENAS) != 0);
+  return Monitor::own().cover({addr, len}, flags);
 }
 void note_pinned(uintptr_t addr, size_t len) { Monitor::own().note_pinned({addr, len}); }
 int quiet(uint64_t timeout_ns) {
@@ -108,7 +113,8 @@ hydrant_monitor_t g_face = {sizeof(hydrant_monitor_t),
                             &tell_when_checked,
                             &quiet_range,
                             &sync_range,
-                            &tell_unmapped};
+                            &tell_unmapped,
+                            &add_kept_arena};
 
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 

@@ -134,10 +134,11 @@ bool Monitor::in_libc_heap(MemoryRange range) const noexcept {
   return false;
 }
 
-uint32_t Monitor::cover(MemoryRange range, bool only_arenas) noexcept {
+uint32_t Monitor::cover(MemoryRange range, uint32_t flags) noexcept {
   if (!range.valid() || range.last() >> 47 != 0) return HYDRANT_COVER_NONE;
-  if (in_arena(range)) return HYDRANT_COVER_ARENA;
-  if (only_arenas) return HYDRANT_COVER_NONE;
+  const bool only_kept = (flags & HYDRANT_COVER_ONLY_KEPT_ARENAS) != 0;
+  if (in_arena(range, only_kept)) return HYDRANT_COVER_ARENA;
+  if (only_kept || (flags & HYDRANT_COVER_ONLY_ARENAS) != 0) return HYDRANT_COVER_NONE;
   if (is_mutant(Mutant::kUnwatched)) return HYDRANT_COVER_WATCHED;
   if (!start() || !watch(range)) return HYDRANT_COVER_NONE;
   if (removal_under_way(range)) return HYDRANT_COVER_NONE;

@@ -40,6 +40,8 @@ extern "C" {
 
 /* Flag of cover(): do not ask the kernel and do not start the reader thread. */
 #define HYDRANT_COVER_ONLY_ARENAS 1u
+/* As above, and of arenas only those of add_kept_arena(). Only if `size` extends past that member. */
+#define HYDRANT_COVER_ONLY_KEPT_ARENAS 2u
 
 /* A cache that wants notifications. Its functions are called from any thread, several at a time, even
  * under an allocator's locks and in signal handlers. They must not allocate, free, register, deregister
@@ -74,8 +76,8 @@ typedef struct hydrant_monitor_s {
    * Cost: about 50 ns, and 100 ns per region forgotten. */
   void (*invalidate)(uintptr_t addr, size_t len);
 
-  /* Nonzero if a watching cache has any part of [addr, addr+len) registered or held, or if this cannot
-   * be determined now. */
+  /* Nonzero if a watching cache has any part of [addr, addr+len) registered or held, also while a
+   * registration is being made or undone, or if this cannot be determined now. */
   int (*pinned)(uintptr_t addr, size_t len);
 
   /* Declares [addr, addr+len), whole pages, as an arena, until drop_arena(). The allocator then calls
@@ -162,6 +164,14 @@ typedef struct hydrant_monitor_s {
    * range is a part only. The same rules as for forget(). Without it, forget() is called.
    * Returns nonzero if there is no such number. */
   int (*tell_unmapped)(int number, void (*unmapped)(void* context, uintptr_t addr, size_t len));
+
+  /* ---- for allocators; present only if `size` extends past it ---- */
+
+  /* Like add_arena(), with a further promise: pinned memory stays in place. After invalidate(), and after
+   * drop_arena(), the allocator asks pinned(), and unmaps, replaces or empties the memory only where that
+   * answers 0; otherwise it tries again later. Caches whose registrations may not outlive their memory
+   * (HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE in pin_cache.h) use such arenas, but no others. */
+  int (*add_kept_arena)(uintptr_t addr, size_t len);
 } hydrant_monitor_t;
 
 /* Returns NULL if this library has no monitor of that version. The result is valid until the process

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 
 namespace hydrant::arena {
 namespace {
@@ -183,7 +184,11 @@ void PageStore::announce_locked(const Reservation& reservation) noexcept {
   }
   // Drops regions that are still cached from an earlier mapping at these addresses.
   monitor_->sync();
-  if (monitor_->add_arena(reservation.addr, reservation.bytes) == 0) {
+  // Pinned blocks are not emptied, and nothing is unmapped (the rule in the header).
+  constexpr size_t kNeeded =
+      offsetof(hydrant_monitor_t, add_kept_arena) + sizeof monitor_->add_kept_arena;
+  const auto add = monitor_->size >= kNeeded ? monitor_->add_kept_arena : monitor_->add_arena;
+  if (add(reservation.addr, reservation.bytes) == 0) {
     counts_.unannounced_bytes -= reservation.bytes;
   }
 }

@@ -15,6 +15,7 @@
 //   3. invalidate() runs again afterwards, because a cache may meanwhile have pinned a neighbour in use,
 //   rounded
 //      or extended into this block. Only then may the block be handed out.
+// Rule 1, and mappings that stay, make these kept arenas (monitor.h): no registration outlives its memory.
 // Before fresh address space is handed out, sync() makes caches forget earlier mappings at these addresses.
 //
 // Threads: any. One mutex, held during calls of the kernel and of the monitor, whose functions permit that.

@@ -40,6 +40,29 @@ TEST(MonitorArena, CoversWhatLiesInsideOneOfThem) {
   EXPECT_EQ(cover_only(kFarArena + kMiB, kPage), HYDRANT_COVER_NONE);
 }
 
+TEST(MonitorArena, SomeKeepWhatIsPinned) {
+  const hydrant_monitor_t& monitor = the_monitor();
+  const auto kept = [&](uintptr_t addr, uint32_t flags = 0) {
+    return monitor.cover(addr, kPage, HYDRANT_COVER_ONLY_KEPT_ARENAS | flags);
+  };
+  ASSERT_EQ(monitor.add_arena(kFarArena, kMiB), 0);
+  ASSERT_EQ(monitor.add_kept_arena(kFarArena + kMiB, kMiB), 0);
+  EXPECT_EQ(cover_only(kFarArena, kPage), HYDRANT_COVER_ARENA);
+  EXPECT_EQ(cover_only(kFarArena + kMiB, kPage), HYDRANT_COVER_ARENA);
+  EXPECT_EQ(kept(kFarArena), HYDRANT_COVER_NONE);
+  EXPECT_EQ(kept(kFarArena, HYDRANT_COVER_ONLY_ARENAS), HYDRANT_COVER_NONE);
+  EXPECT_EQ(kept(kFarArena + kMiB), HYDRANT_COVER_ARENA);
+  // The places of the table serve again.
+  monitor.drop_arena(kFarArena + kMiB, kMiB);
+  monitor.drop_arena(kFarArena, kMiB);
+  ASSERT_EQ(monitor.add_arena(kFarArena + kMiB, kMiB), 0);
+  ASSERT_EQ(monitor.add_arena(kFarArena, kMiB), 0);
+  EXPECT_EQ(kept(kFarArena), HYDRANT_COVER_NONE);
+  EXPECT_EQ(kept(kFarArena + kMiB), HYDRANT_COVER_NONE);
+  monitor.drop_arena(kFarArena, kMiB);
+  monitor.drop_arena(kFarArena + kMiB, kMiB);
+}
+
 TEST(MonitorArena, DroppingTells) {
   const Listener listener;
   ASSERT_EQ(listener.listen_to_unmapped(), 0);

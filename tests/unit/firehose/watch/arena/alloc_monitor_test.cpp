@@ -91,7 +91,7 @@ TEST_P(AllocMonitor, FreshAddressesAreSyncedThenAnnouncedBeforeTheyAreHandedOut)
   EXPECT_TRUE(monitor_.announced(p, 1500 * kMiB));
   ASSERT_GE(calls.size(), 2u);
   EXPECT_EQ(calls[0].kind, Kind::kSync);
-  EXPECT_EQ(calls[1].kind, Kind::kAddArena);
+  EXPECT_EQ(calls[1].kind, Kind::kAddKeptArena);
   EXPECT_EQ(calls[1].addr % kBlock, 0u);
   EXPECT_EQ(calls[1].len % kBlock, 0u);
   hydrant_free(p);

@@ -26,7 +26,10 @@ const hydrant_monitor_t* FakeMonitor::table() {
     made.invalidate = [](uintptr_t addr, size_t len) { instance().invalidate(addr, len); };
     made.pinned = [](uintptr_t addr, size_t len) { return instance().pinned(addr, len) ? 1 : 0; };
     made.add_arena = [](uintptr_t addr, size_t len) {
-      return instance().add_arena(addr, len) ? 0 : 1;
+      return instance().add_arena(addr, len, false) ? 0 : 1;
+    };
+    made.add_kept_arena = [](uintptr_t addr, size_t len) {
+      return instance().add_arena(addr, len, true) ? 0 : 1;
     };
     made.drop_arena = [](uintptr_t, size_t) {};
     made.settle = [] {};
@@ -95,9 +98,9 @@ bool FakeMonitor::pinned(uintptr_t addr, size_t len) {
   return false;
 }
 
-bool FakeMonitor::add_arena(uintptr_t addr, size_t len) {
+bool FakeMonitor::add_arena(uintptr_t addr, size_t len, bool kept) {
   const std::lock_guard lock(mu_);
-  calls_.push_back({Kind::kAddArena, addr, len});
+  calls_.push_back({kept ? Kind::kAddKeptArena : Kind::kAddArena, addr, len});
   if (!refuse_arenas_) arenas_.push_back({addr, len});
   return !refuse_arenas_;
 }

@@ -14,7 +14,7 @@ namespace hydrant::testing {
 
 class FakeMonitor {
  public:
-  enum class Kind : uint8_t { kInvalidate, kPinned, kAddArena, kSync };
+  enum class Kind : uint8_t { kInvalidate, kPinned, kAddArena, kAddKeptArena, kSync };
   struct Call {
     Kind kind;
     uintptr_t addr;
@@ -35,7 +35,7 @@ class FakeMonitor {
   void unpin_all();
   // Runs in each invalidate(), under the arena's lock: it may look at memory and no more.
   void on_invalidate(std::function<void(uintptr_t, size_t)> look);
-  // As many ranges as add_arena() takes from now on.
+  // As many ranges as add_arena() and add_kept_arena() take from now on.
   void refuse_arenas(bool refuse);
 
   std::vector<Call> calls();
@@ -45,7 +45,7 @@ class FakeMonitor {
   // ---- the functions of the table ----
   void invalidate(uintptr_t addr, size_t len);
   bool pinned(uintptr_t addr, size_t len);
-  bool add_arena(uintptr_t addr, size_t len);
+  bool add_arena(uintptr_t addr, size_t len, bool kept);
   void sync();
 
  private:

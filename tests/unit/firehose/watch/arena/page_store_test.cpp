@@ -79,6 +79,23 @@ TEST_P(PageStoreTest, KeepsSomeIdleMemoryAndThenGivesAllBack) {
   EXPECT_EQ(store_.counts().idle_bytes, 0u);
 }
 
+TEST_P(PageStoreTest, AnEarlierMonitorGetsAnOrdinaryArena) {
+  monitor_.appear();
+  monitor_.clear_calls();
+  static hydrant_monitor_t earlier;
+  earlier = *FakeMonitor::table();
+  earlier.size = offsetof(hydrant_monitor_t, add_kept_arena);
+  earlier.add_kept_arena = nullptr;
+  store_.use_monitor(&earlier);
+  (void)grow_used(kBlockBytes);
+  size_t arenas = 0;
+  for (const auto& call : monitor_.calls()) {
+    EXPECT_NE(call.kind, FakeMonitor::Kind::kAddKeptArena);
+    arenas += call.kind == FakeMonitor::Kind::kAddArena ? 1 : 0;
+  }
+  EXPECT_EQ(arenas, 1u);
+}
+
 TEST_P(PageStoreTest, PinnedIdleMemoryIsNotAskedAboutAtEachCall) {
   monitor_.appear();
   store_.use_monitor(FakeMonitor::table());
