@@ -75,6 +75,7 @@ hydrant_registrar_t registrar_functions(std::unique_ptr<Registrar> registrar) no
     functions.drop_import = drop_import;
   }
   functions.implicit_key = implicit_key;
+  if (traits.unpin_before_release) functions.flags |= HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
   functions.forget_in_child = forget_in_child;
   functions.destroy = destroy;
   functions.user = registrar.release();

@@ -29,7 +29,7 @@ void log_domain_start(const Domain& domain) noexcept {
   log_info(
       "domain %s: registrar %s, keys of %u bytes; %s mode, granule %zu bytes, merging up to %s, "
       "streams up to %s; "
-      "budget %s, %u regions, largest region %s; watch=%s, eager access %s",
+      "budget %s, %u regions, largest region %s; watch=%s%s, eager access %s",
       config.name, traits.name, traits.key_bytes,
       config.mode == HYDRANT_MODE_PAGE ? "page" : "region", config.granule_bytes,
       format_size_rounded(config.merge_bytes, merge, sizeof merge),
@@ -37,7 +37,10 @@ void log_domain_start(const Domain& domain) noexcept {
       format_size_rounded(config.budget_bytes, budget, sizeof budget), config.max_regions,
       format_size_rounded(unlimited ? UINT64_MAX : config.max_region_bytes, largest,
                           sizeof largest),
-      watch_name(config.watch), AccessNames(config.eager).text());
+      watch_name(config.watch),
+      config.unpin_before_release ? " (only what waits for unpin: arenas and announced memory)"
+                                  : "",
+      AccessNames(config.eager).text());
 }
 
 void log_domain_end(Domain& domain) noexcept {

@@ -16,10 +16,12 @@ namespace {
 constexpr uint64_t kMostRegions = uint64_t{1} << 22;
 constexpr size_t kLargestBucket = size_t{1} << 40;
 
-// Requires: all other sizes are known. A client that announces what it has pinned may not know of more.
+// Requires: all other sizes are known. A client that announces what it has pinned may not know of more. And
+// what is to be unpinned before it goes away must not be registered beside a request just before that.
 size_t choose_stream(const hydrant_domain_options_t& options, const DomainConfig& config) noexcept {
   if (config.mode == HYDRANT_MODE_PAGE || config.watch == HYDRANT_WATCH_NONE) return 0;
   if (config.watch == HYDRANT_WATCH_CLIENT && options.stream_bytes == 0) return 0;
+  if (config.unpin_before_release) return 0;
   const size_t most = std::min({static_cast<size_t>(or_knob(options.stream_bytes, Knob::kStream)),
                                 config.merge_bytes, config.max_region_bytes});
   return most > config.granule_bytes ? most : 0;
@@ -33,6 +35,16 @@ Status check_granule(const DomainConfig& config, const RegistrarTraits& traits) 
         "options.bucket_bytes or FIREHOSE_BUCKET = %zu is not a power of two from the registrar's "
         "granule of %zu bytes up",
         config.granule_bytes, traits.granule_bytes);
+  }
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (config.unpin_before_release && config.watch != HYDRANT_WATCH_CLIENT &&
+      config.granule_bytes > page) {
+    return fail(
+        Status::kBadArg,
+        "registrar %s must unpin before memory goes away, but what is beside pinned memory in a "
+        "granule or bucket of %zu bytes may go away earlier: take granules and buckets of %zu "
+        "bytes, or HYDRANT_WATCH_CLIENT for options.watch",
+        traits.name, config.granule_bytes, page);
   }
   return Status::kOk;
 }
@@ -158,6 +170,7 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   if (options.watch == HYDRANT_WATCH_DEFAULT) {
     config->watch = knob_number(Knob::kWatch) == 0 ? HYDRANT_WATCH_AUTO : HYDRANT_WATCH_NONE;
   }
+  config->unpin_before_release = traits.unpin_before_release;
   config->eager =
       static_cast<Access>(or_knob(options.eager_access, Knob::kEagerAccess)) & traits.supported;
   config->granule_bytes = choose_granule(options, traits, *config);

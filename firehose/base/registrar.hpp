@@ -8,7 +8,10 @@
 //  * the cache never holds one of its locks across a call;
 //  * a method must not call the domain that it serves, and must return in bounded time;
 //  * a failing call changes no state and records its text with hydrant::fail();
-//  * the same pages may be pinned by several overlapping live registrations: each is undone on its own.
+//  * the same pages may be pinned by several overlapping live registrations: each is undone on its own;
+//  * unpin() may come when the memory is gone and other memory is at the address. It undoes what the key
+//    stands for, and changes nothing at the address. A registrar that has no such call sets
+//    RegistrarTraits::unpin_before_release.
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
@@ -50,6 +53,11 @@ struct RegistrarTraits {
   bool exports = false;       // export_key() and import_key() work
   uint32_t export_bytes = 0;  // largest blob of export_key(); at most 65536
   bool asynchronous = false;  // pin_async() may answer kNotReady and complete later
+  // unpin() changes the memory at the address (madvise() of it, say), so a registration may not outlive its
+  // memory. The cache then keeps only memory that waits for unpin(): kept arenas (monitor.h), and what the
+  // client announces by an invalidation, which answers kNotReady until all is undone. Other memory is pinned
+  // for each use.
+  bool unpin_before_release = false;
   // 0, or a power of two: the size of aligned blocks that charge() always counts whole. Pinning such a block
   // whole costs less than pinning a few of its parts.
   size_t block_bytes = 0;

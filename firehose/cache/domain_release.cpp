@@ -111,7 +111,35 @@ Status Releases::invalidate(MemoryRange range) noexcept {
   for (uint64_t rounds = 16 + parts_.store.count(); more && rounds > 0; --rounds) {
     more = invalidate_some(range, false);
   }
-  return Status::kOk;
+  return parts_.traits.unpin_before_release ? unpin_the_rest(range) : Status::kOk;
+}
+
+// What was dead before, or is not held any more; then says whether something is left. Each way in which a
+// registration can outlive the call is a state: held, being made, being undone.
+Status Releases::unpin_the_rest(MemoryRange range) noexcept {
+  RegionQueue retired;
+  {
+    const CachePhase lock(parts_);
+    parts_.retirement.drain(lock, range, &retired);
+  }
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  {
+    const CachePhase lock(parts_);
+    const auto& infos = parts_.store.infos(lock);
+    bool left = parts_.pending.any_overlap(lock, range) || parts_.retirement.has_left(lock, range);
+    for (RegionIndex r = 1; r <= parts_.store.high(lock) && !left; ++r) {
+      const RegionInfo& info = infos[r];
+      // Registered since, by a pin that had begun before.
+      left = info.state == RegionState::kOpen && !info.prepinned && info.range.overlaps(range);
+    }
+    if (!left) return Status::kOk;
+  }
+  return fail(
+      Status::kNotReady,
+      "domain %s: part of [%#zx, +%zu) is still registered, because it is held, or another "
+      "thread is registering or unpinning it, and registrar %s must unpin before the memory "
+      "goes away: release the pins, and invalidate again until the answer is OK",
+      parts_.config.name, static_cast<size_t>(range.addr), range.len, parts_.traits.name);
 }
 
 void Releases::flush() noexcept {

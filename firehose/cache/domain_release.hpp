@@ -1,7 +1,8 @@
 // Takes holds and regions away at the client's request: releases, invalidation, flush.
 //
 // Invariant: when invalidate() has returned, no pin finds a region that overlapped the range before, except
-// the client's own registrations; what was not held is unpinned.
+// the client's own registrations; what was not held is unpinned. If the registrar must unpin before memory
+// goes away, kOk also means that none of the range is registered, being registered or being unpinned.
 #pragma once
 
 #include "firehose/cache/cache_parts.hpp"
@@ -29,6 +30,7 @@ class Releases {
 
  private:
   bool invalidate_some(MemoryRange range, bool first) noexcept;
+  Status unpin_the_rest(MemoryRange range) noexcept;
   bool close_beside_prepinned(const CacheLock&, MemoryRange range, RegionQueue* closed) noexcept;
   void close(const CacheLock&, RegionIndex region, RegionQueue* closed) noexcept;
 

@@ -64,6 +64,9 @@ Status check_values(const hydrant_registrar_t& f) noexcept {
   if (f.export_key != nullptr && f.export_bytes == 0) {
     return bad_field("export_bytes", "is 0 although export_key is set");
   }
+  if ((f.flags & ~uint64_t{HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE}) != 0) {
+    return bad_field("flags", "has unknown bits");
+  }
   return Status::kOk;
 }
 
@@ -151,6 +154,7 @@ CRegistrar::CRegistrar(const hydrant_registrar_t& functions) noexcept : f_(funct
   traits_.exports = f_.export_key != nullptr;
   traits_.export_bytes = traits_.exports ? f_.export_bytes : 0;
   traits_.asynchronous = f_.pin_async != nullptr;
+  traits_.unpin_before_release = (f_.flags & HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE) != 0;
   traits_.pin_base_ns = f_.pin_base_ns;
   traits_.pin_page_ns = f_.pin_page_ns;
   traits_.unpin_base_ns = f_.unpin_base_ns;

@@ -116,6 +116,16 @@ HYDRANT_API void hydrant_set_error_text(const char* text);
  * nothing more. It counts the failure in unpin_failures and logs the range. */
 #define HYDRANT_UNPIN_BROKEN 2
 
+/* hydrant_registrar_t.flags: a registration may not outlive its memory, because unpin changes the memory
+ * at the address (by madvise, for example). Rules for such a registrar:
+ *  - With HYDRANT_WATCH_AUTO and _NONE the cache keeps only memory that waits for unpin: vouched ranges,
+ *    and arenas that keep pinned memory (libhydrant_alloc). Other memory is pinned only while it is held,
+ *    must not be released meanwhile, and is refused to peers. hydrant_coverage() returns the kind.
+ *  - Before the client releases vouched memory, or any memory with HYDRANT_WATCH_CLIENT, it calls
+ *    hydrant_invalidate() until that returns OK.
+ *  - There is no read-ahead. With AUTO and NONE, granules and buckets must be single pages. */
+#define HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE 1u
+
 /* Completion of pin_async: call it exactly once, from any thread, but not from inside pin_async. */
 typedef void (*hydrant_pin_done_fn)(void* context, int status, const void* key);
 
@@ -146,7 +156,9 @@ typedef struct hydrant_registrar {
    * (never possible with this right), GASNET_ERR_NOT_READY (no budget now), GASNET_ERR_RESOURCE (never
    * possible at this size), or HYDRANT_ERR_BROKEN (failed permanently). */
   int (*pin)(void* user, uintptr_t addr, size_t len, uint32_t access, void* key);
-  /* Undoes one pin. Returns HYDRANT_UNPIN_*. Required. */
+  /* Undoes one pin. Returns HYDRANT_UNPIN_*. Required. The memory may be gone, and other memory at addr:
+   * undo what the key stands for, and change nothing at the address. If the system offers no such call,
+   * see HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE. */
   int (*unpin)(void* user, uintptr_t addr, size_t len, const void* key);
   /* Optional: undoes n pins. Returns BROKEN if any could not be undone: all n then count as failed. */
   int (*unpin_many)(void* user, const hydrant_range_t* ranges, const void* const* keys, size_t n);
@@ -173,6 +185,7 @@ typedef struct hydrant_registrar {
   void (*destroy)(void* user);
   /* Optional: a key written by import_key is no longer used. */
   void (*drop_import)(void* user, const void* key);
+  uint64_t flags; /* HYDRANT_REGISTRAR_*; unknown bits are an error */
 } hydrant_registrar_t;
 
 /* ---- the policy interface --------------------------------------------------------------------- */
@@ -341,7 +354,10 @@ HYDRANT_API uint32_t hydrant_pin_key_bytes(hydrant_pin_t pin);
 /* Forgets all registrations of [addr, addr+len): after it returns, no hit finds a registration made
  * before the call. Held regions stay registered until their last release. Never waits for a hold or a
  * registration under way; that registration is dropped when it ends, and repeated.
- * Prepinned ranges are passed over: the next pin in one is a hit, with the client's key. */
+ * Prepinned ranges are passed over: the next pin in one is a hit, with the client's key.
+ * With HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE: OK means that nothing of the range is registered any more,
+ * except prepinned ranges. NOT_READY means that the memory must stay: part of it is held, or another thread
+ * is registering or unpinning it. Call again later. */
 HYDRANT_API int hydrant_invalidate(hydrant_domain_t domain, const void* addr, size_t len);
 
 /* Writes HYDRANT_COVERAGE_* for [addr, addr+len): the source of release events, which determines
@@ -355,7 +371,8 @@ HYDRANT_API int hydrant_coverage(hydrant_domain_t domain, const void* addr, size
 HYDRANT_API const char* hydrant_coverage_name(uint32_t coverage);
 
 /* Promises to call hydrant_invalidate() before the range is unmapped or moved. The range may then be
- * cached although no source reports its release, in a domain of any kind. */
+ * cached although no source reports its release, in a domain of any kind. hydrant_unvouch() ends the
+ * promise, calls hydrant_invalidate() and returns its result. */
 HYDRANT_API int hydrant_vouch(hydrant_domain_t domain, const void* addr, size_t len);
 HYDRANT_API int hydrant_unvouch(hydrant_domain_t domain, const void* addr, size_t len);
 

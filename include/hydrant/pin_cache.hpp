@@ -146,6 +146,7 @@ class Registrar {
     bool asynchronous = false;       // pin_async() is overridden
     std::uint32_t export_bytes = 0;  // nonzero: export_key() and import_key() are overridden
     std::uint32_t pin_base_ns = 0, pin_page_ns = 0, unpin_base_ns = 0;
+    bool unpin_before_release = false;  // HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE
   };
 
   Registrar() = default;
@@ -219,6 +220,7 @@ class Registrar {
     c->pin_base_ns = facts.pin_base_ns;
     c->pin_page_ns = facts.pin_page_ns;
     c->unpin_base_ns = facts.unpin_base_ns;
+    if (facts.unpin_before_release) c->flags |= HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
   }
 
   static void set_functions(const Facts& facts, hydrant_registrar_t* c) noexcept {

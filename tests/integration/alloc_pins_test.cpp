@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -132,6 +134,53 @@ TEST_P(AllocPins, HeldMemoryIsNotEmptied) {
   EXPECT_EQ(p[0], 'h');
   EXPECT_EQ(p[kBytes / 2], 'h');
   EXPECT_EQ(hydrant_release(pin), GASNET_OK);
+}
+
+// The registrar's registrations may not outlive their memory. It looks at the memory when it is to unpin:
+// emptied pages read as 0.
+TEST_P(AllocPins, MemoryIsEmptiedOnlyAfterItIsUnpinned) {
+  static std::atomic<uint64_t> unpins;
+  static std::atomic<uint64_t> late;
+  unpins = 0;
+  late = 0;
+  hydrant_registrar_t registrar{};
+  registrar.size = sizeof registrar;
+  registrar.name = "late";
+  registrar.flags = HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
+  registrar.pin = [](void*, uintptr_t, size_t, uint32_t, void*) { return GASNET_OK; };
+  registrar.unpin = [](void*, uintptr_t addr, size_t len, const void*) {
+    ++unpins;
+    const char* p = reinterpret_cast<const char*>(addr);
+    if (p[0] == 0 || p[len - 1] == 0) ++late;
+    return HYDRANT_UNPIN_DONE;
+  };
+  hydrant_domain_options_t options;
+  hydrant_domain_options_init(&options);
+  options.registrar = &registrar;
+  options.watch = HYDRANT_WATCH_AUTO;
+  hydrant_domain_t domain = 0;
+  ASSERT_EQ(hydrant_domain_create(&options, &domain), GASNET_OK) << hydrant_error_text();
+  size_t emptied = 0;
+  for (int i = 0; i < 20; ++i) {
+    char* p = allocate();
+    ASSERT_NE(p, nullptr);
+    std::memset(p, 'u', kBytes);
+    uint32_t coverage = 0;
+    ASSERT_EQ(hydrant_coverage(domain, p, kBytes, &coverage), GASNET_OK);
+    EXPECT_EQ(coverage, HYDRANT_COVERAGE_ARENA) << hydrant_coverage_name(coverage);
+    const hydrant_pin_t pin = hydrant_pin(domain, p, kBytes, HYDRANT_LOCAL_WRITE);
+    ASSERT_NE(pin.region, nullptr) << hydrant_error_text();
+    EXPECT_EQ(hydrant_release(pin), GASNET_OK);
+    hydrant_free(p);
+    if (i % 3 == 2) {
+      EXPECT_EQ(hydrant_flush(domain), GASNET_OK);
+    }
+    emptied += hydrant_alloc_trim();
+  }
+  EXPECT_GT(emptied, 0u);
+  EXPECT_GT(unpins, 0u);
+  EXPECT_EQ(hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN), GASNET_OK);
+  EXPECT_EQ(late, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(, AllocPins, ::testing::Bool(),

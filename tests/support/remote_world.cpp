@@ -18,7 +18,8 @@ RemoteWorld::RemoteWorld(const Settings& settings) : settings_(settings) {
     hydrant_domain_options_t domain;
     hydrant_domain_options_init(&domain);
     domain.registrar = &rank.registrar.table;
-    domain.watch = HYDRANT_WATCH_CLIENT;
+    rank.registrar.table.flags = settings.registrar_flags;
+    domain.watch = settings.domain_watch;
     domain.mode = settings.domain_mode;
     domain.merge_bytes = settings.domain_merge_bytes;
     domain.max_region_bytes = settings.domain_region_bytes;

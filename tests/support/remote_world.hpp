@@ -47,6 +47,8 @@ class RemoteWorld {
     uint64_t domain_bytes = 0;           // budget; 0: plenty
     hydrant_remote_options_t options{};  // fields that are not 0 apply
     uint32_t domain_mode = HYDRANT_MODE_REGION;
+    uint32_t domain_watch = HYDRANT_WATCH_CLIENT;
+    uint64_t registrar_flags = 0;
     size_t domain_merge_bytes = 0;   // 0: the default
     size_t domain_region_bytes = 0;  // the largest; 0: the default
     size_t max_message_bytes = 4096;

@@ -61,15 +61,20 @@ void Retirement::begin_unpin(const CacheLock& lock, RegionIndex region,
                              RegionQueue* retired) noexcept {
   auto& infos = parts_.store.infos(lock);
   infos[region].state = RegionState::kRetiring;
+  ++retiring_;
   retired->push(infos, region);
-  ++unpinning_;
 }
 
-bool Retirement::any_being_unpinned(const CacheLock& lock, MemoryRange range) const noexcept {
-  if (unpinning_ == 0) return false;
+// The queues of regions that are being unpinned belong to the threads that do it: the states tell.
+bool Retirement::has_left(const CacheLock& lock, MemoryRange range) const noexcept {
   const auto& infos = parts_.store.infos(lock);
-  for (RegionIndex r = 1; r <= parts_.store.high(lock); ++r) {
-    if (infos[r].state == RegionState::kRetiring && infos[r].range.overlaps(range)) return true;
+  const auto is_apart = [&](RegionIndex r) { return !infos[r].range.overlaps(range); };
+  if (!dead_.each(infos, is_apart)) return true;
+  uint32_t unseen = retiring_;
+  for (RegionIndex r = 1; unseen != 0 && r <= parts_.store.high(lock); ++r) {
+    if (infos[r].state != RegionState::kRetiring) continue;
+    if (!is_apart(r)) return true;
+    --unseen;
   }
   return false;
 }
@@ -103,6 +108,13 @@ void Retirement::drain(const CacheLock& lock, size_t most, RegionQueue* retired)
   auto& infos = parts_.store.infos(lock);
   RegionQueue examine;
   for (size_t n = std::min(most, dead_.size()); n > 0; --n) examine.push(infos, dead_.pop(infos));
+  settle(lock, &examine, retired);
+}
+
+void Retirement::drain(const CacheLock& lock, MemoryRange range, RegionQueue* retired) noexcept {
+  auto& infos = parts_.store.infos(lock);
+  RegionQueue examine;
+  dead_.take(infos, range, &examine);
   settle(lock, &examine, retired);
 }
 

@@ -43,15 +43,19 @@ class Retirement {
 
   // Requires: shut before the last fence, not held since; in no table and no queue.
   void retire(const CacheLock&, RegionIndex region, RegionQueue* retired) noexcept;
-  // The end of it, also of a region whose registration is worth nothing.
+  // The same for a region that was never open, or at the domain's end.
   void begin_unpin(const CacheLock&, RegionIndex region, RegionQueue* retired) noexcept;
-  void end_unpin(const CacheLock&) noexcept { --unpinning_; }
-  // Looks at every region while any is being unpinned.
-  bool any_being_unpinned(const CacheLock&, MemoryRange range) const noexcept;
+  // A region of such a queue leaves the state. In the child of a fork there may be none that is counted.
+  void end_unpin(const CacheLock&) noexcept { retiring_ -= retiring_ != 0 ? 1 : 0; }
+  // True if part of the range is dead or being unpinned. Cost while any is being unpinned: a look at each
+  // region until all of these were seen.
+  bool has_left(const CacheLock&, MemoryRange range) const noexcept;
   // Retires the regions of `list` that are not held, after one fence; the others become dead.
   void settle(const CacheLock&, RegionQueue* list, RegionQueue* retired) noexcept;
   // The same for so many dead regions.
   void drain(const CacheLock&, size_t most, RegionQueue* retired) noexcept;
+  // The same for all of the range.
+  void drain(const CacheLock&, MemoryRange range, RegionQueue* retired) noexcept;
   // The same for those that have not been looked at yet, in one bounded piece. True if some of released
   // memory remain.
   bool drain_released(const CacheLock&, RegionQueue* retired) noexcept;
@@ -60,13 +64,13 @@ class Retirement {
   void drain_many(const CacheLock&, uint64_t budget_bytes, RegionQueue* retired) noexcept;
   void reset_in_child(const CacheLock&) noexcept {
     dead_.clear();
-    unpinning_ = 0;
+    retiring_ = 0;
   }
 
  private:
   const Parts parts_;
   DeadRegions dead_;
-  uint32_t unpinning_ = 0;
+  uint32_t retiring_ = 0;  // regions in that state
 };
 
 }  // namespace hydrant

@@ -132,13 +132,8 @@ void Invalidator::forget_after_loss(uint64_t losses) noexcept {
 bool Invalidator::any_pinned(MemoryRange range) noexcept {
   bool found = true;  // maybe
   (void)with_mutex([&](const CacheLock& lock) {
-    const auto& infos = parts_.store.infos(lock);
     found = parts_.tables.any_overlap(lock, range) || parts_.pending.any_overlap(lock, range) ||
-            !parts_.retirement.dead(lock).each(
-                infos, [&](RegionIndex r) { return !infos[r].range.overlaps(range); });
-    // An unpin that has not reached the registrar yet must go on being told of.
-    found = found || (parts_.registrar.traits().hears_of_unmapping &&
-                      parts_.retirement.any_being_unpinned(lock, range));
+            parts_.retirement.has_left(lock, range);
   });
   return found;
 }

@@ -53,7 +53,8 @@ class Invalidator {
     forget(range);
   }
   void forget_vouched() noexcept;
-  // True if some region, or a registration under way, overlaps the range; maybe also otherwise.
+  // True if some region overlaps the range, also while it is being registered or unpinned; maybe also
+  // otherwise.
   bool any_pinned(MemoryRange range) noexcept;
   // Shuts each gate that may be hit without a check, and opens no gate so again that rests on the hooks:
   // they do not see all. Takes no lock.

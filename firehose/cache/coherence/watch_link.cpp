@@ -19,7 +19,7 @@ Status WatchLink::start(const hydrant_monitor_t* monitor, const hydrant_monitor_
                         const More& more) noexcept {
   // Here and not in the first pin: a client may pin where no thread can be created, for example while the
   // dynamic linker calls it. Without a reader the domain's memory is not watched, as a pin finds.
-  if (config_.watch == HYDRANT_WATCH_AUTO) (void)monitor->start();
+  if (asks_kernel()) (void)monitor->start();
   // Prepinned ranges are the client's: no report of what was there before may arrive when they are entered.
   monitor->sync();
   subscription_ = monitor->subscribe(&client);
@@ -49,7 +49,7 @@ void WatchLink::stop() noexcept {
 }
 
 void WatchLink::begin_in_step() const noexcept {
-  if (monitor_ != nullptr && config_.watch == HYDRANT_WATCH_AUTO) monitor_->sync();
+  if (monitor_ != nullptr && asks_kernel()) monitor_->sync();
 }
 
 bool WatchLink::wait_for_quiet(const MemoryRange* range) noexcept {
@@ -69,15 +69,25 @@ bool WatchLink::ask_for_quiet(PinRequest& request) noexcept {
   return request.quiet;
 }
 
+// Another copy of the library may have made the monitor, an older one, too.
+uint32_t WatchLink::cover_of(MemoryRange range) const noexcept {
+  uint32_t flags = asks_kernel() ? 0 : HYDRANT_COVER_ONLY_ARENAS;
+  if (config_.unpin_before_release) {
+    constexpr size_t kNeeded =
+        offsetof(hydrant_monitor_t, add_kept_arena) + sizeof monitor_->add_kept_arena;
+    if (monitor_->size < kNeeded) return HYDRANT_COVER_NONE;
+    flags |= HYDRANT_COVER_ONLY_KEPT_ARENAS;
+  }
+  return monitor_->cover(range.addr, range.len, flags);
+}
+
 bool WatchLink::ask_for_cover(const PinRequest& request, Plan* plan) const noexcept {
-  const uint32_t flags = cover_flags();
-  plan->cover = request.restless ? HYDRANT_COVER_NONE
-                                 : monitor_->cover(plan->range.addr, plan->range.len, flags);
+  plan->cover = request.restless ? HYDRANT_COVER_NONE : cover_of(plan->range);
   if (plan->cover == HYDRANT_COVER_NONE) return plan->range == request.pages;
   // Nor may more memory cost the request a hit without checks.
   if (plan->cover == HYDRANT_COVER_CHECKED && plan->range != request.pages) {
     if (plan->request_vouched) return false;
-    const uint32_t alone = monitor_->cover(request.pages.addr, request.pages.len, flags);
+    const uint32_t alone = cover_of(request.pages);
     if (alone == HYDRANT_COVER_ARENA || alone == HYDRANT_COVER_WATCHED) return false;
   }
   monitor_->note_pinned(plan->range.addr, plan->range.len);
@@ -94,8 +104,8 @@ bool WatchLink::may_be_cached(const Plan& plan) noexcept {
 uint32_t WatchLink::coverage(MemoryRange pages) const noexcept {
   if (config_.watch == HYDRANT_WATCH_CLIENT) return HYDRANT_COVERAGE_CLIENT;
   // The caller's earlier releases may be half told, and this may be other memory at their addresses.
-  if (config_.watch == HYDRANT_WATCH_AUTO) (void)monitor_->quiet(Patience::kLongestNs);
-  switch (monitor_->cover(pages.addr, pages.len, cover_flags())) {
+  if (asks_kernel()) (void)monitor_->quiet(Patience::kLongestNs);
+  switch (cover_of(pages)) {
     case HYDRANT_COVER_CHECKED: return HYDRANT_COVERAGE_CHECKED;
     case HYDRANT_COVER_WATCHED: return HYDRANT_COVERAGE_WATCHED;
     case HYDRANT_COVER_ARENA: return HYDRANT_COVERAGE_ARENA;
@@ -103,10 +113,9 @@ uint32_t WatchLink::coverage(MemoryRange pages) const noexcept {
   }
 }
 
-// Another copy of the library may have made the monitor, an older one, too.
 void WatchLink::give_back_watched() const noexcept {
   constexpr size_t kNeeded = offsetof(hydrant_monitor_t, give_back) + sizeof monitor_->give_back;
-  if (monitor_ == nullptr || config_.watch != HYDRANT_WATCH_AUTO) return;
+  if (monitor_ == nullptr || !asks_kernel()) return;
   if (monitor_->size >= kNeeded) monitor_->give_back();
 }
 

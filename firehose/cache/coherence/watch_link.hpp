@@ -2,6 +2,10 @@
 //
 // Invariant: a plan is cacheable only if the client answers for the memory, or the monitor watches it and
 // knew of no release under way when the registration was complete. No mutex is held during a question.
+//
+// A registrar may have to unpin before its memory goes away (RegistrarTraits::unpin_before_release). Releases
+// that the kernel, the hooks or a plain arena report do not wait for that. So the kernel is not asked then,
+// and only arenas count that keep pinned memory.
 #pragma once
 
 #include <hydrant/monitor.h>
@@ -85,15 +89,16 @@ class WatchLink {
   }
 
  private:
+  // Does the kernel report releases to this domain?
+  bool asks_kernel() const noexcept {
+    return config_.watch == HYDRANT_WATCH_AUTO && !config_.unpin_before_release;
+  }
+  // HYDRANT_COVER_*: how the monitor lets this domain cache the range.
+  uint32_t cover_of(MemoryRange range) const noexcept;
   // For releases of the range, or with null for all releases.
   bool wait_for_quiet(const MemoryRange* range) noexcept;
   bool ask_for_quiet(PinRequest& request) noexcept;
   bool ask_for_cover(const PinRequest& request, Plan* plan) const noexcept;
-  // The flags for a process in which only the arenas' memory may be cached.
-  uint32_t cover_flags() const noexcept {
-    return config_.watch == HYDRANT_WATCH_NONE ? HYDRANT_COVER_ONLY_ARENAS : 0;
-  }
-
   const DomainConfig& config_;
   HitChecks& checks_;
   const hydrant_monitor_t* monitor_ = nullptr;  // null: not watched

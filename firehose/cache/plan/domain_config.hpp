@@ -25,8 +25,9 @@ struct DomainConfig {
   size_t stream_bytes = 0;  // longest registration that follows a stream; 0: requests alone
   size_t thread_table_bytes = 0;
   uint64_t wait_warn_ns = 0;
-  UringRegistrar* uring = nullptr;  // the registrar, if it is this one
-  bool is_remote = false;           // the memory belongs to another process: remote_peer.hpp
+  UringRegistrar* uring = nullptr;    // the registrar, if it is this one
+  bool is_remote = false;             // the memory belongs to another process: remote_peer.hpp
+  bool unpin_before_release = false;  // as the registrar's trait
 };
 
 }  // namespace hydrant

@@ -118,6 +118,18 @@ class DeadRegions {
     infos[region].looked_at = true;
     return region;
   }
+  // Those of the range, for a look at them.
+  void take(MappedArray<RegionInfo>& infos, MemoryRange range, RegionQueue* out) noexcept {
+    for (RegionQueue* queue : {&released_, &fresh_, &held_}) {
+      for (RegionIndex r = queue->front(), next = kNoRegion; r != kNoRegion; r = next) {
+        next = infos[r].next;
+        if (!infos[r].range.overlaps(range)) continue;
+        remove(infos, r);
+        infos[r].looked_at = true;
+        out->push(infos, r);
+      }
+    }
+  }
   void clear() noexcept {
     released_.clear();
     fresh_.clear();

@@ -124,6 +124,21 @@ Status RemoteTarget::admit(uint32_t from, const Move& move, MemoryRange* range) 
   return Status::kOk;
 }
 
+// A firehose of memory that is not cached comes back some time after its use: the memory may be gone by then.
+Status RemoteTarget::pin_for_peer(MemoryRange range, Access access, const RegionSlot** slot,
+                                  Domain::Exported* memory) noexcept {
+  const Status status = domain_.pin(range, access, Domain::Effort::kRegisterSparingly, slot);
+  if (status != Status::kOk) return status;
+  const bool described = domain_.exports().describe(*slot, range, memory);
+  if (described && (memory->cached || !domain_.config().unpin_before_release)) return status;
+  (void)domain_.release(*slot);
+  if (!described) return Status::kNotReady;
+  return fail(Status::kRefused,
+              "[%#zx, +%zu) is pinned only while this process uses it, because registrar %s must "
+              "unpin before memory goes away: vouch for it, or take it from libhydrant_alloc",
+              static_cast<size_t>(range.addr), range.len, domain_.registrar().traits().name);
+}
+
 void RemoteTarget::serve(uint32_t from, const Move& asked, Served* served) noexcept {
   const MemoryRange least{static_cast<uintptr_t>(asked.least_addr),
                           static_cast<size_t>(asked.least_len)};
@@ -142,14 +157,10 @@ void RemoteTarget::serve(uint32_t from, const Move& asked, Served* served) noexc
   uint64_t charge = range.len;
   // Neighbours that become one region are one registration for all peers, but peers that have the parts
   // hold them meanwhile: where room is short, merging would cost more than it saves.
-  served->status = domain_.pin(range, access, Domain::Effort::kRegisterSparingly, &slot);
+  served->status = pin_for_peer(range, access, &slot, &served->memory);
   if (served->status != Status::kOk && range != least) {
     range = least;
-    served->status = domain_.pin(range, access, Domain::Effort::kRegisterSparingly, &slot);
-  }
-  if (served->status == Status::kOk && !domain_.exports().describe(slot, range, &served->memory)) {
-    (void)domain_.release(slot);
-    served->status = Status::kNotReady;
+    served->status = pin_for_peer(range, access, &slot, &served->memory);
   }
   const bool ok = served->status == Status::kOk;
   mutant_delay();  // pinned, and quiet() does not know of it yet

@@ -109,6 +109,9 @@ class RemoteTarget {
   // ---- remote_target.cpp ----
   void serve(uint32_t from, const remote_wire::Move& asked, Served* served) noexcept;
   Status admit(uint32_t from, const remote_wire::Move& move, MemoryRange* range) noexcept;
+  // A hold that a peer may have, and what it is of.
+  Status pin_for_peer(MemoryRange range, Access access, const RegionSlot** slot,
+                      Domain::Exported* memory) noexcept;
   bool is_still_there(const Domain::Exported& memory, uint64_t seen) noexcept;
   void call_remote(uint32_t from, const remote_wire::Move& move, const Served& served,
                    const std::byte* args, remote_wire::Message* answer) noexcept;

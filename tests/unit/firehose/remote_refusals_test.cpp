@@ -51,6 +51,35 @@ TEST(RemoteRefusals, WhatCannotBeAskedForIsRefusedAndStartsNothing) {
   EXPECT_EQ(world.pending(), 0u);
 }
 
+// No peer keeps what its owner must unpin before the memory goes away.
+TEST(RemoteRefusals, WhatMustBeUnpinnedFirstIsLentWhereItIsCached) {
+  RemoteWorld::Settings settings = exact();
+  settings.domain_watch = HYDRANT_WATCH_NONE;
+  settings.registrar_flags = HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
+  RemoteWorld world(settings);
+  RemoteWorld::Rank& owner = world[1];
+  RemoteResult ordinary;
+  remote_pin(world, 0, 1, owner.arena.addr(0), kPage, &ordinary);
+  world.settle();
+  ASSERT_TRUE(ordinary.done);
+  EXPECT_EQ(ordinary.status, HYDRANT_ERR_REFUSED);
+  EXPECT_EQ(owner.registrar.live(), 0u);
+
+  ASSERT_EQ(hydrant_vouch(owner.domain, owner.arena.page(8), 4 * kPage), GASNET_OK);
+  RemoteResult vouched;
+  remote_pin(world, 0, 1, owner.arena.addr(8), 2 * kPage, &vouched);
+  world.settle();
+  ASSERT_TRUE(vouched.held());
+  EXPECT_EQ(hydrant_invalidate(owner.domain, owner.arena.page(8), kPage), GASNET_ERR_NOT_READY);
+  world.settle();
+  EXPECT_EQ(hydrant_invalidate(owner.domain, owner.arena.page(8), kPage), GASNET_ERR_NOT_READY)
+      << "the peer still uses it";
+  hydrant_remote_release(vouched.pin);
+  world.settle();
+  EXPECT_EQ(hydrant_invalidate(owner.domain, owner.arena.page(8), kPage), GASNET_OK);
+  EXPECT_EQ(owner.registrar.live(), 0u);
+}
+
 // Never, and not "not now": the first request learns it from the peer's answer, later ones send nothing.
 TEST(RemoteRefusals, MoreThanThePeerCanEverGrantIsNoShortage) {
   RemoteWorld::Settings settings = exact(3);

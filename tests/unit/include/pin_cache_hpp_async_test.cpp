@@ -114,6 +114,7 @@ TEST_F(PinCacheFaceCalls, FactsReachTheCStruct) {
   f.granule_bytes = 5, f.max_region_bytes = 6, f.max_regions = 7, f.max_charge_bytes = 8;
   f.divisible = true, f.asynchronous = true, f.export_bytes = 9;
   f.pin_base_ns = 10, f.pin_page_ns = 11, f.unpin_base_ns = 12;
+  f.unpin_before_release = true;
   registrar_.given = f;
   const hydrant_registrar_t c = registrar_.c_struct();
   EXPECT_EQ(c.size, sizeof c);
@@ -122,13 +123,14 @@ TEST_F(PinCacheFaceCalls, FactsReachTheCStruct) {
               c.address_kind == 4 && c.granule_bytes == 5 && c.max_region_bytes == 6 &&
               c.max_regions == 7 && c.max_charge_bytes == 8 && c.divisible == 1 &&
               c.export_bytes == 9 && c.pin_base_ns == 10 && c.pin_page_ns == 11 &&
-              c.unpin_base_ns == 12);
+              c.unpin_base_ns == 12 && c.flags == HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE);
   EXPECT_TRUE(c.pin_async != nullptr && c.export_key != nullptr && c.import_key != nullptr);
   registrar_.given.asynchronous = false;
   registrar_.given.export_bytes = 0;
+  registrar_.given.unpin_before_release = false;
   const hydrant_registrar_t less = registrar_.c_struct();
   EXPECT_TRUE(less.pin_async == nullptr && less.export_key == nullptr &&
-              less.import_key == nullptr && less.divisible == 1);
+              less.import_key == nullptr && less.divisible == 1 && less.flags == 0);
 }
 
 TEST_F(PinCacheFaceCalls, EveryFunctionOfARegistrarIsCalled) {

@@ -11,7 +11,8 @@ namespace {
 struct Told {
   int quiet = 0;  // answer
   uint32_t cover = HYDRANT_COVER_WATCHED, cover_alone = HYDRANT_COVER_WATCHED;
-  int asked_quiet = 0, pinned = 0, synced = 0, ended = 0, asked_unmapped = 0;
+  int asked_quiet = 0, pinned = 0, synced = 0, ended = 0, started = 0, asked_unmapped = 0;
+  uint32_t flags = 0;  // of the last cover()
   int subscription = 3;
   uint32_t checked = 0;
 } g_told;
@@ -32,11 +33,15 @@ hydrant_monitor_t make_monitor() {
     ++g_told.asked_quiet;
     return g_told.quiet;
   };
-  m.cover = [](uintptr_t, size_t len, uint32_t) {
+  m.cover = [](uintptr_t, size_t len, uint32_t flags) {
+    g_told.flags = flags;
     return len == kRange.len ? g_told.cover_alone : g_told.cover;
   };
   m.note_pinned = [](uintptr_t, size_t) { ++g_told.pinned; };
-  m.start = [] { return -1; };  // an answer that domains have to live with
+  m.start = [] {
+    ++g_told.started;
+    return -1;  // an answer that domains have to live with
+  };
   m.sync = [] { ++g_told.synced; };
   m.tell_when_checked = [](int, void (*)(void*)) { return 0; };
   m.tell_unmapped = [](int, void (*)(void*, uintptr_t, size_t)) {
@@ -151,6 +156,25 @@ TEST_F(WatchLinkTest, WatchedMemoryIsCachedOnlyWithoutReleasesUnderWay) {
   EXPECT_FALSE(link_.may_be_cached(plan));
   plan.cover = HYDRANT_COVER_ARENA;
   EXPECT_TRUE(link_.may_be_cached(plan)) << "the arena announces its releases itself";
+}
+
+TEST_F(WatchLinkTest, WhatMustBeUnpinnedFirstIsCachedInKeptArenasOnly) {
+  config_.unpin_before_release = true;
+  ASSERT_EQ(start(), Status::kOk);
+  EXPECT_EQ(g_told.started, 0) << "no report is waited for";
+  g_told.cover_alone = HYDRANT_COVER_ARENA;
+  Plan plan;
+  plan.range = kRange;
+  EXPECT_TRUE(link_.cover(request_, &plan));
+  EXPECT_EQ(g_told.flags, HYDRANT_COVER_ONLY_ARENAS | HYDRANT_COVER_ONLY_KEPT_ARENAS);
+  EXPECT_TRUE(link_.may_be_cached(plan));
+  EXPECT_EQ(link_.coverage(kRange), HYDRANT_COVERAGE_ARENA);
+  EXPECT_EQ(g_told.asked_quiet, 0);
+  // A monitor of an earlier version does not know which arenas keep what is pinned.
+  monitor_.size = offsetof(hydrant_monitor_t, add_kept_arena);
+  EXPECT_TRUE(link_.cover(request_, &plan));
+  EXPECT_FALSE(link_.may_be_cached(plan));
+  EXPECT_EQ(link_.coverage(kRange), HYDRANT_COVERAGE_NONE);
 }
 
 TEST_F(WatchLinkTest, WithoutAMonitorTheClientAnswersForItsMemory) {

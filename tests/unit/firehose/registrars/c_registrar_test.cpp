@@ -114,6 +114,8 @@ TEST(CRegistrar, BadFieldsAreNamed) {
   rejected("charge_scope", [](auto& t) { t.charge_scope = 4; });
   rejected("address_kind", [](auto& t) { t.address_kind = 2; });
   rejected("supported_access", [](auto& t) { t.supported_access = 16; });
+  rejected("flags", [](auto& t) { t.flags = 2; });
+  rejected("flags", [](auto& t) { t.flags = uint64_t{1} << 63; });
   rejected("must both be set", [](auto& t) {
     t.import_key = [](void*, const void*, size_t, void*) { return GASNET_OK; };
   });
@@ -192,6 +194,17 @@ TEST(CRegistrar, TraitsTakeDefaultsForZero) {
   EXPECT_FALSE(traits.asynchronous);
   EXPECT_EQ(registrar->charge(kClientRange), kClientRange.len);
   EXPECT_EQ(registrar->pending_charge(), 0u);
+}
+
+TEST(CRegistrar, TheFlagIsATrait) {
+  Client client;
+  EXPECT_FALSE(client.make()->traits().unpin_before_release);
+  client.table.flags = HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
+  EXPECT_TRUE(client.make()->traits().unpin_before_release);
+  // A client of an earlier version has no such field: what is there is not its.
+  client.table.flags = ~uint64_t{0};
+  client.table.size = offsetof(hydrant_registrar_t, flags);
+  EXPECT_FALSE(client.make()->traits().unpin_before_release);
 }
 
 TEST(CRegistrar, TheStructIsCopied) {
