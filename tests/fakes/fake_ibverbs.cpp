@@ -108,6 +108,7 @@ void reset() {
   for (auto& failure : w.failures) failure = {};
   for (auto& count : w.calls) count = 0;
   w.last = {};
+  w.fork_status = IBV_FORK_DISABLED;
   w.is_held = false;
   w.work_fails_in = 0;
   w.datagrams_to_lose = 0;
@@ -129,6 +130,12 @@ void fail_call(Call call, int error, uint64_t nth) {
   const std::lock_guard<std::mutex> lock(w.mu);
   const auto i = static_cast<size_t>(call);
   w.failures[i] = {error, w.calls[i] + nth};
+}
+
+void set_fork_status(ibv_fork_status status) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  w.fork_status = status;
 }
 
 uint64_t calls(Call call) {
@@ -280,6 +287,12 @@ int ibv_dealloc_pd(ibv_pd* pd) {
   if (w.pds.erase(pd) == 0) return EINVAL;
   delete pd;
   return 0;
+}
+
+ibv_fork_status ibv_is_fork_initialized() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  return w.fork_status;
 }
 
 ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, size_t length, int access) {

@@ -84,6 +84,8 @@ void add_device(const Device& device);
 
 // The n-th call from now on (1 = the next) fails with this errno; the others pass.
 void fail_call(Call call, int error, uint64_t nth = 1);
+// The answer of ibv_is_fork_initialized(); reset() sets IBV_FORK_DISABLED.
+void set_fork_status(ibv_fork_status status);
 // Number of calls since reset().
 uint64_t calls(Call call);
 

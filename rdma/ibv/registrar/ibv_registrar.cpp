@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <sys/resource.h>
@@ -22,6 +23,8 @@
 // In libibverbs from rdma-core 34 on. Weak, so that a program runs with an older one, too: null there.
 extern "C" ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova,
                                      int fd, int access) __attribute__((weak));
+// In libibverbs from rdma-core 35 on. By another name, because the type of the answer is as young.
+extern "C" int hydrant_ibv_fork_status() __asm__("ibv_is_fork_initialized") __attribute__((weak));
 
 namespace hydrant {
 namespace {
@@ -48,6 +51,15 @@ IbvKey load_key(const std::byte* key) noexcept {
 }
 
 void store_key(const IbvKey& key, std::byte* out) noexcept { std::memcpy(out, &key, sizeof key); }
+
+// With its fork protection, libibverbs keeps registered memory from children (MADV_DONTFORK), and at the end
+// of a registration gives what is at the address to children again. Older libraries do not say whether it is
+// active; the user asks them for it by the environment.
+bool protects_from_fork() noexcept {
+  constexpr int kEnabled = 1;  // IBV_FORK_ENABLED; 2: the kernel copies pinned pages at a fork
+  if (&hydrant_ibv_fork_status != nullptr) return hydrant_ibv_fork_status() == kEnabled;
+  return std::getenv("RDMAV_FORK_SAFE") != nullptr || std::getenv("IBV_FORK_SAFE") != nullptr;
+}
 
 const char* memlock_text(char* text, size_t room) noexcept {
   rlimit limit{};
@@ -148,6 +160,7 @@ Status IbvRegistrar::read_traits(ibv_context* context) noexcept {
                           : Access::kLocalWrite | Access::kRemoteRead | Access::kRemoteWrite;
   traits_.exports = true;
   traits_.export_bytes = kBlobBytes;
+  traits_.unpin_before_release = protects_from_fork();
   return Status::kOk;
 }
 

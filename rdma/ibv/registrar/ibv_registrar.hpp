@@ -6,7 +6,9 @@
 // process (CAP_IPC_LOCK lifts it), overlapping ones again, and an entry of the device's table.
 //
 // Threads: as every registrar, all methods from any thread at once; verbs are thread-safe.
-// Fork: see forget_in_child().
+// Fork: see forget_in_child(). While the fork protection of libibverbs is active (ibv_fork_init(),
+// RDMAV_FORK_SAFE; on kernels that do not copy pinned pages at a fork), registrations may not outlive their
+// memory: traits().unpin_before_release. It is asked for once, when the registrar is made.
 #pragma once
 
 #include "firehose/base/registrar.hpp"

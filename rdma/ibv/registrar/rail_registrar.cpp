@@ -54,6 +54,7 @@ void RailRegistrar::read_traits() noexcept {
     traits_.max_region_bytes = std::min(traits_.max_region_bytes, other.max_region_bytes);
     traits_.max_regions = std::min(traits_.max_regions, other.max_regions);
     traits_.supported = traits_.supported & other.supported;
+    traits_.unpin_before_release |= other.unpin_before_release;
   }
   if (traits_.max_charge_bytes != kUnlimited) traits_.max_charge_bytes /= devices_;
   traits_.key_bytes = static_cast<uint32_t>(ports_ * sizeof(IbvKey));

@@ -340,6 +340,21 @@ TEST_F(IbvRailFailures, EventsOfTheSecondDeviceAreHeard) {
 
 // ---- registrations ----
 
+TEST_F(IbvRailFailures, ForkProtectionHoldsForAllDevices) {
+  add_devices(2);
+  for (const ibv_fork_status status : {IBV_FORK_DISABLED, IBV_FORK_ENABLED}) {
+    fake_verbs::set_fork_status(status);
+    ibv::Ports ports;
+    ASSERT_EQ(ibv::open_ports("*", ibv::kMostRails, &ports), Status::kOk);
+    ibv_pd* const domains[] = {ports.all[0].device.pd, ports.all[1].device.pd};
+    std::unique_ptr<Registrar> registrar;
+    ASSERT_EQ(RailRegistrar::create(domains, &registrar), Status::kOk) << last_error_text();
+    EXPECT_EQ(registrar->traits().unpin_before_release, status == IBV_FORK_ENABLED);
+    registrar.reset();
+    ibv::close_ports(ports);
+  }
+}
+
 TEST_F(IbvRailFailures, ARegistrationThatOneDeviceRefusesIsUndoneWithTheOthers) {
   add_devices(3);
   ibv::Ports ports;

@@ -129,6 +129,19 @@ TEST_F(IbvRegistrarTest, TraitsAreTheDevices) {
   EXPECT_FALSE(traits.divisible);
 }
 
+TEST_F(IbvRegistrarTest, OnlyActiveForkProtectionIsUnpinnedBeforeTheRelease) {
+  open();
+  EXPECT_FALSE(registrar_->traits().unpin_before_release);
+  fake_verbs::set_fork_status(IBV_FORK_ENABLED);
+  EXPECT_FALSE(registrar_->traits().unpin_before_release) << "constant for its life";
+  ASSERT_EQ(IbvRegistrar::open(nullptr, &registrar_), Status::kOk);
+  EXPECT_TRUE(registrar_->traits().unpin_before_release);
+  // The kernel copies pinned pages at a fork: the library changes no memory.
+  fake_verbs::set_fork_status(IBV_FORK_UNNEEDED);
+  ASSERT_EQ(IbvRegistrar::open(nullptr, &registrar_), Status::kOk);
+  EXPECT_FALSE(registrar_->traits().unpin_before_release);
+}
+
 TEST_F(IbvRegistrarTest, LimitsOfZeroMeanNone) {
   open({.max_mr_size = 0, .max_mr = 0});
   EXPECT_GE(registrar_->traits().max_region_bytes, SIZE_MAX - 0xffff);
