@@ -268,6 +268,7 @@ void MissPath::wait_for_pending(const CacheLock& lock, PinRequest& request) noex
 // Takes budget and a slot, and makes the registration known as pending.
 Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kernel_pending,
                        Plan* plan, Payment* payment) noexcept {
+  if (parts_.planner.is_outdated(lock, request, *plan)) return Status::kNotReady;
   const Budget::Share share{plan->charge, 1};
   // A reservation made in advance is too small only after an invalidation spoiled a registration.
   if (request.prepaid == nullptr || !request.prepaid->draw(share)) {

@@ -56,6 +56,7 @@ struct Plan {
   bool evicted = false;          // others were evicted for it
   bool once = false;             // not to be cached
   uint64_t extra_bytes = 0;      // added by the stream
+  uint64_t invalidations = 0;    // that the planner had heard of
   uint32_t cover = HYDRANT_COVER_NONE;  // what the monitor says of the range
 };
 

@@ -134,6 +134,7 @@ void Planner::plan(const CacheLock& lock, PinRequest& request, Plan* plan) noexc
   plan->range = request.pages;
   plan->stream = plan->huge_pages = plan->once = false;
   plan->extra_bytes = 0;
+  plan->invalidations = invalidations_;
   plan->access = request.plain ? request.need : request.need | config.eager;
   if (known_refused(lock, plan->range, plan->access)) plan->access = request.need;
   const bool may_extend = config.mode == HYDRANT_MODE_REGION && !request.exact &&
@@ -180,11 +181,13 @@ void Planner::note_given_up(const CacheLock& lock, const PinRequest& request, co
 }
 
 void Planner::forget(const CacheLock& lock, MemoryRange range) noexcept {
+  ++invalidations_;
   refusals_.forget(round_out(range, parts_.config.granule_bytes));
   parts_.extensions.streams(lock).forget_borders(range);
 }
 
 void Planner::forget_all(const CacheLock& lock) noexcept {
+  ++invalidations_;
   refusals_.clear();
   parts_.extensions.streams(lock).clear();
 }

@@ -28,6 +28,12 @@ class Planner {
   explicit Planner(const Parts& parts) noexcept : parts_(parts) {}
 
   void plan(const CacheLock&, PinRequest& request, Plan* plan) noexcept;
+  // True if what joined in may have been invalidated since plan(). Where the registrar must unpin before
+  // memory goes away, nobody may register it then who was not asked to.
+  bool is_outdated(const CacheLock&, const PinRequest& request, const Plan& plan) const noexcept {
+    return parts_.config.unpin_before_release && plan.range != request.pages &&
+           plan.invalidations != invalidations_;
+  }
   // True if the plan costs more than the request, and others should not pay for that.
   static bool is_beyond_need(const PinRequest& request, const Plan& plan) noexcept;
   // The plan was claimed, or not: the stream goes on from there.
@@ -55,6 +61,7 @@ class Planner {
 
   const Parts parts_;
   RefusalList refusals_;
+  uint64_t invalidations_ = 0;  // calls of forget() and forget_all()
 };
 
 }  // namespace hydrant

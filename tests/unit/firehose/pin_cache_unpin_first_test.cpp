@@ -335,6 +335,32 @@ TEST_F(PinCacheUnpinFirst, MemoryThatIsBeingRegisteredMustStay) {
   EXPECT_EQ(lives_.late(), 0u);
 }
 
+// The plan of the other thread joins two pages. Then one of them is told to go.
+TEST_F(PinCacheUnpinFirst, WhatWasInvalidatedDoesNotJoinIn) {
+  static std::atomic<bool> is_planned;
+  static std::atomic<bool> may_go_on;
+  is_planned = may_go_on = false;
+  ask_first();
+  registrar_.table.charge = [](void*, uintptr_t, size_t len) -> uint64_t {
+    if (len == 2 * kPage && !is_planned.exchange(true)) {
+      (void)wait_until([] { return may_go_on.load(); });
+    }
+    return len;
+  };
+  create(client_options());
+  use(8);
+  Threads threads;
+  threads.start([&] { use(9); });
+  EXPECT_TRUE(wait_until([] { return is_planned.load(); })) << "joins its neighbour";
+  EXPECT_EQ(invalidate(8), GASNET_OK);
+  may_go_on = true;
+  threads.join();
+  replace(8);
+  EXPECT_EQ(invalidate(9), GASNET_OK);
+  EXPECT_EQ(lives_.in_time(), 2u) << "each page alone";
+  EXPECT_EQ(lives_.late(), 0u);
+}
+
 TEST_F(PinCacheUnpinFirst, PrepinnedMemoryIsTheClients) {
   ask_first();
   hydrant_domain_options_t options = client_options();
