@@ -142,9 +142,13 @@ Status RemoteTarget::pin_for_peer(MemoryRange range, Access access, const Region
 void RemoteTarget::serve(uint32_t from, const Move& asked, Served* served) noexcept {
   const MemoryRange least{static_cast<uintptr_t>(asked.least_addr),
                           static_cast<size_t>(asked.least_len)};
-  // The wider range is the peer's guess: no untouched page is populated for it.
-  const MemoryRange welcome = domain_.exports().without_untouched(
-      least, {static_cast<uintptr_t>(asked.wanted_addr), static_cast<size_t>(asked.wanted_len)});
+  // The wider range is the peer's guess: no untouched page is populated for it. Nor is anything registered
+  // for it that must be unpinned before it goes away: the owner may just have heard that nothing is.
+  const MemoryRange wanted{static_cast<uintptr_t>(asked.wanted_addr),
+                           static_cast<size_t>(asked.wanted_len)};
+  const MemoryRange welcome = domain_.config().unpin_before_release
+                                  ? least
+                                  : domain_.exports().without_untouched(least, wanted);
   Move move = asked;
   move.wanted_addr = welcome.addr;
   move.wanted_len = welcome.len;

@@ -1,4 +1,5 @@
 // What the door of remote pins refuses, and that its texts say what was asked for and what the limit is.
+#include "firehose/remote/remote_wire.hpp"
 #include "tests/support/remote_world.hpp"
 
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <string>
+#include <utility>
 
 namespace hydrant::testing {
 namespace {
@@ -78,6 +80,40 @@ TEST(RemoteRefusals, WhatMustBeUnpinnedFirstIsLentWhereItIsCached) {
   world.settle();
   EXPECT_EQ(hydrant_invalidate(owner.domain, owner.arena.page(8), kPage), GASNET_OK);
   EXPECT_EQ(owner.registrar.live(), 0u);
+}
+
+// What a peer guesses that it will need is no request: its owner may be about to release it.
+TEST(RemoteRefusals, OfWhatMustBeUnpinnedFirstNoMoreIsLentThanWasAskedFor) {
+  RemoteWorld::Settings settings = exact();
+  settings.domain_watch = HYDRANT_WATCH_NONE;
+  settings.registrar_flags = HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
+  RemoteWorld world(settings);
+  RemoteWorld::Rank& owner = world[1];
+  constexpr size_t kPages = 32;
+  std::memset(owner.arena.page(0), 1, kPages * kPage);
+  ASSERT_EQ(hydrant_vouch(owner.domain, owner.arena.page(0), kPages * kPage), GASNET_OK);
+  RemoteResult first;
+  remote_pin(world, 0, 1, owner.arena.addr(20), kPage, &first);
+  world.settle();
+  ASSERT_TRUE(first.held());
+  hydrant_remote_release(first.pin);
+
+  remote_wire::Move move{};
+  move.number = 1000;
+  move.asked_addr = move.least_addr = owner.arena.addr(8);
+  move.asked_len = move.least_len = kPage;
+  move.wanted_addr = move.least_addr;
+  move.wanted_len = 4 * kPage;
+  move.access = HYDRANT_REMOTE_WRITE;
+  const remote_wire::Header header = remote_wire::header(remote_wire::Type::kMove);
+  RemoteMessage message{0, 1, HYDRANT_LANE_REQUEST, {}};
+  message.bytes.resize(sizeof header + sizeof move);
+  std::memcpy(message.bytes.data(), &header, sizeof header);
+  std::memcpy(message.bytes.data() + sizeof header, &move, sizeof move);
+  world.inject(std::move(message));
+  world.settle();
+  EXPECT_EQ(owner.registrar.live(), 2u);
+  EXPECT_EQ(owner.registrar.live_bytes(), 2 * kPage);
 }
 
 // Never, and not "not now": the first request learns it from the peer's answer, later ones send nothing.
