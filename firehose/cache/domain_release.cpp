@@ -127,9 +127,11 @@ Status Releases::unpin_the_rest(MemoryRange range) noexcept {
     const CachePhase lock(parts_);
     const auto& infos = parts_.store.infos(lock);
     bool left = parts_.pending.any_overlap(lock, range) || parts_.retirement.has_left(lock, range);
-    for (RegionIndex r = 1; r <= parts_.store.high(lock) && !left; ++r) {
+    // Registered since, by a pin that had begun before; the tables name prepinned ones first.
+    const RegionIndex high =
+        parts_.tables.any_overlap(lock, range) ? parts_.store.high(lock) : kNoRegion;
+    for (RegionIndex r = 1; r <= high && !left; ++r) {
       const RegionInfo& info = infos[r];
-      // Registered since, by a pin that had begun before.
       left = info.state == RegionState::kOpen && !info.prepinned && info.range.overlaps(range);
     }
     if (!left) return Status::kOk;
