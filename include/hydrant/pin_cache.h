@@ -122,8 +122,10 @@ HYDRANT_API void hydrant_set_error_text(const char* text);
  *    and arenas that keep pinned memory (libhydrant_alloc). Other memory is pinned only while it is held,
  *    must not be released meanwhile, and is refused to peers. hydrant_coverage() returns the kind.
  *  - Before the client releases vouched memory, or any memory with HYDRANT_WATCH_CLIENT, it calls
- *    hydrant_invalidate() until that returns OK.
- *  - There is no read-ahead. With AUTO and NONE, granules and buckets must be single pages. */
+ *    hydrant_invalidate() until that returns OK, and begins no pin of it from the first call on, nor of
+ *    other parts of its granule or bucket. A thread that holds pins of it, or is inside a function of the
+ *    registrar, must not wait for OK.
+ *  - There is no read-ahead, nor for peers. With AUTO and NONE, granules and buckets must be single pages. */
 #define HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE 1u
 
 /* Completion of pin_async: call it exactly once, from any thread, but not from inside pin_async. */
@@ -356,8 +358,8 @@ HYDRANT_API uint32_t hydrant_pin_key_bytes(hydrant_pin_t pin);
  * registration under way; that registration is dropped when it ends, and repeated.
  * Prepinned ranges are passed over: the next pin in one is a hit, with the client's key.
  * With HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE: OK means that nothing of the range is registered any more,
- * except prepinned ranges. NOT_READY means that the memory must stay: part of it is held, or another thread
- * is registering or unpinning it. Call again later. */
+ * except prepinned ranges and what unpin failed to undo. NOT_READY means that the memory must stay: part of
+ * it is held, or another thread is registering or unpinning it. Call again later. */
 HYDRANT_API int hydrant_invalidate(hydrant_domain_t domain, const void* addr, size_t len);
 
 /* Writes HYDRANT_COVERAGE_* for [addr, addr+len): the source of release events, which determines
@@ -372,7 +374,8 @@ HYDRANT_API const char* hydrant_coverage_name(uint32_t coverage);
 
 /* Promises to call hydrant_invalidate() before the range is unmapped or moved. The range may then be
  * cached although no source reports its release, in a domain of any kind. hydrant_unvouch() ends the
- * promise, calls hydrant_invalidate() and returns its result. */
+ * promise, calls hydrant_invalidate() and returns its result. After NOT_READY the promise has ended all
+ * the same: call hydrant_invalidate() again before the memory is released. */
 HYDRANT_API int hydrant_vouch(hydrant_domain_t domain, const void* addr, size_t len);
 HYDRANT_API int hydrant_unvouch(hydrant_domain_t domain, const void* addr, size_t len);
 
