@@ -3,7 +3,7 @@
 
 #include "am/job/job.hpp"
 #include "tests/support/guards.hpp"
-#include "tests/unit/extended/board_transport.hpp"
+#include "tests/unit/extended/barrier/board_transport.hpp"
 
 #include <gtest/gtest.h>
 
