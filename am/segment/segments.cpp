@@ -65,6 +65,21 @@ Status get_card(Rank rank, const char* key, Card* card) noexcept {
   return status;
 }
 
+Status get_place(Rank rank, const char* key, SegmentPlace* place) noexcept {
+  SegmentPlace told;
+  const Status status = get_card(rank, key, &told);
+  if (status != Status::kOk) return status;
+  if (told.size != 0 && !MemoryRange{told.addr, told.size}.valid()) {
+    return fail(
+        Status::kBroken,
+        "the entry '%s' of rank %u in the job's store is no range of addresses: [%#llx, +%llu)",
+        key, rank, static_cast<unsigned long long>(told.addr),
+        static_cast<unsigned long long>(told.size));
+  }
+  *place = told;
+  return Status::kOk;
+}
+
 // Computes the slices of the node's ranks from their requests.
 Status lay_out(const Wish& mine, std::vector<SegmentSlice>* slices) noexcept {
   const std::vector<Rank>& ranks = job().place().node_ranks;
@@ -121,7 +136,7 @@ Status exchange_places(const std::vector<SegmentSlice>& slices, const SegmentPla
   const std::vector<Rank>& ranks = the_job.place().node_ranks;
   for (size_t i = 0; i < ranks.size() && status == Status::kOk; ++i) {
     SegmentPlace& place = known().places[ranks[i]];
-    status = get_card(ranks[i], "segment-place", &place);
+    status = get_place(ranks[i], "segment-place", &place);
     if (status == Status::kOk && place.size == 0) {
       status = fail(Status::kResource,
                     "rank %u found no memory for its segment; see that rank's message", ranks[i]);
@@ -209,7 +224,7 @@ Status publish_segments(bool mine_too) noexcept {
   for (const Rank rank : the_job.place().node_ranks) {
     SegmentPlace& place = here.places[rank];
     if (place.size != 0) continue;
-    if (status = get_card(rank, key, &place); status != Status::kOk) return status;
+    if (status = get_place(rank, key, &place); status != Status::kOk) return status;
   }
   return Status::kOk;
 }
@@ -254,7 +269,7 @@ Status find_segment(Rank rank, SegmentPlace* place, bool may_ask) noexcept {
   SegmentPlace& found = here.places[rank];
   if (found.size == 0) {
     if (!may_ask) return Status::kNotReady;
-    if (const Status status = get_card(rank, here.key.c_str(), &found); status != Status::kOk)
+    if (const Status status = get_place(rank, here.key.c_str(), &found); status != Status::kOk)
       return status;
   }
   *place = found;
