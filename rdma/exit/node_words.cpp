@@ -73,6 +73,9 @@ Status NodeWords::find_peer(Bootstrap& bootstrap, Rank rank, uint64_t deadline_n
   const Status status = bootstrap.get(rank, kCardKey, std::as_writable_bytes(std::span(&card, 1)),
                                       &bytes, deadline_ns);
   if (status != Status::kOk) return add_context(status, "while rank %u was looked for", rank);
+  if (bytes != sizeof card)
+    return fail(Status::kBroken, "rank %u has put a card of %zu bytes, not %zu", rank, bytes,
+                sizeof card);
   Peer peer{.rank = rank, .pid = card.pid, .start_time = card.start_time, .name = card.name};
   const int fd = open_pidfd(card.pid);
   peer.pidfd.keep(fd);
@@ -140,7 +143,8 @@ bool NodeWords::read(Rank* rank, int* code) noexcept {
     head.msg_iovlen = 1;
     head.msg_control = control;
     head.msg_controllen = sizeof control;
-    const ssize_t bytes = recvmsg(fd(), &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    // With MSG_TRUNC the length is that of the datagram.
+    const ssize_t bytes = recvmsg(fd(), &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes < 0) return false;
     ucred sender{};
@@ -151,8 +155,9 @@ bool NodeWords::read(Rank* rank, int* code) noexcept {
     auto peer = std::find_if(peers_.begin(), peers_.end(),
                              [&](const Peer& one) { return one.rank == message.sender; });
     // The kernel says who sent it: nobody can end the job in the name of a rank.
-    const bool good = bytes == sizeof message && message.magic == kMagic && credentials &&
-                      peer != peers_.end() && sender.pid == peer->pid;
+    const bool good = bytes == sizeof message && message.magic == kMagic &&
+                      message.what <= WordOf::kDeathIsSaid && credentials && peer != peers_.end() &&
+                      sender.pid == peer->pid;
     if (!good) continue;
     if (message.what == WordOf::kDeathIsSaid) {
       peer->said_its_death = true;
