@@ -196,8 +196,10 @@ Status PmixBootstrap::read_place(uint64_t deadline_ns) noexcept {
   }
   std::sort(place_.node_ranks.begin(), place_.node_ranks.end());
   const auto self = std::find(place_.node_ranks.begin(), place_.node_ranks.end(), place_.rank);
+  const bool is_twice = std::adjacent_find(place_.node_ranks.begin(), place_.node_ranks.end()) !=
+                        place_.node_ranks.end();
   if (place_.size == 0 || place_.rank >= place_.size || self == place_.node_ranks.end() ||
-      place_.node_ranks.back() >= place_.size) {
+      place_.node_ranks.back() >= place_.size || is_twice) {
     return fail(
         Status::kBroken,
         "the launcher (PMIx) does not say which ranks share a node: rank %u of %u, %zu ranks here",
@@ -208,6 +210,11 @@ Status PmixBootstrap::read_place(uint64_t deadline_ns) noexcept {
   place_.leaders.clear();
   status = get_number(PMIX_NUM_NODES, deadline_ns, &place_.node_count);
   if (status != Status::kOk) return status;
+  if (place_.node_count < 2) {
+    return fail(Status::kBroken,
+                "the launcher (PMIx) counts %u nodes, and on this one are %zu of %u ranks",
+                place_.node_count, place_.node_ranks.size(), place_.size);
+  }
   status = get_value(self_.rank, PMIX_NODEID, deadline_ns, &got);
   if (got == nullptr) return status;
   if (got->error != PMIX_SUCCESS || got->value == nullptr || got->value->type != PMIX_UINT32) {
