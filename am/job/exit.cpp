@@ -246,7 +246,8 @@ bool left_to_the_client(int number) noexcept {
     const size_t length = std::strcspn(list, ",");
     char name[32];
     std::snprintf(name, sizeof name, "%.*s", static_cast<int>(length), list);
-    if (signal_of_name(name) == number) return true;
+    // A longer text is no signal, whatever it begins with.
+    if (length < sizeof name && signal_of_name(name) == number) return true;
     list += length + (list[length] == ',' ? 1 : 0);
   }
   return false;
