@@ -1,6 +1,6 @@
 // Fuzz target: texts carried by PMI-2: cards in base64, and the launcher's map of ranks to nodes.
 #include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
-#include "tests/fuzz/fuzz_target.hpp"
+#include "tests/fuzz/job_place.hpp"
 
 namespace hydrant::fuzz {
 namespace {
@@ -23,14 +23,7 @@ void check_map(Rank size, Rank rank, const GuardedCopy& input) {
     return;
   }
   HYDRANT_FUZZ_CHECK(place.size == size && place.rank == rank);
-  HYDRANT_FUZZ_CHECK(place.node_count >= 1 && place.node_count <= size);
-  HYDRANT_FUZZ_CHECK(place.node < place.node_count);
-  HYDRANT_FUZZ_CHECK(place.leaders.size() == place.node_count && place.leaders[0] == 0);
-  HYDRANT_FUZZ_CHECK(place.node_rank < place.node_ranks.size());
-  HYDRANT_FUZZ_CHECK(place.node_ranks[place.node_rank] == rank);
-  HYDRANT_FUZZ_CHECK(place.leaders[place.node] == place.node_ranks[0]);
-  HYDRANT_FUZZ_CHECK(std::is_sorted(place.node_ranks.begin(), place.node_ranks.end()));
-  HYDRANT_FUZZ_CHECK(place.node_ranks.back() < size);
+  check_place_with_leaders(place);
 }
 
 }  // namespace

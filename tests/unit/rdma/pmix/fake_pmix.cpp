@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace hydrant::testing::fake_pmix {
@@ -26,6 +27,8 @@ bool is_finalized = false;
 pmix_lookup_cbfunc_t waiting = nullptr;
 void* waiting_for = nullptr;
 std::vector<std::thread> threads;
+Get get_answer;
+std::vector<char> put_bytes;
 
 void answer(const Word& word, int times) {
   pmix_pdata_t data{};
@@ -81,6 +84,27 @@ bool finalized() {
   return is_finalized;
 }
 
+void answer_gets(Get get) {
+  const std::lock_guard lock(mutex);
+  get_answer = std::move(get);
+}
+
+std::vector<char> last_put() {
+  const std::lock_guard lock(mutex);
+  return put_bytes;
+}
+
+void answer_lookup(pmix_status_t status, std::span<pmix_pdata_t> data) {
+  pmix_lookup_cbfunc_t call = nullptr;
+  void* argument = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    call = std::exchange(waiting, nullptr);
+    argument = waiting_for;
+  }
+  if (call != nullptr) call(status, data.data(), data.size(), argument);
+}
+
 }  // namespace hydrant::testing::fake_pmix
 
 using namespace hydrant::testing::fake_pmix;
@@ -105,7 +129,11 @@ pmix_status_t PMIx_Finalize(const pmix_info_t*, size_t) {
   return PMIX_SUCCESS;
 }
 
-pmix_status_t PMIx_Put(pmix_scope_t, const char*, pmix_value_t*) { return PMIX_SUCCESS; }
+pmix_status_t PMIx_Put(pmix_scope_t, const char*, pmix_value_t* value) {
+  const std::lock_guard lock(mutex);
+  put_bytes.assign(value->data.bo.bytes, value->data.bo.bytes + value->data.bo.size);
+  return PMIX_SUCCESS;
+}
 pmix_status_t PMIx_Commit(void) { return PMIX_SUCCESS; }
 pmix_status_t PMIx_Fence(const pmix_proc_t*, size_t, const pmix_info_t*, size_t) {
   return PMIX_SUCCESS;
@@ -113,6 +141,12 @@ pmix_status_t PMIx_Fence(const pmix_proc_t*, size_t, const pmix_info_t*, size_t)
 
 pmix_status_t PMIx_Get(const pmix_proc_t* of, const char* name, const pmix_info_t*, size_t,
                        pmix_value_t** value) {
+  Get get;
+  {
+    const std::lock_guard lock(mutex);
+    get = get_answer;
+  }
+  if (get) return get(of->rank, name, value);
   if (std::strcmp(name, PMIX_LOCAL_PEERS) == 0) {
     *value = make_number(0);
     (*value)->type = PMIX_STRING;

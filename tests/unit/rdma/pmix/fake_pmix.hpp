@@ -1,11 +1,14 @@
 // A libpmix.so.2 for one process: a rank of a job on two nodes, with a board where words are published. The
-// test is
-// the launcher and the other ranks; PMIx's answers come in a thread of its own.
+// test is the launcher and the other ranks; PMIx's answers come in a thread of its own.
 #pragma once
 
 #include <pmix.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
 
 namespace hydrant::testing::fake_pmix {
 
@@ -28,5 +31,14 @@ int published();
 int lookups();
 bool finalized();
 constexpr char kNamespace[] = "job-1";
+
+// Answers PMIx_Get() for `rank` instead of the job of four, and runs in the thread that asks. Empty: that job
+// again. A value and what it holds are allocated by malloc().
+using Get = std::function<pmix_status_t(uint32_t rank, const char* key, pmix_value_t** value)>;
+void answer_gets(Get get);
+// The bytes of the last PMIx_Put().
+std::vector<char> last_put();
+// Answers the lookup that waits, if there is one, in the calling thread.
+void answer_lookup(pmix_status_t status, std::span<pmix_pdata_t> data);
 
 }  // namespace hydrant::testing::fake_pmix
