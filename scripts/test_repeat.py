@@ -100,8 +100,10 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     name = tree_name()
     built = options.build / "tree"  # left by ./test
-    if built.exists() and built.read_text().strip() != name:
-        print(f"{options.build} is a build of {built.read_text().strip()}, and this tree is {name}: ./test builds it")
+    built_of = built.read_text().strip() if built.exists() else "no tree to the end"
+    if built_of != name:
+        print(f"{options.build} is a build of {built_of}, and this tree is {name}: ./test '^lint.style$' builds it",
+              file=sys.stderr)
         return 2
     results = Results(options.store / f"{name}.json")
     report = (options.store / "last.xml").resolve()

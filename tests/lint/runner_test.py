@@ -11,7 +11,9 @@ import unittest
 from self_test import ROOT, Tree
 
 sys.path.insert(0, str(ROOT / "tests/integration/launch"))
+sys.path.insert(0, str(ROOT / "scripts"))
 import over  # noqa: E402  (the path must be set first)
+from tree_name import tree_name  # noqa: E402
 
 
 class Progress(Tree):
@@ -154,8 +156,9 @@ class Cases(unittest.TestCase):
 class Repeat(WithOtherCtest):
     """scripts/test_repeat.py."""
 
-    def repeat(self, body):
+    def repeat(self, body, tree=tree_name()):
         self.write_ctest("while [ \"$1\" != --output-junit ]; do shift; done\n" + body)
+        self.write("tree", tree + "\n")
         return self.run_script("test_repeat.py", "--times", "3", "--busy", "1", self.root,
                                self.root / "store")
 
@@ -207,8 +210,8 @@ class Repeat(WithOtherCtest):
         self.assertEqual(self.repeat("exit 0\n")[0], 2)
 
     def test_build_of_another_tree(self):
-        self.write("tree", "0123456789ab\n")
-        status, output = self.repeat(f"echo '<testsuite>{self.PASSED}</testsuite>' >\"$2\"\n")
+        status, output = self.repeat(f"echo '<testsuite>{self.PASSED}</testsuite>' >\"$2\"\n",
+                                     tree="0123456789ab")
         self.assertEqual(status, 2)
         self.assertIn("is a build of 0123456789ab, and this tree is ", output)
 
