@@ -40,7 +40,8 @@ extern "C" {
 
 /* Flag of cover(): do not ask the kernel and do not start the reader thread. */
 #define HYDRANT_COVER_ONLY_ARENAS 1u
-/* As above, and of arenas only those of add_kept_arena(). Only if `size` extends past that member. */
+/* As above, and of arenas only those of add_kept_arena(). Pass it only if the
+ * monitor's `size` extends past that member. */
 #define HYDRANT_COVER_ONLY_KEPT_ARENAS 2u
 
 /* A cache that wants notifications. Its functions are called from any thread, several at a time, even
@@ -53,8 +54,8 @@ typedef struct hydrant_monitor_client {
   void (*forget)(void* context, uintptr_t addr, size_t len);
   /* Forgets all memory that is cached only because of hydrant_vouch(). */
   void (*forget_vouched)(void* context);
-  /* Nonzero if any part of [addr, addr+len) is registered or being registered, or if this cannot be
-   * determined now. */
+  /* Nonzero if any part of [addr, addr+len) is registered, or being registered or unpinned, or if this
+   * cannot be determined now. */
   int (*pinned)(void* context, uintptr_t addr, size_t len);
 } hydrant_monitor_client_t;
 
@@ -107,7 +108,7 @@ typedef struct hydrant_monitor_s {
   void (*unsubscribe)(int number);
   /* Asks the kernel to report releases of [addr, addr+len) and returns how the range may be cached:
    * HYDRANT_COVER_*. Call it after forget() can see the pending registration, and before the
-   * registration begins. Starts the reader thread, unless flags is HYDRANT_COVER_ONLY_ARENAS.
+   * registration begins. Starts the reader thread, unless flags is nonzero.
    * Cost: 50 ns; about 5 us for a mapping seen for the first time. */
   uint32_t (*cover)(uintptr_t addr, size_t len, uint32_t flags);
   /* Sets the bits of `blocks`. Call it before quiet() at the end of a registration. */

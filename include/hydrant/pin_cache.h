@@ -122,10 +122,13 @@ HYDRANT_API void hydrant_set_error_text(const char* text);
  *    and arenas that keep pinned memory (libhydrant_alloc). Other memory is pinned only while it is held,
  *    must not be released meanwhile, and is refused to peers. hydrant_coverage() returns the kind.
  *  - Before the client releases vouched memory, or any memory with HYDRANT_WATCH_CLIENT, it calls
- *    hydrant_invalidate() until that returns OK, and begins no pin of it from the first call on, nor of
- *    other parts of its granule or bucket. A thread that holds pins of it, or is inside a function of the
+ *    hydrant_invalidate() until that returns OK. Pins of it, or of other parts of its granule or bucket,
+ *    that began before the first call have returned by then, asynchronous ones have completed, and none
+ *    begins afterwards. A thread that holds pins of it, or is inside a function of the
  *    registrar, must not wait for OK.
- *  - There is no read-ahead, nor for peers. With AUTO and NONE, granules and buckets must be single pages. */
+ *  - There is no read-ahead, nor for peers. With AUTO and NONE, granules and buckets must be single pages.
+ * Live registrations may overlap and repeat, and pin and unpin run concurrently: what is done to the pages
+ * themselves is done at a page's first pin and undone at its last unpin, so count them by page. */
 #define HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE 1u
 
 /* Completion of pin_async: call it exactly once, from any thread, but not from inside pin_async. */
