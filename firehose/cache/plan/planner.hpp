@@ -29,7 +29,7 @@ class Planner {
 
   void plan(const CacheLock&, PinRequest& request, Plan* plan) noexcept;
   // True if what joined in may have been invalidated since plan(). Where the registrar must unpin before
-  // memory goes away, nobody may register it then who was not asked to.
+  // memory goes away, only memory of the request itself may be registered after that.
   bool is_outdated(const CacheLock&, const PinRequest& request, const Plan& plan) const noexcept {
     return parts_.config.unpin_before_release && plan.range != request.pages &&
            plan.invalidations != invalidations_;

@@ -124,7 +124,7 @@ TEST_P(PinCacheMlock, MovedMemoryLeavesTheLockOfWhatComesToItsPlace) {
 TEST_P(PinCacheMlock, EmptiedMemoryIsUnlocked) {
   keep(4, 4);
   if (madvise(arena_.page(4), 4 * kPage, MADV_DONTNEED_LOCKED) != 0)
-    GTEST_SKIP() << "Linux 5.18 empties locked memory";
+    GTEST_SKIP() << "emptying locked memory needs Linux 5.18";
   EXPECT_EQ(count_locked(4, 4), 4u);
   unpin_released();
   hydrant_flush(domain_);
