@@ -82,6 +82,10 @@ hydrant_logged() {
   return 1
 }
 
+# What is started with it ends with the script, also where SIGKILL ends the script.
+hydrant_with_script=()
+if command -v setpriv >/dev/null; then hydrant_with_script=(setpriv --pdeathsig TERM); fi
+
 # hydrant_followed TEXT AGAIN LOG COMMAND... runs COMMAND with its output in LOG and prints its progress meanwhile
 # (test_progress.py); ends it after hydrant_limit seconds (0: never), with status 124.
 hydrant_followed() {
@@ -89,10 +93,10 @@ hydrant_followed() {
   shift 3
   mkdir -p "$(dirname "$log")"
   : >"$log"
-  "$(hydrant_python)" scripts/test_progress.py "$text" "$log" "$again" 9>&- &
+  "${hydrant_with_script[@]}" "$(hydrant_python)" scripts/test_progress.py "$text" "$log" "$again" 9>&- &
   hydrant_follower=$!
   # timeout makes a process group of what it runs, and passes a signal on to all of it.
-  timeout -k 20 "${hydrant_limit:-0}" "$@" >"$log" 2>&1 </dev/null 9>&- &
+  "${hydrant_with_script[@]}" timeout -k 20 "${hydrant_limit:-0}" "$@" >"$log" 2>&1 </dev/null 9>&- &
   hydrant_child=$!
   wait $hydrant_child || status=$?
   hydrant_child=
@@ -140,7 +144,10 @@ hydrant_choose_ccache() {
 
 # hydrant_lock SCRIPT: ends if another script of this clone builds or tests.
 hydrant_lock() {
-  mkdir -p build
+  if ! mkdir -p build 2>/dev/null || ! [ -w build ] || { [ -e build/.lock ] && ! [ -w build/.lock ]; }; then
+    echo "$1: $PWD/build cannot be written, and holds all that is built: use a clone of your own" >&2
+    exit 1
+  fi
   exec 9>build/.lock
   flock -n 9 || { echo "$1: another ./test or ./run is at work in this clone" >&2 && exit 1; }
 }

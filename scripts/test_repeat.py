@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""test_repeat.py --times N [--busy K] [--timeout SECONDS] BUILD STORE -- [CTEST OPTIONS...]: runs the built tests of a build folder N
-times in random order, beside K busy processes.
+"""test_repeat.py --times N [--busy K] [--timeout SECONDS] BUILD STORE -- [CTEST OPTIONS...]: runs the built tests of
+a build folder N times in random order, beside K busy processes.
 
 Results add up per commit in STORE/<commit>.json (a tree with changes has a name of its own), so that runs may be
 spread out. Prints each failure as it comes, and at the end each test that failed in any run of this commit with its
 rate, and each that was skipped in some runs only. Exit status 1 if there is one or a run gave no report, 2 if no
-test matches or ./test has built the folder from another tree.
+test matches, ./test has built the folder from another tree, or the commit's results cannot be read.
 """
 import argparse
 import collections
@@ -43,14 +43,22 @@ def busy_processes(count):
             process.wait()
 
 
+class DamagedResults(Exception):
+    """A file of results that cannot be read."""
+
+
 class Results:
     """How often each test passed, was skipped and failed, kept in a file."""
 
     def __init__(self, path):
         self._path = path
-        stored = json.loads(path.read_text()) if path.exists() else {}
-        self.counts = collections.defaultdict(collections.Counter,
-                                              {name: collections.Counter(of) for name, of in stored.items()})
+        try:
+            stored = json.loads(path.read_text()) if path.exists() else {}
+            counts = {name: collections.Counter({verdict: int(count) for verdict, count in of.items()})
+                      for name, of in stored.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise DamagedResults(f"{path} holds no results of earlier runs ({error}): remove it, and they count anew")
+        self.counts = collections.defaultdict(collections.Counter, counts)
         self.chosen = set()  # the tests that have run now
 
     def add(self, report):
@@ -63,7 +71,9 @@ class Results:
             if verdict == "failed":
                 failures.append((case.get("name"), text))
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(json.dumps({name: dict(of) for name, of in sorted(self.counts.items())}, indent=1))
+        whole = self._path.with_suffix(".new")  # in place of the old ones only when it is complete
+        whole.write_text(json.dumps({name: dict(of) for name, of in sorted(self.counts.items())}, indent=1))
+        whole.replace(self._path)
         return failures
 
     def failed(self):
@@ -97,7 +107,8 @@ def main():
     parser.add_argument("store", type=pathlib.Path)
     parser.add_argument("options", nargs="*")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))
     name = tree_name()
     built = options.build / "tree"  # left by ./test
     built_of = built.read_text().strip() if built.exists() else "no tree to the end"
@@ -105,7 +116,11 @@ def main():
         print(f"{options.build} is a build of {built_of}, and this tree is {name}: ./test '^lint.style$' builds it",
               file=sys.stderr)
         return 2
-    results = Results(options.store / f"{name}.json")
+    try:
+        results = Results(options.store / f"{name}.json")
+    except DamagedResults as error:
+        print(error, file=sys.stderr)
+        return 2
     report = (options.store / "last.xml").resolve()
     report.parent.mkdir(parents=True, exist_ok=True)
     without_report = 0

@@ -3,6 +3,8 @@
 import ast
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -67,7 +69,7 @@ class Progress(Tree):
         script += f'hydrant_followed text "" "{self.root}/log" sleep 300'
         self.assertEqual(self.run_command("bash", "-c", script)[0], 124)
 
-    def test_what_is_followed_ends_with_the_script(self):
+    def assert_ends_what_it_follows(self, kill, status):
         marks = self.root / "marks"
         marks.mkdir()
         script = (f'cd "{ROOT}" && . scripts/dependencies.sh && hydrant_followed text "" "{self.root}/log" '
@@ -77,12 +79,64 @@ class Progress(Tree):
         while not (marks / "started").exists():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
-        process.terminate()
+        kill(process)
         # The pipe is closed when the last process that has it is gone, and "sleep" has the log instead.
         process.communicate(timeout=60 * over.PATIENCE)
-        self.assertEqual(process.returncode, 143)
-        left = subprocess.run(["pgrep", "-f", f"touch {marks}/started"], capture_output=True, text=True)
-        self.assertEqual(left.stdout, "")
+        self.assertEqual(process.returncode, status)
+        look = ["pgrep", "-f", f"touch {marks}/started"]
+        while left := subprocess.run(look, capture_output=True, text=True).stdout:
+            self.assertLess(time.monotonic(), deadline, left)
+            time.sleep(0.01)
+
+    def test_what_is_followed_ends_with_the_script(self):
+        self.assert_ends_what_it_follows(subprocess.Popen.terminate, 143)
+
+    @unittest.skipUnless(shutil.which("setpriv"), "setpriv is missing")
+    def test_what_is_followed_ends_with_a_script_that_is_killed(self):
+        self.assert_ends_what_it_follows(subprocess.Popen.kill, -signal.SIGKILL)
+
+
+class TreeName(Tree):
+    """scripts/tree_name.py."""
+
+    def git(self, *words):
+        person = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", self.root, *person, *words], check=True, capture_output=True)
+
+    def name(self, folder="."):
+        result = subprocess.run([sys.executable, "-B", ROOT / "scripts/tree_name.py"], cwd=self.root / folder,
+                                capture_output=True, text=True, check=True)
+        return result.stdout.strip()
+
+    def test_changes_have_a_name_whatever_the_users_settings_of_git(self):
+        self.git("init", "-q")
+        self.write("a", "1\n2\n3\n")
+        self.git("add", ".")
+        self.git("commit", "-qm", "a")
+        self.assertRegex(self.name(), "^[0-9a-f]{12}$")
+        os.utime(self.root / "a", (1, 1))
+        self.assertRegex(self.name(), "^[0-9a-f]{12}$")
+        self.write("a", "1\n2\n4\n")
+        changed = self.name()
+        self.assertRegex(changed, "^[0-9a-f]{12}-[0-9a-f]{8}$")
+        for setting in ("noprefix", "mnemonicPrefix"):
+            self.git("config", f"diff.{setting}", "true")
+        self.git("config", "diff.context", "0")
+        self.assertEqual(self.name(), changed)
+        self.write("a", "1\n2\n5\n")
+        self.assertNotEqual(self.name(), changed)
+
+    def test_tree_without_a_repository_of_its_own_is_named_by_its_files(self):
+        source = self.write("unpacked/a", "1\n")
+        self.write("unpacked/build/dev/tree", "x\n")
+        alone = self.name("unpacked")
+        self.assertRegex(alone, "^archive-[0-9a-f]{8}$")
+        self.write("unpacked/build/dev/tree", "y\n")
+        self.git("init", "-q")
+        self.git("commit", "-qm", "a", "--allow-empty")
+        self.assertEqual(self.name("unpacked"), alone)
+        source.write_text("2\n")
+        self.assertNotEqual(self.name("unpacked"), alone)
 
 
 class WithOtherCtest(Tree):
@@ -218,6 +272,14 @@ class Repeat(WithOtherCtest):
     def test_no_test_after_runs_of_others(self):
         self.repeat(f"echo '<testsuite>{self.FAILED}</testsuite>' >\"$2\"\n")
         self.assertEqual(self.repeat("echo '<testsuite/>' >\"$2\"\n")[0], 2)
+
+    def test_results_that_cannot_be_read(self):
+        for damaged in ("{", '{"a": 1}', '[]', '{"a": {"passed": "many"}}'):
+            self.write(f"store/{tree_name()}.json", damaged)
+            status, output = self.repeat(f"echo '<testsuite>{self.PASSED}</testsuite>' >\"$2\"\n")
+            self.assertEqual(status, 2, output)
+            self.assertIn("holds no results of earlier runs", output)
+            self.assertNotIn("Traceback", output)
 
     def test_failures_of_other_tests_do_not_count(self):
         self.repeat(f"echo '<testsuite>{self.FAILED}</testsuite>' >\"$2\"\n")
