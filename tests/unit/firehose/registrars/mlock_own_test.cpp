@@ -228,7 +228,7 @@ TEST_F(MlockOwn, MlockallAfterThePinKeepsAllLocked) {
     const MemoryRange range = memory_.all();
     if (mlock == nullptr || mlock->pin(range, Access::kLocalWrite, nullptr) != Status::kOk)
       _exit(1);
-    if (syscall(SYS_mlockall, MCL_CURRENT) != 0) _exit(77);
+    if (syscall(SYS_mlockall, MCL_CURRENT | MCL_ONFAULT) != 0) _exit(77);
     if (mlock->unpin(range, nullptr) != UnpinResult::kDone) _exit(2);
     if (kMlockCalls.find_lock(memory_.pages(3, 1)) != EBUSY) _exit(3);
     if (syscall(SYS_munlockall) != 0) _exit(4);
