@@ -82,7 +82,7 @@ hydrant_logged() {
   return 1
 }
 
-# What is started with it ends with the script, also where SIGKILL ends the script.
+# A command that is started with it ends with the script, also where SIGKILL ends the script.
 hydrant_with_script=()
 if command -v setpriv >/dev/null; then hydrant_with_script=(setpriv --pdeathsig TERM); fi
 

@@ -11,29 +11,29 @@
 #include "extended/event/wait.hpp"
 #include "firehose/base/log.hpp"
 
-#include <string>
+#include <algorithm>
+#include <cstdio>
 
 using namespace hydrant;
 
 namespace {
 
-// Formats "3, 5 and 7", with at most ten ranks.
-std::string list_ranks(const std::vector<Rank>& ranks) {
-  constexpr size_t kMost = 10;
-  std::string text;
-  for (size_t i = 0; i < ranks.size() && i < kMost; ++i) {
-    const bool last = i + 1 == ranks.size();
-    if (i != 0) text += last ? " and " : ", ";
-    text += std::to_string(ranks[i]);
-  }
-  if (ranks.size() > kMost) text += " and " + std::to_string(ranks.size() - kMost) + " more";
-  return text;
-}
-
-void complain_of(const std::vector<Rank>& missing, const char* call, const char* algorithm) {
+void complain_of(const MissingRanks& missing, const char* call, const char* algorithm) noexcept {
+  // "3, 5 and 7": each rank takes at most ten digits and five other characters.
+  char ranks[(MissingRanks::kMostListed + 2) * 15] = "";
+  size_t used = 0;
+  const auto add = [&](const char* before, size_t number, const char* after) {
+    const int written =
+        snprintf(ranks + used, sizeof ranks - used, "%s%zu%s", before, number, after);
+    if (written > 0) used = std::min(sizeof ranks - 1, used + static_cast<size_t>(written));
+  };
+  const auto listed = missing.listed();
+  for (size_t i = 0; i < listed.size(); ++i)
+    add(i == 0 ? "" : i + 1 == missing.count() ? " and " : ", ", listed[i], "");
+  if (missing.count() > listed.size()) add(" and ", missing.count() - listed.size(), " more");
   log_warning("rank %u still waits in %s (%s): rank%s %s of %u %s not arrived", job().rank(), call,
-              algorithm, missing.size() == 1 ? "" : "s", list_ranks(missing).c_str(), job().size(),
-              missing.size() == 1 ? "has" : "have");
+              algorithm, missing.count() == 1 ? "" : "s", ranks, job().size(),
+              missing.count() == 1 ? "has" : "have");
 }
 
 [[gnu::cold]] void look_closely(const char* call) noexcept {
@@ -77,9 +77,9 @@ struct NamedWait {
   static WaitsFor where(const void* self) noexcept {
     return static_cast<const NamedWait*>(self)->barrier.engine().waits_for();
   }
-  static void complain(const void* self) {
+  static void complain(const void* self) noexcept {
     const auto& wait = *static_cast<const NamedWait*>(self);
-    std::vector<Rank> missing;
+    MissingRanks missing;
     wait.barrier.engine().find_missing(&missing);
     complain_of(missing, wait.call, wait.barrier.engine().name());
   }
@@ -120,9 +120,9 @@ struct TeamWait {
     const auto& wait = *static_cast<const TeamWait*>(self);
     return wait.barrier.waits_for(wait.number);
   }
-  static void complain(const void* self) {
+  static void complain(const void* self) noexcept {
     const auto& wait = *static_cast<const TeamWait*>(self);
-    std::vector<Rank> missing;
+    MissingRanks missing;
     wait.barrier.find_missing(wait.number, &missing);
     complain_of(missing, "gex_Coll_Barrier", the_barriers->named.engine().name());
   }
@@ -143,7 +143,7 @@ WaitsFor event_waits_for(const hydrant_event& event) noexcept {
   const TeamWait wait = wait_of(event);
   return TeamWait::where(&wait);
 }
-void complain_of_event(const hydrant_event& event) {
+void complain_of_event(const hydrant_event& event) noexcept {
   const TeamWait wait = wait_of(event);
   TeamWait::complain(&wait);
 }

@@ -7,11 +7,11 @@
 #pragma once
 
 #include "extended/barrier/barrier_name.hpp"
+#include "extended/barrier/missing_ranks.hpp"
 #include "extended/event/event.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 
 #include <cstdint>
-#include <vector>
 
 namespace hydrant {
 
@@ -44,8 +44,8 @@ class BarrierEngine {
   // Where the ranks that have not arrived were last seen.
   virtual WaitsFor waits_for() const noexcept { return WaitsFor::kUnknown; }
 
-  // Lists ranks that have not arrived, as far as this rank knows; at least one while it waits.
-  virtual void find_missing(std::vector<Rank>* missing) const = 0;
+  // Adds ranks that have not arrived, as far as this rank knows; at least one while it waits.
+  virtual void find_missing(MissingRanks* missing) const noexcept = 0;
 };
 
 }  // namespace hydrant

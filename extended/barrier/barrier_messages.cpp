@@ -107,10 +107,9 @@ bool DisseminationBarrier::can_advance() const noexcept {
 }
 
 // The source of this round, although it may itself wait for another rank.
-void DisseminationBarrier::find_missing(std::vector<Rank>* missing) const {
-  missing->clear();
+void DisseminationBarrier::find_missing(MissingRanks* missing) const noexcept {
   const uint32_t round = round_.load(std::memory_order_relaxed);
-  if (round < rounds_) missing->push_back(source(round));
+  if (round < rounds_) missing->add(source(round));
 }
 
 // ---- AMCENTRAL: all through rank 0 ----
@@ -188,15 +187,14 @@ bool CentralBarrier::can_advance() const noexcept {
   return count == (rank_ == 0 ? size_ - 1 : 1);
 }
 
-void CentralBarrier::find_missing(std::vector<Rank>* missing) const {
-  missing->clear();
+void CentralBarrier::find_missing(MissingRanks* missing) const noexcept {
   if (rank_ != 0) {
-    missing->push_back(0);
+    missing->add(0);
     return;
   }
   for (Rank rank = 1; rank < size_; ++rank) {
     const uint64_t word = who_[parity()][rank / 64].load(std::memory_order_relaxed);
-    if ((word >> rank % 64 & 1) == 0) missing->push_back(rank);
+    if ((word >> rank % 64 & 1) == 0) missing->add(rank);
   }
 }
 

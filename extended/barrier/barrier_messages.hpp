@@ -21,7 +21,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 namespace hydrant {
 
@@ -95,7 +94,7 @@ class DisseminationBarrier final : public MessageBarrier {
   DisseminationBarrier(Rank rank, Rank size, BarrierPost& post);
   const char* name() const noexcept override { return "AMDISSEM"; }
   bool receive(Rank from, const BarrierMessage& message) noexcept override;
-  void find_missing(std::vector<Rank>* missing) const override;
+  void find_missing(MissingRanks* missing) const noexcept override;
 
  private:
   void begin() noexcept override;
@@ -117,7 +116,7 @@ class CentralBarrier final : public MessageBarrier {
   CentralBarrier(Rank rank, Rank size, BarrierPost& post);
   const char* name() const noexcept override { return "AMCENTRAL"; }
   bool receive(Rank from, const BarrierMessage& message) noexcept override;
-  void find_missing(std::vector<Rank>* missing) const override;
+  void find_missing(MissingRanks* missing) const noexcept override;
 
  private:
   void begin() noexcept override;

@@ -194,19 +194,18 @@ WaitsFor RdmaBarrier::waits_for() const noexcept {
 
 // Lists the missing ranks of this node. If all have arrived, names the node whose mail is missing,
 // although it may itself wait for another node.
-void RdmaBarrier::find_missing(std::vector<Rank>* missing) const {
-  missing->clear();
+void RdmaBarrier::find_missing(MissingRanks* missing) const noexcept {
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
   uint64_t word = 0;
   if (has_result(epoch, &word)) return;
   for (uint32_t index = 0; index < ranks_here(); ++index) {
     if (!is_of(arrival(epoch & 1, index).word.load(std::memory_order_relaxed), epoch))
-      missing->push_back(place_.ranks[index]);
+      missing->add(place_.ranks[index]);
   }
   if (!missing->empty() || rounds_ == 0) return;
   // Step 0: a rank is just detecting that all have arrived.
   const uint32_t step = place_.board->drive.step.load(std::memory_order_relaxed);
-  missing->push_back(place_.sources[step == 0 ? 0 : std::min(step, rounds_) - 1]);
+  missing->add(place_.sources[step == 0 ? 0 : std::min(step, rounds_) - 1]);
 }
 
 }  // namespace hydrant

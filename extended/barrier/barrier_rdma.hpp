@@ -98,7 +98,7 @@ class RdmaBarrier final : public BarrierEngine {
   // Makes this rank the watcher if this epoch has none; only for callers that wait until the barrier is
   // over.
   WaitsFor waits_for() const noexcept override;
-  void find_missing(std::vector<Rank>* missing) const override;
+  void find_missing(MissingRanks* missing) const noexcept override;
 
   uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
 

@@ -185,21 +185,20 @@ WaitsFor ShmBarrier::waits_for() const noexcept {
   return rounds_.size() == 1 ? WaitsFor::kOtherProcessors : WaitsFor::kUnknown;
 }
 
-void ShmBarrier::find_missing(std::vector<Rank>* missing) const {
-  missing->clear();
+void ShmBarrier::find_missing(MissingRanks* missing) const noexcept {
   if (rounds_.empty()) return;
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
   for (Rank rank = 0; rank < place_.size; ++rank) {
     // The first word tells that a rank has arrived, the other words its progress.
     const uint64_t word = place_.lines[rank].of_parity[epoch & 1]->load(std::memory_order_relaxed);
-    if (((word ^ make_word(epoch, {})) & kEpochMask) != 0) missing->push_back(rank);
+    if (((word ^ make_word(epoch, {})) & kEpochMask) != 0) missing->add(rank);
   }
   const uint32_t round = round_.load(std::memory_order_relaxed);
   if (!missing->empty() || round >= rounds_.size()) return;
   // All ranks have arrived, but some have not finished the earlier rounds.
   for (const Source& source : rounds_[round].sources) {
     const uint64_t word = source.of_parity[epoch & 1]->load(std::memory_order_relaxed);
-    if (((word ^ make_word(epoch, {})) & kEpochMask) != 0) missing->push_back(source.rank);
+    if (((word ^ make_word(epoch, {})) & kEpochMask) != 0) missing->add(source.rank);
   }
 }
 

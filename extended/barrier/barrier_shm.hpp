@@ -79,7 +79,7 @@ class ShmBarrier final : public BarrierEngine {
   bool needs_driving() const noexcept override { return rounds_.size() > 1; }
   bool ready() const noexcept override;
   WaitsFor waits_for() const noexcept override;
-  void find_missing(std::vector<Rank>* missing) const override;
+  void find_missing(MissingRanks* missing) const noexcept override;
   uint32_t rounds() const noexcept { return static_cast<uint32_t>(rounds_.size()); }
 
   // A word: bits 0-1 state, 2-31 epoch, 32-63 id. The epoch may wrap around, because a line holds only

@@ -70,10 +70,9 @@ WaitsFor CountedBarrier::waits_for(uint64_t number) const noexcept {
   return WaitsFor::kOtherProcessors;
 }
 
-void CountedBarrier::find_missing(uint64_t number, std::vector<Rank>* missing) const {
-  missing->clear();
+void CountedBarrier::find_missing(uint64_t number, MissingRanks* missing) const noexcept {
   for (Rank rank = 0; rank < lines_.size(); ++rank) {
-    if (!has_come(rank, number)) missing->push_back(rank);
+    if (!has_come(rank, number)) missing->add(rank);
   }
 }
 
@@ -136,8 +135,7 @@ WaitsFor QueuedBarrier::waits_for(uint64_t /*number*/) const noexcept {
   return engine_->waits_for();
 }
 
-void QueuedBarrier::find_missing(uint64_t number, std::vector<Rank>* missing) const {
-  missing->clear();
+void QueuedBarrier::find_missing(uint64_t number, MissingRanks* missing) const noexcept {
   if (done_.load(std::memory_order_relaxed) < number) engine_->find_missing(missing);
 }
 

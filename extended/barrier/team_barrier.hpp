@@ -36,7 +36,7 @@ class TeamBarrier {
   virtual bool ready(uint64_t number) const noexcept = 0;
   // As in BarrierEngine.
   virtual WaitsFor waits_for(uint64_t number) const noexcept = 0;
-  virtual void find_missing(uint64_t number, std::vector<Rank>* missing) const = 0;
+  virtual void find_missing(uint64_t number, MissingRanks* missing) const noexcept = 0;
 };
 
 class CountedBarrier final : public TeamBarrier {
@@ -49,7 +49,7 @@ class CountedBarrier final : public TeamBarrier {
   bool is_done(uint64_t number) noexcept override;
   bool ready(uint64_t number) const noexcept override;
   WaitsFor waits_for(uint64_t number) const noexcept override;
-  void find_missing(uint64_t number, std::vector<Rank>* missing) const override;
+  void find_missing(uint64_t number, MissingRanks* missing) const noexcept override;
 
  private:
   using Word = std::atomic<uint64_t>;
@@ -79,7 +79,7 @@ class QueuedBarrier final : public TeamBarrier {
   bool is_done(uint64_t number) noexcept override;
   bool ready(uint64_t number) const noexcept override;
   WaitsFor waits_for(uint64_t number) const noexcept override;
-  void find_missing(uint64_t number, std::vector<Rank>* missing) const override;
+  void find_missing(uint64_t number, MissingRanks* missing) const noexcept override;
   BarrierEngine& engine() noexcept { return *engine_; }
 
  private:

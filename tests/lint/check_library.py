@@ -8,7 +8,8 @@ tls LIB.so [BYTES]    at most 64 bytes of static thread-local storage (or BYTES)
                       keeps 512 for all libraries that are loaded late
 needed LIB.so [NAME...]  ldd lists only the five allowed libraries and those of these names
 cancellation LIST LIB.a...  each object that calls a cancellation point of libc is in LIST with its protection
-allocations LIB.a     no object calls an allocation function that throws, or throws as containers do
+allocations LIB.a [LIST]  no object calls an allocation function that throws, or throws as containers do, but
+                      those in LIST, which says when they do
 hooks LIB.so MAP      the dynamic symbols are those of the version script; needs only libc and the loader,
                       and no function that finds thread-local storage (it may allocate)
 """
@@ -101,11 +102,16 @@ CANCELLATION_POINTS = frozenset("""
     splice system tcdrain usleep vprintf wait waitid waitpid write writev""".split())
 
 
-def check_cancellation(list_file, *archives):
+def read_list(list_file):
+    """The text behind the name in each line; a line that begins with # is a comment."""
     with open(list_file) as lines:
         rows = [line.split(None, 1) for line in lines if line.strip() and not line.startswith("#")]
-    listed = {row[0] for row in rows if len(row) == 2}
-    yield from (f"{row[0]}: the list gives no protection for it" for row in rows if len(row) != 2)
+    return {row[0]: row[1].strip() if len(row) == 2 else "" for row in rows}
+
+
+def check_cancellation(list_file, *archives):
+    listed = read_list(list_file)
+    yield from (f"{source}: the list gives no protection for it" for source, why in listed.items() if not why)
     found = {}
     for line in run("nm", "-A", "--undefined-only", *archives).splitlines():
         place, _, name = line.rpartition(" ")
@@ -115,27 +121,36 @@ def check_cancellation(list_file, *archives):
             found.setdefault(place.split(":")[1].split(".")[0], set()).add(name)
     if not found:
         yield f"{' '.join(archives)}: no call of a cancellation point"
-    for source in sorted(set(found) - listed):
+    for source in sorted(set(found) - set(listed)):
         calls = ", ".join(sorted(found[source]))
         yield (f"{source}.cpp calls {calls}, which can end a cancelled thread: put a CancellationOff around "
                f"it, and add the protection to {list_file}")
     yield from (f"{source}: in the list, but calls no cancellation point"
-                for source in sorted(listed - set(found)))
+                for source in sorted(set(listed) - set(found)))
 
 
 # operator new and new[], with and without alignment; what containers throw when they cannot grow.
 THROWING = re.compile(r"_Zn[wa]m(St11align_val_t)?|_ZSt\d+__throw_(bad|length)\w+|__cxa_throw")
 
 
-def check_allocations(archive):
+def check_allocations(archive, list_file=None):
+    listed = read_list(list_file) if list_file else {}
+    yield from (f"{source}: the list does not say when it allocates"
+                for source, when in listed.items() if not when)
     lines = run("nm", "-A", archive).splitlines()
     if not lines:
         yield f"{archive} has no symbols"
+    found = {}
     for line in lines:
         place, _, name = line.rpartition(" ")
         if place.endswith(" U") and THROWING.fullmatch(name):
-            yield (f"{place.split(':')[1]} calls {name}, which throws when memory is used up: allocate with "
-                   f"std::nothrow, or ahead, and answer GASNET_ERR_RESOURCE")
+            found.setdefault(place.split(":")[1].split(".")[0], set()).add(name)
+    for source in sorted(set(found) - set(listed)):
+        calls = ", ".join(sorted(found[source]))
+        yield (f"{source}.cpp calls {calls}, which throws when memory is used up: allocate with "
+               f"std::nothrow, or ahead, and answer GASNET_ERR_RESOURCE")
+    yield from (f"{source}: in the list, but calls no function that throws"
+                for source in sorted(set(listed) - set(found)))
 
 
 def check_hooks(library, map_file):

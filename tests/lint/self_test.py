@@ -545,6 +545,18 @@ class Library(Tree):
         outcome = self.run_check("check_library.py", "allocations", self.archive(text, "vector.a"))
         self.assert_finds(outcome, "__throw_length_error")
 
+    def test_listed_allocations(self):
+        text = "#include <new>\nint* a(); int* a() { return new int; }\n"
+        archive = self.archive(text, "throws.a")
+        listed = self.write("throwing.txt", "# comment\nlib  at its start\n")
+        self.assert_clean(self.run_check("check_library.py", "allocations", archive, listed))
+        unexplained = self.write("throwing.txt", "lib\n")
+        outcome = self.run_check("check_library.py", "allocations", archive, unexplained)
+        self.assert_finds(outcome, "lib: the list does not say when")
+        others = self.write("throwing.txt", "lib  at its start\nother  at its start\n")
+        outcome = self.run_check("check_library.py", "allocations", archive, others)
+        self.assert_finds(outcome, "other: in the list, but calls no function that throws")
+
     def test_needed_libraries(self):
         text = "#include <cstdio>\nint a() { return std::puts(\"\"); }\n"
         self.assert_clean(self.run_check("check_library.py", "needed", self.build(text)))

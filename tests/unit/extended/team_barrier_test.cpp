@@ -85,7 +85,7 @@ TEST_P(TeamBarrierTest, ManyOutstandingCompleteInOrder) {
         known[rank] = std::max(known[rank], number);
       } else {
         ASSERT_GT(number, known[rank]) << "a complete barrier became incomplete";
-        std::vector<Rank> missing;
+        MissingRanks missing;
         teams.of(rank).find_missing(number, &missing);
         if (GetParam().counted) {
           ASSERT_FALSE(missing.empty());
@@ -142,6 +142,16 @@ TEST_P(TeamBarrierTest, ThreadsBeginAndWaitTogether) {
 
 INSTANTIATE_TEST_SUITE_P(All, TeamBarrierTest, ::testing::ValuesIn(kKinds),
                          [](const auto& kind) { return std::string(kind.param.name); });
+
+TEST(MissingRanks, AreCountedAndTheFirstAreListed) {
+  MissingRanks missing;
+  EXPECT_TRUE(missing.empty());
+  for (Rank rank = 5; rank < 5 + MissingRanks::kMostListed + 3; ++rank) missing.add(rank);
+  EXPECT_EQ(missing.count(), MissingRanks::kMostListed + 3);
+  ASSERT_EQ(missing.listed().size(), MissingRanks::kMostListed);
+  EXPECT_EQ(missing.listed().front(), 5u);
+  EXPECT_EQ(missing.listed().back(), 5 + MissingRanks::kMostListed - 1);
+}
 
 }  // namespace
 }  // namespace hydrant
