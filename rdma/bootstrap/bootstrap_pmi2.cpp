@@ -5,7 +5,6 @@
 #include "rdma/bootstrap/bounded_caller.hpp"
 
 #include <array>
-#include <charconv>
 #include <cstring>
 #include <dlfcn.h>
 #include <string>
@@ -141,13 +140,8 @@ std::array<char, kKeyRoom> piece_name(Rank rank, std::string_view key, uint32_t 
 
 Status Pmi2Bootstrap::put(std::string_view key, std::span<const std::byte> card) noexcept {
   Status status = check_card(key, card.size());
-  size_t done = 0;
-  // The first piece says how many bytes there are in all.
-  for (uint32_t piece = 0; status == Status::kOk && (piece == 0 || done < card.size()); ++piece) {
-    const auto part = card.subspan(done, std::min(kPmi2PieceBytes, card.size() - done));
-    std::string value = encode_base64(part);
-    if (piece == 0) value.insert(0, std::to_string(card.size()) + ":");
-    done += part.size();
+  for (uint32_t piece = 0; status == Status::kOk && piece < pmi2_pieces(card.size()); ++piece) {
+    const std::string value = encode_pmi2_piece(card, piece);
     std::shared_ptr<Answer> got;
     status = ask("PMI2_KVS_Put", now_ns() + kPatienceNs, &got,
                  [library = library_, name = piece_name(place_.rank, key, piece), value](Answer&) {
@@ -200,28 +194,17 @@ Status Pmi2Bootstrap::get(Rank rank, std::string_view key, std::span<std::byte> 
   Status status = check_card(key, 0);
   if (status != Status::kOk) return status;
   if (rank >= place_.size) return fail(Status::kBadArg, "there is no rank %u", rank);
-  std::vector<std::byte> all;
-  size_t total = 0;
-  for (uint32_t piece = 0; piece == 0 || all.size() < total; ++piece) {
+  Pmi2Card whole;
+  for (uint32_t piece = 0; !whole.is_whole(); ++piece) {
     std::string text;
     status = get_piece(rank, key, piece, deadline_ns, &text);
     if (status != Status::kOk) return status;
-    if (piece == 0) {
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), total);
-      const auto digits = static_cast<size_t>(end - text.data());
-      const bool good = error == std::errc{} && digits < text.size() && text[digits] == ':';
-      if (!good || total > kMaxCardBytes) text = "!";  // which is no base64
-      text.erase(0, digits + (good ? 1 : 0));
-    }
-    std::vector<std::byte> part;
-    if (!decode_base64(text, &part) || part.size() > total - all.size() ||
-        (part.empty() && total > 0)) {
+    if (!whole.add(text)) {
       return fail(Status::kBroken, "the card \"%.*s\" of rank %u came back other than it was put",
                   static_cast<int>(key.size()), key.data(), rank);
     }
-    all.insert(all.end(), part.begin(), part.end());
   }
-  return copy_card(all, card, bytes);
+  return copy_card(whole.bytes(), card, bytes);
 }
 
 // The launcher learns the code from the exit of this process; without this call it would count as a crash.

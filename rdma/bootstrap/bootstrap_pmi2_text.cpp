@@ -89,6 +89,31 @@ bool decode_base64(std::string_view text, std::vector<std::byte>* bytes) {
   return true;
 }
 
+std::string encode_pmi2_piece(std::span<const std::byte> card, size_t piece) {
+  const size_t start = piece * kPmi2PieceBytes;
+  const std::string text =
+      encode_base64(card.subspan(start, std::min(kPmi2PieceBytes, card.size() - start)));
+  return piece == 0 ? std::to_string(card.size()) + ":" + text : text;
+}
+
+bool Pmi2Card::add(std::string_view text) {
+  if (!has_length_) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length_);
+    const auto digits = static_cast<size_t>(end - text.data());
+    if (error != std::errc{} || length_ > Bootstrap::kMaxCardBytes ||
+        text.substr(0, digits) != std::to_string(length_))
+      return false;
+    text.remove_prefix(digits);
+    if (!take(&text, ":")) return false;
+  }
+  std::vector<std::byte> part;
+  if (!decode_base64(text, &part)) return false;
+  if (part.size() != std::min(kPmi2PieceBytes, length_ - bytes_.size())) return false;
+  has_length_ = true;
+  bytes_.insert(bytes_.end(), part.begin(), part.end());
+  return true;
+}
+
 void fill_place(std::span<const uint32_t> nodes, JobPlace* place) {
   // Nodes may have any numbers; ours count from 0 in the order of the first rank on each.
   std::vector<uint32_t> seen;

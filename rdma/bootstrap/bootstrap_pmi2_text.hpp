@@ -16,6 +16,27 @@ namespace hydrant {
 // A value has at most 1023 characters; a piece of this many bytes becomes 800 and a length.
 inline constexpr size_t kPmi2PieceBytes = 600;
 
+// The text of one piece of a card; the first one has the length of the card and ':' in front.
+std::string encode_pmi2_piece(std::span<const std::byte> card, size_t piece);
+inline size_t pmi2_pieces(size_t card_bytes) noexcept {
+  return card_bytes == 0 ? 1 : (card_bytes + kPmi2PieceBytes - 1) / kPmi2PieceBytes;
+}
+
+// A card that is put together from its pieces, in order.
+class Pmi2Card {
+ public:
+  // False for a text that encode_pmi2_piece() does not write as the next piece.
+  bool add(std::string_view text);
+  bool is_whole() const noexcept { return has_length_ && bytes_.size() == length_; }
+  size_t length() const noexcept { return length_; }
+  std::span<const std::byte> bytes() const noexcept { return bytes_; }
+
+ private:
+  size_t length_ = 0;
+  bool has_length_ = false;
+  std::vector<std::byte> bytes_;
+};
+
 std::string encode_base64(std::span<const std::byte> bytes);
 // False for what encode_base64() does not write.
 bool decode_base64(std::string_view text, std::vector<std::byte>* bytes);

@@ -14,6 +14,25 @@ void check_base64(const GuardedCopy& input) {
                      std::equal(bytes.begin(), bytes.end(), input.data()));
 }
 
+// An accepted first piece is the text that encode_pmi2_piece() writes for a card of that length.
+void check_first_piece(const GuardedCopy& input) {
+  Pmi2Card card;
+  if (!card.add(input.text())) return;
+  std::vector<std::byte> bytes(card.bytes().begin(), card.bytes().end());
+  HYDRANT_FUZZ_CHECK(card.is_whole() == (bytes.size() == card.length()));
+  bytes.resize(card.length());
+  HYDRANT_FUZZ_CHECK(encode_pmi2_piece(bytes, 0) == input.text());
+}
+
+void check_card(const GuardedCopy& input) {
+  const auto bytes = input.span().first(std::min(input.size(), Bootstrap::kMaxCardBytes));
+  Pmi2Card card;
+  for (size_t piece = 0; piece < pmi2_pieces(bytes.size()); ++piece)
+    HYDRANT_FUZZ_CHECK(!card.is_whole() && card.add(encode_pmi2_piece(bytes, piece)));
+  HYDRANT_FUZZ_CHECK(card.is_whole() && std::equal(bytes.begin(), bytes.end(), card.bytes().begin(),
+                                                   card.bytes().end()));
+}
+
 void check_map(Rank size, Rank rank, const GuardedCopy& input) {
   JobPlace place;
   place.size = size;
@@ -37,6 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto rank = static_cast<hydrant::Rank>(input.byte() % ranks);
   const GuardedCopy text(input.all());
   check_base64(text);
+  check_first_piece(text);
+  check_card(text);
   check_map(ranks, rank, text);
   return 0;
 }

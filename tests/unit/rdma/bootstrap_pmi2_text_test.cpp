@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace hydrant {
@@ -25,6 +26,38 @@ TEST(Base64, WhatIsNoneIsRefused) {
   for (const char* text :
        {"A", "AAA", "A===", "====", "AA=A", "AA==AAAA", "AA!A", "AAAA\n", "AB==", "AAB="}) {
     EXPECT_FALSE(decode_base64(text, &back)) << text;
+  }
+}
+
+TEST(Pmi2Card, EveryLengthComesBack) {
+  for (const size_t bytes : {0, 1, 599, 600, 601, 1023, 1024}) {
+    const std::vector<std::byte> card(bytes, std::byte{0x5a});
+    Pmi2Card back;
+    for (size_t piece = 0; piece < pmi2_pieces(bytes); ++piece) {
+      EXPECT_FALSE(back.is_whole());
+      ASSERT_TRUE(back.add(encode_pmi2_piece(card, piece))) << bytes << " bytes, piece " << piece;
+    }
+    ASSERT_TRUE(back.is_whole());
+    EXPECT_TRUE(std::equal(card.begin(), card.end(), back.bytes().begin(), back.bytes().end()));
+  }
+}
+
+TEST(Pmi2Card, AFirstPieceThatWasNotPutIsRefused) {
+  for (const char* text : {"", "0", "0x", "00:", "0:AAAA", "3", "3:", "03:AAAA", "+3:AAAA",
+                           " 3:AAAA", "3;AAAA", "3:AAA=", "3:AAAAAAAA", "4:AAAA", "1025:AAAA",
+                           "99999999999999999999:AAAA", "-1:AAAA", ":AAAA", "AAAA"}) {
+    Pmi2Card card;
+    EXPECT_FALSE(card.add(text)) << text;
+    EXPECT_FALSE(card.is_whole()) << text;
+  }
+}
+
+TEST(Pmi2Card, ALaterPieceOfAnotherLengthIsRefused) {
+  const std::vector<std::byte> card(601, std::byte{7});
+  for (const char* text : {"", "AAA=", "1:BwAA", "Bw", "B", "BwcH"}) {
+    Pmi2Card back;
+    ASSERT_TRUE(back.add(encode_pmi2_piece(card, 0)));
+    EXPECT_FALSE(back.add(text)) << text;
   }
 }
 
