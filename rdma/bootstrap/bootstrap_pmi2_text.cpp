@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <numeric>
 
 namespace hydrant {
 namespace {
@@ -115,22 +116,27 @@ bool Pmi2Card::add(std::string_view text) {
 }
 
 void fill_place(std::span<const uint32_t> nodes, JobPlace* place) {
-  // Nodes may have any numbers; ours count from 0 in the order of the first rank on each.
-  std::vector<uint32_t> seen;
+  // Nodes may have any numbers; ours count from 0 in the order of the first rank on each. Sorted by node, and
+  // by rank within it, the first rank of each node is in front of the others.
+  std::vector<Rank> by_node(nodes.size());
+  std::iota(by_node.begin(), by_node.end(), Rank{0});
+  std::sort(by_node.begin(), by_node.end(),
+            [nodes](Rank a, Rank b) { return nodes[a] != nodes[b] ? nodes[a] < nodes[b] : a < b; });
   place->node_ranks.clear();
   place->leaders.clear();
   const uint32_t own = nodes[place->rank];
-  for (Rank rank = 0; rank < nodes.size(); ++rank) {
-    if (std::find(seen.begin(), seen.end(), nodes[rank]) == seen.end()) {
-      seen.push_back(nodes[rank]);
-      place->leaders.push_back(rank);
-    }
+  for (size_t i = 0; i < by_node.size(); ++i) {
+    const Rank rank = by_node[i];
+    if (i == 0 || nodes[by_node[i - 1]] != nodes[rank]) place->leaders.push_back(rank);
     if (nodes[rank] != own) continue;
     if (rank == place->rank) place->node_rank = static_cast<uint32_t>(place->node_ranks.size());
     place->node_ranks.push_back(rank);
   }
-  place->node_count = static_cast<uint32_t>(seen.size());
-  place->node = static_cast<uint32_t>(std::find(seen.begin(), seen.end(), own) - seen.begin());
+  std::sort(place->leaders.begin(), place->leaders.end());
+  place->node_count = static_cast<uint32_t>(place->leaders.size());
+  const auto leader =
+      std::lower_bound(place->leaders.begin(), place->leaders.end(), place->node_ranks.front());
+  place->node = static_cast<uint32_t>(leader - place->leaders.begin());
 }
 
 Status read_process_mapping(std::string_view text, JobPlace* place) {

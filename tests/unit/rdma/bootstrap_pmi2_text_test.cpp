@@ -89,6 +89,16 @@ TEST(ProcessMapping, BlocksAndTheirRepetition) {
   EXPECT_EQ(place.leaders, (std::vector<Rank>{0, 1}));
 }
 
+// A search among all nodes for each rank would be 5e11 steps.
+TEST(ProcessMapping, AMillionNodesAreNumberedAtOnce) {
+  constexpr Rank kMany = 1u << 20;
+  const JobPlace place = place_by_map("(vector,(0,1048576,1))", kMany - 1, kMany);
+  EXPECT_EQ(place.node_count, kMany);
+  EXPECT_EQ(place.node, kMany - 1);
+  EXPECT_EQ(place.leaders.back(), kMany - 1);
+  EXPECT_EQ(place.node_ranks, (std::vector<Rank>{kMany - 1}));
+}
+
 TEST(ProcessMapping, WhatCannotBeReadIsRefused) {
   JobPlace place;
   place.size = 4;
