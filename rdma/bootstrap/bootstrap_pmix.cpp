@@ -67,6 +67,24 @@ void free_value(pmix_value_t* value) noexcept {
   std::free(value);
 }
 
+// The text of a value; null if it is none.
+const char* text_of(const pmix_value_t* value) noexcept {
+  return value != nullptr && value->type == PMIX_STRING ? value->data.string : nullptr;
+}
+
+// "0,2,3": numbers with single commas between. False for any other text.
+bool read_ranks(std::string_view text, std::vector<Rank>* ranks) {
+  for (const char *at = text.data(), *const end = at + text.size();; ++at) {
+    Rank rank = 0;
+    const auto [stopped, error] = std::from_chars(at, end, rank);
+    if (error != std::errc{}) return false;
+    ranks->push_back(rank);
+    at = stopped;
+    if (at == end) return true;
+    if (*at != ',') return false;
+  }
+}
+
 class PmixBootstrap final : public Bootstrap {
  public:
   Status open(uint64_t deadline_ns) noexcept;
@@ -99,6 +117,8 @@ class PmixBootstrap final : public Bootstrap {
                    std::shared_ptr<Answer>* answer) noexcept;
   Status get_number(const char* key, uint64_t deadline_ns, uint32_t* number) noexcept;
   Status read_place(uint64_t deadline_ns) noexcept;
+  Status read_node_ranks(uint64_t deadline_ns) noexcept;
+  Status read_nodes(uint64_t deadline_ns) noexcept;
   Status read_leaders(uint64_t deadline_ns) noexcept;
   Status open_exits(uint64_t deadline_ns) noexcept;
 
@@ -179,20 +199,23 @@ Status PmixBootstrap::get_number(const char* key, uint64_t deadline_ns, uint32_t
 Status PmixBootstrap::read_place(uint64_t deadline_ns) noexcept {
   place_.rank = self_.rank;
   Status status = get_number(PMIX_JOB_SIZE, deadline_ns, &place_.size);
+  if (status == Status::kOk) status = read_node_ranks(deadline_ns);
   if (status != Status::kOk) return status;
+  // On one node nothing more is needed.
+  return place_.node_ranks.size() == place_.size ? Status::kOk : read_nodes(deadline_ns);
+}
+
+Status PmixBootstrap::read_node_ranks(uint64_t deadline_ns) noexcept {
   std::shared_ptr<Answer> got;
-  status = get_value(PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, deadline_ns, &got);
+  const Status status = get_value(PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, deadline_ns, &got);
   if (status != Status::kOk) return status;
+  const char* const list = got->error == PMIX_SUCCESS ? text_of(got->value) : nullptr;
   place_.node_ranks.clear();
-  if (got->error == PMIX_SUCCESS && got->value != nullptr && got->value->type == PMIX_STRING) {
-    const std::string_view list = got->value->data.string;
-    for (const char* at = list.data(); at < list.data() + list.size(); ++at) {
-      Rank rank = 0;
-      const auto [end, error] = std::from_chars(at, list.data() + list.size(), rank);
-      if (error != std::errc{}) break;
-      place_.node_ranks.push_back(rank);
-      at = end;
-    }
+  if (list != nullptr && !read_ranks(list, &place_.node_ranks)) {
+    return fail(Status::kBroken,
+                "the launcher (PMIx) lists the ranks of this node (" PMIX_LOCAL_PEERS
+                ") as '%.200s', which is no list of numbers with commas between",
+                list);
   }
   std::sort(place_.node_ranks.begin(), place_.node_ranks.end());
   const auto self = std::find(place_.node_ranks.begin(), place_.node_ranks.end(), place_.rank);
@@ -206,22 +229,29 @@ Status PmixBootstrap::read_place(uint64_t deadline_ns) noexcept {
         place_.rank, place_.size, place_.node_ranks.size());
   }
   place_.node_rank = static_cast<uint32_t>(self - place_.node_ranks.begin());
-  if (place_.node_ranks.size() == place_.size) return Status::kOk;  // one node
+  return Status::kOk;
+}
+
+Status PmixBootstrap::read_nodes(uint64_t deadline_ns) noexcept {
   place_.leaders.clear();
-  status = get_number(PMIX_NUM_NODES, deadline_ns, &place_.node_count);
+  Status status = get_number(PMIX_NUM_NODES, deadline_ns, &place_.node_count);
   if (status != Status::kOk) return status;
-  if (place_.node_count < 2) {
+  // Each other node has a rank at least.
+  if (place_.node_count < 2 || place_.node_count - 1 > place_.size - place_.node_ranks.size()) {
     return fail(Status::kBroken,
                 "the launcher (PMIx) counts %u nodes, and on this one are %zu of %u ranks",
                 place_.node_count, place_.node_ranks.size(), place_.size);
   }
+  std::shared_ptr<Answer> got;
   status = get_value(self_.rank, PMIX_NODEID, deadline_ns, &got);
   if (got == nullptr) return status;
   if (got->error != PMIX_SUCCESS || got->value == nullptr || got->value->type != PMIX_UINT32) {
     return fail(Status::kBroken, "the launcher (PMIx) does not number its nodes: %s",
                 library_.error_string(got->error));
   }
-  place_.node = got->value->data.uint32;
+  // The launcher counts the nodes of an allocation: those of a job may be 6 and 7. The remainder is an index,
+  // and another one on each node if the numbers follow each other. read_leaders() finds a better one.
+  place_.node = got->value->data.uint32 % place_.node_count;
   return read_leaders(deadline_ns);
 }
 
@@ -324,7 +354,7 @@ Status PmixBootstrap::get(Rank rank, std::string_view key, std::span<std::byte> 
   if (status != Status::kOk) return status;
   const pmix_value_t* value = got->value;
   if (got->error != PMIX_SUCCESS || value == nullptr || value->type != PMIX_BYTE_OBJECT ||
-      value->data.bo.size == 0) {
+      value->data.bo.size == 0 || value->data.bo.bytes == nullptr) {
     return fail(Status::kNotReady, "no card \"%.*s\" of rank %u: %s", static_cast<int>(key.size()),
                 key.data(), rank, library_.error_string(got->error));
   }

@@ -18,13 +18,14 @@ inline void check_place(const JobPlace& place) {
   HYDRANT_FUZZ_CHECK(place.node_ranks.back() < place.size);
   // All ranks share a node, or there are several nodes.
   HYDRANT_FUZZ_CHECK((place.node_ranks.size() == place.size) == (place.node_count == 1));
-  HYDRANT_FUZZ_CHECK(place.node_count >= 1);
+  HYDRANT_FUZZ_CHECK(place.node_count >= 1 && place.node < place.node_count);
+  // Each other node has a rank at least.
+  HYDRANT_FUZZ_CHECK(place.node_count - 1 <= place.size - place.node_ranks.size());
 }
 
 // The same, and of a launcher that tells the first rank of each node.
 inline void check_place_with_leaders(const JobPlace& place) {
   check_place(place);
-  HYDRANT_FUZZ_CHECK(place.node_count <= place.size && place.node < place.node_count);
   HYDRANT_FUZZ_CHECK(place.leaders.size() == place.node_count && place.leaders[0] == 0);
   HYDRANT_FUZZ_CHECK(place.leaders[place.node] == place.node_ranks[0]);
 }

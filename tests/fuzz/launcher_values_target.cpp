@@ -135,7 +135,8 @@ std::string element(std::string_view list, uint32_t index) {
   return std::string(list.substr(0, list.find(',')));
 }
 
-// "size=4": a number, "!": no value, "": not known. "peers" is a text, but with "#" in front.
+// "size=4": a number, "!": no value, "~": a value whose pointer is null, "": not known. "peers" is a text, but
+// with "#" in front.
 pmix_status_t answer(const Lines& lines, uint32_t rank, std::string_view key,
                      pmix_value_t** value) {
   const auto line = [&lines](const char* name) {
@@ -155,7 +156,10 @@ pmix_status_t answer(const Lines& lines, uint32_t rank, std::string_view key,
   }
   if (text.empty()) return PMIX_ERR_NOT_FOUND;
   if (text == "!") return PMIX_SUCCESS;
-  if (key == "hydrant/raw") {
+  if (text == "~") {
+    *value = make_value(key == "hydrant/raw" ? PMIX_BYTE_OBJECT : PMIX_STRING);
+    if (key == "hydrant/raw") (*value)->data.bo.size = 9;
+  } else if (key == "hydrant/raw") {
     *value = make_object(text);
   } else if (key == PMIX_LOCAL_PEERS && text[0] != '#') {
     *value = make_text(text);
@@ -176,7 +180,8 @@ void check_cards(Bootstrap& bootstrap, const Lines& lines) {
   HYDRANT_FUZZ_CHECK(bytes == card.size() && std::memcmp(room, card.data(), bytes) == 0);
   // The library's values have a byte more than a card.
   const auto raw = lines.find("raw");
-  const std::string value = raw != lines.end() && raw->second != "!" ? raw->second : "";
+  const std::string value =
+      raw != lines.end() && raw->second != "!" && raw->second != "~" ? raw->second : "";
   const bool is_good = !value.empty() && value.size() <= sizeof room + 1;
   const Status status = bootstrap.get(self, "raw", room, &bytes, soon());
   HYDRANT_FUZZ_CHECK((status == Status::kOk) == is_good);
@@ -185,6 +190,18 @@ void check_cards(Bootstrap& bootstrap, const Lines& lines) {
   } else {
     HYDRANT_FUZZ_CHECK(last_error_text()[0] != '\0');
   }
+}
+
+// The ranks of a node as the launcher lists them: numbers with single commas between, in any order.
+std::vector<Rank> listed_ranks(std::string_view list) {
+  std::vector<Rank> ranks;
+  for (uint32_t i = 0; i <= std::count(list.begin(), list.end(), ','); ++i) {
+    const std::string text = element(list, i);
+    HYDRANT_FUZZ_CHECK(!text.empty() && text.find_first_not_of("0123456789") == text.npos);
+    ranks.push_back(static_cast<Rank>(std::stoul(text)));
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
 }
 
 void check_pmix(std::span<const uint8_t> input) {
@@ -204,6 +221,7 @@ void check_pmix(std::span<const uint8_t> input) {
   if (open_pmix(soon(), &bootstrap) == Status::kOk) {
     const JobPlace& place = bootstrap->place();
     HYDRANT_FUZZ_CHECK(place.rank == rank);
+    HYDRANT_FUZZ_CHECK(listed_ranks(lines["peers"]) == place.node_ranks);
     if (place.leaders.empty()) {
       check_place(place);
     } else {

@@ -9,7 +9,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <poll.h>
+#include <string>
+#include <string_view>
 
 namespace hydrant {
 namespace {
@@ -60,7 +64,70 @@ TEST_F(Pmix, NodesAreNumberedByTheirFirstRanks) {
 TEST_F(Pmix, ALauncherThatHidesTheNodesOfOthersIsNoError) {
   open(3, Board::kHidesNodes);
   EXPECT_TRUE(bootstrap_->place().leaders.empty());
+  // Its number is 6 of 2, which is no index.
+  EXPECT_EQ(bootstrap_->place().node, 0U);
   EXPECT_EQ(bootstrap_->place().node_ranks, (std::vector<Rank>{1, 3}));
+}
+
+pmix_value_t* make_value(pmix_data_type_t type, const char* text, uint32_t number) {
+  auto* value = static_cast<pmix_value_t*>(std::calloc(1, sizeof(pmix_value_t)));
+  value->type = type;
+  if (type == PMIX_STRING && text != nullptr) value->data.string = strdup(text);
+  if (type == PMIX_UINT32) value->data.uint32 = number;
+  return value;
+}
+
+// Rank 0 of four, with this list of the ranks of its node, and so many nodes.
+Status open_with(const char* peers, uint32_t nodes, std::unique_ptr<Bootstrap>* bootstrap) {
+  fake::start(0, Board::kUnsupported);
+  fake::answer_gets([=](uint32_t rank, const char* key, pmix_value_t** value) {
+    const std::string_view name = key;
+    if (name == PMIX_LOCAL_PEERS) {
+      *value = make_value(PMIX_STRING, peers, 0);
+    } else if (name == PMIX_NODEID) {
+      *value = make_value(PMIX_UINT32, nullptr, rank);
+    } else {
+      *value = make_value(PMIX_UINT32, nullptr, name == PMIX_JOB_SIZE ? 4 : nodes);
+    }
+    return PMIX_SUCCESS;
+  });
+  const Status status = open_pmix(soon(), bootstrap);
+  fake::answer_gets({});
+  return status;
+}
+
+TEST_F(Pmix, AListOfNeighboursThatIsNoListIsRefused) {
+  for (const char* peers : {"0,1,2,3x", "0,1,2,3,", "0-3", "0 1 2 3", ",0,1,2,3", "0,,1,2,3",
+                            "0,1;2,3", "0,1,2,4294967299", "-0,1,2,3", ""}) {
+    EXPECT_EQ(open_with(peers, 2, &bootstrap_), Status::kBroken) << peers;
+    EXPECT_NE(std::string(last_error_text()).find(std::string("'") + peers + "'"),
+              std::string::npos)
+        << last_error_text();
+    EXPECT_EQ(bootstrap_, nullptr);
+  }
+  EXPECT_EQ(open_with(nullptr, 2, &bootstrap_), Status::kBroken);
+  ASSERT_EQ(open_with("3,0,2,1", 1, &bootstrap_), Status::kOk) << last_error_text();
+  EXPECT_EQ(bootstrap_->place().node_ranks, (std::vector<Rank>{0, 1, 2, 3}));
+}
+
+TEST_F(Pmix, MoreNodesThanRanksAreRefused) {
+  EXPECT_EQ(open_with("0,1", 4, &bootstrap_), Status::kBroken);
+  EXPECT_EQ(open_with("0,1", 1, &bootstrap_), Status::kBroken);
+  EXPECT_EQ(open_with("0,1", UINT32_MAX, &bootstrap_), Status::kBroken);
+  ASSERT_EQ(open_with("0,1", 3, &bootstrap_), Status::kOk) << last_error_text();
+}
+
+TEST_F(Pmix, ACardWithoutBytesIsNone) {
+  open(0, Board::kCarries);
+  fake::answer_gets([](uint32_t, const char*, pmix_value_t** value) {
+    *value = make_value(PMIX_BYTE_OBJECT, nullptr, 0);
+    (*value)->data.bo.size = 9;
+    return PMIX_SUCCESS;
+  });
+  std::byte room[16];
+  size_t bytes = 0;
+  EXPECT_EQ(bootstrap_->get(1, "card", room, &bytes, soon()), Status::kNotReady);
+  fake::answer_gets({});
 }
 
 TEST_F(Pmix, TheFirstRankOfANodeHearsAnExit) {
