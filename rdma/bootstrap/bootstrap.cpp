@@ -76,6 +76,8 @@ Status open_by_environment(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   Status status = read_pshm_nodes(&nodes);
   if (status != Status::kOk) return status;
   const LauncherHint hint = find_launcher_hint();
+  status = check_hint_numbers(hint);
+  if (status != Status::kOk) return status;
   // A launcher of one process, or of none: the program's own processes it is.
   const bool may_fork = nodes > 1 && (hint.size == 1 || *hint.variable == '\0' || !hint.whole_step);
   if (may_fork && stale.empty()) return open_forked(nodes, bootstrap);

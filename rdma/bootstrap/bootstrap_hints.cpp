@@ -38,12 +38,23 @@ constexpr Row kRows[] = {
     {"FLUX_TASK_RANK", {"FLUX_JOB_SIZE"}, "FLUX_TASK_RANK", "Flux", "flux run -o pmi=pmix -n"},
 };
 
-bool read_number(const char* name, Rank* number) noexcept {
+// Rank kMostRank + 1 would be kNoRank.
+constexpr Rank kMostRank = UINT32_MAX - 1;
+
+// False if the variable has no number. A number beyond `most` is none, and is named in the hint.
+bool read_number(const char* name, Rank most, Rank* number, LauncherHint* hint) noexcept {
   const char* text = name != nullptr ? std::getenv(name) : nullptr;
+  if (text == nullptr) return false;
   uint64_t value = 0;
-  if (text == nullptr || !parse_count(text, &value) || value > UINT32_MAX) return false;
-  *number = static_cast<Rank>(value);
-  return true;
+  const bool is_count = parse_count(text, &value);
+  if (is_count && value <= most) {
+    *number = static_cast<Rank>(value);
+    return true;
+  }
+  // More digits than 64 bits hold are no count either.
+  const bool is_number = is_count || (*text >= '0' && *text <= '9');
+  if (is_number && *hint->wrong == '\0') hint->wrong = name;
+  return false;
 }
 
 LauncherHint read_row(const Row& row) noexcept {
@@ -51,13 +62,13 @@ LauncherHint read_row(const Row& row) noexcept {
   if (shown == nullptr || *shown == '\0') return {};
   LauncherHint hint{.variable = row.shows, .launcher = row.launcher, .command = row.command};
   for (const char* name : row.sizes) {
-    if (!read_number(name, &hint.size)) continue;
+    if (!read_number(name, UINT32_MAX, &hint.size, &hint)) continue;
     // Slurm sets SLURM_PROCID in a batch script, too, beside the size of the allocation.
     hint.whole_step = row.shows != std::string_view("SLURM_PROCID") || name == row.sizes[0];
     return hint;
   }
   Rank rank = 0;
-  if (read_number(row.rank, &rank) && rank > 0) hint.size = rank + 1;
+  if (read_number(row.rank, kMostRank, &rank, &hint) && rank > 0) hint.size = rank + 1;
   return hint;
 }
 
@@ -65,11 +76,24 @@ LauncherHint read_row(const Row& row) noexcept {
 
 LauncherHint find_launcher_hint() noexcept {
   LauncherHint best;
+  const char* wrong = "";
   for (const Row& row : kRows) {
     const LauncherHint hint = read_row(row);
+    if (*wrong == '\0') wrong = hint.wrong;
     if (*hint.variable != '\0' && (*best.variable == '\0' || hint.size > best.size)) best = hint;
   }
+  best.wrong = wrong;
   return best;
+}
+
+Status check_hint_numbers(const LauncherHint& hint) noexcept {
+  if (*hint.wrong == '\0') return Status::kOk;
+  const char* text = std::getenv(hint.wrong);
+  return fail(Status::kBadArg,
+              "%s, which says how many ranks a launcher has started or which one this is, is "
+              "'%.40s': ranks are numbered from 0 to %u; correct or unset it, or set "
+              "HYDRANT_BOOTSTRAP=alone to run alone",
+              hint.wrong, text != nullptr ? text : "", kMostRank);
 }
 
 std::string own_command_line() {

@@ -15,10 +15,14 @@ struct LauncherHint {
   const char* command = "";   // what starts a job, up to its size: "mpirun -n"
   Rank size = 0;              // 0: the launcher is there but does not say
   bool whole_step = true;     // false: the size may be that of an allocation around this process
+  const char* wrong = "";     // a variable whose number is beyond those of ranks, or of a size
 };
 
 // The hint with the most ranks.
 LauncherHint find_launcher_hint() noexcept;
+
+// kBadArg, with variable and value, if a number is beyond those that a job can have.
+Status check_hint_numbers(const LauncherHint& hint) noexcept;
 
 // kBroken if the hint says more ranks than wire-up found (`size`), or none at all while `why` has a text: the
 // reason for which the launcher could not be asked. The text holds the command to type.

@@ -42,6 +42,21 @@ uint64_t number_in(const char* name) {
   return text != nullptr && parse_count(text, &number) && number <= UINT32_MAX ? number : 0;
 }
 
+// A rank may not be the last number: its successor is the size.
+void check_wrong(const LauncherHint& hint) {
+  const bool is_wrong = *hint.wrong != '\0';
+  HYDRANT_FUZZ_CHECK(check_hint_numbers(hint) == (is_wrong ? Status::kBadArg : Status::kOk));
+  if (is_wrong) {
+    const std::string_view text = last_error_text();
+    const std::string value = std::getenv(hint.wrong);
+    HYDRANT_FUZZ_CHECK(text.starts_with(hint.wrong) && text.find(value.substr(0, 40)) != text.npos);
+    HYDRANT_FUZZ_CHECK(number_in(hint.wrong) == 0 || number_in(hint.wrong) == UINT32_MAX);
+  }
+  // Only the rank tells of this launcher's job.
+  if (has_text("PMIX_NAMESPACE") && number_in("PMIX_RANK") == UINT32_MAX)
+    HYDRANT_FUZZ_CHECK(is_wrong);
+}
+
 void check_found_hint(const LauncherHint& hint) {
   bool any = false;
   for (const auto& [shows, size] : kLaunchers) {
@@ -68,6 +83,7 @@ void check_hints(std::span<const uint8_t> input) {
   const OwnEnvironment own(lines_of(input));
   const LauncherHint hint = find_launcher_hint();
   check_found_hint(hint);
+  check_wrong(hint);
   const auto found = static_cast<Rank>(number_in("FUZZ_FOUND"));
   const char* why = std::getenv("FUZZ_WHY");
   const std::string reason = why != nullptr ? why : "";

@@ -86,6 +86,39 @@ TEST_F(LauncherHints, ALauncherOfUnknownSizeThatCannotBeAskedIsAnError) {
   EXPECT_THAT(last_error_text(), HasSubstr("no library"));
 }
 
+TEST_F(LauncherHints, ANumberBeyondThoseOfRanksIsRefused) {
+  const struct {
+    std::string name;
+    std::string value;
+    std::map<std::string, std::string> others;
+  } cases[] = {
+      {"PMI_RANK", "4294967295", {}},
+      {"PMI_RANK", "0xffffffff", {}},
+      {"PMI_RANK", "4294967296", {}},
+      {"PMI_RANK", "99999999999999999999", {}},
+      {"SLURM_NTASKS", "4294967296", {{"SLURM_PROCID", "1"}}},
+      {"FLUX_JOB_SIZE", "18446744073709551616", {{"FLUX_TASK_RANK", "0"}}},
+      {"OMPI_COMM_WORLD_SIZE", "4294967300", {}},
+      {"PALS_RANKID", "4294967295", {}},
+      {"PMIX_RANK", "4294967295", {{"PMIX_NAMESPACE", "x"}}},
+  };
+  for (const auto& one : cases) {
+    SetUp();
+    set(one.others);
+    set({{one.name, one.value}});
+    EXPECT_EQ(check_hint_numbers(find_launcher_hint()), Status::kBadArg) << one.name;
+    EXPECT_THAT(last_error_text(), HasSubstr(one.name + ","));
+    EXPECT_THAT(last_error_text(), HasSubstr("'" + one.value + "'"));
+  }
+  SetUp();
+  set({{"PMI_RANK", "4294967294"}});
+  EXPECT_EQ(check_hint_numbers(find_launcher_hint()), Status::kOk);
+  EXPECT_EQ(find_launcher_hint().size, UINT32_MAX);
+  SetUp();
+  set({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "all"}});
+  EXPECT_EQ(check_hint_numbers(find_launcher_hint()), Status::kOk);
+}
+
 TEST_F(LauncherHints, ABatchScriptIsNoStep) {
   set({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}});
   EXPECT_FALSE(find_launcher_hint().whole_step);
