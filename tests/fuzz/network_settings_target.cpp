@@ -141,13 +141,12 @@ WantedPort read_item(std::string item) {
   const size_t colon = item.find(':');
   wanted.device = item.substr(0, colon);
   wanted.is_good = !wanted.device.empty();
-  if (colon == item.npos || colon + 1 == item.size()) return wanted;
+  if (colon == item.npos) return wanted;
   const std::string rest = item.substr(colon + 1);
   const size_t second = rest.find(':');
   wanted.port = read_small(rest.substr(0, second), &wanted.is_good);
   if (wanted.port == 0) wanted.is_good = false;
-  if (second != rest.npos && second + 1 < rest.size())
-    wanted.gid = read_small(rest.substr(second + 1), &wanted.is_good);
+  if (second != rest.npos) wanted.gid = read_small(rest.substr(second + 1), &wanted.is_good);
   return wanted;
 }
 

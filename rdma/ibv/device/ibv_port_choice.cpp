@@ -44,10 +44,11 @@ std::string_view without_blanks(std::string_view text) noexcept {
 Status read_wanted(std::string_view item, Wanted* wanted) noexcept {
   std::string_view rest = without_blanks(item);
   wanted->device = take_until(&rest, ':');
-  const bool has_port = !rest.empty();
+  // A colon promises a number: "mlx5_0:" is no name for any of its ports.
+  const size_t colons = static_cast<size_t>(std::count(item.begin(), item.end(), ':'));
   const std::string_view port = take_until(&rest, ':');
-  const bool right = !wanted->device.empty() && (!has_port || read_number(port, &wanted->port)) &&
-                     (rest.empty() || read_number(rest, &wanted->gid_index));
+  const bool right = !wanted->device.empty() && (colons == 0 || read_number(port, &wanted->port)) &&
+                     (colons <= 1 || read_number(rest, &wanted->gid_index));
   if (right && wanted->port != 0) return Status::kOk;
   return fail(
       Status::kBadArg,
