@@ -82,17 +82,20 @@ bool send_fd(int socket, const Handshake& handshake, int fd) noexcept {
 
 // ---- the first rank of a node ----
 
-// Takes one connection, if it is who it should be; answers its rank, kNoRank if it is not.
-Rank serve_one(int connection, const LeaderCard& card, int fd, uint64_t deadline_ns) noexcept {
+// Takes one connection, if it is one of the ranks that are missing; answers its rank, else kNoRank.
+Rank serve_one(int connection, const LeaderCard& card, int fd, const std::vector<Rank>& missing,
+               uint64_t deadline_ns) noexcept {
   if (!same_user(connection)) return kNoRank;
   // A peer that connects and says nothing keeps the others waiting for a second at most.
   constexpr uint64_t kHandshakeNs = 1'000'000'000;
   Handshake handshake;
   if (!launch::wait_readable(connection, std::min(deadline_ns, now_ns() + kHandshakeNs)))
     return kNoRank;
-  if (recv(connection, &handshake, sizeof handshake, 0) != sizeof handshake) return kNoRank;
+  // With MSG_TRUNC the length is that of the message.
+  if (recv(connection, &handshake, sizeof handshake, MSG_TRUNC) != sizeof handshake) return kNoRank;
   if (handshake.magic != kHandshakeMagic || handshake.token != card.token) return kNoRank;
   const Rank rank = handshake.rank;
+  if (std::find(missing.begin(), missing.end(), rank) == missing.end()) return kNoRank;
   return send_fd(connection, handshake, fd) ? rank : kNoRank;
 }
 
@@ -123,7 +126,7 @@ Status serve_members(const JobPlace& place, int listener, const LeaderCard& card
       return fail(Status::kResource, "accept4() for %s: %s", name_ranks(missing).c_str(),
                   errno_text(errno));
     }
-    const Rank rank = serve_one(connection.get(), card, fd, deadline_ns);
+    const Rank rank = serve_one(connection.get(), card, fd, missing, deadline_ns);
     missing.erase(std::remove(missing.begin(), missing.end(), rank), missing.end());
   }
   return Status::kOk;
@@ -209,8 +212,9 @@ Status receive_fd(int socket, const Handshake& sent, Rank leader, int* received,
     return fail(Status::kResource,
                 "no descriptor is free for the memory of rank %u; raise ulimit -n", leader);
   }
-  const bool ours = bytes == sizeof handshake && handshake.magic == kHandshakeMagic &&
-                    handshake.rank == sent.rank && handshake.token == sent.token;
+  const bool ours = bytes == sizeof handshake && (message.msg_flags & MSG_TRUNC) == 0 &&
+                    handshake.magic == kHandshakeMagic && handshake.rank == sent.rank &&
+                    handshake.token == sent.token;
   if (fd < 0 || !ours) {
     if (fd >= 0) close(fd);
     return fail(Status::kBroken, "what answers for rank %u is not that rank", leader);

@@ -1,0 +1,162 @@
+// The socket by which the first rank of a node hands a descriptor to the others: handshakes that come to it.
+#include "rdma/exit/node_channel.hpp"
+
+#include "firehose/base/thread.hpp"
+#include "rdma/bootstrap/abstract_socket.hpp"
+#include "tests/support/patience.hpp"
+#include "tests/support/store_bootstrap.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+constexpr uint32_t kSequence = 9;
+
+// The handshake: a constant, the rank, and the token of the first rank's card.
+struct Said {
+  uint32_t magic = 0x48594e43;
+  Rank rank = 0;
+  RandomName token{};
+};
+struct Card {
+  RandomName name{};
+  RandomName token{};
+};
+
+uint64_t soon() { return now_ns() + testing::patient_ns(20'000'000'000); }
+
+// Rank 0 of six, with 2 and 4 on its node. What `others` does happens once the card is there, and before the
+// first connection is taken.
+class NodeBootstrap final : public Bootstrap {
+ public:
+  std::function<void(const Card&)> others;
+  JobPlace stands;
+  testing::StoreBootstrap store;
+
+  explicit NodeBootstrap(Rank self) {
+    stands.rank = self;
+    stands.size = 6;
+    stands.node_count = 2;
+    stands.node_ranks = {0, 2, 4};
+    stands.node_rank = self / 2;
+    store.stands = stands;
+  }
+  const char* name() const noexcept override { return "node"; }
+  const JobPlace& place() const noexcept override { return stands; }
+  Status put(std::string_view key, std::span<const std::byte> card) noexcept override {
+    return store.put(key, card);
+  }
+  Status fence(uint64_t) noexcept override {
+    const auto found = store.cards.find({0, "fd." + std::to_string(kSequence)});
+    Card card;
+    if (found == store.cards.end() || found->second.size() != sizeof card)
+      return fail(Status::kBroken, "the card has another form");
+    std::memcpy(&card, found->second.data(), sizeof card);
+    if (others) others(card);
+    return Status::kOk;
+  }
+  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+             uint64_t deadline_ns) noexcept override {
+    return store.get(rank, key, card, bytes, deadline_ns);
+  }
+  void leave(int, Leaving, uint64_t) noexcept override {}
+};
+
+// Connects to the first rank, and says `bytes`.
+int say(const Card& card, std::span<const std::byte> bytes) {
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  const AbstractAddress address = abstract_address(card.name, kSequence);
+  EXPECT_EQ(connect(fd, address.get(), address.bytes), 0);
+  EXPECT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  return fd;
+}
+
+std::vector<std::byte> handshake(const Card& card, Rank rank) {
+  const Said said{.rank = rank, .token = card.token};
+  std::vector<std::byte> bytes(sizeof said);
+  std::memcpy(bytes.data(), &said, sizeof said);
+  return bytes;
+}
+
+// Whether an answer came, with a descriptor or without.
+bool is_answered(int fd) {
+  std::byte room[128];
+  const ssize_t bytes = recv(fd, room, sizeof room, MSG_DONTWAIT);
+  close(fd);
+  return bytes > 0;
+}
+
+// A wrong message comes before the right ones of the ranks 2 and 4. It is not answered, and these are.
+void expect_ignored(const std::function<std::vector<std::byte>(const Card&)>& wrong) {
+  NodeBootstrap node(0);
+  int fd_of_wrong = -1;
+  std::vector<int> right;
+  node.others = [&](const Card& card) {
+    fd_of_wrong = say(card, wrong(card));
+    for (const Rank rank : {2U, 4U}) right.push_back(say(card, handshake(card, rank)));
+  };
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(pipe(ends), 0);
+  int received = -1;
+  EXPECT_EQ(share_fd(node, kSequence, ends[0], &received, soon()), Status::kOk)
+      << last_error_text();
+  EXPECT_FALSE(is_answered(fd_of_wrong));
+  for (const int fd : right) EXPECT_TRUE(is_answered(fd));
+  for (const int fd : {received, ends[0], ends[1]}) close(fd);
+}
+
+TEST(NodeChannel, ALongerMessageIsNoHandshake) {
+  expect_ignored([](const Card& card) {
+    std::vector<std::byte> bytes = handshake(card, 2);
+    bytes.push_back(std::byte{0});
+    return bytes;
+  });
+}
+
+TEST(NodeChannel, AShorterMessageIsNoHandshake) {
+  expect_ignored([](const Card& card) {
+    std::vector<std::byte> bytes = handshake(card, 2);
+    bytes.pop_back();
+    return bytes;
+  });
+}
+
+TEST(NodeChannel, RanksThatAreNotAwaitedGetNoDescriptor) {
+  for (const Rank rank : {0U, 1U, 3U, 5U, 6U, 4096U, UINT32_MAX}) {
+    SCOPED_TRACE(rank);
+    expect_ignored([rank](const Card& card) { return handshake(card, rank); });
+  }
+}
+
+TEST(NodeChannel, ARankGetsItsDescriptorOnce) {
+  NodeBootstrap node(0);
+  std::vector<int> fds;
+  node.others = [&](const Card& card) {
+    for (const Rank rank : {2U, 2U, 4U}) fds.push_back(say(card, handshake(card, rank)));
+  };
+  int received = -1;
+  EXPECT_EQ(share_fd(node, kSequence, STDERR_FILENO, &received, soon()), Status::kOk);
+  ASSERT_EQ(fds.size(), 3U);
+  EXPECT_TRUE(is_answered(fds[0]));
+  EXPECT_FALSE(is_answered(fds[1]));
+  EXPECT_TRUE(is_answered(fds[2]));
+  close(received);
+}
+
+TEST(NodeChannel, AnotherTokenIsNoHandshake) {
+  expect_ignored([](Card card) {
+    card.token[0] = card.token[0] == 'a' ? 'b' : 'a';
+    return handshake(card, 2);
+  });
+}
+
+}  // namespace
+}  // namespace hydrant
