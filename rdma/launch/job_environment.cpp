@@ -4,12 +4,13 @@
 #include "firehose/base/errno_text.hpp"
 
 #include <cerrno>
-#include <cinttypes>
-#include <cstdio>
+#include <charconv>
 #include <cstdlib>
 #include <fcntl.h>
 #include <string>
+#include <string_view>
 #include <sys/stat.h>
+#include <system_error>
 
 namespace hydrant::launch {
 namespace {
@@ -21,7 +22,55 @@ uint64_t socket_inode(int fd) noexcept {
   return info.st_ino;
 }
 
+constexpr std::string_view kVersion = "2";
+
+// Takes the next field, which ends at a colon, or at the end of the text if it is the last one. Only plain
+// digits as std::to_string() writes them.
+template <class Number>
+bool take_field(std::string_view* text, bool is_last, Number* number) noexcept {
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *number);
+  const auto length = static_cast<size_t>(end - text->data());
+  if (error != std::errc{} || text->front() == '-' || (length > 1 && text->front() == '0'))
+    return false;
+  text->remove_prefix(length);
+  if (is_last) return text->empty();
+  if (!text->starts_with(':')) return false;
+  text->remove_prefix(1);
+  return true;
+}
+
 }  // namespace
+
+std::string write_wire_text(const WireText& told) {
+  const JobWire& wire = told.wire;
+  std::string text(kVersion);
+  for (const uint64_t number :
+       {uint64_t{wire.rank}, uint64_t{wire.size}, uint64_t{wire.nodes},
+        static_cast<uint64_t>(wire.ends.calls), static_cast<uint64_t>(wire.ends.words),
+        told.calls_inode, told.words_inode}) {
+    text += ':' + std::to_string(number);
+  }
+  return text;
+}
+
+bool read_wire_text(std::string_view text, WireText* told) noexcept {
+  WireText got;
+  JobWire& wire = got.wire;
+  if (!text.starts_with(kVersion)) return false;
+  text.remove_prefix(kVersion.size());
+  if (!text.starts_with(':')) return false;
+  text.remove_prefix(1);
+  const bool is_read =
+      take_field(&text, false, &wire.rank) && take_field(&text, false, &wire.size) &&
+      take_field(&text, false, &wire.nodes) && take_field(&text, false, &wire.ends.calls) &&
+      take_field(&text, false, &wire.ends.words) && take_field(&text, false, &got.calls_inode) &&
+      take_field(&text, true, &got.words_inode);
+  if (!is_read || wire.size > kMaxRanks || wire.rank >= wire.size || wire.nodes == 0 ||
+      wire.nodes > wire.size)
+    return false;
+  *told = got;
+  return true;
+}
 
 Status set_job_environment(const JobWire& wire) noexcept {
   for (const int fd : {wire.ends.calls, wire.ends.words}) {
@@ -29,11 +78,10 @@ Status set_job_environment(const JobWire& wire) noexcept {
       return fail(Status::kResource, "fcntl(%d, F_SETFD): %s", fd, errno_text(errno));
     }
   }
-  char text[160];
-  std::snprintf(text, sizeof text, "2:%u:%u:%u:%d:%d:%" PRIu64 ":%" PRIu64, wire.rank, wire.size,
-                wire.nodes, wire.ends.calls, wire.ends.words, socket_inode(wire.ends.calls),
-                socket_inode(wire.ends.words));
-  if (setenv(kWireVariable, text, 1) != 0 ||
+  const std::string text = write_wire_text({.wire = wire,
+                                            .calls_inode = socket_inode(wire.ends.calls),
+                                            .words_inode = socket_inode(wire.ends.words)});
+  if (setenv(kWireVariable, text.c_str(), 1) != 0 ||
       setenv("HYDRANT_JOB_RANK", std::to_string(wire.rank).c_str(), 1) != 0 ||
       setenv("HYDRANT_JOB_SIZE", std::to_string(wire.size).c_str(), 1) != 0) {
     return fail(Status::kResource, "setenv(): %s", errno_text(errno));
@@ -44,21 +92,15 @@ Status set_job_environment(const JobWire& wire) noexcept {
 Status read_job_environment(JobWire* wire) noexcept {
   const char* text = std::getenv(kWireVariable);
   if (text == nullptr || *text == '\0') return Status::kNotReady;
-  JobWire got;
-  uint64_t calls_inode = 0;
-  uint64_t words_inode = 0;
-  int used = 0;
-  const int fields =
-      std::sscanf(text, "2:%u:%u:%u:%d:%d:%" SCNu64 ":%" SCNu64 "%n", &got.rank, &got.size,
-                  &got.nodes, &got.ends.calls, &got.ends.words, &calls_inode, &words_inode, &used);
-  if (fields != 7 || text[used] != '\0' || got.rank >= got.size || got.size > kMaxRanks ||
-      got.nodes == 0 || got.nodes > got.size) {
+  WireText told;
+  if (!read_wire_text(text, &told)) {
     return fail(Status::kBadArg, "%s=\"%.100s\" was not set by this version of hydrant-run",
                 kWireVariable, text);
   }
-  const bool ours = calls_inode != 0 && words_inode != 0 &&
-                    socket_inode(got.ends.calls) == calls_inode &&
-                    socket_inode(got.ends.words) == words_inode;
+  JobWire got = told.wire;
+  const bool ours = told.calls_inode != 0 && told.words_inode != 0 &&
+                    socket_inode(got.ends.calls) == told.calls_inode &&
+                    socket_inode(got.ends.words) == told.words_inode;
   if (!ours) got.ends = {};
   *wire = got;
   if (ours) return Status::kOk;

@@ -8,6 +8,10 @@
 #include "firehose/base/status.hpp"
 #include "rdma/launch/supervisor.hpp"
 
+#include <cstdint>
+#include <string>
+#include <string_view>
+
 namespace hydrant::launch {
 
 inline constexpr char kWireVariable[] = "HYDRANT_JOB_WIRE";
@@ -18,6 +22,16 @@ struct JobWire {
   uint32_t nodes = 1;  // number of nodes that the ranks simulate
   RankEnds ends;
 };
+
+// The text of the variable, and the sockets' inode numbers as it names them.
+struct WireText {
+  JobWire wire;
+  uint64_t calls_inode = 0;
+  uint64_t words_inode = 0;
+};
+std::string write_wire_text(const WireText& told);
+// False unless write_wire_text() writes this text for a rank of a job. *told is unchanged then.
+bool read_wire_text(std::string_view text, WireText* told) noexcept;
 
 // Sets the variables for a program that is about to be executed, and makes the descriptors inheritable.
 // Errors: kResource.

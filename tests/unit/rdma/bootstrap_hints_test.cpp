@@ -129,8 +129,15 @@ TEST_F(LauncherHints, ABatchScriptIsNoStep) {
 TEST_F(LauncherHints, AWireOfAnotherProcessOrVersionIsRefused) {
   launch::JobWire wire;
   EXPECT_EQ(launch::read_job_environment(&wire), Status::kNotReady);
-  for (const char* text : {"2:5:4:1:3:4:1:1", "1:0:4:3:4:1:1", "2:0:4:1:3:4:1:1x", "x",
-                           "2:0:99999999:1:3:4:1:1", "2:0:4:5:3:4:1:1", "2:0:4:0:3:4:1:1"}) {
+  for (const char* text :
+       {"2:5:4:1:3:4:1:1", "1:0:4:3:4:1:1", "2:0:4:1:3:4:1:1x", "x", "2:0:99999999:1:3:4:1:1",
+        "2:0:4:5:3:4:1:1", "2:0:4:0:3:4:1:1",
+        // What scanf() takes, and hydrant-run does not write.
+        "2: 0:4:1:3:4:1:1", "2:+0:4:1:3:4:1:1", "2:-4294967296:4:1:3:4:1:1",
+        "2:4294967296:4:1:3:4:1:1", "2:00:4:1:3:4:1:1", "2:0:4:1:-3:4:1:1",
+        "2:0:4:1:4294967299:4:1:1", "2:0:4:1:3:4:1:18446744073709551617", "2:0:4:1:3:4:-1:1",
+        "2:0:4:1:3:4:1:1 ", "2:0:4:1:3:4:1:", "2:0:4:1:3:4:1", "2:0:4097:1:3:4:1:1",
+        "2:0:4:1:3:4:1:1:1", " 2:0:4:1:3:4:1:1"}) {
     set({{"HYDRANT_JOB_WIRE", text}});
     EXPECT_EQ(launch::read_job_environment(&wire), Status::kBadArg) << text;
   }
