@@ -4,11 +4,13 @@
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/env.h>
 
+#include <charconv>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
+#include <cstring>
 #include <initializer_list>
+#include <system_error>
 
 namespace hydrant {
 namespace {
@@ -132,20 +134,33 @@ ParsedInteger parse_integer(const char* text, uint64_t default_unit_bytes) noexc
   return parse_decimal(p, is_negative, unit, has_units);
 }
 
+// std::from_chars() knows no plus sign, and takes "inf" and "nan".
+const char* take_double(const char* text, double* value) noexcept {
+  const char* p = skip_blanks(text);
+  if (*p == '+' && p[1] != '-') ++p;
+  const char* const digits = *p == '-' ? p + 1 : p;
+  if (!is_digit(*digits) && !(*digits == '.' && is_digit(digits[1]))) return nullptr;
+  double number = 0;
+  const auto [end, error] = std::from_chars(p, p + std::strlen(p), number);
+  if (error != std::errc{}) return nullptr;
+  *value = number;
+  return end;
+}
+
 bool parse_double(const char* text, double* value) noexcept {
   if (text == nullptr) return false;
-  char* end = nullptr;
-  double result = std::strtod(text, &end);
-  if (end == text) return false;
-  const char* p = skip_blanks(end);
-  if (*p == '/') {
-    const char* const bottom_text = p + 1;
-    const double bottom = std::strtod(bottom_text, &end);
-    if (end == bottom_text || !(std::fabs(bottom) > 0)) return false;
+  double result = 0;
+  const char* rest = take_double(text, &result);
+  if (rest == nullptr) return false;
+  rest = skip_blanks(rest);
+  if (*rest == '/') {
+    double bottom = 0;
+    rest = take_double(rest + 1, &bottom);
+    if (rest == nullptr || !(std::fabs(bottom) > 0)) return false;
     result /= bottom;
-    p = skip_blanks(end);
+    rest = skip_blanks(rest);
   }
-  if (*p != '\0') return false;
+  if (*rest != '\0' || !std::isfinite(result)) return false;
   *value = result;
   return true;
 }

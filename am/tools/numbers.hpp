@@ -13,8 +13,13 @@ struct ParsedInteger {
 // As hydrant_tools_parse_int() in <hydrant/gasnet/env.h>.
 ParsedInteger parse_integer(const char* text, uint64_t default_unit_bytes) noexcept;
 
-// Parses a decimal number or a fraction of two, without trailing text. Otherwise returns false and
-// leaves *value unchanged.
+// The decimal number at the start of `text`, after blanks: digits with a point and an exponent, in any
+// locale. No infinity, no NaN, not hexadecimal, and not beyond the range of double. Returns what follows it;
+// null and *value unchanged if there is none.
+const char* take_double(const char* text, double* value) noexcept;
+
+// Parses such a number or a fraction of two, without trailing text. Otherwise, or if the fraction is not
+// finite, returns false and leaves *value unchanged.
 bool parse_double(const char* text, double* value) noexcept;
 
 }  // namespace hydrant

@@ -84,6 +84,13 @@ Measurement measure(const TscSample& first, double aim) noexcept {
   return best;
 }
 
+// The kernel writes a point in every locale.
+double leading_number(const char* text) noexcept {
+  double number = 0;
+  (void)take_double(text, &number);
+  return number;
+}
+
 // Finds "model name : ... @ 2.30GHz", else "cpu MHz : 2300.000"; 0 if neither exists.
 double hz_of_cpuinfo() noexcept {
   std::FILE* const file = std::fopen("/proc/cpuinfo", "re");
@@ -97,9 +104,9 @@ double hz_of_cpuinfo() noexcept {
     if (std::strncmp(line, "model name", 10) == 0) {
       const char* const at = std::strchr(colon, '@');
       if (at != nullptr && std::strstr(at, "GHz") != nullptr)
-        named_hz = std::strtod(at + 1, nullptr) * 1e9;
+        named_hz = leading_number(at + 1) * 1e9;
     } else if (std::strncmp(line, "cpu MHz", 7) == 0) {
-      current_hz = std::strtod(colon + 1, nullptr) * 1e6;
+      current_hz = leading_number(colon + 1) * 1e6;
     }
   }
   std::fclose(file);

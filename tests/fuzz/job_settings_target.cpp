@@ -234,19 +234,56 @@ void check_integer(const GuardedCopy& text, uint64_t unit) {
   }
 }
 
+// A decimal number of digits, a point and an exponent, independent of take_double(); null if there is none.
+const char* skip_decimal(const char* p) {
+  skip_blanks(&p);
+  if (*p == '+' || *p == '-') ++p;
+  const char* const whole = p;
+  while (is_digit(*p)) ++p;
+  bool has_digits = p != whole;
+  if (*p == '.') {
+    const char* const fraction = ++p;
+    while (is_digit(*p)) ++p;
+    has_digits = has_digits || p != fraction;
+  }
+  if (!has_digits) return nullptr;
+  if (*p != 'e' && *p != 'E') return p;
+  const char* exponent = p + 1;
+  if (*exponent == '+' || *exponent == '-') ++exponent;
+  if (!is_digit(*exponent)) return p;
+  while (is_digit(*exponent)) ++exponent;
+  return exponent;
+}
+
+// The same value as strtod() in the "C" locale, but for texts that are decimal numbers alone.
 void check_double(const GuardedCopy& text) {
   constexpr double kMark = 4711;
   const char* const begin = text.text().data();
   double value = kMark;
-  if (!parse_double(begin, &value)) {
+  const bool is_good = parse_double(begin, &value);
+  const char* rest = skip_decimal(begin);
+  const double top = rest != nullptr ? std::strtod(begin, nullptr) : 0;
+  double bottom = 1;
+  if (rest != nullptr) skip_blanks(&rest);
+  const bool is_fraction = rest != nullptr && *rest == '/';
+  if (is_fraction) {
+    const char* const second = rest + 1;
+    rest = skip_decimal(second);
+    if (rest != nullptr) bottom = std::strtod(second, nullptr);
+    if (rest != nullptr) skip_blanks(&rest);
+  }
+  const bool is_decimal = rest != nullptr && *rest == '\0';
+  if (!is_good) {
     HYDRANT_FUZZ_CHECK(std::fabs(value - kMark) <= 0);
+    // A number that is too large or too small for double is none.
+    const auto is_normal = [](double one) { return std::isnormal(one); };
+    HYDRANT_FUZZ_CHECK(!is_decimal || !is_normal(top) || !is_normal(bottom) ||
+                       !std::isfinite(top / bottom));
     return;
   }
-  char* end = nullptr;
-  const double whole = std::strtod(begin, &end);
-  const bool is_plain = std::strchr(begin, '/') == nullptr;
-  HYDRANT_FUZZ_CHECK(end != begin);
-  if (is_plain) HYDRANT_FUZZ_CHECK(std::memcmp(&whole, &value, sizeof value) == 0);
+  HYDRANT_FUZZ_CHECK(is_decimal && std::isfinite(value));
+  const double whole = is_fraction ? top / bottom : top;
+  HYDRANT_FUZZ_CHECK(std::memcmp(&whole, &value, sizeof value) == 0);
 }
 
 // A formatted number fits its room and, whole, is read back.

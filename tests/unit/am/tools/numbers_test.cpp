@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <clocale>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <gasnet_tools.h>
 #include <string>
 
@@ -88,16 +93,72 @@ TEST(ParseInteger, ReturnsTheUnparsedText) {
   EXPECT_EQ(hydrant::parse_integer(nullptr, 0).rest, nullptr);
 }
 
+// A locale with a decimal comma, in force while it lives. It is written here: few systems have one.
+class CommaLocale {
+ public:
+  CommaLocale() {
+    if (mkdtemp(directory_) == nullptr) return;
+    const std::filesystem::path folder = std::filesystem::path(directory_) / "comma";
+    std::filesystem::create_directory(folder);
+    // glibc's format: a magic number, the number of items and where they begin. The items are the point, the
+    // separator of thousands, its grouping, both as wide characters, and the character set.
+    const uint32_t head[] = {0x20031115u ^ LC_NUMERIC, 6, 32, 34, 35, 36, 40, 44};
+    const uint32_t wide[] = {',', 0};
+    std::ofstream file(folder / "LC_NUMERIC", std::ios::binary);
+    file.write(reinterpret_cast<const char*>(head), sizeof head).write(",\0\0", 4);
+    file.write(reinterpret_cast<const char*>(wide), sizeof wide).write("UTF-8", 6);
+    file.close();
+    setenv("LOCPATH", directory_, 1);
+    is_set_ = setlocale(LC_NUMERIC, "comma") != nullptr && *localeconv()->decimal_point == ',';
+  }
+  ~CommaLocale() {
+    setlocale(LC_NUMERIC, "C");
+    unsetenv("LOCPATH");
+    std::filesystem::remove_all(directory_);
+  }
+  CommaLocale(const CommaLocale&) = delete;
+  CommaLocale& operator=(const CommaLocale&) = delete;
+  bool is_set() const { return is_set_; }
+
+ private:
+  char directory_[32] = "/tmp/hydrant-locale-XXXXXX";
+  bool is_set_ = false;
+};
+
 TEST(ParseDouble, NumbersAndFractions) {
   double value = 0;
   EXPECT_TRUE(hydrant::parse_double("-1e4", &value));
   EXPECT_DOUBLE_EQ(value, -1e4);
   EXPECT_TRUE(hydrant::parse_double(" 3 / 8 ", &value));
   EXPECT_DOUBLE_EQ(value, 0.375);
-  for (const char* bad : {"", "x", "1x", "1/", "1/0", "1/2/3"}) {
+  EXPECT_TRUE(hydrant::parse_double("+.75/ -2.", &value));
+  EXPECT_DOUBLE_EQ(value, -0.375);
+  for (const char* bad :
+       {"", "x", "1x", "1/", "1/0", "1/2/3", "+", "-", ".", "e5", "1e", "+-1", "- 1"}) {
     EXPECT_FALSE(hydrant::parse_double(bad, &value)) << bad;
   }
-  EXPECT_DOUBLE_EQ(value, 0.375) << "unchanged on failure";
+  EXPECT_DOUBLE_EQ(value, -0.375) << "unchanged on failure";
+}
+
+TEST(ParseDouble, WhatIsNoFiniteDecimalNumberIsRefused) {
+  double value = 7;
+  for (const char* bad : {"nan", "NAN(1)", "inf", "-Infinity", "1/inf", "nan/1", "0x10", "0x1p3",
+                          "1/0x2", "1e999", "-1e999", "1/1e999", "1e300/1e-300"}) {
+    EXPECT_FALSE(hydrant::parse_double(bad, &value)) << bad;
+  }
+  EXPECT_DOUBLE_EQ(value, 7);
+}
+
+// The locale's decimal comma is part of no number, and the point of every one.
+TEST(ParseDouble, TheLocaleDoesNotCount) {
+  const CommaLocale comma;
+  ASSERT_TRUE(comma.is_set());
+  double value = 0;
+  EXPECT_TRUE(hydrant::parse_double("1.5", &value));
+  EXPECT_DOUBLE_EQ(value, 1.5);
+  EXPECT_FALSE(hydrant::parse_double("1,5", &value));
+  EXPECT_TRUE(hydrant::parse_double("0.5/0.25", &value));
+  EXPECT_DOUBLE_EQ(value, 2);
 }
 
 }  // namespace
