@@ -14,9 +14,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <gasnet_config.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include <utility>
 
 namespace hydrant {
 namespace {
@@ -116,15 +118,32 @@ Status map_slice(int fd, Rank own, SegmentSlice* slice) noexcept {
 
 }  // namespace
 
-std::vector<SegmentSlice> lay_out_slices(const std::vector<Rank>& ranks,
-                                         const std::vector<uint64_t>& sizes) {
-  std::vector<SegmentSlice> slices;
+Status lay_out_slices(const std::vector<Rank>& ranks, const std::vector<uint64_t>& sizes,
+                      std::vector<SegmentSlice>* slices) noexcept {
+  constexpr uint64_t kMostBytes = INT64_MAX & ~(kHugePage - 1);  // of a file, in whole huge pages
+  std::vector<SegmentSlice> made;
   uint64_t start = 0;
   for (size_t i = 0; i < ranks.size(); ++i) {
-    slices.push_back({.rank = ranks[i], .start = start, .size = sizes[i]});
-    start = (start + sizes[i] + kHugePage - 1) & ~(kHugePage - 1);
+    const uint64_t size = sizes[i];
+    if (size % GASNET_PAGESIZE != 0) {
+      return fail(Status::kBroken,
+                  "rank %u asks for a segment of %llu bytes, which is no multiple of %d: all ranks "
+                  "have to run the same version of this library",
+                  ranks[i], ull(size), GASNET_PAGESIZE);
+    }
+    if (size > kMostBytes - start) {
+      return fail(Status::kResource,
+                  "rank %u asks for a segment of %llu bytes, and with %llu of ranks before it on "
+                  "this host that exceeds the largest file (%llu bytes): ask for less, or set "
+                  "GASNET_MAX_SEGSIZE",
+                  ranks[i], ull(size), ull(start), ull(kMostBytes));
+    }
+    made.push_back({.rank = ranks[i], .start = start, .size = size});
+    // Not beyond kMostBytes, which is a multiple of kHugePage.
+    start = (start + size + kHugePage - 1) & ~(kHugePage - 1);
   }
-  return slices;
+  *slices = std::move(made);
+  return Status::kOk;
 }
 
 Status make_segment_file(const std::vector<SegmentSlice>& slices, int* fd) noexcept {

@@ -21,9 +21,11 @@ struct SegmentSlice {
   std::byte* here = nullptr;  // address in this process; null for size 0
 };
 
-// Lays out one slice per rank of `ranks`, in file order, with the given sizes.
-std::vector<SegmentSlice> lay_out_slices(const std::vector<Rank>& ranks,
-                                         const std::vector<uint64_t>& sizes);
+// Lays out one slice per rank of `ranks`, in file order, with the given sizes, which other ranks have sent.
+// Errors, with *slices unchanged: kBroken: a size is not a multiple of GASNET_PAGESIZE; kResource: no file is
+// as large as all of them.
+Status lay_out_slices(const std::vector<Rank>& ranks, const std::vector<uint64_t>& sizes,
+                      std::vector<SegmentSlice>* slices) noexcept;
 
 // Creates the file, which the caller closes. Warns if the slices exceed the memory available now; with
 // HYDRANT_SEGMENT_COMMIT=y that is an error. Errors: kResource, with needed and available bytes.

@@ -96,8 +96,7 @@ Status lay_out(const Wish& mine, std::vector<SegmentSlice>* slices) noexcept {
     }
     sizes.push_back(wish.size);
   }
-  *slices = lay_out_slices(ranks, sizes);
-  return Status::kOk;
+  return lay_out_slices(ranks, sizes, slices);
 }
 
 // Creates one file for the node and maps its slices.

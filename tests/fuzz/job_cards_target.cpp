@@ -168,6 +168,16 @@ void check_wish(Input& input) {
     HYDRANT_FUZZ_CHECK(status == Status::kBadArg);
   } else if (card->size() < 16) {
     HYDRANT_FUZZ_CHECK(status == Status::kBroken);
+  } else if (card->size() == 16) {
+    // A size that no slice of a file can have is refused before the file is made.
+    const auto bytes = part_of<uint64_t>(*card, 0);
+    const bool is_too_large = bytes > INT64_MAX - kSegmentBytes;
+    const bool is_refused = bytes % GASNET_PAGESIZE != 0 || is_too_large;
+    const std::string text = last_error_text();
+    HYDRANT_FUZZ_CHECK(!is_refused || text.starts_with("rank 1 asks for a segment of " +
+                                                       std::to_string(bytes) + " bytes"));
+    HYDRANT_FUZZ_CHECK(bytes % GASNET_PAGESIZE != 0 || !is_too_large ||
+                       status == Status::kResource);
   }
 }
 
