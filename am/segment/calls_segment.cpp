@@ -150,8 +150,11 @@ int gasnet_getNodeInfo(gasnet_nodeinfo_t* table, int numentries) {
     SegmentPlace place;
     (void)find_segment(rank, &place);
     const void* here = address_here(rank, place);
-    table[i] = {.host = host_of(rank),
-                .supernode = supernode_of(rank),
+    Whereabouts where;
+    if (const Status status = find_whereabouts(rank, &where); status != Status::kOk)
+      return report(status, kCall);
+    table[i] = {.host = where.host,
+                .supernode = where.supernode,
                 .offset = here != nullptr ? static_cast<intptr_t>(
                                                 reinterpret_cast<uintptr_t>(here) - place.addr)
                                           : 0};

@@ -15,20 +15,6 @@ namespace {
 constexpr const char* kCard = "whereabouts";
 constexpr uint64_t kWaitNs = 10'000'000'000;
 
-struct Whereabouts {
-  Rank host = 0;
-  uint32_t supernode = 0;
-};
-
-Whereabouts whereabouts(Rank rank) noexcept {
-  Whereabouts found = {.host = rank, .supernode = rank};
-  size_t bytes = 0;
-  const MutexLock lock(job().bootstrap_mu);
-  (void)job().bootstrap->get(rank, kCard, std::as_writable_bytes(std::span(&found, 1)), &bytes,
-                             now_ns() + kWaitNs);
-  return found;
-}
-
 Neighbourhood& the_neighbourhood() noexcept {
   static Neighbourhood here;
   return here;
@@ -41,8 +27,28 @@ bool Neighbourhood::contains(Rank rank) const noexcept {
                      [rank](const Info& info) { return info.gex_jobrank == rank; });
 }
 
-Rank host_of(Rank rank) noexcept { return whereabouts(rank).host; }
-uint32_t supernode_of(Rank rank) noexcept { return whereabouts(rank).supernode; }
+Status find_whereabouts(Rank rank, Whereabouts* found) noexcept {
+  Whereabouts told;
+  size_t bytes = 0;
+  const MutexLock lock(job().bootstrap_mu);
+  const Status status = job().bootstrap->get(
+      rank, kCard, std::as_writable_bytes(std::span(&told, 1)), &bytes, now_ns() + kWaitNs);
+  if (status != Status::kOk) return status;
+  if (bytes != sizeof told) {
+    return fail(Status::kBroken,
+                "the entry '%s' of rank %u in the job's store has an unexpected size of %zu bytes",
+                kCard, rank, bytes);
+  }
+  // A host is named by the lowest of its ranks.
+  if (told.host > rank) {
+    return fail(Status::kBroken,
+                "the entry '%s' of rank %u in the job's store names rank %u as the first of its "
+                "host, which is above it",
+                kCard, rank, told.host);
+  }
+  *found = told;
+  return Status::kOk;
+}
 
 const Neighbourhood& neighbourhood() noexcept { return the_neighbourhood(); }
 

@@ -23,10 +23,13 @@ struct Neighbourhood {
 };
 
 const Neighbourhood& neighbourhood() noexcept;
-// For any rank of the job: the lowest rank of its host, and the index of its neighbourhood. Both query
-// the job's store.
-Rank host_of(Rank rank) noexcept;
-uint32_t supernode_of(Rank rank) noexcept;
+// Of any rank of the job: the lowest rank of its host, and the index of its neighbourhood.
+struct Whereabouts {
+  Rank host = 0;
+  uint32_t supernode = 0;
+};
+// Queries the job's store. Errors: those of Bootstrap::get(); kBroken: the entry is no position in this job.
+Status find_whereabouts(Rank rank, Whereabouts* found) noexcept;
 // `most` is GASNET_SUPERNODE_MAXSIZE; 0 is no limit. Publishes this rank's position in the job's store.
 Status find_neighbourhood(Bootstrap& bootstrap, uint32_t most) noexcept;
 

@@ -229,6 +229,10 @@ Status agree_with_first() noexcept {
         got,
         "reading the barrier settings of rank 0 (HYDRANT_TRANSPORT has to be the same on all "
         "ranks)");
+  if (bytes != sizeof theirs)
+    return fail(Status::kBroken,
+                "the entry '%s' of rank 0 in the job's store has an unexpected size of %zu bytes",
+                kChoiceCard, bytes);
   if (std::memcmp(&theirs, &my_choice, sizeof theirs) == 0) return Status::kOk;
   return fail(Status::kBadArg,
               "the barrier of rank 0 is %s (radix %u, strict %u, %u nodes), and that of rank %u is "

@@ -1,6 +1,7 @@
-// Fuzz target: cards that ranks of a job read at its start (segments, boards of barriers, the sockets between
-// the ranks of a node), and the datagrams that come to these sockets.
+// Fuzz target: cards that ranks of a job read at its start (segments, whereabouts, settings and boards of
+// barriers, the sockets between the ranks of a node), and the datagrams that come to these sockets.
 #include "am/job/job.hpp"
+#include "am/segment/neighbourhood.hpp"
 #include "am/segment/segment_check.hpp"
 #include "am/segment/segment_size.hpp"
 #include "am/segment/segments.hpp"
@@ -200,6 +201,43 @@ void check_bound(Input& input) {
   forget_own_segment();
 }
 
+// ---- whereabouts ----
+
+// Two numbers: the first rank of the host, which is not above the card's own, and a neighbourhood.
+void check_whereabouts(Input& input) {
+  reset_store({0}, 4);
+  for (Rank rank = 1; rank < 4; ++rank) {
+    const std::optional<Card> card = set_card(input, rank, "whereabouts");
+    const bool is_good = card.has_value() && card->size() == 8 && part_of<Rank>(*card, 0) <= rank;
+    constexpr Rank kMark = 4711;
+    Whereabouts found{.host = kMark, .supernode = kMark};
+    const Status status = find_whereabouts(rank, &found);
+    HYDRANT_FUZZ_CHECK((status == Status::kOk) == is_good);
+    if (!is_good) check_refusal(status);
+    HYDRANT_FUZZ_CHECK(found.host == (is_good ? part_of<Rank>(*card, 0) : kMark));
+    HYDRANT_FUZZ_CHECK(found.supernode == (is_good ? part_of<Rank>(*card, 4) : kMark));
+  }
+}
+
+// ---- settings of barriers ----
+
+// This process as rank 1, which compares the settings of rank 0 with its own.
+void check_choice(Input& input) {
+  constexpr size_t kChoiceBytes = 16;
+  reset_store({0}, 4);
+  const std::optional<Card> card = set_card(input, 0, "barrier");
+  hydrant_job_info.rank = 1;
+  const Status status = agree_on_barriers();
+  hydrant_job_info.rank = 0;
+  if (status == Status::kOk) {
+    HYDRANT_FUZZ_CHECK(card.has_value() && card->size() == kChoiceBytes);
+  } else {
+    check_refusal(status);
+  }
+  if (card.has_value() && card->size() < kChoiceBytes)
+    HYDRANT_FUZZ_CHECK(status == Status::kBroken);
+}
+
 // ---- boards of barriers ----
 
 // The answer of connect() to one card.
@@ -341,11 +379,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   HYDRANT_FUZZ_CHECK(is_started);
   if (size > 4096) return 0;
   Input input(data, size);
-  switch (input.byte() % 5) {
+  switch (input.byte() % 7) {
     case 0: check_attach(input); break;
     case 1: check_wish(input); break;
     case 2: check_bound(input); break;
     case 3: check_boards(input); break;
+    case 5: check_whereabouts(input); break;
+    case 6: check_choice(input); break;
     default: check_words(input); break;
   }
   return 0;

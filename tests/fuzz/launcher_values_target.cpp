@@ -151,8 +151,8 @@ std::string element(std::string_view list, uint32_t index) {
   return std::string(list.substr(0, list.find(',')));
 }
 
-// "size=4": a number, "!": no value, "~": a value whose pointer is null, "": not known. "peers" is a text, but
-// with "#" in front.
+// "size=4": a number, "!": no value, "~": a value whose pointer is null, "": not known. "peers" is a text,
+// but with "#" in front.
 pmix_status_t answer(const Lines& lines, uint32_t rank, std::string_view key,
                      pmix_value_t** value) {
   const auto line = [&lines](const char* name) {

@@ -1,11 +1,18 @@
 // Division of a host into neighbourhoods.
 #include "am/segment/neighbourhood.hpp"
 
+#include "am/job/job.hpp"
 #include "firehose/base/status.hpp"
+#include "tests/support/store_bootstrap.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace hydrant {
 namespace {
@@ -81,6 +88,32 @@ TEST(Neighbourhood, RanksAgreeOnEveryDivision) {
       }
     }
   }
+}
+
+// The entries of four ranks, of which 2 has `card`.
+Status find_in(std::initializer_list<uint32_t> card, size_t bytes, Whereabouts* found) {
+  auto store = std::make_unique<testing::StoreBootstrap>();
+  const std::vector<uint32_t> words(card);
+  store->set(2, "whereabouts", std::as_bytes(std::span(words)).first(bytes));
+  job().bootstrap = std::move(store);
+  const Status status = find_whereabouts(2, found);
+  job().bootstrap.reset();
+  return status;
+}
+
+TEST(Whereabouts, AnEntryIsTakenWholeOrNotAtAll) {
+  Whereabouts found{.host = 7, .supernode = 8};
+  for (const size_t bytes : {0, 1, 4, 7, 9, 12}) {
+    EXPECT_NE(find_in({1, 3, 5}, bytes, &found), Status::kOk) << bytes;
+    EXPECT_NE(std::string(last_error_text()), "");
+    EXPECT_EQ(found.host, 7U);
+    EXPECT_EQ(found.supernode, 8U);
+  }
+  EXPECT_EQ(find_in({3, 0}, 8, &found), Status::kBroken) << "rank 2 is below the first of its host";
+  EXPECT_EQ(found.host, 7U);
+  ASSERT_EQ(find_in({1, 3}, 8, &found), Status::kOk) << last_error_text();
+  EXPECT_EQ(found.host, 1U);
+  EXPECT_EQ(found.supernode, 3U);
 }
 
 }  // namespace
