@@ -61,22 +61,33 @@ void Retirement::begin_unpin(const CacheLock& lock, RegionIndex region,
                              RegionQueue* retired) noexcept {
   auto& infos = parts_.store.infos(lock);
   infos[region].state = RegionState::kRetiring;
-  ++retiring_;
+  infos[region].retiring = {retiring_, kNoRegion};
+  if (retiring_ != kNoRegion) infos[retiring_].retiring.previous = region;
+  retiring_ = region;
   retired->push(infos, region);
 }
 
-// The queues of regions that are being unpinned belong to the threads that do it: the states tell.
+void Retirement::end_unpin(const CacheLock& lock, RegionIndex region) noexcept {
+  auto& infos = parts_.store.infos(lock);
+  if (infos[region].state != RegionState::kRetiring) return;
+  const auto [next, previous] = infos[region].retiring;
+  (previous == kNoRegion ? retiring_ : infos[previous].retiring.next) = next;
+  if (next != kNoRegion) infos[next].retiring.previous = previous;
+}
+
+// A list beside the queues, which belong to the threads that unpin.
+bool Retirement::is_retiring(const CacheLock& lock, MemoryRange range) const noexcept {
+  const auto& infos = parts_.store.infos(lock);
+  for (RegionIndex r = retiring_; r != kNoRegion; r = infos[r].retiring.next) {
+    if (infos[r].range.overlaps(range)) return true;
+  }
+  return false;
+}
+
 bool Retirement::has_left(const CacheLock& lock, MemoryRange range) const noexcept {
   const auto& infos = parts_.store.infos(lock);
   const auto is_apart = [&](RegionIndex r) { return !infos[r].range.overlaps(range); };
-  if (!dead_.each(infos, is_apart)) return true;
-  uint32_t unseen = retiring_;
-  for (RegionIndex r = 1; unseen != 0 && r <= parts_.store.high(lock); ++r) {
-    if (infos[r].state != RegionState::kRetiring) continue;
-    if (!is_apart(r)) return true;
-    --unseen;
-  }
-  return false;
+  return !dead_.each(infos, is_apart) || is_retiring(lock, range);
 }
 
 void Retirement::settle(const CacheLock& lock, RegionQueue* list, RegionQueue* retired) noexcept {

@@ -45,10 +45,11 @@ class Retirement {
   void retire(const CacheLock&, RegionIndex region, RegionQueue* retired) noexcept;
   // The same for a region that was never open, or at the domain's end.
   void begin_unpin(const CacheLock&, RegionIndex region, RegionQueue* retired) noexcept;
-  // A region of such a queue leaves the state. In the child of a fork there may be none that is counted.
-  void end_unpin(const CacheLock&) noexcept { retiring_ -= retiring_ != 0 ? 1 : 0; }
-  // True if part of the range is dead or being unpinned. Cost while any is being unpinned: a look at each
-  // region until all of these were seen.
+  // A region of such a queue leaves the state, unless the child of a fork has forgotten it.
+  void end_unpin(const CacheLock&, RegionIndex region) noexcept;
+  // True if part of the range is being unpinned. Cost: linear in the regions that are being unpinned.
+  bool is_retiring(const CacheLock&, MemoryRange range) const noexcept;
+  // True if part of the range is dead or being unpinned. Cost: linear in these regions.
   bool has_left(const CacheLock&, MemoryRange range) const noexcept;
   // Retires the regions of `list` that are not held, after one fence; the others become dead.
   void settle(const CacheLock&, RegionQueue* list, RegionQueue* retired) noexcept;
@@ -64,13 +65,13 @@ class Retirement {
   void drain_many(const CacheLock&, uint64_t budget_bytes, RegionQueue* retired) noexcept;
   void reset_in_child(const CacheLock&) noexcept {
     dead_.clear();
-    retiring_ = 0;
+    retiring_ = kNoRegion;
   }
 
  private:
   const Parts parts_;
   DeadRegions dead_;
-  uint32_t retiring_ = 0;  // regions in that state
+  RegionIndex retiring_ = kNoRegion;  // the first of the regions in that state
 };
 
 }  // namespace hydrant

@@ -23,7 +23,12 @@ enum class RegionState : uint8_t {
 struct RegionInfo {
   MemoryRange range;
   uint64_t charge;
-  uint64_t crossed_bytes;  // kOpen: requests that reached over its ends and were registered apart
+  union {
+    uint64_t crossed_bytes;  // kOpen: requests that reached over its ends and were registered apart
+    struct {
+      RegionIndex next, previous;
+    } retiring;  // kRetiring: its neighbours in the list of Retirement
+  };
   RegionIndex next, previous;
   Access access;
   uint32_t closed_epoch;  // fences issued when it was shut, or made blank

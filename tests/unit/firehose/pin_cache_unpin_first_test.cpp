@@ -329,6 +329,22 @@ TEST_F(PinCacheUnpinFirst, MemoryThatIsBeingRegisteredMustStay) {
   EXPECT_EQ(invalidate(9), GASNET_ERR_NOT_READY);
   registrar_.let_pins_go();
   threads.join();
+TEST_F(PinCacheUnpinFirst, EachOfManyRegionsThatAreBeingUnpinnedMustStay) {
+  ask_first();
+  create(client_options());
+  for (size_t page = 0; page < 64; page += 4) use(page);
+  lives_.stop_unpins();
+  Threads threads;
+  threads.start([&] { EXPECT_EQ(hydrant_flush(domain_), GASNET_OK); });
+  ASSERT_TRUE(lives_.wait_for_stopped());
+  for (size_t page = 0; page < 64; ++page) {
+    EXPECT_EQ(invalidate(page), page % 4 == 0 ? GASNET_ERR_NOT_READY : GASNET_OK) << page;
+  }
+  lives_.let_unpins_go();
+  threads.join();
+  EXPECT_EQ(invalidate(0, 128), GASNET_OK);
+}
+
   EXPECT_NE(found, 0u) << "registered again";
   EXPECT_EQ(invalidate(9), GASNET_OK);
   replace(8, 4);

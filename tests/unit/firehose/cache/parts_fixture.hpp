@@ -90,6 +90,7 @@ struct Parts {
     while (!retired->empty()) {
       const RegionIndex r = retired->pop(infos);
       budget.give_back(lock, {infos[r].charge, 1});
+      retirement.end_unpin(lock, r);
       free_slots.quarantine(lock, r);
     }
   }
