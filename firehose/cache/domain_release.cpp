@@ -12,6 +12,8 @@ namespace {
 constexpr size_t kInvalidateBatch = 512;
 constexpr size_t kFlushBatch = 64;  // regions whose holds are summed at once
 constexpr size_t kDrainAtOnce = 64;
+// How long an invalidation waits for unpins in other threads.
+constexpr uint64_t kUnpinPatienceNs = 10'000'000'000;
 
 }  // namespace
 
@@ -69,8 +71,9 @@ bool Releases::close_beside_prepinned(const CacheLock& lock, MemoryRange range,
 }
 
 // Closes up to kInvalidateBatch regions of the range; true if there may be more. Prepinned memory is the
-// client's: it stays registered, and is hit, until the domain ends.
-bool Releases::invalidate_some(MemoryRange range, bool first) noexcept {
+// client's: it stays registered, and is hit, until the domain ends. *unpinning: another thread unpins some of
+// the range.
+bool Releases::invalidate_some(MemoryRange range, bool first, bool* unpinning) noexcept {
   RegionIndex found[kInvalidateBatch];
   RegionQueue retired;
   bool more = false;
@@ -97,7 +100,12 @@ bool Releases::invalidate_some(MemoryRange range, bool first) noexcept {
     }
     // Prepinned regions stay, and may have filled the whole batch.
     if (kept && !more) more = close_beside_prepinned(lock, range, &closed);
-    if (first || more) (void)parts_.invalidator.note_gone(lock, range, more);
+    // Smaller regions that merging left dead are of the range, too.
+    parts_.retirement.take_dead(lock, range, &closed);
+    if ((first || more) && !closed.empty()) {
+      (void)parts_.invalidator.note_gone(lock, range, true);
+    }
+    *unpinning = parts_.retirement.is_retiring(lock, range);
     parts_.retirement.settle(lock, &closed, &retired);
   }
   (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
@@ -107,11 +115,31 @@ bool Releases::invalidate_some(MemoryRange range, bool first) noexcept {
 // In pieces, so that others get the mutex in between. A registration made meanwhile is of new memory or is
 // poisoned; a client that goes on pinning what it invalidates meets the bound.
 Status Releases::invalidate(MemoryRange range) noexcept {
-  bool more = invalidate_some(range, true);
+  bool unpinning = false;
+  bool more = invalidate_some(range, true, &unpinning);
   for (uint64_t rounds = 16 + parts_.store.count(); more && rounds > 0; --rounds) {
-    more = invalidate_some(range, false);
+    more = invalidate_some(range, false, &unpinning);
   }
-  return parts_.traits.unpin_before_release ? unpin_the_rest(range) : Status::kOk;
+  if (parts_.traits.unpin_before_release) return unpin_the_rest(range);
+  return unpinning && parts_.traits.hears_of_unmapping ? wait_for_unpins(range) : Status::kOk;
+}
+
+// Such a registrar undoes pins by address, and other memory may be there when the caller goes on. Its
+// functions call no domain, so this waits for no thread that waits for this one.
+Status Releases::wait_for_unpins(MemoryRange range) noexcept {
+  const uint64_t deadline_ns = now_ns() + kUnpinPatienceNs;
+  const CachePhase lock(parts_);
+  while (parts_.retirement.is_retiring(lock, range)) {
+    if (parts_.retirement.wait_for_unpin(lock, deadline_ns) || now_ns() < deadline_ns) continue;
+    return fail(Status::kNotReady,
+                "domain %s: another thread has been unpinning part of [%#zx, +%zu) for %llu s, and "
+                "registrar "
+                "%s undoes pins by address: invalidate again before the memory is released",
+                parts_.config.name, static_cast<size_t>(range.addr), range.len,
+                static_cast<unsigned long long>(kUnpinPatienceNs / 1'000'000'000u),
+                parts_.traits.name);
+  }
+  return Status::kOk;
 }
 
 // What was dead before, or is not held any more; then says whether something is left. Each way in which a

@@ -1,8 +1,10 @@
 // Takes holds and regions away at the client's request: releases, invalidation, flush.
 //
 // Invariant: when invalidate() has returned, no pin finds a region that overlapped the range before, except
-// the client's own registrations; what was not held is unpinned. If the registrar must unpin before memory
-// goes away, kOk also means that none of the range is registered, being registered or being unpinned.
+// the client's own registrations; what was not held is unpinned, regions that were dead before included. With
+// a registrar that undoes pins by address, kOk also means that no other thread is unpinning any of the range.
+// If the registrar must unpin before memory goes away, it means that none of the range is registered, being
+// registered or being unpinned.
 #pragma once
 
 #include "firehose/cache/cache_parts.hpp"
@@ -29,7 +31,8 @@ class Releases {
   bool drain_released() noexcept;
 
  private:
-  bool invalidate_some(MemoryRange range, bool first) noexcept;
+  bool invalidate_some(MemoryRange range, bool first, bool* unpinning) noexcept;
+  Status wait_for_unpins(MemoryRange range) noexcept;
   Status unpin_the_rest(MemoryRange range) noexcept;
   bool close_beside_prepinned(const CacheLock&, MemoryRange range, RegionQueue* closed) noexcept;
   void close(const CacheLock&, RegionIndex region, RegionQueue* closed) noexcept;

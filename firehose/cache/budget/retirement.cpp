@@ -73,6 +73,14 @@ void Retirement::end_unpin(const CacheLock& lock, RegionIndex region) noexcept {
   const auto [next, previous] = infos[region].retiring;
   (previous == kNoRegion ? retiring_ : infos[previous].retiring.next) = next;
   if (next != kNoRegion) infos[next].retiring.previous = previous;
+  if (waiting_ != 0) unpinned_.notify_all();
+}
+
+bool Retirement::wait_for_unpin(const CacheLock& lock, uint64_t deadline_ns) noexcept {
+  ++waiting_;
+  const bool in_time = lock.wait_until(unpinned_, deadline_ns);
+  --waiting_;
+  return in_time;
 }
 
 // A list beside the queues, which belong to the threads that unpin.
@@ -123,9 +131,8 @@ void Retirement::drain(const CacheLock& lock, size_t most, RegionQueue* retired)
 }
 
 void Retirement::drain(const CacheLock& lock, MemoryRange range, RegionQueue* retired) noexcept {
-  auto& infos = parts_.store.infos(lock);
   RegionQueue examine;
-  dead_.take(infos, range, &examine);
+  take_dead(lock, range, &examine);
   settle(lock, &examine, retired);
 }
 

@@ -47,6 +47,8 @@ class Retirement {
   void begin_unpin(const CacheLock&, RegionIndex region, RegionQueue* retired) noexcept;
   // A region of such a queue leaves the state, unless the child of a fork has forgotten it.
   void end_unpin(const CacheLock&, RegionIndex region) noexcept;
+  // Waits until some region was unpinned; false at the deadline.
+  bool wait_for_unpin(const CacheLock& lock, uint64_t deadline_ns) noexcept;
   // True if part of the range is being unpinned. Cost: linear in the regions that are being unpinned.
   bool is_retiring(const CacheLock&, MemoryRange range) const noexcept;
   // True if part of the range is dead or being unpinned. Cost: linear in these regions.
@@ -57,6 +59,10 @@ class Retirement {
   void drain(const CacheLock&, size_t most, RegionQueue* retired) noexcept;
   // The same for all of the range.
   void drain(const CacheLock&, MemoryRange range, RegionQueue* retired) noexcept;
+  // Moves all dead regions of the range to `list`, for settle().
+  void take_dead(const CacheLock& lock, MemoryRange range, RegionQueue* list) noexcept {
+    if (!dead_.empty()) dead_.take(parts_.store.infos(lock), range, list);
+  }
   // The same for those that have not been looked at yet, in one bounded piece. True if some of released
   // memory remain.
   bool drain_released(const CacheLock&, RegionQueue* retired) noexcept;
@@ -66,12 +72,16 @@ class Retirement {
   void reset_in_child(const CacheLock&) noexcept {
     dead_.clear();
     retiring_ = kNoRegion;
+    waiting_ = 0;
+    unpinned_.reset_in_child();
   }
 
  private:
   const Parts parts_;
   DeadRegions dead_;
   RegionIndex retiring_ = kNoRegion;  // the first of the regions in that state
+  uint32_t waiting_ = 0;              // threads in wait_for_unpin()
+  CondVar unpinned_;
 };
 
 }  // namespace hydrant

@@ -145,14 +145,25 @@ TEST_F(PinCacheUnpinFirst, WithoutTheFlagAnUnpinMeetsOtherMemory) {
   EXPECT_EQ(lives_.in_time(), 0u);
 }
 
-TEST_F(PinCacheUnpinFirst, WithoutTheFlagAnInvalidationLeavesDeadRegions) {
+TEST_F(PinCacheUnpinFirst, WithoutTheFlagAHeldRegionOutlivesTheAnswer) {
   create(client_options());
-  join_neighbours(8);
+  const hydrant_pin_t held = pin(8, 2);
   EXPECT_EQ(invalidate(8, 2), GASNET_OK);
   replace(8, 2);
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+  EXPECT_EQ(lives_.late(), 1u);
+}
+
+// What is not held is unpinned, whatever the registrar.
+TEST_F(PinCacheUnpinFirst, WithoutTheFlagAnInvalidationUndoesDeadRegionsToo) {
+  create(client_options());
+  join_neighbours(8);
+  join_neighbours(20);
+  EXPECT_EQ(invalidate(8, 2), GASNET_OK);
+  EXPECT_EQ(registrar_.live(), 2u) << "the others";
+  replace(8, 2);
   EXPECT_EQ(hydrant_poll(domain_), 0);
-  EXPECT_EQ(lives_.late(), 1u) << "the one that was joined";
-  EXPECT_EQ(lives_.in_time(), 1u);
+  EXPECT_EQ(lives_.late(), 0u);
 }
 
 // ---- memory of which only reports come ----

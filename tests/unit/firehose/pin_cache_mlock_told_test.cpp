@@ -1,0 +1,112 @@
+// A domain over the registrar mlock whose memory is announced by the client or by an allocator, or is watched
+// while a pin of old memory is held: what the program locks at the same addresses afterwards stays locked.
+#include <hydrant/monitor.h>
+#include <hydrant/pin_cache.h>
+
+#include "firehose/registrars/mlock_calls.hpp"
+#include "tests/support/threads.hpp"
+#include "tests/unit/firehose/watched_pin_cache.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace hydrant::testing {
+namespace {
+
+class PinCacheMlockTold : public WatchedPinCache {
+ protected:
+  void create_over_mlock(uint32_t watch, size_t merge_bytes = 0) {
+    hydrant_domain_options_t options;
+    hydrant_domain_options_init(&options);
+    options.registrar_name = "mlock";
+    options.watch = watch;
+    options.merge_bytes = merge_bytes;
+    options.stream_bytes = merge_bytes;
+    if (hydrant_domain_create(&options, &domain_) != GASNET_OK)
+      GTEST_SKIP() << hydrant_error_text();
+    if (!lock(0, 32)) GTEST_SKIP() << "the memlock limit is less than 128 KiB";
+    ASSERT_EQ(syscall(SYS_munlock, arena_.page(0), 32 * kPage), 0);
+  }
+  // Direct calls: a sanitizer's mlock() locks nothing.
+  bool lock(size_t page, size_t pages) {
+    return syscall(SYS_mlock, arena_.page(page), pages * kPage) == 0;
+  }
+  size_t count_locked(size_t page, size_t pages) const {
+    size_t n = 0;
+    for (size_t i = page; i < page + pages; ++i) {
+      const MemoryRange range{reinterpret_cast<uintptr_t>(arena_.page(i)), kPage};
+      n += kMlockCalls.find_lock(range) == EBUSY ? 1 : 0;
+    }
+    return n;
+  }
+  void keep(size_t page, size_t pages) {
+    const hydrant_pin_t held = pin(page, pages);
+    ASSERT_NE(held.region, nullptr) << hydrant_error_text();
+    ASSERT_EQ(hydrant_release(held), GASNET_OK);
+  }
+  int invalidate(size_t page, size_t pages) {
+    return hydrant_invalidate(domain_, arena_.page(page), pages * kPage);
+  }
+  void unpin_the_rest() {
+    EXPECT_GE(hydrant_poll(domain_), 0);
+    EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
+  }
+};
+
+// Merging leaves the smaller regions dead. They have no holder, and are undone before the call returns.
+TEST_F(PinCacheMlockTold, NothingOfAnnouncedMemoryIsUnlockedAfterTheAnswer) {
+  for (const uint32_t watch : {HYDRANT_WATCH_CLIENT, HYDRANT_WATCH_AUTO}) {
+    create_over_mlock(watch);
+    if (IsSkipped()) return;
+    const bool vouches = watch != HYDRANT_WATCH_CLIENT;
+    if (vouches) {
+      ASSERT_EQ(hydrant_vouch(domain_, arena_.page(0), 16 * kPage), GASNET_OK);
+    }
+    keep(0, 1);
+    keep(1, 1);
+    keep(2, 4);
+    keep(0, 16);
+    ASSERT_NE(stats_of(domain_).dead_regions, 0u);
+    EXPECT_EQ(vouches ? hydrant_unvouch(domain_, arena_.page(0), 16 * kPage) : invalidate(0, 16),
+              GASNET_OK);
+    EXPECT_EQ(stats_of(domain_).dead_regions, 0u);
+    EXPECT_EQ(count_locked(0, 16), 0u);
+    renew(0, 16);
+    ASSERT_TRUE(lock(0, 16));
+    unpin_the_rest();
+    EXPECT_EQ(count_locked(0, 16), 16u) << watch;
+    destroy();
+    renew(0, 16);
+  }
+}
+
+// Another thread may be about to unlock what it found dead.
+TEST_F(PinCacheMlockTold, AnInvalidationWaitsForUnpinsInOtherThreads) {
+  create_over_mlock(HYDRANT_WATCH_CLIENT);
+  if (IsSkipped()) return;
+  std::atomic<bool> stops{false};
+  Threads threads;
+  threads.start([&] {
+    while (!stops) (void)hydrant_flush(domain_);
+  });
+  size_t lost = 0;
+  for (int i = 0; i < 2000; ++i) {
+    keep(0, 4);
+    EXPECT_EQ(invalidate(0, 4), GASNET_OK);
+    renew(0, 4);
+    ASSERT_TRUE(lock(0, 4));
+    for (int looks = 0; looks < 4; ++looks) lost += count_locked(0, 4) != 4 ? 1 : 0;
+    renew(0, 4);
+  }
+  stops = true;
+  threads.join();
+  EXPECT_EQ(lost, 0u);
+}
+
+}  // namespace
+}  // namespace hydrant::testing
