@@ -181,6 +181,7 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   config->max_regions = static_cast<uint32_t>(
       std::min({regions != 0 ? regions : 65536, traits.max_regions, kMostRegions}));
   if (options.max_regions > kMostRegions) {
+  config->hears_of_unmapping = traits.hears_of_unmapping;
     return fail(Status::kBadArg,
                 "options.max_regions = %llu is more than the limit of %llu: lower it",
                 static_cast<unsigned long long>(options.max_regions),

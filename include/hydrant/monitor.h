@@ -43,6 +43,10 @@ extern "C" {
 /* As above, and of arenas only those of add_kept_arena(). Pass it only if the
  * monitor's `size` extends past that member. */
 #define HYDRANT_COVER_ONLY_KEPT_ARENAS 2u
+/* Flag of cover(): also ask the kernel to report what happens to memory of an arena that does not keep pinned
+ * memory, where the kernel can (private anonymous memory). The result is HYDRANT_COVER_ARENA all the same.
+ * For a cache that has to know what was unmapped; see tell_unmapped(). Older monitors ignore it. */
+#define HYDRANT_COVER_REPORTED_ARENAS 4u
 
 /* A cache that wants notifications. Its functions are called from any thread, several at a time, even
  * under an allocator's locks and in signal handlers. They must not allocate, free, register, deregister
@@ -108,7 +112,7 @@ typedef struct hydrant_monitor_s {
   void (*unsubscribe)(int number);
   /* Asks the kernel to report releases of [addr, addr+len) and returns how the range may be cached:
    * HYDRANT_COVER_*. Call it after forget() can see the pending registration, and before the
-   * registration begins. Starts the reader thread, unless flags is nonzero.
+   * registration begins. Starts the reader thread, unless flags has a HYDRANT_COVER_ONLY_*.
    * Cost: 50 ns; about 5 us for a mapping seen for the first time. */
   uint32_t (*cover)(uintptr_t addr, size_t len, uint32_t flags);
   /* Sets the bits of `blocks`. Call it before quiet() at the end of a registration. */

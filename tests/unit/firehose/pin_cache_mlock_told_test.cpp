@@ -108,5 +108,37 @@ TEST_F(PinCacheMlockTold, AnInvalidationWaitsForUnpinsInOtherThreads) {
   EXPECT_EQ(lost, 0u);
 }
 
+// A plain arena may be unmapped at once after invalidate(), which cannot unpin: its caller may hold locks of
+// an allocator.
+TEST_F(PinCacheMlockTold, MemoryThatAnArenaMapsAnewKeepsTheProgramsLock) {
+  create_over_mlock(HYDRANT_WATCH_AUTO, 1);
+  if (IsSkipped()) return;
+  ASSERT_EQ(the_monitor().add_arena(arena_.addr(0), 64 * kPage), 0);
+  ASSERT_EQ(coverage(4, 8), HYDRANT_COVERAGE_ARENA);
+  for (const bool is_held : {false, true}) {
+    const hydrant_pin_t held = pin(4, 8);
+    ASSERT_NE(held.region, nullptr) << hydrant_error_text();
+    if (!is_held) {
+      EXPECT_EQ(hydrant_release(held), GASNET_OK);
+    }
+    the_monitor().invalidate(arena_.addr(4), 8 * kPage);
+    renew(4, 8);
+    the_monitor().invalidate(arena_.addr(4), 8 * kPage);
+    ASSERT_TRUE(lock(4, 8));
+    if (is_held) {
+      EXPECT_EQ(hydrant_release(held), GASNET_OK);
+    }
+    unpin_the_rest();
+    EXPECT_EQ(count_locked(4, 8), 8u) << is_held;
+    renew(4, 8);
+  }
+  // What is only forgotten, and stays, is unlocked.
+  keep(4, 8);
+  the_monitor().invalidate(arena_.addr(4), 8 * kPage);
+  unpin_the_rest();
+  EXPECT_EQ(count_locked(4, 8), 0u);
+  the_monitor().drop_arena(arena_.addr(0), 64 * kPage);
+}
+
 }  // namespace
 }  // namespace hydrant::testing
