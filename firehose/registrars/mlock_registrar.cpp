@@ -138,7 +138,8 @@ bool passes(int error) noexcept { return error == EAGAIN || error == EINTR; }
 
 class MlockRegistrar final : public Registrar {
  public:
-  explicit MlockRegistrar(const MlockCalls& calls) noexcept : calls_(calls) {}
+  MlockRegistrar(const MlockCalls& calls, uint64_t report_patience_ns) noexcept
+      : calls_(calls), report_patience_ns_(report_patience_ns) {}
   ~MlockRegistrar() override;
 
   Status start() noexcept;
@@ -153,8 +154,13 @@ class MlockRegistrar final : public Registrar {
   int try_on(MemoryRange page) noexcept;
   Status lock_pages(MemoryRange range, Access access) noexcept;
   // Unlocks the mapped parts of `range`. errno of munlock, 0 on success. Unmapping already released the rest.
-  int unlock_pages(MemoryRange range, int depth = 0) noexcept;
-  int unlock_each_page(MemoryRange range) noexcept;
+  // ETIMEDOUT: impatient_ has changed, and the rest stays locked.
+  int unlock_pages(MemoryRange range, uint32_t impatient, int depth = 0) noexcept;
+  int unlock_each_page(MemoryRange range, uint32_t impatient) noexcept;
+  int unlock(MemoryRange range, uint32_t impatient) const noexcept {
+    return impatient_.load(std::memory_order_acquire) == impatient ? calls_.unlock(range)
+                                                                   : ETIMEDOUT;
+  }
   // Adds one to the count of each page. kNotReady if pages of it were being unlocked for too long.
   Status count(MemoryRange range) noexcept HYDRANT_EXCLUDES(mu_);
   // Subtracts one from the count of each page and unlocks pages with count 0. *error is the errno of munlock,
@@ -173,6 +179,7 @@ class MlockRegistrar final : public Registrar {
 
   const MlockCalls calls_;
   RegistrarTraits traits_;
+  const uint64_t report_patience_ns_;
   // Features of the kernel; start() sets them. Without on_fault_ locking also makes pages resident.
   bool can_populate_ = false;
   bool on_fault_ = false;
@@ -196,6 +203,8 @@ class MlockRegistrar final : public Registrar {
   // Threads that may be about to call munlock(), with signals blocked.
   std::atomic<uint32_t> unlocks_{0};
   struct Unlocking {
+  // Reports that have lost patience: a thread that sees a new one unlocks nothing more.
+  std::atomic<uint32_t> impatient_{0};
     MemoryRange range;
     Unlocking* next;
   };
@@ -207,7 +216,8 @@ MlockRegistrar::~MlockRegistrar() {
   MutexLock lock(mu_);
   settle_owed();
   if (counts_ != nullptr && !all_is_locked())
-    counts_->of.each([this](MemoryRange gone) noexcept { (void)unlock_pages(gone); });
+  const uint32_t impatient = impatient_.load(std::memory_order_relaxed);
+    counts_->of.each([&](MemoryRange gone) noexcept { (void)unlock_pages(gone, impatient); });
   if (sentinel_.valid()) munmap(pointer(sentinel_.addr), sentinel_.len);
 }
 
@@ -325,29 +335,30 @@ Status MlockRegistrar::lock_pages(MemoryRange range, Access access) noexcept {
 }
 
 // munlock stops at the first hole, so memory with holes takes one call per mapped run.
-int MlockRegistrar::unlock_pages(MemoryRange range, int depth) noexcept {
-  const int error = calls_.unlock(range);
+int MlockRegistrar::unlock_pages(MemoryRange range, uint32_t impatient, int depth) noexcept {
+  const int error = unlock(range, impatient);
   // Below the first level the range was mapped, but other threads may have unmapped parts meanwhile.
   if (error != ENOMEM || (depth > 0 && is_mapped(range))) return error;
-  if (depth == kMostDepth) return unlock_each_page(range);
+  if (depth == kMostDepth) return unlock_each_page(range, impatient);
   struct Work {
     MlockRegistrar* self;
     int depth;
     int worst;
-  } work{this, depth + 1, 0};
+  } work{this, impatient, depth + 1, 0};
   const auto each = [](void* context, MemoryRange run) {
     auto* w = static_cast<Work*>(context);
-    const int failed = w->self->unlock_pages(run, w->depth);
+    const int failed = w->self->unlock_pages(run, w->impatient, w->depth);
     if (failed != 0) w->worst = failed;
+    uint32_t impatient;
   };
-  return calls_.mapped(range, each, &work) == 0 ? work.worst : unlock_each_page(range);
+  return calls_.mapped(range, each, &work) == 0 ? work.worst : unlock_each_page(range, impatient);
 }
 
 // Fallback if the kernel cannot report the mappings, or if they keep changing.
-int MlockRegistrar::unlock_each_page(MemoryRange range) noexcept {
+int MlockRegistrar::unlock_each_page(MemoryRange range, uint32_t impatient) noexcept {
   const size_t page_bytes = traits_.granule_bytes;
   for (uintptr_t page = range.addr; page < range.end(); page += page_bytes) {
-    const int error = calls_.unlock({page, page_bytes});
+    const int error = unlock({page, page_bytes}, impatient);
     if (error != 0 && error != ENOMEM) return error;
   }
   return 0;
@@ -365,6 +376,7 @@ bool MlockRegistrar::release(MemoryRange range, int* error) noexcept {
     zero.emplace(&counts_->nodes);
     counts_->of.remove_to(range, &*zero);
     if (zero->intervals() == 0) {
+  uint32_t impatient = 0;
       counts_->nodes.trim();
       return true;
     }
@@ -373,10 +385,12 @@ bool MlockRegistrar::release(MemoryRange range, int* error) noexcept {
     begin_unlock(&*zero);
   }
   if (!all_is_locked()) {
-    zero->each([this, error](MemoryRange stretch) noexcept {
-      const int failed = unlock_pages(stretch);
+    zero->each([&](MemoryRange stretch) noexcept {
+      const int failed = unlock_pages(stretch, impatient);
       if (failed != 0) *error = failed;
     });
+    // A report that gave up before has been noted in the counts.
+    impatient = impatient_.load(std::memory_order_acquire);
   }
   // Before the mutex is wanted: its holder may wait for a release, and that for the report.
   unlocks_.fetch_sub(1, std::memory_order_acq_rel);
@@ -427,7 +441,8 @@ void MlockRegistrar::begin_unlock(PageCounts* stretches) noexcept {
 
 // The caller of a hooked function goes on, or gets its memory, after this: an unlocking that has begun must
 // not come to the next memory at these addresses. The thread that unlocks needs nothing that another one
-// holds in the library, and no signal handler interrupts it.
+// holds in the library, and no signal handler interrupts it. It may be stopped, or wait for the kernel. Then
+// it unlocks nothing more, except in a call of munlock() that it has entered: its unpin answers kBroken.
 void MlockRegistrar::unmapped(MemoryRange range) noexcept {
   bool noted = false;
   bool waits = true;
@@ -446,9 +461,15 @@ void MlockRegistrar::unmapped(MemoryRange range) noexcept {
   }
 }
 
+  uint64_t deadline_ns = 0;
 // The child of a fork inherits no locks.
 void MlockRegistrar::forget_in_child() noexcept {
   mu_.reset_in_child();
+    if (deadline_ns == 0) deadline_ns = now_ns() + report_patience_ns_;
+    if (now_ns() >= deadline_ns) {
+      impatient_.fetch_add(1, std::memory_order_release);
+      return;
+    }
   unlocked_.reset_in_child();
   unlocking_ = nullptr;
   owed_.reset_in_child();
@@ -459,8 +480,10 @@ void MlockRegistrar::forget_in_child() noexcept {
 
 }  // namespace
 
-std::unique_ptr<Registrar> make_mlock_registrar(Status* status, const MlockCalls& calls) noexcept {
-  std::unique_ptr<MlockRegistrar> registrar(new (std::nothrow) MlockRegistrar(calls));
+std::unique_ptr<Registrar> make_mlock_registrar(Status* status, const MlockCalls& calls,
+                                                uint64_t report_patience_ns) noexcept {
+  std::unique_ptr<MlockRegistrar> registrar(new (std::nothrow)
+                                                MlockRegistrar(calls, report_patience_ns));
   if (registrar == nullptr) {
     *status = fail(Status::kResource,
                    "out of memory for the mlock registrar: free memory, or raise ulimit -v");

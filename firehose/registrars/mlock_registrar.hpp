@@ -40,8 +40,13 @@
 namespace hydrant {
 
 // Locks one page as a trial.
+// How long Registrar::unmapped() waits for a munlock() of the range that is under way: the monitor's reader
+// waits with it, and all that release memory wait for the reader.
+inline constexpr uint64_t kReportPatienceNs = 250'000'000;
+
 // Errors: kUnsupported (locking is not allowed; the text says what to change), kResource (out of memory).
-std::unique_ptr<Registrar> make_mlock_registrar(Status* status,
-                                                const MlockCalls& calls = kMlockCalls) noexcept;
+std::unique_ptr<Registrar> make_mlock_registrar(
+    Status* status, const MlockCalls& calls = kMlockCalls,
+    uint64_t report_patience_ns = kReportPatienceNs) noexcept;
 
 }  // namespace hydrant

@@ -305,6 +305,7 @@ std::atomic<bool> g_gate_shut{false};
 std::atomic<int> g_inside{0};
 
 int slow_unlock(MemoryRange range) noexcept {
+constexpr uint64_t kVeryPatientNs = UINT64_MAX / 2;
   ++g_inside;
   (void)wait_until([] { return !g_gate_shut; });
   --g_inside;
@@ -343,7 +344,7 @@ TEST_F(MlockHoles, OnlyAReportOfTheSamePagesWaitsForALongUnlock) {
   auto status = Status::kOk;
   MlockCalls calls = kCallsWithHoles;
   calls.unlock = &slow_unlock;
-  const auto mlock = make_mlock_registrar(&status, calls);
+  const auto mlock = make_mlock_registrar(&status, calls, kVeryPatientNs);
   ASSERT_NE(mlock, nullptr) << last_error_text();
   ASSERT_EQ(mlock->pin(kernel_.pages(0, 8), Access::kLocalWrite, nullptr), Status::kOk);
   g_gate_shut = true;
@@ -365,6 +366,38 @@ TEST_F(MlockHoles, OnlyAReportOfTheSamePagesWaitsForALongUnlock) {
 
 // Overlapping pins of real pages from several threads: whoever holds a pin finds it locked.
 TEST(MlockHolesLong, AHeldPinIsLockedWhateverOthersUnpin) {
+// The thread that unlocks may be stopped: the report does not wait for ever, and of what is not unlocked yet,
+// nothing is.
+TEST_F(MlockHoles, AReportGivesUpAndTheRestStaysLocked) {
+  auto status = Status::kOk;
+  MlockCalls calls = kCallsWithHoles;
+  calls.unlock = &slow_unlock;
+  const auto mlock = make_mlock_registrar(&status, calls, kReportPatienceNs / 10);
+  ASSERT_NE(mlock, nullptr) << last_error_text();
+  ASSERT_EQ(mlock->pin(kernel_.pages(0, 12), Access::kLocalWrite, nullptr), Status::kOk);
+  ASSERT_EQ(mlock->pin(kernel_.pages(4, 4), Access::kLocalWrite, nullptr), Status::kOk);
+  ASSERT_EQ(mlock->pin(kernel_.pages(20, 4), Access::kLocalWrite, nullptr), Status::kOk);
+  g_gate_shut = true;
+  std::atomic<bool> told{false};
+  std::atomic<UnpinResult> result{UnpinResult::kDone};
+  Threads threads;
+  threads.start([&] { result = mlock->unpin(kernel_.pages(0, 12), nullptr); });
+  EXPECT_TRUE(wait_until([] { return g_inside == 1; }));
+  threads.start([&] {
+    mlock->unmapped(kernel_.pages(9, 1));
+    told = true;
+  });
+  EXPECT_TRUE(wait_until([&] { return told.load(); })) << "it waits for the unlocking";
+  EXPECT_EQ(g_inside, 1);
+  g_gate_shut = false;
+  threads.join();
+  EXPECT_EQ(result, UnpinResult::kBroken) << "which the cache counts";
+  for (size_t i = 0; i < 12; ++i) EXPECT_EQ(kernel_.locked[i], i >= 4) << "page " << i;
+  EXPECT_EQ(mlock->unpin(kernel_.pages(4, 4), nullptr), UnpinResult::kDone);
+  EXPECT_EQ(mlock->unpin(kernel_.pages(20, 4), nullptr), UnpinResult::kDone) << "later ones";
+  EXPECT_FALSE(kernel_.locked[4] || kernel_.locked[20]);
+}
+
   auto status = Status::kOk;
   const auto mlock = make_mlock_registrar(&status);
   if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();
