@@ -38,7 +38,10 @@ enum class AddressKind : uint32_t {
 // Fixed facts about a registrar; constant for its life.
 struct RegistrarTraits {
   const char* name = "";
-  uint32_t key_bytes = 0;       // size of one key, at most 4096; 0 if pinning alone is enough
+  uint32_t key_bytes = 0;  // size of one key, at most 4096; 0 if pinning alone is enough
+  // Bytes that the cache keeps with a registration in place of a key, without showing them: pin() writes
+  // them, and unpin() gets them, as a key. Needs key_bytes == 0. Callers that keep none pass null to both.
+  uint32_t note_bytes = 0;
   size_t granule_bytes = 4096;  // ranges passed to pin() are multiples of this; power of two
   size_t max_region_bytes = SIZE_MAX;
   uint64_t max_regions = UINT64_MAX;

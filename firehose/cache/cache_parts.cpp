@@ -11,7 +11,7 @@ CacheParts::CacheParts(const DomainConfig& settings, std::unique_ptr<Registrar> 
       registrar(std::move(its_registrar)),
       traits(registrar->traits()),
       policy(std::move(its_policy)),
-      store(slots_for(config.max_regions), traits.key_bytes),
+      store(slots_for(config.max_regions), traits.key_bytes, traits.note_bytes),
       holds(store),
       free_slots(store, holds, epoch),
       gates(store, epoch, owed, checks),

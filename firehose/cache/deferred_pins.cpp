@@ -44,7 +44,7 @@ void DeferredPins::registered_later(void* context, Status status, const std::byt
   auto* late = static_cast<LateRegistration*>(context);
   DeferredPins* self = late->owner;
   CacheParts& parts = self->parts_;
-  if (status == Status::kOk && parts.store.key_stride() != 0) {
+  if (status == Status::kOk && parts.traits.key_bytes != 0) {
     std::copy_n(key, parts.traits.key_bytes, parts.store.key(late->plan.region));
   }
   bool again = false;

@@ -137,7 +137,7 @@ void Domain::add_prepinned_region(const CacheLock& lock, MemoryRange range, Acce
   plan.range = range;
   plan.access = access;
   plan.region = parts_.free_slots.allocate(lock);
-  if (parts_.store.key_stride() != 0) {
+  if (parts_.traits.key_bytes != 0) {
     std::memcpy(parts_.store.key(plan.region), key, parts_.traits.key_bytes);
   }
   RegionInfo& info = parts_.store.infos(lock)[plan.region];

@@ -55,7 +55,7 @@ Status PeerRegions::end(PeerPin& pin, Status status, const PeerGrant& grant,
     const CachePhase lock(parts_);
     parts_.planner.note_refused(lock, pin.request.pages, plan.access);
   }
-  if (status == Status::kOk && parts_.store.key_stride() != 0)
+  if (status == Status::kOk && parts_.traits.key_bytes != 0)
     std::copy_n(grant.key, parts_.traits.key_bytes, parts_.store.key(plan.region));
   bool again = false;
   RegionIndex held = kNoRegion;

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <new>
 #include <optional>
@@ -162,10 +163,10 @@ class MlockRegistrar final : public Registrar {
                                                                    : ETIMEDOUT;
   }
   // Adds one to the count of each page. kNotReady if pages of it were being unlocked for too long.
-  Status count(MemoryRange range) noexcept HYDRANT_EXCLUDES(mu_);
+  Status count(MemoryRange range, uint64_t* stamp) noexcept HYDRANT_EXCLUDES(mu_);
   // Subtracts one from the count of each page and unlocks pages with count 0. *error is the errno of munlock,
   // 0 on success. False if not all of `range` is counted.
-  bool release(MemoryRange range, int* error) noexcept HYDRANT_EXCLUDES(mu_);
+  bool release(MemoryRange range, uint64_t stamp, int* error) noexcept HYDRANT_EXCLUDES(mu_);
   bool being_unlocked(MemoryRange range) const noexcept HYDRANT_REQUIRES(mu_);
   // Notes what was reported while the mutex was held, also in `more`. Comes before each look at the counts.
   void settle_owed(PageCounts* more = nullptr) noexcept HYDRANT_REQUIRES(mu_);
@@ -178,8 +179,8 @@ class MlockRegistrar final : public Registrar {
   bool all_is_locked() const noexcept { return is_locked(sentinel_); }
 
   const MlockCalls calls_;
-  RegistrarTraits traits_;
   const uint64_t report_patience_ns_;
+  RegistrarTraits traits_;
   // Features of the kernel; start() sets them. Without on_fault_ locking also makes pages resident.
   bool can_populate_ = false;
   bool on_fault_ = false;
@@ -202,9 +203,9 @@ class MlockRegistrar final : public Registrar {
   OwedRanges owed_;
   // Threads that may be about to call munlock(), with signals blocked.
   std::atomic<uint32_t> unlocks_{0};
-  struct Unlocking {
   // Reports that have lost patience: a thread that sees a new one unlocks nothing more.
   std::atomic<uint32_t> impatient_{0};
+  struct Unlocking {
     MemoryRange range;
     Unlocking* next;
   };
@@ -215,8 +216,8 @@ class MlockRegistrar final : public Registrar {
 MlockRegistrar::~MlockRegistrar() {
   MutexLock lock(mu_);
   settle_owed();
-  if (counts_ != nullptr && !all_is_locked())
   const uint32_t impatient = impatient_.load(std::memory_order_relaxed);
+  if (counts_ != nullptr && !all_is_locked())
     counts_->of.each([&](MemoryRange gone) noexcept { (void)unlock_pages(gone, impatient); });
   if (sentinel_.valid()) munmap(pointer(sentinel_.addr), sentinel_.len);
 }
@@ -230,6 +231,7 @@ Status MlockRegistrar::start() noexcept {
       limit.usable_bytes() == UINT64_MAX ? ChargeScope::kNone : ChargeScope::kProcess;
   traits_.divisible = true;
   traits_.hears_of_unmapping = true;
+  traits_.note_bytes = sizeof(uint64_t);
   void* page = mmap(nullptr, traits_.granule_bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED)
@@ -264,17 +266,22 @@ int MlockRegistrar::try_on(MemoryRange page) noexcept {
   return error;
 }
 
-Status MlockRegistrar::pin(MemoryRange range, Access access, std::byte* /*key*/) noexcept {
+Status MlockRegistrar::pin(MemoryRange range, Access access, std::byte* note) noexcept {
   const uintptr_t mask = traits_.granule_bytes - 1;
   if (!range.valid() || range.end() == 0 || (range.addr & mask) != 0 || (range.len & mask) != 0) {
     return fail(Status::kBadArg, "mlock: [0x%llx, +%zu) is not a range of whole pages",
                 ull(range.addr), range.len);
   }
-  Status status = count(range);
+  uint64_t stamp = PageCounts::kNoStamp;
+  Status status = count(range, &stamp);
   if (status != Status::kOk) return status;
   status = lock_pages(range, access);
   int ignored = 0;
-  if (status != Status::kOk) (void)release(range, &ignored);
+  if (status != Status::kOk) {
+    (void)release(range, stamp, &ignored);
+  } else if (note != nullptr) {
+    std::memcpy(note, &stamp, sizeof stamp);
+  }
   return status;
 }
 
@@ -285,7 +292,7 @@ bool MlockRegistrar::being_unlocked(MemoryRange range) const noexcept {
   return false;
 }
 
-Status MlockRegistrar::count(MemoryRange range) noexcept {
+Status MlockRegistrar::count(MemoryRange range, uint64_t* stamp) noexcept {
   MutexLock lock(mu_);
   uint64_t deadline_ns = 0;
   while (being_unlocked(range)) {
@@ -305,7 +312,7 @@ Status MlockRegistrar::count(MemoryRange range) noexcept {
     if (is_locked(gap)) find_locked(gap, kMostQuestions, &locked);
   });
   if (!counts.reserve(range, locked.size())) return fail_no_counts(range);
-  counts.add(range);
+  *stamp = counts.add(range);
   for (const MemoryRange& stretch : locked) counts.keep(stretch);
   return Status::kOk;
 }
@@ -342,6 +349,7 @@ int MlockRegistrar::unlock_pages(MemoryRange range, uint32_t impatient, int dept
   if (depth == kMostDepth) return unlock_each_page(range, impatient);
   struct Work {
     MlockRegistrar* self;
+    uint32_t impatient;
     int depth;
     int worst;
   } work{this, impatient, depth + 1, 0};
@@ -349,7 +357,6 @@ int MlockRegistrar::unlock_pages(MemoryRange range, uint32_t impatient, int dept
     auto* w = static_cast<Work*>(context);
     const int failed = w->self->unlock_pages(run, w->impatient, w->depth);
     if (failed != 0) w->worst = failed;
-    uint32_t impatient;
   };
   return calls_.mapped(range, each, &work) == 0 ? work.worst : unlock_each_page(range, impatient);
 }
@@ -364,24 +371,26 @@ int MlockRegistrar::unlock_each_page(MemoryRange range, uint32_t impatient) noex
   return 0;
 }
 
-bool MlockRegistrar::release(MemoryRange range, int* error) noexcept {
+bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noexcept {
   *error = 0;
   const SignalsBlocked blocked;
   std::optional<PageCounts> zero;
   Unlocking mine{};
+  uint32_t impatient = 0;
   {
     MutexLock lock(mu_);
     settle_owed();
     if (counts_ == nullptr || !counts_->of.covers(range)) return false;
     zero.emplace(&counts_->nodes);
-    counts_->of.remove_to(range, &*zero);
+    counts_->of.remove_to(range, &*zero, stamp);
     if (zero->intervals() == 0) {
-  uint32_t impatient = 0;
       counts_->nodes.trim();
       return true;
     }
     mine = {zero->bounds(), unlocking_};
     unlocking_ = &mine;
+    // A report that gave up before has been noted in the counts.
+    impatient = impatient_.load(std::memory_order_acquire);
     begin_unlock(&*zero);
   }
   if (!all_is_locked()) {
@@ -389,8 +398,6 @@ bool MlockRegistrar::release(MemoryRange range, int* error) noexcept {
       const int failed = unlock_pages(stretch, impatient);
       if (failed != 0) *error = failed;
     });
-    // A report that gave up before has been noted in the counts.
-    impatient = impatient_.load(std::memory_order_acquire);
   }
   // Before the mutex is wanted: its holder may wait for a release, and that for the report.
   unlocks_.fetch_sub(1, std::memory_order_acq_rel);
@@ -404,9 +411,11 @@ bool MlockRegistrar::release(MemoryRange range, int* error) noexcept {
   return true;
 }
 
-UnpinResult MlockRegistrar::unpin(MemoryRange range, const std::byte* /*key*/) noexcept {
+UnpinResult MlockRegistrar::unpin(MemoryRange range, const std::byte* note) noexcept {
+  uint64_t stamp = PageCounts::kNoStamp;
+  if (note != nullptr) std::memcpy(&stamp, note, sizeof stamp);
   int error = 0;
-  if (!range.valid() || !release(range, &error)) {
+  if (!range.valid() || !release(range, stamp, &error)) {
     (void)fail(Status::kBroken, "mlock: [0x%llx, +%zu) is not all pinned", ull(range.addr),
                range.len);
     return UnpinResult::kBroken;
@@ -452,24 +461,24 @@ void MlockRegistrar::unmapped(MemoryRange range) noexcept {
     mu_.unlock();
   }
   if (!noted) owed_.add(range);
+  uint64_t deadline_ns = 0;
   for (int tries = 0; waits && unlocks_.load(std::memory_order_acquire) != 0; ++tries) {
     const timespec nap{0, kUnlockNapNs};
     tries < kUnlockYields ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);
+    if (deadline_ns == 0) deadline_ns = now_ns() + report_patience_ns_;
+    if (now_ns() >= deadline_ns) {
+      impatient_.fetch_add(1, std::memory_order_release);
+      return;
+    }
     if (!mu_.try_lock()) continue;
     waits = being_unlocked(range);
     mu_.unlock();
   }
 }
 
-  uint64_t deadline_ns = 0;
 // The child of a fork inherits no locks.
 void MlockRegistrar::forget_in_child() noexcept {
   mu_.reset_in_child();
-    if (deadline_ns == 0) deadline_ns = now_ns() + report_patience_ns_;
-    if (now_ns() >= deadline_ns) {
-      impatient_.fetch_add(1, std::memory_order_release);
-      return;
-    }
   unlocked_.reset_in_child();
   unlocking_ = nullptr;
   owed_.reset_in_child();

@@ -12,7 +12,8 @@
 // one pin, some of the others stay locked as well. Pins of another registrar of this kind look like locks of
 // the program: pages that both have pinned may stay locked. After mlockall(MCL_CURRENT), or if the registrar
 // is made after mlockall(MCL_FUTURE), it unlocks nothing until munlockall(). Memory that comes where
-// unmapped() was told that pinned memory went is not unlocked before it is pinned itself. Not noticed: a lock
+// unmapped() was told that pinned memory went is not unlocked before it is pinned itself; each pin has a note
+// (RegistrarTraits::note_bytes) by which its unpin knows whether that concerns it. Not noticed: a lock
 // that the program or another registrar takes on pinned pages; their last unpin unlocks these.
 // docs/pin_cache.md says what stays locked in doubt.
 //
@@ -39,11 +40,11 @@
 
 namespace hydrant {
 
-// Locks one page as a trial.
 // How long Registrar::unmapped() waits for a munlock() of the range that is under way: the monitor's reader
 // waits with it, and all that release memory wait for the reader.
 inline constexpr uint64_t kReportPatienceNs = 250'000'000;
 
+// Locks one page as a trial.
 // Errors: kUnsupported (locking is not allowed; the text says what to change), kResource (out of memory).
 std::unique_ptr<Registrar> make_mlock_registrar(
     Status* status, const MlockCalls& calls = kMlockCalls,

@@ -15,7 +15,7 @@ PageCounts::Map::iterator PageCounts::split(uintptr_t at) noexcept {
   return next;
 }
 
-void PageCounts::add(MemoryRange range) noexcept {
+uint64_t PageCounts::add(MemoryRange range) noexcept {
   auto it = split(range.addr);
   split(range.end());
   for (uintptr_t at = range.addr; at < range.end();) {
@@ -30,20 +30,24 @@ void PageCounts::add(MemoryRange range) noexcept {
     ++it;
   }
   join(range);
+  return reports_;
 }
 
 void PageCounts::keep(MemoryRange range) noexcept {
   const auto first = split(range.addr);
   const auto last = split(range.end());
-  for (auto it = first; it != last; ++it) it->second.kept = true;
+  for (auto it = first; it != last; ++it) it->second.kept = 1;
   join(range);
 }
 
 void PageCounts::set_aside(Map::iterator first, Map::iterator last) noexcept {
+  ++reports_;
   for (auto it = first; it != last; ++it) {
+    if (it->second.count == 0) continue;  // all of its pins are older than its last report
     it->second.unmapped += it->second.count;
     it->second.count = 0;
-    it->second.kept = false;
+    it->second.kept = 0;
+    it->second.reported_at = reports_;
   }
 }
 
@@ -64,7 +68,7 @@ void PageCounts::must_note_unmapped(MemoryRange range) noexcept {
   set_aside(intervals_.find(found->first), intervals_.lower_bound(range.end()));
 }
 
-void PageCounts::remove_to(MemoryRange range, PageCounts* gone) noexcept {
+void PageCounts::remove_to(MemoryRange range, PageCounts* gone, uint64_t stamp) noexcept {
   Map::iterator first;
   Map::iterator last;
   if (pool_->reserve(kSpare) || pool_->has(2)) {
@@ -77,11 +81,21 @@ void PageCounts::remove_to(MemoryRange range, PageCounts* gone) noexcept {
   }
   for (auto it = first; it != last;) {
     Interval& interval = it->second;
-    const bool of_unmapped = interval.unmapped != 0;
-    --(of_unmapped ? interval.unmapped : interval.count);
+    const bool of_unmapped = interval.has_old(stamp);
+    if (of_unmapped) {
+      --interval.unmapped;
+    } else {
+      --interval.count;
+    }
+    if (interval.unmapped == 0) interval.reported_at = 0;
     if (interval.count != 0 || interval.unmapped != 0) {
+      const bool is_last = !of_unmapped && interval.count == 0;
+      if (is_last && interval.kept == 0 && pool_->reserve(1)) {
+        gone->intervals_.emplace_hint(gone->intervals_.end(), it->first, Interval{interval.end, 1});
+      }
+      if (is_last) interval.kept = 0;
       ++it;
-    } else if (of_unmapped || interval.kept) {
+    } else if (of_unmapped || interval.kept != 0) {
       it = intervals_.erase(it);
     } else {
       interval.count = 1;
@@ -89,6 +103,7 @@ void PageCounts::remove_to(MemoryRange range, PageCounts* gone) noexcept {
     }
   }
   join(range);
+  if (gone->intervals_.size() > 1) gone->join(range);
 }
 
 // Joins equal neighbours within `range` and at its edges, which bounds the size of the map.

@@ -2,9 +2,10 @@
 //
 // Disjoint intervals with a count each, in address order; pages without a pin are not listed, and
 // neighbours with equal counts are one interval. An interval may be marked as kept: its lock is not the
-// registrar's own, and remains when the count becomes 0. Pins whose memory was unmapped are counted apart;
-// they end first, because what a pin locked cannot be told from its address. So pages stay locked while any
-// pin of the memory that is there is left. Not thread-safe.
+// registrar's own, and remains when the count becomes 0. Pins whose memory was unmapped are counted apart. A
+// pin has a stamp, the number of reports of unmapped memory before it, which tells which count it is in: that
+// of unmapped memory if the last report for the page came later. Pins without a stamp are taken for old ones
+// first. So pages stay locked while any pin of the memory that is there is left. Not thread-safe.
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
@@ -22,6 +23,8 @@ namespace hydrant {
 
 class PageCounts {
  public:
+  static constexpr uint64_t kNoStamp = 0;
+
   explicit PageCounts(NodePool* pool) noexcept
       : pool_(pool), intervals_(Map::allocator_type(pool)) {}
 
@@ -35,7 +38,8 @@ class PageCounts {
 
   // Adds one to the count of every page of `range`. Requires: range.valid(), not reaching the top of the
   // address space, and reserve(). Cost: O(log n + intervals touched).
-  void add(MemoryRange range) noexcept;
+  // Answers the pin's stamp, which is not kNoStamp.
+  uint64_t add(MemoryRange range) noexcept;
 
   // Calls each(MemoryRange) for each run of `range` with count 0, in address order.
   template <class Each>
@@ -53,16 +57,16 @@ class PageCounts {
   // The same, allocating; where memory is used up, of all intervals that overlap `range`.
   void must_note_unmapped(MemoryRange range) noexcept;
 
-  // Ends one pin of every page of `range` and moves the runs whose count becomes 0 to `gone`, except kept
+  // Ends one pin of every page of `range` and enters the runs whose count becomes 0 into `gone`, except kept
   // ones; the counts in `gone` are 1. Requires: covers(range); `gone` is empty and has the same pool. Where
   // not even two nodes can be allocated, intervals that reach beyond `range` keep their counts: their pages
-  // remain locked.
-  void remove_to(MemoryRange range, PageCounts* gone) noexcept;
+  // remain locked. So do runs that also have pins of unmapped memory, without a node for each.
+  void remove_to(MemoryRange range, PageCounts* gone, uint64_t stamp = kNoStamp) noexcept;
   // The same; calls gone(MemoryRange) for each run.
   template <class Gone>
-  void remove(MemoryRange range, Gone gone) {
+  void remove(MemoryRange range, Gone gone, uint64_t stamp = kNoStamp) {
     PageCounts removed(pool_);
-    remove_to(range, &removed);
+    remove_to(range, &removed, stamp);
     removed.each(gone);
   }
 
@@ -70,7 +74,7 @@ class PageCounts {
   template <class Each>
   void each(Each each) const {
     for (const auto& [start, interval] : intervals_) {
-      if (interval.count != 0 && !interval.kept) each(MemoryRange{start, interval.end - start});
+      if (interval.count != 0 && interval.kept == 0) each(MemoryRange{start, interval.end - start});
     }
   }
   void clear() noexcept { intervals_.clear(); }
@@ -87,12 +91,17 @@ class PageCounts {
  private:
   struct Interval {
     uintptr_t end;
-    uint32_t count;         // pins of the memory that is there; each has a region of a cache
-    uint32_t unmapped = 0;  // pins of memory that was there before
-    bool kept = false;      // count != 0
+    uint32_t count : 31;       // pins of the memory that is there; each has a region of a cache
+    uint32_t kept : 1 = 0;     // count != 0
+    uint32_t unmapped = 0;     // pins of memory that was there before
+    uint64_t reported_at = 0;  // unmapped != 0: their stamps are below, those of the other pins not
 
     bool is_like(const Interval& other) const noexcept {
-      return count == other.count && unmapped == other.unmapped && kept == other.kept;
+      return count == other.count && kept == other.kept && unmapped == other.unmapped &&
+             reported_at == other.reported_at;
+    }
+    bool has_old(uint64_t stamp) const noexcept {
+      return unmapped != 0 && (stamp == kNoStamp || count == 0 || stamp < reported_at);
     }
   };
   // By start.
@@ -124,6 +133,7 @@ class PageCounts {
   void join(MemoryRange range) noexcept;
 
   NodePool* pool_;
+  uint64_t reports_ = kNoStamp + 1;
   Map intervals_;
 };
 

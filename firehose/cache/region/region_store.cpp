@@ -13,8 +13,8 @@ constexpr size_t stride_of(size_t key_bytes) {
 
 }  // namespace
 
-RegionStore::RegionStore(uint32_t count, size_t key_bytes) noexcept
-    : count_(count), key_stride_(stride_of(key_bytes)) {}
+RegionStore::RegionStore(uint32_t count, size_t key_bytes, size_t note_bytes) noexcept
+    : count_(count), shows_keys_(key_bytes != 0), key_stride_(stride_of(key_bytes + note_bytes)) {}
 
 bool RegionStore::map(RegionSlot* slots) noexcept {
   if (!infos_.map(count_) || (key_stride_ != 0 && !keys_.map(key_stride_ * count_))) return false;

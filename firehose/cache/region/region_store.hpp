@@ -15,7 +15,8 @@ namespace hydrant {
 
 class RegionStore {
  public:
-  RegionStore(uint32_t count, size_t key_bytes) noexcept;
+  // Of `key_bytes` and `note_bytes` one is 0.
+  RegionStore(uint32_t count, size_t key_bytes, size_t note_bytes) noexcept;
 
   // Reserves address space. `slots` outlives the store and has room for the regions. False when refused.
   [[nodiscard]] bool map(RegionSlot* slots) noexcept;
@@ -32,9 +33,14 @@ class RegionStore {
   RegionIndex index_of(const RegionSlot* slot) const noexcept {
     return static_cast<RegionIndex>(slot - slots_);
   }
-  // Null where registrations have no keys. A key changes only while its region is free or pending.
+  // For the registrar: a key, or its note. Null where it has neither. Changes only while its region is free
+  // or pending.
   std::byte* key(RegionIndex region) noexcept {
     return key_stride_ != 0 ? keys_.data() + region * key_stride_ : nullptr;
+  }
+  // For clients. Null where registrations have no keys.
+  const std::byte* shown_key(RegionIndex region) noexcept {
+    return shows_keys_ ? key(region) : nullptr;
   }
 
   MappedArray<RegionInfo>& infos(const CacheLock&) noexcept { return infos_; }
@@ -50,6 +56,7 @@ class RegionStore {
 
  private:
   const uint32_t count_;
+  const bool shows_keys_;
   const size_t key_stride_;
   RegionSlot* slots_ = nullptr;
   MappedArray<RegionInfo> infos_;

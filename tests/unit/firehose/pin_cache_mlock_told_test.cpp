@@ -140,5 +140,36 @@ TEST_F(PinCacheMlockTold, MemoryThatAnArenaMapsAnewKeepsTheProgramsLock) {
   the_monitor().drop_arena(arena_.addr(0), 64 * kPage);
 }
 
+TEST_F(PinCacheMlockTold, TheLastUnpinOfOldMemoryLeavesALockOfTheNew) {
+  create_over_mlock(HYDRANT_WATCH_AUTO, 1);
+  if (IsSkipped()) return;
+  ASSERT_TRUE(becomes_quiet());
+  const hydrant_pin_t old_pin = pin(4, 8);
+  ASSERT_NE(old_pin.region, nullptr) << hydrant_error_text();
+  renew(4, 8);
+  ASSERT_TRUE(becomes_quiet());
+  keep(4, 8);
+  EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
+  EXPECT_EQ(count_locked(4, 8), 0u) << "the pin of the new memory has ended";
+  ASSERT_TRUE(lock(4, 8));
+  EXPECT_EQ(hydrant_release(old_pin), GASNET_OK);
+  unpin_the_rest();
+  EXPECT_EQ(count_locked(4, 8), 8u);
+}
+
+TEST_F(PinCacheMlockTold, TheRegistrarsNotesAreNoKeys) {
+  create_over_mlock(HYDRANT_WATCH_AUTO);
+  if (IsSkipped()) return;
+  EXPECT_EQ(hydrant_key_bytes(domain_), 0u);
+  const hydrant_pin_t held = pin(4, 8);
+  ASSERT_NE(held.region, nullptr) << hydrant_error_text();
+  EXPECT_EQ(held.region->key, nullptr);
+  EXPECT_EQ(hydrant_pin_key_bytes(held), 0u);
+  hydrant_region_t part{};
+  EXPECT_EQ(hydrant_pin_parts(held, 0, &part), 1u);
+  EXPECT_EQ(part.key, nullptr);
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
 }  // namespace
 }  // namespace hydrant::testing

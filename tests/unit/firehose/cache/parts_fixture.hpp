@@ -37,7 +37,7 @@ struct Parts {
   explicit Parts(uint32_t slots = 64, Budget::Share whole = {64 * kPage, 48},
                  bool smallest_first = false, uint32_t bucket_shift = 0)
       : slot_memory(new RegionSlot[slots]()),
-        store(slots, 8),
+        store(slots, 8, 0),
         holds(store),
         free_slots(store, holds, epoch),
         gates(store, epoch, owed, checks),

@@ -110,7 +110,9 @@ struct Model {
     for (i = first; i < first + n && !kernel.hole[i]; ++i) locked[i] = true;
     const bool pinned = i == first + n && !populate_fails;
     for (i = first; i < first + n; ++i) ++counts[i];
-    if (!pinned) unpin(first, n);
+    for (i = first; !pinned && i < first + n; ++i) {
+      if (--counts[i] == 0) end(i);
+    }
   }
   void unpin(size_t first, size_t n) {
     for (size_t i = first; i < first + n; ++i) {
@@ -303,9 +305,9 @@ TEST(MlockHolesLong, MemoryThatWasUnmappedIsUnpinnedInOneCall) {
 
 std::atomic<bool> g_gate_shut{false};
 std::atomic<int> g_inside{0};
+constexpr uint64_t kVeryPatientNs = UINT64_MAX / 2;
 
 int slow_unlock(MemoryRange range) noexcept {
-constexpr uint64_t kVeryPatientNs = UINT64_MAX / 2;
   ++g_inside;
   (void)wait_until([] { return !g_gate_shut; });
   --g_inside;
@@ -364,8 +366,6 @@ TEST_F(MlockHoles, OnlyAReportOfTheSamePagesWaitsForALongUnlock) {
   EXPECT_TRUE(told);
 }
 
-// Overlapping pins of real pages from several threads: whoever holds a pin finds it locked.
-TEST(MlockHolesLong, AHeldPinIsLockedWhateverOthersUnpin) {
 // The thread that unlocks may be stopped: the report does not wait for ever, and of what is not unlocked yet,
 // nothing is.
 TEST_F(MlockHoles, AReportGivesUpAndTheRestStaysLocked) {
@@ -398,6 +398,8 @@ TEST_F(MlockHoles, AReportGivesUpAndTheRestStaysLocked) {
   EXPECT_FALSE(kernel_.locked[4] || kernel_.locked[20]);
 }
 
+// Overlapping pins of real pages from several threads: whoever holds a pin finds it locked.
+TEST(MlockHolesLong, AHeldPinIsLockedWhateverOthersUnpin) {
   auto status = Status::kOk;
   const auto mlock = make_mlock_registrar(&status);
   if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();

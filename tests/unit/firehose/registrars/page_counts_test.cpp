@@ -135,13 +135,16 @@ TEST_F(PageCountsTest, AgreesWithAnArrayOfCounters) {
   const auto seed = static_cast<unsigned>(testing::test_seed());
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  std::vector<int> model(kPages, 0), unmapped(kPages, 0);
+  std::vector<int> model(kPages, 0), unmapped(kPages, 0), reported(kPages, 0);
   std::vector<MemoryRange> live;
   for (int step = 0; step < 20000; ++step) {
     if (random() % 8 == 0) {
       const size_t first = random() % kPages, n = 1 + random() % (kPages - first);
       counts_.must_note_unmapped({first + 1, n});
-      for (size_t i = first; i < first + n; ++i) unmapped[i] += std::exchange(model[i], 0);
+      for (size_t i = first; i < first + n; ++i) {
+        if (model[i] != 0) reported[i] = step;
+        unmapped[i] += std::exchange(model[i], 0);
+      }
     } else if (live.empty() || random() % 2 == 0) {
       const size_t first = random() % kPages, n = 1 + random() % (kPages - first);
       add({first + 1, n});
@@ -161,6 +164,7 @@ TEST_F(PageCountsTest, AgreesWithAnArrayOfCounters) {
       for (size_t i = range.addr - 1; i < range.end() - 1; ++i) {
         expected[i] = unmapped[i] == 0 && model[i] == 1;
         --(unmapped[i] != 0 ? unmapped[i] : model[i]);
+        if (unmapped[i] == 0) reported[i] = 0;
       }
       uintptr_t last_end = 0;
       counts_.remove(range, [&](MemoryRange r) {
@@ -174,10 +178,71 @@ TEST_F(PageCountsTest, AgreesWithAnArrayOfCounters) {
     for (size_t i = 0; i < kPages; ++i) {
       const bool counted = model[i] + unmapped[i] > 0;
       ASSERT_EQ(counts_.covers({i + 1, 1}), counted);
-      if (counted && (i == 0 || model[i] != model[i - 1] || unmapped[i] != unmapped[i - 1]))
+      const auto differs = [i](const std::vector<int>& of) { return of[i] != of[i - 1]; };
+      if (counted && (i == 0 || differs(model) || differs(unmapped) || differs(reported)))
         ++intervals;
     }
     ASSERT_EQ(counts_.intervals(), intervals);
+  }
+}
+
+TEST_F(PageCountsTest, APinOfUnmappedMemoryIsKnownByItsStamp) {
+  std::vector<MemoryRange> gone;
+  const auto note = [&](MemoryRange range) { gone.push_back(range); };
+  ASSERT_TRUE(counts_.reserve({0x1000, 0x4000}));
+  const uint64_t old_stamp = counts_.add({0x1000, 0x4000});
+  EXPECT_TRUE(counts_.note_unmapped({0x2000, 0x2000}));
+  ASSERT_TRUE(counts_.reserve({0x1000, 0x4000}));
+  const uint64_t stamp = counts_.add({0x1000, 0x4000});
+  EXPECT_NE(stamp, old_stamp);
+  counts_.remove({0x1000, 0x4000}, note, stamp);
+  EXPECT_EQ(gone, (std::vector<MemoryRange>{{0x2000, 0x2000}})) << "the old one has the rest";
+  gone.clear();
+  counts_.remove({0x1000, 0x4000}, note, old_stamp);
+  EXPECT_EQ(gone, (std::vector<MemoryRange>{{0x1000, 0x1000}, {0x4000, 0x1000}}));
+  EXPECT_EQ(counts_.intervals(), 0u);
+}
+
+// A page is gone with the last of the pins that began after its last report.
+TEST_F(PageCountsTest, PinsWithStampsAgreeWithAListForEachPage) {
+  constexpr size_t kPages = 48;
+  struct Pin {
+    MemoryRange range;
+    uint64_t stamp;
+    int step;
+  };
+  const auto seed = static_cast<unsigned>(testing::test_seed());
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  std::vector<int> reported(kPages + 1, -1);
+  std::vector<Pin> live;
+  const auto pins_of = [&](uintptr_t page) {
+    size_t n = 0;
+    for (const Pin& pin : live) n += pin.range.covers({page, 1}) && pin.step > reported[page];
+    return n;
+  };
+  for (int step = 0; step < 10000; ++step) {
+    const uintptr_t first = 1 + random() % kPages;
+    const MemoryRange range{first, 1 + random() % (kPages + 1 - first)};
+    if (random() % 8 == 0) {
+      counts_.must_note_unmapped(range);
+      for (uintptr_t page = first; page < range.end(); ++page) reported[page] = step;
+    } else if (live.empty() || (live.size() < 40 && random() % 2 == 0)) {
+      ASSERT_TRUE(counts_.reserve(range));
+      live.push_back({range, counts_.add(range), step});
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      const Pin pin = live.back();
+      std::vector<bool> gone(kPages + 1, false), expected(kPages + 1, false);
+      for (uintptr_t page = pin.range.addr; page < pin.range.end(); ++page)
+        expected[page] = pin.step > reported[page] && pins_of(page) == 1;
+      const auto note = [&](MemoryRange run) {
+        for (uintptr_t page = run.addr; page < run.end(); ++page) gone[page] = true;
+      };
+      counts_.remove(pin.range, note, pin.stamp);
+      live.pop_back();
+      ASSERT_EQ(gone, expected) << "step " << step;
+    }
   }
 }
 
