@@ -25,7 +25,8 @@ CacheParts::CacheParts(const DomainConfig& settings, std::unique_ptr<Registrar> 
       planner({config, store, tables, budget, extensions}),
       limits(config, traits, mu, vouched),
       watch(config, checks),
-      invalidator({mu, *registrar, store, tables, pending, retirement, planner, totals, owed}),
+      invalidator(
+          {mu, *registrar, store, tables, pending, begun, retirement, planner, totals, owed}),
       unpinner({config.name, mu, *registrar, store, retirement, free_slots, budget, watch,
                 invalidator, totals}),
       publisher({handle, store, holds, epoch, checks, gates, tables, extensions, retirement,

@@ -7,6 +7,7 @@
 #include "firehose/cache/plan/extension_limits.hpp"
 #include "firehose/cache/publisher.hpp"
 #include "firehose/cache/refusal_texts.hpp"
+#include "firehose/cache/region/begun_pins.hpp"
 #include "firehose/cache/thread_states.hpp"
 #include "firehose/cache/unpinner.hpp"
 
@@ -46,6 +47,7 @@ struct CacheParts {
   Budget budget;
   Evictor evictor;
   PendingRegions pending;
+  BegunPins begun;
   Planner planner;
   VouchedRanges vouched;
   ExtensionLimits limits;
@@ -64,6 +66,34 @@ class CachePhase : public CacheLock {
   explicit CachePhase(CacheParts& parts) noexcept : CacheLock(parts.mu) {
     parts.invalidator.settle_owed(*this);
   }
+};
+
+// A call that may register the range, which has begun. Costs something only where the registrar must unpin
+// before memory goes away.
+class BegunPin {
+ public:
+  BegunPin(CacheParts& parts, MemoryRange range) noexcept : parts_(parts) {
+    if (parts.traits.unpin_before_release) begin(range);
+  }
+  ~BegunPin() {
+    if (!listed_) return;
+    const CachePhase lock(parts_);
+    parts_.begun.remove(lock, entry_);
+  }
+  BegunPin(const BegunPin&) = delete;
+  BegunPin& operator=(const BegunPin&) = delete;
+
+ private:
+  void begin(MemoryRange range) noexcept {
+    entry_.pages = round_out(range, parts_.config.granule_bytes);
+    const CachePhase lock(parts_);
+    parts_.begun.add(lock, entry_);
+    listed_ = true;
+  }
+
+  CacheParts& parts_;
+  BegunPins::Entry entry_;  // set if listed_
+  bool listed_ = false;
 };
 
 }  // namespace hydrant

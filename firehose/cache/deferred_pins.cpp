@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 namespace hydrant {
@@ -27,6 +28,13 @@ struct LateRegistration {
 };
 
 namespace {
+
+// Each deferred pin is one: a call that has begun until it is answered.
+struct CountedPin : DeferredPin {
+  std::optional<BegunPin> begun;
+};
+
+CountedPin* counted(DeferredPin* pin) noexcept { return static_cast<CountedPin*>(pin); }
 
 // Was something tried whose failure does not answer the request? Then the synchronous way goes down the
 // ladder: exact range, fewer rights, eviction.
@@ -142,8 +150,9 @@ Status DeferredPins::try_once(DeferredPin& pin, Effort effort, const RegionSlot*
 
 Status DeferredPins::pin(MemoryRange range, Access need, hydrant_pinned_fn done,
                          void* context) noexcept {
-  auto* pin = new (std::nothrow) DeferredPin{nullptr, range, need, done, context, nullptr};
+  auto* pin = new (std::nothrow) CountedPin{{nullptr, range, need, done, context, nullptr}, {}};
   if (pin == nullptr) return fail_no_memory(parts_.config.name, range, "a deferred pin");
+  pin->begun.emplace(parts_, range);
   const RegionSlot* held = nullptr;
   const Status status = try_once(*pin, Effort::kRegister, &held);
   if (status != Status::kNotReady) {
@@ -170,8 +179,9 @@ int DeferredPins::run(Effort effort, uint64_t deadline_ns) noexcept {
       continue;
     }
     queue_.finish();
+    counted(pin)->begun.reset();  // the callback may wait until nothing of the range is held
     pin->done(pin->context, status == Status::kOk ? make_pin(held) : failed_pin(status));
-    delete pin;
+    delete counted(pin);
     ++ran;
   }
   queue_.put_back(&again);
@@ -184,7 +194,7 @@ void DeferredPins::cancel() noexcept {
     forget_late(*pin);
     pin->done(pin->context, failed_pin(fail_plainly(
                                 Status::kNotInit, "the domain ended before the pin's turn came")));
-    delete pin;
+    delete counted(pin);
   }
   // The registrar promised to complete each; without that their memory may not go away.
   const uint64_t warn_at = now_ns() + parts_.config.wait_warn_ns;

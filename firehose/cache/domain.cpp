@@ -188,6 +188,7 @@ void Domain::reset_in_child() noexcept {
   const CacheLock lock(parts_.mu);
   parts_.tables.reset_in_child(lock);
   parts_.pending.reset_in_child(lock);
+  parts_.begun.reset_in_child(lock);
   parts_.retirement.reset_in_child(lock);
   parts_.policy->reset_in_child();
   parts_.free_slots.clear(lock);

@@ -119,6 +119,14 @@ bool MissPath::look_checked(PinRequest& request, const RegionSlot** out) noexcep
 // ---- the miss ----
 
 Status MissPath::acquire(PinRequest& request, const RegionSlot** out) noexcept {
+  if (!parts_.traits.unpin_before_release || request.effort == Effort::kHitOnly) {
+    return acquire_uncounted(request, out);
+  }
+  const BegunPin begun(parts_, request.range);
+  return acquire_uncounted(request, out);
+}
+
+Status MissPath::acquire_uncounted(PinRequest& request, const RegionSlot** out) noexcept {
   for (int spoiled = 0; spoiled < kMostSpoiled;) {
     Plan plan;
     Unsettled unsettled;

@@ -68,6 +68,7 @@ class MissPath {
  private:
   bool look_checked(PinRequest& request, const RegionSlot** out) noexcept;
   Status acquire(PinRequest& request, const RegionSlot** out) noexcept;
+  Status acquire_uncounted(PinRequest& request, const RegionSlot** out) noexcept;
   Step look(const CacheLock&, PinRequest& request, Status* status, RegionIndex* held) noexcept;
   bool take_found(const CacheLock&, PinRequest& request, RegionIndex found, Step* step,
                   RegionIndex* held) noexcept;

@@ -49,6 +49,9 @@ Status Domain::pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
   const uint64_t begun = now_ns();
   const uint64_t deadline = begun + std::min(timeout_ns, UINT64_MAX - begun);
   uint64_t pause = kFirstPauseNs;
+  const Status checked = miss_.check_range(range);
+  if (checked != Status::kOk) return checked;
+  const BegunPin counted(parts_, range);
   for (;;) {
     // A release does not signal, so that it costs nothing; a waiting thread polls with backoff.
     const uint64_t tried = now_ns();

@@ -81,7 +81,9 @@ bool Releases::invalidate_some(MemoryRange range, bool first, bool* unpinning) n
     const CachePhase lock(parts_);
     const auto& infos = parts_.store.infos(lock);
     if (first) parts_.invalidator.note_forgotten(lock, range);
-    parts_.pending.poison(lock, range);
+    // Memory of a registrar that must unpin first stays until nothing is pending: the registration is good.
+    // Dropping it would have each of the client's calls spoil the attempt that it waits for.
+    if (!parts_.traits.unpin_before_release) parts_.pending.poison(lock, range);
     RegionQueue closed;
     bool kept = false;
     uint32_t classes = parts_.tables.classes(lock);
@@ -143,7 +145,7 @@ Status Releases::wait_for_unpins(MemoryRange range) noexcept {
 }
 
 // What was dead before, or is not held any more; then says whether something is left. Each way in which a
-// registration can outlive the call is a state: held, being made, being undone.
+// registration can outlive the call is listed: held, being made, being undone, or a call that makes it again.
 Status Releases::unpin_the_rest(MemoryRange range) noexcept {
   RegionQueue retired;
   {
@@ -154,7 +156,8 @@ Status Releases::unpin_the_rest(MemoryRange range) noexcept {
   {
     const CachePhase lock(parts_);
     const auto& infos = parts_.store.infos(lock);
-    bool left = parts_.pending.any_overlap(lock, range) || parts_.retirement.has_left(lock, range);
+    bool left = parts_.begun.any_overlap(lock, range) || parts_.pending.any_overlap(lock, range) ||
+                parts_.retirement.has_left(lock, range);
     // Registered since, by a pin that had begun before; the tables name prepinned ones first.
     const RegionIndex high =
         parts_.tables.any_overlap(lock, range) ? parts_.store.high(lock) : kNoRegion;
@@ -166,9 +169,10 @@ Status Releases::unpin_the_rest(MemoryRange range) noexcept {
   }
   return fail(
       Status::kNotReady,
-      "domain %s: part of [%#zx, +%zu) is still registered, because it is held, or another "
-      "thread is registering or unpinning it, and registrar %s must unpin before the memory "
-      "goes away: release the pins, and invalidate again until the answer is OK",
+      "domain %s: part of [%#zx, +%zu) is still registered, because it is held, or is being "
+      "pinned or unpinned by another thread, or waits in hydrant_pin_async(), and registrar %s "
+      "must unpin before the memory goes away: release the pins, poll, and invalidate again until "
+      "the answer is OK",
       parts_.config.name, static_cast<size_t>(range.addr), range.len, parts_.traits.name);
 }
 

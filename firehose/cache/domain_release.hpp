@@ -4,7 +4,7 @@
 // the client's own registrations; what was not held is unpinned, regions that were dead before included. With
 // a registrar that undoes pins by address, kOk also means that no other thread is unpinning any of the range.
 // If the registrar must unpin before memory goes away, it means that none of the range is registered, being
-// registered or being unpinned.
+// registered or being unpinned, and that no call that began before will register any.
 #pragma once
 
 #include "firehose/cache/cache_parts.hpp"

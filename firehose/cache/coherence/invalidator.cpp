@@ -132,8 +132,8 @@ void Invalidator::forget_after_loss(uint64_t losses) noexcept {
 bool Invalidator::any_pinned(MemoryRange range) noexcept {
   bool found = true;  // maybe
   (void)with_mutex([&](const CacheLock& lock) {
-    found = parts_.tables.any_overlap(lock, range) || parts_.pending.any_overlap(lock, range) ||
-            parts_.retirement.has_left(lock, range);
+    found = parts_.begun.any_overlap(lock, range) || parts_.tables.any_overlap(lock, range) ||
+            parts_.pending.any_overlap(lock, range) || parts_.retirement.has_left(lock, range);
   });
   return found;
 }

@@ -20,6 +20,7 @@
 #include "firehose/cache/budget/retirement.hpp"
 #include "firehose/cache/coherence/gone_log.hpp"
 #include "firehose/cache/plan/planner.hpp"
+#include "firehose/cache/region/begun_pins.hpp"
 #include "firehose/cache/region/pending_regions.hpp"
 
 #include <atomic>
@@ -37,6 +38,7 @@ class Invalidator {
     RegionStore& store;
     RegionTables& tables;
     PendingRegions& pending;
+    const BegunPins& begun;
     Retirement& retirement;
     Planner& planner;
     CacheTotals& totals;

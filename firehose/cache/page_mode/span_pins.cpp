@@ -16,6 +16,17 @@ constexpr uint64_t add_up(uint64_t a, uint64_t b) {
   return b > UINT64_MAX - a ? UINT64_MAX : a + b;
 }
 
+// The smallest range that contains them all.
+MemoryRange hull_of(const hydrant_range_t* ranges, size_t n) noexcept {
+  uintptr_t first = ranges[0].addr;
+  uintptr_t end = first;
+  for (size_t i = 0; i < n; ++i) {
+    first = std::min(first, ranges[i].addr);
+    end = std::max(end, ranges[i].addr + ranges[i].len);
+  }
+  return {first, end - first};
+}
+
 }  // namespace
 
 size_t SpanPins::buckets_in(MemoryRange range) const noexcept {
@@ -146,6 +157,7 @@ Status SpanPins::make_span(MemoryRange pages, const RegionSlot* const* held, siz
 
 Status SpanPins::pin(const PinRequest& request, const RegionSlot** out) noexcept {
   const CancellationOff guard;
+  const BegunPin begun(parts_, request.range);
   const MemoryRange pages = request.pages;
   const size_t n = pages.len / parts_.config.granule_bytes;
   if (n > parts_.config.max_regions) {
@@ -220,6 +232,7 @@ Status SpanPins::pin_many(const hydrant_range_t* ranges, size_t n, Access need,
   size_t total = 0;
   Status status = count_parts(ranges, n, &total);
   if (status != Status::kOk) return status;
+  const BegunPin begun(parts_, hull_of(ranges, n));
   const PinRequest like =
       miss_.make_request({ranges[0].addr, ranges[0].len}, need, Effort::kRegister);
   ThreadDomain* thread = like.thread;

@@ -356,7 +356,18 @@ TEST_F(PinCacheUnpinFirst, EachOfManyRegionsThatAreBeingUnpinnedMustStay) {
   EXPECT_EQ(invalidate(0, 128), GASNET_OK);
 }
 
-  EXPECT_NE(found, 0u) << "registered again";
+TEST_F(PinCacheUnpinFirst, MemoryThatIsBeingRegisteredMustStay) {
+  ask_first();
+  create(client_options());
+  registrar_.stop_pins();
+  Threads threads;
+  std::atomic<uint64_t> found{0};
+  threads.start([&] { found = use(8, 4); });
+  ASSERT_TRUE(registrar_.wait_for_stopped(1));
+  EXPECT_EQ(invalidate(9), GASNET_ERR_NOT_READY);
+  registrar_.let_pins_go();
+  threads.join();
+  EXPECT_NE(found, 0u);
   EXPECT_EQ(invalidate(9), GASNET_OK);
   replace(8, 4);
   EXPECT_EQ(lives_.late(), 0u);

@@ -39,7 +39,7 @@ struct World : Parts {
   NotingRegistrar registrar;
   Planner planner{{config, store, tables, budget, extensions}};
   Invalidator invalidator{
-      {mu, registrar, store, tables, pending, retirement, planner, totals, owed}};
+      {mu, registrar, store, tables, pending, begun, retirement, planner, totals, owed}};
   WatchLink watch{config, checks};
   Publisher publisher{{7, store, holds, epoch, checks, gates, tables, extensions, retirement,
                        evictor, totals, watch}};

@@ -4,6 +4,7 @@
 #include "firehose/cache/budget/evictor.hpp"
 #include "firehose/cache/plan/domain_config.hpp"
 #include "firehose/cache/plan/planner.hpp"
+#include "firehose/cache/region/begun_pins.hpp"
 #include "firehose/cache/region/free_slots.hpp"
 #include "firehose/cache/region/pending_regions.hpp"
 #include "tests/support/sizes.hpp"
@@ -115,6 +116,7 @@ struct Parts {
   Budget budget;
   Evictor evictor;
   PendingRegions pending;
+  BegunPins begun;
 };
 
 // Random numbers of a seed that a failure names.
