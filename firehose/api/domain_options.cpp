@@ -27,24 +27,34 @@ size_t choose_stream(const hydrant_domain_options_t& options, const DomainConfig
   return most > config.granule_bytes ? most : 0;
 }
 
-Status check_granule(const DomainConfig& config, const RegistrarTraits& traits) noexcept {
+// Where the size in bytes of a granule or bucket comes from.
+const char* source_of_granule(const hydrant_domain_options_t& options,
+                              const DomainConfig& config) noexcept {
+  const bool is_bucket = config.mode == HYDRANT_MODE_PAGE;
+  if (is_bucket && options.bucket_bytes != 0) return "options.bucket_bytes";
+  return is_bucket && knob_number(Knob::kBucket) != 0 ? "FIREHOSE_BUCKET"
+                                                      : "the registrar's granule_bytes";
+}
+
+Status check_granule(const hydrant_domain_options_t& options, const DomainConfig& config,
+                     const RegistrarTraits& traits) noexcept {
   if (!std::has_single_bit(config.granule_bytes) || config.granule_bytes > kLargestBucket ||
       config.granule_bytes % traits.granule_bytes != 0) {
     return fail(
         Status::kBadArg,
-        "options.bucket_bytes or FIREHOSE_BUCKET = %zu is not a power of two from the registrar's "
-        "granule of %zu bytes up",
-        config.granule_bytes, traits.granule_bytes);
+        "%s = %zu is not a power of two from the registrar's granule of %zu up to %zu bytes",
+        source_of_granule(options, config), config.granule_bytes, traits.granule_bytes,
+        kLargestBucket);
   }
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   if (config.unpin_before_release && config.watch != HYDRANT_WATCH_CLIENT &&
       config.granule_bytes > page) {
     return fail(
         Status::kBadArg,
-        "registrar %s must unpin before memory goes away, but what is beside pinned memory in a "
-        "granule or bucket of %zu bytes may go away earlier: take granules and buckets of %zu "
-        "bytes, or HYDRANT_WATCH_CLIENT for options.watch",
-        traits.name, config.granule_bytes, page);
+        "%s = %zu: registrar %s must unpin before memory goes away, but what is beside pinned "
+        "memory in a granule or bucket may go away earlier: only %zu is allowed, or take "
+        "HYDRANT_WATCH_CLIENT for options.watch",
+        source_of_granule(options, config), config.granule_bytes, traits.name, page);
   }
   return Status::kOk;
 }
@@ -171,17 +181,17 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
     config->watch = knob_number(Knob::kWatch) == 0 ? HYDRANT_WATCH_AUTO : HYDRANT_WATCH_NONE;
   }
   config->unpin_before_release = traits.unpin_before_release;
+  config->hears_of_unmapping = traits.hears_of_unmapping;
   config->eager =
       static_cast<Access>(or_knob(options.eager_access, Knob::kEagerAccess)) & traits.supported;
   config->granule_bytes = choose_granule(options, traits, *config);
-  Status status = check_granule(*config, traits);
+  Status status = check_granule(options, *config, traits);
   if (status == Status::kOk) status = choose_budget(options, traits, config);
   if (status != Status::kOk) return status;
   const uint64_t regions = or_knob(options.max_regions, Knob::kMaxRegions);
   config->max_regions = static_cast<uint32_t>(
       std::min({regions != 0 ? regions : 65536, traits.max_regions, kMostRegions}));
   if (options.max_regions > kMostRegions) {
-  config->hears_of_unmapping = traits.hears_of_unmapping;
     return fail(Status::kBadArg,
                 "options.max_regions = %llu is more than the limit of %llu: lower it",
                 static_cast<unsigned long long>(options.max_regions),

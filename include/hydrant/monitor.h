@@ -162,20 +162,23 @@ typedef struct hydrant_monitor_s {
 
   /* ---- for caches; present only if `size` extends past it ---- */
 
-  /* Registers unmapped(context, addr, len), called in place of forget() where memory was unmapped or moved,
-   * or other memory was mapped over it; `context` is that of the subscribe() struct. Pages at these addresses
-   * are other ones, while forget() is also called for pages that were only emptied. It is also called for an
-   * arena that is dropped, which is unmapped next, and by sync_range(), except for a first page of which the
-   * range is a part only. The same rules as for forget(). Without it, forget() is called.
-   * Returns nonzero if there is no such number. */
+  /* Registers unmapped(context, addr, len) for the cache that subscribe() has given `number`; `context` is
+   * that of its struct. It replaces forget() for memory [addr, addr+len), in bytes and whole pages, that was
+   * unmapped or moved, or over which other memory was mapped: what is at these addresses afterwards is not
+   * what was registered. Emptied pages keep their mapping, and are told by forget().
+   * Also called by drop_arena(), since such memory is unmapped next, and by sync_range(); if the range of
+   * that begins inside a page, this page is told by forget(). invalidate() calls forget().
+   * unmapped() obeys the rules of forget(), and forgets the range as well. NULL, the initial value: forget()
+   * is called for all. Returns 0, or nonzero if `number` is not subscribed. */
   int (*tell_unmapped)(int number, void (*unmapped)(void* context, uintptr_t addr, size_t len));
 
   /* ---- for allocators; present only if `size` extends past it ---- */
 
-  /* Like add_arena(), with a further promise: pinned memory stays in place. After invalidate(), and after
-   * drop_arena(), the allocator asks pinned(), and unmaps, replaces or empties the memory only where that
-   * answers 0; otherwise it tries again later. Caches whose registrations may not outlive their memory
-   * (HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE in pin_cache.h) use such arenas, but no others. */
+  /* Like add_arena(), with a further promise: memory that is pinned stays where it is. Before the allocator
+   * unmaps, replaces, moves or empties any part, it calls invalidate() for that part, or drop_arena() for the
+   * whole range, and then pinned(). Where that returns nonzero it leaves the memory alone and asks again
+   * later. Returns as add_arena(); drop_arena() ends both kinds. Only such arenas are cached where a
+   * registration may not outlive its memory (HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE in pin_cache.h). */
   int (*add_kept_arena)(uintptr_t addr, size_t len);
 } hydrant_monitor_t;
 
