@@ -91,7 +91,7 @@ Status Domain::start_watching() noexcept {
   if (status != Status::kOk || parts_.config.watch != HYDRANT_WATCH_AUTO) return status;
   (void)Upkeep::own().start();  // here and not in a pin, as the reader
   upkeep_ = Upkeep::own().enlist(
-      [](void* self) { return static_cast<Releases*>(self)->drain_released(); }, &releases_);
+      [](void* self) { return static_cast<Releases*>(self)->keep_up(); }, &releases_);
   return status;
 }
 

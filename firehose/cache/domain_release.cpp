@@ -5,6 +5,7 @@
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/cache/coherence/upkeep.hpp"
 
 namespace hydrant {
 namespace {
@@ -122,6 +123,8 @@ Status Releases::invalidate(MemoryRange range) noexcept {
   for (uint64_t rounds = 16 + parts_.store.count(); more && rounds > 0; --rounds) {
     more = invalidate_some(range, false, &unpinning);
   }
+  // For keep_up(): this may have been the last region.
+  if (parts_.config.watch == HYDRANT_WATCH_AUTO) Upkeep::own().ask();
   if (parts_.traits.unpin_before_release) return unpin_the_rest(range);
   return unpinning && parts_.traits.hears_of_unmapping ? wait_for_unpins(range) : Status::kOk;
 }
@@ -233,6 +236,17 @@ bool Releases::drain_released() noexcept {
   }
   (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
   return more;
+}
+
+bool Releases::keep_up() noexcept {
+  if (drain_released()) return true;
+  bool caches_nothing = false;
+  {
+    const CachePhase lock(parts_);
+    caches_nothing = parts_.budget.regions(lock) == 0;
+  }
+  if (caches_nothing) parts_.watch.give_back_watched();
+  return false;
 }
 
 }  // namespace hydrant

@@ -29,6 +29,9 @@ class Releases {
   void drain_some_dead(uint64_t deadline_ns) noexcept;
   // Unpins those of released memory that are not held, one bounded piece of them; true if more remain.
   bool drain_released() noexcept;
+  // One piece of upkeep (upkeep.hpp): the same; at its end a domain that caches nothing has no memory
+  // watched.
+  bool keep_up() noexcept;
 
  private:
   bool invalidate_some(MemoryRange range, bool first, bool* unpinning) noexcept;

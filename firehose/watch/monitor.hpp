@@ -83,6 +83,9 @@ class Monitor {
   bool pinned(MemoryRange range) noexcept;
   // Stops watching what no cache has any more (monitor_give_back.cpp).
   void give_back() noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  // The same for memory that another userfaultfd is to have: caches forget it first. False if a part of it
+  // is still watched at the deadline.
+  bool give_back(MemoryRange range, uint64_t timeout_ns) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   // `kept`: pinned memory stays in place.
   bool add_arena(MemoryRange range, bool kept) noexcept;
   void drop_arena(MemoryRange range) noexcept;
@@ -149,8 +152,13 @@ class Monitor {
   bool catches_up() noexcept;
   void drop_lost_locked() HYDRANT_REQUIRES(ranges_mu_);
   void lose_watched() noexcept;
-  bool next_to_give_back_locked(uintptr_t* from, MemoryRange* range) HYDRANT_REQUIRES(ranges_mu_);
-  bool give_back_some(uintptr_t* from) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool next_to_give_back_locked(uintptr_t* from, uintptr_t end, MemoryRange* range)
+      HYDRANT_REQUIRES(ranges_mu_);
+  bool give_back_some(uintptr_t* from, uintptr_t end) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool give_back_some_locked(uintptr_t* from, uintptr_t end) noexcept HYDRANT_REQUIRES(watching_mu_)
+      HYDRANT_EXCLUDES(ranges_mu_);
+  bool give_back_all(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool watches_any(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool callers_returned(uint64_t removal) const noexcept;
   uint64_t begin_grace_period() noexcept;
   uint64_t next_reading_done() const noexcept;

@@ -67,6 +67,10 @@ void give_back() {
   const CancellationOff guard;
   Monitor::own().give_back();
 }
+int give_back_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
+  const CancellationOff guard;
+  return Monitor::own().give_back({addr, len}, timeout_ns) ? 0 : -1;
+}
 int quiet_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
   return Monitor::own().quiet({addr, len}, timeout_ns) ? 0 : -1;
 }
@@ -114,7 +118,8 @@ hydrant_monitor_t g_face = {sizeof(hydrant_monitor_t),
                             &quiet_range,
                             &sync_range,
                             &tell_unmapped,
-                            &add_kept_arena};
+                            &add_kept_arena,
+                            &give_back_range};
 
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 

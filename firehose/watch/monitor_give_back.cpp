@@ -38,16 +38,22 @@ class GivingBack {
   std::atomic<bool>& flag_;
 };
 
+void nap() noexcept {
+  const timespec time{0, 100'000};
+  nanosleep(&time, nullptr);
+}
+
 }  // namespace
 
-// The next watched range from *from on that has no removal in it; or only *from goes on, over a removal.
+// The next watched range from *from on, and before `end`, that has no removal in it; or only *from goes on,
+// over a removal.
 // Without the hooks a removal ends when its memory is unmapped, which has to be reported: the memory stays
 // watched.
-bool Monitor::next_to_give_back_locked(uintptr_t* from, MemoryRange* range) {
-  if (!watched_.next(*from, range)) return false;
-  const uintptr_t end = range->end();
+bool Monitor::next_to_give_back_locked(uintptr_t* from, uintptr_t end, MemoryRange* range) {
+  if (!watched_.next(*from, range) || range->addr >= end) return false;
+  const uintptr_t range_end = std::min(range->end(), end);
   range->addr = std::max(range->addr, *from);
-  range->len = end - range->addr;
+  range->len = range_end - range->addr;
   const MemoryRange removed = removed_.first_in(*range);
   if (removed.len != 0) range->len = removed.addr - range->addr;
   *from = range->len != 0 ? range->end() : removed.end();
@@ -55,9 +61,7 @@ bool Monitor::next_to_give_back_locked(uintptr_t* from, MemoryRange* range) {
 }
 
 // The next of the watched ranges from *from on. True if there may be more, or it has to be tried again.
-bool Monitor::give_back_some(uintptr_t* from) noexcept {
-  const SignalsBlocked blocked;
-  const MutexLock watching(watching_mu_);
+bool Monitor::give_back_some_locked(uintptr_t* from, uintptr_t end) noexcept {
   const MutexLock reading(reading_mu_);
   if (!userfault_.usable()) return false;
   if (behind_.load(std::memory_order_acquire)) return true;
@@ -66,7 +70,7 @@ bool Monitor::give_back_some(uintptr_t* from) noexcept {
     if (!lock_briefly(ranges_mu_)) return true;
     drop_lost_locked();
     MemoryRange range{};
-    const bool found = next_to_give_back_locked(from, &range);
+    const bool found = next_to_give_back_locked(from, end, &range);
     const bool taken = found && range.len != 0 && watched_.remove(range);
     const uint64_t changes = changes_.fetch_add(1, std::memory_order_seq_cst) + 1;
     ranges_mu_.unlock();
@@ -79,17 +83,49 @@ bool Monitor::give_back_some(uintptr_t* from) noexcept {
   return true;
 }
 
-void Monitor::give_back() noexcept {
-  if (!running_.load(std::memory_order_acquire)) return;
-  (void)removal_under_way(kAllMemory);  // with the hooks: drops removals that are over
-  uintptr_t from = 0;
+bool Monitor::give_back_some(uintptr_t* from, uintptr_t end) noexcept {
+  const SignalsBlocked blocked;
+  // A handler may have interrupted a miss that holds it.
+  if (!lock_briefly(watching_mu_)) return true;
+  const bool goes_on = give_back_some_locked(from, end);
+  watching_mu_.unlock();
+  return goes_on;
+}
+
+// One pass over the range. False if it could not be ended.
+bool Monitor::give_back_all(MemoryRange range) noexcept {
+  (void)removal_under_way(range);  // with the hooks: drops removals that are over
+  uintptr_t from = range.addr;
   for (int failures = 0; failures < kMostFailures;) {
     const uintptr_t before = from;
-    if (!give_back_some(&from)) return;
+    if (!give_back_some(&from, range.end())) return true;
     if (from != before) continue;
     ++failures;
-    const timespec nap{0, 100'000};
-    nanosleep(&nap, nullptr);
+    nap();
+  }
+  return false;
+}
+
+bool Monitor::watches_any(MemoryRange range) noexcept {
+  if (!lock_briefly(ranges_mu_)) return true;
+  drop_lost_locked();
+  const bool any = watched_.overlaps(range);
+  ranges_mu_.unlock();
+  return any;
+}
+
+void Monitor::give_back() noexcept {
+  if (running_.load(std::memory_order_acquire)) (void)give_back_all(kAllMemory);
+}
+
+bool Monitor::give_back(MemoryRange range, uint64_t timeout_ns) noexcept {
+  if (!range.valid() || !running_.load(std::memory_order_acquire)) return false;
+  const uint64_t deadline = now_ns() + timeout_ns;
+  for (;;) {
+    invalidate(range);  // each time: another thread may have pinned it meanwhile
+    if (give_back_all(range) && !watches_any(range)) return true;
+    if (now_ns() >= deadline) return false;
+    nap();
   }
 }
 

@@ -180,6 +180,17 @@ typedef struct hydrant_monitor_s {
    * later. Returns as add_arena(); drop_arena() ends both kinds. Only such arenas are cached where a
    * registration may not outlive its memory (HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE in pin_cache.h). */
   int (*add_kept_arena)(uintptr_t addr, size_t len);
+
+  /* ---- for hooks and clients; present only if `size` extends past it ---- */
+
+  /* Stops the kernel's reports for [addr, addr+len), whole pages, so that the program may register them with
+   * a userfaultfd of its own: UFFDIO_REGISTER answers EBUSY before. Every cache forgets what it has there,
+   * and the call waits, timeout_ns nanoseconds at most, until that is deregistered. Memory that is held
+   * stays watched. Afterwards memory that another userfaultfd has is pinned while held and not cached.
+   * Returns 0 if nothing there is watched any more, nonzero if a part still is.
+   * Threads: any; not inside a call of a registrar. Cost: 1 to 2 us for each mapping; what is cached there
+   * takes as long as its deregistration. */
+  int (*give_back_range)(uintptr_t addr, size_t len, uint64_t timeout_ns);
 } hydrant_monitor_t;
 
 /* Returns NULL if this library has no monitor of that version. The result is valid until the process

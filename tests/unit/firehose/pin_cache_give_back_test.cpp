@@ -2,6 +2,7 @@
 // with a userfaultfd of its own then. What another domain caches stays watched.
 #include <hydrant/pin_cache.h>
 
+#include "tests/support/own_userfault.hpp"
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/watched_pin_cache.hpp"
 
@@ -9,42 +10,9 @@
 
 #include <atomic>
 #include <cerrno>
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace hydrant::testing {
 namespace {
-
-// The program's own.
-class OwnUserfault {
- public:
-  OwnUserfault()
-      : fd_(static_cast<int>(
-            syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY))) {
-    uffdio_api api{};
-    api.api = UFFD_API;
-    if (fd_ >= 0 && ioctl(fd_, UFFDIO_API, &api) != 0) ADD_FAILURE() << "no userfaultfd";
-  }
-  ~OwnUserfault() {
-    if (fd_ >= 0) close(fd_);
-  }
-  OwnUserfault(const OwnUserfault&) = delete;
-  OwnUserfault& operator=(const OwnUserfault&) = delete;
-
-  // 0, or errno.
-  int watch(const void* addr, size_t len) const {
-    uffdio_register request{};
-    request.range = {reinterpret_cast<uintptr_t>(addr), len};
-    request.mode = UFFDIO_REGISTER_MODE_MISSING;
-    return ioctl(fd_, UFFDIO_REGISTER, &request) == 0 ? 0 : errno;
-  }
-
- private:
-  int fd_;
-};
 
 class PinCacheGiveBack : public WatchedPinCache {
  protected:
@@ -74,6 +42,19 @@ TEST_F(PinCacheGiveBack, AfterTheDomainsEndTheProgramMayWatchTheMemoryItself) {
   EXPECT_EQ(own_watch(4), EBUSY);
   destroy();
   EXPECT_EQ(own_watch(4), 0);
+}
+
+TEST_F(PinCacheGiveBack, WhenNothingIsCachedAnyMoreTheProgramMayWatchTheMemoryItself) {
+#if HYDRANT_MUTANTS
+  Upkeep::set_delay_ns(1'000'000);
+#endif
+  create(watching());
+  keep(4);
+  keep(12);
+  ASSERT_EQ(hydrant_invalidate(domain_, arena_.page(4), 4 * kPage), GASNET_OK);
+  EXPECT_EQ(own_watch(4), EBUSY) << "pages of a mapping in which others are cached";
+  ASSERT_EQ(hydrant_invalidate(domain_, arena_.page(12), 4 * kPage), GASNET_OK);
+  EXPECT_TRUE(wait_until([&] { return own_watch(4) == 0; }));
 }
 
 // Without the hooks. When it is unmapped that has to be reported, or what is mapped there next would count as
@@ -138,6 +119,33 @@ TEST_F(PinCacheGiveBack, WhatAnotherDomainCachesStaysWatched) {
   EXPECT_EQ(hydrant_domain_destroy(other, HYDRANT_FINI_UNPIN), GASNET_OK);
   destroy();
   EXPECT_EQ(own_watch(4), 0);
+}
+
+TEST_F(PinCacheGiveBack, ARangeIsForgottenAndWhatLiesBesideItIsKept) {
+  create(watching());
+  keep(4);
+  const uint64_t beside = use(12, 4);
+  const auto give_back = [&](size_t page) {
+    return the_monitor().give_back_range(arena_.addr(page), 4 * kPage, 0);
+  };
+  EXPECT_NE(give_back(4), 0) << "what is forgotten is still registered";
+  ASSERT_EQ(hydrant_poll(domain_), GASNET_OK);
+  EXPECT_EQ(give_back(4), 0);
+  EXPECT_EQ(own_watch(4), 0);
+  EXPECT_EQ(own_watch(12), EBUSY);
+  EXPECT_EQ(use(12, 4), beside);
+  EXPECT_EQ(give_back(20), 0) << "nothing was pinned there";
+  EXPECT_EQ(own_watch(20), 0);
+}
+
+TEST_F(PinCacheGiveBack, ARangeWithHeldMemoryStaysWatched) {
+  create(watching());
+  const hydrant_pin_t held = pin(4, 4);
+  ASSERT_NE(held.region, nullptr);
+  EXPECT_NE(the_monitor().give_back_range(arena_.addr(2), 4 * kPage, 1'000'000), 0);
+  EXPECT_EQ(own_watch(4), EBUSY);
+  renew(4, 4);
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
 }
 
 // A domain gives back again and again what others are about to cache.
