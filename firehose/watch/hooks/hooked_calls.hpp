@@ -49,6 +49,10 @@
   X(truncate, int, (const char*, off_t)) \
   X(fallocate, int, (int, int, off_t, off_t))
 
+// Releases nothing: hooked so that another userfaultfd of the program finds room (userfault_hooks.cpp).
+// libc's own has `...` in place of the third parameter, and passes on what it finds there.
+#define HYDRANT_HOOKED_USERFAULT_CALLS(X) X(ioctl, int, (int, unsigned long, void*))
+
 // Apart: a static program has them only if it calls them.
 #define HYDRANT_HOOKED_LOADER_CALLS(X)        \
   X(dlopen, void*, (const char*, int))        \
@@ -59,7 +63,8 @@
   HYDRANT_HOOKED_MAP_CALLS(X)    \
   HYDRANT_HOOKED_MALLOC_CALLS(X) \
   HYDRANT_HOOKED_THREAD_CALLS(X) \
-  HYDRANT_HOOKED_FILE_CALLS(X)
+  HYDRANT_HOOKED_FILE_CALLS(X)   \
+  HYDRANT_HOOKED_USERFAULT_CALLS(X)
 
 struct iovec;
 

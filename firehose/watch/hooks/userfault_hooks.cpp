@@ -1,0 +1,37 @@
+// ioctl(), for one request: another userfaultfd of the program registers memory that the monitor watches. The
+// kernel allows one for a mapping, and neighbouring mappings are one to it: so the memory may never have been
+// pinned. The monitor makes room, and the kernel is asked once more.
+#include "firehose/watch/hooks/hooks_object.hpp"
+#include "firehose/watch/hooks/real_calls.hpp"
+
+#include <cerrno>
+#include <cstddef>
+#include <linux/ioctl.h>
+#include <linux/userfaultfd.h>
+
+using hydrant::hooks::monitor;
+using hydrant::hooks::real;
+
+namespace {
+
+constexpr uint64_t kPatienceNs = 200'000'000;
+
+// False if the memory stays watched, or was not watched.
+[[gnu::cold]] bool makes_room(const uffdio_register& wanted) {
+  const hydrant_monitor_t* found = monitor();
+  if (found == nullptr || found->size <= offsetof(hydrant_monitor_t, give_back_range)) return false;
+  return found->give_back_range(wanted.range.start, wanted.range.len, kPatienceNs) == 0;
+}
+
+}  // namespace
+
+int hook_ioctl(int fd, unsigned long request, void* argument) {
+  const int result = real.ioctl(fd, request, argument);
+  if (request != UFFDIO_REGISTER || result == 0 || errno != EBUSY) [[likely]]
+    return result;
+  if (makes_room(*static_cast<const uffdio_register*>(argument)))
+    return real.ioctl(fd, request, argument);
+  errno = EBUSY;
+  return result;
+}
+HYDRANT_EXPORT_HOOK(ioctl);
