@@ -20,7 +20,7 @@
 static gex_TM_t team;
 static gex_Rank_t rank, ranks;
 static volatile int answer;
-static char* segments[1024]; /* of each rank, at its own address; the first word says that the row ends */
+static char* segments[1024]; /* of each rank, at its own address; the first word is the number of the row's last round */
 
 enum { kPing = GEX_AM_INDEX_BASE, kPong };
 static void ping(gex_Token_t token, gex_AM_Arg_t i) { gex_AM_ReplyShort1(token, kPong, 0, i); }
@@ -47,22 +47,24 @@ static void put(void) {
   gex_RMA_PutBlocking(team, (rank + 1) % ranks, segments[(rank + 1) % ranks] + 64, segments[rank] + 128, 8, 0);
 }
 
-/* Rank 0 tells the others by a put before a barrier that the row ends. */
+/* Rank 0 tells the others by a put before a barrier that this round is the last. Another rank may still be behind the
+ * barrier before: so the put has the round's number. */
 static void measure(const char* name, void (*operation)(void), int batch, double seconds) {
   volatile uint64_t* const ends = (volatile uint64_t*)segments[rank];
   double begin;
   long count = 0;
+  uint64_t round = 0;
   *ends = 0;
   barrier();
   begin = now_us();
-  while (*ends == 0) {
+  while (*ends != round || round == 0) {
     int i;
+    ++round;
     for (i = 0; i < batch; ++i) operation();
     count += batch;
     if (rank == 0 && now_us() - begin > seconds * 1e6) {
-      uint64_t yes = 1;
       gex_Rank_t to;
-      for (to = 0; to < ranks; ++to) gex_RMA_PutBlocking(team, to, segments[to], &yes, sizeof yes, 0);
+      for (to = 0; to < ranks; ++to) gex_RMA_PutBlocking(team, to, segments[to], &round, sizeof round, 0);
     }
     barrier();
   }
