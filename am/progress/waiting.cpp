@@ -5,6 +5,7 @@
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/message/deliver.hpp"
+#include "am/progress/time_slice.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/machine/membarrier.hpp"
 #include "firehose/base/thread.hpp"
@@ -100,6 +101,7 @@ uint32_t poll_replies() noexcept {
 }
 
 void yield_processor() noexcept {
+  take_short_slices();
   if (Transport* transport = job().transport.get()) {
     transport->yield();
   } else {
@@ -131,6 +133,7 @@ bool give_way(uint32_t misses) noexcept {
 
 void sleep_announced(bool needed, const Awaited& awaited) noexcept {
   if (needed) {
+    take_short_slices();
     const CancellationOff guard;
     const uint64_t longest_ns = awaited.longest_ns != 0 ? awaited.longest_ns : kSleepNs;
     job().transport->sleep(now_ns() + longest_ns, {.holds = must_stay_awake, .context = &awaited});

@@ -6,9 +6,9 @@
  *   GASNET_PSHM_NODES=9 ./crowded [SECONDS]
  *
  * Each row repeats its operation for SECONDS (default 1) and prints the mean time of one operation in us,
- * in elapsed time. No rank is bound to a processor. A barrier joins all ranks; round trips go between the ranks
- * 2k and 2k + 1, all pairs at once, 16 between two barriers; a put stores 8 bytes in the next rank's segment
- * and waits for completion, 1000 between two barriers.
+ * in elapsed time. No rank is bound to a processor. A barrier joins all ranks; round trips go between the
+ * ranks 2k and 2k + 1, all pairs at once, 16 between two barriers; a put stores 8 bytes in the next rank's
+ * segment and waits for completion, 1000 between two barriers.
  */
 #include <gasnetex.h>
 
@@ -20,7 +20,8 @@
 static gex_TM_t team;
 static gex_Rank_t rank, ranks;
 static volatile int answer;
-static char* segments[1024]; /* of each rank, at its own address; the first word is the number of the row's last round */
+/* Of each rank, at its own address; the first word is the number of the row's last round. */
+static char* segments[1024];
 
 enum { kPing = GEX_AM_INDEX_BASE, kPong };
 static void ping(gex_Token_t token, gex_AM_Arg_t i) { gex_AM_ReplyShort1(token, kPong, 0, i); }
@@ -44,11 +45,12 @@ static void round_trip(void) {
 }
 
 static void put(void) {
-  gex_RMA_PutBlocking(team, (rank + 1) % ranks, segments[(rank + 1) % ranks] + 64, segments[rank] + 128, 8, 0);
+  const gex_Rank_t to = (rank + 1) % ranks;
+  gex_RMA_PutBlocking(team, to, segments[to] + 64, segments[rank] + 128, 8, 0);
 }
 
-/* Rank 0 tells the others by a put before a barrier that this round is the last. Another rank may still be behind the
- * barrier before: so the put has the round's number. */
+/* Rank 0 tells the others by a put before a barrier that this round is the last. Another rank may still be
+ * behind the barrier before: so the put has the round's number. */
 static void measure(const char* name, void (*operation)(void), int batch, double seconds) {
   volatile uint64_t* const ends = (volatile uint64_t*)segments[rank];
   double begin;
@@ -64,7 +66,8 @@ static void measure(const char* name, void (*operation)(void), int batch, double
     count += batch;
     if (rank == 0 && now_us() - begin > seconds * 1e6) {
       gex_Rank_t to;
-      for (to = 0; to < ranks; ++to) gex_RMA_PutBlocking(team, to, segments[to], &round, sizeof round, 0);
+      for (to = 0; to < ranks; ++to)
+        gex_RMA_PutBlocking(team, to, segments[to], &round, sizeof round, 0);
     }
     barrier();
   }

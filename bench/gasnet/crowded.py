@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""crowded.py [--ranks 4,9,32] [--busy 0,2,4] [--repetitions 5] [--seconds 1] NAME=PROGRAM...: runs crowded.c's programs, each
-compiled against an implementation of GASNet-EX, in turn, beside processes that compute.
+"""crowded.py [--ranks 4,9,32] [--busy 0,2,4] [--repetitions 5] [--seconds 1] NAME=PROGRAM...: runs programs of
+crowded.c, each compiled against an implementation of GASNet-EX, in turn, beside processes that compute.
 
-Prints the median time of each operation, and its ratio to the fair share: the first program's time beside no busy process
-x (ranks + busy) / ranks. PROGRAM is a command line; {n} in it becomes the number of ranks, which is also in
-GASNET_PSHM_NODES.
+Prints the median time of each operation, and its ratio to the fair share: the program's time beside no busy
+process x (ranks + busy) / ranks. PROGRAM is a command line; {n} in it becomes the number of ranks, which is
+also in GASNET_PSHM_NODES.
 """
 import argparse
 import collections
@@ -27,7 +27,7 @@ def die_with_parent():
 
 @contextlib.contextmanager
 def busy_processes(count):
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=die_with_parent)
+    processes = [subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"], preexec_fn=die_with_parent)
                  for _ in range(count)]
     try:
         yield
@@ -41,7 +41,8 @@ def run_once(command, ranks, seconds):
     environment = dict(os.environ, GASNET_PSHM_NODES=str(ranks), GASNET_QUIET="1")
     words = [word.replace("{n}", str(ranks)) for word in shlex.split(command)] + [str(seconds)]
     try:
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60 + 60 * seconds, check=False)
+        done = subprocess.run(words, env=environment, capture_output=True, text=True,
+                              timeout=60 + 60 * seconds, check=False)
     except subprocess.TimeoutExpired:
         return {}
     found = {}

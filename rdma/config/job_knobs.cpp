@@ -29,6 +29,16 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .default_text = "n",
      .effect = "y starts a library thread that polls and runs handlers while the client's threads "
                "compute; only for clients compiled with GASNET_PAR."},
+    {.index = at(JobKnob::kTimeSlice),
+     .name = "HYDRANT_TIME_SLICE",
+     .type = KnobType::kDuration,
+     .unit = "seconds",
+     .default_text = "100us",
+     .effect =
+         "Longest time slice of a thread that waits for other ranks, beside threads that compute: "
+         "it runs sooner when what it waits for has come; from Linux 6.12 on. 0 leaves the "
+         "kernel's.",
+     .max = kHourNs},
     {.index = at(JobKnob::kSupernodeMaxsize),
      .name = "GASNET_SUPERNODE_MAXSIZE",
      .type = KnobType::kCount,

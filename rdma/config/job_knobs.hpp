@@ -11,6 +11,7 @@ namespace hydrant {
 enum class JobKnob : uint32_t {
   kPollMax,
   kProgressThread,
+  kTimeSlice,
   kSupernodeMaxsize,
   kSegmentCommit,
   kSegmentCheck,

@@ -1,0 +1,50 @@
+// The slice that the kernel gives threads which wait.
+#include "am/progress/time_slice.hpp"
+
+#include "am/progress/waiting.hpp"
+#include "firehose/base/config/config.hpp"
+#include "rdma/config/job_knobs.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <sched.h>
+#include <thread>
+
+namespace hydrant {
+namespace {
+
+// In a thread of its own: slices are a thread's, and asked for once.
+template <typename Body>
+void in_a_new_thread(Body body) {
+  std::thread thread(body);
+  thread.join();
+}
+
+TEST(TimeSlice, OfAThreadThatYieldsIsShort) {
+  const uint64_t before = time_slice_ns();
+  if (before == 0) GTEST_SKIP() << "this kernel has no slices of threads (Linux 6.12 has)";
+  const uint64_t wanted = knob_number(JobKnob::kTimeSlice);
+  if (before <= wanted) GTEST_SKIP() << "slices are short here: " << before << " ns";
+  in_a_new_thread([&] {
+    errno = 7;
+    yield_processor();
+    EXPECT_EQ(time_slice_ns(), wanted);
+    EXPECT_EQ(errno, 7);
+  });
+  in_a_new_thread([&] { EXPECT_EQ(time_slice_ns(), before) << "a thread that waits for nothing"; });
+}
+
+TEST(TimeSlice, OfAThreadWithAnotherPolicyIsLeft) {
+  in_a_new_thread([] {
+    const sched_param parameters{};
+    ASSERT_EQ(sched_setscheduler(0, SCHED_BATCH, &parameters), 0);
+    const uint64_t before = time_slice_ns();
+    yield_processor();
+    EXPECT_EQ(time_slice_ns(), before);
+    EXPECT_EQ(sched_getscheduler(0), SCHED_BATCH);
+  });
+}
+
+}  // namespace
+}  // namespace hydrant
