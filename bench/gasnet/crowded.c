@@ -20,7 +20,7 @@
 static gex_TM_t team;
 static gex_Rank_t rank, ranks;
 static volatile int answer;
-/* Of each rank, at its own address; the first word is the number of the row's last round. */
+/* By rank, at its own address; the first word is the number of the row's last round. */
 static char* segments[1024];
 
 enum { kPing = GEX_AM_INDEX_BASE, kPong };

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""crowded.py [--ranks 4,9,32] [--busy 0,2,4] [--repetitions 5] [--seconds 1] NAME=PROGRAM...: runs programs of
-crowded.c, each compiled against an implementation of GASNet-EX, in turn, beside processes that compute.
+"""crowded.py [--ranks 4,9,32] [--busy 0,2,4] [--repetitions 5] [--seconds 1] NAME=PROGRAM...: runs programs
+of crowded.c, each compiled against an implementation of GASNet-EX, in turn, beside processes that compute.
 
 Prints the median time of each operation, and its ratio to the fair share: the program's time beside no busy
 process x (ranks + busy) / ranks. PROGRAM is a command line; {n} in it becomes the number of ranks, which is
