@@ -90,8 +90,8 @@ Status Domain::start_watching() noexcept {
   const Status status = parts_.watch.start(find_monitor(), client, more);
   if (status != Status::kOk || parts_.config.watch != HYDRANT_WATCH_AUTO) return status;
   (void)Upkeep::own().start();  // here and not in a pin, as the reader
-  upkeep_ = Upkeep::own().enlist(
-      [](void* self) { return static_cast<Releases*>(self)->keep_up(); }, &releases_);
+  upkeep_ = Upkeep::own().enlist([](void* self) { return static_cast<Releases*>(self)->keep_up(); },
+                                 &releases_);
   return status;
 }
 

@@ -16,11 +16,6 @@
 namespace hydrant {
 namespace {
 
-// Past the hooks, which ask the monitor to make room when a registration is refused.
-int call(int fd, unsigned long request, void* argument) noexcept {
-  return static_cast<int>(syscall(SYS_ioctl, fd, request, argument));
-}
-
 const char* reason_of(int error) {
   switch (error) {
     case EPERM:
@@ -48,7 +43,7 @@ Status Userfault::open(const char** reason) noexcept {
   uffdio_api api{};
   api.api = UFFD_API;
   api.features = UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_REMAP;
-  if (call(static_cast<int>(fd), UFFDIO_API, &api) != 0) {
+  if (ioctl(static_cast<int>(fd), UFFDIO_API, &api) != 0) {
     *reason = "this kernel's userfaultfd does not report unmapping (Linux 5.7 does)";
     ::close(static_cast<int>(fd));
     return fail(Status::kUnsupported, "%s", *reason);
@@ -69,19 +64,21 @@ bool Userfault::watch(MemoryRange range) const noexcept {
   request.range.start = range.addr;
   request.range.len = range.len;
   request.mode = UFFDIO_REGISTER_MODE_WP;
-  return call(descriptor(), UFFDIO_REGISTER, &request) == 0 && identity_.has_mark(descriptor());
+  // Past the hook of ioctl(), which asks the monitor to make room when a registration is refused.
+  return syscall(SYS_ioctl, descriptor(), UFFDIO_REGISTER, &request) == 0 &&
+         identity_.has_mark(descriptor());
 }
 
 bool Userfault::unwatch(MemoryRange range) const noexcept {
   uffdio_range request{range.addr, range.len};
-  return call(descriptor(), UFFDIO_UNREGISTER, &request) == 0;
+  return ioctl(descriptor(), UFFDIO_UNREGISTER, &request) == 0;
 }
 
 // Asks for what is impossible: the kernel looks for changes first (EAGAIN), and then refuses (EINVAL).
 int Userfault::probe() const noexcept {
   uffdio_writeprotect request{};
   request.range.start = 1;
-  return call(descriptor(), UFFDIO_WRITEPROTECT, &request) == 0 ? 0 : errno;
+  return ioctl(descriptor(), UFFDIO_WRITEPROTECT, &request) == 0 ? 0 : errno;
 }
 
 // A userfaultfd of the program's gives the same answer. The mark is read after the probe: a descriptor that
