@@ -82,9 +82,12 @@ hydrant_logged() {
   return 1
 }
 
-# A command that is started with it ends with the script, also where SIGKILL ends the script.
+# A command that is started with it ends with the script, also where SIGKILL ends the script: at once, or not begun
+# if the script has ended before the kernel was asked.
 hydrant_with_script=()
-if command -v setpriv >/dev/null; then hydrant_with_script=(setpriv --pdeathsig TERM); fi
+if command -v setpriv >/dev/null; then
+  hydrant_with_script=(setpriv --pdeathsig TERM sh -c '[ "$PPID" = "$0" ] || exit 143; exec "$@"' $$)
+fi
 
 # hydrant_followed TEXT AGAIN LOG COMMAND... runs COMMAND with its output in LOG and prints its progress meanwhile
 # (test_progress.py); ends it after hydrant_limit seconds (0: never), with status 124.
