@@ -54,7 +54,7 @@ bool Domain::map_slots() noexcept {
 Status Domain::set_up() noexcept {
   const DomainConfig& config = parts_.config;
   if (!map_slots() || !parts_.store.map(arena_.slots) || !parts_.holds.map() ||
-      !parts_.vouched.map()) {
+      !parts_.pending.map() || !parts_.vouched.map()) {
     return fail(
         Status::kResource,
         "domain %s: no address space for the tables of %u regions with keys of %zu bytes: raise "

@@ -4,62 +4,75 @@
 // poisoned: its registration is undone when it completes.
 #pragma once
 
+#include "firehose/base/mapped_array.hpp"
 #include "firehose/cache/region/cache_lock.hpp"
 #include "firehose/cache/region/region_store.hpp"
 
 namespace hydrant {
 
+// Each miss searches the list under the mutex, and each thread that registers has an entry in it. So the
+// ranges stand side by side: a search reads a cache line for every two or three, and one RegionInfo.
 class PendingRegions {
  public:
   explicit PendingRegions(RegionStore& store) noexcept : store_(store) {}
+  // Reserves address space. False when refused.
+  [[nodiscard]] bool map() noexcept { return entries_.map(store_.count()); }
 
+  // Requires: its range is set, and does not change while it is pending.
   void add(const CacheLock& lock, RegionIndex region) noexcept {
-    queue_.push(store_.infos(lock), region);
+    RegionInfo& info = store_.infos(lock)[region];
+    info.place = count_;
+    entries_[count_++] = {info.range, region};
   }
   // The registration ended: wakes the threads that wait for it.
   void remove(const CacheLock& lock, RegionIndex region) noexcept {
-    queue_.remove(store_.infos(lock), region);
+    auto& infos = store_.infos(lock);
+    const uint32_t place = infos[region].place;
+    entries_[place] = entries_[--count_];
+    infos[entries_[place].region].place = place;
     ended_.notify_all();
   }
   // The pending region that will serve the request; kNoRegion if there is none.
   RegionIndex find(const CacheLock& lock, MemoryRange range, Access need) const noexcept {
     const auto& infos = store_.infos(lock);
-    for (RegionIndex r = queue_.front(); r != kNoRegion; r = infos[r].next) {
-      if (!infos[r].poisoned && infos[r].range.covers(range) && includes(infos[r].access, need))
-        return r;
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (!entries_[i].range.covers(range)) continue;
+      const RegionInfo& info = infos[entries_[i].region];
+      if (!info.poisoned && includes(info.access, need)) return entries_[i].region;
     }
     return kNoRegion;
   }
-  bool any_overlap(const CacheLock& lock, MemoryRange range) const noexcept {
-    const auto& infos = store_.infos(lock);
-    for (RegionIndex r = queue_.front(); r != kNoRegion; r = infos[r].next) {
-      if (infos[r].range.overlaps(range)) return true;
+  bool any_overlap(const CacheLock&, MemoryRange range) const noexcept {
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (entries_[i].range.overlaps(range)) return true;
     }
     return false;
   }
   void poison(const CacheLock& lock, MemoryRange range) noexcept {
-    auto& infos = store_.infos(lock);
-    for (RegionIndex r = queue_.front(); r != kNoRegion; r = infos[r].next) {
-      if (infos[r].range.overlaps(range)) infos[r].poisoned = true;
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (entries_[i].range.overlaps(range)) store_.infos(lock)[entries_[i].region].poisoned = true;
     }
   }
   void poison_all(const CacheLock& lock) noexcept {
-    auto& infos = store_.infos(lock);
-    for (RegionIndex r = queue_.front(); r != kNoRegion; r = infos[r].next)
-      infos[r].poisoned = true;
+    for (uint32_t i = 0; i < count_; ++i) store_.infos(lock)[entries_[i].region].poisoned = true;
   }
   // Waits until some registration has ended; false at the deadline.
   bool wait_until(const CacheLock& lock, uint64_t deadline_ns) noexcept {
     return lock.wait_until(ended_, deadline_ns);
   }
   void reset_in_child(const CacheLock&) noexcept {
-    queue_.clear();
+    count_ = 0;
     ended_.reset_in_child();
   }
 
  private:
+  struct Entry {
+    MemoryRange range;
+    RegionIndex region;
+  };
   RegionStore& store_;
-  RegionQueue queue_;
+  MappedArray<Entry> entries_;
+  uint32_t count_ = 0;
   CondVar ended_;
 };
 

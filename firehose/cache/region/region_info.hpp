@@ -29,7 +29,11 @@ struct RegionInfo {
       RegionIndex next, previous;
     } retiring;  // kRetiring: its neighbours in the list of Retirement
   };
-  RegionIndex next, previous;
+  union {
+    RegionIndex next;
+    uint32_t place;  // kPending: in PendingRegions
+  };
+  RegionIndex previous;
   Access access;
   uint32_t closed_epoch;  // fences issued when it was shut, or made blank
   union {

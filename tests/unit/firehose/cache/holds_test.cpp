@@ -1,5 +1,7 @@
 #include "tests/unit/firehose/cache/parts_fixture.hpp"
 
+#include <vector>
+
 namespace hydrant {
 namespace {
 
@@ -173,6 +175,34 @@ TEST(PendingRegions, ARegistrationIsFoundUntilItIsPoisonedOrEnds) {
   EXPECT_TRUE(parts.pending.any_overlap(lock, at(0)));
   parts.pending.remove(lock, r);
   EXPECT_FALSE(parts.pending.any_overlap(lock, at(0)));
+}
+
+// Registrations end in another order than they began in.
+TEST(PendingRegions, WhatIsUnderWayIsFoundAfterOthersHaveEnded) {
+  Parts parts;
+  const CacheLock lock(parts.mu);
+  constexpr size_t kRegions = 12;
+  std::vector<RegionIndex> regions;
+  for (size_t i = 0; i < kRegions; ++i) {
+    regions.push_back(parts.add_pending(lock, at(4 * i, 4)));
+    parts.pending.add(lock, regions.back());
+  }
+  std::vector<bool> is_pending(kRegions, true);
+  Random random(7);
+  for (size_t left = kRegions; left != 0; --left) {
+    size_t i = random.below(kRegions);
+    while (!is_pending[i]) i = (i + 1) % kRegions;
+    parts.pending.remove(lock, regions[i]);
+    is_pending[i] = false;
+    parts.store.infos(lock)[regions[i]].poisoned = false;
+    parts.pending.poison(lock, at(4 * i, 4));  // of no region that is still pending
+    for (size_t j = 0; j < kRegions; ++j) {
+      const RegionIndex expected = is_pending[j] ? regions[j] : kNoRegion;
+      EXPECT_EQ(parts.pending.find(lock, at(4 * j + 1, 2), Access::kLocalWrite), expected)
+          << i << " " << j;
+      EXPECT_EQ(parts.pending.any_overlap(lock, at(4 * j)), is_pending[j]) << i << " " << j;
+    }
+  }
 }
 
 }  // namespace

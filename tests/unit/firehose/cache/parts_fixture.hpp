@@ -51,6 +51,7 @@ struct Parts {
         pending(store) {
     EXPECT_TRUE(store.map(slot_memory.get()));
     EXPECT_TRUE(holds.map());
+    EXPECT_TRUE(pending.map());
     EXPECT_TRUE(tables.make(bucket_shift));
     EXPECT_TRUE(policy.map(slots));
   }
