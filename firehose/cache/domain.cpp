@@ -87,6 +87,7 @@ Status Domain::start_watching() noexcept {
   more.unmapped = [](void* self, uintptr_t addr, size_t len) {
     static_cast<Invalidator*>(self)->forget_unmapped({addr, len});
   };
+  more.wanted = [](void*) { Upkeep::own().ask_at_once(); };
   const Status status = parts_.watch.start(find_monitor(), client, more);
   if (status != Status::kOk || parts_.config.watch != HYDRANT_WATCH_AUTO) return status;
   (void)Upkeep::own().start();  // here and not in a pin, as the reader

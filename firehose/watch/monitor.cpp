@@ -221,6 +221,7 @@ int Monitor::subscribe(const hydrant_monitor_client_t& client) noexcept {
     clients_[i].is = client;
     clients_[i].end_free_hits.store(nullptr, std::memory_order_relaxed);
     clients_[i].unmapped.store(nullptr, std::memory_order_relaxed);
+    clients_[i].wanted.store(nullptr, std::memory_order_relaxed);
     clients_[i].state.store(kUsed, std::memory_order_seq_cst);
     return static_cast<int>(i);
   }
@@ -244,6 +245,21 @@ bool Monitor::tell_unmapped(int number,
   if (client.state.load(std::memory_order_acquire) != kUsed) return false;
   client.unmapped.store(unmapped, std::memory_order_release);
   return true;
+}
+
+bool Monitor::tell_when_wanted(int number, void (*wanted)(void* context)) noexcept {
+  if (number < 0 || number >= static_cast<int>(kMostClients)) return false;
+  Client& client = clients_[number];
+  if (client.state.load(std::memory_order_acquire) != kUsed) return false;
+  client.wanted.store(wanted, std::memory_order_release);
+  return true;
+}
+
+void Monitor::want_forgotten() noexcept {
+  each_client([](const Client& client) {
+    const auto wanted = client.wanted.load(std::memory_order_acquire);
+    if (wanted != nullptr) wanted(client.is.context);
+  });
 }
 
 bool Monitor::add_arena(MemoryRange range, bool kept) noexcept {

@@ -64,6 +64,7 @@ class Monitor {
   bool tell_when_checked(int number, void (*end)(void* context)) noexcept;
   bool tell_unmapped(int number,
                      void (*unmapped)(void* context, uintptr_t addr, size_t len)) noexcept;
+  bool tell_when_wanted(int number, void (*wanted)(void* context)) noexcept;
   // `flags`: HYDRANT_COVER_ONLY_*.
   uint32_t cover(MemoryRange range, uint32_t flags) noexcept;
   void note_pinned(MemoryRange range) noexcept;
@@ -86,6 +87,10 @@ class Monitor {
   // The same for memory that another userfaultfd is to have: caches forget it first. False if a part of it
   // is still watched at the deadline.
   bool give_back(MemoryRange range, uint64_t timeout_ns) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  // Of its own accord, so only what costs little: nothing where hooks make room, else small mappings.
+  void give_back_unasked() noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  // Something else may have ended the kernel's reports: caches forget the range.
+  void not_watched(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   // `kept`: pinned memory stays in place.
   bool add_arena(MemoryRange range, bool kept) noexcept;
   void drop_arena(MemoryRange range) noexcept;
@@ -128,6 +133,7 @@ class Monitor {
   void tell(MemoryRange range) noexcept;
   void tell_unmapped(MemoryRange range) noexcept;
   void drop_watched(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void want_forgotten() noexcept;
   template <class Call>
   void each_client(const Call& call) noexcept;
 
@@ -154,10 +160,19 @@ class Monitor {
   void lose_watched() noexcept;
   bool next_to_give_back_locked(uintptr_t* from, uintptr_t end, MemoryRange* range)
       HYDRANT_REQUIRES(ranges_mu_);
-  bool give_back_some(uintptr_t* from, uintptr_t end) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  bool give_back_some_locked(uintptr_t* from, uintptr_t end) noexcept HYDRANT_REQUIRES(watching_mu_)
-      HYDRANT_EXCLUDES(ranges_mu_);
-  bool give_back_all(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  struct GiveBack {
+    MemoryRange range;
+    size_t most_bytes = SIZE_MAX;  // larger ranges stay watched
+    uint64_t deadline_ns = UINT64_MAX;
+  };
+  bool give_back_some(uintptr_t* from, const GiveBack& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool give_back_some_locked(uintptr_t* from, const GiveBack& what) noexcept
+      HYDRANT_REQUIRES(watching_mu_) HYDRANT_EXCLUDES(ranges_mu_);
+  bool give_back_one(MemoryRange range) noexcept HYDRANT_REQUIRES(watching_mu_)
+      HYDRANT_REQUIRES(reading_mu_) HYDRANT_EXCLUDES(ranges_mu_);
+  bool give_back_all(const GiveBack& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool unwatch(MemoryRange range) noexcept;
+  void forget_ended_removals(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool watches_any(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool callers_returned(uint64_t removal) const noexcept;
   uint64_t begin_grace_period() noexcept;
@@ -220,6 +235,7 @@ class Monitor {
     hydrant_monitor_client_t is;
     std::atomic<void (*)(void* context)> end_free_hits{nullptr};  // null: it has none
     std::atomic<void (*)(void* context, uintptr_t addr, size_t len)> unmapped{nullptr};  // the same
+    std::atomic<void (*)(void* context)> wanted{nullptr};                                // the same
     std::atomic<uint32_t> state{kFree};
     std::atomic<uint32_t> inside{0};  // calls of its functions; counted before `state` is looked at
   };

@@ -71,12 +71,23 @@ int give_back_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
   const CancellationOff guard;
   return Monitor::own().give_back({addr, len}, timeout_ns) ? 0 : -1;
 }
+void give_back_unasked() {
+  const CancellationOff guard;
+  Monitor::own().give_back_unasked();
+}
+void not_watched(uintptr_t addr, size_t len) {
+  const CancellationOff guard;
+  Monitor::own().not_watched({addr, len});
+}
 int quiet_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
   return Monitor::own().quiet({addr, len}, timeout_ns) ? 0 : -1;
 }
 void sync_range(uintptr_t addr, size_t len) { Monitor::own().sync({addr, len}); }
 int tell_unmapped(int number, void (*unmapped)(void*, uintptr_t, size_t)) {
   return Monitor::own().tell_unmapped(number, unmapped) ? 0 : -1;
+}
+int tell_when_wanted(int number, void (*wanted)(void*)) {
+  return Monitor::own().tell_when_wanted(number, wanted) ? 0 : -1;
 }
 int tell_when_checked(int number, void (*end_free_hits)(void*)) {
   return Monitor::own().tell_when_checked(number, end_free_hits) ? 0 : -1;
@@ -119,7 +130,10 @@ hydrant_monitor_t g_face = {sizeof(hydrant_monitor_t),
                             &sync_range,
                             &tell_unmapped,
                             &add_kept_arena,
-                            &give_back_range};
+                            &give_back_range,
+                            &give_back_unasked,
+                            &not_watched,
+                            &tell_when_wanted};
 
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 

@@ -24,6 +24,9 @@ namespace {
 // Ranges between two moments in which the reader may read.
 constexpr int kBatch = 16;
 constexpr int kMostFailures = 100;
+// Unasked only mappings up to this size: the kernel walks the page tables of a whole mapping, while no thread
+// can map or unmap (50 ms for 1 GiB of small pages), and the next miss may register it again.
+constexpr size_t kMostUnasked = size_t{16} << 20;
 
 class GivingBack {
  public:
@@ -60,8 +63,30 @@ bool Monitor::next_to_give_back_locked(uintptr_t* from, uintptr_t end, MemoryRan
   return true;
 }
 
+// Asks the kernel. It goes mapping by mapping, and may fail in the middle: where the range ends inside a
+// mapping that it cannot split for want of mappings. The part before is then registered again; that needs no
+// split. False: the whole range is watched as before.
+bool Monitor::unwatch(MemoryRange range) noexcept {
+  return userfault_.unwatch(range) || !userfault_.watch(range);
+}
+
+// Stops watching the range, which the set has. The set forgets it first, and `changes_` says whether the
+// range may be entered again. False: try again.
+bool Monitor::give_back_one(MemoryRange range) noexcept {
+  if (pinned(range)) return true;  // before the set is edited, which costs more the more it has
+  if (!lock_briefly(ranges_mu_)) return false;
+  const bool taken = watched_.covers(range) && watched_.remove(range);
+  const uint64_t changes = changes_.fetch_add(1, std::memory_order_seq_cst) + 1;
+  ranges_mu_.unlock();
+  if (!taken || (!pinned(range) && unwatch(range))) return true;
+  if (!lock_briefly(ranges_mu_)) return false;  // the next miss registers it again
+  if (changes_.load(std::memory_order_seq_cst) == changes) (void)watched_.add(range);
+  ranges_mu_.unlock();
+  return true;
+}
+
 // The next of the watched ranges from *from on. True if there may be more, or it has to be tried again.
-bool Monitor::give_back_some_locked(uintptr_t* from, uintptr_t end) noexcept {
+bool Monitor::give_back_some_locked(uintptr_t* from, const GiveBack& what) noexcept {
   const MutexLock reading(reading_mu_);
   if (!userfault_.usable()) return false;
   if (behind_.load(std::memory_order_acquire)) return true;
@@ -70,35 +95,42 @@ bool Monitor::give_back_some_locked(uintptr_t* from, uintptr_t end) noexcept {
     if (!lock_briefly(ranges_mu_)) return true;
     drop_lost_locked();
     MemoryRange range{};
-    const bool found = next_to_give_back_locked(from, end, &range);
-    const bool taken = found && range.len != 0 && watched_.remove(range);
-    const uint64_t changes = changes_.fetch_add(1, std::memory_order_seq_cst) + 1;
+    const bool found = next_to_give_back_locked(from, what.range.end(), &range);
     ranges_mu_.unlock();
     if (!found) return false;
-    if (!taken || (!pinned(range) && userfault_.unwatch(range))) continue;
-    if (!lock_briefly(ranges_mu_)) return true;  // the next miss registers it again
-    if (changes_.load(std::memory_order_seq_cst) == changes) (void)watched_.add(range);
-    ranges_mu_.unlock();
+    if (range.len != 0 && range.len <= what.most_bytes && !give_back_one(range)) return true;
   }
   return true;
 }
 
-bool Monitor::give_back_some(uintptr_t* from, uintptr_t end) noexcept {
+bool Monitor::give_back_some(uintptr_t* from, const GiveBack& what) noexcept {
   const SignalsBlocked blocked;
   // A handler may have interrupted a miss that holds it.
   if (!lock_briefly(watching_mu_)) return true;
-  const bool goes_on = give_back_some_locked(from, end);
+  const bool goes_on = give_back_some_locked(from, what);
   watching_mu_.unlock();
   return goes_on;
 }
 
+// With the hooks: drops the removals that are over. A handler may have interrupted the mutex's holder.
+void Monitor::forget_ended_removals(MemoryRange range) noexcept {
+  if (behind_.load(std::memory_order_acquire) || !lock_briefly(ranges_mu_)) return;
+  const uint64_t newest = removed_.newest(range);
+  ranges_mu_.unlock();
+  if (newest == 0 || newest == RemovedRanges::kCallerUnknown || !callers_returned(newest)) return;
+  if (!lock_briefly(ranges_mu_)) return;
+  removed_.forget_up_to(newest);
+  ranges_mu_.unlock();
+}
+
 // One pass over the range. False if it could not be ended.
-bool Monitor::give_back_all(MemoryRange range) noexcept {
-  (void)removal_under_way(range);  // with the hooks: drops removals that are over
-  uintptr_t from = range.addr;
+bool Monitor::give_back_all(const GiveBack& what) noexcept {
+  forget_ended_removals(what.range);
+  uintptr_t from = what.range.addr;
   for (int failures = 0; failures < kMostFailures;) {
     const uintptr_t before = from;
-    if (!give_back_some(&from, range.end())) return true;
+    if (!give_back_some(&from, what)) return true;
+    if (now_ns() >= what.deadline_ns) return false;
     if (from != before) continue;
     ++failures;
     nap();
@@ -115,7 +147,13 @@ bool Monitor::watches_any(MemoryRange range) noexcept {
 }
 
 void Monitor::give_back() noexcept {
-  if (running_.load(std::memory_order_acquire)) (void)give_back_all(kAllMemory);
+  if (running_.load(std::memory_order_acquire)) (void)give_back_all({kAllMemory});
+}
+
+// The hooks make room when another userfaultfd wants it.
+void Monitor::give_back_unasked() noexcept {
+  if (!running_.load(std::memory_order_acquire) || hooks_complete()) return;
+  (void)give_back_all({kAllMemory, kMostUnasked});
 }
 
 bool Monitor::give_back(MemoryRange range, uint64_t timeout_ns) noexcept {
@@ -123,10 +161,20 @@ bool Monitor::give_back(MemoryRange range, uint64_t timeout_ns) noexcept {
   const uint64_t deadline = now_ns() + timeout_ns;
   for (;;) {
     invalidate(range);  // each time: another thread may have pinned it meanwhile
-    if (give_back_all(range) && !watches_any(range)) return true;
+    // The answer is the same whatever could be given back beside what is held.
+    if (!pinned(range) && give_back_all({range, SIZE_MAX, deadline}) && !watches_any(range))
+      return true;
     if (now_ns() >= deadline) return false;
+    want_forgotten();
     nap();
   }
+}
+
+// Another userfaultfd has ended its registrations there. Kernels before 6.17 end the monitor's with them.
+void Monitor::not_watched(MemoryRange range) noexcept {
+  if (!range.valid()) return;
+  drop_watched(range);
+  invalidate(range);
 }
 
 }  // namespace hydrant

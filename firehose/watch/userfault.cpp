@@ -71,7 +71,8 @@ bool Userfault::watch(MemoryRange range) const noexcept {
 
 bool Userfault::unwatch(MemoryRange range) const noexcept {
   uffdio_range request{range.addr, range.len};
-  return ioctl(descriptor(), UFFDIO_UNREGISTER, &request) == 0;
+  // Past the hook, which has the caches forget the range.
+  return syscall(SYS_ioctl, descriptor(), UFFDIO_UNREGISTER, &request) == 0;
 }
 
 // Asks for what is impossible: the kernel looks for changes first (EAGAIN), and then refuses (EINVAL).

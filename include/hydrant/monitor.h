@@ -136,7 +136,8 @@ typedef struct hydrant_monitor_s {
   /* ---- for caches; present only if `size` extends past them ---- */
 
   /* Stops the kernel's reports for memory of which no cache has a registration, so that the program may
-   * register it with a userfaultfd of its own. Cost: 1 to 2 us for each mapping. */
+   * register it with a userfaultfd of its own. Cost: 1 to 2 us for each mapping, and the kernel walks its
+   * page tables: 50 ms for each GiB of small pages that was touched, in which no thread maps or unmaps. */
   void (*give_back)(void);
 
   /* Nonzero permanently from the first release on that the hooks missed, and from the start with
@@ -188,9 +189,30 @@ typedef struct hydrant_monitor_s {
    * and the call waits, timeout_ns nanoseconds at most, until that is deregistered. Memory that is held
    * stays watched. Afterwards memory that another userfaultfd has is pinned while held and not cached.
    * Returns 0 if nothing there is watched any more, nonzero if a part still is.
-   * Threads: any; not inside a call of a registrar. Cost: 1 to 2 us for each mapping; what is cached there
-   * takes as long as its deregistration. */
+   * Threads: any, in signal handlers too; not inside a call of a registrar. Cost: as give_back() for the
+   * mappings in the range; what is cached there takes as long as its deregistration by another thread. */
   int (*give_back_range)(uintptr_t addr, size_t len, uint64_t timeout_ns);
+
+  /* ---- for caches; present only if `size` extends past it ---- */
+
+  /* give_back() of what costs little, for a cache that has become empty: nothing where the hooks call
+   * give_back_range() when another userfaultfd wants memory, else mappings of up to 16 MiB. */
+  void (*give_back_unasked)(void);
+
+  /* ---- for hooks; present only if `size` extends past it ---- */
+
+  /* Something else has ended registrations with userfaultfds in [addr, addr+len), bytes (Linux before 6.17
+   * then ends those of other userfaultfds, too): every cache forgets the range. Threads: any, in signal
+   * handlers too. */
+  void (*not_watched)(uintptr_t addr, size_t len);
+
+  /* ---- for caches; present only if `size` extends past it ---- */
+
+  /* Registers wanted(context) for the cache that subscribe() has given `number`: give_back_range() waits for
+   * registrations that the cache has forgotten, and calls it so that they end at once, in another thread.
+   * It obeys the rules of forget(). NULL, the initial value: they end when the cache comes to it. Returns 0,
+   * or nonzero if `number` is not subscribed. */
+  int (*tell_when_wanted)(int number, void (*wanted)(void* context));
 } hydrant_monitor_t;
 
 /* Returns NULL if this library has no monitor of that version. The result is valid until the process

@@ -29,6 +29,7 @@ class OwnUserfault {
   OwnUserfault(const OwnUserfault&) = delete;
   OwnUserfault& operator=(const OwnUserfault&) = delete;
 
+  int descriptor() const { return fd_; }
   // 0, or errno.
   int watch(const void* addr, size_t len) const {
     uffdio_register request{};

@@ -122,7 +122,9 @@ void Upkeep::wait_for_work() noexcept {
   }
   const uint64_t begun = now_ns();
   for (uint64_t waited = 0; waited < delay_ns(); waited = now_ns() - begun) {
-    nap(std::min(delay_ns() - waited, kDelayNs));
+    if ((asked_.load(std::memory_order_relaxed) & kAtOnce) != 0) return;
+    const timespec rest{0, static_cast<long>(std::min(delay_ns() - waited, kDelayNs))};
+    syscall(SYS_futex, &asked_, FUTEX_WAIT_PRIVATE, kAsked, &rest, nullptr, 0);
   }
 }
 
@@ -132,7 +134,7 @@ void Upkeep::serve(Client& client) noexcept {
   client.inside.store(1, std::memory_order_seq_cst);
   while (client.state.load(std::memory_order_seq_cst) == kUsed) {
     if (paused_.load(std::memory_order_seq_cst) != 0) {
-      asked_.store(1, std::memory_order_relaxed);
+      asked_.store(kAsked, std::memory_order_relaxed);
       break;
     }
     if (!client.work(client.context)) break;
@@ -142,9 +144,9 @@ void Upkeep::serve(Client& client) noexcept {
 
 // A read-modify-write: it comes before the thread's own, which then sees what died before; or after, and the
 // thread comes again.
-void Upkeep::ask() noexcept {
+void Upkeep::ask(uint32_t how) noexcept {
   if (!running_.load(std::memory_order_relaxed)) return;
-  if (asked_.exchange(1, std::memory_order_acq_rel) != 0) return;
+  if ((asked_.fetch_or(how, std::memory_order_acq_rel) & how) == how) return;
   const int kept = errno;
   syscall(SYS_futex, &asked_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   errno = kept;

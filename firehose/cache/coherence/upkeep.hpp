@@ -8,8 +8,8 @@
 //
 // Invariant: when leave() has returned, the client's function is not running and is not called again.
 //
-// Threads: every function from any thread. ask() also in signal handlers and under an allocator's locks: it
-// does not wait. start() may allocate.
+// Threads: every function from any thread. ask() and ask_at_once() also in signal handlers and under an
+// allocator's locks: they do not wait. start() may allocate.
 #pragma once
 
 #include "firehose/base/thread.hpp"
@@ -39,7 +39,9 @@ class Upkeep {
   int enlist(Work work, void* context) noexcept;
   void leave(int place) noexcept;
   // Wakes the thread, which does the work unless a miss or a poll does it first.
-  void ask() noexcept;
+  void ask() noexcept { ask(kAsked); }
+  // The same for what another thread waits for: without kDelayNs.
+  void ask_at_once() noexcept { ask(kAsked | kAtOnce); }
 
   // Between the two no work is done, so that a fork copies no lock that is held for it. The wait for work
   // under way has a bound: the caller may hold a lock that it needs.
@@ -76,6 +78,9 @@ class Upkeep {
   static constexpr uint64_t longest_pause_ns() noexcept { return kLongestPauseNs; }
 #endif
 
+  static constexpr uint32_t kAsked = 1;
+  static constexpr uint32_t kAtOnce = 2;
+  void ask(uint32_t how) noexcept;
   bool start_thread() noexcept HYDRANT_EXCLUDES(start_mu_);
   static void* thread_main(void* self);
   void wait_for_work() noexcept;
@@ -88,7 +93,7 @@ class Upkeep {
   bool ends_at_exit_ HYDRANT_GUARDED_BY(start_mu_) = false;
   std::atomic<uint32_t> paused_{0};  // callers of pause()
   Client clients_[kMostClients] = {};
-  alignas(64) std::atomic<uint32_t> asked_{0};  // the thread sleeps on it
+  alignas(64) std::atomic<uint32_t> asked_{0};  // kAsked, kAtOnce; the thread sleeps on it
 };
 
 }  // namespace hydrant

@@ -41,6 +41,8 @@ Status WatchLink::start(const hydrant_monitor_t* monitor, const hydrant_monitor_
   constexpr size_t kNeededToo =
       offsetof(hydrant_monitor_t, tell_unmapped) + sizeof monitor_->tell_unmapped;
   if (monitor_->size >= kNeededToo) (void)monitor_->tell_unmapped(subscription_, more.unmapped);
+  if (monitor_->size > offsetof(hydrant_monitor_t, tell_when_wanted))
+    (void)monitor_->tell_when_wanted(subscription_, more.wanted);
   return Status::kOk;
 }
 
@@ -118,6 +120,12 @@ void WatchLink::give_back_watched() const noexcept {
   constexpr size_t kNeeded = offsetof(hydrant_monitor_t, give_back) + sizeof monitor_->give_back;
   if (monitor_ == nullptr || !asks_kernel()) return;
   if (monitor_->size >= kNeeded) monitor_->give_back();
+}
+
+void WatchLink::give_back_unasked() const noexcept {
+  if (monitor_ == nullptr || !asks_kernel()) return;
+  if (monitor_->size > offsetof(hydrant_monitor_t, give_back_unasked))
+    monitor_->give_back_unasked();
 }
 
 // A call that released memory returns when the kernel's report was read: then it is enough that the caches

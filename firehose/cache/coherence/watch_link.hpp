@@ -28,6 +28,7 @@ class WatchLink {
   struct More {
     void (*end_free_hits)(void* context);                         // hits need checks from now on
     void (*unmapped)(void* context, uintptr_t addr, size_t len);  // in place of forget()
+    void (*wanted)(void* context);  // what was forgotten is to be undone at once
   };
 
   // Subscribes `client`. Before the domain is published.
@@ -75,6 +76,8 @@ class WatchLink {
 
   // Has the monitor stop watching memory that no domain has registered any more.
   void give_back_watched() const noexcept;
+  // The same when nothing was asked for: what costs little.
+  void give_back_unasked() const noexcept;
   // What the caller released before is told to the caches afterwards: the releasing call has returned when
   // its report was read. Cost: a load, unless the reader is at work.
   void settle() const noexcept {

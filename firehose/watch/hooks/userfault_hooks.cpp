@@ -1,6 +1,8 @@
-// ioctl(), for one request: another userfaultfd of the program registers memory that the monitor watches. The
-// kernel allows one for a mapping, and neighbouring mappings are one to it: so the memory may never have been
-// pinned. The monitor makes room, and the kernel is asked once more.
+// ioctl(), for two requests of another userfaultfd of the program.
+// UFFDIO_REGISTER of memory that the monitor watches: the kernel allows one userfaultfd for a mapping, and
+// neighbouring mappings are one to it, so the memory may never have been pinned. The monitor makes room, and
+// the kernel is asked once more.
+// UFFDIO_UNREGISTER: Linux before 6.17 ends the registrations of every userfaultfd in the range.
 #include "firehose/watch/hooks/hooks_object.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
 
@@ -23,10 +25,20 @@ constexpr uint64_t kPatienceNs = 200'000'000;
   return found->give_back_range(wanted.range.start, wanted.range.len, kPatienceNs) == 0;
 }
 
+[[gnu::cold]] void forget(const uffdio_range& range) {
+  const hydrant_monitor_t* found = monitor();
+  if (found == nullptr || found->size <= offsetof(hydrant_monitor_t, not_watched)) return;
+  const int kept = errno;
+  found->not_watched(range.start, range.len);
+  errno = kept;
+}
+
 }  // namespace
 
 int hook_ioctl(int fd, unsigned long request, void* argument) {
   const int result = real.ioctl(fd, request, argument);
+  if (request == UFFDIO_UNREGISTER && result == 0) [[unlikely]]
+    forget(*static_cast<const uffdio_range*>(argument));
   if (request != UFFDIO_REGISTER || result == 0 || errno != EBUSY) [[likely]]
     return result;
   if (makes_room(*static_cast<const uffdio_register*>(argument)))

@@ -10,9 +10,54 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
+#include <fstream>
+#include <sys/mman.h>
+#include <vector>
 
 namespace hydrant::testing {
 namespace {
+
+// vm.max_map_count, or 0.
+size_t most_mappings() {
+  size_t most = 0;
+  std::ifstream("/proc/sys/vm/max_map_count") >> most;
+  return most;
+}
+
+// While it exists the process has as many mappings as it may.
+class UsedUpMappings {
+ public:
+  explicit UsedUpMappings(size_t most)
+      : bytes_(2 * most * kPage),
+        split_(static_cast<std::byte*>(
+            mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+    if (split_ == MAP_FAILED) return;
+    singles_.reserve(most);
+    for (size_t i = 0; i < most && mprotect(split_ + (2 * i + 1) * kPage, kPage, PROT_READ) == 0;
+         ++i) {
+    }
+    for (size_t i = 0; i < most; ++i) {
+      void* single = mmap(nullptr, kPage, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      if (single == MAP_FAILED) break;
+      singles_.push_back(single);
+    }
+    is_full_ = mmap(nullptr, kPage, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;
+  }
+  ~UsedUpMappings() {
+    for (void* single : singles_) munmap(single, kPage);
+    if (split_ != MAP_FAILED) munmap(split_, bytes_);
+  }
+  UsedUpMappings(const UsedUpMappings&) = delete;
+  UsedUpMappings& operator=(const UsedUpMappings&) = delete;
+  bool is_full() const { return is_full_; }
+
+ private:
+  size_t bytes_;
+  std::byte* split_;
+  std::vector<void*> singles_;
+  bool is_full_ = false;
+};
 
 class PinCacheGiveBack : public WatchedPinCache {
  protected:
@@ -55,6 +100,47 @@ TEST_F(PinCacheGiveBack, WhenNothingIsCachedAnyMoreTheProgramMayWatchTheMemoryIt
   EXPECT_EQ(own_watch(4), EBUSY) << "pages of a mapping in which others are cached";
   ASSERT_EQ(hydrant_invalidate(domain_, arena_.page(12), 4 * kPage), GASNET_OK);
   EXPECT_TRUE(wait_until([&] { return own_watch(4) == 0; }));
+}
+
+// The kernel walks the page tables of what it gives back, and no thread can map or unmap meanwhile.
+TEST_F(PinCacheGiveBack, LargeMappingsAreGivenBackWhenAskedAlone) {
+  create(watching());
+  MappedMemory large((size_t{32} << 20) / kPage);
+  large.replace(0, large.bytes() / kPage);
+  ASSERT_TRUE(becomes_quiet());
+  ASSERT_NE(the_monitor().cover(large.addr(), kPage, 0), HYDRANT_COVER_NONE);
+  the_monitor().give_back_unasked();
+  EXPECT_EQ(own_.watch(large.page(0), kPage), EBUSY);
+  the_monitor().give_back();
+  EXPECT_EQ(own_.watch(large.page(0), kPage), 0);
+}
+
+// The kernel ends registrations mapping by mapping, and fails where it has to split one and the process has
+// as many as it may.
+TEST_F(PinCacheGiveBack, WhatCouldNotBeGivenBackWholeIsNotStale) {
+  const size_t most = most_mappings();
+  constexpr size_t kMost = 200'000;
+  if (most == 0 || most > kMost)
+    GTEST_SKIP() << "vm.max_map_count is " << most << ": too many to use up";
+  create(watching());
+  keep(4);
+  // Two mappings side by side, and a removal in the second, at which the range is cut.
+  ASSERT_EQ(mprotect(arena_.page(8), 8 * kPage, PROT_READ), 0);
+  ASSERT_EQ(mprotect(arena_.page(16), kPage, PROT_NONE), 0);
+  ASSERT_TRUE(becomes_quiet());
+  const uint64_t first = use(4, 4);
+  (void)use(8, 8, HYDRANT_REMOTE_READ);
+  {
+    const UsedUpMappings used_up(most);
+    ASSERT_TRUE(used_up.is_full());
+    remove(12);
+    ASSERT_EQ(hydrant_flush(domain_), GASNET_OK);
+  }
+  ASSERT_TRUE(becomes_quiet());
+  const uint64_t second = use(4, 4);
+  EXPECT_NE(second, first);
+  renew(4, 4);
+  EXPECT_NE(use(4, 4), second);
 }
 
 // Without the hooks. When it is unmapped that has to be reported, or what is mapped there next would count as

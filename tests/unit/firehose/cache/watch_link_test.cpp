@@ -11,7 +11,8 @@ namespace {
 struct Told {
   int quiet = 0;  // answer
   uint32_t cover = HYDRANT_COVER_WATCHED, cover_alone = HYDRANT_COVER_WATCHED;
-  int asked_quiet = 0, pinned = 0, synced = 0, ended = 0, started = 0, asked_unmapped = 0;
+  int asked_quiet = 0, pinned = 0, synced = 0, ended = 0, started = 0, asked_unmapped = 0,
+      asked_wanted = 0;
   uint32_t flags = 0;  // of the last cover()
   int subscription = 3;
   uint32_t checked = 0;
@@ -48,6 +49,10 @@ hydrant_monitor_t make_monitor() {
     ++g_told.asked_unmapped;
     return 0;
   };
+  m.tell_when_wanted = [](int, void (*)(void*)) {
+    ++g_told.asked_wanted;
+    return 0;
+  };
   m.checked = &g_told.checked;
   return m;
 }
@@ -59,7 +64,8 @@ class WatchLinkTest : public ::testing::Test {
     config_.watch = HYDRANT_WATCH_AUTO;
   }
   Status start() {
-    return link_.start(&monitor_, {}, {[](void*) {}, [](void*, uintptr_t, size_t) {}});
+    return link_.start(&monitor_, {},
+                       {[](void*) {}, [](void*, uintptr_t, size_t) {}, [](void*) {}});
   }
   DomainConfig config_;
   HitChecks checks_;
@@ -79,9 +85,11 @@ TEST_F(WatchLinkTest, AFullMonitorIsARefusalThatLeavesTheDomainUnwatched) {
 TEST_F(WatchLinkTest, AsksForUnmappedMemoryWhereTheMonitorTellsIt) {
   ASSERT_EQ(start(), Status::kOk);
   EXPECT_EQ(g_told.asked_unmapped, 1);
+  EXPECT_EQ(g_told.asked_wanted, 1);
   monitor_.size = offsetof(hydrant_monitor_t, tell_unmapped);
   ASSERT_EQ(start(), Status::kOk);
   EXPECT_EQ(g_told.asked_unmapped, 1) << "an older monitor";
+  EXPECT_EQ(g_told.asked_wanted, 1) << "the same";
 }
 
 TEST_F(WatchLinkTest, AsksOncePerRequestWhetherReleasesAreUnderWay) {

@@ -113,31 +113,61 @@ TEST_F(MonitorSignals, HandlerThatReleasesWhileAClientIsToldReturns) {
 }
 
 #if HYDRANT_MUTANTS
-// A pause stands where the mutex of the ranges is held; the timer's signals come in it.
+// Covers other memory again and again. A pause stands where the mutex of the ranges is held; the timer's
+// signals come in it.
+std::string cover_beside_handlers(std::atomic<bool>& due) {
+  MappedMemory other(4);
+  other.replace(0, 4);
+  sigevent event{};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = SIGUSR1;
+  event._sigev_un._tid = gettid();
+  timer_t timer{};
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) return "no timer";
+  // One signal each time: a handler may take longer than any period, and its thread would make no step
+  // between two.
+  const itimerspec once{{0, 0}, {0, 1'000'000}};
+  constexpr unsigned kPauseUs = 5000;
+  set_mutant(Mutant::kNone, kPauseUs);
+  for (int i = 0; i < 20; ++i) {
+    due = true;
+    if (timer_settime(timer, 0, &once, nullptr) != 0) return "no timer";
+    (void)cover(other, 0, 4);
+  }
+  set_mutant(Mutant::kNone, 0);
+  timer_delete(timer);
+  due = false;
+  return "";
+}
+
 TEST_F(MonitorSignals, HandlerThatReleasesUnderTheMutexOfTheRangesReturns) {
-  EXPECT_EQ(in_child([](Work& work) -> std::string {
-              MappedMemory other(4);
-              other.replace(0, 4);
-              sigevent event{};
-              event.sigev_notify = SIGEV_THREAD_ID;
-              event.sigev_signo = SIGUSR1;
-              event._sigev_un._tid = gettid();
-              timer_t timer{};
-              if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) return "no timer";
-              // One signal each time: a handler may take longer than any period, and its thread would make no
-              // step between two.
-              const itimerspec once{{0, 0}, {0, 1'000'000}};
-              constexpr unsigned kPauseUs = 5000;
-              set_mutant(Mutant::kNone, kPauseUs);
-              for (int i = 0; i < 20; ++i) {
-                work.due = true;
-                if (timer_settime(timer, 0, &once, nullptr) != 0) return "no timer";
-                (void)cover(other, 0, 4);
-              }
-              set_mutant(Mutant::kNone, 0);
-              timer_delete(timer);
-              work.due = false;
-              return "";
+  EXPECT_EQ(in_child([](Work& work) { return cover_beside_handlers(work.due); }), "");
+}
+
+// As the hook of ioctl() does for another userfaultfd.
+struct GivingBack {
+  MappedMemory memory{4};
+  std::atomic<bool> due{false};
+  std::atomic<int> calls{0};
+};
+std::atomic<GivingBack*> g_giving_back{nullptr};
+
+TEST_F(MonitorSignals, HandlerThatHasMemoryGivenBackUnderTheMutexOfTheRangesReturns) {
+  EXPECT_EQ(run_in_child([]() -> std::string {
+              struct sigaction action {};
+              action.sa_handler = [](int) {
+                GivingBack& work = *g_giving_back;
+                if (!work.due.exchange(false)) return;
+                (void)the_monitor().give_back_range(work.memory.addr(), work.memory.bytes(), 0);
+                ++work.calls;
+              };
+              sigaction(SIGUSR1, &action, nullptr);
+              GivingBack work;
+              work.memory.replace(0, 4);
+              if (cover(work.memory, 0, 4) != HYDRANT_COVER_CHECKED) return "not covered";
+              g_giving_back = &work;
+              const std::string wrong = cover_beside_handlers(work.due);
+              return wrong.empty() && work.calls == 0 ? "the handler did not run" : wrong;
             }),
             "");
 }

@@ -17,9 +17,6 @@ class OtherUserfault : public WatchedPinCache {
   void SetUp() override {
     WatchedPinCache::SetUp();
     if (IsSkipped()) return;
-#if HYDRANT_MUTANTS
-    Upkeep::set_delay_ns(1'000'000);  // forgotten memory is deregistered while the hook waits
-#endif
     create(watching());
   }
   // Kept, and so watched; the number of its registration.
@@ -52,6 +49,33 @@ TEST_F(OtherUserfault, GetsWhatIsCachedAndNotHeld) {
   EXPECT_NE(use(4, 4), kept);
   renew(4, 4);
   EXPECT_NE(use(4, 4), kept);
+}
+
+// The hook makes room when it is wanted; to end a registration costs a walk over the page tables.
+TEST_F(OtherUserfault, NothingIsGivenBackUnasked) {
+  keep(4);
+  ASSERT_EQ(hydrant_invalidate(domain_, arena_.page(4), 4 * kPage), GASNET_OK);
+  ASSERT_EQ(hydrant_poll(domain_), GASNET_OK);
+  the_monitor().give_back_unasked();
+  uffdio_register past_the_hook{};
+  past_the_hook.range = {arena_.addr(4), 4 * kPage};
+  past_the_hook.mode = UFFDIO_REGISTER_MODE_MISSING;
+  EXPECT_EQ(syscall(SYS_ioctl, other_.descriptor(), UFFDIO_REGISTER, &past_the_hook), -1);
+  EXPECT_EQ(errno, EBUSY);
+  EXPECT_EQ(other_watch(4), 0);
+}
+
+// Before Linux 6.17 that ends the monitor's registrations, too; the cache forgets the range on any kernel.
+TEST_F(OtherUserfault, WhatItGivesUpIsForgotten) {
+  ASSERT_EQ(other_watch(4), 0);
+  ASSERT_EQ(hydrant_vouch(domain_, arena_.page(0), 32 * kPage), GASNET_OK);
+  const uint64_t kept = use(4, 4);
+  const uint64_t beside = use(12, 4);
+  EXPECT_EQ(use(4, 4), kept);
+  uffdio_range given_up{arena_.addr(4), 4 * kPage};
+  ASSERT_EQ(ioctl(other_.descriptor(), UFFDIO_UNREGISTER, &given_up), 0);
+  EXPECT_NE(use(4, 4), kept);
+  EXPECT_EQ(use(12, 4), beside);
 }
 
 TEST_F(OtherUserfault, DoesNotGetWhatIsHeld) {
