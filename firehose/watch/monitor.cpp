@@ -20,9 +20,12 @@ namespace {
 constexpr uint64_t kSyncDeadlineNs = 1'000'000'000;
 constexpr size_t kPageBytes = 4096;
 constexpr int kYields = 16;
-// Many waiting threads that look every 20 us would leave no processor to those that they wait for.
 constexpr long kShortestSleepNs = 20'000;
 constexpr long kLongestSleepNs = 2'000'000;
+// Where a yield takes longer, other threads wanted the processor. Many that wait there and look often would
+// leave none to those that they wait for.
+constexpr uint64_t kCrowdedYieldNs = 20'000;
+constexpr long kCrowdedSleepNs = 100'000;
 
 // Waits a little longer each time.
 class Pause {
@@ -31,11 +34,15 @@ class Pause {
   // False when the time is up.
   bool again() noexcept {
     if (timeout_ns_ == 0) return false;
+    const uint64_t now = now_ns();
     if (tries_++ < kYields) {
       sched_yield();
+      if (now_ns() - now > kCrowdedYieldNs) {
+        tries_ = kYields;
+        sleep_ns_ = kCrowdedSleepNs;
+      }
       return true;
     }
-    const uint64_t now = now_ns();
     if (begun_ns_ == 0) begun_ns_ = now;
     if (now - begun_ns_ >= timeout_ns_) return false;
     timespec ts{0, sleep_ns_};
