@@ -1,5 +1,6 @@
 // The mlock registrar: the fallback when io_uring is unavailable. The cache calls pin() on a miss and unpin()
-// on an eviction; page_counts.hpp counts overlapping pins, mlock_calls.hpp makes the system calls.
+// on an eviction. page_counts.hpp counts overlapping pins, mlock_calls.hpp makes the system calls, and
+// mlock_errors.hpp explains their errors.
 #include "firehose/registrars/mlock_registrar.hpp"
 
 #include "firehose/base/brief_lock.hpp"
@@ -8,6 +9,7 @@
 #include "firehose/base/signals_blocked.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/mlock_errors.hpp"
 #include "firehose/registrars/page_counts.hpp"
 
 #include <atomic>
@@ -39,80 +41,6 @@ constexpr Access kWriting = Access::kLocalWrite | Access::kRemoteWrite | Access:
 void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<void*>(addr); }
 
 unsigned long long ull(uint64_t value) noexcept { return value; }
-
-// On Linux, MS_ASYNC only checks whether the whole range is mapped.
-bool is_mapped(MemoryRange range) noexcept {
-  return msync(pointer(range.addr), range.len, MS_ASYNC) == 0;
-}
-
-Status fail_unmapped(MemoryRange range) noexcept {
-  return fail(Status::kRefused, "mlock: [0x%llx, +%zu) is not all mapped: pin mapped memory only",
-              ull(range.addr), range.len);
-}
-
-Status fail_no_pages(int error, MemoryRange range) noexcept {
-  return fail(Status::kNotReady,
-              "mlock: the kernel has no memory to make [0x%llx, +%zu) resident (%s): free memory, "
-              "or raise the control group's limit, and try again",
-              ull(range.addr), range.len, errno_text(error));
-}
-
-Status fail_no_counts(MemoryRange range) noexcept {
-  return fail(
-      Status::kResource,
-      "mlock: out of memory to count the pages of [0x%llx, +%zu): free memory, or raise ulimit -v",
-      ull(range.addr), range.len);
-}
-
-// Converts a positive errno of locking `range` to a status with a text.
-Status explain_lock(int error, MemoryRange range) noexcept {
-  if (error != ENOMEM && error != EPERM && error != EAGAIN) {
-    return fail(Status::kBroken, "mlock of [0x%llx, +%zu) failed: %s", ull(range.addr), range.len,
-                errno_text(error));
-  }
-  if (!is_mapped(range)) {
-    return fail_unmapped(range);
-  }
-  const MemlockLimit limit = read_memlock_limit();
-  const uint64_t usable = limit.usable_bytes();
-  const uint64_t locked = read_process_bytes("VmLck");
-  char advice[256];
-  describe_memlock(limit, advice, sizeof advice);
-  if (range.len > usable) {
-    return fail(Status::kResource, "mlock: [0x%llx, +%zu) is more than may ever be locked: %s",
-                ull(range.addr), range.len, advice);
-  }
-  if (locked > usable - range.len) {
-    return fail(Status::kNotReady,
-                "mlock: no budget to lock [0x%llx, +%zu) beside %llu locked bytes: %s",
-                ull(range.addr), range.len, ull(locked), advice);
-  }
-  if (error == EAGAIN) {
-    return fail_no_pages(error, range);
-  }
-  return fail(Status::kRefused,
-              "mlock: [0x%llx, +%zu) cannot be made resident (%s): no access rights, "
-              "a device, or too many mappings (vm.max_map_count); pin ordinary memory, or copy",
-              ull(range.addr), range.len, errno_text(error));
-}
-
-// Converts a positive errno of populating the locked `range` to a status with a text.
-Status explain_populate(int error, MemoryRange range, bool writing) noexcept {
-  if (!is_mapped(range)) {
-    return fail_unmapped(range);
-  }
-  if (error == EINVAL) {
-    return fail(Status::kRefused, "mlock: [0x%llx, +%zu) is not all %s: %s", ull(range.addr),
-                range.len, writing ? "writable" : "readable",
-                writing ? "request rights that do not write, or copy" : "mprotect() it, or copy");
-  }
-  if (error == ENOMEM || error == EAGAIN || error == EINTR) {
-    return fail_no_pages(error, range);
-  }
-  return fail(Status::kRefused,
-              "mlock: [0x%llx, +%zu) cannot be made resident: %s; pin ordinary memory, or copy",
-              ull(range.addr), range.len, errno_text(error));
-}
 
 // Stretches that were locked already when a pin counted them first. Where there are too many, the last one
 // reaches over what lies between: this stays locked, and nothing loses a lock of the program.
