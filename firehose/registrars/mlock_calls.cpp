@@ -42,8 +42,18 @@ int find_lock(MemoryRange range) noexcept {
   return syscall(SYS_msync, range.addr, range.len, MS_INVALIDATE | MS_ASYNC) == 0 ? 0 : errno;
 }
 
+int mapping(uintptr_t addr, MemoryRange* out) noexcept {
+  MappingQuery query;
+  if (!query.open()) return errno;
+  Mapping found{};
+  const int error = query.find_quickly(addr, &found) ? 0 : errno;
+  query.close();
+  *out = found.range;
+  return error;
+}
+
 }  // namespace
 
-constinit const MlockCalls kMlockCalls = {&lock, &unlock, &populate, &mapped, &find_lock};
+constinit const MlockCalls kMlockCalls = {&lock, &unlock, &populate, &mapped, &find_lock, &mapping};
 
 }  // namespace hydrant

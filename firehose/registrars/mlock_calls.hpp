@@ -4,6 +4,8 @@
 #include "firehose/base/memory_range.hpp"
 #include "firehose/watch/mapping_query.hpp"
 
+#include <cstdint>
+
 namespace hydrant {
 
 // Every call answers 0 or a positive errno. Any thread.
@@ -21,6 +23,9 @@ struct MlockCalls {
   // EBUSY if any page of `range` is locked; another errno, or 0, if none is. Changes nothing. Cost: linear in
   // the mappings that it meets before a locked one; 0.3 us for a single one of any length.
   int (*find_lock)(MemoryRange range) noexcept;
+  // The mapping that contains addr. An errno if there is none, or if the kernel has no such question (before
+  // Linux 6.11). Cost: 1 us.
+  int (*mapping)(uintptr_t addr, MemoryRange* out) noexcept;
 };
 
 // The table of real system calls.

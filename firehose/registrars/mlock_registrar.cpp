@@ -1,6 +1,6 @@
 // The mlock registrar: the fallback when io_uring is unavailable. The cache calls pin() on a miss and unpin()
-// on an eviction. page_counts.hpp counts overlapping pins, mlock_calls.hpp makes the system calls, and
-// mlock_errors.hpp explains their errors.
+// on an eviction. page_counts.hpp counts overlapping pins, locked_stretches.hpp finds what is locked already,
+// mlock_calls.hpp makes the system calls, and mlock_errors.hpp explains their errors.
 #include "firehose/registrars/mlock_registrar.hpp"
 
 #include "firehose/base/brief_lock.hpp"
@@ -8,6 +8,7 @@
 #include "firehose/base/owed_ranges.hpp"
 #include "firehose/base/signals_blocked.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/registrars/locked_stretches.hpp"
 #include "firehose/registrars/memlock.hpp"
 #include "firehose/registrars/mlock_errors.hpp"
 #include "firehose/registrars/page_counts.hpp"
@@ -33,8 +34,6 @@ constexpr uint64_t kUnlockPatienceNs = 60'000'000'000;
 // How a report of unmapped memory waits for an unlocking of it that is under way.
 constexpr int kUnlockYields = 16;
 constexpr long kUnlockNapNs = 20'000;
-// How many times a pin asks which of its pages are locked already, at most: 80 us where mappings are few.
-constexpr int kMostQuestions = 256;
 constexpr MemoryRange kEverything{0, SIZE_MAX};
 constexpr Access kWriting = Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteAtomic;
 
@@ -42,28 +41,13 @@ void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<void*>(addr); }
 
 unsigned long long ull(uint64_t value) noexcept { return value; }
 
-// Stretches that were locked already when a pin counted them first. Where there are too many, the last one
-// reaches over what lies between: this stays locked, and nothing loses a lock of the program.
-class LockedStretches {
- public:
-  void add(MemoryRange stretch) noexcept {
-    if (n_ != 0 && (n_ == kMost || stretches_[n_ - 1].end() == stretch.addr)) {
-      stretches_[n_ - 1].len = stretch.end() - stretches_[n_ - 1].addr;
-    } else {
-      stretches_[n_++] = stretch;
-    }
-  }
-  size_t size() const noexcept { return n_; }
-  const MemoryRange* begin() const noexcept { return stretches_; }
-  const MemoryRange* end() const noexcept { return stretches_ + n_; }
-
- private:
-  static constexpr size_t kMost = 64;
-  MemoryRange stretches_[kMost];
-  size_t n_ = 0;
-};
-
-bool passes(int error) noexcept { return error == EAGAIN || error == EINTR; }
+// Calls `call` again while its errno is one that passes.
+template <class Call>
+int retried(Call call) noexcept {
+  int error = EAGAIN;
+  for (int i = 0; i < kRetries && (error == EAGAIN || error == EINTR); ++i) error = call();
+  return error;
+}
 
 class MlockRegistrar final : public Registrar {
  public:
@@ -81,7 +65,11 @@ class MlockRegistrar final : public Registrar {
 
  private:
   int try_on(MemoryRange page) noexcept;
-  Status lock_pages(MemoryRange range, Access access) noexcept;
+  // Makes `range` resident and locks what is not `locked` in whole.
+  Status lock_pages(MemoryRange range, const LockedStretches& locked, bool writing) noexcept;
+  int lock_with(bool on_fault, MemoryRange part) const noexcept {
+    return retried([&] { return calls_.lock(part, on_fault); });
+  }
   // Unlocks the mapped parts of `range`. errno of munlock, 0 on success. Unmapping already released the rest.
   // ETIMEDOUT: impatient_ has changed, and the rest stays locked.
   int unlock_pages(MemoryRange range, uint32_t impatient, int depth = 0) noexcept;
@@ -90,8 +78,10 @@ class MlockRegistrar final : public Registrar {
     return impatient_.load(std::memory_order_acquire) == impatient ? calls_.unlock(range)
                                                                    : ETIMEDOUT;
   }
-  // Adds one to the count of each page. kNotReady if pages of it were being unlocked for too long.
-  Status count(MemoryRange range, uint64_t* stamp) noexcept HYDRANT_EXCLUDES(mu_);
+  // Adds one to the count of each page, and to `locked` what is not the registrar's to lock. kNotReady if
+  // pages of it were being unlocked for too long.
+  Status count(MemoryRange range, LockedStretches* locked, uint64_t* stamp) noexcept
+      HYDRANT_EXCLUDES(mu_);
   // Subtracts one from the count of each page and unlocks pages with count 0. *error is the errno of munlock,
   // 0 on success. False if not all of `range` is counted.
   bool release(MemoryRange range, uint64_t stamp, int* error) noexcept HYDRANT_EXCLUDES(mu_);
@@ -100,11 +90,8 @@ class MlockRegistrar final : public Registrar {
   void settle_owed(PageCounts* more = nullptr) noexcept HYDRANT_REQUIRES(mu_);
   // Afterwards reports wait, or what they tell is noted in `stretches`, which are to be unlocked.
   void begin_unlock(PageCounts* stretches) noexcept HYDRANT_REQUIRES(mu_);
-  bool is_locked(MemoryRange range) const noexcept { return calls_.find_lock(range) == EBUSY; }
-  // Adds the parts of `range`, which has a locked page, that are locked; all of it without further questions.
-  void find_locked(MemoryRange range, int questions, LockedStretches* found) const noexcept;
   // Whether the program has locked all of its memory since start().
-  bool all_is_locked() const noexcept { return is_locked(sentinel_); }
+  bool all_is_locked() const noexcept { return calls_.find_lock(sentinel_) == EBUSY; }
 
   const MlockCalls calls_;
   const uint64_t report_patience_ns_;
@@ -116,10 +103,10 @@ class MlockRegistrar final : public Registrar {
   MemoryRange sentinel_;
   // Locking and unlocking run outside mu_, because munlock() of a large range takes milliseconds. find_lock()
   // runs under it, before another pin of the pages can lock them: it asks about each gap in the counts, at a
-  // cost linear in the mappings there, and other pins and unpins wait. A pin counts first, then calls mlock()
-  // over its whole range: the pin that counted a page first may not have locked it yet, or may fail. A
-  // count's fall to 0 and the unlocking must look atomic to pins of the same pages, or those would lose their
-  // lock. Such pins wait for unlocking_ to end; other pins proceed.
+  // cost linear in the mappings there, and other pins and unpins wait. A pin counts first, then locks
+  // all that the program had not locked: the pin that counted a page first may not have locked it yet, or may
+  // fail. A count's fall to 0 and the unlocking must look atomic to pins of the same pages, or those would
+  // lose their lock. Such pins wait for unlocking_ to end; other pins proceed.
   Mutex mu_;
   CondVar unlocked_;
   struct Counts {
@@ -201,9 +188,10 @@ Status MlockRegistrar::pin(MemoryRange range, Access access, std::byte* note) no
                 ull(range.addr), range.len);
   }
   uint64_t stamp = PageCounts::kNoStamp;
-  Status status = count(range, &stamp);
+  LockedStretches locked;
+  Status status = count(range, &locked, &stamp);
   if (status != Status::kOk) return status;
-  status = lock_pages(range, access);
+  status = lock_pages(range, locked, bits(access & kWriting) != 0);
   int ignored = 0;
   if (status != Status::kOk) {
     (void)release(range, stamp, &ignored);
@@ -220,7 +208,7 @@ bool MlockRegistrar::being_unlocked(MemoryRange range) const noexcept {
   return false;
 }
 
-Status MlockRegistrar::count(MemoryRange range, uint64_t* stamp) noexcept {
+Status MlockRegistrar::count(MemoryRange range, LockedStretches* locked, uint64_t* stamp) noexcept {
   MutexLock lock(mu_);
   uint64_t deadline_ns = 0;
   while (being_unlocked(range)) {
@@ -235,37 +223,30 @@ Status MlockRegistrar::count(MemoryRange range, uint64_t* stamp) noexcept {
   if (counts_ == nullptr) return fail_no_counts(range);
   settle_owed();
   PageCounts& counts = counts_->of;
-  LockedStretches locked;
-  counts.each_gap(range, [&](MemoryRange gap) {
-    if (is_locked(gap)) find_locked(gap, kMostQuestions, &locked);
-  });
-  if (!counts.reserve(range, locked.size())) return fail_no_counts(range);
+  counts.each_not_own(range,
+                      [&](MemoryRange run) { locked->find(calls_, run, traits_.granule_bytes); });
+  if (!counts.reserve(range, locked->size())) return fail_no_counts(range);
   *stamp = counts.add(range);
-  for (const MemoryRange& stretch : locked) counts.keep(stretch);
+  for (const auto& stretch : *locked) counts.keep(stretch.range);
   return Status::kOk;
 }
 
-void MlockRegistrar::find_locked(MemoryRange range, int questions,
-                                 LockedStretches* found) const noexcept {
-  const size_t half = range.len / 2 & ~(traits_.granule_bytes - 1);
-  if (half == 0 || questions < 2) return found->add(range);
-  const MemoryRange left{range.addr, half};
-  const MemoryRange right{range.addr + half, range.len - half};
-  const bool in_left = is_locked(left);
-  const bool in_right = is_locked(right);
-  questions -= 2;
-  if (in_left) find_locked(left, in_right ? questions / 2 : questions, found);
-  if (in_right) find_locked(right, in_left ? questions / 2 : questions, found);
-}
-
-Status MlockRegistrar::lock_pages(MemoryRange range, Access access) noexcept {
-  int error = EAGAIN;
-  for (int i = 0; i < kRetries && passes(error); ++i) error = calls_.lock(range, on_fault_);
+Status MlockRegistrar::lock_pages(MemoryRange range, const LockedStretches& locked,
+                                  bool writing) noexcept {
+  int error = 0;
+  uintptr_t at = range.addr;
+  for (const auto& [stretch, whole] : locked) {
+    if (stretch.addr != at) error = lock_with(on_fault_, {at, stretch.addr - at});
+    // Without populate() locking is what makes pages resident.
+    if (error == 0 && (!whole || !can_populate_)) error = lock_with(false, stretch);
+    if (error != 0) return explain_lock(error, range);
+    at = stretch.end();
+  }
+  if (at != range.end()) error = lock_with(on_fault_, {at, range.end() - at});
   if (error != 0) return explain_lock(error, range);
-  const bool writing = bits(access & kWriting) != 0;
-  if (!can_populate_ || (!on_fault_ && !writing)) return Status::kOk;
-  error = EAGAIN;
-  for (int i = 0; i < kRetries && passes(error); ++i) error = calls_.populate(range, writing);
+  const bool is_resident = !on_fault_ && locked.size() == 0;
+  if (!can_populate_ || (is_resident && !writing)) return Status::kOk;
+  error = retried([&] { return calls_.populate(range, writing); });
   return error == 0 ? Status::kOk : explain_populate(error, range, writing);
 }
 

@@ -41,11 +41,13 @@ class PageCounts {
   // Answers the pin's stamp, which is not kNoStamp.
   uint64_t add(MemoryRange range) noexcept;
 
-  // Calls each(MemoryRange) for each run of `range` with count 0, in address order.
+  // Calls each(MemoryRange) for each run of `range` with count 0, or kept, in address order: where locks may
+  // be the program's.
   template <class Each>
-  void each_gap(MemoryRange range, Each each) const {
+  void each_not_own(MemoryRange range, Each each) const {
     each_run_between(
-        range, [](const Interval& interval) { return interval.count != 0; }, each);
+        range, [](const Interval& interval) { return interval.count != 0 && interval.kept == 0; },
+        each);
   }
 
   // Marks the pages of `range` as kept until their count becomes 0. Requires: covers(range), and reserve().

@@ -93,8 +93,25 @@ int find_lock_with_holes(MemoryRange range) noexcept {
              : 0;
 }
 
-constexpr MlockCalls kCallsWithHoles = {&lock_with_holes, &unlock_with_holes, &populate_with_holes,
-                                        &mapped_with_holes, &find_lock_with_holes};
+// A mapping for each run of pages that are locked, or not locked.
+int mapping_with_holes(uintptr_t addr, MemoryRange* out) noexcept {
+  const KernelWithHoles& kernel = *g_kernel_with_holes;
+  if (!kernel.knows_mappings) return ENOTTY;
+  const size_t page = kernel.first({addr, kPageBytes});
+  if (kernel.hole[page]) return ENOENT;
+  const auto same = [&](size_t other) {
+    return !kernel.hole[other] && kernel.locked[other] == kernel.locked[page];
+  };
+  size_t begin = page, end = page + 1;
+  while (begin > 0 && same(begin - 1)) --begin;
+  while (end < kPagesWithHoles && same(end)) ++end;
+  *out = kernel.pages(begin, end - begin);
+  return 0;
+}
+
+constexpr MlockCalls kCallsWithHoles = {&lock_with_holes,      &unlock_with_holes,
+                                        &populate_with_holes,  &mapped_with_holes,
+                                        &find_lock_with_holes, &mapping_with_holes};
 
 // What each page should be, page by page.
 struct Model {

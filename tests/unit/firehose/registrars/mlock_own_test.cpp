@@ -96,6 +96,9 @@ TEST_F(MlockOwn, ManyLockedPagesAmongOthersAllStayLocked) {
   }
   ASSERT_EQ(mlock_->pin(memory.all(), Access::kLocalWrite, nullptr), Status::kOk)
       << last_error_text();
+  for (size_t i = 0; i < kMany; ++i) {
+    ASSERT_EQ(kMlockCalls.find_lock(memory.pages(i, 1)), EBUSY) << "pinned page " << i;
+  }
   ASSERT_EQ(mlock_->unpin(memory.all(), nullptr), UnpinResult::kDone);
   for (size_t i = 0; i < kMany; i += 2) {
     ASSERT_EQ(kMlockCalls.find_lock(memory.pages(i, 1)), EBUSY) << "page " << i;

@@ -95,10 +95,10 @@ TEST_F(PageCountsTest, NotingUnmappedMemoryAllocatesNothing) {
   EXPECT_EQ(counts_.intervals(), intervals + 2);
 }
 
-TEST_F(PageCountsTest, GapsAreTheRunsWithoutACount) {
+TEST_F(PageCountsTest, NotOwnAreTheRunsWithoutACountAndThoseKept) {
   const auto gaps = [&](MemoryRange range) {
     std::vector<MemoryRange> found;
-    counts_.each_gap(range, [&](MemoryRange gap) { found.push_back(gap); });
+    counts_.each_not_own(range, [&](MemoryRange gap) { found.push_back(gap); });
     return found;
   };
   using Ranges = std::vector<MemoryRange>;
@@ -112,6 +112,8 @@ TEST_F(PageCountsTest, GapsAreTheRunsWithoutACount) {
   // A pin of memory that is not there any more fills no gap.
   EXPECT_TRUE(counts_.note_unmapped({0x2000, 0x3000}));
   EXPECT_EQ(gaps({0x1000, 0x7000}), (Ranges{{0x1000, 0x4000}, {0x6000, 0x2000}}));
+  counts_.keep({0x5000, 0x1000});
+  EXPECT_EQ(gaps({0x1000, 0x7000}), (Ranges{{0x1000, 0x7000}}));
 }
 
 TEST_F(PageCountsTest, EqualNeighboursAreOneInterval) {

@@ -92,6 +92,7 @@ int play_lock(MemoryRange, bool) noexcept { return g_probed ? g_lock_error : 0; 
 int play_unlock(MemoryRange) noexcept { return 0; }
 int play_populate(MemoryRange, bool) noexcept { return g_probed ? g_populate_error : 0; }
 int play_find_lock(MemoryRange) noexcept { return 0; }
+int play_mapping(uintptr_t, MemoryRange*) noexcept { return ENOTTY; }
 int play_mapped(MemoryRange range, MappedRun each, void* context) noexcept {
   each(context, range);
   return 0;
@@ -165,8 +166,8 @@ TEST_P(MlockRefusalTexts, NamesTheRangeTheCauseAndTheRemedy) {
   const MlockRow& row = GetParam();
   g_probed = false;
   auto status = Status::kOk;
-  const auto mlock = make_mlock_registrar(
-      &status, {&play_lock, &play_unlock, &play_populate, &play_mapped, &play_find_lock});
+  const auto mlock = make_mlock_registrar(&status, {&play_lock, &play_unlock, &play_populate,
+                                                    &play_mapped, &play_find_lock, &play_mapping});
   ASSERT_NE(mlock, nullptr) << last_error_text();
   g_probed = true;
   g_lock_error = row.lock_error;

@@ -1,0 +1,61 @@
+// Asks mapping by mapping where the kernel tells these, and otherwise in halves, down to single pages while
+// there are questions left.
+#include "firehose/registrars/locked_stretches.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace hydrant {
+namespace {
+
+constexpr int kMostMappings = 128;
+// 80 us where mappings are few.
+constexpr int kMostQuestions = 256;
+
+bool is_locked(const MlockCalls& calls, MemoryRange range) noexcept {
+  return calls.find_lock(range) == EBUSY;
+}
+
+}  // namespace
+
+void LockedStretches::add(MemoryRange range, bool whole) noexcept {
+  Stretch* last = n_ == 0 ? nullptr : &stretches_[n_ - 1];
+  const bool joins = last != nullptr && last->range.end() == range.addr && last->whole == whole;
+  if (!joins && n_ < kMost) {
+    stretches_[n_++] = {range, whole};
+    return;
+  }
+  last->range.len = range.end() - last->range.addr;
+  if (!joins) last->whole = false;
+}
+
+void LockedStretches::find(const MlockCalls& calls, MemoryRange range, size_t page_bytes) noexcept {
+  for (int mappings = 0; range.len != 0 && is_locked(calls, range); ++mappings) {
+    MemoryRange mapping;
+    if (mappings == kMostMappings || calls.mapping(range.addr, &mapping) != 0)
+      return halve(calls, range, page_bytes, kMostQuestions);
+    const MemoryRange part{range.addr, std::min(range.end(), mapping.end()) - range.addr};
+    if (is_locked(calls, part)) {
+      // Another thread may have locked a part of it since, and so divided the mapping.
+      const bool same = calls.mapping(part.addr, &mapping) == 0 && mapping.covers(part);
+      add(part, same);
+    }
+    range = {part.end(), range.end() - part.end()};
+  }
+}
+
+// `range` has a locked page.
+void LockedStretches::halve(const MlockCalls& calls, MemoryRange range, size_t page_bytes,
+                            int questions) noexcept {
+  const size_t half = range.len / 2 & ~(page_bytes - 1);
+  if (half == 0 || questions < 2) return add(range, half == 0);
+  const MemoryRange left{range.addr, half};
+  const MemoryRange right{range.addr + half, range.len - half};
+  const bool in_left = is_locked(calls, left);
+  const bool in_right = is_locked(calls, right);
+  questions -= 2;
+  if (in_left) halve(calls, left, page_bytes, in_right ? questions / 2 : questions);
+  if (in_right) halve(calls, right, page_bytes, in_left ? questions / 2 : questions);
+}
+
+}  // namespace hydrant
