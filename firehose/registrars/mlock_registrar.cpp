@@ -67,6 +67,8 @@ class MlockRegistrar final : public Registrar {
   int try_on(MemoryRange page) noexcept;
   // Makes `range` resident and locks what is not `locked` in whole.
   Status lock_pages(MemoryRange range, const LockedStretches& locked, bool writing) noexcept;
+  // Errno of locking a part of a pin, of which nothing is the program's.
+  int lock_own(MemoryRange part, bool writing) noexcept;
   int lock_with(bool on_fault, MemoryRange part) const noexcept {
     return retried([&] { return calls_.lock(part, on_fault); });
   }
@@ -236,18 +238,30 @@ Status MlockRegistrar::lock_pages(MemoryRange range, const LockedStretches& lock
   int error = 0;
   uintptr_t at = range.addr;
   for (const auto& [stretch, whole] : locked) {
-    if (stretch.addr != at) error = lock_with(on_fault_, {at, stretch.addr - at});
+    if (stretch.addr != at) error = lock_own({at, stretch.addr - at}, writing);
     // Without populate() locking is what makes pages resident.
     if (error == 0 && (!whole || !can_populate_)) error = lock_with(false, stretch);
     if (error != 0) return explain_lock(error, range);
     at = stretch.end();
   }
-  if (at != range.end()) error = lock_with(on_fault_, {at, range.end() - at});
+  if (at != range.end()) error = lock_own({at, range.end() - at}, writing);
   if (error != 0) return explain_lock(error, range);
   const bool is_resident = !on_fault_ && locked.size() == 0;
   if (!can_populate_ || (is_resident && !writing)) return Status::kOk;
   error = retried([&] { return calls_.populate(range, writing); });
   return error == 0 ? Status::kOk : explain_populate(error, range, writing);
+}
+
+// A mapping gets its reverse map (anon_vma) when a page of it is first written. Locking divides the mappings
+// at both ends of the part: parts that get one each afterwards never join again, those of a mapping that had
+// one do. What fails here fails again below.
+int MlockRegistrar::lock_own(MemoryRange part, bool writing) noexcept {
+  const size_t page_bytes = traits_.granule_bytes;
+  if (can_populate_ && writing) {
+    (void)calls_.populate({part.addr, page_bytes}, true);
+    if (part.len != page_bytes) (void)calls_.populate({part.end() - page_bytes, page_bytes}, true);
+  }
+  return lock_with(on_fault_, part);
 }
 
 // munlock stops at the first hole, so memory with holes takes one call per mapped run.

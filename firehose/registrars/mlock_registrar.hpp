@@ -24,13 +24,18 @@
 // leaves untouched memory as the shared zero page until its first write. On older kernels one call locks and
 // populates, and no writing right is checked.
 //
-// Cost: one mlock, a question to the monitor (0.3 us), and one msync (0.3 us in one mapping, and linear in
-// their number; under the registrar's mutex) for each part that was not pinned yet, plus about 0.2 us at any
-// length: O(log n + runs touched) for n runs of different counts, each 64 bytes of heap, which a pin
-// allocates before it counts (kResource). Where the program has locked pages, see locked_stretches.hpp. An
-// unpin or a refused pin blocks signals (0.2 us) and makes one munlock per run whose count becomes 0. If
-// parts were unmapped unreported, it asks the kernel for the mappings (mapping_query.hpp) and makes one
-// munlock per mapped run; without /proc, one per page.
+// Mappings. Locking a part of a mapping divides it, and unlocking joins the parts again if the mapping had
+// been written to before. So since Linux 5.14 a pin with a writing right first populates its ends. Memory
+// that is first written while a pin without such a right holds it stays divided.
+//
+// Cost: one mlock, with a writing right up to two populations of a page (0.5 us each) before it, a question
+// to the monitor (0.3 us), and one msync (0.3 us in one mapping, and linear in their number; under the
+// registrar's mutex) for each part that was not pinned yet, plus about 0.2 us at any length:
+// O(log n + runs touched) for n runs of different counts, each 64 bytes of heap, which a pin allocates before
+// it counts (kResource). Where the program has locked pages, see locked_stretches.hpp. An unpin or a refused
+// pin blocks signals (0.2 us) and makes one munlock per run whose count becomes 0. If parts were unmapped
+// unreported, it asks the kernel for the mappings (mapping_query.hpp) and makes one munlock per mapped run;
+// without /proc, one per page.
 //
 // Charge: RLIMIT_MEMLOCK of this process, in an account separate from other registrars. The kernel charges a
 // page once, however often it is pinned. charge() counts each pin, so it may overstate but never understate.

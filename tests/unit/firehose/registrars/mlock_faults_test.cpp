@@ -218,13 +218,20 @@ TEST_F(MlockFaults, AnUnlockThatFailsIsReported) {
   EXPECT_EQ(mlock_->unpin(kernel_.pages(0, 4), nullptr), UnpinResult::kBroken) << "it is gone";
 }
 
-TEST_F(MlockFaults, OneWalkOverThePagesPerPin) {
+TEST_F(MlockFaults, OneWalkOverThePagesPerPinAndItsEndsBeforeForAWriter) {
   for (const Access access : {Access::kLocalRead, Access::kAll}) {
     const size_t before = kernel_.populated;
     ASSERT_EQ(pin(kernel_.pages(0, 8), access), Status::kOk);
-    EXPECT_EQ(kernel_.populated, before + 8);
+    EXPECT_EQ(kernel_.populated, before + 8 + (access == Access::kAll ? 2 : 0));
   }
   EXPECT_FALSE(kernel_.plain_locks) << "locking that makes resident, and populating, too";
+}
+
+// What is more than may be locked is not brought in.
+TEST_F(MlockFaults, APinThatCannotBeLockedPopulatesItsEndsOnly) {
+  kernel_.fail(kLock, 0, kForEver, ENOMEM);
+  EXPECT_NE(pin(kernel_.pages(0, 32)), Status::kOk);
+  EXPECT_EQ(kernel_.populated, 2u);
 }
 
 TEST_F(MlockFaults, WithoutLockingOnFaultReadersPopulateOnlyWhereThePinDoesNotLock) {
@@ -233,12 +240,12 @@ TEST_F(MlockFaults, WithoutLockingOnFaultReadersPopulateOnlyWhereThePinDoesNotLo
   ASSERT_EQ(pin(kernel_.pages(0, 8), Access::kLocalRead), Status::kOk);
   EXPECT_EQ(kernel_.calls[kPopulate], 0);
   ASSERT_EQ(pin(kernel_.pages(0, 8), Access::kLocalWrite), Status::kOk);
-  EXPECT_EQ(kernel_.populated, 8u);
+  EXPECT_EQ(kernel_.populated, 8u + 2u);
   EXPECT_TRUE(kernel_.plain_locks);
   // Locked by the program, but perhaps on fault.
   kernel_.locked[20] = true;
   ASSERT_EQ(pin(kernel_.pages(20, 1), Access::kLocalRead), Status::kOk);
-  EXPECT_EQ(kernel_.populated, 8u + 1u);
+  EXPECT_EQ(kernel_.populated, 8u + 2u + 1u);
 }
 
 TEST_F(MlockFaults, AnOldKernelOnlyLocks) {

@@ -49,6 +49,10 @@ std::unique_ptr<Registrar> make_mlock(bool tells_mappings) {
   return make_mlock_registrar(&status, calls);
 }
 
+bool has_populate(const MappedPages& memory) {
+  return kMlockCalls.populate(memory.pages(0, 1), true) == 0;
+}
+
 // ---- locks of the program ----
 
 // Memory that the program has locked, between two pages of other kinds, so that it joins no neighbour.
@@ -150,6 +154,34 @@ TEST(MlockMappings, APinAcrossTheEdgeOfALockLeavesBothSidesAsTheyWere) {
     ASSERT_EQ(mlock->unpin(memory.pages(24, 16), nullptr), UnpinResult::kDone);
     EXPECT_EQ(count_mappings(memory.all()), before);
     EXPECT_EQ(kMlockCalls.find_lock(memory.pages(32, 32)), 0);
+  }
+}
+
+// ---- memory that nobody has touched ----
+
+TEST(MlockMappings, PinsOfUntouchedMemoryLeaveOneMapping) {
+  for (const size_t pages : {size_t{1}, size_t{3}}) {
+    const auto mlock = make_mlock(true);
+    if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();
+    const MappedPages trial(kPageBytes);
+    if (!has_populate(trial)) GTEST_SKIP() << "before Linux 5.14 locking brings the pages in";
+    constexpr size_t kPins = 128;
+    const MappedPages memory(kPins * (pages + 1) * kPageBytes);
+    const size_t before = count_mappings(memory.all());
+    constexpr size_t kOpen = 8;
+    for (size_t i = 0; i < kPins + kOpen; ++i) {
+      if (i < kPins) {
+        const MemoryRange range = memory.pages(i * (pages + 1), pages);
+        ASSERT_EQ(mlock->pin(range, Access::kLocalWrite, nullptr), Status::kOk)
+            << last_error_text();
+      }
+      if (i >= kOpen) {
+        const MemoryRange range = memory.pages((i - kOpen) * (pages + 1), pages);
+        ASSERT_EQ(mlock->unpin(range, nullptr), UnpinResult::kDone);
+      }
+    }
+    EXPECT_EQ(kMlockCalls.find_lock(memory.all()), 0);
+    EXPECT_EQ(count_mappings(memory.all()), before) << kPins << " pins of " << pages << " pages";
   }
 }
 
