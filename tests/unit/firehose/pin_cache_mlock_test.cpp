@@ -2,17 +2,13 @@
 // the program on what comes to the same addresses.
 #include <hydrant/pin_cache.h>
 
-#include "firehose/registrars/mlock_calls.hpp"
 #include "tests/support/threads.hpp"
-#include "tests/unit/firehose/watched_pin_cache.hpp"
+#include "tests/unit/firehose/mlocked_pin_cache.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cerrno>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
@@ -21,40 +17,16 @@
 namespace hydrant::testing {
 namespace {
 
-class PinCacheMlock : public WatchedPinCache, public ::testing::WithParamInterface<uint32_t> {
+class PinCacheMlock : public MlockedPinCache, public ::testing::WithParamInterface<uint32_t> {
  protected:
   void SetUp() override {
-    WatchedPinCache::SetUp();
-    if (IsSkipped()) return;
-    hydrant_domain_options_t options;
-    hydrant_domain_options_init(&options);
-    options.registrar_name = "mlock";
-    options.mode = GetParam();
-    options.merge_bytes = 1;
-    options.stream_bytes = 1;
-    if (hydrant_domain_create(&options, &domain_) != GASNET_OK)
-      GTEST_SKIP() << hydrant_error_text();
-    if (!lock(0, 32)) GTEST_SKIP() << "the memlock limit is less than 128 KiB";
-    ASSERT_EQ(syscall(SYS_munlock, arena_.page(0), 32 * kPage), 0);
+    MlockedPinCache::SetUp();
+    if (!IsSkipped()) create_over_mlock(HYDRANT_WATCH_AUTO, 1, GetParam());
   }
 
-  // Direct calls: a sanitizer's mlock() locks nothing.
-  bool lock(size_t page, size_t pages) {
-    return syscall(SYS_mlock, arena_.page(page), pages * kPage) == 0;
-  }
-  size_t count_locked(size_t page, size_t pages) const {
-    size_t n = 0;
-    for (size_t i = page; i < page + pages; ++i) {
-      const MemoryRange range{reinterpret_cast<uintptr_t>(arena_.page(i)), kPage};
-      n += kMlockCalls.find_lock(range) == EBUSY ? 1 : 0;
-    }
-    return n;
-  }
   void keep(size_t page, size_t pages) {
     ASSERT_TRUE(becomes_quiet());
-    const hydrant_pin_t held = pin(page, pages);
-    ASSERT_NE(held.region, nullptr) << hydrant_error_text();
-    ASSERT_EQ(hydrant_release(held), GASNET_OK);
+    MlockedPinCache::keep(page, pages);
     ASSERT_EQ(count_locked(page, pages), pages);
   }
   // What was told before is unpinned.
