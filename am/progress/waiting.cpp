@@ -5,7 +5,7 @@
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/message/deliver.hpp"
-#include "am/progress/time_slice.hpp"
+#include "am/progress/short_slices.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/machine/membarrier.hpp"
 #include "firehose/base/thread.hpp"

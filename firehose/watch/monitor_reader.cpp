@@ -4,6 +4,7 @@
 #include "firehose/base/brief_lock.hpp"
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/machine/time_slice.hpp"
 #include "firehose/base/signals_blocked.hpp"
 #include "firehose/watch/hooks_state.hpp"
 #include "firehose/watch/monitor.hpp"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr size_t kBlockWords = (uint64_t{1} << 47 >> HYDRANT_MONITOR_BLOCK_SHIFT) / 64;
 constexpr size_t kReaderStack = 256 << 10;
+constexpr uint64_t kReaderSliceNs = 100'000;
 constexpr uint64_t kBeginDeadlineNs = 5'000'000'000;
 constexpr size_t kMostRemoved = 16384;
 constexpr size_t kMostStacks = 4096;
@@ -136,6 +138,8 @@ bool Monitor::start_reader() noexcept {
 
 void* Monitor::reader_main(void* self) {
   auto* monitor = static_cast<Monitor*>(self);
+  // Callers of munmap() sleep until it has read: it does not wait for the end of other threads' slices.
+  shorten_time_slice(kReaderSliceNs);
   monitor->reader_begun_.store(true, std::memory_order_release);
   monitor->read_forever();
   return nullptr;

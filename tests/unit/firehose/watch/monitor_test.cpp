@@ -1,6 +1,7 @@
 // The monitor through its public face: who is told what, and how memory may be cached.
 #include <hydrant/monitor.h>
 
+#include "firehose/base/machine/time_slice.hpp"
 #include "firehose/watch/userfault.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/mapped_memory.hpp"
@@ -27,15 +28,17 @@
 namespace hydrant::testing {
 namespace {
 
-bool has_reader() {
+// The number of its thread, or 0.
+int find_reader() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream file(task.path() / "comm");
     std::string name;
     std::getline(file, name);
-    if (name == "hydrant-watch") return true;
+    if (name == "hydrant-watch") return std::stoi(task.path().filename());
   }
-  return false;
+  return 0;
 }
+bool has_reader() { return find_reader() != 0; }
 
 TEST(MonitorFace, IsOnePerVersion) {
   const hydrant_monitor_t* monitor = hydrant_monitor(HYDRANT_MONITOR_VERSION);
@@ -191,6 +194,13 @@ TEST_F(MonitorCover, PrivateAnonymousMemoryIsCheckedWithoutHooks) {
   EXPECT_TRUE(has_reader());
   EXPECT_STREQ(the_monitor().reason(), "");
   EXPECT_EQ(the_monitor().start(), 0) << "again";
+}
+
+// Callers of munmap() sleep until it has read.
+TEST_F(MonitorCover, ReaderTakesShortTimeSlices) {
+  ASSERT_NE(cover(memory_, 0, 4), HYDRANT_COVER_NONE);
+  if (time_slice_ns() == 0) GTEST_SKIP() << "this kernel has no slices of threads (Linux 6.12 has)";
+  EXPECT_LE(time_slice_ns(find_reader()), 100'000u);
 }
 
 TEST_F(MonitorCover, SeveralMappingsSideBySideAreCovered) {

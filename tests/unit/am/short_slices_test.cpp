@@ -1,8 +1,7 @@
 // The slice that the kernel gives threads which wait.
-#include "am/progress/time_slice.hpp"
-
 #include "am/progress/waiting.hpp"
 #include "firehose/base/config/config.hpp"
+#include "firehose/base/machine/time_slice.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <gtest/gtest.h>
@@ -33,6 +32,16 @@ TEST(TimeSlice, OfAThreadThatYieldsIsShort) {
     EXPECT_EQ(errno, 7);
   });
   in_a_new_thread([&] { EXPECT_EQ(time_slice_ns(), before) << "a thread that waits for nothing"; });
+}
+
+TEST(TimeSlice, OfAThreadThatAWaitingThreadStartsIsShort) {
+  const uint64_t before = time_slice_ns();
+  const uint64_t wanted = knob_number(JobKnob::kTimeSlice);
+  if (before <= wanted) GTEST_SKIP() << "slices are short here, or unknown: " << before << " ns";
+  in_a_new_thread([&] {
+    yield_processor();
+    in_a_new_thread([&] { EXPECT_EQ(time_slice_ns(), wanted) << "it inherits them"; });
+  });
 }
 
 TEST(TimeSlice, OfAThreadWithAnotherPolicyIsLeft) {
