@@ -5,8 +5,8 @@ Jobs that attach segments, put, run barriers and exit, of which a random rank is
 status is that of the signal, one line names rank and signal, and nothing is left. A kill that came too late
 to matter (status 0 and no line) does not count.
 
-HYDRANT_TEST_LONG=1 makes 1000 kills of jobs with 4 GiB in all. HYDRANT_TEST_KILLS and HYDRANT_TEST_MEGABYTES
-(of one rank's segment) override that; HYDRANT_TEST_SEED=N repeats a run.
+100 kills of jobs that touch 4 GiB in all (some 5 minutes), 1000 with HYDRANT_TEST_LONG=1. HYDRANT_TEST_KILLS and
+HYDRANT_TEST_MEGABYTES (of one rank's segment) override that; HYDRANT_TEST_SEED=N repeats a run.
 """
 import os
 import pathlib
@@ -24,8 +24,8 @@ from jobs import Build, Job, leftovers, new_leftovers  # the path must be set fi
 ROOT = sys.argv.pop()
 LONG = bool(os.environ.get("HYDRANT_TEST_LONG"))
 SIZE = 3
-KILLS = int(os.environ.get("HYDRANT_TEST_KILLS") or (1000 if LONG else 12))
-MEGABYTES = int(os.environ.get("HYDRANT_TEST_MEGABYTES") or (4096 // SIZE if LONG else 64))
+KILLS = int(os.environ.get("HYDRANT_TEST_KILLS") or (1000 if LONG else 100))
+MEGABYTES = int(os.environ.get("HYDRANT_TEST_MEGABYTES") or 4096 // SIZE)
 SEED = int(os.environ.get("HYDRANT_TEST_SEED") or 1)
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM)
 
