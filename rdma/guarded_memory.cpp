@@ -1,5 +1,6 @@
 #include "rdma/guarded_memory.hpp"
 
+#include "firehose/base/config/job_rank.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
@@ -103,7 +104,9 @@ Status reserve_guarded(size_t bytes, size_t alignment, GuardSize size, GuardLabe
     guard = 0;
     made = reserve_with(bytes, alignment, guard);
     static constinit std::atomic<bool> is_said{false};
-    if (made != nullptr && !is_said.exchange(true, std::memory_order_relaxed)) {
+    // Limits on address space are the same for all ranks as a rule.
+    if (made != nullptr && is_first_of_job() &&
+        !is_said.exchange(true, std::memory_order_relaxed)) {
       log_warning(
           "the address space has no room for guards of %zu bytes beside the %s (%zu bytes): an "
           "access beyond its ends may change other memory. Raise the limit (ulimit -v)",

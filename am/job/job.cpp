@@ -19,6 +19,7 @@
 #include "am/segment/segments.hpp"
 #include "am/tools/debugger.hpp"
 #include "firehose/base/cancellation.hpp"
+#include "firehose/base/config/job_rank.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/stay_loaded.hpp"
 #include "firehose/base/thread.hpp"
@@ -53,6 +54,7 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
   const JobPlace& place = the_job.place();
   hydrant_job_info.rank = place.rank;
   hydrant_job_info.size = place.size;
+  note_rank_of_job(place.rank);
   lend_job_to_tools();
   prepare_debugging();
   if (const Status status = watch_the_end(); status != Status::kOk) return status;

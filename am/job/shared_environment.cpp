@@ -2,11 +2,13 @@
 // gasnet_getenv() (system.cpp).
 #include "am/job/shared_environment.hpp"
 
+#include "firehose/base/config/config.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <unistd.h>
@@ -113,8 +115,22 @@ Status SharedEnvironment::fetch(Bootstrap& bootstrap) noexcept {
   return Status::kOk;
 }
 
+void SharedEnvironment::warn_of_own_values() noexcept {
+  for_each_knob([this](const KnobInfo& knob) {
+    if (differs(knob.name)) warn_of_rejected(knob);
+  });
+}
+
+bool SharedEnvironment::differs(const char* name) noexcept {
+  if (variables_.empty()) return false;
+  const char* own = std::getenv(name);
+  const char* theirs = find(name);
+  if (own == nullptr || theirs == nullptr) return own != theirs;
+  return std::strcmp(own, theirs) != 0;
+}
+
 void SharedEnvironment::adopt(Bootstrap& bootstrap) noexcept {
-  if (fetch(bootstrap) == Status::kOk) return;
+  if (fetch(bootstrap) == Status::kOk) return warn_of_own_values();
   log_warning(
       "cannot read rank 0's environment: %s; gasnet_getenv() returns this rank's own values",
       last_error_text());

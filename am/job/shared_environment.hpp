@@ -28,14 +28,17 @@ class SharedEnvironment {
   // Called by rank 0, before a fence. Errors: as Bootstrap::put().
   Status publish(Bootstrap& bootstrap) noexcept;
   // Called by the other ranks, after the fence. On failure this rank uses its own environment, with a
-  // warning.
+  // warning. Warns of bad values that differ from rank 0's, of which rank 0 does not warn.
   void adopt(Bootstrap& bootstrap) noexcept;
 
   // Rank 0's value, or null.
   char* find(const char* name) noexcept;
+  // True if this rank has another value than rank 0. False on rank 0, and where rank 0's is not known.
+  bool differs(const char* name) noexcept;
 
  private:
   Status fetch(Bootstrap& bootstrap) noexcept;
+  void warn_of_own_values() noexcept;
   std::string variables_;  // empty: the process's own environment is equal
 };
 

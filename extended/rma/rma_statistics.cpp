@@ -5,6 +5,7 @@
 #include <hydrant/rma.h>
 
 #include "am/job/job.hpp"
+#include "am/job/shared_environment.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/rma/pinned/on_demand.hpp"
 #include "firehose/base/errno_text.hpp"
@@ -30,8 +31,10 @@ std::string file_name() noexcept {
   std::string_view rest = wish;
   constexpr std::string_view kFormat = "json:";
   if (!rest.starts_with(kFormat) || rest.size() == kFormat.size()) {
-    log_warning("HYDRANT_STATS=%s: invalid value; set json:FILE, with %%r in FILE for the rank",
-                wish);
+    if (job().rank() == 0 || shared_environment().differs(knob_info(JobKnob::kStats).name)) {
+      log_warning("HYDRANT_STATS=%s: invalid value; set json:FILE, with %%r in FILE for the rank",
+                  wish);
+    }
     return "";
   }
   rest.remove_prefix(kFormat.size());

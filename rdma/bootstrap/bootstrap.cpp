@@ -97,9 +97,7 @@ Status open_by_environment(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   return open_alone(bootstrap);
 }
 
-}  // namespace
-
-Status open_bootstrap(int*, char***, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
+Status open_chosen(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   const std::string_view choice = knob_choice(JobKnob::kBootstrap);
   if (choice == "alone") return open_alone(bootstrap);
   if (choice == "pmix") {
@@ -131,6 +129,16 @@ Status open_bootstrap(int*, char***, std::unique_ptr<Bootstrap>* bootstrap) noex
     return status == Status::kOk ? open_forked(nodes, bootstrap) : status;
   }
   return open_by_environment(bootstrap);
+}
+
+}  // namespace
+
+Status open_bootstrap(int*, char***, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
+  const Status status = open_chosen(bootstrap);
+  // A bad value that did not count, because a launcher or HYDRANT_BOOTSTRAP decides.
+  if (status == Status::kOk && (*bootstrap)->place().rank == 0)
+    warn_of_rejected(knob_info(JobKnob::kGasnetPshmNodes));
+  return status;
 }
 
 }  // namespace hydrant

@@ -87,7 +87,8 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .default_text = "0",
      .effect = "A program without a launcher forks into this many processes at init; 0 and 1 mean "
                "one process.",
-     .max = 4096},
+     .max = 4096,
+     .refused = true},
     {.index = at(JobKnob::kGasnetExitTimeout),
      .name = "GASNET_EXITTIMEOUT",
      .type = KnobType::kDuration,

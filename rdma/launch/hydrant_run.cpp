@@ -60,8 +60,7 @@ std::string check_ranks(const std::string& text) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, size);
   if (error == std::errc{} && stop == end && size >= 1 && size <= kMaxRanks) return "";
-  return "\"" + text + "\": expected a whole number from 1 to " + std::to_string(kMaxRanks) +
-         " is accepted";
+  return "\"" + text + "\": expected a whole number from 1 to " + std::to_string(kMaxRanks);
 }
 
 void declare(CLI::App* app, Options* options) {
@@ -206,7 +205,7 @@ void hold_stdio() {
 int main(int argc, char** argv) {
   using namespace hydrant::launch;
   hold_stdio();
-  hydrant::leave_unknown_names_to_ranks();
+  hydrant::leave_warnings_to_ranks();
   Options options;
   CLI::App app("Starts N processes of a program on this machine as one job, and ends them as one.",
                "hydrant-run");

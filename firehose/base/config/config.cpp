@@ -15,7 +15,7 @@ namespace {
 constinit KnobTable* g_tables = nullptr;
 // Relaxed: decides only which thread writes the lines.
 std::atomic<bool> g_environment_checked{false};
-std::atomic<bool> g_names_are_left{false};
+std::atomic<bool> g_warnings_are_left{false};
 
 bool parse_by_type(const KnobInfo& info, const char* text, uint64_t* value) noexcept {
   switch (info.type) {
@@ -41,6 +41,11 @@ KnobTable* table_of(const KnobInfo& row) noexcept {
     if (row.index < rows.size() && &rows[row.index] == &row) return table;
   }
   return nullptr;
+}
+
+// The ranks of a job have the same environment as a rule, so one process of them speaks.
+bool warns() noexcept {
+  return is_first_of_job() && !g_warnings_are_left.load(std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -109,10 +114,19 @@ Status parse_knob(const KnobInfo& info, const char* text, uint64_t* value) noexc
   return Status::kOk;
 }
 
+void warn_of_rejected(const KnobInfo& info) noexcept {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): config.hpp states when it may be called
+  const char* text = std::getenv(info.name);
+  uint64_t unused = 0;
+  if (text == nullptr || text[0] == '\0' || parse_knob(info, text, &unused) == Status::kOk) return;
+  KnobTable* const table = table_of(info);
+  if (table != nullptr && table->note_warned(info))
+    log_warning("%s; using %s", last_error_text(), info.default_text);
+}
+
 KnobValue read_knob(const KnobInfo& info) noexcept {
   if (!g_environment_checked.exchange(true, std::memory_order_relaxed)) {
-    if (is_first_of_job() && !g_names_are_left.load(std::memory_order_relaxed))
-      warn_unknown_names();
+    if (warns()) warn_unknown_names();
     // Reports all bad values at startup, not only when a later failure first reads the knob.
     for_each_knob([](const KnobInfo& each) { static_cast<void>(read_knob(each)); });
   }
@@ -127,9 +141,7 @@ KnobValue read_knob(const KnobInfo& info) noexcept {
     return value;
   }
   value.rejected = text;
-  KnobTable* const table = table_of(info);
-  if (table != nullptr && table->note_warned(info))
-    log_warning("%s; using %s", last_error_text(), info.default_text);
+  if (!info.refused && warns()) warn_of_rejected(info);
   return value;
 }
 
@@ -171,8 +183,8 @@ const char* format_knob(const KnobInfo& info, uint64_t value, char* text, size_t
   return text;
 }
 
-void leave_unknown_names_to_ranks() noexcept {
-  g_names_are_left.store(true, std::memory_order_relaxed);
+void leave_warnings_to_ranks() noexcept {
+  g_warnings_are_left.store(true, std::memory_order_relaxed);
 }
 
 void reset_config_warnings() noexcept {

@@ -3,8 +3,8 @@
 // docs/env_vars.md and the "did you mean" warning use the rows. config_grammar.hpp has the grammars.
 //
 // A knob's value is one 64-bit number in the unit of its type. Each call reads the environment: never before
-// main() and never on the hit path. Nothing is cached, so a frequent reader keeps its own copy. A bad value
-// causes one warning, and the default applies.
+// main() and never on the hit path. Nothing is cached, so a frequent reader keeps its own copy. The default
+// applies in place of a bad value, with one warning per job.
 //
 // Threads: any, but not while another thread changes the environment (as getenv(3)). No allocation.
 #pragma once
@@ -43,6 +43,7 @@ struct KnobInfo {
   uint64_t max = UINT64_MAX;
   uint64_t plain_scale = 1;   // kSize: factor of a plain number
   bool power_of_two = false;  // accepts only powers of two and 0
+  bool refused = false;       // its reader fails on a bad value: read_knob() does not warn
 };
 
 enum class KnobOrigin : uint32_t { kDefault, kEnvironment };
@@ -100,8 +101,11 @@ void for_each_knob(Visit&& visit) noexcept {
 }
 
 // The effective value: the environment's if set and acceptable, else the default. An empty string counts as
-// not set. The process's first call also warns of all unknown names and all rejected values.
+// not set. The process's first call also warns of all unknown names and all rejected values, in rank 0 of a
+// job only.
 KnobValue read_knob(const KnobInfo& knob) noexcept;
+// Warns of a rejected value in any rank, once per process.
+void warn_of_rejected(const KnobInfo& knob) noexcept;
 // The text of a kText knob; "" if it is not set. Lives as long as the environment is not changed.
 const char* knob_text(const KnobInfo& knob) noexcept;
 // Parses `text` by the knob's grammar and range. On failure *value is unchanged.
@@ -158,9 +162,9 @@ size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
 // HYDRANT_BENCH_*) do not count. read_knob() calls it once per process, in rank 0 of a job only.
 size_t warn_unknown_names() noexcept;
 
-// Disables that warning in read_knob() for this process. A launcher calls it: its ranks have the same
+// Disables the warnings of read_knob() for this process. A launcher calls it: its ranks have the same
 // environment, and rank 0 warns.
-void leave_unknown_names_to_ranks() noexcept;
+void leave_warnings_to_ranks() noexcept;
 
 // For tests: forgets which warnings were written, so that they are written again.
 void reset_config_warnings() noexcept;

@@ -158,6 +158,7 @@ class Mismatch(unittest.TestCase):
             code, output, errors = job.wait()
             self.assertEqual((code, output), (98, ""))
             self.assertIn("a whole number from 0 to 4096", errors)
+            self.assertNotIn("using 0", errors)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class HydrantRun(unittest.TestCase):
         self.refused(2, "1 to 4096", "-n", "0", "true")
         self.refused(2, "1 to 4096", "-n", "4097", "true")
         for number in ("-1", "two", "2.5", "99999999999", "0x2"):
-            self.refused(2, f'"{number}": expected a whole number from 1 to 4096', f"--ranks={number}",
+            self.refused(2, f'"{number}": expected a whole number from 1 to 4096\n', f"--ranks={number}",
                          "true")
         self.refused(2, "ranks", "true")
         self.refused(2, "program", "-n", "2")

@@ -169,6 +169,25 @@ TEST_F(ConfigTest, UnknownNamesAreToldOfByTheFirstRankOfAJob) {
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("FIREHOSE_BUGDET is unknown"));
 }
 
+TEST_F(ConfigTest, BadValuesAreToldOfByTheFirstRankOfAJob) {
+  const ScopedEnv bad("FIREHOSE_MODE", "pages");
+  for (const char* rank : {"1", "17"}) {
+    const ScopedEnv launcher("PMIX_RANK", rank);
+    reset_config_warnings();
+    CaptureStderr();
+    EXPECT_EQ(knob_choice(Knob::kMode), "region");
+    EXPECT_THAT(GetCapturedStderr(), IsEmpty()) << rank;
+    CaptureStderr();
+    warn_of_rejected(knob_info(Knob::kMode));
+    EXPECT_THAT(GetCapturedStderr(), HasSubstr("FIREHOSE_MODE=\"pages\" is not accepted"));
+  }
+  const ScopedEnv launcher("PMIX_RANK", "0");
+  reset_config_warnings();
+  CaptureStderr();
+  read_knob(Knob::kMode);
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("FIREHOSE_MODE=\"pages\" is not accepted"));
+}
+
 // What nobody reads before there is trouble is told of at the start, too.
 TEST_F(ConfigTest, BadValuesAreReportedWhenAnyKnobIsRead) {
   const ScopedEnv choice("FIREHOSE_WATCH", "maybe");

@@ -7,7 +7,9 @@
 #include "tests/support/child_process.hpp"
 #include "tests/support/guards.hpp"
 #include "tests/support/sizes.hpp"
+#include "tests/unit/firehose/base/scoped_env.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -182,7 +184,14 @@ TEST(GuardedMemory, ComesWithoutGuardsWhereThereIsNoRoomForThem) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers need address space without a limit";
 #else
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(testing::run_in_child(reserve_in_little_space), "");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("no room for guards"));
+  // Rank 0 tells it for the job.
+  const ScopedEnv other("PMIX_RANK", "1");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(testing::run_in_child(reserve_in_little_space), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 #endif
 }
 
