@@ -238,19 +238,42 @@ void on_request_to_end(int number) {
   raise(SIGQUIT);
 }
 
-bool left_to_the_client(int number) noexcept {
-  const char* list = std::getenv("GASNET_NO_CATCH_SIGNAL");
-  if (list == nullptr) return false;
-  if (std::strcmp(list, "*") == 0) return true;
+// "SIGSEGV,BUS"; "*" for all; null for none.
+const char* list_for_the_client() noexcept { return std::getenv("GASNET_NO_CATCH_SIGNAL"); }
+
+// Calls visit(name, number) for each name of the list until it answers true. The number is 0 for no signal.
+template <typename Visit>
+bool any_listed(const char* list, Visit&& visit) noexcept {
   while (*list != '\0') {
     const size_t length = std::strcspn(list, ",");
     char name[32];
     std::snprintf(name, sizeof name, "%.*s", static_cast<int>(length), list);
     // A longer text is no signal, whatever it begins with.
-    if (length < sizeof name && signal_of_name(name) == number) return true;
+    if (visit(name, length < sizeof name ? signal_of_name(name) : 0)) return true;
     list += length + (list[length] == ',' ? 1 : 0);
   }
   return false;
+}
+
+bool left_to_the_client(int number) noexcept {
+  const char* list = list_for_the_client();
+  if (list == nullptr) return false;
+  return std::strcmp(list, "*") == 0 ||
+         any_listed(list, [number](const char*, int listed) { return listed == number; });
+}
+
+void warn_of_no_signals() noexcept {
+  const char* list = list_for_the_client();
+  if (list == nullptr || std::strcmp(list, "*") == 0) return;
+  (void)any_listed(list, [](const char* name, int number) {
+    if (number == 0 && *name != '\0') {
+      log_warning(
+          "GASNET_NO_CATCH_SIGNAL: \"%s\" is no signal and ignored; it takes names or numbers "
+          "such as SIGSEGV, segv or 11 with commas between, or * for all",
+          name);
+    }
+    return false;
+  });
 }
 
 void install(int number, struct sigaction action) noexcept {
@@ -281,6 +304,7 @@ Status watch_the_end() noexcept {
   job_pid = getpid();
   peaceful_patience_ns = std::max(kPatienceNs, launch::exit_times(job().place().size).kill_ns / 4);
   on_exit(on_process_exit, nullptr);
+  if (job().rank() == 0) warn_of_no_signals();
   install_quit();
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
     install(number, on_fault, static_cast<int>(SA_RESETHAND | SA_NODEFER));

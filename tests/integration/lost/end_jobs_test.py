@@ -173,6 +173,28 @@ class Settings(JobCase):
                                               "HYDRANT_STATS?"), 1, errors)
 
 
+    def test_invalid_values_are_reported_once(self):
+        variables = {"HYDRANT_TIME_SLICE": "abc", "HYDRANT_POLL_MAX": "0", "GASNET_EXITTIMEOUT": "soon",
+                     "HYDRANT_STATS": "xml:foo", "GASNET_NO_CATCH_SIGNAL": "SIGFOO,SEGV"}
+        for launcher in self.supervised() + Build(ROOT).foreign_launchers():
+            with self.subTest(launcher=launcher):
+                code, _, errors = self.run_job(launcher, "storm", "-", "0", **variables)
+                self.assertEqual(code, 0, errors)
+                for name in variables:
+                    self.assertEqual(len(re.findall(f" {name}[=:]", errors)), 1, errors)
+                self.assertIn('GASNET_NO_CATCH_SIGNAL: "SIGFOO" is no signal', errors)
+
+    def test_another_value_on_one_rank_is_reported_by_that_rank(self):
+        if not Build(ROOT).has_hydrant_run():
+            self.skipTest("this build has no hydrant-run")
+        script = ('[ "$HYDRANT_JOB_RANK" != 1 ] || export HYDRANT_TIME_SLICE=abc HYDRANT_STATS=xml:foo; '
+                  'exec "$@"')
+        code, _, errors = self.run_job("hydrant-run", "storm", "-", "0", options=["sh", "-c", script, "sh"])
+        self.assertEqual(code, 0, errors)
+        self.assertEqual(errors.count('HYDRANT_TIME_SLICE="abc" is not accepted'), 1, errors)
+        self.assertEqual(errors.count("HYDRANT_STATS=xml:foo: invalid value"), 1, errors)
+
+
 class HiddenProc(JobCase):
     client = ClientBuild().probe
 
