@@ -4,6 +4,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/registrars/c_registrar.hpp"
+#include "firehose/registrars/memlock.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -90,12 +91,19 @@ size_t choose_granule(const hydrant_domain_options_t& options, const RegistrarTr
   return page;
 }
 
+// The RLIMIT_MEMLOCK from which the default follows; 0 if from something else.
+uint64_t memlock_of(const BudgetDecision& machine, const RegistrarTraits& traits) noexcept {
+  if (machine.decided_by == BudgetReason::kMemlock) return read_memlock_limit().bytes;
+  return machine.decided_by == BudgetReason::kRegistrar ? traits.memlock_bytes : 0;
+}
+
 // Requires: the granule is known.
 Status choose_budget(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
                      DomainConfig* config) noexcept {
-  const uint64_t machine = default_budget_bytes(traits.max_charge_bytes);
+  const BudgetDecision machine = default_budget(traits.max_charge_bytes);
   const uint64_t asked = or_knob(options.budget_bytes, Knob::kBudget);
-  config->budget_bytes = asked != 0 ? asked : machine;
+  config->budget_bytes = asked != 0 ? asked : machine.bytes;
+  config->memlock_bytes = asked != 0 ? 0 : memlock_of(machine, traits);
   if (asked == 0 || asked >= config->granule_bytes) return Status::kOk;
   if (options.budget_bytes != 0) {
     return fail(Status::kBadArg,
@@ -109,8 +117,9 @@ Status choose_budget(const hydrant_domain_options_t& options, const RegistrarTra
               "domain %s: FIREHOSE_BUDGET=%llu is less than %zu bytes, the least that can be "
               "pinned; using the default of %llu",
               config->name, static_cast<unsigned long long>(asked), config->granule_bytes,
-              static_cast<unsigned long long>(machine));
-  config->budget_bytes = machine;
+              static_cast<unsigned long long>(machine.bytes));
+  config->budget_bytes = machine.bytes;
+  config->memlock_bytes = memlock_of(machine, traits);
   return Status::kOk;
 }
 

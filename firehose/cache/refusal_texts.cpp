@@ -10,6 +10,22 @@ namespace {
 
 unsigned long long ull(uint64_t value) noexcept { return value; }
 
+// What makes the budget larger: a larger one than the memlock limit allows is refused by the kernel.
+class Remedy {
+ public:
+  explicit Remedy(const DomainConfig& config) noexcept {
+    if (config.memlock_bytes == 0) return;
+    std::snprintf(text_, sizeof text_,
+                  "raise RLIMIT_MEMLOCK, which is %llu bytes and gives the budget (ulimit -l, "
+                  "LimitMEMLOCK= of systemd, a memlock line in /etc/security/limits.conf)",
+                  ull(config.memlock_bytes));
+  }
+  const char* text() const noexcept { return text_; }
+
+ private:
+  char text_[192] = "raise options.budget_bytes or FIREHOSE_BUDGET";
+};
+
 }  // namespace
 
 Status RefusalTexts::too_large(MemoryRange asked) const noexcept {
@@ -29,11 +45,10 @@ Status RefusalTexts::beyond_budget(MemoryRange first, size_t ranges, uint64_t ch
   if (ranges > 1) std::snprintf(several, sizeof several, "%zu ranges, the first ", ranges);
   return fail(Status::kResource,
               "domain %s: pinning %s[%#zx, +%zu) charges %llu bytes in %zu regions, more than the "
-              "whole budget of %llu bytes and %u regions: raise options.budget_bytes or "
-              "FIREHOSE_BUDGET (options.max_regions or FIREHOSE_MAX_REGIONS), pin less at once, or "
-              "copy",
+              "whole budget of %llu bytes and %u regions: %s (for regions options.max_regions or "
+              "FIREHOSE_MAX_REGIONS), pin less at once, or copy",
               config_.name, several, static_cast<size_t>(first.addr), first.len, ull(charge),
-              regions, ull(config_.budget_bytes), config_.max_regions);
+              regions, ull(config_.budget_bytes), config_.max_regions, Remedy(config_).text());
 }
 
 Status RefusalTexts::not_now(const CacheLock& lock, const Budget& budget,
@@ -66,12 +81,11 @@ Status RefusalTexts::not_now(const CacheLock& lock, const Budget& budget,
       "domain %s: [%#zx, +%zu) charges %llu bytes in %u regions, which do not fit now: of %llu "
       "bytes and %u regions, %llu and %u are held, or being registered or unpinned, %llu and %u "
       "are "
-      "idle, and the kernel has yet to give back %llu bytes; release pins, or raise "
-      "options.budget_bytes or "
-      "FIREHOSE_BUDGET (options.max_regions or FIREHOSE_MAX_REGIONS)",
+      "idle, and the kernel has yet to give back %llu bytes; release pins, or %s (for regions "
+      "options.max_regions or FIREHOSE_MAX_REGIONS)",
       config_.name, addr, len, ull(lack.wanted.bytes), lack.wanted.regions, ull(in_force),
       config_.max_regions, ull(used_bytes), used_regions, ull(lack.idle.bytes), lack.idle.regions,
-      ull(lack.pending));
+      ull(lack.pending), Remedy(config_).text());
 }
 
 Status RefusalTexts::until_given_back(MemoryRange asked, uint64_t charge,
@@ -79,10 +93,9 @@ Status RefusalTexts::until_given_back(MemoryRange asked, uint64_t charge,
   return fail(
       Status::kNotReady,
       "domain %s: [%#zx, +%zu) charges %llu bytes, which do not fit into the budget of %llu "
-      "bytes before the kernel gives back %llu bytes that were unpinned: try again soon, "
-      "or raise options.budget_bytes or FIREHOSE_BUDGET",
+      "bytes before the kernel gives back %llu bytes that were unpinned: try again soon, or %s",
       config_.name, static_cast<size_t>(asked.addr), asked.len, ull(charge),
-      ull(config_.budget_bytes), ull(pending));
+      ull(config_.budget_bytes), ull(pending), Remedy(config_).text());
 }
 
 Status RefusalTexts::no_slot(MemoryRange asked) const noexcept {

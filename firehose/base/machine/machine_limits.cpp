@@ -220,8 +220,8 @@ BudgetDecision default_budget(const MachineLimits& limits, uint64_t registrar_ma
   return decision;
 }
 
-uint64_t default_budget_bytes(uint64_t registrar_max_charge) noexcept {
-  return default_budget(read_machine_limits(), registrar_max_charge).bytes;
+BudgetDecision default_budget(uint64_t registrar_max_charge) noexcept {
+  return default_budget(read_machine_limits(), registrar_max_charge);
 }
 
 const char* budget_reason_name(BudgetReason reason) noexcept {

@@ -52,8 +52,8 @@ struct BudgetDecision {
 //   the registrar's total (traits().max_charge_bytes).
 BudgetDecision default_budget(const MachineLimits& limits, uint64_t registrar_max_charge) noexcept;
 
-// The default budget of this machine in bytes.
-uint64_t default_budget_bytes(uint64_t registrar_max_charge) noexcept;
+// The default budget of this machine.
+BudgetDecision default_budget(uint64_t registrar_max_charge) noexcept;
 
 // A short name for tables and JSON, such as "memlock".
 const char* budget_reason_name(BudgetReason reason) noexcept;

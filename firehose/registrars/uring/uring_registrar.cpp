@@ -110,6 +110,7 @@ Status PooledUringRegistrar::start() noexcept {
     first->set_tagged(true);
   }
   late_charges_ = facts.late_charges;
+  if (facts.limit_bytes != UINT64_MAX) traits_.memlock_bytes = facts.limit_bytes;
   facts.limit_bytes = charge_beside_rings(facts.limit_bytes, first->memory_bytes());
   pool_.adopt_first(std::move(first));
   fill_traits(facts);

@@ -49,6 +49,37 @@ std::string serve_an_ordinary_user() {
   return served >= least ? "" : "only " + std::to_string(served) + " were served: " + last;
 }
 
+std::string refuse_too_much(const char* registrar) {
+  if (std::string why = become_ordinary_user(kSmallMemlock); !why.empty()) return "SKIP: " + why;
+  const Arena arena(32);
+  hydrant_domain_options_t options;
+  hydrant_domain_options_init(&options);
+  options.watch = HYDRANT_WATCH_CLIENT;
+  options.registrar_name = registrar;
+  hydrant_domain_t domain = 0;
+  if (hydrant_domain_create(&options, &domain) != GASNET_OK)
+    return std::string("SKIP: ") + hydrant_error_text();
+  const hydrant_pin_t refused =
+      hydrant_pin(domain, arena.page(0), 2 * kSmallMemlock, HYDRANT_LOCAL_WRITE);
+  const std::string text = hydrant_error_text();
+  if (refused.region != nullptr) return "not refused";
+  if (hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN) != GASNET_OK) return "destroy";
+  const bool is_right = text.find("RLIMIT_MEMLOCK, which is 65536 bytes") != std::string::npos &&
+                        text.find("FIREHOSE_BUDGET") == std::string::npos;
+  return is_right ? "" : text;
+}
+
+class PinCacheSmallMemlockText : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PinCacheSmallMemlockText, NamesTheLimitFromWhichTheBudgetFollows) {
+  const std::string result = run_in_child([] { return refuse_too_much(GetParam()); });
+  if (result.rfind("SKIP: ", 0) == 0) GTEST_SKIP() << result.substr(6);
+  EXPECT_EQ(result, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Registrars, PinCacheSmallMemlockText, ::testing::Values("uring", "mlock"),
+                         [](const auto& registrar) { return std::string(registrar.param); });
+
 TEST(PinCacheSmallMemlock, DefaultRegistrarServesWhatFits) {
   const std::string result = run_in_child(serve_an_ordinary_user);
   if (result.rfind("SKIP: ", 0) == 0) GTEST_SKIP() << result.substr(6);

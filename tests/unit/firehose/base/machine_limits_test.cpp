@@ -191,7 +191,7 @@ TEST_F(MachineLimitsTest, RealMachineAnswersPlausibly) {
   EXPECT_GT(limits.memory_total_bytes, limits.page_bytes);
   EXPECT_GE(limits.cpu_count, 1U);
   EXPECT_STRNE(limits.kernel_release, "unknown");
-  const uint64_t budget = default_budget_bytes(kUnlimited);
+  const uint64_t budget = default_budget(kUnlimited).bytes;
   EXPECT_GE(budget, limits.page_bytes);
   EXPECT_LE(budget, limits.memory_total_bytes / 2);
   EXPECT_EQ(budget % limits.page_bytes, 0U);

@@ -11,6 +11,7 @@ using ::testing::AllOf;
 using testing::at;
 using ::testing::HasSubstr;
 using testing::kPage;
+using ::testing::Not;
 
 class RefusalTextsTest : public ::testing::Test {
  protected:
@@ -46,6 +47,20 @@ TEST_F(RefusalTextsTest, AShortageTellsWhatIsHeldAndWhatIsIdle) {
   EXPECT_EQ(texts_.not_now(lock, budget_, lack), Status::kNotReady);
   EXPECT_THAT(last_error_text(),
               AllOf(HasSubstr("163840 and 4 are held"), HasSubstr("40960 and 1")));
+}
+
+// A larger budget than the memlock limit allows would only be refused by the kernel.
+TEST_F(RefusalTextsTest, ABudgetThatFollowsFromTheMemlockLimitNamesThatLimit) {
+  config_.memlock_bytes = 262144;
+  const auto names_memlock = AllOf(HasSubstr("RLIMIT_MEMLOCK, which is 262144 bytes"),
+                                   HasSubstr("ulimit -l"), Not(HasSubstr("FIREHOSE_BUDGET")));
+  EXPECT_EQ(texts_.beyond_budget(at(0), 3, 100 * kPage, 3), Status::kResource);
+  EXPECT_THAT(last_error_text(), names_memlock);
+  EXPECT_EQ(texts_.until_given_back(at(0), kPage, kPage), Status::kNotReady);
+  EXPECT_THAT(last_error_text(), names_memlock);
+  const CacheLock lock(mu_);
+  EXPECT_EQ(texts_.not_now(lock, budget_, {at(0, 30), {30 * kPage, 1}, {}, 0}), Status::kNotReady);
+  EXPECT_THAT(last_error_text(), names_memlock);
 }
 
 }  // namespace
