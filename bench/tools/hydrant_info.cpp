@@ -221,10 +221,11 @@ void print_watching(const Json& watching) {
   heading(("Caching of memory if the program does not choose (watch = " +
            text_of(watching, "watch") + ")")
               .c_str());
-  print_row("", kNames, "without the hooks library          with it");
+  constexpr size_t kColumn = 37;  // the longest text and two blanks
+  print_row("", kNames, "without the hooks library            with it");
   for (const Json& row : watching.at("coverage")) {
     std::string text = coverage_text(row.at("without_hooks"));
-    text.resize(35, ' ');
+    text.resize(kColumn, ' ');
     print_row(memory_name(text_of(row, "memory")), kNames,
               text + coverage_text(row.at("with_hooks")));
   }
@@ -233,7 +234,9 @@ void print_watching(const Json& watching) {
             userfault.at("available").get<bool>() ? "works" : text_of(userfault, "reason"));
   const Json& hooks = watching.at("hooks");
   std::string text = hooks.at("present").get<bool>() ? "in this process" : "not in this process";
-  text += hooks.at("library").is_null() ? "; not found" : "; " + text_of(hooks, "library");
+  text += !hooks.at("untried").is_null()  ? "; not tried: " + text_of(hooks, "untried")
+          : hooks.at("library").is_null() ? "; not found"
+                                          : "; " + text_of(hooks, "library");
   print_row("hooks library", kNames, text);
   for (const Json& advice : watching.at("advice")) {
     print_row("to improve it", kNames, advice.get<std::string>());

@@ -73,7 +73,7 @@ inline constexpr GasnetVariable kGasnetVariables[] = {
     {"GASNET_TSC_RATE_HARD_TOLERANCE", "0.02", "Error of that rate that ends the program."},
     {"GASNET_TSC_VERBOSE", "no", "Prints the measured rate."},
     {"GASNET_BACKTRACE", "no", "Errors show a backtrace."},
-    {"GASNET_BACKTRACE_TYPE", "EXECINFO", "Mechanisms for backtraces, in order."},
+    {"GASNET_BACKTRACE_TYPE", "EXECINFO,GDB", "Mechanisms for backtraces, in order."},
     {"GASNET_BACKTRACE_MT", "yes", "Prefers mechanisms that support threads."},
     {"GASNET_BACKTRACE_NODES", "*", "Ranks that may print backtraces."},
     {"GASNET_BACKTRACE_SIGNAL", "", "A signal that shows a backtrace."},

@@ -23,6 +23,7 @@
 #include <spawn.h>
 #include <string>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
@@ -143,10 +144,24 @@ inline Json probe() {
           {"missing", families(hooks != nullptr ? ~hooks->families : 0)}};
 }
 
-// The probe of a process with this LD_PRELOAD; null when it fails.
-inline Json probe_child(const std::string& preload) {
+// The remedy for what keeps a process from being started.
+inline std::string cannot_start(int error) {
+  const char* remedy = error == EMFILE || error == ENFILE ? "raise ulimit -n"
+                       : error == EAGAIN                  ? "raise ulimit -u"
+                       : error == ENOMEM                  ? "raise ulimit -v"
+                       : error == ENOENT                  ? "mount /proc"
+                                                          : "";
+  return std::string("no process could be started to try it (") + std::strerror(error) + ")" +
+         (*remedy != '\0' ? std::string(": ") + remedy : "");
+}
+
+// The probe of a process with this LD_PRELOAD; null when it fails, with a reason if it could not be started.
+inline Json probe_child(const std::string& preload, std::string* why) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return {};
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    *why = cannot_start(errno);
+    return {};
+  }
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
@@ -173,6 +188,7 @@ inline Json probe_child(const std::string& preload) {
   }
   close(ends[0]);
   if (failed == 0) waitpid(pid, nullptr, 0);
+  if (failed != 0) *why = cannot_start(failed);
   Json answer = Json::parse(text, nullptr, false);
   return answer.is_object() ? answer : Json();
 }
@@ -211,11 +227,14 @@ inline int number_in(const char* path, const char* field) {
 
 // The reason why userfaultfd is unavailable, as far as it can be determined; "" if it is available.
 inline std::string why_no_userfaultfd(int seccomp) {
+  const std::string reason = hydrant_monitor(HYDRANT_MONITOR_VERSION)->reason();
+  const std::string said = reason.empty() ? "" : "Memory cannot be watched: " + reason + ".";
   const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
   if (fd >= 0) {
     close(static_cast<int>(fd));
-    return hydrant_monitor(HYDRANT_MONITOR_VERSION)->reason();
+    return said;
   }
+  if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) return said;
   const std::string filter = seccomp == 2
                                  ? " A seccomp filter is in force here (a container's default "
                                    "profile?): allow the system call userfaultfd in it."
@@ -244,6 +263,24 @@ inline Json describe_userfaultfd(bool available) {
       {"seccomp_filter", seccomp == 2}};
 }
 
+// A program may reach these limits although this one does not.
+inline void advise_on_limits(Json* list) {
+  constexpr rlim_t kFewDescriptors = 64;
+  constexpr rlim_t kLittleSpace = rlim_t{256} << 20;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kFewDescriptors) {
+    list->push_back("At most " + std::to_string(limit.rlim_cur) +
+                    " descriptors may be open, and nothing is cached without two for the watching: "
+                    "raise it with ulimit -n.");
+  }
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < kLittleSpace) {
+    list->push_back(
+        "The address space is limited to " + std::to_string(limit.rlim_cur >> 10) +
+        " KiB, and nothing is cached without room for the cache's tables (some 32 MiB): "
+        "raise it with ulimit -v.");
+  }
+}
+
 // Remedies that allow more caching, most effective first.
 inline Json advice(const Json& watching, const MachineLimits& limits) {
   Json list = Json::array();
@@ -261,7 +298,9 @@ inline Json advice(const Json& watching, const MachineLimits& limits) {
         " Until then only memory from libhydrant_alloc and memory that the program vouches for, or "
         "invalidates itself, is cached.");
   } else if (!off && !hooks.at("present").get<bool>()) {
-    if (hooks.at("library").is_null()) {
+    if (!hooks.at("untried").is_null()) {
+      list.push_back(std::string(kHooksName) + ": " + hooks.at("untried").get<std::string>() + ".");
+    } else if (hooks.at("library").is_null()) {
       list.push_back(std::string(kHooksName) +
                      " was not found: install it and preload or link it; " +
                      "without it each use of cached memory queries the kernel (0.3 us).");
@@ -275,6 +314,7 @@ inline Json advice(const Json& watching, const MachineLimits& limits) {
     list.push_back("Some functions do not resolve to the hooks (" + hooks.at("missing").dump() +
                    "): another library interposes them; preload " + kHooksName + " first.");
   }
+  advise_on_limits(&list);
   if (!limits.memlock_lifted && limits.memlock_bytes != kUnlimited) {
     list.push_back("At most " + std::to_string(limits.memlock_bytes >> 10) +
                    " KiB can be locked: raise it with ulimit -l, above the hard limit with a line "
@@ -287,7 +327,8 @@ inline Json describe_watching(const MachineLimits& limits) {
   const Json here = probe();
   const bool present = here.at("hooks").get<bool>();
   const std::string library = find_hooks_library();
-  const Json other = probe_child(present ? "" : library);
+  std::string why;
+  const Json other = probe_child(present ? "" : library, &why);
   const Json hooked = present ? here : other;
   const bool found = hooked.is_object() && hooked.at("hooks").get<bool>();
   const Json plain = present ? other : here;
@@ -303,6 +344,7 @@ inline Json describe_watching(const MachineLimits& limits) {
       describe_userfaultfd(coverage_of_mapping(watcher, MAP_PRIVATE | MAP_ANONYMOUS, -1) != "none");
   watching["hooks"] = {{"present", present},
                        {"library", found ? Json(library) : Json()},
+                       {"untried", why.empty() ? Json() : Json(why)},
                        {"families", found ? hooked.at("families") : Json::array()},
                        {"missing", found ? hooked.at("missing") : Json::array()}};
   watching["advice"] = advice(watching, limits);

@@ -10,6 +10,7 @@
 #include "firehose/watch/rule_clock.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 namespace hydrant {
@@ -28,6 +29,16 @@ Budget::Share worth_of(const MappedArray<RegionInfo>& infos, const RegionQueue& 
     ++share.regions;
   }
   return share;
+}
+
+// Once per process: what comes next lacks it as well.
+void log_missing_index(const char* domain) noexcept {
+  static constinit std::atomic<bool> is_said{false};
+  if (!log_enabled(LogLevel::kInfo) || is_said.exchange(true, std::memory_order_relaxed)) return;
+  log_info(
+      "domain %s: no address space was left for the index of cached registrations, so each ends "
+      "with its pins: raise ulimit -v, or lower options.max_regions or FIREHOSE_MAX_REGIONS",
+      domain);
 }
 
 }  // namespace
@@ -405,6 +416,7 @@ Status MissPath::finish(const PinRequest& request, const Plan& plan, Status stat
                         Unsettled* unsettled, bool* again, RegionIndex* held) noexcept {
   RegionQueue retired;
   const bool cacheable = status == Status::kOk && !plan.once && parts_.watch.may_be_cached(plan);
+  bool is_indexed = true;
   {
     const CachePhase lock(parts_);
     settle(lock, unsettled);
@@ -427,7 +439,7 @@ Status MissPath::finish(const PinRequest& request, const Plan& plan, Status stat
       parts_.retirement.begin_unpin(lock, plan.region, &retired);
       *again = true;
     } else {
-      parts_.publisher.publish(lock, plan, cacheable);
+      is_indexed = parts_.publisher.publish(lock, plan, cacheable);
       if (held != nullptr) {
         parts_.holds.take(lock, info.never_open ? nullptr : request.thread, plan.region);
         *held = plan.region;
@@ -435,6 +447,7 @@ Status MissPath::finish(const PinRequest& request, const Plan& plan, Status stat
       parts_.retirement.drain_many(lock, parts_.budget.in_force(lock), &retired);
     }
   }
+  if (!is_indexed) log_missing_index(parts_.config.name);
   if (request.thread != nullptr && !*again) ThreadCounters::add(request.thread->counters.misses);
   (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
   return Status::kOk;

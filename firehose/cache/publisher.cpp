@@ -3,7 +3,7 @@
 
 namespace hydrant {
 
-void Publisher::publish(const CacheLock& lock, const Plan& plan, bool cacheable) noexcept {
+bool Publisher::publish(const CacheLock& lock, const Plan& plan, bool cacheable) noexcept {
   const RegionIndex r = plan.region;
   RegionSlot& slot = parts_.store.slot(r);
   slot.len.store(plan.range.len, std::memory_order_relaxed);
@@ -17,7 +17,8 @@ void Publisher::publish(const CacheLock& lock, const Plan& plan, bool cacheable)
   const bool watched = parts_.watch.is_watched();
   if (plan.range.addr == 0 && watched) cacheable = false;  // see kMarkedGate
   if (!cacheable || superfluous || !room || !replace_covered(lock, plan)) {
-    return keep_uncached(lock, plan, cacheable);
+    keep_uncached(lock, plan, cacheable);
+    return !cacheable || superfluous || room;
   }
   if (plan.stream) parts_.extensions.enter(lock, r, plan.extra_bytes, plan.down);
   RegionInfo& info = parts_.store.infos(lock)[r];
@@ -30,6 +31,7 @@ void Publisher::publish(const CacheLock& lock, const Plan& plan, bool cacheable)
   if (!info.prepinned) parts_.evictor.list(lock, r);
   slot.tag.store(static_cast<uint32_t>(parts_.handle), std::memory_order_relaxed);
   parts_.gates.open(lock, r);
+  return true;
 }
 
 // The smaller regions that the new one makes superfluous get no new hits, and go when they are not held.

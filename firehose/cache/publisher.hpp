@@ -29,8 +29,9 @@ class Publisher {
   };
   explicit Publisher(const Parts& parts) noexcept : parts_(parts) {}
 
-  // Not published when it may not be cached, or something larger has come first.
-  void publish(const CacheLock&, const Plan& plan, bool cacheable) noexcept;
+  // Not published when it may not be cached, or something larger has come first. False: nor because the
+  // index had no memory.
+  bool publish(const CacheLock&, const Plan& plan, bool cacheable) noexcept;
 
  private:
   bool replace_covered(const CacheLock&, const Plan& plan) noexcept;

@@ -76,7 +76,8 @@ typedef struct hydrant_hooks {
    * caller. */
   uint32_t endings;
   uint32_t endings_over;
-  uint32_t reserved;
+  uint32_t
+      malloc_untried; /* nonzero: that family is missing because no memory was left to try malloc */
 } hydrant_hooks_t;
 /* NOLINTEND(modernize-use-using) */
 

@@ -15,6 +15,10 @@ const char* why_hits_are_checked(const hydrant_hooks_t* hooks, bool ours) noexce
   }
   if (hooks->families == HYDRANT_HOOKS_ALL) return nullptr;
   if ((hooks->families & ~HYDRANT_HOOKS_MALLOC) == (HYDRANT_HOOKS_ALL & ~HYDRANT_HOOKS_MALLOC)) {
+    if (hooks->malloc_untried != 0) {
+      return "no memory was left at the start to try what the hooks see of the program's malloc; "
+             "raise the limit on address space (ulimit -v)";
+    }
     return "the program's malloc takes memory from the kernel past the hooks; let it be libc's or "
            "jemalloc's";
   }

@@ -122,6 +122,7 @@ class Monitor {
   bool map_tables() noexcept;
   void show_blocks() noexcept;
   bool start_reader() noexcept;
+  bool start_parts(const char** reason) noexcept HYDRANT_REQUIRES(start_mu_);
   static void* reader_main(void* self);
   void read_forever() noexcept;
   void stop_watching() noexcept;

@@ -55,7 +55,26 @@ bool Monitor::map_tables() noexcept {
     show_blocks();
     return true;
   }
-  reason_.store("no address space for the monitor's tables", std::memory_order_release);
+  return false;
+}
+
+// Tables, userfaultfd, view of the mappings and reader, in that order. False with a reason: static text.
+bool Monitor::start_parts(const char** reason) noexcept {
+  if (!map_tables()) {
+    *reason =
+        "no address space was left for the monitor's tables (16 MiB and more): raise ulimit -v";
+    return false;
+  }
+  if (userfault_.open(reason) != Status::kOk) return false;
+  if (!mappings_.open()) {
+    *reason = errno == EMFILE || errno == ENFILE
+                  ? "no file descriptor was left for /proc/self/maps: raise ulimit -n"
+                  : "/proc/self/maps cannot be opened, and nothing else tells what is mapped: "
+                    "mount /proc";
+    return false;
+  }
+  if (start_reader()) return true;
+  *reason = "no thread could be started to read the kernel's reports: raise ulimit -u or ulimit -v";
   return false;
 }
 
@@ -67,23 +86,16 @@ bool Monitor::start() noexcept {
   if (running_.load(std::memory_order_relaxed)) return true;
   if (refused_) return false;
   const char* reason = "";
-  if (!map_tables()) {
-    refused_ = true;
-    return false;
-  }
-  if (userfault_.open(&reason) != Status::kOk) {
-    refused_ = true;
-  } else if (!mappings_.open()) {
-    reason = "/proc/self/maps cannot be opened: what is mapped cannot be told";
-    refused_ = true;
-  } else if (!start_reader()) {
-    reason = "no thread could be started to read the kernel's reports";
-    refused_ = true;
-  }
+  const bool started = start_parts(&reason);
   reason_.store(reason, std::memory_order_release);
-  if (refused_) {
+  if (!started) {
+    refused_ = true;
     userfault_.close();
     mappings_.close();
+    log_info(
+        "memory cannot be watched, so only memory of libhydrant_alloc and what the program vouches "
+        "for is cached: %s",
+        reason);
     return false;
   }
   hydrant_hooks_t* hooks = &hydrant_hooks_1;

@@ -166,7 +166,30 @@ class Watching(unittest.TestCase):
         advised = "1024 KiB can be locked" in json.dumps(document["watching"]["advice"])
         self.assertEqual(advised, not document["limits"]["memlock_lifted"])
 
+    def test_low_limits_are_advised_against(self):
+        for limit, value, words in ((resource.RLIMIT_NOFILE, 20, ("At most 20 descriptors", "ulimit -n")),
+                                    (resource.RLIMIT_NOFILE, 6, ("no process could be started to try it",))):
+            document = report(before=lambda: resource.setrlimit(limit, (value, value)))
+            advice = json.dumps(document["watching"]["advice"])
+            for word in words:
+                self.assertIn(word, advice)
+            self.assertNotIn("was not found: install it", advice)
+
+    def test_missing_proc_is_named_as_a_sentence(self):
+        script = 'mount -t tmpfs none /proc && exec "$@"'
+        done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", PROGRAM, "--json"], capture_output=True,
+                              text=True, check=False)
+        if "unshare" in done.stderr or "mount:" in done.stderr:
+            self.skipTest(f"/proc cannot be hidden here: {done.stderr.strip()}")
+        watching = json.loads(done.stdout)["watching"]
+        self.assertRegex(watching["userfaultfd"]["reason"],
+                         r"^Memory cannot be watched: /proc/self/maps cannot be opened.*: mount /proc\.$")
+        self.assertIn(watching["userfaultfd"]["reason"] + " Until then", watching["advice"][0])
+        self.assertIn("mount /proc", watching["hooks"]["untried"])
+
     def test_tables_describe_the_coverage(self):
+        for line in run().stdout.splitlines():
+            self.assertNotRegex(line, r"kernel(cached|not)")
         text = " ".join(run().stdout.split())
         for words in ("libhydrant_alloc cached, hits free of checks", "files, shared not cached",
                       "userfaultfd " + ("works" if self.watching["userfaultfd"]["available"] else "")):
@@ -207,6 +230,7 @@ class Segments(unittest.TestCase):
         rows = {row["name"]: row for row in document["segments"]["gasnet_variables"]}
         backtrace = rows["GASNET_BACKTRACE"]
         self.assertEqual((backtrace["value"], backtrace["origin"]), ("1", "environment"))
+        self.assertEqual(rows["GASNET_BACKTRACE_TYPE"]["value"], "EXECINFO,GDB")  # as a job shows it
         shown = set(rows) | {row["name"] for row in document["knobs"]}
         docs = pathlib.Path(__file__).resolve().parents[2] / "docs"
         written = set()

@@ -45,9 +45,16 @@ void* spying_sbrk(intptr_t increment) {
   return got;
 }
 
+constinit bool lacked_memory = false;
+
+bool is_there(const void* memory) {
+  if (memory == nullptr) lacked_memory = true;
+  return memory != nullptr;
+}
+
 bool small_chunk_is_readable() {
   void* memory = real.malloc(100);
-  if (memory == nullptr) return false;
+  if (!is_there(memory)) return false;
   const size_t word = chunk_word(memory);
   // A chunk in a heap has the first word of the next one for itself.
   const bool right = (word & kChunkMapped) == 0 &&
@@ -58,7 +65,7 @@ bool small_chunk_is_readable() {
 
 bool large_chunk_is_readable() {
   void* memory = real.malloc(kProbeBytes);
-  if (memory == nullptr) return false;
+  if (!is_there(memory)) return false;
   const size_t word = chunk_word(memory);
   const size_t size = word & ~kChunkFlags;
   const size_t usable = malloc_usable_size(memory);
@@ -85,11 +92,13 @@ bool allocator_maps_by_symbol(void* (*allocate)(size_t), void (*release)(void*))
   is_spying = true;
   void* memory = allocate(kProbeBytes);
   is_spying = false;
-  const bool right = memory != nullptr && was_seen(memory);
+  const bool right = is_there(memory) && was_seen(memory);
   __atomic_store_n(&real.mmap, spied_mmap, __ATOMIC_RELEASE);
   __atomic_store_n(&real.sbrk, spied_sbrk, __ATOMIC_RELEASE);
   if (memory != nullptr) release(memory);
   return right;
 }
+
+bool allocator_check_lacked_memory() { return lacked_memory; }
 
 }  // namespace hydrant::hooks

@@ -15,4 +15,7 @@ bool libc_chunks_are_readable();
 // saw.
 bool allocator_maps_by_symbol(void* (*allocate)(size_t), void (*release)(void*));
 
+// Whether one of these answered false for lack of memory to try the allocator with.
+bool allocator_check_lacked_memory();
+
 }  // namespace hydrant::hooks

@@ -2,6 +2,7 @@
 //
 // Nothing depends on when that is: calls that come earlier, from other libraries' constructors or from the
 // loader, find the real functions and take their thread's record themselves.
+#include "firehose/watch/hooks/allocator_check.hpp"
 #include "firehose/watch/hooks/families.hpp"
 #include "firehose/watch/hooks/hooks_object.hpp"
 #include "firehose/watch/hooks/libc_chunks.hpp"
@@ -24,6 +25,8 @@ __attribute__((constructor)) void attach() {
   hydrant::hooks::resolve_real_calls();
   pthread_atfork(nullptr, nullptr, child_begins);
   hydrant::hooks::hydrant_hooks_object.families = hydrant::hooks::working_families();
+  hydrant::hooks::hydrant_hooks_object.malloc_untried =
+      hydrant::hooks::allocator_check_lacked_memory() ? 1 : 0;
 }
 
 }  // namespace
@@ -45,7 +48,7 @@ hydrant_hooks_t hydrant_hooks_object = {
     .ended_stack_count = hydrant::hooks::kEndedStacks,
     .endings = 0,
     .endings_over = 0,
-    .reserved = 0,
+    .malloc_untried = 0,
 };
 extern __typeof__(hydrant_hooks_object) hydrant_hooks_1
     __attribute__((alias("hydrant_hooks_object"), visibility("default")));

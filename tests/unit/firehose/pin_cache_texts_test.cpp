@@ -3,15 +3,19 @@
 #include <hydrant/pin_cache.h>
 
 #include "firehose/base/log.hpp"
+#include "tests/support/child_process.hpp"
 #include "tests/unit/firehose/base/scoped_env.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <fstream>
 #include <string>
+#include <sys/resource.h>
 
 namespace hydrant::testing {
 namespace {
@@ -228,6 +232,36 @@ TEST_F(PinCacheTexts, BucketInRegionModeIsSaid) {
 }
 
 // ---- lines at info and debug ----
+
+// In a child: pins with rights whose index does not fit any more.
+std::string pin_without_room(hydrant_domain_t domain, const Arena& arena) {
+  set_log_level(LogLevel::kInfo);
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t least = pages * kPage + (1 << 20);
+  const rlimit limit{least, least};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) return "no limit";
+  for (int i = 0; i < 2; ++i) {
+    const hydrant_pin_t pin = hydrant_pin(domain, arena.page(0), kPage, HYDRANT_REMOTE_READ);
+    if (pin.region == nullptr || hydrant_release(pin) != GASNET_OK) return hydrant_error_text();
+  }
+  return stats_of(domain).hits == 0 ? "" : "hits";
+}
+
+TEST_F(PinCacheTexts, AnIndexWithoutRoomIsSaidOnceAtInfo) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need address space without a limit";
+#else
+  create();
+  EXPECT_EQ(hydrant_release(pin(1)), GASNET_OK);  // the thread's own tables
+  CaptureStderr();
+  EXPECT_EQ(run_in_child([this] { return pin_without_room(domain_, arena_); }), "");
+  const std::string said = GetCapturedStderr();
+  EXPECT_THAT(said, AllOf(HasSubstr("no address space was left for the index"),
+                          HasSubstr("raise ulimit -v"), HasSubstr("FIREHOSE_MAX_REGIONS")));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+#endif
+}
 
 TEST_F(PinCacheTexts, DomainSaysHowItBeganAndWhatItDid) {
   set_log_level(LogLevel::kInfo);

@@ -1,6 +1,7 @@
 // The monitor through its public face: who is told what, and how memory may be cached.
 #include <hydrant/monitor.h>
 
+#include "firehose/base/log.hpp"
 #include "firehose/base/machine/time_slice.hpp"
 #include "firehose/watch/userfault.hpp"
 #include "tests/support/child_process.hpp"
@@ -10,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -21,6 +23,7 @@
 #include <string>
 #include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -449,6 +452,32 @@ TEST(MonitorRefused, WithoutTheSystemCallNothingIsCoveredAndTheReasonIsSaid) {
               return arena ? "" : "arenas need no kernel";
             }),
             "");
+}
+
+// `left`: how many descriptors may still be opened.
+std::string start_with_descriptors(int left) {
+  const int lowest = dup(STDERR_FILENO);
+  close(lowest);
+  const rlimit few{static_cast<rlim_t>(lowest + left), static_cast<rlim_t>(lowest + left)};
+  if (setrlimit(RLIMIT_NOFILE, &few) != 0) return "no limit";
+  set_log_level(LogLevel::kInfo);
+  if (the_monitor().start() == 0 || the_monitor().start() == 0) return "started";
+  const std::string reason = the_monitor().reason();
+  return reason.find("raise ulimit -n") != std::string::npos ? "" : "reason: " + reason;
+}
+
+TEST(MonitorRefused, WithoutDescriptorsTheCauseAndTheRemedyAreLoggedOnce) {
+  for (const int left : {0, 1}) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(run_in_child([left] { return start_with_descriptors(left); }), "");
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.rfind("hydrant: info: memory cannot be watched", 0), 0u) << said;
+    EXPECT_NE(said.find(left == 0 ? "for a userfaultfd: raise ulimit -n"
+                                  : "for /proc/self/maps: raise ulimit -n"),
+              std::string::npos)
+        << said;
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  }
 }
 
 }  // namespace
