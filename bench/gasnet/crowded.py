@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -59,15 +60,35 @@ def numbers(text):
     return [int(word) for word in text.split(",")]
 
 
+def named_program(text):
+    name, equals, command = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=PROGRAM")
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"'{text}': {error}") from error
+    program = words[0] if words else ""
+    if "{n}" not in program and shutil.which(program) is None:
+        raise argparse.ArgumentTypeError(f"'{text}': there is no program '{program}' that can be run")
+    return name, command
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--ranks", type=numbers, default=[4, 9, 32])
-    parser.add_argument("--busy", type=numbers, default=[0, 2, 4])
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1)
-    parser.add_argument("programs", nargs="+", metavar="NAME=PROGRAM")
+    parser.add_argument("--ranks", type=numbers, default=[4, 9, 32], metavar="N,N...",
+                        help="numbers of ranks, one job of each (default 4,9,32)")
+    parser.add_argument("--busy", type=numbers, default=[0, 2, 4], metavar="N,N...",
+                        help="numbers of processes that compute beside the job (default 0,2,4); ratios need a 0 before "
+                             "the others")
+    parser.add_argument("--repetitions", type=int, default=5,
+                        help="runs of each program in each case, of which the median counts (default 5)")
+    parser.add_argument("--seconds", type=float, default=1,
+                        help="time of each operation in a run (default 1)")
+    parser.add_argument("programs", nargs="+", type=named_program, metavar="NAME=PROGRAM",
+                        help="a name for the table, and a command line; {n} becomes the number of ranks")
     options = parser.parse_args()
-    programs = dict(program.split("=", 1) for program in options.programs)
+    programs = dict(options.programs)
     print("us, median (least to most); in brackets: the ratio to the program's own fair share")
     for ranks in options.ranks:
         alone = {}
