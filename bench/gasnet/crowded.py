@@ -70,7 +70,7 @@ def named_program(text):
         raise argparse.ArgumentTypeError(f"'{text}': {error}") from error
     program = words[0] if words else ""
     if "{n}" not in program and shutil.which(program) is None:
-        raise argparse.ArgumentTypeError(f"'{text}': there is no program '{program}' that can be run")
+        raise argparse.ArgumentTypeError(f"'{text}': no program '{program}' can be run")
     return name, command
 
 
@@ -79,8 +79,8 @@ def main():
     parser.add_argument("--ranks", type=numbers, default=[4, 9, 32], metavar="N,N...",
                         help="numbers of ranks, one job of each (default 4,9,32)")
     parser.add_argument("--busy", type=numbers, default=[0, 2, 4], metavar="N,N...",
-                        help="numbers of processes that compute beside the job (default 0,2,4); ratios need a 0 before "
-                             "the others")
+                        help="numbers of processes that compute beside the job (default 0,2,4); ratios "
+                             "need a 0 before the others")
     parser.add_argument("--repetitions", type=int, default=5,
                         help="runs of each program in each case, of which the median counts (default 5)")
     parser.add_argument("--seconds", type=float, default=1,

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""main_job_help.py SOURCE: scripts of bench/ by hand. main_job.py where matplotlib is not installed: --help works,
-and a run ends at once with the package's name. gasnet/crowded.py: --help, and words that are no program."""
+"""main_job_help.py SOURCE: scripts of bench/ by hand. main_job.py where matplotlib is not installed: --help
+works, and a run ends at once with the package's name. gasnet/crowded.py: --help, and words that are no
+program."""
 import os
 import pathlib
 import subprocess

@@ -177,8 +177,8 @@ class Watching(unittest.TestCase):
 
     def test_missing_proc_is_named_as_a_sentence(self):
         script = 'mount -t tmpfs none /proc && exec "$@"'
-        done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", PROGRAM, "--json"], capture_output=True,
-                              text=True, check=False)
+        done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", PROGRAM, "--json"],
+                              capture_output=True, text=True, check=False)
         if "unshare" in done.stderr or "mount:" in done.stderr:
             self.skipTest(f"/proc cannot be hidden here: {done.stderr.strip()}")
         watching = json.loads(done.stdout)["watching"]
