@@ -26,6 +26,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -107,7 +108,11 @@ inline Json coverage_of_arena(const ProbeDomain& domain) {
 inline Json coverage_here() {
   const ProbeDomain domain(HYDRANT_WATCH_DEFAULT);
   Json in_thread;
-  std::thread([&] { in_thread = coverage_of_malloc(domain); }).join();
+  try {
+    std::thread([&] { in_thread = coverage_of_malloc(domain); }).join();
+  } catch (const std::system_error&) {
+    // No room for its stack, say: then it is not known.
+  }
   const int file = memfd_create("hydrant-info", MFD_CLOEXEC);
   if (file >= 0 && ftruncate(file, kProbeBytes) != 0) std::perror("ftruncate of a memfd");
   Json all = {

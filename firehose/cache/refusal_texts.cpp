@@ -16,8 +16,8 @@ class Remedy {
   explicit Remedy(const DomainConfig& config) noexcept {
     if (config.memlock_bytes == 0) return;
     std::snprintf(text_, sizeof text_,
-                  "raise RLIMIT_MEMLOCK, which is %llu bytes and gives the budget (ulimit -l, "
-                  "LimitMEMLOCK= of systemd, a memlock line in /etc/security/limits.conf)",
+                  "raise RLIMIT_MEMLOCK, which is %llu bytes and gives the budget, by ulimit -l, "
+                  "LimitMEMLOCK= of systemd or a memlock line in /etc/security/limits.conf",
                   ull(config.memlock_bytes));
   }
   const char* text() const noexcept { return text_; }

@@ -61,8 +61,7 @@ bool Monitor::map_tables() noexcept {
 // Tables, userfaultfd, view of the mappings and reader, in that order. False with a reason: static text.
 bool Monitor::start_parts(const char** reason) noexcept {
   if (!map_tables()) {
-    *reason =
-        "no address space was left for the monitor's tables (16 MiB and more): raise ulimit -v";
+    *reason = "no address space was left for the monitor's tables: raise ulimit -v";
     return false;
   }
   if (userfault_.open(reason) != Status::kOk) return false;
