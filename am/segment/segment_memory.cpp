@@ -160,16 +160,20 @@ Status map_slices(int fd, Rank own, std::vector<SegmentSlice>* slices) noexcept 
       if (status == Status::kOk && slice.rank == own) status = commit(fd, slice);
     }
   }
+  if (status != Status::kOk) return status;
   for (SegmentSlice& slice : *slices) {
     if (status == Status::kOk) status = map_slice(fd, own, &slice);
   }
-  if (status == Status::kOk) return status;
+  if (status != Status::kOk) unmap_slices(slices);
+  return status;
+}
+
+void unmap_slices(std::vector<SegmentSlice>* slices) noexcept {
   for (SegmentSlice& slice : *slices) {
     if (slice.here == nullptr) continue;
     if (!release_guarded(slice.here)) (void)munmap(slice.here, slice.size);
     slice.here = nullptr;
   }
-  return status;
 }
 
 }  // namespace hydrant

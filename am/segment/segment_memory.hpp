@@ -34,5 +34,7 @@ Status make_segment_file(const std::vector<SegmentSlice>& slices, int* fd) noexc
 // Maps all slices and sets `here`; with HYDRANT_SEGMENT_COMMIT=y it first commits this rank's slice.
 // After an error no slice is mapped. Errors: kResource.
 Status map_slices(int fd, Rank own, std::vector<SegmentSlice>* slices) noexcept;
+// Unmaps those that are mapped.
+void unmap_slices(std::vector<SegmentSlice>* slices) noexcept;
 
 }  // namespace hydrant

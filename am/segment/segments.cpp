@@ -22,14 +22,16 @@
 #include <span>
 #include <string>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace hydrant {
 namespace {
 
 constexpr uint64_t kAttachNs = 60'000'000'000;
-// Number of the shared descriptor within the node; the transport uses the first one.
-constexpr uint32_t kSegmentsFd = 2;
+// Number of the first attach's shared descriptor within the node, after those of the transport and of
+// barriers. Later attaches, which follow failed ones, count on.
+constexpr uint32_t kFirstSegmentsFd = 3;
 
 // The request that every rank publishes before the memory exists.
 struct Wish {
@@ -43,11 +45,20 @@ struct Known {
   std::vector<SegmentPlace> places;
   SegmentPlace published;  // this rank's, by publish_segments()
   uint32_t rounds = 0;     // calls of publish_segments()
+  uint32_t attaches = 0;   // calls of attach_segments()
 };
 Known& known() noexcept {
   static Known all;
   return all;
 }
+
+// "segment-wish.0": a launcher may keep what was put first under a key, so each round has its own.
+struct CardKey {
+  CardKey(const char* name, uint32_t round) noexcept {
+    snprintf(text, sizeof text, "%s.%u", name, round);
+  }
+  char text[32];
+};
 
 template <typename Card>
 Status put_card(const char* key, const Card& card) noexcept {
@@ -81,13 +92,12 @@ Status get_place(Rank rank, const char* key, SegmentPlace* place) noexcept {
 }
 
 // Computes the slices of the node's ranks from their requests.
-Status lay_out(const Wish& mine, std::vector<SegmentSlice>* slices) noexcept {
+Status lay_out(const Wish& mine, const CardKey& key, std::vector<SegmentSlice>* slices) noexcept {
   const std::vector<Rank>& ranks = job().place().node_ranks;
   std::vector<uint64_t> sizes;
   for (const Rank rank : ranks) {
     Wish wish;
-    if (const Status status = get_card(rank, "segment-wish", &wish); status != Status::kOk)
-      return status;
+    if (const Status status = get_card(rank, key.text, &wish); status != Status::kOk) return status;
     if (wish.minheapoffset != mine.minheapoffset) {
       return fail(Status::kBadArg,
                   "minheapoffset is %llu here and %llu on rank %u; it must be the same",
@@ -99,23 +109,24 @@ Status lay_out(const Wish& mine, std::vector<SegmentSlice>* slices) noexcept {
   return lay_out_slices(ranks, sizes, slices);
 }
 
-// Creates one file for the node and maps its slices.
-Status map_node(std::vector<SegmentSlice>* slices) noexcept {
+// Creates one file for the node and maps its slices. With `laid_out` an error, it only tells the other ranks.
+Status map_node(Status laid_out, uint32_t round, std::vector<SegmentSlice>* slices) noexcept {
   const JobPlace& place = job().place();
   int made = -1;
-  Status status = Status::kOk;
-  if (place.node_rank == 0) status = make_segment_file(*slices, &made);
+  Status status = laid_out;
+  if (status == Status::kOk && place.node_rank == 0) status = make_segment_file(*slices, &made);
   int fd = made;
-  // share_fd() holds a fence of the whole job, so a rank that is alone on its node calls it too.
-  if (status == Status::kOk && place.size > 1) {
-    status = share_fd(*job().bootstrap, kSegmentsFd, made, &fd, now_ns() + kAttachNs);
-  }
+  // share_fd() holds a fence of the whole job, so a rank that is alone on its node calls it too, and so does
+  // a rank that has failed.
+  if (place.size > 1)
+    status = share_fd(*job().bootstrap, kFirstSegmentsFd + round, status, made, &fd,
+                      now_ns() + kAttachNs);
   if (status == Status::kOk) status = map_slices(fd, place.rank, slices);
-  const SegmentSlice& own = (*slices)[place.node_rank];
-  if (status == Status::kOk && own.size != 0) {
+  if (status == Status::kOk) {
+    const SegmentSlice& own = (*slices)[place.node_rank];
     const MemoryRange range{reinterpret_cast<uintptr_t>(own.here), own.size};
     // On failure peers of the node cannot pin this memory, but they have it mapped anyway.
-    if (announce_shared_file(range, fd, own.start) != Status::kOk)
+    if (own.size != 0 && announce_shared_file(range, fd, own.start) != Status::kOk)
       log_info("the segment is not announced as shared memory: %s", last_error_text());
   }
   if (fd >= 0 && fd != made) close(fd);
@@ -123,27 +134,47 @@ Status map_node(std::vector<SegmentSlice>* slices) noexcept {
   return status;
 }
 
+// Unmaps what map_node() has mapped: the file's memory is free when no rank maps it.
+void unmap_node(std::vector<SegmentSlice>* slices) noexcept {
+  for (const SegmentSlice& slice : *slices) {
+    const MemoryRange range{reinterpret_cast<uintptr_t>(slice.here), slice.size};
+    if (slice.here != nullptr && slice.rank == job().rank()) (void)forget_shared_file(range);
+  }
+  unmap_slices(slices);
+}
+
+// Reads the places of the node's segments. Errors: also kResource if a rank has none.
+Status read_places(const char* key, std::vector<SegmentPlace>* places) noexcept {
+  places->assign(job().size(), SegmentPlace{});
+  for (const Rank rank : job().place().node_ranks) {
+    SegmentPlace& place = (*places)[rank];
+    if (const Status status = get_place(rank, key, &place); status != Status::kOk) return status;
+    if (place.size == 0)
+      return fail(Status::kResource, "rank %u has no segment; see that rank's message", rank);
+  }
+  return Status::kOk;
+}
+
 // Publishes this rank's segment and reads those of the neighbours. The fence is the barrier of the attach.
-Status exchange_places(const std::vector<SegmentSlice>& slices, const SegmentPlace& mine) noexcept {
+Status exchange_places(const std::vector<SegmentSlice>& slices, const SegmentPlace& mine,
+                       uint32_t round) noexcept {
   Job& the_job = job();
-  Status status = put_card("segment-place", mine);
+  const CardKey key("segment-place", round);
+  Status status = put_card(key.text, mine);
   if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kAttachNs);
   // This rank has no memory; the caller reports the reason.
   if (mine.size == 0 || status != Status::kOk) return status;
-  known().places.assign(the_job.size(), SegmentPlace{});
-  known().key = "segment-place";
-  const std::vector<Rank>& ranks = the_job.place().node_ranks;
-  for (size_t i = 0; i < ranks.size() && status == Status::kOk; ++i) {
-    SegmentPlace& place = known().places[ranks[i]];
-    status = get_place(ranks[i], "segment-place", &place);
-    if (status == Status::kOk && place.size == 0) {
-      status = fail(Status::kResource,
-                    "rank %u found no memory for its segment; see that rank's message", ranks[i]);
-    }
-    if (status == Status::kOk && the_job.transport != nullptr && ranks[i] != the_job.rank()) {
-      status = the_job.transport->add_segment(ranks[i], place.addr, place.size, slices[i].here);
-    }
+  std::vector<SegmentPlace> places;
+  status = read_places(key.text, &places);
+  for (const SegmentSlice& slice : slices) {
+    if (status != Status::kOk) return status;
+    if (the_job.transport == nullptr || slice.rank == the_job.rank()) continue;
+    const SegmentPlace& place = places[slice.rank];
+    status = the_job.transport->add_segment(slice.rank, place.addr, place.size, slice.here);
   }
+  if (status != Status::kOk) return status;
+  known().places = std::move(places);
+  known().key = key.text;
   return status;
 }
 
@@ -173,25 +204,32 @@ Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept {
     return Status::kOk;
   }
   const MutexLock lock(the_job.bootstrap_mu);
+  const uint32_t round = known().attaches++;
   const Status size_status = check_size(size);
   // A rank with an invalid size publishes 0, so that the other ranks do not wait for its memory.
-  Wish wish = {.size = size_status == Status::kOk ? size : 0, .minheapoffset = minheapoffset};
-  Status status = put_card("segment-wish", wish);
+  const Wish wish = {.size = size_status == Status::kOk ? size : 0, .minheapoffset = minheapoffset};
+  const CardKey wish_key("segment-wish", round);
+  Status status = put_card(wish_key.text, wish);
   if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kAttachNs);
-  std::vector<SegmentSlice> slices;
-  if (status == Status::kOk) status = lay_out(wish, &slices);
   if (status != Status::kOk) return status;
-  const Status mapped = map_node(&slices);
+  // From here on a rank that fails takes part in all that follows: others are in the same fences.
+  std::vector<SegmentSlice> slices;
+  status = lay_out(wish, wish_key, &slices);
+  const Status mapped = map_node(status, round, &slices);
   const std::string shortage = mapped != Status::kOk ? last_error_text() : "";
   SegmentPlace mine;
   if (mapped == Status::kOk && size_status == Status::kOk) {
     mine.addr = reinterpret_cast<uint64_t>(slices[the_job.place().node_rank].here);
     mine.size = size;
   }
-  status = exchange_places(slices, mine);
-  if (size_status != Status::kOk) return check_size(size);
-  if (mapped != Status::kOk) return fail(mapped, "%s", shortage.c_str());
-  if (status != Status::kOk) return status;
+  status = exchange_places(slices, mine, round);
+  if (size_status != Status::kOk || mapped != Status::kOk || status != Status::kOk) {
+    const std::string trouble = last_error_text();
+    unmap_node(&slices);
+    if (size_status != Status::kOk) return check_size(size);
+    return mapped != Status::kOk ? fail(mapped, "%s", shortage.c_str())
+                                 : fail(status, "%s", trouble.c_str());
+  }
   the_job.segment = {.client = &the_job.client,
                      .flags = 0,
                      .addr = reinterpret_cast<void*>(mine.addr),
@@ -213,17 +251,16 @@ Status publish_segments(bool mine_too) noexcept {
   if (mine_too && bound != nullptr) {
     here.published = {.addr = reinterpret_cast<uint64_t>(bound->addr), .size = bound->size};
   }
-  char key[32];
-  snprintf(key, sizeof key, "segment-bound.%u", here.rounds++);
-  Status status = put_card(key, here.published);
+  const CardKey key("segment-bound", here.rounds++);
+  Status status = put_card(key.text, here.published);
   if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kAttachNs);
   if (status != Status::kOk) return status;
-  here.key = key;
+  here.key = key.text;
   here.places.resize(the_job.size());
   for (const Rank rank : the_job.place().node_ranks) {
     SegmentPlace& place = here.places[rank];
     if (place.size != 0) continue;
-    if (status = get_place(rank, key, &place); status != Status::kOk) return status;
+    if (status = get_place(rank, key.text, &place); status != Status::kOk) return status;
   }
   return Status::kOk;
 }

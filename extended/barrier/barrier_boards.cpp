@@ -22,8 +22,8 @@ namespace hydrant {
 namespace {
 
 constexpr uint64_t kWaitNs = 60'000'000'000;
-// Number of the shared descriptor within the node, after the transport's and the segments'.
-constexpr uint32_t kBoardsFd = 3;
+// Number of the shared descriptor within the node, after the transport's; those of segments follow.
+constexpr uint32_t kBoardsFd = 2;
 constexpr const char* kCard = "barrier-board";
 constexpr const char* kInstead = "GASNET_BARRIER=AMDISSEM needs no such memory";
 constexpr const char* kPurpose = "barriers (GASNET_BARRIER=AMDISSEM needs none)";
@@ -131,8 +131,7 @@ Status BarrierBoards::map_memory(size_t bytes) noexcept {
       made = make_memory_file("hydrant barriers", bytes);
       if (made < 0) status = refuse_memory_file(kPurpose, bytes);
     }
-    if (status == Status::kOk)
-      status = share_fd(*job().bootstrap, kBoardsFd, made, &fd, now_ns() + kWaitNs);
+    status = share_fd(*job().bootstrap, kBoardsFd, status, made, &fd, now_ns() + kWaitNs);
     if (made >= 0) close(made);
   }
   std::byte* start = nullptr;

@@ -12,11 +12,13 @@
 #include <fcntl.h>
 #include <string>
 #include <unistd.h>
+#include <utility>
 
 namespace hydrant {
 namespace {
 
 constexpr uint32_t kHandshakeMagic = 0x48594e43;
+constexpr uint32_t kRefusalMagic = 0x48594e4e;
 constexpr uint64_t kRetryNs = 2'000'000;
 
 // On the leader's card.
@@ -32,18 +34,29 @@ struct Handshake {
   RandomName token{};
 };
 
+// In place of a LeaderCard: no descriptor comes. On a member's card: do not wait for it. A member that comes
+// has an empty card.
+struct RefusalCard {
+  uint32_t magic = kRefusalMagic;
+  int32_t status = 0;
+  char text[512] = {};
+};
+
 class OwnedFd {
  public:
   explicit OwnedFd(int fd) noexcept : fd_(fd) {}
-  ~OwnedFd() {
-    if (fd_ >= 0) close(fd_);
-  }
+  ~OwnedFd() { reset(); }
   OwnedFd(const OwnedFd&) = delete;
   OwnedFd& operator=(const OwnedFd&) = delete;
   int get() const noexcept { return fd_; }
+  int release() noexcept { return std::exchange(fd_, -1); }
+  void reset() noexcept {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
 
  private:
-  const int fd_;
+  int fd_;
 };
 
 bool same_user(int socket) noexcept {
@@ -80,6 +93,40 @@ bool send_fd(int socket, const Handshake& handshake, int fd) noexcept {
   return sent == static_cast<ssize_t>(sizeof copy);
 }
 
+// A copy of the descriptor, which shows that this process has room for another one.
+int copy_fd(int fd) noexcept { return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3); }
+
+Status no_descriptor() noexcept {
+  return fail(Status::kResource,
+              "no descriptor for memory that the ranks of this node share: %s (ulimit -n)",
+              errno_text(errno));
+}
+
+// Tells the others of this rank's error, whose text is last_error_text(), and meets them in the fence, where
+// they would wait for it until the deadline.
+Status refuse(Bootstrap& bootstrap, uint32_t sequence, Status status,
+              uint64_t deadline_ns) noexcept {
+  RefusalCard card{.status = to_c(status)};
+  std::snprintf(card.text, sizeof card.text, "%s", last_error_text());
+  // A card or a fence that fails is the launcher's trouble, of which the others are told.
+  (void)bootstrap.put(card_key(sequence), launch::bytes_of(card));
+  (void)bootstrap.fence(deadline_ns);
+  return fail(status, "%s", card.text);
+}
+
+// The error on the card of another rank; kOk if it is no refusal.
+Status read_refusal(std::span<const std::byte> bytes, Rank rank) noexcept {
+  RefusalCard card;
+  if (bytes.size() != sizeof card) return Status::kOk;
+  std::memcpy(&card, bytes.data(), sizeof card);
+  if (card.magic != kRefusalMagic) return Status::kOk;
+  const auto status = static_cast<Status>(card.status);
+  const bool is_known = status == Status::kResource || status == Status::kBadArg ||
+                        status == Status::kUnsupported || status == Status::kNotReady;
+  return fail(is_known ? status : Status::kBroken, "rank %u refuses: %.*s", rank,
+              static_cast<int>(strnlen(card.text, sizeof card.text)), card.text);
+}
+
 // ---- the first rank of a node ----
 
 // Takes one connection, if it is one of the ranks that are missing; answers its rank, else kNoRank.
@@ -109,10 +156,25 @@ std::string name_ranks(const std::vector<Rank>& ranks) {
   return text;
 }
 
-Status serve_members(const JobPlace& place, int listener, const LeaderCard& card, int fd,
+// The other ranks of the node, without those that have refused: each tells its caller why.
+std::vector<Rank> ranks_that_come(Bootstrap& bootstrap, uint32_t sequence,
+                                  uint64_t deadline_ns) noexcept {
+  const JobPlace& place = bootstrap.place();
+  std::vector<Rank> coming;
+  for (const Rank rank : place.node_ranks) {
+    std::byte room[Bootstrap::kMaxCardBytes];
+    size_t bytes = 0;
+    if (rank == place.rank) continue;
+    const Status status = bootstrap.get(rank, card_key(sequence), room, &bytes, deadline_ns);
+    if (status == Status::kOk && read_refusal(std::span(room, bytes), rank) != Status::kOk)
+      continue;
+    coming.push_back(rank);
+  }
+  return coming;
+}
+
+Status serve_members(std::vector<Rank> missing, int listener, const LeaderCard& card, int fd,
                      uint64_t deadline_ns) noexcept {
-  std::vector<Rank> missing = place.node_ranks;
-  missing.erase(missing.begin());  // this one
   while (!missing.empty()) {
     if (!launch::wait_readable(listener, deadline_ns)) {
       return fail(Status::kNotReady,
@@ -132,26 +194,34 @@ Status serve_members(const JobPlace& place, int listener, const LeaderCard& card
   return Status::kOk;
 }
 
-Status lead(Bootstrap& bootstrap, uint32_t sequence, int fd, int* received,
+Status listen_at(int listener, const AbstractAddress& address) noexcept {
+  if (listener >= 0 && bind(listener, address.get(), address.bytes) == 0 &&
+      listen(listener, SOMAXCONN) == 0)
+    return Status::kOk;
+  return fail(Status::kResource, "no socket for the ranks of this node: %s", errno_text(errno));
+}
+
+Status lead(Bootstrap& bootstrap, uint32_t sequence, Status ready, int fd, int* received,
             uint64_t deadline_ns) noexcept {
-  const JobPlace& place = bootstrap.place();
+  if (ready != Status::kOk) return refuse(bootstrap, sequence, ready, deadline_ns);
   const LeaderCard card{.name = make_random_name(), .token = make_random_name()};
   const OwnedFd listener(open_socket());
-  const AbstractAddress address = abstract_address(card.name, sequence);
-  if (listener.get() < 0 || bind(listener.get(), address.get(), address.bytes) != 0 ||
-      listen(listener.get(), SOMAXCONN) != 0) {
-    return fail(Status::kResource, "no socket for the ranks of this node: %s", errno_text(errno));
-  }
+  // All that may fail comes before the fence, because afterwards nobody could be told.
+  if (const Status status = listen_at(listener.get(), abstract_address(card.name, sequence));
+      status != Status::kOk)
+    return refuse(bootstrap, sequence, status, deadline_ns);
+  OwnedFd copy(copy_fd(fd));
+  OwnedFd room_for_connections(copy_fd(copy.get()));
+  if (room_for_connections.get() < 0)
+    return refuse(bootstrap, sequence, no_descriptor(), deadline_ns);
   Status status = bootstrap.put(card_key(sequence), launch::bytes_of(card));
   if (status == Status::kOk) status = bootstrap.fence(deadline_ns);
-  if (status == Status::kOk) {
-    status = serve_members(place, listener.get(), card, fd, deadline_ns);
-  }
   if (status != Status::kOk) return status;
-  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-  if (copy < 0) return fail(Status::kResource, "fcntl(%d, F_DUPFD): %s", fd, errno_text(errno));
-  *received = copy;
-  return Status::kOk;
+  room_for_connections.reset();
+  status = serve_members(ranks_that_come(bootstrap, sequence, deadline_ns), listener.get(), card,
+                         fd, deadline_ns);
+  if (status == Status::kOk) *received = copy.release();
+  return status;
 }
 
 // ---- the others ----
@@ -223,21 +293,26 @@ Status receive_fd(int socket, const Handshake& sent, Rank leader, int* received,
   return Status::kOk;
 }
 
-Status follow(Bootstrap& bootstrap, uint32_t sequence, int* received,
+Status follow(Bootstrap& bootstrap, uint32_t sequence, Status ready, int* received,
               uint64_t deadline_ns) noexcept {
+  if (ready != Status::kOk) return refuse(bootstrap, sequence, ready, deadline_ns);
   const JobPlace& place = bootstrap.place();
   const Rank leader = place.node_ranks.front();
-  Status status = bootstrap.fence(deadline_ns);
+  const OwnedFd socket(open_socket());
+  OwnedFd room_for_received(copy_fd(socket.get()));
+  if (room_for_received.get() < 0) return refuse(bootstrap, sequence, no_descriptor(), deadline_ns);
+  Status status = bootstrap.put(card_key(sequence), {});
+  if (status == Status::kOk) status = bootstrap.fence(deadline_ns);
   if (status != Status::kOk) return status;
   LeaderCard card;
+  std::byte room[Bootstrap::kMaxCardBytes];
   size_t bytes = 0;
-  status = bootstrap.get(leader, card_key(sequence), std::as_writable_bytes(std::span(&card, 1)),
-                         &bytes, deadline_ns);
+  status = bootstrap.get(leader, card_key(sequence), room, &bytes, deadline_ns);
+  if (status == Status::kOk) status = read_refusal(std::span(room, bytes), leader);
   if (status != Status::kOk) return status;
   if (bytes != sizeof card)
     return fail(Status::kBroken, "rank %u has put a card of %zu bytes", leader, bytes);
-  const OwnedFd socket(open_socket());
-  if (socket.get() < 0) return fail(Status::kResource, "socket(): %s", errno_text(errno));
+  std::memcpy(&card, room, sizeof card);
   status = connect_to(socket.get(), abstract_address(card.name, sequence), leader, deadline_ns);
   if (status != Status::kOk) return status;
   if (!same_user(socket.get())) {
@@ -247,17 +322,17 @@ Status follow(Bootstrap& bootstrap, uint32_t sequence, int* received,
   if (::send(socket.get(), &handshake, sizeof handshake, MSG_NOSIGNAL) != sizeof handshake) {
     return fail(Status::kBroken, "rank %u does not listen: %s", leader, errno_text(errno));
   }
+  room_for_received.reset();
   return receive_fd(socket.get(), handshake, leader, received, deadline_ns);
 }
 
 }  // namespace
 
-Status share_fd(Bootstrap& bootstrap, uint32_t sequence, int fd_of_leader, int* received,
-                uint64_t deadline_ns) noexcept {
-  if (bootstrap.place().node_rank == 0) {
-    return lead(bootstrap, sequence, fd_of_leader, received, deadline_ns);
-  }
-  return follow(bootstrap, sequence, received, deadline_ns);
+Status share_fd(Bootstrap& bootstrap, uint32_t sequence, Status ready, int fd_of_leader,
+                int* received, uint64_t deadline_ns) noexcept {
+  if (bootstrap.place().node_rank == 0)
+    return lead(bootstrap, sequence, ready, fd_of_leader, received, deadline_ns);
+  return follow(bootstrap, sequence, ready, received, deadline_ns);
 }
 
 }  // namespace hydrant

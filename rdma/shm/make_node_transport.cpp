@@ -22,8 +22,7 @@ Status share_memory(Bootstrap& bootstrap, int* fd) noexcept {
   if (place.node_rank == 0) {
     status = shm::NodeMemory::create(static_cast<uint32_t>(place.node_ranks.size()), &made);
   }
-  if (status == Status::kOk)
-    status = share_fd(bootstrap, kNodeMemoryFd, made, fd, now_ns() + kWaitNs);
+  status = share_fd(bootstrap, kNodeMemoryFd, status, made, fd, now_ns() + kWaitNs);
   if (made >= 0) close(made);
   return status;
 }

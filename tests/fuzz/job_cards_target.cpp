@@ -145,11 +145,18 @@ void forget_own_segment() {
   job().state = JobState::kWired;
 }
 
+// The number of the next attach, which its keys have.
+uint32_t attaches = 0;
+std::string key_of_attach(const char* name) {
+  return std::string(name) + "." + std::to_string(attaches++);
+}
+
 // Rank 0 is alone on its node: it reads no card before it is asked for a segment.
 void check_attach(Input& input) {
   reset_store({0}, 4);
   std::vector<std::optional<Card>> cards(1);
-  for (Rank rank = 1; rank < 4; ++rank) cards.push_back(set_card(input, rank, "segment-place"));
+  const std::string key = key_of_attach("segment-place");
+  for (Rank rank = 1; rank < 4; ++rank) cards.push_back(set_card(input, rank, key));
   HYDRANT_FUZZ_CHECK(attach_segments(kSegmentBytes, 0) == Status::kOk);
   check_places(cards);
   forget_own_segment();
@@ -159,7 +166,7 @@ void check_attach(Input& input) {
 void check_wish(Input& input) {
   constexpr uint64_t kHeapOffset = 4096;
   reset_store({0, 1}, 3);
-  const std::optional<Card> card = set_card(input, 1, "segment-wish");
+  const std::optional<Card> card = set_card(input, 1, key_of_attach("segment-wish"));
   store->most_fences = 1;
   const Status status = attach_segments(kSegmentBytes, kHeapOffset);
   check_refusal(status);
@@ -187,6 +194,7 @@ void check_bound(Input& input) {
   static uint32_t rounds = 0;
   const std::string key = "segment-bound." + std::to_string(rounds++);
   reset_store({0}, 4);
+  ++attaches;
   HYDRANT_FUZZ_CHECK(attach_segments(kSegmentBytes, 0) == Status::kOk);
   reset_store({0, 1}, 3);
   std::vector<std::optional<Card>> cards(1);

@@ -70,5 +70,6 @@ void test_outside(const char* op);
 void test_lazy_segment(uintptr_t bytes);
 void test_lazy_stream(uintptr_t bytes);
 void test_all_touched(uintptr_t bytes);
+void test_attach_again(uintptr_t bytes, gex_Rank_t odd, const char* lacks);
 
 #endif

@@ -128,6 +128,8 @@ int main(int argc, char** argv) {
     test_lazy_stream(strtoull(argv[2], NULL, 0));
   } else if (!strcmp(which, "all-touched")) {
     test_all_touched(strtoull(argv[2], NULL, 0));
+  } else if (!strcmp(which, "attach-again")) { /* BYTES RANK WHAT-IT-LACKS */
+    test_attach_again(strtoull(argv[2], NULL, 0), (gex_Rank_t)atoi(argv[3]), argv[4]);
   } else if (!strcmp(which, "limits")) {
     printf("rank %u: local %zu global %zu\n", (unsigned)me, (size_t)gasnet_getMaxLocalSegmentSize(),
            (size_t)gasnet_getMaxGlobalSegmentSize());

@@ -1,10 +1,12 @@
-/* Operations beyond the ends of a segment, and segments whose memory is allocated at the first access. */
+/* Operations beyond the ends of a segment, segments whose memory is allocated at the first access, and
+ * attaches that fail. */
 #include <hydrant/persistent.h>
 
 #include <dirent.h>
 #include <gasnet_coll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -281,4 +283,32 @@ void test_all_touched(uintptr_t bytes) {
   attach(bytes);
   BARRIER();
   if (me == size - 1) memset(segment[me], 1, bytes);
+}
+
+/* Attaches, and again after a failure, with 1 MiB. One rank asks for a wrong size, or has no descriptors the
+ * first time. */
+void test_attach_again(uintptr_t bytes, gex_Rank_t odd, const char* lacks) {
+  const uintptr_t less = (uintptr_t)1 << 20;
+  const gex_Rank_t peer = (me + 1) % size;
+  const unsigned char mine = (unsigned char)(me + 1);
+  void* there = NULL;
+  gex_Segment_t own;
+  struct rlimit limit, none;
+  int code;
+  CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  none = limit;
+  none.rlim_cur = 3; /* the standard streams' */
+  if (me == odd && !strcmp(lacks, "descriptors")) CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  code = gex_Segment_Attach(&own, team, me == odd && !strcmp(lacks, "size") ? bytes + 1 : bytes);
+  printf("rank %u: %s at first\n", (unsigned)me, gasnet_ErrorName(code));
+  CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  CHECK(endpoint != NULL && gex_EP_QuerySegment(endpoint) == GEX_SEGMENT_INVALID);
+  code = gex_Segment_Attach(&own, team, less);
+  printf("rank %u: %s then\n", (unsigned)me, gasnet_ErrorName(code));
+  CHECK(code == GASNET_OK);
+  gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, peer, &there, NULL, NULL, 0));
+  gasnet_put(peer, (char*)there + less - 1, (void*)&mine, 1);
+  BARRIER();
+  CHECK(((unsigned char*)gex_Segment_QueryAddr(own))[less - 1] == (me + size - 1) % size + 1);
+  BARRIER();
 }

@@ -13,6 +13,7 @@ import unittest
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent / "launch"))
+import over  # the path must be set first
 from jobs import Build, Job  # the path must be set first
 
 ROOT = sys.argv.pop()
@@ -236,6 +237,47 @@ class FileSizes(Segments):
         self.assertEqual(code, 42, errors)
         self.assertRegex(errors, rf"for the segments of this host is larger than the limit on file "
                                  rf"sizes, {self.LIMIT} bytes: ulimit -f unlimited")
+
+
+@unittest.skipIf(over.OVER == "mixed", "an attach may succeed on one node and fail on another")
+class RefusedAttach(Segments):
+    """An attach that one rank cannot carry out fails on all ranks at once, with each rank's own code, and the
+    next one works. Ranks that waited for each other would answer GASNET_ERR_NOT_READY after a minute."""
+
+    def refused(self, size, bytes_, codes, odd=0, lacks="nothing", **job):
+        for launcher in {"fork", self.launcher}:
+            with self.subTest(launcher=launcher, size=size, odd=odd, lacks=lacks):
+                code, output, errors = self.run_job("seq", size, "attach-again", bytes_, odd, lacks,
+                                                    launcher=launcher, **job)
+                self.assertEqual(code, 0, output + errors)
+                first = dict(re.findall(r"rank (\d+): GASNET_(\w+) at first", output))
+                self.assertEqual([first.get(str(rank)) for rank in range(size)], codes, output + errors)
+                self.assertEqual(output.count("GASNET_OK then\n"), size, output + errors)
+                yield errors
+
+    def test_file_beyond_the_limit_on_file_sizes(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (FileSizes.LIMIT, FileSizes.LIMIT))
+        for size in (2, 3):
+            for errors in self.refused(size, FileSizes.LIMIT, ["ERR_RESOURCE"] * size, before=limit):
+                self.assertEqual(errors.count("is larger than the limit on file sizes"), size, errors)
+                self.assertIn("rank 0 refuses: ", errors)
+
+    def test_too_little_memory_to_commit(self):
+        for errors in self.refused(2, 1 << 42, ["ERR_RESOURCE"] * 2, GASNET_MAX_SEGSIZE="4096GB/P",
+                                   HYDRANT_SEGMENT_COMMIT="y"):
+            self.assertRegex(errors, r"rank 0 refuses: .* need \d+ bytes, and \d+ are available")
+
+    def test_no_descriptor(self):
+        for odd in range(3):
+            for errors in self.refused(3, MIB, ["ERR_RESOURCE"] * 3, odd, "descriptors"):
+                self.assertIn("Too many open files", errors)
+
+    def test_wrong_size_of_one_rank(self):
+        for odd in range(2):
+            codes = ["ERR_BAD_ARG" if rank == odd else "ERR_RESOURCE" for rank in range(2)]
+            for errors in self.refused(2, MIB, codes, odd, "size"):
+                self.assertIn(f"rank {odd} has no segment; see that rank's message", errors)
 
 
 class Shortage(Segments):

@@ -179,7 +179,9 @@ class Probe {
         give_up("memfd");
     }
     int received = -1;
-    require(hydrant::share_fd(*bootstrap_, sequence_++, fd, &received, soon()), "share_fd");
+    require(
+        hydrant::share_fd(*bootstrap_, sequence_++, hydrant::Status::kOk, fd, &received, soon()),
+        "share_fd");
     const void* mapped = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, received, 0);
     if (mapped == MAP_FAILED || std::strcmp(static_cast<const char*>(mapped), kText) != 0) {
       give_up("what was shared is not what came");

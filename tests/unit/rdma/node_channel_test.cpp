@@ -8,8 +8,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <span>
+#include <string>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
@@ -40,6 +43,7 @@ class NodeBootstrap final : public Bootstrap {
   std::function<void(const Card&)> others;
   JobPlace stands;
   testing::StoreBootstrap store;
+  uint32_t fences = 0;
 
   explicit NodeBootstrap(Rank self) {
     stands.rank = self;
@@ -55,12 +59,14 @@ class NodeBootstrap final : public Bootstrap {
     return store.put(key, card);
   }
   Status fence(uint64_t) noexcept override {
+    ++fences;
+    if (!others) return Status::kOk;
     const auto found = store.cards.find({0, "fd." + std::to_string(kSequence)});
     Card card;
     if (found == store.cards.end() || found->second.size() != sizeof card)
       return fail(Status::kBroken, "the card has another form");
     std::memcpy(&card, found->second.data(), sizeof card);
-    if (others) others(card);
+    others(card);
     return Status::kOk;
   }
   Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
@@ -106,7 +112,7 @@ void expect_ignored(const std::function<std::vector<std::byte>(const Card&)>& wr
   int ends[2] = {-1, -1};
   ASSERT_EQ(pipe(ends), 0);
   int received = -1;
-  EXPECT_EQ(share_fd(node, kSequence, ends[0], &received, soon()), Status::kOk)
+  EXPECT_EQ(share_fd(node, kSequence, Status::kOk, ends[0], &received, soon()), Status::kOk)
       << last_error_text();
   EXPECT_FALSE(is_answered(fd_of_wrong));
   for (const int fd : right) EXPECT_TRUE(is_answered(fd));
@@ -143,7 +149,7 @@ TEST(NodeChannel, ARankGetsItsDescriptorOnce) {
     for (const Rank rank : {2U, 2U, 4U}) fds.push_back(say(card, handshake(card, rank)));
   };
   int received = -1;
-  EXPECT_EQ(share_fd(node, kSequence, STDERR_FILENO, &received, soon()), Status::kOk);
+  EXPECT_EQ(share_fd(node, kSequence, Status::kOk, STDERR_FILENO, &received, soon()), Status::kOk);
   ASSERT_EQ(fds.size(), 3U);
   EXPECT_TRUE(is_answered(fds[0]));
   EXPECT_FALSE(is_answered(fds[1]));
@@ -156,6 +162,69 @@ TEST(NodeChannel, AnotherTokenIsNoHandshake) {
     card.token[0] = card.token[0] == 'a' ? 'b' : 'a';
     return handshake(card, 2);
   });
+}
+
+// ---- refusals ----
+
+const std::string kKey = "fd." + std::to_string(kSequence);
+
+// The card by which a rank refuses: what it has put after share_fd() with this error.
+std::vector<std::byte> card_of_refusal(Rank self, Status status, const char* text) {
+  NodeBootstrap node(self);
+  int received = -1;
+  EXPECT_EQ(share_fd(node, kSequence, fail(status, "%s", text), -1, &received, soon()), status);
+  EXPECT_STREQ(last_error_text(), text);
+  EXPECT_EQ(received, -1);
+  EXPECT_EQ(node.fences, 1U) << "the others are in the fence";
+  const std::vector<std::byte> card = node.store.cards[{self, kKey}];
+  EXPECT_GT(card.size(), sizeof(Card));
+  return card;
+}
+
+// What rank 2 is told, if this is the card of rank 0.
+Status told(std::span<const std::byte> card) {
+  NodeBootstrap node(2);
+  node.store.set(0, kKey, card);
+  int received = -1;
+  const Status status = share_fd(node, kSequence, Status::kOk, -1, &received, soon());
+  EXPECT_EQ(received, -1);
+  return status;
+}
+
+TEST(NodeChannel, TheFirstRanksRefusalIsEverybodys) {
+  for (const Status status : {Status::kResource, Status::kBadArg}) {
+    EXPECT_EQ(told(card_of_refusal(0, status, "no room for a file")), status);
+    EXPECT_STREQ(last_error_text(), "rank 0 refuses: no room for a file");
+  }
+}
+
+TEST(NodeChannel, ARefusalThatIsNoneIsBroken) {
+  const std::vector<std::byte> good = card_of_refusal(0, Status::kResource, "no room");
+  for (const int32_t status : {to_c(Status::kOk), -1, 77777}) {
+    std::vector<std::byte> card = good;
+    std::memcpy(card.data() + sizeof(uint32_t), &status, sizeof status);
+    EXPECT_EQ(told(card), Status::kBroken) << status;
+  }
+  std::vector<std::byte> endless = good;
+  std::fill(endless.begin() + 8, endless.end(), std::byte{'x'});
+  EXPECT_EQ(told(endless), Status::kResource);
+  std::vector<std::byte> other = good;
+  other[0] = std::byte{0};
+  EXPECT_EQ(told(other), Status::kBroken);
+  EXPECT_EQ(told(std::span(good).first(good.size() - 1)), Status::kBroken);
+}
+
+TEST(NodeChannel, ARankThatRefusesIsNotAwaited) {
+  NodeBootstrap node(0);
+  node.store.set(2, kKey, card_of_refusal(2, Status::kResource, "no descriptor"));
+  node.store.set(4, kKey, {});
+  int right = -1;
+  node.others = [&right](const Card& card) { right = say(card, handshake(card, 4)); };
+  int received = -1;
+  EXPECT_EQ(share_fd(node, kSequence, Status::kOk, STDERR_FILENO, &received, soon()), Status::kOk)
+      << last_error_text();
+  EXPECT_TRUE(is_answered(right));
+  close(received);
 }
 
 }  // namespace
