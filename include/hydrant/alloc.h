@@ -96,7 +96,8 @@ HYDRANT_ALLOC_API size_t hydrant_alloc_trim(void);
  * that maps it, the pages stay: the next allocation there is visible to the peer. At most 1 GiB of free
  * memory is kept registered. Beyond it, caches are asked to give memory up (hydrant/monitor.h,
  * invalidate()), and it returns to the kernel afterwards.
- * Errors: NULL with EINVAL or ENOMEM; ENOMEM also if `bytes` exceeds the limit on file sizes (ulimit -f). */
+ * Errors: NULL with EINVAL or ENOMEM; ENOMEM also if `bytes` exceeds the limit on file sizes (ulimit -f),
+ * which HYDRANT_LOG=info names in one line on standard error. */
 HYDRANT_ALLOC_API void* hydrant_alloc_shared(size_t alignment, size_t bytes);
 
 typedef struct hydrant_alloc_location {

@@ -8,8 +8,14 @@
 #include "firehose/watch/arena/system_calls.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <strings.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace hydrant::arena {
 namespace {
@@ -104,6 +110,31 @@ void occupy(uintptr_t addr, size_t bytes) noexcept {
   }
 }
 
+// HYDRANT_LOG, which the library's log.cpp reads where it is linked.
+bool is_info_logged() noexcept {
+  const char* level = std::getenv("HYDRANT_LOG");
+  return level != nullptr && (strcasecmp(level, "info") == 0 || strcasecmp(level, "debug") == 0);
+}
+
+// An info line, once, if the limit on file sizes is why there is no memory file of `bytes`.
+void tell_of_file_size(size_t bytes) noexcept {
+  static constinit std::atomic<bool> is_told{false};
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes || !is_info_logged() ||
+      is_told.exchange(true, std::memory_order_relaxed))
+    return;
+  char text[256];
+  const int length =
+      std::snprintf(text, sizeof text,
+                    "hydrant: info: hydrant_alloc_shared: a memory file of %zu bytes is larger "
+                    "than the limit on file sizes, %llu bytes: ulimit -f unlimited, or ask for "
+                    "less\n",
+                    bytes, static_cast<unsigned long long>(limit.rlim_cur));
+  // A failed write has no remedy here.
+  const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(length));
+  static_cast<void>(written);
+}
+
 // Maps the reservation and enters it in the address map. False if there are no addresses.
 bool place(Reservation* made) noexcept {
   // In the child of a fork, addresses of lost reservations may be free, but old pointers still refer to them.
@@ -148,8 +179,10 @@ Reservation* PageStore::reserve_locked(size_t least_bytes) noexcept {
   Reservation* made = reserve_exactly_locked(std::max(least_bytes, like_before));
   // A limit on address space (ulimit -v) may still have room for the least size.
   if (made == nullptr && least_bytes < like_before) made = reserve_exactly_locked(least_bytes);
-  if (made == nullptr) errno = ENOMEM;
-  return made;
+  if (made != nullptr) return made;
+  if (kind_ == Kind::kShared) tell_of_file_size(least_bytes);
+  errno = ENOMEM;
+  return nullptr;
 }
 
 Reservation* PageStore::reserve_exactly_locked(size_t bytes) noexcept {

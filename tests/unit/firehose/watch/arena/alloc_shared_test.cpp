@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -30,6 +31,36 @@ TEST(AllocShared, MoreThanTheLimitOnFileSizesIsNoMemory) {
               return hydrant_alloc_shared(1, 1 * kMiB) == nullptr ? "1 MiB is refused" : "";
             }),
             "");
+}
+
+// What the child writes to standard error, from allocations beyond the limit on file sizes.
+std::string lines_of_refusals(const char* log) {
+  return run_in_child([log]() -> std::string {
+    const rlimit limit{32 * kMiB, 32 * kMiB};
+    int ends[2];
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || pipe2(ends, O_NONBLOCK) != 0 ||
+        dup2(ends[1], STDERR_FILENO) < 0)
+      return "no pipe";
+    setenv("HYDRANT_LOG", log, 1);
+    if (hydrant_alloc_shared(1, 1 * kMiB) == nullptr) return "1 MiB is refused";
+    for (int i = 0; i < 2; ++i) {
+      errno = 0;
+      if (hydrant_alloc_shared(1, 40 * kMiB) != nullptr || errno != ENOMEM) return "40 MiB";
+    }
+    char text[1000];
+    const ssize_t bytes = read(ends[0], text, sizeof text);
+    return std::string(text, bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  });
+}
+
+TEST(AllocShared, ARefusalForTheLimitOnFileSizesIsLoggedOnce) {
+  const std::string line = lines_of_refusals("info");
+  EXPECT_TRUE(line.starts_with("hydrant: info: hydrant_alloc_shared: a memory file of ")) << line;
+  EXPECT_NE(line.find("larger than the limit on file sizes, 33554432 bytes: ulimit -f"),
+            std::string::npos)
+      << line;
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+  EXPECT_EQ(lines_of_refusals("warning"), "");
 }
 
 // A file of the program's under the number of an arena's file that it has closed.
