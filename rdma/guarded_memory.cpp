@@ -94,24 +94,24 @@ void for_each(Visit&& visit) noexcept {
 Status reserve_guarded(size_t bytes, size_t alignment, GuardSize size, GuardLabel label,
                        std::byte** start) noexcept {
   const bool roomy = size == GuardSize::kRoomy && !is_address_space_limited();
-  size_t guard = roomy ? kRoomyGuardBytes : kLeastGuardBytes;
+  size_t guard = roomy ? kRoomyGuardBytes : size == GuardSize::kNone ? 0 : kLeastGuardBytes;
   std::byte* made = reserve_with(bytes, alignment, guard);
   if (made == nullptr && roomy) {
     guard = kLeastGuardBytes;
     made = reserve_with(bytes, alignment, guard);
   }
-  if (made == nullptr) {
+  if (made == nullptr && guard != 0) {
     guard = 0;
     made = reserve_with(bytes, alignment, guard);
-    static constinit std::atomic<bool> is_said{false};
-    // Limits on address space are the same for all ranks as a rule.
-    if (made != nullptr && is_first_of_job() &&
-        !is_said.exchange(true, std::memory_order_relaxed)) {
-      log_warning(
-          "the address space has no room for guards of %zu bytes beside the %s (%zu bytes): an "
-          "access beyond its ends may change other memory. Raise the limit (ulimit -v)",
-          kLeastGuardBytes, label.what, bytes);
-    }
+  }
+  static constinit std::atomic<bool> is_said{false};
+  // Limits on address space are the same for all ranks as a rule.
+  if (made != nullptr && guard == 0 && is_first_of_job() &&
+      !is_said.exchange(true, std::memory_order_relaxed)) {
+    log_warning(
+        "the address space has no room for guards of %zu bytes beside the %s (%zu bytes): an "
+        "access beyond its ends may change other memory. Raise the limit (ulimit -v)",
+        kLeastGuardBytes, label.what, bytes);
   }
   if (made == nullptr) {
     return fail(Status::kResource,

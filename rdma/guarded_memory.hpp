@@ -26,12 +26,12 @@ struct GuardLabel {
   Rank rank = kNoRank;          // kNoRank: no single rank's
 };
 
-enum class GuardSize : uint8_t { kLeast, kRoomy };
+enum class GuardSize : uint8_t { kNone, kLeast, kRoomy };
 
 // Reserves `bytes` (whole pages) of inaccessible address space that begins at a multiple of `alignment`,
 // with a guard of at least kLeastGuardBytes on both sides. The caller maps into [*start, +bytes) with
 // MAP_FIXED. Where the address space is limited (ulimit -v) and has no room for guards, the reservation
-// comes without them, and that is warned of once.
+// comes without them, as with kNone, and that is warned of once.
 // Errors: kResource, with a text; *start is unchanged then.
 Status reserve_guarded(size_t bytes, size_t alignment, GuardSize size, GuardLabel label,
                        std::byte** start) noexcept;

@@ -60,7 +60,6 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
   if (const Status status = watch_the_end(); status != Status::kOk) return status;
   const auto ranks_here = static_cast<uint32_t>(place.node_ranks.size());
   Status status = choose_max_segment(ranks_here);
-  if (status == Status::kOk) status = publish_max_segment();
   if (status == Status::kOk) {
     Injection injection;
     status = read_injection(&injection);
@@ -81,6 +80,7 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
   the_job.transport_to_wake.store(the_job.transport.get(), std::memory_order_release);
   choose_wait_mode(ranks_here);
   if (status == Status::kOk) status = start_extended();
+  if (status == Status::kOk) status = publish_max_segment();
   // The fence prevents sends to a rank whose memory or handlers are not ready.
   if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kWireUpNs);
   if (status == Status::kOk && place.rank != 0) {

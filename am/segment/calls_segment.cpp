@@ -41,7 +41,7 @@ Status map_private(uintptr_t size, void** addr) noexcept {
   if (const Status status = reserve_guarded(bytes, GASNET_PAGESIZE, GuardSize::kRoomy,
                                             {.what = "segment", .rank = job().rank()}, &start);
       status != Status::kOk)
-    return status;
+    return add_context(status, "ask for less");
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
   if (mmap(start, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0) == MAP_FAILED) {
     const int error = errno;
@@ -164,8 +164,7 @@ int gasnet_getNodeInfo(gasnet_nodeinfo_t* table, int numentries) {
 
 uintptr_t gasnet_getMaxLocalSegmentSize(void) {
   if (job().segment_mode == kEverything) return UINTPTR_MAX;
-  // Each rank samples available memory at a different time, so the default must be agreed on.
-  return is_wired() && max_segment_is_default() ? max_global_segment() : max_local_segment();
+  return is_wired() ? max_agreed_segment() : max_local_segment();
 }
 uintptr_t gasnet_getMaxGlobalSegmentSize(void) {
   if (job().segment_mode == kEverything) return UINTPTR_MAX;

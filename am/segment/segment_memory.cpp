@@ -6,6 +6,7 @@
 #include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/base/machine/memory_file.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/guarded_memory.hpp"
@@ -32,9 +33,12 @@ unsigned long long ull(uint64_t value) noexcept { return value; }
 
 bool is_committed_at_once() noexcept { return knob_number(JobKnob::kSegmentCommit) != 0; }
 
+// Whole huge pages, unless only the last part of one is beyond the limit on file sizes.
 uint64_t file_bytes(const std::vector<SegmentSlice>& slices) noexcept {
   const SegmentSlice& last = slices.back();
-  return (last.start + last.size + kHugePage - 1) & ~(kHugePage - 1);
+  const uint64_t end = last.start + last.size;
+  const uint64_t bytes = (end + kHugePage - 1) & ~(kHugePage - 1);
+  return bytes > file_size_limit() ? end : bytes;
 }
 
 uint64_t wanted_bytes(const std::vector<SegmentSlice>& slices) noexcept {
@@ -94,13 +98,16 @@ Status commit(int fd, const SegmentSlice& slice) noexcept {
               ull(slice.size), ull(available.bytes), available.limited_by, errno_text(error));
 }
 
-Status map_slice(int fd, Rank own, SegmentSlice* slice) noexcept {
+constexpr const char* kLessThanLimit =
+    "ask for less, or set GASNET_MAX_SEGSIZE for programs that ask for the maximum";
+
+Status map_slice(int fd, Rank own, GuardSize guards, SegmentSlice* slice) noexcept {
   if (slice->size == 0) return Status::kOk;
   std::byte* start = nullptr;
-  if (const Status status = reserve_guarded(slice->size, kHugePage, GuardSize::kRoomy,
+  if (const Status status = reserve_guarded(slice->size, kHugePage, guards,
                                             {.what = "segment", .rank = slice->rank}, &start);
       status != Status::kOk)
-    return status;
+    return add_context(status, "%s", kLessThanLimit);
   if (mmap(start, slice->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd,
            static_cast<off_t>(slice->start)) == MAP_FAILED) {
     const int error = errno;
@@ -149,7 +156,9 @@ Status lay_out_slices(const std::vector<Rank>& ranks, const std::vector<uint64_t
 Status make_segment_file(const std::vector<SegmentSlice>& slices, int* fd) noexcept {
   const uint64_t bytes = file_bytes(slices);
   *fd = make_memory_file("hydrant segments", bytes);
-  if (*fd < 0) return refuse_memory_file("the segments of this host", bytes);
+  if (*fd < 0)
+    return add_context(refuse_memory_file("the segments of this host", bytes), "%s",
+                       kLessThanLimit);
   return check_available(slices, *fd);
 }
 
@@ -161,10 +170,15 @@ Status map_slices(int fd, Rank own, std::vector<SegmentSlice>* slices) noexcept 
     }
   }
   if (status != Status::kOk) return status;
-  for (SegmentSlice& slice : *slices) {
-    if (status == Status::kOk) status = map_slice(fd, own, &slice);
+  // In a limited address space guards of the first slices may leave no room for the last ones.
+  for (const GuardSize guards : {GuardSize::kRoomy, GuardSize::kNone}) {
+    status = Status::kOk;
+    for (SegmentSlice& slice : *slices) {
+      if (status == Status::kOk) status = map_slice(fd, own, guards, &slice);
+    }
+    if (status == Status::kOk) return status;
+    unmap_slices(slices);
   }
-  if (status != Status::kOk) unmap_slices(slices);
   return status;
 }
 

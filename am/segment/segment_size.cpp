@@ -1,10 +1,12 @@
-// Limits of segment sizes: parses GASNET_MAX_SEGSIZE and reads the available memory from /proc and
-// control groups. Called at job start (job.cpp), by segments.cpp and by error texts.
+// Limits of segment sizes: parses GASNET_MAX_SEGSIZE, reads the available memory from /proc and control
+// groups, and counts the limits of this process. Called at job start (job.cpp), by segments.cpp and by error
+// texts.
 #include "am/segment/segment_size.hpp"
 
 #include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/machine/cgroup_memory.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
+#include "rdma/guarded_memory.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -24,8 +26,19 @@ constexpr double kShare = 0.85;
 // Upper bound that fits the address space of a job.
 constexpr uint64_t kMost = uint64_t{1} << 44;
 
-uint64_t max_segment = 0;
+// Slices of the node's file begin at one.
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+// What a limited address space keeps for stacks, heaps and buffers at least, if that is not most of it.
+constexpr uint64_t kLeastLeft = uint64_t{64} << 20;
+
+enum class Source { kMemory, kVariable, kFileSize, kAddressSpace };
+
+uint64_t max_segment = 0;  // without the limits below
+uint64_t max_counted = 0;  // with them
+uint64_t limit_at_start =
+    0;  // the one that is the source: of a file, or what is left of the address space
 bool is_default = true;
+Source source = Source::kMemory;
 uint32_t ranks_of_host = 1;
 AvailableMemory available_at_start;
 
@@ -136,6 +149,23 @@ Status parse_segment_size(std::string_view text, uint64_t available, uint32_t ra
   return Status::kOk;
 }
 
+uint64_t most_in_file(uint64_t limit, uint32_t ranks_here) noexcept {
+  // The last slice ends anywhere.
+  const uint64_t unit = ranks_here == 1 ? GASNET_PAGESIZE : kHugePage;
+  return limit / ranks_here / unit * unit;
+}
+
+uint64_t most_in_address_space(uint64_t left, uint32_t ranks_here) noexcept {
+  const auto share = static_cast<uint64_t>((1 - kShare) * static_cast<double>(left));
+  const uint64_t kept = std::max(share, std::min(kLeastLeft, left / 2));
+  const uint64_t usable = left - std::min(left, kept + kHugePage);  // to align the last one
+  // Guards have room beside segments of their size and more.
+  constexpr uint64_t kGuards = 2 * kLeastGuardBytes;
+  const uint64_t each = usable / ranks_here;
+  const uint64_t most = each > 2 * kGuards ? each - kGuards : std::min(each, kGuards);
+  return most / GASNET_PAGESIZE * GASNET_PAGESIZE;
+}
+
 Status choose_max_segment(uint32_t ranks_here) noexcept {
   ranks_of_host = ranks_here;
   available_at_start = find_available_memory();
@@ -143,28 +173,70 @@ Status choose_max_segment(uint32_t ranks_here) noexcept {
   const char* text = std::getenv("GASNET_MAX_SEGSIZE");
   is_default = text == nullptr || *text == '\0';
   if (!is_default) {
-    return parse_segment_size(text, available, ranks_here, &max_segment);
+    if (const Status status = parse_segment_size(text, available, ranks_here, &max_segment);
+        status != Status::kOk)
+      return status;
+  } else {
+    max_segment = std::max<uint64_t>(
+        whole_pages(kShare * static_cast<double>(available) / ranks_here), GASNET_PAGESIZE);
   }
-  max_segment = std::max<uint64_t>(
-      whole_pages(kShare * static_cast<double>(available) / ranks_here), GASNET_PAGESIZE);
+  count_process_limits();
   return Status::kOk;
 }
 
-uintptr_t max_local_segment() noexcept { return max_segment; }
-bool max_segment_is_default() noexcept { return is_default; }
+void count_process_limits() noexcept {
+  max_counted = max_segment;
+  source = is_default ? Source::kMemory : Source::kVariable;
+  const auto bound = [](uint64_t most, Source by, uint64_t limit) {
+    if (most >= max_counted) return;
+    max_counted = std::max<uint64_t>(most, GASNET_PAGESIZE);
+    source = by;
+    limit_at_start = limit;
+  };
+  const uint64_t file = file_size_limit();
+  if (file != kUnlimited) bound(most_in_file(file, ranks_of_host), Source::kFileSize, file);
+  const AddressSpace space = read_address_space();
+  if (space.limit_bytes == kUnlimited) return;
+  // What is mapped is not known without /proc.
+  const uint64_t used = space.used_bytes != 0 ? space.used_bytes : space.limit_bytes / 2;
+  const uint64_t left = space.limit_bytes - std::min(space.limit_bytes, used);
+  bound(most_in_address_space(left, ranks_of_host), Source::kAddressSpace, left);
+}
+
+uintptr_t max_local_segment() noexcept { return max_counted; }
+uintptr_t max_attempted_segment() noexcept { return max_segment; }
+bool max_segment_is_asked_for() noexcept { return source == Source::kVariable; }
 
 const char* explain_max_segment(char* text, size_t room) noexcept {
-  if (!is_default) {
-    std::snprintf(text, room, "the limit is set by GASNET_MAX_SEGSIZE, which may be raised");
-    return text;
-  }
   char available[32];
+  const char* const plural = ranks_of_host == 1 ? "" : "s";
+  switch (source) {
+    case Source::kMemory: break;
+    case Source::kVariable:
+      std::snprintf(text, room, "the limit is set by GASNET_MAX_SEGSIZE, which may be raised");
+      return text;
+    case Source::kFileSize:
+      std::snprintf(text, room,
+                    "the limit on file sizes is %s (ulimit -f), for one memory file with the "
+                    "segments of %u rank%s of this host; only a higher limit allows more",
+                    format_size_rounded(limit_at_start, available, sizeof available), ranks_of_host,
+                    plural);
+      return text;
+    case Source::kAddressSpace:
+      std::snprintf(text, room,
+                    "the limit on address space (ulimit -v) leaves %s, for the segments of %u "
+                    "rank%s of this host with their guards, and the program; only a higher limit "
+                    "allows more",
+                    format_size_rounded(limit_at_start, available, sizeof available), ranks_of_host,
+                    plural);
+      return text;
+  }
   std::snprintf(text, room,
                 "%d %% of the %s that were available at start (limited by %s), for %u rank%s of "
                 "this host; GASNET_MAX_SEGSIZE=SIZE allows more, and so does a higher limit",
                 static_cast<int>(100 * kShare),
                 format_size_rounded(available_at_start.bytes, available, sizeof available),
-                available_at_start.limited_by, ranks_of_host, ranks_of_host == 1 ? "" : "s");
+                available_at_start.limited_by, ranks_of_host, plural);
   return text;
 }
 

@@ -1,5 +1,6 @@
-// The maximum size of a segment: GASNET_MAX_SEGSIZE, or a share of the available memory. Read from
-// /proc and the control group; allocates no memory.
+// The maximum size of a segment: GASNET_MAX_SEGSIZE, or a share of the available memory; at most what the
+// limits of file sizes (ulimit -f) and address space (ulimit -v) allow. Read from /proc and the control
+// group; allocates no memory.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -25,12 +26,24 @@ AvailableMemory find_available_memory(const char* root = "") noexcept;
 Status parse_segment_size(std::string_view text, uint64_t available, uint32_t ranks_here,
                           uint64_t* bytes) noexcept;
 
+// The largest size of each of the segments of `ranks_here` ranks in one file of at most `limit` bytes.
+uint64_t most_in_file(uint64_t limit, uint32_t ranks_here) noexcept;
+// The same in `left` bytes of address space, where a process maps all of them between guards. A part is left
+// to the program and to later mappings of the library.
+uint64_t most_in_address_space(uint64_t left, uint32_t ranks_here) noexcept;
+
 // Decides once, at job start. Errors: kBadArg for an invalid GASNET_MAX_SEGSIZE.
 Status choose_max_segment(uint32_t ranks_here) noexcept;
+// Counts the limits of file sizes and address space anew: the library has mapped its own memory.
+void count_process_limits() noexcept;
+// A page at least.
 uintptr_t max_local_segment() noexcept;
-// True if GASNET_MAX_SEGSIZE is unset: then the ranks of a job use the smallest limit of all ranks.
-bool max_segment_is_default() noexcept;
-// Formats the source of the limit and how to raise it. Returns `text`.
+// What an attach accepts, and may then be refused: the maximum without the limits of file sizes and address
+// space, of which the latter is an estimate.
+uintptr_t max_attempted_segment() noexcept;
+// True if the maximum is GASNET_MAX_SEGSIZE and no limit is less.
+bool max_segment_is_asked_for() noexcept;
+// Formats the source of the maximum and how to raise it. Returns `text`.
 inline constexpr size_t kMaxSegmentText = 512;
 const char* explain_max_segment(char* text, size_t room) noexcept;
 

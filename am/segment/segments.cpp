@@ -178,13 +178,43 @@ Status exchange_places(const std::vector<SegmentSlice>& slices, const SegmentPla
   return status;
 }
 
+// The maximum of a rank, which every rank publishes.
+struct Most {
+  uint64_t bytes = 0;
+  uint64_t is_asked_for = 0;  // whether GASNET_MAX_SEGSIZE alone decides it
+};
+constexpr const char* kMostKey = "segment-most";
+
+Most own_most() noexcept {
+  return {.bytes = max_local_segment(), .is_asked_for = max_segment_is_asked_for() ? 1u : 0u};
+}
+
+// The smallest maximum of the job, and whether GASNET_MAX_SEGSIZE alone decides that of every rank. The first
+// call queries the store.
+Most least_of_job() noexcept {
+  Job& the_job = job();
+  static Most least;
+  const MutexLock lock(the_job.bootstrap_mu);
+  if (least.bytes != 0) return least;
+  Most found = own_most();
+  for (Rank rank = 0; rank < the_job.size(); ++rank) {
+    Most most;
+    if (get_card(rank, kMostKey, &most) != Status::kOk) continue;
+    found.bytes = std::min(found.bytes, most.bytes);
+    found.is_asked_for &= most.is_asked_for;
+  }
+  least = found;
+  return least;
+}
+
 Status check_size(uintptr_t size) noexcept {
   if (size == 0 || size % GASNET_PAGESIZE != 0) {
     return fail(Status::kBadArg,
                 "invalid segment size of %zu bytes: it must be a multiple of %d, and not 0", size,
                 GASNET_PAGESIZE);
   }
-  if (size > max_local_segment()) {
+  // A size between the two is tried: memory of files and addresses are counted with room to spare.
+  if (size > max_attempted_segment()) {
     char why[kMaxSegmentText];
     return fail(Status::kBadArg, "a segment of %zu bytes exceeds the limit of %zu: %s", size,
                 static_cast<size_t>(max_local_segment()), explain_max_segment(why, sizeof why));
@@ -266,23 +296,15 @@ Status publish_segments(bool mine_too) noexcept {
 }
 
 Status publish_max_segment() noexcept {
-  const uint64_t most = max_local_segment();
-  return put_card("segment-most", most);
+  count_process_limits();
+  return put_card(kMostKey, own_most());
 }
 
-uintptr_t max_global_segment() noexcept {
-  Job& the_job = job();
-  static uint64_t least = 0;
-  const MutexLock lock(the_job.bootstrap_mu);
-  if (least != 0) return least;
-  uint64_t found = max_local_segment();
-  for (Rank rank = 0; rank < the_job.size(); ++rank) {
-    uint64_t most = 0;
-    if (get_card(rank, "segment-most", &most) != Status::kOk) continue;
-    found = std::min(found, most);
-  }
-  least = found;
-  return least;
+uintptr_t max_global_segment() noexcept { return least_of_job().bytes; }
+
+uintptr_t max_agreed_segment() noexcept {
+  const Most least = least_of_job();
+  return least.is_asked_for != 0 ? max_local_segment() : least.bytes;
 }
 
 Status find_segment(Rank rank, SegmentPlace* place, bool may_ask) noexcept {

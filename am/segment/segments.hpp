@@ -14,7 +14,7 @@ namespace hydrant {
 
 // Collective over the job. Errors: kBadArg: the size is 0, not a multiple of GASNET_PAGESIZE, or too
 // large, or minheapoffset differs between ranks; kResource, on every rank of the node: too little
-// memory, with needed and available bytes. No rank waits for one
+// memory, with needed and available bytes, or a limit of files or address space. No rank waits for one
 // that has failed, and a failed attach leaves nothing: if it has failed on every rank of the job, which is so
 // on one node, all may attach again. With GASNET_SEGMENT_EVERYTHING it is only a barrier and ignores both
 // arguments, because all memory is a segment.
@@ -24,10 +24,14 @@ Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept;
 // those of the bootstrap.
 Status publish_segments(bool mine_too) noexcept;
 
-// Publishes the maximum size of this rank's segment in the job's store; before the job's first fence.
+// Publishes the maximum size of this rank's segment in the job's store; after this process has mapped its own
+// memory, and before the last fence of the job's start.
 Status publish_max_segment() noexcept;
-// The smallest limit of all ranks: the same on every rank. The first call queries the store.
+// The smallest maximum of all ranks: the same on every rank. The first call queries the store.
 uintptr_t max_global_segment() noexcept;
+// The maximum that this rank may attach: the same on every rank, because each samples available memory and
+// limits at a different time, unless GASNET_MAX_SEGSIZE alone decides on all of them.
+uintptr_t max_agreed_segment() noexcept;
 
 // Address of a rank's segment in its owner's process; size 0 if the rank has no segment.
 struct SegmentPlace {

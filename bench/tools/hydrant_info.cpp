@@ -160,6 +160,8 @@ void print_limits(const Json& limits) {
   print_row("memory", kNames,
             known_size_text(limits.at("memory_total_bytes")) + ", available " +
                 known_size_text(limits.at("memory_available_bytes")));
+  print_row("file size", kNames, size_text(limits.at("file_size_bytes")) + " (ulimit -f)");
+  print_row("address space", kNames, size_text(limits.at("address_space_bytes")) + " (ulimit -v)");
   print_row("pages", kNames,
             size_text(limits.at("page_bytes")) + ", huge " +
                 known_size_text(limits.at("huge_page_bytes")) +

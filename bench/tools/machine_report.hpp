@@ -114,6 +114,8 @@ inline Json describe_limits(const MachineLimits& limits) {
           {"cgroup_used_bytes", limits.cgroup_used_bytes},
           {"memory_total_bytes", known_or_null(limits.memory_total_bytes)},
           {"memory_available_bytes", bytes_or_null(limits.memory_available_bytes)},
+          {"file_size_bytes", bytes_or_null(limits.file_size_bytes)},
+          {"address_space_bytes", bytes_or_null(limits.address_space_bytes)},
           {"page_bytes", limits.page_bytes},
           {"huge_page_bytes", known_or_null(limits.huge_page_bytes)},
           {"transparent_huge_pages", limits.thp_mode},

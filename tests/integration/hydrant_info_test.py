@@ -215,6 +215,19 @@ class Segments(unittest.TestCase):
         self.assertIsNone(bad["bytes"])
         self.assertIn("GASNET_MAX_SEGSIZE is 'nan'", bad["text"])
 
+    def test_limits_of_the_process_are_counted_and_named(self):
+        for kind, limit, option, field in ((resource.RLIMIT_FSIZE, 100 << 20, "ulimit -f", "file_size_bytes"),
+                                           (resource.RLIMIT_AS, 3 << 30, "ulimit -v", "address_space_bytes")):
+            for asked in ("", "1T"):
+                with self.subTest(option=option, asked=asked):
+                    document = report(before=lambda: resource.setrlimit(kind, (limit, limit)),
+                                      GASNET_MAX_SEGSIZE=asked)
+                    self.assertEqual(document["limits"][field], limit)
+                    most = document["segments"]["most"]
+                    self.assertLessEqual(most["bytes"], limit)
+                    self.assertGreater(most["bytes"], limit // 2)
+                    self.assertIn(option, most["text"])
+
     def test_huge_pages_agree_with_the_kernel(self):
         pages = report()["segments"]["huge_pages"]
         try:

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <linux/membarrier.h>
 #include <sched.h>
@@ -52,6 +53,11 @@ uint64_t kilobytes(std::string_view text) noexcept {
 
 uint64_t from_rlim(rlim_t value) noexcept {
   return value == RLIM_INFINITY ? kUnlimited : static_cast<uint64_t>(value);
+}
+
+uint64_t soft_limit(decltype(RLIMIT_AS) of) noexcept {
+  rlimit limit{};
+  return getrlimit(of, &limit) == 0 ? from_rlim(limit.rlim_cur) : kUnlimited;
 }
 
 // The kernel checks the capability in the initial user namespace. In another one (a rootless container) root
@@ -185,6 +191,8 @@ MachineLimits read_machine_limits(const char* root) noexcept {
   read_memlock(root, &limits);
   read_cgroup(root, &limits);
   read_memory(root, &limits);
+  limits.file_size_bytes = file_size_limit();
+  limits.address_space_bytes = soft_limit(RLIMIT_AS);
   limits.cpu_count = count_cpus();
   limits.membarrier = offers_membarrier();
   utsname name{};
@@ -192,6 +200,17 @@ MachineLimits read_machine_limits(const char* root) noexcept {
     std::snprintf(limits.kernel_release, sizeof limits.kernel_release, "%.63s", name.release);
   }
   return limits;
+}
+
+uint64_t file_size_limit() noexcept { return soft_limit(RLIMIT_FSIZE); }
+
+AddressSpace read_address_space() noexcept {
+  AddressSpace space{.limit_bytes = soft_limit(RLIMIT_AS)};
+  char text[256];
+  if (space.limit_bytes != kUnlimited && read_small_file("/proc/self/statm", text, sizeof text) > 0)
+    space.used_bytes =
+        std::strtoull(text, nullptr, 10) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return space;
 }
 
 BudgetDecision default_budget(const MachineLimits& limits, uint64_t registrar_max_charge) noexcept {

@@ -28,7 +28,9 @@ struct MachineLimits {
   uint64_t page_bytes = 4096;
   uint64_t huge_page_bytes = 0;   // of a transparent huge page, else of hugetlb; 0 if unknown
   char thp_mode[16] = "unknown";  // "always", "madvise" or "never"
-  uint32_t cpu_count = 1;         // CPUs that this process may run on
+  uint64_t file_size_bytes = kUnlimited;      // soft RLIMIT_FSIZE
+  uint64_t address_space_bytes = kUnlimited;  // soft RLIMIT_AS
+  uint32_t cpu_count = 1;                     // CPUs that this process may run on
   char kernel_release[64] = "unknown";
   bool membarrier = false;  // MEMBARRIER_CMD_PRIVATE_EXPEDITED is offered
 };
@@ -36,6 +38,15 @@ struct MachineLimits {
 // Reads all of them; unreadable ones keep the defaults above. `root` is a prefix of every path of /proc and
 // /sys, for tests; resource limits and CPUs are always those of the calling process.
 MachineLimits read_machine_limits(const char* root = "") noexcept;
+
+// Soft RLIMIT_FSIZE of this process.
+uint64_t file_size_limit() noexcept;
+// Soft RLIMIT_AS, and the address space in use; 0 if that is unknown, or there is no limit.
+struct AddressSpace {
+  uint64_t limit_bytes = kUnlimited;
+  uint64_t used_bytes = 0;
+};
+AddressSpace read_address_space() noexcept;
 
 enum class BudgetReason : uint32_t { kMemlock, kPhysicalMemory, kCgroup, kRegistrar, kFloor };
 

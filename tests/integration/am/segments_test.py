@@ -27,6 +27,11 @@ BEYOND = r"bytes? (past the end|before the start)"
 ENDS = {"end": "past the end", "start": "before the start"}
 
 
+def ranks_of_a_node(size):
+    """The most ranks of a node."""
+    return -(-size // over.nodes(size))
+
+
 class ClientBuild(Build):
     def __init__(self, mode):
         super().__init__(ROOT)
@@ -44,6 +49,20 @@ class Segments(unittest.TestCase):
         self.assertEqual(job.wait_until_gone(), [])
         self.assertNotIn("FAILED", output + errors)
         return code, output, errors
+
+
+    def attach_the_maximum(self, mode, size, before, **variables):
+        """Attaches the maximum on all ranks, which is the same on each, and answers it."""
+        code, output, errors = self.run_job(mode, size, "limits", before=before, **variables)
+        self.assertEqual(code, 0, output + errors)
+        limits = set(re.findall(r"local (\d+) global (\d+)", output))
+        self.assertEqual(len(limits), 1, output)
+        local, most = map(int, limits.pop())
+        self.assertEqual(local, most)
+        code, output, errors = self.run_job(mode, size, "lazy-segment", 0, before=before, **variables)
+        self.assertEqual(code, 0, output + errors)
+        self.assertEqual(output.count(" done\n"), size, output + errors)
+        return most
 
 
 class Overruns(Segments):
@@ -236,7 +255,44 @@ class FileSizes(Segments):
         code, _, errors = self.run_job("seq", 2, "all-touched", self.LIMIT, before=self.limit)
         self.assertEqual(code, 42, errors)
         self.assertRegex(errors, rf"for the segments of this host is larger than the limit on file "
-                                 rf"sizes, {self.LIMIT} bytes: ulimit -f unlimited")
+                                 rf"sizes, {self.LIMIT} bytes: ulimit -f unlimited; ask for less, or set "
+                                 rf"GASNET_MAX_SEGSIZE")
+
+    def test_maximum_can_be_attached(self):
+        for size, asked in ((1, ""), (2, ""), (3, ""), (2, "1G"), (2, "16M")):
+            with self.subTest(size=size, asked=asked):
+                most = self.attach_the_maximum("seq", size, self.limit, GASNET_MAX_SEGSIZE=asked)
+                self.assertLessEqual(most * ranks_of_a_node(size), self.LIMIT)
+                self.assertGreater(most * size, self.LIMIT * 3 // 4 if asked != "16M" else 0)
+                if asked == "16M":
+                    self.assertEqual(most, 16 * MIB)
+
+
+class AddressSpaces(Segments):
+    """A limit on address space (ulimit -v)."""
+
+    def setUp(self):
+        _, _, errors = self.run_job("seq", 1, "limits", before=self.limit(3 * GIB))
+        if "Sanitizer" in errors:
+            self.skipTest("sanitizers need address space without a limit")
+
+    def limit(self, bytes_):
+        return lambda: resource.setrlimit(resource.RLIMIT_AS, (bytes_, bytes_))
+
+    def test_maximum_can_be_attached(self):
+        for mode, size, limit, asked in (("seq", 1, 3 * GIB, ""), ("seq", 2, 3 * GIB, ""),
+                                         ("par", 4, 3 * GIB, ""), ("seq", 2, GIB, "1T"),
+                                         ("seq", 2, 400 * MIB, "")):
+            with self.subTest(mode=mode, size=size, limit=limit, asked=asked):
+                most = self.attach_the_maximum(mode, size, self.limit(limit), GASNET_MAX_SEGSIZE=asked)
+                self.assertLess(most * ranks_of_a_node(size), limit)
+                self.assertGreaterEqual(most, 16 * MIB)
+
+    def test_refusal_names_the_remedies(self):
+        code, _, errors = self.run_job("seq", 2, "lazy-segment", 4 * GIB, before=self.limit(2 * GIB),
+                                       GASNET_MAX_SEGSIZE="4G")
+        self.assertEqual(code, 42, errors)
+        self.assertRegex(errors, r"cannot be mapped: .*ulimit -v.*; ask for less, or set GASNET_MAX_SEGSIZE")
 
 
 @unittest.skipIf(over.OVER == "mixed", "an attach may succeed on one node and fail on another")

@@ -5,8 +5,8 @@ Jobs that attach segments, put, run barriers and exit, of which a random rank is
 status is that of the signal, one line names rank and signal, and nothing is left. A kill that came too late
 to matter (status 0 and no line) does not count.
 
-100 kills of jobs that touch 4 GiB in all (some 5 minutes), 1000 with HYDRANT_TEST_LONG=1. HYDRANT_TEST_KILLS and
-HYDRANT_TEST_MEGABYTES (of one rank's segment) override that; HYDRANT_TEST_SEED=N repeats a run.
+100 kills of jobs that touch 4 GiB in all (some 5 minutes), 1000 with HYDRANT_TEST_LONG=1.
+HYDRANT_TEST_KILLS and HYDRANT_TEST_MEGABYTES (of one rank's segment) override that; HYDRANT_TEST_SEED=N repeats a run.
 """
 import os
 import pathlib

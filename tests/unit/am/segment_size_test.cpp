@@ -1,5 +1,7 @@
-// The grammar of GASNET_MAX_SEGSIZE.
+// The grammar of GASNET_MAX_SEGSIZE, and the limits of the process.
 #include "am/segment/segment_size.hpp"
+
+#include "tests/support/child_process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <sys/resource.h>
 
 namespace hydrant {
 namespace {
@@ -61,6 +64,54 @@ TEST(SegmentSize, ShareBelowAPageIsRefused) {
   uint64_t bytes = 0;
   EXPECT_EQ(parse_segment_size("8K/H", kGiB, 3, &bytes), Status::kBadArg);
   EXPECT_NE(std::string(last_error_text()).find("3 ranks"), std::string::npos) << last_error_text();
+}
+
+// ---- limits of the process ----
+
+TEST(SegmentLimits, OneFileHasRoomForAllSegments) {
+  EXPECT_EQ(most_in_file(100 * kMiB + 5000, 1), 100 * kMiB + 4096);
+  EXPECT_EQ(most_in_file(100 * kMiB, 2), 50 * kMiB);
+  EXPECT_EQ(most_in_file(100 * kMiB, 3), 32 * kMiB) << "slices begin at whole huge pages";
+  EXPECT_EQ(most_in_file(5 * kMiB, 3), 0U);
+}
+
+TEST(SegmentLimits, AddressSpaceHasRoomForGuardsAndTheProgram) {
+  constexpr uint64_t kGuards = 32 * kMiB;
+  uint64_t last = 0;
+  for (uint64_t left = 0; left < 8 * kGiB; left += left / 16 + 1000) {
+    for (const uint32_t ranks : {1U, 2U, 7U, 64U}) {
+      const uint64_t most = most_in_address_space(left, ranks);
+      EXPECT_EQ(most % 4096, 0U);
+      // With guards, or so small that there need be none.
+      const uint64_t mapped = most > kGuards ? most + kGuards : most;
+      EXPECT_LE(mapped * ranks, left - left / 8) << left;
+      if (ranks != 1) continue;
+      EXPECT_GE(most, last) << left;
+      last = most;
+    }
+  }
+  EXPECT_GT(most_in_address_space(8 * kGiB, 2), 3 * kGiB);
+  EXPECT_EQ(most_in_address_space(kMiB, 1), 0U);
+}
+
+TEST(SegmentLimits, MaximumIsAtMostWhatTheLimitOnFileSizesAllows) {
+  const auto failed = testing::run_in_child([]() -> std::string {
+    const rlimit limit{96 * kMiB, 96 * kMiB};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return "setrlimit";
+    char why[kMaxSegmentText];
+    for (const char* asked : {"", "1G"}) {
+      setenv("GASNET_MAX_SEGSIZE", asked, 1);
+      if (choose_max_segment(2) != Status::kOk) return last_error_text();
+      if (max_local_segment() != 48 * kMiB || max_segment_is_asked_for()) return "not the limit";
+      if (max_attempted_segment() <= 48 * kMiB) return "more is not attempted";
+      const std::string text = explain_max_segment(why, sizeof why);
+      if (text.find("96 MiB (ulimit -f)") == std::string::npos) return text;
+    }
+    setenv("GASNET_MAX_SEGSIZE", "16M", 1);
+    if (choose_max_segment(2) != Status::kOk) return last_error_text();
+    return max_local_segment() == 16 * kMiB && max_segment_is_asked_for() ? "" : "not 16 MiB";
+  });
+  EXPECT_EQ(failed, "");
 }
 
 // ---- available memory, read from files that imitate the kernel's ----
