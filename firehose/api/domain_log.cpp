@@ -1,3 +1,5 @@
+// Logs a domain's configuration when it is created and its statistics when it is destroyed
+// (HYDRANT_LOG=info). pin_cache_api.cpp calls both functions.
 #include "firehose/api/domain_log.hpp"
 
 #include "firehose/base/access_names.hpp"

@@ -1,3 +1,5 @@
+// Checks a client's options, chooses the registrar, and derives the domain's configuration from options,
+// knobs and limits of the machine. hydrant_domain_create() (pin_cache_api.cpp) calls it.
 #include "firehose/api/domain_options.hpp"
 
 #include "firehose/base/config/knobs.hpp"

@@ -1,4 +1,5 @@
-// The C functions of include/hydrant/pin_cache.h, but for the two of hit_path.cpp: check, convert, one call.
+// Implements the C functions of include/hydrant/pin_cache.h, except the two of hit_path.cpp. Each checks and
+// converts its arguments and makes one call.
 #include "firehose/api/domain_log.hpp"
 #include "firehose/api/domain_options.hpp"
 #include "firehose/api/domain_registry.hpp"

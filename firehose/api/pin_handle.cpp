@@ -1,3 +1,5 @@
+// Issues and redeems the tickets by which debug builds detect a second release of a pin; in other builds the
+// functions do nothing. hydrant_pin() and hydrant_release() (hit_path.cpp) call them.
 #include "firehose/api/pin_handle.hpp"
 
 #include "firehose/base/thread.hpp"

@@ -1,4 +1,5 @@
-// The C functions of include/hydrant/remote_pin.h: check, convert, one call; and the handles of the ends.
+// Implements the C functions of include/hydrant/remote_pin.h, and keeps the handles of the ends. Each
+// function checks and converts its arguments and makes one call: step 1 of "Tour: a remote miss".
 #include "firehose/api/domain_registry.hpp"
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/api/pin_handle.hpp"

@@ -1,4 +1,5 @@
-// Status names and the per-thread error text, used by every layer. No locks.
+// Stores the names of statuses and each thread's error text. Every layer reports failures through it; it
+// takes no lock.
 #include "firehose/base/status.hpp"
 
 #include <cstdarg>

@@ -1,4 +1,4 @@
-// Builds the parts of a domain on each other (cache_parts.hpp).
+// Constructs the parts of a domain and passes each the parts that it uses. Domain contains the result.
 #include "firehose/cache/cache_parts.hpp"
 
 #include <utility>

@@ -1,4 +1,5 @@
-// Deferred pins (deferred_pins.hpp). Each attempt is a miss that waits for nothing.
+// Keeps pins that have to wait for budget, and tries them again when the client polls. Each attempt is a miss
+// that waits for nothing.
 #include "firehose/cache/deferred_pins.hpp"
 
 #include "firehose/api/failure_texts.hpp"

@@ -1,4 +1,5 @@
-// Set-up, fork, statistics and end of a domain.
+// Sets up a domain, resets it in the child of a fork, reads its statistics, and shuts it down.
+// domain_pins.cpp has the calls of a client.
 #include "firehose/cache/domain.hpp"
 
 #include "firehose/cache/coherence/upkeep.hpp"

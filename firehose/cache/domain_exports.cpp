@@ -1,4 +1,5 @@
-// The view of a domain for peers (domain_exports.hpp): the target of a remote miss describes its pin here.
+// Describes a pin to the target of a remote miss: step 4 of "Tour: a remote miss". It also estimates whether
+// a pin may fit, and reports exported memory that is gone.
 #include "firehose/cache/domain_exports.hpp"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
-// A miss, top to bottom: the slow way of a hit, the look under the mutex, plan and claim, the victims, the
-// registration, the publication, and the second attempts after a refusal. "Tour: a miss with eviction" in
-// docs/architecture.md follows this file.
+// Handles a miss: slow hit, plan, claim, victims, registration, publication, and further attempts after a
+// refusal. "Tour: a miss with eviction" in docs/architecture.md follows this file from top to bottom.
 #include "firehose/cache/domain_miss.hpp"
 
 #include "firehose/api/failure_texts.hpp"

@@ -1,5 +1,4 @@
-// Registrations that a peer makes (domain_peer_regions.hpp): the initiator of a remote miss begins and ends
-// them here.
+// Begins and ends registrations that a peer makes for this process: steps 2 and 5 of "Tour: a remote miss".
 #include "firehose/cache/domain_peer_regions.hpp"
 
 #include <algorithm>

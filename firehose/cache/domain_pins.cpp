@@ -1,5 +1,5 @@
-// The calls of a client on a domain (domain.hpp): pins and what is asked of them, beside the operations of
-// their own files.
+// Implements the client's calls on a domain and routes each to the operation that does the work. Partial pins
+// and queries about pins are answered here.
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/cache/domain.hpp"

@@ -1,5 +1,5 @@
-// Releases with work to do, invalidation and flush (domain_release.hpp). Each is one phase under the mutex
-// that retires regions, and then the unpinner without it.
+// Carries out releases that leave work to do, invalidations and flushes. Each is one phase under the mutex
+// that retires regions; the unpinner follows without it.
 #include "firehose/cache/domain_release.hpp"
 
 #include "firehose/api/failure_texts.hpp"

@@ -1,4 +1,5 @@
-// The texts of refused pins (refusal_texts.hpp): every step of a miss may end here.
+// Writes the error texts of refused pins, with what was lacking and how to get it. Every step of a miss may
+// end here.
 #include "firehose/cache/refusal_texts.hpp"
 
 #include "firehose/base/access_names.hpp"

@@ -1,4 +1,4 @@
-// The threads that use a domain (thread_states.hpp). Every slow call begins with enter().
+// Attaches threads to a domain and detaches them. Every slow call begins with enter().
 #include "firehose/cache/thread_states.hpp"
 
 #include "firehose/base/cancellation.hpp"

@@ -1,4 +1,5 @@
-// firehose_init and firehose_fini: checking the client, limits, the domain.
+// Implements firehose_init and firehose_fini: checks the client, computes its limits, and creates and
+// destroys the domain.
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/config/knobs.hpp"

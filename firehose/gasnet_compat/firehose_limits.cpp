@@ -1,3 +1,5 @@
+// Computes M, MAXVICTIM and R from GASNet's environment variables and the arguments of firehose_init, and
+// divides M among the peers. firehose_init.cpp calls it.
 #include "firehose/gasnet_compat/firehose_limits.hpp"
 
 #include "firehose/base/config/config_grammar.hpp"

@@ -1,4 +1,5 @@
-// PinnedTable: linear probing, deletion by shifting back, so that no tombstones pile up.
+// Implements PinnedTable, a hash table with linear probing that deletes by shifting back, so that no
+// tombstones pile up. firehose_registrar.cpp lists pinned ranges in it.
 #include "firehose/gasnet_compat/firehose_registrar.hpp"
 
 #include <algorithm>

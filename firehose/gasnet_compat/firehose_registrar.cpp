@@ -1,3 +1,5 @@
+// Pins and unpins by calling the client's firehose_move_callback, and records the pinned ranges for warnings.
+// The cache calls it as the registrar of the domain that firehose_init.cpp creates.
 #include "firehose/gasnet_compat/firehose_registrar.hpp"
 
 #include "firehose/base/log.hpp"

@@ -1,5 +1,5 @@
-// Remote pins for a client of firehose.h. Hits go straight through; a miss is an operation
-// (CompatRemoteOp) that lives until its callback has run.
+// Implements the remote pins of firehose.h. A hit returns at once; a miss is an operation (CompatRemoteOp)
+// that lives until its callback has run.
 #include "firehose/gasnet_compat/firehose_remote.hpp"
 
 #include "firehose/base/cancellation.hpp"

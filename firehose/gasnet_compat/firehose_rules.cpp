@@ -1,3 +1,5 @@
+// Records which callbacks of the client a thread is inside. In debug builds it also aborts on calls that
+// GASNet forbids there, and on a second release of a request. The functions of firehose.h call it first.
 #include "firehose/gasnet_compat/firehose_rules.hpp"
 
 #include "firehose/gasnet_compat/firehose_registrar.hpp"

@@ -1,5 +1,5 @@
-// The calls of firehose.h that move data wait for: pins and releases. A hit costs what hydrant_pin() costs
-// and one comparison.
+// Implements the local pins, releases and polls of firehose.h. A hit costs what hydrant_pin() costs and one
+// comparison.
 #include "firehose/gasnet_compat/firehose_state.hpp"
 
 #include "firehose/base/cancellation.hpp"

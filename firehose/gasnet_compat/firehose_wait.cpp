@@ -1,5 +1,5 @@
-// A pin that has to wait for budget: polls the client, and lists the holders of the budget when it takes
-// long.
+// Waits for budget on behalf of firehose_local_pin: polls the client, and logs the holders of the budget when
+// the wait is long.
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"

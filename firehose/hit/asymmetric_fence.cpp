@@ -1,3 +1,5 @@
+// Executes the expensive side of the fence: membarrier(2), or else an interrupt of every processor that runs
+// the process. Evictions and invalidations call heavy() through FenceEpoch, after they have shut gates.
 #include "firehose/hit/asymmetric_fence.hpp"
 
 #include "firehose/base/log.hpp"

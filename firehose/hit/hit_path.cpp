@@ -1,4 +1,5 @@
-// hydrant_pin() and hydrant_release() when the memory is pinned already: the reason why this library exists.
+// Answers hydrant_pin() and hydrant_release() for memory that is pinned already: "Tour: a hit" follows this
+// file.
 //
 // A hit: the thread's window names the domain; its table proposes a slot for the address; post a hold in the
 // thread's own count; believe the slot only now (hold.hpp). Nothing shared is written, nothing is locked.

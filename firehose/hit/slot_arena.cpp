@@ -1,3 +1,5 @@
+// Maps arenas of region slots, keeps released ones readable, and reuses the oldest of them. A domain takes
+// and releases its arena here (cache/domain.cpp); hit_path.cpp asks about late releases.
 #include "firehose/hit/slot_arena.hpp"
 
 #include "firehose/base/raw_memory.hpp"

@@ -1,3 +1,5 @@
+// Creates and ends the cache's state of a thread, and enters slots into its translation table.
+// ThreadDomain::remember() is the last step of "Tour: a miss with eviction".
 #include "firehose/hit/thread_state.hpp"
 
 #include "firehose/base/cancellation.hpp"

@@ -1,5 +1,5 @@
-// Asks mapping by mapping where the kernel tells these, and otherwise in halves, down to single pages while
-// there are questions left.
+// Finds locked memory with few questions: one per mapping where the kernel describes mappings, otherwise by
+// halves, down to single pages. The mlock registrar calls it before it locks.
 #include "firehose/registrars/locked_stretches.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The real system calls behind MlockCalls. The mlock registrar uses them; tests substitute failing ones.
+// Makes the real system calls behind MlockCalls. The mlock registrar uses them; tests substitute failing
+// ones.
 #include "firehose/registrars/mlock_calls.hpp"
 
 #include <cerrno>

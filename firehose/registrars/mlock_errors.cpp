@@ -1,4 +1,5 @@
-// Asks for the limits and for what is mapped, since one errno of the kernel has several causes.
+// Turns an errno of mlock(2) into a status and a text. One errno has several causes, so these functions look
+// at the limits and at what is mapped. The mlock registrar calls them.
 #include "firehose/registrars/mlock_errors.hpp"
 
 #include "firehose/base/errno_text.hpp"

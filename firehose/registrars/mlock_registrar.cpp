@@ -1,6 +1,6 @@
-// The mlock registrar: the fallback when io_uring is unavailable. The cache calls pin() on a miss and unpin()
-// on an eviction. page_counts.hpp counts overlapping pins, locked_stretches.hpp finds what is locked already,
-// mlock_calls.hpp makes the system calls, and mlock_errors.hpp explains their errors.
+// Implements the mlock registrar, the fallback when io_uring is unavailable. The cache calls pin() on a miss
+// and unpin() on an eviction. page_counts.hpp counts overlapping pins, locked_stretches.hpp finds what is
+// locked already, mlock_calls.hpp makes the system calls, and mlock_errors.hpp explains their errors.
 #include "firehose/registrars/mlock_registrar.hpp"
 
 #include "firehose/base/brief_lock.hpp"

@@ -1,4 +1,5 @@
-// A map of intervals with counts; the mlock registrar counts overlapping pins with it.
+// Counts overlapping pins in a map of intervals. The mlock registrar locks a page with its first pin and
+// unlocks it with its last.
 #include "firehose/registrars/page_counts.hpp"
 
 namespace hydrant {

@@ -1,4 +1,5 @@
-// Sends messages of one end, and the texts for ranks that are no peers. Both sides call it.
+// Sends the messages of one end through the client's messenger, and explains ranks that are no peers. Both
+// sides call it.
 #include "firehose/remote/remote_channel.hpp"
 
 #include "firehose/base/registrar.hpp"

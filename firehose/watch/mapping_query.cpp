@@ -1,3 +1,5 @@
+// Queries the kernel for the mapping at an address, by ioctl on /proc/self/maps or by parsing its text. The
+// monitor, ExtensionLimits and the mlock registrar call it.
 #include "firehose/watch/mapping_query.hpp"
 
 #include <algorithm>

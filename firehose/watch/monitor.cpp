@@ -1,5 +1,5 @@
-// What others ask of the monitor; the reader is in monitor_reader.cpp, what may be cached in
-// monitor_cover.cpp.
+// Implements the monitor's calls for caches, allocators and hooks: settle, sync, announcements, fork. The
+// reader is in monitor_reader.cpp; monitor_cover.cpp decides what may be cached.
 #include "firehose/watch/monitor.hpp"
 
 #include "firehose/base/brief_lock.hpp"

@@ -1,4 +1,4 @@
-// include/hydrant/monitor.h over Monitor.
+// Exports the monitor to other libraries through the table of include/hydrant/monitor.h.
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/machine/stay_loaded.hpp"
 #include "firehose/hit/fork_handlers.hpp"

@@ -1,4 +1,5 @@
-// What may be cached, and how.
+// Decides whether memory may be cached, and registers its mapping with the userfaultfd. WatchLink asks in
+// step 5 of "Tour: a miss with eviction".
 #include "firehose/base/brief_lock.hpp"
 #include "firehose/base/table_space.hpp"
 #include "firehose/base/watch_windows.hpp"

@@ -1,5 +1,5 @@
-// The end of watching: the monitor unregisters memory that no cache uses any more from its userfaultfd, so
-// that the program may register it with another (the kernel allows one for a mapping).
+// Ends watching: the monitor unregisters memory that no cache uses any more from its userfaultfd. The program
+// may then register it with another; the kernel allows one for a mapping.
 //
 // Three things must not come between the decision and the kernel's call:
 //  - A miss that registers the range again: watch_mapping() holds watching_mu_ as this does.

@@ -1,4 +1,5 @@
-// Raw releases: memory that is released without a hook. Hits are free only until the first of them is seen.
+// Detects raw releases: memory that is released without a hook. Hits are free only until the first of them is
+// seen.
 //
 // A hooked call notes in its thread's record what it may release, before the kernel can report it. The caller
 // of a change sleeps in the kernel until the change is read. So a change that is pending while no thread is

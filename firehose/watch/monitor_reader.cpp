@@ -1,6 +1,6 @@
-// The thread that reads the kernel's reports. It never allocates, never waits for anybody who
-// allocates, frees or registers, and never deregisters: whoever releases memory sleeps in the kernel
-// until it has read, with whatever locks an allocator holds.
+// Runs the thread that reads the kernel's reports. The thread never allocates, never deregisters, and never
+// waits for a thread that allocates, frees or registers. A thread that releases memory sleeps in the kernel
+// until its report is read, with whatever locks an allocator holds.
 #include "firehose/base/brief_lock.hpp"
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"

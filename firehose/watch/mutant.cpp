@@ -1,3 +1,5 @@
+// Names the deliberate defects, and stores which of them a test has switched on. The stale hunt
+// (tests/stale/hunt) and the protocol model (tests/model) print the names.
 #include "firehose/watch/mutant.hpp"
 
 #include "firehose/watch/rule_clock.hpp"

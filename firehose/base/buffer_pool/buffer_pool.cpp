@@ -1,5 +1,6 @@
-// The hot half of the buffer pool: take(), put_back() and the statistics. Network layers call it when memory
-// cannot be pinned. buffer_pool_create.cpp builds a pool, buffer_pool_threads.cpp owns magazines and raids.
+// Serves the hot half of the buffer pool: take(), put_back() and the statistics. Network layers call it when
+// memory cannot be pinned. buffer_pool_create.cpp builds a pool, buffer_pool_threads.cpp owns magazines and
+// raids.
 #include "firehose/base/buffer_pool/buffer_pool.hpp"
 
 #include "firehose/base/buffer_pool/buffer_pool_layout.hpp"

@@ -1,4 +1,4 @@
-// The knobs of libfirehose. config.cpp reads the rows.
+// Lists the knobs of libfirehose, one row each. config.cpp reads the rows.
 #include "firehose/base/config/knobs.hpp"
 
 #include "firehose/base/memory_range.hpp"

@@ -1,4 +1,5 @@
-// The text of a memory file that cannot be created.
+// Explains why a memory file cannot be created. Creation itself is inline in memory_file.hpp. The node's
+// memory and the segments report failures with this text.
 #include "firehose/base/machine/memory_file.hpp"
 
 #include "firehose/base/errno_text.hpp"

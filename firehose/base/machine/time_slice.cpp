@@ -1,4 +1,5 @@
-// sched_getattr() and sched_setattr() for one attribute (time_slice.hpp).
+// Reads and shortens the calling thread's time slice by sched_getattr(2) and sched_setattr(2). The reader
+// thread of the monitor and am/progress/short_slices.cpp call it.
 #include "firehose/base/machine/time_slice.hpp"
 
 #include <cerrno>

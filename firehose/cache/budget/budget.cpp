@@ -1,5 +1,5 @@
-// The budget of a cache, and reservations of it (budget.hpp). A miss reserves its charge before it
-// registers.
+// Accounts for what a cache has registered, and reserves room in its budget. A miss reserves its charge
+// before it registers (step 4 of "Tour: a miss with eviction").
 #include "firehose/cache/budget/budget.hpp"
 
 #include <algorithm>

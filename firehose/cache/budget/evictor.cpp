@@ -1,4 +1,5 @@
-// Chooses victims (evictor.hpp). A miss that lacks budget comes here while it reserves.
+// Chooses victims and proves with one fence that no thread holds them. A miss that lacks budget comes here
+// while it reserves (step 4 of "Tour: a miss with eviction").
 #include "firehose/cache/budget/evictor.hpp"
 
 #include <algorithm>

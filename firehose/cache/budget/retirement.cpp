@@ -1,5 +1,5 @@
-// The way of a region out of the cache (retirement.hpp). Eviction, invalidation and the last release end
-// here; the retired regions are then unpinned without the mutex (unpinner.hpp).
+// Moves a region out of the cache, from open over dead to retiring. Eviction, invalidation and the last
+// release end here; the unpinner (unpinner.hpp) then unpins without the mutex.
 #include "firehose/cache/budget/retirement.hpp"
 
 #include <algorithm>

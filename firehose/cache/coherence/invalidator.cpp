@@ -1,5 +1,5 @@
-// Forgets memory that goes away (invalidator.hpp). The monitor calls it; each phase under the mutex begins
-// with settle_owed().
+// Shuts the regions of memory that is released or replaced, and leaves them dead. The monitor calls it; each
+// phase under the mutex begins with settle_owed().
 #include "firehose/cache/coherence/invalidator.hpp"
 
 #include "firehose/base/brief_lock.hpp"

@@ -1,4 +1,5 @@
-// The thread behind upkeep.hpp.
+// Runs the upkeep thread, which unpins regions of released memory if no miss and no poll does so within
+// kDelayNs. The invalidator asks for it.
 #include "firehose/cache/coherence/upkeep.hpp"
 
 #include "firehose/base/cancellation.hpp"

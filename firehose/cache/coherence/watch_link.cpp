@@ -1,6 +1,6 @@
-// The link of a domain to the monitor (watch_link.hpp). A miss asks three questions: before its
-// lookup, whether releases are under way; before it registers, how the memory is watched; before it
-// publishes, whether the memory may be cached.
+// Asks the monitor about memory on behalf of a domain. A miss asks before its lookup whether releases are
+// under way. Before it registers it asks how the memory is watched; before it publishes, whether the memory
+// may be cached.
 #include "firehose/cache/coherence/watch_link.hpp"
 
 #include "firehose/watch/mutant.hpp"

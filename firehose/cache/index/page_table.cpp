@@ -1,3 +1,5 @@
+// Looks up, enters and removes the buckets of page mode, and splits chains as the table grows. RegionTables
+// calls it: lookups without the mutex (step 2 of "Tour: a miss with eviction"), changes under it.
 #include "firehose/cache/index/page_table.hpp"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Looks up, enters and removes the ranges of region mode: splits full chunks, moves entries to neighbours,
+// joins sparse ones. RegionTables calls it: lookups without the mutex (step 2 of "Tour: a miss with
+// eviction"), changes under it.
 #include "firehose/cache/index/region_table.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The index of a cache (region_tables.hpp): a miss looks here under the mutex, and enters its region here.
+// Keeps one table of regions per set of rights, of region mode or of page mode. A miss looks here with and
+// without the mutex, and enters its region here.
 #include "firehose/cache/index/region_tables.hpp"
 
 #include "firehose/cache/index/page_table.hpp"

@@ -1,4 +1,5 @@
-// Pins of several regions at once (span_pins.hpp). Each part is pinned as in "Tour: a miss with eviction".
+// Pins several buckets at once, all of them or none. Each bucket is pinned as in "Tour: a miss with
+// eviction".
 #include "firehose/cache/page_mode/span_pins.hpp"
 
 #include "firehose/api/failure_texts.hpp"

@@ -1,4 +1,5 @@
-// Regions that a stream has made longer (extensions.hpp): entered by a miss, judged when they retire.
+// Records which regions a stream has made longer, and judges at their end whether the extension was used. A
+// miss enters them; the stream detector learns the result.
 #include "firehose/cache/region/extensions.hpp"
 
 #include <algorithm>

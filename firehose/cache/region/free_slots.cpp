@@ -1,4 +1,5 @@
-// Slots that new regions may use (free_slots.hpp). A miss takes one when it claims its registration.
+// Hands out the slots of new regions, and keeps those of old ones in quarantine. A miss takes a slot when it
+// claims its registration.
 #include "firehose/cache/region/free_slots.hpp"
 
 #include <algorithm>

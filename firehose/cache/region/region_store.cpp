@@ -1,5 +1,5 @@
-// The regions of a domain by index (region_store.hpp). A leaf of the tours: everything else in the cache
-// names a region by its index here.
+// Stores the regions of a domain by index: slot, information and key. Every other part of the cache names a
+// region by its index here.
 #include "firehose/cache/region/region_store.hpp"
 
 namespace hydrant {

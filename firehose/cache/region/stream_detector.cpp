@@ -1,3 +1,5 @@
+// Recognises streams among misses and advises how far to extend the next registration. The planner reports
+// each miss to it (step 3 of "Tour: a miss with eviction"); Extensions reports whether an extension was used.
 #include "firehose/cache/region/stream_detector.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The registrar door over a pool of rings.
+// Implements Registrar over a pool of rings. The cache calls pin() on a miss and unpin() on an eviction;
+// uring_pool.cpp chooses the ring.
 #include "firehose/registrars/uring/uring_registrar.hpp"
 
 #include "firehose/base/errno_text.hpp"

@@ -1,5 +1,5 @@
-// A single ring: opening, registering and clearing buffers, late charges, and loss of the descriptor.
-// uring_registrar.cpp calls it; uring_slots.cpp chooses slots, uring_move.cpp moves data.
+// Implements a single ring: opening, registering and clearing buffers, late charges, and loss of the
+// descriptor. uring_registrar.cpp calls it; uring_slots.cpp chooses slots, uring_move.cpp moves data.
 #include "firehose/registrars/uring/uring_ring.hpp"
 
 #include "firehose/base/signals_blocked.hpp"

@@ -1,4 +1,4 @@
-// The lock-free slot table of one ring: bitmap, records, generations. UringRing calls it on each
+// Implements the lock-free slot table of one ring: bitmap, records, generations. UringRing calls it on each
 // registration.
 #include "firehose/registrars/uring/uring_slots.hpp"
 

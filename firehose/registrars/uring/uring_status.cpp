@@ -1,4 +1,5 @@
-// Error texts of the uring registrar. uring_registrar.cpp calls it with the errno of a failed ring operation.
+// Writes the error texts of the uring registrar. uring_registrar.cpp calls it with the errno of a failed ring
+// operation.
 #include "firehose/registrars/uring/uring_status.hpp"
 
 #include "firehose/base/errno_text.hpp"

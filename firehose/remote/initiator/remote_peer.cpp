@@ -1,4 +1,5 @@
-// Requests to a peer: the cache of its memory, moves, and the requests that wait for a move of another.
+// Sends requests to a peer: caches pins of its memory, builds moves, and keeps the requests that wait for
+// another's move. RemotePeer::pin() is step 2 of "Tour: a remote miss".
 #include "firehose/remote/initiator/remote_peer.hpp"
 
 #include "firehose/api/domain_registry.hpp"

@@ -1,5 +1,5 @@
-// Replies of a peer, what poll() does for it, and the end of all requests when it is gone. RemotePins calls
-// these; requests begin in remote_peer.cpp.
+// Handles a peer's replies, its part of poll(), and the end of all requests when the peer is gone. RemotePins
+// calls these; requests begin in remote_peer.cpp.
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/api/pin_handle.hpp"
 #include "firehose/remote/initiator/remote_peer.hpp"

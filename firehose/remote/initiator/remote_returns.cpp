@@ -1,5 +1,5 @@
-// Returns of an initiator: the ids of firehoses that were evicted, recalled or used once, and how they
-// travel.
+// Collects the ids of firehoses that were evicted, recalled or used once, and returns them to the target,
+// with a move if there is one.
 #include "firehose/remote/initiator/remote_peer.hpp"
 #include "firehose/watch/mutant.hpp"
 

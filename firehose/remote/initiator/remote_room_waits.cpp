@@ -1,5 +1,5 @@
-// An initiator whose move was declined for now asks for a room notice, and passes it on to the client
-// (decision 0033). The target's side is target/remote_room.cpp.
+// Asks the target for a room notice after it has declined a move for now, and passes the notice on to the
+// client (decision 0033). The target's side is target/remote_room.cpp.
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/remote/initiator/remote_peer.hpp"
 #include "firehose/watch/mutant.hpp"

@@ -1,5 +1,5 @@
-// Functions of the client that wait for poll(), and replies that the messenger had no room for, or for which
-// there was no memory. remote_target.cpp queues them.
+// Runs the client's functions that wait for poll(), and sends replies again for which the messenger had no
+// room or memory was short. remote_target.cpp queues them.
 #include "firehose/remote/target/remote_target.hpp"
 
 #include <algorithm>

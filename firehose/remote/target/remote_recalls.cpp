@@ -1,5 +1,5 @@
-// Memory that is gone or wanted back: poll() looks for it and tells the peers, and quiet() says whether a
-// peer may still use any.
+// Recalls firehoses from peers when their memory is gone or the budget is short. poll() calls it; quiet()
+// says whether a peer may still use any memory.
 #include "firehose/base/cancellation.hpp"
 #include "firehose/remote/target/remote_target.hpp"
 #include "firehose/watch/mutant.hpp"

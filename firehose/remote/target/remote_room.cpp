@@ -1,5 +1,5 @@
-// Room notices: an initiator whose move was declined for now asks for a notice, and the target sends it when
-// there may be room (decision 0033).
+// Sends room notices (decision 0033). An initiator whose move was declined for now asks for one; the target
+// sends it when there may be room.
 //
 // The end of a hold sends nothing, so the target has to look for room: in its poll while it remembers
 // waiting initiators, or at each request with kAtOnce. Clients whose poll runs only when a message has

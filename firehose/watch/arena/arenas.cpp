@@ -1,5 +1,5 @@
-// The arenas of the process: chooses jemalloc or the library's heap, and handles forks and monitors.
-// c_api.cpp calls it; it calls jemalloc's table or extent_heap.cpp, both of which use page_store.cpp.
+// Chooses the heap of each arena, jemalloc or the library's own, and handles forks and monitors. c_api.cpp
+// calls it; it calls jemalloc's table or extent_heap.cpp, both of which use page_store.cpp.
 #include "firehose/watch/arena/arenas.hpp"
 
 #include "firehose/watch/arena/fatal.hpp"

@@ -1,4 +1,4 @@
-// The C functions of hydrant/alloc.h. Only this file checks arguments; arenas.cpp does the work.
+// Implements the C functions of hydrant/alloc.h. Only this file checks arguments; arenas.cpp does the work.
 #include <gasnet_errors.h>
 #include <hydrant/alloc.h>
 

@@ -1,5 +1,5 @@
-// The library's own allocator: slabs of small objects and spans of pages. Arenas calls it without jemalloc
-// and for shared memory; it takes pages from page_store.cpp.
+// Implements the library's own allocator: slabs of small objects and spans of pages. Arenas calls it without
+// jemalloc and for shared memory; it takes pages from page_store.cpp.
 #include "firehose/watch/arena/extent_heap.hpp"
 
 #include "firehose/watch/arena/fatal.hpp"

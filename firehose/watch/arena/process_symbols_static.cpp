@@ -1,4 +1,5 @@
-// process_symbols.hpp for the static library, without the dynamic linker and without jemalloc.
+// Finds the monitor for the static library, by a weak symbol; an archive has no jemalloc. Arenas::choose()
+// calls it.
 #include "firehose/watch/arena/process_symbols.hpp"
 
 #include <cstdio>

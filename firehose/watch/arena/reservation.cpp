@@ -1,4 +1,4 @@
-// The radix map from addresses to reservations; free() and the C functions look pointers up in it.
+// Maps addresses to reservations in a radix tree. free() and the C functions look pointers up in it.
 #include "firehose/watch/arena/reservation.hpp"
 
 #include "firehose/base/raw_memory.hpp"

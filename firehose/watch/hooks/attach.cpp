@@ -1,7 +1,7 @@
-// The exported object, and what is done once when the library is loaded.
+// Exports the object that libfirehose finds the hooks by, and prepares the hooks when the library is loaded.
 //
-// Nothing depends on when that is: calls that come earlier, from other libraries' constructors or from the
-// loader, find the real functions and take their thread's record themselves.
+// Nothing depends on when that is. Other libraries' constructors and the loader may call hooks earlier; such
+// calls find the real functions and take their thread's record themselves.
 #include "firehose/watch/hooks/allocator_check.hpp"
 #include "firehose/watch/hooks/families.hpp"
 #include "firehose/watch/hooks/hooks_object.hpp"

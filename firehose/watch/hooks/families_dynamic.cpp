@@ -1,3 +1,5 @@
+// Determines which families of functions reach the hooks in a dynamic program, by resolving each name as the
+// loader does. attach.cpp calls working_families(); families_static.cpp is the version for static programs.
 #include "firehose/watch/hooks/allocator_check.hpp"
 #include "firehose/watch/hooks/families.hpp"
 #include "firehose/watch/hooks/hooks_object.hpp"

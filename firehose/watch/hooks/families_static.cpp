@@ -1,6 +1,6 @@
-// In a static program the linker's --wrap has made every <name> ours, or the option was not given:
-// then <name> and __wrap_<name> are two functions. One name of each family stands for it: the options come
-// together.
+// Determines which families of functions reach the hooks in a static program. If the linker was given --wrap,
+// every <name> is the hook; otherwise <name> and __wrap_<name> are two functions. One name of each family
+// stands for all, because the options come together.
 //
 // In a program with a dynamic loader --wrap reaches only the objects that it was linked from. Its libraries
 // call libc past the hooks, so the archive claims nothing there.

@@ -1,4 +1,4 @@
-// Calls that may take pages from under a mapping of a file, which userfaultfd does not report.
+// Hooks the calls that may take pages from a mapping of a file, which userfaultfd does not report.
 #include "firehose/watch/hooks/real_calls.hpp"
 #include "firehose/watch/hooks/watched_call.hpp"
 

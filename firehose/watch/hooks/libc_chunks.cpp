@@ -1,3 +1,5 @@
+// Finds out which heap of libc a block comes from, and syncs with the monitor before memory of a new heap is
+// handed out. The hooks of malloc (malloc_hooks.cpp) call note_chunk() for blocks outside known heaps.
 #include "firehose/watch/hooks/libc_chunks.hpp"
 
 #include <cerrno>

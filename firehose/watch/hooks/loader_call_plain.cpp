@@ -1,4 +1,5 @@
-// Processors for which no way is written: a caller's RUNPATH does not count while the hooks are there.
+// Calls the loader as this library on processors other than x86-64: the caller's RUNPATH does not count
+// there. loader_hooks.cpp calls it.
 #include "firehose/watch/hooks/loader_call.hpp"
 
 namespace hydrant::hooks {

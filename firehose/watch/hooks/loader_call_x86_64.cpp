@@ -1,6 +1,6 @@
-// The function gets a return address inside the caller's own code: that of a `ret` instruction there, which
-// returns to us. Nothing is patched. Not with shadow stacks, which would take it for an attack. Debuggers
-// that stop inside the function show one frame of the caller wrongly.
+// Calls the loader with a return address inside the caller's own code: that of a `ret` instruction there,
+// which returns to this file. Nothing is patched. It is not used with shadow stacks, which would report an
+// attack. Debuggers that stop inside the function show one frame of the caller wrongly.
 #include "firehose/watch/hooks/loader_call.hpp"
 
 #include <cstddef>

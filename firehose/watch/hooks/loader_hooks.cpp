@@ -1,9 +1,9 @@
-// dlopen() and its like map and unmap inside the loader, past every symbol.
+// Hooks dlopen() and its relatives, which map and unmap inside the loader, past every symbol.
 //
-// They run constructors and destructors of the program, so a thread does not count as being inside a release
-// meanwhile: what those call is hooked itself, and the loader's own calls are unmappings, not removals. Its
-// record says that the loader may unmap something.
-// Constructors that use new static memory through the cache run before the sync.
+// They run constructors and destructors of the program, whose own calls are hooked. The loader's calls are
+// unmappings, not removals, so a thread does not count as inside a release meanwhile. Its record says that
+// the loader may unmap something. Constructors that use new static memory through the cache run before the
+// sync.
 #include "firehose/watch/hooks/loader_call.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
 #include "firehose/watch/hooks/watched_call.hpp"

@@ -1,6 +1,6 @@
-// malloc and its family. What they return is looked at where libc's own allocator made it (libc_chunks.hpp);
-// another allocator maps by the symbols in map_hooks.cpp. All of them may release memory: libc trims its
-// heaps in free() and consolidates in malloc().
+// Hooks malloc and its family. Blocks that libc's own allocator returns are looked at (libc_chunks.hpp);
+// another allocator maps by the symbols in map_hooks.cpp. Each of these calls may release memory: libc trims
+// its heaps in free() and consolidates in malloc().
 #include "firehose/watch/hooks/libc_chunks.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
 #include "firehose/watch/hooks/watched_call.hpp"

@@ -1,4 +1,5 @@
-// The calls that map, unmap and empty memory.
+// Hooks the calls that map, unmap and empty memory. Each notes what it releases before it calls the real
+// function (watched_call.hpp).
 #include "firehose/watch/hooks/real_calls.hpp"
 #include "firehose/watch/hooks/watched_call.hpp"
 

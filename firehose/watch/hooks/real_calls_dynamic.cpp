@@ -1,6 +1,8 @@
 // Finds the real functions with dlsym(RTLD_NEXT): libc's, or those of an allocator or another library of
-// hooks that comes after this one. The first call of any of them finds all; memory is therefore never
-// taken from one allocator and given back to another, however early the first call comes.
+// hooks that comes after this one.
+//
+// The first call of any of them finds all. Memory is therefore never taken from one allocator and given back
+// to another, however early the first call comes.
 #include "firehose/watch/hooks/libc_chunks.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
 

@@ -1,5 +1,5 @@
-// In a static program the linker knows the real functions: --wrap makes <name> of everybody else ours, and
-// __real_<name> of this file the library's.
+// Names the real functions in a static program. The linker's --wrap redirects <name> of all other objects to
+// the hook, and __real_<name> of this file to libc.
 #include "firehose/watch/hooks/libc_chunks.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
 

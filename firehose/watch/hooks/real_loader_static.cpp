@@ -1,4 +1,4 @@
-// The loader in a static program: linked only into those that call it.
+// Names the real loader functions in a static program. It is linked only into programs that call them.
 #include "firehose/watch/hooks/real_calls.hpp"
 
 #define HYDRANT_DECLARE_REAL(name, result, parameters) \

@@ -1,4 +1,5 @@
-// Threads begin in a function of ours: their stack is memory that libc mapped past every symbol.
+// Hooks the creation of threads: a thread begins in a function of this file, because libc maps its stack past
+// every symbol.
 #include "firehose/watch/hooks/real_calls.hpp"
 #include "firehose/watch/hooks/start_slots.hpp"
 #include "firehose/watch/hooks/watched_call.hpp"

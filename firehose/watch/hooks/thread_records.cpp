@@ -1,3 +1,6 @@
+// Claims a record for each thread that calls a hook, and reuses records whose threads have ended.
+// watched_call.hpp takes the record at a thread's first hooked call; hooked_calls_under_way.cpp
+// (firehose/watch) reads it.
 #include "firehose/watch/hooks/thread_records.hpp"
 
 #include "firehose/watch/hooks/hooks_object.hpp"

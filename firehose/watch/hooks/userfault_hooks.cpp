@@ -1,8 +1,4 @@
-// ioctl(), for two requests of another userfaultfd of the program.
-// UFFDIO_REGISTER of memory that the monitor watches: the kernel allows one userfaultfd for a mapping, and
-// neighbouring mappings are one to it, so the memory may never have been pinned. The monitor makes room, and
-// the kernel is asked once more.
-// UFFDIO_UNREGISTER: Linux before 6.17 ends the registrations of every userfaultfd in the range.
+// Hooks ioctl(), for two requests to another userfaultfd of the program.
 #include "firehose/watch/hooks/hooks_object.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
 

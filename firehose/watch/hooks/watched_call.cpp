@@ -1,3 +1,5 @@
+// Implements the slow half of a watched call: the calls to the monitor when memory that may be pinned is
+// mapped, replaced or released. The inline half is in watched_call.hpp; every hook uses it.
 #include "firehose/watch/hooks/watched_call.hpp"
 
 #include "firehose/base/raw_memory.hpp"

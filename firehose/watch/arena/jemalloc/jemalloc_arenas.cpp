@@ -1,6 +1,6 @@
-// libhydrant_alloc_jemalloc: jemalloc, linked statically with hidden symbols. It allocates from arenas whose
-// pages come from libhydrant_alloc. It exports one symbol, a table of functions that arenas.cpp calls; malloc
-// and its family stay libc's.
+// Implements libhydrant_alloc_jemalloc: jemalloc, linked statically with hidden symbols. It allocates from
+// arenas whose pages come from libhydrant_alloc. It exports one symbol, a table of functions that arenas.cpp
+// calls; malloc and its family stay libc's.
 //
 // No code here may use malloc, new or their callers: inside this library those names are jemalloc's, and the
 // memory would come from arenas that were not announced to the monitor.
@@ -9,9 +9,8 @@
 //  - Every allocation names one of the arenas and thread caches below, so jemalloc never uses its own.
 //  - It never unmaps pages (no dalloc, no destroy hook) and never empties them by itself (no purge hooks). It
 //    decommits memory that is free long enough, and the store decides whether to empty it.
-//  - The store may keep the contents of decommitted memory, so jemalloc must not assume zeros. It would only
-//  for
-//    MALLOCX_ZERO, which is not used here.
+//  - The store may keep the contents of decommitted memory, so jemalloc must not assume zeros. It would do so
+//    only for MALLOCX_ZERO, which is not used here.
 #include "firehose/watch/arena/jemalloc/jemalloc_abi.hpp"
 
 #include <jemalloc/jemalloc.h>
