@@ -1,3 +1,6 @@
+// Reserves memory between guard pages, and finds which reservation an address belongs to. Segments, windows,
+// the node's memory and boards of barriers are reserved here; am/segment/memory_faults.cpp explains faults
+// with it.
 #include "rdma/guarded_memory.hpp"
 
 #include "firehose/base/config/job_rank.hpp"

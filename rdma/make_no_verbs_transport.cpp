@@ -1,4 +1,4 @@
-// In place of rdma/ibv, where the library is built without it.
+// Refuses to open verbs in a library that was built without them. It replaces rdma/ibv.
 #include "rdma/make_transport.hpp"
 
 namespace hydrant {

@@ -1,3 +1,5 @@
+// Chooses the job's transports by HYDRANT_TRANSPORT and the placement of its ranks, and opens them. wire_up()
+// (am/job/job.cpp) calls it; two transports become one in mixed_transport.cpp.
 #include "rdma/make_transport.hpp"
 
 #include "rdma/bootstrap/guarded_bootstrap.hpp"

@@ -1,3 +1,5 @@
+// Supplies the default methods of Transport: one-sided operations are unsupported, and lists are posted one
+// by one. A transport overrides what its network can do.
 #include "rdma/transport.hpp"
 
 namespace hydrant {

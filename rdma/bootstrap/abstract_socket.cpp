@@ -1,3 +1,5 @@
+// Creates random names, and addresses of abstract unix sockets from them. node_channel.cpp and node_words.cpp
+// (rdma/exit) connect the ranks of a node by such sockets.
 #include "rdma/bootstrap/abstract_socket.hpp"
 
 #include "firehose/base/thread.hpp"

@@ -1,4 +1,5 @@
-// Who stands behind a job: the choice.
+// Chooses how this process joins its job: by HYDRANT_BOOTSTRAP, or by what the environment shows of
+// hydrant-run, GASNET_PSHM_NODES and launchers. am/job/job.cpp calls open_bootstrap().
 #include "rdma/bootstrap/bootstrap.hpp"
 
 #include "firehose/base/log.hpp"

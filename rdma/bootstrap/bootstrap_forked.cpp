@@ -1,3 +1,5 @@
+// Forks the ranks of a job (GASNET_PSHM_NODES): the calling process becomes the supervisor, and each child
+// returns as a rank. bootstrap.cpp calls it; rdma/launch/supervisor.cpp forks.
 #include "rdma/bootstrap/bootstrap_forked.hpp"
 
 #include "firehose/base/log.hpp"

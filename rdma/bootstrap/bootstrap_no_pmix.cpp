@@ -1,4 +1,4 @@
-// Stands in for bootstrap_pmix.cpp where PMIx's header was not there to build with.
+// Refuses to open PMIx in a library that was built without PMIx's header. It replaces bootstrap_pmix.cpp.
 #include "rdma/bootstrap/bootstrap_pmix.hpp"
 
 namespace hydrant {

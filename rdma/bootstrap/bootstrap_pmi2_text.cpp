@@ -1,3 +1,5 @@
+// Encodes cards as the text values of PMI-2, decodes them, and parses the launcher's map of ranks to nodes.
+// bootstrap_pmi2.cpp calls it; bootstrap_pmix.cpp uses fill_place().
 #include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
 
 #include <algorithm>

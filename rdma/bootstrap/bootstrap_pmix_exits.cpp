@@ -1,3 +1,5 @@
+// Publishes the exit of the first rank that leaves, and looks up that of ranks on other nodes
+// (PMIx_Publish_nb, PMIx_Lookup_nb). bootstrap_pmix.cpp opens it for jobs of several nodes.
 #include "rdma/bootstrap/bootstrap_pmix_exits.hpp"
 
 #include "firehose/base/errno_text.hpp"

@@ -1,4 +1,4 @@
-// The knobs of libhydrant. firehose/base/config/config.cpp reads the rows.
+// Lists the knobs of libhydrant, one row each. firehose/base/config/config.cpp reads the rows.
 #include "rdma/config/job_knobs.hpp"
 
 #include <array>

@@ -1,3 +1,5 @@
+// Sends and reads exit notifications between the ranks of a node, and opens a pidfd for each of them.
+// ExitWatch (process_watch.cpp) drives it under launchers other than hydrant-run.
 #include "rdma/exit/node_words.hpp"
 
 #include "firehose/base/errno_text.hpp"

@@ -1,4 +1,5 @@
-// Passes calls to the parts. A call for a peer without contact starts the connection.
+// Implements Transport over verbs by passing each call to a part. A call for a peer without contact starts
+// the connection.
 #include "rdma/ibv/ibv_transport.hpp"
 
 #include "firehose/base/machine/machine_limits.hpp"

@@ -1,4 +1,5 @@
-// Progress: polling, work that could not be done at once, sleeping, and flushing at the end.
+// Polls the parts, runs deferred work, sleeps, and flushes at the end. poll() is where every tour "over
+// verbs" makes progress.
 #include "rdma/ibv/ibv_transport.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Encodes the keys of memory pinned for the injected network, and checks those that peers send.
+// injected_pins.cpp exports and imports keys with it.
 #include "rdma/injected/injected_keys.hpp"
 
 #include "rdma/little_endian.hpp"

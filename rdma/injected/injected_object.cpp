@@ -1,5 +1,5 @@
-// The table by which libhydrant uses this object, and its functions of status.hpp in place of the base's: the
-// texts of failures belong to the library, which shows them.
+// Exports the table by which libhydrant uses this object, and replaces the base's functions of status.hpp.
+// Error texts are stored by libhydrant, which shows them.
 #include "rdma/injected/injected_object.hpp"
 
 #include "rdma/injected/injected_transport.hpp"

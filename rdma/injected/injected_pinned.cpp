@@ -1,4 +1,5 @@
-// Operations between pinned memory: what an adapter asks of keys before it moves anything.
+// Starts operations between pinned memory, and checks their keys at both ends before data moves, as an
+// adapter does.
 #include "rdma/injected/injected_transport.hpp"
 
 #include <cstring>

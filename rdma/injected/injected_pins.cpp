@@ -1,4 +1,5 @@
-// The table of registrations: what is pinned, and what a key allows. Its registrar is at the end.
+// Registers memory for the injected network, and checks what a key allows. The registrar over this table is
+// at the end.
 #include "rdma/injected/injected_pins.hpp"
 
 #include "firehose/base/errno_text.hpp"

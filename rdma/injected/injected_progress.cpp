@@ -1,4 +1,5 @@
-// What the injected network does of itself: what is due arrives, credits come back, operations complete.
+// Makes progress in the injected network: delivers messages and operations that are due, returns credits,
+// completes operations. Its thread and every poll come here.
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "rdma/injected/injected_transport.hpp"

@@ -1,3 +1,5 @@
+// Parses HYDRANT_INJECT and names the item that is wrong. libhydrant calls parse_injection() through the
+// table of injected_object.cpp.
 #include "rdma/injected/injected_settings.hpp"
 
 #include "firehose/base/config/config_grammar.hpp"

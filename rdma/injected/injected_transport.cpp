@@ -1,4 +1,5 @@
-// What is asked of the network. What it does of itself: injected_progress.cpp.
+// Accepts messages and operations for the injected network, and delays them. injected_progress.cpp delivers
+// them when they are due.
 #include "rdma/injected/injected_transport.hpp"
 
 #include "firehose/base/errno_text.hpp"

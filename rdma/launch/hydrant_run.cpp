@@ -1,4 +1,5 @@
-// hydrant-run: parses options, forks the ranks through a Supervisor, and executes the program in each child.
+// Implements the program hydrant-run: parses options, forks the ranks through a Supervisor, and executes the
+// program in each child.
 #include "firehose/base/config/config.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/status.hpp"

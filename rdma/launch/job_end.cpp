@@ -1,4 +1,4 @@
-// The state machine of a job's end; supervisor_end.cpp feeds it events and carries out its steps.
+// Implements the state machine of a job's end. supervisor_end.cpp feeds it events and carries out its steps.
 #include "rdma/launch/job_end.hpp"
 
 #include "rdma/config/job_knobs.hpp"

@@ -1,4 +1,4 @@
-// The event loop of the supervisor: sockets, signals and deadlines. run() is called once all ranks are
+// Runs the event loop of the supervisor: sockets, signals and deadlines. run() is called once all ranks are
 // forked.
 #include "firehose/base/thread.hpp"
 #include "rdma/launch/supervisor.hpp"

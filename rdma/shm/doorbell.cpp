@@ -1,3 +1,5 @@
+// Rings a rank's doorbell, and puts its threads to sleep on a futex of the shared memory. Tour "an Active
+// Message", step 5: commit() rings it if the reader is idle; shm_sleep.cpp sleeps.
 #include "rdma/shm/doorbell.hpp"
 
 #include <cerrno>

@@ -1,4 +1,5 @@
-// The node's shared memory, made by its first rank and handed to the others, and the transport over it.
+// Opens the transport of a node: its first rank creates the shared memory and passes it to the others.
+// make_transport.cpp calls it.
 #include "firehose/base/thread.hpp"
 #include "rdma/exit/node_channel.hpp"
 #include "rdma/make_transport.hpp"

@@ -1,3 +1,5 @@
+// Encodes the keys of the shared-memory registrar, and checks those that peers send. shm_registrar.cpp
+// exports and imports keys with it.
 #include "rdma/shm/shm_key.hpp"
 
 #include "rdma/little_endian.hpp"

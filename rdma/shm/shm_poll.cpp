@@ -1,5 +1,5 @@
-// The receiving side. Everything read from shared memory is checked here before it is used; a peer whose
-// memory makes no sense is buried with one line of text.
+// Receives messages from the rings of a node: step 6 of "Tour: an Active Message". It checks everything that
+// it reads from shared memory before use, and disconnects a peer whose memory is corrupt.
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/membarrier.hpp"
 #include "rdma/shm/shm_transport.hpp"

@@ -1,3 +1,6 @@
+// Pins memory that lies in memory files, so that it can be exported, and maps what peers export.
+// extended/binding/firehose_binding.cpp creates it by make_node_registrar(); the pin cache then calls it on
+// misses and evictions.
 #include "rdma/shm/shm_registrar.hpp"
 
 #include "firehose/base/errno_text.hpp"

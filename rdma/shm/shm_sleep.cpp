@@ -1,9 +1,9 @@
-// Rings that are not looked at: how one comes to be, how it is heard again, and how a rank sleeps.
+// Takes idle rings out of the poll, brings them back when a doorbell rings, and puts threads to sleep.
 //
-// Going idle races with a sender that stores its message and looks at the attention word, in this order.
-// The reader sets the word, makes every processor pass a barrier (or, where it cannot, its senders use
-// locked instructions on the word), and then looks at the ring once more: either it sees the message or
-// the sender sees the word.
+// Going idle races with a sender that stores its message and then looks at the attention word. The reader
+// sets the word, and then makes every processor pass a barrier. If it cannot, its senders use locked
+// instructions on the word. It then looks at the ring once more: either it sees the message or the sender
+// sees the word.
 #include "firehose/base/machine/membarrier.hpp"
 #include "rdma/shm/node_fence.hpp"
 #include "rdma/shm/shm_transport.hpp"

@@ -1,4 +1,5 @@
-// The sending side, and what is set up once. Receiving: shm_poll.cpp; idle rings and sleep: shm_sleep.cpp.
+// Sets up the transport of a node and sends its messages: steps 4 and 5 of "Tour: an Active Message".
+// shm_poll.cpp receives; shm_sleep.cpp handles idle rings and sleep.
 #include "rdma/shm/shm_transport.hpp"
 
 #include "firehose/base/log.hpp"

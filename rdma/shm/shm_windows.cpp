@@ -1,3 +1,5 @@
+// Maps windows of other processes' memory files, shares each among many keys, and unmaps those that have been
+// idle longest. shm_registrar.cpp maps a window for an imported key and drops it with the key.
 #include "rdma/shm/shm_windows.hpp"
 
 #include "firehose/base/errno_text.hpp"

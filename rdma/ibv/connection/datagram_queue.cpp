@@ -1,4 +1,5 @@
-// The unreliable queue pair of handshakes. Tour "first contact": a handshake leaves and arrives here.
+// Sends and receives datagrams by an unreliable queue pair. Tour "first contact": a handshake leaves and
+// arrives here.
 #include "rdma/ibv/connection/datagram_queue.hpp"
 
 #include "firehose/base/errno_text.hpp"

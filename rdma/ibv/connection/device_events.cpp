@@ -1,4 +1,5 @@
-// Tour "a rank dies": a device reports here that a queue pair has failed, if its completions do not.
+// Reads the asynchronous events of devices. Tour "a rank dies": a device reports here that a queue pair has
+// failed, if its completions do not.
 #include "rdma/ibv/connection/device_events.hpp"
 
 #include "firehose/base/cancellation.hpp"

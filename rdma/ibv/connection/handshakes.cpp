@@ -1,5 +1,5 @@
-// Tour "first contact": the endpoint address is read, the peer created, and handshakes are exchanged until
-// both sides can receive.
+// Connects peers by handshakes. Tour "first contact": the endpoint address is read, the peer created, and
+// handshakes are exchanged until both sides can receive.
 #include "rdma/ibv/connection/handshakes.hpp"
 
 #include "firehose/base/cancellation.hpp"

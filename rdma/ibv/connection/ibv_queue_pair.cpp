@@ -1,3 +1,5 @@
+// Takes a reliable queue pair through its states INIT, RTR and RTS. Tour "first contact": peer_factory.cpp
+// starts the pair here, and peer_connector.cpp connects it.
 #include "rdma/ibv/connection/ibv_queue_pair.hpp"
 
 #include "firehose/base/errno_text.hpp"

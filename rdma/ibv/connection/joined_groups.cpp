@@ -1,4 +1,4 @@
-// Numbers for processes of other groups. Connecting them is as for ranks of the job; only names differ.
+// Numbers the processes of other groups. They are connected like ranks of the job; only their names differ.
 #include "rdma/ibv/connection/joined_groups.hpp"
 
 #include <new>

@@ -1,4 +1,5 @@
-// Builds the endpoint address that the launcher distributes.
+// Builds the endpoint address that the launcher distributes. Tour "first contact": the peer reads it before
+// its first handshake.
 #include "rdma/ibv/connection/own_endpoint.hpp"
 
 #include "firehose/base/thread.hpp"

@@ -1,4 +1,5 @@
-// Queue pairs in handshakes. Tour "first contact": the second handshake makes a connection here.
+// Connects a peer's queue pairs with those that its handshake names. Tour "first contact": the peer's
+// handshake makes the connection here.
 #include "rdma/ibv/connection/peer_connector.hpp"
 
 #include "firehose/base/log.hpp"

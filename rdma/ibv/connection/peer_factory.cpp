@@ -1,5 +1,5 @@
-// Everything that one peer needs. Tour "first contact": the peer is created here, before its handshake
-// starts.
+// Creates everything that one peer needs: memory, queue pairs, and room in shared queues. Tour "first
+// contact": the peer is created here, before its handshake starts.
 #include "rdma/ibv/connection/peer_factory.hpp"
 
 #include "firehose/base/errno_text.hpp"

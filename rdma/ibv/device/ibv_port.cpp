@@ -1,3 +1,5 @@
+// Opens the device of a port, reads what the port can do, and chooses its GID. ibv_port_choice.cpp calls it
+// for each port that it considers.
 #include "rdma/ibv/device/ibv_port.hpp"
 
 #include "firehose/base/errno_text.hpp"

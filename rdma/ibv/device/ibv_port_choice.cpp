@@ -1,3 +1,5 @@
+// Chooses and opens the ports of this process: those that HYDRANT_IBV_PORTS names, or else the nearest.
+// ibv_transport_open.cpp calls open_ports(); hydrant-info shows the choice by report_ports().
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 
 #include "firehose/base/errno_text.hpp"

@@ -1,3 +1,5 @@
+// Computes the NUMA distance of a device from this process's processors, and compares the networks of two
+// ports. ibv_port_choice.cpp calls it to find the nearest port.
 #include "rdma/ibv/device/port_distance.hpp"
 
 #include <algorithm>

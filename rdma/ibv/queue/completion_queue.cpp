@@ -1,4 +1,4 @@
-// Setup and growth of a completion queue.
+// Creates a completion queue, and enlarges it before a peer is added.
 #include "rdma/ibv/queue/completion_queue.hpp"
 
 #include "firehose/base/errno_text.hpp"

@@ -1,5 +1,5 @@
-// The free list of operations. Tour "a put": posting takes an operation for a put that is not one work
-// request, the completion of its last part returns it.
+// Allocates operations from a free list. Tour "a put": posting takes an operation for a put that is not one
+// work request, and the completion of its last part returns it.
 #include "rdma/ibv/queue/operation_pool.hpp"
 
 #include "rdma/ibv/queue/spin_guard.hpp"

@@ -1,4 +1,5 @@
-// Setup of the shared receive queue, and the buffers that it refused.
+// Creates the shared receive queue and its buffers, and returns buffers that the adapter refused for another
+// try.
 #include "rdma/ibv/queue/receive_pool.hpp"
 
 #include "firehose/base/errno_text.hpp"

@@ -1,5 +1,5 @@
-// Setup and failure of a send queue; posting and completion are inline in the header. Tours "an Active
-// Message" and "a put" pass here where a request goes to the adapter.
+// Sets up a send queue, and empties it after a failure; posting and completion are inline in the header.
+// Tours "an Active Message" and "a put" pass here where a request goes to the adapter.
 #include "rdma/ibv/queue/send_queue.hpp"
 
 #include "firehose/base/errno_text.hpp"

@@ -1,4 +1,5 @@
-// Waiting in the kernel, for IbvTransport::sleep(). The transport looks for work between enter() and wait().
+// Waits in the kernel for completions, events and wake-ups, for IbvTransport::sleep(). The transport looks
+// for work between enter() and wait().
 #include "rdma/ibv/queue/sleeper.hpp"
 
 #include "firehose/base/cancellation.hpp"

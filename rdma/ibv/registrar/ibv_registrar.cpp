@@ -1,4 +1,5 @@
-// Registration itself; finding and opening devices is in ibv_device.cpp.
+// Registers memory with ibv_reg_mr for the pin cache. ibv_device.cpp finds and opens devices;
+// rail_registrar.cpp uses one such registrar per device.
 #include "rdma/ibv/registrar/ibv_registrar.hpp"
 
 #include "firehose/base/config/config_grammar.hpp"

@@ -1,3 +1,5 @@
+// Registers memory with each device of a process that uses several ports, with all of them or none.
+// IbvTransport creates it; the pin cache then calls it on misses and evictions.
 #include "rdma/ibv/registrar/rail_registrar.hpp"
 
 #include "firehose/base/machine/machine_limits.hpp"

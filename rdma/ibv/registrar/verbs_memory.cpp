@@ -1,3 +1,5 @@
+// Maps and registers the buffers of the verbs transport itself. Peers, cells, rails and the datagram queue
+// keep such memory for their life.
 #include "rdma/ibv/registrar/verbs_memory.hpp"
 
 #include "firehose/base/errno_text.hpp"

@@ -1,4 +1,5 @@
-// Limits of the options, and the arithmetic of registered memory and queue entries: docs/verbs.md, "Limits".
+// Checks the limits of the options, and computes how much registered memory and how many queue entries they
+// need: docs/verbs.md, "Limits". ibv_transport_open.cpp calls it.
 #include "rdma/ibv/settings/ibv_options.hpp"
 
 #include "rdma/config/job_knobs.hpp"

@@ -1,5 +1,5 @@
-// Completions that end several requests, completions of rails, and failures. Tours "an Active Message" and "a
-// put" end here on the sending side.
+// Handles completions that end several requests, completions of rails, and failures. Tours "an Active
+// Message" and "a put" end here on the sending side.
 #include "rdma/ibv/transfer/completions.hpp"
 
 #include "firehose/base/log.hpp"

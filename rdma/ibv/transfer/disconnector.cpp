@@ -1,5 +1,5 @@
-// The end of a connection. Tour "a rank dies": a failed completion, a silent peer or a buried rank comes
-// here.
+// Ends connections, and all that waits for them. Tour "a rank dies": a failed completion, a silent peer or a
+// buried rank comes here.
 #include "rdma/ibv/transfer/disconnector.hpp"
 
 #include "firehose/base/cancellation.hpp"

@@ -1,4 +1,5 @@
-// Probes, and the check for hanging adapters. Tour "a rank dies".
+// Probes idle peers, and detects adapters that report nothing. Tour "a rank dies": a check that finds no
+// progress disconnects the peer.
 #include "rdma/ibv/transfer/liveness.hpp"
 
 #include "firehose/base/log.hpp"

@@ -1,5 +1,5 @@
-// Messages that leave by a slot, with or without a cell; stalled messages; reports of credits. Tour "an
-// Active Message": a request is built in a slot and posted here, if Messages::post() does not copy it.
+// Sends messages from slots, with or without a cell, and stalled messages; reports credits. Tour "an Active
+// Message": a request is built in a slot and posted here, if Messages::post() does not copy it.
 #include "rdma/ibv/transfer/messages.hpp"
 
 #include <utility>

@@ -1,5 +1,5 @@
-// Operations in pieces, atomics, and prepared operations. Tour "a put": a put of one work request is posted
-// by the inline half, in the header.
+// Posts operations in pieces, atomics, and prepared operations. Tour "a put": a put of one work request is
+// posted by the inline half, in the header.
 #include "rdma/ibv/transfer/operations.hpp"
 
 #include <new>

@@ -1,4 +1,4 @@
-// Names of peers in logs and errors.
+// Writes the names of peers for logs and errors.
 #include "rdma/ibv/transfer/peer.hpp"
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// Refused requests. Tours "an Active Message" and "a put" pass by the inline half, in the header.
+// Undoes requests that the adapter refuses. Tours "an Active Message" and "a put" pass by the inline half, in
+// the header.
 #include "rdma/ibv/transfer/poster.hpp"
 
 #include "firehose/base/errno_text.hpp"

@@ -1,5 +1,5 @@
-// Delivery of messages, and receives that failed. Tour "an Active Message": from the arrival queue to the
-// receiver.
+// Delivers messages, and posts buffers again whose receives failed or were refused. Tour "an Active Message":
+// a message goes from the arrival queue to the receiver here.
 #include "rdma/ibv/transfer/receiving.hpp"
 
 #include "firehose/base/log.hpp"

@@ -1,4 +1,5 @@
-// The layout: little-endian, fixed.
+// Encodes and checks group addresses, which the application carries to another group. The layout is
+// little-endian and fixed:
 //
 //     0  magic "HYIM"
 //     4  version, 1

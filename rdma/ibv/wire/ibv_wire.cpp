@@ -1,15 +1,17 @@
-// The layouts of endpoint address and handshake: little-endian, fixed.
+// Encodes and checks endpoint addresses and handshakes (tour "first contact"). The layouts are little-endian
+// and fixed.
 //
-//    endpoint address      0  magic "HYIC"     handshake   0  magic "HYIG"
-//              4  version, 2                  4  version, 2
-//              6  how many rails              6  flags
-//              8  address (32)                8  from, to
-//             40  geometry (12)              16  nonce of the receiver
-//             52  group, zero (4)            24  queue pair, sequence, receive_slot key, known as
-//             64  the rails (24 each):       40  receive_slot
-//                 GID (16), LID, MTU,        48  the sender's endpoint address (64, and 24 for each rail)
-//                 link layer, zero               its rails (24 each): queue pair, sequence, fence key,
-//                                                flags, fence
+//    endpoint address                   handshake
+//      0  magic "HYIC"                    0  magic "HYIG"
+//      4  version, 2                      4  version, 2
+//      6  how many rails                  6  flags
+//      8  address (32)                    8  from, to
+//     40  geometry (12)                  16  nonce of the receiver
+//     52  group, zero (4)                24  queue pair, sequence, receive_slot key, known as
+//     64  the rails (24 each):           40  receive_slot
+//         GID (16), LID, MTU,            48  the sender's endpoint address (64, and 24 for each rail)
+//         link layer, zero                   its rails (24 each): queue pair, sequence, fence key,
+//                                            flags, fence
 #include "rdma/ibv/wire/ibv_wire.hpp"
 
 #include <algorithm>
