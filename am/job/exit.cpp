@@ -1,6 +1,6 @@
-// The end of a process of a job: gasnet_exit(), exit(3), fatal signals, and the end of the job by
-// another rank. Announces the end to the launcher through ExitWatch (rdma/exit/process_watch.hpp), whose
-// control thread calls EndListener here.
+// Ends a process of a job, by gasnet_exit(), exit(3) or a fatal signal, or because another rank has ended the
+// job. It announces the end to the launcher through ExitWatch (rdma/exit/process_watch.hpp), whose control
+// thread calls EndListener here.
 #include "am/job/exit.hpp"
 
 #include "am/job/job.hpp"

@@ -1,4 +1,5 @@
-// GASNet-1's calls without an equivalent in GASNet-EX. They use the same job, handler table and segments.
+// Implements GASNet-1's calls that have no equivalent in GASNet-EX. They use the same job, handler table and
+// segments.
 #include <gasnet.h>
 
 #include "am/job/job.hpp"

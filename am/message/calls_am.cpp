@@ -1,4 +1,4 @@
-// The C functions behind am_calls.h: check the arguments, describe the message, and call send()
+// Implements the C functions behind am_calls.h: checks the arguments, describes the message, and calls send()
 // (am/message/send.cpp). Most Shorts skip that and go straight to Transport::post().
 #include <hydrant/gasnet/am_calls.h>
 

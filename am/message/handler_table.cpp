@@ -1,5 +1,5 @@
-// Registration of Active Message handlers. Called by gex_EP_RegisterHandlers(), gasnet_attach() and
-// extended/; deliver.cpp reads the table.
+// Registers Active Message handlers. gex_EP_RegisterHandlers(), gasnet_attach() and extended/ call it;
+// deliver.cpp reads the table.
 #include "am/message/handler_table.hpp"
 
 #include "am/message/message.hpp"

@@ -1,5 +1,5 @@
-// Payload limits, token queries and handler registration: the small C functions of am.h. Called by
-// clients; the limits come from send.cpp.
+// Implements the small C functions of am.h: payload limits, token queries and handler registration. Clients
+// call them; the limits come from send.cpp.
 #include <hydrant/gasnet/am.h>
 
 #include "am/job/job.hpp"

@@ -1,4 +1,4 @@
-// Negotiated payload: prepare allocates a buffer, the client writes into it, commit sends it with
+// Implements negotiated payload: prepare allocates a buffer, the client writes into it, commit sends it with
 // send() (send.cpp).
 //
 // A Medium to another rank gets a cell of the transport, which commit sends without a copy. All other

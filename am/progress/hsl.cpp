@@ -1,5 +1,5 @@
-// Handler-safe locks: one word with a futex, and usage checks for debug clients. Called by clients
-// through hydrant/gasnet/hsl.h, and by send calls for check_no_locks().
+// Implements handler-safe locks: one word with a futex, and usage checks for debug clients. Clients call it
+// through hydrant/gasnet/hsl.h; send calls use check_no_locks().
 #include "am/progress/hsl.hpp"
 
 #include <hydrant/gasnet/hsl.h>

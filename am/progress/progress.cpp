@@ -1,5 +1,4 @@
-// Registration of progress functions. Barriers and extended/ register here; poll_all() (waiting.cpp)
-// runs them.
+// Registers progress functions. Barriers and extended/ register here; poll_all() (waiting.cpp) runs them.
 #include "am/progress/progress.hpp"
 
 #include "firehose/base/log.hpp"

@@ -1,4 +1,4 @@
-// The thread that polls for the client (HYDRANT_PROGRESS_THREAD). Started by gex_Client_Init(); calls
+// Runs the thread that polls for the client (HYDRANT_PROGRESS_THREAD). gex_Client_Init() starts it; it calls
 // poll_all() and sleeps between events (waiting.cpp).
 #include "am/progress/progress_thread.hpp"
 

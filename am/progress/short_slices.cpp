@@ -1,4 +1,5 @@
-// Short slices for threads that wait (short_slices.hpp).
+// Shortens the time slice of a thread that waits for other ranks, once per thread. The waits in waiting.cpp
+// call it.
 #include "am/progress/short_slices.hpp"
 
 #include "firehose/base/machine/time_slice.hpp"

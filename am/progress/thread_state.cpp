@@ -1,5 +1,5 @@
-// Per-thread buffers of messages to this rank, and the handler depth. Used by send.cpp, negotiated.cpp
-// and deliver.cpp.
+// Allocates each thread's buffers for messages to this rank, and counts its handler depth. send.cpp,
+// negotiated.cpp and deliver.cpp use it.
 #include "am/progress/thread_state.hpp"
 
 #include <new>

@@ -1,5 +1,5 @@
-// Polling and waiting. All waits of the library end here: poll_all() polls the transport and the
-// progress table, Waiter backs off, and sleeps go to Transport::sleep().
+// Polls and waits. All waits of the library end here: poll_all() polls the transport and the progress table,
+// Waiter backs off, and sleeps go to Transport::sleep().
 #include "am/progress/waiting.hpp"
 
 #include "am/job/exit.hpp"

@@ -1,5 +1,5 @@
-// The C functions for segments. Called by clients; collective work goes to segments.cpp, memory of the
-// client's own segments to rdma/guarded_memory.hpp.
+// Implements the C functions for segments, which clients call. Collective work goes to segments.cpp, memory
+// of the client's own segments to rdma/guarded_memory.hpp.
 #include <hydrant/gasnet/system.h>
 
 #include "am/job/job.hpp"

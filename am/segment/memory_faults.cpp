@@ -1,4 +1,4 @@
-// SIGSEGV and SIGBUS handlers for faults near segments. Installed by attach_segments(); looks the
+// Handles SIGSEGV and SIGBUS for faults near segments. attach_segments() installs the handler; it looks the
 // address up in rdma/guarded_memory.hpp and then calls the previous handler.
 #include "am/segment/memory_faults.hpp"
 

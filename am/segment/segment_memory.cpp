@@ -1,5 +1,5 @@
-// Memory of the node's segments: creates the memory file, checks the available memory, maps the slices.
-// Called by attach_segments() (segments.cpp).
+// Allocates the memory of the node's segments: creates the memory file, checks the available memory, maps the
+// slices. attach_segments() (segments.cpp) calls it.
 #include "am/segment/segment_memory.hpp"
 
 #include "am/segment/segment_size.hpp"

@@ -1,6 +1,6 @@
-// Backtraces by one of three mechanisms: glibc's unwinder (names and lines from symbolizer.cpp, else
-// from the dynamic linker), gdb(1), or the client's own function. Called by fatal errors (fatal.cpp,
-// debugger.cpp) and by clients.
+// Prints backtraces by one of three mechanisms: glibc's unwinder (names and lines from symbolizer.cpp, else
+// from the dynamic linker), gdb(1), or the client's own function. Fatal errors (fatal.cpp, debugger.cpp) and
+// clients call it.
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/env.h>
 

@@ -1,4 +1,5 @@
-// Fatal errors: message, freeze, backtrace, abort. Called by clients and all parts of the tools.
+// Ends the process after a fatal error: message, freeze, backtrace, abort. Clients and all parts of the tools
+// call it.
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/misc.h>
 

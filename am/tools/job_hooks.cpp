@@ -1,4 +1,5 @@
-// The pointer to the running job's hooks. Set once by am/job/job_environment.cpp, read by the other tools.
+// Holds the pointer to the running job's hooks. am/job/job_environment.cpp sets it once; the other tools read
+// it.
 #include "am/tools/job_hooks.hpp"
 
 #include <atomic>

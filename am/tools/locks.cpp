@@ -1,5 +1,5 @@
-// Lock functions that are not inlined, and the checked variants for GASNET_DEBUG clients. Called
-// through hydrant/gasnet/locks.h.
+// Implements the lock functions that are not inlined, and the checked variants for GASNET_DEBUG clients.
+// Clients call them through hydrant/gasnet/locks.h.
 //
 // A mutex stores its holder. A reader/writer lock has no room for its readers, so each thread keeps a
 // list of the locks that it holds.

@@ -1,4 +1,4 @@
-// Signal names, and installation of signal handlers. Called by debugger.cpp, am/job/exit.cpp and clients.
+// Names signals, and installs signal handlers. debugger.cpp, am/job/exit.cpp and clients call it.
 #include <hydrant/gasnet/debugging.h>
 
 #include "am/tools/signal_names.hpp"
