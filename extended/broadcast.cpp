@@ -1,4 +1,4 @@
-// gex_Coll_BroadcastNB: the messages between root and receivers, and the gets of the pieces
+// Implements gex_Coll_BroadcastNB: the messages between root and receivers, and the gets of the pieces
 // (rma_transfer.cpp). Progress comes from poll_all() and from waits for the event.
 #include "extended/broadcast.hpp"
 

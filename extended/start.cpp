@@ -1,4 +1,4 @@
-// Start and end of the extended API: the functions that am/job/job.cpp and am/job/exit.cpp call.
+// Starts and ends the extended API. am/job/job.cpp and am/job/exit.cpp call these functions.
 #include "am/job/start_extended.hpp"
 #include "extended/barrier/barriers.hpp"
 #include "extended/broadcast.hpp"

@@ -1,5 +1,5 @@
-// The C functions of barrier.h and gex_Coll_Barrier*: check the state, call the barrier
-// (named_barrier.cpp, team_barrier.cpp) and wait for it (wait.cpp).
+// Implements the C functions of barrier.h and gex_Coll_Barrier*: checks the state, calls the barrier
+// (named_barrier.cpp, team_barrier.cpp) and waits for it (wait.cpp).
 #include <hydrant/gasnet/barrier.h>
 
 #include "am/job/job.hpp"

@@ -1,5 +1,5 @@
-// The barriers by Active Messages: AMDISSEM and AMCENTRAL. Driven by named_barrier.cpp and
-// team_barrier.cpp; handlers in barriers.cpp call receive().
+// Implements the barriers by Active Messages: AMDISSEM and AMCENTRAL. named_barrier.cpp and team_barrier.cpp
+// drive them; handlers in barriers.cpp call receive().
 #include "extended/barrier/barrier_messages.hpp"
 
 #include <immintrin.h>

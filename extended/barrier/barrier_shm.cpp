@@ -1,5 +1,5 @@
-// The barrier of ranks that share memory. Driven by named_barrier.cpp and team_barrier.cpp; the lines
-// lie in the transport's shared blocks.
+// Implements the barrier of ranks that share memory. named_barrier.cpp and team_barrier.cpp drive it; the
+// lines lie in the transport's shared blocks.
 #include "extended/barrier/barrier_shm.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// GASNet-1's barrier over an engine. Called by barrier_calls.cpp; drive() by polls.
+// Implements GASNet-1's barrier over an engine. barrier_calls.cpp calls it; polls call drive().
 #include "extended/barrier/named_barrier.hpp"
 
 namespace hydrant {

@@ -1,5 +1,5 @@
-// GASNet-EX's barriers. Called by barrier_calls.cpp; engines are barrier_shm.cpp, barrier_messages.cpp
-// and barrier_rdma.cpp.
+// Implements GASNet-EX's barriers. barrier_calls.cpp calls it; the engines are barrier_shm.cpp,
+// barrier_messages.cpp and barrier_rdma.cpp.
 #include "extended/barrier/team_barrier.hpp"
 
 #include <immintrin.h>

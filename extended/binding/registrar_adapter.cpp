@@ -1,4 +1,4 @@
-// C functions that forward to a transport's Registrar. Passed to the pin cache by firehose_binding.cpp.
+// Forwards C functions to a transport's Registrar. firehose_binding.cpp passes them to the pin cache.
 #include "extended/binding/registrar_adapter.hpp"
 
 #include <cstddef>

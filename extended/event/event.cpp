@@ -1,4 +1,4 @@
-// The pools of events. take_event() and give_event() are called by all nonblocking operations.
+// Allocates events from per-thread pools. All nonblocking operations call take_event() and give_event().
 #include "extended/event/event.hpp"
 
 #include "extended/event/adopted.hpp"

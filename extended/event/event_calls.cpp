@@ -1,5 +1,5 @@
-// The C functions of events.h. Tests never run handlers; waits poll (wait.cpp). Events are completed by
-// their is_done() functions.
+// Implements the C functions of events.h. Tests never run handlers; waits poll (wait.cpp). Events are
+// completed by their is_done() functions.
 #include <hydrant/gasnet/events.h>
 
 #include "am/job/job.hpp"

@@ -1,5 +1,5 @@
-// wait_patiently(): the slow part of all waits of the extended API. Called by barrier_calls.cpp,
-// event_calls.cpp and pieces.cpp; sleeps through am/progress/waiting.cpp.
+// Implements wait_patiently(), the slow part of all waits of the extended API. barrier_calls.cpp,
+// event_calls.cpp and completion_counter.cpp call it; it sleeps through am/progress/waiting.cpp.
 #include "extended/event/wait.hpp"
 
 #include "am/job/job.hpp"

@@ -1,5 +1,5 @@
-// GASNet-1's calls without an equivalent in GASNet-EX: fills (gasnet_memset*), and gets of values with
-// their own handles. They use rma_transfer.cpp and rma_events.cpp.
+// Implements GASNet-1's calls that have no equivalent in GASNet-EX: fills (gasnet_memset*), and gets of
+// values with their own handles. They use rma_transfer.cpp and rma_events.cpp.
 #include <hydrant/gasnet/rma1.h>
 
 #include "am/job/job.hpp"

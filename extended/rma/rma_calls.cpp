@@ -1,5 +1,5 @@
-// The C functions of rma.h: try the fast paths, else describe the operation and start it
-// (rma_events.cpp, rma_transfer.cpp).
+// Implements the C functions of rma.h: tries the fast paths, else describes the operation and starts it
+// (rma_events.cpp, rma_transfer.cpp). Step 1 of "Tour: a put" ends here.
 #include <hydrant/gasnet/rma.h>
 
 #include "am/progress/in_call.hpp"

@@ -1,5 +1,5 @@
-// hydrant_query_path(): sums the per-thread counters of operations by path. The counters are written by
-// RmaThread::count() and by inline functions of rma.h.
+// Sums the per-thread counters of operations by path for hydrant_query_path(). RmaThread::count() and inline
+// functions of rma.h write the counters.
 #include <hydrant/rma.h>
 
 #include "am/job/job.hpp"

@@ -1,5 +1,5 @@
-// Blocking, NB and NBI completion of puts and gets, and the gex_NBI_* functions. Called by
-// rma_calls.cpp; starts operations by transfer() (rma_transfer.cpp).
+// Implements blocking, NB and NBI completion of puts and gets, and the gex_NBI_* functions. rma_calls.cpp
+// calls it; it starts operations by transfer() (rma_transfer.cpp).
 #include "extended/rma/rma_events.hpp"
 
 #include "am/job/job.hpp"

@@ -1,6 +1,6 @@
-// hydrant_put_many() and hydrant_get_many(). Runs of operations that the kernel can copy for one rank
-// are one system call; runs of hits are one list for the adapter; others start one by one, all under
-// one event.
+// Implements hydrant_put_many() and hydrant_get_many(). Runs of operations that the kernel can copy for one
+// rank are one system call; runs of hits are one list for the adapter. Others start one by one, all under one
+// event.
 #include <hydrant/rma.h>
 
 #include "am/job/job.hpp"

@@ -1,5 +1,5 @@
-// Puts, gets and fills by Active Messages: the initiator's pieces and the handlers on both sides.
-// Called by transfer() (rma_transfer.cpp) as the fallback; sends with am/message/send.cpp.
+// Moves puts, gets and fills by Active Messages: the initiator's pieces and the handlers on both sides.
+// transfer() (rma_transfer.cpp) calls it as the fallback; it sends with am/message/send.cpp.
 #include "extended/rma/rma_messages.hpp"
 
 #include "am/job/exit.hpp"

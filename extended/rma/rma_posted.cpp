@@ -1,5 +1,5 @@
-// One-sided puts and gets through a transport that completes them later, from the caller's memory or
-// through bounce buffers. Called by transfer() (rma_transfer.cpp).
+// Posts one-sided puts and gets to a transport that completes them later, from the caller's memory or through
+// bounce buffers. transfer() (rma_transfer.cpp) calls it.
 #include "extended/rma/rma_posted.hpp"
 
 #include "am/job/exit.hpp"

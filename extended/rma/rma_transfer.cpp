@@ -1,5 +1,5 @@
-// The entry point of all puts and gets: copies mapped memory at once, else takes the path of
-// rma_path.cpp. Called by rma_events.cpp, rma_many.cpp, persistent.cpp and broadcast.cpp.
+// Starts all puts and gets: copies mapped memory at once, else takes the path of rma_path.cpp.
+// rma_events.cpp, rma_many.cpp, persistent.cpp and broadcast.cpp call it.
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"

@@ -1,4 +1,4 @@
-// Persistent operations (hydrant/persistent.h), and hints about firehoses.
+// Implements persistent operations (hydrant/persistent.h) and hints about firehoses.
 //
 // An operation caches what stays constant for the life of the job: the mapping of remote memory in a
 // segment; and, for a network between pinned memory, its piece and the network's prepared request.

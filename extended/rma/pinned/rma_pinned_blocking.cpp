@@ -1,5 +1,5 @@
-// Fast path of blocking puts and gets between firehoses across a network: all state is on the caller's
-// stack. Called by rma_calls.cpp; falls back to finish_blocking() (rma_events.cpp).
+// Runs blocking puts and gets between firehoses across a network on a fast path: all state is on the caller's
+// stack. rma_calls.cpp calls it; it falls back to finish_blocking() (rma_events.cpp).
 #include "am/job/job.hpp"
 #include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"

@@ -1,5 +1,5 @@
-// hydrant_prefetch() and hydrant_evict() for puts and gets: hints to the remote pins. Called by
-// persistent.cpp and long_payload.cpp.
+// Passes hydrant_prefetch() and hydrant_evict() on as hints to the remote pins. persistent.cpp and
+// long_payload.cpp call it.
 #include "am/job/job.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"

@@ -1,5 +1,5 @@
-// The target's part of a move: executes puts and gets whose data travels with the move, and pins a
-// small segment as a whole. Called by the remote pins as their `remote` function.
+// Executes the target's part of a move: puts and gets whose data travels with it, and the pin of a small
+// segment as a whole. The remote pins call it as their `remote` function.
 #include "am/job/job.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/binding/own_memory.hpp"
