@@ -3,10 +3,12 @@
 
 words     pronouns in place of a component's name, and phrases that hide the main clause
 openings  comments that start with a word of OPENINGS, which leads to a fragment or an inverted sentence
+sources   each .cpp of COMMENTED begins with a comment: what the file does, and where it stands in a tour of
+          docs/architecture.md or which sources call it
 
-Only paths in LIST (default: clean_language.txt beside this script) are checked: a folder with everything
-below it, or a file. A line that starts with ! excludes a path. The check fails on a listed path that does
-not exist. This file and the self-test are always excluded: they quote the words.
+Words and openings are checked only in the paths of LIST (default: clean_language.txt beside this script): a
+folder with everything below it, or a file. A line that starts with ! excludes a path. The check fails on a
+listed path that does not exist. This file and the self-test are always excluded: they quote the words.
 """
 import ast
 import io
@@ -20,6 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 WORDS = re.compile(r"(?<!\$)(?<!\$\{)\b(who|whoever|whom|nobody|somebody|anybody|is told of|word of|in vain|"
                    r"be had)\b", re.IGNORECASE)
 OPENINGS = re.compile(r"(What|Those|One|Nothing|Where|Of)\b")
+COMMENTED = ("firehose", "rdma", "am", "extended")
 QUOTING = ("tests/lint/check_language.py", "tests/lint/self_test.py")
 C_SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".map"}
 HASH_SUFFIXES = {".cmake", ".sh", ".mak", ".pc"}
@@ -88,6 +91,14 @@ def faults(name, parts):
             last_comment = line
 
 
+def bare_sources(root):
+    for folder in COMMENTED:
+        for path in sorted((root / folder).rglob("*.cpp")):
+            if not re.match(r"// \S", path.read_text(encoding="utf-8")):
+                yield (f"{path.relative_to(root)}:1: the file begins without a comment: say what it does and "
+                       "where it stands")
+
+
 def listed_files(root, lines):
     """(files to check, listed paths that do not exist)"""
     paths = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
@@ -107,6 +118,7 @@ def main():
     listing = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else HERE / "clean_language.txt"
     files, missing = listed_files(root, listing.read_text().splitlines())
     found = [f"{listing.name}: {path} does not exist" for path in missing]
+    found += bare_sources(root)
     count = 0
     for path in files:
         try:

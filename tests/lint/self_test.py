@@ -15,13 +15,13 @@ CLEAN_TREE = {
     "include/gasnet_errors.h": "#define GASNET_OK 0 /* done */\n",
     "include/hydrant/face.h": "#include <gasnet_errors.h>\n#include <stddef.h>\n",
     "firehose/base/floor.hpp": "#pragma once\n#include <gasnet_errors.h>\n",
-    "firehose/base/config/knobs.cpp": 'const char* kName = "FIREHOSE_BUDGET";\n',
-    "firehose/cache.cpp": '#include "firehose/base/floor.hpp"\n',
-    "firehose/registrars/ring.cpp": "#include <liburing.h>\n",
+    "firehose/base/config/knobs.cpp": '// Lists knobs.\nconst char* kName = "FIREHOSE_BUDGET";\n',
+    "firehose/cache.cpp": '// Caches.\n#include "firehose/base/floor.hpp"\n',
+    "firehose/registrars/ring.cpp": "// Pins.\n#include <liburing.h>\n",
     "rdma/transport.hpp": "#pragma once\n",
-    "rdma/ibv/device.cpp": '#include <infiniband/verbs.h>\n#include "rdma/transport.hpp"\n',
+    "rdma/ibv/device.cpp": '// Opens.\n#include <infiniband/verbs.h>\n#include "rdma/transport.hpp"\n',
     "am/wire.hpp": '#pragma once\n#include "firehose/base/floor.hpp"\n',
-    "extended/binding.cpp": '#include <gasnet.h>\n#include "am/wire.hpp"\n',
+    "extended/binding.cpp": '// Binds.\n#include <gasnet.h>\n#include "am/wire.hpp"\n',
     "docs/env_vars.md": "| `FIREHOSE_BUDGET` | bytes |\n",
     "docs/error_codes.md": "## `GASNET_OK`\n",
 }
@@ -246,14 +246,14 @@ class Language(Tree):
             for text in (f"// the peer {word} it\n", f"int a;  // {word}\n", f"/* a\n * {word} */\n",
                          f'f("a \\" {word}");\n', f'f(R"(a " {word})");\n'):
                 self.assert_finds(self.check(text=text), f'"{word}"')
-        self.assert_clean(self.check(text="int nobody = whom + whole;\n"))
+        self.assert_clean(self.check(text="// Adds.\nint nobody = whom + whole;\n"))
 
     def test_each_opening(self):
         for word in ("What", "Those", "One", "Nothing", "Where", "Of"):
             self.assert_finds(self.check(text=f"int a;\n// {word} is kept.\n"), f'opens with "{word}"')
             self.assert_finds(self.check(text=f"/* {word} is kept. */\n"), f'opens with "{word}"')
             self.assert_clean(self.check(text=f"// The cache keeps it.\n// {word} is kept.\n"))
-            self.assert_clean(self.check(text=f'f("{word} is kept");\n'))
+            self.assert_clean(self.check(text=f'// Calls.\nf("{word} is kept");\n'))
         self.assert_clean(self.check(text="// Often, Offset, Whatever\n"))
 
     def test_other_languages(self):
@@ -273,6 +273,15 @@ class Language(Tree):
         self.assert_clean(self.check("am/b/c.cpp", "// nobody\n", ("am", "! am/b/c.cpp")))
         self.assert_clean(self.check("am/b/c.cpp", "// nobody\n", ("am", "! am/b")))
         self.assert_finds(self.check("am/b/c.cpp", "// nobody\n", ("am/b/c.cpp",)), "am/b/c.cpp:1")
+
+    def test_sources_begin_with_a_comment(self):
+        for folder in ("firehose", "rdma/ibv", "am", "extended"):
+            for text in ("", "int a;\n", "\n// Late.\n", "//\n// Empty.\n"):
+                self.assert_finds(self.check(f"{folder}/a.cpp", text, ("docs",)),
+                                  f"{folder}/a.cpp:1: the file begins without a comment")
+            self.write(f"{folder}/a.cpp", "// Adds.\nint a;\n")
+        self.write("tests/a.cpp", "int a;\n")
+        self.assert_clean(self.check("rdma/a.hpp", "int a;\n"))
 
     def test_paths_that_are_gone(self):
         self.assert_finds(self.check(listed=("am", "gone")), "clean.txt: gone does not exist")
