@@ -6,7 +6,8 @@ status is that of the signal, one line names rank and signal, and nothing is lef
 to matter (status 0 and no line) does not count.
 
 100 kills of jobs that touch 4 GiB in all (some 5 minutes), 1000 with HYDRANT_TEST_LONG=1.
-HYDRANT_TEST_KILLS and HYDRANT_TEST_MEGABYTES (of one rank's segment) override that; HYDRANT_TEST_SEED=N repeats a run.
+HYDRANT_TEST_KILLS and HYDRANT_TEST_MEGABYTES (of one rank's segment) override that;
+HYDRANT_TEST_SEED=N repeats a run.
 """
 import os
 import pathlib
