@@ -36,7 +36,8 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .default_text = "100us",
      .effect =
          "Longest time slice of a thread that waits for other ranks, beside threads that compute: "
-         "it runs sooner when what it waits for has come; from Linux 6.12 on. 0 leaves the "
+         "it runs sooner when what it waits for has come; from Linux 6.12 on. The kernel takes "
+         "100us to 100ms. Threads and processes that such a thread starts inherit it. 0 leaves the "
          "kernel's.",
      .max = kHourNs},
     {.index = at(JobKnob::kSupernodeMaxsize),
