@@ -115,6 +115,10 @@ class Registrar {
   // Bytes that are unpinned but still charged by the kernel. The cache counts them against its budget.
   virtual uint64_t pending_charge() noexcept { return 0; }
 
+  // Bytes of memory that is locked still although it was unpinned, because the lock may be the program's. Any
+  // thread.
+  virtual uint64_t left_locked_bytes() const noexcept { return 0; }
+
   // Counts events after which live pins cannot be undone one by one: the program closed a descriptor of the
   // library. They stay pinned; the cache then releases everything that is not held. Any thread.
   virtual uint64_t losses() const noexcept { return 0; }

@@ -230,6 +230,7 @@ void Domain::blank_in_child(const CacheLock& lock, RegionIndex region) noexcept 
 
 void Domain::read_stats(hydrant_stats_t* stats) noexcept {
   const uint64_t pending = parts_.registrar->pending_charge();
+  const uint64_t left_locked = parts_.registrar->left_locked_bytes();
   const CachePhase lock(parts_);
   const uint64_t high = parts_.store.high(lock);
   hydrant_stats_t out = parts_.totals.of(lock);
@@ -256,6 +257,7 @@ void Domain::read_stats(hydrant_stats_t* stats) noexcept {
   out.regions = parts_.budget.regions(lock) - static_cast<uint32_t>(dead);
   out.charged_bytes = parts_.budget.charged(lock);
   out.pending_bytes = pending;
+  out.left_locked_bytes = left_locked;
   out.dead_regions = dead;
   out.budget_bytes = parts_.budget.in_force(lock);
   out.max_regions = parts_.config.max_regions;

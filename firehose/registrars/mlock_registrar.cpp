@@ -61,6 +61,9 @@ class MlockRegistrar final : public Registrar {
   Status pin(MemoryRange range, Access access, std::byte* key) noexcept override;
   UnpinResult unpin(MemoryRange range, const std::byte* key) noexcept override;
   void unmapped(MemoryRange range) noexcept override HYDRANT_EXCLUDES(mu_);
+  uint64_t left_locked_bytes() const noexcept override {
+    return left_locked_bytes_.load(std::memory_order_relaxed);
+  }
   void forget_in_child() noexcept override HYDRANT_NO_TSA;
 
  private:
@@ -92,6 +95,9 @@ class MlockRegistrar final : public Registrar {
   void settle_owed(PageCounts* more = nullptr) noexcept HYDRANT_REQUIRES(mu_);
   // Afterwards reports wait, or what they tell is noted in `stretches`, which are to be unlocked.
   void begin_unlock(PageCounts* stretches) noexcept HYDRANT_REQUIRES(mu_);
+  void note_left_locked(uint64_t bytes) noexcept {
+    left_locked_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
   // Whether the program has locked all of its memory since start().
   bool all_is_locked() const noexcept { return calls_.find_lock(sentinel_) == EBUSY; }
 
@@ -122,6 +128,7 @@ class MlockRegistrar final : public Registrar {
   std::atomic<uint32_t> unlocks_{0};
   // Reports that have lost patience: a thread that sees a new one unlocks nothing more.
   std::atomic<uint32_t> impatient_{0};
+  std::atomic<uint64_t> left_locked_bytes_{0};
   struct Unlocking {
     MemoryRange range;
     Unlocking* next;
@@ -306,6 +313,7 @@ bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noex
     if (counts_ == nullptr || !counts_->of.covers(range)) return false;
     zero.emplace(&counts_->nodes);
     counts_->of.remove_to(range, &*zero, stamp);
+    note_left_locked(counts_->of.take_left_bytes());
     if (zero->intervals() == 0) {
       counts_->nodes.trim();
       return true;
@@ -316,12 +324,12 @@ bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noex
     impatient = impatient_.load(std::memory_order_acquire);
     begin_unlock(&*zero);
   }
-  if (!all_is_locked()) {
-    zero->each([&](MemoryRange stretch) noexcept {
-      const int failed = unlock_pages(stretch, impatient);
-      if (failed != 0) *error = failed;
-    });
-  }
+  const bool leaves_locked = all_is_locked();
+  zero->each([&](MemoryRange stretch) noexcept {
+    if (leaves_locked) return note_left_locked(stretch.len);
+    const int failed = unlock_pages(stretch, impatient);
+    if (failed != 0) *error = failed;
+  });
   // Before the mutex is wanted: its holder may wait for a release, and that for the report.
   unlocks_.fetch_sub(1, std::memory_order_acq_rel);
   MutexLock lock(mu_);

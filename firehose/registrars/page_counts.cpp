@@ -91,12 +91,14 @@ void PageCounts::remove_to(MemoryRange range, PageCounts* gone, uint64_t stamp) 
     if (interval.unmapped == 0) interval.reported_at = 0;
     if (interval.count != 0 || interval.unmapped != 0) {
       const bool is_last = !of_unmapped && interval.count == 0;
+      if (is_last && interval.kept != 0) left_bytes_ += interval.end - it->first;
       if (is_last && interval.kept == 0 && pool_->reserve(1)) {
         gone->intervals_.emplace_hint(gone->intervals_.end(), it->first, Interval{interval.end, 1});
       }
       if (is_last) interval.kept = 0;
       ++it;
     } else if (of_unmapped || interval.kept != 0) {
+      if (!of_unmapped) left_bytes_ += interval.end - it->first;
       it = intervals_.erase(it);
     } else {
       interval.count = 1;

@@ -72,6 +72,9 @@ class PageCounts {
     removed.each(gone);
   }
 
+  // Bytes of kept runs whose count has become 0 since the last call.
+  uint64_t take_left_bytes() noexcept { return std::exchange(left_bytes_, 0); }
+
   // Calls each(MemoryRange) for each interval with a count that is not kept.
   template <class Each>
   void each(Each each) const {
@@ -136,6 +139,7 @@ class PageCounts {
 
   NodePool* pool_;
   uint64_t reports_ = kNoStamp + 1;
+  uint64_t left_bytes_ = 0;
   Map intervals_;
 };
 

@@ -460,6 +460,9 @@ typedef struct hydrant_stats {
   /* For the whole process: the number of releases that the hooks missed while hits needed no check; and
    * 1 if watched memory counts as CHECKED, since such a miss or because of FIREHOSE_HITS=checked. */
   uint64_t raw_releases, hits_are_checked;
+  /* Bytes whose last unpin over the registrar "mlock" left them locked, because the program may have locked
+   * them: before their first pin, or by mlockall(). Counted again each time. */
+  uint64_t left_locked_bytes;
 } hydrant_stats_t;
 
 HYDRANT_API int hydrant_get_stats(hydrant_domain_t domain, hydrant_stats_t* stats);

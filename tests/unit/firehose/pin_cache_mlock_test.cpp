@@ -45,6 +45,18 @@ TEST_P(PinCacheMlock, NewMemoryThatTheProgramLocksStaysLocked) {
   EXPECT_EQ(count_locked(4, 8), 8u);
 }
 
+TEST_P(PinCacheMlock, BytesThatStayLockedAreCounted) {
+  ASSERT_TRUE(lock(6, 2));
+  keep(4, 8);
+  EXPECT_EQ(stats_of(domain_).left_locked_bytes, 0u) << "they are pinned";
+  ASSERT_EQ(hydrant_flush(domain_), GASNET_OK);
+  EXPECT_EQ(count_locked(4, 8), 2u);
+  EXPECT_EQ(stats_of(domain_).left_locked_bytes, 2 * kPage);
+  keep(4, 8);
+  ASSERT_EQ(hydrant_flush(domain_), GASNET_OK);
+  EXPECT_EQ(stats_of(domain_).left_locked_bytes, 4 * kPage);
+}
+
 TEST_P(PinCacheMlock, AReplacedPartStaysLockedAndTheRestIsUnlocked) {
   keep(4, 8);
   ASSERT_NE(mmap(arena_.page(6), 2 * kPage, PROT_READ | PROT_WRITE,
