@@ -176,8 +176,8 @@ class RmaJobs(RmaTestCase):
         with tempfile.TemporaryDirectory() as folder:
             # The text, and the number of ranks that print it.
             known = "invalid value; set json:FILE, with %r in FILE"
-            for wish, text, ranks in (("json:", r"HYDRANT_STATS=json:: " + known, 2),
-                                      (f"text:{folder}/x", r"HYDRANT_STATS=text:.*: invalid value", 2),
+            for wish, text, ranks in (("json:", r"HYDRANT_STATS=json:: " + known, 1),
+                                      (f"text:{folder}/x", r"HYDRANT_STATS=text:.*: invalid value", 1),
                                       (f"json:{folder}/none/%r", r"/none/[01]: No such file or directory", 2),
                                       (f"json:{folder}", r"HYDRANT_STATS: .*: Is a directory", 1),
                                       ("json:/dev/full", r"/dev/full: No space left on device", 1)):
