@@ -35,8 +35,8 @@ enum class Source { kMemory, kVariable, kFileSize, kAddressSpace };
 
 uint64_t max_segment = 0;  // without the limits below
 uint64_t max_counted = 0;  // with them
-uint64_t limit_at_start =
-    0;  // the one that is the source: of a file, or what is left of the address space
+// The limit that is the source: of a file, or what is left of the address space.
+uint64_t limit_at_start = 0;
 bool is_default = true;
 Source source = Source::kMemory;
 uint32_t ranks_of_host = 1;

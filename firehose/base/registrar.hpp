@@ -46,8 +46,8 @@ struct RegistrarTraits {
   size_t max_region_bytes = SIZE_MAX;
   uint64_t max_regions = UINT64_MAX;
   uint64_t max_charge_bytes = UINT64_MAX;  // total that the account allows, as probed at startup
-  uint64_t memlock_bytes =
-      0;  // the RLIMIT_MEMLOCK from which that follows; 0 if from another limit
+  // The RLIMIT_MEMLOCK from which max_charge_bytes follows; 0 if from another limit.
+  uint64_t memlock_bytes = 0;
   ChargeScope charge_scope = ChargeScope::kNone;
   AddressKind address_kind = AddressKind::kHost;
   Access supported = Access::kAll;

@@ -245,21 +245,23 @@ void Monitor::unsubscribe(int number) noexcept {
   client.state.store(kFree, std::memory_order_release);
 }
 
+Monitor::Client* Monitor::find_client(int number) noexcept {
+  if (number < 0 || number >= static_cast<int>(kMostClients)) return nullptr;
+  Client& client = clients_[number];
+  return client.state.load(std::memory_order_acquire) == kUsed ? &client : nullptr;
+}
+
 bool Monitor::tell_unmapped(int number,
                             void (*unmapped)(void* context, uintptr_t addr, size_t len)) noexcept {
-  if (number < 0 || number >= static_cast<int>(kMostClients)) return false;
-  Client& client = clients_[number];
-  if (client.state.load(std::memory_order_acquire) != kUsed) return false;
-  client.unmapped.store(unmapped, std::memory_order_release);
-  return true;
+  Client* const client = find_client(number);
+  if (client != nullptr) client->unmapped.store(unmapped, std::memory_order_release);
+  return client != nullptr;
 }
 
 bool Monitor::tell_when_wanted(int number, void (*wanted)(void* context)) noexcept {
-  if (number < 0 || number >= static_cast<int>(kMostClients)) return false;
-  Client& client = clients_[number];
-  if (client.state.load(std::memory_order_acquire) != kUsed) return false;
-  client.wanted.store(wanted, std::memory_order_release);
-  return true;
+  Client* const client = find_client(number);
+  if (client != nullptr) client->wanted.store(wanted, std::memory_order_release);
+  return client != nullptr;
 }
 
 void Monitor::want_forgotten() noexcept {

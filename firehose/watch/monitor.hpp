@@ -240,6 +240,8 @@ class Monitor {
     std::atomic<uint32_t> state{kFree};
     std::atomic<uint32_t> inside{0};  // calls of its functions; counted before `state` is looked at
   };
+  // Null if `number` is not subscribed.
+  Client* find_client(int number) noexcept;
   Client clients_[kMostClients] = {};
 
   // Without a lock: allocators add and drop under locks of their own, also while somebody forks.

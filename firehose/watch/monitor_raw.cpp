@@ -57,11 +57,9 @@ const uint64_t* Monitor::raw_changes() const noexcept {
 }
 
 bool Monitor::tell_when_checked(int number, void (*end)(void* context)) noexcept {
-  if (number < 0 || number >= static_cast<int>(kMostClients)) return false;
-  Client& client = clients_[number];
-  if (client.state.load(std::memory_order_acquire) != kUsed) return false;
-  client.end_free_hits.store(end, std::memory_order_release);
-  return true;
+  Client* const client = find_client(number);
+  if (client != nullptr) client->end_free_hits.store(end, std::memory_order_release);
+  return client != nullptr;
 }
 
 // False without the hooks, where hits are checked anyway, and with too few records for all threads.

@@ -208,7 +208,7 @@ Status lead(Bootstrap& bootstrap, uint32_t sequence, Status ready, int fd, int* 
   if (ready != Status::kOk) return refuse(bootstrap, sequence, ready, deadline_ns);
   const LeaderCard card{.name = make_random_name(), .token = make_random_name()};
   const OwnedFd listener(open_socket());
-  // All that may fail comes before the fence, because afterwards nobody could be told.
+  // All that may fail comes before the fence: afterwards no card reaches the other ranks.
   if (const Status status = listen_at(listener.get(), abstract_address(card.name, sequence));
       status != Status::kOk)
     return refuse(bootstrap, sequence, status, deadline_ns);

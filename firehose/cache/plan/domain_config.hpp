@@ -18,8 +18,8 @@ struct DomainConfig {
   uint32_t watch = HYDRANT_WATCH_CLIENT;
   Access eager = Access::kLocalRead;
   uint64_t budget_bytes = 0;
-  uint64_t memlock_bytes =
-      0;  // the RLIMIT_MEMLOCK of which budget_bytes is a share; 0: of no such limit
+  // The RLIMIT_MEMLOCK of which budget_bytes is a share; 0 if it is a share of another limit.
+  uint64_t memlock_bytes = 0;
   uint32_t max_regions = 0;
   size_t max_region_bytes = 0;
   size_t granule_bytes = 4096;  // page mode: the bucket

@@ -157,7 +157,7 @@ TEST(MlockMappings, APinAcrossTheEdgeOfALockLeavesBothSidesAsTheyWere) {
   }
 }
 
-// ---- memory that nobody has touched ----
+// ---- untouched memory ----
 
 TEST(MlockMappings, PinsOfUntouchedMemoryLeaveOneMapping) {
   for (const size_t pages : {size_t{1}, size_t{3}}) {
