@@ -287,18 +287,17 @@ static inline const firehose_request_t* hydrant_fh_fill(FIREHOSE_NODE_T node, hy
 }
 
 /* Converts the result of a call that may find nothing into a request, or NULL. */
-static inline const firehose_request_t* hydrant_fh_answer_of(FIREHOSE_NODE_T node,
-                                                             hydrant_pin_t pin,
-                                                             firehose_request_t* req) {
+static inline const firehose_request_t* hydrant_fh_found_at(FIREHOSE_NODE_T node, hydrant_pin_t pin,
+                                                            firehose_request_t* req) {
   if (!pin.region) return HYDRANT_FH_NULL;
   if (req) return hydrant_fh_fill(node, pin, req, 0);
   req = HYDRANT_FH_POINTER(firehose_request_t*, hydrant_fh_request_new(sizeof *req));
   return hydrant_fh_fill(node, pin, req, HYDRANT_FH_FLAG_OURS);
 }
 
-static inline const firehose_request_t* hydrant_fh_answer(hydrant_pin_t pin,
-                                                          firehose_request_t* req) {
-  return hydrant_fh_answer_of(FIREHOSE_MYNODE, pin, req);
+static inline const firehose_request_t* hydrant_fh_found(hydrant_pin_t pin,
+                                                         firehose_request_t* req) {
+  return hydrant_fh_found_at(FIREHOSE_MYNODE, pin, req);
 }
 
 #include <hydrant/firehose_remote.h>
@@ -415,7 +414,7 @@ static inline const firehose_request_t* firehose_local_pin(uintptr_t addr, size_
 /* Returns the range if all of it is pinned now, else NULL. Never pins, never waits. */
 static inline const firehose_request_t* firehose_try_local_pin(uintptr_t addr, size_t len,
                                                                firehose_request_t* req) {
-  return hydrant_fh_answer(
+  return hydrant_fh_found(
       hydrant_fh_try_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len), req);
 }
 
@@ -423,7 +422,7 @@ static inline const firehose_request_t* firehose_try_local_pin(uintptr_t addr, s
  * is pinned. The range may have any length. Never pins, never waits. */
 static inline const firehose_request_t* firehose_partial_local_pin(uintptr_t addr, size_t len,
                                                                    firehose_request_t* req) {
-  return hydrant_fh_answer(
+  return hydrant_fh_found(
       hydrant_fh_partial_local_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, addr, len), req);
 }
 

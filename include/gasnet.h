@@ -54,10 +54,10 @@ void gasnet_resume_interrupts(void);
 
 /* ---- Active Messages ---- */
 #define gasnet_AMMaxArgs() ((size_t)gex_AM_MaxArgs())
-#define gasnet_AMMaxMedium() hydrant_least_medium()
+#define gasnet_AMMaxMedium() hydrant_am_max_medium()
 #define gasnet_AMMaxLongRequest() gex_AM_LUBRequestLong()
 #define gasnet_AMMaxLongReply() gex_AM_LUBReplyLong()
-size_t hydrant_least_medium(void);
+size_t hydrant_am_max_medium(void);
 int gasnet_AMGetMsgSource(gasnet_token_t token, gasnet_node_t* srcindex);
 
 #define HYDRANT_GASNET1_CALLS(n)                                                                   \

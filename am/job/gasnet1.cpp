@@ -78,7 +78,7 @@ void gasnet_QueryGexObjects(gex_Client_t* client_p, gex_EP_t* endpoint_p, gex_TM
   if (segment_p != nullptr) *segment_p = the_job.endpoint.segment;
 }
 
-size_t hydrant_least_medium(void) { return max_medium(); }
+size_t hydrant_am_max_medium(void) { return max_medium(); }
 
 int gasnet_AMGetMsgSource(gex_Token_t token, gex_Rank_t* srcindex) {
   if (token == nullptr || srcindex == nullptr)

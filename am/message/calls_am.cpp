@@ -214,7 +214,7 @@ uint32_t hydrant_am_poll(void) {
   const InCall in_call("GASNET_BLOCKUNTIL or a try_sync");
   return poll_all();
 }
-int hydrant_give_way(uint32_t misses) { return give_way(misses) ? 1 : 0; }
+int hydrant_spin_or_yield(uint32_t misses) { return give_way(misses) ? 1 : 0; }
 void hydrant_sleep(int needed) {
   const InCall in_call("GASNET_BLOCKUNTIL");
   sleep_announced(needed != 0);

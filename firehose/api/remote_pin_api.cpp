@@ -83,11 +83,11 @@ Status check_messenger(const hydrant_messenger_t* messenger) noexcept {
   if (messenger->send == nullptr) {
     return fail(Status::kBadArg, "options.messenger->send is NULL; it is required");
   }
-  if (messenger->max_message_bytes < HYDRANT_REMOTE_LEAST_MESSAGE) {
+  if (messenger->max_message_bytes < HYDRANT_REMOTE_MIN_MESSAGE_BYTES) {
     return fail(Status::kBadArg,
                 "options.messenger->max_message_bytes = %zu is less than "
-                "HYDRANT_REMOTE_LEAST_MESSAGE = %u",
-                messenger->max_message_bytes, HYDRANT_REMOTE_LEAST_MESSAGE);
+                "HYDRANT_REMOTE_MIN_MESSAGE_BYTES = %u",
+                messenger->max_message_bytes, HYDRANT_REMOTE_MIN_MESSAGE_BYTES);
   }
   return Status::kOk;
 }
@@ -421,14 +421,13 @@ int hydrant_remote_await_room(hydrant_remote_t remote, uint32_t peer, uintptr_t 
     status = fail(Status::kBadArg, "[%#zx, +%zu) is no range to wait for",
                   static_cast<size_t>(addr), len);
   }
-  if (status == Status::kOk && (flags & ~HYDRANT_REMOTE_ANSWER_AT_ONCE) != 0) {
-    status =
-        fail(Status::kBadArg, "flags = %#x has bits beyond HYDRANT_REMOTE_ANSWER_AT_ONCE (%#x)",
-             flags, HYDRANT_REMOTE_ANSWER_AT_ONCE);
+  if (status == Status::kOk && (flags & ~HYDRANT_REMOTE_REPLY_AT_ONCE) != 0) {
+    status = fail(Status::kBadArg, "flags = %#x has bits beyond HYDRANT_REMOTE_REPLY_AT_ONCE (%#x)",
+                  flags, HYDRANT_REMOTE_REPLY_AT_ONCE);
   }
   if (status != Status::kOk) return to_c(status);
   return to_c(found->await_room(range, static_cast<Access>(access),
-                                (flags & HYDRANT_REMOTE_ANSWER_AT_ONCE) != 0));
+                                (flags & HYDRANT_REMOTE_REPLY_AT_ONCE) != 0));
 }
 
 int hydrant_remote_quiet(hydrant_remote_t remote) {

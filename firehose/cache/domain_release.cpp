@@ -245,7 +245,7 @@ bool Releases::keep_up() noexcept {
     const CachePhase lock(parts_);
     caches_nothing = parts_.budget.regions(lock) == 0;
   }
-  if (caches_nothing) parts_.watch.give_back_unasked();
+  if (caches_nothing) parts_.watch.unwatch_idle();
   return false;
 }
 

@@ -42,7 +42,8 @@ void pause_between_tries(bool polled) noexcept {
   if (status == HYDRANT_ERR_REFUSED)
     hint = ": that node's firehose_move_callback failed, or gave a key that FH_MAY_MERGE refuses";
   compat_fatal("firehose_remote_pin of [%#zx, +%zu) of node %u%s: %s",
-               static_cast<size_t>(op.ask.addr), op.ask.len, op.ask.node, hint, text);
+               static_cast<size_t>(op.pin_request.addr), op.pin_request.len, op.pin_request.node,
+               hint, text);
 }
 
 size_t message_bytes(const hydrant_fh& fh) noexcept {
@@ -124,12 +125,13 @@ CompatRemote::~CompatRemote() {
 
 // ---- operations ---------------------------------------------------------------------------------------
 
-CompatRemoteOp* CompatRemote::make_op(const hydrant_fh_ask_t& ask) const noexcept {
+CompatRemoteOp* CompatRemote::make_op(
+    const hydrant_fh_remote_request_t& pin_request) const noexcept {
   void* memory =
       ::operator new(sizeof(CompatRemoteOp) + fh_.client.args_bytes, kOpAlign, std::nothrow);
   if (memory == nullptr) compat_fatal("firehose_remote_pin: out of memory for a request");
   auto* op = new (memory) CompatRemoteOp;
-  op->ask = ask;
+  op->pin_request = pin_request;
   op->began_ns = now_ns();
   op->next_report_ns = patience_ns_ == 0 ? kNever : op->began_ns + patience_ns_;
   return op;
@@ -192,34 +194,39 @@ int CompatRemote::start(CompatRemoteOp* op, bool inside, hydrant_pin_t* pin) noe
   call.context = op;
   // Arguments are made inside the client's call or never. An operation that joined another's move, and sends
   // its own only after that was declined, has none.
-  const bool calls = (op->ask.flags & kEnableRemoteCallback) != 0 && (inside || op->args_made);
+  const bool calls =
+      (op->pin_request.flags & kEnableRemoteCallback) != 0 && (inside || op->args_made);
   call.make_args = calls ? make_args_thunk : no_args_thunk;
   if (calls) call.flags = HYDRANT_REMOTE_CALL;
-  const hydrant_fh_ask_t ask = op->ask;  // the operation may end before this returns
-  const int status = hydrant_remote_pin(end_, ask.node, ask.addr, ask.len, kFaceAccess, &call, pin);
+  const hydrant_fh_remote_request_t pin_request =
+      op->pin_request;  // the operation may end before this returns
+  const int status = hydrant_remote_pin(end_, pin_request.node, pin_request.addr, pin_request.len,
+                                        kFaceAccess, &call, pin);
   if (status != GASNET_OK && status != GASNET_ERR_NOT_READY)
     give_up(*op, status, hydrant_error_text());
   return status;
 }
 
-hydrant_pin_t CompatRemote::pin(const hydrant_fh_ask_t& ask) noexcept {
-  hydrant_pin_t pin = look("firehose_remote_pin", ask.node, ask.addr, ask.len,
-                           hydrant_try_remote_pin(end_, ask.node, ask.addr, ask.len, kFaceAccess));
+hydrant_pin_t CompatRemote::pin(const hydrant_fh_remote_request_t& pin_request) noexcept {
+  hydrant_pin_t pin =
+      look("firehose_remote_pin", pin_request.node, pin_request.addr, pin_request.len,
+           hydrant_try_remote_pin(end_, pin_request.node, pin_request.addr, pin_request.len,
+                                  kFaceAccess));
   if (pin.region != nullptr) return pin;
-  if (ask.callback == nullptr ||
-      ((ask.flags & kEnableRemoteCallback) != 0 && ask.args == nullptr)) {
+  if (pin_request.callback == nullptr ||
+      ((pin_request.flags & kEnableRemoteCallback) != 0 && pin_request.args == nullptr)) {
     compat_fatal("firehose_remote_pin of [%#zx, +%zu) of node %u: there is no %s",
-                 static_cast<size_t>(ask.addr), ask.len, ask.node,
-                 ask.callback == nullptr ? "completion callback" : "remote_args_callback");
+                 static_cast<size_t>(pin_request.addr), pin_request.len, pin_request.node,
+                 pin_request.callback == nullptr ? "completion callback" : "remote_args_callback");
   }
-  if (ask.len > limits_.pin_bytes) {
+  if (pin_request.len > limits_.pin_bytes) {
     compat_fatal(
         "firehose_remote_pin of [%#zx, +%zu) of node %u: more than max_RemotePinSize, %llu bytes",
-        static_cast<size_t>(ask.addr), ask.len, ask.node,
+        static_cast<size_t>(pin_request.addr), pin_request.len, pin_request.node,
         static_cast<unsigned long long>(limits_.pin_bytes));
   }
   progress();
-  CompatRemoteOp* op = make_op(ask);
+  CompatRemoteOp* op = make_op(pin_request);
   op->of = this;
   {
     MutexLock lock(mu_);
@@ -236,7 +243,7 @@ hydrant_pin_t CompatRemote::pin(const hydrant_fh_ask_t& ask) noexcept {
 // As much as this node may have of the other one is held, or too much is under way: both end without this
 // thread, if the client keeps to its order of pins.
 hydrant_pin_t CompatRemote::wait_to_start(CompatRemoteOp* op) noexcept {
-  const hydrant_fh_ask_t ask = op->ask;
+  const hydrant_fh_remote_request_t pin_request = op->pin_request;
   const uint64_t began = op->began_ns;
   uint64_t next_report = patience_ns_ == 0 ? kNever : began + patience_ns_;
   for (;;) {
@@ -260,8 +267,9 @@ hydrant_pin_t CompatRemote::wait_to_start(CompatRemoteOp* op) noexcept {
         "firehose_remote_pin has waited %llu ms to ask node %u for [%#zx, +%zu) and goes on: what "
         "this node may have of it is held by requests that were not released; of all nodes it has "
         "%llu firehoses of %llu bytes",
-        static_cast<unsigned long long>((now - began) / kMillisecond), ask.node,
-        static_cast<size_t>(ask.addr), ask.len, static_cast<unsigned long long>(stats.firehoses),
+        static_cast<unsigned long long>((now - began) / kMillisecond), pin_request.node,
+        static_cast<size_t>(pin_request.addr), pin_request.len,
+        static_cast<unsigned long long>(stats.firehoses),
         static_cast<unsigned long long>(stats.firehose_bytes));
     next_report = now + (now - began);  // ever more rarely
   }
@@ -272,7 +280,7 @@ size_t CompatRemote::make_args_thunk(void* context, void* args, size_t room) {
   const CompatRemote& self = *op->of;
   if (!op->args_made) {
     const CompatScope inside(CompatInside::kArgs);
-    op->args_len = self.fh_.client.make_args(&op->ask, op->args());
+    op->args_len = self.fh_.client.make_args(&op->pin_request, op->args());
     if (op->args_len > self.fh_.client.args_bytes || op->args_len > room) {
       compat_fatal(
           "firehose_remote_pin: the remote_args_callback wrote %zu bytes; there is room for %u",
@@ -303,12 +311,12 @@ void CompatRemote::done_thunk(void* context, hydrant_pin_t pin,
 
 void CompatRemote::done(CompatRemoteOp* op, hydrant_pin_t pin, bool called) noexcept {
   // An operation with arguments is complete when these have arrived.
-  const bool wants_call = (op->ask.flags & kEnableRemoteCallback) != 0;
+  const bool wants_call = (op->pin_request.flags & kEnableRemoteCallback) != 0;
   const bool all_local_hit = wants_call ? !called : !op->moved;
   if ((fh_.client.remote_flags & HYDRANT_FH_COMPLETION_IN_HANDLER) != 0) {
-    const hydrant_fh_ask_t ask = op->ask;
+    const hydrant_fh_remote_request_t pin_request = op->pin_request;
     drop_op(op);
-    fh_.client.completed(&ask, pin, all_local_hit ? 1 : 0);
+    fh_.client.completed(&pin_request, pin, all_local_hit ? 1 : 0);
     return;
   }
   MutexLock lock(mu_);
@@ -367,7 +375,7 @@ void CompatRemote::room_thunk(void* user, uint32_t peer) {
 void CompatRemote::hurry(uint32_t node) noexcept {
   MutexLock lock(mu_);
   for (CompatRemoteOp* op = ops_; op != nullptr; op = op->next) {
-    if (op->state != CompatRemoteOp::State::kDeclined || op->ask.node != node) continue;
+    if (op->state != CompatRemoteOp::State::kDeclined || op->pin_request.node != node) continue;
     op->retry_ns = std::min(op->retry_ns, op->declined_ns + pause_after(op->hints++));
     op->told = true;
   }
@@ -385,16 +393,18 @@ void CompatRemote::await_room() noexcept {
     for (const CompatRemoteOp* op = ops_; op != nullptr; op = op->next) {
       if (op->state != CompatRemoteOp::State::kDeclined || (op->told && !polls_on_arrival_))
         continue;
-      const auto same = std::find_if(list.begin(), list.begin() + n,
-                                     [&](const Awaited& of) { return of.node == op->ask.node; });
+      const auto same = std::find_if(list.begin(), list.begin() + n, [&](const Awaited& of) {
+        return of.node == op->pin_request.node;
+      });
       if (same == list.begin() + n) {
-        if (n < kAtOnce) list[n++] = {op->ask.node, op->ask.addr, op->ask.len};
-      } else if (op->ask.len < same->len) {
-        *same = {op->ask.node, op->ask.addr, op->ask.len};
+        if (n < kAtOnce)
+          list[n++] = {op->pin_request.node, op->pin_request.addr, op->pin_request.len};
+      } else if (op->pin_request.len < same->len) {
+        *same = {op->pin_request.node, op->pin_request.addr, op->pin_request.len};
       }
     }
   }
-  const uint32_t flags = polls_on_arrival_ ? HYDRANT_REMOTE_ANSWER_AT_ONCE : 0;
+  const uint32_t flags = polls_on_arrival_ ? HYDRANT_REMOTE_REPLY_AT_ONCE : 0;
   for (size_t i = 0; i < n; ++i) {
     static_cast<void>(hydrant_remote_await_room(end_, list[i].node, list[i].addr, list[i].len,
                                                 kFaceAccess, flags));
@@ -422,11 +432,11 @@ void CompatRemote::run_done() noexcept {
   while (list != nullptr) {
     CompatRemoteOp* op = list;
     list = op->next;
-    const hydrant_fh_ask_t ask = op->ask;
+    const hydrant_fh_remote_request_t pin_request = op->pin_request;
     const hydrant_pin_t pin = op->pin;
     const int all_local_hit = op->all_local_hit ? 1 : 0;
     ::operator delete(op, kOpAlign);
-    fh_.client.completed(&ask, pin, all_local_hit);
+    fh_.client.completed(&pin_request, pin, all_local_hit);
   }
 }
 
@@ -457,7 +467,8 @@ void CompatRemote::look_for_waiting() noexcept {
       if (now < op->next_report_ns || op->state == CompatRemoteOp::State::kHeld) continue;
       const uint64_t waited = now - op->began_ns;
       op->next_report_ns = now + waited;
-      late[n++] = {op->ask.node, op->declined, op->ask.addr, op->ask.len, waited};
+      late[n++] = {op->pin_request.node, op->declined, op->pin_request.addr, op->pin_request.len,
+                   waited};
     }
   }
   for (size_t i = 0; i < n; ++i) {

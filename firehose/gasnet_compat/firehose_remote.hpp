@@ -29,7 +29,7 @@ struct CompatRemoteOp {
   };
 
   CompatRemote* of = nullptr;
-  hydrant_fh_ask_t ask{};
+  hydrant_fh_remote_request_t pin_request{};
   CompatRemoteOp* next = nullptr;  // among all, or among those that are done
   CompatRemoteOp* previous = nullptr;
   uint64_t began_ns = 0;
@@ -66,7 +66,7 @@ class CompatRemote {
   hydrant_pin_t try_pin(uint32_t node, uintptr_t addr, size_t len) noexcept;
   hydrant_pin_t partial_pin(uint32_t node, uintptr_t addr, size_t len) noexcept;
   // As hydrant_fh_remote_pin().
-  hydrant_pin_t pin(const hydrant_fh_ask_t& ask) noexcept;
+  hydrant_pin_t pin(const hydrant_fh_remote_request_t& pin_request) noexcept;
   void deliver(uint32_t from, const void* message, size_t len, void* reply_to) noexcept;
 
   // Progress, without the client's completion callbacks: what a pin that waits does.
@@ -102,7 +102,7 @@ class CompatRemote {
   void look_for_waiting() noexcept HYDRANT_EXCLUDES(mu_);
   void set_state(CompatRemoteOp* op, CompatRemoteOp::State state) noexcept HYDRANT_EXCLUDES(mu_);
   void unlink(CompatRemoteOp* op) noexcept HYDRANT_REQUIRES(mu_);
-  CompatRemoteOp* make_op(const hydrant_fh_ask_t& ask) const noexcept;
+  CompatRemoteOp* make_op(const hydrant_fh_remote_request_t& pin_request) const noexcept;
   void drop_op(CompatRemoteOp* op) noexcept HYDRANT_EXCLUDES(mu_);
 
   hydrant_fh& fh_;

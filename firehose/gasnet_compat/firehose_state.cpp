@@ -105,11 +105,12 @@ hydrant_pin_t hydrant_fh_remote_hit(hydrant_fh_t* fh, uint32_t shape, uint32_t n
   return fh->remote->hit(node, addr, len);
 }
 
-hydrant_pin_t hydrant_fh_remote_pin(hydrant_fh_t* fh, uint32_t shape, const hydrant_fh_ask_t* ask) {
+hydrant_pin_t hydrant_fh_remote_pin(hydrant_fh_t* fh, uint32_t shape,
+                                    const hydrant_fh_remote_request_t* pin_request) {
   const CancellationOff guard;
   check_face_call(fh, shape, CompatCall::kWaits, "firehose_remote_pin");
   if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_remote_pin");
-  return fh->remote->pin(*ask);
+  return fh->remote->pin(*pin_request);
 }
 
 void hydrant_fh_deliver(hydrant_fh_t* fh, uint32_t from, const void* message, size_t len,

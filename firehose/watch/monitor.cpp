@@ -117,13 +117,13 @@ void Monitor::sync() noexcept {
   log_warning(limit,
               "memory is released faster than the monitor can follow, or its thread does not run: "
               "the pin caches forget everything");
-  tell(kAllMemory);
+  forget(kAllMemory);
 }
 
 // Entries of these addresses are of an earlier life, whose release has begun: it is under way, or has been
 // read, or the caches know. In the first two cases the range is no longer taken for watched, and then
-// forgotten, so that the caller need not wait for the report, which does no harm when it comes. give_back()
-// goes by the set, and does not let the reader read: beside it the caller waits.
+// forgotten, so that the caller need not wait for the report, which does no harm when it comes.
+// unwatch_unused() goes by the set, and does not let the reader read: beside it the caller waits.
 void Monitor::sync(MemoryRange range) noexcept {
   if (is_mutant(Mutant::kNoSync)) return;
   if (!range.valid() || range.last() > kAllMemory.last()) return sync();
@@ -134,9 +134,9 @@ void Monitor::sync(MemoryRange range) noexcept {
   drop_watched(pages);
   // Where a mapping grew within a page that page is an old one.
   const bool is_whole = pages.addr == range.addr;
-  if (!is_whole) tell({pages.addr, kPageBytes});
+  if (!is_whole) forget({pages.addr, kPageBytes});
   const uintptr_t first = is_whole ? pages.addr : pages.addr + kPageBytes;
-  if (first < pages.end()) tell_unmapped({first, pages.end() - first});
+  if (first < pages.end()) forget_unmapped({first, pages.end() - first});
   if (giving_back_.load(std::memory_order_seq_cst)) sync();
 }
 
@@ -151,22 +151,22 @@ void Monitor::each_client(const Call& call) noexcept {
   }
 }
 
-void Monitor::tell(MemoryRange range) noexcept {
+void Monitor::forget(MemoryRange range) noexcept {
   each_client(
       [&](const Client& client) { client.is.forget(client.is.context, range.addr, range.len); });
 }
 
-void Monitor::tell_unmapped(MemoryRange range) noexcept {
+void Monitor::forget_unmapped(MemoryRange range) noexcept {
   each_client([&](const Client& client) {
     const auto unmapped = client.unmapped.load(std::memory_order_acquire);
-    const auto forget = unmapped != nullptr ? unmapped : client.is.forget;
-    forget(client.is.context, range.addr, range.len);
+    const auto call = unmapped != nullptr ? unmapped : client.is.forget;
+    call(client.is.context, range.addr, range.len);
   });
 }
 
 void Monitor::invalidate(MemoryRange range) noexcept {
   if (!range.valid() || is_mutant(Mutant::kDeafToArenas)) return;
-  tell(range);
+  forget(range);
 }
 
 // What is registered with the kernel has changed, and that could not be entered.
@@ -196,7 +196,7 @@ void Monitor::drop_watched(MemoryRange range) noexcept {
 void Monitor::replaced(MemoryRange range) noexcept {
   if (!range.valid()) return;
   drop_watched(range);
-  tell_unmapped(range);
+  forget_unmapped(range);
 }
 
 void Monitor::forget_vouched() noexcept {
@@ -251,14 +251,14 @@ Monitor::Client* Monitor::find_client(int number) noexcept {
   return client.state.load(std::memory_order_acquire) == kUsed ? &client : nullptr;
 }
 
-bool Monitor::tell_unmapped(int number,
+bool Monitor::set_unmapped(int number,
                             void (*unmapped)(void* context, uintptr_t addr, size_t len)) noexcept {
   Client* const client = find_client(number);
   if (client != nullptr) client->unmapped.store(unmapped, std::memory_order_release);
   return client != nullptr;
 }
 
-bool Monitor::tell_when_wanted(int number, void (*wanted)(void* context)) noexcept {
+bool Monitor::set_wanted(int number, void (*wanted)(void* context)) noexcept {
   Client* const client = find_client(number);
   if (client != nullptr) client->wanted.store(wanted, std::memory_order_release);
   return client != nullptr;
@@ -301,7 +301,7 @@ void Monitor::drop_arena(MemoryRange range) noexcept {
       break;
     }
   }
-  if (range.valid() && !is_mutant(Mutant::kDeafToArenas)) tell_unmapped(range);
+  if (range.valid() && !is_mutant(Mutant::kDeafToArenas)) forget_unmapped(range);
 }
 
 // A pin of a whole arena may cross two of its ranges; that one is treated as any other memory.

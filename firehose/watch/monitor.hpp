@@ -23,7 +23,7 @@
 //  - The reader tries ranges_mu_ (a leaf) for a short time, and postpones a change that it cannot enter:
 //    `behind_` keeps memory from being cached meanwhile, and `watched_lost_` makes the next holder drop the
 //    set.
-//  - start_mu_ and the mutexes of give_back() are held with all signals blocked.
+//  - start_mu_ and the mutexes of unwatch_unused() are held with all signals blocked.
 #pragma once
 
 #include <hydrant/monitor.h>
@@ -61,10 +61,10 @@ class Monitor {
 
   int subscribe(const hydrant_monitor_client_t& client) noexcept;
   void unsubscribe(int number) noexcept;
-  bool tell_when_checked(int number, void (*end)(void* context)) noexcept;
-  bool tell_unmapped(int number,
-                     void (*unmapped)(void* context, uintptr_t addr, size_t len)) noexcept;
-  bool tell_when_wanted(int number, void (*wanted)(void* context)) noexcept;
+  bool set_end_free_hits(int number, void (*end)(void* context)) noexcept;
+  bool set_unmapped(int number,
+                    void (*unmapped)(void* context, uintptr_t addr, size_t len)) noexcept;
+  bool set_wanted(int number, void (*wanted)(void* context)) noexcept;
   // `flags`: HYDRANT_COVER_ONLY_*.
   uint32_t cover(MemoryRange range, uint32_t flags) noexcept;
   void note_pinned(MemoryRange range) noexcept;
@@ -83,12 +83,12 @@ class Monitor {
   void forget_vouched() noexcept;
   bool pinned(MemoryRange range) noexcept;
   // Stops watching what no cache has any more (monitor_give_back.cpp).
-  void give_back() noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void unwatch_unused() noexcept HYDRANT_EXCLUDES(ranges_mu_);
   // The same for memory that another userfaultfd is to have: caches forget it first. False if a part of it
   // is still watched at the deadline.
-  bool give_back(MemoryRange range, uint64_t timeout_ns) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   // Of its own accord, so only what costs little: nothing where hooks make room, else small mappings.
-  void give_back_unasked() noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void unwatch_idle() noexcept HYDRANT_EXCLUDES(ranges_mu_);
   // Something else may have ended the kernel's reports: caches forget the range.
   void not_watched(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   // `kept`: pinned memory stays in place.
@@ -131,8 +131,8 @@ class Monitor {
   void enter_locked(const MemoryChange& change, uint64_t removal) HYDRANT_REQUIRES(ranges_mu_);
   void put_off(const MemoryChange& change, uint64_t removal) noexcept;
   bool enter_late(bool impatient) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  void tell(MemoryRange range) noexcept;
-  void tell_unmapped(MemoryRange range) noexcept;
+  void forget(MemoryRange range) noexcept;
+  void forget_unmapped(MemoryRange range) noexcept;
   void drop_watched(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   void want_forgotten() noexcept;
   template <class Call>
@@ -204,9 +204,9 @@ class Monitor {
   // Number of the newest removal taken, or of the newest grace period, from 1.
   alignas(64) std::atomic<uint64_t> removals_{0};
 
-  // Registrations with the userfaultfd, and their end: see give_back(). Order: watching_mu_, reading_mu_,
-  // ranges_mu_. The reader takes only reading_mu_, to read and apply; other threads take it with signals
-  // blocked.
+  // Registrations with the userfaultfd, and their end: see unwatch_unused(). Order: watching_mu_,
+  // reading_mu_, ranges_mu_. The reader takes only reading_mu_, to read and apply; other threads take it with
+  // signals blocked.
   Mutex watching_mu_, reading_mu_;
 
   alignas(64) Mutex ranges_mu_;
@@ -215,7 +215,7 @@ class Monitor {
   // Changes applied so far. Without the mutex the reader writes this first and watched_lost_ second, so that
   // a miss that has dropped the set sees that its earlier answers may be outdated.
   std::atomic<uint64_t> changes_{0};
-  // give_back() goes on, and may stop watching what it found in watched_ before.
+  // unwatch_unused() goes on, and may stop watching what it found in watched_ before.
   std::atomic<bool> giving_back_{false};
   std::atomic<bool> watched_lost_{false};  // watched_ has ranges too many: the next holder drops it
   // Changes that the reader could not enter yet, for the reader only; behind_: there are some.

@@ -63,17 +63,17 @@ void replaced(uintptr_t addr, size_t len) {
   const CancellationOff guard;
   Monitor::own().replaced({addr, len});
 }
-void give_back() {
+void unwatch_unused() {
   const CancellationOff guard;
-  Monitor::own().give_back();
+  Monitor::own().unwatch_unused();
 }
-int give_back_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
+int unwatch_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
   const CancellationOff guard;
-  return Monitor::own().give_back({addr, len}, timeout_ns) ? 0 : -1;
+  return Monitor::own().unwatch_range({addr, len}, timeout_ns) ? 0 : -1;
 }
-void give_back_unasked() {
+void unwatch_idle() {
   const CancellationOff guard;
-  Monitor::own().give_back_unasked();
+  Monitor::own().unwatch_idle();
 }
 void not_watched(uintptr_t addr, size_t len) {
   const CancellationOff guard;
@@ -83,14 +83,14 @@ int quiet_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
   return Monitor::own().quiet({addr, len}, timeout_ns) ? 0 : -1;
 }
 void sync_range(uintptr_t addr, size_t len) { Monitor::own().sync({addr, len}); }
-int tell_unmapped(int number, void (*unmapped)(void*, uintptr_t, size_t)) {
-  return Monitor::own().tell_unmapped(number, unmapped) ? 0 : -1;
+int set_unmapped(int number, void (*unmapped)(void*, uintptr_t, size_t)) {
+  return Monitor::own().set_unmapped(number, unmapped) ? 0 : -1;
 }
-int tell_when_wanted(int number, void (*wanted)(void*)) {
-  return Monitor::own().tell_when_wanted(number, wanted) ? 0 : -1;
+int set_wanted(int number, void (*wanted)(void*)) {
+  return Monitor::own().set_wanted(number, wanted) ? 0 : -1;
 }
-int tell_when_checked(int number, void (*end_free_hits)(void*)) {
-  return Monitor::own().tell_when_checked(number, end_free_hits) ? 0 : -1;
+int set_end_free_hits(int number, void (*end_free_hits)(void*)) {
+  return Monitor::own().set_end_free_hits(number, end_free_hits) ? 0 : -1;
 }
 
 // Never destroyed: the reader and other threads go on while main()'s thread runs the destructors.
@@ -122,18 +122,18 @@ hydrant_monitor_t g_face = {sizeof(hydrant_monitor_t),
                             &start,
                             &reason,
                             &replaced,
-                            &give_back,
+                            &unwatch_unused,
                             nullptr,
                             nullptr,
-                            &tell_when_checked,
+                            &set_end_free_hits,
                             &quiet_range,
                             &sync_range,
-                            &tell_unmapped,
+                            &set_unmapped,
                             &add_kept_arena,
-                            &give_back_range,
-                            &give_back_unasked,
+                            &unwatch_range,
+                            &unwatch_idle,
                             &not_watched,
-                            &tell_when_wanted};
+                            &set_wanted};
 
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 

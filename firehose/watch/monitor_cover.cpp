@@ -42,7 +42,7 @@ bool Monitor::register_mapping(uintptr_t addr, Mapping* found, bool* needed) noe
 // Registers the mapping at addr, where that is needed; *end is where it ends. False if it cannot be watched,
 // or changes all the time.
 bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
-  // What is registered here is not given back before it is known as watched: see give_back().
+  // What is registered here is not given back before it is known as watched: see unwatch_unused().
   const MutexLock watching(watching_mu_);
   for (int tries = 0; tries < kTries; ++tries) {
     const uint64_t changes_before = changes_.load(std::memory_order_seq_cst);

@@ -146,17 +146,17 @@ bool Monitor::watches_any(MemoryRange range) noexcept {
   return any;
 }
 
-void Monitor::give_back() noexcept {
+void Monitor::unwatch_unused() noexcept {
   if (running_.load(std::memory_order_acquire)) (void)give_back_all({kAllMemory});
 }
 
 // The hooks make room when another userfaultfd wants it.
-void Monitor::give_back_unasked() noexcept {
+void Monitor::unwatch_idle() noexcept {
   if (!running_.load(std::memory_order_acquire) || hooks_complete()) return;
   (void)give_back_all({kAllMemory, kMostUnasked});
 }
 
-bool Monitor::give_back(MemoryRange range, uint64_t timeout_ns) noexcept {
+bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
   if (!range.valid() || !running_.load(std::memory_order_acquire)) return false;
   const uint64_t deadline = now_ns() + timeout_ns;
   for (;;) {

@@ -56,7 +56,7 @@ const uint64_t* Monitor::raw_changes() const noexcept {
   return reinterpret_cast<const uint64_t*>(&raw_changes_);
 }
 
-bool Monitor::tell_when_checked(int number, void (*end)(void* context)) noexcept {
+bool Monitor::set_end_free_hits(int number, void (*end)(void* context)) noexcept {
   Client* const client = find_client(number);
   if (client != nullptr) client->end_free_hits.store(end, std::memory_order_release);
   return client != nullptr;

@@ -184,7 +184,7 @@ void Monitor::stop_watching() noexcept {
     running_.store(false, std::memory_order_release);
   }
   lose_watched();
-  tell(kAllMemory);
+  forget(kAllMemory);
   sequence_.store(odd + 1, std::memory_order_release);
   static RateLimit once(RateLimit::kOnce);
   log_warning(once, "memory is no longer watched: %s", reason());
@@ -272,8 +272,9 @@ void Monitor::apply(const MemoryChange& change) noexcept {
   } else {
     put_off(change, removal);
   }
-  change.kind == MemoryChange::Kind::kRemoved ? tell(change.range) : tell_unmapped(change.range);
-  if (change.kind == MemoryChange::Kind::kMoved) tell(change.to);
+  change.kind == MemoryChange::Kind::kRemoved ? forget(change.range)
+                                              : forget_unmapped(change.range);
+  if (change.kind == MemoryChange::Kind::kMoved) forget(change.to);
 }
 
 }  // namespace hydrant

@@ -29,16 +29,18 @@ static inline int hydrant_fh_call_remote(uint32_t node, const void* region, cons
                                   &copy);
 }
 
-static inline size_t hydrant_fh_call_args(const hydrant_fh_ask_t* ask, void* args) {
-  return HYDRANT_FH_FUNCTION(firehose_remotecallback_args_fn_t, ask->args)(
-      ask->context, HYDRANT_FH_POINTER(firehose_remotecallback_args_t*, args));
+static inline size_t hydrant_fh_call_args(const hydrant_fh_remote_request_t* pin_request,
+                                          void* args) {
+  return HYDRANT_FH_FUNCTION(firehose_remotecallback_args_fn_t, pin_request->args)(
+      pin_request->context, HYDRANT_FH_POINTER(firehose_remotecallback_args_t*, args));
 }
 
-static inline void hydrant_fh_call_completed(const hydrant_fh_ask_t* ask, hydrant_pin_t pin,
-                                             int all_local_hit) {
-  HYDRANT_FH_FUNCTION(firehose_completed_fn_t, ask->callback)
-  (ask->context,
-   hydrant_fh_answer_of(ask->node, pin, HYDRANT_FH_POINTER(firehose_request_t*, ask->request)),
+static inline void hydrant_fh_call_completed(const hydrant_fh_remote_request_t* pin_request,
+                                             hydrant_pin_t pin, int all_local_hit) {
+  HYDRANT_FH_FUNCTION(firehose_completed_fn_t, pin_request->callback)
+  (pin_request->context,
+   hydrant_fh_found_at(pin_request->node, pin,
+                       HYDRANT_FH_POINTER(firehose_request_t*, pin_request->request)),
    all_local_hit);
 }
 
@@ -166,7 +168,7 @@ static inline const firehose_request_t* firehose_try_remote_pin(FIREHOSE_NODE_T 
   const hydrant_pin_t pin =
       hydrant_fh_try_remote_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, node, addr, len);
   (void)flags;
-  return hydrant_fh_answer_of(node, pin, req);
+  return hydrant_fh_found_at(node, pin, req);
 }
 
 /* Returns a region with the lowest page of the range for which this node has a firehose, or NULL. Never
@@ -178,7 +180,7 @@ static inline const firehose_request_t* firehose_partial_remote_pin(FIREHOSE_NOD
   const hydrant_pin_t pin =
       hydrant_fh_partial_remote_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, node, addr, len);
   (void)flags;
-  return hydrant_fh_answer_of(node, pin, req);
+  return hydrant_fh_found_at(node, pin, req);
 }
 
 /* Makes memory of another node usable by RDMA until the release; len is at most max_RemotePinSize bytes.
@@ -198,20 +200,20 @@ static inline const firehose_request_t* firehose_remote_pin(
   hydrant_pin_t pin =
       hydrant_fh_remote_hit(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, node, addr, len);
   if (!pin.region) {
-    hydrant_fh_ask_t ask;
-    ask.node = node;
-    ask.flags = flags;
-    ask.addr = addr;
-    ask.len = len;
-    ask.request = req;
-    ask.callback = HYDRANT_FH_FUNCTION(hydrant_fh_function_t, callback);
-    ask.args = HYDRANT_FH_FUNCTION(hydrant_fh_function_t, remote_args_callback);
-    ask.context = context;
-    pin = hydrant_fh_remote_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, &ask);
+    hydrant_fh_remote_request_t pin_request;
+    pin_request.node = node;
+    pin_request.flags = flags;
+    pin_request.addr = addr;
+    pin_request.len = len;
+    pin_request.request = req;
+    pin_request.callback = HYDRANT_FH_FUNCTION(hydrant_fh_function_t, callback);
+    pin_request.args = HYDRANT_FH_FUNCTION(hydrant_fh_function_t, remote_args_callback);
+    pin_request.context = context;
+    pin = hydrant_fh_remote_pin(hydrant_fh_instance, HYDRANT_FH_THIS_SHAPE, &pin_request);
     if (!pin.region) return HYDRANT_FH_NULL;
   }
   {
-    const firehose_request_t* got = hydrant_fh_answer_of(node, pin, req);
+    const firehose_request_t* got = hydrant_fh_found_at(node, pin, req);
     if (flags & FIREHOSE_FLAG_RETURN_IF_PINNED) return got;
     callback(context, got, 1);
     return HYDRANT_FH_NULL;

@@ -41,7 +41,7 @@ typedef struct hydrant_fh hydrant_fh_t;
 
 /* A remote pin that may have to wait. The library uses the client's fields only through the functions
  * below. */
-typedef struct hydrant_fh_ask {
+typedef struct hydrant_fh_remote_request {
   uint32_t node;
   uint32_t flags; /* FIREHOSE_FLAG_* */
   uintptr_t addr;
@@ -50,7 +50,7 @@ typedef struct hydrant_fh_ask {
   void (*callback)(void); /* firehose_completed_fn_t */
   void (*args)(void);     /* firehose_remotecallback_args_fn_t, or NULL */
   void* context;
-} hydrant_fh_ask_t;
+} hydrant_fh_remote_request_t;
 
 /* The client's configuration, as its compiler saw it. A firehose_region_t is { uintptr_t addr; size_t
  * len; key }. The key lies at client_offset and has client_bytes bytes; both are 0 for a client without
@@ -77,15 +77,16 @@ typedef struct hydrant_fh_client {
   uint32_t nodes;
   uint32_t remote_flags;    /* HYDRANT_FH_*_IN_HANDLER */
   uint32_t args_bytes;      /* sizeof(firehose_remotecallback_args_t) */
-  size_t max_message_bytes; /* longest message, at least HYDRANT_REMOTE_LEAST_MESSAGE */
+  size_t max_message_bytes; /* longest message, at least HYDRANT_REMOTE_MIN_MESSAGE_BYTES */
   /* Like hydrant_messenger_t::send (hydrant/remote_pin.h), but it may poll until there is room. */
   int (*send)(uint32_t node, uint32_t lane, void* reply_to, const void* message, size_t len);
   /* Calls firehose_remote_callback with one region. */
   int (*remote)(uint32_t node, const void* region, const void* args, size_t args_len);
   /* Calls ask->args, which writes at most args_bytes; returns the number of bytes written. */
-  size_t (*make_args)(const hydrant_fh_ask_t* ask, void* args);
+  size_t (*make_args)(const hydrant_fh_remote_request_t* pin_request, void* args);
   /* Writes the request and calls ask->callback. */
-  void (*completed)(const hydrant_fh_ask_t* ask, hydrant_pin_t pin, int all_local_hit);
+  void (*completed)(const hydrant_fh_remote_request_t* pin_request, hydrant_pin_t pin,
+                    int all_local_hit);
 } hydrant_fh_client_t;
 
 #define HYDRANT_FH_COMPLETION_IN_HANDLER 1u
@@ -137,7 +138,7 @@ HYDRANT_API hydrant_pin_t hydrant_fh_remote_hit(hydrant_fh_t* fh, uint32_t shape
  * on a range that can never be pinned, on a node that refuses or is gone, and as
  * hydrant_fh_local_pin(). */
 HYDRANT_API hydrant_pin_t hydrant_fh_remote_pin(hydrant_fh_t* fh, uint32_t shape,
-                                                const hydrant_fh_ask_t* ask);
+                                                const hydrant_fh_remote_request_t* pin_request);
 /* Processes a message from another node. `reply_to` is for client->send with HYDRANT_LANE_REPLY if this
  * is a request that may be replied to, else NULL. Aborts on a malformed message; drops messages before
  * init and after fini. */

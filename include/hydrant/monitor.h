@@ -45,7 +45,7 @@ extern "C" {
 #define HYDRANT_COVER_ONLY_KEPT_ARENAS 2u
 /* Flag of cover(): also ask the kernel to report what happens to memory of an arena that does not keep pinned
  * memory, where the kernel can (private anonymous memory). The result is HYDRANT_COVER_ARENA all the same.
- * For a cache that has to know what was unmapped; see tell_unmapped(). Older monitors ignore it. */
+ * For a cache that has to know what was unmapped; see set_unmapped(). Older monitors ignore it. */
 #define HYDRANT_COVER_REPORTED_ARENAS 4u
 
 /* A cache that wants notifications. Its functions are called from any thread, several at a time, even
@@ -138,7 +138,7 @@ typedef struct hydrant_monitor_s {
   /* Stops the kernel's reports for memory of which no cache has a registration, so that the program may
    * register it with a userfaultfd of its own. Cost: 1 to 2 us for each mapping, and the kernel walks its
    * page tables: 50 ms for each GiB of small pages that was touched, in which no thread maps or unmaps. */
-  void (*give_back)(void);
+  void (*unwatch_unused)(void);
 
   /* Nonzero permanently from the first release on that the hooks missed, and from the start with
    * FIREHOSE_HITS=checked. HYDRANT_COVER_WATCHED memory then counts as HYDRANT_COVER_CHECKED. */
@@ -149,7 +149,7 @@ typedef struct hydrant_monitor_s {
    * subscribe() struct. After it returns, lookups that do not call quiet() must not find memory covered
    * as WATCHED. It must not wait for a lock. Without it, forget() is called for all memory.
    * Returns nonzero if there is no such number. */
-  int (*tell_when_checked)(int number, void (*end_free_hits)(void* context));
+  int (*set_end_free_hits)(int number, void (*end_free_hits)(void* context));
 
   /* Like quiet(), but only for releases of [addr, addr+len). For the end of a registration of that range. */
   int (*quiet_range)(uintptr_t addr, size_t len, uint64_t timeout_ns);
@@ -171,7 +171,7 @@ typedef struct hydrant_monitor_s {
    * that begins inside a page, this page is told by forget(). invalidate() calls forget().
    * unmapped() obeys the rules of forget(), and forgets the range as well. NULL, the initial value: forget()
    * is called for all. Returns 0, or nonzero if `number` is not subscribed. */
-  int (*tell_unmapped)(int number, void (*unmapped)(void* context, uintptr_t addr, size_t len));
+  int (*set_unmapped)(int number, void (*unmapped)(void* context, uintptr_t addr, size_t len));
 
   /* ---- for allocators; present only if `size` extends past it ---- */
 
@@ -189,15 +189,15 @@ typedef struct hydrant_monitor_s {
    * and the call waits, timeout_ns nanoseconds at most, until that is deregistered. Memory that is held
    * stays watched. Afterwards memory that another userfaultfd has is pinned while held and not cached.
    * Returns 0 if nothing there is watched any more, nonzero if a part still is.
-   * Threads: any, in signal handlers too; not inside a call of a registrar. Cost: as give_back() for the
+   * Threads: any, in signal handlers too; not inside a call of a registrar. Cost: as unwatch_unused() for the
    * mappings in the range; what is cached there takes as long as its deregistration by another thread. */
-  int (*give_back_range)(uintptr_t addr, size_t len, uint64_t timeout_ns);
+  int (*unwatch_range)(uintptr_t addr, size_t len, uint64_t timeout_ns);
 
   /* ---- for caches; present only if `size` extends past it ---- */
 
-  /* give_back() of what costs little, for a cache that has become empty: nothing where the hooks call
-   * give_back_range() when another userfaultfd wants memory, else mappings of up to 16 MiB. */
-  void (*give_back_unasked)(void);
+  /* unwatch_unused() of what costs little, for a cache that has become empty: nothing where the hooks call
+   * unwatch_range() when another userfaultfd wants memory, else mappings of up to 16 MiB. */
+  void (*unwatch_idle)(void);
 
   /* ---- for hooks; present only if `size` extends past it ---- */
 
@@ -208,11 +208,11 @@ typedef struct hydrant_monitor_s {
 
   /* ---- for caches; present only if `size` extends past it ---- */
 
-  /* Registers wanted(context) for the cache that subscribe() has given `number`: give_back_range() waits for
+  /* Registers wanted(context) for the cache that subscribe() has given `number`: unwatch_range() waits for
    * registrations that the cache has forgotten, and calls it so that they end at once, in another thread.
    * It obeys the rules of forget(). NULL, the initial value: they end when the cache comes to it. Returns 0,
    * or nonzero if `number` is not subscribed. */
-  int (*tell_when_wanted)(int number, void (*wanted)(void* context));
+  int (*set_wanted)(int number, void (*wanted)(void* context));
 } hydrant_monitor_t;
 
 /* Returns NULL if this library has no monitor of that version. The result is valid until the process

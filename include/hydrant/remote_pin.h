@@ -60,13 +60,13 @@ typedef uint64_t hydrant_remote_t;
 #define HYDRANT_LANE_REPLY 1u
 
 /* The minimum of max_message_bytes. */
-#define HYDRANT_REMOTE_LEAST_MESSAGE 512u
+#define HYDRANT_REMOTE_MIN_MESSAGE_BYTES 512u
 
 /* The client's transport. It must deliver each message once, unchanged; the order is free. */
 typedef struct hydrant_messenger {
   size_t size; /* sizeof(hydrant_messenger_t) */
   void* user;
-  size_t max_message_bytes; /* longest message, HYDRANT_REMOTE_LEAST_MESSAGE or more */
+  size_t max_message_bytes; /* longest message, HYDRANT_REMOTE_MIN_MESSAGE_BYTES or more */
   /* Sends `len` bytes to `peer`; must copy them before it returns. Never waits. Required. Called from
    * any thread inside this library, concurrently, without a library lock. It must not call the same
    * endpoint, except hydrant_remote_deliver().
@@ -228,14 +228,14 @@ HYDRANT_API int hydrant_remote_evict(hydrant_remote_t remote, uint32_t peer, uin
                                      size_t len);
 
 /* Flags: the peer answers even while it has no room. */
-#define HYDRANT_REMOTE_ANSWER_AT_ONCE 1u
+#define HYDRANT_REMOTE_REPLY_AT_ONCE 1u
 
 /* Asks the peer, after NOT_READY from the call or in the outcome, for a message when it may have room
  * for this range. options.room then runs once, but not if the peer dies. It may run early, so that the
  * next pin is declined again. With several waiting ranges, the shortest is notified first; call again
  * for the others. Sends no message while an answer is pending. Not legal inside callbacks of this
  * endpoint.
- * The peer looks for room in its hydrant_remote_poll(). With HYDRANT_REMOTE_ANSWER_AT_ONCE it looks
+ * The peer looks for room in its hydrant_remote_poll(). With HYDRANT_REMOTE_REPLY_AT_ONCE it looks
  * once and answers. That flag serves clients whose peers poll only when a message has arrived: they
  * call this function in each poll while they wait.
  * Errors: BAD_ARG; NOT_READY (the messenger has no room); BROKEN; NOT_INIT; RESOURCE. */

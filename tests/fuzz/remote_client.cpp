@@ -59,7 +59,7 @@ RemoteWorld::Settings RemoteClients::settings(Input& input) {
   made.domain_mode = input.below(4) == 0 ? HYDRANT_MODE_PAGE : HYDRANT_MODE_REGION;
   made.domain_bytes = (8 + input.below(64)) * kPage;
   made.domain_merge_bytes = input.below(2) != 0 ? 1 : 0;
-  made.max_message_bytes = input.below(2) != 0 ? HYDRANT_REMOTE_LEAST_MESSAGE : 4096;
+  made.max_message_bytes = input.below(2) != 0 ? HYDRANT_REMOTE_MIN_MESSAGE_BYTES : 4096;
   constexpr uint32_t kKeys[] = {8, 0, 24, 8};
   made.key_bytes = kKeys[input.below(4)];
   hydrant_remote_options_t& options = made.options;

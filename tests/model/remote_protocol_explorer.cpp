@@ -241,7 +241,7 @@ void RemoteExplorer::await_room(uint32_t end) {
     if (of.from != end || !running_[i].waits) continue;
     const int code = hydrant_remote_await_room(
         (*world_)[end].end, of.to, (*world_)[of.to].arena.addr(of.page), of.pages * kPage,
-        HYDRANT_REMOTE_WRITE, scenario_.answers_at_once ? HYDRANT_REMOTE_ANSWER_AT_ONCE : 0);
+        HYDRANT_REMOTE_WRITE, scenario_.answers_at_once ? HYDRANT_REMOTE_REPLY_AT_ONCE : 0);
     if (code != GASNET_OK) wrong("cannot wait for room");
   }
 }

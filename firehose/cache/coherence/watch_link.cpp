@@ -33,16 +33,16 @@ Status WatchLink::start(const hydrant_monitor_t* monitor, const hydrant_monitor_
   }
   monitor_ = monitor;
   constexpr size_t kNeeded =
-      offsetof(hydrant_monitor_t, tell_when_checked) + sizeof monitor_->tell_when_checked;
+      offsetof(hydrant_monitor_t, set_end_free_hits) + sizeof monitor_->set_end_free_hits;
   if (monitor_->size >= kNeeded) {
     checks_.follow(monitor_->checked);
-    (void)monitor_->tell_when_checked(subscription_, more.end_free_hits);
+    (void)monitor_->set_end_free_hits(subscription_, more.end_free_hits);
   }
   constexpr size_t kNeededToo =
-      offsetof(hydrant_monitor_t, tell_unmapped) + sizeof monitor_->tell_unmapped;
-  if (monitor_->size >= kNeededToo) (void)monitor_->tell_unmapped(subscription_, more.unmapped);
-  if (monitor_->size > offsetof(hydrant_monitor_t, tell_when_wanted))
-    (void)monitor_->tell_when_wanted(subscription_, more.wanted);
+      offsetof(hydrant_monitor_t, set_unmapped) + sizeof monitor_->set_unmapped;
+  if (monitor_->size >= kNeededToo) (void)monitor_->set_unmapped(subscription_, more.unmapped);
+  if (monitor_->size > offsetof(hydrant_monitor_t, set_wanted))
+    (void)monitor_->set_wanted(subscription_, more.wanted);
   return Status::kOk;
 }
 
@@ -117,15 +117,15 @@ uint32_t WatchLink::coverage(MemoryRange pages) const noexcept {
 }
 
 void WatchLink::give_back_watched() const noexcept {
-  constexpr size_t kNeeded = offsetof(hydrant_monitor_t, give_back) + sizeof monitor_->give_back;
+  constexpr size_t kNeeded =
+      offsetof(hydrant_monitor_t, unwatch_unused) + sizeof monitor_->unwatch_unused;
   if (monitor_ == nullptr || !asks_kernel()) return;
-  if (monitor_->size >= kNeeded) monitor_->give_back();
+  if (monitor_->size >= kNeeded) monitor_->unwatch_unused();
 }
 
-void WatchLink::give_back_unasked() const noexcept {
+void WatchLink::unwatch_idle() const noexcept {
   if (monitor_ == nullptr || !asks_kernel()) return;
-  if (monitor_->size > offsetof(hydrant_monitor_t, give_back_unasked))
-    monitor_->give_back_unasked();
+  if (monitor_->size > offsetof(hydrant_monitor_t, unwatch_idle)) monitor_->unwatch_idle();
 }
 
 // A call that released memory returns when the kernel's report was read: then it is enough that the caches

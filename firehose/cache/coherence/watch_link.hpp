@@ -77,7 +77,7 @@ class WatchLink {
   // Has the monitor stop watching memory that no domain has registered any more.
   void give_back_watched() const noexcept;
   // The same when nothing was asked for: what costs little.
-  void give_back_unasked() const noexcept;
+  void unwatch_idle() const noexcept;
   // What the caller released before is told to the caches afterwards: the releasing call has returned when
   // its report was read. Cost: a load, unless the reader is at work.
   void settle() const noexcept {

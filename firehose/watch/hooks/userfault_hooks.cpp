@@ -17,8 +17,8 @@ constexpr uint64_t kPatienceNs = 200'000'000;
 // False if the memory stays watched, or was not watched.
 [[gnu::cold]] bool makes_room(const uffdio_register& wanted) {
   const hydrant_monitor_t* found = monitor();
-  if (found == nullptr || found->size <= offsetof(hydrant_monitor_t, give_back_range)) return false;
-  return found->give_back_range(wanted.range.start, wanted.range.len, kPatienceNs) == 0;
+  if (found == nullptr || found->size <= offsetof(hydrant_monitor_t, unwatch_range)) return false;
+  return found->unwatch_range(wanted.range.start, wanted.range.len, kPatienceNs) == 0;
 }
 
 [[gnu::cold]] void forget(const uffdio_range& range) {

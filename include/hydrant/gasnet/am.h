@@ -113,21 +113,21 @@ uint32_t hydrant_am_poll(void);
 /* Backs off after `misses` polls without events: spins or yields, as set by gasnet_set_waitmode().
  * Returns nonzero when it is time to sleep. The caller then checks its condition once more, so that no
  * wakeup is lost, and calls hydrant_sleep(). */
-int hydrant_give_way(uint32_t misses);
+int hydrant_spin_or_yield(uint32_t misses);
 void hydrant_sleep(int needed);
 
 /* Waits until `cond` is true. Handlers make it true, in any thread. */
-#define GASNET_BLOCKUNTIL(cond)                                    \
-  do {                                                             \
-    uint32_t hydrant_misses_ = 0;                                  \
-    while (!(cond)) {                                              \
-      if (hydrant_am_poll() != 0) {                                \
-        hydrant_misses_ = 0;                                       \
-      } else if (!(cond) && hydrant_give_way(++hydrant_misses_)) { \
-        hydrant_sleep(!(cond));                                    \
-      }                                                            \
-    }                                                              \
-    hydrant_tools_local_rmb();                                     \
+#define GASNET_BLOCKUNTIL(cond)                                         \
+  do {                                                                  \
+    uint32_t hydrant_misses_ = 0;                                       \
+    while (!(cond)) {                                                   \
+      if (hydrant_am_poll() != 0) {                                     \
+        hydrant_misses_ = 0;                                            \
+      } else if (!(cond) && hydrant_spin_or_yield(++hydrant_misses_)) { \
+        hydrant_sleep(!(cond));                                         \
+      }                                                                 \
+    }                                                                   \
+    hydrant_tools_local_rmb();                                          \
   } while (0)
 
 HYDRANT_GASNET_END

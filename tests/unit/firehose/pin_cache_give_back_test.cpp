@@ -109,9 +109,9 @@ TEST_F(PinCacheGiveBack, LargeMappingsAreGivenBackWhenAskedAlone) {
   large.replace(0, large.bytes() / kPage);
   ASSERT_TRUE(becomes_quiet());
   ASSERT_NE(the_monitor().cover(large.addr(), kPage, 0), HYDRANT_COVER_NONE);
-  the_monitor().give_back_unasked();
+  the_monitor().unwatch_idle();
   EXPECT_EQ(own_.watch(large.page(0), kPage), EBUSY);
-  the_monitor().give_back();
+  the_monitor().unwatch_unused();
   EXPECT_EQ(own_.watch(large.page(0), kPage), 0);
 }
 
@@ -211,16 +211,16 @@ TEST_F(PinCacheGiveBack, ARangeIsForgottenAndWhatLiesBesideItIsKept) {
   create(watching());
   keep(4);
   const uint64_t beside = use(12, 4);
-  const auto give_back = [&](size_t page) {
-    return the_monitor().give_back_range(arena_.addr(page), 4 * kPage, 0);
+  const auto unwatch = [&](size_t page) {
+    return the_monitor().unwatch_range(arena_.addr(page), 4 * kPage, 0);
   };
-  EXPECT_NE(give_back(4), 0) << "what is forgotten is still registered";
+  EXPECT_NE(unwatch(4), 0) << "what is forgotten is still registered";
   ASSERT_EQ(hydrant_poll(domain_), GASNET_OK);
-  EXPECT_EQ(give_back(4), 0);
+  EXPECT_EQ(unwatch(4), 0);
   EXPECT_EQ(own_watch(4), 0);
   EXPECT_EQ(own_watch(12), EBUSY);
   EXPECT_EQ(use(12, 4), beside);
-  EXPECT_EQ(give_back(20), 0) << "nothing was pinned there";
+  EXPECT_EQ(unwatch(20), 0) << "nothing was pinned there";
   EXPECT_EQ(own_watch(20), 0);
 }
 
@@ -228,7 +228,7 @@ TEST_F(PinCacheGiveBack, ARangeWithHeldMemoryStaysWatched) {
   create(watching());
   const hydrant_pin_t held = pin(4, 4);
   ASSERT_NE(held.region, nullptr);
-  EXPECT_NE(the_monitor().give_back_range(arena_.addr(2), 4 * kPage, 1'000'000), 0);
+  EXPECT_NE(the_monitor().unwatch_range(arena_.addr(2), 4 * kPage, 1'000'000), 0);
   EXPECT_EQ(own_watch(4), EBUSY);
   renew(4, 4);
   EXPECT_EQ(hydrant_release(held), GASNET_OK);

@@ -296,7 +296,7 @@ TEST(RemoteEnds, PagesOfATargetWithoutKeysAreGrantedTogether) {
 TEST(RemoteEnds, TheTargetsFunctionHasRoomForWhatFitsIntoAReply) {
   for (const uint32_t flags : {0u, HYDRANT_REMOTE_INLINE_DONE | HYDRANT_REMOTE_INLINE_REMOTE}) {
     RemoteWorld::Settings settings = exact();
-    settings.max_message_bytes = HYDRANT_REMOTE_LEAST_MESSAGE;
+    settings.max_message_bytes = HYDRANT_REMOTE_MIN_MESSAGE_BYTES;
     settings.options.flags = flags;
     settings.options.remote = [](void*, uint32_t, const hydrant_region_t*, hydrant_range_t,
                                  const void*, size_t, void* answer, size_t room) -> size_t {
@@ -310,7 +310,7 @@ TEST(RemoteEnds, TheTargetsFunctionHasRoomForWhatFitsIntoAReply) {
     world.deliver();
     hydrant_remote_poll(world[1].end);
     ASSERT_EQ(world.pending(), 1u);
-    EXPECT_LE(world.message(0).bytes.size(), HYDRANT_REMOTE_LEAST_MESSAGE);
+    EXPECT_LE(world.message(0).bytes.size(), HYDRANT_REMOTE_MIN_MESSAGE_BYTES);
     world.settle();
     ASSERT_TRUE(a.held());
     EXPECT_EQ(a.answer.size(), hydrant_remote_max_args(world[0].end));

@@ -77,8 +77,8 @@ TEST(RemoteRoom, AnAnswerAtOnceComesWithoutAPollOfTheTarget) {
   const hydrant_pin_t mine = fill(world);
   expect_declined(world, 2);
   for (int round = 0; round < 3; ++round) {
-    ASSERT_EQ(await(world, 2, HYDRANT_REMOTE_ANSWER_AT_ONCE), GASNET_OK);
-    EXPECT_EQ(await(world, 2, HYDRANT_REMOTE_ANSWER_AT_ONCE), GASNET_OK);
+    ASSERT_EQ(await(world, 2, HYDRANT_REMOTE_REPLY_AT_ONCE), GASNET_OK);
+    EXPECT_EQ(await(world, 2, HYDRANT_REMOTE_REPLY_AT_ONCE), GASNET_OK);
     ASSERT_EQ(world.pending(), 1u) << "one at a time";
     world.deliver();
     ASSERT_EQ(world.pending(), 1u);
@@ -125,7 +125,7 @@ TEST(RemoteRoom, WaitsForNothingAreRefused) {
   EXPECT_EQ(wait(1, 0, HYDRANT_REMOTE_READ, 0), GASNET_ERR_BAD_ARG);
   EXPECT_EQ(wait(1, kPage, HYDRANT_LOCAL_READ, 0), GASNET_ERR_BAD_ARG);
   EXPECT_EQ(wait(1, kPage, HYDRANT_REMOTE_READ, 2), GASNET_ERR_BAD_ARG);
-  EXPECT_NE(std::strstr(hydrant_error_text(), "HYDRANT_REMOTE_ANSWER_AT_ONCE"), nullptr);
+  EXPECT_NE(std::strstr(hydrant_error_text(), "HYDRANT_REMOTE_REPLY_AT_ONCE"), nullptr);
   EXPECT_EQ(world.pending(), 0u);
 }
 

@@ -44,12 +44,12 @@ hydrant_monitor_t make_monitor() {
     return -1;  // an answer that domains have to live with
   };
   m.sync = [] { ++g_told.synced; };
-  m.tell_when_checked = [](int, void (*)(void*)) { return 0; };
-  m.tell_unmapped = [](int, void (*)(void*, uintptr_t, size_t)) {
+  m.set_end_free_hits = [](int, void (*)(void*)) { return 0; };
+  m.set_unmapped = [](int, void (*)(void*, uintptr_t, size_t)) {
     ++g_told.asked_unmapped;
     return 0;
   };
-  m.tell_when_wanted = [](int, void (*)(void*)) {
+  m.set_wanted = [](int, void (*)(void*)) {
     ++g_told.asked_wanted;
     return 0;
   };
@@ -86,7 +86,7 @@ TEST_F(WatchLinkTest, AsksForUnmappedMemoryWhereTheMonitorTellsIt) {
   ASSERT_EQ(start(), Status::kOk);
   EXPECT_EQ(g_told.asked_unmapped, 1);
   EXPECT_EQ(g_told.asked_wanted, 1);
-  monitor_.size = offsetof(hydrant_monitor_t, tell_unmapped);
+  monitor_.size = offsetof(hydrant_monitor_t, set_unmapped);
   ASSERT_EQ(start(), Status::kOk);
   EXPECT_EQ(g_told.asked_unmapped, 1) << "an older monitor";
   EXPECT_EQ(g_told.asked_wanted, 1) << "the same";

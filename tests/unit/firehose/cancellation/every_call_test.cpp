@@ -41,8 +41,8 @@ struct Scene {
     client.args_bytes = 8;
     client.max_message_bytes = 4096;
     client.send = [](uint32_t, uint32_t, void*, const void*, size_t) { return GASNET_OK; };
-    client.completed = [](const hydrant_fh_ask_t*, hydrant_pin_t, int) {};
-    client.make_args = [](const hydrant_fh_ask_t*, void*) { return size_t{0}; };
+    client.completed = [](const hydrant_fh_remote_request_t*, hydrant_pin_t, int) {};
+    client.make_args = [](const hydrant_fh_remote_request_t*, void*) { return size_t{0}; };
     client.remote = [](uint32_t, const void*, const void*, size_t) { return 0; };
   }
   ~Scene() {
@@ -361,12 +361,12 @@ const Call kCalls[] = {
      start_a_firehose},
     {"hydrant_fh_remote_pin",
      [](Scene& s) {
-       hydrant_fh_ask_t ask{};
-       ask.node = 1;
-       ask.addr = s.arena.addr(3);
-       ask.len = kPage;
-       ask.callback = [] {};
-       (void)hydrant_fh_remote_pin(s.fh, kShape, &ask);
+       hydrant_fh_remote_request_t pin_request{};
+       pin_request.node = 1;
+       pin_request.addr = s.arena.addr(3);
+       pin_request.len = kPage;
+       pin_request.callback = [] {};
+       (void)hydrant_fh_remote_pin(s.fh, kShape, &pin_request);
      },
      start_a_firehose},
     {"hydrant_fh_deliver", [](Scene&) { hydrant_fh_deliver(nullptr, 1, "", 0, nullptr); }},

@@ -37,7 +37,7 @@ class Listener {
   int number() const { return number_; }
   // Is told apart from now on what was unmapped. 0, or the monitor's refusal.
   int listen_to_unmapped() const {
-    return the_monitor().tell_unmapped(number_, [](void* self, uintptr_t addr, size_t len) {
+    return the_monitor().set_unmapped(number_, [](void* self, uintptr_t addr, size_t len) {
       of(self).forget({addr, len}, true);
     });
   }

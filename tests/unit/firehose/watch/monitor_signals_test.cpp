@@ -158,7 +158,7 @@ TEST_F(MonitorSignals, HandlerThatHasMemoryGivenBackUnderTheMutexOfTheRangesRetu
               action.sa_handler = [](int) {
                 GivingBack& work = *g_giving_back;
                 if (!work.due.exchange(false)) return;
-                (void)the_monitor().give_back_range(work.memory.addr(), work.memory.bytes(), 0);
+                (void)the_monitor().unwatch_range(work.memory.addr(), work.memory.bytes(), 0);
                 ++work.calls;
               };
               sigaction(SIGUSR1, &action, nullptr);

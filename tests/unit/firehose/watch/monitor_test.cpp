@@ -168,7 +168,7 @@ TEST(MonitorClients, UnmappedMemoryIsToldApartIfTheyAsk) {
   EXPECT_FALSE(other.told_of_unmapped(0x20000, kPage));
   asks.leave();
   EXPECT_NE(asks.listen_to_unmapped(), 0) << "it has no number";
-  EXPECT_NE(the_monitor().tell_unmapped(63, [](void*, uintptr_t, size_t) {}), 0);
+  EXPECT_NE(the_monitor().set_unmapped(63, [](void*, uintptr_t, size_t) {}), 0);
 }
 
 // ---- what may be cached ----

@@ -56,7 +56,7 @@ TEST_F(OtherUserfault, NothingIsGivenBackUnasked) {
   keep(4);
   ASSERT_EQ(hydrant_invalidate(domain_, arena_.page(4), 4 * kPage), GASNET_OK);
   ASSERT_EQ(hydrant_poll(domain_), GASNET_OK);
-  the_monitor().give_back_unasked();
+  the_monitor().unwatch_idle();
   uffdio_register past_the_hook{};
   past_the_hook.range = {arena_.addr(4), 4 * kPage};
   past_the_hook.mode = UFFDIO_REGISTER_MODE_MISSING;
