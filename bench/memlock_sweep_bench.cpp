@@ -6,7 +6,7 @@
 // waits, so on an idle machine this equals elapsed time. A use makes a random range of the working set
 // usable, moves it alternately into a pipe or out of it through the pinned pages (READ_FIXED, WRITE_FIXED),
 // and releases it:
-//   ours  asks a CopyDuel (base/machine/copy_duel.hpp), which learns by trials whether uses of that length
+//   ours  asks a CopyDuel (base/machine/copy_pin_tuner.hpp), which learns by trials whether uses of that length
 //         should call hydrant_pin or hydrant_try_pin, or use the pool at once. "Not now" leads to a copy
 //   pool  copies everything through the same pool (firehose/base/buffer_pool)
 // They alternate in one process, over the same memory and with the same uses; every sample has different
@@ -43,7 +43,7 @@
 #include "bench/support/paired.hpp"
 #include "bench/support/serving_child.hpp"
 #include "firehose/base/buffer_pool/buffer_pool.hpp"
-#include "firehose/base/machine/copy_duel.hpp"
+#include "firehose/base/machine/copy_pin_tuner.hpp"
 #include "firehose/registrars/uring/uring_registrar.hpp"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 
 #include "firehose/base/brief_lock.hpp"
 #include "firehose/base/errno_text.hpp"
-#include "firehose/base/owed_ranges.hpp"
+#include "firehose/base/pending_ranges.hpp"
 #include "firehose/base/signals_blocked.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/registrars/locked_stretches.hpp"

@@ -1,4 +1,4 @@
-// Deferred forgetting without the mutex (firehose/base/owed_ranges.hpp) as a state machine for
+// Deferred forgetting without the mutex (firehose/base/pending_ranges.hpp) as a state machine for
 // exhaustive search: every interleaving of a thread that reports a release, the holders of the mutex, and a
 // user that relies on the report. It shares no code with the cache. docs/pin_cache.md, "Told without the
 // mutex", has the argument.

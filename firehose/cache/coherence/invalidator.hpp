@@ -7,7 +7,7 @@
 //
 // The holder of the mutex may be the thread that a signal handler has interrupted, and the handler may
 // release memory: its call returns when the monitor's reader has read the report, and the reader tells this
-// domain. So a teller waits for no holder: it leaves the range for the next one (owed_ranges.hpp), and
+// domain. So a teller waits for no holder: it leaves the range for the next one (pending_ranges.hpp), and
 // shuts the gates that hits come through. docs/pin_cache.md, "Told without the mutex", argues why that is
 // enough.
 //
@@ -15,7 +15,7 @@
 // registration that was under way there is published.
 #pragma once
 
-#include "firehose/base/owed_ranges.hpp"
+#include "firehose/base/pending_ranges.hpp"
 #include "firehose/base/registrar.hpp"
 #include "firehose/cache/budget/retirement.hpp"
 #include "firehose/cache/coherence/gone_log.hpp"

@@ -5,7 +5,7 @@
 // holder shut the gate at closed_epoch and did not open it since.
 #pragma once
 
-#include "firehose/base/owed_ranges.hpp"
+#include "firehose/base/pending_ranges.hpp"
 #include "firehose/cache/region/fence_epoch.hpp"
 #include "firehose/cache/region/hit_checks.hpp"
 #include "firehose/cache/region/region_store.hpp"

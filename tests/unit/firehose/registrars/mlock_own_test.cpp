@@ -1,5 +1,5 @@
 // The mlock registrar beside locks that the program takes itself, over the real kernel.
-#include "firehose/base/owed_ranges.hpp"
+#include "firehose/base/pending_ranges.hpp"
 #include "firehose/registrars/mlock_registrar.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 

@@ -1,5 +1,5 @@
-// Judges the trials of copy_duel.hpp: scales times to one length, keeps means, and picks the fastest way.
-#include "firehose/base/machine/copy_duel.hpp"
+// Judges the trials of copy_pin_tuner.hpp: scales times to one length, keeps means, and picks the fastest way.
+#include "firehose/base/machine/copy_pin_tuner.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "firehose/base/machine/copy_duel.hpp"
+#include "firehose/base/machine/copy_pin_tuner.hpp"
 
 #include <gtest/gtest.h>
 
