@@ -17,7 +17,7 @@
 //                       handoff: the ring alone
 //
 // Not included: creating the pool (mapping, page faults, registration; the registrar does nothing here),
-// using the memory, which no row touches, and a thread's first call. These rows cause no raids (`raided`
+// using the memory, which no row touches, and a thread's first call. These rows cause no thefts (`raided`
 // would show them). FIREHOSE_MEMBARRIER=n in the environment measures owners with a full fence.
 #include "bench/support/bench_main.hpp"
 #include "bench/support/machine.hpp"
@@ -69,8 +69,8 @@ class Pool {
     PoolBuffer buffer;
     return pool_->take(bytes_, &buffer) == Status::kOk ? buffer.addr : nullptr;
   }
-  bool give_back(void* addr) { return pool_->put_back(addr) == Status::kOk; }
-  double raided() const { return static_cast<double>(pool_->stats(0).raided); }
+  bool give_back(void* addr) { return pool_->release_buffer(addr) == Status::kOk; }
+  double stolen() const { return static_cast<double>(pool_->stats(0).stolen); }
 
  private:
   NoRegistrar registrar_;
@@ -266,7 +266,7 @@ void measure(benchmark::State& state, Subject& subject) {
   }
   using benchmark::Counter;
   state.counters["p50_ns"] = Counter(quantile(batch_ns, 0.50), Counter::kAvgThreads);
-  if constexpr (requires { subject.raided(); }) set_counter(state, "raided", subject.raided());
+  if constexpr (requires { subject.stolen(); }) set_counter(state, "raided", subject.stolen());
   if (!good) state.SkipWithError("a take failed, or succeeded on an empty pool");
 }
 

@@ -6,15 +6,16 @@
 // waits, so on an idle machine this equals elapsed time. A use makes a random range of the working set
 // usable, moves it alternately into a pipe or out of it through the pinned pages (READ_FIXED, WRITE_FIXED),
 // and releases it:
-//   ours  asks a CopyDuel (base/machine/copy_pin_tuner.hpp), which learns by trials whether uses of that length
+//   ours  asks a CopyPinTuner (base/machine/copy_pin_tuner.hpp), which learns by trials whether uses of that
+//   length
 //         should call hydrant_pin or hydrant_try_pin, or use the pool at once. "Not now" leads to a copy
 //   pool  copies everything through the same pool (firehose/base/buffer_pool)
 // They alternate in one process, over the same memory and with the same uses; every sample has different
 // uses. The process is this program started again, with 8 MiB of memlock and no privileges, as a separate
 // user. Nothing else is configured: the library chooses the budget, and the pool and the rings count against
 // the same account, so the kernel may still refuse. The pins of the last kOutstanding uses are held, like
-// those of transfers in flight. The measurement starts after the duel has learnt: kLearningUses of each power
-// of two of lengths.
+// those of transfers in flight. The measurement starts after the tuner has learnt: kLearningUses of each
+// power of two of lengths.
 //
 // Rows  memlock/bytes:SIZE/access:HOW/pages:KIND
 //         SIZE   of a use; mixed: 4 KiB to 1 MiB, uniform on a log scale
@@ -23,7 +24,7 @@
 // Counters: ours_gib_s, pool_gib_s, ratio = ours / pool; ours_usable_ns, pool_usable_ns, usable_ratio =
 // pool / ours: without the transfer, which a network adapter does by itself. The kernel's transfer copies on
 // the calling processor, whose cache holds the data that was just copied into the pool's buffer, so the
-// transfer is cheaper for the pool. The goal is 1 for the first ratio, which the duel optimises.
+// transfer is cheaper for the pool. The goal is 1 for the first ratio, which the tuner optimises.
 // copied_percent of the uses of ours, registrations_per_use, budget_kib at the end, kernel_said_no:
 // registrations for which the kernel had no budget. Any failure makes the row an error that begins with
 // "failed:".
@@ -248,15 +249,15 @@ class Mover {
   void move_ours(Use use) {
     now_held_ = &held_[uses_++ % kOutstanding];
     give_back(now_held_);
-    const CopyDuel::Turn turn = duel_.choose(use.len);
+    const CopyPinTuner::Turn turn = tuner_.choose(use.len);
     const uint64_t since = turn.timed ? now_ns() : 0;
-    turn.way == CopyDuel::Way::kCopy ? copy(use) : move_pinned(use, turn.way);
-    if (turn.timed) duel_.note(turn, use.len, now_ns() - since);
+    turn.way == CopyPinTuner::Way::kCopy ? copy(use) : move_pinned(use, turn.way);
+    if (turn.timed) tuner_.note(turn, use.len, now_ns() - since);
   }
-  void move_pinned(Use use, CopyDuel::Way way) {
+  void move_pinned(Use use, CopyPinTuner::Way way) {
     std::byte* addr = set_.at(use.offset);
     const uint32_t access = use.outgoing ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE;
-    const auto take = way == CopyDuel::Way::kIfPinned ? &hydrant_try_pin : &hydrant_pin;
+    const auto take = way == CopyPinTuner::Way::kIfPinned ? &hydrant_try_pin : &hydrant_pin;
     const hydrant_pin_t pin = take(domain_->get(), addr, use.len, access);
     if (pin.region == nullptr) {
       if (hydrant_pin_status(pin) != GASNET_ERR_NOT_READY) return fail(hydrant_error_text());
@@ -280,7 +281,7 @@ class Mover {
     move_ns_ = cpu_ns() - start;
     if (status != Status::kOk) fail(last_error_text());
     if (!use.outgoing) std::memcpy(set_.at(use.offset), buffer.addr, use.len);
-    if (pool_->put_back(buffer.addr) != Status::kOk) fail(last_error_text());
+    if (pool_->release_buffer(buffer.addr) != Status::kOk) fail(last_error_text());
   }
   void give_back(hydrant_pin_t* pin) {
     if (pin->region != nullptr && hydrant_release(*pin) != GASNET_OK) fail(hydrant_error_text());
@@ -297,7 +298,7 @@ class Mover {
   hydrant_pin_t held_[kOutstanding] = {};  // pins of the last uses; null: that use was copied
   hydrant_pin_t* now_held_ = nullptr;
   uint64_t uses_ = 0;
-  CopyDuel duel_;
+  CopyPinTuner tuner_;
   Answer total_;
   double move_ns_ = 0.0;  // time of the last transfer
   const double look_ns_ = cost_of_a_look();

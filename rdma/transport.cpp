@@ -5,11 +5,11 @@
 namespace hydrant {
 
 Status Transport::put(Rank, uintptr_t, const void*, size_t, Completion*) noexcept {
-  return fail_plainly(Status::kUnsupported, "this transport has no one-sided operations");
+  return fail_literal(Status::kUnsupported, "this transport has no one-sided operations");
 }
 
 Status Transport::get(Rank, uintptr_t, void*, size_t, Completion*) noexcept {
-  return fail_plainly(Status::kUnsupported, "this transport has no one-sided operations");
+  return fail_literal(Status::kUnsupported, "this transport has no one-sided operations");
 }
 
 Status Transport::put_pieces(Rank peer, std::span<const Piece> pieces) noexcept {
@@ -29,16 +29,16 @@ Status Transport::get_pieces(Rank peer, std::span<const Piece> pieces) noexcept 
 }
 
 Status Transport::put_pinned(Rank, const Pinned&, const Pinned&, size_t, Completion*) noexcept {
-  return fail_plainly(Status::kUnsupported, "this transport pins no memory");
+  return fail_literal(Status::kUnsupported, "this transport pins no memory");
 }
 
 Status Transport::get_pinned(Rank, const Pinned&, const Pinned&, size_t, Completion*) noexcept {
-  return fail_plainly(Status::kUnsupported, "this transport pins no memory");
+  return fail_literal(Status::kUnsupported, "this transport pins no memory");
 }
 
 Status Transport::start_atomic(Rank, const Pinned&, const Pinned&, const Atomic&,
                                Completion*) noexcept {
-  return fail_plainly(Status::kUnsupported, "this transport has no remote atomic operations");
+  return fail_literal(Status::kUnsupported, "this transport has no remote atomic operations");
 }
 
 size_t Transport::put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept {

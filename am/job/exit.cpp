@@ -136,7 +136,7 @@ std::atomic<bool> has_given_up{false};
 
 // Announces the end to the launcher. Returns false if another thread did so before.
 bool leave_once(int code, Leaving how) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Job& the_job = job();
   if (the_job.exiting.exchange(true)) return false;
   end_extended();
@@ -322,7 +322,7 @@ bool is_forked_child() noexcept { return job_pid != 0 && getpid() != job_pid; }
 bool catches_signal(int number) noexcept { return !left_to_the_client(number); }
 
 void end_job(int code) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   hold_back_signals();
   if (is_forked_child()) _exit(code);
   if (code_of_exit != kNoCode) {
@@ -340,7 +340,7 @@ void end_job(int code) noexcept {
 }
 
 void peer_is_lost(Rank rank, const char* why) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const Job& the_job = job();
   if (the_job.ending.load(std::memory_order_acquire) ||
       the_job.exiting.load(std::memory_order_acquire))

@@ -43,7 +43,7 @@ Status add_legacy_handlers(gasnet_handlerentry_t* table, int count) noexcept {
 extern "C" {
 
 int hydrant_gasnet1_init(int* argc, char*** argv, const hydrant_client_info* info) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   if (is_wired())
     return report(fail(Status::kNotInit, "it was called before; call it once"), "gasnet_init");
   Status status = start_job(argc, argv, *info);
@@ -54,7 +54,7 @@ int hydrant_gasnet1_init(int* argc, char*** argv, const hydrant_client_info* inf
 int gasnet_attach(gasnet_handlerentry_t* table, int numentries, uintptr_t segsize,
                   uintptr_t minheapoffset) {
   const InCall in_call("gasnet_attach");
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   constexpr const char* kCall = "gasnet_attach";
   if (!is_wired()) return report(fail(Status::kNotInit, "call gasnet_init() first"), kCall);
   if (job().state.load(std::memory_order_acquire) == JobState::kAttached)

@@ -178,7 +178,7 @@ using namespace hydrant;
 extern "C" int hydrant_client_init(gex_Client_t* client_p, gex_EP_t* ep_p, gex_TM_t* tm_p,
                                    const char* name, int* argc, char*** argv, gex_Flags_t flags,
                                    const hydrant_client_info* info) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Job& the_job = job();
   Status status = Status::kOk;
   if (!is_wired()) status = start_job(argc, argv, *info);

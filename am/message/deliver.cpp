@@ -74,7 +74,7 @@ inline void with_token(const Tag& tag, Rank from, bool is_request, Call call) no
   if (!the_job.guards_handlers) return run();
   // A cancellation inside the client's handler would end this thread in the middle of a poll, which
   // other threads share.
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   run();
 }
 

@@ -134,7 +134,7 @@ bool give_way(uint32_t misses) noexcept {
 void sleep_announced(bool needed, const Awaited& awaited) noexcept {
   if (needed) {
     take_short_slices();
-    const CancellationOff guard;
+    const CancellationDisabled guard;
     const uint64_t longest_ns = awaited.longest_ns != 0 ? awaited.longest_ns : kSleepNs;
     job().transport->sleep(now_ns() + longest_ns, {.holds = must_stay_awake, .context = &awaited});
   }
@@ -142,7 +142,7 @@ void sleep_announced(bool needed, const Awaited& awaited) noexcept {
 }
 
 void sleep_till_told() noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const Awaited nothing;
   job().transport->sleep(now_ns() + kSleepNs, {.holds = must_stay_awake, .context = &nothing});
 }
@@ -164,7 +164,7 @@ void choose_wait_mode(uint32_t ranks_here) noexcept {
 }
 
 void wait_for_the_end() noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   // Bounded: the launcher soon reports the job's end, or this rank, which cannot reach a peer, ends the
   // job itself.
   const uint64_t limit = now_ns() + kMostNs;

@@ -73,7 +73,7 @@ extern "C" {
 
 int gex_Segment_Attach(gex_Segment_t* segment_p, gex_TM_t tm, uintptr_t size) {
   const InCall in_call("gex_Segment_Attach");
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   constexpr const char* kCall = "gex_Segment_Attach";
   Job& the_job = job();
   if (!is_wired()) return report(fail(Status::kNotInit, "call gex_Client_Init() first"), kCall);
@@ -96,7 +96,7 @@ gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t, gex_Rank_t rank, void** ownerad
   const InCall in_call("gex_EP_QueryBoundSegmentNB", (flags & GEX_FLAG_IMMEDIATE) != 0
                                                          ? CallKind::kLocal
                                                          : CallKind::kCommunicates);
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   SegmentPlace place;
   if ((flags & GEX_FLAG_IMMEDIATE) != 0 && is_wired() && rank < job().size() &&
       find_segment(rank, &place, false) == Status::kNotReady) {
@@ -110,13 +110,13 @@ gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t, gex_Rank_t rank, void** ownerad
 int gex_Segment_QueryBound(gex_TM_t, gex_Rank_t rank, void** owneraddr_p, void** localaddr_p,
                            uintptr_t* size_p) {
   const InCall in_call("gex_Segment_QueryBound");
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   return to_c(query_bound(rank, owneraddr_p, localaddr_p, size_p));
 }
 
 int gasnet_getSegmentInfo(gasnet_seginfo_t* table, int numentries) {
   const InCall in_call("gasnet_getSegmentInfo", CallKind::kLocal);
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   constexpr const char* kCall = "gasnet_getSegmentInfo";
   if (job().state.load(std::memory_order_acquire) != JobState::kAttached)
     return report(
@@ -138,7 +138,7 @@ int gasnet_getSegmentInfo(gasnet_seginfo_t* table, int numentries) {
 
 int gasnet_getNodeInfo(gasnet_nodeinfo_t* table, int numentries) {
   const InCall in_call("gasnet_getNodeInfo", CallKind::kLocal);
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   constexpr const char* kCall = "gasnet_getNodeInfo";
   if (!is_wired()) return report(fail(Status::kNotInit, "call gasnet_init() first"), kCall);
   if (table == nullptr || numentries < 0)
@@ -176,7 +176,7 @@ uintptr_t gasnet_getMaxGlobalSegmentSize(void) {
 int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t addr,
                        uintptr_t size, gex_MK_t kind, gex_Flags_t flags) {
   const InCall in_call("gex_Segment_Create");
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   constexpr const char* kCall = "gex_Segment_Create";
   if (!is_wired() || client != &job().client)
     return report(fail(Status::kNotInit, "the client handle is invalid"), kCall);
@@ -205,7 +205,7 @@ int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t
 
 void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t) {
   const InCall in_call("gex_Segment_Destroy");
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   if (segment == GEX_SEGMENT_INVALID || segment == &job().segment)
     return;  // the job's segment lives as long as the process
   if (segment == job().endpoint.segment) {
@@ -236,7 +236,7 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags) {
 
 int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_Flags_t flags) {
   const InCall in_call("gex_EP_PublishBoundSegment");
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   constexpr const char* kCall = "gex_EP_PublishBoundSegment";
   Job& the_job = job();
   if (!is_wired()) return report(fail(Status::kNotInit, "call gex_Client_Init() first"), kCall);

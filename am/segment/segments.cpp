@@ -320,7 +320,7 @@ Status find_segment(Rank rank, SegmentPlace* place, bool may_ask) noexcept {
       *place = {.addr = reinterpret_cast<uint64_t>(bound->addr), .size = bound->size};
     return Status::kOk;
   }
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const MutexLock lock(the_job.bootstrap_mu);
   Known& here = known();
   if (here.key.empty()) return Status::kOk;  // no segment was published

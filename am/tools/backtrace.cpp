@@ -85,7 +85,7 @@ int write_gdb(int fd) noexcept {
                                    nullptr};
   // Allows the attach if the kernel restricts ptrace to ancestors.
   (void)::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const pid_t child = run_helper(kPrograms, arguments, fd);
   const bool is_done = child > 0 && await_helper(child, kLimitNs);
   (void)::prctl(PR_SET_PTRACER, 0, 0, 0, 0);

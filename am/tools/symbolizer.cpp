@@ -173,7 +173,7 @@ bool await_helper(pid_t child, uint64_t limit_ns) noexcept {
 }
 
 const CodePlace* find_code_places(void* const* frames, int count) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   constinit static std::atomic_flag is_busy;
   static Room room;
   if (count > kMostPlaces || is_busy.test_and_set(std::memory_order_acquire)) return nullptr;

@@ -148,7 +148,7 @@ Status transfer_direct(RmaThread& thread, const Transfer& what,
 Status transfer_bounced(RmaThread& thread, const Transfer& what,
                         CompletionCounter& pieces) noexcept {
   const size_t most = bounce_buffer_bytes();
-  if (most == 0) return fail_plainly(Status::kUnsupported, "there is no pool of buffers");
+  if (most == 0) return fail_literal(Status::kUnsupported, "there is no pool of buffers");
   return start_all(thread, what, pieces, true, most);
 }
 

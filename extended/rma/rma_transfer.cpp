@@ -66,7 +66,7 @@ Status copy_by_kernel(RmaThread& thread, const Transfer& what) noexcept {
 Status fill_by_kernel(RmaThread& thread, Rank peer, uintptr_t remote, int value,
                       size_t bytes) noexcept {
   std::byte* block = thread.scratch();
-  if (block == nullptr) return fail_plainly(Status::kUnsupported, "no memory for a block");
+  if (block == nullptr) return fail_literal(Status::kUnsupported, "no memory for a block");
   std::memset(block, value, std::min(bytes, RmaThread::kScratchBytes));
   for (size_t done = 0; done < bytes; done += RmaThread::kScratchBytes) {
     const size_t part = std::min(bytes - done, RmaThread::kScratchBytes);
@@ -207,7 +207,7 @@ Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept {
 }
 
 void await_the_jobs_end() noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   constexpr int kLooks = 2000;
   for (int i = 0; i < kLooks; ++i) {
     if (job().ending.load(std::memory_order_relaxed)) wait_for_the_end();

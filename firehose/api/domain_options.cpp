@@ -192,7 +192,7 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
     config->watch = knob_number(Knob::kWatch) == 0 ? HYDRANT_WATCH_AUTO : HYDRANT_WATCH_NONE;
   }
   config->unpin_before_release = traits.unpin_before_release;
-  config->hears_of_unmapping = traits.hears_of_unmapping;
+  config->wants_unmap_reports = traits.wants_unmap_reports;
   config->eager =
       static_cast<Access>(or_knob(options.eager_access, Knob::kEagerAccess)) & traits.supported;
   config->granule_bytes = choose_granule(options, traits, *config);

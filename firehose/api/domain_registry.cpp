@@ -108,7 +108,7 @@ void reset_in_child() {
 
 void after_fork_in_child() {
   reset_in_child();
-  if (t_nesting.end_in_child()) pthread_setcancelstate(g_forker_cancellation, nullptr);
+  if (t_nesting.finish_in_child()) pthread_setcancelstate(g_forker_cancellation, nullptr);
 }
 
 void install_once() {
@@ -124,7 +124,7 @@ void install_once() {
 // which a thread that exists in the parent alone may hold.
 void notice_unannounced_fork() noexcept {
   if (g_reset->load(std::memory_order_acquire) == kReset) return;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   // Threads of the child may come here together: one does the work, the others wait for it.
   uint32_t expected = kNotReset;
   if (g_reset->compare_exchange_strong(expected, kResetting, std::memory_order_acquire)) {

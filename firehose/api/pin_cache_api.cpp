@@ -132,7 +132,7 @@ void hydrant_domain_options_init_sized(hydrant_domain_options_t* options, size_t
 }
 
 int hydrant_domain_create(const hydrant_domain_options_t* given, hydrant_domain_t* domain) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   if (domain == nullptr) return to_c(fail(Status::kBadArg, "domain is NULL"));
   hydrant_domain_options_t options;
   Status status = read_options(given, &options);
@@ -156,7 +156,7 @@ int hydrant_domain_create(const hydrant_domain_options_t* given, hydrant_domain_
 }
 
 int hydrant_domain_destroy(hydrant_domain_t handle, uint32_t flags) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   if (flags > HYDRANT_FINI_KEEP)
     return to_c(fail(Status::kBadArg,
                      "flags = %#x is none of HYDRANT_FINI_UNPIN and HYDRANT_FINI_KEEP", flags));
@@ -190,7 +190,7 @@ hydrant_pin_t hydrant_pin_wait(hydrant_domain_t domain, const void* addr, size_t
 
 hydrant_pin_t hydrant_partial_pin(hydrant_domain_t domain, const void* addr, size_t len,
                                   uint32_t access) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   return answer(domain, access, [&](Domain& d, Access need, const RegionSlot** out) {
     return d.pin_partial(to_range(addr, len), need, out);
   });
@@ -198,7 +198,7 @@ hydrant_pin_t hydrant_partial_pin(hydrant_domain_t domain, const void* addr, siz
 
 int hydrant_pin_async(hydrant_domain_t handle, const void* addr, size_t len, uint32_t access,
                       hydrant_pinned_fn done, void* context) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Domain* domain = find_domain(handle);
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
   if (done == nullptr) return to_c(fail(Status::kBadArg, "done is NULL"));
@@ -209,7 +209,7 @@ int hydrant_pin_async(hydrant_domain_t handle, const void* addr, size_t len, uin
 
 int hydrant_pin_many(hydrant_domain_t handle, const hydrant_range_t* ranges, size_t n,
                      uint32_t access, hydrant_pin_t* pins) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Domain* domain = find_domain(handle);
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
   if (n == 0) return GASNET_OK;
@@ -235,7 +235,7 @@ int hydrant_release_many(const hydrant_pin_t* pins, size_t n) {
 }
 
 size_t hydrant_pin_parts(hydrant_pin_t pin, size_t i, hydrant_region_t* part) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const RegionSlot* slot = RegionSlot::from_public(pin.region);
   Domain* domain = slot != nullptr ? domain_of(slot) : nullptr;
   if (domain != nullptr) return domain->parts(slot, i, part);
@@ -250,13 +250,13 @@ uint32_t hydrant_pin_key_bytes(hydrant_pin_t pin) {
 }
 
 int hydrant_invalidate(hydrant_domain_t handle, const void* addr, size_t len) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Domain* domain = find_domain(handle);
   return domain == nullptr ? GASNET_ERR_NOT_INIT : to_c(domain->invalidate(to_range(addr, len)));
 }
 
 int hydrant_coverage(hydrant_domain_t handle, const void* addr, size_t len, uint32_t* coverage) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Domain* domain = find_domain(handle);
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
   if (coverage == nullptr) return to_c(fail(Status::kBadArg, "coverage is NULL"));
@@ -269,13 +269,13 @@ const char* hydrant_coverage_name(uint32_t coverage) {
 }
 
 int hydrant_vouch(hydrant_domain_t handle, const void* addr, size_t len) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Domain* domain = find_domain(handle);
   return domain == nullptr ? GASNET_ERR_NOT_INIT : to_c(domain->vouch(to_range(addr, len), true));
 }
 
 int hydrant_unvouch(hydrant_domain_t handle, const void* addr, size_t len) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Domain* domain = find_domain(handle);
   return domain == nullptr ? GASNET_ERR_NOT_INIT : to_c(domain->vouch(to_range(addr, len), false));
 }
@@ -286,7 +286,7 @@ int hydrant_poll(hydrant_domain_t handle) {
 }
 
 int hydrant_flush(hydrant_domain_t handle) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Domain* domain = find_domain(handle);
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
   domain->flush();
@@ -294,7 +294,7 @@ int hydrant_flush(hydrant_domain_t handle) {
 }
 
 int hydrant_export_key(hydrant_pin_t pin, void* blob, size_t* len) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   MemoryRange range;
   const std::byte* key = nullptr;
   Domain* domain = domain_of_pin(pin, &range, &key);
@@ -304,7 +304,7 @@ int hydrant_export_key(hydrant_pin_t pin, void* blob, size_t* len) {
 }
 
 int hydrant_import_key(hydrant_domain_t handle, const void* blob, size_t len, void* key) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Domain* domain = find_domain(handle);
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
   if (blob == nullptr || key == nullptr) return to_c(fail(Status::kBadArg, "blob or key is NULL"));
@@ -313,7 +313,7 @@ int hydrant_import_key(hydrant_domain_t handle, const void* blob, size_t len, vo
 }
 
 int hydrant_implicit_key(hydrant_domain_t handle, uint32_t access, void* key) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Domain* domain = find_domain(handle);
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
   const Status status =
@@ -324,7 +324,7 @@ int hydrant_implicit_key(hydrant_domain_t handle, uint32_t access, void* key) {
 }
 
 int hydrant_get_stats(hydrant_domain_t handle, hydrant_stats_t* stats) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Domain* domain = find_domain(handle);
   if (domain == nullptr) return GASNET_ERR_NOT_INIT;
   if (stats == nullptr) return to_c(fail(Status::kBadArg, "stats is NULL"));
@@ -347,7 +347,7 @@ uint32_t hydrant_key_bytes(hydrant_domain_t handle) {
 
 int hydrant_uring_move(hydrant_pin_t pin, const void* addr, size_t len, int fd, uint64_t offset,
                        int to_file) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const RegionSlot* slot = RegionSlot::from_public(pin.region);
   Domain* domain = slot != nullptr ? domain_of(slot) : nullptr;
   if (domain == nullptr) return to_c(fail_pin_released());

@@ -25,14 +25,14 @@ bool g_some_missing HYDRANT_GUARDED_BY(g_mutex) = false;
 }  // namespace
 
 uint64_t issue_ticket() noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   MutexLock lock(g_mutex);
   if (!g_tickets.insert(g_next_ticket)) g_some_missing = true;
   return g_next_ticket++;
 }
 
 bool redeem_ticket(uint64_t ticket) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   MutexLock lock(g_mutex);
   // Tickets of the parent: the slot says what to answer.
   return (ticket != 0 && ticket < g_first_of_process) || g_tickets.erase(ticket) || g_some_missing;

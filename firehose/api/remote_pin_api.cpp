@@ -188,7 +188,7 @@ RemotePeer* find_peer(uint64_t handle, uint32_t peer, Status* status) noexcept {
   RemotePeer* found = end->known_peer(peer);
   if (found != nullptr) [[likely]]
     return found;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   *status = end->peer(peer, &found);
   return found;
 }
@@ -268,7 +268,7 @@ void hydrant_remote_options_init_sized(hydrant_remote_options_t* options, size_t
 }
 
 int hydrant_remote_create(const hydrant_remote_options_t* given, hydrant_remote_t* remote) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   if (remote == nullptr) return to_c(fail(Status::kBadArg, "remote is NULL"));
   hydrant_remote_options_t options{};
   Status status = read_options(given, &options);
@@ -300,7 +300,7 @@ int hydrant_remote_create(const hydrant_remote_options_t* given, hydrant_remote_
 }
 
 int hydrant_remote_destroy(hydrant_remote_t remote) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   RemotePins* end = find_end(remote);
   if (end == nullptr) return GASNET_ERR_NOT_INIT;
   end->shut_down();
@@ -315,7 +315,7 @@ int hydrant_remote_destroy(hydrant_remote_t remote) {
 
 int hydrant_remote_deliver(hydrant_remote_t remote, uint32_t from, const void* message, size_t len,
                            void* reply_to) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   RemotePins* end = find_end(remote);
   return end != nullptr ? to_c(end->deliver(from, message, len, reply_to)) : GASNET_ERR_NOT_INIT;
 }
@@ -326,7 +326,7 @@ int hydrant_remote_poll(hydrant_remote_t remote) {
 }
 
 int hydrant_remote_peer_gone(hydrant_remote_t remote, uint32_t peer) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   RemotePins* end = find_end(remote);
   return end != nullptr ? to_c(end->peer_gone(peer)) : GASNET_ERR_NOT_INIT;
 }
@@ -345,7 +345,7 @@ int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, s
     *pin = make_pin(slot);
     return GASNET_OK;
   }
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   pin->region = nullptr;
   pin->hold = GASNET_ERR_NOT_READY;
   status = check_peer_access(access);
@@ -371,7 +371,7 @@ hydrant_pin_t hydrant_try_remote_pin(hydrant_remote_t remote, uint32_t peer, uin
 
 hydrant_pin_t hydrant_partial_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
                                          size_t len, uint32_t access) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   return look(remote, peer, access,
               [&](const RemotePeer& of, Access need, const RegionSlot** out) noexcept {
                 return of.domain().pin_partial({addr, len}, need, out);
@@ -400,7 +400,7 @@ int hydrant_remote_prefetch(hydrant_remote_t remote, uint32_t peer, uintptr_t ad
 }
 
 int hydrant_remote_evict(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, size_t len) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   RemotePins* end = find_end(remote);
   if (end == nullptr) return GASNET_ERR_NOT_INIT;
   RemotePeer* found = end->known_peer(peer);
@@ -411,7 +411,7 @@ int hydrant_remote_evict(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
 
 int hydrant_remote_await_room(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, size_t len,
                               uint32_t access, uint32_t flags) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Status status = Status::kOk;
   RemotePeer* found = find_peer(remote, peer, &status);
   if (found == nullptr) return to_c(status);
@@ -431,13 +431,13 @@ int hydrant_remote_await_room(hydrant_remote_t remote, uint32_t peer, uintptr_t 
 }
 
 int hydrant_remote_quiet(hydrant_remote_t remote) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   RemotePins* end = find_end(remote);
   return end != nullptr ? to_c(end->quiet()) : GASNET_ERR_NOT_INIT;
 }
 
 int hydrant_remote_get_stats(hydrant_remote_t remote, hydrant_remote_stats_t* stats) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   RemotePins* end = find_end(remote);
   if (end == nullptr) return GASNET_ERR_NOT_INIT;
   if (stats == nullptr || stats->size < sizeof(size_t)) {

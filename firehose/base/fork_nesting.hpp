@@ -40,7 +40,7 @@ class ForkNesting {
     is_locked_ = 0;
   }
   // In the handler in the child, whose thread holds no mutex and is in no fork. True: the fork had locked.
-  bool end_in_child() noexcept {
+  bool finish_in_child() noexcept {
     const bool had_locked = skipped_ == 0;
     *this = {};
     Mutex::discount_held();

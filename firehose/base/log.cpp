@@ -49,7 +49,7 @@ void write_all(const char* line, size_t len) noexcept {
 
 [[gnu::format(printf, 3, 0)]] void write_line(LogLevel level, uint64_t suppressed,
                                               const char* format, va_list args) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const int saved_errno = errno;
   char line[kLineBytes];
   size_t used =

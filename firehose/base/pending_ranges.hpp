@@ -18,9 +18,9 @@
 
 namespace hydrant {
 
-class OwedRanges {
+class PendingRanges {
  public:
-  static constexpr size_t kMost = 64;
+  static constexpr size_t kMax = 64;
 
   // Acquire-release: a holder that has missed this in added_meanwhile() is seen with all it wrote before.
   void add(MemoryRange range) noexcept {
@@ -50,11 +50,11 @@ class OwedRanges {
   void take(const Forget& forget, const ForgetVouched& forget_vouched,
             const ForgetAll& forget_all) noexcept {
     const uint64_t added = added_.load(std::memory_order_acquire);
-    for (Place& place : places_) {
-      if (place.state.load(std::memory_order_acquire) != kFull) continue;
-      const MemoryRange range{place.addr.load(std::memory_order_relaxed),
-                              place.len.load(std::memory_order_relaxed)};
-      place.state.store(kFree, std::memory_order_release);
+    for (Entry& entry : entries_) {
+      if (entry.state.load(std::memory_order_acquire) != kFull) continue;
+      const MemoryRange range{entry.addr.load(std::memory_order_relaxed),
+                              entry.len.load(std::memory_order_relaxed)};
+      entry.state.store(kFree, std::memory_order_release);
       forget(range);
     }
     if (vouched_.exchange(false, std::memory_order_relaxed)) forget_vouched();
@@ -65,7 +65,7 @@ class OwedRanges {
 
   // For the only thread of a new process.
   void reset_in_child() noexcept {
-    for (Place& place : places_) place.state.store(kFree, std::memory_order_relaxed);
+    for (Entry& entry : entries_) entry.state.store(kFree, std::memory_order_relaxed);
     vouched_.store(false, std::memory_order_relaxed);
     overflowed_.store(false, std::memory_order_relaxed);
     taken_.store(added_.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -73,23 +73,23 @@ class OwedRanges {
 
  private:
   enum State : uint32_t { kFree, kBeingWritten, kFull };
-  struct Place {
+  struct Entry {
     std::atomic<uint32_t> state{kFree};
     std::atomic<uintptr_t> addr{0};
     std::atomic<size_t> len{0};
   };
 
   bool keep(MemoryRange range) noexcept {
-    for (Place& place : places_) {
+    for (Entry& entry : entries_) {
       uint32_t expected = kFree;
-      if (place.state.load(std::memory_order_relaxed) != kFree ||
-          !place.state.compare_exchange_strong(expected, kBeingWritten,
+      if (entry.state.load(std::memory_order_relaxed) != kFree ||
+          !entry.state.compare_exchange_strong(expected, kBeingWritten,
                                                std::memory_order_acquire)) {
         continue;
       }
-      place.addr.store(range.addr, std::memory_order_relaxed);
-      place.len.store(range.len, std::memory_order_relaxed);
-      place.state.store(kFull, std::memory_order_release);
+      entry.addr.store(range.addr, std::memory_order_relaxed);
+      entry.len.store(range.len, std::memory_order_relaxed);
+      entry.state.store(kFull, std::memory_order_release);
       return true;
     }
     return false;
@@ -99,7 +99,7 @@ class OwedRanges {
   alignas(64) std::atomic<uint64_t> added_{0};
   std::atomic<uint64_t> taken_{0};  // added_ when the last holder took them
   std::atomic<bool> vouched_{false}, overflowed_{false};
-  Place places_[kMost];
+  Entry entries_[kMax];
 };
 
 }  // namespace hydrant

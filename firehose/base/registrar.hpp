@@ -54,7 +54,7 @@ struct RegistrarTraits {
   bool divisible = false;  // a pin may be undone in pieces of the granule (implies key_bytes == 0)
   // unmapped() does something. The cache then waits, with a bound, for reports of earlier memory at a range's
   // addresses before it calls pin().
-  bool hears_of_unmapping = false;
+  bool wants_unmap_reports = false;
   bool exports = false;       // export_key() and import_key() work
   uint32_t export_bytes = 0;  // largest blob of export_key(); at most 65536
   bool asynchronous = false;  // pin_async() may answer kNotReady and complete later

@@ -100,14 +100,14 @@ void clear_error_text() noexcept {
   error->text[0] = '\0';
 }
 
-FreshErrorText::FreshErrorText() noexcept : text_(thread_text(false)) {
+ScopedErrorText::ScopedErrorText() noexcept : text_(thread_text(false)) {
   auto* error = static_cast<ErrorText*>(text_);
   if (error == nullptr) return;
   literal_ = std::exchange(error->literal, nullptr);
   first_ = std::exchange(error->text[0], '\0');
 }
 
-FreshErrorText::~FreshErrorText() {
+ScopedErrorText::~ScopedErrorText() {
   auto* error = static_cast<ErrorText*>(text_);
   if (error == nullptr || error->shown()[0] != '\0') return;
   error->literal = literal_;

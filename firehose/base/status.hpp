@@ -35,7 +35,7 @@ const char* status_description(Status status) noexcept;
 // Like fail(), for fast paths: remembers the address of a literal and formats nothing.
 Status fail_with_literal(Status status, const char* literal) noexcept;
 template <size_t kBytes>
-Status fail_plainly(Status status, const char (&literal)[kBytes]) noexcept {
+Status fail_literal(Status status, const char (&literal)[kBytes]) noexcept {
   return fail_with_literal(status, literal);
 }
 
@@ -51,12 +51,12 @@ void clear_error_text() noexcept;
 
 // Hides the calling thread's text during its lifetime, to tell whether foreign code explained its failure.
 // Restores it unless a new text was written. Cost: one look-up, no copy.
-class FreshErrorText {
+class ScopedErrorText {
  public:
-  FreshErrorText() noexcept;
-  ~FreshErrorText();
-  FreshErrorText(const FreshErrorText&) = delete;
-  FreshErrorText& operator=(const FreshErrorText&) = delete;
+  ScopedErrorText() noexcept;
+  ~ScopedErrorText();
+  ScopedErrorText(const ScopedErrorText&) = delete;
+  ScopedErrorText& operator=(const ScopedErrorText&) = delete;
 
  private:
   void* text_;

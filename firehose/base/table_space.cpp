@@ -33,7 +33,7 @@ size_t shared_chunk_bytes() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kChunkBytes;
   return std::clamp(static_cast<size_t>(limit.rlim_cur) / kShareOfLimit / kPageBytes * kPageBytes,
-                    TableSpace::kMostShared, kChunkBytes);
+                    TableSpace::kMaxShared, kChunkBytes);
 }
 
 // Whether addresses that were reserved since then are apart from what the monitor registers meanwhile.
@@ -56,7 +56,7 @@ void* answer(void* p, int saved_errno) {
 // Holders of the mutex make system calls, which take long while thousands of threads start.
 bool lock_for_table(Mutex& mu) HYDRANT_TSA(try_acquire_capability(true, mu)) {
   constexpr int kPatience = 32;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   for (int i = 1; i < kPatience; ++i) {
     if (lock_briefly(mu)) return true;
   }
@@ -86,7 +86,7 @@ TableSpace::Chunk* TableSpace::free_entry() noexcept {
   for (uint32_t i = 0; i < count; ++i) {
     if (chunks_[i].end.load(std::memory_order_relaxed) == 0) return &chunks_[i];
   }
-  if (count == kMostChunks) return nullptr;
+  if (count == kMaxChunks) return nullptr;
   chunk_count_.store(count + 1, std::memory_order_seq_cst);
   return &chunks_[count];
 }
@@ -155,7 +155,7 @@ void* TableSpace::take_shared(uint32_t size_class) noexcept {
 }
 
 void* TableSpace::take(size_t bytes) noexcept {
-  if (bytes > kMostShared) return take_apart(bytes);
+  if (bytes > kMaxShared) return take_apart(bytes);
   const int saved = errno;
   if (!lock_for_table(mu_)) return answer(map_unlisted(bytes), saved);
   void* p = take_shared(class_of(bytes));

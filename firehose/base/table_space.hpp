@@ -25,7 +25,7 @@ namespace hydrant {
 class TableSpace {
  public:
   // Tables of more bytes have chunks of their own, which shrink() cuts.
-  static constexpr size_t kMostShared = size_t{2} << 20;
+  static constexpr size_t kMaxShared = size_t{2} << 20;
 
   constexpr TableSpace() noexcept = default;
   TableSpace(const TableSpace&) = delete;
@@ -47,8 +47,8 @@ class TableSpace {
   void reset_in_child() noexcept { mu_.reset_in_child(); }
 
  private:
-  static constexpr uint32_t kMostChunks = 1024;
-  static constexpr uint32_t kClasses = 10;  // 4 KiB to kMostShared
+  static constexpr uint32_t kMaxChunks = 1024;
+  static constexpr uint32_t kClasses = 10;  // 4 KiB to kMaxShared
   struct Chunk {
     std::atomic<uintptr_t> first{0};
     std::atomic<uintptr_t> end{0};  // 0: no chunk
@@ -66,7 +66,7 @@ class TableSpace {
   void* take_shared(uint32_t size_class) noexcept HYDRANT_REQUIRES(mu_);
 
   Mutex mu_;
-  std::array<Chunk, kMostChunks> chunks_{};
+  std::array<Chunk, kMaxChunks> chunks_{};
   std::atomic<uint32_t> chunk_count_{0};
   std::array<FreeTable*, kClasses> free_ HYDRANT_GUARDED_BY(mu_){};
   // The rest of the newest shared chunk.

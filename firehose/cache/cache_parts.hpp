@@ -33,7 +33,7 @@ struct CacheParts {
   // Level 2 (after registry_mutex()). Held for short and bounded work only; not while the registrar, a
   // callback or malloc is called.
   mutable Mutex mu;
-  OwedRanges owed;  // told without the mutex, to be forgotten by its next holder
+  PendingRanges owed;  // told without the mutex, to be forgotten by its next holder
   CacheTotals totals;
   RegionStore store;
   HoldCounts holds;

@@ -49,7 +49,7 @@ bool may_be_granted_less(const PinRequest& request, const Plan& plan, Status sta
 
 // In whichever thread the registrar completes it.
 void DeferredPins::registered_later(void* context, Status status, const std::byte* key) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   auto* late = static_cast<LateRegistration*>(context);
   DeferredPins* self = late->owner;
   CacheParts& parts = self->parts_;
@@ -193,7 +193,7 @@ void DeferredPins::cancel() noexcept {
   while (DeferredPin* pin = queue_.pop()) {
     queue_.finish();
     forget_late(*pin);
-    pin->done(pin->context, failed_pin(fail_plainly(
+    pin->done(pin->context, failed_pin(fail_literal(
                                 Status::kNotInit, "the domain ended before the pin's turn came")));
     delete counted(pin);
   }

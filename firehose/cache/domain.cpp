@@ -153,7 +153,7 @@ void Domain::add_prepinned_region(const CacheLock& lock, MemoryRange range, Acce
 }
 
 void Domain::shut_down(bool unpin) noexcept {
-  if (parts_.traits.hears_of_unmapping) parts_.watch.hear_of_all_unmapping();
+  if (parts_.traits.wants_unmap_reports) parts_.watch.hear_of_all_unmapping();
   stop_watching();
   deferred_.cancel();
   RegionQueue retired;

@@ -63,7 +63,7 @@ Status MissPath::pin(PinRequest& request, const RegionSlot** out) noexcept {
       return Status::kOk;
     }
   }
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   if (thread != nullptr && parts_.checks.has_checked_regions() && look_checked(request, out)) {
     return Status::kOk;
   }
@@ -194,7 +194,7 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, Unsettled* uns
     covered = parts_.watch.cover(request, plan);
     if (covered) {
       parts_.watch.start_upkeep(*plan);
-      if (parts_.traits.hears_of_unmapping) parts_.watch.hear_of_unmapping(request, *plan);
+      if (parts_.traits.wants_unmap_reports) parts_.watch.hear_of_unmapping(request, *plan);
       return Step::kRegister;
     }
     paid = Status::kNotReady;  // not so much: then exactly what was asked for

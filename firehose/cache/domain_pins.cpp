@@ -18,7 +18,7 @@ constexpr uint64_t kRestPerTry = 16;
 constexpr uint64_t kLongestRestNs = 20'000'000;
 
 void pause_ns(uint64_t ns) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   timespec ts{0, static_cast<long>(ns)};
   nanosleep(&ts, nullptr);
 }
@@ -34,7 +34,7 @@ Status Domain::pin(MemoryRange range, Access need, Effort effort, const RegionSl
   status = spans_.needs_span(range) ? spans_.pin(request, out) : miss_.pin(request, out);
   MissPath::count_outcome(request.thread, status);
   if (status == Status::kNotReady && effort == Effort::kHitOnly) {
-    return fail_plainly(status,
+    return fail_literal(status,
                         "nothing that is pinned covers the range; hydrant_pin() registers it");
   }
   if (status == Status::kRefused && parts_.config.mode == HYDRANT_MODE_PAGE) {
@@ -100,7 +100,7 @@ Status Domain::pin_partial(MemoryRange range, Access need, const RegionSlot** ou
   const RegionIndex best = find_partial(lock, request);
   if (best == kNoRegion) {
     MissPath::count_outcome(request.thread, Status::kNotReady);
-    return fail_plainly(Status::kNotReady,
+    return fail_literal(Status::kNotReady,
                         "nothing of the range is pinned; hydrant_pin() registers it");
   }
   miss_.take(lock, request.thread, best);
@@ -166,7 +166,7 @@ int Domain::poll() noexcept {
   // The reader may not have told this cache yet what the caller has just released.
   parts_.watch.settle();
   if (releases_.seem_idle() && deferred_.seems_idle()) return 0;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   releases_.drain_some_dead(UINT64_MAX);
   return deferred_.seems_idle() ? 0 : deferred_.run(Effort::kRegister, UINT64_MAX);
 }
@@ -175,7 +175,7 @@ int Domain::poll() noexcept {
 // no bound, are left to poll().
 void Domain::poll_briefly(uint64_t deadline_ns) noexcept {
   if (releases_.seem_idle() && deferred_.seems_idle()) return;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   releases_.drain_some_dead(deadline_ns);
   if (!deferred_.seems_idle()) (void)deferred_.run(Effort::kHitOnly, deadline_ns);
 }

@@ -24,7 +24,7 @@ Status Releases::release(const RegionSlot* slot, ThreadDomain* thread) noexcept 
     drop_hold(thread->counts[r]);
     return Status::kOk;
   }
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   if (thread != nullptr) ThreadCounters::add(thread->counters.slow_releases);
   RegionQueue retired;
   {
@@ -126,7 +126,7 @@ Status Releases::invalidate(MemoryRange range) noexcept {
   // For keep_up(): this may have been the last region.
   if (parts_.config.watch == HYDRANT_WATCH_AUTO) Upkeep::own().ask();
   if (parts_.traits.unpin_before_release) return unpin_the_rest(range);
-  return unpinning && parts_.traits.hears_of_unmapping ? wait_for_unpins(range) : Status::kOk;
+  return unpinning && parts_.traits.wants_unmap_reports ? wait_for_unpins(range) : Status::kOk;
 }
 
 // Such a registrar undoes pins by address, and other memory may be there when the caller goes on. Its

@@ -21,7 +21,7 @@ uint32_t first_shift(const DomainConfig& config) {
 ThreadDomain* ThreadStates::enter() noexcept {
   Thread* thread = this_thread();
   if (thread == nullptr) {
-    const CancellationOff guard;
+    const CancellationDisabled guard;
     parts_.watch.begin_in_step();  // it may not have done so
     return nullptr;
   }
@@ -37,7 +37,7 @@ ThreadDomain* ThreadStates::enter() noexcept {
 }
 
 ThreadDomain* ThreadStates::create(Thread& thread) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   parts_.watch.begin_in_step();
   reserve_error_text();  // so that failing under the mutex does not allocate
   auto* state = new (std::nothrow) ThreadDomain;

@@ -29,7 +29,7 @@ Unpinner::Outcome Unpinner::deregister(const RegionQueue& retired) noexcept {
   MemoryRange ranges[kCall];
   const std::byte* keys[kCall];
   Outcome outcome;
-  if (parts_.registrar.traits().hears_of_unmapping) parts_.watch.hear_of_all_unmapping();
+  if (parts_.registrar.traits().wants_unmap_reports) parts_.watch.hear_of_all_unmapping();
   RegionIndex next = retired.front();
   while (next != kNoRegion) {
     size_t n = 0;

@@ -257,7 +257,7 @@ hydrant_fh_t* hydrant_fh_init(hydrant_fh_t* before, const hydrant_fh_client_t* c
                               uintptr_t max_pinnable_memory, size_t max_regions,
                               size_t max_region_size, const void* prepinned, size_t num_prepinned,
                               uint32_t flags, hydrant_fh_limits_t* limits) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   check_face_rules(CompatCall::kWaits, "firehose_init");
   if (before != nullptr && before->domain == 0) {
     compat_fatal(
@@ -281,7 +281,7 @@ hydrant_fh_t* hydrant_fh_init(hydrant_fh_t* before, const hydrant_fh_client_t* c
 }
 
 hydrant_fh_t* hydrant_fh_fini(hydrant_fh_t* fh) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   check_face_rules(CompatCall::kWaits, "firehose_fini");
   if (fh == nullptr || fh->domain == 0)
     compat_fatal("firehose_fini: not between firehose_init and firehose_fini");
@@ -303,7 +303,7 @@ hydrant_fh_t* hydrant_fh_fini(hydrant_fh_t* fh) {
 
 void hydrant_fh_get_params(const hydrant_fh_t* fh, double victim_ratio,
                            uintptr_t max_pinnable_memory, uintptr_t* m, uintptr_t* max_victim) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   CompatLimits limits;
   if (fh != nullptr && fh->domain != 0 && fh->max_pinnable == max_pinnable_memory) {
     limits = fh->limits;

@@ -343,7 +343,7 @@ void CompatRemote::retry_later(CompatRemoteOp* op) noexcept {
 
 void CompatRemote::retry() noexcept {
   if (declined_.load(std::memory_order_relaxed) == 0) return;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   constexpr size_t kAtOnce = 16;
   std::array<CompatRemoteOp*, kAtOnce> due{};
   size_t n = 0;
@@ -420,7 +420,7 @@ void CompatRemote::progress() noexcept {
 
 void CompatRemote::run_done() noexcept {
   if (!any_done_.load(std::memory_order_relaxed)) return;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   CompatRemoteOp* list = nullptr;
   {
     MutexLock lock(mu_);
@@ -450,7 +450,7 @@ void CompatRemote::poll() noexcept {
 void CompatRemote::look_for_waiting() noexcept {
   const uint64_t now = now_ns();
   if (now < next_look_.load(std::memory_order_relaxed)) return;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   next_look_.store(now + patience_ns_ / 4, std::memory_order_relaxed);
   struct Late {
     uint32_t node, declined;

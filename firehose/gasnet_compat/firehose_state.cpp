@@ -61,7 +61,7 @@ void hydrant_fh_release(hydrant_pin_t pin) {
 }
 
 void hydrant_fh_invalidate(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr, size_t len) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   check_face_call(fh, shape, CompatCall::kWaits, "firehose_local_invalidate");
   if (hydrant_invalidate(fh->domain, pointer(addr), len) != GASNET_OK) {
     compat_fatal("firehose_local_invalidate: %s", hydrant_error_text());
@@ -107,7 +107,7 @@ hydrant_pin_t hydrant_fh_remote_hit(hydrant_fh_t* fh, uint32_t shape, uint32_t n
 
 hydrant_pin_t hydrant_fh_remote_pin(hydrant_fh_t* fh, uint32_t shape,
                                     const hydrant_fh_remote_request_t* pin_request) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   check_face_call(fh, shape, CompatCall::kWaits, "firehose_remote_pin");
   if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_remote_pin");
   return fh->remote->pin(*pin_request);
@@ -115,7 +115,7 @@ hydrant_pin_t hydrant_fh_remote_pin(hydrant_fh_t* fh, uint32_t shape,
 
 void hydrant_fh_deliver(hydrant_fh_t* fh, uint32_t from, const void* message, size_t len,
                         void* reply_to) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   if (fh != nullptr && fh->remote != nullptr) {
     fh->remote->deliver(from, message, len, reply_to);
     return;

@@ -52,7 +52,7 @@ hydrant_pin_t pin_for(hydrant_fh& fh, uintptr_t addr, size_t len, uint64_t timeo
 }  // namespace
 
 hydrant_pin_t wait_for_face_pin(hydrant_fh& fh, uintptr_t addr, size_t len) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const uint64_t began = now_ns();
   const uint64_t patience = knob_number(Knob::kWaitWarn);
   uint64_t next_report = patience == 0 ? UINT64_MAX : began + patience;

@@ -27,7 +27,7 @@ namespace hydrant::fence {
 inline bool setup() noexcept { return membarrier::switch_on(); }
 
 // The result of setup(); false before it. Constant afterwards.
-inline bool asymmetric() noexcept { return membarrier::works(); }
+inline bool asymmetric() noexcept { return membarrier::is_enabled(); }
 
 // The closer's side: afterwards every hold posted before the call is visible to the caller, and every
 // hold posted later sees what the caller wrote before the call. Cost: one system call.

@@ -28,7 +28,7 @@ Thread* exited() noexcept { return reinterpret_cast<Thread*>(uintptr_t{1}); }
 
 // A thread that ends by itself can still be cancelled here.
 void end_thread(void* argument) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   auto* thread = static_cast<Thread*>(argument);
   t_window.show_nothing();
   t_window.thread = exited();
@@ -81,7 +81,7 @@ void enter_window(ThreadDomain& state) noexcept {
 }
 
 void free_ended_states(Thread& thread) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   ThreadDomain* list = nullptr;
   {
     MutexLock lock(g_registry_mutex);

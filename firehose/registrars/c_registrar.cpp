@@ -161,7 +161,7 @@ CRegistrar::CRegistrar(const hydrant_registrar_t& functions) noexcept : f_(funct
 }
 
 // Fails with the given text. If the client's function called hydrant_set_error_text(), its text comes first.
-// Requires: a FreshErrorText since before the call.
+// Requires: a ScopedErrorText since before the call.
 [[gnu::format(printf, 2, 3)]] Status explain(Status status, const char* format, ...) noexcept {
   char text[256];
   va_list args;
@@ -226,19 +226,19 @@ UnpinResult CRegistrar::unpin_result(int code) const noexcept {
 }
 
 Status CRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexcept {
-  const FreshErrorText fresh;
+  const ScopedErrorText fresh;
   return pin_status(f_.pin(f_.user, range.addr, range.len, bits(access), key), range);
 }
 
 UnpinResult CRegistrar::unpin(MemoryRange range, const std::byte* key) noexcept {
-  const FreshErrorText fresh;
+  const ScopedErrorText fresh;
   return unpin_result(f_.unpin(f_.user, range.addr, range.len, key));
 }
 
 UnpinResult CRegistrar::unpin_many(const MemoryRange* ranges, const std::byte* const* keys,
                                    size_t n) noexcept {
   if (f_.unpin_many == nullptr) return Registrar::unpin_many(ranges, keys, n);
-  const FreshErrorText fresh;
+  const ScopedErrorText fresh;
   return unpin_result(f_.unpin_many(f_.user, reinterpret_cast<const hydrant_range_t*>(ranges),
                                     reinterpret_cast<const void* const*>(keys), n));
 }
@@ -258,7 +258,7 @@ Status CRegistrar::pin_async(MemoryRange range, Access access, std::byte* key, P
   if (pending == nullptr)
     return fail(Status::kResource,
                 "out of memory for an asynchronous pin: free memory, or raise ulimit -v");
-  const FreshErrorText fresh;
+  const ScopedErrorText fresh;
   const int code =
       f_.pin_async(f_.user, range.addr, range.len, bits(access), key, &complete, pending);
   // The completion owns `pending` now; it may already have run on another thread.
@@ -271,7 +271,7 @@ void CRegistrar::complete(void* context, int status, const void* key) {
   auto* pending = static_cast<Pending*>(context);
   const Pending pin = *pending;
   delete pending;
-  const FreshErrorText fresh;  // hides this thread's earlier text, which is unrelated
+  const ScopedErrorText fresh;  // hides this thread's earlier text, which is unrelated
   pin.done(pin.context, pin.self->pin_status(status, pin.range),
            static_cast<const std::byte*>(key));
 }
@@ -281,7 +281,7 @@ Status CRegistrar::export_key(MemoryRange range, const std::byte* key, std::byte
   if (f_.export_key == nullptr) return Registrar::export_key(range, key, blob, len);
   const size_t room = *len;
   size_t used = room;
-  const FreshErrorText fresh;
+  const ScopedErrorText fresh;
   const Status status =
       key_status(f_.export_key(f_.user, range.addr, range.len, key, blob, &used), "export_key");
   if (status == Status::kBadArg && room < traits_.export_bytes) {
@@ -300,7 +300,7 @@ Status CRegistrar::export_key(MemoryRange range, const std::byte* key, std::byte
 
 Status CRegistrar::import_key(const std::byte* blob, size_t len, std::byte* key) noexcept {
   if (f_.import_key == nullptr) return Registrar::import_key(blob, len, key);
-  const FreshErrorText fresh;
+  const ScopedErrorText fresh;
   return key_status(f_.import_key(f_.user, blob, len, key), "import_key");
 }
 
@@ -310,7 +310,7 @@ void CRegistrar::drop_import(const std::byte* key) noexcept {
 
 Status CRegistrar::implicit_key(Access access, std::byte* key) noexcept {
   if (f_.implicit_key == nullptr) return Registrar::implicit_key(access, key);
-  const FreshErrorText fresh;
+  const ScopedErrorText fresh;
   return key_status(f_.implicit_key(f_.user, bits(access), key), "implicit_key");
 }
 

@@ -123,7 +123,7 @@ class MlockRegistrar final : public Registrar {
   };
   std::unique_ptr<Counts> counts_ HYDRANT_GUARDED_BY(mu_);  // made by the first pin
   // Reports of unmapped memory that mu_'s holder, perhaps interrupted by the reporter, has to note.
-  OwedRanges owed_;
+  PendingRanges owed_;
   // Threads that may be about to call munlock(), with signals blocked.
   std::atomic<uint32_t> unlocks_{0};
   // Reports that have lost patience: a thread that sees a new one unlocks nothing more.
@@ -154,7 +154,7 @@ Status MlockRegistrar::start() noexcept {
   traits_.charge_scope =
       limit.usable_bytes() == UINT64_MAX ? ChargeScope::kNone : ChargeScope::kProcess;
   traits_.divisible = true;
-  traits_.hears_of_unmapping = true;
+  traits_.wants_unmap_reports = true;
   traits_.note_bytes = sizeof(uint64_t);
   void* page = mmap(nullptr, traits_.granule_bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

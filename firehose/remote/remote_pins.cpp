@@ -39,7 +39,7 @@ void RemotePins::shut_down() noexcept {
   for (uint32_t peer = 0; peer < channel_.config().ranks; ++peer) {
     RemotePeer* known = known_peer(peer);
     if (known != nullptr) {
-      known->give_up(fail_plainly(
+      known->give_up(fail_literal(
           Status::kNotInit,
           "this end of the remote pins was ended before the peer answered: create another"));
     }
@@ -175,7 +175,7 @@ Status RemotePins::deliver(uint32_t from, const void* message, size_t len,
 int RemotePins::poll() noexcept {
   target_.look();
   if (!channel_.any_due()) return 0;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   channel_.take_any_due();
   int did = target_.run_deferred();
   target_.tell_leases();

@@ -52,7 +52,7 @@ class Pause {
   }
 
  private:
-  const CancellationOff guard_;
+  const CancellationDisabled guard_;
   const uint64_t timeout_ns_;
   uint64_t begun_ns_ = 0;
   int tries_ = 0;
@@ -112,7 +112,7 @@ bool Monitor::quiet(MemoryRange range, uint64_t timeout_ns) noexcept {
 void Monitor::sync() noexcept {
   if (is_mutant(Mutant::kNoSync)) return;
   if (quiet(kAllMemory, kSyncDeadlineNs)) return;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   static RateLimit limit(RateLimit::kSecond);
   log_warning(limit,
               "memory is released faster than the monitor can follow, or its thread does not run: "
@@ -129,7 +129,7 @@ void Monitor::sync(MemoryRange range) noexcept {
   if (!range.valid() || range.last() > kAllMemory.last()) return sync();
   const bool waits = running_.load(std::memory_order_acquire) && userfault_.change_under_way();
   if (!waits && settle(kSyncDeadlineNs)) return;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const MemoryRange pages = round_out(range, kPageBytes);
   drop_watched(pages);
   // Where a mapping grew within a page that page is an old one.

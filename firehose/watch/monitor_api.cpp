@@ -13,11 +13,11 @@ namespace {
 constexpr uint64_t kSettleDeadlineNs = 1'000'000'000;
 
 void invalidate(uintptr_t addr, size_t len) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Monitor::own().invalidate({addr, len});
 }
 int pinned(uintptr_t addr, size_t len) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   return Monitor::own().pinned({addr, len}) ? 1 : 0;
 }
 int add_arena(uintptr_t addr, size_t len) {
@@ -27,7 +27,7 @@ int add_kept_arena(uintptr_t addr, size_t len) {
   return Monitor::own().add_arena({addr, len}, true) ? 0 : -1;
 }
 void drop_arena(uintptr_t addr, size_t len) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Monitor::own().drop_arena({addr, len});
 }
 void settle() {
@@ -35,19 +35,19 @@ void settle() {
 }
 void sync_all() { Monitor::own().sync(); }
 void files_changed() {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Monitor::own().forget_vouched();
 }
 int subscribe(const hydrant_monitor_client_t* client) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   return Monitor::own().subscribe(*client);
 }
 void unsubscribe(int number) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Monitor::own().unsubscribe(number);
 }
 uint32_t cover(uintptr_t addr, size_t len, uint32_t flags) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   return Monitor::own().cover({addr, len}, flags);
 }
 void note_pinned(uintptr_t addr, size_t len) { Monitor::own().note_pinned({addr, len}); }
@@ -55,28 +55,28 @@ int quiet(uint64_t timeout_ns) {
   return Monitor::own().quiet(Monitor::kAllMemory, timeout_ns) ? 0 : -1;
 }
 int start() {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   return Monitor::own().start() ? 0 : -1;
 }
 const char* reason() { return Monitor::own().reason(); }
 void replaced(uintptr_t addr, size_t len) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Monitor::own().replaced({addr, len});
 }
 void unwatch_unused() {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Monitor::own().unwatch_unused();
 }
 int unwatch_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   return Monitor::own().unwatch_range({addr, len}, timeout_ns) ? 0 : -1;
 }
 void unwatch_idle() {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Monitor::own().unwatch_idle();
 }
 void not_watched(uintptr_t addr, size_t len) {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   Monitor::own().not_watched({addr, len});
 }
 int quiet_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {

@@ -55,7 +55,7 @@ void IbvTransport::drop_cell(Rank, Lane lane, const Cell& cell) noexcept {
 }
 
 Status IbvTransport::write(Rank, uintptr_t, const void*, size_t) noexcept {
-  return fail_plainly(Status::kUnsupported, "verbs reach pinned memory only");
+  return fail_literal(Status::kUnsupported, "verbs reach pinned memory only");
 }
 
 // ---- operations ----

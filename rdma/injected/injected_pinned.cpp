@@ -41,7 +41,7 @@ void InjectedTransport::give_back(PinnedEnds* ends) noexcept {
 
 std::unique_ptr<Registrar> InjectedTransport::make_registrar() noexcept {
   if (pins_ != nullptr) return pins_->make_registrar();
-  (void)fail_plainly(Status::kUnsupported, "this transport pins no memory");
+  (void)fail_literal(Status::kUnsupported, "this transport pins no memory");
   return nullptr;
 }
 
@@ -59,7 +59,7 @@ Status InjectedTransport::get_pinned(Rank peer, const Pinned& remote, const Pinn
 
 Status InjectedTransport::begin_pinned(Rank peer, Operation& operation, const Pinned& remote,
                                        const Pinned& local) noexcept {
-  if (pins_ == nullptr) return fail_plainly(Status::kUnsupported, "this transport pins no memory");
+  if (pins_ == nullptr) return fail_literal(Status::kUnsupported, "this transport pins no memory");
   const size_t bytes = operation.bytes;
   const bool is_inlined = operation.is_put && bytes <= kPinnedInlineBytes;
   if (!MemoryRange{remote.addr, bytes}.valid() || !MemoryRange{local.addr, bytes}.valid() ||
@@ -72,7 +72,7 @@ Status InjectedTransport::begin_pinned(Rank peer, Operation& operation, const Pi
   operation.local = reinterpret_cast<void*>(local.addr);
   const InjectedKey remote_key = InjectedKey::load(remote.key);
   if (remote_key.kind != InjectedKey::kImported)
-    return fail_plainly(Status::kRefused, "this is no key of a peer's memory");
+    return fail_literal(Status::kRefused, "this is no key of a peer's memory");
   const InjectedKey local_key = is_inlined ? InjectedKey{} : InjectedKey::load(local.key);
   Pair* pair = pair_with(peer);
   if (pair == nullptr) return Status::kBadArg;
@@ -118,7 +118,7 @@ Status InjectedTransport::check_keys(const Operation& operation) noexcept {
   const Status read =
       inside_->get(operation.pair->peer, ends.remote.record, &record, sizeof record, nullptr);
   if (read == Status::kUnsupported)
-    return fail_plainly(Status::kRefused, "a peer's key whose record is not there");
+    return fail_literal(Status::kRefused, "a peer's key whose record is not there");
   if (read != Status::kOk) return read;
   return InjectedPins::check_remote(ends.remote, record, {operation.remote, operation.bytes},
                                     there(operation.is_put));

@@ -296,7 +296,7 @@ void InjectedPins::forget_in_child() noexcept {
 Status InjectedPins::check_local(const InjectedKey& key, MemoryRange range,
                                  Access what) const noexcept {
   if (key.kind != InjectedKey::kLocal || key.record >= kMost || key.nonce == 0)
-    return fail_plainly(Status::kRefused, "this is no key of memory that is pinned here");
+    return fail_literal(Status::kRefused, "this is no key of memory that is pinned here");
   const Record& record = records_[key.record];
   const uint64_t before = record.nonce.load(std::memory_order_seq_cst);
   const MemoryRange pinned{record.addr.load(std::memory_order_acquire),
@@ -304,7 +304,7 @@ Status InjectedPins::check_local(const InjectedKey& key, MemoryRange range,
   const auto access = static_cast<Access>(record.access.load(std::memory_order_acquire));
   // A record that ends while it is read does not hold.
   if (before != key.nonce || record.nonce.load(std::memory_order_relaxed) != before)
-    return fail_plainly(Status::kRefused, "a key of this rank whose memory is not pinned any more");
+    return fail_literal(Status::kRefused, "a key of this rank whose memory is not pinned any more");
   if (!pinned.covers(range) || !includes(access, what)) {
     return fail(Status::kRefused,
                 "a key of this rank, of [0x%llx, +%zu), does not allow %s [0x%llx, +%zu)",
@@ -317,9 +317,9 @@ Status InjectedPins::check_local(const InjectedKey& key, MemoryRange range,
 Status InjectedPins::check_remote(const InjectedKey& key, const RecordBytes& there,
                                   MemoryRange range, Access what) noexcept {
   if (there.nonce != key.nonce || key.nonce == 0)
-    return fail_plainly(Status::kRefused, "a peer's key whose memory is not pinned any more");
+    return fail_literal(Status::kRefused, "a peer's key whose memory is not pinned any more");
   if (there.addr != key.range.addr || there.len != key.range.len || there.access != key.access)
-    return fail_plainly(Status::kRefused, "a peer's key says other than its registration");
+    return fail_literal(Status::kRefused, "a peer's key says other than its registration");
   if (!key.range.covers(range) || !includes(static_cast<Access>(key.access), what)) {
     return fail(Status::kRefused,
                 "a peer's key, of [0x%llx, +%zu), does not allow %s [0x%llx, +%zu)",

@@ -217,7 +217,7 @@ void InjectedTransport::flush(uint64_t deadline_ns) noexcept {
       if (over) return;
     }
     if (now_ns() >= deadline_ns) return;
-    const CancellationOff guard;
+    const CancellationDisabled guard;
     const timespec pause{0, static_cast<long>(kRetryNs)};
     nanosleep(&pause, nullptr);
   }

@@ -192,7 +192,7 @@ Status InjectedTransport::write(Rank peer, uintptr_t dest, const void* source,
   Pair* pair = pair_with(peer);
   if (pair == nullptr) return Status::kBadArg;
   if (pins_ != nullptr)
-    return fail_plainly(Status::kUnsupported, "this transport reaches pinned memory only");
+    return fail_literal(Status::kUnsupported, "this transport reaches pinned memory only");
   const Status written = inside_->write(peer, dest, source, bytes);
   if (written != Status::kOk) return written;
   const MutexLock lock(mu_);
@@ -231,9 +231,9 @@ Status InjectedTransport::admit(Pair& pair, uint64_t now) noexcept {
 
 Status InjectedTransport::begin(Rank peer, const Operation& wanted) noexcept {
   if (depth_ == 0)
-    return fail_plainly(Status::kUnsupported, "this transport has no one-sided operations");
+    return fail_literal(Status::kUnsupported, "this transport has no one-sided operations");
   if (pins_ != nullptr)
-    return fail_plainly(Status::kUnsupported, "this transport reaches pinned memory only");
+    return fail_literal(Status::kUnsupported, "this transport reaches pinned memory only");
   Pair* pair = pair_with(peer);
   if (pair == nullptr) return Status::kBadArg;
   const MutexLock lock(mu_);
@@ -263,11 +263,11 @@ void InjectedTransport::start(Pair& pair, const Operation& wanted, uint64_t now)
 }
 
 Status InjectedTransport::put_pieces(Rank, std::span<const Piece>) noexcept {
-  return fail_plainly(Status::kUnsupported, "this transport does not complete at once");
+  return fail_literal(Status::kUnsupported, "this transport does not complete at once");
 }
 
 Status InjectedTransport::get_pieces(Rank, std::span<const Piece>) noexcept {
-  return fail_plainly(Status::kUnsupported, "this transport does not complete at once");
+  return fail_literal(Status::kUnsupported, "this transport does not complete at once");
 }
 
 }  // namespace hydrant

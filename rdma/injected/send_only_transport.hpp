@@ -44,7 +44,7 @@ class SendOnlyTransport final : public Transport {
   Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
   void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
   Status write(Rank, uintptr_t, const void*, size_t) noexcept override {
-    return fail_plainly(Status::kUnsupported, "this transport only sends");
+    return fail_literal(Status::kUnsupported, "this transport only sends");
   }
 
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override {

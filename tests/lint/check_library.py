@@ -123,8 +123,8 @@ def check_cancellation(list_file, *archives):
         yield f"{' '.join(archives)}: no call of a cancellation point"
     for source in sorted(set(found) - set(listed)):
         calls = ", ".join(sorted(found[source]))
-        yield (f"{source}.cpp calls {calls}, which can end a cancelled thread: put a CancellationOff around "
-               f"it, and add the protection to {list_file}")
+        yield (f"{source}.cpp calls {calls}, which can end a cancelled thread: put a "
+               f"CancellationDisabled around it, and add the protection to {list_file}")
     yield from (f"{source}: in the list, but calls no cancellation point"
                 for source in sorted(set(listed) - set(found)))
 

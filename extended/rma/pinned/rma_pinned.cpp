@@ -177,7 +177,7 @@ Status prepare_local(PinnedPiece& piece) noexcept {
     }
   }
   const size_t most = bounce_buffer_bytes();
-  if (most == 0) return fail_plainly(Status::kUnsupported, "there is no pool of buffers");
+  if (most == 0) return fail_literal(Status::kUnsupported, "there is no pool of buffers");
   part.bytes = std::min(part.bytes, most);
   const Status status = take_bounce_buffer(part.bytes, part.immediate, &piece.buffer);
   if (status == Status::kOk && part.is_put())
@@ -214,7 +214,7 @@ Status start(RmaThread& thread, const Transfer& what, CompletionCounter& pieces,
   if (const Status room = make_room(thread, pieces, what.immediate); room != Status::kOk)
     return room;
   PinnedPiece* piece = take_piece(thread);
-  if (piece == nullptr) return fail_plainly(Status::kUnsupported, "no memory for an operation");
+  if (piece == nullptr) return fail_literal(Status::kUnsupported, "no memory for an operation");
   piece->part = what;
   piece->pieces = &pieces;
   Status status = prepare_local(*piece);
@@ -235,7 +235,7 @@ Status start(RmaThread& thread, const Transfer& what, CompletionCounter& pieces,
     uncount_start(pieces);
     give(piece);
     if (code == HYDRANT_ERR_BROKEN) return fail(Status::kBroken, "%s", hydrant_error_text());
-    return fail_plainly(Status::kUnsupported, "the remote memory is not pinned now");
+    return fail_literal(Status::kUnsupported, "the remote memory is not pinned now");
   }
   if (pin.region == nullptr) {
     *path = path_of_miss(call);
@@ -380,7 +380,7 @@ size_t start_hits(RmaThread& thread, std::span<const Transfer> list,
 
 Status transfer_pinned(RmaThread& thread, const Transfer& what,
                        CompletionCounter& pieces) noexcept {
-  if (!firehose_is_on()) return fail_plainly(Status::kUnsupported, "no memory can be pinned");
+  if (!firehose_is_on()) return fail_literal(Status::kUnsupported, "no memory can be pinned");
   note_own_segment();
   Path first = Path::kFirehose;
   for (size_t done = 0; done < what.bytes;) {

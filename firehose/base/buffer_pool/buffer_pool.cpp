@@ -1,6 +1,6 @@
-// Serves the hot half of the buffer pool: take(), put_back() and the statistics. Network layers call it when
-// memory cannot be pinned. buffer_pool_create.cpp builds a pool, buffer_pool_threads.cpp owns magazines and
-// raids.
+// Serves the hot half of the buffer pool: take(), release_buffer() and the statistics. Network layers call it
+// when memory cannot be pinned. buffer_pool_create.cpp builds a pool, buffer_pool_threads.cpp owns magazines
+// and stealing.
 #include "firehose/base/buffer_pool/buffer_pool.hpp"
 
 #include "firehose/base/buffer_pool/buffer_pool_layout.hpp"
@@ -63,8 +63,8 @@ uint32_t pop(ClassState& state, Slot* all, uint32_t first_slot, uint32_t* slots,
 
 // ---- taking ----
 
-inline void BufferPool::hand_out(const Geometry& geometry, uint32_t slot,
-                                 PoolBuffer* out) noexcept {
+inline void BufferPool::describe_buffer(const Geometry& geometry, uint32_t slot,
+                                        PoolBuffer* out) noexcept {
   std::atomic<uint32_t>& state = slots_[slot].state;
   if (HYDRANT_DEBUG && state.load(std::memory_order_relaxed) != pool::kFree) {
     log_error("%s: buffer %u handed out twice", name_, slot);
@@ -90,7 +90,7 @@ Status BufferPool::take(size_t bytes, PoolBuffer* out) noexcept {
       mine.count.store(count - 1, std::memory_order_relaxed);
       pool::leave(*own);
       pool::add_own(mine.counters.taken);
-      hand_out(geometry_[index], slot, out);
+      describe_buffer(geometry_[index], slot, out);
       return Status::kOk;
     }
     pool::leave(*own);
@@ -114,13 +114,13 @@ Status BufferPool::refuse_size(size_t bytes) const noexcept {
     if (geometry_[from].count == 0) continue;
     --classes;
     uint32_t slot = 0;
-    if (!refill(from, own, &slot) && !raid(from, own, &slot)) continue;
+    if (!refill(from, own, &slot) && !steal(from, own, &slot)) continue;
     pool::add(own, states_, from, &pool::Counters::taken);
     if (from != index) pool::add(own, states_, index, &pool::Counters::borrowed);
-    hand_out(geometry_[from], slot, out);
+    describe_buffer(geometry_[from], slot, out);
     return Status::kOk;
   }
-  if (is_parents()) return refuse_parents();
+  if (is_of_parent()) return fail_pool_of_parent();
   pool::add(own, states_, index, &pool::Counters::exhausted);
   return Status::kNotReady;
 }
@@ -170,7 +170,7 @@ bool mark_free(Slot& slot) noexcept {
 
 }  // namespace
 
-Status BufferPool::put_back(void* addr) noexcept {
+Status BufferPool::release_buffer(void* addr) noexcept {
   const size_t offset = reinterpret_cast<uintptr_t>(addr) - memory_.addr;
   if (offset >= memory_.len) [[unlikely]]
     return refuse_address(addr,
@@ -202,13 +202,14 @@ Status BufferPool::put_back(void* addr) noexcept {
     }
     pool::leave(*own);
   }
-  put_slow(index, own, slot);
+  release_slow(index, own, slot);
   return Status::kOk;
 }
 
 // Pushes the slot on the stack while the class is short; else pushes the magazine's older half and keeps the
 // slot.
-[[gnu::noinline]] void BufferPool::put_slow(uint32_t index, Magazine* own, uint32_t slot) noexcept {
+[[gnu::noinline]] void BufferPool::release_slow(uint32_t index, Magazine* own,
+                                                uint32_t slot) noexcept {
   pool::ClassState& state = states_[index];
   const uint32_t depth = geometry_[index].depth;
   const uint32_t waiting = state.short_returns.load(std::memory_order_relaxed);
@@ -230,13 +231,13 @@ Status BufferPool::put_back(void* addr) noexcept {
   if (given != 0) pool::push(state, slots_, old, given);
 }
 
-Status BufferPool::refuse_parents() const noexcept {
+Status BufferPool::fail_pool_of_parent() const noexcept {
   return fail(Status::kNotInit,
               "%s: belongs to the parent of this process: make a pool after the fork", name_);
 }
 
 Status BufferPool::refuse_address(const void* addr, const char* why) const noexcept {
-  if (is_parents()) return refuse_parents();
+  if (is_of_parent()) return fail_pool_of_parent();
   if (HYDRANT_DEBUG) {
     log_error("%s: %p %s", name_, addr, why);
     std::abort();
@@ -256,7 +257,7 @@ BufferPoolClassStats BufferPool::stats(uint32_t index) const noexcept {
     sum.returned += counters.returned.load(std::memory_order_relaxed);
     sum.exhausted += counters.exhausted.load(std::memory_order_relaxed);
     sum.borrowed += counters.borrowed.load(std::memory_order_relaxed);
-    sum.raided += counters.raided.load(std::memory_order_relaxed);
+    sum.stolen += counters.stolen.load(std::memory_order_relaxed);
   };
   add(states_[index].others);
   const uint32_t used = control_->used.load(std::memory_order_relaxed);

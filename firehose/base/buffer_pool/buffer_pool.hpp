@@ -7,8 +7,8 @@
 // Design. Free buffers of a size class form a stack that all threads share. In front of it each thread has a
 // magazine: up to `magazine_depth` buffers of each class, taken and returned with plain loads and stores.
 // One compare-and-swap fills an empty magazine to half from the stack, or moves half of a full one back. A
-// thread that finds the stack empty raids other threads' magazines, so buffers of an idle thread stay usable.
-// While a class is short, returned buffers bypass the magazines and go to the stack.
+// thread that finds the stack empty steals from other threads' magazines, so buffers of an idle thread stay
+// usable. While a class is short, returned buffers bypass the magazines and go to the stack.
 //
 // Invariant: each buffer is either free on a stack, cached in one magazine, or out.
 //
@@ -27,20 +27,20 @@
 //    sees every access to the buffer from before its return.
 //  * Progress. A failed swap means that another one succeeded: lock-free. No thread waits for another.
 //
-// A magazine belongs to one thread; a raider enters it only while the owner is outside:
-//    owner:   busy = 1;  [light fence]  raid != 0 ? busy = 0, use the stack : work;  busy = 0 (release)
-//    raider:  raid 0 -> 1;  [heavy fence]  busy != 0 ? raid = 0, leave it : empty it;  raid = 0 (release)
+// A magazine belongs to one thread; a thief enters it only while the owner is outside:
+//    owner:   busy = 1;  [light fence]  steal != 0 ? busy = 0, use the stack : work;  busy = 0 (release)
+//    thief:  steal 0 -> 1;  [heavy fence]  busy != 0 ? steal = 0, leave it : empty it;  steal = 0 (release)
 //  * Both sides store, then load. With a full fence between the two on both sides at least one sees the
 //    other's store, so they never work at the same time. The heavy fence is membarrier(2), which runs a full
 //    barrier on every running thread; the owner's fence then only restrains the compiler. Without membarrier
 //    (refused, FIREHOSE_MEMBARRIER=n, or ThreadSanitizer) both sides use sequentially consistent operations.
-//  * The raider's acquire load of busy == 0 pairs with the owner's release: it sees the owner's last work.
-//    The owner's acquire load of raid == 0 pairs with the raider's release.
-//  * A thread that ends empties its magazine in the same way. Buffers that it cannot move because of a raid
-//    stay for raiders and for the magazine's next owner.
+//  * The thief's acquire load of busy == 0 pairs with the owner's release: it sees the owner's last work.
+//    The owner's acquire load of steal == 0 pairs with the thief's release.
+//  * A thread that ends empties its magazine in the same way. Buffers that it cannot move because of a thief
+//    stay for thieves and for the magazine's next owner.
 //
 // Fork. The pool's memory reads as zeros in the child, so the parent's buffers are never shared, copied or
-// written there. In the child take() and put_back() answer kNotInit and the destructor only unmaps.
+// written there. In the child take() and release_buffer() answer kNotInit and the destructor only unmaps.
 //
 // Threads: any, except for create() and the destructor. A buffer
 // may be returned by a different thread than the one that took it. Not async-signal-safe.
@@ -100,7 +100,7 @@ struct BufferPoolClassStats {
   uint64_t returned = 0;    // to this class
   uint64_t exhausted = 0;   // kNotReady answers to sizes of this class
   uint64_t borrowed = 0;    // sizes of this class served by a larger one
-  uint64_t raided = 0;      // buffers of this class taken out of magazines by raiders
+  uint64_t stolen = 0;      // buffers of this class taken out of magazines by thieves
   uint64_t out() const noexcept { return taken > returned ? taken - returned : 0; }
 };
 
@@ -131,7 +131,7 @@ class BufferPool {
   // Takes a buffer of at least `bytes`, with undefined contents. *out is unchanged on failure.
   // Errors: kNotReady - none is free now (writes no text); kBadArg - 0 bytes; kResource - more than
   //         largest_bytes(); kNotInit - this is the child of a fork.
-  // Cost: about 6 ns from the magazine, 25 ns with a refill. A raid adds a membarrier(2): 0.3 us, or 12 us
+  // Cost: about 6 ns from the magazine, 25 ns with a refill. Stealing adds a membarrier(2): 0.3 us, or 12 us
   //       beside running threads.
   Status take(size_t bytes, PoolBuffer* out) noexcept;
 
@@ -139,8 +139,8 @@ class BufferPool {
   // Errors: kBadArg - not the start of a buffer of this pool that is out; kNotInit - the child of a fork.
   //         With HYDRANT_DEBUG a bad address aborts the program. Without it two kinds go undetected: two
   //         threads return a buffer at the same instant, or a late second return after it was taken again.
-  // Cost: as take(), without the raid.
-  Status put_back(void* addr) noexcept;
+  // Cost: as take(), without stealing.
+  Status release_buffer(void* addr) noexcept;
 
   // Constant after create().
   size_t largest_bytes() const noexcept { return largest_bytes_; }
@@ -174,14 +174,14 @@ class BufferPool {
   Status map_control(const pool::Plan& plan) noexcept;
   void lay_out(const pool::Plan& plan) noexcept;
   void fill_stacks() noexcept;
-  bool is_parents() const noexcept;
+  bool is_of_parent() const noexcept;
 
   Status take_slow(uint32_t index, pool::Magazine* magazine, PoolBuffer* out) noexcept;
   Status refuse_size(size_t bytes) const noexcept;
   bool refill(uint32_t index, pool::Magazine* magazine, uint32_t* slot) noexcept;
-  void hand_out(const Geometry& geometry, uint32_t slot, PoolBuffer* out) noexcept;
-  void put_slow(uint32_t index, pool::Magazine* magazine, uint32_t slot) noexcept;
-  Status refuse_parents() const noexcept;
+  void describe_buffer(const Geometry& geometry, uint32_t slot, PoolBuffer* out) noexcept;
+  void release_slow(uint32_t index, pool::Magazine* magazine, uint32_t slot) noexcept;
+  Status fail_pool_of_parent() const noexcept;
   Status refuse_address(const void* addr, const char* why) const noexcept;
 
   // buffer_pool_threads.cpp
@@ -192,8 +192,8 @@ class BufferPool {
   pool::Magazine* claim_magazine() noexcept;
   void retire_magazine(uint32_t index) noexcept;
   bool enter(pool::Magazine& magazine) const noexcept;
-  bool raid(uint32_t index, pool::Magazine* raider, uint32_t* slot) noexcept;
-  uint64_t mark_for_raid(uint32_t index, uint32_t from, uint32_t to) noexcept;
+  bool steal(uint32_t index, pool::Magazine* thief, uint32_t* slot) noexcept;
+  uint64_t mark_for_stealing(uint32_t index, uint32_t from, uint32_t to) noexcept;
   uint32_t empty_marked(uint32_t index, uint32_t magazine, bool fenced, uint32_t* slots) noexcept;
 
   // Hot and constant.

@@ -282,14 +282,14 @@ Status BufferPool::map_and_pin(const Plan& plan) noexcept {
   return Status::kOk;
 }
 
-bool BufferPool::is_parents() const noexcept {
+bool BufferPool::is_of_parent() const noexcept {
   return control_->alive.load(std::memory_order_relaxed) == 0;
 }
 
 BufferPool::~BufferPool() {
   if (control_ == nullptr) return;
   tear_down_threads();
-  if (pinned_ && !is_parents()) {
+  if (pinned_ && !is_of_parent()) {
     uint64_t out = 0;
     for (uint32_t i = 0; i < class_count_; ++i) out += stats(i).out();
     if (out != 0) log_warning("%s: destroyed with %lu buffers still out", name_, out);

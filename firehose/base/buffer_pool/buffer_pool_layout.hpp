@@ -35,7 +35,7 @@ struct alignas(kLine) Slot {
 
 // The owner writes, any thread reads. Relaxed: a counter that orders nothing.
 struct Counters {
-  std::atomic<uint64_t> taken{0}, returned{0}, exhausted{0}, borrowed{0}, raided{0};
+  std::atomic<uint64_t> taken{0}, returned{0}, exhausted{0}, borrowed{0}, stolen{0};
 };
 
 // Shared by all threads.
@@ -53,7 +53,7 @@ struct ClassState {
 };
 
 struct MagazineClass {
-  // Written by the thread inside (owner or raider); searching raiders read it as a hint.
+  // Written by the thread inside (owner or thief); searching thieves read it as a hint.
   alignas(kLine) std::atomic<uint32_t> count{0};
   uint32_t slots[BufferPoolOptions::kMaxDepth] = {};  // the last entry was returned last
   Counters counters;                                  // written by the owner alone
@@ -61,8 +61,8 @@ struct MagazineClass {
 static_assert(sizeof(MagazineClass) == 3 * kLine);
 
 struct alignas(kLine) Magazine {
-  std::atomic<uint32_t> busy{0};  // owner inside; pairs with `raid`
-  std::atomic<uint32_t> raid{0};  // raider inside or trying; pairs with `busy`
+  std::atomic<uint32_t> busy{0};   // owner inside; pairs with `steal`
+  std::atomic<uint32_t> steal{0};  // thief inside or trying; pairs with `busy`
   // 1 while a thread has it. The next owner's acquire pairs with the release when a thread ends.
   std::atomic<uint32_t> claimed{0};
   MagazineClass classes[BufferPoolOptions::kMaxClasses];
@@ -137,16 +137,16 @@ inline pool::Magazine* BufferPool::own_magazine() noexcept {
   return &magazines_[(number & pool::kNumberMask) - 1];
 }
 
-// Locks out raiders. False while a raider is inside; the caller must then not call leave().
+// Locks out thieves. False while a thief is inside; the caller must then not call leave().
 inline bool BufferPool::enter(pool::Magazine& magazine) const noexcept {
   if (asymmetric_) [[likely]] {
     magazine.busy.store(1, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // pairs with the raider's membarrier
-    if (magazine.raid.load(std::memory_order_acquire) == 0) [[likely]]
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // pairs with the thief's membarrier
+    if (magazine.steal.load(std::memory_order_acquire) == 0) [[likely]]
       return true;
   } else {
     magazine.busy.store(1, std::memory_order_seq_cst);
-    if (magazine.raid.load(std::memory_order_seq_cst) == 0) return true;
+    if (magazine.steal.load(std::memory_order_seq_cst) == 0) return true;
   }
   pool::leave(magazine);
   return false;

@@ -1,5 +1,5 @@
-// Magazines of a buffer pool: claiming one for a thread, retiring it when the thread ends, raiding others.
-// Called by buffer_pool.cpp when a thread has no magazine or the stack is empty.
+// Magazines of a buffer pool: claiming one for a thread, retiring it when the thread ends, stealing from
+// others. Called by buffer_pool.cpp when a thread has no magazine or the stack is empty.
 //
 // A pthread key of the pool leads a thread to its magazine (libfirehose has no room in static TLS). The key's
 // value is a number, not a pointer: a thread may end while the pool is being destroyed. The key's destructor
@@ -72,7 +72,7 @@ void BufferPool::tear_down_threads() noexcept {
 }
 
 void BufferPool::end_of_thread(void* value) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const auto number = reinterpret_cast<uintptr_t>(value);
   MutexLock lock(g_registry->mu);
   for (BufferPool* pool = g_registry->first; pool != nullptr; pool = pool->next_) {
@@ -120,15 +120,15 @@ void BufferPool::retire_magazine(uint32_t index) noexcept {
   control_->unclaimed.fetch_add(1, std::memory_order_relaxed);
 }
 
-// ---- raids ----
+// ---- stealing ----
 
 // Takes one slot of the class from other threads' magazines and moves their other slots of it to the stack.
-bool BufferPool::raid(uint32_t index, Magazine* raider, uint32_t* slot) noexcept {
+bool BufferPool::steal(uint32_t index, Magazine* thief, uint32_t* slot) noexcept {
   if (geometry_[index].depth == 0) return false;
   const uint32_t used = control_->used.load(std::memory_order_relaxed);
   for (uint32_t from = 0; from < used; from += 64) {
     const uint32_t to = std::min(from + 64, used);
-    uint64_t marked = mark_for_raid(index, from, to);
+    uint64_t marked = mark_for_stealing(index, from, to);
     if (marked == 0) continue;
     const bool fenced = !asymmetric_ || membarrier::barrier();
     uint32_t got = 0;
@@ -143,27 +143,27 @@ bool BufferPool::raid(uint32_t index, Magazine* raider, uint32_t* slot) noexcept
       got += n;
     }
     if (got == 0) continue;
-    pool::add(raider, states_, index, &pool::Counters::raided, got);
+    pool::add(thief, states_, index, &pool::Counters::stolen, got);
     return true;
   }
   return false;
 }
 
-// Answers a bit for each magazine in [from, to) that seems to hold slots and has no other raider.
-uint64_t BufferPool::mark_for_raid(uint32_t index, uint32_t from, uint32_t to) noexcept {
+// Answers a bit for each magazine in [from, to) that seems to hold slots and has no other thief.
+uint64_t BufferPool::mark_for_stealing(uint32_t index, uint32_t from, uint32_t to) noexcept {
   uint64_t marked = 0;
   for (uint32_t i = from; i < to; ++i) {
     Magazine& magazine = magazines_[i];
     if (magazine.classes[index].count.load(std::memory_order_relaxed) == 0) continue;
-    if (magazine.raid.load(std::memory_order_relaxed) != 0) continue;
-    // Acquire pairs with the release of the previous raid; sequentially consistent to pair with enter().
-    if (magazine.raid.exchange(1, std::memory_order_seq_cst) != 0) continue;
+    if (magazine.steal.load(std::memory_order_relaxed) != 0) continue;
+    // Acquire pairs with the release of the previous theft; sequentially consistent to pair with enter().
+    if (magazine.steal.exchange(1, std::memory_order_seq_cst) != 0) continue;
     marked |= uint64_t{1} << (i - from);
   }
   return marked;
 }
 
-// Ends the raid on one marked magazine; answers how many slots it took, 0 if the owner is inside.
+// Ends the theft from one marked magazine; answers how many slots it took, 0 if the owner is inside.
 uint32_t BufferPool::empty_marked(uint32_t index, uint32_t victim, bool fenced,
                                   uint32_t* slots) noexcept {
   Magazine& magazine = magazines_[victim];
@@ -175,7 +175,7 @@ uint32_t BufferPool::empty_marked(uint32_t index, uint32_t victim, bool fenced,
     std::reverse_copy(theirs.slots, theirs.slots + count, slots);
     theirs.count.store(0, std::memory_order_relaxed);
   }
-  magazine.raid.store(0, std::memory_order_release);
+  magazine.steal.store(0, std::memory_order_release);
   return count;
 }
 

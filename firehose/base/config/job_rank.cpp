@@ -9,18 +9,18 @@
 namespace hydrant {
 namespace {
 
-enum class Told : uint8_t { kNothing, kFirst, kOther };
-std::atomic<Told> g_told{Told::kNothing};
+enum class JobRank : uint8_t { kUnknown, kFirst, kOther };
+std::atomic<JobRank> g_job_rank{JobRank::kUnknown};
 
 }  // namespace
 
 void note_rank_of_job(uint32_t rank) noexcept {
-  g_told.store(rank == 0 ? Told::kFirst : Told::kOther, std::memory_order_relaxed);
+  g_job_rank.store(rank == 0 ? JobRank::kFirst : JobRank::kOther, std::memory_order_relaxed);
 }
 
 bool is_first_of_job() noexcept {
-  const Told told = g_told.load(std::memory_order_relaxed);
-  if (told != Told::kNothing) return told == Told::kFirst;
+  const JobRank known = g_job_rank.load(std::memory_order_relaxed);
+  if (known != JobRank::kUnknown) return known == JobRank::kFirst;
   // Rank variables of launchers; hydrant-run's own comes first.
   for (const char* name : {"HYDRANT_JOB_RANK", "PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK",
                            "SLURM_PROCID", "PALS_RANKID", "FLUX_TASK_RANK"}) {

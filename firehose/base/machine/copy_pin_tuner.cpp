@@ -1,4 +1,5 @@
-// Judges the trials of copy_pin_tuner.hpp: scales times to one length, keeps means, and picks the fastest way.
+// Judges the trials of copy_pin_tuner.hpp: scales times to one length, keeps means, and picks the fastest
+// way.
 #include "firehose/base/machine/copy_pin_tuner.hpp"
 
 #include <algorithm>
@@ -6,9 +7,9 @@
 namespace hydrant {
 namespace {
 
-constexpr uint32_t kShortestRest = 32;
+constexpr uint32_t kMinRest = 32;
 constexpr uint32_t kGrowth = 4;
-constexpr uint32_t kLongestRest = 1 << 14;
+constexpr uint32_t kMaxRest = 1 << 14;
 constexpr float kShareOfTrials = 1.0F / 256;
 // Cost of reading the clock twice.
 constexpr float kLooksNs = 60;
@@ -17,22 +18,22 @@ constexpr float kNews = 1.0F / 4;
 // A new way must be faster by this factor; otherwise noise would switch ways all the time.
 constexpr float kClearly = 31.0F / 32;
 // A trial ends after so many further uses even if some of its times were not reported.
-constexpr uint32_t kMostLate = 1024;
+constexpr uint32_t kMaxLate = 1024;
 
 }  // namespace
 
-CopyDuel::Turn CopyDuel::try_next(State* state, uint8_t size_class) noexcept {
+CopyPinTuner::Turn CopyPinTuner::try_next(State* state, uint8_t size_class) noexcept {
   if (state->begun < kAll) {
     const uint32_t block = state->begun / kBlock;
     const bool timed = state->begun % kBlock >= kWarmUps;
     ++state->begun;
     return {static_cast<Way>((block + state->first) % kWays), timed, size_class};
   }
-  if (++state->late > kMostLate) judge(state);
+  if (++state->late > kMaxLate) judge(state);
   return {state->best, false, size_class};
 }
 
-void CopyDuel::note(Turn turn, size_t len, uint64_t ns) noexcept {
+void CopyPinTuner::note(Turn turn, size_t len, uint64_t ns) noexcept {
   State& state = states_[turn.size_class];
   const auto way = static_cast<size_t>(turn.way);
   if (!turn.timed || state.noted[way] >= kTimes) return;
@@ -48,7 +49,7 @@ void CopyDuel::note(Turn turn, size_t len, uint64_t ns) noexcept {
   judge(&state);
 }
 
-void CopyDuel::judge(State* state) noexcept {
+void CopyPinTuner::judge(State* state) noexcept {
   for (size_t way = 0; way < kWays; ++way) {
     if (state->noted[way] < 2) continue;  // too few times reported: keeps the old mean
     // Without the longest, which mostly contains another process's time slice.
@@ -67,16 +68,15 @@ void CopyDuel::judge(State* state) noexcept {
   float price = kWays * kTimes * kLooksNs;
   for (const float each : mean) price += std::max(each - mean[best], 0.0F) * kBlock;
   const float wanted = price / std::max(mean[best] * kShareOfTrials, 1.0F);
-  const uint32_t most =
-      best == before && state->judged ? kGrowth * state->last_rest : kShortestRest;
+  const uint32_t most = best == before && state->judged ? kGrowth * state->last_rest : kMinRest;
   State next;
   next.best = static_cast<Way>(best);
   next.judged = true;
   next.first = static_cast<uint8_t>(
       (state->first + 1) % kWays);  // rotates, so that each way finds the cache state of another
   next.mean = mean;
-  next.rest = static_cast<uint32_t>(std::min(wanted, static_cast<float>(kLongestRest)));
-  next.rest = next.last_rest = std::clamp(next.rest, kShortestRest, std::max(most, kShortestRest));
+  next.rest = static_cast<uint32_t>(std::min(wanted, static_cast<float>(kMaxRest)));
+  next.rest = next.last_rest = std::clamp(next.rest, kMinRest, std::max(most, kMinRest));
   *state = next;
 }
 

@@ -23,7 +23,7 @@
 
 namespace hydrant {
 
-class CopyDuel {
+class CopyPinTuner {
  public:
   enum class Way : uint8_t {
     kCopy,      // through a buffer, without asking the cache

@@ -1,4 +1,4 @@
-// Registers for membarrier(2) once and calls it. Evictions, raids and fences use it through membarrier.hpp.
+// Registers for membarrier(2) once and calls it. Evictions, thefts and fences use it through membarrier.hpp.
 #include "firehose/base/machine/membarrier.hpp"
 
 #include "firehose/base/config/knobs.hpp"
@@ -28,10 +28,10 @@ void switch_on_once() {
 
 bool switch_on() noexcept {
   pthread_once(&g_once, &switch_on_once);
-  return works();
+  return is_enabled();
 }
 
-bool works() noexcept { return g_works.load(std::memory_order_relaxed); }
+bool is_enabled() noexcept { return g_works.load(std::memory_order_relaxed); }
 
 bool barrier() noexcept { return call(MEMBARRIER_CMD_PRIVATE_EXPEDITED); }
 

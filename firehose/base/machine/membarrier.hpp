@@ -1,5 +1,5 @@
 // Full memory barriers on all threads of the process by one system call of one thread: membarrier(2). Users:
-// firehose/hit/asymmetric_fence.hpp (hits and closers), base/buffer_pool.hpp (owners and raiders).
+// firehose/hit/asymmetric_fence.hpp (hits and closers), base/buffer_pool.hpp (owners and thieves).
 //
 // Without the system call, and in ThreadSanitizer builds (which understand neither fences nor membarrier),
 // both sides of such a protocol use sequentially consistent operations. Only this header makes that choice.
@@ -37,15 +37,15 @@ inline void full_fence() noexcept {
 namespace hydrant::membarrier {
 
 // Registers this process once and tries the call. Call it before any thread relies on barrier(). Answers
-// works(). FIREHOSE_MEMBARRIER=0 in the environment disables it.
+// is_enabled(). FIREHOSE_MEMBARRIER=0 in the environment disables it.
 bool switch_on() noexcept;
 
 // The result of switch_on(); false before it, constant afterwards.
-bool works() noexcept;
+bool is_enabled() noexcept;
 
 // Runs a full barrier on every running thread of the process. False if the kernel refuses, which a sandbox
-// may start to do later. Requires: works(). Cost: one system call, 0.3 us alone, about 12 us beside a running
-// thread.
+// may start to do later. Requires: is_enabled(). Cost: one system call, 0.3 us alone, about 12 us beside a
+// running thread.
 bool barrier() noexcept;
 
 }  // namespace hydrant::membarrier

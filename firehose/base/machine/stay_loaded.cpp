@@ -31,7 +31,7 @@ const char* path_of_this_object() noexcept {
 void stay_loaded() noexcept {
   static std::atomic<bool> done{false};
   if (done.load(std::memory_order_acquire)) return;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   // No lock: it could deadlock with a thread that loads a library and arrives here. Two concurrent calls are
   // harmless.
   const char* path = path_of_this_object();

@@ -42,7 +42,7 @@ class Invalidator {
     Retirement& retirement;
     Planner& planner;
     CacheTotals& totals;
-    OwedRanges& owed;
+    PendingRanges& owed;
   };
   explicit Invalidator(const Parts& parts) noexcept : parts_(parts) {}
 

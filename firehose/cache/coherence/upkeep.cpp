@@ -184,7 +184,7 @@ bool Upkeep::is_inside() const noexcept {
 void Upkeep::pause() noexcept {
   paused_.fetch_add(1, std::memory_order_seq_cst);
   if (!is_inside()) return;
-  const CancellationOff guard;  // exit() has none
+  const CancellationDisabled guard;  // exit() has none
   const uint64_t deadline = now_ns() + longest_pause_ns();
   while (is_inside() && now_ns() < deadline) nap(kNapNs);
 }

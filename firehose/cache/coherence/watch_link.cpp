@@ -80,7 +80,7 @@ uint32_t WatchLink::cover_of(MemoryRange range) const noexcept {
     if (monitor_->size < kNeeded) return HYDRANT_COVER_NONE;
     flags |= HYDRANT_COVER_ONLY_KEPT_ARENAS;
   }
-  if (config_.hears_of_unmapping && asks_kernel()) flags |= HYDRANT_COVER_REPORTED_ARENAS;
+  if (config_.wants_unmap_reports && asks_kernel()) flags |= HYDRANT_COVER_REPORTED_ARENAS;
   return monitor_->cover(range.addr, range.len, flags);
 }
 

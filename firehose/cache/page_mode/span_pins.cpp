@@ -157,7 +157,7 @@ Status SpanPins::make_span(MemoryRange pages, const RegionSlot* const* held, siz
 }
 
 Status SpanPins::pin(const PinRequest& request, const RegionSlot** out) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const BegunPin begun(parts_, request.range);
   const MemoryRange pages = request.pages;
   const size_t n = pages.len / parts_.config.granule_bytes;
@@ -193,7 +193,7 @@ Status SpanPins::release(const RegionSlot* slot, ThreadDomain* thread) noexcept 
 }
 
 Status SpanPins::release_span(const RegionSlot* s, ThreadDomain* thread) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   SpanParts* parts = nullptr;
   bool parents = false;
   if (thread != nullptr) ThreadCounters::add(thread->counters.slow_releases);

@@ -30,7 +30,7 @@ struct DomainConfig {
   UringRegistrar* uring = nullptr;    // the registrar, if it is this one
   bool is_remote = false;             // the memory belongs to another process: remote_peer.hpp
   bool unpin_before_release = false;  // as the registrar's trait
-  bool hears_of_unmapping = false;    // the same
+  bool wants_unmap_reports = false;   // the same
 };
 
 }  // namespace hydrant

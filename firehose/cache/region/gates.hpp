@@ -15,7 +15,7 @@ namespace hydrant {
 
 class Gates {
  public:
-  Gates(RegionStore& store, FenceEpoch& epoch, OwedRanges& owed, HitChecks& checks) noexcept
+  Gates(RegionStore& store, FenceEpoch& epoch, PendingRanges& owed, HitChecks& checks) noexcept
       : store_(store), epoch_(epoch), owed_(owed), checks_(checks) {}
 
   // It stays shut if something was told meanwhile without the mutex: the next holder learns what. A later
@@ -55,7 +55,7 @@ class Gates {
  private:
   RegionStore& store_;
   FenceEpoch& epoch_;
-  OwedRanges& owed_;
+  PendingRanges& owed_;
   HitChecks& checks_;
 };
 

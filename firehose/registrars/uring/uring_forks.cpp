@@ -51,7 +51,7 @@ void close_all_in_child() noexcept HYDRANT_NO_TSA {
 
 void after_fork_in_child() noexcept HYDRANT_NO_TSA {
   close_all_in_child();
-  (void)t_nesting.end_in_child();
+  (void)t_nesting.finish_in_child();
 }
 
 void install() noexcept {

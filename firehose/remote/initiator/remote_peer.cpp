@@ -45,7 +45,7 @@ class RemotePeer::RemoteRegistrar final : public Registrar {
 
   const RegistrarTraits& traits() const noexcept override { return traits_; }
   Status pin(MemoryRange, Access, std::byte*) noexcept override {
-    return fail_plainly(Status::kNotReady, "memory of a peer is asked for, not registered");
+    return fail_literal(Status::kNotReady, "memory of a peer is asked for, not registered");
   }
   UnpinResult unpin(MemoryRange, const std::byte* key) noexcept override {
     peer_.channel_.domain().registrar().drop_import(key);

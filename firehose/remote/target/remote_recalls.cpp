@@ -23,7 +23,7 @@ constexpr uint64_t kPatience = 64;
 bool RemoteTarget::look_for_gone() noexcept {
   const GoneLog& gone = domain_.exports().gone();
   if (gone.count() == gone_seen_.load(std::memory_order_acquire)) return false;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   bool any = false;
   MutexLock lock(exports_mu_);
   uint64_t from = gone_seen_.load(std::memory_order_relaxed);
@@ -47,7 +47,7 @@ bool RemoteTarget::look_for_gone() noexcept {
 void RemoteTarget::check_pressure() noexcept {
   const uint64_t starved = domain_.exports().starved();
   if (starved == starved_seen_.load(std::memory_order_relaxed)) return;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   starved_seen_.store(starved, std::memory_order_relaxed);
   MutexLock lock(exports_mu_);
   const uint32_t peer = leases_.largest_holder([&](uint32_t of) HYDRANT_NO_TSA {
@@ -148,12 +148,12 @@ void RemoteTarget::drop_exports_of(uint32_t peer) noexcept {
 Status RemoteTarget::quiet() noexcept {
   if (exports_.count() == 0) return Status::kOk;
   if (!domain_.exports().settle_releases(exports_.checked() != 0)) {
-    return fail_plainly(Status::kNotReady,
+    return fail_literal(Status::kNotReady,
                         "releases of memory are under way in other threads: poll again");
   }
   (void)look_for_gone();
   if (exports_.zombies() == 0) return Status::kOk;
-  return fail_plainly(Status::kNotReady,
+  return fail_literal(Status::kNotReady,
                       "peers may still use memory that was released here: call "
                       "hydrant_remote_poll() until they have given it back");
 }

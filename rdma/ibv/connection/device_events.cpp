@@ -17,7 +17,7 @@ void DeviceEvents::read() noexcept {
 }
 
 void DeviceEvents::read_from(const Port& port) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   (void)port.descriptors.keep_ours(port.device.context);
   ibv_async_event event{};
   while (ibv_get_async_event(port.device.context, &event) == 0) {

@@ -51,7 +51,7 @@ Status Handshakes::read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept 
 }
 
 Status Handshakes::contact(Rank number) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const OwnEndpoint& own = parts_.own;
   if (number == own.self())
     return fail(Status::kBadArg, "a message to oneself does not go through the transport");
@@ -103,7 +103,7 @@ bool Handshakes::send(Peer& peer) noexcept {
 }
 
 void Handshakes::repeat(uint64_t now) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   uint64_t next_ns = UINT64_MAX;
   for (Peer** link = &connecting_; *link != nullptr;) {
     Peer& peer = **link;
@@ -159,7 +159,7 @@ uint32_t Handshakes::poll() noexcept {
 }
 
 void Handshakes::receive(const Handshake* handshake) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const Rank from = handshake != nullptr ? sender_of(*handshake) : kNoRank;
   if (from != kNoRank) {
     answer(*handshake, from);

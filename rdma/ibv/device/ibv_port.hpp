@@ -51,7 +51,7 @@ inline int post_send(const Port& port, ibv_qp* queue, ibv_send_wr* first,
                      ibv_send_wr** bad) noexcept {
   if (!port.posts_by_call) [[likely]]
     return ibv_post_send(queue, first, bad);
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   (void)port.descriptors.keep_ours(port.device.context);
   return ibv_post_send(queue, first, bad);
 }

@@ -113,7 +113,7 @@ void Sleeper::leave() noexcept {
 void Sleeper::wake() noexcept {
   g_wakes.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   const int saved = errno;
   const uint64_t one = 1;
   (void)!::write(wake_fd_.get(), &one, sizeof one);

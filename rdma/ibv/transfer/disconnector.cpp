@@ -8,7 +8,7 @@
 namespace hydrant::ibv {
 
 void Disconnector::disconnect(Peer& peer, const char* reason) noexcept {
-  const CancellationOff cancellation_off;
+  const CancellationDisabled cancellation_off;
   if (!peer.state.disconnect(reason)) return;
   counters_.lost.add();
   const PeerName name = name_of(peer);

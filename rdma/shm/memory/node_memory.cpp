@@ -175,7 +175,7 @@ Status NodeMemory::populate(uint64_t first, uint64_t bytes, const char* what,
 }
 
 Status NodeMemory::have_ring(uint32_t from, uint32_t to, Lane lane, Whose whose) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   constexpr const char* kWhat = "a ring between two ranks";
   const Status control =
       reserve(layout_.control(from, to, lane), sizeof(RingControl), kWhat, whose);
@@ -185,7 +185,7 @@ Status NodeMemory::have_ring(uint32_t from, uint32_t to, Lane lane, Whose whose)
 }
 
 Status NodeMemory::have_cells(uint32_t from, Lane lane, uint32_t cell, Whose whose) noexcept {
-  const CancellationOff guard;
+  const CancellationDisabled guard;
   constexpr const char* kWhat = "buffers for messages";
   const Status receipts = reserve(layout_.pool(from, lane), kReceiptsBytes, kWhat, whose);
   if (receipts != Status::kOk) return receipts;

@@ -125,7 +125,7 @@ Status PeerMemory::copy(uint32_t rank, CopyWay way,
 Status PeerMemory::copy_by_kernel(uint32_t rank, CopyWay way,
                                   std::span<const Transport::Piece> pieces) noexcept {
   if (peers_[rank].forbidden[static_cast<uint32_t>(way)].load(std::memory_order_relaxed)) {
-    return fail_plainly(Status::kUnsupported, "the kernel may not copy to or from this rank");
+    return fail_literal(Status::kUnsupported, "the kernel may not copy to or from this rank");
   }
   uint32_t pid = 0;
   if (const Status found = find_process(rank, way, &pid); found != Status::kOk) return found;

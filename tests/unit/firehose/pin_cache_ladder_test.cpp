@@ -105,8 +105,8 @@ class PinCacheLadder : public ::testing::TestWithParam<uint32_t> {
     if (status == Status::kNotReady) return Outcome::kNotNow;
     if (status != Status::kOk) return Outcome::kFailed;
     const bool good = fake_->is_pinned(pool_->memory(), Access::kLocalWrite, buffer.key);
-    return pool_->put_back(buffer.addr) == Status::kOk && good ? Outcome::kCopied
-                                                               : Outcome::kFailed;
+    return pool_->release_buffer(buffer.addr) == Status::kOk && good ? Outcome::kCopied
+                                                                     : Outcome::kFailed;
   }
 
   static void release_down_to(size_t n, std::deque<hydrant_pin_t>* held) {
@@ -247,9 +247,9 @@ TEST_P(PinCacheLadder, HeldBudgetIsCopiedAndAnEmptyPoolIsNotNow) {
   for (PoolBuffer& buffer : out) ASSERT_EQ(pool_->take(kPage, &buffer), Status::kOk);
   EXPECT_EQ(operate(page, kLargestPages, &held), Outcome::kNotNow);
   EXPECT_EQ(operate(0, 1, &held), Outcome::kPinned) << "what is pinned needs no budget";
-  EXPECT_EQ(pool_->put_back(out.back().addr), Status::kOk);
+  EXPECT_EQ(pool_->release_buffer(out.back().addr), Status::kOk);
   EXPECT_EQ(operate(page, kLargestPages, &held), Outcome::kCopied);
-  EXPECT_EQ(pool_->put_back(out.front().addr), Status::kOk);
+  EXPECT_EQ(pool_->release_buffer(out.front().addr), Status::kOk);
   release_down_to(0, &held);
   EXPECT_EQ(operate(page, kLargestPages, &held), Outcome::kPinned);
   release_down_to(0, &held);

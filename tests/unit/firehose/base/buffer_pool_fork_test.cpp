@@ -17,13 +17,15 @@ TEST_P(BufferPoolFork, ChildIsToldAndHarmsNothing) {
   const PoolBuffer held = take(64);
   const PoolBuffer large = take(128);
   std::memset(held.addr, 'P', held.size);
-  put_back(large);  // the forking thread has a magazine with something in it
+  release_buffer(large);  // the forking thread has a magazine with something in it
   const auto child = [&]() -> std::string {
     PoolBuffer buffer;
     if (pool_->take(64, &buffer) != Status::kNotInit) return "take() in the child";
     if (pool_->take(128, &buffer) != Status::kNotInit) return "take() from the parent's magazine";
-    if (pool_->put_back(held.addr) != Status::kNotInit) return "put_back() in the child";
-    if (pool_->put_back(&buffer) != Status::kNotInit) return "put_back() of a foreign address";
+    if (pool_->release_buffer(held.addr) != Status::kNotInit)
+      return "release_buffer() in the child";
+    if (pool_->release_buffer(&buffer) != Status::kNotInit)
+      return "release_buffer() of a foreign address";
     if (held.addr[0] != std::byte{0}) return "the child sees the parent's buffer";
     std::memset(held.addr, 'C', held.size);
     if (pool_->stats(0).taken != 0) return "the parent's statistics";
@@ -33,14 +35,14 @@ TEST_P(BufferPoolFork, ChildIsToldAndHarmsNothing) {
   };
   EXPECT_EQ(run_in_child(child, GetParam()), "");
   for (size_t i = 0; i < held.size; ++i) ASSERT_EQ(held.addr[i], std::byte{'P'});
-  put_back(held);
+  release_buffer(held);
   EXPECT_EQ(available(64), 64u);
   EXPECT_EQ(available(128), 8u);
 }
 
 TEST_P(BufferPoolFork, ChildMakesAPoolOfItsOwn) {
   create(pool_options(64, {64}));
-  put_back(take(64));
+  release_buffer(take(64));
   const auto child = [&]() -> std::string {
     FakeRegistrar own;
     {
@@ -55,10 +57,10 @@ TEST_P(BufferPoolFork, ChildMakesAPoolOfItsOwn) {
       }
       pool_.reset();  // the parent's, while ours lives
       for (const PoolBuffer& buffer : held) {
-        if (pool->put_back(buffer.addr) != Status::kOk) return "put_back()";
+        if (pool->release_buffer(buffer.addr) != Status::kOk) return "release_buffer()";
       }
       if (pool->take(64, held) != Status::kOk) return "take() after the parent's pool has gone";
-      if (pool->put_back(held[0].addr) != Status::kOk) return "put_back() after that";
+      if (pool->release_buffer(held[0].addr) != Status::kOk) return "release_buffer() after that";
     }
     return own.leftovers();
   };

@@ -66,7 +66,7 @@ TEST_F(BufferPoolStack, CountOfPopsLeavesLinksAloneWhenItOverflows) {
   EXPECT_EQ(pop(8), (Slots{5}));
 }
 
-// ---- owner and raider ----
+// ---- owner and thief ----
 
 class BufferPoolRaid : public BufferPoolTest, public ::testing::WithParamInterface<bool> {
  protected:
@@ -74,7 +74,7 @@ class BufferPoolRaid : public BufferPoolTest, public ::testing::WithParamInterfa
   void SetUp() override {
     create(pool_options(64, {64}));
     if (GetParam()) BufferPoolPeer::make_symmetric(*pool_);
-    put_back(take(64));
+    release_buffer(take(64));
     mine_ = &BufferPoolPeer::own_magazine(*pool_);
     Threads other;
     mine_->busy.store(1);
@@ -110,23 +110,23 @@ TEST_P(BufferPoolRaid, OwnerInsideIsLeftAlone) {
   mine_->busy.store(1);
   EXPECT_EQ(take_in_other_thread(), Status::kNotReady);
   EXPECT_EQ(pool_->stats(0).cached, cached_);
-  EXPECT_EQ(mine_->raid.load(), 0u) << "the raid is over";
+  EXPECT_EQ(mine_->steal.load(), 0u) << "the raid is over";
   mine_->busy.store(0);
   EXPECT_EQ(take_in_other_thread(), Status::kOk);
   EXPECT_EQ(pool_->stats(0).cached, 0u) << "the rest is on the stack, for all";
-  EXPECT_EQ(pool_->stats(0).raided, cached_);
+  EXPECT_EQ(pool_->stats(0).stolen, cached_);
 }
 
 TEST_P(BufferPoolRaid, RaiderInsideIsLeftAlone) {
-  mine_->raid.store(1);
+  mine_->steal.store(1);
   PoolBuffer buffer;
   EXPECT_EQ(pool_->take(64, &buffer), Status::kNotReady) << "its magazine is another's now";
-  EXPECT_EQ(take_in_other_thread(), Status::kNotReady) << "one raider at a time";
-  put_back(others_.back());
+  EXPECT_EQ(take_in_other_thread(), Status::kNotReady) << "one thief at a time";
+  release_buffer(others_.back());
   others_.pop_back();
   EXPECT_EQ(pool_->stats(0).cached, cached_) << "the return went past the magazine";
   EXPECT_EQ(mine_->busy.load(), 0u);
-  mine_->raid.store(0);
+  mine_->steal.store(0);
   for (uint32_t i = 0; i <= cached_; ++i) others_.push_back(take(64));
   EXPECT_EQ(pool_->take(64, &buffer), Status::kNotReady);
 }
@@ -140,15 +140,15 @@ TEST_P(BufferPoolRaid, ThreadThatEndsDuringARaidLeavesItsMagazineToOthers) {
     std::vector<PoolBuffer> held;
     for (int i = 0; i < 64; ++i) held.push_back(take(64));  // past the short returns of before
     put_all(held);
-    put_back(take(64));
+    release_buffer(take(64));
     theirs = &BufferPoolPeer::own_magazine(*pool_);
-    theirs->raid.store(1);
+    theirs->steal.store(1);
   });
   other.join();
   ASSERT_NE(theirs, mine_);
   EXPECT_EQ(theirs->claimed.load(), 0u);
   EXPECT_GT(theirs->classes[0].count.load(), 0u);
-  theirs->raid.store(0);
+  theirs->steal.store(0);
   EXPECT_EQ(available(64), 64u);
 }
 

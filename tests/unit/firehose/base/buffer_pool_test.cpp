@@ -29,7 +29,7 @@ TEST_F(BufferPoolSingle, SizeGetsTheSmallestClassThatFits) {
   for (const auto& [asked, size] : expected) {
     const PoolBuffer buffer = take(asked);
     EXPECT_EQ(buffer.size, size) << "for " << asked;
-    put_back(buffer);
+    release_buffer(buffer);
   }
 }
 
@@ -132,7 +132,7 @@ TEST(BufferPool, GranuleAndMissingKeysOfTheRegistrarAreRespected) {
   PoolBuffer buffer;
   ASSERT_EQ(pool->take(1, &buffer), Status::kOk);
   EXPECT_EQ(buffer.key, nullptr);
-  EXPECT_EQ(pool->put_back(buffer.addr), Status::kOk);
+  EXPECT_EQ(pool->release_buffer(buffer.addr), Status::kOk);
   pool.reset();
   EXPECT_EQ(registrar.leftovers(), "");
 }
@@ -207,7 +207,7 @@ TEST_F(BufferPoolSingle, ExhaustionIsNotNowAndSaysNothing) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(pool_->take(64, &untouched), Status::kNotReady);
   EXPECT_STREQ(last_error_text(), "an earlier failure");
   EXPECT_EQ(untouched.size, 7u);
-  put_back(all[5]);
+  release_buffer(all[5]);
   EXPECT_EQ(take(64).addr, all[5].addr);
   put_all(all);
 }
@@ -246,7 +246,7 @@ TEST_F(BufferPoolSingle, NothingIsAllocatedAfterCreation) {
       held.push_back(buffer);
     }
     for (; !held.empty(); held.pop_back())
-      ASSERT_EQ(pool_->put_back(held.back().addr), Status::kOk);
+      ASSERT_EQ(pool_->release_buffer(held.back().addr), Status::kOk);
   }
   EXPECT_EQ(mallinfo2().uordblks, created);
 }
@@ -260,7 +260,7 @@ TEST_F(BufferPoolSingle, StatisticsCountWhatHappened) {
   std::vector<PoolBuffer> held;
   for (int i = 0; i < 10; ++i) held.push_back(take(64));
   put_all({held.begin() + 4, held.end()});
-  for (int i = 0; i < 3; ++i) put_back(take(64));
+  for (int i = 0; i < 3; ++i) release_buffer(take(64));
   const BufferPoolClassStats small = pool_->stats(0);
   EXPECT_EQ(small.bytes, 64u);
   EXPECT_EQ(small.count, 64u);
@@ -268,7 +268,7 @@ TEST_F(BufferPoolSingle, StatisticsCountWhatHappened) {
   EXPECT_EQ(small.returned, 9u);
   EXPECT_EQ(small.out(), 4u);
   EXPECT_EQ(small.high_water, 10u);
-  EXPECT_EQ(small.exhausted + small.borrowed + small.raided + small.cached, 0u);
+  EXPECT_EQ(small.exhausted + small.borrowed + small.stolen + small.cached, 0u);
   EXPECT_EQ(pool_->stats(1).taken, 0u);
   EXPECT_EQ(pool_->stats(1).high_water, 0u);
   put_all({held.begin(), held.begin() + 4});
@@ -276,7 +276,7 @@ TEST_F(BufferPoolSingle, StatisticsCountWhatHappened) {
 
 TEST_F(BufferPoolSingle, HighWaterIncludesWhatIsCached) {
   create(pool_options(64, {64}));
-  put_back(take(64));
+  release_buffer(take(64));
   const BufferPoolClassStats stats = pool_->stats(0);
   EXPECT_EQ(stats.cached, stats.high_water);
   EXPECT_GE(stats.high_water, 1u);
@@ -291,9 +291,9 @@ TEST_F(BufferPoolSingle, HighWaterIncludesWhatIsCached) {
 void expect_refused(BufferPool& pool, void* addr, const char* words) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   if (HYDRANT_DEBUG) {
-    EXPECT_DEATH((void)pool.put_back(addr), words);
+    EXPECT_DEATH((void)pool.release_buffer(addr), words);
   } else {
-    EXPECT_EQ(pool.put_back(addr), Status::kBadArg) << words;
+    EXPECT_EQ(pool.release_buffer(addr), Status::kBadArg) << words;
     EXPECT_NE(std::string(last_error_text()).find(words), std::string::npos) << last_error_text();
   }
 }
@@ -305,9 +305,9 @@ TEST_F(BufferPoolSingle, SecondReturnIsNoticedWhereverTheBufferIs) {
     create(options);
     const PoolBuffer buffer = take(64);
     const PoolBuffer other = take(64);
-    put_back(buffer);
+    release_buffer(buffer);
     expect_refused(*pool_, buffer.addr, "returned before");
-    put_back(other);
+    release_buffer(other);
     expect_refused(*pool_, buffer.addr, "returned before");
     EXPECT_EQ(available(64), 64u) << "no buffer is there twice";
     pool_.reset();
@@ -325,7 +325,7 @@ TEST_F(BufferPoolSingle, ForeignAddressesAreNoticed) {
   const MemoryRange memory = pool_->memory();
   expect_refused(*pool_, reinterpret_cast<void*>(memory.end() - 64), "not the start");
   expect_refused(*pool_, reinterpret_cast<void*>(memory.end()), "does not belong");
-  put_back(buffer);
+  release_buffer(buffer);
 }
 
 TEST_F(BufferPoolSingle, BufferThatWasNeverTakenIsNoticed) {

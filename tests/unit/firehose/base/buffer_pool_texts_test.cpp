@@ -65,7 +65,7 @@ TEST_F(BufferPoolTextsOfCalls, NameThePoolTheLimitAndTheRemedy) {
     EXPECT_THAT(last_error_text(), HasSubstr(word));
   if (HYDRANT_DEBUG) return;  // a wrong address ends the process
   int elsewhere = 0;
-  EXPECT_EQ(pool_->put_back(reinterpret_cast<std::byte*>(&elsewhere)), Status::kBadArg);
+  EXPECT_EQ(pool_->release_buffer(reinterpret_cast<std::byte*>(&elsewhere)), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("does not belong to this pool: return it to the pool"));
 }
 

@@ -93,7 +93,7 @@ class BufferPoolStorm : public BufferPoolTest, public ::testing::WithParamInterf
   void give_back(const Held& one) {
     if (!has_tag(one.buffer, one.tag)) ++wrong_;
     write_tag(one.buffer, 0);
-    if (pool_->put_back(one.buffer.addr) != Status::kOk) ++wrong_;
+    if (pool_->release_buffer(one.buffer.addr) != Status::kOk) ++wrong_;
   }
 
   std::array<std::atomic<Held*>, 8> places_{};
@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
                       StormCase{"NoMagazines", 12, 6, 8, 0, 1, false}),
     [](const auto& one) { return one.param.name; });
 
-// An owner that is nearly always inside its magazine, and a raider that comes whenever there is
+// An owner that is nearly always inside its magazine, and a thief that comes whenever there is
 // something in it: what decides is the fence between the two flags.
 class BufferPoolTug : public BufferPoolTest, public ::testing::WithParamInterface<bool> {
  protected:
@@ -170,7 +170,7 @@ class BufferPoolTug : public BufferPoolTest, public ::testing::WithParamInterfac
     }
     for (const Held& one : held) {
       if (!has_tag(one.buffer, one.tag)) ++wrong_;
-      if (pool_->put_back(one.buffer.addr) != Status::kOk) ++wrong_;
+      if (pool_->release_buffer(one.buffer.addr) != Status::kOk) ++wrong_;
     }
   }
   std::atomic<int> wrong_{0};
@@ -180,7 +180,7 @@ TEST_P(BufferPoolTug, OwnerAndRaiderNeverGetTheSameBuffer) {
   constexpr uint64_t kRaided = kSanitized ? 2000 : 20000;
   constexpr uint64_t kEnough = 10;
   BufferPoolOptions options = pool_options(64, {32});
-  options.threads = 1;  // the owner's: what the raider returns goes to the stack
+  options.threads = 1;  // the owner's: what the thief returns goes to the stack
   create(options);
   if (GetParam()) BufferPoolPeer::make_symmetric(*pool_);
   std::atomic<bool> done{false};
@@ -193,10 +193,10 @@ TEST_P(BufferPoolTug, OwnerAndRaiderNeverGetTheSameBuffer) {
   ASSERT_TRUE(wait_until([&] { return magazine.load() != nullptr; }));
   const std::atomic<uint32_t>& cached = magazine.load()->classes[0].count;
   const auto begin = std::chrono::steady_clock::now();
-  for (uint64_t i = 0; pool_->stats(0).raided < kRaided; ++i) {
+  for (uint64_t i = 0; pool_->stats(0).stolen < kRaided; ++i) {
     // A busy machine: fewer have to do, but enough to show something.
     const auto longest =
-        pool_->stats(0).raided > kEnough ? std::chrono::seconds(3) : patiently(kDeadline);
+        pool_->stats(0).stolen > kEnough ? std::chrono::seconds(3) : patiently(kDeadline);
     if (std::chrono::steady_clock::now() - begin > longest) break;
     for (int spins = 0; cached.load() == 0 && spins < 10000; ++spins) {
     }
@@ -204,7 +204,7 @@ TEST_P(BufferPoolTug, OwnerAndRaiderNeverGetTheSameBuffer) {
   }
   done = true;
   owner.join();
-  EXPECT_GT(pool_->stats(0).raided, kEnough) << "too few to prove anything";
+  EXPECT_GT(pool_->stats(0).stolen, kEnough) << "too few to prove anything";
   EXPECT_EQ(wrong_.load(), 0);
   EXPECT_EQ(available(64), 32u);
 }
@@ -254,7 +254,7 @@ TEST_F(BufferPoolMagazines, BuffersOfIdleThreadsAreNotLostToOthers) {
     ASSERT_GE(cached, 12u) << "three magazines of eight, at least half full";
     const auto all = take_all(64);
     EXPECT_EQ(all.size(), 64u);
-    EXPECT_EQ(pool_->stats(0).raided, cached);
+    EXPECT_EQ(pool_->stats(0).stolen, cached);
     EXPECT_EQ(pool_->stats(0).cached, 0u);
     put_all(all);
     stop();
@@ -269,7 +269,7 @@ TEST_F(BufferPoolMagazines, ReturnsGoPastTheMagazinesWhileTheClassIsShort) {
   put_all({all.begin(), all.begin() + 8});
   EXPECT_EQ(pool_->stats(0).cached, 0u);
   in_idle_thread([&] { EXPECT_EQ(available(64), 8u); });
-  EXPECT_EQ(pool_->stats(0).raided, 0u);
+  EXPECT_EQ(pool_->stats(0).stolen, 0u);
   put_all({all.begin() + 8, all.end()});
 }
 
@@ -281,7 +281,7 @@ TEST_F(BufferPoolMagazines, EndOfAThreadEmptiesItsMagazine) {
   EXPECT_EQ(pool_->stats(0).cached, 0u);
   EXPECT_EQ(pool_->stats(0).taken, 12u) << "its counts stay";
   EXPECT_EQ(available(64), 64u);
-  EXPECT_EQ(pool_->stats(0).raided, 0u);
+  EXPECT_EQ(pool_->stats(0).stolen, 0u);
 }
 
 TEST_F(BufferPoolMagazines, MagazineOfAThreadThatEndedServesTheNext) {
@@ -335,8 +335,8 @@ TEST_F(BufferPoolMagazines, TwoPoolsDoNotMix) {
     ASSERT_EQ(other->take(64, &theirs), Status::kOk);
     EXPECT_TRUE(pool_->owns(ours.addr) && !other->owns(ours.addr));
     EXPECT_TRUE(other->owns(theirs.addr) && !pool_->owns(theirs.addr));
-    EXPECT_EQ(other->put_back(theirs.addr), Status::kOk);
-    put_back(ours);
+    EXPECT_EQ(other->release_buffer(theirs.addr), Status::kOk);
+    release_buffer(ours);
   }
 }
 
@@ -353,7 +353,7 @@ void late_destructor(void* argument) {
   if (++late->round < 2) {
     pthread_setspecific(late->key, late);
   } else {
-    EXPECT_EQ(late->pool->put_back(late->addr), Status::kOk);
+    EXPECT_EQ(late->pool->release_buffer(late->addr), Status::kOk);
   }
 }
 

@@ -45,8 +45,8 @@ TEST(BufferPoolUring, BuffersAreThePinnedPagesAlsoAfterAFork) {
     EXPECT_EQ(sent(*registrar, first), std::string(4096, '1'));
     std::memset(first.addr, '4', first.size);
     EXPECT_EQ(sent(*registrar, first), std::string(4096, '4'));
-    EXPECT_EQ(pool->put_back(first.addr), Status::kOk);
-    EXPECT_EQ(pool->put_back(second.addr), Status::kOk);
+    EXPECT_EQ(pool->release_buffer(first.addr), Status::kOk);
+    EXPECT_EQ(pool->release_buffer(second.addr), Status::kOk);
   }
 }
 

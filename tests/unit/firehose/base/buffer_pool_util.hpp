@@ -16,7 +16,7 @@ namespace hydrant {
 
 // Sees what clients do not.
 struct BufferPoolPeer {
-  // Owners and raiders with full fences, as where membarrier is refused. Requires: no thread has used it.
+  // Owners and thieves with full fences, as where membarrier is refused. Requires: no thread has used it.
   static void make_symmetric(BufferPool& pool) { pool.asymmetric_ = false; }
   static pool::Magazine& own_magazine(BufferPool& pool) { return *pool.own_magazine(); }
 };
@@ -51,8 +51,8 @@ class BufferPoolTest : public ::testing::Test {
     EXPECT_EQ(pool_->take(bytes, &buffer), Status::kOk) << last_error_text();
     return buffer;
   }
-  void put_back(const PoolBuffer& buffer) const {
-    EXPECT_EQ(pool_->put_back(buffer.addr), Status::kOk) << last_error_text();
+  void release_buffer(const PoolBuffer& buffer) const {
+    EXPECT_EQ(pool_->release_buffer(buffer.addr), Status::kOk) << last_error_text();
   }
   // Everything that this size can get.
   std::vector<PoolBuffer> take_all(size_t bytes) const {
@@ -73,7 +73,7 @@ class BufferPoolTest : public ::testing::Test {
     return all.size();
   }
   void put_all(const std::vector<PoolBuffer>& all) const {
-    for (const PoolBuffer& buffer : all) put_back(buffer);
+    for (const PoolBuffer& buffer : all) release_buffer(buffer);
   }
 
   static constexpr size_t kMost = 100000;

@@ -34,18 +34,18 @@ TEST(ForkNesting, AForkInsideAForkLocksNothing) {
 TEST(ForkNesting, AChildsForksLockWhateverItsForkInterrupted) {
   ForkNesting nesting;
   ASSERT_TRUE(nesting.begin());
-  EXPECT_TRUE(nesting.end_in_child());
+  EXPECT_TRUE(nesting.finish_in_child());
   ASSERT_TRUE(nesting.begin());
   ASSERT_FALSE(nesting.begin());
-  EXPECT_FALSE(nesting.end_in_child());
+  EXPECT_FALSE(nesting.finish_in_child());
   ASSERT_TRUE(nesting.begin());
-  EXPECT_TRUE(nesting.end_in_child());
+  EXPECT_TRUE(nesting.finish_in_child());
 
   Mutex mutex;
   {
     const MutexLock lock(mutex);
     ASSERT_FALSE(nesting.begin());
-    EXPECT_FALSE(nesting.end_in_child());
+    EXPECT_FALSE(nesting.finish_in_child());
     EXPECT_TRUE(nesting.begin());
   }
   Mutex::discount_held();  // a child never unlocks it

@@ -58,28 +58,28 @@ TEST(Status, ContextAloneIsTheWholeText) {
 
 TEST(Status, LiteralReplacesTheTextAndIsReplaced) {
   static_cast<void>(fail(Status::kBroken, "formatted"));
-  EXPECT_EQ(fail_plainly(Status::kNotReady, "nothing there"), Status::kNotReady);
+  EXPECT_EQ(fail_literal(Status::kNotReady, "nothing there"), Status::kNotReady);
   EXPECT_STREQ(last_error_text(), "nothing there");
   static_cast<void>(add_context(Status::kNotReady, "waited %d us", 5));
   EXPECT_STREQ(last_error_text(), "nothing there; waited 5 us");
-  static_cast<void>(fail_plainly(Status::kNotReady, "nothing there"));
+  static_cast<void>(fail_literal(Status::kNotReady, "nothing there"));
   static_cast<void>(fail(Status::kBroken, "formatted"));
   EXPECT_STREQ(last_error_text(), "formatted");
-  static_cast<void>(fail_plainly(Status::kNotReady, "nothing there"));
+  static_cast<void>(fail_literal(Status::kNotReady, "nothing there"));
   clear_error_text();
   EXPECT_STREQ(last_error_text(), "");
 }
 
 TEST(Status, FreshTextHidesALiteralAndGivesItBack) {
-  static_cast<void>(fail_plainly(Status::kNotReady, "before"));
+  static_cast<void>(fail_literal(Status::kNotReady, "before"));
   {
-    const FreshErrorText fresh;
+    const ScopedErrorText fresh;
     EXPECT_STREQ(last_error_text(), "");
   }
   EXPECT_STREQ(last_error_text(), "before");
   {
-    const FreshErrorText fresh;
-    static_cast<void>(fail_plainly(Status::kBroken, "inside"));
+    const ScopedErrorText fresh;
+    static_cast<void>(fail_literal(Status::kBroken, "inside"));
   }
   EXPECT_STREQ(last_error_text(), "inside");
 }

@@ -19,7 +19,7 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kLarge = TableSpace::kMostShared + kPage;
+constexpr size_t kLarge = TableSpace::kMaxShared + kPage;
 
 MemoryRange range_of(const void* p, size_t bytes) {
   return {reinterpret_cast<uintptr_t>(p), bytes};

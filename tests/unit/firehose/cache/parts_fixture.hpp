@@ -103,7 +103,7 @@ struct Parts {
   std::unique_ptr<RegionSlot[]> slot_memory;
   ClockPolicy policy;
   Mutex mu;
-  OwedRanges owed;
+  PendingRanges owed;
   CacheTotals totals;
   RegionStore store;
   HoldCounts holds;
