@@ -1,5 +1,5 @@
 // Implements the mlock registrar, the fallback when io_uring is unavailable. The cache calls pin() on a miss
-// and unpin() on an eviction. page_counts.hpp counts overlapping pins, locked_stretches.hpp finds what is
+// and unpin() on an eviction. page_pin_counts.hpp counts overlapping pins, locked_ranges.hpp finds what is
 // locked already, mlock_calls.hpp makes the system calls, and mlock_errors.hpp explains their errors.
 #include "firehose/registrars/mlock_registrar.hpp"
 
@@ -8,10 +8,10 @@
 #include "firehose/base/pending_ranges.hpp"
 #include "firehose/base/signals_blocked.hpp"
 #include "firehose/base/thread.hpp"
-#include "firehose/registrars/locked_stretches.hpp"
+#include "firehose/registrars/locked_ranges.hpp"
 #include "firehose/registrars/memlock.hpp"
 #include "firehose/registrars/mlock_errors.hpp"
-#include "firehose/registrars/page_counts.hpp"
+#include "firehose/registrars/page_pin_counts.hpp"
 
 #include <atomic>
 #include <cerrno>

@@ -2,7 +2,7 @@
 // and mapped again is no longer locked. For memory that only must not be paged out, and as the fallback where
 // io_uring is unavailable. It has no keys and cannot detect stale pins.
 //
-// mlock does not nest, so a count is kept for each run of pages (page_counts.hpp); a pin may be undone in
+// mlock does not nest, so a count is kept for each run of pages (page_pin_counts.hpp); a pin may be undone in
 // pieces. Pins and unpins run concurrently, but a pin waits while its pages are being unlocked. The child of
 // a fork inherits no locks. Parts of a huge page can be locked and unlocked. hugetlbfs pages are never paged
 // out; locking them has no effect.
@@ -10,7 +10,7 @@
 // Locks of the program. The kernel does not tell whose lock a page has. Pages that are locked before their
 // first pin are not locked again, and stay locked after their last unpin; where locked and other pages
 // alternate more than 64 times in one pin, some of the others stay locked as well. Where the kernel does not
-// tell what is locked in whole (locked_stretches.hpp), a pin makes the program's lock on fault a plain one.
+// tell what is locked in whole (locked_ranges.hpp), a pin makes the program's lock on fault a plain one.
 // Pins of another registrar of this kind look like locks of the program: pages that both have pinned may stay
 // locked. After mlockall(MCL_CURRENT), or if the registrar is made after mlockall(MCL_FUTURE), it unlocks
 // nothing until munlockall(). Memory that comes where unmapped() was told that pinned memory went is not
@@ -32,7 +32,7 @@
 // to the monitor (0.3 us), and one msync (0.3 us in one mapping, and linear in their number; under the
 // registrar's mutex) for each part that was not pinned yet, plus about 0.2 us at any length:
 // O(log n + runs touched) for n runs of different counts, each 64 bytes of heap, which a pin allocates before
-// it counts (kResource). Where the program has locked pages, see locked_stretches.hpp. An unpin or a refused
+// it counts (kResource). Where the program has locked pages, see locked_ranges.hpp. An unpin or a refused
 // pin blocks signals (0.2 us) and makes one munlock per run whose count becomes 0. If parts were unmapped
 // unreported, it asks the kernel for the mappings (mapping_query.hpp) and makes one munlock per mapped run;
 // without /proc, one per page.

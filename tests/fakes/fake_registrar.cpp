@@ -2,7 +2,7 @@
 #include "tests/fakes/fake_registrar.hpp"
 
 #include "firehose/base/thread.hpp"
-#include "firehose/registrars/page_counts.hpp"
+#include "firehose/registrars/page_pin_counts.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "firehose/registrars/page_counts.hpp"
+#include "firehose/registrars/page_pin_counts.hpp"
 
 #include "tests/support/test_seed.hpp"
 

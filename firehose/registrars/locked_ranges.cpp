@@ -1,6 +1,6 @@
 // Finds locked memory with few questions: one per mapping where the kernel describes mappings, otherwise by
 // halves, down to single pages. The mlock registrar calls it before it locks.
-#include "firehose/registrars/locked_stretches.hpp"
+#include "firehose/registrars/locked_ranges.hpp"
 
 #include <algorithm>
 #include <cerrno>

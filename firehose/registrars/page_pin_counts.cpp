@@ -1,6 +1,6 @@
 // Counts overlapping pins in a map of intervals. The mlock registrar locks a page with its first pin and
 // unlocks it with its last.
-#include "firehose/registrars/page_counts.hpp"
+#include "firehose/registrars/page_pin_counts.hpp"
 
 namespace hydrant {
 

@@ -1,6 +1,6 @@
 // Finding locked pages, over a kernel that is played: it tells mappings, or only whether any page of a range
 // is locked.
-#include "firehose/registrars/locked_stretches.hpp"
+#include "firehose/registrars/locked_ranges.hpp"
 
 #include "tests/support/test_seed.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
