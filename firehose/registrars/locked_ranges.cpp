@@ -8,9 +8,9 @@
 namespace hydrant {
 namespace {
 
-constexpr int kMostMappings = 128;
+constexpr int kMaxMappings = 128;
 // 80 us where mappings are few.
-constexpr int kMostQuestions = 256;
+constexpr int kMaxQuestions = 256;
 
 bool is_locked(const MlockCalls& calls, MemoryRange range) noexcept {
   return calls.find_lock(range) == EBUSY;
@@ -18,22 +18,22 @@ bool is_locked(const MlockCalls& calls, MemoryRange range) noexcept {
 
 }  // namespace
 
-void LockedStretches::add(MemoryRange range, bool whole) noexcept {
-  Stretch* last = n_ == 0 ? nullptr : &stretches_[n_ - 1];
+void LockedRanges::add(MemoryRange range, bool whole) noexcept {
+  Part* last = n_ == 0 ? nullptr : &parts_[n_ - 1];
   const bool joins = last != nullptr && last->range.end() == range.addr && last->whole == whole;
-  if (!joins && n_ < kMost) {
-    stretches_[n_++] = {range, whole};
+  if (!joins && n_ < kMaxParts) {
+    parts_[n_++] = {range, whole};
     return;
   }
   last->range.len = range.end() - last->range.addr;
   if (!joins) last->whole = false;
 }
 
-void LockedStretches::find(const MlockCalls& calls, MemoryRange range, size_t page_bytes) noexcept {
+void LockedRanges::find(const MlockCalls& calls, MemoryRange range, size_t page_bytes) noexcept {
   for (int mappings = 0; range.len != 0 && is_locked(calls, range); ++mappings) {
     MemoryRange mapping;
-    if (mappings == kMostMappings || calls.mapping(range.addr, &mapping) != 0)
-      return halve(calls, range, page_bytes, kMostQuestions);
+    if (mappings == kMaxMappings || calls.mapping(range.addr, &mapping) != 0)
+      return halve(calls, range, page_bytes, kMaxQuestions);
     const MemoryRange part{range.addr, std::min(range.end(), mapping.end()) - range.addr};
     if (is_locked(calls, part)) {
       // Another thread may have locked a part of it since, and so divided the mapping.
@@ -45,8 +45,8 @@ void LockedStretches::find(const MlockCalls& calls, MemoryRange range, size_t pa
 }
 
 // `range` has a locked page.
-void LockedStretches::halve(const MlockCalls& calls, MemoryRange range, size_t page_bytes,
-                            int questions) noexcept {
+void LockedRanges::halve(const MlockCalls& calls, MemoryRange range, size_t page_bytes,
+                         int questions) noexcept {
   const size_t half = range.len / 2 & ~(page_bytes - 1);
   if (half == 0 || questions < 2) return add(range, half == 0);
   const MemoryRange left{range.addr, half};

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kRetries = 16;
 // How often unlock_pages() queries the mappings again when they change meanwhile.
-constexpr int kMostDepth = 4;
+constexpr int kMaxDepth = 4;
 // How long a pin waits until its pages have been unlocked: a terabyte of small pages takes 30 s.
 constexpr uint64_t kUnlockPatienceNs = 60'000'000'000;
 // How a report of unmapped memory waits for an unlocking of it that is under way.
@@ -69,7 +69,7 @@ class MlockRegistrar final : public Registrar {
  private:
   int try_on(MemoryRange page) noexcept;
   // Makes `range` resident and locks what is not `locked` in whole.
-  Status lock_pages(MemoryRange range, const LockedStretches& locked, bool writing) noexcept;
+  Status lock_pages(MemoryRange range, const LockedRanges& locked, bool writing) noexcept;
   // Errno of locking a part of a pin, of which nothing is the program's.
   int lock_own(MemoryRange part, bool writing) noexcept;
   int lock_with(bool on_fault, MemoryRange part) const noexcept {
@@ -85,16 +85,16 @@ class MlockRegistrar final : public Registrar {
   }
   // Adds one to the count of each page, and to `locked` what is not the registrar's to lock. kNotReady if
   // pages of it were being unlocked for too long.
-  Status count(MemoryRange range, LockedStretches* locked, uint64_t* stamp) noexcept
+  Status count(MemoryRange range, LockedRanges* locked, uint64_t* stamp) noexcept
       HYDRANT_EXCLUDES(mu_);
   // Subtracts one from the count of each page and unlocks pages with count 0. *error is the errno of munlock,
   // 0 on success. False if not all of `range` is counted.
   bool release(MemoryRange range, uint64_t stamp, int* error) noexcept HYDRANT_EXCLUDES(mu_);
   bool being_unlocked(MemoryRange range) const noexcept HYDRANT_REQUIRES(mu_);
   // Notes what was reported while the mutex was held, also in `more`. Comes before each look at the counts.
-  void settle_owed(PageCounts* more = nullptr) noexcept HYDRANT_REQUIRES(mu_);
-  // Afterwards reports wait, or what they tell is noted in `stretches`, which are to be unlocked.
-  void begin_unlock(PageCounts* stretches) noexcept HYDRANT_REQUIRES(mu_);
+  void settle_owed(PagePinCounts* more = nullptr) noexcept HYDRANT_REQUIRES(mu_);
+  // Afterwards reports wait, or what they tell is noted in `ranges`, which are to be unlocked.
+  void begin_unlock(PagePinCounts* ranges) noexcept HYDRANT_REQUIRES(mu_);
   void note_left_locked(uint64_t bytes) noexcept {
     left_locked_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
@@ -119,7 +119,7 @@ class MlockRegistrar final : public Registrar {
   CondVar unlocked_;
   struct Counts {
     NodePool nodes;
-    PageCounts of{&nodes};
+    PagePinCounts of{&nodes};
   };
   std::unique_ptr<Counts> counts_ HYDRANT_GUARDED_BY(mu_);  // made by the first pin
   // Reports of unmapped memory that mu_'s holder, perhaps interrupted by the reporter, has to note.
@@ -129,12 +129,12 @@ class MlockRegistrar final : public Registrar {
   // Reports that have lost patience: a thread that sees a new one unlocks nothing more.
   std::atomic<uint32_t> impatient_{0};
   std::atomic<uint64_t> left_locked_bytes_{0};
-  struct Unlocking {
+  struct PendingUnlock {
     MemoryRange range;
-    Unlocking* next;
+    PendingUnlock* next;
   };
   // An entry for each thread inside release().
-  Unlocking* unlocking_ HYDRANT_GUARDED_BY(mu_) = nullptr;
+  PendingUnlock* unlocking_ HYDRANT_GUARDED_BY(mu_) = nullptr;
 };
 
 MlockRegistrar::~MlockRegistrar() {
@@ -196,8 +196,8 @@ Status MlockRegistrar::pin(MemoryRange range, Access access, std::byte* note) no
     return fail(Status::kBadArg, "mlock: [0x%llx, +%zu) is not a range of whole pages",
                 ull(range.addr), range.len);
   }
-  uint64_t stamp = PageCounts::kNoStamp;
-  LockedStretches locked;
+  uint64_t stamp = PagePinCounts::kNoStamp;
+  LockedRanges locked;
   Status status = count(range, &locked, &stamp);
   if (status != Status::kOk) return status;
   status = lock_pages(range, locked, bits(access & kWriting) != 0);
@@ -211,13 +211,13 @@ Status MlockRegistrar::pin(MemoryRange range, Access access, std::byte* note) no
 }
 
 bool MlockRegistrar::being_unlocked(MemoryRange range) const noexcept {
-  for (const Unlocking* one = unlocking_; one != nullptr; one = one->next) {
+  for (const PendingUnlock* one = unlocking_; one != nullptr; one = one->next) {
     if (one->range.overlaps(range)) return true;
   }
   return false;
 }
 
-Status MlockRegistrar::count(MemoryRange range, LockedStretches* locked, uint64_t* stamp) noexcept {
+Status MlockRegistrar::count(MemoryRange range, LockedRanges* locked, uint64_t* stamp) noexcept {
   MutexLock lock(mu_);
   uint64_t deadline_ns = 0;
   while (being_unlocked(range)) {
@@ -231,25 +231,25 @@ Status MlockRegistrar::count(MemoryRange range, LockedStretches* locked, uint64_
   if (counts_ == nullptr) counts_.reset(new (std::nothrow) Counts);
   if (counts_ == nullptr) return fail_no_counts(range);
   settle_owed();
-  PageCounts& counts = counts_->of;
+  PagePinCounts& counts = counts_->of;
   counts.each_not_own(range,
                       [&](MemoryRange run) { locked->find(calls_, run, traits_.granule_bytes); });
   if (!counts.reserve(range, locked->size())) return fail_no_counts(range);
   *stamp = counts.add(range);
-  for (const auto& stretch : *locked) counts.keep(stretch.range);
+  for (const auto& locked_part : *locked) counts.keep(locked_part.range);
   return Status::kOk;
 }
 
-Status MlockRegistrar::lock_pages(MemoryRange range, const LockedStretches& locked,
+Status MlockRegistrar::lock_pages(MemoryRange range, const LockedRanges& locked,
                                   bool writing) noexcept {
   int error = 0;
   uintptr_t at = range.addr;
-  for (const auto& [stretch, whole] : locked) {
-    if (stretch.addr != at) error = lock_own({at, stretch.addr - at}, writing);
+  for (const auto& [locked_part, whole] : locked) {
+    if (locked_part.addr != at) error = lock_own({at, locked_part.addr - at}, writing);
     // Without populate() locking is what makes pages resident.
-    if (error == 0 && (!whole || !can_populate_)) error = lock_with(false, stretch);
+    if (error == 0 && (!whole || !can_populate_)) error = lock_with(false, locked_part);
     if (error != 0) return explain_lock(error, range);
-    at = stretch.end();
+    at = locked_part.end();
   }
   if (at != range.end()) error = lock_own({at, range.end() - at}, writing);
   if (error != 0) return explain_lock(error, range);
@@ -276,7 +276,7 @@ int MlockRegistrar::unlock_pages(MemoryRange range, uint32_t impatient, int dept
   const int error = unlock(range, impatient);
   // Below the first level the range was mapped, but other threads may have unmapped parts meanwhile.
   if (error != ENOMEM || (depth > 0 && is_mapped(range))) return error;
-  if (depth == kMostDepth) return unlock_each_page(range, impatient);
+  if (depth == kMaxDepth) return unlock_each_page(range, impatient);
   struct Work {
     MlockRegistrar* self;
     uint32_t impatient;
@@ -304,8 +304,8 @@ int MlockRegistrar::unlock_each_page(MemoryRange range, uint32_t impatient) noex
 bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noexcept {
   *error = 0;
   const SignalsBlocked blocked;
-  std::optional<PageCounts> zero;
-  Unlocking mine{};
+  std::optional<PagePinCounts> zero;
+  PendingUnlock mine{};
   uint32_t impatient = 0;
   {
     MutexLock lock(mu_);
@@ -325,9 +325,9 @@ bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noex
     begin_unlock(&*zero);
   }
   const bool leaves_locked = all_is_locked();
-  zero->each([&](MemoryRange stretch) noexcept {
-    if (leaves_locked) return note_left_locked(stretch.len);
-    const int failed = unlock_pages(stretch, impatient);
+  zero->each([&](MemoryRange unused) noexcept {
+    if (leaves_locked) return note_left_locked(unused.len);
+    const int failed = unlock_pages(unused, impatient);
     if (failed != 0) *error = failed;
   });
   // Before the mutex is wanted: its holder may wait for a release, and that for the report.
@@ -335,7 +335,7 @@ bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noex
   MutexLock lock(mu_);
   zero->clear();  // here, because the nodes' pool is the mutex's
   counts_->nodes.trim();
-  Unlocking** link = &unlocking_;
+  PendingUnlock** link = &unlocking_;
   while (*link != &mine) link = &(*link)->next;
   *link = mine.next;
   unlocked_.notify_all();
@@ -343,7 +343,7 @@ bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noex
 }
 
 UnpinResult MlockRegistrar::unpin(MemoryRange range, const std::byte* note) noexcept {
-  uint64_t stamp = PageCounts::kNoStamp;
+  uint64_t stamp = PagePinCounts::kNoStamp;
   if (note != nullptr) std::memcpy(&stamp, note, sizeof stamp);
   int error = 0;
   if (!range.valid() || !release(range, stamp, &error)) {
@@ -357,9 +357,9 @@ UnpinResult MlockRegistrar::unpin(MemoryRange range, const std::byte* note) noex
   return UnpinResult::kBroken;
 }
 
-void MlockRegistrar::settle_owed(PageCounts* more) noexcept {
+void MlockRegistrar::settle_owed(PagePinCounts* more) noexcept {
   if (!owed_.any()) return;
-  PageCounts* counts = counts_ == nullptr ? nullptr : &counts_->of;
+  PagePinCounts* counts = counts_ == nullptr ? nullptr : &counts_->of;
   const auto note = [counts, more](MemoryRange range) {
     if (counts != nullptr) counts->must_note_unmapped(range);
     if (more != nullptr) more->must_note_unmapped(range);
@@ -370,9 +370,9 @@ void MlockRegistrar::settle_owed(PageCounts* more) noexcept {
 
 // A report that added_meanwhile() misses is added later, and then sees the unlocking. Noting one allocates,
 // so no unlocking may be waited for meanwhile.
-void MlockRegistrar::begin_unlock(PageCounts* stretches) noexcept {
+void MlockRegistrar::begin_unlock(PagePinCounts* ranges) noexcept {
   for (;;) {
-    settle_owed(stretches);
+    settle_owed(ranges);
     unlocks_.fetch_add(1, std::memory_order_acq_rel);
     if (!owed_.added_meanwhile()) return;
     unlocks_.fetch_sub(1, std::memory_order_acq_rel);

@@ -32,7 +32,7 @@ class NodePool {
   bool has(size_t n) const noexcept { return n_free_ >= n; }
   // Frees what reserve() need not keep.
   void trim() noexcept {
-    while (n_free_ > kMostFree) ::operator delete(pop());
+    while (n_free_ > kMaxFree) ::operator delete(pop());
   }
 
   // Requires: reserve() or has().
@@ -60,7 +60,7 @@ class NodePool {
   };
 
  private:
-  static constexpr size_t kMostFree = 256;
+  static constexpr size_t kMaxFree = 256;
   struct Node {
     Node* next;
   };

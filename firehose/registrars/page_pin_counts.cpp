@@ -6,7 +6,7 @@ namespace hydrant {
 
 // Splits the interval that contains `at`, so that `at` becomes a boundary. Answers the first interval that
 // starts there or later.
-PageCounts::Map::iterator PageCounts::split(uintptr_t at) noexcept {
+PagePinCounts::Map::iterator PagePinCounts::split(uintptr_t at) noexcept {
   auto next = intervals_.lower_bound(at);
   if (next == intervals_.begin() || (next != intervals_.end() && next->first == at)) return next;
   auto before = std::prev(next);
@@ -16,7 +16,7 @@ PageCounts::Map::iterator PageCounts::split(uintptr_t at) noexcept {
   return next;
 }
 
-uint64_t PageCounts::add(MemoryRange range) noexcept {
+uint64_t PagePinCounts::add(MemoryRange range) noexcept {
   auto it = split(range.addr);
   split(range.end());
   for (uintptr_t at = range.addr; at < range.end();) {
@@ -34,14 +34,14 @@ uint64_t PageCounts::add(MemoryRange range) noexcept {
   return reports_;
 }
 
-void PageCounts::keep(MemoryRange range) noexcept {
+void PagePinCounts::keep(MemoryRange range) noexcept {
   const auto first = split(range.addr);
   const auto last = split(range.end());
   for (auto it = first; it != last; ++it) it->second.kept = 1;
   join(range);
 }
 
-void PageCounts::set_aside(Map::iterator first, Map::iterator last) noexcept {
+void PagePinCounts::set_aside(Map::iterator first, Map::iterator last) noexcept {
   ++reports_;
   for (auto it = first; it != last; ++it) {
     if (it->second.count == 0) continue;  // all of its pins are older than its last report
@@ -52,7 +52,7 @@ void PageCounts::set_aside(Map::iterator first, Map::iterator last) noexcept {
   }
 }
 
-bool PageCounts::note_unmapped(MemoryRange range) noexcept {
+bool PagePinCounts::note_unmapped(MemoryRange range) noexcept {
   const auto found = first_in(range);
   if (found == intervals_.end() || found->first >= range.end()) return true;
   if (!pool_->has(2)) return false;
@@ -62,14 +62,14 @@ bool PageCounts::note_unmapped(MemoryRange range) noexcept {
   return true;
 }
 
-void PageCounts::must_note_unmapped(MemoryRange range) noexcept {
+void PagePinCounts::must_note_unmapped(MemoryRange range) noexcept {
   (void)pool_->reserve(2);
   if (note_unmapped(range)) return;
   const auto found = first_in(range);
   set_aside(intervals_.find(found->first), intervals_.lower_bound(range.end()));
 }
 
-void PageCounts::remove_to(MemoryRange range, PageCounts* gone, uint64_t stamp) noexcept {
+void PagePinCounts::remove_to(MemoryRange range, PagePinCounts* gone, uint64_t stamp) noexcept {
   Map::iterator first;
   Map::iterator last;
   if (pool_->reserve(kSpare) || pool_->has(2)) {
@@ -110,7 +110,7 @@ void PageCounts::remove_to(MemoryRange range, PageCounts* gone, uint64_t stamp) 
 }
 
 // Joins equal neighbours within `range` and at its edges, which bounds the size of the map.
-void PageCounts::join(MemoryRange range) noexcept {
+void PagePinCounts::join(MemoryRange range) noexcept {
   auto it = intervals_.lower_bound(range.addr);
   if (it != intervals_.begin()) --it;
   while (it != intervals_.end() && it->first <= range.end()) {
@@ -125,7 +125,7 @@ void PageCounts::join(MemoryRange range) noexcept {
   }
 }
 
-bool PageCounts::covers(MemoryRange range) const noexcept {
+bool PagePinCounts::covers(MemoryRange range) const noexcept {
   auto it = intervals_.upper_bound(range.addr);
   if (it == intervals_.begin()) return false;
   --it;

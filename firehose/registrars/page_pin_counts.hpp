@@ -21,11 +21,11 @@
 
 namespace hydrant {
 
-class PageCounts {
+class PagePinCounts {
  public:
   static constexpr uint64_t kNoStamp = 0;
 
-  explicit PageCounts(NodePool* pool) noexcept
+  explicit PagePinCounts(NodePool* pool) noexcept
       : pool_(pool), intervals_(Map::allocator_type(pool)) {}
 
   // Allocates what add(range) and `keeps` calls of keep() need. False if memory is used up.
@@ -63,11 +63,11 @@ class PageCounts {
   // ones; the counts in `gone` are 1. Requires: covers(range); `gone` is empty and has the same pool. Where
   // not even two nodes can be allocated, intervals that reach beyond `range` keep their counts: their pages
   // remain locked. So do runs that also have pins of unmapped memory, without a node for each.
-  void remove_to(MemoryRange range, PageCounts* gone, uint64_t stamp = kNoStamp) noexcept;
+  void remove_to(MemoryRange range, PagePinCounts* gone, uint64_t stamp = kNoStamp) noexcept;
   // The same; calls gone(MemoryRange) for each run.
   template <class Gone>
   void remove(MemoryRange range, Gone gone, uint64_t stamp = kNoStamp) {
-    PageCounts removed(pool_);
+    PagePinCounts removed(pool_);
     remove_to(range, &removed, stamp);
     removed.each(gone);
   }

@@ -75,7 +75,7 @@ struct FakeRegistrar::State {
   std::condition_variable orders_changed;
   std::multimap<uintptr_t, Live> live;
   NodePool nodes;
-  PageCounts pieces{&nodes};  // divisible: instead of `live`
+  PagePinCounts pieces{&nodes};  // divisible: instead of `live`
   std::vector<Refusal> refusals;
   std::deque<Order> orders;
   Plan plans[2];

@@ -120,7 +120,7 @@ int UringRing::wait_for(uint64_t ticket, uint64_t deadline_ns, int* result) noex
     *result = completion->res;
     io_uring_cqe_seen(&ring_, completion);
     if (data == ticket) return 0;
-    if ((data & kUringTicketBit) == 0) take_back(data);
+    if ((data & kUringTicketBit) == 0) release_update(data);
   }
 }
 

@@ -170,10 +170,10 @@ uint32_t UringPool::lost() const noexcept {
   return lost;
 }
 
-bool UringPool::take_losses() noexcept {
+bool UringPool::handle_losses() noexcept {
   const uint32_t n = size();
   bool found = false;
-  for (uint32_t i = 0; i < n; ++i) found |= rings_[i]->take_loss();
+  for (uint32_t i = 0; i < n; ++i) found |= rings_[i]->claim_loss();
   return found;
 }
 

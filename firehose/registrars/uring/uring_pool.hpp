@@ -46,7 +46,7 @@ class UringPool {
   uint32_t size() const noexcept { return size_.load(std::memory_order_acquire); }
 
   // Checks the descriptors of all rings; true if a ring is newly lost.
-  bool take_losses() noexcept;
+  bool handle_losses() noexcept;
 
   uint32_t slots_of_ring(uint32_t index) const noexcept;
   uint64_t max_slots() const noexcept;

@@ -206,7 +206,7 @@ UnpinResult PooledUringRegistrar::finish(const Batch& batch) noexcept {
 }
 
 void PooledUringRegistrar::note_losses() noexcept {
-  if (!pool_.take_losses()) return;
+  if (!pool_.handle_losses()) return;
   losses_.fetch_add(1, std::memory_order_relaxed);
   static RateLimit limit(RateLimit::kSecond);
   log_warning(

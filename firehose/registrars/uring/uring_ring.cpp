@@ -112,7 +112,7 @@ bool UringRing::is_usable() noexcept {
   return false;
 }
 
-bool UringRing::take_loss() noexcept {
+bool UringRing::claim_loss() noexcept {
   if (is_usable()) return false;
   const bool first = !loss_taken_.exchange(true, std::memory_order_relaxed);
   end_if_drained();
@@ -295,7 +295,7 @@ void UringRing::reap() noexcept {
     const uint64_t tag = completion->user_data;
     io_uring_cqe_seen(&ring_, completion);
     // A ticket belongs to a move that timed out.
-    if ((tag & kUringTicketBit) == 0) take_back(tag);
+    if ((tag & kUringTicketBit) == 0) release_update(tag);
   }
   // The kernel dropped unknown completions for lack of memory, so nothing can stay pending.
   const uint32_t lost = io_uring_smp_load_acquire(ring_.cq.koverflow);
@@ -305,7 +305,7 @@ void UringRing::reap() noexcept {
   }
 }
 
-void UringRing::take_back(uint64_t tag) noexcept {
+void UringRing::release_update(uint64_t tag) noexcept {
   // Only the thread that reaps subtracts, so the value cannot shrink between load and subtraction. It is
   // smaller than `tag` only after lost completions.
   pending_.fetch_sub(std::min(tag, pending_.load(std::memory_order_relaxed)),

@@ -97,7 +97,7 @@ class UringRing {
   bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
   // Checks the descriptor, and unmaps a lost ring that has drained. True for one caller only, when the loss
   // is detected. Cost: a system call, 0.09 us.
-  bool take_loss() noexcept;
+  bool claim_loss() noexcept;
   // Reopens a lost ring that has drained; -EBUSY for any other. 0 or a negative errno. Earlier keys stay
   // stale.
   int reopen() noexcept;
@@ -129,7 +129,7 @@ class UringRing {
   void release_completions() noexcept { completions_claimed_.clear(std::memory_order_release); }
   // Require: completions are claimed.
   void reap() noexcept;
-  void take_back(uint64_t tag) noexcept;
+  void release_update(uint64_t tag) noexcept;
   bool find_piece(UringRun run, MemoryRange within, Piece* piece) noexcept;
   int move_piece(const Piece& piece, int fd, uint64_t offset, bool to_file,
                  uint64_t deadline_ns) noexcept;

@@ -56,10 +56,10 @@ int played_mapping(uintptr_t addr, MemoryRange* out) noexcept {
   return 0;
 }
 
-class LockedStretchesTest : public ::testing::Test {
+class LockedRangesTest : public ::testing::Test {
  protected:
-  LockedStretchesTest() { g_played_locks = &kernel_; }
-  ~LockedStretchesTest() override { g_played_locks = nullptr; }
+  LockedRangesTest() { g_played_locks = &kernel_; }
+  ~LockedRangesTest() override { g_played_locks = nullptr; }
 
   void play(size_t pages, bool tells_mappings) {
     kernel_ = {};
@@ -69,16 +69,16 @@ class LockedStretchesTest : public ::testing::Test {
   void lock(size_t first, size_t n) {
     std::fill_n(kernel_.locked.begin() + static_cast<ptrdiff_t>(first), n, true);
   }
-  LockedStretches find(size_t first, size_t n) {
+  LockedRanges find(size_t first, size_t n) {
     MlockCalls calls = kMlockCalls;
     calls.find_lock = &played_find_lock;
     calls.mapping = &played_mapping;
-    LockedStretches found;
+    LockedRanges found;
     found.find(calls, kernel_.pages(first, n), kPageBytes);
     return found;
   }
   // In order and apart; no locked page is missed, and what is locked in whole is.
-  void expect_true(const LockedStretches& found, size_t first, size_t n) {
+  void expect_true(const LockedRanges& found, size_t first, size_t n) {
     size_t at = first;
     for (const auto& [range, whole] : found) {
       const size_t begin = kernel_.page(range.addr), end = kernel_.page(range.end());
@@ -90,72 +90,72 @@ class LockedStretchesTest : public ::testing::Test {
     }
     for (; at < first + n; ++at) ASSERT_FALSE(kernel_.locked[at]) << "page " << at;
   }
-  static bool all_whole(const LockedStretches& found) {
+  static bool all_whole(const LockedRanges& found) {
     return std::all_of(found.begin(), found.end(), [](const auto& one) { return one.whole; });
   }
 
   PlayedLocks kernel_;
 };
 
-TEST_F(LockedStretchesTest, NothingLockedTakesOneQuestion) {
+TEST_F(LockedRangesTest, NothingLockedTakesOneQuestion) {
   play(1 << 16, true);
   EXPECT_EQ(find(0, 1 << 16).size(), 0u);
   EXPECT_EQ(kernel_.questions, 1);
   EXPECT_EQ(kernel_.mappings_asked, 0);
 }
 
-TEST_F(LockedStretchesTest, ALargeLockedMappingTakesAFewQuestions) {
+TEST_F(LockedRangesTest, ALargeLockedMappingTakesAFewQuestions) {
   play(1 << 16, true);
   lock(0, 1 << 16);
-  const LockedStretches found = find(10, 1 << 15);
+  const LockedRanges found = find(10, 1 << 15);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_TRUE(found.begin()->whole);
   EXPECT_EQ(found.begin()->range, kernel_.pages(10, 1 << 15));
   EXPECT_LE(kernel_.questions + kernel_.mappings_asked, 4);
 }
 
-TEST_F(LockedStretchesTest, WithoutMappingsALargeLockedStretchIsNotCalledWhole) {
+TEST_F(LockedRangesTest, WithoutMappingsALargeLockedRangeIsNotCalledWhole) {
   play(1 << 16, false);
   lock(0, 1 << 16);
-  const LockedStretches found = find(0, 1 << 16);
+  const LockedRanges found = find(0, 1 << 16);
   ASSERT_NO_FATAL_FAILURE(expect_true(found, 0, 1 << 16));
   EXPECT_EQ(found.size(), 1u);
   EXPECT_FALSE(all_whole(found));
   EXPECT_LE(kernel_.questions, 260);
 }
 
-TEST_F(LockedStretchesTest, WithoutMappingsAHundredPagesAreToldApart) {
+TEST_F(LockedRangesTest, WithoutMappingsAHundredPagesAreToldApart) {
   play(100, false);
   lock(3, 20);
   lock(30, 1);
   lock(40, 60);
-  const LockedStretches found = find(0, 100);
+  const LockedRanges found = find(0, 100);
   ASSERT_NO_FATAL_FAILURE(expect_true(found, 0, 100));
   EXPECT_EQ(found.size(), 3u);
   EXPECT_TRUE(all_whole(found));
 }
 
-TEST_F(LockedStretchesTest, TooManyAlternationsEndInOneThatIsNotWhole) {
+TEST_F(LockedRangesTest, TooManyAlternationsEndInOneThatIsNotWhole) {
   for (const bool tells_mappings : {true, false}) {
     play(4096, tells_mappings);
     for (size_t i = 0; i < 4096; i += 2) lock(i, 1);
-    const LockedStretches found = find(0, 4096);
+    const LockedRanges found = find(0, 4096);
     ASSERT_NO_FATAL_FAILURE(expect_true(found, 0, 4096));
     EXPECT_FALSE(all_whole(found));
   }
 }
 
-TEST_F(LockedStretchesTest, AMappingThatIsDividedMeanwhileIsNotCalledWhole) {
+TEST_F(LockedRangesTest, AMappingThatIsDividedMeanwhileIsNotCalledWhole) {
   play(64, true);
   lock(0, 64);
   kernel_.divided_at = 1;
-  const LockedStretches found = find(0, 64);
+  const LockedRanges found = find(0, 64);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_FALSE(found.begin()->whole);
   EXPECT_EQ(found.begin()->range, kernel_.pages(0, 64));
 }
 
-TEST_F(LockedStretchesTest, RandomLocksAreFound) {
+TEST_F(LockedRangesTest, RandomLocksAreFound) {
   const auto seed = static_cast<unsigned>(testing::test_seed());
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
@@ -168,7 +168,7 @@ TEST_F(LockedStretchesTest, RandomLocksAreFound) {
       lock(at, 1 + random() % std::min<size_t>(pages - at, 20));
     }
     const size_t first = random() % pages, n = 1 + random() % (pages - first);
-    const LockedStretches found = find(first, n);
+    const LockedRanges found = find(first, n);
     ASSERT_NO_FATAL_FAILURE(expect_true(found, first, n)) << "step " << step;
     if (kernel_.tells_mappings && found.size() < 64) {
       ASSERT_TRUE(all_whole(found)) << "step " << step;

@@ -19,7 +19,7 @@ class PageCountsTest : public ::testing::Test {
   }
 
   NodePool nodes_;
-  PageCounts counts_{&nodes_};
+  PagePinCounts counts_{&nodes_};
 };
 
 TEST_F(PageCountsTest, WhatNobodyCountsIsGone) {
@@ -50,7 +50,7 @@ TEST_F(PageCountsTest, KeptPagesAreNotReportedAsGone) {
   add({0x1000, 0x4000});
   counts_.keep({0x2000, 0x1000});
   EXPECT_EQ(counts_.intervals(), 3u);
-  PageCounts unlocked(&nodes_);
+  PagePinCounts unlocked(&nodes_);
   counts_.remove_to({0x1000, 0x4000}, &unlocked);
   EXPECT_EQ(counts_.intervals(), 0u);
   unlocked.each(note);
