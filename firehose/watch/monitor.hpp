@@ -82,7 +82,7 @@ class Monitor {
   void replaced(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   void forget_vouched() noexcept;
   bool pinned(MemoryRange range) noexcept;
-  // Stops watching what no cache has any more (monitor_give_back.cpp).
+  // Stops watching what no cache has any more (monitor_unwatch.cpp).
   void unwatch_unused() noexcept HYDRANT_EXCLUDES(ranges_mu_);
   // The same for memory that another userfaultfd is to have: caches forget it first. False if a part of it
   // is still watched at the deadline.

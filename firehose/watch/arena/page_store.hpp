@@ -26,7 +26,7 @@
 
 #include "firehose/base/memory_range.hpp"
 #include "firehose/base/thread.hpp"
-#include "firehose/watch/arena/reservation.hpp"
+#include "firehose/watch/arena/address_reservation.hpp"
 
 #include <atomic>
 #include <cstddef>

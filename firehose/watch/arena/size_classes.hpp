@@ -1,7 +1,7 @@
 // Size classes of the extent heap's small objects, and the alignment of larger allocations.
 #pragma once
 
-#include "firehose/watch/arena/reservation.hpp"
+#include "firehose/watch/arena/address_reservation.hpp"
 
 #include <bit>
 #include <cstddef>

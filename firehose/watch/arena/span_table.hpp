@@ -2,7 +2,7 @@
 // part of an ExtentHeap, under its mutex.
 #pragma once
 
-#include "firehose/watch/arena/reservation.hpp"
+#include "firehose/watch/arena/address_reservation.hpp"
 #include "firehose/watch/arena/size_classes.hpp"
 
 #include <cstddef>

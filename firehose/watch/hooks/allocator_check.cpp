@@ -1,5 +1,5 @@
 // Tests with trial allocations whether libc's chunk headers are as expected, or whether another allocator
-// maps through hooked symbols. families_dynamic.cpp and families_static.cpp call it when the hooks are
+// maps through hooked symbols. hook_families_dynamic.cpp and hook_families_static.cpp call it when the hooks are
 // loaded.
 #include "firehose/watch/hooks/allocator_check.hpp"
 

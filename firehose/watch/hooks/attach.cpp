@@ -3,12 +3,12 @@
 // Nothing depends on when that is. Other libraries' constructors and the loader may call hooks earlier; such
 // calls find the real functions and take their thread's record themselves.
 #include "firehose/watch/hooks/allocator_check.hpp"
-#include "firehose/watch/hooks/families.hpp"
+#include "firehose/watch/hooks/hook_families.hpp"
 #include "firehose/watch/hooks/hooks_object.hpp"
 #include "firehose/watch/hooks/libc_chunks.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
-#include "firehose/watch/hooks/start_slots.hpp"
 #include "firehose/watch/hooks/thread_records.hpp"
+#include "firehose/watch/hooks/thread_start_slots.hpp"
 
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 // Hooks the creation of threads: a thread begins in a function of this file, because libc maps its stack past
 // every symbol.
 #include "firehose/watch/hooks/real_calls.hpp"
-#include "firehose/watch/hooks/start_slots.hpp"
+#include "firehose/watch/hooks/thread_start_slots.hpp"
 #include "firehose/watch/hooks/watched_call.hpp"
 
 #include <cerrno>

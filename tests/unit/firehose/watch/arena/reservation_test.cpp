@@ -1,4 +1,4 @@
-#include "firehose/watch/arena/reservation.hpp"
+#include "firehose/watch/arena/address_reservation.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Allocates, without a lock, the slots that carry a thread's start function and argument. thread_hooks.cpp
 // takes one at pthread_create() and gives it back in the new thread.
-#include "firehose/watch/hooks/start_slots.hpp"
+#include "firehose/watch/hooks/thread_start_slots.hpp"
 
 #include "firehose/watch/hooks/hooks_object.hpp"
 

@@ -5,7 +5,7 @@
 // In a program with a dynamic loader --wrap reaches only the objects that it was linked from. Its libraries
 // call libc past the hooks, so the archive claims nothing there.
 #include "firehose/watch/hooks/allocator_check.hpp"
-#include "firehose/watch/hooks/families.hpp"
+#include "firehose/watch/hooks/hook_families.hpp"
 #include "firehose/watch/hooks/hooks_object.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
 

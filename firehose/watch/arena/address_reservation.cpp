@@ -1,5 +1,5 @@
 // Maps addresses to reservations in a radix tree. free() and the C functions look pointers up in it.
-#include "firehose/watch/arena/reservation.hpp"
+#include "firehose/watch/arena/address_reservation.hpp"
 
 #include "firehose/base/raw_memory.hpp"
 
