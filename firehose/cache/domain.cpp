@@ -83,7 +83,7 @@ Status Domain::start_watching() noexcept {
   client.pinned = [](void* self, uintptr_t addr, size_t len) {
     return static_cast<Invalidator*>(self)->any_pinned({addr, len}) ? 1 : 0;
   };
-  WatchLink::More more{};
+  WatchLink::ClientHooks more{};
   more.end_free_hits = [](void* self) { static_cast<Invalidator*>(self)->end_free_hits(); };
   more.unmapped = [](void* self, uintptr_t addr, size_t len) {
     static_cast<Invalidator*>(self)->forget_unmapped({addr, len});

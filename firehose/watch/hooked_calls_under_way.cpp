@@ -20,7 +20,7 @@ namespace {
 constexpr uintptr_t kMainHeapGrowth = uintptr_t{1} << 30;
 constexpr size_t kPageBytes = 4096;
 // A range of more blocks counts as one of libc's heaps.
-constexpr uintptr_t kMostBlocks = 4096;
+constexpr uintptr_t kMaxBlocks = 4096;
 constexpr uintptr_t kEndOfBlocks = uintptr_t{1} << (47 - HYDRANT_HOOKS_HEAP_SHIFT);
 
 template <typename Word>
@@ -54,7 +54,7 @@ bool is_gone(uint32_t tid) {
 
 // Frees the record of a thread that the kernel no longer knows; any thread may take it. False if it is known,
 // or the record is another's by now.
-bool free_if_gone(hydrant_hooks_thread_t& thread, uint32_t tid) {
+bool free_if_exited(hydrant_hooks_thread_t& thread, uint32_t tid) {
   static_assert(offsetof(hydrant_hooks_thread_t, ending) ==
                 offsetof(hydrant_hooks_thread_t, tid) + sizeof thread.tid);
   if (!is_gone(tid)) return false;
@@ -91,11 +91,11 @@ HookedCallsUnderWay::Extent HookedCallsUnderWay::extent_of(hydrant_hooks_thread_
                                                            MemoryRange range) const noexcept {
   const uint32_t tid = load(thread.tid);
   if (tid == 0) return Extent::kNothing;
-  if (load(thread.loading) != 0) return Extent::kAnything;
+  if (load(thread.loading) != 0) return Extent::kAllMemory;
   if (load(thread.entered) == 0) return Extent::kNothing;
   if (load(thread.ending) != 0 || load(thread.len) == HYDRANT_HOOKS_ANYTHING ||
       load(thread.inner_len) == HYDRANT_HOOKS_ANYTHING) {
-    return Extent::kAnything;
+    return Extent::kAllMemory;
   }
   if (covers_pages(load(thread.addr), load(thread.len), range) ||
       covers_pages(load(thread.inner_addr), load(thread.inner_len), range)) {
@@ -120,7 +120,7 @@ void HookedCallsUnderWay::begin_reading() noexcept {
     for (uint32_t i = 0; i < count; ++i) {
       hydrant_hooks_thread_t& thread = hooks_->threads[i];
       const uint32_t tid = load(thread.tid);
-      if (tid != 0 && load(thread.ending) != 0 && free_if_gone(thread, tid)) {
+      if (tid != 0 && load(thread.ending) != 0 && free_if_exited(thread, tid)) {
         __atomic_fetch_add(&hooks_->endings_over, 1, __ATOMIC_ACQ_REL);
       }
     }
@@ -136,20 +136,20 @@ bool HookedCallsUnderWay::may_have_caller(const RangeSet& watched) noexcept {
     const uint32_t i = (last_found_ + n) % count;
     hydrant_hooks_thread_t& thread = hooks_->threads[i];
     if (extent_of(thread, {}) == Extent::kNothing) continue;
-    if ((names_any_of(watched, thread) && !blind) || candidate_count_ == kMostCandidates) {
+    if ((names_any_of(watched, thread) && !blind) || candidate_count_ == kMaxCandidates) {
       last_found_ = i;
       return true;
     }
     candidates_[candidate_count_++] = i;
   }
-  return !blind && is_candidate_asleep();
+  return !blind && is_candidate_sleeping();
 }
 
-bool HookedCallsUnderWay::may_have_caller_after_all() noexcept {
-  return !is_blind_look() && is_candidate_asleep();
+bool HookedCallsUnderWay::may_still_have_caller() noexcept {
+  return !is_blind_look() && is_candidate_sleeping();
 }
 
-bool HookedCallsUnderWay::is_candidate_asleep() noexcept {
+bool HookedCallsUnderWay::is_candidate_sleeping() noexcept {
   for (uint32_t n = 0; n < candidate_count_; ++n) {
     hydrant_hooks_thread_t& thread = hooks_->threads[candidates_[n]];
     if (extent_of(thread, {}) == Extent::kNothing || !may_be_asleep(load(thread.tid))) continue;
@@ -197,7 +197,7 @@ bool HookedCallsUnderWay::is_heap(MemoryRange range) const noexcept {
 bool HookedCallsUnderWay::reaches_heap(MemoryRange range) const noexcept {
   const uintptr_t first = range.addr >> HYDRANT_HOOKS_HEAP_SHIFT;
   const uintptr_t last = range.last() >> HYDRANT_HOOKS_HEAP_SHIFT;
-  if (last - first >= kMostBlocks || last >= kEndOfBlocks) return true;
+  if (last - first >= kMaxBlocks || last >= kEndOfBlocks) return true;
   const uintptr_t low = load(*hooks_->main_heap_low);
   if (low != 0 && range.last() >= low / kPageBytes * kPageBytes &&
       range.addr < load(*hooks_->main_heap_high) + kMainHeapGrowth) {

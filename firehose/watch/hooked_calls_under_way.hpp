@@ -16,7 +16,7 @@ namespace hydrant {
 class HookedCallsUnderWay {
  public:
   constexpr HookedCallsUnderWay() noexcept = default;
-  void look_into(hydrant_hooks_t* hooks) noexcept { hooks_ = hooks; }
+  void set_hooks(hydrant_hooks_t* hooks) noexcept { hooks_ = hooks; }
 
   // Before changes are read: frees the records of threads that are gone. One whose thread goes later explains
   // what is read then. Cost: a load and a compare; after a thread's end a look at each record.
@@ -28,7 +28,7 @@ class HookedCallsUnderWay {
   bool may_have_caller(const RangeSet& watched) noexcept;
   // The same, later: whether one of the calls that the last look has found may be the caller after all. A
   // call that began since cannot be.
-  bool may_have_caller_after_all() noexcept;
+  bool may_still_have_caller() noexcept;
   // Whether one of them may have released this range.
   bool explain(MemoryRange range) noexcept;
   // Whether one of them has noted that it releases this range: doubtful cases do not count.
@@ -49,17 +49,17 @@ class HookedCallsUnderWay {
 
  private:
   // Threads whose state is read; beyond that number a thread counts as a possible caller.
-  static constexpr uint32_t kMostCandidates = 16;
-  enum class Extent { kNothing, kHeaps, kRange, kAnything };
+  static constexpr uint32_t kMaxCandidates = 16;
+  enum class Extent { kNothing, kHeaps, kRange, kAllMemory };
   bool names_any_of(const RangeSet& watched, const hydrant_hooks_thread_t& thread) const noexcept;
-  bool is_candidate_asleep() noexcept;
+  bool is_candidate_sleeping() noexcept;
   Extent extent_of(hydrant_hooks_thread_t& thread, MemoryRange range) const noexcept;
   bool is_heap(MemoryRange range) const noexcept;
   bool reaches_heap(MemoryRange range) const noexcept;
 
   hydrant_hooks_t* hooks_ = nullptr;
   uint32_t last_found_ = 0;  // where the next look begins
-  uint32_t candidates_[kMostCandidates] = {};
+  uint32_t candidates_[kMaxCandidates] = {};
   uint32_t candidate_count_ = 0;
   uint32_t endings_over_ = 0;  // the count when the reading began
 };

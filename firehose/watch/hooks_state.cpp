@@ -8,7 +8,7 @@
 
 namespace hydrant {
 
-const char* why_hits_are_checked(const hydrant_hooks_t* hooks, bool ours) noexcept {
+const char* hit_check_reason(const hydrant_hooks_t* hooks, bool ours) noexcept {
   if (hooks == nullptr) {
     return "the hooks library is not in this process; " HYDRANT_LINK_THE_PROGRAM;
   }

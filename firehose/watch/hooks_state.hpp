@@ -7,6 +7,6 @@ namespace hydrant {
 
 // The cause of checked hits and the remedy; nullptr where hits are free. `hooks` is the hooks' object,
 // nullptr where the process has none; `ours`: it has this copy's monitor.
-const char* why_hits_are_checked(const hydrant_hooks_t* hooks, bool ours) noexcept;
+const char* hit_check_reason(const hydrant_hooks_t* hooks, bool ours) noexcept;
 
 }  // namespace hydrant

@@ -88,13 +88,13 @@ bool read_text(More more) noexcept {
 }
 
 // Joins neighbours of `within` and passes each run on once.
-class RunTeller {
+class RunReporter {
  public:
-  RunTeller(MemoryRange within, MappedRun each, void* context) noexcept
+  RunReporter(MemoryRange within, MappedRun each, void* context) noexcept
       : within_(within), each_(each), context_(context) {}
-  ~RunTeller() { tell(); }
-  RunTeller(const RunTeller&) = delete;
-  RunTeller& operator=(const RunTeller&) = delete;
+  ~RunReporter() { report(); }
+  RunReporter(const RunReporter&) = delete;
+  RunReporter& operator=(const RunReporter&) = delete;
 
   // Mappings come in address order. False when no further one can be of interest.
   bool add(MemoryRange mapping) noexcept {
@@ -103,7 +103,7 @@ class RunTeller {
     const uintptr_t start = std::max(mapping.addr, within_.addr);
     const uintptr_t last = std::min(mapping.last(), within_.last());
     if (run_.len == 0 || start != run_.end()) {
-      tell();
+      report();
       run_.addr = start;
     }
     run_.len = last - run_.addr + 1;
@@ -111,7 +111,7 @@ class RunTeller {
   }
 
  private:
-  void tell() noexcept {
+  void report() noexcept {
     if (run_.len != 0) each_(context_, run_);
     run_.len = 0;
   }
@@ -123,7 +123,7 @@ class RunTeller {
 };
 
 // 0, or the errno by which the kernel says that it has no such question.
-int ask_for_runs(MemoryRange within, RunTeller& runs) noexcept {
+int query_runs(MemoryRange within, RunReporter& runs) noexcept {
   const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return errno;
   int error = 0;
@@ -147,10 +147,10 @@ int ask_for_runs(MemoryRange within, RunTeller& runs) noexcept {
 
 bool for_each_mapped(MemoryRange within, MappedRun each, void* context) noexcept {
   {
-    RunTeller runs(within, each, context);
-    if (ask_for_runs(within, runs) == 0) return true;
+    RunReporter runs(within, each, context);
+    if (query_runs(within, runs) == 0) return true;
   }
-  RunTeller runs(within, each, context);
+  RunReporter runs(within, each, context);
   return read_text([&](const Mapping& mapping) noexcept { return runs.add(mapping.range); });
 }
 

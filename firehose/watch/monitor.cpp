@@ -20,8 +20,8 @@ namespace {
 constexpr uint64_t kSyncDeadlineNs = 1'000'000'000;
 constexpr size_t kPageBytes = 4096;
 constexpr int kYields = 16;
-constexpr long kShortestSleepNs = 20'000;
-constexpr long kLongestSleepNs = 2'000'000;
+constexpr long kMinSleepNs = 20'000;
+constexpr long kMaxSleepNs = 2'000'000;
 // Where a yield takes longer, other threads wanted the processor. Many that wait there and look often would
 // leave none to those that they wait for.
 constexpr uint64_t kCrowdedYieldNs = 20'000;
@@ -47,7 +47,7 @@ class Pause {
     if (now - begun_ns_ >= timeout_ns_) return false;
     timespec ts{0, sleep_ns_};
     nanosleep(&ts, nullptr);
-    sleep_ns_ = std::min(2 * sleep_ns_, kLongestSleepNs);
+    sleep_ns_ = std::min(2 * sleep_ns_, kMaxSleepNs);
     return true;
   }
 
@@ -56,7 +56,7 @@ class Pause {
   const uint64_t timeout_ns_;
   uint64_t begun_ns_ = 0;
   int tries_ = 0;
-  long sleep_ns_ = kShortestSleepNs;
+  long sleep_ns_ = kMinSleepNs;
 };
 
 }  // namespace
@@ -137,7 +137,7 @@ void Monitor::sync(MemoryRange range) noexcept {
   if (!is_whole) forget({pages.addr, kPageBytes});
   const uintptr_t first = is_whole ? pages.addr : pages.addr + kPageBytes;
   if (first < pages.end()) forget_unmapped({first, pages.end() - first});
-  if (giving_back_.load(std::memory_order_seq_cst)) sync();
+  if (unwatching_.load(std::memory_order_seq_cst)) sync();
 }
 
 // seq_cst, as in unsubscribe(): either this sees that the client leaves, or it is waited for.
@@ -165,30 +165,30 @@ void Monitor::forget_unmapped(MemoryRange range) noexcept {
 }
 
 void Monitor::invalidate(MemoryRange range) noexcept {
-  if (!range.valid() || is_mutant(Mutant::kDeafToArenas)) return;
+  if (!range.valid() || is_mutant(Mutant::kIgnoreArenas)) return;
   forget(range);
 }
 
 // What is registered with the kernel has changed, and that could not be entered.
-void Monitor::lose_watched() noexcept {
+void Monitor::note_lost_events() noexcept {
   changes_.fetch_add(1, std::memory_order_seq_cst);
-  watched_lost_.store(true, std::memory_order_seq_cst);
+  events_lost_.store(true, std::memory_order_seq_cst);
 }
 
-void Monitor::drop_lost_locked() {
-  if (!watched_lost_.load(std::memory_order_seq_cst)) return;  // after giving_back_, in sync()
-  if (watched_lost_.exchange(false, std::memory_order_seq_cst)) watched_.clear();
+void Monitor::drop_watched_after_loss_locked() {
+  if (!events_lost_.load(std::memory_order_seq_cst)) return;  // after unwatching_, in sync()
+  if (events_lost_.exchange(false, std::memory_order_seq_cst)) watched_.clear();
 }
 
 // A hook may run in a handler that interrupts the holder of the mutex.
 void Monitor::drop_watched(MemoryRange range) noexcept {
   if (lock_briefly(ranges_mu_)) {
-    drop_lost_locked();
+    drop_watched_after_loss_locked();
     changes_.fetch_add(1, std::memory_order_relaxed);
     if (!watched_.remove(range)) watched_.clear();
     ranges_mu_.unlock();
   } else {
-    lose_watched();
+    note_lost_events();
   }
 }
 
@@ -264,7 +264,7 @@ bool Monitor::set_wanted(int number, void (*wanted)(void* context)) noexcept {
   return client != nullptr;
 }
 
-void Monitor::want_forgotten() noexcept {
+void Monitor::notify_wanted() noexcept {
   each_client([](const Client& client) {
     const auto wanted = client.wanted.load(std::memory_order_acquire);
     if (wanted != nullptr) wanted(client.is.context);
@@ -273,7 +273,7 @@ void Monitor::want_forgotten() noexcept {
 
 bool Monitor::add_arena(MemoryRange range, bool kept) noexcept {
   if (!range.valid()) return false;
-  for (uint32_t i = 0; i < kMostArenas; ++i) {
+  for (uint32_t i = 0; i < kMaxArenas; ++i) {
     uintptr_t free = 0;
     // Claimed with an address that covers nothing, so that nobody sees the length of another range.
     if (!arenas_[i].addr.compare_exchange_strong(free, UINTPTR_MAX, std::memory_order_acq_rel))
@@ -301,7 +301,7 @@ void Monitor::drop_arena(MemoryRange range) noexcept {
       break;
     }
   }
-  if (range.valid() && !is_mutant(Mutant::kDeafToArenas)) forget_unmapped(range);
+  if (range.valid() && !is_mutant(Mutant::kIgnoreArenas)) forget_unmapped(range);
 }
 
 // A pin of a whole arena may cross two of its ranges; that one is treated as any other memory.
@@ -363,11 +363,11 @@ void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {
   mappings_.close();
   watched_.clear();
   removed_.clear();
-  watched_lost_.store(false, std::memory_order_relaxed);
-  late_count_ = 0;
-  giving_back_.store(false, std::memory_order_relaxed);
+  events_lost_.store(false, std::memory_order_relaxed);
+  deferred_count_ = 0;
+  unwatching_.store(false, std::memory_order_relaxed);
   g_watch_windows.reset_in_child();
-  behind_.store(false, std::memory_order_relaxed);
+  is_behind_.store(false, std::memory_order_relaxed);
   stacks_.clear();
   // The reader may have been at work when its process was copied.
   const uint64_t sequence = sequence_.load(std::memory_order_relaxed);

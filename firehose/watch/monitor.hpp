@@ -1,5 +1,5 @@
 // The process's monitor of memory that goes away: a userfaultfd, a thread that reads it, and the caches
-// to tell. include/hydrant/monitor.h is its face, for all copies of the library, for allocators and for
+// to tell. include/hydrant/monitor.h is its interface, for all copies of the library, for allocators and for
 // the hooks.
 //
 // Why what it says can be relied on, layer by layer: docs/pin_cache.md, "Coherence". In short:
@@ -21,7 +21,7 @@
 //  - The reader calls the caches without a lock, and they work without their own mutex (the client's
 //    functions, monitor.h).
 //  - The reader tries ranges_mu_ (a leaf) for a short time, and postpones a change that it cannot enter:
-//    `behind_` keeps memory from being cached meanwhile, and `watched_lost_` makes the next holder drop the
+//    `is_behind_` keeps memory from being cached meanwhile, and `events_lost_` makes the next holder drop the
 //    set.
 //  - start_mu_ and the mutexes of unwatch_unused() are held with all signals blocked.
 #pragma once
@@ -108,9 +108,9 @@ class Monitor {
 
  private:
   static constexpr size_t kMostClients = 64;
-  static constexpr size_t kMostArenas = 4096;
-  static constexpr size_t kMostRanges = 65536;
-  static constexpr size_t kMostLate = 256;
+  static constexpr size_t kMaxArenas = 4096;
+  static constexpr size_t kMaxRanges = 65536;
+  static constexpr size_t kMaxDeferred = 256;
 
   struct Arena {
     std::atomic<uintptr_t> addr{0};  // 0: free
@@ -129,12 +129,12 @@ class Monitor {
   void take_changes() noexcept HYDRANT_EXCLUDES(ranges_mu_);
   void apply(const MemoryChange& change) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   void enter_locked(const MemoryChange& change, uint64_t removal) HYDRANT_REQUIRES(ranges_mu_);
-  void put_off(const MemoryChange& change, uint64_t removal) noexcept;
-  bool enter_late(bool impatient) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void defer_removal(const MemoryChange& change, uint64_t removal) noexcept;
+  bool add_deferred(bool impatient) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   void forget(MemoryRange range) noexcept;
   void forget_unmapped(MemoryRange range) noexcept;
   void drop_watched(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  void want_forgotten() noexcept;
+  void notify_wanted() noexcept;
   template <class Call>
   void each_client(const Call& call) noexcept;
 
@@ -156,22 +156,23 @@ class Monitor {
   bool register_mapping(uintptr_t addr, Mapping* found, bool* needed) noexcept
       HYDRANT_REQUIRES(watching_mu_);
   bool removal_under_way(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  bool catches_up() noexcept;
-  void drop_lost_locked() HYDRANT_REQUIRES(ranges_mu_);
-  void lose_watched() noexcept;
-  bool next_to_give_back_locked(uintptr_t* from, uintptr_t end, MemoryRange* range)
+  bool is_catching_up() noexcept;
+  void drop_watched_after_loss_locked() HYDRANT_REQUIRES(ranges_mu_);
+  void note_lost_events() noexcept;
+  bool next_to_unwatch_locked(uintptr_t* from, uintptr_t end, MemoryRange* range)
       HYDRANT_REQUIRES(ranges_mu_);
-  struct GiveBack {
+  struct UnwatchRequest {
     MemoryRange range;
-    size_t most_bytes = SIZE_MAX;  // larger ranges stay watched
+    size_t max_bytes = SIZE_MAX;  // larger ranges stay watched
     uint64_t deadline_ns = UINT64_MAX;
   };
-  bool give_back_some(uintptr_t* from, const GiveBack& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  bool give_back_some_locked(uintptr_t* from, const GiveBack& what) noexcept
+  bool unwatch_some(uintptr_t* from, const UnwatchRequest& what) noexcept
+      HYDRANT_EXCLUDES(ranges_mu_);
+  bool unwatch_some_locked(uintptr_t* from, const UnwatchRequest& what) noexcept
       HYDRANT_REQUIRES(watching_mu_) HYDRANT_EXCLUDES(ranges_mu_);
-  bool give_back_one(MemoryRange range) noexcept HYDRANT_REQUIRES(watching_mu_)
+  bool unwatch_one(MemoryRange range) noexcept HYDRANT_REQUIRES(watching_mu_)
       HYDRANT_REQUIRES(reading_mu_) HYDRANT_EXCLUDES(ranges_mu_);
-  bool give_back_all(const GiveBack& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool unwatch_all(const UnwatchRequest& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool unwatch(MemoryRange range) noexcept;
   void forget_ended_removals(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool watches_any(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
@@ -212,20 +213,20 @@ class Monitor {
   alignas(64) Mutex ranges_mu_;
   RangeSet watched_ HYDRANT_GUARDED_BY(ranges_mu_);  // registered with the userfaultfd
   RemovedRanges removed_ HYDRANT_GUARDED_BY(ranges_mu_);
-  // Changes applied so far. Without the mutex the reader writes this first and watched_lost_ second, so that
+  // Changes applied so far. Without the mutex the reader writes this first and events_lost_ second, so that
   // a miss that has dropped the set sees that its earlier answers may be outdated.
   std::atomic<uint64_t> changes_{0};
   // unwatch_unused() goes on, and may stop watching what it found in watched_ before.
-  std::atomic<bool> giving_back_{false};
-  std::atomic<bool> watched_lost_{false};  // watched_ has ranges too many: the next holder drops it
-  // Changes that the reader could not enter yet, for the reader only; behind_: there are some.
-  struct Late {
+  std::atomic<bool> unwatching_{false};
+  std::atomic<bool> events_lost_{false};  // watched_ has ranges too many: the next holder drops it
+  // Changes that the reader could not enter yet, for the reader only; is_behind_: there are some.
+  struct DeferredRemoval {
     MemoryChange change;
     uint64_t removal;
   };
-  Late late_[kMostLate] = {};
-  size_t late_count_ = 0;
-  std::atomic<bool> behind_{false};
+  DeferredRemoval deferred_[kMaxDeferred] = {};
+  size_t deferred_count_ = 0;
+  std::atomic<bool> is_behind_{false};
   // Mappings in which threads were found to live: libc unmaps them in whatever thread joins another.
   RangeSet stacks_ HYDRANT_GUARDED_BY(ranges_mu_);  // the thread descriptors in watched memory
   std::atomic<bool> has_stacks_{false};
@@ -245,7 +246,7 @@ class Monitor {
   Client clients_[kMostClients] = {};
 
   // Without a lock: allocators add and drop under locks of their own, also while somebody forks.
-  Arena arenas_[kMostArenas];
+  Arena arenas_[kMaxArenas];
   std::atomic<uint32_t> arena_high_{0};
 };
 

@@ -101,56 +101,56 @@ union Lasting {
 };
 constinit Lasting g_lasting;
 Monitor& g_monitor = g_lasting.monitor;
-hydrant_monitor_t g_face = {sizeof(hydrant_monitor_t),
-                            HYDRANT_MONITOR_VERSION,
-                            0,
-                            nullptr,
-                            nullptr,
-                            nullptr,
-                            &invalidate,
-                            &pinned,
-                            &add_arena,
-                            &drop_arena,
-                            &settle,
-                            &sync_all,
-                            &files_changed,
-                            &subscribe,
-                            &unsubscribe,
-                            &cover,
-                            &note_pinned,
-                            &quiet,
-                            &start,
-                            &reason,
-                            &replaced,
-                            &unwatch_unused,
-                            nullptr,
-                            nullptr,
-                            &set_end_free_hits,
-                            &quiet_range,
-                            &sync_range,
-                            &set_unmapped,
-                            &add_kept_arena,
-                            &unwatch_range,
-                            &unwatch_idle,
-                            &not_watched,
-                            &set_wanted};
+hydrant_monitor_t g_interface = {sizeof(hydrant_monitor_t),
+                                 HYDRANT_MONITOR_VERSION,
+                                 0,
+                                 nullptr,
+                                 nullptr,
+                                 nullptr,
+                                 &invalidate,
+                                 &pinned,
+                                 &add_arena,
+                                 &drop_arena,
+                                 &settle,
+                                 &sync_all,
+                                 &files_changed,
+                                 &subscribe,
+                                 &unsubscribe,
+                                 &cover,
+                                 &note_pinned,
+                                 &quiet,
+                                 &start,
+                                 &reason,
+                                 &replaced,
+                                 &unwatch_unused,
+                                 nullptr,
+                                 nullptr,
+                                 &set_end_free_hits,
+                                 &quiet_range,
+                                 &sync_range,
+                                 &set_unmapped,
+                                 &add_kept_arena,
+                                 &unwatch_range,
+                                 &unwatch_idle,
+                                 &not_watched,
+                                 &set_wanted};
 
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
-void complete_face() {
+void complete_interface() {
   install_fork_handlers();
   g_monitor.begin_counting();
-  g_face.sequence = g_monitor.sequence();
-  g_face.removals = g_monitor.removals();
-  g_face.checked = g_monitor.checked();
-  g_face.raw_changes = g_monitor.raw_changes();
+  g_interface.sequence = g_monitor.sequence();
+  g_interface.removals = g_monitor.removals();
+  g_interface.checked = g_monitor.checked();
+  g_interface.raw_changes = g_monitor.raw_changes();
 }
 
 }  // namespace
 
 Monitor& Monitor::own() noexcept { return g_monitor; }
 
-void Monitor::show_blocks() noexcept { g_face.blocks = blocks(); }
+void Monitor::show_blocks() noexcept { g_interface.blocks = blocks(); }
 
 const hydrant_monitor_t* find_monitor() noexcept {
   using Find = const hydrant_monitor_t* (*)(uint32_t);
@@ -164,6 +164,6 @@ const hydrant_monitor_t* find_monitor() noexcept {
 extern "C" const hydrant_monitor_t* hydrant_monitor(uint32_t version) {
   if (version != HYDRANT_MONITOR_VERSION) return nullptr;
   hydrant::stay_loaded();  // allocators and hooks keep the answer
-  pthread_once(&hydrant::g_once, &hydrant::complete_face);
-  return &hydrant::g_face;
+  pthread_once(&hydrant::g_once, &hydrant::complete_interface);
+  return &hydrant::g_interface;
 }

@@ -42,7 +42,7 @@ bool Monitor::register_mapping(uintptr_t addr, Mapping* found, bool* needed) noe
 // Registers the mapping at addr, where that is needed; *end is where it ends. False if it cannot be watched,
 // or changes all the time.
 bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
-  // What is registered here is not given back before it is known as watched: see unwatch_unused().
+  // What is registered here is not unwatched before it is known as watched: see unwatch_unused().
   const MutexLock watching(watching_mu_);
   for (int tries = 0; tries < kTries; ++tries) {
     const uint64_t changes_before = changes_.load(std::memory_order_seq_cst);
@@ -55,7 +55,7 @@ bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
     Mapping after{};
     if (!mappings_.find(addr, &after) || !after.anonymous_private) return false;
     MutexLock lock(ranges_mu_);
-    drop_lost_locked();
+    drop_watched_after_loss_locked();
     if (changes_.load(std::memory_order_seq_cst) != changes_before ||
         !after.range.covers(before.range)) {
       continue;
@@ -73,7 +73,7 @@ bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
 bool Monitor::watch(MemoryRange range) noexcept {
   {
     MutexLock lock(ranges_mu_);
-    drop_lost_locked();
+    drop_watched_after_loss_locked();
     if (watched_.covers(range)) return true;
   }
   // Several mappings side by side, as the kernel sees them, may be one buffer to the program.
@@ -93,8 +93,8 @@ bool Monitor::callers_returned(uint64_t removal) const noexcept {
 }
 
 // Waits until the reader has entered the changes it had postponed; false if it does not in time.
-bool Monitor::catches_up() noexcept {
-  for (int naps = 0; behind_.load(std::memory_order_acquire); ++naps) {
+bool Monitor::is_catching_up() noexcept {
+  for (int naps = 0; is_behind_.load(std::memory_order_acquire); ++naps) {
     if (naps == kCatchUpNaps) return false;
     const timespec nap{0, kCatchUpNapNs};
     nanosleep(&nap, nullptr);
@@ -104,7 +104,7 @@ bool Monitor::catches_up() noexcept {
 
 bool Monitor::removal_under_way(MemoryRange range) noexcept {
   if (is_mutant(Mutant::kRemovedCacheable)) return false;
-  if (!catches_up()) return true;
+  if (!is_catching_up()) return true;
   uint64_t newest = 0;
   {
     MutexLock lock(ranges_mu_);

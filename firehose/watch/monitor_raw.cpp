@@ -83,10 +83,10 @@ void Monitor::note_stacks(MemoryRange mapping) noexcept {
 // A descriptor lies at the end of its stack. libc empties a stack from its start almost to the frame of the
 // function that its thread ends in, and unmaps it as a whole.
 bool Monitor::is_of_stack(const MemoryChange& change) const noexcept {
-  constexpr size_t kMostKept = size_t{64} << 10;
+  constexpr size_t kMaxKept = size_t{64} << 10;
   switch (change.kind) {
     case MemoryChange::Kind::kUnmapped: return stacks_.has_any_inside(change.range);
-    case MemoryChange::Kind::kRemoved: return stacks_.overlaps({change.range.end(), kMostKept});
+    case MemoryChange::Kind::kRemoved: return stacks_.overlaps({change.range.end(), kMaxKept});
     case MemoryChange::Kind::kMoved: return false;
   }
   return false;
@@ -102,7 +102,7 @@ bool Monitor::may_be_hooked() noexcept {
   for (int look = 1; !may_be && look < kLooksForCaller; ++look) {
     if (!userfault_.has_reports()) return true;
     sched_yield();
-    may_be = hooked_calls_.may_have_caller_after_all();
+    may_be = hooked_calls_.may_still_have_caller();
   }
   return may_be;
 }
@@ -126,7 +126,7 @@ bool Monitor::knows_caller(const MemoryChange& removal) noexcept {
 // Ends free hits in every cache, for good.
 void Monitor::check_all_hits() noexcept {
   checked_.store(1, std::memory_order_seq_cst);
-  if (is_mutant(Mutant::kHitsStayFree)) return;
+  if (is_mutant(Mutant::kKeepFreeHits)) return;
   end_free_hits();
 }
 

@@ -25,11 +25,11 @@ constexpr size_t kBlockWords = (uint64_t{1} << 47 >> HYDRANT_MONITOR_BLOCK_SHIFT
 constexpr size_t kReaderStack = 256 << 10;
 constexpr uint64_t kReaderSliceNs = 100'000;
 constexpr uint64_t kBeginDeadlineNs = 5'000'000'000;
-constexpr size_t kMostRemoved = 16384;
-constexpr size_t kMostStacks = 4096;
+constexpr size_t kMaxRemoved = 16384;
+constexpr size_t kMaxStacks = 4096;
 // How long a release may stand still after somebody has closed the descriptor and opened something idle
 // under its number: poll() looks the number up again when it wakes, and sleeps on.
-constexpr int kLongestPollMs = 200;
+constexpr int kMaxPollMs = 200;
 // While postponed changes wait to be entered.
 constexpr int kBehindPollMs = 1;
 
@@ -49,7 +49,7 @@ extern "C" __attribute__((weak)) hydrant_hooks_t hydrant_hooks_1;
 bool Monitor::map_tables() noexcept {
   if (tables_mapped_.load(std::memory_order_relaxed)) return true;  // a child's, who keeps them
   MutexLock lock(ranges_mu_);
-  if (watched_.map(kMostRanges) && removed_.map(kMostRemoved) && stacks_.map(kMostStacks) &&
+  if (watched_.map(kMaxRanges) && removed_.map(kMaxRemoved) && stacks_.map(kMaxStacks) &&
       blocks_.map(kBlockWords)) {
     tables_mapped_.store(true, std::memory_order_release);
     show_blocks();
@@ -100,20 +100,19 @@ bool Monitor::start() noexcept {
   hydrant_hooks_t* hooks = &hydrant_hooks_1;
   if (hooks != nullptr && hooks->version == HYDRANT_HOOKS_VERSION && hooks->size >= sizeof *hooks) {
     const hydrant_monitor_t* nobody = nullptr;
-    const hydrant_monitor_t* face = hydrant_monitor(HYDRANT_MONITOR_VERSION);
-    if (__atomic_compare_exchange_n(&hooks->monitor, &nobody, face, false, __ATOMIC_ACQ_REL,
+    const hydrant_monitor_t* own = hydrant_monitor(HYDRANT_MONITOR_VERSION);
+    if (__atomic_compare_exchange_n(&hooks->monitor, &nobody, own, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE) ||
-        nobody == face) {
+        nobody == own) {
       hooks_ = hooks;
-      hooked_calls_.look_into(hooks);
+      hooked_calls_.set_hooks(hooks);
     }
   }
   statics_ = find_static_memory();
   const bool asked = knob_choice(Knob::kHits) == "checked";
   if (asked) checked_.store(1, std::memory_order_seq_cst);
   running_.store(true, std::memory_order_release);
-  const char* why =
-      asked ? "FIREHOSE_HITS is checked" : why_hits_are_checked(hooks, hooks_ != nullptr);
+  const char* why = asked ? "FIREHOSE_HITS is checked" : hit_check_reason(hooks, hooks_ != nullptr);
   log_info("watching memory with userfaultfd, one reader thread; %s%s",
            why == nullptr ? "the hooks are in force: hits are free of checks"
                           : "each use of cached memory asks the kernel (0.3 us): ",
@@ -159,11 +158,11 @@ void* Monitor::reader_main(void* self) {
 void Monitor::read_forever() noexcept {
   for (;;) {
     pollfd reports{userfault_.descriptor(), POLLIN, 0};
-    const int ready = ::poll(&reports, 1, late_count_ != 0 ? kBehindPollMs : kLongestPollMs);
+    const int ready = ::poll(&reports, 1, deferred_count_ != 0 ? kBehindPollMs : kMaxPollMs);
     if (ready < 0 && errno != EINTR) return;
     // Before anything is read: the number may be another file's by now.
     if (!userfault_.usable()) return stop_watching();
-    if (late_count_ != 0) (void)enter_late(false);
+    if (deferred_count_ != 0) (void)add_deferred(false);
     if (ready > 0) take_changes();
   }
 }
@@ -183,7 +182,7 @@ void Monitor::stop_watching() noexcept {
     userfault_.abandon();
     running_.store(false, std::memory_order_release);
   }
-  lose_watched();
+  note_lost_events();
   forget(kAllMemory);
   sequence_.store(odd + 1, std::memory_order_release);
   static RateLimit once(RateLimit::kOnce);
@@ -195,7 +194,7 @@ void Monitor::take_changes() noexcept {
   (void)running_.load(std::memory_order_acquire);  // pairs with start(): shows hooks_
   MemoryChange changes[Userfault::kAtOnce];
   size_t n = 0;
-  if (is_mutant(Mutant::kLateReader)) {
+  if (is_mutant(Mutant::kDelayedReader)) {
     n = userfault_.read(changes, Userfault::kAtOnce);
     mutant_delay();
   }
@@ -226,14 +225,14 @@ void Monitor::enter_locked(const MemoryChange& change, uint64_t removal) {
 }
 
 // The mutex's holder is interrupted, and its handler may wait for this thread.
-void Monitor::put_off(const MemoryChange& change, uint64_t removal) noexcept {
-  if (change.kind != MemoryChange::Kind::kRemoved) lose_watched();
-  if (late_count_ < kMostLate) {
-    late_[late_count_++] = {change, removal};
+void Monitor::defer_removal(const MemoryChange& change, uint64_t removal) noexcept {
+  if (change.kind != MemoryChange::Kind::kRemoved) note_lost_events();
+  if (deferred_count_ < kMaxDeferred) {
+    deferred_[deferred_count_++] = {change, removal};
   } else if (change.kind == MemoryChange::Kind::kRemoved) {
     // The last removal grows to cover both, which keeps more memory from being cached. An unmapping is left
     // out: its memory stays removed.
-    Late& last = late_[kMostLate - 1];
+    DeferredRemoval& last = deferred_[kMaxDeferred - 1];
     if (last.change.kind == MemoryChange::Kind::kRemoved) {
       const uintptr_t first = std::min(last.change.range.addr, change.range.addr);
       const uintptr_t end = std::max(last.change.range.end(), change.range.end());
@@ -243,15 +242,16 @@ void Monitor::put_off(const MemoryChange& change, uint64_t removal) noexcept {
     }
   }
   // Before any cache forgets the range: a later miss must not rely on the sets.
-  behind_.store(true, std::memory_order_release);
+  is_behind_.store(true, std::memory_order_release);
 }
 
 // Enters the postponed changes, in the order in which they were reported.
-bool Monitor::enter_late(bool impatient) noexcept {
+bool Monitor::add_deferred(bool impatient) noexcept {
   if (!lock_briefly(ranges_mu_, impatient)) return false;
-  for (size_t i = 0; i < late_count_; ++i) enter_locked(late_[i].change, late_[i].removal);
-  late_count_ = 0;
-  behind_.store(false, std::memory_order_release);
+  for (size_t i = 0; i < deferred_count_; ++i)
+    enter_locked(deferred_[i].change, deferred_[i].removal);
+  deferred_count_ = 0;
+  is_behind_.store(false, std::memory_order_release);
   ranges_mu_.unlock();
   return true;
 }
@@ -263,14 +263,14 @@ void Monitor::apply(const MemoryChange& change) noexcept {
     removal = removals_.fetch_add(1, std::memory_order_release) + 1;
     if (!knows_caller(change)) removal = RemovedRanges::kCallerUnknown;
   }
-  const bool caught_up = late_count_ == 0 || enter_late(true);
+  const bool caught_up = deferred_count_ == 0 || add_deferred(true);
   if (caught_up && lock_briefly(ranges_mu_)) {
-    drop_lost_locked();
+    drop_watched_after_loss_locked();
     changes_.fetch_add(1, std::memory_order_relaxed);
     enter_locked(change, removal);
     ranges_mu_.unlock();
   } else {
-    put_off(change, removal);
+    defer_removal(change, removal);
   }
   change.kind == MemoryChange::Kind::kRemoved ? forget(change.range)
                                               : forget_unmapped(change.range);

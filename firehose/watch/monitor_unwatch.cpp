@@ -7,7 +7,7 @@
 //    region listed as pending, and the range counts as pinned.
 //  - Another owner of the addresses, which may have registered them: munmap() of watched memory returns
 //    when the reader has read, and the reader does not read meanwhile (reading_mu_). Hooks that hand out the
-//    addresses earlier wait beside it (giving_back_).
+//    addresses earlier wait beside it (unwatching_).
 // Signals are blocked, since the reader waits for reading_mu_. Mutexes that an interrupted thread may hold
 // are only tried.
 #include "firehose/base/brief_lock.hpp"
@@ -23,19 +23,19 @@ namespace {
 
 // Ranges between two moments in which the reader may read.
 constexpr int kBatch = 16;
-constexpr int kMostFailures = 100;
+constexpr int kMaxFailures = 100;
 // Unasked only mappings up to this size: the kernel walks the page tables of a whole mapping, while no thread
 // can map or unmap (50 ms for 1 GiB of small pages), and the next miss may register it again.
-constexpr size_t kMostUnasked = size_t{16} << 20;
+constexpr size_t kMaxIdleBytes = size_t{16} << 20;
 
-class GivingBack {
+class UnwatchScope {
  public:
-  explicit GivingBack(std::atomic<bool>& flag) noexcept : flag_(flag) {
+  explicit UnwatchScope(std::atomic<bool>& flag) noexcept : flag_(flag) {
     flag_.store(true, std::memory_order_seq_cst);
   }
-  ~GivingBack() { flag_.store(false, std::memory_order_release); }
-  GivingBack(const GivingBack&) = delete;
-  GivingBack& operator=(const GivingBack&) = delete;
+  ~UnwatchScope() { flag_.store(false, std::memory_order_release); }
+  UnwatchScope(const UnwatchScope&) = delete;
+  UnwatchScope& operator=(const UnwatchScope&) = delete;
 
  private:
   std::atomic<bool>& flag_;
@@ -52,7 +52,7 @@ void nap() noexcept {
 // over a removal.
 // Without the hooks a removal ends when its memory is unmapped, which has to be reported: the memory stays
 // watched.
-bool Monitor::next_to_give_back_locked(uintptr_t* from, uintptr_t end, MemoryRange* range) {
+bool Monitor::next_to_unwatch_locked(uintptr_t* from, uintptr_t end, MemoryRange* range) {
   if (!watched_.next(*from, range) || range->addr >= end) return false;
   const uintptr_t range_end = std::min(range->end(), end);
   range->addr = std::max(range->addr, *from);
@@ -72,7 +72,7 @@ bool Monitor::unwatch(MemoryRange range) noexcept {
 
 // Stops watching the range, which the set has. The set forgets it first, and `changes_` says whether the
 // range may be entered again. False: try again.
-bool Monitor::give_back_one(MemoryRange range) noexcept {
+bool Monitor::unwatch_one(MemoryRange range) noexcept {
   if (pinned(range)) return true;  // before the set is edited, which costs more the more it has
   if (!lock_briefly(ranges_mu_)) return false;
   const bool taken = watched_.covers(range) && watched_.remove(range);
@@ -86,35 +86,35 @@ bool Monitor::give_back_one(MemoryRange range) noexcept {
 }
 
 // The next of the watched ranges from *from on. True if there may be more, or it has to be tried again.
-bool Monitor::give_back_some_locked(uintptr_t* from, const GiveBack& what) noexcept {
+bool Monitor::unwatch_some_locked(uintptr_t* from, const UnwatchRequest& what) noexcept {
   const MutexLock reading(reading_mu_);
   if (!userfault_.usable()) return false;
-  if (behind_.load(std::memory_order_acquire)) return true;
-  const GivingBack giving(giving_back_);
+  if (is_behind_.load(std::memory_order_acquire)) return true;
+  const UnwatchScope scope(unwatching_);
   for (int i = 0; i < kBatch; ++i) {
     if (!lock_briefly(ranges_mu_)) return true;
-    drop_lost_locked();
+    drop_watched_after_loss_locked();
     MemoryRange range{};
-    const bool found = next_to_give_back_locked(from, what.range.end(), &range);
+    const bool found = next_to_unwatch_locked(from, what.range.end(), &range);
     ranges_mu_.unlock();
     if (!found) return false;
-    if (range.len != 0 && range.len <= what.most_bytes && !give_back_one(range)) return true;
+    if (range.len != 0 && range.len <= what.max_bytes && !unwatch_one(range)) return true;
   }
   return true;
 }
 
-bool Monitor::give_back_some(uintptr_t* from, const GiveBack& what) noexcept {
+bool Monitor::unwatch_some(uintptr_t* from, const UnwatchRequest& what) noexcept {
   const SignalsBlocked blocked;
   // A handler may have interrupted a miss that holds it.
   if (!lock_briefly(watching_mu_)) return true;
-  const bool goes_on = give_back_some_locked(from, what);
+  const bool goes_on = unwatch_some_locked(from, what);
   watching_mu_.unlock();
   return goes_on;
 }
 
 // With the hooks: drops the removals that are over. A handler may have interrupted the mutex's holder.
 void Monitor::forget_ended_removals(MemoryRange range) noexcept {
-  if (behind_.load(std::memory_order_acquire) || !lock_briefly(ranges_mu_)) return;
+  if (is_behind_.load(std::memory_order_acquire) || !lock_briefly(ranges_mu_)) return;
   const uint64_t newest = removed_.newest(range);
   ranges_mu_.unlock();
   if (newest == 0 || newest == RemovedRanges::kCallerUnknown || !callers_returned(newest)) return;
@@ -124,12 +124,12 @@ void Monitor::forget_ended_removals(MemoryRange range) noexcept {
 }
 
 // One pass over the range. False if it could not be ended.
-bool Monitor::give_back_all(const GiveBack& what) noexcept {
+bool Monitor::unwatch_all(const UnwatchRequest& what) noexcept {
   forget_ended_removals(what.range);
   uintptr_t from = what.range.addr;
-  for (int failures = 0; failures < kMostFailures;) {
+  for (int failures = 0; failures < kMaxFailures;) {
     const uintptr_t before = from;
-    if (!give_back_some(&from, what)) return true;
+    if (!unwatch_some(&from, what)) return true;
     if (now_ns() >= what.deadline_ns) return false;
     if (from != before) continue;
     ++failures;
@@ -140,20 +140,20 @@ bool Monitor::give_back_all(const GiveBack& what) noexcept {
 
 bool Monitor::watches_any(MemoryRange range) noexcept {
   if (!lock_briefly(ranges_mu_)) return true;
-  drop_lost_locked();
+  drop_watched_after_loss_locked();
   const bool any = watched_.overlaps(range);
   ranges_mu_.unlock();
   return any;
 }
 
 void Monitor::unwatch_unused() noexcept {
-  if (running_.load(std::memory_order_acquire)) (void)give_back_all({kAllMemory});
+  if (running_.load(std::memory_order_acquire)) (void)unwatch_all({kAllMemory});
 }
 
 // The hooks make room when another userfaultfd wants it.
 void Monitor::unwatch_idle() noexcept {
   if (!running_.load(std::memory_order_acquire) || hooks_complete()) return;
-  (void)give_back_all({kAllMemory, kMostUnasked});
+  (void)unwatch_all({kAllMemory, kMaxIdleBytes});
 }
 
 bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
@@ -161,11 +161,11 @@ bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
   const uint64_t deadline = now_ns() + timeout_ns;
   for (;;) {
     invalidate(range);  // each time: another thread may have pinned it meanwhile
-    // The answer is the same whatever could be given back beside what is held.
-    if (!pinned(range) && give_back_all({range, SIZE_MAX, deadline}) && !watches_any(range))
+    // The answer is the same whatever could be unwatched beside what is held.
+    if (!pinned(range) && unwatch_all({range, SIZE_MAX, deadline}) && !watches_any(range))
       return true;
     if (now_ns() >= deadline) return false;
-    want_forgotten();
+    notify_wanted();
     nap();
   }
 }

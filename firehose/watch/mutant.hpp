@@ -14,14 +14,14 @@ enum class Mutant : int {
   kDropUnmap,             // the reader takes UNMAP events and tells nobody
   kDropRemove,            // the same with REMOVE
   kDropRemap,             // the same with REMAP
-  kLateReader,            // the reader lets changes return before it has marked that it is at work
+  kDelayedReader,         // the reader lets changes return before it has marked that it is at work
   kNoSettle,              // nobody waits for the reader
   kNoSync,                // the hooks' sync() asks the kernel for nothing
   kNoCheckedLookup,       // memory without hooks is looked up without asking for changes in flight
   kNoCheckedTry,          // a look that registers nothing takes checked memory unasked
   kNoPublishCheck,        // a registration is published without asking for changes in flight
   kRemovedCacheable,      // removed memory is cacheable at once, before the remover has returned
-  kDeafToArenas,          // what an arena announces is not passed on
+  kIgnoreArenas,          // what an arena announces is not passed on
   kUnwatched,             // memory that nobody watches is said to be watched
   kDropRecall,            // peers are not told that memory they use is gone
   kIgnoreGeneration,      // a firehose that comes back is taken for whoever has its number now
@@ -29,10 +29,10 @@ enum class Mutant : int {
   kNoQuarantine,          // memory that peers use is deregistered before they have given it back
   kKeepPending,           // an invalidation forgets registrations that are under way
   kForgetAwaiting,        // the target does not remember peers that wait for room
-  kDeafToRoom,            // the initiator ignores room notices
+  kIgnoreRoom,            // the initiator ignores room notices
   kNoMarks,               // an invalidation without the mutex leaves gates open
   kReadFirst,             // a raw release is read before hits are checked
-  kHitsStayFree,          // raw releases do not end free hits
+  kKeepFreeHits,          // raw releases do not end free hits
   kOpenFree,              // what is opened once hits are checked is opened for free hits
   kCount
 };

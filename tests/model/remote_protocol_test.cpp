@@ -279,7 +279,7 @@ TEST_F(RemoteProtocolMutants, AForgottenWaitIsFound) {
 TEST_F(RemoteProtocolMutants, AnIgnoredNotificationOfRoomIsFound) {
   // The rank repeats its request for ever.
   for (const RemoteScenario& s : {no_room_yet(), answered_at_once()})
-    EXPECT_NE(find(s, Mutant::kDeafToRoom).find("does not come to rest"), std::string::npos);
+    EXPECT_NE(find(s, Mutant::kIgnoreRoom).find("does not come to rest"), std::string::npos);
 }
 
 // A release that arrives twice ends the firehose that has reused its number.

@@ -16,7 +16,7 @@ constexpr uint64_t kSettleNs = 1'000'000;
 }  // namespace
 
 Status WatchLink::start(const hydrant_monitor_t* monitor, const hydrant_monitor_client_t& client,
-                        const More& more) noexcept {
+                        const ClientHooks& more) noexcept {
   // Here and not in the first pin: a client may pin where no thread can be created, for example while the
   // dynamic linker calls it. Without a reader the domain's memory is not watched, as a pin finds.
   if (asks_kernel()) (void)monitor->start();

@@ -25,7 +25,7 @@ class WatchLink {
       : config_(config), checks_(checks) {}
 
   // Functions of a client that not every monitor calls.
-  struct More {
+  struct ClientHooks {
     void (*end_free_hits)(void* context);                         // hits need checks from now on
     void (*unmapped)(void* context, uintptr_t addr, size_t len);  // in place of forget()
     void (*wanted)(void* context);  // what was forgotten is to be undone at once
@@ -33,7 +33,7 @@ class WatchLink {
 
   // Subscribes `client`. Before the domain is published.
   Status start(const hydrant_monitor_t* monitor, const hydrant_monitor_client_t& client,
-               const More& more) noexcept;
+               const ClientHooks& more) noexcept;
   void stop() noexcept;
   bool is_watched() const noexcept { return monitor_ != nullptr; }
 

@@ -32,7 +32,7 @@ void RemotePeer::on_room(const Room& room) noexcept {
     awaited_bytes_ = 0;
   }
   const RemoteConfig& config = channel_.config();
-  if ((room.flags & kNow) == 0 || config.room == nullptr || is_mutant(Mutant::kDeafToRoom)) return;
+  if ((room.flags & kNow) == 0 || config.room == nullptr || is_mutant(Mutant::kIgnoreRoom)) return;
   config.room(config.user, peer_);
 }
 

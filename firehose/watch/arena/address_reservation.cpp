@@ -23,7 +23,7 @@ AddressMap::Leaf* AddressMap::leaf_of(uintptr_t block) noexcept {
   return leaf;
 }
 
-bool AddressMap::add(Reservation* reservation) noexcept {
+bool AddressMap::add(AddressReservation* reservation) noexcept {
   const uintptr_t first = reservation->addr >> kBlockShift;
   const uintptr_t end = reservation->end() >> kBlockShift;
   if (end >> (2 * kBits) != 0) return false;

@@ -33,17 +33,17 @@ struct Block {
 
 // Lives as long as the process. Guarded by its store's lock, except `pages`, which belongs to the heap. addr,
 // bytes, store and file are constant; the child of a fork sets `lost`.
-struct Reservation {
+struct AddressReservation {
   uintptr_t addr;
   size_t bytes;
   size_t handed_bytes;  // length of the prefix that the store has handed out so far
   PageStore* store;
-  int file;               // -1: private memory
-  FileIdentity identity;  // of `file`
-  bool lost;              // the parent's shared memory, not mapped here
-  Reservation* next;      // in its store
-  Block* blocks;          // bytes / kBlockBytes of them
-  Span** pages;           // bytes / kPageBytes of them; unused under jemalloc
+  int file;                  // -1: private memory
+  FileIdentity identity;     // of `file`
+  bool lost;                 // the parent's shared memory, not mapped here
+  AddressReservation* next;  // in its store
+  Block* blocks;             // bytes / kBlockBytes of them
+  Span** pages;              // bytes / kPageBytes of them; unused under jemalloc
 
   uintptr_t end() const noexcept { return addr + bytes; }
   Block& block_at(uintptr_t a) const noexcept { return blocks[(a - addr) >> kBlockShift]; }
@@ -55,7 +55,7 @@ class AddressMap {
  public:
   constexpr AddressMap() noexcept = default;
 
-  Reservation* find(const void* p) const noexcept {
+  AddressReservation* find(const void* p) const noexcept {
     const uintptr_t block = reinterpret_cast<uintptr_t>(p) >> kBlockShift;
     if (block >> (2 * kBits) != 0) return nullptr;
     // Pairs with the release in add(): the leaf is zero or has the entries of add().
@@ -65,13 +65,13 @@ class AddressMap {
   }
   // False, without any change, if memory ran out or a reservation that was lost in a fork is at these
   // addresses. Entries are never removed.
-  [[nodiscard]] bool add(Reservation* reservation) noexcept;
+  [[nodiscard]] bool add(AddressReservation* reservation) noexcept;
 
  private:
   static constexpr unsigned kBits = 13;
   static constexpr size_t kSlots = size_t{1} << kBits;
   struct Leaf {
-    std::atomic<Reservation*> at[kSlots];
+    std::atomic<AddressReservation*> at[kSlots];
   };
   Leaf* leaf_of(uintptr_t block) noexcept;
 

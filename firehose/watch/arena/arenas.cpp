@@ -54,8 +54,8 @@ constexpr JemallocPages kPages = {
                        [] { g_arenas.after_fork_in_child(); });
 }
 
-Reservation& reservation_of(const void* p) noexcept {
-  Reservation* found = address_map().find(p);
+AddressReservation& reservation_of(const void* p) noexcept {
+  AddressReservation* found = address_map().find(p);
   if (found == nullptr) fatal("not allocated by this library", p);
   return *found;
 }
@@ -109,7 +109,7 @@ void* Arenas::allocate_shared(size_t bytes, size_t alignment) noexcept {
 }
 
 void Arenas::release(void* p) noexcept {
-  const Reservation& in = reservation_of(p);
+  const AddressReservation& in = reservation_of(p);
   if (in.lost) return;
   if (in.store == &private_store_ && table_ != nullptr) {
     table_->release(p);
@@ -119,14 +119,14 @@ void Arenas::release(void* p) noexcept {
 }
 
 size_t Arenas::usable_bytes(const void* p) noexcept {
-  const Reservation& in = reservation_of(p);
+  const AddressReservation& in = reservation_of(p);
   if (in.lost) return 0;
   if (in.store == &private_store_ && table_ != nullptr) return table_->usable_bytes(p);
   return heap_of(in).usable_bytes(p, in);
 }
 
 void* Arenas::reallocate(void* p, size_t bytes) noexcept {
-  const Reservation& in = reservation_of(p);
+  const AddressReservation& in = reservation_of(p);
   void* moved = p;
   if (in.lost) {
     errno = EINVAL;
@@ -142,7 +142,7 @@ void* Arenas::reallocate(void* p, size_t bytes) noexcept {
   return moved;
 }
 
-void* Arenas::move(void* p, const Reservation& from, size_t bytes) noexcept {
+void* Arenas::move(void* p, const AddressReservation& from, size_t bytes) noexcept {
   ExtentHeap& heap = heap_of(from);
   void* fresh = heap.allocate(bytes, natural_alignment(bytes));
   if (fresh == nullptr) return nullptr;
@@ -153,7 +153,7 @@ void* Arenas::move(void* p, const Reservation& from, size_t bytes) noexcept {
 
 size_t Arenas::trim() noexcept {
   announce();
-  const PageCounts before[] = {private_store_.counts(), shared_store_.counts()};
+  const PageStoreStats before[] = {private_store_.counts(), shared_store_.counts()};
   if (const JemallocTable* table = jemalloc(); table != nullptr) table->purge();
   (void)private_store_.trim();
   (void)shared_store_.trim();
@@ -176,7 +176,7 @@ const char* Arenas::reason() noexcept {
   return reason_;
 }
 
-PageCounts Arenas::counts(PageStore::Kind kind) noexcept {
+PageStoreStats Arenas::counts(PageStore::Kind kind) noexcept {
   return kind == PageStore::Kind::kShared ? shared_store_.counts() : private_store_.counts();
 }
 

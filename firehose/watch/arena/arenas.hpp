@@ -42,7 +42,7 @@ class Arenas {
   bool uses_jemalloc() noexcept { return jemalloc() != nullptr; }
   const char* reason() noexcept;
   bool has_monitor() const noexcept { return monitor_known_.load(std::memory_order_relaxed); }
-  PageCounts counts(PageStore::Kind kind) noexcept;
+  PageStoreStats counts(PageStore::Kind kind) noexcept;
   size_t in_use_bytes(PageStore::Kind kind) noexcept;
 
   void before_fork() noexcept;
@@ -59,7 +59,7 @@ class Arenas {
   static constexpr size_t kReasonBytes = 320;
 
   // Limit on free shared memory that peers keep mapped. Private memory has no such limit: no peer maps it.
-  static constexpr size_t kMostKeptBytes = size_t{1} << 30;
+  static constexpr size_t kMaxKeptBytes = size_t{1} << 30;
 
   enum class Choice : uint8_t { kNone, kJemalloc, kExtents };
 
@@ -75,13 +75,13 @@ class Arenas {
     const bool shared_grew = shared_store_.take_unannounced();
     if (private_grew || shared_grew) announce();
   }
-  void* move(void* p, const Reservation& from, size_t bytes) noexcept;
-  ExtentHeap& heap_of(const Reservation& in) noexcept {
+  void* move(void* p, const AddressReservation& from, size_t bytes) noexcept;
+  ExtentHeap& heap_of(const AddressReservation& in) noexcept {
     return in.store == &shared_store_ ? shared_heap_ : private_heap_;
   }
 
   PageStore private_store_{PageStore::Kind::kPrivate, kKeepBytes};
-  PageStore shared_store_{PageStore::Kind::kShared, kKeepBytes, kMostKeptBytes};
+  PageStore shared_store_{PageStore::Kind::kShared, kKeepBytes, kMaxKeptBytes};
   ExtentHeap private_heap_{private_store_};
   ExtentHeap shared_heap_{shared_store_};
 

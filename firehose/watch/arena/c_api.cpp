@@ -11,12 +11,12 @@
 #include <cstring>
 
 using hydrant::arena::address_map;
+using hydrant::arena::AddressReservation;
 using hydrant::arena::Arenas;
 using hydrant::arena::kMostBytes;
 using hydrant::arena::natural_alignment;
-using hydrant::arena::PageCounts;
 using hydrant::arena::PageStore;
-using hydrant::arena::Reservation;
+using hydrant::arena::PageStoreStats;
 
 namespace {
 
@@ -41,7 +41,7 @@ size_t checked_alignment(size_t alignment, size_t bytes) noexcept {
 }
 
 void fill(PageStore::Kind kind, hydrant_alloc_arena_stats_t* stats) noexcept {
-  const PageCounts counts = arenas().counts(kind);
+  const PageStoreStats counts = arenas().counts(kind);
   stats->in_use_bytes = arenas().in_use_bytes(kind);
   stats->touched_bytes = counts.touched_bytes;
   stats->idle_bytes = counts.idle_bytes;
@@ -96,7 +96,7 @@ void* hydrant_alloc_shared(size_t alignment, size_t bytes) {
 }
 
 int hydrant_alloc_shared_location(const void* addr, hydrant_alloc_location_t* location) {
-  const Reservation* in = address_map().find(addr);
+  const AddressReservation* in = address_map().find(addr);
   if (in == nullptr || in->file < 0 || in->lost || location == nullptr) return GASNET_ERR_BAD_ARG;
   if (!in->identity.is(in->file)) return GASNET_ERR_BAD_ARG;  // the program has closed it
   location->fd = in->file;
@@ -122,7 +122,7 @@ void hydrant_alloc_get_stats(hydrant_alloc_stats_t* stats) {
   filled.has_monitor = arenas().has_monitor() ? 1 : 0;
   fill(PageStore::Kind::kPrivate, &filled.own);
   fill(PageStore::Kind::kShared, &filled.shared);
-  const PageCounts shared = arenas().counts(PageStore::Kind::kShared);
+  const PageStoreStats shared = arenas().counts(PageStore::Kind::kShared);
   filled.shared_kept_bytes = shared.kept_bytes;
   filled.shared_recalled_blocks = shared.recalls;
   std::memcpy(stats, &filled, filled.size);

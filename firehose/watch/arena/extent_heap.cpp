@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kBitsPerWord = 64;
 
 // Least growth, so that the spans of a heap are contiguous.
-constexpr size_t kLeastGrowthPages = 4 * kBlockPages;
+constexpr size_t kMinGrowthPages = 4 * kBlockPages;
 
 size_t object_index(const Span& slab, const void* p) noexcept {
   return (reinterpret_cast<uintptr_t>(p) - slab.addr) / class_bytes(slab.size_class);
@@ -91,24 +91,24 @@ Span* ExtentHeap::take_pages_locked(size_t pages, size_t alignment) noexcept {
 }
 
 bool ExtentHeap::grow_locked(size_t pages, size_t alignment) noexcept {
-  const size_t wanted = round_up(std::max(pages, kLeastGrowthPages), kBlockPages) * kPageBytes;
+  const size_t wanted = round_up(std::max(pages, kMinGrowthPages), kBlockPages) * kPageBytes;
   const uintptr_t addr = store_.grow(wanted, std::max(alignment, kBlockBytes));
   if (addr == 0) return false;
-  Reservation* in = address_map().find(reinterpret_cast<const void*>(addr));
+  AddressReservation* in = address_map().find(reinterpret_cast<const void*>(addr));
   Span* span = spans_.make(in, addr, wanted / kPageBytes, SpanKind::kFree);
   if (span == nullptr) return false;  // leaks only address space
   spans_.give(span);
   return true;
 }
 
-void ExtentHeap::give_pages_locked(Span* span) noexcept {
+void ExtentHeap::release_pages_locked(Span* span) noexcept {
   const MemoryRange range = range_of(*span);
   spans_.give(span);
   // Last, and still under mu_: no other thread may commit these pages before.
   store_.decommit(range);
 }
 
-Span* ExtentHeap::checked_locked(const void* p, const Reservation& in) noexcept {
+Span* ExtentHeap::checked_locked(const void* p, const AddressReservation& in) noexcept {
   const auto addr = reinterpret_cast<uintptr_t>(p);
   Span* span = SpanTable::find(in, addr);
   if (span == nullptr || span->kind == SpanKind::kFree) fatal("not allocated, or freed already", p);
@@ -123,12 +123,12 @@ Span* ExtentHeap::checked_locked(const void* p, const Reservation& in) noexcept 
   return span;
 }
 
-void ExtentHeap::release(void* p, const Reservation& in) noexcept {
+void ExtentHeap::release(void* p, const AddressReservation& in) noexcept {
   MutexLock lock(mu_);
   Span* span = checked_locked(p, in);
   if (span->kind == SpanKind::kLarge) {
     in_use_bytes_ -= span->bytes();
-    give_pages_locked(span);
+    release_pages_locked(span);
     return;
   }
   const unsigned size_class = span->size_class;
@@ -140,16 +140,16 @@ void ExtentHeap::release(void* p, const Reservation& in) noexcept {
   const bool is_only = slabs_[size_class].first() == span && span->next == nullptr;
   if (span->used != 0 || is_only) return;
   slabs_[size_class].remove(span);
-  give_pages_locked(span);
+  release_pages_locked(span);
 }
 
-size_t ExtentHeap::usable_bytes(const void* p, const Reservation& in) noexcept {
+size_t ExtentHeap::usable_bytes(const void* p, const AddressReservation& in) noexcept {
   MutexLock lock(mu_);
   const Span* span = checked_locked(p, in);
   return span->kind == SpanKind::kLarge ? span->bytes() : class_bytes(span->size_class);
 }
 
-bool ExtentHeap::resize(void* p, const Reservation& in, size_t bytes) noexcept {
+bool ExtentHeap::resize(void* p, const AddressReservation& in, size_t bytes) noexcept {
   MutexLock lock(mu_);
   Span* span = checked_locked(p, in);
   if (span->kind == SpanKind::kSlab) {

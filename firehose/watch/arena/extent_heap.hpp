@@ -27,10 +27,10 @@ class ExtentHeap {
   // Null with errno ENOMEM. Requires: bytes in 1..kMostBytes, alignment a power of two up to kMostBytes.
   void* allocate(size_t bytes, size_t alignment) noexcept HYDRANT_EXCLUDES(mu_);
   // These require: p lies in `in`, a reservation of this heap's store.
-  void release(void* p, const Reservation& in) noexcept HYDRANT_EXCLUDES(mu_);
-  size_t usable_bytes(const void* p, const Reservation& in) noexcept HYDRANT_EXCLUDES(mu_);
+  void release(void* p, const AddressReservation& in) noexcept HYDRANT_EXCLUDES(mu_);
+  size_t usable_bytes(const void* p, const AddressReservation& in) noexcept HYDRANT_EXCLUDES(mu_);
   // Resizes the allocation in place. False if it has to move.
-  bool resize(void* p, const Reservation& in, size_t bytes) noexcept HYDRANT_EXCLUDES(mu_);
+  bool resize(void* p, const AddressReservation& in, size_t bytes) noexcept HYDRANT_EXCLUDES(mu_);
 
   size_t in_use_bytes() noexcept HYDRANT_EXCLUDES(mu_);
 
@@ -44,9 +44,9 @@ class ExtentHeap {
   Span* make_slab_locked(unsigned size_class) noexcept HYDRANT_REQUIRES(mu_);
   Span* take_pages_locked(size_t pages, size_t alignment) noexcept HYDRANT_REQUIRES(mu_);
   bool grow_locked(size_t pages, size_t alignment) noexcept HYDRANT_REQUIRES(mu_);
-  void give_pages_locked(Span* span) noexcept HYDRANT_REQUIRES(mu_);
+  void release_pages_locked(Span* span) noexcept HYDRANT_REQUIRES(mu_);
   bool resize_large_locked(Span* span, size_t pages) noexcept HYDRANT_REQUIRES(mu_);
-  Span* checked_locked(const void* p, const Reservation& in) noexcept HYDRANT_REQUIRES(mu_);
+  Span* checked_locked(const void* p, const AddressReservation& in) noexcept HYDRANT_REQUIRES(mu_);
 
   PageStore& store_;
   Mutex mu_;

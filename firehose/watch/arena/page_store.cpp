@@ -23,12 +23,12 @@ namespace {
 constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 
 // Preserves errno: free() must not change it.
-class KeepErrno {
+class ErrnoGuard {
  public:
-  KeepErrno() noexcept : errno_(errno) {}
-  ~KeepErrno() { errno = errno_; }
-  KeepErrno(const KeepErrno&) = delete;
-  KeepErrno& operator=(const KeepErrno&) = delete;
+  ErrnoGuard() noexcept : errno_(errno) {}
+  ~ErrnoGuard() { errno = errno_; }
+  ErrnoGuard(const ErrnoGuard&) = delete;
+  ErrnoGuard& operator=(const ErrnoGuard&) = delete;
 
  private:
   int errno_;
@@ -62,21 +62,21 @@ uintptr_t map_aligned(size_t bytes, int file, size_t* guard) noexcept {
 
 // The reservation's record and tables, in a separate mapping: stray writes of peers or devices into the arena
 // cannot reach the allocator's records.
-Reservation* make_record(size_t bytes) noexcept {
+AddressReservation* make_record(size_t bytes) noexcept {
   const size_t blocks = bytes / kBlockBytes;
-  const size_t head = round_up(sizeof(Reservation), alignof(Span*));
+  const size_t head = round_up(sizeof(AddressReservation), alignof(Span*));
   const size_t page_table = blocks * kBlockPages * sizeof(Span*);
   void* made = raw_map(round_up(head + page_table + blocks * sizeof(Block), kPageBytes));
   if (made == nullptr) return nullptr;
   const auto at = reinterpret_cast<uintptr_t>(made);
-  auto* record = static_cast<Reservation*>(made);
+  auto* record = static_cast<AddressReservation*>(made);
   record->bytes = bytes;
   record->pages = reinterpret_cast<Span**>(at + head);
   record->blocks = reinterpret_cast<Block*>(at + head + page_table);
   return record;
 }
 
-void drop_record(Reservation* record) noexcept {
+void drop_record(AddressReservation* record) noexcept {
   const size_t blocks = record->bytes / kBlockBytes;
   const uintptr_t end = reinterpret_cast<uintptr_t>(record->blocks + blocks);
   const auto at = reinterpret_cast<uintptr_t>(record);
@@ -85,7 +85,7 @@ void drop_record(Reservation* record) noexcept {
 
 // Calls visit(block, number of its pages in `range`) for each block that `range` touches.
 template <class Visit>
-void for_each_block(const Reservation& in, MemoryRange range, Visit&& visit) noexcept {
+void for_each_block(const AddressReservation& in, MemoryRange range, Visit&& visit) noexcept {
   for (uintptr_t at = range.addr; at < range.end();) {
     const uintptr_t end = std::min(range.end(), (at | (kBlockBytes - 1)) + 1);
     visit(in.block_at(at), static_cast<uint16_t>((end - at) / kPageBytes));
@@ -93,9 +93,9 @@ void for_each_block(const Reservation& in, MemoryRange range, Visit&& visit) noe
   }
 }
 
-Reservation& reservation_of(MemoryRange range, const PageStore* store) noexcept {
+AddressReservation& reservation_of(MemoryRange range, const PageStore* store) noexcept {
   const auto* p = reinterpret_cast<const void*>(range.addr);
-  Reservation* found = address_map().find(p);
+  AddressReservation* found = address_map().find(p);
   if (found == nullptr || found->store != store || range.end() > found->end()) {
     fatal("pages that are not this arena's", p);
   }
@@ -117,11 +117,11 @@ bool is_info_logged() noexcept {
 }
 
 // An info line, once, if the limit on file sizes is why there is no memory file of `bytes`.
-void tell_of_file_size(size_t bytes) noexcept {
-  static constinit std::atomic<bool> is_told{false};
+void log_file_size(size_t bytes) noexcept {
+  static constinit std::atomic<bool> is_logged{false};
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes || !is_info_logged() ||
-      is_told.exchange(true, std::memory_order_relaxed))
+      is_logged.exchange(true, std::memory_order_relaxed))
     return;
   char text[256];
   const int length =
@@ -136,7 +136,7 @@ void tell_of_file_size(size_t bytes) noexcept {
 }
 
 // Maps the reservation and enters it in the address map. False if there are no addresses.
-bool place(Reservation* made) noexcept {
+bool place(AddressReservation* made) noexcept {
   // In the child of a fork, addresses of lost reservations may be free, but old pointers still refer to them.
   for (int tries = 0; tries < 8; ++tries) {
     size_t guard = 0;
@@ -153,7 +153,7 @@ bool place(Reservation* made) noexcept {
 
 uintptr_t PageStore::grow(size_t bytes, size_t alignment) noexcept {
   MutexLock lock(mu_);
-  for (Reservation* r = newest_; r != nullptr; r = r->next) {
+  for (AddressReservation* r = newest_; r != nullptr; r = r->next) {
     if (const uintptr_t found = take_locked(r, bytes, alignment); found != 0) return found;
   }
   const size_t slack = alignment > kBlockBytes ? alignment : 0;
@@ -161,11 +161,12 @@ uintptr_t PageStore::grow(size_t bytes, size_t alignment) noexcept {
     errno = ENOMEM;
     return 0;
   }
-  Reservation* fresh = reserve_locked(round_up(bytes + slack, kBlockBytes));
+  AddressReservation* fresh = reserve_locked(round_up(bytes + slack, kBlockBytes));
   return fresh == nullptr ? 0 : take_locked(fresh, bytes, alignment);
 }
 
-uintptr_t PageStore::take_locked(Reservation* from, size_t bytes, size_t alignment) noexcept {
+uintptr_t PageStore::take_locked(AddressReservation* from, size_t bytes,
+                                 size_t alignment) noexcept {
   if (from->lost) return 0;
   const uintptr_t start = round_up(from->addr + from->handed_bytes, alignment);
   if (start > from->end() || from->end() - start < bytes) return 0;
@@ -173,21 +174,20 @@ uintptr_t PageStore::take_locked(Reservation* from, size_t bytes, size_t alignme
   return start;
 }
 
-Reservation* PageStore::reserve_locked(size_t least_bytes) noexcept {
-  const size_t like_before =
-      std::clamp(counts_.reserved_bytes, kLeastReservation, kMostReservation);
-  Reservation* made = reserve_exactly_locked(std::max(least_bytes, like_before));
+AddressReservation* PageStore::reserve_locked(size_t min_bytes) noexcept {
+  const size_t like_before = std::clamp(counts_.reserved_bytes, kMinReservation, kMaxReservation);
+  AddressReservation* made = reserve_exactly_locked(std::max(min_bytes, like_before));
   // A limit on address space (ulimit -v) may still have room for the least size.
-  if (made == nullptr && least_bytes < like_before) made = reserve_exactly_locked(least_bytes);
+  if (made == nullptr && min_bytes < like_before) made = reserve_exactly_locked(min_bytes);
   if (made != nullptr) return made;
-  if (kind_ == Kind::kShared) tell_of_file_size(least_bytes);
+  if (kind_ == Kind::kShared) log_file_size(min_bytes);
   errno = ENOMEM;
   return nullptr;
 }
 
-Reservation* PageStore::reserve_exactly_locked(size_t bytes) noexcept {
-  KeepErrno keep;
-  Reservation* made = make_record(bytes);
+AddressReservation* PageStore::reserve_exactly_locked(size_t bytes) noexcept {
+  ErrnoGuard keep;
+  AddressReservation* made = make_record(bytes);
   if (made == nullptr) return nullptr;
   made->store = this;
   made->file = kind_ == Kind::kShared ? make_memory_file("hydrant_alloc", bytes) : -1;
@@ -209,7 +209,7 @@ Reservation* PageStore::reserve_exactly_locked(size_t bytes) noexcept {
   return made;
 }
 
-void PageStore::announce_locked(const Reservation& reservation) noexcept {
+void PageStore::announce_locked(const AddressReservation& reservation) noexcept {
   if (reservation.lost) return;
   if (monitor_ == nullptr) {
     unannounced_.store(true, std::memory_order_relaxed);
@@ -230,11 +230,11 @@ void PageStore::use_monitor(const hydrant_monitor_t* monitor) noexcept {
   MutexLock lock(mu_);
   if (monitor_ != nullptr) return;
   monitor_ = monitor;
-  for (const Reservation* r = newest_; r != nullptr; r = r->next) announce_locked(*r);
+  for (const AddressReservation* r = newest_; r != nullptr; r = r->next) announce_locked(*r);
 }
 
 void PageStore::commit(MemoryRange range) noexcept {
-  const Reservation& in = reservation_of(range, this);
+  const AddressReservation& in = reservation_of(range, this);
   MutexLock lock(mu_);
   for_each_block(in, range, [this](Block& block, uint16_t pages) HYDRANT_NO_TSA {
     if (block.used_pages + pages > kBlockPages) fatal("pages that are in use already", &block);
@@ -250,7 +250,7 @@ void PageStore::commit(MemoryRange range) noexcept {
 }
 
 void PageStore::decommit(MemoryRange range) noexcept {
-  const Reservation& in = reservation_of(range, this);
+  const AddressReservation& in = reservation_of(range, this);
   MutexLock lock(mu_);
   for_each_block(in, range, [this](Block& block, uint16_t pages) HYDRANT_NO_TSA {
     if (block.used_pages < pages) fatal("pages that are free already", &block);
@@ -271,11 +271,11 @@ void PageStore::set_keep_bytes(size_t bytes) noexcept {
 }
 
 size_t PageStore::empty_idle_locked() noexcept {
-  KeepErrno keep;
+  ErrnoGuard keep;
   size_t emptied = 0;
   counts_.kept_bytes = 0;
   unrecalled_bytes_ = 0;
-  for (Reservation* r = newest_; r != nullptr; r = r->next) {
+  for (AddressReservation* r = newest_; r != nullptr; r = r->next) {
     const size_t blocks = r->lost ? 0 : r->bytes / kBlockBytes;
     for (size_t first = 0; first < blocks;) {
       size_t end = first;
@@ -291,7 +291,7 @@ size_t PageStore::empty_idle_locked() noexcept {
   return emptied;
 }
 
-bool PageStore::may_empty_locked(Reservation& reservation, size_t index) noexcept {
+bool PageStore::may_empty_locked(AddressReservation& reservation, size_t index) noexcept {
   const Block& block = reservation.blocks[index];
   if (!block.touched || block.used_pages != 0) return false;
   if (monitor_ == nullptr) return true;
@@ -301,11 +301,11 @@ bool PageStore::may_empty_locked(Reservation& reservation, size_t index) noexcep
   return false;
 }
 
-void PageStore::note_kept_locked(Reservation& reservation, size_t index) noexcept {
+void PageStore::note_kept_locked(AddressReservation& reservation, size_t index) noexcept {
   Block& block = reservation.blocks[index];
   counts_.kept_bytes += kBlockBytes;
   if (block.recalled) return;
-  if (unrecalled_bytes_ < most_kept_bytes_) {
+  if (unrecalled_bytes_ < max_kept_bytes_) {
     unrecalled_bytes_ += kBlockBytes;
     return;
   }
@@ -319,7 +319,7 @@ namespace {
 
 // Punches a hole in the file. If the program has closed the descriptor, its number may name another file, so
 // the mapping is used instead; the kernel refuses that for locked pages.
-bool punch(const Reservation& reservation, size_t offset, size_t bytes) noexcept {
+bool punch(const AddressReservation& reservation, size_t offset, size_t bytes) noexcept {
   return reservation.identity.is(reservation.file)
              ? sys_punch(reservation.file, offset, bytes)
              : sys_advise(reservation.addr + offset, bytes, MADV_REMOVE);
@@ -327,7 +327,7 @@ bool punch(const Reservation& reservation, size_t offset, size_t bytes) noexcept
 
 }  // namespace
 
-bool PageStore::empty_locked(Reservation& reservation, size_t first, size_t count) noexcept {
+bool PageStore::empty_locked(AddressReservation& reservation, size_t first, size_t count) noexcept {
   const size_t offset = first * kBlockBytes;
   const size_t bytes = count * kBlockBytes;
   const uintptr_t addr = reservation.addr + offset;
@@ -349,15 +349,15 @@ bool PageStore::empty_locked(Reservation& reservation, size_t first, size_t coun
   return true;
 }
 
-PageCounts PageStore::counts() noexcept {
+PageStoreStats PageStore::counts() noexcept {
   MutexLock lock(mu_);
   return counts_;
 }
 
 void PageStore::after_fork_in_child() noexcept {
   if (kind_ == Kind::kShared) {
-    KeepErrno keep;
-    for (Reservation* r = newest_; r != nullptr; r = r->next) {
+    ErrnoGuard keep;
+    for (AddressReservation* r = newest_; r != nullptr; r = r->next) {
       if (r->lost) continue;
       r->lost = true;
       occupy(r->addr, r->bytes);

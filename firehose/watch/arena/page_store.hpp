@@ -9,7 +9,7 @@
 //   1. A block that any cache has registered stays. The next round checks it again. Peers that map a block
 //   own
 //      it until they release it, so too many kept blocks may accumulate: invalidate() alone recalls the
-//      excess over most_kept_bytes. Caches then end their registrations, after the uses of their peers; a
+//      excess over max_kept_bytes. Caches then end their registrations, after the uses of their peers; a
 //      later round empties the block.
 //   2. invalidate() runs before the block is emptied: afterwards no cache answers with the old pages.
 //   3. invalidate() runs again afterwards, because a cache may meanwhile have pinned a neighbour in use,
@@ -34,7 +34,7 @@
 
 namespace hydrant::arena {
 
-struct PageCounts {
+struct PageStoreStats {
   size_t reserved_bytes;     // address space
   size_t unannounced_bytes;  // part of it that no monitor has accepted
   size_t touched_bytes;      // bytes of blocks that may hold memory
@@ -49,13 +49,13 @@ class PageStore {
  public:
   enum class Kind : uint8_t { kPrivate, kShared };
 
-  // keep_bytes: idle memory that is kept before a round of emptying starts. most_kept_bytes: idle memory that
+  // keep_bytes: idle memory that is kept before a round of emptying starts. max_kept_bytes: idle memory that
   // caches may keep registered before it is recalled.
-  constexpr PageStore(Kind kind, size_t keep_bytes, size_t most_kept_bytes = SIZE_MAX) noexcept
+  constexpr PageStore(Kind kind, size_t keep_bytes, size_t max_kept_bytes = SIZE_MAX) noexcept
       : kind_(kind),
         keep_bytes_(keep_bytes),
         limit_bytes_(keep_bytes),
-        most_kept_bytes_(most_kept_bytes) {}
+        max_kept_bytes_(max_kept_bytes) {}
   PageStore(const PageStore&) = delete;
   PageStore& operator=(const PageStore&) = delete;
 
@@ -78,7 +78,7 @@ class PageStore {
   bool take_unannounced() noexcept {
     return unannounced_.load(std::memory_order_relaxed) && unannounced_.exchange(false);
   }
-  PageCounts counts() noexcept HYDRANT_EXCLUDES(mu_);
+  PageStoreStats counts() noexcept HYDRANT_EXCLUDES(mu_);
 
   // Around a fork. Shared reservations are lost in the child: the kernel does not copy them (MADV_DONTFORK).
   // Their addresses stay reserved and fault; the child makes its own.
@@ -87,31 +87,33 @@ class PageStore {
   void after_fork_in_child() noexcept HYDRANT_NO_TSA;
 
  private:
-  static constexpr size_t kLeastReservation = size_t{64} << 20;
-  static constexpr size_t kMostReservation = size_t{1} << 30;
+  static constexpr size_t kMinReservation = size_t{64} << 20;
+  static constexpr size_t kMaxReservation = size_t{1} << 30;
 
-  uintptr_t take_locked(Reservation* from, size_t bytes, size_t alignment) noexcept
+  uintptr_t take_locked(AddressReservation* from, size_t bytes, size_t alignment) noexcept
       HYDRANT_REQUIRES(mu_);
-  Reservation* reserve_locked(size_t least_bytes) noexcept HYDRANT_REQUIRES(mu_);
-  Reservation* reserve_exactly_locked(size_t bytes) noexcept HYDRANT_REQUIRES(mu_);
-  void announce_locked(const Reservation& reservation) noexcept HYDRANT_REQUIRES(mu_);
+  AddressReservation* reserve_locked(size_t min_bytes) noexcept HYDRANT_REQUIRES(mu_);
+  AddressReservation* reserve_exactly_locked(size_t bytes) noexcept HYDRANT_REQUIRES(mu_);
+  void announce_locked(const AddressReservation& reservation) noexcept HYDRANT_REQUIRES(mu_);
   size_t empty_idle_locked() noexcept HYDRANT_REQUIRES(mu_);
-  bool may_empty_locked(Reservation& reservation, size_t block) noexcept HYDRANT_REQUIRES(mu_);
-  void note_kept_locked(Reservation& reservation, size_t block) noexcept HYDRANT_REQUIRES(mu_);
-  bool empty_locked(Reservation& reservation, size_t first, size_t count) noexcept
+  bool may_empty_locked(AddressReservation& reservation, size_t block) noexcept
+      HYDRANT_REQUIRES(mu_);
+  void note_kept_locked(AddressReservation& reservation, size_t block) noexcept
+      HYDRANT_REQUIRES(mu_);
+  bool empty_locked(AddressReservation& reservation, size_t first, size_t count) noexcept
       HYDRANT_REQUIRES(mu_);
 
   const Kind kind_;
   Mutex mu_;
   const hydrant_monitor_t* monitor_ HYDRANT_GUARDED_BY(mu_) = nullptr;
-  Reservation* newest_ HYDRANT_GUARDED_BY(mu_) = nullptr;
+  AddressReservation* newest_ HYDRANT_GUARDED_BY(mu_) = nullptr;
   size_t keep_bytes_ HYDRANT_GUARDED_BY(mu_);
   size_t limit_bytes_
       HYDRANT_GUARDED_BY(mu_);  // more idle memory than this starts a round of emptying
-  const size_t most_kept_bytes_;
+  const size_t max_kept_bytes_;
   // Part of kept_bytes, computed anew in each round.
   size_t unrecalled_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;
-  PageCounts counts_ HYDRANT_GUARDED_BY(mu_) = {};
+  PageStoreStats counts_ HYDRANT_GUARDED_BY(mu_) = {};
   std::atomic<bool> unannounced_{false};  // a hint: the exact state is under the mutex
 };
 

@@ -9,7 +9,7 @@
 
 namespace hydrant::arena {
 
-constexpr size_t kLeastAlignment = 16;  // of max_align_t
+constexpr size_t kMinAlignment = 16;  // of max_align_t
 constexpr size_t kMaxSmallBytes = 16384;
 // 16 to 128 in steps of 16, then four classes per doubling: at most a fifth is wasted.
 constexpr unsigned kSizeClasses = 36;
@@ -40,7 +40,7 @@ static_assert(class_bytes(12) == 320 &&
 // start at a huge page, so that they are registered in huge pages.
 constexpr size_t natural_alignment(size_t bytes) noexcept {
   if (bytes >= kBlockBytes) return kBlockBytes;
-  return bytes > kMaxSmallBytes ? kPageBytes : kLeastAlignment;
+  return bytes > kMaxSmallBytes ? kPageBytes : kMinAlignment;
 }
 
 }  // namespace hydrant::arena

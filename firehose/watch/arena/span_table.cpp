@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kRecordsBytes = size_t{64} * 1024;  // mapped at a time
 
-Span*& entry(const Reservation& in, uintptr_t addr) noexcept {
+Span*& entry(const AddressReservation& in, uintptr_t addr) noexcept {
   return in.pages[(addr - in.addr) / kPageBytes];
 }
 
@@ -29,7 +29,8 @@ void SpanList::remove(Span* span) noexcept {
   if (span->next != nullptr) span->next->previous = span->previous;
 }
 
-Span* SpanTable::make(Reservation* in, uintptr_t addr, size_t pages, SpanKind kind) noexcept {
+Span* SpanTable::make(AddressReservation* in, uintptr_t addr, size_t pages,
+                      SpanKind kind) noexcept {
   if (spare_ == nullptr) {
     const uintptr_t raw = sys_map(0, kRecordsBytes, PROT_READ | PROT_WRITE, 0, -1);
     if (raw == 0) return nullptr;
@@ -53,7 +54,7 @@ void SpanTable::retire(Span* span) noexcept {
 }
 
 void SpanTable::enter(Span* span) noexcept {
-  const Reservation& in = *span->reservation;
+  const AddressReservation& in = *span->reservation;
   if (span->kind == SpanKind::kSlab) {
     for (uintptr_t at = span->addr; at < span->end(); at += kPageBytes) entry(in, at) = span;
     return;
@@ -62,7 +63,7 @@ void SpanTable::enter(Span* span) noexcept {
   entry(in, span->end() - kPageBytes) = span;
 }
 
-Span* SpanTable::find(const Reservation& in, uintptr_t addr) noexcept {
+Span* SpanTable::find(const AddressReservation& in, uintptr_t addr) noexcept {
   Span* span = entry(in, addr);
   // Entries inside a span are stale: they belong to an earlier span, whose record may be reused.
   if (span == nullptr || span->reservation != &in || addr < span->addr || addr >= span->end()) {
@@ -128,7 +129,7 @@ Span* SpanTable::take(size_t pages, size_t alignment) noexcept {
 }
 
 void SpanTable::give(Span* span) noexcept {
-  const Reservation& in = *span->reservation;
+  const AddressReservation& in = *span->reservation;
   span->kind = SpanKind::kFree;
   Span* left = span->addr == in.addr ? nullptr : find(in, span->addr - kPageBytes);
   if (left != nullptr && left->kind == SpanKind::kFree) {
@@ -155,7 +156,7 @@ bool SpanTable::shrink(Span* span, size_t pages) noexcept {
 }
 
 bool SpanTable::extend(Span* span, size_t pages) noexcept {
-  const Reservation& in = *span->reservation;
+  const AddressReservation& in = *span->reservation;
   Span* right = span->end() == in.end() ? nullptr : find(in, span->end());
   const size_t more = pages - span->pages;
   if (right == nullptr || right->kind != SpanKind::kFree || right->pages < more) return false;

@@ -15,7 +15,7 @@ enum class SpanKind : uint8_t { kFree, kLarge, kSlab };
 struct Span {
   uintptr_t addr;
   size_t pages;
-  Reservation* reservation;
+  AddressReservation* reservation;
   Span* next;  // in a list of free spans, or of slabs with free objects
   Span* previous;
   SpanKind kind;
@@ -46,9 +46,9 @@ class SpanTable {
 
   // Creates a span for [addr, addr + pages) and enters it in the reservation's page table; null if out of
   // memory.
-  Span* make(Reservation* in, uintptr_t addr, size_t pages, SpanKind kind) noexcept;
+  Span* make(AddressReservation* in, uintptr_t addr, size_t pages, SpanKind kind) noexcept;
   // The span of an address: any page of a slab, the first or last page of other spans. Null if none.
-  static Span* find(const Reservation& in, uintptr_t addr) noexcept;
+  static Span* find(const AddressReservation& in, uintptr_t addr) noexcept;
 
   // Enters all pages of a new slab in the page table.
   static void enter(Span* span) noexcept;

@@ -1,6 +1,6 @@
 // Tests with trial allocations whether libc's chunk headers are as expected, or whether another allocator
-// maps through hooked symbols. hook_families_dynamic.cpp and hook_families_static.cpp call it when the hooks are
-// loaded.
+// maps through hooked symbols. hook_families_dynamic.cpp and hook_families_static.cpp call it when the hooks
+// are loaded.
 #include "firehose/watch/hooks/allocator_check.hpp"
 
 #include "firehose/watch/hooks/libc_chunks.hpp"

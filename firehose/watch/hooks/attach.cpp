@@ -17,11 +17,11 @@ namespace {
 // The only thread of the child.
 void child_begins() {
   hydrant::hooks::keep_only_own_record();
-  hydrant::hooks::forget_starts();
+  hydrant::hooks::forget_thread_starts();
 }
 
 __attribute__((constructor)) void attach() {
-  const hydrant::hooks::KeepErrno keep;
+  const hydrant::hooks::ErrnoGuard keep;
   hydrant::hooks::resolve_real_calls();
   pthread_atfork(nullptr, nullptr, child_begins);
   hydrant::hooks::hydrant_hooks_object.families = hydrant::hooks::working_families();

@@ -1,5 +1,6 @@
 // Determines which families of functions reach the hooks in a dynamic program, by resolving each name as the
-// loader does. attach.cpp calls working_families(); hook_families_static.cpp is the version for static programs.
+// loader does. attach.cpp calls working_families(); hook_families_static.cpp is the version for static
+// programs.
 #include "firehose/watch/hooks/allocator_check.hpp"
 #include "firehose/watch/hooks/hook_families.hpp"
 #include "firehose/watch/hooks/hooks_object.hpp"

@@ -49,13 +49,13 @@ uint32_t if_same(uint32_t family, Called* called, Hook* hook) {
 }
 
 // A program that defines one of these itself calls it past the hooks from where it is defined.
-bool maps_are_libcs() {
+bool is_libc_mmap() {
   return real.mmap == libc_mmap && real.munmap == libc_munmap && real.mremap == libc_mremap &&
          real.madvise == libc_madvise;
 }
 
 uint32_t map_family() {
-  if (!maps_are_libcs()) return 0;
+  if (!is_libc_mmap()) return 0;
   return if_same(HYDRANT_HOOKS_MAP | HYDRANT_HOOKS_LOADER, mmap, hook_mmap);
 }
 

@@ -26,12 +26,12 @@ void drop_private_page(void* page);
 inline constexpr size_t kPrivatePageBytes = 4096;
 
 // Keeps errno through what the program did not ask for.
-class KeepErrno {
+class ErrnoGuard {
  public:
-  KeepErrno();
-  ~KeepErrno();
-  KeepErrno(const KeepErrno&) = delete;
-  KeepErrno& operator=(const KeepErrno&) = delete;
+  ErrnoGuard();
+  ~ErrnoGuard();
+  ErrnoGuard(const ErrnoGuard&) = delete;
+  ErrnoGuard& operator=(const ErrnoGuard&) = delete;
 
  private:
   int saved_;

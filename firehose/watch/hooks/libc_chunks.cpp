@@ -71,7 +71,7 @@ void note_heaps(uintptr_t addr, uintptr_t end) {
     set_block(libc_blocks, block << HYDRANT_HOOKS_HEAP_SHIFT);
     acquired(block << HYDRANT_HOOKS_HEAP_SHIFT, kHeapBytes);
     __atomic_fetch_or(&heap_blocks[block / 64], bit, __ATOMIC_ACQ_REL);
-    forgotten_if_pinned(block << HYDRANT_HOOKS_HEAP_SHIFT, kHeapBytes);
+    forget_if_pinned(block << HYDRANT_HOOKS_HEAP_SHIFT, kHeapBytes);
   }
 }
 
@@ -100,7 +100,7 @@ constinit uint64_t heap_blocks[kBlockWords] = {};
 constinit uint64_t libc_blocks[kBlockWords] = {};
 
 void note_libc_heap_start() {
-  const KeepErrno keep;
+  const ErrnoGuard keep;
   uintptr_t unknown = 0;
   const uintptr_t start = current_break();
   if (!__atomic_compare_exchange_n(&libc_heap.low, &unknown, start, false, __ATOMIC_RELEASE,
@@ -113,7 +113,7 @@ void note_libc_heap_start() {
 
 void note_chunk(uintptr_t chunk, size_t word) {
   const size_t size = word & ~kChunkFlags;
-  const KeepErrno keep;
+  const ErrnoGuard keep;
   if (word & kChunkMapped) return acquired(chunk, size);
   if (word & kChunkOtherArena) {
     HeapStart* start = heap_start(chunk);

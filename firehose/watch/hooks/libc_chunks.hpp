@@ -97,7 +97,7 @@ inline void* handed_out(void* memory) {
 }
 
 // The same for a block that may have grown in place: of a mapping of its own, `before`, only the rest is new.
-inline void* handed_out_again(void* memory, Released before) {
+inline void* note_reuse(void* memory, Released before) {
   if (memory == nullptr || before.len == 0) return handed_out(memory);
   const Released now = own_mapping(memory);
   if (now.addr != before.addr) return handed_out(memory);

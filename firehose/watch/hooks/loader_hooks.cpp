@@ -18,15 +18,15 @@ using hydrant::hooks::Thread;
 namespace {
 
 // During its life its thread is inside the loader; at its end every cache knows what the loader unmapped.
-class Loading {
+class LoaderCallScope {
  public:
-  Loading() : thread_(this_thread()) { add(1); }
-  ~Loading() {
+  LoaderCallScope() : thread_(this_thread()) { add(1); }
+  ~LoaderCallScope() {
     hydrant::hooks::settle_if_needed();
     add(UINT32_MAX);
   }
-  Loading(const Loading&) = delete;
-  Loading& operator=(const Loading&) = delete;
+  LoaderCallScope(const LoaderCallScope&) = delete;
+  LoaderCallScope& operator=(const LoaderCallScope&) = delete;
 
  private:
   // One writer: the thread itself.
@@ -48,7 +48,7 @@ LoaderCall as_loader_call(Function* function) {
 
 // A path with a slash in it depends on the caller, too: RPATHs are inherited by what is loaded.
 void* hook_dlopen(const char* file, int mode) {
-  const Loading loading;
+  const LoaderCallScope loading;
   void* got = as_pointer(
       call_on_behalf(__builtin_return_address(0), as_loader_call(real_loader.dlopen),
                      reinterpret_cast<uintptr_t>(file), static_cast<uintptr_t>(mode), 0));
@@ -58,7 +58,7 @@ void* hook_dlopen(const char* file, int mode) {
 HYDRANT_EXPORT_HOOK(dlopen);
 
 void* hook_dlmopen(long name_space, const char* file, int mode) {
-  const Loading loading;
+  const LoaderCallScope loading;
   void* got =
       as_pointer(call_on_behalf(__builtin_return_address(0), as_loader_call(real_loader.dlmopen),
                                 static_cast<uintptr_t>(name_space),
@@ -69,7 +69,7 @@ void* hook_dlmopen(long name_space, const char* file, int mode) {
 HYDRANT_EXPORT_HOOK(dlmopen);
 
 int hook_dlclose(void* handle) {
-  const Loading loading;
+  const LoaderCallScope loading;
   return real_loader.dlclose(handle);
 }
 HYDRANT_EXPORT_HOOK(dlclose);

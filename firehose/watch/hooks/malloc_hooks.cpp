@@ -6,7 +6,7 @@
 #include "firehose/watch/hooks/watched_call.hpp"
 
 using hydrant::hooks::handed_out;
-using hydrant::hooks::handed_out_again;
+using hydrant::hooks::note_reuse;
 using hydrant::hooks::own_mapping;
 using hydrant::hooks::real;
 using hydrant::hooks::Released;
@@ -24,14 +24,14 @@ HYDRANT_EXPORT_HOOK(calloc);
 
 void* hook_realloc(void* memory, size_t size) {
   const Released before = own_mapping(memory);
-  return handed_out_again(releasing(before, [&] { return real.realloc(memory, size); }), before);
+  return note_reuse(releasing(before, [&] { return real.realloc(memory, size); }), before);
 }
 HYDRANT_EXPORT_HOOK(realloc);
 
 void* hook_reallocarray(void* memory, size_t count, size_t size) {
   const Released before = own_mapping(memory);
-  return handed_out_again(releasing(before, [&] { return real.reallocarray(memory, count, size); }),
-                          before);
+  return note_reuse(releasing(before, [&] { return real.reallocarray(memory, count, size); }),
+                    before);
 }
 HYDRANT_EXPORT_HOOK(reallocarray);
 

@@ -9,10 +9,10 @@
 
 using hydrant::hooks::acquired;
 using hydrant::hooks::acquired_somewhere;
+using hydrant::hooks::ErrnoGuard;
 using hydrant::hooks::file_changes;
 using hydrant::hooks::forgotten;
-using hydrant::hooks::kAnything;
-using hydrant::hooks::KeepErrno;
+using hydrant::hooks::kAllMemory;
 using hydrant::hooks::real;
 using hydrant::hooks::Released;
 using hydrant::hooks::released;
@@ -29,7 +29,7 @@ bool may_be_rounded_up(const void* addr, size_t len) {
 }
 
 Released mapped_over(const void* addr, size_t len, bool may_be_huge) {
-  return may_be_huge && may_be_rounded_up(addr, len) ? kAnything : released(addr, len);
+  return may_be_huge && may_be_rounded_up(addr, len) ? kAllMemory : released(addr, len);
 }
 
 void acquired_pages(const void* addr, size_t len, bool may_be_huge) {
@@ -57,12 +57,12 @@ HYDRANT_EXPORT_HOOK(munmap);
 namespace {
 
 // One note for a mapping that moves to a given address: both places, and what lies between them.
-Released both_places(const void* old_addr, size_t old_len, const void* new_addr, size_t new_len) {
+Released old_and_new(const void* old_addr, size_t old_len, const void* new_addr, size_t new_len) {
   const auto a = reinterpret_cast<uintptr_t>(old_addr);
   const auto b = reinterpret_cast<uintptr_t>(new_addr);
   const uintptr_t first = a < b ? a : b;
   const uintptr_t end = a + old_len > b + new_len ? a + old_len : b + new_len;
-  return may_be_rounded_up(new_addr, new_len) ? kAnything : Released{first, end - first};
+  return may_be_rounded_up(new_addr, new_len) ? kAllMemory : Released{first, end - first};
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ Released both_places(const void* old_addr, size_t old_len, const void* new_addr,
 void* hook_mremap(void* old_addr, size_t old_len, size_t new_len, int flags, void* new_addr) {
   const bool is_told = (flags & MREMAP_FIXED) != 0;
   const Released may =
-      is_told ? both_places(old_addr, old_len, new_addr, new_len) : released(old_addr, old_len);
+      is_told ? old_and_new(old_addr, old_len, new_addr, new_len) : released(old_addr, old_len);
   void* got =
       releasing(may, [&] { return real.mremap(old_addr, old_len, new_len, flags, new_addr); });
   if (got == MAP_FAILED) return got;
@@ -106,7 +106,7 @@ HYDRANT_EXPORT_HOOK(posix_madvise);
 ssize_t hook_process_madvise(int pid_fd, const iovec* ranges, size_t count, int advice,
                              unsigned flags) {
   const ssize_t result = releasing(
-      kAnything, [&] { return real.process_madvise(pid_fd, ranges, count, advice, flags); });
+      kAllMemory, [&] { return real.process_madvise(pid_fd, ranges, count, advice, flags); });
   // Of another process it was in vain, and harmless.
   for (size_t i = 0; advice == kGuardInstall && i < count; ++i) {
     forgotten(ranges[i].iov_base, ranges[i].iov_len);
@@ -131,7 +131,7 @@ constexpr size_t kAnyLength = size_t{1} << 62;
 
 // What lay under a segment is gone, or may be where the call failed half way; userfaultfd does not report it.
 void forget_under_segment(int id, uintptr_t addr, bool attached) {
-  const KeepErrno keep;
+  const ErrnoGuard keep;
   shmid_ds segment{};
   const bool known = shmctl(id, IPC_STAT, &segment) == 0;
   if (!known && !attached) return;  // who may not read its size may not attach it
@@ -144,7 +144,7 @@ void forget_under_segment(int id, uintptr_t addr, bool attached) {
 }  // namespace
 
 void* hook_shmat(int id, const void* addr, int flags) {
-  void* got = releasing(kAnything, [&] { return real.shmat(id, addr, flags); });
+  void* got = releasing(kAllMemory, [&] { return real.shmat(id, addr, flags); });
   const bool attached = got != MAP_FAILED;
   if ((flags & SHM_REMAP) != 0 && addr != nullptr) {
     const uintptr_t lowest = static_cast<uintptr_t>(SHMLBA);  // SHM_RND rounds down to it
@@ -158,7 +158,7 @@ HYDRANT_EXPORT_HOOK(shmat);
 
 int hook_shmdt(const void* addr) {
   file_changes();
-  const int result = releasing(kAnything, [&] { return real.shmdt(addr); });
+  const int result = releasing(kAllMemory, [&] { return real.shmdt(addr); });
   file_changes();
   return result;
 }

@@ -38,7 +38,7 @@ bool malloc_is_libcs() { return libc_malloc != nullptr && real.malloc == libc_ma
 void resolve_real_calls() {
   if (!malloc_is_libcs()) return;
   note_libc_heap_start();
-  const KeepErrno keep;
+  const ErrnoGuard keep;
   __atomic_store_n(&libc_heap.low, begin_of_heap(libc_heap.low), __ATOMIC_RELEASE);
 }
 

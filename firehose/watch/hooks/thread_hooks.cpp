@@ -7,20 +7,20 @@
 #include <cerrno>
 
 using hydrant::hooks::acquired_somewhere;
-using hydrant::hooks::give_start;
-using hydrant::hooks::kAnything;
+using hydrant::hooks::kAllMemory;
 using hydrant::hooks::real;
+using hydrant::hooks::release_thread_start;
 using hydrant::hooks::releasing;
-using hydrant::hooks::Start;
-using hydrant::hooks::take_start;
+using hydrant::hooks::take_thread_start;
 using hydrant::hooks::this_thread;
 using hydrant::hooks::Thread;
+using hydrant::hooks::ThreadStart;
 
 namespace {
 
-Start begin_thread(void* slot) {
-  const Start start = *static_cast<Start*>(slot);
-  give_start(static_cast<Start*>(slot));
+ThreadStart begin_thread(void* slot) {
+  const ThreadStart start = *static_cast<ThreadStart*>(slot);
+  release_thread_start(static_cast<ThreadStart*>(slot));
   Thread* record = this_thread();  // from now on libfirehose sees when the thread ends
   if (start.on_own_stack) __atomic_store_n(&record->stack, uint64_t{0}, __ATOMIC_RELEASE);
   acquired_somewhere();
@@ -28,12 +28,12 @@ Start begin_thread(void* slot) {
 }
 
 void* run_pthread(void* slot) {
-  const Start start = begin_thread(slot);
+  const ThreadStart start = begin_thread(slot);
   return start.pthread_main(start.argument);
 }
 
 int run_c11_thread(void* slot) {
-  const Start start = begin_thread(slot);
+  const ThreadStart start = begin_thread(slot);
   return start.c11_main(start.argument);
 }
 
@@ -54,27 +54,27 @@ bool names_stack(const pthread_attr_t* attributes) {
 // May unmap the stacks of threads that ended.
 int hook_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                         void* (*start_main)(void*), void* argument) {
-  Start* slot = take_start();
+  ThreadStart* slot = take_thread_start();
   if (slot == nullptr) return EAGAIN;
   slot->pthread_main = start_main;
   slot->argument = argument;
   slot->on_own_stack = names_stack(attributes);
   const int result = releasing(
-      kAnything, [&] { return real.pthread_create(thread, attributes, run_pthread, slot); });
-  if (result != 0) give_start(slot);
+      kAllMemory, [&] { return real.pthread_create(thread, attributes, run_pthread, slot); });
+  if (result != 0) release_thread_start(slot);
   return result;
 }
 HYDRANT_EXPORT_HOOK(pthread_create);
 
 int hook_thrd_create(thrd_t* thread, thrd_start_t start_main, void* argument) {
-  Start* slot = take_start();
+  ThreadStart* slot = take_thread_start();
   if (slot == nullptr) return thrd_nomem;
   slot->c11_main = start_main;
   slot->argument = argument;
   slot->on_own_stack = false;
   const int result =
-      releasing(kAnything, [&] { return real.thrd_create(thread, run_c11_thread, slot); });
-  if (result != thrd_success) give_start(slot);
+      releasing(kAllMemory, [&] { return real.thrd_create(thread, run_c11_thread, slot); });
+  if (result != thrd_success) release_thread_start(slot);
   return result;
 }
 HYDRANT_EXPORT_HOOK(thrd_create);

@@ -136,7 +136,7 @@ bool watch_for_end(Thread* own) {
 }  // namespace
 
 Thread* take_record() {
-  const KeepErrno keep;
+  const ErrnoGuard keep;
   const auto tid = static_cast<uint32_t>(syscall(SYS_gettid));
   Thread* record = reuse_record(tid, kGlances, true);
   if (record == nullptr) record = unused_record(tid);

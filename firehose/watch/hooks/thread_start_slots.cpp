@@ -10,25 +10,25 @@ namespace {
 // guess: as many threads are created and have not run yet only where a program starts hundreds at once
 constexpr uint32_t kSlots = 256;
 
-constinit Start slots[kSlots] = {};
+constinit ThreadStart slots[kSlots] = {};
 constinit uint32_t next_slot = 0;  // a hint
 
 }  // namespace
 
-Start* take_start() {
+ThreadStart* take_thread_start() {
   const uint32_t first = __atomic_fetch_add(&next_slot, 1, __ATOMIC_RELAXED);
   for (uint32_t i = 0; i < kSlots; ++i) {
-    Start& slot = slots[(first + i) % kSlots];
+    ThreadStart& slot = slots[(first + i) % kSlots];
     uint64_t free = 0;
     if (__atomic_compare_exchange_n(&slot.taken, &free, uint64_t{1}, false, __ATOMIC_ACQUIRE,
                                     __ATOMIC_RELAXED)) {
       return &slot;
     }
   }
-  return static_cast<Start*>(take_private_page());
+  return static_cast<ThreadStart*>(take_private_page());
 }
 
-void give_start(Start* start) {
+void release_thread_start(ThreadStart* start) {
   if (start >= slots && start < slots + kSlots) {
     __atomic_store_n(&start->taken, uint64_t{0}, __ATOMIC_RELEASE);
   } else {
@@ -36,8 +36,8 @@ void give_start(Start* start) {
   }
 }
 
-void forget_starts() {
-  for (Start& slot : slots) slot.taken = 0;
+void forget_thread_starts() {
+  for (ThreadStart& slot : slots) slot.taken = 0;
 }
 
 }  // namespace hydrant::hooks

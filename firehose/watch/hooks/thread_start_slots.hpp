@@ -7,7 +7,7 @@
 
 namespace hydrant::hooks {
 
-struct Start {
+struct ThreadStart {
   union {
     void* (*pthread_main)(void*);
     thrd_start_t c11_main;
@@ -18,10 +18,10 @@ struct Start {
 };
 
 // Null where the kernel has no page. Threads: any; no lock.
-Start* take_start();
-void give_start(Start* start);
+ThreadStart* take_thread_start();
+void release_thread_start(ThreadStart* start);
 
 // In the child of a fork(): whoever was starting does not exist here.
-void forget_starts();
+void forget_thread_starts();
 
 }  // namespace hydrant::hooks

@@ -32,26 +32,26 @@ bool may_be_pinned(const uint64_t* blocks, uintptr_t addr, size_t len) {
 
 }  // namespace
 
-KeepErrno::KeepErrno() : saved_(errno) {}
-KeepErrno::~KeepErrno() { errno = saved_; }
+ErrnoGuard::ErrnoGuard() : saved_(errno) {}
+ErrnoGuard::~ErrnoGuard() { errno = saved_; }
 
 void* take_private_page() {
-  const KeepErrno keep;
+  const ErrnoGuard keep;
   return raw_map(kPrivatePageBytes);
 }
 
 void drop_private_page(void* page) {
-  const KeepErrno keep;
+  const ErrnoGuard keep;
   raw_unmap(page, kPrivatePageBytes);
 }
 
 void settle(const hydrant_monitor_t* watching) {
-  const KeepErrno keep;
+  const ErrnoGuard keep;
   watching->settle();
 }
 
 void sync(const hydrant_monitor_t* watching, uintptr_t addr, size_t len) {
-  const KeepErrno keep;
+  const ErrnoGuard keep;
   constexpr size_t kNeeded = offsetof(hydrant_monitor_t, sync_range) + sizeof watching->sync_range;
   if (len != SIZE_MAX && watching->size >= kNeeded) return watching->sync_range(addr, len);
   watching->sync();
@@ -62,19 +62,19 @@ void check_acquired(const hydrant_monitor_t* watching, const uint64_t* blocks, u
   if (may_be_pinned(blocks, addr, len)) sync(watching, addr, len);
 }
 
-void forgotten_if_pinned(uintptr_t addr, size_t len) {
+void forget_if_pinned(uintptr_t addr, size_t len) {
   const hydrant_monitor_t* watching = monitor();
   if (watching == nullptr) return;
   const uint64_t* blocks = __atomic_load_n(&watching->blocks, __ATOMIC_ACQUIRE);
   if (blocks == nullptr || !may_be_pinned(blocks, addr, len)) return;
-  const KeepErrno keep;
+  const ErrnoGuard keep;
   watching->invalidate(addr, len);
 }
 
 void replaced(const void* addr, size_t len) {
   const hydrant_monitor_t* watching = monitor();
   if (watching == nullptr) return;
-  const KeepErrno keep;
+  const ErrnoGuard keep;
   const auto first = reinterpret_cast<uintptr_t>(addr);
   constexpr size_t kNeeded = offsetof(hydrant_monitor_t, replaced) + sizeof watching->replaced;
   if (watching->size >= kNeeded) return watching->replaced(first, len);
@@ -84,7 +84,7 @@ void replaced(const void* addr, size_t len) {
 void file_changes() {
   const hydrant_monitor_t* watching = monitor();
   if (watching == nullptr) return;
-  const KeepErrno keep;
+  const ErrnoGuard keep;
   watching->files_changed();
 }
 

@@ -29,7 +29,7 @@ struct Released {
   uintptr_t addr = 0;
   size_t len = 0;
 };
-inline constexpr Released kAnything{0, HYDRANT_HOOKS_ANYTHING};
+inline constexpr Released kAllMemory{0, HYDRANT_HOOKS_ANYTHING};
 inline Released released(const void* addr, size_t len) {
   return {reinterpret_cast<uintptr_t>(addr), len};
 }
@@ -37,9 +37,9 @@ inline Released released(const void* addr, size_t len) {
 // While it lives its thread is inside a call that may release memory; afterwards what was released is known
 // to every cache. Of calls inside calls the outermost counts: also of those that a signal handler makes. Each
 // notes what it may release.
-class Inside {
+class HookedCallScope {
  public:
-  explicit Inside(Released may)
+  explicit HookedCallScope(Released may)
       : thread_(this_thread()), is_outermost_(load(&thread_->entered) == 0), noted_(may.len != 0) {
     // The reader of changes sees mark and note before it sees what the call does: the kernel's locks are
     // between. The mark comes first: a signal handler that runs before the mark is set ends with the note
@@ -58,7 +58,7 @@ class Inside {
     }
   }
   // The mark goes last: until the reader is through with what it has read, it finds the caller's note.
-  ~Inside() {
+  ~HookedCallScope() {
     settle_if_needed();
     if (is_outermost_) {
       __atomic_store_n(&thread_->entered, uint64_t{0}, __ATOMIC_RELEASE);
@@ -67,8 +67,8 @@ class Inside {
       __atomic_store_n(&thread_->inner_len, outer_len_, __ATOMIC_RELEASE);
     }
   }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
+  HookedCallScope(const HookedCallScope&) = delete;
+  HookedCallScope& operator=(const HookedCallScope&) = delete;
 
  private:
   static uint64_t load(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
@@ -94,7 +94,7 @@ class Inside {
 // Makes a call that may release memory: nothing but libc's own, or what `may` says.
 template <typename Call>
 inline auto releasing(Released may, Call&& call) {
-  const Inside inside(may);
+  const HookedCallScope inside(may);
   return call();
 }
 template <typename Call>
@@ -125,7 +125,7 @@ inline void forgotten(const void* addr, size_t len) {
 }
 
 // The same if any 2-MiB block of the range was ever pinned.
-void forgotten_if_pinned(uintptr_t addr, size_t len);
+void forget_if_pinned(uintptr_t addr, size_t len);
 
 // Other memory was mapped over [addr, addr+len), and the kernel says nothing of that.
 void replaced(const void* addr, size_t len);

@@ -39,7 +39,7 @@ const MutantRow kMutantRows[] = {
     // A mapping that stays but is emptied: the only change that is reported by REMAP alone.
     {Mutant::kDropRemap, Needs::kReader, 0, {Source::kMmap, Source::kOnto}, 24},
     // Memory that is mapped again before, or just after, the munmap returns.
-    {Mutant::kLateReader, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots},
+    {Mutant::kDelayedReader, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots},
     {Mutant::kNoSettle, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots},
     {Mutant::kNoCheckedLookup, Needs::kReader, kDelayUs, {Source::kMmap}, kFewSlots},
     {Mutant::kNoSync, Needs::kHooks, kDelayUs, {Source::kMmap}, kFewSlots},
@@ -66,7 +66,7 @@ const MutantRow kMutantRows[] = {
      .sources = {Source::kMmap},
      .slots = 24,
      .cache = kBusyMutex},
-    {Mutant::kDeafToArenas, Needs::kReader, 0, {Source::kOwner}, 24},
+    {Mutant::kIgnoreArenas, Needs::kReader, 0, {Source::kOwner}, 24},
     {Mutant::kUnwatched, Needs::kReader, 0, {Source::kMemfd, Source::kShared, Source::kShm}, 24},
 };
 

@@ -92,7 +92,8 @@ TEST_F(PinCacheWatchMutants, DropRemap) {
 TEST_F(PinCacheWatchMutants, LateReader) {
   create(watching());
   expect_caught(
-      Mutant::kLateReader, [this] { return stale_after([this] { renew(page_); }); }, kSlowReaderUs);
+      Mutant::kDelayedReader, [this] { return stale_after([this] { renew(page_); }); },
+      kSlowReaderUs);
 }
 
 TEST_F(PinCacheWatchMutants, NoSettle) {
@@ -229,7 +230,7 @@ TEST_F(PinCacheWatchMutants, RemovedCacheable) {
 
 TEST_F(PinCacheWatchMutants, DeafToArenas) {
   create(watching());
-  expect_caught(Mutant::kDeafToArenas, [this] {
+  expect_caught(Mutant::kIgnoreArenas, [this] {
     EXPECT_EQ(the_monitor().add_arena(arena_.addr(page_), kPage), 0);
     const bool stale = stale_after([this] { the_monitor().invalidate(arena_.addr(page_), kPage); });
     the_monitor().drop_arena(arena_.addr(page_), kPage);

@@ -37,11 +37,11 @@ extern "C" char* __wrap_secure_getenv(const char* /*name*/) { return nullptr; }
 namespace hydrant::arena {
 namespace {
 
-constexpr unsigned kMostArenas = 4;
+constexpr unsigned kMaxArenas = 4;
 
 // Set once, under start_once, before any arena exists.
 JemallocPages g_pages;
-unsigned g_arenas[kMostArenas];
+unsigned g_arenas[kMaxArenas];
 unsigned g_arena_count;
 int g_start_error = EAGAIN;
 pthread_key_t g_thread_key;
@@ -130,7 +130,7 @@ void start_once() {
   (void)mallctl("background_thread", nullptr, nullptr, &off, sizeof off);
   if (pthread_key_create(&g_thread_key, end_thread) != 0) return;
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  const unsigned wanted = static_cast<unsigned>(std::clamp(cores, 1L, long{kMostArenas}));
+  const unsigned wanted = static_cast<unsigned>(std::clamp(cores, 1L, long{kMaxArenas}));
   for (unsigned i = 0; i < wanted; ++i) {
     extent_hooks_t* hooks = &g_hooks;
     size_t size = sizeof g_arenas[i];

@@ -11,15 +11,15 @@ using ::testing::HasSubstr;
 TEST(HooksState, CompleteHooksNeedNoCause) {
   hydrant_hooks_t hooks{};
   hooks.families = HYDRANT_HOOKS_ALL;
-  EXPECT_EQ(why_hits_are_checked(&hooks, true), nullptr);
+  EXPECT_EQ(hit_check_reason(&hooks, true), nullptr);
 }
 
 TEST(HooksState, AnAllocatorThatCouldNotBeTriedIsNotBlamed) {
   hydrant_hooks_t hooks{};
   hooks.families = HYDRANT_HOOKS_ALL & ~HYDRANT_HOOKS_MALLOC;
-  EXPECT_THAT(why_hits_are_checked(&hooks, true), HasSubstr("let it be libc's or jemalloc's"));
+  EXPECT_THAT(hit_check_reason(&hooks, true), HasSubstr("let it be libc's or jemalloc's"));
   hooks.malloc_untried = 1;
-  EXPECT_THAT(why_hits_are_checked(&hooks, true), HasSubstr("raise the limit on address space"));
+  EXPECT_THAT(hit_check_reason(&hooks, true), HasSubstr("raise the limit on address space"));
 }
 
 }  // namespace

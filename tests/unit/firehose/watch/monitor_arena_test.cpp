@@ -13,7 +13,7 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kMostArenas = 4096;
+constexpr size_t kMaxArenas = 4096;
 // No mapping is there, and none is needed: an arena is its owner's word.
 constexpr uintptr_t kFarArena = uintptr_t{1} << 41;
 constexpr size_t kMiB16 = 16 * kMiB;
@@ -83,17 +83,17 @@ TEST(MonitorArena, FourThousandAndNoMore) {
   const hydrant_monitor_t& monitor = the_monitor();
   const auto at = [](size_t i) { return kFarArena + i * kMiB16; };
   size_t added = 0;
-  while (added < kMostArenas + 1 && monitor.add_arena(at(added), kMiB) == 0) ++added;
-  EXPECT_EQ(added, kMostArenas);
+  while (added < kMaxArenas + 1 && monitor.add_arena(at(added), kMiB) == 0) ++added;
+  EXPECT_EQ(added, kMaxArenas);
   EXPECT_EQ(cover_only(at(0), kPage), HYDRANT_COVER_ARENA);
-  EXPECT_EQ(cover_only(at(kMostArenas - 1), kPage), HYDRANT_COVER_ARENA);
-  EXPECT_EQ(cover_only(at(kMostArenas), kPage), HYDRANT_COVER_NONE) << "as any other memory";
+  EXPECT_EQ(cover_only(at(kMaxArenas - 1), kPage), HYDRANT_COVER_ARENA);
+  EXPECT_EQ(cover_only(at(kMaxArenas), kPage), HYDRANT_COVER_NONE) << "as any other memory";
   monitor.drop_arena(at(17), kMiB);
-  EXPECT_EQ(monitor.add_arena(at(kMostArenas), kMiB), 0) << "there is room again";
-  EXPECT_EQ(cover_only(at(kMostArenas), kPage), HYDRANT_COVER_ARENA);
+  EXPECT_EQ(monitor.add_arena(at(kMaxArenas), kMiB), 0) << "there is room again";
+  EXPECT_EQ(cover_only(at(kMaxArenas), kPage), HYDRANT_COVER_ARENA);
   EXPECT_EQ(cover_only(at(17), kPage), HYDRANT_COVER_NONE);
-  for (size_t i = 0; i <= kMostArenas; ++i) monitor.drop_arena(at(i), kMiB);
-  for (size_t i = 0; i <= kMostArenas; ++i) {
+  for (size_t i = 0; i <= kMaxArenas; ++i) monitor.drop_arena(at(i), kMiB);
+  for (size_t i = 0; i <= kMaxArenas; ++i) {
     ASSERT_EQ(cover_only(at(i), kPage), HYDRANT_COVER_NONE) << i;
   }
 }

@@ -145,27 +145,27 @@ TEST_F(MonitorSignals, HandlerThatReleasesUnderTheMutexOfTheRangesReturns) {
 }
 
 // As the hook of ioctl() does for another userfaultfd.
-struct GivingBack {
+struct UnwatchWork {
   MappedMemory memory{4};
   std::atomic<bool> due{false};
   std::atomic<int> calls{0};
 };
-std::atomic<GivingBack*> g_giving_back{nullptr};
+std::atomic<UnwatchWork*> g_unwatch_work{nullptr};
 
 TEST_F(MonitorSignals, HandlerThatHasMemoryGivenBackUnderTheMutexOfTheRangesReturns) {
   EXPECT_EQ(run_in_child([]() -> std::string {
               struct sigaction action {};
               action.sa_handler = [](int) {
-                GivingBack& work = *g_giving_back;
+                UnwatchWork& work = *g_unwatch_work;
                 if (!work.due.exchange(false)) return;
                 (void)the_monitor().unwatch_range(work.memory.addr(), work.memory.bytes(), 0);
                 ++work.calls;
               };
               sigaction(SIGUSR1, &action, nullptr);
-              GivingBack work;
+              UnwatchWork work;
               work.memory.replace(0, 4);
               if (cover(work.memory, 0, 4) != HYDRANT_COVER_CHECKED) return "not covered";
-              g_giving_back = &work;
+              g_unwatch_work = &work;
               const std::string wrong = cover_beside_handlers(work.due);
               return wrong.empty() && work.calls == 0 ? "the handler did not run" : wrong;
             }),

@@ -15,10 +15,10 @@ namespace {
 
 class ExtentHeapTest : public ::testing::Test {
  protected:
-  void* allocate(size_t bytes, size_t alignment = kLeastAlignment) {
+  void* allocate(size_t bytes, size_t alignment = kMinAlignment) {
     return heap_.allocate(bytes, alignment);
   }
-  static const Reservation& in(const void* p) { return *address_map().find(p); }
+  static const AddressReservation& in(const void* p) { return *address_map().find(p); }
   void release(void* p) { heap_.release(p, in(p)); }
 
   PageStore& store_ =

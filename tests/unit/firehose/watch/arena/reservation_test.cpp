@@ -11,8 +11,8 @@ constexpr uintptr_t kAddr = uintptr_t{1} << 40;
 
 const void* const_pointer(uintptr_t addr) { return reinterpret_cast<const void*>(addr); }
 
-Reservation at(uintptr_t addr, size_t blocks) {
-  Reservation made{};
+AddressReservation at(uintptr_t addr, size_t blocks) {
+  AddressReservation made{};
   made.addr = addr;
   made.bytes = blocks * kBlockBytes;
   return made;
@@ -20,12 +20,12 @@ Reservation at(uintptr_t addr, size_t blocks) {
 
 TEST(AddressMap, FindsAReservationFromItsFirstByteToItsLast) {
   const auto map = std::make_unique<AddressMap>();
-  Reservation one = at(kAddr, 3);
+  AddressReservation one = at(kAddr, 3);
   // Over the edge between two leaves of the map.
-  Reservation two = at((uintptr_t{2} << 34) - kBlockBytes, 2);
+  AddressReservation two = at((uintptr_t{2} << 34) - kBlockBytes, 2);
   ASSERT_TRUE(map->add(&one));
   ASSERT_TRUE(map->add(&two));
-  for (Reservation* r : {&one, &two}) {
+  for (AddressReservation* r : {&one, &two}) {
     EXPECT_EQ(map->find(const_pointer(r->addr)), r);
     EXPECT_EQ(map->find(const_pointer(r->end() - 1)), r);
     EXPECT_EQ(map->find(const_pointer(r->addr - 1)), nullptr);
@@ -37,8 +37,8 @@ TEST(AddressMap, FindsAReservationFromItsFirstByteToItsLast) {
 
 TEST(AddressMap, WhatIsTakenStaysAsItWas) {
   const auto map = std::make_unique<AddressMap>();
-  Reservation one = at(kAddr, 3);
-  Reservation other = at(kAddr - 2 * kBlockBytes, 3);
+  AddressReservation one = at(kAddr, 3);
+  AddressReservation other = at(kAddr - 2 * kBlockBytes, 3);
   ASSERT_TRUE(map->add(&one));
   EXPECT_FALSE(map->add(&other));
   EXPECT_EQ(map->find(const_pointer(kAddr)), &one);
@@ -47,7 +47,7 @@ TEST(AddressMap, WhatIsTakenStaysAsItWas) {
 
 TEST(AddressMap, AddressesBeyondUserSpaceAreRefused) {
   const auto map = std::make_unique<AddressMap>();
-  Reservation high = at((uintptr_t{1} << 47) - kBlockBytes, 2);
+  AddressReservation high = at((uintptr_t{1} << 47) - kBlockBytes, 2);
   EXPECT_FALSE(map->add(&high));
 }
 

@@ -13,7 +13,7 @@ TEST(SizeClasses, EverySizeGetsTheSmallestClassThatHoldsIt) {
     if (index > 0) {
       EXPECT_LT(class_bytes(index - 1), bytes);
     }
-    EXPECT_EQ(class_bytes(index) % kLeastAlignment, 0u);
+    EXPECT_EQ(class_bytes(index) % kMinAlignment, 0u);
   }
 }
 

@@ -31,7 +31,7 @@ class SpanTableTest : public ::testing::Test {
   }
 
   std::vector<Span*> pages_;
-  Reservation in_{};
+  AddressReservation in_{};
   SpanTable table_;
 };
 

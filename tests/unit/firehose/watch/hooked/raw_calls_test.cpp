@@ -503,7 +503,7 @@ TEST_F(RawCallsMutants, ReadFirstIsTheDefectNotTheDelay) {
 TEST_F(RawCallsMutants, HitsStayFree) {
   use(kA);
   use(kB);
-  set_mutant(Mutant::kHitsStayFree, 0);
+  set_mutant(Mutant::kKeepFreeHits, 0);
   replace_raw(kB);
   EXPECT_FALSE(is_checked(kA));
 }
