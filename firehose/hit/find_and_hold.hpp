@@ -2,9 +2,9 @@
 // hit_path.cpp has the same in assembly.
 #pragma once
 
+#include "firehose/hit/hit_context.hpp"
 #include "firehose/hit/hold.hpp"
 #include "firehose/hit/thread_state.hpp"
-#include "firehose/hit/thread_window.hpp"
 
 #include <cstddef>
 #include <cstdint>

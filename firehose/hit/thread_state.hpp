@@ -7,7 +7,7 @@
 
 #include "firehose/base/mapped_array.hpp"
 #include "firehose/base/thread.hpp"
-#include "firehose/hit/thread_window.hpp"
+#include "firehose/hit/hit_context.hpp"
 
 #include <atomic>
 #include <cstdint>
