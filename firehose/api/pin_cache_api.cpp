@@ -138,7 +138,7 @@ int hydrant_domain_create(const hydrant_domain_options_t* given, hydrant_domain_
   Status status = read_options(given, &options);
   if (status != Status::kOk) return to_c(status);
   stay_loaded();
-  fence::setup();
+  asymmetric_fence::setup();
   const uint64_t handle = claim_domain_handle();
   if (handle == 0) {
     return to_c(fail(Status::kResource,

@@ -220,7 +220,7 @@ void Domain::blank_in_child(const CacheLock& lock, RegionIndex region) noexcept 
   shut_gate(slot);
   slot.tag.store(0, std::memory_order_relaxed);
   slot.addr.store(kBlankAddr, std::memory_order_relaxed);
-  slot.unreached.store(0, std::memory_order_relaxed);
+  slot.unused_extension.store(0, std::memory_order_relaxed);
   if (held) {
     info.state = RegionState::kTombstone;
   } else {

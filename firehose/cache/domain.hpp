@@ -72,7 +72,7 @@ class Domain {
   }
   Status pin_partial(MemoryRange range, Access need, const RegionSlot** out) noexcept;
   Status pin_async(MemoryRange range, Access need, hydrant_pinned_fn done, void* context) noexcept;
-  // The releases that the hit path cannot do: other window, dead region, span. Requires: a slot of the
+  // The releases that the hit path cannot do: other context, dead region, span. Requires: a slot of the
   // arena.
   Status release(const RegionSlot* slot) noexcept;
 

@@ -80,8 +80,8 @@ Status MissPath::pin(PinRequest& request, const RegionSlot** out) noexcept {
 // state.
 const RegionSlot* MissPath::hold_without_lock(const PinRequest& request) noexcept {
   ThreadDomain& thread = *request.thread;
-  // A registrar that uses another domain leaves that one's window behind.
-  if (thread.thread->current != &thread) enter_window(thread);
+  // A registrar that uses another domain leaves that one's context behind.
+  if (thread.thread->current != &thread) load_hit_context(thread);
   const uintptr_t first = request.range.addr;
   const uintptr_t last = request.range.last();
   const uint32_t need = bits(request.need);

@@ -87,7 +87,7 @@ class MissPath {
 
 // Identifies the calling thread: where its static TLS lies.
 inline uint32_t thread_mark() noexcept {
-  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&t_window) >> 4);
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&t_hit_context) >> 4);
 }
 
 }  // namespace hydrant

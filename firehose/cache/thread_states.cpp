@@ -32,7 +32,7 @@ ThreadDomain* ThreadStates::enter() noexcept {
     state = create(*thread);
     if (state == nullptr) return nullptr;
   }
-  if (thread->current != state) enter_window(*state);
+  if (thread->current != state) load_hit_context(*state);
   return state;
 }
 
@@ -76,7 +76,7 @@ void ThreadStates::detach_all() noexcept {
     }
     if (state == nullptr) return;
     detach(*state);
-    // Its window may still show it: only the thread itself may free it.
+    // Its context may still show it: only the thread itself may free it.
     state->next = state->thread->ended.load(std::memory_order_relaxed);
     state->thread->ended.store(state, std::memory_order_relaxed);
   }

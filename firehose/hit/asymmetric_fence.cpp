@@ -16,7 +16,7 @@
 #include <cpuid.h>
 #endif
 
-namespace hydrant::fence {
+namespace hydrant::asymmetric_fence {
 namespace {
 
 // Does the kernel interrupt other processors when a page table changes? Not on arm64, nor on x86-64
@@ -90,4 +90,4 @@ bool visit_processors() noexcept {
   return visited && !refused;
 }
 
-}  // namespace hydrant::fence
+}  // namespace hydrant::asymmetric_fence

@@ -20,7 +20,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace hydrant::fence {
+namespace hydrant::asymmetric_fence {
 
 // Registers this process for membarrier, once; call before any hold. True if the light side is free.
 // FIREHOSE_MEMBARRIER=0 in the environment refuses it on purpose.
@@ -46,4 +46,4 @@ inline void light_symmetric() noexcept {
 #endif
 }
 
-}  // namespace hydrant::fence
+}  // namespace hydrant::asymmetric_fence

@@ -13,21 +13,21 @@ namespace hydrant {
 
 struct Thread;
 
-// In a window that shows no domain. Equal to no handle and to no tag of a slot (0 included), so that every
+// In a context that shows no domain. Equal to no handle and to no tag of a slot (0 included), so that every
 // call takes the slow path.
-constexpr uint64_t kNoWindow = 0x9d5a'c3e1'0000'0000u;
+constexpr uint64_t kNoHitContext = 0x9d5a'c3e1'0000'0000u;
 
 constexpr size_t kHitsBefore = 64 / sizeof(HoldCount);
 
-// The slot of an empty window: memory that may be read and written to no effect, for an invalid handle.
+// The slot of an empty context: memory that may be read and written to no effect, for an invalid handle.
 inline constinit const RegionSlot g_no_slot{};
 inline constinit const RegionSlot* const g_no_table[1] = {&g_no_slot};
 inline constinit HoldCount g_no_counts[kHitsBefore + 1]{};
 
-struct ThreadWindow {
-  // Handle of the domain the other fields belong to, or kNoWindow. May outlive the domain: its slots
+struct HitContext {
+  // Handle of the domain the other fields belong to, or kNoHitContext. May outlive the domain: its slots
   // are blank then, and the thread's own tables stay until the thread itself frees them.
-  std::atomic<uint64_t> domain{kNoWindow};
+  std::atomic<uint64_t> domain{kNoHitContext};
   // table[mulhi(addr & mask, scale)] (in bytes) is the slot that may contain addr.
   uint64_t mask = 0;
   uint64_t scale = 0;
@@ -38,14 +38,14 @@ struct ThreadWindow {
   // Null before the first use, exited() after the thread's destructor ran.
   Thread* thread = nullptr;
 
-  void show_nothing() noexcept {
-    domain.store(kNoWindow, std::memory_order_relaxed);
+  void detach_domain() noexcept {
+    domain.store(kNoHitContext, std::memory_order_relaxed);
     mask = scale = 0;
     table = g_no_table;
     counts = g_no_counts + kHitsBefore;
   }
 };
-static_assert(sizeof(ThreadWindow) <= 64);
+static_assert(sizeof(HitContext) <= 64);
 
 // Hits are counted a cache line before the counts of `counts`.
 inline std::atomic<uint64_t>& hits_before(HoldCount* counts) noexcept {
@@ -53,14 +53,14 @@ inline std::atomic<uint64_t>& hits_before(HoldCount* counts) noexcept {
 }
 
 // initial-exec: two instructions to reach it, also from the shared library. Named for hit_path.cpp.
-extern thread_local constinit ThreadWindow t_window asm("hydrant_thread_window")
+extern thread_local constinit HitContext t_hit_context asm("hydrant_thread_window")
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 // The slot that this thread's table proposes for `addr`; never null once `domain` is set.
-inline const RegionSlot* proposed_slot(const ThreadWindow& window, uintptr_t addr) noexcept {
+inline const RegionSlot* proposed_slot(const HitContext& context, uintptr_t addr) noexcept {
   __extension__ using Wide = unsigned __int128;
-  const auto offset = static_cast<uintptr_t>((Wide{addr & window.mask} * window.scale) >> 64);
-  return window.table[offset / sizeof(RegionSlot*)];
+  const auto offset = static_cast<uintptr_t>((Wide{addr & context.mask} * context.scale) >> 64);
+  return context.table[offset / sizeof(RegionSlot*)];
 }
 
 }  // namespace hydrant

@@ -1,8 +1,8 @@
 // Answers hydrant_pin() and hydrant_release() for memory that is pinned already: "Tour: a hit" follows this
 // file.
 //
-// A hit: the thread's window names the domain; its table proposes a slot for the address; post a hold in the
-// thread's own count; believe the slot only now (hold.hpp). Nothing shared is written, nothing is locked.
+// A hit: the thread's hit context names the domain; its table proposes a slot for the address; post a hold in
+// the thread's own count; believe the slot only now (hold.hpp). Nothing shared is written, nothing is locked.
 // All else is in slow functions of their own. docs/pin_cache.md counts the instructions and argues the order
 // of the loads and stores; bench/instruction_count checks the count, and that nothing shared is stored to.
 #include "firehose/api/domain_registry.hpp"
@@ -54,15 +54,15 @@ using namespace hydrant;
 
 #if defined(__x86_64__) && !HYDRANT_TSAN && !HYDRANT_DEBUG
 
-static_assert(offsetof(ThreadWindow, domain) == 0 && offsetof(ThreadWindow, mask) == 8 &&
-              offsetof(ThreadWindow, scale) == 16 && offsetof(ThreadWindow, table) == 24 &&
-              offsetof(ThreadWindow, counts) == 32 && kHitsBefore * sizeof(HoldCount) == 64);
+static_assert(offsetof(HitContext, domain) == 0 && offsetof(HitContext, mask) == 8 &&
+              offsetof(HitContext, scale) == 16 && offsetof(HitContext, table) == 24 &&
+              offsetof(HitContext, counts) == 32 && kHitsBefore * sizeof(HoldCount) == 64);
 static_assert(offsetof(RegionSlot, addr) == 0 && offsetof(RegionSlot, gate) == 24 &&
               offsetof(RegionSlot, denied) == 32 && offsetof(RegionSlot, tag) == 36 &&
               offsetof(RegionSlot, index) == 40);
 
 // Written out because compilers spend eight more instructions on it. It is proposed_slot() and
-// hold_if_open() of a thread whose window shows this domain, in the same order; x86-64 keeps loads in
+// hold_if_open() of a thread whose context shows this domain, in the same order; x86-64 keeps loads in
 // program order and the asymmetric fence stands in for the one between posting and checking.
 extern "C" hydrant_pin_t hydrant_pin(hydrant_domain_t domain, const void* addr, size_t len,
                                      uint32_t access) {
@@ -134,11 +134,11 @@ extern "C" hydrant_pin_t hydrant_pin(hydrant_domain_t domain, const void* addr, 
                                      uint32_t access) {
   const auto first = reinterpret_cast<uintptr_t>(addr);
   const uintptr_t last = first + len - 1;
-  ThreadWindow& window = t_window;
-  if (window.domain.load(std::memory_order_relaxed) == domain && first <= last &&
+  HitContext& context = t_hit_context;
+  if (context.domain.load(std::memory_order_relaxed) == domain && first <= last &&
       access <= bits(Access::kAll)) {
-    const RegionSlot* slot = proposed_slot(window, first);
-    if (hold_proposed(*slot, window.counts, first, last, access)) {
+    const RegionSlot* slot = proposed_slot(context, first);
+    if (hold_proposed(*slot, context.counts, first, last, access)) {
       return {slot->as_public(), issue_ticket()};
     }
   }
@@ -146,7 +146,7 @@ extern "C" hydrant_pin_t hydrant_pin(hydrant_domain_t domain, const void* addr, 
 }
 
 extern "C" int hydrant_release(hydrant_pin_t pin) {
-  ThreadWindow& window = t_window;
+  HitContext& context = t_hit_context;
   if (HYDRANT_DEBUG && pin.region != nullptr && !redeem_ticket(pin.hold)) {
     return to_c(fail(Status::kBadArg,
                      "pin %p/%llu is not live: it was released before, or never taken; "
@@ -157,11 +157,11 @@ extern "C" int hydrant_release(hydrant_pin_t pin) {
   if (pin.region == nullptr) [[unlikely]]
     return release_slowly(pin);
   const RegionSlot* slot = RegionSlot::from_public(pin.region);
-  if (window.domain.load(std::memory_order_relaxed) != slot->tag.load(std::memory_order_relaxed))
+  if (context.domain.load(std::memory_order_relaxed) != slot->tag.load(std::memory_order_relaxed))
       [[unlikely]] {
     return release_slowly(pin);
   }
-  drop_hold(window.counts[slot->index]);
+  drop_hold(context.counts[slot->index]);
   return GASNET_OK;
 }
 

@@ -53,7 +53,7 @@ inline bool hold_if_open(const RegionSlot& slot, const std::atomic<uintptr_t>& g
                          HoldCount& count, uintptr_t first, uintptr_t last,
                          uint32_t need) noexcept {
   post_hold(count);
-  if (!fence::asymmetric()) fence::light_symmetric();
+  if (!asymmetric_fence::asymmetric()) asymmetric_fence::light_symmetric();
   // In this order: bounds and rights of a reused slot are written before its gate.
   if (first >= slot.addr.load(kCheckOrder) && last < gate.load(kCheckOrder) &&
       (need & slot.denied.load(kCheckOrder)) == 0) {

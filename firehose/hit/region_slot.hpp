@@ -42,7 +42,7 @@ struct alignas(64) RegionSlot {
   std::atomic<RegionIndex> chained;  // page mode: the next region of the same hash (page_table.hpp)
   // Region mode: granules at the end that a stream's next registrations were guessed to want, less those
   // that a slow call has seen used. A hint for statistics, written by any holder, relaxed.
-  std::atomic<uint32_t> unreached;
+  std::atomic<uint32_t> unused_extension;
 
   const hydrant_region_t* as_public() const noexcept {
     return reinterpret_cast<const hydrant_region_t*>(this);
@@ -53,8 +53,8 @@ struct alignas(64) RegionSlot {
 };
 
 constexpr uintptr_t kBlankAddr = UINTPTR_MAX;
-// In `unreached`: they lie at the start, not at the end.
-constexpr uint32_t kUnreachedBelow = uint32_t{1} << 31;
+// In `unused_extension`: they lie at the start, not at the end.
+constexpr uint32_t kUnusedBelow = uint32_t{1} << 31;
 constexpr uint32_t kSlotAlive = 0x48594431;
 
 static_assert(sizeof(RegionSlot) == 64);

@@ -17,7 +17,7 @@ constexpr size_t kRetained = 240;
 constexpr size_t kSmallest = 65536 / sizeof(RegionSlot);  // a multiple of every page size there is
 // Arenas that are whole: of each of some 20 sizes kRetained, and what 64 live domains give back at once. The
 // rest is for what was cut off.
-constexpr size_t kMostReleased = 16384;
+constexpr size_t kMaxReleased = 16384;
 // The divisor of RLIMIT_AS, if that is limited: the rest is left to the program.
 constexpr size_t kShareOfLimit = 8;
 
@@ -27,7 +27,7 @@ struct Released {
 };
 
 Mutex g_mutex;
-Released g_released[kMostReleased] HYDRANT_GUARDED_BY(g_mutex);  // oldest first
+Released g_released[kMaxReleased] HYDRANT_GUARDED_BY(g_mutex);  // oldest first
 size_t g_released_count HYDRANT_GUARDED_BY(g_mutex) = 0;
 size_t g_released_bytes HYDRANT_GUARDED_BY(g_mutex) = 0;
 
@@ -61,7 +61,7 @@ SlotArena reuse_any_locked(size_t count) noexcept HYDRANT_REQUIRES(g_mutex) {
   return {};
 }
 
-// Keeps of each arena what pins may point to, and the null slot, which the windows of threads point to.
+// Keeps of each arena what pins may point to, and the null slot, which the hit contexts of threads point to.
 void cut_off_unused_locked() noexcept HYDRANT_REQUIRES(g_mutex) {
   for (size_t i = 0; i < g_released_count; ++i) {
     SlotArena& arena = g_released[i].arena;
@@ -114,7 +114,7 @@ void release_slot_arena(SlotArena arena, size_t used) noexcept {
   MutexLock lock(g_mutex);
   // Never so many, unless by cutting off again and again: such an arena stays mapped, and a late release of
   // its pins is answered BAD_ARG.
-  if (g_released_count == kMostReleased) return;
+  if (g_released_count == kMaxReleased) return;
   g_released[g_released_count++] = {arena, std::min(used, arena.count)};
   g_released_bytes += bytes_of(arena.count);
 }

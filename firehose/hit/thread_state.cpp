@@ -11,7 +11,7 @@
 
 namespace hydrant {
 
-thread_local constinit ThreadWindow t_window{};
+thread_local constinit HitContext t_hit_context{};
 
 namespace {
 
@@ -30,8 +30,8 @@ Thread* exited() noexcept { return reinterpret_cast<Thread*>(uintptr_t{1}); }
 void end_thread(void* argument) {
   const CancellationDisabled guard;
   auto* thread = static_cast<Thread*>(argument);
-  t_window.show_nothing();
-  t_window.thread = exited();
+  t_hit_context.detach_domain();
+  t_hit_context.thread = exited();
   {
     MutexLock lock(g_registry_mutex);
     for (auto& entry : thread->domains) {
@@ -52,7 +52,7 @@ void create_exit_key() { g_exit_key_usable = pthread_key_create(&g_exit_key, &en
 Mutex& registry_mutex() noexcept { return g_registry_mutex; }
 
 Thread* this_thread() noexcept {
-  Thread* thread = t_window.thread;
+  Thread* thread = t_hit_context.thread;
   if (thread == exited()) return nullptr;
   if (thread != nullptr) return thread;
   pthread_once(&g_exit_once, &create_exit_key);
@@ -65,19 +65,20 @@ Thread* this_thread() noexcept {
     delete thread;
     return nullptr;
   }
-  t_window.thread = thread;
+  t_hit_context.thread = thread;
   return thread;
 }
 
-void enter_window(ThreadDomain& state) noexcept {
-  ThreadWindow& window = t_window;
+void load_hit_context(ThreadDomain& state) noexcept {
+  HitContext& context = t_hit_context;
   state.thread->current = &state;
-  window.mask = state.mask();
-  window.scale = state.scale();
-  window.table = state.table.data();
-  window.counts = state.counts;
+  context.mask = state.mask();
+  context.scale = state.scale();
+  context.table = state.table.data();
+  context.counts = state.counts;
   // The short path needs the asymmetric fence; without it every call takes the other one.
-  window.domain.store(fence::asymmetric() ? state.handle : kNoWindow, std::memory_order_relaxed);
+  context.domain.store(asymmetric_fence::asymmetric() ? state.handle : kNoHitContext,
+                       std::memory_order_relaxed);
 }
 
 void free_ended_states(Thread& thread) noexcept {
@@ -92,7 +93,7 @@ void free_ended_states(Thread& thread) noexcept {
     list = state->next;
     if (thread.current == state) {
       thread.current = nullptr;
-      t_window.show_nothing();
+      t_hit_context.detach_domain();
     }
     delete state;
   }
@@ -101,9 +102,9 @@ void free_ended_states(Thread& thread) noexcept {
 void forget_threads_in_child() noexcept {
   g_registry_mutex.reset_in_child();
   g_table_space.reset_in_child();
-  Thread* own = t_window.thread;
+  Thread* own = t_hit_context.thread;
   // The threads' states are left to the child's copy of the heap: few bytes, once per fork.
-  t_window.show_nothing();
+  t_hit_context.detach_domain();
   if (own == nullptr || own == exited()) return;
   for (auto& entry : own->domains) entry.store(nullptr, std::memory_order_relaxed);
   own->current = nullptr;
@@ -167,8 +168,8 @@ void ThreadDomain::remember(uintptr_t addr, const RegionSlot* slot, const Region
   } else {
     table[second_index(addr)] = slot;
   }
-  // The window shows the old table, whether or not its short path is in use.
-  if (thread->current == this) enter_window(*this);
+  // The context shows the old table, whether or not its short path is in use.
+  if (thread->current == this) load_hit_context(*this);
 }
 
 }  // namespace hydrant

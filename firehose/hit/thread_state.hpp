@@ -30,7 +30,7 @@ struct ThreadCounters {
 };
 
 // The state of a thread in one domain. Created by the thread at its first slow call there, and freed by it
-// alone, so that its window never points to freed memory: when it ends (its holds stay, folded into the
+// alone, so that its context never points to freed memory: when it ends (its holds stay, folded into the
 // domain), or at its next slow call anywhere after the domain has ended.
 //
 // Thread safety: fields are the owner's, except that counts, hits and counters may be read by any thread that
@@ -73,7 +73,7 @@ struct ThreadDomain {
 struct Thread {
   // By domain slot. Written by the owner, and cleared by the thread that ends the domain.
   std::atomic<ThreadDomain*> domains[kMaxDomains] = {};
-  ThreadDomain* current = nullptr;  // in the window, or last there; owner only
+  ThreadDomain* current = nullptr;  // in the context, or last there; owner only
   // States of domains that have ended, for the owner to free. Pushed under registry_mutex().
   std::atomic<ThreadDomain*> ended{nullptr};
 };
@@ -84,8 +84,8 @@ Mutex& registry_mutex() noexcept;
 // memory is refused: callers then use the domain's shared counts. Takes registry_mutex() when it creates.
 Thread* this_thread() noexcept HYDRANT_EXCLUDES(registry_mutex());
 
-// Makes `state` the one in the calling thread's window.
-void enter_window(ThreadDomain& state) noexcept;
+// Makes `state` the one in the calling thread's hit context.
+void load_hit_context(ThreadDomain& state) noexcept;
 
 // Frees the states of ended domains. Owner only.
 void free_ended_states(Thread& thread) noexcept HYDRANT_EXCLUDES(registry_mutex());

@@ -1,7 +1,7 @@
 // Regions that are longer than their request because a stream was expected to go on.
 //
-// Invariant: RegionInfo::extended marks them; RegionSlot::unreached says how much of the extension no slow
-// call has seen used. Each is judged once, when it retires: the detector learns whether its advice was
+// Invariant: RegionInfo::extended marks them; RegionSlot::unused_extension says how much of the extension no
+// slow call has seen used. Each is judged once, when it retires: the detector learns whether its advice was
 // worth it.
 #pragma once
 
@@ -27,12 +27,12 @@ class Extensions {
   // A slow call has seen these pages of the region used. Any thread, without the mutex: a hint for
   // statistics.
   void note_reached(RegionSlot& slot, MemoryRange pages) const noexcept {
-    const uint32_t before = slot.unreached.load(std::memory_order_relaxed);
+    const uint32_t before = slot.unused_extension.load(std::memory_order_relaxed);
     if (before != 0) shorten(slot, pages, before);
   }
   // All of it is used, or the region is no extension.
   static void note_all_reached(RegionSlot& slot) noexcept {
-    slot.unreached.store(0, std::memory_order_relaxed);
+    slot.unused_extension.store(0, std::memory_order_relaxed);
   }
 
  private:

@@ -14,7 +14,7 @@ class FenceEpoch {
   uint32_t now(const CacheLock&) const noexcept { return epoch_; }
   uint32_t fences(const CacheLock&) const noexcept { return epoch_ - 1; }
   void fence(const CacheLock&) noexcept {
-    fence::heavy();
+    asymmetric_fence::heavy();
     ++epoch_;
   }
   // In the child of a fork, whose only thread needs no fence.

@@ -47,7 +47,7 @@ struct RegionInfo {
   bool listed : 1;         // the policy knows it
   bool prepinned : 1;      // the client's own registration: never evicted, never unpinned
   bool poisoned : 1;       // kPending: invalidated meanwhile, so the registration is worth nothing
-  bool extended : 1;       // by a stream: RegionSlot::unreached says how much of that is unused
+  bool extended : 1;       // by a stream: RegionSlot::unused_extension says how much of that is unused
   bool over_released : 1;  // a pin of it was released more often than it was taken
   bool uncached : 1;       // kDead from the beginning: its release would not be reported
   bool never_open : 1;  // kDead from the beginning: its holds are taken in the shared counts alone

@@ -1,5 +1,5 @@
 // A hit on a peer's memory: as in hit_path.cpp, but the thread's state in the domain is looked up instead of
-// being in its window, so that local and remote pins can take turns without reloading that.
+// being in its hit context, so that local and remote pins can take turns without reloading that.
 #pragma once
 
 #include <hydrant/remote_pin.h>
@@ -14,7 +14,7 @@ namespace hydrant {
 
 // The calling thread's state in the live domain of this handle; null if it has none yet.
 inline ThreadDomain* state_of(uint64_t handle) noexcept {
-  Thread* thread = t_window.thread;
+  Thread* thread = t_hit_context.thread;
   if (reinterpret_cast<uintptr_t>(thread) <= 1) return nullptr;  // none yet, or past its end
   ThreadDomain* state = thread->domains[handle % kMaxDomains].load(std::memory_order_relaxed);
   return state != nullptr && state->handle == handle ? state : nullptr;

@@ -35,7 +35,7 @@ bool refuse_membarrier() {
 TEST(AsymmetricFence, VisitingProcessorsLeavesTheThreadWhereItMayRun) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
-  EXPECT_TRUE(fence::visit_processors());
+  EXPECT_TRUE(asymmetric_fence::visit_processors());
   cpu_set_t after;
   ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
@@ -70,14 +70,14 @@ std::string play(uint32_t rounds, void (*heavy)()) {
 }
 
 TEST(AsymmetricFence, VisitingProcessorsIsABarrierForAllOfThem) {
-  EXPECT_EQ(play(200, [] { (void)fence::visit_processors(); }), "");
+  EXPECT_EQ(play(200, [] { (void)asymmetric_fence::visit_processors(); }), "");
 }
 
 TEST(AsymmetricFence, HoldsOnWhenMembarrierIsRefusedLater) {
   const auto child = []() -> std::string {
-    if (!fence::setup()) return "SKIP: membarrier is refused from the start";
+    if (!asymmetric_fence::setup()) return "SKIP: membarrier is refused from the start";
     if (!refuse_membarrier()) return "SKIP: no seccomp filters here";
-    return play(300, &fence::heavy);
+    return play(300, &asymmetric_fence::heavy);
   };
   const std::string result = run_in_child(child);
   if (result.rfind("SKIP: ", 0) == 0) GTEST_SKIP() << result.substr(6);

@@ -5,5 +5,5 @@ namespace hydrant {
 namespace testing {
 unsigned g_fences = 0;
 }  // namespace testing
-void fence::heavy() noexcept { ++testing::g_fences; }
+void asymmetric_fence::heavy() noexcept { ++testing::g_fences; }
 }  // namespace hydrant
