@@ -18,7 +18,7 @@
 #include "firehose/base/pending_ranges.hpp"
 #include "firehose/base/registrar.hpp"
 #include "firehose/cache/budget/retirement.hpp"
-#include "firehose/cache/coherence/gone_log.hpp"
+#include "firehose/cache/coherence/invalidation_log.hpp"
 #include "firehose/cache/plan/planner.hpp"
 #include "firehose/cache/region/begun_pins.hpp"
 #include "firehose/cache/region/pending_regions.hpp"

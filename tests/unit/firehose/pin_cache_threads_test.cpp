@@ -1,5 +1,5 @@
 // Many threads on one cache: registrations under way, holds that cross threads and outlive them, waiting for
-// budget. pin_cache_storm_test.cpp has the races of the hit path.
+// budget. pin_cache_stress_test.cpp has the races of the hit path.
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/threads.hpp"

@@ -1,7 +1,7 @@
 // The table of what peers have here, and the list of what went away: alone, without messages.
 #include "firehose/remote/target/remote_exports.hpp"
 
-#include "firehose/cache/coherence/gone_log.hpp"
+#include "firehose/cache/coherence/invalidation_log.hpp"
 #include "tests/support/sizes.hpp"
 
 #include <gtest/gtest.h>
