@@ -91,29 +91,29 @@ const std::vector<uint32_t>& order_of(const Question& question) {
 // The uring registrar behind the C interface, with another granule. The domain owns it.
 hydrant_registrar_t uring_with_granule(size_t granule) {
   Status status = Status::kOk;
-  hydrant_registrar_t door{};
-  door.size = sizeof door;
-  door.user = make_uring_registrar({}, &status).release();
-  if (door.user == nullptr) die("no uring registrar");
+  hydrant_registrar_t functions{};
+  functions.size = sizeof functions;
+  functions.user = make_uring_registrar({}, &status).release();
+  if (functions.user == nullptr) die("no uring registrar");
   const auto self = [](void* user) { return static_cast<UringRegistrar*>(user); };
-  const RegistrarTraits& traits = self(door.user)->traits();
-  door.name = "uring";
-  door.key_bytes = traits.key_bytes;
-  door.granule_bytes = granule;
-  door.max_region_bytes = traits.max_region_bytes;
-  door.pin = [](void* user, uintptr_t addr, size_t len, uint32_t access, void* key) {
+  const RegistrarTraits& traits = self(functions.user)->traits();
+  functions.name = "uring";
+  functions.key_bytes = traits.key_bytes;
+  functions.granule_bytes = granule;
+  functions.max_region_bytes = traits.max_region_bytes;
+  functions.pin = [](void* user, uintptr_t addr, size_t len, uint32_t access, void* key) {
     return static_cast<int>(static_cast<UringRegistrar*>(user)->pin(
         {addr, len}, static_cast<Access>(access), static_cast<std::byte*>(key)));
   };
-  door.unpin = [](void* user, uintptr_t addr, size_t len, const void* key) {
+  functions.unpin = [](void* user, uintptr_t addr, size_t len, const void* key) {
     return static_cast<int>(
         static_cast<UringRegistrar*>(user)->unpin({addr, len}, static_cast<const std::byte*>(key)));
   };
-  door.charge = [](void* user, uintptr_t addr, size_t len) {
+  functions.charge = [](void* user, uintptr_t addr, size_t len) {
     return static_cast<UringRegistrar*>(user)->charge({addr, len});
   };
-  door.destroy = [](void* user) { delete static_cast<UringRegistrar*>(user); };
-  return door;
+  functions.destroy = [](void* user) { delete static_cast<UringRegistrar*>(user); };
+  return functions;
 }
 
 hydrant_domain_options_t options_for(const Question& question, size_t size,

@@ -177,7 +177,7 @@ int hydrant_domain_destroy(hydrant_domain_t handle, uint32_t flags) {
 hydrant_pin_t hydrant_try_pin(hydrant_domain_t domain, const void* addr, size_t len,
                               uint32_t access) {
   return answer(domain, access, [&](Domain& d, Access need, const RegionSlot** out) {
-    return d.pin(to_range(addr, len), need, Domain::Effort::kHitOnly, out);
+    return d.pin(to_range(addr, len), need, Domain::MissPolicy::kHitOnly, out);
   });
 }
 

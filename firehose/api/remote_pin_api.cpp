@@ -365,7 +365,7 @@ hydrant_pin_t hydrant_try_remote_pin(hydrant_remote_t remote, uint32_t peer, uin
               [&](const RemotePeer& of, Access need, const RegionSlot** out) noexcept {
                 *out = hold_beside_window(of.domain_handle(), addr, addr + len - 1, bits(need));
                 if (*out != nullptr) return Status::kOk;
-                return of.domain().pin({addr, len}, need, Domain::Effort::kHitOnly, out);
+                return of.domain().pin({addr, len}, need, Domain::MissPolicy::kHitOnly, out);
               });
 }
 

@@ -33,7 +33,7 @@ struct CacheParts {
   // Level 2 (after registry_mutex()). Held for short and bounded work only; not while the registrar, a
   // callback or malloc is called.
   mutable Mutex mu;
-  PendingRanges owed;  // told without the mutex, to be forgotten by its next holder
+  PendingRanges pending_ranges;  // told without the mutex, to be forgotten by its next holder
   CacheTotals totals;
   RegionStore store;
   HoldCounts holds;
@@ -57,14 +57,14 @@ struct CacheParts {
   Publisher publisher;
   ThreadStates threads;
   RefusalTexts texts;
-  std::atomic<uint64_t> starved{0};  // pins that failed because what is registered is held
+  std::atomic<uint64_t> budget_shortages{0};  // pins that failed because what is registered is held
 };
 
 // A phase of an operation: takes the mutex, and forgets first what was told without it.
 class CachePhase : public CacheLock {
  public:
   explicit CachePhase(CacheParts& parts) noexcept : CacheLock(parts.mu) {
-    parts.invalidator.settle_owed(*this);
+    parts.invalidator.settle_pending(*this);
   }
 };
 

@@ -16,7 +16,7 @@ namespace hydrant {
 
 // A registration under way in an asynchronous registrar. Shared by the registrar, which completes it, and
 // the deferred pin that started it, which may be cancelled first: the last of the two deletes it.
-struct LateRegistration {
+struct AsyncRegistration {
   DeferredPins* owner;
   PinRequest request;
   Plan plan;
@@ -48,78 +48,78 @@ bool may_be_granted_less(const PinRequest& request, const Plan& plan, Status sta
 }  // namespace
 
 // In whichever thread the registrar completes it.
-void DeferredPins::registered_later(void* context, Status status, const std::byte* key) {
+void DeferredPins::on_async_registered(void* context, Status status, const std::byte* key) {
   const CancellationDisabled guard;
-  auto* late = static_cast<LateRegistration*>(context);
-  DeferredPins* self = late->owner;
+  auto* async = static_cast<AsyncRegistration*>(context);
+  DeferredPins* self = async->owner;
   CacheParts& parts = self->parts_;
   if (status == Status::kOk && parts.traits.key_bytes != 0) {
-    std::copy_n(key, parts.traits.key_bytes, parts.store.key(late->plan.region));
+    std::copy_n(key, parts.traits.key_bytes, parts.store.key(async->plan.region));
   }
   bool again = false;
-  late->request.thread = nullptr;
-  late->status =
-      self->miss_.finish(late->request, late->plan, status, nullptr, &again, &late->held);
-  if (again) late->status = Status::kNotReady;
-  if (late->leave()) self->forget(late);
+  async->request.thread = nullptr;
+  async->status =
+      self->miss_.finish(async->request, async->plan, status, nullptr, &again, &async->held);
+  if (again) async->status = Status::kNotReady;
+  if (async->leave()) self->forget(async);
   self->under_way_.fetch_sub(1, std::memory_order_release);
 }
 
 // The pin was cancelled: the hold that came with the registration is released here.
-void DeferredPins::forget(LateRegistration* late) noexcept {
-  if (late->held != kNoRegion) {
-    (void)releases_.release(&parts_.store.slot(late->held), parts_.threads.enter());
+void DeferredPins::forget(AsyncRegistration* async) noexcept {
+  if (async->held != kNoRegion) {
+    (void)releases_.release(&parts_.store.slot(async->held), parts_.threads.current_thread_state());
   }
-  delete late;
+  delete async;
 }
 
-void DeferredPins::forget_late(DeferredPin& pin) noexcept {
-  if (pin.late != nullptr && pin.late->leave()) forget(pin.late);
-  pin.late = nullptr;
+void DeferredPins::forget_async(DeferredPin& pin) noexcept {
+  if (pin.async != nullptr && pin.async->leave()) forget(pin.async);
+  pin.async = nullptr;
 }
 
 // Starts the registration that a deferred pin needs, or finds that it needs none.
-Status DeferredPins::start_late(DeferredPin& pin, const PinRequest& request,
-                                const RegionSlot** out) noexcept {
-  auto* late = new (std::nothrow) LateRegistration{this, request, {}};
-  if (late == nullptr) return fail_no_memory(parts_.config.name, request.range, "a registration");
+Status DeferredPins::start_async(DeferredPin& pin, const PinRequest& request,
+                                 const RegionSlot** out) noexcept {
+  auto* async = new (std::nothrow) AsyncRegistration{this, request, {}};
+  if (async == nullptr) return fail_no_memory(parts_.config.name, request.range, "a registration");
   Status status = Status::kOk;
   RegionIndex held = kNoRegion;
   auto step = MissPath::Step::kAgain;
   while (step == MissPath::Step::kAgain) {
-    step = miss_.prepare(late->request, &late->plan, nullptr, &status, &held);
+    step = miss_.prepare(async->request, &async->plan, nullptr, &status, &held);
   }
   if (step == MissPath::Step::kDone) {
     if (status == Status::kOk) *out = &parts_.store.slot(held);
-    delete late;
+    delete async;
     return status;
   }
-  pin.late = late;
+  pin.async = async;
   under_way_.fetch_add(1, std::memory_order_relaxed);
-  const Plan plan = late->plan;
+  const Plan plan = async->plan;
   // The registrar may complete on another thread before this call returns.
   status = parts_.registrar->pin_async(plan.range, plan.access, parts_.store.key(plan.region),
-                                       &registered_later, late);
+                                       &on_async_registered, async);
   if (status == Status::kNotReady) return status;
   // Done at once, or failed at once: it will not be completed.
   under_way_.fetch_sub(1, std::memory_order_release);
-  pin.late = nullptr;
+  pin.async = nullptr;
   bool again = false;
-  status = miss_.finish(late->request, plan, status, nullptr, &again, &held);
-  delete late;
+  status = miss_.finish(async->request, plan, status, nullptr, &again, &held);
+  delete async;
   if (again) return parts_.texts.invalidated(request.range, 1);
   if (status == Status::kOk) *out = &parts_.store.slot(held);
   return may_be_granted_less(request, plan, status) ? Status::kNotReady : status;
 }
 
 // A registration that was started: kNotReady until it has completed.
-Status DeferredPins::take_late(DeferredPin& pin, PinRequest& request,
-                               const RegionSlot** out) noexcept {
-  if (!pin.late->left.load(std::memory_order_acquire)) return Status::kNotReady;
-  const Status status = pin.late->status;
-  const Plan plan = pin.late->plan;
-  const RegionIndex held = std::exchange(pin.late->held, kNoRegion);
-  forget_late(pin);
+Status DeferredPins::finish_async(DeferredPin& pin, PinRequest& request,
+                                  const RegionSlot** out) noexcept {
+  if (!pin.async->left.load(std::memory_order_acquire)) return Status::kNotReady;
+  const Status status = pin.async->status;
+  const Plan plan = pin.async->plan;
+  const RegionIndex held = std::exchange(pin.async->held, kNoRegion);
+  forget_async(pin);
   if (held != kNoRegion) {
     *out = &parts_.store.slot(held);
     return Status::kOk;
@@ -132,19 +132,20 @@ Status DeferredPins::take_late(DeferredPin& pin, PinRequest& request,
 }
 
 // Makes one attempt that waits for no other thread.
-Status DeferredPins::try_once(DeferredPin& pin, Effort effort, const RegionSlot** out) noexcept {
-  PinRequest request = miss_.make_request(pin.range, pin.need, effort);
+Status DeferredPins::try_once(DeferredPin& pin, MissPolicy policy,
+                              const RegionSlot** out) noexcept {
+  PinRequest request = miss_.make_request(pin.range, pin.need, policy);
   request.may_wait = false;
   if (spans_.needs_span(pin.range)) return spans_.pin(request, out);
   if (!parts_.traits.asynchronous) return miss_.pin(request, out);
-  if (pin.late != nullptr) return take_late(pin, request, out);
+  if (pin.async != nullptr) return finish_async(pin, request, out);
   if (request.thread != nullptr && (*out = miss_.hold_without_lock(request)) != nullptr) {
     return Status::kOk;
   }
-  if (effort == Effort::kHitOnly) return miss_.pin(request, out);
+  if (policy == MissPolicy::kHitOnly) return miss_.pin(request, out);
   request.asynchronous = true;
-  const Status status = start_late(pin, request, out);
-  if (status != Status::kNotReady || pin.late != nullptr) return status;
+  const Status status = start_async(pin, request, out);
+  if (status != Status::kNotReady || pin.async != nullptr) return status;
   request.asynchronous = false;
   return miss_.pin(request, out);
 }
@@ -155,7 +156,7 @@ Status DeferredPins::pin(MemoryRange range, Access need, hydrant_pinned_fn done,
   if (pin == nullptr) return fail_no_memory(parts_.config.name, range, "a deferred pin");
   pin->begun.emplace(parts_, range);
   const RegionSlot* held = nullptr;
-  const Status status = try_once(*pin, Effort::kRegister, &held);
+  const Status status = try_once(*pin, MissPolicy::kRegister, &held);
   if (status != Status::kNotReady) {
     delete pin;
     if (status == Status::kOk) done(context, make_pin(held));
@@ -166,7 +167,7 @@ Status DeferredPins::pin(MemoryRange range, Access need, hydrant_pinned_fn done,
 }
 
 // Callbacks run without a lock and may defer more.
-int DeferredPins::run(Effort effort, uint64_t deadline_ns) noexcept {
+int DeferredPins::run(MissPolicy policy, uint64_t deadline_ns) noexcept {
   DeferredList pins;
   DeferredList again;
   queue_.take_all(&pins);
@@ -174,7 +175,7 @@ int DeferredPins::run(Effort effort, uint64_t deadline_ns) noexcept {
   while (DeferredPin* pin = pins.pop()) {
     const RegionSlot* held = nullptr;
     const bool late = deadline_ns != UINT64_MAX && now_ns() >= deadline_ns;
-    const Status status = late ? Status::kNotReady : try_once(*pin, effort, &held);
+    const Status status = late ? Status::kNotReady : try_once(*pin, policy, &held);
     if (status == Status::kNotReady) {
       again.push(pin);
       continue;
@@ -185,14 +186,14 @@ int DeferredPins::run(Effort effort, uint64_t deadline_ns) noexcept {
     delete counted(pin);
     ++ran;
   }
-  queue_.put_back(&again);
+  queue_.requeue(&again);
   return ran;
 }
 
 void DeferredPins::cancel() noexcept {
   while (DeferredPin* pin = queue_.pop()) {
     queue_.finish();
-    forget_late(*pin);
+    forget_async(*pin);
     pin->done(pin->context, failed_pin(fail_literal(
                                 Status::kNotInit, "the domain ended before the pin's turn came")));
     delete counted(pin);

@@ -20,19 +20,19 @@ class DeferredPins {
   Status pin(MemoryRange range, Access need, hydrant_pinned_fn done, void* context) noexcept;
   // Tries every deferred pin once, oldest first. With kHitOnly it registers nothing; at the deadline it
   // leaves the rest. Answers how many callbacks it ran.
-  int run(Effort effort, uint64_t deadline_ns) noexcept;
-  bool seems_idle() const noexcept { return queue_.empty(); }
+  int run(MissPolicy policy, uint64_t deadline_ns) noexcept;
+  bool looks_idle() const noexcept { return queue_.empty(); }
   // Answers all with kNotInit, and waits for the registrations that are under way.
   void cancel() noexcept;
   void reset_in_child() noexcept;
 
  private:
-  static void registered_later(void* context, Status status, const std::byte* key);
-  Status try_once(DeferredPin& pin, Effort effort, const RegionSlot** out) noexcept;
-  Status take_late(DeferredPin& pin, PinRequest& request, const RegionSlot** out) noexcept;
-  Status start_late(DeferredPin& pin, const PinRequest& request, const RegionSlot** out) noexcept;
-  void forget(LateRegistration* late) noexcept;
-  void forget_late(DeferredPin& pin) noexcept;
+  static void on_async_registered(void* context, Status status, const std::byte* key);
+  Status try_once(DeferredPin& pin, MissPolicy policy, const RegionSlot** out) noexcept;
+  Status finish_async(DeferredPin& pin, PinRequest& request, const RegionSlot** out) noexcept;
+  Status start_async(DeferredPin& pin, const PinRequest& request, const RegionSlot** out) noexcept;
+  void forget(AsyncRegistration* async) noexcept;
+  void forget_async(DeferredPin& pin) noexcept;
 
   CacheParts& parts_;
   MissPath& miss_;

@@ -15,7 +15,7 @@
 
 namespace hydrant {
 
-struct LateRegistration;
+struct AsyncRegistration;
 
 struct DeferredPin {
   DeferredPin* next;
@@ -23,7 +23,7 @@ struct DeferredPin {
   Access need;
   hydrant_pinned_fn done;
   void* context;
-  LateRegistration* late;  // null: none started
+  AsyncRegistration* async;  // null: none started
 };
 
 // A list of pins outside of the queue.
@@ -69,13 +69,13 @@ class DeferredQueue {
     pins_.push(pin);
     count_.fetch_add(1, std::memory_order_relaxed);
   }
-  // Takes all for one attempt each: finish() or put_back() for each.
+  // Takes all for one attempt each: finish() or requeue() for each.
   void take_all(DeferredList* out) noexcept {
     const MutexLock lock(mu_);
     out->append(pins_);
   }
   // First come, first served.
-  void put_back(DeferredList* pins) noexcept {
+  void requeue(DeferredList* pins) noexcept {
     if (pins->empty()) return;
     const MutexLock lock(mu_);
     pins->append(pins_);

@@ -13,7 +13,7 @@ namespace {
 
 // Page mode: regions' and spans' slots together, unless the address space is limited. Address space only.
 constexpr size_t kPageModeSlots = size_t{1} << 22;
-constexpr size_t kFewestSpans = 1024;
+constexpr size_t kMinSpans = 1024;
 
 }  // namespace
 
@@ -40,7 +40,7 @@ bool Domain::map_slots() noexcept {
     arena_ = acquire_slot_arena(regions);
     return arena_.slots != nullptr;
   }
-  const size_t least = regions + kFewestSpans;
+  const size_t least = regions + kMinSpans;
   const size_t share = arena_share_bytes() / sizeof(RegionSlot) / 2;
   const size_t most = std::max(kPageModeSlots, least + regions / 4);
   size_t wanted = std::max(std::min(most, share), least);
@@ -88,7 +88,7 @@ Status Domain::start_watching() noexcept {
   more.unmapped = [](void* self, uintptr_t addr, size_t len) {
     static_cast<Invalidator*>(self)->forget_unmapped({addr, len});
   };
-  more.wanted = [](void*) { Upkeep::own().ask_at_once(); };
+  more.wanted = [](void*) { Upkeep::own().wake_at_once(); };
   const Status status = parts_.watch.start(find_monitor(), client, more);
   if (status != Status::kOk || parts_.config.watch != HYDRANT_WATCH_AUTO) return status;
   (void)Upkeep::own().start();  // here and not in a pin, as the reader
@@ -153,7 +153,7 @@ void Domain::add_prepinned_region(const CacheLock& lock, MemoryRange range, Acce
 }
 
 void Domain::shut_down(bool unpin) noexcept {
-  if (parts_.traits.wants_unmap_reports) parts_.watch.hear_of_all_unmapping();
+  if (parts_.traits.wants_unmap_reports) parts_.watch.set_all_unmap_reports();
   stop_watching();
   deferred_.cancel();
   RegionQueue retired;
@@ -173,9 +173,9 @@ void Domain::shut_down(bool unpin) noexcept {
       }
     }
   }
-  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
   spans_.free_all();
-  parts_.watch.give_back_watched();
+  parts_.watch.unwatch_unused();
   const MutexLock registry(registry_mutex());
   parts_.threads.detach_all();
 }
@@ -197,18 +197,18 @@ void Domain::reset_in_child() noexcept {
   parts_.planner.forget_all(lock);
   parts_.limits.open();
   parts_.epoch.advance(lock);
-  for (RegionIndex i = 1; i <= parts_.store.high(lock); ++i) blank_in_child(lock, i);
+  for (RegionIndex i = 1; i <= parts_.store.high(lock); ++i) reset_region_in_child(lock, i);
   spans_.reset_in_child(lock);
   parts_.epoch.advance(lock);
-  parts_.owed.reset_in_child();
+  parts_.pending_ranges.reset_in_child();
   parts_.holds.reset_in_child(lock);  // the threads' memory is left to this copy of the process
   parts_.budget.reset_in_child(lock);
   parts_.totals.reset(lock);
-  parts_.store.mark_alive();
+  parts_.store.mark_live();
 }
 
 // Turns a region that is held now into a tombstone: its release may still follow.
-void Domain::blank_in_child(const CacheLock& lock, RegionIndex region) noexcept {
+void Domain::reset_region_in_child(const CacheLock& lock, RegionIndex region) noexcept {
   RegionInfo& info = parts_.store.infos(lock)[region];
   const bool held = parts_.holds.sum(lock, region) != 0;
   parts_.retirement.unlist(lock, region);

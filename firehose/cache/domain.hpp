@@ -27,10 +27,10 @@ namespace hydrant {
 
 class Domain {
  public:
-  using Effort = hydrant::Effort;
+  using MissPolicy = hydrant::MissPolicy;
   using PeerPin = hydrant::PeerPin;
   using Grant = PeerGrant;
-  using Exported = ExportView::Exported;
+  using ExportInfo = ExportView::ExportInfo;
 
   Domain(const DomainConfig& config, std::unique_ptr<Registrar> registrar,
          std::unique_ptr<VictimPolicy> policy, uint64_t handle) noexcept;
@@ -62,7 +62,7 @@ class Domain {
   // --- pins (domain_pins.cpp) ---
   // One region that covers `range`; its hold is the caller's. *out is unchanged on failure.
   // The deadline (now_ns()) bounds the wait for another thread's registration of the same memory.
-  Status pin(MemoryRange range, Access need, Effort effort, const RegionSlot** out,
+  Status pin(MemoryRange range, Access need, MissPolicy policy, const RegionSlot** out,
              uint64_t deadline_ns = UINT64_MAX) noexcept;
   Status pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
                    const RegionSlot** out) noexcept;
@@ -104,7 +104,7 @@ class Domain {
   bool map_slots() noexcept;
   void add_prepinned_region(const CacheLock&, MemoryRange range, Access access,
                             const void* key) noexcept;
-  void blank_in_child(const CacheLock&, RegionIndex region) noexcept;
+  void reset_region_in_child(const CacheLock&, RegionIndex region) noexcept;
   RegionIndex find_partial(const CacheLock&, const PinRequest& request) noexcept;
   void poll_briefly(uint64_t deadline_ns) noexcept;
 

@@ -6,7 +6,7 @@
 
 namespace hydrant {
 
-bool ExportView::describe(const RegionSlot* slot, MemoryRange asked, Exported* out) noexcept {
+bool ExportView::describe(const RegionSlot* slot, MemoryRange asked, ExportInfo* out) noexcept {
   *out = {};
   const CachePhase lock(parts_);
   const auto& infos = parts_.store.infos(lock);
@@ -30,7 +30,7 @@ bool ExportView::describe(const RegionSlot* slot, MemoryRange asked, Exported* o
   return true;
 }
 
-void ExportView::drop_idle(const RegionSlot* const* slots, size_t n, uint64_t bytes) noexcept {
+void ExportView::evict_if_short(const RegionSlot* const* slots, size_t n, uint64_t bytes) noexcept {
   RegionQueue victims;
   {
     const CachePhase lock(parts_);
@@ -60,7 +60,7 @@ void ExportView::drop_idle(const RegionSlot* const* slots, size_t n, uint64_t by
       parts_.evictor.evict_region(lock, r, &victims);
     }
   }
-  (void)parts_.unpinner.unpin(&victims, Unpinner::Charge::kGivenBack);
+  (void)parts_.unpinner.unpin(&victims, Unpinner::Charge::kReleased);
 }
 
 bool ExportView::may_fit(MemoryRange range, Access need) noexcept {
@@ -74,7 +74,7 @@ bool ExportView::may_fit(MemoryRange range, Access need) noexcept {
   if (parts_.tables.find(lock, range, need) != kNoRegion) return true;
   // How much the registrar would take now it alone knows.
   if (parts_.budget.in_force(lock) < config.budget_bytes) return true;
-  Budget::Share lack = parts_.budget.lacking(lock, {whole.len, regions});
+  Budget::Share lack = parts_.budget.shortage(lock, {whole.len, regions});
   if (lack.bytes == 0 && !parts_.budget.has_room(lock, whole.len + pending)) return false;
   const auto& infos = parts_.store.infos(lock);
   (void)parts_.retirement.dead(lock).each(infos, [&](RegionIndex r) {
@@ -88,9 +88,9 @@ bool ExportView::may_fit(MemoryRange range, Access need) noexcept {
   return parts_.evictor.may_suffice(lock, lack, &idle);
 }
 
-const GoneLog& ExportView::gone() noexcept {
-  if (parts_.invalidator.owes()) const CachePhase lock(parts_);
-  return parts_.invalidator.gone();
+const InvalidationLog& ExportView::invalidation_log() noexcept {
+  if (parts_.invalidator.has_pending()) const CachePhase lock(parts_);
+  return parts_.invalidator.invalidation_log();
 }
 
 }  // namespace hydrant

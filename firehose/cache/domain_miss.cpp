@@ -15,13 +15,13 @@
 namespace hydrant {
 namespace {
 
-constexpr int kMostSpoiled = 256;  // then the client invalidates faster than it can be registered
-constexpr uint32_t kMostNoBudget = 32;  // evictions for one request that the registrar turned down
-constexpr size_t kNoBudgetDead = 32;    // dead regions looked at for each of them
-constexpr size_t kReserveDead = 64;     // and for a reservation
+constexpr int kMaxSpoiled = 256;  // then the client invalidates faster than it can be registered
+constexpr uint32_t kMaxNoBudget = 32;  // evictions for one request that the registrar turned down
+constexpr size_t kNoBudgetDead = 32;   // dead regions looked at for each of them
+constexpr size_t kReserveDead = 64;    // and for a reservation
 
 // The share of the budget that a list of victims frees.
-Budget::Share worth_of(const MappedArray<RegionInfo>& infos, const RegionQueue& victims) {
+Budget::Share share_of(const MappedArray<RegionInfo>& infos, const RegionQueue& victims) {
   Budget::Share share;
   for (RegionIndex r = victims.front(); r != kNoRegion; r = infos[r].next) {
     share.bytes += infos[r].charge;
@@ -64,7 +64,7 @@ Status MissPath::pin(PinRequest& request, const RegionSlot** out) noexcept {
     }
   }
   const CancellationDisabled guard;
-  if (thread != nullptr && parts_.checks.has_checked_regions() && look_checked(request, out)) {
+  if (thread != nullptr && parts_.checks.has_checked_regions() && find_checked(request, out)) {
     return Status::kOk;
   }
   const Status status = acquire(request, out);
@@ -105,7 +105,7 @@ const RegionSlot* MissPath::hold_shared(const PinRequest& request) noexcept {
 // The hit of memory whose acquisition is not reported. The caller owned its memory before this call; a
 // release of what these addresses were before had then begun, so that it is under way, or was read and
 // told.
-bool MissPath::look_checked(PinRequest& request, const RegionSlot** out) noexcept {
+bool MissPath::find_checked(PinRequest& request, const RegionSlot** out) noexcept {
   ThreadDomain& thread = *request.thread;
   const uintptr_t first = request.range.addr;
   const uintptr_t last = request.range.last();
@@ -113,7 +113,7 @@ bool MissPath::look_checked(PinRequest& request, const RegionSlot** out) noexcep
   const auto would_hit_and_quiet = [&](const RegionSlot& slot) {
     return first >= slot.addr.load(std::memory_order_relaxed) &&
            last < slot.checked_gate.load(std::memory_order_relaxed) &&
-           parts_.watch.become_quiet(request);
+           parts_.watch.wait_until_quiet(request);
   };
   const RegionSlot* slot =
       parts_.tables.find_and_hold(&RegionSlot::checked_gate, thread.counts, first, last,
@@ -129,7 +129,7 @@ bool MissPath::look_checked(PinRequest& request, const RegionSlot** out) noexcep
 // ---- the miss ----
 
 Status MissPath::acquire(PinRequest& request, const RegionSlot** out) noexcept {
-  if (!parts_.traits.unpin_before_release || request.effort == Effort::kHitOnly) {
+  if (!parts_.traits.unpin_before_release || request.policy == MissPolicy::kHitOnly) {
     return acquire_uncounted(request, out);
   }
   const BegunPin begun(parts_, request.range);
@@ -137,9 +137,9 @@ Status MissPath::acquire(PinRequest& request, const RegionSlot** out) noexcept {
 }
 
 Status MissPath::acquire_uncounted(PinRequest& request, const RegionSlot** out) noexcept {
-  for (int spoiled = 0; spoiled < kMostSpoiled;) {
+  for (int spoiled = 0; spoiled < kMaxSpoiled;) {
     Plan plan;
-    Unsettled unsettled;
+    UnsettledRange unsettled;
     Status status = Status::kOk;
     RegionIndex held = kNoRegion;
     bool again = false;
@@ -157,15 +157,16 @@ Status MissPath::acquire_uncounted(PinRequest& request, const RegionSlot** out) 
     if (status == Status::kOk) *out = &parts_.store.slot(held);
     return status;
   }
-  return parts_.texts.invalidated(request.range, kMostSpoiled);
+  return parts_.texts.invalidated(request.range, kMaxSpoiled);
 }
 
 // First and second phase: look and plan; look again, reserve and claim. Then the victims are unpinned.
-MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, Unsettled* unsettled,
+MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange* unsettled,
                                  Status* status, RegionIndex* held) noexcept {
   // A call that will not register asks only once there is something to take.
-  if ((request.effort != Effort::kHitOnly || request.must_ask) && parts_.checks.must_ask()) {
-    (void)parts_.watch.become_quiet(request);
+  if ((request.policy != MissPolicy::kHitOnly || request.must_query) &&
+      parts_.checks.must_query()) {
+    (void)parts_.watch.wait_until_quiet(request);
   }
   {
     const CachePhase lock(parts_);
@@ -194,7 +195,7 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, Unsettled* uns
     covered = parts_.watch.cover(request, plan);
     if (covered) {
       parts_.watch.start_upkeep(*plan);
-      if (parts_.traits.wants_unmap_reports) parts_.watch.hear_of_unmapping(request, *plan);
+      if (parts_.traits.wants_unmap_reports) parts_.watch.set_unmap_reports(request, *plan);
       return Step::kRegister;
     }
     paid = Status::kNotReady;  // not so much: then exactly what was asked for
@@ -206,7 +207,7 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, Unsettled* uns
       settle(lock, unsettled);
       abandon(lock, request, *plan);
     }
-    parts_.planner.note_given_up(lock, request, *plan, !covered);
+    parts_.planner.note_abandoned(lock, request, *plan, !covered);
   }
   if (plan->range == request.pages) return Step::kDone;
   request.exact = true;
@@ -219,13 +220,13 @@ MissPath::Step MissPath::look(const CacheLock& lock, PinRequest& request, Status
   *status = Status::kOk;
   const RegionIndex found = parts_.tables.find(lock, request.range, request.need);
   Step step = Step::kDone;
-  if (found != kNoRegion && take_found(lock, request, found, &step, held)) return step;
-  if (request.effort == Effort::kHitOnly) {
+  if (found != kNoRegion && use_found(lock, request, found, &step, held)) return step;
+  if (request.policy == MissPolicy::kHitOnly) {
     *status = Status::kNotReady;
   } else if (!includes(parts_.traits.supported, request.need)) {
     *status = parts_.texts.beyond_rights(request.range, request.need);
-  } else if (parts_.planner.known_refused(lock, request.pages, request.need)) {
-    *status = parts_.texts.refused_lately(request.range, request.need);
+  } else if (parts_.planner.is_refused(lock, request.pages, request.need)) {
+    *status = parts_.texts.refused_recently(request.range, request.need);
   } else if (request.pages.len > parts_.config.max_region_bytes) {
     *status = parts_.texts.too_large(request.range);
   } else {
@@ -245,14 +246,15 @@ MissPath::Step MissPath::look(const CacheLock& lock, PinRequest& request, Status
 }
 
 // True: *step says what is next. False: the region may not be used, because releases go on and on.
-bool MissPath::take_found(const CacheLock& lock, PinRequest& request, RegionIndex found, Step* step,
-                          RegionIndex* held) noexcept {
+bool MissPath::use_found(const CacheLock& lock, PinRequest& request, RegionIndex found, Step* step,
+                         RegionIndex* held) noexcept {
   const RegionInfo& info = parts_.store.infos(lock)[found];
   parts_.gates.check_from_now_on(lock, found);
-  const bool unasked = !request.quiet && !request.restless &&
-                       !(request.effort == Effort::kHitOnly && is_mutant(Mutant::kNoCheckedTry));
+  const bool unasked =
+      !request.quiet && !request.restless &&
+      !(request.policy == MissPolicy::kHitOnly && is_mutant(Mutant::kNoCheckedTry));
   if (info.checked && unasked) {
-    request.must_ask = true;
+    request.must_query = true;
     *step = Step::kAgain;  // it was opened since this call began, or was not asked for yet
     return true;
   }
@@ -289,7 +291,7 @@ Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kern
   if (parts_.planner.is_outdated(lock, request, *plan)) return Status::kNotReady;
   const Budget::Share share{plan->charge, 1};
   // A reservation made in advance is too small only after an invalidation spoiled a registration.
-  if (request.prepaid == nullptr || !request.prepaid->draw(share)) {
+  if (request.prepaid == nullptr || !request.prepaid->consume(share)) {
     // Under pressure what is registered beyond need is evicted before it is used.
     if (Planner::is_beyond_need(request, *plan) &&
         !parts_.budget.has_room(lock, kernel_pending + plan->charge)) {
@@ -297,12 +299,12 @@ Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kern
     }
     const Status status = reserve(lock, request.range, share, kernel_pending, payment);
     if (status != Status::kOk) return status;
-    (void)payment->reservation.draw(share);
+    (void)payment->reservation.consume(share);
   }
   plan->region = parts_.free_slots.allocate(lock);
   if (plan->region == kNoRegion) {
-    parts_.budget.give_back(lock, share);
-    return parts_.texts.no_slot(request.range);
+    parts_.budget.release(lock, share);
+    return parts_.texts.no_free_slot(request.range);
   }
   plan->vouched = parts_.vouched.covers(lock, plan->range);  // what joined in may not be
   plan->request_vouched = plan->vouched || parts_.vouched.covers(lock, request.pages);
@@ -329,10 +331,10 @@ Status MissPath::reserve(const CacheLock& lock, MemoryRange asked, Budget::Share
       budget.regrow(lock, rule_now_ns())) {
     payment->regrown_budget = budget.in_force(lock);
   }
-  const Budget::Share lack = budget.lacking(lock, share);
+  const Budget::Share lack = budget.shortage(lock, share);
   // Bytes that are being unpinned now are waited for; no region is evicted for them.
   if (lack.bytes == 0 && !budget.has_room(lock, share.bytes + pending)) {
-    return parts_.texts.until_given_back(asked, share.bytes, pending);
+    return parts_.texts.until_uncharged(asked, share.bytes, pending);
   }
   if (lack.bytes == 0 && lack.regions == 0) {
     payment->reservation.take(lock, share);
@@ -342,19 +344,19 @@ Status MissPath::reserve(const CacheLock& lock, MemoryRange asked, Budget::Share
   const auto& infos = parts_.store.infos(lock);
   RegionQueue& victims = payment->victims;
   parts_.retirement.drain(lock, kReserveDead, &victims);
-  const Budget::Share dead = worth_of(infos, victims);
+  const Budget::Share dead = share_of(infos, victims);
   const Budget::Share more{lack.bytes > dead.bytes ? lack.bytes - dead.bytes : 0,
                            lack.regions > dead.regions ? lack.regions - dead.regions : 0};
   Shortage shortage{asked, share, {}, pending};
   const bool enough = (more.bytes == 0 && more.regions == 0) ||
                       parts_.evictor.evict(lock, more, &victims, &shortage.idle);
-  const Budget::Share freed = worth_of(infos, victims);
+  const Budget::Share freed = share_of(infos, victims);
   if (enough) {
     // The victims' bytes pay for this request first; the rest is free for others once it is unpinned.
     payment->reservation.take(lock, share, freed);
     return Status::kOk;
   }
-  parts_.starved.fetch_add(1, std::memory_order_relaxed);
+  parts_.budget_shortages.fetch_add(1, std::memory_order_relaxed);
   payment->reservation.keep_excess(freed);
   // The victims are dead regions that are not held any more.
   shortage.idle.bytes += freed.bytes;
@@ -363,7 +365,7 @@ Status MissPath::reserve(const CacheLock& lock, MemoryRange asked, Budget::Share
 }
 
 Status MissPath::pay(MemoryRange asked, uint64_t charge, Payment* payment,
-                     Unsettled* unsettled) noexcept {
+                     UnsettledRange* unsettled) noexcept {
   if (payment->regrown_budget != 0) {
     log_debug("domain %s: its budget grows back to %llu bytes", parts_.config.name,
               static_cast<unsigned long long>(payment->regrown_budget));
@@ -379,12 +381,12 @@ Status MissPath::pay(MemoryRange asked, uint64_t charge, Payment* payment,
   const uint64_t pending = outcome.kernel_keeps() ? parts_.registrar->pending_charge() : 0;
   const CachePhase lock(parts_);
   parts_.unpinner.settle(lock, &payment->victims, outcome, Unpinner::Charge::kReserved);
-  payment->reservation.give_back_excess(lock);
+  payment->reservation.release_excess(lock);
   if (parts_.budget.charged(lock) + pending <= parts_.budget.whole().bytes) return Status::kOk;
-  return parts_.texts.until_given_back(asked, charge, pending);
+  return parts_.texts.until_uncharged(asked, charge, pending);
 }
 
-void MissPath::settle(const CacheLock& lock, Unsettled* unsettled) noexcept {
+void MissPath::settle(const CacheLock& lock, UnsettledRange* unsettled) noexcept {
   if (unsettled == nullptr || unsettled->victims.empty()) return;
   parts_.unpinner.settle(lock, &unsettled->victims, unsettled->outcome,
                          Unpinner::Charge::kReserved);
@@ -397,12 +399,12 @@ void MissPath::abandon(const CacheLock& lock, const PinRequest& request,
   if (request.prepaid != nullptr) {
     request.prepaid->refund({plan.charge, 1});
   } else {
-    parts_.budget.give_back(lock, {plan.charge, 1});
+    parts_.budget.release(lock, {plan.charge, 1});
   }
   parts_.free_slots.quarantine(lock, plan.region);
 }
 
-Status MissPath::register_now(PinRequest& request, const Plan& plan, Unsettled* unsettled,
+Status MissPath::register_now(PinRequest& request, const Plan& plan, UnsettledRange* unsettled,
                               bool* again, RegionIndex* held) noexcept {
   Status status = parts_.registrar->pin(plan.range, plan.access, parts_.store.key(plan.region));
   status = finish(request, plan, status, unsettled, again, held);
@@ -412,7 +414,7 @@ Status MissPath::register_now(PinRequest& request, const Plan& plan, Unsettled* 
 
 // Third phase: the end of a registration.
 Status MissPath::finish(const PinRequest& request, const Plan& plan, Status status,
-                        Unsettled* unsettled, bool* again, RegionIndex* held) noexcept {
+                        UnsettledRange* unsettled, bool* again, RegionIndex* held) noexcept {
   RegionQueue retired;
   const bool cacheable = status == Status::kOk && !plan.once && parts_.watch.may_be_cached(plan);
   bool is_indexed = true;
@@ -426,7 +428,7 @@ Status MissPath::finish(const PinRequest& request, const Plan& plan, Status stat
       // The failure may mean that the memory has gone: look again at what is mapped now.
       *again = info.poisoned;
       abandon(lock, request, plan);
-      parts_.planner.note_given_up(lock, request, plan, status == Status::kRefused && !*again);
+      parts_.planner.note_abandoned(lock, request, plan, status == Status::kRefused && !*again);
       return status;
     }
     parts_.pending.remove(lock, plan.region);
@@ -440,7 +442,7 @@ Status MissPath::finish(const PinRequest& request, const Plan& plan, Status stat
     } else {
       is_indexed = parts_.publisher.publish(lock, plan, cacheable);
       if (held != nullptr) {
-        parts_.holds.take(lock, info.never_open ? nullptr : request.thread, plan.region);
+        parts_.holds.take(lock, info.is_unopened ? nullptr : request.thread, plan.region);
         *held = plan.region;
       }
       parts_.retirement.drain_many(lock, parts_.budget.in_force(lock), &retired);
@@ -448,7 +450,7 @@ Status MissPath::finish(const PinRequest& request, const Plan& plan, Status stat
   }
   if (!is_indexed) log_missing_index(parts_.config.name);
   if (request.thread != nullptr && !*again) ThreadCounters::add(request.thread->counters.misses);
-  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
   return Status::kOk;
 }
 
@@ -497,9 +499,9 @@ Status MissPath::after_no_budget(PinRequest& request, const Plan& plan, bool* ag
               static_cast<unsigned long long>(after), static_cast<unsigned long long>(before));
   }
   const bool freed = !victims.empty();
-  const bool kernel_keeps = parts_.unpinner.unpin(&victims, Unpinner::Charge::kGivenBack);
-  *again = (freed && !kernel_keeps && ++request.no_budget < kMostNoBudget) ||
-           plan.range != request.pages;
+  const bool kernel_keeps = parts_.unpinner.unpin(&victims, Unpinner::Charge::kReleased);
+  *again =
+      (freed && !kernel_keeps && ++request.no_budget < kMaxNoBudget) || plan.range != request.pages;
   request.exact = true;
   return Status::kNotReady;
 }

@@ -21,7 +21,7 @@ class MissPath {
     uint64_t regrown_budget = 0;  // not 0: the budget in force has just become this much
   };
   // A victim that is unpinned; the phase that publishes the registration returns its slot.
-  struct Unsettled {
+  struct UnsettledRange {
     RegionQueue victims;
     Unpinner::Outcome outcome;
   };
@@ -29,9 +29,9 @@ class MissPath {
   explicit MissPath(CacheParts& parts) noexcept : parts_(parts) {}
 
   Status check_range(MemoryRange range) const noexcept;
-  PinRequest make_request(MemoryRange range, Access need, Effort effort) noexcept {
-    return {range, round_out(range, parts_.config.granule_bytes), need, parts_.threads.enter(),
-            effort};
+  PinRequest make_request(MemoryRange range, Access need, MissPolicy policy) noexcept {
+    return {range, round_out(range, parts_.config.granule_bytes), need,
+            parts_.threads.current_thread_state(), policy};
   }
   static void count_outcome(ThreadDomain* thread, Status status) noexcept {
     if (thread == nullptr || status == Status::kOk) return;
@@ -49,38 +49,39 @@ class MissPath {
   const RegionSlot* hold_shared(const PinRequest& request) noexcept;
   // kRegister: the registration is claimed as pending. kDone: *status, and *held on success. `unsettled`
   // may be null: then everything is settled.
-  Step prepare(PinRequest& request, Plan* plan, Unsettled* unsettled, Status* status,
+  Step prepare(PinRequest& request, Plan* plan, UnsettledRange* unsettled, Status* status,
                RegionIndex* held) noexcept;
   // `status` is the registrar's. *again: the registration was spoiled by an invalidation.
-  Status finish(const PinRequest& request, const Plan& plan, Status status, Unsettled* unsettled,
-                bool* again, RegionIndex* held) noexcept;
+  Status finish(const PinRequest& request, const Plan& plan, Status status,
+                UnsettledRange* unsettled, bool* again, RegionIndex* held) noexcept;
 
   // Takes budget, and evicts for it. `asked` is for the text: the request, or the first of several.
   Status reserve(const CacheLock&, MemoryRange asked, Budget::Share share, uint64_t pending,
                  Payment* payment) noexcept;
   // Unpins the victims before the pin that they pay for. kNotReady: the kernel still charges them, and
   // there is no room beside.
-  Status pay(MemoryRange asked, uint64_t charge, Payment* payment, Unsettled* unsettled) noexcept;
+  Status pay(MemoryRange asked, uint64_t charge, Payment* payment,
+             UnsettledRange* unsettled) noexcept;
 
   // Takes a hold on an open region.
   void take(const CacheLock&, ThreadDomain* thread, RegionIndex region) noexcept;
 
  private:
-  bool look_checked(PinRequest& request, const RegionSlot** out) noexcept;
+  bool find_checked(PinRequest& request, const RegionSlot** out) noexcept;
   Status acquire(PinRequest& request, const RegionSlot** out) noexcept;
   Status acquire_uncounted(PinRequest& request, const RegionSlot** out) noexcept;
   Step look(const CacheLock&, PinRequest& request, Status* status, RegionIndex* held) noexcept;
-  bool take_found(const CacheLock&, PinRequest& request, RegionIndex found, Step* step,
-                  RegionIndex* held) noexcept;
+  bool use_found(const CacheLock&, PinRequest& request, RegionIndex found, Step* step,
+                 RegionIndex* held) noexcept;
   void wait_for_pending(const CacheLock&, PinRequest& request) noexcept;
   Status claim(const CacheLock&, PinRequest& request, uint64_t kernel_pending, Plan* plan,
                Payment* payment) noexcept;
   void abandon(const CacheLock&, const PinRequest& request, const Plan& plan) noexcept;
-  Status register_now(PinRequest& request, const Plan& plan, Unsettled* unsettled, bool* again,
+  Status register_now(PinRequest& request, const Plan& plan, UnsettledRange* unsettled, bool* again,
                       RegionIndex* held) noexcept;
   Status after_failure(PinRequest& request, const Plan& plan, Status status, bool* again) noexcept;
   Status after_no_budget(PinRequest& request, const Plan& plan, bool* again) noexcept;
-  void settle(const CacheLock&, Unsettled* unsettled) noexcept;
+  void settle(const CacheLock&, UnsettledRange* unsettled) noexcept;
 
   CacheParts& parts_;
 };

@@ -11,7 +11,7 @@ Status PeerRegions::begin(MemoryRange range, Access need, PeerPin* pin,
   Status status = miss_.check_range(range);
   if (status != Status::kOk) return status;
   PinRequest& request = pin->request;
-  request = miss_.make_request(range, need, Effort::kRegister);
+  request = miss_.make_request(range, need, MissPolicy::kRegister);
   ThreadDomain* thread = request.thread;
   if (thread != nullptr && (*out = miss_.hold_shared(request)) != nullptr) {
     return Status::kOk;
@@ -45,7 +45,7 @@ Status PeerRegions::end(PeerPin& pin, Status status, const PeerGrant& grant,
   if (status == Status::kOk) {
     const CachePhase lock(parts_);
     RegionInfo& info = parts_.store.infos(lock)[plan.region];
-    parts_.budget.give_back(lock, {plan.charge - grant.charge, 0});
+    parts_.budget.release(lock, {plan.charge - grant.charge, 0});
     info.charge = plan.charge = grant.charge;
     info.range = plan.range = grant.range;
     plan.once = grant.once;
@@ -84,10 +84,10 @@ void PeerRegions::set_lease(uint64_t bytes) noexcept {
     Budget::Share idle;
     if (freed < beyond) (void)parts_.evictor.evict(lock, {beyond - freed, 0}, &victims, &idle);
   }
-  (void)parts_.unpinner.unpin(&victims, Unpinner::Charge::kGivenBack);
+  (void)parts_.unpinner.unpin(&victims, Unpinner::Charge::kReleased);
 }
 
-void PeerRegions::give_up(uint64_t bytes) noexcept {
+void PeerRegions::evict_unheld(uint64_t bytes) noexcept {
   RegionQueue victims;
   Budget::Share idle;
   bool enough = false;
@@ -95,11 +95,11 @@ void PeerRegions::give_up(uint64_t bytes) noexcept {
     const CachePhase lock(parts_);
     enough = parts_.evictor.evict(lock, {bytes, 1}, &victims, &idle);
   }
-  (void)parts_.unpinner.unpin(&victims, Unpinner::Charge::kGivenBack);
+  (void)parts_.unpinner.unpin(&victims, Unpinner::Charge::kReleased);
   if (!enough) releases_.flush();
 }
 
-bool PeerRegions::is_ending() noexcept {
+bool PeerRegions::has_pending_unpins() noexcept {
   const CachePhase lock(parts_);
   for (RegionIndex r = 1; r <= parts_.store.high(lock); ++r) {
     const RegionInfo& info = parts_.store.infos(lock)[r];

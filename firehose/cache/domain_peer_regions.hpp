@@ -11,7 +11,7 @@ namespace hydrant {
 
 // A registration that a peer makes.
 struct PeerPin {
-  bool begun() const noexcept { return has_begun; }
+  bool is_open() const noexcept { return has_begun; }
   // Not begun, because another one that covers it is under way.
   bool joins() const noexcept { return has_joined; }
   MemoryRange least() const noexcept { return request.pages; }  // is asked for
@@ -38,7 +38,7 @@ class PeerRegions {
   PeerRegions(CacheParts& parts, MissPath& miss, Releases& releases) noexcept
       : parts_(parts), miss_(miss), releases_(releases) {}
 
-  // kOk: *out is held. kNotReady: pin->begun(), and the caller asks the peer and calls end() once; or not,
+  // kOk: *out is held. kNotReady: pin->is_open(), and the caller asks the peer and calls end() once; or not,
   // and pin->joins() tells why.
   Status begin(MemoryRange range, Access need, PeerPin* pin, const RegionSlot** out) noexcept;
   // `status` is the peer's answer. kOk: *out is held. kNotReady also where it was taken back meanwhile.
@@ -46,10 +46,10 @@ class PeerRegions {
   // The budget in force, from now on. What is beyond it and not held goes at once.
   void set_lease(uint64_t bytes) noexcept;
   // Gives up regions that are not held, worth so much if there are as many.
-  void give_up(uint64_t bytes) noexcept;
+  void evict_unheld(uint64_t bytes) noexcept;
   // Is there a region that was taken back and is held, not there yet, or not given to unpin() yet? Looks at
   // all.
-  bool is_ending() noexcept;
+  bool has_pending_unpins() noexcept;
 
  private:
   CacheParts& parts_;

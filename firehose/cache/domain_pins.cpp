@@ -11,11 +11,11 @@ namespace hydrant {
 namespace {
 
 constexpr uint64_t kFirstPauseNs = 20'000;
-constexpr uint64_t kLongestPauseNs = 1'000'000;
+constexpr uint64_t kMaxPauseNs = 1'000'000;
 // A thread that waits for budget looks through the regions under the mutex: it rests so many times as long
 // as it looked.
 constexpr uint64_t kRestPerTry = 16;
-constexpr uint64_t kLongestRestNs = 20'000'000;
+constexpr uint64_t kMaxRestNs = 20'000'000;
 
 void pause_ns(uint64_t ns) {
   const CancellationDisabled guard;
@@ -25,15 +25,15 @@ void pause_ns(uint64_t ns) {
 
 }  // namespace
 
-Status Domain::pin(MemoryRange range, Access need, Effort effort, const RegionSlot** out,
+Status Domain::pin(MemoryRange range, Access need, MissPolicy policy, const RegionSlot** out,
                    uint64_t deadline_ns) noexcept {
   Status status = miss_.check_range(range);
   if (status != Status::kOk) return status;
-  PinRequest request = miss_.make_request(range, need, effort);
+  PinRequest request = miss_.make_request(range, need, policy);
   request.deadline_ns = deadline_ns;
   status = spans_.needs_span(range) ? spans_.pin(request, out) : miss_.pin(request, out);
   MissPath::count_outcome(request.thread, status);
-  if (status == Status::kNotReady && effort == Effort::kHitOnly) {
+  if (status == Status::kNotReady && policy == MissPolicy::kHitOnly) {
     return fail_literal(status,
                         "nothing that is pinned covers the range; hydrant_pin() registers it");
   }
@@ -55,7 +55,7 @@ Status Domain::pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
   for (;;) {
     // A release does not signal, so that it costs nothing; a waiting thread polls with backoff.
     const uint64_t tried = now_ns();
-    const Status status = pin(range, need, Effort::kRegister, out, deadline);
+    const Status status = pin(range, need, MissPolicy::kRegister, out, deadline);
     if (status != Status::kNotReady) return status;
     const uint64_t now = now_ns();
     if (now >= deadline) {
@@ -63,9 +63,9 @@ Status Domain::pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
                          static_cast<unsigned long long>((now - begun) / 1000), range.len,
                          static_cast<size_t>(range.addr));
     }
-    const uint64_t rest = std::min((now - tried) * kRestPerTry, kLongestRestNs);
+    const uint64_t rest = std::min((now - tried) * kRestPerTry, kMaxRestNs);
     pause_ns(std::min(std::max(pause, rest), deadline - now));
-    pause = std::min(pause * 2, kLongestPauseNs);
+    pause = std::min(pause * 2, kMaxPauseNs);
     poll_briefly(deadline);
   }
 }
@@ -94,8 +94,8 @@ RegionIndex Domain::find_partial(const CacheLock& lock, const PinRequest& reques
 Status Domain::pin_partial(MemoryRange range, Access need, const RegionSlot** out) noexcept {
   const Status status = miss_.check_range(range);
   if (status != Status::kOk) return status;
-  PinRequest request = miss_.make_request(range, need, Effort::kHitOnly);
-  if (parts_.checks.must_ask()) (void)parts_.watch.become_quiet(request);
+  PinRequest request = miss_.make_request(range, need, MissPolicy::kHitOnly);
+  if (parts_.checks.must_query()) (void)parts_.watch.wait_until_quiet(request);
   const CachePhase lock(parts_);
   const RegionIndex best = find_partial(lock, request);
   if (best == kNoRegion) {
@@ -119,7 +119,7 @@ Status Domain::release(const RegionSlot* slot) noexcept {
     return fail(Status::kBadArg, "%p is not a pin: pass what a pinning call returned",
                 static_cast<const void*>(slot));
   }
-  return spans_.release(slot, parts_.threads.enter());
+  return spans_.release(slot, parts_.threads.current_thread_state());
 }
 
 Status Domain::invalidate(MemoryRange range) noexcept {
@@ -165,19 +165,19 @@ Status Domain::coverage(MemoryRange range, uint32_t* out) noexcept {
 int Domain::poll() noexcept {
   // The reader may not have told this cache yet what the caller has just released.
   parts_.watch.settle();
-  if (releases_.seem_idle() && deferred_.seems_idle()) return 0;
+  if (releases_.looks_idle() && deferred_.looks_idle()) return 0;
   const CancellationDisabled guard;
   releases_.drain_some_dead(UINT64_MAX);
-  return deferred_.seems_idle() ? 0 : deferred_.run(Effort::kRegister, UINT64_MAX);
+  return deferred_.looks_idle() ? 0 : deferred_.run(MissPolicy::kRegister, UINT64_MAX);
 }
 
 // For a thread that waits until its deadline: the registrations of other threads' deferred pins, which have
 // no bound, are left to poll().
 void Domain::poll_briefly(uint64_t deadline_ns) noexcept {
-  if (releases_.seem_idle() && deferred_.seems_idle()) return;
+  if (releases_.looks_idle() && deferred_.looks_idle()) return;
   const CancellationDisabled guard;
   releases_.drain_some_dead(deadline_ns);
-  if (!deferred_.seems_idle()) (void)deferred_.run(Effort::kHitOnly, deadline_ns);
+  if (!deferred_.looks_idle()) (void)deferred_.run(MissPolicy::kHitOnly, deadline_ns);
 }
 
 size_t Domain::parts(const RegionSlot* slot, size_t i, hydrant_region_t* part) noexcept {

@@ -35,21 +35,21 @@ Status Releases::release(const RegionSlot* slot, ThreadDomain* thread) noexcept 
       case RegionState::kOpen: (void)holds.drop(lock, thread, r); return Status::kOk;
       case RegionState::kTombstone: return fail_pin_of_parent();
       case RegionState::kDead:
-        if (!info.never_open && info.closed_epoch == parts_.epoch.now(lock)) {
+        if (!info.is_unopened && info.closed_epoch == parts_.epoch.now(lock)) {
           parts_.epoch.fence(lock);
         }
         // Shut: the sum only falls, so 0 means that this hold was released before.
-        if ((info.never_open ? holds.of_never_open(lock, r) : holds.settled(lock, r)) == 0) {
+        if ((info.is_unopened ? holds.sum_of_unopened(lock, r) : holds.settled(lock, r)) == 0) {
           return fail_pin_released();
         }
-        if (holds.drop(lock, info.never_open ? nullptr : thread, r) != 0) return Status::kOk;
+        if (holds.drop(lock, info.is_unopened ? nullptr : thread, r) != 0) return Status::kOk;
         parts_.retirement.remove_dead(lock, r);
         parts_.retirement.retire(lock, r, &retired);
         break;
       default: return fail_pin_released();
     }
   }
-  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
   return Status::kOk;
 }
 
@@ -106,12 +106,12 @@ bool Releases::invalidate_some(MemoryRange range, bool first, bool* unpinning) n
     // Smaller regions that merging left dead are of the range, too.
     parts_.retirement.take_dead(lock, range, &closed);
     if ((first || more) && !closed.empty()) {
-      (void)parts_.invalidator.note_gone(lock, range, true);
+      (void)parts_.invalidator.log_invalidation(lock, range, true);
     }
     *unpinning = parts_.retirement.is_retiring(lock, range);
     parts_.retirement.settle(lock, &closed, &retired);
   }
-  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
   return more;
 }
 
@@ -124,8 +124,8 @@ Status Releases::invalidate(MemoryRange range) noexcept {
     more = invalidate_some(range, false, &unpinning);
   }
   // For keep_up(): this may have been the last region.
-  if (parts_.config.watch == HYDRANT_WATCH_AUTO) Upkeep::own().ask();
-  if (parts_.traits.unpin_before_release) return unpin_the_rest(range);
+  if (parts_.config.watch == HYDRANT_WATCH_AUTO) Upkeep::own().wake();
+  if (parts_.traits.unpin_before_release) return finish_unpins(range);
   return unpinning && parts_.traits.wants_unmap_reports ? wait_for_unpins(range) : Status::kOk;
 }
 
@@ -149,18 +149,18 @@ Status Releases::wait_for_unpins(MemoryRange range) noexcept {
 
 // What was dead before, or is not held any more; then says whether something is left. Each way in which a
 // registration can outlive the call is listed: held, being made, being undone, or a call that makes it again.
-Status Releases::unpin_the_rest(MemoryRange range) noexcept {
+Status Releases::finish_unpins(MemoryRange range) noexcept {
   RegionQueue retired;
   {
     const CachePhase lock(parts_);
     parts_.retirement.drain(lock, range, &retired);
   }
-  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
   {
     const CachePhase lock(parts_);
     const auto& infos = parts_.store.infos(lock);
     bool left = parts_.begun.any_overlap(lock, range) || parts_.pending.any_overlap(lock, range) ||
-                parts_.retirement.has_left(lock, range);
+                parts_.retirement.has_retiring(lock, range);
     // Registered since, by a pin that had begun before; the tables name prepinned ones first.
     const RegionIndex high =
         parts_.tables.any_overlap(lock, range) ? parts_.store.high(lock) : kNoRegion;
@@ -208,18 +208,18 @@ void Releases::flush() noexcept {
     }
     parts_.retirement.drain(lock, SIZE_MAX, &retired);
   }
-  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
-  parts_.watch.give_back_watched();
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
+  parts_.watch.unwatch_unused();
 }
 
 void Releases::drain_some_dead(uint64_t deadline_ns) noexcept {
-  if (seem_idle()) return;
+  if (looks_idle()) return;
   RegionQueue retired;
   {
     const CachePhase lock(parts_);
     parts_.retirement.drain(lock, kDrainAtOnce, &retired);
   }
-  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
   // The rest of the memory that was released, with a bound where other threads go on releasing.
   size_t pieces = parts_.store.count() / kDrainAtOnce;
   while (pieces-- > 0 && now_ns() < deadline_ns && drain_released()) {
@@ -227,14 +227,14 @@ void Releases::drain_some_dead(uint64_t deadline_ns) noexcept {
 }
 
 bool Releases::drain_released() noexcept {
-  if (!parts_.retirement.seems_to_have_released() && !parts_.invalidator.owes()) return false;
+  if (!parts_.retirement.may_have_released() && !parts_.invalidator.has_pending()) return false;
   RegionQueue retired;
   bool more = false;
   {
     const CachePhase lock(parts_);
     more = parts_.retirement.drain_released(lock, &retired);
   }
-  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
   return more;
 }
 

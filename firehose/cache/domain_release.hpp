@@ -21,8 +21,8 @@ class Releases {
   // Evicts everything that is not held.
   void flush() noexcept;
   // Nothing is dead, and nothing was told that a drain would find dead. Without the mutex: a hint.
-  bool seem_idle() const noexcept {
-    return parts_.retirement.seems_idle() && !parts_.invalidator.owes();
+  bool looks_idle() const noexcept {
+    return parts_.retirement.looks_idle() && !parts_.invalidator.has_pending();
   }
   // Unpins some dead regions that are not held any more, and all of released memory, one bounded piece of it
   // after the other until the deadline.
@@ -36,7 +36,7 @@ class Releases {
  private:
   bool invalidate_some(MemoryRange range, bool first, bool* unpinning) noexcept;
   Status wait_for_unpins(MemoryRange range) noexcept;
-  Status unpin_the_rest(MemoryRange range) noexcept;
+  Status finish_unpins(MemoryRange range) noexcept;
   bool close_beside_prepinned(const CacheLock&, MemoryRange range, RegionQueue* closed) noexcept;
   void close(const CacheLock&, RegionIndex region, RegionQueue* closed) noexcept;
 

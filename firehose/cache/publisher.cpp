@@ -70,7 +70,7 @@ void Publisher::keep_uncached(const CacheLock& lock, const Plan& plan, bool cach
   info.state = RegionState::kDead;
   info.closed_epoch = parts_.epoch.now(lock) - 1;
   info.uncached = !cacheable;
-  parts_.holds.begin_never_open(lock, plan.region);
+  parts_.holds.add_unopened(lock, plan.region);
   parts_.retirement.add_dead(lock, plan.region);
 }
 

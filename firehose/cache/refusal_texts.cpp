@@ -89,8 +89,8 @@ Status RefusalTexts::not_now(const CacheLock& lock, const Budget& budget,
       ull(lack.pending), Remedy(config_).text());
 }
 
-Status RefusalTexts::until_given_back(MemoryRange asked, uint64_t charge,
-                                      uint64_t pending) const noexcept {
+Status RefusalTexts::until_uncharged(MemoryRange asked, uint64_t charge,
+                                     uint64_t pending) const noexcept {
   return fail(
       Status::kNotReady,
       "domain %s: [%#zx, +%zu) charges %llu bytes, which do not fit into the budget of %llu "
@@ -99,7 +99,7 @@ Status RefusalTexts::until_given_back(MemoryRange asked, uint64_t charge,
       ull(config_.budget_bytes), ull(pending), Remedy(config_).text());
 }
 
-Status RefusalTexts::no_slot(MemoryRange asked) const noexcept {
+Status RefusalTexts::no_free_slot(MemoryRange asked) const noexcept {
   return fail(Status::kNotReady,
               "domain %s: [%#zx, +%zu) needs a region slot, and all %u are taken by regions that "
               "are held, or were invalidated while they were held: release pins, or raise "
@@ -129,7 +129,7 @@ Status RefusalTexts::beyond_rights(MemoryRange asked, Access need) const noexcep
               traits_.name, AccessNames(traits_.supported).text());
 }
 
-Status RefusalTexts::refused_lately(MemoryRange asked, Access need) const noexcept {
+Status RefusalTexts::refused_recently(MemoryRange asked, Access need) const noexcept {
   return fail(Status::kRefused,
               "domain %s: [%#zx, +%zu) was refused for access %s a moment ago (remembered for "
               "a second, or until invalidated): ask for fewer rights, or copy",

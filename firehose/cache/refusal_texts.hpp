@@ -27,12 +27,12 @@ class RefusalTexts {
   Status beyond_budget(MemoryRange first, size_t ranges, uint64_t charge,
                        size_t regions) const noexcept;
   Status not_now(const CacheLock&, const Budget& budget, const Shortage& lack) const noexcept;
-  Status until_given_back(MemoryRange asked, uint64_t charge, uint64_t pending) const noexcept;
-  Status no_slot(MemoryRange asked) const noexcept;
+  Status until_uncharged(MemoryRange asked, uint64_t charge, uint64_t pending) const noexcept;
+  Status no_free_slot(MemoryRange asked) const noexcept;
   Status being_registered(MemoryRange asked) const noexcept;
   Status invalidated(MemoryRange asked, int times) const noexcept;
   Status beyond_rights(MemoryRange asked, Access need) const noexcept;
-  Status refused_lately(MemoryRange asked, Access need) const noexcept;
+  Status refused_recently(MemoryRange asked, Access need) const noexcept;
 
  private:
   const DomainConfig& config_;

@@ -1,4 +1,4 @@
-// Attaches threads to a domain and detaches them. Every slow call begins with enter().
+// Attaches threads to a domain and detaches them. Every slow call begins with current_thread_state().
 #include "firehose/cache/thread_states.hpp"
 
 #include "firehose/base/cancellation.hpp"
@@ -18,11 +18,11 @@ uint32_t first_shift(const DomainConfig& config) {
 
 }  // namespace
 
-ThreadDomain* ThreadStates::enter() noexcept {
+ThreadDomain* ThreadStates::current_thread_state() noexcept {
   Thread* thread = this_thread();
   if (thread == nullptr) {
     const CancellationDisabled guard;
-    parts_.watch.begin_in_step();  // it may not have done so
+    parts_.watch.sync_new_memory();  // it may not have done so
     return nullptr;
   }
   ThreadDomain* state =
@@ -38,7 +38,7 @@ ThreadDomain* ThreadStates::enter() noexcept {
 
 ThreadDomain* ThreadStates::create(Thread& thread) noexcept {
   const CancellationDisabled guard;
-  parts_.watch.begin_in_step();
+  parts_.watch.sync_new_memory();
   reserve_error_text();  // so that failing under the mutex does not allocate
   auto* state = new (std::nothrow) ThreadDomain;
   if (state == nullptr) return nullptr;
@@ -52,7 +52,7 @@ ThreadDomain* ThreadStates::create(Thread& thread) noexcept {
   }
   thread.domains[parts_.handle % kMaxDomains].store(state, std::memory_order_relaxed);
   const CacheLock lock(parts_.mu);
-  parts_.invalidator.settle_owed(lock);
+  parts_.invalidator.settle_pending(lock);
   parts_.holds.attach(lock, *state);
   return state;
 }
@@ -60,7 +60,7 @@ ThreadDomain* ThreadStates::create(Thread& thread) noexcept {
 void ThreadStates::detach(ThreadDomain& state) noexcept {
   {
     const CacheLock lock(parts_.mu);
-    parts_.invalidator.settle_owed(lock);
+    parts_.invalidator.settle_pending(lock);
     parts_.holds.detach(lock, state);
     CacheTotals::add(parts_.totals.of(lock), state);
   }

@@ -29,7 +29,7 @@ class ThreadStates {
   explicit ThreadStates(const Parts& parts) noexcept : parts_(parts) {}
 
   // The calling thread's state, in the hit context; null for a thread past its end or without memory.
-  ThreadDomain* enter() noexcept;
+  ThreadDomain* current_thread_state() noexcept;
   // Remembers in the thread's table that the slot answers for the address.
   void remember(ThreadDomain& thread, uintptr_t addr, const RegionSlot* slot) const noexcept {
     thread.remember(addr, slot, &parts_.store.slot(kNoRegion), parts_.config.thread_table_bytes);

@@ -29,7 +29,7 @@ Unpinner::Outcome Unpinner::deregister(const RegionQueue& retired) noexcept {
   MemoryRange ranges[kCall];
   const std::byte* keys[kCall];
   Outcome outcome;
-  if (parts_.registrar.traits().wants_unmap_reports) parts_.watch.hear_of_all_unmapping();
+  if (parts_.registrar.traits().wants_unmap_reports) parts_.watch.set_all_unmap_reports();
   RegionIndex next = retired.front();
   while (next != kNoRegion) {
     size_t n = 0;
@@ -61,7 +61,7 @@ void Unpinner::settle(const CacheLock& lock, RegionQueue* retired, const Outcome
   while (!retired->empty()) {
     const RegionIndex r = retired->pop(infos);
     totals.pinned_bytes -= infos[r].range.len;
-    if (charge == Charge::kGivenBack) parts_.budget.give_back(lock, {infos[r].charge, 1});
+    if (charge == Charge::kReleased) parts_.budget.release(lock, {infos[r].charge, 1});
     parts_.retirement.end_unpin(lock, r);
     parts_.free_slots.quarantine(lock, r);
   }
@@ -70,7 +70,7 @@ void Unpinner::settle(const CacheLock& lock, RegionQueue* retired, const Outcome
 bool Unpinner::unpin_all(RegionQueue* retired, Charge charge) noexcept {
   const Outcome outcome = deregister(*retired);
   const CacheLock lock(parts_.mu);
-  parts_.invalidator.settle_owed(lock);
+  parts_.invalidator.settle_pending(lock);
   settle(lock, retired, outcome, charge);
   return outcome.kernel_keeps();
 }

@@ -33,7 +33,7 @@ class Unpinner {
     UnpinResult worst = UnpinResult::kDone;
     bool kernel_keeps() const noexcept { return worst == UnpinResult::kPending; }
   };
-  enum class Charge { kGivenBack, kReserved };  // reserved: it paid for a reservation
+  enum class Charge { kReleased, kReserved };  // reserved: it paid for a reservation
 
   explicit Unpinner(const Parts& parts) noexcept : parts_(parts) {}
 

@@ -22,7 +22,7 @@ namespace {
   }
   const RegionSlot* slot = nullptr;
   const Status status =
-      domain->pin({addr, len}, static_cast<Access>(access), Domain::Effort::kRegister, &slot);
+      domain->pin({addr, len}, static_cast<Access>(access), Domain::MissPolicy::kRegister, &slot);
   return status == Status::kOk ? make_pin(slot) : failed_pin(status);
 }
 

@@ -92,7 +92,7 @@ class MlockRegistrar final : public Registrar {
   bool release(MemoryRange range, uint64_t stamp, int* error) noexcept HYDRANT_EXCLUDES(mu_);
   bool being_unlocked(MemoryRange range) const noexcept HYDRANT_REQUIRES(mu_);
   // Notes what was reported while the mutex was held, also in `more`. Comes before each look at the counts.
-  void settle_owed(PagePinCounts* more = nullptr) noexcept HYDRANT_REQUIRES(mu_);
+  void settle_pending(PagePinCounts* more = nullptr) noexcept HYDRANT_REQUIRES(mu_);
   // Afterwards reports wait, or what they tell is noted in `ranges`, which are to be unlocked.
   void begin_unlock(PagePinCounts* ranges) noexcept HYDRANT_REQUIRES(mu_);
   void note_left_locked(uint64_t bytes) noexcept {
@@ -123,7 +123,7 @@ class MlockRegistrar final : public Registrar {
   };
   std::unique_ptr<Counts> counts_ HYDRANT_GUARDED_BY(mu_);  // made by the first pin
   // Reports of unmapped memory that mu_'s holder, perhaps interrupted by the reporter, has to note.
-  PendingRanges owed_;
+  PendingRanges pending_ranges_;
   // Threads that may be about to call munlock(), with signals blocked.
   std::atomic<uint32_t> unlocks_{0};
   // Reports that have lost patience: a thread that sees a new one unlocks nothing more.
@@ -139,7 +139,7 @@ class MlockRegistrar final : public Registrar {
 
 MlockRegistrar::~MlockRegistrar() {
   MutexLock lock(mu_);
-  settle_owed();
+  settle_pending();
   const uint32_t impatient = impatient_.load(std::memory_order_relaxed);
   if (counts_ != nullptr && !all_is_locked())
     counts_->of.each([&](MemoryRange gone) noexcept { (void)unlock_pages(gone, impatient); });
@@ -230,7 +230,7 @@ Status MlockRegistrar::count(MemoryRange range, LockedRanges* locked, uint64_t* 
   }
   if (counts_ == nullptr) counts_.reset(new (std::nothrow) Counts);
   if (counts_ == nullptr) return fail_no_counts(range);
-  settle_owed();
+  settle_pending();
   PagePinCounts& counts = counts_->of;
   counts.each_not_own(range,
                       [&](MemoryRange run) { locked->find(calls_, run, traits_.granule_bytes); });
@@ -309,7 +309,7 @@ bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noex
   uint32_t impatient = 0;
   {
     MutexLock lock(mu_);
-    settle_owed();
+    settle_pending();
     if (counts_ == nullptr || !counts_->of.covers(range)) return false;
     zero.emplace(&counts_->nodes);
     counts_->of.remove_to(range, &*zero, stamp);
@@ -357,14 +357,14 @@ UnpinResult MlockRegistrar::unpin(MemoryRange range, const std::byte* note) noex
   return UnpinResult::kBroken;
 }
 
-void MlockRegistrar::settle_owed(PagePinCounts* more) noexcept {
-  if (!owed_.any()) return;
+void MlockRegistrar::settle_pending(PagePinCounts* more) noexcept {
+  if (!pending_ranges_.any()) return;
   PagePinCounts* counts = counts_ == nullptr ? nullptr : &counts_->of;
   const auto note = [counts, more](MemoryRange range) {
     if (counts != nullptr) counts->must_note_unmapped(range);
     if (more != nullptr) more->must_note_unmapped(range);
   };
-  owed_.take(
+  pending_ranges_.take(
       note, [] {}, [&] { note(kEverything); });
 }
 
@@ -372,9 +372,9 @@ void MlockRegistrar::settle_owed(PagePinCounts* more) noexcept {
 // so no unlocking may be waited for meanwhile.
 void MlockRegistrar::begin_unlock(PagePinCounts* ranges) noexcept {
   for (;;) {
-    settle_owed(ranges);
+    settle_pending(ranges);
     unlocks_.fetch_add(1, std::memory_order_acq_rel);
-    if (!owed_.added_meanwhile()) return;
+    if (!pending_ranges_.added_meanwhile()) return;
     unlocks_.fetch_sub(1, std::memory_order_acq_rel);
   }
 }
@@ -391,7 +391,7 @@ void MlockRegistrar::unmapped(MemoryRange range) noexcept {
     waits = !noted || being_unlocked(range);
     mu_.unlock();
   }
-  if (!noted) owed_.add(range);
+  if (!noted) pending_ranges_.add(range);
   uint64_t deadline_ns = 0;
   for (int tries = 0; waits && unlocks_.load(std::memory_order_acquire) != 0; ++tries) {
     const timespec nap{0, kUnlockNapNs};
@@ -412,7 +412,7 @@ void MlockRegistrar::forget_in_child() noexcept {
   mu_.reset_in_child();
   unlocked_.reset_in_child();
   unlocking_ = nullptr;
-  owed_.reset_in_child();
+  pending_ranges_.reset_in_child();
   unlocks_.store(0, std::memory_order_relaxed);
   // Leaked, because freeing is not async-signal-safe and another thread may have been inside.
   (void)counts_.release();

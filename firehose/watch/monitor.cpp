@@ -221,7 +221,7 @@ void Monitor::end_free_hits() noexcept {
 }
 
 int Monitor::subscribe(const hydrant_monitor_client_t& client) noexcept {
-  for (size_t i = 0; i < kMostClients; ++i) {
+  for (size_t i = 0; i < kMaxClients; ++i) {
     uint32_t free = kFree;
     if (!clients_[i].state.compare_exchange_strong(free, kBeingWritten, std::memory_order_acquire))
       continue;
@@ -236,7 +236,7 @@ int Monitor::subscribe(const hydrant_monitor_client_t& client) noexcept {
 }
 
 void Monitor::unsubscribe(int number) noexcept {
-  if (number < 0 || number >= static_cast<int>(kMostClients)) return;
+  if (number < 0 || number >= static_cast<int>(kMaxClients)) return;
   Client& client = clients_[number];
   client.state.store(kLeaving, std::memory_order_seq_cst);
   // A client's functions do not wait; one that a handler has interrupted ends after the handler.
@@ -246,7 +246,7 @@ void Monitor::unsubscribe(int number) noexcept {
 }
 
 Monitor::Client* Monitor::find_client(int number) noexcept {
-  if (number < 0 || number >= static_cast<int>(kMostClients)) return nullptr;
+  if (number < 0 || number >= static_cast<int>(kMaxClients)) return nullptr;
   Client& client = clients_[number];
   return client.state.load(std::memory_order_acquire) == kUsed ? &client : nullptr;
 }

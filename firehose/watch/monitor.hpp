@@ -107,7 +107,7 @@ class Monitor {
   const uint64_t* raw_changes() const noexcept;
 
  private:
-  static constexpr size_t kMostClients = 64;
+  static constexpr size_t kMaxClients = 64;
   static constexpr size_t kMaxArenas = 4096;
   static constexpr size_t kMaxRanges = 65536;
   static constexpr size_t kMaxDeferred = 256;
@@ -243,7 +243,7 @@ class Monitor {
   };
   // Null if `number` is not subscribed.
   Client* find_client(int number) noexcept;
-  Client clients_[kMostClients] = {};
+  Client clients_[kMaxClients] = {};
 
   // Without a lock: allocators add and drop under locks of their own, also while somebody forks.
   Arena arenas_[kMaxArenas];

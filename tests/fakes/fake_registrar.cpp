@@ -394,7 +394,7 @@ void FakeRegistrar::set_pin_hook(std::function<void(MemoryRange, Access)> hook) 
   state_->hook = std::move(hook);
 }
 
-uint64_t FakeRegistrar::give_back(uint64_t bytes) {
+uint64_t FakeRegistrar::release_charges(uint64_t bytes) {
   std::lock_guard lock(state_->mu);
   const uint64_t given = std::min(bytes, state_->pending);
   state_->pending -= given;

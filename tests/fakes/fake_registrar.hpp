@@ -7,7 +7,7 @@
 //
 // Faults: fail_call() makes the n-th call fail; refuse_rights() and refuse_range() refuse like read-only or
 // special memory; charge_limit makes the account full; pending_charges keeps the charge of unpinned
-// memory until give_back().
+// memory until release_charges().
 //
 // Threads: everything from any thread. Settings take effect for calls that begin later.
 #pragma once
@@ -37,7 +37,7 @@ struct FakeOptions {
   ChargeScope charge_scope = ChargeScope::kProcess;
   Access supported = Access::kAll;
   bool divisible = false;        // needs key_bytes == 0
-  bool pending_charges = false;  // unpin() answers kPending; see give_back()
+  bool pending_charges = false;  // unpin() answers kPending; see release_charges()
   uint64_t pin_delay_ns = 0;     // pin() sleeps this long; from 0 to 20 us it spins instead
   uint64_t unpin_delay_ns = 0;
   FakeCompletion completion = FakeCompletion::kImmediate;
@@ -85,7 +85,7 @@ class FakeRegistrar final : public Registrar {
   // at the worst moment. Null: none.
   void set_pin_hook(std::function<void(MemoryRange, Access)> hook);
   // Returns at most `bytes` of pending charges; answers how much.
-  uint64_t give_back(uint64_t bytes = UINT64_MAX);
+  uint64_t release_charges(uint64_t bytes = UINT64_MAX);
   // kWhenTold: completes the oldest pin in progress, as pin() would now, or with `status` if it is not
   // kOk. False if there is none.
   bool complete_one(Status status = Status::kOk);

@@ -35,10 +35,10 @@ class End {
  public:
   End(uint32_t rank, int socket) : rank_(rank), socket_(socket) {
     EXPECT_EQ(ShmRegistrar::create(&registrar_), Status::kOk);
-    const hydrant_registrar_t door = registrar_functions(*registrar_);
+    const hydrant_registrar_t functions = registrar_functions(*registrar_);
     hydrant_domain_options_t of_domain;
     hydrant_domain_options_init(&of_domain);
-    of_domain.registrar = &door;
+    of_domain.registrar = &functions;
     // Only the arena's own announcements determine what is cached.
     of_domain.watch = HYDRANT_WATCH_NONE;
     EXPECT_EQ(hydrant_domain_create(&of_domain, &domain_), GASNET_OK) << hydrant_error_text();

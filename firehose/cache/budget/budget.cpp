@@ -15,44 +15,44 @@ void Budget::shrink(const CacheLock&, uint64_t refused, uint64_t pending,
                     uint64_t now_ns) noexcept {
   const uint64_t granule = granule_bytes_;
   const uint64_t proved = used_.bytes + pending + std::max(refused, granule) - granule;
-  const uint64_t least = std::max(whole_.bytes / 16, granule);
-  in_force_ = std::min(std::max(std::min(in_force_, proved), least), whole_.bytes);
+  const uint64_t least = std::max(configured_.bytes / 16, granule);
+  current_ = std::min(std::max(std::min(current_, proved), least), configured_.bytes);
   shrunk_at_ns_ = now_ns;
 }
 
 bool Budget::regrow(const CacheLock&, uint64_t now_ns) noexcept {
   uint64_t steps = (now_ns - shrunk_at_ns_) / kRegrowEveryNs;
   if (steps == 0) return false;
-  const uint64_t before = in_force_;
+  const uint64_t before = current_;
   shrunk_at_ns_ += steps * kRegrowEveryNs;
-  if (used_.bytes == 0) in_force_ = whole_.bytes;
-  for (; steps > 0 && in_force_ < whole_.bytes; --steps) {
-    const uint64_t step = std::max<uint64_t>(in_force_ / 4, granule_bytes_);
-    in_force_ += std::min(step, whole_.bytes - in_force_);
+  if (used_.bytes == 0) current_ = configured_.bytes;
+  for (; steps > 0 && current_ < configured_.bytes; --steps) {
+    const uint64_t step = std::max<uint64_t>(current_ / 4, granule_bytes_);
+    current_ += std::min(step, configured_.bytes - current_);
   }
-  return in_force_ != before;
+  return current_ != before;
 }
 
 void Budget::set_in_force(const CacheLock&, uint64_t bytes) noexcept {
-  in_force_ = std::min(bytes, whole_.bytes);
+  current_ = std::min(bytes, configured_.bytes);
 }
 
 void Budget::reset_in_child(const CacheLock&) noexcept {
   used_ = {};
-  in_force_ = whole_.bytes;
+  current_ = configured_.bytes;
 }
 
-void Reservation::give_all_back() noexcept {
+void Reservation::release_all() noexcept {
   const CacheLock lock(mu_);
-  budget_.give_back(lock, share_);
+  budget_.release(lock, share_);
   share_ = {};
-  give_back_excess(lock);
+  release_excess(lock);
 }
 
 void Reservation::take(const CacheLock& lock, Budget::Share share, Budget::Share freed) noexcept {
   excess_ = {freed.bytes > share.bytes ? freed.bytes - share.bytes : 0,
              freed.regions > share.regions ? freed.regions - share.regions : 0};
-  budget_.give_back(lock, {freed.bytes - excess_.bytes, freed.regions - excess_.regions});
+  budget_.release(lock, {freed.bytes - excess_.bytes, freed.regions - excess_.regions});
   take(lock, share);
 }
 

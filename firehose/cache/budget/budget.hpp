@@ -20,29 +20,29 @@ class Budget {
   };
 
   Budget(Share whole, size_t granule_bytes) noexcept
-      : whole_(whole), granule_bytes_(granule_bytes), in_force_(whole.bytes) {}
+      : configured_(whole), granule_bytes_(granule_bytes), current_(whole.bytes) {}
 
-  const Share& whole() const noexcept { return whole_; }
-  uint64_t in_force(const CacheLock&) const noexcept { return in_force_; }
+  const Share& whole() const noexcept { return configured_; }
+  uint64_t in_force(const CacheLock&) const noexcept { return current_; }
   uint64_t charged(const CacheLock&) const noexcept { return used_.bytes; }
   uint32_t regions(const CacheLock&) const noexcept { return used_.regions; }
   // True if so many bytes fit beside what is charged.
   bool has_room(const CacheLock&, uint64_t bytes) const noexcept {
-    return used_.bytes + bytes <= in_force_;
+    return used_.bytes + bytes <= current_;
   }
   // The share that has to be freed before `wanted` fits.
-  Share lacking(const CacheLock&, Share wanted) const noexcept {
+  Share shortage(const CacheLock&, Share wanted) const noexcept {
     const uint64_t bytes = used_.bytes + wanted.bytes;
     const uint32_t regions = used_.regions + wanted.regions;
-    return {bytes > in_force_ ? bytes - in_force_ : 0,
-            regions > whole_.regions ? regions - whole_.regions : 0};
+    return {bytes > current_ ? bytes - current_ : 0,
+            regions > configured_.regions ? regions - configured_.regions : 0};
   }
 
   void take(const CacheLock&, Share share) noexcept {
     used_.bytes += share.bytes;
     used_.regions += share.regions;
   }
-  void give_back(const CacheLock&, Share share) noexcept {
+  void release(const CacheLock&, Share share) noexcept {
     used_.bytes -= share.bytes;
     used_.regions -= share.regions;
   }
@@ -58,10 +58,10 @@ class Budget {
   void reset_in_child(const CacheLock&) noexcept;
 
  private:
-  const Share whole_;
+  const Share configured_;
   const size_t granule_bytes_;
   Share used_;
-  uint64_t in_force_;
+  uint64_t current_;
   uint64_t shrunk_at_ns_ = 0;
 };
 
@@ -72,7 +72,7 @@ class Reservation {
  public:
   Reservation(Budget& budget, Mutex& mu) noexcept : budget_(budget), mu_(mu) {}
   ~Reservation() {
-    if (share_.bytes != 0 || share_.regions != 0 || has_excess()) give_all_back();
+    if (share_.bytes != 0 || share_.regions != 0 || has_excess()) release_all();
   }
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
@@ -89,13 +89,13 @@ class Reservation {
   void take(const CacheLock&, Budget::Share share, Budget::Share freed) noexcept;
   // Takes nothing; what the victims free is excess.
   void keep_excess(Budget::Share freed) noexcept { excess_ = freed; }
-  void give_back_excess(const CacheLock& lock) noexcept {
-    budget_.give_back(lock, excess_);
+  void release_excess(const CacheLock& lock) noexcept {
+    budget_.release(lock, excess_);
     excess_ = {};
   }
 
   // Hands a part of the share over to a registration that begins; false if there is less.
-  bool draw(Budget::Share part) noexcept {
+  bool consume(Budget::Share part) noexcept {
     if (share_.bytes < part.bytes || share_.regions < part.regions) return false;
     share_.bytes -= part.bytes;
     share_.regions -= part.regions;
@@ -108,7 +108,7 @@ class Reservation {
   }
 
  private:
-  void give_all_back() noexcept;
+  void release_all() noexcept;
 
   Budget& budget_;
   Mutex& mu_;

@@ -128,7 +128,7 @@ bool Evictor::may_suffice(const CacheLock& lock, Budget::Share lack, Budget::Sha
   const auto& infos = parts_.store.infos(lock);
   const RegionIndex high = parts_.store.high(lock);
   for (RegionIndex seen = 0; seen < high; ++seen) {
-    const RegionIndex r = look_from_ = look_from_ < high ? look_from_ + 1 : 1;
+    const RegionIndex r = search_start_ = search_start_ < high ? search_start_ + 1 : 1;
     if (infos[r].state != RegionState::kOpen || infos[r].prepinned) continue;
     if (static_cast<int32_t>(parts_.holds.sum(lock, r)) > 0) continue;
     idle->bytes += infos[r].charge;

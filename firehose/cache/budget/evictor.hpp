@@ -59,7 +59,7 @@ class Evictor {
 
   const Parts parts_;
   const bool smallest_first_;
-  RegionIndex look_from_ = kNoRegion;  // where the last search for unheld regions ended
+  RegionIndex search_start_ = kNoRegion;  // where the last search for unheld regions ended
 };
 
 }  // namespace hydrant

@@ -92,7 +92,7 @@ bool Retirement::is_retiring(const CacheLock& lock, MemoryRange range) const noe
   return false;
 }
 
-bool Retirement::has_left(const CacheLock& lock, MemoryRange range) const noexcept {
+bool Retirement::has_retiring(const CacheLock& lock, MemoryRange range) const noexcept {
   const auto& infos = parts_.store.infos(lock);
   const auto is_apart = [&](RegionIndex r) { return !infos[r].range.overlaps(range); };
   return !dead_.each(infos, is_apart) || is_retiring(lock, range);
@@ -146,8 +146,8 @@ bool Retirement::drain_released(const CacheLock& lock, RegionQueue* retired) noe
 void Retirement::drain_many(const CacheLock& lock, uint64_t budget_bytes,
                             RegionQueue* retired) noexcept {
   if (dead_.released_count() != 0) return (void)drain_released(lock, retired);
-  const uint64_t most_bytes = std::min(budget_bytes / kLazyDeadShare, kLazyDeadBytes);
-  if (dead_.fresh_count() < kLazyDead && dead_.fresh_charge() <= most_bytes) return;
+  const uint64_t max_bytes = std::min(budget_bytes / kLazyDeadShare, kLazyDeadBytes);
+  if (dead_.fresh_count() < kLazyDead && dead_.fresh_charge() <= max_bytes) return;
   drain(lock, 2 * kLazyDead, retired);
 }
 

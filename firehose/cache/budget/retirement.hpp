@@ -29,8 +29,8 @@ class Retirement {
 
   const DeadRegions& dead(const CacheLock&) const noexcept { return dead_; }
   // Without the mutex: hints.
-  bool seems_idle() const noexcept { return dead_.seem_empty(); }
-  bool seems_to_have_released() const noexcept { return !dead_.seem_unreleased(); }
+  bool looks_idle() const noexcept { return dead_.looks_empty(); }
+  bool may_have_released() const noexcept { return !dead_.looks_unreleased(); }
 
   // The policy does not know it any more.
   void unlist(const CacheLock&, RegionIndex region) noexcept;
@@ -52,7 +52,7 @@ class Retirement {
   // True if part of the range is being unpinned. Cost: linear in the regions that are being unpinned.
   bool is_retiring(const CacheLock&, MemoryRange range) const noexcept;
   // True if part of the range is dead or being unpinned. Cost: linear in these regions.
-  bool has_left(const CacheLock&, MemoryRange range) const noexcept;
+  bool has_retiring(const CacheLock&, MemoryRange range) const noexcept;
   // Retires the regions of `list` that are not held, after one fence; the others become dead.
   void settle(const CacheLock&, RegionQueue* list, RegionQueue* retired) noexcept;
   // The same for so many dead regions.

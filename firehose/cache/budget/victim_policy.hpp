@@ -1,4 +1,4 @@
-// Which unheld region to give up next: a small door, so that policies can be measured and replaced.
+// Which unheld region to give up next: a small interface, so that policies can be measured and replaced.
 //
 // Hits cost nothing and therefore tell nothing. Instead the domain *watches* some regions: it shuts their
 // gates, so that the next hit on one takes the slow path, reopens it and reports it with touch(). A region
@@ -68,7 +68,7 @@ class ClockPolicy final : public VictimPolicy {
   MappedArray<uint8_t> is_watched_;
 };
 
-// A client's policy behind the same door; null with a text when the struct is not usable.
+// A client's policy behind the same interface; null with a text when the struct is not usable.
 std::unique_ptr<VictimPolicy> make_client_policy(const hydrant_policy_t& client) noexcept;
 
 }  // namespace hydrant

@@ -12,7 +12,7 @@
 
 namespace hydrant {
 
-class GoneLog {
+class InvalidationLog {
  public:
   static constexpr uint64_t kKept = 256;
 

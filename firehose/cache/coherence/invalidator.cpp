@@ -1,5 +1,5 @@
 // Shuts the regions of memory that is released or replaced, and leaves them dead. The monitor calls it; each
-// phase under the mutex begins with settle_owed().
+// phase under the mutex begins with settle_pending().
 #include "firehose/cache/coherence/invalidator.hpp"
 
 #include "firehose/base/brief_lock.hpp"
@@ -16,9 +16,9 @@ constexpr size_t kForgetBatch = 256;
 // While something is owed the mutex has had one holder since that was told: it is not waited for again.
 template <class Work>
 bool Invalidator::with_mutex(const Work& work) noexcept {
-  if (is_mutex_busy() || !lock_briefly(parts_.mu, parts_.owed.any())) return false;
+  if (is_mutex_busy() || !lock_briefly(parts_.mu, parts_.pending_ranges.any())) return false;
   const CacheLock lock(parts_.mu, CacheLock::Adopt::kLocked);
-  settle_owed(lock);
+  settle_pending(lock);
   work(lock);
   return true;
 }
@@ -35,14 +35,14 @@ void Invalidator::close_where(const CacheLock& lock, const Closes& closes) noexc
 }
 
 void Invalidator::forget_all_vouched(const CacheLock& lock) noexcept {
-  gone_.add({0, kEverything});
+  invalidation_log_.add({0, kEverything});
   close_where(lock, [](const RegionInfo& info) { return info.vouched; });
 }
 
-void Invalidator::forget_everything(const CacheLock& lock, bool prepinned_too) noexcept {
+void Invalidator::forget_all(const CacheLock& lock, bool prepinned_too) noexcept {
   ++parts_.totals.of(lock).invalidations;
   parts_.planner.forget_all(lock);
-  gone_.add({0, kEverything});
+  invalidation_log_.add({0, kEverything});
   close_where(lock, [&](const RegionInfo& info) { return prepinned_too || !info.prepinned; });
 }
 
@@ -51,13 +51,13 @@ void Invalidator::note_forgotten(const CacheLock& lock, MemoryRange range) noexc
   parts_.planner.forget(lock, range);
 }
 
-bool Invalidator::note_gone(const CacheLock& lock, MemoryRange range, bool found) noexcept {
+bool Invalidator::log_invalidation(const CacheLock& lock, MemoryRange range, bool found) noexcept {
   if (!found) {
     const auto& infos = parts_.store.infos(lock);
     found = !parts_.retirement.dead(lock).each(
         infos, [&](RegionIndex r) { return !infos[r].range.overlaps(range); });
   }
-  if (found) gone_.add(range);
+  if (found) invalidation_log_.add(range);
   return found;
 }
 
@@ -73,31 +73,31 @@ bool Invalidator::forget_some(const CacheLock& lock, MemoryRange range, bool* li
     for (size_t i = 0; i < n; ++i) parts_.retirement.close_released(lock, found[i]);
     more = n != 0;
   }
-  if (!*listed) *listed = note_gone(lock, range, more);
+  if (!*listed) *listed = log_invalidation(lock, range, more);
   return more;
 }
 
-void Invalidator::forget_owed(const CacheLock& lock) noexcept {
+void Invalidator::forget_pending(const CacheLock& lock) noexcept {
   const auto forget = [&](MemoryRange range) {
-    if (range.len >= kEverything) return forget_everything(lock, false);
+    if (range.len >= kEverything) return forget_all(lock, false);
     note_forgotten(lock, range);
     bool listed = false;
     while (forget_some(lock, range, &listed)) {
     }
   };
-  parts_.owed.take(
+  parts_.pending_ranges.take(
       forget, [&] { forget_all_vouched(lock); },
       // A range of which nothing is known may be the client's own registration, too.
-      [&] { forget_everything(lock, true); });
+      [&] { forget_all(lock, true); });
 }
 
 void Invalidator::forget_vouched() noexcept {
-  if (with_mutex([&](const CacheLock& lock) { forget_all_vouched(lock); })) return ask_upkeep();
+  if (with_mutex([&](const CacheLock& lock) { forget_all_vouched(lock); })) return wake_upkeep();
   // Which regions are vouched for only the mutex's holder knows: the others are opened again by their next
   // use.
-  parts_.owed.add_vouched();
+  parts_.pending_ranges.add_vouched();
   mark_without_lock({0, kEverything});
-  Upkeep::own().ask();
+  Upkeep::own().wake();
 }
 
 void Invalidator::forget(MemoryRange range) noexcept {
@@ -108,24 +108,24 @@ void Invalidator::forget(MemoryRange range) noexcept {
   for (uint64_t rounds = 0; more && rounds < 16 + uint64_t{parts_.store.count()}; ++rounds) {
     const bool locked = with_mutex([&](const CacheLock& lock) {
       if (range.len >= kEverything) {
-        forget_everything(lock, false);
+        forget_all(lock, false);
         more = false;
         return;
       }
       if (rounds == 0) note_forgotten(lock, range);
       more = forget_some(lock, range, &listed);
     });
-    if (!locked) return owe(range);
+    if (!locked) return defer(range);
   }
-  ask_upkeep();
+  wake_upkeep();
 }
 
 // Nothing died, as a rule: memory that was never pinned goes away, too.
-void Invalidator::ask_upkeep() const noexcept {
-  if (parts_.retirement.seems_to_have_released()) Upkeep::own().ask();
+void Invalidator::wake_upkeep() const noexcept {
+  if (parts_.retirement.may_have_released()) Upkeep::own().wake();
 }
 
-void Invalidator::forget_after_loss(uint64_t losses) noexcept {
+void Invalidator::forget_all_after_loss(uint64_t losses) noexcept {
   if (losses_seen_.exchange(losses, std::memory_order_relaxed) != losses) forget({0, kEverything});
 }
 
@@ -133,23 +133,23 @@ bool Invalidator::any_pinned(MemoryRange range) noexcept {
   bool found = true;  // maybe
   (void)with_mutex([&](const CacheLock& lock) {
     found = parts_.begun.any_overlap(lock, range) || parts_.tables.any_overlap(lock, range) ||
-            parts_.pending.any_overlap(lock, range) || parts_.retirement.has_left(lock, range);
+            parts_.pending.any_overlap(lock, range) || parts_.retirement.has_retiring(lock, range);
   });
   return found;
 }
 
-// As owe(): an opener that misses what is owed comes before it, and the mark shuts the gate that it opens.
+// As defer(): an opener that misses what is owed comes before it, and the mark shuts the gate that it opens.
 // An opener that finds it leaves the gate shut, and the next opener finds that free hits have ended.
 void Invalidator::end_free_hits() noexcept {
-  parts_.owed.add_nothing();
+  parts_.pending_ranges.add_nothing();
   const RegionIndex used = parts_.store.used();
   for (RegionIndex r = 1; r <= used; ++r) mark_free_gate(parts_.store.slot(r));
 }
 
-void Invalidator::owe(MemoryRange range) noexcept {
-  parts_.owed.add(range);
+void Invalidator::defer(MemoryRange range) noexcept {
+  parts_.pending_ranges.add(range);
   if (!is_mutant(Mutant::kNoMarks)) mark_without_lock(range);
-  Upkeep::own().ask();
+  Upkeep::own().wake();
 }
 
 // Marks the gates of all regions in the range. After add(): a region that this does not find is one whose

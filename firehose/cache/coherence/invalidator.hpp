@@ -42,7 +42,7 @@ class Invalidator {
     Retirement& retirement;
     Planner& planner;
     CacheTotals& totals;
-    PendingRanges& owed;
+    PendingRanges& pending_ranges;
   };
   explicit Invalidator(const Parts& parts) noexcept : parts_(parts) {}
 
@@ -64,39 +64,39 @@ class Invalidator {
 
   // --- for the mutex's holder ---
   // Forgets what was told without the mutex. Every phase begins with it.
-  void settle_owed(const CacheLock& lock) noexcept {
-    if (parts_.owed.any()) forget_owed(lock);
+  void settle_pending(const CacheLock& lock) noexcept {
+    if (parts_.pending_ranges.any()) forget_pending(lock);
   }
-  bool owes() const noexcept { return parts_.owed.any(); }
+  bool has_pending() const noexcept { return parts_.pending_ranges.any(); }
   // Marks what a domain has learnt about the range, beside its regions, as out of date.
   void note_forgotten(const CacheLock&, MemoryRange range) noexcept;
   // Lists a range whose memory goes away, if something is or was registered there: peers may have it.
-  bool note_gone(const CacheLock&, MemoryRange range, bool found) noexcept;
+  bool log_invalidation(const CacheLock&, MemoryRange range, bool found) noexcept;
   // Ranges of registered memory that went away.
-  const GoneLog& gone() const noexcept { return gone_; }
+  const InvalidationLog& invalidation_log() const noexcept { return invalidation_log_; }
 
   // The registrar has lost so many registrations' ends: unheld regions keep what it cannot give back one by
   // one.
   void handle_losses(uint64_t losses) noexcept {
-    if (losses != losses_seen_.load(std::memory_order_relaxed)) forget_after_loss(losses);
+    if (losses != losses_seen_.load(std::memory_order_relaxed)) forget_all_after_loss(losses);
   }
 
  private:
   template <class Work>
   bool with_mutex(const Work& work) noexcept;
-  void forget_owed(const CacheLock&) noexcept;
-  void forget_everything(const CacheLock&, bool prepinned_too) noexcept;
+  void forget_pending(const CacheLock&) noexcept;
+  void forget_all(const CacheLock&, bool prepinned_too) noexcept;
   void forget_all_vouched(const CacheLock&) noexcept;
   bool forget_some(const CacheLock&, MemoryRange range, bool* listed) noexcept;
   template <class Closes>
   void close_where(const CacheLock&, const Closes& closes) noexcept;
-  void forget_after_loss(uint64_t losses) noexcept;
-  void owe(MemoryRange range) noexcept;
-  void ask_upkeep() const noexcept;
+  void forget_all_after_loss(uint64_t losses) noexcept;
+  void defer(MemoryRange range) noexcept;
+  void wake_upkeep() const noexcept;
   void mark_without_lock(MemoryRange range) noexcept;
 
   const Parts parts_;
-  GoneLog gone_;
+  InvalidationLog invalidation_log_;
   std::atomic<uint64_t> losses_seen_{0};
 };
 

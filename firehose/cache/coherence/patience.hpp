@@ -15,23 +15,23 @@ namespace hydrant {
 
 class Patience {
  public:
-  static constexpr uint64_t kLongestNs = 5'000'000;
+  static constexpr uint64_t kMaxNs = 5'000'000;
 
   // 0: look once, do not wait.
   uint64_t ns() const noexcept {
     const uint32_t halvings = halvings_.load(std::memory_order_relaxed);
-    return halvings < kMostHalvings ? kLongestNs >> halvings : 0;
+    return halvings < kMaxHalvings ? kMaxNs >> halvings : 0;
   }
 
   void note(bool succeeded) noexcept {
     const uint32_t halvings = halvings_.load(std::memory_order_relaxed);
     if (succeeded && halvings == 0) return;  // the usual case writes nothing
-    halvings_.store(succeeded ? halvings - 1 : std::min(halvings + 1, kMostHalvings),
+    halvings_.store(succeeded ? halvings - 1 : std::min(halvings + 1, kMaxHalvings),
                     std::memory_order_relaxed);
   }
 
  private:
-  static constexpr uint32_t kMostHalvings = 8;  // 20 us: one turn of the monitor's own waiting
+  static constexpr uint32_t kMaxHalvings = 8;  // 20 us: one turn of the monitor's own waiting
   std::atomic<uint32_t> halvings_{0};
 };
 

@@ -24,7 +24,7 @@ namespace {
 // The client's unpin() runs on it. Address space, of which some pages are touched. A program with many
 // thread-local variables needs more, since they lie there, too.
 constexpr size_t kStackBytes = size_t{512} << 10;
-constexpr size_t kMostStackBytes = size_t{64} << 20;
+constexpr size_t kMaxStackBytes = size_t{64} << 20;
 constexpr size_t kGuardBytes = 4096;
 constexpr long kNapNs = 50'000;
 
@@ -52,7 +52,7 @@ int start_on_stack(size_t bytes, void* (*main)(void*), void* argument) noexcept 
 // EINVAL: the stack is too small.
 bool start_detached(void* (*main)(void*), void* argument) noexcept {
   int error = EINVAL;
-  for (size_t bytes = kStackBytes; error == EINVAL && bytes <= kMostStackBytes; bytes *= 2) {
+  for (size_t bytes = kStackBytes; error == EINVAL && bytes <= kMaxStackBytes; bytes *= 2) {
     error = start_on_stack(bytes, main, argument);
   }
   return error == 0;
@@ -60,7 +60,7 @@ bool start_detached(void* (*main)(void*), void* argument) noexcept {
 
 // The program may handle faults of memory that its unpin() touches, and any other fault is reported by a
 // handler. The kernel ends a process at once whose faulting thread blocks the signal.
-void let_faults_through() noexcept {
+void unblock_fault_signals() noexcept {
   sigset_t faults;
   sigemptyset(&faults);
   for (const int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP}) {
@@ -78,7 +78,7 @@ void nap(uint64_t ns) noexcept {
 
 #if HYDRANT_MUTANTS
 std::atomic<uint64_t> Upkeep::delay_ns_{Upkeep::kDelayNs};
-std::atomic<uint64_t> Upkeep::longest_pause_ns_{Upkeep::kLongestPauseNs};
+std::atomic<uint64_t> Upkeep::max_pause_ns_{Upkeep::kMaxPauseNs};
 #endif
 
 // Never destroyed: the thread goes on while main()'s thread runs the destructors.
@@ -107,25 +107,25 @@ bool Upkeep::start_thread() noexcept {
 
 void* Upkeep::thread_main(void* self) {
   auto* upkeep = static_cast<Upkeep*>(self);
-  let_faults_through();
+  unblock_fault_signals();
   for (;;) {
     upkeep->wait_for_work();
-    // Before the work: what is asked for during it is done in the next round. Acquire: pairs with ask().
-    upkeep->asked_.exchange(0, std::memory_order_acq_rel);
+    // Before the work: what is asked for during it is done in the next round. Acquire: pairs with wake().
+    upkeep->wakes_.exchange(0, std::memory_order_acq_rel);
     for (Client& client : upkeep->clients_) upkeep->serve(client);
   }
   return nullptr;
 }
 
 void Upkeep::wait_for_work() noexcept {
-  while (asked_.load(std::memory_order_relaxed) == 0) {
-    syscall(SYS_futex, &asked_, FUTEX_WAIT_PRIVATE, 0, nullptr, nullptr, 0);
+  while (wakes_.load(std::memory_order_relaxed) == 0) {
+    syscall(SYS_futex, &wakes_, FUTEX_WAIT_PRIVATE, 0, nullptr, nullptr, 0);
   }
   const uint64_t begun = now_ns();
   for (uint64_t waited = 0; waited < delay_ns(); waited = now_ns() - begun) {
-    if ((asked_.load(std::memory_order_relaxed) & kAtOnce) != 0) return;
+    if ((wakes_.load(std::memory_order_relaxed) & kAtOnce) != 0) return;
     const timespec rest{0, static_cast<long>(std::min(delay_ns() - waited, kDelayNs))};
-    syscall(SYS_futex, &asked_, FUTEX_WAIT_PRIVATE, kAsked, &rest, nullptr, 0);
+    syscall(SYS_futex, &wakes_, FUTEX_WAIT_PRIVATE, kWoken, &rest, nullptr, 0);
   }
 }
 
@@ -135,7 +135,7 @@ void Upkeep::serve(Client& client) noexcept {
   client.inside.store(1, std::memory_order_seq_cst);
   while (client.state.load(std::memory_order_seq_cst) == kUsed) {
     if (paused_.load(std::memory_order_seq_cst) != 0) {
-      asked_.store(kAsked, std::memory_order_relaxed);
+      wakes_.store(kWoken, std::memory_order_relaxed);
       break;
     }
     if (!client.work(client.context)) break;
@@ -145,16 +145,16 @@ void Upkeep::serve(Client& client) noexcept {
 
 // A read-modify-write: it comes before the thread's own, which then sees what died before; or after, and the
 // thread comes again.
-void Upkeep::ask(uint32_t how) noexcept {
+void Upkeep::wake(uint32_t how) noexcept {
   if (!running_.load(std::memory_order_relaxed)) return;
-  if ((asked_.fetch_or(how, std::memory_order_acq_rel) & how) == how) return;
+  if ((wakes_.fetch_or(how, std::memory_order_acq_rel) & how) == how) return;
   const int kept = errno;
-  syscall(SYS_futex, &asked_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  syscall(SYS_futex, &wakes_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   errno = kept;
 }
 
 int Upkeep::enlist(Work work, void* context) noexcept {
-  for (size_t i = 0; i < kMostClients; ++i) {
+  for (size_t i = 0; i < kMaxClients; ++i) {
     Client& client = clients_[i];
     uint32_t free = kFree;
     if (!client.state.compare_exchange_strong(free, kBeingWritten, std::memory_order_acquire))
@@ -185,7 +185,7 @@ void Upkeep::pause() noexcept {
   paused_.fetch_add(1, std::memory_order_seq_cst);
   if (!is_inside()) return;
   const CancellationDisabled guard;  // exit() has none
-  const uint64_t deadline = now_ns() + longest_pause_ns();
+  const uint64_t deadline = now_ns() + max_pause_ns();
   while (is_inside() && now_ns() < deadline) nap(kNapNs);
 }
 
@@ -194,7 +194,7 @@ void Upkeep::reset_in_child() noexcept {
   running_.store(false, std::memory_order_relaxed);
   refused_.store(false, std::memory_order_relaxed);
   paused_.store(0, std::memory_order_relaxed);
-  asked_.store(0, std::memory_order_relaxed);
+  wakes_.store(0, std::memory_order_relaxed);
   for (Client& client : clients_) {
     client.inside.store(0, std::memory_order_relaxed);
     // The thread that was about to enter or remove it does not exist in the child.

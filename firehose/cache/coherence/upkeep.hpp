@@ -4,11 +4,11 @@
 // It is not the monitor's reader. unpin() is the client's function: it may release memory, and such a call
 // returns only when the reader has read; or it may wait for a lock whose holder sleeps in such a call. Two
 // waits alone are for this thread: a domain's end, until the thread is outside the domain; and a fork or the
-// program's exit, for kLongestPauseNs at most.
+// program's exit, for kMaxPauseNs at most.
 //
 // Invariant: when leave() has returned, the client's function is not running and is not called again.
 //
-// Threads: every function from any thread. ask() and ask_at_once() also in signal handlers and under an
+// Threads: every function from any thread. wake() and wake_at_once() also in signal handlers and under an
 // allocator's locks: they do not wait. start() may allocate.
 #pragma once
 
@@ -25,7 +25,7 @@ class Upkeep {
   // One bounded piece of work; true if there is more.
   using Work = bool (*)(void* context);
   static constexpr uint64_t kDelayNs = 50'000'000;
-  static constexpr uint64_t kLongestPauseNs = 100'000'000;
+  static constexpr uint64_t kMaxPauseNs = 100'000'000;
 
   constexpr Upkeep() noexcept = default;
   Upkeep(const Upkeep&) = delete;
@@ -35,13 +35,13 @@ class Upkeep {
 
   // Starts the thread, once. False if the system has no thread. The caller holds no lock of the library.
   bool start() noexcept { return running_.load(std::memory_order_acquire) || start_thread(); }
-  // Has `work` called after each ask(). A place, or -1 if all are taken.
+  // Has `work` called after each wake(). A place, or -1 if all are taken.
   int enlist(Work work, void* context) noexcept;
   void leave(int place) noexcept;
   // Wakes the thread, which does the work unless a miss or a poll does it first.
-  void ask() noexcept { ask(kAsked); }
+  void wake() noexcept { wake(kWoken); }
   // The same for what another thread waits for: without kDelayNs.
-  void ask_at_once() noexcept { ask(kAsked | kAtOnce); }
+  void wake_at_once() noexcept { wake(kWoken | kAtOnce); }
 
   // Between the two no work is done, so that a fork copies no lock that is held for it. The wait for work
   // under way has a bound: the caller may hold a lock that it needs.
@@ -52,13 +52,13 @@ class Upkeep {
 
 #if HYDRANT_MUTANTS
   static void set_delay_ns(uint64_t ns) noexcept { delay_ns_.store(ns, std::memory_order_relaxed); }
-  static void set_longest_pause_ns(uint64_t ns) noexcept {
-    longest_pause_ns_.store(ns, std::memory_order_relaxed);
+  static void set_max_pause_ns(uint64_t ns) noexcept {
+    max_pause_ns_.store(ns, std::memory_order_relaxed);
   }
 #endif
 
  private:
-  static constexpr size_t kMostClients = 64;
+  static constexpr size_t kMaxClients = 64;
   enum State : uint32_t { kFree, kBeingWritten, kUsed, kLeaving };
   struct Client {
     Work work = nullptr;
@@ -68,19 +68,17 @@ class Upkeep {
   };
 
 #if HYDRANT_MUTANTS
-  static std::atomic<uint64_t> delay_ns_, longest_pause_ns_;
+  static std::atomic<uint64_t> delay_ns_, max_pause_ns_;
   static uint64_t delay_ns() noexcept { return delay_ns_.load(std::memory_order_relaxed); }
-  static uint64_t longest_pause_ns() noexcept {
-    return longest_pause_ns_.load(std::memory_order_relaxed);
-  }
+  static uint64_t max_pause_ns() noexcept { return max_pause_ns_.load(std::memory_order_relaxed); }
 #else
   static constexpr uint64_t delay_ns() noexcept { return kDelayNs; }
-  static constexpr uint64_t longest_pause_ns() noexcept { return kLongestPauseNs; }
+  static constexpr uint64_t max_pause_ns() noexcept { return kMaxPauseNs; }
 #endif
 
-  static constexpr uint32_t kAsked = 1;
+  static constexpr uint32_t kWoken = 1;
   static constexpr uint32_t kAtOnce = 2;
-  void ask(uint32_t how) noexcept;
+  void wake(uint32_t how) noexcept;
   bool start_thread() noexcept HYDRANT_EXCLUDES(start_mu_);
   static void* thread_main(void* self);
   void wait_for_work() noexcept;
@@ -92,8 +90,8 @@ class Upkeep {
   std::atomic<bool> refused_{false};
   bool ends_at_exit_ HYDRANT_GUARDED_BY(start_mu_) = false;
   std::atomic<uint32_t> paused_{0};  // callers of pause()
-  Client clients_[kMostClients] = {};
-  alignas(64) std::atomic<uint32_t> asked_{0};  // kAsked, kAtOnce; the thread sleeps on it
+  Client clients_[kMaxClients] = {};
+  alignas(64) std::atomic<uint32_t> wakes_{0};  // kWoken, kAtOnce; the thread sleeps on it
 };
 
 }  // namespace hydrant

@@ -19,7 +19,7 @@ Status WatchLink::start(const hydrant_monitor_t* monitor, const hydrant_monitor_
                         const ClientHooks& more) noexcept {
   // Here and not in the first pin: a client may pin where no thread can be created, for example while the
   // dynamic linker calls it. Without a reader the domain's memory is not watched, as a pin finds.
-  if (asks_kernel()) (void)monitor->start();
+  if (queries_kernel()) (void)monitor->start();
   // Prepinned ranges are the client's: no report of what was there before may arrive when they are entered.
   monitor->sync();
   subscription_ = monitor->subscribe(&client);
@@ -50,8 +50,8 @@ void WatchLink::stop() noexcept {
   if (monitor_ != nullptr) monitor_->unsubscribe(subscription_);
 }
 
-void WatchLink::begin_in_step() const noexcept {
-  if (monitor_ != nullptr && asks_kernel()) monitor_->sync();
+void WatchLink::sync_new_memory() const noexcept {
+  if (monitor_ != nullptr && queries_kernel()) monitor_->sync();
 }
 
 bool WatchLink::wait_for_quiet(const MemoryRange* range) noexcept {
@@ -65,7 +65,7 @@ bool WatchLink::wait_for_quiet(const MemoryRange* range) noexcept {
   return quiet;
 }
 
-bool WatchLink::ask_for_quiet(PinRequest& request) noexcept {
+bool WatchLink::query_quiet(PinRequest& request) noexcept {
   request.quiet = is_mutant(Mutant::kNoCheckedLookup) || wait_for_quiet(nullptr);
   request.restless = !request.quiet;
   return request.quiet;
@@ -73,18 +73,18 @@ bool WatchLink::ask_for_quiet(PinRequest& request) noexcept {
 
 // Another copy of the library may have made the monitor, an older one, too.
 uint32_t WatchLink::cover_of(MemoryRange range) const noexcept {
-  uint32_t flags = asks_kernel() ? 0 : HYDRANT_COVER_ONLY_ARENAS;
+  uint32_t flags = queries_kernel() ? 0 : HYDRANT_COVER_ONLY_ARENAS;
   if (config_.unpin_before_release) {
     constexpr size_t kNeeded =
         offsetof(hydrant_monitor_t, add_kept_arena) + sizeof monitor_->add_kept_arena;
     if (monitor_->size < kNeeded) return HYDRANT_COVER_NONE;
     flags |= HYDRANT_COVER_ONLY_KEPT_ARENAS;
   }
-  if (config_.wants_unmap_reports && asks_kernel()) flags |= HYDRANT_COVER_REPORTED_ARENAS;
+  if (config_.wants_unmap_reports && queries_kernel()) flags |= HYDRANT_COVER_REPORTED_ARENAS;
   return monitor_->cover(range.addr, range.len, flags);
 }
 
-bool WatchLink::ask_for_cover(const PinRequest& request, Plan* plan) const noexcept {
+bool WatchLink::query_cover(const PinRequest& request, Plan* plan) const noexcept {
   plan->cover = request.restless ? HYDRANT_COVER_NONE : cover_of(plan->range);
   if (plan->cover == HYDRANT_COVER_NONE) return plan->range == request.pages;
   // Nor may more memory cost the request a hit without checks.
@@ -107,7 +107,7 @@ bool WatchLink::may_be_cached(const Plan& plan) noexcept {
 uint32_t WatchLink::coverage(MemoryRange pages) const noexcept {
   if (config_.watch == HYDRANT_WATCH_CLIENT) return HYDRANT_COVERAGE_CLIENT;
   // The caller's earlier releases may be half told, and this may be other memory at their addresses.
-  if (asks_kernel()) (void)monitor_->quiet(Patience::kLongestNs);
+  if (queries_kernel()) (void)monitor_->quiet(Patience::kMaxNs);
   switch (cover_of(pages)) {
     case HYDRANT_COVER_CHECKED: return HYDRANT_COVERAGE_CHECKED;
     case HYDRANT_COVER_WATCHED: return HYDRANT_COVERAGE_WATCHED;
@@ -116,21 +116,21 @@ uint32_t WatchLink::coverage(MemoryRange pages) const noexcept {
   }
 }
 
-void WatchLink::give_back_watched() const noexcept {
+void WatchLink::unwatch_unused() const noexcept {
   constexpr size_t kNeeded =
       offsetof(hydrant_monitor_t, unwatch_unused) + sizeof monitor_->unwatch_unused;
-  if (monitor_ == nullptr || !asks_kernel()) return;
+  if (monitor_ == nullptr || !queries_kernel()) return;
   if (monitor_->size >= kNeeded) monitor_->unwatch_unused();
 }
 
 void WatchLink::unwatch_idle() const noexcept {
-  if (monitor_ == nullptr || !asks_kernel()) return;
+  if (monitor_ == nullptr || !queries_kernel()) return;
   if (monitor_->size > offsetof(hydrant_monitor_t, unwatch_idle)) monitor_->unwatch_idle();
 }
 
 // A call that released memory returns when the kernel's report was read: then it is enough that the caches
 // have forgotten. Where acquisitions are not reported, a release may be under way in another thread.
-bool WatchLink::settle_releases(bool checked) const noexcept {
+bool WatchLink::sync_invalidations(bool checked) const noexcept {
   if (monitor_ == nullptr) return true;
   if (checked || checks_.free_hits_ended()) return monitor_->quiet(kSettleNs) == 0;
   settle();

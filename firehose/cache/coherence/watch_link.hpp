@@ -39,28 +39,28 @@ class WatchLink {
 
   // New memory of the calling thread is new to the cache afterwards, its stack above all: threads that libc
   // starts by itself pass no hook. No lock of the library is held; the reader takes none of the caller's.
-  void begin_in_step() const noexcept;
+  void sync_new_memory() const noexcept;
   // True when no release was under way at some moment since the call began; the answer is kept in the
   // request.
-  bool become_quiet(PinRequest& request) noexcept {
+  bool wait_until_quiet(PinRequest& request) noexcept {
     if (request.quiet || request.restless) return request.quiet;
-    return ask_for_quiet(request);
+    return query_quiet(request);
   }
   // Asks the monitor to watch the range of a pending registration, before it begins. False: part of the
   // plan is unwatched, or watched less well than the request alone.
   bool cover(const PinRequest& request, Plan* plan) const noexcept {
-    return monitor_ == nullptr || plan->vouched || ask_for_cover(request, plan);
+    return monitor_ == nullptr || plan->vouched || query_cover(request, plan);
   }
   // Reports of what was at the plan's addresses before come before its registration, as a rule.
-  void hear_of_unmapping(const PinRequest& request, const Plan& plan) noexcept {
+  void set_unmap_reports(const PinRequest& request, const Plan& plan) noexcept {
     const bool is_reported =
         plan.cover == HYDRANT_COVER_CHECKED || plan.cover == HYDRANT_COVER_WATCHED;
     if (is_reported && !request.quiet) (void)wait_for_quiet(&plan.range);
   }
   // The same before memory is unpinned, for whatever was released.
-  void hear_of_all_unmapping() noexcept {
+  void set_all_unmap_reports() noexcept {
     if (monitor_ == nullptr) return;
-    checks_.must_ask() ? (void)wait_for_quiet(nullptr) : settle();
+    checks_.must_query() ? (void)wait_for_quiet(nullptr) : settle();
   }
   // A plan that may be cached needs the thread that undoes it when nothing else does: in the child of a fork
   // an inherited domain has none yet. Requires: no lock is held.
@@ -75,7 +75,7 @@ class WatchLink {
   uint32_t coverage(MemoryRange pages) const noexcept;
 
   // Has the monitor stop watching memory that no domain has registered any more.
-  void give_back_watched() const noexcept;
+  void unwatch_unused() const noexcept;
   // The same when nothing was asked for: what costs little.
   void unwatch_idle() const noexcept;
   // What the caller released before is told to the caches afterwards: the releasing call has returned when
@@ -86,22 +86,22 @@ class WatchLink {
   }
   // Releases before the call are told to the caches afterwards; false if that takes too long. `checked`:
   // also where only the kernel knows, which costs a system call.
-  bool settle_releases(bool checked) const noexcept;
+  bool sync_invalidations(bool checked) const noexcept;
   uint64_t raw_changes() const noexcept {
     return __atomic_load_n(monitor_->raw_changes, __ATOMIC_RELAXED);
   }
 
  private:
   // Does the kernel report releases to this domain?
-  bool asks_kernel() const noexcept {
+  bool queries_kernel() const noexcept {
     return config_.watch == HYDRANT_WATCH_AUTO && !config_.unpin_before_release;
   }
   // HYDRANT_COVER_*: how the monitor lets this domain cache the range.
   uint32_t cover_of(MemoryRange range) const noexcept;
   // For releases of the range, or with null for all releases.
   bool wait_for_quiet(const MemoryRange* range) noexcept;
-  bool ask_for_quiet(PinRequest& request) noexcept;
-  bool ask_for_cover(const PinRequest& request, Plan* plan) const noexcept;
+  bool query_quiet(PinRequest& request) noexcept;
+  bool query_cover(const PinRequest& request, Plan* plan) const noexcept;
   const DomainConfig& config_;
   HitChecks& checks_;
   const hydrant_monitor_t* monitor_ = nullptr;  // null: not watched

@@ -8,7 +8,7 @@
 namespace hydrant {
 namespace {
 constexpr size_t kHeadsPerRegion = 2;
-constexpr uint64_t kMostLookups = 4096;  // of single buckets, without the lock
+constexpr uint64_t kMaxLookups = 4096;  // of single buckets, without the lock
 }  // namespace
 
 bool PageTable::map(size_t max_ranges) noexcept { return heads_.map(max_ranges * kHeadsPerRegion); }
@@ -99,7 +99,7 @@ bool PageTable::collect_unlocked(uintptr_t first, uintptr_t last, RegionIndex* o
   const uint32_t begun = lock_.begin_read();
   const uint64_t low = bucket_of(first);
   const uint64_t high = bucket_of(last);
-  if (high - low >= kMostLookups) return false;
+  if (high - low >= kMaxLookups) return false;
   for (uint64_t bucket = low; bucket <= high; ++bucket) {
     const RegionIndex index = find(bucket << bucket_shift_);
     if (index == kNoRegion) continue;

@@ -11,7 +11,7 @@ bool RegionTable::map(size_t max_ranges) noexcept {
   // Neighbours that fit into kJoinEntries become one when something is erased from either; a chunk
   // may also begin with a single range, between full ones. The least that was found is 24 ranges a
   // chunk, with effort.
-  const size_t most = max_ranges / kFewestRanges + 4;
+  const size_t most = max_ranges / kMinRanges + 4;
   if (!directory_.map(most)) return false;
   if (chunks_.map(most)) return true;
   directory_.reset();
@@ -204,7 +204,7 @@ uint32_t RegionTable::spilled(uint32_t position) const noexcept {
       position < count_.load(kRead) ? chunk_at(position).count.load(kRead) : kChunkEntries;
   const uint32_t more =
       have < kChunkEntries ? std::min(kChunkEntries / 2, kChunkEntries - have - 1) : 0;
-  return more < kFewestSpilled ? 0 : more;
+  return more < kMinSpilled ? 0 : more;
 }
 
 bool RegionTable::spill_to_next(uint32_t position) noexcept {

@@ -62,13 +62,13 @@ class RegionTables {
   // be more, because the tables change or there are many.
   template <class Visit>
   bool each_unlocked(MemoryRange range, const Visit& visit) const noexcept {
-    constexpr size_t kMostFound = 256;
-    RegionIndex found[kMostFound];
+    constexpr size_t kMaxFound = 256;
+    RegionIndex found[kMaxFound];
     uint32_t classes = classes_.load(std::memory_order_acquire);
     while (classes != 0) {
       size_t n = 0;
       if (!tables_[take_lowest(&classes)]->collect_unlocked(range.addr, range.last(), found,
-                                                            kMostFound, &n)) {
+                                                            kMaxFound, &n)) {
         return false;
       }
       for (size_t i = 0; i < n; ++i) visit(found[i]);

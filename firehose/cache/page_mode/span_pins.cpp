@@ -95,19 +95,19 @@ Status SpanPins::check_total(const PinRequest& like, const MemoryRange* ranges, 
 Status SpanPins::acquire_all(const PinRequest& like, const MemoryRange* ranges, size_t n,
                              const RegionSlot** held) noexcept {
   PinRequest asked = like;
-  if (parts_.checks.must_ask()) (void)parts_.watch.become_quiet(asked);
-  const auto part_of = [&](MemoryRange range, Effort effort) {
+  if (parts_.checks.must_query()) (void)parts_.watch.wait_until_quiet(asked);
+  const auto part_of = [&](MemoryRange range, MissPolicy policy) {
     PinRequest request{range, round_out(range, parts_.config.granule_bytes), like.need, like.thread,
-                       effort};
+                       policy};
     request.quiet = asked.quiet;
     request.restless = asked.restless;
     return request;
   };
-  const bool may_register = like.effort != Effort::kHitOnly;
+  const bool may_register = like.policy != MissPolicy::kHitOnly;
   Status status = may_register ? check_total(like, ranges, n) : Status::kOk;
   for (size_t i = 0; i < n && status == Status::kOk; ++i) {
     held[i] = nullptr;
-    PinRequest request = part_of(ranges[i], Effort::kHitOnly);
+    PinRequest request = part_of(ranges[i], MissPolicy::kHitOnly);
     if (miss_.pin(request, &held[i]) != Status::kOk && !may_register) {
       status = Status::kNotReady;
     }
@@ -117,7 +117,7 @@ Status SpanPins::acquire_all(const PinRequest& like, const MemoryRange* ranges, 
     if (status == Status::kOk) status = reserve_missing(like.range, ranges, n, held, &payment);
     for (size_t i = 0; i < n && status == Status::kOk; ++i) {
       if (held[i] != nullptr) continue;
-      PinRequest request = part_of(ranges[i], like.effort);
+      PinRequest request = part_of(ranges[i], like.policy);
       request.may_wait = like.may_wait;
       request.deadline_ns = like.deadline_ns;
       request.prepaid = &payment.reservation;
@@ -199,7 +199,7 @@ Status SpanPins::release_span(const RegionSlot* s, ThreadDomain* thread) noexcep
   if (thread != nullptr) ThreadCounters::add(thread->counters.slow_releases);
   {
     const CachePhase lock(parts_);
-    parts = spans_.give_back(s);
+    parts = spans_.free_entry(s);
     parents = parts == nullptr && spans_.is_tombstone(s);
   }
   if (parents) return fail_pin_of_parent();
@@ -235,7 +235,7 @@ Status SpanPins::pin_many(const hydrant_range_t* ranges, size_t n, Access need,
   if (status != Status::kOk) return status;
   const BegunPin begun(parts_, hull_of(ranges, n));
   const PinRequest like =
-      miss_.make_request({ranges[0].addr, ranges[0].len}, need, Effort::kRegister);
+      miss_.make_request({ranges[0].addr, ranges[0].len}, need, MissPolicy::kRegister);
   ThreadDomain* thread = like.thread;
   // NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI): each range has a part
   auto* wanted = static_cast<MemoryRange*>(std::calloc(total, sizeof(MemoryRange)));

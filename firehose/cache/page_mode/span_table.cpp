@@ -63,7 +63,7 @@ const SpanParts* SpanTable::find(const RegionSlot* slot) const noexcept {
   return info.state == State::kLive ? info.parts : nullptr;
 }
 
-SpanParts* SpanTable::give_back(const RegionSlot* slot) noexcept {
+SpanParts* SpanTable::free_entry(const RegionSlot* slot) noexcept {
   const uint32_t span = index_of(slot);
   if (infos_[span].state != State::kLive) return nullptr;
   SpanParts* parts = std::exchange(infos_[span].parts, nullptr);

@@ -37,7 +37,7 @@ class SpanTable {
   // The parts of a live span; null for anything else.
   const SpanParts* find(const RegionSlot* slot) const noexcept;
   // The same, which are the caller's from now on.
-  SpanParts* give_back(const RegionSlot* slot) noexcept;
+  SpanParts* free_entry(const RegionSlot* slot) noexcept;
   // True for a span that was live when this process was forked off.
   bool is_tombstone(const RegionSlot* slot) const noexcept;
 

@@ -15,7 +15,7 @@ class Reservation;
 struct ThreadDomain;
 
 // May a call register, and wait for a registration that another thread has under way?
-enum class Effort {
+enum class MissPolicy {
   kHitOnly,
   kRegister,
   kRegisterSparingly,  // as above; but nothing beside the request once half of the budget is in use
@@ -26,7 +26,7 @@ struct PinRequest {
   MemoryRange pages;  // range rounded out
   Access need;
   ThreadDomain* thread;
-  Effort effort;
+  MissPolicy policy;
   Reservation* prepaid = nullptr;  // pin_many: reserved already
   uint64_t deadline_ns = UINT64_MAX;
   bool may_wait = true;       // for a registration that another thread has under way
@@ -34,7 +34,7 @@ struct PinRequest {
   bool exact = false;         // do not extend: the extended range was refused
   bool plain = false;         // do not ask for eager rights: they were refused
   bool quiet = false;         // the monitor knew of no change under way since this call began
-  bool must_ask = false;      // there is a region to take once the monitor was asked
+  bool must_query = false;    // there is a region to take once the monitor was asked
   bool restless = false;      // changes went on too long: regions that need the check are not used
   bool waited_long = false;   // the wait for another registration deserves a warning
   bool saw_pending = false;   // a pending registration covers the request

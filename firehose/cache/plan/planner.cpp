@@ -7,7 +7,7 @@ namespace hydrant {
 namespace {
 
 constexpr size_t kJoinQuarter = 4;  // see join_neighbour()
-constexpr int kMostTrims = 8;
+constexpr int kMaxTrims = 8;
 
 MemoryRange union_of(MemoryRange a, MemoryRange b) {
   const uintptr_t addr = std::min(a.addr, b.addr);
@@ -38,7 +38,7 @@ bool Planner::join_neighbour(const CacheLock& lock, RegionIndex neighbour, size_
 // A request over the border of two regions that cover it together joins them at once if they are of like
 // size: a stream leaves borders that are accidents. The result is larger by a quarter at least, so that a
 // byte is registered again a bounded number of times.
-bool Planner::bridge(const CacheLock& lock, Plan* plan) noexcept {
+bool Planner::close_gap(const CacheLock& lock, Plan* plan) noexcept {
   const auto& infos = parts_.store.infos(lock);
   const DomainConfig& config = parts_.config;
   const RegionIndex a = parts_.tables.find(lock, {plan->range.addr, 1}, Access::kLocalRead);
@@ -60,7 +60,7 @@ bool Planner::bridge(const CacheLock& lock, Plan* plan) noexcept {
 }
 
 void Planner::extend(const CacheLock& lock, Plan* plan) noexcept {
-  if (bridge(lock, plan)) return;
+  if (close_gap(lock, plan)) return;
   const size_t most = std::min(parts_.config.merge_bytes, parts_.config.max_region_bytes);
   for (bool grown = true; grown;) {
     grown = false;
@@ -83,7 +83,7 @@ MemoryRange Planner::without_registered(const CacheLock& lock, MemoryRange pages
   const bool down = range.addr < pages.addr;
   bool trimmed = true;
   for (int i = 0; trimmed && range != pages; ++i) {
-    if (i == kMostTrims) return pages;
+    if (i == kMaxTrims) return pages;
     trimmed = false;
     uint32_t classes = parts_.tables.classes(lock);
     while (classes != 0 && range != pages) {
@@ -122,7 +122,7 @@ bool Planner::follow_stream(const CacheLock& lock, PinRequest& request, Plan* pl
   }
   if (request.advice.range == request.pages) return false;
   const MemoryRange range = without_registered(lock, request.pages, request.advice.range);
-  if (range == request.pages || known_refused(lock, range, plan->access)) return false;
+  if (range == request.pages || is_refused(lock, range, plan->access)) return false;
   plan->range = range;
   plan->stream = true;
   plan->down = request.advice.down;
@@ -136,11 +136,11 @@ void Planner::plan(const CacheLock& lock, PinRequest& request, Plan* plan) noexc
   plan->extra_bytes = 0;
   plan->invalidations = invalidations_;
   plan->access = request.plain ? request.need : request.need | config.eager;
-  if (known_refused(lock, plan->range, plan->access)) plan->access = request.need;
+  if (is_refused(lock, plan->range, plan->access)) plan->access = request.need;
   const bool may_extend = config.mode == HYDRANT_MODE_REGION && !request.exact &&
                           request.prepaid == nullptr && config.watch != HYDRANT_WATCH_NONE &&
                           !request.restless &&
-                          (request.effort != Effort::kRegisterSparingly ||
+                          (request.policy != MissPolicy::kRegisterSparingly ||
                            parts_.budget.charged(lock) <= parts_.budget.in_force(lock) / 2);
   // Neighbours are never joined if that would need an eviction; then the search is not worth its time.
   const bool room = parts_.budget.has_room(lock, plan->range.len);
@@ -169,8 +169,8 @@ void Planner::note_claimed(const CacheLock& lock, const PinRequest& request,
   }
 }
 
-void Planner::note_given_up(const CacheLock& lock, const PinRequest& request, const Plan& plan,
-                            bool refused) noexcept {
+void Planner::note_abandoned(const CacheLock& lock, const PinRequest& request, const Plan& plan,
+                             bool refused) noexcept {
   if (!request.noted) return;
   StreamDetector& streams = parts_.extensions.streams(lock);
   if (plan.stream && refused) {

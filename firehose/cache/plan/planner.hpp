@@ -38,10 +38,10 @@ class Planner {
   static bool is_beyond_need(const PinRequest& request, const Plan& plan) noexcept;
   // The plan was claimed, or not: the stream goes on from there.
   void note_claimed(const CacheLock&, const PinRequest& request, const Plan& plan) noexcept;
-  void note_given_up(const CacheLock&, const PinRequest& request, const Plan& plan,
-                     bool refused) noexcept;
+  void note_abandoned(const CacheLock&, const PinRequest& request, const Plan& plan,
+                      bool refused) noexcept;
 
-  bool known_refused(const CacheLock&, MemoryRange range, Access access) const noexcept {
+  bool is_refused(const CacheLock&, MemoryRange range, Access access) const noexcept {
     return !refusals_.empty() && refusals_.refuses(range, access, rule_now_ns());
   }
   void note_refused(const CacheLock&, MemoryRange range, Access access) noexcept {
@@ -53,7 +53,7 @@ class Planner {
 
  private:
   void extend(const CacheLock&, Plan* plan) noexcept;
-  bool bridge(const CacheLock&, Plan* plan) noexcept;
+  bool close_gap(const CacheLock&, Plan* plan) noexcept;
   bool join_neighbour(const CacheLock&, RegionIndex neighbour, size_t most, Plan* plan) noexcept;
   bool follow_stream(const CacheLock&, PinRequest& request, Plan* plan) noexcept;
   MemoryRange without_registered(const CacheLock&, MemoryRange pages,

@@ -15,8 +15,8 @@ namespace hydrant {
 
 class Gates {
  public:
-  Gates(RegionStore& store, FenceEpoch& epoch, PendingRanges& owed, HitChecks& checks) noexcept
-      : store_(store), epoch_(epoch), owed_(owed), checks_(checks) {}
+  Gates(RegionStore& store, FenceEpoch& epoch, PendingRanges& pending, HitChecks& checks) noexcept
+      : store_(store), epoch_(epoch), pending_ranges_(pending), checks_(checks) {}
 
   // It stays shut if something was told meanwhile without the mutex: the next holder learns what. A later
   // teller shuts it again, or has marked it before it is open: the teller sees the slot and the table as
@@ -25,7 +25,7 @@ class Gates {
     RegionSlot& slot = store_.slot(region);
     RegionInfo& info = store_.infos(lock)[region];
     shut_gate(slot);  // it may be marked
-    if (owed_.added_meanwhile()) return;
+    if (pending_ranges_.added_meanwhile()) return;
     (void)checks_.end_free_hits_of(info);
     if (open_gate(slot, info.range.end(), info.checked)) info.shut = false;
   }
@@ -55,7 +55,7 @@ class Gates {
  private:
   RegionStore& store_;
   FenceEpoch& epoch_;
-  PendingRanges& owed_;
+  PendingRanges& pending_ranges_;
   HitChecks& checks_;
 };
 

@@ -1,6 +1,6 @@
 // Whether hits need a check: some memory may be hit only after the monitor was asked for releases under way.
 //
-// Invariant: must_ask() is false only while no region was ever opened through its checked gate and the
+// Invariant: must_query() is false only while no region was ever opened through its checked gate and the
 // monitor has not ended free hits.
 #pragma once
 
@@ -24,7 +24,7 @@ class HitChecks {
   bool has_checked_regions() const noexcept {
     return checked_regions_.load(std::memory_order_relaxed) != 0;
   }
-  bool must_ask() const noexcept { return has_checked_regions() || free_hits_ended(); }
+  bool must_query() const noexcept { return has_checked_regions() || free_hits_ended(); }
 
   // A region enters the cache that may be hit through its checked gate only.
   void note_checked() noexcept { checked_regions_.fetch_add(1, std::memory_order_relaxed); }

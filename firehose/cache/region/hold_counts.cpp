@@ -21,7 +21,7 @@ void HoldCounts::detach(const CacheLock& lock, ThreadDomain& state) noexcept {
     HoldCount& shared = shared_[i];
     shared.store(shared.load(std::memory_order_relaxed) + holds, std::memory_order_relaxed);
     RegionInfo& info = store_.infos(lock)[i];
-    if (info.never_open) info.shared_base += holds;
+    if (info.is_unopened) info.shared_base += holds;
   }
 }
 
@@ -32,7 +32,7 @@ uint32_t HoldCounts::drop(const CacheLock& lock, ThreadDomain* thread,
   } else {
     shared_[region].fetch_sub(1, std::memory_order_release);
   }
-  return store_.infos(lock)[region].never_open ? of_never_open(lock, region) : sum(lock, region);
+  return store_.infos(lock)[region].is_unopened ? sum_of_unopened(lock, region) : sum(lock, region);
 }
 
 uint32_t HoldCounts::sum(const CacheLock&, RegionIndex region) const noexcept {
@@ -71,13 +71,13 @@ uint32_t HoldCounts::correct(const CacheLock& lock, RegionIndex region, uint32_t
   return 0;
 }
 
-void HoldCounts::begin_never_open(const CacheLock& lock, RegionIndex region) noexcept {
+void HoldCounts::add_unopened(const CacheLock& lock, RegionIndex region) noexcept {
   RegionInfo& info = store_.infos(lock)[region];
-  info.never_open = true;
+  info.is_unopened = true;
   info.shared_base = shared_[region].load(std::memory_order_relaxed);
 }
 
-uint32_t HoldCounts::of_never_open(const CacheLock& lock, RegionIndex region) const noexcept {
+uint32_t HoldCounts::sum_of_unopened(const CacheLock& lock, RegionIndex region) const noexcept {
   return shared_[region].load(std::memory_order_acquire) - store_.infos(lock)[region].shared_base;
 }
 

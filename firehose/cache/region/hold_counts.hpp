@@ -46,8 +46,8 @@ class HoldCounts {
   uint32_t correct(const CacheLock&, RegionIndex region, uint32_t sum) noexcept;
 
   // A region whose gate was never open has holds in the shared count alone, from this moment on.
-  void begin_never_open(const CacheLock&, RegionIndex region) noexcept;
-  uint32_t of_never_open(const CacheLock&, RegionIndex region) const noexcept;
+  void add_unopened(const CacheLock&, RegionIndex region) noexcept;
+  uint32_t sum_of_unopened(const CacheLock&, RegionIndex region) const noexcept;
 
   // The threads exist in the parent alone.
   void reset_in_child(const CacheLock&) noexcept;

@@ -38,22 +38,22 @@ struct RegionInfo {
   uint32_t closed_epoch;  // fences issued when it was shut, or made blank
   union {
     uint32_t starter;      // kPending: mark of the thread whose deferred pin started it, or 0
-    uint32_t shared_base;  // never_open: the slot's shared count when the region had no holds
+    uint32_t shared_base;  // is_unopened: the slot's shared count when the region had no holds
   };
   RegionState state;
-  bool checked : 1;        // open through its checked gate only
-  bool hooked : 1;         // open through the other because every acquisition passes a hook
-  bool vouched : 1;        // cached on the client's word
-  bool listed : 1;         // the policy knows it
-  bool prepinned : 1;      // the client's own registration: never evicted, never unpinned
-  bool poisoned : 1;       // kPending: invalidated meanwhile, so the registration is worth nothing
-  bool extended : 1;       // by a stream: RegionSlot::unused_extension says how much of that is unused
+  bool checked : 1;    // open through its checked gate only
+  bool hooked : 1;     // open through the other because every acquisition passes a hook
+  bool vouched : 1;    // cached on the client's word
+  bool listed : 1;     // the policy knows it
+  bool prepinned : 1;  // the client's own registration: never evicted, never unpinned
+  bool poisoned : 1;   // kPending: invalidated meanwhile, so the registration is worth nothing
+  bool extended : 1;   // by a stream: RegionSlot::unused_extension says how much of that is unused
   bool over_released : 1;  // a pin of it was released more often than it was taken
   bool uncached : 1;       // kDead from the beginning: its release would not be reported
-  bool never_open : 1;  // kDead from the beginning: its holds are taken in the shared counts alone
-  bool looked_at : 1;   // kDead: held when it was last looked at, for which there was a fence
-  bool shut : 1;        // kOpen: by the mutex's holder, at closed_epoch, and not opened since
-  bool released : 1;    // kDead: because its memory went away
+  bool is_unopened : 1;  // kDead from the beginning: its holds are taken in the shared counts alone
+  bool looked_at : 1;    // kDead: held when it was last looked at, for which there was a fence
+  bool shut : 1;         // kOpen: by the mutex's holder, at closed_epoch, and not opened since
+  bool released : 1;     // kDead: because its memory went away
 };
 static_assert(sizeof(RegionInfo) <= 56);
 
@@ -103,8 +103,8 @@ class DeadRegions {
   size_t released_count() const noexcept { return released_.size(); }
   uint64_t fresh_charge() const noexcept { return fresh_charge_; }
   // Without the mutex: hints that there may be some, and some of released memory.
-  bool seem_empty() const noexcept { return hint_.load(std::memory_order_relaxed) == 0; }
-  bool seem_unreleased() const noexcept {
+  bool looks_empty() const noexcept { return hint_.load(std::memory_order_relaxed) == 0; }
+  bool looks_unreleased() const noexcept {
     return released_hint_.load(std::memory_order_relaxed) == 0;
   }
 

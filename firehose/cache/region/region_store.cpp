@@ -19,11 +19,11 @@ RegionStore::RegionStore(uint32_t count, size_t key_bytes, size_t note_bytes) no
 bool RegionStore::map(RegionSlot* slots) noexcept {
   if (!infos_.map(count_) || (key_stride_ != 0 && !keys_.map(key_stride_ * count_))) return false;
   slots_ = slots;
-  mark_alive();
+  mark_live();
   return true;
 }
 
-void RegionStore::mark_alive() noexcept {
+void RegionStore::mark_live() noexcept {
   slots_[kNoRegion].addr.store(kBlankAddr, std::memory_order_relaxed);
   slots_[kNoRegion].alive.store(kSlotAlive, std::memory_order_release);
 }

@@ -21,7 +21,7 @@ class RegionStore {
   // Reserves address space. `slots` outlives the store and has room for the regions. False when refused.
   [[nodiscard]] bool map(RegionSlot* slots) noexcept;
   // The null slot says that this process knows of the domain: not after a fork without handlers.
-  void mark_alive() noexcept;
+  void mark_live() noexcept;
   bool alive() const noexcept {
     return slots_[kNoRegion].alive.load(std::memory_order_acquire) == kSlotAlive;
   }

@@ -7,11 +7,11 @@
 namespace hydrant {
 namespace {
 
-constexpr uint32_t kLeastPatience = 2;
-constexpr uint32_t kMostPatience = 512;
+constexpr uint32_t kMinPatience = 2;
+constexpr uint32_t kMaxPatience = 512;
 // Requests at a constant distance of more than so many times their length: what lies between costs more to
 // register than the registrations that are saved.
-constexpr size_t kMostSpread = 4;
+constexpr size_t kMaxSpread = 4;
 // A stream has earned an extension that costs others their memory once it has moved so many times its
 // length.
 constexpr size_t kEarnedTimes = 4;
@@ -30,10 +30,10 @@ bool StreamDetector::continues(const Stream& s, MemoryRange m, size_t* stride) c
   if (m.addr <= s.reach.end()) return m.end() > s.reach.end();
   if (s.run == 0) {
     *stride = m.addr - s.last.addr;
-    return *stride <= kMostSpread * m.len;
+    return *stride <= kMaxSpread * m.len;
   }
   *stride = s.stride;
-  return s.stride != 0 && m.addr == s.next && s.stride <= kMostSpread * m.len;
+  return s.stride != 0 && m.addr == s.next && s.stride <= kMaxSpread * m.len;
 }
 
 // How long a registration of m may become before it meets a border; at least m.
@@ -82,10 +82,9 @@ StreamDetector::Advice StreamDetector::advance(Stream& s, MemoryRange m, size_t 
 // others.
 void StreamDetector::set_window(size_t i) noexcept {
   const Stream& s = streams_[i];
-  const uintptr_t far = s.reach.len + s.stride + (kMostSpread + 1) * s.last.len;
+  const uintptr_t far = s.reach.len + s.stride + (kMaxSpread + 1) * s.last.len;
   const MemoryRange last = turned(s.last, s.down);
-  windows_[i] = {last.addr - far, 2 * far,
-                 s.used_at + (s.run >= kLeastPatience ? kPauseMisses : 0)};
+  windows_[i] = {last.addr - far, 2 * far, s.used_at + (s.run >= kMinPatience ? kPauseMisses : 0)};
 }
 
 StreamDetector::Stream* StreamDetector::find(MemoryRange pages) noexcept {
@@ -176,7 +175,7 @@ void StreamDetector::note_granted(MemoryRange range, bool down) noexcept {
 
 void StreamDetector::note_outcome(bool wasted) noexcept {
   patience_ =
-      wasted ? std::min(patience_ * 2, kMostPatience) : std::max(patience_ / 2, kLeastPatience);
+      wasted ? std::min(patience_ * 2, kMaxPatience) : std::max(patience_ / 2, kMinPatience);
 }
 
 void StreamDetector::forget_borders(MemoryRange range) noexcept {

@@ -185,7 +185,7 @@ Status RemotePeer::pin(MemoryRange range, Access access, const hydrant_remote_ca
   request->done = call.done;
   request->context = call.context;
   const Status status = begin(*request, slot);
-  if (request->peer_pin.begun()) {
+  if (request->peer_pin.is_open()) {
     *slot = nullptr;
     return start(request, call);
   }
@@ -371,12 +371,12 @@ void RemotePeer::serve_waiting(bool may_send) noexcept {
     Status status = Status::kOk;
     if (may_send) {
       status = begin(*request, &slot);
-      if (request->peer_pin.begun()) {
+      if (request->peer_pin.is_open()) {
         start_waiting(request);
         continue;
       }
     } else {
-      status = domain_->pin(request->range, request->access, Domain::Effort::kHitOnly, &slot);
+      status = domain_->pin(request->range, request->access, Domain::MissPolicy::kHitOnly, &slot);
     }
     if (status == Status::kNotReady && (!may_send || request->peer_pin.joins())) {
       again.push(request);

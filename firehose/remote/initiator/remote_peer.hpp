@@ -128,7 +128,7 @@ class RemotePeer {
   bool reclaiming_ HYDRANT_GUARDED_BY(mu_) = false;
   // Recalled firehoses are held, requested, or being returned: the recall waits for them. Written under mu_.
   std::atomic<bool> recalling_{false};
-  uint64_t take_backs_ HYDRANT_GUARDED_BY(mu_) = 0;
+  uint64_t recalls_ HYDRANT_GUARDED_BY(mu_) = 0;
   std::atomic<uint64_t> drained_at_{0};
   uint64_t awaited_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;  // 0: no answer about room is awaited
   // The longest range that the peer ever grants; the peer's constant. Relaxed: it orders no other data.

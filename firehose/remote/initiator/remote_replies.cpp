@@ -204,7 +204,7 @@ void RemotePeer::give_up(Status why) noexcept {
       RemoteRequest* request = list;
       list = request->next;
       const RegionSlot* none = nullptr;
-      if (request->peer_pin.begun())
+      if (request->peer_pin.is_open())
         (void)domain_->peer_regions().end(request->peer_pin, why, {}, &none);
       complete(request, why, nullptr, false, nullptr, 0);
     }

@@ -129,7 +129,7 @@ void RemotePeer::evict(MemoryRange range) noexcept {
 void RemotePeer::take_back(MemoryRange range) noexcept {
   (void)domain_->invalidate(range);
   MutexLock lock(mu_);
-  ++take_backs_;
+  ++recalls_;
   recalling_.store(true, std::memory_order_relaxed);
 }
 
@@ -139,12 +139,12 @@ void RemotePeer::end_recalls() noexcept {
   uint64_t seen = 0;
   {
     MutexLock lock(mu_);
-    seen = take_backs_;
+    seen = recalls_;
   }
   (void)domain_->poll();
-  if (domain_->peer_regions().is_ending()) return;
+  if (domain_->peer_regions().has_pending_unpins()) return;
   MutexLock lock(mu_);
-  if (take_backs_ == seen) recalling_.store(false, std::memory_order_relaxed);
+  if (recalls_ == seen) recalling_.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace hydrant

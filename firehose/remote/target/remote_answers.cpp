@@ -60,7 +60,7 @@ int RemoteTarget::send_answers() noexcept {
     Answer* next = kept;
     kept = next->next;
     MutexLock lock(exports_mu_);
-    if (dues_[next->to].gone) {  // meanwhile
+    if (notices_[next->to].gone) {  // meanwhile
       delete next;
       continue;
     }
@@ -98,7 +98,7 @@ int RemoteTarget::send_owed() noexcept {
       continue;
     }
     MutexLock lock(exports_mu_);
-    if (owed_count_ == owed_.size() || dues_[owed.peer].gone) continue;
+    if (owed_count_ == owed_.size() || notices_[owed.peer].gone) continue;
     // Puts it back at its place, so that each is tried once.
     const size_t at = std::min(i, owed_count_);
     owed_[owed_count_++] = owed_[at];

@@ -37,7 +37,7 @@ uint64_t RemoteExports::add(const RegionSlot* slot, MemoryRange range, uint64_t 
   peers_[peer].newest = index;
   ++peers_[peer].count;
   bytes_ += charge;
-  count_.fetch_add(1, std::memory_order_seq_cst);  // with GoneLog::count()
+  count_.fetch_add(1, std::memory_order_seq_cst);  // with InvalidationLog::count()
   if (checked) checked_.fetch_add(1, std::memory_order_seq_cst);
   return id_of(index, generation);
 }

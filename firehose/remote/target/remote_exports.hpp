@@ -75,8 +75,9 @@ class RemoteExports {
 
   // Approximate without the lock; exact for the thread that has just caused a change.
   //
-  // seq_cst, with GoneLog::count(): of a thread that releases memory and then looks for exports, and a thread
-  // that exports and then looks for releases, at least one sees the other. The former also reads checked().
+  // seq_cst, with InvalidationLog::count(): of a thread that releases memory and then looks for exports, and
+  // a thread that exports and then looks for releases, at least one sees the other. The former also reads
+  // checked().
   uint32_t count() const noexcept { return count_.load(std::memory_order_seq_cst); }
   uint32_t checked() const noexcept { return checked_.load(std::memory_order_seq_cst); }
   // Acquire, as in count(); pairs with the release in end() by the thread that ended the last zombie. A

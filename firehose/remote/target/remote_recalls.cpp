@@ -21,7 +21,7 @@ constexpr uint64_t kPatience = 64;
 }  // namespace
 
 bool RemoteTarget::look_for_gone() noexcept {
-  const GoneLog& gone = domain_.exports().gone();
+  const InvalidationLog& gone = domain_.exports().invalidation_log();
   if (gone.count() == gone_seen_.load(std::memory_order_acquire)) return false;
   const CancellationDisabled guard;
   bool any = false;
@@ -29,7 +29,7 @@ bool RemoteTarget::look_for_gone() noexcept {
   uint64_t from = gone_seen_.load(std::memory_order_relaxed);
   const uint64_t to = gone.count();
   if (exports_.count() == 0 || is_mutant(Mutant::kDropRecall)) from = to;
-  if (to - from > GoneLog::kKept) {
+  if (to - from > InvalidationLog::kKept) {
     any = exports_.invalidate(MemoryRange{0, SIZE_MAX});
   } else {
     for (; from != to; ++from) any = exports_.invalidate(gone.at(from)) || any;
@@ -45,18 +45,18 @@ bool RemoteTarget::look_for_gone() noexcept {
 // Asks the largest holder for idle firehoses after a local pin or a peer's move found no room. One request is
 // outstanding until that peer has reported that it is done: one shortage causes many failed pins.
 void RemoteTarget::check_pressure() noexcept {
-  const uint64_t starved = domain_.exports().starved();
-  if (starved == starved_seen_.load(std::memory_order_relaxed)) return;
+  const uint64_t budget_shortages = domain_.exports().budget_shortages();
+  if (budget_shortages == starved_seen_.load(std::memory_order_relaxed)) return;
   const CancellationDisabled guard;
-  starved_seen_.store(starved, std::memory_order_relaxed);
+  starved_seen_.store(budget_shortages, std::memory_order_relaxed);
   MutexLock lock(exports_mu_);
   const uint32_t peer = leases_.largest_holder([&](uint32_t of) HYDRANT_NO_TSA {
-    return dues_[of].reclaiming && starved >= dues_[of].reclaimed_at + kPatience;
+    return notices_[of].reclaiming && budget_shortages >= notices_[of].reclaimed_at + kPatience;
   });
-  if (peer == config_.ranks || dues_[peer].reclaiming) return;
-  dues_[peer].reclaiming = true;
-  dues_[peer].reclaimed_at = starved;
-  dues_[peer].reclaim_bytes = std::max(leases_.held(peer) / 4, kLeastReclaim);
+  if (peer == config_.ranks || notices_[peer].reclaiming) return;
+  notices_[peer].reclaiming = true;
+  notices_[peer].reclaimed_at = budget_shortages;
+  notices_[peer].reclaim_bytes = std::max(leases_.held(peer) / 4, kLeastReclaim);
   channel_.note_due(peer);
 }
 
@@ -94,8 +94,8 @@ int RemoteTarget::send_to(uint32_t peer) noexcept {
   Lease lease{};
   {
     MutexLock lock(exports_mu_);
-    reclaim = std::exchange(dues_[peer].reclaim_bytes, 0);
-    tell = std::exchange(dues_[peer].lease, false);
+    reclaim = std::exchange(notices_[peer].reclaim_bytes, 0);
+    tell = std::exchange(notices_[peer].lease, false);
     bool is_region = false;
     lease = {leases_.lease(peer), most_of_one(&is_region), leases_.number(peer), 0};
     if (is_region) lease.flags |= kMostIsRegion;
@@ -111,7 +111,7 @@ int RemoteTarget::send_to(uint32_t peer) noexcept {
       ++did;
     } else {
       MutexLock lock(exports_mu_);
-      dues_[peer].reclaiming = false;
+      notices_[peer].reclaiming = false;
     }
   }
   if (tell) {
@@ -122,7 +122,7 @@ int RemoteTarget::send_to(uint32_t peer) noexcept {
     if (status == Status::kOk) ++did;
     if (status == Status::kNotReady) {
       MutexLock lock(exports_mu_);
-      dues_[peer].lease = true;
+      notices_[peer].lease = true;
       channel_.note_due(peer);
     }
   }
@@ -147,7 +147,7 @@ void RemoteTarget::drop_exports_of(uint32_t peer) noexcept {
 
 Status RemoteTarget::quiet() noexcept {
   if (exports_.count() == 0) return Status::kOk;
-  if (!domain_.exports().settle_releases(exports_.checked() != 0)) {
+  if (!domain_.exports().sync_invalidations(exports_.checked() != 0)) {
     return fail_literal(Status::kNotReady,
                         "releases of memory are under way in other threads: poll again");
   }
@@ -162,7 +162,7 @@ void RemoteTarget::tell_leases() noexcept {
   MutexLock lock(exports_mu_);
   uint32_t peer = 0;
   while (leases_.take_change(&peer)) {
-    dues_[peer].lease = true;
+    notices_[peer].lease = true;
     channel_.note_due(peer);
   }
 }
@@ -171,14 +171,14 @@ void RemoteTarget::on_ask(uint32_t from, uint64_t bytes) noexcept {
   {
     MutexLock lock(exports_mu_);
     leases_.ask(from, std::min(bytes, config_.budget_bytes));
-    dues_[from].lease = true;
+    notices_[from].lease = true;
   }
   channel_.note_due(from);
 }
 
 void RemoteTarget::note_gone(uint32_t peer) noexcept {
   MutexLock lock(exports_mu_);
-  dues_[peer].gone = true;
+  notices_[peer].gone = true;
   forget_awaiting_locked(peer);
 }
 

@@ -47,20 +47,20 @@ Status RemoteTarget::on_await(uint32_t from, const Await& await, void* reply_to)
   if (now || at_once) {
     if (!send_room(from, now, reply_to)) {
       MutexLock lock(exports_mu_);
-      dues_[from].room = now ? Dues::Room::kNow : Dues::Room::kNotYet;
+      notices_[from].room = now ? Dues::Room::kNow : Dues::Room::kNotYet;
       channel_.note_due(from);
     }
     return Status::kOk;
   }
   if (is_mutant(Mutant::kForgetAwaiting)) return Status::kOk;
   MutexLock lock(exports_mu_);
-  MemoryRange& awaited = dues_[from].awaited;
-  if (dues_[from].gone) return Status::kOk;
+  MemoryRange& awaited = notices_[from].awaited;
+  if (notices_[from].gone) return Status::kOk;
   if (awaited.len == 0) awaiting_.fetch_add(1, std::memory_order_relaxed);
   // The notice is for the shortest range of this peer; its other pins ask again.
   if (awaited.len == 0 || range.len < awaited.len) {
     awaited = range;
-    dues_[from].awaited_access = access;
+    notices_[from].awaited_access = access;
   }
   channel_.note_any_due();
   return Status::kOk;
@@ -76,8 +76,8 @@ bool RemoteTarget::send_room(uint32_t peer, bool now, void* reply_to) noexcept {
 }
 
 void RemoteTarget::forget_awaiting_locked(uint32_t peer) noexcept {
-  if (dues_[peer].awaited.len != 0) awaiting_.fetch_sub(1, std::memory_order_relaxed);
-  dues_[peer].awaited = {};
+  if (notices_[peer].awaited.len != 0) awaiting_.fetch_sub(1, std::memory_order_relaxed);
+  notices_[peer].awaited = {};
 }
 
 // Part of poll(), in each call while initiators wait, since the end of a hold is no event.
@@ -92,15 +92,15 @@ void RemoteTarget::look_for_room() noexcept {
     Access access{};
     {
       MutexLock lock(exports_mu_);
-      range = dues_[peer].awaited;
-      access = dues_[peer].awaited_access;
+      range = notices_[peer].awaited;
+      access = notices_[peer].awaited_access;
     }
     if (range.len == 0) continue;
     --left;
     if (!may_have_room(peer, range, access)) continue;
     MutexLock lock(exports_mu_);
     forget_awaiting_locked(peer);
-    dues_[peer].room = Dues::Room::kNow;
+    notices_[peer].room = Dues::Room::kNow;
     channel_.note_due(peer);
   }
 }
@@ -109,13 +109,13 @@ int RemoteTarget::send_due_room(uint32_t peer) noexcept {
   auto room = Dues::Room::kNone;
   {
     MutexLock lock(exports_mu_);
-    room = std::exchange(dues_[peer].room, Dues::Room::kNone);
+    room = std::exchange(notices_[peer].room, Dues::Room::kNone);
   }
   if (room == Dues::Room::kNone) return 0;
   if (send_room(peer, room == Dues::Room::kNow, nullptr)) return 1;
   MutexLock lock(exports_mu_);
-  if (dues_[peer].gone) return 0;
-  if (dues_[peer].room == Dues::Room::kNone) dues_[peer].room = room;
+  if (notices_[peer].gone) return 0;
+  if (notices_[peer].room == Dues::Room::kNone) notices_[peer].room = room;
   channel_.note_due(peer);
   return 0;
 }

@@ -23,7 +23,7 @@ constexpr size_t kMostIdle = 16;     // given back with a move, and dropped for 
 bool RemoteTarget::map() noexcept HYDRANT_NO_TSA {
   return exports_.set_up(config_.max_firehoses, config_.ranks) &&
          leases_.set_up(config_.budget_bytes, config_.ranks, config_.base_percent) &&
-         dues_.map(config_.ranks) && owed_.map(kMostOwed);
+         notices_.map(config_.ranks) && owed_.map(kMostOwed);
 }
 
 Status RemoteTarget::begin() noexcept HYDRANT_NO_TSA {
@@ -36,8 +36,8 @@ Status RemoteTarget::begin() noexcept HYDRANT_NO_TSA {
                 static_cast<unsigned long long>(config_.budget_bytes), config_.base_percent,
                 config_.ranks - 1, granule, domain_.config().name);
   }
-  gone_seen_.store(domain_.exports().gone().count(), std::memory_order_relaxed);
-  starved_seen_.store(domain_.exports().starved(), std::memory_order_relaxed);
+  gone_seen_.store(domain_.exports().invalidation_log().count(), std::memory_order_relaxed);
+  starved_seen_.store(domain_.exports().budget_shortages(), std::memory_order_relaxed);
   return Status::kOk;
 }
 
@@ -81,13 +81,13 @@ void RemoteTarget::give_back(uint32_t from, const std::byte* ids, size_t n,
     std::memcpy(&id, ids + i * sizeof id, sizeof id);
     if (id == kReclaimed) {
       MutexLock lock(exports_mu_);
-      dues_[from].reclaiming = false;
+      notices_[from].reclaiming = false;
       continue;
     }
     const RegionSlot* slot = end_export(from, id, true);
     if (slot != nullptr && idle_count < kMostIdle) idle[idle_count++] = slot;
   }
-  if (wanted != 0) domain_.exports().drop_idle(idle, idle_count, wanted);
+  if (wanted != 0) domain_.exports().evict_if_short(idle, idle_count, wanted);
 }
 
 // Takes what it will cost out of the peer's lease: for all that would be welcome, or for what is needed.
@@ -126,8 +126,8 @@ Status RemoteTarget::admit(uint32_t from, const Move& move, MemoryRange* range) 
 
 // A firehose of memory that is not cached comes back some time after its use: the memory may be gone by then.
 Status RemoteTarget::pin_for_peer(MemoryRange range, Access access, const RegionSlot** slot,
-                                  Domain::Exported* memory) noexcept {
-  const Status status = domain_.pin(range, access, Domain::Effort::kRegisterSparingly, slot);
+                                  Domain::ExportInfo* memory) noexcept {
+  const Status status = domain_.pin(range, access, Domain::MissPolicy::kRegisterSparingly, slot);
   if (status != Status::kOk) return status;
   const bool described = domain_.exports().describe(*slot, range, memory);
   if (described && (memory->cached || !domain_.config().unpin_before_release)) return status;
@@ -156,7 +156,7 @@ void RemoteTarget::serve(uint32_t from, const Move& asked, Served* served) noexc
   served->status = admit(from, move, &range);
   if (served->status != Status::kOk) return;
   const auto access = static_cast<Access>(move.access);
-  const uint64_t gone = domain_.exports().gone().count();
+  const uint64_t gone = domain_.exports().invalidation_log().count();
   const RegionSlot* slot = nullptr;
   uint64_t charge = range.len;
   // Neighbours that become one region are one registration for all peers, but peers that have the parts
@@ -172,7 +172,7 @@ void RemoteTarget::serve(uint32_t from, const Move& asked, Served* served) noexc
     MutexLock lock(exports_mu_);
     if (!ok || charge != range.len) leases_.give_back(from, charge - (ok ? range.len : 0));
     charge = range.len;
-    if (ok && !dues_[from].gone) {
+    if (ok && !notices_[from].gone) {
       // More than was asked for counts, too, or is not granted: a peer would hold what it has no quota for.
       // What overlaps other firehoses of the peer would count twice.
       size_t extra = served->memory.range.len - range.len;
@@ -214,10 +214,10 @@ void RemoteTarget::serve(uint32_t from, const Move& asked, Served* served) noexc
 
 // Asked once the export is counted. What was released before may have been said to be out of reach, because
 // quiet() saw no exports: it is not granted then. What is released later, quiet() finds.
-bool RemoteTarget::is_still_there(const Domain::Exported& memory, uint64_t seen) noexcept {
-  if (!domain_.exports().settle_releases(memory.checked)) return false;
-  const uint64_t now = domain_.exports().gone().count();
-  return now == seen || !domain_.exports().gone().overlaps(memory.range, seen, now);
+bool RemoteTarget::is_still_there(const Domain::ExportInfo& memory, uint64_t seen) noexcept {
+  if (!domain_.exports().sync_invalidations(memory.checked)) return false;
+  const uint64_t now = domain_.exports().invalidation_log().count();
+  return now == seen || !domain_.exports().invalidation_log().overlaps(memory.range, seen, now);
 }
 
 void RemoteTarget::call_remote(uint32_t from, const Move& move, const Served& served,

@@ -49,7 +49,7 @@ class RemoteTarget {
   // ---- peers that are gone ----
   bool is_gone(uint32_t peer) const noexcept {
     MutexLock lock(exports_mu_);
-    return dues_[peer].gone;
+    return notices_[peer].gone;
   }
   void note_gone(uint32_t peer) noexcept;
   void drop_exports_of(uint32_t peer) noexcept;
@@ -79,7 +79,7 @@ class RemoteTarget {
   struct Served {
     Status status = Status::kOk;
     uint64_t id = 0;
-    Domain::Exported memory;
+    Domain::ExportInfo memory;
     uint64_t charge = 0;
     uint32_t flags = 0;
   };
@@ -111,8 +111,8 @@ class RemoteTarget {
   Status admit(uint32_t from, const remote_wire::Move& move, MemoryRange* range) noexcept;
   // A hold that a peer may have, and what it is of.
   Status pin_for_peer(MemoryRange range, Access access, const RegionSlot** slot,
-                      Domain::Exported* memory) noexcept;
-  bool is_still_there(const Domain::Exported& memory, uint64_t seen) noexcept;
+                      Domain::ExportInfo* memory) noexcept;
+  bool is_still_there(const Domain::ExportInfo& memory, uint64_t seen) noexcept;
   void call_remote(uint32_t from, const remote_wire::Move& move, const Served& served,
                    const std::byte* args, remote_wire::Message* answer) noexcept;
   void answer(uint32_t from, uint64_t number, Served& served, const remote_wire::Message& said,
@@ -147,8 +147,8 @@ class RemoteTarget {
   mutable Mutex exports_mu_;
   RemoteExports exports_;  // guarded, but for its counters
   RemoteLeases leases_ HYDRANT_GUARDED_BY(exports_mu_);
-  // How far into the domain's GoneLog exports were made zombies. Written under exports_mu_, released after
-  // the zombies are counted; acquired by look_for_gone(), so that quiet(), which comes next, sees them.
+  // How far into the domain's InvalidationLog exports were made zombies. Written under exports_mu_, released
+  // after the zombies are counted; acquired by look_for_gone(), so that quiet(), which comes next, sees them.
   std::atomic<uint64_t> gone_seen_{0};
   // Relaxed: a hint. A shortage that is overlooked is followed by another.
   std::atomic<uint64_t> starved_seen_{0};
@@ -165,7 +165,7 @@ class RemoteTarget {
   };
   std::atomic<uint32_t> awaiting_{0};  // peers; relaxed: what they wait for lies under the lock
   std::atomic<uint64_t> room_looked_at_{0};
-  MappedArray<Dues> dues_ HYDRANT_GUARDED_BY(exports_mu_);
+  MappedArray<Dues> notices_ HYDRANT_GUARDED_BY(exports_mu_);
   MappedArray<Owed> owed_ HYDRANT_GUARDED_BY(exports_mu_);
   size_t owed_count_ HYDRANT_GUARDED_BY(exports_mu_) = 0;
   Answer* answers_ HYDRANT_GUARDED_BY(exports_mu_) = nullptr;

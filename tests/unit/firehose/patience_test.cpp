@@ -5,11 +5,11 @@
 namespace hydrant::testing {
 namespace {
 
-TEST(Patience, StartsAtTheLongestWait) { EXPECT_EQ(Patience().ns(), Patience::kLongestNs); }
+TEST(Patience, StartsAtTheLongestWait) { EXPECT_EQ(Patience().ns(), Patience::kMaxNs); }
 
 TEST(Patience, FailuresHalveItDownToASingleLook) {
   Patience patience;
-  uint64_t expected = Patience::kLongestNs;
+  uint64_t expected = Patience::kMaxNs;
   while (patience.ns() != 0) {
     ASSERT_EQ(patience.ns(), expected);
     expected /= 2;
@@ -24,9 +24,9 @@ TEST(Patience, SuccessesBringItBack) {
   Patience patience;
   for (int i = 0; i < 100; ++i) patience.note(false);
   for (int i = 0; i < 8; ++i) patience.note(true);
-  EXPECT_EQ(patience.ns(), Patience::kLongestNs);
+  EXPECT_EQ(patience.ns(), Patience::kMaxNs);
   patience.note(true);
-  EXPECT_EQ(patience.ns(), Patience::kLongestNs);
+  EXPECT_EQ(patience.ns(), Patience::kMaxNs);
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ class PinCacheLadder : public ::testing::TestWithParam<uint32_t> {
     EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN), GASNET_OK);
     domain_ = 0;
     pool_.reset();
-    fake_->give_back();
+    fake_->release_charges();
     EXPECT_EQ(fake_->leftovers(), "");
   }
 
@@ -212,7 +212,7 @@ TEST_P(PinCacheLadder, KernelThatGivesChargesBackLate) {
     const Counts counts = operate_many(40, round);
     EXPECT_EQ(counts.pinned + counts.copied, 40);
     pinned_at_last = counts.pinned;
-    fake_->give_back(round % 2 == 0 ? UINT64_MAX : 3 * kPage);
+    fake_->release_charges(round % 2 == 0 ? UINT64_MAX : 3 * kPage);
   }
   EXPECT_GT(pinned_at_last, 0);
   // Never given back again: everything is copied in the end, nothing hangs.
@@ -220,7 +220,7 @@ TEST_P(PinCacheLadder, KernelThatGivesChargesBackLate) {
   const Counts stuck = operate_many(100, 101);
   EXPECT_EQ(stuck.pinned + stuck.copied, 100);
   EXPECT_GT(stuck.copied, 0);
-  fake_->give_back();
+  fake_->release_charges();
   EXPECT_GT(operate_many(50, 102).pinned, 0);
   EXPECT_LE(fake_->max_charged_bytes(), options.charge_limit);
 }

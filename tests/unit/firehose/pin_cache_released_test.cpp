@@ -145,7 +145,7 @@ class PinCacheUpkeep : public PinCacheReleased {
   void SetUp() override {
     PinCacheReleased::SetUp();
     Upkeep::set_delay_ns(Upkeep::kDelayNs);
-    Upkeep::set_longest_pause_ns(Upkeep::kLongestPauseNs);
+    Upkeep::set_max_pause_ns(Upkeep::kMaxPauseNs);
   }
   // The registrar's unpin() in the upkeep thread runs `first` before its own work.
   void create_with_unpin(std::function<void()> first, uint64_t merge_bytes = 0) {
@@ -334,7 +334,7 @@ TEST_F(PinCacheUpkeep, AForkWaitsForAShortUnpin) {
     ++calls_;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   });
-  Upkeep::set_longest_pause_ns(UINT64_MAX / 2);
+  Upkeep::set_max_pause_ns(UINT64_MAX / 2);
   for (int round = 0; round < 10; ++round) {
     use_and_unmap(8);
     ASSERT_TRUE(wait_until([&] { return calls_.load() > round; }));

@@ -42,14 +42,14 @@ void nap(long ns) {
 // A policy whose insert(), which the cache calls with the domain's mutex held, lets a signal come.
 const hydrant_policy_t& raising_policy() {
   static const hydrant_policy_t policy = [] {
-    hydrant_policy_t door{};
-    door.size = sizeof door;
-    door.insert = [](void*, uint32_t, size_t, uint64_t) {
+    hydrant_policy_t functions{};
+    functions.size = sizeof functions;
+    functions.insert = [](void*, uint32_t, size_t, uint64_t) {
       if (g_work.load() != nullptr) raise(SIGUSR1);
     };
-    door.touch = door.erase = [](void*, uint32_t) {};
-    door.watch = door.evict = [](void*, uint32_t*, size_t) { return size_t{0}; };
-    return door;
+    functions.touch = functions.erase = [](void*, uint32_t) {};
+    functions.watch = functions.evict = [](void*, uint32_t*, size_t) { return size_t{0}; };
+    return functions;
   }();
   return policy;
 }

@@ -118,9 +118,9 @@ TEST(SpanTable, SaysWhenItIsFullAndUsesTheOldestAgain) {
   std::free(refused);
   EXPECT_EQ(table.live(), 3u);
   EXPECT_EQ(table.live_parts(), 6u);
-  std::free(table.give_back(b));
-  std::free(table.give_back(a));
-  EXPECT_EQ(table.give_back(a), nullptr);
+  std::free(table.free_entry(b));
+  std::free(table.free_entry(a));
+  EXPECT_EQ(table.free_entry(a), nullptr);
   EXPECT_EQ(table.find(a), nullptr);
   EXPECT_EQ(take(), b);
   EXPECT_EQ(take(), a);

@@ -112,7 +112,7 @@ TEST_F(PinCacheWatchMutants, NoCheckedLookup) {
 // Says what it was told of, the oldest first; has everything watched while it is asked to.
 class ListPolicy {
  public:
-  const hydrant_policy_t* door() const { return &door_; }
+  const hydrant_policy_t* functions() const { return &functions_; }
   void watch_everything(bool on) { watching_ = on; }
 
  private:
@@ -126,7 +126,7 @@ class ListPolicy {
   std::array<uint32_t, 64> listed_{};
   size_t count_ = 0;
   bool watching_ = false;
-  hydrant_policy_t door_{
+  hydrant_policy_t functions_{
       sizeof(hydrant_policy_t),
       this,
       [](void* user, uint32_t region, size_t, uint64_t) {
@@ -154,7 +154,7 @@ class ListPolicy {
 TEST_F(PinCacheWatchMutants, NoCheckedTry) {
   ListPolicy policy;
   hydrant_domain_options_t options = watching();
-  options.policy = policy.door();
+  options.policy = policy.functions();
   options.budget_bytes = 3 * kPage;
   options.merge_bytes = 1;
   options.stream_bytes = 1;

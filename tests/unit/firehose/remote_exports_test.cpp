@@ -170,8 +170,8 @@ TEST_F(RemoteExportsTable, AllOfAPeerCanBeTakenBack) {
   EXPECT_EQ(exports_.checked(), 1u);
 }
 
-TEST(GoneLog, ALookBackFindsWhatOverlaps) {
-  GoneLog log;
+TEST(InvalidationLog, ALookBackFindsWhatOverlaps) {
+  InvalidationLog log;
   const uint64_t before = log.count();
   log.add({0x1000, 0x1000});
   log.add({0x8000, 0x1000});
@@ -182,9 +182,9 @@ TEST(GoneLog, ALookBackFindsWhatOverlaps) {
   EXPECT_FALSE(log.overlaps({0x2000, 0x1000}, before, before + 2));
 }
 
-TEST(GoneLog, WhatIsOverwrittenCountsAsEverything) {
-  GoneLog log;
-  for (uint64_t i = 0; i < GoneLog::kKept; ++i) log.add({0x1000, 0x1000});
+TEST(InvalidationLog, WhatIsOverwrittenCountsAsEverything) {
+  InvalidationLog log;
+  for (uint64_t i = 0; i < InvalidationLog::kKept; ++i) log.add({0x1000, 0x1000});
   EXPECT_FALSE(log.overlaps({0x9000, 1}, 0, log.count()));
   log.add({0x1000, 0x1000});
   EXPECT_TRUE(log.overlaps({0x9000, 1}, 0, log.count())) << "the first is not known any more";
@@ -193,8 +193,8 @@ TEST(GoneLog, WhatIsOverwrittenCountsAsEverything) {
 }
 
 // Every range has a length that its address tells; whatever else is read has to be everything.
-TEST(GoneLog, ReadersSeeWholeRangesOrEverything) {
-  GoneLog log;
+TEST(InvalidationLog, ReadersSeeWholeRangesOrEverything) {
+  InvalidationLog log;
   std::thread writer([&log] {
     for (uintptr_t i = 1; i <= 200000; ++i) log.add({i * kPage, i});
   });

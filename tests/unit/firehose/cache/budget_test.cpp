@@ -15,9 +15,9 @@ class BudgetTest : public ::testing::Test {
 TEST_F(BudgetTest, SaysWhatIsLacking) {
   const CacheLock lock(mu_);
   budget_.take(lock, {60 * kPage, 7});
-  EXPECT_EQ(budget_.lacking(lock, {4 * kPage, 1}).bytes, 0u);
-  EXPECT_EQ(budget_.lacking(lock, {10 * kPage, 1}).bytes, 6 * kPage);
-  EXPECT_EQ(budget_.lacking(lock, {0, 3}).regions, 2u);
+  EXPECT_EQ(budget_.shortage(lock, {4 * kPage, 1}).bytes, 0u);
+  EXPECT_EQ(budget_.shortage(lock, {10 * kPage, 1}).bytes, 6 * kPage);
+  EXPECT_EQ(budget_.shortage(lock, {0, 3}).regions, 2u);
   EXPECT_TRUE(budget_.has_room(lock, 4 * kPage));
   EXPECT_FALSE(budget_.has_room(lock, 4 * kPage + 1));
 }
@@ -48,8 +48,8 @@ TEST_F(BudgetTest, AReservationUndoesItself) {
     const CacheLock lock(mu_);
     reservation.take(lock, {10 * kPage, 2});
     EXPECT_EQ(budget_.charged(lock), 10 * kPage);
-    EXPECT_TRUE(reservation.draw({4 * kPage, 1})) << "belongs to a registration now";
-    EXPECT_FALSE(reservation.draw({7 * kPage, 1}));
+    EXPECT_TRUE(reservation.consume({4 * kPage, 1})) << "belongs to a registration now";
+    EXPECT_FALSE(reservation.consume({7 * kPage, 1}));
   }
   const CacheLock lock(mu_);
   EXPECT_EQ(budget_.charged(lock), 4 * kPage);
@@ -63,10 +63,10 @@ TEST_F(BudgetTest, VictimsPayAndTheirExcessComesBackLater) {
   reservation.take(lock, {8 * kPage, 1}, {20 * kPage, 2});
   EXPECT_EQ(budget_.charged(lock), 60 * kPage) << "the victims are charged until they are unpinned";
   EXPECT_TRUE(reservation.has_excess());
-  reservation.give_back_excess(lock);
+  reservation.release_excess(lock);
   EXPECT_EQ(budget_.charged(lock), 48 * kPage);
   EXPECT_EQ(budget_.regions(lock), 5u);
-  EXPECT_TRUE(reservation.draw({8 * kPage, 1}));
+  EXPECT_TRUE(reservation.consume({8 * kPage, 1}));
 }
 
 // Random reservations against sums in plain numbers.
@@ -93,7 +93,7 @@ TEST_F(BudgetTest, ChargesAreTheSumOfWhatIsHeld) {
         const bool fits = part.bytes <= one.share.bytes && part.regions <= one.share.regions;
         switch (random.below(3)) {
           case 0:
-            ASSERT_EQ(one.reservation->draw(part), fits) << "seed " << seed;
+            ASSERT_EQ(one.reservation->consume(part), fits) << "seed " << seed;
             if (!fits) break;
             one.share = {one.share.bytes - part.bytes, one.share.regions - part.regions};
             drawn = {drawn.bytes + part.bytes, drawn.regions + part.regions};

@@ -48,7 +48,7 @@ TEST(DeferredQueueModel, KeepsTheOrderOfADeque) {
             // A callback defers another pin meanwhile: it stands behind all that were taken.
             if (random.below(8) == 0) push();
           }
-          queue.put_back(&again);
+          queue.requeue(&again);
           model.insert(model.begin(), kept.begin(), kept.end());
           break;
         }

@@ -169,7 +169,7 @@ TEST_F(RetirementTest, DeadRegionsGoWhenTheirHoldsAreGone) {
   const RegionIndex idle = parts_.add_open(lock, at(0));
   const RegionIndex held = parts_.add_open(lock, at(2));
   parts_.holds.take(lock, nullptr, held);
-  EXPECT_TRUE(parts_.retirement.seems_idle());
+  EXPECT_TRUE(parts_.retirement.looks_idle());
   RegionQueue list;
   for (const RegionIndex r : {idle, held}) {
     parts_.retirement.unlist(lock, r);
@@ -183,7 +183,7 @@ TEST_F(RetirementTest, DeadRegionsGoWhenTheirHoldsAreGone) {
   EXPECT_EQ(retired.size(), 1u);
   EXPECT_EQ(retired.front(), idle);
   EXPECT_EQ(parts_.retirement.dead(lock).size(), 1u);
-  EXPECT_FALSE(parts_.retirement.seems_idle());
+  EXPECT_FALSE(parts_.retirement.looks_idle());
   parts_.holds.drop(lock, nullptr, held);
   parts_.retirement.drain(lock, 64, &retired);
   EXPECT_EQ(g_fences, fences + 1) << "shut before the last fence";

@@ -45,10 +45,10 @@ TEST(HoldCounts, ARegionThatWasNeverOpenCountsFromItsBeginning) {
   const CacheLock lock(parts.mu);
   const RegionIndex r = parts.add_pending(lock, at(0));
   parts.holds.take(lock, nullptr, r);  // of an earlier life
-  parts.holds.begin_never_open(lock, r);
-  EXPECT_EQ(parts.holds.of_never_open(lock, r), 0u);
+  parts.holds.add_unopened(lock, r);
+  EXPECT_EQ(parts.holds.sum_of_unopened(lock, r), 0u);
   parts.holds.take(lock, nullptr, r);
-  EXPECT_EQ(parts.holds.of_never_open(lock, r), 1u);
+  EXPECT_EQ(parts.holds.sum_of_unopened(lock, r), 1u);
   EXPECT_EQ(parts.holds.drop(lock, nullptr, r), 0u);
 }
 
@@ -130,10 +130,10 @@ TEST(Gates, ARegionStaysShutWhileSomethingIsOwed) {
   const RegionIndex r = parts.add_open(lock, at(0));
   EXPECT_TRUE(parts.gates.shut(lock, r));
   EXPECT_FALSE(parts.gates.shut(lock, r)) << "shut already";
-  parts.owed.add_nothing();
+  parts.pending_ranges.add_nothing();
   parts.gates.open(lock, r);
   EXPECT_TRUE(parts.gates.is_shut(lock, r));
-  parts.owed.take([](MemoryRange) {}, [] {}, [] {});
+  parts.pending_ranges.take([](MemoryRange) {}, [] {}, [] {});
   parts.gates.open(lock, r);
   EXPECT_FALSE(parts.gates.is_shut(lock, r));
   mark_gates(parts.store.slot(r));
@@ -150,9 +150,9 @@ TEST(Gates, OnceFreeHitsEndHookedRegionsAreChecked) {
   parts.store.infos(lock)[r].hooked = true;
   parts.gates.check_from_now_on(lock, r);
   EXPECT_NE(parts.store.slot(r).gate, 0u);
-  EXPECT_FALSE(parts.checks.must_ask());
+  EXPECT_FALSE(parts.checks.must_query());
   ended = 1;
-  EXPECT_TRUE(parts.checks.must_ask());
+  EXPECT_TRUE(parts.checks.must_query());
   parts.gates.check_from_now_on(lock, r);
   EXPECT_EQ(parts.store.slot(r).gate, 0u);
   EXPECT_EQ(parts.store.slot(r).checked_gate, at(0).end());

@@ -39,7 +39,7 @@ struct World : Parts {
   NotingRegistrar registrar;
   Planner planner{{config, store, tables, budget, extensions}};
   Invalidator invalidator{
-      {mu, registrar, store, tables, pending, begun, retirement, planner, totals, owed}};
+      {mu, registrar, store, tables, pending, begun, retirement, planner, totals, pending_ranges}};
   WatchLink watch{config, checks};
   Publisher publisher{{7, store, holds, epoch, checks, gates, tables, extensions, retirement,
                        evictor, totals, watch}};
@@ -65,7 +65,7 @@ TEST(Invalidator, ForgottenRegionsAreDeadAndPendingOnesPoisoned) {
   EXPECT_EQ(w.store.infos(lock)[open].state, RegionState::kDead);
   EXPECT_TRUE(w.store.infos(lock)[pending].poisoned);
   EXPECT_TRUE(w.is_open(lock, beside));
-  EXPECT_EQ(w.invalidator.gone().count(), 1u);
+  EXPECT_EQ(w.invalidator.invalidation_log().count(), 1u);
   EXPECT_EQ(w.totals.of(lock).invalidations, 1u);
 }
 
@@ -114,10 +114,10 @@ TEST(Invalidator, WithoutTheMutexGatesAreShutAndTheNextHolderForgets) {
     EXPECT_TRUE(w.gates.is_shut(lock, r)) << "something is owed";
     EXPECT_TRUE(w.invalidator.any_pinned(at(90))) << "maybe";
   }
-  EXPECT_TRUE(w.invalidator.owes());
+  EXPECT_TRUE(w.invalidator.has_pending());
   const CacheLock lock(w.mu);
-  w.invalidator.settle_owed(lock);
-  EXPECT_FALSE(w.invalidator.owes());
+  w.invalidator.settle_pending(lock);
+  EXPECT_FALSE(w.invalidator.has_pending());
   EXPECT_EQ(w.store.infos(lock)[r].state, RegionState::kDead);
 }
 
@@ -136,9 +136,9 @@ TEST(Invalidator, ALossForgetsOnce) {
     w.add_open(lock, at(0));
   }
   w.invalidator.handle_losses(1);
-  EXPECT_EQ(w.invalidator.gone().count(), 1u);
+  EXPECT_EQ(w.invalidator.invalidation_log().count(), 1u);
   w.invalidator.handle_losses(1);
-  EXPECT_EQ(w.invalidator.gone().count(), 1u);
+  EXPECT_EQ(w.invalidator.invalidation_log().count(), 1u);
 }
 
 // Random releases, told with the mutex free or held, against a list: after the next holder has settled,
@@ -151,7 +151,7 @@ TEST(InvalidatorModel, ForgetsWhatAListForgets) {
     for (int step = 0; step < 120; ++step) {
       if (open.size() < 100) {
         const CacheLock lock(w.mu);
-        w.invalidator.settle_owed(lock);
+        w.invalidator.settle_pending(lock);
         const MemoryRange range = at(random.below(400), 1 + random.below(4));
         if (!w.tables.any_overlap(lock, range)) open.insert(w.add_open(lock, range));
       }
@@ -174,7 +174,7 @@ TEST(InvalidatorModel, ForgetsWhatAListForgets) {
         for (const MemoryRange range : told) w.invalidator.forget(range);
       }
       const CacheLock lock(w.mu);
-      w.invalidator.settle_owed(lock);
+      w.invalidator.settle_pending(lock);
       for (auto it = open.begin(); it != open.end();) {
         bool gone = false;
         for (const MemoryRange range : told) {
@@ -198,7 +198,7 @@ TEST(Unpinner, ReturnsSlotsAndChargesAfterTheRegistrarsCall) {
     w.evictor.evict_region(lock, r, &retired);
     EXPECT_EQ(w.budget.charged(lock), 3 * kPage);
   }
-  EXPECT_FALSE(w.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack));
+  EXPECT_FALSE(w.unpinner.unpin(&retired, Unpinner::Charge::kReleased));
   ASSERT_EQ(w.registrar.unpinned.size(), 1u);
   EXPECT_EQ(w.registrar.unpinned[0], at(0, 3));
   const CacheLock lock(w.mu);
@@ -219,7 +219,7 @@ TEST(Unpinner, WhatIsBeingUnpinnedCountsAsPinned) {
   }
   EXPECT_TRUE(w.invalidator.any_pinned(at(2)));
   EXPECT_FALSE(w.invalidator.any_pinned(at(3)));
-  (void)w.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  (void)w.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
   EXPECT_FALSE(w.invalidator.any_pinned(at(2)));
 }
 
@@ -249,7 +249,7 @@ TEST(Unpinner, NoticesLossesOfTheRegistrar) {
     w.evictor.evict_region(lock, r, &retired);
   }
   w.registrar.lost = 1;
-  (void)w.unpinner.unpin(&retired, Unpinner::Charge::kGivenBack);
+  (void)w.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
   const CacheLock lock(w.mu);
   EXPECT_FALSE(w.tables.any_overlap(lock, at(0, 8)));
 }
@@ -288,7 +288,7 @@ TEST(Publisher, WhatMayNotBeCachedOrComesLateIsForItsHoldersAlone) {
     w.publisher.publish(lock, plan, cacheable);
     const RegionInfo& info = w.store.infos(lock)[plan.region];
     EXPECT_EQ(info.state, RegionState::kDead);
-    EXPECT_TRUE(info.never_open);
+    EXPECT_TRUE(info.is_unopened);
     EXPECT_EQ(info.uncached, !cacheable);
     EXPECT_TRUE(w.gates.is_shut(lock, plan.region));
   }

@@ -41,7 +41,7 @@ struct Parts {
         store(slots, 8, 0),
         holds(store),
         free_slots(store, holds, epoch),
-        gates(store, epoch, owed, checks),
+        gates(store, epoch, pending_ranges, checks),
         tables(store),
         extensions(store, totals, kPage),
         retirement({store, holds, epoch, gates, tables, extensions, policy}),
@@ -91,7 +91,7 @@ struct Parts {
     auto& infos = store.infos(lock);
     while (!retired->empty()) {
       const RegionIndex r = retired->pop(infos);
-      budget.give_back(lock, {infos[r].charge, 1});
+      budget.release(lock, {infos[r].charge, 1});
       retirement.end_unpin(lock, r);
       free_slots.quarantine(lock, r);
     }
@@ -103,7 +103,7 @@ struct Parts {
   std::unique_ptr<RegionSlot[]> slot_memory;
   ClockPolicy policy;
   Mutex mu;
-  PendingRanges owed;
+  PendingRanges pending_ranges;
   CacheTotals totals;
   RegionStore store;
   HoldCounts holds;

@@ -22,7 +22,7 @@ class PlannerTest : public ::testing::Test {
     return config;
   }
   static PinRequest request(MemoryRange range, Access need = Access::kLocalWrite) {
-    return {range, range, need, nullptr, Effort::kRegister};
+    return {range, range, need, nullptr, MissPolicy::kRegister};
   }
   Plan plan(const CacheLock& lock, PinRequest& request) {
     Plan plan;
@@ -84,8 +84,8 @@ TEST_F(PlannerTest, EagerRightsAreLeftOutWhereTheyWereRefused) {
   EXPECT_EQ(plan(lock, at(4)).access, Access::kAll);
   planner_.note_refused(lock, at(4), Access::kAll);
   EXPECT_EQ(plan(lock, at(4)).access, Access::kLocalWrite);
-  EXPECT_TRUE(planner_.known_refused(lock, at(3, 4), Access::kAll));
-  EXPECT_FALSE(planner_.known_refused(lock, at(3, 4), Access::kLocalWrite));
+  EXPECT_TRUE(planner_.is_refused(lock, at(3, 4), Access::kAll));
+  EXPECT_FALSE(planner_.is_refused(lock, at(3, 4), Access::kLocalWrite));
   planner_.forget(lock, at(4));
   EXPECT_EQ(plan(lock, at(4)).access, Access::kAll);
 }
@@ -148,7 +148,7 @@ TEST(ExtensionLimits, WideningNeedsAChargeForTheWholeBlock) {
   Mutex mu;
   VouchedRanges vouched;
   const ExtensionLimits limits(config, traits, mu, vouched);
-  PinRequest request{at(3, 2), at(3, 2), Access::kLocalRead, nullptr, Effort::kRegister};
+  PinRequest request{at(3, 2), at(3, 2), Access::kLocalRead, nullptr, MissPolicy::kRegister};
   Plan plan;
   plan.range = request.pages;
   plan.charge = 2 * kPage;

@@ -32,10 +32,10 @@ TEST_F(RefusalTextsTest, EachNamesItsStatusItsRequestAndARemedy) {
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("65536 bytes"), HasSubstr("max_region_bytes")));
   EXPECT_EQ(texts_.beyond_budget(at(0), 3, 100 * kPage, 3), Status::kResource);
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("3 ranges"), HasSubstr("FIREHOSE_BUDGET")));
-  EXPECT_EQ(texts_.no_slot(at(0)), Status::kNotReady);
+  EXPECT_EQ(texts_.no_free_slot(at(0)), Status::kNotReady);
   EXPECT_THAT(last_error_text(), HasSubstr("all 20 are taken"));
   EXPECT_EQ(texts_.beyond_rights(at(0), Access::kRemoteAtomic), Status::kRefused);
-  EXPECT_EQ(texts_.refused_lately(at(0), Access::kRemoteAtomic), Status::kRefused);
+  EXPECT_EQ(texts_.refused_recently(at(0), Access::kRemoteAtomic), Status::kRefused);
   EXPECT_EQ(texts_.being_registered(at(0)), Status::kNotReady);
   EXPECT_EQ(texts_.invalidated(at(0), 5), Status::kNotReady);
 }
@@ -56,7 +56,7 @@ TEST_F(RefusalTextsTest, ABudgetThatFollowsFromTheMemlockLimitNamesThatLimit) {
                                    HasSubstr("ulimit -l"), Not(HasSubstr("FIREHOSE_BUDGET")));
   EXPECT_EQ(texts_.beyond_budget(at(0), 3, 100 * kPage, 3), Status::kResource);
   EXPECT_THAT(last_error_text(), names_memlock);
-  EXPECT_EQ(texts_.until_given_back(at(0), kPage, kPage), Status::kNotReady);
+  EXPECT_EQ(texts_.until_uncharged(at(0), kPage, kPage), Status::kNotReady);
   EXPECT_THAT(last_error_text(), names_memlock);
   const CacheLock lock(mu_);
   EXPECT_EQ(texts_.not_now(lock, budget_, {at(0, 30), {30 * kPage, 1}, {}, 0}), Status::kNotReady);

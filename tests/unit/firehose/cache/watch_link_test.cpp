@@ -71,7 +71,7 @@ class WatchLinkTest : public ::testing::Test {
   HitChecks checks_;
   WatchLink link_{config_, checks_};
   hydrant_monitor_t monitor_ = make_monitor();
-  PinRequest request_{kRange, kRange, Access::kLocalRead, nullptr, Effort::kRegister};
+  PinRequest request_{kRange, kRange, Access::kLocalRead, nullptr, MissPolicy::kRegister};
 };
 
 TEST_F(WatchLinkTest, AFullMonitorIsARefusalThatLeavesTheDomainUnwatched) {
@@ -94,15 +94,15 @@ TEST_F(WatchLinkTest, AsksForUnmappedMemoryWhereTheMonitorTellsIt) {
 
 TEST_F(WatchLinkTest, AsksOncePerRequestWhetherReleasesAreUnderWay) {
   ASSERT_EQ(start(), Status::kOk);
-  EXPECT_TRUE(link_.become_quiet(request_));
-  EXPECT_TRUE(link_.become_quiet(request_));
+  EXPECT_TRUE(link_.wait_until_quiet(request_));
+  EXPECT_TRUE(link_.wait_until_quiet(request_));
   EXPECT_EQ(g_told.asked_quiet, 1);
   PinRequest other = request_;
   other.quiet = false;
   g_told.quiet = -1;
-  EXPECT_FALSE(link_.become_quiet(other));
+  EXPECT_FALSE(link_.wait_until_quiet(other));
   EXPECT_TRUE(other.restless);
-  EXPECT_FALSE(link_.become_quiet(other));
+  EXPECT_FALSE(link_.wait_until_quiet(other));
   EXPECT_EQ(g_told.asked_quiet, 2);
 }
 
@@ -130,27 +130,27 @@ TEST_F(WatchLinkTest, ReportsOfEarlierMemoryAreWaitedForOnceWhereThereAreAny) {
   ASSERT_EQ(start(), Status::kOk);
   Plan plan;
   plan.range = kRange;
-  link_.hear_of_unmapping(request_, plan);
+  link_.set_unmap_reports(request_, plan);
   plan.cover = HYDRANT_COVER_ARENA;
-  link_.hear_of_unmapping(request_, plan);
+  link_.set_unmap_reports(request_, plan);
   EXPECT_EQ(g_told.asked_quiet, 0);
   plan.cover = HYDRANT_COVER_WATCHED;
-  link_.hear_of_unmapping(request_, plan);
+  link_.set_unmap_reports(request_, plan);
   EXPECT_EQ(g_told.asked_quiet, 1);
   request_.quiet = true;
-  link_.hear_of_unmapping(request_, plan);
+  link_.set_unmap_reports(request_, plan);
   EXPECT_EQ(g_told.asked_quiet, 1);
 }
 
 TEST_F(WatchLinkTest, BeforeAnUnpinTheKernelIsAskedOnlyWhereHitsAreChecked) {
-  link_.hear_of_all_unmapping();
+  link_.set_all_unmap_reports();
   const uint64_t sequence = 0;
   monitor_.sequence = &sequence;
   ASSERT_EQ(start(), Status::kOk);
-  link_.hear_of_all_unmapping();
+  link_.set_all_unmap_reports();
   EXPECT_EQ(g_told.asked_quiet, 0);
   checks_.note_checked();
-  link_.hear_of_all_unmapping();
+  link_.set_all_unmap_reports();
   EXPECT_EQ(g_told.asked_quiet, 1);
 }
 
@@ -190,9 +190,9 @@ TEST_F(WatchLinkTest, WithoutAMonitorTheClientAnswersForItsMemory) {
   Plan plan;
   EXPECT_TRUE(link_.cover(request_, &plan));
   EXPECT_TRUE(link_.may_be_cached(plan));
-  EXPECT_TRUE(link_.settle_releases(true));
+  EXPECT_TRUE(link_.sync_invalidations(true));
   EXPECT_EQ(link_.coverage(kRange), HYDRANT_COVERAGE_CLIENT);
-  link_.begin_in_step();
+  link_.sync_new_memory();
   EXPECT_EQ(g_told.synced, 0);
 }
 

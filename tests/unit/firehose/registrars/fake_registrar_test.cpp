@@ -119,9 +119,9 @@ TEST(FakeRegistrar, LimitsChargesAndGivesThemBackWhenTold) {
   EXPECT_EQ(fake.unpin(kA, a.data()), UnpinResult::kPending);
   EXPECT_EQ(fake.pending_charge(), kA.len);
   EXPECT_EQ(fake.pin(kA, Access::kAll, a.data()), Status::kNotReady);
-  EXPECT_EQ(fake.give_back(0x1000), 0x1000u);
+  EXPECT_EQ(fake.release_charges(0x1000), 0x1000u);
   EXPECT_EQ(fake.pin(kA, Access::kAll, a.data()), Status::kNotReady);
-  EXPECT_EQ(fake.give_back(), 0x3000u);
+  EXPECT_EQ(fake.release_charges(), 0x3000u);
   EXPECT_EQ(fake.pin(kA, Access::kAll, a.data()), Status::kOk);
   fake.set_charge_block(0x10000);
   fake.set_charge_limit(UINT64_MAX);
@@ -129,7 +129,7 @@ TEST(FakeRegistrar, LimitsChargesAndGivesThemBackWhenTold) {
   EXPECT_EQ(fake.charge({0x1f000, 0x2000}), 0x20000u);
   (void)fake.unpin(kA, a.data());
   (void)fake.unpin(kB, b.data());
-  fake.give_back();
+  fake.release_charges();
   EXPECT_EQ(fake.charged_bytes(), 0u) << "what was charged at the pin is given back";
 }
 

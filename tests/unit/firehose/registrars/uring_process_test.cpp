@@ -140,8 +140,8 @@ std::string second_process_is_served() {
     const bool refused_first = read(pinned[0], &byte, 1) == 1 && sharer.create().empty() &&
                                sharer.use(0) == GASNET_ERR_NOT_READY;
     if (write(refused[1], "r", 1) != 1 || !refused_first) _exit(2);
-    constexpr uint64_t kLongestNs = 10'000'000'000;
-    _exit(sharer.use(static_cast<uint64_t>(testing::patience() * kLongestNs)) == GASNET_OK ? 0 : 1);
+    constexpr uint64_t kMaxNs = 10'000'000'000;
+    _exit(sharer.use(static_cast<uint64_t>(testing::patience() * kMaxNs)) == GASNET_OK ? 0 : 1);
   }
   SharerOfTheLimit sharer;
   error = sharer.create();
