@@ -9,7 +9,7 @@
 #include "firehose/base/machine/stay_loaded.hpp"
 #include "firehose/hit/asymmetric_fence.hpp"
 #include "firehose/registrars/uring/uring_registrar.hpp"
-#include "firehose/remote/remote_pins.hpp"
+#include "firehose/remote/remote_pin_service.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -7,7 +7,7 @@
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/remote/initiator/remote_hit.hpp"
-#include "firehose/remote/remote_pins.hpp"
+#include "firehose/remote/remote_pin_service.hpp"
 
 #include <algorithm>
 #include <cstdio>

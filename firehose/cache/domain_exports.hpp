@@ -1,4 +1,4 @@
-// The view of a domain for peers that use its memory (remote_exports.hpp).
+// The view of a domain for peers that use its memory (export_table.hpp).
 //
 // Invariant: an export that describe() has described as cached is found in invalidation_log() when its memory
 // goes away.

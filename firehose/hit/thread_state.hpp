@@ -16,7 +16,7 @@ namespace hydrant {
 
 class ThreadStates;
 constexpr uint32_t kMaxClientDomains = 64;
-// With those for the memory of peers, one each (remote_peer.hpp), in the places behind the clients'.
+// With those for the memory of peers, one each (peer_cache.hpp), in the places behind the clients'.
 constexpr uint32_t kMaxDomains = 2048;
 
 // Counters that only their thread writes; relaxed, because readers want a number, not an order.

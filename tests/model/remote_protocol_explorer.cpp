@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kPages = 8;
 constexpr uint32_t kCopy = 1u << 31;
-// Interval of polls that check for ended holds, as in firehose/remote/initiator/remote_replies.cpp.
+// Interval of polls that check for ended holds, as in firehose/remote/initiator/peer_replies.cpp.
 constexpr uint64_t kDrainNs = 21'000;
 constexpr int kMostRounds = 200;
 

@@ -28,7 +28,7 @@ struct DomainConfig {
   size_t thread_table_bytes = 0;
   uint64_t wait_warn_ns = 0;
   UringRegistrar* uring = nullptr;    // the registrar, if it is this one
-  bool is_remote = false;             // the memory belongs to another process: remote_peer.hpp
+  bool is_remote = false;             // the memory belongs to another process: peer_cache.hpp
   bool unpin_before_release = false;  // as the registrar's trait
   bool wants_unmap_reports = false;   // the same
 };

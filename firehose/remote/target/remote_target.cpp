@@ -1,5 +1,5 @@
 // Serves moves: admission by the peer's quota, the pin, the export, the client's function, the reply.
-// Functions and replies that wait for poll() are in remote_answers.cpp.
+// Functions and replies that wait for poll() are in pending_replies.cpp.
 #include "firehose/remote/target/remote_target.hpp"
 
 #include "firehose/base/registrar.hpp"

@@ -4,7 +4,7 @@
 // Invariant: each export is a hold on a region of the domain and charged to its peer's lease; both end with
 // it. A peer that is gone gets no export and no message; what it had ends in drop_exports_of().
 //
-// Where to read on: moves in remote_target.cpp; functions and replies that wait in remote_answers.cpp; memory
+// Where to read on: moves in remote_target.cpp; functions and replies that wait in pending_replies.cpp; memory
 // that is gone or wanted back in remote_recalls.cpp; room notices in remote_room.cpp.
 //
 // Threads: any. exports_mu_ is a leaf: neither the domain, the messenger nor a client's function is called
@@ -18,8 +18,8 @@
 #include "firehose/cache/domain.hpp"
 #include "firehose/remote/remote_channel.hpp"
 #include "firehose/remote/remote_wire.hpp"
-#include "firehose/remote/target/remote_exports.hpp"
-#include "firehose/remote/target/remote_leases.hpp"
+#include "firehose/remote/target/export_table.hpp"
+#include "firehose/remote/target/lease_table.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -124,7 +124,7 @@ class RemoteTarget {
   // The longest range that a peer can ever have here, and whether that is the domain's largest region.
   uint64_t most_of_one(bool* is_region) const noexcept HYDRANT_REQUIRES(exports_mu_);
   Status refuse_too_much(uint32_t from, uint64_t len) const noexcept HYDRANT_REQUIRES(exports_mu_);
-  // ---- remote_answers.cpp ----
+  // ---- pending_replies.cpp ----
   int send_owed() noexcept;
   // Takes the peer's answers off the lists; answers the deferred moves among them.
   Deferred* unlist_answers(uint32_t peer) noexcept;

@@ -1,6 +1,6 @@
 // Implements an end of the remote-pin protocol: its peers, message delivery, poll(), start and end. The
 // functions of remote_pin.h call it (firehose/api/remote_pin_api.cpp).
-#include "firehose/remote/remote_pins.hpp"
+#include "firehose/remote/remote_pin_service.hpp"
 
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"

@@ -1,8 +1,8 @@
 // Handles a peer's replies, its part of poll(), and the end of all requests when the peer is gone. RemotePins
-// calls these; requests begin in remote_peer.cpp.
+// calls these; requests begin in peer_cache.cpp.
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/api/pin_handle.hpp"
-#include "firehose/remote/initiator/remote_peer.hpp"
+#include "firehose/remote/initiator/peer_cache.hpp"
 #include "firehose/watch/rule_clock.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The table of what peers have here, and the list of what went away: alone, without messages.
-#include "firehose/remote/target/remote_exports.hpp"
+#include "firehose/remote/target/export_table.hpp"
 
 #include "firehose/cache/coherence/invalidation_log.hpp"
 #include "tests/support/sizes.hpp"

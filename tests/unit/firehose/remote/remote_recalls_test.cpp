@@ -14,7 +14,7 @@ size_t find(const RemoteWorld& world, uint8_t type) {
   return 0;
 }
 
-// Between looks at what is held: firehose/remote/initiator/remote_replies.cpp.
+// Between looks at what is held: firehose/remote/initiator/peer_replies.cpp.
 void poll_until_it_has_looked(RemoteWorld& world, uint32_t rank) {
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));

@@ -1,7 +1,7 @@
 // Asks the target for a room notice after it has declined a move for now, and passes the notice on to the
 // client (decision 0033). The target's side is target/remote_room.cpp.
 #include "firehose/api/failure_texts.hpp"
-#include "firehose/remote/initiator/remote_peer.hpp"
+#include "firehose/remote/initiator/peer_cache.hpp"
 #include "firehose/watch/mutant.hpp"
 
 namespace hydrant {

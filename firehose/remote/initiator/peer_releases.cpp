@@ -1,6 +1,6 @@
 // Collects the ids of firehoses that were evicted, recalled or used once, and returns them to the target,
 // with a move if there is one.
-#include "firehose/remote/initiator/remote_peer.hpp"
+#include "firehose/remote/initiator/peer_cache.hpp"
 #include "firehose/watch/mutant.hpp"
 
 #include <algorithm>

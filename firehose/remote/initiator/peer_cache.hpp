@@ -50,7 +50,7 @@ class RemotePeer {
   void on_room(const remote_wire::Room& room) noexcept;
 
   // Asks the peer to say when it may have room. Sends, unless an answer is awaited already.
-  // (remote_room_waits.cpp)
+  // (peer_room_waits.cpp)
   Status await_room(MemoryRange range, Access access, bool at_once) noexcept;
 
   // Sends what waits and serves those that join; part of poll(). Answers how much it did.

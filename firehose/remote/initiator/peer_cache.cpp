@@ -1,6 +1,6 @@
 // Sends requests to a peer: caches pins of its memory, builds moves, and keeps the requests that wait for
 // another's move. RemotePeer::pin() is step 2 of "Tour: a remote miss".
-#include "firehose/remote/initiator/remote_peer.hpp"
+#include "firehose/remote/initiator/peer_cache.hpp"
 
 #include "firehose/api/domain_registry.hpp"
 #include "firehose/api/failure_texts.hpp"

@@ -1,5 +1,5 @@
 // What peers may have of a target's memory: the arithmetic alone, without messages.
-#include "firehose/remote/target/remote_leases.hpp"
+#include "firehose/remote/target/lease_table.hpp"
 
 #include "tests/support/sizes.hpp"
 

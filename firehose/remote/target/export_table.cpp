@@ -1,6 +1,6 @@
 // Lists the firehoses that peers hold on this process, and marks those whose memory is gone. RemoteTarget
 // adds an export in step 4 of "Tour: a remote miss", and ends it when the peer returns its id.
-#include "firehose/remote/target/remote_exports.hpp"
+#include "firehose/remote/target/export_table.hpp"
 
 #include "firehose/watch/mutant.hpp"
 
