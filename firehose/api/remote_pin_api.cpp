@@ -27,7 +27,7 @@ constexpr uint64_t kGiB = uint64_t{1} << 30;
 // A handle is a place and a generation.
 struct EndEntry {
   std::atomic<uint64_t> handle{0};
-  std::atomic<RemotePins*> end{nullptr};
+  std::atomic<RemotePinService*> end{nullptr};
   uint32_t generation = 0;
   bool claimed = false;
 };
@@ -43,7 +43,7 @@ void forget_in_child() {
 
 void install_fork_handler() { pthread_atfork(nullptr, nullptr, &forget_in_child); }
 
-RemotePins* find_end(uint64_t handle) noexcept {
+RemotePinService* find_end(uint64_t handle) noexcept {
   const EndEntry& entry = g_ends[handle % kMaxEnds];
   if (handle != 0 && entry.handle.load(std::memory_order_acquire) == handle) [[likely]]
     return entry.end.load(std::memory_order_relaxed);
@@ -181,11 +181,11 @@ Status make_config(const hydrant_remote_options_t& options, const DomainConfig& 
 }
 
 // The cache of a peer's memory, made at need.
-RemotePeer* find_peer(uint64_t handle, uint32_t peer, Status* status) noexcept {
-  RemotePins* end = find_end(handle);
+PeerCache* find_peer(uint64_t handle, uint32_t peer, Status* status) noexcept {
+  RemotePinService* end = find_end(handle);
   *status = Status::kNotInit;
   if (end == nullptr) return nullptr;
-  RemotePeer* found = end->known_peer(peer);
+  PeerCache* found = end->known_peer(peer);
   if (found != nullptr) [[likely]]
     return found;
   const CancellationDisabled guard;
@@ -231,7 +231,7 @@ Status check_call(const hydrant_remote_call_t& call, size_t max_args) noexcept {
 template <class Pin>
 hydrant_pin_t look(uint64_t handle, uint32_t peer, uint32_t access, Pin pin) noexcept {
   Status status = Status::kOk;
-  const RemotePeer* found = find_peer(handle, peer, &status);
+  const PeerCache* found = find_peer(handle, peer, &status);
   if (found == nullptr) return failed_pin(status);
   status = check_peer_access(access);
   const RegionSlot* slot = nullptr;
@@ -241,12 +241,13 @@ hydrant_pin_t look(uint64_t handle, uint32_t peer, uint32_t access, Pin pin) noe
 
 }  // namespace
 
-hydrant_pin_t hydrant::hit_remote(hydrant_remote_t handle, uint32_t peer, uintptr_t addr,
-                                  size_t len, uint32_t access) noexcept {
-  const RemotePins* end = find_end(handle);
-  const RemotePeer* known = end != nullptr ? end->known_peer(peer) : nullptr;
+hydrant_pin_t hydrant::try_remote_hit(hydrant_remote_t handle, uint32_t peer, uintptr_t addr,
+                                      size_t len, uint32_t access) noexcept {
+  const RemotePinService* end = find_end(handle);
+  const PeerCache* known = end != nullptr ? end->known_peer(peer) : nullptr;
   if (known == nullptr) return {};
-  const RegionSlot* slot = hold_beside_window(known->domain_handle(), addr, addr + len - 1, access);
+  const RegionSlot* slot =
+      hold_without_context(known->domain_handle(), addr, addr + len - 1, access);
   return slot != nullptr ? make_pin(slot) : hydrant_pin_t{};
 }
 
@@ -278,7 +279,7 @@ int hydrant_remote_create(const hydrant_remote_options_t* given, hydrant_remote_
   RemoteConfig config;
   status = make_config(options, domain->config(), &config);
   if (status != Status::kOk) return to_c(status);
-  std::unique_ptr<RemotePins> end(new (std::nothrow) RemotePins(config, *domain));
+  std::unique_ptr<RemotePinService> end(new (std::nothrow) RemotePinService(config, *domain));
   if (end == nullptr)
     return to_c(fail(
         Status::kResource,
@@ -301,7 +302,7 @@ int hydrant_remote_create(const hydrant_remote_options_t* given, hydrant_remote_
 
 int hydrant_remote_destroy(hydrant_remote_t remote) {
   const CancellationDisabled guard;
-  RemotePins* end = find_end(remote);
+  RemotePinService* end = find_end(remote);
   if (end == nullptr) return GASNET_ERR_NOT_INIT;
   end->shut_down();
   {
@@ -316,18 +317,18 @@ int hydrant_remote_destroy(hydrant_remote_t remote) {
 int hydrant_remote_deliver(hydrant_remote_t remote, uint32_t from, const void* message, size_t len,
                            void* reply_to) {
   const CancellationDisabled guard;
-  RemotePins* end = find_end(remote);
+  RemotePinService* end = find_end(remote);
   return end != nullptr ? to_c(end->deliver(from, message, len, reply_to)) : GASNET_ERR_NOT_INIT;
 }
 
 int hydrant_remote_poll(hydrant_remote_t remote) {
-  RemotePins* end = find_end(remote);
+  RemotePinService* end = find_end(remote);
   return end != nullptr ? end->poll() : -GASNET_ERR_NOT_INIT;
 }
 
 int hydrant_remote_peer_gone(hydrant_remote_t remote, uint32_t peer) {
   const CancellationDisabled guard;
-  RemotePins* end = find_end(remote);
+  RemotePinService* end = find_end(remote);
   return end != nullptr ? to_c(end->peer_gone(peer)) : GASNET_ERR_NOT_INIT;
 }
 
@@ -336,11 +337,11 @@ int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, s
   if (pin == nullptr) [[unlikely]]
     return to_c(fail(Status::kBadArg, "pin is NULL"));
   Status status = Status::kOk;
-  RemotePeer* found = find_peer(remote, peer, &status);
+  PeerCache* found = find_peer(remote, peer, &status);
   if (found == nullptr) return to_c(status);
   const RegionSlot* slot = nullptr;
   if (is_for_others(access)) [[likely]]
-    slot = hold_beside_window(found->domain_handle(), addr, addr + len - 1, access);
+    slot = hold_without_context(found->domain_handle(), addr, addr + len - 1, access);
   if (slot != nullptr) [[likely]] {
     *pin = make_pin(slot);
     return GASNET_OK;
@@ -362,8 +363,8 @@ int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, s
 hydrant_pin_t hydrant_try_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
                                      size_t len, uint32_t access) {
   return look(remote, peer, access,
-              [&](const RemotePeer& of, Access need, const RegionSlot** out) noexcept {
-                *out = hold_beside_window(of.domain_handle(), addr, addr + len - 1, bits(need));
+              [&](const PeerCache& of, Access need, const RegionSlot** out) noexcept {
+                *out = hold_without_context(of.domain_handle(), addr, addr + len - 1, bits(need));
                 if (*out != nullptr) return Status::kOk;
                 return of.domain().pin({addr, len}, need, Domain::MissPolicy::kHitOnly, out);
               });
@@ -373,21 +374,21 @@ hydrant_pin_t hydrant_partial_remote_pin(hydrant_remote_t remote, uint32_t peer,
                                          size_t len, uint32_t access) {
   const CancellationDisabled guard;
   return look(remote, peer, access,
-              [&](const RemotePeer& of, Access need, const RegionSlot** out) noexcept {
+              [&](const PeerCache& of, Access need, const RegionSlot** out) noexcept {
                 return of.domain().pin_partial({addr, len}, need, out);
               });
 }
 
 int hydrant_remote_release(hydrant_pin_t pin) {
 #if !HYDRANT_DEBUG
-  if (pin.region != nullptr && drop_beside_window(RegionSlot::from_public(pin.region))) [[likely]]
+  if (pin.region != nullptr && drop_without_context(RegionSlot::from_public(pin.region))) [[likely]]
     return GASNET_OK;
 #endif
   return hydrant_release(pin);
 }
 
 size_t hydrant_remote_max_args(hydrant_remote_t remote) {
-  const RemotePins* end = find_end(remote);
+  const RemotePinService* end = find_end(remote);
   return end != nullptr ? end->max_args() : 0;
 }
 
@@ -401,9 +402,9 @@ int hydrant_remote_prefetch(hydrant_remote_t remote, uint32_t peer, uintptr_t ad
 
 int hydrant_remote_evict(hydrant_remote_t remote, uint32_t peer, uintptr_t addr, size_t len) {
   const CancellationDisabled guard;
-  RemotePins* end = find_end(remote);
+  RemotePinService* end = find_end(remote);
   if (end == nullptr) return GASNET_ERR_NOT_INIT;
-  RemotePeer* found = end->known_peer(peer);
+  PeerCache* found = end->known_peer(peer);
   if (found == nullptr) return to_c(end->check_peer(peer));  // nothing was ever asked of it
   found->evict({addr, len});
   return GASNET_OK;
@@ -413,7 +414,7 @@ int hydrant_remote_await_room(hydrant_remote_t remote, uint32_t peer, uintptr_t 
                               uint32_t access, uint32_t flags) {
   const CancellationDisabled guard;
   Status status = Status::kOk;
-  RemotePeer* found = find_peer(remote, peer, &status);
+  PeerCache* found = find_peer(remote, peer, &status);
   if (found == nullptr) return to_c(status);
   status = check_peer_access(access);
   const MemoryRange range{addr, len};
@@ -432,13 +433,13 @@ int hydrant_remote_await_room(hydrant_remote_t remote, uint32_t peer, uintptr_t 
 
 int hydrant_remote_quiet(hydrant_remote_t remote) {
   const CancellationDisabled guard;
-  RemotePins* end = find_end(remote);
+  RemotePinService* end = find_end(remote);
   return end != nullptr ? to_c(end->quiet()) : GASNET_ERR_NOT_INIT;
 }
 
 int hydrant_remote_get_stats(hydrant_remote_t remote, hydrant_remote_stats_t* stats) {
   const CancellationDisabled guard;
-  RemotePins* end = find_end(remote);
+  RemotePinService* end = find_end(remote);
   if (end == nullptr) return GASNET_ERR_NOT_INIT;
   if (stats == nullptr || stats->size < sizeof(size_t)) {
     return to_c(fail(Status::kBadArg, "stats is NULL, or its size is not set"));

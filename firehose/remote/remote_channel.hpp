@@ -1,8 +1,8 @@
 // The state that the two sides of one end share: its settings, its domain, its messenger, and the set of
 // peers that poll() has work for.
 //
-// Invariant: a bit of due_ is set before any_due_ is, and poll() takes any_due_ before it takes the bits.
-// So a peer that is due is seen by the poll that takes the mark, or by a later one.
+// Invariant: a bit of pending_peers_ is set before any_pending_ is, and poll() takes any_pending_ before it
+// takes the bits. So a peer that is due is seen by the poll that takes the mark, or by a later one.
 //
 // Threads: any, after set-up. No lock.
 #pragma once
@@ -47,7 +47,7 @@ class RemoteChannel {
   // kBadArg: its messages are too short for keys. Sets max_args().
   Status check_messenger() noexcept;
   // False when address space is refused.
-  [[nodiscard]] bool map() noexcept { return due_.map(word_of(config_.ranks) + 1); }
+  [[nodiscard]] bool map() noexcept { return pending_peers_.map(word_of(config_.ranks) + 1); }
 
   const RemoteConfig& config() const noexcept { return config_; }
   Domain& domain() const noexcept { return domain_; }
@@ -66,21 +66,21 @@ class RemoteChannel {
   uint64_t replies() const noexcept { return replies_.load(std::memory_order_relaxed); }
 
   // There is something for poll() to do for the peer; or for no peer in particular.
-  void note_due(uint32_t peer) noexcept {
-    due_[word_of(peer)].fetch_or(bit_of(peer), std::memory_order_relaxed);
-    note_any_due();
+  void mark_pending(uint32_t peer) noexcept {
+    pending_peers_[word_of(peer)].fetch_or(bit_of(peer), std::memory_order_relaxed);
+    mark_any_pending();
   }
-  void note_any_due() noexcept { (void)any_due_.exchange(1, std::memory_order_release); }
-  bool any_due() const noexcept { return any_due_.load(std::memory_order_acquire) != 0; }
+  void mark_any_pending() noexcept { (void)any_pending_.exchange(1, std::memory_order_release); }
+  bool any_pending() const noexcept { return any_pending_.load(std::memory_order_acquire) != 0; }
   // An exchange with acquire order: the work of a thread that set the mark before is visible after it. A mark
   // that is set later is seen by the next poll, even if its bit is taken now.
-  void take_any_due() noexcept { (void)any_due_.exchange(0, std::memory_order_acq_rel); }
-  // Calls visit(peer) for each peer that is due. Requires: take_any_due() before.
+  void clear_any_pending() noexcept { (void)any_pending_.exchange(0, std::memory_order_acq_rel); }
+  // Calls visit(peer) for each peer that is due. Requires: clear_any_pending() before.
   template <class Visit>
-  void take_due(const Visit& visit) noexcept {
+  void visit_pending(const Visit& visit) noexcept {
     for (uint32_t word = 0; word <= word_of(config_.ranks - 1); ++word) {
-      if (due_[word].load(std::memory_order_relaxed) == 0) continue;
-      uint64_t bits = due_[word].exchange(0, std::memory_order_acq_rel);
+      if (pending_peers_[word].load(std::memory_order_relaxed) == 0) continue;
+      uint64_t bits = pending_peers_[word].exchange(0, std::memory_order_acq_rel);
       while (bits != 0) {
         const uint32_t peer = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
         bits &= bits - 1;
@@ -97,12 +97,12 @@ class RemoteChannel {
   const RemoteConfig config_;
   Domain& domain_;
   size_t max_args_ = 0;
-  // Bit per peer; for poll(). Bits are set relaxed: any_due_ publishes them.
-  MappedArray<std::atomic<uint64_t>> due_;
+  // Bit per peer; for poll(). Bits are set relaxed: any_pending_ publishes them.
+  MappedArray<std::atomic<uint64_t>> pending_peers_;
   // Set by exchanges that release, taken back by one that acquires. Stores would do for what lies under a
   // lock; but of two that set it the taker reads one, and a store by the second would end the release
   // sequence of the first, whose bit could then be overlooked until something else is due.
-  std::atomic<uint32_t> any_due_{0};
+  std::atomic<uint32_t> any_pending_{0};
   std::atomic<uint64_t> requests_{0}, replies_{0};  // sent; relaxed
 };
 

@@ -12,7 +12,7 @@ namespace hydrant {
 
 using namespace remote_wire;
 
-Status RemotePins::set_up() noexcept HYDRANT_NO_TSA {
+Status RemotePinService::set_up() noexcept HYDRANT_NO_TSA {
   const RemoteConfig& config = channel_.config();
   if (const Status status = channel_.check_messenger(); status != Status::kOk) return status;
   if (!peers_.map(config.ranks) || !channel_.map() || !target_.map()) {
@@ -24,32 +24,32 @@ Status RemotePins::set_up() noexcept HYDRANT_NO_TSA {
   return target_.begin();
 }
 
-RemotePins::~RemotePins() {
+RemotePinService::~RemotePinService() {
   for (uint32_t peer = 0; peer < peers_.size(); ++peer) {
     delete peers_[peer].load(std::memory_order_relaxed);
   }
 }
 
-void RemotePins::shut_down() noexcept {
+void RemotePinService::shut_down() noexcept {
   {
     // Callbacks may make new requests; the peers are listed under the lock, so that none is overlooked below.
     MutexLock lock(peers_mu_);
     is_ending_ = true;
   }
   for (uint32_t peer = 0; peer < channel_.config().ranks; ++peer) {
-    RemotePeer* known = known_peer(peer);
+    PeerCache* known = known_peer(peer);
     if (known != nullptr) {
-      known->give_up(fail_literal(
+      known->fail_all(fail_literal(
           Status::kNotInit,
           "this end of the remote pins was ended before the peer answered: create another"));
     }
     target_.drop_exports_of(peer);
   }
   (void)completions_.run();
-  target_.drop_answers(channel_.config().ranks);
+  target_.drop_replies(channel_.config().ranks);
 }
 
-Status RemotePins::peer(uint32_t peer, RemotePeer** out) noexcept {
+Status RemotePinService::peer(uint32_t peer, PeerCache** out) noexcept {
   *out = known_peer(peer);
   if (*out != nullptr) return Status::kOk;
   if (!channel_.is_peer(peer))
@@ -60,37 +60,37 @@ Status RemotePins::peer(uint32_t peer, RemotePeer** out) noexcept {
   if (is_ending_)
     return fail(Status::kNotInit,
                 "this end of the remote pins is being ended by another thread: create another");
-  std::unique_ptr<RemotePeer> made;
-  const Status status = RemotePeer::create(channel_, completions_, peer, &made);
+  std::unique_ptr<PeerCache> made;
+  const Status status = PeerCache::create(channel_, completions_, peer, &made);
   if (status != Status::kOk) return status;
-  if (target_.is_gone(peer)) made->give_up(Status::kBroken);
+  if (target_.is_gone(peer)) made->fail_all(Status::kBroken);
   *out = made.release();
   peers_[peer].store(*out, std::memory_order_release);
   return Status::kOk;
 }
 
-Status RemotePins::peer_gone(uint32_t peer) noexcept {
+Status RemotePinService::peer_gone(uint32_t peer) noexcept {
   if (!channel_.is_peer(peer)) return channel_.no_peer(peer, ", which is not gone");
-  RemotePeer* known = nullptr;
+  PeerCache* known = nullptr;
   {
     MutexLock lock(peers_mu_);
     target_.note_gone(peer);
     known = known_peer(peer);
   }
-  if (known != nullptr) known->give_up(fail_rank_gone(peer));
+  if (known != nullptr) known->fail_all(fail_rank_gone(peer));
   target_.drop_exports_of(peer);
-  target_.drop_answers(peer);
-  channel_.note_due(peer);  // callbacks may wait
+  target_.drop_replies(peer);
+  channel_.mark_pending(peer);  // callbacks may wait
   return Status::kOk;
 }
 
-Status RemotePins::deliver(uint32_t from, const void* message, size_t len,
-                           void* reply_to) noexcept {
+Status RemotePinService::deliver(uint32_t from, const void* message, size_t len,
+                                 void* reply_to) noexcept {
   if (!channel_.is_peer(from))
     return channel_.no_peer(from, ", which sends itself nothing: whose message is it?");
-  Parts parts(message, len);
+  MessageReader reader(message, len);
   Header header{};
-  if (message == nullptr || !parts.take(&header) || header.magic != kMagic) {
+  if (message == nullptr || !reader.take(&header) || header.magic != kMagic) {
     return fail(Status::kBadArg,
                 "%zu bytes from rank %u are a malformed remote-pin message: hand over what its "
                 "messenger was given",
@@ -110,91 +110,91 @@ Status RemotePins::deliver(uint32_t from, const void* message, size_t len,
   };
   if (target_.is_gone(from))
     return Status::kOk;  // the sender has gone: its grant would never be given back
-  RemotePeer* known = known_peer(from);
+  PeerCache* known = known_peer(from);
   switch (header.type) {
-    case Type::kMove: return target_.on_move(from, header, parts, reply_to);
+    case Type::kMove: return target_.on_move(from, header, reader, reply_to);
     case Type::kReply: {
       Reply reply{};
       const std::byte* blob = nullptr;
       const std::byte* answer = nullptr;
-      if (known == nullptr || !parts.take(&reply) ||
-          (blob = parts.take(reply.blob_len)) == nullptr ||
-          (answer = parts.take(reply.answer_len)) == nullptr || parts.left() != 0)
+      if (known == nullptr || !reader.take(&reply) ||
+          (blob = reader.take(reply.blob_len)) == nullptr ||
+          (answer = reader.take(reply.answer_len)) == nullptr || reader.left() != 0)
         return malformed();
       return known->on_reply(reply, blob, answer);
     }
     case Type::kRelease: {
-      if (header.count != parts.left() / sizeof(uint64_t) || parts.left() % sizeof(uint64_t) != 0)
+      if (header.count != reader.left() / sizeof(uint64_t) || reader.left() % sizeof(uint64_t) != 0)
         return malformed();
-      target_.give_back(from, parts.take(parts.left()), header.count, 0);
+      target_.release_exports(from, reader.take(reader.left()), header.count, 0);
       return Status::kOk;
     }
     case Type::kRecall: {
       constexpr size_t kMost = 64;
       Recalled recalled[kMost];
-      if (header.count > kMost || parts.left() != header.count * sizeof(Recalled))
+      if (header.count > kMost || reader.left() != header.count * sizeof(Recalled))
         return malformed();
       for (size_t i = 0; i < header.count; ++i) {
-        if (!parts.take(&recalled[i])) return malformed();
+        if (!reader.take(&recalled[i])) return malformed();
       }
       if (known != nullptr) known->on_recall(recalled, header.count, reply_to);
       return Status::kOk;
     }
     case Type::kLease: {
       Lease lease{};
-      if (!parts.take(&lease) || parts.left() != 0) return malformed();
+      if (!reader.take(&lease) || reader.left() != 0) return malformed();
       if (known != nullptr) known->on_lease(lease, reply_to);
       return Status::kOk;
     }
     case Type::kAwait: {
       Await await{};
-      if (!parts.take(&await) || parts.left() != 0) return malformed();
+      if (!reader.take(&await) || reader.left() != 0) return malformed();
       return target_.on_await(from, await, reply_to);
     }
     case Type::kRoom: {
       Room room{};
-      if (!parts.take(&room) || parts.left() != 0) return malformed();
+      if (!reader.take(&room) || reader.left() != 0) return malformed();
       if (known != nullptr) known->on_room(room);
       return Status::kOk;
     }
-    case Type::kAsk:
+    case Type::kLeaseRequest:
     case Type::kReclaim: {
       Amount amount{};
-      if (!parts.take(&amount) || parts.left() != 0) return malformed();
+      if (!reader.take(&amount) || reader.left() != 0) return malformed();
       if (header.type == Type::kReclaim) {
         if (known != nullptr) known->on_reclaim(amount.bytes, reply_to);
         return Status::kOk;
       }
-      target_.on_ask(from, amount.bytes);
+      target_.on_lease_request(from, amount.bytes);
       return Status::kOk;
     }
   }
   return malformed();
 }
 
-int RemotePins::poll() noexcept {
+int RemotePinService::poll() noexcept {
   target_.look();
-  if (!channel_.any_due()) return 0;
+  if (!channel_.any_pending()) return 0;
   const CancellationDisabled guard;
-  channel_.take_any_due();
+  channel_.clear_any_pending();
   int did = target_.run_deferred();
-  target_.tell_leases();
-  channel_.take_due([&](uint32_t peer) {
+  target_.queue_lease_notices();
+  channel_.visit_pending([&](uint32_t peer) {
     did += target_.send_to(peer);
-    RemotePeer* known = known_peer(peer);
+    PeerCache* known = known_peer(peer);
     if (known != nullptr) did += known->work();
   });
-  did += target_.send_answers();
+  did += target_.send_replies();
   return did + completions_.run();
 }
 
-void RemotePins::read_stats(hydrant_remote_stats_t* stats) noexcept {
+void RemotePinService::read_stats(hydrant_remote_stats_t* stats) noexcept {
   hydrant_remote_stats_t out{};
   const auto read = [](const std::atomic<uint64_t>& count) {
     return count.load(std::memory_order_relaxed);
   };
   for (uint32_t peer = 0; peer < channel_.config().ranks; ++peer) {
-    const RemotePeer* known = known_peer(peer);
+    const PeerCache* known = known_peer(peer);
     if (known == nullptr) continue;
     hydrant_stats_t of{};
     of.size = sizeof of;

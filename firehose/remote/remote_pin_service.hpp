@@ -1,8 +1,8 @@
 // An end of the remote-pin protocol. docs/remote_pins.md explains it. An end is a target for firehoses that
-// peers have here (RemoteTarget), and an initiator for those that it has at each peer (RemotePeer). Both
+// peers have here (RemoteTarget), and an initiator for those that it has at each peer (PeerCache). Both
 // send by one channel (RemoteChannel).
 //
-// Locks: peers_mu_; RemoteTarget's and RemotePeer's are taken inside it.
+// Locks: peers_mu_; RemoteTarget's and PeerCache's are taken inside it.
 #pragma once
 
 #include <hydrant/remote_pin.h>
@@ -21,13 +21,13 @@
 
 namespace hydrant {
 
-class RemotePins {
+class RemotePinService {
  public:
-  RemotePins(const RemoteConfig& config, Domain& domain) noexcept
+  RemotePinService(const RemoteConfig& config, Domain& domain) noexcept
       : channel_(config, domain), target_(channel_), completions_(channel_) {}
-  ~RemotePins();
-  RemotePins(const RemotePins&) = delete;
-  RemotePins& operator=(const RemotePins&) = delete;
+  ~RemotePinService();
+  RemotePinService(const RemotePinService&) = delete;
+  RemotePinService& operator=(const RemotePinService&) = delete;
   // Errors: kResource, kBadArg.
   Status set_up() noexcept;
 
@@ -36,7 +36,7 @@ class RemotePins {
   size_t max_args() const noexcept { return channel_.max_args(); }
 
   // The initiator's part for a peer; null before the first use. Cost: one load.
-  RemotePeer* known_peer(uint32_t peer) const noexcept {
+  PeerCache* known_peer(uint32_t peer) const noexcept {
     return peer < config().ranks ? peers_[peer].load(std::memory_order_acquire) : nullptr;
   }
   // kBadArg, with a text: no such peer, or this rank itself.
@@ -45,7 +45,7 @@ class RemotePins {
                                   : channel_.no_peer(peer, ", which has no firehoses of its own");
   }
   // Errors: kBadArg: as check_peer(); kBroken: it is gone; kResource.
-  Status peer(uint32_t peer, RemotePeer** out) noexcept;
+  Status peer(uint32_t peer, PeerCache** out) noexcept;
 
   Status deliver(uint32_t from, const void* message, size_t len, void* reply_to) noexcept;
   int poll() noexcept;
@@ -58,7 +58,7 @@ class RemotePins {
   RemoteChannel channel_;
   RemoteTarget target_;
   RemoteCompletions completions_;
-  MappedArray<std::atomic<RemotePeer*>> peers_;
+  MappedArray<std::atomic<PeerCache*>> peers_;
   Mutex peers_mu_;  // makes them
   bool is_ending_ HYDRANT_GUARDED_BY(peers_mu_) = false;
 };

@@ -17,15 +17,15 @@ inline constexpr uint16_t kMagic = 0x4846;  // "FH"
 inline constexpr uint8_t kVersion = 2;
 
 enum class Type : uint8_t {
-  kMove = 1,     // initiator to target: asks for a firehose, gives others back
-  kReply = 2,    // the answer, in either lane
-  kRelease = 3,  // initiator to target: gives back
-  kRecall = 4,   // target to initiator: these firehoses, whose memory is gone
-  kLease = 5,    // target to initiator: the bytes of its budget
-  kAsk = 6,      // initiator to target: more
-  kReclaim = 7,  // target to initiator: so much of what is idle
-  kAwait = 8,    // initiator to target: say when there is room
-  kRoom = 9,     // target to initiator: there may be; or an answer that there is none yet
+  kMove = 1,          // initiator to target: asks for a firehose, gives others back
+  kReply = 2,         // the answer, in either lane
+  kRelease = 3,       // initiator to target: gives back
+  kRecall = 4,        // target to initiator: these firehoses, whose memory is gone
+  kLease = 5,         // target to initiator: the bytes of its budget
+  kLeaseRequest = 6,  // initiator to target: more
+  kReclaim = 7,       // target to initiator: so much of what is idle
+  kAwait = 8,         // initiator to target: say when there is room
+  kRoom = 9,          // target to initiator: there may be; or an answer that there is none yet
 };
 
 // The highest address of a range in a message: gates hold the end of a region, and ranges are rounded out to
@@ -46,7 +46,7 @@ inline constexpr uint64_t kReclaimed = 0;
 struct Move {
   uint64_t number;                   // the initiator's, for the reply
   uint64_t asked_addr, asked_len;    // for the target's function
-  uint64_t least_addr, least_len;    // is needed
+  uint64_t min_addr, min_len;        // is needed
   uint64_t wanted_addr, wanted_len;  // would be welcome; contains it
   uint32_t access;
   uint32_t args_len;
@@ -75,9 +75,9 @@ struct Reply {
   uint32_t reserved;
 };
 enum ReplyFlag : uint32_t {
-  kOnce = 1,          // not to be cached: no event reports the end of the memory
-  kCalled = 2,        // the target's function has run
-  kMostIsRegion = 4,  // `most` is the target's largest region, not its lending limit
+  kOnce = 1,         // not to be cached: no event reports the end of the memory
+  kCalled = 2,       // the target's function has run
+  kMaxIsRegion = 4,  // `most` is the target's largest region, not its lending limit
 };
 
 // An entry of a recall: `count` of these follow the header.
@@ -90,10 +90,10 @@ struct Lease {
   uint64_t bytes;
   uint64_t most;  // as in Reply
   uint32_t number;
-  uint32_t flags;  // kMostIsRegion
+  uint32_t flags;  // kMaxIsRegion
 };
 
-// kAsk, kReclaim.
+// kLeaseRequest, kReclaim.
 struct Amount {
   uint64_t bytes;
 };
@@ -112,7 +112,7 @@ struct Room {
   uint32_t reserved;
 };
 enum RoomFlag : uint32_t {
-  kNow = 1,  // there may be room; without it: not yet
+  kDue = 1,  // there may be room; without it: not yet
 };
 
 // Room for one message: on the stack if it is short.
@@ -159,9 +159,9 @@ inline Header header(Type type, size_t count = 0) noexcept {
 }
 
 // Takes a message apart; every step answers whether there was as much.
-class Parts {
+class MessageReader {
  public:
-  Parts(const void* message, size_t len) noexcept
+  MessageReader(const void* message, size_t len) noexcept
       : at_(static_cast<const std::byte*>(message)), left_(len) {}
 
   template <typename Part>
@@ -193,11 +193,11 @@ class Parts {
 // Makes the refusal that an end sends for each move if it could not be created. False: the message is no move
 // and needs no reply. The lease in the refusal is ignored.
 [[nodiscard]] inline bool refuse_move(const void* message, size_t len, Message* reply) noexcept {
-  Parts parts(message, len);
+  MessageReader reader(message, len);
   Header asked{};
   Move move{};
-  if (message == nullptr || !parts.take(&asked) || asked.magic != kMagic ||
-      asked.version != kVersion || asked.type != Type::kMove || !parts.take(&move))
+  if (message == nullptr || !reader.take(&asked) || asked.magic != kMagic ||
+      asked.version != kVersion || asked.type != Type::kMove || !reader.take(&move))
     return false;
   Reply no{};
   no.number = move.number;

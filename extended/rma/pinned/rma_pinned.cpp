@@ -251,7 +251,7 @@ bool find_local(PinnedPiece& piece) noexcept {
   const Transfer& part = piece.part;
   if (needs_no_key(part)) return true;
   if (part.is_put() && part.source_is_free) return false;
-  piece.local = hit_local(firehose().domain, part.local, part.bytes, local_access(part));
+  piece.local = try_local_hit(firehose().domain, part.local, part.bytes, local_access(part));
   return piece.local.region != nullptr;
 }
 
@@ -260,8 +260,8 @@ bool find_local(PinnedPiece& piece) noexcept {
 PinnedPiece* prepare_hit(RmaThread& thread, const Transfer& what,
                          CompletionCounter& pieces) noexcept {
   if (what.bytes > kLongestPiece || !has_room(thread, pieces)) return nullptr;
-  const hydrant_pin_t remote = hit_remote(firehose().end, what.peer, what.remote, what.bytes,
-                                          what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
+  const hydrant_pin_t remote = try_remote_hit(firehose().end, what.peer, what.remote, what.bytes,
+                                              what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
   if (remote.region == nullptr) return nullptr;
   PinnedPiece* piece = take_piece(thread);
   if (piece == nullptr) {
@@ -329,13 +329,13 @@ bool start_kept(RmaThread& thread, KeptPiece& kept) noexcept {
   const Transfer& what = piece.part;
   CompletionCounter& pieces = *piece.pieces;
   if (!has_room(thread, pieces)) return false;
-  piece.remote = hit_remote(firehose().end, what.peer, what.remote, what.bytes,
-                            what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
+  piece.remote = try_remote_hit(firehose().end, what.peer, what.remote, what.bytes,
+                                what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
   if (piece.remote.region == nullptr) return false;
   const std::byte* local_key = nullptr;
   if (kept.needs_key) {
-    piece.local = hit_local(firehose().domain, what.local, what.bytes,
-                            what.is_put() ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE);
+    piece.local = try_local_hit(firehose().domain, what.local, what.bytes,
+                                what.is_put() ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE);
     if (piece.local.region == nullptr) {
       uncount_hit(piece.remote);
       (void)hydrant_remote_release(piece.remote);

@@ -78,14 +78,14 @@ inline bool go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* local, size
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) return false;
   Transport& transport = *job().transport;
-  const hydrant_pin_t remote_pin =
-      hit_remote(firehose().end, rank, remote, bytes, kIsPut ? kPutAccess : HYDRANT_REMOTE_READ);
+  const hydrant_pin_t remote_pin = try_remote_hit(firehose().end, rank, remote, bytes,
+                                                  kIsPut ? kPutAccess : HYDRANT_REMOTE_READ);
   if (remote_pin.region == nullptr) return false;
   hydrant_pin_t local_pin{};
   const bool needs_key = !kIsPut || bytes > transport.pinned_inline_bytes();
   if (needs_key) {
-    local_pin = hit_local(firehose().domain, local, bytes,
-                          kIsPut ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE);
+    local_pin = try_local_hit(firehose().domain, local, bytes,
+                              kIsPut ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE);
   }
   Awaiting operation(rank);
   Status status = Status::kNotReady;  // not posted to the network

@@ -1,5 +1,5 @@
 // Sends requests to a peer: caches pins of its memory, builds moves, and keeps the requests that wait for
-// another's move. RemotePeer::pin() is step 2 of "Tour: a remote miss".
+// another's move. PeerCache::pin() is step 2 of "Tour: a remote miss".
 #include "firehose/remote/initiator/peer_cache.hpp"
 
 #include "firehose/api/domain_registry.hpp"
@@ -19,10 +19,10 @@ using namespace remote_wire;
 
 namespace {
 
-constexpr uint32_t kMostUnderWay = 64;  // moves to one peer
-constexpr size_t kRideAlong = 8;        // ids that a move takes with it
+constexpr uint32_t kMaxUnderWay = 64;  // moves to one peer
+constexpr size_t kRideAlong = 8;       // ids that a move takes with it
 // Beside what is listed: ids that senders have taken, and may put back.
-constexpr size_t kMostInTransit = 4096;
+constexpr size_t kMaxInTransit = 4096;
 // Before the peer has said what it lends: it knows.
 constexpr uint64_t kUnknownLease = uint64_t{1} << 46;
 
@@ -31,9 +31,9 @@ constexpr size_t align_up(size_t bytes, size_t to) { return (bytes + to - 1) / t
 }  // namespace
 
 // The domain's registrar: registers nothing here, and gives unpinned firehoses back to the peer.
-class RemotePeer::RemoteRegistrar final : public Registrar {
+class PeerCache::RemoteRegistrar final : public Registrar {
  public:
-  explicit RemoteRegistrar(RemotePeer& peer) noexcept : peer_(peer) {
+  explicit RemoteRegistrar(PeerCache& peer) noexcept : peer_(peer) {
     const RegistrarTraits& local = peer.channel_.domain().registrar().traits();
     traits_.name = "remote";
     traits_.key_bytes = static_cast<uint32_t>(peer.id_offset_ + sizeof(uint64_t));
@@ -56,12 +56,12 @@ class RemotePeer::RemoteRegistrar final : public Registrar {
   }
 
  private:
-  RemotePeer& peer_;
+  PeerCache& peer_;
   RegistrarTraits traits_;
 };
 
-Status RemotePeer::create(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer,
-                          std::unique_ptr<RemotePeer>* out) noexcept {
+Status PeerCache::create(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer,
+                         std::unique_ptr<PeerCache>* out) noexcept {
   // A place first: where there is none, each pin of such a peer comes here, and shall cost nothing but that.
   const uint64_t handle = claim_domain_handle(DomainOf::kPeer);
   if (handle == 0) {
@@ -70,7 +70,7 @@ Status RemotePeer::create(RemoteChannel& channel, RemoteCompletions& completions
                 "is the limit; reach rank %u by messages",
                 kMaxDomains - kMaxClientDomains, peer);
   }
-  out->reset(new (std::nothrow) RemotePeer(channel, completions, peer));
+  out->reset(new (std::nothrow) PeerCache(channel, completions, peer));
   const Status status = *out != nullptr ? (*out)->make_domain(handle)
                                         : fail(Status::kResource,
                                                "the system has no memory for the cache of rank %u: "
@@ -83,7 +83,7 @@ Status RemotePeer::create(RemoteChannel& channel, RemoteCompletions& completions
   return status;
 }
 
-Status RemotePeer::make_domain(uint64_t handle) noexcept HYDRANT_NO_TSA {
+Status PeerCache::make_domain(uint64_t handle) noexcept HYDRANT_NO_TSA {
   const RemoteConfig& config = channel_.config();
   const DomainConfig& local = channel_.domain().config();
   id_offset_ = align_up(channel_.domain().registrar().traits().key_bytes, sizeof(uint64_t));
@@ -101,17 +101,17 @@ Status RemotePeer::make_domain(uint64_t handle) noexcept HYDRANT_NO_TSA {
   mine.thread_table_bytes = local.thread_table_bytes;
   mine.wait_warn_ns = local.wait_warn_ns;
   const uint32_t slots = Domain::slots_for(mine.max_regions);
-  std::unique_ptr<Registrar> asker(new (std::nothrow) RemoteRegistrar(*this));
+  std::unique_ptr<Registrar> requester(new (std::nothrow) RemoteRegistrar(*this));
   std::unique_ptr<ClockPolicy> policy(new (std::nothrow) ClockPolicy);
-  if (asker == nullptr || policy == nullptr || !policy->map(slots) ||
-      !releases_.map(size_t{2} * slots + kMostInTransit)) {
+  if (requester == nullptr || policy == nullptr || !policy->map(slots) ||
+      !releases_.map(size_t{2} * slots + kMaxInTransit)) {
     return fail(
         Status::kResource,
         "the system has no memory for the cache of rank %u: free memory, or raise ulimit -v",
         peer_);
   }
   std::unique_ptr<Domain> domain(new (std::nothrow)
-                                     Domain(mine, std::move(asker), std::move(policy), handle));
+                                     Domain(mine, std::move(requester), std::move(policy), handle));
   Status status = domain != nullptr ? domain->set_up()
                                     : fail(Status::kResource,
                                            "the system has no memory for the cache of rank %u: "
@@ -125,7 +125,7 @@ Status RemotePeer::make_domain(uint64_t handle) noexcept HYDRANT_NO_TSA {
   return Status::kOk;
 }
 
-RemotePeer::~RemotePeer() {
+PeerCache::~PeerCache() {
   if (domain_ == nullptr) return;
   std::unique_ptr<Domain> domain(withdraw_domain(handle_));
   if (domain == nullptr) return;
@@ -135,16 +135,16 @@ RemotePeer::~RemotePeer() {
 
 // ---- requests -----------------------------------------------------------------------------------------
 
-bool RemotePeer::is_too_much(MemoryRange range) const noexcept {
-  const uint64_t most = most_.load(std::memory_order_relaxed);
+bool PeerCache::is_too_large(MemoryRange range) const noexcept {
+  const uint64_t most = limit_.load(std::memory_order_relaxed);
   if (most == UINT64_MAX || !range.valid() || range.last() > kHighestAddress) return false;
   return round_out(range, domain_->config().granule_bytes).len > most;
 }
 
-Status RemotePeer::refuse_too_much(MemoryRange range) const noexcept {
-  const auto most = static_cast<unsigned long long>(most_.load(std::memory_order_relaxed));
+Status PeerCache::fail_too_large(MemoryRange range) const noexcept {
+  const auto most = static_cast<unsigned long long>(limit_.load(std::memory_order_relaxed));
   const auto start = static_cast<size_t>(range.addr);
-  if (most_is_region_.load(std::memory_order_relaxed)) {
+  if (max_is_region_.load(std::memory_order_relaxed)) {
     return fail(Status::kResource,
                 "rank %u cannot pin [%#zx, +%zu): its largest region has %llu bytes; pin "
                 "the range in pieces, or raise max_region_bytes or FIREHOSE_MAX_REGION_SIZE there",
@@ -157,23 +157,23 @@ Status RemotePeer::refuse_too_much(MemoryRange range) const noexcept {
               peer_, start, range.len, most);
 }
 
-Status RemotePeer::begin(RemoteRequest& request, const RegionSlot** slot) noexcept {
-  if (is_too_much(request.range)) [[unlikely]]
-    return refuse_too_much(request.range);
+Status PeerCache::begin(RemoteRequest& request, const RegionSlot** slot) noexcept {
+  if (is_too_large(request.range)) [[unlikely]]
+    return fail_too_large(request.range);
   return domain_->peer_regions().begin(request.range, request.access, &request.peer_pin, slot);
 }
 
-Status RemotePeer::pin(MemoryRange range, Access access, const hydrant_remote_call_t& call,
-                       const RegionSlot** slot) noexcept {
+Status PeerCache::pin(MemoryRange range, Access access, const hydrant_remote_call_t& call,
+                      const RegionSlot** slot) noexcept {
   uint64_t ended = 0;
   {
     MutexLock lock(mu_);
     if (is_gone_) return fail_rank_gone(peer_);
-    if (under_way_ >= kMostUnderWay || release_count_ > releases_.size() / 2) {
+    if (under_way_ >= kMaxUnderWay || release_count_ > releases_.size() / 2) {
       return fail(Status::kNotReady,
                   "rank %u cannot be asked for [%#zx, +%zu) now: %u requests to it may be under "
                   "way: call hydrant_remote_poll(), and try again",
-                  peer_, static_cast<size_t>(range.addr), range.len, kMostUnderWay);
+                  peer_, static_cast<size_t>(range.addr), range.len, kMaxUnderWay);
     }
     ended = ended_;
   }
@@ -193,8 +193,8 @@ Status RemotePeer::pin(MemoryRange range, Access access, const hydrant_remote_ca
     if (status == Status::kNotReady) {
       // The whole budget at the peer is held: perhaps it lends more.
       MutexLock lock(mu_);
-      ask_bytes_ = std::max<uint64_t>(ask_bytes_, range.len);
-      channel_.note_due(peer_);
+      request_bytes_ = std::max<uint64_t>(request_bytes_, range.len);
+      channel_.mark_pending(peer_);
     }
     delete request;
     return status;
@@ -215,7 +215,7 @@ Status RemotePeer::pin(MemoryRange range, Access access, const hydrant_remote_ca
   return Status::kOk;
 }
 
-size_t RemotePeer::write_args(RemoteRequest& request, const hydrant_remote_call_t& call) noexcept {
+size_t PeerCache::write_args(RemoteRequest& request, const hydrant_remote_call_t& call) noexcept {
   if (call.make_args != nullptr) {
     const size_t n = call.make_args(call.context, request.message.end(), channel_.max_args());
     request.message.grow(std::min(n, channel_.max_args()));
@@ -227,7 +227,7 @@ size_t RemotePeer::write_args(RemoteRequest& request, const hydrant_remote_call_
 
 // Writes the move of a registration that was begun, and sends it. The request is gone afterwards, or
 // answered later.
-Status RemotePeer::start(RemoteRequest* request, const hydrant_remote_call_t& call) noexcept {
+Status PeerCache::start(RemoteRequest* request, const hydrant_remote_call_t& call) noexcept {
   const size_t args = call.make_args != nullptr ? channel_.max_args() : call.args_len;
   Message& message = request->message;
   uint64_t ids[kRideAlong];
@@ -245,8 +245,8 @@ Status RemotePeer::start(RemoteRequest* request, const hydrant_remote_call_t& ca
   Move move{};
   move.asked_addr = request->range.addr;
   move.asked_len = request->range.len;
-  move.least_addr = asked.least().addr;
-  move.least_len = asked.least().len;
+  move.min_addr = asked.least().addr;
+  move.min_len = asked.least().len;
   move.wanted_addr = asked.wanted().addr;
   move.wanted_len = asked.wanted().len;
   move.access = bits(asked.access());
@@ -270,12 +270,12 @@ Status RemotePeer::start(RemoteRequest* request, const hydrant_remote_call_t& ca
 
 // The reply may come, or the peer be said to be gone, before send() returns: the request is answered then,
 // but its message is there.
-Status RemotePeer::send_move(RemoteRequest* request) noexcept {
+Status PeerCache::send_move(RemoteRequest* request) noexcept {
   const uint64_t number = request->number;
   bool is_gone = false;
   {
     MutexLock lock(mu_);
-    is_gone = is_gone_;  // give_up() was here, and does not come again
+    is_gone = is_gone_;  // fail_all() was here, and does not come again
     if (!is_gone) {
       request->users.store(2, std::memory_order_relaxed);
       moves_.push(request);
@@ -292,7 +292,7 @@ Status RemotePeer::send_move(RemoteRequest* request) noexcept {
     MutexLock lock(mu_);
     if (moves_.take(number) == nullptr) {
       request->drop();
-      return Status::kOk;  // answered by give_up()
+      return Status::kOk;  // answered by fail_all()
     }
     request->users.store(1, std::memory_order_relaxed);
     if (status == Status::kNotReady) {
@@ -302,7 +302,7 @@ Status RemotePeer::send_move(RemoteRequest* request) noexcept {
     }
   }
   if (status == Status::kNotReady) {
-    channel_.note_due(peer_);
+    channel_.mark_pending(peer_);
     return Status::kOk;
   }
   const RegionSlot* none = nullptr;
@@ -313,18 +313,18 @@ Status RemotePeer::send_move(RemoteRequest* request) noexcept {
 }
 
 // A move has come to nothing: those that wait for it have to ask by themselves.
-void RemotePeer::note_ended() noexcept {
+void PeerCache::note_ended() noexcept {
   {
     MutexLock lock(mu_);
     ++ended_;
     if (waiting_.empty()) return;
   }
-  channel_.note_due(peer_);
+  channel_.mark_pending(peer_);
 }
 
 // Callbacks run here or wait for poll(). `answer` need not outlive the call.
-void RemotePeer::complete(RemoteRequest* request, Status status, const RegionSlot* slot,
-                          bool called, const std::byte* answer, size_t answer_len) noexcept {
+void PeerCache::complete(RemoteRequest* request, Status status, const RegionSlot* slot, bool called,
+                         const std::byte* answer, size_t answer_len) noexcept {
   request->outcome.called = called ? 1 : 0;
   request->outcome.status = to_c(status);
   request->pin = status == Status::kOk ? make_pin(slot) : failed_pin(status);
@@ -337,7 +337,7 @@ void RemotePeer::complete(RemoteRequest* request, Status status, const RegionSlo
 }
 
 // Turns a request that has waited into a move of its own. A failure is reported to its callback alone.
-void RemotePeer::start_waiting(RemoteRequest* request) noexcept {
+void PeerCache::start_waiting(RemoteRequest* request) noexcept {
   const auto done = request->done;
   void* const context = request->context;
   const Status status = start(request, {});
@@ -355,7 +355,7 @@ void RemotePeer::start_waiting(RemoteRequest* request) noexcept {
 
 // Serves the requests that waited for another request's move: most are hits by now. The others may become
 // moves of their own only outside of delivery, without callback arguments.
-void RemotePeer::serve_waiting(bool may_send) noexcept {
+void PeerCache::serve_waiting(bool may_send) noexcept {
   RemoteRequest* list = nullptr;
   uint64_t ended = 0;
   {
@@ -393,7 +393,7 @@ void RemotePeer::serve_waiting(bool may_send) noexcept {
   }
   while (RemoteRequest* request = again.pop())
     complete(request, Status::kBroken, nullptr, false, nullptr, 0);
-  if (missed) channel_.note_due(peer_);
+  if (missed) channel_.mark_pending(peer_);
 }
 
 }  // namespace hydrant

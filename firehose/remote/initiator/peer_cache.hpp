@@ -24,14 +24,14 @@
 
 namespace hydrant {
 
-class RemotePeer {
+class PeerCache {
  public:
   // Errors: kResource.
   static Status create(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer,
-                       std::unique_ptr<RemotePeer>* out) noexcept;
-  ~RemotePeer();
-  RemotePeer(const RemotePeer&) = delete;
-  RemotePeer& operator=(const RemotePeer&) = delete;
+                       std::unique_ptr<PeerCache>* out) noexcept;
+  ~PeerCache();
+  PeerCache(const PeerCache&) = delete;
+  PeerCache& operator=(const PeerCache&) = delete;
 
   uint64_t domain_handle() const noexcept { return handle_; }
   Domain& domain() const noexcept { return *domain_; }
@@ -56,7 +56,7 @@ class RemotePeer {
   // Sends what waits and serves those that join; part of poll(). Answers how much it did.
   int work() noexcept;
   // The peer is gone, or the end ends: everything under way completes with this.
-  void give_up(Status why) noexcept;
+  void fail_all(Status why) noexcept;
 
   struct Counts {
     std::atomic<uint64_t> moves{0}, joins{0}, recalled{0}, releases_alone{0};
@@ -67,9 +67,9 @@ class RemotePeer {
   class RemoteRegistrar;  // the domain's registrar
 
   // So many released ids are sent in a message of their own, without a move to travel with.
-  static constexpr size_t kWorthAMessage = 64;
+  static constexpr size_t kReleaseBatch = 64;
 
-  RemotePeer(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer) noexcept
+  PeerCache(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer) noexcept
       : channel_(channel), completions_(completions), peer_(peer) {}
   // On failure the handle is still the caller's.
   Status make_domain(uint64_t handle) noexcept;
@@ -84,23 +84,23 @@ class RemotePeer {
   void start_waiting(RemoteRequest* request) noexcept;
   Status import(const remote_wire::Reply& reply, const std::byte* blob, std::byte* key) noexcept;
   void adopt_lease(uint64_t bytes, uint32_t number) noexcept;
-  void adopt_most(uint64_t most, uint32_t flags) noexcept;
+  void adopt_max(uint64_t most, uint32_t flags) noexcept;
   // As Domain::PeerRegions::begin(); kResource for what the peer is known never to grant.
   Status begin(RemoteRequest& request, const RegionSlot** slot) noexcept;
-  bool is_too_much(MemoryRange range) const noexcept;
-  Status refuse_too_much(MemoryRange range) const noexcept;
+  bool is_too_large(MemoryRange range) const noexcept;
+  Status fail_too_large(MemoryRange range) const noexcept;
 
   void add_release(uint64_t id) noexcept HYDRANT_EXCLUDES(mu_);
   // Moves up to `room` ids into `ids`; answers how many.
   size_t take_releases(uint64_t* ids, size_t room) noexcept HYDRANT_EXCLUDES(mu_);
-  void put_back(const uint64_t* ids, size_t n) noexcept HYDRANT_EXCLUDES(mu_);
+  void requeue_releases(const uint64_t* ids, size_t n) noexcept HYDRANT_EXCLUDES(mu_);
   size_t take_releases_locked(uint64_t* ids, size_t room) noexcept HYDRANT_REQUIRES(mu_);
   // Behind the last of them also what ends a RECLAIM.
   size_t take_releases_and_end(uint64_t* ids, size_t room) noexcept HYDRANT_EXCLUDES(mu_);
   // Sends what was given back, a message at most; false: nothing went.
   bool send_releases(uint32_t lane, void* reply_to) noexcept;
-  void take_back(MemoryRange range) noexcept;
-  void end_recalls() noexcept;
+  void invalidate_recalled(MemoryRange range) noexcept;
+  void finish_recalls() noexcept;
   void hurry(void* reply_to) noexcept;
 
   RemoteChannel& channel_;
@@ -122,7 +122,7 @@ class RemotePeer {
   // Given back and not yet said: a stack.
   MappedArray<uint64_t> releases_ HYDRANT_GUARDED_BY(mu_);
   size_t release_count_ HYDRANT_GUARDED_BY(mu_) = 0;
-  uint64_t ask_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;
+  uint64_t request_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;
   bool urgent_ HYDRANT_GUARDED_BY(mu_) = false;  // what is given back is waited for
   // A RECLAIM has come, and the peer is not told yet that all which that gave up is given back.
   bool reclaiming_ HYDRANT_GUARDED_BY(mu_) = false;
@@ -132,8 +132,8 @@ class RemotePeer {
   std::atomic<uint64_t> drained_at_{0};
   uint64_t awaited_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;  // 0: no answer about room is awaited
   // The longest range that the peer ever grants; the peer's constant. Relaxed: it orders no other data.
-  std::atomic<uint64_t> most_{UINT64_MAX};
-  std::atomic<bool> most_is_region_{false};
+  std::atomic<uint64_t> limit_{UINT64_MAX};
+  std::atomic<bool> max_is_region_{false};
   Counts counts_;
 };
 

@@ -11,23 +11,23 @@ using namespace remote_wire;
 
 namespace {
 
-constexpr size_t kMostIds = 48;  // of a release that travels alone: fits the shortest message
+constexpr size_t kMaxIds = 48;  // of a release that travels alone: fits the shortest message
 
 }  // namespace
 
-void RemotePeer::add_release(uint64_t id) noexcept {
+void PeerCache::add_release(uint64_t id) noexcept {
   bool due = false;
   {
     MutexLock lock(mu_);
     if (is_gone_ || release_count_ == releases_.size()) return;  // no peer to send it to
     releases_[release_count_++] = id;
     if (recalling_.load(std::memory_order_relaxed)) urgent_ = true;
-    due = urgent_ || release_count_ >= kWorthAMessage;
+    due = urgent_ || release_count_ >= kReleaseBatch;
   }
-  if (due) channel_.note_due(peer_);
+  if (due) channel_.mark_pending(peer_);
 }
 
-size_t RemotePeer::take_releases_locked(uint64_t* ids, size_t room) noexcept {
+size_t PeerCache::take_releases_locked(uint64_t* ids, size_t room) noexcept {
   const size_t n = std::min(room, release_count_);
   release_count_ -= n;
   std::copy_n(releases_.data() + release_count_, n, ids);
@@ -35,12 +35,12 @@ size_t RemotePeer::take_releases_locked(uint64_t* ids, size_t room) noexcept {
   return n;
 }
 
-size_t RemotePeer::take_releases(uint64_t* ids, size_t room) noexcept {
+size_t PeerCache::take_releases(uint64_t* ids, size_t room) noexcept {
   MutexLock lock(mu_);
   return take_releases_locked(ids, room);
 }
 
-size_t RemotePeer::take_releases_and_end(uint64_t* ids, size_t room) noexcept {
+size_t PeerCache::take_releases_and_end(uint64_t* ids, size_t room) noexcept {
   MutexLock lock(mu_);
   size_t n = take_releases_locked(ids, room - 1);
   if (reclaiming_ && release_count_ == 0) {
@@ -50,7 +50,7 @@ size_t RemotePeer::take_releases_and_end(uint64_t* ids, size_t room) noexcept {
   return n;
 }
 
-void RemotePeer::put_back(const uint64_t* ids, size_t n) noexcept {
+void PeerCache::requeue_releases(const uint64_t* ids, size_t n) noexcept {
   {
     MutexLock lock(mu_);
     if (is_gone_) return;
@@ -63,24 +63,24 @@ void RemotePeer::put_back(const uint64_t* ids, size_t n) noexcept {
     release_count_ += n;
     urgent_ = true;
   }
-  channel_.note_due(peer_);
+  channel_.mark_pending(peer_);
 }
 
-bool RemotePeer::send_releases(uint32_t lane, void* reply_to) noexcept {
-  uint64_t ids[kMostIds];
-  const size_t n = take_releases_and_end(ids, kMostIds);
+bool PeerCache::send_releases(uint32_t lane, void* reply_to) noexcept {
+  uint64_t ids[kMaxIds];
+  const size_t n = take_releases_and_end(ids, kMaxIds);
   if (n == 0) return false;
   Message message;
   message.add(header(Type::kRelease, n));
   message.add(ids, n * sizeof *ids);
   const Status status = channel_.send(peer_, lane, reply_to, message);
   if (status == Status::kOk) counts_.releases_alone.fetch_add(1, std::memory_order_relaxed);
-  if (status == Status::kNotReady) put_back(ids, n);
+  if (status == Status::kNotReady) requeue_releases(ids, n);
   return status == Status::kOk;
 }
 
 // The peer waits for what is given back: a part goes as its reply, the rest with the next poll.
-void RemotePeer::hurry(void* reply_to) noexcept {
+void PeerCache::hurry(void* reply_to) noexcept {
   bool any = false;
   {
     MutexLock lock(mu_);
@@ -88,30 +88,30 @@ void RemotePeer::hurry(void* reply_to) noexcept {
     urgent_ = urgent_ || any;
   }
   if (any && reply_to != nullptr) (void)send_releases(HYDRANT_LANE_REPLY, reply_to);
-  if (any || recalling_.load(std::memory_order_relaxed)) channel_.note_due(peer_);
+  if (any || recalling_.load(std::memory_order_relaxed)) channel_.mark_pending(peer_);
 }
 
 // A recall may come early or late. The grant of a move that is under way is poisoned in the domain; a held
 // firehose is given back by its last release; one that is being returned already needs nothing more.
-void RemotePeer::on_recall(const Recalled* recalled, size_t n, void* reply_to) noexcept {
+void PeerCache::on_recall(const Recalled* recalled, size_t n, void* reply_to) noexcept {
   counts_.recalled.fetch_add(n, std::memory_order_relaxed);
   for (size_t i = 0; i < n; ++i) {
     const MemoryRange range{static_cast<uintptr_t>(recalled[i].addr),
                             static_cast<size_t>(recalled[i].len)};
-    take_back(range);
+    invalidate_recalled(range);
     if (is_mutant(Mutant::kEarlyAcknowledgement)) add_release(recalled[i].id);
   }
   hurry(reply_to);
 }
 
-void RemotePeer::on_lease(const Lease& lease, void* reply_to) noexcept {
-  adopt_most(lease.most, lease.flags);
+void PeerCache::on_lease(const Lease& lease, void* reply_to) noexcept {
+  adopt_max(lease.most, lease.flags);
   adopt_lease(lease.bytes, lease.number);
   hurry(reply_to);
 }
 
-void RemotePeer::on_reclaim(uint64_t bytes, void* reply_to) noexcept {
-  domain_->peer_regions().give_up(bytes);
+void PeerCache::on_reclaim(uint64_t bytes, void* reply_to) noexcept {
+  domain_->peer_regions().evict_unheld(bytes);
   {
     MutexLock lock(mu_);
     reclaiming_ = !is_gone_;
@@ -119,14 +119,14 @@ void RemotePeer::on_reclaim(uint64_t bytes, void* reply_to) noexcept {
   hurry(reply_to);
 }
 
-void RemotePeer::evict(MemoryRange range) noexcept {
-  take_back(range);
+void PeerCache::evict(MemoryRange range) noexcept {
+  invalidate_recalled(range);
   hurry(nullptr);
 }
 
-// The mark is set again behind the invalidation: end_recalls() may have found nothing just before it, and
+// The mark is set again behind the invalidation: finish_recalls() may have found nothing just before it, and
 // what is given back in between is seen by hurry().
-void RemotePeer::take_back(MemoryRange range) noexcept {
+void PeerCache::invalidate_recalled(MemoryRange range) noexcept {
   (void)domain_->invalidate(range);
   MutexLock lock(mu_);
   ++recalls_;
@@ -135,7 +135,7 @@ void RemotePeer::take_back(MemoryRange range) noexcept {
 
 // Not before the last of what was taken back is among releases_: it would be told with the next move only,
 // and there may be none.
-void RemotePeer::end_recalls() noexcept {
+void PeerCache::finish_recalls() noexcept {
   uint64_t seen = 0;
   {
     MutexLock lock(mu_);

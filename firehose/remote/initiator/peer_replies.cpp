@@ -1,5 +1,5 @@
-// Handles a peer's replies, its part of poll(), and the end of all requests when the peer is gone. RemotePins
-// calls these; requests begin in peer_cache.cpp.
+// Handles a peer's replies, its part of poll(), and the end of all requests when the peer is gone.
+// RemotePinService calls these; requests begin in peer_cache.cpp.
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/api/pin_handle.hpp"
 #include "firehose/remote/initiator/peer_cache.hpp"
@@ -50,7 +50,7 @@ Status status_of(int32_t code) noexcept {
 
 }  // namespace
 
-Status RemotePeer::import(const Reply& reply, const std::byte* blob, std::byte* key) noexcept {
+Status PeerCache::import(const Reply& reply, const std::byte* blob, std::byte* key) noexcept {
   Registrar& local = channel_.domain().registrar();
   const uint32_t key_bytes = local.traits().key_bytes;
   std::memcpy(key + id_offset_, &reply.id, sizeof reply.id);
@@ -63,7 +63,7 @@ Status RemotePeer::import(const Reply& reply, const std::byte* blob, std::byte* 
   return Status::kOk;
 }
 
-void RemotePeer::adopt_lease(uint64_t bytes, uint32_t number) noexcept {
+void PeerCache::adopt_lease(uint64_t bytes, uint32_t number) noexcept {
   {
     MutexLock lock(mu_);
     if (lease_number_ != 0 && static_cast<int32_t>(number - lease_number_) <= 0) return;
@@ -72,14 +72,14 @@ void RemotePeer::adopt_lease(uint64_t bytes, uint32_t number) noexcept {
   domain_->peer_regions().set_lease(bytes);
 }
 
-void RemotePeer::adopt_most(uint64_t most, uint32_t flags) noexcept {
+void PeerCache::adopt_max(uint64_t most, uint32_t flags) noexcept {
   if (most == 0) return;
-  most_is_region_.store((flags & kMostIsRegion) != 0, std::memory_order_relaxed);
-  most_.store(most, std::memory_order_relaxed);
+  max_is_region_.store((flags & kMaxIsRegion) != 0, std::memory_order_relaxed);
+  limit_.store(most, std::memory_order_relaxed);
 }
 
-Status RemotePeer::on_reply(const Reply& reply, const std::byte* blob,
-                            const std::byte* answer) noexcept {
+Status PeerCache::on_reply(const Reply& reply, const std::byte* blob,
+                           const std::byte* answer) noexcept {
   RemoteRequest* request = nullptr;
   {
     MutexLock lock(mu_);
@@ -112,9 +112,9 @@ Status RemotePeer::on_reply(const Reply& reply, const std::byte* blob,
   } else {
     fail_at_peer(status, peer_, asked.least());
   }
-  adopt_most(reply.most, reply.flags);
-  if (status == Status::kResource && is_too_much(asked.least()))
-    status = refuse_too_much(asked.least());
+  adopt_max(reply.most, reply.flags);
+  if (status == Status::kResource && is_too_large(asked.least()))
+    status = fail_too_large(asked.least());
   const RegionSlot* slot = nullptr;
   status = domain_->peer_regions().end(asked, status, grant, &slot);
   adopt_lease(reply.lease, reply.lease_number);
@@ -130,7 +130,7 @@ Status RemotePeer::on_reply(const Reply& reply, const std::byte* blob,
   return Status::kOk;
 }
 
-int RemotePeer::work() noexcept {
+int PeerCache::work() noexcept {
   int did = 0;
   for (;;) {
     RemoteRequest* request = nullptr;
@@ -159,25 +159,25 @@ int RemotePeer::work() noexcept {
   {
     MutexLock lock(mu_);
     waiting = !waiting_.empty();
-    ask = std::exchange(ask_bytes_, 0);
+    ask = std::exchange(request_bytes_, 0);
   }
   if (waiting) serve_waiting(true);
   if (recalling_.load(std::memory_order_relaxed)) {
     const uint64_t now = rule_now_ns();
     if (now - drained_at_.load(std::memory_order_relaxed) >= kDrainEveryNs) {
       drained_at_.store(now, std::memory_order_relaxed);
-      end_recalls();
+      finish_recalls();
     }
-    if (recalling_.load(std::memory_order_relaxed)) channel_.note_due(peer_);
+    if (recalling_.load(std::memory_order_relaxed)) channel_.mark_pending(peer_);
   }
   {
     MutexLock lock(mu_);
-    urgent = urgent_ || release_count_ >= kWorthAMessage;
+    urgent = urgent_ || release_count_ >= kReleaseBatch;
   }
   while (urgent && send_releases(HYDRANT_LANE_REQUEST, nullptr)) ++did;
   if (ask != 0) {
     Message message;
-    message.add(header(Type::kAsk));
+    message.add(header(Type::kLeaseRequest));
     message.add(Amount{ask});
     (void)channel_.send(peer_, HYDRANT_LANE_REQUEST, nullptr,
                         message);  // the next shortage asks again
@@ -186,7 +186,7 @@ int RemotePeer::work() noexcept {
   return did;
 }
 
-void RemotePeer::give_up(Status why) noexcept {
+void PeerCache::fail_all(Status why) noexcept {
   RemoteRequest* lists[3] = {};
   {
     MutexLock lock(mu_);

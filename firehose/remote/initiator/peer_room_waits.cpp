@@ -8,7 +8,7 @@ namespace hydrant {
 
 using namespace remote_wire;
 
-Status RemotePeer::await_room(MemoryRange range, Access access, bool at_once) noexcept {
+Status PeerCache::await_room(MemoryRange range, Access access, bool at_once) noexcept {
   {
     MutexLock lock(mu_);
     if (is_gone_) return fail_rank_gone(peer_);
@@ -26,13 +26,13 @@ Status RemotePeer::await_room(MemoryRange range, Access access, bool at_once) no
   return status;
 }
 
-void RemotePeer::on_room(const Room& room) noexcept {
+void PeerCache::on_room(const Room& room) noexcept {
   {
     MutexLock lock(mu_);
     awaited_bytes_ = 0;
   }
   const RemoteConfig& config = channel_.config();
-  if ((room.flags & kNow) == 0 || config.room == nullptr || is_mutant(Mutant::kIgnoreRoom)) return;
+  if ((room.flags & kDue) == 0 || config.room == nullptr || is_mutant(Mutant::kIgnoreRoom)) return;
   config.room(config.user, peer_);
 }
 

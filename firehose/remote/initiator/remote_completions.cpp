@@ -1,4 +1,4 @@
-// Runs the callbacks of requests (remote_completions.hpp): RemotePeer::complete() and poll() call it.
+// Runs the callbacks of requests (remote_completions.hpp): PeerCache::complete() and poll() call it.
 #include "firehose/remote/initiator/remote_completions.hpp"
 
 namespace hydrant {
@@ -24,7 +24,7 @@ void RemoteCompletions::finish(RemoteRequest* request, const std::byte* answer,
     MutexLock lock(done_mu_);
     done_.push(request);
   }
-  channel_.note_any_due();
+  channel_.mark_any_pending();
 }
 
 int RemoteCompletions::run() noexcept {

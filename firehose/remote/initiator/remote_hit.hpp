@@ -13,7 +13,7 @@
 namespace hydrant {
 
 // The calling thread's state in the live domain of this handle; null if it has none yet.
-inline ThreadDomain* state_of(uint64_t handle) noexcept {
+inline ThreadDomain* find_thread_state(uint64_t handle) noexcept {
   Thread* thread = t_hit_context.thread;
   if (reinterpret_cast<uintptr_t>(thread) <= 1) return nullptr;  // none yet, or past its end
   ThreadDomain* state = thread->domains[handle % kMaxDomains].load(std::memory_order_relaxed);
@@ -21,18 +21,18 @@ inline ThreadDomain* state_of(uint64_t handle) noexcept {
 }
 
 // A hold on the region that the thread's table proposes; null: look further.
-inline const RegionSlot* hold_beside_window(uint64_t handle, uintptr_t first, uintptr_t last,
-                                            uint32_t need) noexcept {
-  ThreadDomain* state = state_of(handle);
+inline const RegionSlot* hold_without_context(uint64_t handle, uintptr_t first, uintptr_t last,
+                                              uint32_t need) noexcept {
+  ThreadDomain* state = find_thread_state(handle);
   if (state == nullptr || last < first) return nullptr;
   return find_and_hold(*state, first, last, need);
 }
 
 // Gives a hold back; false: hydrant_release() has to.
-inline bool drop_beside_window(const RegionSlot* slot) noexcept {
+inline bool drop_without_context(const RegionSlot* slot) noexcept {
   const uint64_t tag = slot->tag.load(std::memory_order_relaxed);
   if (tag == 0) return false;
-  ThreadDomain* state = state_of(tag);
+  ThreadDomain* state = find_thread_state(tag);
   if (state == nullptr) return false;
   drop_hold(state->counts[slot->index]);
   return true;
@@ -41,20 +41,20 @@ inline bool drop_beside_window(const RegionSlot* slot) noexcept {
 // For layers of this project above the caches, which take a longer path after a miss. Takes a hold on memory
 // that is already a firehose of the calling thread; hydrant_remote_release() gives it back. A null region
 // means a miss: nothing is counted, and there is no error text. Cost: some 60 instructions.
-hydrant_pin_t hit_remote(hydrant_remote_t end, uint32_t peer, uintptr_t addr, size_t len,
-                         uint32_t access) noexcept;
+hydrant_pin_t try_remote_hit(hydrant_remote_t end, uint32_t peer, uintptr_t addr, size_t len,
+                             uint32_t access) noexcept;
 // The same of this process's own memory, for hydrant_release(). Cost: some 30 instructions.
-inline hydrant_pin_t hit_local(hydrant_domain_t domain, const void* addr, size_t len,
-                               uint32_t access) noexcept {
+inline hydrant_pin_t try_local_hit(hydrant_domain_t domain, const void* addr, size_t len,
+                                   uint32_t access) noexcept {
   const auto first = reinterpret_cast<uintptr_t>(addr);
-  const RegionSlot* slot = hold_beside_window(domain, first, first + len - 1, access);
+  const RegionSlot* slot = hold_without_context(domain, first, first + len - 1, access);
   return slot != nullptr ? hydrant_pin_t{slot->as_public(), issue_ticket()} : hydrant_pin_t{};
 }
 // Takes back the count of a hit that the calling thread has just had and gives back unused: the longer path
 // finds the same memory, and counts that.
 inline void uncount_hit(const hydrant_pin_t& pin) noexcept {
   const RegionSlot* slot = RegionSlot::from_public(pin.region);
-  ThreadDomain* state = state_of(slot->tag.load(std::memory_order_relaxed));
+  ThreadDomain* state = find_thread_state(slot->tag.load(std::memory_order_relaxed));
   if (state != nullptr) ThreadCounters::add(state->hits(), UINT64_MAX);
 }
 

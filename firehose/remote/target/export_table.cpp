@@ -8,12 +8,12 @@
 
 namespace hydrant {
 
-bool RemoteExports::set_up(uint32_t most, uint32_t ranks) noexcept {
+bool ExportTable::set_up(uint32_t most, uint32_t ranks) noexcept {
   return entries_.map(size_t{most} + 1) && peers_.map(ranks);
 }
 
-uint64_t RemoteExports::add(const RegionSlot* slot, MemoryRange range, uint64_t charge,
-                            uint32_t peer, bool once, bool checked) noexcept {
+uint64_t ExportTable::add(const RegionSlot* slot, MemoryRange range, uint64_t charge, uint32_t peer,
+                          bool once, bool checked) noexcept {
   uint32_t index = free_;
   if (index != kEnd) {
     free_ = entries_[index].next;
@@ -42,7 +42,7 @@ uint64_t RemoteExports::add(const RegionSlot* slot, MemoryRange range, uint64_t 
   return id_of(index, generation);
 }
 
-RemoteExports::Export* RemoteExports::find(uint64_t id) noexcept {
+ExportTable::Export* ExportTable::find(uint64_t id) noexcept {
   const auto index = static_cast<uint32_t>(id);
   if (index == kEnd || index > high_) return nullptr;
   Export& e = entries_[index];
@@ -50,7 +50,7 @@ RemoteExports::Export* RemoteExports::find(uint64_t id) noexcept {
   return e.generation == id >> 32 || is_mutant(Mutant::kIgnoreGeneration) ? &e : nullptr;
 }
 
-void RemoteExports::unlist(uint32_t index) noexcept {
+void ExportTable::unlist(uint32_t index) noexcept {
   Export& e = entries_[index];
   uint32_t* link = &peers_[e.peer].recalls;
   while (*link != index) link = &entries_[*link].next;
@@ -58,7 +58,7 @@ void RemoteExports::unlist(uint32_t index) noexcept {
   e.listed = false;
 }
 
-void RemoteExports::end(uint32_t index, Export* out) noexcept {
+void ExportTable::end(uint32_t index, Export* out) noexcept {
   Export& e = entries_[index];
   if (e.listed) unlist(index);
   *out = e;
@@ -80,12 +80,12 @@ void RemoteExports::end(uint32_t index, Export* out) noexcept {
   free_ = index;
 }
 
-void RemoteExports::withhold(uint64_t id) noexcept {
+void ExportTable::withhold_until_reply(uint64_t id) noexcept {
   Export* e = find(id);
   if (e != nullptr) e->withheld = true;
 }
 
-bool RemoteExports::tell(uint64_t id, Export* out) noexcept {
+bool ExportTable::publish(uint64_t id, Export* out) noexcept {
   Export* e = find(id);
   if (e == nullptr) return false;
   e->withheld = false;
@@ -94,19 +94,19 @@ bool RemoteExports::tell(uint64_t id, Export* out) noexcept {
   return true;
 }
 
-bool RemoteExports::drop(uint64_t id, uint32_t peer, Export* out) noexcept {
+bool ExportTable::drop(uint64_t id, uint32_t peer, Export* out) noexcept {
   const Export* e = find(id);
   if (e == nullptr || e->peer != peer) return false;
   end(static_cast<uint32_t>(id), out);
   return true;
 }
 
-bool RemoteExports::release(uint64_t id, uint32_t peer, Export* out) noexcept {
+bool ExportTable::release(uint64_t id, uint32_t peer, Export* out) noexcept {
   const Export* e = find(id);
   return e != nullptr && !e->withheld && drop(id, peer, out);
 }
 
-bool RemoteExports::release_any(uint32_t peer, uint32_t* from, Export* out) noexcept {
+bool ExportTable::release_any(uint32_t peer, uint32_t* from, Export* out) noexcept {
   if (peers_[peer].count == 0) return false;
   for (uint32_t index = *from + 1; index <= high_; ++index) {
     *from = index;
@@ -122,14 +122,14 @@ bool RemoteExports::release_any(uint32_t peer, uint32_t* from, Export* out) noex
   return false;
 }
 
-MemoryRange RemoteExports::beside_others(uint32_t peer, MemoryRange needed,
-                                         MemoryRange most) const noexcept {
+MemoryRange ExportTable::exclude_overlaps(uint32_t peer, MemoryRange needed,
+                                          MemoryRange most) const noexcept {
   // The part cut off may have contained the rest of another firehose.
   bool cut = true;
-  for (int pass = 0; cut && pass < kMostPasses; ++pass) {
+  for (int pass = 0; cut && pass < kMaxPasses; ++pass) {
     cut = false;
     uint32_t seen = 0;
-    for (uint32_t i = peers_[peer].newest; i != kEnd && seen < kMostSeen; i = entries_[i].before) {
+    for (uint32_t i = peers_[peer].newest; i != kEnd && seen < kMaxSeen; i = entries_[i].before) {
       ++seen;
       const MemoryRange theirs = entries_[i].range;
       if (!theirs.overlaps(most) || most.covers(theirs)) continue;
@@ -144,17 +144,17 @@ MemoryRange RemoteExports::beside_others(uint32_t peer, MemoryRange needed,
   return most;
 }
 
-void RemoteExports::make_zombie(uint32_t index) noexcept {
+void ExportTable::make_zombie(uint32_t index) noexcept {
   Export& e = entries_[index];
   e.zombie = true;
-  zombies_.fetch_add(1, std::memory_order_relaxed);  // gone_seen_ publishes it
+  zombies_.fetch_add(1, std::memory_order_relaxed);  // invalidations_seen_ publishes it
   zombie_bytes_ += e.range.len;
   e.listed = true;
   e.next = peers_[e.peer].recalls;
   peers_[e.peer].recalls = index;
 }
 
-bool RemoteExports::invalidate(MemoryRange gone) noexcept {
+bool ExportTable::invalidate(MemoryRange gone) noexcept {
   bool any = false;
   for (uint32_t index = 1; index <= high_; ++index) {
     const Export& e = entries_[index];
@@ -165,15 +165,15 @@ bool RemoteExports::invalidate(MemoryRange gone) noexcept {
   return any;
 }
 
-bool RemoteExports::invalidate(uint64_t id) noexcept {
+bool ExportTable::invalidate(uint64_t id) noexcept {
   const Export* e = find(id);
   if (e == nullptr || e->zombie) return false;
   make_zombie(static_cast<uint32_t>(id));
   return true;
 }
 
-size_t RemoteExports::take_recalls(uint32_t peer, uint64_t* ids, MemoryRange* ranges,
-                                   size_t room) noexcept {
+size_t ExportTable::take_recalls(uint32_t peer, uint64_t* ids, MemoryRange* ranges,
+                                 size_t room) noexcept {
   size_t n = 0;
   for (; n < room && peers_[peer].recalls != kEnd; ++n) {
     const uint32_t index = peers_[peer].recalls;
@@ -186,7 +186,7 @@ size_t RemoteExports::take_recalls(uint32_t peer, uint64_t* ids, MemoryRange* ra
   return n;
 }
 
-void RemoteExports::list_again(const uint64_t* ids, size_t n) noexcept {
+void ExportTable::list_again(const uint64_t* ids, size_t n) noexcept {
   for (size_t i = 0; i < n; ++i) {
     Export* e = find(ids[i]);
     if (e == nullptr || e->listed) continue;

@@ -4,9 +4,9 @@
 // its peer, to be recalled; the peer's release ends it like any other. Holds are given back to the domain by
 // the caller, outside the lock.
 //
-// While its move is being served (withhold() to tell()) the target's function, or the code that makes the
-// reply, uses the registration. Until then neither the peer's release nor the peer's end ends it: the peer
-// does not have the id yet and can only guess it.
+// While its move is being served (withhold_until_reply() to publish()) the target's function, or the code
+// that makes the reply, uses the registration. Until then neither the peer's release nor the peer's end ends
+// it: the peer does not have the id yet and can only guess it.
 //
 // Threads: the caller's lock, but for count() and zombies().
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace hydrant {
 
-class RemoteExports {
+class ExportTable {
  public:
   struct Export {
     const RegionSlot* slot;  // held; null: the entry is free
@@ -37,7 +37,7 @@ class RemoteExports {
     bool zombie : 1;
     bool listed : 1;    // to be recalled
     bool withheld : 1;  // its peer has not been told of it
-    bool orphan : 1;    // withheld, and its peer is gone: tell() ends it
+    bool orphan : 1;    // withheld, and its peer is gone: publish() ends it
   };
 
   [[nodiscard]] bool set_up(uint32_t most, uint32_t ranks) noexcept;
@@ -47,22 +47,22 @@ class RemoteExports {
                bool checked) noexcept;
   bool has_room() const noexcept { return free_ != kEnd || high_ + 1 < entries_.size(); }
   // It serves the target first. Requires: add() has just answered `id`.
-  void withhold(uint64_t id) noexcept;
+  void withhold_until_reply(uint64_t id) noexcept;
   // Its peer is about to be told. True: the peer has gone meanwhile, and this has ended it, as drop().
-  bool tell(uint64_t id, Export* out) noexcept;
+  bool publish(uint64_t id, Export* out) noexcept;
   // Ends a firehose that `peer` gives back. False: the peer has no such firehose (any more), or was not told
   // its id. `out` gets a copy of the entry.
   bool release(uint64_t id, uint32_t peer, Export* out) noexcept;
   // As release(), where the target itself wants it to end.
   bool drop(uint64_t id, uint32_t peer, Export* out) noexcept;
   // Any firehose of the peer from entry *from on, which is moved along; as drop(), but what is withheld is
-  // left to tell(). From 0: false if there is none.
+  // left to publish(). From 0: false if there is none.
   bool release_any(uint32_t peer, uint32_t* from, Export* out) noexcept;
   uint32_t count_of(uint32_t peer) const noexcept { return peers_[peer].count; }
   // Returns the part of `most` around `needed` that overlaps no firehose of the peer. Firehoses within `most`
   // may overlap: a peer that is granted the result releases them. Approximate: the search reads only the
-  // newest kMostSeen firehoses of a peer and limits its passes. Cost: one cache line for each firehose read.
-  MemoryRange beside_others(uint32_t peer, MemoryRange needed, MemoryRange most) const noexcept;
+  // newest kMaxSeen firehoses of a peer and limits its passes. Cost: one cache line for each firehose read.
+  MemoryRange exclude_overlaps(uint32_t peer, MemoryRange needed, MemoryRange most) const noexcept;
 
   // Turns the exports in the range into zombies and lists them. True if there was one.
   bool invalidate(MemoryRange gone) noexcept;
@@ -81,16 +81,16 @@ class RemoteExports {
   uint32_t count() const noexcept { return count_.load(std::memory_order_seq_cst); }
   uint32_t checked() const noexcept { return checked_.load(std::memory_order_seq_cst); }
   // Acquire, as in count(); pairs with the release in end() by the thread that ended the last zombie. A
-  // thread that has read gone_seen_ sees the zombies that look_for_gone() made before.
+  // thread that has read invalidations_seen_ sees the zombies that find_zombies() made before.
   uint32_t zombies() const noexcept { return zombies_.load(std::memory_order_acquire); }
   uint64_t zombie_bytes() const noexcept { return zombie_bytes_; }
   uint64_t bytes() const noexcept { return bytes_; }
 
  private:
   static constexpr uint32_t kEnd = 0;  // entry 0 is never used
-  static constexpr uint32_t kMostSeen = 1024;
-  static constexpr int kMostPasses = 4;
-  struct OfPeer {
+  static constexpr uint32_t kMaxSeen = 1024;
+  static constexpr int kMaxPasses = 4;
+  struct PeerExports {
     uint32_t recalls;  // list
     uint32_t newest;   // list, by `before`
     uint32_t count;
@@ -105,7 +105,7 @@ class RemoteExports {
   void make_zombie(uint32_t index) noexcept;
 
   MappedArray<Export> entries_;
-  MappedArray<OfPeer> peers_;
+  MappedArray<PeerExports> peers_;
   uint32_t high_ = 0;  // highest entry ever used
   uint32_t free_ = kEnd;
   std::atomic<uint32_t> count_{0}, checked_{0}, zombies_{0};

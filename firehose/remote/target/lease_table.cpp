@@ -11,11 +11,11 @@ namespace {
 constexpr uint64_t kRecent = 64;
 // A lease grows by this part of itself at least.
 constexpr uint64_t kGrowth = 2;
-constexpr uint64_t kLeastGrowth = 64u << 10;
+constexpr uint64_t kMinGrowth = 64u << 10;
 
 }  // namespace
 
-bool RemoteLeases::set_up(uint64_t budget, uint32_t ranks, uint32_t percent) noexcept {
+bool LeaseTable::set_up(uint64_t budget, uint32_t ranks, uint32_t percent) noexcept {
   if (!peers_.map(ranks)) return false;
   ranks_ = ranks;
   most_ = budget;
@@ -30,7 +30,7 @@ bool RemoteLeases::set_up(uint64_t budget, uint32_t ranks, uint32_t percent) noe
 }
 
 // Keeps lent_ true while a peer's lease or holdings change.
-void RemoteLeases::set(uint32_t peer, uint64_t lease) noexcept {
+void LeaseTable::set(uint32_t peer, uint64_t lease) noexcept {
   Peer& p = peers_[peer];
   const uint64_t before = std::max(larger(p), base_);
   p.lease = lease;
@@ -38,29 +38,29 @@ void RemoteLeases::set(uint32_t peer, uint64_t lease) noexcept {
   lent_ += std::max(larger(p), base_) - before;
 }
 
-void RemoteLeases::grant(uint32_t peer, uint64_t bytes) noexcept {
+void LeaseTable::grant(uint32_t peer, uint64_t bytes) noexcept {
   Peer& p = peers_[peer];
   const uint64_t before = std::max(larger(p), base_);
   p.held += bytes;
   lent_ += std::max(larger(p), base_) - before;
 }
 
-void RemoteLeases::give_back(uint32_t peer, uint64_t bytes) noexcept {
+void LeaseTable::release(uint32_t peer, uint64_t bytes) noexcept {
   Peer& p = peers_[peer];
   const uint64_t before = std::max(larger(p), base_);
   p.held -= std::min(bytes, p.held);
   lent_ -= before - std::max(larger(p), base_);
 }
 
-void RemoteLeases::forget(uint32_t peer) noexcept {
-  give_back(peer, peers_[peer].held);
+void LeaseTable::forget(uint32_t peer) noexcept {
+  release(peer, peers_[peer].held);
   if (peers_[peer].lease != base_) set(peer, base_);
   if (peers_[peer].cut) --cut_count_;
   peers_[peer].cut = false;
 }
 
 // The peer above its base quota whose last shortage is oldest, if that is long ago.
-uint32_t RemoteLeases::idlest(uint32_t but) const noexcept {
+uint32_t LeaseTable::longest_idle(uint32_t but) const noexcept {
   uint32_t found = ranks_;
   for (uint32_t peer = 0; peer < ranks_; ++peer) {
     const Peer& p = peers_[peer];
@@ -70,13 +70,13 @@ uint32_t RemoteLeases::idlest(uint32_t but) const noexcept {
   return found;
 }
 
-void RemoteLeases::lend(uint32_t peer, uint64_t least, uint64_t welcome) noexcept {
+void LeaseTable::lend(uint32_t peer, uint64_t least, uint64_t welcome) noexcept {
   const uint64_t free = pool_ - std::min(lent_, pool_);
   const uint64_t more = std::min(free, std::max(least, welcome));
   if (more != 0) set(peer, peers_[peer].lease + more);
   if (more >= least && more >= welcome) return;
   // Cuts the unused lease of another peer; the quota is free when that peer has released it.
-  const uint32_t other = idlest(peer);
+  const uint32_t other = longest_idle(peer);
   if (other == ranks_) return;
   const uint64_t surplus = peers_[other].lease - base_;
   const uint64_t wanted = std::max(least, welcome) - more;
@@ -85,7 +85,7 @@ void RemoteLeases::lend(uint32_t peer, uint64_t least, uint64_t welcome) noexcep
   peers_[other].cut = true;
 }
 
-bool RemoteLeases::admit(uint32_t peer, uint64_t bytes, bool is_short) noexcept {
+bool LeaseTable::admit(uint32_t peer, uint64_t bytes, bool is_short) noexcept {
   Peer& p = peers_[peer];
   ++moves_;
   const bool has_room = fits(p, bytes);
@@ -94,19 +94,19 @@ bool RemoteLeases::admit(uint32_t peer, uint64_t bytes, bool is_short) noexcept 
   if (bytes > most_) return false;
   if (pool_ != 0) {
     const uint64_t least = has_room ? 0 : p.held + bytes - p.lease;
-    lend(peer, least, std::max({p.lease / kGrowth, bytes, kLeastGrowth}));
+    lend(peer, least, std::max({p.lease / kGrowth, bytes, kMinGrowth}));
   }
   return fits(p, bytes);
 }
 
-void RemoteLeases::ask(uint32_t peer, uint64_t bytes) noexcept {
+void LeaseTable::ask(uint32_t peer, uint64_t bytes) noexcept {
   Peer& p = peers_[peer];
   p.asked_at = ++moves_;
   if (pool_ == 0 || bytes > most_ || fits(p, bytes)) return;
   lend(peer, p.held + bytes - p.lease, 0);
 }
 
-bool RemoteLeases::take_change(uint32_t* peer) noexcept {
+bool LeaseTable::take_change(uint32_t* peer) noexcept {
   if (cut_count_ == 0) return false;
   for (uint32_t i = 0; i < ranks_; ++i) {
     if (!peers_[i].cut) continue;

@@ -17,7 +17,7 @@
 
 namespace hydrant {
 
-class RemoteLeases {
+class LeaseTable {
  public:
   // `percent` of the budget are base quotas of ranks - 1 peers. False when memory is refused.
   [[nodiscard]] bool set_up(uint64_t budget, uint32_t ranks, uint32_t percent) noexcept;
@@ -34,7 +34,7 @@ class RemoteLeases {
   // The peer would need so much beside what it has.
   void ask(uint32_t peer, uint64_t bytes) noexcept;
   void grant(uint32_t peer, uint64_t bytes) noexcept;
-  void give_back(uint32_t peer, uint64_t bytes) noexcept;
+  void release(uint32_t peer, uint64_t bytes) noexcept;
   // It is gone for good: all that was lent is free.
   void forget(uint32_t peer) noexcept;
 
@@ -45,7 +45,7 @@ class RemoteLeases {
   uint64_t base() const noexcept { return base_; }
   uint64_t lent() const noexcept { return lent_; }
   // The largest lease that a peer can ever have.
-  uint64_t most_of_one() const noexcept { return base_ + pool_; }
+  uint64_t max_lease() const noexcept { return base_ + pool_; }
   // The largest holder among the peers that `skip` does not exclude; `ranks` if no peer holds a firehose.
   template <class Skip>
   uint32_t largest_holder(const Skip& skip) const noexcept {
@@ -77,7 +77,7 @@ class RemoteLeases {
   }
   void set(uint32_t peer, uint64_t lease) noexcept;
   void lend(uint32_t peer, uint64_t least, uint64_t welcome) noexcept;
-  uint32_t idlest(uint32_t but) const noexcept;
+  uint32_t longest_idle(uint32_t but) const noexcept;
 
   MappedArray<Peer> peers_;
   uint32_t ranks_ = 0;

@@ -12,7 +12,7 @@ using namespace remote_wire;
 int RemoteTarget::run_deferred() noexcept {
   int ran = 0;
   for (;;) {
-    Deferred* next = nullptr;
+    DeferredMove* next = nullptr;
     {
       MutexLock lock(exports_mu_);
       next = deferred_;
@@ -24,26 +24,26 @@ int RemoteTarget::run_deferred() noexcept {
     (void)said.reserve(channel_.max_args());
     next->served.flags |= kCalled;
     call_remote(next->from, next->move, next->served, next->args.data(), &said);
-    answer(next->from, next->move.number, next->served, said, nullptr);
+    reply(next->from, next->move.number, next->served, said, nullptr);
     delete next;
     ++ran;
   }
 }
 
 // A peer that accepts no message does not delay messages to the others.
-int RemoteTarget::send_answers() noexcept {
+int RemoteTarget::send_replies() noexcept {
   int did = 0;
-  Answer* list = nullptr;
+  PendingReply* list = nullptr;
   {
     MutexLock lock(exports_mu_);
-    list = std::exchange(answers_, nullptr);
-    answers_tail_ = &answers_;
+    list = std::exchange(replies_, nullptr);
+    replies_tail_ = &replies_;
   }
-  Answer* kept = nullptr;
-  Answer** kept_tail = &kept;
+  PendingReply* kept = nullptr;
+  PendingReply** kept_tail = &kept;
   uint32_t deaf = config_.ranks;
   while (list != nullptr) {
-    Answer* next = list;
+    PendingReply* next = list;
     list = next->next;
     if (next->to != deaf && channel_.send(next->to, HYDRANT_LANE_REQUEST, nullptr, next->message) !=
                                 Status::kNotReady) {
@@ -57,7 +57,7 @@ int RemoteTarget::send_answers() noexcept {
     kept_tail = &next->next;
   }
   while (kept != nullptr) {
-    Answer* next = kept;
+    PendingReply* next = kept;
     kept = next->next;
     MutexLock lock(exports_mu_);
     if (notices_[next->to].gone) {  // meanwhile
@@ -65,75 +65,75 @@ int RemoteTarget::send_answers() noexcept {
       continue;
     }
     next->next = nullptr;
-    *answers_tail_ = next;
-    answers_tail_ = &next->next;
-    channel_.note_due(next->to);
+    *replies_tail_ = next;
+    replies_tail_ = &next->next;
+    channel_.mark_pending(next->to);
   }
-  return did + send_owed();
+  return did + send_refusals();
 }
 
-int RemoteTarget::send_owed() noexcept {
+int RemoteTarget::send_refusals() noexcept {
   int did = 0;
   for (size_t i = 0;;) {
-    Owed owed{};
+    PendingRefusal refusal{};
     Reply reply{};
     {
       MutexLock lock(exports_mu_);
-      if (i >= owed_count_) return did;
-      owed = owed_[i];
-      owed_[i] = owed_[--owed_count_];
-      reply.lease = leases_.lease(owed.peer);
-      reply.lease_number = leases_.number(owed.peer);
+      if (i >= pending_refusal_count_) return did;
+      refusal = pending_refusals_[i];
+      pending_refusals_[i] = pending_refusals_[--pending_refusal_count_];
+      reply.lease = leases_.lease(refusal.peer);
+      reply.lease_number = leases_.number(refusal.peer);
       bool is_region = false;
-      reply.most = most_of_one(&is_region);
-      if (is_region) reply.flags |= kMostIsRegion;
+      reply.most = max_lease(&is_region);
+      if (is_region) reply.flags |= kMaxIsRegion;
     }
-    reply.number = owed.number;
-    reply.status = to_c(owed.status);
+    reply.number = refusal.number;
+    reply.status = to_c(refusal.status);
     Message message;
     message.add(header(Type::kReply));
     message.add(reply);
-    if (channel_.send(owed.peer, HYDRANT_LANE_REQUEST, nullptr, message) != Status::kNotReady) {
+    if (channel_.send(refusal.peer, HYDRANT_LANE_REQUEST, nullptr, message) != Status::kNotReady) {
       ++did;
       continue;
     }
     MutexLock lock(exports_mu_);
-    if (owed_count_ == owed_.size() || notices_[owed.peer].gone) continue;
+    if (pending_refusal_count_ == pending_refusals_.size() || notices_[refusal.peer].gone) continue;
     // Puts it back at its place, so that each is tried once.
-    const size_t at = std::min(i, owed_count_);
-    owed_[owed_count_++] = owed_[at];
-    owed_[at] = owed;
+    const size_t at = std::min(i, pending_refusal_count_);
+    pending_refusals_[pending_refusal_count_++] = pending_refusals_[at];
+    pending_refusals_[at] = refusal;
     ++i;
-    channel_.note_due(owed.peer);
+    channel_.mark_pending(refusal.peer);
   }
 }
 
-void RemoteTarget::drop_answers(uint32_t peer) noexcept {
-  Deferred* dropped = unlist_answers(peer);
+void RemoteTarget::drop_replies(uint32_t peer) noexcept {
+  DeferredMove* dropped = unlist_replies(peer);
   while (dropped != nullptr) {
-    Deferred* later = dropped;
+    DeferredMove* later = dropped;
     dropped = later->next;
     if (later->served.id != 0) (void)end_export(later->from, later->served.id, false);
     delete later;
   }
 }
 
-RemoteTarget::Deferred* RemoteTarget::unlist_answers(uint32_t peer) noexcept {
-  Deferred* dropped = nullptr;
+RemoteTarget::DeferredMove* RemoteTarget::unlist_replies(uint32_t peer) noexcept {
+  DeferredMove* dropped = nullptr;
   MutexLock lock(exports_mu_);
-  for (Answer** link = &answers_; *link != nullptr;) {
-    Answer* answer = *link;
-    if (peer != config_.ranks && answer->to != peer) {
-      link = &answer->next;
+  for (PendingReply** link = &replies_; *link != nullptr;) {
+    PendingReply* reply = *link;
+    if (peer != config_.ranks && reply->to != peer) {
+      link = &reply->next;
       continue;
     }
-    *link = answer->next;
-    delete answer;
+    *link = reply->next;
+    delete reply;
   }
-  answers_tail_ = &answers_;
-  while (*answers_tail_ != nullptr) answers_tail_ = &(*answers_tail_)->next;
-  for (Deferred** link = &deferred_; *link != nullptr;) {
-    Deferred* later = *link;
+  replies_tail_ = &replies_;
+  while (*replies_tail_ != nullptr) replies_tail_ = &(*replies_tail_)->next;
+  for (DeferredMove** link = &deferred_; *link != nullptr;) {
+    DeferredMove* later = *link;
     if (peer != config_.ranks && later->from != peer) {
       link = &later->next;
       continue;
@@ -145,10 +145,11 @@ RemoteTarget::Deferred* RemoteTarget::unlist_answers(uint32_t peer) noexcept {
   deferred_tail_ = &deferred_;
   while (*deferred_tail_ != nullptr) deferred_tail_ = &(*deferred_tail_)->next;
   size_t kept = 0;
-  for (size_t i = 0; i < owed_count_; ++i) {
-    if (peer != config_.ranks && owed_[i].peer != peer) owed_[kept++] = owed_[i];
+  for (size_t i = 0; i < pending_refusal_count_; ++i) {
+    if (peer != config_.ranks && pending_refusals_[i].peer != peer)
+      pending_refusals_[kept++] = pending_refusals_[i];
   }
-  owed_count_ = kept;
+  pending_refusal_count_ = kept;
   return dropped;
 }
 

@@ -13,20 +13,20 @@ using namespace remote_wire;
 
 namespace {
 
-constexpr size_t kMostRecalls = 16;  // of a message: fits the shortest
-constexpr uint64_t kLeastReclaim = 64u << 10;
+constexpr size_t kMaxRecalls = 16;  // of a message: fits the shortest
+constexpr uint64_t kMinReclaim = 64u << 10;
 // A peer that has ignored the reclaim during this many shortages is busy: another peer is asked.
 constexpr uint64_t kPatience = 64;
 
 }  // namespace
 
-bool RemoteTarget::look_for_gone() noexcept {
+bool RemoteTarget::find_zombies() noexcept {
   const InvalidationLog& gone = domain_.exports().invalidation_log();
-  if (gone.count() == gone_seen_.load(std::memory_order_acquire)) return false;
+  if (gone.count() == invalidations_seen_.load(std::memory_order_acquire)) return false;
   const CancellationDisabled guard;
   bool any = false;
   MutexLock lock(exports_mu_);
-  uint64_t from = gone_seen_.load(std::memory_order_relaxed);
+  uint64_t from = invalidations_seen_.load(std::memory_order_relaxed);
   const uint64_t to = gone.count();
   if (exports_.count() == 0 || is_mutant(Mutant::kDropRecall)) from = to;
   if (to - from > InvalidationLog::kKept) {
@@ -34,10 +34,10 @@ bool RemoteTarget::look_for_gone() noexcept {
   } else {
     for (; from != to; ++from) any = exports_.invalidate(gone.at(from)) || any;
   }
-  gone_seen_.store(to, std::memory_order_release);
+  invalidations_seen_.store(to, std::memory_order_release);
   if (!any) return false;
   for (uint32_t peer = 0; peer < config_.ranks; ++peer) {
-    if (exports_.has_recalls(peer)) channel_.note_due(peer);
+    if (exports_.has_recalls(peer)) channel_.mark_pending(peer);
   }
   return true;
 }
@@ -46,9 +46,9 @@ bool RemoteTarget::look_for_gone() noexcept {
 // outstanding until that peer has reported that it is done: one shortage causes many failed pins.
 void RemoteTarget::check_pressure() noexcept {
   const uint64_t budget_shortages = domain_.exports().budget_shortages();
-  if (budget_shortages == starved_seen_.load(std::memory_order_relaxed)) return;
+  if (budget_shortages == shortages_seen_.load(std::memory_order_relaxed)) return;
   const CancellationDisabled guard;
-  starved_seen_.store(budget_shortages, std::memory_order_relaxed);
+  shortages_seen_.store(budget_shortages, std::memory_order_relaxed);
   MutexLock lock(exports_mu_);
   const uint32_t peer = leases_.largest_holder([&](uint32_t of) HYDRANT_NO_TSA {
     return notices_[of].reclaiming && budget_shortages >= notices_[of].reclaimed_at + kPatience;
@@ -56,19 +56,19 @@ void RemoteTarget::check_pressure() noexcept {
   if (peer == config_.ranks || notices_[peer].reclaiming) return;
   notices_[peer].reclaiming = true;
   notices_[peer].reclaimed_at = budget_shortages;
-  notices_[peer].reclaim_bytes = std::max(leases_.held(peer) / 4, kLeastReclaim);
-  channel_.note_due(peer);
+  notices_[peer].reclaim_bytes = std::max(leases_.held(peer) / 4, kMinReclaim);
+  channel_.mark_pending(peer);
 }
 
 int RemoteTarget::send_to(uint32_t peer) noexcept {
   int did = 0;
   for (;;) {
-    uint64_t ids[kMostRecalls];
-    MemoryRange ranges[kMostRecalls];
+    uint64_t ids[kMaxRecalls];
+    MemoryRange ranges[kMaxRecalls];
     size_t n = 0;
     {
       MutexLock lock(exports_mu_);
-      n = exports_.take_recalls(peer, ids, ranges, kMostRecalls);
+      n = exports_.take_recalls(peer, ids, ranges, kMaxRecalls);
     }
     if (n == 0) break;
     Message message;
@@ -85,7 +85,7 @@ int RemoteTarget::send_to(uint32_t peer) noexcept {
     MutexLock lock(exports_mu_);
     if (status == Status::kNotReady) {
       exports_.list_again(ids, n);
-      channel_.note_due(peer);
+      channel_.mark_pending(peer);
     }
     break;
   }
@@ -97,8 +97,8 @@ int RemoteTarget::send_to(uint32_t peer) noexcept {
     reclaim = std::exchange(notices_[peer].reclaim_bytes, 0);
     tell = std::exchange(notices_[peer].lease, false);
     bool is_region = false;
-    lease = {leases_.lease(peer), most_of_one(&is_region), leases_.number(peer), 0};
-    if (is_region) lease.flags |= kMostIsRegion;
+    lease = {leases_.lease(peer), max_lease(&is_region), leases_.number(peer), 0};
+    if (is_region) lease.flags |= kMaxIsRegion;
   }
   // A reclaim may be lost: the next shortage asks again. A lease may not: an idle peer whose lease was cut
   // gets no reply that would carry the change, and is not cut again.
@@ -123,23 +123,23 @@ int RemoteTarget::send_to(uint32_t peer) noexcept {
     if (status == Status::kNotReady) {
       MutexLock lock(exports_mu_);
       notices_[peer].lease = true;
-      channel_.note_due(peer);
+      channel_.mark_pending(peer);
     }
   }
-  return did + send_due_room(peer);
+  return did + send_room_notice(peer);
 }
 
 void RemoteTarget::drop_exports_of(uint32_t peer) noexcept {
   uint32_t from = 0;
   for (;;) {
-    RemoteExports::Export ended{};
+    ExportTable::Export ended{};
     {
       MutexLock lock(exports_mu_);
       if (!exports_.release_any(peer, &from, &ended)) {
         leases_.forget(peer);
         return;
       }
-      leases_.give_back(peer, ended.charge);
+      leases_.release(peer, ended.charge);
     }
     (void)domain_.release(ended.slot);
   }
@@ -151,29 +151,29 @@ Status RemoteTarget::quiet() noexcept {
     return fail_literal(Status::kNotReady,
                         "releases of memory are under way in other threads: poll again");
   }
-  (void)look_for_gone();
+  (void)find_zombies();
   if (exports_.zombies() == 0) return Status::kOk;
   return fail_literal(Status::kNotReady,
                       "peers may still use memory that was released here: call "
                       "hydrant_remote_poll() until they have given it back");
 }
 
-void RemoteTarget::tell_leases() noexcept {
+void RemoteTarget::queue_lease_notices() noexcept {
   MutexLock lock(exports_mu_);
   uint32_t peer = 0;
   while (leases_.take_change(&peer)) {
     notices_[peer].lease = true;
-    channel_.note_due(peer);
+    channel_.mark_pending(peer);
   }
 }
 
-void RemoteTarget::on_ask(uint32_t from, uint64_t bytes) noexcept {
+void RemoteTarget::on_lease_request(uint32_t from, uint64_t bytes) noexcept {
   {
     MutexLock lock(exports_mu_);
     leases_.ask(from, std::min(bytes, config_.budget_bytes));
     notices_[from].lease = true;
   }
-  channel_.note_due(from);
+  channel_.mark_pending(from);
 }
 
 void RemoteTarget::note_gone(uint32_t peer) noexcept {

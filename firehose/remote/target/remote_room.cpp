@@ -47,8 +47,8 @@ Status RemoteTarget::on_await(uint32_t from, const Await& await, void* reply_to)
   if (now || at_once) {
     if (!send_room(from, now, reply_to)) {
       MutexLock lock(exports_mu_);
-      notices_[from].room = now ? Dues::Room::kNow : Dues::Room::kNotYet;
-      channel_.note_due(from);
+      notices_[from].room = now ? PendingNotices::Room::kDue : PendingNotices::Room::kPending;
+      channel_.mark_pending(from);
     }
     return Status::kOk;
   }
@@ -62,14 +62,14 @@ Status RemoteTarget::on_await(uint32_t from, const Await& await, void* reply_to)
     awaited = range;
     notices_[from].awaited_access = access;
   }
-  channel_.note_any_due();
+  channel_.mark_any_pending();
   return Status::kOk;
 }
 
 bool RemoteTarget::send_room(uint32_t peer, bool now, void* reply_to) noexcept {
   Message message;
   message.add(header(Type::kRoom));
-  message.add(Room{now ? uint32_t{kNow} : 0, 0});
+  message.add(Room{now ? uint32_t{kDue} : 0, 0});
   const Status status = channel_.send(
       peer, reply_to != nullptr ? HYDRANT_LANE_REPLY : HYDRANT_LANE_REQUEST, reply_to, message);
   return status != Status::kNotReady;
@@ -81,7 +81,7 @@ void RemoteTarget::forget_awaiting_locked(uint32_t peer) noexcept {
 }
 
 // Part of poll(), in each call while initiators wait, since the end of a hold is no event.
-void RemoteTarget::look_for_room() noexcept {
+void RemoteTarget::check_room() noexcept {
   if (awaiting_.load(std::memory_order_relaxed) == 0) return;
   const uint64_t now = rule_now_ns();
   if (now - room_looked_at_.load(std::memory_order_relaxed) < kLookEveryNs) return;
@@ -100,23 +100,23 @@ void RemoteTarget::look_for_room() noexcept {
     if (!may_have_room(peer, range, access)) continue;
     MutexLock lock(exports_mu_);
     forget_awaiting_locked(peer);
-    notices_[peer].room = Dues::Room::kNow;
-    channel_.note_due(peer);
+    notices_[peer].room = PendingNotices::Room::kDue;
+    channel_.mark_pending(peer);
   }
 }
 
-int RemoteTarget::send_due_room(uint32_t peer) noexcept {
-  auto room = Dues::Room::kNone;
+int RemoteTarget::send_room_notice(uint32_t peer) noexcept {
+  auto room = PendingNotices::Room::kNone;
   {
     MutexLock lock(exports_mu_);
-    room = std::exchange(notices_[peer].room, Dues::Room::kNone);
+    room = std::exchange(notices_[peer].room, PendingNotices::Room::kNone);
   }
-  if (room == Dues::Room::kNone) return 0;
-  if (send_room(peer, room == Dues::Room::kNow, nullptr)) return 1;
+  if (room == PendingNotices::Room::kNone) return 0;
+  if (send_room(peer, room == PendingNotices::Room::kDue, nullptr)) return 1;
   MutexLock lock(exports_mu_);
   if (notices_[peer].gone) return 0;
-  if (notices_[peer].room == Dues::Room::kNone) notices_[peer].room = room;
-  channel_.note_due(peer);
+  if (notices_[peer].room == PendingNotices::Room::kNone) notices_[peer].room = room;
+  channel_.mark_pending(peer);
   return 0;
 }
 

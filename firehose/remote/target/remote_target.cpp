@@ -15,20 +15,20 @@ using namespace remote_wire;
 
 namespace {
 
-constexpr size_t kMostOwed = 65536;  // address space
-constexpr size_t kMostIdle = 16;     // given back with a move, and dropped for it
+constexpr size_t kMaxPendingRefusals = 65536;  // address space
+constexpr size_t kMostIdle = 16;               // given back with a move, and dropped for it
 
 }  // namespace
 
 bool RemoteTarget::map() noexcept HYDRANT_NO_TSA {
   return exports_.set_up(config_.max_firehoses, config_.ranks) &&
          leases_.set_up(config_.budget_bytes, config_.ranks, config_.base_percent) &&
-         notices_.map(config_.ranks) && owed_.map(kMostOwed);
+         notices_.map(config_.ranks) && pending_refusals_.map(kMaxPendingRefusals);
 }
 
 Status RemoteTarget::begin() noexcept HYDRANT_NO_TSA {
   const size_t granule = domain_.config().granule_bytes;
-  if (config_.ranks > 1 && leases_.most_of_one() < granule) {
+  if (config_.ranks > 1 && leases_.max_lease() < granule) {
     return fail(Status::kBadArg,
                 "of a budget of %llu bytes, %u%% of it split between %u peers, none ever gets the "
                 "%zu bytes that domain %s pins at least; raise budget_bytes "
@@ -36,22 +36,23 @@ Status RemoteTarget::begin() noexcept HYDRANT_NO_TSA {
                 static_cast<unsigned long long>(config_.budget_bytes), config_.base_percent,
                 config_.ranks - 1, granule, domain_.config().name);
   }
-  gone_seen_.store(domain_.exports().invalidation_log().count(), std::memory_order_relaxed);
-  starved_seen_.store(domain_.exports().budget_shortages(), std::memory_order_relaxed);
+  invalidations_seen_.store(domain_.exports().invalidation_log().count(),
+                            std::memory_order_relaxed);
+  shortages_seen_.store(domain_.exports().budget_shortages(), std::memory_order_relaxed);
   return Status::kOk;
 }
 
-uint64_t RemoteTarget::most_of_one(bool* is_region) const noexcept {
+uint64_t RemoteTarget::max_lease(bool* is_region) const noexcept {
   const DomainConfig& domain = domain_.config();
-  const uint64_t lent = leases_.most_of_one();
+  const uint64_t lent = leases_.max_lease();
   // In page mode a long range is many buckets.
   *is_region = domain.mode != HYDRANT_MODE_PAGE && domain.max_region_bytes < lent;
   return *is_region ? domain.max_region_bytes : lent;
 }
 
-Status RemoteTarget::refuse_too_much(uint32_t from, uint64_t len) const noexcept {
+Status RemoteTarget::fail_too_large(uint32_t from, uint64_t len) const noexcept {
   bool is_region = false;
-  const uint64_t most = most_of_one(&is_region);
+  const uint64_t most = max_lease(&is_region);
   return fail(Status::kResource, "rank %u asks for %llu bytes; %s %llu bytes: raise %s", from,
               static_cast<unsigned long long>(len),
               is_region ? "the largest region here has" : "a peer can never have more here than",
@@ -61,19 +62,19 @@ Status RemoteTarget::refuse_too_much(uint32_t from, uint64_t len) const noexcept
 }
 
 const RegionSlot* RemoteTarget::end_export(uint32_t from, uint64_t id, bool by_peer) noexcept {
-  RemoteExports::Export ended{};
+  ExportTable::Export ended{};
   {
     MutexLock lock(exports_mu_);
     if (!(by_peer ? exports_.release(id, from, &ended) : exports_.drop(id, from, &ended)))
       return nullptr;  // an old one: it was dropped with its peer, or twice; or a guess
-    leases_.give_back(from, ended.charge);
+    leases_.release(from, ended.charge);
   }
   (void)domain_.release(ended.slot);
   return ended.slot;
 }
 
-void RemoteTarget::give_back(uint32_t from, const std::byte* ids, size_t n,
-                             uint64_t wanted) noexcept {
+void RemoteTarget::release_exports(uint32_t from, const std::byte* ids, size_t n,
+                                   uint64_t wanted) noexcept {
   const RegionSlot* idle[kMostIdle];
   size_t idle_count = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -102,13 +103,13 @@ Status RemoteTarget::admit(uint32_t from, const Move& move, MemoryRange* range) 
         static_cast<unsigned long long>(config_.zombie_bytes));
   }
   bool is_region = false;
-  if (move.least_len > most_of_one(&is_region)) return refuse_too_much(from, move.least_len);
+  if (move.min_len > max_lease(&is_region)) return fail_too_large(from, move.min_len);
   const bool is_short = (move.flags & kShort) != 0;
   const bool wanted = leases_.admit(from, move.wanted_len, is_short);
   if (wanted) {
     *range = {static_cast<uintptr_t>(move.wanted_addr), static_cast<size_t>(move.wanted_len)};
   } else {
-    *range = {static_cast<uintptr_t>(move.least_addr), static_cast<size_t>(move.least_len)};
+    *range = {static_cast<uintptr_t>(move.min_addr), static_cast<size_t>(move.min_len)};
     if (!leases_.admit(from, range->len, false)) {
       return fail(
           Status::kNotReady,
@@ -120,7 +121,7 @@ Status RemoteTarget::admit(uint32_t from, const Move& move, MemoryRange* range) 
     }
   }
   leases_.grant(from, range->len);
-  if (leases_.has_change()) channel_.note_any_due();
+  if (leases_.has_change()) channel_.mark_any_pending();
   return Status::kOk;
 }
 
@@ -139,9 +140,9 @@ Status RemoteTarget::pin_for_peer(MemoryRange range, Access access, const Region
               static_cast<size_t>(range.addr), range.len, domain_.registrar().traits().name);
 }
 
-void RemoteTarget::serve(uint32_t from, const Move& asked, Served* served) noexcept {
-  const MemoryRange least{static_cast<uintptr_t>(asked.least_addr),
-                          static_cast<size_t>(asked.least_len)};
+void RemoteTarget::serve(uint32_t from, const Move& asked, MoveResult* served) noexcept {
+  const MemoryRange least{static_cast<uintptr_t>(asked.min_addr),
+                          static_cast<size_t>(asked.min_len)};
   // The wider range is the peer's guess: no untouched page is populated for it. Nor is anything registered
   // for it that must be unpinned before it goes away: the owner may just have heard that nothing is.
   const MemoryRange wanted{static_cast<uintptr_t>(asked.wanted_addr),
@@ -170,14 +171,14 @@ void RemoteTarget::serve(uint32_t from, const Move& asked, Served* served) noexc
   mutant_delay();  // pinned, and quiet() does not know of it yet
   {
     MutexLock lock(exports_mu_);
-    if (!ok || charge != range.len) leases_.give_back(from, charge - (ok ? range.len : 0));
+    if (!ok || charge != range.len) leases_.release(from, charge - (ok ? range.len : 0));
     charge = range.len;
     if (ok && !notices_[from].gone) {
       // More than was asked for counts, too, or is not granted: a peer would hold what it has no quota for.
       // What overlaps other firehoses of the peer would count twice.
       size_t extra = served->memory.range.len - range.len;
       if (extra != 0 && leases_.fits(from, extra)) {
-        served->memory.range = exports_.beside_others(from, range, served->memory.range);
+        served->memory.range = exports_.exclude_overlaps(from, range, served->memory.range);
         extra = served->memory.range.len - range.len;
       }
       if (!leases_.fits(from, extra)) {
@@ -188,9 +189,9 @@ void RemoteTarget::serve(uint32_t from, const Move& asked, Served* served) noexc
       }
       served->id = exports_.add(slot, served->memory.range, charge, from, !served->memory.cached,
                                 served->memory.checked);
-      if (served->id != 0) exports_.withhold(served->id);
+      if (served->id != 0) exports_.withhold_until_reply(served->id);
     }
-    if (ok && served->id == 0) leases_.give_back(from, charge);
+    if (ok && served->id == 0) leases_.release(from, charge);
   }
   if (ok && served->id == 0) {
     (void)domain_.release(slot);
@@ -220,7 +221,7 @@ bool RemoteTarget::is_still_there(const Domain::ExportInfo& memory, uint64_t see
   return now == seen || !domain_.exports().invalidation_log().overlaps(memory.range, seen, now);
 }
 
-void RemoteTarget::call_remote(uint32_t from, const Move& move, const Served& served,
+void RemoteTarget::call_remote(uint32_t from, const Move& move, const MoveResult& served,
                                const std::byte* args, Message* answer) noexcept {
   const hydrant_region_t region{served.memory.range.addr, served.memory.range.len,
                                 served.memory.key};
@@ -233,37 +234,37 @@ void RemoteTarget::call_remote(uint32_t from, const Move& move, const Served& se
   answer->grow(std::min(n, room));
 }
 
-bool RemoteTarget::tell_export(uint32_t from, uint64_t id, Reply* reply) noexcept {
-  RemoteExports::Export ended{};
+bool RemoteTarget::publish_export(uint32_t from, uint64_t id, Reply* reply) noexcept {
+  ExportTable::Export ended{};
   {
     MutexLock lock(exports_mu_);
     reply->lease = leases_.lease(from);
     reply->lease_number = leases_.number(from);
     bool is_region = false;
-    reply->most = most_of_one(&is_region);
-    if (is_region) reply->flags |= kMostIsRegion;
-    if (!exports_.tell(id, &ended)) return true;
-    leases_.give_back(from, ended.charge);
+    reply->most = max_lease(&is_region);
+    if (is_region) reply->flags |= kMaxIsRegion;
+    if (!exports_.publish(id, &ended)) return true;
+    leases_.release(from, ended.charge);
   }
   (void)domain_.release(ended.slot);
   return false;
 }
 
 // Says what became of a move. It cannot fail: what has no room now waits for poll().
-void RemoteTarget::answer(uint32_t from, uint64_t number, Served& served, const Message& said,
-                          void* reply_to) noexcept {
+void RemoteTarget::reply(uint32_t from, uint64_t number, MoveResult& served, const Message& said,
+                         void* reply_to) noexcept {
   Message message;
   Reply reply{};
   reply.number = number;
   const Registrar& registrar = domain_.registrar();
   const RegistrarTraits& traits = registrar.traits();
-  const size_t most_blob = traits.exports ? traits.export_bytes : traits.key_bytes;
-  bool room = message.reserve(sizeof(Header) + sizeof reply + most_blob + said.size());
+  const size_t max_blob = traits.exports ? traits.export_bytes : traits.key_bytes;
+  bool room = message.reserve(sizeof(Header) + sizeof reply + max_blob + said.size());
   message.add(header(Type::kReply));
   const size_t reply_at = message.size();
   message.add(reply);
   if (served.status == Status::kOk && room && served.memory.key != nullptr) {
-    size_t len = most_blob;
+    size_t len = max_blob;
     if (traits.exports) {
       served.status = domain_.registrar().export_key(served.memory.range, served.memory.key,
                                                      message.end(), &len);
@@ -292,44 +293,44 @@ void RemoteTarget::answer(uint32_t from, uint64_t number, Served& served, const 
   }
   reply.status = to_c(served.status);
   reply.flags = served.flags;
-  if (!tell_export(from, reply.id, &reply)) return;
+  if (!publish_export(from, reply.id, &reply)) return;
   std::memcpy(message.data() + reply_at, &reply, sizeof reply);
   counts_.served.fetch_add(1, std::memory_order_relaxed);
   if (served.status == Status::kNotReady) counts_.declined.fetch_add(1, std::memory_order_relaxed);
   const Status sent = channel_.send(
       from, reply_to != nullptr ? HYDRANT_LANE_REPLY : HYDRANT_LANE_REQUEST, reply_to, message);
   if (sent != Status::kNotReady) return;
-  auto* later = new (std::nothrow) Answer;
+  auto* later = new (std::nothrow) PendingReply;
   if (later != nullptr && later->message.reserve(message.size())) {
     later->to = from;
     later->message.add(message.data(), message.size());
     MutexLock lock(exports_mu_);
-    *answers_tail_ = later;
-    answers_tail_ = &later->next;
+    *replies_tail_ = later;
+    replies_tail_ = &later->next;
   } else {
     delete later;
     if (served.status == Status::kOk) (void)end_export(from, served.id, false);
     MutexLock lock(exports_mu_);
-    if (owed_count_ < owed_.size()) owed_[owed_count_++] = {number, from, Status::kResource};
+    if (pending_refusal_count_ < pending_refusals_.size())
+      pending_refusals_[pending_refusal_count_++] = {number, from, Status::kResource};
   }
-  channel_.note_due(from);
+  channel_.mark_pending(from);
 }
 
-Status RemoteTarget::on_move(uint32_t from, const Header& header, Parts parts,
+Status RemoteTarget::on_move(uint32_t from, const Header& header, MessageReader reader,
                              void* reply_to) noexcept {
   Move move{};
   const std::byte* ids = nullptr;
   const std::byte* args = nullptr;
-  if (!parts.take(&move) || header.count > parts.left() / sizeof(uint64_t) ||
-      (ids = parts.take(header.count * sizeof(uint64_t))) == nullptr ||
-      (args = parts.take(move.args_len)) == nullptr || parts.left() != 0) {
+  if (!reader.take(&move) || header.count > reader.left() / sizeof(uint64_t) ||
+      (ids = reader.take(header.count * sizeof(uint64_t))) == nullptr ||
+      (args = reader.take(move.args_len)) == nullptr || reader.left() != 0) {
     return fail(Status::kBadArg,
                 "a remote-pin request of rank %u is cut short, or too long: hand over what its "
                 "messenger was given",
                 from);
   }
-  const MemoryRange least{static_cast<uintptr_t>(move.least_addr),
-                          static_cast<size_t>(move.least_len)};
+  const MemoryRange least{static_cast<uintptr_t>(move.min_addr), static_cast<size_t>(move.min_len)};
   const MemoryRange wanted{static_cast<uintptr_t>(move.wanted_addr),
                            static_cast<size_t>(move.wanted_len)};
   const MemoryRange asked{static_cast<uintptr_t>(move.asked_addr),
@@ -341,14 +342,14 @@ Status RemoteTarget::on_move(uint32_t from, const Header& header, Parts parts,
                 "what its messenger was given",
                 from);
   }
-  give_back(from, ids, header.count, move.wanted_len);
-  Served served;
+  release_exports(from, ids, header.count, move.wanted_len);
+  MoveResult served;
   serve(from, move, &served);
   const bool call = config_.remote != nullptr && (move.flags & kCall) != 0 &&
                     (served.status == Status::kOk || (move.flags & kCallAnyway) != 0);
   Message said;
   if (call && (config_.flags & HYDRANT_REMOTE_INLINE_REMOTE) == 0) {
-    auto* later = new (std::nothrow) Deferred;
+    auto* later = new (std::nothrow) DeferredMove;
     if (later != nullptr && later->args.reserve(move.args_len)) {
       later->from = from;
       later->move = move;
@@ -359,7 +360,7 @@ Status RemoteTarget::on_move(uint32_t from, const Header& header, Parts parts,
         *deferred_tail_ = later;
         deferred_tail_ = &later->next;
       }
-      channel_.note_due(from);
+      channel_.mark_pending(from);
       return Status::kOk;
     }
     delete later;
@@ -373,7 +374,7 @@ Status RemoteTarget::on_move(uint32_t from, const Header& header, Parts parts,
     served.flags |= kCalled;
     call_remote(from, move, served, args, &said);
   }
-  answer(from, move.number, served, said, reply_to);
+  reply(from, move.number, served, said, reply_to);
   return Status::kOk;
 }
 

@@ -4,8 +4,8 @@
 // Invariant: each export is a hold on a region of the domain and charged to its peer's lease; both end with
 // it. A peer that is gone gets no export and no message; what it had ends in drop_exports_of().
 //
-// Where to read on: moves in remote_target.cpp; functions and replies that wait in pending_replies.cpp; memory
-// that is gone or wanted back in remote_recalls.cpp; room notices in remote_room.cpp.
+// Where to read on: moves in remote_target.cpp; functions and replies that wait in pending_replies.cpp;
+// memory that is gone or wanted back in remote_recalls.cpp; room notices in remote_room.cpp.
 //
 // Threads: any. exports_mu_ is a leaf: neither the domain, the messenger nor a client's function is called
 // under it.
@@ -39,12 +39,12 @@ class RemoteTarget {
   Status begin() noexcept;
 
   // ---- messages of peers ----
-  Status on_move(uint32_t from, const remote_wire::Header& header, remote_wire::Parts parts,
-                 void* reply_to) noexcept;
+  Status on_move(uint32_t from, const remote_wire::Header& header,
+                 remote_wire::MessageReader reader, void* reply_to) noexcept;
   Status on_await(uint32_t from, const remote_wire::Await& await, void* reply_to) noexcept;
-  void on_ask(uint32_t from, uint64_t bytes) noexcept;
+  void on_lease_request(uint32_t from, uint64_t bytes) noexcept;
   // Ends n exports that the peer gives back. `wanted`: so many bytes are about to be pinned for it instead.
-  void give_back(uint32_t from, const std::byte* ids, size_t n, uint64_t wanted) noexcept;
+  void release_exports(uint32_t from, const std::byte* ids, size_t n, uint64_t wanted) noexcept;
 
   // ---- peers that are gone ----
   bool is_gone(uint32_t peer) const noexcept {
@@ -54,20 +54,20 @@ class RemoteTarget {
   void note_gone(uint32_t peer) noexcept;
   void drop_exports_of(uint32_t peer) noexcept;
   // Drops the messages due to the peer, or to all peers: `ranks`.
-  void drop_answers(uint32_t peer) noexcept;
+  void drop_replies(uint32_t peer) noexcept;
 
   // ---- poll() ----
   // Finds out what there is to say to peers, and notes them as due.
   void look() noexcept {
-    (void)look_for_gone();
+    (void)find_zombies();
     check_pressure();
-    look_for_room();
+    check_room();
   }
-  void tell_leases() noexcept;
+  void queue_lease_notices() noexcept;
   // Each answers how much it did.
   int run_deferred() noexcept;
   int send_to(uint32_t peer) noexcept;
-  int send_answers() noexcept;
+  int send_replies() noexcept;
 
   // kNotReady: a peer may still use memory that was released here.
   Status quiet() noexcept;
@@ -76,7 +76,7 @@ class RemoteTarget {
 
  private:
   // The outcome of a move.
-  struct Served {
+  struct MoveResult {
     Status status = Status::kOk;
     uint64_t id = 0;
     Domain::ExportInfo memory;
@@ -85,59 +85,59 @@ class RemoteTarget {
   };
 
   // A move whose function waits for poll(). Behind it lie the arguments.
-  struct Deferred {
-    Deferred* next = nullptr;
+  struct DeferredMove {
+    DeferredMove* next = nullptr;
     uint32_t from = 0;
     remote_wire::Move move{};
-    Served served;
+    MoveResult served;
     remote_wire::Message args;
   };
 
   // A reply that the messenger had no room for.
-  struct Answer {
-    Answer* next = nullptr;
+  struct PendingReply {
+    PendingReply* next = nullptr;
     uint32_t to = 0;
     remote_wire::Message message;
   };
   // A reply that says no, for which there was no memory.
-  struct Owed {
+  struct PendingRefusal {
     uint64_t number;
     uint32_t peer;
     Status status;
   };
 
   // ---- remote_target.cpp ----
-  void serve(uint32_t from, const remote_wire::Move& asked, Served* served) noexcept;
+  void serve(uint32_t from, const remote_wire::Move& asked, MoveResult* served) noexcept;
   Status admit(uint32_t from, const remote_wire::Move& move, MemoryRange* range) noexcept;
   // A hold that a peer may have, and what it is of.
   Status pin_for_peer(MemoryRange range, Access access, const RegionSlot** slot,
                       Domain::ExportInfo* memory) noexcept;
   bool is_still_there(const Domain::ExportInfo& memory, uint64_t seen) noexcept;
-  void call_remote(uint32_t from, const remote_wire::Move& move, const Served& served,
+  void call_remote(uint32_t from, const remote_wire::Move& move, const MoveResult& served,
                    const std::byte* args, remote_wire::Message* answer) noexcept;
-  void answer(uint32_t from, uint64_t number, Served& served, const remote_wire::Message& said,
-              void* reply_to) noexcept;
+  void reply(uint32_t from, uint64_t number, MoveResult& served, const remote_wire::Message& said,
+             void* reply_to) noexcept;
   // From here on the peer may give the export back; false: he has gone instead, and it has ended.
-  bool tell_export(uint32_t from, uint64_t id, remote_wire::Reply* reply) noexcept;
+  bool publish_export(uint32_t from, uint64_t id, remote_wire::Reply* reply) noexcept;
   // Ends an export: what it held; null: there is no such one. `by_peer`: he gives it back.
   const RegionSlot* end_export(uint32_t from, uint64_t id, bool by_peer) noexcept;
   // The longest range that a peer can ever have here, and whether that is the domain's largest region.
-  uint64_t most_of_one(bool* is_region) const noexcept HYDRANT_REQUIRES(exports_mu_);
-  Status refuse_too_much(uint32_t from, uint64_t len) const noexcept HYDRANT_REQUIRES(exports_mu_);
+  uint64_t max_lease(bool* is_region) const noexcept HYDRANT_REQUIRES(exports_mu_);
+  Status fail_too_large(uint32_t from, uint64_t len) const noexcept HYDRANT_REQUIRES(exports_mu_);
   // ---- pending_replies.cpp ----
-  int send_owed() noexcept;
+  int send_refusals() noexcept;
   // Takes the peer's answers off the lists; answers the deferred moves among them.
-  Deferred* unlist_answers(uint32_t peer) noexcept;
+  DeferredMove* unlist_replies(uint32_t peer) noexcept;
   // ---- remote_recalls.cpp ----
   // Finds out what is gone; true if anything was listed for recall.
-  bool look_for_gone() noexcept;
+  bool find_zombies() noexcept;
   void check_pressure() noexcept;
   // ---- remote_room.cpp ----
   bool may_have_room(uint32_t from, MemoryRange range, Access access) noexcept;
-  void look_for_room() noexcept;
+  void check_room() noexcept;
   // False: the messenger has no room for it.
   bool send_room(uint32_t peer, bool now, void* reply_to) noexcept;
-  int send_due_room(uint32_t peer) noexcept;
+  int send_room_notice(uint32_t peer) noexcept;
   void forget_awaiting_locked(uint32_t peer) noexcept HYDRANT_REQUIRES(exports_mu_);
 
   RemoteChannel& channel_;
@@ -145,19 +145,19 @@ class RemoteTarget {
   Domain& domain_;
 
   mutable Mutex exports_mu_;
-  RemoteExports exports_;  // guarded, but for its counters
-  RemoteLeases leases_ HYDRANT_GUARDED_BY(exports_mu_);
+  ExportTable exports_;  // guarded, but for its counters
+  LeaseTable leases_ HYDRANT_GUARDED_BY(exports_mu_);
   // How far into the domain's InvalidationLog exports were made zombies. Written under exports_mu_, released
-  // after the zombies are counted; acquired by look_for_gone(), so that quiet(), which comes next, sees them.
-  std::atomic<uint64_t> gone_seen_{0};
+  // after the zombies are counted; acquired by find_zombies(), so that quiet(), which comes next, sees them.
+  std::atomic<uint64_t> invalidations_seen_{0};
   // Relaxed: a hint. A shortage that is overlooked is followed by another.
-  std::atomic<uint64_t> starved_seen_{0};
+  std::atomic<uint64_t> shortages_seen_{0};
   // The messages that poll() sends to the peer as a target.
-  struct Dues {
+  struct PendingNotices {
     uint64_t reclaim_bytes;
     uint64_t reclaimed_at;  // the domain's count of shortages when it was asked for room
     bool reclaiming;        // ... and it has not said that this is done
-    enum class Room : uint8_t { kNone, kNotYet, kNow } room;  // notice to send
+    enum class Room : uint8_t { kNone, kPending, kDue } room;  // notice to send
     MemoryRange awaited;  // it waits for room for this; len 0: it does not
     Access awaited_access;
     bool lease;
@@ -165,13 +165,13 @@ class RemoteTarget {
   };
   std::atomic<uint32_t> awaiting_{0};  // peers; relaxed: what they wait for lies under the lock
   std::atomic<uint64_t> room_looked_at_{0};
-  MappedArray<Dues> notices_ HYDRANT_GUARDED_BY(exports_mu_);
-  MappedArray<Owed> owed_ HYDRANT_GUARDED_BY(exports_mu_);
-  size_t owed_count_ HYDRANT_GUARDED_BY(exports_mu_) = 0;
-  Answer* answers_ HYDRANT_GUARDED_BY(exports_mu_) = nullptr;
-  Answer** answers_tail_ HYDRANT_GUARDED_BY(exports_mu_) = &answers_;
-  Deferred* deferred_ HYDRANT_GUARDED_BY(exports_mu_) = nullptr;
-  Deferred** deferred_tail_ HYDRANT_GUARDED_BY(exports_mu_) = &deferred_;
+  MappedArray<PendingNotices> notices_ HYDRANT_GUARDED_BY(exports_mu_);
+  MappedArray<PendingRefusal> pending_refusals_ HYDRANT_GUARDED_BY(exports_mu_);
+  size_t pending_refusal_count_ HYDRANT_GUARDED_BY(exports_mu_) = 0;
+  PendingReply* replies_ HYDRANT_GUARDED_BY(exports_mu_) = nullptr;
+  PendingReply** replies_tail_ HYDRANT_GUARDED_BY(exports_mu_) = &replies_;
+  DeferredMove* deferred_ HYDRANT_GUARDED_BY(exports_mu_) = nullptr;
+  DeferredMove** deferred_tail_ HYDRANT_GUARDED_BY(exports_mu_) = &deferred_;
 
   // Relaxed; none is written by a hit.
   struct Counts {

@@ -114,7 +114,8 @@ TEST_F(RmaPinnedHit, NeighbouringSmallFirehosesAreBothCached) {
     }
     EXPECT_EQ(statistics().firehoses, 2u);
     for (const uintptr_t place : places) {
-      const hydrant_pin_t pin = hit_remote(firehose().end, kPeer, place, 8, HYDRANT_REMOTE_WRITE);
+      const hydrant_pin_t pin =
+          try_remote_hit(firehose().end, kPeer, place, 8, HYDRANT_REMOTE_WRITE);
       EXPECT_NE(pin.region, nullptr) << "page " << (place - start) / 4096;
       if (pin.region != nullptr) (void)hydrant_remote_release(pin);
     }

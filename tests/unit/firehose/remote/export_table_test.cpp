@@ -31,8 +31,8 @@ class RemoteExportsTable : public ::testing::Test {
   }
 
   RegionSlot slot_{};
-  RemoteExports exports_;
-  RemoteExports::Export ended_{};
+  ExportTable exports_;
+  ExportTable::Export ended_{};
 };
 
 TEST_F(RemoteExportsTable, AnIdIsGoodOnceAndForItsPeer) {
@@ -56,23 +56,23 @@ TEST_F(RemoteExportsTable, AnIdIsGoodOnceAndForItsPeer) {
 
 TEST_F(RemoteExportsTable, WhatIsWithheldIsTheTargetsToEnd) {
   const uint64_t id = add(1, 10);
-  exports_.withhold(id);
+  exports_.withhold_until_reply(id);
   EXPECT_FALSE(release(id, 1)) << "a guess";
-  EXPECT_FALSE(exports_.tell(id, &ended_));
+  EXPECT_FALSE(exports_.publish(id, &ended_));
   EXPECT_TRUE(release(id, 1));
   const uint64_t next = add(1, 10);
-  exports_.withhold(next);
+  exports_.withhold_until_reply(next);
   EXPECT_TRUE(exports_.drop(next, 1, &ended_));
   const uint64_t last = add(1, 10);
   const uint64_t told = add(1, 20);
-  exports_.withhold(last);
+  exports_.withhold_until_reply(last);
   uint32_t from = 0;
   EXPECT_TRUE(exports_.release_any(1, &from, &ended_));
   EXPECT_EQ(ended_.range.addr, 20 * kPage);
   EXPECT_FALSE(exports_.release_any(1, &from, &ended_));
   EXPECT_FALSE(release(told, 1));
   EXPECT_EQ(exports_.count(), 1u);
-  EXPECT_TRUE(exports_.tell(last, &ended_)) << "its peer is gone";
+  EXPECT_TRUE(exports_.publish(last, &ended_)) << "its peer is gone";
   EXPECT_EQ(ended_.range.addr, 10 * kPage);
   EXPECT_EQ(exports_.count(), 0u);
 }
@@ -134,7 +134,7 @@ TEST_F(RemoteExportsTable, AZombieThatComesBackIsListedNoMore) {
 TEST_F(RemoteExportsTable, WhatIsGrantedBesideIsCutWhereItWouldOverlap) {
   const auto beside = [&](uintptr_t page, uintptr_t first, size_t pages) {
     const MemoryRange cut =
-        exports_.beside_others(1, {page * kPage, kPage}, {first * kPage, pages * kPage});
+        exports_.exclude_overlaps(1, {page * kPage, kPage}, {first * kPage, pages * kPage});
     return std::pair(cut.addr / kPage, cut.len / kPage);
   };
   const uint64_t below = add(1, 8, 4);  // 8 to 11

@@ -14,22 +14,22 @@ namespace {
 
 using testing::kPage;
 
-bool take(RemoteLeases& leases, uint32_t peer, uint64_t bytes, bool is_short = false) {
+bool take(LeaseTable& leases, uint32_t peer, uint64_t bytes, bool is_short = false) {
   if (!leases.admit(peer, bytes, is_short)) return false;
   leases.grant(peer, bytes);
   return true;
 }
 
-TEST(RemoteLeases, TheBaseIsSplitBetweenThePeers) {
-  RemoteLeases leases;
+TEST(LeaseTable, TheBaseIsSplitBetweenThePeers) {
+  LeaseTable leases;
   ASSERT_TRUE(leases.set_up(120 * kPage, 4, 50));
   EXPECT_EQ(leases.base(), 20 * kPage);
   for (uint32_t peer = 0; peer < 4; ++peer) EXPECT_EQ(leases.lease(peer), 20 * kPage);
   EXPECT_EQ(leases.lent(), 0u);
 }
 
-TEST(RemoteLeases, AFixedSplitIsNeverExceeded) {
-  RemoteLeases leases;
+TEST(LeaseTable, AFixedSplitIsNeverExceeded) {
+  LeaseTable leases;
   ASSERT_TRUE(leases.set_up(30 * kPage, 4, 100));
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(take(leases, 1, kPage));
   EXPECT_FALSE(take(leases, 1, kPage, true));
@@ -39,8 +39,8 @@ TEST(RemoteLeases, AFixedSplitIsNeverExceeded) {
   EXPECT_FALSE(leases.has_change());
 }
 
-TEST(RemoteLeases, WhoRunsShortIsLentAllThatNobodyElseHas) {
-  RemoteLeases leases;
+TEST(LeaseTable, WhoRunsShortIsLentAllThatNobodyElseHas) {
+  LeaseTable leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
   uint64_t had = 0;
   while (take(leases, 2, kPage)) ++had;
@@ -49,8 +49,8 @@ TEST(RemoteLeases, WhoRunsShortIsLentAllThatNobodyElseHas) {
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(take(leases, 1, kPage)) << "its own for sure";
 }
 
-TEST(RemoteLeases, AnIdlePeersLeaseIsCutAndItIsTold) {
-  RemoteLeases leases;
+TEST(LeaseTable, AnIdlePeersLeaseIsCutAndItIsTold) {
+  LeaseTable leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
   while (take(leases, 2, kPage)) {
   }
@@ -70,13 +70,13 @@ TEST(RemoteLeases, AnIdlePeersLeaseIsCutAndItIsTold) {
   EXPECT_FALSE(leases.admit(2, kPage, false)) << "nothing before it has given back";
   // What it gives back is lent on.
   const uint64_t lease = leases.lease(1);
-  leases.give_back(2, leases.held(2));
+  leases.release(2, leases.held(2));
   (void)leases.admit(1, 20 * kPage, true);
   EXPECT_GT(leases.lease(1), lease);
 }
 
-TEST(RemoteLeases, WhatIsLentToAPeerThatIsGoneIsFree) {
-  RemoteLeases leases;
+TEST(LeaseTable, WhatIsLentToAPeerThatIsGoneIsFree) {
+  LeaseTable leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
   while (take(leases, 2, kPage)) {
   }
@@ -89,22 +89,22 @@ TEST(RemoteLeases, WhatIsLentToAPeerThatIsGoneIsFree) {
   EXPECT_EQ(had, 40u);
 }
 
-TEST(RemoteLeases, TheFattestHasMost) {
-  RemoteLeases leases;
+TEST(LeaseTable, TheFattestHasMost) {
+  LeaseTable leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
   const auto nobody = [](uint32_t) { return false; };
   EXPECT_EQ(leases.largest_holder(nobody), 4u) << "nobody has any";
   leases.grant(1, kPage);
   leases.grant(3, 2 * kPage);
   EXPECT_EQ(leases.largest_holder(nobody), 3u);
-  leases.give_back(3, 2 * kPage);
+  leases.release(3, 2 * kPage);
   EXPECT_EQ(leases.largest_holder(nobody), 1u);
   EXPECT_NE(leases.largest_holder([](uint32_t peer) { return peer == 1; }), 1u) << "passed over";
 }
 
-TEST(RemoteLeases, NobodyGetsAnythingOfNothing) {
+TEST(LeaseTable, NobodyGetsAnythingOfNothing) {
   for (const uint64_t budget : {uint64_t{0}, kPage - 1}) {
-    RemoteLeases leases;
+    LeaseTable leases;
     ASSERT_TRUE(leases.set_up(budget, 3, 50));
     EXPECT_FALSE(take(leases, 1, kPage));
     EXPECT_FALSE(take(leases, 1, kPage, true));
@@ -114,11 +114,11 @@ TEST(RemoteLeases, NobodyGetsAnythingOfNothing) {
 }
 
 // Whatever they do: leases and holdings together stay below the budget, and the sums are right.
-TEST(RemoteLeases, TheBudgetHoldsWhateverPeersDo) {
+TEST(LeaseTable, TheBudgetHoldsWhateverPeersDo) {
   for (const uint32_t ranks : {2u, 3u, 9u, 64u}) {
     for (const uint32_t percent : {1u, 50u, 99u, 100u}) {
       const uint64_t budget = 256 * kPage + 7;
-      RemoteLeases leases;
+      LeaseTable leases;
       ASSERT_TRUE(leases.set_up(budget, ranks, percent));
       std::mt19937_64 random(ranks * 1000 + percent);
       std::vector<std::vector<uint64_t>> has(ranks);
@@ -136,7 +136,7 @@ TEST(RemoteLeases, TheBudgetHoldsWhateverPeersDo) {
           case 3:
           case 4:
             if (mine.empty()) break;
-            leases.give_back(peer, mine.back());
+            leases.release(peer, mine.back());
             mine.pop_back();
             break;
           case 5: leases.ask(peer, kPage * (random() % 64)); break;

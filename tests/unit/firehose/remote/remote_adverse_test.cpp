@@ -84,8 +84,8 @@ TEST(RemoteAdverse, NoSumOfWhatIsAskedForWrapsAround) {
   for (size_t page = 1; page < 16; ++page) {
     remote_wire::Move move{};
     move.number = 1000 + page;
-    move.asked_addr = move.least_addr = world[0].arena.addr(page);
-    move.asked_len = move.least_len = kPage;
+    move.asked_addr = move.min_addr = world[0].arena.addr(page);
+    move.asked_len = move.min_len = kPage;
     move.wanted_addr = 1;
     move.wanted_len = UINT64_MAX - 1;
     const remote_wire::Header header = remote_wire::header(remote_wire::Type::kMove);

@@ -100,9 +100,9 @@ TEST(RemoteRefusals, OfWhatMustBeUnpinnedFirstNoMoreIsLentThanWasAskedFor) {
 
   remote_wire::Move move{};
   move.number = 1000;
-  move.asked_addr = move.least_addr = owner.arena.addr(8);
-  move.asked_len = move.least_len = kPage;
-  move.wanted_addr = move.least_addr;
+  move.asked_addr = move.min_addr = owner.arena.addr(8);
+  move.asked_len = move.min_len = kPage;
+  move.wanted_addr = move.min_addr;
   move.wanted_len = 4 * kPage;
   move.access = HYDRANT_REMOTE_WRITE;
   const remote_wire::Header header = remote_wire::header(remote_wire::Type::kMove);

@@ -66,11 +66,11 @@ std::vector<RemoteMessage> samples() {
   all.push_back(
       {1, 0, HYDRANT_LANE_REQUEST, bytes_of(header(Type::kLease), Lease{kPage, kPage, 9, 0})});
   all.push_back({1, 0, HYDRANT_LANE_REQUEST, bytes_of(header(Type::kReclaim), Amount{kPage})});
-  all.push_back({0, 1, HYDRANT_LANE_REQUEST, bytes_of(header(Type::kAsk), Amount{kPage})});
+  all.push_back({0, 1, HYDRANT_LANE_REQUEST, bytes_of(header(Type::kLeaseRequest), Amount{kPage})});
   all.push_back({0, 1, HYDRANT_LANE_REQUEST,
                  bytes_of(header(Type::kAwait),
                           Await{world[1].arena.addr(0), kPage, HYDRANT_REMOTE_WRITE, 0})});
-  all.push_back({1, 0, HYDRANT_LANE_REPLY, bytes_of(header(Type::kRoom), Room{kNow, 0})});
+  all.push_back({1, 0, HYDRANT_LANE_REPLY, bytes_of(header(Type::kRoom), Room{kDue, 0})});
   std::vector<RemoteMessage> out;
   for (uint8_t type = 1; type <= 9; ++type) {
     const RemoteMessage* longest = nullptr;
@@ -206,7 +206,7 @@ TEST(RemoteMessages, NobodyEndsTheFirehosesOfOthers) {
 // From whom a message comes is the messenger's word; it may be wrong.
 TEST(RemoteMessages, SendersThatDoNotExistAreTurnedAway) {
   RemoteWorld world(exact_and_small());
-  const std::vector<std::byte> ask = bytes_of(header(Type::kAsk), Amount{kPage});
+  const std::vector<std::byte> ask = bytes_of(header(Type::kLeaseRequest), Amount{kPage});
   for (const uint32_t from : {1u, 2u, 1000u, UINT32_MAX}) {
     EXPECT_EQ(hydrant_remote_deliver(world[1].end, from, ask.data(), ask.size(), nullptr),
               GASNET_ERR_BAD_ARG)

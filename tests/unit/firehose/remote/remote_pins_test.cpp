@@ -8,7 +8,7 @@
 namespace hydrant::testing {
 namespace {
 
-TEST(RemotePins, AMissIsOneRoundTripAndAHitIsNone) {
+TEST(RemotePinService, AMissIsOneRoundTripAndAHitIsNone) {
   RemoteWorld world(exact());
   RemoteResult first;
   remote_pin(world, 0, 1, world[1].arena.addr(3), 100, &first);
@@ -41,7 +41,7 @@ TEST(RemotePins, AMissIsOneRoundTripAndAHitIsNone) {
   EXPECT_EQ(world.stats(1).exports, 1u);
 }
 
-TEST(RemotePins, RequestsJoinAMoveThatIsUnderWay) {
+TEST(RemotePinService, RequestsJoinAMoveThatIsUnderWay) {
   RemoteWorld world(exact());
   RemoteResult a, b;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
@@ -56,7 +56,7 @@ TEST(RemotePins, RequestsJoinAMoveThatIsUnderWay) {
   hydrant_remote_release(b.pin);
 }
 
-TEST(RemotePins, ARecallTakesBackWhatIsIdleInOneRoundTrip) {
+TEST(RemotePinService, ARecallTakesBackWhatIsIdleInOneRoundTrip) {
   RemoteWorld world(exact());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
@@ -84,7 +84,7 @@ TEST(RemotePins, ARecallTakesBackWhatIsIdleInOneRoundTrip) {
   hydrant_remote_release(b.pin);
 }
 
-TEST(RemotePins, ARecallWaitsForHolds) {
+TEST(RemotePinService, ARecallWaitsForHolds) {
   RemoteWorld world(exact());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
@@ -106,7 +106,7 @@ TEST(RemotePins, ARecallWaitsForHolds) {
   hydrant_remote_release(b.pin);
 }
 
-TEST(RemotePins, ARecallThatOvertakesTheReplyPoisonsIt) {
+TEST(RemotePinService, ARecallThatOvertakesTheReplyPoisonsIt) {
   RemoteWorld world(exact());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
@@ -123,7 +123,7 @@ TEST(RemotePins, ARecallThatOvertakesTheReplyPoisonsIt) {
   EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_OK);
 }
 
-TEST(RemotePins, VictimsRideAlong) {
+TEST(RemotePinService, VictimsRideAlong) {
   RemoteWorld::Settings settings = exact();
   settings.options.budget_bytes = 4 * kPage;
   settings.options.base_percent = 100;
@@ -141,7 +141,7 @@ TEST(RemotePins, VictimsRideAlong) {
   EXPECT_EQ(world[0].sent[0], 32u);
 }
 
-TEST(RemotePins, LeasesGrowWithUse) {
+TEST(RemotePinService, LeasesGrowWithUse) {
   RemoteWorld::Settings settings = exact();
   settings.ranks = 4;
   settings.options.budget_bytes = 128 * kPage;
@@ -159,7 +159,7 @@ TEST(RemotePins, LeasesGrowWithUse) {
   EXPECT_GT(world.stats(0).hits, 100u);
 }
 
-TEST(RemotePins, TheTargetsFunctionRunsBeforeTheReply) {
+TEST(RemotePinService, TheTargetsFunctionRunsBeforeTheReply) {
   RemoteWorld::Settings settings = exact();
   settings.options.remote = [](void*, uint32_t, const hydrant_region_t* pinned,
                                hydrant_range_t asked, const void* args, size_t len, void* answer,
@@ -185,7 +185,7 @@ TEST(RemotePins, TheTargetsFunctionRunsBeforeTheReply) {
   }
 }
 
-TEST(RemotePins, WhatCannotBePinnedIsAnsweredAndRemembered) {
+TEST(RemotePinService, WhatCannotBePinnedIsAnsweredAndRemembered) {
   RemoteWorld world(exact());
   RemoteResult a, b;
   world[1].registrar.refuse(world[1].arena.addr(7), kPage, HYDRANT_REMOTE_WRITE);
@@ -198,7 +198,7 @@ TEST(RemotePins, WhatCannotBePinnedIsAnsweredAndRemembered) {
   EXPECT_EQ(world.stats(0).moves, 1u);
 }
 
-TEST(RemotePins, APeerThatIsGoneFailsWhatIsUnderWay) {
+TEST(RemotePinService, APeerThatIsGoneFailsWhatIsUnderWay) {
   RemoteWorld world(exact());
   RemoteResult a, b;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
@@ -213,7 +213,7 @@ TEST(RemotePins, APeerThatIsGoneFailsWhatIsUnderWay) {
   EXPECT_EQ(world.stats(1).exports, 0u);
 }
 
-TEST(RemotePins, MessagesWaitForRoom) {
+TEST(RemotePinService, MessagesWaitForRoom) {
   RemoteWorld world(exact());
   world.refuse_each(2);
   for (size_t page = 0; page < 16; ++page) {
@@ -225,7 +225,7 @@ TEST(RemotePins, MessagesWaitForRoom) {
   }
 }
 
-TEST(RemotePins, WrongCallsAreAnswered) {
+TEST(RemotePinService, WrongCallsAreAnswered) {
   RemoteWorld world(exact());
   hydrant_pin_t pin{};
   hydrant_remote_call_t call{};
