@@ -119,11 +119,11 @@ uint64_t choose_max_regions(const hydrant_fh& fh, const Prepinned& prepinned) no
 }
 
 void create_domain(hydrant_fh& fh, const Prepinned& prepinned) noexcept {
-  const hydrant_registrar_t door = fh.registrar.door(fh.limits.region_bytes);
+  const hydrant_registrar_t functions = fh.registrar.registrar_functions(fh.limits.region_bytes);
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
   options.name = "firehose";
-  options.registrar = &door;
+  options.registrar = &functions;
   options.mode = fh.client.mode;
   options.watch = HYDRANT_WATCH_CLIENT;
   options.stream_bytes = 1;  // a client's callbacks are asked for what its calls name, and no more
@@ -136,18 +136,18 @@ void create_domain(hydrant_fh& fh, const Prepinned& prepinned) noexcept {
   options.prepinned = prepinned.ranges.get();
   options.prepinned_keys = fh.client.client_bytes == 0 ? nullptr : prepinned.keys.get();
   options.prepinned_count = prepinned.count;
-  options.prepinned_access = kFaceAccess;
+  options.prepinned_access = kCompatAccess;
   if (hydrant_domain_create(&options, &fh.domain) != GASNET_OK) {
     compat_fatal("firehose_init: %s", hydrant_error_text());
   }
 }
 
-void start_remote(hydrant_fh& fh, const CompatAsk& ask) noexcept {
+void start_remote(hydrant_fh& fh, const CompatRequest& request) noexcept {
   hydrant_stats_t stats{};
   stats.size = sizeof stats;
   CompatPeerLimits limits;
   if (hydrant_get_stats(fh.domain, &stats) != GASNET_OK ||
-      split_for_peers(ask, fh.limits, stats.budget_bytes, fh.client.nodes - 1, &limits) !=
+      split_for_peers(request, fh.limits, stats.budget_bytes, fh.client.nodes - 1, &limits) !=
           Status::kOk) {
     compat_fatal("firehose_init: %s", last_error_text());
   }
@@ -155,36 +155,36 @@ void start_remote(hydrant_fh& fh, const CompatAsk& ask) noexcept {
   if (fh.remote == nullptr) compat_fatal("firehose_init: out of memory");
 }
 
-void say_limits(const hydrant_fh& fh) noexcept {
+void print_limits(const hydrant_fh& fh) noexcept {
   char m[24];
   char victim[24];
   char region[24];
-  compat_say(
+  compat_print(
       "init: %s mode, buckets of %zu, key of %u bytes, M %s%s, MAXVICTIM_M %s, MAXVICTIM_R %llu, "
       "MAXREGION_SIZE %s (0: as the machine allows)",
       fh.client.mode == HYDRANT_MODE_PAGE ? "page" : "region", fh.bucket, fh.client.client_bytes,
       format_size(fh.limits.m_bytes, m, sizeof m),
-      (fh.flags & kFaceLocalOnly) != 0 ? " (prepinned)"
-      : fh.remote != nullptr           ? " (for peers)"
-                                       : " (for peers, unused)",
+      (fh.flags & kCompatLocalOnly) != 0 ? " (prepinned)"
+      : fh.remote != nullptr             ? " (for peers)"
+                                         : " (for peers, unused)",
       format_size(fh.limits.victim_bytes, victim, sizeof victim),
       static_cast<unsigned long long>(fh.limits.victim_regions),
       format_size(fh.limits.region_bytes, region, sizeof region));
 }
 
-void say_end(hydrant_fh& fh) noexcept {
+void print_summary(hydrant_fh& fh) noexcept {
   hydrant_stats_t stats{};
   stats.size = sizeof stats;
   if (hydrant_get_stats(fh.domain, &stats) != GASNET_OK) return;
   const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
-  compat_say(
+  compat_print(
       "fini: %llu hits, %llu misses, %llu pins, %llu unpins, %llu evictions, %llu held now, "
       "%llu bytes pinned in %zu pieces",
       number(stats.hits + stats.refills), number(stats.misses), number(stats.pins),
       number(stats.unpins), number(stats.evictions), number(stats.live_holds),
       number(stats.pinned_bytes), fh.registrar.pinned_ranges());
   fh.registrar.log_pinned(64);
-  if (fh.remote != nullptr) fh.remote->say_end();
+  if (fh.remote != nullptr) fh.remote->print_summary();
 }
 
 void fill_limits(const hydrant_fh& fh, hydrant_fh_limits_t* answer) noexcept {
@@ -206,25 +206,25 @@ void fill_limits(const hydrant_fh& fh, hydrant_fh_limits_t* answer) noexcept {
 
 }  // namespace
 
-void start_face(hydrant_fh& fh, size_t max_regions, size_t max_region_size, const void* prepinned,
-                size_t num_prepinned) noexcept {
+void create_compat_domain(hydrant_fh& fh, size_t max_regions, size_t max_region_size,
+                          const void* prepinned, size_t num_prepinned) noexcept {
   const Prepinned list = read_prepinned(fh, prepinned, num_prepinned);
   fh.prepinned_bytes = list.bytes;
-  const CompatAsk ask = {.page_mode = fh.client.mode == HYDRANT_MODE_PAGE,
-                         .local_only = (fh.flags & kFaceLocalOnly) != 0,
-                         .max_bytes = fh.max_pinnable,
-                         .max_regions = max_regions,
-                         .max_region_bytes = max_region_size,
-                         .prepinned_bytes = list.bytes,
-                         .prepinned_regions = list.count,
-                         .bucket_bytes = fh.bucket,
-                         .victim_ratio = fh.client.victim_ratio,
-                         .sends = fh.client.nodes != 0,
-                         .warns = fh.client.node == 0};
-  if (compute_face_limits(ask, read_face_environment(), &fh.limits) != Status::kOk) {
+  const CompatRequest request = {.page_mode = fh.client.mode == HYDRANT_MODE_PAGE,
+                                 .local_only = (fh.flags & kCompatLocalOnly) != 0,
+                                 .max_bytes = fh.max_pinnable,
+                                 .max_regions = max_regions,
+                                 .max_region_bytes = max_region_size,
+                                 .prepinned_bytes = list.bytes,
+                                 .prepinned_regions = list.count,
+                                 .bucket_bytes = fh.bucket,
+                                 .victim_ratio = fh.client.victim_ratio,
+                                 .sends = fh.client.nodes != 0,
+                                 .warns = fh.client.node == 0};
+  if (compute_compat_limits(request, read_compat_environment(), &fh.limits) != Status::kOk) {
     compat_fatal("firehose_init: %s", last_error_text());
   }
-  if (!ask.local_only && !ask.sends && ask.warns) {
+  if (!request.local_only && !request.sends && request.warns) {
     log_warning(
         "firehose_init: the client's firehose_fwd.h gives no way to send, so that there are no "
         "remote "
@@ -232,11 +232,11 @@ void start_face(hydrant_fh& fh, size_t max_regions, size_t max_region_size, cons
         static_cast<unsigned long long>(fh.limits.m_bytes));
   }
   create_domain(fh, list);
-  if (!ask.local_only && fh.client.nodes > 1) start_remote(fh, ask);
-  if (fh.verbose) say_limits(fh);
+  if (!request.local_only && fh.client.nodes > 1) start_remote(fh, request);
+  if (fh.verbose) print_limits(fh);
 }
 
-void compat_say(const char* format, ...) noexcept {
+void compat_print(const char* format, ...) noexcept {
   char text[1000];
   const int head = std::snprintf(text, sizeof text, "firehose: ");
   va_list arguments;
@@ -258,7 +258,7 @@ hydrant_fh_t* hydrant_fh_init(hydrant_fh_t* before, const hydrant_fh_client_t* c
                               size_t max_region_size, const void* prepinned, size_t num_prepinned,
                               uint32_t flags, hydrant_fh_limits_t* limits) {
   const CancellationDisabled guard;
-  check_face_rules(CompatCall::kWaits, "firehose_init");
+  check_call_rules(CompatCall::kWaits, "firehose_init");
   if (before != nullptr && before->domain == 0) {
     compat_fatal(
         "firehose_init after firehose_fini: the first firehose_init must have been given "
@@ -275,23 +275,23 @@ hydrant_fh_t* hydrant_fh_init(hydrant_fh_t* before, const hydrant_fh_client_t* c
   fh->flags = flags;
   fh->max_pinnable = max_pinnable_memory;
   fh->verbose = knob_number(Knob::kGasnetVerbose) != 0;
-  start_face(*fh, max_regions, max_region_size, prepinned, num_prepinned);
+  create_compat_domain(*fh, max_regions, max_region_size, prepinned, num_prepinned);
   fill_limits(*fh, limits);
   return fh;
 }
 
 hydrant_fh_t* hydrant_fh_fini(hydrant_fh_t* fh) {
   const CancellationDisabled guard;
-  check_face_rules(CompatCall::kWaits, "firehose_fini");
+  check_call_rules(CompatCall::kWaits, "firehose_fini");
   if (fh == nullptr || fh->domain == 0)
     compat_fatal("firehose_fini: not between firehose_init and firehose_fini");
-  if (fh->verbose) say_end(*fh);
-  const bool unpin = (fh->flags & kFaceUnpinOnFini) != 0;
+  if (fh->verbose) print_summary(*fh);
+  const bool unpin = (fh->flags & kCompatUnpinOnFini) != 0;
   fh->remote.reset();
   const int status =
       hydrant_domain_destroy(fh->domain, unpin ? HYDRANT_FINI_UNPIN : HYDRANT_FINI_KEEP);
   if (status != GASNET_OK) compat_fatal("firehose_fini: %s", hydrant_error_text());
-  if ((fh->flags & kFaceMayReinit) != 0) {
+  if ((fh->flags & kCompatMayReinit) != 0) {
     delete fh;
     return nullptr;
   }
@@ -307,8 +307,8 @@ void hydrant_fh_get_params(const hydrant_fh_t* fh, double victim_ratio,
   CompatLimits limits;
   if (fh != nullptr && fh->domain != 0 && fh->max_pinnable == max_pinnable_memory) {
     limits = fh->limits;
-  } else if (split_face_memory(max_pinnable_memory, victim_ratio, read_face_environment(), false,
-                               &limits.m_bytes, &limits.victim_bytes) != Status::kOk) {
+  } else if (split_compat_memory(max_pinnable_memory, victim_ratio, read_compat_environment(),
+                                 false, &limits.m_bytes, &limits.victim_bytes) != Status::kOk) {
     compat_fatal("firehose_get_params: %s", last_error_text());
   }
   *m = limits.m_bytes;

@@ -72,57 +72,57 @@ Status derive_pair(const PairNames& names, uint64_t whole, const CompatSetting& 
   return Status::kOk;
 }
 
-Status split_bytes(const CompatAsk& ask, const CompatEnvironment& environment,
+Status split_bytes(const CompatRequest& request, const CompatEnvironment& environment,
                    CompatLimits* limits) noexcept {
-  if (ask.prepinned_bytes > ask.max_bytes && ask.max_bytes != 0) {
+  if (request.prepinned_bytes > request.max_bytes && request.max_bytes != 0) {
     return fail(Status::kBadArg,
                 "%llu bytes are prepinned, but max_pinnable_memory is %llu bytes; prepin less, or "
                 "pass more",
-                static_cast<unsigned long long>(ask.prepinned_bytes),
-                static_cast<unsigned long long>(ask.max_bytes));
+                static_cast<unsigned long long>(request.prepinned_bytes),
+                static_cast<unsigned long long>(request.max_bytes));
   }
-  if (ask.local_only && !environment.m.given && !environment.max_victim_m.given) {
-    limits->m_bytes = ask.prepinned_bytes;
-    limits->victim_bytes = ask.max_bytes == 0 ? 0 : ask.max_bytes - ask.prepinned_bytes;
+  if (request.local_only && !environment.m.given && !environment.max_victim_m.given) {
+    limits->m_bytes = request.prepinned_bytes;
+    limits->victim_bytes = request.max_bytes == 0 ? 0 : request.max_bytes - request.prepinned_bytes;
     return Status::kOk;
   }
-  return split_face_memory(ask.max_bytes, ask.victim_ratio, environment, ask.warns,
-                           &limits->m_bytes, &limits->victim_bytes);
+  return split_compat_memory(request.max_bytes, request.victim_ratio, environment, request.warns,
+                             &limits->m_bytes, &limits->victim_bytes);
 }
 
 // The largest region: the variable, bounded by the client, in whole buckets.
-Status choose_region_bytes(const CompatAsk& ask, const CompatEnvironment& environment,
+Status choose_region_bytes(const CompatRequest& request, const CompatEnvironment& environment,
                            CompatLimits* limits) noexcept {
   uint64_t bytes = environment.max_region_size.number;
-  if (bytes == 0) bytes = ask.max_region_bytes;
-  if (ask.max_region_bytes != 0 && bytes > ask.max_region_bytes) {
-    if (ask.warns) {
+  if (bytes == 0) bytes = request.max_region_bytes;
+  if (request.max_region_bytes != 0 && bytes > request.max_region_bytes) {
+    if (request.warns) {
       log_warning(
           "GASNET_FIREHOSE_MAXREGION_SIZE is cut to the client's max_region_size, %llu bytes",
-          static_cast<unsigned long long>(ask.max_region_bytes));
+          static_cast<unsigned long long>(request.max_region_bytes));
     }
-    bytes = ask.max_region_bytes;
+    bytes = request.max_region_bytes;
   }
   if (limits->victim_bytes != 0 && (bytes == 0 || bytes > limits->victim_bytes)) {
     bytes = limits->victim_bytes;
   }
-  limits->region_bytes = round_down(bytes, ask.bucket_bytes);
+  limits->region_bytes = round_down(bytes, request.bucket_bytes);
   if (bytes != 0 && limits->region_bytes == 0) {
     return fail(Status::kBadArg,
                 "the largest region, %llu bytes, is smaller than a bucket, %llu bytes; raise "
                 "max_region_size "
                 "of firehose_init or GASNET_FIREHOSE_MAXREGION_SIZE",
                 static_cast<unsigned long long>(bytes),
-                static_cast<unsigned long long>(ask.bucket_bytes));
+                static_cast<unsigned long long>(request.bucket_bytes));
   }
   return Status::kOk;
 }
 
 // Without settings, regions are dealt out as the bytes are. If there are too few to address all bytes,
 // an explicit GASNET_FIREHOSE_MAXREGION_SIZE=0 lets the regions grow first; what is missing then is cut.
-uint64_t proportional_regions(const CompatAsk& ask, const CompatEnvironment& environment,
+uint64_t proportional_regions(const CompatRequest& request, const CompatEnvironment& environment,
                               uint64_t available, CompatLimits* limits) noexcept {
-  const uint64_t m = limits->m_bytes - std::min(limits->m_bytes, ask.prepinned_bytes);
+  const uint64_t m = limits->m_bytes - std::min(limits->m_bytes, request.prepinned_bytes);
   const bool grow = environment.max_region_size.given && environment.max_region_size.number == 0;
   for (int pass = 0; pass < 2; ++pass) {
     const uint64_t r = m / limits->region_bytes;
@@ -134,34 +134,36 @@ uint64_t proportional_regions(const CompatAsk& ask, const CompatEnvironment& env
       limits->remote_regions = share(r, ratio);
       return share(victims, ratio);
     }
-    const uint64_t wanted = share(limits->region_bytes, 1 / ratio) + ask.bucket_bytes - 1;
-    limits->region_bytes = std::min(round_down(wanted, ask.bucket_bytes),
-                                    round_down(limits->victim_bytes, ask.bucket_bytes));
+    const uint64_t wanted = share(limits->region_bytes, 1 / ratio) + request.bucket_bytes - 1;
+    limits->region_bytes = std::min(round_down(wanted, request.bucket_bytes),
+                                    round_down(limits->victim_bytes, request.bucket_bytes));
   }
   return 0;  // not reached: the second pass returns
 }
 
-Status split_regions(const CompatAsk& ask, const CompatEnvironment& environment,
+Status split_regions(const CompatRequest& request, const CompatEnvironment& environment,
                      CompatLimits* limits) noexcept {
   const bool any = environment.r.given || environment.max_victim_r.given;
-  if (ask.max_regions == 0 && !any) return Status::kOk;
-  if (ask.max_regions != 0 && ask.max_regions <= ask.prepinned_regions) {
+  if (request.max_regions == 0 && !any) return Status::kOk;
+  if (request.max_regions != 0 && request.max_regions <= request.prepinned_regions) {
     return fail(Status::kBadArg,
                 "%llu regions are prepinned, but max_regions is %llu, which leaves none for other "
                 "pins; prepin fewer, or pass more",
-                static_cast<unsigned long long>(ask.prepinned_regions),
-                static_cast<unsigned long long>(ask.max_regions));
+                static_cast<unsigned long long>(request.prepinned_regions),
+                static_cast<unsigned long long>(request.max_regions));
   }
-  const uint64_t available = ask.max_regions == 0 ? 0 : ask.max_regions - ask.prepinned_regions;
+  const uint64_t available =
+      request.max_regions == 0 ? 0 : request.max_regions - request.prepinned_regions;
   if (any) {
     const Status status =
-        derive_pair(kRegionPair, available, environment.r, environment.max_victim_r, ask.warns,
+        derive_pair(kRegionPair, available, environment.r, environment.max_victim_r, request.warns,
                     &limits->remote_regions, &limits->victim_regions);
     if (status != Status::kOk) return status;
   } else {
-    const bool simple = ask.local_only || limits->region_bytes == 0 || limits->victim_bytes == 0;
+    const bool simple =
+        request.local_only || limits->region_bytes == 0 || limits->victim_bytes == 0;
     limits->victim_regions =
-        simple ? available : proportional_regions(ask, environment, available, limits);
+        simple ? available : proportional_regions(request, environment, available, limits);
   }
   if (available != 0 && limits->victim_regions == 0) {
     return fail(Status::kBadArg,
@@ -180,15 +182,15 @@ uint64_t promised_regions(const CompatLimits& limits) noexcept {
   return limits.victim_regions == 0 ? by_bytes : std::min(limits.victim_regions, by_bytes);
 }
 
-Status check_enough(const CompatAsk& ask, const CompatEnvironment& environment,
+Status check_enough(const CompatRequest& request, const CompatEnvironment& environment,
                     const CompatLimits& limits) noexcept {
-  const bool limited = ask.max_bytes != 0 || environment.max_victim_m.given;
-  if (limited && limits.victim_bytes < ask.bucket_bytes) {
+  const bool limited = request.max_bytes != 0 || environment.max_victim_m.given;
+  if (limited && limits.victim_bytes < request.bucket_bytes) {
     return fail(Status::kBadArg,
                 "MAXVICTIM is %llu bytes, less than a bucket of %llu bytes; raise "
                 "max_pinnable_memory or GASNET_FIREHOSE_MAXVICTIM_M, or prepin less",
                 static_cast<unsigned long long>(limits.victim_bytes),
-                static_cast<unsigned long long>(ask.bucket_bytes));
+                static_cast<unsigned long long>(request.bucket_bytes));
   }
   if (limited && limits.victim_bytes < kFewBytes) {
     log_info("firehose: MAXVICTIM of %llu bytes is below GASNet's minimum of 16 MiB",
@@ -203,7 +205,7 @@ Status check_enough(const CompatAsk& ask, const CompatEnvironment& environment,
 
 }  // namespace
 
-CompatEnvironment read_face_environment() noexcept {
+CompatEnvironment read_compat_environment() noexcept {
   // Only for the region size is a written zero a request of its own.
   CompatEnvironment environment = {.m = read_setting(Knob::kGasnetM),
                                    .max_victim_m = read_setting(Knob::kGasnetMaxVictimM),
@@ -217,9 +219,9 @@ CompatEnvironment read_face_environment() noexcept {
   return environment;
 }
 
-Status split_face_memory(uint64_t max_bytes, double victim_ratio,
-                         const CompatEnvironment& environment, bool warns, uint64_t* m_bytes,
-                         uint64_t* victim_bytes) noexcept {
+Status split_compat_memory(uint64_t max_bytes, double victim_ratio,
+                           const CompatEnvironment& environment, bool warns, uint64_t* m_bytes,
+                           uint64_t* victim_bytes) noexcept {
   if (environment.m.given || environment.max_victim_m.given) {
     return derive_pair(kBytePair, max_bytes, environment.m, environment.max_victim_m, warns,
                        m_bytes, victim_bytes);
@@ -229,65 +231,65 @@ Status split_face_memory(uint64_t max_bytes, double victim_ratio,
   return Status::kOk;
 }
 
-Status compute_face_limits(const CompatAsk& ask, const CompatEnvironment& environment,
-                           CompatLimits* limits) noexcept {
+Status compute_compat_limits(const CompatRequest& request, const CompatEnvironment& environment,
+                             CompatLimits* limits) noexcept {
   *limits = CompatLimits{};
-  const bool peers = ask.sends && !ask.local_only;
-  if (ask.page_mode && (ask.max_regions != 0 || ask.max_region_bytes != 0)) {
+  const bool peers = request.sends && !request.local_only;
+  if (request.page_mode && (request.max_regions != 0 || request.max_region_bytes != 0)) {
     return fail(Status::kBadArg,
                 "a FIREHOSE_PAGE client passes 0 for max_regions and max_region_size, "
                 "not %llu and %llu",
-                static_cast<unsigned long long>(ask.max_regions),
-                static_cast<unsigned long long>(ask.max_region_bytes));
+                static_cast<unsigned long long>(request.max_regions),
+                static_cast<unsigned long long>(request.max_region_bytes));
   }
-  Status status = split_bytes(ask, environment, limits);
+  Status status = split_bytes(request, environment, limits);
   if (status != Status::kOk) return status;
-  limits->victim_bytes = round_down(limits->victim_bytes, ask.bucket_bytes);
-  if (!ask.page_mode) {
-    status = choose_region_bytes(ask, environment, limits);
-    if (status == Status::kOk) status = split_regions(ask, environment, limits);
+  limits->victim_bytes = round_down(limits->victim_bytes, request.bucket_bytes);
+  if (!request.page_mode) {
+    status = choose_region_bytes(request, environment, limits);
+    if (status == Status::kOk) status = split_regions(request, environment, limits);
     if (status != Status::kOk) return status;
     limits->local_regions = promised_regions(*limits);
   }
-  const uint64_t free_m = limits->m_bytes - std::min(limits->m_bytes, ask.prepinned_bytes);
-  limits->remote_bytes = peers ? round_down(free_m, ask.bucket_bytes) : 0;
+  const uint64_t free_m = limits->m_bytes - std::min(limits->m_bytes, request.prepinned_bytes);
+  limits->remote_bytes = peers ? round_down(free_m, request.bucket_bytes) : 0;
   if (!peers) limits->remote_regions = 0;
-  return check_enough(ask, environment, *limits);
+  return check_enough(request, environment, *limits);
 }
 
-Status split_for_peers(const CompatAsk& ask, const CompatLimits& limits, uint64_t domain_bytes,
-                       uint32_t peers, CompatPeerLimits* of_one) noexcept {
+Status split_for_peers(const CompatRequest& request, const CompatLimits& limits,
+                       uint64_t domain_bytes, uint32_t peers, CompatPeerLimits* of_one) noexcept {
   const bool unlimited = limits.victim_bytes == 0 && limits.remote_bytes == 0;
   *of_one = CompatPeerLimits{};
   of_one->budget_bytes =
-      unlimited ? share(domain_bytes, 1 - ask.victim_ratio) : limits.remote_bytes;
-  const uint64_t quota = round_down(of_one->budget_bytes / peers, ask.bucket_bytes);
-  if (quota == 0 && ask.prepinned_bytes != 0 && !unlimited) {
+      unlimited ? share(domain_bytes, 1 - request.victim_ratio) : limits.remote_bytes;
+  const uint64_t quota = round_down(of_one->budget_bytes / peers, request.bucket_bytes);
+  if (quota == 0 && request.prepinned_bytes != 0 && !unlimited) {
     return fail(Status::kBadArg,
                 "M is %llu bytes, and %llu bytes are prepinned, which count as part of it: what is "
                 "left gives each of %u peers less than a bucket of %llu bytes; raise "
                 "max_pinnable_memory or GASNET_FIREHOSE_M, prepin less, or pass LOCAL_ONLY",
                 static_cast<unsigned long long>(limits.m_bytes),
-                static_cast<unsigned long long>(ask.prepinned_bytes), peers,
-                static_cast<unsigned long long>(ask.bucket_bytes));
+                static_cast<unsigned long long>(request.prepinned_bytes), peers,
+                static_cast<unsigned long long>(request.bucket_bytes));
   }
   if (quota == 0) {
     return fail(Status::kBadArg,
                 "M is %llu bytes, of which each of %u peers has less than a bucket of %llu bytes; "
                 "raise max_pinnable_memory or GASNET_FIREHOSE_M, or pass LOCAL_ONLY",
                 static_cast<unsigned long long>(of_one->budget_bytes), peers,
-                static_cast<unsigned long long>(ask.bucket_bytes));
+                static_cast<unsigned long long>(request.bucket_bytes));
   }
   const uint64_t largest = limits.region_bytes;
   of_one->pin_bytes = largest == 0 ? quota : std::min(largest, quota);
-  if (ask.page_mode) {
-    of_one->most_firehoses = quota / ask.bucket_bytes;
+  if (request.page_mode) {
+    of_one->max_firehoses = quota / request.bucket_bytes;
     return Status::kOk;
   }
   of_one->regions = quota / of_one->pin_bytes;
   // A firehose on a small part of a region keeps all of it pinned: so many never keep more than M, and
   // MAXVICTIM stays for local pins whatever peers do. (A region that is larger than a quota breaks this.)
-  if (largest != 0 && largest <= quota) of_one->most_firehoses = of_one->regions;
+  if (largest != 0 && largest <= quota) of_one->max_firehoses = of_one->regions;
   if (limits.remote_regions == 0) return Status::kOk;
   const uint64_t by_count = limits.remote_regions / peers;
   if (by_count == 0) {
@@ -297,8 +299,8 @@ Status split_for_peers(const CompatAsk& ask, const CompatLimits& limits, uint64_
                 static_cast<unsigned long long>(limits.remote_regions), peers);
   }
   of_one->regions = std::min(of_one->regions, by_count);
-  of_one->most_firehoses =
-      of_one->most_firehoses == 0 ? by_count : std::min(of_one->most_firehoses, by_count);
+  of_one->max_firehoses =
+      of_one->max_firehoses == 0 ? by_count : std::min(of_one->max_firehoses, by_count);
   return Status::kOk;
 }
 

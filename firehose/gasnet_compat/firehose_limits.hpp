@@ -27,10 +27,10 @@ struct CompatEnvironment {
 };
 
 // Reads the variables named after the fields.
-CompatEnvironment read_face_environment() noexcept;
+CompatEnvironment read_compat_environment() noexcept;
 
 // The limits that a client asks for; 0 lifts a limit.
-struct CompatAsk {
+struct CompatRequest {
   bool page_mode = false;
   bool local_only = false;
   uint64_t max_bytes = 0;
@@ -59,25 +59,25 @@ struct CompatLimits {
 
 // The limits of one peer in this process.
 struct CompatPeerLimits {
-  uint64_t budget_bytes = 0;    // of all peers
-  uint64_t pin_bytes = 0;       // longest pin
-  uint64_t regions = 0;         // so many of pin_bytes at once; page mode: 0
-  uint64_t most_firehoses = 0;  // in use or idle; 0: as the cache thinks right
+  uint64_t budget_bytes = 0;   // of all peers
+  uint64_t pin_bytes = 0;      // longest pin
+  uint64_t regions = 0;        // so many of pin_bytes at once; page mode: 0
+  uint64_t max_firehoses = 0;  // in use or idle; 0: as the cache thinks right
 };
 
 // Errors: kBadArg, with a text that names the variable or the argument, where nothing could be pinned.
 // Warns (log) about what is only unwise.
-Status compute_face_limits(const CompatAsk& ask, const CompatEnvironment& environment,
-                           CompatLimits* limits) noexcept;
+Status compute_compat_limits(const CompatRequest& request, const CompatEnvironment& environment,
+                             CompatLimits* limits) noexcept;
 
 // The equal parts of `peers` peers. `domain_bytes`: the budget of a cache whose client named none. Errors:
 // kBadArg: there is not enough for so many.
-Status split_for_peers(const CompatAsk& ask, const CompatLimits& limits, uint64_t domain_bytes,
-                       uint32_t peers, CompatPeerLimits* of_one) noexcept;
+Status split_for_peers(const CompatRequest& request, const CompatLimits& limits,
+                       uint64_t domain_bytes, uint32_t peers, CompatPeerLimits* of_one) noexcept;
 
 // The split of max_bytes into M and MAXVICTIM by environment and ratio. Errors, warnings: as above.
-Status split_face_memory(uint64_t max_bytes, double victim_ratio,
-                         const CompatEnvironment& environment, bool warns, uint64_t* m_bytes,
-                         uint64_t* victim_bytes) noexcept;
+Status split_compat_memory(uint64_t max_bytes, double victim_ratio,
+                           const CompatEnvironment& environment, bool warns, uint64_t* m_bytes,
+                           uint64_t* victim_bytes) noexcept;
 
 }  // namespace hydrant

@@ -22,10 +22,10 @@ constexpr size_t kMaxRegionBytes = size_t{2} * HYDRANT_FH_MAX_ALIGN;
 
 // The range of the Asking object of this thread; null if there is none.
 // Packed, because libfirehose may use 64 bytes of static TLS and has none left for padding.
-struct [[gnu::packed]] Asked {
+struct [[gnu::packed]] Requested {
   const MemoryRange* range = nullptr;
 };
-alignas(2) thread_local constinit Asked t_asked;
+alignas(2) thread_local constinit Requested t_requested;
 
 uint32_t ms_now() noexcept { return static_cast<uint32_t>(now_ns() / 1'000'000u); }
 
@@ -76,27 +76,27 @@ void compat_fatal(const char* format, ...) noexcept {
   std::abort();
 }
 
-CompatRegistrar::Asking::Asking(MemoryRange range) noexcept : range_(range) {
-  t_asked.range = &range_;
+CompatRegistrar::RequestedRange::RequestedRange(MemoryRange range) noexcept : range_(range) {
+  t_requested.range = &range_;
 }
-CompatRegistrar::Asking::~Asking() { t_asked.range = nullptr; }
+CompatRegistrar::RequestedRange::~RequestedRange() { t_requested.range = nullptr; }
 
 CompatRegistrar::CompatRegistrar(const hydrant_fh_client_t& client, size_t bucket_bytes) noexcept
     : client_(client), bucket_bytes_(bucket_bytes), page_mode_(client.mode == HYDRANT_MODE_PAGE) {}
 
-hydrant_registrar_t CompatRegistrar::door(size_t max_region_bytes) noexcept {
-  hydrant_registrar_t door{};
-  door.size = sizeof door;
-  door.user = this;
-  door.name = "firehose client";
-  door.key_bytes = client_.client_bytes;
-  door.granule_bytes = bucket_bytes_;
-  door.max_region_bytes = max_region_bytes;
-  door.divisible = page_mode_ ? 1 : 0;
-  door.pin = pin_thunk;
-  door.unpin = unpin_thunk;
-  door.unpin_many = unpin_many_thunk;
-  return door;
+hydrant_registrar_t CompatRegistrar::registrar_functions(size_t max_region_bytes) noexcept {
+  hydrant_registrar_t functions{};
+  functions.size = sizeof functions;
+  functions.user = this;
+  functions.name = "firehose client";
+  functions.key_bytes = client_.client_bytes;
+  functions.granule_bytes = bucket_bytes_;
+  functions.max_region_bytes = max_region_bytes;
+  functions.divisible = page_mode_ ? 1 : 0;
+  functions.pin = pin_thunk;
+  functions.unpin = unpin_thunk;
+  functions.unpin_many = unpin_many_thunk;
+  return functions;
 }
 
 int CompatRegistrar::pin_thunk(void* user, uintptr_t addr, size_t len, uint32_t, void* key) {
@@ -116,7 +116,7 @@ int CompatRegistrar::unpin_many_thunk(void* user, const hydrant_range_t* ranges,
 }
 
 bool CompatRegistrar::grown(MemoryRange range) const noexcept {
-  return t_asked.range != nullptr && !(range == round_out(*t_asked.range, bucket_bytes_));
+  return t_requested.range != nullptr && !(range == round_out(*t_requested.range, bucket_bytes_));
 }
 
 int CompatRegistrar::pin(MemoryRange range, void* key) noexcept {
@@ -125,7 +125,7 @@ int CompatRegistrar::pin(MemoryRange range, void* key) noexcept {
   const CompatScope inside(CompatInside::kMove);
   const int answer = client_.move(nullptr, 0, list.data(), 1);
   if (answer == GASNET_ERR_NOT_READY) return answer;
-  const bool for_peer = is_inside_face(CompatInside::kHandler);
+  const bool for_peer = is_in_callback(CompatInside::kHandler);
   if (answer != 0) {
     last_failure_.store(answer, std::memory_order_relaxed);
     if (for_peer) {

@@ -50,15 +50,15 @@ class PinnedTable {
 // "350 ms" below ten seconds, else "12 s". Answers `text`.
 const char* format_age(uint32_t age_ms, char* text, size_t room) noexcept;
 
-// Thread safety: as the registrar door demands. mutex_ guards only the table and is a leaf: nothing is
+// Thread safety: as hydrant_registrar_t demands. mutex_ guards only the table and is a leaf: nothing is
 // called under it.
 class CompatRegistrar {
  public:
   // `client` has been checked by hydrant_fh_init().
   explicit CompatRegistrar(const hydrant_fh_client_t& client, size_t bucket_bytes) noexcept;
 
-  // The door to this object, which must outlive the domain.
-  hydrant_registrar_t door(size_t max_region_bytes) noexcept;
+  // The functions of this object, which must outlive the domain.
+  hydrant_registrar_t registrar_functions(size_t max_region_bytes) noexcept;
 
   // Writes one log line per pinned range, lowest address first, at most `lines`.
   void log_pinned(size_t lines) noexcept HYDRANT_EXCLUDES(mutex_);
@@ -68,12 +68,12 @@ class CompatRegistrar {
 
   // While one lives, pins of this thread know what the client asked for: a registration that the cache has
   // made larger must not come back as one that cannot be used (FH_MAY_MERGE).
-  class Asking {
+  class RequestedRange {
    public:
-    explicit Asking(MemoryRange range) noexcept;
-    ~Asking();
-    Asking(const Asking&) = delete;
-    Asking& operator=(const Asking&) = delete;
+    explicit RequestedRange(MemoryRange range) noexcept;
+    ~RequestedRange();
+    RequestedRange(const RequestedRange&) = delete;
+    RequestedRange& operator=(const RequestedRange&) = delete;
 
    private:
     MemoryRange range_;

@@ -93,12 +93,11 @@ CompatRemote::CompatRemote(hydrant_fh& fh, const CompatPeerLimits& limits) noexc
     options.flags |= HYDRANT_REMOTE_INLINE_REMOTE;
   options.budget_bytes = limits.budget_bytes;
   options.base_percent = 100;  // a fixed split, as GASNet promises
-  constexpr uint64_t kMostFirehoses = uint64_t{1} << 20;
-  if (limits.most_firehoses != 0) {
-    options.max_peer_regions =
-        static_cast<uint32_t>(std::min(limits.most_firehoses, kMostFirehoses));
+  constexpr uint64_t kMaxFirehoses = uint64_t{1} << 20;
+  if (limits.max_firehoses != 0) {
+    options.max_peer_regions = static_cast<uint32_t>(std::min(limits.max_firehoses, kMaxFirehoses));
     options.max_firehoses =
-        static_cast<uint32_t>(std::min(limits.most_firehoses * peers, 4 * kMostFirehoses));
+        static_cast<uint32_t>(std::min(limits.max_firehoses * peers, 4 * kMaxFirehoses));
   }
   options.max_region_bytes = static_cast<size_t>(limits.pin_bytes);
   options.stream_bytes = 1;  // what its calls name, and no more
@@ -175,17 +174,17 @@ hydrant_pin_t CompatRemote::look(const char* function, uint32_t node, uintptr_t 
 }
 
 hydrant_pin_t CompatRemote::hit(uint32_t node, uintptr_t addr, size_t len) noexcept {
-  return hydrant_try_remote_pin(end_, node, addr, len, kFaceAccess);
+  return hydrant_try_remote_pin(end_, node, addr, len, kCompatAccess);
 }
 
 hydrant_pin_t CompatRemote::try_pin(uint32_t node, uintptr_t addr, size_t len) noexcept {
   return look("firehose_try_remote_pin", node, addr, len,
-              hydrant_try_remote_pin(end_, node, addr, len, kFaceAccess));
+              hydrant_try_remote_pin(end_, node, addr, len, kCompatAccess));
 }
 
 hydrant_pin_t CompatRemote::partial_pin(uint32_t node, uintptr_t addr, size_t len) noexcept {
   return look("firehose_partial_remote_pin", node, addr, len,
-              hydrant_partial_remote_pin(end_, node, addr, len, kFaceAccess));
+              hydrant_partial_remote_pin(end_, node, addr, len, kCompatAccess));
 }
 
 int CompatRemote::start(CompatRemoteOp* op, bool inside, hydrant_pin_t* pin) noexcept {
@@ -201,7 +200,7 @@ int CompatRemote::start(CompatRemoteOp* op, bool inside, hydrant_pin_t* pin) noe
   const hydrant_fh_remote_request_t pin_request =
       op->pin_request;  // the operation may end before this returns
   const int status = hydrant_remote_pin(end_, pin_request.node, pin_request.addr, pin_request.len,
-                                        kFaceAccess, &call, pin);
+                                        kCompatAccess, &call, pin);
   if (status != GASNET_OK && status != GASNET_ERR_NOT_READY)
     give_up(*op, status, hydrant_error_text());
   return status;
@@ -211,7 +210,7 @@ hydrant_pin_t CompatRemote::pin(const hydrant_fh_remote_request_t& pin_request) 
   hydrant_pin_t pin =
       look("firehose_remote_pin", pin_request.node, pin_request.addr, pin_request.len,
            hydrant_try_remote_pin(end_, pin_request.node, pin_request.addr, pin_request.len,
-                                  kFaceAccess));
+                                  kCompatAccess));
   if (pin.region != nullptr) return pin;
   if (pin_request.callback == nullptr ||
       ((pin_request.flags & kEnableRemoteCallback) != 0 && pin_request.args == nullptr)) {
@@ -368,11 +367,11 @@ void CompatRemote::retry() noexcept {
 }
 
 void CompatRemote::room_thunk(void* user, uint32_t peer) {
-  static_cast<CompatRemote*>(user)->hurry(peer);
+  static_cast<CompatRemote*>(user)->flush_releases(peer);
 }
 
 // The node may have room. What it declines all the same is not tried at once again and again.
-void CompatRemote::hurry(uint32_t node) noexcept {
+void CompatRemote::flush_releases(uint32_t node) noexcept {
   MutexLock lock(mu_);
   for (CompatRemoteOp* op = ops_; op != nullptr; op = op->next) {
     if (op->state != CompatRemoteOp::State::kDeclined || op->pin_request.node != node) continue;
@@ -407,7 +406,7 @@ void CompatRemote::await_room() noexcept {
   const uint32_t flags = polls_on_arrival_ ? HYDRANT_REMOTE_REPLY_AT_ONCE : 0;
   for (size_t i = 0; i < n; ++i) {
     static_cast<void>(hydrant_remote_await_room(end_, list[i].node, list[i].addr, list[i].len,
-                                                kFaceAccess, flags));
+                                                kCompatAccess, flags));
   }
 }
 
@@ -452,14 +451,14 @@ void CompatRemote::look_for_waiting() noexcept {
   if (now < next_look_.load(std::memory_order_relaxed)) return;
   const CancellationDisabled guard;
   next_look_.store(now + patience_ns_ / 4, std::memory_order_relaxed);
-  struct Late {
+  struct LateReply {
     uint32_t node, declined;
     uintptr_t addr;
     size_t len;
     uint64_t waited_ns;
   };
   constexpr size_t kLinesShown = 16;
-  std::array<Late, kLinesShown> late{};
+  std::array<LateReply, kLinesShown> late{};
   size_t n = 0;
   {
     MutexLock lock(mu_);
@@ -472,7 +471,7 @@ void CompatRemote::look_for_waiting() noexcept {
     }
   }
   for (size_t i = 0; i < n; ++i) {
-    const Late& op = late[i];
+    const LateReply& op = late[i];
     char said[96];
     if (op.declined == 0) {
       std::snprintf(said, sizeof said, "that node has not answered: does it poll?");
@@ -487,12 +486,12 @@ void CompatRemote::look_for_waiting() noexcept {
   }
 }
 
-void CompatRemote::say_end() noexcept {
+void CompatRemote::print_summary() noexcept {
   hydrant_remote_stats_t stats{};
   stats.size = sizeof stats;
   if (hydrant_remote_get_stats(end_, &stats) != GASNET_OK) return;
   const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
-  compat_say(
+  compat_print(
       "fini: remote: %llu hits, %llu moves, %llu joined, %llu evictions, %llu recalled, %llu "
       "firehoses "
       "now; for peers: %llu moves served, %llu declined, %llu firehoses of %llu bytes now",

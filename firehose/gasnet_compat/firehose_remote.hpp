@@ -75,7 +75,7 @@ class CompatRemote {
   void poll() noexcept;
 
   // Prints the counters, for GASNET_FIREHOSE_VERBOSE.
-  void say_end() noexcept;
+  void print_summary() noexcept;
 
  private:
   static int send_thunk(void* user, uint32_t peer, uint32_t lane, void* reply_to,
@@ -96,7 +96,7 @@ class CompatRemote {
   void done(CompatRemoteOp* op, hydrant_pin_t pin, bool called) noexcept;
   void retry_later(CompatRemoteOp* op) noexcept HYDRANT_EXCLUDES(mu_);
   void retry() noexcept HYDRANT_EXCLUDES(mu_);
-  void hurry(uint32_t node) noexcept HYDRANT_EXCLUDES(mu_);
+  void flush_releases(uint32_t node) noexcept HYDRANT_EXCLUDES(mu_);
   void await_room() noexcept HYDRANT_EXCLUDES(mu_);
   void run_done() noexcept HYDRANT_EXCLUDES(mu_);
   void look_for_waiting() noexcept HYDRANT_EXCLUDES(mu_);

@@ -23,32 +23,32 @@ CompatScope::CompatScope(CompatInside where) noexcept
     : where_(where), was_inside_(std::exchange(inside(where), true)) {}
 CompatScope::~CompatScope() { inside(where_) = was_inside_; }
 
-bool is_inside_face(CompatInside where) noexcept { return inside(where); }
+bool is_in_callback(CompatInside where) noexcept { return inside(where); }
 
 #if HYDRANT_DEBUG
 
-void check_face_rules(CompatCall call, const char* function) noexcept {
-  if (is_inside_face(CompatInside::kMove)) {
+void check_call_rules(CompatCall call, const char* function) noexcept {
+  if (is_in_callback(CompatInside::kMove)) {
     compat_fatal(
         "%s: called inside firehose_move_callback or FH_MAY_MERGE, which must not call firehose: "
         "they run in the middle of a pin, a release or a message",
         function);
   }
-  if (call == CompatCall::kGivesBack) return;
-  if (is_inside_face(CompatInside::kHandler)) {
+  if (call == CompatCall::kReleases) return;
+  if (is_in_callback(CompatInside::kHandler)) {
     compat_fatal(
         "%s: called while this thread serves a message of firehose's, in a callback that runs in "
         "an AM handler; only firehose_release may be called there",
         function);
   }
   if (call == CompatCall::kLooks) return;
-  if (is_inside_face(CompatInside::kArgs)) {
+  if (is_in_callback(CompatInside::kArgs)) {
     compat_fatal(
         "%s: called inside a remote_args_callback, whose remote pin is half made and waits for it; "
         "only firehose_release and the try and partial pins may be called there",
         function);
   }
-  if (is_inside_face(CompatInside::kRemote)) {
+  if (is_in_callback(CompatInside::kRemote)) {
     compat_fatal(
         "%s: called inside firehose_remote_callback, while another node waits for its end; only "
         "firehose_release and the try and partial pins may be called there",
@@ -91,7 +91,7 @@ void drop_request(void* request) noexcept {
 
 #else
 
-void check_face_rules(CompatCall, const char*) noexcept {}
+void check_call_rules(CompatCall, const char*) noexcept {}
 void* make_request(size_t bytes) noexcept { return std::malloc(bytes); }
 void drop_request(void* request) noexcept { std::free(request); }
 

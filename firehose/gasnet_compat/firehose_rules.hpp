@@ -32,17 +32,17 @@ class CompatScope {
   const bool was_inside_;
 };
 
-bool is_inside_face(CompatInside where) noexcept;
+bool is_in_callback(CompatInside where) noexcept;
 
 // The classes of functions of firehose.h, by what they may do.
 enum class CompatCall : uint8_t {
-  kGivesBack,  // firehose_release
-  kLooks,      // try and partial pins: at once, and sends nothing
-  kWaits,      // what may wait, send, or run callbacks: pins, poll, init, fini, invalidate
+  kReleases,  // firehose_release
+  kLooks,     // try and partial pins: at once, and sends nothing
+  kWaits,     // what may wait, send, or run callbacks: pins, poll, init, fini, invalidate
 };
 
 // Aborts if the thread may not call it here. Does nothing without HYDRANT_DEBUG.
-void check_face_rules(CompatCall call, const char* function) noexcept;
+void check_call_rules(CompatCall call, const char* function) noexcept;
 
 // Storage for a request; null: no memory. With HYDRANT_DEBUG it is kept for a while after its end, so that
 // a second release of a request is reported, instead of touching memory of another request.

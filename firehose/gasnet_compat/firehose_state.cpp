@@ -10,7 +10,7 @@
 using namespace hydrant;
 
 // Cold: explains a call that this firehose cannot serve.
-void hydrant::refuse_face_call(const hydrant_fh_t* fh, uint32_t shape,
+void hydrant::abort_wrong_call(const hydrant_fh_t* fh, uint32_t shape,
                                const char* function) noexcept {
   if (fh == nullptr) compat_fatal("%s: called before firehose_init", function);
   if (fh->domain == 0) compat_fatal("%s: called after firehose_fini", function);
@@ -27,31 +27,31 @@ inline const void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<co
 }  // namespace
 
 hydrant_pin_t hydrant_fh_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr, size_t len) {
-  check_face_call(fh, shape, CompatCall::kWaits, "firehose_local_pin");
+  check_compat_call(fh, shape, CompatCall::kWaits, "firehose_local_pin");
   // A registration for a client with FH_MAY_MERGE needs to know the range that was asked for.
   const hydrant_pin_t pin = fh->client.may_merge == nullptr
-                                ? hydrant_pin(fh->domain, pointer(addr), len, kFaceAccess)
-                                : hydrant_try_pin(fh->domain, pointer(addr), len, kFaceAccess);
+                                ? hydrant_pin(fh->domain, pointer(addr), len, kCompatAccess)
+                                : hydrant_try_pin(fh->domain, pointer(addr), len, kCompatAccess);
   if (pin.region != nullptr) [[likely]]
     return pin;
-  return wait_for_face_pin(*fh, addr, len);
+  return wait_for_compat_pin(*fh, addr, len);
 }
 
 hydrant_pin_t hydrant_fh_try_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
                                        size_t len) {
-  check_face_call(fh, shape, CompatCall::kLooks, "firehose_try_local_pin");
-  return hydrant_try_pin(fh->domain, pointer(addr), len, kFaceAccess);
+  check_compat_call(fh, shape, CompatCall::kLooks, "firehose_try_local_pin");
+  return hydrant_try_pin(fh->domain, pointer(addr), len, kCompatAccess);
 }
 
 hydrant_pin_t hydrant_fh_partial_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
                                            size_t len) {
-  check_face_call(fh, shape, CompatCall::kLooks, "firehose_partial_local_pin");
-  return hydrant_partial_pin(fh->domain, pointer(addr), len, kFaceAccess);
+  check_compat_call(fh, shape, CompatCall::kLooks, "firehose_partial_local_pin");
+  return hydrant_partial_pin(fh->domain, pointer(addr), len, kCompatAccess);
 }
 
 void hydrant_fh_release(hydrant_pin_t pin) {
 #if HYDRANT_DEBUG
-  check_face_rules(CompatCall::kGivesBack, "firehose_release");
+  check_call_rules(CompatCall::kReleases, "firehose_release");
 #endif
   if (pin.region == nullptr) compat_fatal("firehose_release: this request was released before");
   // NOT_INIT: its firehose has ended, or it was taken before a fork; nothing is left to release.
@@ -62,7 +62,7 @@ void hydrant_fh_release(hydrant_pin_t pin) {
 
 void hydrant_fh_invalidate(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr, size_t len) {
   const CancellationDisabled guard;
-  check_face_call(fh, shape, CompatCall::kWaits, "firehose_local_invalidate");
+  check_compat_call(fh, shape, CompatCall::kWaits, "firehose_local_invalidate");
   if (hydrant_invalidate(fh->domain, pointer(addr), len) != GASNET_OK) {
     compat_fatal("firehose_local_invalidate: %s", hydrant_error_text());
   }
@@ -71,7 +71,7 @@ void hydrant_fh_invalidate(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr, siz
 void hydrant_fh_poll(hydrant_fh_t* fh) {
   if (fh == nullptr || fh->domain == 0)
     return;  // before init, after fini: conduits poll all the time
-  check_face_rules(CompatCall::kWaits, "firehose_poll");
+  check_call_rules(CompatCall::kWaits, "firehose_poll");
   static_cast<void>(hydrant_poll(fh->domain));
   if (fh->remote != nullptr) fh->remote->poll();
 }
@@ -86,21 +86,21 @@ void hydrant_fh_request_free(void* request) { drop_request(request); }
 
 hydrant_pin_t hydrant_fh_try_remote_pin(hydrant_fh_t* fh, uint32_t shape, uint32_t node,
                                         uintptr_t addr, size_t len) {
-  check_face_call(fh, shape, CompatCall::kLooks, "firehose_try_remote_pin");
+  check_compat_call(fh, shape, CompatCall::kLooks, "firehose_try_remote_pin");
   if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_try_remote_pin");
   return fh->remote->try_pin(node, addr, len);
 }
 
 hydrant_pin_t hydrant_fh_partial_remote_pin(hydrant_fh_t* fh, uint32_t shape, uint32_t node,
                                             uintptr_t addr, size_t len) {
-  check_face_call(fh, shape, CompatCall::kLooks, "firehose_partial_remote_pin");
+  check_compat_call(fh, shape, CompatCall::kLooks, "firehose_partial_remote_pin");
   if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_partial_remote_pin");
   return fh->remote->partial_pin(node, addr, len);
 }
 
 hydrant_pin_t hydrant_fh_remote_hit(hydrant_fh_t* fh, uint32_t shape, uint32_t node, uintptr_t addr,
                                     size_t len) {
-  check_face_call(fh, shape, CompatCall::kWaits, "firehose_remote_pin");
+  check_compat_call(fh, shape, CompatCall::kWaits, "firehose_remote_pin");
   if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_remote_pin");
   return fh->remote->hit(node, addr, len);
 }
@@ -108,7 +108,7 @@ hydrant_pin_t hydrant_fh_remote_hit(hydrant_fh_t* fh, uint32_t shape, uint32_t n
 hydrant_pin_t hydrant_fh_remote_pin(hydrant_fh_t* fh, uint32_t shape,
                                     const hydrant_fh_remote_request_t* pin_request) {
   const CancellationDisabled guard;
-  check_face_call(fh, shape, CompatCall::kWaits, "firehose_remote_pin");
+  check_compat_call(fh, shape, CompatCall::kWaits, "firehose_remote_pin");
   if (fh->remote == nullptr) hydrant_fh_no_remote("firehose_remote_pin");
   return fh->remote->pin(*pin_request);
 }

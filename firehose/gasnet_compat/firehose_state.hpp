@@ -39,23 +39,23 @@ struct hydrant_fh {
 namespace hydrant {
 
 // FIREHOSE_INIT_FLAG_*, which belong to a header that cannot be included without a client.
-inline constexpr uint32_t kFaceLocalOnly = 0x01;
-inline constexpr uint32_t kFaceUnpinOnFini = 0x02;
-inline constexpr uint32_t kFaceMayReinit = 0x04;
+inline constexpr uint32_t kCompatLocalOnly = 0x01;
+inline constexpr uint32_t kCompatUnpinOnFini = 0x02;
+inline constexpr uint32_t kCompatMayReinit = 0x04;
 
 // The one access that firehose.h knows: GASNet's regions are written locally and used remotely.
-inline constexpr uint32_t kFaceAccess =
+inline constexpr uint32_t kCompatAccess =
     HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_READ | HYDRANT_REMOTE_WRITE;
 
 // Aborts: this firehose cannot serve that call.
-[[noreturn]] void refuse_face_call(const hydrant_fh_t* fh, uint32_t shape,
+[[noreturn]] void abort_wrong_call(const hydrant_fh_t* fh, uint32_t shape,
                                    const char* function) noexcept;
 
-inline void check_face_call(const hydrant_fh_t* fh, uint32_t shape, CompatCall call,
-                            const char* function) noexcept {
-  if (fh == nullptr || fh->client.shape != shape) refuse_face_call(fh, shape, function);
+inline void check_compat_call(const hydrant_fh_t* fh, uint32_t shape, CompatCall call,
+                              const char* function) noexcept {
+  if (fh == nullptr || fh->client.shape != shape) abort_wrong_call(fh, shape, function);
 #if HYDRANT_DEBUG
-  check_face_rules(call, function);
+  check_call_rules(call, function);
 #else
   static_cast<void>(call);
 #endif
@@ -63,13 +63,13 @@ inline void check_face_call(const hydrant_fh_t* fh, uint32_t shape, CompatCall c
 
 // Creates the domain of `fh`. Prepinned regions are firehose_region_t of the client's layout. Aborts if
 // the arguments are unusable. (firehose_init.cpp)
-void start_face(hydrant_fh& fh, size_t max_regions, size_t max_region_size, const void* prepinned,
-                size_t num_prepinned) noexcept;
+void create_compat_domain(hydrant_fh& fh, size_t max_regions, size_t max_region_size,
+                          const void* prepinned, size_t num_prepinned) noexcept;
 
 // Waits until the range can be pinned; aborts if it never can. (firehose_wait.cpp)
-hydrant_pin_t wait_for_face_pin(hydrant_fh& fh, uintptr_t addr, size_t len) noexcept;
+hydrant_pin_t wait_for_compat_pin(hydrant_fh& fh, uintptr_t addr, size_t len) noexcept;
 
 // Prints a line on standard error, at any HYDRANT_LOG: GASNET_FIREHOSE_VERBOSE asked for it.
-[[gnu::format(printf, 1, 2)]] void compat_say(const char* format, ...) noexcept;
+[[gnu::format(printf, 1, 2)]] void compat_print(const char* format, ...) noexcept;
 
 }  // namespace hydrant

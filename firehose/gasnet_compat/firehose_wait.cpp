@@ -35,8 +35,8 @@ void report(hydrant_fh& fh, uintptr_t addr, size_t len, uint64_t waited_ns) noex
 
 hydrant_pin_t pin_for(hydrant_fh& fh, uintptr_t addr, size_t len, uint64_t timeout_ns) noexcept {
   const auto* start = reinterpret_cast<const void*>(addr);
-  const CompatRegistrar::Asking asking({addr, len});
-  return hydrant_pin_wait(fh.domain, start, len, kFaceAccess, timeout_ns);
+  const CompatRegistrar::RequestedRange asking({addr, len});
+  return hydrant_pin_wait(fh.domain, start, len, kCompatAccess, timeout_ns);
 }
 
 [[noreturn]] void explain_and_abort(const hydrant_fh& fh, uintptr_t addr, size_t len,
@@ -51,7 +51,7 @@ hydrant_pin_t pin_for(hydrant_fh& fh, uintptr_t addr, size_t len, uint64_t timeo
 
 }  // namespace
 
-hydrant_pin_t wait_for_face_pin(hydrant_fh& fh, uintptr_t addr, size_t len) noexcept {
+hydrant_pin_t wait_for_compat_pin(hydrant_fh& fh, uintptr_t addr, size_t len) noexcept {
   const CancellationDisabled guard;
   const uint64_t began = now_ns();
   const uint64_t patience = knob_number(Knob::kWaitWarn);

@@ -101,7 +101,7 @@ class PeerCache {
   bool send_releases(uint32_t lane, void* reply_to) noexcept;
   void invalidate_recalled(MemoryRange range) noexcept;
   void finish_recalls() noexcept;
-  void hurry(void* reply_to) noexcept;
+  void flush_releases(void* reply_to) noexcept;
 
   RemoteChannel& channel_;
   RemoteCompletions& completions_;

@@ -80,7 +80,7 @@ bool PeerCache::send_releases(uint32_t lane, void* reply_to) noexcept {
 }
 
 // The peer waits for what is given back: a part goes as its reply, the rest with the next poll.
-void PeerCache::hurry(void* reply_to) noexcept {
+void PeerCache::flush_releases(void* reply_to) noexcept {
   bool any = false;
   {
     MutexLock lock(mu_);
@@ -101,13 +101,13 @@ void PeerCache::on_recall(const Recalled* recalled, size_t n, void* reply_to) no
     invalidate_recalled(range);
     if (is_mutant(Mutant::kEarlyAcknowledgement)) add_release(recalled[i].id);
   }
-  hurry(reply_to);
+  flush_releases(reply_to);
 }
 
 void PeerCache::on_lease(const Lease& lease, void* reply_to) noexcept {
   adopt_max(lease.most, lease.flags);
   adopt_lease(lease.bytes, lease.number);
-  hurry(reply_to);
+  flush_releases(reply_to);
 }
 
 void PeerCache::on_reclaim(uint64_t bytes, void* reply_to) noexcept {
@@ -116,16 +116,16 @@ void PeerCache::on_reclaim(uint64_t bytes, void* reply_to) noexcept {
     MutexLock lock(mu_);
     reclaiming_ = !is_gone_;
   }
-  hurry(reply_to);
+  flush_releases(reply_to);
 }
 
 void PeerCache::evict(MemoryRange range) noexcept {
   invalidate_recalled(range);
-  hurry(nullptr);
+  flush_releases(nullptr);
 }
 
 // The mark is set again behind the invalidation: finish_recalls() may have found nothing just before it, and
-// what is given back in between is seen by hurry().
+// what is given back in between is seen by flush_releases().
 void PeerCache::invalidate_recalled(MemoryRange range) noexcept {
   (void)domain_->invalidate(range);
   MutexLock lock(mu_);

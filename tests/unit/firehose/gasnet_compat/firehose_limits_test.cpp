@@ -15,26 +15,27 @@ using testing::kMiB;
 constexpr uint64_t kKiB = 1024;
 constexpr uint64_t kGiB = 1024 * kMiB;
 
-CompatAsk region_ask() {
+CompatRequest region_ask() {
   return {.local_only = true, .max_bytes = kGiB, .max_regions = 1000, .max_region_bytes = 2 * kMiB};
 }
 
 CompatSetting set(uint64_t number) { return {number, true}; }
 
-CompatLimits compute(const CompatAsk& ask, const CompatEnvironment& environment = {}) {
+CompatLimits compute(const CompatRequest& ask, const CompatEnvironment& environment = {}) {
   CompatLimits limits;
-  EXPECT_EQ(compute_face_limits(ask, environment, &limits), Status::kOk) << last_error_text();
+  EXPECT_EQ(compute_compat_limits(ask, environment, &limits), Status::kOk) << last_error_text();
   return limits;
 }
 
-void expect_refused(const CompatAsk& ask, const CompatEnvironment& environment, const char* text) {
+void expect_refused(const CompatRequest& ask, const CompatEnvironment& environment,
+                    const char* text) {
   CompatLimits limits;
-  EXPECT_EQ(compute_face_limits(ask, environment, &limits), Status::kBadArg);
+  EXPECT_EQ(compute_compat_limits(ask, environment, &limits), Status::kBadArg);
   EXPECT_NE(std::strstr(last_error_text(), text), nullptr) << last_error_text();
 }
 
 TEST(CompatLimits, LocalOnlyGivesEverythingButThePrepinnedToVictims) {
-  CompatAsk ask = region_ask();
+  CompatRequest ask = region_ask();
   ask.prepinned_bytes = 24 * kMiB;
   ask.prepinned_regions = 2;
   const CompatLimits limits = compute(ask);
@@ -51,7 +52,7 @@ TEST(CompatLimits, PromisedRegionsMayAllBeOfTheLargestSize) {
 }
 
 TEST(CompatLimits, WithPeersVictimsGetTheirShareOfBytesAndRegions) {
-  CompatAsk ask = region_ask();
+  CompatRequest ask = region_ask();
   ask.local_only = false;
   const CompatLimits limits = compute(ask);
   EXPECT_EQ(limits.m_bytes, 768 * kMiB);
@@ -60,7 +61,7 @@ TEST(CompatLimits, WithPeersVictimsGetTheirShareOfBytesAndRegions) {
 }
 
 TEST(CompatLimits, TooFewRegionsAreDealtOutInProportion) {
-  CompatAsk ask = region_ask();
+  CompatRequest ask = region_ask();
   ask.local_only = false;
   ask.max_region_bytes = 128 * kKiB;  // 8192 regions would address the gibibyte
   const CompatLimits limits = compute(ask);
@@ -69,7 +70,7 @@ TEST(CompatLimits, TooFewRegionsAreDealtOutInProportion) {
 }
 
 TEST(CompatLimits, AnExplicitZeroRegionSizeGrowsRegionsInstead) {
-  CompatAsk ask = region_ask();
+  CompatRequest ask = region_ask();
   ask.local_only = false;
   ask.max_region_bytes = 128 * kKiB;
   const CompatLimits limits = compute(ask, {.max_region_size = set(0)});
@@ -79,7 +80,7 @@ TEST(CompatLimits, AnExplicitZeroRegionSizeGrowsRegionsInstead) {
 }
 
 TEST(CompatLimits, OneOfAPairDerivesTheOther) {
-  CompatAsk ask = region_ask();
+  CompatRequest ask = region_ask();
   ask.local_only = false;
   EXPECT_EQ(compute(ask, {.m = set(1000 * kMiB)}).victim_bytes, 24 * kMiB);
   EXPECT_EQ(compute(ask, {.max_victim_m = set(1000 * kMiB)}).m_bytes, 24 * kMiB);
@@ -120,7 +121,7 @@ TEST(CompatLimits, PageModeHasNoRegions) {
 }
 
 TEST(CompatLimits, RefusesWhatLeavesNothingToPin) {
-  CompatAsk ask = region_ask();
+  CompatRequest ask = region_ask();
   expect_refused(ask, {.max_victim_m = set(2 * kGiB)}, "GASNET_FIREHOSE_MAXVICTIM_M");
   expect_refused(ask, {.m = set(2 * kGiB)}, "GASNET_FIREHOSE_M");
   expect_refused(ask, {.m = set(2 * kGiB)}, "is 2147483648 bytes, more than the 1073741824");
@@ -140,23 +141,24 @@ TEST(CompatLimits, RefusesWhatLeavesNothingToPin) {
 TEST(CompatLimits, SplitFollowsRatioOrEnvironment) {
   uint64_t m = 0;
   uint64_t victims = 0;
-  EXPECT_EQ(split_face_memory(kGiB, 0.125, {}, true, &m, &victims), Status::kOk);
+  EXPECT_EQ(split_compat_memory(kGiB, 0.125, {}, true, &m, &victims), Status::kOk);
   EXPECT_EQ(m, 896 * kMiB);
   EXPECT_EQ(victims, 128 * kMiB);
-  EXPECT_EQ(split_face_memory(kGiB, 0.125, {.m = set(kMiB)}, true, &m, &victims), Status::kOk);
+  EXPECT_EQ(split_compat_memory(kGiB, 0.125, {.m = set(kMiB)}, true, &m, &victims), Status::kOk);
   EXPECT_EQ(m, kMiB);
   EXPECT_EQ(victims, kGiB - kMiB);
-  EXPECT_EQ(split_face_memory(kMiB, 0.125, {.m = set(kGiB)}, true, &m, &victims), Status::kBadArg);
+  EXPECT_EQ(split_compat_memory(kMiB, 0.125, {.m = set(kGiB)}, true, &m, &victims),
+            Status::kBadArg);
 }
 
-CompatAsk ask_with_peers() {
-  CompatAsk ask = region_ask();
+CompatRequest ask_with_peers() {
+  CompatRequest ask = region_ask();
   ask.local_only = false;
   ask.sends = true;
   return ask;
 }
 
-CompatPeerLimits split(const CompatAsk& ask, uint32_t peers, uint64_t domain_bytes = 0) {
+CompatPeerLimits split(const CompatRequest& ask, uint32_t peers, uint64_t domain_bytes = 0) {
   CompatPeerLimits of_one;
   EXPECT_EQ(split_for_peers(ask, compute(ask), domain_bytes, peers, &of_one), Status::kOk)
       << last_error_text();
@@ -168,11 +170,11 @@ TEST(CompatLimits, PeersShareMAndREvenly) {
   EXPECT_EQ(of_one.budget_bytes, 768 * kMiB);
   EXPECT_EQ(of_one.pin_bytes, 2 * kMiB);
   EXPECT_EQ(of_one.regions, 128u);  // 256 MiB of each
-  EXPECT_EQ(of_one.most_firehoses, 384u / 3);
+  EXPECT_EQ(of_one.max_firehoses, 384u / 3);
 }
 
 TEST(CompatLimits, WithoutAWayToSendNothingIsForPeers) {
-  CompatAsk ask = ask_with_peers();
+  CompatRequest ask = ask_with_peers();
   EXPECT_EQ(compute(ask).remote_bytes, 768 * kMiB);
   EXPECT_EQ(compute(ask).remote_regions, 384u);
   ask.sends = false;
@@ -183,14 +185,14 @@ TEST(CompatLimits, WithoutAWayToSendNothingIsForPeers) {
 }
 
 TEST(CompatLimits, PrepinnedMemoryIsNoPartOfAQuota) {
-  CompatAsk ask = ask_with_peers();
+  CompatRequest ask = ask_with_peers();
   ask.prepinned_bytes = 168 * kMiB;
   EXPECT_EQ(split(ask, 1).budget_bytes, 600 * kMiB);
 }
 
 // M is what was set, not what prepinned memory leaves of it.
 TEST(CompatLimits, PrepinnedMemoryThatExceedsMIsNamed) {
-  CompatAsk ask = ask_with_peers();
+  CompatRequest ask = ask_with_peers();
   ask.prepinned_bytes = 900 * kMiB;
   CompatPeerLimits of_one;
   EXPECT_EQ(split_for_peers(ask, compute(ask), 0, 1, &of_one), Status::kBadArg);
@@ -202,7 +204,7 @@ TEST(CompatLimits, PrepinnedMemoryThatExceedsMIsNamed) {
 
 // So that a job of many ranks says it once.
 TEST(CompatLimits, TheOtherRanksOfAJobWarnOfNothing) {
-  CompatAsk ask = ask_with_peers();
+  CompatRequest ask = ask_with_peers();
   const CompatEnvironment unwise = {.m = set(kGiB),
                                     .max_victim_m = set(kGiB),
                                     .max_region_size = set(ask.max_region_bytes + kMiB)};
@@ -217,20 +219,21 @@ TEST(CompatLimits, TheOtherRanksOfAJobWarnOfNothing) {
 }
 
 TEST(CompatLimits, SoManyFirehosesNeverKeepMoreThanM) {
-  CompatAsk ask = ask_with_peers();
+  CompatRequest ask = ask_with_peers();
   ask.max_regions = 0;
-  EXPECT_EQ(split(ask, 3).most_firehoses, 128u);  // of 2 MiB each, in 256 MiB
-  ask.max_regions = 120;                          // 90 of them for peers
-  EXPECT_EQ(split(ask, 3).most_firehoses, 30u);
+  EXPECT_EQ(split(ask, 3).max_firehoses, 128u);  // of 2 MiB each, in 256 MiB
+  ask.max_regions = 120;                         // 90 of them for peers
+  EXPECT_EQ(split(ask, 3).max_firehoses, 30u);
   EXPECT_EQ(split(ask, 3).regions, 30u);
 }
 
 TEST(CompatLimits, PagesArePromisedByBytes) {
-  const CompatAsk ask = {.page_mode = true, .max_bytes = kMiB, .bucket_bytes = 8192, .sends = true};
+  const CompatRequest ask = {
+      .page_mode = true, .max_bytes = kMiB, .bucket_bytes = 8192, .sends = true};
   const CompatPeerLimits of_one = split(ask, 5);
   EXPECT_EQ(of_one.pin_bytes, 155648u);  // 768 KiB / 5 in whole buckets
   EXPECT_EQ(of_one.regions, 0u);
-  EXPECT_EQ(of_one.most_firehoses, 19u);
+  EXPECT_EQ(of_one.max_firehoses, 19u);
 }
 
 TEST(CompatLimits, PeersOfAClientWithoutLimitsShareThatOfTheCache) {
@@ -241,7 +244,7 @@ TEST(CompatLimits, PeersOfAClientWithoutLimitsShareThatOfTheCache) {
 
 TEST(CompatLimits, RefusesWhatIsTooLittleForSoManyPeers) {
   CompatPeerLimits of_one;
-  const CompatAsk ask = ask_with_peers();
+  const CompatRequest ask = ask_with_peers();
   EXPECT_EQ(split_for_peers(ask, compute(ask), 0, 1'000'000, &of_one), Status::kBadArg);
   EXPECT_NE(std::strstr(last_error_text(), "less than a bucket"), nullptr) << last_error_text();
   EXPECT_EQ(split_for_peers(ask, compute(ask), 0, 1000, &of_one), Status::kBadArg);

@@ -9,26 +9,26 @@ namespace {
 int find_gap(int depth) {
   if (depth > 600) return 0;
   const CompatScope scope(CompatInside::kHandler);
-  if (!is_inside_face(CompatInside::kHandler)) return depth;
+  if (!is_in_callback(CompatInside::kHandler)) return depth;
   const int gap = find_gap(depth + 1);
-  return gap == 0 && !is_inside_face(CompatInside::kHandler) ? depth : gap;
+  return gap == 0 && !is_in_callback(CompatInside::kHandler) ? depth : gap;
 }
 
 TEST(FirehoseRules, AThreadIsInsideAtAnyDepth) {
   EXPECT_EQ(find_gap(1), 0);
-  EXPECT_FALSE(is_inside_face(CompatInside::kHandler));
+  EXPECT_FALSE(is_in_callback(CompatInside::kHandler));
 }
 
 TEST(FirehoseRules, PlacesAreApart) {
   const CompatScope outer(CompatInside::kRemote);
   {
     const CompatScope inner(CompatInside::kMove);
-    EXPECT_TRUE(is_inside_face(CompatInside::kMove));
-    EXPECT_TRUE(is_inside_face(CompatInside::kRemote));
-    EXPECT_FALSE(is_inside_face(CompatInside::kArgs));
+    EXPECT_TRUE(is_in_callback(CompatInside::kMove));
+    EXPECT_TRUE(is_in_callback(CompatInside::kRemote));
+    EXPECT_FALSE(is_in_callback(CompatInside::kArgs));
   }
-  EXPECT_FALSE(is_inside_face(CompatInside::kMove));
-  EXPECT_TRUE(is_inside_face(CompatInside::kRemote));
+  EXPECT_FALSE(is_in_callback(CompatInside::kMove));
+  EXPECT_TRUE(is_in_callback(CompatInside::kRemote));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the door of remote pins refuses, and that its texts say what was asked for and what the limit is.
+// What the interface of remote pins refuses, and that its texts say what was asked for and what the limit is.
 #include "firehose/remote/remote_wire.hpp"
 #include "tests/support/remote_world.hpp"
 
