@@ -16,7 +16,7 @@
 namespace hydrant {
 namespace {
 
-constexpr uint64_t kMostRegions = uint64_t{1} << 22;
+constexpr uint64_t kRegionLimit = uint64_t{1} << 22;
 constexpr size_t kLargestBucket = size_t{1} << 40;
 
 // Requires: all other sizes are known. A client that announces what it has pinned may not know of more. And
@@ -201,12 +201,12 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   if (status != Status::kOk) return status;
   const uint64_t regions = or_knob(options.max_regions, Knob::kMaxRegions);
   config->max_regions = static_cast<uint32_t>(
-      std::min({regions != 0 ? regions : 65536, traits.max_regions, kMostRegions}));
-  if (options.max_regions > kMostRegions) {
+      std::min({regions != 0 ? regions : 65536, traits.max_regions, kRegionLimit}));
+  if (options.max_regions > kRegionLimit) {
     return fail(Status::kBadArg,
                 "options.max_regions = %llu is more than the limit of %llu: lower it",
                 static_cast<unsigned long long>(options.max_regions),
-                static_cast<unsigned long long>(kMostRegions));
+                static_cast<unsigned long long>(kRegionLimit));
   }
   const uint64_t largest = or_knob(options.max_region_bytes, Knob::kMaxRegionSize);
   config->max_region_bytes = static_cast<size_t>(

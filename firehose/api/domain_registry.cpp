@@ -175,10 +175,10 @@ Domain* domain_of(const RegionSlot* slot) noexcept {
   return nullptr;
 }
 
-uint64_t claim_domain_handle(DomainOf whose) noexcept {
+uint64_t claim_domain_handle(DomainOwner whose) noexcept {
   install_fork_handlers();
   notice_unannounced_fork();
-  const bool client = whose == DomainOf::kClient;
+  const bool client = whose == DomainOwner::kClient;
   // Asked for at each pin of a peer that has none: without the lock, and without the search.
   if (!client && g_free_peer_places.load(std::memory_order_relaxed) == 0) return 0;
   MutexLock lock(registry_mutex());
@@ -214,12 +214,12 @@ void publish_domain(std::unique_ptr<Domain> domain) noexcept {
   entry.handle.store(handle, std::memory_order_release);
 }
 
-void announce_domain(Domain& domain) noexcept {
+void add_to_fork_list(Domain& domain) noexcept {
   MutexLock lock(registry_mutex());
   g_entries[domain.handle() % kMaxDomains].domain.store(&domain, std::memory_order_relaxed);
 }
 
-void conceal_domain(Domain& domain) noexcept {
+void remove_from_fork_list(Domain& domain) noexcept {
   MutexLock lock(registry_mutex());
   g_entries[domain.handle() % kMaxDomains].domain.store(nullptr, std::memory_order_relaxed);
 }

@@ -21,14 +21,14 @@ Domain* domain_of(const RegionSlot* slot) noexcept;
 // Notices an unannounced fork, so that no domain born in the child is taken for one of the parent's. Give it
 // back, or
 // make it live.
-enum class DomainOf { kClient, kPeer };
-uint64_t claim_domain_handle(DomainOf whose = DomainOf::kClient) noexcept;
+enum class DomainOwner { kClient, kPeer };
+uint64_t claim_domain_handle(DomainOwner whose = DomainOwner::kClient) noexcept;
 void abandon_domain_handle(uint64_t handle) noexcept;
 void publish_domain(std::unique_ptr<Domain> domain) noexcept;
 
 // Makes the domain known to what happens around a fork. It is not live: that begins with publish_domain().
-void announce_domain(Domain& domain) noexcept;
-void conceal_domain(Domain& domain) noexcept;
+void add_to_fork_list(Domain& domain) noexcept;
+void remove_from_fork_list(Domain& domain) noexcept;
 
 // Ends the handle; null if it is not live. The domain keeps its place, so that no other one gets its threads'
 // states, and what happens around a fork still reaches it, until forget_domain().

@@ -30,7 +30,7 @@ Status fail_pin_released() noexcept {
       "this pin is not live: it was released before, or never taken; release each pin once");
 }
 
-Status fail_rank_gone(uint32_t rank) noexcept {
+Status fail_rank_exited(uint32_t rank) noexcept {
   return fail(Status::kBroken,
               "rank %u is gone: its memory cannot be reached; release the pins of its memory",
               rank);

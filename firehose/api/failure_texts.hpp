@@ -13,7 +13,7 @@ Status fail_unknown_access(uint32_t access) noexcept;
 Status fail_wrapping(MemoryRange range) noexcept;
 Status fail_pin_of_parent() noexcept;
 Status fail_pin_released() noexcept;
-Status fail_rank_gone(uint32_t rank) noexcept;
+Status fail_rank_exited(uint32_t rank) noexcept;
 // The system gave no memory for `what`, which belongs to the request for `asked`.
 Status fail_no_memory(const char* domain, MemoryRange asked, const char* what) noexcept;
 

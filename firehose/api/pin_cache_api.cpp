@@ -100,12 +100,12 @@ Status create(const hydrant_domain_options_t& options, uint64_t handle) {
                 "the system has no memory for a domain: free memory, or raise ulimit -v");
   status = domain->set_up();
   if (status != Status::kOk) return status;
-  announce_domain(*domain);
+  add_to_fork_list(*domain);
   if (config.watch != HYDRANT_WATCH_CLIENT) status = domain->start_watching();
   if (status == Status::kOk) status = add_prepinned(*domain, options);
   if (status != Status::kOk) {
     domain->stop_watching();
-    conceal_domain(*domain);
+    remove_from_fork_list(*domain);
     return status;
   }
   // From here on no step can fail.

@@ -24,7 +24,7 @@ constinit TicketSet g_tickets HYDRANT_GUARDED_BY(g_mutex);
 bool g_some_missing HYDRANT_GUARDED_BY(g_mutex) = false;
 }  // namespace
 
-uint64_t issue_ticket() noexcept {
+uint64_t issue_hold_ticket() noexcept {
   const CancellationDisabled guard;
   MutexLock lock(g_mutex);
   if (!g_tickets.insert(g_next_ticket)) g_some_missing = true;
@@ -48,7 +48,7 @@ void reset_tickets_in_child() noexcept HYDRANT_NO_TSA {
 
 #else
 
-uint64_t issue_ticket() noexcept { return 0; }
+uint64_t issue_hold_ticket() noexcept { return 0; }
 bool redeem_ticket(uint64_t /*ticket*/) noexcept { return true; }
 void lock_tickets() noexcept {}
 void unlock_tickets() noexcept {}

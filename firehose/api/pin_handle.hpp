@@ -12,7 +12,7 @@
 namespace hydrant {
 
 // A ticket for a new hold; 0 except in debug builds.
-uint64_t issue_ticket() noexcept;
+uint64_t issue_hold_ticket() noexcept;
 // Takes a ticket back. False when it is not out: the pin was released before, or never taken.
 bool redeem_ticket(uint64_t ticket) noexcept;
 // Around a fork; the last for the one thread of a new process: older tickets are known as such.
@@ -22,7 +22,7 @@ void reset_tickets_in_child() noexcept;
 
 inline hydrant_pin_t make_pin(const RegionSlot* slot) noexcept {
   // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): callers have one
-  return {slot->as_public(), issue_ticket()};
+  return {slot->as_public(), issue_hold_ticket()};
 }
 
 inline hydrant_pin_t failed_pin(Status status) noexcept {

@@ -20,7 +20,7 @@ using namespace hydrant;
 namespace {
 
 constexpr uint32_t kMaxEnds = 64;
-constexpr uint32_t kMostRanks = 65536;
+constexpr uint32_t kMaxRanks = 65536;
 constexpr size_t kAbsurdSize = 4096;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
@@ -104,9 +104,9 @@ Status read_options(const hydrant_remote_options_t* given, hydrant_remote_option
   std::memcpy(out, given, std::min(given->size, sizeof *out));
   const Status status = check_messenger(out->messenger);
   if (status != Status::kOk) return status;
-  if (out->ranks == 0 || out->ranks > kMostRanks) {
+  if (out->ranks == 0 || out->ranks > kMaxRanks) {
     return fail(Status::kBadArg, "options.ranks = %u; an end knows 1 to %u ranks", out->ranks,
-                kMostRanks);
+                kMaxRanks);
   }
   if (out->rank >= out->ranks) {
     return fail(Status::kBadArg,

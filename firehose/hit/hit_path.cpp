@@ -139,7 +139,7 @@ extern "C" hydrant_pin_t hydrant_pin(hydrant_domain_t domain, const void* addr, 
       access <= bits(Access::kAll)) {
     const RegionSlot* slot = proposed_slot(context, first);
     if (hold_proposed(*slot, context.counts, first, last, access)) {
-      return {slot->as_public(), issue_ticket()};
+      return {slot->as_public(), issue_hold_ticket()};
     }
   }
   return pin_slowly(domain, first, len, access);

@@ -77,7 +77,7 @@ Status RemotePinService::peer_gone(uint32_t peer) noexcept {
     target_.note_gone(peer);
     known = known_peer(peer);
   }
-  if (known != nullptr) known->fail_all(fail_rank_gone(peer));
+  if (known != nullptr) known->fail_all(fail_rank_exited(peer));
   target_.drop_exports_of(peer);
   target_.drop_replies(peer);
   channel_.mark_pending(peer);  // callbacks may wait

@@ -63,7 +63,7 @@ class PeerCache::RemoteRegistrar final : public Registrar {
 Status PeerCache::create(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer,
                          std::unique_ptr<PeerCache>* out) noexcept {
   // A place first: where there is none, each pin of such a peer comes here, and shall cost nothing but that.
-  const uint64_t handle = claim_domain_handle(DomainOf::kPeer);
+  const uint64_t handle = claim_domain_handle(DomainOwner::kPeer);
   if (handle == 0) {
     return fail(Status::kResource,
                 "this process has caches of the memory of %u peers already, in all its ends: that "
@@ -120,7 +120,7 @@ Status PeerCache::make_domain(uint64_t handle) noexcept HYDRANT_NO_TSA {
   if (status != Status::kOk) return status;
   domain_ = domain.get();
   handle_ = handle;
-  announce_domain(*domain);
+  add_to_fork_list(*domain);
   publish_domain(std::move(domain));
   return Status::kOk;
 }
@@ -168,7 +168,7 @@ Status PeerCache::pin(MemoryRange range, Access access, const hydrant_remote_cal
   uint64_t ended = 0;
   {
     MutexLock lock(mu_);
-    if (is_gone_) return fail_rank_gone(peer_);
+    if (is_gone_) return fail_rank_exited(peer_);
     if (under_way_ >= kMaxUnderWay || release_count_ > releases_.size() / 2) {
       return fail(Status::kNotReady,
                   "rank %u cannot be asked for [%#zx, +%zu) now: %u requests to it may be under "
@@ -208,7 +208,7 @@ Status PeerCache::pin(MemoryRange range, Access access, const hydrant_remote_cal
   }
   if (request != nullptr) {
     delete request;
-    return fail_rank_gone(peer_);
+    return fail_rank_exited(peer_);
   }
   counts_.joins.fetch_add(1, std::memory_order_relaxed);
   if (missed) serve_waiting(true);
@@ -282,7 +282,7 @@ Status PeerCache::send_move(RemoteRequest* request) noexcept {
     }
   }
   const Status status = is_gone
-                            ? fail_rank_gone(peer_)
+                            ? fail_rank_exited(peer_)
                             : channel_.send(peer_, HYDRANT_LANE_REQUEST, nullptr, request->message);
   if (!is_gone) {
     if (status == Status::kOk) {

@@ -11,7 +11,7 @@ using namespace remote_wire;
 Status PeerCache::await_room(MemoryRange range, Access access, bool at_once) noexcept {
   {
     MutexLock lock(mu_);
-    if (is_gone_) return fail_rank_gone(peer_);
+    if (is_gone_) return fail_rank_exited(peer_);
     // An answer is under way already; one that is not asked for at once comes for the least of them.
     if (awaited_bytes_ != 0 && (at_once || range.len >= awaited_bytes_)) return Status::kOk;
     awaited_bytes_ = range.len;

@@ -48,7 +48,7 @@ inline hydrant_pin_t try_local_hit(hydrant_domain_t domain, const void* addr, si
                                    uint32_t access) noexcept {
   const auto first = reinterpret_cast<uintptr_t>(addr);
   const RegionSlot* slot = hold_without_context(domain, first, first + len - 1, access);
-  return slot != nullptr ? hydrant_pin_t{slot->as_public(), issue_ticket()} : hydrant_pin_t{};
+  return slot != nullptr ? hydrant_pin_t{slot->as_public(), issue_hold_ticket()} : hydrant_pin_t{};
 }
 // Takes back the count of a hit that the calling thread has just had and gives back unused: the longer path
 // finds the same memory, and counts that.
