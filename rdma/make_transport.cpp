@@ -1,11 +1,11 @@
 // Chooses the job's transports by HYDRANT_TRANSPORT and the placement of its ranks, and opens them. wire_up()
-// (am/job/job.cpp) calls it; two transports become one in mixed_transport.cpp.
+// (am/job/job.cpp) calls it; two transports become one in composite_transport.cpp.
 #include "rdma/make_transport.hpp"
 
 #include "rdma/bootstrap/guarded_bootstrap.hpp"
+#include "rdma/composite_transport.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/injection.hpp"
-#include "rdma/mixed_transport.hpp"
 
 #include <new>
 #include <string>

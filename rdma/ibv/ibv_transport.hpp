@@ -10,7 +10,6 @@
 #pragma once
 
 #include "rdma/bootstrap/bootstrap.hpp"
-#include "rdma/far_transport.hpp"
 #include "rdma/ibv/connection/device_events.hpp"
 #include "rdma/ibv/connection/handshakes.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
@@ -34,6 +33,7 @@
 #include "rdma/ibv/transfer/receiving.hpp"
 #include "rdma/ibv/transfer/striping.hpp"
 #include "rdma/ibv/wire/ibv_group_address.hpp"
+#include "rdma/network_transport.hpp"
 
 #include <atomic>
 #include <cstddef>

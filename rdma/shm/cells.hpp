@@ -5,7 +5,7 @@
 #pragma once
 
 #include "rdma/shm/memory/node_memory.hpp"
-#include "rdma/spin_flag.hpp"
+#include "rdma/spin_lock.hpp"
 
 #include <cstdint>
 

@@ -11,7 +11,7 @@
 
 #include "rdma/shm/doorbell.hpp"
 #include "rdma/shm/memory/node_layout.hpp"
-#include "rdma/spin_flag.hpp"
+#include "rdma/spin_lock.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -11,7 +11,7 @@
 #include "firehose/base/status.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
 #include "rdma/ibv/queue/completion_batch.hpp"
-#include "rdma/spin_flag.hpp"
+#include "rdma/spin_lock.hpp"
 #include "rdma/transport.hpp"
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Holds a SpinFlag for a scope. In the mode for one thread it takes no lock.
 #pragma once
 
-#include "rdma/spin_flag.hpp"
+#include "rdma/spin_lock.hpp"
 
 namespace hydrant::ibv {
 

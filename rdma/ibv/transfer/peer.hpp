@@ -14,7 +14,7 @@
 #include "rdma/ibv/transfer/peer_rails.hpp"
 #include "rdma/ibv/transfer/peer_state.hpp"
 #include "rdma/ibv/wire/ibv_wire.hpp"
-#include "rdma/spin_flag.hpp"
+#include "rdma/spin_lock.hpp"
 #include "rdma/transport.hpp"
 
 #include <array>

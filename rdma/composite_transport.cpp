@@ -1,6 +1,6 @@
 // Passes each call to the transport that reaches the peer, and polls both. make_transport.cpp creates it
 // where some ranks share this node and others do not.
-#include "rdma/mixed_transport.hpp"
+#include "rdma/composite_transport.hpp"
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"

@@ -1,5 +1,5 @@
 // Two transports as one: who goes by which, and that a thread that sleeps hears of both.
-#include "rdma/mixed_transport.hpp"
+#include "rdma/composite_transport.hpp"
 
 #include "tests/unit/rdma/shm/node_world.hpp"
 

@@ -11,7 +11,7 @@
 
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
-#include "rdma/far_transport.hpp"
+#include "rdma/network_transport.hpp"
 #include "rdma/transport.hpp"
 
 #include <atomic>
