@@ -238,7 +238,7 @@ void add_all_rows() {
 
 int main(int argc, char** argv) {
   (void)hydrant::bench::the_owner();
-  (void)hydrant::shm::admit_copies();
+  (void)hydrant::shm::allow_cma();
   hydrant::bench::add_all_rows();
   return hydrant::bench::run_program(argc, argv, "0.01");
 }

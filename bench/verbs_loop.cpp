@@ -44,7 +44,7 @@ Status from_put(Transport& transport, const Transport::Pinned& remote,
                 const Transport::Pinned& local, Transport::Completion* completion);
 Status from_get(Transport& transport, const Transport::Pinned& remote,
                 const Transport::Pinned& local, Transport::Completion* completion);
-Status from_prepared(Transport::Prepared& operation, const std::byte* remote_key,
+Status from_prepared(Transport::PersistentRequest& operation, const std::byte* remote_key,
                      const std::byte* local_key, Transport::Completion* completion);
 Status from_post(Transport& transport, Rank peer, Lane lane, const void* head);
 uint32_t from_poll(Transport& transport, Receiver& receiver);
@@ -64,8 +64,8 @@ void taken_in(const Incoming& message) noexcept;
                                   Transport::Completion* completion) {
   return transport.get_pinned(1, remote, local, 8, completion);
 }
-[[gnu::noinline]] Status from_prepared(Transport::Prepared& operation, const std::byte* remote_key,
-                                       const std::byte* local_key,
+[[gnu::noinline]] Status from_prepared(Transport::PersistentRequest& operation,
+                                       const std::byte* remote_key, const std::byte* local_key,
                                        Transport::Completion* completion) {
   return operation.start(remote_key, local_key, completion);
 }
@@ -196,7 +196,7 @@ struct Loop {
     Page local(from);
     const auto there = reinterpret_cast<uintptr_t>(remote.memory);
     const auto here = reinterpret_cast<uintptr_t>(local.memory);
-    std::unique_ptr<Transport::Prepared> prepared[kWindow];
+    std::unique_ptr<Transport::PersistentRequest> prepared[kWindow];
     for (uint32_t k = 0; k < window; ++k) {
       prepared[k] =
           is_put ? from.prepare_put(1, there, here, 8) : from.prepare_get(1, there, here, 8);

@@ -11,7 +11,7 @@ namespace hydrant {
 class Refusals {
  public:
   // `lost` must end the job.
-  explicit constexpr Refusals(Transport::Lost lost) noexcept : lost_(lost) {}
+  explicit constexpr Refusals(Transport::PeerFailedFn lost) noexcept : lost_(lost) {}
 
   // Notes that the transport refused a message to `peer` at `now` (now_ns()); last_error_text() is the
   // reason. kNotReady does not count. The first refusal logs a warning. A permanent one (kBroken), or
@@ -27,7 +27,7 @@ class Refusals {
   static constexpr uint64_t kMostNs = 30'000'000'000;
 
  private:
-  const Transport::Lost lost_;
+  const Transport::PeerFailedFn lost_;
   std::atomic<uint64_t> since_ns_{0};  // 0: no refusal since the last success
 };
 

@@ -29,23 +29,24 @@ constexpr uint32_t kFar = 2;
 
 }  // namespace
 
-MixedTransport::MixedTransport(std::unique_ptr<Transport> near,
-                               std::unique_ptr<FarTransport> far) noexcept
+CompositeTransport::CompositeTransport(std::unique_ptr<Transport> near,
+                                       std::unique_ptr<NetworkTransport> far) noexcept
     : near_(std::move(near)), far_(std::move(far)) {
   if (snprintf(name_, sizeof name_, "%s+%s", near_->name(), far_->name()) < 0) name_[0] = '\0';
 }
 
-Status MixedTransport::open(std::unique_ptr<Transport> near, std::unique_ptr<FarTransport> far,
-                            const JobPlace& place, std::unique_ptr<Transport>* transport) noexcept {
-  std::unique_ptr<MixedTransport> made(new (std::nothrow)
-                                           MixedTransport(std::move(near), std::move(far)));
+Status CompositeTransport::open(std::unique_ptr<Transport> near,
+                                std::unique_ptr<NetworkTransport> far, const JobPlace& place,
+                                std::unique_ptr<Transport>* transport) noexcept {
+  std::unique_ptr<CompositeTransport> made(new (std::nothrow)
+                                               CompositeTransport(std::move(near), std::move(far)));
   const Status status =
       made != nullptr ? made->init(place) : fail(Status::kResource, "no memory for a transport");
   if (status == Status::kOk) *transport = std::move(made);
   return status;
 }
 
-Status MixedTransport::init(const JobPlace& place) noexcept {
+Status CompositeTransport::init(const JobPlace& place) noexcept {
   ranks_ = place.size;
   is_near_.reset(new (std::nothrow) bool[ranks_]());
   if (is_near_ == nullptr) return fail(Status::kResource, "no memory for a table of ranks");
@@ -53,28 +54,28 @@ Status MixedTransport::init(const JobPlace& place) noexcept {
   return Status::kOk;
 }
 
-MixedTransport::~MixedTransport() {
+CompositeTransport::~CompositeTransport() {
   ends_.store(true, std::memory_order_relaxed);
   if (is_running_.load(std::memory_order_relaxed)) pthread_join(thread_, nullptr);
 }
 
-uint32_t MixedTransport::inline_bytes() const noexcept {
+uint32_t CompositeTransport::inline_bytes() const noexcept {
   return std::min(near_->inline_bytes(), far_->inline_bytes());
 }
-uint32_t MixedTransport::cell_bytes() const noexcept {
+uint32_t CompositeTransport::cell_bytes() const noexcept {
   return std::min(near_->cell_bytes(), far_->cell_bytes());
 }
 
 // ---- sending ----
 
-Status MixedTransport::reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept {
+Status CompositeTransport::reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept {
   const bool near = is_near(peer);
   const Status status = (near ? *near_ : *far_).reserve(peer, lane, bytes, room);
   room->route = near ? kNear : kFar;
   return status;
 }
 
-void MixedTransport::commit(Outgoing& room, uint32_t tag) noexcept {
+void CompositeTransport::commit(Outgoing& room, uint32_t tag) noexcept {
   if (room.route == kNear) {
     near_->commit(room, tag);
   } else {
@@ -82,8 +83,8 @@ void MixedTransport::commit(Outgoing& room, uint32_t tag) noexcept {
   }
 }
 
-void MixedTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
-                                      uint32_t bytes) noexcept {
+void CompositeTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
+                                          uint32_t bytes) noexcept {
   if (room.route == kNear) {
     near_->commit_with_cell(room, tag, cell, bytes);
   } else {
@@ -93,7 +94,7 @@ void MixedTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& 
 
 // ---- progress ----
 
-uint32_t MixedTransport::poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept {
+uint32_t CompositeTransport::poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept {
   const bool near_first = (++t_turn & 1) != 0;
   Transport& first = near_first ? *near_ : *far_;
   Transport& second = near_first ? *far_ : *near_;
@@ -102,15 +103,15 @@ uint32_t MixedTransport::poll(Receiver& receiver, uint32_t budget, bool replies_
   return events + second.poll(receiver, budget - events, replies_only);
 }
 
-// What comes from afar between prepare_sleep() and the near one's sleep makes the thread call wake(), which
+// What comes from afar between arm_events() and the near one's sleep makes the thread call wake(), which
 // that sleep finds out.
-void MixedTransport::sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept {
+void CompositeTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept {
   const bool is_told = far_->notice_fd() >= 0 && has_thread();
-  if (!far_->prepare_sleep()) return;
+  if (!far_->arm_events()) return;
   near_->sleep(is_told ? deadline_ns : std::min(deadline_ns, now_ns() + kNapNs), check);
 }
 
-bool MixedTransport::has_thread() noexcept {
+bool CompositeTransport::has_thread() noexcept {
   if (is_running_.load(std::memory_order_acquire)) return true;
   const MutexLock lock(thread_mu_);
   if (is_running_.load(std::memory_order_relaxed)) return true;
@@ -133,13 +134,13 @@ bool MixedTransport::has_thread() noexcept {
   return error == 0;
 }
 
-void* MixedTransport::run_thread(void* self) noexcept {
-  auto& mixed = *static_cast<MixedTransport*>(self);
-  while (!mixed.ends_.load(std::memory_order_relaxed)) {
-    pollfd word = {mixed.far_->notice_fd(), POLLIN, 0};
+void* CompositeTransport::run_thread(void* self) noexcept {
+  auto& composite = *static_cast<CompositeTransport*>(self);
+  while (!composite.ends_.load(std::memory_order_relaxed)) {
+    pollfd word = {composite.far_->notice_fd(), POLLIN, 0};
     if (::poll(&word, 1, kThreadLooksMs) <= 0) continue;
-    mixed.far_->take_notices();
-    mixed.near_->wake();
+    composite.far_->take_notices();
+    composite.near_->wake();
     // The descriptor of a device that is gone is always ready, and there is nothing to take from it.
     if ((word.revents & POLLIN) == 0) usleep(kNapNs / 1000);
   }
@@ -147,7 +148,7 @@ void* MixedTransport::run_thread(void* self) noexcept {
 }
 
 // The far one is given what is left: what is in shared memory has left this process.
-void MixedTransport::flush(uint64_t deadline_ns) noexcept {
+void CompositeTransport::flush(uint64_t deadline_ns) noexcept {
   near_->flush(deadline_ns);
   far_->flush(deadline_ns);
 }

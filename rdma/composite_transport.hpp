@@ -21,12 +21,12 @@
 
 namespace hydrant {
 
-class MixedTransport final : public Transport {
+class CompositeTransport final : public Transport {
  public:
   // Errors: kResource.
-  static Status open(std::unique_ptr<Transport> near, std::unique_ptr<FarTransport> far,
+  static Status open(std::unique_ptr<Transport> near, std::unique_ptr<NetworkTransport> far,
                      const JobPlace& place, std::unique_ptr<Transport>* transport) noexcept;
-  ~MixedTransport() override;
+  ~CompositeTransport() override;
 
   const char* name() const noexcept override { return name_; }
   uint32_t inline_bytes() const noexcept override;
@@ -60,7 +60,7 @@ class MixedTransport final : public Transport {
   }
 
   uint32_t abilities() const noexcept override { return near_->abilities() | far_->abilities(); }
-  uint32_t abilities_with(Rank peer) const noexcept override { return to(peer).abilities(); }
+  uint32_t peer_capabilities(Rank peer) const noexcept override { return to(peer).abilities(); }
   uint32_t rails() const noexcept override { return far_->rails(); }
   uint32_t rails_with(Rank peer) const noexcept override { return to(peer).rails_with(peer); }
   // (Operations of the near one complete at once.)
@@ -81,7 +81,7 @@ class MixedTransport final : public Transport {
   }
 
   // Memory is pinned for the far one, which reaches the ranks of this node as well: by the adapter, for those
-  // who want that (abilities_with() does not say so).
+  // who want that (peer_capabilities() does not say so).
   std::unique_ptr<Registrar> make_registrar() noexcept override { return far_->make_registrar(); }
   uint32_t pinned_inline_bytes() const noexcept override { return far_->pinned_inline_bytes(); }
   Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
@@ -99,12 +99,12 @@ class MixedTransport final : public Transport {
   size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override {
     return far_->get_pinned_list(peer, list);
   }
-  std::unique_ptr<Prepared> prepare_put(Rank peer, uintptr_t remote, uintptr_t local,
-                                        size_t bytes) noexcept override {
+  std::unique_ptr<PersistentRequest> prepare_put(Rank peer, uintptr_t remote, uintptr_t local,
+                                                 size_t bytes) noexcept override {
     return far_->prepare_put(peer, remote, local, bytes);
   }
-  std::unique_ptr<Prepared> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
-                                        size_t bytes) noexcept override {
+  std::unique_ptr<PersistentRequest> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
+                                                 size_t bytes) noexcept override {
     return far_->prepare_get(peer, remote, local, bytes);
   }
   Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
@@ -118,13 +118,13 @@ class MixedTransport final : public Transport {
 
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;
-  void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;
+  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
   void yield() noexcept override { near_->yield(); }
-  bool is_answer_near() const noexcept override { return near_->is_answer_near(); }
+  bool is_reply_imminent() const noexcept override { return near_->is_reply_imminent(); }
   void wake_peer(Rank peer) noexcept override { to(peer).wake_peer(peer); }
   void wake() noexcept override { near_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override;
-  void set_peer_lost(Lost lost) noexcept override {
+  void set_peer_lost(PeerFailedFn lost) noexcept override {
     near_->set_peer_lost(lost);
     far_->set_peer_lost(lost);
   }
@@ -134,7 +134,8 @@ class MixedTransport final : public Transport {
   }
 
  private:
-  MixedTransport(std::unique_ptr<Transport> near, std::unique_ptr<FarTransport> far) noexcept;
+  CompositeTransport(std::unique_ptr<Transport> near,
+                     std::unique_ptr<NetworkTransport> far) noexcept;
   Status init(const JobPlace& place) noexcept;
   bool is_near(Rank peer) const noexcept { return peer < ranks_ && is_near_[peer]; }
   Transport& to(Rank peer) const noexcept { return is_near(peer) ? *near_ : *far_; }
@@ -142,7 +143,7 @@ class MixedTransport final : public Transport {
   static void* run_thread(void* self) noexcept;
 
   const std::unique_ptr<Transport> near_;
-  const std::unique_ptr<FarTransport> far_;
+  const std::unique_ptr<NetworkTransport> far_;
   char name_[32] = {};
   Rank ranks_ = 0;
   std::unique_ptr<bool[]> is_near_;

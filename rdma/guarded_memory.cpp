@@ -29,7 +29,7 @@ struct Entry {
 };
 
 struct Table {
-  Entry entries[kMostGuarded];
+  Entry entries[kMaxGuarded];
   std::atomic<uint32_t> count{0};  // entries that were ever used
   Mutex mu;                        // of those who write; a leaf
 };
@@ -72,7 +72,7 @@ void list(std::byte* start, size_t bytes, size_t guard, GuardLabel label) noexce
   uint32_t index = 0;
   while (index < count && g_table.entries[index].start.load(std::memory_order_relaxed) != 0)
     ++index;
-  if (index == kMostGuarded) return;
+  if (index == kMaxGuarded) return;
   Entry& entry = g_table.entries[index];
   entry.bytes.store(bytes, std::memory_order_relaxed);
   entry.guard.store(guard, std::memory_order_relaxed);
@@ -97,24 +97,24 @@ void for_each(Visit&& visit) noexcept {
 Status reserve_guarded(size_t bytes, size_t alignment, GuardSize size, GuardLabel label,
                        std::byte** start) noexcept {
   const bool roomy = size == GuardSize::kRoomy && !is_address_space_limited();
-  size_t guard = roomy ? kRoomyGuardBytes : size == GuardSize::kNone ? 0 : kLeastGuardBytes;
+  size_t guard = roomy ? kRoomyGuardBytes : size == GuardSize::kNone ? 0 : kMinGuardBytes;
   std::byte* made = reserve_with(bytes, alignment, guard);
   if (made == nullptr && roomy) {
-    guard = kLeastGuardBytes;
+    guard = kMinGuardBytes;
     made = reserve_with(bytes, alignment, guard);
   }
   if (made == nullptr && guard != 0) {
     guard = 0;
     made = reserve_with(bytes, alignment, guard);
   }
-  static constinit std::atomic<bool> is_said{false};
+  static constinit std::atomic<bool> is_logged{false};
   // Limits on address space are the same for all ranks as a rule.
   if (made != nullptr && guard == 0 && is_first_of_job() &&
-      !is_said.exchange(true, std::memory_order_relaxed)) {
+      !is_logged.exchange(true, std::memory_order_relaxed)) {
     log_warning(
         "the address space has no room for guards of %zu bytes beside the %s (%zu bytes): an "
         "access beyond its ends may change other memory. Raise the limit (ulimit -v)",
-        kLeastGuardBytes, label.what, bytes);
+        kMinGuardBytes, label.what, bytes);
   }
   if (made == nullptr) {
     return fail(Status::kResource,

@@ -4,7 +4,7 @@
 // What is guarded is listed here, so that a handler of SIGSEGV and SIGBUS can say what an address belongs
 // to (am/segment/memory_faults.cpp).
 //
-// Threads: any. find_guarded() is safe in signal handlers. Not listed beyond kMostGuarded; still guarded.
+// Threads: any. find_guarded() is safe in signal handlers. Not listed beyond kMaxGuarded; still guarded.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -15,10 +15,10 @@
 
 namespace hydrant {
 
-inline constexpr size_t kLeastGuardBytes = size_t{16} << 20;
+inline constexpr size_t kMinGuardBytes = size_t{16} << 20;
 // Where the address space of this process has no limit, for mappings of which there are few.
 inline constexpr size_t kRoomyGuardBytes = size_t{1} << 30;
-inline constexpr uint32_t kMostGuarded = 8192;
+inline constexpr uint32_t kMaxGuarded = 8192;
 
 // What a text calls the memory: "segment", and the rank that owns it.
 struct GuardLabel {
@@ -26,10 +26,10 @@ struct GuardLabel {
   Rank rank = kNoRank;          // kNoRank: no single rank's
 };
 
-enum class GuardSize : uint8_t { kNone, kLeast, kRoomy };
+enum class GuardSize : uint8_t { kNone, kMin, kRoomy };
 
 // Reserves `bytes` (whole pages) of inaccessible address space that begins at a multiple of `alignment`,
-// with a guard of at least kLeastGuardBytes on both sides. The caller maps into [*start, +bytes) with
+// with a guard of at least kMinGuardBytes on both sides. The caller maps into [*start, +bytes) with
 // MAP_FIXED. Where the address space is limited (ulimit -v) and has no room for guards, the reservation
 // comes without them, as with kNone, and that is warned of once.
 // Errors: kResource, with a text; *start is unchanged then.

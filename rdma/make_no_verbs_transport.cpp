@@ -3,7 +3,7 @@
 
 namespace hydrant {
 
-Status make_verbs_transport(Bootstrap&, bool, std::unique_ptr<FarTransport>*) noexcept {
+Status make_verbs_transport(Bootstrap&, bool, std::unique_ptr<NetworkTransport>*) noexcept {
   return fail(
       Status::kUnsupported,
       "this library was built without verbs; build it where rdma-core is installed (Debian: "

@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kWaitNs = 60'000'000'000;
 
 Status make_far_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
-                          std::unique_ptr<FarTransport>* far) noexcept {
+                          std::unique_ptr<NetworkTransport>* far) noexcept {
   // Lives as long as the process, like the transport over it: threads may be inside when it ends.
   alignas(GuardedBootstrap) static std::byte place_of_guarded[sizeof(GuardedBootstrap)];
   auto& guarded = *new (place_of_guarded) GuardedBootstrap(bootstrap, bootstrap_mu);
@@ -67,12 +67,12 @@ Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_thr
     // The ranks of another node may be several, and the fence by which they share memory is everybody's.
     status = bootstrap.fence(now_ns() + kWaitNs);
   }
-  std::unique_ptr<FarTransport> far;
+  std::unique_ptr<NetworkTransport> far;
   if (status == Status::kOk && wants_far)
     status = make_far_transport(bootstrap, bootstrap_mu, single_threaded, &far);
   if (status != Status::kOk) return status;
   if (near != nullptr && far != nullptr) {
-    status = MixedTransport::open(std::move(near), std::move(far), place, transport);
+    status = CompositeTransport::open(std::move(near), std::move(far), place, transport);
   } else if (far != nullptr) {
     *transport = std::move(far);
   } else {

@@ -27,6 +27,6 @@ Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
 // The transport to any rank by verbs. `bootstrap` outlives it. Errors: kUnsupported: no device, or the
 // library was built without rdma-core; kBadArg: HYDRANT_IBV_PORTS; kResource.
 Status make_verbs_transport(Bootstrap& bootstrap, bool single_threaded,
-                            std::unique_ptr<FarTransport>* transport) noexcept;
+                            std::unique_ptr<NetworkTransport>* transport) noexcept;
 
 }  // namespace hydrant

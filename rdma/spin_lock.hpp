@@ -19,7 +19,7 @@ inline void pause() noexcept {
 #endif
 }
 
-class HYDRANT_CAPABILITY("mutex") SpinFlag {
+class HYDRANT_CAPABILITY("mutex") SpinLock {
  public:
   void lock() noexcept HYDRANT_ACQUIRE() {
     for (uint32_t round = 0; held_.exchange(1, std::memory_order_acquire) != 0; ++round) {

@@ -127,7 +127,7 @@ class Transport {
 
   // ---- one-sided operations ----
   // Bits of abilities(), constant for the transport's life.
-  enum Ability : uint32_t {
+  enum Capability : uint32_t {
     kOneSided = 1,            // put() and get() exist; without it they answer kUnsupported
     kCompletesAtOnce = 2,     // ... and are over when they return
     kPutsBeforeMessages = 4,  // what was put is there before a message committed later is delivered
@@ -137,7 +137,7 @@ class Transport {
   };
   virtual uint32_t abilities() const noexcept { return 0; }
   // The same of one peer, for transports that are two: abilities() are then all that any peer has.
-  virtual uint32_t abilities_with(Rank /*peer*/) const noexcept { return abilities(); }
+  virtual uint32_t peer_capabilities(Rank /*peer*/) const noexcept { return abilities(); }
   // Ports by which long puts and gets go at once, and so many with one peer: as far as is known of it, so
   // perhaps less before it is connected.
   virtual uint32_t rails() const noexcept { return 1; }
@@ -198,20 +198,22 @@ class Transport {
   virtual size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept;
   // One that is carried out again and again, and whose request is made beforehand; by one thread at a time.
   // It may be deleted while it is under way, and not after the transport.
-  class Prepared {
+  class PersistentRequest {
    public:
-    virtual ~Prepared() = default;
+    virtual ~PersistentRequest() = default;
     // As put_pinned() or get_pinned(), with the keys that the two ends have now.
     virtual Status start(const std::byte* remote_key, const std::byte* local_key,
                          Completion* completion) noexcept = 0;
   };
   // Null: there is nothing to be made beforehand, or no memory for it; put_pinned() and get_pinned() do it.
-  virtual std::unique_ptr<Prepared> prepare_put(Rank /*peer*/, uintptr_t /*remote*/,
-                                                uintptr_t /*local*/, size_t /*bytes*/) noexcept {
+  virtual std::unique_ptr<PersistentRequest> prepare_put(Rank /*peer*/, uintptr_t /*remote*/,
+                                                         uintptr_t /*local*/,
+                                                         size_t /*bytes*/) noexcept {
     return nullptr;
   }
-  virtual std::unique_ptr<Prepared> prepare_get(Rank /*peer*/, uintptr_t /*remote*/,
-                                                uintptr_t /*local*/, size_t /*bytes*/) noexcept {
+  virtual std::unique_ptr<PersistentRequest> prepare_get(Rank /*peer*/, uintptr_t /*remote*/,
+                                                         uintptr_t /*local*/,
+                                                         size_t /*bytes*/) noexcept {
     return nullptr;
   }
 
@@ -246,17 +248,17 @@ class Transport {
   virtual uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept = 0;
   // Sleeps until a message may have come, wake() is called, a peer rouses this rank, or now_ns()
   // reaches the deadline; not at all if `check` holds when others can see that this process sleeps.
-  struct SleepCheck {
+  struct WakeCondition {
     bool (*holds)(const void* context) noexcept = nullptr;
     const void* context = nullptr;
   };
-  virtual void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept = 0;
+  virtual void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept = 0;
   void sleep(uint64_t deadline_ns) noexcept { sleep(deadline_ns, {}); }
   // Gives the processor to whoever else can run on it, and lets the peers know.
   virtual void yield() noexcept { sched_yield(); }
   // True if the rank that this one sent to or heard from last seems to run on another processor: then
   // an answer is near. A hint, and a cheap one.
-  virtual bool is_answer_near() const noexcept { return false; }
+  virtual bool is_reply_imminent() const noexcept { return false; }
   // Makes the threads of `peer` leave sleep(), if it is on this node: what this rank has stored before is
   // seen by them, or by the check that they make. Two loads if nobody there sleeps.
   virtual void wake_peer(Rank peer) noexcept = 0;
@@ -267,8 +269,8 @@ class Transport {
   virtual void flush(uint64_t /*deadline_ns*/) noexcept {}
   // `lost` is called once for each peer that the network says is gone, by whoever finds out: perhaps in a
   // call of this class, which it may not call but for disconnect() and wake(). Set before ranks talk.
-  using Lost = void (*)(Rank peer, const char* why) noexcept;
-  virtual void set_peer_lost(Lost /*lost*/) noexcept {}
+  using PeerFailedFn = void (*)(Rank peer, const char* why) noexcept;
+  virtual void set_peer_lost(PeerFailedFn /*lost*/) noexcept {}
   // Nobody will hear of `peer` again: its rings are drained no more, sends to it answer kBroken, after the
   // next poll at the latest. By any thread, in the mode for one as well.
   virtual void disconnect(Rank peer) noexcept = 0;

@@ -111,7 +111,7 @@ void yield_processor() noexcept {
 
 bool answer_is_near() noexcept {
   const Transport* transport = job().transport.get();
-  return transport != nullptr && transport->is_answer_near();
+  return transport != nullptr && transport->is_reply_imminent();
 }
 
 bool give_way(uint32_t misses) noexcept {

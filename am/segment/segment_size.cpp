@@ -160,7 +160,7 @@ uint64_t most_in_address_space(uint64_t left, uint32_t ranks_here) noexcept {
   const uint64_t kept = std::max(share, std::min(kLeastLeft, left / 2));
   const uint64_t usable = left - std::min(left, kept + kHugePage);  // to align the last one
   // Guards have room beside segments of their size and more.
-  constexpr uint64_t kGuards = 2 * kLeastGuardBytes;
+  constexpr uint64_t kGuards = 2 * kMinGuardBytes;
   const uint64_t each = usable / ranks_here;
   const uint64_t most = each > 2 * kGuards ? each - kGuards : std::min(each, kGuards);
   return most / GASNET_PAGESIZE * GASNET_PAGESIZE;

@@ -97,7 +97,7 @@ std::string BarrierBoards::obstacle() {
   const Grouping grouping = Grouping::of_job();
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round) {
     const Rank rank = grouping.target(round);
-    if ((transport->abilities_with(rank) & Transport::kPinned) == 0)
+    if ((transport->peer_capabilities(rank) & Transport::kPinned) == 0)
       return std::string(transport->name()) + " cannot write to pinned memory of rank " +
              std::to_string(rank);
   }

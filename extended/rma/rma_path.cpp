@@ -99,7 +99,7 @@ void choose_paths(Paths& paths, uint32_t abilities) noexcept {
 const uint8_t* find_kinds(const Transport& transport, uint32_t first, uint32_t* second) noexcept {
   uint8_t* kinds = nullptr;
   for (Rank rank = 0; rank < job().size(); ++rank) {
-    const uint32_t abilities = transport.abilities_with(rank);
+    const uint32_t abilities = transport.peer_capabilities(rank);
     if (abilities == first) continue;
     if (kinds == nullptr) kinds = new uint8_t[job().size()]();
     kinds[rank] = 1;
@@ -131,7 +131,7 @@ void choose_paths() noexcept {
   const std::string_view forced = knob_choice(JobKnob::kPath);
   uint32_t abilities[2] = {};
   if (transport != nullptr) {
-    abilities[0] = transport->abilities_with(job().rank());
+    abilities[0] = transport->peer_capabilities(job().rank());
     delete[] kind_of;
     kind_of = find_kinds(*transport, abilities[0], &abilities[1]);
   }
@@ -147,7 +147,7 @@ void choose_paths() noexcept {
 
 bool pinned_puts_come_first(Rank peer) noexcept {
   constexpr uint32_t kNeeded = Transport::kPinned | Transport::kPutsBeforeMessages;
-  return (job().transport->abilities_with(peer) & kNeeded) == kNeeded;
+  return (job().transport->peer_capabilities(peer) & kNeeded) == kNeeded;
 }
 
 std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes) noexcept {

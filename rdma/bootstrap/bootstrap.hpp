@@ -81,7 +81,7 @@ class Bootstrap {
   // descriptor that becomes readable when a rank has relayed its exit, which read_event() reads; else -1. If
   // the program has closed it, read_event() still returns the notification. One rank per node receives only
   // the notification of the first rank that exits; later exits are left to the launcher.
-  virtual int relay_fd() const noexcept { return -1; }
+  virtual int forwarded_exit_fd() const noexcept { return -1; }
   // Tells ranks of other nodes that this process ends the job with `code`, before leave(). `is_first`: no
   // other rank of this node has told. Never waits longer than the deadline; any thread, once.
   virtual void relay(int code, bool is_first, uint64_t deadline_ns) noexcept {

@@ -1,5 +1,5 @@
 // Encodes cards as the text values of PMI-2, decodes them, and parses the launcher's map of ranks to nodes.
-// bootstrap_pmi2.cpp calls it; bootstrap_pmix.cpp uses fill_place().
+// bootstrap_pmi2.cpp calls it; bootstrap_pmix.cpp uses fill_topology().
 #include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
 
 #include <algorithm>
@@ -117,7 +117,7 @@ bool Pmi2Card::add(std::string_view text) {
   return true;
 }
 
-void fill_place(std::span<const uint32_t> nodes, JobPlace* place) {
+void fill_topology(std::span<const uint32_t> nodes, JobPlace* place) {
   // Nodes may have any numbers; ours count from 0 in the order of the first rank on each. Sorted by node, and
   // by rank within it, the first rank of each node is in front of the others.
   std::vector<Rank> by_node(nodes.size());
@@ -156,7 +156,7 @@ Status read_process_mapping(std::string_view text, JobPlace* place) {
       }
     }
   }
-  fill_place(nodes, place);
+  fill_topology(nodes, place);
   return Status::kOk;
 }
 

@@ -47,6 +47,6 @@ bool decode_base64(std::string_view text, std::vector<std::byte>* bytes);
 Status read_process_mapping(std::string_view text, JobPlace* place);
 
 // Node of each rank -> place; `nodes` has place->size entries.
-void fill_place(std::span<const uint32_t> nodes, JobPlace* place);
+void fill_topology(std::span<const uint32_t> nodes, JobPlace* place);
 
 }  // namespace hydrant

@@ -97,7 +97,7 @@ class PmixBootstrap final : public Bootstrap {
   Status fence(uint64_t deadline_ns) noexcept override;
   Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
              uint64_t deadline_ns) noexcept override;
-  int relay_fd() const noexcept override { return exits_ != nullptr ? exits_->fd() : -1; }
+  int forwarded_exit_fd() const noexcept override { return exits_ != nullptr ? exits_->fd() : -1; }
   Event read_event() noexcept override;
   void relay(int code, bool is_first, uint64_t deadline_ns) noexcept override;
   void leave(int code, Leaving how, uint64_t deadline_ns) noexcept override;
@@ -282,7 +282,7 @@ Status PmixBootstrap::read_leaders(uint64_t deadline_ns) noexcept {
       });
   if (status != Status::kOk) return status;
   JobPlace told = place_;
-  if (got->nodes.size() == place_.size) fill_place(got->nodes, &told);
+  if (got->nodes.size() == place_.size) fill_topology(got->nodes, &told);
   if (got->nodes.size() != place_.size || told.node_ranks != place_.node_ranks ||
       told.node_count != place_.node_count) {
     log_info("the launcher (PMIx) does not tell which rank is on which node: %s",

@@ -216,13 +216,13 @@ void ExitWatch::serve_words() noexcept {
     polled[0] = {wake_.get(), POLLIN, 0};
     polled[1] = {words_->fd(), POLLIN, 0};
     polled[2] = {parent_.get(), POLLIN, 0};
-    bool is_any_gone = false;
+    bool has_any_exited = false;
     for (size_t i = 0; i < peers.size(); ++i) {
       polled[kFirstPeer + i] = {peers[i].pidfd.get(), POLLIN, 0};
-      is_any_gone |= peers[i].is_gone && !peers[i].is_told;
+      has_any_exited |= peers[i].is_gone && !peers[i].is_told;
     }
-    polled.back() = {bootstrap_.relay_fd(), POLLIN, 0};
-    (void)poll(polled.data(), polled.size(), is_any_gone ? 0 : time_left_ms());
+    polled.back() = {bootstrap_.forwarded_exit_fd(), POLLIN, 0};
+    (void)poll(polled.data(), polled.size(), has_any_exited ? 0 : time_left_ms());
     if (stop_.load()) return;
     handle_loss();
     end_myself(end_.step(now_ns()));
@@ -261,7 +261,7 @@ void ExitWatch::end_myself(launch::JobEnd::Step step) noexcept {
     kill(getpid(), SIGQUIT);
     return;
   }
-  if (end_.peaceful() && !left_.load() && (words_ == nullptr || words_->claim_wait())) {
+  if (end_.is_clean_exit() && !left_.load() && (words_ == nullptr || words_->claim_wait())) {
     log_warning("rank %u exited with code 0, and rank %u did not follow; it is ended", end_.rank(),
                 bootstrap_.place().rank);
   }

@@ -86,16 +86,16 @@ size_t IbvTransport::get_pinned_list(Rank rank, std::span<const PinnedOperation>
   return peer != nullptr ? operations_.begin_list<false>(*peer, list) : 0;
 }
 
-std::unique_ptr<Transport::Prepared> IbvTransport::prepare_put(Rank rank, uintptr_t remote,
-                                                               uintptr_t local,
-                                                               size_t bytes) noexcept {
+std::unique_ptr<Transport::PersistentRequest> IbvTransport::prepare_put(Rank rank, uintptr_t remote,
+                                                                        uintptr_t local,
+                                                                        size_t bytes) noexcept {
   Peer* const peer = peers_.find(rank);
   return peer != nullptr ? operations_.prepare(true, *peer, remote, local, bytes) : nullptr;
 }
 
-std::unique_ptr<Transport::Prepared> IbvTransport::prepare_get(Rank rank, uintptr_t remote,
-                                                               uintptr_t local,
-                                                               size_t bytes) noexcept {
+std::unique_ptr<Transport::PersistentRequest> IbvTransport::prepare_get(Rank rank, uintptr_t remote,
+                                                                        uintptr_t local,
+                                                                        size_t bytes) noexcept {
   Peer* const peer = peers_.find(rank);
   return peer != nullptr ? operations_.prepare(false, *peer, remote, local, bytes) : nullptr;
 }

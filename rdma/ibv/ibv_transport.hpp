@@ -43,7 +43,7 @@
 
 namespace hydrant {
 
-class IbvTransport final : public FarTransport {
+class IbvTransport final : public NetworkTransport {
  public:
   using Options = ibv::Options;
   using Needs = ibv::Needs;
@@ -99,10 +99,10 @@ class IbvTransport final : public FarTransport {
   size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override;
   size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override;
   // Null also: no contact with the peer yet, or more than one work request.
-  std::unique_ptr<Prepared> prepare_put(Rank peer, uintptr_t remote, uintptr_t local,
-                                        size_t bytes) noexcept override;
-  std::unique_ptr<Prepared> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
-                                        size_t bytes) noexcept override;
+  std::unique_ptr<PersistentRequest> prepare_put(Rank peer, uintptr_t remote, uintptr_t local,
+                                                 size_t bytes) noexcept override;
+  std::unique_ptr<PersistentRequest> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
+                                                 size_t bytes) noexcept override;
   // By the first port. kBroken also: the adapter refused it.
   Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
                       Completion* completion) noexcept override;
@@ -110,15 +110,15 @@ class IbvTransport final : public FarTransport {
   // Completions count as well.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;
-  void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;
+  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
   int notice_fd() const noexcept override { return sleeper_.notice_fd(); }
   void take_notices() noexcept override { (void)sleeper_.take_notices(); }
-  bool prepare_sleep() noexcept override;
+  bool arm_events() noexcept override;
   void wake_peer(Rank) noexcept override {
   }  // no rank shares memory with this one by this transport
   void wake() noexcept override { sleeper_.wake(); }
   void flush(uint64_t deadline_ns) noexcept override;
-  void set_peer_lost(Lost lost) noexcept override { disconnector_.set_lost(lost); }
+  void set_peer_lost(PeerFailedFn lost) noexcept override { disconnector_.set_lost(lost); }
   void disconnect(Rank peer) noexcept override;
 
   // ---- groups that meet (connection/joined_groups.hpp) ----

@@ -67,7 +67,7 @@ bool IbvTransport::advance(Peer& peer) noexcept {
 
 // ---- sleeping ----
 
-void IbvTransport::sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept {
+void IbvTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept {
   if (!sleeper_.enter()) return;
   if (prepare_to_wait() && !sleeper_.was_woken() &&
       (check.holds == nullptr || !check.holds(check.context)))
@@ -100,7 +100,7 @@ void IbvTransport::wait(uint64_t deadline_ns) noexcept {
   if (outcome.has_event) events_.read();
 }
 
-bool IbvTransport::prepare_sleep() noexcept {
+bool IbvTransport::arm_events() noexcept {
   liveness_.check();
   events_.read();
   return prepare_to_wait();

@@ -8,7 +8,7 @@
 namespace hydrant {
 
 Status make_verbs_transport(Bootstrap& bootstrap, bool single_threaded,
-                            std::unique_ptr<FarTransport>* transport) noexcept {
+                            std::unique_ptr<NetworkTransport>* transport) noexcept {
   IbvTransport::Options options = IbvTransport::chosen_options();
   options.single_threaded = single_threaded;
   std::unique_ptr<IbvTransport> made;

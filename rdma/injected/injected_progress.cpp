@@ -184,7 +184,7 @@ uint32_t InjectedTransport::poll(Receiver& receiver, uint32_t budget, bool repli
   return completed + inside_->poll(receiver, budget, replies_only);
 }
 
-void InjectedTransport::sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept {
+void InjectedTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept {
   uint64_t due = 0;
   {
     const MutexLock lock(mu_);

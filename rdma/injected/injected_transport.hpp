@@ -96,7 +96,7 @@ class InjectedTransport final : public Transport {
   // Completions count as well.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;
-  void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;
+  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
   void wake_peer(Rank peer) noexcept override { inside_->wake_peer(peer); }
   void wake() noexcept override { inside_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override;

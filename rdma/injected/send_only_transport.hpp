@@ -51,13 +51,13 @@ class SendOnlyTransport final : public Transport {
     return inside_->poll(receiver, budget, replies_only);
   }
   using Transport::sleep;
-  void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override {
+  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override {
     inside_->sleep(deadline_ns, check);
   }
   void wake_peer(Rank peer) noexcept override { inside_->wake_peer(peer); }
   void wake() noexcept override { inside_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override { inside_->flush(deadline_ns); }
-  void set_peer_lost(Lost lost) noexcept override { inside_->set_peer_lost(lost); }
+  void set_peer_lost(PeerFailedFn lost) noexcept override { inside_->set_peer_lost(lost); }
   void disconnect(Rank peer) noexcept override { inside_->disconnect(peer); }
 
  private:

@@ -41,7 +41,7 @@ class JobEnd {
   bool begun() const noexcept { return cause_ != Cause::kNone; }
   Cause cause() const noexcept { return cause_; }
   // The end began with an exit with 0, so ranks that are killed may lose unfinished work.
-  bool peaceful() const noexcept { return cause_ == Cause::kExit && code_ == 0; }
+  bool is_clean_exit() const noexcept { return cause_ == Cause::kExit && code_ == 0; }
   Rank rank() const noexcept {
     return rank_;
   }  // the rank whose event began the end; kNoRank if none

@@ -288,13 +288,13 @@ void Supervisor::end_remaining(JobEnd::Step step) noexcept {
     }
   }
   // A rank that exits with 0 should have waited for the others: names one whose work may be lost.
-  if (late > 0 && end_.peaceful() && !is_end_said_) {
+  if (late > 0 && end_.is_clean_exit() && !is_end_said_) {
     is_end_said_ = true;
     say("rank %u exited with code 0, and %u of the others did not follow (rank %u%s); they are "
         "killed",
         end_.rank(), late, first, late > 1 ? " and others" : "");
   }
-  if (stuck != kNoRank && end_.peaceful() && !is_end_said_ && process_ends_can_be_seen()) {
+  if (stuck != kNoRank && end_.is_clean_exit() && !is_end_said_ && process_ends_can_be_seen()) {
     is_end_said_ = true;
     say("rank %u (pid %d) has left the job, as others have, but still runs: it may be in an exit "
         "handler; it is killed",
@@ -307,7 +307,7 @@ void Supervisor::end_remaining(JobEnd::Step step) noexcept {
 
 // After an exit with 0, ranks that waited for that rank end by themselves: logs how many there were.
 void Supervisor::say_who_waited() noexcept {
-  if (!end_.peaceful() || is_end_said_) return;
+  if (!end_.is_clean_exit() || is_end_said_) return;
   uint32_t count = 0;
   Rank first = kNoRank;
   for (Rank rank = 0; rank < ranks_.size(); ++rank) {

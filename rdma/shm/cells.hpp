@@ -36,7 +36,7 @@ class CellPool {
 
   uint32_t on_their_way() const noexcept { return kinds_[0].away_count + kinds_[1].away_count; }
 
-  SpinFlag lock;
+  SpinLock lock;
 
  private:
   static constexpr uint32_t kMost = kSmallCells;

@@ -94,7 +94,7 @@ class alignas(kLineBytes) OutRing {
   uint32_t to() const noexcept { return to_; }
   Lane lane() const noexcept { return lane_; }
 
-  SpinFlag lock;
+  SpinLock lock;
 
  private:
   std::byte* line(uint32_t position) const noexcept {
@@ -209,7 +209,7 @@ class alignas(kLineBytes) InRing {
   uint32_t told_ = 0;
   uint32_t mask_ = 0;
   uint32_t quarter_ = 0;
-  SpinFlag busy_;
+  SpinLock busy_;
   bool inside_ = false;
 };
 static_assert(sizeof(InRing) == kLineBytes);

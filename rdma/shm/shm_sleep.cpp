@@ -170,7 +170,7 @@ void ShmTransport::review() noexcept {
 
 // ---- sleep ----
 
-void ShmTransport::sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept {
+void ShmTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept {
   const uint64_t wakes = g_wakes.load(std::memory_order_seq_cst);
   if (wakes != t_wakes_seen) {
     t_wakes_seen = wakes;
@@ -217,7 +217,7 @@ void ShmTransport::yield() noexcept {
   say_where();
 }
 
-bool ShmTransport::is_answer_near() const noexcept {
+bool ShmTransport::is_reply_imminent() const noexcept {
   const shm::RankArea& partner = memory_.area(partner_.load(std::memory_order_relaxed));
   const uint32_t there = partner.processor.load(std::memory_order_relaxed);
   return there != 0 && there != self_.processor.load(std::memory_order_relaxed);

@@ -243,7 +243,8 @@ void* ShmTransport::mapped(Rank peer, uintptr_t addr, size_t bytes) const noexce
   return index < ranks_ ? peers_.mapped(index, addr, bytes) : nullptr;
 }
 
-Status ShmTransport::copy(Rank peer, shm::CopyWay way, std::span<const Piece> pieces) noexcept {
+Status ShmTransport::copy(Rank peer, shm::CopyDirection way,
+                          std::span<const Piece> pieces) noexcept {
   const uint32_t index = node_index(peer);
   if (index >= ranks_) return fail(Status::kBadArg, "rank %u is not on this node", peer);
   const uint64_t bit = uint64_t{1} << (index % 64);
@@ -261,21 +262,21 @@ Status ShmTransport::write(Rank peer, uintptr_t dest, const void* source, size_t
 Status ShmTransport::put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
                          Completion* /*completion*/) noexcept {
   const Piece piece = {.local = const_cast<void*>(local), .remote = remote, .bytes = bytes};
-  return copy(peer, shm::CopyWay::kToPeer, {&piece, 1});
+  return copy(peer, shm::CopyDirection::kToPeer, {&piece, 1});
 }
 
 Status ShmTransport::get(Rank peer, uintptr_t remote, void* local, size_t bytes,
                          Completion* /*completion*/) noexcept {
   const Piece piece = {.local = local, .remote = remote, .bytes = bytes};
-  return copy(peer, shm::CopyWay::kFromPeer, {&piece, 1});
+  return copy(peer, shm::CopyDirection::kFromPeer, {&piece, 1});
 }
 
 Status ShmTransport::put_pieces(Rank peer, std::span<const Piece> pieces) noexcept {
-  return copy(peer, shm::CopyWay::kToPeer, pieces);
+  return copy(peer, shm::CopyDirection::kToPeer, pieces);
 }
 
 Status ShmTransport::get_pieces(Rank peer, std::span<const Piece> pieces) noexcept {
-  return copy(peer, shm::CopyWay::kFromPeer, pieces);
+  return copy(peer, shm::CopyDirection::kFromPeer, pieces);
 }
 
 // ---- the end of a peer ----

@@ -67,9 +67,9 @@ class ShmTransport final : public Transport {
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   // Also returns if wake() was called since the calling thread slept last.
   using Transport::sleep;
-  void sleep(uint64_t deadline_ns, const SleepCheck& check) noexcept override;
+  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
   void yield() noexcept override;
-  bool is_answer_near() const noexcept override;
+  bool is_reply_imminent() const noexcept override;
   void wake_peer(Rank peer) noexcept override;
   void wake() noexcept override;
   void disconnect(Rank peer) noexcept override;
@@ -122,7 +122,7 @@ class ShmTransport final : public Transport {
   Status reserve_slow(shm::OutRing& ring, uint32_t lines) noexcept;
   Status open_out(shm::OutRing& ring) noexcept;
   void finish(shm::OutRing& ring, bool polled) noexcept;
-  Status copy(Rank peer, shm::CopyWay way, std::span<const Piece> pieces) noexcept;
+  Status copy(Rank peer, shm::CopyDirection way, std::span<const Piece> pieces) noexcept;
   void warm_next_cell(shm::CellPool& pool, Lane lane, uint32_t cell, uint32_t bytes) noexcept;
   void disconnect_index(uint32_t index) noexcept;
   bool stop_hearing(uint32_t index) noexcept;

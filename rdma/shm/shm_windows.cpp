@@ -42,7 +42,7 @@ void* map_aligned(const Piece& piece, bool writable, int fd) noexcept {
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   const size_t bytes = (piece.len + kLeastPageBytes - 1) & ~(kLeastPageBytes - 1);
   std::byte* wanted = nullptr;
-  if (reserve_guarded(bytes, kHugePage, GuardSize::kLeast,
+  if (reserve_guarded(bytes, kHugePage, GuardSize::kMin,
                       {.what = "window of another process's memory"}, &wanted) != Status::kOk) {
     errno = ENOMEM;
     return nullptr;

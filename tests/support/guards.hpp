@@ -23,7 +23,7 @@ inline bool is_readable(const std::byte* at) {
 inline void expect_guards(const Guarded& at) {
   const auto* start = reinterpret_cast<const std::byte*>(at.start);
   EXPECT_TRUE(is_readable(start) && is_readable(start + at.bytes - 1)) << at.label.what;
-  for (const size_t beyond : {size_t{1}, kPage, 8 * kMiB, kLeastGuardBytes}) {
+  for (const size_t beyond : {size_t{1}, kPage, 8 * kMiB, kMinGuardBytes}) {
     EXPECT_FALSE(is_readable(start - beyond)) << at.label.what << ' ' << beyond;
     EXPECT_FALSE(is_readable(start + at.bytes + beyond - 1)) << at.label.what << ' ' << beyond;
   }

@@ -77,7 +77,7 @@ inline bool is_refusal(Status status) noexcept {
 // A persistent operation's piece, its prepared request, and the state of its local end.
 struct KeptPiece {
   PinnedPiece piece;
-  std::unique_ptr<Transport::Prepared> request;  // null: none, or not requested yet
+  std::unique_ptr<Transport::PersistentRequest> request;  // null: none, or not requested yet
   bool is_asked = false;
   bool needs_key = true;
 };

@@ -47,7 +47,7 @@ class CellPool {
   }
 
  private:
-  SpinFlag lock_;
+  SpinLock lock_;
   bool threaded_ = false;
   uint32_t cell_bytes_ = 0;
   uint32_t free_count_ = 0;

@@ -48,7 +48,7 @@ class GrowingCompletionQueue {
   bool request_notice() noexcept { return ibv_req_notify_cq(queue_.get(), 0) == 0; }
 
  private:
-  alignas(64) SpinFlag lock_;
+  alignas(64) SpinLock lock_;
   bool threaded_ = true;
   const Port* port_ = nullptr;
   uint32_t entries_per_peer_ = 0;

@@ -54,7 +54,7 @@ class DeferredWork {
     return first_.exchange(nullptr, std::memory_order_acquire);
   }
 
-  SpinFlag lock_;
+  SpinLock lock_;
   bool threaded_ = false;
   std::atomic<DeferredItem*> first_{nullptr};
 };

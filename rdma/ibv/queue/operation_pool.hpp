@@ -78,7 +78,7 @@ class OperationPool {
  private:
   void end(Operation& operation, CompletionBatch* batch) noexcept;
 
-  SpinFlag lock_;
+  SpinLock lock_;
   bool threaded_ = false;
   uint32_t count_ = 0;
   std::unique_ptr<Operation[]> operations_;

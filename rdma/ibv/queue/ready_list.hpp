@@ -104,7 +104,7 @@ class ReadyList {
     size_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  alignas(64) SpinFlag lock_;
+  alignas(64) SpinLock lock_;
   bool threaded_ = false;
   ArrivalQueue* first_ = nullptr;
   ArrivalQueue* last_ = nullptr;

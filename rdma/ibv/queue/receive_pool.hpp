@@ -78,7 +78,7 @@ class ReceivePool {
   uint32_t capacity_ = 0;
   bool threaded_ = false;
   const char* device_ = "";
-  SpinFlag unposted_lock_;
+  SpinLock unposted_lock_;
   std::atomic<ReceiveBuffer*> unposted_{nullptr};
 };
 

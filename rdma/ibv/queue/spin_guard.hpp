@@ -1,4 +1,4 @@
-// Holds a SpinFlag for a scope. In the mode for one thread it takes no lock.
+// Holds a SpinLock for a scope. In the mode for one thread it takes no lock.
 #pragma once
 
 #include "rdma/spin_lock.hpp"
@@ -7,18 +7,18 @@ namespace hydrant::ibv {
 
 class SpinGuard {
  public:
-  SpinGuard(SpinFlag& flag, bool threaded) noexcept HYDRANT_NO_TSA : flag_(flag),
+  SpinGuard(SpinLock& lock, bool threaded) noexcept HYDRANT_NO_TSA : lock_(lock),
                                                                      threaded_(threaded) {
-    if (threaded_) flag_.lock();
+    if (threaded_) lock_.lock();
   }
   ~SpinGuard() HYDRANT_NO_TSA {
-    if (threaded_) flag_.unlock();
+    if (threaded_) lock_.unlock();
   }
   SpinGuard(const SpinGuard&) = delete;
   SpinGuard& operator=(const SpinGuard&) = delete;
 
  private:
-  SpinFlag& flag_;
+  SpinLock& lock_;
   const bool threaded_;
 };
 

@@ -31,7 +31,7 @@ class Disconnector {
         counters_(counters) {}
   void open(bool threaded) noexcept { threaded_ = threaded; }
   // `lost` is called for each peer that is disconnected and not buried.
-  void set_lost(Transport::Lost lost) noexcept { lost_ = lost; }
+  void set_lost(Transport::PeerFailedFn lost) noexcept { lost_ = lost; }
 
   // `reason`, for the error of later calls, is kept by reference. Only the first call for a peer counts.
   void disconnect(Peer& peer, const char* reason) noexcept;
@@ -53,7 +53,7 @@ class Disconnector {
   DeferredWork& deferred_;
   Counters& counters_;
   bool threaded_ = true;
-  Transport::Lost lost_ = nullptr;
+  Transport::PeerFailedFn lost_ = nullptr;
 };
 
 }  // namespace hydrant::ibv

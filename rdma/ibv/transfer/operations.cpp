@@ -144,7 +144,7 @@ Status Operations::begin_atomic(Peer& peer, const Pinned& remote, const Pinned& 
 
 // A put or get whose request is built once. Each start sets the record and the keys. Keys are always written,
 // not compared with the last ones: that costs the same, and memory may have been registered anew.
-class Operations::PreparedRequest final : public Transport::Prepared {
+class Operations::PreparedRequest final : public Transport::PersistentRequest {
  public:
   PreparedRequest(Operations& operations, Peer& peer, bool is_put, uintptr_t remote,
                   uintptr_t local, uint32_t bytes) noexcept
@@ -189,10 +189,11 @@ class Operations::PreparedRequest final : public Transport::Prepared {
   const bool needs_local_key_;
 };
 
-std::unique_ptr<Transport::Prepared> Operations::prepare(bool is_put, Peer& peer, uintptr_t remote,
-                                                         uintptr_t local, size_t bytes) noexcept {
+std::unique_ptr<Transport::PersistentRequest> Operations::prepare(bool is_put, Peer& peer,
+                                                                  uintptr_t remote, uintptr_t local,
+                                                                  size_t bytes) noexcept {
   if (bytes > most_at_once_) return nullptr;
-  return std::unique_ptr<Transport::Prepared>(new (std::nothrow) PreparedRequest(
+  return std::unique_ptr<Transport::PersistentRequest>(new (std::nothrow) PreparedRequest(
       *this, peer, is_put, remote, local, static_cast<uint32_t>(bytes)));
 }
 

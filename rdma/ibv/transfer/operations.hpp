@@ -52,8 +52,8 @@ class Operations {
   Status begin_atomic(Peer& peer, const Pinned& remote, const Pinned& local,
                       const Transport::Atomic& what, Completion* completion) noexcept;
   // Null: it is more than one work request, or memory is short.
-  std::unique_ptr<Transport::Prepared> prepare(bool is_put, Peer& peer, uintptr_t remote,
-                                               uintptr_t local, size_t bytes) noexcept;
+  std::unique_ptr<Transport::PersistentRequest> prepare(bool is_put, Peer& peer, uintptr_t remote,
+                                                        uintptr_t local, size_t bytes) noexcept;
 
   // Posts as much of the waiting operation as there is room for. Under the lock of the peer.
   void advance(Peer& peer) noexcept;

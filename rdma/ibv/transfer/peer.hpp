@@ -72,7 +72,7 @@ struct Peer : DeferredItem {
   PeerMemory memory;
 
   // ---- sending: under `lock` ----
-  SpinFlag lock;
+  SpinLock lock;
   bool has_tail = false;  // a last request was posted after the disconnection
   uint64_t probed = 0;    // positions posted when the peer was last probed, or was too busy to be
   PeerRequests requests;

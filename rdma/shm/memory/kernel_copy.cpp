@@ -13,7 +13,7 @@
 namespace hydrant::shm {
 namespace {
 
-static_assert(KernelCopy::kMostVectors <= IOV_MAX);
+static_assert(CmaCopy::kMostVectors <= IOV_MAX);
 
 ssize_t read_from(pid_t pid, const iovec* local, unsigned long locals, const iovec* remote,
                   unsigned long remotes, unsigned long flags) noexcept {
@@ -24,21 +24,21 @@ ssize_t write_to(pid_t pid, const iovec* local, unsigned long locals, const iove
   return process_vm_writev(pid, local, locals, remote, remotes, flags);
 }
 
-constexpr KernelCopy::Call kKernel[] = {read_from, write_to};
-constinit std::atomic<KernelCopy::Call> calls[] = {read_from, write_to};
+constexpr CmaCopy::Call kKernel[] = {read_from, write_to};
+constinit std::atomic<CmaCopy::Call> calls[] = {read_from, write_to};
 
 }  // namespace
 
-const char* name_of(CopyWay way) noexcept {
-  return way == CopyWay::kFromPeer ? "process_vm_readv" : "process_vm_writev";
+const char* name_of(CopyDirection way) noexcept {
+  return way == CopyDirection::kFromPeer ? "process_vm_readv" : "process_vm_writev";
 }
 
-void KernelCopy::replace_call(CopyWay way, Call call) noexcept {
+void CmaCopy::replace_call(CopyDirection way, Call call) noexcept {
   const auto index = static_cast<size_t>(way);
   calls[index].store(call != nullptr ? call : kKernel[index], std::memory_order_relaxed);
 }
 
-int KernelCopy::add(const Transport::Piece& piece) noexcept {
+int CmaCopy::add(const Transport::Piece& piece) noexcept {
   auto local = reinterpret_cast<uintptr_t>(piece.local);
   uintptr_t remote = piece.remote;
   for (size_t left = piece.bytes; left != 0;) {
@@ -58,7 +58,7 @@ int KernelCopy::add(const Transport::Piece& piece) noexcept {
 }
 
 // The kernel stops early at memory that is not there, at a signal that kills, and at its own limit.
-void KernelCopy::drop_copied(size_t bytes) noexcept {
+void CmaCopy::drop_copied(size_t bytes) noexcept {
   bytes_ -= bytes;
   uint32_t whole = 0;
   while (whole < count_ && bytes >= local_[whole].iov_len) bytes -= local_[whole++].iov_len;
@@ -72,7 +72,7 @@ void KernelCopy::drop_copied(size_t bytes) noexcept {
   }
 }
 
-int KernelCopy::finish() noexcept {
+int CmaCopy::finish() noexcept {
   const Call call = calls[static_cast<size_t>(way_)].load(std::memory_order_relaxed);
   while (bytes_ != 0) {
     const ssize_t done = call(pid_, local_, count_, remote_, count_, 0);
@@ -91,7 +91,7 @@ int KernelCopy::finish() noexcept {
   return 0;
 }
 
-bool admit_copies(const char* scope_file) noexcept {
+bool allow_cma(const char* scope_file) noexcept {
   const int fd = open(scope_file, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return true;  // no Yama
   char scope = '0';

@@ -14,17 +14,17 @@
 
 namespace hydrant::shm {
 
-enum class CopyWay : uint32_t { kFromPeer = 0, kToPeer = 1 };
+enum class CopyDirection : uint32_t { kFromPeer = 0, kToPeer = 1 };
 // "process_vm_readv" or "process_vm_writev".
-const char* name_of(CopyWay way) noexcept;
+const char* name_of(CopyDirection way) noexcept;
 
-class KernelCopy {
+class CmaCopy {
  public:
   // The kernel takes up to IOV_MAX, and copies at most 2 GiB less a page in one call.
   static constexpr uint32_t kMostVectors = 128;
   static constexpr size_t kMostBytes = size_t{1} << 30;
 
-  KernelCopy(uint32_t pid, CopyWay way) noexcept : pid_(static_cast<pid_t>(pid)), way_(way) {}
+  CmaCopy(uint32_t pid, CopyDirection way) noexcept : pid_(static_cast<pid_t>(pid)), way_(way) {}
 
   // Copies now or at finish(). Answers 0, or an errno: the copy is then of no more use, and some of what was
   // added may have been copied.
@@ -34,13 +34,13 @@ class KernelCopy {
   // What asks the kernel, for tests; takes effect in all threads.
   using Call = ssize_t (*)(pid_t pid, const iovec* local, unsigned long locals, const iovec* remote,
                            unsigned long remotes, unsigned long flags) noexcept;
-  static void replace_call(CopyWay way, Call call) noexcept;  // null: the kernel's own
+  static void replace_call(CopyDirection way, Call call) noexcept;  // null: the kernel's own
 
  private:
   void drop_copied(size_t bytes) noexcept;
 
   const pid_t pid_;
-  const CopyWay way_;
+  const CopyDirection way_;
   uint32_t count_ = 0;
   size_t bytes_ = 0;
   // Only the first count_ of each mean anything.
@@ -50,6 +50,6 @@ class KernelCopy {
 
 // Lets the other processes of this user copy to and from this one where Yama asks for that
 // (kernel.yama.ptrace_scope is 1). Once per process, before they try. False: Yama will not have it.
-bool admit_copies(const char* scope_file = "/proc/sys/kernel/yama/ptrace_scope") noexcept;
+bool allow_cma(const char* scope_file = "/proc/sys/kernel/yama/ptrace_scope") noexcept;
 
 }  // namespace hydrant::shm

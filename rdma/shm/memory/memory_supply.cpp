@@ -44,7 +44,7 @@ uint64_t minus(uint64_t from, uint64_t what) noexcept { return from > what ? fro
 
 }  // namespace
 
-MemorySupply::Available MemorySupply::available() const noexcept {
+PageReserver::Available PageReserver::available() const noexcept {
   Available least;
   char path[300];
   char text[4096];
@@ -68,7 +68,7 @@ MemorySupply::Available MemorySupply::available() const noexcept {
   return least;
 }
 
-Status MemorySupply::allow(uint64_t bytes, const char* what) noexcept {
+Status PageReserver::allow(uint64_t bytes, const char* what) noexcept {
   const uint64_t allowance = unchecked_bytes_.load(std::memory_order_relaxed);
   if (allowance >= bytes) {
     unchecked_bytes_.store(allowance - bytes, std::memory_order_relaxed);
@@ -87,15 +87,15 @@ Status MemorySupply::allow(uint64_t bytes, const char* what) noexcept {
   return Status::kOk;
 }
 
-Status MemorySupply::reserve(int fd, uint64_t offset, uint64_t bytes, const char* what) noexcept {
+Status PageReserver::reserve(int fd, uint64_t offset, uint64_t bytes, const char* what) noexcept {
   if (const Status allowed = allow(bytes, what); allowed != Status::kOk) return allowed;
-  const Status reserved = reserve_unasked(fd, offset, bytes, what);
+  const Status reserved = reserve_unchecked(fd, offset, bytes, what);
   if (reserved != Status::kOk) unchecked_bytes_.store(0, std::memory_order_relaxed);
   return reserved;
 }
 
-Status MemorySupply::reserve_unasked(int fd, uint64_t offset, uint64_t bytes,
-                                     const char* what) noexcept {
+Status PageReserver::reserve_unchecked(int fd, uint64_t offset, uint64_t bytes,
+                                       const char* what) noexcept {
   int failed = 0;
   do {
     failed =

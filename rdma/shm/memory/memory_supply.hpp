@@ -9,12 +9,12 @@
 
 namespace hydrant::shm {
 
-class MemorySupply {
+class PageReserver {
  public:
   // `root` is put before the paths of /proc and /sys, for tests.
-  explicit MemorySupply(const char* root = "") noexcept : root_(root) {}
-  MemorySupply(const MemorySupply&) = delete;
-  MemorySupply& operator=(const MemorySupply&) = delete;
+  explicit PageReserver(const char* root = "") noexcept : root_(root) {}
+  PageReserver(const PageReserver&) = delete;
+  PageReserver& operator=(const PageReserver&) = delete;
 
   // Reserves [offset, offset+bytes) of `fd`; what is there already stays. `what` is for the text.
   // Errors: kResource: the memory control group, the machine or the kernel has too little.
@@ -22,7 +22,7 @@ class MemorySupply {
   Status reserve(int fd, uint64_t offset, uint64_t bytes, const char* what) noexcept;
 
   // The same for pages that should be there: no limit is read.
-  Status reserve_unasked(int fd, uint64_t offset, uint64_t bytes, const char* what) noexcept;
+  Status reserve_unchecked(int fd, uint64_t offset, uint64_t bytes, const char* what) noexcept;
 
   // What reserve() asks first: whether so many bytes may be had. Errors: as those of reserve().
   Status allow(uint64_t bytes, const char* what) noexcept;

@@ -19,8 +19,8 @@ namespace {
 
 Status fill(int fd, uint32_t ranks) noexcept {
   const NodeLayout layout(ranks);
-  MemorySupply supply;
-  const Status reserved = supply.reserve(fd, 0, layout.common_bytes(), "the node's memory");
+  PageReserver reserver;
+  const Status reserved = reserver.reserve(fd, 0, layout.common_bytes(), "the node's memory");
   if (reserved != Status::kOk) return reserved;
   NodeHeader header{};
   header.magic = kNodeMagic;
@@ -141,8 +141,8 @@ Status NodeMemory::reserve(uint64_t offset, uint64_t bytes, const char* what,
   const int fd = fd_.get();
   if (fd < 0) return populate(first, end - first, what, whose);
   const Status reserved = whose == Whose::kOurs
-                              ? supply_.reserve(fd, first, end - first, what)
-                              : supply_.reserve_unasked(fd, first, end - first, what);
+                              ? reserver_.reserve(fd, first, end - first, what)
+                              : reserver_.reserve_unchecked(fd, first, end - first, what);
 #ifdef MADV_POPULATE_WRITE
   // Page tables too, so that the first messages do not fault. An older kernel refuses; then they do.
   if (reserved == Status::kOk) madvise(base_ + first, end - first, MADV_POPULATE_WRITE);
@@ -155,7 +155,7 @@ Status NodeMemory::reserve(uint64_t offset, uint64_t bytes, const char* what,
 Status NodeMemory::populate(uint64_t first, uint64_t bytes, const char* what,
                             Whose whose) noexcept {
   if (whose == Whose::kOurs) {
-    const Status allowed = supply_.allow(bytes, what);
+    const Status allowed = reserver_.allow(bytes, what);
     if (allowed != Status::kOk) return allowed;
   }
 #ifdef MADV_POPULATE_WRITE

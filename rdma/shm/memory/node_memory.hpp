@@ -82,7 +82,7 @@ class NodeMemory {
   uint32_t ranks_ = 0;
   uint32_t rank_ = 0;
   KeptDescriptor fd_;
-  MemorySupply supply_;
+  PageReserver reserver_;
 };
 
 }  // namespace hydrant::shm

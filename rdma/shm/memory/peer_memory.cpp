@@ -35,7 +35,7 @@ Status PeerMemory::init(NodeMemory& memory) noexcept {
     }
     log_info("node rank %u: HYDRANT_CMA=n: memory that is not mapped is copied by its owner",
              memory.node_rank());
-  } else if (!admit_copies()) {
+  } else if (!allow_cma()) {
     log_info(
         "node rank %u: kernel.yama.ptrace_scope keeps others from copying to and from this process",
         memory.node_rank());
@@ -72,7 +72,7 @@ void* PeerMemory::mapped(uint32_t rank, uintptr_t address, size_t bytes) const n
 
 // ---- the kernel copies ----
 
-void PeerMemory::forbid(uint32_t rank, CopyWay way, const char* why) noexcept {
+void PeerMemory::forbid(uint32_t rank, CopyDirection way, const char* why) noexcept {
   if (peers_[rank].forbidden[static_cast<uint32_t>(way)].exchange(true, std::memory_order_relaxed))
     return;
   log_info(
@@ -81,7 +81,7 @@ void PeerMemory::forbid(uint32_t rank, CopyWay way, const char* why) noexcept {
       name_of(way), memory_->node_rank(), rank, why);
 }
 
-Status PeerMemory::find_process(uint32_t rank, CopyWay way, uint32_t* pid) noexcept {
+Status PeerMemory::find_process(uint32_t rank, CopyDirection way, uint32_t* pid) noexcept {
   const RankArea& peer = memory_->area(rank);
   if (peer.attached.load(std::memory_order_acquire) == 0) {
     return fail(Status::kUnsupported, "node rank %u has not attached yet", rank);
@@ -97,18 +97,18 @@ Status PeerMemory::find_process(uint32_t rank, CopyWay way, uint32_t* pid) noexc
   return Status::kOk;
 }
 
-Status PeerMemory::explain(uint32_t rank, CopyWay way, uint32_t pid, int error) noexcept {
+Status PeerMemory::explain(uint32_t rank, CopyDirection way, uint32_t pid, int error) noexcept {
   if (error == ESRCH) return fail(Status::kBroken, "node rank %u (pid %u) is gone", rank, pid);
   // EFAULT and ENOMEM are about this address alone.
   if (error == EPERM || error == ENOSYS || error == EACCES) forbid(rank, way, errno_text(error));
   return fail(Status::kUnsupported, "%s, pid %u: %s", name_of(way), pid, errno_text(error));
 }
 
-bool PeerMemory::copy_if_mapped(uint32_t rank, CopyWay way,
+bool PeerMemory::copy_if_mapped(uint32_t rank, CopyDirection way,
                                 const Transport::Piece& piece) const noexcept {
   void* here = mapped(rank, piece.remote, piece.bytes);
   if (here == nullptr) return false;
-  if (way == CopyWay::kToPeer) {
+  if (way == CopyDirection::kToPeer) {
     std::memcpy(here, piece.local, piece.bytes);
   } else {
     std::memcpy(piece.local, here, piece.bytes);
@@ -116,20 +116,20 @@ bool PeerMemory::copy_if_mapped(uint32_t rank, CopyWay way,
   return true;
 }
 
-Status PeerMemory::copy(uint32_t rank, CopyWay way,
+Status PeerMemory::copy(uint32_t rank, CopyDirection way,
                         std::span<const Transport::Piece> pieces) noexcept {
   while (!pieces.empty() && copy_if_mapped(rank, way, pieces.front())) pieces = pieces.subspan(1);
   return pieces.empty() ? Status::kOk : copy_by_kernel(rank, way, pieces);
 }
 
-Status PeerMemory::copy_by_kernel(uint32_t rank, CopyWay way,
+Status PeerMemory::copy_by_kernel(uint32_t rank, CopyDirection way,
                                   std::span<const Transport::Piece> pieces) noexcept {
   if (peers_[rank].forbidden[static_cast<uint32_t>(way)].load(std::memory_order_relaxed)) {
     return fail_literal(Status::kUnsupported, "the kernel may not copy to or from this rank");
   }
   uint32_t pid = 0;
   if (const Status found = find_process(rank, way, &pid); found != Status::kOk) return found;
-  KernelCopy kernel(pid, way);
+  CmaCopy kernel(pid, way);
   int error = kernel.add(pieces.front());
   for (const Transport::Piece& piece : pieces.subspan(1)) {
     if (error != 0) break;

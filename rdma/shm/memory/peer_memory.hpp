@@ -33,7 +33,7 @@ class PeerMemory {
   // between this process and the rank is found out at the first attempt, said once (info), and remembered.
   // Threads: any. Errors: kUnsupported: forbidden, or its owner must do it, and some of it may have been
   // copied; kBroken: there is no such process.
-  Status copy(uint32_t rank, CopyWay way, std::span<const Transport::Piece> pieces) noexcept;
+  Status copy(uint32_t rank, CopyDirection way, std::span<const Transport::Piece> pieces) noexcept;
 
  private:
   struct Segment {
@@ -44,15 +44,16 @@ class PeerMemory {
   };
   struct Peer {
     std::atomic<Segment*> segments{nullptr};  // grows at its head; never shrinks
-    std::atomic<bool> forbidden[2] = {};      // by CopyWay
+    std::atomic<bool> forbidden[2] = {};      // by CopyDirection
   };
 
-  bool copy_if_mapped(uint32_t rank, CopyWay way, const Transport::Piece& piece) const noexcept;
-  Status copy_by_kernel(uint32_t rank, CopyWay way,
+  bool copy_if_mapped(uint32_t rank, CopyDirection way,
+                      const Transport::Piece& piece) const noexcept;
+  Status copy_by_kernel(uint32_t rank, CopyDirection way,
                         std::span<const Transport::Piece> pieces) noexcept;
-  Status find_process(uint32_t rank, CopyWay way, uint32_t* pid) noexcept;
-  Status explain(uint32_t rank, CopyWay way, uint32_t pid, int error) noexcept;
-  void forbid(uint32_t rank, CopyWay way, const char* why) noexcept;
+  Status find_process(uint32_t rank, CopyDirection way, uint32_t* pid) noexcept;
+  Status explain(uint32_t rank, CopyDirection way, uint32_t pid, int error) noexcept;
+  void forbid(uint32_t rank, CopyDirection way, const char* why) noexcept;
 
   NodeMemory* memory_ = nullptr;
   uint32_t ranks_ = 0;

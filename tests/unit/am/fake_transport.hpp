@@ -118,7 +118,7 @@ class FakeTransport : public Transport {
     deliver(receiver, message);
     return 1;
   }
-  void sleep(uint64_t, const SleepCheck&) noexcept override {}
+  void sleep(uint64_t, const WakeCondition&) noexcept override {}
   void wake_peer(Rank) noexcept override {}
   void wake() noexcept override {}
   void disconnect(Rank peer) noexcept override { buried.insert(peer); }

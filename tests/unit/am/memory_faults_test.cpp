@@ -52,7 +52,7 @@ End in_child(Act act) {
 
 std::byte* segment(int fd) {
   std::byte* start = nullptr;
-  if (reserve_guarded(kFaultyBytes, 4096, GuardSize::kLeast, {"segment", 5}, &start) != Status::kOk)
+  if (reserve_guarded(kFaultyBytes, 4096, GuardSize::kMin, {"segment", 5}, &start) != Status::kOk)
     _exit(2);
   const int flags = MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
   if (mmap(start, kFaultyBytes, PROT_READ | PROT_WRITE, flags, fd, 0) != start) _exit(3);

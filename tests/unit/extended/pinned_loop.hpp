@@ -156,13 +156,13 @@ class PinnedLoop final : public LoopNetwork {
     ++lists;
     return Transport::get_pinned_list(peer, list);
   }
-  std::unique_ptr<Prepared> prepare_put(Rank peer, uintptr_t remote, uintptr_t local,
-                                        size_t bytes) noexcept override {
+  std::unique_ptr<PersistentRequest> prepare_put(Rank peer, uintptr_t remote, uintptr_t local,
+                                                 size_t bytes) noexcept override {
     return prepares ? std::make_unique<LoopPrepared>(*this, true, peer, remote, local, bytes)
                     : nullptr;
   }
-  std::unique_ptr<Prepared> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
-                                        size_t bytes) noexcept override {
+  std::unique_ptr<PersistentRequest> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
+                                                 size_t bytes) noexcept override {
     return prepares ? std::make_unique<LoopPrepared>(*this, false, peer, remote, local, bytes)
                     : nullptr;
   }
@@ -175,7 +175,7 @@ class PinnedLoop final : public LoopNetwork {
   bool delivers() const noexcept override { return !puts_are_ordered || under_way() == 0; }
 
  private:
-  class LoopPrepared final : public Prepared {
+  class LoopPrepared final : public PersistentRequest {
    public:
     LoopPrepared(PinnedLoop& loop, bool is_put, Rank peer, uintptr_t remote, uintptr_t local,
                  size_t bytes)

@@ -14,11 +14,11 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-struct Lost {
+struct FailedPeer {
   Rank peer;
   std::string why;
 };
-std::vector<Lost> lost;
+std::vector<FailedPeer> lost;
 void note_lost(Rank peer, const char* why) noexcept { lost.push_back({peer, why}); }
 
 class RefusalsTest : public ::testing::Test {

@@ -13,7 +13,7 @@ namespace hydrant::testing {
 namespace {
 
 // Ranks of other nodes: keeps what it is given, and delivers what a test has put there.
-class FakeFar final : public FarTransport {
+class FakeNetwork final : public NetworkTransport {
  public:
   struct Seen {
     std::vector<Rank> sent;
@@ -22,10 +22,10 @@ class FakeFar final : public FarTransport {
     std::vector<Rank> buried;
     std::atomic<uint32_t> arriving{0};
     std::atomic<uint32_t> prepared{0};
-    bool has_duty = false;  // prepare_sleep() says no
+    bool has_duty = false;  // arm_events() says no
     std::vector<Rank> put_to, got_from;
     bool has_word = true;
-    bool word_comes_early = false;  // right after prepare_sleep()
+    bool word_comes_early = false;  // right after arm_events()
     bool is_flushed = false;
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     ~Seen() { close(fd); }
@@ -34,7 +34,7 @@ class FakeFar final : public FarTransport {
       EXPECT_EQ(::write(fd, &one, sizeof one), 8);
     }
   };
-  explicit FakeFar(Seen& seen) : seen_(seen) {}
+  explicit FakeNetwork(Seen& seen) : seen_(seen) {}
 
   const char* name() const noexcept override { return "far"; }
   uint32_t inline_bytes() const noexcept override { return 100; }
@@ -89,7 +89,7 @@ class FakeFar final : public FarTransport {
     return told;
   }
   using Transport::sleep;
-  void sleep(uint64_t, const SleepCheck&) noexcept override { ADD_FAILURE() << "not slept in"; }
+  void sleep(uint64_t, const WakeCondition&) noexcept override { ADD_FAILURE() << "not slept in"; }
   void wake_peer(Rank) noexcept override {}
   void wake() noexcept override {}
   void flush(uint64_t) noexcept override { seen_.is_flushed = true; }
@@ -100,7 +100,7 @@ class FakeFar final : public FarTransport {
     uint64_t count = 0;
     (void)!::read(seen_.fd, &count, sizeof count);
   }
-  bool prepare_sleep() noexcept override {
+  bool arm_events() noexcept override {
     ++seen_.prepared;
     if (seen_.word_comes_early) seen_.say();
     return !seen_.has_duty;
@@ -121,8 +121,8 @@ struct Mixed : ::testing::Test {
     place.node_count = 2;
     place.node_ranks = {0, 1};
     near = pair.a.transport.get();
-    EXPECT_EQ(MixedTransport::open(std::move(pair.a.transport), std::make_unique<FakeFar>(seen),
-                                   place, &both),
+    EXPECT_EQ(CompositeTransport::open(std::move(pair.a.transport),
+                                       std::make_unique<FakeNetwork>(seen), place, &both),
               Status::kOk);
   }
   void send(Rank to) {
@@ -132,7 +132,7 @@ struct Mixed : ::testing::Test {
     both->commit(room, 5);
   }
 
-  FakeFar::Seen seen;
+  FakeNetwork::Seen seen;
   Pair pair;
   const Transport* near = nullptr;
   std::unique_ptr<Transport> both;
@@ -175,7 +175,7 @@ TEST_F(Mixed, PinnedMemoryOfAnyRankIsReachedByTheFarOne) {
   }
   EXPECT_EQ(seen.put_to, (std::vector<Rank>{1, 1, 1, 3, 3, 3}));
   EXPECT_EQ(seen.got_from, seen.put_to);
-  EXPECT_EQ(both->abilities_with(1) & Transport::kPinned, 0u);
+  EXPECT_EQ(both->peer_capabilities(1) & Transport::kPinned, 0u);
   both->disconnect(1);
   EXPECT_EQ(seen.buried, (std::vector<Rank>{1}));
 }
@@ -186,10 +186,10 @@ TEST_F(Mixed, PromisesArePerPeer) {
   EXPECT_EQ(both->inline_bytes_to(1), near->inline_bytes());
   EXPECT_EQ(both->inline_bytes_to(2), 100u);
   EXPECT_EQ(both->cell_bytes(), near->cell_bytes());
-  EXPECT_EQ(both->abilities_with(0), near->abilities());
-  EXPECT_EQ(both->abilities_with(1), near->abilities());
-  EXPECT_EQ(both->abilities_with(3), Transport::kPinned | Transport::kPutsBeforeMessages);
-  EXPECT_EQ(both->abilities(), near->abilities() | both->abilities_with(3));
+  EXPECT_EQ(both->peer_capabilities(0), near->abilities());
+  EXPECT_EQ(both->peer_capabilities(1), near->abilities());
+  EXPECT_EQ(both->peer_capabilities(3), Transport::kPinned | Transport::kPutsBeforeMessages);
+  EXPECT_EQ(both->abilities(), near->abilities() | both->peer_capabilities(3));
   EXPECT_EQ(both->depth(), 7u);
   EXPECT_EQ(both->rails(), 3u);
   EXPECT_EQ(both->rails_with(3), 3u);

@@ -203,7 +203,9 @@ TEST(InjectedOperations, NeedOnesInside) {
       return Status::kUnsupported;
     }
     uint32_t poll(Receiver&, uint32_t, bool) noexcept override { return 0; }
-    void sleep(uint64_t deadline_ns, const SleepCheck&) noexcept override { slept = deadline_ns; }
+    void sleep(uint64_t deadline_ns, const WakeCondition&) noexcept override {
+      slept = deadline_ns;
+    }
     void wake_peer(Rank) noexcept override {}
     void wake() noexcept override {}
     void disconnect(Rank) noexcept override {}

@@ -41,7 +41,7 @@ class Holding final : public Transport {
     return inside->get(peer, remote, local, bytes, completion);
   }
   uint32_t poll(Receiver&, uint32_t, bool) noexcept override { return 0; }
-  void sleep(uint64_t, const SleepCheck&) noexcept override {}
+  void sleep(uint64_t, const WakeCondition&) noexcept override {}
   void wake_peer(Rank) noexcept override {}
   void wake() noexcept override {}
   void disconnect(Rank) noexcept override {}

@@ -213,7 +213,7 @@ TEST_F(IbvFailures, WhoSendsNowAndThenIsNotTakenForOneWhoseAdapterHangs) {
   for (uint32_t sent = 0; sent < options.send_depth; ++sent) {
     ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
     usleep(static_cast<useconds_t>(options.probe_ns / 1000 + 100));
-    (void)world[0].transport->prepare_sleep();  // looks
+    (void)world[0].transport->arm_events();  // looks
     world.poll_all();
   }
   EXPECT_TRUE(world.arrived(1, options.send_depth));
@@ -363,7 +363,7 @@ TEST_F(IbvFailures, AnAdapterIsGivenAMinute) {
   ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kOk);
   for (uint32_t looks = 0; looks < 50; ++looks) {
     usleep(static_cast<useconds_t>(options.probe_ns / 1000 + 100));
-    (void)world[0].transport->prepare_sleep();
+    (void)world[0].transport->arm_events();
     world[0].poll();
   }
   EXPECT_EQ(world[0].transport->counts().lost, 0U);

@@ -33,16 +33,16 @@ class IbvPrepared : public testing::VerbsTest {
       world.connect(0, 1);
       (void)there.for_peer();
     }
-    std::unique_ptr<Transport::Prepared> prepare(bool is_put, size_t bytes) {
+    std::unique_ptr<Transport::PersistentRequest> prepare(bool is_put, size_t bytes) {
       IbvTransport& transport = *world[0].transport;
       return is_put ? transport.prepare_put(1, there.address() + 5, here.address() + 3, bytes)
                     : transport.prepare_get(1, there.address() + 5, here.address() + 3, bytes);
     }
-    Status start(Transport::Prepared& operation, Told* told) {
+    Status start(Transport::PersistentRequest& operation, Told* told) {
       return operation.start(there.imported.data(), here.key.data(), told);
     }
     // Started, and over.
-    Status carry_out(Transport::Prepared& operation) {
+    Status carry_out(Transport::PersistentRequest& operation) {
       Told told;
       const Status begun = world.insist([&] { return start(operation, &told); });
       if (begun != Status::kOk) return begun;
@@ -291,7 +291,7 @@ TEST_F(IbvPrepared, ThreadsStartTheirOwnAtOnce) {
           transport.prepare_put(1, pair.there.address() + at, pair.here.address() + at, 2048);
       const auto get =
           transport.prepare_get(1, pair.there.address() + at, pair.here.address() + at, 2048);
-      const auto finish = [&](Transport::Prepared& operation) {
+      const auto finish = [&](Transport::PersistentRequest& operation) {
         Flag flag;
         flag.done = [](Transport::Completion& completion, Status) noexcept {
           static_cast<Flag&>(completion).is_over.store(true, std::memory_order_release);

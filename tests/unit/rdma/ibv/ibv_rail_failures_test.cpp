@@ -333,8 +333,8 @@ TEST_F(IbvRailFailures, EventsOfTheSecondDeviceAreHeard) {
   ASSERT_NE(second, nullptr);
   ::testing::internal::CaptureStderr();
   fake_verbs::raise_event(second, IBV_EVENT_PORT_ERR, 1, nullptr);
-  (void)world[0].transport->prepare_sleep();
-  (void)world[1].transport->prepare_sleep();
+  (void)world[0].transport->arm_events();
+  (void)world[1].transport->arm_events();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("fake1 port 1 is down"));
 }
 

@@ -159,7 +159,7 @@ TEST_F(IbvRails, NobodySleepsWhileSharesAreUnderWay) {
   const Transport::Pinned remote = there.for_peer();
   ASSERT_EQ(world[0].transport->get_pinned(1, remote, here.local(), kMiB, &told), Status::kOk);
   for (uint32_t i = 0; told.times == 0 && i < 1000; ++i) {
-    EXPECT_FALSE(world[0].transport->prepare_sleep());
+    EXPECT_FALSE(world[0].transport->arm_events());
     world[0].transport->sleep(testing::in_seconds(10));
     world[0].poll();
   }

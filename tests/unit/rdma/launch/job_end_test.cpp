@@ -33,7 +33,7 @@ TEST(JobEnd, FirstExitBeginsItAndStepsFollowOnce) {
 TEST(JobEnd, AnExitWithZeroLeavesOthersHalfOfTheTime) {
   JobEnd end(kTimes);
   end.leave(0, 0, 0);
-  EXPECT_TRUE(end.peaceful());
+  EXPECT_TRUE(end.is_clean_exit());
   EXPECT_EQ(end.next_ns(), 500u);
 }
 
@@ -43,7 +43,7 @@ TEST(JobEnd, TheFirstCodeThatIsNotZeroSurvives) {
   end.leave(1, 5, 1);
   end.die(2, 9, 2);
   EXPECT_EQ(end.code(), 5);
-  EXPECT_FALSE(end.peaceful());
+  EXPECT_FALSE(end.is_clean_exit());
 }
 
 TEST(JobEnd, ADeathIsAShellsCode) {

@@ -43,7 +43,7 @@ class Pmix : public ::testing::Test {
     EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
   }
   void expect_word(Rank rank, int code) {
-    ASSERT_TRUE(is_readable(bootstrap_->relay_fd(), 20'000));
+    ASSERT_TRUE(is_readable(bootstrap_->forwarded_exit_fd(), 20'000));
     const Bootstrap::Event word = bootstrap_->read_event();
     EXPECT_EQ(word.kind, Kind::kExit);
     EXPECT_EQ(word.rank, rank);
@@ -212,7 +212,7 @@ TEST_F(Pmix, AWordIsHeardThoughTheProgramHasClosedThePipe) {
   const std::vector<int> ends = own.others();
   ASSERT_EQ(ends.size(), 2U);
   const testing::ProgramsFiles program(ends);
-  EXPECT_EQ(bootstrap_->relay_fd(), -1);
+  EXPECT_EQ(bootstrap_->forwarded_exit_fd(), -1);
   fake::publish(fake::kNamespace, 3, 4, 1);
   const uint64_t deadline = soon();
   Bootstrap::Event word;

@@ -225,15 +225,15 @@ TEST(ShmMemorySupply, ControlGroupShortageNamesFigures) {
   machine.write("/cg/job/memory.max", "104857600\n");
   machine.write("/cg/job/memory.current", "94371840\n");
   machine.write("/cg/job/memory.stat", "anon 1\nactive_file 1048576\ninactive_file 1048576\n");
-  shm::MemorySupply supply(machine.root());
-  EXPECT_EQ(supply.available().bytes, 12u << 20);
+  shm::PageReserver reserver(machine.root());
+  EXPECT_EQ(reserver.available().bytes, 12u << 20);
   NodeFile file(64);
-  EXPECT_EQ(supply.reserve(file.fd, 1 << 20, 20 << 20, "a test"), Status::kResource);
+  EXPECT_EQ(reserver.reserve(file.fd, 1 << 20, 20 << 20, "a test"), Status::kResource);
   const std::string text = last_error_text();
   EXPECT_NE(text.find("20971520"), std::string::npos) << text;
   EXPECT_NE(text.find("12582912"), std::string::npos) << text;
   EXPECT_NE(text.find("/cg/job"), std::string::npos) << text;
-  EXPECT_EQ(supply.reserve(file.fd, 1 << 20, 1 << 20, "a test"), Status::kOk);
+  EXPECT_EQ(reserver.reserve(file.fd, 1 << 20, 1 << 20, "a test"), Status::kOk);
 }
 
 TEST(ShmMemorySupply, MachineShortageNamesFigures) {
@@ -241,9 +241,9 @@ TEST(ShmMemorySupply, MachineShortageNamesFigures) {
   machine.write("/cg/job/memory.max", "max\n");
   machine.write("/cg/job/memory.current", "0\n");
   machine.write("/proc/meminfo", "MemAvailable:   2048 kB\n");
-  shm::MemorySupply supply(machine.root());
+  shm::PageReserver reserver(machine.root());
   NodeFile file(64);
-  EXPECT_EQ(supply.reserve(file.fd, 1 << 20, 4 << 20, "a test"), Status::kResource);
+  EXPECT_EQ(reserver.reserve(file.fd, 1 << 20, 4 << 20, "a test"), Status::kResource);
   EXPECT_NE(std::string(last_error_text()).find("the machine"), std::string::npos);
 }
 

@@ -67,12 +67,12 @@ struct Kernel {
     answers = std::move(told);
     calls = vectors = 0;
     copies = really;
-    shm::KernelCopy::replace_call(shm::CopyWay::kFromPeer, read);
-    shm::KernelCopy::replace_call(shm::CopyWay::kToPeer, write);
+    shm::CmaCopy::replace_call(shm::CopyDirection::kFromPeer, read);
+    shm::CmaCopy::replace_call(shm::CopyDirection::kToPeer, write);
   }
   ~Kernel() {
-    shm::KernelCopy::replace_call(shm::CopyWay::kFromPeer, nullptr);
-    shm::KernelCopy::replace_call(shm::CopyWay::kToPeer, nullptr);
+    shm::CmaCopy::replace_call(shm::CopyDirection::kFromPeer, nullptr);
+    shm::CmaCopy::replace_call(shm::CopyDirection::kToPeer, nullptr);
   }
 };
 

@@ -43,10 +43,10 @@ void make_usable(std::byte* start) {
 }
 
 TEST(GuardedMemory, NothingIsReachedOnEitherSide) {
-  std::byte* const start = reserve(GuardSize::kLeast);
+  std::byte* const start = reserve(GuardSize::kMin);
   make_usable(start);
   EXPECT_TRUE(is_readable(start) && is_readable(start + kGuardedBytes - 1));
-  for (const size_t beyond : {size_t{1}, kPage, 8 * kMiB, kLeastGuardBytes}) {
+  for (const size_t beyond : {size_t{1}, kPage, 8 * kMiB, kMinGuardBytes}) {
     EXPECT_FALSE(is_readable(start - beyond)) << beyond;
     EXPECT_FALSE(is_readable(start + kGuardedBytes + beyond - 1)) << beyond;
     Guarded found;
@@ -62,7 +62,7 @@ TEST(GuardedMemory, NothingIsReachedOnEitherSide) {
 
 // The guards belong to nothing else: what is mapped meanwhile lies outside.
 TEST(GuardedMemory, OtherMappingsStayOutsideOfTheGuards) {
-  std::byte* const start = reserve(GuardSize::kLeast);
+  std::byte* const start = reserve(GuardSize::kMin);
   for (int i = 0; i < 100; ++i) {
     void* other = mmap(nullptr, kMiB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(other, MAP_FAILED);
@@ -88,7 +88,7 @@ TEST(GuardedMemory, RoomyGuardsAreAsLongAsTheLongestOverrunThatIsTested) {
 
 TEST(GuardedMemory, BeginsAtTheAlignmentAskedFor) {
   for (int i = 0; i < 8; ++i) {
-    std::byte* const start = reserve(GuardSize::kLeast, 2 * kMiB);
+    std::byte* const start = reserve(GuardSize::kMin, 2 * kMiB);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(start) % (2 * kMiB), 0u);
     EXPECT_FALSE(is_readable(start - 1));
     EXPECT_TRUE(release_guarded(start));
@@ -96,7 +96,7 @@ TEST(GuardedMemory, BeginsAtTheAlignmentAskedFor) {
 }
 
 TEST(GuardedMemory, IsForgottenWhenItIsReleased) {
-  std::byte* const start = reserve(GuardSize::kLeast);
+  std::byte* const start = reserve(GuardSize::kMin);
   EXPECT_TRUE(release_guarded(start));
   EXPECT_FALSE(release_guarded(start));
   Guarded found;
@@ -164,17 +164,17 @@ TEST(GuardedMemory, WindowsHaveGuards) {
   if (reserve_guarded(64 * kMiB, kPage, GuardSize::kRoomy, {"test"}, &start) != Status::kOk)
     return last_error_text();
   Guarded found;
-  if (!find_guarded(reinterpret_cast<uintptr_t>(start) - kLeastGuardBytes, &found))
+  if (!find_guarded(reinterpret_cast<uintptr_t>(start) - kMinGuardBytes, &found))
     return "no guards, and there was room";
-  if (find_guarded(reinterpret_cast<uintptr_t>(start) - kLeastGuardBytes - 1, &found))
+  if (find_guarded(reinterpret_cast<uintptr_t>(start) - kMinGuardBytes - 1, &found))
     return "more than was needed";
   std::byte* second = nullptr;
-  while (reserve_guarded(8 * kMiB, kPage, GuardSize::kLeast, {"test"}, &second) == Status::kOk) {
+  while (reserve_guarded(8 * kMiB, kPage, GuardSize::kMin, {"test"}, &second) == Status::kOk) {
   }
   if (std::strstr(last_error_text(), "ulimit -v") == nullptr) return last_error_text();
   Guarded last;
   if (!find_guarded(reinterpret_cast<uintptr_t>(second), &last)) return "not listed";
-  return find_guarded(reinterpret_cast<uintptr_t>(second) - kLeastGuardBytes, &last) &&
+  return find_guarded(reinterpret_cast<uintptr_t>(second) - kMinGuardBytes, &last) &&
                  last.start == reinterpret_cast<uintptr_t>(second)
              ? "the last one had no room for guards"
              : "";

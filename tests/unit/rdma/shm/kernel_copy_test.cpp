@@ -129,7 +129,7 @@ TEST(ShmKernelCopy, YamaIsAskedToAdmitOthers) {
   ASSERT_GE(fd, 0);
   const auto scope = [&](const char* text) {
     EXPECT_EQ(pwrite(fd, text, 2, 0), 2);
-    return shm::admit_copies(path);
+    return shm::allow_cma(path);
   };
   EXPECT_TRUE(scope("0\n"));
   EXPECT_EQ(scope("2\n"), geteuid() == 0);
@@ -138,7 +138,7 @@ TEST(ShmKernelCopy, YamaIsAskedToAdmitOthers) {
   EXPECT_EQ(scope("1\n"), prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) == 0);
   close(fd);
   unlink(path);
-  EXPECT_TRUE(shm::admit_copies(path));
+  EXPECT_TRUE(shm::allow_cma(path));
 }
 
 }  // namespace

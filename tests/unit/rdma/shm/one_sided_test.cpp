@@ -10,7 +10,7 @@
 namespace hydrant::testing {
 namespace {
 
-using shm::KernelCopy;
+using shm::CmaCopy;
 using Piece = Transport::Piece;
 
 TEST(ShmOneSided, SaysWhatItCan) {
@@ -127,7 +127,7 @@ TEST(ShmOneSided, MorePiecesThanOneCallTakes) {
   const Kernel kernel({1, 5, -EINTR, 100, -EINTR, -EINTR, 3, INT64_MAX});
   ASSERT_EQ(pair.a.transport->put_pieces(1, pieces), Status::kOk);
   EXPECT_EQ(target, source);
-  EXPECT_EQ(Kernel::vectors, KernelCopy::kMostVectors);
+  EXPECT_EQ(Kernel::vectors, CmaCopy::kMostVectors);
 }
 
 // ---- processes of their own ----
