@@ -2,7 +2,7 @@
 // (am/job/job.cpp) calls it; two transports become one in composite_transport.cpp.
 #include "rdma/make_transport.hpp"
 
-#include "rdma/bootstrap/guarded_bootstrap.hpp"
+#include "rdma/bootstrap/locked_bootstrap.hpp"
 #include "rdma/composite_transport.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/injection.hpp"

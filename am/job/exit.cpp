@@ -1,5 +1,5 @@
 // Ends a process of a job, by gasnet_exit(), exit(3) or a fatal signal, or because another rank has ended the
-// job. It announces the end to the launcher through ExitWatch (rdma/exit/process_watch.hpp), whose control
+// job. It announces the end to the launcher through ExitWatch (rdma/exit/exit_watch.hpp), whose control
 // thread calls EndListener here.
 #include "am/job/exit.hpp"
 
@@ -10,8 +10,8 @@
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/exit/process_watch.hpp"
-#include "rdma/launch/job_end.hpp"
+#include "rdma/exit/exit_watch.hpp"
+#include "rdma/launch/job_termination.hpp"
 
 #include <algorithm>
 #include <atomic>

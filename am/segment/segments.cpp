@@ -13,7 +13,7 @@
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/exit/node_channel.hpp"
+#include "rdma/exit/fd_passing.hpp"
 #include "rdma/shared_files.hpp"
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 #include "firehose/base/machine/memory_file.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/config/job_knobs.hpp"
-#include "rdma/exit/node_channel.hpp"
+#include "rdma/exit/fd_passing.hpp"
 #include "rdma/guarded_memory.hpp"
 
 #include <cerrno>

@@ -4,11 +4,11 @@
 
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/bootstrap/bootstrap_alone.hpp"
 #include "rdma/bootstrap/bootstrap_forked.hpp"
 #include "rdma/bootstrap/bootstrap_hints.hpp"
 #include "rdma/bootstrap/bootstrap_pmi2.hpp"
 #include "rdma/bootstrap/bootstrap_pmix.hpp"
+#include "rdma/bootstrap/bootstrap_singleton.hpp"
 #include "rdma/bootstrap/bootstrap_supervised.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/launch/job_environment.hpp"

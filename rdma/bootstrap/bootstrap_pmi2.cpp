@@ -2,9 +2,9 @@
 // bootstrap.cpp opens it; bootstrap_pmi2_text.cpp encodes the pieces.
 #include "rdma/bootstrap/bootstrap_pmi2.hpp"
 
-#include "rdma/bootstrap/bootstrap_alone.hpp"
 #include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
-#include "rdma/bootstrap/bounded_caller.hpp"
+#include "rdma/bootstrap/bootstrap_singleton.hpp"
+#include "rdma/bootstrap/timed_caller.hpp"
 
 #include <array>
 #include <cstring>

@@ -3,10 +3,10 @@
 #include "rdma/bootstrap/bootstrap_pmix.hpp"
 
 #include "firehose/base/log.hpp"
-#include "rdma/bootstrap/bootstrap_alone.hpp"
 #include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
 #include "rdma/bootstrap/bootstrap_pmix_exits.hpp"
-#include "rdma/bootstrap/bounded_caller.hpp"
+#include "rdma/bootstrap/bootstrap_singleton.hpp"
+#include "rdma/bootstrap/timed_caller.hpp"
 
 #include <pmix.h>
 

@@ -1,5 +1,5 @@
 // Implements Bootstrap for ranks of hydrant-run and of forked jobs: sends requests to the supervisor and
-// reads its notifications. bootstrap.cpp and bootstrap_forked.cpp open it; rdma/launch/call_desk.cpp answers.
+// reads its notifications. bootstrap.cpp and bootstrap_forked.cpp open it; rdma/launch/bootstrap_server.cpp answers.
 #include "rdma/bootstrap/bootstrap_supervised.hpp"
 
 #include "firehose/base/errno_text.hpp"

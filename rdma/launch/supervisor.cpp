@@ -1,5 +1,5 @@
 // Starts a job: limits, signals, forks. hydrant-run and GASNET_PSHM_NODES call it; supervisor_loop.cpp then
-// serves the ranks, and supervisor_end.cpp ends them.
+// serves the ranks, and supervisor_termination.cpp ends them.
 #include "rdma/launch/supervisor.hpp"
 
 #include "firehose/base/errno_text.hpp"

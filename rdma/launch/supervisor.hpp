@@ -14,8 +14,8 @@
 #include "firehose/base/machine/oom_kills.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
-#include "rdma/launch/call_desk.hpp"
-#include "rdma/launch/job_end.hpp"
+#include "rdma/launch/bootstrap_server.hpp"
+#include "rdma/launch/job_termination.hpp"
 #include "rdma/launch/wire.hpp"
 
 #include <csignal>

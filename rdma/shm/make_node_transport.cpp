@@ -1,7 +1,7 @@
 // Opens the transport of a node: its first rank creates the shared memory and passes it to the others.
 // make_transport.cpp calls it.
 #include "firehose/base/thread.hpp"
-#include "rdma/exit/node_channel.hpp"
+#include "rdma/exit/fd_passing.hpp"
 #include "rdma/make_transport.hpp"
 #include "rdma/shm/shm_transport.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
-#include "rdma/exit/process_end.hpp"
+#include "rdma/exit/process_exit.hpp"
 #include "rdma/node_registrar.hpp"
 #include "rdma/shared_files.hpp"
 

@@ -1,7 +1,7 @@
 // The store of a job, for tests in one process: this rank puts its own cards, the test those of other ranks.
 #pragma once
 
-#include "rdma/bootstrap/bootstrap_alone.hpp"
+#include "rdma/bootstrap/bootstrap_singleton.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 #include "rdma/shm/memory/foreign_file.hpp"
 
 #include "firehose/base/errno_text.hpp"
-#include "rdma/exit/process_end.hpp"
+#include "rdma/exit/process_exit.hpp"
 
 #include <cerrno>
 #include <cstdio>

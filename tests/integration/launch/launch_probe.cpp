@@ -3,9 +3,9 @@
 #include "firehose/base/status.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
-#include "rdma/exit/node_channel.hpp"
-#include "rdma/exit/process_end.hpp"
-#include "rdma/exit/process_watch.hpp"
+#include "rdma/exit/exit_watch.hpp"
+#include "rdma/exit/fd_passing.hpp"
+#include "rdma/exit/process_exit.hpp"
 #include "tests/support/patience.hpp"
 
 #include <atomic>

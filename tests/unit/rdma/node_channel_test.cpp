@@ -1,8 +1,7 @@
 // The socket by which the first rank of a node hands a descriptor to the others: handshakes that come to it.
-#include "rdma/exit/node_channel.hpp"
-
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/abstract_socket.hpp"
+#include "rdma/exit/fd_passing.hpp"
 #include "tests/support/patience.hpp"
 #include "tests/support/store_bootstrap.hpp"
 

@@ -1,7 +1,7 @@
 // Memory files and keys for the tests of the shared-memory registrar.
 #pragma once
 
-#include "rdma/exit/process_end.hpp"
+#include "rdma/exit/process_exit.hpp"
 #include "rdma/shm/shm_key.hpp"
 #include "rdma/shm/shm_registrar.hpp"
 #include "rdma/shm/shm_windows.hpp"

@@ -1,4 +1,4 @@
-#include "rdma/exit/process_end.hpp"
+#include "rdma/exit/process_exit.hpp"
 
 #include "firehose/base/thread.hpp"
 #include "tests/support/patience.hpp"

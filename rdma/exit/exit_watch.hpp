@@ -3,7 +3,7 @@
 // ranks of other nodes as far as the launcher carries words (Bootstrap::relay()).
 //
 // Under another launcher the thread also ends this process if the program does not: there is no supervisor
-// to do it. The times and steps are those of rdma/launch/job_end.hpp; SIGQUIT is sent only to programs that
+// to do it. The times and steps are those of rdma/launch/job_termination.hpp; SIGQUIT is sent only to programs that
 // catch it, the others leave and exit with the job's code at that point. Under any launcher it does the same
 // when this process has found out by itself that a rank is gone (lose()): then nobody else may know.
 //
@@ -17,8 +17,8 @@
 #include "firehose/base/machine/oom_kills.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
-#include "rdma/exit/node_words.hpp"
-#include "rdma/launch/job_end.hpp"
+#include "rdma/exit/node_exit_channel.hpp"
+#include "rdma/launch/job_termination.hpp"
 
 #include <atomic>
 #include <cstdint>

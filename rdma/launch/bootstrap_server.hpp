@@ -3,7 +3,7 @@
 // and sends the answers.
 #pragma once
 
-#include "rdma/launch/card_store.hpp"
+#include "rdma/launch/key_value_store.hpp"
 #include "rdma/launch/wire.hpp"
 
 #include <cstdint>

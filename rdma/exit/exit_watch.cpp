@@ -1,11 +1,11 @@
 // Runs a rank's control thread, which learns that the job ends, and ends this process if the program does
 // not. am/job/exit.cpp starts it and implements its Listener.
-#include "rdma/exit/process_watch.hpp"
+#include "rdma/exit/exit_watch.hpp"
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/exit/process_end.hpp"
+#include "rdma/exit/process_exit.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,10 +1,10 @@
 // Sends and reads exit notifications between the ranks of a node, and opens a pidfd for each of them.
-// ExitWatch (process_watch.cpp) drives it under launchers other than hydrant-run.
-#include "rdma/exit/node_words.hpp"
+// ExitWatch (exit_watch.cpp) drives it under launchers other than hydrant-run.
+#include "rdma/exit/node_exit_channel.hpp"
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
-#include "rdma/exit/process_end.hpp"
+#include "rdma/exit/process_exit.hpp"
 #include "rdma/launch/wire.hpp"
 
 #include <algorithm>

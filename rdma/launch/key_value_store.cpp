@@ -1,5 +1,5 @@
-// Stores the cards that ranks publish; call_desk.cpp puts and finds them.
-#include "rdma/launch/card_store.hpp"
+// Stores the cards that ranks publish; bootstrap_server.cpp puts and finds them.
+#include "rdma/launch/key_value_store.hpp"
 
 namespace hydrant::launch {
 

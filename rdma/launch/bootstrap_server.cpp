@@ -1,5 +1,5 @@
 // Answers the requests of ranks: hello, put and get of cards, fence. The supervisor's loop calls it.
-#include "rdma/launch/call_desk.hpp"
+#include "rdma/launch/bootstrap_server.hpp"
 
 #include <algorithm>
 #include <utility>

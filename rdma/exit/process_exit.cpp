@@ -1,6 +1,6 @@
 // Reads from pidfds and /proc how a process that is no child has ended, and when a process was started.
-// process_watch.cpp reports ends with it; the shm registrar identifies processes by their start times.
-#include "rdma/exit/process_end.hpp"
+// exit_watch.cpp reports ends with it; the shm registrar identifies processes by their start times.
+#include "rdma/exit/process_exit.hpp"
 
 #include "firehose/base/thread.hpp"
 

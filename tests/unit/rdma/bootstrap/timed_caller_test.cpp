@@ -1,4 +1,4 @@
-#include "rdma/bootstrap/bounded_caller.hpp"
+#include "rdma/bootstrap/timed_caller.hpp"
 
 #include "tests/support/patience.hpp"
 

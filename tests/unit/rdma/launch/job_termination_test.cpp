@@ -1,4 +1,4 @@
-#include "rdma/launch/job_end.hpp"
+#include "rdma/launch/job_termination.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // The watch of a rank whose program closes the descriptors by which it hears and opens its own under them.
-#include "rdma/exit/process_watch.hpp"
+#include "rdma/exit/exit_watch.hpp"
 
 #include "firehose/base/thread.hpp"
-#include "rdma/exit/process_end.hpp"
+#include "rdma/exit/process_exit.hpp"
 #include "tests/support/descriptors.hpp"
 #include "tests/support/patience.hpp"
 

@@ -1,5 +1,5 @@
-// Implements the state machine of a job's end. supervisor_end.cpp feeds it events and carries out its steps.
-#include "rdma/launch/job_end.hpp"
+// Implements the state machine of a job's end. supervisor_termination.cpp feeds it events and carries out its steps.
+#include "rdma/launch/job_termination.hpp"
 
 #include "rdma/config/job_knobs.hpp"
 

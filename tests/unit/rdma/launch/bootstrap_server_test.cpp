@@ -1,4 +1,4 @@
-#include "rdma/launch/call_desk.hpp"
+#include "rdma/launch/bootstrap_server.hpp"
 
 #include <gtest/gtest.h>
 

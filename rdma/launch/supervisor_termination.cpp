@@ -1,8 +1,8 @@
 // Ends a job: evaluates how each rank ended, logs the cause, and signals the remaining ranks. Called by the
-// loop in supervisor_loop.cpp; job_end.cpp decides the times and the exit code.
+// loop in supervisor_loop.cpp; job_termination.cpp decides the times and the exit code.
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/exit/process_end.hpp"
+#include "rdma/exit/process_exit.hpp"
 #include "rdma/launch/supervisor.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Runs blocking calls in a thread of its own, so that the caller can give up at a deadline.
 // bootstrap_pmi2.cpp and bootstrap_pmix.cpp call their launcher's library through it.
-#include "rdma/bootstrap/bounded_caller.hpp"
+#include "rdma/bootstrap/timed_caller.hpp"
 
 #include <csignal>
 #include <utility>

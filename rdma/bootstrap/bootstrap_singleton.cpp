@@ -1,6 +1,6 @@
 // Stores the cards of a job of one process in its own memory. bootstrap.cpp opens it when there is no
 // launcher; the other bootstraps use its checks of keys and cards.
-#include "rdma/bootstrap/bootstrap_alone.hpp"
+#include "rdma/bootstrap/bootstrap_singleton.hpp"
 
 #include <algorithm>
 
