@@ -39,7 +39,7 @@ void require(Status status) {
 struct Member {
   Member(int fd, uint32_t rank) {
     require(memory.attach(fd, rank));
-    JobPlace place;
+    JobTopology place;
     place.rank = place.node_rank = rank;
     place.size = kRanks;
     place.node_ranks.resize(kRanks);

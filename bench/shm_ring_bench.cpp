@@ -199,7 +199,7 @@ void run_side(Shared& shared, int fd, uint32_t rank, int repetitions, bool threa
   pin_to(rank);
   shm::NodeMemory memory;
   require(memory.attach(fd, rank), "attach");
-  JobPlace place;
+  JobTopology place;
   place.rank = place.node_rank = rank;
   place.size = 2;
   place.node_ranks = {0, 1};

@@ -105,7 +105,7 @@ class LoopBootstrap final : public hydrant::Bootstrap {
     place_.node_ranks = {rank};
   }
   const char* name() const noexcept override { return "loop"; }
-  const hydrant::JobPlace& place() const noexcept override { return place_; }
+  const hydrant::JobTopology& topology() const noexcept override { return place_; }
   Status put(std::string_view key, std::span<const std::byte> endpoint) noexcept override {
     cards_[{place_.rank, std::string(key)}] = {reinterpret_cast<const char*>(endpoint.data()),
                                                endpoint.size()};
@@ -119,11 +119,11 @@ class LoopBootstrap final : public hydrant::Bootstrap {
     std::memcpy(endpoint.data(), found.data(), found.size());
     return found.empty() ? Status::kNotReady : Status::kOk;
   }
-  void leave(int, hydrant::Leaving, uint64_t) noexcept override {}
+  void leave(int, hydrant::ExitReason, uint64_t) noexcept override {}
 
  private:
   Cards& cards_;
-  hydrant::JobPlace place_;
+  hydrant::JobTopology place_;
 };
 
 [[noreturn]] void give_up(const char* what) {

@@ -36,21 +36,21 @@ CompositeTransport::CompositeTransport(std::unique_ptr<Transport> near,
 }
 
 Status CompositeTransport::open(std::unique_ptr<Transport> near,
-                                std::unique_ptr<NetworkTransport> far, const JobPlace& place,
+                                std::unique_ptr<NetworkTransport> far, const JobTopology& topology,
                                 std::unique_ptr<Transport>* transport) noexcept {
   std::unique_ptr<CompositeTransport> made(new (std::nothrow)
                                                CompositeTransport(std::move(near), std::move(far)));
   const Status status =
-      made != nullptr ? made->init(place) : fail(Status::kResource, "no memory for a transport");
+      made != nullptr ? made->init(topology) : fail(Status::kResource, "no memory for a transport");
   if (status == Status::kOk) *transport = std::move(made);
   return status;
 }
 
-Status CompositeTransport::init(const JobPlace& place) noexcept {
-  ranks_ = place.size;
+Status CompositeTransport::init(const JobTopology& topology) noexcept {
+  ranks_ = topology.size;
   is_near_.reset(new (std::nothrow) bool[ranks_]());
   if (is_near_ == nullptr) return fail(Status::kResource, "no memory for a table of ranks");
-  for (const Rank rank : place.node_ranks) is_near_[rank] = true;
+  for (const Rank rank : topology.node_ranks) is_near_[rank] = true;
   return Status::kOk;
 }
 

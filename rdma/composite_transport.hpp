@@ -25,7 +25,7 @@ class CompositeTransport final : public Transport {
  public:
   // Errors: kResource.
   static Status open(std::unique_ptr<Transport> near, std::unique_ptr<NetworkTransport> far,
-                     const JobPlace& place, std::unique_ptr<Transport>* transport) noexcept;
+                     const JobTopology& topology, std::unique_ptr<Transport>* transport) noexcept;
   ~CompositeTransport() override;
 
   const char* name() const noexcept override { return name_; }
@@ -136,7 +136,7 @@ class CompositeTransport final : public Transport {
  private:
   CompositeTransport(std::unique_ptr<Transport> near,
                      std::unique_ptr<NetworkTransport> far) noexcept;
-  Status init(const JobPlace& place) noexcept;
+  Status init(const JobTopology& topology) noexcept;
   bool is_near(Rank peer) const noexcept { return peer < ranks_ && is_near_[peer]; }
   Transport& to(Rank peer) const noexcept { return is_near(peer) ? *near_ : *far_; }
   bool has_thread() noexcept;

@@ -15,7 +15,7 @@ namespace hydrant {
 Status read_injection(Injection* injection) noexcept;
 
 // Puts what was asked for over *transport. Requires: read_injection() has succeeded. Errors: kResource.
-Status inject(const Injection& injection, const JobPlace& place,
+Status inject(const Injection& injection, const JobTopology& topology,
               std::unique_ptr<Transport>* transport) noexcept;
 
 }  // namespace hydrant

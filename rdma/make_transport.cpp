@@ -20,18 +20,18 @@ constexpr uint64_t kWaitNs = 60'000'000'000;
 Status make_far_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
                           std::unique_ptr<NetworkTransport>* far) noexcept {
   // Lives as long as the process, like the transport over it: threads may be inside when it ends.
-  alignas(GuardedBootstrap) static std::byte place_of_guarded[sizeof(GuardedBootstrap)];
-  auto& guarded = *new (place_of_guarded) GuardedBootstrap(bootstrap, bootstrap_mu);
+  alignas(LockedBootstrap) static std::byte place_of_guarded[sizeof(LockedBootstrap)];
+  auto& guarded = *new (place_of_guarded) LockedBootstrap(bootstrap, bootstrap_mu);
   const Status status = make_verbs_transport(guarded, single_threaded, far);
   if (status != Status::kUnsupported) return status;
-  const JobPlace& place = bootstrap.place();
+  const JobTopology& topology = bootstrap.topology();
   const std::string why = last_error_text();
-  if (place.node_count == 1)
+  if (topology.node_count == 1)
     return fail(status,
                 "HYDRANT_TRANSPORT=ibv asks for verbs between the %u ranks of this node: %s",
-                place.size, why.c_str());
+                topology.size, why.c_str());
   return fail(status, "rank %u reaches ranks on other nodes (%u ranks, %u nodes) by verbs: %s",
-              place.rank, place.size, place.node_count, why.c_str());
+              topology.rank, topology.size, topology.node_count, why.c_str());
 }
 
 }  // namespace
@@ -41,16 +41,16 @@ Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_thr
   transport->reset();
   Injection injection;
   if (const Status status = read_injection(&injection); status != Status::kOk) return status;
-  const JobPlace& place = bootstrap.place();
-  if (place.size == 1) return Status::kOk;
+  const JobTopology& topology = bootstrap.topology();
+  if (topology.size == 1) return Status::kOk;
   const std::string_view choice = knob_choice(JobKnob::kTransport);
-  const bool is_one_node = place.node_ranks.size() == place.size;
+  const bool is_one_node = topology.node_ranks.size() == topology.size;
   if (!is_one_node && choice == "shm") {
     return fail(
         Status::kUnsupported,
         "HYDRANT_TRANSPORT=shm reaches the %zu ranks of this node, and the job has %u on %u "
         "nodes; leave it out, or set it to auto or ibv",
-        place.node_ranks.size(), place.size, place.node_count);
+        topology.node_ranks.size(), topology.size, topology.node_count);
   }
   const bool wants_far = !is_one_node || choice == "ibv";
   if (wants_far && injection.has_network) {
@@ -60,7 +60,7 @@ Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_thr
   }
   Status status = Status::kOk;
   std::unique_ptr<Transport> near;
-  if (choice != "ibv" && place.node_ranks.size() > 1) {
+  if (choice != "ibv" && topology.node_ranks.size() > 1) {
     // (The injected network has a thread.)
     status = make_node_transport(bootstrap, single_threaded && !injection.has_network, &near);
   } else if (choice != "ibv") {
@@ -72,13 +72,13 @@ Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_thr
     status = make_far_transport(bootstrap, bootstrap_mu, single_threaded, &far);
   if (status != Status::kOk) return status;
   if (near != nullptr && far != nullptr) {
-    status = CompositeTransport::open(std::move(near), std::move(far), place, transport);
+    status = CompositeTransport::open(std::move(near), std::move(far), topology, transport);
   } else if (far != nullptr) {
     *transport = std::move(far);
   } else {
     *transport = std::move(near);
   }
-  return status == Status::kOk ? inject(injection, place, transport) : status;
+  return status == Status::kOk ? inject(injection, topology, transport) : status;
 }
 
 }  // namespace hydrant

@@ -102,7 +102,7 @@ class EndListener final : public ExitWatch::Listener {
     follow(signal != 0 ? 128 + signal : 1);
   }
 
-  void on_launcher_gone() noexcept override { _exit(1); }
+  void on_launcher_exit() noexcept override { _exit(1); }
 
   bool program_catches_quit() noexcept override { return client_catches_quit(); }
   // Marks the exit first: a gasnet_exit() in a client thread now comes too late.
@@ -135,7 +135,7 @@ ExitWatch* exit_watch = nullptr;
 std::atomic<bool> has_given_up{false};
 
 // Announces the end to the launcher. Returns false if another thread did so before.
-bool leave_once(int code, Leaving how) noexcept {
+bool leave_once(int code, ExitReason how) noexcept {
   const CancellationDisabled guard;
   Job& the_job = job();
   if (the_job.exiting.exchange(true)) return false;
@@ -143,7 +143,7 @@ bool leave_once(int code, Leaving how) noexcept {
   the_job.ending.store(true, std::memory_order_relaxed);
   if (Transport* transport = the_job.transport_to_wake.load(std::memory_order_acquire))
     transport->flush(now_ns() + kFlushMessagesNs);
-  if (has_given_up.load(std::memory_order_relaxed)) how = Leaving::kGaveUp;
+  if (has_given_up.load(std::memory_order_relaxed)) how = ExitReason::kAbandoned;
   if (exit_watch != nullptr) {
     exit_watch->leave(code, how, now_ns() + kLeaveNs);
   } else if (the_job.bootstrap != nullptr) {
@@ -154,7 +154,7 @@ bool leave_once(int code, Leaving how) noexcept {
 
 // Hook of exit(3) and of a return from main; the rest of exit(3) runs afterwards.
 void on_process_exit(int code, void*) {
-  if (!is_forked_child() && leave_once(code, Leaving::kExit)) code_of_exit = code & 0xff;
+  if (!is_forked_child() && leave_once(code, ExitReason::kExit)) code_of_exit = code & 0xff;
 }
 
 // Blocks signals except faults. Otherwise a client's signal handler that calls exit would interrupt
@@ -186,7 +186,7 @@ void say_fault(int number) noexcept {
                                  ? ""
                                  : " (GASNET_BACKTRACE=1 shows where it was)");
   (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
-  if (exit_watch != nullptr) exit_watch->death_is_said();
+  if (exit_watch != nullptr) exit_watch->note_death_published();
 }
 
 // The default action of a signal, which takes effect when the handler returns, if not at once.
@@ -209,8 +209,8 @@ void on_fault(int number) {
 void on_quit(int number, siginfo_t* info, void*) {
   if (is_forked_child()) return die_of(number);
   Job& the_job = job();
-  const bool is_unheard_end =
-      info->si_code == SI_USER && exit_watch != nullptr && exit_watch->ends_unheard(info->si_pid);
+  const bool is_unheard_end = info->si_code == SI_USER && exit_watch != nullptr &&
+                              exit_watch->is_unannounced_kill(info->si_pid);
   if (!the_job.ending.load(std::memory_order_acquire) && !is_unheard_end) {
     on_fault(number);
     return;
@@ -302,7 +302,8 @@ void install_quit() noexcept {
 
 Status watch_the_end() noexcept {
   job_pid = getpid();
-  peaceful_patience_ns = std::max(kPatienceNs, launch::exit_times(job().place().size).kill_ns / 4);
+  peaceful_patience_ns =
+      std::max(kPatienceNs, launch::exit_times(job().topology().size).kill_ns / 4);
   on_exit(on_process_exit, nullptr);
   if (job().rank() == 0) warn_of_no_signals();
   install_quit();
@@ -329,7 +330,7 @@ void end_job(int code) noexcept {
     flush_streams();
     _exit(code_of_exit);
   }
-  if (!leave_once(code, Leaving::kGasnetExit)) {
+  if (!leave_once(code, ExitReason::kGasnetExit)) {
     // Another thread is ending the process already, so this thread must not return.
     for (;;) pause();
   }
@@ -348,7 +349,8 @@ void peer_is_lost(Rank rank, const char* why) noexcept {
   log_error("rank %u ends the job: %s", the_job.rank(), why);
   end_listener().on_death(rank, 0);
   // Signals programs that compute, or poll without waiting in the library: they do not check `ending`.
-  if (exit_watch != nullptr) exit_watch->lose(rank, requested_code.load(std::memory_order_relaxed));
+  if (exit_watch != nullptr)
+    exit_watch->report_peer_failure(rank, requested_code.load(std::memory_order_relaxed));
 }
 
 bool is_over() noexcept {

@@ -51,14 +51,14 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
   Job& the_job = job();
   if (const Status status = open_bootstrap(argc, argv, &the_job.bootstrap); status != Status::kOk)
     return status;
-  const JobPlace& place = the_job.place();
-  hydrant_job_info.rank = place.rank;
-  hydrant_job_info.size = place.size;
-  note_rank_of_job(place.rank);
+  const JobTopology& topology = the_job.topology();
+  hydrant_job_info.rank = topology.rank;
+  hydrant_job_info.size = topology.size;
+  note_rank_of_job(topology.rank);
   lend_job_to_tools();
   prepare_debugging();
   if (const Status status = watch_the_end(); status != Status::kOk) return status;
-  const auto ranks_here = static_cast<uint32_t>(place.node_ranks.size());
+  const auto ranks_here = static_cast<uint32_t>(topology.node_ranks.size());
   Status status = choose_max_segment(ranks_here);
   if (status == Status::kOk) {
     Injection injection;
@@ -66,11 +66,11 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
     // Neighbours map each other's segments, so hidden memory or HYDRANT_TRANSPORT=ibv means no neighbours.
     const bool is_hidden = injection.hides_memory() || knob_choice(JobKnob::kTransport) == "ibv";
     uint64_t most = is_hidden ? 1 : knob_number(JobKnob::kSupernodeMaxsize);
-    if (status == Status::kOk && one_node) status = keep_to_one_node(place, &most);
+    if (status == Status::kOk && one_node) status = keep_to_one_node(topology, &most);
     if (status == Status::kOk)
       status = find_neighbourhood(*the_job.bootstrap, static_cast<uint32_t>(most));
   }
-  if (status == Status::kOk && place.rank == 0 && place.size > 1)
+  if (status == Status::kOk && topology.rank == 0 && topology.size > 1)
     status = shared_environment().publish(*the_job.bootstrap);
   if (status == Status::kOk) {
     status = make_transport(*the_job.bootstrap, the_job.bootstrap_mu, the_job.single_threaded,
@@ -83,7 +83,7 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
   if (status == Status::kOk) status = publish_max_segment();
   // The fence prevents sends to a rank whose memory or handlers are not ready.
   if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kWireUpNs);
-  if (status == Status::kOk && place.rank != 0) {
+  if (status == Status::kOk && topology.rank != 0) {
     const MutexLock lock(the_job.bootstrap_mu);
     shared_environment().adopt(*the_job.bootstrap);
   }
@@ -162,7 +162,7 @@ void fatal(const char* format, ...) noexcept {
 
 int report(Status status, const char* call, bool always) noexcept {
   // The launcher reports the end of the job; failures because of it are not logged again.
-  if (status == Status::kBroken && launcher_tells_of_the_end()) return to_c(status);
+  if (status == Status::kBroken && does_launcher_end_job()) return to_c(status);
   // `always` includes kNotReady: an init that times out waiting for other ranks also returns it.
   if (status != Status::kOk &&
       (always || (status != Status::kNotReady && gex_System_GetVerboseErrors() != 0))) {

@@ -70,7 +70,7 @@ struct Job {
 
   Rank rank() const noexcept { return hydrant_job_info.rank; }
   Rank size() const noexcept { return hydrant_job_info.size; }
-  const JobPlace& place() const noexcept { return bootstrap->place(); }
+  const JobTopology& topology() const noexcept { return bootstrap->topology(); }
 };
 
 // Initialised by the compiler and never destroyed, so that job() is an address and not a call.

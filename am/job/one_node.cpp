@@ -22,12 +22,12 @@ bool assumes_one_node(const hydrant_client_info& info) noexcept {
   return info.config != nullptr && std::strstr(info.config, HYDRANT_ONE_NODE_CONFIG) != nullptr;
 }
 
-Status keep_to_one_node(const JobPlace& place, uint64_t* most) noexcept {
-  if (place.node_count > 1) {
+Status keep_to_one_node(const JobTopology& topology, uint64_t* most) noexcept {
+  if (topology.node_count > 1) {
     return fail(Status::kBadArg,
                 "the job has %u nodes, and this program was compiled for one "
                 "(GASNET_CONDUIT_SMP): " HYDRANT_COMPILE_FOR_BOTH,
-                place.node_count);
+                topology.node_count);
   }
   if (knob_choice(JobKnob::kTransport) == "ibv") {
     return fail(
@@ -36,7 +36,7 @@ Status keep_to_one_node(const JobPlace& place, uint64_t* most) noexcept {
         "count on that (GASNET_CONDUIT_SMP): " HYDRANT_COMPILE_FOR_BOTH);
   }
   const KnobValue limit = read_knob(JobKnob::kSupernodeMaxsize);
-  if (limit.number != 0 && place.rank == 0) {
+  if (limit.number != 0 && topology.rank == 0) {
     log_warning(
         "GASNET_SUPERNODE_MAXSIZE=%llu is ignored: this program was compiled for one node "
         "(GASNET_CONDUIT_SMP); to have it counted " HYDRANT_COMPILE_FOR_BOTH,

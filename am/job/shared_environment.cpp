@@ -72,9 +72,9 @@ Status SharedEnvironment::publish(Bootstrap& bootstrap) noexcept {
     head = {};
   }
   const std::span<const std::byte> bytes = std::as_bytes(std::span(own.data(), head.bytes));
-  for (size_t at = 0; at < bytes.size(); at += Bootstrap::kMaxCardBytes) {
-    const size_t part = std::min(Bootstrap::kMaxCardBytes, bytes.size() - at);
-    const CardKey key(at / Bootstrap::kMaxCardBytes);
+  for (size_t at = 0; at < bytes.size(); at += Bootstrap::kMaxValueBytes) {
+    const size_t part = std::min(Bootstrap::kMaxValueBytes, bytes.size() - at);
+    const CardKey key(at / Bootstrap::kMaxValueBytes);
     if (bootstrap.put(key.text(), bytes.subspan(at, part)) == Status::kOk) continue;
     log_warning(
         "the launcher rejected the environment of rank 0: %s; gasnet_getenv() returns each "
@@ -99,10 +99,11 @@ Status SharedEnvironment::fetch(Bootstrap& bootstrap) noexcept {
   const std::string own = shared_part(environ);
   if (own.size() == head.bytes && checksum(own) == head.sum) return Status::kOk;
   std::string theirs(head.bytes, '\0');
-  for (size_t at = 0; at < theirs.size() && status == Status::kOk; at += Bootstrap::kMaxCardBytes) {
-    const size_t part = std::min(Bootstrap::kMaxCardBytes, theirs.size() - at);
+  for (size_t at = 0; at < theirs.size() && status == Status::kOk;
+       at += Bootstrap::kMaxValueBytes) {
+    const size_t part = std::min(Bootstrap::kMaxValueBytes, theirs.size() - at);
     status =
-        bootstrap.get(0, CardKey(at / Bootstrap::kMaxCardBytes).text(),
+        bootstrap.get(0, CardKey(at / Bootstrap::kMaxValueBytes).text(),
                       std::as_writable_bytes(std::span(theirs.data() + at, part)), &got, deadline);
     if (status == Status::kOk && got != part)
       return fail(Status::kBroken, "rank 0's environment is incomplete: %zu bytes of %zu", got,

@@ -41,7 +41,7 @@ void gex_System_QueryHostInfo(gex_RankInfo_t** info_p, gex_Rank_t* info_count_p,
   const Neighbourhood& here = neighbourhood();
   if (info_p != nullptr) *info_p = here.host.data();
   if (info_count_p != nullptr) *info_count_p = static_cast<gex_Rank_t>(here.host.size());
-  if (my_info_index_p != nullptr) *my_info_index_p = is_wired() ? job().place().node_rank : 0;
+  if (my_info_index_p != nullptr) *my_info_index_p = is_wired() ? job().topology().node_rank : 0;
 }
 
 void gex_System_QueryMyPosition(gex_Rank_t* nbrhd_set_size_p, gex_Rank_t* nbrhd_set_rank_p,
@@ -49,8 +49,8 @@ void gex_System_QueryMyPosition(gex_Rank_t* nbrhd_set_size_p, gex_Rank_t* nbrhd_
   const Neighbourhood& here = neighbourhood();
   if (nbrhd_set_size_p != nullptr) *nbrhd_set_size_p = here.set_size;
   if (nbrhd_set_rank_p != nullptr) *nbrhd_set_rank_p = here.set_rank;
-  if (host_set_size_p != nullptr) *host_set_size_p = is_wired() ? job().place().node_count : 1;
-  if (host_set_rank_p != nullptr) *host_set_rank_p = is_wired() ? job().place().node : 0;
+  if (host_set_size_p != nullptr) *host_set_size_p = is_wired() ? job().topology().node_count : 1;
+  if (host_set_rank_p != nullptr) *host_set_rank_p = is_wired() ? job().topology().node : 0;
 }
 
 int gex_System_GetVerboseErrors(void) { return verbose_errors.load(std::memory_order_relaxed); }

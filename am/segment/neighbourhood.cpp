@@ -53,21 +53,21 @@ Status find_whereabouts(Rank rank, Whereabouts* found) noexcept {
 const Neighbourhood& neighbourhood() noexcept { return the_neighbourhood(); }
 
 Status find_neighbourhood(Bootstrap& bootstrap, uint32_t most) noexcept {
-  const JobPlace& place = bootstrap.place();
+  const JobTopology& topology = bootstrap.topology();
   Neighbourhood& here = the_neighbourhood();
   here = {};
-  const auto ranks_here = static_cast<uint32_t>(place.node_ranks.size());
+  const auto ranks_here = static_cast<uint32_t>(topology.node_ranks.size());
   const uint32_t part = most == 0 || most > ranks_here ? ranks_here : most;
-  const uint32_t first = place.node_rank / part * part;
+  const uint32_t first = topology.node_rank / part * part;
   const uint32_t parts = (ranks_here + part - 1) / part;
   for (uint32_t i = 0; i < ranks_here; ++i) {
-    here.host.push_back({place.node_ranks[i]});
-    if (i >= first && i < first + part) here.neighbours.push_back({place.node_ranks[i]});
+    here.host.push_back({topology.node_ranks[i]});
+    if (i >= first && i < first + part) here.neighbours.push_back({topology.node_ranks[i]});
   }
-  here.my_index = place.node_rank - first;
-  here.set_size = place.node_count * parts;
-  here.set_rank = place.node * parts + place.node_rank / part;
-  const Whereabouts mine = {.host = place.node_ranks.front(), .supernode = here.set_rank};
+  here.my_index = topology.node_rank - first;
+  here.set_size = topology.node_count * parts;
+  here.set_rank = topology.node * parts + topology.node_rank / part;
+  const Whereabouts mine = {.host = topology.node_ranks.front(), .supernode = here.set_rank};
   return bootstrap.put(kCard, std::as_bytes(std::span(&mine, 1)));
 }
 

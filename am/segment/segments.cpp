@@ -93,7 +93,7 @@ Status get_place(Rank rank, const char* key, SegmentPlace* place) noexcept {
 
 // Computes the slices of the node's ranks from their requests.
 Status lay_out(const Wish& mine, const CardKey& key, std::vector<SegmentSlice>* slices) noexcept {
-  const std::vector<Rank>& ranks = job().place().node_ranks;
+  const std::vector<Rank>& ranks = job().topology().node_ranks;
   std::vector<uint64_t> sizes;
   for (const Rank rank : ranks) {
     Wish wish;
@@ -111,7 +111,7 @@ Status lay_out(const Wish& mine, const CardKey& key, std::vector<SegmentSlice>* 
 
 // Creates one file for the node and maps its slices. With `laid_out` an error, it only tells the other ranks.
 Status map_node(Status laid_out, uint32_t round, std::vector<SegmentSlice>* slices) noexcept {
-  const JobPlace& place = job().place();
+  const JobTopology& place = job().topology();
   int made = -1;
   Status status = laid_out;
   if (status == Status::kOk && place.node_rank == 0) status = make_segment_file(*slices, &made);
@@ -146,7 +146,7 @@ void unmap_node(std::vector<SegmentSlice>* slices) noexcept {
 // Reads the places of the node's segments. Errors: also kResource if a rank has none.
 Status read_places(const char* key, std::vector<SegmentPlace>* places) noexcept {
   places->assign(job().size(), SegmentPlace{});
-  for (const Rank rank : job().place().node_ranks) {
+  for (const Rank rank : job().topology().node_ranks) {
     SegmentPlace& place = (*places)[rank];
     if (const Status status = get_place(rank, key, &place); status != Status::kOk) return status;
     if (place.size == 0)
@@ -249,7 +249,7 @@ Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept {
   const std::string shortage = mapped != Status::kOk ? last_error_text() : "";
   SegmentPlace mine;
   if (mapped == Status::kOk && size_status == Status::kOk) {
-    mine.addr = reinterpret_cast<uint64_t>(slices[the_job.place().node_rank].here);
+    mine.addr = reinterpret_cast<uint64_t>(slices[the_job.topology().node_rank].here);
     mine.size = size;
   }
   status = exchange_places(slices, mine, round);
@@ -287,7 +287,7 @@ Status publish_segments(bool mine_too) noexcept {
   if (status != Status::kOk) return status;
   here.key = key.text;
   here.places.resize(the_job.size());
-  for (const Rank rank : the_job.place().node_ranks) {
+  for (const Rank rank : the_job.topology().node_ranks) {
     SegmentPlace& place = here.places[rank];
     if (place.size != 0) continue;
     if (status = get_place(rank, key.text, &place); status != Status::kOk) return status;

@@ -35,11 +35,11 @@ struct BoardCard {
   uint64_t blob_bytes = 0;
   std::byte blob[kMostBlob] = {};
 };
-static_assert(sizeof(BoardCard) <= Bootstrap::kMaxCardBytes);
+static_assert(sizeof(BoardCard) <= Bootstrap::kMaxValueBytes);
 
 // True if every rank counts as its own node. The same on all ranks.
 bool is_flat() noexcept {
-  return job().place().node_count == 1 || knob_choice(JobKnob::kTransport) == "ibv";
+  return job().topology().node_count == 1 || knob_choice(JobKnob::kTransport) == "ibv";
 }
 
 // This rank's node among the nodes of the barrier.
@@ -50,7 +50,7 @@ struct Grouping {
   uint32_t index = 0;
 
   static Grouping of_job() {
-    const JobPlace& place = job().place();
+    const JobTopology& place = job().topology();
     if (is_flat()) {
       return {.nodes = place.size, .node = place.rank, .ranks = {place.rank}, .index = 0};
     }
@@ -60,7 +60,7 @@ struct Grouping {
             .index = place.node_rank};
   }
   static Rank leader(uint64_t node) {
-    return is_flat() ? static_cast<Rank>(node) : job().place().leaders[node];
+    return is_flat() ? static_cast<Rank>(node) : job().topology().leaders[node];
   }
   Rank target(uint32_t round) const { return leader((node + (uint64_t{1} << round)) % nodes); }
   Rank source(uint32_t round) const {
@@ -89,7 +89,7 @@ uint32_t BarrierBoards::nodes() { return Grouping::of_job().nodes; }
 std::string BarrierBoards::obstacle() {
   const Job& the_job = job();
   const Transport* transport = the_job.transport.get();
-  const JobPlace& place = the_job.place();
+  const JobTopology& place = the_job.topology();
   if (transport == nullptr) return "the job has one rank";
   if (!is_flat() && place.leaders.size() != place.node_count)
     return std::string("the launcher (") + the_job.bootstrap->name() +
@@ -127,7 +127,7 @@ Status BarrierBoards::map_memory(size_t bytes) noexcept {
   if (!is_flat()) {
     flags = MAP_SHARED | MAP_FIXED;
     int made = -1;
-    if (job().place().node_rank == 0) {
+    if (job().topology().node_rank == 0) {
       made = make_memory_file("hydrant barriers", bytes);
       if (made < 0) status = refuse_memory_file(kPurpose, bytes);
     }

@@ -1,5 +1,5 @@
-// Creates random names, and addresses of abstract unix sockets from them. fd_passing.cpp and node_exit_channel.cpp
-// (rdma/exit) connect the ranks of a node by such sockets.
+// Creates random names, and addresses of abstract unix sockets from them. fd_passing.cpp and
+// node_exit_channel.cpp (rdma/exit) connect the ranks of a node by such sockets.
 #include "rdma/bootstrap/abstract_socket.hpp"
 
 #include "firehose/base/thread.hpp"

@@ -26,8 +26,9 @@ bool is_set(const char* name) noexcept {
 }
 
 Status open_wired(const launch::JobWire& wire, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
-  return SupervisedBootstrap::open("hydrant-run", place_of(wire.rank, wire.size, wire.nodes),
-                                   wire.ends.calls, wire.ends.words, now_ns() + kOpenNs, bootstrap);
+  return SupervisedBootstrap::open("hydrant-run", make_topology(wire.rank, wire.size, wire.nodes),
+                                   wire.ends.calls, wire.ends.events, now_ns() + kOpenNs,
+                                   bootstrap);
 }
 
 Status read_pshm_nodes(Rank* nodes) noexcept {
@@ -54,7 +55,7 @@ void open_foreign(std::unique_ptr<Bootstrap>* bootstrap, std::string* why) noexc
 }
 
 // A launcher that HYDRANT_BOOTSTRAP insists on, and that is not there, is the likeliest mistake.
-Status say_what_to_type(Status status, std::string_view choice, const char* start) noexcept {
+Status add_start_hint(Status status, std::string_view choice, const char* start) noexcept {
   if (status == Status::kOk) return status;
   const std::string why = last_error_text();
   return fail(status, "HYDRANT_BOOTSTRAP=%.*s: %s; type: %s %s", static_cast<int>(choice.size()),
@@ -62,7 +63,7 @@ Status say_what_to_type(Status status, std::string_view choice, const char* star
 }
 
 Status open_alone(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
-  *bootstrap = std::make_unique<AloneBootstrap>();
+  *bootstrap = std::make_unique<SingletonBootstrap>();
   return Status::kOk;
 }
 
@@ -85,10 +86,10 @@ Status open_by_environment(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
 
   std::string why;
   open_foreign(bootstrap, &why);
-  const Rank found = *bootstrap != nullptr ? (*bootstrap)->place().size : 1;
+  const Rank found = *bootstrap != nullptr ? (*bootstrap)->topology().size : 1;
   status = check_launcher_hint(hint, found, why);
   if (status != Status::kOk) {
-    if (*bootstrap != nullptr) (*bootstrap)->leave(1, Leaving::kExit, now_ns() + kOpenNs);
+    if (*bootstrap != nullptr) (*bootstrap)->leave(1, ExitReason::kExit, now_ns() + kOpenNs);
     bootstrap->reset();
     return status;
   }
@@ -102,10 +103,10 @@ Status open_chosen(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   const std::string_view choice = knob_choice(JobKnob::kBootstrap);
   if (choice == "alone") return open_alone(bootstrap);
   if (choice == "pmix") {
-    return say_what_to_type(open_pmix(now_ns() + kOpenNs, bootstrap), choice, "mpirun -n 2");
+    return add_start_hint(open_pmix(now_ns() + kOpenNs, bootstrap), choice, "mpirun -n 2");
   }
   if (choice == "pmi2") {
-    return say_what_to_type(open_pmi2(now_ns() + kOpenNs, bootstrap), choice, "mpiexec.hydra -n 2");
+    return add_start_hint(open_pmi2(now_ns() + kOpenNs, bootstrap), choice, "mpiexec.hydra -n 2");
   }
   if (choice == "hydrant_run") {
     launch::JobWire wire;
@@ -137,7 +138,7 @@ Status open_chosen(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
 Status open_bootstrap(int*, char***, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   const Status status = open_chosen(bootstrap);
   // A bad value that did not count, because a launcher or HYDRANT_BOOTSTRAP decides.
-  if (status == Status::kOk && (*bootstrap)->place().rank == 0)
+  if (status == Status::kOk && (*bootstrap)->topology().rank == 0)
     warn_of_rejected(knob_info(JobKnob::kGasnetPshmNodes));
   return status;
 }

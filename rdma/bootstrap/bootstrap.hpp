@@ -1,8 +1,8 @@
 // How the processes of a job find each other: what rank they have, who shares their node, and a store
-// of small cards that is filled before a fence and read on first contact. One object per process; who
+// of small entries that is filled before a fence and read on first contact. One object per process; who
 // stands behind it (nobody, our own supervisor, PMIx, PMI-2) is chosen by open_bootstrap().
 //
-// No process copies the store: get() asks for one card of one rank, and whoever asked keeps it with the
+// No process copies the store: get() asks for one entry of one rank, and whoever asked keeps it with the
 // connection that it belongs to.
 //
 // Threads: calls from one thread at a time. Errors: every call answers a Status with a text that says
@@ -24,14 +24,14 @@ using Rank = uint32_t;
 inline constexpr Rank kNoRank = UINT32_MAX;
 
 // How a rank comes to leave its job: what is told of its end depends on it.
-enum class Leaving : uint32_t {
+enum class ExitReason : uint32_t {
   kExit,        // exit(3), or a return from main
   kGasnetExit,  // gasnet_exit()
-  kGaveUp,      // the job was ending, or a peer lost, and this rank waited for others
+  kAbandoned,   // the job was ending, or a peer lost, and this rank waited for others
 };
 
 // Where this process stands. Ranks of one node are sorted ascending in every process alike.
-struct JobPlace {
+struct JobTopology {
   Rank rank = 0;
   Rank size = 1;
   uint32_t node = 0;  // index of this process's node
@@ -51,40 +51,40 @@ class Bootstrap {
 
   // "alone", "hydrant-run", "fork", "pmix" or "pmi2": for messages.
   virtual const char* name() const noexcept = 0;
-  virtual const JobPlace& place() const noexcept = 0;
+  virtual const JobTopology& topology() const noexcept = 0;
 
-  // Stores a card (at most kMaxCardBytes) under a key (at most 31 bytes), for others to read after the
+  // Stores an entry (at most kMaxValueBytes) under a key (at most 31 bytes), for others to read after the
   // next fence. A key is put once: launchers may go on handing out what they were given first.
-  static constexpr size_t kMaxCardBytes = 1024;
-  virtual Status put(std::string_view key, std::span<const std::byte> card) noexcept = 0;
+  static constexpr size_t kMaxValueBytes = 1024;
+  virtual Status put(std::string_view key, std::span<const std::byte> entry) noexcept = 0;
   // Collective over the job: when it returns, what anybody has put before can be read by all.
   virtual Status fence(uint64_t deadline_ns) noexcept = 0;
-  // Reads the card of `rank`; *bytes is its length. kNotReady if it has none at the deadline.
-  virtual Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+  // Reads the entry of `rank`; *bytes is its length. kNotReady if it has none at the deadline.
+  virtual Status get(Rank rank, std::string_view key, std::span<std::byte> entry, size_t* bytes,
                      uint64_t deadline_ns) noexcept = 0;
 
   // A descriptor that becomes readable when the launcher has something to say (the job is to end, a rank
   // has died); -1 if it never has, or the program has closed it. read_event() reads one message and never
   // waits.
   struct Event {
-    enum class Kind : uint32_t { kNothing, kExit, kDeath, kLauncherGone } kind = Kind::kNothing;
+    enum class Kind : uint32_t { kNothing, kExit, kDeath, kLauncherExited } kind = Kind::kNothing;
     Rank rank = kNoRank;  // who called exit, or died
     int code = 0;         // kExit: the exit code
     int signal = 0;       // kDeath: the signal that ended it, 0 if it exited
   };
-  virtual int watch_fd() const noexcept { return -1; }
+  virtual int event_fd() const noexcept { return -1; }
   virtual Event read_event() noexcept { return {}; }
-  // The process that speaks by watch_fd(), whether the program has closed that or not; 0 if there is none.
+  // The process that speaks by event_fd(), whether the program has closed that or not; 0 if there is none.
   virtual int supervisor() const noexcept { return 0; }
 
-  // For launchers that report no exits (watch_fd() is -1) but can forward exit notifications between nodes: a
+  // For launchers that report no exits (event_fd() is -1) but can forward exit notifications between nodes: a
   // descriptor that becomes readable when a rank has relayed its exit, which read_event() reads; else -1. If
   // the program has closed it, read_event() still returns the notification. One rank per node receives only
   // the notification of the first rank that exits; later exits are left to the launcher.
   virtual int forwarded_exit_fd() const noexcept { return -1; }
   // Tells ranks of other nodes that this process ends the job with `code`, before leave(). `is_first`: no
   // other rank of this node has told. Never waits longer than the deadline; any thread, once.
-  virtual void relay(int code, bool is_first, uint64_t deadline_ns) noexcept {
+  virtual void forward_exit(int code, bool is_first, uint64_t deadline_ns) noexcept {
     static_cast<void>(code);
     static_cast<void>(is_first);
     static_cast<void>(deadline_ns);
@@ -92,12 +92,12 @@ class Bootstrap {
 
   // Tells the launcher that this process ends the job with `code`. The process must end soon after.
   // Never waits longer than the deadline; safe to call from any thread, once.
-  virtual void leave(int code, Leaving how, uint64_t deadline_ns) noexcept = 0;
+  virtual void leave(int code, ExitReason how, uint64_t deadline_ns) noexcept = 0;
 };
 
 // Whether a call of this process, open_bootstrap() included, has failed because the job is being ended, of
 // which the launcher tells the user. Any thread.
-bool launcher_tells_of_the_end() noexcept;
+bool does_launcher_end_job() noexcept;
 
 // Chooses by what the environment says. `argc`/`argv` may be null: only GASNET_PSHM_NODES needs nothing
 // of them, and our own arguments are taken out of them. With GASNET_PSHM_NODES=N the calling process

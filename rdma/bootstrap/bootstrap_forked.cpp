@@ -41,13 +41,13 @@ Status open_forked(Rank size, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   if (status != Status::kOk) return status;
   std::fflush(nullptr);
   for (Rank rank = 0; rank < size; ++rank) {
-    launch::RankEnds ends;
+    launch::RankSockets ends;
     switch (supervisor->start(rank, &ends)) {
       case launch::Supervisor::Side::kParent: break;
       case launch::Supervisor::Side::kFailed: supervisor->abandon(); return Status::kResource;
       case launch::Supervisor::Side::kChild:
         supervisor.reset();
-        return SupervisedBootstrap::open("fork", place_of(rank, size), ends.calls, ends.words,
+        return SupervisedBootstrap::open("fork", make_topology(rank, size), ends.calls, ends.events,
                                          now_ns() + kHelloNs, bootstrap);
     }
   }

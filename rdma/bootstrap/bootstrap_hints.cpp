@@ -41,8 +41,8 @@ constexpr Row kRows[] = {
     {"FLUX_TASK_RANK", {"FLUX_JOB_SIZE"}, "FLUX_TASK_RANK", "Flux", "flux run -o pmi=pmix -n"},
 };
 
-// Rank kMostRank + 1 would be kNoRank.
-constexpr Rank kMostRank = UINT32_MAX - 1;
+// Rank kMaxRank + 1 would be kNoRank.
+constexpr Rank kMaxRank = UINT32_MAX - 1;
 
 // False if the variable has no number. A number beyond `most` is none, and is named in the hint.
 bool read_number(const char* name, Rank most, Rank* number, LauncherHint* hint) noexcept {
@@ -71,7 +71,7 @@ LauncherHint read_row(const Row& row) noexcept {
     return hint;
   }
   Rank rank = 0;
-  if (read_number(row.rank, kMostRank, &rank, &hint) && rank > 0) hint.size = rank + 1;
+  if (read_number(row.rank, kMaxRank, &rank, &hint) && rank > 0) hint.size = rank + 1;
   return hint;
 }
 
@@ -96,7 +96,7 @@ Status check_hint_numbers(const LauncherHint& hint) noexcept {
               "%s, which says how many ranks a launcher has started or which one this is, is "
               "'%.40s': ranks are numbered from 0 to %u; correct or unset it, or set "
               "HYDRANT_BOOTSTRAP=alone to run alone",
-              hint.wrong, text != nullptr ? text : "", kMostRank);
+              hint.wrong, text != nullptr ? text : "", kMaxRank);
 }
 
 std::string own_command_line() {

@@ -1,5 +1,5 @@
-// Implements Bootstrap over PMI-2: loads libpmi2, reads the job's layout, and puts and gets cards in pieces.
-// bootstrap.cpp opens it; bootstrap_pmi2_text.cpp encodes the pieces.
+// Implements Bootstrap over PMI-2: loads libpmi2, reads the job's layout, and puts and gets entries in
+// pieces. bootstrap.cpp opens it; bootstrap_pmi2_text.cpp encodes the pieces.
 #include "rdma/bootstrap/bootstrap_pmi2.hpp"
 
 #include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
@@ -58,12 +58,12 @@ class Pmi2Bootstrap final : public Bootstrap {
   Status open(uint64_t deadline_ns) noexcept;
 
   const char* name() const noexcept override { return "pmi2"; }
-  const JobPlace& place() const noexcept override { return place_; }
-  Status put(std::string_view key, std::span<const std::byte> card) noexcept override;
+  const JobTopology& topology() const noexcept override { return topology_; }
+  Status put(std::string_view key, std::span<const std::byte> entry) noexcept override;
   Status fence(uint64_t deadline_ns) noexcept override;
-  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+  Status get(Rank rank, std::string_view key, std::span<std::byte> entry, size_t* bytes,
              uint64_t deadline_ns) noexcept override;
-  void leave(int code, Leaving how, uint64_t deadline_ns) noexcept override;
+  void leave(int code, ExitReason how, uint64_t deadline_ns) noexcept override;
 
  private:
   // What a call answers, kept by the call itself, which may outlast its deadline.
@@ -80,8 +80,8 @@ class Pmi2Bootstrap final : public Bootstrap {
                    std::string* text) noexcept;
 
   Library library_{};
-  JobPlace place_;
-  BoundedCaller caller_;
+  JobTopology topology_;
+  TimedCaller caller_;
 };
 
 constexpr uint64_t kPatienceNs = 30'000'000'000;
@@ -96,7 +96,7 @@ Status Pmi2Bootstrap::ask(const char* what, uint64_t deadline_ns, std::shared_pt
         Status::kBroken,
         "%s did not end in time: the launcher (PMI-2) does not answer, or not all "
         "of %u ranks arrived; the launcher does not say which are missing. Look at its output",
-        what, place_.size);
+        what, topology_.size);
   }
   *answer = std::move(made);
   return Status::kOk;
@@ -117,8 +117,8 @@ Status Pmi2Bootstrap::open(uint64_t deadline_ns) noexcept {
   if (got->error != kSuccess || size < 1 || rank < 0 || rank >= size) {
     return fail(Status::kBroken, "PMI2_Init answers %d, rank %d of %d", got->error, rank, size);
   }
-  place_.size = static_cast<Rank>(size);
-  place_.rank = static_cast<Rank>(rank);
+  topology_.size = static_cast<Rank>(size);
+  topology_.rank = static_cast<Rank>(rank);
   status = ask("PMI2_Info_GetJobAttr", deadline_ns, &got, [library = library_](Answer& answer) {
     return library.job_attribute("PMI_process_mapping", answer.value.data(),
                                  static_cast<int>(answer.value.size()), &answer.numbers[0]);
@@ -129,7 +129,7 @@ Status Pmi2Bootstrap::open(uint64_t deadline_ns) noexcept {
                 "the launcher (PMI-2) does not say which ranks share a node: error %d", got->error);
   }
   return read_process_mapping(
-      std::string_view(got->value.data(), strnlen(got->value.data(), kValueRoom)), &place_);
+      std::string_view(got->value.data(), strnlen(got->value.data(), kValueRoom)), &topology_);
 }
 
 // "hydrant/<key>/<rank>/<piece>": at most 31 bytes of key and two numbers.
@@ -140,15 +140,14 @@ std::array<char, kKeyRoom> piece_name(Rank rank, std::string_view key, uint32_t 
   return name;
 }
 
-Status Pmi2Bootstrap::put(std::string_view key, std::span<const std::byte> card) noexcept {
-  Status status = check_card(key, card.size());
-  for (uint32_t piece = 0; status == Status::kOk && piece < pmi2_pieces(card.size()); ++piece) {
-    const std::string value = encode_pmi2_piece(card, piece);
+Status Pmi2Bootstrap::put(std::string_view key, std::span<const std::byte> entry) noexcept {
+  Status status = check_key_value(key, entry.size());
+  for (uint32_t piece = 0; status == Status::kOk && piece < pmi2_pieces(entry.size()); ++piece) {
+    const std::string value = encode_pmi2_piece(entry, piece);
     std::shared_ptr<Answer> got;
     status = ask("PMI2_KVS_Put", now_ns() + kPatienceNs, &got,
-                 [library = library_, name = piece_name(place_.rank, key, piece), value](Answer&) {
-                   return library.put(name.data(), value.c_str());
-                 });
+                 [library = library_, name = piece_name(topology_.rank, key, piece),
+                  value](Answer&) { return library.put(name.data(), value.c_str()); });
     if (got != nullptr && got->error != kSuccess) {
       status = fail(Status::kBroken, "PMI2_KVS_Put(\"%.*s\") answers %d",
                     static_cast<int>(key.size()), key.data(), got->error);
@@ -184,33 +183,33 @@ Status Pmi2Bootstrap::get_piece(Rank rank, std::string_view key, uint32_t piece,
           });
   if (got == nullptr) return status;
   if (got->error != kSuccess) {
-    return fail(Status::kNotReady, "rank %u has put no card \"%.*s\" before the last fence", rank,
+    return fail(Status::kNotReady, "rank %u has put no entry \"%.*s\" before the last fence", rank,
                 static_cast<int>(key.size()), key.data());
   }
   text->assign(got->value.data(), strnlen(got->value.data(), kValueRoom));
   return Status::kOk;
 }
 
-Status Pmi2Bootstrap::get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
-                          uint64_t deadline_ns) noexcept {
-  Status status = check_card(key, 0);
+Status Pmi2Bootstrap::get(Rank rank, std::string_view key, std::span<std::byte> entry,
+                          size_t* bytes, uint64_t deadline_ns) noexcept {
+  Status status = check_key_value(key, 0);
   if (status != Status::kOk) return status;
-  if (rank >= place_.size) return fail(Status::kBadArg, "there is no rank %u", rank);
-  Pmi2Card whole;
+  if (rank >= topology_.size) return fail(Status::kBadArg, "there is no rank %u", rank);
+  Pmi2Entry whole;
   for (uint32_t piece = 0; !whole.is_whole(); ++piece) {
     std::string text;
     status = get_piece(rank, key, piece, deadline_ns, &text);
     if (status != Status::kOk) return status;
     if (!whole.add(text)) {
-      return fail(Status::kBroken, "the card \"%.*s\" of rank %u came back other than it was put",
+      return fail(Status::kBroken, "the entry \"%.*s\" of rank %u came back other than it was put",
                   static_cast<int>(key.size()), key.data(), rank);
     }
   }
-  return copy_card(whole.bytes(), card, bytes);
+  return copy_value(whole.bytes(), entry, bytes);
 }
 
 // The launcher learns the code from the exit of this process; without this call it would count as a crash.
-void Pmi2Bootstrap::leave(int, Leaving, uint64_t deadline_ns) noexcept {
+void Pmi2Bootstrap::leave(int, ExitReason, uint64_t deadline_ns) noexcept {
   caller_.call([library = library_] { library.finalize(); }, deadline_ns);
 }
 

@@ -1,4 +1,4 @@
-// Encodes cards as the text values of PMI-2, decodes them, and parses the launcher's map of ranks to nodes.
+// Encodes entries as the text values of PMI-2, decodes them, and parses the launcher's map of ranks to nodes.
 // bootstrap_pmi2.cpp calls it; bootstrap_pmix.cpp uses fill_topology().
 #include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
 
@@ -92,18 +92,18 @@ bool decode_base64(std::string_view text, std::vector<std::byte>* bytes) {
   return true;
 }
 
-std::string encode_pmi2_piece(std::span<const std::byte> card, size_t piece) {
+std::string encode_pmi2_piece(std::span<const std::byte> entry, size_t piece) {
   const size_t start = piece * kPmi2PieceBytes;
   const std::string text =
-      encode_base64(card.subspan(start, std::min(kPmi2PieceBytes, card.size() - start)));
-  return piece == 0 ? std::to_string(card.size()) + ":" + text : text;
+      encode_base64(entry.subspan(start, std::min(kPmi2PieceBytes, entry.size() - start)));
+  return piece == 0 ? std::to_string(entry.size()) + ":" + text : text;
 }
 
-bool Pmi2Card::add(std::string_view text) {
+bool Pmi2Entry::add(std::string_view text) {
   if (!has_length_) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length_);
     const auto digits = static_cast<size_t>(end - text.data());
-    if (error != std::errc{} || length_ > Bootstrap::kMaxCardBytes ||
+    if (error != std::errc{} || length_ > Bootstrap::kMaxValueBytes ||
         text.substr(0, digits) != std::to_string(length_))
       return false;
     text.remove_prefix(digits);
@@ -117,46 +117,47 @@ bool Pmi2Card::add(std::string_view text) {
   return true;
 }
 
-void fill_topology(std::span<const uint32_t> nodes, JobPlace* place) {
+void fill_topology(std::span<const uint32_t> nodes, JobTopology* topology) {
   // Nodes may have any numbers; ours count from 0 in the order of the first rank on each. Sorted by node, and
   // by rank within it, the first rank of each node is in front of the others.
   std::vector<Rank> by_node(nodes.size());
   std::iota(by_node.begin(), by_node.end(), Rank{0});
   std::sort(by_node.begin(), by_node.end(),
             [nodes](Rank a, Rank b) { return nodes[a] != nodes[b] ? nodes[a] < nodes[b] : a < b; });
-  place->node_ranks.clear();
-  place->leaders.clear();
-  const uint32_t own = nodes[place->rank];
+  topology->node_ranks.clear();
+  topology->leaders.clear();
+  const uint32_t own = nodes[topology->rank];
   for (size_t i = 0; i < by_node.size(); ++i) {
     const Rank rank = by_node[i];
-    if (i == 0 || nodes[by_node[i - 1]] != nodes[rank]) place->leaders.push_back(rank);
+    if (i == 0 || nodes[by_node[i - 1]] != nodes[rank]) topology->leaders.push_back(rank);
     if (nodes[rank] != own) continue;
-    if (rank == place->rank) place->node_rank = static_cast<uint32_t>(place->node_ranks.size());
-    place->node_ranks.push_back(rank);
+    if (rank == topology->rank)
+      topology->node_rank = static_cast<uint32_t>(topology->node_ranks.size());
+    topology->node_ranks.push_back(rank);
   }
-  std::sort(place->leaders.begin(), place->leaders.end());
-  place->node_count = static_cast<uint32_t>(place->leaders.size());
-  const auto leader =
-      std::lower_bound(place->leaders.begin(), place->leaders.end(), place->node_ranks.front());
-  place->node = static_cast<uint32_t>(leader - place->leaders.begin());
+  std::sort(topology->leaders.begin(), topology->leaders.end());
+  topology->node_count = static_cast<uint32_t>(topology->leaders.size());
+  const auto leader = std::lower_bound(topology->leaders.begin(), topology->leaders.end(),
+                                       topology->node_ranks.front());
+  topology->node = static_cast<uint32_t>(leader - topology->leaders.begin());
 }
 
-Status read_process_mapping(std::string_view text, JobPlace* place) {
+Status read_process_mapping(std::string_view text, JobTopology* topology) {
   std::vector<Block> blocks;
   if (!read_blocks(text, &blocks)) {
     return fail(Status::kBroken, "the launcher's map of ranks to nodes, \"%.*s\", cannot be read",
                 static_cast<int>(std::min<size_t>(text.size(), 200)), text.data());
   }
   std::vector<uint32_t> nodes;
-  while (nodes.size() < place->size) {
+  while (nodes.size() < topology->size) {
     for (const Block& block : blocks) {
       const uint64_t count = uint64_t{block.nodes} * block.ranks;
-      for (uint64_t i = 0; i < count && nodes.size() < place->size; ++i) {
+      for (uint64_t i = 0; i < count && nodes.size() < topology->size; ++i) {
         nodes.push_back(block.first_node + static_cast<uint32_t>(i / block.ranks));
       }
     }
   }
-  fill_topology(nodes, place);
+  fill_topology(nodes, topology);
   return Status::kOk;
 }
 

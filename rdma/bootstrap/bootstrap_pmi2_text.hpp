@@ -1,4 +1,4 @@
-// What PMI-2 carries is text: cards in base64, cut into values that fit, and the map of ranks to nodes.
+// What PMI-2 carries is text: entries in base64, cut into values that fit, and the map of ranks to nodes.
 // Pure functions.
 #pragma once
 
@@ -16,14 +16,14 @@ namespace hydrant {
 // A value has at most 1023 characters; a piece of this many bytes becomes 800 and a length.
 inline constexpr size_t kPmi2PieceBytes = 600;
 
-// The text of one piece of a card; the first one has the length of the card and ':' in front.
-std::string encode_pmi2_piece(std::span<const std::byte> card, size_t piece);
-inline size_t pmi2_pieces(size_t card_bytes) noexcept {
-  return card_bytes == 0 ? 1 : (card_bytes + kPmi2PieceBytes - 1) / kPmi2PieceBytes;
+// The text of one piece of an entry; the first one has the length of the entry and ':' in front.
+std::string encode_pmi2_piece(std::span<const std::byte> entry, size_t piece);
+inline size_t pmi2_pieces(size_t value_bytes) noexcept {
+  return value_bytes == 0 ? 1 : (value_bytes + kPmi2PieceBytes - 1) / kPmi2PieceBytes;
 }
 
-// A card that is put together from its pieces, in order.
-class Pmi2Card {
+// An entry that is put together from its pieces, in order.
+class Pmi2Entry {
  public:
   // False for a text that encode_pmi2_piece() does not write as the next piece.
   bool add(std::string_view text);
@@ -44,9 +44,9 @@ bool decode_base64(std::string_view text, std::vector<std::byte>* bytes);
 // "(vector,(0,2,4))" is: from node 0 on, two nodes with four ranks each; the blocks repeat until all ranks
 // have a node. Fills all of *place but rank and size, which are given in it.
 // Errors: kBroken, with the text that could not be read.
-Status read_process_mapping(std::string_view text, JobPlace* place);
+Status read_process_mapping(std::string_view text, JobTopology* topology);
 
 // Node of each rank -> place; `nodes` has place->size entries.
-void fill_topology(std::span<const uint32_t> nodes, JobPlace* place);
+void fill_topology(std::span<const uint32_t> nodes, JobTopology* topology);
 
 }  // namespace hydrant

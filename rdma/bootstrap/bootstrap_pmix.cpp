@@ -1,4 +1,4 @@
-// Implements Bootstrap over PMIx: loads libpmix, reads the job's layout, and puts and gets cards.
+// Implements Bootstrap over PMIx: loads libpmix, reads the job's layout, and puts and gets entries.
 // bootstrap.cpp opens it; bootstrap_pmix_exits.cpp carries exit notifications between nodes.
 #include "rdma/bootstrap/bootstrap_pmix.hpp"
 
@@ -92,15 +92,15 @@ class PmixBootstrap final : public Bootstrap {
   Status open(uint64_t deadline_ns) noexcept;
 
   const char* name() const noexcept override { return "pmix"; }
-  const JobPlace& place() const noexcept override { return place_; }
-  Status put(std::string_view key, std::span<const std::byte> card) noexcept override;
+  const JobTopology& topology() const noexcept override { return topology_; }
+  Status put(std::string_view key, std::span<const std::byte> entry) noexcept override;
   Status fence(uint64_t deadline_ns) noexcept override;
-  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+  Status get(Rank rank, std::string_view key, std::span<std::byte> entry, size_t* bytes,
              uint64_t deadline_ns) noexcept override;
   int forwarded_exit_fd() const noexcept override { return exits_ != nullptr ? exits_->fd() : -1; }
   Event read_event() noexcept override;
-  void relay(int code, bool is_first, uint64_t deadline_ns) noexcept override;
-  void leave(int code, Leaving how, uint64_t deadline_ns) noexcept override;
+  void forward_exit(int code, bool is_first, uint64_t deadline_ns) noexcept override;
+  void leave(int code, ExitReason how, uint64_t deadline_ns) noexcept override;
 
  private:
   // Of one call, which may outlast its deadline.
@@ -118,7 +118,7 @@ class PmixBootstrap final : public Bootstrap {
   Status get_value(pmix_rank_t rank, const char* key, uint64_t deadline_ns,
                    std::shared_ptr<Answer>* answer) noexcept;
   Status get_number(const char* key, uint64_t deadline_ns, uint32_t* number) noexcept;
-  Status read_place(uint64_t deadline_ns) noexcept;
+  Status read_topology(uint64_t deadline_ns) noexcept;
   Status read_node_ranks(uint64_t deadline_ns) noexcept;
   Status read_nodes(uint64_t deadline_ns) noexcept;
   Status read_leaders(uint64_t deadline_ns) noexcept;
@@ -126,8 +126,8 @@ class PmixBootstrap final : public Bootstrap {
 
   Library library_{};
   pmix_proc_t self_{};
-  JobPlace place_;
-  BoundedCaller caller_;
+  JobTopology topology_;
+  TimedCaller caller_;
   PmixExits* exits_ = nullptr;  // null on one node
 };
 
@@ -141,7 +141,7 @@ Status PmixBootstrap::ask(const char* what, uint64_t deadline_ns, std::shared_pt
         Status::kBroken,
         "%s did not end in time: the launcher (PMIx) does not answer, or not all "
         "of %u ranks arrived; the launcher does not say which are missing. Look at its output",
-        what, place_.size);
+        what, topology_.size);
   }
   *answer = std::move(made);
   return Status::kOk;
@@ -160,10 +160,10 @@ Status PmixBootstrap::open(uint64_t deadline_ns) noexcept {
     return fail(Status::kBroken, "PMIx_Init: %s", library_.error_string(got->error));
   }
   self_ = got->process;
-  status = read_place(deadline_ns);
-  if (status == Status::kOk && place_.node_count > 1) status = open_exits(deadline_ns);
+  status = read_topology(deadline_ns);
+  if (status == Status::kOk && topology_.node_count > 1) status = open_exits(deadline_ns);
   // Whoever has said hello must say good-bye, or the launcher takes the exit for a crash.
-  if (status != Status::kOk) leave(1, Leaving::kExit, deadline_ns);
+  if (status != Status::kOk) leave(1, ExitReason::kExit, deadline_ns);
   return status;
 }
 
@@ -198,13 +198,13 @@ Status PmixBootstrap::get_number(const char* key, uint64_t deadline_ns, uint32_t
   return Status::kOk;
 }
 
-Status PmixBootstrap::read_place(uint64_t deadline_ns) noexcept {
-  place_.rank = self_.rank;
-  Status status = get_number(PMIX_JOB_SIZE, deadline_ns, &place_.size);
+Status PmixBootstrap::read_topology(uint64_t deadline_ns) noexcept {
+  topology_.rank = self_.rank;
+  Status status = get_number(PMIX_JOB_SIZE, deadline_ns, &topology_.size);
   if (status == Status::kOk) status = read_node_ranks(deadline_ns);
   if (status != Status::kOk) return status;
   // On one node nothing more is needed.
-  return place_.node_ranks.size() == place_.size ? Status::kOk : read_nodes(deadline_ns);
+  return topology_.node_ranks.size() == topology_.size ? Status::kOk : read_nodes(deadline_ns);
 }
 
 Status PmixBootstrap::read_node_ranks(uint64_t deadline_ns) noexcept {
@@ -212,37 +212,41 @@ Status PmixBootstrap::read_node_ranks(uint64_t deadline_ns) noexcept {
   const Status status = get_value(PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, deadline_ns, &got);
   if (status != Status::kOk) return status;
   const char* const list = got->error == PMIX_SUCCESS ? text_of(got->value) : nullptr;
-  place_.node_ranks.clear();
-  if (list != nullptr && !read_ranks(list, &place_.node_ranks)) {
+  topology_.node_ranks.clear();
+  if (list != nullptr && !read_ranks(list, &topology_.node_ranks)) {
     return fail(Status::kBroken,
                 "the launcher (PMIx) lists the ranks of this node (" PMIX_LOCAL_PEERS
                 ") as '%.200s', which is no list of numbers with commas between",
                 list);
   }
-  std::sort(place_.node_ranks.begin(), place_.node_ranks.end());
-  const auto self = std::find(place_.node_ranks.begin(), place_.node_ranks.end(), place_.rank);
-  const bool is_twice = std::adjacent_find(place_.node_ranks.begin(), place_.node_ranks.end()) !=
-                        place_.node_ranks.end();
-  if (place_.size == 0 || place_.rank >= place_.size || self == place_.node_ranks.end() ||
-      place_.node_ranks.back() >= place_.size || is_twice) {
+  std::sort(topology_.node_ranks.begin(), topology_.node_ranks.end());
+  const auto self =
+      std::find(topology_.node_ranks.begin(), topology_.node_ranks.end(), topology_.rank);
+  const bool is_twice =
+      std::adjacent_find(topology_.node_ranks.begin(), topology_.node_ranks.end()) !=
+      topology_.node_ranks.end();
+  if (topology_.size == 0 || topology_.rank >= topology_.size ||
+      self == topology_.node_ranks.end() || topology_.node_ranks.back() >= topology_.size ||
+      is_twice) {
     return fail(
         Status::kBroken,
         "the launcher (PMIx) does not say which ranks share a node: rank %u of %u, %zu ranks here",
-        place_.rank, place_.size, place_.node_ranks.size());
+        topology_.rank, topology_.size, topology_.node_ranks.size());
   }
-  place_.node_rank = static_cast<uint32_t>(self - place_.node_ranks.begin());
+  topology_.node_rank = static_cast<uint32_t>(self - topology_.node_ranks.begin());
   return Status::kOk;
 }
 
 Status PmixBootstrap::read_nodes(uint64_t deadline_ns) noexcept {
-  place_.leaders.clear();
-  Status status = get_number(PMIX_NUM_NODES, deadline_ns, &place_.node_count);
+  topology_.leaders.clear();
+  Status status = get_number(PMIX_NUM_NODES, deadline_ns, &topology_.node_count);
   if (status != Status::kOk) return status;
   // Each other node has a rank at least.
-  if (place_.node_count < 2 || place_.node_count - 1 > place_.size - place_.node_ranks.size()) {
+  if (topology_.node_count < 2 ||
+      topology_.node_count - 1 > topology_.size - topology_.node_ranks.size()) {
     return fail(Status::kBroken,
                 "the launcher (PMIx) counts %u nodes, and on this one are %zu of %u ranks",
-                place_.node_count, place_.node_ranks.size(), place_.size);
+                topology_.node_count, topology_.node_ranks.size(), topology_.size);
   }
   std::shared_ptr<Answer> got;
   status = get_value(self_.rank, PMIX_NODEID, deadline_ns, &got);
@@ -253,7 +257,7 @@ Status PmixBootstrap::read_nodes(uint64_t deadline_ns) noexcept {
   }
   // The launcher counts the nodes of an allocation: those of a job may be 6 and 7. The remainder is an index,
   // and another one on each node if the numbers follow each other. read_leaders() finds a better one.
-  place_.node = got->value->data.uint32 % place_.node_count;
+  topology_.node = got->value->data.uint32 % topology_.node_count;
   return read_leaders(deadline_ns);
 }
 
@@ -263,7 +267,7 @@ Status PmixBootstrap::read_leaders(uint64_t deadline_ns) noexcept {
   std::shared_ptr<Answer> got;
   const Status status = ask(
       "PMIx_Get", deadline_ns, &got,
-      [library = library_, self = self_, size = place_.size](Answer& answer) {
+      [library = library_, self = self_, size = topology_.size](Answer& answer) {
         pmix_info_t limit{};
         std::strncpy(limit.key, PMIX_TIMEOUT, PMIX_MAX_KEYLEN);
         limit.value.type = PMIX_INT;
@@ -281,24 +285,24 @@ Status PmixBootstrap::read_leaders(uint64_t deadline_ns) noexcept {
         return static_cast<pmix_status_t>(PMIX_SUCCESS);
       });
   if (status != Status::kOk) return status;
-  JobPlace told = place_;
-  if (got->nodes.size() == place_.size) fill_topology(got->nodes, &told);
-  if (got->nodes.size() != place_.size || told.node_ranks != place_.node_ranks ||
-      told.node_count != place_.node_count) {
+  JobTopology told = topology_;
+  if (got->nodes.size() == topology_.size) fill_topology(got->nodes, &told);
+  if (got->nodes.size() != topology_.size || told.node_ranks != topology_.node_ranks ||
+      told.node_count != topology_.node_count) {
     log_info("the launcher (PMIx) does not tell which rank is on which node: %s",
              library_.error_string(got->error));
     return Status::kOk;
   }
-  place_ = told;
+  topology_ = told;
   return Status::kOk;
 }
 
 Status PmixBootstrap::open_exits(uint64_t deadline_ns) noexcept {
   PmixExits& exits = PmixExits::of_process();
-  Status status = exits.open(library_.exits, self_, place_.size);
+  Status status = exits.open(library_.exits, self_, topology_.size);
   if (status != Status::kOk) return status;
   exits_ = &exits;
-  if (place_.node_rank != 0) return Status::kOk;  // its node's first rank hears for it
+  if (topology_.node_rank != 0) return Status::kOk;  // its node's first rank hears for it
   std::shared_ptr<Answer> got;
   status = ask("PMIx_Lookup", deadline_ns, &got, [&exits](Answer&) { return exits.listen(); });
   if (got == nullptr) return status;
@@ -312,16 +316,16 @@ Status PmixBootstrap::open_exits(uint64_t deadline_ns) noexcept {
 // The library's own keys begin with "pmix"; ours must not.
 std::string full_key(std::string_view key) { return "hydrant/" + std::string(key); }
 
-Status PmixBootstrap::put(std::string_view key, std::span<const std::byte> card) noexcept {
-  Status status = check_card(key, card.size());
+Status PmixBootstrap::put(std::string_view key, std::span<const std::byte> entry) noexcept {
+  Status status = check_key_value(key, entry.size());
   if (status != Status::kOk) return status;
   std::shared_ptr<Answer> got;
   status = ask("PMIx_Put", now_ns() + kPatienceNs, &got,
                [library = library_, name = full_key(key),
-                bytes = std::vector<std::byte>(card.begin(), card.end())](Answer&) {
+                bytes = std::vector<std::byte>(entry.begin(), entry.end())](Answer&) {
                  // The library copies: it is handed our bytes as if it might write.
                  std::vector<std::byte> copy = bytes;
-                 copy.push_back(std::byte{0});  // an empty card has an address, too
+                 copy.push_back(std::byte{0});  // an empty entry has an address, too
                  pmix_value_t value{};
                  value.type = PMIX_BYTE_OBJECT;
                  value.data.bo.bytes = reinterpret_cast<char*>(copy.data());
@@ -337,7 +341,7 @@ Status PmixBootstrap::put(std::string_view key, std::span<const std::byte> card)
 
 Status PmixBootstrap::fence(uint64_t deadline_ns) noexcept {
   std::shared_ptr<Answer> got;
-  // Without PMIX_COLLECT_DATA: cards stay where they were put until somebody asks.
+  // Without PMIX_COLLECT_DATA: entries stay where they were put until somebody asks.
   const Status status = ask("PMIx_Fence", deadline_ns, &got, [library = library_](Answer&) {
     const pmix_status_t error = library.commit();
     return error == PMIX_SUCCESS ? library.fence(nullptr, 0, nullptr, 0) : error;
@@ -346,22 +350,22 @@ Status PmixBootstrap::fence(uint64_t deadline_ns) noexcept {
   return fail(Status::kBroken, "PMIx_Fence: %s", library_.error_string(got->error));
 }
 
-Status PmixBootstrap::get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
-                          uint64_t deadline_ns) noexcept {
-  Status status = check_card(key, 0);
+Status PmixBootstrap::get(Rank rank, std::string_view key, std::span<std::byte> entry,
+                          size_t* bytes, uint64_t deadline_ns) noexcept {
+  Status status = check_key_value(key, 0);
   if (status != Status::kOk) return status;
-  if (rank >= place_.size) return fail(Status::kBadArg, "there is no rank %u", rank);
+  if (rank >= topology_.size) return fail(Status::kBadArg, "there is no rank %u", rank);
   std::shared_ptr<Answer> got;
   status = get_value(rank, full_key(key).c_str(), deadline_ns, &got);
   if (status != Status::kOk) return status;
   const pmix_value_t* value = got->value;
   if (got->error != PMIX_SUCCESS || value == nullptr || value->type != PMIX_BYTE_OBJECT ||
       value->data.bo.size == 0 || value->data.bo.bytes == nullptr) {
-    return fail(Status::kNotReady, "no card \"%.*s\" of rank %u: %s", static_cast<int>(key.size()),
+    return fail(Status::kNotReady, "no entry \"%.*s\" of rank %u: %s", static_cast<int>(key.size()),
                 key.data(), rank, library_.error_string(got->error));
   }
   const std::span<const char> found(value->data.bo.bytes, value->data.bo.size - 1);
-  return copy_card(std::as_bytes(found), card, bytes);
+  return copy_value(std::as_bytes(found), entry, bytes);
 }
 
 Bootstrap::Event PmixBootstrap::read_event() noexcept {
@@ -370,7 +374,7 @@ Bootstrap::Event PmixBootstrap::read_event() noexcept {
   return event;
 }
 
-void PmixBootstrap::relay(int code, bool is_first, uint64_t deadline_ns) noexcept {
+void PmixBootstrap::forward_exit(int code, bool is_first, uint64_t deadline_ns) noexcept {
   if (exits_ == nullptr) return;
   // Half of the time is for the good-bye.
   const uint64_t now = now_ns();
@@ -380,7 +384,7 @@ void PmixBootstrap::relay(int code, bool is_first, uint64_t deadline_ns) noexcep
 }
 
 // The launcher learns the code from the exit of this process; without this call it would count as a crash.
-void PmixBootstrap::leave(int, Leaving, uint64_t deadline_ns) noexcept {
+void PmixBootstrap::leave(int, ExitReason, uint64_t deadline_ns) noexcept {
   caller_.call([library = library_] { library.finalize(nullptr, 0); }, deadline_ns);
 }
 

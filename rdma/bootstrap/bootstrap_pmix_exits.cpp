@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kForEver = 1'000'000'000;  // seconds
 constexpr uint64_t kEarlyNs = 1'000'000'000;
-constexpr int kMostEarly = 3;
+constexpr int kMaxEarly = 3;
 
 void set_info(pmix_info_t* info, const char* key, int value) noexcept {
   *info = {};
@@ -43,7 +43,7 @@ Status PmixExits::open(const Functions& functions, const pmix_proc_t& self, Rank
   if (read_end_.number() >= 0) return Status::kOk;  // a process is in one job
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
-    return fail(Status::kResource, "no pipe for words of other nodes: %s", errno_text(errno));
+    return fail(Status::kResource, "no pipe for exits of other nodes: %s", errno_text(errno));
   }
   read_end_.keep(ends[0]);
   write_end_.keep(ends[1]);
@@ -75,13 +75,13 @@ pmix_status_t PmixExits::listen() noexcept {
 }
 
 pmix_status_t PmixExits::tell(int code) noexcept {
-  set_info(&said_[0], key_, code);
-  set_range(&said_[1]);
+  set_info(&published_[0], key_, code);
+  set_range(&published_[1]);
   {
     const MutexLock lock(mutex_);
     ++unanswered_;
   }
-  const pmix_status_t status = functions_.publish(said_, 2, &on_published, this);
+  const pmix_status_t status = functions_.publish(published_, 2, &on_published, this);
   if (status != PMIX_SUCCESS) answered();
   return status;
 }
@@ -101,7 +101,7 @@ void PmixExits::on_published(pmix_status_t, void* self) {
 void PmixExits::on_found(pmix_status_t answer, pmix_pdata_t data[], size_t count, void* self) {
   auto& exits = *static_cast<PmixExits*>(self);
   if (answer == PMIX_ERR_TIMEOUT && exits.may_ask_again()) exits.listen();
-  for (size_t i = 0; answer == PMIX_SUCCESS && i < count; ++i) exits.hear(data[i]);
+  for (size_t i = 0; answer == PMIX_SUCCESS && i < count; ++i) exits.receive(data[i]);
   exits.answered();
 }
 
@@ -110,17 +110,17 @@ void PmixExits::on_found(pmix_status_t answer, pmix_pdata_t data[], size_t count
 bool PmixExits::may_ask_again() noexcept {
   const MutexLock lock(mutex_);
   early_ = now_ns() - asked_ns_ < kEarlyNs ? early_ + 1 : 0;
-  return early_ < kMostEarly;
+  return early_ < kMaxEarly;
 }
 
-void PmixExits::hear(const pmix_pdata_t& data) noexcept {
+void PmixExits::receive(const pmix_pdata_t& data) noexcept {
   const bool good = std::strncmp(data.proc.nspace, self_.nspace, PMIX_MAX_NSLEN) == 0 &&
                     data.proc.rank < size_ && data.proc.rank != self_.rank &&
                     data.value.type == PMIX_INT;
   if (!good) return;
   {
     const MutexLock lock(mutex_);
-    heard_.push_back({.rank = data.proc.rank, .code = data.value.data.integer});
+    received_.push_back({.rank = data.proc.rank, .code = data.value.data.integer});
   }
   const char wake = 1;
   [[maybe_unused]] const ssize_t written = write(write_end_.get(), &wake, sizeof wake);
@@ -128,10 +128,10 @@ void PmixExits::hear(const pmix_pdata_t& data) noexcept {
 
 bool PmixExits::read(Rank* rank, int* code) noexcept {
   const MutexLock lock(mutex_);
-  if (heard_.empty()) return false;
-  *rank = heard_.front().rank;
-  *code = heard_.front().code;
-  heard_.pop_front();
+  if (received_.empty()) return false;
+  *rank = received_.front().rank;
+  *code = received_.front().code;
+  received_.pop_front();
   char wake = 0;
   ssize_t bytes = -1;
   do {

@@ -31,7 +31,7 @@ class PmixExits {
 
   // `self` is this process in its job of `size` ranks. Errors: kResource: no pipe.
   Status open(const Functions& functions, const pmix_proc_t& self, Rank size) noexcept;
-  // Asks PMIx for the word of another rank, and does not wait for it: PMIX_SUCCESS, or what PMIx has against
+  // Asks PMIx for the exit of another rank, and does not wait for it: PMIX_SUCCESS, or what PMIx has against
   // that.
   pmix_status_t listen() noexcept;
   // Publishes that this process leaves with `code`; the answer is waited for by settle().
@@ -41,7 +41,7 @@ class PmixExits {
 
   // Readable when a rank has said something; -1 before open(), and when the program has closed it.
   int fd() const noexcept { return read_end_.get(); }
-  // Takes one word of another rank of this job; false if there is none.
+  // Takes one exit of another rank of this job; false if there is none.
   bool read(Rank* rank, int* code) noexcept;
 
  private:
@@ -52,22 +52,22 @@ class PmixExits {
   PmixExits() noexcept = default;
   static void on_published(pmix_status_t answer, void* self);
   static void on_found(pmix_status_t answer, pmix_pdata_t data[], size_t count, void* self);
-  void hear(const pmix_pdata_t& data) noexcept;
+  void receive(const pmix_pdata_t& data) noexcept;
   bool may_ask_again() noexcept;
   void answered() noexcept;
 
   Functions functions_{};
-  KeptDescriptor read_end_;  // a byte for each word
+  KeptDescriptor read_end_;  // a byte for each exit
   KeptDescriptor write_end_;
   Rank size_ = 0;
   pmix_proc_t self_{};
   char key_[PMIX_MAX_KEYLEN + 1] = {};
   char* keys_[2] = {key_, nullptr};
   pmix_info_t wanted_[3] = {};  // PMIx may read both until it has answered
-  pmix_info_t said_[2] = {};
+  pmix_info_t published_[2] = {};
   Mutex mutex_;
   CondVar changed_;
-  std::deque<Message> heard_ HYDRANT_GUARDED_BY(mutex_);
+  std::deque<Message> received_ HYDRANT_GUARDED_BY(mutex_);
   int unanswered_ HYDRANT_GUARDED_BY(mutex_) = 0;
   uint64_t asked_ns_ HYDRANT_GUARDED_BY(mutex_) = 0;
   int early_ HYDRANT_GUARDED_BY(mutex_) = 0;  // answers in a row that were no wait

@@ -8,29 +8,29 @@
 
 namespace hydrant {
 
-class AloneBootstrap final : public Bootstrap {
+class SingletonBootstrap final : public Bootstrap {
  public:
   const char* name() const noexcept override { return "alone"; }
-  const JobPlace& place() const noexcept override { return place_; }
-  Status put(std::string_view key, std::span<const std::byte> card) noexcept override;
+  const JobTopology& topology() const noexcept override { return topology_; }
+  Status put(std::string_view key, std::span<const std::byte> entry) noexcept override;
   Status fence(uint64_t) noexcept override { return Status::kOk; }
-  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+  Status get(Rank rank, std::string_view key, std::span<std::byte> entry, size_t* bytes,
              uint64_t deadline_ns) noexcept override;
-  void leave(int, Leaving, uint64_t) noexcept override {}
+  void leave(int, ExitReason, uint64_t) noexcept override {}
 
  private:
-  struct Card {
+  struct KeyValue {
     std::string key;
     std::vector<std::byte> bytes;
   };
-  JobPlace place_;
-  std::vector<Card> cards_;
+  JobTopology topology_;
+  std::vector<KeyValue> entries_;
 };
 
 // What put() and get() of every kind accept. Errors: kBadArg, with a text.
 inline constexpr size_t kMaxKeyBytes = 31;
-Status check_card(std::string_view key, size_t bytes) noexcept;
-// Hands a card to the caller of get(). Errors: kBadArg: too little room.
-Status copy_card(std::span<const std::byte> from, std::span<std::byte> to, size_t* bytes) noexcept;
+Status check_key_value(std::string_view key, size_t bytes) noexcept;
+// Hands an entry to the caller of get(). Errors: kBadArg: too little room.
+Status copy_value(std::span<const std::byte> from, std::span<std::byte> to, size_t* bytes) noexcept;
 
 }  // namespace hydrant

@@ -1,5 +1,6 @@
 // Implements Bootstrap for ranks of hydrant-run and of forked jobs: sends requests to the supervisor and
-// reads its notifications. bootstrap.cpp and bootstrap_forked.cpp open it; rdma/launch/bootstrap_server.cpp answers.
+// reads its notifications. bootstrap.cpp and bootstrap_forked.cpp open it; rdma/launch/bootstrap_server.cpp
+// answers.
 #include "rdma/bootstrap/bootstrap_supervised.hpp"
 
 #include "firehose/base/errno_text.hpp"
@@ -27,46 +28,44 @@ uint64_t add_without_wrap(uint64_t a, uint64_t b) noexcept {
 }
 
 // Of this process, which is in one job: a hello may be what is refused.
-std::atomic<bool> refused_for_the_end{false};
+std::atomic<bool> refused_at_exit{false};
 
 }  // namespace
 
-bool launcher_tells_of_the_end() noexcept {
-  return refused_for_the_end.load(std::memory_order_relaxed);
-}
+bool does_launcher_end_job() noexcept { return refused_at_exit.load(std::memory_order_relaxed); }
 
-JobPlace place_of(Rank rank, Rank size, uint32_t nodes) {
+JobTopology make_topology(Rank rank, Rank size, uint32_t nodes) {
   const auto first_of = [&](uint32_t node) {
     return static_cast<Rank>((uint64_t{node} * size + nodes - 1) / nodes);
   };
-  JobPlace place;
-  place.rank = rank;
-  place.size = size;
-  place.node_count = nodes;
-  place.node = static_cast<uint32_t>(uint64_t{rank} * nodes / size);
-  const Rank first = first_of(place.node);
-  place.node_ranks.resize(first_of(place.node + 1) - first);
-  std::iota(place.node_ranks.begin(), place.node_ranks.end(), first);
-  place.node_rank = rank - first;
-  place.leaders.clear();
-  for (uint32_t node = 0; node < nodes; ++node) place.leaders.push_back(first_of(node));
-  return place;
+  JobTopology topology;
+  topology.rank = rank;
+  topology.size = size;
+  topology.node_count = nodes;
+  topology.node = static_cast<uint32_t>(uint64_t{rank} * nodes / size);
+  const Rank first = first_of(topology.node);
+  topology.node_ranks.resize(first_of(topology.node + 1) - first);
+  std::iota(topology.node_ranks.begin(), topology.node_ranks.end(), first);
+  topology.node_rank = rank - first;
+  topology.leaders.clear();
+  for (uint32_t node = 0; node < nodes; ++node) topology.leaders.push_back(first_of(node));
+  return topology;
 }
 
-SupervisedBootstrap::SupervisedBootstrap(const char* name, const JobPlace& place, int calls,
-                                         int words)
-    : name_(name), place_(place), calls_(calls), words_(words) {
+SupervisedBootstrap::SupervisedBootstrap(const char* name, const JobTopology& topology, int calls,
+                                         int events)
+    : name_(name), topology_(topology), calls_(calls), events_(events) {
   ucred peer{};
   socklen_t bytes = sizeof peer;
-  if (getsockopt(words, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0) supervisor_ = peer.pid;
+  if (getsockopt(events, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0) supervisor_ = peer.pid;
 }
 
-Status SupervisedBootstrap::open(const char* name, const JobPlace& place, int calls, int words,
-                                 uint64_t deadline_ns,
+Status SupervisedBootstrap::open(const char* name, const JobTopology& topology, int calls,
+                                 int events, uint64_t deadline_ns,
                                  std::unique_ptr<Bootstrap>* bootstrap) noexcept {
-  std::unique_ptr<SupervisedBootstrap> made(new SupervisedBootstrap(name, place, calls, words));
+  std::unique_ptr<SupervisedBootstrap> made(new SupervisedBootstrap(name, topology, calls, events));
   // What this process starts is not this rank.
-  for (const int fd : {calls, words}) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  for (const int fd : {calls, events}) fcntl(fd, F_SETFD, FD_CLOEXEC);
   launch::Request hello{.kind = launch::RequestKind::kHello, .deadline_ns = deadline_ns};
   const Status status = made->call(hello, {}, {}, nullptr);
   if (status == Status::kOk) *bootstrap = std::move(made);
@@ -78,7 +77,7 @@ Status SupervisedBootstrap::lost() const noexcept {
       Status::kBroken,
       "the program has closed descriptor %d, by which rank %u asks its supervisor (%s); close "
       "only descriptors that the program has opened",
-      calls_.number(), place_.rank, name_);
+      calls_.number(), topology_.rank, name_);
 }
 
 Status SupervisedBootstrap::gone() const noexcept {
@@ -91,22 +90,22 @@ Status SupervisedBootstrap::silent() const noexcept {
   return fail(Status::kBroken, "the supervisor (%s) does not answer; is it stopped?", name_);
 }
 
-Status SupervisedBootstrap::send(const launch::Request& request, std::span<const std::byte> card,
+Status SupervisedBootstrap::send(const launch::Request& request, std::span<const std::byte> entry,
                                  uint64_t deadline_ns) noexcept {
   for (;;) {
-    const int error = launch::send_message(calls_.get(), launch::bytes_of(request), card);
+    const int error = launch::send_message(calls_.get(), launch::bytes_of(request), entry);
     if (error == 0) return Status::kOk;
     if (error != EAGAIN && error != ENOBUFS) return gone();
     if (!launch::wait_writable(calls_.get(), deadline_ns)) return silent();
   }
 }
 
-Status SupervisedBootstrap::call(launch::Request& request, std::span<const std::byte> card,
+Status SupervisedBootstrap::call(launch::Request& request, std::span<const std::byte> entry,
                                  std::span<std::byte> answer, size_t* bytes) noexcept {
   request.id = next_id_++;
-  request.card_bytes = static_cast<uint32_t>(card.size());
+  request.value_bytes = static_cast<uint32_t>(entry.size());
   const uint64_t deadline = add_without_wrap(request.deadline_ns, kSlackNs);
-  const Status sent = send(request, card, deadline);
+  const Status sent = send(request, entry, deadline);
   if (sent != Status::kOk) return sent;
   launch::MessageRoom room;
   for (;;) {
@@ -125,15 +124,15 @@ Status SupervisedBootstrap::call(launch::Request& request, std::span<const std::
     }
     if (reply.id != request.id) continue;  // to a call that was given up
     const auto status = static_cast<Status>(reply.status);
-    if (status == Status::kBroken) refused_for_the_end.store(true, std::memory_order_relaxed);
+    if (status == Status::kBroken) refused_at_exit.store(true, std::memory_order_relaxed);
     if (status != Status::kOk) {
       return fail(status, "%.*s", static_cast<int>(tail.size()),
                   reinterpret_cast<const char*>(tail.data()));
     }
     if (bytes == nullptr) return Status::kOk;
     if (tail.size() > answer.size()) {
-      return fail(Status::kBadArg, "the card has %zu bytes, and there is room for %zu", tail.size(),
-                  answer.size());
+      return fail(Status::kBadArg, "the entry has %zu bytes, and there is room for %zu",
+                  tail.size(), answer.size());
     }
     std::copy(tail.begin(), tail.end(), answer.begin());
     *bytes = tail.size();
@@ -141,13 +140,14 @@ Status SupervisedBootstrap::call(launch::Request& request, std::span<const std::
   }
 }
 
-Status SupervisedBootstrap::put(std::string_view key, std::span<const std::byte> card) noexcept {
+Status SupervisedBootstrap::put(std::string_view key, std::span<const std::byte> entry) noexcept {
   launch::Request request{.kind = launch::RequestKind::kPut, .deadline_ns = now_ns() + kPatienceNs};
-  if (!launch::set_key(key, &request) || card.size() > kMaxCardBytes) {
-    return fail(Status::kBadArg, "a card of %zu bytes under a key of %zu: at most %zu and 1 to %zu",
-                card.size(), key.size(), kMaxCardBytes, launch::kKeyRoom - 1);
+  if (!launch::set_key(key, &request) || entry.size() > kMaxValueBytes) {
+    return fail(Status::kBadArg,
+                "an entry of %zu bytes under a key of %zu: at most %zu and 1 to %zu", entry.size(),
+                key.size(), kMaxValueBytes, launch::kKeyRoom - 1);
   }
-  return call(request, card, {}, nullptr);
+  return call(request, entry, {}, nullptr);
 }
 
 Status SupervisedBootstrap::fence(uint64_t deadline_ns) noexcept {
@@ -155,7 +155,7 @@ Status SupervisedBootstrap::fence(uint64_t deadline_ns) noexcept {
   return call(request, {}, {}, nullptr);
 }
 
-Status SupervisedBootstrap::get(Rank rank, std::string_view key, std::span<std::byte> card,
+Status SupervisedBootstrap::get(Rank rank, std::string_view key, std::span<std::byte> entry,
                                 size_t* bytes, uint64_t deadline_ns) noexcept {
   launch::Request request{
       .kind = launch::RequestKind::kGet, .rank = rank, .deadline_ns = deadline_ns};
@@ -163,40 +163,41 @@ Status SupervisedBootstrap::get(Rank rank, std::string_view key, std::span<std::
     return fail(Status::kBadArg, "a key has 1 to %zu bytes, not %zu", launch::kKeyRoom - 1,
                 key.size());
   }
-  return call(request, {}, card, bytes);
+  return call(request, {}, entry, bytes);
 }
 
 Bootstrap::Event SupervisedBootstrap::read_event() noexcept {
   launch::MessageRoom room;
   std::span<const std::byte> message;
-  const auto received = launch::receive_message(words_.get(), &room, &message);
+  const auto received = launch::receive_message(events_.get(), &room, &message);
   if (received == launch::Received::kNothing) return {};
   if (received == launch::Received::kEnd) {
     // Of a number that the program has closed no end can be read.
-    return {.kind = words_.is_lost() ? Event::Kind::kNothing : Event::Kind::kLauncherGone};
+    return {.kind = events_.is_lost() ? Event::Kind::kNothing : Event::Kind::kLauncherExited};
   }
-  launch::Word word;
-  const bool good = launch::read_word(message, &word) &&
-                    (word.kind == launch::WordKind::kExit || word.kind == launch::WordKind::kDeath);
+  launch::Event event;
+  const bool good =
+      launch::read_event(message, &event) &&
+      (event.kind == launch::EventKind::kExit || event.kind == launch::EventKind::kDeath);
   if (!good) {
     log_warning("the supervisor (%s) sent %zu bytes that are no message of its protocol; ignored",
                 name_, message.size());
     return {};
   }
-  const bool death = word.kind == launch::WordKind::kDeath;
+  const bool death = event.kind == launch::EventKind::kDeath;
   return {.kind = death ? Event::Kind::kDeath : Event::Kind::kExit,
-          .rank = word.rank,
-          .code = word.code,
-          .signal = word.signal};
+          .rank = event.rank,
+          .code = event.code,
+          .signal = event.signal};
 }
 
-void SupervisedBootstrap::leave(int code, Leaving how, uint64_t deadline_ns) noexcept {
-  const launch::Word word{
-      .kind = launch::WordKind::kLeave, .rank = place_.rank, .code = code, .how = how};
+void SupervisedBootstrap::leave(int code, ExitReason how, uint64_t deadline_ns) noexcept {
+  const launch::Event event{
+      .kind = launch::EventKind::kLeave, .rank = topology_.rank, .code = code, .how = how};
   for (;;) {
-    const int error = launch::send_message(words_.get(), launch::bytes_of(word));
+    const int error = launch::send_message(events_.get(), launch::bytes_of(event));
     if (error != EAGAIN && error != ENOBUFS) return;
-    if (!launch::wait_writable(words_.get(), deadline_ns)) return;
+    if (!launch::wait_writable(events_.get(), deadline_ns)) return;
   }
 }
 

@@ -11,43 +11,43 @@
 namespace hydrant {
 
 // Ranks spread evenly over so many nodes, neighbours together: one, or what stands for more on one machine.
-JobPlace place_of(Rank rank, Rank size, uint32_t nodes = 1);
+JobTopology make_topology(Rank rank, Rank size, uint32_t nodes = 1);
 
 class SupervisedBootstrap final : public Bootstrap {
  public:
-  // `calls` and `words` are the rank's ends of its sockets and belong to the object from now on. `name` is
+  // `calls` and `events` are the rank's ends of its sockets and belong to the object from now on. `name` is
   // a literal. `place` is what the ranks are to believe. Says hello. Errors: kBadArg: another process is
   // this rank; kBroken: no supervisor there, or the job ends already.
-  static Status open(const char* name, const JobPlace& place, int calls, int words,
+  static Status open(const char* name, const JobTopology& topology, int calls, int events,
                      uint64_t deadline_ns, std::unique_ptr<Bootstrap>* bootstrap) noexcept;
   ~SupervisedBootstrap() override = default;
 
   const char* name() const noexcept override { return name_; }
-  const JobPlace& place() const noexcept override { return place_; }
-  Status put(std::string_view key, std::span<const std::byte> card) noexcept override;
+  const JobTopology& topology() const noexcept override { return topology_; }
+  Status put(std::string_view key, std::span<const std::byte> entry) noexcept override;
   Status fence(uint64_t deadline_ns) noexcept override;
-  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+  Status get(Rank rank, std::string_view key, std::span<std::byte> entry, size_t* bytes,
              uint64_t deadline_ns) noexcept override;
-  int watch_fd() const noexcept override { return words_.get(); }
+  int event_fd() const noexcept override { return events_.get(); }
   Event read_event() noexcept override;
   int supervisor() const noexcept override { return supervisor_; }
-  void leave(int code, Leaving how, uint64_t deadline_ns) noexcept override;
+  void leave(int code, ExitReason how, uint64_t deadline_ns) noexcept override;
 
  private:
-  SupervisedBootstrap(const char* name, const JobPlace& place, int calls, int words);
+  SupervisedBootstrap(const char* name, const JobTopology& topology, int calls, int events);
   // Sends a request and waits for its answer. `answer`, if not null, gets what follows a kOk.
-  Status call(launch::Request& request, std::span<const std::byte> card,
+  Status call(launch::Request& request, std::span<const std::byte> entry,
               std::span<std::byte> answer, size_t* bytes) noexcept;
-  Status send(const launch::Request& request, std::span<const std::byte> card,
+  Status send(const launch::Request& request, std::span<const std::byte> entry,
               uint64_t deadline_ns) noexcept;
   Status lost() const noexcept;
   Status gone() const noexcept;
   Status silent() const noexcept;
 
   const char* name_;
-  JobPlace place_;
+  JobTopology topology_;
   KeptDescriptor calls_;
-  KeptDescriptor words_;
+  KeptDescriptor events_;
   int supervisor_ = 0;
   uint32_t next_id_ = 1;
 };

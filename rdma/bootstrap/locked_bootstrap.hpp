@@ -7,28 +7,28 @@
 
 namespace hydrant {
 
-class GuardedBootstrap final : public Bootstrap {
+class LockedBootstrap final : public Bootstrap {
  public:
   // Both outlive it.
-  GuardedBootstrap(Bootstrap& inside, Mutex& mu) noexcept : inside_(inside), mu_(mu) {}
+  LockedBootstrap(Bootstrap& inside, Mutex& mu) noexcept : inside_(inside), mu_(mu) {}
 
   const char* name() const noexcept override { return inside_.name(); }
-  const JobPlace& place() const noexcept override { return inside_.place(); }
-  Status put(std::string_view key, std::span<const std::byte> card) noexcept override {
+  const JobTopology& topology() const noexcept override { return inside_.topology(); }
+  Status put(std::string_view key, std::span<const std::byte> entry) noexcept override {
     const MutexLock lock(mu_);
-    return inside_.put(key, card);
+    return inside_.put(key, entry);
   }
   Status fence(uint64_t deadline_ns) noexcept override {
     const MutexLock lock(mu_);
     return inside_.fence(deadline_ns);
   }
-  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+  Status get(Rank rank, std::string_view key, std::span<std::byte> entry, size_t* bytes,
              uint64_t deadline_ns) noexcept override {
     const MutexLock lock(mu_);
-    return inside_.get(rank, key, card, bytes, deadline_ns);
+    return inside_.get(rank, key, entry, bytes, deadline_ns);
   }
   // The end is told by who knows of it, without waiting for others.
-  void leave(int code, Leaving how, uint64_t deadline_ns) noexcept override {
+  void leave(int code, ExitReason how, uint64_t deadline_ns) noexcept override {
     inside_.leave(code, how, deadline_ns);
   }
 

@@ -7,7 +7,7 @@
 
 namespace hydrant {
 
-BoundedCaller::~BoundedCaller() {
+TimedCaller::~TimedCaller() {
   if (shared_ == nullptr) return;
   bool lost = false;
   {
@@ -23,7 +23,7 @@ BoundedCaller::~BoundedCaller() {
   }
 }
 
-bool BoundedCaller::start(const char* name) noexcept {
+bool TimedCaller::start(const char* name) noexcept {
   shared_ = std::make_shared<Shared>();
   auto* argument = new std::shared_ptr<Shared>(shared_);
   sigset_t all;
@@ -41,7 +41,7 @@ bool BoundedCaller::start(const char* name) noexcept {
   return true;
 }
 
-void* BoundedCaller::serve(void* argument) {
+void* TimedCaller::serve(void* argument) {
   auto* owned = static_cast<std::shared_ptr<Shared>*>(argument);
   const std::shared_ptr<Shared> shared = std::move(*owned);
   delete owned;
@@ -63,7 +63,7 @@ void* BoundedCaller::serve(void* argument) {
   }
 }
 
-bool BoundedCaller::call(std::function<void()> work, uint64_t deadline_ns) noexcept {
+bool TimedCaller::call(std::function<void()> work, uint64_t deadline_ns) noexcept {
   if (shared_ == nullptr) return false;
   Shared& shared = *shared_;
   const MutexLock lock(shared.mutex);

@@ -11,12 +11,12 @@
 
 namespace hydrant {
 
-class BoundedCaller {
+class TimedCaller {
  public:
-  BoundedCaller() noexcept = default;
-  ~BoundedCaller();
-  BoundedCaller(const BoundedCaller&) = delete;
-  BoundedCaller& operator=(const BoundedCaller&) = delete;
+  TimedCaller() noexcept = default;
+  ~TimedCaller();
+  TimedCaller(const TimedCaller&) = delete;
+  TimedCaller& operator=(const TimedCaller&) = delete;
 
   // Starts the thread, named `name` (15 characters at most), all signals blocked. False: no thread to be had.
   bool start(const char* name) noexcept;

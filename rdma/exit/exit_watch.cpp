@@ -53,20 +53,20 @@ bool ExitWatch::Listener::program_catches_quit() noexcept {
 ExitWatch::ExitWatch(Bootstrap& bootstrap, Listener& listener) noexcept
     : bootstrap_(bootstrap),
       listener_(listener),
-      is_supervised_(bootstrap.watch_fd() >= 0),
-      end_(launch::exit_times(bootstrap.place().size)) {}
+      is_supervised_(bootstrap.event_fd() >= 0),
+      end_(launch::exit_times(bootstrap.topology().size)) {}
 
 Status ExitWatch::start(Bootstrap& bootstrap, Listener& listener, uint64_t deadline_ns,
                         std::unique_ptr<ExitWatch>* watch) noexcept {
   std::unique_ptr<ExitWatch> made(new ExitWatch(bootstrap, listener));
   if (made->is_supervised_) made->supervisor_start_ = process_start_time(bootstrap.supervisor());
-  if (!made->is_supervised_ && bootstrap.place().size > 1) {
-    const Status status = NodeWords::open(bootstrap, deadline_ns, &made->words_);
+  if (!made->is_supervised_ && bootstrap.topology().size > 1) {
+    const Status status = NodeExitChannel::open(bootstrap, deadline_ns, &made->channel_);
     if (status != Status::kOk) return status;
     made->parent_pid_ = getppid();
     made->parent_.keep(open_pidfd(made->parent_pid_));
   }
-  const bool silent = !made->is_supervised_ && made->words_ == nullptr;
+  const bool silent = !made->is_supervised_ && made->channel_ == nullptr;
   const Status status = silent ? Status::kOk : made->start_thread();  // alone: nobody to hear from
   if (status == Status::kOk) *watch = std::move(made);
   return status;
@@ -98,36 +98,36 @@ ExitWatch::~ExitWatch() {
   }
 }
 
-bool ExitWatch::ends_unheard(pid_t sender) const noexcept {
+bool ExitWatch::is_unannounced_kill(pid_t sender) const noexcept {
   return is_supervised_ && sender > 0 && sender == bootstrap_.supervisor() &&
-         bootstrap_.watch_fd() < 0;
+         bootstrap_.event_fd() < 0;
 }
 
-void ExitWatch::leave(int code, Leaving how, uint64_t deadline_ns) noexcept {
+void ExitWatch::leave(int code, ExitReason how, uint64_t deadline_ns) noexcept {
   left_.store(true);
-  if (words_ != nullptr) {
-    words_->tell(bootstrap_.place().rank, code);
-    const bool is_first = words_->claim_exit();
-    say_how_it_leaves(code, how, is_first);
-    bootstrap_.relay(code, is_first, deadline_ns);
+  if (channel_ != nullptr) {
+    channel_->publish_exit(bootstrap_.topology().rank, code);
+    const bool is_first = channel_->claim_exit();
+    log_exit(code, how, is_first);
+    bootstrap_.forward_exit(code, is_first, deadline_ns);
   }
   bootstrap_.leave(code, how, deadline_ns);
 }
 
 // The supervisor tells the user; where there is none, the first rank of the node to know does.
-void ExitWatch::say_how_it_leaves(int code, Leaving how, bool is_first) noexcept {
+void ExitWatch::log_exit(int code, ExitReason how, bool is_first) noexcept {
   constexpr int kCodeMask = 0xff;  // what wait(2) passes on
-  const Rank own = bootstrap_.place().rank;
-  const Rank first_out = first_out_.load(std::memory_order_relaxed);
+  const Rank own = bootstrap_.topology().rank;
+  const Rank first_out = first_exited_.load(std::memory_order_relaxed);
   const bool is_failure = (code & kCodeMask) != 0;
-  if (how == Leaving::kGaveUp) {
-    if (is_failure || first_out == kNoRank || !words_->claim_wait()) return;
+  if (how == ExitReason::kAbandoned) {
+    if (is_failure || first_out == kNoRank || !channel_->claim_wait()) return;
     log_warning(
         "rank %u exited with code 0 while rank %u waited for messages, barriers or puts; the job "
         "is ended",
         first_out, own);
   } else if (is_failure && is_first && first_out == kNoRank) {
-    if (how == Leaving::kGasnetExit) {
+    if (how == ExitReason::kGasnetExit) {
       log_error("rank %u called gasnet_exit(%d); the job is ended", own, code);
     } else {
       log_error("rank %u exited with code %d; the job is ended", own, code);
@@ -135,11 +135,12 @@ void ExitWatch::say_how_it_leaves(int code, Leaving how, bool is_first) noexcept
   }
 }
 
-void ExitWatch::death_is_said() const noexcept {
-  if (words_ != nullptr) words_->tell(bootstrap_.place().rank, 0, WordOf::kDeathIsSaid);
+void ExitWatch::note_death_published() const noexcept {
+  if (channel_ != nullptr)
+    channel_->publish_exit(bootstrap_.topology().rank, 0, NoticeKind::kDeathPublished);
 }
 
-void ExitWatch::lose(Rank rank, int code) noexcept {
+void ExitWatch::report_peer_failure(Rank rank, int code) noexcept {
   if (!running_) return;
   lost_code_.store(code, std::memory_order_relaxed);
   lost_.store(rank, std::memory_order_release);
@@ -149,7 +150,7 @@ void ExitWatch::lose(Rank rank, int code) noexcept {
 
 void* ExitWatch::serve(void* self) {
   auto& watch = *static_cast<ExitWatch*>(self);
-  if (watch.words_ != nullptr) {
+  if (watch.channel_ != nullptr) {
     watch.serve_words();
   } else {
     watch.serve_launcher();
@@ -157,19 +158,19 @@ void* ExitWatch::serve(void* self) {
   return nullptr;
 }
 
-// Each wait is for what is open now. A word that came while the program closed the number is not read: under
-// the number may be a file of the program's.
+// Each wait is for what is open now. A notice that came while the program closed the number is not read:
+// under the number may be a file of the program's.
 void ExitWatch::serve_launcher() noexcept {
   bool more = true;
   bool is_lost = false;
   while (!stop_.load()) {
-    if (more && !is_lost && bootstrap_.watch_fd() < 0) {
+    if (more && !is_lost && bootstrap_.event_fd() < 0) {
       is_lost = true;
-      say_unheard();
+      log_unpublished();
     }
     if (more && is_lost) watch_supervisor();
     pollfd polled[] = {{wake_.get(), POLLIN, 0},
-                       {more ? bootstrap_.watch_fd() : -1, POLLIN, 0},
+                       {more ? bootstrap_.event_fd() : -1, POLLIN, 0},
                        {parent_.get(), POLLIN, 0}};
     (void)poll(polled, 3, time_left_ms());
     if (stop_.load()) return;
@@ -179,7 +180,7 @@ void ExitWatch::serve_launcher() noexcept {
     if (polled[2].revents != 0 && !parent_.is_lost()) {
       more = false;
       parent_.close();
-      listener_.on_launcher_gone();
+      listener_.on_launcher_exit();
     }
   }
 }
@@ -193,28 +194,28 @@ void ExitWatch::watch_supervisor() noexcept {
   const bool is_gone =
       fd >= 0 ? process_start_time(supervisor) != supervisor_start_ : errno == ESRCH;
   parent_.keep(fd);
-  if (is_gone) listener_.on_launcher_gone();
+  if (is_gone) listener_.on_launcher_exit();
 }
 
-void ExitWatch::say_unheard() noexcept {
-  if (is_told_ || left_.load()) return;
+void ExitWatch::log_unpublished() noexcept {
+  if (is_notified_ || left_.load()) return;
   log_warning(
       "the program of rank %u has closed its connection to the launcher (%s): the rank is not told "
       "when others end, and the launcher ends it by SIGQUIT in place of that; close only "
       "descriptors that the program has opened",
-      bootstrap_.place().rank, bootstrap_.name());
+      bootstrap_.topology().rank, bootstrap_.name());
 }
 
 void ExitWatch::serve_words() noexcept {
   constexpr size_t kFirstPeer = 3;
-  std::vector<NodeWords::Peer>& peers = words_->peers();
+  std::vector<NodeExitChannel::Peer>& peers = channel_->peers();
   std::vector<pollfd> polled(kFirstPeer + peers.size() + 1);
   while (!stop_.load()) {
-    if (words_->repair())
+    if (channel_->repair())
       log_info("the program has closed descriptors of the library; they are opened again");
     repair_parent();
     polled[0] = {wake_.get(), POLLIN, 0};
-    polled[1] = {words_->fd(), POLLIN, 0};
+    polled[1] = {channel_->fd(), POLLIN, 0};
     polled[2] = {parent_.get(), POLLIN, 0};
     bool has_any_exited = false;
     for (size_t i = 0; i < peers.size(); ++i) {
@@ -231,7 +232,7 @@ void ExitWatch::serve_words() noexcept {
     // What is ready under a lost number is another file, or was ours: it is opened again first.
     if (polled[2].revents != 0 && !parent_.is_lost()) handle_parent();
     for (size_t i = 0; i < peers.size(); ++i) {
-      NodeWords::Peer& peer = peers[i];
+      NodeExitChannel::Peer& peer = peers[i];
       const bool has_ended = polled[kFirstPeer + i].revents != 0 && !peer.pidfd.is_lost();
       if (!peer.is_told && (peer.is_gone || has_ended)) handle_process(peer);
     }
@@ -252,21 +253,21 @@ int ExitWatch::time_left_ms() const noexcept {
   return static_cast<int>(std::min<uint64_t>(left_ms, kLookMs));
 }
 
-void ExitWatch::end_myself(launch::JobEnd::Step step) noexcept {
+void ExitWatch::end_myself(launch::JobTermination::Step step) noexcept {
   constexpr uint64_t kLeaveNs = 2'000'000'000;
-  if (step == launch::JobEnd::Step::kNothing) return;
-  const bool kill_now = step == launch::JobEnd::Step::kKill;
+  if (step == launch::JobTermination::Step::kNothing) return;
+  const bool kill_now = step == launch::JobTermination::Step::kKill;
   if (!kill_now && left_.load()) return;  // it is on its way
   if (!kill_now && listener_.program_catches_quit()) {
     kill(getpid(), SIGQUIT);
     return;
   }
-  if (end_.is_clean_exit() && !left_.load() && (words_ == nullptr || words_->claim_wait())) {
+  if (end_.is_clean_exit() && !left_.load() && (channel_ == nullptr || channel_->claim_wait())) {
     log_warning("rank %u exited with code 0, and rank %u did not follow; it is ended", end_.rank(),
-                bootstrap_.place().rank);
+                bootstrap_.topology().rank);
   }
   listener_.before_exit();
-  if (!left_.load()) leave(end_.code(), Leaving::kGaveUp, now_ns() + kLeaveNs);
+  if (!left_.load()) leave(end_.code(), ExitReason::kAbandoned, now_ns() + kLeaveNs);
   _exit(end_.code());
 }
 
@@ -274,7 +275,7 @@ void ExitWatch::handle_parent() noexcept {
   constexpr int kCode = 1;
   parent_.close();
   end_.leave(kNoRank, kCode, now_ns());
-  listener_.on_launcher_gone();
+  listener_.on_launcher_exit();
 }
 
 void ExitWatch::handle_loss() noexcept {
@@ -286,21 +287,23 @@ void ExitWatch::handle_loss() noexcept {
 }
 
 void ExitWatch::handle_launcher(bool* more) noexcept {
-  const Bootstrap::Event word = bootstrap_.read_event();
-  if (word.kind != Bootstrap::Event::Kind::kNothing) is_told_ = true;
-  switch (word.kind) {
+  const Bootstrap::Event event = bootstrap_.read_event();
+  if (event.kind != Bootstrap::Event::Kind::kNothing) is_notified_ = true;
+  switch (event.kind) {
     case Bootstrap::Event::Kind::kNothing: return;
-    case Bootstrap::Event::Kind::kExit: return listener_.on_exit_requested(word.rank, word.code);
-    case Bootstrap::Event::Kind::kDeath: return listener_.on_death(word.rank, word.signal);
-    case Bootstrap::Event::Kind::kLauncherGone: *more = false; return listener_.on_launcher_gone();
+    case Bootstrap::Event::Kind::kExit: return listener_.on_exit_requested(event.rank, event.code);
+    case Bootstrap::Event::Kind::kDeath: return listener_.on_death(event.rank, event.signal);
+    case Bootstrap::Event::Kind::kLauncherExited:
+      *more = false;
+      return listener_.on_launcher_exit();
   }
 }
 
 void ExitWatch::handle_words() noexcept {
   Rank rank = 0;
   int code = 0;
-  while (words_->read(&rank, &code)) {
-    for (NodeWords::Peer& peer : words_->peers()) {
+  while (channel_->read(&rank, &code)) {
+    for (NodeExitChannel::Peer& peer : channel_->peers()) {
       if (peer.rank == rank) peer.left = true;
     }
     note_exit(rank, code);
@@ -309,34 +312,34 @@ void ExitWatch::handle_words() noexcept {
 
 void ExitWatch::note_exit(Rank rank, int code) noexcept {
   Rank none = kNoRank;
-  first_out_.compare_exchange_strong(none, rank, std::memory_order_relaxed);
+  first_exited_.compare_exchange_strong(none, rank, std::memory_order_relaxed);
   end_.leave(rank, code, now_ns());
   listener_.on_exit_requested(rank, code);
 }
 
 // Words of ranks of this node have come by themselves; the others of this node do not hear these.
 void ExitWatch::handle_relayed() noexcept {
-  const std::vector<Rank>& here = bootstrap_.place().node_ranks;
+  const std::vector<Rank>& here = bootstrap_.topology().node_ranks;
   for (;;) {
-    const Bootstrap::Event word = bootstrap_.read_event();
-    if (word.kind != Bootstrap::Event::Kind::kExit) return;
-    if (std::binary_search(here.begin(), here.end(), word.rank)) continue;
-    words_->tell(word.rank, word.code);
-    note_exit(word.rank, word.code);
+    const Bootstrap::Event event = bootstrap_.read_event();
+    if (event.kind != Bootstrap::Event::Kind::kExit) return;
+    if (std::binary_search(here.begin(), here.end(), event.rank)) continue;
+    channel_->publish_exit(event.rank, event.code);
+    note_exit(event.rank, event.code);
   }
 }
 
-// The kernel says that it has ended; a word of it, sent before, has been read.
-void ExitWatch::handle_process(NodeWords::Peer& peer) noexcept {
-  const ProcessEnd end = read_process_end(peer.pidfd.get(), peer.pid, peer.start_time);
+// The kernel says that it has ended; a notice of it, sent before, has been read.
+void ExitWatch::handle_process(NodeExitChannel::Peer& peer) noexcept {
+  const ProcessExit end = read_process_end(peer.pidfd.get(), peer.pid, peer.start_time);
   peer.pidfd.close();
   peer.is_told = true;
-  const bool killed = end.kind == ProcessEnd::Kind::kKilled;
+  const bool killed = end.kind == ProcessExit::Kind::kKilled;
   if (peer.left && !killed) return;
-  if (end.kind == ProcessEnd::Kind::kExited)
+  if (end.kind == ProcessExit::Kind::kExited)
     return listener_.on_exit_requested(peer.rank, end.code);
-  if (!killed && words_->words_lost()) return handle_unknown_end(peer);
-  if (!peer.said_its_death && words_->claim(peer)) {
+  if (!killed && channel_->lost_notices()) return handle_unknown_exit(peer);
+  if (!peer.published_its_death && channel_->claim(peer)) {
     // The launcher says something of its own, or nothing; rank and signal are known here.
     if (killed) {
       char memory[kOomText] = "";
@@ -354,13 +357,13 @@ void ExitWatch::handle_process(NodeWords::Peer& peer) noexcept {
 
 // It may have said how it leaves, to a socket that the program had closed. A rank that waits for it does not
 // end with 0.
-void ExitWatch::handle_unknown_end(const NodeWords::Peer& peer) noexcept {
+void ExitWatch::handle_unknown_exit(const NodeExitChannel::Peer& peer) noexcept {
   constexpr int kCode = 1;
   log_warning(
       "rank %u has ended, and rank %u could not hear how: its program has closed descriptors of "
       "the "
       "library; close only those that the program has opened",
-      peer.rank, bootstrap_.place().rank);
+      peer.rank, bootstrap_.topology().rank);
   listener_.on_exit_requested(peer.rank, kCode);
 }
 

@@ -23,8 +23,8 @@ constexpr uint32_t kHandshakeMagic = 0x48594e43;
 constexpr uint32_t kRefusalMagic = 0x48594e4e;
 constexpr uint64_t kRetryNs = 2'000'000;
 
-// On the leader's card.
-struct LeaderCard {
+// On the leader's record.
+struct LeaderAddress {
   RandomName name{};
   RandomName token{};
 };
@@ -36,9 +36,9 @@ struct Handshake {
   RandomName token{};
 };
 
-// In place of a LeaderCard: no descriptor comes. On a member's card: do not wait for it. A member that comes
-// has an empty card.
-struct RefusalCard {
+// In place of a LeaderAddress: no descriptor comes. On a member's record: do not wait for it. A member that
+// comes has an empty record.
+struct RefusalRecord {
   uint32_t magic = kRefusalMagic;
   int32_t status = 0;
   char text[512] = {};
@@ -71,7 +71,7 @@ int open_socket() noexcept {
   return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-std::string card_key(uint32_t sequence) { return "fd." + std::to_string(sequence); }
+std::string record_key(uint32_t sequence) { return "fd." + std::to_string(sequence); }
 
 // Sends a handshake with a descriptor. True if it went out.
 bool send_fd(int socket, const Handshake& handshake, int fd) noexcept {
@@ -108,32 +108,32 @@ Status no_descriptor() noexcept {
 // they would wait for it until the deadline.
 Status refuse(Bootstrap& bootstrap, uint32_t sequence, Status status,
               uint64_t deadline_ns) noexcept {
-  RefusalCard card{.status = to_c(status)};
-  std::snprintf(card.text, sizeof card.text, "%s", last_error_text());
-  // A card or a fence that fails is the launcher's trouble, of which the others are told.
-  (void)bootstrap.put(card_key(sequence), launch::bytes_of(card));
+  RefusalRecord record{.status = to_c(status)};
+  std::snprintf(record.text, sizeof record.text, "%s", last_error_text());
+  // A record or a fence that fails is the launcher's trouble, of which the others are told.
+  (void)bootstrap.put(record_key(sequence), launch::bytes_of(record));
   (void)bootstrap.fence(deadline_ns);
-  return fail(status, "%s", card.text);
+  return fail(status, "%s", record.text);
 }
 
-// The error on the card of another rank; kOk if it is no refusal.
+// The error on the record of another rank; kOk if it is no refusal.
 Status read_refusal(std::span<const std::byte> bytes, Rank rank) noexcept {
-  RefusalCard card;
-  if (bytes.size() != sizeof card) return Status::kOk;
-  std::memcpy(&card, bytes.data(), sizeof card);
-  if (card.magic != kRefusalMagic) return Status::kOk;
-  const auto status = static_cast<Status>(card.status);
+  RefusalRecord record;
+  if (bytes.size() != sizeof record) return Status::kOk;
+  std::memcpy(&record, bytes.data(), sizeof record);
+  if (record.magic != kRefusalMagic) return Status::kOk;
+  const auto status = static_cast<Status>(record.status);
   const bool is_known = status == Status::kResource || status == Status::kBadArg ||
                         status == Status::kUnsupported || status == Status::kNotReady;
   return fail(is_known ? status : Status::kBroken, "rank %u refuses: %.*s", rank,
-              static_cast<int>(strnlen(card.text, sizeof card.text)), card.text);
+              static_cast<int>(strnlen(record.text, sizeof record.text)), record.text);
 }
 
 // ---- the first rank of a node ----
 
 // Takes one connection, if it is one of the ranks that are missing; answers its rank, else kNoRank.
-Rank serve_one(int connection, const LeaderCard& card, int fd, const std::vector<Rank>& missing,
-               uint64_t deadline_ns) noexcept {
+Rank serve_one(int connection, const LeaderAddress& record, int fd,
+               const std::vector<Rank>& missing, uint64_t deadline_ns) noexcept {
   if (!same_user(connection)) return kNoRank;
   // A peer that connects and says nothing keeps the others waiting for a second at most.
   constexpr uint64_t kHandshakeNs = 1'000'000'000;
@@ -142,7 +142,7 @@ Rank serve_one(int connection, const LeaderCard& card, int fd, const std::vector
     return kNoRank;
   // With MSG_TRUNC the length is that of the message.
   if (recv(connection, &handshake, sizeof handshake, MSG_TRUNC) != sizeof handshake) return kNoRank;
-  if (handshake.magic != kHandshakeMagic || handshake.token != card.token) return kNoRank;
+  if (handshake.magic != kHandshakeMagic || handshake.token != record.token) return kNoRank;
   const Rank rank = handshake.rank;
   if (std::find(missing.begin(), missing.end(), rank) == missing.end()) return kNoRank;
   return send_fd(connection, handshake, fd) ? rank : kNoRank;
@@ -161,13 +161,13 @@ std::string name_ranks(const std::vector<Rank>& ranks) {
 // The other ranks of the node, without those that have refused: each tells its caller why.
 std::vector<Rank> ranks_that_come(Bootstrap& bootstrap, uint32_t sequence,
                                   uint64_t deadline_ns) noexcept {
-  const JobPlace& place = bootstrap.place();
+  const JobTopology& topology = bootstrap.topology();
   std::vector<Rank> coming;
-  for (const Rank rank : place.node_ranks) {
-    std::byte room[Bootstrap::kMaxCardBytes];
+  for (const Rank rank : topology.node_ranks) {
+    std::byte room[Bootstrap::kMaxValueBytes];
     size_t bytes = 0;
-    if (rank == place.rank) continue;
-    const Status status = bootstrap.get(rank, card_key(sequence), room, &bytes, deadline_ns);
+    if (rank == topology.rank) continue;
+    const Status status = bootstrap.get(rank, record_key(sequence), room, &bytes, deadline_ns);
     if (status == Status::kOk && read_refusal(std::span(room, bytes), rank) != Status::kOk)
       continue;
     coming.push_back(rank);
@@ -175,7 +175,7 @@ std::vector<Rank> ranks_that_come(Bootstrap& bootstrap, uint32_t sequence,
   return coming;
 }
 
-Status serve_members(std::vector<Rank> missing, int listener, const LeaderCard& card, int fd,
+Status serve_members(std::vector<Rank> missing, int listener, const LeaderAddress& record, int fd,
                      uint64_t deadline_ns) noexcept {
   while (!missing.empty()) {
     if (!launch::wait_readable(listener, deadline_ns)) {
@@ -190,7 +190,7 @@ Status serve_members(std::vector<Rank> missing, int listener, const LeaderCard& 
       return fail(Status::kResource, "accept4() for %s: %s", name_ranks(missing).c_str(),
                   errno_text(errno));
     }
-    const Rank rank = serve_one(connection.get(), card, fd, missing, deadline_ns);
+    const Rank rank = serve_one(connection.get(), record, fd, missing, deadline_ns);
     missing.erase(std::remove(missing.begin(), missing.end(), rank), missing.end());
   }
   return Status::kOk;
@@ -206,21 +206,21 @@ Status listen_at(int listener, const AbstractAddress& address) noexcept {
 Status lead(Bootstrap& bootstrap, uint32_t sequence, Status ready, int fd, int* received,
             uint64_t deadline_ns) noexcept {
   if (ready != Status::kOk) return refuse(bootstrap, sequence, ready, deadline_ns);
-  const LeaderCard card{.name = make_random_name(), .token = make_random_name()};
+  const LeaderAddress record{.name = make_random_name(), .token = make_random_name()};
   const OwnedFd listener(open_socket());
-  // All that may fail comes before the fence: afterwards no card reaches the other ranks.
-  if (const Status status = listen_at(listener.get(), abstract_address(card.name, sequence));
+  // All that may fail comes before the fence: afterwards no record reaches the other ranks.
+  if (const Status status = listen_at(listener.get(), abstract_address(record.name, sequence));
       status != Status::kOk)
     return refuse(bootstrap, sequence, status, deadline_ns);
   OwnedFd copy(copy_fd(fd));
   OwnedFd room_for_connections(copy_fd(copy.get()));
   if (room_for_connections.get() < 0)
     return refuse(bootstrap, sequence, no_descriptor(), deadline_ns);
-  Status status = bootstrap.put(card_key(sequence), launch::bytes_of(card));
+  Status status = bootstrap.put(record_key(sequence), launch::bytes_of(record));
   if (status == Status::kOk) status = bootstrap.fence(deadline_ns);
   if (status != Status::kOk) return status;
   room_for_connections.reset();
-  status = serve_members(ranks_that_come(bootstrap, sequence, deadline_ns), listener.get(), card,
+  status = serve_members(ranks_that_come(bootstrap, sequence, deadline_ns), listener.get(), record,
                          fd, deadline_ns);
   if (status == Status::kOk) *received = copy.release();
   return status;
@@ -298,29 +298,29 @@ Status receive_fd(int socket, const Handshake& sent, Rank leader, int* received,
 Status follow(Bootstrap& bootstrap, uint32_t sequence, Status ready, int* received,
               uint64_t deadline_ns) noexcept {
   if (ready != Status::kOk) return refuse(bootstrap, sequence, ready, deadline_ns);
-  const JobPlace& place = bootstrap.place();
-  const Rank leader = place.node_ranks.front();
+  const JobTopology& topology = bootstrap.topology();
+  const Rank leader = topology.node_ranks.front();
   const OwnedFd socket(open_socket());
   OwnedFd room_for_received(copy_fd(socket.get()));
   if (room_for_received.get() < 0) return refuse(bootstrap, sequence, no_descriptor(), deadline_ns);
-  Status status = bootstrap.put(card_key(sequence), {});
+  Status status = bootstrap.put(record_key(sequence), {});
   if (status == Status::kOk) status = bootstrap.fence(deadline_ns);
   if (status != Status::kOk) return status;
-  LeaderCard card;
-  std::byte room[Bootstrap::kMaxCardBytes];
+  LeaderAddress record;
+  std::byte room[Bootstrap::kMaxValueBytes];
   size_t bytes = 0;
-  status = bootstrap.get(leader, card_key(sequence), room, &bytes, deadline_ns);
+  status = bootstrap.get(leader, record_key(sequence), room, &bytes, deadline_ns);
   if (status == Status::kOk) status = read_refusal(std::span(room, bytes), leader);
   if (status != Status::kOk) return status;
-  if (bytes != sizeof card)
-    return fail(Status::kBroken, "rank %u has put a card of %zu bytes", leader, bytes);
-  std::memcpy(&card, room, sizeof card);
-  status = connect_to(socket.get(), abstract_address(card.name, sequence), leader, deadline_ns);
+  if (bytes != sizeof record)
+    return fail(Status::kBroken, "rank %u has put an entry of %zu bytes", leader, bytes);
+  std::memcpy(&record, room, sizeof record);
+  status = connect_to(socket.get(), abstract_address(record.name, sequence), leader, deadline_ns);
   if (status != Status::kOk) return status;
   if (!same_user(socket.get())) {
     return fail(Status::kBroken, "rank %u runs as another user", leader);
   }
-  const Handshake handshake{.rank = place.rank, .token = card.token};
+  const Handshake handshake{.rank = topology.rank, .token = record.token};
   if (::send(socket.get(), &handshake, sizeof handshake, MSG_NOSIGNAL) != sizeof handshake) {
     return fail(Status::kBroken, "rank %u does not listen: %s", leader, errno_text(errno));
   }
@@ -332,7 +332,7 @@ Status follow(Bootstrap& bootstrap, uint32_t sequence, Status ready, int* receiv
 
 Status share_fd(Bootstrap& bootstrap, uint32_t sequence, Status ready, int fd_of_leader,
                 int* received, uint64_t deadline_ns) noexcept {
-  if (bootstrap.place().node_rank == 0)
+  if (bootstrap.topology().node_rank == 0)
     return lead(bootstrap, sequence, ready, fd_of_leader, received, deadline_ns);
   return follow(bootstrap, sequence, ready, received, deadline_ns);
 }

@@ -1,8 +1,8 @@
 // Hands a descriptor of the node's first rank to the others of the node: the way by which memory without
-// a name is shared. A unix socket in the abstract namespace, with a random name that travels in a card,
+// a name is shared. A unix socket in the abstract namespace, with a random name that travels in a record,
 // is there for as long as the call; nothing is left in any file system.
 //
-// The others must be processes of the same user (SO_PEERCRED) that know the token on the card.
+// The others must be processes of the same user (SO_PEERCRED) that know the token on the record.
 #pragma once
 
 #include "firehose/base/status.hpp"

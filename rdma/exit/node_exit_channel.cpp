@@ -15,24 +15,24 @@
 namespace hydrant {
 namespace {
 
-constexpr char kCardKey[] = "words";
+constexpr char kAddressKey[] = "words";
 constexpr uint32_t kMagic = 0x48594e57;
 
-struct WordsCard {
+struct ExitChannelAddress {
   uint64_t start_time = 0;
   int32_t pid = 0;
   uint32_t zero = 0;
   RandomName name{};
   char padding[7] = {};
 };
-static_assert(sizeof(WordsCard) == 56);
+static_assert(sizeof(ExitChannelAddress) == 56);
 
 struct Message {
   uint32_t magic = kMagic;
   Rank sender = 0;
   Rank rank = 0;  // whose exit it is: the sender's, or that of a rank of another node
   int32_t code = 0;
-  WordOf what = WordOf::kExit;
+  NoticeKind what = NoticeKind::kExit;
 };
 
 // What stands in an address in a rank's place.
@@ -54,7 +54,7 @@ bool is_there(pid_t pid, uint64_t start_time) noexcept {
 
 }  // namespace
 
-Status NodeWords::bind_to(KeptDescriptor* held) noexcept {
+Status NodeExitChannel::bind_socket(KeptDescriptor* held) noexcept {
   const AbstractAddress address = abstract_address(name_, rank_);
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   held->keep(fd);
@@ -63,79 +63,79 @@ Status NodeWords::bind_to(KeptDescriptor* held) noexcept {
       bind(fd, address.get(), address.bytes) != 0) {
     const int error = errno;
     held->close();
-    return fail(Status::kResource, "no socket for words between the ranks of this node: %s",
+    return fail(Status::kResource, "no socket for notices between the ranks of this node: %s",
                 errno_text(error));
   }
   return Status::kOk;
 }
 
-Status NodeWords::find_peer(Bootstrap& bootstrap, Rank rank, uint64_t deadline_ns) noexcept {
-  WordsCard card;
+Status NodeExitChannel::find_peer(Bootstrap& bootstrap, Rank rank, uint64_t deadline_ns) noexcept {
+  ExitChannelAddress record;
   size_t bytes = 0;
-  const Status status = bootstrap.get(rank, kCardKey, std::as_writable_bytes(std::span(&card, 1)),
-                                      &bytes, deadline_ns);
+  const Status status = bootstrap.get(
+      rank, kAddressKey, std::as_writable_bytes(std::span(&record, 1)), &bytes, deadline_ns);
   if (status != Status::kOk) return add_context(status, "while rank %u was looked for", rank);
-  if (bytes != sizeof card)
-    return fail(Status::kBroken, "rank %u has put a card of %zu bytes, not %zu", rank, bytes,
-                sizeof card);
-  Peer peer{.rank = rank, .pid = card.pid, .start_time = card.start_time, .name = card.name};
-  const int fd = open_pidfd(card.pid);
+  if (bytes != sizeof record)
+    return fail(Status::kBroken, "rank %u has put an entry of %zu bytes, not %zu", rank, bytes,
+                sizeof record);
+  Peer peer{.rank = rank, .pid = record.pid, .start_time = record.start_time, .name = record.name};
+  const int fd = open_pidfd(record.pid);
   peer.pidfd.keep(fd);
-  if (fd < 0 || !is_there(card.pid, card.start_time)) {
+  if (fd < 0 || !is_there(record.pid, record.start_time)) {
     return fail(Status::kBroken,
                 "rank %u says it is process %d, which is not there; has it ended, or does it run "
                 "in a container?",
-                rank, card.pid);
+                rank, record.pid);
   }
   peers_.push_back(std::move(peer));
   return Status::kOk;
 }
 
-Status NodeWords::open(Bootstrap& bootstrap, uint64_t deadline_ns,
-                       std::unique_ptr<NodeWords>* words) noexcept {
-  const JobPlace& place = bootstrap.place();
-  std::unique_ptr<NodeWords> made(new NodeWords);
-  made->rank_ = place.rank;
+Status NodeExitChannel::open(Bootstrap& bootstrap, uint64_t deadline_ns,
+                             std::unique_ptr<NodeExitChannel>* channel) noexcept {
+  const JobTopology& topology = bootstrap.topology();
+  std::unique_ptr<NodeExitChannel> made(new NodeExitChannel);
+  made->rank_ = topology.rank;
   made->name_ = make_random_name();
-  Status status = made->bind_to(&made->socket_);
+  Status status = made->bind_socket(&made->socket_);
   if (status != Status::kOk) return status;
-  const WordsCard card{.start_time = process_start_time(getpid()),
-                       .pid = static_cast<int32_t>(getpid()),
-                       .name = made->name_};
-  status = bootstrap.put(kCardKey, launch::bytes_of(card));
+  const ExitChannelAddress record{.start_time = process_start_time(getpid()),
+                                  .pid = static_cast<int32_t>(getpid()),
+                                  .name = made->name_};
+  status = bootstrap.put(kAddressKey, launch::bytes_of(record));
   if (status == Status::kOk) status = bootstrap.fence(deadline_ns);
-  made->peers_.reserve(place.node_ranks.size() - 1);
-  for (const Rank rank : place.node_ranks) {
-    if (status == Status::kOk && rank != place.rank) {
+  made->peers_.reserve(topology.node_ranks.size() - 1);
+  for (const Rank rank : topology.node_ranks) {
+    if (status == Status::kOk && rank != topology.rank) {
       status = made->find_peer(bootstrap, rank, deadline_ns);
     }
   }
   // Nobody ends before all others have found him.
   if (status == Status::kOk) status = bootstrap.fence(deadline_ns);
-  if (status == Status::kOk) *words = std::move(made);
+  if (status == Status::kOk) *channel = std::move(made);
   return status;
 }
 
-bool NodeWords::claim(const Peer& peer) noexcept {
+bool NodeExitChannel::claim(const Peer& peer) noexcept {
   return claim_name(peer.name, kDeathClaim, &claim_);
 }
 
 // The first rank's name is everybody's.
-const RandomName& NodeWords::common_name() const noexcept {
+const RandomName& NodeExitChannel::common_name() const noexcept {
   const bool is_first = peers_.empty() || rank_ < peers_.front().rank;
   return is_first ? name_ : peers_.front().name;
 }
 
-bool NodeWords::claim_exit() noexcept {
+bool NodeExitChannel::claim_exit() noexcept {
   return claim_name(common_name(), kExitClaim, &exit_claim_);
 }
 
-bool NodeWords::claim_wait() noexcept {
+bool NodeExitChannel::claim_wait() noexcept {
   if (wait_claim_.number() >= 0) return false;
   return claim_name(common_name(), kWaitClaim, &wait_claim_);
 }
 
-bool NodeWords::read(Rank* rank, int* code) noexcept {
+bool NodeExitChannel::read(Rank* rank, int* code) noexcept {
   for (;;) {
     Message message;
     iovec part{&message, sizeof message};
@@ -158,11 +158,11 @@ bool NodeWords::read(Rank* rank, int* code) noexcept {
                              [&](const Peer& one) { return one.rank == message.sender; });
     // The kernel says who sent it: nobody can end the job in the name of a rank.
     const bool good = bytes == sizeof message && message.magic == kMagic &&
-                      message.what <= WordOf::kDeathIsSaid && credentials && peer != peers_.end() &&
-                      sender.pid == peer->pid;
+                      message.what <= NoticeKind::kDeathPublished && credentials &&
+                      peer != peers_.end() && sender.pid == peer->pid;
     if (!good) continue;
-    if (message.what == WordOf::kDeathIsSaid) {
-      peer->said_its_death = true;
+    if (message.what == NoticeKind::kDeathPublished) {
+      peer->published_its_death = true;
       continue;
     }
     *rank = message.rank;
@@ -171,7 +171,7 @@ bool NodeWords::read(Rank* rank, int* code) noexcept {
   }
 }
 
-bool NodeWords::repair() noexcept {
+bool NodeExitChannel::repair() noexcept {
   // All are looked at before one is opened, which may get the number of another.
   KeptDescriptor& heard = again_.number() >= 0 ? again_ : socket_;
   const bool is_deaf = heard.is_lost();
@@ -182,10 +182,10 @@ bool NodeWords::repair() noexcept {
     peer.pidfd.close();  // which leaves alone what is there now
   }
   if (is_deaf) {
-    words_lost_ = true;
+    lost_notices_ = true;
     // A child that the program has just forked may hold the name until it executes another program.
-    constexpr int kFailuresSaid = 2;
-    if (bind_to(&again_) != Status::kOk && ++failures_ == kFailuresSaid) {
+    constexpr int kLoggedFailures = 2;
+    if (bind_socket(&again_) != Status::kOk && ++failures_ == kLoggedFailures) {
       log_warning(
           "rank %u does not hear why ranks of its node end: the program has closed its socket, and "
           "no other can be had (%s); close only descriptors that the program has opened",
@@ -198,14 +198,14 @@ bool NodeWords::repair() noexcept {
   return any;
 }
 
-void NodeWords::watch_again(Peer& peer) noexcept {
+void NodeExitChannel::watch_again(Peer& peer) noexcept {
   const int fd = open_pidfd(peer.pid);
   peer.is_gone = fd >= 0 ? !is_there(peer.pid, peer.start_time) : errno == ESRCH;
   peer.pidfd.keep(fd);
   if (peer.is_gone) peer.pidfd.close();
 }
 
-void NodeWords::tell(Rank rank, int code, WordOf what) const noexcept {
+void NodeExitChannel::publish_exit(Rank rank, int code, NoticeKind what) const noexcept {
   const Message message{.sender = rank_, .rank = rank, .code = code, .what = what};
   const int kept = socket_.get();
   // Who hears it looks at the sender's process, not at its socket.

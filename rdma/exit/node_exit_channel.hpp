@@ -4,7 +4,7 @@
 //
 // The program may close any of the descriptors: repair() opens them again.
 //
-// Threads: read(), repair() and the descriptors belong to one thread; tell() may be called from any.
+// Threads: read(), repair() and the descriptors belong to one thread; publish_exit() may be called from any.
 #pragma once
 
 #include "firehose/base/kept_descriptor.hpp"
@@ -19,17 +19,17 @@
 
 namespace hydrant {
 
-// What a word says: that a rank ends the job, or that its sender dies of a signal and has told the user.
-enum class WordOf : uint32_t { kExit, kDeathIsSaid };
+// What a notice says: that a rank ends the job, or that its sender dies of a signal and has told the user.
+enum class NoticeKind : uint32_t { kExit, kDeathPublished };
 
-class NodeWords {
+class NodeExitChannel {
  public:
   // Collective over the job: it holds two fences. Errors: kNotReady: somebody did not come; kResource.
   static Status open(Bootstrap& bootstrap, uint64_t deadline_ns,
-                     std::unique_ptr<NodeWords>* words) noexcept;
-  ~NodeWords() = default;
-  NodeWords(const NodeWords&) = delete;
-  NodeWords& operator=(const NodeWords&) = delete;
+                     std::unique_ptr<NodeExitChannel>* channel) noexcept;
+  ~NodeExitChannel() = default;
+  NodeExitChannel(const NodeExitChannel&) = delete;
+  NodeExitChannel& operator=(const NodeExitChannel&) = delete;
 
   struct Peer {
     Rank rank = kNoRank;
@@ -39,7 +39,7 @@ class NodeWords {
     bool is_gone = false;       // repair() has found out; pidfd may say nothing
     bool is_told = false;       // its end
     bool left = false;          // it has said so
-    bool said_its_death = false;
+    bool published_its_death = false;
     RandomName name{};
   };
   std::vector<Peer>& peers() noexcept { return peers_; }  // the other ranks of the node, ascending
@@ -50,8 +50,8 @@ class NodeWords {
   // Words that came to a closed socket are lost, ends of processes are not. True if something was closed.
   // Cost: two system calls per rank of the node.
   bool repair() noexcept;
-  // Whether words may have been lost: a rank that did not say that it leaves may have said so.
-  bool words_lost() const noexcept { return words_lost_; }
+  // Whether notices may have been lost: a rank that did not say that it leaves may have said so.
+  bool lost_notices() const noexcept { return lost_notices_; }
   // Takes one message that a rank of this node has sent; false if there is none. *rank ends the job, the
   // sender or a rank of another node.
   bool read(Rank* rank, int* code) noexcept;
@@ -67,21 +67,21 @@ class NodeWords {
 
   // Tells all others of the node that `rank`, this one or one of another node, ends the job. Never waits: who
   // cannot take a message has ten of them already. In signal handlers, too.
-  void tell(Rank rank, int code, WordOf what = WordOf::kExit) const noexcept;
+  void publish_exit(Rank rank, int code, NoticeKind what = NoticeKind::kExit) const noexcept;
 
  private:
-  NodeWords() = default;
+  NodeExitChannel() = default;
   const RandomName& common_name() const noexcept;
-  Status bind_to(KeptDescriptor* held) noexcept;
+  Status bind_socket(KeptDescriptor* held) noexcept;
   static void watch_again(Peer& peer) noexcept;
   Status find_peer(Bootstrap& bootstrap, Rank rank, uint64_t deadline_ns) noexcept;
 
-  KeptDescriptor socket_;  // never changed once it is open: tell() uses it
+  KeptDescriptor socket_;  // never changed once it is open: publish_exit() uses it
   KeptDescriptor again_;   // bound to the same name, once the program has closed socket_
   KeptDescriptor claim_;   // a name that only one process can have
   KeptDescriptor exit_claim_;
   KeptDescriptor wait_claim_;
-  bool words_lost_ = false;
+  bool lost_notices_ = false;
   int failures_ = 0;  // of repair() to have a socket again
   Rank rank_ = kNoRank;
   RandomName name_{};

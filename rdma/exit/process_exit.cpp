@@ -96,9 +96,9 @@ bool all_threads_exit(pid_t pid) noexcept {
   return all;
 }
 
-ProcessEnd from_wait_status(int status) noexcept {
-  if (WIFSIGNALED(status)) return {ProcessEnd::Kind::kKilled, WTERMSIG(status)};
-  return {ProcessEnd::Kind::kExited, WEXITSTATUS(status)};
+ProcessExit from_wait_status(int status) noexcept {
+  if (WIFSIGNALED(status)) return {ProcessExit::Kind::kKilled, WTERMSIG(status)};
+  return {ProcessExit::Kind::kExited, WEXITSTATUS(status)};
 }
 
 }  // namespace
@@ -116,9 +116,9 @@ bool process_is_ending(pid_t pid) noexcept {
   return stat.threads <= 1 || all_threads_exit(pid);
 }
 
-bool process_ends_can_be_seen() noexcept { return process_start_time(getpid()) != 0; }
+bool can_see_process_exits() noexcept { return process_start_time(getpid()) != 0; }
 
-ProcessEnd read_process_end(int pidfd, pid_t pid, uint64_t start_time) noexcept {
+ProcessExit read_process_end(int pidfd, pid_t pid, uint64_t start_time) noexcept {
   constexpr uint64_t kPatienceNs = 20'000'000;
   const uint64_t deadline = now_ns() + kPatienceNs;
   for (;;) {

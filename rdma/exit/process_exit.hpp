@@ -18,14 +18,14 @@ uint64_t process_start_time(pid_t pid) noexcept;
 // state, for seconds perhaps, and no signal changes anything any more. False where that cannot be seen.
 bool process_is_ending(pid_t pid) noexcept;
 // Whether /proc is there to tell.
-bool process_ends_can_be_seen() noexcept;
+bool can_see_process_exits() noexcept;
 
-struct ProcessEnd {
+struct ProcessExit {
   enum class Kind : uint32_t { kUnknown, kExited, kKilled } kind = Kind::kUnknown;
   int code = 0;  // exit code or signal
 };
 // For a process whose pidfd is readable. Kernels from 6.15 on tell everybody; before, it is known while the
 // process waits to be reaped. Waits at most 20 ms for either.
-ProcessEnd read_process_end(int pidfd, pid_t pid, uint64_t start_time) noexcept;
+ProcessExit read_process_end(int pidfd, pid_t pid, uint64_t start_time) noexcept;
 
 }  // namespace hydrant

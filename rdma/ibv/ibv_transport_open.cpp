@@ -33,9 +33,9 @@ Status IbvTransport::open(Bootstrap& bootstrap, const Options& options,
 
 Status IbvTransport::open_parts() noexcept {
   if (const Status status = ibv::check_options(options_); status != Status::kOk) return status;
-  const JobPlace& place = bootstrap_.place();
-  own_.open(place.rank, place.size);
-  Status status = peers_.open(place.size + options_.most_joined);
+  const JobTopology& topology = bootstrap_.topology();
+  own_.open(topology.rank, topology.size);
+  Status status = peers_.open(topology.size + options_.most_joined);
   if (status == Status::kOk)
     status = operation_pool_.open(options_.operations, !options_.single_threaded);
   if (status == Status::kOk) status = open_ports();

@@ -20,11 +20,11 @@ InjectionHost g_host;
 
 void set_host(const InjectionHost& host) noexcept { g_host = host; }
 
-Status inject(const Injection& injection, const JobPlace& place,
+Status inject(const Injection& injection, const JobTopology& topology,
               std::unique_ptr<Transport>* transport) noexcept {
   if (injection.has_network) {
     std::unique_ptr<Transport> inside = std::move(*transport);
-    const Status status = InjectedTransport::open(std::move(inside), place,
+    const Status status = InjectedTransport::open(std::move(inside), topology,
                                                   {.network = injection.network}, transport);
     if (status != Status::kOk) return status;
   }

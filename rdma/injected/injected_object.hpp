@@ -30,7 +30,7 @@ struct InjectedObject {
   // parse_injection()
   Status (*parse)(std::string_view text, Injection* injection) noexcept;
   // Puts what was asked for over *transport. Errors: kResource.
-  Status (*inject)(const Injection& injection, const JobPlace& place,
+  Status (*inject)(const Injection& injection, const JobTopology& topology,
                    std::unique_ptr<Transport>* transport) noexcept;
 };
 

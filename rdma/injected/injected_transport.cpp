@@ -21,20 +21,20 @@ InjectedTransport::InjectedTransport(std::unique_ptr<Transport> inside,
   if ((inside_->abilities() & kNeeded) == kNeeded) depth_ = network_.depth;
 }
 
-Status InjectedTransport::open(std::unique_ptr<Transport> inside, const JobPlace& place,
+Status InjectedTransport::open(std::unique_ptr<Transport> inside, const JobTopology& topology,
                                const Options& options,
                                std::unique_ptr<Transport>* transport) noexcept {
   std::unique_ptr<InjectedTransport> made(new (std::nothrow)
                                               InjectedTransport(std::move(inside), options));
   if (made == nullptr) return fail(Status::kResource, "no memory for the injected network");
-  if (const Status status = made->init(place); status != Status::kOk) return status;
+  if (const Status status = made->init(topology); status != Status::kOk) return status;
   *transport = std::move(made);
   return Status::kOk;
 }
 
-Status InjectedTransport::init(const JobPlace& place) noexcept {
-  ranks_ = static_cast<uint32_t>(place.node_ranks.size());
-  self_ = place.rank;
+Status InjectedTransport::init(const JobTopology& topology) noexcept {
+  ranks_ = static_cast<uint32_t>(topology.node_ranks.size());
+  self_ = topology.rank;
   pairs_.reset(new (std::nothrow) Pair[ranks_]);
   {
     const MutexLock lock(mu_);
@@ -47,9 +47,9 @@ Status InjectedTransport::init(const JobPlace& place) noexcept {
   }
   for (uint32_t i = 0; i < ranks_; ++i) {
     Pair& pair = pairs_[i];
-    pair.peer = place.node_ranks[i];
-    pair.out = InjectedWire(network_, place.rank, pair.peer);
-    pair.back = InjectedWire(network_, pair.peer, place.rank);
+    pair.peer = topology.node_ranks[i];
+    pair.out = InjectedWire(network_, topology.rank, pair.peer);
+    pair.back = InjectedWire(network_, pair.peer, topology.rank);
   }
   if (!wants_thread_) return Status::kOk;
   // It inherits that no signal is for it.

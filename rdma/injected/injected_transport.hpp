@@ -44,7 +44,7 @@ class InjectedTransport final : public Transport {
     uint64_t (*clock)() noexcept = now_ns;  // a test's, without the thread
   };
   // Errors: kResource.
-  static Status open(std::unique_ptr<Transport> inside, const JobPlace& place,
+  static Status open(std::unique_ptr<Transport> inside, const JobTopology& topology,
                      const Options& options, std::unique_ptr<Transport>* transport) noexcept;
   ~InjectedTransport() override;
 
@@ -139,7 +139,7 @@ class InjectedTransport final : public Transport {
   };
 
   InjectedTransport(std::unique_ptr<Transport> inside, const Options& options) noexcept;
-  Status init(const JobPlace& place) noexcept;
+  Status init(const JobTopology& topology) noexcept;
   Pair* pair_with(Rank peer) const noexcept;
 
   // injected_transport.cpp

@@ -1,4 +1,4 @@
-// Answers the requests of ranks: hello, put and get of cards, fence. The supervisor's loop calls it.
+// Answers the requests of ranks: hello, put and get of entries, fence. The supervisor's loop calls it.
 #include "rdma/launch/bootstrap_server.hpp"
 
 #include <algorithm>
@@ -13,28 +13,28 @@ std::span<const std::byte> text_bytes(std::string_view text) noexcept {
 
 }  // namespace
 
-void CallDesk::reply(Rank to, uint32_t id, Status status,
-                     std::span<const std::byte> tail) noexcept {
+void BootstrapServer::reply(Rank to, uint32_t id, Status status,
+                            std::span<const std::byte> tail) noexcept {
   const Reply reply{.id = id, .status = to_c(status), .bytes = static_cast<uint32_t>(tail.size())};
-  answerer_.answer(to, reply, tail);
+  answerer_.send_reply(to, reply, tail);
 }
 
-void CallDesk::refuse(Rank to, uint32_t id, Status status, std::string_view text) noexcept {
+void BootstrapServer::refuse(Rank to, uint32_t id, Status status, std::string_view text) noexcept {
   reply(to, id, status, text_bytes(text));
 }
 
-void CallDesk::take(Rank rank, const Request& request, std::span<const std::byte> card,
-                    uint64_t now) noexcept {
+void BootstrapServer::take(Rank rank, const Request& request, std::span<const std::byte> entry,
+                           uint64_t now) noexcept {
   forget(rank);
   switch (request.kind) {
     case RequestKind::kHello: return hello(rank, request);
-    case RequestKind::kPut: return put(rank, request, card);
+    case RequestKind::kPut: return put(rank, request, entry);
     case RequestKind::kGet: return get(rank, request, now);
     case RequestKind::kFence: return fence(rank, request, now);
   }
 }
 
-void CallDesk::hello(Rank rank, const Request& request) noexcept {
+void BootstrapServer::hello(Rank rank, const Request& request) noexcept {
   if (joined_[rank]) {
     return refuse(rank, request.id, Status::kBadArg,
                   "another process is rank " + std::to_string(rank) + " already");
@@ -45,13 +45,14 @@ void CallDesk::hello(Rank rank, const Request& request) noexcept {
   reply(rank, request.id, Status::kOk, {});
 }
 
-void CallDesk::put(Rank rank, const Request& request, std::span<const std::byte> card) noexcept {
-  const Status status = store_.put(rank, request.key, card);
+void BootstrapServer::put(Rank rank, const Request& request,
+                          std::span<const std::byte> entry) noexcept {
+  const Status status = store_.put(rank, request.key, entry);
   if (status != Status::kOk) return refuse(rank, request.id, status, last_error_text());
   reply(rank, request.id, Status::kOk, {});
-  for (Rank reader = 0; card_waits_ > 0 && reader < waiting_.size(); ++reader) {
+  for (Rank reader = 0; entry_waits_ > 0 && reader < waiting_.size(); ++reader) {
     const Waiting& one = waiting_[reader];
-    if (one.what != Wait::kCard || one.request.rank != rank) continue;
+    if (one.what != Wait::kEntry || one.request.rank != rank) continue;
     if (std::string_view(one.request.key) != request.key) continue;
     const uint32_t id = one.request.id;
     forget(reader);
@@ -59,29 +60,29 @@ void CallDesk::put(Rank rank, const Request& request, std::span<const std::byte>
   }
 }
 
-void CallDesk::get(Rank rank, const Request& request, uint64_t now) noexcept {
+void BootstrapServer::get(Rank rank, const Request& request, uint64_t now) noexcept {
   if (request.rank >= waiting_.size()) {
     return refuse(rank, request.id, Status::kBadArg,
                   "there is no rank " + std::to_string(request.rank));
   }
-  const auto card = store_.find(request.rank, request.key);
-  if (card.data() != nullptr) return reply(rank, request.id, Status::kOk, card);
-  wait(rank, Wait::kCard, request, now);
+  const auto entry = store_.find(request.rank, request.key);
+  if (entry.data() != nullptr) return reply(rank, request.id, Status::kOk, entry);
+  wait(rank, Wait::kEntry, request, now);
 }
 
-void CallDesk::fence(Rank rank, const Request& request, uint64_t now) noexcept {
+void BootstrapServer::fence(Rank rank, const Request& request, uint64_t now) noexcept {
   wait(rank, Wait::kFence, request, now);
   if (in_fence_ == waiting_.size()) open_fence();
 }
 
-void CallDesk::wait(Rank rank, Wait what, const Request& request, uint64_t now) noexcept {
+void BootstrapServer::wait(Rank rank, Wait what, const Request& request, uint64_t now) noexcept {
   waiting_[rank] = {what, request};
-  ++(what == Wait::kFence ? in_fence_ : card_waits_);
+  ++(what == Wait::kFence ? in_fence_ : entry_waits_);
   if (!end_reason_.empty() || request.deadline_ns <= now) return give_up(rank);
   next_ns_ = std::min(next_ns_, request.deadline_ns);
 }
 
-void CallDesk::open_fence() noexcept {
+void BootstrapServer::open_fence() noexcept {
   for (Rank rank = 0; rank < waiting_.size(); ++rank) {
     const uint32_t id = waiting_[rank].request.id;
     forget(rank);
@@ -89,28 +90,28 @@ void CallDesk::open_fence() noexcept {
   }
 }
 
-void CallDesk::forget(Rank rank) noexcept {
+void BootstrapServer::forget(Rank rank) noexcept {
   Waiting& one = waiting_[rank];
   if (one.what == Wait::kFence) --in_fence_;
-  if (one.what == Wait::kCard) --card_waits_;
+  if (one.what == Wait::kEntry) --entry_waits_;
   one.what = Wait::kNone;
-  if (in_fence_ + card_waits_ == 0) next_ns_ = UINT64_MAX;
+  if (in_fence_ + entry_waits_ == 0) next_ns_ = UINT64_MAX;
 }
 
-void CallDesk::give_up(Rank rank) noexcept {
+void BootstrapServer::give_up(Rank rank) noexcept {
   const Waiting one = waiting_[rank];
   // Before removing the rank: a rank that waits in the fence is not missing.
   std::string text = end_reason_;
   if (text.empty()) {
     text = one.what == Wait::kFence ? missing_text()
                                     : "rank " + std::to_string(one.request.rank) +
-                                          " has put no card \"" + one.request.key + "\"";
+                                          " has put no entry \"" + one.request.key + "\"";
   }
   forget(rank);
   refuse(rank, one.request.id, end_reason_.empty() ? Status::kNotReady : Status::kBroken, text);
 }
 
-std::string CallDesk::missing_text() const {
+std::string BootstrapServer::missing_text() const {
   constexpr uint32_t kNamed = 8;
   std::string text;
   uint32_t missing = 0;
@@ -123,7 +124,7 @@ std::string CallDesk::missing_text() const {
   return (missing == 1 ? "rank " : "ranks ") + text + " did not reach the fence";
 }
 
-void CallDesk::expire(uint64_t now) noexcept {
+void BootstrapServer::expire(uint64_t now) noexcept {
   if (now < next_ns_) return;
   // Two rounds: expired ranks in the fence still count as present in each other's messages.
   std::vector<Rank> over;
@@ -149,7 +150,7 @@ void CallDesk::expire(uint64_t now) noexcept {
   }
 }
 
-void CallDesk::end(std::string reason) noexcept {
+void BootstrapServer::end(std::string reason) noexcept {
   if (!end_reason_.empty()) return;
   end_reason_ = std::move(reason);
   for (Rank rank = 0; rank < waiting_.size(); ++rank) {

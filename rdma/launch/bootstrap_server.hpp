@@ -1,6 +1,6 @@
-// Answers requests of ranks: stores and returns cards, queues ranks that wait for a card or in a fence, and
-// at a deadline reports which ranks are missing. No system call: the supervisor passes requests and the time,
-// and sends the answers.
+// Answers requests of ranks: stores and returns entries, queues ranks that wait for an entry or in a fence,
+// and at a deadline reports which ranks are missing. No system call: the supervisor passes requests and the
+// time, and sends the answers.
 #pragma once
 
 #include "rdma/launch/key_value_store.hpp"
@@ -14,21 +14,22 @@
 namespace hydrant::launch {
 
 // Sends the answers: the supervisor, or a test.
-class Answerer {
+class ReplySender {
  public:
-  virtual void answer(Rank to, const Reply& reply, std::span<const std::byte> tail) noexcept = 0;
+  virtual void send_reply(Rank to, const Reply& reply,
+                          std::span<const std::byte> tail) noexcept = 0;
 
  protected:
-  ~Answerer() = default;
+  ~ReplySender() = default;
 };
 
-class CallDesk {
+class BootstrapServer {
  public:
-  CallDesk(Rank size, Answerer& answerer)
+  BootstrapServer(Rank size, ReplySender& answerer)
       : answerer_(answerer), store_(size), waiting_(size), joined_(size) {}
 
   // Handles a request of `rank`. A second request while the first waits cancels the first.
-  void take(Rank rank, const Request& request, std::span<const std::byte> card,
+  void take(Rank rank, const Request& request, std::span<const std::byte> entry,
             uint64_t now) noexcept;
   // Answers requests whose deadline has passed.
   void expire(uint64_t now) noexcept;
@@ -44,14 +45,14 @@ class CallDesk {
   uint32_t joined_count() const noexcept { return joined_count_; }
 
  private:
-  enum class Wait : uint32_t { kNone, kCard, kFence };
+  enum class Wait : uint32_t { kNone, kEntry, kFence };
   struct Waiting {
     Wait what = Wait::kNone;
     Request request;
   };
 
   void hello(Rank rank, const Request& request) noexcept;
-  void put(Rank rank, const Request& request, std::span<const std::byte> card) noexcept;
+  void put(Rank rank, const Request& request, std::span<const std::byte> entry) noexcept;
   void get(Rank rank, const Request& request, uint64_t now) noexcept;
   void fence(Rank rank, const Request& request, uint64_t now) noexcept;
   void wait(Rank rank, Wait what, const Request& request, uint64_t now) noexcept;
@@ -61,13 +62,13 @@ class CallDesk {
   void give_up(Rank rank) noexcept;
   std::string missing_text() const;
 
-  Answerer& answerer_;
-  CardStore store_;
+  ReplySender& answerer_;
+  KeyValueStore store_;
   std::vector<Waiting> waiting_;  // by rank
   std::vector<bool> joined_;      // by rank
   uint32_t joined_count_ = 0;
   uint32_t in_fence_ = 0;
-  uint32_t card_waits_ = 0;
+  uint32_t entry_waits_ = 0;
   uint64_t next_ns_ = UINT64_MAX;
   std::string end_reason_;
 };

@@ -131,8 +131,8 @@ std::string find_program(const std::string& program) {
 
 // Executes the program in this process. On failure reports the errno to the supervisor.
 [[noreturn]] void become_program(const Options& options, const std::string& path, Rank rank,
-                                 const RankEnds& ends) {
-  Word word{.kind = WordKind::kStartFailure, .rank = rank, .code = ENOMEM};
+                                 const RankSockets& ends) {
+  Event event{.kind = EventKind::kStartFailure, .rank = rank, .code = ENOMEM};
   if (set_job_environment(
           {.rank = rank, .size = options.size, .nodes = options.nodes, .ends = ends}) ==
       Status::kOk) {
@@ -145,9 +145,9 @@ std::string find_program(const std::string& program) {
       arguments.push_back(const_cast<char*>(one.c_str()));
     arguments.push_back(nullptr);
     execvp(path.c_str(), arguments.data());
-    word.code = errno;
+    event.code = errno;
   }
-  send_message(ends.words, bytes_of(word));
+  send_message(ends.events, bytes_of(event));
   _exit(kExitNotFound);
 }
 
@@ -176,7 +176,7 @@ int run_job(const Options& options) {
   }
   const CpuBinding binding = options.bind == "core" ? CpuBinding::by_core() : CpuBinding{};
   for (Rank rank = 0; rank < options.size; ++rank) {
-    RankEnds ends;
+    RankSockets ends;
     const Supervisor::Side side = supervisor->start(rank, &ends);
     if (side == Supervisor::Side::kChild) {
       supervisor.reset();

@@ -46,8 +46,8 @@ std::string write_wire_text(const WireText& told) {
   std::string text(kVersion);
   for (const uint64_t number :
        {uint64_t{wire.rank}, uint64_t{wire.size}, uint64_t{wire.nodes},
-        static_cast<uint64_t>(wire.ends.calls), static_cast<uint64_t>(wire.ends.words),
-        told.calls_inode, told.words_inode}) {
+        static_cast<uint64_t>(wire.ends.calls), static_cast<uint64_t>(wire.ends.events),
+        told.calls_inode, told.events_inode}) {
     text += ':' + std::to_string(number);
   }
   return text;
@@ -63,8 +63,8 @@ bool read_wire_text(std::string_view text, WireText* told) noexcept {
   const bool is_read =
       take_field(&text, false, &wire.rank) && take_field(&text, false, &wire.size) &&
       take_field(&text, false, &wire.nodes) && take_field(&text, false, &wire.ends.calls) &&
-      take_field(&text, false, &wire.ends.words) && take_field(&text, false, &got.calls_inode) &&
-      take_field(&text, true, &got.words_inode);
+      take_field(&text, false, &wire.ends.events) && take_field(&text, false, &got.calls_inode) &&
+      take_field(&text, true, &got.events_inode);
   if (!is_read || wire.size > kMaxRanks || wire.rank >= wire.size || wire.nodes == 0 ||
       wire.nodes > wire.size)
     return false;
@@ -73,14 +73,14 @@ bool read_wire_text(std::string_view text, WireText* told) noexcept {
 }
 
 Status set_job_environment(const JobWire& wire) noexcept {
-  for (const int fd : {wire.ends.calls, wire.ends.words}) {
+  for (const int fd : {wire.ends.calls, wire.ends.events}) {
     if (fcntl(fd, F_SETFD, 0) != 0) {
       return fail(Status::kResource, "fcntl(%d, F_SETFD): %s", fd, errno_text(errno));
     }
   }
   const std::string text = write_wire_text({.wire = wire,
                                             .calls_inode = socket_inode(wire.ends.calls),
-                                            .words_inode = socket_inode(wire.ends.words)});
+                                            .events_inode = socket_inode(wire.ends.events)});
   if (setenv(kWireVariable, text.c_str(), 1) != 0 ||
       setenv("HYDRANT_JOB_RANK", std::to_string(wire.rank).c_str(), 1) != 0 ||
       setenv("HYDRANT_JOB_SIZE", std::to_string(wire.size).c_str(), 1) != 0) {
@@ -98,9 +98,9 @@ Status read_job_environment(JobWire* wire) noexcept {
                 kWireVariable, text);
   }
   JobWire got = told.wire;
-  const bool ours = told.calls_inode != 0 && told.words_inode != 0 &&
+  const bool ours = told.calls_inode != 0 && told.events_inode != 0 &&
                     socket_inode(got.ends.calls) == told.calls_inode &&
-                    socket_inode(got.ends.words) == told.words_inode;
+                    socket_inode(got.ends.events) == told.events_inode;
   if (!ours) got.ends = {};
   *wire = got;
   if (ours) return Status::kOk;

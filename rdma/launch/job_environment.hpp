@@ -20,14 +20,14 @@ struct JobWire {
   Rank rank = 0;
   Rank size = 1;
   uint32_t nodes = 1;  // number of nodes that the ranks simulate
-  RankEnds ends;
+  RankSockets ends;
 };
 
 // The text of the variable, and the sockets' inode numbers as it names them.
 struct WireText {
   JobWire wire;
   uint64_t calls_inode = 0;
-  uint64_t words_inode = 0;
+  uint64_t events_inode = 0;
 };
 std::string write_wire_text(const WireText& told);
 // False unless write_wire_text() writes this text for a rank of a job. *told is unchanged then.

@@ -1,4 +1,5 @@
-// Implements the state machine of a job's end. supervisor_termination.cpp feeds it events and carries out its steps.
+// Implements the state machine of a job's end. supervisor_termination.cpp feeds it events and carries out its
+// steps.
 #include "rdma/launch/job_termination.hpp"
 
 #include "rdma/config/job_knobs.hpp"
@@ -27,9 +28,9 @@ ExitTimes exit_times(uint32_t ranks) noexcept {
   return times;
 }
 
-bool JobEnd::begin(Cause cause, Rank rank, int code, uint64_t now) noexcept {
+bool JobTermination::begin(Cause cause, Rank rank, int code, uint64_t now) noexcept {
   if (code_ == 0) code_ = code;
-  if (begun()) return false;
+  if (has_begun()) return false;
   cause_ = cause;
   rank_ = rank;
   quit_at_ = now + (code == 0 ? std::max(times_.quit_ns, times_.kill_ns / 2) : times_.quit_ns);
@@ -38,25 +39,25 @@ bool JobEnd::begin(Cause cause, Rank rank, int code, uint64_t now) noexcept {
   return true;
 }
 
-bool JobEnd::leave(Rank rank, int code, uint64_t now) noexcept {
+bool JobTermination::leave(Rank rank, int code, uint64_t now) noexcept {
   return begin(Cause::kExit, rank, code & kCodeMask, now);
 }
 
-bool JobEnd::die(Rank rank, int signal, uint64_t now) noexcept {
-  if (!begun()) signal_ = signal;
+bool JobTermination::die(Rank rank, int signal, uint64_t now) noexcept {
+  if (!has_begun()) signal_ = signal;
   return begin(Cause::kDeath, rank, kSignalBase + signal, now);
 }
 
-bool JobEnd::ask(int signal, uint64_t now) noexcept {
-  if (!begun()) signal_ = signal;
+bool JobTermination::ask(int signal, uint64_t now) noexcept {
+  if (!has_begun()) signal_ = signal;
   return begin(Cause::kRequest, kNoRank, 0, now);
 }
 
-bool JobEnd::time_out(uint64_t now) noexcept {
+bool JobTermination::time_out(uint64_t now) noexcept {
   return begin(Cause::kTimeout, kNoRank, kTimeoutCode, now);
 }
 
-JobEnd::Step JobEnd::step(uint64_t now) noexcept {
+JobTermination::Step JobTermination::step(uint64_t now) noexcept {
   if (now >= kill_at_) {
     quit_at_ = kill_at_ = UINT64_MAX;
     if (cause_ == Cause::kRequest && code_ == 0) code_ = kSignalBase + signal_;
@@ -69,9 +70,9 @@ JobEnd::Step JobEnd::step(uint64_t now) noexcept {
   return Step::kNothing;
 }
 
-uint64_t JobEnd::next_ns() const noexcept { return std::min(quit_at_, kill_at_); }
+uint64_t JobTermination::next_ns() const noexcept { return std::min(quit_at_, kill_at_); }
 
-void JobEnd::kill_now(uint64_t now) noexcept {
+void JobTermination::kill_now(uint64_t now) noexcept {
   if (kill_at_ != UINT64_MAX) kill_at_ = now;
 }
 

@@ -24,11 +24,11 @@ struct ExitTimes {
 // The times from GASNET_EXITTIMEOUT and its _MAX, _MIN and _FACTOR.
 ExitTimes exit_times(uint32_t ranks) noexcept;
 
-class JobEnd {
+class JobTermination {
  public:
   enum class Cause : uint32_t { kNone, kExit, kDeath, kRequest, kTimeout };
 
-  explicit JobEnd(const ExitTimes& times) noexcept : times_(times) {}
+  explicit JobTermination(const ExitTimes& times) noexcept : times_(times) {}
 
   // These report an event and answer true if it begins the end.
   bool leave(Rank rank, int code, uint64_t now) noexcept;
@@ -38,7 +38,7 @@ class JobEnd {
   // The time limit of the job has expired.
   bool time_out(uint64_t now) noexcept;
 
-  bool begun() const noexcept { return cause_ != Cause::kNone; }
+  bool has_begun() const noexcept { return cause_ != Cause::kNone; }
   Cause cause() const noexcept { return cause_; }
   // The end began with an exit with 0, so ranks that are killed may lose unfinished work.
   bool is_clean_exit() const noexcept { return cause_ == Cause::kExit && code_ == 0; }

@@ -1,29 +1,30 @@
-// Stores the cards that ranks publish; bootstrap_server.cpp puts and finds them.
+// Stores the entries that ranks publish; bootstrap_server.cpp puts and finds them.
 #include "rdma/launch/key_value_store.hpp"
 
 namespace hydrant::launch {
 
-Status CardStore::put(Rank rank, std::string_view key, std::span<const std::byte> card) noexcept {
-  auto& cards = ranks_[rank];
-  std::vector<std::byte> bytes(card.begin(), card.end());
+Status KeyValueStore::put(Rank rank, std::string_view key,
+                          std::span<const std::byte> entry) noexcept {
+  auto& entries = ranks_[rank];
+  std::vector<std::byte> bytes(entry.begin(), entry.end());
   bytes.push_back(std::byte{0});
-  for (Card& known : cards) {
+  for (KeyValue& known : entries) {
     if (known.key != key) continue;
     known.bytes = std::move(bytes);
     return Status::kOk;
   }
-  if (cards.size() == kMaxCardsPerRank) {
+  if (entries.size() == kMaxValuesPerRank) {
     return fail(Status::kResource,
-                "rank %u has published %zu cards, which is the limit: cannot store another", rank,
-                kMaxCardsPerRank);
+                "rank %u has published %zu entries, which is the limit: cannot store another", rank,
+                kMaxValuesPerRank);
   }
-  cards.push_back({std::string(key), std::move(bytes)});
+  entries.push_back({std::string(key), std::move(bytes)});
   return Status::kOk;
 }
 
-std::span<const std::byte> CardStore::find(Rank rank, std::string_view key) const noexcept {
-  for (const Card& card : ranks_[rank]) {
-    if (card.key == key) return std::span(card.bytes).first(card.bytes.size() - 1);
+std::span<const std::byte> KeyValueStore::find(Rank rank, std::string_view key) const noexcept {
+  for (const KeyValue& entry : ranks_[rank]) {
+    if (entry.key == key) return std::span(entry.bytes).first(entry.bytes.size() - 1);
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// The cards of all ranks. Only the supervisor has them: ranks read a card by a request.
+// The entries of all ranks. Only the supervisor has them: ranks read an entry by a request.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -12,26 +12,26 @@
 
 namespace hydrant::launch {
 
-class CardStore {
+class KeyValueStore {
  public:
-  // Bounds the memory that a faulty rank can use. Ranks have few cards, so a list per rank suffices; rank 0
+  // Bounds the memory that a faulty rank can use. Ranks have few entries, so a list per rank suffices; rank 0
   // may have up to 256 more for its environment.
-  static constexpr size_t kMaxCardsPerRank = 384;
+  static constexpr size_t kMaxValuesPerRank = 384;
 
-  explicit CardStore(Rank size) : ranks_(size) {}
+  explicit KeyValueStore(Rank size) : ranks_(size) {}
 
-  // Stores a card, in place of one with the same key. Errors: kResource (too many keys).
-  Status put(Rank rank, std::string_view key, std::span<const std::byte> card) noexcept;
-  // The card; null data if there is none. Valid until the next put.
+  // Stores an entry, in place of one with the same key. Errors: kResource (too many keys).
+  Status put(Rank rank, std::string_view key, std::span<const std::byte> entry) noexcept;
+  // The entry; null data if there is none. Valid until the next put.
   std::span<const std::byte> find(Rank rank, std::string_view key) const noexcept;
 
  private:
-  struct Card {
+  struct KeyValue {
     std::string key;
     std::vector<std::byte>
-        bytes;  // with one extra byte, so that an empty card differs from a missing one
+        bytes;  // with one extra byte, so that an empty entry differs from a missing one
   };
-  std::vector<std::vector<Card>> ranks_;
+  std::vector<std::vector<KeyValue>> ranks_;
 };
 
 }  // namespace hydrant::launch

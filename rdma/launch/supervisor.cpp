@@ -67,7 +67,7 @@ void take_stdin_away() noexcept {
 
 Supervisor::Supervisor(const SupervisorOptions& options)
     : options_(options),
-      desk_(options.size, *this),
+      server_(options.size, *this),
       end_(exit_times(options.size)),
       ranks_(options.size),
       stop_warn_ns_(knob_number(JobKnob::kStopWarn)) {}
@@ -75,12 +75,12 @@ Supervisor::Supervisor(const SupervisorOptions& options)
 Supervisor::~Supervisor() {
   for (RankState& state : ranks_) {
     close_if_open(&state.calls);
-    close_if_open(&state.words);
+    close_if_open(&state.events);
     close_if_open(&state.below);
   }
   close_if_open(&epoll_);
   close_if_open(&signals_);
-  give_signals_back();
+  restore_signals();
 }
 
 Status Supervisor::create(const SupervisorOptions& options,
@@ -163,23 +163,23 @@ void Supervisor::take_signals() noexcept {
   signals_taken_ = true;
 }
 
-void Supervisor::give_signals_back() noexcept {
+void Supervisor::restore_signals() noexcept {
   if (!signals_taken_) return;
   signals_taken_ = false;
   sigaction(SIGCHLD, &old_child_action_, nullptr);
   pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
 }
 
-Supervisor::Side Supervisor::start(Rank rank, RankEnds* ends) noexcept {
+Supervisor::Side Supervisor::start(Rank rank, RankSockets* ends) noexcept {
   RankState& state = ranks_[rank];
-  RankEnds made;
-  if (!make_pair(&state.calls, &made.calls) || !make_pair(&state.words, &made.words)) {
+  RankSockets made;
+  if (!make_pair(&state.calls, &made.calls) || !make_pair(&state.events, &made.events)) {
     static_cast<void>(
         fail(Status::kResource,
              "socketpair() for rank %u failed: %s; raise the limit of descriptors (ulimit -n)",
              rank, errno_text(errno)));
     close_if_open(&made.calls);
-    close_if_open(&made.words);
+    close_if_open(&made.events);
     return Side::kFailed;
   }
   const int on = 1;
@@ -193,7 +193,7 @@ Supervisor::Side Supervisor::start(Rank rank, RankEnds* ends) noexcept {
   }
   const int error = errno;
   close(made.calls);
-  close(made.words);
+  close(made.events);
   if (pid < 0) {
     static_cast<void>(
         fail(Status::kResource,
@@ -206,18 +206,18 @@ Supervisor::Side Supervisor::start(Rank rank, RankEnds* ends) noexcept {
   by_pid_[pid] = rank;
   ++running_;
   watch(state.calls, uint64_t{rank} * 2, true, true);
-  watch(state.words, uint64_t{rank} * 2 + 1, true, true);
+  watch(state.events, uint64_t{rank} * 2 + 1, true, true);
   if (options_.verbose) say("rank %u is pid %d", rank, static_cast<int>(pid));
   return Side::kParent;
 }
 
-void Supervisor::become_child(pid_t parent, Rank rank, RankEnds* ends) noexcept {
+void Supervisor::become_child(pid_t parent, Rank rank, RankSockets* ends) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // If the parent died before that call, another process is the parent now.
   if (getppid() != parent) _exit(1);
   if (rank != 0) take_stdin_away();
   setrlimit(RLIMIT_NOFILE, &old_descriptors_);
-  if (ends->calls < 0 || ends->words < 0) _exit(1);
+  if (ends->calls < 0 || ends->events < 0) _exit(1);
 }
 
 void Supervisor::abandon() noexcept {

@@ -39,12 +39,12 @@ struct SupervisorOptions {
 };
 
 // The rank's ends of its two sockets, close-on-exec and never 0, 1 or 2.
-struct RankEnds {
+struct RankSockets {
   int calls = -1;
-  int words = -1;
+  int events = -1;
 };
 
-class Supervisor final : public Answerer {
+class Supervisor final : public ReplySender {
  public:
   // Takes over the signals of this process. Errors: kBadArg: invalid size; kResource: too few descriptors;
   // the text has the number needed and the limit.
@@ -55,7 +55,7 @@ class Supervisor final : public Answerer {
   // Forks rank `rank`; call it for 0, 1, 2 and so on. The child gets its original signals and limits back and
   // must destroy the object. kFailed, with a text: no more processes or descriptors.
   enum class Side : uint32_t { kParent, kChild, kFailed };
-  Side start(Rank rank, RankEnds* ends) noexcept;
+  Side start(Rank rank, RankSockets* ends) noexcept;
 
   // Serves until every rank has ended; answers the job's exit code.
   int run() noexcept;
@@ -69,7 +69,7 @@ class Supervisor final : public Answerer {
   struct RankState {
     pid_t pid = 0;  // 0: not started, or reaped
     int calls = -1;
-    int words = -1;
+    int events = -1;
     int below = -1;  // pidfd of the descendant that sent hello; -1 if the child itself did
     pid_t below_pid = 0;
     bool left = false;
@@ -78,7 +78,7 @@ class Supervisor final : public Answerer {
     bool kill_sent = false;
     bool complained = false;
     bool start_failed = false;
-    bool stop_said = false;
+    bool is_stop_logged = false;
     uint64_t stopped_ns = 0;
     std::vector<std::byte> unsent;  // an answer that did not fit into the socket
   };
@@ -87,10 +87,10 @@ class Supervisor final : public Answerer {
   Status prepare() noexcept;
   Status raise_descriptor_limit() noexcept;
   void take_signals() noexcept;
-  void give_signals_back() noexcept;
-  void become_child(pid_t parent, Rank rank, RankEnds* ends) noexcept;
+  void restore_signals() noexcept;
+  void become_child(pid_t parent, Rank rank, RankSockets* ends) noexcept;
 
-  void answer(Rank to, const Reply& reply, std::span<const std::byte> tail) noexcept override;
+  void send_reply(Rank to, const Reply& reply, std::span<const std::byte> tail) noexcept override;
   void wait_for_events(uint64_t now) noexcept;
   void handle(uint64_t tag) noexcept;
   void read_calls(Rank rank) noexcept;
@@ -109,11 +109,11 @@ class Supervisor final : public Answerer {
   void ended(Rank rank, const siginfo_t& info) noexcept;
   void exited(Rank rank, pid_t pid, int code) noexcept;
   void died(Rank rank, pid_t pid, int signal, bool dumped) noexcept;
-  void left(Rank rank, int code, Leaving how) noexcept;
-  void say_how_it_left(Rank rank, int code, Leaving how) noexcept;
+  void left(Rank rank, int code, ExitReason how) noexcept;
+  void log_rank_exit(Rank rank, int code, ExitReason how) noexcept;
   static bool is_on_its_way(const RankState& state) noexcept;
   bool must_give_up(uint64_t now) noexcept;
-  void say_who_waited() noexcept;
+  void log_missing_ranks() noexcept;
   void start_failed(Rank rank, int error) noexcept;
   void check_joined() noexcept;
   void begin_end() noexcept;
@@ -121,12 +121,12 @@ class Supervisor final : public Answerer {
   void warn_stopped(uint64_t now) noexcept;
   uint64_t next_ns() const noexcept;
   void send_signal(RankState& state, int signal) noexcept;
-  void end_remaining(JobEnd::Step step) noexcept;
+  void end_remaining(JobTermination::Step step) noexcept;
 
   const SupervisorOptions options_;
   const OomCounts oom_before_ = read_oom_counts();
-  CallDesk desk_;
-  JobEnd end_;
+  BootstrapServer server_;
+  JobTermination end_;
   std::vector<RankState> ranks_;
   std::unordered_map<pid_t, Rank> by_pid_;
   uint32_t running_ = 0;
@@ -136,7 +136,7 @@ class Supervisor final : public Answerer {
   uint64_t job_deadline_ns_ = UINT64_MAX;
   uint64_t give_up_ns_ = UINT64_MAX;    // when killed ranks are checked again
   uint64_t last_look_ns_ = UINT64_MAX;  // when these checks end
-  bool is_end_said_ = false;  // the reason for an end that began with an exit with 0 was logged
+  bool is_end_logged_ = false;  // the reason for an end that began with an exit with 0 was logged
   uint64_t stop_warn_ns_ = 0;
   int epoll_ = -1;
   int signals_ = -1;

@@ -35,15 +35,15 @@ int Supervisor::run() noexcept {
   for (RankState& state : ranks_) {
     if (state.below >= 0) send_signal(state, SIGKILL);
   }
-  say_who_waited();
+  log_missing_ranks();
   return end_.code();
 }
 
 uint64_t Supervisor::next_ns() const noexcept {
-  uint64_t next = std::min({desk_.next_ns(), end_.next_ns(), job_deadline_ns_, give_up_ns_});
+  uint64_t next = std::min({server_.next_ns(), end_.next_ns(), job_deadline_ns_, give_up_ns_});
   if (stopped_ == 0 || stop_warn_ns_ == 0) return next;
   for (const RankState& state : ranks_) {
-    if (state.stopped_ns != 0 && !state.stop_said) {
+    if (state.stopped_ns != 0 && !state.is_stop_logged) {
       next = std::min(next, state.stopped_ns + stop_warn_ns_);
     }
   }
@@ -55,9 +55,9 @@ void Supervisor::wait_for_events(uint64_t now) noexcept {
   int timeout_ms = -1;
   if (next != UINT64_MAX) {
     constexpr uint64_t kMillisecond = 1'000'000;
-    constexpr uint64_t kLongest = 3'600'000;
+    constexpr uint64_t kMax = 3'600'000;
     const uint64_t left = next > now ? (next - now + kMillisecond - 1) / kMillisecond : 0;
-    timeout_ms = static_cast<int>(std::min(left, kLongest));
+    timeout_ms = static_cast<int>(std::min(left, kMax));
   }
   epoll_event events[kEventsAtOnce];
   const int count = epoll_wait(epoll_, events, kEventsAtOnce, timeout_ms);
@@ -113,11 +113,11 @@ void Supervisor::read_calls(Rank rank) noexcept {
     case Received::kMessage: break;
   }
   Request request;
-  std::span<const std::byte> card;
-  if (!read_request(message, &request, &card)) return complain(rank);
-  const uint32_t joined = desk_.joined_count();
-  desk_.take(rank, request, card, now_ns());
-  if (desk_.joined_count() == joined) return;
+  std::span<const std::byte> entry;
+  if (!read_request(message, &request, &entry)) return complain(rank);
+  const uint32_t joined = server_.joined_count();
+  server_.take(rank, request, entry, now_ns());
+  if (server_.joined_count() == joined) return;
   note_sender(state, pid);
   check_joined();
 }
@@ -132,25 +132,25 @@ void Supervisor::read_words(Rank rank) noexcept {
   RankState& state = ranks_[rank];
   MessageRoom room;
   std::span<const std::byte> message;
-  while (state.words >= 0) {
-    switch (receive_message(state.words, &room, &message)) {
+  while (state.events >= 0) {
+    switch (receive_message(state.events, &room, &message)) {
       case Received::kNothing: return;
-      case Received::kEnd: return drop(&state.words);
+      case Received::kEnd: return drop(&state.events);
       case Received::kMessage: break;
     }
-    Word word;
-    const bool is_word = read_word(message, &word);
-    if (is_word && word.kind == WordKind::kLeave) {
-      left(rank, word.code, word.how);
-    } else if (is_word && word.kind == WordKind::kStartFailure) {
-      start_failed(rank, word.code);
+    Event event;
+    const bool is_event = read_event(message, &event);
+    if (is_event && event.kind == EventKind::kLeave) {
+      left(rank, event.code, event.how);
+    } else if (is_event && event.kind == EventKind::kStartFailure) {
+      start_failed(rank, event.code);
     } else {
       complain(rank);
     }
   }
 }
 
-void Supervisor::answer(Rank to, const Reply& reply, std::span<const std::byte> tail) noexcept {
+void Supervisor::send_reply(Rank to, const Reply& reply, std::span<const std::byte> tail) noexcept {
   RankState& state = ranks_[to];
   if (state.calls < 0) return;
   if (!state.unsent.empty())
@@ -188,7 +188,7 @@ void Supervisor::read_signals() noexcept {
 }
 
 void Supervisor::keep_time(uint64_t now) noexcept {
-  desk_.expire(now);
+  server_.expire(now);
   if (now >= job_deadline_ns_) {
     job_deadline_ns_ = UINT64_MAX;
     if (end_.time_out(now)) {

@@ -68,7 +68,7 @@ void Supervisor::reap() noexcept {
 // death that caused it. So before the first failure is evaluated, this waits for ranks that are already
 // dying, which is short.
 void Supervisor::collect_dying(std::vector<siginfo_t>* seen) noexcept {
-  if (end_.begun()) return;
+  if (end_.has_begun()) return;
   constexpr uint64_t kPatienceNs = 100'000'000;
   const uint64_t deadline = now_ns() + kPatienceNs;
   for (const RankState& state : ranks_) {
@@ -102,7 +102,7 @@ void Supervisor::ended(Rank rank, const siginfo_t& info) noexcept {
   RankState& state = ranks_[rank];
   if (state.stopped_ns != 0) --stopped_;
   state.stopped_ns = 0;
-  state.stop_said = false;
+  state.is_stop_logged = false;
   if (info.si_code == CLD_STOPPED) {
     state.stopped_ns = now_ns();
     ++stopped_;
@@ -114,9 +114,9 @@ void Supervisor::ended(Rank rank, const siginfo_t& info) noexcept {
   by_pid_.erase(pid);
   state.pid = 0;
   --running_;
-  desk_.forget(rank);
+  server_.forget(rank);
   drop(&state.calls);
-  drop(&state.words);
+  drop(&state.events);
   if (info.si_code == CLD_EXITED) {
     exited(rank, pid, info.si_status);
   } else {
@@ -129,7 +129,7 @@ void Supervisor::exited(Rank rank, pid_t pid, int code) noexcept {
   if (options_.verbose)
     say("rank %u (pid %d) exited with code %d", rank, static_cast<int>(pid), code);
   if (state.start_failed) return;
-  if (!state.left && code == 0 && !desk_.joined(rank)) {
+  if (!state.left && code == 0 && !server_.joined(rank)) {
     never_joined_ = rank;
     never_joined_pid_ = pid;
     return check_joined();
@@ -146,7 +146,7 @@ void Supervisor::exited(Rank rank, pid_t pid, int code) noexcept {
 // A program that never joins does not use this library, and its exit with 0 ends no other rank. But if other
 // ranks have joined, they would wait for it for ever.
 void Supervisor::check_joined() noexcept {
-  if (never_joined_ == kNoRank || desk_.joined_count() == 0 || end_.begun()) return;
+  if (never_joined_ == kNoRank || server_.joined_count() == 0 || end_.has_begun()) return;
   end_.leave(never_joined_, 1, now_ns());
   say("rank %u (pid %d) exited with code 0 and never joined the job, as others did; the job is "
       "ended",
@@ -156,14 +156,14 @@ void Supervisor::check_joined() noexcept {
 
 void Supervisor::died(Rank rank, pid_t pid, int signal, bool dumped) noexcept {
   const RankState& state = ranks_[rank];
-  const bool sent_here = (state.kill_sent && signal == SIGKILL) ||
-                         (state.quit_sent && signal == SIGQUIT) ||
-                         (end_.cause() == JobEnd::Cause::kRequest && signal == end_.signal());
+  const bool sent_here =
+      (state.kill_sent && signal == SIGKILL) || (state.quit_sent && signal == SIGQUIT) ||
+      (end_.cause() == JobTermination::Cause::kRequest && signal == end_.signal());
   if (sent_here) {
     if (options_.verbose) {
       say("rank %u (pid %d) was ended with signal %d", rank, static_cast<int>(pid), signal);
     }
-    if (end_.cause() == JobEnd::Cause::kRequest) end_.die(rank, end_.signal(), now_ns());
+    if (end_.cause() == JobTermination::Cause::kRequest) end_.die(rank, end_.signal(), now_ns());
     return;
   }
   const bool first = end_.code() == 0;
@@ -171,7 +171,7 @@ void Supervisor::died(Rank rank, pid_t pid, int signal, bool dumped) noexcept {
   if (first || options_.verbose) {
     char memory[kOomText] = "";
     if (signal == SIGKILL) (void)describe_oom_kills(oom_before_, memory, sizeof memory);
-    const bool hint = is_fault(signal) && desk_.joined(rank) && hides_backtraces();
+    const bool hint = is_fault(signal) && server_.joined(rank) && hides_backtraces();
     say("rank %u (pid %d) was killed by signal %d (%s%s)%s; the job is ended%s", rank,
         static_cast<int>(pid), signal, signal_text(signal), dumped ? ", core dumped" : "", memory,
         hint ? " (GASNET_BACKTRACE=1 shows where it was)" : "");
@@ -179,9 +179,9 @@ void Supervisor::died(Rank rank, pid_t pid, int signal, bool dumped) noexcept {
   if (begins) begin_end();
 }
 
-void Supervisor::left(Rank rank, int code, Leaving how) noexcept {
+void Supervisor::left(Rank rank, int code, ExitReason how) noexcept {
   ranks_[rank].left = true;
-  ranks_[rank].gave_up = how == Leaving::kGaveUp;
+  ranks_[rank].gave_up = how == ExitReason::kAbandoned;
   if (code != 0) {
     std::vector<siginfo_t> dying;
     collect_dying(&dying);
@@ -190,18 +190,18 @@ void Supervisor::left(Rank rank, int code, Leaving how) noexcept {
   if (options_.verbose) say("rank %u leaves with code %d", rank, code);
   const bool was_clean = end_.code() == 0;
   const bool begins = end_.leave(rank, code, now_ns());
-  if (was_clean && end_.code() != 0) say_how_it_left(rank, code, how);
+  if (was_clean && end_.code() != 0) log_rank_exit(rank, code, how);
   if (begins) begin_end();
 }
 
-void Supervisor::say_how_it_left(Rank rank, int code, Leaving how) noexcept {
+void Supervisor::log_rank_exit(Rank rank, int code, ExitReason how) noexcept {
   const int pid = static_cast<int>(ranks_[rank].pid);
   switch (how) {
-    case Leaving::kGasnetExit:
+    case ExitReason::kGasnetExit:
       return say("rank %u (pid %d) called gasnet_exit(%d); the job is ended", rank, pid, code);
-    case Leaving::kExit:
+    case ExitReason::kExit:
       return say("rank %u (pid %d) exited with code %d; the job is ended", rank, pid, code);
-    case Leaving::kGaveUp: return;  // the rank has logged the reason
+    case ExitReason::kAbandoned: return;  // the rank has logged the reason
   }
 }
 
@@ -216,25 +216,25 @@ void Supervisor::start_failed(Rank rank, int error) noexcept {
 
 void Supervisor::begin_end() noexcept {
   const Rank who = end_.rank();
-  const bool death = end_.cause() == JobEnd::Cause::kDeath;
+  const bool death = end_.cause() == JobTermination::Cause::kDeath;
   std::string reason = "the job is being ended";
   if (death) {
     reason = "rank " + std::to_string(who) + " was killed by signal " +
              std::to_string(end_.signal()) + " (" + signal_text(end_.signal()) + ")";
-  } else if (end_.cause() == JobEnd::Cause::kExit) {
+  } else if (end_.cause() == JobTermination::Cause::kExit) {
     reason = "rank " + std::to_string(who) + " has ended the job with exit code " +
              std::to_string(end_.code());
   }
-  desk_.end(reason);
-  const Word word{.kind = death ? WordKind::kDeath : WordKind::kExit,
-                  .rank = who,
-                  .code = end_.code(),
-                  .signal = death ? end_.signal() : 0};
+  server_.end(reason);
+  const Event event{.kind = death ? EventKind::kDeath : EventKind::kExit,
+                    .rank = who,
+                    .code = end_.code(),
+                    .signal = death ? end_.signal() : 0};
   // A request's signal is forwarded to the ranks, so they need no message.
-  if (end_.cause() == JobEnd::Cause::kRequest) return;
+  if (end_.cause() == JobTermination::Cause::kRequest) return;
   for (Rank rank = 0; rank < ranks_.size(); ++rank) {
     // The socket always has room for one message: none is lost.
-    if (rank != who && ranks_[rank].words >= 0) send_message(ranks_[rank].words, bytes_of(word));
+    if (rank != who && ranks_[rank].events >= 0) send_message(ranks_[rank].events, bytes_of(event));
   }
 }
 
@@ -246,7 +246,7 @@ void Supervisor::pass_on(int signal, bool children_have_it) noexcept {
   if (end_.ask(signal, now_ns())) {
     say("received signal %d (%s); the job is ended", signal, signal_text(signal));
     begin_end();
-  } else if (end_.cause() == JobEnd::Cause::kRequest) {
+  } else if (end_.cause() == JobTermination::Cause::kRequest) {
     end_.kill_now(now_ns());  // a second request kills at once
   }
 }
@@ -264,9 +264,9 @@ bool Supervisor::is_on_its_way(const RankState& state) noexcept {
   return poll(&below, 1, 0) == 0 && process_is_ending(state.below_pid);
 }
 
-void Supervisor::end_remaining(JobEnd::Step step) noexcept {
-  if (step == JobEnd::Step::kNothing) return;
-  const bool kill_all = step == JobEnd::Step::kKill;
+void Supervisor::end_remaining(JobTermination::Step step) noexcept {
+  if (step == JobTermination::Step::kNothing) return;
+  const bool kill_all = step == JobTermination::Step::kKill;
   Rank first = kNoRank;  // the first rank that did not follow
   Rank stuck = kNoRank;  // a rank that left but still runs
   uint32_t late = 0;
@@ -288,14 +288,14 @@ void Supervisor::end_remaining(JobEnd::Step step) noexcept {
     }
   }
   // A rank that exits with 0 should have waited for the others: names one whose work may be lost.
-  if (late > 0 && end_.is_clean_exit() && !is_end_said_) {
-    is_end_said_ = true;
+  if (late > 0 && end_.is_clean_exit() && !is_end_logged_) {
+    is_end_logged_ = true;
     say("rank %u exited with code 0, and %u of the others did not follow (rank %u%s); they are "
         "killed",
         end_.rank(), late, first, late > 1 ? " and others" : "");
   }
-  if (stuck != kNoRank && end_.is_clean_exit() && !is_end_said_ && process_ends_can_be_seen()) {
-    is_end_said_ = true;
+  if (stuck != kNoRank && end_.is_clean_exit() && !is_end_logged_ && can_see_process_exits()) {
+    is_end_logged_ = true;
     say("rank %u (pid %d) has left the job, as others have, but still runs: it may be in an exit "
         "handler; it is killed",
         stuck, static_cast<int>(ranks_[stuck].pid));
@@ -306,8 +306,8 @@ void Supervisor::end_remaining(JobEnd::Step step) noexcept {
 }
 
 // After an exit with 0, ranks that waited for that rank end by themselves: logs how many there were.
-void Supervisor::say_who_waited() noexcept {
-  if (!end_.is_clean_exit() || is_end_said_) return;
+void Supervisor::log_missing_ranks() noexcept {
+  if (!end_.is_clean_exit() || is_end_logged_) return;
   uint32_t count = 0;
   Rank first = kNoRank;
   for (Rank rank = 0; rank < ranks_.size(); ++rank) {
@@ -343,9 +343,9 @@ void Supervisor::warn_stopped(uint64_t now) noexcept {
   if (stopped_ == 0 || stop_warn_ns_ == 0) return;
   for (Rank rank = 0; rank < ranks_.size(); ++rank) {
     RankState& state = ranks_[rank];
-    if (state.stopped_ns == 0 || state.stop_said || now < state.stopped_ns + stop_warn_ns_)
+    if (state.stopped_ns == 0 || state.is_stop_logged || now < state.stopped_ns + stop_warn_ns_)
       continue;
-    state.stop_said = true;
+    state.is_stop_logged = true;
     say("rank %u (pid %d) has been stopped for %.3g s; the job waits for it (kill -CONT %d goes "
         "on)",
         rank, static_cast<int>(state.pid), static_cast<double>(now - state.stopped_ns) / 1e9,

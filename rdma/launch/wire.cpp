@@ -54,7 +54,7 @@ bool read_request(std::span<const std::byte> message, Request* request,
   Request got;
   if (!read_head(message, &got)) return false;
   const auto rest = message.subspan(sizeof got);
-  if (rest.size() != got.card_bytes || rest.size() > Bootstrap::kMaxCardBytes) return false;
+  if (rest.size() != got.value_bytes || rest.size() > Bootstrap::kMaxValueBytes) return false;
   const bool has_key = got.kind == RequestKind::kPut || got.kind == RequestKind::kGet;
   switch (got.kind) {
     case RequestKind::kHello:
@@ -77,7 +77,7 @@ bool read_reply(std::span<const std::byte> message, Reply* reply,
   Reply got;
   if (!read_head(message, &got)) return false;
   const auto rest = message.subspan(sizeof got);
-  if (rest.size() != got.bytes || rest.size() > Bootstrap::kMaxCardBytes) return false;
+  if (rest.size() != got.bytes || rest.size() > Bootstrap::kMaxValueBytes) return false;
   switch (static_cast<Status>(got.status)) {
     case Status::kOk:
     case Status::kResource:
@@ -91,12 +91,12 @@ bool read_reply(std::span<const std::byte> message, Reply* reply,
   return true;
 }
 
-bool read_word(std::span<const std::byte> message, Word* word) noexcept {
-  Word got;
+bool read_event(std::span<const std::byte> message, Event* event) noexcept {
+  Event got;
   if (message.size() != sizeof got || !read_head(message, &got)) return false;
-  if (got.kind < WordKind::kExit || got.kind > WordKind::kStartFailure) return false;
-  if (got.how > Leaving::kGaveUp) return false;
-  *word = got;
+  if (got.kind < EventKind::kExit || got.kind > EventKind::kStartFailure) return false;
+  if (got.how > ExitReason::kAbandoned) return false;
+  *event = got;
   return true;
 }
 

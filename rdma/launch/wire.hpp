@@ -1,9 +1,9 @@
 // The messages between a rank and its supervisor. Each rank has two sockets of type SOCK_SEQPACKET, which
 // deliver whole messages:
 //
-//   calls   requests of the rank (Request, followed by a card) and the supervisor's answer with the same id
-//           (Reply, followed by a card or text). One call at a time.
-//   words   one-way messages of type Word: exits and deaths to the rank; leave and start failure to the
+//   calls   requests of the rank (Request, followed by an entry) and the supervisor's answer with the same id
+//           (Reply, followed by an entry or text). One call at a time.
+//   events  one-way messages of type Event: exits and deaths to the rank; leave and start failure to the
 //           supervisor.
 //
 // Both sides are on one machine and of one version, which the magic ensures. Receivers validate a message
@@ -32,10 +32,10 @@ struct Request {
   uint32_t magic = kMagic;
   RequestKind kind = RequestKind::kHello;
   uint32_t id = 0;
-  Rank rank = 0;  // kGet: the owner of the card
+  Rank rank = 0;  // kGet: the owner of the entry
   // kGet, kFence: of CLOCK_MONOTONIC, which all processes of a machine share.
   uint64_t deadline_ns = 0;
-  uint32_t card_bytes = 0;  // kPut: length of the card that follows
+  uint32_t value_bytes = 0;  // kPut: length of the entry that follows
   uint32_t zero = 0;
   char key[kKeyRoom] = {};
 };
@@ -45,38 +45,38 @@ struct Reply {
   uint32_t magic = kMagic;
   uint32_t id = 0;
   int32_t status = 0;  // a Status
-  uint32_t bytes = 0;  // length of what follows: the card if kOk, else a text without terminator
+  uint32_t bytes = 0;  // length of what follows: the entry if kOk, else a text without terminator
 };
 static_assert(sizeof(Reply) == 16);
 
-enum class WordKind : uint32_t {
+enum class EventKind : uint32_t {
   kExit = 1,      // to the rank: `rank` has ended the job with `code`
   kDeath,         // to the rank: `rank` was ended by `signal`
   kLeave,         // to the supervisor: this rank ends the job with `code`
   kStartFailure,  // to the supervisor: the program could not be run; `code` is the errno
 };
 
-struct Word {
+struct Event {
   uint32_t magic = kMagic;
-  WordKind kind = WordKind::kExit;
+  EventKind kind = EventKind::kExit;
   Rank rank = 0;
   int32_t code = 0;
   int32_t signal = 0;
-  Leaving how = Leaving::kExit;  // kLeave
+  ExitReason how = ExitReason::kExit;  // kLeave
 };
-static_assert(sizeof(Word) == 24);
+static_assert(sizeof(Event) == 24);
 
-inline constexpr size_t kMaxMessage = sizeof(Request) + Bootstrap::kMaxCardBytes;
+inline constexpr size_t kMaxMessage = sizeof(Request) + Bootstrap::kMaxValueBytes;
 using MessageRoom =
     std::array<std::byte, kMaxMessage + 1>;  // one extra byte detects messages that are too long
 
-// Parse a request and its card, a reply and its tail, or a word. False unless every field is valid for the
+// Parse a request and its entry, a reply and its tail, or an event. False unless every field is valid for the
 // sending side; *tail points into `message`.
 bool read_request(std::span<const std::byte> message, Request* request,
                   std::span<const std::byte>* tail) noexcept;
 bool read_reply(std::span<const std::byte> message, Reply* reply,
                 std::span<const std::byte>* tail) noexcept;
-bool read_word(std::span<const std::byte> message, Word* word) noexcept;
+bool read_event(std::span<const std::byte> message, Event* event) noexcept;
 
 // Copies a key into a request; false if it is empty or too long.
 bool set_key(std::string_view key, Request* request) noexcept;

@@ -19,9 +19,9 @@ constexpr uint32_t kNodeMemoryFd = 1;
 Status share_memory(Bootstrap& bootstrap, int* fd) noexcept {
   int made = -1;
   Status status = Status::kOk;
-  const JobPlace& place = bootstrap.place();
-  if (place.node_rank == 0) {
-    status = shm::NodeMemory::create(static_cast<uint32_t>(place.node_ranks.size()), &made);
+  const JobTopology& topology = bootstrap.topology();
+  if (topology.node_rank == 0) {
+    status = shm::NodeMemory::create(static_cast<uint32_t>(topology.node_ranks.size()), &made);
   }
   status = share_fd(bootstrap, kNodeMemoryFd, status, made, fd, now_ns() + kWaitNs);
   if (made >= 0) close(made);
@@ -32,19 +32,19 @@ Status share_memory(Bootstrap& bootstrap, int* fd) noexcept {
 
 Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
                            std::unique_ptr<Transport>* transport) noexcept {
-  const JobPlace& place = bootstrap.place();
+  const JobTopology& topology = bootstrap.topology();
   int fd = -1;
   if (const Status status = share_memory(bootstrap, &fd); status != Status::kOk) return status;
   // Lives as long as the process, like the transport over it: threads may be inside when it ends.
   alignas(shm::NodeMemory) static std::byte place_of_memory[sizeof(shm::NodeMemory)];
   auto& memory = *new (place_of_memory) shm::NodeMemory;
-  Status status = memory.attach(fd, place.node_rank);
+  Status status = memory.attach(fd, topology.node_rank);
   close(fd);
   std::unique_ptr<ShmTransport> made;
   if (status == Status::kOk) {
     status = ShmTransport::open(
-        memory, place, single_threaded ? ShmTransport::Threads::kOne : ShmTransport::Threads::kMany,
-        &made);
+        memory, topology,
+        single_threaded ? ShmTransport::Threads::kOne : ShmTransport::Threads::kMany, &made);
   }
   if (status == Status::kOk) *transport = std::move(made);
   return status;

@@ -13,27 +13,29 @@ namespace hydrant {
 
 using shm::OutRing;
 
-Status ShmTransport::open(shm::NodeMemory& memory, const JobPlace& place, Threads threads,
+Status ShmTransport::open(shm::NodeMemory& memory, const JobTopology& topology, Threads threads,
                           std::unique_ptr<ShmTransport>* transport) noexcept {
-  if (place.node_ranks.size() != memory.node_size() || place.node_rank != memory.node_rank()) {
+  if (topology.node_ranks.size() != memory.node_size() ||
+      topology.node_rank != memory.node_rank()) {
     return fail(Status::kBadArg,
                 "the launcher says rank %u of %zu on this node, the node's memory %u of %u",
-                place.node_rank, place.node_ranks.size(), memory.node_rank(), memory.node_size());
+                topology.node_rank, topology.node_ranks.size(), memory.node_rank(),
+                memory.node_size());
   }
   std::unique_ptr<ShmTransport> made(new (std::nothrow)
                                          ShmTransport(memory, threads == Threads::kMany));
   if (made == nullptr) return fail(Status::kResource, "no memory for a transport");
-  const Status ready = made->init(place);
+  const Status ready = made->init(topology);
   if (ready != Status::kOk) return ready;
   *transport = std::move(made);
   return Status::kOk;
 }
 
-Status ShmTransport::init(const JobPlace& place) noexcept {
+Status ShmTransport::init(const JobTopology& topology) noexcept {
   ranks_ = memory_.node_size();
   words_ = (ranks_ + 63) / 64;
-  first_rank_ = place.node_ranks.front();
-  const uint32_t span = place.node_ranks.back() - first_rank_ + 1;
+  first_rank_ = topology.node_ranks.front();
+  const uint32_t span = topology.node_ranks.back() - first_rank_ + 1;
   node_ranks_.reset(new (std::nothrow) Rank[ranks_]);
   out_.reset(new (std::nothrow) OutRing[size_t{ranks_} * kLaneCount]);
   in_.reset(new (std::nothrow) shm::InRing[size_t{ranks_} * kLaneCount]);
@@ -47,8 +49,8 @@ Status ShmTransport::init(const JobPlace& place) noexcept {
     for (uint32_t i = 0; i < span; ++i) table_[i] = UINT32_MAX;
   }
   for (uint32_t i = 0; i < ranks_; ++i) {
-    node_ranks_[i] = place.node_ranks[i];
-    if (table_ != nullptr) table_[place.node_ranks[i] - first_rank_] = i;
+    node_ranks_[i] = topology.node_ranks[i];
+    if (table_ != nullptr) table_[topology.node_ranks[i] - first_rank_] = i;
     out(i, Lane::kRequest).name(i, Lane::kRequest);
     out(i, Lane::kReply).name(i, Lane::kReply);
     if (i == memory_.node_rank()) continue;

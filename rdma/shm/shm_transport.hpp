@@ -31,7 +31,7 @@ class ShmTransport final : public Transport {
 
   // `memory` is attached, and outlives the transport. place.node_ranks[i] is node rank i.
   // Errors: kBadArg: place and memory disagree; kResource.
-  static Status open(shm::NodeMemory& memory, const JobPlace& place, Threads threads,
+  static Status open(shm::NodeMemory& memory, const JobTopology& topology, Threads threads,
                      std::unique_ptr<ShmTransport>* transport) noexcept;
 
   const char* name() const noexcept override { return "shm"; }
@@ -102,7 +102,7 @@ class ShmTransport final : public Transport {
 
   ShmTransport(shm::NodeMemory& memory, bool threaded) noexcept
       : memory_(memory), self_(memory.area(memory.node_rank())), threaded_(threaded) {}
-  Status init(const JobPlace& place) noexcept;
+  Status init(const JobTopology& topology) noexcept;
   // Index of a rank in node_ranks; node_size() or more if it is not on this node.
   uint32_t node_index(Rank rank) const noexcept {
     const uint32_t index = rank - first_rank_;

@@ -345,16 +345,16 @@ bool send_word(Input& input, const Card& own, Datagram* sent) {
   return sent->magic == kWordMagic && (sent->sender == 1 || sent->sender == 2) && sent->what <= 1;
 }
 
-void check_word(NodeWords& words, const Datagram& sent, bool is_word) {
+void check_word(NodeExitChannel& words, const Datagram& sent, bool is_word) {
   Rank rank = kNoRank;
   int code = 0;
-  const bool ends = is_word && sent.what == static_cast<uint32_t>(WordOf::kExit);
+  const bool ends = is_word && sent.what == static_cast<uint32_t>(NoticeKind::kExit);
   HYDRANT_FUZZ_CHECK(words.read(&rank, &code) == ends);
   HYDRANT_FUZZ_CHECK(!ends || (rank == sent.rank && code == sent.code));
-  for (NodeWords::Peer& peer : words.peers()) {
+  for (NodeExitChannel::Peer& peer : words.peers()) {
     const bool is_said = is_word && !ends && peer.rank == sent.sender;
-    HYDRANT_FUZZ_CHECK(peer.said_its_death == is_said);
-    peer.said_its_death = false;
+    HYDRANT_FUZZ_CHECK(peer.published_its_death == is_said);
+    peer.published_its_death = false;
   }
 }
 
@@ -362,8 +362,8 @@ void check_words(Input& input) {
   reset_store({0, 1, 2}, 2);
   const bool first = set_peer(input, 1);
   const bool second = set_peer(input, 2);
-  std::unique_ptr<NodeWords> words;
-  const Status status = NodeWords::open(*store, now_ns() + 1'000'000'000, &words);
+  std::unique_ptr<NodeExitChannel> words;
+  const Status status = NodeExitChannel::open(*store, now_ns() + 1'000'000'000, &words);
   HYDRANT_FUZZ_CHECK((status == Status::kOk) == (first && second));
   HYDRANT_FUZZ_CHECK((status == Status::kOk) == (words != nullptr));
   if (words == nullptr) return check_refusal(status);
@@ -375,7 +375,7 @@ void check_words(Input& input) {
     const bool is_word = send_word(input, own, &sent);
     check_word(*words, sent, is_word);
   }
-  words->tell(3, 7);  // to names without a socket
+  words->publish_exit(3, 7);  // to names without a socket
 }
 
 }  // namespace

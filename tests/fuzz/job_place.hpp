@@ -8,7 +8,7 @@
 
 namespace hydrant::fuzz {
 
-inline void check_place(const JobPlace& place) {
+inline void check_place(const JobTopology& place) {
   HYDRANT_FUZZ_CHECK(place.rank < place.size);
   HYDRANT_FUZZ_CHECK(place.node_rank < place.node_ranks.size());
   HYDRANT_FUZZ_CHECK(place.node_ranks[place.node_rank] == place.rank);
@@ -24,7 +24,7 @@ inline void check_place(const JobPlace& place) {
 }
 
 // The same, and of a launcher that tells the first rank of each node.
-inline void check_place_with_leaders(const JobPlace& place) {
+inline void check_place_with_leaders(const JobTopology& place) {
   check_place(place);
   HYDRANT_FUZZ_CHECK(place.leaders.size() == place.node_count && place.leaders[0] == 0);
   HYDRANT_FUZZ_CHECK(place.leaders[place.node] == place.node_ranks[0]);

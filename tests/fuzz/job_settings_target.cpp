@@ -83,7 +83,7 @@ std::optional<std::string> accepted_text(StoreBootstrap& store) {
   std::string text;
   for (size_t i = 0; text.size() < words[0]; ++i) {
     const Card* part = card_of(store, part_key(i));
-    const size_t bytes = std::min<size_t>(words[0] - text.size(), Bootstrap::kMaxCardBytes);
+    const size_t bytes = std::min<size_t>(words[0] - text.size(), Bootstrap::kMaxValueBytes);
     if (part == nullptr || part->size() != bytes) return std::nullopt;
     text.append(reinterpret_cast<const char*>(part->data()), bytes);
   }

@@ -15,7 +15,7 @@ void check_wire(const WireText& told) {
   const JobWire& wire = told.wire;
   HYDRANT_FUZZ_CHECK(wire.rank < wire.size && wire.size <= kMaxRanks);
   HYDRANT_FUZZ_CHECK(wire.nodes >= 1 && wire.nodes <= wire.size);
-  HYDRANT_FUZZ_CHECK(wire.ends.calls >= 0 && wire.ends.words >= 0);
+  HYDRANT_FUZZ_CHECK(wire.ends.calls >= 0 && wire.ends.events >= 0);
 }
 
 // An accepted text is the one that is written for what it says.
@@ -37,16 +37,18 @@ void check_written(Input input) {
   told.wire.size = 1 + input.take<uint32_t>() % kMaxRanks;
   told.wire.rank = input.take<uint32_t>() % told.wire.size;
   told.wire.nodes = 1 + input.take<uint32_t>() % told.wire.size;
-  told.wire.ends = {.calls = input.take<int>() & INT32_MAX, .words = input.take<int>() & INT32_MAX};
+  told.wire.ends = {.calls = input.take<int>() & INT32_MAX,
+                    .events = input.take<int>() & INT32_MAX};
   told.calls_inode = input.take<uint64_t>();
-  told.words_inode = input.take<uint64_t>();
+  told.events_inode = input.take<uint64_t>();
   WireText back;
   HYDRANT_FUZZ_CHECK(read_wire_text(write_wire_text(told), &back));
   HYDRANT_FUZZ_CHECK(back.wire.rank == told.wire.rank && back.wire.size == told.wire.size);
   HYDRANT_FUZZ_CHECK(back.wire.nodes == told.wire.nodes);
   HYDRANT_FUZZ_CHECK(back.wire.ends.calls == told.wire.ends.calls);
-  HYDRANT_FUZZ_CHECK(back.wire.ends.words == told.wire.ends.words);
-  HYDRANT_FUZZ_CHECK(back.calls_inode == told.calls_inode && back.words_inode == told.words_inode);
+  HYDRANT_FUZZ_CHECK(back.wire.ends.events == told.wire.ends.events);
+  HYDRANT_FUZZ_CHECK(back.calls_inode == told.calls_inode &&
+                     back.events_inode == told.events_inode);
 }
 
 // The inode number of a descriptor of this process; 0 if it is no socket.
@@ -66,13 +68,13 @@ void check_variable(const std::string& text) {
     HYDRANT_FUZZ_CHECK(wire.size == 1 && wire.ends.calls == -1);
     return;
   }
-  const bool is_ours = told.calls_inode != 0 && told.words_inode != 0 &&
+  const bool is_ours = told.calls_inode != 0 && told.events_inode != 0 &&
                        inode_of(told.wire.ends.calls) == told.calls_inode &&
-                       inode_of(told.wire.ends.words) == told.words_inode;
+                       inode_of(told.wire.ends.events) == told.events_inode;
   HYDRANT_FUZZ_CHECK(status == (is_ours ? Status::kOk : Status::kBroken));
   HYDRANT_FUZZ_CHECK(wire.rank == told.wire.rank && wire.size == told.wire.size);
   HYDRANT_FUZZ_CHECK(wire.ends.calls == (is_ours ? told.wire.ends.calls : -1));
-  HYDRANT_FUZZ_CHECK(wire.ends.words == (is_ours ? told.wire.ends.words : -1));
+  HYDRANT_FUZZ_CHECK(wire.ends.events == (is_ours ? told.wire.ends.events : -1));
 }
 
 // A text that names sockets of this process is accepted.
@@ -80,9 +82,9 @@ bool check_own_sockets() {
   int pair[2] = {-1, -1};
   HYDRANT_FUZZ_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
   WireText told;
-  told.wire.ends = {.calls = pair[0], .words = pair[1]};
+  told.wire.ends = {.calls = pair[0], .events = pair[1]};
   told.calls_inode = inode_of(pair[0]);
-  told.words_inode = inode_of(pair[1]);
+  told.events_inode = inode_of(pair[1]);
   check_variable(write_wire_text(told));
   for (const int fd : pair) close(fd);
   check_variable(write_wire_text(told));

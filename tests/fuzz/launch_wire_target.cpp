@@ -14,7 +14,7 @@ void check_parts(const GuardedCopy& message, const Head& head, std::span<const s
   HYDRANT_FUZZ_CHECK(std::memcmp(&head, message.data(), sizeof head) == 0);
   HYDRANT_FUZZ_CHECK(sizeof head + tail.size() == message.size());
   HYDRANT_FUZZ_CHECK(tail.empty() || tail.data() == message.data() + sizeof head);
-  HYDRANT_FUZZ_CHECK(tail.size() <= Bootstrap::kMaxCardBytes);
+  HYDRANT_FUZZ_CHECK(tail.size() <= Bootstrap::kMaxValueBytes);
 }
 
 // A rejected message leaves the result unchanged.
@@ -29,7 +29,7 @@ void check_request(const GuardedCopy& message) {
   std::span<const std::byte> tail;
   if (!launch::read_request(message.span(), &request, &tail)) return check_untouched(request);
   check_parts(message, request, tail);
-  HYDRANT_FUZZ_CHECK(request.card_bytes == tail.size());
+  HYDRANT_FUZZ_CHECK(request.value_bytes == tail.size());
   const size_t key_bytes = strnlen(request.key, launch::kKeyRoom);
   HYDRANT_FUZZ_CHECK(key_bytes < launch::kKeyRoom);
   const bool has_key = key_bytes != 0;
@@ -55,11 +55,11 @@ void check_reply(const GuardedCopy& message) {
 }
 
 void check_word(const GuardedCopy& message) {
-  launch::Word word;
-  if (!launch::read_word(message.span(), &word)) return check_untouched(word);
-  check_parts(message, word, {});
-  HYDRANT_FUZZ_CHECK(word.kind >= launch::WordKind::kExit &&
-                     word.kind <= launch::WordKind::kStartFailure);
+  launch::Event event;
+  if (!launch::read_event(message.span(), &event)) return check_untouched(event);
+  check_parts(message, event, {});
+  HYDRANT_FUZZ_CHECK(event.kind >= launch::EventKind::kExit &&
+                     event.kind <= launch::EventKind::kStartFailure);
 }
 
 }  // namespace

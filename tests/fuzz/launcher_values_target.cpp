@@ -191,7 +191,7 @@ void check_cards(Bootstrap& bootstrap, const Lines& lines) {
   const auto given = lines.find("card");
   const std::string card = given != lines.end() ? given->second.substr(0, 64) : "";
   HYDRANT_FUZZ_CHECK(bootstrap.put("card", std::as_bytes(std::span(card))) == Status::kOk);
-  const Rank self = bootstrap.place().rank;
+  const Rank self = bootstrap.topology().rank;
   HYDRANT_FUZZ_CHECK(bootstrap.get(self, "card", room, &bytes, soon()) == Status::kOk);
   HYDRANT_FUZZ_CHECK(bytes == card.size() && std::memcmp(room, card.data(), bytes) == 0);
   // The library's values have a byte more than a card.
@@ -235,7 +235,7 @@ void check_pmix(std::span<const uint8_t> input) {
   });
   std::unique_ptr<Bootstrap> bootstrap;
   if (open_pmix(soon(), &bootstrap) == Status::kOk) {
-    const JobPlace& place = bootstrap->place();
+    const JobTopology& place = bootstrap->topology();
     HYDRANT_FUZZ_CHECK(place.rank == rank);
     HYDRANT_FUZZ_CHECK(listed_ranks(lines["peers"]) == place.node_ranks);
     if (place.leaders.empty()) {
@@ -244,7 +244,7 @@ void check_pmix(std::span<const uint8_t> input) {
       check_place_with_leaders(place);
     }
     check_cards(*bootstrap, lines);
-    bootstrap->leave(0, Leaving::kExit, soon());
+    bootstrap->leave(0, ExitReason::kExit, soon());
   } else {
     HYDRANT_FUZZ_CHECK(bootstrap == nullptr && last_error_text()[0] != '\0');
   }
@@ -285,12 +285,12 @@ void check_exits(Input input) {
     HYDRANT_FUZZ_CHECK(event.rank == rank && event.code == code);
   }
   HYDRANT_FUZZ_CHECK(bootstrap->read_event().kind == Bootstrap::Event::Kind::kNothing);
-  bootstrap->leave(0, Leaving::kExit, soon());
+  bootstrap->leave(0, ExitReason::kExit, soon());
 }
 
 // The object that hears of exits exists once per process, and keeps its first job.
 bool open_first() {
-  open_job()->leave(0, Leaving::kExit, soon());
+  open_job()->leave(0, ExitReason::kExit, soon());
   return true;
 }
 #endif

@@ -16,7 +16,7 @@ void check_base64(const GuardedCopy& input) {
 
 // An accepted first piece is the text that encode_pmi2_piece() writes for a card of that length.
 void check_first_piece(const GuardedCopy& input) {
-  Pmi2Card card;
+  Pmi2Entry card;
   if (!card.add(input.text())) return;
   std::vector<std::byte> bytes(card.bytes().begin(), card.bytes().end());
   HYDRANT_FUZZ_CHECK(card.is_whole() == (bytes.size() == card.length()));
@@ -25,8 +25,8 @@ void check_first_piece(const GuardedCopy& input) {
 }
 
 void check_card(const GuardedCopy& input) {
-  const auto bytes = input.span().first(std::min(input.size(), Bootstrap::kMaxCardBytes));
-  Pmi2Card card;
+  const auto bytes = input.span().first(std::min(input.size(), Bootstrap::kMaxValueBytes));
+  Pmi2Entry card;
   for (size_t piece = 0; piece < pmi2_pieces(bytes.size()); ++piece)
     HYDRANT_FUZZ_CHECK(!card.is_whole() && card.add(encode_pmi2_piece(bytes, piece)));
   HYDRANT_FUZZ_CHECK(card.is_whole() && std::equal(bytes.begin(), bytes.end(), card.bytes().begin(),
@@ -34,7 +34,7 @@ void check_card(const GuardedCopy& input) {
 }
 
 void check_map(Rank size, Rank rank, const GuardedCopy& input) {
-  JobPlace place;
+  JobTopology place;
   place.size = size;
   place.rank = rank;
   if (read_process_mapping(input.text(), &place) != Status::kOk) {

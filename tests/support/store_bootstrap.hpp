@@ -18,7 +18,7 @@ class StoreBootstrap final : public Bootstrap {
  public:
   using Card = std::vector<std::byte>;
 
-  JobPlace stands;  // the result of place()
+  JobTopology stands;  // the result of topology()
   std::map<std::pair<Rank, std::string>, Card> cards;
   std::string refused;  // the key of a card that is not accepted
   uint64_t fences = 0;  // so many, ...
@@ -31,9 +31,10 @@ class StoreBootstrap final : public Bootstrap {
   }
 
   const char* name() const noexcept override { return "store"; }
-  const JobPlace& place() const noexcept override { return stands; }
+  const JobTopology& topology() const noexcept override { return stands; }
   Status put(std::string_view key, std::span<const std::byte> card) noexcept override {
-    if (const Status status = check_card(key, card.size()); status != Status::kOk) return status;
+    if (const Status status = check_key_value(key, card.size()); status != Status::kOk)
+      return status;
     if (key == refused) return fail(Status::kResource, "the store is full");
     set(stands.rank, key, card);
     return Status::kOk;
@@ -48,9 +49,9 @@ class StoreBootstrap final : public Bootstrap {
     ++gets;
     const auto found = cards.find({rank, std::string(key)});
     if (found == cards.end()) return fail(Status::kNotReady, "no such card");
-    return copy_card(found->second, card, bytes);
+    return copy_value(found->second, card, bytes);
   }
-  void leave(int, Leaving, uint64_t) noexcept override {}
+  void leave(int, ExitReason, uint64_t) noexcept override {}
 };
 
 }  // namespace hydrant::testing

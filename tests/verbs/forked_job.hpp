@@ -22,7 +22,7 @@ struct SharedJob {
   static constexpr Rank kMost = 8;
   struct Slot {
     size_t bytes = 0;
-    std::byte endpoint[Bootstrap::kMaxCardBytes];
+    std::byte endpoint[Bootstrap::kMaxValueBytes];
     // Values that a test's ranks exchange, by index.
     std::atomic<uint64_t> words[8];
   };
@@ -38,7 +38,7 @@ class ForkedBootstrap final : public Bootstrap {
     place_.node_ranks = {rank};
   }
   const char* name() const noexcept override { return "test"; }
-  const JobPlace& place() const noexcept override { return place_; }
+  const JobTopology& topology() const noexcept override { return place_; }
   Status put(std::string_view, std::span<const std::byte> endpoint) noexcept override {
     SharedJob::Slot& slot = job_.slots[place_.rank];
     std::memcpy(slot.endpoint, endpoint.data(), endpoint.size());
@@ -60,11 +60,11 @@ class ForkedBootstrap final : public Bootstrap {
     std::memcpy(endpoint.data(), slot.endpoint, *bytes);
     return *bytes != 0 ? Status::kOk : Status::kNotReady;
   }
-  void leave(int, Leaving, uint64_t) noexcept override {}
+  void leave(int, ExitReason, uint64_t) noexcept override {}
 
  private:
   SharedJob& job_;
-  JobPlace place_;
+  JobTopology place_;
 };
 
 // Runs body(job, rank) in `size` processes; answers each one's status as of waitpid(2). Processes that run

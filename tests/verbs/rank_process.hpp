@@ -20,7 +20,7 @@ struct RankProcess {
     if (IbvTransport::open(bootstrap, options, &transport) == Status::kOk &&
         bootstrap.fence(in_seconds(kLongSeconds)) == Status::kOk)
       return;
-    std::printf("rank %u cannot start: %s\n", bootstrap.place().rank, last_error_text());
+    std::printf("rank %u cannot start: %s\n", bootstrap.topology().rank, last_error_text());
     transport.reset();
   }
   // Polls until holds() is true; false at the time limit.

@@ -154,7 +154,7 @@ class ExitMatrix(unittest.TestCase):
                   prints="rank 0 fence: rank 1 did not reach the fence")
 
     def test_missing_card_is_named(self):
-        self.each(2, "0:get=0.1", "fence", code=0, prints='get: rank 1 has put no card "nothing"')
+        self.each(2, "0:get=0.1", "fence", code=0, prints='get: rank 1 has put no entry "nothing"')
 
     def test_standard_input_goes_to_rank_0_only(self):
         self.each(2, "read", "fence", code=0, prints="rank 1 reads the end")

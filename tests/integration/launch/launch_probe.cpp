@@ -52,7 +52,7 @@ class Listener final : public ExitWatch::Listener {
   void on_death(Rank rank, int signal) noexcept override {
     end("death", rank, signal, 128 + signal);
   }
-  void on_launcher_gone() noexcept override { end("launcher gone", 0, 0, 1); }
+  void on_launcher_exit() noexcept override { end("launcher gone", 0, 0, 1); }
 
   Rank own = 0;
   bool deaf = false;  // only prints events and continues
@@ -75,7 +75,7 @@ class Listener final : public ExitWatch::Listener {
 class Probe {
  public:
   explicit Probe(std::unique_ptr<Bootstrap> bootstrap) : bootstrap_(std::move(bootstrap)) {
-    listener_.own = place().rank;
+    listener_.own = topology().rank;
     listener_.leave = [this](int code) { leave(code); };
   }
 
@@ -95,7 +95,7 @@ class Probe {
   }
 
  private:
-  const hydrant::JobPlace& place() const { return bootstrap_->place(); }
+  const hydrant::JobTopology& topology() const { return bootstrap_->topology(); }
   int number() const { return std::atoi(value_.c_str()); }
   double seconds() const {
     return value_.empty() ? 60 * hydrant::testing::patience() : std::atof(value_.c_str());
@@ -108,41 +108,41 @@ class Probe {
     unsigned last = 0;
     const int got = std::sscanf(step->c_str(), "%u-%u", &first, &last);
     step->erase(0, colon + 1);
-    return place().rank >= first && place().rank <= (got == 2 ? last : first);
+    return topology().rank >= first && topology().rank <= (got == 2 ? last : first);
   }
 
   // Leaves like a runtime: through its watch, or directly to the launcher.
   void leave(int code) {
     if (watch_ != nullptr) {
-      watch_->leave(code, hydrant::Leaving::kExit, soon(10 * hydrant::testing::patience()));
+      watch_->leave(code, hydrant::ExitReason::kExit, soon(10 * hydrant::testing::patience()));
     } else {
-      bootstrap_->leave(code, hydrant::Leaving::kExit, soon(10 * hydrant::testing::patience()));
+      bootstrap_->leave(code, hydrant::ExitReason::kExit, soon(10 * hydrant::testing::patience()));
     }
   }
 
   void print_place() const {
     std::string ranks;
-    for (const Rank rank : place().node_ranks) ranks += " " + std::to_string(rank);
-    std::printf("rank %u of %u by %s, node %u of %u, node rank %u of%s, pid %d\n", place().rank,
-                place().size, bootstrap_->name(), place().node, place().node_count,
-                place().node_rank, ranks.c_str(), static_cast<int>(getpid()));
+    for (const Rank rank : topology().node_ranks) ranks += " " + std::to_string(rank);
+    std::printf("rank %u of %u by %s, node %u of %u, node rank %u of%s, pid %d\n", topology().rank,
+                topology().size, bootstrap_->name(), topology().node, topology().node_count,
+                topology().node_rank, ranks.c_str(), static_cast<int>(getpid()));
     std::fflush(stdout);
   }
 
   // Every rank puts cards of several sizes and reads those of all other ranks.
   void exchange_cards() {
-    constexpr size_t kSizes[] = {0, 1, 599, 600, 601, Bootstrap::kMaxCardBytes};
+    constexpr size_t kSizes[] = {0, 1, 599, 600, 601, Bootstrap::kMaxValueBytes};
     const auto fill = [](Rank rank, size_t bytes) {
       std::vector<std::byte> card(bytes);
       for (size_t i = 0; i < bytes; ++i) card[i] = static_cast<std::byte>(rank * 7 + i);
       return card;
     };
     for (const size_t bytes : kSizes) {
-      require(bootstrap_->put("card" + std::to_string(bytes), fill(place().rank, bytes)), "put");
+      require(bootstrap_->put("card" + std::to_string(bytes), fill(topology().rank, bytes)), "put");
     }
     require(bootstrap_->fence(soon()), "fence");
-    std::byte room[Bootstrap::kMaxCardBytes];
-    for (Rank rank = 0; rank < place().size; ++rank) {
+    std::byte room[Bootstrap::kMaxValueBytes];
+    for (Rank rank = 0; rank < topology().size; ++rank) {
       for (const size_t bytes : kSizes) {
         size_t got = 0;
         require(bootstrap_->get(rank, "card" + std::to_string(bytes), room, &got, soon()), "get");
@@ -155,25 +155,25 @@ class Probe {
 
   // Memory that this process needs to read all cards.
   void measure_memory() {
-    std::byte room[Bootstrap::kMaxCardBytes] = {};
+    std::byte room[Bootstrap::kMaxValueBytes] = {};
     require(bootstrap_->put("memory", room), "put");
     require(bootstrap_->fence(soon()), "fence");
     size_t got = 0;
     require(bootstrap_->get(0, "memory", room, &got, soon()), "get");
     const size_t before = mallinfo2().uordblks;
-    for (Rank rank = 0; rank < place().size; ++rank) {
+    for (Rank rank = 0; rank < topology().size; ++rank) {
       require(bootstrap_->get(rank, "memory", room, &got, soon()), "get");
     }
     const size_t after = mallinfo2().uordblks;
-    std::printf("rank %u: %zu bytes more for %u cards\n", place().rank, after - before,
-                place().size);
+    std::printf("rank %u: %zu bytes more for %u cards\n", topology().rank, after - before,
+                topology().size);
   }
 
   void share_memory() {
     constexpr size_t kBytes = 4096;
     constexpr char kText[] = "shared";
     int fd = -1;
-    if (place().node_rank == 0) {
+    if (topology().node_rank == 0) {
       fd = memfd_create("probe", MFD_CLOEXEC);
       if (ftruncate(fd, kBytes) != 0 || write(fd, kText, sizeof kText) != sizeof kText)
         give_up("memfd");
@@ -186,14 +186,14 @@ class Probe {
     if (mapped == MAP_FAILED || std::strcmp(static_cast<const char*>(mapped), kText) != 0) {
       give_up("what was shared is not what came");
     }
-    std::printf("rank %u reads it\n", place().rank);
+    std::printf("rank %u reads it\n", topology().rank);
   }
 
   void watch() { require(ExitWatch::start(*bootstrap_, listener_, soon(), &watch_), "watch"); }
 
   void fence_until() {
     const Status status = bootstrap_->fence(soon(seconds()));
-    std::printf("rank %u fence: %s\n", place().rank,
+    std::printf("rank %u fence: %s\n", topology().rank,
                 status == Status::kOk ? "done" : hydrant::last_error_text());
     std::fflush(stdout);
   }
@@ -201,14 +201,14 @@ class Probe {
   // A rank that arrives late delays all others.
   void check_barrier() {
     for (int round = 0; round < 5; ++round) {
-      const bool late = static_cast<Rank>(round) % place().size == place().rank;
+      const bool late = static_cast<Rank>(round) % topology().size == topology().rank;
       if (late) sleep_for(0.1);
       const uint64_t came = hydrant::now_ns();
       const std::string key = "came" + std::to_string(round);
       require(bootstrap_->put(key, std::as_bytes(std::span(&came, 1))), "put");
       require(bootstrap_->fence(soon()), "fence");
       const uint64_t left = hydrant::now_ns();
-      for (Rank rank = 0; rank < place().size; ++rank) {
+      for (Rank rank = 0; rank < topology().size; ++rank) {
         uint64_t other = 0;
         size_t bytes = 0;
         require(bootstrap_->get(rank, key, std::as_writable_bytes(std::span(&other, 1)), &bytes,
@@ -221,10 +221,11 @@ class Probe {
   }
 
   void get_until() {
-    std::byte room[Bootstrap::kMaxCardBytes];
+    std::byte room[Bootstrap::kMaxValueBytes];
     size_t got = 0;
-    const Status status = bootstrap_->get(place().size - 1, "nothing", room, &got, soon(seconds()));
-    std::printf("rank %u get: %s\n", place().rank,
+    const Status status =
+        bootstrap_->get(topology().size - 1, "nothing", room, &got, soon(seconds()));
+    std::printf("rank %u get: %s\n", topology().rank,
                 status == Status::kOk ? "done" : hydrant::last_error_text());
     std::fflush(stdout);
   }
@@ -303,7 +304,7 @@ class Probe {
       {"memory", [](Probe& p) { p.measure_memory(); }},
       {"share", [](Probe& p) { p.share_memory(); }},
       {"watch", [](Probe& p) { p.watch(); }},
-      {"lose", [](Probe& p) { p.watch_->lose(static_cast<Rank>(p.number()), 6); }},
+      {"lose", [](Probe& p) { p.watch_->report_peer_failure(static_cast<Rank>(p.number()), 6); }},
       {"deaf", [](Probe& p) { p.listener_.deaf = true; }},
       {"fence", [](Probe& p) { p.fence_until(); }},
       {"barrier", [](Probe& p) { p.check_barrier(); }},
@@ -324,19 +325,20 @@ class Probe {
       {"await_signal",
        [](Probe& p) {
          await([] { return noted_signal != 0; }, "no signal has come");
-         std::printf("rank %u has got signal %d\n", p.place().rank, static_cast<int>(noted_signal));
+         std::printf("rank %u has got signal %d\n", p.topology().rank,
+                     static_cast<int>(noted_signal));
          std::fflush(stdout);
        }},
       {"sleep", [](Probe& p) { sleep_for(p.seconds()); }},
       {"abort", [](Probe&) { std::abort(); }},
       {"read",
        [](Probe& p) {
-         std::printf("rank %u reads %s\n", p.place().rank,
+         std::printf("rank %u reads %s\n", p.topology().rank,
                      std::getc(stdin) == EOF ? "the end" : "input");
        }},
       {"print",
        [](Probe& p) {
-         std::printf("rank %u: %s\n", p.place().rank, p.value_.c_str());
+         std::printf("rank %u: %s\n", p.topology().rank, p.value_.c_str());
          std::fflush(stdout);
        }},
       {"spin",

@@ -20,11 +20,11 @@ namespace {
 // One node of several; keeps the last published card.
 class NodeBootstrap final : public Bootstrap {
  public:
-  JobPlace place_;
+  JobTopology place_;
   std::vector<std::byte> card_;
 
   const char* name() const noexcept override { return "fake"; }
-  const JobPlace& place() const noexcept override { return place_; }
+  const JobTopology& topology() const noexcept override { return place_; }
   Status put(std::string_view, std::span<const std::byte> card) noexcept override {
     card_.assign(card.begin(), card.end());
     return Status::kOk;
@@ -33,7 +33,7 @@ class NodeBootstrap final : public Bootstrap {
   Status get(Rank, std::string_view, std::span<std::byte>, size_t*, uint64_t) noexcept override {
     return Status::kNotReady;
   }
-  void leave(int, Leaving, uint64_t) noexcept override {}
+  void leave(int, ExitReason, uint64_t) noexcept override {}
 };
 
 std::vector<Rank> ranks_of(const std::vector<hydrant_rank_info>& infos) {

@@ -18,8 +18,8 @@ hydrant_client_info client(const char* config) {
   return info;
 }
 
-JobPlace place_of(uint32_t rank, uint32_t nodes) {
-  JobPlace place;
+JobTopology make_topology(uint32_t rank, uint32_t nodes) {
+  JobTopology place;
   place.rank = rank;
   place.size = 4;
   place.node_count = nodes;
@@ -36,7 +36,7 @@ TEST(OneNode, BuildLineSelectsOneNode) {
 
 TEST(OneNode, SeveralNodesAreRefusedWithARemedy) {
   uint64_t most = 0;
-  EXPECT_EQ(keep_to_one_node(place_of(3, 2), &most), Status::kBadArg);
+  EXPECT_EQ(keep_to_one_node(make_topology(3, 2), &most), Status::kBadArg);
   const std::string text = last_error_text();
   EXPECT_NE(text.find("2 nodes"), text.npos) << text;
   EXPECT_NE(text.find("GASNET_CONDUIT_SMP"), text.npos) << text;
@@ -48,7 +48,7 @@ TEST(OneNode, AllRanksAreOneNeighbourhood) {
   for (const uint32_t rank : {0u, 1u}) {
     uint64_t most = 2;
     ::testing::internal::CaptureStderr();
-    EXPECT_EQ(keep_to_one_node(place_of(rank, 1), &most), Status::kOk);
+    EXPECT_EQ(keep_to_one_node(make_topology(rank, 1), &most), Status::kOk);
     const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(most, 0u);
     EXPECT_EQ(said.find("GASNET_SUPERNODE_MAXSIZE=2 is ignored") != said.npos, rank == 0) << said;
@@ -56,7 +56,7 @@ TEST(OneNode, AllRanksAreOneNeighbourhood) {
   unsetenv("GASNET_SUPERNODE_MAXSIZE");
   uint64_t most = 0;
   ::testing::internal::CaptureStderr();
-  EXPECT_EQ(keep_to_one_node(place_of(0, 1), &most), Status::kOk);
+  EXPECT_EQ(keep_to_one_node(make_topology(0, 1), &most), Status::kOk);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 

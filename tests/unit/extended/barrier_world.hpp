@@ -135,7 +135,7 @@ class BarrierWorld {
                             .lines = lines_.all(),
                             .transport = nullptr});
     }
-    if (is_rdma_) return std::make_unique<RdmaBarrier>(network_.place_of(rank));
+    if (is_rdma_) return std::make_unique<RdmaBarrier>(network_.make_topology(rank));
     std::unique_ptr<MessageBarrier> engine;
     if (algorithm.kind == Algorithm::kCentral) {
       engine = std::make_unique<CentralBarrier>(rank, size_, *posts_[rank]);

@@ -68,7 +68,7 @@ class BarrierJob {
     for (uint32_t node = 0; node < network.nodes(); ++node)
       network.board(node).drive.finished.store(epoch);
     for (Rank rank = 0; rank < size; ++rank)
-      ranks.push_back(std::make_unique<RdmaBarrier>(network.place_of(rank, epoch)));
+      ranks.push_back(std::make_unique<RdmaBarrier>(network.make_topology(rank, epoch)));
   }
   void start(Rank rank, BarrierName name = {}) { ranks[rank]->start(name, false); }
   bool finish(Rank rank) {
@@ -386,7 +386,7 @@ class Explorer {
       for (auto& sent : job.network.queues()[i])
         sent.place = &board.mail[0][0] + reinterpret_cast<uintptr_t>(sent.place);
     }
-    RdmaBarrier engine(job.network.place_of(rank, from.started[rank]));
+    RdmaBarrier engine(job.network.make_topology(rank, from.started[rank]));
     std::vector<uint32_t> started = from.started;
     std::vector<uint32_t> finished = from.finished;
     if (what == 0) {

@@ -30,7 +30,7 @@ class RdmaNetwork {
   uint32_t node_of(Rank rank) const { return rank / per_node_; }
   BarrierBoard& board(uint32_t node) { return *boards_[node]; }
 
-  RdmaBarrier::Place place_of(Rank rank, uint32_t epoch = 0) {
+  RdmaBarrier::Place make_topology(Rank rank, uint32_t epoch = 0) {
     const uint32_t node = node_of(rank);
     RdmaBarrier::Place place{.nodes = nodes_,
                              .ranks = {},

@@ -115,7 +115,7 @@ class FakeNetwork final : public NetworkTransport {
 // Ranks 0 and 1 share a node, 2 and 3 another.
 struct Mixed : ::testing::Test {
   Mixed() {
-    JobPlace place;
+    JobTopology place;
     place.rank = 0;
     place.size = 4;
     place.node_count = 2;

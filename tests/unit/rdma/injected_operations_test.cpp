@@ -213,7 +213,7 @@ TEST(InjectedOperations, NeedOnesInside) {
   };
   auto owned = std::make_unique<Mute>(*pair.a.transport);
   Mute& mute = *owned;
-  JobPlace place;
+  JobTopology place;
   place.size = 2;
   place.node_ranks = {0, 1};
   std::unique_ptr<Transport> net;

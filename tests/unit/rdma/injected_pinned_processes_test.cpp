@@ -61,7 +61,7 @@ TEST(InjectedPinnedProcesses, AreReachedByKeysThatLive) {
   close(to_parent[1]);
 
   NodeRank rank(file.fd, 0, 2, ShmTransport::Threads::kMany);
-  JobPlace place;
+  JobTopology place;
   place.size = 2;
   place.node_ranks = {0, 1};
   std::unique_ptr<Transport> net;

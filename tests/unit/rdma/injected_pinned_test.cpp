@@ -27,7 +27,7 @@ TEST(InjectedPinned, AreNotThereWithoutPinsOrOneSidedOnesInside) {
   EXPECT_EQ(plain.net->put_pinned(1, {}, {}, 8, nullptr), Status::kUnsupported);
   EXPECT_EQ(plain.net->get_pinned(1, {}, {}, 8, nullptr), Status::kUnsupported);
   Pair pair(ShmTransport::Threads::kMany);
-  JobPlace place;
+  JobTopology place;
   place.size = 2;
   place.node_ranks = {0, 1};
   std::unique_ptr<Transport> net;

@@ -56,7 +56,7 @@ TEST(InjectedPinnedThreads, AnUnpinWaitsForTheCopyThatIsUnderWay) {
   Pair pair(ShmTransport::Threads::kMany);
   auto owned = std::make_unique<Holding>(std::move(pair.a.transport));
   Holding& holding = *owned;
-  JobPlace place;
+  JobTopology place;
   place.size = 2;
   place.node_ranks = {0, 1};
   std::unique_ptr<Transport> net;

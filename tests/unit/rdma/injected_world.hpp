@@ -20,7 +20,7 @@ struct InjectedNode {
     for (uint32_t i = 0; i < ranks; ++i) {
       all.push_back(std::make_unique<NodeRank>(file.fd, i, ranks, ShmTransport::Threads::kMany));
     }
-    JobPlace place;
+    JobTopology place;
     place.size = ranks;
     place.node_ranks.clear();
     for (uint32_t i = 0; i < ranks; ++i) place.node_ranks.push_back(i);

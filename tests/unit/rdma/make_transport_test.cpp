@@ -14,9 +14,9 @@ using ::testing::HasSubstr;
 
 class CountingBootstrap final : public Bootstrap {
  public:
-  explicit CountingBootstrap(const JobPlace& place) : place_(place) {}
+  explicit CountingBootstrap(const JobTopology& place) : place_(place) {}
   const char* name() const noexcept override { return "test"; }
-  const JobPlace& place() const noexcept override { return place_; }
+  const JobTopology& topology() const noexcept override { return place_; }
   Status put(std::string_view, std::span<const std::byte>) noexcept override { return Status::kOk; }
   Status fence(uint64_t) noexcept override {
     ++fences;
@@ -25,13 +25,13 @@ class CountingBootstrap final : public Bootstrap {
   Status get(Rank, std::string_view, std::span<std::byte>, size_t*, uint64_t) noexcept override {
     return fail(Status::kBroken, "nobody is asked for cards");
   }
-  void leave(int, Leaving, uint64_t) noexcept override {}
+  void leave(int, ExitReason, uint64_t) noexcept override {}
 
   uint32_t fences = 0;
   Status fence_answers = Status::kOk;
 
  private:
-  const JobPlace place_;
+  const JobTopology place_;
 };
 
 class MakeTransport : public ::testing::Test {
@@ -43,8 +43,8 @@ class MakeTransport : public ::testing::Test {
       EXPECT_EQ(unsetenv(name), 0);
   }
   // Rank 0 of so many, on its node with the first ones.
-  static JobPlace place(Rank size, std::vector<Rank> here, uint32_t nodes) {
-    JobPlace made;
+  static JobTopology place(Rank size, std::vector<Rank> here, uint32_t nodes) {
+    JobTopology made;
     made.size = size;
     made.node_count = nodes;
     made.node_ranks = std::move(here);

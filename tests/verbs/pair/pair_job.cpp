@@ -49,7 +49,7 @@ uint32_t cell_bytes(uint32_t index) { return index % 5 == 4 ? index * 4099 % 163
 
 void PairJob::SetUp() {
   ASSERT_EQ(open_bootstrap(nullptr, nullptr, &bootstrap), Status::kOk) << last_error_text();
-  const JobPlace& place = bootstrap->place();
+  const JobTopology& place = bootstrap->topology();
   ASSERT_EQ(place.size, 2U) << "start it with mpirun -n 2 (tests/verbs/run_pair)";
   ASSERT_EQ(place.node_count, 2U);
   ASSERT_EQ(place.node_ranks, std::vector<Rank>{place.rank});
@@ -71,7 +71,7 @@ void PairJob::SetUp() {
 void PairJob::TearDown() {
   memory_.reset();
   process.transport.reset();
-  if (bootstrap != nullptr) bootstrap->leave(0, Leaving::kExit, in_seconds(kLongSeconds));
+  if (bootstrap != nullptr) bootstrap->leave(0, ExitReason::kExit, in_seconds(kLongSeconds));
 }
 
 void PairJob::complain(const char* what, uint64_t index) {

@@ -20,7 +20,7 @@ class PairJob : public ::testing::Test {
   void SetUp() override;
   void TearDown() override;
 
-  Rank self() const { return bootstrap->place().rank; }
+  Rank self() const { return bootstrap->topology().rank; }
   Rank other() const { return 1 - self(); }
   // Waits for both ranks through the launcher, without traffic on the tested link.
   bool meet() const { return bootstrap->fence(in_seconds(kLongSeconds)) == Status::kOk; }

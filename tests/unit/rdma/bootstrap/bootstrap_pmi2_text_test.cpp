@@ -29,10 +29,10 @@ TEST(Base64, WhatIsNoneIsRefused) {
   }
 }
 
-TEST(Pmi2Card, EveryLengthComesBack) {
+TEST(Pmi2Entry, EveryLengthComesBack) {
   for (const size_t bytes : {0, 1, 599, 600, 601, 1023, 1024}) {
     const std::vector<std::byte> card(bytes, std::byte{0x5a});
-    Pmi2Card back;
+    Pmi2Entry back;
     for (size_t piece = 0; piece < pmi2_pieces(bytes); ++piece) {
       EXPECT_FALSE(back.is_whole());
       ASSERT_TRUE(back.add(encode_pmi2_piece(card, piece))) << bytes << " bytes, piece " << piece;
@@ -42,27 +42,27 @@ TEST(Pmi2Card, EveryLengthComesBack) {
   }
 }
 
-TEST(Pmi2Card, AFirstPieceThatWasNotPutIsRefused) {
+TEST(Pmi2Entry, AFirstPieceThatWasNotPutIsRefused) {
   for (const char* text : {"", "0", "0x", "00:", "0:AAAA", "3", "3:", "03:AAAA", "+3:AAAA",
                            " 3:AAAA", "3;AAAA", "3:AAA=", "3:AAAAAAAA", "4:AAAA", "1025:AAAA",
                            "99999999999999999999:AAAA", "-1:AAAA", ":AAAA", "AAAA"}) {
-    Pmi2Card card;
+    Pmi2Entry card;
     EXPECT_FALSE(card.add(text)) << text;
     EXPECT_FALSE(card.is_whole()) << text;
   }
 }
 
-TEST(Pmi2Card, ALaterPieceOfAnotherLengthIsRefused) {
+TEST(Pmi2Entry, ALaterPieceOfAnotherLengthIsRefused) {
   const std::vector<std::byte> card(601, std::byte{7});
   for (const char* text : {"", "AAA=", "1:BwAA", "Bw", "B", "BwcH"}) {
-    Pmi2Card back;
+    Pmi2Entry back;
     ASSERT_TRUE(back.add(encode_pmi2_piece(card, 0)));
     EXPECT_FALSE(back.add(text)) << text;
   }
 }
 
-JobPlace place_by_map(std::string_view mapping, Rank rank, Rank size) {
-  JobPlace place;
+JobTopology place_by_map(std::string_view mapping, Rank rank, Rank size) {
+  JobTopology place;
   place.rank = rank;
   place.size = size;
   EXPECT_EQ(read_process_mapping(mapping, &place), Status::kOk) << mapping;
@@ -92,7 +92,7 @@ TEST(ProcessMapping, BlocksAndTheirRepetition) {
 // A search among all nodes for each rank would be 5e11 steps.
 TEST(ProcessMapping, AMillionNodesAreNumberedAtOnce) {
   constexpr Rank kMany = 1u << 20;
-  const JobPlace place = place_by_map("(vector,(0,1048576,1))", kMany - 1, kMany);
+  const JobTopology place = place_by_map("(vector,(0,1048576,1))", kMany - 1, kMany);
   EXPECT_EQ(place.node_count, kMany);
   EXPECT_EQ(place.node, kMany - 1);
   EXPECT_EQ(place.leaders.back(), kMany - 1);
@@ -100,7 +100,7 @@ TEST(ProcessMapping, AMillionNodesAreNumberedAtOnce) {
 }
 
 TEST(ProcessMapping, WhatCannotBeReadIsRefused) {
-  JobPlace place;
+  JobTopology place;
   place.size = 4;
   for (const char* text :
        {"", "(vector)", "(vector,(0,1))", "(vector,(0,0,1))", "(vector,(0,1,0))", "(vector,(0,1,4)",

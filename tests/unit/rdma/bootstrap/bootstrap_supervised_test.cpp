@@ -28,14 +28,14 @@ class SupervisedBootstrapTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, calls_), 0);
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, words_), 0);
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, events_), 0);
   }
   void TearDown() override {
     bootstrap_.reset();
     hang_up();
   }
   void hang_up() {
-    for (int* fd : {&calls_[1], &words_[1]}) {
+    for (int* fd : {&calls_[1], &events_[1]}) {
       if (*fd >= 0) close(*fd);
       *fd = -1;
     }
@@ -55,7 +55,7 @@ class SupervisedBootstrapTest : public ::testing::Test {
   }
   void open() {
     std::thread supervisor([&] { answer(receive().id, Status::kOk); });
-    EXPECT_EQ(SupervisedBootstrap::open("test", place_of(1, 3), calls_[0], words_[0], soon(),
+    EXPECT_EQ(SupervisedBootstrap::open("test", make_topology(1, 3), calls_[0], events_[0], soon(),
                                         &bootstrap_),
               Status::kOk);
     supervisor.join();
@@ -68,15 +68,15 @@ class SupervisedBootstrapTest : public ::testing::Test {
   }
 
   int calls_[2] = {-1, -1};
-  int words_[2] = {-1, -1};
+  int events_[2] = {-1, -1};
   std::unique_ptr<Bootstrap> bootstrap_;
 };
 
 TEST_F(SupervisedBootstrapTest, PlaceHasAllRanksOnOneNode) {
   open();
-  EXPECT_EQ(bootstrap_->place().rank, 1u);
-  EXPECT_EQ(bootstrap_->place().node_ranks, (std::vector<Rank>{0, 1, 2}));
-  EXPECT_EQ(bootstrap_->place().node_rank, 1u);
+  EXPECT_EQ(bootstrap_->topology().rank, 1u);
+  EXPECT_EQ(bootstrap_->topology().node_ranks, (std::vector<Rank>{0, 1, 2}));
+  EXPECT_EQ(bootstrap_->topology().node_rank, 1u);
 }
 
 TEST(PlaceOf, NodesHoldNeighboursAndAllRanksOnce) {
@@ -84,7 +84,7 @@ TEST(PlaceOf, NodesHoldNeighboursAndAllRanksOnce) {
     for (uint32_t nodes = 1; nodes <= size; ++nodes) {
       std::vector<Rank> counts(nodes);
       for (Rank rank = 0; rank < size; ++rank) {
-        const JobPlace place = place_of(rank, size, nodes);
+        const JobTopology place = make_topology(rank, size, nodes);
         EXPECT_EQ(place.rank, rank);
         EXPECT_EQ(place.node_count, nodes);
         ASSERT_LT(place.node, nodes);
@@ -93,7 +93,7 @@ TEST(PlaceOf, NodesHoldNeighboursAndAllRanksOnce) {
         ASSERT_EQ(place.leaders.size(), nodes);
         EXPECT_EQ(place.leaders[place.node], place.node_ranks.front());
         for (const Rank neighbour : place.node_ranks)
-          EXPECT_EQ(place_of(neighbour, size, nodes).node, place.node);
+          EXPECT_EQ(make_topology(neighbour, size, nodes).node, place.node);
         ++counts[place.node];
         EXPECT_NEAR(static_cast<double>(place.node_ranks.size()), static_cast<double>(size) / nodes,
                     1);
@@ -105,9 +105,9 @@ TEST(PlaceOf, NodesHoldNeighboursAndAllRanksOnce) {
 
 TEST_F(SupervisedBootstrapTest, ARefusedHelloIsTheText) {
   std::thread supervisor([&] { answer(receive().id, Status::kBadArg, "taken"); });
-  EXPECT_EQ(
-      SupervisedBootstrap::open("test", place_of(1, 3), calls_[0], words_[0], soon(), &bootstrap_),
-      Status::kBadArg);
+  EXPECT_EQ(SupervisedBootstrap::open("test", make_topology(1, 3), calls_[0], events_[0], soon(),
+                                      &bootstrap_),
+            Status::kBadArg);
   supervisor.join();
   EXPECT_STREQ(last_error_text(), "taken");
 }
@@ -148,8 +148,8 @@ TEST_F(SupervisedBootstrapTest, ASupervisorThatGoesIsAnError) {
             }),
             Status::kBroken);
   EXPECT_EQ(bootstrap_->fence(soon()), Status::kBroken);
-  EXPECT_EQ(bootstrap_->read_event().kind, Bootstrap::Event::Kind::kLauncherGone);
-  bootstrap_->leave(0, Leaving::kExit, soon());  // does not wait for anybody
+  EXPECT_EQ(bootstrap_->read_event().kind, Bootstrap::Event::Kind::kLauncherExited);
+  bootstrap_->leave(0, ExitReason::kExit, soon());  // does not wait for anybody
 }
 
 TEST_F(SupervisedBootstrapTest, ASilentSupervisorIsGivenUp) {
@@ -171,7 +171,7 @@ TEST_F(SupervisedBootstrapTest, ACardThatIsLargerThanTheRoomLeavesItAlone) {
 
 TEST_F(SupervisedBootstrapTest, BadArgumentsAskNobody) {
   open();
-  const std::vector<std::byte> big(Bootstrap::kMaxCardBytes + 1);
+  const std::vector<std::byte> big(Bootstrap::kMaxValueBytes + 1);
   EXPECT_EQ(bootstrap_->put("k", big), Status::kBadArg);
   EXPECT_EQ(bootstrap_->put("", {}), Status::kBadArg);
   size_t bytes = 0;
@@ -200,23 +200,23 @@ TEST_F(SupervisedBootstrapTest, SignalsDoNotDisturbACall) {
 TEST_F(SupervisedBootstrapTest, WordsAreHeededOneAtATimeAndOddOnesPassedOver) {
   open();
   EXPECT_EQ(bootstrap_->read_event().kind, Bootstrap::Event::Kind::kNothing);
-  const launch::Word death{.kind = launch::WordKind::kDeath, .rank = 2, .signal = 9};
-  const launch::Word leave{.kind = launch::WordKind::kLeave, .rank = 2};
-  EXPECT_EQ(launch::send_message(words_[1], launch::bytes_of(leave)), 0);
-  EXPECT_EQ(launch::send_message(words_[1], launch::bytes_of(death)), 0);
+  const launch::Event death{.kind = launch::EventKind::kDeath, .rank = 2, .signal = 9};
+  const launch::Event leave{.kind = launch::EventKind::kLeave, .rank = 2};
+  EXPECT_EQ(launch::send_message(events_[1], launch::bytes_of(leave)), 0);
+  EXPECT_EQ(launch::send_message(events_[1], launch::bytes_of(death)), 0);
   EXPECT_EQ(bootstrap_->read_event().kind, Bootstrap::Event::Kind::kNothing);
-  const auto word = bootstrap_->read_event();
-  EXPECT_EQ(word.kind, Bootstrap::Event::Kind::kDeath);
-  EXPECT_EQ(word.rank, 2u);
-  EXPECT_EQ(word.signal, 9);
+  const auto event = bootstrap_->read_event();
+  EXPECT_EQ(event.kind, Bootstrap::Event::Kind::kDeath);
+  EXPECT_EQ(event.rank, 2u);
+  EXPECT_EQ(event.signal, 9);
 }
 
 TEST_F(SupervisedBootstrapTest, FilesOfTheProgramUnderItsNumbersAreLeftAlone) {
   open();
   EXPECT_EQ(bootstrap_->supervisor(), getpid());
-  EXPECT_EQ(bootstrap_->watch_fd(), words_[0]);
-  const testing::ProgramsFiles program({calls_[0], words_[0]});
-  EXPECT_EQ(bootstrap_->watch_fd(), -1);
+  EXPECT_EQ(bootstrap_->event_fd(), events_[0]);
+  const testing::ProgramsFiles program({calls_[0], events_[0]});
+  EXPECT_EQ(bootstrap_->event_fd(), -1);
   EXPECT_EQ(bootstrap_->supervisor(), getpid());
   EXPECT_EQ(bootstrap_->read_event().kind, Bootstrap::Event::Kind::kNothing);
   for (const Status status : {bootstrap_->fence(soon()), bootstrap_->put("key", {})}) {
@@ -226,7 +226,7 @@ TEST_F(SupervisedBootstrapTest, FilesOfTheProgramUnderItsNumbersAreLeftAlone) {
               text.npos)
         << text;
   }
-  bootstrap_->leave(0, Leaving::kExit, soon());
+  bootstrap_->leave(0, ExitReason::kExit, soon());
   bootstrap_.reset();
   EXPECT_EQ(program.harm(), "");
 }

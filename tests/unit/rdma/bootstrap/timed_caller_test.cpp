@@ -12,8 +12,8 @@ namespace {
 
 uint64_t in_ms(uint64_t ms) { return now_ns() + testing::patient_ns(ms * 1'000'000); }
 
-TEST(BoundedCaller, RunsWhatItIsGivenInOrder) {
-  BoundedCaller caller;
+TEST(TimedCaller, RunsWhatItIsGivenInOrder) {
+  TimedCaller caller;
   ASSERT_TRUE(caller.start("test"));
   int value = 0;
   EXPECT_TRUE(caller.call([&] { value = 1; }, in_ms(20'000)));
@@ -21,9 +21,9 @@ TEST(BoundedCaller, RunsWhatItIsGivenInOrder) {
   EXPECT_EQ(value, 5);
 }
 
-TEST(BoundedCaller, ACallThatOutlastsItsDeadlineIsGivenUpForGood) {
+TEST(TimedCaller, ACallThatOutlastsItsDeadlineIsGivenUpForGood) {
   auto release = std::make_shared<std::atomic<bool>>(false);
-  BoundedCaller caller;
+  TimedCaller caller;
   ASSERT_TRUE(caller.start("test"));
   EXPECT_FALSE(caller.call(
       [release] {
@@ -34,8 +34,8 @@ TEST(BoundedCaller, ACallThatOutlastsItsDeadlineIsGivenUpForGood) {
   release->store(true);
 }
 
-TEST(BoundedCaller, CallsOfSeveralThreadsTakeTurns) {
-  BoundedCaller caller;
+TEST(TimedCaller, CallsOfSeveralThreadsTakeTurns) {
+  TimedCaller caller;
   ASSERT_TRUE(caller.start("test"));
   int sum = 0;
   std::vector<std::thread> threads;
@@ -48,8 +48,8 @@ TEST(BoundedCaller, CallsOfSeveralThreadsTakeTurns) {
   EXPECT_EQ(sum, 400);
 }
 
-TEST(BoundedCaller, WithoutAThreadEveryCallFails) {
-  BoundedCaller caller;
+TEST(TimedCaller, WithoutAThreadEveryCallFails) {
+  TimedCaller caller;
   EXPECT_FALSE(caller.call([] {}, in_ms(1)));
 }
 

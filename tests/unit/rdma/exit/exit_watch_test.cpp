@@ -25,7 +25,7 @@ using testing::ProgramsFiles;
 uint64_t in_20_seconds() { return now_ns() + testing::patient_ns(20'000'000'000); }
 void pause_shortly() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
-// As NodeWords puts it.
+// As NodeExitChannel puts it.
 struct WordsCard {
   uint64_t start_time = 0;
   int32_t pid = 0;
@@ -57,7 +57,7 @@ class OtherRank final : public Bootstrap {
     close(go_[1]);
   }
   const char* name() const noexcept override { return "test"; }
-  const JobPlace& place() const noexcept override { return place_; }
+  const JobTopology& topology() const noexcept override { return place_; }
   Status put(std::string_view, std::span<const std::byte> card) noexcept override {
     WordsCard ours;
     std::memcpy(&ours, card.data(), sizeof ours);
@@ -71,7 +71,7 @@ class OtherRank final : public Bootstrap {
     *bytes = sizeof theirs_;
     return Status::kOk;
   }
-  void leave(int, Leaving, uint64_t) noexcept override {}
+  void leave(int, ExitReason, uint64_t) noexcept override {}
 
   void speak() const { EXPECT_EQ(write(go_[1], "!", 1), 1); }
   void end(int signal) {
@@ -100,7 +100,7 @@ class OtherRank final : public Bootstrap {
     theirs_.start_time = process_start_time(pid_);
   }
 
-  JobPlace place_;
+  JobTopology place_;
   int go_[2] = {-1, -1};
   WordsCard theirs_;
   pid_t pid_ = 0;
@@ -110,7 +110,7 @@ class Heard final : public ExitWatch::Listener {
  public:
   void on_exit_requested(Rank, int code) noexcept override { code_.store(code); }
   void on_death(Rank, int signal) noexcept override { code_.store(128 + signal); }
-  void on_launcher_gone() noexcept override { code_.store(-2); }
+  void on_launcher_exit() noexcept override { code_.store(-2); }
   bool program_catches_quit() noexcept override {
     is_asked_to_quit_.store(true);
     return true;  // and ignores it
@@ -166,9 +166,9 @@ TEST_F(ClosedDescriptors, ADeathIsHeardOf) {
 TEST_F(ClosedDescriptors, TheLossOfARankIsHeardOf) {
   ASSERT_EQ(start(), Status::kOk) << last_error_text();
   const ProgramsFiles program(own_.others());
-  watch_->lose(1, 3);
+  watch_->report_peer_failure(1, 3);
   EXPECT_TRUE(heard_.is_asked_to_quit());
-  watch_->leave(3, Leaving::kGaveUp, in_20_seconds());
+  watch_->leave(3, ExitReason::kAbandoned, in_20_seconds());
   watch_.reset();
   EXPECT_EQ(program.harm(), "");
 }
@@ -176,7 +176,8 @@ TEST_F(ClosedDescriptors, TheLossOfARankIsHeardOf) {
 class ClosedWords : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(NodeWords::open(rank_, in_20_seconds(), &words_), Status::kOk) << last_error_text();
+    ASSERT_EQ(NodeExitChannel::open(rank_, in_20_seconds(), &words_), Status::kOk)
+        << last_error_text();
   }
   // One word of rank 1, waited for.
   int hear() {
@@ -190,13 +191,13 @@ class ClosedWords : public ::testing::Test {
 
   OtherRank rank_;
   const OwnDescriptors own_;
-  std::unique_ptr<NodeWords> words_;
+  std::unique_ptr<NodeExitChannel> words_;
 };
 
 TEST_F(ClosedWords, AreOpenedAgainUnderTheirName) {
   EXPECT_FALSE(words_->repair());
   EXPECT_EQ(hear(), 5);
-  EXPECT_FALSE(words_->words_lost());
+  EXPECT_FALSE(words_->lost_notices());
   for (int times = 0; times < 2; ++times) {
     const std::vector<int> numbers = own_.others();
     ASSERT_EQ(numbers.size(), 2U);
@@ -205,10 +206,10 @@ TEST_F(ClosedWords, AreOpenedAgainUnderTheirName) {
     Rank rank = kNoRank;
     int code = -1;
     EXPECT_FALSE(words_->read(&rank, &code));
-    words_->tell(0, 7);  // by a socket for that alone
+    words_->publish_exit(0, 7);  // by a socket for that alone
     EXPECT_TRUE(words_->repair());
     EXPECT_FALSE(words_->repair());
-    EXPECT_TRUE(words_->words_lost());
+    EXPECT_TRUE(words_->lost_notices());
     EXPECT_GE(words_->fd(), 0);
     EXPECT_EQ(hear(), 5);
     EXPECT_GE(words_->peers()[0].pidfd.get(), 0);

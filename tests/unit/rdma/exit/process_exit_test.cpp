@@ -32,7 +32,7 @@ void wait_until_over(int pidfd) {
   ASSERT_EQ(poll(&one, 1, static_cast<int>(60'000 * testing::patience())), 1);
 }
 
-TEST(ProcessEnd, SignalsAndCodesAreReadWhileAndAfterTheProcessIsReaped) {
+TEST(ProcessExit, SignalsAndCodesAreReadWhileAndAfterTheProcessIsReaped) {
   const pid_t killed = make_child(-1);
   const pid_t exited = make_child(7);
   for (const pid_t pid : {killed, exited}) {
@@ -46,20 +46,20 @@ TEST(ProcessEnd, SignalsAndCodesAreReadWhileAndAfterTheProcessIsReaped) {
     }
     wait_until_over(pidfd);
     EXPECT_TRUE(process_is_ending(pid));
-    const auto expected = pid == killed ? ProcessEnd::Kind::kKilled : ProcessEnd::Kind::kExited;
-    const ProcessEnd end = read_process_end(pidfd, pid, start);
+    const auto expected = pid == killed ? ProcessExit::Kind::kKilled : ProcessExit::Kind::kExited;
+    const ProcessExit end = read_process_end(pidfd, pid, start);
     EXPECT_EQ(end.kind, expected);
     EXPECT_EQ(end.code, pid == killed ? SIGKILL : 7);
     ASSERT_EQ(waitpid(pid, nullptr, 0), pid);
     // Only newer kernels still know.
-    const ProcessEnd late = read_process_end(pidfd, pid, start);
-    EXPECT_TRUE(late.kind == expected || late.kind == ProcessEnd::Kind::kUnknown);
+    const ProcessExit late = read_process_end(pidfd, pid, start);
+    EXPECT_TRUE(late.kind == expected || late.kind == ProcessExit::Kind::kUnknown);
     close(pidfd);
   }
 }
 
 // Its other threads run on.
-TEST(ProcessEnd, AProcessWhoseFirstThreadHasEndedIsNotEnding) {
+TEST(ProcessExit, AProcessWhoseFirstThreadHasEndedIsNotEnding) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t pid = fork();
@@ -96,7 +96,7 @@ TEST(ProcessEnd, AProcessWhoseFirstThreadHasEndedIsNotEnding) {
   close(ready[1]);
 }
 
-TEST(ProcessEnd, AProcessThatIsNotThereHasNoStart) {
+TEST(ProcessExit, AProcessThatIsNotThereHasNoStart) {
   const pid_t pid = make_child(0);
   ASSERT_EQ(waitpid(pid, nullptr, 0), pid);
   EXPECT_EQ(process_start_time(pid), 0u);

@@ -306,7 +306,7 @@ TEST_F(IbvGroups, ThreadsJoinAndTalkAtOnce) {
       if (join(here, theirs, &numbers) != Status::kOk) ++failed;
       uint64_t sent = 0;
       while ((sent < 3 * kCount || here.inbox.count < 3 * kCount) && now_ns() < deadline) {
-        const Rank self = here.bootstrap.place().rank;
+        const Rank self = here.bootstrap.topology().rank;
         const Rank to = sent % 3 == 0 ? 1 - self : 1 + static_cast<Rank>(sent % 3);
         if (sent < 3 * kCount && here.try_send(to, Lane::kRequest, 1, "12345678") == Status::kOk)
           ++sent;

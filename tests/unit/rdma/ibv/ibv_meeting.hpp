@@ -71,7 +71,7 @@ struct Meeting {
   static void join_one(IbvRank& process, const std::vector<Blob>& endpoints) {
     std::vector<Rank> numbers;
     ASSERT_EQ(join(process, endpoints, &numbers), Status::kOk) << last_error_text();
-    const Rank own = process.bootstrap.place().size;
+    const Rank own = process.bootstrap.topology().size;
     for (Rank i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], own + i);
   }
   // By which number rank `to` of the other group is a peer.

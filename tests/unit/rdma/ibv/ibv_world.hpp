@@ -37,7 +37,7 @@ class BoxBootstrap final : public Bootstrap {
     place_.node_ranks = {rank};
   }
   const char* name() const noexcept override { return "test"; }
-  const JobPlace& place() const noexcept override { return place_; }
+  const JobTopology& topology() const noexcept override { return place_; }
   Status put(std::string_view key, std::span<const std::byte> endpoint) noexcept override {
     const std::lock_guard<std::mutex> lock(box_.mu);
     box_.endpoints[std::string(key) + std::to_string(place_.rank)] = {
@@ -55,11 +55,11 @@ class BoxBootstrap final : public Bootstrap {
     std::memcpy(endpoint.data(), found->second.data(), *bytes);
     return Status::kOk;
   }
-  void leave(int, Leaving, uint64_t) noexcept override {}
+  void leave(int, ExitReason, uint64_t) noexcept override {}
 
  private:
   CardBox& box_;
-  JobPlace place_;
+  JobTopology place_;
 };
 
 // Collects what comes, or does `then` with it.

@@ -9,14 +9,14 @@ namespace hydrant::launch {
 namespace {
 
 // Fake ranks: what each was answered last.
-class Ranks final : public Answerer {
+class Ranks final : public ReplySender {
  public:
   struct Answer {
     uint32_t id = 0;
     Status status = Status::kOk;
     std::string tail;
   };
-  void answer(Rank to, const Reply& reply, std::span<const std::byte> tail) noexcept override {
+  void send_reply(Rank to, const Reply& reply, std::span<const std::byte> tail) noexcept override {
     answers[to] = {reply.id, static_cast<Status>(reply.status),
                    std::string(reinterpret_cast<const char*>(tail.data()), tail.size())};
   }
@@ -31,7 +31,7 @@ class CallDeskTest : public ::testing::TestWithParam<Rank> {
                     .id = ++id_,
                     .rank = of,
                     .deadline_ns = deadline,
-                    .card_bytes = static_cast<uint32_t>(card.size())};
+                    .value_bytes = static_cast<uint32_t>(card.size())};
     if (!key.empty()) {
       ASSERT_TRUE(set_key(key, &request));
     }
@@ -45,7 +45,7 @@ class CallDeskTest : public ::testing::TestWithParam<Rank> {
   }
 
   Ranks ranks_;
-  CallDesk desk_{GetParam(), ranks_};
+  BootstrapServer desk_{GetParam(), ranks_};
   uint64_t now_ = 1;
   uint32_t id_ = 0;
 };
@@ -130,7 +130,7 @@ TEST_P(CallDeskTest, ARankJoinsOnce) {
 TEST_P(CallDeskTest, ARankBeyondTheJobAndTooManyCardsAreRefused) {
   ask(0, RequestKind::kGet, "k", 100, GetParam());
   EXPECT_EQ(take(0).status, Status::kBadArg);
-  for (size_t i = 0; i < CardStore::kMaxCardsPerRank; ++i) {
+  for (size_t i = 0; i < KeyValueStore::kMaxValuesPerRank; ++i) {
     ask(0, RequestKind::kPut, "k" + std::to_string(i), 100, 0, "x");
     EXPECT_EQ(take(0).status, Status::kOk);
   }

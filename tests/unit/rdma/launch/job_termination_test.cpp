@@ -6,18 +6,18 @@ namespace hydrant::launch {
 namespace {
 
 constexpr ExitTimes kTimes{.quit_ns = 100, .kill_ns = 1000};
-using Step = JobEnd::Step;
+using Step = JobTermination::Step;
 
-TEST(JobEnd, NothingIsDueBeforeTheEndBegins) {
-  JobEnd end(kTimes);
-  EXPECT_FALSE(end.begun());
+TEST(JobTermination, NothingIsDueBeforeTheEndBegins) {
+  JobTermination end(kTimes);
+  EXPECT_FALSE(end.has_begun());
   EXPECT_EQ(end.step(UINT64_MAX - 1), Step::kNothing);
   EXPECT_EQ(end.next_ns(), UINT64_MAX);
   EXPECT_EQ(end.code(), 0);
 }
 
-TEST(JobEnd, FirstExitBeginsItAndStepsFollowOnce) {
-  JobEnd end(kTimes);
+TEST(JobTermination, FirstExitBeginsItAndStepsFollowOnce) {
+  JobTermination end(kTimes);
   EXPECT_TRUE(end.leave(3, 7, 50));
   EXPECT_FALSE(end.leave(2, 8, 60));
   EXPECT_EQ(end.code(), 7);
@@ -30,15 +30,15 @@ TEST(JobEnd, FirstExitBeginsItAndStepsFollowOnce) {
   EXPECT_EQ(end.step(5000), Step::kNothing);
 }
 
-TEST(JobEnd, AnExitWithZeroLeavesOthersHalfOfTheTime) {
-  JobEnd end(kTimes);
+TEST(JobTermination, AnExitWithZeroLeavesOthersHalfOfTheTime) {
+  JobTermination end(kTimes);
   end.leave(0, 0, 0);
   EXPECT_TRUE(end.is_clean_exit());
   EXPECT_EQ(end.next_ns(), 500u);
 }
 
-TEST(JobEnd, TheFirstCodeThatIsNotZeroSurvives) {
-  JobEnd end(kTimes);
+TEST(JobTermination, TheFirstCodeThatIsNotZeroSurvives) {
+  JobTermination end(kTimes);
   end.leave(0, 0, 0);
   end.leave(1, 5, 1);
   end.die(2, 9, 2);
@@ -46,24 +46,24 @@ TEST(JobEnd, TheFirstCodeThatIsNotZeroSurvives) {
   EXPECT_FALSE(end.is_clean_exit());
 }
 
-TEST(JobEnd, ADeathIsAShellsCode) {
-  JobEnd end(kTimes);
+TEST(JobTermination, ADeathIsAShellsCode) {
+  JobTermination end(kTimes);
   EXPECT_TRUE(end.die(2, 9, 2));
   end.leave(1, 5, 3);
   EXPECT_EQ(end.code(), 137);
   EXPECT_EQ(end.signal(), 9);
 }
 
-TEST(JobEnd, OnlyTheLowEightBitsOfACodeCount) {
-  JobEnd end(kTimes);
+TEST(JobTermination, OnlyTheLowEightBitsOfACodeCount) {
+  JobTermination end(kTimes);
   end.leave(0, 256, 0);
   EXPECT_EQ(end.code(), 0);
   end.leave(0, -1, 0);
   EXPECT_EQ(end.code(), 255);
 }
 
-TEST(JobEnd, ARequestIsFollowedByNoQuitAndCountsIfItHasToKill) {
-  JobEnd end(kTimes);
+TEST(JobTermination, ARequestIsFollowedByNoQuitAndCountsIfItHasToKill) {
+  JobTermination end(kTimes);
   EXPECT_TRUE(end.ask(15, 0));
   EXPECT_EQ(end.next_ns(), 1000u);
   EXPECT_EQ(end.code(), 0);
@@ -72,8 +72,8 @@ TEST(JobEnd, ARequestIsFollowedByNoQuitAndCountsIfItHasToKill) {
   EXPECT_EQ(end.code(), 143);
 }
 
-TEST(JobEnd, TimeoutHasACodeOfItsOwn) {
-  JobEnd end(kTimes);
+TEST(JobTermination, TimeoutHasACodeOfItsOwn) {
+  JobTermination end(kTimes);
   EXPECT_TRUE(end.time_out(0));
   EXPECT_EQ(end.code(), 124);
 }

@@ -29,7 +29,7 @@ bool reads(const Request& request, std::span<const std::byte> tail = {}) {
 }
 
 TEST(Wire, RequestsAreReadBack) {
-  Request request{.kind = RequestKind::kPut, .id = 7, .card_bytes = 3};
+  Request request{.kind = RequestKind::kPut, .id = 7, .value_bytes = 3};
   ASSERT_TRUE(set_key("key", &request));
   const std::byte card[3] = {std::byte{1}, std::byte{2}, std::byte{3}};
   Request got;
@@ -54,7 +54,7 @@ TEST(Wire, EveryOddRequestIsRefused) {
   bad.kind = static_cast<RequestKind>(77);
   EXPECT_FALSE(reads(bad));
   bad = good;
-  bad.card_bytes = UINT32_MAX;
+  bad.value_bytes = UINT32_MAX;
   EXPECT_FALSE(reads(bad));
   bad = good;
   std::memset(bad.key, 'x', sizeof bad.key);
@@ -86,7 +86,7 @@ TEST(Wire, RandomBytesAreReadWithoutHarm) {
       std::memcpy(message.data(), &kMagic, sizeof kMagic);
     Request request;
     Reply reply;
-    Word word;
+    Event event;
     std::span<const std::byte> tail;
     if (read_request(message, &request, &tail)) {
       EXPECT_EQ(tail.size() + sizeof request, message.size());
@@ -94,19 +94,19 @@ TEST(Wire, RandomBytesAreReadWithoutHarm) {
     if (read_reply(message, &reply, &tail)) {
       EXPECT_EQ(tail.size() + sizeof reply, message.size());
     }
-    if (read_word(message, &word)) {
-      EXPECT_EQ(message.size(), sizeof word);
+    if (read_event(message, &event)) {
+      EXPECT_EQ(message.size(), sizeof event);
     }
   }
 }
 
 TEST(Wire, AWordSaysHowARankLeaves) {
-  Word word{.kind = WordKind::kLeave, .code = 7, .how = Leaving::kGasnetExit};
-  Word back;
-  ASSERT_TRUE(read_word(bytes_of(word), &back));
-  EXPECT_EQ(back.how, Leaving::kGasnetExit);
-  word.how = static_cast<Leaving>(3);
-  EXPECT_FALSE(read_word(bytes_of(word), &back));
+  Event event{.kind = EventKind::kLeave, .code = 7, .how = ExitReason::kGasnetExit};
+  Event back;
+  ASSERT_TRUE(read_event(bytes_of(event), &back));
+  EXPECT_EQ(back.how, ExitReason::kGasnetExit);
+  event.how = static_cast<ExitReason>(3);
+  EXPECT_FALSE(read_event(bytes_of(event), &back));
 }
 
 class WireSockets : public ::testing::Test {
@@ -126,16 +126,16 @@ TEST_F(WireSockets, NothingMessageAndEndAreToldApart) {
   MessageRoom room;
   std::span<const std::byte> got;
   EXPECT_EQ(receive_message(ends_[0], &room, &got), Received::kNothing);
-  const Word word{.kind = WordKind::kLeave, .code = 5};
-  EXPECT_EQ(send_message(ends_[1], bytes_of(word)), 0);
+  const Event event{.kind = EventKind::kLeave, .code = 5};
+  EXPECT_EQ(send_message(ends_[1], bytes_of(event)), 0);
   ASSERT_EQ(receive_message(ends_[0], &room, &got), Received::kMessage);
-  Word back;
-  ASSERT_TRUE(read_word(got, &back));
+  Event back;
+  ASSERT_TRUE(read_event(got, &back));
   EXPECT_EQ(back.code, 5);
   close(ends_[1]);
   ends_[1] = -1;
   EXPECT_EQ(receive_message(ends_[0], &room, &got), Received::kEnd);
-  EXPECT_EQ(send_message(ends_[0], bytes_of(word)), EPIPE);
+  EXPECT_EQ(send_message(ends_[0], bytes_of(event)), EPIPE);
 }
 
 TEST_F(WireSockets, AMessageThatIsTooLongIsSeenAsSuch) {

@@ -34,11 +34,11 @@ class Pmix : public ::testing::Test {
   void open(Rank rank, Board board) {
     fake::start(rank, board);
     ASSERT_EQ(open_pmix(soon(), &bootstrap_), Status::kOk) << last_error_text();
-    ASSERT_EQ(bootstrap_->place().node_count, 2U);
+    ASSERT_EQ(bootstrap_->topology().node_count, 2U);
   }
   void TearDown() override {
     if (bootstrap_ == nullptr) return;
-    bootstrap_->leave(0, Leaving::kExit, soon());
+    bootstrap_->leave(0, ExitReason::kExit, soon());
     EXPECT_TRUE(fake::finalized());
     EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
   }
@@ -55,18 +55,18 @@ class Pmix : public ::testing::Test {
 
 TEST_F(Pmix, NodesAreNumberedByTheirFirstRanks) {
   open(3, Board::kCarries);
-  EXPECT_EQ(bootstrap_->place().leaders, (std::vector<Rank>{0, 1}));
-  EXPECT_EQ(bootstrap_->place().node, 1U);
-  EXPECT_EQ(bootstrap_->place().node_ranks, (std::vector<Rank>{1, 3}));
-  EXPECT_EQ(bootstrap_->place().node_rank, 1U);
+  EXPECT_EQ(bootstrap_->topology().leaders, (std::vector<Rank>{0, 1}));
+  EXPECT_EQ(bootstrap_->topology().node, 1U);
+  EXPECT_EQ(bootstrap_->topology().node_ranks, (std::vector<Rank>{1, 3}));
+  EXPECT_EQ(bootstrap_->topology().node_rank, 1U);
 }
 
 TEST_F(Pmix, ALauncherThatHidesTheNodesOfOthersIsNoError) {
   open(3, Board::kHidesNodes);
-  EXPECT_TRUE(bootstrap_->place().leaders.empty());
+  EXPECT_TRUE(bootstrap_->topology().leaders.empty());
   // Its number is 6 of 2, which is no index.
-  EXPECT_EQ(bootstrap_->place().node, 0U);
-  EXPECT_EQ(bootstrap_->place().node_ranks, (std::vector<Rank>{1, 3}));
+  EXPECT_EQ(bootstrap_->topology().node, 0U);
+  EXPECT_EQ(bootstrap_->topology().node_ranks, (std::vector<Rank>{1, 3}));
 }
 
 pmix_value_t* make_value(pmix_data_type_t type, const char* text, uint32_t number) {
@@ -107,7 +107,7 @@ TEST_F(Pmix, AListOfNeighboursThatIsNoListIsRefused) {
   }
   EXPECT_EQ(open_with(nullptr, 2, &bootstrap_), Status::kBroken);
   ASSERT_EQ(open_with("3,0,2,1", 1, &bootstrap_), Status::kOk) << last_error_text();
-  EXPECT_EQ(bootstrap_->place().node_ranks, (std::vector<Rank>{0, 1, 2, 3}));
+  EXPECT_EQ(bootstrap_->topology().node_ranks, (std::vector<Rank>{0, 1, 2, 3}));
 }
 
 TEST_F(Pmix, MoreNodesThanRanksAreRefused) {
@@ -153,27 +153,27 @@ TEST_F(Pmix, AnAnswerThatComesTwiceIsTwoWords) {
 TEST_F(Pmix, WordsOfOtherJobsAndOfNobodyAreNone) {
   open(0, Board::kCarries);
   fake::publish("job-2", 3, 0, 1);
-  bootstrap_->relay(0, false, soon());  // until it has been answered
+  bootstrap_->forward_exit(0, false, soon());  // until it has been answered
   EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
 }
 
 TEST_F(Pmix, ARankThatIsNotThereIsNobody) {
   open(0, Board::kCarries);
   fake::publish(fake::kNamespace, 4, 0, 1);
-  bootstrap_->relay(0, false, soon());
+  bootstrap_->forward_exit(0, false, soon());
   EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
 }
 
 TEST_F(Pmix, AnExitIsPublishedAndNotHeardByWhoLeaves) {
   open(0, Board::kCarries);
-  bootstrap_->relay(0, true, soon());
+  bootstrap_->forward_exit(0, true, soon());
   EXPECT_EQ(fake::published(), 0);
   EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
 }
 
 TEST_F(Pmix, WhoIsNotTheFirstOfItsNodePublishesNothing) {
   open(2, Board::kCarries);
-  bootstrap_->relay(7, false, soon());
+  bootstrap_->forward_exit(7, false, soon());
   EXPECT_EQ(fake::published(), -1);
 }
 
@@ -187,13 +187,13 @@ TEST_F(Pmix, AWaitThatTimesOutIsBegunAgain) {
 
 TEST_F(Pmix, ALauncherThatNeverWaitsIsNotAskedForEver) {
   open(0, Board::kNeverWaits);
-  bootstrap_->relay(0, false, soon());  // until nothing is asked any more
+  bootstrap_->forward_exit(0, false, soon());  // until nothing is asked any more
   EXPECT_EQ(fake::lookups(), 3);
 }
 
 TEST_F(Pmix, ALauncherWithoutABoardIsNoError) {
   open(0, Board::kUnsupported);
-  bootstrap_->relay(0, true, soon());
+  bootstrap_->forward_exit(0, true, soon());
   EXPECT_EQ(fake::published(), -1);
 }
 
@@ -201,7 +201,7 @@ TEST_F(Pmix, ALauncherWithoutABoardIsNoError) {
 TEST_F(Pmix, ALauncherThatDoesNotAnswerIsWaitedForHalfOfTheTime) {
   open(0, Board::kSilent);
   const uint64_t deadline = now_ns() + testing::patient_ns(4'000'000'000);
-  bootstrap_->relay(0, true, deadline);
+  bootstrap_->forward_exit(0, true, deadline);
   EXPECT_LT(now_ns(), deadline);
   EXPECT_EQ(fake::published(), 0);
 }

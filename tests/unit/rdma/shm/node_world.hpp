@@ -50,7 +50,7 @@ struct NodeRank {
   NodeRank(int fd, uint32_t rank, uint32_t ranks,
            ShmTransport::Threads threads = ShmTransport::Threads::kOne) {
     EXPECT_EQ(memory.attach(fd, rank), Status::kOk) << last_error_text();
-    JobPlace place;
+    JobTopology place;
     place.rank = place.node_rank = rank;
     place.size = ranks;
     place.node_ranks.clear();

@@ -1,7 +1,8 @@
 // The socket by which the first rank of a node hands a descriptor to the others: handshakes that come to it.
+#include "rdma/exit/fd_passing.hpp"
+
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/abstract_socket.hpp"
-#include "rdma/exit/fd_passing.hpp"
 #include "tests/support/patience.hpp"
 #include "tests/support/store_bootstrap.hpp"
 
@@ -40,7 +41,7 @@ uint64_t soon() { return now_ns() + testing::patient_ns(20'000'000'000); }
 class NodeBootstrap final : public Bootstrap {
  public:
   std::function<void(const Card&)> others;
-  JobPlace stands;
+  JobTopology stands;
   testing::StoreBootstrap store;
   uint32_t fences = 0;
 
@@ -53,7 +54,7 @@ class NodeBootstrap final : public Bootstrap {
     store.stands = stands;
   }
   const char* name() const noexcept override { return "node"; }
-  const JobPlace& place() const noexcept override { return stands; }
+  const JobTopology& topology() const noexcept override { return stands; }
   Status put(std::string_view key, std::span<const std::byte> card) noexcept override {
     return store.put(key, card);
   }
@@ -72,7 +73,7 @@ class NodeBootstrap final : public Bootstrap {
              uint64_t deadline_ns) noexcept override {
     return store.get(rank, key, card, bytes, deadline_ns);
   }
-  void leave(int, Leaving, uint64_t) noexcept override {}
+  void leave(int, ExitReason, uint64_t) noexcept override {}
 };
 
 // Connects to the first rank, and says `bytes`.
@@ -118,7 +119,7 @@ void expect_ignored(const std::function<std::vector<std::byte>(const Card&)>& wr
   for (const int fd : {received, ends[0], ends[1]}) close(fd);
 }
 
-TEST(NodeChannel, ALongerMessageIsNoHandshake) {
+TEST(FdPassing, ALongerMessageIsNoHandshake) {
   expect_ignored([](const Card& card) {
     std::vector<std::byte> bytes = handshake(card, 2);
     bytes.push_back(std::byte{0});
@@ -126,7 +127,7 @@ TEST(NodeChannel, ALongerMessageIsNoHandshake) {
   });
 }
 
-TEST(NodeChannel, AShorterMessageIsNoHandshake) {
+TEST(FdPassing, AShorterMessageIsNoHandshake) {
   expect_ignored([](const Card& card) {
     std::vector<std::byte> bytes = handshake(card, 2);
     bytes.pop_back();
@@ -134,14 +135,14 @@ TEST(NodeChannel, AShorterMessageIsNoHandshake) {
   });
 }
 
-TEST(NodeChannel, RanksThatAreNotAwaitedGetNoDescriptor) {
+TEST(FdPassing, RanksThatAreNotAwaitedGetNoDescriptor) {
   for (const Rank rank : {0U, 1U, 3U, 5U, 6U, 4096U, UINT32_MAX}) {
     SCOPED_TRACE(rank);
     expect_ignored([rank](const Card& card) { return handshake(card, rank); });
   }
 }
 
-TEST(NodeChannel, ARankGetsItsDescriptorOnce) {
+TEST(FdPassing, ARankGetsItsDescriptorOnce) {
   NodeBootstrap node(0);
   std::vector<int> fds;
   node.others = [&](const Card& card) {
@@ -156,7 +157,7 @@ TEST(NodeChannel, ARankGetsItsDescriptorOnce) {
   close(received);
 }
 
-TEST(NodeChannel, AnotherTokenIsNoHandshake) {
+TEST(FdPassing, AnotherTokenIsNoHandshake) {
   expect_ignored([](Card card) {
     card.token[0] = card.token[0] == 'a' ? 'b' : 'a';
     return handshake(card, 2);
@@ -168,7 +169,7 @@ TEST(NodeChannel, AnotherTokenIsNoHandshake) {
 const std::string kKey = "fd." + std::to_string(kSequence);
 
 // The card by which a rank refuses: what it has put after share_fd() with this error.
-std::vector<std::byte> card_of_refusal(Rank self, Status status, const char* text) {
+std::vector<std::byte> record_of_refusal(Rank self, Status status, const char* text) {
   NodeBootstrap node(self);
   int received = -1;
   EXPECT_EQ(share_fd(node, kSequence, fail(status, "%s", text), -1, &received, soon()), status);
@@ -190,15 +191,15 @@ Status told(std::span<const std::byte> card) {
   return status;
 }
 
-TEST(NodeChannel, TheFirstRanksRefusalIsEverybodys) {
+TEST(FdPassing, TheFirstRanksRefusalIsEverybodys) {
   for (const Status status : {Status::kResource, Status::kBadArg}) {
-    EXPECT_EQ(told(card_of_refusal(0, status, "no room for a file")), status);
+    EXPECT_EQ(told(record_of_refusal(0, status, "no room for a file")), status);
     EXPECT_STREQ(last_error_text(), "rank 0 refuses: no room for a file");
   }
 }
 
-TEST(NodeChannel, ARefusalThatIsNoneIsBroken) {
-  const std::vector<std::byte> good = card_of_refusal(0, Status::kResource, "no room");
+TEST(FdPassing, ARefusalThatIsNoneIsBroken) {
+  const std::vector<std::byte> good = record_of_refusal(0, Status::kResource, "no room");
   for (const int32_t status : {to_c(Status::kOk), -1, 77777}) {
     std::vector<std::byte> card = good;
     std::memcpy(card.data() + sizeof(uint32_t), &status, sizeof status);
@@ -213,9 +214,9 @@ TEST(NodeChannel, ARefusalThatIsNoneIsBroken) {
   EXPECT_EQ(told(std::span(good).first(good.size() - 1)), Status::kBroken);
 }
 
-TEST(NodeChannel, ARankThatRefusesIsNotAwaited) {
+TEST(FdPassing, ARankThatRefusesIsNotAwaited) {
   NodeBootstrap node(0);
-  node.store.set(2, kKey, card_of_refusal(2, Status::kResource, "no descriptor"));
+  node.store.set(2, kKey, record_of_refusal(2, Status::kResource, "no descriptor"));
   node.store.set(4, kKey, {});
   int right = -1;
   node.others = [&right](const Card& card) { right = say(card, handshake(card, 4)); };
