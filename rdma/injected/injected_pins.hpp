@@ -19,7 +19,7 @@
 #include "firehose/base/registrar.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/injected/injected_keys.hpp"
-#include "rdma/injected/injected_page_steps.hpp"
+#include "rdma/injected/injected_page_counts.hpp"
 
 #include <atomic>
 #include <cstddef>

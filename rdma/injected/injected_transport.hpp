@@ -22,10 +22,10 @@
 
 #include "firehose/base/thread.hpp"
 #include "rdma/injected/injected_keys.hpp"
+#include "rdma/injected/injected_link.hpp"
 #include "rdma/injected/injected_pins.hpp"
 #include "rdma/injected/injected_settings.hpp"
 #include "rdma/injected/injected_stream.hpp"
-#include "rdma/injected/injected_wire.hpp"
 #include "rdma/transport.hpp"
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // The injected network's registrations: what is locked, how much, under which number, and for how long.
-#include "rdma/injected/injected_page_steps.hpp"
+#include "rdma/injected/injected_page_counts.hpp"
 #include "tests/support/patience.hpp"
-#include "tests/unit/rdma/injected_pins_world.hpp"
+#include "tests/unit/rdma/injected/injected_pins_world.hpp"
 
 #include <random>
 #include <set>

@@ -4,7 +4,7 @@
 #include "rdma/injected/injected_keys.hpp"
 #include "rdma/injected/injected_pins.hpp"
 #include "tests/support/sizes.hpp"
-#include "tests/unit/rdma/injected_world.hpp"
+#include "tests/unit/rdma/injected/injected_world.hpp"
 
 #include <array>
 #include <cstring>

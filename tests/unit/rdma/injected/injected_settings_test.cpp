@@ -1,7 +1,7 @@
 // The grammar of HYDRANT_INJECT, and the times that follow from it.
 #include "rdma/injected/injected_settings.hpp"
 
-#include "rdma/injected/injected_wire.hpp"
+#include "rdma/injected/injected_link.hpp"
 #include "rdma/injection.hpp"
 
 #include <gtest/gtest.h>

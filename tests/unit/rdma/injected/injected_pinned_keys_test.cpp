@@ -1,5 +1,5 @@
 // Keys of pinned memory on the injected network: what they allow, how long, and what becomes of lies.
-#include "tests/unit/rdma/injected_pins_world.hpp"
+#include "tests/unit/rdma/injected/injected_pins_world.hpp"
 
 namespace hydrant::testing {
 namespace {

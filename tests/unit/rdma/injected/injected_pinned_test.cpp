@@ -1,6 +1,6 @@
 // Puts and gets between pinned memory on the injected network: as late as others, and only what keys allow.
 #include "rdma/injected/send_only_transport.hpp"
-#include "tests/unit/rdma/injected_pins_world.hpp"
+#include "tests/unit/rdma/injected/injected_pins_world.hpp"
 
 namespace hydrant::testing {
 namespace {

@@ -1,5 +1,5 @@
 // Messages on the injected network: late, in order within a pair and lane, none lost, none twice.
-#include "tests/unit/rdma/injected_world.hpp"
+#include "tests/unit/rdma/injected/injected_world.hpp"
 
 #include <numeric>
 #include <random>

@@ -1,5 +1,5 @@
 // Puts and gets on the injected network: when the source is read, the target written, the client told.
-#include "tests/unit/rdma/injected_world.hpp"
+#include "tests/unit/rdma/injected/injected_world.hpp"
 
 #include <cstdlib>
 #include <thread>

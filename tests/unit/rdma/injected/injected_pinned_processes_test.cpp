@@ -1,6 +1,6 @@
 // Keys of another process's memory on the injected network.
 #include "tests/support/patience.hpp"
-#include "tests/unit/rdma/injected_pins_world.hpp"
+#include "tests/unit/rdma/injected/injected_pins_world.hpp"
 
 #include <sys/wait.h>
 

@@ -1,5 +1,5 @@
 // Pins, puts and gets on the injected network at once.
-#include "tests/unit/rdma/injected_pins_world.hpp"
+#include "tests/unit/rdma/injected/injected_pins_world.hpp"
 
 #include <thread>
 
