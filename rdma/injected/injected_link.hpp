@@ -11,10 +11,10 @@
 
 namespace hydrant {
 
-class InjectedWire {
+class InjectedLink {
  public:
-  InjectedWire() = default;
-  InjectedWire(const InjectedNetwork& network, uint64_t from, uint64_t to) noexcept
+  InjectedLink() = default;
+  InjectedLink(const InjectedNetwork& network, uint64_t from, uint64_t to) noexcept
       : delay_ns_(network.delay_ns),
         reorder_ns_(network.reorder_ns),
         ns_per_byte_(network.bytes_per_second == 0

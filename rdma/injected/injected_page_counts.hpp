@@ -13,7 +13,7 @@
 
 namespace hydrant {
 
-class InjectedPageSteps {
+class InjectedPageCounts {
  public:
   // Requires: range.valid(), not reaching the top of the address space.
   void add(MemoryRange range) {

@@ -28,13 +28,13 @@ Status InjectedTransport::open_pins() noexcept {
     pinned_ends_.reset(new (std::nothrow) PinnedEnds[depth_]);
     if (pinned_ends_ == nullptr)
       return fail(Status::kResource, "no memory for the injected network");
-    for (uint32_t i = depth_; i-- != 0;) give_back(&pinned_ends_[i]);
+    for (uint32_t i = depth_; i-- != 0;) free_ends(&pinned_ends_[i]);
   }
   return InjectedPins::open({.bytes = network_.pin_bytes, .is_fake = network_.pins_are_fake}, mu_,
                             &pins_);
 }
 
-void InjectedTransport::give_back(PinnedEnds* ends) noexcept {
+void InjectedTransport::free_ends(PinnedEnds* ends) noexcept {
   ends->next = free_ends_;
   free_ends_ = ends;
 }

@@ -170,7 +170,7 @@ Status InjectedPins::lock_pages(MemoryRange range, Access access) noexcept {
 int InjectedPins::release_pages(MemoryRange range) noexcept {
   int worst = 0;
   const size_t page_bytes = traits_.granule_bytes;
-  steps_->remove(range, [&worst, page_bytes](MemoryRange gone) noexcept {
+  page_counts_->remove(range, [&worst, page_bytes](MemoryRange gone) noexcept {
     int error = unlock(gone);
     // munlock stops at the first hole: what lies behind one needs a call of its own.
     for (uintptr_t page = gone.addr; error == ENOMEM && page < gone.end(); page += page_bytes) {
@@ -187,8 +187,8 @@ Status InjectedPins::pin(uint32_t owner, MemoryRange range, Access access,
   const MutexLock guard(mu_);
   if (const Status status = admit(range, access); status != Status::kOk) return status;
   if (!limits_.is_fake) {
-    if (steps_ == nullptr) steps_ = std::make_unique<InjectedPageSteps>();
-    steps_->add(range);
+    if (page_counts_ == nullptr) page_counts_ = std::make_unique<InjectedPageCounts>();
+    page_counts_->add(range);
     if (const Status status = lock_pages(range, access); status != Status::kOk) {
       // What was locked of it is nobody's.
       (void)release_pages(range);
@@ -288,7 +288,7 @@ void InjectedPins::forget_in_child() noexcept {
   pinned_bytes_ = 0;
   nonce_state_ = random_start();
   // Forgotten, not freed: freeing is not async-signal-safe, and another thread may have been inside.
-  (void)steps_.release();
+  (void)page_counts_.release();
 }
 
 // ---- checks ----

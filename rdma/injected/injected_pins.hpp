@@ -112,7 +112,8 @@ class InjectedPins {
   uint32_t owners_ HYDRANT_GUARDED_BY(mu_) = 0;
   uint64_t pinned_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;
   uint64_t nonce_state_ HYDRANT_GUARDED_BY(mu_) = 0;
-  std::unique_ptr<InjectedPageSteps> steps_ HYDRANT_GUARDED_BY(mu_);  // made by the first pin
+  std::unique_ptr<InjectedPageCounts> page_counts_
+      HYDRANT_GUARDED_BY(mu_);  // made by the first pin
   pid_t process_ = 0;
   bool is_child_ = false;  // of a fork: no wire moves anything here
 };

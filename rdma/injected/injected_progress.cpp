@@ -74,13 +74,13 @@ void InjectedTransport::advance_stream(Pair& pair, Lane lane, uint64_t now) noex
       next_due_ns_ = std::min(next_due_ns_, message.due_ns);
       break;
     }
-    const Status passed = pass_on(pair, lane, slot);
+    const Status passed = forward_message(pair, lane, slot);
     if (passed == Status::kNotReady) {
       is_blocked_ = true;
       break;
     }
     if (passed != Status::kOk) {
-      lose(pair);
+      fail_pair(pair);
       break;
     }
     stream.dequeue();
@@ -96,7 +96,7 @@ void InjectedTransport::advance_stream(Pair& pair, Lane lane, uint64_t now) noex
   }
 }
 
-Status InjectedTransport::pass_on(Pair& pair, Lane lane, uint32_t slot) noexcept {
+Status InjectedTransport::forward_message(Pair& pair, Lane lane, uint32_t slot) noexcept {
   InjectedStream& stream = pair.streams[static_cast<uint32_t>(lane)];
   const InjectedStream::Message& message = stream.message(slot);
   Outgoing room;
@@ -122,7 +122,7 @@ void InjectedTransport::release_cell(Lane lane) noexcept {
 }
 
 // What is under way to a peer that is gone goes nowhere; its operations end at the next poll.
-void InjectedTransport::lose(Pair& pair) noexcept {
+void InjectedTransport::fail_pair(Pair& pair) noexcept {
   if (std::exchange(pair.is_lost, true)) return;
   for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
     InjectedStream& stream = pair.streams[static_cast<uint32_t>(lane)];
@@ -164,7 +164,7 @@ uint32_t InjectedTransport::complete() noexcept {
       const Operation& operation = operations_[i];
       if (count < kMost && operation.is_copied && operation.done_ns <= now) {
         over[count++] = {operation.completion, operation.status};
-        if (operation.ends != nullptr) give_back(operation.ends);
+        if (operation.ends != nullptr) free_ends(operation.ends);
       } else {
         if (kept != i) operations_[kept] = operation;
         ++kept;
@@ -228,7 +228,7 @@ void InjectedTransport::disconnect(Rank peer) noexcept {
   if (pair == nullptr) return;
   {
     const MutexLock lock(mu_);
-    lose(*pair);
+    fail_pair(*pair);
   }
   inside_->disconnect(peer);
 }
@@ -237,11 +237,11 @@ void InjectedTransport::disconnect(Rank peer) noexcept {
 
 void* InjectedTransport::run_thread(void* self) noexcept {
   pthread_setname_np(pthread_self(), "hydrant-wire");
-  static_cast<InjectedTransport*>(self)->carry_on();
+  static_cast<InjectedTransport*>(self)->run_in_background();
   return nullptr;
 }
 
-void InjectedTransport::carry_on() noexcept {
+void InjectedTransport::run_in_background() noexcept {
   for (uint32_t idle = 0;;) {
     {
       const MutexLock lock(mu_);

@@ -48,8 +48,8 @@ Status InjectedTransport::init(const JobTopology& topology) noexcept {
   for (uint32_t i = 0; i < ranks_; ++i) {
     Pair& pair = pairs_[i];
     pair.peer = topology.node_ranks[i];
-    pair.out = InjectedWire(network_, topology.rank, pair.peer);
-    pair.back = InjectedWire(network_, pair.peer, topology.rank);
+    pair.out = InjectedLink(network_, topology.rank, pair.peer);
+    pair.back = InjectedLink(network_, pair.peer, topology.rank);
   }
   if (!wants_thread_) return Status::kOk;
   // It inherits that no signal is for it.

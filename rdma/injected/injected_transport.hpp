@@ -110,8 +110,8 @@ class InjectedTransport final : public Transport {
     bool is_lost = false;
     bool is_reached = false;  // memory that the transport inside has not mapped, by some other way
     InjectedStream streams[kLaneCount];
-    InjectedWire out;
-    InjectedWire back;
+    InjectedLink out;
+    InjectedLink back;
     uint64_t puts_begun = 0;
     uint64_t puts_done = 0;
     uint64_t last_put_ns = 0;  // when the last one begun arrives
@@ -157,20 +157,20 @@ class InjectedTransport final : public Transport {
   Status begin_pinned(Rank peer, Operation& operation, const Pinned& remote,
                       const Pinned& local) noexcept;
   Status check_keys(const Operation& operation) noexcept HYDRANT_REQUIRES(mu_);
-  void give_back(PinnedEnds* ends) noexcept HYDRANT_REQUIRES(mu_);
+  void free_ends(PinnedEnds* ends) noexcept HYDRANT_REQUIRES(mu_);
 
   // injected_progress.cpp
   void advance(uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
   void advance_operations(uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
   void advance_stream(Pair& pair, Lane lane, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
-  Status pass_on(Pair& pair, Lane lane, uint32_t slot) noexcept HYDRANT_REQUIRES(mu_);
+  Status forward_message(Pair& pair, Lane lane, uint32_t slot) noexcept HYDRANT_REQUIRES(mu_);
   void copy(Operation& operation) noexcept HYDRANT_REQUIRES(mu_);
   bool any_message() const noexcept HYDRANT_REQUIRES(mu_);
-  void lose(Pair& pair) noexcept HYDRANT_REQUIRES(mu_);
+  void fail_pair(Pair& pair) noexcept HYDRANT_REQUIRES(mu_);
   void release_cell(Lane lane) noexcept HYDRANT_REQUIRES(mu_);
   uint32_t complete() noexcept HYDRANT_EXCLUDES(mu_);
   static void* run_thread(void* self) noexcept;
-  void carry_on() noexcept HYDRANT_EXCLUDES(mu_);
+  void run_in_background() noexcept HYDRANT_EXCLUDES(mu_);
 
   const std::unique_ptr<Transport> inside_;
   const InjectedNetwork network_;

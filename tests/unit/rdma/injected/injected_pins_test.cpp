@@ -223,10 +223,10 @@ TEST(InjectedPins, AChildHasNoneOfThemAndOtherNumbers) {
 }
 
 // Against an array of counts.
-TEST(InjectedPageSteps, CountWhatAnArrayCounts) {
+TEST(InjectedPageCounts, CountWhatAnArrayCounts) {
   constexpr size_t kPages = 64;
   std::mt19937_64 random(5);
-  InjectedPageSteps steps;
+  InjectedPageCounts page_counts;
   std::vector<int> counts(kPages);
   std::vector<MemoryRange> held;
   for (int step = 0; step < 20'000 || !held.empty(); ++step) {
@@ -235,7 +235,7 @@ TEST(InjectedPageSteps, CountWhatAnArrayCounts) {
       const size_t first = random() % kPages;
       const size_t length = 1 + random() % (kPages - first);
       held.push_back({(first + 1) * kPage, length * kPage});
-      steps.add(held.back());
+      page_counts.add(held.back());
       for (size_t i = first; i < first + length; ++i) ++counts[i];
       continue;
     }
@@ -248,14 +248,14 @@ TEST(InjectedPageSteps, CountWhatAnArrayCounts) {
       if (--counts[i] == 0) expected.insert(i);
     }
     std::set<size_t> gone;
-    steps.remove(range, [&](MemoryRange stretch) {
+    page_counts.remove(range, [&](MemoryRange stretch) {
       for (uintptr_t page = stretch.addr; page < stretch.end(); page += kPage)
         EXPECT_TRUE(gone.insert(page / kPage - 1).second);
     });
     ASSERT_EQ(gone, expected);
-    ASSERT_LE(steps.steps(), kPages + 1);
+    ASSERT_LE(page_counts.steps(), kPages + 1);
   }
-  EXPECT_EQ(steps.steps(), 0u);
+  EXPECT_EQ(page_counts.steps(), 0u);
 }
 
 }  // namespace

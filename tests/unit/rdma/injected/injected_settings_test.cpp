@@ -127,30 +127,30 @@ TEST(InjectedSettings, TheVariableIsRead) {
   EXPECT_FALSE(injection.hides_memory());
 }
 
-TEST(InjectedWire, DelayAndBandwidthAddUpAndQueue) {
+TEST(InjectedLink, DelayAndBandwidthAddUpAndQueue) {
   InjectedNetwork network;
   network.delay_ns = 1000;
-  InjectedWire fast(network, 0, 1);
+  InjectedLink fast(network, 0, 1);
   EXPECT_EQ(fast.send(100, 1'000'000), 1100u);
   EXPECT_EQ(fast.send(100, 1), 1100u);
   network.bytes_per_second = 1'000'000'000;  // a byte in a nanosecond
-  InjectedWire wire(network, 0, 1);
-  EXPECT_EQ(wire.send(100, 500), 1600u);
-  EXPECT_EQ(wire.send(100, 50), 1650u);   // behind the other
-  EXPECT_EQ(wire.send(5000, 50), 6050u);  // the wire was free
-  wire.occupy(5050, 100);
-  EXPECT_EQ(wire.send(5050, 0), 6150u);
+  InjectedLink link(network, 0, 1);
+  EXPECT_EQ(link.send(100, 500), 1600u);
+  EXPECT_EQ(link.send(100, 50), 1650u);   // behind the other
+  EXPECT_EQ(link.send(5000, 50), 6050u);  // the wire was free
+  link.occupy(5050, 100);
+  EXPECT_EQ(link.send(5050, 0), 6150u);
 }
 
-TEST(InjectedWire, TheSameSeedGivesTheSameTimesAndPairsDiffer) {
+TEST(InjectedLink, TheSameSeedGivesTheSameTimesAndPairsDiffer) {
   InjectedNetwork network;
   network.reorder_ns = 10'000;
   network.seed = 5;
-  InjectedWire first(network, 0, 1);
-  InjectedWire again(network, 0, 1);
-  InjectedWire other_pair(network, 0, 2);
+  InjectedLink first(network, 0, 1);
+  InjectedLink again(network, 0, 1);
+  InjectedLink other_pair(network, 0, 2);
   network.seed = 6;
-  InjectedWire other_seed(network, 0, 1);
+  InjectedLink other_seed(network, 0, 1);
   int differ_by_pair = 0;
   int differ_by_seed = 0;
   for (uint64_t now = 0; now < 100; ++now) {
