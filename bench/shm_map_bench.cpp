@@ -18,7 +18,7 @@
 #include "bench/support/memory.hpp"
 #include "bench/support/paired.hpp"
 #include "firehose/base/status.hpp"
-#include "rdma/shm/memory/kernel_copy.hpp"
+#include "rdma/shm/memory/cma_copy.hpp"
 #include "rdma/shm/shm_registrar.hpp"
 
 #include <cstring>

@@ -17,8 +17,8 @@
 #pragma once
 
 #include "firehose/base/registrar.hpp"
+#include "rdma/shm/attachment_cache.hpp"
 #include "rdma/shm/shm_key.hpp"
-#include "rdma/shm/shm_windows.hpp"
 
 #include <atomic>
 #include <cstddef>

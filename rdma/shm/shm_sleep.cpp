@@ -5,7 +5,7 @@
 // instructions on the word. It then looks at the ring once more: either it sees the message or the sender
 // sees the word.
 #include "firehose/base/machine/membarrier.hpp"
-#include "rdma/shm/node_fence.hpp"
+#include "rdma/shm/global_membarrier.hpp"
 #include "rdma/shm/shm_transport.hpp"
 
 #include <bit>

@@ -6,7 +6,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/machine/memory_file.hpp"
 #include "rdma/guarded_memory.hpp"
-#include "rdma/shm/node_fence.hpp"
+#include "rdma/shm/global_membarrier.hpp"
 
 #include <cerrno>
 #include <fcntl.h>

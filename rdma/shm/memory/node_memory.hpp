@@ -5,8 +5,8 @@
 #pragma once
 
 #include "firehose/base/kept_descriptor.hpp"
-#include "rdma/shm/memory/memory_supply.hpp"
 #include "rdma/shm/memory/node_layout.hpp"
+#include "rdma/shm/memory/page_reserver.hpp"
 
 #include <cstddef>
 #include <cstdint>

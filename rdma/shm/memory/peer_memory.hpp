@@ -1,8 +1,8 @@
 // The memory of the other ranks of the node: what is mapped here, and what the kernel copies for us
-// (cross-memory attach, kernel_copy.hpp).
+// (cross-memory attach, cma_copy.hpp).
 #pragma once
 
-#include "rdma/shm/memory/kernel_copy.hpp"
+#include "rdma/shm/memory/cma_copy.hpp"
 #include "rdma/shm/memory/node_memory.hpp"
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // Who pays for the order of a store and a load: what a run that goes well does not show, since a processor
 // reorders them once in a million times. And what others do at the very moment when something is looked at.
-#include "rdma/shm/node_fence.hpp"
+#include "rdma/shm/global_membarrier.hpp"
 #include "tests/unit/rdma/shm/node_world.hpp"
 
 #include <cerrno>

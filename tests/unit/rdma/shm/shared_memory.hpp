@@ -2,9 +2,9 @@
 #pragma once
 
 #include "rdma/exit/process_exit.hpp"
+#include "rdma/shm/attachment_cache.hpp"
 #include "rdma/shm/shm_key.hpp"
 #include "rdma/shm/shm_registrar.hpp"
-#include "rdma/shm/shm_windows.hpp"
 #include "tests/support/sizes.hpp"
 
 #include <gtest/gtest.h>

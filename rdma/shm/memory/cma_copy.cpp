@@ -1,6 +1,6 @@
 // Copies between processes by process_vm_readv and process_vm_writev, and repeats what the kernel has cut
 // short. Tour "a put": path `cma` ends here, by way of peer_memory.cpp.
-#include "rdma/shm/memory/kernel_copy.hpp"
+#include "rdma/shm/memory/cma_copy.hpp"
 
 #include <algorithm>
 #include <atomic>

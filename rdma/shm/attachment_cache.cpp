@@ -1,10 +1,10 @@
 // Maps windows of other processes' memory files, shares each among many keys, and unmaps those that have been
 // idle longest. shm_registrar.cpp maps a window for an imported key and drops it with the key.
-#include "rdma/shm/shm_windows.hpp"
+#include "rdma/shm/attachment_cache.hpp"
 
 #include "firehose/base/errno_text.hpp"
 #include "rdma/guarded_memory.hpp"
-#include "rdma/shm/memory/foreign_file.hpp"
+#include "rdma/shm/memory/peer_file.hpp"
 
 #include <algorithm>
 #include <cerrno>

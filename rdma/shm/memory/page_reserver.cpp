@@ -1,6 +1,6 @@
 // Allocates the pages of a memory file after a check of the memory that machine and control group have left.
 // node_memory.cpp calls it before a range is touched first.
-#include "rdma/shm/memory/memory_supply.hpp"
+#include "rdma/shm/memory/page_reserver.hpp"
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/machine/cgroup_memory.hpp"

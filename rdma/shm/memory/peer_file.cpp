@@ -1,6 +1,6 @@
 // Opens a memory file of another process through /proc, and checks that it is the file that the key names and
-// cannot shrink. shm_windows.cpp calls it before it maps a window.
-#include "rdma/shm/memory/foreign_file.hpp"
+// cannot shrink. attachment_cache.cpp calls it before it maps a window.
+#include "rdma/shm/memory/peer_file.hpp"
 
 #include "firehose/base/errno_text.hpp"
 #include "rdma/exit/process_exit.hpp"

@@ -1,5 +1,5 @@
 // Mappings of other processes' memory files: how many, what is refused, what is left.
-#include "rdma/shm/shm_windows.hpp"
+#include "rdma/shm/attachment_cache.hpp"
 
 #include "tests/support/child_process.hpp"
 #include "tests/unit/rdma/shm/shared_memory.hpp"
