@@ -198,8 +198,8 @@ double sample_floor(const RmaRow& row, uint64_t batches) {
       for (uint64_t i = 0; i < times; ++i) {
         for (size_t k = 0; k < row.batch; ++k) {
           const size_t place = k * row.bytes;
-          if (!hydrant::bench::copy_by_kernel(job.peer_card.pid, job.local + place,
-                                              job.peer_card.heap + place, row.bytes, row.is_put, 1))
+          if (!hydrant::bench::copy_by_cma(job.peer_card.pid, job.local + place,
+                                           job.peer_card.heap + place, row.bytes, row.is_put, 1))
             return false;
         }
       }

@@ -139,14 +139,14 @@ int main() {
   Member reader(fd, 0);
   std::printf("{\n");
   empty_polls(fd, reader);
-  std::printf("  \"fence_alone\": %.0f,\n", median_ns(100, [] { shm::NodeFence::everywhere(); }));
+  std::printf("  \"fence_alone\": %.0f,\n", median_ns(100, [] { shm::GlobalMembarrier::issue(); }));
   const pid_t spinner = child(1, [&] {
-    shm::NodeFence::switch_on();
+    shm::GlobalMembarrier::enable();
     for (;;) hydrant::pause();
   });
   usleep(20000);
   std::printf("  \"fence_beside_a_spinning_rank\": %.0f,\n",
-              median_ns(100, [] { shm::NodeFence::everywhere(); }));
+              median_ns(100, [] { shm::GlobalMembarrier::issue(); }));
   end(spinner);
   int two = -1;
   require(shm::NodeMemory::create(kRanks, &two));

@@ -151,7 +151,7 @@ void copy_by_map(benchmark::State& state, size_t bytes) {
   registrar->drop_import(key);
 }
 
-void copy_by_kernel(benchmark::State& state, size_t bytes) {
+void copy_by_cma(benchmark::State& state, size_t bytes) {
   const Memory source(bytes, PageKind::kSmall);
   shm::ShmBlob there;
   if (shm::decode_shm_blob(the_owner().blob, sizeof(Blob), &there) != Status::kOk)
@@ -227,7 +227,7 @@ void add_row(const std::string& name, void (*body)(benchmark::State&, size_t), s
 void add_all_rows() {
   for (const size_t bytes : {4 * kKiB, 16 * kKiB, 64 * kKiB, 256 * kKiB, 1 * kMiB}) {
     add_row("copy/via:map/bytes:" + std::to_string(bytes), copy_by_map, bytes);
-    add_row("copy/via:kernel/bytes:" + std::to_string(bytes), copy_by_kernel, bytes);
+    add_row("copy/via:kernel/bytes:" + std::to_string(bytes), copy_by_cma, bytes);
   }
   add_row("import/new", import_new, 0);
   add_row("pin", pin_and_export, 0);

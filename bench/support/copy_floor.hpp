@@ -41,8 +41,8 @@ class MappedFloor {
 };
 
 // Calls process_vm_writev or process_vm_readv directly. False if the kernel refuses.
-inline bool copy_by_kernel(pid_t pid, std::byte* local, std::byte* remote, size_t bytes,
-                           bool is_put, uint64_t rounds) {
+inline bool copy_by_cma(pid_t pid, std::byte* local, std::byte* remote, size_t bytes, bool is_put,
+                        uint64_t rounds) {
   for (uint64_t i = 0; i < rounds; ++i) {
     for (size_t done = 0; done < bytes;) {
       const iovec here{local + done, bytes - done};

@@ -35,7 +35,7 @@ Copied refused(int error) noexcept {
   return Copied::kForbidden;
 }
 
-Copied copy_by_kernel(Call call, void* ours, uintptr_t named, size_t bytes) noexcept {
+Copied copy_by_cma(Call call, void* ours, uintptr_t named, size_t bytes) noexcept {
   if (is_forbidden.load(std::memory_order_relaxed)) return Copied::kForbidden;
   size_t done = 0;
   while (done < bytes) {
@@ -70,7 +70,7 @@ Copied copy_pages_by_kernel(std::byte* ours, const iovec* pages, size_t count) n
 
 bool write_own(uintptr_t dest, const void* source, size_t bytes) noexcept {
   if (!in_segment(dest, bytes)) {
-    const Copied copied = copy_by_kernel(process_vm_writev, const_cast<void*>(source), dest, bytes);
+    const Copied copied = copy_by_cma(process_vm_writev, const_cast<void*>(source), dest, bytes);
     if (copied != Copied::kForbidden) return copied == Copied::kYes;
   }
   std::memcpy(reinterpret_cast<void*>(dest), source, bytes);
@@ -93,7 +93,7 @@ bool fill_own(uintptr_t dest, int value, size_t bytes) noexcept {
 const void* read_own(uintptr_t source, void* scratch, size_t bytes) noexcept {
   const auto* place = reinterpret_cast<const void*>(source);
   if (in_segment(source, bytes)) return place;
-  const Copied copied = copy_by_kernel(process_vm_readv, scratch, source, bytes);
+  const Copied copied = copy_by_cma(process_vm_readv, scratch, source, bytes);
   if (copied == Copied::kNo) return nullptr;
   return copied == Copied::kYes ? scratch : place;
 }

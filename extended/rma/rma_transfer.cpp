@@ -53,7 +53,7 @@ bool copy_here(RmaThread& thread, const Paths& ways, const Transfer& what) noexc
   return true;
 }
 
-Status copy_by_kernel(RmaThread& thread, const Transfer& what) noexcept {
+Status copy_by_cma(RmaThread& thread, const Transfer& what) noexcept {
   Transport& transport = *job().transport;
   const Status status =
       what.is_put() ? transport.put(what.peer, what.remote, what.local, what.bytes, nullptr)
@@ -79,7 +79,7 @@ Status fill_by_kernel(RmaThread& thread, Rank peer, uintptr_t remote, int value,
 
 Status go(RmaThread& thread, Path path, const Transfer& what, CompletionCounter& pieces) noexcept {
   switch (path) {
-    case Path::kCma: return copy_by_kernel(thread, what);
+    case Path::kCma: return copy_by_cma(thread, what);
     case Path::kFirehose: return transfer_pinned(thread, what, pieces);
     case Path::kDirect: return transfer_direct(thread, what, pieces);
     case Path::kBounce: return transfer_bounced(thread, what, pieces);

@@ -24,7 +24,7 @@ namespace hydrant::asymmetric_fence {
 
 // Registers this process for membarrier, once; call before any hold. True if the light side is free.
 // FIREHOSE_MEMBARRIER=0 in the environment refuses it on purpose.
-inline bool setup() noexcept { return membarrier::switch_on(); }
+inline bool setup() noexcept { return membarrier::enable(); }
 
 // The result of setup(); false before it. Constant afterwards.
 inline bool asymmetric() noexcept { return membarrier::is_enabled(); }

@@ -1,5 +1,5 @@
-// Maps windows of other processes' memory files, shares each among many keys, and unmaps those that have been
-// idle longest. shm_registrar.cpp maps a window for an imported key and drops it with the key.
+// Maps attachments of other processes' memory files, shares each among many keys, and unmaps those that have
+// been idle longest. shm_registrar.cpp maps a attachment for an imported key and drops it with the key.
 #include "rdma/shm/attachment_cache.hpp"
 
 #include "firehose/base/errno_text.hpp"
@@ -18,8 +18,8 @@ namespace hydrant::shm {
 namespace {
 
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
-// Windows that begin before a range are looked at so far back; one that is not found is mapped again.
-constexpr int kMostLooks = 8;
+// Attachments that begin before a range are looked at so far back; one that is not found is mapped again.
+constexpr int kMaxLooks = 8;
 
 struct Piece {
   uint64_t offset;
@@ -28,8 +28,8 @@ struct Piece {
 
 // What is mapped for a range of a file.
 Piece piece_around(uint64_t offset, size_t len, uint64_t file_bytes) noexcept {
-  uint64_t first = offset & ~(uint64_t{ShmWindows::kWindowBytes} - 1);
-  uint64_t end = first + ShmWindows::kWindowBytes;
+  uint64_t first = offset & ~(uint64_t{AttachmentCache::kAttachmentBytes} - 1);
+  uint64_t end = first + AttachmentCache::kAttachmentBytes;
   if (offset + len > end) {
     first = offset & ~(kHugePage - 1);
     end = (offset + len + kHugePage - 1) & ~(kHugePage - 1);
@@ -40,10 +40,10 @@ Piece piece_around(uint64_t offset, size_t len, uint64_t file_bytes) noexcept {
 // Huge pages of the file can be mapped whole only where the addresses begin at one, too.
 void* map_aligned(const Piece& piece, bool writable, int fd) noexcept {
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  const size_t bytes = (piece.len + kLeastPageBytes - 1) & ~(kLeastPageBytes - 1);
+  const size_t bytes = (piece.len + kMinPageBytes - 1) & ~(kMinPageBytes - 1);
   std::byte* wanted = nullptr;
   if (reserve_guarded(bytes, kHugePage, GuardSize::kMin,
-                      {.what = "window of another process's memory"}, &wanted) != Status::kOk) {
+                      {.what = "attachment of another process's memory"}, &wanted) != Status::kOk) {
     errno = ENOMEM;
     return nullptr;
   }
@@ -63,57 +63,57 @@ void* map_aligned(const Piece& piece, bool writable, int fd) noexcept {
 
 }  // namespace
 
-ShmWindows::~ShmWindows() {
+AttachmentCache::~AttachmentCache() {
   const MutexLock lock(mu_);
   if (table_ == nullptr) return;
   for (uint32_t i = 0; i < table_->in_order; ++i) {
-    const Window& window = table_->windows[table_->order[i]];
-    unmap({window.addr, window.len});
+    const Attachment& attachment = table_->attachments[table_->order[i]];
+    unmap({attachment.addr, attachment.len});
   }
   std::free(table_);
 }
 
-bool ShmWindows::has_table_locked() noexcept {
+bool AttachmentCache::has_table_locked() noexcept {
   static_assert(std::is_trivial_v<Table>);
   if (table_ == nullptr) table_ = static_cast<Table*>(std::calloc(1, sizeof(Table)));
   return table_ != nullptr;
 }
 
-uint32_t ShmWindows::place_in_order(const Table& table, const FileId& id,
-                                    uint64_t offset) noexcept {
+uint32_t AttachmentCache::place_in_order(const Table& table, const FileId& id,
+                                         uint64_t offset) noexcept {
   const uint32_t* const end = table.order + table.in_order;
   const auto before = [&](uint32_t index, const std::pair<FileId, uint64_t>& wanted) {
-    const Window& window = table.windows[index];
-    return std::pair(window.file, window.offset) < wanted;
+    const Attachment& attachment = table.attachments[index];
+    return std::pair(attachment.file, attachment.offset) < wanted;
   };
   return static_cast<uint32_t>(std::lower_bound(table.order, end, std::pair(id, offset), before) -
                                table.order);
 }
 
-uint32_t ShmWindows::find(const Table& table, const FileId& id, const ShmBlob& blob) noexcept {
+uint32_t AttachmentCache::find(const Table& table, const FileId& id, const ShmBlob& blob) noexcept {
   uint32_t at = place_in_order(table, id, blob.offset + 1);
-  for (int looks = 0; looks < kMostLooks && at != 0; ++looks) {
+  for (int looks = 0; looks < kMaxLooks && at != 0; ++looks) {
     const uint32_t index = table.order[--at];
-    const Window& window = table.windows[index];
-    if (window.file != id) break;
-    if (blob.offset + blob.range.len <= window.offset + window.len) return index;
+    const Attachment& attachment = table.attachments[index];
+    if (attachment.file != id) break;
+    if (blob.offset + blob.range.len <= attachment.offset + attachment.len) return index;
   }
   return UINT32_MAX;
 }
 
-Status ShmWindows::open_window_locked(const ShmBlob& blob, const FileId& id, Mappings* gone,
+Status AttachmentCache::attach_locked(const ShmBlob& blob, const FileId& id, Mappings* gone,
                                       uint32_t* index) noexcept {
   Table& table = *table_;
-  if (table.in_order == kMostWindows) close_idle_locked(0, gone);
-  if (table.in_order == kMostWindows) {
+  if (table.in_order == kMaxAttachments) close_idle_locked(0, gone);
+  if (table.in_order == kMaxAttachments) {
     return fail(Status::kNotReady,
                 "%u mappings of other processes' memory are in use, which is the limit: release "
                 "pins of their memory",
-                kMostWindows);
+                kMaxAttachments);
   }
-  ForeignFile file;
+  PeerFile file;
   const bool writable = id.writable;
-  if (const Status status = open_foreign_file(blob, writable, &file); status != Status::kOk)
+  if (const Status status = open_peer_file(blob, writable, &file); status != Status::kOk)
     return status;
   const Piece piece = piece_around(blob.offset, blob.range.len, file.bytes);
   void* made = map_aligned(piece, writable, file.descriptor);
@@ -130,13 +130,13 @@ Status ShmWindows::open_window_locked(const ShmBlob& blob, const FileId& id, Map
   ++table.opened;
   // Idle until its first key is counted.
   ++table.idle;
-  table.windows[*index] = {.file = id,
-                           .offset = piece.offset,
-                           .len = piece.len,
-                           .addr = reinterpret_cast<uintptr_t>(made),
-                           .keys = 0,
-                           .last_use = 0,
-                           .life = ++life_};
+  table.attachments[*index] = {.file = id,
+                               .offset = piece.offset,
+                               .len = piece.len,
+                               .addr = reinterpret_cast<uintptr_t>(made),
+                               .keys = 0,
+                               .last_use = 0,
+                               .life = ++life_};
   uint32_t* const place = table.order + place_in_order(table, id, piece.offset);
   uint32_t* const end = table.order + table.in_order++;
   std::move_backward(place, end, end + 1);
@@ -144,7 +144,7 @@ Status ShmWindows::open_window_locked(const ShmBlob& blob, const FileId& id, Map
   return Status::kOk;
 }
 
-Status ShmWindows::map(const ShmBlob& blob, bool writable, Place* place) noexcept {
+Status AttachmentCache::map(const ShmBlob& blob, bool writable, AttachmentRef* ref) noexcept {
   Mappings gone;
   Status status = Status::kOk;
   {
@@ -154,98 +154,98 @@ Status ShmWindows::map(const ShmBlob& blob, bool writable, Place* place) noexcep
     Table& table = *table_;
     const FileId id{blob.device, blob.inode, writable};
     uint32_t index = find(table, id, blob);
-    if (index == UINT32_MAX) status = open_window_locked(blob, id, &gone, &index);
+    if (index == UINT32_MAX) status = attach_locked(blob, id, &gone, &index);
     if (status == Status::kOk) {
-      Window& window = table.windows[index];
-      if (window.keys++ == 0) --table.idle;
+      Attachment& attachment = table.attachments[index];
+      if (attachment.keys++ == 0) --table.idle;
       ++table.keys;
-      *place = {window.addr + (blob.offset - window.offset), index, window.life};
+      *ref = {attachment.addr + (blob.offset - attachment.offset), index, attachment.life};
     }
   }
   for (const Mapping& mapping : gone) unmap(mapping);
   return status;
 }
 
-void ShmWindows::drop(const Place& place) noexcept {
+void AttachmentCache::drop(const AttachmentRef& ref) noexcept {
   Mappings gone;
   {
     const MutexLock lock(mu_);
-    if (table_ == nullptr || place.window >= table_->ever_used) return;
+    if (table_ == nullptr || ref.attachment >= table_->ever_used) return;
     Table& table = *table_;
-    Window& window = table.windows[place.window];
-    if (window.len == 0 || window.life != place.life || window.keys == 0) return;
-    window.last_use = ++table.clock;
+    Attachment& attachment = table.attachments[ref.attachment];
+    if (attachment.len == 0 || attachment.life != ref.life || attachment.keys == 0) return;
+    attachment.last_use = ++table.clock;
     --table.keys;
-    if (--window.keys != 0) return;
+    if (--attachment.keys != 0) return;
     ++table.idle;
-    close_unused_file_locked(FileId(window.file), &gone);
-    if (table.idle > kMostIdle) close_idle_locked(kMostIdle / 2, &gone);
+    close_unused_file_locked(FileId(attachment.file), &gone);
+    if (table.idle > kMaxIdle) close_idle_locked(kMaxIdle / 2, &gone);
   }
   for (const Mapping& mapping : gone) unmap(mapping);
 }
 
-// Cheap if the file is used: all but kMostIdle windows have keys.
-void ShmWindows::close_unused_file_locked(const FileId& id, Mappings* gone) noexcept {
+// Cheap if the file is used: all but kMaxIdle attachments have keys.
+void AttachmentCache::close_unused_file_locked(const FileId& id, Mappings* gone) noexcept {
   const Table& table = *table_;
   const uint32_t first = place_in_order(table, id, 0);
   uint32_t end = first;
-  for (; end < table.in_order && table.windows[table.order[end]].file == id; ++end) {
-    if (table.windows[table.order[end]].keys != 0) return;
+  for (; end < table.in_order && table.attachments[table.order[end]].file == id; ++end) {
+    if (table.attachments[table.order[end]].keys != 0) return;
   }
-  while (end != first) close_window_locked(table.order[--end], gone);
+  while (end != first) detach_locked(table.order[--end], gone);
 }
 
-void ShmWindows::close_window_locked(uint32_t index, Mappings* gone) noexcept {
+void AttachmentCache::detach_locked(uint32_t index, Mappings* gone) noexcept {
   Table& table = *table_;
-  Window& window = table.windows[index];
-  gone->add({window.addr, window.len});
+  Attachment& attachment = table.attachments[index];
+  gone->add({attachment.addr, attachment.len});
   --table.idle;
-  uint32_t* place = table.order + place_in_order(table, window.file, window.offset);
+  uint32_t* place = table.order + place_in_order(table, attachment.file, attachment.offset);
   while (*place != index) ++place;
   std::move(place + 1, table.order + table.in_order, place);
   --table.in_order;
-  window = {};
+  attachment = {};
   table.unused[table.n_unused++] = index;
 }
 
-void ShmWindows::close_idle_locked(uint32_t kept, Mappings* gone) noexcept {
+void AttachmentCache::close_idle_locked(uint32_t kept, Mappings* gone) noexcept {
   const Table& table = *table_;
-  std::pair<uint64_t, uint32_t> idle[kMostIdle + 1];  // by last use
+  std::pair<uint64_t, uint32_t> idle[kMaxIdle + 1];  // by last use
   uint32_t n = 0;
   for (uint32_t i = 0; i < table.in_order; ++i) {
-    const Window& window = table.windows[table.order[i]];
-    if (window.keys == 0) idle[n++] = {window.last_use, table.order[i]};
+    const Attachment& attachment = table.attachments[table.order[i]];
+    if (attachment.keys == 0) idle[n++] = {attachment.last_use, table.order[i]};
   }
   if (n <= kept) return;
   const uint32_t count = n - kept;
   std::nth_element(idle, idle + count - 1, idle + n);
-  for (uint32_t i = 0; i < count; ++i) close_window_locked(idle[i].second, gone);
+  for (uint32_t i = 0; i < count; ++i) detach_locked(idle[i].second, gone);
 }
 
-void ShmWindows::unmap(const Mapping& mapping) noexcept {
+void AttachmentCache::unmap(const Mapping& mapping) noexcept {
   auto* const start = reinterpret_cast<std::byte*>(mapping.addr);
   if (!release_guarded(start)) (void)munmap(start, mapping.len);
 }
 
-ShmWindows::Counts ShmWindows::counts() noexcept {
+AttachmentCache::Counts AttachmentCache::counts() noexcept {
   const MutexLock lock(mu_);
   Counts counts;
   if (table_ == nullptr) return counts;
   counts.keys = table_->keys;
-  counts.windows = table_->in_order;
-  counts.idle_windows = table_->idle;
+  counts.attachments = table_->in_order;
+  counts.idle_attachments = table_->idle;
   counts.opened = table_->opened;
   const FileId* latest = nullptr;
   for (uint32_t i = 0; i < table_->in_order; ++i) {
-    const Window& window = table_->windows[table_->order[i]];
-    counts.mapped_bytes += window.len;
-    if (latest == nullptr || *latest != window.file) ++counts.files;
-    latest = &window.file;
+    const Attachment& attachment = table_->attachments[table_->order[i]];
+    counts.mapped_bytes += attachment.len;
+    if (latest == nullptr || *latest != attachment.file) ++counts.files;
+    latest = &attachment.file;
   }
   return counts;
 }
 
-void ShmWindows::forget_in_child() noexcept {
+void AttachmentCache::forget_in_child() noexcept {
   mu_.reset_in_child();
   table_ = nullptr;
 }

@@ -1,18 +1,19 @@
-// Windows: the pieces of other processes' memory files that are mapped here.
+// Attachments: the pieces of other processes' memory files that are mapped here.
 //
 // A key needs its range mapped; a mapping costs some system calls and a page fault per page. So what is
-// mapped is more than was asked for: a block of kWindowBytes of the file, or whole huge pages around a range
-// that no block has, and every key that lies in it uses it. Windows that no key uses stay for a while, up
-// to kMostIdle of them, and then go in one batch; but with the last key of a file all of its windows go,
-// so that the memory of a process that has ended is not kept alive by those who have nothing of it.
+// mapped is more than was asked for: a block of kAttachmentBytes of the file, or whole huge pages around a
+// range that no block has, and every key that lies in it uses it. Attachments that no key uses stay for a
+// while, up to kMaxIdle of them, and then go in one batch; but with the last key of a file all of its
+// attachments go, so that the memory of a process that has ended is not kept alive by those who have nothing
+// of it.
 //
 // What a blob says is believed of nothing: the process must be the one that was meant, its descriptor a
 // memory file with that inode, which can never shrink (or the mapping would be a SIGBUS at its owner's
 // whim), and the range must lie in it. The mapping follows the file, not the process: it is good when the
 // owner has died.
 //
-// Threads: any; one mutex, held while files are opened and mapped, not while they are unmapped. A window is
-// not inherited by the child of a fork.
+// Threads: any; one mutex, held while files are opened and mapped, not while they are unmapped. A attachment
+// is not inherited by the child of a fork.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -25,39 +26,39 @@
 
 namespace hydrant::shm {
 
-class ShmWindows {
+class AttachmentCache {
  public:
-  static constexpr size_t kWindowBytes = size_t{16} << 20;
-  static constexpr uint32_t kMostWindows = 4096;
-  static constexpr uint32_t kMostIdle = 64;
+  static constexpr size_t kAttachmentBytes = size_t{16} << 20;
+  static constexpr uint32_t kMaxAttachments = 4096;
+  static constexpr uint32_t kMaxIdle = 64;
 
-  struct Place {
+  struct AttachmentRef {
     uintptr_t addr = 0;
-    uint32_t window = 0;
+    uint32_t attachment = 0;
     uint64_t life = 0;
   };
   struct Counts {
     uint64_t keys = 0;
     uint64_t files = 0;
-    uint64_t windows = 0;
-    uint64_t idle_windows = 0;
+    uint64_t attachments = 0;
+    uint64_t idle_attachments = 0;
     uint64_t mapped_bytes = 0;  // of address space
-    uint64_t opened = 0;        // windows ever made
+    uint64_t opened = 0;        // attachments ever made
   };
 
-  ShmWindows() noexcept = default;
-  ~ShmWindows();
-  ShmWindows(const ShmWindows&) = delete;
-  ShmWindows& operator=(const ShmWindows&) = delete;
+  AttachmentCache() noexcept = default;
+  ~AttachmentCache();
+  AttachmentCache(const AttachmentCache&) = delete;
+  AttachmentCache& operator=(const AttachmentCache&) = delete;
 
-  // Finds or maps the blob's range, readable, and writable if `writable`. *place is unchanged on failure.
+  // Finds or maps the blob's range, readable, and writable if `writable`. *ref is unchanged on failure.
   // Errors: kRefused: the kernel forbids it, or the descriptor is of another file by now, or of one that
-  // may shrink, or the range is not in it; kBroken: the process is not there; kNotReady: kMostWindows are in
-  // use, or the kernel has no descriptor or address space now; kResource: no memory.
-  // Cost: 0.2 us in a window that is there; 30 us and the page faults in a new one.
-  Status map(const ShmBlob& blob, bool writable, Place* place) noexcept;
-  // Ends a use. What is no live place (another life's, or ended) has no effect.
-  void drop(const Place& place) noexcept;
+  // may shrink, or the range is not in it; kBroken: the process is not there; kNotReady: kMaxAttachments are
+  // in use, or the kernel has no descriptor or address space now; kResource: no memory.
+  // Cost: 0.2 us in a attachment that is there; 30 us and the page faults in a new one.
+  Status map(const ShmBlob& blob, bool writable, AttachmentRef* ref) noexcept;
+  // Ends a use. What is no live reference (another life's, or ended) has no effect.
+  void drop(const AttachmentRef& ref) noexcept;
 
   Counts counts() noexcept;
 
@@ -65,14 +66,14 @@ class ShmWindows {
   void forget_in_child() noexcept HYDRANT_NO_TSA;
 
  private:
-  // Identifies a file while one of its windows exists, and whether its windows may be written.
+  // Identifies a file while one of its attachments exists, and whether its attachments may be written.
   struct FileId {
     uint64_t device;
     uint64_t inode;
     bool writable;
     friend auto operator<=>(const FileId&, const FileId&) = default;
   };
-  struct Window {
+  struct Attachment {
     FileId file;
     uint64_t offset;
     size_t len;  // 0: unused
@@ -83,12 +84,12 @@ class ShmWindows {
   };
   // Of fixed size, so that no change of it allocates. All zero at first: memory comes with its first use.
   struct Table {
-    Window windows[kMostWindows];
-    // The windows in use, by file and offset.
-    uint32_t order[kMostWindows];
+    Attachment attachments[kMaxAttachments];
+    // The attachments in use, by file and offset.
+    uint32_t order[kMaxAttachments];
     uint32_t in_order;
-    // Windows that were in use once.
-    uint32_t unused[kMostWindows];
+    // Attachments that were in use once.
+    uint32_t unused[kMaxAttachments];
     uint32_t n_unused;
     uint32_t ever_used;
     uint64_t clock;
@@ -100,7 +101,7 @@ class ShmWindows {
     uintptr_t addr;
     size_t len;
   };
-  // Mappings of closed windows, to unmap without the mutex. Only idle windows are closed.
+  // Mappings of closed attachments, to unmap without the mutex. Only idle attachments are closed.
   class Mappings {
    public:
     void add(Mapping mapping) noexcept { all_[n_++] = mapping; }
@@ -108,28 +109,29 @@ class ShmWindows {
     const Mapping* end() const noexcept { return all_ + n_; }
 
    private:
-    Mapping all_[kMostIdle + 1];
+    Mapping all_[kMaxIdle + 1];
     uint32_t n_ = 0;
   };
 
   bool has_table_locked() noexcept HYDRANT_REQUIRES(mu_);
-  // The place in `order` of the first window of the file that begins at `offset` or later.
+  // The place in `order` of the first attachment of the file that begins at `offset` or later.
   static uint32_t place_in_order(const Table& table, const FileId& id, uint64_t offset) noexcept;
-  // A window that has the range; UINT32_MAX if there is none.
+  // A attachment that has the range; UINT32_MAX if there is none.
   static uint32_t find(const Table& table, const FileId& id, const ShmBlob& blob) noexcept;
-  Status open_window_locked(const ShmBlob& blob, const FileId& id, Mappings* gone,
-                            uint32_t* index) noexcept HYDRANT_REQUIRES(mu_);
-  void close_window_locked(uint32_t index, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
-  // Closes the windows of a file that no key uses any more.
+  Status attach_locked(const ShmBlob& blob, const FileId& id, Mappings* gone,
+                       uint32_t* index) noexcept HYDRANT_REQUIRES(mu_);
+  void detach_locked(uint32_t index, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
+  // Closes the attachments of a file that no key uses any more.
   void close_unused_file_locked(const FileId& id, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
-  // Of the idle windows, those that were used longest ago, until `kept` are left.
+  // Of the idle attachments, those that were used longest ago, until `kept` are left.
   void close_idle_locked(uint32_t kept, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
   static void unmap(const Mapping& mapping) noexcept;
 
   Mutex mu_;
   // Null at first, and in the child of a fork: its parent's may be in the middle of a change.
   Table* table_ HYDRANT_GUARDED_BY(mu_) = nullptr;
-  // Of the latest window. Goes on in the child of a fork, so that its parent's places are none of its own.
+  // Of the latest attachment. Goes on in the child of a fork, so that its parent's references are none of its
+  // own.
   uint64_t life_ HYDRANT_GUARDED_BY(mu_) = 0;
 };
 

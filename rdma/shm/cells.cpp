@@ -65,7 +65,7 @@ void CellPool::send(uint32_t cell, uint32_t to, uint32_t position) noexcept {
 bool CellPool::is_unhurried(uint32_t polls) noexcept {
   const uint32_t since = polls - polls_;
   polls_ = polls;
-  return since >= kPollsOfOneWhoWaits;
+  return since >= kPollsOfWaiter;
 }
 
 bool CellPool::take_next_like(uint32_t cell, uint32_t* next) noexcept {

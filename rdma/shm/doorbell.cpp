@@ -20,11 +20,11 @@ long futex(std::atomic<uint32_t>& word, int operation, uint32_t value,
 
 }  // namespace
 
-void ring_bell(RankArea& area, uint32_t from, Lane lane) noexcept {
-  // Pairs with announce_sleep() and the look at the bells after it: seq_cst on both sides, so that one of
+void set_doorbell(RankArea& area, uint32_t from, Lane lane) noexcept {
+  // Pairs with announce_sleep() and the look at the doorbells after it: seq_cst on both sides, so that one of
   // the two sees the other.
-  area.bells[from / 64].of_lane[static_cast<uint32_t>(lane)].fetch_or(uint64_t{1} << (from % 64),
-                                                                      std::memory_order_seq_cst);
+  area.doorbells[from / 64].of_lane[static_cast<uint32_t>(lane)].fetch_or(
+      uint64_t{1} << (from % 64), std::memory_order_seq_cst);
   wake_sleepers(area);
 }
 

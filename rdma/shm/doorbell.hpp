@@ -8,14 +8,14 @@
 
 namespace hydrant::shm {
 
-// Sets the bell of `from` in `lane` and wakes the rank's threads if they sleep.
-void ring_bell(RankArea& area, uint32_t from, Lane lane) noexcept;
+// Sets the doorbell of `from` in `lane` and wakes the rank's threads if they sleep.
+void set_doorbell(RankArea& area, uint32_t from, Lane lane) noexcept;
 
 // The sleep word counts wake-ups above its lowest bit, so that no sleeper can miss one: it sleeps only as
 // long as the word is what it was when it announced itself.
 
-// Announces that the calling thread will sleep: whoever rings a bell from now on wakes it. Sequentially
-// consistent: a bell not seen after it belongs to somebody who sees the announcement.
+// Announces that the calling thread will sleep: whoever rings a doorbell from now on wakes it. Sequentially
+// consistent: a doorbell not seen after it belongs to somebody who sees the announcement.
 inline uint32_t announce_sleep(RankArea& area) noexcept {
   return area.sleep.fetch_or(1, std::memory_order_seq_cst) | 1;
 }

@@ -26,7 +26,7 @@ bool registers_and_works() noexcept {
 
 }  // namespace
 
-bool NodeFence::switch_on() noexcept {
+bool GlobalMembarrier::enable() noexcept {
   const MutexLock lock(g_mu);
   if (g_tried_by != getpid()) {
     g_works = registers_and_works();
@@ -35,6 +35,6 @@ bool NodeFence::switch_on() noexcept {
   return g_works;
 }
 
-bool NodeFence::everywhere() noexcept { return call(MEMBARRIER_CMD_GLOBAL_EXPEDITED); }
+bool GlobalMembarrier::issue() noexcept { return call(MEMBARRIER_CMD_GLOBAL_EXPEDITED); }
 
 }  // namespace hydrant::shm

@@ -8,15 +8,15 @@
 
 namespace hydrant::shm {
 
-class NodeFence {
+class GlobalMembarrier {
  public:
   // Registers this process and tries it, once per process. FIREHOSE_MEMBARRIER=0 refuses both on purpose;
   // ThreadSanitizer, which does not understand it, refuses it as well.
-  static bool switch_on() noexcept;
+  static bool enable() noexcept;
 
-  // Requires: switch_on() was true. False if the kernel refuses, which a sandbox may begin to do later.
+  // Requires: enable() was true. False if the kernel refuses, which a sandbox may begin to do later.
   // Cost: a system call and an interrupt of each processor that runs a rank: 1 to 15 us.
-  static bool everywhere() noexcept;
+  static bool issue() noexcept;
 };
 
 }  // namespace hydrant::shm

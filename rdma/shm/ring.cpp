@@ -13,10 +13,10 @@ void OutRing::open(std::byte* lines, RingControl& control, bool confirm) noexcep
   state_ = State::kOpen;
 }
 
-void OutRing::lose() noexcept {
+void OutRing::close() noexcept {
   mask_ = 0;
   limit_ = position_;
-  state_ = State::kLost;
+  state_ = State::kClosed;
 }
 
 OutRing::Room OutRing::make_room(uint32_t lines) noexcept {
@@ -33,7 +33,7 @@ OutRing::Room OutRing::make_room(uint32_t lines) noexcept {
   for (uint32_t i = 1; i < skipped; ++i) {
     first_word(line(position_ + i)).store(0, std::memory_order_relaxed);
   }
-  const uint64_t word = Word::make(position_, skipped, 0, 0) | Word::kSkip;
+  const uint64_t word = MessageWord::make(position_, skipped, 0, 0) | MessageWord::kSkip;
   first_word(line(position_)).store(word, std::memory_order_release);
   position_ += skipped;
   return Room::kYes;

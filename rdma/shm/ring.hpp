@@ -22,7 +22,7 @@ namespace hydrant::shm {
 // Hints to the processor, measured in decisions 0017 and 0018. The later lines of a message are pushed out of
 // the writer's cache if the writer has polled this often since the last one: then somebody waits for them.
 // In a flood it would only slow the writer down.
-inline constexpr uint32_t kPollsOfOneWhoWaits = 4;
+inline constexpr uint32_t kPollsOfWaiter = 4;
 inline void push(const std::byte* line) noexcept {
 #if defined(__x86_64__)
   // cldemote; a no-op on processors that do not know it, and on assemblers that do not.
@@ -44,9 +44,9 @@ constexpr uint32_t lines_of(uint32_t bytes) noexcept {
 // Threads: one at a time: hold `lock` from has_room() to publish().
 class alignas(kLineBytes) OutRing {
  public:
-  enum class State : uint32_t { kUnopened, kOpen, kLost };
+  enum class State : uint32_t { kUnopened, kOpen, kClosed };
 
-  // No room before open() and after lose(): the fast path asks for nothing else.
+  // No room before open() and after close(): the fast path asks for nothing else.
   bool has_room(uint32_t lines) const noexcept {
     return (position_ & mask_) + lines <= mask_ + 1 && limit_ - position_ >= lines;
   }
@@ -59,9 +59,9 @@ class alignas(kLineBytes) OutRing {
   uint32_t position() const noexcept { return position_; }
 
   // Sends the message. `polls` counts how often this process has polled. False: the reader does not look at
-  // this ring; call_reader() then.
+  // this ring; ring_doorbell() then.
   bool publish(uint32_t lines, uint32_t tag, uint32_t cell_plus_1, uint32_t polls) noexcept {
-    const uint64_t word = Word::make(position_, lines, tag, cell_plus_1);
+    const uint64_t word = MessageWord::make(position_, lines, tag, cell_plus_1);
     // Pairs with the acquire in InRing::peek(): the message is there when its word is.
     first_word(line(position_)).store(word, std::memory_order_release);
     if (lines > 1) prepare_next(lines, polls);
@@ -69,22 +69,22 @@ class alignas(kLineBytes) OutRing {
     if (confirm_) [[unlikely]] {
       // One order of locked instructions on one word, ours and the reader's exchange: whoever comes
       // second sees what the first did.
-      return control_->attention.fetch_add(0, std::memory_order_acq_rel) != kIdle;
+      return control_->poll_state.fetch_add(0, std::memory_order_acq_rel) != kIdle;
     }
     // The processor may look before its store is seen by others; a reader that goes idle makes it pass a
     // barrier before it looks at the ring for the last time. Only the compiler is held back here.
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    return control_->attention.load(std::memory_order_relaxed) != kIdle;
+    return control_->poll_state.load(std::memory_order_relaxed) != kIdle;
   }
 
-  // Rings the bell of `area`, the reader's, for a ring from node rank `from`, unless somebody has.
-  void call_reader(RankArea& area, uint32_t from) noexcept {
-    if (control_->attention.exchange(kPolled, std::memory_order_acq_rel) != kIdle) return;
-    ring_bell(area, from, lane_);
+  // Rings the doorbell of `area`, the reader's, for a ring from node rank `from`, unless somebody has.
+  void ring_doorbell(RankArea& area, uint32_t from) noexcept {
+    if (control_->poll_state.exchange(kPolled, std::memory_order_acq_rel) != kIdle) return;
+    set_doorbell(area, from, lane_);
   }
 
   void open(std::byte* lines, RingControl& control, bool confirm) noexcept;
-  void lose() noexcept;
+  void close() noexcept;
   void name(uint32_t to, Lane lane) noexcept {
     to_ = to;
     lane_ = lane;
@@ -103,7 +103,7 @@ class alignas(kLineBytes) OutRing {
   // The reader has the lines of the last lap in its cache: fetch those of the next message, which will be as
   // long as this one, before they are wanted. The first one stays, as the reader looks at it all the time.
   void prepare_next(uint32_t lines, uint32_t polls) noexcept {
-    const bool waits = polls - polls_ >= kPollsOfOneWhoWaits;
+    const bool waits = polls - polls_ >= kPollsOfWaiter;
     polls_ = polls;
     if (waits) {
       for (uint32_t i = 1; i < lines; ++i) push(line(position_ + i));
@@ -132,19 +132,20 @@ class alignas(kLineBytes) InRing {
   uint64_t peek() const noexcept {
     const uint32_t position = position_.load(std::memory_order_relaxed);
     const uint64_t word = first_word(line(position)).load(std::memory_order_acquire);
-    return Word::is_at(word, position) ? word : 0;
+    return MessageWord::is_at(word, position) ? word : 0;
   }
   // A message of one line with all that it has in it: such a word is sane.
   static constexpr bool is_plain(uint64_t word) noexcept {
-    constexpr uint64_t kMask = ~(Word::kTagMask | uint64_t{0xffff} << Word::kPositionShift);
-    return (word & kMask) == uint64_t{1} << Word::kLinesShift;
+    constexpr uint64_t kMask =
+        ~(MessageWord::kTagMask | uint64_t{0xffff} << MessageWord::kPositionShift);
+    return (word & kMask) == uint64_t{1} << MessageWord::kLinesShift;
   }
   // Not so large that it leaves the ring. peek() has returned `word`.
   bool is_sane(uint64_t word) const noexcept {
-    const uint32_t lines = Word::lines(word);
+    const uint32_t lines = MessageWord::lines(word);
     const uint32_t left = mask_ + 1 - (position() & mask_);
-    if ((word & Word::kSkip) != 0) return lines == left && lines < kMaxMessageLines;
-    return lines - 1 < std::min(left, kMaxMessageLines) && (word & Word::kReserved) == 0;
+    if ((word & MessageWord::kSkip) != 0) return lines == left && lines < kMaxMessageLines;
+    return lines - 1 < std::min(left, kMaxMessageLines) && (word & MessageWord::kReserved) == 0;
   }
 
   uint32_t position() const noexcept { return position_.load(std::memory_order_relaxed); }
@@ -181,7 +182,7 @@ class alignas(kLineBytes) InRing {
 
   bool is_open() const noexcept { return control_ != nullptr; }
   void open(std::byte* lines, RingControl& control, Lane lane) noexcept;
-  std::atomic<uint32_t>& attention() const noexcept { return control_->attention; }
+  std::atomic<uint32_t>& poll_state() const noexcept { return control_->poll_state; }
 
   // Position at the last look for rings that are not in use.
   std::atomic<uint32_t> seen{0};
@@ -196,8 +197,8 @@ class alignas(kLineBytes) InRing {
   }
   void advance(uint32_t position) noexcept {
     position_.store(position, std::memory_order_relaxed);
-    if (position - told_ < quarter_) return;
-    told_ = position;
+    if (position - published_ < quarter_) return;
+    published_ = position;
     // Pairs with the acquire in OutRing::make_room(): all was read, and zeroed, before.
     control_->taken.store(position, std::memory_order_release);
   }
@@ -206,7 +207,7 @@ class alignas(kLineBytes) InRing {
   RingControl* control_ = nullptr;
   // Written by who has entered; relaxed, because peek() of others is but a hint.
   std::atomic<uint32_t> position_{0};
-  uint32_t told_ = 0;
+  uint32_t published_ = 0;
   uint32_t mask_ = 0;
   uint32_t quarter_ = 0;
   SpinLock busy_;

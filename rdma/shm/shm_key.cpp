@@ -12,9 +12,9 @@ namespace {
 
 constexpr uint32_t kMagic = 0x4d535948;  // "HYSM"
 constexpr uint16_t kVersion = 1;
-constexpr uint64_t kPageMask = kLeastPageBytes - 1;
+constexpr uint64_t kPageMask = kMinPageBytes - 1;
 // Offsets of files are signed.
-constexpr uint64_t kMostOffset = INT64_MAX;
+constexpr uint64_t kMaxOffset = INT64_MAX;
 
 using little_endian::get;
 using little_endian::put;
@@ -68,7 +68,7 @@ Status decode_shm_blob(const std::byte* blob, size_t len, ShmBlob* key) noexcept
   }
   const bool wraps = read.range.end() <= read.range.addr;  // also for a length of zero
   if (wraps || ((read.range.addr | read.range.len | read.offset) & kPageMask) != 0 ||
-      read.range.len > kMostOffset || read.offset > kMostOffset - read.range.len) {
+      read.range.len > kMaxOffset || read.offset > kMaxOffset - read.range.len) {
     return fail(
         Status::kBadArg,
         "a key of shared memory for no range of pages: address %#lx, length %zu, at %llu of "

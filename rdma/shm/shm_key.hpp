@@ -29,7 +29,7 @@ namespace hydrant::shm {
 
 inline constexpr size_t kShmBlobBytes = 72;
 // Ranges are whole pages; no machine has smaller ones.
-inline constexpr size_t kLeastPageBytes = 4096;
+inline constexpr size_t kMinPageBytes = 4096;
 
 struct ShmBlob {
   uint32_t process = 0;
@@ -65,7 +65,7 @@ struct ShmKey {
   uint64_t offset = 0;
   uint32_t descriptor = 0;
   // kImported: whose mapping it is.
-  uint32_t window = 0;
+  uint32_t attachment = 0;
   uint64_t life = 0;
 
   static ShmKey load(const std::byte* key) noexcept;

@@ -10,16 +10,16 @@
 namespace hydrant {
 
 using shm::InRing;
-using shm::Word;
+using shm::MessageWord;
 
 uint32_t ShmTransport::poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept {
   for (uint32_t word = 0; word < words_; ++word) {
-    const auto& bells = self_.bells[word].of_lane;
-    if (bells[0].load(std::memory_order_relaxed) != 0) [[unlikely]] {
-      hear_bells(word, Lane::kRequest);
+    const auto& doorbells = self_.doorbells[word].of_lane;
+    if (doorbells[0].load(std::memory_order_relaxed) != 0) [[unlikely]] {
+      handle_doorbells(word, Lane::kRequest);
     }
-    if (bells[1].load(std::memory_order_relaxed) != 0) [[unlikely]]
-      hear_bells(word, Lane::kReply);
+    if (doorbells[1].load(std::memory_order_relaxed) != 0) [[unlikely]]
+      handle_doorbells(word, Lane::kReply);
   }
   const uint32_t polls = polls_.load(std::memory_order_relaxed) + 1;
   polls_.store(polls, std::memory_order_relaxed);
@@ -46,7 +46,7 @@ uint32_t ShmTransport::poll_lane(Lane lane, Receiver& receiver, uint32_t budget)
     uint32_t done = 0;
     for (; bits != 0; bits &= bits - 1) {
       const uint32_t from = (first + static_cast<uint32_t>(std::countr_zero(bits))) % 64;
-      const uint32_t got = visit(from, lane, receiver, std::min(budget - done, kVisitMost));
+      const uint32_t got = visit(from, lane, receiver, std::min(budget - done, kMaxPerVisit));
       done += got;
       if (done < budget) continue;
       if (got != 0) next_[index].store(from + 1 < ranks_ ? from + 1 : 0, std::memory_order_relaxed);
@@ -67,7 +67,7 @@ uint32_t ShmTransport::poll_lane(Lane lane, Receiver& receiver, uint32_t budget)
     if (step == words_) bits &= before_first;
     for (; bits != 0; bits &= bits - 1) {
       const uint32_t from = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-      const uint32_t got = visit(from, lane, receiver, std::min(budget - done, kVisitMost));
+      const uint32_t got = visit(from, lane, receiver, std::min(budget - done, kMaxPerVisit));
       done += got;
       if (done < budget) continue;
       if (got != 0) next_[index].store(from + 1 < ranks_ ? from + 1 : 0, std::memory_order_relaxed);
@@ -98,7 +98,7 @@ uint32_t ShmTransport::drain(InRing& ring, uint32_t from, Lane lane, Receiver& r
   while (done < budget && !ring.lost.load(std::memory_order_relaxed)) {
     const uint64_t word = ring.peek();
     if (InRing::is_plain(word)) [[likely]] {
-      message.tag = Word::tag(word);
+      message.tag = MessageWord::tag(word);
       message.head = ring.line() + sizeof(uint64_t);
       message.head_room = shm::kLineBytes - static_cast<uint32_t>(sizeof(uint64_t));
       receiver.deliver(message);
@@ -108,18 +108,18 @@ uint32_t ShmTransport::drain(InRing& ring, uint32_t from, Lane lane, Receiver& r
     }
     if (word == 0) break;
     if (!ring.is_sane(word)) [[unlikely]] {
-      distrust(from, "the first word of a message", word);
+      disconnect_corrupt(from, "the first word of a message", word);
       break;
     }
-    if ((word & Word::kSkip) != 0) [[unlikely]] {
-      ring.skip(Word::lines(word));
+    if ((word & MessageWord::kSkip) != 0) [[unlikely]] {
+      ring.skip(MessageWord::lines(word));
       continue;
     }
     // One of a flood: its later lines lie in the writer's cache, and are fetched all at once. Those of a
     // message that was waited for are on their way out of it, and to ask for them now makes them come
     // later.
     if (done != 0) {
-      for (uint32_t i = 1; i < Word::lines(word); ++i)
+      for (uint32_t i = 1; i < MessageWord::lines(word); ++i)
         __builtin_prefetch(ring.line() + size_t{i} * shm::kLineBytes);
     }
     deliver(ring, from, lane, word, receiver);
@@ -130,21 +130,21 @@ uint32_t ShmTransport::drain(InRing& ring, uint32_t from, Lane lane, Receiver& r
 
 inline void ShmTransport::deliver(InRing& ring, uint32_t from, Lane lane, uint64_t word,
                                   Receiver& receiver) noexcept {
-  const uint32_t lines = Word::lines(word);
+  const uint32_t lines = MessageWord::lines(word);
   Incoming message;
   message.from = node_ranks_[from];
   message.lane = lane;
-  message.tag = Word::tag(word);
+  message.tag = MessageWord::tag(word);
   message.head = ring.line() + sizeof(uint64_t);
   message.head_room = lines * shm::kLineBytes - static_cast<uint32_t>(sizeof(uint64_t));
-  const uint32_t cell_plus_1 = Word::cell_plus_1(word);
+  const uint32_t cell_plus_1 = MessageWord::cell_plus_1(word);
   if (cell_plus_1 == 0) {
     receiver.deliver(message);
     ring.take(lines);
     return;
   }
   const uint32_t cell = cell_plus_1 - 1;
-  if (!knows_cell(ring, from, lane, cell)) return;
+  if (!is_cell_backed(ring, from, lane, cell)) return;
   message.payload = memory_.cell(from, lane, cell);
   message.payload_room = shm::cell_bytes_of(cell);
   receiver.deliver(message);
@@ -157,10 +157,10 @@ inline void ShmTransport::deliver(InRing& ring, uint32_t from, Lane lane, uint64
 
 // False: it cannot be a cell of that rank. A cell whose memory its sender has not reserved would be a hole,
 // and a hole can be a SIGBUS: the first time that a chunk is seen it is reserved here as well.
-inline bool ShmTransport::knows_cell(InRing& ring, uint32_t from, Lane lane,
-                                     uint32_t cell) noexcept {
+inline bool ShmTransport::is_cell_backed(InRing& ring, uint32_t from, Lane lane,
+                                         uint32_t cell) noexcept {
   if (cell >= shm::kCellCount) {
-    distrust(from, "the number of a cell", cell);
+    disconnect_corrupt(from, "the number of a cell", cell);
     return false;
   }
   const uint32_t small_chunks = shm::kSmallCells / shm::kCellClasses[0].chunk;
@@ -170,14 +170,14 @@ inline bool ShmTransport::knows_cell(InRing& ring, uint32_t from, Lane lane,
   if ((ring.known_chunks >> chunk & 1) != 0) [[likely]]
     return true;
   if (memory_.touch_cells(from, lane, cell) != Status::kOk) {
-    distrust(from, "the number of a cell without memory", cell);
+    disconnect_corrupt(from, "the number of a cell without memory", cell);
     return false;
   }
   ring.known_chunks |= 1u << chunk;
   return true;
 }
 
-void ShmTransport::distrust(uint32_t from, const char* what, uint64_t value) noexcept {
+void ShmTransport::disconnect_corrupt(uint32_t from, const char* what, uint64_t value) noexcept {
   log_error(
       "rank %u has corrupted the memory that it shares with this rank (%s is %#llx): nothing more "
       "comes from it",

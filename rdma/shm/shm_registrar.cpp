@@ -144,16 +144,16 @@ Status ShmRegistrar::import_key(const std::byte* blob, size_t len, std::byte* ke
   ShmBlob read;
   if (const Status status = decode_shm_blob(blob, len, &read); status != Status::kOk) return status;
   const bool writable = bits(read.access & kWriting) != 0;
-  ShmWindows::Place place;
-  if (const Status status = windows_.map(read, writable, &place); status != Status::kOk)
+  AttachmentCache::AttachmentRef ref;
+  if (const Status status = attachments_.map(read, writable, &ref); status != Status::kOk)
     return status;
   ShmKey made;
   made.kind = ShmKey::kImported;
   made.access = bits(read.access);
   made.range = read.range;
-  made.here = place.addr;
-  made.window = place.window;
-  made.life = place.life;
+  made.here = ref.addr;
+  made.attachment = ref.attachment;
+  made.life = ref.life;
   made.store(key);
   return Status::kOk;
 }
@@ -161,12 +161,12 @@ Status ShmRegistrar::import_key(const std::byte* blob, size_t len, std::byte* ke
 void ShmRegistrar::drop_import(const std::byte* key) noexcept {
   const ShmKey imported = ShmKey::load(key);
   if (imported.kind != ShmKey::kImported) return;
-  windows_.drop({imported.here, imported.window, imported.life});
+  attachments_.drop({imported.here, imported.attachment, imported.life});
 }
 
 void ShmRegistrar::forget_in_child() noexcept {
   process_.store(0, std::memory_order_relaxed);
-  windows_.forget_in_child();
+  attachments_.forget_in_child();
 }
 
 }  // namespace hydrant::shm

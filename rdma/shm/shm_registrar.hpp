@@ -42,19 +42,19 @@ class ShmRegistrar final : public Registrar {
   Status export_key(MemoryRange range, const std::byte* key, std::byte* blob,
                     size_t* len) noexcept override;
   // Maps it: readable, and writable for a right to write or for atomics. Errors: kBadArg (malformed);
-  // ShmWindows::map() has the others.
+  // AttachmentCache::map() has the others.
   Status import_key(const std::byte* blob, size_t len, std::byte* key) noexcept override;
   void drop_import(const std::byte* key) noexcept override;
 
   void forget_in_child() noexcept override;
 
-  ShmWindows::Counts windows() noexcept { return windows_.counts(); }
+  AttachmentCache::Counts attachments() noexcept { return attachments_.counts(); }
 
  private:
   ShmRegistrar() noexcept = default;
 
   RegistrarTraits traits_;
-  ShmWindows windows_;
+  AttachmentCache attachments_;
   // This process, 0 in the child of a fork until it exports. Written by whoever finds 0; all write the same,
   // the start first (release), and read the number first (acquire).
   std::atomic<uint32_t> process_{0};

@@ -33,15 +33,15 @@ constexpr Lane kLanes[] = {Lane::kRequest, Lane::kReply};
 
 }  // namespace
 
-// ---- bells ----
+// ---- doorbells ----
 
-void ShmTransport::hear_bells(uint32_t word, Lane lane) noexcept {
-  take_back_waiting();
-  auto& bell = self_.bells[word].of_lane[static_cast<uint32_t>(lane)];
-  const uint64_t rung = bell.exchange(0, std::memory_order_acq_rel);
+void ShmTransport::handle_doorbells(uint32_t word, Lane lane) noexcept {
+  reclaim_waiting();
+  auto& doorbell = self_.doorbells[word].of_lane[static_cast<uint32_t>(lane)];
+  const uint64_t rung = doorbell.exchange(0, std::memory_order_acq_rel);
   const uint64_t bits = rung & living_[word].load(std::memory_order_acquire);
   for_each_bit(bits, word, [&](uint32_t from) noexcept {
-    counts_.bells_heard.fetch_add(1, std::memory_order_relaxed);
+    counts_.handled_doorbells.fetch_add(1, std::memory_order_relaxed);
     if (open_in(from, lane)) activate(from, lane);
   });
 }
@@ -51,7 +51,8 @@ bool ShmTransport::open_in(uint32_t from, Lane lane) noexcept {
   shm::InRing& ring = in(from, lane);
   if (ring.is_open()) return true;
   if (memory_.touch_ring(from, memory_.node_rank(), lane) != Status::kOk) {
-    distrust(from, "the bell of a ring without memory, ring", static_cast<uint32_t>(lane));
+    disconnect_corrupt(from, "the doorbell of a ring without memory, ring",
+                       static_cast<uint32_t>(lane));
     return false;
   }
   ring.open(memory_.lines(from, memory_.node_rank(), lane),
@@ -65,10 +66,10 @@ void ShmTransport::activate(uint32_t from, Lane lane) noexcept {
                                                            std::memory_order_acq_rel);
 }
 
-bool ShmTransport::any_bell() const noexcept {
+bool ShmTransport::any_doorbell() const noexcept {
   for (uint32_t word = 0; word < words_; ++word) {
-    for (const auto& bell : self_.bells[word].of_lane) {
-      if (bell.load(std::memory_order_seq_cst) != 0) return true;
+    for (const auto& doorbell : self_.doorbells[word].of_lane) {
+      if (doorbell.load(std::memory_order_seq_cst) != 0) return true;
     }
   }
   return false;
@@ -79,7 +80,7 @@ bool ShmTransport::any_bell() const noexcept {
 bool ShmTransport::fence() noexcept {
   if (!has_fence_) return true;  // our senders confirm
   counts_.fences.fetch_add(1, std::memory_order_relaxed);
-  if (shm::NodeFence::everywhere()) return true;
+  if (shm::GlobalMembarrier::issue()) return true;
   fence_lost_.store(true, std::memory_order_relaxed);
   return false;
 }
@@ -103,15 +104,15 @@ bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_h
         const uint64_t bit = uint64_t{1} << (from % 64);
         retired.of_lane[index][word] |= bit;
         any = true;
-        // In this order: a bell that rings from now on sets the bit again.
+        // In this order: a doorbell that rings from now on sets the bit again.
         active_[index][word].fetch_and(~bit, std::memory_order_acq_rel);
-        ring.attention().exchange(shm::kIdle, std::memory_order_acq_rel);
+        ring.poll_state().exchange(shm::kIdle, std::memory_order_acq_rel);
       });
     }
   }
   if (announced != nullptr) *announced = shm::announce_sleep(self_);
   if (!any) {
-    // Bells are read with an order of their own; what a peer has stored before wake_peer() is not.
+    // Doorbells are read with an order of their own; what a peer has stored before wake_peer() is not.
     if (announced != nullptr) (void)fence();
     return true;
   }
@@ -129,8 +130,8 @@ bool ShmTransport::come_back(RingSet& retired, bool all) noexcept {
         shm::InRing& ring = in(from, lane);
         const bool back = (all || ring.peek() != 0) && !ring.lost.load(std::memory_order_relaxed);
         if (back) {
-          // If a sender was first, its bell has rung or will; to be active already does no harm.
-          ring.attention().exchange(shm::kPolled, std::memory_order_acq_rel);
+          // If a sender was first, its doorbell has rung or will; to be active already does no harm.
+          ring.poll_state().exchange(shm::kPolled, std::memory_order_acq_rel);
           activate(from, lane);
           quiet = false;
         } else {
@@ -176,7 +177,7 @@ void ShmTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexc
     t_wakes_seen = wakes;
     return;
   }
-  if (any_bell()) return;
+  if (any_doorbell()) return;
   RingSet rings;
   for (const Lane lane : kLanes) {
     const auto index = static_cast<uint32_t>(lane);
@@ -193,7 +194,7 @@ void ShmTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexc
     return;
   }
   // Those who come from now on see the announcement; who came before is seen here.
-  if (any_bell() || g_wakes.load(std::memory_order_seq_cst) != wakes) return;
+  if (any_doorbell() || g_wakes.load(std::memory_order_seq_cst) != wakes) return;
   if (check.holds != nullptr && check.holds(check.context)) return;
   const bool blind = fence_lost_.load(std::memory_order_relaxed) || (threaded_ && !all_held);
   const uint64_t now = now_ns();
@@ -202,19 +203,19 @@ void ShmTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexc
   const uint64_t most = now + kBlindSleepNs;
   self_.processor.store(0, std::memory_order_relaxed);
   shm::sleep_on(self_, announced, blind && most < deadline_ns ? most : deadline_ns);
-  say_where();
+  publish_processor();
 }
 
 // ---- who runs where ----
 
-void ShmTransport::say_where() noexcept {
+void ShmTransport::publish_processor() noexcept {
   self_.processor.store(static_cast<uint32_t>(sched_getcpu()) + 1, std::memory_order_relaxed);
 }
 
 void ShmTransport::yield() noexcept {
   self_.processor.store(0, std::memory_order_relaxed);
   sched_yield();
-  say_where();
+  publish_processor();
 }
 
 bool ShmTransport::is_reply_imminent() const noexcept {

@@ -58,7 +58,7 @@ Status ShmTransport::init(const JobTopology& topology) noexcept {
   }
   cells_[0].name(memory_, Lane::kRequest);
   cells_[1].name(memory_, Lane::kReply);
-  has_fence_ = shm::NodeFence::switch_on();
+  has_fence_ = shm::GlobalMembarrier::enable();
   return peers_.init(memory_);
 }
 
@@ -69,8 +69,8 @@ inline void ShmTransport::finish(OutRing& ring, bool polled) noexcept HYDRANT_NO
   if (partner_.load(std::memory_order_relaxed) != ring.to()) [[unlikely]]
     partner_.store(ring.to(), std::memory_order_relaxed);
   if (!polled) [[unlikely]] {
-    counts_.bells_rung.fetch_add(1, std::memory_order_relaxed);
-    ring.call_reader(memory_.area(ring.to()), memory_.node_rank());
+    counts_.doorbells_rung.fetch_add(1, std::memory_order_relaxed);
+    ring.ring_doorbell(memory_.area(ring.to()), memory_.node_rank());
   }
   if (threaded_) ring.lock.unlock();
 }
@@ -128,12 +128,12 @@ Status ShmTransport::reserve_slow(OutRing& ring, uint32_t lines) noexcept {
     return fail(Status::kBadArg, "a message of %u lines: at most %u bytes fit in a ring", lines,
                 inline_bytes());
   }
-  take_back_waiting();
+  reclaim_waiting();
   if (ring.state() == OutRing::State::kUnopened) {
     const Status opened = open_out(ring);
     if (opened != Status::kOk) return opened;
   }
-  if (ring.state() == OutRing::State::kLost) {
+  if (ring.state() == OutRing::State::kClosed) {
     return fail(Status::kBroken, "rank %u is gone", node_ranks_[ring.to()]);
   }
   switch (ring.make_room(lines)) {
@@ -145,7 +145,7 @@ Status ShmTransport::reserve_slow(OutRing& ring, uint32_t lines) noexcept {
       "rank %u has corrupted the memory that it shares with this rank (its place in a ring is "
       "beyond ours): nothing more goes to it",
       node_ranks_[ring.to()]);
-  ring.lose();
+  ring.close();
   return fail(Status::kBroken, "rank %u has corrupted the memory that it shares with this rank",
               node_ranks_[ring.to()]);
 }
@@ -210,7 +210,7 @@ Status ShmTransport::take_cell(Rank, Lane lane, uint32_t bytes,
   uint32_t index = 0;
   if (threaded_) pool.lock.lock();
   Status taken = pool.take(bytes, &index);
-  if (taken == Status::kNotReady && take_back_waiting()) taken = pool.take(bytes, &index);
+  if (taken == Status::kNotReady && reclaim_waiting()) taken = pool.take(bytes, &index);
   if (threaded_) pool.lock.unlock();
   if (taken != Status::kOk) return taken;
   cell->data = memory_.cell(memory_.node_rank(), lane, index);
@@ -283,9 +283,9 @@ Status ShmTransport::get_pieces(Rank peer, std::span<const Piece> pieces) noexce
 
 // ---- the end of a peer ----
 
-void ShmTransport::lose_out(OutRing& ring) noexcept HYDRANT_NO_TSA {
+void ShmTransport::close_out_ring(OutRing& ring) noexcept HYDRANT_NO_TSA {
   if (threaded_) ring.lock.lock();
-  ring.lose();
+  ring.close();
   if (threaded_) ring.lock.unlock();
 }
 
@@ -294,19 +294,19 @@ void ShmTransport::disconnect(Rank peer) noexcept {
   if (index >= ranks_ || index == memory_.node_rank()) return;
   if (threaded_) return disconnect_index(index);
   // Whoever calls is not the one thread that sends, and that one takes no locks: it does its part itself,
-  // at its next poll, which a bell of our own makes look, or where it finds no room.
-  if (!stop_hearing(index)) return;
+  // at its next poll, which a doorbell of our own makes look, or where it finds no room.
+  if (!stop_receiving(index)) return;
   dead_[index / 64].fetch_or(uint64_t{1} << (index % 64), std::memory_order_relaxed);
   any_dead_.store(true, std::memory_order_release);
-  shm::ring_bell(self_, memory_.node_rank(), Lane::kRequest);
+  shm::set_doorbell(self_, memory_.node_rank(), Lane::kRequest);
 }
 
 void ShmTransport::disconnect_index(uint32_t index) noexcept {
-  if (stop_hearing(index)) take_back(index);
+  if (stop_receiving(index)) reclaim_cells(index);
 }
 
 // False if somebody did before.
-bool ShmTransport::stop_hearing(uint32_t index) noexcept {
+bool ShmTransport::stop_receiving(uint32_t index) noexcept {
   const uint64_t bit = uint64_t{1} << (index % 64);
   const uint64_t before = living_[index / 64].fetch_and(~bit, std::memory_order_acq_rel);
   if ((before & bit) == 0) return false;
@@ -319,22 +319,22 @@ bool ShmTransport::stop_hearing(uint32_t index) noexcept {
 }
 
 // True if there was anybody.
-bool ShmTransport::take_back_waiting() noexcept {
+bool ShmTransport::reclaim_waiting() noexcept {
   if (!any_dead_.load(std::memory_order_relaxed)) return false;
   any_dead_.exchange(false, std::memory_order_acquire);
   for (uint32_t word = 0; word < words_; ++word) {
     uint64_t bits = dead_[word].exchange(0, std::memory_order_relaxed);
     for (; bits != 0; bits &= bits - 1) {
-      take_back(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+      reclaim_cells(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
     }
   }
   return true;
 }
 
 // What was on its way to a dead rank.
-void ShmTransport::take_back(uint32_t index) noexcept HYDRANT_NO_TSA {
+void ShmTransport::reclaim_cells(uint32_t index) noexcept HYDRANT_NO_TSA {
   for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
-    lose_out(out(index, lane));
+    close_out_ring(out(index, lane));
     shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
     if (threaded_) pool.lock.lock();
     pool.forget(index);
@@ -344,8 +344,8 @@ void ShmTransport::take_back(uint32_t index) noexcept HYDRANT_NO_TSA {
 
 ShmTransport::Counts ShmTransport::counts() const noexcept {
   Counts now;
-  now.bells_rung = counts_.bells_rung.load(std::memory_order_relaxed);
-  now.bells_heard = counts_.bells_heard.load(std::memory_order_relaxed);
+  now.doorbells_rung = counts_.doorbells_rung.load(std::memory_order_relaxed);
+  now.handled_doorbells = counts_.handled_doorbells.load(std::memory_order_relaxed);
   now.rings_retired = counts_.rings_retired.load(std::memory_order_relaxed);
   now.fences = counts_.fences.load(std::memory_order_relaxed);
   now.sleeps = counts_.sleeps.load(std::memory_order_relaxed);

@@ -1,6 +1,6 @@
 // Messages between the processes of a node, through memory that they share: a ring per talking pair and
-// lane, cells for what is too long for a ring, and a bell for rings that nobody looks at. The layout is in
-// node_layout.hpp; docs/wire_format_shm.md says why it is right, decision 0017 why it is so.
+// lane, cells for what is too long for a ring, and a doorbell for rings that nobody looks at. The layout is
+// in node_layout.hpp; docs/wire_format_shm.md says why it is right, decision 0017 why it is so.
 //
 // Cost: a message of one line is one line that moves from one processor to the other. poll() looks at the
 // rings that are in use, not at the ranks that exist. No system call but at first contact, where a reader
@@ -76,8 +76,8 @@ class ShmTransport final : public Transport {
 
   // What the slow paths did, for tests and for people.
   struct Counts {
-    uint64_t bells_rung = 0;
-    uint64_t bells_heard = 0;
+    uint64_t doorbells_rung = 0;
+    uint64_t handled_doorbells = 0;
     uint64_t rings_retired = 0;
     uint64_t fences = 0;
     uint64_t sleeps = 0;
@@ -87,11 +87,11 @@ class ShmTransport final : public Transport {
   uint32_t active_rings() const noexcept;
 
   // Rings that nothing came from for this many polls are retired, if more than kAlwaysPolled are looked
-  // at. A look at an empty ring costs 2 ns; to retire some costs one fence (15 us), to come back a bell.
+  // at. A look at an empty ring costs 2 ns; to retire some costs one fence (15 us), to come back a doorbell.
   static constexpr uint32_t kPollsBetweenReviews = 4096;
   static constexpr uint32_t kAlwaysPolled = 8;
   // From one ring at a time, so that one peer cannot use up the budget of a poll alone.
-  static constexpr uint32_t kVisitMost = 16;
+  static constexpr uint32_t kMaxPerVisit = 16;
 
  private:
   static constexpr uint32_t kWords = shm::kMaxNodeRanks / 64;
@@ -125,10 +125,10 @@ class ShmTransport final : public Transport {
   Status copy(Rank peer, shm::CopyDirection way, std::span<const Piece> pieces) noexcept;
   void warm_next_cell(shm::CellPool& pool, Lane lane, uint32_t cell, uint32_t bytes) noexcept;
   void disconnect_index(uint32_t index) noexcept;
-  bool stop_hearing(uint32_t index) noexcept;
-  void take_back(uint32_t index) noexcept;
-  bool take_back_waiting() noexcept;
-  void lose_out(shm::OutRing& ring) noexcept;
+  bool stop_receiving(uint32_t index) noexcept;
+  void reclaim_cells(uint32_t index) noexcept;
+  bool reclaim_waiting() noexcept;
+  void close_out_ring(shm::OutRing& ring) noexcept;
 
   // shm_poll.cpp
   uint32_t poll_lane(Lane lane, Receiver& receiver, uint32_t budget) noexcept;
@@ -137,19 +137,19 @@ class ShmTransport final : public Transport {
                  uint32_t budget) noexcept;
   void deliver(shm::InRing& ring, uint32_t from, Lane lane, uint64_t word,
                Receiver& receiver) noexcept;
-  bool knows_cell(shm::InRing& ring, uint32_t from, Lane lane, uint32_t cell) noexcept;
-  void distrust(uint32_t from, const char* what, uint64_t value) noexcept;
+  bool is_cell_backed(shm::InRing& ring, uint32_t from, Lane lane, uint32_t cell) noexcept;
+  void disconnect_corrupt(uint32_t from, const char* what, uint64_t value) noexcept;
 
   // shm_sleep.cpp
-  void hear_bells(uint32_t word, Lane lane) noexcept;
+  void handle_doorbells(uint32_t word, Lane lane) noexcept;
   bool open_in(uint32_t from, Lane lane) noexcept;
   void activate(uint32_t from, Lane lane) noexcept;
   void review() noexcept;
   bool retire(const RingSet& rings, uint32_t* announced, bool* all_held) noexcept;
   bool come_back(RingSet& retired, bool all) noexcept;
   bool fence() noexcept;
-  bool any_bell() const noexcept;
-  void say_where() noexcept;
+  bool any_doorbell() const noexcept;
+  void publish_processor() noexcept;
 
   shm::NodeMemory& memory_;
   shm::RankArea& self_;
@@ -180,8 +180,8 @@ class ShmTransport final : public Transport {
 
   // Relaxed; only on slow paths.
   struct AtomicCounts {
-    std::atomic<uint64_t> bells_rung{0}, bells_heard{0}, rings_retired{0}, fences{0}, sleeps{0},
-        buried{0};
+    std::atomic<uint64_t> doorbells_rung{0}, handled_doorbells{0}, rings_retired{0}, fences{0},
+        sleeps{0}, buried{0};
   };
   AtomicCounts counts_;
 };

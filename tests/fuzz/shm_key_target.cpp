@@ -16,8 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   shm::encode_shm_blob(key, again);
   HYDRANT_FUZZ_CHECK(blob.size() == sizeof again &&
                      std::memcmp(again, blob.data(), sizeof again) == 0);
-  HYDRANT_FUZZ_CHECK(key.range.valid() && key.range.addr % shm::kLeastPageBytes == 0 &&
-                     key.range.len % shm::kLeastPageBytes == 0);
+  HYDRANT_FUZZ_CHECK(key.range.valid() && key.range.addr % shm::kMinPageBytes == 0 &&
+                     key.range.len % shm::kMinPageBytes == 0);
   HYDRANT_FUZZ_CHECK(key.offset + key.range.len <= INT64_MAX);
   HYDRANT_FUZZ_CHECK(bits(key.access) <= bits(Access::kAll));
   // Look-ups in an imported key stay within its range.

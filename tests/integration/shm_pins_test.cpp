@@ -59,7 +59,7 @@ class End {
   ~End() {
     EXPECT_EQ(hydrant_remote_destroy(end_), GASNET_OK);
     EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN), GASNET_OK);
-    EXPECT_EQ(registrar_->windows().windows, 0u) << "mappings are left";
+    EXPECT_EQ(registrar_->attachments().attachments, 0u) << "mappings are left";
     close(socket_);
   }
   End(const End&) = delete;
@@ -255,7 +255,7 @@ TEST_F(ShmPins, ManyFirehosesOfAnArenaAreOneMapping) {
     *here = 'p';
     EXPECT_EQ(hydrant_release(pin), GASNET_OK);
   }
-  EXPECT_LE(end_->registrar().windows().windows, 2u);
+  EXPECT_LE(end_->registrar().attachments().attachments, 2u);
 }
 
 TEST_F(ShmPins, OtherMemoryIsRefused) {
@@ -310,7 +310,7 @@ TEST_F(ShmPins, RecalledMemoryIsFreedAfterTheRelease) {
   EXPECT_EQ(hydrant_release(pin), GASNET_OK);
   EXPECT_TRUE(end_->poll_until([&] { return ask_number("z") == 0; }));
   EXPECT_EQ(ask_number("t"), kBytes);
-  EXPECT_EQ(end_->registrar().windows().windows, 0u);
+  EXPECT_EQ(end_->registrar().attachments().attachments, 0u);
 }
 
 TEST_F(ShmPins, KilledOwnerLeavesMappedMemory) {
@@ -323,7 +323,7 @@ TEST_F(ShmPins, KilledOwnerLeavesMappedMemory) {
   EXPECT_EQ(here[kBytes - 1], 'p') << "held: it stays mapped";
   EXPECT_EQ(hydrant_release(pin), GASNET_OK);
   end_->poll();
-  EXPECT_EQ(end_->registrar().windows().windows, 0u);
+  EXPECT_EQ(end_->registrar().attachments().attachments, 0u);
 }
 
 #if HYDRANT_MUTANTS

@@ -49,7 +49,7 @@ void set_up_once() {
 bool BufferPool::set_up_threads(uint32_t threads) noexcept {
   pthread_once(&g_once, &set_up_once);
   if (g_registry == nullptr) return false;
-  asymmetric_ = membarrier::switch_on();
+  asymmetric_ = membarrier::enable();
   id_ = g_last_id.fetch_add(1, std::memory_order_relaxed) + 1;
   // Without a key the pool works without magazines.
   if (threads != 0 && pthread_key_create(&thread_key_, &BufferPool::end_of_thread) == 0) {

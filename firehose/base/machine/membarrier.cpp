@@ -12,7 +12,7 @@
 namespace hydrant::membarrier {
 namespace {
 
-std::atomic<bool> g_works{false};  // written once under g_once; relaxed: see switch_on()
+std::atomic<bool> g_works{false};  // written once under g_once; relaxed: see enable()
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
 bool call(int command) noexcept { return syscall(SYS_membarrier, command, 0, 0) == 0; }
@@ -26,7 +26,7 @@ void switch_on_once() {
 
 }  // namespace
 
-bool switch_on() noexcept {
+bool enable() noexcept {
   pthread_once(&g_once, &switch_on_once);
   return is_enabled();
 }

@@ -38,9 +38,9 @@ namespace hydrant::membarrier {
 
 // Registers this process once and tries the call. Call it before any thread relies on barrier(). Answers
 // is_enabled(). FIREHOSE_MEMBARRIER=0 in the environment disables it.
-bool switch_on() noexcept;
+bool enable() noexcept;
 
-// The result of switch_on(); false before it, constant afterwards.
+// The result of enable(); false before it, constant afterwards.
 bool is_enabled() noexcept;
 
 // Runs a full barrier on every running thread of the process. False if the kernel refuses, which a sandbox

@@ -16,7 +16,7 @@ using namespace remote_wire;
 namespace {
 
 constexpr size_t kMaxPendingRefusals = 65536;  // address space
-constexpr size_t kMostIdle = 16;               // given back with a move, and dropped for it
+constexpr size_t kMaxIdle = 16;                // given back with a move, and dropped for it
 
 }  // namespace
 
@@ -75,7 +75,7 @@ const RegionSlot* RemoteTarget::end_export(uint32_t from, uint64_t id, bool by_p
 
 void RemoteTarget::release_exports(uint32_t from, const std::byte* ids, size_t n,
                                    uint64_t wanted) noexcept {
-  const RegionSlot* idle[kMostIdle];
+  const RegionSlot* idle[kMaxIdle];
   size_t idle_count = 0;
   for (size_t i = 0; i < n; ++i) {
     uint64_t id = 0;
@@ -86,7 +86,7 @@ void RemoteTarget::release_exports(uint32_t from, const std::byte* ids, size_t n
       continue;
     }
     const RegionSlot* slot = end_export(from, id, true);
-    if (slot != nullptr && idle_count < kMostIdle) idle[idle_count++] = slot;
+    if (slot != nullptr && idle_count < kMaxIdle) idle[idle_count++] = slot;
   }
   if (wanted != 0) domain_.exports().evict_if_short(idle, idle_count, wanted);
 }

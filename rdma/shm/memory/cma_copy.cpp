@@ -13,7 +13,7 @@
 namespace hydrant::shm {
 namespace {
 
-static_assert(CmaCopy::kMostVectors <= IOV_MAX);
+static_assert(CmaCopy::kMaxVectors <= IOV_MAX);
 
 ssize_t read_from(pid_t pid, const iovec* local, unsigned long locals, const iovec* remote,
                   unsigned long remotes, unsigned long flags) noexcept {
@@ -42,7 +42,7 @@ int CmaCopy::add(const Transport::Piece& piece) noexcept {
   auto local = reinterpret_cast<uintptr_t>(piece.local);
   uintptr_t remote = piece.remote;
   for (size_t left = piece.bytes; left != 0;) {
-    if (count_ == kMostVectors || bytes_ == kMostBytes) {
+    if (count_ == kMaxVectors || bytes_ == kMostBytes) {
       if (const int error = finish(); error != 0) return error;
     }
     const size_t part = std::min(left, kMostBytes - bytes_);

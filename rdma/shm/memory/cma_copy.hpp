@@ -1,7 +1,7 @@
 // Copies between this process and another one by the kernel (cross-memory attach: process_vm_readv,
 // process_vm_writev), many pieces in one system call.
 //
-// Threads: any number, each with a copy of its own. No allocation. Cost: a system call per kMostVectors
+// Threads: any number, each with a copy of its own. No allocation. Cost: a system call per kMaxVectors
 // pieces or kMostBytes.
 #pragma once
 
@@ -21,7 +21,7 @@ const char* name_of(CopyDirection way) noexcept;
 class CmaCopy {
  public:
   // The kernel takes up to IOV_MAX, and copies at most 2 GiB less a page in one call.
-  static constexpr uint32_t kMostVectors = 128;
+  static constexpr uint32_t kMaxVectors = 128;
   static constexpr size_t kMostBytes = size_t{1} << 30;
 
   CmaCopy(uint32_t pid, CopyDirection way) noexcept : pid_(static_cast<pid_t>(pid)), way_(way) {}
@@ -44,8 +44,8 @@ class CmaCopy {
   uint32_t count_ = 0;
   size_t bytes_ = 0;
   // Only the first count_ of each mean anything.
-  iovec local_[kMostVectors];
-  iovec remote_[kMostVectors];
+  iovec local_[kMaxVectors];
+  iovec remote_[kMaxVectors];
 };
 
 // Lets the other processes of this user copy to and from this one where Yama asks for that

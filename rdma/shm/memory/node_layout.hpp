@@ -37,7 +37,7 @@ static_assert(kRingLines[1] >= kRingLines[1] / 4 + 2 * kMaxMessageLines);
 
 // First word of a message's first line; stored last. Zero is no message: kLines is never 0.
 //   bits 0-23 tag | 24-29 lines | 30 skip to the ring's start | 32-47 cell + 1 | 48-63 position
-struct Word {
+struct MessageWord {
   static constexpr uint32_t kTagMask = (1u << Transport::kTagBits) - 1;
   static constexpr uint32_t kLinesShift = 24;
   static constexpr uint32_t kLinesMask = 0x3f;
@@ -64,18 +64,18 @@ struct Word {
     return static_cast<uint32_t>(word >> kCellShift) & 0xffff;
   }
 };
-static_assert(kMaxMessageLines <= Word::kLinesMask);
+static_assert(kMaxMessageLines <= MessageWord::kLinesMask);
 
-enum Attention : uint32_t {
-  kIdle = 0,    // nobody looks at this ring: ring the bell. What fresh memory says.
+enum PollState : uint32_t {
+  kIdle = 0,    // nobody looks at this ring: ring the doorbell. What fresh memory says.
   kPolled = 1,  // the reader looks at this ring, or has been told to
 };
 
 struct RingControl {
-  alignas(kLineBytes) std::atomic<uint32_t> taken;      // written by the reader: its position
-  alignas(kLineBytes) std::atomic<uint32_t> attention;  // written by both, on edges only
+  alignas(kLineBytes) std::atomic<uint32_t> taken;       // written by the reader: its position
+  alignas(kLineBytes) std::atomic<uint32_t> poll_state;  // written by both, on edges only
 };
-static_assert(sizeof(RingControl) == 128 && offsetof(RingControl, attention) == 64);
+static_assert(sizeof(RingControl) == 128 && offsetof(RingControl, poll_state) == 64);
 
 // ---- cells: payloads too long for a ring; a pool per sender and lane ----
 
@@ -126,14 +126,14 @@ struct RankArea {
   alignas(kLineBytes) std::atomic<uint32_t> processor;
 
   // Bit r of the lane: the ring from node rank r has something, and nobody looks at it.
-  struct Bells {
+  struct Doorbells {
     std::atomic<uint64_t> of_lane[kLaneCount];
   };
-  alignas(256) Bells bells[kMaxNodeRanks / 64];
+  alignas(256) Doorbells doorbells[kMaxNodeRanks / 64];
 };
 static_assert(sizeof(RankArea) == 768 && offsetof(RankArea, pid) == 256 &&
               offsetof(RankArea, sleep) == 384 && offsetof(RankArea, processor) == 448 &&
-              offsetof(RankArea, bells) == 512);
+              offsetof(RankArea, doorbells) == 512);
 
 struct alignas(kPageBytes) NodeHeader {
   uint64_t magic;

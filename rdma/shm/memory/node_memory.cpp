@@ -118,7 +118,7 @@ Status NodeMemory::attach(int fd, uint32_t node_rank) noexcept {
   if (stat("/proc/self/ns/pid", &names) == 0) {
     self.pid_namespace.store(names.st_ino, std::memory_order_relaxed);
   }
-  self.senders_confirm.store(NodeFence::switch_on() ? 0 : 1, std::memory_order_relaxed);
+  self.senders_confirm.store(GlobalMembarrier::enable() ? 0 : 1, std::memory_order_relaxed);
   self.pid.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
   self.attached.store(1, std::memory_order_release);  // pairs with the acquire of who reads the pid
   return Status::kOk;

@@ -1,5 +1,5 @@
 // Opens a memory file of another process through /proc, and checks that it is the file that the key names and
-// cannot shrink. attachment_cache.cpp calls it before it maps a window.
+// cannot shrink. attachment_cache.cpp calls it before it maps a attachment.
 #include "rdma/shm/memory/peer_file.hpp"
 
 #include "firehose/base/errno_text.hpp"
@@ -83,7 +83,7 @@ Status check_file(int fd, const ShmBlob& blob, uint64_t* bytes) noexcept {
                 "mapped",
                 blob.descriptor, blob.process);
   }
-  constexpr uint64_t kMask = kLeastPageBytes - 1;
+  constexpr uint64_t kMask = kMinPageBytes - 1;
   const auto size = static_cast<uint64_t>(file.st_size);
   *bytes = (size + kMask) & ~kMask;
   if (blob.offset > *bytes || blob.range.len > *bytes - blob.offset) {
@@ -119,7 +119,7 @@ Status check_seals(int fd, const ShmBlob& blob, bool writable) noexcept {
 
 }  // namespace
 
-Status open_foreign_file(const ShmBlob& blob, bool writable, ForeignFile* file) noexcept {
+Status open_peer_file(const ShmBlob& blob, bool writable, PeerFile* file) noexcept {
   if (const Status status = check_process(blob); status != Status::kOk) return status;
   char path[64];
   (void)std::snprintf(path, sizeof path, "/proc/%u/fd/%u", blob.process, blob.descriptor);

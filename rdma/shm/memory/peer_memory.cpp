@@ -119,11 +119,11 @@ bool PeerMemory::copy_if_mapped(uint32_t rank, CopyDirection way,
 Status PeerMemory::copy(uint32_t rank, CopyDirection way,
                         std::span<const Transport::Piece> pieces) noexcept {
   while (!pieces.empty() && copy_if_mapped(rank, way, pieces.front())) pieces = pieces.subspan(1);
-  return pieces.empty() ? Status::kOk : copy_by_kernel(rank, way, pieces);
+  return pieces.empty() ? Status::kOk : copy_by_cma(rank, way, pieces);
 }
 
-Status PeerMemory::copy_by_kernel(uint32_t rank, CopyDirection way,
-                                  std::span<const Transport::Piece> pieces) noexcept {
+Status PeerMemory::copy_by_cma(uint32_t rank, CopyDirection way,
+                               std::span<const Transport::Piece> pieces) noexcept {
   if (peers_[rank].forbidden[static_cast<uint32_t>(way)].load(std::memory_order_relaxed)) {
     return fail_literal(Status::kUnsupported, "the kernel may not copy to or from this rank");
   }

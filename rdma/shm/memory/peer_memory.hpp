@@ -49,8 +49,8 @@ class PeerMemory {
 
   bool copy_if_mapped(uint32_t rank, CopyDirection way,
                       const Transport::Piece& piece) const noexcept;
-  Status copy_by_kernel(uint32_t rank, CopyDirection way,
-                        std::span<const Transport::Piece> pieces) noexcept;
+  Status copy_by_cma(uint32_t rank, CopyDirection way,
+                     std::span<const Transport::Piece> pieces) noexcept;
   Status find_process(uint32_t rank, CopyDirection way, uint32_t* pid) noexcept;
   Status explain(uint32_t rank, CopyDirection way, uint32_t pid, int error) noexcept;
   void forbid(uint32_t rank, CopyDirection way, const char* why) noexcept;

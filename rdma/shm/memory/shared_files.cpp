@@ -24,7 +24,7 @@
 namespace hydrant {
 namespace {
 
-constexpr uint32_t kMostFiles = 256;
+constexpr uint32_t kMaxFiles = 256;
 
 // Written once, before `process` is, with release; read without a lock. Never used again: who reads it while
 // it is forgotten reads what was true.
@@ -34,7 +34,7 @@ struct Entry {
 };
 
 struct Table {
-  Entry entries[kMostFiles];
+  Entry entries[kMaxFiles];
   std::atomic<uint32_t> count{0};  // written under mu, with release, after the entry
   Mutex mu;                        // of those who announce; a leaf
 };
@@ -64,9 +64,9 @@ Status enter(const SharedFile& file) noexcept {
                 static_cast<unsigned long>(file.range.addr), file.range.len);
   }
   const uint32_t count = g_table.count.load(std::memory_order_relaxed);
-  if (count == kMostFiles) {
+  if (count == kMaxFiles) {
     return fail(Status::kResource,
-                "%u pieces of shared memory were announced: a process has no more", kMostFiles);
+                "%u pieces of shared memory were announced: a process has no more", kMaxFiles);
   }
   g_table.entries[count].file = file;
   g_table.entries[count].process.store(getpid(), std::memory_order_release);
@@ -105,7 +105,7 @@ bool find_in_arenas(uintptr_t addr, SharedFile* file) noexcept {
 
 Status announce_shared_file(MemoryRange range, int descriptor, uint64_t offset) noexcept {
   if (!range.valid() || range.end() == 0 ||
-      ((range.addr | range.len | offset) & (shm::kLeastPageBytes - 1)) != 0) {
+      ((range.addr | range.len | offset) & (shm::kMinPageBytes - 1)) != 0) {
     return fail(Status::kBadArg, "shared memory is announced by whole pages, not [%#lx, +%zu)",
                 static_cast<unsigned long>(range.addr), range.len);
   }

@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { kRounds = 200, kPiece = 8192, kFirst = 3, kMostFiles = 96, kHandler = 200, kCount = 7 };
+enum { kRounds = 200, kPiece = 8192, kFirst = 3, kMaxFiles = 96, kHandler = 200, kCount = 7 };
 static const char kText[] = "the program's own";
 
 static gex_TM_t team;
@@ -45,11 +45,11 @@ typedef struct {
   int fd, status_flags, own_flags, kind;
   struct stat facts;
 } file_t;
-static file_t files[kMostFiles];
+static file_t files[kMaxFiles];
 static int file_count;
 
 enum { kKinds = 5 };
-static int peers[kMostFiles]; /* the other ends, which rank 0 keeps above */
+static int peers[kMaxFiles]; /* the other ends, which rank 0 keeps above */
 
 static void open_one(int kind) {
   file_t* const file = &files[file_count];
@@ -166,11 +166,11 @@ static void leave_a_witness(const char* verdict) {
 }
 
 static void take_the_numbers(const char* verdict) {
-  unsigned char known[kMostFiles] = {0};
-  for (int fd = kFirst; fd < kMostFiles; ++fd) known[fd] = fcntl(fd, F_GETFD) >= 0;
+  unsigned char known[kMaxFiles] = {0};
+  for (int fd = kFirst; fd < kMaxFiles; ++fd) known[fd] = fcntl(fd, F_GETFD) >= 0;
   require(syscall(SYS_close_range, kFirst, ~0u, 0) == 0, "close_range");
   int last = kFirst + 24;
-  for (int fd = kFirst; fd < kMostFiles - 8; ++fd) {
+  for (int fd = kFirst; fd < kMaxFiles - 8; ++fd) {
     if (known[fd] && fd > last) last = fd;
   }
   for (int kind = 0; file_count == 0 || files[file_count - 1].fd < last; ++kind)

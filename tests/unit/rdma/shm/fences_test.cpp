@@ -34,7 +34,7 @@ TEST(ShmFences, SendersOfAReaderWithMembarrierOnlyRead) {
                         if (pair.a.try_send(1, Lane::kRequest, 1, 1) != Status::kOk) return 4;
                         return send_without_touching(pair.a, 1);
                       }),
-            answer(shm::NodeFence::switch_on() ? kOnlyRead : kWrote));
+            answer(shm::GlobalMembarrier::enable() ? kOnlyRead : kWrote));
 }
 
 TEST(ShmFences, SendersOfAReaderWithoutMembarrierConfirm) {
@@ -74,7 +74,7 @@ TEST(ShmFences, SendersWithoutMembarrierConfirmAndSaySo) {
 
 // A ring goes idle behind a barrier in every sender, or not at all.
 TEST(ShmFences, NoRingGoesIdleWhereTheBarrierFails) {
-  if (!shm::NodeFence::switch_on()) GTEST_SKIP() << "no membarrier here: senders confirm";
+  if (!shm::GlobalMembarrier::enable()) GTEST_SKIP() << "no membarrier here: senders confirm";
   EXPECT_EQ(run_ranks(1,
                       [](uint32_t) {
                         Pair pair;
@@ -92,7 +92,8 @@ TEST(ShmFences, NoRingGoesIdleWhereTheBarrierFails) {
 
 // wake_peer() relies on it, which has no fence of its own.
 TEST(ShmFences, SleepersLookBehindABarrierWhetherOrNotTheyHaveRings) {
-  if (!shm::NodeFence::switch_on()) GTEST_SKIP() << "no membarrier here: who rouses passes a fence";
+  if (!shm::GlobalMembarrier::enable())
+    GTEST_SKIP() << "no membarrier here: who rouses passes a fence";
   Pair pair;
   pair.b.transport->sleep(0);
   const uint64_t before = pair.b.transport->counts().fences;

@@ -124,7 +124,7 @@ TEST(GuardedMemory, TheNodesMemoryHasGuards) {
   close(fd);
 }
 
-TEST(GuardedMemory, WindowsHaveGuards) {
+TEST(GuardedMemory, AttachmentsHaveGuards) {
   constexpr size_t kFileBytes = 64 * kPage;
   const int fd = memfd_create("guarded", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   ASSERT_EQ(ftruncate(fd, kFileBytes), 0);

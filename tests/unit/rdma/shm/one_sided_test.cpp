@@ -127,7 +127,7 @@ TEST(ShmOneSided, MorePiecesThanOneCallTakes) {
   const Kernel kernel({1, 5, -EINTR, 100, -EINTR, -EINTR, 3, INT64_MAX});
   ASSERT_EQ(pair.a.transport->put_pieces(1, pieces), Status::kOk);
   EXPECT_EQ(target, source);
-  EXPECT_EQ(Kernel::vectors, CmaCopy::kMostVectors);
+  EXPECT_EQ(Kernel::vectors, CmaCopy::kMaxVectors);
 }
 
 // ---- processes of their own ----

@@ -29,7 +29,7 @@ TEST(ShmPeers, OneThatIsBuriedIsNotHeardAndGetsNothing) {
   int word = 0;
   EXPECT_EQ(pair.b.transport->write(0, reinterpret_cast<uintptr_t>(&word), &word, 4),
             Status::kBroken);
-  ASSERT_EQ(pair.a.try_send(1, Lane::kReply, 1, 1), Status::kOk);  // a bell of the buried
+  ASSERT_EQ(pair.a.try_send(1, Lane::kReply, 1, 1), Status::kOk);  // a doorbell of the buried
   EXPECT_EQ(pair.poll_b(), 0u);
   EXPECT_EQ(pair.b.transport->active_rings(), 0u);
 }
@@ -99,15 +99,15 @@ std::atomic<uint64_t>& word_at(NodeRank& rank, uint32_t from, uint32_t to, Lane 
 }
 
 TEST_F(ShmLies, EachKindOfBadWordBuries) {
-  using shm::Word;
+  using shm::MessageWord;
   const uint64_t lies[] = {
-      Word::make(1, 0, 1, 0),                          // no lines
-      Word::make(1, shm::kMaxMessageLines + 1, 1, 0),  // too many
-      Word::make(1, 63, 1, 0),
-      Word::make(1, 1, 1, shm::kCellCount + 1),  // no such cell
-      Word::make(1, 1, 1, 0xffff),
-      Word::make(1, 1, 1, 0) | Word::kSkip,  // not to the end
-      Word::make(1, 1, 1, 0) | Word::kReserved,
+      MessageWord::make(1, 0, 1, 0),                          // no lines
+      MessageWord::make(1, shm::kMaxMessageLines + 1, 1, 0),  // too many
+      MessageWord::make(1, 63, 1, 0),
+      MessageWord::make(1, 1, 1, shm::kCellCount + 1),  // no such cell
+      MessageWord::make(1, 1, 1, 0xffff),
+      MessageWord::make(1, 1, 1, 0) | MessageWord::kSkip,  // not to the end
+      MessageWord::make(1, 1, 1, 0) | MessageWord::kReserved,
   };
   for (const uint64_t lie : lies) {
     Pair pair;
@@ -126,7 +126,7 @@ TEST_F(ShmLies, MessageBeyondTheEndOfTheRingBuries) {
     ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
     ASSERT_EQ(pair.poll_b(), 1u);
   }
-  word_at(pair.a, 0, 1, Lane::kRequest, 255).store(shm::Word::make(255, 2, 1, 0));
+  word_at(pair.a, 0, 1, Lane::kRequest, 255).store(shm::MessageWord::make(255, 2, 1, 0));
   pair.poll_b();
   EXPECT_EQ(pair.b.transport->counts().buried, 1u);
 }
@@ -147,8 +147,8 @@ TEST_F(ShmLies, BellsOfNobodyAreNotHeard) {
   NodeFile file(3);
   NodeRank self(file.fd, 0, 3);
   NodeRank other(file.fd, 2, 3);
-  for (auto& bells : other.memory.area(0).bells) {
-    for (auto& bell : bells.of_lane) bell.store(~uint64_t{0});
+  for (auto& doorbells : other.memory.area(0).doorbells) {
+    for (auto& doorbell : doorbells.of_lane) doorbell.store(~uint64_t{0});
   }
   Inbox inbox;
   for (int i = 0; i < 10; ++i) EXPECT_EQ(self.transport->poll(inbox, 10, false), 0u);
@@ -188,12 +188,13 @@ TEST_F(ShmLies, RandomMemoryIsSurvived) {
       const uint32_t size = shm::kRingLines[index];
       switch (random() % 6) {
         case 0: {  // plausible: the right position, the rest at random
-          const uint64_t word = shm::Word::make(next[index], static_cast<uint32_t>(random() % 24),
-                                                static_cast<uint32_t>(random()),
-                                                static_cast<uint32_t>(random() % 90)) |
-                                (random() % 8 == 0 ? shm::Word::kSkip : 0);
+          const uint64_t word =
+              shm::MessageWord::make(next[index], static_cast<uint32_t>(random() % 24),
+                                     static_cast<uint32_t>(random()),
+                                     static_cast<uint32_t>(random() % 90)) |
+              (random() % 8 == 0 ? shm::MessageWord::kSkip : 0);
           word_at(liar, 1, 0, lane, next[index] % size).store(word);
-          next[index] += shm::Word::lines(word);
+          next[index] += shm::MessageWord::lines(word);
           break;
         }
         case 1:
@@ -201,9 +202,9 @@ TEST_F(ShmLies, RandomMemoryIsSurvived) {
           break;
         case 2: liar.memory.control(0, 1, lane).taken.store(static_cast<uint32_t>(random())); break;
         case 3:
-          liar.memory.control(1, 0, lane).attention.store(static_cast<uint32_t>(random() % 3));
+          liar.memory.control(1, 0, lane).poll_state.store(static_cast<uint32_t>(random() % 3));
           break;
-        case 4: liar.memory.area(0).bells[random() % 16].of_lane[index].store(random()); break;
+        case 4: liar.memory.area(0).doorbells[random() % 16].of_lane[index].store(random()); break;
         default:
           liar.memory.receipt(0, lane, static_cast<uint32_t>(random() % shm::kCellCount))
               .receipt.store(random());

@@ -9,14 +9,14 @@ namespace {
 using shm::kRingLines;
 
 TEST(ShmWord, HoldsItsFieldsAtTheirLimits) {
-  using shm::Word;
-  const uint64_t word = Word::make(0x12345678, 18, 0xffffff, 80);
-  EXPECT_TRUE(Word::is_at(word, 0x12345678));
-  EXPECT_FALSE(Word::is_at(word, 0x12345678 + kRingLines[0]));
-  EXPECT_EQ(Word::lines(word), 18u);
-  EXPECT_EQ(Word::tag(word), 0xffffffu);
-  EXPECT_EQ(Word::cell_plus_1(word), 80u);
-  EXPECT_EQ(word & (Word::kSkip | Word::kReserved), 0u);
+  using shm::MessageWord;
+  const uint64_t word = MessageWord::make(0x12345678, 18, 0xffffff, 80);
+  EXPECT_TRUE(MessageWord::is_at(word, 0x12345678));
+  EXPECT_FALSE(MessageWord::is_at(word, 0x12345678 + kRingLines[0]));
+  EXPECT_EQ(MessageWord::lines(word), 18u);
+  EXPECT_EQ(MessageWord::tag(word), 0xffffffu);
+  EXPECT_EQ(MessageWord::cell_plus_1(word), 80u);
+  EXPECT_EQ(word & (MessageWord::kSkip | MessageWord::kReserved), 0u);
 }
 
 TEST(ShmRing, CarriesEveryLengthInBothLanes) {
@@ -92,7 +92,7 @@ void exchange_at_random(bool imitate, uint32_t seed) {
       // head + 56 is the first word of the next line.
       for (uint32_t line = 1; imitate && line * 64 <= bytes; ++line) {
         const uint32_t position = slot + line + (lap + 1 + random() % 2) * kRingLines[0];
-        const uint64_t fake = shm::Word::make(position, 1, 0xbad, 0);
+        const uint64_t fake = shm::MessageWord::make(position, 1, 0xbad, 0);
         std::memcpy(room.head + line * 64 - 8, &fake, sizeof fake);
       }
       pair.a.transport->commit(room, static_cast<uint32_t>(sent) & 0xffffff);
@@ -122,7 +122,7 @@ TEST(ShmRing, PayloadOfTheLastLapIsNoMessageOfThisOne) {
   Pair pair;
   // Two lines at 0; the second holds what a message at position 1 + 256 would begin with.
   std::byte two[120] = {};
-  const uint64_t fake = shm::Word::make(kRingLines[0] + 1, 1, 0xbad, 0);
+  const uint64_t fake = shm::MessageWord::make(kRingLines[0] + 1, 1, 0xbad, 0);
   std::memcpy(two + 56, &fake, sizeof fake);
   ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, two, sizeof two), Status::kOk);
   ASSERT_EQ(pair.poll_b(), 1u);

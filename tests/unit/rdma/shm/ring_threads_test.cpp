@@ -70,8 +70,8 @@ TEST(ShmRingThreads, MessagesAreWholeWhenSeenAndLinesFreeWhenWritten) {
         continue;
       }
       ASSERT_TRUE(shared.in.is_sane(word)) << std::hex << word;
-      const uint32_t lines = Word::lines(word);
-      if ((word & Word::kSkip) != 0) {
+      const uint32_t lines = MessageWord::lines(word);
+      if ((word & MessageWord::kSkip) != 0) {
         shared.in.skip(lines);
         continue;
       }

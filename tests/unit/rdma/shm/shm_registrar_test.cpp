@@ -160,7 +160,7 @@ TEST(ShmRegistrar, AnyBlobIsMappedOrRefused) {
     (void)first[key.range.len - 1];
   }
   EXPECT_GT(mapped, 50);
-  EXPECT_EQ(registrar->windows().windows, 0u);
+  EXPECT_EQ(registrar->attachments().attachments, 0u);
   EXPECT_EQ(mapped_here(decode(blob).inode).times, 1) << "the arena's own";
   hydrant_free(p);
 }
@@ -206,7 +206,7 @@ TEST(ShmRegistrar, AnOwnerThatIsKilledLeavesTheMappingAndNothingBehind) {
   }
   import.drop();
   EXPECT_EQ(mapped_here(decode(blob).inode).times, 0);
-  EXPECT_EQ(registrar->windows().windows, 0u);
+  EXPECT_EQ(registrar->attachments().attachments, 0u);
   const Import none(*registrar, blob);
   EXPECT_EQ(none.status(), Status::kBroken);
   EXPECT_NE(std::string(last_error_text()).find("is gone"), std::string::npos);
@@ -262,9 +262,9 @@ TEST(ShmRegistrar, SmallPiecesOfAnArenaShareAMapping) {
     ASSERT_EQ(imports.back()->status(), Status::kOk);
     ASSERT_EQ(*imports.back()->at(decode(blob).range.addr), static_cast<char>(i));
   }
-  EXPECT_EQ(registrar->windows().opened, 1u);
+  EXPECT_EQ(registrar->attachments().opened, 1u);
   imports.clear();
-  EXPECT_EQ(registrar->windows().windows, 0u);
+  EXPECT_EQ(registrar->attachments().attachments, 0u);
 }
 
 // ---- forks ----
@@ -282,7 +282,7 @@ TEST(ShmRegistrar, TheChildOfAForkBeginsAnew) {
               std::byte key[sizeof(ShmKey)];
               if (registrar->pin(range, kBoth, key) != Status::kRefused) return "pins the parent's";
               registrar->drop_import(import.bytes());
-              if (registrar->windows().keys != 0) return "keeps the parent's keys";
+              if (registrar->attachments().keys != 0) return "keeps the parent's keys";
               // Its parent is a process like any other.
               const Import again(*registrar, blob);
               if (again.status() != Status::kOk) return last_error_text();
@@ -329,7 +329,7 @@ TEST(ShmRegistrar, ThreadsPinExportImportAndWriteAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(registrar->windows().windows, 0u);
+  EXPECT_EQ(registrar->attachments().attachments, 0u);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Idle rings, bells, sleep: nothing that was sent may stay unheard.
+// Idle rings, doorbells, sleep: nothing that was sent may stay unheard.
 #include "tests/unit/rdma/shm/node_world.hpp"
 
 #include <cerrno>
@@ -43,7 +43,7 @@ TEST(ShmIdle, FewRingsArePolledForEver) {
 }
 
 TEST(ShmIdle, UnusedRingsRetireAndComeBack) {
-  Crowd crowd(70);  // bells in two words
+  Crowd crowd(70);  // doorbells in two words
   EXPECT_EQ(crowd.reader().active_rings(), 69u);
   for (uint32_t i = 0; i < 3 * kReviews; i += 100) {
     ASSERT_EQ(crowd.members[3]->try_send(0, Lane::kRequest, 2, 3), Status::kOk);
@@ -55,9 +55,9 @@ TEST(ShmIdle, UnusedRingsRetireAndComeBack) {
     ASSERT_EQ(crowd.members[rank]->try_send(0, Lane::kRequest, 3, rank), Status::kOk);
     EXPECT_EQ(crowd.poll(1), 1u);
     EXPECT_EQ(crowd.inbox.letters.back().from, rank);
-    // Active: no bell is rung for the second.
+    // Active: no doorbell is rung for the second.
     ASSERT_EQ(crowd.members[rank]->try_send(0, Lane::kRequest, 3, rank), Status::kOk);
-    EXPECT_EQ(crowd.members[rank]->transport->counts().bells_rung, 2u);
+    EXPECT_EQ(crowd.members[rank]->transport->counts().doorbells_rung, 2u);
     EXPECT_EQ(crowd.poll(1), 1u);
   }
 }
@@ -142,7 +142,7 @@ TEST(ShmSleep, EndsAtItsDeadline) {
 TEST(ShmSleep, DoesNotBeginWithAMessageWaiting) {
   Pair pair;
   ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
-  pair.b.transport->sleep(in_seconds(30));  // its bell has rung
+  pair.b.transport->sleep(in_seconds(30));  // its doorbell has rung
   EXPECT_EQ(pair.poll_b(), 1u);
   ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
   pair.b.transport->sleep(in_seconds(30));  // it is in an active ring
@@ -227,7 +227,7 @@ int talk_and_sleep(NodeRank& self, uint32_t rank, uint32_t ranks, uint32_t round
     self.transport->sleep(begin + (told ? 1'000'000u : patient_ns(10'000'000'000u)));
     overslept = overslept || now_ns() - begin > patient_ns(9'000'000'000u);
   }
-  tally.transitions.fetch_add(self.transport->counts().bells_rung);
+  tally.transitions.fetch_add(self.transport->counts().doorbells_rung);
   return overslept ? 3 : (answered == rounds ? 0 : 4);
 }
 
@@ -246,7 +246,8 @@ void stress(uint32_t ranks, uint32_t rounds, Refused refused) {
     return talk_and_sleep(self, rank, ranks, rounds, tally);
   });
   EXPECT_EQ(failed, "");
-  std::cout << "bells: " << tally.transitions.load() << " in " << ranks * rounds << " exchanges\n";
+  std::cout << "doorbells: " << tally.transitions.load() << " in " << ranks * rounds
+            << " exchanges\n";
   EXPECT_GT(tally.transitions.load(), rounds / 4);
   munmap(&tally, sizeof tally);
 }
@@ -294,9 +295,9 @@ TEST(ShmStress, MessagesThatMeetARetiringReaderAreHeard) {
     std::minstd_rand engine(7);
     uint64_t sent = 0;
     // A busy machine may run the reader only while messages wait: then the race takes more of them.
-    const auto bells = [&] { return pair.a.transport->counts().bells_rung; };
+    const auto doorbells = [&] { return pair.a.transport->counts().doorbells_rung; };
     const uint64_t deadline = in_seconds(30);
-    while ((sent < messages || (bells() <= 10 && now_ns() < deadline)) && heard(sent)) {
+    while ((sent < messages || (doorbells() <= 10 && now_ns() < deadline)) && heard(sent)) {
       if (sent % 2 == 1) {
         const auto spins = static_cast<uint32_t>(engine() % 300);
         for (uint32_t i = 0; i < spins; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -307,7 +308,7 @@ TEST(ShmStress, MessagesThatMeetARetiringReaderAreHeard) {
     EXPECT_TRUE(heard(sent)) << got.load() << " of " << sent;
     stop.store(true);
     reader.join();
-    EXPECT_GT(bells(), 10u);
+    EXPECT_GT(doorbells(), 10u);
   }
 }
 
